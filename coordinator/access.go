@@ -29,8 +29,8 @@ func newLimits(l *Limits, registry prometheus.Registerer, log *slog.Logger) *aut
 	})
 }
 
-// pageBound is how large the page may become, in bytes, that a request asks for; 0: it asks for none. What is asked for of
-// quotas is their accounts, and rules come before them.
+// pageBound is how large the page may become, in bytes, that a request asks for; 0: it asks for
+// none. What is asked for of quotas is their accounts, and rules come before them.
 func pageBound(request any) int {
 	asked, paged := request.(interface{ GetPageSize() int32 })
 	if !paged {
@@ -61,8 +61,8 @@ func openAuditLog(audit *auth.AuditLog, path string) error {
 	return nil
 }
 
-// checkOwnHost refuses an allocation of another host to what came through a host's agent, as long as it is live; s.getEnded does for those
-// that are not.
+// checkOwnHost refuses an allocation of another host to what came through a host's agent, as long
+// as it is live; s.getEnded does for those that are not.
 func checkOwnHost(l *ledger.Ledger, actor identity.Actor, id ledger.ID) error {
 	if actor.Host == "" {
 		return nil
@@ -78,7 +78,8 @@ func checkHostOf(actor identity.Actor, a *ledger.Allocation) error {
 	return auth.OnOwnHost(actor, a.ID, a.HostID)
 }
 
-// withAdvice says what to do where the ledger has refused an actor: it knows what they may do, not where that is written.
+// withAdvice says what to do if the ledger has refused an actor. The ledger knows what they may
+// do, but not which file says so.
 func withAdvice(err error) error {
 	if denied, ok := errors.AsType[*ledger.DeniedError](err); !ok || denied.Instead != "" {
 		return err

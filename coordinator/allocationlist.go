@@ -45,7 +45,8 @@ func (s *allocationService) Get(ctx context.Context, req *bursarv1.AllocationSer
 	return &bursarv1.AllocationServiceGetResponse{Allocation: wire.AllocationMessage(&a)}, nil
 }
 
-// findEnded reads an ended allocation by its id, or where the ledger does not remember that, by its request id.
+// findEnded reads an ended allocation by its id, or by its request id if the ledger does not
+// remember the id.
 func (s *allocationService) findEnded(ctx context.Context, id ledger.ID, caller, requestID string) (ledger.Allocation, error) {
 	if id != 0 {
 		return s.getEnded(ctx, id)
@@ -128,13 +129,15 @@ func (q *allocationQuery) endsWanted() bool {
 	return q.ended && (len(q.states) == 0 || slices.ContainsFunc(q.states, func(s ledger.State) bool { return !s.Live() }))
 }
 
-// A place in the list is either behind a live allocation or somewhere in the history, which comes after.
+// A place in the list is either behind a live allocation or somewhere in the history, which comes
+// after.
 const (
 	placeLive    = 'l'
 	placeHistory = 'h'
 )
 
-// List reads a page: live allocations by id, then, if they are wanted, those that ended, the latest first.
+// List reads a page: live allocations by id, then, if they are wanted, those that ended, the
+// latest first.
 func (s *allocationService) List(ctx context.Context, req *bursarv1.AllocationServiceListRequest) (*bursarv1.AllocationServiceListResponse, error) {
 	q, err := newAllocationQuery(req)
 	if err != nil {

@@ -15,7 +15,8 @@ import (
 	"github.com/bursar/bursar/proto/convert"
 )
 
-// allocationService serves bursar.v1.AllocationService. Watch stands in watch.go, List in allocationlist.go.
+// allocationService serves bursar.v1.AllocationService. Watch stands in watch.go, List in
+// allocationlist.go.
 type allocationService struct {
 	loop   *commit.Loop
 	store  store.Store
@@ -41,7 +42,7 @@ func (s *allocationService) Allocate(ctx context.Context, req *bursarv1.Allocate
 	return &bursarv1.AllocateResponse{Allocation: wire.AllocationMessage(&result.Allocation)}, nil
 }
 
-// admit refuses a request of a caller whose history is full, but for a repeat.
+// admit refuses a request of a caller whose history is full, unless it is a repeat.
 func (s *allocationService) admit(ctx context.Context, c *ledger.AllocateCommand) error {
 	refused := s.loop.Admit(c.Actor.Name)
 	if refused == nil || c.RequestID == "" {
@@ -57,8 +58,8 @@ func (s *allocationService) admit(ctx context.Context, c *ledger.AllocateCommand
 	return refused
 }
 
-// answerRepeat answers a request whose allocation has ended: with that allocation, or if it was never granted, as the
-// first time.
+// answerRepeat answers a request whose allocation has ended: with that allocation, or as the first
+// time if it was never granted.
 func (s *allocationService) answerRepeat(ctx context.Context, id ledger.ID) (*bursarv1.AllocateResponse, error) {
 	a, err := s.getEnded(ctx, id)
 	if err != nil {
@@ -162,7 +163,7 @@ func (s *allocationService) Cancel(ctx context.Context, req *bursarv1.CancelRequ
 	return &bursarv1.CancelResponse{Allocation: m}, err
 }
 
-// cancelResult is what Cancel knows of its target, also where it is not live.
+// cancelResult is what Cancel knows of its target, even if that is not live.
 type cancelResult struct {
 	allocation ledger.Allocation
 	id         ledger.ID
@@ -224,7 +225,8 @@ func (s *allocationService) target(ctx context.Context, text string) (actor iden
 	return auth.ActorOf(ctx), id, err
 }
 
-// getEnded reads an allocation that is not live any more; *ledger.NotFoundError where there is none.
+// getEnded reads an allocation that is not live any more. The error is a *ledger.NotFoundError if
+// there is none.
 func (s *allocationService) getEnded(ctx context.Context, id ledger.ID) (ledger.Allocation, error) {
 	a, err := s.store.Get(ctx, id)
 	switch {
@@ -236,7 +238,8 @@ func (s *allocationService) getEnded(ctx context.Context, id ledger.ID) (ledger.
 	return a, checkHostOf(auth.ActorOf(ctx), &a)
 }
 
-// onOwnHostOnly is a command for an allocation that, where it comes through a host's agent, has to be on that host.
+// onOwnHostOnly is a command for an allocation. If it comes through a host's agent, the allocation
+// must be on that host.
 func onOwnHostOnly(
 	actor identity.Actor, id ledger.ID, command func(*ledger.Ledger, ledger.Instant) (ledger.Allocation, error),
 ) func(*ledger.Ledger, ledger.Instant) (ledger.Allocation, error) {
@@ -269,7 +272,8 @@ func (s *allocationService) answerEnded(ctx context.Context, id ledger.ID, a led
 	return wire.AllocationMessage(&a), nil
 }
 
-// describeEnded makes of "not live" what is known: that the allocation has ended, and how, or that there never was one.
+// describeEnded makes of "not live" what is known: that the allocation has ended, and how, or that
+// there never was one.
 func (s *allocationService) describeEnded(ctx context.Context, id ledger.ID, err error, want string) error {
 	if _, unknown := errors.AsType[*ledger.NotFoundError](err); !unknown {
 		return err

@@ -61,7 +61,8 @@ func historyMessage(size *commit.HistorySize) *bursarv1.HistorySize {
 	return &bursarv1.HistorySize{Allocations: size.Rows, Bytes: size.Bytes}
 }
 
-// enginesWarnings says that engines use more than they are entitled to, and that hosts want no more of them.
+// enginesWarnings says that engines use more than they are entitled to, and that hosts take no
+// more engines.
 func enginesWarnings(c *ledger.Counts) (list []string) {
 	if c.OverUsers > 0 {
 		text := fmt.Sprintf("engines that use more than they are entitled to: %d of %d", c.OverUsers, c.Active)
@@ -79,7 +80,8 @@ func enginesWarnings(c *ledger.Counts) (list []string) {
 // mostFull bounds how many callers stand among the warnings that have nearly as much as they may.
 const mostFull = 20
 
-// fullWarnings names the callers whose next requests may be refused, to whom may see all allocations: an agent may see those of its host.
+// fullWarnings names the callers whose next requests may be refused. Only an actor who may see all
+// allocations gets it: an agent may see those of its host.
 func fullWarnings(to identity.Actor, full []ledger.LiveFullError) (list []string) {
 	if to.Host != "" {
 		return nil

@@ -51,7 +51,8 @@ func held(tb testing.TB, c *admission.Controller, bytes int) (sent func()) {
 	return answer.End
 }
 
-// What has changed is said, and what cannot be listed is counted: an error would say that nothing has.
+// What has changed is said, and what cannot be listed is counted: an error would say that nothing
+// has.
 func TestTheAnswerToRulesThatAreAppliedIsCutWhereItIsLarge(t *testing.T) {
 	const n = 3000 // 10 MB
 	f := start(t, Config{}, nil)
@@ -75,7 +76,8 @@ func TestTheAnswerToRulesThatAreAppliedIsCutWhereItIsLarge(t *testing.T) {
 	}
 }
 
-// Where others read too slowly for one more answer, the answer to what has been done is cut to nothing rather than refused.
+// Where others read too slowly for one more answer, the answer to what has been done is cut to
+// nothing rather than refused.
 func TestWhatHasBeenDoneIsNotRefusedForItsAnswer(t *testing.T) {
 	f := start(t, Config{}, nil)
 	f.team(100)

@@ -66,8 +66,8 @@ func TestRequestsThatDoNotEndKeepNobodyFromDecoding(t *testing.T) {
 	}
 }
 
-// Who sends a second message where there is one to be is told so, as they were when nobody had read
-// to the end.
+// Who sends a second message where there is one to be is told so, as they were when nobody had
+// read to the end.
 func TestTwoMessagesWhereOneIsWanted(t *testing.T) {
 	f := start(t, Config{}, nil)
 	for _, second := range []int{10, 9 << 10} {

@@ -13,6 +13,6 @@
 // The package decides nothing about resources, knows no SQL, and keeps no table of permissions
 // (that is internal/access's).
 //
-// All exported methods of Server may be called from several goroutines, but for Run, Serve and
-// Reload, which say so.
+// All exported methods of Server may be called from several goroutines, except Run, Serve and
+// Reload, as they say.
 package coordinator

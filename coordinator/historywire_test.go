@@ -42,10 +42,12 @@ func (v *visitor) flood(t *testing.T, round string) (ids []string, refused error
 	}
 }
 
-// One caller floods the history over the wire: what it has is bounded, it is refused when what may not be deleted yet is too much, its
-// repeats are answered all the same, and nothing of another's is lost.
+// One caller floods the history over the wire: what it has is bounded, it is refused when what may
+// not be deleted yet is too much, its repeats are answered all the same, and nothing of another's
+// is lost.
 func TestAFloodOfEndedAllocationsIsBoundedPerCaller(t *testing.T) {
-	const bound = 24 << 10 // some fifty pairs: a slow machine makes that many before the first are old
+	// some fifty pairs: a slow machine makes that many before the first are old
+	const bound = 24 << 10
 	c := newAuthServer(t, func(config *Config) {
 		config.Times.RequestRetention = underrace.Factor * 4 * time.Second
 		config.Limits.CommitTimeout = time.Second

@@ -12,8 +12,9 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// ledgerCollector reads the metrics of what the books say, when somebody scrapes them. Accounts and hosts beyond a number
-// are left out, so that neither the scrape nor its reader is drowned by a wildcard rule: Get and List have them all.
+// ledgerCollector reads the metrics of the ledger at each scrape. Accounts and hosts beyond a
+// number are left out, so that a wildcard rule floods neither the scrape nor its reader. Get and
+// List have them all.
 type ledgerCollector struct {
 	loop *commit.Loop
 	most int

@@ -331,7 +331,8 @@ func TestADeadlineStopsWhatIsLeftOnADrainedHost(t *testing.T) {
 	}
 }
 
-// What runs and is not known is taken over even where its agent's record of it is damaged, and no more of that is kept than of a request.
+// What runs and is not known is taken over even where its agent's record of it is damaged, and no
+// more of that is kept than of a request.
 func TestAnAgentsRecordIsTakenInBounds(t *testing.T) {
 	f := start(t, Config{}, nil)
 	a := f.agent("h1")

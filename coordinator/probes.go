@@ -21,12 +21,12 @@ import (
 const (
 	// probeTime is how long a probe waits for the loop and the store.
 	probeTime = 5 * time.Second
-	// probeAge is how long what a probe has found is told again: nobody needs to show who they are to ask, so that however many do must
-	// cost no more than one.
+	// probeAge is how long the answer of a probe is given again. Nobody needs an identity to ask,
+	// so many probes must cost no more than one.
 	probeAge = time.Second
 )
 
-// probes answer whether this coordinator works, to whoever asks.
+// probes answer whether this coordinator works. Anybody may ask.
 type probes struct {
 	loop                  *commit.Loop
 	peers                 *forward.Peers
@@ -41,11 +41,13 @@ func newProbes(loop *commit.Loop, p *forward.Peers, m *mismatch) *probes {
 	}
 }
 
-// alive says whether the process works at all. What it lacks to be of use is ready's to say: a restart would not bring it.
+// alive says whether the process works at all. What it lacks to be of use is ready's to say: a
+// restart would not bring it.
 func (p *probes) alive(ctx context.Context) error { return p.loopProbe.probe(ctx) }
 
-// ready reports why calls are not answered: where it leads, because nothing becomes durable, and else because nobody is known to pass
-// them on to, or because it has another store than the cluster, and could not take the lead.
+// ready reports why calls are not answered. A leader does not answer if nothing becomes durable.
+// Another coordinator does not if no leader is known to pass calls on to, or if it has another
+// store than the cluster and could not take the lead.
 func (p *probes) ready(ctx context.Context) error {
 	if p.loop.IsStopping() {
 		return core.ErrStopping
@@ -65,7 +67,7 @@ func (p *probes) ready(ctx context.Context) error {
 	return err
 }
 
-// sharedProbe is a probe of which one runs at a time, for all who ask.
+// sharedProbe is a probe that runs once at a time, for all who ask.
 type sharedProbe struct {
 	ask     func(context.Context) error
 	clock   core.Steady
@@ -73,7 +75,7 @@ type sharedProbe struct {
 
 	mu    sync.Mutex
 	found error          // guarded by mu: by the last one
-	until ledger.Instant // guarded by mu: as long as that is told; 0: nothing was found yet
+	until ledger.Instant // guarded by mu: how long found is given; 0: nothing was found yet
 }
 
 func (p *sharedProbe) probe(ctx context.Context) error {

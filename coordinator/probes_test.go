@@ -67,7 +67,8 @@ func TestWhatAProbeFindsIsToldForAWhile(t *testing.T) {
 		for i, want := range answers {
 			results := make(chan error, 10)
 			impatient, cancel := context.WithTimeout(t.Context(), time.Millisecond)
-			if err := p.probe(impatient); !errors.Is(err, context.DeadlineExceeded) { // the others are not to suffer for it
+			// the others are not to suffer for it
+			if err := p.probe(impatient); !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("whoever cannot wait is told %v", err)
 			}
 			cancel()

@@ -34,15 +34,16 @@ func (s *queueService) CheckProvider(ctx context.Context, req *bursarv1.CheckPro
 	case err != nil:
 		return nil, wrongSetting(err)
 	}
-	defer func() { _ = clusters.CatchPanic(opened.Close) }() // it was looked at, and is of no use any more
+	// it was looked at, and is of no use any more
+	defer func() { _ = clusters.CatchPanic(opened.Close) }()
 	c := &providerCheck{provider: opened, pace: pace, clock: s.loop.Clock, res: res}
 	c.snapshot(ctx)
 	c.servers(ctx)
 	return res, nil
 }
 
-// checked is the provider that is to be checked: one that is configured, where it is asked for by kind and cluster alone, or else the one
-// that was sent.
+// checked is the provider to check: a configured one if the request has kind and cluster alone, or
+// else the one in the request.
 func (s *queueService) checked(ctx context.Context, m *bursarv1.Provider) (record ledger.ProviderRecord, configured bool, err error) {
 	record = providerRecord(m)
 	record.Source = ledger.SourceAPI

@@ -91,7 +91,7 @@ func (s *queueService) ListProviders(ctx context.Context, _ *bursarv1.ListProvid
 	return res, nil
 }
 
-// providerMessage is a provider as the API shows it. info is nil where it has just been put.
+// providerMessage is a provider as the API shows it. info is nil if it has just been put.
 func (s *queueService) providerMessage(record *ledger.ProviderRecord, info *ledger.ClusterInfo) *bursarv1.Provider {
 	m := &bursarv1.Provider{
 		Kind: record.Kind, Cluster: record.Cluster, Default: record.Default, Settings: maps.Clone(record.Settings), Source: record.Source,

@@ -11,14 +11,15 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// queueService serves bursar.v1.QueueService. What is about providers stands in providers.go and providercheck.go.
+// queueService serves bursar.v1.QueueService. What is about providers stands in providers.go and
+// providercheck.go.
 type queueService struct {
 	loop    *commit.Loop
 	pollers *clusters.Pollers
 }
 
-// List reads queues page by page, by address. A coordinator that does not lead, and may answer, knows what we were granted in queues, and
-// nothing of what their clusters say.
+// List reads queues page by page, by address. A coordinator that does not lead, and may answer,
+// knows what we were granted in queues, and nothing of what their clusters say.
 func (s *queueService) List(ctx context.Context, req *bursarv1.QueueServiceListRequest) (*bursarv1.QueueServiceListResponse, error) {
 	f := wire.NewFingerprint()
 	f.Text(req.GetKind())
@@ -50,8 +51,8 @@ func (s *queueService) List(ctx context.Context, req *bursarv1.QueueServiceListR
 	return res, nil
 }
 
-// Get reads one queue. It is found as a request for it would find it: without a cluster in the default one, by its full path or its last
-// element.
+// Get reads one queue. It is found as a request for it would find it: without a cluster in the
+// default one, by its full path or its last element.
 func (s *queueService) Get(ctx context.Context, req *bursarv1.QueueServiceGetRequest) (*bursarv1.QueueServiceGetResponse, error) {
 	at := resource.Address{Kind: req.GetKind(), Cluster: req.GetCluster(), Path: req.GetPath(), Partition: req.GetPartition()}
 	q, err := commit.Decide(ctx, s.loop.Reader(req.GetAllowStale()), func(l *ledger.Ledger, _ ledger.Instant) (ledger.QueueInfo, error) {

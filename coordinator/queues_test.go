@@ -26,7 +26,8 @@ func knows(kind *fakecluster.Kind) func(*Server) {
 	return func(s *Server) { s.pollers.Kinds = providers.Kinds{kind} }
 }
 
-// putProvider puts a provider of a cluster at an address. Where it is there already it is read again at once.
+// putProvider puts a provider of a cluster at an address. Where it is there already it is read
+// again at once.
 func (f *fixture) putProvider(cluster, address string) {
 	f.tb.Helper()
 	_, err := f.queues.PutProvider(f.tb.Context(), &bursarv1.PutProviderRequest{
@@ -396,7 +397,8 @@ func TestOnlyTheLeaderReadsClusters(t *testing.T) {
 	}
 }
 
-// An engine that is known by its application lives as long as that, and what that holds is counted once.
+// An engine that is known by its application lives as long as that, and what that holds is counted
+// once.
 func TestAnEngineEndsWithItsApplication(t *testing.T) {
 	f, here := queueOf(t, Config{}, nil)
 	a := f.allocate(external("", "root.a", 3*gib))

@@ -21,7 +21,8 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// quotaFiles keeps the rules of some files in force. One goroutine reads, once start has; the other methods may be called from any.
+// quotaFiles keeps the rules of some files in force. One goroutine reads, once start has; the
+// other methods may be called from any.
 type quotaFiles struct {
 	files   []*quotaFile
 	reloads chan quotaReload
@@ -30,7 +31,8 @@ type quotaFiles struct {
 
 	mu    sync.Mutex
 	wrong map[string]string // guarded by mu: what is wrong with a file, by its path
-	// sets are the rules to begin a leadership with, by source: those that were in force last, or that no leader has looked at yet.
+	// sets are the rules to begin a leadership with, by source: those that were in force last, or
+	// that no leader has looked at yet.
 	sets map[string][]ledger.Quota // guarded by mu
 }
 
@@ -66,11 +68,12 @@ func (f *quotaFile) source() string { return ledger.SourceFilePrefix + f.path }
 // maxQuotaFile is the size in bytes above which a file is refused unread.
 const maxQuotaFile = 8 << 20
 
-// settleTime is how old a file's last change must be for its time and size to vouch for its content.
+// settleTime is how old a file's last change must be for its time and size to vouch for its
+// content.
 const settleTime = 2 * time.Second
 
-// read looks whether the file has other content than last time, and parses it if so. The error is what is wrong with the
-// file as it is, new or not.
+// read looks whether the file has other content than last time, and parses it if so. The error is
+// what is wrong with the file as it is, new or not.
 func (f *quotaFile) read() error {
 	file, info, err := regularfile.Open(f.path)
 	if err != nil {
@@ -113,7 +116,8 @@ func (f *quotaFile) parse() error {
 	return nil
 }
 
-// locate finds the line of a rule that was refused. An error that is not about one of the file's rules stays as it is.
+// locate finds the line of a rule that was refused. An error that is not about one of the file's
+// rules stays as it is.
 func (f *quotaFile) locate(err error) error {
 	if e, ok := errors.AsType[*ledger.FieldError](inQuotas(err, f.quotas)); ok {
 		return quotafile.Locate(f.path, f.data, e.Field, fmt.Sprintf("%q: want %s", e.Value, e.Want))
@@ -121,7 +125,8 @@ func (f *quotaFile) locate(err error) error {
 	return fmt.Errorf("%s: %w", f.path, err)
 }
 
-// start reads all files for the first leadership. Every one must be right, by itself and next to the others.
+// start reads all files for the first leadership. Every one must be right, by itself and next to
+// the others.
 func (q *quotaFiles) start() (map[string][]ledger.Quota, error) {
 	sets := make(map[string][]ledger.Quota)
 	for i, f := range q.files {
@@ -151,7 +156,7 @@ func (q *quotaFiles) latest() map[string][]ledger.Quota {
 	return maps.Clone(q.sets)
 }
 
-// locateRefusal finds the file whose rule a leadership was refused for.
+// locateRefusal finds the file with the rule for which a leadership was refused.
 func (q *quotaFiles) locateRefusal(err error) error {
 	for _, f := range q.files {
 		if _, ok := errors.AsType[*ledger.FieldError](err); ok && inQuotas(err, f.quotas) != err { //nolint:errorlint // the same one
@@ -161,7 +166,8 @@ func (q *quotaFiles) locateRefusal(err error) error {
 	return err
 }
 
-// watch puts changes in force until ctx ends. A file that is wrong leaves its earlier rules as they are.
+// watch puts changes in force until ctx ends. A file that is wrong leaves its earlier rules as
+// they are.
 func (q *quotaFiles) watch(ctx context.Context, every time.Duration, loop *commit.Loop) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
@@ -177,8 +183,9 @@ func (q *quotaFiles) watch(ctx context.Context, every time.Duration, loop *commi
 	}
 }
 
-// poll looks at every file once. Those that changed are put in force together, so that a rule can move from one to another;
-// where that is refused, one by one, so that a wrong one does not hold up the others.
+// poll reads every file once. Those that changed are put in force together, so that a rule can
+// move from one to another. If that is refused they are put in force one by one, so that a wrong
+// one does not hold up the others.
 func (q *quotaFiles) poll(ctx context.Context, loop *commit.Loop) {
 	var fresh []*quotaFile
 	for _, f := range q.files {
@@ -208,7 +215,8 @@ func (q *quotaFiles) enforce(ctx context.Context, loop *commit.Loop, files ...*q
 	err := q.setFiles(ctx, loop, sets)
 	refused, _ := errors.AsType[*ledger.FieldError](err)
 	switch {
-	case errors.Is(err, core.ErrNotLeading): // who leads has files of its own; these are for when it is our turn
+	case errors.Is(err, core.ErrNotLeading):
+		// who leads has files of its own; these are for when it is our turn
 		q.setLatest(sets)
 	case err == nil:
 		q.setLatest(sets)
@@ -223,8 +231,8 @@ func (q *quotaFiles) enforce(ctx context.Context, loop *commit.Loop, files ...*q
 	return err // others, such as not leading, pass by themselves: the next poll tries again
 }
 
-// setFiles puts sets of rules in force. Where this coordinator does not lead nobody looks at them next to those that are stored: they must be
-// right by themselves, to begin a leadership with.
+// setFiles puts sets of rules in force. If this coordinator does not lead, they are not compared
+// with the stored rules: they must be right by themselves, to begin a leadership with.
 func (q *quotaFiles) setFiles(ctx context.Context, loop *commit.Loop, sets map[string][]ledger.Quota) error {
 	err := loop.SetFiles(ctx, originOfFiles(sets), sets)
 	if !errors.Is(err, core.ErrNotLeading) {
@@ -238,8 +246,8 @@ func (q *quotaFiles) setFiles(ctx context.Context, loop *commit.Loop, sets map[s
 	return err
 }
 
-// setWrong notes what is wrong with a file, and says so once. A rule that others are in the way of is tried again at every
-// poll: they may go.
+// setWrong notes what is wrong with a file, and says so once. A rule that others are in the way of
+// is tried again at every poll: they may go.
 func (q *quotaFiles) setWrong(f *quotaFile, err error) {
 	q.mu.Lock()
 	before := q.wrong[f.path]

@@ -11,16 +11,17 @@ import (
 	"github.com/bursar/bursar/coordinator/ledger"
 )
 
-// quotaReload asks whoever reads the files to read others.
+// quotaReload asks the goroutine that reads the files to read others.
 type quotaReload struct {
 	ctx   context.Context //nolint:containedctx // of who asks
 	paths []string
 	done  chan error // holds one
 }
 
-// reload reads a list of files in place of those that there were, and puts all of their rules in force in one step, those that have not
-// changed too: another owner may have put a rule in place of one of theirs. The rules of files that are no longer named go. An error leaves
-// everything as it is.
+// reload reads a list of files in place of those that there were, and puts all of their rules in
+// force in one step, those that have not changed too: another owner may have put a rule in place
+// of one of theirs. The rules of files that are no longer named go. An error leaves everything as
+// it is.
 func (q *quotaFiles) reload(ctx context.Context, paths []string) error {
 	ask := quotaReload{ctx: ctx, paths: paths, done: make(chan error, 1)}
 	select {

@@ -59,7 +59,8 @@ func (s *quotaService) Apply(ctx context.Context, req *bursarv1.ApplyRequest) (*
 	return res, nil
 }
 
-// someQuotas makes messages of rules as far as there is room for them in an answer, in bytes, and says how many more there are and what room is left.
+// someQuotas makes messages of rules as far as there is room for them in an answer, in bytes, and
+// says how many more there are and what room is left.
 func someQuotas(list []ledger.Quota, room int) (messages []*bursarv1.Quota, more int32, left int) {
 	for i := range list {
 		m := wire.QuotaMessage(&list[i])
@@ -71,9 +72,11 @@ func someQuotas(list []ledger.Quota, room int) (messages []*bursarv1.Quota, more
 	return messages, 0, room
 }
 
-// inQuotas finds out which rule of a set an error of the ledger is about, and says so by its place.
+// inQuotas finds out which rule of a set an error of the ledger is about, and says so by its
+// place.
 func inQuotas(err error, quotas []ledger.Quota) error {
-	for i, q := range slices.Backward(quotas) { // of two that are in each other's way the later one
+	// of two that are in each other's way the later one
+	for i, q := range slices.Backward(quotas) {
 		if placed := inQuota(err, fmt.Sprintf("quotas[%d].", i), q); placed != err { //nolint:errorlint // the same one
 			return placed
 		}
@@ -81,7 +84,8 @@ func inQuotas(err error, quotas []ledger.Quota) error {
 	return err
 }
 
-// inQuota names the field of a rule that an error of the ledger is about, where it is about this one.
+// inQuota names the field of a rule that an error of the ledger is about, if it is about this
+// rule.
 func inQuota(err error, path string, q ledger.Quota) error {
 	e, ok := errors.AsType[*ledger.FieldError](err)
 	if !ok {
@@ -144,7 +148,7 @@ func (s *quotaService) Get(ctx context.Context, req *bursarv1.QuotaServiceGetReq
 	return &bursarv1.QuotaServiceGetResponse{Quota: quota, Accounts: wire.AccountMessages(accounts)}, nil
 }
 
-// hiddenQuota finds a rule among those that are not in force; nil where there is none.
+// hiddenQuota finds a rule among those that are not in force; nil if it is not there.
 func hiddenQuota(l *ledger.Ledger, selector label.Selector) *bursarv1.Quota {
 	for _, h := range l.HiddenQuotas() {
 		if h.Selector.Equal(selector) {
@@ -167,7 +171,8 @@ func (q *listedQuota) message() *bursarv1.Quota {
 	return m
 }
 
-// allQuotas are the rules in force, by selector, each with the one behind it that it hides, and those that are hidden otherwise.
+// allQuotas are the rules in force, by selector, each with the one behind it that it hides, and
+// those that are hidden otherwise.
 func allQuotas(l *ledger.Ledger) []listedQuota {
 	rules, hidden := l.Quotas(), l.HiddenQuotas()
 	list := make([]listedQuota, 0, len(rules)+len(hidden))
@@ -186,7 +191,8 @@ func allQuotas(l *ledger.Ledger) []listedQuota {
 	return list
 }
 
-// rulePage are the rules after a selector, as far as a page goes. What has one selector stays together: a rule and those that it hides.
+// rulePage are the rules after a selector, as far as a page goes. What has one selector stays
+// together: a rule and those that it hides.
 func rulePage(all []listedQuota, after string) (list []*bursarv1.Quota, size int, place string) {
 	for len(all) > 0 && all[0].Selector.String() <= after {
 		all = all[1:]
@@ -202,8 +208,8 @@ func rulePage(all []listedQuota, after string) (list []*bursarv1.Quota, size int
 	return list[:n], size, all[n-1].Selector.String()
 }
 
-// rulesOver reports whether the account with these labels is the selector's: it is in its scope, and no rule that is more
-// specific has it.
+// rulesOver reports whether the account with these labels is the selector's: it is in its scope,
+// and no rule that is more specific has it.
 func rulesOver(rules []ledger.Quota, labels label.Set, selector label.Selector) bool {
 	if !hasScope(selector, labels) || !selector.Matches(labels) {
 		return false

@@ -159,9 +159,11 @@ func TestAccountsArePagedAndFiltered(t *testing.T) {
 	}
 }
 
-// Rules come before the accounts, and as far as a page goes in bytes: a page has both where both fit.
+// Rules come before the accounts, and as far as a page goes in bytes: a page has both where both
+// fit.
 func TestAPageOfRulesEndsWhereItIsLarge(t *testing.T) {
-	f := start(t, Config{Limits: Limits{CommitTimeout: time.Minute}}, nil) // 6 MB at once, maybe on a busy machine
+	// 6 MB at once, maybe on a busy machine
+	f := start(t, Config{Limits: Limits{CommitTimeout: time.Minute}}, nil)
 	f.host("h1", gib)
 	const n = 1500 // 6 MB
 	var quotas []ledger.Quota

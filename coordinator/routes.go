@@ -20,8 +20,9 @@ import (
 	"github.com/bursar/bursar/proto/convert"
 )
 
-// compressFrom is the size of an answer, in bytes, from which it is compressed for clients that take it. One allocation is
-// about 300: to compress it costs more than all the rest of an Allocate and saves one network packet in none.
+// compressFrom is the size of an answer, in bytes, from which it is compressed for clients that
+// take it. One allocation is about 300: to compress it costs more than all the rest of an Allocate
+// and saves one network packet in none.
 const compressFrom = 4 << 10
 
 // routes puts all services behind one handler.
@@ -86,7 +87,8 @@ func (s *Server) stopping() error {
 	return nil
 }
 
-// sized refuses requests that would leave too much in rows and events, before the rules of each field are looked at.
+// sized refuses requests that would leave too much in rows and events, before the rules of each
+// field are looked at.
 func sized() connect.UnaryInterceptorFunc {
 	return func(next connect.UnaryFunc) connect.UnaryFunc {
 		return func(ctx context.Context, req connect.AnyRequest) (connect.AnyResponse, error) {

@@ -111,8 +111,8 @@ func TestAPageEndsWhereItIsLarge(t *testing.T) {
 	}
 }
 
-// Sixty readers ask for the largest pages and take nothing of them: what is held for them is bounded, others are answered, and once they have
-// gone so is the caller whose they were.
+// Sixty readers ask for the largest pages and take nothing of them: what is held for them is
+// bounded, others are answered, and once they have gone so is the caller whose they were.
 func TestReadersThatTakeNothingFillNoMemory(t *testing.T) {
 	f := start(t, Config{}, nil)
 	f.crowd(2000) // 16 MB
@@ -177,7 +177,8 @@ func TestReadersThatTakeNothingFillNoMemory(t *testing.T) {
 	})
 }
 
-// A page counts by the rows that it may have, that of rules by its bytes: their accounts come with them.
+// A page counts by the rows that it may have, that of rules by its bytes: their accounts come with
+// them.
 func TestAPageCountsWithWhatItMayTake(t *testing.T) {
 	for name, c := range map[string]struct {
 		request any

@@ -13,14 +13,16 @@ import (
 	"github.com/bursar/bursar/coordinator/store/storetest"
 )
 
-// fakeElection is an election among the coordinators of a test: one lock, which the test can take away.
+// fakeElection is an election among the coordinators of a test: one lock, which the test can take
+// away.
 type fakeElection struct {
 	mu      sync.Mutex
-	holder  *fakeTerm         // guarded by mu; nil: the lock is free
-	leader  election.Leader   // guarded by mu
-	changed chan struct{}     // guarded by mu; closed when any of it changes
-	barred  map[string]bool   // guarded by mu: who may not win, by URL
-	pinned  map[string]string // guarded by mu: whom a coordinator takes for the leader, whoever is, by its URL
+	holder  *fakeTerm       // guarded by mu; nil: the lock is free
+	leader  election.Leader // guarded by mu
+	changed chan struct{}   // guarded by mu; closed when any of it changes
+	barred  map[string]bool // guarded by mu: who may not win, by URL
+	// guarded by mu: whom a coordinator takes for the leader, whoever is, by its URL
+	pinned map[string]string
 }
 
 func newFakeElection() *fakeElection {
@@ -165,7 +167,8 @@ func (m *team) led() (leader *fixture, standbys []*fixture) {
 		m.mu.Lock()
 		announced := m.leader
 		m.mu.Unlock()
-		if announced.Epoch == 0 { // nobody has since the lock was free, whoever has not noticed yet
+		// nobody has since the lock was free, whoever has not noticed yet
+		if announced.Epoch == 0 {
 			return false
 		}
 		for _, f := range m.members {

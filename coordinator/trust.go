@@ -21,15 +21,17 @@ import (
 	"github.com/bursar/bursar/internal/yamlfile"
 )
 
-// identitiesPoll is how often the file of identities is looked at: as long as a revoked token is still good.
+// identitiesPoll is how often the file of identities is looked at: as long as a revoked token is
+// still good.
 const identitiesPoll = 2 * time.Second
 
 // Peers is how coordinators know each other.
 type Peers struct {
-	// TLS is for others whose URL begins with https: their CA, and the certificate to show them, with O = "bursar:coordinator".
+	// TLS is for others whose URL begins with https: their CA, and the certificate to show them,
+	// with O = "bursar:coordinator".
 	TLS credential.ClientTLS `yaml:"tls"`
-	// TokenFile holds the bearer token to show to other coordinators, of an identity with the role coordinator, instead of a certificate.
-	// It must not be readable for everybody. Default: none.
+	// TokenFile holds the bearer token to show to other coordinators, of an identity with the role
+	// coordinator, instead of a certificate. It must not be readable for everybody. Default: none.
 	TokenFile string `yaml:"tokenFile"`
 }
 
@@ -97,7 +99,8 @@ func (t *trust) peersOptions(log *slog.Logger, interceptors []connect.Intercepto
 // hasOwn reports whether this coordinator has anything to show to the others.
 func (t *trust) hasOwn() bool { return t.token != nil || t.config.Peers.TLS.Cert != "" }
 
-// checkPeers refuses a coordinator, reached by others at a URL, that could not pass on calls to them, or they to it.
+// checkPeers refuses a coordinator, reached by others at a URL, that could not pass on calls to
+// them, or they to it.
 func (t *trust) checkPeers(url string) error {
 	switch {
 	case t.who.Set() && !t.hasOwn():
@@ -134,7 +137,8 @@ func (t *trust) isCoordinator() bool {
 const wantCoordinator = `a certificate with O = "bursar:coordinator" in its subject, or with a name that coordinators alone have and peers.tls.serverName (and tls.serverName of ` +
 	"agents and clients) says: any host's would do else, if its owner may write into Consul"
 
-// inClear reports whether what is sent to a coordinator's URL crosses a network as it is, going by its name.
+// inClear reports whether what is sent to a coordinator's URL crosses a network as it is, going by
+// its name.
 func inClear(url string) bool {
 	rest, plain := strings.CutPrefix(url, "http://")
 	if host, _, err := net.SplitHostPort(rest); err == nil {
@@ -155,7 +159,7 @@ func (t *trust) warnings() []string {
 	return append(list, t.peer.Warnings()...)
 }
 
-// insecureWarnings says what being insecure means here; nothing where it makes no difference.
+// insecureWarnings says what being insecure means here; nothing if it makes no difference.
 func (t *trust) insecureWarnings() []string {
 	if !t.config.Insecure || loopback(t.config.Listen) {
 		return nil
@@ -180,7 +184,7 @@ func loopback(address string) bool {
 	return host == "localhost" || (err == nil && ip.IsLoopback())
 }
 
-// checkTrust refuses to serve a network without knowing who calls, unless told so.
+// checkTrust refuses to serve a network without knowing who calls, unless it is configured so.
 func (c Config) checkTrust() error {
 	_, port, err := net.SplitHostPort(c.Listen)
 	if err != nil {
@@ -213,8 +217,8 @@ func (c Config) checkTrust() error {
 	}
 }
 
-// traces reports whether a call becomes a part of its caller's trace: one from an agent or another coordinator, from somebody
-// who may do everything, or where nobody is known.
+// traces reports whether a call becomes a part of its caller's trace: one from an agent or another
+// coordinator, from an actor who may do everything, or any if no identities are known.
 func (t *trust) traces(ctx context.Context) bool {
 	if !t.who.Set() {
 		return true

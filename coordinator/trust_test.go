@@ -147,7 +147,8 @@ func TestWithoutIdentitiesLoopbackIsBelieved(t *testing.T) {
 	if list := f.status().GetWarnings(); len(list) != 0 {
 		t.Errorf("insecure on loopback makes no difference, and warns: %q", list)
 	}
-	// Told to be insecure, it believes other machines as well: an agent's callers keep their names.
+	// Told to be insecure, it believes other machines as well: an agent's callers keep their
+	// names.
 	client := bursarv1connect.NewAllocationServiceClient(inProcess{f.server.Handler(), "10.1.2.3:4"}, "http://in.process")
 	ctx, info := connect.NewClientContext(t.Context())
 	info.RequestHeader().Set(identity.Header, identity.Actor{Name: "alice@h1", Users: []string{"alice"}}.Encode())
@@ -226,7 +227,8 @@ func TestNetworksAreServedOnlyWithTrust(t *testing.T) {
 	}
 }
 
-// TestWhoDecidesWhetherACallIsRecorded: where callers are known, those who run the cluster; anybody's call could fill it with traces.
+// TestWhoDecidesWhetherACallIsRecorded: where callers are known, those who run the cluster;
+// anybody's call could fill it with traces.
 func TestWhoDecidesWhetherACallIsRecorded(t *testing.T) {
 	nobodyKnown, known := &trust{}, &trust{who: access.Authenticator{Identities: func() *access.Identities { return nil }}}
 	want := map[identity.Role]bool{identity.Agent: true, identity.Coordinator: true, identity.Admin: true}

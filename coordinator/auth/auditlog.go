@@ -22,12 +22,12 @@ import (
 const (
 	// auditQueue is how many records may wait to be written.
 	auditQueue = 1024
-	// auditRefusals is how many of them may be of refused calls: the rest is kept for those that change something, so that nobody who
-	// is not let in can crowd out what somebody else does.
+	// auditRefusals is how many of them may be of refused calls. The rest is kept for calls that
+	// change something, so that a caller who is not let in cannot crowd out what others do.
 	auditRefusals = auditQueue * 3 / 4
 	// auditText is how many bytes of a text are written down. Callers choose many of them.
 	auditText = 256
-	// auditSweep is how often what was left out is told, at most.
+	// auditSweep is the least time between two records of what was left out.
 	auditSweep = 10 * time.Second
 )
 
@@ -65,13 +65,14 @@ type AuditOptions struct {
 	Registry prometheus.Registerer
 	// Now tells the time of a record.
 	Now func() time.Time
-	// Suspicious reports whether an error is written down whoever caused it, as often as refusals are.
+	// Suspicious reports whether an error is written down whoever the caller is, as often as
+	// refusals are.
 	Suspicious func(error) bool
 }
 
-// AuditLog writes down every call that was refused for who made it, and every one that administers, into a file or else
-// the log. No call waits for it: what cannot be written is counted, and said as soon as something can be. Any goroutine
-// may use it.
+// AuditLog writes down every call that was refused for who made it, and every one that
+// administers, into a file or else the log. No call waits for it: what cannot be written is
+// counted, and said as soon as something can be. Any goroutine may use it.
 type AuditLog struct {
 	path       string
 	log        *slog.Logger
@@ -114,7 +115,8 @@ func NewAuditLog(o AuditOptions) *AuditLog {
 	return a
 }
 
-// Open starts writing. The error says why the file cannot be opened: one that cannot be written at the start never will be.
+// Open starts writing. The error says why the file cannot be opened: one that cannot be written at
+// the start never will be.
 func (a *AuditLog) Open() error {
 	if a.path != "" {
 		if err := a.reopen(); err != nil {
@@ -146,7 +148,8 @@ func (a *AuditLog) recordAnswer(procedure string, c *Caller, message any, err er
 	}
 }
 
-// recordRefusal takes note of a call that was refused for who made it. c says as much of that as is known.
+// recordRefusal takes note of a call that was refused for who made it. c says as much of that as
+// is known.
 func (a *AuditLog) recordRefusal(procedure string, c *Caller, message any, err error) {
 	a.refusal.WithLabelValues(connect.CodeOf(err).String()).Inc()
 	a.recordLimited(procedure, c, message, err)
@@ -185,7 +188,7 @@ func (a *AuditLog) newRecord(procedure string, c *Caller, message any, err error
 	return r
 }
 
-// shortened is a text of at most auditText bytes, with what is missing shown.
+// shortened cuts a text to auditText bytes, and shows that something is missing.
 func shortened(text string) string {
 	if len(text) <= auditText {
 		return text
@@ -315,7 +318,8 @@ func (a *AuditLog) append(text []byte) error {
 	return err //nolint:wrapcheck // it names the file
 }
 
-// reopen opens the file at the path, unless that is the one which is open: it may have been rotated away.
+// reopen opens the file at the path, unless that is the one which is open: it may have been
+// rotated away.
 func (a *AuditLog) reopen() error {
 	if a.file != nil {
 		there, err := os.Stat(a.path)

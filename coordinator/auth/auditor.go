@@ -13,19 +13,22 @@ import (
 type AuditorOptions struct {
 	// Audit takes the records.
 	Audit *AuditLog
-	// Timeouts say how often the credentials of a stream's caller are looked at. They are read as each stream begins.
+	// Timeouts say how often the credentials of a stream's caller are looked at. They are read as
+	// each stream begins.
 	Timeouts *Timeouts
-	// Code gives an error the code and the details that callers see; one that has them it returns as it is.
+	// Code gives an error the code and the details that callers see; one that has them it returns
+	// as it is.
 	Code func(error) error
 	// Advise adds to a refusal what to do about it, if its words do not say it. Nil stays nil.
 	Advise func(error) error
 }
 
-// Auditor looks at what the authenticator does not see, messages and answers: that what comes through a host's agent is
-// about that host, what has to be written down, and that neither an answer nor an error has anything that its caller may
-// not see. All of them pass it, a leader's too.
+// Auditor checks what the authenticator does not see: messages and answers. A call through a
+// host's agent must be about that host, some calls are written down, and neither an answer nor an
+// error may show what its caller may not see. All answers pass it, those of a leader too.
 //
-// It is an interceptor of handlers, outside of all others but the one that maps errors. Any goroutine may use it.
+// It is an interceptor of handlers, outside of all others but the one that maps errors. Any
+// goroutine may use it.
 type Auditor struct {
 	audit    *AuditLog
 	time     *Timeouts
@@ -78,7 +81,7 @@ func (a *Auditor) WrapStreamingClient(next connect.StreamingClientFunc) connect.
 	return next
 }
 
-// auditedStream is a stream whose requests and answers are looked at.
+// auditedStream is a stream whose requests and answers are checked.
 type auditedStream struct {
 	connect.StreamingHandlerConn
 

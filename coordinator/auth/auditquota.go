@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	// refusalRate and refusalBurst bound how many refused calls from one address are written down: some mistakes in full, and of a
-	// flood 150 bytes × 2 a second.
+	// refusalRate and refusalBurst bound how many refused calls from one address are written down:
+	// some mistakes in full, and of a flood 150 bytes × 2 a second.
 	refusalRate  = 2
 	refusalBurst = 50
 	// maxSources bounds how many addresses are told apart; the rest share one account.
@@ -17,7 +17,8 @@ const (
 	otherSource = "others"
 )
 
-// refusalQuota keeps floods of refused calls out of the audit log: a token bucket for each address they come from.
+// refusalQuota keeps floods of refused calls out of the audit log: a token bucket for each address
+// they come from.
 type refusalQuota struct {
 	mu      sync.Mutex
 	sources map[string]*refusals // guarded by mu
@@ -30,7 +31,8 @@ type refusals struct {
 
 func newRefusalQuota() *refusalQuota { return &refusalQuota{sources: make(map[string]*refusals)} }
 
-// allow reports whether a refused call from an address is to be written down; where not, it is counted.
+// allow reports whether a refused call from an address is to be written down. If not, the call is
+// counted.
 func (q *refusalQuota) allow(source string, now time.Time) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -51,7 +53,8 @@ func (q *refusalQuota) allow(source string, now time.Time) bool {
 	return true
 }
 
-// takeLeftOut returns, once, how many calls of each address were not written down, and forgets those addresses that have been quiet.
+// takeLeftOut returns, once, how many calls of each address were not written down, and forgets
+// those addresses that have been quiet.
 func (q *refusalQuota) takeLeftOut(now time.Time) map[string]int64 {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -10,8 +10,9 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// authenticator finds out who a request is from, before anything of its body is read, and lets through what the table
-// of permissions lets that one do. What it puts into the context CallerOf returns.
+// authenticator finds out who a request is from, before anything of its body is read, and lets
+// through what the table of permissions lets that one do. What it puts into the context CallerOf
+// returns.
 type authenticator struct {
 	next     http.Handler
 	who      *access.Authenticator
@@ -32,7 +33,7 @@ func (a *authenticator) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("WWW-Authenticate", `Bearer realm="bursar"`)
 		}
 		a.nameless(w, r, func(w http.ResponseWriter, r *http.Request) {
-			_ = a.refuse.Write(w, r, a.code(err)) // nobody is left to tell
+			_ = a.refuse.Write(w, r, a.code(err)) // nobody reads it any more
 		})
 		return
 	}
@@ -41,7 +42,7 @@ func (a *authenticator) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a.next.ServeHTTP(w, r.WithContext(WithCaller(r.Context(), c)))
 }
 
-// admit says who makes a request, also where it is refused, as far as that is known.
+// admit says who makes a request, as far as that is known, also if it is refused.
 func (a *authenticator) admit(r *http.Request) (*Caller, error) {
 	c := &Caller{Peer: r.RemoteAddr}
 	rule := access.RuleOf(r.URL.Path)
@@ -70,9 +71,11 @@ func (a *authenticator) admit(r *http.Request) (*Caller, error) {
 	return c, nil
 }
 
-// assumedActor is who somebody is where nobody is known: within the process, and over loopback for root and this coordinator's own user, whom
-// the header names, such as the user that an agent knows from its socket, or else somebody who may do everything. Over loopback other users
-// are themselves, whatever the header says. From elsewhere it is worth nothing, and believed only where everything is.
+// assumedActor is who calls if no identities are configured. Within the process, and over loopback
+// for root and for this coordinator's own user, it is the actor that the header names, such as the
+// user that an agent knows from its socket, or else an actor who may do everything. Over loopback
+// other users are themselves, and the header does not count. From another machine the header is
+// believed only if the coordinator is insecure.
 func (a *authenticator) assumedActor(r *http.Request, claimed string) (maker, actor identity.Actor, err error) {
 	peer := r.RemoteAddr
 	maker = identity.Local()

@@ -13,15 +13,17 @@ import (
 // decodesAlone is the size from which requests are decoded a few at a time.
 const decodesAlone = 8 << 10
 
-// decoding lets a few large requests be decoded at a time, and of each caller half as many: whoever
-// sends many makes their own wait, and of others' at most one another. A request has its place only
-// while it costs memory and computing, never while the network is waited for.
+// decoding lets a few large requests be decoded at a time, and half as many of one caller. So a
+// caller who sends many waits behind its own requests, and other callers wait for one of them at
+// most. A request has its place only while it costs memory and computing, never while it waits for
+// the network.
 type decoding struct {
 	slots chan struct{} // has one element for each request that is being decoded
 	each  int           // how many one caller's may be
 
-	mu      sync.Mutex
-	callers map[string]*callerSlots // guarded by mu; by whose account, of those who have a request that is decoded or waits for that
+	mu sync.Mutex
+	// guarded by mu; by account, of callers with a request that is decoded or waits for that
+	callers map[string]*callerSlots
 }
 
 // callerSlots are for one caller's requests.
@@ -81,9 +83,9 @@ func (d *decoding) acquire(ctx context.Context, caller admission.Caller) (done f
 	}, nil
 }
 
-// decodeSlot is a request's place among those that are decoded. It has one from when all of a large
-// request has come until that was found valid, or anything is answered: what does not keep to the
-// contract's bounds is let go before the next one is decoded.
+// decodeSlot is a request's place among those that are decoded. It has one from when all of a
+// large request has come until that was found valid, or anything is answered: what does not keep
+// to the contract's bounds is let go before the next one is decoded.
 type decodeSlot struct {
 	decoding *decoding
 	caller   admission.Caller
@@ -124,7 +126,7 @@ func releaseDecodeSlot(ctx context.Context) {
 	}
 }
 
-// decodedStream is a stream whose request has been decoded once it is received.
+// decodedStream is a stream whose request is decoded once it is received.
 type decodedStream struct {
 	connect.StreamingHandlerConn
 
@@ -137,8 +139,8 @@ func (r *decodedStream) Receive(message any) error {
 	return r.StreamingHandlerConn.Receive(message) //nolint:wrapcheck // io.EOF must stay as it is
 }
 
-// decodedWriter ends a request's decoding before anything is answered: the answer may wait for
-// whoever is to read it.
+// decodedWriter ends a request's decoding before anything is answered, because the answer may wait
+// for its reader.
 type decodedWriter struct {
 	http.ResponseWriter
 

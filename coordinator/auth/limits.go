@@ -24,26 +24,34 @@ const (
 	SmallBytes = 128 << 10
 	// ProbeBytes is that of the services of health and reflection, which name a service or a file.
 	ProbeBytes = 4 << 10
-	// framing is what heads of messages add to a body at most, and what comes after the only message.
+	// framing is what heads of messages add to a body at most, and what comes after the only
+	// message.
 	framing = 64
-	// callerBytes is how much of one caller's requests is held at a time, allBytes of all callers'.
+	// callerBytes is how much of one caller's requests is held at a time, allBytes of all
+	// callers'.
 	callerBytes = 4 << 20
 	allBytes    = 64 << 20
-	// callerAnswers is how much of answers to one caller is made and held until they are sent, allAnswers of those to all; hostAnswers and
-	// allHostAnswers are of those to hosts' reports, which are larger.
+	// callerAnswers is how much of answers to one caller is made and held until they are sent,
+	// allAnswers of those to all; hostAnswers and allHostAnswers are of those to hosts' reports,
+	// which are larger.
 	callerAnswers, allAnswers   = 16 << 20, 256 << 20
 	hostAnswers, allHostAnswers = 2 * readlimit.Agent, 512 << 20
-	// countedFrom is the size from which an answer is counted that was not counted before it was made.
+	// countedFrom is the size from which an answer is counted that was not counted before it was
+	// made.
 	countedFrom = 8 << 10
-	// maxKnown is how many connections with an identity there may be, maxKnownCaller of one caller.
+	// maxKnown is how many connections with an identity there may be, maxKnownCaller of one
+	// caller.
 	maxKnown, maxKnownCaller = 32768, 8192
-	// maxUnknown is how many there may be without one, maxUnknownAddress of one address, or of one user of this machine: agents behind one
-	// gateway that all come back at once have none for a moment.
+	// maxUnknown is how many there may be without one, maxUnknownAddress of one address, or of one
+	// user of this machine: agents behind one gateway that all come back at once have none for a
+	// moment.
 	maxUnknown, maxUnknownAddress = 8192, 1024
-	// maxNameless is how many such requests there may be under way over one owner's connections, and maxRefused how many of one caller that are
-	// refused and whose refusals are not sent yet.
+	// maxNameless is how many such requests may be under way over one owner's connections.
+	// maxRefused is how many refused requests of one caller may wait until their refusals are
+	// sent.
 	maxNameless, maxRefused = 1024, 1024
-	// HeaderBytes bounds the texts of a request's header. A call keeps it while it waits: it counts with what is held of the request.
+	// HeaderBytes bounds the texts of a request's header. A call keeps its header while it waits,
+	// so it counts with what is held of the request.
 	HeaderBytes = 16 << 10
 )
 
@@ -51,12 +59,13 @@ const (
 type LimitsOptions struct {
 	// Waiting is how many requests of one caller may wait for resources.
 	Waiting int
-	// MessageBytes is the size of the largest request that applies rules, and SyncBytes that of the largest report of a
-	// host, in bytes, decompressed. Others have SmallBytes at most.
+	// MessageBytes is the size of the largest request that applies rules, and SyncBytes that of
+	// the largest report of a host, in bytes, decompressed. Others have SmallBytes at most.
 	MessageBytes, SyncBytes int64
-	// ProbeTime is how long a probe may take that is answered to whoever asks.
+	// ProbeTime is how long a probe may take. Probes are answered without an identity.
 	ProbeTime time.Duration
-	// Page is how large the page may become, in bytes, that a request asks for; 0: it asks for none.
+	// Page is how large the page may become, in bytes, that a request asks for; 0: it asks for
+	// none.
 	Page func(request any) int
 	// Code gives an error the code and the details that callers see.
 	Code func(error) error
@@ -66,16 +75,16 @@ type LimitsOptions struct {
 	Log *slog.Logger
 }
 
-// Limits bound what a caller may have here at a time, once it is known who calls and before a body is read. They are an
-// interceptor of handlers, too. Any goroutine may use them.
+// Limits bound what a caller may have here at a time, once it is known who calls and before a body
+// is read. They are an interceptor of handlers, too. Any goroutine may use them.
 type Limits struct {
 	next http.Handler
-	// Hosts are the bounds of hosts' reports, which are counted apart from what else comes, so that neither takes the place
-	// of the other; Callers are those of the rest.
+	// Hosts are the bounds of hosts' reports. They are counted apart from the rest, so that
+	// neither takes the place of the other. Callers are the bounds of the rest.
 	Callers, Hosts *admission.Controller
 	// Connections are all that there are.
 	Connections *admission.Connections
-	// Whoever shows no identity is counted on the owner of the connection.
+	// A caller who shows no identity is counted on the owner of the connection.
 	nameless *admission.Controller
 	refusals *admission.Controller
 	limits   map[string]int64 // by path: other sizes of requests than SmallBytes
@@ -130,11 +139,12 @@ func NewLimits(o LimitsOptions) *Limits {
 	}
 }
 
-// namelessTime is how long a request may take from its header to the end of its answer, from whoever has shown no
-// identity. Probes are all that is answered to them.
+// namelessTime is how long a request of a caller without an identity may take, from its header to
+// the end of its answer. Only probes are answered to such callers.
 func namelessTime(probe time.Duration) time.Duration { return probe + 3*time.Second }
 
-// ConnContext is that of http.Server: every connection is counted, and remembers whose its other end is.
+// ConnContext is for http.Server. Every connection is counted, and remembers who is at its other
+// end.
 func (l *Limits) ConnContext(ctx context.Context, conn net.Conn) context.Context {
 	return l.Connections.Context(withPeerCred(ctx, conn), conn)
 }
@@ -150,8 +160,9 @@ func (l *Limits) Largest(path string) int64 {
 	return l.limits[""]
 }
 
-// DecodedBytes is what the parts of a request may take in memory, in bytes, where so many of it are allowed encoded. Real requests take ten times
-// their size, sets of small rules twenty times. A large report is bounded closer: it is largest where each engine has a long record.
+// DecodedBytes is what the parts of a request may take in memory, in bytes, if limit bytes of it
+// are allowed encoded. Real requests take ten times their size, sets of small rules twenty times.
+// A large report is bounded closer: it is largest if each engine has a long record.
 func DecodedBytes(limit int64) int64 { return min(32*limit, max(32<<20, 8*limit)) }
 
 func (l *Limits) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -175,8 +186,8 @@ func (l *Limits) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	admission.Send(w, r)
 }
 
-// refuse answers a call that is one too many. A caller who takes no refusals loses the connection. A coordinator that passes it on takes them,
-// over the connection that all its callers share.
+// refuse answers a call that is one too many. A caller who takes no refusals loses the connection.
+// A coordinator that passes it on takes them, over the connection that all its callers share.
 func (l *Limits) refuse(w http.ResponseWriter, r *http.Request, c *Caller, why error) {
 	answer := func(w http.ResponseWriter, r *http.Request) {
 		c.limits.DelayRefusal(r.Context(), c.account)
@@ -190,13 +201,15 @@ func (l *Limits) refuse(w http.ResponseWriter, r *http.Request, c *Caller, why e
 	l.serveShort(w, r, l.refusals, c.account, answer)
 }
 
-// serveNameless answers a request of whoever does not have to show an identity, or has shown none.
+// serveNameless answers a request of a caller who does not have to show an identity, or has shown
+// none.
 func (l *Limits) serveNameless(w http.ResponseWriter, r *http.Request, serve http.HandlerFunc) {
 	l.serveShort(w, r, l.nameless, l.Connections.Owner(r.Context()), serve)
 }
 
-// serveShort answers a request with little, such as a refusal. It counts until its answer is sent, and not only made. One too many ends its
-// connection: to refuse it would cost as much as to answer it.
+// serveShort answers a request with little, such as a refusal. It counts until its answer is sent,
+// and not only made. One too many ends its connection: to refuse it would cost as much as to
+// answer it.
 func (l *Limits) serveShort(w http.ResponseWriter, r *http.Request, limits *admission.Controller, of admission.Caller, serve http.HandlerFunc) {
 	ended, err := limits.Begin(of)
 	if err != nil {
@@ -208,7 +221,7 @@ func (l *Limits) serveShort(w http.ResponseWriter, r *http.Request, limits *admi
 	admission.Send(w, r)
 }
 
-// serve bounds the body of a request that is counted, and what is held of it.
+// serve bounds the body of a counted request, and what is held of it.
 func (l *Limits) serve(w http.ResponseWriter, r *http.Request) {
 	c := CallerOf(r.Context())
 	intake := c.limits.Intake(c.account)
@@ -218,7 +231,8 @@ func (l *Limits) serve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	limit := l.Largest(r.URL.Path)
-	if r.URL.RawQuery != "" && r.URL.Query().Has("compression") { // of a GET: its message is in the address
+	// of a GET: its message is in the address
+	if r.URL.RawQuery != "" && r.URL.Query().Has("compression") {
 		if err := intake.Add(int(limit)); err != nil {
 			admission.Refuse(w, r, err)
 			return
@@ -239,7 +253,9 @@ func (l *Limits) serve(w http.ResponseWriter, r *http.Request) {
 // countCall counts a call and its connection.
 func (l *Limits) countCall(c *Caller, r *http.Request) (ended func(), err error) {
 	owner := admission.Caller{ID: "caller/" + c.Maker.Name, Name: c.Maker.Name}
-	if c.isAnonymous() { // and believed: it counts among those that are known, which are not closed under their requests
+	// and believed: it counts among those that are known, which are not closed under their
+	// requests
+	if c.isAnonymous() {
 		owner = c.account
 	}
 	if err := l.Connections.Identify(r.Context(), owner); err != nil {
@@ -250,7 +266,8 @@ func (l *Limits) countCall(c *Caller, r *http.Request) (ended func(), err error)
 
 var _ connect.Interceptor = (*Limits)(nil)
 
-// WrapUnary lets others decode, because the message is valid, and counts requests that wait, here or at the leader, and large answers.
+// WrapUnary lets others decode, because the message is valid, and counts requests that wait, here
+// or at the leader, and large answers.
 func (l *Limits) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 	return func(ctx context.Context, req connect.AnyRequest) (connect.AnyResponse, error) {
 		releaseDecodeSlot(ctx)
@@ -279,7 +296,8 @@ func (l *Limits) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 	}
 }
 
-// WrapStreamingHandler counts a stream, here or from the leader, and lets others decode once its request was received.
+// WrapStreamingHandler counts a stream, here or from the leader, and lets others decode once its
+// request was received.
 func (l *Limits) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
 	return func(ctx context.Context, conn connect.StreamingHandlerConn) error {
 		ended, err := CallerOf(ctx).countStream()

@@ -38,7 +38,8 @@ func (*fromGateway) RemoteAddr() net.Addr {
 
 func (*fromGateway) Close() error { return nil }
 
-// Where nobody has an identity, a gateway in front of many callers must not cost those that wait their connections.
+// Where nobody has an identity, a gateway in front of many callers must not cost those that wait
+// their connections.
 func TestRequestsOfABelievedAddressKeepTheirConnections(t *testing.T) {
 	e := NewLimits(usualLimits())
 	closed := 0
@@ -69,7 +70,8 @@ func TestRequestsOfABelievedAddressKeepTheirConnections(t *testing.T) {
 	}
 }
 
-// Whoever has one address of a network of IPv6, or of loopback, has them all: its calls count together, however it spreads them.
+// Whoever has one address of a network of IPv6, or of loopback, has them all: its calls count
+// together, however it spreads them.
 func TestCallersWithoutAnIdentityCountByWhatTheirAddressGivesThem(t *testing.T) {
 	account := func(peer string) string { return accountOf(&Caller{Maker: remote(), Actor: remote(), Peer: peer}).ID }
 	for _, peers := range [][2]string{
@@ -86,7 +88,8 @@ func TestCallersWithoutAnIdentityCountByWhatTheirAddressGivesThem(t *testing.T) 
 	}
 }
 
-// Pages count as soon as they are asked for: else thousands that nobody will be sent would be made at once.
+// Pages count as soon as they are asked for: else thousands that nobody will be sent would be made
+// at once.
 func TestAPageCountsBeforeItIsMade(t *testing.T) {
 	const pageMost = 4<<20 + 64<<10
 	o := usualLimits()

@@ -21,10 +21,10 @@ import (
 	"github.com/bursar/bursar/internal/subuid"
 )
 
-// peerCred is who has the other end of a connection within this machine: the kernel tells whose socket it is. It is looked up once, when
-// the first request wants to know.
+// peerCred is the user at the other end of a connection within this machine: the kernel says who
+// owns the socket. It is looked up once, when the first request needs it.
 type peerCred struct {
-	conn  net.Conn // nil: there is none, and nothing to look at
+	conn  net.Conn // nil: there is no connection
 	once  sync.Once
 	actor identity.Actor
 	err   error
@@ -42,7 +42,7 @@ type peerCreds struct {
 	self  uint32
 	owner func(local, remote netip.AddrPort) (uid uint32, err error)
 	name  func(uid uint32) string
-	// account is on whom a user of that name counts.
+	// account is what a user of that name is counted on.
 	account func(uid uint32, name string) string
 }
 
@@ -51,8 +51,8 @@ func thisMachine() peerCreds {
 	return peerCreds{self: self, owner: sockdiag.Owner, name: sockdiag.UserName, account: subuid.New(subuid.Path, time.Now).Account}
 }
 
-// actorOf returns who makes a request over loopback: root, and the user that this coordinator runs as, may do everything; any other user is a
-// submitter for themselves, as on an agent's socket.
+// actorOf returns who makes a request over loopback: root, and the user that this coordinator runs
+// as, may do everything; any other user is a submitter for themselves, as on an agent's socket.
 func (p peerCreds) actorOf(r *http.Request) (identity.Actor, error) {
 	known, _ := r.Context().Value(peerCredKey{}).(*peerCred)
 	if known == nil {
@@ -93,9 +93,10 @@ func (p peerCreds) lookUp(r *http.Request, conn net.Conn) (identity.Actor, error
 // localPrefix begins the names of users of this machine.
 const localPrefix = "local:"
 
-// accountOf is on whom what a caller has here is counted. All ids that are one user's within namespaces are one. A user of another machine,
-// whose call its coordinator has passed on, is none of this one, whatever the name: that coordinator knows the ranges there, and has counted
-// all of the user's ids as one.
+// accountOf is what a caller is counted on here. All ids that belong to one user within namespaces
+// are one account. A user of another machine, whose call its coordinator has passed on, is never a
+// user of this machine, whatever the name. That coordinator knows the ranges of ids there, and has
+// counted all of the user's ids as one.
 func (p peerCreds) accountOf(c *Caller) admission.Caller {
 	account := accountOf(c)
 	name, local := strings.CutPrefix(c.Actor.Name, localPrefix)
@@ -111,7 +112,8 @@ func (p peerCreds) accountOf(c *Caller) admission.Caller {
 	return account
 }
 
-// connectionOwner is on whom a connection counts before its first request is there: those of this machine on their users, who share its addresses.
+// connectionOwner is what a connection is counted on before its first request has come.
+// Connections of this machine count on their users, who share its addresses.
 func (p peerCreds) connectionOwner(conn net.Conn) admission.Caller {
 	other, err := netip.ParseAddrPort(conn.RemoteAddr().String())
 	if err != nil {

@@ -23,7 +23,8 @@ import (
 	"github.com/bursar/bursar/internal/subuid"
 )
 
-// A user who closes a connection and leaves its port to another must not be taken for that one, whatever the connection is wrapped in.
+// A user who closes a connection and leaves its port to another must not be taken for that one,
+// whatever the connection is wrapped in.
 func TestConnectionThatItsPeerHasClosedIsNobodys(t *testing.T) {
 	counted := admission.NewConnections(admission.ConnectionLimits{Unknown: 8, Address: 8, Known: 8, Caller: 8, First: time.Minute, Nameless: time.Minute}, admission.ConnectionOptions{Refused: func() {}, Log: slog.New(slog.DiscardHandler)})
 	for name, wrap := range map[string]func(net.Listener) net.Listener{
@@ -117,7 +118,8 @@ func TestOtherUsersOfTheMachineAreThemselves(t *testing.T) {
 	}
 }
 
-// What another coordinator passes on is of users of its machine: this one's ranges and users are others.
+// What another coordinator passes on is of users of its machine: this one's ranges and users are
+// others.
 func TestUsersOfAnotherMachineAreNotChargedHere(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "subuid")
 	if err := os.WriteFile(file, []byte("alice:100000:65536\n"), 0o600); err != nil {

@@ -8,10 +8,11 @@ import (
 	"time"
 )
 
-// ErrRightsChanged ends a stream that was opened with other rights: what it shows was cut down to those.
+// ErrRightsChanged ends a stream that was opened with other rights: what it shows was cut down to
+// those.
 var ErrRightsChanged = errors.New("the caller's rights have changed: call again")
 
-// revokedError ends a stream whose caller would not be let in any more.
+// revokedError ends a stream if its caller would not be let in any more.
 type revokedError struct{ err error }
 
 func (e *revokedError) Error() string { return e.err.Error() }
@@ -19,8 +20,8 @@ func (e *revokedError) Error() string { return e.err.Error() }
 // Unwrap returns the refusal.
 func (e *revokedError) Unwrap() error { return e.err }
 
-// recheck admits a request once more: a token may have been revoked, a certificate may have expired or its CA have gone, an identity may
-// have got another role.
+// recheck admits a request once more. Meanwhile a token may have been revoked, a certificate may
+// have expired, its CA may have gone, or an identity may have got another role.
 func (a *authenticator) recheck(r *http.Request, before *Caller) error {
 	now, err := a.admit(r)
 	switch {
@@ -33,8 +34,9 @@ func (a *authenticator) recheck(r *http.Request, before *Caller) error {
 	}
 }
 
-// watchRights ends the context of a stream when its caller's credentials do not hold any more, whether it is answered here or passed on to
-// the leader, who does not know them. stop must be called with how the stream ended, and returns why.
+// watchRights ends the context of a stream when its caller's credentials do not hold any more,
+// whether it is answered here or passed on to the leader, who does not know them. stop must be
+// called with how the stream ended, and returns why.
 func (a *Auditor) watchRights(ctx context.Context, c *Caller) (_ context.Context, stop func(error) error) {
 	if c.recheck == nil {
 		return ctx, func(err error) error { return err }

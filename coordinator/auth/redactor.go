@@ -14,11 +14,13 @@ import (
 	"github.com/bursar/bursar/proto/convert"
 )
 
-// redactor takes what an engine wrote, which may hold secrets of its user's, out of the answers to those who may not see it, and out of the
-// details of errors. It finds the allocations in them by the contract's descriptors, so that a new procedure, or a new detail, needs nothing
-// done. Any goroutine may use it.
+// redactor takes what an engine wrote, which may hold secrets of its user's, out of the answers to
+// those who may not see it, and out of the details of errors. It finds the allocations in them by
+// the contract's descriptors, so that a new procedure, or a new detail, needs nothing done. Any
+// goroutine may use it.
 type redactor struct {
-	// fields are, of every message of the contract, those that have an allocation in them somewhere.
+	// fields are, of every message of the contract, those that have an allocation in them
+	// somewhere.
 	fields map[protoreflect.FullName][]protoreflect.FieldDescriptor
 	// code gives an error its code and details.
 	code func(error) error
@@ -84,8 +86,9 @@ func (r *redactor) redact(actor identity.Actor, answer any) {
 	}
 }
 
-// redactError makes an error what callers see, and leaves in its details what the actor may see. One of a type that this version does not
-// know, as a leader of a newer one may send, is left out: nobody can say what is in it.
+// redactError makes an error what callers see, and leaves in its details what the actor may see. A
+// detail of a type that this version does not know, such as one from a newer leader, is left out:
+// this version cannot say what is in it.
 func (r *redactor) redactError(actor identity.Actor, err error) error {
 	whole, ok := errors.AsType[*connect.Error](r.code(err))
 	if !ok || len(whole.Details()) == 0 {

@@ -8,14 +8,15 @@ import (
 	"github.com/bursar/bursar/coordinator/ledger"
 )
 
-// Meter measures the reading of external clusters. There are as many of its series as clusters that are read by this coordinator.
+// Meter measures the reading of external clusters. There are as many of its series as clusters
+// that are read by this coordinator.
 type Meter struct {
 	seconds  *prometheus.HistogramVec
 	failures *prometheus.CounterVec
 	interval *prometheus.GaugeVec
 }
 
-// NewMeter returns one whose metrics are in a registry.
+// NewMeter returns a Meter with its metrics in a registry.
 func NewMeter(r prometheus.Registerer) *Meter {
 	m := &Meter{
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{

@@ -30,15 +30,17 @@ type poller struct {
 	provider providers.Provider // nil: not open
 	interval time.Duration      // the current one
 	health   Health
-	shown    Health // what is told of it; guarded by pollers.mu
+	shown    Health // what is shown of it; guarded by pollers.mu
 }
 
 const (
 	// mostInterval is how far an interval is stretched.
 	mostInterval = time.Minute
-	// firstRetry is how soon after a failure the first attempt comes; then they come less often, up to the interval.
+	// firstRetry is how soon after a failure the first attempt comes; then they come less often,
+	// up to the interval.
 	firstRetry = 500 * time.Millisecond
-	// spread is by how much two times are apart that should be the same, so that coordinators and clusters do not march in step.
+	// spread is by how much two times are apart that should be the same, so that coordinators and
+	// clusters do not march in step.
 	spread = 0.2
 )
 
@@ -60,7 +62,8 @@ func (r *poller) run(ctx context.Context) {
 		switch {
 		case failure == nil:
 			retry.Reset()
-		case tooSlow(r.interval, r.pollers.loop.Clock.Now().Sub(start)): // it has enough to do without us
+		case tooSlow(r.interval, r.pollers.loop.Clock.Now().Sub(start)):
+			// it has enough to do without us
 		default:
 			retry.MaxInterval = r.interval
 			wait = min(r.interval, retry.NextBackOff())
@@ -73,13 +76,14 @@ func (r *poller) run(ctx context.Context) {
 	}
 }
 
-// round reads the cluster once and tells the ledger what came of it. failure is what was wrong with the cluster; err says that the assignment
-// is over.
+// round reads the cluster once and tells the ledger what came of it. failure is what was wrong
+// with the cluster; err says that the assignment is over.
 func (r *poller) round(ctx context.Context) (failure, err error) {
 	var ids []string
 	var asked ledger.Instant
 	if err := r.do(ctx, func(l *ledger.Ledger, now ledger.Instant) error {
-		ids, asked = l.Applications(r.ClusterName), now // the ledger's, which may be ahead of the clock
+		// the ledger's, which may be ahead of the clock
+		ids, asked = l.Applications(r.ClusterName), now
 		return nil
 	}); err != nil {
 		return nil, err
@@ -150,7 +154,7 @@ func (r *poller) read(ctx context.Context, ids []string) (*reading, error) {
 	return got, nil
 }
 
-// DescribeTimeout says why ctx has ended, where that is what went wrong.
+// DescribeTimeout adds to an error why ctx has ended, if that is what went wrong.
 func DescribeTimeout(ctx context.Context, err error) error {
 	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) && !errors.Is(err, context.Cause(ctx)) {
 		return fmt.Errorf("%w (%w)", context.Cause(ctx), err)
@@ -168,7 +172,8 @@ func CatchPanic(run func() error) (err error) {
 	return run()
 }
 
-// openProvider makes the provider, where there is none yet. What is missing, such as a file, may be there the next time.
+// openProvider makes the provider, if there is none yet. What is missing, such as a file, may be
+// there the next time.
 func (r *poller) openProvider() error {
 	if r.provider != nil {
 		return nil
@@ -191,7 +196,8 @@ func (r *poller) closeProvider() {
 	}
 }
 
-// report hands what was read to the ledger. failure is why that does not take it; err says that the assignment is over.
+// report hands what was read to the ledger. failure is why that does not take it; err says that
+// the assignment is over.
 func (r *poller) report(ctx context.Context, got *reading) (failure, err error) {
 	r.interval = stretched(r.interval, r.pace.Interval, got.took)
 	got.report.GoodFor = max(r.pace.MaxAge, 3*r.interval)
@@ -261,8 +267,9 @@ func (r *poller) publish(wait time.Duration) {
 	})
 }
 
-// stretched is the interval after a reading that took so long: twice as long while that is more than a quarter of it, so that a cluster that is
-// slow is not kept busy by us, and back, step by step, once it would be no more than that.
+// stretched is the next interval after a reading that took so long. It doubles while a reading
+// takes more than a quarter of it, so that we do not keep a slow cluster busy. It halves, step by
+// step, once a reading would take no more than a quarter of the shorter one.
 func stretched(interval, least, took time.Duration) time.Duration {
 	switch {
 	case tooSlow(interval, took):
@@ -274,5 +281,6 @@ func stretched(interval, least, took time.Duration) time.Duration {
 	}
 }
 
-// tooSlow reports whether a round took more of its interval than a cluster should be kept busy by us.
+// tooSlow reports whether a round took more of its interval than a cluster should be kept busy by
+// us.
 func tooSlow(interval, took time.Duration) bool { return took > interval/4 }

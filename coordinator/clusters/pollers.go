@@ -15,9 +15,10 @@ import (
 	"github.com/bursar/bursar/providers"
 )
 
-// Pollers read external clusters while this coordinator leads, each in a goroutine of its own: those that the ledger has providers for, in
-// the leadership that it has them in. What they read goes through the loop like any command, and is nothing any more once
-// the leadership is over or the provider has changed.
+// Pollers read external clusters while this coordinator leads, each in a goroutine of its own:
+// those that the ledger has providers for, in the leadership that it has them in. What they read
+// goes through the loop like any command, and is nothing any more once the leadership is over or
+// the provider has changed.
 type Pollers struct {
 	loop        *commit.Loop
 	Kinds       providers.Kinds
@@ -44,7 +45,8 @@ type Health struct {
 	FailedAt     ledger.Instant
 }
 
-// New returns pollers that read nothing before Run. random gives numbers from 0 to 1, to any goroutine.
+// New returns pollers that read nothing before Run. random gives numbers from 0 to 1, to any
+// goroutine.
 func New(loop *commit.Loop, kinds providers.Kinds, dir Credentials, random func() float64, m *Meter, log *slog.Logger) *Pollers {
 	return &Pollers{
 		loop: loop, Kinds: kinds, Credentials: dir, random: random, meter: m, log: log,
@@ -117,7 +119,8 @@ func closed() <-chan struct{} {
 	return c
 }
 
-// Open makes a provider of its record. The errors are *providers.KindError and *providers.SettingError.
+// Open makes a provider of its record. The errors are *providers.KindError and
+// *providers.SettingError.
 func (p *Pollers) Open(record *ledger.ProviderRecord) (providers.Provider, providers.Pace, error) {
 	kind, err := p.Kinds.Find(record.Kind)
 	if err != nil {
@@ -140,7 +143,8 @@ func (p *Pollers) jitter(d time.Duration) time.Duration {
 	return time.Duration(float64(d) * (1 - spread + 2*spread*p.random()))
 }
 
-// ifRunning runs something that shows how a poller's cluster goes, unless that one is not the cluster's any more.
+// ifRunning runs something that shows how a poller's cluster goes, unless that one is not the
+// cluster's any more.
 func (p *Pollers) ifRunning(r *poller, run func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -149,7 +153,7 @@ func (p *Pollers) ifRunning(r *poller, run func()) {
 	}
 }
 
-// HealthOf is how the reading of a cluster goes; the zero value where it has not been read yet.
+// HealthOf is how the reading of a cluster goes; the zero value if it has not been read yet.
 func (p *Pollers) HealthOf(name ledger.ClusterName) Health {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -28,8 +28,9 @@ func manyQueues(n int) []providers.Queue {
 	return list
 }
 
-// BenchmarkClusterReport measures what a snapshot of so many queues, with 200 of our applications, costs: "outside" the loop, where it holds
-// nobody up, and "inside", where every call waits for it.
+// BenchmarkClusterReport measures what a snapshot of so many queues, with 200 of our applications,
+// costs: "outside" the loop, where it holds nobody up, and "inside", where every call waits for
+// it.
 func BenchmarkClusterReport(b *testing.B) {
 	for _, n := range []int{50, 500, 5000} {
 		queues := manyQueues(n)

@@ -132,7 +132,8 @@ func TestChangesOfProvidersTakeEffectAtOnce(t *testing.T) {
 	})
 }
 
-// One that is still at it when its provider changes is waited for, and what it comes back with is nothing.
+// One that is still at it when its provider changes is waited for, and what it comes back with is
+// nothing.
 func TestWhatIsReadForAnEarlierProviderChangesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newPollersRig(t, always(0.5))

@@ -9,7 +9,7 @@ import (
 	"github.com/bursar/bursar/coordinator/ledger"
 )
 
-// pendingCall is a caller's side of a command: where its goroutine waits.
+// pendingCall is a caller's side of a command: its goroutine waits here.
 type pendingCall struct {
 	core.Call
 	done chan error // holds one, so that answering never blocks
@@ -33,8 +33,8 @@ func newPendingRequest() any {
 	return p
 }
 
-// Do runs f on the ledger, in its turn, and returns once everything that f changed or saw is durable. Where it returns an
-// error, f may have been run, or be run yet: its results must not be read.
+// Do runs f on the ledger, in its turn. It returns once everything that f changed or saw is
+// durable. If it returns an error, f may have run or may still run: its results must not be read.
 func (loop *Loop) Do(ctx context.Context, f func(l *ledger.Ledger, now ledger.Instant)) error {
 	return loop.call(ctx, core.OnLedger(f))
 }
@@ -54,8 +54,9 @@ func (loop *Loop) call(ctx context.Context, f func(c *core.Core, now ledger.Inst
 	return err
 }
 
-// change runs a command that may be refused, and returns once what it changed is durable. The error is run's, or says why nothing is
-// known of it. answered, if it is set, is called at every answer, even if the caller has gone away; it must not block.
+// change runs a command that may be refused, and returns once what it changed is durable. The
+// error is run's, or says why nothing is known of it. answered, if it is set, is called at every
+// answer, even if the caller has gone away; it must not block.
 func (loop *Loop) change(ctx context.Context, from *core.Origin, run func(c *core.Core, now ledger.Instant) error, answered func()) error {
 	var refused error
 	done := make(chan error, 1)
@@ -75,7 +76,8 @@ func (loop *Loop) change(ctx context.Context, from *core.Origin, run func(c *cor
 	return refused
 }
 
-// send queues a command and waits for its answer, which Done gives to done. answered says that nobody refers to the command any more.
+// send queues a command and waits for its answer, which Done gives to done. If answered is true,
+// nothing refers to the command any more.
 func (loop *Loop) send(ctx context.Context, command core.Command, done <-chan error) (answered bool, err error) {
 	if err := loop.submit(command); err != nil {
 		return true, err
@@ -83,7 +85,8 @@ func (loop *Loop) send(ctx context.Context, command core.Command, done <-chan er
 	return loop.await(ctx, done)
 }
 
-// await waits for an answer. answered is false where it did not come: the caller went away, or the loop has ended.
+// await waits for an answer. answered is false if none came, because the caller went away or the
+// loop has ended.
 func (loop *Loop) await(ctx context.Context, done <-chan error) (answered bool, err error) {
 	select {
 	case err := <-done:
@@ -139,7 +142,8 @@ func (loop *Loop) Register(ctx context.Context, e *core.Enrolment) error {
 	return e.Err
 }
 
-// Allocate sends a request through the loop and waits until it is decided, or its caller is about to lose patience.
+// Allocate sends a request through the loop and waits until it is decided, or its caller is about
+// to lose patience.
 func (loop *Loop) Allocate(ctx context.Context, command *ledger.AllocateCommand) (ledger.AllocateResult, error) {
 	start := loop.Clock.Now()
 	patience, stop := loop.patienceTimer(ctx, command)
@@ -170,7 +174,7 @@ func (loop *Loop) Allocate(ctx context.Context, command *ledger.AllocateCommand)
 	}
 }
 
-// takeResult takes the answer out of a request, to which nobody else refers any more.
+// takeResult takes the answer out of a request. Nothing else refers to the request any more.
 func (loop *Loop) takeResult(p *pendingRequest, start ledger.Instant, err error) (ledger.AllocateResult, error) {
 	result := p.Result
 	if err == nil {
@@ -185,9 +189,9 @@ func (loop *Loop) takeResult(p *pendingRequest, start ledger.Instant, err error)
 	return result, err
 }
 
-// patienceTimer is what fires shortly before the caller's deadline, where that comes before the end of the wait: the answer
-// must still get there, and nothing may be granted to a caller who is about to hang up. A wait that ends about when the
-// deadline does is shortened, so that its end is the answer.
+// patienceTimer fires shortly before the caller's deadline, if that comes before the end of the
+// wait. The answer must still get there, and nothing may be granted to a caller who is about to
+// hang up. A wait that ends at about the deadline is shortened, so that its end is the answer.
 func (loop *Loop) patienceTimer(ctx context.Context, command *ledger.AllocateCommand) (fires <-chan time.Time, stop func()) {
 	deadline, bounded := ctx.Deadline()
 	if !bounded || command.Wait <= 0 || command.Async {

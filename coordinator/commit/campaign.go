@@ -15,8 +15,8 @@ import (
 	"github.com/bursar/bursar/internal/pause"
 )
 
-// Campaign takes part in the election, and leads when it is this coordinator's turn. The store has the last word on who
-// leads: a term is no more than the permission to ask it.
+// Campaign takes part in the election, and leads when this coordinator wins. The store has the
+// last word on who leads: a term is only the permission to ask it.
 type Campaign struct {
 	Election  election.Election
 	Loop      *Loop
@@ -27,13 +27,14 @@ type Campaign struct {
 const (
 	// resignTime bounds what handing over may take: after it the others find out by themselves.
 	resignTime = 2 * time.Second
-	// steadyAfter is how long a leadership must last for its end not to count as another failure to lead. A ledger that cannot go on, or
-	// somebody else who leads on the same store, would otherwise keep this coordinator loading for ever.
+	// steadyAfter is how long a leadership must last for its end not to count as another failure
+	// to lead. A ledger that cannot go on, or somebody else who leads on the same store, would
+	// otherwise keep this coordinator loading for ever.
 	steadyAfter = 10 * time.Second
 )
 
-// Run campaigns until the loop has ended, or something is wrong that no waiting mends, which it returns. What became of the first
-// attempt to lead is told to first, which holds one.
+// Run campaigns until the loop has ended, or until an error that waiting does not mend, which it
+// returns. It sends the outcome of the first attempt to lead to first, which holds one.
 func (c *Campaign) Run(ctx context.Context, first chan<- error) error {
 	retry := backoff.NewExponentialBackOff(
 		backoff.WithInitialInterval(100*time.Millisecond), backoff.WithMaxInterval(5*time.Second), backoff.WithMaxElapsedTime(0))
@@ -64,9 +65,10 @@ func (c *Campaign) Run(ctx context.Context, first chan<- error) error {
 // errLockLost ends a leadership whose term is over.
 var errLockLost = errors.New("the lock on the lead was lost")
 
-// lead leads for as long as the term lasts and the store lets it, and returns why that is over. A leadership that ends by a fault of this
-// coordinator's own is followed by another one. One that ends because the store does not answer, or because somebody else has
-// begun another, is not: who has a better way to the store shall lead.
+// lead leads for as long as the term lasts and the store lets it, and returns why that is over. A
+// leadership that ends by a fault of this coordinator's own is followed by another one. One that
+// ends because the store does not answer, or because somebody else has begun another, is not: who
+// has a better way to the store shall lead.
 func (c *Campaign) lead(ctx context.Context, term election.Term, first chan<- error) error {
 	faults := backoff.NewExponentialBackOff(
 		backoff.WithInitialInterval(50*time.Millisecond), backoff.WithMaxInterval(5*time.Second), backoff.WithMaxElapsedTime(0))
@@ -84,7 +86,7 @@ func (c *Campaign) lead(ctx context.Context, term election.Term, first chan<- er
 			}()
 			err := c.awaitEnd(term, led)
 			stop()
-			<-announced // or it would be said after the term
+			<-announced // otherwise it would be announced after the term
 			if err != nil {
 				return err
 			}
@@ -109,7 +111,8 @@ func (c *Campaign) lead(ctx context.Context, term election.Term, first chan<- er
 	}
 }
 
-// awaitEnd waits for the end of a leadership. The error is nil where another one may follow in the same term.
+// awaitEnd waits for the end of a leadership. The error is nil if another leadership may follow in
+// the same term.
 func (c *Campaign) awaitEnd(term election.Term, led *Term) error {
 	began := time.Now()
 	select {
@@ -117,7 +120,8 @@ func (c *Campaign) awaitEnd(term election.Term, led *Term) error {
 		switch {
 		case errors.Is(err, store.ErrDeposed):
 			return fmt.Errorf("another coordinator has begun to lead on this store (if that repeats, two clusters share it, or two coordinators are alone on it): %w", err)
-		case isFault(err): // what was to blame is refused: nobody else needs to find that out
+		case isFault(err):
+			// the request to blame is refused now: no other coordinator has to find that out
 			return nil
 		case errors.Is(err, store.ErrUnknownOutcome), errors.Is(err, store.ErrAway), errors.Is(err, context.DeadlineExceeded),
 			time.Since(began) < steadyAfter:
@@ -138,7 +142,8 @@ func isFault(err error) bool {
 	return ok && fault.Refused != ""
 }
 
-// announce tells everybody who leads, again until it works: until then every caller takes a way around.
+// announce tells everybody who leads, again until it works: until then every caller takes a way
+// around.
 func (c *Campaign) announce(ctx context.Context, term election.Term, meta store.Meta) {
 	retry := backoff.NewExponentialBackOff(
 		backoff.WithInitialInterval(100*time.Millisecond), backoff.WithMaxInterval(2*time.Second), backoff.WithMaxElapsedTime(0))
@@ -159,7 +164,7 @@ func (c *Campaign) announce(ctx context.Context, term election.Term, meta store.
 func reportFirst(first chan<- error, err error) {
 	select {
 	case first <- err:
-	default: // it has been told
+	default: // it was sent
 	}
 }
 

@@ -16,8 +16,8 @@ import (
 	"github.com/bursar/bursar/internal/identity"
 )
 
-// TestAFeedIsWhatWasPublished compares resumed reading with a plain list: every reader sees all changes after where it began
-// and misses none, or is told that it cannot.
+// TestAFeedIsWhatWasPublished compares resumed reading with a plain list: every reader sees all
+// changes after where it began and misses none, or is told that it cannot.
 func TestAFeedIsWhatWasPublished(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		size := rapid.IntRange(1, 8).Draw(t, "size")
@@ -42,7 +42,8 @@ func TestAFeedIsWhatWasPublished(t *testing.T) {
 				all = append(all, change{revision, "row"})
 			}
 			if rapid.Bool().Draw(t, "rules") {
-				revision += 2 // the ledger counts every rule, the feed shows them all with the last
+				// the ledger counts every rule, the feed shows them all with the last
+				revision += 2
 				c.QuotasRemoved = []string{"a", "b"}
 				all = append(all, change{revision, "a"}, change{revision, "b"})
 			}
@@ -199,7 +200,8 @@ func TestAQuietWatchSaysThatItIsThere(t *testing.T) {
 	})
 }
 
-// A feed of large changes holds fewer of them: what it holds is bounded in bytes, and readers that are too slow are cut off.
+// A feed of large changes holds fewer of them: what it holds is bounded in bytes, and readers that
+// are too slow are cut off.
 func TestAFeedIsBoundedInBytes(t *testing.T) {
 	const events, bytes = 1000, 64 << 10
 	f := NewChangeFeed(events, bytes)

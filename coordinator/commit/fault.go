@@ -9,7 +9,8 @@ import (
 	"github.com/bursar/bursar/coordinator/ledger"
 )
 
-// endAfterPanic ends a leadership in which the ledger panicked. Nobody hears of it but whoever is to blame: all others try again.
+// endAfterPanic ends a leadership in which the ledger panicked. Only the caller to blame is told
+// of the panic: all others try again.
 func (loop *Loop) endAfterPanic(err error) {
 	if fault, ok := errors.AsType[*core.PanicError](err); ok {
 		loop.recordFault(fault)
@@ -18,7 +19,7 @@ func (loop *Loop) endAfterPanic(err error) {
 	loop.endTerm(err)
 }
 
-// recordFault writes down that the ledger panicked, and what is refused for it.
+// recordFault logs that the ledger panicked, and what is refused because of it.
 func (loop *Loop) recordFault(fault *core.PanicError) {
 	loop.Log.Error("the ledger panicked: this leadership is over", "cause", fault.Cause, "refused", fault.Refused, "stack", string(fault.Stack))
 	loop.Meter.faults.Inc()
@@ -29,13 +30,14 @@ func (loop *Loop) recordFault(fault *core.PanicError) {
 	loop.refusals.Store(&list)
 }
 
-// unknownPanic is a panic of the ledger of which it is not known who is to blame: it may come again.
+// unknownPanic is a panic of the ledger without a known cause: it may come again.
 type unknownPanic struct {
 	at    ledger.Instant
 	cause string
 }
 
-// FaultWarnings says what is refused because it made the ledger panic, and for a day that nothing is, though the ledger panicked.
+// FaultWarnings says what is refused because it made the ledger panic. If the cause of a panic is
+// not known, it says so for a day.
 func (loop *Loop) FaultWarnings() (list []string) {
 	if refused := loop.refusals.Load(); refused != nil {
 		list = AtMost(*refused, mostHidden, "the log")

@@ -9,16 +9,19 @@ import (
 )
 
 const (
-	// KeepAlive is how often a watch on which nothing happens says that it is still there, and how far it has seen.
+	// KeepAlive is how often a watch on which nothing happens says that it is still there, and how
+	// far it has seen.
 	KeepAlive = 15 * time.Second
 	// watchBatch is how many changes are taken from the feed at a time.
 	watchBatch = 64
 )
 
-// Follow sends what changes after a revision until the caller goes away or falls too far behind. It begins with ping, which
-// sends a revision alone, and repeats it where nothing else was sent for a while. send may skip a change.
+// Follow sends what changes after a revision until the caller goes away or falls too far behind.
+// It begins with ping, which sends a revision alone, and repeats it if nothing else was sent for a
+// while. send may skip a change.
 func (loop *Loop) Follow(ctx context.Context, after uint64, ping func(revision uint64) error, send func(Event) error) error {
-	// A look through the loop: a coordinator that does not lead must not say what the latest revision is.
+	// A look through the loop: a coordinator that does not lead must not say what the latest
+	// revision is.
 	if err := loop.Do(ctx, func(*ledger.Ledger, ledger.Instant) {}); err != nil {
 		return err
 	}
@@ -43,7 +46,7 @@ func (loop *Loop) Follow(ctx context.Context, after uint64, ping func(revision u
 			}
 			return err
 		}
-		if ctx.Err() != nil { // where changes follow each other closely nothing else looks
+		if ctx.Err() != nil { // if changes follow each other closely, nothing else checks it
 			return ctx.Err()
 		}
 		for _, e := range batch {

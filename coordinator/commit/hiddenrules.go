@@ -8,7 +8,7 @@ import (
 // mostHidden bounds how many of the rules that are not in force stand among the warnings.
 const mostHidden = 20
 
-// publishHiddenRules tells which rules are not in force, where that may have changed.
+// publishHiddenRules publishes which rules are not in force, if that may have changed.
 func (loop *Loop) publishHiddenRules() {
 	version, hidden := loop.core.HiddenRules()
 	if version == loop.rulesSeen {

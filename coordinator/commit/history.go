@@ -10,35 +10,43 @@ import (
 	"github.com/bursar/bursar/coordinator/store"
 )
 
-// recountAfter is how long a count is gone on with. What it does not see, such as a lost allocation that is adopted again, adds up until then.
+// recountAfter is how long a count is gone on with. What it does not see, such as a lost
+// allocation that is adopted again, adds up until then.
 const recountAfter = 24 * time.Hour
 
-// HistoryBounds says how long what has ended can be looked up, and how much of it a caller may have.
+// HistoryBounds says how long what has ended can be looked up, and how much of it a caller may
+// have.
 type HistoryBounds struct {
 	Retention   time.Duration
 	CallerBytes int64
-	// PruneEvery is how often what is beyond the bounds is looked for, PruneStep how many allocations are deleted in one step.
+	// PruneEvery is the time between two searches for rows beyond the bounds. PruneStep is how
+	// many allocations are deleted in one step.
 	PruneEvery time.Duration
 	PruneStep  int
 }
 
-// history keeps ended allocations within two bounds: all by age, and those of each caller by size. Only the leader does. It counts the
-// history once, from the oldest row on, then what ends and what it deletes.
+// history keeps ended allocations within two bounds: all by age, and those of each caller by size.
+// Only the leader does. It counts the history once, from the oldest row on, then what ends and
+// what it deletes.
 type history struct {
-	loop     *Loop
-	config   HistoryBounds
-	remember time.Duration // for which rows are kept whatever their size, because a repeated request is answered by them
-	settled  time.Duration // for which rows are not counted yet: until then one may become durable behind another of a later end
+	loop   *Loop
+	config HistoryBounds
+	// rows are kept for so long whatever their size, because they answer repeated requests
+	remember time.Duration
+	// for which rows are not counted yet: until then one may become durable behind another of a
+	// later end
+	settled time.Duration
 
 	// Owned by run:
 	epoch   uint64         // of the leadership that all below was counted in; 0: none
-	began   ledger.Instant // when the count did; 0: count anew
+	began   ledger.Instant // of the count; 0: count from the beginning
 	counted store.Position // rows up to here are counted
 	callers callerSizes
 	total   HistorySize
 
-	size atomic.Pointer[HistorySize]      // nil: not counted yet
-	full atomic.Pointer[map[string]int64] // callers that are refused, with the bytes that they have
+	size atomic.Pointer[HistorySize] // nil: not counted yet
+	// callers that are refused, with the bytes that they have
+	full atomic.Pointer[map[string]int64]
 }
 
 // HistorySize is how much has ended and is still known.
@@ -46,7 +54,8 @@ type HistorySize struct{ Rows, Bytes int64 }
 
 func (s *HistorySize) add(rows, bytes int64) { s.Rows, s.Bytes = s.Rows+rows, s.Bytes+bytes }
 
-// HistoryFullError refuses a request of a caller whose allocations that ended of late take as much as it may have.
+// HistoryFullError refuses a request of a caller whose recently ended allocations take as much as
+// it may have.
 type HistoryFullError struct {
 	Caller      string
 	Bytes, Most int64

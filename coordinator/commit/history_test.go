@@ -148,8 +148,8 @@ func TestOneCallersFloodPushesOutItsOwnHistoryAlone(t *testing.T) {
 	})
 }
 
-// An earlier leader's clock, or this one's when it began, may have been ahead by more than the history
-// is kept for. Nothing that is younger by either clock is deleted.
+// An earlier leader's clock, or this one's when it began, may have been ahead by more than the
+// history is kept for. Nothing that is younger by either clock is deleted.
 func TestAClockThatWasAheadDeletesNoHistory(t *testing.T) {
 	ahead := 40 * day
 	for name, set := range map[string]func(k *kept, clock *wallClock){
@@ -180,7 +180,8 @@ func TestAClockThatWasAheadDeletesNoHistory(t *testing.T) {
 	}
 }
 
-// What answers a repeated request is kept whatever its size; who has too much of it is refused until that has aged.
+// What answers a repeated request is kept whatever its size; who has too much of it is refused
+// until that has aged.
 func TestACallerWhoseLastDayIsTooLargeIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := keep(t, HistoryBounds{CallerBytes: 20*oneRow(t) + 100})
@@ -212,8 +213,8 @@ func TestACallerWhoseLastDayIsTooLargeIsRefused(t *testing.T) {
 	})
 }
 
-// What hosts have brought, which the ledger has never known of, is charged to them and nobody else. It answers no repeated request, so
-// even the last day's goes, and the disk is bounded.
+// What hosts have brought, which the ledger has never known of, is charged to them and nobody
+// else. It answers no repeated request, so even the last day's goes, and the disk is bounded.
 func TestWhatAnAgentMakesUpFillsNobodysHistory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := keep(t, HistoryBounds{CallerBytes: 20*oneRow(t) + 100})
@@ -259,7 +260,8 @@ func TestTheHistoryIsCountedAgainEveryDay(t *testing.T) {
 	})
 }
 
-// A history with more callers than can be counted is bounded all the same: those that have much are found, and nobody is charged with too much.
+// A history with more callers than can be counted is bounded all the same: those that have much
+// are found, and nobody is charged with too much.
 func TestCallersWithoutNumberAreCountedInBoundedMemory(t *testing.T) {
 	var s callerSizes
 	total, at := int64(0), store.Position{}

@@ -14,13 +14,14 @@ import (
 const (
 	// countStep is how many rows are counted at a time.
 	countStep = 5000
-	// leastPause is the least pause after reading a step, and pauseShare how many times longer than the step a pause is: reading a history of
-	// any length takes at most a fifth of a core and of a disk.
+	// leastPause is the least pause after reading a step, and pauseShare how many times longer
+	// than the step a pause is: reading a history of any length takes at most a fifth of a core
+	// and of a disk.
 	leastPause = 20 * time.Millisecond
 	pauseShare = 4
 )
 
-// pauseAfter pauses after a step that began at a time. It reports false where ctx has ended.
+// pauseAfter pauses after a step that began at a time. It returns false if ctx has ended.
 func pauseAfter(ctx context.Context, began time.Time) bool {
 	return pause.For(max(leastPause, pauseShare*time.Since(began)), ctx.Done(), nil)
 }
@@ -52,9 +53,10 @@ func (h *history) count(ctx context.Context, until ledger.Instant) (done bool, e
 	return false, nil
 }
 
-// trimCallers deletes the oldest rows of callers that have too much, but none that ended at or after a time: those answer repeated requests.
-// Callers that have too much of these are refused. What hosts have is there on the word of their agents alone: it answers nobody, or who
-// asked for what such an agent brought back.
+// trimCallers deletes the oldest rows of callers that have too much, but none that ended at or
+// after a time: those answer repeated requests. Callers that have too much of these are refused.
+// Rows of hosts exist only because their agents reported them. They answer no repeated request, or
+// only one for what such an agent brought back.
 func (h *history) trimCallers(ctx context.Context, remembered ledger.Instant) error {
 	callers, hosts := make(map[string]*callerSize), make(map[string]*callerSize)
 	for name, c := range h.callers.sizes {
@@ -80,8 +82,8 @@ func (h *history) trimCallers(ctx context.Context, remembered ledger.Instant) er
 	return nil
 }
 
-// trimAll deletes the oldest rows, up to a time, of those that have too much, and takes those out that have no longer. It reports whether
-// it came to the end.
+// trimAll deletes the oldest rows, up to a time, of those that have too much, and takes those out
+// that have no longer. It reports whether it came to the end.
 func (h *history) trimAll(ctx context.Context, over map[string]*callerSize, remembered ledger.Instant) (done bool, err error) {
 	at := h.counted
 	for _, c := range over {
@@ -104,8 +106,9 @@ func (h *history) trimAll(ctx context.Context, over map[string]*callerSize, reme
 	return true, nil
 }
 
-// trim looks at the next rows and deletes those of callers that have too much, of which it takes those out that have no longer. It returns how
-// far it came, and whether there may be more.
+// trim reads the next rows and deletes those of callers that have too much. It takes a caller out
+// of over once it has no longer too much. It returns how far it came, and whether there may be
+// more.
 func (h *history) trim(ctx context.Context, over map[string]*callerSize, at store.Position, remembered ledger.Instant) (store.Position, bool, error) {
 	ends, err := h.loop.Store.Ends(ctx, at, countStep)
 	if err != nil {

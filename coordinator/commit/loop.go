@@ -12,8 +12,9 @@ import (
 	"github.com/bursar/bursar/coordinator/store"
 )
 
-// Loop runs a Core: one goroutine owns it and applies what comes through a bounded queue, another one talks to the
-// store. The first never waits for the second, so that it can answer whatever the store does.
+// Loop runs a Core. One goroutine owns it and applies what comes through a bounded queue, another
+// one calls the store. The first never waits for the second, so it can answer whatever the store
+// does.
 type Loop struct {
 	Options
 
@@ -29,38 +30,43 @@ type Loop struct {
 
 	terms chan *Term // to lead, or with nil not to
 
-	leads        atomic.Bool                  // the core does
-	skew         atomic.Pointer[core.Skew]    // of the ledger's time to the clock; nil while it does not lead
-	led          atomic.Uint64                // the epoch of the latest leadership
-	history      *history                     // what has ended
-	hidden       atomic.Pointer[[]string]     // what the file of providers hides of the stored ones
-	refusals     atomic.Pointer[[]string]     // which commands are refused, and why
-	notTaken     notTakenLog                  // what hosts report that others have
-	unknownPanic atomic.Pointer[unknownPanic] // the last panic of which that is not known; nil: there was none
-	rulesHidden  atomic.Pointer[[]string]     // which rules are not in force, and why
+	leads atomic.Bool // the core does
+	// of the ledger's time to the clock; nil while it does not lead
+	skew    atomic.Pointer[core.Skew]
+	led     atomic.Uint64 // the epoch of the latest leadership
+	history *history      // what has ended
+	// what the file of providers hides of the stored ones
+	hidden   atomic.Pointer[[]string]
+	refusals atomic.Pointer[[]string] // which commands are refused, and why
+	notTaken notTakenLog              // what hosts report that others have
+	// the last panic without a known cause; nil: there was none
+	unknownPanic atomic.Pointer[unknownPanic]
+	rulesHidden  atomic.Pointer[[]string] // which rules are not in force, and why
 	// configured are the providers of the file, for the next leadership; nil: there was no file.
 	configured atomic.Pointer[[]ledger.ProviderRecord]
 	stopping   chan struct{} // closed by stop
 	done       chan struct{} // closed when the loop has ended
 
 	// Owned by the loop:
-	inFlight  *core.Batch    // being committed
-	deadline  ledger.Instant // of that commit
-	term      *Term          // nil: may not lead
-	loading   bool           // the store is asked for a lead
-	atLeast   uint64         // what the next epoch must not be below
-	rulesSeen uint64         // the ledger's count of changes of the rules, when rulesHidden was looked at
+	inFlight *core.Batch    // being committed
+	deadline ledger.Instant // of that commit
+	term     *Term          // nil: may not lead
+	loading  bool           // the store is asked for a lead
+	atLeast  uint64         // what the next epoch must not be below
+	// the ledger's count of changes of the rules, when rulesHidden was looked at
+	rulesSeen uint64
 	stopped   bool
 }
 
-// Term is the permission to lead once: to take the lead, and to keep it until it is lost. The loop tells what becomes of it.
+// Term is the permission to lead once: to take the lead, and to keep it until it is lost. The loop
+// tells what becomes of it.
 type Term struct {
 	announced []uint64        // epochs that somebody has announced
 	Began     chan store.Meta // holds one: the lead was taken
 	over      chan error      // holds one: it could not be, or was lost
 }
 
-// job is something to do with the store: commit a batch, or take the lead where there is none.
+// job is something to do with the store: commit a batch, or take the lead if there is none.
 type job struct {
 	batch   *core.Batch
 	term    *Term
@@ -84,16 +90,16 @@ func (loop *Loop) KeepHistory(ctx context.Context) { loop.history.run(ctx) }
 // Configure says which providers come from a file, for the next leadership.
 func (loop *Loop) Configure(providers []ledger.ProviderRecord) { loop.configured.Store(&providers) }
 
-// Lead tells the loop to take the lead, in an epoch above those that were announced, as far as they are to be believed. After stop nothing
-// comes of it.
+// Lead tells the loop to take the lead, in an epoch above those that were announced, as far as
+// they are to be believed. After stop nothing comes of it.
 func (loop *Loop) Lead(announced ...uint64) *Term {
 	t := &Term{announced: announced, Began: make(chan store.Meta, 1), over: make(chan error, 1)}
 	loop.sendTerm(t)
 	return t
 }
 
-// StepDown tells the loop not to lead any more. When it returns no command is applied, but what was applied before may still
-// become durable.
+// StepDown tells the loop not to lead any more. When it returns no command is applied, but what
+// was applied before may still become durable.
 func (loop *Loop) StepDown() { loop.sendTerm(nil) }
 
 func (loop *Loop) sendTerm(t *Term) {
@@ -106,7 +112,8 @@ func (loop *Loop) sendTerm(t *Term) {
 // startLeading makes the core lead with what was loaded.
 func (loop *Loop) startLeading(o outcome) error {
 	if loop.Rules != nil {
-		if err := loop.core.SetFiles(0, loop.Rules()); err != nil { // it does not lead yet: nothing to refuse them
+		// it does not lead yet: nothing to refuse them
+		if err := loop.core.SetFiles(0, loop.Rules()); err != nil {
 			return err
 		}
 	}
@@ -162,7 +169,7 @@ func (loop *Loop) submit(command core.Command) error {
 	}
 }
 
-// hasEnded reports whether the loop turns no more.
+// hasEnded reports whether the loop has ended.
 func (loop *Loop) hasEnded() bool {
 	select {
 	case <-loop.done:
@@ -198,7 +205,7 @@ func (loop *Loop) Run() {
 	for !loop.stopped {
 		queue := loop.queue
 		if loop.core.Pending() >= loop.Batch {
-			queue = nil // full: what comes now waits in the queue, whose bound then holds
+			queue = nil // full: what comes now waits in the queue, and the queue's bound applies
 		}
 		timer.Reset(loop.untilDue())
 		select {
@@ -297,7 +304,7 @@ func (loop *Loop) dispatch() {
 	if loop.inFlight = loop.core.Take(); loop.core.Fault() != nil {
 		loop.endAfterPanic(loop.core.Fault())
 	} else if loop.inFlight != nil {
-		// The store is told to give up at the timeout. One that does not is given up on a little later.
+		// The store gives up at the timeout. If it does not, the loop gives up a little later.
 		loop.deadline = loop.Clock.Now().Add(loop.CommitTimeout + loop.CommitTimeout/10)
 		loop.jobs <- job{batch: loop.inFlight}
 	}
@@ -345,7 +352,7 @@ func (loop *Loop) setTerm(t *Term) {
 	if loop.core.Leading() {
 		loop.Log.Info("not leading any more", "epoch", loop.core.Meta().Epoch)
 		loop.dropLedger(core.ErrNotLeading)
-		if loop.inFlight != nil { // whoever leads now tells what became of it
+		if loop.inFlight != nil { // the next leader finds out what became of it
 			loop.inFlight.Answer(&Error{Err: store.ErrUnknownOutcome})
 		}
 	}
@@ -353,7 +360,7 @@ func (loop *Loop) setTerm(t *Term) {
 	loop.acquire()
 }
 
-// acquire asks the store for the lead where there is a term for it, and the store is free.
+// acquire asks the store for the lead if there is a term and the store is free.
 func (loop *Loop) acquire() {
 	if loop.term != nil && !loop.core.Leading() && !loop.loading && loop.inFlight == nil {
 		loop.loading = true
@@ -375,8 +382,8 @@ func (loop *Loop) endTerm(err error) {
 	t.over <- err
 }
 
-// dropLedger forgets the ledger. Those who watch are told to look elsewhere. The same epoch is never led again, not even where the store was
-// put back to before it.
+// dropLedger forgets the ledger. Watchers are sent to another coordinator. The same epoch is never
+// led again, even if the store was put back to before it.
 func (loop *Loop) dropLedger(err error) {
 	loop.atLeast = max(loop.atLeast, loop.core.Meta().Epoch+1)
 	loop.leads.Store(false)
@@ -398,7 +405,8 @@ func (loop *Loop) refreshPollers() {
 	}
 }
 
-// Stop lets run end once what was applied is durable. Requests that wait are answered with ErrStopping, as is what comes.
+// Stop lets run end once what was applied is durable. Requests that wait are answered with
+// ErrStopping, as is what comes.
 func (loop *Loop) Stop() { close(loop.stopping) }
 
 // refuseQueued answers what came too late.

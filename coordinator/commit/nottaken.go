@@ -12,10 +12,11 @@ import (
 // notTakenEvery is the time between two lines of the log about one host.
 const notTakenEvery = time.Minute
 
-// notTakenLog tells of hosts that report engines whose allocations the books have elsewhere. The zero value is ready, and safe for use by several.
+// notTakenLog logs hosts that report engines whose allocations the ledger has elsewhere. The zero
+// value is ready. Any goroutine may use it.
 type notTakenLog struct {
 	mu       sync.Mutex
-	lastLine map[string]time.Time // by host; older ones are swept when another host is told of
+	lastLine map[string]time.Time // by host; older ones are swept when another host is logged
 }
 
 // log writes a line, unless there was one about this host within a minute.
@@ -26,7 +27,8 @@ func (e *notTakenLog) log(logger *slog.Logger, host string, n *ledger.NotTaken) 
 	}
 }
 
-// isDue reports whether there was no line about a host within the last minute, and takes note that there is one now.
+// isDue reports whether there was no line about a host within the last minute, and takes note that
+// there is one now.
 func (e *notTakenLog) isDue(host string, now time.Time) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()

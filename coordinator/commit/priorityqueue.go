@@ -6,7 +6,8 @@ import (
 	"github.com/bursar/bursar/coordinator/core"
 )
 
-// priorityQueue takes commands that must not be refused: those of callers who leave, and of the server itself.
+// priorityQueue takes commands that must not be refused: those of callers who leave, and of the
+// server itself.
 type priorityQueue struct {
 	mu     sync.Mutex
 	list   []core.Command // guarded by mu

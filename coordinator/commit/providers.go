@@ -9,19 +9,21 @@ import (
 	"github.com/bursar/bursar/coordinator/ledger"
 )
 
-// ErrSuperseded ends a reading whose leadership is over, or whose provider has changed: it may be of another cluster.
+// ErrSuperseded ends a reading if its leadership is over or its provider has changed: it may be of
+// another cluster.
 var ErrSuperseded = errors.New("the provider has changed, or the leadership")
 
-// ChangeProvider puts or deletes a provider. When it returns that is durable, and what is read for the provider as it was before changes
-// nothing any more.
+// ChangeProvider puts or deletes a provider. When it returns, that is durable, and readings for
+// the provider as it was before change nothing any more.
 func (loop *Loop) ChangeProvider(ctx context.Context, name ledger.ClusterName, change func(*ledger.Ledger, ledger.Instant) error) error {
 	return loop.change(ctx, loop.origin(ctx), func(c *core.Core, now ledger.Instant) error {
 		return c.ChangeProvider(now, name, change)
-	}, loop.refreshPollers) // so that whoever reads the cluster as it was stops
+	}, loop.refreshPollers) // so that the poller of the earlier provider stops
 }
 
-// DoPriority runs a command of the coordinator's own, in its turn. It is never refused for want of room, and answered at once. The error is
-// run's, or says that this coordinator does not lead. After an error run's results must not be read.
+// DoPriority runs a command of the coordinator's own, in its turn. It is never refused for want of
+// room, and answered at once. The error is run's, or says that this coordinator does not lead.
+// After an error run's results must not be read.
 func (loop *Loop) DoPriority(ctx context.Context, from *core.Origin, run func(c *core.Core, now ledger.Instant) error) error {
 	var failed error
 	done := make(chan error, 1)
@@ -31,7 +33,7 @@ func (loop *Loop) DoPriority(ctx context.Context, from *core.Origin, run func(c 
 		Done: func(err error) {
 			select {
 			case done <- err:
-			default: // a ledger that panics is answered for by whoever sees that, too
+			default: // a ledger that panics answers it too
 			}
 		},
 	})
@@ -71,7 +73,8 @@ func (loop *Loop) SetFiles(ctx context.Context, from *core.Origin, sets map[stri
 	}, nil)
 }
 
-// SetProviders puts the providers of a file in force: now, where this coordinator leads, and whenever it does from now on.
+// SetProviders puts the providers of a file in force: now, if this coordinator leads, and at each
+// later leadership.
 func (loop *Loop) SetProviders(ctx context.Context, list []ledger.ProviderRecord) error {
 	loop.configured.Store(&list)
 	from := &core.Origin{Procedure: "providers of a file", Detail: fmt.Sprint(list)}

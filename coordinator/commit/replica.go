@@ -17,13 +17,13 @@ import (
 	"github.com/bursar/bursar/coordinator/store"
 )
 
-// Reader is where a read looks: at the loop's ledger, in its turn, or at a replica.
+// Reader is what a read uses: the loop's ledger, in its turn, or a replica.
 type Reader interface {
 	Do(ctx context.Context, f func(l *ledger.Ledger, now ledger.Instant)) error
 }
 
-// Reader returns the books for a read: the ledger's own, or where this coordinator does not lead and the caller takes what may be old, a
-// replica.
+// Reader returns what a read uses: the loop's ledger, or a replica if this coordinator does not
+// lead and the caller accepts old data.
 func (loop *Loop) Reader(allowStale bool) Reader {
 	if allowStale && !loop.leads.Load() {
 		return loop.replica
@@ -31,9 +31,9 @@ func (loop *Loop) Reader(allowStale bool) Reader {
 	return loop
 }
 
-// replica is what the store held a short while ago, for reads on a coordinator that does not lead. It is read when somebody asks, and
-// not more often than every few seconds. What hosts measure is not in the store, neither is what clusters say,
-// and neither are the rules from other coordinators' files.
+// replica is what the store held a short while ago, for reads on a coordinator that does not lead.
+// It is read on demand, and at most every few seconds. Hosts' measurements and clusters' reports
+// are not in the store, and the rules from other coordinators' files are not either.
 type replica struct {
 	origin    func(ctx context.Context) *core.Origin
 	load      func(ctx context.Context) (*ledger.Ledger, core.Skew, error)
@@ -46,16 +46,19 @@ type replica struct {
 	readAt     ledger.Instant // guarded by mu
 	skew       core.Skew      // guarded by mu; of the ledger's time to the clock
 	generation uint64         // guarded by mu; counts the times that it was forgotten
-	// refused are reads that made a replica panic; guarded by mu. They are this coordinator's alone.
+	// refused are reads that made a replica panic; guarded by mu. They are this coordinator's
+	// alone.
 	refused core.RefusedSet
 }
 
 const (
-	// replicaAge is how old a replica may be before it is read again: with 100,000 live allocations that takes half a second.
+	// replicaAge is how old a replica may be before it is read again: with 100,000 live
+	// allocations that takes half a second.
 	replicaAge = 3 * time.Second
-	// replicaWait is how long a read waits for a store that does not answer, where there is something older to look at.
+	// replicaWait is how long a read waits for a store that does not answer, if there is an older
+	// replica.
 	replicaWait = time.Second
-	// replicaMost is how old it may be where the store cannot be read.
+	// replicaMost is how old it may be if the store cannot be read.
 	replicaMost = 5 * time.Minute
 	// refreshTime bounds one reading of the store.
 	refreshTime = 10 * time.Second
@@ -90,7 +93,8 @@ func restored(restore func() error) (err error) {
 	return restore()
 }
 
-// currentSnapshot reads the store's state of this moment, whoever leads on it, without the requests that have ended.
+// currentSnapshot reads the store's state at this moment, whoever leads on it, without ended
+// requests.
 func currentSnapshot(ctx context.Context, s store.Store) (snapshot ledger.Snapshot, err error) {
 	never := ledger.Instant(math.MaxInt64).Time()
 	for range 3 { // somebody may begin to lead in between
@@ -105,7 +109,7 @@ func currentSnapshot(ctx context.Context, s store.Store) (snapshot ledger.Snapsh
 	return snapshot, err
 }
 
-// Do looks at the replica, read anew where it is too old. f must not change it.
+// Do runs f on the replica, and reads it again first if it is too old. f must not change it.
 func (r *replica) Do(ctx context.Context, f func(l *ledger.Ledger, now ledger.Instant)) error {
 	origin := r.origin(ctx)
 	if err := r.refusal(origin); err != nil {
@@ -132,7 +136,8 @@ func (r *replica) refusal(origin *core.Origin) error {
 	return nil
 }
 
-// guarded is the one way into a replica. One that panics is dropped, and the read refused from then on.
+// guarded is the one way into a replica. One that panics is dropped, and the read refused from
+// then on.
 func (r *replica) guarded(origin *core.Origin, f func()) (err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -148,7 +153,8 @@ func (r *replica) guarded(origin *core.Origin, f func()) (err error) {
 	return nil
 }
 
-// refreshIfOld reads the store where what was read last is too old. Where the store does not answer that stays good for a while.
+// refreshIfOld reads the store if the replica is too old. If the store does not answer, the
+// replica stays good for a while.
 func (r *replica) refreshIfOld(ctx context.Context) error {
 	r.mu.Lock()
 	has, age := r.ledger != nil, r.clock.Now().Sub(r.readAt)

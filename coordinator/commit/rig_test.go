@@ -154,7 +154,8 @@ func (d *loopRig) counts() ledger.Counts {
 	return v.Counts
 }
 
-// lost are what a caller may hear whose command was in a batch that is not known to be durable, or came just after.
+// lost are what a caller may hear whose command was in a batch that is not known to be durable, or
+// came just after.
 func lost(err error) bool {
 	_, commit := errors.AsType[*Error](err)
 	return commit || errors.Is(err, core.ErrNotLeading)

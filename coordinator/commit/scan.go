@@ -8,13 +8,13 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// A long list is read in steps, so that nobody else has to wait for more than one of them.
+// A long list is read in steps, so that other commands wait for one step at most.
 const (
 	// allocationStep is how many allocations one step looks at: about half a millisecond.
 	allocationStep = 4096
 	// hostStep is how many hosts, which cost more: their accounts are copied.
 	hostStep = 256
-	// queueStep is how many queues: what they have left is looked up in all queues above them.
+	// queueStep is how many queues: what each has left is looked up in all queues above it.
 	queueStep = 256
 	// quotaStep has no bound: the ledger sorts all accounts of rules for every visit, so one visit
 	// looks at as many as it takes.
@@ -56,8 +56,8 @@ func Scan[T any, P any](ctx context.Context, b Reader, after P, want int, visit 
 	}
 }
 
-// where makes a visit from a walk: it finds the rows that keep lets through, and looks at step rows
-// at most.
+// where makes a visit from a walk: it finds the rows that keep lets through, and looks at step
+// rows at most.
 func where[T any, P any](keep func(*T) bool, step int, walk func(l *ledger.Ledger, after P, yield func(P, *T) bool)) Visit[T, P] {
 	return func(l *ledger.Ledger, after P, want int) Step[T, P] {
 		s := Step[T, P]{Place: after}

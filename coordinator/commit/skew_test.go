@@ -58,7 +58,8 @@ func futures() map[string]func(t *testing.T, place *storetest.Memory) {
 		fast.async("waits by a fast clock", 80, 0, 30*time.Second)
 		fast.Close()
 	}
-	// alter commits what the function makes of the rows, as whoever may write to the database could.
+	// alter commits what the function makes of the rows, as whoever may write to the database
+	// could.
 	alter := func(f func(*ledger.Changes)) func(t *testing.T, place *storetest.Memory) {
 		return func(t *testing.T, place *storetest.Memory) {
 			t.Helper()
@@ -146,7 +147,8 @@ func TestTimeGoesOnUnderAClockThatIsBehindTheStore(t *testing.T) {
 	}
 }
 
-// A host whose agent was killed is told from one that lives, by who takes over from a coordinator whose clock was ahead.
+// A host whose agent was killed is told from one that lives, by who takes over from a coordinator
+// whose clock was ahead.
 func TestASilentHostIsFoundOutUnderASkew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		place := storetest.NewMemory("test")
@@ -203,7 +205,8 @@ func TestASkewIsToldAndWorkedOff(t *testing.T) {
 	})
 }
 
-// A quota file that changes moves no time: a command is told the ledger's, which is not to be taken for the clock's.
+// A quota file that changes moves no time: a command is told the ledger's, which is not to be
+// taken for the clock's.
 func TestRulesOfFilesMoveNoTimeUnderASkew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		place := storetest.NewMemory("test")
@@ -225,7 +228,8 @@ func TestRulesOfFilesMoveNoTimeUnderASkew(t *testing.T) {
 	})
 }
 
-// The ledger's time is kept while something waits for it and no row changes: whoever takes over goes on from there.
+// The ledger's time is kept while something waits for it and no row changes: whoever takes over
+// goes on from there.
 func TestTimeIsKeptWhileNothingChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		place := storetest.NewMemory("test")

@@ -16,10 +16,12 @@ func (loop *Loop) Waiting() int { return len(loop.queue) }
 // Ended is closed when the loop has ended.
 func (loop *Loop) Ended() <-chan struct{} { return loop.done }
 
-// HiddenProviders says what the file of providers hides of the stored ones; nothing while this coordinator does not lead.
+// HiddenProviders says what the file of providers hides of the stored ones; nothing while this
+// coordinator does not lead.
 func (loop *Loop) HiddenProviders() []string { return stored(&loop.hidden) }
 
-// HiddenRules says which rules are not in force, and why; nothing while this coordinator does not lead.
+// HiddenRules says which rules are not in force, and why; nothing while this coordinator does not
+// lead.
 func (loop *Loop) HiddenRules() []string {
 	return AtMost(stored(&loop.rulesHidden), mostHidden, "bursar quotas")
 }
@@ -40,7 +42,8 @@ func (loop *Loop) HistoryWarnings() []string { return loop.history.warnings() }
 // Now is the ledger's time while this coordinator leads, else its clock's.
 func (loop *Loop) Now() ledger.Instant { return loop.Clock.Now().Add(loop.Behind()) }
 
-// Behind is how far this coordinator's clock is behind the ledger's time; zero while it does not lead.
+// Behind is how far this coordinator's clock is behind the ledger's time; zero while it does not
+// lead.
 func (loop *Loop) Behind() time.Duration {
 	if s := loop.skew.Load(); s != nil {
 		return s.Left(loop.Clock.Now())

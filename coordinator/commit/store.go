@@ -22,11 +22,12 @@ func (loop *Loop) storeLoop(ctx context.Context) {
 	}
 }
 
-// loadTimeout bounds how long reading the store may take: 100,000 live allocations take half a second.
+// loadTimeout bounds how long reading the store may take: 100,000 live allocations take half a
+// second.
 const loadTimeout = time.Minute
 
-// load takes the lead in the store and reads what is there. A store that does not answer must not keep others from leading that it
-// might answer.
+// load takes the lead in the store and reads what is there. A store that does not answer this
+// coordinator must not keep others from leading: it may answer them.
 func (loop *Loop) load(ctx context.Context, j job) outcome {
 	o := outcome{job: j}
 	leading, cancel := context.WithTimeout(ctx, loop.CommitTimeout)
@@ -53,9 +54,10 @@ func badRow(err error, table, key string) error {
 	return fmt.Errorf("%w: no coordinator leads while this row is there: restore a backup, or take it out with bursar store set-aside %s %q", err, table, key)
 }
 
-// epochFloor is what the next epoch must not be below: above this coordinator's own, and above each that was announced and is at most a stride
-// above that and the store's. Whoever can write nonsense into the place where leaders announce themselves must not use up the numbers, nor
-// lead the agents to where a store that is put back cannot follow.
+// epochFloor is the least that the next epoch may be. It is above this coordinator's own epoch,
+// and above each announced epoch that is at most a stride above that and the store's. A wrong
+// announcement must not use up the numbers, and must not lead the agents to an epoch that a
+// restored store cannot reach.
 func (loop *Loop) epochFloor(ctx context.Context, j job) (uint64, error) {
 	if len(j.term.announced) == 0 {
 		return j.atLeast, nil

@@ -18,10 +18,11 @@ import (
 //	wait    until it was granted or given up, where it waited for resources
 //	commit  while the batch that answers it was made durable
 //
-// A commit that answers several traced calls is one span, below the first of them, with links to the others; each of these has one of
-// its own at the same time, with a link to that one.
+// A commit that answers several traced calls is one span, below the first of them, with links to
+// the others; each of these has one of its own at the same time, with a link to that one.
 
-// Tracer makes these spans. A nil one is that of a coordinator that is not traced; all methods work on it.
+// Tracer makes these spans. A nil one is that of a coordinator that is not traced; all methods
+// work on it.
 type Tracer struct{ spans trace.Tracer }
 
 // NewTracer returns what makes the spans of calls; nil if nothing is traced.
@@ -32,7 +33,7 @@ func NewTracer(t *tracing.Tracing) *Tracer {
 	return nil
 }
 
-// newSpan begins the way of a call; nil where the call is not recorded.
+// newSpan begins the span of a call; nil if the call is not recorded.
 func (t *Tracer) newSpan(ctx context.Context) *core.Span {
 	if t == nil {
 		return nil
@@ -53,7 +54,7 @@ func markApplied(p *core.Span) {
 	}
 }
 
-// beginCommit begins the span of a commit; nil where the batch answers nobody who is traced.
+// beginCommit begins the span of a commit; nil if no caller of the batch is traced.
 func (t *Tracer) beginCommit(ctx context.Context, b *core.Batch) (context.Context, *core.CommitSpan) {
 	if t == nil {
 		return ctx, nil
@@ -84,7 +85,7 @@ func (t *Tracer) beginCommit(ctx context.Context, b *core.Batch) (context.Contex
 	return ctx, c
 }
 
-// endCommit ends it. Where it failed, the calls of the batch are not told of it: their errors are.
+// endCommit ends it. If the commit failed, the calls of the batch show their own errors.
 func (t *Tracer) endCommit(c *core.CommitSpan, err error) {
 	if c == nil {
 		return
@@ -96,7 +97,8 @@ func (t *Tracer) endCommit(c *core.CommitSpan, err error) {
 	c.Span.End(trace.WithTimestamp(c.Ended))
 }
 
-// recordCall tells the way of a call whose answer is durable. waited: it has waited for resources.
+// recordCall records the spans of a call whose answer is durable. waited: it has waited for
+// resources.
 func (t *Tracer) recordCall(p *core.Span, waited bool) {
 	if p == nil || p.Commit == nil {
 		return

@@ -43,7 +43,7 @@ func (loop *Loop) auditOnce(ctx context.Context) (AuditResult, error) {
 	return result, nil
 }
 
-// Audit is an audit for all who ask, none of whom ends it.
+// Audit is an audit for all who ask. None of them can end it.
 func (loop *Loop) Audit() (AuditResult, error) { return loop.auditOnce(context.Background()) }
 
 // Probe sends an empty command all the way.
@@ -54,12 +54,12 @@ func (loop *Loop) Probe(ctx context.Context) error {
 // aliveTime bounds how long alive waits for the loop.
 const aliveTime = 5 * time.Second
 
-// Alive reports whether the loop still turns, whatever it is that the store does.
+// Alive reports whether the loop still runs, whatever the store does.
 func (loop *Loop) Alive(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, aliveTime)
 	defer cancel()
 	answered := make(chan struct{})
-	// It joins no batch: a commit would be made for it.
+	// It joins no batch, or a commit would be made for it.
 	loop.priority.put(&core.Call{AtOnce: true, Do: func(*core.Core, ledger.Instant) {}, Done: func(error) { close(answered) }})
 	select {
 	case <-answered:

@@ -13,18 +13,21 @@ import (
 	"github.com/bursar/bursar/internal/discovery/consul"
 )
 
-// lockDelay is how long Consul keeps a key from others after its session was lost. It is there for holders that do not know yet; here the
-// store's epoch keeps those from writing, so it is the least that Consul takes.
+// lockDelay is how long Consul keeps a key from others after its session was lost. It is there for
+// holders that do not know yet; here the store's epoch keeps those from writing, so it is the
+// least that Consul takes.
 const lockDelay = time.Millisecond
 
-// Pauses after an attempt that failed though the key was free: Consul is in between two states for some milliseconds, or troubled.
+// Pauses after an attempt that failed though the key was free: Consul is in between two states for
+// some milliseconds, or troubled.
 const (
 	firstAttempt = 20 * time.Millisecond
 	lastAttempt  = time.Second
 )
 
-// Campaign implements Election. An error beside the context's is one that says no before anything has worked: a token that may not
-// do this, a certificate that is not trusted, an address that speaks something else. Later on these are logged and outlived.
+// Campaign implements Election. An error other than the context's refuses before anything has
+// worked: a token that may not do this, a certificate that is not trusted, an address that speaks
+// something else. Later such errors are logged, and it is tried again.
 func (e *ConsulElection) Campaign(ctx context.Context) (Term, error) {
 	if err := e.registration.Registered(ctx); err != nil {
 		return nil, err
@@ -63,8 +66,9 @@ func (e *ConsulElection) Campaign(ctx context.Context) (Term, error) {
 	}
 }
 
-// isLeftover reports that the key is held by a session of this coordinator's own, of a term that it could not resign from. Its health check
-// passes, so that session would never end. One that an earlier start left behind ends with the check that it was bound to.
+// isLeftover reports that the key is held by a session of this coordinator's own, of a term that
+// it could not resign from. Its health check passes, so that session would never end. One that an
+// earlier start left behind ends with the check that it was bound to.
 func (e *ConsulElection) isLeftover(now reading) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -77,12 +81,15 @@ func (c *candidate) releaseLeftover(ctx context.Context, now reading) {
 	c.withdraw(ctx)
 }
 
-// twinAfter is after how many TTLs a leader at a coordinator's own address is taken for another process. What the coordinator was
-// itself, before it was started again, is gone after one, or where Consul's agent went with it, when the others count that out.
+// twinAfter is the number of TTLs after which a leader at this coordinator's own address is taken
+// for another process. A leadership from before a restart of this coordinator is gone after one
+// TTL. If Consul's agent ended with it, the leadership is gone when Consul's servers count that
+// agent out.
 const twinAfter = 5
 
-// checkTwin complains, once, of a leader that has this coordinator's address and will not go: nobody can tell the two from each other. It
-// returns how long to wait before that is known; 0 where there is nothing to wait for.
+// checkTwin logs, once, that a leader has this coordinator's address and stays: nobody can tell
+// the two apart. It returns how long to wait until that is known, or 0 if there is nothing to wait
+// for.
 func (c *candidate) checkTwin(now reading) time.Duration {
 	e := c.election
 	if !now.known || now.leader.URL != e.options.URL {
@@ -103,7 +110,7 @@ func (c *candidate) checkTwin(now reading) time.Duration {
 	return 0
 }
 
-// waitForChange waits for a change, or for d where that is not 0.
+// waitForChange waits for a change, or for d if d is not 0.
 func waitForChange(ctx context.Context, changed <-chan struct{}, d time.Duration) error {
 	var due <-chan time.Time
 	if d > 0 {
@@ -126,18 +133,21 @@ type candidate struct {
 	log      consul.FailureLog
 	session  string // bound to the health check; empty: none yet
 
-	twin   string    // the session of a leader at this coordinator's own address; empty: there is none
+	// the session of a leader at this coordinator's own address; empty: there is none
+	twin   string
 	since  time.Time // when that was first seen
 	logged bool      // it was complained about
 }
 
-// acquire tries to take the key. It returns neither a term nor an error where it is to be tried again.
+// acquire tries to take the key. If it is to be tried again, it returns neither a term nor an
+// error.
 func (c *candidate) acquire(ctx context.Context) (Term, error) {
 	e := c.election
 	start := e.registration.LastPass()
 	held, err := c.takeKey(ctx)
 	if err != nil {
-		c.withdraw(ctx) // what became of the attempt is unknown: with the session everything of it goes
+		// what became of the attempt is unknown: with the session everything of it goes
+		c.withdraw(ctx)
 		return nil, c.retriable(ctx, err)
 	}
 	c.log.Worked("this coordinator stands for election again")
@@ -158,9 +168,10 @@ func (c *candidate) acquire(ctx context.Context) (Term, error) {
 	return term, nil
 }
 
-// claimStore makes sure that the cluster's store is the candidate's, before it stands by for a leadership that it could not take. Another store is an
-// error for a coordinator that has never claimed its own: it is configured wrongly. Whoever has is not wrong because of what somebody
-// writes, and waits until that is mended.
+// claimStore makes sure that the cluster's store is the candidate's, before it stands by for a
+// leadership that it could not take. Another store is an error for a coordinator that has never
+// claimed its own: it is configured wrongly. A coordinator that has claimed its store before is
+// configured right. It waits until the key is right again.
 func (c *candidate) claimStore(ctx context.Context, pause backoff.BackOff) error {
 	e := c.election
 	if e.options.StoreID == "" {
@@ -206,7 +217,8 @@ func (e *ConsulElection) hasClaimed() bool {
 	return e.claimed
 }
 
-// releaseLastTerm gives up what is left of the last term, so that whoever has the right store leads.
+// releaseLastTerm gives up what is left of the last term, so that a coordinator with the right
+// store leads.
 func (c *candidate) releaseLastTerm(ctx context.Context) {
 	e := c.election
 	e.mu.Lock()
@@ -217,7 +229,8 @@ func (c *candidate) releaseLastTerm(ctx context.Context) {
 	}
 }
 
-// retriable returns nil for an error after which it is tried again: all but the context's, and one that refuses what never worked.
+// retriable returns nil for an error after which it is tried again: all but the context's, and one
+// that refuses what never worked.
 func (c *candidate) retriable(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -232,7 +245,7 @@ func (c *candidate) retriable(ctx context.Context, err error) error {
 	return nil
 }
 
-// takeKey takes the key for the candidate's session, which it makes first where there is none.
+// takeKey takes the key for the candidate's session. It makes the session first if there is none.
 func (c *candidate) takeKey(ctx context.Context) (held bool, err error) {
 	e := c.election
 	if c.session == "" {
@@ -244,7 +257,7 @@ func (c *candidate) takeKey(ctx context.Context) (held bool, err error) {
 	return held, e.client.Explain("take "+e.key(), err)
 }
 
-// candidacy is what the key says of whoever has just taken it.
+// candidacy is what the key says of a coordinator that has just taken it.
 func (e *ConsulElection) candidacy() announcement {
 	return announcement{ID: e.options.ID, URL: e.options.URL}
 }
@@ -260,7 +273,8 @@ func (e *ConsulElection) newSession(ctx context.Context) (string, error) {
 	return id, err
 }
 
-// withdraw destroys a session that has won nothing. Where Consul is away it ends with the health check.
+// withdraw destroys a session that has won nothing. If Consul is away, the session ends with the
+// health check.
 func (c *candidate) withdraw(ctx context.Context) {
 	if c.session == "" {
 		return

@@ -51,7 +51,8 @@ func TestMain(m *testing.M) {
 	}())
 }
 
-// patience is far beyond what anything here takes: reaching it means that something does not happen at all.
+// patience is far beyond what anything here takes: reaching it means that something does not
+// happen at all.
 const patience = 20 * time.Second
 
 // ttl of the tests.
@@ -116,8 +117,9 @@ func stand(t *testing.T, address, id string, change ...func(*consul.Config, *Opt
 	return c
 }
 
-// lead campaigns until the coordinator leads, and announces it. Like a coordinator it campaigns again where the term has ended by then: a
-// Consul that has just come back may end a session that it has just made.
+// lead campaigns until the coordinator leads, and announces it. Like a coordinator it campaigns
+// again where the term has ended by then: a Consul that has just come back may end a session that
+// it has just made.
 func (c *coordinator) lead(t *testing.T, epoch uint64) Term {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -325,7 +327,8 @@ func say(status int, kind, text string) http.HandlerFunc {
 	}
 }
 
-// silence never answers. A server hears that its client has gone only when it has read what that sent.
+// silence never answers. A server hears that its client has gone only when it has read what that
+// sent.
 func silence(_ http.ResponseWriter, r *http.Request) {
 	_, _ = io.Copy(io.Discard, r.Body)
 	<-r.Context().Done()

@@ -5,11 +5,13 @@ import (
 	"time"
 )
 
-// lease is how long a term lasts by this machine's own clock: ttl − margin from the start of the last renewal. The check in Consul's
-// agent fails ttl after a renewal reached it, which is after its start; so the lease has ended before anybody else can lead, by
-// the margin at least. A lease that has ended stays so: a renewal that comes back late, from a process that was stopped, is none.
+// lease is how long a term lasts by this machine's own clock: ttl − margin from the start of the
+// last renewal. The check in Consul's agent fails ttl after a renewal reached it, which is after
+// its start. So the lease has ended before anybody else can lead, by the margin at least. A lease
+// that has ended stays so: a late renewal, from a process that was stopped, does not count.
 //
-// Go's clock goes on while a process is stopped, but may stand still while a machine sleeps; for that there is the store's epoch.
+// Go's clock goes on while a process is stopped, but may stand still while a machine sleeps; for
+// that there is the store's epoch.
 type lease struct {
 	length time.Duration
 	onEnd  func() // called once, when it has ended, without the lock
@@ -21,10 +23,12 @@ type lease struct {
 	ended bool
 }
 
-// margin is what the lease is shorter than the TTL by: for a clock that runs slower than Consul's, and to stop what is under way.
+// margin is what the lease is shorter than the TTL by: for a clock that runs slower than Consul's,
+// and to stop what is under way.
 func margin(ttl time.Duration) time.Duration { return ttl / 10 }
 
-// newLease starts one that was last renewed at start, which may be over already. onEnd is called when it ends.
+// newLease starts one that was last renewed at start, which may be over already. onEnd is called
+// when it ends.
 func newLease(ttl time.Duration, start time.Time, onEnd func()) *lease {
 	l := &lease{length: ttl - margin(ttl), onEnd: onEnd, over: make(chan struct{})}
 	l.mu.Lock()
@@ -34,7 +38,8 @@ func newLease(ttl time.Duration, start time.Time, onEnd func()) *lease {
 	return l
 }
 
-// renew makes it last for another length from start on, which never shortens it. It returns whether the lease goes on.
+// renew makes it last for another length from start on, which never shortens it. It returns
+// whether the lease goes on.
 func (l *lease) renew(start time.Time) bool {
 	l.mu.Lock()
 	if l.ended {

@@ -49,7 +49,8 @@ func loseLock(t *testing.T, c *coordinator, term Term) {
 	}
 }
 
-// saysLittle fails the test where a line of the log is longer than its few words and 64 bytes of what somebody else wrote.
+// saysLittle fails the test where a line of the log is longer than its few words and 64 bytes of
+// what somebody else wrote.
 func saysLittle(t *testing.T, c *coordinator) {
 	t.Helper()
 	for line := range strings.Lines(c.log.String()) {
@@ -59,7 +60,8 @@ func saysLittle(t *testing.T, c *coordinator) {
 	}
 }
 
-// One write of nonsense into the keys of the ids used to end every coordinator, each when it next lost the lock.
+// One write of nonsense into the keys of the ids used to end every coordinator, each when it next
+// lost the lock.
 func TestNonsenseInTheKeysOfTheIDsEndsNobody(t *testing.T) {
 	a := stand(t, shared.Address, "a", func(_ *consul.Config, o *Options) { o.StoreID = storeOne })
 	id, err := ClusterID(t.Context(), a.client, a.options.Cluster)
@@ -84,7 +86,8 @@ func TestNonsenseInTheKeysOfTheIDsEndsNobody(t *testing.T) {
 	saysLittle(t, a)
 }
 
-// What keeps two stores apart is not lost with the key: the leader's says which store was led on last.
+// What keeps two stores apart is not lost with the key: the leader's says which store was led on
+// last.
 func TestNonsenseInTheStoresKeyLetsNoOtherStoreIn(t *testing.T) {
 	a := stand(t, shared.Address, "a", func(_ *consul.Config, o *Options) { o.StoreID = storeOne })
 	a.lead(t, 1)

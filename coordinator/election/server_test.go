@@ -39,7 +39,8 @@ func TestConsulThatForgetsEverythingIsToldAgain(t *testing.T) {
 	way := inFrontOf(t, s)
 	c := stand(t, way.URL, "a")
 	term := c.lead(t, 1)
-	way.turn(inFrontOf(t, other).serve) // the same address, another Consul: its indexes begin anew, too
+	// the same address, another Consul: its indexes begin anew, too
+	way.turn(inFrontOf(t, other).serve)
 	await(t, "the end of the term", term.Over())
 	if err := term.Resign(t.Context()); err != nil {
 		t.Errorf("resign: %v", err)
@@ -81,7 +82,8 @@ func TestClusterOfConsulLosesTheServersOneAfterAnother(t *testing.T) {
 	}
 	term := all[0].lead(t, 1)
 	next := all[1].campaign(t)
-	servers[0].Kill() // the agent of the leader's machine: its health check cannot fail, but the machine's does
+	// the agent of the leader's machine: its health check cannot fail, but the machine's does
+	servers[0].Kill()
 	began := time.Now()
 	await(t, "the end of the term", term.Over())
 	second := await(t, "the next leader", next)
@@ -101,8 +103,9 @@ func TestClusterOfConsulLosesTheServersOneAfterAnother(t *testing.T) {
 
 func TestTwinsDoNotTakeTheLeadFromEachOther(t *testing.T) {
 	t.Parallel()
-	// Two machines, each with its own agent of Consul, that were set up alike. The term of the first is long and no server is soon taken for
-	// dead: else the term may end by itself on a machine that has much to do.
+	// Two machines, each with its own agent of Consul, that were set up alike. The term of the
+	// first is long and no server is soon taken for dead: else the term may end by itself on a
+	// machine that has much to do.
 	servers := consulserver.StartCluster(t, 3, consulserver.Options{Patient: true})
 	one := stand(t, servers[0].Address, "a", func(_ *consul.Config, o *Options) { o.TTL = time.Minute })
 	two := stand(t, servers[1].Address, "a")

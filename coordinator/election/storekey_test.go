@@ -49,7 +49,8 @@ func TestCoordinatorWithAnotherStoreDoesNotStandForElection(t *testing.T) {
 		_, err := b.Campaign(t.Context())
 		refused <- err
 	}()
-	until(t, func() bool { return strings.Contains(b.log.String(), "cannot stand for election") }) // and tries again
+	// and tries again
+	until(t, func() bool { return strings.Contains(b.log.String(), "cannot stand for election") })
 	way.turn(nil)
 	var other *StoreError
 	if err := await(t, "a refusal", refused); !errors.As(err, &other) || !Permanent(fmt.Errorf("campaign: %w", err)) {
@@ -60,8 +61,8 @@ func TestCoordinatorWithAnotherStoreDoesNotStandForElection(t *testing.T) {
 	}
 }
 
-// A Consul that has lost its data gets the cluster's id back from whoever stands for election again: a coordinator that starts then finds
-// the id that the store knows.
+// A Consul that has lost its data gets the cluster's id back from whoever stands for election
+// again: a coordinator that starts then finds the id that the store knows.
 func TestAClustersIDOutlivesConsulsData(t *testing.T) {
 	c := stand(t, shared.Address, "a", func(_ *consul.Config, o *Options) { o.StoreID = storeOne })
 	id, err := ClusterID(t.Context(), c.client, c.options.Cluster)

@@ -20,7 +20,8 @@ import (
 	"github.com/bursar/bursar/internal/readlimit"
 )
 
-// ErrLeaderless answers what came while nobody was known to lead. Nothing was done; asking again is right.
+// ErrLeaderless answers what came while no leader was known. Nothing was done; asking again is
+// right.
 var ErrLeaderless = errors.New("no coordinator is known to lead at the moment: try again")
 
 // PeersOptions are what Peers need.
@@ -31,13 +32,13 @@ type PeersOptions struct {
 	Interceptors []connect.Interceptor
 	// Credential is whom this coordinator trusts, and its own certificate.
 	Credential *credential.Client
-	// Shows says that this coordinator shows a certificate or a token to the others: then nothing is sent in clear text but
-	// within this machine.
+	// Shows says that this coordinator shows a certificate or a token to the others: then nothing
+	// is sent in clear text but within this machine.
 	Shows bool
 	// Token is this coordinator's own, to show to the others. Nil: none.
 	Token func() (string, error)
-	// NotLeading ends calls at a leader that leads no more, and answers those that another coordinator has passed on to
-	// one that does not lead.
+	// NotLeading ends calls at a leader that does not lead any more. It also answers calls that
+	// another coordinator has passed on to one that does not lead.
 	NotLeading error
 }
 
@@ -49,14 +50,15 @@ type Peers struct {
 	log          *slog.Logger
 	interceptors []connect.Interceptor  // these see each call that is passed on
 	token        func() (string, error) // this coordinator's own, to show to the others; nil: none
-	// notLeading is why calls at a leader end once somebody else leads.
+	// notLeading ends calls at a leader once another coordinator leads.
 	notLeading error
 
-	mu        sync.Mutex
-	election  election.Election // guarded by mu; nil before the start
-	self      string            // guarded by mu: this coordinator's URL
-	leader    *leader           // guarded by mu: who leads, unless it is this one; nil: nobody known
-	announced []uint64          // guarded by mu: the epochs that were announced lately, the latest last
+	mu       sync.Mutex
+	election election.Election // guarded by mu; nil before the start
+	self     string            // guarded by mu: this coordinator's URL
+	leader   *leader           // guarded by mu: who leads, unless it is this one; nil: not known
+	// guarded by mu: the epochs that were announced lately, the latest last
+	announced []uint64
 
 	probes sync.WaitGroup
 }
@@ -66,35 +68,40 @@ type leader struct {
 	url     string
 	unary   map[string]unaryCall  // by procedure
 	streams map[string]streamCall // by procedure
-	// over ends when somebody else is known to lead: who is cut off would otherwise keep callers until their deadlines.
+	// over ends when another coordinator is known to lead. A leader that is cut off would
+	// otherwise keep callers until their deadlines.
 	over context.Context //nolint:containedctx // it is a state
 	end  context.CancelCauseFunc
-	// fault is how the last attempt went to find out whether calls can be passed on; nil before the first.
+	// fault is how the last attempt went to find out whether calls can be passed on; nil before
+	// the first.
 	fault atomic.Pointer[probed]
 }
 
 // NewPeers makes them. They know nobody before Join, and what they know changes while Follow runs.
 //
-// Who leads is said by Consul, where others may write as well: what this coordinator shows goes over TLS to coordinators
-// alone, or to this machine.
+// Consul says who leads, and others may write there as well. So what this coordinator shows goes
+// to coordinators over TLS, or stays on this machine.
 func NewPeers(o PeersOptions) *Peers {
 	transport := Transport()
 	o.Credential.Require(identity.Coordinator.Organization()).Use(transport)
 	if o.Shows {
-		transport.DialContext = discovery.DialKnown(discovery.DialLoopback(*dialer())) // what is dialed without TLS
+		// what is dialed without TLS
+		transport.DialContext = discovery.DialKnown(discovery.DialLoopback(*dialer()))
 	}
 	client := &http.Client{Transport: readlimit.Transport(transport), CheckRedirect: noRedirects}
 	return &Peers{log: o.Log, client: client, transport: transport, interceptors: o.Interceptors, token: o.Token, notLeading: o.NotLeading}
 }
 
-// noRedirects takes a redirect for the answer: no coordinator redirects, and who does would get what was meant for the leader.
+// noRedirects takes a redirect for the answer: no coordinator redirects, and who does would get
+// what was meant for the leader.
 func noRedirects(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
-// dialer makes the connections. One that does not take them must not keep callers who could go elsewhere.
+// dialer makes the connections. One that does not take them must not keep callers who could go
+// elsewhere.
 func dialer() *net.Dialer { return &net.Dialer{Timeout: 2 * time.Second} }
 
-// Transport makes the connections from one coordinator to another. It keeps one to whoever leads: many calls wait on it
-// for long.
+// Transport makes the connections from one coordinator to another. It keeps one to the leader:
+// many calls wait on it for long.
 func Transport() *http.Transport {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP2(true)
@@ -107,7 +114,7 @@ func Transport() *http.Transport {
 	}
 }
 
-// Join says where the leader's name comes from, and who asks.
+// Join sets the election that names the leader, and this coordinator's own URL.
 func (p *Peers) Join(e election.Election, self string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -130,8 +137,8 @@ func (p *Peers) Follow(ctx context.Context) {
 	}
 }
 
-// Leader returns who leads, this coordinator or another, and what is closed when that changes. Its URL is empty if nobody
-// is known to.
+// Leader returns who leads, this coordinator or another, and a channel that is closed when that
+// changes. Its URL is empty if no leader is known.
 func (p *Peers) Leader() (known election.Leader, changed <-chan struct{}) {
 	p.mu.Lock()
 	e := p.election
@@ -161,10 +168,12 @@ func (p *Peers) setLeader(url string) {
 	}
 }
 
-// mostAnnounced is how many announced epochs are kept: more than leaders that follow each other while a store is put back.
+// mostAnnounced is how many announced epochs are kept: more than leaders that follow each other
+// while a store is put back.
 const mostAnnounced = 32
 
-// noteEpoch keeps an epoch that was announced. Which of them are to be believed can be told next to the store's own.
+// noteEpoch keeps an epoch that was announced. The comparison with the store's own shows which of
+// them to believe.
 func (p *Peers) noteEpoch(epoch uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -177,14 +186,16 @@ func (p *Peers) noteEpoch(epoch uint64) {
 	p.announced = append(p.announced, epoch)
 }
 
-// Epochs are those that were announced lately. A store that was put back does not know the last of them.
+// Epochs are those that were announced lately. A store that was put back does not know the last of
+// them.
 func (p *Peers) Epochs() []uint64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Clone(p.announced)
 }
 
-// target returns the leader to pass a call on to; nil where this coordinator is elected itself, and not ready yet.
+// target returns the leader to pass a call on to; nil if this coordinator is elected itself and
+// not ready yet.
 func (p *Peers) target() (to *leader, self string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

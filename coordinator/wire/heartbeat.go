@@ -64,7 +64,8 @@ func SyncResponse(r *core.Report) *bursarv1.SyncResponse {
 	}
 	for i := range r.Result.Grants {
 		grant := AllocationMessage(&r.Result.Grants[i])
-		grant.Measured, grant.UnreclaimableBytes, grant.OverUse = nil, 0, nil // an agent's own word
+		// an agent's own word
+		grant.Measured, grant.UnreclaimableBytes, grant.OverUse = nil, 0, nil
 		m.Grants = append(m.Grants, grant)
 	}
 	for _, stop := range r.Result.Stops {
@@ -141,8 +142,8 @@ func engineFrom(m *bursarv1.EngineReport) (ledger.EngineReport, error) {
 	return engine, nil
 }
 
-// overUseFrom reads what an agent says of an engine. What this version cannot show is left out, such as a dimension or a policy of a later one:
-// the rest of the heartbeat counts for more.
+// overUseFrom reads what an agent says of an engine. What this version cannot show is left out,
+// such as a dimension or a policy of a later one: the rest of the heartbeat counts for more.
 func overUseFrom(messages []*bursarv1.OverUse) (list []ledger.OverUse) {
 	for _, m := range messages {
 		policy := m.GetPolicy()
@@ -162,7 +163,8 @@ func overUseFrom(messages []*bursarv1.OverUse) (list []ledger.OverUse) {
 	return list
 }
 
-// instantFrom reads a time of the wire. What is none, or lies outside the years that the ledger's time can have, is as good as unset.
+// instantFrom reads a time of the wire. An invalid time, or one outside the years that the
+// ledger's time can have, counts as unset.
 func instantFrom(t *timestamppb.Timestamp) ledger.Instant {
 	if !t.IsValid() || t.GetSeconds() < 0 || t.GetSeconds() > int64(ledger.MaxInstant)/int64(time.Second) {
 		return 0
@@ -205,7 +207,8 @@ func disksFrom(messages []*bursarv1.DiskSample) (list []ledger.Disk) {
 	return list
 }
 
-// shown is a text of an agent's as others may be shown it: in one line, without control characters. One that said something still does.
+// shown is a text of an agent's as others may be shown it: in one line, without control
+// characters. One that said something still does.
 func shown(text string) string {
 	clean := strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {
