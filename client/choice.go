@@ -13,19 +13,19 @@ import (
 )
 
 const (
-	// hangsFor is how long a coordinator that was found to hang is the last to be tried. It would cost each try the time that it
-	// takes to find that out again.
+	// hangsFor is how long a coordinator that was found to hang is the last to be tried. It would
+	// cost each try the time that it takes to find that out again.
 	hangsFor = 5 * time.Second
-	// returnAfter is how long calls stay away from the leader after it has failed, where nobody names another one. The ones that
-	// stand by pass calls on to it, which costs a hop.
+	// returnAfter is how long calls stay away from the leader after it has failed, if no other
+	// leader is named. Coordinators that stand by pass calls on to it, which costs a hop.
 	returnAfter = 15 * time.Second
 )
 
-// errNoneKnown fails a call while nobody has said yet where a coordinator is.
+// errNoneKnown fails a call while no coordinator is known.
 var errNoneKnown = errors.New("no coordinator is known yet")
 
-// choice is which of the coordinators calls go to: the leader, where it is known and answers, else any that does. It stays with that
-// one until it fails or another one is named leader.
+// choice is which of the coordinators calls go to: the leader if it is known and answers, else any
+// that does. It stays with that one until it fails or another one is named leader.
 type choice struct {
 	finder discovery.Finder
 
@@ -79,8 +79,8 @@ func (c *choice) choose(now time.Time) (string, error) {
 	return c.current, nil
 }
 
-// nextLocked returns the one that failed longest ago, or never: the leader before others, and of others any, so that not all
-// clients meet at the same. Those that hang come last.
+// nextLocked returns the one that failed longest ago, or never: the leader before others, and of
+// others any, so that not all clients meet at the same. Those that hang come last.
 func (c *choice) nextLocked(now time.Time, known []discovery.Coordinator) string {
 	best, chance := known[0], 1
 	for _, candidate := range known[1:] {
@@ -96,7 +96,7 @@ func (c *choice) nextLocked(now time.Time, known []discovery.Coordinator) string
 	return best.URL
 }
 
-// compareLocked is -1 where a is to be tried before b.
+// compareLocked is -1 if a is to be tried before b.
 func (c *choice) compareLocked(now time.Time, a, b discovery.Coordinator) int {
 	ofA, ofB := c.failures[a.URL], c.failures[b.URL]
 	before := func(first bool) int {
@@ -147,7 +147,7 @@ func (c *choice) failCurrent() {
 	}
 }
 
-// nameOf says where coordinators are found, for messages.
+// nameOf says how coordinators are found, for messages.
 func nameOf(finder discovery.Finder) string {
 	if named, ok := finder.(fmt.Stringer); ok {
 		return named.String()

@@ -148,7 +148,8 @@ func TestNobodyThereIsUnavailable(t *testing.T) {
 	}
 }
 
-// A server that is killed closes its connections, which the kernel tells the other end as a reset where something was unread.
+// A server that is killed closes its connections, which the kernel tells the other end as a reset
+// where something was unread.
 func TestServerThatDiesUnderACallIsUnavailable(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -266,7 +267,8 @@ func TestWatchGoesOnWhereItWas(t *testing.T) {
 	}
 }
 
-// The patience of a watch begins when it breaks, not with the last message: nothing may have happened for long.
+// The patience of a watch begins when it breaks, not with the last message: nothing may have
+// happened for long.
 func TestWatchThatWasSilentGoesOn(t *testing.T) {
 	fake := &fakeAllocations{}
 	streams := 0

@@ -36,7 +36,8 @@ func TestAServerCannotFillItsClient(t *testing.T) {
 			}
 			took := time.Since(began)
 			runtime.ReadMemStats(&after)
-			// A buffer doubles as it grows, and what is packed is held beside what it was unpacked to.
+			// A buffer doubles as it grows, and what is packed is held beside what it was unpacked
+			// to.
 			if taken := after.TotalAlloc - before.TotalAlloc; taken > 5*readlimit.Message*underrace.Factor {
 				t.Errorf("%s, %s: %d MiB were taken", name, kind, taken>>20)
 			} else {

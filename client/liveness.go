@@ -9,24 +9,26 @@ import (
 )
 
 const (
-	// quietFor is how long a coordinator may say nothing to anybody who waits for it before it is asked whether it lives. Together
-	// with probeTimeout it is what a coordinator that hangs costs: shorter finds that out sooner and asks more often. A thousand
-	// clients that wait ask 600 times a second.
+	// quietFor is how long a coordinator may say nothing to anybody who waits for it before it is
+	// asked whether it lives. Together with probeTimeout it is what a coordinator that hangs
+	// costs: shorter finds that out sooner and asks more often. A thousand clients that wait ask
+	// 600 times a second.
 	quietFor = 1500 * time.Millisecond
 	// probeTimeout is how long it may take to say so. Shorter would give up one that is only slow.
 	probeTimeout = 1500 * time.Millisecond
 )
 
-// errHangs ends attempts at a coordinator that takes connections, or lets them time out, and answers nothing: its process was
-// stopped, its machine is gone or cut off.
+// errHangs ends attempts at a coordinator that takes connections, or lets them time out, and
+// answers nothing: its process was stopped, its machine is gone or cut off.
 var errHangs = errors.New("it does not answer")
 
-// liveness finds out which coordinators hang. A call may rightly wait for minutes, so how long it takes says nothing: while one
-// waits and nobody hears anything, the coordinator is asked for something that costs it nothing.
+// liveness finds out which coordinators hang. A call may rightly wait for minutes, so its duration
+// says nothing. While a call waits and nothing is heard, the coordinator is asked for something
+// that costs it nothing.
 type liveness struct {
 	// probe asks a coordinator for a sign of life; any answer is one.
 	probe func(ctx context.Context, url string) error
-	// hangs is told of one that gave none.
+	// hangs is called with the URL of one that gave none.
 	hangs func(url string)
 
 	closed    context.Context //nolint:containedctx // lives as long as the client
@@ -39,8 +41,9 @@ type liveness struct {
 // coordinatorLiveness is what was heard of one coordinator. Its fields are guarded by liveness.mu.
 type coordinatorLiveness struct {
 	attempts map[*attempt]struct{}
-	// silent: one has ended without an answer, by its own deadline. Whether that was too short or nobody is there is still to be found
-	// out, or calls with short deadlines would never get away.
+	// silent: an attempt has ended by its own deadline without an answer. It still has to be found
+	// out whether that deadline was too short or nobody answers there. Otherwise calls with short
+	// deadlines would never go elsewhere.
 	silent    bool
 	lastHeard time.Time // the last sign of life, or when somebody began to wait for one
 }
@@ -60,7 +63,8 @@ func newLiveness(probe func(context.Context, string) error, hangs func(url strin
 	return l
 }
 
-// begin watches over an attempt, which is canceled with errHangs when its coordinator hangs, until its end.
+// begin watches over an attempt, which is canceled with errHangs when its coordinator hangs, until
+// its end.
 func (l *liveness) begin(url string, cancel context.CancelCauseFunc) *attempt {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -105,11 +109,12 @@ func (a *attempt) endLocked() {
 
 // armLocked has the coordinator looked at later.
 func (l *liveness) armLocked(url string, c *coordinatorLiveness, after time.Duration) {
-	after = time.Duration(float64(after) * (0.9 + 0.2*rand.Float64())) // clients do not ask in step
+	// clients do not ask in step
+	after = time.Duration(float64(after) * (0.9 + 0.2*rand.Float64()))
 	time.AfterFunc(after, func() { l.check(url, c) })
 }
 
-// check asks a coordinator for a sign of life where somebody lacks one, and does so again later.
+// check asks a coordinator for a sign of life if an attempt lacks one, and does so again later.
 func (l *liveness) check(url string, c *coordinatorLiveness) {
 	l.mu.Lock()
 	quiet := time.Since(c.lastHeard)

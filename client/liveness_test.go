@@ -131,7 +131,8 @@ func TestNobodyIsAskedWhenNobodyWaits(t *testing.T) {
 	})
 }
 
-// Whoever asks with a deadline that is shorter than it takes to find out must get away nevertheless.
+// Whoever asks with a deadline that is shorter than it takes to find out must get away
+// nevertheless.
 func TestShortDeadlinesGetAwayFromACoordinatorThatHangs(t *testing.T) {
 	p := &patient{}
 	watchOver(t, p, func(l *liveness) {

@@ -46,7 +46,8 @@ func (a allocations) Allocate(ctx context.Context, req *bursarv1.AllocateRequest
 // cancelTimeout bounds the cancellation of a request that is given up.
 const cancelTimeout = 3 * time.Second
 
-// cancelUndecided cancels a request that may wait or may have been granted, whatever became of ctx.
+// cancelUndecided cancels a request that may wait or may have been granted, whatever became of
+// ctx.
 func (a allocations) cancelUndecided(ctx context.Context, requestID string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cancelTimeout)
 	defer cancel()

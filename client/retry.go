@@ -18,7 +18,8 @@ import (
 	"github.com/bursar/bursar/proto/convert"
 )
 
-// callInterceptor is the interceptor of every call: it says who asks, gives it a deadline and repeats it.
+// callInterceptor is the interceptor of every call: it says who asks, gives it a deadline and
+// repeats it.
 type callInterceptor struct {
 	settings settings
 	router   *router // nil: one server
@@ -32,7 +33,7 @@ func (c *callInterceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 		policy, wait := c.settings.retries, convert.Wait(req.Any())
 		_, bounded := ctx.Deadline()
 		if (bounded || wait > 0) && policy.Patience >= 0 {
-			policy.Patience = untilDeadline // whoever says how long it may take means it
+			policy.Patience = untilDeadline // a caller who says how long it may take means it
 		}
 		d := newDelays(ctx, policy, wait)
 		if !bounded {
@@ -76,8 +77,8 @@ func (c *callInterceptor) setIdentity(header http.Header) error {
 	return nil
 }
 
-// WrapStreamingClient says who asks, and looks at how the stream ends. Streams are resumed by WatchAllocations and WatchCluster,
-// which know from where.
+// WrapStreamingClient says who asks, and checks how the stream ends. WatchAllocations and
+// WatchCluster resume streams: they know the revision to go on from.
 func (c *callInterceptor) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
 	return func(ctx context.Context, spec connect.Spec) connect.StreamingClientConn {
 		ctx, at := c.router.newDestination(ctx)
@@ -92,8 +93,9 @@ func (c *callInterceptor) WrapStreamingHandler(next connect.StreamingHandlerFunc
 	return next
 }
 
-// repeat makes the call until it is answered, the answer is worth nothing, or there is no time for another attempt. Then it
-// returns the last attempt's error, which says more than that time is over.
+// repeat makes the call until it is answered, the answer is worth nothing, or there is no time for
+// another attempt. Then it returns the last attempt's error, which says more than that time is
+// over.
 func repeat(ctx context.Context, policy RetryPolicy, delays *delays, call func() (connect.AnyResponse, error)) (connect.AnyResponse, error) {
 	var last error
 	open := false
@@ -133,8 +135,8 @@ func retriable(err error) bool {
 	case connect.CodeUnavailable:
 		return true
 	case connect.CodeResourceExhausted:
-		// The server's queue is full. With the detail it is the answer to the request itself; not from the wire it is about the
-		// size of a message.
+		// The server's queue is full. With the detail it is the answer to the request itself; not
+		// from the wire it is about the size of a message.
 		_, insufficient := Insufficient(err)
 		return !insufficient && connect.IsWireError(err)
 	default:
@@ -142,9 +144,10 @@ func retriable(err error) bool {
 	}
 }
 
-// brokenIsUnavailable gives an error the code UNAVAILABLE where the connection broke under the call, and advice where it broke for
-// lack of trust. The library tells that as CANCELED, UNKNOWN or INTERNAL, by where in the call it was noticed, as if we had gone
-// away and not the server.
+// brokenIsUnavailable gives an error the code UNAVAILABLE if the connection broke under the call,
+// and advice if it broke for lack of trust. The library reports that as CANCELED, UNKNOWN or
+// INTERNAL, depending on when in the call it was noticed, as if the client had gone away and not
+// the server.
 func brokenIsUnavailable(ctx context.Context, err error) error {
 	if err == nil || ctx.Err() != nil || connect.IsWireError(err) {
 		return err

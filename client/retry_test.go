@@ -149,7 +149,8 @@ func TestACallThatHangsAfterARefusalEndsInTime(t *testing.T) {
 	})
 }
 
-// Whoever is refused for having too many requests that wait has waited as long as they wanted when that time is over.
+// Whoever is refused for having too many requests that wait has waited as long as they wanted when
+// that time is over.
 func TestRefusalsDoNotMakeAWaitLonger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()

@@ -35,7 +35,8 @@ func newRouter(finder discovery.Finder, transport roundTripper) *router {
 	return r
 }
 
-// destination is where an attempt went, for whoever looks at its outcome.
+// destination is the coordinator that an attempt went to. The outcome of the attempt is noted with
+// it.
 type destination struct{ url string }
 
 type destinationKey struct{}
@@ -75,7 +76,7 @@ func (r *router) Do(req *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// reroute changes where a request goes. It has the path of a service at the root.
+// reroute changes the server that a request goes to. It has the path of a service at the root.
 func reroute(req *http.Request, base string) (*http.Request, error) {
 	to, err := url.Parse(base)
 	if err != nil {
@@ -116,7 +117,8 @@ func (r *router) probe(ctx context.Context, base string) error {
 	if err != nil {
 		return fmt.Errorf("coordinator %s: %w", base, err)
 	}
-	_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, 1<<10)) // so that the connection can be used again
+	// so that the connection can be used again
+	_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, 1<<10))
 	return response.Body.Close()
 }
 
@@ -128,7 +130,7 @@ type watchedBody struct {
 	attempt *attempt
 }
 
-// Read hears of the coordinator.
+// Read counts as a sign of life.
 func (b *watchedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if err != nil && !errors.Is(err, io.EOF) {
@@ -146,7 +148,7 @@ func (b *watchedBody) Close() error {
 	return err
 }
 
-// newDestination gives an attempt a place to say where it went. r may be nil.
+// newDestination gives an attempt a place to note its coordinator. r may be nil.
 func (r *router) newDestination(ctx context.Context) (context.Context, *destination) {
 	if r == nil {
 		return ctx, nil
@@ -155,8 +157,8 @@ func (r *router) newDestination(ctx context.Context) (context.Context, *destinat
 	return context.WithValue(ctx, destinationKey{}, p), p
 }
 
-// attemptEnded looks at how an attempt ended: where nobody answered, or who did cannot help or speaks in no way that a coordinator does, the next one goes
-// elsewhere.
+// attemptEnded decides by an attempt's error whether the next one goes elsewhere. It does if
+// nobody answered, or if the server cannot help, or does not answer as a coordinator does.
 func (r *router) attemptEnded(p *destination, err error) {
 	if r == nil || err == nil {
 		return

@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// target is where a server listens.
+// target is the address of a server.
 type target struct {
 	// baseURL is what the generated clients are given.
 	baseURL string
 	// socket is the path of a Unix socket; empty for TCP.
 	socket string
-	// hasScheme is set where the name says the scheme.
+	// hasScheme is set if the name says the scheme.
 	hasScheme bool
 }
 
@@ -26,8 +26,9 @@ func (e *TargetError) Error() string {
 	return fmt.Sprintf("server %q: %s: want a socket such as /run/bursar/agent.sock, host:port, or http(s)://host:port", e.Target, e.Reason)
 }
 
-// parseTarget reads the name of a server: a path or "unix:PATH" is a socket, everything else an address, of https where secure
-// is set and it does not say. The error is a *TargetError.
+// parseTarget reads the name of a server: a path or "unix:PATH" is a socket, everything else an
+// address. If the address has no scheme, it is https if secure is set. The error is a
+// *TargetError.
 func parseTarget(text string, secure bool) (target, error) {
 	if path, isSocket := socketPath(text); isSocket {
 		if path == "" {
@@ -67,7 +68,8 @@ func parseTarget(text string, secure bool) (target, error) {
 
 func socketPath(text string) (path string, isSocket bool) {
 	if rest, found := strings.CutPrefix(text, "unix:"); found {
-		return strings.TrimPrefix(rest, "//"), true // unix:///run/x and unix://run/x, as others write it
+		// unix:///run/x and unix://run/x, as others write it
+		return strings.TrimPrefix(rest, "//"), true
 	}
 	if strings.HasPrefix(text, "/") || strings.HasPrefix(text, "./") || strings.HasPrefix(text, "../") {
 		return text, true

@@ -14,7 +14,8 @@ import (
 // Entry is one identity of a file.
 type Entry struct {
 	Actor identity.Actor
-	// Hashes are those of its tokens, as Hash makes them: one, and while they are being exchanged more.
+	// Hashes are those of its tokens, as Hash makes them: one, and while they are being exchanged
+	// more.
 	Hashes []string
 	// NotAfter ends it; zero: never.
 	NotAfter time.Time
@@ -48,8 +49,8 @@ type identityYAML struct {
 	Name yamlfile.Scalar `yaml:"name"`
 	// Role is reader, submitter, agent, operator, admin or coordinator.
 	Role yamlfile.Scalar `yaml:"role"`
-	// TokenHash is "sha256:" and the SHA-256 of the token in 64 hex digits; a list of them while tokens are being exchanged. Never the
-	// token itself.
+	// TokenHash is "sha256:" and the SHA-256 of the token in 64 hex digits; a list of them while
+	// tokens are being exchanged. Never the token itself.
 	TokenHash yamlfile.OneOrMore `yaml:"tokenHash"`
 	// Users are those that a submitter or an operator may act as, "*" for all.
 	Users []yamlfile.Scalar `yaml:"users"`
@@ -57,14 +58,16 @@ type identityYAML struct {
 	Priority yamlfile.Scalar `yaml:"priority"`
 	// Host is the id of the host that an agent speaks for.
 	Host yamlfile.Scalar `yaml:"host"`
-	// NotAfter is the last day, such as 2027-01-31, or the time, such as 2027-01-31T12:00:00Z, at which it ends. Default: never.
+	// NotAfter is the last day, such as 2027-01-31, or the time, such as 2027-01-31T12:00:00Z, at
+	// which it ends. Default: never.
 	NotAfter yamlfile.Scalar `yaml:"notAfter"`
 }
 
 // ofIdentities is what every file of identities has somewhere.
 var ofIdentities = regexp.MustCompile(`\bidentities\b`)
 
-// Bounds of names and hosts: names stand before an @ and behind a colon in others, hosts are as in the contract.
+// Bounds of names and hosts: names stand before an @ and behind a colon in others, hosts are as in
+// the contract.
 var (
 	namePattern = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9._-]{0,127}$`)
 	hostPattern = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9._:-]{0,252}$`)
@@ -76,8 +79,8 @@ const (
 	wantHash = "sha256: and the 64 hex digits of the token's SHA-256, as bursar token create writes them; never the token itself"
 )
 
-// Parse reads a file of identities; name is for errors alone. The error is a *yamlfile.Error. It never shows what stands in place
-// of a hash, which may be a token.
+// Parse reads a file of identities; name is for errors alone. The error is a *yamlfile.Error. It
+// never shows what stands in place of a hash, which may be a token.
 func Parse(name string, data []byte) (*Identities, error) {
 	var d document
 	doc, err := yamlfile.Parse(name, data)

@@ -16,7 +16,8 @@ const (
 	hashPrefix  = "sha256:"
 )
 
-// NewToken makes a token of 32 random bytes: "bursar_" and 52 letters and digits. It is kept nowhere; a file of identities has its Hash.
+// NewToken makes a token of 32 random bytes: "bursar_" and 52 letters and digits. It is kept
+// nowhere; a file of identities has its Hash.
 func NewToken() string { return newToken(rand.Reader) }
 
 func newToken(random io.Reader) string {

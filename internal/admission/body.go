@@ -14,8 +14,9 @@ import (
 	"connectrpc.com/connect"
 )
 
-// Body bounds the body of a request by what it becomes: it is decompressed here, whatever the protocol, as far as the limit and the
-// caller's bytes go, so that no handler ever decompresses anything.
+// Body bounds the body of a request by what it becomes: it is decompressed here, whatever the
+// protocol, as far as the limit and the caller's bytes go, so that no handler ever decompresses
+// anything.
 func Body(r *http.Request, b Bounds) {
 	if r.Body == nil || r.Body == http.NoBody {
 		return
@@ -49,15 +50,17 @@ type Bounds struct {
 	Intake *Intake
 	// TooLarge words the refusal of a message that is larger.
 	TooLarge func() error
-	// Whole is called when a message has come and before it is passed on to its end; an error refuses it.
+	// Whole is called when a message has come and before it is passed on to its end; an error
+	// refuses it.
 	Whole func(size int64) error
 	// Single says that there is one message, and that Whole is called only when the body has
-	// ended: from then on nobody waits for the network.
+	// ended: from then on nothing waits for the network.
 	Single bool
 }
 
-// IsFramed reports whether a body is of messages that each have a head: a byte of flags, and four of length. As package connect does, it
-// ignores the case of the media type: what it took for another kind would be decompressed behind the bounds.
+// IsFramed reports whether each message of a body has a head: a byte of flags, and four of length.
+// As package connect does, it ignores the case of the media type. Otherwise a body that connect
+// takes for another kind would be decompressed behind the bounds.
 func IsFramed(r *http.Request) bool {
 	kind := strings.TrimSpace(strings.ToLower(r.Header.Get("Content-Type")))
 	return strings.HasPrefix(kind, "application/grpc") || strings.HasPrefix(kind, "application/connect+")
@@ -197,7 +200,8 @@ func (e *envelopes) Read(p []byte) (int, error) {
 	return n, err //nolint:wrapcheck // it has its code
 }
 
-// next reads the head of the next message, and where that is compressed the message: its length stands before it.
+// next reads the head of the next message, and the message too if it is compressed: its length
+// stands before it.
 func (e *envelopes) next() error {
 	if _, err := io.ReadFull(e.from, e.storage[:]); err != nil {
 		return err //nolint:wrapcheck // io.EOF must stay as it is
@@ -238,7 +242,7 @@ func (e *exactReader) Read(p []byte) (int, error) {
 	e.left -= int64(n)
 	switch {
 	case e.left == 0:
-		return n, io.EOF // at once: whoever knows the size asks for no more
+		return n, io.EOF // at once: a reader who knows the size asks for no more
 	case errors.Is(err, io.EOF):
 		err = io.ErrUnexpectedEOF
 	}

@@ -13,45 +13,51 @@ import (
 	"time"
 )
 
-// ConnectionLimits bound the connections of a server. Those of Unknown, Address and Nameless are for one that learns from requests who calls.
+// ConnectionLimits bound the connections of a server. Those of Unknown, Address and Nameless are
+// for one that learns from requests who calls.
 type ConnectionLimits struct {
-	// Unknown is how many may be open on which nobody has shown an identity yet, Address how many of these one remote address may have.
-	// Beyond, the oldest of them is closed for the new one, whatever it does: whoever is to be answered at all can connect.
+	// Unknown is how many connections without an identity yet may be open, Address how many of
+	// these one remote address may have. Beyond that, the oldest of them is closed for the new
+	// one, whatever it does: a caller who is to be answered at all can connect.
 	Unknown, Address int
-	// Known is how many may be open of callers with an identity, Caller how many one of them may have.
+	// Known is how many may be open of callers with an identity, Caller how many one of them may
+	// have.
 	Known, Caller int
-	// KnownOf and CallerOf are how many descriptors this process may have, if Known and Caller are smaller for it: refusals and the log
-	// say so. 0: they are not.
+	// KnownOf and CallerOf are how many descriptors this process may have, if Known and Caller are
+	// smaller for it: refusals and the log say so. 0: they are not.
 	KnownOf, CallerOf int
 	// First is how long a connection may take until its first request has come.
 	First time.Duration
-	// Nameless is how long a request may take until it is answered, on a connection on which nobody has shown an identity.
+	// Nameless is how long a request may take until it is answered, on a connection without an
+	// identity.
 	Nameless time.Duration
 }
 
 // ConnectionOptions are what Connections asks and tells.
 type ConnectionOptions struct {
-	// OwnerOf says on whom a connection counts as long as nobody has shown an identity, if it is known; otherwise it counts on its remote address.
-	// It is asked before the next connection is accepted. Nil: it is never known.
+	// OwnerOf says what a connection counts on as long as it has no identity, if that is known;
+	// otherwise it counts on its remote address. It is asked before the next connection is
+	// accepted. Nil: it is never known.
 	OwnerOf func(net.Conn) Caller
-	// Refused is told of each connection that was refused, or closed for another one.
+	// Refused is called for each connection that was refused, or closed for another one.
 	Refused func()
 	// Log takes a line about it, once a minute for each caller.
 	Log *slog.Logger
 }
 
-// Connections counts the connections of a server, and closes those that stand in the way of others. Any goroutine may call it.
+// Connections counts the connections of a server, and closes those that stand in the way of
+// others. Any goroutine may call it.
 type Connections struct {
 	limits  ConnectionLimits
 	options ConnectionOptions
 
 	mu         sync.Mutex
-	unknown    group      // guarded by mu; by whose they seem to be
+	unknown    group      // guarded by mu; by the owner that they seem to have
 	known      group      // guarded by mu; by caller
 	refusalLog refusalLog // guarded by mu
 }
 
-// group are connections by whose they are, each list from the oldest to the newest.
+// group are connections by owner, each list from the oldest to the newest.
 type group struct {
 	of    map[string]*list.List // of *Connection
 	count int
@@ -62,7 +68,7 @@ type Connection struct {
 	net.Conn
 
 	owner      *Connections
-	first      *time.Timer  // set under the lock of owner, before anybody else has the connection
+	first      *time.Timer  // set under the lock of owner, before anything else has the connection
 	calls      atomic.Int64 // under way
 	identified atomic.Bool  // its caller is known
 
@@ -97,7 +103,7 @@ func (l *countingListener) Accept() (net.Conn, error) {
 	return l.connections.add(conn), nil
 }
 
-// ownerOf is on whom a connection counts until somebody shows an identity.
+// ownerOf is what a connection counts on until an identity is shown.
 func (c *Connections) ownerOf(conn net.Conn) Caller {
 	if c.options.OwnerOf != nil {
 		if caller := c.options.OwnerOf(conn); caller.counted() {
@@ -111,14 +117,14 @@ func (c *Connections) ownerOf(conn net.Conn) Caller {
 	return OfAddress(at.Addr())
 }
 
-// OfAddress is on whom counts whoever shows nothing but an address.
+// OfAddress is what a caller counts on who shows nothing but an address.
 func OfAddress(address netip.Addr) Caller {
 	address = address.Unmap()
 	name := address.String()
 	switch {
-	case address.IsLoopback(): // whoever has one of its addresses has them all
+	case address.IsLoopback(): // a caller with one of its addresses has them all
 		name = "loopback"
-	case address.Is6(): // whoever has one has the network
+	case address.Is6(): // a caller with one address has the network
 		if prefix, err := address.Prefix(64); err == nil {
 			name = prefix.String()
 		}
@@ -182,13 +188,14 @@ func (g *group) remove(conn *Connection) {
 	}
 }
 
-// excess is a caller's connections of which one has to go before there can be one more.
+// excess is a caller's connections, if one of them has to go before there can be one more.
 type excess struct {
 	*list.List
 
 	who   string // who may have so many
 	limit int
-	other bool // they are another caller's, who has so many more that even one with a call under way may go
+	// they are another caller's, who has so many more that even one with a call under way may go
+	other bool
 	// descriptors is how many this process may have, if the limit is smaller for it; 0: it is not
 	descriptors int
 }
@@ -196,8 +203,9 @@ type excess struct {
 // maximum is how many connections there may be, and of how many descriptors, if that is why.
 type maximum struct{ limit, of int }
 
-// excess is what keeps a caller from one more connection; nil: nothing. Once all have too many it is the caller's own ones where these would be as
-// many as anybody else's then, so that those who have few keep them.
+// excess is what keeps a caller from one more connection; nil: nothing. Once all callers together
+// have too many, it is the caller's own connections if these would be as many as anybody else's.
+// So callers with few keep theirs.
 func (g *group) excess(caller Caller, one, all maximum) *excess {
 	own, have := g.of[caller.ID], 0
 	if own != nil {
@@ -269,8 +277,9 @@ func (c *Connections) Context(ctx context.Context, conn net.Conn) context.Contex
 	return ctx
 }
 
-// Begin says that a request has come on its connection, and returns what says that it has been answered. On a connection on which nobody
-// shows an identity it has the time of ConnectionLimits.Nameless for that; then the connection is closed.
+// Begin says that a request has come on its connection. It returns a function that says that the
+// request was answered. On a connection without an identity the request has the time of
+// ConnectionLimits.Nameless for that; then the connection is closed.
 func (c *Connections) Begin(ctx context.Context) (ended func()) {
 	conn, ok := ctx.Value(connectionKey{}).(*Connection)
 	if !ok {
@@ -293,16 +302,18 @@ func (c *Connections) Begin(ctx context.Context) (ended func()) {
 	}
 }
 
-// Identify says whose the connection of a request is. A connection stays its first caller's. For one more than its caller may have, the
-// caller's oldest idle one is closed. For one more than all may have it is one of whoever has most, if need be one with a call under way.
-// An error refuses the request: the caller has too many connections, and a call under way on each.
+// Identify says who owns the connection of a request. A connection stays its first caller's. If
+// its caller has one too many, the caller's oldest idle one is closed. If all have one too many,
+// one of the caller with the most is closed, if need be one with a call under way. An error
+// refuses the request: the caller has too many connections, and a call under way on each.
 func (c *Connections) Identify(ctx context.Context, caller Caller) error {
 	conn, ok := ctx.Value(connectionKey{}).(*Connection)
 	if !ok || !caller.counted() || conn.identified.Load() {
 		return nil
 	}
 	c.mu.Lock()
-	if conn.element == nil || conn.identified.Load() { // it is closed, or another request of it was faster
+	// it is closed, or another request of it was faster
+	if conn.element == nil || conn.identified.Load() {
 		c.mu.Unlock()
 		return nil
 	}
@@ -318,7 +329,8 @@ func (c *Connections) Identify(ctx context.Context, caller Caller) error {
 	return err
 }
 
-// Admit counts a connection of which it is known at once whose it is, as Identify does later; nil: it is refused.
+// Admit counts a connection whose owner is known at once, as Identify does later; nil: it is
+// refused.
 func (c *Connections) Admit(conn net.Conn, caller Caller) *Connection {
 	added := &Connection{Conn: conn, owner: c, caller: caller}
 	added.identified.Store(true)
@@ -338,7 +350,8 @@ func (c *Connections) Admit(conn net.Conn, caller Caller) *Connection {
 	return added
 }
 
-// makeRoomLocked returns the connection that was taken out for one more of a caller's; nil: there was room.
+// makeRoomLocked returns the connection that was taken out for one more of a caller's; nil: there
+// was room.
 func (c *Connections) makeRoomLocked(caller Caller) (gone *Connection, err error) {
 	over := c.known.excess(caller, maximum{c.limits.Caller, c.limits.CallerOf}, maximum{c.limits.Known, c.limits.KnownOf})
 	if over == nil {
@@ -363,7 +376,8 @@ func (c *Connections) makeRoomLocked(caller Caller) (gone *Connection, err error
 	return gone, nil
 }
 
-// Owner is on whom the connection of a request counts; nobody, if it came over none.
+// Owner is what the connection of a request counts on; the zero value if the request came over
+// none.
 func (c *Connections) Owner(ctx context.Context) Caller {
 	conn, ok := ctx.Value(connectionKey{}).(*Connection)
 	if !ok {

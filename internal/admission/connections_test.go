@@ -188,7 +188,8 @@ func TestCallersWithManyBusyConnectionsKeepNobodyOut(t *testing.T) {
 	if _, err := call("alice"); err != nil || !busy[0].closed || busy[1].closed || busy[2].closed {
 		t.Errorf("%v; closed: %t, %t, %t", err, busy[0].closed, busy[1].closed, busy[2].closed)
 	}
-	for _, who := range []string{"bob", "mallory"} { // by now each has one, which nobody takes away
+	// by now each has one, which nobody takes away
+	for _, who := range []string{"bob", "mallory"} {
 		if _, err := call(who); connect.CodeOf(err) != connect.CodeResourceExhausted {
 			t.Errorf("%s: %v", who, err)
 		}
@@ -212,8 +213,8 @@ func TestClosedConnectionsAreLoggedOnceAMinuteForACaller(t *testing.T) {
 	})
 }
 
-// Where it is known at once whose a connection is: nobody's user has more than one may have, an idle one makes room, and one with many
-// uids keeps nobody else out.
+// Where it is known at once whose a connection is: nobody's user has more than one may have, an
+// idle one makes room, and one with many uids keeps nobody else out.
 func TestConnectionsOfKnownUsersAreBounded(t *testing.T) {
 	var logged bytes.Buffer
 	refused := 0

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Caller is on whom something is counted. The zero value is somebody on whom nothing is counted.
+// Caller is what something is counted on. Nothing is counted on the zero value.
 type Caller struct {
 	// ID tells callers apart.
 	ID string
@@ -24,8 +24,9 @@ func (c Caller) counted() bool { return c.ID != "" }
 
 // Limits bound what one caller has at a time, and what all have together. Zero is no bound.
 type Limits struct {
-	// Rate is how many requests a second a caller may make in the long run, and Burst how many of them may come at once. Requests that
-	// settle what was granted have as much again, of their own.
+	// Rate is how many requests a second a caller may make in the long run, and Burst how many of
+	// them may come at once. Requests that settle what was granted have as much again, of their
+	// own.
 	Rate, Burst int
 	// Calls is how many requests may be under way.
 	Calls, AllCalls int
@@ -35,15 +36,18 @@ type Limits struct {
 	Streams, AllStreams int
 	// Bytes is how much of requests under way may be held.
 	Bytes, AllBytes int
-	// Answers is how many bytes of answers may be held until they are sent. A single one is, however large.
+	// Answers is how many bytes of answers may be held until they are sent. A single one is,
+	// however large.
 	Answers, AllAnswers int
 }
 
 const (
-	// maxCallers is how many callers are told apart; more share one account: one with a range of subordinate uids can be many callers.
+	// maxCallers is how many callers are told apart. Others share one account. A caller with a
+	// range of subordinate uids can be many callers.
 	maxCallers = 4096
-	// refusalDelay is how long the refusal of a request is held back, so that whoever asks again at once costs little; maxDelayed is of how
-	// many of a caller's. The others are answered at once, and cost no memory.
+	// refusalDelay is how long the refusal of a request is held back, so that a caller who asks
+	// again at once costs little. maxDelayed is how many refusals of one caller are held back. The
+	// others are answered at once, and cost no memory.
 	refusalDelay = 50 * time.Millisecond
 	maxDelayed   = 256
 	// forgetEvery is how often a full table of callers is looked through.
@@ -76,25 +80,26 @@ type account struct {
 	usage
 	Caller
 
-	limiter   *rate.Limiter // nil: no bound
-	followUps *rate.Limiter // the same again, for requests that settle what was granted; nil: no bound
-	delayed   int           // refusals that are held back
+	limiter *rate.Limiter // nil: no bound
+	// the same again, for requests that settle what was granted; nil: no bound
+	followUps *rate.Limiter
+	delayed   int // refusals that are held back
 }
 
 // Options are what a Controller tells, and whom.
 type Options struct {
 	// Refused counts refusals by the label "reason".
 	Refused *prometheus.CounterVec
-	// Settings are the names of the settings that limits come from, by the reason of a refusal, which names them. Limits without
-	// one are fixed.
+	// Settings are the names of the settings that limits come from, by the reason of a refusal,
+	// which names them. Limits without one are fixed.
 	Settings map[string]string
-	// Log takes a line where a caller is refused.
+	// Log takes a line if a caller is refused.
 	Log *slog.Logger
 	// Now tells the time. Default: time.Now.
 	Now func() time.Time
 }
 
-// New returns a controller that has admitted nobody yet.
+// New returns a controller that has admitted no call yet.
 func New(limits Limits, options Options) *Controller {
 	c := &Controller{now: options.Now, log: options.Log, refused: options.Refused, setting: options.Settings, limits: limits, accounts: make(map[string]*account), refusalLog: newRefusalLog()}
 	if c.now == nil {
@@ -116,7 +121,8 @@ func (c *Controller) newAccount(caller Caller) *account {
 	return a
 }
 
-// SetLimits replaces the limits, of everybody. A controller without a rate gets none, and one with a rate keeps one.
+// SetLimits replaces the limits, of everybody. A controller without a rate gets none, and one with
+// a rate keeps one.
 func (c *Controller) SetLimits(limits Limits) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -156,7 +162,7 @@ func (c *Controller) ofLocked(caller Caller) *account {
 	return a
 }
 
-// forgetLocked drops those who would be met as if they had never been here.
+// forgetLocked drops accounts that are as if their callers had never been here.
 func (c *Controller) forgetLocked(now time.Time) {
 	for id, a := range c.accounts {
 		if a.usage == (usage{}) && a.delayed == 0 && c.isUnusedLocked(a.limiter, now) && c.isUnusedLocked(a.followUps, now) {
@@ -165,7 +171,7 @@ func (c *Controller) forgetLocked(now time.Time) {
 	}
 }
 
-// isUnusedLocked reports whether a limiter is as one that nobody has used.
+// isUnusedLocked reports whether a limiter is like an unused one.
 func (c *Controller) isUnusedLocked(limiter *rate.Limiter, now time.Time) bool {
 	return limiter == nil || limiter.TokensAt(now) >= float64(c.limits.Burst)
 }
@@ -175,8 +181,9 @@ func (c *Controller) Begin(caller Caller) (ended func(), err error) {
 	return c.begin(caller, func(a *account) *rate.Limiter { return a.limiter })
 }
 
-// BeginFollowUp is Begin for a request that gives back or confirms what was granted. It has a rate of its own, so that what a caller has used
-// up for requests does not keep them from ending what came of these.
+// BeginFollowUp is Begin for a request that gives back or confirms what was granted. It has a rate
+// of its own, so that what a caller has used up for requests does not keep them from ending what
+// came of these.
 func (c *Controller) BeginFollowUp(caller Caller) (ended func(), err error) {
 	return c.begin(caller, func(a *account) *rate.Limiter { return a.followUps })
 }
@@ -204,7 +211,8 @@ func (c *Controller) Stream(caller Caller) (ended func(), err error) {
 	})
 }
 
-// Answer is what is counted of one answer, from before it is made until it is sent. The zero value counts nothing.
+// Answer is what is counted of one answer, from before it is made until it is sent. The zero value
+// counts nothing.
 type Answer struct {
 	controller *Controller
 	account    *account
@@ -273,8 +281,9 @@ func (c *Controller) admit(caller Caller, b bound) (ended func(), err error) {
 	}, nil
 }
 
-// acquireLocked counts so many, or refuses them: to who would have too many, to everybody where all would, and to who would have more than it
-// leaves to others. So a few who take all that they may never take all that there is.
+// acquireLocked counts so many, or refuses them: to a caller who would have too many, to everybody
+// if all together would, and to a caller who would have more than is left for others. So a few
+// callers who take all that they may never take all that there is.
 func (c *Controller) acquireLocked(a *account, b bound, number int) error {
 	own, all := b.of(&a.usage), b.of(&c.all)
 	one, together := b.limit(&c.limits)

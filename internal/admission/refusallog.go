@@ -7,16 +7,19 @@ import (
 )
 
 const (
-	// logEvery is how often a caller's refusals are logged: who floods a server must not flood its log.
+	// logEvery is how often a caller's refusals are logged: who floods a server must not flood its
+	// log.
 	logEvery = time.Minute
-	// logBurst is of how many callers at once a refusal is logged, and logRate of how many a second in the long run.
+	// logBurst is of how many callers at once a refusal is logged, and logRate of how many a
+	// second in the long run.
 	logBurst, logRate = 20, 0.1
 )
 
 // refusalLog decides which refusals are logged. One goroutine at a time may use it.
 type refusalLog struct {
 	limiter *rate.Limiter
-	logged  map[string]time.Time // when a caller's refusal was last logged, by the caller's ID; of the last logEvery
+	// when a caller's refusal was last logged, by the caller's ID; of the last logEvery
+	logged map[string]time.Time
 }
 
 func newRefusalLog() refusalLog {

@@ -7,17 +7,18 @@ import (
 )
 
 const (
-	// pauseShare is how many times longer than a reading the pause after it is: however many ask, readings take a fifth of a core.
+	// pauseShare is how many times longer than a reading the pause after it is: however many ask,
+	// readings take a fifth of a core.
 	pauseShare = 4
 	// mostPause bounds it, for when a reading was only kept from the processor.
 	mostPause = time.Second
 )
 
-// errFailed is what all are told who shared a reading that panicked.
+// errFailed is what callers get who shared a reading that panicked.
 var errFailed = errors.New("the reading failed")
 
-// Share lets a function that takes long be called by many: it runs once at a time, with pauses between, and all who come until it runs share
-// the next run, which begins after they have come.
+// Share lets a function that takes long be called by many: it runs once at a time, with pauses
+// between, and all who come until it runs share the next run, which begins after they have come.
 func Share[T any](read func() (T, error)) func() (T, error) {
 	type reading struct {
 		done  chan struct{} // closed when it has ended

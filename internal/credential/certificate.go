@@ -93,7 +93,7 @@ func authorities(f file, content []byte, now time.Time) (*x509.CertPool, error) 
 	return pool, nil
 }
 
-// whyInvalid says why a certificate is not valid now; empty where it is.
+// whyInvalid says why a certificate is not valid now; empty if it is.
 func whyInvalid(c *x509.Certificate, now time.Time) string {
 	switch {
 	case now.After(c.NotAfter):
@@ -105,7 +105,8 @@ func whyInvalid(c *x509.Certificate, now time.Time) string {
 	}
 }
 
-// renewalWarning says that a certificate should have been renewed: less than a fifth of its life is left.
+// renewalWarning says that a certificate should have been renewed: less than a fifth of its life
+// is left.
 func renewalWarning(f file, c *x509.Certificate, now time.Time) string {
 	left := c.NotAfter.Sub(now)
 	switch {

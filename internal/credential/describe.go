@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// TrustError is a connection that failed because one end does not trust the other, with what to do about it.
+// TrustError is a connection that failed because one end does not trust the other, with what to do
+// about it.
 type TrustError struct {
 	Err    error
 	Advice string
@@ -18,8 +19,8 @@ func (e *TrustError) Error() string { return e.Err.Error() + ": " + e.Advice }
 // Unwrap returns what happened.
 func (e *TrustError) Unwrap() error { return e.Err }
 
-// Describe says what to do about a client's call that failed for lack of trust, as a *TrustError around the error. Other errors, and
-// those described already, come back as they are.
+// Describe says what to do about a client's call that failed for lack of trust, as a *TrustError
+// around the error. Other errors, and those described already, come back as they are.
 func Describe(err error) error {
 	if err == nil {
 		return nil
@@ -80,8 +81,8 @@ func namesOf(c *x509.Certificate) string {
 	return strings.Join(names, ", ")
 }
 
-// alertAdvice is about what the server has said before it hung up. The library has no types for it, and over HTTP/2 nothing but its words
-// is left.
+// alertAdvice is about what the server has said before it hung up. The library has no types for
+// it, and over HTTP/2 nothing but its words is left.
 func alertAdvice(text string) string {
 	const prefix = "remote error: tls: "
 	switch {

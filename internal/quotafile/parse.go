@@ -14,7 +14,8 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// Error says what is wrong in a file, and where: File, Line, Column, Field, Reason. Its Excerpt shows the place.
+// Error says what is wrong in a file, and at which place: File, Line, Column, Field, Reason. Its
+// Excerpt shows the place.
 type Error = yamlfile.Error
 
 // Bounds of the contract.
@@ -81,8 +82,8 @@ func Parse(name string, data []byte) ([]*bursarv1.Quota, error) {
 	return quotas, nil
 }
 
-// Locate returns the error of a rule that Parse took and somebody else refused: field is its path, beginning with "quotas[N]" as the
-// rules were returned.
+// Locate returns the error of a rule that Parse took and that was refused later: field is its
+// path, beginning with "quotas[N]" as the rules were returned.
 func Locate(name string, data []byte, field, reason string) *Error {
 	doc, err := yamlfile.Parse(name, data)
 	if err != nil {
@@ -183,7 +184,7 @@ func (y *normalization) normalization() (n resource.Normalization, wrong *fieldE
 	return n, nil
 }
 
-// keys returns the keys in order, so that of several errors always the same one is told.
+// keys returns the keys in order, so that of several errors always the same one is reported.
 func (s scalars) keys() []string { return slices.Sorted(maps.Keys(s)) }
 
 // vector reads quantities by dimension.

@@ -11,8 +11,8 @@ import (
 // byteOrderMark is what some editors put before UTF-8.
 const byteOrderMark = "\ufeff"
 
-// notText returns what is wrong with a file that is not text in UTF-8. The library would put U+FFFD in the place of what it cannot read,
-// and thus another name than was written.
+// notText returns what is wrong with a file that is not text in UTF-8. The library would put
+// U+FFFD in the place of what it cannot read, and thus another name than was written.
 func (d *Document) notText() *Error {
 	if isUTF16(d.data) {
 		return &Error{File: d.name, Line: 1, Column: 1, Reason: "UTF-16: want UTF-8"}
@@ -33,7 +33,8 @@ func (d *Document) notText() *Error {
 	return nil
 }
 
-// isUTF16 reports whether a file has the mark of UTF-16 or UTF-32, or a zero byte next to its first character, as these have without it.
+// isUTF16 reports whether a file has the mark of UTF-16 or UTF-32, or a zero byte next to its
+// first character, as these have without it.
 func isUTF16(data []byte) bool {
 	return bytes.HasPrefix(data, []byte{0xff, 0xfe}) || bytes.HasPrefix(data, []byte{0xfe, 0xff}) ||
 		len(data) >= 2 && (data[0] == 0) != (data[1] == 0) || bytes.HasPrefix(data, []byte{0, 0, 0xfe, 0xff})
@@ -46,7 +47,8 @@ func (d *Document) atOffset(at int, reason string) *Error {
 	return d.at(&token.Token{Position: &position}, "", reason)
 }
 
-// noCharacter finds an escape such as "\U00110000" for which there is no character. The library reads U+FFFD there.
+// noCharacter finds an escape such as "\U00110000" for which there is no character. The library
+// reads U+FFFD there.
 func (d *Document) noCharacter(tokens token.Tokens) *Error {
 	for _, t := range tokens {
 		if t.Type != token.DoubleQuoteType || !strings.ContainsRune(t.Value, utf8.RuneError) {

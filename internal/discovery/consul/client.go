@@ -19,8 +19,8 @@ type Client struct {
 	transport *transport
 }
 
-// New returns a client. It reads the files that the configuration and the environment name, and calls nobody. The error is a
-// *ConfigError, or a *credential.FileError.
+// New returns a client. It reads the files that the configuration and the environment name, and
+// makes no call. The error is a *ConfigError, or a *credential.FileError.
 func New(config Config, log *slog.Logger) (*Client, error) {
 	if err := config.Validate(); err != nil {
 		return nil, err
@@ -54,8 +54,8 @@ func New(config Config, log *slog.Logger) (*Client, error) {
 	return &Client{api: client, config: config, where: where, transport: door}, nil
 }
 
-// API is Consul's own client, with the address, the token and the certificates of this one. Calls through it have no deadline but their
-// context's.
+// API is Consul's own client, with the address, the token and the certificates of this one. Calls
+// through it have no deadline but their context's.
 func (c *Client) API() *api.Client { return c.api }
 
 // Service is the name that coordinators are registered by.
@@ -79,7 +79,8 @@ func (c *Client) Write(ctx context.Context) *api.WriteOptions {
 	return new(api.WriteOptions).WithContext(ctx)
 }
 
-// overEnvironment lays the configuration over what the environment says, which is over the defaults of Consul's own client.
+// overEnvironment lays the configuration over what the environment says, which is over the
+// defaults of Consul's own client.
 func (c Config) overEnvironment() *api.Config {
 	settings := api.DefaultConfig()
 	set := func(to *string, value string) {
@@ -90,7 +91,8 @@ func (c Config) overEnvironment() *api.Config {
 	if c.Address != "" {
 		settings.Address = c.Address
 		if strings.HasPrefix(c.Address, "http://") {
-			settings.Scheme = "http" // the file names the scheme, whatever the environment says of another address
+			// the file names the scheme, whatever the environment says of another address
+			settings.Scheme = "http"
 		}
 	}
 	set(&settings.Scheme, c.Scheme)

@@ -64,7 +64,8 @@ func TestOnlyCoordinatorsWithTLSAreFoundWhereThatIsRequired(t *testing.T) {
 	}
 }
 
-// Whoever may register services can give them any number of long names, and the log has no use for them.
+// Whoever may register services can give them any number of long names, and the log has no use for
+// them.
 func TestRegistrationsThatCannotBeCalledDoNotFillTheLog(t *testing.T) {
 	client := open(t, Config{Address: shared.Address})
 	var log proc.Output

@@ -17,19 +17,22 @@ import (
 	"github.com/bursar/bursar/internal/discovery"
 )
 
-// What is read of one answer at most, in bytes: some 4,000 coordinators, as it is once it was decompressed; and of its headers.
+// What is read of one answer at most, in bytes: some 4,000 coordinators, as it is once it was
+// decompressed; and of its headers.
 const (
 	maxAnswer  = 4 << 20
 	maxHeaders = 64 << 10
 )
 
-// transport is the way to Consul: it puts the token on every request and makes the connections, with what the files say at that moment.
+// transport is the way to Consul: it puts the token on every request and makes the connections,
+// with what the files say at that moment.
 type transport struct {
 	base  *http.Transport
 	token *credential.TokenSource
 }
 
-// tokenOf goes by Consul's own order: the configuration before the environment, there the file before the variable.
+// tokenOf goes by Consul's own order: the configuration before the environment, there the file
+// before the variable.
 func tokenOf(c Config) credential.Token {
 	if c.TokenFile != "" || c.Token != "" {
 		return credential.Token{File: c.TokenFile, Text: c.Token}
@@ -85,7 +88,8 @@ func newTransport(base *http.Transport, settings api.TLSConfig, source credentia
 	return &transport{base: base, token: secret}, nil
 }
 
-// rootsOf reads the folder of CAs that only the environment can name; nil where there is none, or a file goes before it.
+// rootsOf reads the folder of CAs that only the environment can name; nil if there is none, or if
+// a file goes before it.
 func rootsOf(settings api.TLSConfig) (*x509.CertPool, error) {
 	if settings.CAPath == "" || settings.CAFile != "" {
 		return nil, nil //nolint:nilnil // said above
