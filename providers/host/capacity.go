@@ -20,19 +20,22 @@ const (
 
 // Capacity is what the machine has at most.
 type Capacity struct {
-	// MemoryBytes and CPUMillis are the least of the machine's and every limit on the path to the root. Memory that is set aside
-	// for huge pages is not the machine's to give.
+	// MemoryBytes and CPUMillis are the least of the machine's and every limit on the path to the
+	// root. Memory that is set aside for huge pages is not the machine's to give.
 	MemoryBytes int64
 	CPUMillis   int64
-	// MemorySource and CPUSource name what set the figure: "host", or a limit such as "cgroup /a/b memory.max".
+	// MemorySource and CPUSource name what set the figure: "host", or a limit such as "cgroup /a/b
+	// memory.max".
 	MemorySource string
 	CPUSource    string
-	// Errors has what could not be read, by source; nil where all could. The true figure may be lower.
+	// Errors has what could not be read, by source; nil if all could. The true figure may be
+	// lower.
 	Errors map[string]string
 }
 
-// Capacity measures the static bound. It fails where the machine's own size is unknown. Limits that cannot be read are reported
-// in Errors; the next Sample then has no figure for memory or CPU either.
+// Capacity measures the static bound. It fails if the machine's own size is unknown. Limits that
+// cannot be read are reported in Errors; the next Sample then has no figure for memory or CPU
+// either.
 func (m *Meter) Capacity(ctx context.Context) (Capacity, error) {
 	var s scratch
 	var degraded degradations

@@ -12,8 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ownCgroupOf makes a cgroup in which memory and CPU time are accounted for, and returns its directories; none: it cannot be made here.
-// At the end of the test, what is in it is killed, and it is removed.
+// ownCgroupOf makes a cgroup in which memory and CPU time are accounted for, and returns its
+// directories; none: it cannot be made here. At the end of the test, what is in it is killed, and
+// it is removed.
 func ownCgroupOf(t *testing.T, meter *Meter, name string) (directories []string) {
 	t.Helper()
 	var s scratch
@@ -69,8 +70,8 @@ func awaitEnd(pidfd int) error {
 	})
 }
 
-// What an engine that was moved to its cgroup hides from a look at its processes, the cgroup knows; what it had touched before, its
-// processes do.
+// What an engine that was moved to its cgroup hides from a look at its processes, the cgroup
+// knows; what it had touched before, its processes do.
 func TestNothingOfAnEngineThatWasMovedIsHidden(t *testing.T) {
 	for _, variant := range []string{obedient, leaderless} {
 		t.Run(variant, func(t *testing.T) { hidesNothing(t, variant) })
@@ -123,8 +124,9 @@ func hidesNothing(t *testing.T, variant string) {
 	expect(t, "in a cgroup from the start, without its root", look(), false, 1)
 }
 
-// An engine that may make cgroups below its own can make many, one in the other: what a measurement costs is bounded, what it cannot see
-// is said, and the engine is not taken for one that has ended.
+// An engine that may make cgroups below its own can make many, one in the other: what a
+// measurement costs is bounded, what it cannot see is said, and the engine is not taken for one
+// that has ended.
 func TestCgroupsWithoutEndDoNotHoldUpAMeasurement(t *testing.T) {
 	for name, branch := range map[string]func(t *testing.T, directory string) (deepest string){
 		"deep": func(t *testing.T, directory string) string {

@@ -16,8 +16,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Tests with real processes start this test binary again as an engine, which does one thing after the other as it is told on its
-// standard input, and says when each is done. Nobody has to guess how long anything takes.
+// Tests with real processes start this test binary again as an engine, which does one thing after
+// the other as it is told on its standard input, and says when each is done. Nobody has to guess
+// how long anything takes.
 
 // engineVariable in the environment makes the test binary an engine.
 const engineVariable = "BURSAR_TEST_ENGINE"
@@ -195,8 +196,8 @@ func depart() error {
 	return child.Start()
 }
 
-// burnUnreaped has a child use that many ticks. From then on this process has said to the kernel that it does not ask how its
-// children end.
+// burnUnreaped has a child use that many ticks. From then on this process has said to the kernel
+// that it does not ask how its children end.
 func burnUnreaped(ticks string) error {
 	signal.Ignore(unix.SIGCHLD)
 	life, held, err := os.Pipe()
@@ -286,8 +287,8 @@ type realEngine struct {
 	out     *bufio.Scanner
 }
 
-// startEngine starts this binary as an engine, in a process group of its own or not as attributes say. At the end of the test it and
-// all its children are gone.
+// startEngine starts this binary as an engine, in a process group of its own or not as attributes
+// say. At the end of the test it and all its children are gone.
 func startEngine(t *testing.T, variant string, attributes *unix.SysProcAttr) *realEngine {
 	t.Helper()
 	e := &realEngine{T: t, command: exec.Command(os.Args[0])}

@@ -79,7 +79,8 @@ func TestKillingAnEngineLeavesItsOrphans(t *testing.T) {
 	expect(t, "and later", measured(t, meter, now, engine), false, 2)
 }
 
-// TestOrphansAreFoundBySession: the agent starts, or starts again, when the engine's root has gone already.
+// TestOrphansAreFoundBySession: the agent starts, or starts again, when the engine's root has gone
+// already.
 func TestOrphansAreFoundBySession(t *testing.T) {
 	meter, now := realMeter(t, Options{})
 	e := startEngine(t, obedient, &unix.SysProcAttr{Setsid: true})
@@ -151,13 +152,15 @@ func TestIdentify(t *testing.T) {
 	}
 }
 
-// TestCPUTimeOfChildrenThatEndedIsKept: an engine whose work is done by children that come and go has used their time.
+// TestCPUTimeOfChildrenThatEndedIsKept: an engine whose work is done by children that come and go
+// has used their time.
 func TestCPUTimeOfChildrenThatEndedIsKept(t *testing.T) {
 	meter, now := realMeter(t, Options{})
 	e := startEngine(t, obedient, nil)
 	engine := e.engine(meter)
 	measured(t, meter, now, engine)
-	// 20 ticks of 10 ms in 5 s are 40 millis; starting a child and waiting for it costs something too.
+	// 20 ticks of 10 ms in 5 s are 40 millis; starting a child and waiting for it costs something
+	// too.
 	for _, command := range []string{"burn 20", "burn-child 20"} {
 		e.tell("%s", command)
 		if usage := measured(t, meter, now, engine); usage.CPUMillis < 40 || usage.CPUMillis > 120 || usage.Processes != 1 {
@@ -172,7 +175,8 @@ func TestCPUTimeOfChildrenThatEndedIsKept(t *testing.T) {
 	}
 }
 
-// TestMemoryTouchedSlowlyGrowsUnreclaimable measures an engine's process tree while the engine takes one piece after the other.
+// TestMemoryTouchedSlowlyGrowsUnreclaimable measures an engine's process tree while the engine
+// takes one piece after the other.
 func TestMemoryTouchedSlowlyGrowsUnreclaimable(t *testing.T) {
 	meter, now := realMeter(t, Options{})
 	e := startEngine(t, obedient, nil)
@@ -181,7 +185,8 @@ func TestMemoryTouchedSlowlyGrowsUnreclaimable(t *testing.T) {
 
 const (
 	step = 16 << 20
-	// slack is what an engine of these tests may use for itself, and what the kernel's counters may lag behind.
+	// slack is what an engine of these tests may use for itself, and what the kernel's counters
+	// may lag behind.
 	slack = 4 << 20
 )
 
@@ -200,7 +205,8 @@ func touchSlowly(t *testing.T, e *realEngine, look func() Usage) {
 	}
 }
 
-// TestPageCacheIsReclaimable measures an engine's process tree while the engine writes, reads and maps a file.
+// TestPageCacheIsReclaimable measures an engine's process tree while the engine writes, reads and
+// maps a file.
 func TestPageCacheIsReclaimable(t *testing.T) {
 	meter, now := realMeter(t, Options{})
 	e := startEngine(t, obedient, nil)
@@ -236,7 +242,8 @@ func inMemory(t *testing.T, directory string) bool {
 	return system.Type == unix.TMPFS_MAGIC || system.Type == unix.RAMFS_MAGIC
 }
 
-// TestForkedProcessesShareTheirMemory: a shell with a large variable forks, and the copy has changed nothing of it.
+// TestForkedProcessesShareTheirMemory: a shell with a large variable forks, and the copy has
+// changed nothing of it.
 func TestForkedProcessesShareTheirMemory(t *testing.T) {
 	meter, now := realMeter(t, Options{})
 	script := `x=$(head -c 33554432 /dev/zero | tr '\0' x); exec 3<&0; echo; read _; (echo; read _ <&3) & read _; exit`
@@ -320,7 +327,8 @@ func TestThisMachine(t *testing.T) {
 	}
 }
 
-// realCgroup makes a cgroup with a memory controller, if this machine and this user can; else it returns "".
+// realCgroup makes a cgroup with a memory controller, if this machine and this user can; else it
+// returns "".
 func realCgroup(t *testing.T, meter *Meter, limit int64) (name, directory string) {
 	t.Helper()
 	var s scratch
@@ -353,9 +361,10 @@ func realCgroup(t *testing.T, meter *Meter, limit int64) (name, directory string
 	return "", ""
 }
 
-// TestHeadroomInACgroup is the sum that the agent makes, on the kernel's own figures: what is available in a cgroup with a limit,
-// less what an engine in it was promised and has not touched. It must stay the same while the engine touches its memory
-// slowly, and while it fills the page cache. A limit makes the figures independent of what else the machine does.
+// TestHeadroomInACgroup is the sum that the agent makes, on the kernel's own figures: what is
+// available in a cgroup with a limit, less what an engine in it was promised and has not touched.
+// It must stay the same while the engine touches its memory slowly, and while it fills the page
+// cache. A limit makes the figures independent of what else the machine does.
 func TestHeadroomInACgroup(t *testing.T) {
 	const limit, entitled = 512 << 20, 256 << 20
 	finder, _ := realMeter(t, Options{})

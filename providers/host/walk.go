@@ -16,7 +16,7 @@ type pageWalk struct {
 	fingerprint uint64
 	sumSwapped  int64
 	scratch     *scratch
-	// done gets the outcome, and has room for it, so that nobody need be there to take it.
+	// done gets the outcome. It has room for it, so nothing has to receive it.
 	done chan outcome
 }
 
@@ -25,8 +25,9 @@ type outcome struct {
 	err   error
 }
 
-// walkPages walks over the page tables of a family and notes the outcome in its share. It reports whether there is a new one. What
-// takes longer than patience goes on by itself, and its outcome is noted when a later pass begins.
+// walkPages walks over the page tables of a family and notes the outcome in its share. It reports
+// whether there is a new one. What takes longer than patience goes on by itself, and its outcome
+// is noted when a later pass begins.
 func (m *Meter) walkPages(key shareKey, kin *family) bool {
 	s := &m.tracker.shares
 	w := &pageWalk{key: key, fingerprint: kin.fingerprint, sumSwapped: kin.swapped, scratch: s.scratch, done: make(chan outcome, 1)}
@@ -62,7 +63,8 @@ func (s *shares) finishPending() {
 	}
 }
 
-// record takes the outcome of the pending walk, of which there is none then. It reports whether it was good.
+// record takes the outcome of the pending walk, and no walk is pending then. It reports whether it
+// was good.
 func (s *shares) record(got outcome) bool {
 	w := s.pending
 	s.pending, s.scratch = nil, w.scratch
@@ -75,8 +77,8 @@ func (s *shares) record(got outcome) bool {
 	return true
 }
 
-// readProportional adds up the proportional memory of processes, of each of which it is given the file smaps_rollup. A process
-// that ended meanwhile has none; one that may not be looked into makes the sum worthless.
+// readProportional adds up the proportional memory of processes. files are their smaps_rollup. A
+// process that ended meanwhile has none; one that may not be looked into makes the sum worthless.
 func (s *scratch) readProportional(files []string) (proportional, error) {
 	var sum proportional
 	var read int
@@ -101,8 +103,8 @@ func (s *scratch) readProportional(files []string) (proportional, error) {
 	return sum, nil
 }
 
-// parseProportional finds the proportional anonymous and shared memory in /proc/PID/smaps_rollup. Of what is in swap the kernel
-// tells the anonymous part.
+// parseProportional finds the proportional anonymous and shared memory in /proc/PID/smaps_rollup.
+// Of what is in swap the kernel tells the anonymous part.
 func parseProportional(data []byte) (proportional, error) {
 	var got proportional
 	found := 0

@@ -6,10 +6,11 @@
 //	    default: true
 //	    settings: {addresses: "http://rm1:8088,http://rm2:8088", interval: 5s}
 //
-// It checks what one file can tell: fields, kinds, settings as far as a kind knows without asking anybody, that no cluster occurs twice
-// and that no kind has two defaults. A file is taken whole or not at all.
+// It checks what one file can tell: fields, kinds, settings as far as a kind knows without asking
+// anybody, that no cluster occurs twice and that no kind has two defaults. A file is taken whole
+// or not at all.
 //
-// The functions are pure where the kinds' checks are.
+// The functions are pure if the kinds' checks are.
 package providerfile
 
 import (
@@ -23,7 +24,8 @@ import (
 	"github.com/bursar/bursar/providers"
 )
 
-// Error says what is wrong in a file, and where: File, Line, Column, Field, Reason. Its Excerpt shows the place.
+// Error says what is wrong in a file, and at which place: File, Line, Column, Field, Reason. Its
+// Excerpt shows the place.
 type Error = yamlfile.Error
 
 // Bounds of the contract, and one on a file.
@@ -41,10 +43,11 @@ type file struct {
 type entry struct {
 	// Kind is the sort of cluster: yarn.
 	Kind yamlfile.Scalar `yaml:"kind"`
-	// Cluster is its name here, which addresses and the label cluster carry: 1 to 128 letters, digits, and - _ .
+	// Cluster is its name here, which addresses and the label cluster carry: 1 to 128 letters,
+	// digits, and - _ .
 	Cluster yamlfile.Scalar `yaml:"cluster"`
-	// Default says that requests which name no cluster of the kind mean this one; true for one of a kind at most. Default false. An only
-	// cluster of its kind is meant anyway.
+	// Default says that requests which name no cluster of the kind mean this one; true for one of
+	// a kind at most. Default false. An only cluster of its kind is meant anyway.
 	Default yamlfile.Scalar `yaml:"default"`
 	// Settings are those below, by name.
 	Settings map[string]yamlfile.Scalar `yaml:"settings"`
@@ -94,7 +97,7 @@ type fieldError struct {
 	secret bool
 }
 
-// places are where clusters and defaults stand.
+// places are the indexes of clusters and defaults in the file.
 type places struct{ clusters, defaults map[string]int }
 
 func (s *places) add(i int, p *bursarv1.Provider) *fieldError {
@@ -166,8 +169,8 @@ func checked(kind providers.Kind, settings map[string]string) *fieldError {
 	return nil
 }
 
-// Locate returns the error of a provider that Parse took and somebody else refused: field is its path, beginning with "providers[N]" as
-// they were returned.
+// Locate returns the error of a provider that Parse took and that was refused later: field is its
+// path, beginning with "providers[N]" as they were returned.
 func Locate(name string, data []byte, field, reason string) *Error {
 	doc, err := yamlfile.Parse(name, data)
 	if err != nil {

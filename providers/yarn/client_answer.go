@@ -17,7 +17,8 @@ const (
 	maxShown = 200
 )
 
-// checkAnswer tells an answer from everything else that a ResourceManager, one that is standing by, or what stands in front of it says:
+// checkAnswer tells an answer from everything else that an active or standby ResourceManager, or a
+// proxy before it, says:
 //
 //	standby, Hadoop 2.7.0 and before    200, Refresh, text "This is standby RM. Redirecting to …"
 //	standby, from 2.7.1 on              307, Location, text "This is standby RM. The redirect url is: …"
@@ -25,7 +26,7 @@ const (
 //	an exception                        400, 401, 403, 404, 500 with JSON {"RemoteException": …}; while becoming active 503
 //	who are you                         401 with WWW-Authenticate; 403 for a bad ticket; both with HTML
 //
-// The error is a *ServerError, nil where there is JSON to read.
+// The error is a *ServerError, nil if there is JSON to read.
 func (s *server) checkAnswer(response *http.Response) error {
 	wrong := &ServerError{Address: s.String(), Status: response.StatusCode}
 	if encoding := response.Header.Get("Content-Encoding"); encoding != "" && !strings.EqualFold(encoding, "identity") {
@@ -85,13 +86,14 @@ func (s *server) malformedAnswer(err error) *ServerError {
 	return made
 }
 
-// jsonType reports whether a content type is that of JSON. With or without a character set: Hadoop 2 says none.
+// jsonType reports whether a content type is that of JSON. With or without a character set: Hadoop
+// 2 says none.
 func jsonType(text string) bool {
 	kind, _, err := mime.ParseMediaType(text)
 	return err == nil && kind == "application/json"
 }
 
-// redirection says where an answer leads, without what may stand in its query.
+// redirection is the target of a redirect, without its query, which may hold a secret.
 func redirection(response *http.Response) string {
 	at, err := url.Parse(response.Header.Get("Location"))
 	if err != nil || at.Host == "" {
@@ -111,7 +113,7 @@ func schemes(response *http.Response) string {
 	return strings.Join(list, ", ")
 }
 
-// remoteException returns the message of an exception, or all where there is none.
+// remoteException returns the message of an exception, or the whole text if there is none.
 func remoteException(text []byte) string {
 	var answer struct {
 		RemoteException struct {

@@ -11,7 +11,8 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// FuzzDecode feeds anything to the decoder. It answers or refuses; what it answers holds together and does not depend on how the bytes arrive.
+// FuzzDecode feeds anything to the decoder. It answers or refuses; what it answers holds together
+// and does not depend on how the bytes arrive.
 func FuzzDecode(f *testing.F) {
 	for _, body := range payloads(f, ".json") {
 		if len(body) < 20_000 {

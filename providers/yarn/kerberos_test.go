@@ -325,7 +325,8 @@ func TestKerberosFilesThatCannotBeUsed(t *testing.T) {
 	}
 }
 
-// A KDC that does not answer holds nobody up for longer than they wait, and what it says after that is there for the next one.
+// A KDC that does not answer holds nobody up for longer than they wait, and what it says after
+// that is there for the next one.
 func TestKDCThatTakesItsTime(t *testing.T) {
 	dir, k := t.TempDir(), newKDC(t)
 	keys := keytabOf(t, filepath.Join(dir, "keytab"), "bursar", "password of bursar")

@@ -95,7 +95,8 @@ func sameFigure(a, b string) bool {
 	return x == y
 }
 
-// A second reader, which shares nothing with the decoder, finds the same queues with the same figures.
+// A second reader, which shares nothing with the decoder, finds the same queues with the same
+// figures.
 func TestDecodeAgreesWithASecondReader(t *testing.T) {
 	for file, body := range payloads(t, ".json") {
 		if strings.HasPrefix(file, "synthetic/") {
@@ -107,8 +108,8 @@ func TestDecodeAgreesWithASecondReader(t *testing.T) {
 	}
 }
 
-// The XML of an answer and its JSON say the same; and the XML read as JSON, with a thing alone for each list of one and every number quoted,
-// says so too.
+// The XML of an answer and its JSON say the same; and the XML read as JSON, with a thing alone for
+// each list of one and every number quoted, says so too.
 func TestDecodeAgreesWithTheXML(t *testing.T) {
 	twins := payloads(t, ".json")
 	for file, body := range payloads(t, ".xml") {
@@ -131,12 +132,13 @@ func TestDecodeOfWhatIsHardlyAnAnswer(t *testing.T) {
 	bodies := payloads(t, ".txt")
 	bodies["synthetic/remote-exception.json"] = payloads(t, ".json")["synthetic/remote-exception.json"]
 	for file, want := range map[string]any{
-		"synthetic/no-active-200-body.txt":              NoneActive,
-		"synthetic/no-active-307-refresh-body.txt":      NoneActive,
-		"synthetic/standby-2.7.0-200-refresh-body.txt":  Standby,
-		"synthetic/standby-307-body.txt":                Standby,
-		"synthetic/remote-exception.json":               RemoteException,
-		"docs/scheduler-fair-2.8.5-1.invalid-json.txt":  Malformed, // a comma too many, in the documentation alone
+		"synthetic/no-active-200-body.txt":             NoneActive,
+		"synthetic/no-active-307-refresh-body.txt":     NoneActive,
+		"synthetic/standby-2.7.0-200-refresh-body.txt": Standby,
+		"synthetic/standby-307-body.txt":               Standby,
+		"synthetic/remote-exception.json":              RemoteException,
+		// a comma too many, in the documentation alone
+		"docs/scheduler-fair-2.8.5-1.invalid-json.txt":  Malformed,
 		"docs/scheduler-fair-2.10.1-1.invalid-json.txt": Malformed,
 		"synthetic/raw-NaN-invalid.json.txt":            "fifo\nroot.default RUNNING\nunsized \"\"\n",
 		"synthetic/fair-2.7-duplicate-childQueues.json.txt": `fair
@@ -198,8 +200,9 @@ func compareRows(t *testing.T, body []byte, want []row) {
 	}
 }
 
-// The same answer as other versions would write it says the same: sorted and without blanks, with a thing alone for a list of one, with null or nothing for
-// what is empty, and without the attributes that Hadoop 3.5 no longer has.
+// The same answer as other versions would write it says the same: sorted and without blanks, with
+// a thing alone for a list of one, with null or nothing for what is empty, and without the
+// attributes that Hadoop 3.5 no longer has.
 func TestDecodeReadsTheSameInOtherShapes(t *testing.T) {
 	shapes := map[string]func(key string, value any) (any, bool){
 		"sorted": func(_ string, value any) (any, bool) { return value, true },

@@ -21,8 +21,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// The Kerberos library's server side, which only the fake ResourceManager has, keeps one goroutine for all tokens that it ever saw.
-	// It has one of two names, as the compiler likes.
+	// The Kerberos library's server side, which only the fake ResourceManager has, keeps one
+	// goroutine for all tokens that it ever saw. It has one of two names, as the compiler likes.
 	const cache = "github.com/jcmturner/gokrb5/v8/service."
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(cache+"GetReplayCache.func1.1"), goleak.IgnoreAnyFunction(cache+"VerifyAPREQ.GetReplayCache.func1.1"))
 }
@@ -36,7 +36,8 @@ type fakeRM struct {
 	id    int64
 	// memory is the size of the cluster in MiB; it has a core per GiB.
 	memory int
-	// instead answers in place of what the path would; the key is a path below /ws/v1/cluster, "*" all others.
+	// instead answers in place of what the path would; the key is a path below /ws/v1/cluster, "*"
+	// all others.
 	instead map[string]http.HandlerFunc
 	asked   map[string]int
 	last    map[string]*http.Request

@@ -8,13 +8,15 @@ import (
 )
 
 const (
-	// A ResourceManager that begins to be active knows no machine; those come back with their next heartbeat, within seconds. Until so
-	// many percent are back, or for so long, its limits are too small and its counts incomplete.
+	// A ResourceManager that begins to be active knows no machine; those come back with their next
+	// heartbeat, within seconds. Until so many percent are back, or for so long, its limits are
+	// too small and its counts incomplete.
 	backPercent = 90
 	backTime    = time.Minute
 )
 
-// serverRun is what is known of one run of a ResourceManager, and whether its figures can be counted on.
+// serverRun is what is known of one run of a ResourceManager, and whether its figures can be
+// counted on.
 type serverRun struct {
 	incarnation string
 	changed     time.Time // when another one was before; meant while returning
@@ -22,7 +24,8 @@ type serverRun struct {
 	before      clusterSize
 }
 
-// change notes which run it is, and reports whether it is another one than before. The first of all is none: nothing is known of before.
+// change notes which run it is, and reports whether it is another one than before. The first run
+// is no change: nothing is known of before.
 func (r *serverRun) change(incarnation string, now time.Time) bool {
 	if r.incarnation == incarnation {
 		return false

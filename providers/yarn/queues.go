@@ -8,11 +8,14 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// Queues returns the queues of a snapshot. What the answer does not say follows from the rest and from the size of the cluster: that of the
-// answer itself, and for the partitions that it says nothing of (see Unsized) the one in totals. A partition of neither has no machine.
+// Queues returns the queues of a snapshot. What the answer does not say follows from the rest and
+// from the size of the cluster: that of the answer itself, and for partitions that it leaves out
+// (see Unsized) the one in totals. A partition that is in neither has no machine.
 //
-// Limits and guarantees that are not said are shares of the partition; of a queue without a share in a partition they are zero. What a queue uses and how many
-// applications it has is, where it is not said, the sum of those below it. A FairScheduler's reservations are added to what is used.
+// Limits and guarantees that are not in the answer are shares of the partition; for a queue
+// without a share in a partition they are zero. What a queue uses and how many applications it has
+// is the sum of those below it, if the answer does not say. A FairScheduler's reservations are
+// added to what is used.
 func (s *Scheduler) Queues(totals map[string]resource.Vector) []providers.Queue {
 	queues := make([]providers.Queue, len(s.Entries))
 	rows := make(map[queueKey]int, len(s.Entries))
@@ -43,7 +46,8 @@ func (s *Scheduler) Queues(totals map[string]resource.Vector) []providers.Queue 
 	return queues
 }
 
-// Unsized returns the partitions, sorted, whose limits cannot be worked out without a size of the cluster that the answer does not have.
+// Unsized returns the partitions, sorted, whose limits need a size of the cluster that the answer
+// does not have.
 func (s *Scheduler) Unsized() []string {
 	var list []string
 	for i := range s.Entries {
@@ -130,7 +134,8 @@ func counted(n *int32) *int32 {
 	return n
 }
 
-// addCounts adds the applications of a queue to those of the one above, as far as the answer does not say these.
+// addCounts adds the applications of a queue to those of the one above, as far as the answer does
+// not say these.
 func addCounts(above *providers.Queue, said *Entry, below *providers.Queue) {
 	if said.Applications == nil {
 		above.Applications = plusCount(above.Applications, below.Applications)
@@ -154,7 +159,8 @@ func plusCount(a, b *int32) *int32 {
 	}
 }
 
-// plus returns the sum, where no quantity is more than resource.MaxQuantity, and no more types are summed than a vector may have.
+// plus returns the sum. No quantity becomes more than resource.MaxQuantity, and no more types are
+// summed than a vector may have.
 func plus(v, w resource.Vector) resource.Vector {
 	for dimension, q := range w.All() {
 		sum, there := v.Get(dimension)

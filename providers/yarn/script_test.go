@@ -20,7 +20,8 @@ import (
 //	entries   what the answer says, one line per queue and partition; what it does not say is left out
 //	queues    what becomes of it in a snapshot, given the size of partitions in MiB and cores: queues default=(1024,8) gpu=(512,4)
 //
-// Both print the error where there is one. Every answer is read twice, the second time byte by byte.
+// Both print the error where there is one. Every answer is read twice, the second time byte by
+// byte.
 func TestScripts(t *testing.T) {
 	datadriven.Walk(t, filepath.Join("testdata", "scripts"), func(t *testing.T, path string) {
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
