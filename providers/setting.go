@@ -19,7 +19,7 @@ const (
 	Duration SettingType = "duration"
 	Size     SettingType = "size"
 	Flag     SettingType = "true or false"
-	// File is the path of a file that is read on the provider's machine.
+	// File is the path of a file that the coordinator reads.
 	File SettingType = "file"
 )
 
