@@ -84,8 +84,8 @@ func Example() {
 	// a1 ALLOCATION_STATE_ACTIVE
 }
 
-// Of several coordinators, the leader is asked, and another one where it does not answer. For
-// those in Consul's catalog there is the finder in client/consul.
+// The leader of several coordinators is asked, and another one if it does not answer. For
+// coordinators in Consul's catalog there is the finder in client/consul.
 func ExampleNewCluster() {
 	finder, err := client.Static([]string{"https://bursar-1.example.com:7070", "https://bursar-2.example.com:7070"})
 	if err != nil {
@@ -167,7 +167,7 @@ func ExampleInsufficient() {
 	// map[user:alice] lacks 3072 MiB of memory
 }
 
-// Whoever shows allocations lists them once and then follows.
+// A program that shows allocations lists them once and then follows.
 func ExampleClient_WatchAllocations() {
 	socket, stop := exampleAgent(&fakeAllocations{
 		list: func(*bursarv1.AllocationServiceListRequest) (*bursarv1.AllocationServiceListResponse, error) {

@@ -131,8 +131,7 @@ func TestNobodyIsAskedWhenNobodyWaits(t *testing.T) {
 	})
 }
 
-// Whoever asks with a deadline that is shorter than it takes to find out must get away
-// nevertheless.
+// A caller with a deadline that is too short to find out must still go elsewhere.
 func TestShortDeadlinesGetAwayFromACoordinatorThatHangs(t *testing.T) {
 	p := &patient{}
 	watchOver(t, p, func(l *liveness) {

@@ -149,8 +149,8 @@ func TestACallThatHangsAfterARefusalEndsInTime(t *testing.T) {
 	})
 }
 
-// Whoever is refused for having too many requests that wait has waited as long as they wanted when
-// that time is over.
+// A caller who is refused for having too many waiting requests has waited as long as it wanted
+// when that time is over.
 func TestRefusalsDoNotMakeAWaitLonger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
@@ -246,7 +246,7 @@ func TestPatienceEnds(t *testing.T) {
 	})
 }
 
-// Whoever says how long a call may take means it, whatever the policy is for those who do not.
+// A caller who says how long a call may take means it, whatever the policy is for others.
 func TestDeadlineOfItsOwnIsACallsPatience(t *testing.T) {
 	leaderless := func(t *testing.T, ctx context.Context, req connect.AnyRequest, until time.Duration) (time.Duration, error) {
 		t.Helper()

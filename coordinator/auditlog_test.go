@@ -222,7 +222,7 @@ func TestPagesOfOtherSitesAreWrittenDown(t *testing.T) {
 	}
 }
 
-// Whoever ends a leadership by what they say they have seen, or tries to.
+// An agent that ends a leadership by the epoch that it says it has seen, or tries to.
 func TestClaimsOfLaterEpochsAreWrittenDown(t *testing.T) {
 	c := newAuthServer(t)
 	c.addHosts(t)

@@ -102,7 +102,7 @@ func (b *bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 	return b.next.RoundTrip(r)
 }
 
-// visit comes with a member's token, and in the name of an actor, where these are given.
+// visit comes with a member's token, and in the name of an actor, if they are given.
 func (c *authServer) visit(t *testing.T, member string, in ...identity.Actor) *visitor {
 	t.Helper()
 	header := http.Header{}

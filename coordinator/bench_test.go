@@ -102,7 +102,7 @@ func load(b *testing.B, url string, clients int, call func(client bursarv1connec
 	}
 }
 
-// cpuTime is what the process has used of all cores: it tells the cost of a call also where others
+// cpuTime is what the process has used of all cores: it tells the cost of a call even if others
 // use the machine too.
 func cpuTime(b *testing.B) time.Duration {
 	b.Helper()
@@ -118,7 +118,7 @@ func allocateOnly(client bursarv1connect.AllocationServiceClient, i int) error {
 	return err
 }
 
-// BenchmarkAllocate is the main call over HTTP, durable in SQLite and in memory, beside an echo.
+// BenchmarkAllocate is the main call over HTTP, durable in SQLite and in memory, next to an echo.
 func BenchmarkAllocate(b *testing.B) {
 	for _, clients := range []int{1, 64} {
 		var answer *bursarv1.AllocateResponse

@@ -76,8 +76,8 @@ func TestTheAnswerToRulesThatAreAppliedIsCutWhereItIsLarge(t *testing.T) {
 	}
 }
 
-// Where others read too slowly for one more answer, the answer to what has been done is cut to
-// nothing rather than refused.
+// If others read too slowly for one more answer, the answer to what has been done is cut to
+// nothing, not refused.
 func TestWhatHasBeenDoneIsNotRefusedForItsAnswer(t *testing.T) {
 	f := start(t, Config{}, nil)
 	f.team(100)
@@ -92,7 +92,7 @@ func TestWhatHasBeenDoneIsNotRefusedForItsAnswer(t *testing.T) {
 	}
 }
 
-// An agent that is told nothing has missed nothing: it asks again from where it is.
+// An agent with an empty answer has missed nothing: it asks again from its place.
 func TestAReportIsNotRefusedForItsAnswer(t *testing.T) {
 	f := start(t, Config{}, nil)
 	f.host("h1", gib)

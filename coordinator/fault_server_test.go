@@ -13,8 +13,8 @@ import (
 	"github.com/bursar/bursar/test/trapplacer"
 )
 
-// TestAPoisonedRowDoesNotKeepACoordinatorFromStarting: nor does it end the process that starts
-// with it.
+// TestAPoisonedRowDoesNotKeepACoordinatorFromStarting: it does not end the process that starts
+// with it either.
 func TestAPoisonedRowDoesNotKeepACoordinatorFromStarting(t *testing.T) {
 	disk := storetest.NewMemory("test")
 	const poisoned = 6 << 30

@@ -194,7 +194,7 @@ func (f *fixture) status() *bursarv1.StatusResponse {
 	return res
 }
 
-// audited fails the test where the books are wrong.
+// audited fails the test if the ledger is wrong.
 func (f *fixture) audited() {
 	f.tb.Helper()
 	res, err := f.cluster.Audit(f.tb.Context(), &bursarv1.AuditRequest{})

@@ -87,12 +87,12 @@ func heapGrowth(f func()) uint64 {
 	return most - before.HeapAlloc
 }
 
-// collected is how much garbage may lie around beside what is needed, in bytes, and what this
-// test's own servers take.
+// collected is how much garbage there may be, in bytes, in addition to what is needed, and to what
+// this test's own servers take.
 const collected = 32 << 20
 
-// Whoever is taken for the leader costs a standby no more than its largest answers, and its
-// callers get an error in time.
+// A false leader costs a standby no more than its largest answers, and its callers get an error in
+// time.
 func TestALeaderCannotFillAStandby(t *testing.T) {
 	b := newFakeElection()
 	f := standbyOf(t, b)
@@ -118,8 +118,7 @@ func TestALeaderCannotFillAStandby(t *testing.T) {
 				defer cancel()
 				err = call(ctx)
 			})
-			// A buffer doubles as it grows, and what is packed is held beside what it was unpacked
-			// to.
+			// A buffer doubles as it grows, and the packed text is held next to the unpacked one.
 			if most := (5*uint64(readlimit.Of(procedure)) + collected) * underrace.Factor; grew > most {
 				t.Errorf("%s, %s: the heap grew by %d MiB, want at most %d", name, procedure, grew>>20, most>>20)
 			}

@@ -30,7 +30,7 @@ func asConnect(err error, target **connect.Error) bool { return errors.As(err, t
 type badInput struct {
 	call func(f *fixture) error
 	code connect.Code
-	// the prefix of the path that a Violations or an InvalidField names; "" where neither fits
+	// the prefix of the path that a Violations or an InvalidField names; "" if neither fits
 	field string
 }
 

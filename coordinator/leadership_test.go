@@ -260,7 +260,7 @@ func TestAStoreThatWasPutBackDoesNotGiveOutAnEpochTwice(t *testing.T) {
 	}
 }
 
-// Whoever may write into Consul may announce any epoch there.
+// Anybody who may write into Consul may announce any epoch there.
 func TestAnAnnouncedEpochIsBelievedForOneStride(t *testing.T) {
 	m := startTeam(t, 1)
 	last := uint64(0)
@@ -270,7 +270,7 @@ func TestAnAnnouncedEpochIsBelievedForOneStride(t *testing.T) {
 		eventually(t, "it leads again", func() (leads bool) {
 			var err error
 			status, err = m.members[0].cluster.Status(t.Context(), &bursarv1.StatusRequest{})
-			// else it has not noticed yet
+			// otherwise it has not noticed yet
 			return err == nil && status.GetIsLeader() && status.GetEpoch() > last
 		})
 		last = status.GetEpoch()

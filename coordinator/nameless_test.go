@@ -19,8 +19,8 @@ func http2Frame(kind, flags byte, stream uint32, payload []byte) []byte {
 	return append(frame, payload...)
 }
 
-// unreadRequests are calls of a path, each on a stream of one connection, whose answers nobody
-// takes: POSTs of a body, or GETs where there is no type of one.
+// unreadRequests are calls of a path, each on a stream of one connection, whose answers are not
+// read: POSTs of a body, or GETs if there is no content type.
 func unreadRequests(streams uint32, path, contentType string, body []byte) []byte {
 	// the methods in HPACK's table; flags of frames
 	const post, get, ends, whole = 0x83, 0x82, 1, 4

@@ -26,7 +26,7 @@ func (s *tallyStore) Commit(ctx context.Context, b store.Batch) error {
 	return s.Store.Commit(ctx, b)
 }
 
-// Whoever can connect may probe, without showing who they are.
+// Anybody who can connect may probe, without an identity.
 func TestProbesCostNoCommitEach(t *testing.T) {
 	s := &tallyStore{Store: newMemoryStore()}
 	f := start(t, Config{}, s)

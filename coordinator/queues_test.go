@@ -26,8 +26,8 @@ func knows(kind *fakecluster.Kind) func(*Server) {
 	return func(s *Server) { s.pollers.Kinds = providers.Kinds{kind} }
 }
 
-// putProvider puts a provider of a cluster at an address. Where it is there already it is read
-// again at once.
+// putProvider puts a provider of a cluster at an address. If it is there already it is read again
+// at once.
 func (f *fixture) putProvider(cluster, address string) {
 	f.tb.Helper()
 	_, err := f.queues.PutProvider(f.tb.Context(), &bursarv1.PutProviderRequest{

@@ -39,7 +39,7 @@ func newTrap(t *testing.T, answer http.HandlerFunc) *trap {
 	return trap
 }
 
-// Whoever may write into Consul may name any address there as the leader's.
+// Anybody who may write into Consul may name any address there as the leader's.
 func TestCredentialsGoToCoordinatorsAlone(t *testing.T) {
 	c := newAuthServer(t)
 	c.stop()

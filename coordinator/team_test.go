@@ -21,7 +21,7 @@ type fakeElection struct {
 	leader  election.Leader // guarded by mu
 	changed chan struct{}   // guarded by mu; closed when any of it changes
 	barred  map[string]bool // guarded by mu: who may not win, by URL
-	// guarded by mu: whom a coordinator takes for the leader, whoever is, by its URL
+	// guarded by mu: the leader as each coordinator sees it, by that coordinator's URL
 	pinned map[string]string
 }
 
@@ -34,7 +34,7 @@ func (e *fakeElection) changedLocked() {
 	e.changed = make(chan struct{})
 }
 
-// takeAway ends the term of whoever holds the lock, as Consul would.
+// takeAway ends the term of the holder of the lock, as Consul would.
 func (e *fakeElection) takeAway() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -167,7 +167,7 @@ func (m *team) led() (leader *fixture, standbys []*fixture) {
 		m.mu.Lock()
 		announced := m.leader
 		m.mu.Unlock()
-		// nobody has since the lock was free, whoever has not noticed yet
+		// nobody has led since the lock was free, even if one has not noticed yet
 		if announced.Epoch == 0 {
 			return false
 		}

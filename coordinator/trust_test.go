@@ -227,8 +227,8 @@ func TestNetworksAreServedOnlyWithTrust(t *testing.T) {
 	}
 }
 
-// TestWhoDecidesWhetherACallIsRecorded: where callers are known, those who run the cluster;
-// anybody's call could fill it with traces.
+// TestWhoDecidesWhetherACallIsRecorded: if callers are known, those who run the cluster decide.
+// Any other call could fill it with traces.
 func TestWhoDecidesWhetherACallIsRecorded(t *testing.T) {
 	nobodyKnown, known := &trust{}, &trust{who: access.Authenticator{Identities: func() *access.Identities { return nil }}}
 	want := map[identity.Role]bool{identity.Agent: true, identity.Coordinator: true, identity.Admin: true}

@@ -38,7 +38,7 @@ func (*fromGateway) RemoteAddr() net.Addr {
 
 func (*fromGateway) Close() error { return nil }
 
-// Where nobody has an identity, a gateway in front of many callers must not cost those that wait
+// If there are no identities, a gateway in front of many callers must not cost waiting callers
 // their connections.
 func TestRequestsOfABelievedAddressKeepTheirConnections(t *testing.T) {
 	e := NewLimits(usualLimits())
@@ -70,7 +70,7 @@ func TestRequestsOfABelievedAddressKeepTheirConnections(t *testing.T) {
 	}
 }
 
-// Whoever has one address of a network of IPv6, or of loopback, has them all: its calls count
+// A caller with one address of an IPv6 network, or of loopback, has them all: its calls count
 // together, however it spreads them.
 func TestCallersWithoutAnIdentityCountByWhatTheirAddressGivesThem(t *testing.T) {
 	account := func(peer string) string { return accountOf(&Caller{Maker: remote(), Actor: remote(), Peer: peer}).ID }
@@ -88,8 +88,8 @@ func TestCallersWithoutAnIdentityCountByWhatTheirAddressGivesThem(t *testing.T) 
 	}
 }
 
-// Pages count as soon as they are asked for: else thousands that nobody will be sent would be made
-// at once.
+// Pages count as soon as they are asked for. Otherwise thousands of pages that are never sent
+// would be made at once.
 func TestAPageCountsBeforeItIsMade(t *testing.T) {
 	const pageMost = 4<<20 + 64<<10
 	o := usualLimits()

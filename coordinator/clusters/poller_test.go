@@ -297,8 +297,8 @@ func TestAQueueThatNobodyCanAskForIsLeftOut(t *testing.T) {
 	}
 }
 
-// Where the clock was set back while nobody ran, the ledger's time stands still until the clock
-// has caught up. What is read meanwhile is not too old.
+// If the clock was set back while no coordinator ran, the ledger's time stands still until the
+// clock has caught up. What is read meanwhile is not too old.
 func TestAClusterIsKnownToALedgerThatIsAheadOfTheClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newPollersRig(t, always(0.5))

@@ -29,8 +29,7 @@ func manyQueues(n int) []providers.Queue {
 }
 
 // BenchmarkClusterReport measures what a snapshot of so many queues, with 200 of our applications,
-// costs: "outside" the loop, where it holds nobody up, and "inside", where every call waits for
-// it.
+// costs: "outside" the loop, which holds no call up, and "inside", for which every call waits.
 func BenchmarkClusterReport(b *testing.B) {
 	for _, n := range []int{50, 500, 5000} {
 		queues := manyQueues(n)

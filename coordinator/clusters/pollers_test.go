@@ -58,7 +58,7 @@ func (w *pollersRig) close() {
 	}
 }
 
-// put puts a provider, of the cluster at the address "here" where settings name no other.
+// put puts a provider, of the cluster at the address "here" if settings name no other.
 func (w *pollersRig) put(name ledger.ClusterName, settings ...string) {
 	w.t.Helper()
 	record := ledger.ProviderRecord{ClusterName: name, Settings: map[string]string{"address": "here"}}

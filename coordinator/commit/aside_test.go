@@ -15,8 +15,8 @@ import (
 	"github.com/bursar/bursar/label"
 )
 
-// A row that can be read and that no ledger takes keeps every coordinator from leading, as one
-// does that cannot be read. Who reads the log is told which, and what to do.
+// A readable row that no ledger takes keeps every coordinator from leading, and so does an
+// unreadable one. The log says which row it is, and what to do.
 func TestARowThatTheLedgerRefusesIsNamedWithWhatToDo(t *testing.T) {
 	orphan := ledger.Allocation{ID: 7, State: ledger.Active, HostID: "gone", Caller: "c", RequestID: "r", Labels: label.Of("user", "alice"), Created: 1, Reserved: 1, Confirmed: 1}
 	standard := func(cluster string) ledger.ProviderRecord {

@@ -17,7 +17,7 @@ import (
 )
 
 // TestAFeedIsWhatWasPublished compares resumed reading with a plain list: every reader sees all
-// changes after where it began and misses none, or is told that it cannot.
+// changes after its beginning and misses none, or gets an error.
 func TestAFeedIsWhatWasPublished(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		size := rapid.IntRange(1, 8).Draw(t, "size")
@@ -253,7 +253,7 @@ func TestAFeedIsBoundedInBytes(t *testing.T) {
 	}
 }
 
-// Where one change follows the other a watch never comes to rest.
+// If changes follow each other closely, a watch never waits.
 func TestABusyWatchEndsAsWell(t *testing.T) {
 	f := NewChangeFeed(4, 1<<20)
 	revision := uint64(0)

@@ -128,7 +128,7 @@ func oneRow(t *testing.T) int64 {
 	return ends[0].Bytes
 }
 
-// Who floods the history pushes out its own past and nobody else's, the oldest first.
+// A caller who floods the history pushes out its own past only, the oldest first.
 func TestOneCallersFloodPushesOutItsOwnHistoryAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := keep(t, HistoryBounds{PruneStep: 7, CallerBytes: 20*oneRow(t) + 100})
@@ -213,8 +213,8 @@ func TestACallerWhoseLastDayIsTooLargeIsRefused(t *testing.T) {
 	})
 }
 
-// What hosts have brought, which the ledger has never known of, is charged to them and nobody
-// else. It answers no repeated request, so even the last day's goes, and the disk is bounded.
+// Rows that hosts have brought, and that the ledger has never known, are charged to these hosts.
+// They answer no repeated request, so even the last day's are deleted, and the disk is bounded.
 func TestWhatAnAgentMakesUpFillsNobodysHistory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := keep(t, HistoryBounds{CallerBytes: 20*oneRow(t) + 100})

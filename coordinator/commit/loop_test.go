@@ -19,7 +19,7 @@ import (
 func TestAfterAFailedCommitTheStoreDecides(t *testing.T) {
 	for name, c := range map[string]struct {
 		fault    storetest.Fault
-		happened bool // the batch that the callers were not told of is in the store
+		happened bool // the batch whose callers got no answer is in the store
 	}{
 		"refused":                      {storetest.FailBefore, false},
 		"unknown, and it had happened": {storetest.FailAfter, true},
@@ -95,8 +95,8 @@ func TestACommitThatHangsIsGivenUp(t *testing.T) {
 	}
 }
 
-// stuckStore has commits that return when told to, whatever becomes of their context: a disk that
-// hangs.
+// stuckStore has commits that return when the test says so, whatever becomes of their context: a
+// disk that hangs.
 type stuckStore struct {
 	store.Store
 

@@ -14,7 +14,7 @@ import (
 	"github.com/bursar/bursar/coordinator/store/storetest"
 )
 
-// countedStore counts what is loaded, and answers only where it may.
+// countedStore counts its loads, and answers only if it may.
 type countedStore struct {
 	store.Store
 

@@ -38,7 +38,7 @@ type loopRig struct {
 	t testing.TB
 }
 
-// setup is what a desk is made of.
+// setup is what a loop is made of.
 type setup struct {
 	Options
 

@@ -58,8 +58,7 @@ func futures() map[string]func(t *testing.T, place *storetest.Memory) {
 		fast.async("waits by a fast clock", 80, 0, 30*time.Second)
 		fast.Close()
 	}
-	// alter commits what the function makes of the rows, as whoever may write to the database
-	// could.
+	// alter commits what the function makes of the rows, as a user of the database could.
 	alter := func(f func(*ledger.Changes)) func(t *testing.T, place *storetest.Memory) {
 		return func(t *testing.T, place *storetest.Memory) {
 			t.Helper()
@@ -147,8 +146,8 @@ func TestTimeGoesOnUnderAClockThatIsBehindTheStore(t *testing.T) {
 	}
 }
 
-// A host whose agent was killed is told from one that lives, by who takes over from a coordinator
-// whose clock was ahead.
+// A coordinator that takes over from one whose clock was ahead can tell a host whose agent was
+// killed from one that lives.
 func TestASilentHostIsFoundOutUnderASkew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		place := storetest.NewMemory("test")
@@ -205,8 +204,8 @@ func TestASkewIsToldAndWorkedOff(t *testing.T) {
 	})
 }
 
-// A quota file that changes moves no time: a command is told the ledger's, which is not to be
-// taken for the clock's.
+// A quota file that changes moves no time: a command gets the ledger's time, which is not the
+// clock's.
 func TestRulesOfFilesMoveNoTimeUnderASkew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		place := storetest.NewMemory("test")
@@ -228,8 +227,8 @@ func TestRulesOfFilesMoveNoTimeUnderASkew(t *testing.T) {
 	})
 }
 
-// The ledger's time is kept while something waits for it and no row changes: whoever takes over
-// goes on from there.
+// The ledger's time is kept while something waits for it and no row changes: the next leader goes
+// on from there.
 func TestTimeIsKeptWhileNothingChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		place := storetest.NewMemory("test")

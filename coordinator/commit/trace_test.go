@@ -20,7 +20,7 @@ import (
 	"github.com/bursar/bursar/internal/identity"
 )
 
-// tracedRig is a desk whose spans are kept.
+// tracedRig is a loop whose spans are kept.
 type tracedRig struct {
 	*loopRig
 
@@ -160,8 +160,8 @@ func TestACommitThatFailsIsToldWithoutWords(t *testing.T) {
 	})
 }
 
-// TestWithoutTracesNothingIsAllocated goes the way of a call and of a commit as they go where
-// nothing is traced, and where a call is not recorded.
+// TestWithoutTracesNothingIsAllocated goes the way of a call and of a commit if nothing is traced,
+// and if a call is not recorded.
 func TestWithoutTracesNothingIsAllocated(t *testing.T) {
 	unrecorded := trace.ContextWithRemoteSpanContext(t.Context(), trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{1}}))
 	command := &core.Call{}

@@ -272,7 +272,8 @@ func TestKeyThatSaysNothingIsNobody(t *testing.T) {
 	}
 }
 
-// Consul's locks bind those alone who ask for them: whoever may write into the key can, whoever holds it.
+// Consul's locks bind only those who ask for them: anybody who may write into the key can, even if
+// another one holds it.
 func TestLeaderCorrectsWhatSomebodyElseWrites(t *testing.T) {
 	a, b := stand(t, shared.Address, "a"), stand(t, shared.Address, "b")
 	term := a.lead(t, 4)

@@ -118,8 +118,8 @@ func stand(t *testing.T, address, id string, change ...func(*consul.Config, *Opt
 }
 
 // lead campaigns until the coordinator leads, and announces it. Like a coordinator it campaigns
-// again where the term has ended by then: a Consul that has just come back may end a session that
-// it has just made.
+// again if the term has ended by then: a Consul that has just come back may end a session that it
+// has just made.
 func (c *coordinator) lead(t *testing.T, epoch uint64) Term {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -181,7 +181,7 @@ func (c *coordinator) campaign(t *testing.T) <-chan Term {
 	return won
 }
 
-// await fails the test where it has to wait for too long.
+// await fails the test if it has to wait for too long.
 func await[T any](t *testing.T, what string, c <-chan T) T {
 	t.Helper()
 	select {
@@ -327,14 +327,14 @@ func say(status int, kind, text string) http.HandlerFunc {
 	}
 }
 
-// silence never answers. A server hears that its client has gone only when it has read what that
-// sent.
+// silence never answers. A server notices that its client has gone only after it has read the
+// request.
 func silence(_ http.ResponseWriter, r *http.Request) {
 	_, _ = io.Copy(io.Discard, r.Body)
 	<-r.Context().Done()
 }
 
-// nonsense is what something else than a healthy Consul answers, by name.
+// nonsense is what something other than a healthy Consul answers, by name.
 func nonsense() map[string]http.HandlerFunc {
 	return map[string]http.HandlerFunc{
 		"cut":     cut,

@@ -49,8 +49,8 @@ func loseLock(t *testing.T, c *coordinator, term Term) {
 	}
 }
 
-// saysLittle fails the test where a line of the log is longer than its few words and 64 bytes of
-// what somebody else wrote.
+// saysLittle fails the test if a line of the log is longer than its few words and 64 bytes of what
+// others wrote.
 func saysLittle(t *testing.T, c *coordinator) {
 	t.Helper()
 	for line := range strings.Lines(c.log.String()) {
@@ -114,7 +114,7 @@ func TestNonsenseInTheStoresKeyLetsNoOtherStoreIn(t *testing.T) {
 // A leader's key of nonsense names nobody, and is not logged whole.
 func TestNonsenseInTheLeadersKeyIsCut(t *testing.T) {
 	a := stand(t, shared.Address, "a")
-	a.rule(t) // again, where a slow machine loses the lock
+	a.rule(t) // again, if a slow machine loses the lock
 	b := stand(t, shared.Address, "b")
 	b.knowsURL(t, a.options.URL)
 	long := strings.Repeat("z", 300_000)
@@ -136,8 +136,9 @@ func TestNonsenseInTheLeadersKeyIsCut(t *testing.T) {
 	saysLittle(t, b)
 }
 
-// A well-formed other id may be another store, which must not lead in turn with this one. But whoever has led before stays, and says so: the
-// coordinator was right once, and an end of the process would need an operator even when the key has been mended.
+// A well-formed other id may be another store, which must not lead in turn with this one. But a
+// coordinator that has led before stays, and says so: it was right once, and an end of the process
+// would need an operator even if the key is right again.
 func TestAnotherStoresIDIsWaitedForByWhoHasClaimedBefore(t *testing.T) {
 	told := make(chan error, 100)
 	a := stand(t, shared.Address, "a", func(_ *consul.Config, o *Options) {

@@ -39,7 +39,7 @@ func TestConsulThatForgetsEverythingIsToldAgain(t *testing.T) {
 	way := inFrontOf(t, s)
 	c := stand(t, way.URL, "a")
 	term := c.lead(t, 1)
-	// the same address, another Consul: its indexes begin anew, too
+	// the same address, another Consul: its indexes begin again, too
 	way.turn(inFrontOf(t, other).serve)
 	await(t, "the end of the term", term.Over())
 	if err := term.Resign(t.Context()); err != nil {
@@ -104,8 +104,8 @@ func TestClusterOfConsulLosesTheServersOneAfterAnother(t *testing.T) {
 func TestTwinsDoNotTakeTheLeadFromEachOther(t *testing.T) {
 	t.Parallel()
 	// Two machines, each with its own agent of Consul, that were set up alike. The term of the
-	// first is long and no server is soon taken for dead: else the term may end by itself on a
-	// machine that has much to do.
+	// first is long and no server is soon taken for dead. Otherwise the term may end by itself on
+	// a busy machine.
 	servers := consulserver.StartCluster(t, 3, consulserver.Options{Patient: true})
 	one := stand(t, servers[0].Address, "a", func(_ *consul.Config, o *Options) { o.TTL = time.Minute })
 	two := stand(t, servers[1].Address, "a")

@@ -61,8 +61,8 @@ func TestCoordinatorWithAnotherStoreDoesNotStandForElection(t *testing.T) {
 	}
 }
 
-// A Consul that has lost its data gets the cluster's id back from whoever stands for election
-// again: a coordinator that starts then finds the id that the store knows.
+// A Consul that has lost its data gets the cluster's id back from the next candidate: a
+// coordinator that starts then finds the id that the store knows.
 func TestAClustersIDOutlivesConsulsData(t *testing.T) {
 	c := stand(t, shared.Address, "a", func(_ *consul.Config, o *Options) { o.StoreID = storeOne })
 	id, err := ClusterID(t.Context(), c.client, c.options.Cluster)

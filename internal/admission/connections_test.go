@@ -213,8 +213,8 @@ func TestClosedConnectionsAreLoggedOnceAMinuteForACaller(t *testing.T) {
 	})
 }
 
-// Where it is known at once whose a connection is: nobody's user has more than one may have, an
-// idle one makes room, and one with many uids keeps nobody else out.
+// If the owner of a connection is known at once, no user has more than one may have, an idle
+// connection makes room, and a user with many uids keeps nobody else out.
 func TestConnectionsOfKnownUsersAreBounded(t *testing.T) {
 	var logged bytes.Buffer
 	refused := 0

@@ -64,7 +64,7 @@ func TestRequestsOfOneUserAreLimited(t *testing.T) {
 	}
 }
 
-// Who has used up the rate can still give back, as often again and no more.
+// A caller who has used up the rate can still give back, as often again.
 func TestWhatSettlesAGrantHasARateOfItsOwn(t *testing.T) {
 	c, now, _ := flooded(t, Limits{Rate: 10, Burst: 30})
 	settled := func(n int) (number int) {

@@ -172,7 +172,7 @@ func values(n int, value string) http.Header {
 
 func wantCounted(t *testing.T, bytes, counted int) {
 	t.Helper()
-	const unsure = 16 << 10 // of stacks, buffers and tables that are there for something else
+	const unsure = 16 << 10 // of stacks, buffers and tables that have another purpose
 	if bytes > counted+counted/8+unsure {
 		t.Errorf("%d bytes are held, %d counted", bytes, counted)
 	}

@@ -87,8 +87,7 @@ const (
 	elsewhere = "192.0.2.1" // of nobody: RFC 5737
 )
 
-// Whoever answers for a name may say this machine to who asks before, and another one to who
-// connects.
+// A resolver may give this machine's address at the check, and another one at the connect.
 func TestANameIsJudgedByTheAddressThatIsDialed(t *testing.T) {
 	port := listen(t)
 	for name, test := range map[string]struct {
@@ -131,7 +130,7 @@ func TestTheNameLocalhostIsThisMachineAlone(t *testing.T) {
 	port := listen(t)
 	dns := &names{t: t, answers: [][]string{{here}}}
 	dial := discovery.DialLocalhost(net.Dialer{Resolver: dns.resolver()})
-	// a name that says nothing of where it leads is dialed as it is
+	// a name that does not say its address is dialed as it is
 	for _, host := range []string{"localhost", here, "coordinator.test."} {
 		conn, err := dial(t.Context(), "tcp", net.JoinHostPort(host, port))
 		if err != nil {

@@ -65,10 +65,10 @@ func serveAs(t *testing.T, uid int, address string) (port string, got <-chan str
 	return port, texts
 }
 
-// An ordinary user listens on the port of a server that is down: nobody else's calls go there, nor
-// a byte of them.
+// An ordinary user listens on the port of a server that is down: no byte of another user's calls
+// goes there.
 func TestWhoeverListensOnAPortGetsNothingOfOthers(t *testing.T) {
-	isRoot := os.Geteuid() == 0 // else all of them are this user
+	isRoot := os.Geteuid() == 0 // otherwise all of them are this user
 	dial := discovery.DialKnown(discovery.DialLocalhost(net.Dialer{Timeout: time.Second}))
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()

@@ -37,7 +37,7 @@ type texts struct {
 	More    yamlfile.OneOrMore         `yaml:"more"`
 }
 
-// spellings are values that YAML knows as something else than text, and some that it does not.
+// spellings are values that YAML reads as something other than text, and some that it does not.
 func spellings() []string {
 	return []string{
 		"0660", "0600", "010", "007", "00", "0", "-0", "+5", "-010", "0x1F", "0o17", "0b101", "1_000", "1__0", "_1",

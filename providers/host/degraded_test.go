@@ -107,7 +107,7 @@ func TestNothingThereDegradesEverythingAndNeverFails(t *testing.T) {
 		t.Error("a machine without /proc has a capacity")
 	}
 	got := meter.Sample(t.Context())
-	// Where /proc/loadavg cannot be read, the load is asked of the kernel directly.
+	// If /proc/loadavg cannot be read, the kernel is asked for the load directly.
 	want := []string{SourceCPU, SourceCPUCgroup, SourceMemory, SourceMemoryCgroup, SourcePressure, SourceProcesses}
 	if diff := cmp.Diff(want, sortedKeys(got.Degraded)); diff != "" {
 		t.Errorf("degraded, -want +got:\n%s", diff)
@@ -192,7 +192,7 @@ func TestASliceWithoutACgroupIsUnderTheLimitsAboveIt(t *testing.T) {
 		}
 	}
 
-	// Where the mount shows only the container's part, what it shows counts.
+	// If the mount shows only the container's part, what it shows counts.
 	machine := newMachine(t)
 	machine.load("testdata/machines/v2.txtar")
 	machine.write("proc/self/mountinfo", "26 25 0:23 /system.slice /sys/fs/cgroup/system.slice ro - cgroup2 none ro\n")

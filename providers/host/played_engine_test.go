@@ -16,9 +16,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Tests with real processes start this test binary again as an engine, which does one thing after
-// the other as it is told on its standard input, and says when each is done. Nobody has to guess
-// how long anything takes.
+// Tests with real processes start this test binary again as an engine. It does what it reads from
+// its standard input, one thing after the other, and says when each is done. So no test has to
+// guess how long anything takes.
 
 // engineVariable in the environment makes the test binary an engine.
 const engineVariable = "BURSAR_TEST_ENGINE"

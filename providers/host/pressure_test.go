@@ -76,8 +76,8 @@ func TestStallsWithPlentyOfMemoryAreNoPressure(t *testing.T) {
 	}
 }
 
-// TestKernelsWithoutPressure plays what open and read say where there is no such accounting, and
-// where there is and it may not be read.
+// TestKernelsWithoutPressure plays the errors of open and read if there is no such accounting, and
+// if it may not be read.
 func TestKernelsWithoutPressure(t *testing.T) {
 	for _, test := range []struct {
 		why  string

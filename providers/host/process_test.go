@@ -225,7 +225,7 @@ func TestPageCacheIsReclaimable(t *testing.T) {
 	grown, held := usage.UnreclaimableBytes-base.UnreclaimableBytes, usage.MemoryBytes-base.MemoryBytes
 	want := int64(0)
 	if inMemory(t, filepath.Dir(file)) {
-		want = 64 << 20 // Where /tmp is in memory, the file is not page cache but shared memory.
+		want = 64 << 20 // If /tmp is in memory, the file is not page cache but shared memory.
 	}
 	if grown < want-slack || grown > want+slack || held < 64<<20-slack {
 		t.Errorf("64 MiB of a file mapped: held grew by %d MiB, unreclaimable by %d MiB", held>>20, grown>>20)

@@ -7,8 +7,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// population is a machine's processes as the kernel keeps them, with the truth about whose they
-// are beside it.
+// population is a machine's processes as the kernel keeps them, with their true engines.
 type population struct {
 	*rapid.T
 	alive map[int32]*person
@@ -18,7 +17,7 @@ type population struct {
 	// engines by name, and the ticks that their processes really used.
 	engines []*engine
 	used    map[*engine]uint64
-	// counted is what the forest told, summed up.
+	// counted is the sum of what the forest returned.
 	counted map[*engine]uint64
 	// freed has the pids whose use ended since the last pass: the kernel comes round to them much
 	// later than that.

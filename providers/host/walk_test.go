@@ -50,7 +50,7 @@ func TestWalkThatHangsHoldsNothingUp(t *testing.T) {
 			}
 		}
 	}
-	pass(largest, largest) // the first one hangs, and the second gets no turn beside it
+	pass(largest, largest) // the first one hangs, and the second gets no turn next to it
 	pending := meter.tracker.shares.pending
 	if pending == nil {
 		t.Fatal("it did not hang")

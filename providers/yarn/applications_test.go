@@ -236,7 +236,7 @@ func TestFourApplicationsAtOnce(t *testing.T) {
 		if _, err := p.Applications(t.Context(), ids[:20]); err != nil || apps.most != 4 || time.Since(begin) != 5*time.Second {
 			t.Errorf("%v, %d at once, %v; want 4 and 5s", err, apps.most, time.Since(begin))
 		}
-		// When the time is over, what is there is told.
+		// When the time is over, it returns what it has.
 		apps.takes = 3 * time.Second
 		begin = time.Now()
 		got, err := openAt(t, kind{dial: web.dial}, []*fakeRM{rm}).Applications(t.Context(), ids)

@@ -82,8 +82,7 @@ func TestBasicShowsThePasswordOfThisMoment(t *testing.T) {
 	}
 }
 
-// The servers that a redirection leads to are others' business: they get neither a request nor
-// what it would show.
+// The servers that a redirection leads to get neither a request nor its credentials.
 func TestNothingIsShownToOtherHosts(t *testing.T) {
 	other := newRM(t)
 	for _, status := range []int{301, 302, 303, 307, 308} {

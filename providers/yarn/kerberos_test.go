@@ -31,7 +31,7 @@ import (
 
 const realm = "EXAMPLE.COM"
 
-// fakeKDC gives tickets to whom it knows, without pre-authentication.
+// fakeKDC gives tickets to the clients that it knows, without pre-authentication.
 type fakeKDC struct {
 	listener net.Listener
 	keys     *keytab.Keytab // of everybody

@@ -127,7 +127,7 @@ func TestDecodeAgreesWithTheXML(t *testing.T) {
 	}
 }
 
-// What is no answer of a scheduler, or hardly one, is told by name or read.
+// What is not a scheduler's answer, or hardly one, is refused by name or read.
 func TestDecodeOfWhatIsHardlyAnAnswer(t *testing.T) {
 	bodies := payloads(t, ".txt")
 	bodies["synthetic/remote-exception.json"] = payloads(t, ".json")["synthetic/remote-exception.json"]

@@ -112,7 +112,7 @@ func (rm *fakeRM) request(path string) *http.Request {
 	return rm.last[path]
 }
 
-// fairAnswer is what a FairScheduler says, which needs nothing else to be understood.
+// fairAnswer is what a FairScheduler says. Nothing else is needed to understand it.
 func fairAnswer(memory int) string {
 	size := fmt.Sprintf(`{"memory":%d,"vCores":%d}`, memory, memory>>10)
 	return fmt.Sprintf(`{"scheduler":{"schedulerInfo":{"type":"fairScheduler","rootQueue":{"queueName":"root","maxResources":%s,"usedResources":{"memory":1024,"vCores":1},
@@ -225,7 +225,7 @@ func troubles(t *testing.T, err error) map[string]*ServerError {
 	return list
 }
 
-// wantUnavailable checks how a cluster that cannot be read is told.
+// wantUnavailable checks the error of a cluster that cannot be read.
 func wantUnavailable(t *testing.T, err error, noneActive bool) {
 	t.Helper()
 	if unavailable, none := providers.Unavailable(err); !unavailable || none != noneActive {
@@ -233,7 +233,7 @@ func wantUnavailable(t *testing.T, err error, noneActive bool) {
 	}
 }
 
-// network connects clients and servers of one bubble, where time passes by itself.
+// network connects clients and servers of one bubble, in which time passes by itself.
 type network struct {
 	mu     sync.Mutex
 	places map[string]*doorway

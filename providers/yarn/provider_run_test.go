@@ -105,7 +105,7 @@ func TestActiveOneThatSaysItStandsByIsLeft(t *testing.T) {
 	second.state = "STANDBY"
 	p := openAt(t, kind{now: clock.Now}, []*fakeRM{first, second})
 	snapshot(t, p)
-	// It still answers as if nothing was, but for /info.
+	// It still answers as if nothing had happened, except for /info.
 	first.does("/scheduler", answerJSON(fairAnswer(1024)))
 	first.change(func() { first.state = "STANDBY" })
 	second.change(func() { second.state = "ACTIVE" })

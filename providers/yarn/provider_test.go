@@ -42,8 +42,8 @@ func TestHealthyClusterIsAskedOnceAndNobodyElse(t *testing.T) {
 	}
 }
 
-// Each row of the table of what a ResourceManager says that is not in charge, fails, or is not
-// what it seems. Another is active: it is found. Where there is no other, the error says what was
+// Each row of the table of what a ResourceManager says that is not in charge, fails, or is
+// something else. If another one is active, it is found. If there is none, the error says what was
 // said.
 func TestWhateverTheActiveOneSaysTheOtherIsFound(t *testing.T) {
 	html := []string{"Content-Type", "text/html;charset=iso-8859-1"}
@@ -158,7 +158,7 @@ func TestAnswerOfJustTheBoundIsRead(t *testing.T) {
 		rm.does("/scheduler", func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
 			_, _ = w.Write([]byte(body))
-			flush(w) // so that no length is told
+			flush(w) // so that no length is sent
 			_, _ = w.Write([]byte(strings.Repeat(" ", length-len(body))))
 		})
 		if _, err := p.Snapshot(t.Context()); (err == nil) != want {
@@ -246,8 +246,8 @@ func TestItGoesToAndFro(t *testing.T) {
 	}
 }
 
-// On a network where time passes by itself: what does not answer costs what the settings say, and
-// no more.
+// On a network in which time passes by itself: a server that does not answer costs no more than
+// the settings say.
 func TestSlowOnesAreGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		web := newNetwork()
@@ -352,8 +352,8 @@ func TestReadingEndsWithItsCaller(t *testing.T) {
 		wantUnavailable(t, err, false)
 		rm.does("/scheduler", nil)
 		snapshot(t, p)
-		// Whoever gave up said nothing of the server: it is not looked for. Its connection is
-		// another one, so it is asked who it is.
+		// A caller who gave up said nothing of the server: the server is not searched for. Its
+		// connection is another one, so it is asked for its info.
 		if got := paths(rm.takeAsked()); got != "/info×1 /scheduler×2" {
 			t.Errorf("asked: %s", got)
 		}

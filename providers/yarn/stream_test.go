@@ -164,7 +164,7 @@ func TestDecodePassesOverAByteOrderMark(t *testing.T) {
 	}
 }
 
-// What fails in reading is told from what is wrong with the answer, at whatever byte it fails.
+// An error of reading can be told from an error in the answer, at whatever byte it comes.
 func TestDecodeReturnsTheErrorOfItsReader(t *testing.T) {
 	body := payloads(t, ".json")["knox/scheduler.json"]
 	broken := errors.New("the connection is gone")

@@ -144,7 +144,7 @@ func elements(of any, name string) []map[string]any {
 	return list
 }
 
-// object returns nil for what is none.
+// object returns nil for a value that is no object.
 func object(value any) map[string]any {
 	fields, _ := value.(map[string]any)
 	return fields

@@ -64,8 +64,8 @@ func TestOnlyCoordinatorsWithTLSAreFoundWhereThatIsRequired(t *testing.T) {
 	}
 }
 
-// Whoever may register services can give them any number of long names, and the log has no use for
-// them.
+// Anybody who may register services can give them any number of long names, and the log has no use
+// for them.
 func TestRegistrationsThatCannotBeCalledDoNotFillTheLog(t *testing.T) {
 	client := open(t, Config{Address: shared.Address})
 	var log proc.Output
@@ -229,7 +229,7 @@ func TestIndexThatWentBackBeginsAnew(t *testing.T) {
 	f.turn(func(w http.ResponseWriter) { say(w, 200, 20, one) })
 	for got := range f.asked {
 		if got == "" {
-			break // anew
+			break // again
 		}
 		if got != "50" {
 			t.Fatalf("asked with index %q: want 50, then none", got)

@@ -26,7 +26,7 @@ var shared *consulserver.Server
 
 func TestMain(m *testing.M) {
 	os.Exit(func() int {
-		for _, line := range os.Environ() { // the environment of whoever runs the tests
+		for _, line := range os.Environ() { // the environment of the test run
 			if name, _, _ := strings.Cut(line, "="); strings.HasPrefix(name, "CONSUL_") {
 				_ = os.Unsetenv(name)
 			}
