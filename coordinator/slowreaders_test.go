@@ -23,8 +23,8 @@ import (
 	"github.com/bursar/bursar/test/underrace"
 )
 
-// crowd lets so many large requests wait.
-func (f *fixture) crowd(n int) {
+// sendWaiting lets so many large requests wait.
+func (f *fixture) sendWaiting(n int) {
 	f.tb.Helper()
 	f.host("h1", gib)
 	if _, err := f.hosts.Cordon(f.tb.Context(), &bursarv1.CordonRequest{HostId: "h1"}); err != nil {
@@ -55,7 +55,7 @@ func (f *fixture) crowd(n int) {
 func TestAPageEndsWhereItIsLarge(t *testing.T) {
 	f := start(t, Config{}, nil)
 	const n = 1200 // 9 MB
-	f.crowd(n)
+	f.sendWaiting(n)
 	seen := make(map[string]bool)
 	req := &bursarv1.AllocationServiceListRequest{PageSize: 1000}
 	pages := 0
@@ -115,7 +115,7 @@ func TestAPageEndsWhereItIsLarge(t *testing.T) {
 // bounded, others are answered, and once they have gone so is the caller whose they were.
 func TestReadersThatTakeNothingFillNoMemory(t *testing.T) {
 	f := start(t, Config{}, nil)
-	f.crowd(2000) // 16 MB
+	f.sendWaiting(2000) // 16 MB
 	heap := func() uint64 {
 		runtime.GC()
 		var m runtime.MemStats

@@ -182,7 +182,7 @@ func (m *team) led() (leader *fixture, standbys []*fixture) {
 			return false
 		}
 		for _, f := range standbys {
-			if !over(f.server.loop.Ended()) && f.server.peers.Route().URL != leader.url {
+			if !isOver(f.server.loop.Ended()) && f.server.peers.Route().URL != leader.url {
 				return false
 			}
 		}
@@ -201,8 +201,8 @@ func (f *fixture) probed() int {
 // soon is a deadline that no test's call comes near.
 const soon = 20 * time.Second
 
-// over reports whether a channel is closed.
-func over(ended <-chan struct{}) bool {
+// isOver reports whether a channel is closed.
+func isOver(ended <-chan struct{}) bool {
 	select {
 	case <-ended:
 		return true

@@ -30,14 +30,14 @@ func newRedactor(code func(error) error) *redactor {
 	r := &redactor{code: code, fields: make(map[protoreflect.FullName][]protoreflect.FieldDescriptor)}
 	protoregistry.GlobalFiles.RangeFilesByPackage("bursar.v1", func(file protoreflect.FileDescriptor) bool {
 		for i := range file.Messages().Len() {
-			r.learn(file.Messages().Get(i))
+			r.addFields(file.Messages().Get(i))
 		}
 		return true
 	})
 	return r
 }
 
-func (r *redactor) learn(message protoreflect.MessageDescriptor) {
+func (r *redactor) addFields(message protoreflect.MessageDescriptor) {
 	if _, known := r.fields[message.FullName()]; known {
 		return
 	}
@@ -48,7 +48,7 @@ func (r *redactor) learn(message protoreflect.MessageDescriptor) {
 		if inner == nil {
 			continue
 		}
-		r.learn(inner)
+		r.addFields(inner)
 		if hasAllocation(inner, make(map[protoreflect.FullName]bool)) {
 			r.fields[message.FullName()] = append(r.fields[message.FullName()], field)
 		}
@@ -82,7 +82,7 @@ func hasAllocation(message protoreflect.MessageDescriptor, seen map[protoreflect
 // redact leaves in an answer what the actor may see.
 func (r *redactor) redact(actor identity.Actor, answer any) {
 	if message, ok := answer.(proto.Message); ok {
-		r.walk(actor, message.ProtoReflect())
+		r.redactMessage(actor, message.ProtoReflect())
 	}
 }
 
@@ -109,7 +109,7 @@ func (r *redactor) redactError(actor identity.Actor, err error) error {
 	return redacted
 }
 
-func (r *redactor) walk(actor identity.Actor, message protoreflect.Message) {
+func (r *redactor) redactMessage(actor identity.Actor, message protoreflect.Message) {
 	if a, ok := message.Interface().(*bursarv1.Allocation); ok {
 		redactAllocation(actor, a)
 		return
@@ -121,15 +121,15 @@ func (r *redactor) walk(actor identity.Actor, message protoreflect.Message) {
 		switch value := message.Get(field); {
 		case field.IsMap():
 			value.Map().Range(func(_ protoreflect.MapKey, value protoreflect.Value) bool {
-				r.walk(actor, value.Message())
+				r.redactMessage(actor, value.Message())
 				return true
 			})
 		case field.IsList():
 			for i := range value.List().Len() {
-				r.walk(actor, value.List().Get(i).Message())
+				r.redactMessage(actor, value.List().Get(i).Message())
 			}
 		default:
-			r.walk(actor, value.Message())
+			r.redactMessage(actor, value.Message())
 		}
 	}
 }

@@ -14,7 +14,7 @@ import (
 // admin could have any file that the coordinator can read sent to any address.
 type Credentials string
 
-func (c Credentials) want() string { return fmt.Sprintf("a file in %s, without ..", string(c)) }
+func (c Credentials) wantFile() string { return fmt.Sprintf("a file in %s, without ..", string(c)) }
 
 // pathOf is the path of a file that a setting names. It is not ok if the path is, by its name,
 // outside of the directory. A name without a directory is one in this directory.
@@ -28,10 +28,10 @@ func (c Credentials) pathOf(value string) (path string, ok bool) {
 	if !filepath.IsAbs(path) {
 		path = filepath.Join(string(c), path)
 	}
-	return path, inside(filepath.Clean(string(c)), path)
+	return path, isInside(filepath.Clean(string(c)), path)
 }
 
-func inside(dir, path string) bool {
+func isInside(dir, path string) bool {
 	return strings.HasPrefix(path, strings.TrimSuffix(dir, string(filepath.Separator))+string(filepath.Separator))
 }
 
@@ -44,7 +44,7 @@ func (c Credentials) Check(kind providers.Kind, settings map[string]string) erro
 			continue
 		}
 		if _, ok := c.pathOf(value); !ok {
-			return &providers.SettingError{Setting: name, Value: value, Want: c.want()}
+			return &providers.SettingError{Setting: name, Value: value, Want: c.wantFile()}
 		}
 	}
 	return nil
@@ -66,15 +66,15 @@ func (c Credentials) settings(kind providers.Kind, record *ledger.ProviderRecord
 		refuse := func(want string) error { return &providers.SettingError{Setting: name, Value: value, Want: want} }
 		path, ok := c.pathOf(value)
 		if !ok {
-			return nil, refuse(c.want())
+			return nil, refuse(c.wantFile())
 		}
 		lies, err := filepath.EvalSymlinks(path)
 		if err != nil {
 			return nil, refuse(fmt.Sprintf("a file that is there (%v)", err))
 		}
 		home, err := filepath.EvalSymlinks(string(c))
-		if err != nil || !inside(home, lies) {
-			return nil, refuse(c.want() + ", and no link out of it")
+		if err != nil || !isInside(home, lies) {
+			return nil, refuse(c.wantFile() + ", and no link out of it")
 		}
 		settings[name] = path
 	}

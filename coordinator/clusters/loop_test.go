@@ -42,8 +42,8 @@ func newLoopRig(tb testing.TB, s store.Store, change func(*commit.Options)) *loo
 	if change != nil {
 		change(&options)
 	}
-	books := core.NewCore(ledger.Config{CallerLiveBytes: ledger.CallerLiveBytes}, func() ledger.Placer { return placement.New(placement.Spread) }, core.DrawLeadership)
-	return &loopRig{Loop: commit.New(books, options), t: tb}
+	c := core.NewCore(ledger.Config{CallerLiveBytes: ledger.CallerLiveBytes}, func() ledger.Placer { return placement.New(placement.Spread) }, core.DrawLeadership)
+	return &loopRig{Loop: commit.New(c, options), t: tb}
 }
 
 // runLoop starts one, which close ends.

@@ -101,7 +101,7 @@ func (p *Pollers) follow(ctx context.Context, wanted []core.Assignment, all *syn
 		}
 		after := ended[a.ClusterName]
 		if after == nil {
-			after = closed()
+			after = closedChannel()
 		}
 		own, end := context.WithCancel(ctx)
 		r := &poller{
@@ -112,8 +112,8 @@ func (p *Pollers) follow(ctx context.Context, wanted []core.Assignment, all *syn
 	}
 }
 
-// closed is a channel that is.
-func closed() <-chan struct{} {
+// closedChannel is a channel that is.
+func closedChannel() <-chan struct{} {
 	c := make(chan struct{})
 	close(c)
 	return c

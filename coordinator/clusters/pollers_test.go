@@ -87,8 +87,8 @@ func (w *pollersRig) cluster() ledger.ClusterInfo {
 	return info
 }
 
-// pass lets time go by.
-func pass(d time.Duration) {
+// passTime lets time go by.
+func passTime(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
 }
@@ -110,12 +110,12 @@ func TestChangesOfProvidersTakeEffectAtOnce(t *testing.T) {
 		here, there := w.kind.Cluster("here"), w.kind.Cluster("there")
 		there.With(func(c *fakecluster.Cluster) { c.Takes = 400 * time.Millisecond })
 		w.put(prod)
-		pass(time.Millisecond)
+		passTime(time.Millisecond)
 		w.put(prod, "address", "there", "interval", "2s")
 		if c := w.cluster(); c.Known {
 			t.Errorf("what was read here is taken for what is there: %+v", c)
 		}
-		pass(5 * time.Second)
+		passTime(5 * time.Second)
 		if here, there := len(here.Times()), len(there.Times()); here != 1 || there != 3 {
 			t.Errorf("read here %d times, there %d times", here, there)
 		}
@@ -125,7 +125,7 @@ func TestChangesOfProvidersTakeEffectAtOnce(t *testing.T) {
 		if err := w.ChangeProvider(t.Context(), prod, func(l *ledger.Ledger, now ledger.Instant) error { return l.DeleteProvider(now, prod) }); err != nil {
 			t.Fatal(err)
 		}
-		pass(time.Minute)
+		passTime(time.Minute)
 		if n := len(there.Times()); n != 0 || w.kind.ProvidersOpen() != 0 {
 			t.Errorf("read %d times, %d open", n, w.kind.ProvidersOpen())
 		}
@@ -140,7 +140,7 @@ func TestWhatIsReadForAnEarlierProviderChangesNothing(t *testing.T) {
 		defer w.close()
 		here := w.kind.Cluster("here")
 		w.put(prod)
-		pass(time.Millisecond)
+		passTime(time.Millisecond)
 		list, err := w.Assignments(t.Context())
 		if err != nil || len(list) != 1 {
 			t.Fatalf("%v, %v", list, err)
@@ -157,9 +157,9 @@ func TestWhatIsReadForAnEarlierProviderChangesNothing(t *testing.T) {
 		for range 5 {
 			w.put(prod, "settle", "4s")
 			w.put(prod, "settle", "5s")
-			pass(time.Second)
+			passTime(time.Second)
 		}
-		pass(time.Minute)
+		passTime(time.Minute)
 		here.With(func(c *fakecluster.Cluster) {
 			if c.Twice {
 				t.Error("two have read at once")
@@ -174,9 +174,9 @@ func TestOnlyWhoLeadsReads(t *testing.T) {
 		defer w.close()
 		here := w.kind.Cluster("here")
 		w.put(prod)
-		pass(time.Second)
+		passTime(time.Second)
 		here.With(func(c *fakecluster.Cluster) { c.Takes = 3 * time.Second })
-		pass(5 * time.Second) // at the next reading
+		passTime(5 * time.Second) // at the next reading
 		before := w.kind.ProvidersOpen()
 		w.StepDown()
 		synctest.Wait()
@@ -184,13 +184,13 @@ func TestOnlyWhoLeadsReads(t *testing.T) {
 			t.Errorf("%d providers are open before, %d after", before, after)
 		}
 		here.Times()
-		pass(time.Minute)
+		passTime(time.Minute)
 		if n := len(here.Times()); n != 0 || len(w.pollers.Warnings()) != 0 {
 			t.Errorf("read %d times by who does not lead; %v", n, w.pollers.Warnings())
 		}
-		tenure := w.Lead(0)
-		<-tenure.Began
-		pass(time.Second)
+		term := w.Lead(0)
+		<-term.Began
+		passTime(time.Second)
 		if n := len(here.Times()); n != 1 {
 			t.Errorf("read %d times by the next leadership", n)
 		}
@@ -204,7 +204,7 @@ func TestPollersEndWhateverTheyAreAt(t *testing.T) {
 		w.kind.Cluster("here").With(func(c *fakecluster.Cluster) { c.Hangs = true })
 		w.put(prod)
 		w.put(ledger.ClusterName{Kind: "fake", Cluster: "other"}, "address", "there")
-		pass(time.Second)
+		passTime(time.Second)
 		w.close()
 	})
 }

@@ -290,7 +290,7 @@ func (loop *Loop) tick() {
 
 // dispatch gives the store what has gathered, if it is free.
 func (loop *Loop) dispatch() {
-	if epoch, outdone := loop.core.Superseded(); outdone && loop.core.Leading() {
+	if epoch, superseded := loop.core.Superseded(); superseded && loop.core.Leading() {
 		loop.Log.Warn("an agent has seen a later epoch than this one's", "epoch", loop.core.Meta().Epoch, "seen", epoch)
 		loop.atLeast = max(loop.atLeast, epoch+1)
 		loop.abandon(core.ErrNotLeading)

@@ -59,8 +59,8 @@ func defaults(s store.Store, clock core.Clock) *setup {
 	}
 }
 
-// by is the context of a call of a name.
-func by(ctx context.Context, name string) context.Context {
+// callerContext is the context of a call of a name.
+func callerContext(ctx context.Context, name string) context.Context {
 	return context.WithValue(ctx, originKey{}, &core.Origin{Procedure: "/List", Caller: name})
 }
 

@@ -253,7 +253,7 @@ func (c *candidate) takeKey(ctx context.Context) (held bool, err error) {
 			return false, e.client.Explain("make a session", err)
 		}
 	}
-	held, err = e.put(ctx, c.session, e.candidacy())
+	held, err = e.writeKey(ctx, c.session, e.candidacy())
 	return held, e.client.Explain("take "+e.key(), err)
 }
 

@@ -47,7 +47,7 @@ func (t *consulTerm) Announce(ctx context.Context, epoch uint64, storeID string)
 	e.mu.Lock()
 	t.said = said // before it is written: what is found there from now on is compared with this
 	e.mu.Unlock()
-	held, err := e.put(ctx, t.session, said)
+	held, err := e.writeKey(ctx, t.session, said)
 	switch {
 	case invalidSession(err), err == nil && !held:
 		t.lease.end()
@@ -156,16 +156,16 @@ func (t *consulTerm) correct(ctx context.Context, pair *api.KVPair, written anno
 		e.options.Log.Warn("somebody else has written into Consul's key of the leader: it is corrected; see who may write below bursar/", "key", e.key(),
 			"said", discovery.Cut(found.URL, discovery.MaxShownValue))
 	}
-	if _, err := e.put(ctx, t.session, want); err != nil {
+	if _, err := e.writeKey(ctx, t.session, want); err != nil {
 		e.options.Log.Warn("Consul's key of the leader was not corrected", "error", e.client.Explain("write "+e.key(), err))
 		return
 	}
 	t.setWritten(want)
 }
 
-// put writes the key while the session holds it, or takes it for the session if nobody holds it.
+// writeKey writes the key while the session holds it, or takes it for the session if nobody holds it.
 // held says whether it is the session's.
-func (e *ConsulElection) put(ctx context.Context, session string, value announcement) (held bool, err error) {
+func (e *ConsulElection) writeKey(ctx context.Context, session string, value announcement) (held bool, err error) {
 	text, err := json.Marshal(value)
 	if err != nil {
 		return false, fmt.Errorf("write %s: %w", e.key(), err)

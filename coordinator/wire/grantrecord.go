@@ -25,8 +25,8 @@ const (
 	longestDegraded    = 256
 )
 
-// cut is a text within a number of bytes.
-func cut(text string, most int) string {
+// truncated is a text within a number of bytes.
+func truncated(text string, most int) string {
 	if len(text) <= most {
 		return text
 	}
@@ -39,11 +39,11 @@ func cut(text string, most int) string {
 // and without names them. What the engine is entitled to goes last.
 func grantFrom(id ledger.ID, m *bursarv1.Allocation) (a *ledger.Allocation, without string) {
 	a = &ledger.Allocation{
-		ID: id, Caller: cut(m.GetCaller(), longestCaller), State: ledger.State(m.GetState()), //nolint:gosec // seven states
+		ID: id, Caller: truncated(m.GetCaller(), longestCaller), State: ledger.State(m.GetState()), //nolint:gosec // seven states
 		HostID: m.GetHostId(), HostAddress: m.GetHostAddress(), Priority: m.GetPriority(),
 		Created: instantFrom(m.GetCreateTime()), Reserved: instantFrom(m.GetReserveTime()), Confirmed: instantFrom(m.GetConfirmTime()),
 		Expires: instantFrom(m.GetExpireTime()), OverLimit: m.GetOverLimit(), Stopping: m.GetStopping(), Reason: m.GetReason(),
-		Address: cut(m.GetAddress(), longestAddress), Revision: m.GetRevision(),
+		Address: truncated(m.GetAddress(), longestAddress), Revision: m.GetRevision(),
 	}
 	if len(m.GetRequestId()) <= longestRequestID { // a part of it would be another's
 		a.RequestID = m.GetRequestId()

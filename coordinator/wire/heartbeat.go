@@ -182,7 +182,7 @@ func sampleFrom(m *bursarv1.HostSample) *ledger.Sample {
 		Load1Millis: m.Load1Millis, MemorySome10: m.MemorySomeAvg10, MemoryFull10: m.MemoryFullAvg10, CPUSome10: m.CpuSomeAvg10,
 		Pressure: m.GetPressure(), SwapUsed: m.SwapUsedBytes, Processes: m.GetProcesses(), Degraded: degradedFrom(m.GetDegraded()),
 		SwapTotal: m.SwapTotalBytes, HugePagesTotal: m.HugePagesTotalBytes, HugePagesFree: m.HugePagesFreeBytes,
-		OutOfMemoryKills: m.OutOfMemoryKills, Refusal: shown(m.GetRefusal()), Disks: disksFrom(m.GetDisks()),
+		OutOfMemoryKills: m.OutOfMemoryKills, Refusal: cleanText(m.GetRefusal()), Disks: disksFrom(m.GetDisks()),
 	}
 }
 
@@ -192,7 +192,7 @@ func degradedFrom(sources map[string]string) map[string]string {
 	}
 	list := make(map[string]string, len(sources))
 	for source, why := range sources {
-		list[cut(source, longestDegraded)] = cut(why, longestDegraded)
+		list[truncated(source, longestDegraded)] = truncated(why, longestDegraded)
 	}
 	return list
 }
@@ -200,16 +200,16 @@ func degradedFrom(sources map[string]string) map[string]string {
 func disksFrom(messages []*bursarv1.DiskSample) (list []ledger.Disk) {
 	for _, m := range messages {
 		list = append(list, ledger.Disk{
-			Path: shown(m.GetPath()), Total: m.GetTotalBytes(), Free: m.GetFreeBytes(),
+			Path: cleanText(m.GetPath()), Total: m.GetTotalBytes(), Free: m.GetFreeBytes(),
 			TotalInodes: m.GetTotalInodes(), FreeInodes: m.GetFreeInodes(), Short: m.GetShort(),
 		})
 	}
 	return list
 }
 
-// shown is a text of an agent's as others may be shown it: in one line, without control
+// cleanText is a text of an agent's as others may be shown it: in one line, without control
 // characters. One that said something still does.
-func shown(text string) string {
+func cleanText(text string) string {
 	clean := strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {
 			return ' '
