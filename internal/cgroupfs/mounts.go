@@ -96,7 +96,7 @@ func (h Hierarchies) Find(controller, name string) (Place, error) {
 		if !ok {
 			continue
 		}
-		candidate := h.at(mount)
+		candidate := h.placeIn(mount)
 		candidate.Name = below
 		switch err := h.stat(candidate.Directory()); {
 		case Absent(err):
@@ -119,10 +119,10 @@ func (h Hierarchies) Find(controller, name string) (Place, error) {
 func (h Hierarchies) Widest(controller string) (Place, bool) {
 	best, found := Place{}, false
 	for _, mount := range h.Mounts {
-		if !mount.Carries(controller) || found && lessWide(mount.Root, best.Root) || Absent(h.stat(h.at(mount).Directory())) {
+		if !mount.Carries(controller) || found && lessWide(mount.Root, best.Root) || Absent(h.stat(h.placeIn(mount).Directory())) {
 			continue
 		}
-		best, found = h.at(mount), true
+		best, found = h.placeIn(mount), true
 	}
 	return best, found
 }
@@ -150,7 +150,7 @@ func (h Hierarchies) Own(controller, name string) (Place, error) {
 	return Place{}, err
 }
 
-func (h Hierarchies) at(mount Mount) Place {
+func (h Hierarchies) placeIn(mount Mount) Place {
 	return Place{Point: filepath.Join(h.Top, mount.Point), Root: mount.Root, Name: "/", V1: mount.Controllers != nil}
 }
 

@@ -31,7 +31,7 @@ type ForeignServerError struct {
 
 func (e *ForeignServerError) Error() string {
 	return fmt.Sprintf("%s belongs to a program of user %s: want one of root, of a service's user or of your own, https:// and TLS there, or %s=%s%s",
-		e.Address, e.User, ServerUsers, e.User, serverUsers().note())
+		e.Address, e.User, ServerUsers, e.User, serverUsers().hint())
 }
 
 // acceptTime is how long a server of this machine has to accept a connection: until then the
@@ -156,8 +156,8 @@ func usersNamed(text string) namedUsers {
 	return named
 }
 
-// note tells a refused caller what is set; empty: nothing is.
-func (n namedUsers) note() string {
+// hint tells a refused caller what is set; empty: nothing is.
+func (n namedUsers) hint() string {
 	if n.text == "" {
 		return ""
 	}

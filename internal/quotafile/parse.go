@@ -60,21 +60,21 @@ func Parse(name string, data []byte) ([]*bursarv1.Quota, error) {
 	case f.Quotas == nil:
 		return nil, doc.At("quotas", "missing: want a list of rules, or [] for none")
 	case len(f.Quotas) > maxRules:
-		return nil, doc.At(at(maxRules), fmt.Sprintf("%d rules: want at most %d", len(f.Quotas), maxRules))
+		return nil, doc.At(indexPath(maxRules), fmt.Sprintf("%d rules: want at most %d", len(f.Quotas), maxRules))
 	}
 	quotas := make([]*bursarv1.Quota, len(f.Quotas))
 	places := make(map[string]int, len(f.Quotas))
 	for i, r := range f.Quotas {
 		q, wrong := r.quota()
 		if wrong != nil {
-			return nil, doc.At(at(i)+"."+wrong.field, wrong.reason)
+			return nil, doc.At(indexPath(i)+"."+wrong.field, wrong.reason)
 		}
 		selector, err := label.NewSelector(q.GetSelector())
 		if err != nil {
-			return nil, doc.At(at(i)+".selector", err.Error())
+			return nil, doc.At(indexPath(i)+".selector", err.Error())
 		}
 		if before, twice := places[selector.String()]; twice {
-			return nil, doc.At(at(i)+".selector", fmt.Sprintf("%s: already the selector of %s: want one rule for it", selector, at(before)))
+			return nil, doc.At(indexPath(i)+".selector", fmt.Sprintf("%s: already the selector of %s: want one rule for it", selector, indexPath(before)))
 		}
 		places[selector.String()] = i
 		quotas[i] = q
@@ -92,7 +92,7 @@ func Locate(name string, data []byte, field, reason string) *Error {
 	return doc.At(field, reason)
 }
 
-func at(i int) string { return fmt.Sprintf("quotas[%d]", i) }
+func indexPath(i int) string { return fmt.Sprintf("quotas[%d]", i) }
 
 // fieldError is what is wrong in a rule.
 type fieldError struct {

@@ -41,7 +41,7 @@ func (c Changes) Has(path string) bool {
 func Take[C any](running, wanted C) (C, Changes) {
 	merged := wanted
 	var changes Changes
-	walk(reflect.TypeFor[C](), "", nil, func(path string, index []int, tag string) {
+	visitFields(reflect.TypeFor[C](), "", nil, func(path string, index []int, tag string) {
 		was := reflect.ValueOf(running).FieldByIndex(index)
 		into := reflect.ValueOf(&merged).Elem().FieldByIndex(index)
 		switch {
@@ -59,7 +59,7 @@ func Take[C any](running, wanted C) (C, Changes) {
 // Untagged are the fields of a struct without a valid tag.
 func Untagged(config any) []string {
 	var list []string
-	walk(reflect.TypeOf(config), "", nil, func(path string, _ []int, tag string) {
+	visitFields(reflect.TypeOf(config), "", nil, func(path string, _ []int, tag string) {
 		if tag != live && tag != start {
 			list = append(list, fmt.Sprintf("%s (%q)", path, tag))
 		}
@@ -70,7 +70,7 @@ func Untagged(config any) []string {
 // Live are the fields that a reload changes.
 func Live(config any) []string {
 	var list []string
-	walk(reflect.TypeOf(config), "", nil, func(path string, _ []int, tag string) {
+	visitFields(reflect.TypeOf(config), "", nil, func(path string, _ []int, tag string) {
 		if tag == live {
 			list = append(list, path)
 		}
@@ -80,7 +80,7 @@ func Live(config any) []string {
 
 // walk visits the fields that can stand in the file: those with the tag, and those that have no
 // fields of their own.
-func walk(t reflect.Type, path string, at []int, visit func(path string, index []int, tag string)) {
+func visitFields(t reflect.Type, path string, at []int, visit func(path string, index []int, tag string)) {
 	for i := range t.NumField() {
 		field := t.Field(i)
 		name, _, _ := strings.Cut(field.Tag.Get("yaml"), ",")
@@ -90,7 +90,7 @@ func walk(t reflect.Type, path string, at []int, visit func(path string, index [
 		index := append(slices.Clone(at), i)
 		tag, tagged := field.Tag.Lookup("reload")
 		if !tagged && field.Type.Kind() == reflect.Struct {
-			walk(field.Type, path+name+".", index, visit)
+			visitFields(field.Type, path+name+".", index, visit)
 			continue
 		}
 		visit(path+name, index, tag)

@@ -29,7 +29,7 @@ func (d *Document) tooMuch() *Error {
 			count++
 		}
 		if count > maxMarks {
-			return d.at(&token.Token{Position: &at}, "", "more than 1048576 colons, dashes, brackets, line ends and the like: want at most so many in a file")
+			return d.errorAt(&token.Token{Position: &at}, "", "more than 1048576 colons, dashes, brackets, line ends and the like: want at most so many in a file")
 		}
 		if at.Column++; c == '\n' {
 			at.Line, at.Column = at.Line+1, 1
@@ -43,7 +43,7 @@ func (d *Document) tooDeep(tokens token.Tokens) *Error {
 	var nested nesting
 	for _, t := range tokens {
 		if nested.add(t); nested.depth() > maxDepth {
-			return d.at(t, "", "nested more than 32 deep: want at most 32 lists and sets of fields within each other")
+			return d.errorAt(t, "", "nested more than 32 deep: want at most 32 lists and sets of fields within each other")
 		}
 	}
 	return nil
@@ -89,7 +89,7 @@ func (d *Document) repeats() *Error {
 	if r.tooMany == nil {
 		return nil
 	}
-	return d.at(r.tooMany, "", "aliases repeat more than 100000 values: want them written out")
+	return d.errorAt(r.tooMany, "", "aliases repeat more than 100000 values: want them written out")
 }
 
 // repeated counts what aliases stand for.

@@ -64,7 +64,7 @@ func Parse(name string, data []byte) (*Document, error) {
 		case d.body == nil:
 			d.body = doc.Body
 		default:
-			return nil, d.at(first(doc.Body), "", "a second document: want one")
+			return nil, d.errorAt(firstToken(doc.Body), "", "a second document: want one")
 		}
 	}
 	if e := d.repeats(); e != nil {
@@ -97,12 +97,12 @@ func (d *Document) Decode(v any) error {
 // document does not have that field, it points to the innermost part of it that is there.
 func (d *Document) At(field, reason string) *Error {
 	for path := normalize(field); path != ""; path = parent(path) {
-		if node := d.find(path); node != nil {
-			return d.at(first(node), field, reason)
+		if node := d.nodeAt(path); node != nil {
+			return d.errorAt(firstToken(node), field, reason)
 		}
 	}
 	if d.body != nil {
-		return d.at(first(d.body), field, reason)
+		return d.errorAt(firstToken(d.body), field, reason)
 	}
 	return &Error{File: d.name, Field: field, Reason: reason}
 }
@@ -137,9 +137,9 @@ func wanted(field reflect.Type, node ast.Node) string {
 	return ""
 }
 
-// find returns the value at a path in the form of normalize, or its key if there is nothing else
+// nodeAt returns the value at a path in the form of normalize, or its key if there is nothing else
 // to point to; nil if it is not there.
-func (d *Document) find(path string) ast.Node {
+func (d *Document) nodeAt(path string) ast.Node {
 	for node, key := range d.values {
 		if pathOf(node) == path {
 			if node.Type() == ast.NullType && key != nil {
@@ -170,8 +170,8 @@ func (d *Document) values(yield func(value, key ast.Node) bool) {
 	}), d.body)
 }
 
-// first returns the beginning of a node for a reader: of a mapping its first key.
-func first(node ast.Node) *token.Token {
+// firstToken returns the beginning of a node for a reader: of a mapping its first key.
+func firstToken(node ast.Node) *token.Token {
 	switch n := node.(type) {
 	case *ast.MappingNode:
 		if !n.IsFlowStyle && len(n.Values) > 0 {
@@ -186,13 +186,13 @@ func first(node ast.Node) *token.Token {
 // wrap makes an *Error of what the library says; about is the type that was decoded into, if any.
 func (d *Document) wrap(err error, about reflect.Type) *Error {
 	if own, ok := errors.AsType[*Error](err); ok { // from a Scalar
-		return d.at(own.token, own.Field, own.Reason)
+		return d.errorAt(own.token, own.Field, own.Reason)
 	}
 	var theirs yaml.Error
 	if !errors.As(err, &theirs) || theirs.GetToken() == nil {
 		return &Error{File: d.name, Reason: err.Error()}
 	}
-	e := d.at(theirs.GetToken(), d.fieldAt(theirs.GetToken()), theirs.GetMessage())
+	e := d.errorAt(theirs.GetToken(), d.fieldAt(theirs.GetToken()), theirs.GetMessage())
 	var unknown *yaml.UnknownFieldError
 	var unexpected *yaml.UnexpectedNodeTypeError
 	var mistyped *yaml.TypeError

@@ -44,7 +44,7 @@ func isUTF16(data []byte) bool {
 func (d *Document) atOffset(at int, reason string) *Error {
 	begin := bytes.LastIndexByte(d.data[:at], '\n') + 1
 	position := token.Position{Line: bytes.Count(d.data[:begin], []byte("\n")) + 1, Column: utf8.RuneCount(d.data[begin:at]) + 1}
-	return d.at(&token.Token{Position: &position}, "", reason)
+	return d.errorAt(&token.Token{Position: &position}, "", reason)
 }
 
 // noCharacter finds an escape such as "\U00110000" for which there is no character. The library
@@ -57,7 +57,7 @@ func (d *Document) noCharacter(tokens token.Tokens) *Error {
 		if file := strings.ToLower(string(d.data)); strings.ContainsRune(file, utf8.RuneError) || strings.Contains(file, "fffd") {
 			return nil // it is meant; the tokens do not keep how it was written
 		}
-		return d.at(t, "", `an escape for which there is no character: want at most "\U0010FFFF"`)
+		return d.errorAt(t, "", `an escape for which there is no character: want at most "\U0010FFFF"`)
 	}
 	return nil
 }

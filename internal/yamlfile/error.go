@@ -90,7 +90,7 @@ func (e *Error) line() string {
 }
 
 // at returns an error that points to a token.
-func (d *Document) at(t *token.Token, field, reason string) *Error {
+func (d *Document) errorAt(t *token.Token, field, reason string) *Error {
 	e := &Error{File: d.name, Field: field, Reason: reason}
 	if t == nil || t.Position == nil {
 		return e

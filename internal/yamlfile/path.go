@@ -41,7 +41,7 @@ func parent(path string) string {
 
 // fields returns the yaml names of the struct at a path of a type; none if there is no struct.
 func fields(t reflect.Type, path string) []string {
-	t = at(t, path)
+	t = typeAt(t, path)
 	if t == nil || t.Kind() != reflect.Struct {
 		return nil
 	}
@@ -59,8 +59,8 @@ var duration = reflect.TypeFor[time.Duration]() //nolint:gochecknoglobals // a c
 
 var unmarshaler = reflect.TypeFor[encoding.TextUnmarshaler]() //nolint:gochecknoglobals // a constant
 
-// at returns the type at a path of a type; nil if there is none.
-func at(t reflect.Type, path string) reflect.Type {
+// typeAt returns the type at a path of a type; nil if there is none.
+func typeAt(t reflect.Type, path string) reflect.Type {
 	for step := range strings.FieldsFuncSeq(path, func(r rune) bool { return r == '.' || r == '[' }) {
 		t = inner(t, step)
 	}

@@ -165,7 +165,7 @@ func (c *copier) refuse(node ast.Node, reason string) {
 		node = c.alias
 	}
 	if c.wrong == nil {
-		c.wrong = c.doc.at(first(node), pathOf(node), reason)
+		c.wrong = c.doc.errorAt(firstToken(node), pathOf(node), reason)
 	}
 }
 

@@ -48,9 +48,9 @@ func (m *Meter) Capacity(ctx context.Context) (Capacity, error) {
 		return Capacity{}, fmt.Errorf("counting processors: %w", err)
 	}
 	memoryLimits, err := m.memoryLimits(&s)
-	degraded.note(SourceMemoryCgroup, err)
+	degraded.add(SourceMemoryCgroup, err)
 	cpuLimits, err := m.cpuLimits(&s)
-	degraded.note(SourceCPUCgroup, err)
+	degraded.add(SourceCPUCgroup, err)
 
 	capacity := Capacity{Errors: degraded}
 	capacity.MemoryBytes, capacity.MemorySource = lowest(memory.total, memoryLimits)
@@ -61,7 +61,7 @@ func (m *Meter) Capacity(ctx context.Context) (Capacity, error) {
 // degradations are the sources that could not be read, with their errors.
 type degradations map[string]string
 
-func (d *degradations) note(source string, err error) {
+func (d *degradations) add(source string, err error) {
 	if err == nil {
 		return
 	}

@@ -90,7 +90,7 @@ func (m *Meter) machineMemory(ctx context.Context, s *scratch, degraded *degrada
 	case err == nil:
 		facts.huge = pools // meminfo tells of one size alone
 	case !cgroupfs.Absent(err):
-		degraded.note(SourceHugePages, err)
+		degraded.add(SourceHugePages, err)
 	}
 	if facts.huge.total >= facts.total {
 		return memoryFacts{}, fmt.Errorf("meminfo: %w: %d bytes of memory, of these %d for huge pages", errNoFigures, facts.total, facts.huge.total)

@@ -203,9 +203,9 @@ func (s *scratch) quota(at cgroupfs.Place) (amount int64, isLimit bool, file str
 	return amount, isLimit, file, err
 }
 
-// below returns the limits that are lower than the machine's own figure; the others change
+// lowerThan returns the limits that are lower than the machine's own figure; the others change
 // nothing.
-func below(machine int64, limits []limit) []limit {
+func lowerThan(machine int64, limits []limit) []limit {
 	return slices.DeleteFunc(limits, func(l limit) bool { return l.amount >= machine })
 }
 

@@ -88,7 +88,7 @@ func hidesNothing(t *testing.T, variant string) {
 		return
 	}
 	e := startEngine(t, variant, nil)
-	e.tell("touch 32")
+	e.do("touch 32")
 	engine := e.engine(meter)
 	engine.Cgroup, engine.Moved = name, true
 	for _, directory := range directories {
@@ -104,14 +104,14 @@ func hidesNothing(t *testing.T, variant string) {
 	}
 	touchSlowly(t, e, look)
 	base = look()
-	e.tell("memfd 64")
+	e.do("memfd 64")
 	usage := look()
 	if grown := usage.UnreclaimableBytes - base.UnreclaimableBytes; grown < 64<<20-slack || grown > 64<<20+slack {
 		t.Errorf("64 MiB in a file that nobody has mapped: unreclaimable grew by %d MiB", grown>>20)
 	}
-	e.tell("daemon")
+	e.do("daemon")
 	expect(t, "with a process that left", look(), true, 2)
-	e.tell("burn-unreaped 20")
+	e.do("burn-unreaped 20")
 	if usage := look(); usage.CPUMillis < 40 || usage.CPUMillis > 120 {
 		t.Errorf("a child for which nobody waits has used 20 ticks: %d millis, want 40 and something for its start", usage.CPUMillis)
 	}

@@ -316,7 +316,7 @@ func startEngine(t *testing.T, variant string, attributes *unix.SysProcAttr) *re
 		_ = hold.Close() // Ends the idle children.
 		e.kill()
 	})
-	e.tell("hello")
+	e.do("hello")
 	return e
 }
 
@@ -326,8 +326,8 @@ func (e *realEngine) kill() {
 	_ = e.command.Wait()
 }
 
-// tell has the engine do something, and returns its answer.
-func (e *realEngine) tell(format string, arguments ...any) string {
+// do has the engine do something, and returns its answer.
+func (e *realEngine) do(format string, arguments ...any) string {
 	e.Helper()
 	if _, err := fmt.Fprintf(e.in, format+"\n", arguments...); err != nil {
 		e.Fatal(err)

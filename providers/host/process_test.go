@@ -55,11 +55,11 @@ func TestKillingAChildOfAnEngineLeavesTheEngine(t *testing.T) {
 	e := startEngine(t, obedient, nil)
 	engine := e.engine(meter)
 	expect(t, "alone", measured(t, meter, now, engine), true, 1)
-	child, session := e.tell("fork"), e.tell("fork-session")
+	child, session := e.do("fork"), e.do("fork-session")
 	expect(t, "with two children", measured(t, meter, now, engine), true, 3)
-	e.tell("kill-unreaped %s", child)
+	e.do("kill-unreaped %s", child)
 	expect(t, "with a zombie", measured(t, meter, now, engine), true, 2)
-	e.tell("kill %s", session)
+	e.do("kill %s", session)
 	expect(t, "after both", measured(t, meter, now, engine), true, 1)
 }
 
@@ -67,8 +67,8 @@ func TestKillingAnEngineLeavesItsOrphans(t *testing.T) {
 	meter, now := realMeter(t, Options{})
 	e := startEngine(t, obedient, nil)
 	engine := e.engine(meter)
-	e.tell("fork")
-	e.tell("fork-session")
+	e.do("fork")
+	e.do("fork-session")
 	expect(t, "running", measured(t, meter, now, engine), true, 3)
 	e.kill()
 	usage := measured(t, meter, now, engine)
@@ -85,7 +85,7 @@ func TestOrphansAreFoundBySession(t *testing.T) {
 	meter, now := realMeter(t, Options{})
 	e := startEngine(t, obedient, &unix.SysProcAttr{Setsid: true})
 	engine := e.engine(meter)
-	e.tell("fork")
+	e.do("fork")
 	e.kill()
 	expect(t, "first look", measured(t, meter, now, engine), false, 1)
 	expect(t, "second look", measured(t, meter, now, engine), false, 1)
@@ -109,8 +109,8 @@ func TestIdentify(t *testing.T) {
 	if self.UID != uint32(os.Getuid()) || self.Ended() || self.StartTime == 0 {
 		t.Errorf("%+v", self)
 	}
-	child := e.tell("fork")
-	e.tell("kill-unreaped %s", child)
+	child := e.do("fork")
+	e.do("kill-unreaped %s", child)
 	pid, err := strconv.ParseInt(child, 10, 32)
 	if err != nil {
 		t.Fatal(err)
@@ -162,14 +162,14 @@ func TestCPUTimeOfChildrenThatEndedIsKept(t *testing.T) {
 	// 20 ticks of 10 ms in 5 s are 40 millis; starting a child and waiting for it costs something
 	// too.
 	for _, command := range []string{"burn 20", "burn-child 20"} {
-		e.tell("%s", command)
+		e.do("%s", command)
 		if usage := measured(t, meter, now, engine); usage.CPUMillis < 40 || usage.CPUMillis > 120 || usage.Processes != 1 {
 			t.Errorf("%s: %d millis, %d processes", command, usage.CPUMillis, usage.Processes)
 		}
 	}
-	child := e.tell("fork")
+	child := e.do("fork")
 	measured(t, meter, now, engine)
-	e.tell("kill %s", child)
+	e.do("kill %s", child)
 	if usage := measured(t, meter, now, engine); usage.CPUMillis < 0 || usage.CPUMillis > 120 {
 		t.Errorf("after an idle child ended: %d millis", usage.CPUMillis)
 	}
@@ -194,7 +194,7 @@ func touchSlowly(t *testing.T, e *realEngine, look func() Usage) {
 	t.Helper()
 	base := look()
 	for n := int64(1); n <= 4; n++ {
-		e.tell("touch %d", step>>20)
+		e.do("touch %d", step>>20)
 		usage := look()
 		if grown := usage.UnreclaimableBytes - base.UnreclaimableBytes; grown < n*step-slack || grown > n*step+slack {
 			t.Errorf("%d MiB touched: unreclaimable grew by %d MiB", n*step>>20, grown>>20)
@@ -214,13 +214,13 @@ func TestPageCacheIsReclaimable(t *testing.T) {
 	look := func() Usage { return measured(t, meter, now, e.engine(meter)) }
 	base := look()
 	for _, command := range []string{"write " + file + " 64", "cache " + file} {
-		e.tell("%s", command)
+		e.do("%s", command)
 		usage := look()
 		if grown := usage.UnreclaimableBytes - base.UnreclaimableBytes; grown > slack {
 			t.Errorf("%s: unreclaimable grew by %d MiB", command, grown>>20)
 		}
 	}
-	e.tell("map %s", file)
+	e.do("map %s", file)
 	usage := look()
 	grown, held := usage.UnreclaimableBytes-base.UnreclaimableBytes, usage.MemoryBytes-base.MemoryBytes
 	want := int64(0)
@@ -413,8 +413,8 @@ func TestHeadroomInACgroup(t *testing.T) {
 		return // Not page cache.
 	}
 	before := measured(t, meter, now, engine)
-	e.tell("write %s 64", file)
-	e.tell("cache %s", file)
+	e.do("write %s 64", file)
+	e.do("cache %s", file)
 	filled := measured(t, meter, now, engine)
 	check("page cache filled", filled)
 	if grown := filled.MemoryBytes - before.MemoryBytes; grown < 32<<20 {

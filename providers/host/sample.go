@@ -76,15 +76,15 @@ func (m *Meter) Sample(ctx context.Context) Sample {
 	m.samplePressure(&sample, &degraded)
 
 	load, err := m.facts.load1(ctx)
-	if degraded.note(SourceLoad, err); err == nil {
+	if degraded.add(SourceLoad, err); err == nil {
 		sample.Load1Millis = &load
 	}
 	kills, counted, err := m.outOfMemoryKills(&m.sampler.scratch)
-	if degraded.note(SourceOutOfMemory, err); counted {
+	if degraded.add(SourceOutOfMemory, err); counted {
 		sample.OutOfMemoryKills = &kills
 	}
 	processes, err := pids(m.proc, nil)
-	if degraded.note(SourceProcesses, err); err == nil {
+	if degraded.add(SourceProcesses, err); err == nil {
 		sample.Processes = len(processes)
 	}
 	sample.Degraded = degraded
@@ -96,13 +96,13 @@ func (m *Meter) Sample(ctx context.Context) Sample {
 func (m *Meter) sampleMemory(ctx context.Context, sample *Sample, degraded *degradations) {
 	s := &m.sampler.scratch
 	memory, err := m.machineMemory(ctx, s, degraded)
-	degraded.note(SourceMemory, err)
+	degraded.add(SourceMemory, err)
 	if err == nil {
 		sample.SwapTotalBytes, sample.SwapUsedBytes = &memory.swapTotal, &memory.swapUsed
 		sample.HugePagesTotalBytes, sample.HugePagesFreeBytes = &memory.huge.total, &memory.huge.free
 	}
 	total, available, limitErr := m.withinLimits(s, memory)
-	degraded.note(SourceMemoryCgroup, limitErr)
+	degraded.add(SourceMemoryCgroup, limitErr)
 	if err == nil && limitErr == nil {
 		sample.MemoryTotalBytes, sample.MemoryAvailableBytes = &total, &available
 	}
@@ -114,7 +114,7 @@ func (m *Meter) withinLimits(s *scratch, memory memoryFacts) (total, available i
 	if err != nil {
 		return 0, 0, err
 	}
-	limits = below(memory.total, limits)
+	limits = lowerThan(memory.total, limits)
 	available = memory.available
 	for _, limit := range limits {
 		usage, stat, err := s.readMemory(limit.at)
@@ -164,19 +164,19 @@ func (m *Meter) sampleCPU(ctx context.Context, sample *Sample, degraded *degrada
 	now := cpuSample{taken: true, time: sample.Time}
 	var err error
 	now.facts, err = m.facts.cpu(ctx)
-	degraded.note(SourceCPU, err)
-	limits = below(now.facts.millis(), limits)
+	degraded.add(SourceCPU, err)
+	limits = lowerThan(now.facts.millis(), limits)
 	if limitErr == nil {
 		now.cgroups, limitErr = m.cgroupsCPU(limits)
 	}
-	degraded.note(SourceCPUCgroup, limitErr)
+	degraded.add(SourceCPUCgroup, limitErr)
 	if err != nil || limitErr != nil {
 		m.sampler.cpu = cpuSample{}
 		return
 	}
 	total, _ := lowest(now.facts.millis(), limits)
 	sample.CPUTotalMillis = &total
-	if left, known := now.left(m.sampler.cpu, limits); known {
+	if left, known := now.unused(m.sampler.cpu, limits); known {
 		used := min(total, max(0, total-left))
 		sample.CPUUsedMillis = &used
 	}
@@ -209,10 +209,10 @@ func (m *Meter) cgroupsCPU(limits []limit) (map[string]int64, error) {
 	return ran, nil
 }
 
-// left is the CPU that was not used since the earlier sample: the least of the machine's and of
+// unused is the CPU that was not used since the earlier sample: the least of the machine's and of
 // what each limit left. Unknown in the first sample, if nothing was counted in between, and if
 // processors came or went.
-func (s cpuSample) left(earlier cpuSample, limits []limit) (int64, bool) {
+func (s cpuSample) unused(earlier cpuSample, limits []limit) (int64, bool) {
 	busy, idle := s.facts.busy-earlier.facts.busy, s.facts.idle-earlier.facts.idle
 	if !earlier.taken || s.facts.processors != earlier.facts.processors || busy < 0 || busy+idle <= 0 {
 		return 0, false
@@ -256,5 +256,5 @@ func (m *Meter) samplePressure(sample *Sample, degraded *degradations) {
 	} else if err == nil {
 		err = cpuErr
 	}
-	degraded.note(SourcePressure, err)
+	degraded.add(SourcePressure, err)
 }

@@ -67,7 +67,7 @@ func Parse(name string, data []byte, kinds providers.Kinds) ([]*bursarv1.Provide
 	case f.Providers == nil:
 		return nil, doc.At("providers", "missing: want a list of providers, or [] for none")
 	case len(f.Providers) > maxProviders:
-		return nil, doc.At(at(maxProviders), fmt.Sprintf("%d providers: want at most %d", len(f.Providers), maxProviders))
+		return nil, doc.At(indexPath(maxProviders), fmt.Sprintf("%d providers: want at most %d", len(f.Providers), maxProviders))
 	}
 	list := make([]*bursarv1.Provider, len(f.Providers))
 	seen := places{clusters: make(map[string]int), defaults: make(map[string]int)}
@@ -77,7 +77,7 @@ func Parse(name string, data []byte, kinds providers.Kinds) ([]*bursarv1.Provide
 			wrong = seen.add(i, p)
 		}
 		if wrong != nil {
-			refused := doc.At(at(i)+"."+wrong.field, wrong.reason)
+			refused := doc.At(indexPath(i)+"."+wrong.field, wrong.reason)
 			if wrong.secret {
 				refused.HideExcerpt()
 			}
@@ -88,7 +88,7 @@ func Parse(name string, data []byte, kinds providers.Kinds) ([]*bursarv1.Provide
 	return list, nil
 }
 
-func at(i int) string { return fmt.Sprintf("providers[%d]", i) }
+func indexPath(i int) string { return fmt.Sprintf("providers[%d]", i) }
 
 // fieldError is what is wrong in an entry.
 type fieldError struct {
@@ -103,14 +103,14 @@ type places struct{ clusters, defaults map[string]int }
 func (s *places) add(i int, p *bursarv1.Provider) *fieldError {
 	name := p.GetKind() + ":" + p.GetCluster()
 	if before, twice := s.clusters[name]; twice {
-		return &fieldError{field: "cluster", reason: fmt.Sprintf("%s: already the cluster of %s: want one provider for it", name, at(before))}
+		return &fieldError{field: "cluster", reason: fmt.Sprintf("%s: already the cluster of %s: want one provider for it", name, indexPath(before))}
 	}
 	s.clusters[name] = i
 	if !p.GetDefault() {
 		return nil
 	}
 	if before, twice := s.defaults[p.GetKind()]; twice {
-		return &fieldError{field: "default", reason: fmt.Sprintf("%s is the default of kind %s already: want one", at(before), p.GetKind())}
+		return &fieldError{field: "default", reason: fmt.Sprintf("%s is the default of kind %s already: want one", indexPath(before), p.GetKind())}
 	}
 	s.defaults[p.GetKind()] = i
 	return nil

@@ -133,7 +133,7 @@ type guarded struct {
 	tokens []string
 }
 
-func guard(rm *fakeRM) *guarded {
+func newGuarded(rm *fakeRM) *guarded {
 	g := &guarded{rm: rm, used: map[string]bool{}, offers: []string{"Negotiate"}}
 	inner := rm.Config.Handler
 	rm.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -174,7 +174,7 @@ func (g *guarded) letIn(w http.ResponseWriter, r *http.Request) bool {
 // request.
 func startGuarded(t *testing.T, set func(*guarded)) (*fakeRM, *guarded) {
 	rm := unstartedRM()
-	g := guard(rm)
+	g := newGuarded(rm)
 	set(g)
 	rm.Start()
 	t.Cleanup(rm.Close)

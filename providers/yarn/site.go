@@ -220,18 +220,18 @@ func (r *siteReader) token(token xml.Token) error {
 		// yarn-site.xml needs one.
 		return &SiteError{Reason: "has a document type declaration: want one without"}
 	case xml.StartElement:
-		return r.open(token.Name.Local)
+		return r.startElement(token.Name.Local)
 	case xml.CharData:
-		if r.at("name", "value", "final") {
+		if r.isAt("name", "value", "final") {
 			r.text.Write(token)
 		}
 	case xml.EndElement:
-		r.closed()
+		r.endElement()
 	}
 	return nil
 }
 
-func (r *siteReader) open(name string) error {
+func (r *siteReader) startElement(name string) error {
 	r.path = append(r.path, name)
 	r.text.Reset()
 	switch {
@@ -249,14 +249,14 @@ func (r *siteReader) open(name string) error {
 	return nil
 }
 
-func (r *siteReader) closed() {
+func (r *siteReader) endElement() {
 	text := strings.TrimSpace(r.text.String())
 	switch {
-	case r.at("name"):
+	case r.isAt("name"):
 		r.name = text
-	case r.at("value"):
+	case r.isAt("value"):
 		r.current.value = text
-	case r.at("final"):
+	case r.isAt("final"):
 		r.current.final = strings.EqualFold(text, "true")
 	case len(r.path) == 2 && r.path[1] == "property" && r.name != "":
 		// The last one wins, unless an earlier one is final.
@@ -268,7 +268,7 @@ func (r *siteReader) closed() {
 	r.path = r.path[:len(r.path)-1]
 }
 
-// at reports whether the innermost open element is one of these, right below a property.
-func (r *siteReader) at(names ...string) bool {
+// isAt reports whether the innermost open element is one of these, right below a property.
+func (r *siteReader) isAt(names ...string) bool {
 	return len(r.path) == 3 && r.path[1] == "property" && slices.Contains(names, r.path[2])
 }

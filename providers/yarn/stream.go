@@ -34,7 +34,7 @@ func (s *stream) Read(p []byte) (int, error) {
 		}
 		n, err := s.from.Read(p)
 		s.err = err
-		if refused := s.pass(p[:n]); refused != nil {
+		if refused := s.rewrite(p[:n]); refused != nil {
 			s.err = refused
 			return 0, refused
 		}
@@ -45,8 +45,8 @@ func (s *stream) Read(p []byte) (int, error) {
 	return 0, nil
 }
 
-// pass reads the next bytes and replaces those words, in place and without changing their number.
-func (s *stream) pass(p []byte) error {
+// rewrite reads the next bytes and replaces those words, in place and without changing their number.
+func (s *stream) rewrite(p []byte) error {
 	for i := 0; i < len(p); i++ {
 		c := p[i]
 		if s.inString {

@@ -178,7 +178,7 @@ func (r *Registration) Run(ctx context.Context) error {
 	silent, marking := FailureLog{Log: r.options.Log}, FailureLog{Log: r.options.Log}
 	pause := pauses(r.options.TTL / 3)
 	for {
-		err := r.pass(ctx)
+		err := r.passCheck(ctx)
 		wait := jitter(r.options.TTL / 3)
 		switch {
 		case ctx.Err() != nil:
@@ -226,8 +226,8 @@ func (r *Registration) setRefusal(err error) {
 	}
 }
 
-// pass passes the check once. It takes no longer than a third of the TTL.
-func (r *Registration) pass(ctx context.Context) error {
+// passCheck passes the check once. It takes no longer than a third of the TTL.
+func (r *Registration) passCheck(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, r.options.TTL/3)
 	defer cancel()
 	start := time.Now()
