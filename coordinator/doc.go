@@ -1,4 +1,4 @@
-// Package coordinator is the server that keeps the books. It takes the calls of agents, gateways
+// Package coordinator is the server that keeps the ledger. It takes the calls of agents, gateways
 // and operators, has the ledger decide them one after the other, makes what was decided durable,
 // and only then answers.
 //

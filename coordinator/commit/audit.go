@@ -14,7 +14,7 @@ const (
 	auditShare = 1000
 )
 
-// AuditRegularly checks the books again and again until ctx ends: seldom enough not to be felt.
+// AuditRegularly checks the ledger again and again until ctx ends: seldom enough not to be felt.
 func AuditRegularly(ctx context.Context, loop *Loop) {
 	wait := auditEvery
 	for pause.For(wait, ctx.Done(), nil) {

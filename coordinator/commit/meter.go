@@ -8,7 +8,7 @@ import (
 	"github.com/bursar/bursar/coordinator/core"
 )
 
-// Meter counts what happens on the write path. What the books say at a moment is read when it is
+// Meter counts what happens on the write path. What the ledger says at a moment is read when it is
 // asked for, see ledgerCollector.
 type Meter struct {
 	decisions   *prometheus.HistogramVec

@@ -25,7 +25,7 @@ type AuditResult struct {
 	took       time.Duration
 }
 
-// auditOnce recomputes the books in the loop, which does nothing else meanwhile.
+// auditOnce recomputes the ledger in the loop, which does nothing else meanwhile.
 func (loop *Loop) auditOnce(ctx context.Context) (AuditResult, error) {
 	result, err := Decide(ctx, loop, func(l *ledger.Ledger, _ ledger.Instant) (AuditResult, error) {
 		start := loop.Clock.Now()
