@@ -62,8 +62,8 @@ func NewCluster(finder Finder, opts ...Option) *Client {
 	return c
 }
 
-// noRedirects takes a redirect for the answer. No server of ours redirects, and who does would get
-// what was meant for it.
+// noRedirects takes a redirect for the answer. No server of ours redirects, and one that does
+// would get what was meant for our server.
 func noRedirects(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 // build makes the generated clients.

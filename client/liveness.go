@@ -14,7 +14,8 @@ const (
 	// costs: shorter finds that out sooner and asks more often. A thousand clients that wait ask
 	// 600 times a second.
 	quietFor = 1500 * time.Millisecond
-	// probeTimeout is how long it may take to say so. Shorter would give up one that is only slow.
+	// probeTimeout is how long it may take to say so. A shorter one would give up a coordinator
+	// that is only slow.
 	probeTimeout = 1500 * time.Millisecond
 )
 

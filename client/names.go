@@ -7,7 +7,7 @@ import (
 )
 
 type (
-	// Finder tells a Client of several coordinators where they are. Static makes one from a list,
+	// Finder tells a Client the addresses of several coordinators. Static makes one from a list,
 	// and the package client/consul one that asks Consul.
 	Finder = discovery.Finder
 	// Coordinator is one that a Finder knows.

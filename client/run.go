@@ -48,8 +48,8 @@ type RunOptions struct {
 	// Started is called right after the start; from then on the caller may signal the process, and
 	// what it does with signals of its own is its business. May be nil.
 	Started func(*os.Process)
-	// Ending is called when the process has ended, as long as its pid is still its own: who
-	// signals it or its group has to stop before that returns. May be nil.
+	// Ending is called when the process has ended, as long as its pid is still its own. A
+	// goroutine that signals it or its group must stop before Ending returns. May be nil.
 	Ending func()
 	// Ended is called after that, before the release; by then its pid may be another's. May be
 	// nil.

@@ -47,7 +47,7 @@ func newAuditLog(path string, log *slog.Logger, registry prometheus.Registerer) 
 	return auth.NewAuditLog(auth.AuditOptions{Path: path, Log: log, Registry: registry, Now: time.Now, Suspicious: isEpochError})
 }
 
-// isEpochError reports whether an error may end the leadership: who said so is written down.
+// isEpochError reports whether an error may end the leadership. Its caller is written down.
 func isEpochError(err error) bool {
 	_, claim := errors.AsType[*core.EpochError](err)
 	return claim

@@ -84,7 +84,7 @@ func newAllocationQuery(req *bursarv1.AllocationServiceListRequest) (*allocation
 		state := ledger.State(m) //nolint:gosec // the contract allows defined states only
 		q.states = append(q.states, state)
 		q.live = q.live || state.Live()
-		q.ended = q.ended || !state.Live() // who asks for an end wants the history
+		q.ended = q.ended || !state.Live() // a query for an end wants the history
 	}
 	return q, nil
 }

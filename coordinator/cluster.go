@@ -26,7 +26,7 @@ type clusterService struct {
 	self    func() string // its own URL
 	peers   *forward.Peers
 	warn    func() []string // what is wrong at the moment
-	// audited is an audit, which all share who ask for one while it is made.
+	// audited is an audit. All who ask while it is made share it.
 	audited func() (commit.AuditResult, error)
 }
 

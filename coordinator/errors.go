@@ -99,8 +99,8 @@ func classify(err error) (connect.Code, proto.Message) {
 	}
 }
 
-// fullFor is after which time a caller who has too much may try again: not before some of it has
-// ended.
+// fullFor is how long a caller who has too much must wait before it tries again: some of it must
+// have ended.
 const fullFor = 30 * time.Second
 
 // isFull reports whether a caller is refused for what it has in the ledger or in the history.

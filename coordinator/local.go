@@ -7,10 +7,9 @@ import (
 	"github.com/bursar/bursar/coordinator/ledger"
 )
 
-// Local calls a coordinator's write path from the same process: what a handler's call comes down
-// to without the wire. It is for benchmarks and for programs that embed a coordinator. Who calls
-// is believed, and labels are taken as they are. It may be used by many goroutines, once the
-// server is ready.
+// Local calls a coordinator's write path from the same process: what a handler's call does without
+// the wire. It is for benchmarks and for programs that embed a coordinator. It believes its
+// caller, and takes labels as they are. Many goroutines may use it, once the server is ready.
 type Local struct{ loop *commit.Loop }
 
 // Local returns the server's.

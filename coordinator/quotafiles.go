@@ -216,7 +216,7 @@ func (q *quotaFiles) enforce(ctx context.Context, loop *commit.Loop, files ...*q
 	refused, _ := errors.AsType[*ledger.FieldError](err)
 	switch {
 	case errors.Is(err, core.ErrNotLeading):
-		// who leads has files of its own; these are for when it is our turn
+		// the leader has files of its own; these are for this coordinator's next leadership
 		q.setLatest(sets)
 	case err == nil:
 		q.setLatest(sets)

@@ -56,7 +56,7 @@ type Dependencies struct {
 type Self struct {
 	// URL is where others reach it.
 	URL string
-	// Alive reports whether its loop turns: one that does not must not lead.
+	// Alive reports whether its loop runs: a coordinator whose loop does not must not lead.
 	Alive func(context.Context) error
 	// Mismatch takes why it may not stand for election because of its store, and nil once it may:
 	// until then it is not ready.

@@ -70,9 +70,9 @@ type AuditOptions struct {
 	Suspicious func(error) bool
 }
 
-// AuditLog writes down every call that was refused for who made it, and every one that
+// AuditLog writes down every call that was refused because of its caller, and every call that
 // administers, into a file or else the log. No call waits for it: what cannot be written is
-// counted, and said as soon as something can be. Any goroutine may use it.
+// counted, and that is written as soon as something can be. Any goroutine may use it.
 type AuditLog struct {
 	path       string
 	log        *slog.Logger
@@ -148,8 +148,8 @@ func (a *AuditLog) recordAnswer(procedure string, c *Caller, message any, err er
 	}
 }
 
-// recordRefusal takes note of a call that was refused for who made it. c says as much of that as
-// is known.
+// recordRefusal writes down a call that was refused because of its caller. c says as much of the
+// caller as is known.
 func (a *AuditLog) recordRefusal(procedure string, c *Caller, message any, err error) {
 	a.refusal.WithLabelValues(connect.CodeOf(err).String()).Inc()
 	a.recordLimited(procedure, c, message, err)

@@ -16,8 +16,8 @@ type AuditorOptions struct {
 	// Timeouts say how often the credentials of a stream's caller are looked at. They are read as
 	// each stream begins.
 	Timeouts *Timeouts
-	// Code gives an error the code and the details that callers see; one that has them it returns
-	// as it is.
+	// Code gives an error the code and the details that callers see. It returns an error that has
+	// them as it is.
 	Code func(error) error
 	// Advise adds to a refusal what to do about it, if its words do not say it. Nil stays nil.
 	Advise func(error) error

@@ -10,9 +10,8 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// authenticator finds out who a request is from, before anything of its body is read, and lets
-// through what the table of permissions lets that one do. What it puts into the context CallerOf
-// returns.
+// authenticator finds out who makes a request, before anything of its body is read, and lets it
+// through if the table of permissions allows it. CallerOf returns what it puts into the context.
 type authenticator struct {
 	next     http.Handler
 	who      *access.Authenticator

@@ -10,7 +10,7 @@ import (
 	"github.com/bursar/bursar/internal/identity"
 )
 
-// Caller is who a call is from, as has been found out before its body was read. It belongs to the
+// Caller is who makes a call, as far as it is known before the body is read. It belongs to the
 // call.
 type Caller struct {
 	// Actor is the one in whose name the call is made.

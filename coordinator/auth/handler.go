@@ -22,8 +22,8 @@ type HandlerOptions struct {
 	Audit *AuditLog
 	// Timeouts bound how long a request may take. They are read at each of them.
 	Timeouts *Timeouts
-	// Code gives an error the code and the details that callers see; one that has them it returns
-	// as it is.
+	// Code gives an error the code and the details that callers see. It returns an error that has
+	// them as it is.
 	Code func(error) error
 }
 

@@ -187,7 +187,7 @@ func (l *Limits) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // refuse answers a call that is one too many. A caller who takes no refusals loses the connection.
-// A coordinator that passes it on takes them, over the connection that all its callers share.
+// A coordinator that passes calls on takes them, over the connection that all its callers share.
 func (l *Limits) refuse(w http.ResponseWriter, r *http.Request, c *Caller, why error) {
 	answer := func(w http.ResponseWriter, r *http.Request) {
 		c.limits.DelayRefusal(r.Context(), c.account)

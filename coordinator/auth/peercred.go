@@ -51,8 +51,8 @@ func thisMachine() peerCreds {
 	return peerCreds{self: self, owner: sockdiag.Owner, name: sockdiag.UserName, account: subuid.New(subuid.Path, time.Now).Account}
 }
 
-// actorOf returns who makes a request over loopback: root, and the user that this coordinator runs
-// as, may do everything; any other user is a submitter for themselves, as on an agent's socket.
+// actorOf returns who makes a request over loopback. Root, and the user that this coordinator runs
+// as, may do everything. Any other user is a submitter for themselves, as on an agent's socket.
 func (p peerCreds) actorOf(r *http.Request) (identity.Actor, error) {
 	known, _ := r.Context().Value(peerCredKey{}).(*peerCred)
 	if known == nil {

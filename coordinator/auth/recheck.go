@@ -34,9 +34,9 @@ func (a *authenticator) recheck(r *http.Request, before *Caller) error {
 	}
 }
 
-// watchRights ends the context of a stream when its caller's credentials do not hold any more,
-// whether it is answered here or passed on to the leader, who does not know them. stop must be
-// called with how the stream ended, and returns why.
+// watchRights ends the context of a stream when its caller's credentials do not hold any more. It
+// does so whether the stream is answered here or passed on to the leader, who does not know the
+// credentials. stop must be called with how the stream ended, and returns why.
 func (a *Auditor) watchRights(ctx context.Context, c *Caller) (_ context.Context, stop func(error) error) {
 	if c.recheck == nil {
 		return ctx, func(err error) error { return err }

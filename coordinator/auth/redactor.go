@@ -14,9 +14,9 @@ import (
 	"github.com/bursar/bursar/proto/convert"
 )
 
-// redactor takes what an engine wrote, which may hold secrets of its user's, out of the answers to
-// those who may not see it, and out of the details of errors. It finds the allocations in them by
-// the contract's descriptors, so that a new procedure, or a new detail, needs nothing done. Any
+// redactor takes what an engine wrote out of the answers to those who may not see it, and out of
+// the details of errors: it may hold secrets of the engine's user. It finds the allocations in
+// them by the contract's descriptors, so that a new procedure, or a new detail, needs no code. Any
 // goroutine may use it.
 type redactor struct {
 	// fields are, of every message of the contract, those that have an allocation in them

@@ -75,7 +75,7 @@ func (p *Pollers) Run(ctx context.Context) {
 		}
 		wanted, err := p.loop.Assignments(ctx)
 		if err != nil {
-			wanted = nil // it does not lead; who leads next says so
+			wanted = nil // it does not lead; the next leadership says so
 		}
 		p.follow(ctx, wanted, &all)
 	}

@@ -28,8 +28,8 @@ const (
 	// resignTime bounds what handing over may take: after it the others find out by themselves.
 	resignTime = 2 * time.Second
 	// steadyAfter is how long a leadership must last for its end not to count as another failure
-	// to lead. A ledger that cannot go on, or somebody else who leads on the same store, would
-	// otherwise keep this coordinator loading for ever.
+	// to lead. Otherwise a ledger that cannot go on, or another coordinator that leads on the same
+	// store, would keep this coordinator loading for ever.
 	steadyAfter = 10 * time.Second
 )
 
@@ -65,10 +65,10 @@ func (c *Campaign) Run(ctx context.Context, first chan<- error) error {
 // errLockLost ends a leadership whose term is over.
 var errLockLost = errors.New("the lock on the lead was lost")
 
-// lead leads for as long as the term lasts and the store lets it, and returns why that is over. A
-// leadership that ends by a fault of this coordinator's own is followed by another one. One that
-// ends because the store does not answer, or because somebody else has begun another, is not: who
-// has a better way to the store shall lead.
+// lead leads for as long as the term lasts and the store lets it, and returns why that is over. If
+// a leadership ends by a fault of this coordinator's own, another one follows. If it ends because
+// the store does not answer, or because another coordinator has begun to lead, none follows: a
+// coordinator with a better way to the store shall lead.
 func (c *Campaign) lead(ctx context.Context, term election.Term, first chan<- error) error {
 	faults := backoff.NewExponentialBackOff(
 		backoff.WithInitialInterval(50*time.Millisecond), backoff.WithMaxInterval(5*time.Second), backoff.WithMaxElapsedTime(0))
@@ -142,8 +142,8 @@ func isFault(err error) bool {
 	return ok && fault.Refused != ""
 }
 
-// announce tells everybody who leads, again until it works: until then every caller takes a way
-// around.
+// announce tells all who leads, and tries again until it works: until then every caller takes a
+// way around.
 func (c *Campaign) announce(ctx context.Context, term election.Term, meta store.Meta) {
 	retry := backoff.NewExponentialBackOff(
 		backoff.WithInitialInterval(100*time.Millisecond), backoff.WithMaxInterval(2*time.Second), backoff.WithMaxElapsedTime(0))

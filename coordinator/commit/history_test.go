@@ -181,7 +181,7 @@ func TestAClockThatWasAheadDeletesNoHistory(t *testing.T) {
 }
 
 // What answers a repeated request is kept whatever its size; who has too much of it is refused
-// waitFor that has aged.
+// until that has aged.
 func TestACallerWhoseLastDayIsTooLargeIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newHistoryRig(t, HistoryBounds{CallerBytes: 20*oneRow(t) + 100})

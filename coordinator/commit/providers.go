@@ -87,7 +87,7 @@ func (loop *Loop) SetProviders(ctx context.Context, list []ledger.ProviderRecord
 		return nil
 	}, nil)
 	switch {
-	case errors.Is(err, core.ErrNotLeading): // who leads has a file of its own
+	case errors.Is(err, core.ErrNotLeading): // the leader has a file of its own
 		return nil
 	case err == nil:
 		loop.refreshPollers()

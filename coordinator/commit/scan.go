@@ -56,7 +56,7 @@ func Scan[T any, P any](ctx context.Context, b Reader, after P, want int, visit 
 	}
 }
 
-// where makes a visit from a walk: it finds the rows that keep lets through, and looks at step
+// where makes a visit from a walk. It finds the rows that keep lets through, and looks at step
 // rows at most.
 func where[T any, P any](keep func(*T) bool, step int, walk func(l *ledger.Ledger, after P, yield func(P, *T) bool)) Visit[T, P] {
 	return func(l *ledger.Ledger, after P, want int) Step[T, P] {

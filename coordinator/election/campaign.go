@@ -127,7 +127,7 @@ func waitForChange(ctx context.Context, changed <-chan struct{}, d time.Duration
 	return nil
 }
 
-// candidate is one that campaigns.
+// candidate is a coordinator that campaigns.
 type candidate struct {
 	election *ConsulElection
 	log      consul.FailureLog
@@ -229,8 +229,8 @@ func (c *candidate) releaseLastTerm(ctx context.Context) {
 	}
 }
 
-// retriable returns nil for an error after which it is tried again: all but the context's, and one
-// that refuses what never worked.
+// retriable returns nil for an error after which it is tried again: every error except the
+// context's, and except a refusal before anything has worked.
 func (c *candidate) retriable(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()

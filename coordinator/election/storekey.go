@@ -29,11 +29,11 @@ func (e *StoreError) Error() string {
 // storeID is what a store calls itself, see rand.Text. No coordinator writes anything else.
 var storeID = regexp.MustCompile(`^[a-z2-7]{26}$`)
 
-// Permanent reports whether an error of Campaign or ClaimStore is one that only an operator ends:
-// then the coordinator should end, too, and say why. What waiting mends, and what Consul refuses,
-// which may be taken back there at any time, is not. Nor is what is written there after the
-// coordinator has claimed its store, which Campaign outlives: one write would end all
-// coordinators.
+// Permanent reports whether only an operator can end an error of Campaign or ClaimStore: then the
+// coordinator should end, too, and say why. An error that waiting mends is not permanent. A
+// refusal by Consul is not either, because it may be taken back at any time. What is written there
+// after the coordinator has claimed its store is not either, and Campaign outlives it: one write
+// would end all coordinators.
 func Permanent(err error) bool {
 	_, store := errors.AsType[*StoreError](err)
 	return store

@@ -92,12 +92,12 @@ func NewPeers(o PeersOptions) *Peers {
 	return &Peers{log: o.Log, client: client, transport: transport, interceptors: o.Interceptors, token: o.Token, notLeading: o.NotLeading}
 }
 
-// noRedirects takes a redirect for the answer: no coordinator redirects, and who does would get
-// what was meant for the leader.
+// noRedirects takes a redirect for the answer. No coordinator redirects, and a server that does
+// would get what was meant for the leader.
 func noRedirects(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
-// dialer makes the connections. One that does not take them must not keep callers who could go
-// elsewhere.
+// dialer makes the connections. A leader that does not accept them must not keep callers who could
+// go elsewhere.
 func dialer() *net.Dialer { return &net.Dialer{Timeout: 2 * time.Second} }
 
 // Transport makes the connections from one coordinator to another. It keeps one to the leader:

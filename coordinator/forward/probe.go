@@ -80,7 +80,7 @@ func (p *Peers) probeOnce(to *leader) error {
 	if untrusted, ok := errors.AsType[*credential.TrustError](credential.Describe(err)); ok {
 		return fmt.Errorf("the leader %s: %w (peers.tls); if none of yours has this address, somebody else has written it into Consul", to.url, untrusted)
 	}
-	return nil // it may be slow, or gone by now: who calls finds out
+	return nil // it may be slow, or gone by now: the next call finds out
 }
 
 // headers are sent with a call to another coordinator: they say who passes it on, and who made it.

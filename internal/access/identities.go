@@ -119,7 +119,7 @@ func Parse(name string, data []byte) (*Identities, error) {
 	return all, nil
 }
 
-// nameOf is who has a hash already.
+// nameOf is the identity that has a hash already.
 func (i *Identities) nameOf(at int, current Entry) string {
 	if at < len(i.entries) {
 		return i.entries[at].Actor.Name

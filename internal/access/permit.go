@@ -9,7 +9,7 @@ import (
 
 // DeniedError refuses what a known caller may not do.
 type DeniedError struct {
-	// Actor is who asked, What they may not do, Want who may, or what to do instead.
+	// Actor is who asked, What they may not do. Want is who may, or what to do instead.
 	Actor, What, Want string
 }
 

@@ -41,8 +41,8 @@ func (r Rule) Who() string {
 }
 
 // RuleOf returns the rule of a path: a procedure such as /bursar.v1.HostService/Drain, or a page
-// such as /metrics. A procedure of ours that is not in the table is an admin's, until somebody has
-// thought of it; any other page is for those who may read everything.
+// such as /metrics. A procedure of ours that is not in the table is for admins only. Any other
+// page is for those who may read everything.
 func RuleOf(path string) Rule {
 	if rule, found := procedures()[path]; found {
 		return rule

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// ConnectionLimits bound the connections of a server. Those of Unknown, Address and Nameless are
-// for one that learns from requests who calls.
+// ConnectionLimits bound the connections of a server. Unknown, Address and Nameless are for a
+// server that learns from requests who calls.
 type ConnectionLimits struct {
 	// Unknown is how many connections without an identity yet may be open, Address how many of
 	// these one remote address may have. Beyond that, the oldest of them is closed for the new
@@ -194,7 +194,8 @@ type excess struct {
 
 	who   string // who may have so many
 	limit int
-	// they are another caller's, who has so many more that even one with a call under way may go
+	// they are another caller's. That caller has so many more that even one with a call under way
+	// may go
 	other bool
 	// descriptors is how many this process may have, if the limit is smaller for it; 0: it is not
 	descriptors int
@@ -245,7 +246,7 @@ func (c *excess) idle() *Connection {
 	return nil
 }
 
-// Close closes the connection and counts it no more.
+// Close closes the connection and stops counting it.
 func (conn *Connection) Close() error {
 	c := conn.owner
 	c.mu.Lock()

@@ -4,7 +4,7 @@
 // is beyond a bound is refused before its body is read, with RESOURCE_EXHAUSTED and when to try
 // again, counted, and logged once a minute for each caller.
 //
-// A reader who does not read is let go, see Writer.
+// A reader who does not read loses the connection, see Writer.
 //
 // It does not know who calls: its user says so. It queues nothing: what is admitted goes on in the
 // order in which it came. Any goroutine may call the methods.

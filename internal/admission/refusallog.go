@@ -7,7 +7,7 @@ import (
 )
 
 const (
-	// logEvery is how often a caller's refusals are logged: who floods a server must not flood its
+	// logEvery is how often a caller's refusals are logged: a flood of calls must not flood the
 	// log.
 	logEvery = time.Minute
 	// logBurst is of how many callers at once a refusal is logged, and logRate of how many a

@@ -51,7 +51,7 @@ func (c *Controller) refuseLocked(a *account, r refusal) error {
 }
 
 // Refusal is an error with RESOURCE_EXHAUSTED that says when to try again: as a
-// google.rpc.RetryInfo, and to those who know no details as a header, in whole seconds.
+// google.rpc.RetryInfo, and as a header in whole seconds for callers who know no details.
 func Refusal(err error, again time.Duration) *connect.Error {
 	refused := connect.NewError(connect.CodeResourceExhausted, err)
 	// such a message always marshals
@@ -62,7 +62,7 @@ func Refusal(err error, again time.Duration) *connect.Error {
 	return refused
 }
 
-// longestAgain is the longest that anybody is believed who says when to try again.
+// longestAgain bounds the time to try again that a server's answer may name.
 const longestAgain = time.Minute
 
 // TryAgain is when a server asks for the next attempt; 0 if it does not.

@@ -17,8 +17,8 @@ const (
 // errFailed is what callers get who shared a reading that panicked.
 var errFailed = errors.New("the reading failed")
 
-// Share lets a function that takes long be called by many: it runs once at a time, with pauses
-// between, and all who come until it runs share the next run, which begins after they have come.
+// Share lets many call a function that takes long. It runs once at a time, with pauses between.
+// All who come before a run begins share that run.
 func Share[T any](read func() (T, error)) func() (T, error) {
 	type reading struct {
 		done  chan struct{} // closed when it has ended

@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Walk is one look at the processes in cgroups and below them. Who may make cgroups below its own
-// can make as many as they like, one in the other: a walk is bounded by their number, by how deep
-// they are, and maybe by time.
+// Walk is one pass over the processes in cgroups and below them. A user who may make cgroups can
+// make as many as they like, one in the other. So a walk is bounded by their number, by their
+// depth, and maybe by time.
 type Walk struct {
 	// Read reads a file, Children lists the names of the cgroups below the one that has this
 	// directory.

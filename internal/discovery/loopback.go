@@ -29,8 +29,8 @@ func (e *NetworkError) Error() string {
 // Dial is net.Dialer's DialContext.
 type Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
-// DialLoopback dials addresses of this machine alone. The address is judged after its name was
-// resolved, each one that is tried. The error of any other is a *NetworkError.
+// DialLoopback dials addresses of this machine alone. Each address that is tried is checked after
+// its name was resolved. The error for any other address is a *NetworkError.
 func DialLoopback(dialer net.Dialer) Dial {
 	dialer.Control = func(_, address string, _ syscall.RawConn) error {
 		if host, _, err := net.SplitHostPort(address); err != nil || !Loopback(host) {

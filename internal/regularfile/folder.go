@@ -12,9 +12,9 @@ import (
 // WantFolder says what would be right if CannotBeMade.
 const WantFolder = "a folder that is there, or can be made by this user"
 
-// CannotBeMade reports whether an error of making a folder is one that time alone does not mend,
-// so that another path or other rights are needed. A disk that is full or fails, and too many open
-// files, may be gone at the next attempt.
+// CannotBeMade reports whether time alone does not mend an error of making a folder, so that
+// another path or other rights are needed. A disk that is full or fails, and too many open files,
+// may be gone at the next attempt.
 func CannotBeMade(err error) bool {
 	for _, lasting := range []error{
 		fs.ErrNotExist, fs.ErrPermission, syscall.ENOTDIR, syscall.EROFS, syscall.ELOOP, syscall.ENAMETOOLONG, syscall.EINVAL,

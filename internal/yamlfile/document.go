@@ -219,7 +219,7 @@ func (d *Document) wrap(err error, about reflect.Type) *Error {
 	return e
 }
 
-// kind says what a node is to somebody who does not know YAML's words.
+// kind names a node for a reader who does not know YAML's words.
 func kind(t ast.NodeType) string {
 	switch t {
 	case ast.MappingType, ast.MappingValueType:

@@ -22,7 +22,7 @@ type mapped struct {
 var errNoSplit = errors.New("the kernel does not tell the kinds of memory apart")
 
 // parseMapped finds the memory in /proc/PID/status. A process without an address space has none: a
-// kernel thread, a zombie. errNoSplit: a kernel before 4.5; what is swapped is told there too.
+// kernel thread, a zombie. errNoSplit: a kernel before 4.5; that gives what is swapped, too.
 func parseMapped(data []byte) (mapped, error) {
 	var got mapped
 	var total int64

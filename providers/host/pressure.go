@@ -58,10 +58,10 @@ func (s *scratch) readPressure(file string) (stall, error) {
 	return pressureIn(file, data, err)
 }
 
-// pressureIn is what was read of a file. A kernel that is too old (before 4.20) has none; one that
-// was built or started without the accounting (psi=0) has none, or refuses to read it (before
-// 5.2); a cgroup for which it was turned off (cgroup.pressure, since 6.1) has none; and one that
-// was just removed is gone. None of these is an error: there is nothing to know.
+// pressureIn parses what was read of a file. It is no error if there is nothing to know: a kernel
+// that is too old (before 4.20) has no file; one that was built or started without the accounting
+// (psi=0) has none, or refuses to read it (before 5.2); a cgroup for which it was turned off
+// (cgroup.pressure, since 6.1) has none; and a cgroup that was just removed is gone.
 func pressureIn(file string, data []byte, err error) (stall, error) {
 	if cgroupfs.Absent(err) || errors.Is(err, unix.EOPNOTSUPP) {
 		return stall{}, nil

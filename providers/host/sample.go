@@ -184,7 +184,7 @@ func (m *Meter) sampleCPU(ctx context.Context, sample *Sample, degraded *degrada
 }
 
 // cgroupsCPU reads how long the limited cgroups have run. In version 1 a controller of its own
-// counts that, which need not have the same cgroups; one that is not there is left out.
+// counts that, and it may have other cgroups: a missing one is left out.
 func (m *Meter) cgroupsCPU(limits []limit) (map[string]int64, error) {
 	ran := make(map[string]int64, len(limits))
 	for _, limit := range limits {

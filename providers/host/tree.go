@@ -219,11 +219,11 @@ func (f *forest) count() {
 	}
 }
 
-// increase is the difference of two counters; one that stepped back has not grown.
+// increase is the difference of two counters; 0 if a counter has stepped back.
 func increase(before, after uint64) uint64 { return max(before, after) - before }
 
-// ancestor returns the nearest process above one that is gone, of those that were members and are
-// still there.
+// ancestor returns the nearest ancestor of a process that is gone, of those that were members and
+// are still there.
 func (f *forest) ancestor(gone member) *process {
 	for range len(f.members) {
 		above, known := f.members[gone.parent]

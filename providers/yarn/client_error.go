@@ -14,7 +14,7 @@ const (
 	Unreachable Trouble = "does not answer"
 	// NotInCharge: a standby ResourceManager, or one that knows no active one.
 	NotInCharge Trouble = "is not in charge"
-	// NotAllowed: it does not take who we say we are, or we cannot say it.
+	// NotAllowed: it does not accept our identity, or we cannot prove it.
 	NotAllowed Trouble = "refuses us"
 	// Failing: it has an error of its own, as while it becomes active.
 	Failing Trouble = "fails"

@@ -39,8 +39,8 @@ func (p *Provider) probe(ctx context.Context, patience time.Duration) []probed {
 	return found
 }
 
-// claimants returns those that say they are active, the one that was started last first: of two,
-// the other has not noticed yet that it is no longer.
+// claimants returns those that say they are active, the one that was started last first. If there
+// are two, the other has not noticed yet that it is not active any longer.
 func claimants(found []probed) []*probed {
 	var list []*probed
 	for i := range found {

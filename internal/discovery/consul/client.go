@@ -39,7 +39,8 @@ func New(config Config, log *slog.Logger) (*Client, error) {
 	}
 	settings.HttpClient = &http.Client{
 		Transport: door,
-		// Consul redirects nothing that is asked for here; who does would get the token.
+		// Consul redirects nothing that is asked for here; a server that redirects would get the
+		// token.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	settings.Token, settings.TokenFile = door.token.Token(), ""
