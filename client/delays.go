@@ -20,10 +20,11 @@ type delays struct {
 
 	ctx    context.Context //nolint:containedctx // lives as long as one call
 	policy RetryPolicy
-	// no attempt that the server asked for begins later; zero: the end is the only bound
+	// waited bounds attempts that the server asked for: none begins later. Zero: the end is the
+	// only bound.
 	waited time.Time
-	// of the call, if ctx has no deadline; a refusal is an answer, and the timeout begins again
-	// after it
+	// timeout is the call's, if ctx has no deadline. A refusal is an answer, and the timeout
+	// begins again after it.
 	timeout time.Duration
 	end     time.Time     // when that is over; zero: ctx alone ends the call
 	silent  time.Time     // since when nobody has answered; zero: the last attempt was answered

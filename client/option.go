@@ -25,7 +25,7 @@ type settings struct {
 	tls              *tls.Config
 	credentials      *credential.Client
 	coordinatorsOnly bool // servers must show that they are coordinators
-	// the size of the largest message that is read, in bytes
+	// largest is the size of the largest message that is read, in bytes.
 	largest int
 	token   func() (string, error) // nil: none
 	// attempts are the interceptors of each attempt.

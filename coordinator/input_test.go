@@ -30,7 +30,8 @@ func asConnect(err error, target **connect.Error) bool { return errors.As(err, t
 type badInput struct {
 	call func(f *fixture) error
 	code connect.Code
-	// the prefix of the path that a Violations or an InvalidField names; "" if neither fits
+	// field is the prefix of the path that a Violations or an InvalidField names; "" if neither
+	// fits.
 	field string
 }
 

@@ -21,7 +21,7 @@ type fakeElection struct {
 	leader  election.Leader // guarded by mu
 	changed chan struct{}   // guarded by mu; closed when any of it changes
 	barred  map[string]bool // guarded by mu: who may not win, by URL
-	// guarded by mu: the leader as each coordinator sees it, by that coordinator's URL
+	// pinned is the leader as each coordinator sees it, by that coordinator's URL; guarded by mu.
 	pinned map[string]string
 }
 

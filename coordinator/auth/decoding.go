@@ -22,7 +22,8 @@ type decoding struct {
 	each  int           // how many one caller's may be
 
 	mu sync.Mutex
-	// guarded by mu; by account, of callers with a request that is decoded or waits for that
+	// callers are those with a request that is decoded or waits for that, by account; guarded by
+	// mu.
 	callers map[string]*callerSlots
 }
 

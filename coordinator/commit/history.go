@@ -31,10 +31,11 @@ type HistoryBounds struct {
 type history struct {
 	loop   *Loop
 	config HistoryBounds
-	// rows are kept for so long whatever their size, because they answer repeated requests
+	// remember is how long rows are kept whatever their size, because they answer repeated
+	// requests.
 	remember time.Duration
-	// for which rows are not counted yet: until then one may become durable behind another of a
-	// later end
+	// settled is how long rows are not counted yet: until then one may become durable behind
+	// another of a later end.
 	settled time.Duration
 
 	// Owned by run:
@@ -45,7 +46,7 @@ type history struct {
 	total   HistorySize
 
 	size atomic.Pointer[HistorySize] // nil: not counted yet
-	// callers that are refused, with the bytes that they have
+	// full has the callers that are refused, with the bytes that they have.
 	full atomic.Pointer[map[string]int64]
 }
 

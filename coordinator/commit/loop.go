@@ -31,15 +31,15 @@ type Loop struct {
 	terms chan *Term // to lead, or with nil not to
 
 	leads atomic.Bool // the core does
-	// of the ledger's time to the clock; nil while it does not lead
+	// skew is that of the ledger's time to the clock; nil while it does not lead.
 	skew    atomic.Pointer[core.Skew]
 	led     atomic.Uint64 // the epoch of the latest leadership
 	history *history      // what has ended
-	// what the file of providers hides of the stored ones
+	// hidden is what the file of providers hides of the stored ones.
 	hidden   atomic.Pointer[[]string]
 	refusals atomic.Pointer[[]string] // which commands are refused, and why
 	notTaken notTakenLog              // what hosts report that others have
-	// the last panic without a known cause; nil: there was none
+	// unknownPanic is the last panic without a known cause; nil: there was none.
 	unknownPanic atomic.Pointer[unknownPanic]
 	rulesHidden  atomic.Pointer[[]string] // which rules are not in force, and why
 	// configured are the providers of the file, for the next leadership; nil: there was no file.
@@ -53,7 +53,7 @@ type Loop struct {
 	term     *Term          // nil: may not lead
 	loading  bool           // the store is asked for a lead
 	atLeast  uint64         // what the next epoch must not be below
-	// the ledger's count of changes of the rules, when rulesHidden was looked at
+	// rulesSeen is the ledger's count of changes of the rules, when rulesHidden was looked at.
 	rulesSeen uint64
 	stopped   bool
 }

@@ -133,7 +133,7 @@ type candidate struct {
 	log      consul.FailureLog
 	session  string // bound to the health check; empty: none yet
 
-	// the session of a leader at this coordinator's own address; empty: there is none
+	// twin is the session of a leader at this coordinator's own address; empty: there is none.
 	twin   string
 	since  time.Time // when that was first seen
 	logged bool      // it was complained about

@@ -69,7 +69,7 @@ type ConsulElection struct {
 	claimed bool          // the cluster's store was this coordinator's before
 
 	doubts consul.FailureLog // about the term
-	// the version of the key that was complained about; the watch's own
+	// loggedVersion is the version of the key that was logged; the watch's own.
 	loggedVersion uint64
 }
 

@@ -21,7 +21,8 @@ type consulTerm struct {
 	session  string
 	lease    *lease
 	said     announcement // guarded by the election's mu: what the key must say
-	// guarded by the election's mu: what this term has last written into it, as far as it knows
+	// written is what this term has last written into it, as far as it knows; guarded by the
+	// election's mu.
 	written announcement
 }
 
@@ -163,8 +164,8 @@ func (t *consulTerm) correct(ctx context.Context, pair *api.KVPair, written anno
 	t.setWritten(want)
 }
 
-// writeKey writes the key while the session holds it, or takes it for the session if nobody holds it.
-// held says whether it is the session's.
+// writeKey writes the key while the session holds it, or takes it for the session if nobody holds
+// it. held says whether it is the session's.
 func (e *ConsulElection) writeKey(ctx context.Context, session string, value announcement) (held bool, err error) {
 	text, err := json.Marshal(value)
 	if err != nil {

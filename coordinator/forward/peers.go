@@ -57,7 +57,7 @@ type Peers struct {
 	election election.Election // guarded by mu; nil before the start
 	self     string            // guarded by mu: this coordinator's URL
 	leader   *leader           // guarded by mu: who leads, unless it is this one; nil: not known
-	// guarded by mu: the epochs that were announced lately, the latest last
+	// announced are the epochs that were announced lately, the latest last; guarded by mu.
 	announced []uint64
 
 	probes sync.WaitGroup

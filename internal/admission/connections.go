@@ -194,8 +194,8 @@ type excess struct {
 
 	who   string // who may have so many
 	limit int
-	// they are another caller's. That caller has so many more that even one with a call under way
-	// may go
+	// other: they are another caller's. That caller has so many more that even a connection with a
+	// call under way may go.
 	other bool
 	// descriptors is how many this process may have, if the limit is smaller for it; 0: it is not
 	descriptors int

@@ -81,7 +81,8 @@ type account struct {
 	Caller
 
 	limiter *rate.Limiter // nil: no bound
-	// the same again, for requests that settle what was granted; nil: no bound
+	// followUps is the same again, for requests that give back or confirm what was granted; nil:
+	// no bound.
 	followUps *rate.Limiter
 	delayed   int // refusals that are held back
 }

@@ -18,7 +18,7 @@ const (
 // refusalLog decides which refusals are logged. One goroutine at a time may use it.
 type refusalLog struct {
 	limiter *rate.Limiter
-	// when a caller's refusal was last logged, by the caller's ID; of the last logEvery
+	// logged is when a caller's refusal was last logged, by the caller's ID; of the last logEvery.
 	logged map[string]time.Time
 }
 

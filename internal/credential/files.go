@@ -104,7 +104,8 @@ type bundle[T any] struct {
 	checkedAt atomic.Int64 // when the files were last looked at, Unix nanoseconds
 
 	mu sync.Mutex
-	// guarded by mu: of the files that current was made of; nil: they must be read
+	// seen are the infos of the files that current was made of; nil: they must be read. Guarded by
+	// mu.
 	seen   []fs.FileInfo
 	sum    [sha256.Size]byte // guarded by mu: of what current was made of
 	fault  string            // guarded by mu: what is wrong with the files as they are now

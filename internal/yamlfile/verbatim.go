@@ -23,11 +23,12 @@ type place struct {
 // and a number in another.
 type copier struct {
 	doc *Document
-	// what has been passed so far, by name; nil for what the copier is in
+	// anchors are those that have been passed so far, by name; nil for the one that the copier is
+	// in.
 	anchors map[string]ast.Node
 	alias   *ast.AliasNode // the outermost alias of what is copied
-	// the first value that the library would take for another one than was written, or refuse
-	// without its place
+	// wrong is the first value that the library would take for another one than was written, or
+	// refuse.
 	wrong *Error
 }
 

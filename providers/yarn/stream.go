@@ -45,7 +45,8 @@ func (s *stream) Read(p []byte) (int, error) {
 	return 0, nil
 }
 
-// rewrite reads the next bytes and replaces those words, in place and without changing their number.
+// rewrite reads the next bytes and replaces those words, in place and without changing their
+// number.
 func (s *stream) rewrite(p []byte) error {
 	for i := 0; i < len(p); i++ {
 		c := p[i]
