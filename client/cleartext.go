@@ -15,7 +15,7 @@ import (
 // cross a network over plain http, and everybody on the way could read it.
 var ErrTokenInClear = errors.New("the token would be sent in clear: want https:// and TLS at the coordinator (tls.cert and tls.key), or no token")
 
-// InClear reports whether what is sent to a base URL crosses a network as it is.
+// InClear reports whether what is sent to a base URL crosses a network unencrypted.
 func InClear(base string) bool {
 	u, err := url.Parse(base)
 	return err == nil && u.Scheme == "http" && !discovery.Loopback(u.Hostname())

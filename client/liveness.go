@@ -64,8 +64,8 @@ func newLiveness(probe func(context.Context, string) error, hangs func(url strin
 	return l
 }
 
-// begin watches over an attempt, which is canceled with errHangs when its coordinator hangs, until
-// its end.
+// begin watches over an attempt until its end. The attempt is canceled with errHangs if its
+// coordinator hangs.
 func (l *liveness) begin(url string, cancel context.CancelCauseFunc) *attempt {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -26,7 +26,7 @@ type allocations struct {
 	bursarv1connect.AllocationServiceClient
 }
 
-// Allocate leaves the caller's message as it is: a message that is used again is another request.
+// Allocate does not change the caller's message: a message that is used again is another request.
 func (a allocations) Allocate(ctx context.Context, req *bursarv1.AllocateRequest) (*bursarv1.AllocateResponse, error) {
 	if req.GetRequestId() != "" {
 		return a.AllocationServiceClient.Allocate(ctx, req)

@@ -59,7 +59,7 @@ type RunOptions struct {
 	Grace time.Duration
 }
 
-// RunResult is what became of a Run.
+// RunResult is the result of a Run.
 type RunResult struct {
 	// Allocation is as last heard of; nil if there was no grant.
 	Allocation *bursarv1.Allocation

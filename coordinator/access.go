@@ -61,8 +61,8 @@ func openAuditLog(audit *auth.AuditLog, path string) error {
 	return nil
 }
 
-// checkOwnHost refuses an allocation of another host to what came through a host's agent, as long
-// as it is live; s.getEnded does for those that are not.
+// checkOwnHost refuses a call that came through a host's agent for a live allocation of another
+// host. For ended ones s.getEnded does.
 func checkOwnHost(l *ledger.Ledger, actor identity.Actor, id ledger.ID) error {
 	if actor.Host == "" {
 		return nil

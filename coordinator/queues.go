@@ -51,8 +51,8 @@ func (s *queueService) List(ctx context.Context, req *bursarv1.QueueServiceListR
 	return res, nil
 }
 
-// Get reads one queue. It is found as a request for it would find it: without a cluster in the
-// default one, by its full path or its last element.
+// Get reads one queue. It finds it as a request would: without a cluster in the default one, by
+// its full path or its last element.
 func (s *queueService) Get(ctx context.Context, req *bursarv1.QueueServiceGetRequest) (*bursarv1.QueueServiceGetResponse, error) {
 	at := resource.Address{Kind: req.GetKind(), Cluster: req.GetCluster(), Path: req.GetPath(), Partition: req.GetPartition()}
 	q, err := commit.Decide(ctx, s.loop.Reader(req.GetAllowStale()), func(l *ledger.Ledger, _ ledger.Instant) (ledger.QueueInfo, error) {

@@ -18,10 +18,9 @@ type quotaReload struct {
 	done  chan error // holds one
 }
 
-// reload reads a list of files in place of those that there were, and puts all of their rules in
-// force in one step, those that have not changed too: another owner may have put a rule in place
-// of one of theirs. The rules of files that are no longer named go. An error leaves everything as
-// it is.
+// reload reads a list of files in place of the earlier ones, and puts all of their rules in force
+// in one step. That includes unchanged rules: another owner may have put a rule in place of one of
+// them. The rules of files that are no longer named go. An error changes nothing.
 func (q *quotaFiles) reload(ctx context.Context, paths []string) error {
 	ask := quotaReload{ctx: ctx, paths: paths, done: make(chan error, 1)}
 	select {

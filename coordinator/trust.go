@@ -137,8 +137,8 @@ func (t *trust) isCoordinator() bool {
 const wantCoordinator = `a certificate with O = "bursar:coordinator" in its subject, or with a name that coordinators alone have and peers.tls.serverName (and tls.serverName of ` +
 	"agents and clients) says: any host's would do else, if its owner may write into Consul"
 
-// inClear reports whether what is sent to a coordinator's URL crosses a network as it is, going by
-// its name.
+// inClear reports whether what is sent to a coordinator's URL crosses a network unencrypted, going
+// by its name.
 func inClear(url string) bool {
 	rest, plain := strings.CutPrefix(url, "http://")
 	if host, _, err := net.SplitHostPort(rest); err == nil {

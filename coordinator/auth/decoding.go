@@ -37,7 +37,7 @@ func newDecoding(slots int) *decoding {
 	return &decoding{slots: make(chan struct{}, slots), each: max(1, slots/2), callers: make(map[string]*callerSlots)}
 }
 
-// join enters a caller's slots. It is to be left.
+// join enters a caller's slots. Its caller must call leave.
 func (d *decoding) join(caller admission.Caller) *callerSlots {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -24,8 +24,8 @@ const (
 	SmallBytes = 128 << 10
 	// ProbeBytes is that of the services of health and reflection, which name a service or a file.
 	ProbeBytes = 4 << 10
-	// framing is what heads of messages add to a body at most, and what comes after the only
-	// message.
+	// framing is how much the heads of messages add to a body at most, with what comes after the
+	// only message.
 	framing = 64
 	// callerBytes is how much of one caller's requests is held at a time, allBytes of all
 	// callers'.

@@ -76,8 +76,8 @@ func (r *poller) run(ctx context.Context) {
 	}
 }
 
-// round reads the cluster once and tells the ledger what came of it. failure is what was wrong
-// with the cluster; err says that the assignment is over.
+// round reads the cluster once and tells the ledger the result. failure is what was wrong with the
+// cluster; err says that the assignment is over.
 func (r *poller) round(ctx context.Context) (failure, err error) {
 	var ids []string
 	var asked ledger.Instant

@@ -25,7 +25,8 @@ type Campaign struct {
 }
 
 const (
-	// resignTime bounds what handing over may take: after it the others find out by themselves.
+	// resignTime bounds how long handing over may take: after it the others find out by
+	// themselves.
 	resignTime = 2 * time.Second
 	// steadyAfter is how long a leadership must last for its end not to count as another failure
 	// to lead. Otherwise a ledger that cannot go on, or another coordinator that leads on the same

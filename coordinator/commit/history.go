@@ -26,8 +26,8 @@ type HistoryBounds struct {
 }
 
 // history keeps ended allocations within two bounds: all by age, and those of each caller by size.
-// Only the leader does. It counts the history once, from the oldest row on, then what ends and
-// what it deletes.
+// Only the leader does so. It counts the history once, from the oldest row on. After that it
+// counts what ends and what it deletes.
 type history struct {
 	loop   *Loop
 	config HistoryBounds

@@ -52,7 +52,7 @@ type Loop struct {
 	deadline ledger.Instant // of that commit
 	term     *Term          // nil: may not lead
 	loading  bool           // the store is asked for a lead
-	atLeast  uint64         // what the next epoch must not be below
+	atLeast  uint64         // the least that the next epoch may be
 	// rulesSeen is the ledger's count of changes of the rules, when rulesHidden was looked at.
 	rulesSeen uint64
 	stopped   bool
@@ -73,7 +73,7 @@ type job struct {
 	atLeast uint64
 }
 
-// outcome is what became of a job.
+// outcome is the result of a job.
 type outcome struct {
 	job      job
 	meta     store.Meta
@@ -90,8 +90,8 @@ func (loop *Loop) KeepHistory(ctx context.Context) { loop.history.run(ctx) }
 // Configure says which providers come from a file, for the next leadership.
 func (loop *Loop) Configure(providers []ledger.ProviderRecord) { loop.configured.Store(&providers) }
 
-// Lead tells the loop to take the lead, in an epoch above those that were announced, as far as
-// they are to be believed. After stop nothing comes of it.
+// Lead tells the loop to take the lead, in an epoch above the announced ones that can be believed.
+// After Stop it has no effect.
 func (loop *Loop) Lead(announced ...uint64) *Term {
 	t := &Term{announced: announced, Began: make(chan store.Meta, 1), over: make(chan error, 1)}
 	loop.sendTerm(t)
@@ -310,7 +310,7 @@ func (loop *Loop) dispatch() {
 	}
 }
 
-// finishJob takes in what became of a job.
+// finishJob takes over the result of a job.
 func (loop *Loop) finishJob(o outcome) {
 	if o.job.batch == nil {
 		loop.loading = false
@@ -328,7 +328,7 @@ func (loop *Loop) finishJob(o outcome) {
 	loop.acquire()
 }
 
-// finishLoad takes in the lead of the store, if it is still wanted.
+// finishLoad takes the lead with what was loaded, if the lead is still wanted.
 func (loop *Loop) finishLoad(o outcome) {
 	t := o.job.term
 	if t != loop.term {
@@ -352,7 +352,7 @@ func (loop *Loop) setTerm(t *Term) {
 	if loop.core.Leading() {
 		loop.Log.Info("not leading any more", "epoch", loop.core.Meta().Epoch)
 		loop.dropLedger(core.ErrNotLeading)
-		if loop.inFlight != nil { // the next leader finds out what became of it
+		if loop.inFlight != nil { // the next leader finds out its result
 			loop.inFlight.Answer(&Error{Err: store.ErrUnknownOutcome})
 		}
 	}
@@ -368,7 +368,7 @@ func (loop *Loop) acquire() {
 	}
 }
 
-// abandon ends the leadership and its term: what the ledger holds may not be what the store has.
+// abandon ends the leadership and its term: the ledger and the store may differ.
 func (loop *Loop) abandon(err error) {
 	loop.dropLedger(err)
 	loop.endTerm(err)
@@ -405,8 +405,8 @@ func (loop *Loop) refreshPollers() {
 	}
 }
 
-// Stop lets run end once what was applied is durable. Requests that wait are answered with
-// ErrStopping, as is what comes.
+// Stop lets Run end once what was applied is durable. Waiting requests are answered with
+// ErrStopping, and so are new commands.
 func (loop *Loop) Stop() { close(loop.stopping) }
 
 // refuseQueued answers what came too late.

@@ -21,9 +21,9 @@ func (loop *Loop) ChangeProvider(ctx context.Context, name ledger.ClusterName, c
 	}, loop.refreshPollers) // so that the poller of the earlier provider stops
 }
 
-// DoPriority runs a command of the coordinator's own, in its turn. It is never refused for want of
-// room, and answered at once. The error is run's, or says that this coordinator does not lead.
-// After an error run's results must not be read.
+// DoPriority runs a command of the coordinator's own, in its turn. It is never refused because the
+// queue is full, and answered at once. The error is run's, or says that this coordinator does not
+// lead. After an error run's results must not be read.
 func (loop *Loop) DoPriority(ctx context.Context, from *core.Origin, run func(c *core.Core, now ledger.Instant) error) error {
 	var failed error
 	done := make(chan error, 1)

@@ -146,7 +146,7 @@ func (c *candidate) acquire(ctx context.Context) (Term, error) {
 	start := e.registration.LastPass()
 	held, err := c.takeKey(ctx)
 	if err != nil {
-		// what became of the attempt is unknown: with the session everything of it goes
+		// the result of the attempt is unknown: with the session everything of it goes
 		c.withdraw(ctx)
 		return nil, c.retriable(ctx, err)
 	}

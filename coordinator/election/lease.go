@@ -23,8 +23,8 @@ type lease struct {
 	ended bool
 }
 
-// margin is what the lease is shorter than the TTL by: for a clock that runs slower than Consul's,
-// and to stop what is under way.
+// margin is by how much the lease is shorter than the TTL: for a clock that runs slower than
+// Consul's, and to stop what is under way.
 func margin(ttl time.Duration) time.Duration { return ttl / 10 }
 
 // newLease starts one that was last renewed at start, which may be over already. onEnd is called

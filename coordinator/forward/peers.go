@@ -72,8 +72,8 @@ type leader struct {
 	// otherwise keep callers until their deadlines.
 	over context.Context //nolint:containedctx // it is a state
 	end  context.CancelCauseFunc
-	// fault is how the last attempt went to find out whether calls can be passed on; nil before
-	// the first.
+	// fault is the result of the last attempt to find out whether calls can be passed on; nil
+	// before the first.
 	fault atomic.Pointer[probed]
 }
 

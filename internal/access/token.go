@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// tokenPrefix lets people, and what looks for secrets in code, see what a token is.
+	// tokenPrefix lets people, and programs that look for secrets in code, recognize a token.
 	tokenPrefix = "bursar_"
 	tokenBytes  = 32
 	hashPrefix  = "sha256:"

@@ -183,8 +183,8 @@ func (c *Controller) Begin(caller Caller) (ended func(), err error) {
 }
 
 // BeginFollowUp is Begin for a request that gives back or confirms what was granted. It has a rate
-// of its own, so that what a caller has used up for requests does not keep them from ending what
-// came of these.
+// of its own, so that a caller who has used up its rate for requests can still end what was
+// granted.
 func (c *Controller) BeginFollowUp(caller Caller) (ended func(), err error) {
 	return c.begin(caller, func(a *account) *rate.Limiter { return a.followUps })
 }

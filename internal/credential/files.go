@@ -51,7 +51,7 @@ func (o Options) withDefaults() Options {
 // file is one of those that are read together.
 type file struct {
 	field, path string
-	// secret files must not be readable for everybody.
+	// secret files must be unreadable for others than their owner and group.
 	secret bool
 	want   string
 }

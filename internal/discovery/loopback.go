@@ -9,7 +9,7 @@ import (
 )
 
 // Loopback reports whether a host, of a URL or of an address, is the machine that calls it: what
-// is sent there crosses no network. Whether the name localhost leads there is found out when it is
+// is sent there crosses no network. The address of the name localhost is checked when it is
 // dialed, see DialLocalhost.
 func Loopback(host string) bool {
 	ip, err := netip.ParseAddr(host)

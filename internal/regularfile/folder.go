@@ -49,9 +49,9 @@ func Folder(path string) error {
 	}
 }
 
-// MakeFolders makes a folder, with those above it that are missing. What it makes has the mode,
-// whatever the process's umask: other users are to get there, or not. What is there already stays
-// as it is. Errors name the path.
+// MakeFolders makes a folder, with missing ones above it. What it makes has the mode, whatever the
+// process's umask, because the mode says whether other users may get there. Existing folders stay
+// as they are. Errors name the path.
 func MakeFolders(path string, mode fs.FileMode) error {
 	if info, err := os.Stat(path); err == nil {
 		if !info.IsDir() {

@@ -11,8 +11,8 @@ import (
 // byteOrderMark is what some editors put before UTF-8.
 const byteOrderMark = "\ufeff"
 
-// notText returns what is wrong with a file that is not text in UTF-8. The library would put
-// U+FFFD in the place of what it cannot read, and thus another name than was written.
+// notText returns what is wrong with a file that is not text in UTF-8. The library would replace
+// what it cannot read by U+FFFD, and so read another name than was written.
 func (d *Document) notText() *Error {
 	if isUTF16(d.data) {
 		return &Error{File: d.name, Line: 1, Column: 1, Reason: "UTF-16: want UTF-8"}

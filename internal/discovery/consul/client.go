@@ -80,7 +80,7 @@ func (c *Client) Write(ctx context.Context) *api.WriteOptions {
 	return new(api.WriteOptions).WithContext(ctx)
 }
 
-// overEnvironment lays the configuration over what the environment says, which is over the
+// overEnvironment puts the configuration over the environment, and the environment over the
 // defaults of Consul's own client.
 func (c Config) overEnvironment() *api.Config {
 	settings := api.DefaultConfig()

@@ -29,9 +29,9 @@ type RegistrationOptions struct {
 	URL string
 	// Meta is said in the catalog as well, such as a version. "scheme" and "epoch" are taken.
 	Meta map[string]string
-	// TTL is how long the registration counts as healthy after a pass. There is one about every
-	// third of it. Shorter finds out sooner that a coordinator is gone, and takes a shorter pause
-	// of the process, of the network or of Consul for its end. Default 3 s, at least 1 s.
+	// TTL is how long the registration counts as healthy after a pass. There is a pass about every
+	// third of it. A shorter one finds out sooner that a coordinator is gone, and takes a shorter
+	// pause of the process, of the network or of Consul for its end. Default 3 s, at least 1 s.
 	TTL time.Duration
 	// Alive says whether the coordinator does its work. If it returns an error, or does not return
 	// before its context ends, the check does not pass. Default always.

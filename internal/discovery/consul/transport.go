@@ -17,8 +17,8 @@ import (
 	"github.com/bursar/bursar/internal/discovery"
 )
 
-// What is read of one answer at most, in bytes: some 4,000 coordinators, as it is once it was
-// decompressed; and of its headers.
+// The most that is read of one answer, in bytes, after it was decompressed (some 4,000
+// coordinators), and of its headers.
 const (
 	maxAnswer  = 4 << 20
 	maxHeaders = 64 << 10
