@@ -112,7 +112,7 @@ func (p *Pollers) follow(ctx context.Context, wanted []core.Assignment, all *syn
 	}
 }
 
-// closedChannel is a channel that is.
+// closedChannel is a channel that is closed.
 func closedChannel() <-chan struct{} {
 	c := make(chan struct{})
 	close(c)

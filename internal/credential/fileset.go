@@ -22,8 +22,8 @@ func (f File) Wrong(wrong string, err error) *FileError {
 type FileSet[T any] struct{ files *bundle[T] }
 
 // OpenFileSet reads the files and makes of their contents, in the order of the files, what Get
-// returns. The contents of secret files are secret: the error of of goes to logs, and must not
-// hold any of them. The error is a *FileError, or what of returned.
+// returns. The contents of secret files are secret: the error that of returns goes to logs, and
+// must not hold any of them. The error is a *FileError, or what of returned.
 func OpenFileSet[T any](files []File, options Options, of func(contents [][]byte) (T, error)) (*FileSet[T], error) {
 	var list []file
 	for _, f := range files {

@@ -8,7 +8,7 @@ const (
 	MaxShownError   = 1000
 )
 
-// Cut returns the beginning of a text that others may have written: at most most bytes, and a sign
+// Cut returns the beginning of a text that others may have written, of most bytes, and a sign
 // that there was more. Otherwise anybody who can write into Consul's keys could fill the logs. It
 // does not quote: %q does, or the log.
 func Cut(text string, most int) string {

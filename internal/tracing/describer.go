@@ -14,7 +14,7 @@ import (
 // Keys of the attributes that spans have in addition to the standard ones.
 const (
 	KeyAllocation = attribute.Key("bursar.allocation.id")
-	// as the contract writes it, without its prefix: "reserved"
+	// KeyState is as the contract writes it, without its prefix: "reserved".
 	KeyState = attribute.Key("bursar.allocation.state")
 	KeyHost  = attribute.Key("bursar.host.id")
 	KeyEpoch = attribute.Key("bursar.epoch")

@@ -15,7 +15,7 @@ import (
 //
 // A call becomes a part of its caller's trace if trusts says so: such a caller decides whether the
 // call is recorded, and under which number. A call of another caller begins a trace of its own,
-// with a link to the caller's. A nil trusts trusts everybody.
+// with a link to the caller's. If trusts is nil, every caller is trusted.
 func (t *Tracing) Servers(trusts func(context.Context) bool) []connect.Interceptor {
 	if t == nil {
 		return nil
