@@ -13,38 +13,38 @@ import (
 )
 
 const (
-	// hangsFor is how long a coordinator that was found to hang is the last to be tried. It would cost each try the time that it
-	// takes to find that out again.
+	// hangsFor is how long a coordinator that was found to hang is the last to be tried. It would
+	// cost each try the time that it takes to find that out again.
 	hangsFor = 5 * time.Second
-	// returnAfter is how long calls stay away from the leader after it has failed, where nobody names another one. The ones that
-	// stand by pass calls on to it, which costs a hop.
+	// returnAfter is how long calls stay away from the leader after it has failed, if no other
+	// leader is named. Coordinators that stand by pass calls on to it, which costs a hop.
 	returnAfter = 15 * time.Second
 )
 
-// errNoneKnown fails a call while nobody has said yet where a coordinator is.
+// errNoneKnown fails a call while no coordinator is known.
 var errNoneKnown = errors.New("no coordinator is known yet")
 
-// choice is which of the coordinators calls go to: the leader, where it is known and answers, else any that does. It stays with that
-// one until it fails or another one is named leader.
+// choice is which of the coordinators calls go to: the leader if it is known and answers, else any
+// that does. It stays with that one until it fails or another one is named leader.
 type choice struct {
 	finder discovery.Finder
 
-	mu      sync.Mutex
-	current string             // guarded by mu; empty: to be chosen
-	leader  string             // guarded by mu; as the finder last named it
-	turn    uint64             // guarded by mu; counts failures
-	trouble map[string]trouble // guarded by mu; of those that have failed
+	mu       sync.Mutex
+	current  string             // guarded by mu; empty: to be chosen
+	leader   string             // guarded by mu; as the finder last named it
+	count    uint64             // guarded by mu; counts failures
+	failures map[string]failure // guarded by mu; of those that have failed
 }
 
-// trouble is what is known of a coordinator that has failed.
-type trouble struct {
-	turn  uint64    // the later, the later it is tried again
+// failure is what is known of a coordinator that has failed.
+type failure struct {
+	count uint64    // the later, the later it is tried again
 	at    time.Time // when
 	hangs time.Time // until when it is believed to hang
 }
 
 func newChoice(finder discovery.Finder) *choice {
-	return &choice{finder: finder, trouble: make(map[string]trouble)}
+	return &choice{finder: finder, failures: make(map[string]failure)}
 }
 
 // choose returns the base URL for the next attempt.
@@ -67,20 +67,20 @@ func (c *choice) choose(now time.Time) (string, error) {
 		c.leader = leader
 		if leader != "" {
 			c.current = leader
-			delete(c.trouble, leader)
+			delete(c.failures, leader)
 		}
-	case leader != "" && c.current != leader && now.Sub(c.trouble[leader].at) > returnAfter:
+	case leader != "" && c.current != leader && now.Sub(c.failures[leader].at) > returnAfter:
 		c.current = leader
 	}
 	if !listed[c.current] {
-		maps.DeleteFunc(c.trouble, func(url string, _ trouble) bool { return !listed[url] })
+		maps.DeleteFunc(c.failures, func(url string, _ failure) bool { return !listed[url] })
 		c.current = c.nextLocked(now, known)
 	}
 	return c.current, nil
 }
 
-// nextLocked returns the one that failed longest ago, or never: the leader before others, and of others any, so that not all
-// clients meet at the same. Those that hang come last.
+// nextLocked returns the one that failed longest ago, or never: the leader before others, and of
+// others any, so that not all clients meet at the same. Those that hang come last.
 func (c *choice) nextLocked(now time.Time, known []discovery.Coordinator) string {
 	best, chance := known[0], 1
 	for _, candidate := range known[1:] {
@@ -96,9 +96,9 @@ func (c *choice) nextLocked(now time.Time, known []discovery.Coordinator) string
 	return best.URL
 }
 
-// compareLocked is -1 where a is to be tried before b.
+// compareLocked is -1 if a is to be tried before b.
 func (c *choice) compareLocked(now time.Time, a, b discovery.Coordinator) int {
-	ofA, ofB := c.trouble[a.URL], c.trouble[b.URL]
+	ofA, ofB := c.failures[a.URL], c.failures[b.URL]
 	before := func(first bool) int {
 		if first {
 			return -1
@@ -108,8 +108,8 @@ func (c *choice) compareLocked(now time.Time, a, b discovery.Coordinator) int {
 	switch hangsA, hangsB := now.Before(ofA.hangs), now.Before(ofB.hangs); {
 	case hangsA != hangsB:
 		return before(hangsB)
-	case ofA.turn != ofB.turn:
-		return before(ofA.turn < ofB.turn)
+	case ofA.count != ofB.count:
+		return before(ofA.count < ofB.count)
 	case a.Leads != b.Leads:
 		return before(a.Leads)
 	}
@@ -127,19 +127,19 @@ func (c *choice) failed(now time.Time, url string, hangs bool) {
 }
 
 func (c *choice) failedLocked(now time.Time, url string, hangs bool) {
-	c.turn++
-	t := trouble{turn: c.turn, at: now, hangs: c.trouble[url].hangs}
+	c.count++
+	t := failure{count: c.count, at: now, hangs: c.failures[url].hangs}
 	if hangs {
 		t.hangs = now.Add(hangsFor)
 	}
-	c.trouble[url] = t
+	c.failures[url] = t
 	if c.current == url {
 		c.current = ""
 	}
 }
 
-// leave makes the next attempt go elsewhere.
-func (c *choice) leave() {
+// failCurrent makes the next attempt go elsewhere.
+func (c *choice) failCurrent() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.current != "" {
@@ -147,7 +147,7 @@ func (c *choice) leave() {
 	}
 }
 
-// nameOf says where coordinators are found, for messages.
+// nameOf says how coordinators are found, for messages.
 func nameOf(finder discovery.Finder) string {
 	if named, ok := finder.(fmt.Stringer); ok {
 		return named.String()

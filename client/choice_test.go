@@ -165,8 +165,8 @@ func TestWhatIsNotKnownAnyMoreIsNotUsed(t *testing.T) {
 	c.knows("", "b", "c")
 	c.fail(c.next())
 	c.next()
-	if len(c.trouble) != 1 {
-		t.Errorf("remembers %v", c.trouble)
+	if len(c.failures) != 1 {
+		t.Errorf("remembers %v", c.failures)
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 
 var errDialed = errors.New("it was to be connected to")
 
-// undialed makes a client that connects to nothing, and fails with errDialed where it would.
+// undialed makes a client that connects to nothing: each dial fails with errDialed.
 func undialed(c *Client) *Client {
 	c.transport.DialContext = func(context.Context, string, string) (net.Conn, error) { return nil, errDialed }
 	return c

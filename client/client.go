@@ -16,7 +16,8 @@ import (
 	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
 )
 
-// Client calls one server, an agent or a coordinator, or whichever of several coordinators answers.
+// Client calls one server, an agent or a coordinator, or whichever of several coordinators
+// answers.
 type Client struct {
 	target      string
 	transport   *http.Transport
@@ -32,42 +33,43 @@ type Client struct {
 	engines     bursarv1connect.EngineServiceClient
 }
 
-// New makes a client of one server: a path or "unix:PATH" names a Unix socket, "host:port" or "http(s)://host:port" an address.
-// With TLS, or with a token and another machine's address, "host:port" means https. It does not connect yet. The error is a
-// *TargetError.
+// New makes a client of one server: a path or "unix:PATH" names a Unix socket, "host:port" or
+// "http(s)://host:port" an address. With TLS, or with a token and another machine's address,
+// "host:port" means https. It does not connect yet. The error is a *TargetError.
 func New(server string, opts ...Option) (*Client, error) {
-	s := settle(opts)
-	t, err := parseTarget(server, s.tls != nil || s.shows != nil)
-	if err == nil && s.token != nil && !t.said && InClear(t.baseURL) {
+	s := newSettings(opts)
+	t, err := parseTarget(server, s.tls != nil || s.credentials != nil)
+	if err == nil && s.token != nil && !t.hasScheme && InClear(t.baseURL) {
 		t, err = parseTarget(server, true)
 	}
 	if err != nil {
 		return nil, err
 	}
 	c := &Client{target: server, transport: newTransport(t.socket, t.socket == "" && !strings.HasPrefix(t.baseURL, "https:"), s), baseURL: t.baseURL, settings: s}
-	c.send = &http.Client{Transport: plain{c.transport}, CheckRedirect: stay}
+	c.send = &http.Client{Transport: roundTripper{c.transport}, CheckRedirect: noRedirects}
 	c.build()
 	return c, nil
 }
 
-// NewCluster makes a client of several coordinators: each call goes to one of those that the finder knows at that moment. It does
-// not connect yet. Whoever owns the finder keeps it running.
+// NewCluster makes a client of several coordinators: each call goes to one of those that the
+// finder knows at that moment. It does not connect yet. The owner of the finder keeps it running.
 func NewCluster(finder Finder, opts ...Option) *Client {
-	s := settle(opts)
+	s := newSettings(opts)
 	c := &Client{target: nameOf(finder), transport: newTransport("", true, s), baseURL: "http://coordinator", settings: s}
-	c.router = newRouter(finder, plain{c.transport})
+	c.router = newRouter(finder, roundTripper{c.transport})
 	c.send = c.router
 	c.build()
 	return c
 }
 
-// stay takes a redirect for the answer. No server of ours redirects, and who does would get what was meant for it.
-func stay(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+// noRedirects takes a redirect for the answer. No server of ours redirects, and one that does
+// would get what was meant for our server.
+func noRedirects(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 // build makes the generated clients.
 func (c *Client) build() {
 	calls := connect.WithClientOptions(readlimit.Messages(c.settings.largest),
-		connect.WithInterceptors(append([]connect.Interceptor{&caller{settings: c.settings, router: c.router}}, c.settings.attempts...)...))
+		connect.WithInterceptors(append([]connect.Interceptor{&callInterceptor{settings: c.settings, router: c.router}}, c.settings.attempts...)...))
 	c.allocations = allocations{bursarv1connect.NewAllocationServiceClient(c.send, c.baseURL, calls)}
 	c.hosts = bursarv1connect.NewHostServiceClient(c.send, c.baseURL, calls)
 	c.quotas = bursarv1connect.NewQuotaServiceClient(c.send, c.baseURL, calls)
@@ -76,8 +78,9 @@ func (c *Client) build() {
 	c.engines = bursarv1connect.NewEngineServiceClient(c.send, c.baseURL, calls)
 }
 
-// With returns a client of the same servers, over the same connections, whose calls work as other options say. WithTLS and
-// the other options about connections change nothing. It lives as long as c: it needs no Close of its own.
+// With returns a client of the same servers, over the same connections, whose calls work as other
+// options say. WithTLS and the other options about connections change nothing. It lives as long as
+// c: it needs no Close of its own.
 func (c *Client) With(opts ...Option) *Client {
 	other := *c
 	for _, opt := range opts {
@@ -87,12 +90,13 @@ func (c *Client) With(opts ...Option) *Client {
 	return &other
 }
 
-// newTransport makes connections to the target alone, and to nothing that the environment names as a proxy: a proxy in front of
-// a socket or of the loopback is a mistake.
+// newTransport makes connections to the target alone, and to nothing that the environment names as
+// a proxy: a proxy in front of a socket or of the loopback is a mistake.
 func newTransport(socket string, plainHTTP bool, s settings) *http.Transport {
 	dialer := net.Dialer{
 		Timeout: 5 * time.Second,
-		// A call may wait for minutes without a byte; a peer whose machine is gone is noticed after 30 s.
+		// A call may wait for minutes without a byte; if the peer's machine is gone, that is
+		// noticed after 30 s.
 		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3},
 	}
 	transport := &http.Transport{
@@ -103,7 +107,8 @@ func newTransport(socket string, plainHTTP bool, s settings) *http.Transport {
 
 		MaxResponseHeaderBytes: readlimit.Headers,
 		ForceAttemptHTTP2:      true, // over TLS
-		// As the keep-alives do for the machine: a connection whose other end is stuck is let go after 20 s.
+		// As the keep-alives do for the machine: if the other end of a connection is stuck, the
+		// connection ends after 20 s.
 		HTTP2: &http.HTTP2Config{SendPingTimeout: 15 * time.Second, PingTimeout: 5 * time.Second, MaxReceiveBufferPerStream: readlimit.Unread},
 	}
 	if s.tls != nil {
@@ -119,15 +124,15 @@ func newTransport(socket string, plainHTTP bool, s settings) *http.Transport {
 		transport.Protocols.SetUnencryptedHTTP2(true)
 		transport.Protocols.SetHTTP2(true)
 	}
-	shows := s.shows
-	if s.role {
-		if shows == nil {
-			shows = &credential.Client{}
+	own := s.credentials
+	if s.coordinatorsOnly {
+		if own == nil {
+			own = &credential.Client{}
 		}
-		shows = shows.Require(identity.Coordinator.Organization())
+		own = own.Require(identity.Coordinator.Organization())
 	}
-	if shows != nil {
-		shows.Use(transport) // dials as above, what comes now is for plain http
+	if own != nil {
+		own.Use(transport) // dials as above, what comes now is for plain http
 	}
 	if plainHTTP {
 		transport.DialContext = discovery.DialKnown(transport.DialContext)
@@ -135,27 +140,29 @@ func newTransport(socket string, plainHTTP bool, s settings) *http.Transport {
 	return transport
 }
 
-// Target names the server, as New was given it, or where the coordinators are found.
+// Target names the server, as New was given it, or says how the coordinators are found.
 func (c *Client) Target() string { return c.target }
 
-// Elsewhere makes the next call go to another coordinator than the last one did, where several are known: what it answered cannot be
-// used.
+// Elsewhere makes the next call go to another coordinator than the last one, if several are known:
+// what the last one answered cannot be used.
 func (c *Client) Elsewhere() {
 	if c.router != nil {
-		c.router.choice.leave()
+		c.router.choice.failCurrent()
 	}
 }
 
-// Close ends idle connections. Calls that are under way go on, but nobody finds out any more whether their coordinator hangs.
+// Close ends idle connections. Calls that are under way go on, but nothing finds out any more
+// whether their coordinator hangs.
 func (c *Client) Close() {
 	if c.router != nil {
-		c.router.lines.close()
+		c.router.liveness.close()
 	}
 	c.transport.CloseIdleConnections()
 }
 
-// Allocations returns the client of AllocationService. Its Allocate mints a request id where there is none, so that retries are
-// one allocation. If such a one fails and is Undecided, it is canceled, which takes at most 3 s: nobody else could do so.
+// Allocations returns the client of AllocationService. Its Allocate adds a request id if there is
+// none, so that retries are one allocation. If such a call fails and is Undecided, it is canceled,
+// because nobody else could do so. That takes at most 3 s.
 func (c *Client) Allocations() bursarv1connect.AllocationServiceClient { return c.allocations }
 
 // Hosts returns the client of HostService. An agent does not serve it.
@@ -170,6 +177,7 @@ func (c *Client) Queues() bursarv1connect.QueueServiceClient { return c.queues }
 // Cluster returns the client of ClusterService. An agent does not serve it.
 func (c *Client) Cluster() bursarv1connect.ClusterServiceClient { return c.cluster }
 
-// Engines returns the client of EngineService. An agent alone serves it, on its Unix socket. Launch may be repeated, and is where nobody
-// answers: what runs already is returned. It answers when the program runs, which an agent gives half a minute.
+// Engines returns the client of EngineService. Only an agent serves it, on its Unix socket. Launch
+// may be repeated, and is repeated if nobody answers: a program that runs already is returned. It
+// answers when the program runs; an agent gives that half a minute.
 func (c *Client) Engines() bursarv1connect.EngineServiceClient { return c.engines }

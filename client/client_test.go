@@ -59,7 +59,7 @@ func TestAllocateKeepsTheCallersRequestID(t *testing.T) {
 	}
 }
 
-// Nobody can ask for what was taken in under an id that nobody else knows.
+// A request under an id that only the server knows cannot be asked for.
 func TestAllocateCancelsWhatNobodyCanAskFor(t *testing.T) {
 	for id, want := range map[string][]string{"": {"allocate", "allocate", "cancel "}, "mine": {"allocate", "allocate"}} {
 		lost := lostThenRefused()
@@ -148,7 +148,8 @@ func TestNobodyThereIsUnavailable(t *testing.T) {
 	}
 }
 
-// A server that is killed closes its connections, which the kernel tells the other end as a reset where something was unread.
+// A server that is killed closes its connections. The kernel reports that to the other end as a
+// reset, if something was unread.
 func TestServerThatDiesUnderACallIsUnavailable(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -266,7 +267,8 @@ func TestWatchGoesOnWhereItWas(t *testing.T) {
 	}
 }
 
-// The patience of a watch begins when it breaks, not with the last message: nothing may have happened for long.
+// The patience of a watch begins when it breaks, not with the last message: nothing may have
+// happened for long.
 func TestWatchThatWasSilentGoesOn(t *testing.T) {
 	fake := &fakeAllocations{}
 	streams := 0

@@ -361,7 +361,8 @@ func TestServerThatSpeaksTLSIsRecognizedWithout(t *testing.T) {
 	for _, c := range []*client.Client{one, client.NewCluster(finder, client.WithoutRetries())} {
 		defer c.Close()
 		recognized := false
-		for range 10 { // the server hangs up on what it did not read, and with that may take back what it said
+		// the server hangs up on what it did not read, and with that may take back what it said
+		for range 10 {
 			_, err = c.Allocations().Allocate(t.Context(), &bursarv1.AllocateRequest{})
 			if !client.Unavailable(err) {
 				t.Fatal(err)

@@ -13,21 +13,27 @@ import (
 // untilDeadline is the patience of a call that its deadline alone ends.
 const untilDeadline time.Duration = 0
 
-// delays are those between the attempts of one call, by a RetryPolicy, as long as the next attempt begins before the call's end.
+// delays are those between the attempts of one call, by a RetryPolicy, as long as the next attempt
+// begins before the call's end.
 type delays struct {
 	backoff.BackOff
 
-	ctx     context.Context //nolint:containedctx // lives as long as one call
-	policy  RetryPolicy
-	waited  time.Time     // no attempt that the server asked for begins later; zero: the end is the only bound
-	timeout time.Duration // of the call, if ctx has no deadline; a refusal is an answer, after which it begins anew
+	ctx    context.Context //nolint:containedctx // lives as long as one call
+	policy RetryPolicy
+	// waited bounds attempts that the server asked for: none begins later. Zero: the end is the
+	// only bound.
+	waited time.Time
+	// timeout is the call's, if ctx has no deadline. A refusal is an answer, and the timeout
+	// begins again after it.
+	timeout time.Duration
 	end     time.Time     // when that is over; zero: ctx alone ends the call
 	silent  time.Time     // since when nobody has answered; zero: the last attempt was answered
 	again   time.Duration // after which the server asked for the next attempt; 0: it did not
 	refused bool          // the server has too much to do, and said when to come again
 }
 
-// newDelays are those of a call that asks the server to wait for so long. To be refused for as long is to have waited.
+// newDelays are those of a call that asks the server to wait for so long. To be refused for as
+// long is to have waited.
 func newDelays(ctx context.Context, policy RetryPolicy, wait time.Duration) *delays {
 	// The library draws from interval × (1 ± factor): with factor 1 from 0 to twice the interval.
 	d := &delays{ctx: ctx, policy: policy, BackOff: backoff.NewExponentialBackOff(
@@ -46,21 +52,21 @@ func newDelays(ctx context.Context, policy RetryPolicy, wait time.Duration) *del
 	return d
 }
 
-// bound is the context of one attempt.
-func (d *delays) bound(ctx context.Context) (context.Context, context.CancelFunc) {
+// attemptContext is the context of one attempt.
+func (d *delays) attemptContext(ctx context.Context) (context.Context, context.CancelFunc) {
 	if d.end.IsZero() {
 		return ctx, func() {}
 	}
 	return context.WithDeadline(ctx, d.end)
 }
 
-// over reports whether the call has no time left.
-func (d *delays) over() bool {
+// isOver reports whether the call has no time left.
+func (d *delays) isOver() bool {
 	return d.ctx.Err() != nil || !d.end.IsZero() && !time.Now().Before(d.end)
 }
 
-// failed takes notice of how an attempt has failed.
-func (d *delays) failed(err error) {
+// attemptFailed takes notice of how an attempt has failed.
+func (d *delays) attemptFailed(err error) {
 	d.again = admission.TryAgain(err)
 	d.refused = d.again > 0 && connect.CodeOf(err) == connect.CodeResourceExhausted
 	if !d.refused {
@@ -72,7 +78,7 @@ func (d *delays) failed(err error) {
 	}
 }
 
-// Reset begins anew.
+// Reset begins again.
 func (d *delays) Reset() {
 	d.BackOff.Reset()
 	d.silent = time.Time{}
@@ -80,7 +86,8 @@ func (d *delays) Reset() {
 
 // NextBackOff returns the next delay, or backoff.Stop.
 func (d *delays) NextBackOff() time.Duration {
-	delay := d.BackOff.NextBackOff() + d.again // and not all who were told the same at the same time
+	// so that those who were told the same do not come at the same time
+	delay := d.BackOff.NextBackOff() + d.again
 	now := time.Now()
 	next := now.Add(delay)
 	if !d.refused && d.silent.IsZero() {

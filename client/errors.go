@@ -11,18 +11,18 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// Insufficient returns what was short, where a request was refused for lack of resources. A RESOURCE_EXHAUSTED without it means
-// that the server was too busy to look at the request.
+// Insufficient returns what was short, if a request was refused for lack of resources. A
+// RESOURCE_EXHAUSTED without it means that the server was too busy to look at the request.
 func Insufficient(err error) (*bursarv1.InsufficientResources, bool) {
 	return detail[*bursarv1.InsufficientResources](err)
 }
 
-// InvalidField returns the field that was wrong, where the server found it by its own rules.
+// InvalidField returns the field that was wrong, if the server found it by its own rules.
 func InvalidField(err error) (*bursarv1.InvalidField, bool) {
 	return detail[*bursarv1.InvalidField](err)
 }
 
-// Violations returns the fields that were wrong, where the contract's rules found them.
+// Violations returns the fields that were wrong, if the contract's rules found them.
 func Violations(err error) []*validate.Violation {
 	found, _ := detail[*validate.Violations](err)
 	return found.GetViolations()
@@ -31,7 +31,8 @@ func Violations(err error) []*validate.Violation {
 // NotFound reports that there is no such allocation, host or rule.
 func NotFound(err error) bool { return is(err, connect.CodeNotFound) }
 
-// Precondition reports that the thing's state does not allow the call, such as a Confirm of a reservation that has expired.
+// Precondition reports that the thing's state does not allow the call, such as a Confirm of a
+// reservation that has expired.
 func Precondition(err error) bool { return is(err, connect.CodeFailedPrecondition) }
 
 // Invalid reports that the request is wrong in itself and will never be taken.
@@ -47,8 +48,9 @@ func Unavailable(err error) bool {
 	return is(err, connect.CodeUnavailable) || is(err, connect.CodeDeadlineExceeded)
 }
 
-// Undecided reports that a call may have had its effect although it failed: an attempt of it, which need not be the last one, was sent and
-// not answered, or the answer does not say. An Allocate that failed otherwise holds nothing and does not wait.
+// Undecided reports that a call may have had its effect although it failed: an attempt of it,
+// which need not be the last one, was sent and not answered, or the answer does not say. An
+// Allocate that failed otherwise holds nothing and does not wait.
 func Undecided(err error) bool {
 	if err == nil {
 		return false
@@ -67,7 +69,7 @@ func Undecided(err error) bool {
 	}
 }
 
-// undecidedError is the last error of a call of which some attempt is undecided.
+// undecidedError is the last error of a call with an undecided attempt.
 type undecidedError struct{ error }
 
 func (e *undecidedError) Unwrap() error { return e.error }

@@ -16,7 +16,8 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// The examples talk to a server in their own process; a real one listens on /run/bursar/agent.sock.
+// The examples talk to a server in their own process; a real one listens on
+// /run/bursar/agent.sock.
 func exampleAgent(fake *fakeAllocations) (socket string, stop func()) {
 	dir, err := os.MkdirTemp("", "bursar")
 	if err != nil {
@@ -83,8 +84,8 @@ func Example() {
 	// a1 ALLOCATION_STATE_ACTIVE
 }
 
-// Of several coordinators, the leader is asked, and another one where it does not answer. For those in Consul's catalog there is
-// the finder in client/consul.
+// The leader of several coordinators is asked, and another one if it does not answer. For
+// coordinators in Consul's catalog there is the finder in client/consul.
 func ExampleNewCluster() {
 	finder, err := client.Static([]string{"https://bursar-1.example.com:7070", "https://bursar-2.example.com:7070"})
 	if err != nil {
@@ -166,7 +167,7 @@ func ExampleInsufficient() {
 	// map[user:alice] lacks 3072 MiB of memory
 }
 
-// Whoever shows allocations lists them once and then follows.
+// A program that shows allocations lists them once and then follows.
 func ExampleClient_WatchAllocations() {
 	socket, stop := exampleAgent(&fakeAllocations{
 		list: func(*bursarv1.AllocationServiceListRequest) (*bursarv1.AllocationServiceListResponse, error) {

@@ -36,7 +36,7 @@ func TestAServerCannotFillItsClient(t *testing.T) {
 			}
 			took := time.Since(began)
 			runtime.ReadMemStats(&after)
-			// A buffer doubles as it grows, and what is packed is held beside what it was unpacked to.
+			// A buffer doubles as it grows, and the packed text is held next to the unpacked one.
 			if taken := after.TotalAlloc - before.TotalAlloc; taken > 5*readlimit.Message*underrace.Factor {
 				t.Errorf("%s, %s: %d MiB were taken", name, kind, taken>>20)
 			} else {
@@ -52,7 +52,7 @@ func TestAServerCannotFillItsClient(t *testing.T) {
 	}
 }
 
-// Whoever is taken for a coordinator, and is none, costs one attempt.
+// A server that is taken for a coordinator, and is not, costs one attempt.
 func TestAServerThatIsNoCoordinatorIsLeft(t *testing.T) {
 	for name, serve := range map[string]http.HandlerFunc{
 		"a page":  func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<html>")) },

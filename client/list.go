@@ -9,7 +9,8 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// ListAllocations yields page after page of the allocations that the request asks for, until the last one or the first error.
+// ListAllocations yields page after page of the allocations that the request asks for, until the
+// last one or the first error.
 func (c *Client) ListAllocations(
 	ctx context.Context, req *bursarv1.AllocationServiceListRequest,
 ) iter.Seq2[*bursarv1.AllocationServiceListResponse, error] {
@@ -19,7 +20,8 @@ func (c *Client) ListAllocations(
 	})
 }
 
-// ListHosts yields page after page of the hosts that the request asks for, until the last one or the first error.
+// ListHosts yields page after page of the hosts that the request asks for, until the last one or
+// the first error.
 func (c *Client) ListHosts(
 	ctx context.Context, req *bursarv1.HostServiceListRequest,
 ) iter.Seq2[*bursarv1.HostServiceListResponse, error] {
@@ -29,8 +31,8 @@ func (c *Client) ListHosts(
 	})
 }
 
-// ListQuotas yields page after page of the quotas, until the last one or the first error. All rules come before the first
-// account.
+// ListQuotas yields page after page of the quotas, until the last one or the first error. All
+// rules come before the first account.
 func (c *Client) ListQuotas(
 	ctx context.Context, req *bursarv1.QuotaServiceListRequest,
 ) iter.Seq2[*bursarv1.QuotaServiceListResponse, error] {
@@ -40,7 +42,8 @@ func (c *Client) ListQuotas(
 	})
 }
 
-// ListQueues yields page after page of the queues that the request asks for, until the last one or the first error.
+// ListQueues yields page after page of the queues that the request asks for, until the last one or
+// the first error.
 func (c *Client) ListQueues(
 	ctx context.Context, req *bursarv1.QueueServiceListRequest,
 ) iter.Seq2[*bursarv1.QueueServiceListResponse, error] {

@@ -7,25 +7,28 @@ import (
 )
 
 type (
-	// Finder tells a Client of several coordinators where they are. Static makes one from a list, and the package client/consul one
-	// that asks Consul.
+	// Finder tells a Client the addresses of several coordinators. Static makes one from a list,
+	// and the package client/consul one that asks Consul.
 	Finder = discovery.Finder
 	// Coordinator is one that a Finder knows.
 	Coordinator = discovery.Coordinator
-	// Actor is on whose behalf somebody calls who may speak for others.
+	// Actor is on whose behalf a call is made, by a caller who may act for others.
 	Actor = identity.Actor
-	// TLS says whom a client trusts and what it shows, as files; its method Open makes Credentials.
+	// TLS says whom a client trusts and what it shows, as files; its method Open makes
+	// Credentials.
 	TLS = credential.ClientTLS
 	// CredentialOptions are options of TLS.Open.
 	CredentialOptions = credential.Options
-	// Credentials are whom a client trusts and its own certificate, read again when the files change.
+	// Credentials are whom a client trusts and its own certificate, read again when the files
+	// change.
 	Credentials = credential.Client
-	// TrustError is in a call's error where one of the two ends does not trust the other; it says what to do.
+	// TrustError is in a call's error if one of the two ends does not trust the other. It says
+	// what to do.
 	TrustError = credential.TrustError
 )
 
-// Static returns a Finder of the coordinators with these URLs, such as https://bursar-1.example.com:7070, in this order. The error
-// names the URL that is none.
+// Static returns a Finder of the coordinators with these URLs, such as
+// https://bursar-1.example.com:7070, in this order. The error names the URL that is invalid.
 func Static(urls []string) (Finder, error) {
 	return discovery.Static(urls) //nolint:wrapcheck // says it all
 }

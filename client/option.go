@@ -18,21 +18,22 @@ type Option interface {
 
 // settings are what the options change.
 type settings struct {
-	actor   string // the header's value; empty: none
-	retries RetryPolicy
-	timeout time.Duration
-	h2c     bool
-	tls     *tls.Config
-	shows   *credential.Client
-	role    bool                   // servers must show that they are coordinators
-	largest int                    // the size of the largest message that is read, in bytes
+	actor            string // the header's value; empty: none
+	retries          RetryPolicy
+	timeout          time.Duration
+	h2c              bool
+	tls              *tls.Config
+	credentials      *credential.Client
+	coordinatorsOnly bool // servers must show that they are coordinators
+	// largest is the size of the largest message that is read, in bytes.
+	largest int
 	token   func() (string, error) // nil: none
 	// attempts are the interceptors of each attempt.
 	attempts []connect.Interceptor
 }
 
-// settle applies the options to the defaults.
-func settle(opts []Option) settings {
+// newSettings applies the options to the defaults.
+func newSettings(opts []Option) settings {
 	s := settings{retries: RetryPolicy{}.withDefaults(), timeout: defaultTimeout, largest: readlimit.Message}
 	for _, opt := range opts {
 		opt.apply(&s)
@@ -40,20 +41,24 @@ func settle(opts []Option) settings {
 	return s
 }
 
-// RetryPolicy says how a call that nobody answered is repeated. The n-th delay is drawn evenly from 0 to min(Longest, First × 2ⁿ):
-// full jitter, so that many clients of a server that comes back do not return in step.
+// RetryPolicy says how a call that nobody answered is repeated. The n-th delay is drawn evenly
+// from 0 to min(Longest, First × 2ⁿ): full jitter, so that many clients of a server that comes
+// back do not return in step.
 type RetryPolicy struct {
-	// First bounds the first delay. Default 50 ms. More loads a server less while it comes back, and makes callers wait longer.
+	// First bounds the first delay. Default 50 ms. More loads a server less while it comes back,
+	// and makes callers wait longer.
 	First time.Duration
 	// Longest bounds every delay. Default 2 s.
 	Longest time.Duration
-	// Patience is how long a call goes on without an answer, from its first failure on, and so is a watch. It is for calls that do not say
-	// how long they may take: one whose context has a deadline, or an Allocate with a wait, goes on until that is over. Default
-	// 15 s, which outlasts a restart or a change of leader. Negative: never repeat.
+	// Patience is how long a call goes on without an answer, from its first failure on; a watch
+	// likewise. It is for calls that do not say how long they may take. A call whose context has a
+	// deadline, or an Allocate with a wait, goes on until that is over. Default 15 s, which
+	// outlasts a restart or a change of leader. Negative: never repeat.
 	Patience time.Duration
-	// Refused is how long such a call goes on while the server refuses it for having too much to do and says when to try again. The
-	// timeout of a call begins anew with such a refusal. Default: Patience. More gets a larger burst of calls through; the server
-	// says how fast they come.
+	// Refused is how long such a call goes on while the server refuses it because it has too much
+	// to do, and says when to try again. The timeout of a call begins again with such a refusal.
+	// Default: Patience. More gets a larger burst of calls through; the server says how fast they
+	// come.
 	Refused time.Duration
 }
 
@@ -93,8 +98,8 @@ func WithRetries(policy RetryPolicy) Option {
 // WithoutRetries makes every call once.
 func WithoutRetries() Option { return WithRetries(RetryPolicy{Patience: -1}) }
 
-// WithTimeout bounds unary calls whose context has no deadline, retries included. Default 30 s. An Allocate that waits gets its
-// wait on top. Zero or less keeps the default.
+// WithTimeout bounds unary calls whose context has no deadline, retries included. Default 30 s. An
+// Allocate that waits gets its wait on top. Zero or less keeps the default.
 func WithTimeout(timeout time.Duration) Option {
 	return optionFunc(func(s *settings) {
 		if timeout > 0 {
@@ -103,52 +108,58 @@ func WithTimeout(timeout time.Duration) Option {
 	})
 }
 
-// WithActor says who asks, in the header Bursar-Actor. A server believes it only from a peer that may speak for others, such
-// as an agent; anybody else's is refused or ignored. Default: none, the server knows its caller by the connection.
+// WithActor says in whose name calls are made, in the header Bursar-Actor. A server believes it
+// only from a peer that may act for others, such as an agent. From others it is refused or
+// ignored. Default: none, the server knows its caller by the connection.
 func WithActor(actor Actor) Option {
 	return optionFunc(func(s *settings) { s.actor = actor.Encode() })
 }
 
-// WithH2C speaks HTTP/2 without TLS, so that many calls at once share one connection. Default: HTTP/1.1 with kept connections,
-// which is faster for one call at a time (measured on two cores over a Unix socket: 51-67 µs a call against 90-97).
+// WithH2C speaks HTTP/2 without TLS, so that many calls at once share one connection. Default:
+// HTTP/1.1 with kept connections, which is faster for one call at a time (measured on two cores
+// over a Unix socket: 51-67 µs a call against 90-97).
 func WithH2C() Option {
 	return optionFunc(func(s *settings) { s.h2c = true })
 }
 
-// WithTLS is how https servers are spoken to: whom to believe, and with which certificate to answer. Default: the machine's
-// certificate authorities and no certificate. It does nothing for http and sockets.
+// WithTLS is how https servers are spoken to: whom to believe, and with which certificate to
+// answer. Default: the machine's certificate authorities and no certificate. It does nothing for
+// http and sockets.
 func WithTLS(config *tls.Config) Option {
 	return optionFunc(func(s *settings) { s.tls = config })
 }
 
-// WithCredentials is WithTLS from files that are read again when they change: each new connection uses them as they are then. It goes
-// before WithTLS.
+// WithCredentials is WithTLS from files that are read again when they change: each new connection
+// uses them as they are then. It goes before WithTLS.
 func WithCredentials(own *Credentials) Option {
-	return optionFunc(func(s *settings) { s.shows = own })
+	return optionFunc(func(s *settings) { s.credentials = own })
 }
 
-// WithToken sends a bearer token with every attempt of every call, as the function gives it then. It must be quick and may be called
-// by many goroutines; where it fails, so does the call, with UNAUTHENTICATED. Over plain http it goes to this machine alone:
-// any other call fails with ErrTokenInClear. Default: none.
+// WithToken sends a bearer token with every attempt of every call, as the function gives it then.
+// It must be quick and may be called by many goroutines. If it fails, the call fails with
+// UNAUTHENTICATED. Over plain http it goes to this machine alone: any other call fails with
+// ErrTokenInClear. Default: none.
 func WithToken(token func() (string, error)) Option {
 	return optionFunc(func(s *settings) { s.token = token })
 }
 
-// WithCoordinatorsOnly calls an https server only if its certificate has the role coordinator (O = "bursar:coordinator") or the ServerName of
-// WithCredentials. It is for finders whose list others can change, such as Consul's: else any machine with a certificate of the CA could be
-// named there, and would get what callers show. Default: the certificate must have the name in the URL.
+// WithCoordinatorsOnly calls an https server only if its certificate has the role coordinator (O =
+// "bursar:coordinator") or the ServerName of WithCredentials. It is for finders whose list others
+// can change, such as Consul's. Otherwise any machine with a certificate of the CA could be named
+// there, and would get what callers show. Default: the certificate must have the name in the URL.
 func WithCoordinatorsOnly() Option {
-	return optionFunc(func(s *settings) { s.role = true })
+	return optionFunc(func(s *settings) { s.coordinatorsOnly = true })
 }
 
-// WithLargestAnswer bounds the size in bytes of every message that is read, once it is decompressed, for programs that have little memory
-// themselves. Default readlimit.Message, 32 MiB: the largest page of a list.
+// WithLargestAnswer bounds the size in bytes of every message that is read, once it is
+// decompressed, for programs that have little memory themselves. Default readlimit.Message, 32
+// MiB: the largest page of a list.
 func WithLargestAnswer(size int) Option {
 	return optionFunc(func(s *settings) { s.largest = size })
 }
 
-// WithInterceptors adds interceptors that see each attempt of each call, inside of what repeats them: tracing, for example. Default:
-// none.
+// WithInterceptors adds interceptors that see each attempt of each call, inside of what repeats
+// them: tracing, for example. Default: none.
 func WithInterceptors(interceptors ...connect.Interceptor) Option {
 	return optionFunc(func(s *settings) { s.attempts = slices.Concat(s.attempts, interceptors) })
 }

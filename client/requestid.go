@@ -26,7 +26,7 @@ type allocations struct {
 	bursarv1connect.AllocationServiceClient
 }
 
-// Allocate leaves the caller's message as it is: a message that is used again is another request.
+// Allocate does not change the caller's message: a message that is used again is another request.
 func (a allocations) Allocate(ctx context.Context, req *bursarv1.AllocateRequest) (*bursarv1.AllocateResponse, error) {
 	if req.GetRequestId() != "" {
 		return a.AllocationServiceClient.Allocate(ctx, req)
@@ -38,7 +38,7 @@ func (a allocations) Allocate(ctx context.Context, req *bursarv1.AllocateRequest
 	req.RequestId = NewRequestID()
 	res, err := a.AllocationServiceClient.Allocate(ctx, req)
 	if Undecided(err) {
-		a.giveUp(ctx, req.GetRequestId())
+		a.cancelUndecided(ctx, req.GetRequestId())
 	}
 	return res, err
 }
@@ -46,8 +46,9 @@ func (a allocations) Allocate(ctx context.Context, req *bursarv1.AllocateRequest
 // cancelTimeout bounds the cancellation of a request that is given up.
 const cancelTimeout = 3 * time.Second
 
-// giveUp cancels a request that may wait or may have been granted, whatever became of ctx.
-func (a allocations) giveUp(ctx context.Context, requestID string) {
+// cancelUndecided cancels a request that may wait or may have been granted, whatever became of
+// ctx.
+func (a allocations) cancelUndecided(ctx context.Context, requestID string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cancelTimeout)
 	defer cancel()
 	_, _ = a.Cancel(ctx, &bursarv1.CancelRequest{RequestId: requestID, Reason: "caller gave up"})

@@ -18,21 +18,22 @@ import (
 	"github.com/bursar/bursar/proto/convert"
 )
 
-// caller is the interceptor of every call: it says who asks, gives it a deadline and repeats it.
-type caller struct {
+// callInterceptor is the interceptor of every call: it says who asks, gives it a deadline and
+// repeats it.
+type callInterceptor struct {
 	settings settings
 	router   *router // nil: one server
 }
 
-var _ connect.Interceptor = (*caller)(nil)
+var _ connect.Interceptor = (*callInterceptor)(nil)
 
 // WrapUnary repeats the call by the policy.
-func (c *caller) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
+func (c *callInterceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 	return func(ctx context.Context, req connect.AnyRequest) (connect.AnyResponse, error) {
 		policy, wait := c.settings.retries, convert.Wait(req.Any())
 		_, bounded := ctx.Deadline()
 		if (bounded || wait > 0) && policy.Patience >= 0 {
-			policy.Patience = untilDeadline // whoever says how long it may take means it
+			policy.Patience = untilDeadline // a caller who says how long it may take means it
 		}
 		d := newDelays(ctx, policy, wait)
 		if !bounded {
@@ -40,15 +41,15 @@ func (c *caller) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 			d.end = time.Now().Add(d.timeout)
 		}
 		call := func() (connect.AnyResponse, error) {
-			ctx, cancel := d.bound(ctx)
+			ctx, cancel := d.attemptContext(ctx)
 			defer cancel()
-			if err := c.introduce(req.Header()); err != nil {
+			if err := c.setIdentity(req.Header()); err != nil {
 				return nil, err
 			}
-			ctx, at := c.router.begin(ctx)
+			ctx, at := c.router.newDestination(ctx)
 			res, err := next(ctx, req)
 			err = brokenIsUnavailable(ctx, err)
-			c.router.end(at, err)
+			c.router.attemptEnded(at, err)
 			return res, err
 		}
 		if policy.Patience < 0 || req.Spec().Procedure == bursarv1connect.HostServiceSyncProcedure {
@@ -58,8 +59,8 @@ func (c *caller) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 	}
 }
 
-// introduce says in the headers who asks.
-func (c *caller) introduce(header http.Header) error {
+// setIdentity says in the headers who asks.
+func (c *callInterceptor) setIdentity(header http.Header) error {
 	if c.settings.actor != "" {
 		header.Set(identity.Header, c.settings.actor)
 	}
@@ -76,24 +77,25 @@ func (c *caller) introduce(header http.Header) error {
 	return nil
 }
 
-// WrapStreamingClient says who asks, and looks at how the stream ends. Streams are resumed by WatchAllocations and WatchCluster,
-// which know from where.
-func (c *caller) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
+// WrapStreamingClient says who asks, and checks how the stream ends. WatchAllocations and
+// WatchCluster resume streams: they know the revision to go on from.
+func (c *callInterceptor) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
 	return func(ctx context.Context, spec connect.Spec) connect.StreamingClientConn {
-		ctx, at := c.router.begin(ctx)
-		s := &stream{StreamingClientConn: next(ctx, spec), ctx: ctx, router: c.router, at: at}
-		s.refused = c.introduce(s.RequestHeader())
+		ctx, at := c.router.newDestination(ctx)
+		s := &stream{StreamingClientConn: next(ctx, spec), ctx: ctx, router: c.router, destination: at}
+		s.refused = c.setIdentity(s.RequestHeader())
 		return s
 	}
 }
 
 // WrapStreamingHandler changes nothing: this is a client.
-func (c *caller) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
+func (c *callInterceptor) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
 	return next
 }
 
-// repeat makes the call until it is answered, the answer is worth nothing, or there is no time for another attempt. Then it
-// returns the last attempt's error, which says more than that time is over.
+// repeat makes the call until it is answered, the answer is worth nothing, or there is no time for
+// another attempt. Then it returns the last attempt's error, which says more than that time is
+// over.
 func repeat(ctx context.Context, policy RetryPolicy, delays *delays, call func() (connect.AnyResponse, error)) (connect.AnyResponse, error) {
 	var last error
 	open := false
@@ -110,13 +112,13 @@ func repeat(ctx context.Context, policy RetryPolicy, delays *delays, call func()
 			delays.Reset() // it was connected and waited: what failed now is new
 		}
 		last = err
-		delays.failed(err)
+		delays.attemptFailed(err)
 		return nil, err
 	}, backoff.WithContext(delays, ctx))
 	switch {
 	case err == nil:
 		return res, nil
-	case errors.Is(err, context.DeadlineExceeded) && delays.over() && last != nil:
+	case errors.Is(err, context.DeadlineExceeded) && delays.isOver() && last != nil:
 		err = last
 	case errors.Is(err, context.Canceled) && ctx.Err() != nil:
 		err = connect.NewError(connect.CodeCanceled, err)
@@ -133,8 +135,8 @@ func retriable(err error) bool {
 	case connect.CodeUnavailable:
 		return true
 	case connect.CodeResourceExhausted:
-		// The server's queue is full. With the detail it is the answer to the request itself; not from the wire it is about the
-		// size of a message.
+		// The server's queue is full. With the detail it is the answer to the request itself; not
+		// from the wire it is about the size of a message.
 		_, insufficient := Insufficient(err)
 		return !insufficient && connect.IsWireError(err)
 	default:
@@ -142,9 +144,10 @@ func retriable(err error) bool {
 	}
 }
 
-// brokenIsUnavailable gives an error the code UNAVAILABLE where the connection broke under the call, and advice where it broke for
-// lack of trust. The library tells that as CANCELED, UNKNOWN or INTERNAL, by where in the call it was noticed, as if we had gone
-// away and not the server.
+// brokenIsUnavailable gives an error the code UNAVAILABLE if the connection broke under the call,
+// and advice if it broke for lack of trust. The library reports that as CANCELED, UNKNOWN or
+// INTERNAL, depending on when in the call it was noticed, as if the client had gone away and not
+// the server.
 func brokenIsUnavailable(ctx context.Context, err error) error {
 	if err == nil || ctx.Err() != nil || connect.IsWireError(err) {
 		return err

@@ -27,7 +27,7 @@ var errRefused = connect.NewError(connect.CodeUnavailable, errors.New("connectio
 func attempts(
 	ctx context.Context, s settings, req connect.AnyRequest, try func(ctx context.Context, n int) error,
 ) (made int, err error) {
-	call := (&caller{settings: s}).WrapUnary(func(ctx context.Context, _ connect.AnyRequest) (connect.AnyResponse, error) {
+	call := (&callInterceptor{settings: s}).WrapUnary(func(ctx context.Context, _ connect.AnyRequest) (connect.AnyResponse, error) {
 		made++
 		return nil, try(ctx, made)
 	})
@@ -149,7 +149,8 @@ func TestACallThatHangsAfterARefusalEndsInTime(t *testing.T) {
 	})
 }
 
-// Whoever is refused for having too many requests that wait has waited as long as they wanted when that time is over.
+// A caller who is refused for having too many waiting requests has waited as long as it wanted
+// when that time is over.
 func TestRefusalsDoNotMakeAWaitLonger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
@@ -245,7 +246,7 @@ func TestPatienceEnds(t *testing.T) {
 	})
 }
 
-// Whoever says how long a call may take means it, whatever the policy is for those who do not.
+// A caller who says how long a call may take means it, whatever the policy is for others.
 func TestDeadlineOfItsOwnIsACallsPatience(t *testing.T) {
 	leaderless := func(t *testing.T, ctx context.Context, req connect.AnyRequest, until time.Duration) (time.Duration, error) {
 		t.Helper()
@@ -385,7 +386,7 @@ func TestHeartbeatIsNotRepeated(t *testing.T) {
 		made++
 		return nil, errors.New("connection refused")
 	})
-	hosts := bursarv1connect.NewHostServiceClient(httpClient, "http://localhost", connect.WithInterceptors(&caller{settings: defaults()}))
+	hosts := bursarv1connect.NewHostServiceClient(httpClient, "http://localhost", connect.WithInterceptors(&callInterceptor{settings: defaults()}))
 	if _, err := hosts.Sync(t.Context(), &bursarv1.SyncRequest{}); err == nil || made != 1 {
 		t.Errorf("%d attempts, %v; want one that fails", made, err)
 	}

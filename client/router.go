@@ -20,25 +20,26 @@ import (
 // router sends each attempt of a call to the coordinator that is chosen for it.
 type router struct {
 	choice    *choice
-	lines     *lifelines
-	transport plain
+	liveness  *liveness
+	transport roundTripper
 }
 
 var _ connect.HTTPClient = (*router)(nil)
 
-func newRouter(finder discovery.Finder, transport plain) *router {
+func newRouter(finder discovery.Finder, transport roundTripper) *router {
 	r := &router{choice: newChoice(finder), transport: transport}
-	r.lines = newLifelines(r.probe, func(url string) {
+	r.liveness = newLiveness(r.probe, func(url string) {
 		r.choice.failed(time.Now(), url, true)
 		transport.CloseIdleConnections() // those to it would hang the next attempt
 	})
 	return r
 }
 
-// place is where an attempt went, for whoever looks at its outcome.
-type place struct{ url string }
+// destination is the coordinator that an attempt went to. The outcome of the attempt is noted with
+// it.
+type destination struct{ url string }
 
-type placeKey struct{}
+type destinationKey struct{}
 
 // Do sends the attempt.
 func (r *router) Do(req *http.Request) (*http.Response, error) {
@@ -47,7 +48,7 @@ func (r *router) Do(req *http.Request) (*http.Response, error) {
 		closeBody(req)
 		return nil, err
 	}
-	if p, ok := req.Context().Value(placeKey{}).(*place); ok {
+	if p, ok := req.Context().Value(destinationKey{}).(*destination); ok {
 		p.url = base
 	}
 	ctx, cancel := context.WithCancelCause(req.Context())
@@ -60,22 +61,22 @@ func (r *router) Do(req *http.Request) (*http.Response, error) {
 	if span := trace.SpanFromContext(ctx); span.IsRecording() {
 		span.SetAttributes(attribute.String("bursar.coordinator", routed.URL.Host))
 	}
-	a := r.lines.begin(base, cancel) //nolint:contextcheck // a sign of life is asked for in nobody's name
+	a := r.liveness.begin(base, cancel) //nolint:contextcheck // a sign of life is asked for in nobody's name
 	response, err := r.transport.RoundTrip(routed)
 	if err != nil {
 		err = whyEnded(ctx, err)
 		if connected(err) {
-			a.heard() // refused at once is an answer, too
+			a.markAlive() // refused at once is an answer, too
 		}
 		a.end()
 		return nil, fmt.Errorf("%s: %w", base, err)
 	}
-	a.heard()
+	a.markAlive()
 	response.Body = &watchedBody{ReadCloser: response.Body, ctx: ctx, attempt: a}
 	return response, nil
 }
 
-// reroute changes where a request goes. It has the path of a service at the root.
+// reroute changes the server that a request goes to. It has the path of a service at the root.
 func reroute(req *http.Request, base string) (*http.Request, error) {
 	to, err := url.Parse(base)
 	if err != nil {
@@ -116,7 +117,8 @@ func (r *router) probe(ctx context.Context, base string) error {
 	if err != nil {
 		return fmt.Errorf("coordinator %s: %w", base, err)
 	}
-	_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, 1<<10)) // so that the connection can be used again
+	// so that the connection can be used again
+	_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, 1<<10))
 	return response.Body.Close()
 }
 
@@ -128,13 +130,13 @@ type watchedBody struct {
 	attempt *attempt
 }
 
-// Read hears of the coordinator.
+// Read counts as a sign of life.
 func (b *watchedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if err != nil && !errors.Is(err, io.EOF) {
 		err = whyEnded(b.ctx, err)
 	} else {
-		b.attempt.heard()
+		b.attempt.markAlive()
 	}
 	return n, err
 }
@@ -146,18 +148,18 @@ func (b *watchedBody) Close() error {
 	return err
 }
 
-// begin gives an attempt a place to say where it went. r may be nil.
-func (r *router) begin(ctx context.Context) (context.Context, *place) {
+// newDestination gives an attempt a place to note its coordinator. r may be nil.
+func (r *router) newDestination(ctx context.Context) (context.Context, *destination) {
 	if r == nil {
 		return ctx, nil
 	}
-	p := &place{}
-	return context.WithValue(ctx, placeKey{}, p), p
+	p := &destination{}
+	return context.WithValue(ctx, destinationKey{}, p), p
 }
 
-// end looks at how an attempt ended: where nobody answered, or who did cannot help or speaks in no way that a coordinator does, the next one goes
-// elsewhere.
-func (r *router) end(p *place, err error) {
+// attemptEnded decides by an attempt's error whether the next one goes elsewhere. It does if
+// nobody answered, or if the server cannot help, or does not answer as a coordinator does.
+func (r *router) attemptEnded(p *destination, err error) {
 	if r == nil || err == nil {
 		return
 	}

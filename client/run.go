@@ -39,28 +39,31 @@ const (
 type RunOptions struct {
 	// Request is what to allocate. It is never async. Without a request id it gets one.
 	Request *bursarv1.AllocateRequest
-	// Command has not been started. Its files and its SysProcAttr are the caller's; with Setpgid or Foreground in it, Run stops
-	// the whole process group. Run adds EnvAllocationID, EnvMemoryBytes and EnvCPUMillis to its environment.
+	// Command has not been started. Its files and its SysProcAttr are the caller's; with Setpgid
+	// or Foreground in it, Run stops the whole process group. Run adds EnvAllocationID,
+	// EnvMemoryBytes and EnvCPUMillis to its environment.
 	Command *exec.Cmd
 	// Granted is called after the grant, before the start. May be nil.
 	Granted func(*bursarv1.Allocation)
-	// Started is called right after the start; from then on the caller may signal the process, and what it does with signals of
-	// its own is its business. May be nil.
+	// Started is called right after the start; from then on the caller may signal the process, and
+	// what it does with signals of its own is its business. May be nil.
 	Started func(*os.Process)
-	// Ending is called when the process has ended, as long as its pid is still its own: who signals it or its group has to stop before that
-	// returns. May be nil.
+	// Ending is called when the process has ended, as long as its pid is still its own. A
+	// goroutine that signals it or its group must stop before Ending returns. May be nil.
 	Ending func()
-	// Ended is called after that, before the release; by then its pid may be another's. May be nil.
+	// Ended is called after that, before the release; by then its pid may be another's. May be
+	// nil.
 	Ended func(*os.ProcessState)
-	// Grace is the time between SIGTERM and SIGKILL where Run has to stop the process. Default DefaultGrace.
+	// Grace is the time between SIGTERM and SIGKILL if Run has to stop the process. Default
+	// DefaultGrace.
 	Grace time.Duration
 }
 
-// RunResult is what became of a Run.
+// RunResult is the result of a Run.
 type RunResult struct {
-	// Allocation is as last heard of; nil where there was no grant.
+	// Allocation is as last heard of; nil if there was no grant.
 	Allocation *bursarv1.Allocation
-	// State is how the process ended; nil where it was never started.
+	// State is how the process ended; nil if it was never started.
 	State *os.ProcessState
 }
 
@@ -75,8 +78,9 @@ const (
 	PhaseRelease  Phase = "release"
 )
 
-// RunError says in which phase Run failed. In PhaseAllocate and PhaseStart nothing runs and nothing is held. In PhaseConfirm the
-// process was stopped and the reservation given back. In PhaseRelease the process ended by itself; its agent will notice.
+// RunError says in which phase Run failed. In PhaseAllocate and PhaseStart nothing runs and
+// nothing is held. In PhaseConfirm the process was stopped and the reservation given back. In
+// PhaseRelease the process ended by itself; its agent will notice.
 type RunError struct {
 	Phase Phase
 	Err   error
@@ -87,18 +91,21 @@ func (e *RunError) Error() string { return fmt.Sprintf("%s: %v", e.Phase, e.Err)
 // Unwrap returns the cause.
 func (e *RunError) Unwrap() error { return e.Err }
 
-// Run takes one process of this host through a whole allocation: allocate, start, confirm, wait, release. The client must be one
-// of this host's agent. Nothing starts before the grant, and whatever happens after it, what was granted is given back, unless
-// Run's own process is killed: then the agent notices the end of the process.
+// Run takes one process of this host through a whole allocation: allocate, start, confirm, wait,
+// release. The client must be one of this host's agent. Nothing starts before the grant, and
+// whatever happens after it, what was granted is given back, unless Run's own process is killed:
+// then the agent notices the end of the process.
 //
-// When ctx ends, a request that waits is canceled, and a process that runs is stopped: SIGTERM, and after the grace SIGKILL. A
-// process that exits by itself is no error, whatever its code. Errors are *RunError.
+// When ctx ends, a request that waits is canceled, and a process that runs is stopped: SIGTERM,
+// and after the grace SIGKILL. A process that exits by itself is no error, whatever its code.
+// Errors are *RunError.
 func (c *Client) Run(ctx context.Context, opts RunOptions) (RunResult, error) {
 	r := runner{client: c, opts: opts}
 	if r.opts.Grace <= 0 {
 		r.opts.Grace = DefaultGrace
 	}
-	if err := opts.Command.Err; err != nil { // not found, which is better known before somebody waits for it
+	// not found, which is better known before somebody waits for it
+	if err := opts.Command.Err; err != nil {
 		return r.result, &RunError{PhaseStart, err}
 	}
 	if err := r.allocate(ctx); err != nil {
@@ -123,7 +130,8 @@ func (c *Client) Run(ctx context.Context, opts RunOptions) (RunResult, error) {
 	return r.result, nil
 }
 
-// withoutPath is what the kernel said of a program, without its name: everybody is shown the reason of a release.
+// withoutPath is what the kernel said of a program, without its name: everybody is shown the
+// reason of a release.
 func withoutPath(err error) error {
 	if path, ok := errors.AsType[*fs.PathError](err); ok {
 		return path.Err
@@ -139,7 +147,7 @@ type runner struct {
 	ended  chan struct{} // closed when the process has been waited for; nil until somebody waits
 
 	mu   sync.Mutex
-	lost bool // guarded by mu; the process's pid is no more its own, or not for long
+	lost bool // guarded by mu; the process's pid is not its own any more, or will not be soon
 }
 
 func (r *runner) allocate(ctx context.Context) error {
@@ -157,7 +165,7 @@ func (r *runner) allocate(ctx context.Context) error {
 		return nil
 	}
 	if Undecided(err) {
-		r.client.allocations.giveUp(ctx, req.GetRequestId())
+		r.client.allocations.cancelUndecided(ctx, req.GetRequestId())
 	}
 	return err
 }
@@ -181,8 +189,8 @@ func (r *runner) start(ctx context.Context) error {
 	return nil
 }
 
-// confirm comes before anybody waits for the process: one that has ended is still there for the agent to look at, and its pid is
-// nobody else's.
+// confirm comes before anybody waits for the process. A process that has ended is then still there
+// for the agent to look at, and nobody else has its pid.
 func (r *runner) confirm(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, confirmTimeout)
 	defer cancel()
@@ -206,13 +214,13 @@ func (r *runner) wait(ctx context.Context) {
 	r.reap()
 	select {
 	case <-r.ended:
-		r.over()
+		r.finish()
 	case <-ctx.Done():
 		r.stop()
 	}
 }
 
-func (r *runner) over() {
+func (r *runner) finish() {
 	r.result.State = r.opts.Command.ProcessState
 	if r.opts.Ended != nil {
 		r.opts.Ended(r.result.State)
@@ -231,7 +239,7 @@ func (r *runner) stop() {
 		r.signal(syscall.SIGKILL)
 		<-r.ended
 	}
-	r.over()
+	r.finish()
 }
 
 func (r *runner) reap() {
@@ -251,7 +259,8 @@ func (r *runner) reap() {
 	}
 }
 
-// signal reaches the process, or its group where it has one of its own, until it has ended: its number may be another group's then.
+// signal reaches the process until it has ended, or its group if it has one of its own. After that
+// its number may be another group's.
 func (r *runner) signal(sig syscall.Signal) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -25,7 +25,7 @@ func request() *bursarv1.AllocateRequest {
 	return &bursarv1.AllocateRequest{RequestId: "r1", Resource: &bursarv1.Resource{MemoryBytes: memory(1 << 20).MemoryBytes, CpuMillis: &cpu}}
 }
 
-// phase returns where Run failed; empty where it did not fail by a RunError.
+// phase returns the phase in which Run failed; empty if it did not fail by a RunError.
 func phase(err error) client.Phase {
 	if runErr, ok := errors.AsType[*client.RunError](err); ok {
 		return runErr.Phase
@@ -72,7 +72,7 @@ func TestRunConfirmsAProcessThatHasAlreadyEnded(t *testing.T) {
 	fake := &fakeAllocations{}
 	command := exec.Command("true")
 	fake.confirm = func(_ context.Context, req *bursarv1.ConfirmRequest) error {
-		// Still there, so that the agent can look and nobody else has its pid.
+		// It is still there, so that the agent can look, and nobody else has its pid.
 		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", req.GetProcess().GetPid()))
 		for err == nil && !strings.Contains(string(stat), ") Z ") {
 			stat, err = os.ReadFile(fmt.Sprintf("/proc/%d/stat", req.GetProcess().GetPid()))

@@ -12,10 +12,10 @@ import (
 type stream struct {
 	connect.StreamingClientConn
 
-	ctx     context.Context //nolint:containedctx // of the stream
-	router  *router
-	at      *place
-	refused error // before anything was sent
+	ctx         context.Context //nolint:containedctx // of the stream
+	router      *router
+	destination *destination
+	refused     error // before anything was sent
 }
 
 // Send sends the request.
@@ -26,8 +26,8 @@ func (s *stream) Send(msg any) error {
 	return s.StreamingClientConn.Send(msg)
 }
 
-// Receive takes the next message. Where the stream ends, the next one goes to another coordinator: a stream that nobody here ends
-// lasts as long as its server.
+// Receive takes the next message. If the stream ends, the next one goes to another coordinator: a
+// stream that the client does not end lasts as long as its server.
 func (s *stream) Receive(msg any) error {
 	if s.refused != nil {
 		return s.refused
@@ -36,10 +36,10 @@ func (s *stream) Receive(msg any) error {
 	switch {
 	case err == nil:
 	case errors.Is(err, io.EOF):
-		s.router.end(s.at, connect.NewError(connect.CodeUnavailable, err))
+		s.router.attemptEnded(s.destination, connect.NewError(connect.CodeUnavailable, err))
 	default:
 		err = brokenIsUnavailable(s.ctx, err)
-		s.router.end(s.at, err)
+		s.router.attemptEnded(s.destination, err)
 	}
 	return err
 }

@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// target is where a server listens.
+// target is the address of a server.
 type target struct {
 	// baseURL is what the generated clients are given.
 	baseURL string
 	// socket is the path of a Unix socket; empty for TCP.
 	socket string
-	// said is set where the name says the scheme.
-	said bool
+	// hasScheme is set if the name says the scheme.
+	hasScheme bool
 }
 
 // TargetError refuses the name of a server.
@@ -26,8 +26,9 @@ func (e *TargetError) Error() string {
 	return fmt.Sprintf("server %q: %s: want a socket such as /run/bursar/agent.sock, host:port, or http(s)://host:port", e.Target, e.Reason)
 }
 
-// parseTarget reads the name of a server: a path or "unix:PATH" is a socket, everything else an address, of https where secure
-// is set and it does not say. The error is a *TargetError.
+// parseTarget reads the name of a server: a path or "unix:PATH" is a socket, everything else an
+// address. If the address has no scheme, it is https if secure is set. The error is a
+// *TargetError.
 func parseTarget(text string, secure bool) (target, error) {
 	if path, isSocket := socketPath(text); isSocket {
 		if path == "" {
@@ -37,8 +38,8 @@ func parseTarget(text string, secure bool) (target, error) {
 		return target{baseURL: "http://localhost", socket: path}, nil
 	}
 	address := text
-	said := strings.Contains(address, "://")
-	if !said {
+	hasScheme := strings.Contains(address, "://")
+	if !hasScheme {
 		scheme := "http://"
 		if secure {
 			scheme = "https://"
@@ -62,12 +63,13 @@ func parseTarget(text string, secure bool) (target, error) {
 	if u.Hostname() == "" {
 		return target{}, &TargetError{text, "no host"}
 	}
-	return target{baseURL: strings.TrimSuffix(u.String(), "/"), said: said}, nil
+	return target{baseURL: strings.TrimSuffix(u.String(), "/"), hasScheme: hasScheme}, nil
 }
 
 func socketPath(text string) (path string, isSocket bool) {
 	if rest, found := strings.CutPrefix(text, "unix:"); found {
-		return strings.TrimPrefix(rest, "//"), true // unix:///run/x and unix://run/x, as others write it
+		// unix:///run/x and unix://run/x, as others write it
+		return strings.TrimPrefix(rest, "//"), true
 	}
 	if strings.HasPrefix(text, "/") || strings.HasPrefix(text, "./") || strings.HasPrefix(text, "../") {
 		return text, true

@@ -15,9 +15,9 @@ func TestTargetNamesASocketOrAnAddress(t *testing.T) {
 		"127.0.0.1:7070":                {baseURL: "http://127.0.0.1:7070"},
 		"[::1]:7070":                    {baseURL: "http://[::1]:7070"},
 		"coordinator-1:7070":            {baseURL: "http://coordinator-1:7070"},
-		"http://127.0.0.1:7070/":        {baseURL: "http://127.0.0.1:7070", said: true},
-		"https://bursar.example.com":    {baseURL: "https://bursar.example.com", said: true},
-		"https://example.com/bursar/":   {baseURL: "https://example.com/bursar", said: true},
+		"http://127.0.0.1:7070/":        {baseURL: "http://127.0.0.1:7070", hasScheme: true},
+		"https://bursar.example.com":    {baseURL: "https://bursar.example.com", hasScheme: true},
+		"https://example.com/bursar/":   {baseURL: "https://example.com/bursar", hasScheme: true},
 	} {
 		got, err := parseTarget(text, false)
 		if err != nil || got != want {

@@ -13,10 +13,11 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// WatchAllocations yields transitions after a revision, and goes on where it was when the server or the connection comes back. It
-// ends when the context does, or with the error that it yields last: OUT_OF_RANGE means that the server no longer holds what
-// came after the revision, so List and watch from its revision; others are as for every call. Keep-alives, which have no
-// allocation, are yielded too.
+// WatchAllocations yields transitions after a revision, and goes on from the last one when the
+// server or the connection comes back. It ends when the context does, or with the error that it
+// yields last. OUT_OF_RANGE means that the server no longer holds what came after the revision:
+// List, and watch from its revision. Other errors are as for every call. Keep-alives, which have
+// no allocation, are yielded too.
 func (c *Client) WatchAllocations(
 	ctx context.Context, req *bursarv1.AllocationServiceWatchRequest,
 ) iter.Seq2[*bursarv1.AllocationServiceWatchResponse, error] {
@@ -29,7 +30,8 @@ func (c *Client) WatchAllocations(
 		})
 }
 
-// WatchCluster yields changes of allocations, hosts and rules after a revision, in the manner of WatchAllocations.
+// WatchCluster yields changes of allocations, hosts and rules after a revision, in the manner of
+// WatchAllocations.
 func (c *Client) WatchCluster(
 	ctx context.Context, req *bursarv1.ClusterServiceWatchRequest,
 ) iter.Seq2[*bursarv1.ClusterServiceWatchResponse, error] {
@@ -81,10 +83,11 @@ func follow[M any, R interface {
 				err = connect.NewError(connect.CodeUnavailable, errors.New("the server has ended the stream"))
 			}
 			if answered {
-				delays = newDelays(ctx, policy, 0) // it may have been silent for long before: patience begins now
+				// it may have been silent for long before: patience begins now
+				delays = newDelays(ctx, policy, 0)
 			}
-			delays.failed(err)
-			if policy.Patience >= 0 && retriable(err) && rest(ctx, delays) {
+			delays.attemptFailed(err)
+			if policy.Patience >= 0 && retriable(err) && waitForAttempt(ctx, delays) {
 				continue
 			}
 			if ctx.Err() == nil {
@@ -95,8 +98,8 @@ func follow[M any, R interface {
 	}
 }
 
-// rest waits for the next attempt; false where there is none.
-func rest(ctx context.Context, delays *delays) bool {
+// waitForAttempt waits for the next attempt; false if there is none.
+func waitForAttempt(ctx context.Context, delays *delays) bool {
 	delay := delays.NextBackOff()
 	return delay != backoff.Stop && pause.For(delay, ctx.Done(), nil)
 }

@@ -29,8 +29,8 @@ func newLimits(l *Limits, registry prometheus.Registerer, log *slog.Logger) *aut
 	})
 }
 
-// pageBound is how large the page may become, in bytes, that a request asks for; 0: it asks for none. What is asked for of
-// quotas is their accounts, and rules come before them.
+// pageBound is how large the page may become, in bytes, that a request asks for; 0: it asks for
+// none. What is asked for of quotas is their accounts, and rules come before them.
 func pageBound(request any) int {
 	asked, paged := request.(interface{ GetPageSize() int32 })
 	if !paged {
@@ -44,11 +44,11 @@ func pageBound(request any) int {
 }
 
 func newAuditLog(path string, log *slog.Logger, registry prometheus.Registerer) *auth.AuditLog {
-	return auth.NewAuditLog(auth.AuditOptions{Path: path, Log: log, Registry: registry, Now: time.Now, Suspicious: isClaim})
+	return auth.NewAuditLog(auth.AuditOptions{Path: path, Log: log, Registry: registry, Now: time.Now, Suspicious: isEpochError})
 }
 
-// isClaim reports whether an error may end the leadership: who said so is written down.
-func isClaim(err error) bool {
+// isEpochError reports whether an error may end the leadership. Its caller is written down.
+func isEpochError(err error) bool {
 	_, claim := errors.AsType[*core.EpochError](err)
 	return claim
 }
@@ -61,9 +61,9 @@ func openAuditLog(audit *auth.AuditLog, path string) error {
 	return nil
 }
 
-// onOwnHost refuses an allocation of another host to what came through a host's agent, as long as it is live; s.ended does for those
-// that are not.
-func onOwnHost(l *ledger.Ledger, actor identity.Actor, id ledger.ID) error {
+// checkOwnHost refuses a call that came through a host's agent for a live allocation of another
+// host. For ended ones s.getEnded does.
+func checkOwnHost(l *ledger.Ledger, actor identity.Actor, id ledger.ID) error {
 	if actor.Host == "" {
 		return nil
 	}
@@ -71,15 +71,16 @@ func onOwnHost(l *ledger.Ledger, actor identity.Actor, id ledger.ID) error {
 	if !live {
 		return nil
 	}
-	return ofOwnHost(actor, &a)
+	return checkHostOf(actor, &a)
 }
 
-func ofOwnHost(actor identity.Actor, a *ledger.Allocation) error {
+func checkHostOf(actor identity.Actor, a *ledger.Allocation) error {
 	return auth.OnOwnHost(actor, a.ID, a.HostID)
 }
 
-// advised says what to do where the ledger has refused an actor: it knows what they may do, not where that is written.
-func advised(err error) error {
+// withAdvice says what to do if the ledger has refused an actor. The ledger knows what they may
+// do, but not which file says so.
+func withAdvice(err error) error {
 	if denied, ok := errors.AsType[*ledger.DeniedError](err); !ok || denied.Instead != "" {
 		return err
 	}

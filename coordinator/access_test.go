@@ -53,7 +53,7 @@ func TestCallersAreKnownByTokenOrCertificate(t *testing.T) {
 
 func TestRolesMayDoWhatTheTableSays(t *testing.T) {
 	c := newAuthServer(t)
-	c.furnish(t)
+	c.addHosts(t)
 	calls := map[string]func(v *visitor) error{
 		"status": func(v *visitor) error { _, err := v.cluster.Status(t.Context(), &bursarv1.StatusRequest{}); return err },
 		"hosts": func(v *visitor) error {
@@ -95,7 +95,7 @@ func TestRolesMayDoWhatTheTableSays(t *testing.T) {
 
 func TestSubmittersActAsTheirUsersAlone(t *testing.T) {
 	c := newAuthServer(t)
-	c.furnish(t)
+	c.addHosts(t)
 	alice, root, ops := c.visit(t, "alice"), c.visit(t, "root"), c.visit(t, "ops")
 	_, err := alice.allocate(t, "h1", "bob")
 	expect(t, "alice as bob", err, connect.CodePermissionDenied, "want a caller that may (users and priority in the coordinator's file of identities")
@@ -120,7 +120,7 @@ func TestSubmittersActAsTheirUsersAlone(t *testing.T) {
 
 func TestAgentsSpeakForTheirHostAlone(t *testing.T) {
 	c := newAuthServer(t)
-	c.furnish(t)
+	c.addHosts(t)
 	ctx := t.Context()
 	agent1 := c.visit(t, "agent1")
 	expect(t, "registers h2", agent1.register(t, "h2"), connect.CodePermissionDenied, `agent1 may not register: hostId is "h2", the identity is for host "h1": want hostId: h1, or a token (certificate) of h2`)

@@ -25,7 +25,7 @@ func (s *allocationService) Get(ctx context.Context, req *bursarv1.AllocationSer
 	}
 	var a ledger.Allocation
 	var live bool
-	err = s.writer.Reader(req.GetAllowStale()).Do(ctx, func(l *ledger.Ledger, _ ledger.Instant) {
+	err = s.loop.Reader(req.GetAllowStale()).Do(ctx, func(l *ledger.Ledger, _ ledger.Instant) {
 		if id == 0 {
 			id, _, _ = l.ByRequest(actor.Name, req.GetRequestId())
 		}
@@ -35,20 +35,21 @@ func (s *allocationService) Get(ctx context.Context, req *bursarv1.AllocationSer
 		return nil, err
 	}
 	if !live {
-		if a, err = s.find(ctx, id, actor.Name, req.GetRequestId()); err != nil {
+		if a, err = s.findEnded(ctx, id, actor.Name, req.GetRequestId()); err != nil {
 			return nil, err
 		}
 	}
-	if err := ofOwnHost(actor, &a); err != nil {
+	if err := checkHostOf(actor, &a); err != nil {
 		return nil, err
 	}
 	return &bursarv1.AllocationServiceGetResponse{Allocation: wire.AllocationMessage(&a)}, nil
 }
 
-// find reads an ended allocation by its id, or where the ledger does not remember that, by its request id.
-func (s *allocationService) find(ctx context.Context, id ledger.ID, caller, requestID string) (ledger.Allocation, error) {
+// findEnded reads an ended allocation by its id, or by its request id if the ledger does not
+// remember the id.
+func (s *allocationService) findEnded(ctx context.Context, id ledger.ID, caller, requestID string) (ledger.Allocation, error) {
 	if id != 0 {
-		return s.ended(ctx, id)
+		return s.getEnded(ctx, id)
 	}
 	a, err := s.store.GetByRequest(ctx, caller, requestID)
 	if errors.Is(err, store.ErrNotFound) {
@@ -83,7 +84,7 @@ func newAllocationQuery(req *bursarv1.AllocationServiceListRequest) (*allocation
 		state := ledger.State(m) //nolint:gosec // the contract allows defined states only
 		q.states = append(q.states, state)
 		q.live = q.live || state.Live()
-		q.ended = q.ended || !state.Live() // who asks for an end wants the history
+		q.ended = q.ended || !state.Live() // a query for an end wants the history
 	}
 	return q, nil
 }
@@ -128,13 +129,15 @@ func (q *allocationQuery) endsWanted() bool {
 	return q.ended && (len(q.states) == 0 || slices.ContainsFunc(q.states, func(s ledger.State) bool { return !s.Live() }))
 }
 
-// A place in the list is either behind a live allocation or somewhere in the history, which comes after.
+// A place in the list is either behind a live allocation or somewhere in the history, which comes
+// after.
 const (
 	placeLive    = 'l'
 	placeHistory = 'h'
 )
 
-// List reads a page: live allocations by id, then, if they are wanted, those that ended, the latest first.
+// List reads a page: live allocations by id, then, if they are wanted, those that ended, the
+// latest first.
 func (s *allocationService) List(ctx context.Context, req *bursarv1.AllocationServiceListRequest) (*bursarv1.AllocationServiceListResponse, error) {
 	q, err := newAllocationQuery(req)
 	if err != nil {
@@ -145,12 +148,12 @@ func (s *allocationService) List(ctx context.Context, req *bursarv1.AllocationSe
 	if err != nil {
 		return nil, err
 	}
-	page, from := &allocationPage{query: q, want: wire.PageSize(req.GetPageSize())}, s.writer.Reader(req.GetAllowStale())
+	page, from := &allocationPage{query: q, want: wire.PageSize(req.GetPageSize())}, s.loop.Reader(req.GetAllowStale())
 	if place == "" || place[0] == placeLive {
 		err = page.readLive(ctx, from, place)
 	} else {
 		page.next = place
-		err = from.Do(ctx, page.notice)
+		err = from.Do(ctx, page.readRevision)
 	}
 	for err == nil && len(page.next) > 0 && page.next[0] == placeHistory && !page.full() && !page.rare {
 		err = page.readHistory(ctx, s.store)
@@ -178,14 +181,14 @@ type allocationPage struct {
 
 func (p *allocationPage) full() bool { return len(p.found) >= p.want || p.bytes >= wire.PageBytes }
 
-// take adds rows, as far as the page goes, and reports how many.
-func (p *allocationPage) take(rows []ledger.Allocation) int {
+// add adds rows, as far as the page goes, and reports how many.
+func (p *allocationPage) add(rows []ledger.Allocation) int {
 	list, bytes := wire.FillPage(rows, wire.PageBytes-p.bytes, wire.AllocationMessage)
 	p.found, p.bytes = append(p.found, list...), p.bytes+bytes
 	return len(list)
 }
 
-func (p *allocationPage) notice(l *ledger.Ledger, _ ledger.Instant) { p.revision = l.Revision() }
+func (p *allocationPage) readRevision(l *ledger.Ledger, _ ledger.Instant) { p.revision = l.Revision() }
 
 func (p *allocationPage) readLive(ctx context.Context, from commit.Reader, place string) error {
 	var after ledger.ID
@@ -197,14 +200,14 @@ func (p *allocationPage) readLive(ctx context.Context, from commit.Reader, place
 	}
 	if !p.query.live {
 		p.next = string(placeHistory)
-		return from.Do(ctx, p.notice)
+		return from.Do(ctx, p.readRevision)
 	}
 	s, err := commit.Scan(ctx, from, after, p.want, commit.AllocationsWhere(p.query.matches))
 	if err != nil {
 		return err
 	}
 	p.revision = s.Revision
-	if n := p.take(s.Found); n < len(s.Found) {
+	if n := p.add(s.Found); n < len(s.Found) {
 		s.Place, s.More = s.Found[n-1].ID, true
 	}
 	switch {
@@ -227,7 +230,7 @@ func (p *allocationPage) readHistory(ctx context.Context, s store.Store) error {
 	if err != nil {
 		return err
 	}
-	if n := p.take(ended); n < len(ended) {
+	if n := p.add(ended); n < len(ended) {
 		next = store.Position{Ended: store.EndOf(&ended[n-1]), ID: ended[n-1].ID}.Token()
 	}
 	p.next = ""

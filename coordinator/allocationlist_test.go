@@ -92,7 +92,8 @@ func TestListsArePagedAndFiltered(t *testing.T) {
 	}
 }
 
-// scarce is a store that looks at as many ended rows as one call may, and finds none of those that are wanted.
+// scarce is a store that looks at as many ended rows as one call may, and finds none of those that
+// are wanted.
 type scarce struct {
 	store.Store
 

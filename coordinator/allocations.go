@@ -15,9 +15,10 @@ import (
 	"github.com/bursar/bursar/proto/convert"
 )
 
-// allocationService serves bursar.v1.AllocationService. Watch stands in watch.go, List in allocationlist.go.
+// allocationService serves bursar.v1.AllocationService. Watch stands in watch.go, List in
+// allocationlist.go.
 type allocationService struct {
-	writer *commit.Loop
+	loop   *commit.Loop
 	store  store.Store
 	labels *label.Preprocessor
 }
@@ -31,23 +32,23 @@ func (s *allocationService) Allocate(ctx context.Context, req *bursarv1.Allocate
 	if err := s.admit(ctx, &command); err != nil {
 		return nil, err
 	}
-	result, err := s.writer.Allocate(ctx, &command)
+	result, err := s.loop.Allocate(ctx, &command)
 	if err != nil {
 		return nil, err
 	}
 	if result.Ended {
-		return s.repeated(ctx, result.Allocation.ID)
+		return s.answerRepeat(ctx, result.Allocation.ID)
 	}
 	return &bursarv1.AllocateResponse{Allocation: wire.AllocationMessage(&result.Allocation)}, nil
 }
 
-// admit refuses a request of a caller whose history is full, but for a repeat.
+// admit refuses a request of a caller whose history is full, unless it is a repeat.
 func (s *allocationService) admit(ctx context.Context, c *ledger.AllocateCommand) error {
-	refused := s.writer.Admit(c.Actor.Name)
+	refused := s.loop.Admit(c.Actor.Name)
 	if refused == nil || c.RequestID == "" {
 		return refused
 	}
-	id, err := commit.Decide(ctx, s.writer, func(l *ledger.Ledger, _ ledger.Instant) (ledger.ID, error) {
+	id, err := commit.Decide(ctx, s.loop, func(l *ledger.Ledger, _ ledger.Instant) (ledger.ID, error) {
 		id, _, _ := l.ByRequest(c.Actor.Name, c.RequestID)
 		return id, nil
 	})
@@ -57,10 +58,10 @@ func (s *allocationService) admit(ctx context.Context, c *ledger.AllocateCommand
 	return refused
 }
 
-// repeated answers a request whose allocation has ended: with that allocation, or if it was never granted, as the
-// first time.
-func (s *allocationService) repeated(ctx context.Context, id ledger.ID) (*bursarv1.AllocateResponse, error) {
-	a, err := s.ended(ctx, id)
+// answerRepeat answers a request whose allocation has ended: with that allocation, or as the first
+// time if it was never granted.
+func (s *allocationService) answerRepeat(ctx context.Context, id ledger.ID) (*bursarv1.AllocateResponse, error) {
+	a, err := s.getEnded(ctx, id)
 	if err != nil {
 		return nil, err
 	}
@@ -119,9 +120,9 @@ func (s *allocationService) Confirm(ctx context.Context, req *bursarv1.ConfirmRe
 		}
 		c.Entitled = &entitled
 	}
-	a, err := commit.Decide(ctx, s.writer, touching(actor, id, func(l *ledger.Ledger, now ledger.Instant) (ledger.Allocation, error) { return l.Confirm(now, c) }))
+	a, err := commit.Decide(ctx, s.loop, onOwnHostOnly(actor, id, func(l *ledger.Ledger, now ledger.Instant) (ledger.Allocation, error) { return l.Confirm(now, c) }))
 	if err != nil {
-		return nil, s.whatEnded(ctx, id, err, "a reserved one; stop the engine")
+		return nil, s.describeEnded(ctx, id, err, "a reserved one; stop the engine")
 	}
 	return &bursarv1.ConfirmResponse{Allocation: wire.AllocationMessage(&a)}, nil
 }
@@ -135,8 +136,8 @@ func (s *allocationService) Release(ctx context.Context, req *bursarv1.ReleaseRe
 	c := ledger.ReleaseCommand{
 		Actor: actor, ID: id, HostID: actor.Host, Reason: req.GetReason(), Exit: wire.ExitFrom(req.GetExitStatus()), ErrorOutput: req.GetErrorOutput(),
 	}
-	a, err := commit.Decide(ctx, s.writer, touching(actor, id, func(l *ledger.Ledger, now ledger.Instant) (ledger.Allocation, error) { return l.Release(now, c) }))
-	m, err := s.orEnded(ctx, id, a, err)
+	a, err := commit.Decide(ctx, s.loop, onOwnHostOnly(actor, id, func(l *ledger.Ledger, now ledger.Instant) (ledger.Allocation, error) { return l.Release(now, c) }))
+	m, err := s.answerEnded(ctx, id, a, err)
 	return &bursarv1.ReleaseResponse{Allocation: m}, err
 }
 
@@ -148,21 +149,21 @@ func (s *allocationService) Cancel(ctx context.Context, req *bursarv1.CancelRequ
 		return nil, err
 	}
 	c := ledger.CancelCommand{Actor: actor, ID: id, RequestID: req.GetRequestId(), Reason: req.GetReason()}
-	known, err := commit.Decide(ctx, s.writer, func(l *ledger.Ledger, now ledger.Instant) (cancelResult, error) {
+	known, err := commit.Decide(ctx, s.loop, func(l *ledger.Ledger, now ledger.Instant) (cancelResult, error) {
 		if c.ID == 0 { // what has ended is known by its own id
 			c.ID, _, _ = l.ByRequest(c.Actor.Name, c.RequestID)
 		}
-		if err := onOwnHost(l, c.Actor, c.ID); err != nil {
+		if err := checkOwnHost(l, c.Actor, c.ID); err != nil {
 			return cancelResult{}, err
 		}
 		a, err := l.Cancel(now, c)
 		return cancelResult{a, c.ID}, err
 	})
-	m, err := s.orEnded(ctx, known.id, known.allocation, err)
+	m, err := s.answerEnded(ctx, known.id, known.allocation, err)
 	return &bursarv1.CancelResponse{Allocation: m}, err
 }
 
-// cancelResult is what Cancel knows of its target, also where it is not live.
+// cancelResult is what Cancel knows of its target, even if that is not live.
 type cancelResult struct {
 	allocation ledger.Allocation
 	id         ledger.ID
@@ -175,9 +176,9 @@ func (s *allocationService) Renew(ctx context.Context, req *bursarv1.RenewReques
 		return nil, err
 	}
 	c := ledger.RenewCommand{Actor: actor, ID: id, TTL: wire.DurationFrom(req.GetTtl())}
-	a, err := commit.Decide(ctx, s.writer, touching(actor, id, func(l *ledger.Ledger, now ledger.Instant) (ledger.Allocation, error) { return l.Renew(now, c) }))
+	a, err := commit.Decide(ctx, s.loop, onOwnHostOnly(actor, id, func(l *ledger.Ledger, now ledger.Instant) (ledger.Allocation, error) { return l.Renew(now, c) }))
 	if err != nil {
-		return nil, s.whatEnded(ctx, id, err, "a reservation or an engine with a lease")
+		return nil, s.describeEnded(ctx, id, err, "a reservation or an engine with a lease")
 	}
 	return &bursarv1.RenewResponse{Allocation: wire.AllocationMessage(&a)}, nil
 }
@@ -193,9 +194,9 @@ func (s *allocationService) Resize(ctx context.Context, req *bursarv1.ResizeRequ
 		return nil, wire.InField("entitled.", err)
 	}
 	c := ledger.ResizeCommand{Actor: actor, ID: id, Entitled: entitled}
-	a, err := commit.Decide(ctx, s.writer, touching(actor, id, func(l *ledger.Ledger, now ledger.Instant) (ledger.Allocation, error) { return l.Resize(now, c) }))
+	a, err := commit.Decide(ctx, s.loop, onOwnHostOnly(actor, id, func(l *ledger.Ledger, now ledger.Instant) (ledger.Allocation, error) { return l.Resize(now, c) }))
 	if err != nil {
-		return nil, s.whatEnded(ctx, id, err, "a reserved or active one")
+		return nil, s.describeEnded(ctx, id, err, "a reserved or active one")
 	}
 	return &bursarv1.ResizeResponse{Allocation: wire.AllocationMessage(&a)}, nil
 }
@@ -211,9 +212,9 @@ func (s *allocationService) Stop(ctx context.Context, req *bursarv1.StopRequest)
 		grace := wire.DurationFrom(req.GetGrace())
 		c.Grace = &grace
 	}
-	a, err := commit.Decide(ctx, s.writer, touching(actor, id, func(l *ledger.Ledger, now ledger.Instant) (ledger.Allocation, error) { return l.Stop(now, c) }))
+	a, err := commit.Decide(ctx, s.loop, onOwnHostOnly(actor, id, func(l *ledger.Ledger, now ledger.Instant) (ledger.Allocation, error) { return l.Stop(now, c) }))
 	if err != nil {
-		return nil, s.whatEnded(ctx, id, err, "an active one")
+		return nil, s.describeEnded(ctx, id, err, "an active one")
 	}
 	return &bursarv1.StopResponse{Allocation: wire.AllocationMessage(&a)}, nil
 }
@@ -224,8 +225,9 @@ func (s *allocationService) target(ctx context.Context, text string) (actor iden
 	return auth.ActorOf(ctx), id, err
 }
 
-// ended reads an allocation that is not live any more; *ledger.NotFoundError where there is none.
-func (s *allocationService) ended(ctx context.Context, id ledger.ID) (ledger.Allocation, error) {
+// getEnded reads an allocation that is not live any more. The error is a *ledger.NotFoundError if
+// there is none.
+func (s *allocationService) getEnded(ctx context.Context, id ledger.ID) (ledger.Allocation, error) {
 	a, err := s.store.Get(ctx, id)
 	switch {
 	case errors.Is(err, store.ErrNotFound):
@@ -233,23 +235,24 @@ func (s *allocationService) ended(ctx context.Context, id ledger.ID) (ledger.All
 	case err != nil:
 		return a, err
 	}
-	return a, ofOwnHost(auth.ActorOf(ctx), &a)
+	return a, checkHostOf(auth.ActorOf(ctx), &a)
 }
 
-// touching is a command for an allocation that, where it comes through a host's agent, has to be on that host.
-func touching(
+// onOwnHostOnly is a command for an allocation. If it comes through a host's agent, the allocation
+// must be on that host.
+func onOwnHostOnly(
 	actor identity.Actor, id ledger.ID, command func(*ledger.Ledger, ledger.Instant) (ledger.Allocation, error),
 ) func(*ledger.Ledger, ledger.Instant) (ledger.Allocation, error) {
 	return func(l *ledger.Ledger, now ledger.Instant) (ledger.Allocation, error) {
-		if err := onOwnHost(l, actor, id); err != nil {
+		if err := checkOwnHost(l, actor, id); err != nil {
 			return ledger.Allocation{}, err
 		}
 		return command(l, now)
 	}
 }
 
-// orEnded answers commands that are fine with an allocation which has ended, or is unknown.
-func (s *allocationService) orEnded(ctx context.Context, id ledger.ID, a ledger.Allocation, err error) (*bursarv1.Allocation, error) {
+// answerEnded answers commands that are fine with an allocation which has ended, or is unknown.
+func (s *allocationService) answerEnded(ctx context.Context, id ledger.ID, a ledger.Allocation, err error) (*bursarv1.Allocation, error) {
 	if err == nil {
 		return wire.AllocationMessage(&a), nil
 	}
@@ -259,7 +262,7 @@ func (s *allocationService) orEnded(ctx context.Context, id ledger.ID, a ledger.
 	if id == 0 {
 		return nil, nil //nolint:nilnil // the contract: unset where the id is unknown
 	}
-	a, err = s.ended(ctx, id)
+	a, err = s.getEnded(ctx, id)
 	if _, unknown := errors.AsType[*ledger.NotFoundError](err); unknown {
 		return nil, nil //nolint:nilnil // the contract: unset where the id is unknown
 	}
@@ -269,12 +272,13 @@ func (s *allocationService) orEnded(ctx context.Context, id ledger.ID, a ledger.
 	return wire.AllocationMessage(&a), nil
 }
 
-// whatEnded makes of "not live" what is known: that the allocation has ended, and how, or that there never was one.
-func (s *allocationService) whatEnded(ctx context.Context, id ledger.ID, err error, want string) error {
+// describeEnded makes of "not live" what is known: that the allocation has ended, and how, or that
+// there never was one.
+func (s *allocationService) describeEnded(ctx context.Context, id ledger.ID, err error, want string) error {
 	if _, unknown := errors.AsType[*ledger.NotFoundError](err); !unknown {
 		return err
 	}
-	a, lookup := s.ended(ctx, id)
+	a, lookup := s.getEnded(ctx, id)
 	if lookup != nil {
 		return lookup
 	}

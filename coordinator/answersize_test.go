@@ -12,8 +12,8 @@ import (
 	"github.com/bursar/bursar/proto/convert"
 )
 
-// What clients read is bounded, and what coordinators send must stay below that: the first answer to a host with 2,000 of the largest
-// allocations, and a page with 1,000 of them.
+// What clients read is bounded, and what coordinators send must stay below that: the first answer
+// to a host with 2,000 of the largest allocations, and a page with 1,000 of them.
 func TestTheLargestAnswersAreRead(t *testing.T) {
 	f := start(t, Config{}, nil)
 	f.host("h1", gib)

@@ -42,7 +42,7 @@ func (c *authServer) records(t *testing.T) []auth.AuditRecord {
 
 func TestRefusedAndAdministrativeCallsAreWrittenDown(t *testing.T) {
 	c := newAuthServer(t)
-	c.furnish(t)
+	c.addHosts(t)
 	ctx := t.Context()
 	ops, root, reader := c.visit(t, "ops"), c.visit(t, "root"), c.visit(t, "reader")
 	id := c.visit(t, "agent1", identity.Actor{Name: "alice@h1", Users: []string{"alice"}}).mustAllocate(t, "h1", "alice")
@@ -222,10 +222,10 @@ func TestPagesOfOtherSitesAreWrittenDown(t *testing.T) {
 	}
 }
 
-// Whoever ends a leadership by what they say they have seen, or tries to.
+// An agent that ends a leadership by the epoch that it says it has seen, or tries to.
 func TestClaimsOfLaterEpochsAreWrittenDown(t *testing.T) {
 	c := newAuthServer(t)
-	c.furnish(t)
+	c.addHosts(t)
 	agent := c.visit(t, "agent1")
 	report := func() error {
 		epoch := uint64(0)

@@ -102,7 +102,7 @@ func (b *bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 	return b.next.RoundTrip(r)
 }
 
-// visit comes with a member's token, and in the name of an actor, where these are given.
+// visit comes with a member's token, and in the name of an actor, if they are given.
 func (c *authServer) visit(t *testing.T, member string, in ...identity.Actor) *visitor {
 	t.Helper()
 	header := http.Header{}
@@ -175,8 +175,8 @@ func (v *visitor) mustAllocate(t *testing.T, host, user string) string {
 	return id
 }
 
-// furnish brings both hosts up.
-func (c *authServer) furnish(t *testing.T) {
+// addHosts brings both hosts up.
+func (c *authServer) addHosts(t *testing.T) {
 	t.Helper()
 	for member, host := range map[string]string{"agent1": "h1", "agent2": "h2"} {
 		if err := c.visit(t, member).register(t, host); err != nil {

@@ -20,7 +20,8 @@ import (
 	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
 )
 
-// echoService answers an Allocate of the same size with the same validation and nothing behind it: the ceiling.
+// echoService answers an Allocate of the same size with the same validation and nothing behind it:
+// the ceiling.
 type echoService struct {
 	bursarv1connect.UnimplementedAllocationServiceHandler
 
@@ -101,7 +102,8 @@ func load(b *testing.B, url string, clients int, call func(client bursarv1connec
 	}
 }
 
-// cpuTime is what the process has used of all cores: it tells the cost of a call also where others use the machine too.
+// cpuTime is what the process has used of all cores: it tells the cost of a call even if others
+// use the machine too.
 func cpuTime(b *testing.B) time.Duration {
 	b.Helper()
 	var usage syscall.Rusage
@@ -116,7 +118,7 @@ func allocateOnly(client bursarv1connect.AllocationServiceClient, i int) error {
 	return err
 }
 
-// BenchmarkAllocate is the main call over HTTP, durable in SQLite and in memory, beside an echo.
+// BenchmarkAllocate is the main call over HTTP, durable in SQLite and in memory, next to an echo.
 func BenchmarkAllocate(b *testing.B) {
 	for _, clients := range []int{1, 64} {
 		var answer *bursarv1.AllocateResponse

@@ -8,5 +8,6 @@ const (
 	allAnswers, allHostAnswers = 256 << 20, 512 << 20
 	namelessTime               = probeTime + 3*time.Second
 	maxNameless, maxRefused    = 1024, 1024
-	refusalBurst, refusalRate  = 50, 2 // of refused calls from one address that are written down; a second
+	// These are of refused calls from one address that are written down, the rate a second.
+	refusalBurst, refusalRate = 50, 2
 )

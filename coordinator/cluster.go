@@ -20,26 +20,26 @@ import (
 
 // clusterService serves bursar.v1.ClusterService. Watch stands in watch.go.
 type clusterService struct {
-	writer  *commit.Loop
+	loop    *commit.Loop
 	version string
 	started ledger.Instant
 	self    func() string // its own URL
 	peers   *forward.Peers
 	warn    func() []string // what is wrong at the moment
-	// audited is an audit, which all share who ask for one while it is made.
+	// audited is an audit. All who ask while it is made share it.
 	audited func() (commit.AuditResult, error)
 }
 
 // Status tells how the whole is doing.
 func (s *clusterService) Status(ctx context.Context, req *bursarv1.StatusRequest) (*bursarv1.StatusResponse, error) {
-	v, err := s.writer.View(ctx)
+	v, err := s.loop.View(ctx)
 	if errors.Is(err, core.ErrNotLeading) && req.GetAllowStale() {
 		return s.standby(), nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	c, now := v.Counts, s.writer.Clock.Now()
+	c, now := v.Counts, s.loop.Clock.Now()
 	return &bursarv1.StatusResponse{
 		Version: s.version, StoreId: v.Meta.StoreID, Epoch: v.Meta.Epoch, Revision: v.Revision,
 		Leader: addressOf(s.self()), LeaderUrl: s.self(), Url: s.self(), IsLeader: true,
@@ -50,7 +50,7 @@ func (s *clusterService) Status(ctx context.Context, req *bursarv1.StatusRequest
 		QuotaRules: int64(c.QuotaRules), QuotaAccounts: int64(c.QuotaAccounts),
 		Warnings:  slices.Concat(s.warn(), enginesWarnings(&c), fullWarnings(auth.ActorOf(ctx), v.Full), v.Skew.Warning(now)),
 		ClockSkew: wire.DurationMessage(v.Skew.Left(now)),
-		History:   historyMessage(s.writer.HistorySize()),
+		History:   historyMessage(s.loop.HistorySize()),
 	}, nil
 }
 
@@ -61,7 +61,8 @@ func historyMessage(size *commit.HistorySize) *bursarv1.HistorySize {
 	return &bursarv1.HistorySize{Allocations: size.Rows, Bytes: size.Bytes}
 }
 
-// enginesWarnings says that engines use more than they are entitled to, and that hosts want no more of them.
+// enginesWarnings says that engines use more than they are entitled to, and that hosts take no
+// more engines.
 func enginesWarnings(c *ledger.Counts) (list []string) {
 	if c.OverUsers > 0 {
 		text := fmt.Sprintf("engines that use more than they are entitled to: %d of %d", c.OverUsers, c.Active)
@@ -79,7 +80,8 @@ func enginesWarnings(c *ledger.Counts) (list []string) {
 // mostFull bounds how many callers stand among the warnings that have nearly as much as they may.
 const mostFull = 20
 
-// fullWarnings names the callers whose next requests may be refused, to whom may see all allocations: an agent may see those of its host.
+// fullWarnings names the callers whose next requests may be refused. Only an actor who may see all
+// allocations gets it: an agent may see those of its host.
 func fullWarnings(to identity.Actor, full []ledger.LiveFullError) (list []string) {
 	if to.Host != "" {
 		return nil
@@ -97,7 +99,7 @@ func (s *clusterService) standby() *bursarv1.StatusResponse {
 	res := &bursarv1.StatusResponse{
 		Version: s.version, StoreId: known.StoreID, Epoch: known.Epoch,
 		Leader: addressOf(known.URL), LeaderUrl: known.URL, Url: s.self(),
-		StartTime: wire.TimeMessage(s.started), Uptime: wire.DurationMessage(s.writer.Clock.Now().Sub(s.started)), Warnings: s.warn(),
+		StartTime: wire.TimeMessage(s.started), Uptime: wire.DurationMessage(s.loop.Clock.Now().Sub(s.started)), Warnings: s.warn(),
 	}
 	if known.URL == "" || known.URL == s.self() {
 		res.Leader, res.LeaderUrl = "", ""

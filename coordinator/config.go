@@ -23,63 +23,71 @@ import (
 
 // Config says how a coordinator runs. The zero value of a field is its default.
 type Config struct {
-	// Listen is the address to serve on, HTTP/1.1 and HTTP/2, with TLS where it is configured. Default 127.0.0.1:7070. Any other than a
-	// loopback address is refused without TLS, and without Identities or TLS.ClientCA, unless Insecure is set.
+	// Listen is the address to serve on, HTTP/1.1 and HTTP/2, with TLS where it is configured.
+	// Default 127.0.0.1:7070. Any other than a loopback address is refused without TLS, and
+	// without Identities or TLS.ClientCA, unless Insecure is set.
 	Listen string `yaml:"listen" reload:"start"`
-	// Insecure serves a network without TLS, and where there are neither Identities nor TLS.ClientCA whoever can connect, as anybody.
-	// Status and the log warn of it.
+	// Insecure serves a network without TLS, and where there are neither Identities nor
+	// TLS.ClientCA whoever can connect, as anybody. Status and the log warn of it.
 	Insecure bool `yaml:"insecure" reload:"start"`
 	// TLS is the server's certificate, and the CA of certificates by which clients are known.
 	TLS credential.ServerTLS `yaml:"tls" reload:"start"`
-	// Identities is a file of those who may call, with the SHA-256 of their tokens; bursar token create writes it. Where it is set nobody
-	// else may, over loopback neither. A changed file is in force within 2 s, all of it or nothing. Default: none; then root and the user that
-	// it runs as may do everything over loopback, other users of the machine what is their own.
+	// Identities is a file of those who may call, with the SHA-256 of their tokens; bursar token
+	// create writes it. Where it is set nobody else may, over loopback neither. A changed file is
+	// in force within 2 s, all of it or nothing. Default: none; then root and the user that it
+	// runs as may do everything over loopback, other users of the machine what is their own.
 	Identities string `yaml:"identities" reload:"start"`
 	// Peers is how this coordinator shows itself to the others, and knows them.
 	Peers Peers `yaml:"peers" reload:"start"`
-	// AuditLog is the file that takes a line of JSON for every call refused for who made it, and every one that administers. It is
-	// made with mode 0600, and made anew when it was moved away. Default: these records go to the log, with audit=true.
+	// AuditLog is the file that takes a line of JSON for every call refused for who made it, and
+	// every one that administers. It is made with mode 0600, and made anew when it was moved away.
+	// Default: these records go to the log, with audit=true.
 	AuditLog string `yaml:"auditLog" reload:"start"`
-	// Advertise is the base URL at which agents, clients and other coordinators reach this one, such as https://rm-1:7070. Default: the
-	// address that it listens on, where that is a certain one, and else the machine's host name. Needed where it stands for election and
-	// listens on a loopback address.
+	// Advertise is the base URL at which agents, clients and other coordinators reach this one,
+	// such as https://rm-1:7070. Default: the address that it listens on, where that is a certain
+	// one, and else the machine's host name. Needed where it stands for election and listens on a
+	// loopback address.
 	Advertise string `yaml:"advertise" reload:"start"`
-	// Cluster names the coordinators that share a store and an election: letters, digits, - and _. Default bursar.
+	// Cluster names the coordinators that share a store and an election: letters, digits, - and _.
+	// Default bursar.
 	Cluster string `yaml:"cluster" reload:"start"`
-	// Store is where the rows are: postgres://… of a database that several coordinators share, or the path of a file for one
-	// alone. Default: bursar.db in DataDir.
+	// Store is where the rows are: postgres://… of a database that several coordinators share, or
+	// the path of a file for one alone. Default: bursar.db in DataDir.
 	Store string `yaml:"store" reload:"start"`
-	// StoreFile holds what Store would, so that a password in it stands neither here nor in the environment. Only its owner may read
-	// it.
+	// StoreFile holds what Store would, so that a password in it stands neither here nor in the
+	// environment. Only its owner may read it.
 	StoreFile string `yaml:"storeFile" reload:"start"`
-	// Election is how coordinators agree on who leads: "consul", or "alone" where there is one. Default: consul where the store is a
-	// database, else alone.
+	// Election is how coordinators agree on who leads: "consul", or "alone" where there is one.
+	// Default: consul where the store is a database, else alone.
 	Election string `yaml:"election" reload:"start"`
-	// ElectionTTL is how long a leader that does nothing any more keeps the others from leading. Shorter is a shorter pause when a
-	// machine is lost; longer lets a leader get over a longer pause of its process, of the network or of Consul. Default 3 s, at
-	// least 2 s.
+	// ElectionTTL is how long a leader that does nothing any more keeps the others from leading.
+	// Shorter is a shorter pause when a machine is lost; longer lets a leader get over a longer
+	// pause of its process, of the network or of Consul. Default 3 s, at least 2 s.
 	ElectionTTL time.Duration `yaml:"electionTTL" reload:"start"`
 	// Consul is where they agree, and where agents and clients find them.
 	Consul consul.Config `yaml:"consul" reload:"start"`
 	// DataDir is where the embedded store keeps its file. Default /var/lib/bursar/coordinator.
 	DataDir string `yaml:"dataDir" reload:"start"`
-	// Placement is how a host is chosen for requests that name none: "spread" (default) or "binpack".
+	// Placement is how a host is chosen for requests that name none: "spread" (default) or
+	// "binpack".
 	Placement string `yaml:"placement" reload:"start"`
 
-	// QuotaFiles are read at the start, where a wrong one is refused, and again whenever they change, where a wrong one
-	// changes nothing.
+	// QuotaFiles are read at the start, where a wrong one is refused, and again whenever they
+	// change, where a wrong one changes nothing.
 	QuotaFiles []string `yaml:"quotaFiles" reload:"live"`
 	// QuotaPoll is how often they are looked at. Default 2 s.
 	QuotaPoll time.Duration `yaml:"quotaPoll" reload:"start"`
-	// ProvidersFile says how external clusters are read, such as those of YARN. It is read at the start, where a wrong one is refused; a
-	// cluster that does not answer is a warning. Others may be added over the API. Default: none.
+	// ProvidersFile says how external clusters are read, such as those of YARN. It is read at the
+	// start, where a wrong one is refused; a cluster that does not answer is a warning. Others may
+	// be added over the API. Default: none.
 	ProvidersFile string `yaml:"providersFile" reload:"live"`
-	// ProviderCredentials is the directory of passwords, keys and keytabs. Files that are named by a provider which came over the API must lie
-	// in it. Default /etc/bursar/credentials.
+	// ProviderCredentials is the directory of passwords, keys and keytabs. Files that are named by
+	// a provider which came over the API must lie in it. Default /etc/bursar/credentials.
 	ProviderCredentials string `yaml:"providerCredentials" reload:"start"`
 	// Labels are the rules that every request's labels go through first.
 	Labels label.Rules `yaml:"labels" reload:"start"`
-	// LogLevel is how much it tells: debug, info, warn or error. The flag --log-level goes before it. Default info.
+	// LogLevel is how much it tells: debug, info, warn or error. The flag --log-level goes before
+	// it. Default info.
 	LogLevel string `yaml:"logLevel" reload:"live"`
 
 	Times   Times   `yaml:"times" reload:"start"`
@@ -89,24 +97,29 @@ type Config struct {
 
 // Times are the ledger's.
 type Times struct {
-	// ReservationTTL is how long a grant holds without Confirm where the request does not say. Longer gives slow launchers
-	// time, and keeps what a dead one had for as long. Default 2 min.
+	// ReservationTTL is how long a grant holds without Confirm where the request does not say.
+	// Longer gives slow launchers time, and keeps what a dead one had for as long. Default 2 min.
 	ReservationTTL time.Duration `yaml:"reservationTTL"`
-	// Interval is the least time between two reports of a host. Shorter sees the end of an engine and the real load sooner,
-	// and costs both ends more. Default 5 s.
+	// Interval is the least time between two reports of a host. Shorter sees the end of an engine
+	// and the real load sooner, and costs both ends more. Default 5 s.
 	Interval time.Duration `yaml:"interval"`
-	// ReportsPerSecond bounds what all hosts together send: with many of them the interval grows. Default 200.
+	// ReportsPerSecond bounds what all hosts together send: with many of them the interval grows.
+	// Default 200.
 	ReportsPerSecond int `yaml:"reportsPerSecond"`
-	// SuspectAfter is how many intervals without a report make a host suspect, so that it gets no new grants. Default 3.
+	// SuspectAfter is how many intervals without a report make a host suspect, so that it gets no
+	// new grants. Default 3.
 	SuspectAfter int `yaml:"suspectAfter"`
-	// LostAfter is how long a host may be silent before its allocations are given up. Default 5 min.
+	// LostAfter is how long a host may be silent before its allocations are given up. Default 5
+	// min.
 	LostAfter time.Duration `yaml:"lostAfter"`
-	// StarvationAfter is how long others may go past a waiting request before what its account frees is held for it. Shorter is
-	// fairer to large requests, and leaves more unused. Default 30 s.
+	// StarvationAfter is how long others may go past a waiting request before what its account
+	// frees is held for it. Shorter is fairer to large requests, and leaves more unused. Default
+	// 30 s.
 	StarvationAfter time.Duration `yaml:"starvationAfter"`
 	// CallerGrace is how long a waiting request keeps its place without a caller. Default 10 s.
 	CallerGrace time.Duration `yaml:"callerGrace"`
-	// RequestRetention is how long a request id is remembered after its allocation ended. Default 24 h.
+	// RequestRetention is how long a request id is remembered after its allocation ended. Default
+	// 24 h.
 	RequestRetention time.Duration `yaml:"requestRetention"`
 	// StopGrace is the time between SIGTERM and SIGKILL where a Stop does not say. Default 10 s.
 	StopGrace time.Duration `yaml:"stopGrace"`
@@ -125,50 +138,61 @@ func (c Config) ledger() ledger.Config {
 
 // Limits bound what callers can make a coordinator hold.
 type Limits struct {
-	// Queue is how many commands may wait for the loop; what comes beyond is refused with RESOURCE_EXHAUSTED, to be sent
-	// again. Default 8192.
+	// Queue is how many commands may wait for the loop; what comes beyond is refused with
+	// RESOURCE_EXHAUSTED, to be sent again. Default 8192.
 	Queue int `yaml:"queue"`
-	// Batch is how many commands one commit may cover. More lift the rate where commits are slow, and make each of its
-	// callers wait for all. Default 1024.
+	// Batch is how many commands one commit may cover. More lift the rate where commits are slow,
+	// and make each of its callers wait for all. Default 1024.
 	Batch int `yaml:"batch"`
-	// CommitTimeout is how long a commit may take before its outcome counts as unknown and the coordinator leads anew, or gives the lead
-	// away. Shorter is a shorter pause when a leader has lost its way to the database; longer bears with a slower one. Default
-	// 5 s.
+	// CommitTimeout is how long a commit may take before its outcome counts as unknown and the
+	// coordinator leads anew, or gives the lead away. Shorter is a shorter pause when a leader has
+	// lost its way to the database; longer bears with a slower one. Default 5 s.
 	CommitTimeout time.Duration `yaml:"commitTimeout"`
-	// MessageBytes is the largest request that applies rules (QuotaService/Apply), decompressed. Others have 128 KiB at most. Default 1 MiB.
+	// MessageBytes is the largest request that applies rules (QuotaService/Apply), decompressed.
+	// Others have 128 KiB at most. Default 1 MiB.
 	MessageBytes resource.Size `yaml:"messageBytes"`
-	// SyncBytes is the largest report of a host, decompressed: an engine takes about 1 KiB in a full one. Default 16 MiB.
+	// SyncBytes is the largest report of a host, decompressed: an engine takes about 1 KiB in a
+	// full one. Default 16 MiB.
 	SyncBytes resource.Size `yaml:"syncBytes"`
-	// CallerWaiting is how many requests of one caller may wait for resources at a time, of all together four times as many. One takes some
-	// 20 KiB. What comes beyond is refused with RESOURCE_EXHAUSTED, to be sent again. Default 4096.
+	// CallerWaiting is how many requests of one caller may wait for resources at a time, of all
+	// together four times as many. One takes some 20 KiB. What comes beyond is refused with
+	// RESOURCE_EXHAUSTED, to be sent again. Default 4096.
 	CallerWaiting int `yaml:"callerWaiting"`
-	// CallerLiveBytes is how much memory the live allocations (waiting, reserved, active) of one caller may take, in bytes; it is also what all
-	// callers of one host's agent may have together, each of them half of it at most. Beyond, new requests are refused with
-	// RESOURCE_EXHAUSTED. A usual allocation counts with 2.2 to 3 KiB, the largest with 18, and each with 1.5 KiB more for each queue of its parts, those
-	// above included. Default 256 MiB: some 100,000.
+	// CallerLiveBytes is how much memory the live allocations (waiting, reserved, active) of one
+	// caller may take, in bytes; it is also what all callers of one host's agent may have
+	// together, each of them half of it at most. Beyond, new requests are refused with
+	// RESOURCE_EXHAUSTED. A usual allocation counts with 2.2 to 3 KiB, the largest with 18, and
+	// each with 1.5 KiB more for each queue of its parts, those above included. Default 256 MiB:
+	// some 100,000.
 	CallerLiveBytes resource.Size `yaml:"callerLiveBytes"`
-	// WatchEvents is how many changes are kept for watchers to resume from; a watcher that falls further behind is cut off.
-	// One takes about 1 KiB. Default 16384.
+	// WatchEvents is how many changes are kept for watchers to resume from; a watcher that falls
+	// further behind is cut off. One takes about 1 KiB. Default 16384.
 	WatchEvents int `yaml:"watchEvents"`
-	// WatchBytes is how much memory these changes may take, in bytes: where they are large, fewer are kept. Default 32 MiB.
+	// WatchBytes is how much memory these changes may take, in bytes: where they are large, fewer
+	// are kept. Default 32 MiB.
 	WatchBytes resource.Size `yaml:"watchBytes"`
-	// MetricAccounts is how many quota accounts, how many hosts and how many queues get metrics of their own: those with the smallest names.
-	// Default 200.
+	// MetricAccounts is how many quota accounts, how many hosts and how many queues get metrics of
+	// their own: those with the smallest names. Default 200.
 	MetricAccounts int `yaml:"metricAccounts"`
-	// Shutdown is how long calls under way may take to finish when the coordinator stops. Default 10 s.
+	// Shutdown is how long calls under way may take to finish when the coordinator stops. Default
+	// 10 s.
 	Shutdown time.Duration `yaml:"shutdown"`
 }
 
 // History says how long what has ended can be looked up.
 type History struct {
-	// Retention is how long. Default 30 days; at least Times.RequestRetention, so that a repeated request finds its answer.
+	// Retention is how long. Default 30 days; at least Times.RequestRetention, so that a repeated
+	// request finds its answer.
 	Retention time.Duration `yaml:"retention"`
-	// CallerBytes is how much of the history one caller may have, in bytes: beyond it its own oldest go first. While what ended within
-	// Times.RequestRetention alone takes more, its new requests are refused. A usual allocation takes about 600 bytes. Default 2 GiB.
+	// CallerBytes is how much of the history one caller may have, in bytes: beyond it its own
+	// oldest go first. While what ended within Times.RequestRetention alone takes more, its new
+	// requests are refused. A usual allocation takes about 600 bytes. Default 2 GiB.
 	CallerBytes resource.Size `yaml:"callerBytes"`
-	// PruneEvery is how often what is beyond these bounds is looked for, and deleted in small steps. Default 10 s.
+	// PruneEvery is how often what is beyond these bounds is looked for, and deleted in small
+	// steps. Default 10 s.
 	PruneEvery time.Duration `yaml:"pruneEvery"`
-	// PruneStep is the size of a step, in allocations; steps follow each other while there is more. Default 500.
+	// PruneStep is the size of a step, in allocations; steps follow each other while there is
+	// more. Default 500.
 	PruneStep int `yaml:"pruneStep"`
 }
 
@@ -191,7 +215,7 @@ func (e *ConfigError) Error() string {
 	return fmt.Sprintf("%s: %q: want %s", e.Field, e.Value, e.Want)
 }
 
-// orDefault returns value, or where it is zero standard.
+// orDefault returns value, or standard if value is zero.
 func orDefault[T comparable](value, standard T) T {
 	var zero T
 	if value == zero {
@@ -200,7 +224,8 @@ func orDefault[T comparable](value, standard T) T {
 	return value
 }
 
-// WithDefaults returns the configuration with every default filled in, but for those of Times, which are the ledger's.
+// WithDefaults returns the configuration with every default filled in, except those of Times,
+// which are the ledger's.
 func (c Config) WithDefaults() Config {
 	c.Listen = orDefault(c.Listen, "127.0.0.1:7070")
 	c.Cluster = orDefault(c.Cluster, "bursar")
@@ -229,7 +254,8 @@ func (c Config) WithDefaults() Config {
 	return c
 }
 
-// Validate reports the first field that cannot be used, as a *ConfigError, after the defaults were filled in.
+// Validate reports the first field that cannot be used, as a *ConfigError, after the defaults were
+// filled in.
 func (c Config) Validate() error {
 	c = c.WithDefaults()
 	if err := c.checkTrust(); err != nil {
@@ -302,7 +328,7 @@ const (
 	leastHistoryBytes = 16 << 10
 )
 
-// checkPlace looks at where this coordinator is, and where its rows are.
+// checkPlace checks where this coordinator and its rows are.
 func (c Config) checkPlace() error {
 	if !regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`).MatchString(c.Cluster) {
 		return &ConfigError{"cluster", c.Cluster, "1 to 64 letters, digits, - and _"}

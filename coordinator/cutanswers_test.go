@@ -32,7 +32,7 @@ func (f *fixture) team(n int) {
 		}
 		set.Quotas = append(set.Quotas, ledger.Quota{Selector: selector, Limit: resource.Vector{}.WithMemory(1)})
 	}
-	if err := f.server.writer.Do(f.tb.Context(), func(l *ledger.Ledger, now ledger.Instant) {
+	if err := f.server.loop.Do(f.tb.Context(), func(l *ledger.Ledger, now ledger.Instant) {
 		if _, err := l.ApplyQuotas(now, set); err != nil {
 			f.tb.Error(err)
 		}
@@ -51,7 +51,8 @@ func held(tb testing.TB, c *admission.Controller, bytes int) (sent func()) {
 	return answer.End
 }
 
-// What has changed is said, and what cannot be listed is counted: an error would say that nothing has.
+// What has changed is said, and what cannot be listed is counted: an error would say that nothing
+// has.
 func TestTheAnswerToRulesThatAreAppliedIsCutWhereItIsLarge(t *testing.T) {
 	const n = 3000 // 10 MB
 	f := start(t, Config{}, nil)
@@ -75,7 +76,8 @@ func TestTheAnswerToRulesThatAreAppliedIsCutWhereItIsLarge(t *testing.T) {
 	}
 }
 
-// Where others read too slowly for one more answer, the answer to what has been done is cut to nothing rather than refused.
+// If others read too slowly for one more answer, the answer to what has been done is cut to
+// nothing, not refused.
 func TestWhatHasBeenDoneIsNotRefusedForItsAnswer(t *testing.T) {
 	f := start(t, Config{}, nil)
 	f.team(100)
@@ -90,7 +92,7 @@ func TestWhatHasBeenDoneIsNotRefusedForItsAnswer(t *testing.T) {
 	}
 }
 
-// An agent that is told nothing has missed nothing: it asks again from where it is.
+// An agent with an empty answer has missed nothing: it asks again from its place.
 func TestAReportIsNotRefusedForItsAnswer(t *testing.T) {
 	f := start(t, Config{}, nil)
 	f.host("h1", gib)

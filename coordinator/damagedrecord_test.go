@@ -11,8 +11,9 @@ import (
 	"github.com/bursar/bursar/proto/convert"
 )
 
-// One record that no request can have made costs that engine what does not fit, and the host nothing:
-// its other engines are taken over as they are, and the damaged one with its true resources.
+// One record that no request can have made costs that engine what does not fit, and the host
+// nothing: its other engines are taken over as they are, and the damaged one with its true
+// resources.
 func TestADamagedRecordDoesNotCostTheHostItsReport(t *testing.T) {
 	queues := func(path string) (parts []*bursarv1.ExternalResource) {
 		for i := range 8 {

@@ -66,8 +66,7 @@ func TestRequestsThatDoNotEndKeepNobodyFromDecoding(t *testing.T) {
 	}
 }
 
-// Who sends a second message where there is one to be is told so, as they were when nobody had read
-// to the end.
+// A caller who sends a second message to a procedure that takes one is told so.
 func TestTwoMessagesWhereOneIsWanted(t *testing.T) {
 	f := start(t, Config{}, nil)
 	for _, second := range []int{10, 9 << 10} {

@@ -11,8 +11,8 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// BenchmarkDiskOfAPair says how many bytes a store keeps of an Allocate and its Cancel: of a usual request
-// and of one that is nearly as large as may be.
+// BenchmarkDiskOfAPair says how many bytes a store keeps of an Allocate and its Cancel: of a usual
+// request and of one that is nearly as large as may be.
 func BenchmarkDiskOfAPair(b *testing.B) {
 	for name, req := range map[string]*bursarv1.AllocateRequest{
 		"usual": request("", mib), "wishes 7 KB": wishful("", 27),

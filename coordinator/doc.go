@@ -1,4 +1,4 @@
-// Package coordinator is the server that keeps the books. It takes the calls of agents, gateways
+// Package coordinator is the server that keeps the ledger. It takes the calls of agents, gateways
 // and operators, has the ledger decide them one after the other, makes what was decided durable,
 // and only then answers.
 //
@@ -13,6 +13,6 @@
 // The package decides nothing about resources, knows no SQL, and keeps no table of permissions
 // (that is internal/access's).
 //
-// All exported methods of Server may be called from several goroutines, but for Run, Serve and
-// Reload, which say so.
+// All exported methods of Server may be called from several goroutines, except Run, Serve and
+// Reload, as they say.
 package coordinator

@@ -19,8 +19,9 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// TestEveryRowCanBeStored holds that no command, in range or far out of it, makes a row that a store refuses, or that does not read back as
-// it was: such a row would end the leadership, and do so again when the command is repeated.
+// TestEveryRowCanBeStored holds that no command, in range or far out of it, makes a row that a
+// store refuses, or that does not read back as it was: such a row would end the leadership, and do
+// so again when the command is repeated.
 func TestEveryRowCanBeStored(t *testing.T) { rapid.Check(t, storing) }
 
 // FuzzEveryRowCanBeStored looks for commands that nobody has thought of.

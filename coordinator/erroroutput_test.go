@@ -42,7 +42,7 @@ func (c *authServer) end(t *testing.T, end *bursarv1.EngineEnd) string {
 	return end.GetAllocationId()
 }
 
-// everyAnswer is all that a visitor is told of an allocation, in every way there is to ask for one that has ended.
+// everyAnswer is all that a visitor can read of an ended allocation, in every way.
 func (v *visitor) everyAnswer(t *testing.T, id string) map[string]string {
 	t.Helper()
 	told := make(map[string]string)

@@ -34,8 +34,8 @@ func (e *EndedError) Error() string {
 	return fmt.Sprintf("allocation %s is %s: want %s", e.Allocation.ID, core.DescribeEnd(&e.Allocation), e.Want)
 }
 
-// rpcError is the one place where errors become what callers see: a canonical code, the error's words, and where a caller
-// may want to decide on it, a typed detail.
+// rpcError is the one place in which errors become what callers see: a canonical code, the error's
+// words, and a typed detail if a caller may want to decide on it.
 func rpcError(err error) error {
 	if err == nil {
 		return nil
@@ -55,13 +55,15 @@ func rpcError(err error) error {
 }
 
 func classify(err error) (connect.Code, proto.Message) {
-	// First, because of what it wraps: why the store did not take a batch may name a field of another caller's command.
+	// First, because of what it wraps: why the store did not take a batch may name a field of
+	// another caller's command.
 	if _, ok := errors.AsType[*commit.Error](err); ok {
 		return connect.CodeUnavailable, nil
 	}
 	if insufficient, ok := errors.AsType[*ledger.InsufficientError](err); ok {
 		if insufficient.Returning {
-			return connect.CodeUnavailable, wire.InsufficientMessage(insufficient) // by which the host's agent knows that it is to report
+			// by which the host's agent knows that it is to report
+			return connect.CodeUnavailable, wire.InsufficientMessage(insufficient)
 		}
 		return connect.CodeResourceExhausted, wire.InsufficientMessage(insufficient)
 	}
@@ -97,7 +99,8 @@ func classify(err error) (connect.Code, proto.Message) {
 	}
 }
 
-// fullFor is after which time a caller who has too much may try again: not before some of it has ended.
+// fullFor is how long a caller who has too much must wait before it tries again: some of it must
+// have ended.
 const fullFor = 30 * time.Second
 
 // isFull reports whether a caller is refused for what it has in the ledger or in the history.
@@ -139,7 +142,7 @@ func ledgerCode(err error) connect.Code {
 	return 0
 }
 
-// invalidField is the detail of INVALID_ARGUMENT; nil where the error is another.
+// invalidField is the detail of INVALID_ARGUMENT; nil for other errors.
 func invalidField(err error) proto.Message {
 	if e, ok := errors.AsType[*ledger.FieldError](err); ok {
 		return &bursarv1.InvalidField{Field: e.Field, Value: e.Value, Want: e.Want}

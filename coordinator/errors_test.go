@@ -16,7 +16,8 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// It is too early to say no, and the agent of the host that is waited for must be able to see that it is its own.
+// It is too early to say no, and the agent of the host that is waited for must be able to see that
+// it is its own.
 func TestRefusalWhileAHostComesBackSaysWhichOne(t *testing.T) {
 	for returning, want := range map[bool]connect.Code{true: connect.CodeUnavailable, false: connect.CodeResourceExhausted} {
 		err, ok := errors.AsType[*connect.Error](rpcError(&ledger.InsufficientError{
@@ -38,7 +39,8 @@ func TestRefusalWhileAHostComesBackSaysWhichOne(t *testing.T) {
 	}
 }
 
-// A batch is many callers'. Why the store refused it is no answer to any of them: it may be about what another one asked for.
+// A batch is many callers'. Why the store refused it is no answer to any of them: it may be about
+// what another one asked for.
 func TestACommitThatFailsNamesNobodysField(t *testing.T) {
 	wide := resource.Vector{}
 	for i := range resource.MaxCustom + 1 {

@@ -25,7 +25,7 @@ func (s *allocationService) Explain(ctx context.Context, req *bursarv1.ExplainRe
 	if err != nil {
 		return nil, err
 	}
-	x, err := commit.Decide(ctx, s.writer, func(l *ledger.Ledger, now ledger.Instant) (ledger.Explanation, error) { return l.Explain(now, command) })
+	x, err := commit.Decide(ctx, s.loop, func(l *ledger.Ledger, now ledger.Instant) (ledger.Explanation, error) { return l.Explain(now, command) })
 	if err != nil {
 		return nil, err
 	}
@@ -37,15 +37,15 @@ func (s *allocationService) explainID(ctx context.Context, text string) (*bursar
 	if err != nil {
 		return nil, err
 	}
-	x, err := commit.Decide(ctx, s.writer, func(l *ledger.Ledger, now ledger.Instant) (ledger.Explanation, error) {
-		if err := onOwnHost(l, auth.ActorOf(ctx), id); err != nil {
+	x, err := commit.Decide(ctx, s.loop, func(l *ledger.Ledger, now ledger.Instant) (ledger.Explanation, error) {
+		if err := checkOwnHost(l, auth.ActorOf(ctx), id); err != nil {
 			return ledger.Explanation{}, err
 		}
 		return l.ExplainID(now, id)
 	})
 	if _, unknown := errors.AsType[*ledger.NotFoundError](err); unknown {
 		var a ledger.Allocation
-		if a, err = s.ended(ctx, id); err == nil {
+		if a, err = s.getEnded(ctx, id); err == nil {
 			x = ledger.Explanation{Verdict: ledger.Decided, Allocation: &a, HostID: a.HostID, Place: -1}
 		}
 	}

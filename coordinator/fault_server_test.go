@@ -13,7 +13,8 @@ import (
 	"github.com/bursar/bursar/test/trapplacer"
 )
 
-// TestAPoisonedRowDoesNotKeepACoordinatorFromStarting: nor does it end the process that starts with it.
+// TestAPoisonedRowDoesNotKeepACoordinatorFromStarting: it does not end the process that starts
+// with it either.
 func TestAPoisonedRowDoesNotKeepACoordinatorFromStarting(t *testing.T) {
 	disk := storetest.NewMemory("test")
 	const poisoned = 6 << 30
@@ -35,7 +36,8 @@ func TestAPoisonedRowDoesNotKeepACoordinatorFromStarting(t *testing.T) {
 	}
 }
 
-// TestTheProcessOutlivesItsPlacer: through the wire, other users are served, one leadership is lost, and status says over what.
+// TestTheProcessOutlivesItsPlacer: through the wire, other users are served, one leadership is
+// lost, and status says over what.
 func TestTheProcessOutlivesItsPlacer(t *testing.T) {
 	for _, method := range []string{"Choose", "Closest", "Survey"} {
 		t.Run(method, func(t *testing.T) {
@@ -78,7 +80,8 @@ func TestTheProcessOutlivesItsPlacer(t *testing.T) {
 	}
 }
 
-// TestAPanicOverWhatIsDueByItselfIsShownAndTriedAgain: nobody is to blame for a host that falls silent.
+// TestAPanicOverWhatIsDueByItselfIsShownAndTriedAgain: nobody is to blame for a host that falls
+// silent.
 func TestAPanicOverWhatIsDueByItselfIsShownAndTriedAgain(t *testing.T) {
 	over := new(atomic.Bool)
 	config := Config{}

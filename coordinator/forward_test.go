@@ -195,7 +195,8 @@ func TestACallToALeaderThatHangsEndsWhenAnotherIsElected(t *testing.T) {
 	}
 }
 
-// heldStore commits when it is let, twice for every commit: once so that the test knows, and once for good.
+// heldStore commits when it is let, twice for every commit: once so that the test knows, and once
+// for good.
 type heldStore struct {
 	store.Store
 
@@ -225,7 +226,8 @@ func TestAStandbyThatCannotReachTheLeaderSaysSoInTime(t *testing.T) {
 	}
 }
 
-// fullListener is the URL of a listener that takes no more connections: what is sent to it gets no answer.
+// fullListener is the URL of a listener that takes no more connections: what is sent to it gets no
+// answer.
 func fullListener(t *testing.T) string {
 	t.Helper()
 	socket, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)

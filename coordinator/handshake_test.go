@@ -22,7 +22,8 @@ func helloOf(t *testing.T) []byte {
 	t.Helper()
 	ours, theirs := net.Pipe()
 	defer ours.Close()
-	go func() { _ = tls.Client(theirs, &tls.Config{ServerName: "127.0.0.1"}).Handshake() }() // it ends with the pipe
+	// it ends with the pipe
+	go func() { _ = tls.Client(theirs, &tls.Config{ServerName: "127.0.0.1"}).Handshake() }()
 	hello := make([]byte, 16<<10)
 	n, err := ours.Read(hello)
 	if err != nil {
@@ -31,7 +32,8 @@ func helloOf(t *testing.T) []byte {
 	return hello[:n]
 }
 
-// Clients that never end their handshake are closed in time, and have no more connections than others without an identity.
+// Clients that never end their handshake are closed in time, and have no more connections than
+// others without an identity.
 func TestHandshakesThatDoNotEndAreConnectionsWithoutAnIdentity(t *testing.T) {
 	hello := helloOf(t)
 	for name, sent := range map[string][]byte{

@@ -54,8 +54,8 @@ type fixture struct {
 	ended  chan error
 }
 
-// start runs a coordinator on loopback until the test ends or stop is called. The store is SQLite in a directory of the
-// test's, unless one is given.
+// start runs a coordinator on loopback until the test ends or stop is called. The store is SQLite
+// in a directory of the test's, unless one is given.
 func start(tb testing.TB, config Config, s store.Store, changes ...func(*Server)) *fixture {
 	tb.Helper()
 	if s == nil {
@@ -194,7 +194,7 @@ func (f *fixture) status() *bursarv1.StatusResponse {
 	return res
 }
 
-// audited fails the test where the books are wrong.
+// audited fails the test if the ledger is wrong.
 func (f *fixture) audited() {
 	f.tb.Helper()
 	res, err := f.cluster.Audit(f.tb.Context(), &bursarv1.AuditRequest{})

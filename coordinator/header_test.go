@@ -15,7 +15,8 @@ import (
 	"github.com/bursar/bursar/internal/identity"
 )
 
-// What a call keeps of its header while it is under way counts as what is held of the request, and a header has a bound.
+// What a call keeps of its header while it is under way counts as what is held of the request, and
+// a header has a bound.
 func TestHeadersCountAsWhatIsHeldOfARequest(t *testing.T) {
 	f := start(t, Config{}, nil)
 	memory := int64(1 << 40)
@@ -46,7 +47,8 @@ func TestHeadersCountAsWhatIsHeldOfARequest(t *testing.T) {
 		return response.StatusCode
 	}
 	note := func(bytes int) string { return "Note: " + strings.Repeat("x", bytes) + "\r\n" }
-	var short strings.Builder // a name of three letters and no value, 2,600 times: 16 KB on the wire, 250 KB in memory
+	// a name of three letters and no value, 2,600 times: 16 KB on the wire, 250 KB in memory
+	var short strings.Builder
 	for i := range 2600 {
 		fmt.Fprintf(&short, "%c%c%c:\r\n", 'a'+i/400, 'a'+i/20%20, 'a'+i%20)
 	}

@@ -14,8 +14,8 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// TestAQuotaFileHidesTheStoredRule: a rule that somebody has put over the API does not keep a coordinator from leading whose file has one
-// for the same selector, or one that ties with it.
+// TestAQuotaFileHidesTheStoredRule: a rule that somebody has put over the API does not keep a
+// coordinator from leading whose file has one for the same selector, or one that ties with it.
 func TestAQuotaFileHidesTheStoredRule(t *testing.T) {
 	disk := storetest.NewMemory("test")
 	put := func(f *fixture, selector map[string]string, bytes int64) error {
@@ -70,7 +70,8 @@ func TestAQuotaFileHidesTheStoredRule(t *testing.T) {
 	f.audited()
 }
 
-// TestFilesThatTieAreRefusedWhereNobodyLeads: a standby does not take over rules that it could not lead with later.
+// TestFilesThatTieAreRefusedWhereNobodyLeads: a standby does not take over rules that it could not
+// lead with later.
 func TestFilesThatTieAreRefusedWhereNobodyLeads(t *testing.T) {
 	s, err := New(Config{}, Dependencies{Store: newMemoryStore()})
 	if err != nil {
@@ -85,11 +86,11 @@ func TestFilesThatTieAreRefusedWhereNobodyLeads(t *testing.T) {
 		return ledger.Quota{Selector: selector}
 	}
 	one := map[string][]ledger.Quota{"file:1": {rule("user=a,creator=*")}}
-	if err := q.put(t.Context(), s.writer, one); !errors.Is(err, core.ErrNotLeading) {
+	if err := q.setFiles(t.Context(), s.loop, one); !errors.Is(err, core.ErrNotLeading) {
 		t.Fatalf("%v; want no complaint but that it does not lead", err)
 	}
-	q.keep(one)
-	err = q.put(t.Context(), s.writer, map[string][]ledger.Quota{"file:2": {rule("user=*,creator=x")}})
+	q.setLatest(one)
+	err = q.setFiles(t.Context(), s.loop, map[string][]ledger.Quota{"file:2": {rule("user=*,creator=x")}})
 	if _, wrong := errors.AsType[*ledger.FieldError](err); !wrong {
 		t.Errorf("rules that tie: %v; want a *ledger.FieldError", err)
 	}

@@ -42,16 +42,18 @@ func (v *visitor) flood(t *testing.T, round string) (ids []string, refused error
 	}
 }
 
-// One caller floods the history over the wire: what it has is bounded, it is refused when what may not be deleted yet is too much, its
-// repeats are answered all the same, and nothing of another's is lost.
+// One caller floods the history over the wire: what it has is bounded, it is refused when what may
+// not be deleted yet is too much, its repeats are answered all the same, and nothing of another's
+// is lost.
 func TestAFloodOfEndedAllocationsIsBoundedPerCaller(t *testing.T) {
-	const bound = 24 << 10 // some fifty pairs: a slow machine makes that many before the first are old
+	// some fifty pairs: a slow machine makes that many before the first are old
+	const bound = 24 << 10
 	c := newAuthServer(t, func(config *Config) {
 		config.Times.RequestRetention = underrace.Factor * 4 * time.Second
 		config.Limits.CommitTimeout = time.Second
 		config.History = History{CallerBytes: bound, PruneEvery: 100 * time.Millisecond, PruneStep: 20}
 	})
-	c.furnish(t)
+	c.addHosts(t)
 	alice := c.visit(t, "alice")
 	bob := c.visit(t, "agent1", identity.Actor{Name: "bob@h1", Users: []string{"bob"}, Host: "h1", Role: identity.Submitter})
 	root := c.visit(t, "root")
@@ -101,7 +103,7 @@ func TestAFloodOfEndedAllocationsIsBoundedPerCaller(t *testing.T) {
 	}
 
 	eventually(t, "the history is within its bounds, and status says how large it is", func() bool {
-		ends, err := c.server.writer.Store.Ends(t.Context(), store.Position{}, 1<<20)
+		ends, err := c.server.loop.Store.Ends(t.Context(), store.Position{}, 1<<20)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -24,7 +24,8 @@ import (
 	"github.com/bursar/bursar/test/underrace"
 )
 
-// standbyOf starts a coordinator that never leads, and takes for the leader whom the election announces.
+// standbyOf starts a coordinator that never leads, and takes for the leader whom the election
+// announces.
 func standbyOf(t *testing.T, b *fakeElection) *fixture {
 	t.Helper()
 	return start(t, Config{}, storetest.NewMemory("shared").Open(), func(server *Server) {
@@ -58,7 +59,8 @@ func hostileLeader(t *testing.T, b *fakeElection, f *fixture, serve http.Handler
 	}
 }
 
-// heapGrowth is how much larger the heap of this process gets while f runs, in bytes, with what is not collected yet.
+// heapGrowth is how much larger the heap of this process gets while f runs, in bytes, with what is
+// not collected yet.
 func heapGrowth(f func()) uint64 {
 	var before, now runtime.MemStats
 	runtime.GC()
@@ -85,10 +87,12 @@ func heapGrowth(f func()) uint64 {
 	return most - before.HeapAlloc
 }
 
-// collected is how much garbage may lie around beside what is needed, in bytes, and what this test's own servers take.
+// collected is how much garbage there may be, in bytes, in addition to what is needed, and to what
+// this test's own servers take.
 const collected = 32 << 20
 
-// Whoever is taken for the leader costs a standby no more than its largest answers, and its callers get an error in time.
+// A false leader costs a standby no more than its largest answers, and its callers get an error in
+// time.
 func TestALeaderCannotFillAStandby(t *testing.T) {
 	b := newFakeElection()
 	f := standbyOf(t, b)
@@ -114,7 +118,7 @@ func TestALeaderCannotFillAStandby(t *testing.T) {
 				defer cancel()
 				err = call(ctx)
 			})
-			// A buffer doubles as it grows, and what is packed is held beside what it was unpacked to.
+			// A buffer doubles as it grows, and the packed text is held next to the unpacked one.
 			if most := (5*uint64(readlimit.Of(procedure)) + collected) * underrace.Factor; grew > most {
 				t.Errorf("%s, %s: the heap grew by %d MiB, want at most %d", name, procedure, grew>>20, most>>20)
 			}
@@ -127,7 +131,8 @@ func TestALeaderCannotFillAStandby(t *testing.T) {
 	}
 }
 
-// The messages of a stream are bounded one by one, and there are no more of them in a standby than its caller reads.
+// The messages of a stream are bounded one by one, and there are no more of them in a standby than
+// its caller reads.
 func TestALeaderCannotFillAStandbyWithAStream(t *testing.T) {
 	b := newFakeElection()
 	f := standbyOf(t, b)
@@ -172,7 +177,8 @@ func TestWatchesThatNobodyReadsTakeLittleOfAStandby(t *testing.T) {
 	b := newFakeElection()
 	f := standbyOf(t, b)
 	message, err := proto.Marshal(&bursarv1.ClusterServiceWatchResponse{
-		Change: &bursarv1.ClusterServiceWatchResponse_HostDeleted{HostDeleted: strings.Repeat("h", 3<<10)}, // less than is compressed
+		// less than is compressed
+		Change: &bursarv1.ClusterServiceWatchResponse_HostDeleted{HostDeleted: strings.Repeat("h", 3<<10)},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -16,12 +16,12 @@ import (
 
 // hostService serves bursar.v1.HostService. Register and Sync stand in reports.go.
 type hostService struct {
-	writer *commit.Loop
+	loop *commit.Loop
 }
 
 // Deregister removes a host.
 func (s *hostService) Deregister(ctx context.Context, req *bursarv1.DeregisterRequest) (*bursarv1.DeregisterResponse, error) {
-	_, err := commit.Decide(ctx, s.writer, func(l *ledger.Ledger, now ledger.Instant) (struct{}, error) {
+	_, err := commit.Decide(ctx, s.loop, func(l *ledger.Ledger, now ledger.Instant) (struct{}, error) {
 		return struct{}{}, l.Deregister(now, req.GetHostId(), req.GetForce())
 	})
 	return &bursarv1.DeregisterResponse{}, err
@@ -56,7 +56,7 @@ func (s *hostService) Drain(ctx context.Context, req *bursarv1.DrainRequest) (*b
 }
 
 func (s *hostService) change(ctx context.Context, f func(*ledger.Ledger, ledger.Instant) (ledger.HostInfo, error)) (*bursarv1.Host, error) {
-	h, err := commit.Decide(ctx, s.writer, f)
+	h, err := commit.Decide(ctx, s.loop, f)
 	if err != nil {
 		return nil, err
 	}
@@ -65,7 +65,7 @@ func (s *hostService) change(ctx context.Context, f func(*ledger.Ledger, ledger.
 
 // Get reads one host.
 func (s *hostService) Get(ctx context.Context, req *bursarv1.HostServiceGetRequest) (*bursarv1.HostServiceGetResponse, error) {
-	h, err := commit.Decide(ctx, s.writer.Reader(req.GetAllowStale()), func(l *ledger.Ledger, _ ledger.Instant) (ledger.HostInfo, error) {
+	h, err := commit.Decide(ctx, s.loop.Reader(req.GetAllowStale()), func(l *ledger.Ledger, _ ledger.Instant) (ledger.HostInfo, error) {
 		if h, found := l.Host(req.GetId()); found {
 			return h, nil
 		}
@@ -125,7 +125,7 @@ func (s *hostService) List(ctx context.Context, req *bursarv1.HostServiceListReq
 	if err != nil {
 		return nil, err
 	}
-	page, err := commit.Scan(ctx, s.writer.Reader(req.GetAllowStale()), after, wire.PageSize(req.GetPageSize()), commit.HostsWhere(q.matches))
+	page, err := commit.Scan(ctx, s.loop.Reader(req.GetAllowStale()), after, wire.PageSize(req.GetPageSize()), commit.HostsWhere(q.matches))
 	if err != nil {
 		return nil, err
 	}

@@ -28,9 +28,11 @@ func asConnect(err error, target **connect.Error) bool { return errors.As(err, t
 
 // badInput is a call that must be refused, with the field that the answer must name.
 type badInput struct {
-	call  func(f *fixture) error
-	code  connect.Code
-	field string // the prefix of the path that a Violations or an InvalidField names; "" where neither fits
+	call func(f *fixture) error
+	code connect.Code
+	// field is the prefix of the path that a Violations or an InvalidField names; "" if neither
+	// fits.
+	field string
 }
 
 func allocating(change func(*bursarv1.AllocateRequest)) func(f *fixture) error {

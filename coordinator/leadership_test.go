@@ -74,17 +74,19 @@ func TestTheStoreHasTheLastWord(t *testing.T) {
 	leader, standbys := m.led()
 	leader.host("h", gib)
 	m.bar(leader.url, true) // when it resigns it shall not be elected again at once
-	// Another one believes to lead, and does: this one learns of it by its next commit, and may have made one by then for the time's sake.
+	// Another one believes to lead, and does: this one learns of it by its next commit, and may
+	// have made one by then for the time's sake.
 	other := standbys[0].server
-	<-other.writer.Lead(0).Began
+	<-other.loop.Lead(0).Began
 	res, err := leader.allocations.Allocate(t.Context(), request("r", 1))
 	switch code := connect.CodeOf(err); {
 	case err == nil:
 		t.Errorf("a deposed leader grants %v", res)
-	case code != connect.CodeUnavailable && code != connect.CodeResourceExhausted: // if it knew, it passed the call on: no host has reported there
+	case code != connect.CodeUnavailable && code != connect.CodeResourceExhausted:
+		// if it knew, it passed the call on: no host has reported there
 		t.Errorf("a deposed leader answers %v, want UNAVAILABLE", err)
 	}
-	eventually(t, "it knows", func() bool { return !leader.server.writer.Leading() })
+	eventually(t, "it knows", func() bool { return !leader.server.loop.Leading() })
 }
 
 func TestADeposedLeaderDoesNotAnswerReadsFromThePast(t *testing.T) {
@@ -92,9 +94,10 @@ func TestADeposedLeaderDoesNotAnswerReadsFromThePast(t *testing.T) {
 	leader, standbys := m.led()
 	leader.host("h", gib)
 	a := leader.allocate(request("r", 1))
-	<-standbys[0].server.writer.Lead(0).Began
+	<-standbys[0].server.loop.Lead(0).Began
 	m.bar(leader.url, true)
-	// The old one may have noticed by now. Then the other is elected and takes the lead once more, which is a pause.
+	// The old one may have noticed by now. Then the other is elected and takes the lead once more,
+	// which is a pause.
 	eventually(t, "it is released", func() bool {
 		_, err := standbys[0].allocations.Release(t.Context(), &bursarv1.ReleaseRequest{Id: a.GetId()})
 		return err == nil
@@ -257,7 +260,7 @@ func TestAStoreThatWasPutBackDoesNotGiveOutAnEpochTwice(t *testing.T) {
 	}
 }
 
-// Whoever may write into Consul may announce any epoch there.
+// Anybody who may write into Consul may announce any epoch there.
 func TestAnAnnouncedEpochIsBelievedForOneStride(t *testing.T) {
 	m := startTeam(t, 1)
 	last := uint64(0)
@@ -267,7 +270,8 @@ func TestAnAnnouncedEpochIsBelievedForOneStride(t *testing.T) {
 		eventually(t, "it leads again", func() (leads bool) {
 			var err error
 			status, err = m.members[0].cluster.Status(t.Context(), &bursarv1.StatusRequest{})
-			return err == nil && status.GetIsLeader() && status.GetEpoch() > last // else it has not noticed yet
+			// otherwise it has not noticed yet
+			return err == nil && status.GetIsLeader() && status.GetEpoch() > last
 		})
 		last = status.GetEpoch()
 		return last

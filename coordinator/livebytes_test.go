@@ -34,7 +34,8 @@ func largeRequest(id string) *bursarv1.AllocateRequest {
 	return req
 }
 
-// One user's requests must not make the answer to a host's agent larger than the agent reads: stops would not arrive there any more.
+// One user's requests must not make the answer to a host's agent larger than the agent reads:
+// stops would not arrive there any more.
 func TestAHostIsNeverGivenMoreThanItsAgentCanBeToldOf(t *testing.T) {
 	f := start(t, Config{}, nil)
 	f.host("h1", 1<<50)
@@ -68,7 +69,7 @@ func TestAHostIsNeverGivenMoreThanItsAgentCanBeToldOf(t *testing.T) {
 		}
 	}
 	for range 36 { // 2,700 large ones: 21 MB
-		if err := f.server.writer.Do(t.Context(), fill); err != nil {
+		if err := f.server.loop.Do(t.Context(), fill); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -81,7 +82,8 @@ func TestAHostIsNeverGivenMoreThanItsAgentCanBeToldOf(t *testing.T) {
 	if err != nil || !strings.Contains(res.GetHost().GetUnavailableReason(), "its agent can be told of") {
 		t.Errorf("the host says %q, %v", res.GetHost().GetUnavailableReason(), err)
 	}
-	// A full report without them would release them: this one is none, and its answer complete all the same.
+	// A full report without them would release them. This report is not a full one, and its answer
+	// is complete all the same.
 	bytes := int64(1 << 50)
 	answer, err := f.hosts.Sync(t.Context(), &bursarv1.SyncRequest{
 		HostId: "h1", Incarnation: 1, Sequence: 2, Epoch: f.status().GetEpoch(), BootId: "boot",
@@ -173,7 +175,7 @@ func TestACallerBeyondItsLiveBytesIsToldSo(t *testing.T) {
 	f.audited()
 }
 
-// An agent may see the allocations of its host, and who has many elsewhere is none of its business.
+// An agent may see the allocations of its host only. Who has many elsewhere is not shown to it.
 func TestAgentsAreNotToldWhoHasManyAllocations(t *testing.T) {
 	full := make([]ledger.LiveFullError, mostFull+5)
 	if list := fullWarnings(identity.Actor{Name: "h1", Role: identity.Agent, Host: "h1"}, full); len(list) > 0 {

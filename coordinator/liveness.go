@@ -5,16 +5,17 @@ import (
 	"fmt"
 )
 
-// Live reports whether the loop through which every call goes turns, whatever it is that the store does: one that is away is waited for,
-// and the lead is given up where that takes long. It waits a few seconds for an answer at most.
-func (s *Server) Live(ctx context.Context) error { return s.writer.Alive(ctx) }
+// Live reports whether the loop runs, through which every call goes, whatever the store does. The
+// loop waits for a store that is away, and gives up the lead if that takes long. Live waits a few
+// seconds for an answer at most.
+func (s *Server) Live(ctx context.Context) error { return s.loop.Alive(ctx) }
 
 // Status says in one line what matters now; it changes when that does.
 func (s *Server) Status() string {
 	known, _ := s.peers.Leader()
 	status := "stands by: no leader is known, calls wait"
 	switch {
-	case s.writer.Leading():
+	case s.loop.Leading():
 		status = "leads"
 	case known.URL != "":
 		status = "stands by: " + known.URL + " leads"

@@ -7,21 +7,22 @@ import (
 	"github.com/bursar/bursar/coordinator/ledger"
 )
 
-// Local calls a coordinator's write path from the same process: what a handler's call comes down to without the wire. It is
-// for benchmarks and for programs that embed a coordinator. Who calls is believed, and labels are taken as they are. It may be used
-// by many goroutines, once the server is ready.
-type Local struct{ writer *commit.Loop }
+// Local calls a coordinator's write path from the same process: what a handler's call does without
+// the wire. It is for benchmarks and for programs that embed a coordinator. It believes its
+// caller, and takes labels as they are. Many goroutines may use it, once the server is ready.
+type Local struct{ loop *commit.Loop }
 
 // Local returns the server's.
-func (s *Server) Local() Local { return Local{s.writer} }
+func (s *Server) Local() Local { return Local{s.loop} }
 
-// Allocate asks for resources, and returns when that is decided and durable. The errors are the ledger's, and those of a
-// coordinator that does not take calls.
+// Allocate asks for resources, and returns when that is decided and durable. The errors are the
+// ledger's, and those of a coordinator that does not take calls.
 func (l Local) Allocate(ctx context.Context, c ledger.AllocateCommand) (ledger.AllocateResult, error) {
-	return l.writer.Allocate(ctx, &c)
+	return l.loop.Allocate(ctx, &c)
 }
 
-// Do runs f on the ledger, in its turn, and returns once everything that f changed or saw is durable. f must not keep the ledger.
+// Do runs f on the ledger, in its turn, and returns once everything that f changed or saw is
+// durable. f must not keep the ledger.
 func (l Local) Do(ctx context.Context, f func(l *ledger.Ledger, now ledger.Instant)) error {
-	return l.writer.Do(ctx, f)
+	return l.loop.Do(ctx, f)
 }

@@ -6,8 +6,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// mismatch keeps why this coordinator does not stand for election though it works: the cluster's store is another than its own. It is not
-// ready then, and says so, until that is mended. It may be used by many goroutines.
+// mismatch keeps why this coordinator does not stand for election though it works: the cluster's
+// store is another than its own. It is not ready then, and says so, until that is mended. It may
+// be used by many goroutines.
 type mismatch struct {
 	err   atomic.Pointer[error] // nil: there is none
 	gauge prometheus.Gauge

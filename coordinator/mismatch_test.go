@@ -9,8 +9,8 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// A coordinator that may not stand for election, because somebody has changed which store is the cluster's, goes on, and says so wherever
-// somebody looks.
+// A coordinator that may not stand for election, because somebody has changed which store is the
+// cluster's, goes on, and says so wherever somebody looks.
 func TestACoordinatorThatMayNotStandForElectionIsNotReady(t *testing.T) {
 	m := startTeam(t, 2)
 	leader, standbys := m.led()

@@ -19,10 +19,11 @@ func http2Frame(kind, flags byte, stream uint32, payload []byte) []byte {
 	return append(frame, payload...)
 }
 
-// unreadRequests are calls of a path, each on a stream of one connection, whose answers nobody takes: POSTs of a body, or GETs where there
-// is no type of one.
+// unreadRequests are calls of a path, each on a stream of one connection, whose answers are not
+// read: POSTs of a body, or GETs if there is no content type.
 func unreadRequests(streams uint32, path, contentType string, body []byte) []byte {
-	const post, get, ends, whole = 0x83, 0x82, 1, 4 // the methods in HPACK's table; flags of frames
+	// the methods in HPACK's table; flags of frames
+	const post, get, ends, whole = 0x83, 0x82, 1, 4
 	header := append([]byte{get, 0x86, 0x04, byte(len(path))}, path...)
 	header = append(append(header, 0x01, 9), "127.0.0.1"...)
 	flags := byte(whole | ends)
@@ -30,7 +31,8 @@ func unreadRequests(streams uint32, path, contentType string, body []byte) []byt
 		header[0], flags = post, whole
 		header = append(append(header, 0x0f, 0x10, byte(len(contentType))), contentType...)
 	}
-	requests := append([]byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), http2Frame(4, 0, 0, []byte{0, 4, 0, 0, 0, 0})...) // no window
+	// no window
+	requests := append([]byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), http2Frame(4, 0, 0, []byte{0, 4, 0, 0, 0, 0})...)
 	for i := range streams {
 		requests = append(requests, http2Frame(1, flags, 2*i+1, header)...)
 		if contentType != "" {
@@ -40,7 +42,8 @@ func unreadRequests(streams uint32, path, contentType string, body []byte) []byt
 	return requests
 }
 
-// sendTo sends the same over some connections, and returns how many of them the server ended within some time.
+// sendTo sends the same over some connections, and returns how many of them the server ended
+// within some time.
 func sendTo(t *testing.T, address string, connections int, request []byte, most time.Duration) int64 {
 	t.Helper()
 	var ended atomic.Int64
@@ -64,8 +67,8 @@ func sendTo(t *testing.T, address string, connections int, request []byte, most 
 	return ended.Load()
 }
 
-// Requests without an identity whose answers nobody takes are bounded by the user whose connections
-// they come over: what is beyond ends its connection. Others are answered.
+// Requests without an identity whose answers nobody takes are bounded by the user whose
+// connections they come over: what is beyond ends its connection. Others are answered.
 func TestAnswersWithoutAnIdentityThatNobodyTakesAreBounded(t *testing.T) {
 	for _, path := range []string{"/metrics", "/healthz"} {
 		t.Run(path, func(t *testing.T) {
@@ -84,9 +87,11 @@ func TestAnswersWithoutAnIdentityThatNobodyTakesAreBounded(t *testing.T) {
 	}
 }
 
-// Small answers, and refusals, that a caller does not take count until they are sent: so many of them are bounded too.
+// Small answers, and refusals, that a caller does not take count until they are sent: so many of
+// them are bounded too.
 func TestSmallAnswersThatNobodyTakesAreBounded(t *testing.T) {
-	f := start(t, Config{Limits: Limits{CallerWaiting: 16}}, nil) // 1,040 calls of a caller, and refusals beyond
+	// 1,040 calls of a caller, and refusals beyond
+	f := start(t, Config{Limits: Limits{CallerWaiting: 16}}, nil)
 	before := runtime.NumGoroutine()
 	const connections, streams = 3, 3000
 	request := unreadRequests(streams, "/bursar.v1.ClusterService/Get", "application/json", []byte("{}"))

@@ -27,7 +27,7 @@ type playedAgent struct {
 	seen            uint64
 }
 
-// agent registers a host with 8 GiB, whose agent then says what it is told to.
+// agent registers a host with 8 GiB. Its agent then reports what the test says.
 func (f *fixture) agent(host string) *playedAgent {
 	f.tb.Helper()
 	f.host(host, 8*gib)
@@ -96,7 +96,7 @@ func (f *fixture) wantOverUse(id string, want ...*bursarv1.OverUse) {
 	}
 }
 
-// A time that JSON cannot tell would break the answer to whoever lists.
+// A time that JSON cannot express would break the answer to a List.
 func TestATimeThatIsNoneIsNotTaken(t *testing.T) {
 	f := start(t, Config{}, newMemoryStore())
 	a := f.agent("h1")
@@ -317,7 +317,7 @@ func TestADeadlineStopsWhatIsLeftOnADrainedHost(t *testing.T) {
 	}
 	f.stop()
 
-	f = start(t, Config{}, openSQLite(t, path)) // whoever leads then goes on with it
+	f = start(t, Config{}, openSQLite(t, path)) // the next leader goes on with it
 	running := f.get(id)
 	if !running.GetStopping() {
 		t.Errorf("what was active is %v", running)
@@ -331,7 +331,8 @@ func TestADeadlineStopsWhatIsLeftOnADrainedHost(t *testing.T) {
 	}
 }
 
-// What runs and is not known is taken over even where its agent's record of it is damaged, and no more of that is kept than of a request.
+// An unknown engine that runs is taken over even if its agent's record of it is damaged. No more
+// of the record is kept than of a request.
 func TestAnAgentsRecordIsTakenInBounds(t *testing.T) {
 	f := start(t, Config{}, nil)
 	a := f.agent("h1")

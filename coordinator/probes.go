@@ -21,41 +21,43 @@ import (
 const (
 	// probeTime is how long a probe waits for the loop and the store.
 	probeTime = 5 * time.Second
-	// probeAge is how long what a probe has found is told again: nobody needs to show who they are to ask, so that however many do must
-	// cost no more than one.
+	// probeAge is how long the answer of a probe is given again. Nobody needs an identity to ask,
+	// so many probes must cost no more than one.
 	probeAge = time.Second
 )
 
-// probes answer whether this coordinator works, to whoever asks.
+// probes answer whether this coordinator works. Anybody may ask.
 type probes struct {
-	writer       *commit.Loop
-	peers        *forward.Peers
-	mismatch     *mismatch
-	turns, takes *sharedProbe // the loop; and commands, all the way to the store
+	loop                  *commit.Loop
+	peers                 *forward.Peers
+	mismatch              *mismatch
+	loopProbe, storeProbe *sharedProbe // the loop; and commands, all the way to the store
 }
 
-func newProbes(w *commit.Loop, p *forward.Peers, m *mismatch) *probes {
+func newProbes(loop *commit.Loop, p *forward.Peers, m *mismatch) *probes {
 	return &probes{
-		writer: w, peers: p, mismatch: m,
-		turns: &sharedProbe{ask: w.Alive, clock: w.Clock}, takes: &sharedProbe{ask: w.Probe, clock: w.Clock},
+		loop: loop, peers: p, mismatch: m,
+		loopProbe: &sharedProbe{ask: loop.Alive, clock: loop.Clock}, storeProbe: &sharedProbe{ask: loop.Probe, clock: loop.Clock},
 	}
 }
 
-// alive says whether the process works at all. What it lacks to be of use is ready's to say: a restart would not bring it.
-func (p *probes) alive(ctx context.Context) error { return p.turns.look(ctx) }
+// alive says whether the process works at all. What it lacks to be of use is ready's to say: a
+// restart would not bring it.
+func (p *probes) alive(ctx context.Context) error { return p.loopProbe.probe(ctx) }
 
-// ready reports why calls are not answered: where it leads, because nothing becomes durable, and else because nobody is known to pass
-// them on to, or because it has another store than the cluster, and could not take the lead.
+// ready reports why calls are not answered. A leader does not answer if nothing becomes durable.
+// Another coordinator does not if no leader is known to pass calls on to, or if it has another
+// store than the cluster and could not take the lead.
 func (p *probes) ready(ctx context.Context) error {
-	if p.writer.IsStopping() {
+	if p.loop.IsStopping() {
 		return core.ErrStopping
 	}
 	if err := p.mismatch.get(); err != nil {
 		return err
 	}
 	err := core.ErrNotLeading
-	if p.writer.Leading() {
-		err = p.takes.look(ctx)
+	if p.loop.Leading() {
+		err = p.storeProbe.probe(ctx)
 	}
 	if errors.Is(err, core.ErrNotLeading) {
 		if route := p.peers.Route(); route.URL != "" {
@@ -65,7 +67,7 @@ func (p *probes) ready(ctx context.Context) error {
 	return err
 }
 
-// sharedProbe is a probe of which one runs at a time, for all who ask.
+// sharedProbe is a probe that runs once at a time, for all who ask.
 type sharedProbe struct {
 	ask     func(context.Context) error
 	clock   core.Steady
@@ -73,10 +75,10 @@ type sharedProbe struct {
 
 	mu    sync.Mutex
 	found error          // guarded by mu: by the last one
-	until ledger.Instant // guarded by mu: as long as that is told; 0: nothing was found yet
+	until ledger.Instant // guarded by mu: how long found is given; 0: nothing was found yet
 }
 
-func (p *sharedProbe) look(ctx context.Context) error {
+func (p *sharedProbe) probe(ctx context.Context) error {
 	p.mu.Lock()
 	found, fresh := p.found, p.clock.Now() < p.until
 	p.mu.Unlock()
@@ -100,8 +102,8 @@ func (p *sharedProbe) look(ctx context.Context) error {
 	}
 }
 
-// page answers a probe over HTTP.
-func page(probe func(context.Context) error) http.HandlerFunc {
+// probePage answers a probe over HTTP.
+func probePage(probe func(context.Context) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		err := probe(r.Context())
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")

@@ -26,7 +26,7 @@ func (s *tallyStore) Commit(ctx context.Context, b store.Batch) error {
 	return s.Store.Commit(ctx, b)
 }
 
-// Whoever can connect may probe, without showing who they are.
+// Anybody who can connect may probe, without an identity.
 func TestProbesCostNoCommitEach(t *testing.T) {
 	s := &tallyStore{Store: newMemoryStore()}
 	f := start(t, Config{}, s)
@@ -67,12 +67,13 @@ func TestWhatAProbeFindsIsToldForAWhile(t *testing.T) {
 		for i, want := range answers {
 			results := make(chan error, 10)
 			impatient, cancel := context.WithTimeout(t.Context(), time.Millisecond)
-			if err := p.look(impatient); !errors.Is(err, context.DeadlineExceeded) { // the others are not to suffer for it
+			// the others are not to suffer for it
+			if err := p.probe(impatient); !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("whoever cannot wait is told %v", err)
 			}
 			cancel()
 			for range cap(results) {
-				go func() { results <- p.look(t.Context()) }()
+				go func() { results <- p.probe(t.Context()) }()
 			}
 			for range cap(results) {
 				if err := <-results; !errors.Is(err, want) {
@@ -80,7 +81,7 @@ func TestWhatAProbeFindsIsToldForAWhile(t *testing.T) {
 				}
 			}
 			time.Sleep(probeAge - time.Millisecond)
-			if err := p.look(t.Context()); !errors.Is(err, want) || asked != i+1 {
+			if err := p.probe(t.Context()); !errors.Is(err, want) || asked != i+1 {
 				t.Errorf("%v after %d probes, want what the %d. found", err, asked, i)
 			}
 			time.Sleep(time.Millisecond)

@@ -23,7 +23,7 @@ func (s *queueService) CheckProvider(ctx context.Context, req *bursarv1.CheckPro
 	res := &bursarv1.CheckProviderResponse{Provider: s.providerMessage(&record, nil)}
 	var opened providers.Provider
 	var pace providers.Pace
-	err = clusters.Guard(func() (err error) {
+	err = clusters.CatchPanic(func() (err error) {
 		opened, pace, err = s.pollers.Open(&record)
 		return err
 	})
@@ -34,22 +34,23 @@ func (s *queueService) CheckProvider(ctx context.Context, req *bursarv1.CheckPro
 	case err != nil:
 		return nil, wrongSetting(err)
 	}
-	defer func() { _ = clusters.Guard(opened.Close) }() // it was looked at, and is of no use any more
-	c := &providerCheck{provider: opened, pace: pace, clock: s.writer.Clock, res: res}
+	// it was looked at, and is of no use any more
+	defer func() { _ = clusters.CatchPanic(opened.Close) }()
+	c := &providerCheck{provider: opened, pace: pace, clock: s.loop.Clock, res: res}
 	c.snapshot(ctx)
 	c.servers(ctx)
 	return res, nil
 }
 
-// checked is the provider that is to be checked: one that is configured, where it is asked for by kind and cluster alone, or else the one
-// that was sent.
+// checked is the provider to check: a configured one if the request has kind and cluster alone, or
+// else the one in the request.
 func (s *queueService) checked(ctx context.Context, m *bursarv1.Provider) (record ledger.ProviderRecord, configured bool, err error) {
 	record = providerRecord(m)
 	record.Source = ledger.SourceAPI
 	if len(record.Settings) > 0 {
 		return record, false, s.checkSettings(&record)
 	}
-	record, err = commit.Decide(ctx, s.writer, func(l *ledger.Ledger, _ ledger.Instant) (ledger.ProviderRecord, error) {
+	record, err = commit.Decide(ctx, s.loop, func(l *ledger.Ledger, _ ledger.Instant) (ledger.ProviderRecord, error) {
 		for _, p := range l.Providers() {
 			if p.ClusterName == record.ClusterName {
 				return p, nil
@@ -74,7 +75,7 @@ func (c *providerCheck) snapshot(ctx context.Context) {
 	defer cancel()
 	asked := c.clock.Now()
 	var found providers.Snapshot
-	err := clusters.Guard(func() (err error) {
+	err := clusters.CatchPanic(func() (err error) {
 		found, err = c.provider.Snapshot(ctx)
 		return err
 	})
@@ -122,7 +123,7 @@ func (c *providerCheck) servers(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, c.pace.Timeout)
 	defer cancel()
 	var list []providers.Server
-	if err := clusters.Guard(func() error {
+	if err := clusters.CatchPanic(func() error {
 		list = c.provider.Servers(ctx)
 		return nil
 	}); err != nil {

@@ -19,7 +19,7 @@ func (s *queueService) PutProvider(ctx context.Context, req *bursarv1.PutProvide
 	if err := s.checkSettings(&record); err != nil {
 		return nil, err
 	}
-	if err := s.writer.ChangeProvider(ctx, record.ClusterName, func(l *ledger.Ledger, now ledger.Instant) error {
+	if err := s.loop.ChangeProvider(ctx, record.ClusterName, func(l *ledger.Ledger, now ledger.Instant) error {
 		return l.PutProvider(now, record)
 	}); err != nil {
 		return nil, err
@@ -64,7 +64,7 @@ func wrongSetting(err error) error {
 // DeleteProvider ends the reading of a cluster.
 func (s *queueService) DeleteProvider(ctx context.Context, req *bursarv1.DeleteProviderRequest) (*bursarv1.DeleteProviderResponse, error) {
 	name := ledger.ClusterName{Kind: req.GetKind(), Cluster: req.GetCluster()}
-	err := s.writer.ChangeProvider(ctx, name, func(l *ledger.Ledger, now ledger.Instant) error { return l.DeleteProvider(now, name) })
+	err := s.loop.ChangeProvider(ctx, name, func(l *ledger.Ledger, now ledger.Instant) error { return l.DeleteProvider(now, name) })
 	if err != nil {
 		return nil, err
 	}
@@ -75,7 +75,7 @@ func (s *queueService) DeleteProvider(ctx context.Context, req *bursarv1.DeleteP
 func (s *queueService) ListProviders(ctx context.Context, _ *bursarv1.ListProvidersRequest) (*bursarv1.ListProvidersResponse, error) {
 	var records []ledger.ProviderRecord
 	clusters := make(map[ledger.ClusterName]ledger.ClusterInfo)
-	if err := s.writer.Do(ctx, func(l *ledger.Ledger, _ ledger.Instant) {
+	if err := s.loop.Do(ctx, func(l *ledger.Ledger, _ ledger.Instant) {
 		records = l.Providers()
 		for _, c := range l.Clusters() {
 			clusters[c.ClusterName] = c
@@ -91,7 +91,7 @@ func (s *queueService) ListProviders(ctx context.Context, _ *bursarv1.ListProvid
 	return res, nil
 }
 
-// providerMessage is a provider as the API shows it. info is nil where it has just been put.
+// providerMessage is a provider as the API shows it. info is nil if it has just been put.
 func (s *queueService) providerMessage(record *ledger.ProviderRecord, info *ledger.ClusterInfo) *bursarv1.Provider {
 	m := &bursarv1.Provider{
 		Kind: record.Kind, Cluster: record.Cluster, Default: record.Default, Settings: maps.Clone(record.Settings), Source: record.Source,

@@ -110,7 +110,8 @@ func TestProvidersOfAFileAreTheFilesToChange(t *testing.T) {
 	}
 }
 
-// Coordinators may have different files, and the API knows that of the leader alone. Who leads next must not be kept from it.
+// Coordinators may have different files, and the API knows that of the leader alone. Who leads
+// next must not be kept from it.
 func TestAFileHidesWhatTheAPIHasSet(t *testing.T) {
 	dir := t.TempDir()
 	file, path := filepath.Join(dir, "providers.yaml"), filepath.Join(dir, "ledger.db")
@@ -285,7 +286,8 @@ func TestACheckChangesNothing(t *testing.T) {
 	eventually(t, "one provider is open", func() bool { return here.Kind.ProvidersOpen() == 1 })
 }
 
-// A check calls an address that the caller names, with credentials of ours. A page of another site may have a browser send a GET, and no more.
+// A check calls an address that the caller names, with our credentials. A page of another site can
+// make a browser send a GET, but nothing else.
 func TestAPageOfAnotherSiteHasNoClusterChecked(t *testing.T) {
 	f, here := queueOf(t, Config{}, nil)
 	message := url.QueryEscape(`{"provider":{"kind":"fake","cluster":"new","settings":{"address":"there"}}}`)

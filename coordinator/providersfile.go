@@ -9,7 +9,8 @@ import (
 	"github.com/bursar/bursar/providers/providerfile"
 )
 
-// readProviders reads the file of providers; without a path there are none. The error names the file, and where it can the line.
+// readProviders reads the file of providers; without a path there are none. The error names the
+// file, and the line if it can.
 func readProviders(path string, kinds providers.Kinds) ([]ledger.ProviderRecord, error) {
 	if path == "" {
 		return nil, nil

@@ -11,14 +11,15 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// queueService serves bursar.v1.QueueService. What is about providers stands in providers.go and providercheck.go.
+// queueService serves bursar.v1.QueueService. What is about providers stands in providers.go and
+// providercheck.go.
 type queueService struct {
-	writer  *commit.Loop
+	loop    *commit.Loop
 	pollers *clusters.Pollers
 }
 
-// List reads queues page by page, by address. A coordinator that does not lead, and may answer, knows what we were granted in queues, and
-// nothing of what their clusters say.
+// List reads queues page by page, by address. A coordinator that does not lead, and may answer,
+// knows what we were granted in queues, and nothing of what their clusters say.
 func (s *queueService) List(ctx context.Context, req *bursarv1.QueueServiceListRequest) (*bursarv1.QueueServiceListResponse, error) {
 	f := wire.NewFingerprint()
 	f.Text(req.GetKind())
@@ -35,7 +36,7 @@ func (s *queueService) List(ctx context.Context, req *bursarv1.QueueServiceListR
 	keep := func(q *ledger.QueueInfo) bool {
 		return (req.GetKind() == "" || q.Address.Kind == req.GetKind()) && (req.GetCluster() == "" || q.Address.Cluster == req.GetCluster())
 	}
-	page, err := commit.Scan(ctx, s.writer.Reader(req.GetAllowStale()), after, wire.PageSize(req.GetPageSize()), commit.QueuesWhere(keep))
+	page, err := commit.Scan(ctx, s.loop.Reader(req.GetAllowStale()), after, wire.PageSize(req.GetPageSize()), commit.QueuesWhere(keep))
 	if err != nil {
 		return nil, err
 	}
@@ -50,11 +51,11 @@ func (s *queueService) List(ctx context.Context, req *bursarv1.QueueServiceListR
 	return res, nil
 }
 
-// Get reads one queue. It is found as a request for it would find it: without a cluster in the default one, by its full path or its last
-// element.
+// Get reads one queue. It finds it as a request would: without a cluster in the default one, by
+// its full path or its last element.
 func (s *queueService) Get(ctx context.Context, req *bursarv1.QueueServiceGetRequest) (*bursarv1.QueueServiceGetResponse, error) {
 	at := resource.Address{Kind: req.GetKind(), Cluster: req.GetCluster(), Path: req.GetPath(), Partition: req.GetPartition()}
-	q, err := commit.Decide(ctx, s.writer.Reader(req.GetAllowStale()), func(l *ledger.Ledger, _ ledger.Instant) (ledger.QueueInfo, error) {
+	q, err := commit.Decide(ctx, s.loop.Reader(req.GetAllowStale()), func(l *ledger.Ledger, _ ledger.Instant) (ledger.QueueInfo, error) {
 		return l.Queue(at)
 	})
 	if err != nil {

@@ -26,7 +26,8 @@ func knows(kind *fakecluster.Kind) func(*Server) {
 	return func(s *Server) { s.pollers.Kinds = providers.Kinds{kind} }
 }
 
-// putProvider puts a provider of a cluster at an address. Where it is there already it is read again at once.
+// putProvider puts a provider of a cluster at an address. If it is there already it is read again
+// at once.
 func (f *fixture) putProvider(cluster, address string) {
 	f.tb.Helper()
 	_, err := f.queues.PutProvider(f.tb.Context(), &bursarv1.PutProviderRequest{
@@ -59,8 +60,8 @@ func (f *fixture) read(cluster string) {
 	})
 }
 
-// reread waits until the cluster prod has been read once more, from now on.
-func (f *fixture) reread() {
+// awaitRead waits until the cluster prod has been read once more, from now on.
+func (f *fixture) awaitRead() {
 	f.tb.Helper()
 	before := time.Now()
 	f.putProvider("prod", "here")
@@ -119,7 +120,7 @@ func (f *fixture) queue(path string) *bursarv1.Queue {
 func TestAQueueAndThoseAboveItGrantAndRefuse(t *testing.T) {
 	f, here := queueOf(t, Config{}, nil)
 	here.With(func(c *fakecluster.Cluster) { c.Queues[0] = fakecluster.NewQueue("root", 6*gib) })
-	f.reread()
+	f.awaitRead()
 	a := f.allocate(external("a", "a", 3*gib))
 	part := a.GetEntitled().GetExternal()[0]
 	if part.GetCluster() != "prod" || part.GetPath() != "root.a" || a.GetRequested().GetExternal()[0].GetPath() != "a" {
@@ -171,7 +172,7 @@ func TestTheSameRequestIdWithAnotherPartIsAnother(t *testing.T) {
 func TestASnapshotWakesWhoWaits(t *testing.T) {
 	f, here := queueOf(t, Config{}, nil)
 	here.Uses(4 * gib)
-	f.reread()
+	f.awaitRead()
 	req := external("waits", "root.a", 2*gib)
 	req.Wait = seconds(60)
 	granted := make(chan error, 1)
@@ -181,7 +182,7 @@ func TestASnapshotWakesWhoWaits(t *testing.T) {
 	}()
 	eventually(t, "it waits behind the queue", func() bool { return f.queue("root.a").GetAccount().GetWaiting() == 1 })
 	here.Uses(gib)
-	f.reread()
+	f.awaitRead()
 	if err := <-granted; err != nil {
 		t.Error(err)
 	}
@@ -241,7 +242,7 @@ func TestQueuesArePagedAndFiltered(t *testing.T) {
 			c.Queues = append(c.Queues, fakecluster.NewQueue(fmt.Sprintf("root.a.q%02d", i), gib))
 		}
 	})
-	f.reread()
+	f.awaitRead()
 	list := func(req *bursarv1.QueueServiceListRequest) (names []string) {
 		t.Helper()
 		for {
@@ -294,7 +295,7 @@ func TestMetricsOfQueuesAreBounded(t *testing.T) {
 	f.read("test")
 	here.With(func(c *fakecluster.Cluster) { c.Queues[1].Active = new(int32(7)) })
 	here.Uses(gib)
-	f.reread()
+	f.awaitRead()
 	f.allocate(func() *bursarv1.AllocateRequest {
 		req := external("", "root.a", 2*gib)
 		req.Resource.External[0].Cluster = "prod"
@@ -331,7 +332,7 @@ func TestMetricsOfQueuesAreBounded(t *testing.T) {
 func TestQueueThatGrantsNothingHasNothingAvailable(t *testing.T) {
 	f, here := queueOf(t, Config{}, nil)
 	here.With(func(c *fakecluster.Cluster) { c.Queues[1].State, c.Queues[1].Closed = "STOPPED", true })
-	f.reread()
+	f.awaitRead()
 	for path, open := range map[string]bool{"root": true, "root.a": false} {
 		res, err := f.queues.Get(t.Context(), &bursarv1.QueueServiceGetRequest{Kind: "fake", Path: path})
 		if err != nil {
@@ -396,7 +397,8 @@ func TestOnlyTheLeaderReadsClusters(t *testing.T) {
 	}
 }
 
-// An engine that is known by its application lives as long as that, and what that holds is counted once.
+// An engine that is known by its application lives as long as that, and what that holds is counted
+// once.
 func TestAnEngineEndsWithItsApplication(t *testing.T) {
 	f, here := queueOf(t, Config{}, nil)
 	a := f.allocate(external("", "root.a", 3*gib))
@@ -410,8 +412,8 @@ func TestAnEngineEndsWithItsApplication(t *testing.T) {
 		}
 	})
 	here.Uses(3 * gib)
-	f.reread()
-	f.reread() // what it holds is known once two answers say so
+	f.awaitRead()
+	f.awaitRead() // what it holds is known once two answers say so
 	if q := f.queue("root.a"); q.GetAccount().GetUsed().GetMemoryBytes() != 3*gib || q.GetAccount().GetUsedByOthers().GetMemoryBytes() != 0 || q.GetAvailable().GetMemoryBytes() != gib {
 		t.Errorf("%v", q)
 	}
@@ -432,7 +434,7 @@ func TestAnEngineEndsWithItsApplication(t *testing.T) {
 		c.Applications["application_1"] = providers.Application{Known: true, Ended: true, Queue: "root.a"}
 	})
 	here.Uses(0)
-	f.reread()
+	f.awaitRead()
 	eventually(t, "it has ended", func() bool { return f.get(a.GetId()).GetState() == bursarv1.AllocationState_ALLOCATION_STATE_RELEASED })
 	if got := f.get(a.GetId()); got.GetReason() != "its application ended" {
 		t.Errorf("%v", got)

@@ -21,16 +21,18 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// quotaFiles keeps the rules of some files in force. One goroutine reads, once start has; the other methods may be called from any.
+// quotaFiles keeps the rules of some files in force. One goroutine reads, once start has; the
+// other methods may be called from any.
 type quotaFiles struct {
-	files []*quotaFile
-	asks  chan quotaReload
-	meter *commit.Meter
-	log   *slog.Logger
+	files   []*quotaFile
+	reloads chan quotaReload
+	meter   *commit.Meter
+	log     *slog.Logger
 
 	mu    sync.Mutex
 	wrong map[string]string // guarded by mu: what is wrong with a file, by its path
-	// sets are the rules to begin a leadership with, by source: those that were in force last, or that no leader has looked at yet.
+	// sets are the rules to begin a leadership with, by source: those that were in force last, or
+	// that no leader has looked at yet.
 	sets map[string][]ledger.Quota // guarded by mu
 }
 
@@ -53,7 +55,7 @@ type fileStamp struct {
 }
 
 func newQuotaFiles(paths []string, m *commit.Meter, log *slog.Logger) *quotaFiles {
-	q := &quotaFiles{asks: make(chan quotaReload), meter: m, log: log, wrong: make(map[string]string), sets: make(map[string][]ledger.Quota)}
+	q := &quotaFiles{reloads: make(chan quotaReload), meter: m, log: log, wrong: make(map[string]string), sets: make(map[string][]ledger.Quota)}
 	for _, path := range paths {
 		q.files = append(q.files, &quotaFile{path: path})
 		m.WrongFiles.WithLabelValues(path).Set(0)
@@ -66,11 +68,12 @@ func (f *quotaFile) source() string { return ledger.SourceFilePrefix + f.path }
 // maxQuotaFile is the size in bytes above which a file is refused unread.
 const maxQuotaFile = 8 << 20
 
-// settleTime is how old a file's last change must be for its time and size to vouch for its content.
+// settleTime is how old a file's last change must be for its time and size to vouch for its
+// content.
 const settleTime = 2 * time.Second
 
-// read looks whether the file has other content than last time, and parses it if so. The error is what is wrong with the
-// file as it is, new or not.
+// read looks whether the file has other content than last time, and parses it if so. The error is
+// what is wrong with the file as it is, new or not.
 func (f *quotaFile) read() error {
 	file, info, err := regularfile.Open(f.path)
 	if err != nil {
@@ -113,7 +116,8 @@ func (f *quotaFile) parse() error {
 	return nil
 }
 
-// locate finds the line of a rule that was refused. An error that is not about one of the file's rules stays as it is.
+// locate finds the line of a rule that was refused. An error that is not about one of the file's
+// rules stays as it is.
 func (f *quotaFile) locate(err error) error {
 	if e, ok := errors.AsType[*ledger.FieldError](inQuotas(err, f.quotas)); ok {
 		return quotafile.Locate(f.path, f.data, e.Field, fmt.Sprintf("%q: want %s", e.Value, e.Want))
@@ -121,7 +125,8 @@ func (f *quotaFile) locate(err error) error {
 	return fmt.Errorf("%s: %w", f.path, err)
 }
 
-// start reads all files for the first leadership. Every one must be right, by itself and next to the others.
+// start reads all files for the first leadership. Every one must be right, by itself and next to
+// the others.
 func (q *quotaFiles) start() (map[string][]ledger.Quota, error) {
 	sets := make(map[string][]ledger.Quota)
 	for i, f := range q.files {
@@ -132,13 +137,13 @@ func (q *quotaFiles) start() (map[string][]ledger.Quota, error) {
 		sets[f.source()] = f.quotas
 	}
 	if err := ledger.CheckQuotas(core.FromFiles(sets)); err != nil {
-		return nil, q.blame(err)
+		return nil, q.locateRefusal(err)
 	}
-	q.keep(sets)
+	q.setLatest(sets)
 	return sets, nil
 }
 
-func (q *quotaFiles) keep(sets map[string][]ledger.Quota) {
+func (q *quotaFiles) setLatest(sets map[string][]ledger.Quota) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	maps.Copy(q.sets, sets)
@@ -151,8 +156,8 @@ func (q *quotaFiles) latest() map[string][]ledger.Quota {
 	return maps.Clone(q.sets)
 }
 
-// blame finds the file whose rule a leadership was refused for.
-func (q *quotaFiles) blame(err error) error {
+// locateRefusal finds the file with the rule for which a leadership was refused.
+func (q *quotaFiles) locateRefusal(err error) error {
 	for _, f := range q.files {
 		if _, ok := errors.AsType[*ledger.FieldError](err); ok && inQuotas(err, f.quotas) != err { //nolint:errorlint // the same one
 			return f.locate(err)
@@ -161,72 +166,75 @@ func (q *quotaFiles) blame(err error) error {
 	return err
 }
 
-// watch puts changes in force until ctx ends. A file that is wrong leaves its earlier rules as they are.
-func (q *quotaFiles) watch(ctx context.Context, every time.Duration, w *commit.Loop) {
+// watch puts changes in force until ctx ends. A file that is wrong leaves its earlier rules as
+// they are.
+func (q *quotaFiles) watch(ctx context.Context, every time.Duration, loop *commit.Loop) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {
 		select {
 		case <-tick.C:
-			q.poll(ctx, w)
-		case ask := <-q.asks:
-			ask.done <- q.replace(ask.ctx, w, ask.paths) //nolint:contextcheck // that of who asks
+			q.poll(ctx, loop)
+		case ask := <-q.reloads:
+			ask.done <- q.replace(ask.ctx, loop, ask.paths) //nolint:contextcheck // that of who asks
 		case <-ctx.Done():
 			return
 		}
 	}
 }
 
-// poll looks at every file once. Those that changed are put in force together, so that a rule can move from one to another;
-// where that is refused, one by one, so that a wrong one does not hold up the others.
-func (q *quotaFiles) poll(ctx context.Context, w *commit.Loop) {
+// poll reads every file once. Those that changed are put in force together, so that a rule can
+// move from one to another. If that is refused they are put in force one by one, so that a wrong
+// one does not hold up the others.
+func (q *quotaFiles) poll(ctx context.Context, loop *commit.Loop) {
 	var fresh []*quotaFile
 	for _, f := range q.files {
 		switch err := f.read(); {
 		case err != nil:
-			q.fault(f, err)
+			q.setWrong(f, err)
 		case f.pending:
 			fresh = append(fresh, f)
 		default:
-			q.clear(f)
+			q.setRight(f)
 		}
 	}
-	if len(fresh) == 0 || q.enforce(ctx, w, fresh...) == nil || len(fresh) == 1 {
+	if len(fresh) == 0 || q.enforce(ctx, loop, fresh...) == nil || len(fresh) == 1 {
 		return
 	}
 	for _, f := range fresh {
-		_ = q.enforce(ctx, w, f) // it has been reported
+		_ = q.enforce(ctx, loop, f) // it has been reported
 	}
 }
 
 // enforce puts the rules of some files in force in one step.
-func (q *quotaFiles) enforce(ctx context.Context, w *commit.Loop, files ...*quotaFile) error {
+func (q *quotaFiles) enforce(ctx context.Context, loop *commit.Loop, files ...*quotaFile) error {
 	sets := make(map[string][]ledger.Quota, len(files))
 	for _, f := range files {
 		sets[f.source()] = f.quotas
 	}
-	err := q.put(ctx, w, sets)
+	err := q.setFiles(ctx, loop, sets)
 	refused, _ := errors.AsType[*ledger.FieldError](err)
 	switch {
-	case errors.Is(err, core.ErrNotLeading): // who leads has files of its own; these are for when it is our turn
-		q.keep(sets)
+	case errors.Is(err, core.ErrNotLeading):
+		// the leader has files of its own; these are for this coordinator's next leadership
+		q.setLatest(sets)
 	case err == nil:
-		q.keep(sets)
+		q.setLatest(sets)
 		for _, f := range files {
 			f.pending = false
-			q.clear(f)
+			q.setRight(f)
 			q.log.Info("the rules of a quota file are in force", "file", f.path, "rules", len(f.quotas))
 		}
 	case refused != nil && len(files) == 1:
-		q.fault(files[0], files[0].locate(err))
+		q.setWrong(files[0], files[0].locate(err))
 	}
 	return err // others, such as not leading, pass by themselves: the next poll tries again
 }
 
-// put puts sets of rules in force. Where this coordinator does not lead nobody looks at them next to those that are stored: they must be
-// right by themselves, to begin a leadership with.
-func (q *quotaFiles) put(ctx context.Context, w *commit.Loop, sets map[string][]ledger.Quota) error {
-	err := w.SetFiles(ctx, originOfFiles(sets), sets)
+// setFiles puts sets of rules in force. If this coordinator does not lead, they are not compared
+// with the stored rules: they must be right by themselves, to begin a leadership with.
+func (q *quotaFiles) setFiles(ctx context.Context, loop *commit.Loop, sets map[string][]ledger.Quota) error {
+	err := loop.SetFiles(ctx, originOfFiles(sets), sets)
 	if !errors.Is(err, core.ErrNotLeading) {
 		return err
 	}
@@ -238,9 +246,9 @@ func (q *quotaFiles) put(ctx context.Context, w *commit.Loop, sets map[string][]
 	return err
 }
 
-// fault notes what is wrong with a file, and says so once. A rule that others are in the way of is tried again at every
-// poll: they may go.
-func (q *quotaFiles) fault(f *quotaFile, err error) {
+// setWrong notes what is wrong with a file, and says so once. A rule that others are in the way of
+// is tried again at every poll: they may go.
+func (q *quotaFiles) setWrong(f *quotaFile, err error) {
 	q.mu.Lock()
 	before := q.wrong[f.path]
 	q.wrong[f.path] = err.Error()
@@ -251,8 +259,8 @@ func (q *quotaFiles) fault(f *quotaFile, err error) {
 	}
 }
 
-// clear notes that nothing is wrong with a file.
-func (q *quotaFiles) clear(f *quotaFile) {
+// setRight notes that nothing is wrong with a file.
+func (q *quotaFiles) setRight(f *quotaFile) {
 	q.mu.Lock()
 	delete(q.wrong, f.path)
 	q.mu.Unlock()

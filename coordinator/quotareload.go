@@ -11,20 +11,20 @@ import (
 	"github.com/bursar/bursar/coordinator/ledger"
 )
 
-// quotaReload asks whoever reads the files to read others.
+// quotaReload asks the goroutine that reads the files to read others.
 type quotaReload struct {
 	ctx   context.Context //nolint:containedctx // of who asks
 	paths []string
 	done  chan error // holds one
 }
 
-// reload reads a list of files in place of those that there were, and puts all of their rules in force in one step, those that have not
-// changed too: another owner may have put a rule in place of one of theirs. The rules of files that are no longer named go. An error leaves
-// everything as it is.
+// reload reads a list of files in place of the earlier ones, and puts all of their rules in force
+// in one step. That includes unchanged rules: another owner may have put a rule in place of one of
+// them. The rules of files that are no longer named go. An error changes nothing.
 func (q *quotaFiles) reload(ctx context.Context, paths []string) error {
 	ask := quotaReload{ctx: ctx, paths: paths, done: make(chan error, 1)}
 	select {
-	case q.asks <- ask:
+	case q.reloads <- ask:
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
@@ -36,7 +36,7 @@ func (q *quotaFiles) reload(ctx context.Context, paths []string) error {
 	}
 }
 
-func (q *quotaFiles) replace(ctx context.Context, w *commit.Loop, paths []string) error {
+func (q *quotaFiles) replace(ctx context.Context, loop *commit.Loop, paths []string) error {
 	sets := make(map[string][]ledger.Quota)
 	for _, f := range q.files {
 		sets[f.source()] = nil
@@ -54,9 +54,9 @@ func (q *quotaFiles) replace(ctx context.Context, w *commit.Loop, paths []string
 	if len(sets) == 0 {
 		return nil
 	}
-	err := q.put(ctx, w, sets)
+	err := q.setFiles(ctx, loop, sets)
 	if refused, _ := errors.AsType[*ledger.FieldError](err); refused != nil {
-		return (&quotaFiles{files: next}).blame(err)
+		return (&quotaFiles{files: next}).locateRefusal(err)
 	}
 	if err != nil && !errors.Is(err, core.ErrNotLeading) {
 		return err

@@ -19,7 +19,7 @@ import (
 
 // quotaService serves bursar.v1.QuotaService.
 type quotaService struct {
-	writer *commit.Loop
+	loop *commit.Loop
 }
 
 // Put adds a rule, or replaces the one with its selector.
@@ -29,7 +29,7 @@ func (s *quotaService) Put(ctx context.Context, req *bursarv1.PutRequest) (*burs
 		return nil, err
 	}
 	q.Source = ledger.SourceAPI
-	_, err = commit.Decide(ctx, s.writer, func(l *ledger.Ledger, now ledger.Instant) (struct{}, error) {
+	_, err = commit.Decide(ctx, s.loop, func(l *ledger.Ledger, now ledger.Instant) (struct{}, error) {
 		return struct{}{}, l.PutQuota(now, q)
 	})
 	if err != nil {
@@ -45,7 +45,7 @@ func (s *quotaService) Apply(ctx context.Context, req *bursarv1.ApplyRequest) (*
 		return nil, err
 	}
 	set := ledger.QuotaSet{Source: req.GetSource(), Quotas: quotas, Prune: req.GetPrune(), DryRun: req.GetDryRun()}
-	changes, err := commit.Decide(ctx, s.writer, func(l *ledger.Ledger, now ledger.Instant) (ledger.QuotaChanges, error) {
+	changes, err := commit.Decide(ctx, s.loop, func(l *ledger.Ledger, now ledger.Instant) (ledger.QuotaChanges, error) {
 		return l.ApplyQuotas(now, set)
 	})
 	if err != nil {
@@ -59,7 +59,8 @@ func (s *quotaService) Apply(ctx context.Context, req *bursarv1.ApplyRequest) (*
 	return res, nil
 }
 
-// someQuotas makes messages of rules as far as there is room for them in an answer, in bytes, and says how many more there are and what room is left.
+// someQuotas makes messages of rules as far as there is room for them in an answer, in bytes, and
+// says how many more there are and what room is left.
 func someQuotas(list []ledger.Quota, room int) (messages []*bursarv1.Quota, more int32, left int) {
 	for i := range list {
 		m := wire.QuotaMessage(&list[i])
@@ -71,9 +72,11 @@ func someQuotas(list []ledger.Quota, room int) (messages []*bursarv1.Quota, more
 	return messages, 0, room
 }
 
-// inQuotas finds out which rule of a set an error of the ledger is about, and says so by its place.
+// inQuotas finds out which rule of a set an error of the ledger is about, and says so by its
+// place.
 func inQuotas(err error, quotas []ledger.Quota) error {
-	for i, q := range slices.Backward(quotas) { // of two that are in each other's way the later one
+	// of two that are in each other's way the later one
+	for i, q := range slices.Backward(quotas) {
 		if placed := inQuota(err, fmt.Sprintf("quotas[%d].", i), q); placed != err { //nolint:errorlint // the same one
 			return placed
 		}
@@ -81,7 +84,8 @@ func inQuotas(err error, quotas []ledger.Quota) error {
 	return err
 }
 
-// inQuota names the field of a rule that an error of the ledger is about, where it is about this one.
+// inQuota names the field of a rule that an error of the ledger is about, if it is about this
+// rule.
 func inQuota(err error, path string, q ledger.Quota) error {
 	e, ok := errors.AsType[*ledger.FieldError](err)
 	if !ok {
@@ -103,7 +107,7 @@ func (s *quotaService) Delete(ctx context.Context, req *bursarv1.DeleteRequest) 
 	if err != nil {
 		return nil, err
 	}
-	_, err = commit.Decide(ctx, s.writer, func(l *ledger.Ledger, now ledger.Instant) (struct{}, error) {
+	_, err = commit.Decide(ctx, s.loop, func(l *ledger.Ledger, now ledger.Instant) (struct{}, error) {
 		return struct{}{}, l.DeleteQuota(now, selector)
 	})
 	return &bursarv1.DeleteResponse{}, err
@@ -120,7 +124,7 @@ func (s *quotaService) Get(ctx context.Context, req *bursarv1.QuotaServiceGetReq
 	}
 	var quota *bursarv1.Quota
 	var accounts []ledger.AccountInfo
-	_, err = commit.Decide(ctx, s.writer.Reader(req.GetAllowStale()), func(l *ledger.Ledger, _ ledger.Instant) (struct{}, error) {
+	_, err = commit.Decide(ctx, s.loop.Reader(req.GetAllowStale()), func(l *ledger.Ledger, _ ledger.Instant) (struct{}, error) {
 		rules := l.Quotas()
 		i := slices.IndexFunc(rules, func(q ledger.Quota) bool { return q.Selector.Equal(selector) })
 		if i < 0 {
@@ -144,7 +148,7 @@ func (s *quotaService) Get(ctx context.Context, req *bursarv1.QuotaServiceGetReq
 	return &bursarv1.QuotaServiceGetResponse{Quota: quota, Accounts: wire.AccountMessages(accounts)}, nil
 }
 
-// hiddenQuota finds a rule among those that are not in force; nil where there is none.
+// hiddenQuota finds a rule among those that are not in force; nil if it is not there.
 func hiddenQuota(l *ledger.Ledger, selector label.Selector) *bursarv1.Quota {
 	for _, h := range l.HiddenQuotas() {
 		if h.Selector.Equal(selector) {
@@ -167,7 +171,8 @@ func (q *listedQuota) message() *bursarv1.Quota {
 	return m
 }
 
-// allQuotas are the rules in force, by selector, each with the one behind it that it hides, and those that are hidden otherwise.
+// allQuotas are the rules in force, by selector, each with the one behind it that it hides, and
+// those that are hidden otherwise.
 func allQuotas(l *ledger.Ledger) []listedQuota {
 	rules, hidden := l.Quotas(), l.HiddenQuotas()
 	list := make([]listedQuota, 0, len(rules)+len(hidden))
@@ -186,7 +191,8 @@ func allQuotas(l *ledger.Ledger) []listedQuota {
 	return list
 }
 
-// rulePage are the rules after a selector, as far as a page goes. What has one selector stays together: a rule and those that it hides.
+// rulePage are the rules after a selector, as far as a page goes. What has one selector stays
+// together: a rule and those that it hides.
 func rulePage(all []listedQuota, after string) (list []*bursarv1.Quota, size int, place string) {
 	for len(all) > 0 && all[0].Selector.String() <= after {
 		all = all[1:]
@@ -202,8 +208,8 @@ func rulePage(all []listedQuota, after string) (list []*bursarv1.Quota, size int
 	return list[:n], size, all[n-1].Selector.String()
 }
 
-// rulesOver reports whether the account with these labels is the selector's: it is in its scope, and no rule that is more
-// specific has it.
+// rulesOver reports whether the account with these labels is the selector's: it is in its scope,
+// and no rule that is more specific has it.
 func rulesOver(rules []ledger.Quota, labels label.Set, selector label.Selector) bool {
 	if !hasScope(selector, labels) || !selector.Matches(labels) {
 		return false
@@ -231,7 +237,7 @@ func (s *quotaService) List(ctx context.Context, req *bursarv1.QuotaServiceListR
 	rules := uint64(f)
 
 	res := &bursarv1.QuotaServiceListResponse{}
-	from, size := s.writer.Reader(req.GetAllowStale()), 0
+	from, size := s.loop.Reader(req.GetAllowStale()), 0
 	var after string
 	if selector, err := wire.PagePlace(rules, req.GetPageToken()); err == nil {
 		all, err := commit.Decide(ctx, from, func(l *ledger.Ledger, _ ledger.Instant) ([]listedQuota, error) {

@@ -159,9 +159,10 @@ func TestAccountsArePagedAndFiltered(t *testing.T) {
 	}
 }
 
-// Rules come before the accounts, and as far as a page goes in bytes: a page has both where both fit.
+// Rules come before the accounts, as far as a page goes in bytes: a page has both if both fit.
 func TestAPageOfRulesEndsWhereItIsLarge(t *testing.T) {
-	f := start(t, Config{Limits: Limits{CommitTimeout: time.Minute}}, nil) // 6 MB at once, maybe on a busy machine
+	// 6 MB at once, maybe on a busy machine
+	f := start(t, Config{Limits: Limits{CommitTimeout: time.Minute}}, nil)
 	f.host("h1", gib)
 	const n = 1500 // 6 MB
 	var quotas []ledger.Quota
@@ -176,7 +177,7 @@ func TestAPageOfRulesEndsWhereItIsLarge(t *testing.T) {
 		}
 		quotas = append(quotas, ledger.Quota{Selector: selector, Limit: resource.Vector{}.WithMemory(gib)})
 	}
-	_, err := commit.Decide(t.Context(), f.server.writer, func(l *ledger.Ledger, now ledger.Instant) (ledger.QuotaChanges, error) {
+	_, err := commit.Decide(t.Context(), f.server.loop, func(l *ledger.Ledger, now ledger.Instant) (ledger.QuotaChanges, error) {
 		return l.ApplyQuotas(now, ledger.QuotaSet{Source: "test", Quotas: quotas})
 	})
 	if err != nil {
@@ -238,7 +239,7 @@ func TestAPageOfRulesHasAllThatHaveOneSelector(t *testing.T) {
 
 func writeFile(t *testing.T, name, text string) {
 	t.Helper()
-	// In one step, as an editor does: whoever looks in between must not see half of it.
+	// In one step, as an editor does: a reader in between must not see half of it.
 	if err := os.WriteFile(name+".new", []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -266,7 +267,7 @@ func TestQuotaFilesAreFollowed(t *testing.T) {
 	writeFile(t, one, quotaFile1("alice", "11MiB"))
 	expect("user=alice file:one.yaml 11Mi", "user=bob file:two.yaml 20Mi")
 
-	// What cannot be read changes nothing, and says where it is wrong.
+	// A file that cannot be read changes nothing, and the error says which line is wrong.
 	writeFile(t, one, "quotas:\n  - selector: {user: alice}\n    limit: {memory: much}\n")
 	eventually(t, "a warning", func() bool { return len(f.status().GetWarnings()) == 1 })
 	if w := f.status().GetWarnings()[0]; !strings.Contains(w, "one.yaml:3") {

@@ -49,7 +49,8 @@ func (v *visitor) watched(t *testing.T) (ended func() error) {
 	}
 }
 
-// change rewrites lines of members in the file of identities: of each what stands there, and what is to.
+// change rewrites lines of members in the file of identities: of each what stands there, and what
+// is to.
 func (c *authServer) change(t *testing.T, changes map[string][2]string) {
 	t.Helper()
 	text := ""

@@ -21,11 +21,13 @@ import (
 // reloadTime bounds how long a reload waits for the loop and the store.
 const reloadTime = 30 * time.Second
 
-// Reload takes a new configuration over as far as that is possible while the coordinator runs, and says how far: what needs a restart stays
-// as it is. The files that it names are read again: those of quotas, whose rules are then in force as after a start, that of providers, that
-// of identities, and those of TLS. Where any of it is wrong nothing changes, and the error is one of those of Check. One of the loop or the
-// store, such as that another leads by now, may come when quotas are in force already. It may be called once the coordinator is ready, by one
-// goroutine at a time.
+// Reload takes a new configuration over as far as that is possible while the coordinator runs, and
+// says how far: what needs a restart stays as it is. It reads again the files that the
+// configuration names: those of quotas, whose rules are then in force as after a start, and those
+// of providers, of identities and of TLS. If any of it is wrong nothing changes, and the error is
+// one of those of Check. An error of the loop or the store, such as that another coordinator leads
+// by now, may come when quotas are in force already. It may be called once the coordinator is
+// ready, by one goroutine at a time.
 func (s *Server) Reload(ctx context.Context, config Config) (reload.Changes, error) {
 	config = config.WithDefaults()
 	if err := config.Validate(); err != nil {
@@ -45,17 +47,18 @@ func (s *Server) Reload(ctx context.Context, config Config) (reload.Changes, err
 		return reload.Changes{}, err
 	}
 	s.running = next
-	if err := s.writer.SetProviders(ctx, configured); err != nil {
+	if err := s.loop.SetProviders(ctx, configured); err != nil {
 		return changes, fmt.Errorf("providers: %w", err)
 	}
 	if s.trust.identities != nil {
-		s.trust.identities.Look()
+		s.trust.identities.Refresh()
 	}
 	return changes, nil
 }
 
-// Check finds out whether a coordinator would start with a configuration, as far as files can tell: it reads those that it names, and
-// changes nothing. elected says that it stands for election. The errors are those of New, and of files that are wrong.
+// Check finds out whether a coordinator would start with a configuration, as far as files can
+// tell: it reads those that it names, and changes nothing. elected says that it stands for
+// election. The errors are those of New, and of files that are wrong.
 func Check(config Config, kinds providers.Kinds, elected bool) error {
 	config = config.WithDefaults()
 	if err := config.Validate(); err != nil {
@@ -70,7 +73,7 @@ func Check(config Config, kinds providers.Kinds, elected bool) error {
 		return err
 	}
 	if elected {
-		if err := trust.knownToPeers(config.advertised(config.Listen)); err != nil {
+		if err := trust.checkPeers(config.advertised(config.Listen)); err != nil {
 			return err
 		}
 	}
@@ -86,7 +89,8 @@ func Check(config Config, kinds providers.Kinds, elected bool) error {
 	return nil
 }
 
-// FileError is a file that a field of the configuration names and that cannot be read now. It may be there at another time.
+// FileError is a file that a field of the configuration names and that cannot be read now. It may
+// be there at another time.
 type FileError struct {
 	Field string
 	Err   error // names the file
@@ -97,7 +101,8 @@ func (e *FileError) Error() string { return e.Field + ": " + e.Err.Error() }
 // Unwrap returns the cause.
 func (e *FileError) Unwrap() error { return e.Err }
 
-// inField says which field names a file that cannot be read. An error that has a place in the file stays as it is.
+// inField says which field names a file that cannot be read. An error that has a place in the file
+// stays as it is.
 func inField(field string, err error) error {
 	if _, located := errors.AsType[*yamlfile.Error](err); located || err == nil {
 		return err

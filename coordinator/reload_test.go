@@ -81,7 +81,8 @@ func TestReloadTakesQuotaFilesOver(t *testing.T) {
 	}
 	want(map[string]int64{"one.yaml alice": 3, "two.yaml bob": 2})
 
-	// A rule moves from one file to another, and one that is no longer named takes its rules with it.
+	// A rule moves from one file to another, and one that is no longer named takes its rules with
+	// it.
 	writeFile(t, two, quotaYAML("alice", "4GiB"))
 	moved := base
 	moved.QuotaFiles = []string{two}

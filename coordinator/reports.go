@@ -16,7 +16,7 @@ func (s *hostService) Register(ctx context.Context, req *bursarv1.RegisterReques
 		return nil, err
 	}
 	e.OfAgent = isAgentOf(ctx, req.GetHostId())
-	if err := s.writer.Register(ctx, e); err != nil {
+	if err := s.loop.Register(ctx, e); err != nil {
 		return nil, err
 	}
 	return wire.RegisterResponse(e), nil
@@ -35,7 +35,7 @@ func (s *hostService) Sync(ctx context.Context, req *bursarv1.SyncRequest) (*bur
 		return nil, err
 	}
 	r.OfAgent = isAgentOf(ctx, req.GetHostId())
-	if err := s.writer.Sync(ctx, r); err != nil {
+	if err := s.loop.Sync(ctx, r); err != nil {
 		return nil, err
 	}
 	return wire.SyncResponse(r), nil

@@ -39,7 +39,7 @@ func newTrap(t *testing.T, answer http.HandlerFunc) *trap {
 	return trap
 }
 
-// Whoever may write into Consul may name any address there as the leader's.
+// Anybody who may write into Consul may name any address there as the leader's.
 func TestCredentialsGoToCoordinatorsAlone(t *testing.T) {
 	c := newAuthServer(t)
 	c.stop()
@@ -110,11 +110,11 @@ func TestCredentialsGoToCoordinatorsAlone(t *testing.T) {
 }
 
 // announce says who leads, as somebody would who writes it there.
-func (b *fakeElection) announce(leader election.Leader) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.leader = leader
-	b.changedLocked()
+func (e *fakeElection) announce(leader election.Leader) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.leader = leader
+	e.changedLocked()
 }
 
 func TestWhoHasATokenShowsIt(t *testing.T) {

@@ -20,14 +20,15 @@ import (
 	"github.com/bursar/bursar/proto/convert"
 )
 
-// compressFrom is the size of an answer, in bytes, from which it is compressed for clients that take it. One allocation is
-// about 300: to compress it costs more than all the rest of an Allocate and saves one network packet in none.
+// compressFrom is the size of an answer, in bytes, from which it is compressed for clients that
+// take it. One allocation is about 300: to compress it costs more than all the rest of an Allocate
+// and saves one network packet in none.
 const compressFrom = 4 << 10
 
 // routes puts all services behind one handler.
 func (s *Server) routes(labels *label.Preprocessor, version string) http.Handler {
-	auditor := auth.NewAuditor(auth.AuditorOptions{Audit: s.audit, Timeouts: &s.timeouts, Code: rpcError, Advise: advised})
-	forwarder := forward.New(forward.Options{Peers: s.peers, Leading: s.writer.Leading, Stopping: s.stopping})
+	auditor := auth.NewAuditor(auth.AuditorOptions{Audit: s.audit, Timeouts: &s.timeouts, Code: rpcError, Advise: withAdvice})
+	forwarder := forward.New(forward.Options{Peers: s.peers, Leading: s.loop.Leading, Stopping: s.stopping})
 	options := []connect.HandlerOption{
 		connect.WithInterceptors(s.tracing.Servers(s.trust.traces)...),
 		connect.WithInterceptors(errorMapper{}, auditor, sized(), validate.NewInterceptor(), s.limits, forwarder),
@@ -45,24 +46,24 @@ func (s *Server) routes(labels *label.Preprocessor, version string) http.Handler
 	mount := func(path string, handler http.Handler) { mux.Handle(path, handler) }
 
 	path, allocations := bursarv1connect.NewAllocationServiceHandler(
-		&allocationService{writer: s.writer, store: s.store, labels: labels}, options...)
+		&allocationService{loop: s.loop, store: s.store, labels: labels}, options...)
 	mount(path, allocations)
-	hostPath, hosts := bursarv1connect.NewHostServiceHandler(&hostService{writer: s.writer}, options...)
+	hostPath, hosts := bursarv1connect.NewHostServiceHandler(&hostService{loop: s.loop}, options...)
 	mount(hostPath, hosts)
-	quotaPath, quotas := bursarv1connect.NewQuotaServiceHandler(&quotaService{writer: s.writer}, options...)
+	quotaPath, quotas := bursarv1connect.NewQuotaServiceHandler(&quotaService{loop: s.loop}, options...)
 	mount(quotaPath, quotas)
-	queuePath, queues := bursarv1connect.NewQueueServiceHandler(&queueService{writer: s.writer, pollers: s.pollers}, options...)
+	queuePath, queues := bursarv1connect.NewQueueServiceHandler(&queueService{loop: s.loop, pollers: s.pollers}, options...)
 	mount(queuePath, queues)
 	clusterPath, cluster := bursarv1connect.NewClusterServiceHandler(&clusterService{
-		audited: admission.Share(s.writer.Audit),
-		writer:  s.writer, version: version, started: s.clock.Now(), self: s.URL, peers: s.peers, warn: s.warnings,
+		audited: admission.Share(s.loop.Audit),
+		loop:    s.loop, version: version, started: s.clock.Now(), self: s.URL, peers: s.peers, warn: s.warnings,
 	}, options...)
 	mount(clusterPath, cluster)
 	names := []string{
 		bursarv1connect.AllocationServiceName, bursarv1connect.HostServiceName, bursarv1connect.QuotaServiceName,
 		bursarv1connect.QueueServiceName, bursarv1connect.ClusterServiceName,
 	}
-	probes := newProbes(s.writer, s.peers, s.mismatch)
+	probes := newProbes(s.loop, s.peers, s.mismatch)
 	mount(grpchealth.NewHandler(healthChecker{probes.ready, names}, small))
 	reflector := grpcreflect.NewStaticReflector(append(names, grpchealth.HealthV1ServiceName)...)
 	mount(grpcreflect.NewHandlerV1(reflector, small))
@@ -71,8 +72,8 @@ func (s *Server) routes(labels *label.Preprocessor, version string) http.Handler
 	mount("GET /metrics", promhttp.HandlerFor(prometheus.GathererFunc(admission.Share(s.registry.Gather)), promhttp.HandlerOpts{
 		Registry: s.registry, DisableCompression: true,
 	}))
-	mount("GET /healthz", page(probes.alive))
-	mount("GET /readyz", page(probes.ready))
+	mount("GET /healthz", probePage(probes.alive))
+	mount("GET /readyz", probePage(probes.ready))
 	return auth.NewHandler(auth.HandlerOptions{
 		Next: mux, Known: &s.trust.who, Insecure: s.config.Insecure, Limits: s.limits, Audit: s.audit, Timeouts: &s.timeouts, Code: rpcError,
 	})
@@ -80,13 +81,14 @@ func (s *Server) routes(labels *label.Preprocessor, version string) http.Handler
 
 // stopping is what calls are answered with once the coordinator shuts down; nil before.
 func (s *Server) stopping() error {
-	if s.writer.IsStopping() {
+	if s.loop.IsStopping() {
 		return core.ErrStopping
 	}
 	return nil
 }
 
-// sized refuses requests that would leave too much in rows and events, before the rules of each field are looked at.
+// sized refuses requests that would leave too much in rows and events, before the rules of each
+// field are looked at.
 func sized() connect.UnaryInterceptorFunc {
 	return func(next connect.UnaryFunc) connect.UnaryFunc {
 		return func(ctx context.Context, req connect.AnyRequest) (connect.AnyResponse, error) {

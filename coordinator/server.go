@@ -30,24 +30,25 @@ import (
 	"github.com/bursar/bursar/providers"
 )
 
-// Dependencies are what a Server needs from whoever starts it.
+// Dependencies are what a Server needs from its caller.
 type Dependencies struct {
 	// Store keeps the rows. The Server closes it.
 	Store store.Store
-	// Elect makes the coordinator's part in an election, which the Server runs. Nil: the coordinator is alone, and one that cannot lead
-	// does not start.
+	// Elect makes the coordinator's part in an election, which the Server runs. Nil: the
+	// coordinator is alone, and one that cannot lead does not start.
 	Elect func(self Self) (election.Election, error)
-	// Logger takes what is worth telling. Nil: nothing is told.
+	// Logger takes the log. Nil: nothing is logged.
 	Logger *slog.Logger
 	// Kinds are the kinds of external clusters that it can read.
 	Kinds providers.Kinds
-	// Registry takes the metrics, which /metrics then serves. Nil: one of its own, with those of the process and the runtime.
+	// Registry takes the metrics, which /metrics then serves. Nil: one of its own, with those of
+	// the process and the runtime.
 	Registry *prometheus.Registry
 	// Clock tells the time. Nil: SystemClock.
 	Clock core.Clock
 	// Version is what Status tells.
 	Version string
-	// Tracing is where traces of calls go. Whoever made it closes it. Nil: there are none.
+	// Tracing takes traces of calls. Its maker closes it. Nil: there are none.
 	Tracing *tracing.Tracing
 }
 
@@ -55,13 +56,15 @@ type Dependencies struct {
 type Self struct {
 	// URL is where others reach it.
 	URL string
-	// Alive reports whether its loop turns: one that does not must not lead.
+	// Alive reports whether its loop runs: a coordinator whose loop does not must not lead.
 	Alive func(context.Context) error
-	// Mismatch takes why it may not stand for election because of its store, and nil once it may: until then it is not ready.
+	// Mismatch takes why it may not stand for election because of its store, and nil once it may:
+	// until then it is not ready.
 	Mismatch func(error)
 }
 
-// Server is a coordinator. Make it with New, then call Run, or Serve with a listener of your own, once.
+// Server is a coordinator. Make it with New, then call Run, or Serve with a listener of your own,
+// once.
 type Server struct {
 	config    Config
 	running   Config // with what was reloaded; of Reload alone
@@ -72,7 +75,7 @@ type Server struct {
 	feed      *commit.ChangeFeed
 	core      *core.Core
 	newPlacer func() ledger.Placer
-	writer    *commit.Loop
+	loop      *commit.Loop
 	files     *quotaFiles
 	pollers   *clusters.Pollers
 	clock     core.Steady
@@ -97,8 +100,8 @@ type Server struct {
 	url     string // guarded by mu: where others reach it
 }
 
-// New makes a coordinator. It starts nothing. Errors: *ConfigError, and *label.FieldError of the label rules; the store
-// stays the caller's then, and else becomes the server's.
+// New makes a coordinator. It starts nothing. Errors are *ConfigError, and *label.FieldError of
+// the label rules. After an error the store stays the caller's; otherwise it becomes the server's.
 func New(config Config, deps Dependencies) (*Server, error) {
 	if err := config.Validate(); err != nil {
 		return nil, err
@@ -120,7 +123,7 @@ func New(config Config, deps Dependencies) (*Server, error) {
 		return nil, err
 	}
 	if deps.Elect != nil {
-		if err := trust.knownToPeers(config.advertised(config.Listen)); err != nil {
+		if err := trust.checkPeers(config.advertised(config.Listen)); err != nil {
 			return nil, err
 		}
 	}
@@ -143,24 +146,24 @@ func New(config Config, deps Dependencies) (*Server, error) {
 	s.core = core.NewCore(config.ledger(), func() ledger.Placer { return s.newPlacer() }, core.DrawLeadership)
 	s.core.SetVersion(deps.Version)
 	s.files = newQuotaFiles(config.QuotaFiles, s.meter, s.log)
-	s.writer = commit.New(s.core, commit.Options{
+	s.loop = commit.New(s.core, commit.Options{
 		Store: s.store, Clock: s.clock, Feed: s.feed, Meter: s.meter, Spans: commit.NewTracer(s.tracing), Log: s.log,
 		Queue: config.Limits.Queue, Batch: config.Limits.Batch, CommitTimeout: config.Limits.CommitTimeout,
 		Remember: config.Times.RequestRetention, History: config.History.bounds(), Origin: originOf,
 		Rules: s.files.latest, ClustersChanged: func() { s.pollers.Changed() },
 	})
-	s.pollers = clusters.New(s.writer, deps.Kinds, clusters.Credentials(config.ProviderCredentials), rand.Float64, clusters.NewMeter(deps.Registry), s.log)
+	s.pollers = clusters.New(s.loop, deps.Kinds, clusters.Credentials(config.ProviderCredentials), rand.Float64, clusters.NewMeter(deps.Registry), s.log)
 	s.peers = forward.NewPeers(trust.peersOptions(s.log, s.tracing.Clients()))
-	deps.Registry.MustRegister(newBookCollector(s.writer, config.Limits.MetricAccounts))
+	deps.Registry.MustRegister(newLedgerCollector(s.loop, config.Limits.MetricAccounts))
 	s.handler = s.routes(labels, deps.Version)
 	return s, nil
 }
 
-// Handler serves the coordinator's calls, for an agent in the same process and for tests. Calls are answered UNAVAILABLE
-// until the server is ready and after it has stopped.
+// Handler serves the coordinator's calls, for an agent in the same process and for tests. Calls
+// are answered UNAVAILABLE until the server is ready and after it has stopped.
 func (s *Server) Handler() http.Handler { return s.handler }
 
-// Ready is closed once the coordinator serves, and where it is alone leads.
+// Ready is closed once the coordinator serves, and also leads if it is alone.
 func (s *Server) Ready() <-chan struct{} { return s.ready }
 
 // Address is where it is served, as HOST:PORT; empty before Ready.
@@ -177,9 +180,9 @@ func (s *Server) URL() string {
 	return s.url
 }
 
-// Run listens where the configuration says and serves until ctx ends, then shuts down in order. It returns nil after an
-// orderly end. An error before Ready is a refusal to start that says what is wrong: with the address, the store, a quota
-// file.
+// Run listens on the configured address and serves until ctx ends, then shuts down in order. It
+// returns nil after an orderly end. An error before Ready is a refusal to start and says what is
+// wrong: with the address, the store, a quota file.
 func (s *Server) Run(ctx context.Context) error {
 	var config net.ListenConfig // keep-alives find connections whose other end is gone
 	listener, err := config.Listen(ctx, "tcp", s.config.Listen)
@@ -206,7 +209,7 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	if s.trust.tls != nil {
 		listener = tls.NewListener(listener, s.trust.tls.Config())
 	}
-	for _, lax := range s.trust.laxness() {
+	for _, lax := range s.trust.insecureWarnings() {
 		s.log.Warn(lax)
 	}
 	server := s.httpServer()
@@ -239,21 +242,21 @@ func (s *Server) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.writer.Configure(configured)
+	s.loop.Configure(configured)
 	elect := s.elect
 	if elect == nil {
 		elect = func(Self) (election.Election, error) { return election.Alone(s.URL), nil }
 	}
-	elected, err := elect(Self{URL: s.URL(), Alive: s.writer.Alive, Mismatch: s.mismatch.set})
+	elected, err := elect(Self{URL: s.URL(), Alive: s.loop.Alive, Mismatch: s.mismatch.set})
 	if err != nil {
 		return err
 	}
-	campaign := &commit.Campaign{Election: elected, Loop: s.writer, Heard: s.peers.Epochs, Log: s.log}
+	campaign := &commit.Campaign{Election: elected, Loop: s.loop, Announced: s.peers.Epochs, Log: s.log}
 	s.peers.Join(elected, s.URL())
 	background, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	s.cancel = cancel
 	first := make(chan error, 1)
-	s.tasks.Go(s.writer.Run)
+	s.tasks.Go(s.loop.Run)
 	electing, ballotsOver := context.WithCancel(context.WithoutCancel(ctx))
 	s.tasks.Go(func() { _ = elected.Run(electing) }) // it ends with its context
 	s.tasks.Go(func() {
@@ -266,27 +269,27 @@ func (s *Server) start(ctx context.Context) error {
 	s.tasks.Go(func() { s.pollers.Run(background) })
 	if s.elect == nil {
 		if err := <-first; err != nil {
-			s.writer.Stop()
+			s.loop.Stop()
 			cancel()
 			s.tasks.Wait()
 			return err
 		}
 	}
-	s.tasks.Go(func() { s.writer.KeepHistory(background) })
-	s.tasks.Go(func() { commit.AuditRegularly(background, s.writer) })
+	s.tasks.Go(func() { s.loop.KeepHistory(background) })
+	s.tasks.Go(func() { commit.AuditRegularly(background, s.loop) })
 	if s.trust.identities != nil {
 		s.tasks.Go(func() { s.trust.identities.Watch(background, identitiesPoll) })
 	}
-	s.tasks.Go(func() { s.files.watch(background, s.config.QuotaPoll, s.writer) })
+	s.tasks.Go(func() { s.files.watch(background, s.config.QuotaPoll, s.loop) })
 	return nil
 }
 
 // warnings says what is wrong at the moment.
 func (s *Server) warnings() []string {
-	list := slices.Concat(s.mismatch.warnings(), s.trust.warnings(), s.audit.Warnings(), s.writer.HistoryWarnings(), s.files.warnings(), s.pollers.Warnings())
-	list = append(list, s.writer.HiddenProviders()...)
-	list = append(list, s.writer.FaultWarnings()...)
-	list = append(list, s.writer.HiddenRules()...)
+	list := slices.Concat(s.mismatch.warnings(), s.trust.warnings(), s.audit.Warnings(), s.loop.HistoryWarnings(), s.files.warnings(), s.pollers.Warnings())
+	list = append(list, s.loop.HiddenProviders()...)
+	list = append(list, s.loop.FaultWarnings()...)
+	list = append(list, s.loop.HiddenRules()...)
 	if err := s.peers.Route().Fault; err != nil {
 		list = append(list, err.Error())
 	}
@@ -314,9 +317,10 @@ func (s *Server) httpServer() *http.Server {
 		HTTP2: &http.HTTP2Config{
 			// Agents and gateways keep many calls waiting on one connection.
 			MaxConcurrentStreams: 4096,
-			// What a connection may send that nobody has read yet.
+			// What a connection may send before it is read.
 			MaxReceiveBufferPerConnection: 256 << 10, MaxReceiveBufferPerStream: 256 << 10,
-			// A connection that has been silent for so long is asked, and given up when it does not answer.
+			// A connection that has been silent for so long is asked, and given up when it does
+			// not answer.
 			SendPingTimeout: 15 * time.Second,
 			PingTimeout:     15 * time.Second,
 		},
@@ -324,8 +328,9 @@ func (s *Server) httpServer() *http.Server {
 	}
 }
 
-// endCalls waits for the calls under way and ends the connections. A connection of HTTP/2 that comes while the server begins to shut down is
-// not told so by net/http, which then waits for it; one on which no call is under way is not worth that.
+// endCalls waits for the calls under way and ends the connections. If an HTTP/2 connection comes
+// while the server begins to shut down, net/http does not tell it so, and then waits for it.
+// endCalls does not wait for a connection without a call under way.
 func (s *Server) endCalls(ctx context.Context, server *http.Server) error {
 	ended := make(chan error, 1)
 	go func() { ended <- server.Shutdown(ctx) }()
@@ -348,12 +353,12 @@ func (s *Server) endCalls(ctx context.Context, server *http.Server) error {
 	}
 }
 
-// shutDown ends everything in order: nothing new is taken, what was applied becomes durable and is answered, those who
-// wait are told to come back, and the store is closed last.
+// shutDown ends everything in order: no new calls are taken, what was applied becomes durable and
+// is answered, waiting callers are asked to come back, and the store is closed last.
 func (s *Server) shutDown(server *http.Server) error {
 	ctx, cancel := context.WithTimeout(context.Background(), s.config.Limits.Shutdown)
 	defer cancel()
-	s.writer.Stop()
+	s.loop.Stop()
 	s.feed.Close(core.ErrStopping)
 	s.cancel()
 	var errs []error

@@ -14,7 +14,8 @@ import (
 	"github.com/bursar/bursar/proto/convert"
 )
 
-// wishful is a request with as many hosts to avoid as the rules of the fields allow, each with an id of so many bytes.
+// wishful is a request with as many hosts to avoid as the rules of the fields allow, each with an
+// id of so many bytes.
 func wishful(id string, bytes int) *bursarv1.AllocateRequest {
 	req := request(id, mib)
 	req.Host = &bursarv1.HostWishes{}
@@ -42,7 +43,8 @@ func TestARequestThatWouldFillTheDiskIsRefused(t *testing.T) {
 	}
 }
 
-// Wishes are of no use once an allocation has ended: neither its row nor its event keeps them, and a repeat is answered all the same.
+// Wishes are of no use once an allocation has ended: neither its row nor its event keeps them, and
+// a repeat is answered all the same.
 func TestAnEndedAllocationKeepsNoWishes(t *testing.T) {
 	s := openSQLite(t, filepath.Join(t.TempDir(), "ledger.db"))
 	f := start(t, Config{}, s)

@@ -23,8 +23,8 @@ import (
 	"github.com/bursar/bursar/test/underrace"
 )
 
-// crowd lets so many large requests wait.
-func (f *fixture) crowd(n int) {
+// sendWaiting lets so many large requests wait.
+func (f *fixture) sendWaiting(n int) {
 	f.tb.Helper()
 	f.host("h1", gib)
 	if _, err := f.hosts.Cordon(f.tb.Context(), &bursarv1.CordonRequest{HostId: "h1"}); err != nil {
@@ -39,7 +39,7 @@ func (f *fixture) crowd(n int) {
 	if err != nil {
 		f.tb.Fatal(err)
 	}
-	if err := f.server.writer.Do(f.tb.Context(), func(l *ledger.Ledger, now ledger.Instant) {
+	if err := f.server.loop.Do(f.tb.Context(), func(l *ledger.Ledger, now ledger.Instant) {
 		for range n {
 			if _, err := l.Allocate(now, ledger.AllocateCommand{
 				Actor: identity.Local(), Labels: labels, Resource: asked, Wait: time.Hour, Async: true,
@@ -55,7 +55,7 @@ func (f *fixture) crowd(n int) {
 func TestAPageEndsWhereItIsLarge(t *testing.T) {
 	f := start(t, Config{}, nil)
 	const n = 1200 // 9 MB
-	f.crowd(n)
+	f.sendWaiting(n)
 	seen := make(map[string]bool)
 	req := &bursarv1.AllocationServiceListRequest{PageSize: 1000}
 	pages := 0
@@ -111,11 +111,11 @@ func TestAPageEndsWhereItIsLarge(t *testing.T) {
 	}
 }
 
-// Sixty readers ask for the largest pages and take nothing of them: what is held for them is bounded, others are answered, and once they have
-// gone so is the caller whose they were.
+// Sixty readers ask for the largest pages and take nothing of them: what is held for them is
+// bounded, others are answered, and once they have gone so is the caller whose they were.
 func TestReadersThatTakeNothingFillNoMemory(t *testing.T) {
 	f := start(t, Config{}, nil)
-	f.crowd(2000) // 16 MB
+	f.sendWaiting(2000) // 16 MB
 	heap := func() uint64 {
 		runtime.GC()
 		var m runtime.MemStats
@@ -177,7 +177,8 @@ func TestReadersThatTakeNothingFillNoMemory(t *testing.T) {
 	})
 }
 
-// A page counts by the rows that it may have, that of rules by its bytes: their accounts come with them.
+// A page counts by the rows that it may have, that of rules by its bytes: their accounts come with
+// them.
 func TestAPageCountsWithWhatItMayTake(t *testing.T) {
 	for name, c := range map[string]struct {
 		request any

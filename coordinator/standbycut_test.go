@@ -21,8 +21,8 @@ import (
 	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
 )
 
-// A standby passes the calls of all its callers on over one connection. One of them who has too many calls at the leader is refused there, and
-// the others' calls go on.
+// A standby passes the calls of all its callers on over one connection. One of them who has too
+// many calls at the leader is refused there, and the others' calls go on.
 func TestOneCallersRefusalsDoNotEndAStandbysConnection(t *testing.T) {
 	f := start(t, Config{Limits: Limits{CallerWaiting: 16}}, nil)
 	as := func(name string) string {

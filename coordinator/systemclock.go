@@ -14,4 +14,5 @@ func SystemClock() core.Clock { return systemClock{start: time.Now()} }
 
 func (systemClock) Now() time.Time { return time.Now() }
 
-func (c systemClock) Elapsed() time.Duration { return time.Since(c.start) } // by its monotonic reading
+// Elapsed goes by the clock's monotonic reading.
+func (c systemClock) Elapsed() time.Duration { return time.Since(c.start) }

@@ -13,46 +13,48 @@ import (
 	"github.com/bursar/bursar/coordinator/store/storetest"
 )
 
-// fakeElection is an election among the coordinators of a test: one lock, which the test can take away.
+// fakeElection is an election among the coordinators of a test: one lock, which the test can take
+// away.
 type fakeElection struct {
 	mu      sync.Mutex
-	holder  *fakeTerm         // guarded by mu; nil: the lock is free
-	leader  election.Leader   // guarded by mu
-	changed chan struct{}     // guarded by mu; closed when any of it changes
-	barred  map[string]bool   // guarded by mu: who may not win, by URL
-	pinned  map[string]string // guarded by mu: whom a coordinator takes for the leader, whoever is, by its URL
+	holder  *fakeTerm       // guarded by mu; nil: the lock is free
+	leader  election.Leader // guarded by mu
+	changed chan struct{}   // guarded by mu; closed when any of it changes
+	barred  map[string]bool // guarded by mu: who may not win, by URL
+	// pinned is the leader as each coordinator sees it, by that coordinator's URL; guarded by mu.
+	pinned map[string]string
 }
 
 func newFakeElection() *fakeElection {
 	return &fakeElection{changed: make(chan struct{}), barred: make(map[string]bool), pinned: make(map[string]string)}
 }
 
-func (b *fakeElection) changedLocked() {
-	close(b.changed)
-	b.changed = make(chan struct{})
+func (e *fakeElection) changedLocked() {
+	close(e.changed)
+	e.changed = make(chan struct{})
 }
 
-// takeAway ends the term of whoever holds the lock, as Consul would.
-func (b *fakeElection) takeAway() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.holder != nil {
-		close(b.holder.over)
-		b.freeLocked()
+// takeAway ends the term of the holder of the lock, as Consul would.
+func (e *fakeElection) takeAway() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.holder != nil {
+		close(e.holder.over)
+		e.freeLocked()
 	}
 }
 
-func (b *fakeElection) freeLocked() {
-	b.holder, b.leader = nil, election.Leader{}
-	b.changedLocked()
+func (e *fakeElection) freeLocked() {
+	e.holder, e.leader = nil, election.Leader{}
+	e.changedLocked()
 }
 
 // bar keeps a coordinator from winning, or lets it again.
-func (b *fakeElection) bar(url string, barred bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.barred[url] = barred
-	b.changedLocked()
+func (e *fakeElection) bar(url string, barred bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.barred[url] = barred
+	e.changedLocked()
 }
 
 // candidate is one coordinator's part.
@@ -165,11 +167,12 @@ func (m *team) led() (leader *fixture, standbys []*fixture) {
 		m.mu.Lock()
 		announced := m.leader
 		m.mu.Unlock()
-		if announced.Epoch == 0 { // nobody has since the lock was free, whoever has not noticed yet
+		// nobody has led since the lock was free, even if one has not noticed yet
+		if announced.Epoch == 0 {
 			return false
 		}
 		for _, f := range m.members {
-			if f.url == announced.URL && f.server.writer.Leading() {
+			if f.url == announced.URL && f.server.loop.Leading() {
 				leader = f
 			} else {
 				standbys = append(standbys, f)
@@ -179,7 +182,7 @@ func (m *team) led() (leader *fixture, standbys []*fixture) {
 			return false
 		}
 		for _, f := range standbys {
-			if !over(f.server.writer.Ended()) && f.server.peers.Route().URL != leader.url {
+			if !isOver(f.server.loop.Ended()) && f.server.peers.Route().URL != leader.url {
 				return false
 			}
 		}
@@ -198,8 +201,8 @@ func (f *fixture) probed() int {
 // soon is a deadline that no test's call comes near.
 const soon = 20 * time.Second
 
-// over reports whether a channel is closed.
-func over(ended <-chan struct{}) bool {
+// isOver reports whether a channel is closed.
+func isOver(ended <-chan struct{}) bool {
 	select {
 	case <-ended:
 		return true

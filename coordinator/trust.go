@@ -21,15 +21,17 @@ import (
 	"github.com/bursar/bursar/internal/yamlfile"
 )
 
-// identitiesPoll is how often the file of identities is looked at: as long as a revoked token is still good.
+// identitiesPoll is how often the file of identities is looked at: as long as a revoked token is
+// still good.
 const identitiesPoll = 2 * time.Second
 
 // Peers is how coordinators know each other.
 type Peers struct {
-	// TLS is for others whose URL begins with https: their CA, and the certificate to show them, with O = "bursar:coordinator".
+	// TLS is for others whose URL begins with https: their CA, and the certificate to show them,
+	// with O = "bursar:coordinator".
 	TLS credential.ClientTLS `yaml:"tls"`
-	// TokenFile holds the bearer token to show to other coordinators, of an identity with the role coordinator, instead of a certificate.
-	// It must not be readable for everybody. Default: none.
+	// TokenFile holds the bearer token to show to other coordinators, of an identity with the role
+	// coordinator, instead of a certificate. It must not be readable for everybody. Default: none.
 	TokenFile string `yaml:"tokenFile"`
 }
 
@@ -49,7 +51,7 @@ func openTrust(config *Config, log *slog.Logger) (*trust, error) {
 	var err error
 	if config.TLS.IsSet() {
 		if t.tls, err = config.TLS.Open(credential.Options{Log: log}); err != nil {
-			return nil, ofFile(err)
+			return nil, configError(err)
 		}
 		if config.TLS.ClientCA != "" {
 			t.who.Certificates = t.tls
@@ -66,19 +68,19 @@ func openTrust(config *Config, log *slog.Logger) (*trust, error) {
 		t.who.Identities = t.identities.Identities
 	}
 	if t.peer, err = config.Peers.TLS.Open(credential.Options{Field: "peers.tls", Log: log}); err != nil {
-		return nil, ofFile(err)
+		return nil, configError(err)
 	}
 	if config.Peers.TokenFile != "" {
 		options := credential.Options{Field: "peers.tokenFile", Log: log}
 		if t.token, err = (credential.Token{File: config.Peers.TokenFile}).Open(options); err != nil {
-			return nil, ofFile(err)
+			return nil, configError(err)
 		}
 	}
 	return t, nil
 }
 
-// ofFile makes an error of a file one of the configuration that names it.
-func ofFile(err error) error {
+// configError makes an error of a file one of the configuration that names it.
+func configError(err error) error {
 	if wrong, ok := errors.AsType[*credential.FileError](err); ok {
 		return &ConfigError{wrong.Field, wrong.File, wrong.Want + " (this one: " + wrong.Wrong + ")"}
 	}
@@ -87,27 +89,28 @@ func ofFile(err error) error {
 
 // peersOptions let a coordinator show itself to the others.
 func (t *trust) peersOptions(log *slog.Logger, interceptors []connect.Interceptor) forward.PeersOptions {
-	o := forward.PeersOptions{Log: log, Interceptors: interceptors, Credential: t.peer, Shows: t.shows(), NotLeading: core.ErrNotLeading}
+	o := forward.PeersOptions{Log: log, Interceptors: interceptors, Credential: t.peer, Shows: t.hasOwn(), NotLeading: core.ErrNotLeading}
 	if t.token != nil {
 		o.Token = func() (string, error) { return t.token.Token(), nil }
 	}
 	return o
 }
 
-// shows reports whether this coordinator has anything to show to the others.
-func (t *trust) shows() bool { return t.token != nil || t.config.Peers.TLS.Cert != "" }
+// hasOwn reports whether this coordinator has anything to show to the others.
+func (t *trust) hasOwn() bool { return t.token != nil || t.config.Peers.TLS.Cert != "" }
 
-// knownToPeers refuses a coordinator, reached by others at a URL, that could not pass on calls to them, or they to it.
-func (t *trust) knownToPeers(url string) error {
+// checkPeers refuses a coordinator, reached by others at a URL, that could not pass on calls to
+// them, or they to it.
+func (t *trust) checkPeers(url string) error {
 	switch {
-	case t.who.Set() && !t.shows():
+	case t.who.Set() && !t.hasOwn():
 		return &ConfigError{
 			"peers.tokenFile", "",
 			`a file with a token of an identity with the role coordinator, or peers.tls with a certificate with O = "bursar:coordinator": coordinators pass calls on to each other`,
 		}
-	case t.shows() && inClear(url):
+	case t.hasOwn() && inClear(url):
 		return &ConfigError{
-			"tls.cert", "", "tls.cert and tls.key on every coordinator: they show each other " + t.shown() +
+			"tls.cert", "", "tls.cert and tls.key on every coordinator: they show each other " + t.ownField() +
 				", and who else may write into Consul could have it sent to themselves in clear text; or a single coordinator (election: alone); or, where " +
 				"everybody on the network may do everything as anybody, neither identities nor peers",
 		}
@@ -118,8 +121,8 @@ func (t *trust) knownToPeers(url string) error {
 	return nil
 }
 
-// shown is the field of what is shown to the others.
-func (t *trust) shown() string {
+// ownField is the field of what is shown to the others.
+func (t *trust) ownField() string {
 	if t.token != nil {
 		return "peers.tokenFile"
 	}
@@ -134,7 +137,8 @@ func (t *trust) isCoordinator() bool {
 const wantCoordinator = `a certificate with O = "bursar:coordinator" in its subject, or with a name that coordinators alone have and peers.tls.serverName (and tls.serverName of ` +
 	"agents and clients) says: any host's would do else, if its owner may write into Consul"
 
-// inClear reports whether what is sent to a coordinator's URL crosses a network as it is, going by its name.
+// inClear reports whether what is sent to a coordinator's URL crosses a network unencrypted, going
+// by its name.
 func inClear(url string) bool {
 	rest, plain := strings.CutPrefix(url, "http://")
 	if host, _, err := net.SplitHostPort(rest); err == nil {
@@ -145,7 +149,7 @@ func inClear(url string) bool {
 
 // warnings says what is wrong, or will be, with what callers are known by.
 func (t *trust) warnings() []string {
-	list := t.laxness()
+	list := t.insecureWarnings()
 	if t.tls != nil {
 		list = append(list, t.tls.Warnings()...)
 	}
@@ -155,8 +159,8 @@ func (t *trust) warnings() []string {
 	return append(list, t.peer.Warnings()...)
 }
 
-// laxness says what being insecure means here; nothing where it makes no difference.
-func (t *trust) laxness() []string {
+// insecureWarnings says what being insecure means here; nothing if it makes no difference.
+func (t *trust) insecureWarnings() []string {
 	if !t.config.Insecure || loopback(t.config.Listen) {
 		return nil
 	}
@@ -180,7 +184,7 @@ func loopback(address string) bool {
 	return host == "localhost" || (err == nil && ip.IsLoopback())
 }
 
-// checkTrust refuses to serve a network without knowing who calls, unless told so.
+// checkTrust refuses to serve a network without knowing who calls, unless it is configured so.
 func (c Config) checkTrust() error {
 	_, port, err := net.SplitHostPort(c.Listen)
 	if err != nil {
@@ -213,8 +217,8 @@ func (c Config) checkTrust() error {
 	}
 }
 
-// traces reports whether a call becomes a part of its caller's trace: one from an agent or another coordinator, from somebody
-// who may do everything, or where nobody is known.
+// traces reports whether a call becomes a part of its caller's trace: one from an agent or another
+// coordinator, from an actor who may do everything, or any if no identities are known.
 func (t *trust) traces(ctx context.Context) bool {
 	if !t.who.Set() {
 		return true

@@ -113,7 +113,7 @@ func TestWhatAStandbyPassesOnKeepsItsCaller(t *testing.T) {
 			first, others := m.led()
 			leader := &authServer{fixture: first, ca: c.ca, dir: c.dir, tokens: c.tokens}
 			standby := &authServer{fixture: others[0], ca: c.ca, dir: c.dir, tokens: c.tokens}
-			standby.furnish(t)
+			standby.addHosts(t)
 			agent := standby.visit(t, "agent1", identity.Actor{Name: "alice@h1", Users: []string{"alice"}})
 			id := agent.mustAllocate(t, "h1", "alice")
 			res, err := leader.visit(t, "reader").allocations.Get(t.Context(), &bursarv1.AllocationServiceGetRequest{Id: id})
@@ -147,7 +147,8 @@ func TestWithoutIdentitiesLoopbackIsBelieved(t *testing.T) {
 	if list := f.status().GetWarnings(); len(list) != 0 {
 		t.Errorf("insecure on loopback makes no difference, and warns: %q", list)
 	}
-	// Told to be insecure, it believes other machines as well: an agent's callers keep their names.
+	// Told to be insecure, it believes other machines as well: an agent's callers keep their
+	// names.
 	client := bursarv1connect.NewAllocationServiceClient(inProcess{f.server.Handler(), "10.1.2.3:4"}, "http://in.process")
 	ctx, info := connect.NewClientContext(t.Context())
 	info.RequestHeader().Set(identity.Header, identity.Actor{Name: "alice@h1", Users: []string{"alice"}}.Encode())
@@ -226,7 +227,8 @@ func TestNetworksAreServedOnlyWithTrust(t *testing.T) {
 	}
 }
 
-// TestWhoDecidesWhetherACallIsRecorded: where callers are known, those who run the cluster; anybody's call could fill it with traces.
+// TestWhoDecidesWhetherACallIsRecorded: if callers are known, those who run the cluster decide.
+// Any other call could fill it with traces.
 func TestWhoDecidesWhetherACallIsRecorded(t *testing.T) {
 	nobodyKnown, known := &trust{}, &trust{who: access.Authenticator{Identities: func() *access.Identities { return nil }}}
 	want := map[identity.Role]bool{identity.Agent: true, identity.Coordinator: true, identity.Admin: true}

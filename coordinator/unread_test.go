@@ -12,8 +12,8 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// A client of HTTP/2 says how much of an answer it takes. If that is nothing, even the smallest answer stays, with its goroutine, and no
-// call is under way any more that would be counted.
+// A client of HTTP/2 says how much of an answer it takes. If that is nothing, even the smallest
+// answer stays, with its goroutine, and no call is under way any more that would be counted.
 func TestSmallAnswersThatNobodyTakesEnd(t *testing.T) {
 	f := start(t, Config{}, nil, func(s *Server) { s.timeouts.Write = 50 * time.Millisecond })
 	f.host("h1", gib)

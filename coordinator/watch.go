@@ -22,7 +22,7 @@ func (s *allocationService) Watch(ctx context.Context, req *bursarv1.AllocationS
 	beat := func(revision uint64) error {
 		return stream.Send(&bursarv1.AllocationServiceWatchResponse{Revision: revision})
 	}
-	return s.writer.Follow(ctx, req.GetAfterRevision(), beat, func(e commit.Event) error {
+	return s.loop.Follow(ctx, req.GetAfterRevision(), beat, func(e commit.Event) error {
 		if e.Allocation == nil || !keep(e.Allocation) {
 			return nil
 		}
@@ -59,7 +59,7 @@ func (s *clusterService) Watch(ctx context.Context, req *bursarv1.ClusterService
 	beat := func(revision uint64) error {
 		return stream.Send(&bursarv1.ClusterServiceWatchResponse{Revision: revision})
 	}
-	return s.writer.Follow(ctx, req.GetAfterRevision(), beat, func(e commit.Event) error { return stream.Send(changeMessage(e)) })
+	return s.loop.Follow(ctx, req.GetAfterRevision(), beat, func(e commit.Event) error { return stream.Send(changeMessage(e)) })
 }
 
 func changeMessage(e commit.Event) *bursarv1.ClusterServiceWatchResponse {
@@ -71,8 +71,8 @@ func changeMessage(e commit.Event) *bursarv1.ClusterServiceWatchResponse {
 		m.Change = &bursarv1.ClusterServiceWatchResponse_Host{Host: wire.HostRecordMessage(e.Host)}
 	case e.Quota != nil:
 		m.Change = &bursarv1.ClusterServiceWatchResponse_Quota{Quota: wire.QuotaMessage(e.Quota)}
-	case e.QuotaGone != "":
-		m.Change = &bursarv1.ClusterServiceWatchResponse_QuotaDeleted{QuotaDeleted: e.QuotaGone}
+	case e.QuotaRemoved != "":
+		m.Change = &bursarv1.ClusterServiceWatchResponse_QuotaDeleted{QuotaDeleted: e.QuotaRemoved}
 	case e.HostRemoved != "":
 		m.Change = &bursarv1.ClusterServiceWatchResponse_HostDeleted{HostDeleted: e.HostRemoved}
 	}

@@ -19,7 +19,8 @@ import (
 	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
 )
 
-// follow watches allocations and returns a function that reads the next message that is no keep-alive.
+// follow watches allocations and returns a function that reads the next message that is no
+// keep-alive.
 func (f *fixture) follow(req *bursarv1.AllocationServiceWatchRequest) (first uint64, next func() *bursarv1.AllocationServiceWatchResponse) {
 	f.tb.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -166,7 +167,8 @@ func TestAWatchOutlastsEveryPatienceWithTheRequest(t *testing.T) {
 			if !stream.Receive() {
 				t.Fatal(stream.Err())
 			}
-			pause := time.NewTimer(400 * time.Millisecond) // the deadlines that would end it are of real connections
+			// the deadlines that would end it are of real connections
+			pause := time.NewTimer(400 * time.Millisecond)
 			<-pause.C
 			a := f.allocate(request("", mib))
 			if !stream.Receive() || stream.Msg().GetAllocation().GetId() != a.GetId() {

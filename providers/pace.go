@@ -56,7 +56,7 @@ func PaceFrom(settings map[string]string) (Pace, error) {
 	return p, nil
 }
 
-// duration reads one setting, where it is given.
+// duration reads one setting, if it is given.
 func duration(settings map[string]string, name string, into *time.Duration, least time.Duration) *SettingError {
 	text, given := settings[name]
 	if !given {

@@ -1,7 +1,8 @@
-// Package providers says what an external system must offer for its queues to become accounts: a way to read them. One kind of system is
-// one package below this one, such as yarn; a coordinator is given the kinds that it shall know.
+// Package providers says what an external system must offer for its queues to become accounts: a
+// way to read them. One kind of system is one package below this one, such as yarn; a coordinator
+// is given the kinds that it shall know.
 //
-// A Provider reads and does nothing else: it keeps no timer and decides nothing about age, which is its caller's. Its methods may be
+// A Provider only reads: it keeps no timer, and its caller decides about age. Its methods may be
 // called from any goroutine, one after another.
 package providers
 
@@ -19,22 +20,28 @@ import (
 type Kind interface {
 	// Name is what addresses carry, such as "yarn".
 	Name() string
-	// Check looks at settings without asking anybody and without opening a file. The error is a *SettingError.
+	// Check looks at settings without asking anybody and without opening a file. The error is a
+	// *SettingError.
 	Check(settings map[string]string) error
-	// Files are the names of those settings that are paths of files to read: what comes over the network may not name any file.
+	// Files are the names of those settings that are paths of files to read: what comes over the
+	// network may not name any file.
 	Files() []string
-	// Open makes a provider for a cluster. It reads the files that the settings name, and asks nobody. Errors: *SettingError.
+	// Open makes a provider for a cluster. It reads the files that the settings name, and makes no
+	// call. Errors: *SettingError.
 	Open(cluster string, settings map[string]string) (Provider, error)
 }
 
 // Provider reads one cluster.
 type Provider interface {
-	// Snapshot reads every queue. Errors: *UnavailableError, and others where what answered makes no sense.
+	// Snapshot reads every queue. Errors: *UnavailableError, and others if the answer makes no
+	// sense.
 	Snapshot(ctx context.Context) (Snapshot, error)
-	// Applications asks for applications one by one, and returns those that were answered, in any order, those that the cluster does
-	// not know among them. Where not all could be asked before ctx ends or a failure, it returns what it has with the error.
+	// Applications asks for applications one by one. It returns those that were answered, in any
+	// order, with those that the cluster does not know. If ctx ends or a failure comes before all
+	// were asked for, it returns what it has with the error.
 	Applications(ctx context.Context, ids []string) ([]Application, error)
-	// Servers asks every server of the cluster what it is, for a person who checks the configuration.
+	// Servers asks every server of the cluster what it is, for a person who checks the
+	// configuration.
 	Servers(ctx context.Context) []Server
 	// Close ends what the provider keeps open.
 	Close() error
@@ -44,10 +51,11 @@ type Provider interface {
 type Snapshot struct {
 	// Server is the address of the server that answered.
 	Server string
-	// Incarnation changes when the cluster was restarted or failed over, so that what it said before need not hold.
+	// Incarnation changes when the cluster was restarted or failed over, so that what it said
+	// before need not hold.
 	Incarnation string
-	// Untrusted says why the figures are not to be counted on yet, such as no machine of the cluster having reported since a failover; empty
-	// where they are.
+	// Untrusted says why the figures are not to be counted on yet, such as no machine of the
+	// cluster having reported since a failover; empty if they are.
 	Untrusted string
 	// Queues are in any order, the ones above before or after those below.
 	Queues []Queue
@@ -59,8 +67,8 @@ type Queue struct {
 	Path, Parent string
 	// Partition is the node label; empty: the default partition.
 	Partition string
-	// Limit is the most it may have: bytes, millicores, custom countables in their base unit. A dimension that is not listed is not limited,
-	// but for custom countables, of which there is none then.
+	// Limit is the most it may have: bytes, millicores, custom countables in their base unit. A
+	// dimension that is not listed is not limited. A custom countable that is not listed is zero.
 	Limit resource.Vector
 	// Used is what its applications hold, what is set aside for them included.
 	Used resource.Vector
@@ -71,35 +79,38 @@ type Queue struct {
 	Closed bool
 	// CreatesChildren says that a queue below it need not be there: using it makes it.
 	CreatesChildren bool
-	// DefaultPartition is where an application goes that names no partition.
+	// DefaultPartition is the partition of an application that names none.
 	DefaultPartition string
-	// AbsoluteCapacity and AbsoluteMaxCapacity are the shares of the cluster that it is promised and may have, in percent. Nil: not told.
+	// AbsoluteCapacity and AbsoluteMaxCapacity are the shares of the cluster that it is promised
+	// and may have, in percent. Nil: not known.
 	AbsoluteCapacity, AbsoluteMaxCapacity *float64
-	// Counts of applications. Nil: not told. Active ones have got their first container, pending ones have not.
+	// Counts of applications. Nil: not known. Active ones have got their first container, pending
+	// ones have not.
 	Applications, Pending, Active, MaxApplications *int32
 }
 
 // Application is what became of an application.
 type Application struct {
 	ID string
-	// Known is false where the cluster has no such application.
+	// Known is false if the cluster has no such application.
 	Known bool
 	// Ended says that it is over: finished, failed or killed.
 	Ended bool
-	// Queue is where it runs: a full path or, where the cluster says no more, a leaf.
+	// Queue is the queue that it runs in: a full path, or a leaf if the cluster says no more.
 	Queue string
-	// Allocated is what it holds now, by partition. Where the cluster does not tell them apart there is one entry, with AnyPartition.
+	// Allocated is what it holds now, by partition. If the cluster does not tell them apart there
+	// is one entry, with AnyPartition.
 	Allocated map[string]resource.Vector
 }
 
-// AnyPartition stands for the one partition that an application runs in, where the cluster does not say which that is. No node label can
-// be called so.
+// AnyPartition stands for the one partition that an application runs in, if the cluster does not
+// say which. No node label can have this name.
 const AnyPartition = "*"
 
 // Server is what one server of a cluster says it is.
 type Server struct {
 	Address string
-	// Role is "active" or "standby"; empty where it did not say.
+	// Role is "active" or "standby"; empty if it did not say.
 	Role    string
 	Version string
 	Took    time.Duration
@@ -108,7 +119,8 @@ type Server struct {
 
 // UnavailableError says that a cluster cannot be read at the moment.
 type UnavailableError struct {
-	// NoneActive says that servers answered and none of them is in charge: nothing that was read before holds any longer.
+	// NoneActive says that servers answered and none of them is in charge: nothing that was read
+	// before holds any longer.
 	NoneActive bool
 	Err        error
 }
@@ -128,7 +140,8 @@ const Hidden = "***"
 
 // SettingError refuses one setting.
 type SettingError struct {
-	// Setting is its name, Value what was given, with Hidden in place of what may be a secret, Want what would be right.
+	// Setting is its name, Value what was given, with Hidden in place of what may be a secret,
+	// Want what would be right.
 	Setting, Value, Want string
 }
 
@@ -136,10 +149,12 @@ func (e *SettingError) Error() string {
 	return fmt.Sprintf("settings[%s]: %q: want %s", e.Setting, e.Value, e.Want)
 }
 
-// Secret reports whether what was given may hold a secret, so that the place where it stands is not to be shown.
+// Secret reports whether the given value may hold a secret, so that its place in a file is not to
+// be shown.
 func (e *SettingError) Secret() bool { return strings.Contains(e.Value, Hidden) }
 
-// Unavailable reports whether an error says that a cluster cannot be read at the moment, and whether that is for want of an active server.
+// Unavailable reports whether an error says that a cluster cannot be read at the moment, and
+// whether that is for want of an active server.
 func Unavailable(err error) (unavailable, noneActive bool) {
 	e, ok := errors.AsType[*UnavailableError](err)
 	return ok, ok && e.NoneActive

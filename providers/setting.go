@@ -1,7 +1,7 @@
 package providers
 
-// Setting is one setting of a provider. Which there are is declared as a list of these, so that what checks settings and the configuration
-// reference cannot differ.
+// Setting is one setting of a provider. Which there are is declared as a list of these, so that
+// what checks settings and the configuration reference cannot differ.
 type Setting struct {
 	Name string
 	// Type is how its value is written.
@@ -19,7 +19,7 @@ const (
 	Duration SettingType = "duration"
 	Size     SettingType = "size"
 	Flag     SettingType = "true or false"
-	// File is the path of a file that is read where the provider is.
+	// File is the path of a file that the coordinator reads.
 	File SettingType = "file"
 )
 

@@ -99,7 +99,7 @@ const (
 func newPeers(hostID string, self uint32, trusted []string) *Peers {
 	users := launch.Users{Pace: rate.NewLimiter(lookupRate, lookupBurst), Slots: make(chan struct{}, LookupsAtOnce)}
 	return &Peers{
-		hostID: hostID, self: self, trusted: trusted, lookup: users.NameOf, inFile: users.NameOfFile, account: subuid.At(subuid.Path, time.Now).Account,
+		hostID: hostID, self: self, trusted: trusted, lookup: users.NameOf, inFile: users.NameOfFile, account: subuid.New(subuid.Path, time.Now).Account,
 		known: make(map[uint32]known), lookups: make(map[uint32]chan struct{}),
 	}
 }

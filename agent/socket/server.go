@@ -242,7 +242,7 @@ func (s *Server) limited(next http.Handler) http.Handler {
 		}
 		begin := s.Admitted.Begin
 		if keepsGrant(r.URL.Path) {
-			begin = s.Admitted.Settle
+			begin = s.Admitted.BeginFollowUp
 		}
 		ended, err := begin(c.Counted())
 		if err == nil {
@@ -250,7 +250,7 @@ func (s *Server) limited(next http.Handler) http.Handler {
 			err = taken.Header(r)
 		}
 		if err != nil {
-			s.Admitted.Hold(r.Context(), c.Counted()) //nolint:contextcheck // it is the request's
+			s.Admitted.DelayRefusal(r.Context(), c.Counted()) //nolint:contextcheck // it is the request's
 			admission.Refuse(answer, r, err)
 			return
 		}

@@ -22,7 +22,7 @@ type timedBody struct {
 
 func (b *timedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
-	if refused := b.intake.Take(n); refused != nil {
+	if refused := b.intake.Add(n); refused != nil {
 		b.header.Set("Connection", "close") // the rest is not read
 		return 0, refused
 	}

@@ -22,12 +22,12 @@ import (
 const (
 	// auditQueue is how many records may wait to be written.
 	auditQueue = 1024
-	// auditRefusals is how many of them may be of refused calls: the rest is kept for those that change something, so that nobody who
-	// is not let in can crowd out what somebody else does.
+	// auditRefusals is how many of them may be of refused calls. The rest is kept for calls that
+	// change something, so that a caller who is not let in cannot crowd out what others do.
 	auditRefusals = auditQueue * 3 / 4
 	// auditText is how many bytes of a text are written down. Callers choose many of them.
 	auditText = 256
-	// auditSweep is how often what was left out is told, at most.
+	// auditSweep is the least time between two records of what was left out.
 	auditSweep = 10 * time.Second
 )
 
@@ -65,13 +65,14 @@ type AuditOptions struct {
 	Registry prometheus.Registerer
 	// Now tells the time of a record.
 	Now func() time.Time
-	// Suspicious reports whether an error is written down whoever caused it, as often as refusals are.
+	// Suspicious reports whether an error is written down whoever the caller is, as often as
+	// refusals are.
 	Suspicious func(error) bool
 }
 
-// AuditLog writes down every call that was refused for who made it, and every one that administers, into a file or else
-// the log. No call waits for it: what cannot be written is counted, and said as soon as something can be. Any goroutine
-// may use it.
+// AuditLog writes down every call that was refused because of its caller, and every call that
+// administers, into a file or else the log. No call waits for it: what cannot be written is
+// counted, and that is written as soon as something can be. Any goroutine may use it.
 type AuditLog struct {
 	path       string
 	log        *slog.Logger
@@ -114,7 +115,8 @@ func NewAuditLog(o AuditOptions) *AuditLog {
 	return a
 }
 
-// Open starts writing. The error says why the file cannot be opened: one that cannot be written at the start never will be.
+// Open starts writing. The error says why the file cannot be opened: one that cannot be written at
+// the start never will be.
 func (a *AuditLog) Open() error {
 	if a.path != "" {
 		if err := a.reopen(); err != nil {
@@ -131,41 +133,42 @@ func (a *AuditLog) Close() {
 	<-a.done
 }
 
-// answered takes note of a call's answer, if it is worth it. err has its code.
-func (a *AuditLog) answered(procedure string, c *Caller, message any, err error) {
+// recordAnswer takes note of a call's answer, if it is worth it. err has its code.
+func (a *AuditLog) recordAnswer(procedure string, c *Caller, message any, err error) {
 	if code := connect.CodeOf(err); err != nil && (code == connect.CodePermissionDenied || code == connect.CodeUnauthenticated) {
-		a.refused(procedure, c, message, err)
+		a.recordRefusal(procedure, c, message, err)
 		return
 	}
 	if a.suspicious(err) {
-		a.bounded(procedure, c, message, err)
+		a.recordLimited(procedure, c, message, err)
 		return
 	}
 	if access.RuleOf(procedure).Records(c.Actor.Effective()) {
-		a.put(queuedRecord{a.record(procedure, c, message, err), false})
+		a.enqueue(queuedRecord{a.newRecord(procedure, c, message, err), false})
 	}
 }
 
-// refused takes note of a call that was refused for who made it. c says as much of that as is known.
-func (a *AuditLog) refused(procedure string, c *Caller, message any, err error) {
+// recordRefusal writes down a call that was refused because of its caller. c says as much of the
+// caller as is known.
+func (a *AuditLog) recordRefusal(procedure string, c *Caller, message any, err error) {
 	a.refusal.WithLabelValues(connect.CodeOf(err).String()).Inc()
-	a.bounded(procedure, c, message, err)
+	a.recordLimited(procedure, c, message, err)
 }
 
-// bounded takes note of what one address may cause only so often.
-func (a *AuditLog) bounded(procedure string, c *Caller, message any, err error) {
-	if !a.quota.take(sourceOf(c.Peer), a.now()) {
+// recordLimited takes note of what one address may cause only so often.
+func (a *AuditLog) recordLimited(procedure string, c *Caller, message any, err error) {
+	if !a.quota.allow(sourceOf(c.Peer), a.now()) {
 		return
 	}
 	if a.waiting.Add(1) > auditRefusals {
 		a.waiting.Add(-1)
-		a.miss(1)
+		a.countLost(1)
 		return
 	}
-	a.put(queuedRecord{a.record(procedure, c, message, err), true})
+	a.enqueue(queuedRecord{a.newRecord(procedure, c, message, err), true})
 }
 
-func (a *AuditLog) record(procedure string, c *Caller, message any, err error) AuditRecord {
+func (a *AuditLog) newRecord(procedure string, c *Caller, message any, err error) AuditRecord {
 	r := AuditRecord{
 		Time: a.now(), Event: "call", Actor: c.Actor.Name, Host: c.Actor.Host, Via: c.via(), Peer: c.Peer, Procedure: procedure, Code: "ok",
 	}
@@ -185,7 +188,7 @@ func (a *AuditLog) record(procedure string, c *Caller, message any, err error) A
 	return r
 }
 
-// shortened is a text of at most auditText bytes, with what is missing shown.
+// shortened cuts a text to auditText bytes, and shows that something is missing.
 func shortened(text string) string {
 	if len(text) <= auditText {
 		return text
@@ -206,23 +209,23 @@ func sourceOf(peer string) string {
 	return peer
 }
 
-func (a *AuditLog) put(r queuedRecord) {
+func (a *AuditLog) enqueue(r queuedRecord) {
 	select {
 	case a.queue <- r:
 	default:
-		a.leave(r)
-		a.miss(1)
+		a.dequeued(r)
+		a.countLost(1)
 	}
 }
 
-// leave takes a record out of the count of those that wait.
-func (a *AuditLog) leave(r queuedRecord) {
+// dequeued takes a record out of the count of those that wait.
+func (a *AuditLog) dequeued(r queuedRecord) {
 	if r.refusal {
 		a.waiting.Add(-1)
 	}
 }
 
-func (a *AuditLog) miss(n int64) {
+func (a *AuditLog) countLost(n int64) {
 	a.lost.Add(float64(n))
 	a.missing.Add(n)
 }
@@ -242,20 +245,20 @@ func (a *AuditLog) run() {
 	for {
 		select {
 		case r := <-a.queue:
-			a.leave(r)
+			a.dequeued(r)
 			a.write(r.AuditRecord)
 		case <-sweep.C:
-			a.sweep()
+			a.writeLeftOut()
 		case <-a.stop:
 			for {
 				select {
 				case r := <-a.queue:
-					a.leave(r)
+					a.dequeued(r)
 					a.write(r.AuditRecord)
 					continue
 				default:
 				}
-				a.sweep()
+				a.writeLeftOut()
 				if a.file != nil {
 					_ = a.file.Close()
 				}
@@ -265,26 +268,26 @@ func (a *AuditLog) run() {
 	}
 }
 
-// sweep tells what was left out.
-func (a *AuditLog) sweep() {
+// writeLeftOut tells what was left out.
+func (a *AuditLog) writeLeftOut() {
 	now := a.now()
-	for source, n := range a.quota.leftOut(now) {
+	for source, n := range a.quota.takeLeftOut(now) {
 		a.write(AuditRecord{Time: now, Event: "left out", Peer: source, Count: n})
 	}
 }
 
 // write puts a record down, and before it how many are missing.
 func (a *AuditLog) write(r AuditRecord) {
-	if n := a.missing.Load(); n > 0 && a.line(AuditRecord{Time: r.Time, Event: "lost", Count: n}) {
+	if n := a.missing.Load(); n > 0 && a.writeLine(AuditRecord{Time: r.Time, Event: "lost", Count: n}) {
 		a.missing.Add(-n)
 	}
-	if !a.line(r) {
-		a.miss(1)
+	if !a.writeLine(r) {
+		a.countLost(1)
 	}
 }
 
-// line writes one record and reports whether it did.
-func (a *AuditLog) line(r AuditRecord) bool {
+// writeLine writes one record and reports whether it did.
+func (a *AuditLog) writeLine(r AuditRecord) bool {
 	if a.path == "" {
 		a.log.Info("audit", "audit", true, "record", r)
 		return true
@@ -315,7 +318,8 @@ func (a *AuditLog) append(text []byte) error {
 	return err //nolint:wrapcheck // it names the file
 }
 
-// reopen opens the file at the path, unless that is the one which is open: it may have been rotated away.
+// reopen opens the file at the path, unless that is the one which is open: it may have been
+// rotated away.
 func (a *AuditLog) reopen() error {
 	if a.file != nil {
 		there, err := os.Stat(a.path)

@@ -49,7 +49,7 @@ func TestRefusalsAreBoundedByAddress(t *testing.T) {
 	q, now := newRefusalQuota(), time.Unix(1e9, 0)
 	take := func(source string, n int) (taken int) {
 		for range n {
-			if q.take(source, now) {
+			if q.allow(source, now) {
 				taken++
 			}
 		}
@@ -65,10 +65,10 @@ func TestRefusalsAreBoundedByAddress(t *testing.T) {
 	if got := take("a", 60); got != 3*refusalRate {
 		t.Errorf("%d after 3 s", got)
 	}
-	if diff := cmp.Diff(map[string]int64{"a": 10 + 54}, q.leftOut(now)); diff != "" {
+	if diff := cmp.Diff(map[string]int64{"a": 10 + 54}, q.takeLeftOut(now)); diff != "" {
 		t.Error(diff)
 	}
-	if len(q.leftOut(now)) != 0 {
+	if len(q.takeLeftOut(now)) != 0 {
 		t.Error("told twice")
 	}
 	for i := range 2 * maxSources {
@@ -77,9 +77,9 @@ func TestRefusalsAreBoundedByAddress(t *testing.T) {
 	if len(q.sources) > maxSources+1 {
 		t.Errorf("%d addresses are kept", len(q.sources))
 	}
-	q.leftOut(now)
+	q.takeLeftOut(now)
 	now = now.Add(time.Hour)
-	q.leftOut(now)
+	q.takeLeftOut(now)
 	if len(q.sources) != 0 {
 		t.Errorf("%d quiet addresses are kept", len(q.sources))
 	}
@@ -91,7 +91,7 @@ func TestLostRecordsAreToldOnceSomethingCanBeWritten(t *testing.T) {
 	c := &Caller{Actor: identity.Local(), Maker: identity.Local(), Peer: "pipe"}
 	const calls = auditQueue + 7
 	for range calls { // nobody writes yet
-		a.answered("/bursar.v1.QuotaService/Put", c, nil, nil)
+		a.recordAnswer("/bursar.v1.QuotaService/Put", c, nil, nil)
 	}
 	if list := a.Warnings(); len(list) != 1 || !strings.Contains(list[0], "7 records") {
 		t.Errorf("warnings %q", list)
@@ -109,7 +109,8 @@ func TestLostRecordsAreToldOnceSomethingCanBeWritten(t *testing.T) {
 	}
 }
 
-// A flood of refused calls, from more addresses than each has a bound, must not hide what an administrator does meanwhile.
+// A flood of refused calls, from more addresses than each has a bound, must not hide what an
+// administrator does meanwhile.
 func TestRefusedCallsLeaveRoomForAdministrativeOnes(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.log")
 	a := testAuditLog(path, slog.New(slog.DiscardHandler))
@@ -117,10 +118,10 @@ func TestRefusedCallsLeaveRoomForAdministrativeOnes(t *testing.T) {
 	const flood, calls = 2 * auditQueue, auditQueue - auditRefusals
 	for i := range flood { // nobody writes yet
 		stranger := &Caller{Peer: fmt.Sprintf("10.0.%d.%d:1", i/256, i%256)}
-		a.refused("/nothing", stranger, nil, connect.NewError(connect.CodeUnauthenticated, nil))
+		a.recordRefusal("/nothing", stranger, nil, connect.NewError(connect.CodeUnauthenticated, nil))
 	}
 	for range calls {
-		a.answered("/bursar.v1.QuotaService/Put", admin, nil, nil)
+		a.recordAnswer("/bursar.v1.QuotaService/Put", admin, nil, nil)
 	}
 	count := func() (ok, refused int, lost int64) {
 		if err := a.Open(); err != nil {
@@ -154,7 +155,7 @@ func TestWithoutAFileTheLogTakesTheRecords(t *testing.T) {
 	if err := a.Open(); err != nil {
 		t.Fatal(err)
 	}
-	a.answered("/bursar.v1.HostService/Drain", &Caller{Actor: identity.Local(), Maker: identity.Local(), Peer: "127.0.0.1:5"}, &bursarv1.DrainRequest{HostId: "h1"}, nil)
+	a.recordAnswer("/bursar.v1.HostService/Drain", &Caller{Actor: identity.Local(), Maker: identity.Local(), Peer: "127.0.0.1:5"}, &bursarv1.DrainRequest{HostId: "h1"}, nil)
 	a.Close()
 	for _, want := range []string{`"audit":true`, `"procedure":"/bursar.v1.HostService/Drain"`, `"target":"host h1"`, `"code":"ok"`} {
 		if !strings.Contains(log.String(), want) {

@@ -13,19 +13,22 @@ import (
 type AuditorOptions struct {
 	// Audit takes the records.
 	Audit *AuditLog
-	// Timeouts say how often the credentials of a stream's caller are looked at. They are read as each stream begins.
+	// Timeouts say how often the credentials of a stream's caller are looked at. They are read as
+	// each stream begins.
 	Timeouts *Timeouts
-	// Code gives an error the code and the details that callers see; one that has them it returns as it is.
+	// Code gives an error the code and the details that callers see. It returns an error that has
+	// them as it is.
 	Code func(error) error
 	// Advise adds to a refusal what to do about it, if its words do not say it. Nil stays nil.
 	Advise func(error) error
 }
 
-// Auditor looks at what the authenticator does not see, messages and answers: that what comes through a host's agent is
-// about that host, what has to be written down, and that neither an answer nor an error has anything that its caller may
-// not see. All of them pass it, a leader's too.
+// Auditor checks what the authenticator does not see: messages and answers. A call through a
+// host's agent must be about that host, some calls are written down, and neither an answer nor an
+// error may show what its caller may not see. All answers pass it, those of a leader too.
 //
-// It is an interceptor of handlers, outside of all others but the one that maps errors. Any goroutine may use it.
+// It is an interceptor of handlers, outside of all others but the one that maps errors. Any
+// goroutine may use it.
 type Auditor struct {
 	audit    *AuditLog
 	time     *Timeouts
@@ -42,10 +45,10 @@ func NewAuditor(o AuditorOptions) *Auditor {
 var _ connect.Interceptor = (*Auditor)(nil)
 
 // WrapUnary implements connect.Interceptor.
-func (i *Auditor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
+func (a *Auditor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 	return func(ctx context.Context, req connect.AnyRequest) (connect.AnyResponse, error) {
 		c := CallerOf(ctx)
-		err := ownHost(c.Actor, req.Any())
+		err := checkOwnHost(c.Actor, req.Any())
 		if message, ok := req.Any().(proto.Message); ok {
 			c.Procedure, c.Message = req.Spec().Procedure, message
 		}
@@ -54,32 +57,32 @@ func (i *Auditor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 			res, err = next(ctx, req)
 		}
 		if err == nil {
-			i.redactor.redact(c.Actor, res.Any())
+			a.redactor.redact(c.Actor, res.Any())
 		}
-		err = i.redactor.redactError(c.Actor, i.advise(err))
-		i.audit.answered(req.Spec().Procedure, c, req.Any(), i.code(err))
+		err = a.redactor.redactError(c.Actor, a.advise(err))
+		a.audit.recordAnswer(req.Spec().Procedure, c, req.Any(), a.code(err))
 		return res, err
 	}
 }
 
 // WrapStreamingHandler implements connect.Interceptor.
-func (i *Auditor) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
+func (a *Auditor) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
 	return func(ctx context.Context, conn connect.StreamingHandlerConn) error {
 		c := CallerOf(ctx)
-		ctx, relieve := i.oversee(ctx, c)
-		err := i.redactor.redactError(c.Actor, i.advise(relieve(next(ctx, &inspected{conn, c.Actor, i.redactor, i.code}))))
-		i.audit.answered(conn.Spec().Procedure, c, nil, i.code(err))
+		ctx, stop := a.watchRights(ctx, c)
+		err := a.redactor.redactError(c.Actor, a.advise(stop(next(ctx, &auditedStream{conn, c.Actor, a.redactor, a.code}))))
+		a.audit.recordAnswer(conn.Spec().Procedure, c, nil, a.code(err))
 		return err
 	}
 }
 
 // WrapStreamingClient implements connect.Interceptor; this is a server.
-func (i *Auditor) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
+func (a *Auditor) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
 	return next
 }
 
-// inspected is a stream whose requests and answers are looked at.
-type inspected struct {
+// auditedStream is a stream whose requests and answers are checked.
+type auditedStream struct {
 	connect.StreamingHandlerConn
 
 	actor    identity.Actor
@@ -88,15 +91,15 @@ type inspected struct {
 }
 
 // Send implements connect.StreamingHandlerConn.
-func (s *inspected) Send(message any) error {
+func (s *auditedStream) Send(message any) error {
 	s.redactor.redact(s.actor, message)
 	return s.StreamingHandlerConn.Send(message) //nolint:wrapcheck // it has its code
 }
 
 // Receive implements connect.StreamingHandlerConn.
-func (s *inspected) Receive(message any) error {
+func (s *auditedStream) Receive(message any) error {
 	if err := s.StreamingHandlerConn.Receive(message); err != nil {
 		return err //nolint:wrapcheck // io.EOF must stay as it is
 	}
-	return s.code(ownHost(s.actor, message))
+	return s.code(checkOwnHost(s.actor, message))
 }

@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	// refusalRate and refusalBurst bound how many refused calls from one address are written down: some mistakes in full, and of a
-	// flood 150 bytes × 2 a second.
+	// refusalRate and refusalBurst bound how many refused calls from one address are written down:
+	// some mistakes in full, and of a flood 150 bytes × 2 a second.
 	refusalRate  = 2
 	refusalBurst = 50
 	// maxSources bounds how many addresses are told apart; the rest share one account.
@@ -17,7 +17,8 @@ const (
 	otherSource = "others"
 )
 
-// refusalQuota keeps floods of refused calls out of the audit log: a token bucket for each address they come from.
+// refusalQuota keeps floods of refused calls out of the audit log: a token bucket for each address
+// they come from.
 type refusalQuota struct {
 	mu      sync.Mutex
 	sources map[string]*refusals // guarded by mu
@@ -30,8 +31,9 @@ type refusals struct {
 
 func newRefusalQuota() *refusalQuota { return &refusalQuota{sources: make(map[string]*refusals)} }
 
-// take reports whether a refused call from an address is to be written down; where not, it is counted.
-func (q *refusalQuota) take(source string, now time.Time) bool {
+// allow reports whether a refused call from an address is to be written down. If not, the call is
+// counted.
+func (q *refusalQuota) allow(source string, now time.Time) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	r := q.sources[source]
@@ -51,8 +53,9 @@ func (q *refusalQuota) take(source string, now time.Time) bool {
 	return true
 }
 
-// leftOut returns, once, how many calls of each address were not written down, and forgets those addresses that have been quiet.
-func (q *refusalQuota) leftOut(now time.Time) map[string]int64 {
+// takeLeftOut returns, once, how many calls of each address were not written down, and forgets
+// those addresses that have been quiet.
+func (q *refusalQuota) takeLeftOut(now time.Time) map[string]int64 {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	found := make(map[string]int64)

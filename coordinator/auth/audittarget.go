@@ -45,8 +45,8 @@ func targetOf(message any) (target, requestID string) {
 	}
 }
 
-// providerText is a provider with its settings. These name secrets and hold none, but for one that somebody has put into an address, which is
-// refused: that is not written down.
+// providerText is a provider with its settings. Settings name secrets and hold none. An address
+// may hold one, if somebody has put it there: such an address is refused, and not written down.
 func providerText(p *bursarv1.Provider) string {
 	user := regexp.MustCompile(`://[^,]*@`)
 	parts := []string{"provider " + p.GetKind() + ":" + p.GetCluster()}

@@ -10,8 +10,8 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// authenticator finds out who a request is from, before anything of its body is read, and lets through what the table
-// of permissions lets that one do. What it puts into the context CallerOf returns.
+// authenticator finds out who makes a request, before anything of its body is read, and lets it
+// through if the table of permissions allows it. CallerOf returns what it puts into the context.
 type authenticator struct {
 	next     http.Handler
 	who      *access.Authenticator
@@ -24,25 +24,25 @@ type authenticator struct {
 	nameless func(http.ResponseWriter, *http.Request, http.HandlerFunc)
 }
 
-func (g *authenticator) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	c, err := g.admit(r)
+func (a *authenticator) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	c, err := a.admit(r)
 	if err != nil {
-		g.audit.refused(r.URL.Path, c, nil, g.code(err))
-		if connect.CodeOf(g.code(err)) == connect.CodeUnauthenticated {
+		a.audit.recordRefusal(r.URL.Path, c, nil, a.code(err))
+		if connect.CodeOf(a.code(err)) == connect.CodeUnauthenticated {
 			w.Header().Set("WWW-Authenticate", `Bearer realm="bursar"`)
 		}
-		g.nameless(w, r, func(w http.ResponseWriter, r *http.Request) {
-			_ = g.refuse.Write(w, r, g.code(err)) // nobody is left to tell
+		a.nameless(w, r, func(w http.ResponseWriter, r *http.Request) {
+			_ = a.refuse.Write(w, r, a.code(err)) // nobody reads it any more
 		})
 		return
 	}
-	c.account = g.machine.counted(c)
-	c.recheck = func() error { return g.recheck(r, c) }
-	g.next.ServeHTTP(w, r.WithContext(WithCaller(r.Context(), c)))
+	c.account = a.machine.accountOf(c)
+	c.recheck = func() error { return a.recheck(r, c) }
+	a.next.ServeHTTP(w, r.WithContext(WithCaller(r.Context(), c)))
 }
 
-// admit says who makes a request, also where it is refused, as far as that is known.
-func (g *authenticator) admit(r *http.Request) (*Caller, error) {
+// admit says who makes a request, as far as that is known, also if it is refused.
+func (a *authenticator) admit(r *http.Request) (*Caller, error) {
 	c := &Caller{Peer: r.RemoteAddr}
 	rule := access.RuleOf(r.URL.Path)
 	if rule.Open || rule.OpenHere && isLocal(r.RemoteAddr) {
@@ -50,17 +50,17 @@ func (g *authenticator) admit(r *http.Request) (*Caller, error) {
 	}
 	claimed := r.Header.Get(identity.Header)
 	var err error
-	if !g.who.Set() || isInternal(r.RemoteAddr) {
-		c.Maker, c.Actor, err = g.believed(r, claimed)
-	} else if c.Maker, err = g.who.Authenticate(r.Header, r.TLS); err == nil {
+	if !a.who.Set() || isInternal(r.RemoteAddr) {
+		c.Maker, c.Actor, err = a.assumedActor(r, claimed)
+	} else if c.Maker, err = a.who.Authenticate(r.Header, r.TLS); err == nil {
 		c.Actor = c.Maker
 		var named identity.Actor
-		if named, err = access.Speak(c.Maker, claimed); err == nil {
+		if named, err = access.ActFor(c.Maker, claimed); err == nil {
 			c.Actor = named
 		}
 	}
 	if err != nil {
-		return c, g.asDenied(err)
+		return c, a.withCode(err)
 	}
 	permitted, err := rule.Permit(c.Maker, c.Actor, r.URL.Path)
 	if err != nil {
@@ -70,16 +70,18 @@ func (g *authenticator) admit(r *http.Request) (*Caller, error) {
 	return c, nil
 }
 
-// believed is who somebody is where nobody is known: within the process, and over loopback for root and this coordinator's own user, whom
-// the header names, such as the user that an agent knows from its socket, or else somebody who may do everything. Over loopback other users
-// are themselves, whatever the header says. From elsewhere it is worth nothing, and believed only where everything is.
-func (g *authenticator) believed(r *http.Request, claimed string) (maker, actor identity.Actor, err error) {
+// assumedActor is who calls if no identities are configured. Within the process, and over loopback
+// for root and for this coordinator's own user, it is the actor that the header names, such as the
+// user that an agent knows from its socket, or else an actor who may do everything. Over loopback
+// other users are themselves, and the header does not count. From another machine the header is
+// believed only if the coordinator is insecure.
+func (a *authenticator) assumedActor(r *http.Request, claimed string) (maker, actor identity.Actor, err error) {
 	peer := r.RemoteAddr
 	maker = identity.Local()
 	switch {
 	case isInternal(peer):
 	case isLocal(peer):
-		if maker, err = g.machine.of(r); err != nil {
+		if maker, err = a.machine.actorOf(r); err != nil {
 			return maker, maker, err
 		}
 	default:
@@ -89,8 +91,8 @@ func (g *authenticator) believed(r *http.Request, claimed string) (maker, actor 
 	case claimed == "":
 		return maker, maker, nil
 	case isLocal(peer) && !maker.Admin:
-		return maker, maker, invalid(identity.Header, claimed, "no such header from another user than root and "+g.machine.name(g.machine.self)+", whom this coordinator runs as")
-	case isLocal(peer) || g.insecure:
+		return maker, maker, invalid(identity.Header, claimed, "no such header from another user than root and "+a.machine.name(a.machine.self)+", whom this coordinator runs as")
+	case isLocal(peer) || a.insecure:
 		actor, err = identity.Decode(claimed)
 		return maker, actor, err
 	default:
@@ -98,9 +100,9 @@ func (g *authenticator) believed(r *http.Request, claimed string) (maker, actor 
 	}
 }
 
-// asDenied gives an error that has no code yet that of a header which cannot be read.
-func (g *authenticator) asDenied(err error) error {
-	if connect.CodeOf(g.code(err)) == connect.CodeInternal {
+// withCode gives an error that has no code yet that of a header which cannot be read.
+func (a *authenticator) withCode(err error) error {
+	if connect.CodeOf(a.code(err)) == connect.CodeInternal {
 		return connect.NewError(connect.CodeInvalidArgument, err)
 	}
 	return err

@@ -10,46 +10,50 @@ import (
 	"github.com/bursar/bursar/internal/identity"
 )
 
-// Caller is who a call is from, as has been found out before its body was read. It belongs to the call.
+// Caller is who makes a call, as far as it is known before the body is read. It belongs to the
+// call.
 type Caller struct {
-	// Actor is in whose name it is made.
+	// Actor is the one in whose name the call is made.
 	Actor identity.Actor
 	// Maker is who made it: the actor, or an agent or coordinator that passes it on.
 	Maker identity.Actor
 	// Peer is the address it came from.
 	Peer string
-	// Procedure and Message are what is called, and the request. Empty: they are not known yet, or it is a stream.
+	// Procedure and Message are what is called, and the request. They are empty until they are
+	// known, and for a stream.
 	Procedure string
 	Message   proto.Message
 
-	// recheck looks again whether the call would be let through as it was, for those that last. Nil: nobody has looked.
+	// recheck checks again whether the call would be let through as it was, for calls that last.
+	// Nil: the call was not checked.
 	recheck func() error
-	// account is on whom what the caller has here is counted, and limits what bounds it; nil: it did not come over the wire.
+	// account is what the call is counted on, and limits bounds it. Nil limits: the call did not
+	// come over the wire.
 	account admission.Caller
 	limits  *admission.Controller
-	// answer is what is counted of the answer; nil: nothing is.
+	// answer is what is counted of the answer. Nil: nothing is counted.
 	answer *admission.Answer
 }
 
-// wait counts a request that waits for resources.
-func (c *Caller) wait() (ended func(), err error) {
+// countWait counts a request that waits for resources.
+func (c *Caller) countWait() (ended func(), err error) {
 	if c.limits == nil {
 		return func() {}, nil
 	}
 	return c.limits.Wait(c.account)
 }
 
-// stream counts a stream.
-func (c *Caller) stream() (ended func(), err error) {
+// countStream counts a stream.
+func (c *Caller) countStream() (ended func(), err error) {
 	if c.limits == nil {
 		return func() {}, nil
 	}
 	return c.limits.Stream(c.account)
 }
 
-// expect counts a page before it is made, as large as it may become: so nobody has more of them made at a time than may
-// be sent. 0: it is no page.
-func (c *Caller) expect(most int) (err error) {
+// countPage counts a page before it is made, at the largest size that it may have. So no caller
+// has more pages made at a time than may be sent. 0: it is no page.
+func (c *Caller) countPage(most int) (err error) {
 	if c.limits == nil || most == 0 {
 		return nil
 	}
@@ -57,8 +61,8 @@ func (c *Caller) expect(most int) (err error) {
 	return err
 }
 
-// answers counts an answer until it is sent, if it is a large one.
-func (c *Caller) answers(message any) (err error) {
+// countAnswer counts an answer until it is sent, if it is a large one.
+func (c *Caller) countAnswer(message any) (err error) {
 	m, ok := message.(proto.Message)
 	if c.limits == nil || !ok {
 		return nil
@@ -73,15 +77,15 @@ func (c *Caller) answers(message any) (err error) {
 	return err
 }
 
-// answered says that the answer is sent.
-func (c *Caller) answered() {
+// answerSent says that the answer is sent.
+func (c *Caller) answerSent() {
 	if c.answer != nil {
 		c.answer.End()
 	}
 }
 
-// accountOf is on whom what a caller has here is counted. Callers of a host's agent share one account: it is the agent that says who they are.
-// Whoever has no identity is known by an address.
+// accountOf is what a caller's calls are counted on. Callers of a host's agent share one account,
+// because only the agent says who they are. A caller without an identity is known by an address.
 func accountOf(c *Caller) admission.Caller {
 	switch {
 	case c.isAnonymous():
@@ -101,7 +105,8 @@ func (c *Caller) isAnonymous() bool {
 	return c.Actor.Name == "" || c.Maker.Name == remoteName && c.Maker.Anyone
 }
 
-// remoteName is what whoever comes from another machine is called by a coordinator that knows nobody.
+// remoteName is the name of a caller from another machine, at a coordinator that knows no
+// identities.
 const remoteName = "remote"
 
 type callerKey struct{}
@@ -125,10 +130,10 @@ func CallerOf(ctx context.Context) *Caller {
 	return &Caller{Actor: identity.Local(), Maker: identity.Local()}
 }
 
-// ActorOf says in whose name a call is made.
+// ActorOf returns the one in whose name a call is made.
 func ActorOf(ctx context.Context) identity.Actor { return CallerOf(ctx).Actor }
 
-// via is who has passed a call on; empty where nobody has.
+// via is who has passed a call on. It is empty if nobody has.
 func (c *Caller) via() string {
 	if c.Maker.Name == c.Actor.Name {
 		return ""
@@ -141,7 +146,7 @@ func (c *Caller) passedOn() bool {
 	return c.via() != "" && c.Maker.Effective() != identity.Agent
 }
 
-// remote is whoever comes from another machine to a coordinator that knows nobody.
+// remote is a caller from another machine, at a coordinator that knows no identities.
 func remote() identity.Actor {
 	actor := identity.Local()
 	actor.Name = remoteName
@@ -154,7 +159,8 @@ func isLocal(peer string) bool {
 	return err != nil || address.Addr().Unmap().IsLoopback()
 }
 
-// isInternal reports whether a peer is this process: what is no IP address comes from a listener that exists only in here.
+// isInternal reports whether a peer is this process. A peer that is no IP address comes from a
+// listener that exists only in this process.
 func isInternal(peer string) bool {
 	_, err := netip.ParseAddrPort(peer)
 	return err != nil

@@ -4,8 +4,9 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// cutAnswer makes an answer small for which there is no room, and reports whether it could: of what has been done and is durable. An error would say
-// that it was not done. Whoever only reads is refused.
+// cutAnswer makes an answer small if there is no room for it, and reports whether it could. It
+// does so for what has been done and is durable: an error would say that it was not done. Reads
+// are refused instead.
 func cutAnswer(request, answer any) bool {
 	switch m := answer.(type) {
 	case *bursarv1.ApplyResponse:
@@ -27,8 +28,9 @@ func cutAnswer(request, answer any) bool {
 	return false
 }
 
-// cutSync tells an agent nothing, so that it misses nothing: it has seen as much of the ledger as before, its tombstones are not acknowledged, and what
-// was to be an answer to all that runs there is asked for again.
+// cutSync tells an agent nothing, so that it misses nothing: it has seen as much of the ledger as
+// before, its tombstones are not acknowledged, and what was to be an answer to all that runs there
+// is asked for again.
 func cutSync(asked *bursarv1.SyncRequest, m *bursarv1.SyncResponse) {
 	m.Grants, m.Stops, m.Acknowledged, m.Gone, m.Complete = nil, nil, nil, nil, false
 	m.LedgerSequence = asked.GetLedgerSequence()

@@ -13,54 +13,57 @@ import (
 // decodesAlone is the size from which requests are decoded a few at a time.
 const decodesAlone = 8 << 10
 
-// decoding lets a few large requests be decoded at a time, and of each caller half as many: whoever
-// sends many makes their own wait, and of others' at most one another. A request has its place only
-// while it costs memory and computing, never while the network is waited for.
+// decoding lets a few large requests be decoded at a time, and half as many of one caller. So a
+// caller who sends many waits behind its own requests, and other callers wait for one of them at
+// most. A request has its place only while it costs memory and computing, never while it waits for
+// the network.
 type decoding struct {
 	slots chan struct{} // has one element for each request that is being decoded
 	each  int           // how many one caller's may be
 
-	mu    sync.Mutex
-	lines map[string]*line // guarded by mu; by whose account, of those who have a request that is decoded or waits for that
+	mu sync.Mutex
+	// callers are those with a request that is decoded or waits for that, by account; guarded by
+	// mu.
+	callers map[string]*callerSlots
 }
 
-// line is of one caller's requests.
-type line struct {
+// callerSlots are for one caller's requests.
+type callerSlots struct {
 	slots chan struct{}
 	users int // guarded by the lock of decoding
 }
 
 func newDecoding(slots int) *decoding {
-	return &decoding{slots: make(chan struct{}, slots), each: max(1, slots/2), lines: make(map[string]*line)}
+	return &decoding{slots: make(chan struct{}, slots), each: max(1, slots/2), callers: make(map[string]*callerSlots)}
 }
 
-// lineOf joins a caller's line. It is to be left.
-func (d *decoding) lineOf(caller admission.Caller) *line {
+// join enters a caller's slots. Its caller must call leave.
+func (d *decoding) join(caller admission.Caller) *callerSlots {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	l := d.lines[caller.ID]
+	l := d.callers[caller.ID]
 	if l == nil {
-		l = &line{slots: make(chan struct{}, d.each)}
-		d.lines[caller.ID] = l
+		l = &callerSlots{slots: make(chan struct{}, d.each)}
+		d.callers[caller.ID] = l
 	}
 	l.users++
 	return l
 }
 
-func (d *decoding) leave(caller admission.Caller, l *line) {
+func (d *decoding) leave(caller admission.Caller, l *callerSlots) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if l.users--; l.users == 0 {
-		delete(d.lines, caller.ID)
+		delete(d.callers, caller.ID)
 	}
 }
 
-// take waits for a place, first among the caller's own requests.
-func (d *decoding) take(ctx context.Context, caller admission.Caller) (done func(), err error) {
+// acquire waits for a place, first among the caller's own requests.
+func (d *decoding) acquire(ctx context.Context, caller admission.Caller) (done func(), err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err //nolint:wrapcheck // as it is
 	}
-	l := d.lineOf(caller)
+	l := d.join(caller)
 	select {
 	case l.slots <- struct{}{}:
 	case <-ctx.Done():
@@ -81,78 +84,78 @@ func (d *decoding) take(ctx context.Context, caller admission.Caller) (done func
 	}, nil
 }
 
-// decode is a request's place among those that are decoded. It has one from when all of a large
-// request has come until that was found valid, or anything is answered: what does not keep to the
-// contract's bounds is let go before the next one is decoded.
-type decode struct {
+// decodeSlot is a request's place among those that are decoded. It has one from when all of a
+// large request has come until that was found valid, or anything is answered: what does not keep
+// to the contract's bounds is let go before the next one is decoded.
+type decodeSlot struct {
 	decoding *decoding
 	caller   admission.Caller
 
 	mu   sync.Mutex
-	done func() // guarded by mu; nil: it has no place
+	free func() // guarded by mu; nil: it has no place
 }
 
-type decodeKey struct{}
+type decodeSlotKey struct{}
 
-func (d *decode) begin(ctx context.Context, size int64) error {
+func (d *decodeSlot) acquire(ctx context.Context, size int64) error {
 	if size < decodesAlone {
 		return nil
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.done != nil {
+	if d.free != nil {
 		return nil
 	}
-	done, err := d.decoding.take(ctx, d.caller)
-	d.done = done
+	done, err := d.decoding.acquire(ctx, d.caller)
+	d.free = done
 	return err
 }
 
-func (d *decode) end() {
+func (d *decodeSlot) release() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.done != nil {
-		d.done()
-		d.done = nil
+	if d.free != nil {
+		d.free()
+		d.free = nil
 	}
 }
 
-// decoded says that a call's request has been decoded.
-func decoded(ctx context.Context) {
-	if d, ok := ctx.Value(decodeKey{}).(*decode); ok {
-		d.end()
+// releaseDecodeSlot says that a call's request has been decoded.
+func releaseDecodeSlot(ctx context.Context) {
+	if d, ok := ctx.Value(decodeSlotKey{}).(*decodeSlot); ok {
+		d.release()
 	}
 }
 
-// received is a stream whose request has been decoded once it is received.
-type received struct {
+// decodedStream is a stream whose request is decoded once it is received.
+type decodedStream struct {
 	connect.StreamingHandlerConn
 
 	ctx context.Context //nolint:containedctx // lives as long as the call
 }
 
 // Receive implements connect.StreamingHandlerConn.
-func (r *received) Receive(message any) error {
-	defer decoded(r.ctx)
+func (r *decodedStream) Receive(message any) error {
+	defer releaseDecodeSlot(r.ctx)
 	return r.StreamingHandlerConn.Receive(message) //nolint:wrapcheck // io.EOF must stay as it is
 }
 
-// decodedWriter ends a request's decoding before anything is answered: the answer may wait for
-// whoever is to read it.
+// decodedWriter ends a request's decoding before anything is answered, because the answer may wait
+// for its reader.
 type decodedWriter struct {
 	http.ResponseWriter
 
-	decode *decode
+	slot *decodeSlot
 }
 
 func (w *decodedWriter) Write(p []byte) (int, error) {
-	w.decode.end()
+	w.slot.release()
 	return w.ResponseWriter.Write(p) //nolint:wrapcheck // as it is
 }
 
 // Flush sends what was written.
 func (w *decodedWriter) Flush() {
-	w.decode.end()
+	w.slot.release()
 	_ = http.NewResponseController(w.ResponseWriter).Flush() // the next write finds out
 }
 

@@ -12,18 +12,18 @@ import (
 // An answer that nobody reads does not keep others from being decoded either.
 func TestNothingIsAnsweredWhileARequestIsDecoded(t *testing.T) {
 	decoding := newDecoding(1)
-	d := &decode{decoding: decoding, caller: admission.Caller{ID: "a"}}
+	d := &decodeSlot{decoding: decoding, caller: admission.Caller{ID: "a"}}
 	for name, answer := range map[string]func(http.ResponseWriter){
 		"write": func(w http.ResponseWriter) { _, _ = w.Write([]byte("refused")) },
 		"flush": func(w http.ResponseWriter) { _ = http.NewResponseController(w).Flush() },
 	} {
-		if err := d.begin(t.Context(), decodesAlone); err != nil {
+		if err := d.acquire(t.Context(), decodesAlone); err != nil {
 			t.Fatal(err)
 		}
-		answer(&decodedWriter{ResponseWriter: looking{t, decoding, name}, decode: d})
+		answer(&decodedWriter{ResponseWriter: looking{t, decoding, name}, slot: d})
 	}
-	if len(decoding.lines) > 0 {
-		t.Errorf("%d lines of callers are left", len(decoding.lines))
+	if len(decoding.callers) > 0 {
+		t.Errorf("%d lines of callers are left", len(decoding.callers))
 	}
 }
 
@@ -52,7 +52,7 @@ func TestACallerHasHalfOfThePlacesForDecoding(t *testing.T) {
 	take := func(caller admission.Caller, within time.Duration) (func(), error) {
 		ctx, cancel := context.WithTimeout(t.Context(), within)
 		defer cancel()
-		return decoding.take(ctx, caller)
+		return decoding.acquire(ctx, caller)
 	}
 	var done []func()
 	for _, caller := range []admission.Caller{alice, alice, bob, bob} {
@@ -77,7 +77,7 @@ func TestACallerHasHalfOfThePlacesForDecoding(t *testing.T) {
 	for _, end := range done {
 		end()
 	}
-	if len(decoding.lines) > 0 || len(decoding.slots) > 0 {
-		t.Errorf("%d lines and %d places are taken", len(decoding.lines), len(decoding.slots))
+	if len(decoding.callers) > 0 || len(decoding.slots) > 0 {
+		t.Errorf("%d lines and %d places are taken", len(decoding.callers), len(decoding.slots))
 	}
 }

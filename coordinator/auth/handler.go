@@ -10,11 +10,11 @@ import (
 
 // HandlerOptions are what NewHandler needs.
 type HandlerOptions struct {
-	// Next answers what is let through.
+	// Next answers the requests that are let through.
 	Next http.Handler
-	// Known are those who may call, and what they are known by.
+	// Known are those who may call, and how they are recognized.
 	Known *access.Authenticator
-	// Insecure believes whoever comes from another machine, if nobody is known.
+	// Insecure believes every caller from another machine, if no identities are known.
 	Insecure bool
 	// Limits bound what a caller may have at a time. They are used by one handler.
 	Limits *Limits
@@ -22,12 +22,13 @@ type HandlerOptions struct {
 	Audit *AuditLog
 	// Timeouts bound how long a request may take. They are read at each of them.
 	Timeouts *Timeouts
-	// Code gives an error the code and the details that callers see; one that has them it returns as it is.
+	// Code gives an error the code and the details that callers see. It returns an error that has
+	// them as it is.
 	Code func(error) error
 }
 
-// NewHandler returns what every request passes before Next: it bounds the request, finds out whose it is, and whether its
-// caller may make it, and counts it. It answers what it refuses.
+// NewHandler returns the handler that every request passes before Next. It bounds the request,
+// finds out who makes it and whether they may, and counts it. It answers what it refuses.
 func NewHandler(o HandlerOptions) http.Handler {
 	refuse := connect.NewErrorWriter()
 	o.Limits.next = o.Next

@@ -24,26 +24,34 @@ const (
 	SmallBytes = 128 << 10
 	// ProbeBytes is that of the services of health and reflection, which name a service or a file.
 	ProbeBytes = 4 << 10
-	// framing is what heads of messages add to a body at most, and what comes after the only message.
+	// framing is how much the heads of messages add to a body at most, with what comes after the
+	// only message.
 	framing = 64
-	// callerBytes is how much of one caller's requests is held at a time, allBytes of all callers'.
+	// callerBytes is how much of one caller's requests is held at a time, allBytes of all
+	// callers'.
 	callerBytes = 4 << 20
 	allBytes    = 64 << 20
-	// callerAnswers is how much of answers to one caller is made and held until they are sent, allAnswers of those to all; hostAnswers and
-	// allHostAnswers are of those to hosts' reports, which are larger.
+	// callerAnswers is how much of answers to one caller is made and held until they are sent,
+	// allAnswers of those to all; hostAnswers and allHostAnswers are of those to hosts' reports,
+	// which are larger.
 	callerAnswers, allAnswers   = 16 << 20, 256 << 20
 	hostAnswers, allHostAnswers = 2 * readlimit.Agent, 512 << 20
-	// countedFrom is the size from which an answer is counted that was not counted before it was made.
+	// countedFrom is the size from which an answer is counted that was not counted before it was
+	// made.
 	countedFrom = 8 << 10
-	// maxKnown is how many connections with an identity there may be, maxKnownCaller of one caller.
+	// maxKnown is how many connections with an identity there may be, maxKnownCaller of one
+	// caller.
 	maxKnown, maxKnownCaller = 32768, 8192
-	// maxUnknown is how many there may be without one, maxUnknownAddress of one address, or of one user of this machine: agents behind one
-	// gateway that all come back at once have none for a moment.
+	// maxUnknown is how many there may be without one, maxUnknownAddress of one address, or of one
+	// user of this machine: agents behind one gateway that all come back at once have none for a
+	// moment.
 	maxUnknown, maxUnknownAddress = 8192, 1024
-	// maxNameless is how many such requests there may be under way over one owner's connections, and maxRefused how many of one caller that are
-	// refused and whose refusals are not sent yet.
+	// maxNameless is how many such requests may be under way over one owner's connections.
+	// maxRefused is how many refused requests of one caller may wait until their refusals are
+	// sent.
 	maxNameless, maxRefused = 1024, 1024
-	// HeaderBytes bounds the texts of a request's header. A call keeps it while it waits: it counts with what is held of the request.
+	// HeaderBytes bounds the texts of a request's header. A call keeps its header while it waits,
+	// so it counts with what is held of the request.
 	HeaderBytes = 16 << 10
 )
 
@@ -51,12 +59,13 @@ const (
 type LimitsOptions struct {
 	// Waiting is how many requests of one caller may wait for resources.
 	Waiting int
-	// MessageBytes is the size of the largest request that applies rules, and SyncBytes that of the largest report of a
-	// host, in bytes, decompressed. Others have SmallBytes at most.
+	// MessageBytes is the size of the largest request that applies rules, and SyncBytes that of
+	// the largest report of a host, in bytes, decompressed. Others have SmallBytes at most.
 	MessageBytes, SyncBytes int64
-	// ProbeTime is how long a probe may take that is answered to whoever asks.
+	// ProbeTime is how long a probe may take. Probes are answered without an identity.
 	ProbeTime time.Duration
-	// Page is how large the page may become, in bytes, that a request asks for; 0: it asks for none.
+	// Page is how large the page may become, in bytes, that a request asks for; 0: it asks for
+	// none.
 	Page func(request any) int
 	// Code gives an error the code and the details that callers see.
 	Code func(error) error
@@ -66,16 +75,16 @@ type LimitsOptions struct {
 	Log *slog.Logger
 }
 
-// Limits bound what a caller may have here at a time, once it is known who calls and before a body is read. They are an
-// interceptor of handlers, too. Any goroutine may use them.
+// Limits bound what a caller may have here at a time, once it is known who calls and before a body
+// is read. They are an interceptor of handlers, too. Any goroutine may use them.
 type Limits struct {
 	next http.Handler
-	// Hosts are the bounds of hosts' reports, which are counted apart from what else comes, so that neither takes the place
-	// of the other; Callers are those of the rest.
+	// Hosts are the bounds of hosts' reports. They are counted apart from the rest, so that
+	// neither takes the place of the other. Callers are the bounds of the rest.
 	Callers, Hosts *admission.Controller
 	// Connections are all that there are.
 	Connections *admission.Connections
-	// Whoever shows no identity is counted on the owner of the connection.
+	// A caller who shows no identity is counted on the owner of the connection.
 	nameless *admission.Controller
 	refusals *admission.Controller
 	limits   map[string]int64 // by path: other sizes of requests than SmallBytes
@@ -120,7 +129,7 @@ func NewLimits(o LimitsOptions) *Limits {
 		Connections: admission.NewConnections(admission.ConnectionLimits{
 			Unknown: unknown, Address: min(maxUnknownAddress, unknown), Known: known, KnownOf: knownOf, Caller: perCaller, CallerOf: perCallerOf,
 			First: 10 * time.Second, Nameless: namelessTime(o.ProbeTime),
-		}, admission.ConnectionOptions{Whose: thisMachine().whose, Refused: connections.Inc, Log: o.Log}),
+		}, admission.ConnectionOptions{OwnerOf: thisMachine().connectionOwner, Refused: connections.Inc, Log: o.Log}),
 		limits: map[string]int64{
 			bursarv1connect.HostServiceSyncProcedure:   o.SyncBytes,
 			bursarv1connect.QuotaServiceApplyProcedure: o.MessageBytes,
@@ -130,56 +139,58 @@ func NewLimits(o LimitsOptions) *Limits {
 	}
 }
 
-// namelessTime is how long a request may take from its header to the end of its answer, from whoever has shown no
-// identity. Probes are all that is answered to them.
+// namelessTime is how long a request of a caller without an identity may take, from its header to
+// the end of its answer. Only probes are answered to such callers.
 func namelessTime(probe time.Duration) time.Duration { return probe + 3*time.Second }
 
-// ConnContext is that of http.Server: every connection is counted, and remembers whose its other end is.
-func (e *Limits) ConnContext(ctx context.Context, conn net.Conn) context.Context {
-	return e.Connections.Context(withPeerCred(ctx, conn), conn)
+// ConnContext is for http.Server. Every connection is counted, and remembers who is at its other
+// end.
+func (l *Limits) ConnContext(ctx context.Context, conn net.Conn) context.Context {
+	return l.Connections.Context(withPeerCred(ctx, conn), conn)
 }
 
 // Largest is the size of the largest request of a path, decompressed.
-func (e *Limits) Largest(path string) int64 {
-	if limit, other := e.limits[path]; other {
+func (l *Limits) Largest(path string) int64 {
+	if limit, other := l.limits[path]; other {
 		return limit
 	}
 	if strings.HasPrefix(path, "/grpc.") {
 		return ProbeBytes
 	}
-	return e.limits[""]
+	return l.limits[""]
 }
 
-// DecodedBytes is what the parts of a request may take in memory, in bytes, where so many of it are allowed encoded. Real requests take ten times
-// their size, sets of small rules twenty times. A large report is bounded closer: it is largest where each engine has a long record.
+// DecodedBytes is what the parts of a request may take in memory, in bytes, if limit bytes of it
+// are allowed encoded. Real requests take ten times their size, sets of small rules twenty times.
+// A large report is bounded closer: it is largest if each engine has a long record.
 func DecodedBytes(limit int64) int64 { return min(32*limit, max(32<<20, 8*limit)) }
 
-func (e *Limits) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (l *Limits) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c := CallerOf(r.Context())
-	c.limits = e.Callers
+	c.limits = l.Callers
 	switch r.URL.Path {
 	case bursarv1connect.HostServiceSyncProcedure, bursarv1connect.HostServiceRegisterProcedure, bursarv1connect.HostServiceDeregisterProcedure:
-		c.limits = e.Hosts
+		c.limits = l.Hosts
 	}
 	if c.Actor.Name == "" {
-		e.serveNameless(w, r, e.serve)
+		l.serveNameless(w, r, l.serve)
 		return
 	}
-	ended, err := e.begin(c, r)
+	ended, err := l.countCall(c, r)
 	if err != nil {
-		e.refuse(w, r, c, err)
+		l.refuse(w, r, c, err)
 		return
 	}
 	defer ended()
-	e.serve(w, r)
+	l.serve(w, r)
 	admission.Send(w, r)
 }
 
-// refuse answers a call that is one too many. A caller who takes no refusals loses the connection. A coordinator that passes it on takes them,
-// over the connection that all its callers share.
-func (e *Limits) refuse(w http.ResponseWriter, r *http.Request, c *Caller, why error) {
+// refuse answers a call that is one too many. A caller who takes no refusals loses the connection.
+// A coordinator that passes calls on takes them, over the connection that all its callers share.
+func (l *Limits) refuse(w http.ResponseWriter, r *http.Request, c *Caller, why error) {
 	answer := func(w http.ResponseWriter, r *http.Request) {
-		c.limits.Hold(r.Context(), c.account)
+		c.limits.DelayRefusal(r.Context(), c.account)
 		admission.Refuse(w, r, why)
 	}
 	if c.passedOn() {
@@ -187,20 +198,22 @@ func (e *Limits) refuse(w http.ResponseWriter, r *http.Request, c *Caller, why e
 		admission.Send(w, r)
 		return
 	}
-	e.briefly(w, r, e.refusals, c.account, answer)
+	l.serveShort(w, r, l.refusals, c.account, answer)
 }
 
-// serveNameless answers a request of whoever does not have to show an identity, or has shown none.
-func (e *Limits) serveNameless(w http.ResponseWriter, r *http.Request, serve http.HandlerFunc) {
-	e.briefly(w, r, e.nameless, e.Connections.Owner(r.Context()), serve)
+// serveNameless answers a request of a caller who does not have to show an identity, or has shown
+// none.
+func (l *Limits) serveNameless(w http.ResponseWriter, r *http.Request, serve http.HandlerFunc) {
+	l.serveShort(w, r, l.nameless, l.Connections.Owner(r.Context()), serve)
 }
 
-// briefly answers a request with little, such as a refusal. It counts until its answer is sent, and not only made. One too many ends its
-// connection: to refuse it would cost as much as to answer it.
-func (e *Limits) briefly(w http.ResponseWriter, r *http.Request, limits *admission.Controller, of admission.Caller, serve http.HandlerFunc) {
+// serveShort answers a request with little, such as a refusal. It counts until its answer is sent,
+// and not only made. One too many ends its connection: to refuse it would cost as much as to
+// answer it.
+func (l *Limits) serveShort(w http.ResponseWriter, r *http.Request, limits *admission.Controller, of admission.Caller, serve http.HandlerFunc) {
 	ended, err := limits.Begin(of)
 	if err != nil {
-		e.Connections.Cut(r.Context())
+		l.Connections.Cut(r.Context())
 		return
 	}
 	defer ended()
@@ -208,8 +221,8 @@ func (e *Limits) briefly(w http.ResponseWriter, r *http.Request, limits *admissi
 	admission.Send(w, r)
 }
 
-// serve bounds the body of a request that is counted, and what is held of it.
-func (e *Limits) serve(w http.ResponseWriter, r *http.Request) {
+// serve bounds the body of a counted request, and what is held of it.
+func (l *Limits) serve(w http.ResponseWriter, r *http.Request) {
 	c := CallerOf(r.Context())
 	intake := c.limits.Intake(c.account)
 	defer intake.End()
@@ -217,32 +230,35 @@ func (e *Limits) serve(w http.ResponseWriter, r *http.Request) {
 		admission.Refuse(w, r, err)
 		return
 	}
-	limit := e.Largest(r.URL.Path)
-	if r.URL.RawQuery != "" && r.URL.Query().Has("compression") { // of a GET: its message is in the address
-		if err := intake.Take(int(limit)); err != nil {
+	limit := l.Largest(r.URL.Path)
+	// of a GET: its message is in the address
+	if r.URL.RawQuery != "" && r.URL.Query().Has("compression") {
+		if err := intake.Add(int(limit)); err != nil {
 			admission.Refuse(w, r, err)
 			return
 		}
 	}
-	d := &decode{decoding: e.decoding, caller: c.account}
-	defer d.end()
-	defer c.answered()
-	r = r.WithContext(context.WithValue(r.Context(), decodeKey{}, d))
+	d := &decodeSlot{decoding: l.decoding, caller: c.account}
+	defer d.release()
+	defer c.answerSent()
+	r = r.WithContext(context.WithValue(r.Context(), decodeSlotKey{}, d))
 	admission.Body(r, admission.Bounds{
-		Limit: limit, Intake: intake, TooLarge: func() error { return e.code(tooLarge("more than "+strconv.FormatInt(limit, 10), limit)) },
-		Whole:  func(size int64) error { return d.begin(r.Context(), size) }, //nolint:contextcheck // the context is the request's
+		Limit: limit, Intake: intake, TooLarge: func() error { return l.code(tooLarge("more than "+strconv.FormatInt(limit, 10), limit)) },
+		Whole:  func(size int64) error { return d.acquire(r.Context(), size) }, //nolint:contextcheck // the context is the request's
 		Single: !strings.HasPrefix(r.URL.Path, "/grpc.reflection."),
 	})
-	e.next.ServeHTTP(&decodedWriter{ResponseWriter: w, decode: d}, r)
+	l.next.ServeHTTP(&decodedWriter{ResponseWriter: w, slot: d}, r)
 }
 
-// begin counts a call and its connection.
-func (e *Limits) begin(c *Caller, r *http.Request) (ended func(), err error) {
+// countCall counts a call and its connection.
+func (l *Limits) countCall(c *Caller, r *http.Request) (ended func(), err error) {
 	owner := admission.Caller{ID: "caller/" + c.Maker.Name, Name: c.Maker.Name}
-	if c.isAnonymous() { // and believed: it counts among those that are known, which are not closed under their requests
+	// and believed: it counts among those that are known, which are not closed under their
+	// requests
+	if c.isAnonymous() {
 		owner = c.account
 	}
-	if err := e.Connections.Identify(r.Context(), owner); err != nil {
+	if err := l.Connections.Identify(r.Context(), owner); err != nil {
 		return nil, err
 	}
 	return c.limits.Begin(c.account)
@@ -250,24 +266,25 @@ func (e *Limits) begin(c *Caller, r *http.Request) (ended func(), err error) {
 
 var _ connect.Interceptor = (*Limits)(nil)
 
-// WrapUnary lets others decode, because the message is valid, and counts requests that wait, here or at the leader, and large answers.
-func (e *Limits) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
+// WrapUnary lets others decode, because the message is valid, and counts requests that wait, here
+// or at the leader, and large answers.
+func (l *Limits) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 	return func(ctx context.Context, req connect.AnyRequest) (connect.AnyResponse, error) {
-		decoded(ctx)
+		releaseDecodeSlot(ctx)
 		c := CallerOf(ctx)
 		if convert.Wait(req.Any()) > 0 { // it is answered only when its wait is over
-			ended, err := c.wait()
+			ended, err := c.countWait()
 			if err != nil {
 				return nil, err
 			}
 			defer ended()
 		}
-		if err := c.expect(e.page(req.Any())); err != nil {
+		if err := c.countPage(l.page(req.Any())); err != nil {
 			return nil, err
 		}
 		res, err := next(ctx, req)
 		if err == nil && readlimit.Of(req.Spec().Procedure) >= readlimit.Agent {
-			err = c.answers(res.Any())
+			err = c.countAnswer(res.Any())
 			if err != nil && cutAnswer(req.Any(), res.Any()) {
 				err = nil
 			}
@@ -279,19 +296,20 @@ func (e *Limits) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 	}
 }
 
-// WrapStreamingHandler counts a stream, here or from the leader, and lets others decode once its request was received.
-func (e *Limits) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
+// WrapStreamingHandler counts a stream, here or from the leader, and lets others decode once its
+// request was received.
+func (l *Limits) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
 	return func(ctx context.Context, conn connect.StreamingHandlerConn) error {
-		ended, err := CallerOf(ctx).stream()
+		ended, err := CallerOf(ctx).countStream()
 		if err != nil {
 			return err
 		}
 		defer ended()
-		return next(ctx, &received{conn, ctx})
+		return next(ctx, &decodedStream{conn, ctx})
 	}
 }
 
 // WrapStreamingClient implements connect.Interceptor; this is a server.
-func (e *Limits) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
+func (l *Limits) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
 	return next
 }

@@ -38,7 +38,8 @@ func (*fromGateway) RemoteAddr() net.Addr {
 
 func (*fromGateway) Close() error { return nil }
 
-// Where nobody has an identity, a gateway in front of many callers must not cost those that wait their connections.
+// If there are no identities, a gateway in front of many callers must not cost waiting callers
+// their connections.
 func TestRequestsOfABelievedAddressKeepTheirConnections(t *testing.T) {
 	e := NewLimits(usualLimits())
 	closed := 0
@@ -56,7 +57,7 @@ func TestRequestsOfABelievedAddressKeepTheirConnections(t *testing.T) {
 		e.Connections.Begin(r.Context()) // and it never ends
 		c := &Caller{Maker: remote(), Actor: remote(), Peer: conn.RemoteAddr().String(), limits: e.Callers}
 		c.account = accountOf(c)
-		_, err = e.begin(c, r)
+		_, err = e.countCall(c, r)
 		return err
 	}
 	for i := range 4 {
@@ -69,7 +70,8 @@ func TestRequestsOfABelievedAddressKeepTheirConnections(t *testing.T) {
 	}
 }
 
-// Whoever has one address of a network of IPv6, or of loopback, has them all: its calls count together, however it spreads them.
+// A caller with one address of an IPv6 network, or of loopback, has them all: its calls count
+// together, however it spreads them.
 func TestCallersWithoutAnIdentityCountByWhatTheirAddressGivesThem(t *testing.T) {
 	account := func(peer string) string { return accountOf(&Caller{Maker: remote(), Actor: remote(), Peer: peer}).ID }
 	for _, peers := range [][2]string{
@@ -86,7 +88,8 @@ func TestCallersWithoutAnIdentityCountByWhatTheirAddressGivesThem(t *testing.T) 
 	}
 }
 
-// Pages count as soon as they are asked for: else thousands that nobody will be sent would be made at once.
+// Pages count as soon as they are asked for. Otherwise thousands of pages that are never sent
+// would be made at once.
 func TestAPageCountsBeforeItIsMade(t *testing.T) {
 	const pageMost = 4<<20 + 64<<10
 	o := usualLimits()
@@ -128,10 +131,10 @@ func TestAPageCountsBeforeItIsMade(t *testing.T) {
 	begin("alice", 100) // there is room for less
 	close(release)
 	for range most + 2 {
-		(<-ended).answered()
+		(<-ended).answerSent()
 	}
 	for range 100 { // they are empty: none counts any more, nor does a small page
 		begin("alice", 1)
-		(<-ended).answered()
+		(<-ended).answerSent()
 	}
 }

@@ -8,43 +8,44 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// ownHost refuses what comes through a host's agent, or from it, and names another host. A question about no host in particular
-// becomes one about its own.
-func ownHost(actor identity.Actor, message any) error {
+// checkOwnHost refuses what comes through a host's agent, or from it, and names another host. A
+// question about no host in particular becomes one about its own.
+func checkOwnHost(actor identity.Actor, message any) error {
 	if actor.Host == "" {
 		return nil
 	}
 	switch m := message.(type) {
 	case *bursarv1.RegisterRequest:
-		return itself(actor, m.GetHostId(), "register")
+		return checkOwnID(actor, m.GetHostId(), "register")
 	case *bursarv1.SyncRequest:
-		return itself(actor, m.GetHostId(), "report")
+		return checkOwnID(actor, m.GetHostId(), "report")
 	case *bursarv1.DeregisterRequest:
-		return itself(actor, m.GetHostId(), "deregister")
+		return checkOwnID(actor, m.GetHostId(), "deregister")
 	case *bursarv1.AllocateRequest:
-		return isOwn(actor, m.GetHost().GetId(), "allocate on")
+		return checkOwnTarget(actor, m.GetHost().GetId(), "allocate on")
 	case *bursarv1.ExplainRequest:
 		if m.GetRequest() == nil {
 			return nil
 		}
-		return isOwn(actor, m.GetRequest().GetHost().GetId(), "allocate on")
+		return checkOwnTarget(actor, m.GetRequest().GetHost().GetId(), "allocate on")
 	case *bursarv1.AllocationServiceListRequest:
 		if m.GetHostId() == "" {
 			m.HostId = actor.Host
 		}
-		return isOwn(actor, m.GetHostId(), "see allocations of")
+		return checkOwnTarget(actor, m.GetHostId(), "see allocations of")
 	case *bursarv1.AllocationServiceWatchRequest:
 		if m.GetHostId() == "" {
 			m.HostId = actor.Host
 		}
-		return isOwn(actor, m.GetHostId(), "see allocations of")
+		return checkOwnTarget(actor, m.GetHostId(), "see allocations of")
 	default:
 		return nil
 	}
 }
 
-// itself refuses an agent that says another host's id than its identity has: one of both is wrong where that agent runs.
-func itself(actor identity.Actor, host, verb string) error {
+// checkOwnID refuses an agent that gives another host's id than its identity has. One of the two
+// is wrong on that agent's host.
+func checkOwnID(actor identity.Actor, host, verb string) error {
 	if host == actor.Host {
 		return nil
 	}
@@ -54,7 +55,7 @@ func itself(actor identity.Actor, host, verb string) error {
 	}
 }
 
-func isOwn(actor identity.Actor, host, verb string) error {
+func checkOwnTarget(actor identity.Actor, host, verb string) error {
 	if host == actor.Host {
 		return nil
 	}
@@ -62,18 +63,18 @@ func isOwn(actor identity.Actor, host, verb string) error {
 	if host == "" {
 		what = verb + " any host"
 	}
-	return &access.DeniedError{Actor: actor.Name, What: what, Want: otherHost(actor)}
+	return &access.DeniedError{Actor: actor.Name, What: what, Want: wantOwnHost(actor)}
 }
 
-func otherHost(actor identity.Actor) string {
+func wantOwnHost(actor identity.Actor) string {
 	return fmt.Sprintf("host %s, through whose agent the call came; a coordinator takes calls about any host from callers it knows themselves", actor.Host)
 }
 
-// OnOwnHost refuses an allocation of another host to an actor that came through a host's agent. Others may see any. The
-// error is an *access.DeniedError.
+// OnOwnHost refuses an allocation of another host to an actor that came through a host's agent.
+// Others may see any. The error is an *access.DeniedError.
 func OnOwnHost(actor identity.Actor, allocation fmt.Stringer, host string) error {
 	if actor.Host == "" || host == actor.Host {
 		return nil
 	}
-	return &access.DeniedError{Actor: actor.Name, What: fmt.Sprintf("see or change allocation %s: it is not on host %s", allocation, actor.Host), Want: otherHost(actor)}
+	return &access.DeniedError{Actor: actor.Name, What: fmt.Sprintf("see or change allocation %s: it is not on host %s", allocation, actor.Host), Want: wantOwnHost(actor)}
 }

@@ -21,10 +21,10 @@ import (
 	"github.com/bursar/bursar/internal/subuid"
 )
 
-// peerCred is who has the other end of a connection within this machine: the kernel tells whose socket it is. It is looked up once, when
-// the first request wants to know.
+// peerCred is the user at the other end of a connection within this machine: the kernel says who
+// owns the socket. It is looked up once, when the first request needs it.
 type peerCred struct {
-	conn  net.Conn // nil: there is none, and nothing to look at
+	conn  net.Conn // nil: there is no connection
 	once  sync.Once
 	actor identity.Actor
 	err   error
@@ -42,27 +42,27 @@ type peerCreds struct {
 	self  uint32
 	owner func(local, remote netip.AddrPort) (uid uint32, err error)
 	name  func(uid uint32) string
-	// account is on whom a user of that name counts.
+	// account is what a user of that name is counted on.
 	account func(uid uint32, name string) string
 }
 
 func thisMachine() peerCreds {
 	self := uint32(os.Geteuid()) //nolint:gosec // a uid
-	return peerCreds{self: self, owner: sockdiag.Owner, name: sockdiag.UserName, account: subuid.At(subuid.Path, time.Now).Account}
+	return peerCreds{self: self, owner: sockdiag.Owner, name: sockdiag.UserName, account: subuid.New(subuid.Path, time.Now).Account}
 }
 
-// of returns who makes a request over loopback: root, and the user that this coordinator runs as, may do everything; any other user is a
-// submitter for themselves, as on an agent's socket.
-func (n peerCreds) of(r *http.Request) (identity.Actor, error) {
+// actorOf returns who makes a request over loopback. Root, and the user that this coordinator runs
+// as, may do everything. Any other user is a submitter for themselves, as on an agent's socket.
+func (p peerCreds) actorOf(r *http.Request) (identity.Actor, error) {
 	known, _ := r.Context().Value(peerCredKey{}).(*peerCred)
 	if known == nil {
 		known = &peerCred{}
 	}
-	known.once.Do(func() { known.actor, known.err = n.look(r, known.conn) })
+	known.once.Do(func() { known.actor, known.err = p.lookUp(r, known.conn) })
 	return known.actor, known.err
 }
 
-func (n peerCreds) look(r *http.Request, conn net.Conn) (identity.Actor, error) {
+func (p peerCreds) lookUp(r *http.Request, conn net.Conn) (identity.Actor, error) {
 	other, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
 		return identity.Actor{}, fmt.Errorf("peer %q: %w", r.RemoteAddr, err)
@@ -75,7 +75,7 @@ func (n peerCreds) look(r *http.Request, conn net.Conn) (identity.Actor, error) 
 	if err != nil {
 		return identity.Actor{}, fmt.Errorf("own address %q: %w", own, err)
 	}
-	uid, err := n.owner(other, here) // the peer's end of the connection has its user
+	uid, err := p.owner(other, here) // the peer's end of the connection has its user
 	if err == nil {
 		err = sockdiag.StillOpen(conn)
 	}
@@ -83,20 +83,21 @@ func (n peerCreds) look(r *http.Request, conn net.Conn) (identity.Actor, error) 
 		return identity.Actor{}, connect.NewError(connect.CodeUnauthenticated,
 			fmt.Errorf("whose connection this is cannot be told (%w): want one of a process of this machine, or identities in the coordinator's configuration", err))
 	}
-	if uid == 0 || uid == n.self {
+	if uid == 0 || uid == p.self {
 		return identity.Local(), nil
 	}
-	name := n.name(uid)
+	name := p.name(uid)
 	return identity.Actor{Name: localPrefix + name, Users: []string{name}, Role: identity.Submitter}, nil
 }
 
 // localPrefix begins the names of users of this machine.
 const localPrefix = "local:"
 
-// counted is on whom what a caller has here is counted. All ids that are one user's within namespaces are one. A user of another machine,
-// whose call its coordinator has passed on, is none of this one, whatever the name: that coordinator knows the ranges there, and has counted
-// all of the user's ids as one.
-func (n peerCreds) counted(c *Caller) admission.Caller {
+// accountOf is what a caller is counted on here. All ids that belong to one user within namespaces
+// are one account. A user of another machine, whose call its coordinator has passed on, is never a
+// user of this machine, whatever the name. That coordinator knows the ranges of ids there, and has
+// counted all of the user's ids as one.
+func (p peerCreds) accountOf(c *Caller) admission.Caller {
 	account := accountOf(c)
 	name, local := strings.CutPrefix(c.Actor.Name, localPrefix)
 	if !local || c.Actor.Host != "" {
@@ -106,13 +107,14 @@ func (n peerCreds) counted(c *Caller) admission.Caller {
 		return admission.Caller{ID: "caller/" + c.via() + "/" + c.Actor.Name, Name: c.Actor.Name + " of " + c.via()}
 	}
 	if uid, err := strconv.ParseUint(name, 10, 32); err == nil {
-		account.ID = "caller/" + localPrefix + n.account(uint32(uid), name)
+		account.ID = "caller/" + localPrefix + p.account(uint32(uid), name)
 	}
 	return account
 }
 
-// whose is on whom a connection counts before its first request is there: those of this machine on their users, who share its addresses.
-func (n peerCreds) whose(conn net.Conn) admission.Caller {
+// connectionOwner is what a connection is counted on before its first request has come.
+// Connections of this machine count on their users, who share its addresses.
+func (p peerCreds) connectionOwner(conn net.Conn) admission.Caller {
 	other, err := netip.ParseAddrPort(conn.RemoteAddr().String())
 	if err != nil {
 		return admission.Caller{}
@@ -121,10 +123,10 @@ func (n peerCreds) whose(conn net.Conn) admission.Caller {
 	if err != nil || !other.Addr().Unmap().IsLoopback() && other.Addr().Unmap() != here.Addr().Unmap() {
 		return admission.Caller{}
 	}
-	uid, err := n.owner(other, here)
+	uid, err := p.owner(other, here)
 	if err != nil { // it is closed, or the kernel tells nothing
 		return admission.Caller{}
 	}
-	account := n.account(uid, strconv.FormatUint(uint64(uid), 10))
+	account := p.account(uid, strconv.FormatUint(uint64(uid), 10))
 	return admission.Caller{ID: "user/" + account, Name: "user " + account + " of this machine"}
 }

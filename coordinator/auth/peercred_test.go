@@ -23,7 +23,8 @@ import (
 	"github.com/bursar/bursar/internal/subuid"
 )
 
-// A user who closes a connection and leaves its port to another must not be taken for that one, whatever the connection is wrapped in.
+// A user who closes a connection and leaves its port to another must not be taken for that one,
+// whatever the connection is wrapped in.
 func TestConnectionThatItsPeerHasClosedIsNobodys(t *testing.T) {
 	counted := admission.NewConnections(admission.ConnectionLimits{Unknown: 8, Address: 8, Known: 8, Caller: 8, First: time.Minute, Nameless: time.Minute}, admission.ConnectionOptions{Refused: func() {}, Log: slog.New(slog.DiscardHandler)})
 	for name, wrap := range map[string]func(net.Listener) net.Listener{
@@ -59,7 +60,7 @@ func closedIsNobodys(t *testing.T, wrap func(net.Listener) net.Listener) {
 	r := httptest.NewRequest(http.MethodPost, "/", nil)
 	r.RemoteAddr = client.LocalAddr().String()
 	ctx := context.WithValue(t.Context(), http.LocalAddrContextKey, server.LocalAddr())
-	if _, err := known.of(r.WithContext(withPeerCred(ctx, server))); err != nil {
+	if _, err := known.actorOf(r.WithContext(withPeerCred(ctx, server))); err != nil {
 		t.Errorf("while it is open: %v", err)
 	}
 	if err := client.Close(); err != nil {
@@ -68,7 +69,7 @@ func closedIsNobodys(t *testing.T, wrap func(net.Listener) net.Listener) {
 	if _, err := server.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 		t.Fatal(err)
 	}
-	if actor, err := known.of(r.WithContext(withPeerCred(ctx, server))); connect.CodeOf(err) != connect.CodeUnauthenticated {
+	if actor, err := known.actorOf(r.WithContext(withPeerCred(ctx, server))); connect.CodeOf(err) != connect.CodeUnauthenticated {
 		t.Errorf("after that: %+v, %v", actor, err)
 	}
 }
@@ -79,7 +80,7 @@ func TestOtherUsersOfTheMachineAreThemselves(t *testing.T) {
 	if err := os.WriteFile(file, []byte("alice:100000:65536\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	ranges := subuid.At(file, time.Now)
+	ranges := subuid.New(file, time.Now)
 	for uid, want := range map[uint32]identity.Actor{
 		0:      identity.Local(),
 		own:    identity.Local(),
@@ -95,12 +96,12 @@ func TestOtherUsersOfTheMachineAreThemselves(t *testing.T) {
 		r.RemoteAddr = "127.0.0.1:4711"
 		ctx := context.WithValue(withPeerCred(t.Context(), nil), http.LocalAddrContextKey, net.Addr(&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 7070}))
 		for range 2 {
-			got, err := n.of(r.WithContext(ctx))
+			got, err := n.actorOf(r.WithContext(ctx))
 			if diff := cmp.Diff(want, got); err != nil || diff != "" {
 				t.Errorf("uid %d: %v %s", uid, err, diff)
 			}
 			// All ids of a user's within namespaces count as one, and act for none but themselves.
-			if id := n.counted(&Caller{Actor: got, Maker: got}).ID; uid == 100007 && id != "caller/local:subuid:alice" || uid == 1000 && id != "caller/local:alice" {
+			if id := n.accountOf(&Caller{Actor: got, Maker: got}).ID; uid == 100007 && id != "caller/local:subuid:alice" || uid == 1000 && id != "caller/local:alice" {
 				t.Errorf("uid %d counts as %s", uid, id)
 			}
 		}
@@ -112,29 +113,30 @@ func TestOtherUsersOfTheMachineAreThemselves(t *testing.T) {
 	r := httptest.NewRequest(http.MethodPost, "/", nil)
 	r.RemoteAddr = "127.0.0.1:4711"
 	ctx := context.WithValue(t.Context(), http.LocalAddrContextKey, net.Addr(&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 7070}))
-	if _, err := n.of(r.WithContext(ctx)); connect.CodeOf(err) != connect.CodeUnauthenticated {
+	if _, err := n.actorOf(r.WithContext(ctx)); connect.CodeOf(err) != connect.CodeUnauthenticated {
 		t.Errorf("a connection of nobody: %v", err)
 	}
 }
 
-// What another coordinator passes on is of users of its machine: this one's ranges and users are others.
+// What another coordinator passes on is of users of its machine: this one's ranges and users are
+// others.
 func TestUsersOfAnotherMachineAreNotChargedHere(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "subuid")
 	if err := os.WriteFile(file, []byte("alice:100000:65536\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	n := peerCreds{account: subuid.At(file, time.Now).Account}
+	n := peerCreds{account: subuid.New(file, time.Now).Account}
 	for name, id := range map[string]string{"100007": "subuid:alice", "alice": "alice"} {
 		user := identity.Actor{Name: localPrefix + name, Users: []string{name}, Role: identity.Submitter}
-		if got, want := n.counted(&Caller{Actor: user, Maker: user}).ID, "caller/local:"+id; got != want {
+		if got, want := n.accountOf(&Caller{Actor: user, Maker: user}).ID, "caller/local:"+id; got != want {
 			t.Errorf("%s of this machine counts as %s, want %s", name, got, want)
 		}
 		standby := identity.Actor{Name: "rm-2", Role: identity.Coordinator}
-		if got, want := n.counted(&Caller{Actor: user, Maker: standby}).ID, "caller/rm-2/local:"+name; got != want {
+		if got, want := n.accountOf(&Caller{Actor: user, Maker: standby}).ID, "caller/rm-2/local:"+name; got != want {
 			t.Errorf("%s of another machine counts as %s, want %s", name, got, want)
 		}
 		user.Host = "h1" // and has come there through an agent
-		if got, want := n.counted(&Caller{Actor: user, Maker: standby}).ID, "host/h1"; got != want {
+		if got, want := n.accountOf(&Caller{Actor: user, Maker: standby}).ID, "host/h1"; got != want {
 			t.Errorf("%s of a host counts as %s, want %s", name, got, want)
 		}
 	}

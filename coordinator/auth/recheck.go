@@ -8,10 +8,11 @@ import (
 	"time"
 )
 
-// ErrRightsChanged ends a stream that was opened with other rights: what it shows was cut down to those.
+// ErrRightsChanged ends a stream that was opened with other rights: what it shows was cut down to
+// those.
 var ErrRightsChanged = errors.New("the caller's rights have changed: call again")
 
-// revokedError ends a stream whose caller would not be let in any more.
+// revokedError ends a stream if its caller would not be let in any more.
 type revokedError struct{ err error }
 
 func (e *revokedError) Error() string { return e.err.Error() }
@@ -19,10 +20,10 @@ func (e *revokedError) Error() string { return e.err.Error() }
 // Unwrap returns the refusal.
 func (e *revokedError) Unwrap() error { return e.err }
 
-// recheck admits a request once more: a token may have been revoked, a certificate may have expired or its CA have gone, an identity may
-// have got another role.
-func (g *authenticator) recheck(r *http.Request, before *Caller) error {
-	now, err := g.admit(r)
+// recheck admits a request once more. Meanwhile a token may have been revoked, a certificate may
+// have expired, its CA may have gone, or an identity may have got another role.
+func (a *authenticator) recheck(r *http.Request, before *Caller) error {
+	now, err := a.admit(r)
 	switch {
 	case err != nil:
 		return err
@@ -33,16 +34,17 @@ func (g *authenticator) recheck(r *http.Request, before *Caller) error {
 	}
 }
 
-// oversee ends the context of a stream when its caller's credentials do not hold any more, whether it is answered here or passed on to
-// the leader, who does not know them. relieve must be called with how the stream ended, and returns why.
-func (i *Auditor) oversee(ctx context.Context, c *Caller) (_ context.Context, relieve func(error) error) {
+// watchRights ends the context of a stream when its caller's credentials do not hold any more. It
+// does so whether the stream is answered here or passed on to the leader, who does not know the
+// credentials. stop must be called with how the stream ended, and returns why.
+func (a *Auditor) watchRights(ctx context.Context, c *Caller) (_ context.Context, stop func(error) error) {
 	if c.recheck == nil {
 		return ctx, func(err error) error { return err }
 	}
 	ctx, end := context.WithCancelCause(ctx)
-	var overseer sync.WaitGroup
-	overseer.Go(func() {
-		tick := time.NewTicker(i.time.Recheck)
+	var watcher sync.WaitGroup
+	watcher.Go(func() {
+		tick := time.NewTicker(a.time.Recheck)
 		defer tick.Stop()
 		for {
 			select {
@@ -58,7 +60,7 @@ func (i *Auditor) oversee(ctx context.Context, c *Caller) (_ context.Context, re
 	})
 	return ctx, func(err error) error {
 		end(nil)
-		overseer.Wait()
+		watcher.Wait()
 		if revoked, ok := errors.AsType[*revokedError](context.Cause(ctx)); ok && err != nil {
 			return revoked.err
 		}

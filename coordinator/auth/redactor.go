@@ -14,11 +14,13 @@ import (
 	"github.com/bursar/bursar/proto/convert"
 )
 
-// redactor takes what an engine wrote, which may hold secrets of its user's, out of the answers to those who may not see it, and out of the
-// details of errors. It finds the allocations in them by the contract's descriptors, so that a new procedure, or a new detail, needs nothing
-// done. Any goroutine may use it.
+// redactor takes what an engine wrote out of the answers to those who may not see it, and out of
+// the details of errors: it may hold secrets of the engine's user. It finds the allocations in
+// them by the contract's descriptors, so that a new procedure, or a new detail, needs no code. Any
+// goroutine may use it.
 type redactor struct {
-	// fields are, of every message of the contract, those that have an allocation in them somewhere.
+	// fields are, of every message of the contract, those that have an allocation in them
+	// somewhere.
 	fields map[protoreflect.FullName][]protoreflect.FieldDescriptor
 	// code gives an error its code and details.
 	code func(error) error
@@ -28,14 +30,14 @@ func newRedactor(code func(error) error) *redactor {
 	r := &redactor{code: code, fields: make(map[protoreflect.FullName][]protoreflect.FieldDescriptor)}
 	protoregistry.GlobalFiles.RangeFilesByPackage("bursar.v1", func(file protoreflect.FileDescriptor) bool {
 		for i := range file.Messages().Len() {
-			r.learn(file.Messages().Get(i))
+			r.addFields(file.Messages().Get(i))
 		}
 		return true
 	})
 	return r
 }
 
-func (r *redactor) learn(message protoreflect.MessageDescriptor) {
+func (r *redactor) addFields(message protoreflect.MessageDescriptor) {
 	if _, known := r.fields[message.FullName()]; known {
 		return
 	}
@@ -46,7 +48,7 @@ func (r *redactor) learn(message protoreflect.MessageDescriptor) {
 		if inner == nil {
 			continue
 		}
-		r.learn(inner)
+		r.addFields(inner)
 		if hasAllocation(inner, make(map[protoreflect.FullName]bool)) {
 			r.fields[message.FullName()] = append(r.fields[message.FullName()], field)
 		}
@@ -80,12 +82,13 @@ func hasAllocation(message protoreflect.MessageDescriptor, seen map[protoreflect
 // redact leaves in an answer what the actor may see.
 func (r *redactor) redact(actor identity.Actor, answer any) {
 	if message, ok := answer.(proto.Message); ok {
-		r.walk(actor, message.ProtoReflect())
+		r.redactMessage(actor, message.ProtoReflect())
 	}
 }
 
-// redactError makes an error what callers see, and leaves in its details what the actor may see. One of a type that this version does not
-// know, as a leader of a newer one may send, is left out: nobody can say what is in it.
+// redactError makes an error what callers see, and leaves in its details what the actor may see. A
+// detail of a type that this version does not know, such as one from a newer leader, is left out:
+// this version cannot say what is in it.
 func (r *redactor) redactError(actor identity.Actor, err error) error {
 	whole, ok := errors.AsType[*connect.Error](r.code(err))
 	if !ok || len(whole.Details()) == 0 {
@@ -106,7 +109,7 @@ func (r *redactor) redactError(actor identity.Actor, err error) error {
 	return redacted
 }
 
-func (r *redactor) walk(actor identity.Actor, message protoreflect.Message) {
+func (r *redactor) redactMessage(actor identity.Actor, message protoreflect.Message) {
 	if a, ok := message.Interface().(*bursarv1.Allocation); ok {
 		redactAllocation(actor, a)
 		return
@@ -118,15 +121,15 @@ func (r *redactor) walk(actor identity.Actor, message protoreflect.Message) {
 		switch value := message.Get(field); {
 		case field.IsMap():
 			value.Map().Range(func(_ protoreflect.MapKey, value protoreflect.Value) bool {
-				r.walk(actor, value.Message())
+				r.redactMessage(actor, value.Message())
 				return true
 			})
 		case field.IsList():
 			for i := range value.List().Len() {
-				r.walk(actor, value.List().Get(i).Message())
+				r.redactMessage(actor, value.List().Get(i).Message())
 			}
 		default:
-			r.walk(actor, value.Message())
+			r.redactMessage(actor, value.Message())
 		}
 	}
 }

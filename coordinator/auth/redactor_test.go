@@ -61,7 +61,7 @@ func TestNoProcedureAnswersWithWhatItsCallerMayNotSee(t *testing.T) {
 				withAllocations(answer, nil)
 				full := proto.Clone(answer.Interface())
 				i.redactor.redact(ops, full)
-				stream := &inspected{sends{}, bob, i.redactor, coded}
+				stream := &auditedStream{sends{}, bob, i.redactor, coded}
 				if err := stream.Send(answer.Interface()); !errors.Is(err, errSent) {
 					t.Fatal(err)
 				}
@@ -80,7 +80,8 @@ func TestNoProcedureAnswersWithWhatItsCallerMayNotSee(t *testing.T) {
 	}
 }
 
-// Whatever message of the contract an error comes to have for a detail, here or at a leader of another version.
+// Whatever message of the contract an error comes to have for a detail, here or at a leader of
+// another version.
 func TestNoErrorHasDetailsThatItsCallerMayNotSee(t *testing.T) {
 	r := newRedactor(coded)
 	bob := identity.Actor{Name: "bob", Users: []string{"bob"}, Role: identity.Reader}
@@ -122,7 +123,8 @@ type sends struct{ connect.StreamingHandlerConn }
 
 func (sends) Send(any) error { return errSent }
 
-// withAllocations puts a value into every message field, an allocation that has ended into those that have one.
+// withAllocations puts a value into every message field, an allocation that has ended into those
+// that have one.
 func withAllocations(message protoreflect.Message, above []protoreflect.FullName) {
 	if a, ok := message.Interface().(*bursarv1.Allocation); ok {
 		a.Labels, a.ErrorOutput = map[string]string{"user": "alice"}, secret
@@ -135,7 +137,8 @@ func withAllocations(message protoreflect.Message, above []protoreflect.FullName
 	for f := range message.Descriptor().Fields().Len() {
 		switch field := message.Descriptor().Fields().Get(f); {
 		case messageIn(field) == nil:
-		case field.ContainingOneof() != nil && !hasAllocation(messageIn(field), make(map[protoreflect.FullName]bool)): // of several one is set
+		case field.ContainingOneof() != nil && !hasAllocation(messageIn(field), make(map[protoreflect.FullName]bool)):
+			// of several one is set
 		case field.IsMap():
 			value := message.Mutable(field).Map().NewValue()
 			withAllocations(value.Message(), append(above, name))

@@ -25,15 +25,15 @@ type Timeouts struct {
 	Write time.Duration
 	// Idle is for the next request.
 	Idle time.Duration
-	// Recheck is how long a stream goes on before its caller's credentials are looked at again: so long is a revoked one
-	// still good.
+	// Recheck is how long a stream goes on before its caller's credentials are looked at again: so
+	// long is a revoked one still good.
 	Recheck time.Duration
 }
 
-// requestLimits bound what a request may cost before anything has looked at it: the size of its body, and the time that
-// the body may take to come, and a piece of the answer to be taken. They also keep out pages of other sites that run in a
-// browser on this machine: over loopback nobody shows credentials, so that such a page would be as good as the person
-// before it.
+// requestLimits bound what a request may cost before it was checked: the size of its body, how
+// long the body may take to come, and how long a piece of the answer may take to be read. They
+// also keep out pages of other sites that run in a browser on this machine. Over loopback nobody
+// shows credentials, so such a page would have the rights of the browser's user.
 type requestLimits struct {
 	next    http.Handler
 	time    *Timeouts
@@ -44,35 +44,38 @@ type requestLimits struct {
 	cross   http.CrossOriginProtection
 }
 
-func (g *requestLimits) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	answer := admission.NewWriter(w, g.time.Write)
+func (l *requestLimits) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	answer := admission.NewWriter(w, l.time.Write)
 	w = answer
-	limit := g.largest(r.URL.Path)
+	limit := l.largest(r.URL.Path)
 	if admission.IsFramed(r) {
 		limit += framing
 	}
-	if err := g.foreign(r); err != nil {
+	if err := l.checkOrigin(r); err != nil {
 		denied := connect.NewError(connect.CodePermissionDenied, err)
-		g.audit.refused(r.URL.Path, &Caller{Peer: r.RemoteAddr}, nil, denied)
-		_ = g.refuse.Write(w, r, denied) // nobody is left to tell
+		l.audit.recordRefusal(r.URL.Path, &Caller{Peer: r.RemoteAddr}, nil, denied)
+		_ = l.refuse.Write(w, r, denied) // nobody reads it any more
 		return
 	}
 	if r.ContentLength > limit {
 		// What is not read is not waited for: the connection ends with this answer.
 		w.Header().Set("Connection", "close")
-		_ = g.refuse.Write(w, r, g.code(tooLarge(fmt.Sprint(r.ContentLength), limit))) // nobody is left to tell
+		// nobody reads it any more
+		_ = l.refuse.Write(w, r, l.code(tooLarge(fmt.Sprint(r.ContentLength), limit)))
 		return
 	}
 	if r.Body != nil && r.Body != http.NoBody {
-		_ = answer.Control.SetReadDeadline(time.Now().Add(g.time.Body)) // in-process connections may not know deadlines
-		r.Body = &boundedBody{ReadCloser: admission.WithoutTrailers(r), control: answer.Control, code: g.code, left: limit, limit: limit}
+		// in-process connections may not know deadlines
+		_ = answer.Control.SetReadDeadline(time.Now().Add(l.time.Body))
+		r.Body = &boundedBody{ReadCloser: admission.WithoutTrailers(r), control: answer.Control, code: l.code, left: limit, limit: limit}
 	}
-	g.next.ServeHTTP(w, r)
+	l.next.ServeHTTP(w, r)
 }
 
-// foreign refuses what a browser sends for a page of another site. One that has made its name resolve to this machine's
-// address looks like a page of ours, but for that name: pages of ours are called by address.
-func (g *requestLimits) foreign(r *http.Request) error {
+// checkOrigin refuses what a browser sends for a page of another site. A site can make its name
+// resolve to this machine's address. Then its page looks like one of ours but for the name, so our
+// pages are called by address.
+func (l *requestLimits) checkOrigin(r *http.Request) error {
 	if r.Header.Get("Origin") == "" && r.Header.Get("Sec-Fetch-Site") == "" {
 		return nil // no browser
 	}
@@ -83,15 +86,16 @@ func (g *requestLimits) foreign(r *http.Request) error {
 	if _, err := netip.ParseAddr(strings.Trim(name, "[]")); err != nil && name != "localhost" {
 		return fmt.Errorf("host: %q: want the address of this server, in a browser", r.Host)
 	}
-	return g.cross.Check(r) //nolint:wrapcheck // it says all
+	return l.cross.Check(r) //nolint:wrapcheck // it says all
 }
 
 func tooLarge(size string, limit int64) error {
 	return invalid("body", size+" bytes", fmt.Sprintf("at most %d bytes", limit))
 }
 
-// boundedBody is a request's body that ends with a typed error where it is too large. Once it has been read the connection
-// has no deadline any more: the answer may take as long as the request is willing to wait.
+// boundedBody is a request's body that ends with a typed error if it is too large. Once it was
+// read the connection has no deadline any more: the answer may take as long as the request is
+// willing to wait.
 type boundedBody struct {
 	io.ReadCloser
 

@@ -10,15 +10,15 @@ import (
 	"github.com/bursar/bursar/providers"
 )
 
-// Credentials is the directory of the files that providers may name which came over the API: else an admin could have any file that
-// the coordinator can read sent to an address of their choice.
+// Credentials is the directory of the files that providers from the API may name. Without it, an
+// admin could have any file that the coordinator can read sent to any address.
 type Credentials string
 
-func (c Credentials) want() string { return fmt.Sprintf("a file in %s, without ..", string(c)) }
+func (c Credentials) wantFile() string { return fmt.Sprintf("a file in %s, without ..", string(c)) }
 
-// place is where a file lies that a setting names; not ok where that is, going by its name, elsewhere. A name without a directory is one
-// in this one.
-func (c Credentials) place(value string) (path string, ok bool) {
+// pathOf is the path of a file that a setting names. It is not ok if the path is, by its name,
+// outside of the directory. A name without a directory is one in this directory.
+func (c Credentials) pathOf(value string) (path string, ok bool) {
 	for element := range strings.SplitSeq(filepath.ToSlash(value), "/") {
 		if element == ".." {
 			return "", false
@@ -28,29 +28,31 @@ func (c Credentials) place(value string) (path string, ok bool) {
 	if !filepath.IsAbs(path) {
 		path = filepath.Join(string(c), path)
 	}
-	return path, inside(filepath.Clean(string(c)), path)
+	return path, isInside(filepath.Clean(string(c)), path)
 }
 
-func inside(dir, path string) bool {
+func isInside(dir, path string) bool {
 	return strings.HasPrefix(path, strings.TrimSuffix(dir, string(filepath.Separator))+string(filepath.Separator))
 }
 
-// Check looks at the names of the files that settings name. The error is a *providers.SettingError.
+// Check looks at the names of the files that settings name. The error is a
+// *providers.SettingError.
 func (c Credentials) Check(kind providers.Kind, settings map[string]string) error {
 	for _, name := range kind.Files() {
 		value, given := settings[name]
 		if !given {
 			continue
 		}
-		if _, ok := c.place(value); !ok {
-			return &providers.SettingError{Setting: name, Value: value, Want: c.want()}
+		if _, ok := c.pathOf(value); !ok {
+			return &providers.SettingError{Setting: name, Value: value, Want: c.wantFile()}
 		}
 	}
 	return nil
 }
 
-// settings are those that a provider is opened with: what came over the API with whole paths, once no link leads out of the directory. Those
-// of a file may name any file, as that one is the operator's. The error is a *providers.SettingError.
+// settings are those that a provider is opened with: what came over the API with whole paths, once
+// no link leads out of the directory. Those of a file may name any file, as that one is the
+// operator's. The error is a *providers.SettingError.
 func (c Credentials) settings(kind providers.Kind, record *ledger.ProviderRecord) (map[string]string, error) {
 	if strings.HasPrefix(record.Source, ledger.SourceFilePrefix) {
 		return record.Settings, nil
@@ -62,17 +64,17 @@ func (c Credentials) settings(kind providers.Kind, record *ledger.ProviderRecord
 			continue
 		}
 		refuse := func(want string) error { return &providers.SettingError{Setting: name, Value: value, Want: want} }
-		path, ok := c.place(value)
+		path, ok := c.pathOf(value)
 		if !ok {
-			return nil, refuse(c.want())
+			return nil, refuse(c.wantFile())
 		}
 		lies, err := filepath.EvalSymlinks(path)
 		if err != nil {
 			return nil, refuse(fmt.Sprintf("a file that is there (%v)", err))
 		}
 		home, err := filepath.EvalSymlinks(string(c))
-		if err != nil || !inside(home, lies) {
-			return nil, refuse(c.want() + ", and no link out of it")
+		if err != nil || !isInside(home, lies) {
+			return nil, refuse(c.wantFile() + ", and no link out of it")
 		}
 		settings[name] = path
 	}

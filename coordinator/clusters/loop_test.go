@@ -42,8 +42,8 @@ func newLoopRig(tb testing.TB, s store.Store, change func(*commit.Options)) *loo
 	if change != nil {
 		change(&options)
 	}
-	books := core.NewCore(ledger.Config{CallerLiveBytes: ledger.CallerLiveBytes}, func() ledger.Placer { return placement.New(placement.Spread) }, core.DrawLeadership)
-	return &loopRig{Loop: commit.New(books, options), t: tb}
+	c := core.NewCore(ledger.Config{CallerLiveBytes: ledger.CallerLiveBytes}, func() ledger.Placer { return placement.New(placement.Spread) }, core.DrawLeadership)
+	return &loopRig{Loop: commit.New(c, options), t: tb}
 }
 
 // runLoop starts one, which close ends.
@@ -58,7 +58,7 @@ func runLoop(tb testing.TB, s store.Store, change func(*commit.Options)) *loopRi
 func lead(tb testing.TB, loop *commit.Loop) {
 	tb.Helper()
 	first := make(chan error, 1)
-	campaign := &commit.Campaign{Election: election.Alone(func() string { return "" }), Loop: loop, Heard: func() []uint64 { return nil }, Log: loop.Log}
+	campaign := &commit.Campaign{Election: election.Alone(func() string { return "" }), Loop: loop, Announced: func() []uint64 { return nil }, Log: loop.Log}
 	go loop.Run()
 	go func() { _ = campaign.Run(context.Background(), first) }()
 	if err := <-first; err != nil {

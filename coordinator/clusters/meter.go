@@ -8,14 +8,15 @@ import (
 	"github.com/bursar/bursar/coordinator/ledger"
 )
 
-// Meter measures the reading of external clusters. There are as many of its series as clusters that are read by this coordinator.
+// Meter measures the reading of external clusters. There are as many of its series as clusters
+// that are read by this coordinator.
 type Meter struct {
 	seconds  *prometheus.HistogramVec
 	failures *prometheus.CounterVec
 	interval *prometheus.GaugeVec
 }
 
-// NewMeter returns one whose metrics are in a registry.
+// NewMeter returns a Meter with its metrics in a registry.
 func NewMeter(r prometheus.Registerer) *Meter {
 	m := &Meter{
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
@@ -32,15 +33,15 @@ func NewMeter(r prometheus.Registerer) *Meter {
 	return m
 }
 
-func (m *Meter) took(name ledger.ClusterName, d time.Duration) {
+func (m *Meter) observe(name ledger.ClusterName, d time.Duration) {
 	m.seconds.WithLabelValues(name.String()).Observe(d.Seconds())
 }
 
-func (m *Meter) failed(name ledger.ClusterName) {
+func (m *Meter) countFailure(name ledger.ClusterName) {
 	m.failures.WithLabelValues(name.String()).Inc()
 }
 
-func (m *Meter) waits(name ledger.ClusterName, interval time.Duration) {
+func (m *Meter) setInterval(name ledger.ClusterName, interval time.Duration) {
 	m.failures.WithLabelValues(name.String()) // 0 is worth showing
 	m.interval.WithLabelValues(name.String()).Set(interval.Seconds())
 }

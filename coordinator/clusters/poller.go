@@ -30,15 +30,17 @@ type poller struct {
 	provider providers.Provider // nil: not open
 	interval time.Duration      // the current one
 	health   Health
-	shown    Health // what is told of it; guarded by pollers.mu
+	shown    Health // what is shown of it; guarded by pollers.mu
 }
 
 const (
 	// mostInterval is how far an interval is stretched.
 	mostInterval = time.Minute
-	// firstRetry is how soon after a failure the first attempt comes; then they come less often, up to the interval.
+	// firstRetry is how soon after a failure the first attempt comes; then they come less often,
+	// up to the interval.
 	firstRetry = 500 * time.Millisecond
-	// spread is by how much two times are apart that should be the same, so that coordinators and clusters do not march in step.
+	// spread is by how much two times are apart that should be the same, so that coordinators and
+	// clusters do not march in step.
 	spread = 0.2
 )
 
@@ -46,12 +48,12 @@ const (
 func (r *poller) run(ctx context.Context) {
 	defer close(r.ended)
 	<-r.after
-	defer r.shut()
+	defer r.closeProvider()
 	r.pace, _ = providers.PaceFrom(nil) // until the settings are read
 	r.interval = r.pace.Interval
 	retry := backoff.NewExponentialBackOff(backoff.WithRandomizationFactor(0), backoff.WithMaxElapsedTime(0), backoff.WithInitialInterval(firstRetry))
 	for ctx.Err() == nil {
-		start := r.pollers.writer.Clock.Now()
+		start := r.pollers.loop.Clock.Now()
 		failure, err := r.round(ctx)
 		if err != nil {
 			return // over
@@ -60,7 +62,8 @@ func (r *poller) run(ctx context.Context) {
 		switch {
 		case failure == nil:
 			retry.Reset()
-		case tooSlow(r.interval, r.pollers.writer.Clock.Now().Sub(start)): // it has enough to do without us
+		case tooSlow(r.interval, r.pollers.loop.Clock.Now().Sub(start)):
+			// it has enough to do without us
 		default:
 			retry.MaxInterval = r.interval
 			wait = min(r.interval, retry.NextBackOff())
@@ -73,13 +76,14 @@ func (r *poller) run(ctx context.Context) {
 	}
 }
 
-// round reads the cluster once and tells the ledger what came of it. failure is what was wrong with the cluster; err says that the assignment
-// is over.
+// round reads the cluster once and tells the ledger the result. failure is what was wrong with the
+// cluster; err says that the assignment is over.
 func (r *poller) round(ctx context.Context) (failure, err error) {
 	var ids []string
 	var asked ledger.Instant
-	if err := r.tell(ctx, func(l *ledger.Ledger, now ledger.Instant) error {
-		ids, asked = l.Applications(r.ClusterName), now // the ledger's, which may be ahead of the clock
+	if err := r.do(ctx, func(l *ledger.Ledger, now ledger.Instant) error {
+		// the ledger's, which may be ahead of the clock
+		ids, asked = l.Applications(r.ClusterName), now
 		return nil
 	}); err != nil {
 		return nil, err
@@ -101,9 +105,9 @@ func (r *poller) round(ctx context.Context) (failure, err error) {
 	return nil, nil
 }
 
-// tell runs a command for the assignment.
-func (r *poller) tell(ctx context.Context, run func(*ledger.Ledger, ledger.Instant) error) error {
-	return r.pollers.writer.WhileAssigned(ctx, &r.Assignment, run)
+// do runs a command for the assignment.
+func (r *poller) do(ctx context.Context, run func(*ledger.Ledger, ledger.Instant) error) error {
+	return r.pollers.loop.WhileAssigned(ctx, &r.Assignment, run)
 }
 
 // reading is what was read in a round.
@@ -117,17 +121,17 @@ type reading struct {
 
 // read asks the cluster, for no longer than the provider's timeout.
 func (r *poller) read(ctx context.Context, ids []string) (*reading, error) {
-	if err := Guard(r.open); err != nil {
+	if err := CatchPanic(r.openProvider); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, r.pace.Timeout, fmt.Errorf("no answer within %s", r.pace.Timeout))
 	defer cancel()
-	clock := r.pollers.writer.Clock
+	clock := r.pollers.loop.Clock
 	start := clock.Now()
 	var snapshot providers.Snapshot
 	var answers []providers.Application
 	got := &reading{asked: len(ids)}
-	err := Guard(func() (err error) {
+	err := CatchPanic(func() (err error) {
 		snapshot, err = r.provider.Snapshot(ctx)
 		if err == nil && len(ids) > 0 {
 			answers, got.partly = r.provider.Applications(ctx, ids)
@@ -150,7 +154,7 @@ func (r *poller) read(ctx context.Context, ids []string) (*reading, error) {
 	return got, nil
 }
 
-// DescribeTimeout says why ctx has ended, where that is what went wrong.
+// DescribeTimeout adds to an error why ctx has ended, if that is what went wrong.
 func DescribeTimeout(ctx context.Context, err error) error {
 	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) && !errors.Is(err, context.Cause(ctx)) {
 		return fmt.Errorf("%w (%w)", context.Cause(ctx), err)
@@ -158,8 +162,8 @@ func DescribeTimeout(ctx context.Context, err error) error {
 	return err
 }
 
-// Guard runs something of a provider's, which must not take the coordinator down with it.
-func Guard(run func() error) (err error) {
+// CatchPanic runs something of a provider's, which must not take the coordinator down with it.
+func CatchPanic(run func() error) (err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			err = &core.PanicError{Cause: cause, Stack: debug.Stack()}
@@ -168,8 +172,9 @@ func Guard(run func() error) (err error) {
 	return run()
 }
 
-// open makes the provider, where there is none yet. What is missing, such as a file, may be there the next time.
-func (r *poller) open() error {
+// openProvider makes the provider, if there is none yet. What is missing, such as a file, may be
+// there the next time.
+func (r *poller) openProvider() error {
 	if r.provider != nil {
 		return nil
 	}
@@ -181,22 +186,23 @@ func (r *poller) open() error {
 	return nil
 }
 
-// shut closes the provider.
-func (r *poller) shut() {
+// closeProvider closes the provider.
+func (r *poller) closeProvider() {
 	if r.provider == nil {
 		return
 	}
-	if err := Guard(r.provider.Close); err != nil {
+	if err := CatchPanic(r.provider.Close); err != nil {
 		r.log.Warn("a provider was not closed as it should be", "error", err)
 	}
 }
 
-// report hands what was read to the ledger. failure is why that does not take it; err says that the assignment is over.
+// report hands what was read to the ledger. failure is why that does not take it; err says that
+// the assignment is over.
 func (r *poller) report(ctx context.Context, got *reading) (failure, err error) {
 	r.interval = stretched(r.interval, r.pace.Interval, got.took)
 	got.report.GoodFor = max(r.pace.MaxAge, 3*r.interval)
 	var refused error
-	if err := r.tell(ctx, func(l *ledger.Ledger, now ledger.Instant) error {
+	if err := r.do(ctx, func(l *ledger.Ledger, now ledger.Instant) error {
 		refused = l.ReportCluster(now, got.report)
 		return nil
 	}); err != nil {
@@ -211,26 +217,26 @@ func (r *poller) succeeded(got *reading) {
 	if got.partly != nil {
 		message = fmt.Sprintf("%d of %d applications were not answered: %v", got.asked-len(got.report.Applications), got.asked, got.partly)
 	}
-	r.say(message, got.partly)
+	r.logChange(message, got.partly)
 	r.health.Failures, r.health.failingSince = 0, 0
 	r.health.Server, r.health.Took = got.server, got.took
 	r.health.Applications, r.health.Message = got.asked, message
-	r.pollers.show(r, func() { r.pollers.meter.took(r.ClusterName, got.took) })
+	r.pollers.ifRunning(r, func() { r.pollers.meter.observe(r.ClusterName, got.took) })
 }
 
 // failed tells the ledger that the cluster could not be read.
 func (r *poller) failed(ctx context.Context, failure error) error {
 	_, forget := providers.Unavailable(failure)
 	text := failure.Error()
-	if err := r.tell(ctx, func(l *ledger.Ledger, now ledger.Instant) error {
+	if err := r.do(ctx, func(l *ledger.Ledger, now ledger.Instant) error {
 		l.ClusterSilent(now, r.ClusterName, text, forget)
 		return nil
 	}); err != nil {
 		return err
 	}
-	r.pollers.show(r, func() { r.pollers.meter.failed(r.ClusterName) })
-	r.say(text, failure)
-	now := r.pollers.writer.Now()
+	r.pollers.ifRunning(r, func() { r.pollers.meter.countFailure(r.ClusterName) })
+	r.logChange(text, failure)
+	now := r.pollers.loop.Now()
 	if r.health.Failures++; r.health.Failures == 1 {
 		r.health.failingSince = now
 	}
@@ -238,8 +244,8 @@ func (r *poller) failed(ctx context.Context, failure error) error {
 	return nil
 }
 
-// say logs what is wrong, once, and that it is over.
-func (r *poller) say(message string, failure error) {
+// logChange logs what is wrong, once, and that it is over.
+func (r *poller) logChange(message string, failure error) {
 	fault, _ := errors.AsType[*core.PanicError](failure)
 	switch {
 	case message == r.health.Message:
@@ -255,14 +261,15 @@ func (r *poller) say(message string, failure error) {
 // publish shows how it goes.
 func (r *poller) publish(wait time.Duration) {
 	r.health.Interval = wait
-	r.pollers.show(r, func() {
+	r.pollers.ifRunning(r, func() {
 		r.shown = r.health
-		r.pollers.meter.waits(r.ClusterName, r.interval)
+		r.pollers.meter.setInterval(r.ClusterName, r.interval)
 	})
 }
 
-// stretched is the interval after a reading that took so long: twice as long while that is more than a quarter of it, so that a cluster that is
-// slow is not kept busy by us, and back, step by step, once it would be no more than that.
+// stretched is the next interval after a reading that took so long. It doubles while a reading
+// takes more than a quarter of it, so that we do not keep a slow cluster busy. It halves, step by
+// step, once a reading would take no more than a quarter of the shorter one.
 func stretched(interval, least, took time.Duration) time.Duration {
 	switch {
 	case tooSlow(interval, took):
@@ -274,5 +281,6 @@ func stretched(interval, least, took time.Duration) time.Duration {
 	}
 }
 
-// tooSlow reports whether a round took more of its interval than a cluster should be kept busy by us.
+// tooSlow reports whether a round took more of its interval than a cluster should be kept busy by
+// us.
 func tooSlow(interval, took time.Duration) bool { return took > interval/4 }

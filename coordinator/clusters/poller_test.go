@@ -24,12 +24,12 @@ import (
 func TestAClusterIsReadAtOnceAndThenInIntervalsThatDiffer(t *testing.T) {
 	for random, want := range map[float64]time.Duration{0: 4 * time.Second, 0.5: 5 * time.Second, 1: 6 * time.Second} {
 		synctest.Test(t, func(t *testing.T) {
-			w := watching(t, always(random))
+			w := newPollersRig(t, always(random))
 			defer w.close()
 			here := w.kind.Cluster("here")
 			put := time.Now()
 			w.put(prod)
-			pass(3 * want)
+			passTime(3 * want)
 			reads := here.Times()
 			if len(reads) != 4 || !reads[0].Equal(put) {
 				t.Fatalf("read at %v, put at %v", reads, put)
@@ -64,12 +64,12 @@ func TestAnIntervalIsStretchedWhileReadingIsSlow(t *testing.T) {
 		}
 	}
 	synctest.Test(t, func(t *testing.T) {
-		w := watching(t, always(0.5))
+		w := newPollersRig(t, always(0.5))
 		defer w.close()
 		here := w.kind.Cluster("here")
 		here.With(func(c *fakecluster.Cluster) { c.Takes = 6 * time.Second })
 		w.put(prod)
-		pass(10 * time.Minute)
+		passTime(10 * time.Minute)
 		var took, want []time.Duration
 		for _, gap := range gaps(here.Times())[:4] {
 			took = append(took, gap-6*time.Second)
@@ -82,19 +82,19 @@ func TestAnIntervalIsStretchedWhileReadingIsSlow(t *testing.T) {
 		here.With(func(c *fakecluster.Cluster) { c.Takes, c.Err = 0, errors.New("nonsense") })
 		read := w.cluster().Asked
 		for w.cluster().Asked == read && w.pollers.HealthOf(prod).Failures == 0 {
-			pass(time.Second)
+			passTime(time.Second)
 		}
 		read = w.cluster().Asked
-		pass(read.Add(119 * time.Second).Time().Sub(w.Clock.Now().Time()))
+		passTime(read.Add(119 * time.Second).Time().Sub(w.Clock.Now().Time()))
 		if !w.cluster().Known {
 			t.Error("not known after 119 s")
 		}
-		pass(2 * time.Second)
+		passTime(2 * time.Second)
 		if c := w.cluster(); c.Known || !strings.Contains(c.Unavailable, "nonsense") {
 			t.Errorf("after 121 s: %+v", c)
 		}
 		here.With(func(c *fakecluster.Cluster) { c.Err = nil })
-		pass(10 * time.Minute)
+		passTime(10 * time.Minute)
 		if h := w.pollers.HealthOf(prod); h.Interval != 5*time.Second || h.Failures != 0 {
 			t.Errorf("when it is quick again: %+v", h)
 		}
@@ -103,14 +103,14 @@ func TestAnIntervalIsStretchedWhileReadingIsSlow(t *testing.T) {
 
 func TestAFailureIsRetriedSoonAndToldOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := watching(t, always(0.5))
+		w := newPollersRig(t, always(0.5))
 		defer w.close()
 		here := w.kind.Cluster("here")
 		w.put(prod)
-		pass(time.Second)
+		passTime(time.Second)
 		here.With(func(c *fakecluster.Cluster) { c.Err = &providers.UnavailableError{Err: errors.New("refused")} })
 		here.Times()
-		pass(25 * time.Second)
+		passTime(25 * time.Second)
 		reads := here.Times()
 		first := reads[0]
 		want := []time.Duration{500 * time.Millisecond, 750 * time.Millisecond, 1125 * time.Millisecond, 1687500 * time.Microsecond, 2531250 * time.Microsecond}
@@ -134,12 +134,12 @@ func TestAFailureIsRetriedSoonAndToldOnce(t *testing.T) {
 		if diff := cmp.Diff([]string{warning}, w.pollers.Warnings()); diff != "" {
 			t.Error(diff)
 		}
-		pass(10 * time.Second)
+		passTime(10 * time.Second)
 		if c := w.cluster(); c.Known || !strings.Contains(c.Unavailable, "refused") {
 			t.Errorf("after 36 s: %+v", c)
 		}
 		here.With(func(c *fakecluster.Cluster) { c.Err = nil })
-		pass(6 * time.Second)
+		passTime(6 * time.Second)
 		if c := w.cluster(); !c.Known || len(w.pollers.Warnings()) != 0 || !strings.Contains(w.log.String(), "read again") {
 			t.Errorf("%+v, %v\n%s", c, w.pollers.Warnings(), w.Log)
 		}
@@ -148,12 +148,12 @@ func TestAFailureIsRetriedSoonAndToldOnce(t *testing.T) {
 
 func TestAFailureThatTookLongIsNotRetriedSoon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := watching(t, always(0.5))
+		w := newPollersRig(t, always(0.5))
 		defer w.close()
 		here := w.kind.Cluster("here")
 		here.With(func(c *fakecluster.Cluster) { c.Takes = time.Hour })
 		w.put(prod, "timeout", "3s")
-		pass(time.Minute)
+		passTime(time.Minute)
 		asked := gaps(here.Times())
 		if len(asked) != 7 {
 			t.Errorf("asked again %d times in a minute", len(asked))
@@ -168,22 +168,22 @@ func TestAFailureThatTookLongIsNotRetriedSoon(t *testing.T) {
 
 func TestWithNobodyInChargeNothingIsKnown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := watching(t, always(0.5))
+		w := newPollersRig(t, always(0.5))
 		defer w.close()
 		here := w.kind.Cluster("here")
 		w.put(prod)
-		pass(time.Second)
+		passTime(time.Second)
 		here.With(func(c *fakecluster.Cluster) {
 			c.Err = &providers.UnavailableError{NoneActive: true, Err: errors.New("rm1 standby")}
 		})
-		pass(5 * time.Second)
+		passTime(5 * time.Second)
 		if c := w.cluster(); c.Known || !strings.Contains(c.Unavailable, "no active server") {
 			t.Errorf("%+v", c)
 		}
 		here.With(func(c *fakecluster.Cluster) {
 			c.Err, c.Incarnation, c.Untrusted = nil, "two", "no machine has reported yet"
 		})
-		pass(5 * time.Second)
+		passTime(5 * time.Second)
 		if c := w.cluster(); c.Known || !strings.Contains(c.Unavailable, "no machine has reported yet") {
 			t.Errorf("%+v", c)
 		}
@@ -191,7 +191,7 @@ func TestWithNobodyInChargeNothingIsKnown(t *testing.T) {
 			t.Error(diff)
 		}
 		here.With(func(c *fakecluster.Cluster) { c.Untrusted = "" })
-		pass(6 * time.Second)
+		passTime(6 * time.Second)
 		if c := w.cluster(); !c.Known {
 			t.Errorf("%+v", c)
 		}
@@ -215,14 +215,14 @@ func TestAProviderThatFailsBadlyHarmsNobody(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := watching(t, always(0.5))
+				w := newPollersRig(t, always(0.5))
 				defer w.close()
 				here := w.kind.Cluster("here")
 				other := ledger.ClusterName{Kind: "fake", Cluster: "other"}
 				here.With(c.change)
 				w.put(prod)
 				w.put(other, "address", "there")
-				pass(c.within)
+				passTime(c.within)
 				if h := w.pollers.HealthOf(prod); !strings.Contains(h.Message, c.want) || h.Failures == 0 {
 					t.Errorf("%+v", h)
 				}
@@ -232,7 +232,7 @@ func TestAProviderThatFailsBadlyHarmsNobody(t *testing.T) {
 				here.With(func(c *fakecluster.Cluster) {
 					c.Panics, c.Hangs, c.Queues = "", false, []providers.Queue{fakecluster.NewQueue("root", 1<<30)}
 				})
-				pass(12 * time.Second)
+				passTime(12 * time.Second)
 				if c := w.cluster(); !c.Known {
 					t.Errorf("%+v", c)
 				}
@@ -242,7 +242,7 @@ func TestAProviderThatFailsBadlyHarmsNobody(t *testing.T) {
 }
 
 // engine puts an active allocation onto the host with a part in a queue.
-func (w *watcher) engine(queue string, memory int64, applications ...string) {
+func (w *pollersRig) engine(queue string, memory int64, applications ...string) {
 	w.t.Helper()
 	r := resource.NewResource(resource.Vector{}.WithMemory(1<<20)).WithPart(resource.Address{Kind: "fake", Path: queue}, resource.Vector{}.WithMemory(memory))
 	result, err := w.Allocate(w.t.Context(), &ledger.AllocateCommand{Actor: identity.Local(), Labels: label.Of("user", "alice"), Resource: r})
@@ -259,12 +259,12 @@ func (w *watcher) engine(queue string, memory int64, applications ...string) {
 
 func TestOurApplicationsAreAskedForAfterTheQueues(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := watching(t, always(0.5))
+		w := newPollersRig(t, always(0.5))
 		defer w.close()
 		w.host(1 << 30)
 		here := w.kind.Cluster("here")
 		w.put(prod)
-		pass(time.Second)
+		passTime(time.Second)
 		w.engine("root.a", 1<<30, "application_2", "application_1")
 		w.engine("b", 1<<30, "application_3")
 		here.With(func(c *fakecluster.Cluster) {
@@ -272,14 +272,14 @@ func TestOurApplicationsAreAskedForAfterTheQueues(t *testing.T) {
 				c.Applications[id] = providers.Application{Known: true, Queue: "root.a"}
 			}
 		})
-		pass(5 * time.Second)
+		passTime(5 * time.Second)
 		here.With(func(c *fakecluster.Cluster) {
 			if diff := cmp.Diff([][]string{{"application_1", "application_2", "application_3"}}, c.Asked); diff != "" || c.Wrong {
 				t.Error(diff, c.Wrong)
 			}
 			c.Partly = errors.New("reset by peer")
 		})
-		pass(5 * time.Second)
+		passTime(5 * time.Second)
 		h := w.pollers.HealthOf(prod)
 		if c := w.cluster(); !c.Known || h.Applications != 3 || h.Message != "2 of 3 applications were not answered: reset by peer" || h.Failures != 0 {
 			t.Errorf("%+v, %+v", c, h)
@@ -297,20 +297,20 @@ func TestAQueueThatNobodyCanAskForIsLeftOut(t *testing.T) {
 	}
 }
 
-// Where the clock was set back while nobody ran, the ledger's time stands still until the clock has caught up. What is read meanwhile is
-// not too old.
+// If the clock was set back while no coordinator ran, the ledger's time stands still until the
+// clock has caught up. What is read meanwhile is not too old.
 func TestAClusterIsKnownToALedgerThatIsAheadOfTheClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := watching(t, always(0.5))
+		w := newPollersRig(t, always(0.5))
 		defer w.close()
-		err := w.Within(t.Context(), nil, func(c *core.Core, now ledger.Instant) error {
+		err := w.DoPriority(t.Context(), nil, func(c *core.Core, now ledger.Instant) error {
 			return c.Advance(now.Add(time.Hour))
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
 		w.put(prod)
-		pass(time.Minute)
+		passTime(time.Minute)
 		if c := w.cluster(); !c.Known {
 			t.Error(c.Unavailable)
 		}
@@ -319,11 +319,11 @@ func TestAClusterIsKnownToALedgerThatIsAheadOfTheClock(t *testing.T) {
 
 func TestAProviderThatCannotBeOpenedIsTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := watching(t, always(0.5))
+		w := newPollersRig(t, always(0.5))
 		defer w.close()
 		w.put(ledger.ClusterName{Kind: "other", Cluster: "x"})
 		w.put(prod, "secretFile", "password")
-		pass(time.Second)
+		passTime(time.Second)
 		want := []string{`a file that is there`, `kind: "other": want fake`}
 		for i, warning := range w.pollers.Warnings() {
 			if !strings.Contains(warning, want[i]) {
@@ -333,7 +333,7 @@ func TestAProviderThatCannotBeOpenedIsTriedAgain(t *testing.T) {
 		if err := os.WriteFile(string(w.pollers.Credentials)+"/password", []byte("secret"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		pass(5 * time.Second)
+		passTime(5 * time.Second)
 		if !w.cluster().Known || len(w.pollers.Warnings()) != 1 {
 			t.Errorf("%+v, %v", w.cluster(), w.pollers.Warnings())
 		}

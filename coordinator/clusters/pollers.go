@@ -15,11 +15,12 @@ import (
 	"github.com/bursar/bursar/providers"
 )
 
-// Pollers read external clusters while this coordinator leads, each in a goroutine of its own: those that the ledger has providers for, in
-// the leadership that it has them in. What they read goes through the writer like any command, and is nothing any more once
-// the leadership is over or the provider has changed.
+// Pollers read external clusters while this coordinator leads, each in a goroutine of its own:
+// those that the ledger has providers for, in the leadership that it has them in. What they read
+// goes through the loop like any command, and is nothing any more once the leadership is over or
+// the provider has changed.
 type Pollers struct {
-	writer      *commit.Loop
+	loop        *commit.Loop
 	Kinds       providers.Kinds
 	Credentials Credentials
 	random      func() float64 // from 0 to 1; by any goroutine
@@ -44,10 +45,11 @@ type Health struct {
 	FailedAt     ledger.Instant
 }
 
-// New returns pollers that read nothing before Run. random gives numbers from 0 to 1, to any goroutine.
-func New(w *commit.Loop, kinds providers.Kinds, dir Credentials, random func() float64, m *Meter, log *slog.Logger) *Pollers {
+// New returns pollers that read nothing before Run. random gives numbers from 0 to 1, to any
+// goroutine.
+func New(loop *commit.Loop, kinds providers.Kinds, dir Credentials, random func() float64, m *Meter, log *slog.Logger) *Pollers {
 	return &Pollers{
-		writer: w, Kinds: kinds, Credentials: dir, random: random, meter: m, log: log,
+		loop: loop, Kinds: kinds, Credentials: dir, random: random, meter: m, log: log,
 		wake: make(chan struct{}, 1), running: make(map[ledger.ClusterName]*poller),
 	}
 }
@@ -71,9 +73,9 @@ func (p *Pollers) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		wanted, err := p.writer.Assignments(ctx)
+		wanted, err := p.loop.Assignments(ctx)
 		if err != nil {
-			wanted = nil // it does not lead; who leads next says so
+			wanted = nil // it does not lead; the next leadership says so
 		}
 		p.follow(ctx, wanted, &all)
 	}
@@ -99,7 +101,7 @@ func (p *Pollers) follow(ctx context.Context, wanted []core.Assignment, all *syn
 		}
 		after := ended[a.ClusterName]
 		if after == nil {
-			after = closed()
+			after = closedChannel()
 		}
 		own, end := context.WithCancel(ctx)
 		r := &poller{
@@ -110,14 +112,15 @@ func (p *Pollers) follow(ctx context.Context, wanted []core.Assignment, all *syn
 	}
 }
 
-// closed is a channel that is.
-func closed() <-chan struct{} {
+// closedChannel is a channel that is closed.
+func closedChannel() <-chan struct{} {
 	c := make(chan struct{})
 	close(c)
 	return c
 }
 
-// Open makes a provider of its record. The errors are *providers.KindError and *providers.SettingError.
+// Open makes a provider of its record. The errors are *providers.KindError and
+// *providers.SettingError.
 func (p *Pollers) Open(record *ledger.ProviderRecord) (providers.Provider, providers.Pace, error) {
 	kind, err := p.Kinds.Find(record.Kind)
 	if err != nil {
@@ -140,8 +143,9 @@ func (p *Pollers) jitter(d time.Duration) time.Duration {
 	return time.Duration(float64(d) * (1 - spread + 2*spread*p.random()))
 }
 
-// show runs something that shows how a poller's cluster goes, unless that one is not the cluster's any more.
-func (p *Pollers) show(r *poller, run func()) {
+// ifRunning runs something that shows how a poller's cluster goes, unless that one is not the
+// cluster's any more.
+func (p *Pollers) ifRunning(r *poller, run func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.running[r.ClusterName] == r {
@@ -149,7 +153,7 @@ func (p *Pollers) show(r *poller, run func()) {
 	}
 }
 
-// HealthOf is how the reading of a cluster goes; the zero value where it has not been read yet.
+// HealthOf is how the reading of a cluster goes; the zero value if it has not been read yet.
 func (p *Pollers) HealthOf(name ledger.ClusterName) Health {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -28,8 +28,8 @@ func manyQueues(n int) []providers.Queue {
 	return list
 }
 
-// BenchmarkClusterReport measures what a snapshot of so many queues, with 200 of our applications, costs: "outside" the loop, where it holds
-// nobody up, and "inside", where every call waits for it.
+// BenchmarkClusterReport measures what a snapshot of so many queues, with 200 of our applications,
+// costs: "outside" the loop, which holds no call up, and "inside", for which every call waits.
 func BenchmarkClusterReport(b *testing.B) {
 	for _, n := range []int{50, 500, 5000} {
 		queues := manyQueues(n)
@@ -55,7 +55,7 @@ func benchmarkReport(b *testing.B, queues []providers.Queue) {
 		b.Fatal(err)
 	}
 	tell := func(run func(l *ledger.Ledger, now ledger.Instant) error) {
-		if err := d.Within(b.Context(), nil, func(c *core.Core, now ledger.Instant) error { return run(c.Ledger(), now) }); err != nil {
+		if err := d.DoPriority(b.Context(), nil, func(c *core.Core, now ledger.Instant) error { return run(c.Ledger(), now) }); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -18,8 +18,8 @@ import (
 	"github.com/bursar/bursar/test/proc"
 )
 
-// watcher is a desk whose clusters are read, in a synctest bubble.
-type watcher struct {
+// pollersRig is a loop whose clusters are read, in a synctest bubble.
+type pollersRig struct {
 	*loopRig
 
 	pollers *Pollers
@@ -32,10 +32,10 @@ type watcher struct {
 // prod is the cluster of these tests.
 var prod = ledger.ClusterName{Kind: "fake", Cluster: "prod"}
 
-// watching runs a writer and its pollers, and leads.
-func watching(t *testing.T, random func() float64) *watcher {
+// newPollersRig runs a loop and its pollers, and leads.
+func newPollersRig(t *testing.T, random func() float64) *pollersRig {
 	t.Helper()
-	w := &watcher{loopRig: newLoopRig(t, storetest.NewMemory("test").Open(), nil), kind: fakecluster.New(), log: &proc.Output{}, ended: make(chan struct{})}
+	w := &pollersRig{loopRig: newLoopRig(t, storetest.NewMemory("test").Open(), nil), kind: fakecluster.New(), log: &proc.Output{}, ended: make(chan struct{})}
 	w.pollers = New(w.Loop, providers.Kinds{w.kind}, Credentials(t.TempDir()), random,
 		NewMeter(prometheus.NewRegistry()), slog.New(slog.NewTextHandler(w.log, nil)))
 	w.ClustersChanged = w.pollers.Changed
@@ -49,7 +49,7 @@ func watching(t *testing.T, random func() float64) *watcher {
 	return w
 }
 
-func (w *watcher) close() {
+func (w *pollersRig) close() {
 	w.end()
 	<-w.ended
 	w.loopRig.close()
@@ -58,8 +58,8 @@ func (w *watcher) close() {
 	}
 }
 
-// put puts a provider, of the cluster at the address "here" where settings name no other.
-func (w *watcher) put(name ledger.ClusterName, settings ...string) {
+// put puts a provider, of the cluster at the address "here" if settings name no other.
+func (w *pollersRig) put(name ledger.ClusterName, settings ...string) {
 	w.t.Helper()
 	record := ledger.ProviderRecord{ClusterName: name, Settings: map[string]string{"address": "here"}}
 	for i := 0; i < len(settings); i += 2 {
@@ -71,7 +71,7 @@ func (w *watcher) put(name ledger.ClusterName, settings ...string) {
 }
 
 // cluster is what the ledger knows.
-func (w *watcher) cluster() ledger.ClusterInfo {
+func (w *pollersRig) cluster() ledger.ClusterInfo {
 	w.t.Helper()
 	info, err := commit.Decide(w.t.Context(), w.Loop, func(l *ledger.Ledger, _ ledger.Instant) (ledger.ClusterInfo, error) {
 		for _, c := range l.Clusters() {
@@ -87,8 +87,8 @@ func (w *watcher) cluster() ledger.ClusterInfo {
 	return info
 }
 
-// pass lets time go by.
-func pass(d time.Duration) {
+// passTime lets time go by.
+func passTime(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
 }
@@ -105,17 +105,17 @@ func always(n float64) func() float64 { return func() float64 { return n } }
 
 func TestChangesOfProvidersTakeEffectAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := watching(t, always(0.5))
+		w := newPollersRig(t, always(0.5))
 		defer w.close()
 		here, there := w.kind.Cluster("here"), w.kind.Cluster("there")
 		there.With(func(c *fakecluster.Cluster) { c.Takes = 400 * time.Millisecond })
 		w.put(prod)
-		pass(time.Millisecond)
+		passTime(time.Millisecond)
 		w.put(prod, "address", "there", "interval", "2s")
 		if c := w.cluster(); c.Known {
 			t.Errorf("what was read here is taken for what is there: %+v", c)
 		}
-		pass(5 * time.Second)
+		passTime(5 * time.Second)
 		if here, there := len(here.Times()), len(there.Times()); here != 1 || there != 3 {
 			t.Errorf("read here %d times, there %d times", here, there)
 		}
@@ -125,21 +125,22 @@ func TestChangesOfProvidersTakeEffectAtOnce(t *testing.T) {
 		if err := w.ChangeProvider(t.Context(), prod, func(l *ledger.Ledger, now ledger.Instant) error { return l.DeleteProvider(now, prod) }); err != nil {
 			t.Fatal(err)
 		}
-		pass(time.Minute)
+		passTime(time.Minute)
 		if n := len(there.Times()); n != 0 || w.kind.ProvidersOpen() != 0 {
 			t.Errorf("read %d times, %d open", n, w.kind.ProvidersOpen())
 		}
 	})
 }
 
-// One that is still at it when its provider changes is waited for, and what it comes back with is nothing.
+// One that is still at it when its provider changes is waited for, and what it comes back with is
+// nothing.
 func TestWhatIsReadForAnEarlierProviderChangesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := watching(t, always(0.5))
+		w := newPollersRig(t, always(0.5))
 		defer w.close()
 		here := w.kind.Cluster("here")
 		w.put(prod)
-		pass(time.Millisecond)
+		passTime(time.Millisecond)
 		list, err := w.Assignments(t.Context())
 		if err != nil || len(list) != 1 {
 			t.Fatalf("%v, %v", list, err)
@@ -156,9 +157,9 @@ func TestWhatIsReadForAnEarlierProviderChangesNothing(t *testing.T) {
 		for range 5 {
 			w.put(prod, "settle", "4s")
 			w.put(prod, "settle", "5s")
-			pass(time.Second)
+			passTime(time.Second)
 		}
-		pass(time.Minute)
+		passTime(time.Minute)
 		here.With(func(c *fakecluster.Cluster) {
 			if c.Twice {
 				t.Error("two have read at once")
@@ -169,13 +170,13 @@ func TestWhatIsReadForAnEarlierProviderChangesNothing(t *testing.T) {
 
 func TestOnlyWhoLeadsReads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := watching(t, always(0.5))
+		w := newPollersRig(t, always(0.5))
 		defer w.close()
 		here := w.kind.Cluster("here")
 		w.put(prod)
-		pass(time.Second)
+		passTime(time.Second)
 		here.With(func(c *fakecluster.Cluster) { c.Takes = 3 * time.Second })
-		pass(5 * time.Second) // at the next reading
+		passTime(5 * time.Second) // at the next reading
 		before := w.kind.ProvidersOpen()
 		w.StepDown()
 		synctest.Wait()
@@ -183,13 +184,13 @@ func TestOnlyWhoLeadsReads(t *testing.T) {
 			t.Errorf("%d providers are open before, %d after", before, after)
 		}
 		here.Times()
-		pass(time.Minute)
+		passTime(time.Minute)
 		if n := len(here.Times()); n != 0 || len(w.pollers.Warnings()) != 0 {
 			t.Errorf("read %d times by who does not lead; %v", n, w.pollers.Warnings())
 		}
-		tenure := w.Lead(0)
-		<-tenure.Began
-		pass(time.Second)
+		term := w.Lead(0)
+		<-term.Began
+		passTime(time.Second)
 		if n := len(here.Times()); n != 1 {
 			t.Errorf("read %d times by the next leadership", n)
 		}
@@ -199,11 +200,11 @@ func TestOnlyWhoLeadsReads(t *testing.T) {
 // A bubble does not end before its goroutines.
 func TestPollersEndWhateverTheyAreAt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := watching(t, always(0.5))
+		w := newPollersRig(t, always(0.5))
 		w.kind.Cluster("here").With(func(c *fakecluster.Cluster) { c.Hangs = true })
 		w.put(prod)
 		w.put(ledger.ClusterName{Kind: "fake", Cluster: "other"}, "address", "there")
-		pass(time.Second)
+		passTime(time.Second)
 		w.close()
 	})
 }

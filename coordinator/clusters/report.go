@@ -9,11 +9,12 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// mostPartition is how long a partition may be in an address, in characters. One that is longer nobody can ask for.
+// mostPartition is how long a partition may be in an address, in characters. Nobody can ask for a
+// longer one.
 const mostPartition = 128
 
-// QueueReports are the queues of a snapshot as the ledger takes them, but for those that nobody can ask for. What no ledger could make sense
-// of is an error: it must not get as far as the loop.
+// QueueReports are the queues of a snapshot in the ledger's form, without those that nobody can
+// ask for. A queue that makes no sense is an error: it must not get as far as the loop.
 func QueueReports(queues []providers.Queue) ([]ledger.QueueReport, error) {
 	type place struct{ path, partition string }
 	seen := make(map[place]bool, len(queues))
@@ -43,7 +44,8 @@ func QueueReports(queues []providers.Queue) ([]ledger.QueueReport, error) {
 	return reports, nil
 }
 
-// applicationReports are answers about applications as the ledger takes them, but for those that nobody asked about or that make no sense.
+// applicationReports are answers about applications in the ledger's form, without those that were
+// not asked for or that make no sense.
 func applicationReports(answers []providers.Application, asked []string) []ledger.ApplicationReport {
 	wanted := make(map[string]bool, len(asked))
 	for _, id := range asked {

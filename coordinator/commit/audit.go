@@ -14,12 +14,12 @@ const (
 	auditShare = 1000
 )
 
-// AuditRegularly checks the books again and again until ctx ends: seldom enough not to be felt.
-func AuditRegularly(ctx context.Context, w *Loop) {
+// AuditRegularly checks the ledger again and again until ctx ends: seldom enough not to be felt.
+func AuditRegularly(ctx context.Context, loop *Loop) {
 	wait := auditEvery
 	for pause.For(wait, ctx.Done(), nil) {
 		wait = auditEvery
-		if result, err := w.auditOnce(ctx); err == nil {
+		if result, err := loop.auditOnce(ctx); err == nil {
 			wait = max(wait, auditShare*result.took)
 		}
 	}

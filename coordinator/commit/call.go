@@ -9,14 +9,14 @@ import (
 	"github.com/bursar/bursar/coordinator/ledger"
 )
 
-// pending is a caller's side of a command: where its goroutine waits.
-type pending struct {
+// pendingCall is a caller's side of a command: its goroutine waits here.
+type pendingCall struct {
 	core.Call
 	done chan error // holds one, so that answering never blocks
 }
 
-func newPending() any {
-	p := &pending{done: make(chan error, 1)}
+func newPendingCall() any {
+	p := &pendingCall{done: make(chan error, 1)}
 	p.Done = func(err error) { p.done <- err }
 	return p
 }
@@ -33,33 +33,34 @@ func newPendingRequest() any {
 	return p
 }
 
-// Do runs f on the ledger, in its turn, and returns once everything that f changed or saw is durable. Where it returns an
-// error, f may have been run, or be run yet: its results must not be read.
-func (w *Loop) Do(ctx context.Context, f func(l *ledger.Ledger, now ledger.Instant)) error {
-	return w.call(ctx, core.OnLedger(f))
+// Do runs f on the ledger, in its turn. It returns once everything that f changed or saw is
+// durable. If it returns an error, f may have run or may still run: its results must not be read.
+func (loop *Loop) Do(ctx context.Context, f func(l *ledger.Ledger, now ledger.Instant)) error {
+	return loop.call(ctx, core.OnLedger(f))
 }
 
 // call is Do for a command that needs the core.
-func (w *Loop) call(ctx context.Context, f func(c *core.Core, now ledger.Instant)) error {
-	p, _ := w.calls.Get().(*pending)
-	p.Do, p.From, p.Span = f, w.origin(ctx), w.Spans.enter(ctx)
-	answered, err := w.send(ctx, &p.Call, p.done)
+func (loop *Loop) call(ctx context.Context, f func(c *core.Core, now ledger.Instant)) error {
+	p, _ := loop.calls.Get().(*pendingCall)
+	p.Do, p.From, p.Span = f, loop.origin(ctx), loop.Spans.newSpan(ctx)
+	answered, err := loop.send(ctx, &p.Call, p.done)
 	if err == nil {
-		w.Spans.tell(p.Span, false)
+		loop.Spans.recordCall(p.Span, false)
 	}
 	if answered { // else the loop still has it
 		p.Do, p.From, p.Span = nil, nil, nil
-		w.calls.Put(p)
+		loop.calls.Put(p)
 	}
 	return err
 }
 
-// change runs a command that may be refused, and returns once what it changed is durable. The error is run's, or says why nothing is
-// known of it. answered, if it is set, is called at every answer, even if the caller has gone away; it must not block.
-func (w *Loop) change(ctx context.Context, from *core.Origin, run func(c *core.Core, now ledger.Instant) error, answered func()) error {
+// change runs a command that may be refused, and returns once what it changed is durable. The
+// error is run's, or says why nothing is known of it. answered, if it is set, is called at every
+// answer, even if the caller has gone away; it must not block.
+func (loop *Loop) change(ctx context.Context, from *core.Origin, run func(c *core.Core, now ledger.Instant) error, answered func()) error {
 	var refused error
 	done := make(chan error, 1)
-	_, err := w.send(ctx, &core.Call{
+	_, err := loop.send(ctx, &core.Call{
 		From: from,
 		Do:   func(c *core.Core, now ledger.Instant) { refused = run(c, now) },
 		Done: func(err error) {
@@ -75,22 +76,24 @@ func (w *Loop) change(ctx context.Context, from *core.Origin, run func(c *core.C
 	return refused
 }
 
-// send queues a command and waits for its answer, which Done gives to done. answered says that nobody refers to the command any more.
-func (w *Loop) send(ctx context.Context, command core.Command, done <-chan error) (answered bool, err error) {
-	if err := w.submit(command); err != nil {
+// send queues a command and waits for its answer, which Done gives to done. If answered is true,
+// nothing refers to the command any more.
+func (loop *Loop) send(ctx context.Context, command core.Command, done <-chan error) (answered bool, err error) {
+	if err := loop.submit(command); err != nil {
 		return true, err
 	}
-	return w.await(ctx, done)
+	return loop.await(ctx, done)
 }
 
-// await waits for an answer. answered is false where it did not come: the caller went away, or the loop has ended.
-func (w *Loop) await(ctx context.Context, done <-chan error) (answered bool, err error) {
+// await waits for an answer. answered is false if none came, because the caller went away or the
+// loop has ended.
+func (loop *Loop) await(ctx context.Context, done <-chan error) (answered bool, err error) {
 	select {
 	case err := <-done:
 		return true, err
 	case <-ctx.Done():
 		return false, ctx.Err()
-	case <-w.done:
+	case <-loop.done:
 	}
 	select { // the last answers come before the loop ends
 	case err := <-done:
@@ -114,81 +117,82 @@ func Decide[R any](ctx context.Context, b Reader, f func(l *ledger.Ledger, now l
 }
 
 // Sync sends a heartbeat through the loop.
-func (w *Loop) Sync(ctx context.Context, r *core.Report) error {
+func (loop *Loop) Sync(ctx context.Context, r *core.Report) error {
 	done := make(chan error, 1)
-	r.Done, r.From, r.Span = func(err error) { done <- err }, w.origin(ctx), w.Spans.enter(ctx)
-	if _, err := w.send(ctx, r, done); err != nil {
+	r.Done, r.From, r.Span = func(err error) { done <- err }, loop.origin(ctx), loop.Spans.newSpan(ctx)
+	if _, err := loop.send(ctx, r, done); err != nil {
 		return err
 	}
-	w.Spans.tell(r.Span, false)
+	loop.Spans.recordCall(r.Span, false)
 	if n := &r.Result.NotTaken; r.Err == nil && n.Count > 0 {
-		w.Meter.notTaken.Add(float64(n.Count))
-		w.elsewhere.tell(w.Log, r.Command.HostID, n)
+		loop.Meter.notTaken.Add(float64(n.Count))
+		loop.notTaken.log(loop.Log, r.Command.HostID, n)
 	}
 	return r.Err
 }
 
 // Register sends an announcement of a host through the loop.
-func (w *Loop) Register(ctx context.Context, e *core.Registration) error {
+func (loop *Loop) Register(ctx context.Context, e *core.Registration) error {
 	done := make(chan error, 1)
-	e.Done, e.From, e.Span = func(err error) { done <- err }, w.origin(ctx), w.Spans.enter(ctx)
-	if _, err := w.send(ctx, e, done); err != nil {
+	e.Done, e.From, e.Span = func(err error) { done <- err }, loop.origin(ctx), loop.Spans.newSpan(ctx)
+	if _, err := loop.send(ctx, e, done); err != nil {
 		return err
 	}
-	w.Spans.tell(e.Span, false)
+	loop.Spans.recordCall(e.Span, false)
 	return e.Err
 }
 
-// Allocate sends a request through the loop and waits until it is decided, or its caller is about to lose patience.
-func (w *Loop) Allocate(ctx context.Context, command *ledger.AllocateCommand) (ledger.AllocateResult, error) {
-	start := w.Clock.Now()
-	patience, stop := w.patience(ctx, command)
+// Allocate sends a request through the loop and waits until it is decided, or its caller is about
+// to lose patience.
+func (loop *Loop) Allocate(ctx context.Context, command *ledger.AllocateCommand) (ledger.AllocateResult, error) {
+	start := loop.Clock.Now()
+	patience, stop := loop.patienceTimer(ctx, command)
 	defer stop()
-	p, _ := w.asks.Get().(*pendingRequest)
-	p.Command, p.From, p.Span = *command, w.origin(ctx), w.Spans.enter(ctx)
-	if err := w.submit(&p.Request); err != nil {
+	p, _ := loop.requests.Get().(*pendingRequest)
+	p.Command, p.From, p.Span = *command, loop.origin(ctx), loop.Spans.newSpan(ctx)
+	if err := loop.submit(&p.Request); err != nil {
 		p.Span, p.From = nil, nil
-		w.asks.Put(p)
+		loop.requests.Put(p)
 		return ledger.AllocateResult{}, err
 	}
 	select {
 	case err := <-p.done:
-		return w.answered(p, start, err)
+		return loop.takeResult(p, start, err)
 	case <-patience:
-		w.priority.put(p.Withdraw())
+		loop.priority.put(p.Withdraw())
 		return ledger.AllocateResult{}, &PatienceError{RequestID: command.RequestID}
 	case <-ctx.Done():
-		w.priority.put(p.Withdraw())
+		loop.priority.put(p.Withdraw())
 		return ledger.AllocateResult{}, ctx.Err()
-	case <-w.done:
+	case <-loop.done:
 	}
 	select { // the last answers come before the loop ends
 	case err := <-p.done:
-		return w.answered(p, start, err)
+		return loop.takeResult(p, start, err)
 	default:
 		return ledger.AllocateResult{}, core.ErrStopping
 	}
 }
 
-// answered takes the answer out of a request, to which nobody else refers any more.
-func (w *Loop) answered(p *pendingRequest, start ledger.Instant, err error) (ledger.AllocateResult, error) {
+// takeResult takes the answer out of a request. Nothing else refers to the request any more.
+func (loop *Loop) takeResult(p *pendingRequest, start ledger.Instant, err error) (ledger.AllocateResult, error) {
 	result := p.Result
 	if err == nil {
 		err = p.Err
-		w.observe(&p.Request, start)
-		w.Spans.tell(p.Span, p.Waited)
+		loop.observeLatency(&p.Request, start)
+		loop.Spans.recordCall(p.Span, p.Waited)
 	} else {
 		result = ledger.AllocateResult{}
 	}
 	p.Request = core.Request{Done: p.Done}
-	w.asks.Put(p)
+	loop.requests.Put(p)
 	return result, err
 }
 
-// patience is what fires shortly before the caller's deadline, where that comes before the end of the wait: the answer
-// must still get there, and nothing may be granted to a caller who is about to hang up. A wait that ends about when the
-// deadline does is shortened, so that its end is the answer.
-func (w *Loop) patience(ctx context.Context, command *ledger.AllocateCommand) (fires <-chan time.Time, stop func()) {
+// patienceTimer fires shortly before the caller's deadline, if that comes before the end of the
+// wait. The answer must still get there, and nothing may be granted to a caller who is about to
+// hang up. A wait that ends at about the deadline is shortened, so that its end is the answer.
+func (loop *Loop) patienceTimer(ctx context.Context, command *ledger.AllocateCommand) (fires <-chan time.Time, stop func()) {
 	deadline, bounded := ctx.Deadline()
 	if !bounded || command.Wait <= 0 || command.Async {
 		return nil, func() {}
@@ -206,17 +210,17 @@ func (w *Loop) patience(ctx context.Context, command *ledger.AllocateCommand) (f
 	return timer.C, func() { timer.Stop() }
 }
 
-func (w *Loop) observe(ask *core.Request, start ledger.Instant) {
-	took := w.Clock.Now().Sub(start).Seconds()
-	_, short := errors.AsType[*ledger.InsufficientError](ask.Err)
+func (loop *Loop) observeLatency(r *core.Request, start ledger.Instant) {
+	took := loop.Clock.Now().Sub(start).Seconds()
+	_, short := errors.AsType[*ledger.InsufficientError](r.Err)
 	switch {
-	case ask.Waited:
-		w.Meter.waited.Observe(took)
-	case ask.Err == nil && ask.Result.Allocation.State == ledger.Reserved:
-		w.Meter.granted.Observe(took)
+	case r.Waited:
+		loop.Meter.waited.Observe(took)
+	case r.Err == nil && r.Result.Allocation.State == ledger.Reserved:
+		loop.Meter.granted.Observe(took)
 	case short:
-		w.Meter.short.Observe(took)
+		loop.Meter.short.Observe(took)
 	default:
-		w.Meter.other.Observe(took)
+		loop.Meter.other.Observe(took)
 	}
 }

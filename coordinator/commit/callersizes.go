@@ -6,28 +6,31 @@ import (
 	"github.com/bursar/bursar/coordinator/store"
 )
 
-// mostCallerSizes bounds the callers that are counted. Names have at most 256 bytes: 12 MiB in all.
+// mostCallerSizes bounds the callers that are counted. Names have at most 256 bytes: 12 MiB in
+// all.
 const mostCallerSizes = 32768
 
 // callerSizes are the bytes that each caller has in the history. The zero value is empty.
 //
-// There may be more callers than can be counted. The counters are those of Misra and Gries, "Finding repeated elements" (1982), in the form that
-// lowers all of them by their median when there are too many: a size is never too large, and too small by at most
-// 2 × (all that was put) / mostCallerSizes, which is 1.2 MB for 20 GB.
+// There may be more callers than can be counted. The counters are those of Misra and Gries,
+// "Finding repeated elements" (1982), in the form that lowers all of them by their median when
+// there are too many: a size is never too large, and too small by at most 2 × (all that was put) /
+// mostCallerSizes, which is 1.2 MB for 20 GB.
 type callerSizes struct {
 	sizes map[string]*callerSize
-	// lowered: a caller that is put for the first time may have older rows that are counted no more.
+	// lowered is set once sizes were lowered: a caller that is added for the first time may then
+	// have older rows that are not counted.
 	lowered bool
 }
 
 // callerSize is what one caller has in the history.
 type callerSize struct {
 	bytes  int64
-	oldest store.Position // before it there is none of its rows that may be deleted
+	oldest store.Position // none of its rows before this may be deleted
 }
 
-// put counts a row that lies behind a position.
-func (s *callerSizes) put(caller string, bytes int64, behind store.Position) {
+// add counts a row that lies behind a position.
+func (s *callerSizes) add(caller string, bytes int64, behind store.Position) {
 	c := s.sizes[caller]
 	if c == nil {
 		if len(s.sizes) >= mostCallerSizes {
@@ -45,8 +48,8 @@ func (s *callerSizes) put(caller string, bytes int64, behind store.Position) {
 	c.bytes += bytes
 }
 
-// take counts a row no more.
-func (s *callerSizes) take(caller string, bytes int64) {
+// subtract stops counting a row.
+func (s *callerSizes) subtract(caller string, bytes int64) {
 	if c := s.sizes[caller]; c != nil {
 		if c.bytes -= bytes; c.bytes <= 0 {
 			delete(s.sizes, caller)

@@ -15,47 +15,49 @@ import (
 	"github.com/bursar/bursar/internal/pause"
 )
 
-// Campaign takes part in the election, and leads when it is this coordinator's turn. The store has the last word on who
-// leads: a term is no more than the permission to ask it.
+// Campaign takes part in the election, and leads when this coordinator wins. The store has the
+// last word on who leads: a term is only the permission to ask it.
 type Campaign struct {
-	Election election.Election
-	Loop     *Loop
-	Heard    func() []uint64 // the epochs that were announced
-	Log      *slog.Logger
+	Election  election.Election
+	Loop      *Loop
+	Announced func() []uint64 // the epochs that were announced
+	Log       *slog.Logger
 }
 
 const (
-	// resignTime bounds what handing over may take: after it the others find out by themselves.
+	// resignTime bounds how long handing over may take: after it the others find out by
+	// themselves.
 	resignTime = 2 * time.Second
-	// steadyAfter is how long a leadership must last for its end not to count as another failure to lead. A ledger that cannot go on, or
-	// somebody else who leads on the same store, would otherwise keep this coordinator loading for ever.
+	// steadyAfter is how long a leadership must last for its end not to count as another failure
+	// to lead. Otherwise a ledger that cannot go on, or another coordinator that leads on the same
+	// store, would keep this coordinator loading for ever.
 	steadyAfter = 10 * time.Second
 )
 
-// Run campaigns until the writer's loop has ended, or something is wrong that no waiting mends, which it returns. What became of the first
-// attempt to lead is told to first, which holds one.
-func (l *Campaign) Run(ctx context.Context, first chan<- error) error {
+// Run campaigns until the loop has ended, or until an error that waiting does not mend, which it
+// returns. It sends the outcome of the first attempt to lead to first, which holds one.
+func (c *Campaign) Run(ctx context.Context, first chan<- error) error {
 	retry := backoff.NewExponentialBackOff(
 		backoff.WithInitialInterval(100*time.Millisecond), backoff.WithMaxInterval(5*time.Second), backoff.WithMaxElapsedTime(0))
 	for {
-		term, err := l.Election.Campaign(ctx)
+		term, err := c.Election.Campaign(ctx)
 		if err == nil {
 			began := time.Now()
-			err = l.serve(ctx, term, first)
-			l.resign(ctx, term)
+			err = c.lead(ctx, term, first)
+			c.resign(ctx, term)
 			if time.Since(began) > steadyAfter {
 				retry.Reset()
 			}
 		}
-		if ctx.Err() != nil || l.Loop.hasEnded() {
+		if ctx.Err() != nil || c.Loop.hasEnded() {
 			return nil //nolint:nilerr // that is what it was to last until
 		}
 		if election.Permanent(err) {
 			return err
 		}
 		wait := retry.NextBackOff()
-		l.Log.Warn("does not lead", "reason", err, "campaigns_in", wait)
-		if !pause.For(wait, l.Loop.done, ctx.Done()) {
+		c.Log.Warn("does not lead", "reason", err, "campaigns_in", wait)
+		if !pause.For(wait, c.Loop.done, ctx.Done()) {
 			return nil
 		}
 	}
@@ -64,60 +66,63 @@ func (l *Campaign) Run(ctx context.Context, first chan<- error) error {
 // errLockLost ends a leadership whose term is over.
 var errLockLost = errors.New("the lock on the lead was lost")
 
-// serve leads for as long as the term lasts and the store lets it, and returns why that is over. A leadership that ends by a fault of this
-// coordinator's own is followed by another one. One that ends because the store does not answer, or because somebody else has
-// begun another, is not: who has a better way to the store shall lead.
-func (l *Campaign) serve(ctx context.Context, term election.Term, first chan<- error) error {
+// lead leads for as long as the term lasts and the store lets it, and returns why that is over. If
+// a leadership ends by a fault of this coordinator's own, another one follows. If it ends because
+// the store does not answer, or because another coordinator has begun to lead, none follows: a
+// coordinator with a better way to the store shall lead.
+func (c *Campaign) lead(ctx context.Context, term election.Term, first chan<- error) error {
 	faults := backoff.NewExponentialBackOff(
 		backoff.WithInitialInterval(50*time.Millisecond), backoff.WithMaxInterval(5*time.Second), backoff.WithMaxElapsedTime(0))
 	for {
 		began := time.Now()
-		lead := l.Loop.Lead(l.Heard()...)
+		led := c.Loop.Lead(c.Announced()...)
 		select {
-		case meta := <-lead.Began:
-			tell(first, nil)
+		case meta := <-led.Began:
+			reportFirst(first, nil)
 			announcing, stop := context.WithCancel(ctx)
 			announced := make(chan struct{})
 			go func() {
 				defer close(announced)
-				l.announce(announcing, term, meta)
+				c.announce(announcing, term, meta)
 			}()
-			err := l.keep(term, lead)
+			err := c.awaitEnd(term, led)
 			stop()
-			<-announced // or it would be said after the term
+			<-announced // otherwise it would be announced after the term
 			if err != nil {
 				return err
 			}
 			if time.Since(began) > steadyAfter {
 				faults.Reset()
-			} else if !pause.For(faults.NextBackOff(), term.Over(), l.Loop.done) {
+			} else if !pause.For(faults.NextBackOff(), term.Over(), c.Loop.done) {
 				continue // which finds out what it was
 			}
-		case err := <-lead.over:
+		case err := <-led.over:
 			if isFault(err) { // over a stored request: the next attempt sets it aside
-				pause.For(faults.NextBackOff(), term.Over(), l.Loop.done)
+				pause.For(faults.NextBackOff(), term.Over(), c.Loop.done)
 				continue
 			}
-			tell(first, err)
+			reportFirst(first, err)
 			return err
 		case <-term.Over():
-			l.Loop.StepDown()
+			c.Loop.StepDown()
 			return errLockLost
-		case <-l.Loop.done:
+		case <-c.Loop.done:
 			return core.ErrStopping
 		}
 	}
 }
 
-// keep waits for the end of a leadership. The error is nil where another one may follow in the same term.
-func (l *Campaign) keep(term election.Term, lead *Term) error {
+// awaitEnd waits for the end of a leadership. The error is nil if another leadership may follow in
+// the same term.
+func (c *Campaign) awaitEnd(term election.Term, led *Term) error {
 	began := time.Now()
 	select {
-	case err := <-lead.over:
+	case err := <-led.over:
 		switch {
 		case errors.Is(err, store.ErrDeposed):
 			return fmt.Errorf("another coordinator has begun to lead on this store (if that repeats, two clusters share it, or two coordinators are alone on it): %w", err)
-		case isFault(err): // what was to blame is refused: nobody else needs to find that out
+		case isFault(err):
+			// the request to blame is refused now: no other coordinator has to find that out
 			return nil
 		case errors.Is(err, store.ErrUnknownOutcome), errors.Is(err, store.ErrAway), errors.Is(err, context.DeadlineExceeded),
 			time.Since(began) < steadyAfter:
@@ -125,9 +130,9 @@ func (l *Campaign) keep(term election.Term, lead *Term) error {
 		}
 		return nil
 	case <-term.Over():
-		l.Loop.StepDown()
+		c.Loop.StepDown()
 		return errLockLost
-	case <-l.Loop.done:
+	case <-c.Loop.done:
 		return core.ErrStopping
 	}
 }
@@ -138,8 +143,9 @@ func isFault(err error) bool {
 	return ok && fault.Refused != ""
 }
 
-// announce tells everybody who leads, again until it works: until then every caller takes a way around.
-func (l *Campaign) announce(ctx context.Context, term election.Term, meta store.Meta) {
+// announce tells all who leads, and tries again until it works: until then every caller takes a
+// way around.
+func (c *Campaign) announce(ctx context.Context, term election.Term, meta store.Meta) {
 	retry := backoff.NewExponentialBackOff(
 		backoff.WithInitialInterval(100*time.Millisecond), backoff.WithMaxInterval(2*time.Second), backoff.WithMaxElapsedTime(0))
 	for said := false; ; said = true {
@@ -148,7 +154,7 @@ func (l *Campaign) announce(ctx context.Context, term election.Term, meta store.
 			return
 		}
 		if !said {
-			l.Log.Warn("the others were not told who leads: trying again", "epoch", meta.Epoch, "error", err)
+			c.Log.Warn("the others were not told who leads: trying again", "epoch", meta.Epoch, "error", err)
 		}
 		if !pause.For(retry.NextBackOff(), term.Over(), ctx.Done()) {
 			return
@@ -156,18 +162,18 @@ func (l *Campaign) announce(ctx context.Context, term election.Term, meta store.
 	}
 }
 
-func tell(first chan<- error, err error) {
+func reportFirst(first chan<- error, err error) {
 	select {
 	case first <- err:
-	default: // it has been told
+	default: // it was sent
 	}
 }
 
 // resign lets somebody else lead at once.
-func (l *Campaign) resign(ctx context.Context, term election.Term) {
+func (c *Campaign) resign(ctx context.Context, term election.Term) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), resignTime)
 	defer cancel()
 	if err := term.Resign(ctx); err != nil {
-		l.Log.Warn("the lead was not handed over: the others wait until the lock runs out", "error", err)
+		c.Log.Warn("the lead was not handed over: the others wait until the lock runs out", "error", err)
 	}
 }

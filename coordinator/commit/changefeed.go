@@ -8,7 +8,8 @@ import (
 	"github.com/bursar/bursar/coordinator/ledger"
 )
 
-// Why a watch ends, or does not begin. All are OUT_OF_RANGE: read again, then watch from what was read.
+// Why a watch ends, or does not begin. All are OUT_OF_RANGE: read again, then watch from what was
+// read.
 var (
 	ErrTooOld     = errors.New("after_revision: changes since then are no longer held: List, then Watch from its revision")
 	ErrAhead      = errors.New("after_revision: beyond this ledger's revision: List, then Watch from its revision")
@@ -18,24 +19,28 @@ var (
 // Event is one change, as watchers see it. One of the pointers or names is set.
 type Event struct {
 	revision uint64
-	// Resume is what to watch after once this was seen: its revision, or the one before where others share it and follow.
-	Resume      uint64
-	Allocation  *ledger.Allocation
-	Host        *ledger.HostRecord
-	Quota       *ledger.Quota
-	QuotaGone   string
-	HostRemoved string
-	bytes       int // its size, as the feed counts it
+	// Resume is the revision to watch after once this event was seen: its own, or the one before
+	// if later events share it.
+	Resume       uint64
+	Allocation   *ledger.Allocation
+	Host         *ledger.HostRecord
+	Quota        *ledger.Quota
+	QuotaRemoved string
+	HostRemoved  string
+	bytes        int // its size, as the feed counts it
 }
 
-// ChangeFeed keeps the latest durable changes for those that watch, up to a number and up to a size. Writers never wait for readers: every
-// reader has its own place in one ring, and one whose place was given up is cut off.
+// ChangeFeed keeps the latest durable changes for watchers, up to a number and up to a size.
+// Writers never wait for readers: every reader has its own place in one ring, and is cut off if
+// that place was overwritten.
 type ChangeFeed struct {
 	mu sync.Mutex
-	// All below are guarded by mu. Events have serial numbers; ring[n % len] is number n, for first <= n < next.
+	// All below are guarded by mu. Events have serial numbers; ring[n % len] is number n, for
+	// first <= n < next.
 	ring        []Event
 	first, next uint64
-	// bytes is the size of the events that the ring holds, at most is the bound. The latest one is held whatever its size.
+	// bytes is the size of the events in the ring, most is its bound. The latest event is kept
+	// whatever its size.
 	bytes, most int
 	// floor is the revision that the ring goes back to: it has every change after it.
 	floor    uint64
@@ -60,8 +65,9 @@ func (f *ChangeFeed) Held() (events, bytes int) {
 	return int(f.next - f.first), f.bytes //nolint:gosec // at most the ring's size
 }
 
-// reset begins at a revision that was read from the store. If that is where the feed is, nothing was missed and readers
-// go on; else what happened in between is not known here, and they are cut off.
+// reset begins at a revision that was read from the store. If the feed is at that revision,
+// nothing was missed and readers go on. If not, what happened in between is not known here, and
+// readers are cut off.
 func (f *ChangeFeed) reset(revision uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -100,7 +106,7 @@ func (f *ChangeFeed) Publish(c *ledger.Changes) {
 		f.addLocked(Event{revision: c.Revision, Quota: &c.Quotas[i]})
 	}
 	for _, selector := range c.QuotasRemoved {
-		f.addLocked(Event{revision: c.Revision, QuotaGone: selector})
+		f.addLocked(Event{revision: c.Revision, QuotaRemoved: selector})
 	}
 	f.revision = c.Revision
 	f.wakeLocked()
@@ -141,8 +147,8 @@ func (f *ChangeFeed) Close(err error) {
 	f.wakeLocked()
 }
 
-// cut ends the watches that there are with err.
-func (f *ChangeFeed) cut(err error) {
+// endWatches ends the watches that there are with err.
+func (f *ChangeFeed) endWatches(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.cuts++
@@ -157,8 +163,9 @@ type reader struct {
 	cuts uint64 // of the feed, when it began
 }
 
-// read begins to read after a revision; 0 is from now on. It returns the revision to tell the watcher first.
-func (f *ChangeFeed) read(after uint64) (*reader, uint64, error) {
+// newReader begins to read after a revision; 0 is from now on. It returns the revision to send to
+// the watcher first.
+func (f *ChangeFeed) newReader(after uint64) (*reader, uint64, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch {
@@ -180,8 +187,9 @@ func (f *ChangeFeed) read(after uint64) (*reader, uint64, error) {
 	return &reader{feed: f, next: f.first + uint64(skip), cuts: f.cuts}, after, nil //nolint:gosec // not negative
 }
 
-// poll appends the next changes to events, at most as many as fit without growing it. Where there are none it returns what
-// will be closed when there are. caughtUp is the revision up to which the reader has seen everything, once it has; else 0.
+// poll appends the next changes to events, at most as many as fit without growing it. If there are
+// none, it returns a channel that is closed when there are. caughtUp is the revision up to which
+// the reader has seen everything, or 0 if it has not.
 func (r *reader) poll(events []Event) (batch []Event, wait <-chan struct{}, caughtUp uint64, err error) {
 	f := r.feed
 	f.mu.Lock()
@@ -204,8 +212,8 @@ func (r *reader) poll(events []Event) (batch []Event, wait <-chan struct{}, caug
 	return events, f.wake, caughtUp, nil
 }
 
-// leave gives up the place.
-func (r *reader) leave() {
+// close gives up the place.
+func (r *reader) close() {
 	r.feed.mu.Lock()
 	defer r.feed.mu.Unlock()
 	r.feed.readers--

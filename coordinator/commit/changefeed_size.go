@@ -8,10 +8,10 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// size is about what an event keeps in memory, in bytes: the event, the row that it points to, and the texts and lists of that row.
-// Texts that rows share are counted for each.
+// size is about what an event keeps in memory, in bytes: the event, the row that it points to, and
+// the texts and lists of that row. Texts that rows share are counted for each.
 func (e *Event) size() int {
-	n := int(unsafe.Sizeof(*e)) + len(e.QuotaGone) + len(e.HostRemoved)
+	n := int(unsafe.Sizeof(*e)) + len(e.QuotaRemoved) + len(e.HostRemoved)
 	switch {
 	case e.Allocation != nil:
 		n += allocationSize(e.Allocation)
@@ -55,7 +55,8 @@ func resourceSize(r *resource.Resource) int {
 	return n
 }
 
-// vectorSize is what the custom part takes; the rest is in whatever holds the vector.
+// vectorSize is the size of the custom part. The rest is counted with the struct that holds the
+// vector.
 func vectorSize(v *resource.Vector) (n int) {
 	for _, q := range v.Custom() {
 		n += int(unsafe.Sizeof(q)) + len(q.Name)

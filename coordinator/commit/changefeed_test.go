@@ -16,8 +16,8 @@ import (
 	"github.com/bursar/bursar/internal/identity"
 )
 
-// TestAFeedIsWhatWasPublished compares resumed reading with a plain list: every reader sees all changes after where it began
-// and misses none, or is told that it cannot.
+// TestAFeedIsWhatWasPublished compares resumed reading with a plain list: every reader sees all
+// changes after its beginning and misses none, or gets an error.
 func TestAFeedIsWhatWasPublished(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		size := rapid.IntRange(1, 8).Draw(t, "size")
@@ -42,7 +42,8 @@ func TestAFeedIsWhatWasPublished(t *testing.T) {
 				all = append(all, change{revision, "row"})
 			}
 			if rapid.Bool().Draw(t, "rules") {
-				revision += 2 // the ledger counts every rule, the feed shows them all with the last
+				// the ledger counts every rule, the feed shows them all with the last
+				revision += 2
 				c.QuotasRemoved = []string{"a", "b"}
 				all = append(all, change{revision, "a"}, change{revision, "b"})
 			}
@@ -52,7 +53,7 @@ func TestAFeedIsWhatWasPublished(t *testing.T) {
 			}
 		}
 		after := rapid.Uint64Range(0, revision+2).Draw(t, "after")
-		r, begins, err := f.read(after)
+		r, begins, err := f.newReader(after)
 		if after == 0 {
 			after = revision
 		}
@@ -82,7 +83,7 @@ func TestAFeedIsWhatWasPublished(t *testing.T) {
 		case err != nil || begins != after:
 			t.Fatalf("begins at %d, not %d: %v", begins, after, err)
 		}
-		defer r.leave()
+		defer r.close()
 		var got []change
 		var resume uint64
 		for {
@@ -92,8 +93,8 @@ func TestAFeedIsWhatWasPublished(t *testing.T) {
 			}
 			for _, e := range batch {
 				name := "row"
-				if e.QuotaGone != "" {
-					name = e.QuotaGone
+				if e.QuotaRemoved != "" {
+					name = e.QuotaRemoved
 				}
 				got = append(got, change{e.revision, name})
 				resume = e.Resume
@@ -120,11 +121,11 @@ func TestAReaderThatFallsBehindIsCutOff(t *testing.T) {
 		f.Publish(&ledger.Changes{Revision: revision, Transitions: []ledger.Allocation{{Revision: revision}}})
 	}
 	publish(1)
-	r, _, err := f.read(0)
+	r, _, err := f.newReader(0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer r.leave()
+	defer r.close()
 	for revision := range uint64(4) {
 		publish(2 + revision)
 	}
@@ -145,11 +146,11 @@ func TestAReaderThatFallsBehindIsCutOff(t *testing.T) {
 func TestAReaderGoesOnOverALeadershipThatMissedNothing(t *testing.T) {
 	f := NewChangeFeed(4, 1<<20)
 	f.reset(5)
-	r, _, err := f.read(5)
+	r, _, err := f.newReader(5)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer r.leave()
+	defer r.close()
 	f.reset(5)
 	if _, _, _, err := r.poll(nil); err != nil {
 		t.Errorf("nothing was missed, and yet: %v", err)
@@ -158,13 +159,13 @@ func TestAReaderGoesOnOverALeadershipThatMissedNothing(t *testing.T) {
 	if _, _, _, err := r.poll(nil); !errors.Is(err, ErrFellBehind) {
 		t.Errorf("something was missed: %v", err)
 	}
-	if _, _, err := f.read(5); !errors.Is(err, ErrTooOld) {
+	if _, _, err := f.newReader(5); !errors.Is(err, ErrTooOld) {
 		t.Errorf("got %v", err)
 	}
-	if again, _, err := f.read(6); err != nil {
+	if again, _, err := f.newReader(6); err != nil {
 		t.Error(err)
 	} else {
-		again.leave()
+		again.close()
 	}
 }
 
@@ -199,7 +200,8 @@ func TestAQuietWatchSaysThatItIsThere(t *testing.T) {
 	})
 }
 
-// A feed of large changes holds fewer of them: what it holds is bounded in bytes, and readers that are too slow are cut off.
+// A feed of large changes holds fewer of them: what it holds is bounded in bytes, and readers that
+// are too slow are cut off.
 func TestAFeedIsBoundedInBytes(t *testing.T) {
 	const events, bytes = 1000, 64 << 10
 	f := NewChangeFeed(events, bytes)
@@ -209,11 +211,11 @@ func TestAFeedIsBoundedInBytes(t *testing.T) {
 			{Revision: revision, Reason: strings.Repeat("r", size)},
 		}})
 	}
-	slow, _, err := f.read(0)
+	slow, _, err := f.newReader(0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer slow.leave()
+	defer slow.close()
 	revision := uint64(1)
 	for range 100 {
 		revision++
@@ -229,13 +231,13 @@ func TestAFeedIsBoundedInBytes(t *testing.T) {
 	if _, _, _, err := slow.poll(make([]Event, 0, 1)); !errors.Is(err, ErrFellBehind) {
 		t.Errorf("a reader of what was given up: %v", err)
 	}
-	if _, _, err := f.read(revision - uint64(n) - 1); !errors.Is(err, ErrTooOld) {
+	if _, _, err := f.newReader(revision - uint64(n) - 1); !errors.Is(err, ErrTooOld) {
 		t.Errorf("got %v", err)
 	}
-	if r, _, err := f.read(revision - uint64(n)); err != nil {
+	if r, _, err := f.newReader(revision - uint64(n)); err != nil {
 		t.Errorf("what is held cannot be read: %v", err)
 	} else {
-		r.leave()
+		r.close()
 	}
 	publish(revision+1, 2*bytes) // larger than all: it alone is held
 	if n, _ := f.Held(); n != 1 {
@@ -251,7 +253,7 @@ func TestAFeedIsBoundedInBytes(t *testing.T) {
 	}
 }
 
-// Where one change follows the other a watch never comes to rest.
+// If changes follow each other closely, a watch never waits.
 func TestABusyWatchEndsAsWell(t *testing.T) {
 	f := NewChangeFeed(4, 1<<20)
 	revision := uint64(0)

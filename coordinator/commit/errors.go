@@ -17,7 +17,8 @@ type Error struct {
 
 func (e *Error) Error() string {
 	why := e.Err
-	if _, ok := errors.AsType[*store.RowError](why); ok { // it may be another caller's row; the log has it in full
+	// it may be another caller's row; the log has it in full
+	if _, ok := errors.AsType[*store.RowError](why); ok {
 		why = errRefusedRow
 	}
 	return fmt.Sprintf("could not be made durable (%v): try again with the same request_id", why)
@@ -28,7 +29,8 @@ var errRefusedRow = errors.New("the store refused a row of the batch")
 // Unwrap returns the store's error.
 func (e *Error) Unwrap() error { return e.Err }
 
-// PatienceError ends a call whose own deadline comes before the end of the wait that it asked for.
+// PatienceError ends a call if its own deadline comes before the end of the wait that it asked
+// for.
 type PatienceError struct {
 	RequestID string
 }

@@ -9,38 +9,40 @@ import (
 	"github.com/bursar/bursar/coordinator/ledger"
 )
 
-// panicked ends a leadership in which the ledger panicked. Nobody hears of it but whoever is to blame: all others try again.
-func (w *Loop) panicked(err error) {
+// endAfterPanic ends a leadership in which the ledger panicked. Only the caller to blame is told
+// of the panic: all others try again.
+func (loop *Loop) endAfterPanic(err error) {
 	if fault, ok := errors.AsType[*core.PanicError](err); ok {
-		w.recordFault(fault)
+		loop.recordFault(fault)
 	}
-	w.drop(core.ErrNotLeading)
-	w.giveUp(err)
+	loop.dropLedger(core.ErrNotLeading)
+	loop.endTerm(err)
 }
 
-// recordFault writes down that the ledger panicked, and what is refused for it.
-func (w *Loop) recordFault(fault *core.PanicError) {
-	w.Log.Error("the ledger panicked: this leadership is over", "cause", fault.Cause, "refused", fault.Refused, "stack", string(fault.Stack))
-	w.Meter.faults.Inc()
+// recordFault logs that the ledger panicked, and what is refused because of it.
+func (loop *Loop) recordFault(fault *core.PanicError) {
+	loop.Log.Error("the ledger panicked: this leadership is over", "cause", fault.Cause, "refused", fault.Refused, "stack", string(fault.Stack))
+	loop.Meter.faults.Inc()
 	if fault.Refused == "" {
-		w.unblamed.Store(&unblamed{w.Clock.Now(), fmt.Sprint(fault.Cause)})
+		loop.unknownPanic.Store(&unknownPanic{loop.Clock.Now(), fmt.Sprint(fault.Cause)})
 	}
-	list := w.core.Refusals()
-	w.refusals.Store(&list)
+	list := loop.core.Refusals()
+	loop.refusals.Store(&list)
 }
 
-// unblamed is a panic of the ledger of which it is not known who is to blame: it may come again.
-type unblamed struct {
+// unknownPanic is a panic of the ledger without a known cause: it may come again.
+type unknownPanic struct {
 	at    ledger.Instant
 	cause string
 }
 
-// FaultWarnings says what is refused because it made the ledger panic, and for a day that nothing is, though the ledger panicked.
-func (w *Loop) FaultWarnings() (list []string) {
-	if refused := w.refusals.Load(); refused != nil {
+// FaultWarnings says what is refused because it made the ledger panic. If the cause of a panic is
+// not known, it says so for a day.
+func (loop *Loop) FaultWarnings() (list []string) {
+	if refused := loop.refusals.Load(); refused != nil {
 		list = AtMost(*refused, mostHidden, "the log")
 	}
-	if last := w.unblamed.Load(); last != nil && w.Clock.Now().Sub(last.at) < core.RefusedFor {
+	if last := loop.unknownPanic.Load(); last != nil && loop.Clock.Now().Sub(last.at) < core.RefusedFor {
 		list = append(list, fmt.Sprintf("the ledger panicked at %s, and it is not known over what: %s: the log has the stack; "+
 			"while it comes again, attempts to lead are up to 5 s apart", last.at.Time().UTC().Format(time.RFC3339), last.cause))
 	}

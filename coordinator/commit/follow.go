@@ -9,41 +9,44 @@ import (
 )
 
 const (
-	// KeepAlive is how often a watch on which nothing happens says that it is still there, and how far it has seen.
+	// KeepAlive is how often a watch on which nothing happens says that it is still there, and how
+	// far it has seen.
 	KeepAlive = 15 * time.Second
 	// watchBatch is how many changes are taken from the feed at a time.
 	watchBatch = 64
 )
 
-// Follow sends what changes after a revision until the caller goes away or falls too far behind. It begins with beat, which
-// sends a revision alone, and repeats it where nothing else was sent for a while. send may skip a change.
-func (w *Loop) Follow(ctx context.Context, after uint64, beat func(revision uint64) error, send func(Event) error) error {
-	// A look through the loop: a coordinator that does not lead must not say what the latest revision is.
-	if err := w.Do(ctx, func(*ledger.Ledger, ledger.Instant) {}); err != nil {
+// Follow sends what changes after a revision until the caller goes away or falls too far behind.
+// It begins with ping, which sends a revision alone, and repeats it if nothing else was sent for a
+// while. send may skip a change.
+func (loop *Loop) Follow(ctx context.Context, after uint64, ping func(revision uint64) error, send func(Event) error) error {
+	// A look through the loop: a coordinator that does not lead must not say what the latest
+	// revision is.
+	if err := loop.Do(ctx, func(*ledger.Ledger, ledger.Instant) {}); err != nil {
 		return err
 	}
-	place, revision, err := w.Feed.read(after)
+	from, revision, err := loop.Feed.newReader(after)
 	if err != nil {
 		return err
 	}
-	defer place.leave()
-	w.Meter.watchers.Inc()
-	defer w.Meter.watchers.Dec()
-	if err := beat(revision); err != nil {
+	defer from.close()
+	loop.Meter.watchers.Inc()
+	defer loop.Meter.watchers.Dec()
+	if err := ping(revision); err != nil {
 		return err
 	}
 	tick := time.NewTicker(KeepAlive)
 	defer tick.Stop()
 	events := make([]Event, 0, watchBatch)
 	for {
-		batch, wait, caughtUp, err := place.poll(events)
+		batch, wait, caughtUp, err := from.poll(events)
 		if err != nil {
 			if errors.Is(err, ErrFellBehind) {
-				w.Meter.cutOff.Inc()
+				loop.Meter.cutOff.Inc()
 			}
 			return err
 		}
-		if ctx.Err() != nil { // where changes follow each other closely nothing else looks
+		if ctx.Err() != nil { // if changes follow each other closely, nothing else checks it
 			return ctx.Err()
 		}
 		for _, e := range batch {
@@ -59,7 +62,7 @@ func (w *Loop) Follow(ctx context.Context, after uint64, beat func(revision uint
 		select {
 		case <-wait:
 		case <-tick.C:
-			if err := beat(revision); err != nil {
+			if err := ping(revision); err != nil {
 				return err
 			}
 		case <-ctx.Done():

@@ -8,27 +8,27 @@ import (
 // mostHidden bounds how many of the rules that are not in force stand among the warnings.
 const mostHidden = 20
 
-// publishHiddenRules tells which rules are not in force, where that may have changed.
-func (w *Loop) publishHiddenRules() {
-	turn, hidden := w.core.HiddenRules()
-	if turn == w.rulesSeen {
+// publishHiddenRules publishes which rules are not in force, if that may have changed.
+func (loop *Loop) publishHiddenRules() {
+	version, hidden := loop.core.HiddenRules()
+	if version == loop.rulesSeen {
 		return
 	}
-	w.rulesSeen = turn
+	loop.rulesSeen = version
 	var before, list []string
-	if known := w.rulesHidden.Load(); known != nil {
+	if known := loop.rulesHidden.Load(); known != nil {
 		before = *known
 	}
 	for _, h := range hidden {
 		text := h.String()
 		list = append(list, text)
-		if _, told := slices.BinarySearch(before, text); !told {
-			w.Log.Warn(text)
+		if _, logged := slices.BinarySearch(before, text); !logged {
+			loop.Log.Warn(text)
 		}
 	}
 	slices.Sort(list)
-	w.rulesHidden.Store(&list)
-	w.Meter.hiddenRules.Set(float64(len(list)))
+	loop.rulesHidden.Store(&list)
+	loop.Meter.hiddenRules.Set(float64(len(list)))
 }
 
 // AtMost shortens a list of warnings, and says where the rest is.

@@ -10,35 +10,44 @@ import (
 	"github.com/bursar/bursar/coordinator/store"
 )
 
-// recountAfter is how long a count is gone on with. What it does not see, such as a lost allocation that is adopted again, adds up until then.
+// recountAfter is how long a count is gone on with. What it does not see, such as a lost
+// allocation that is adopted again, adds up until then.
 const recountAfter = 24 * time.Hour
 
-// HistoryBounds says how long what has ended can be looked up, and how much of it a caller may have.
+// HistoryBounds says how long what has ended can be looked up, and how much of it a caller may
+// have.
 type HistoryBounds struct {
 	Retention   time.Duration
 	CallerBytes int64
-	// PruneEvery is how often what is beyond the bounds is looked for, PruneStep how many allocations are deleted in one step.
+	// PruneEvery is the time between two searches for rows beyond the bounds. PruneStep is how
+	// many allocations are deleted in one step.
 	PruneEvery time.Duration
 	PruneStep  int
 }
 
-// history keeps ended allocations within two bounds: all by age, and those of each caller by size. Only the leader does. It counts the
-// history once, from the oldest row on, then what ends and what it deletes.
+// history keeps ended allocations within two bounds: all by age, and those of each caller by size.
+// Only the leader does so. It counts the history once, from the oldest row on. After that it
+// counts what ends and what it deletes.
 type history struct {
-	writer   *Loop
-	config   HistoryBounds
-	remember time.Duration // for which rows are kept whatever their size, because a repeated request is answered by them
-	settled  time.Duration // for which rows are not counted yet: until then one may become durable behind another of a later end
+	loop   *Loop
+	config HistoryBounds
+	// remember is how long rows are kept whatever their size, because they answer repeated
+	// requests.
+	remember time.Duration
+	// settled is how long rows are not counted yet: until then one may become durable behind
+	// another of a later end.
+	settled time.Duration
 
 	// Owned by run:
 	epoch   uint64         // of the leadership that all below was counted in; 0: none
-	began   ledger.Instant // when the count did; 0: count anew
+	began   ledger.Instant // of the count; 0: count from the beginning
 	counted store.Position // rows up to here are counted
 	callers callerSizes
 	total   HistorySize
 
-	size atomic.Pointer[HistorySize]      // nil: not counted yet
-	full atomic.Pointer[map[string]int64] // callers that are refused, with the bytes that they have
+	size atomic.Pointer[HistorySize] // nil: not counted yet
+	// full has the callers that are refused, with the bytes that they have.
+	full atomic.Pointer[map[string]int64]
 }
 
 // HistorySize is how much has ended and is still known.
@@ -46,7 +55,8 @@ type HistorySize struct{ Rows, Bytes int64 }
 
 func (s *HistorySize) add(rows, bytes int64) { s.Rows, s.Bytes = s.Rows+rows, s.Bytes+bytes }
 
-// HistoryFullError refuses a request of a caller whose allocations that ended of late take as much as it may have.
+// HistoryFullError refuses a request of a caller whose recently ended allocations take as much as
+// it may have.
 type HistoryFullError struct {
 	Caller      string
 	Bytes, Most int64
@@ -58,9 +68,9 @@ func (e *HistoryFullError) Error() string {
 		e.Caller, e.Remember, e.Bytes, e.Most)
 }
 
-func newHistory(w *Loop) *history {
+func newHistory(loop *Loop) *history {
 	// The commit of a row may wait for the one before it, and each has its time.
-	return &history{writer: w, config: w.History, remember: w.Remember, settled: 2 * w.CommitTimeout}
+	return &history{loop: loop, config: loop.History, remember: loop.Remember, settled: 2 * loop.CommitTimeout}
 }
 
 // admit refuses a new request of a caller whose history is full.
@@ -93,18 +103,18 @@ func (h *history) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		if err := h.turn(ctx); err != nil && ctx.Err() == nil {
-			h.writer.Meter.pruneFailed.Inc()
-			h.writer.Log.Warn("cannot keep the history within its bounds", "error", err)
+		if err := h.round(ctx); err != nil && ctx.Err() == nil {
+			h.loop.Meter.pruneFailed.Inc()
+			h.loop.Log.Warn("cannot keep the history within its bounds", "error", err)
 			h.began = 0 // what was deleted is not known
 		}
 	}
 }
 
-// turn does what has come due since the last one.
-func (h *history) turn(ctx context.Context) error {
-	epoch := h.writer.led.Load()
-	if !h.writer.leads.Load() {
+// round does what has come due since the last one.
+func (h *history) round(ctx context.Context) error {
+	epoch := h.loop.led.Load()
+	if !h.loop.leads.Load() {
 		epoch = 0
 	}
 	if epoch != h.epoch {
@@ -115,31 +125,31 @@ func (h *history) turn(ctx context.Context) error {
 	if epoch == 0 {
 		return nil
 	}
-	now := h.writer.Now()
+	now := h.loop.Now()
 	if h.began == 0 || now.Sub(h.began) >= recountAfter {
 		h.began, h.counted, h.total, h.callers = now, store.Position{}, HistorySize{}, callerSizes{}
 	}
-	if err := h.age(ctx, h.writer.Clock.Earliest().Add(-h.config.Retention)); err != nil {
+	if err := h.deleteOld(ctx, h.loop.Clock.Earliest().Add(-h.config.Retention)); err != nil {
 		return err
 	}
 	if done, err := h.count(ctx, now.Add(-h.settled)); err != nil || !done {
 		return err
 	}
-	err := h.bound(ctx, now.Add(-h.remember))
+	err := h.trimCallers(ctx, now.Add(-h.remember))
 	size := h.total
 	h.size.Store(&size)
 	return err
 }
 
-// leading reports whether it is still this leadership's turn.
-func (h *history) leading(ctx context.Context) bool {
-	return ctx.Err() == nil && h.writer.leads.Load() && h.writer.led.Load() == h.epoch
+// isCurrent reports whether it is still this leadership's turn.
+func (h *history) isCurrent(ctx context.Context) bool {
+	return ctx.Err() == nil && h.loop.leads.Load() && h.loop.led.Load() == h.epoch
 }
 
-// age deletes what ended before a time, the oldest first, in steps.
-func (h *history) age(ctx context.Context, before ledger.Instant) error {
-	for h.leading(ctx) {
-		ends, err := h.writer.Store.Ends(ctx, store.Position{}, h.config.PruneStep)
+// deleteOld deletes what ended before a time, the oldest first, in steps.
+func (h *history) deleteOld(ctx context.Context, before ledger.Instant) error {
+	for h.isCurrent(ctx) {
+		ends, err := h.loop.Store.Ends(ctx, store.Position{}, h.config.PruneStep)
 		if err != nil {
 			return err //nolint:wrapcheck // says it
 		}
@@ -147,15 +157,15 @@ func (h *history) age(ctx context.Context, before ledger.Instant) error {
 		for due > 0 && ends[due-1].Ended >= before {
 			due--
 		}
-		if err := h.remove(ctx, ends[:due]); err != nil || due < h.config.PruneStep {
+		if err := h.deleteRows(ctx, ends[:due]); err != nil || due < h.config.PruneStep {
 			return err
 		}
 	}
 	return nil
 }
 
-// remove deletes rows, and takes those off that were counted.
-func (h *history) remove(ctx context.Context, ends []store.End) error {
+// deleteRows deletes rows, and takes those off that were counted.
+func (h *history) deleteRows(ctx context.Context, ends []store.End) error {
 	if len(ends) == 0 {
 		return nil
 	}
@@ -163,14 +173,14 @@ func (h *history) remove(ctx context.Context, ends []store.End) error {
 	for i := range ends {
 		places[i] = ends[i].Position
 	}
-	n, err := h.writer.Store.Delete(ctx, places)
-	h.writer.Meter.pruned.Add(float64(n))
+	n, err := h.loop.Store.Delete(ctx, places)
+	h.loop.Meter.pruned.Add(float64(n))
 	if err != nil {
 		return err //nolint:wrapcheck // says it
 	}
 	for i := range ends {
 		if e := &ends[i]; e.Compare(h.counted) <= 0 {
-			h.callers.take(e.Caller, e.Bytes)
+			h.callers.subtract(e.Caller, e.Bytes)
 			h.total.add(-1, -e.Bytes)
 		}
 	}

@@ -14,8 +14,8 @@ import (
 	"github.com/bursar/bursar/coordinator/store/storetest"
 )
 
-// kept is a history over a store in memory, whose rows the test makes as it likes.
-type kept struct {
+// historyRig is a history over a store in memory, whose rows the test makes as it likes.
+type historyRig struct {
 	t     *testing.T
 	store store.Store
 	epoch uint64
@@ -26,7 +26,7 @@ type kept struct {
 	*history
 }
 
-func keep(t *testing.T, bounds HistoryBounds) *kept {
+func newHistoryRig(t *testing.T, bounds HistoryBounds) *historyRig {
 	t.Helper()
 	s := storetest.NewMemory("m").Open()
 	meta, err := s.Lead(t.Context(), 0)
@@ -45,17 +45,17 @@ func keep(t *testing.T, bounds HistoryBounds) *kept {
 	w := made.loop()
 	w.led.Store(meta.Epoch)
 	w.leads.Store(true)
-	return &kept{t: t, store: s, epoch: meta.Epoch, clock: clock, history: w.history}
+	return &historyRig{t: t, store: s, epoch: meta.Epoch, clock: clock, history: w.history}
 }
 
-// ended commits allocations of a caller that ended so long ago.
-func (k *kept) ended(caller string, n int, ago time.Duration) {
+// commitEnded commits allocations of a caller that ended so long ago.
+func (k *historyRig) commitEnded(caller string, n int, ago time.Duration) {
 	k.t.Helper()
 	var c ledger.Changes
 	for range n {
 		k.last++
 		a := storetest.Typical(k.last, ledger.Released, uint64(k.last))
-		a.Caller, a.HostID, a.Ended = caller, "h1", k.writer.Clock.Now().Add(-ago)
+		a.Caller, a.HostID, a.Ended = caller, "h1", k.loop.Clock.Now().Add(-ago)
 		if k.adopted {
 			a.ReservationTTL = 0
 		}
@@ -67,8 +67,8 @@ func (k *kept) ended(caller string, n int, ago time.Duration) {
 	}
 }
 
-// left is how many rows each caller has, and the age of its oldest.
-func (k *kept) left() map[string]string {
+// remaining is how many rows each caller has, and the age of its oldest.
+func (k *historyRig) remaining() map[string]string {
 	k.t.Helper()
 	ends, err := k.store.Ends(k.t.Context(), store.Position{}, 1<<20)
 	if err != nil {
@@ -83,23 +83,23 @@ func (k *kept) left() map[string]string {
 	}
 	text := make(map[string]string)
 	for name, n := range rows {
-		text[name] = fmt.Sprintf("%d from %s", n, k.writer.Clock.Now().Sub(oldest[name]).Round(time.Minute))
+		text[name] = fmt.Sprintf("%d from %s", n, k.loop.Clock.Now().Sub(oldest[name]).Round(time.Minute))
 	}
 	return text
 }
 
-func (k *kept) want(when string, want map[string]string) {
+func (k *historyRig) wantRemaining(when string, wantRemaining map[string]string) {
 	k.t.Helper()
-	if err := k.turn(k.t.Context()); err != nil {
+	if err := k.round(k.t.Context()); err != nil {
 		k.t.Fatal(err)
 	}
-	got := k.left()
+	got := k.remaining()
 	for name := range got {
-		if want[name] == "" {
+		if wantRemaining[name] == "" {
 			k.t.Errorf("%s: %s has %s", when, name, got[name])
 		}
 	}
-	for name, text := range want {
+	for name, text := range wantRemaining {
 		if got[name] != text {
 			k.t.Errorf("%s: %s has %s: want %s", when, name, got[name], text)
 		}
@@ -119,8 +119,8 @@ const day = 24 * time.Hour
 // oneRow is what a row of ended takes.
 func oneRow(t *testing.T) int64 {
 	t.Helper()
-	k := keep(t, HistoryBounds{})
-	k.ended("mallory@h1", 1, day)
+	k := newHistoryRig(t, HistoryBounds{})
+	k.commitEnded("mallory@h1", 1, day)
 	ends, err := k.store.Ends(t.Context(), store.Position{}, 1)
 	if err != nil || len(ends) != 1 {
 		t.Fatal(ends, err)
@@ -128,48 +128,48 @@ func oneRow(t *testing.T) int64 {
 	return ends[0].Bytes
 }
 
-// Who floods the history pushes out its own past and nobody else's, the oldest first.
+// A caller who floods the history pushes out its own past only, the oldest first.
 func TestOneCallersFloodPushesOutItsOwnHistoryAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k := keep(t, HistoryBounds{PruneStep: 7, CallerBytes: 20*oneRow(t) + 100})
-		k.ended("alice@h1", 15, 20*day)
-		k.ended("mallory@h1", 10, 10*day)
-		k.ended("bob@h1", 15, 9*day)
-		k.ended("mallory@h1", 10, 5*day)
-		k.want("within the bounds", map[string]string{"alice@h1": "15 from 480h0m0s", "bob@h1": "15 from 216h0m0s", "mallory@h1": "20 from 240h0m0s"})
-		k.ended("mallory@h1", 12, 3*day)
+		k := newHistoryRig(t, HistoryBounds{PruneStep: 7, CallerBytes: 20*oneRow(t) + 100})
+		k.commitEnded("alice@h1", 15, 20*day)
+		k.commitEnded("mallory@h1", 10, 10*day)
+		k.commitEnded("bob@h1", 15, 9*day)
+		k.commitEnded("mallory@h1", 10, 5*day)
+		k.wantRemaining("within the bounds", map[string]string{"alice@h1": "15 from 480h0m0s", "bob@h1": "15 from 216h0m0s", "mallory@h1": "20 from 240h0m0s"})
+		k.commitEnded("mallory@h1", 12, 3*day)
 		k.began = 0 // as a new leadership counts: what this test makes has ended in no order
-		k.want("a flood", map[string]string{"alice@h1": "15 from 480h0m0s", "bob@h1": "15 from 216h0m0s", "mallory@h1": "20 from 120h0m0s"})
-		k.ended("mallory@h1", 9, 2*day)
-		k.want("more", map[string]string{"alice@h1": "15 from 480h0m0s", "bob@h1": "15 from 216h0m0s", "mallory@h1": "20 from 72h0m0s"})
+		k.wantRemaining("a flood", map[string]string{"alice@h1": "15 from 480h0m0s", "bob@h1": "15 from 216h0m0s", "mallory@h1": "20 from 120h0m0s"})
+		k.commitEnded("mallory@h1", 9, 2*day)
+		k.wantRemaining("more", map[string]string{"alice@h1": "15 from 480h0m0s", "bob@h1": "15 from 216h0m0s", "mallory@h1": "20 from 72h0m0s"})
 		if err := k.admit("mallory@h1"); err != nil {
 			t.Errorf("refused within the bound: %v", err)
 		}
 	})
 }
 
-// An earlier leader's clock, or this one's when it began, may have been ahead by more than the history
-// is kept for. Nothing that is younger by either clock is deleted.
+// An earlier leader's clock, or this one's when it began, may have been ahead by more than the
+// history is kept for. Nothing that is younger by either clock is deleted.
 func TestAClockThatWasAheadDeletesNoHistory(t *testing.T) {
 	ahead := 40 * day
-	for name, set := range map[string]func(k *kept, clock *wallClock){
-		"an earlier leader's": func(k *kept, _ *wallClock) {
-			k.writer.skew.Store(&core.Skew{Since: k.writer.Clock.Now(), Ahead: ahead})
+	for name, set := range map[string]func(k *historyRig, clock *wallClock){
+		"an earlier leader's": func(k *historyRig, _ *wallClock) {
+			k.loop.skew.Store(&core.Skew{Since: k.loop.Clock.Now(), Ahead: ahead})
 		},
-		"this one's at the start": func(k *kept, clock *wallClock) {
+		"this one's at the start": func(k *historyRig, clock *wallClock) {
 			clock.shift = ahead
-			k.writer.Clock = core.NewSteady(clock)
+			k.loop.Clock = core.NewSteady(clock)
 			clock.shift = 0
 		},
-		"this one's, set since": func(_ *kept, clock *wallClock) { clock.shift = ahead },
+		"this one's, set since": func(_ *historyRig, clock *wallClock) { clock.shift = ahead },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				k := keep(t, HistoryBounds{})
-				k.ended("alice@h1", 3, 31*day)
-				k.ended("alice@h1", 4, 20*day)
+				k := newHistoryRig(t, HistoryBounds{})
+				k.commitEnded("alice@h1", 3, 31*day)
+				k.commitEnded("alice@h1", 4, 20*day)
 				set(k, k.clock)
-				if err := k.turn(t.Context()); err != nil {
+				if err := k.round(t.Context()); err != nil {
 					t.Fatal(err)
 				}
 				if ends, err := k.store.Ends(t.Context(), store.Position{}, 10); err != nil || len(ends) != 4 {
@@ -180,14 +180,15 @@ func TestAClockThatWasAheadDeletesNoHistory(t *testing.T) {
 	}
 }
 
-// What answers a repeated request is kept whatever its size; who has too much of it is refused until that has aged.
+// What answers a repeated request is kept whatever its size; who has too much of it is refused
+// until that has aged.
 func TestACallerWhoseLastDayIsTooLargeIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k := keep(t, HistoryBounds{CallerBytes: 20*oneRow(t) + 100})
-		k.ended("mallory@h1", 5, 2*day)
-		k.ended("mallory@h1", 30, time.Hour)
-		k.ended("alice@h1", 10, time.Hour)
-		k.want("a flood of today", map[string]string{"mallory@h1": "30 from 1h0m0s", "alice@h1": "10 from 1h0m0s"})
+		k := newHistoryRig(t, HistoryBounds{CallerBytes: 20*oneRow(t) + 100})
+		k.commitEnded("mallory@h1", 5, 2*day)
+		k.commitEnded("mallory@h1", 30, time.Hour)
+		k.commitEnded("alice@h1", 10, time.Hour)
+		k.wantRemaining("a flood of today", map[string]string{"mallory@h1": "30 from 1h0m0s", "alice@h1": "10 from 1h0m0s"})
 		err := k.admit("mallory@h1")
 		if full, ok := errors.AsType[*HistoryFullError](err); !ok || full.Caller != "mallory@h1" || full.Bytes <= full.Most {
 			t.Errorf("got %v", err)
@@ -199,31 +200,31 @@ func TestACallerWhoseLastDayIsTooLargeIsRefused(t *testing.T) {
 			t.Errorf("warnings %q", k.warnings())
 		}
 		time.Sleep(day)
-		k.want("a day later", map[string]string{"mallory@h1": "20 from 25h0m0s", "alice@h1": "10 from 25h0m0s"})
+		k.wantRemaining("a day later", map[string]string{"mallory@h1": "20 from 25h0m0s", "alice@h1": "10 from 25h0m0s"})
 		if err := k.admit("mallory@h1"); err != nil || len(k.warnings()) != 0 {
 			t.Errorf("still refused: %v, %q", err, k.warnings())
 		}
-		k.ended("mallory@h1", 30, time.Hour)
-		k.want("and again", map[string]string{"mallory@h1": "30 from 1h0m0s", "alice@h1": "10 from 25h0m0s"})
-		k.writer.leads.Store(false)
-		if err := k.turn(t.Context()); err != nil || k.admit("mallory@h1") != nil || k.size.Load() != nil {
+		k.commitEnded("mallory@h1", 30, time.Hour)
+		k.wantRemaining("and again", map[string]string{"mallory@h1": "30 from 1h0m0s", "alice@h1": "10 from 25h0m0s"})
+		k.loop.leads.Store(false)
+		if err := k.round(t.Context()); err != nil || k.admit("mallory@h1") != nil || k.size.Load() != nil {
 			t.Errorf("who does not lead refuses, or says a size: %v", err)
 		}
 	})
 }
 
-// What hosts have brought, which the ledger has never known of, is charged to them and nobody else. It answers no repeated request, so
-// even the last day's goes, and the disk is bounded.
+// Rows that hosts have brought, and that the ledger has never known, are charged to these hosts.
+// They answer no repeated request, so even the last day's are deleted, and the disk is bounded.
 func TestWhatAnAgentMakesUpFillsNobodysHistory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k := keep(t, HistoryBounds{CallerBytes: 20*oneRow(t) + 100})
+		k := newHistoryRig(t, HistoryBounds{CallerBytes: 20*oneRow(t) + 100})
 		k.adopted = true
-		k.ended("alice@h1", 200, time.Hour)
-		k.ended("gateway", 200, time.Minute)
+		k.commitEnded("alice@h1", 200, time.Hour)
+		k.commitEnded("gateway", 200, time.Minute)
 		k.adopted = false
-		k.ended("alice@h1", 15, time.Hour)
+		k.commitEnded("alice@h1", 15, time.Hour)
 		k.began = 0
-		k.want("a flood of today", map[string]string{"@h1": "21 from 1m0s", "alice@h1": "15 from 1h0m0s"})
+		k.wantRemaining("a flood of today", map[string]string{"@h1": "21 from 1m0s", "alice@h1": "15 from 1h0m0s"})
 		for _, caller := range []string{"alice@h1", "gateway"} {
 			if err := k.admit(caller); err != nil {
 				t.Errorf("%s is refused for what an agent has made up: %v", caller, err)
@@ -242,9 +243,9 @@ func TestWhatAnAgentMakesUpFillsNobodysHistory(t *testing.T) {
 // What happens to rows that the count does not see is right again after a day.
 func TestTheHistoryIsCountedAgainEveryDay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k := keep(t, HistoryBounds{})
-		k.ended("alice@h1", 10, time.Hour)
-		k.want("ten", map[string]string{"alice@h1": "10 from 1h0m0s"})
+		k := newHistoryRig(t, HistoryBounds{})
+		k.commitEnded("alice@h1", 10, time.Hour)
+		k.wantRemaining("ten", map[string]string{"alice@h1": "10 from 1h0m0s"})
 		ends, err := k.store.Ends(t.Context(), store.Position{}, 4)
 		if err != nil {
 			t.Fatal(err)
@@ -255,17 +256,18 @@ func TestTheHistoryIsCountedAgainEveryDay(t *testing.T) {
 			}
 		}
 		time.Sleep(day)
-		k.want("a day later", map[string]string{"alice@h1": "6 from 25h0m0s"})
+		k.wantRemaining("a day later", map[string]string{"alice@h1": "6 from 25h0m0s"})
 	})
 }
 
-// A history with more callers than can be counted is bounded all the same: those that have much are found, and nobody is charged with too much.
+// A history with more callers than can be counted is bounded all the same: those that have much
+// are found, and nobody is charged with too much.
 func TestCallersWithoutNumberAreCountedInBoundedMemory(t *testing.T) {
 	var s callerSizes
 	total, at := int64(0), store.Position{}
 	put := func(caller string, bytes int64) {
 		at.Ended++
-		s.put(caller, bytes, at)
+		s.add(caller, bytes, at)
 		total += bytes
 		if len(s.sizes) > mostCallerSizes {
 			t.Fatalf("%d callers are counted: want at most %d", len(s.sizes), mostCallerSizes)
@@ -301,10 +303,10 @@ func TestCallersWithoutNumberAreCountedInBoundedMemory(t *testing.T) {
 
 func TestTheHistoryIsPrunedByAgeInSmallSteps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k := keep(t, HistoryBounds{PruneStep: 10, PruneEvery: time.Minute})
-		k.ended("alice@h1", 23, 31*day)
-		k.ended("alice@h1", 4, 29*day)
-		k.writer.leads.Store(false)
+		k := newHistoryRig(t, HistoryBounds{PruneStep: 10, PruneEvery: time.Minute})
+		k.commitEnded("alice@h1", 23, 31*day)
+		k.commitEnded("alice@h1", 4, 29*day)
+		k.loop.leads.Store(false)
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		go func() {
@@ -313,18 +315,18 @@ func TestTheHistoryIsPrunedByAgeInSmallSteps(t *testing.T) {
 		}()
 		time.Sleep(2*time.Minute + time.Second)
 		synctest.Wait()
-		if got := k.left()["alice@h1"]; got != "27 from 744h2m0s" {
+		if got := k.remaining()["alice@h1"]; got != "27 from 744h2m0s" {
 			t.Errorf("a coordinator that does not lead has pruned: %s", got)
 		}
-		k.writer.leads.Store(true)
+		k.loop.leads.Store(true)
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if got := k.left()["alice@h1"]; got != "4 from 696h3m0s" {
+		if got := k.remaining()["alice@h1"]; got != "4 from 696h3m0s" {
 			t.Errorf("left: %s", got)
 		}
 		cancel()
 		<-ended
-		if n := counterValue(t, k.writer.Meter.pruned); n != 23 {
+		if n := counterValue(t, k.loop.Meter.pruned); n != 23 {
 			t.Errorf("%v were deleted: want 23", n)
 		}
 	})

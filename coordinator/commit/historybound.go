@@ -14,22 +14,23 @@ import (
 const (
 	// countStep is how many rows are counted at a time.
 	countStep = 5000
-	// leastRest is the least pause after reading a step, and restShare how many times longer than the step a pause is: reading a history of
-	// any length takes at most a fifth of a core and of a disk.
-	leastRest = 20 * time.Millisecond
-	restShare = 4
+	// leastPause is the least pause after reading a step, and pauseShare how many times longer
+	// than the step a pause is: reading a history of any length takes at most a fifth of a core
+	// and of a disk.
+	leastPause = 20 * time.Millisecond
+	pauseShare = 4
 )
 
-// rest pauses after a step that began at a time. It reports false where ctx has ended.
-func rest(ctx context.Context, began time.Time) bool {
-	return pause.For(max(leastRest, restShare*time.Since(began)), ctx.Done(), nil)
+// pauseAfter pauses after a step that began at a time. It returns false if ctx has ended.
+func pauseAfter(ctx context.Context, began time.Time) bool {
+	return pause.For(max(leastPause, pauseShare*time.Since(began)), ctx.Done(), nil)
 }
 
 // count goes on to count, up to a time, and reports whether it came there.
 func (h *history) count(ctx context.Context, until ledger.Instant) (done bool, err error) {
-	for h.leading(ctx) {
+	for h.isCurrent(ctx) {
 		began := time.Now()
-		ends, err := h.writer.Store.Ends(ctx, h.counted, countStep)
+		ends, err := h.loop.Store.Ends(ctx, h.counted, countStep)
 		if err != nil {
 			return false, err //nolint:wrapcheck // says it
 		}
@@ -38,24 +39,25 @@ func (h *history) count(ctx context.Context, until ledger.Instant) (done bool, e
 			if e.Ended >= until {
 				return true, nil
 			}
-			h.callers.put(e.Caller, e.Bytes, h.counted)
+			h.callers.add(e.Caller, e.Bytes, h.counted)
 			h.total.add(1, e.Bytes)
 			h.counted = e.Position
 		}
 		if len(ends) < countStep {
 			return true, nil
 		}
-		if !rest(ctx, began) {
+		if !pauseAfter(ctx, began) {
 			return false, nil
 		}
 	}
 	return false, nil
 }
 
-// bound deletes the oldest rows of callers that have too much, but none that ended at or after a time: those answer repeated requests.
-// Callers that have too much of these are refused. What hosts have is there on the word of their agents alone: it answers nobody, or who
-// asked for what such an agent brought back.
-func (h *history) bound(ctx context.Context, remembered ledger.Instant) error {
+// trimCallers deletes the oldest rows of callers that have too much, but none that ended at or
+// after a time: those answer repeated requests. Callers that have too much of these are refused.
+// Rows of hosts exist only because their agents reported them. They answer no repeated request, or
+// only one for what such an agent brought back.
+func (h *history) trimCallers(ctx context.Context, remembered ledger.Instant) error {
 	callers, hosts := make(map[string]*callerSize), make(map[string]*callerSize)
 	for name, c := range h.callers.sizes {
 		switch {
@@ -80,8 +82,8 @@ func (h *history) bound(ctx context.Context, remembered ledger.Instant) error {
 	return nil
 }
 
-// trimAll deletes the oldest rows, up to a time, of those that have too much, and takes those out that have no longer. It reports whether
-// it came to the end.
+// trimAll deletes the oldest rows, up to a time, of those that have too much, and takes those out
+// that have no longer. It reports whether it came to the end.
 func (h *history) trimAll(ctx context.Context, over map[string]*callerSize, remembered ledger.Instant) (done bool, err error) {
 	at := h.counted
 	for _, c := range over {
@@ -90,24 +92,25 @@ func (h *history) trimAll(ctx context.Context, over map[string]*callerSize, reme
 		}
 	}
 	for more := true; more && len(over) > 0; {
-		if !h.leading(ctx) {
+		if !h.isCurrent(ctx) {
 			return false, nil
 		}
 		began := time.Now()
 		if at, more, err = h.trim(ctx, over, at, remembered); err != nil {
 			return false, err
 		}
-		if more && !rest(ctx, began) {
+		if more && !pauseAfter(ctx, began) {
 			return false, nil
 		}
 	}
 	return true, nil
 }
 
-// trim looks at the next rows and deletes those of callers that have too much, of which it takes those out that have no longer. It returns how
-// far it came, and whether there may be more.
+// trim reads the next rows and deletes those of callers that have too much. It takes a caller out
+// of over once it has no longer too much. It returns how far it came, and whether there may be
+// more.
 func (h *history) trim(ctx context.Context, over map[string]*callerSize, at store.Position, remembered ledger.Instant) (store.Position, bool, error) {
-	ends, err := h.writer.Store.Ends(ctx, at, countStep)
+	ends, err := h.loop.Store.Ends(ctx, at, countStep)
 	if err != nil {
 		return at, false, err //nolint:wrapcheck // says it
 	}
@@ -127,7 +130,7 @@ func (h *history) trim(ctx context.Context, over map[string]*callerSize, at stor
 		}
 	}
 	for step := range slices.Chunk(surplus, h.config.PruneStep) {
-		if err := h.remove(ctx, step); err != nil {
+		if err := h.deleteRows(ctx, step); err != nil {
 			return at, false, err
 		}
 	}

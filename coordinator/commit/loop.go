@@ -12,62 +12,68 @@ import (
 	"github.com/bursar/bursar/coordinator/store"
 )
 
-// Loop runs a Core: one goroutine owns it and applies what comes through a bounded queue, another one talks to the
-// store. The first never waits for the second, so that it can answer whatever the store does.
+// Loop runs a Core. One goroutine owns it and applies what comes through a bounded queue, another
+// one calls the store. The first never waits for the second, so it can answer whatever the store
+// does.
 type Loop struct {
 	Options
 
 	core    *core.Core
 	replica *replica
 
-	calls    sync.Pool         // of *pending, for reuse
-	asks     sync.Pool         // of *pendingRequest, for reuse
+	calls    sync.Pool         // of *pendingCall, for reuse
+	requests sync.Pool         // of *pendingRequest, for reuse
 	queue    chan core.Command // bounded: what callers ask for
 	priority priorityQueue     // unbounded, but each entry ends one that was bounded
 	jobs     chan job          // for the goroutine that talks to the store; at most one under way
 	outcomes chan outcome
 
-	orders chan *Term // to lead, or with nil not to
+	terms chan *Term // to lead, or with nil not to
 
-	leads       atomic.Bool               // the core does
-	skew        atomic.Pointer[core.Skew] // of the ledger's time to the clock; nil while it does not lead
-	led         atomic.Uint64             // the epoch of the latest leadership
-	history     *history                  // what has ended
-	hidden      atomic.Pointer[[]string]  // what the file of providers hides of the stored ones
-	refusals    atomic.Pointer[[]string]  // which commands are refused, and why
-	elsewhere   elsewhere                 // what hosts report that others have
-	unblamed    atomic.Pointer[unblamed]  // the last panic of which that is not known; nil: there was none
-	rulesHidden atomic.Pointer[[]string]  // which rules are not in force, and why
+	leads atomic.Bool // the core does
+	// skew is that of the ledger's time to the clock; nil while it does not lead.
+	skew    atomic.Pointer[core.Skew]
+	led     atomic.Uint64 // the epoch of the latest leadership
+	history *history      // what has ended
+	// hidden is what the file of providers hides of the stored ones.
+	hidden   atomic.Pointer[[]string]
+	refusals atomic.Pointer[[]string] // which commands are refused, and why
+	notTaken notTakenLog              // what hosts report that others have
+	// unknownPanic is the last panic without a known cause; nil: there was none.
+	unknownPanic atomic.Pointer[unknownPanic]
+	rulesHidden  atomic.Pointer[[]string] // which rules are not in force, and why
 	// configured are the providers of the file, for the next leadership; nil: there was no file.
 	configured atomic.Pointer[[]ledger.ProviderRecord]
 	stopping   chan struct{} // closed by stop
 	done       chan struct{} // closed when the loop has ended
 
 	// Owned by the loop:
-	busy      *core.Batch    // being committed
-	deadline  ledger.Instant // of that commit
-	term      *Term          // nil: may not lead
-	loading   bool           // the store is asked for a lead
-	atLeast   uint64         // what the next epoch must not be below
-	rulesSeen uint64         // the ledger's count of changes of the rules, when rulesHidden was looked at
+	inFlight *core.Batch    // being committed
+	deadline ledger.Instant // of that commit
+	term     *Term          // nil: may not lead
+	loading  bool           // the store is asked for a lead
+	atLeast  uint64         // the least that the next epoch may be
+	// rulesSeen is the ledger's count of changes of the rules, when rulesHidden was looked at.
+	rulesSeen uint64
 	stopped   bool
 }
 
-// Term is the permission to lead once: to take the lead, and to keep it until it is lost. The loop tells what becomes of it.
+// Term is the permission to lead once: to take the lead, and to keep it until it is lost. The loop
+// tells what becomes of it.
 type Term struct {
 	announced []uint64        // epochs that somebody has announced
 	Began     chan store.Meta // holds one: the lead was taken
 	over      chan error      // holds one: it could not be, or was lost
 }
 
-// job is something to do with the store: commit a batch, or take the lead where there is none.
+// job is something to do with the store: commit a batch, or take the lead if there is none.
 type job struct {
 	batch   *core.Batch
 	term    *Term
 	atLeast uint64
 }
 
-// outcome is what became of a job.
+// outcome is the result of a job.
 type outcome struct {
 	job      job
 	meta     store.Meta
@@ -76,96 +82,97 @@ type outcome struct {
 }
 
 // Admit refuses a new request of a caller whose history is full, with a *HistoryFullError.
-func (w *Loop) Admit(caller string) error { return w.history.admit(caller) }
+func (loop *Loop) Admit(caller string) error { return loop.history.admit(caller) }
 
 // KeepHistory keeps the history within its bounds until ctx ends, while this coordinator leads.
-func (w *Loop) KeepHistory(ctx context.Context) { w.history.run(ctx) }
+func (loop *Loop) KeepHistory(ctx context.Context) { loop.history.run(ctx) }
 
 // Configure says which providers come from a file, for the next leadership.
-func (w *Loop) Configure(providers []ledger.ProviderRecord) { w.configured.Store(&providers) }
+func (loop *Loop) Configure(providers []ledger.ProviderRecord) { loop.configured.Store(&providers) }
 
-// Lead tells the loop to take the lead, in an epoch above those that were announced, as far as they are to be believed. After stop nothing
-// comes of it.
-func (w *Loop) Lead(announced ...uint64) *Term {
+// Lead tells the loop to take the lead, in an epoch above the announced ones that can be believed.
+// After Stop it has no effect.
+func (loop *Loop) Lead(announced ...uint64) *Term {
 	t := &Term{announced: announced, Began: make(chan store.Meta, 1), over: make(chan error, 1)}
-	w.order(t)
+	loop.sendTerm(t)
 	return t
 }
 
-// StepDown tells the loop not to lead any more. When it returns no command is applied, but what was applied before may still
-// become durable.
-func (w *Loop) StepDown() { w.order(nil) }
+// StepDown tells the loop not to lead any more. When it returns no command is applied, but what
+// was applied before may still become durable.
+func (loop *Loop) StepDown() { loop.sendTerm(nil) }
 
-func (w *Loop) order(t *Term) {
+func (loop *Loop) sendTerm(t *Term) {
 	select {
-	case w.orders <- t:
-	case <-w.done:
+	case loop.terms <- t:
+	case <-loop.done:
 	}
 }
 
 // startLeading makes the core lead with what was loaded.
-func (w *Loop) startLeading(o outcome) error {
-	if w.Rules != nil {
-		if err := w.core.SetFiles(0, w.Rules()); err != nil { // it does not lead yet: nothing to refuse them
+func (loop *Loop) startLeading(o outcome) error {
+	if loop.Rules != nil {
+		// it does not lead yet: nothing to refuse them
+		if err := loop.core.SetFiles(0, loop.Rules()); err != nil {
 			return err
 		}
 	}
-	if configured := w.configured.Load(); configured != nil {
-		w.core.SetProviders(*configured)
+	if configured := loop.configured.Load(); configured != nil {
+		loop.core.SetProviders(*configured)
 	}
-	now := w.Clock.Now()
-	if err := w.core.Lead(now, o.meta, o.snapshot); err != nil {
+	now := loop.Clock.Now()
+	if err := loop.core.Lead(now, o.meta, o.snapshot); err != nil {
 		if fault, ok := errors.AsType[*core.PanicError](err); ok {
-			w.recordFault(fault)
+			loop.recordFault(fault)
 		}
 		if row, refused := errors.AsType[*ledger.RestoreError](err); refused {
-			err = keptBy(err, row.What, row.ID) // the tables have the same names
+			err = badRow(err, row.What, row.ID) // the tables have the same names
 		}
 		return err
 	}
-	led := w.core.ClockSkew()
-	w.skew.Store(&led)
-	w.Feed.reset(o.snapshot.Revision)
-	w.Meter.leads(o.meta.Epoch)
-	w.led.Store(o.meta.Epoch)
-	w.leads.Store(true)
-	w.replica.forget()
-	for _, what := range w.core.HiddenProviders() {
-		w.Log.Warn(what)
+	led := loop.core.ClockSkew()
+	loop.skew.Store(&led)
+	loop.Feed.reset(o.snapshot.Revision)
+	loop.Meter.leads(o.meta.Epoch)
+	loop.led.Store(o.meta.Epoch)
+	loop.leads.Store(true)
+	loop.replica.forget()
+	for _, what := range loop.core.HiddenProviders() {
+		loop.Log.Warn(what)
 	}
-	hidden, refused := w.core.HiddenProviders(), w.core.Refusals()
-	w.hidden.Store(&hidden)
-	w.refusals.Store(&refused)
-	w.refreshPollers()
+	hidden, refused := loop.core.HiddenProviders(), loop.core.Refusals()
+	loop.hidden.Store(&hidden)
+	loop.refusals.Store(&refused)
+	loop.refreshPollers()
 	for _, warning := range led.Warning(now) {
-		w.Log.Warn(warning, "skew", led.Ahead)
+		loop.Log.Warn(warning, "skew", led.Ahead)
 	}
-	w.Log.Info("leading", "epoch", o.meta.Epoch, "store", o.meta.StoreID, "revision", o.snapshot.Revision,
+	loop.Log.Info("leading", "epoch", o.meta.Epoch, "store", o.meta.StoreID, "revision", o.snapshot.Revision,
 		"allocations", len(o.snapshot.Allocations), "hosts", len(o.snapshot.Hosts))
 	return nil
 }
 
 // submit queues a command, without waiting.
-func (w *Loop) submit(command core.Command) error {
+func (loop *Loop) submit(command core.Command) error {
 	switch {
-	case w.IsStopping():
+	case loop.IsStopping():
 		return core.ErrStopping
-	case !w.leads.Load():
+	case !loop.leads.Load():
 		return core.ErrNotLeading
 	}
 	select {
-	case w.queue <- command:
+	case loop.queue <- command:
 		return nil
 	default:
-		w.Meter.refused.Inc()
+		loop.Meter.refused.Inc()
 		return ErrBusy
 	}
 }
 
-// hasEnded reports whether the loop turns no more.
-func (w *Loop) hasEnded() bool {
+// hasEnded reports whether the loop has ended.
+func (loop *Loop) hasEnded() bool {
 	select {
-	case <-w.done:
+	case <-loop.done:
 		return true
 	default:
 		return false
@@ -173,9 +180,9 @@ func (w *Loop) hasEnded() bool {
 }
 
 // IsStopping reports whether Stop was called.
-func (w *Loop) IsStopping() bool {
+func (loop *Loop) IsStopping() bool {
 	select {
-	case <-w.stopping:
+	case <-loop.stopping:
 		return true
 	default:
 		return false
@@ -183,230 +190,231 @@ func (w *Loop) IsStopping() bool {
 }
 
 // Run applies and commits until stop. The goroutine that it starts has ended when it returns.
-func (w *Loop) Run() {
-	defer close(w.done)
+func (loop *Loop) Run() {
+	defer close(loop.done)
 	ctx, cancel := context.WithCancel(context.Background())
 	var storing sync.WaitGroup
-	storing.Go(func() { w.storeLoop(ctx) })
+	storing.Go(func() { loop.storeLoop(ctx) })
 	defer storing.Wait()
 	defer cancel()
-	defer close(w.jobs)
+	defer close(loop.jobs)
 
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
-	stopping := w.stopping
-	for !w.stopped {
-		queue := w.queue
-		if w.core.Pending() >= w.Batch {
-			queue = nil // full: what comes now waits in the queue, whose bound then holds
+	stopping := loop.stopping
+	for !loop.stopped {
+		queue := loop.queue
+		if loop.core.Pending() >= loop.Batch {
+			queue = nil // full: what comes now waits in the queue, and the queue's bound applies
 		}
-		timer.Reset(w.untilDue())
+		timer.Reset(loop.untilDue())
 		select {
 		case command := <-queue:
-			w.apply(command)
-		case <-w.priority.signal:
-			for _, command := range w.priority.take() {
-				w.apply(command)
+			loop.apply(command)
+		case <-loop.priority.signal:
+			for _, command := range loop.priority.takeAll() {
+				loop.apply(command)
 			}
-		case t := <-w.orders:
-			w.setTerm(t)
-		case o := <-w.outcomes:
-			w.finishJob(o)
+		case t := <-loop.terms:
+			loop.setTerm(t)
+		case o := <-loop.outcomes:
+			loop.finishJob(o)
 		case <-timer.C:
-			w.tick()
+			loop.tick()
 		case <-stopping:
 			stopping = nil
-			w.core.DetachAll(w.Clock.Now(), core.ErrStopping)
+			loop.core.DetachAll(loop.Clock.Now(), core.ErrStopping)
 		}
-		w.gather()
-		w.dispatch()
-		w.publishHiddenRules()
-		if stopping == nil && w.busy == nil && w.core.Pending() == 0 {
-			w.stopped = true
+		loop.gather()
+		loop.dispatch()
+		loop.publishHiddenRules()
+		if stopping == nil && loop.inFlight == nil && loop.core.Pending() == 0 {
+			loop.stopped = true
 		}
 	}
-	w.finish()
+	loop.refuseQueued()
 }
 
 // untilDue is how long nothing is due.
-func (w *Loop) untilDue() time.Duration {
-	due, set := w.core.NextTimer()
+func (loop *Loop) untilDue() time.Duration {
+	due, set := loop.core.NextTimer()
 	consider := func(at ledger.Instant) {
 		if !set || at < due {
 			due, set = at, true
 		}
 	}
-	if w.busy != nil && w.deadline != 0 {
-		consider(w.deadline)
+	if loop.inFlight != nil && loop.deadline != 0 {
+		consider(loop.deadline)
 	}
 	if !set {
 		return time.Hour
 	}
-	return max(0, due.Sub(w.Clock.Now()))
+	return max(0, due.Sub(loop.Clock.Now()))
 }
 
 // gather applies what else has arrived, so that one commit covers it.
-func (w *Loop) gather() {
-	for w.core.Pending() < w.Batch {
+func (loop *Loop) gather() {
+	for loop.core.Pending() < loop.Batch {
 		select {
-		case command := <-w.queue:
-			w.apply(command)
+		case command := <-loop.queue:
+			loop.apply(command)
 		default:
 			return
 		}
 	}
 }
 
-func (w *Loop) apply(command core.Command) {
-	applied(command.Trace())
-	if err := w.core.Do(w.Clock.Now(), command); err != nil {
-		w.panicked(err)
+func (loop *Loop) apply(command core.Command) {
+	markApplied(command.Trace())
+	if err := loop.core.Do(loop.Clock.Now(), command); err != nil {
+		loop.endAfterPanic(err)
 	}
 }
 
 // tick does what has come due.
-func (w *Loop) tick() {
-	now := w.Clock.Now()
-	if w.busy != nil && w.deadline != 0 && now >= w.deadline {
-		w.deadline = 0 // the goroutine that commits is still at it; a new Lead waits for it
+func (loop *Loop) tick() {
+	now := loop.Clock.Now()
+	if loop.inFlight != nil && loop.deadline != 0 && now >= loop.deadline {
+		loop.deadline = 0 // the goroutine that commits is still at it; a new Lead waits for it
 		err := &Error{Err: store.ErrUnknownOutcome}
-		w.Log.Error("a commit takes too long", "timeout", w.CommitTimeout, "epoch", w.busy.Epoch)
-		w.busy.Answer(err)
-		if w.core.Leading() { // else the leadership that it was made in is over already
-			w.abandon(err)
+		loop.Log.Error("a commit takes too long", "timeout", loop.CommitTimeout, "epoch", loop.inFlight.Epoch)
+		loop.inFlight.Answer(err)
+		if loop.core.Leading() { // else the leadership that it was made in is over already
+			loop.abandon(err)
 		}
 	}
-	if err := w.core.Advance(now); err != nil {
-		w.panicked(err)
+	if err := loop.core.Advance(now); err != nil {
+		loop.endAfterPanic(err)
 	}
 }
 
 // dispatch gives the store what has gathered, if it is free.
-func (w *Loop) dispatch() {
-	if epoch, outdone := w.core.Superseded(); outdone && w.core.Leading() {
-		w.Log.Warn("an agent has seen a later epoch than this one's", "epoch", w.core.Meta().Epoch, "seen", epoch)
-		w.atLeast = max(w.atLeast, epoch+1)
-		w.abandon(core.ErrNotLeading)
+func (loop *Loop) dispatch() {
+	if epoch, superseded := loop.core.Superseded(); superseded && loop.core.Leading() {
+		loop.Log.Warn("an agent has seen a later epoch than this one's", "epoch", loop.core.Meta().Epoch, "seen", epoch)
+		loop.atLeast = max(loop.atLeast, epoch+1)
+		loop.abandon(core.ErrNotLeading)
 	}
-	if w.busy != nil {
-		if fault := w.core.Fault(); fault != nil {
-			w.panicked(fault)
+	if loop.inFlight != nil {
+		if fault := loop.core.Fault(); fault != nil {
+			loop.endAfterPanic(fault)
 		}
 		return
 	}
-	if w.busy = w.core.Take(); w.core.Fault() != nil {
-		w.panicked(w.core.Fault())
-	} else if w.busy != nil {
-		// The store is told to give up at the timeout. One that does not is given up on a little later.
-		w.deadline = w.Clock.Now().Add(w.CommitTimeout + w.CommitTimeout/10)
-		w.jobs <- job{batch: w.busy}
+	if loop.inFlight = loop.core.Take(); loop.core.Fault() != nil {
+		loop.endAfterPanic(loop.core.Fault())
+	} else if loop.inFlight != nil {
+		// The store gives up at the timeout. If it does not, the loop gives up a little later.
+		loop.deadline = loop.Clock.Now().Add(loop.CommitTimeout + loop.CommitTimeout/10)
+		loop.jobs <- job{batch: loop.inFlight}
 	}
 }
 
-// finishJob takes in what became of a job.
-func (w *Loop) finishJob(o outcome) {
+// finishJob takes over the result of a job.
+func (loop *Loop) finishJob(o outcome) {
 	if o.job.batch == nil {
-		w.loading = false
-		w.finishLoad(o)
+		loop.loading = false
+		loop.finishLoad(o)
 	} else {
-		w.busy = nil
+		loop.inFlight = nil
 		switch {
-		case o.err == nil && w.core.InFlight():
-			w.core.Done(w.Clock.Now())
-		case o.err != nil && w.core.Leading():
-			w.Log.Error("a commit failed: this leadership is over", "epoch", o.job.batch.Epoch, "error", o.err)
-			w.abandon(&Error{Err: o.err})
+		case o.err == nil && loop.core.InFlight():
+			loop.core.Done(loop.Clock.Now())
+		case o.err != nil && loop.core.Leading():
+			loop.Log.Error("a commit failed: this leadership is over", "epoch", o.job.batch.Epoch, "error", o.err)
+			loop.abandon(&Error{Err: o.err})
 		}
 	}
-	w.acquire()
+	loop.acquire()
 }
 
-// finishLoad takes in the lead of the store, if it is still wanted.
-func (w *Loop) finishLoad(o outcome) {
+// finishLoad takes the lead with what was loaded, if the lead is still wanted.
+func (loop *Loop) finishLoad(o outcome) {
 	t := o.job.term
-	if t != w.term {
+	if t != loop.term {
 		return
 	}
 	err := o.err
 	if err == nil {
-		err = w.startLeading(o)
+		err = loop.startLeading(o)
 	}
 	if err != nil {
-		w.term = nil
+		loop.term = nil
 		t.over <- err
 		return
 	}
-	w.atLeast = 0
+	loop.atLeast = 0
 	t.Began <- o.meta
 }
 
 // setTerm begins a term, or ends the one that there is.
-func (w *Loop) setTerm(t *Term) {
-	if w.core.Leading() {
-		w.Log.Info("not leading any more", "epoch", w.core.Meta().Epoch)
-		w.drop(core.ErrNotLeading)
-		if w.busy != nil { // whoever leads now tells what became of it
-			w.busy.Answer(&Error{Err: store.ErrUnknownOutcome})
+func (loop *Loop) setTerm(t *Term) {
+	if loop.core.Leading() {
+		loop.Log.Info("not leading any more", "epoch", loop.core.Meta().Epoch)
+		loop.dropLedger(core.ErrNotLeading)
+		if loop.inFlight != nil { // the next leader finds out its result
+			loop.inFlight.Answer(&Error{Err: store.ErrUnknownOutcome})
 		}
 	}
-	w.term = t
-	w.acquire()
+	loop.term = t
+	loop.acquire()
 }
 
-// acquire asks the store for the lead where there is a term for it, and the store is free.
-func (w *Loop) acquire() {
-	if w.term != nil && !w.core.Leading() && !w.loading && w.busy == nil {
-		w.loading = true
-		w.jobs <- job{term: w.term, atLeast: w.atLeast}
+// acquire asks the store for the lead if there is a term and the store is free.
+func (loop *Loop) acquire() {
+	if loop.term != nil && !loop.core.Leading() && !loop.loading && loop.inFlight == nil {
+		loop.loading = true
+		loop.jobs <- job{term: loop.term, atLeast: loop.atLeast}
 	}
 }
 
-// abandon ends the leadership and its term: what the ledger holds may not be what the store has.
-func (w *Loop) abandon(err error) {
-	w.drop(err)
-	w.giveUp(err)
+// abandon ends the leadership and its term: the ledger and the store may differ.
+func (loop *Loop) abandon(err error) {
+	loop.dropLedger(err)
+	loop.endTerm(err)
 }
 
-// giveUp ends the term of a leadership that was dropped.
-func (w *Loop) giveUp(err error) {
-	w.Meter.abandoned.Inc()
-	t := w.term
-	w.term = nil
+// endTerm ends the term of a leadership that was dropped.
+func (loop *Loop) endTerm(err error) {
+	loop.Meter.abandoned.Inc()
+	t := loop.term
+	loop.term = nil
 	t.over <- err
 }
 
-// drop forgets the ledger. Those who watch are told to look elsewhere. The same epoch is never led again, not even where the store was
-// put back to before it.
-func (w *Loop) drop(err error) {
-	w.atLeast = max(w.atLeast, w.core.Meta().Epoch+1)
-	w.leads.Store(false)
-	w.skew.Store(nil)
-	w.hidden.Store(nil)
-	w.rulesHidden.Store(nil)
-	w.rulesSeen = 0
-	w.Meter.hiddenRules.Set(0)
-	w.Meter.leading.Set(0)
-	w.Feed.cut(err)
-	w.core.Drop(err)
-	w.refreshPollers()
+// dropLedger forgets the ledger. Watchers are sent to another coordinator. The same epoch is never
+// led again, even if the store was put back to before it.
+func (loop *Loop) dropLedger(err error) {
+	loop.atLeast = max(loop.atLeast, loop.core.Meta().Epoch+1)
+	loop.leads.Store(false)
+	loop.skew.Store(nil)
+	loop.hidden.Store(nil)
+	loop.rulesHidden.Store(nil)
+	loop.rulesSeen = 0
+	loop.Meter.hiddenRules.Set(0)
+	loop.Meter.leading.Set(0)
+	loop.Feed.endWatches(err)
+	loop.core.Drop(err)
+	loop.refreshPollers()
 }
 
 // refreshPollers says that other external clusters may have to be read than before.
-func (w *Loop) refreshPollers() {
-	if w.ClustersChanged != nil {
-		w.ClustersChanged()
+func (loop *Loop) refreshPollers() {
+	if loop.ClustersChanged != nil {
+		loop.ClustersChanged()
 	}
 }
 
-// Stop lets run end once what was applied is durable. Requests that wait are answered with ErrStopping, as is what comes.
-func (w *Loop) Stop() { close(w.stopping) }
+// Stop lets Run end once what was applied is durable. Waiting requests are answered with
+// ErrStopping, and so are new commands.
+func (loop *Loop) Stop() { close(loop.stopping) }
 
-// finish answers what came too late.
-func (w *Loop) finish() {
-	w.drop(core.ErrStopping)
+// refuseQueued answers what came too late.
+func (loop *Loop) refuseQueued() {
+	loop.dropLedger(core.ErrStopping)
 	for {
 		select {
-		case command := <-w.queue:
+		case command := <-loop.queue:
 			command.Answer(core.ErrStopping)
 		default:
 			return

@@ -19,7 +19,7 @@ import (
 func TestAfterAFailedCommitTheStoreDecides(t *testing.T) {
 	for name, c := range map[string]struct {
 		fault    storetest.Fault
-		happened bool // the batch that the callers were not told of is in the store
+		happened bool // the batch whose callers got no answer is in the store
 	}{
 		"refused":                      {storetest.FailBefore, false},
 		"unknown, and it had happened": {storetest.FailAfter, true},
@@ -95,7 +95,8 @@ func TestACommitThatHangsIsGivenUp(t *testing.T) {
 	}
 }
 
-// stuckStore has commits that return when told to, whatever becomes of their context: a disk that hangs.
+// stuckStore has commits that return when the test says so, whatever becomes of their context: a
+// disk that hangs.
 type stuckStore struct {
 	store.Store
 
@@ -140,7 +141,8 @@ func TestAStoreThatIgnoresItsTimeoutHoldsUpNobody(t *testing.T) {
 	})
 }
 
-// A leader that stood still finds both when it goes on: it has lost the lead, and a commit has taken too long.
+// A leader that stood still finds both when it goes on: it has lost the lead, and a commit has
+// taken too long.
 func TestALeadThatIsLostWhileACommitHangsEndsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stuck := &stuckStore{Store: NewMemoryStore()}
@@ -305,8 +307,9 @@ func TestStopAnswersEverybodyAndLosesNothing(t *testing.T) {
 	})
 }
 
-// TestNoAcknowledgedGrantIsEverLost lets commits fail in all ways at random under callers who repeat what they were not
-// answered, and compares in the end what they know with what the store has.
+// TestNoAcknowledgedGrantIsEverLost lets commits fail in all ways at random under callers who
+// repeat what they were not answered, and compares in the end what they know with what the store
+// has.
 func TestNoAcknowledgedGrantIsEverLost(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		faults := rapid.SliceOfN(rapid.SampledFrom([]storetest.Fault{

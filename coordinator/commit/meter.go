@@ -8,8 +8,8 @@ import (
 	"github.com/bursar/bursar/coordinator/core"
 )
 
-// Meter counts what happens on the write path. What the books say at a moment is read when it is asked for, see
-// bookCollector.
+// Meter counts what happens on the write path. What the ledger says at a moment is read when it is
+// asked for, see ledgerCollector.
 type Meter struct {
 	decisions   *prometheus.HistogramVec
 	commits     prometheus.Histogram
@@ -38,7 +38,7 @@ type Meter struct {
 // latencyBuckets go from 100 µs, less than any commit takes, to 10 s in steps of about 2.2.
 var latencyBuckets = prometheus.ExponentialBucketsRange(100e-6, 10, 16) //nolint:gochecknoglobals // never changed
 
-// NewMeter returns one whose metrics are in a registry.
+// NewMeter returns a Meter with its metrics in a registry.
 func NewMeter(r prometheus.Registerer) *Meter {
 	sizes := prometheus.ExponentialBuckets(1, 2, 12)
 	m := &Meter{

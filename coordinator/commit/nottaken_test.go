@@ -13,13 +13,13 @@ import (
 
 func TestTheLogTellsOfAHostOnceAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var e elsewhere
+		var e notTakenLog
 		log := &strings.Builder{}
 		n := &ledger.NotTaken{Count: 1}
 		for minute := range 3 {
 			for range 12 {
 				for host := range 5 {
-					e.tell(slog.New(slog.NewTextHandler(log, nil)), fmt.Sprint("h", host), n)
+					e.log(slog.New(slog.NewTextHandler(log, nil)), fmt.Sprint("h", host), n)
 				}
 				time.Sleep(5 * time.Second)
 			}
@@ -28,9 +28,9 @@ func TestTheLogTellsOfAHostOnceAMinute(t *testing.T) {
 			}
 		}
 		time.Sleep(time.Minute)
-		e.tell(slog.New(slog.DiscardHandler), "h9", n)
-		if len(e.told) != 1 {
-			t.Errorf("%d hosts are remembered: want the one of the last minute", len(e.told))
+		e.log(slog.New(slog.DiscardHandler), "h9", n)
+		if len(e.lastLine) != 1 {
+			t.Errorf("%d hosts are remembered: want the one of the last minute", len(e.lastLine))
 		}
 	})
 }

@@ -19,44 +19,46 @@ type Options struct {
 	Meter *Meter
 	Spans *Tracer // nil: nothing is traced
 	Log   *slog.Logger
-	// Queue is how many commands may wait, Batch how many one commit may cover, CommitTimeout how long one may take.
+	// Queue is how many commands may wait, Batch how many one commit may cover, CommitTimeout how
+	// long one may take.
 	Queue, Batch  int
 	CommitTimeout time.Duration
 	// Remember is how long request ids are kept after the end.
 	Remember time.Duration
 	// History bounds what has ended.
 	History HistoryBounds
-	// Origin is where a call comes from; nil: from nowhere.
+	// Origin is where a call comes from. Nil: it is not known.
 	Origin func(ctx context.Context) *core.Origin
 	// Rules are those of the files at the moment, by source. Nil: they are the core's already.
 	Rules func() map[string][]ledger.Quota
-	// ClustersChanged is told when other external clusters may have to be read than before. It must not block. Nil: nobody reads them.
+	// ClustersChanged is called when other external clusters may have to be read. It must not
+	// block. Nil: no clusters are read.
 	ClustersChanged func()
 }
 
-// New returns a loop that does not run yet, for a core that nobody else uses.
-func New(books *core.Core, o Options) *Loop {
+// New returns a loop that does not run yet. Nothing else may use the core.
+func New(c *core.Core, o Options) *Loop {
 	w := &Loop{
-		Options: o, core: books,
-		calls:    sync.Pool{New: newPending},
-		asks:     sync.Pool{New: newPendingRequest},
+		Options: o, core: c,
+		calls:    sync.Pool{New: newPendingCall},
+		requests: sync.Pool{New: newPendingRequest},
 		queue:    make(chan core.Command, o.Queue),
 		priority: priorityQueue{signal: make(chan struct{}, 1)},
 		jobs:     make(chan job, 1),
 		outcomes: make(chan outcome, 1),
-		orders:   make(chan *Term),
+		terms:    make(chan *Term),
 		stopping: make(chan struct{}),
 		done:     make(chan struct{}),
 	}
 	w.history = newHistory(w)
-	w.replica = newReplica(w, books.EmptyLedger)
+	w.replica = newReplica(w, c.EmptyLedger)
 	return w
 }
 
-// origin is where a call comes from; nil: from nowhere that would send it again.
-func (w *Loop) origin(ctx context.Context) *core.Origin {
-	if w.Origin == nil {
+// origin is where a call comes from; nil if it is not known.
+func (loop *Loop) origin(ctx context.Context) *core.Origin {
+	if loop.Origin == nil {
 		return nil
 	}
-	return w.Origin(ctx)
+	return loop.Origin(ctx)
 }

@@ -6,7 +6,8 @@ import (
 	"github.com/bursar/bursar/coordinator/core"
 )
 
-// priorityQueue takes commands that must not be refused: those of callers who leave, and of the server itself.
+// priorityQueue takes commands that must not be refused: those of callers who leave, and of the
+// server itself.
 type priorityQueue struct {
 	mu     sync.Mutex
 	list   []core.Command // guarded by mu
@@ -23,7 +24,7 @@ func (q *priorityQueue) put(command core.Command) {
 	}
 }
 
-func (q *priorityQueue) take() []core.Command {
+func (q *priorityQueue) takeAll() []core.Command {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	list := q.list

@@ -9,42 +9,44 @@ import (
 	"github.com/bursar/bursar/coordinator/ledger"
 )
 
-// ErrSuperseded ends a reading whose leadership is over, or whose provider has changed: it may be of another cluster.
+// ErrSuperseded ends a reading if its leadership is over or its provider has changed: it may be of
+// another cluster.
 var ErrSuperseded = errors.New("the provider has changed, or the leadership")
 
-// ChangeProvider puts or deletes a provider. When it returns that is durable, and what is read for the provider as it was before changes
-// nothing any more.
-func (w *Loop) ChangeProvider(ctx context.Context, name ledger.ClusterName, change func(*ledger.Ledger, ledger.Instant) error) error {
-	return w.change(ctx, w.origin(ctx), func(c *core.Core, now ledger.Instant) error {
+// ChangeProvider puts or deletes a provider. When it returns, that is durable, and readings for
+// the provider as it was before change nothing any more.
+func (loop *Loop) ChangeProvider(ctx context.Context, name ledger.ClusterName, change func(*ledger.Ledger, ledger.Instant) error) error {
+	return loop.change(ctx, loop.origin(ctx), func(c *core.Core, now ledger.Instant) error {
 		return c.ChangeProvider(now, name, change)
-	}, w.refreshPollers) // so that whoever reads the cluster as it was stops
+	}, loop.refreshPollers) // so that the poller of the earlier provider stops
 }
 
-// Within runs a command of the coordinator's own, in its turn. It is never refused for want of room, and answered at once. The error is
-// run's, or says that this coordinator does not lead. After an error run's results must not be read.
-func (w *Loop) Within(ctx context.Context, from *core.Origin, run func(c *core.Core, now ledger.Instant) error) error {
+// DoPriority runs a command of the coordinator's own, in its turn. It is never refused because the
+// queue is full, and answered at once. The error is run's, or says that this coordinator does not
+// lead. After an error run's results must not be read.
+func (loop *Loop) DoPriority(ctx context.Context, from *core.Origin, run func(c *core.Core, now ledger.Instant) error) error {
 	var failed error
 	done := make(chan error, 1)
-	w.priority.put(&core.Call{
+	loop.priority.put(&core.Call{
 		From: from, AtOnce: true,
 		Do: func(c *core.Core, now ledger.Instant) { failed = run(c, now) },
 		Done: func(err error) {
 			select {
 			case done <- err:
-			default: // a ledger that panics is answered for by whoever sees that, too
+			default: // a ledger that panics answers it too
 			}
 		},
 	})
-	if _, err := w.await(ctx, done); err != nil {
+	if _, err := loop.await(ctx, done); err != nil {
 		return err
 	}
 	return failed
 }
 
 // Assignments are the clusters that are to be read now.
-func (w *Loop) Assignments(ctx context.Context) ([]core.Assignment, error) {
+func (loop *Loop) Assignments(ctx context.Context) ([]core.Assignment, error) {
 	var list []core.Assignment
-	err := w.Within(ctx, nil, func(c *core.Core, _ ledger.Instant) error {
+	err := loop.DoPriority(ctx, nil, func(c *core.Core, _ ledger.Instant) error {
 		list = c.Assignments()
 		return nil
 	})
@@ -55,8 +57,8 @@ func (w *Loop) Assignments(ctx context.Context) ([]core.Assignment, error) {
 }
 
 // WhileAssigned runs a command for an assignment, unless that is over.
-func (w *Loop) WhileAssigned(ctx context.Context, a *core.Assignment, run func(l *ledger.Ledger, now ledger.Instant) error) error {
-	return w.Within(ctx, &core.Origin{Procedure: "reading of " + a.String()}, func(c *core.Core, now ledger.Instant) error {
+func (loop *Loop) WhileAssigned(ctx context.Context, a *core.Assignment, run func(l *ledger.Ledger, now ledger.Instant) error) error {
+	return loop.DoPriority(ctx, &core.Origin{Procedure: "reading of " + a.String()}, func(c *core.Core, now ledger.Instant) error {
 		if !c.IsCurrent(a) {
 			return ErrSuperseded
 		}
@@ -65,29 +67,30 @@ func (w *Loop) WhileAssigned(ctx context.Context, a *core.Assignment, run func(l
 }
 
 // SetFiles replaces the rules of files, by source.
-func (w *Loop) SetFiles(ctx context.Context, from *core.Origin, sets map[string][]ledger.Quota) error {
-	return w.change(ctx, from, func(c *core.Core, now ledger.Instant) error {
+func (loop *Loop) SetFiles(ctx context.Context, from *core.Origin, sets map[string][]ledger.Quota) error {
+	return loop.change(ctx, from, func(c *core.Core, now ledger.Instant) error {
 		return c.ReplaceFiles(now, sets)
 	}, nil)
 }
 
-// SetProviders puts the providers of a file in force: now, where this coordinator leads, and whenever it does from now on.
-func (w *Loop) SetProviders(ctx context.Context, list []ledger.ProviderRecord) error {
-	w.configured.Store(&list)
+// SetProviders puts the providers of a file in force: now, if this coordinator leads, and at each
+// later leadership.
+func (loop *Loop) SetProviders(ctx context.Context, list []ledger.ProviderRecord) error {
+	loop.configured.Store(&list)
 	from := &core.Origin{Procedure: "providers of a file", Detail: fmt.Sprint(list)}
-	err := w.change(ctx, from, func(c *core.Core, now ledger.Instant) error {
+	err := loop.change(ctx, from, func(c *core.Core, now ledger.Instant) error {
 		if err := c.ReplaceProviders(now, list); err != nil {
 			return err
 		}
 		hidden := c.HiddenProviders()
-		w.hidden.Store(&hidden)
+		loop.hidden.Store(&hidden)
 		return nil
 	}, nil)
 	switch {
-	case errors.Is(err, core.ErrNotLeading): // who leads has a file of its own
+	case errors.Is(err, core.ErrNotLeading): // the leader has a file of its own
 		return nil
 	case err == nil:
-		w.refreshPollers()
+		loop.refreshPollers()
 	}
 	return err
 }

@@ -17,64 +17,67 @@ import (
 	"github.com/bursar/bursar/coordinator/store"
 )
 
-// Reader is where a read looks: at the writer's ledger, in its turn, or at a replica.
+// Reader is what a read uses: the loop's ledger, in its turn, or a replica.
 type Reader interface {
 	Do(ctx context.Context, f func(l *ledger.Ledger, now ledger.Instant)) error
 }
 
-// Reader returns the books for a read: the ledger's own, or where this coordinator does not lead and the caller takes what may be old, a
-// replica.
-func (w *Loop) Reader(allowStale bool) Reader {
-	if allowStale && !w.leads.Load() {
-		return w.replica
+// Reader returns what a read uses: the loop's ledger, or a replica if this coordinator does not
+// lead and the caller accepts old data.
+func (loop *Loop) Reader(allowStale bool) Reader {
+	if allowStale && !loop.leads.Load() {
+		return loop.replica
 	}
-	return w
+	return loop
 }
 
-// replica is what the store held a short while ago, for reads on a coordinator that does not lead. It is read when somebody asks, and
-// not more often than every few seconds. What hosts measure is not in the store, neither is what clusters say,
-// and neither are the rules from other coordinators' files.
+// replica is what the store held a short while ago, for reads on a coordinator that does not lead.
+// It is read on demand, and at most every few seconds. Hosts' measurements and clusters' reports
+// are not in the store, and the rules from other coordinators' files are not either.
 type replica struct {
-	origin func(ctx context.Context) *core.Origin
-	load   func(ctx context.Context) (*ledger.Ledger, core.Skew, error)
-	clock  core.Steady
-	log    *slog.Logger
-	fresh  singleflight.Group
+	origin    func(ctx context.Context) *core.Origin
+	load      func(ctx context.Context) (*ledger.Ledger, core.Skew, error)
+	clock     core.Steady
+	log       *slog.Logger
+	refreshes singleflight.Group
 
-	mu     sync.Mutex
-	books  *ledger.Ledger // guarded by mu; nil: never read, or a leadership has begun since
-	readAt ledger.Instant // guarded by mu
-	skew   core.Skew      // guarded by mu; of the books' time to the clock
-	turn   uint64         // guarded by mu; counts the times that it was forgotten
-	// refused are reads that made a replica panic; guarded by mu. They are this coordinator's alone.
+	mu         sync.Mutex
+	ledger     *ledger.Ledger // guarded by mu; nil: never read, or a leadership has begun since
+	readAt     ledger.Instant // guarded by mu
+	skew       core.Skew      // guarded by mu; of the ledger's time to the clock
+	generation uint64         // guarded by mu; counts the times that it was forgotten
+	// refused are reads that made a replica panic; guarded by mu. They are this coordinator's
+	// alone.
 	refused core.RefusedSet
 }
 
 const (
-	// replicaAge is how old a replica may be before it is read again: with 100,000 live allocations that takes half a second.
+	// replicaAge is how old a replica may be before it is read again: with 100,000 live
+	// allocations that takes half a second.
 	replicaAge = 3 * time.Second
-	// replicaWait is how long a read waits for a store that does not answer, where there is something older to look at.
+	// replicaWait is how long a read waits for a store that does not answer, if there is an older
+	// replica.
 	replicaWait = time.Second
-	// replicaMost is how old it may be where the store cannot be read.
+	// replicaMost is how old it may be if the store cannot be read.
 	replicaMost = 5 * time.Minute
 	// refreshTime bounds one reading of the store.
 	refreshTime = 10 * time.Second
 )
 
-func newReplica(w *Loop, empty func() *ledger.Ledger) *replica {
-	return &replica{clock: w.Clock, log: w.Log, origin: w.origin, load: func(ctx context.Context) (*ledger.Ledger, core.Skew, error) {
-		snapshot, err := currentSnapshot(ctx, w.Store)
+func newReplica(loop *Loop, empty func() *ledger.Ledger) *replica {
+	return &replica{clock: loop.Clock, log: loop.Log, origin: loop.origin, load: func(ctx context.Context) (*ledger.Ledger, core.Skew, error) {
+		snapshot, err := currentSnapshot(ctx, loop.Store)
 		if err != nil {
 			return nil, core.Skew{}, err
 		}
-		if w.Rules != nil {
-			snapshot.Quotas = append(snapshot.Quotas, core.FromFiles(w.Rules())...)
+		if loop.Rules != nil {
+			snapshot.Quotas = append(snapshot.Quotas, core.FromFiles(loop.Rules())...)
 		}
-		if configured := w.configured.Load(); configured != nil {
+		if configured := loop.configured.Load(); configured != nil {
 			snapshot.Providers, _ = core.WithFile(snapshot.Providers, *configured)
 		}
 		l := empty()
-		now := w.Clock.Now()
+		now := loop.Clock.Now()
 		s := core.Skew{Since: now, Ahead: max(0, core.Latest(&snapshot).Sub(now))}
 		return l, s, restored(func() error { return l.Restore(s.Ledger(now), snapshot) })
 	}}
@@ -90,7 +93,8 @@ func restored(restore func() error) (err error) {
 	return restore()
 }
 
-// currentSnapshot reads the store's state of this moment, whoever leads on it, without the requests that have ended.
+// currentSnapshot reads the store's state at this moment, whoever leads on it, without ended
+// requests.
 func currentSnapshot(ctx context.Context, s store.Store) (snapshot ledger.Snapshot, err error) {
 	never := ledger.Instant(math.MaxInt64).Time()
 	for range 3 { // somebody may begin to lead in between
@@ -105,21 +109,21 @@ func currentSnapshot(ctx context.Context, s store.Store) (snapshot ledger.Snapsh
 	return snapshot, err
 }
 
-// Do looks at the replica, read anew where it is too old. f must not change it.
+// Do runs f on the replica, and reads it again first if it is too old. f must not change it.
 func (r *replica) Do(ctx context.Context, f func(l *ledger.Ledger, now ledger.Instant)) error {
 	origin := r.origin(ctx)
 	if err := r.refusal(origin); err != nil {
 		return err
 	}
-	if err := r.renew(ctx); err != nil {
+	if err := r.refreshIfOld(ctx); err != nil {
 		return err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.books == nil {
+	if r.ledger == nil {
 		return core.ErrNotLeading
 	}
-	return r.enter(origin, func() { f(r.books, r.skew.Ledger(r.clock.Now())) })
+	return r.guarded(origin, func() { f(r.ledger, r.skew.Ledger(r.clock.Now())) })
 }
 
 // refusal is of a read that made a replica panic: each one costs reading the whole store again.
@@ -132,11 +136,12 @@ func (r *replica) refusal(origin *core.Origin) error {
 	return nil
 }
 
-// enter is the one way into a replica. One that panics is dropped, and the read refused from then on.
-func (r *replica) enter(origin *core.Origin, f func()) (err error) {
+// guarded is the one way into a replica. One that panics is dropped, and the read refused from
+// then on.
+func (r *replica) guarded(origin *core.Origin, f func()) (err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
-			r.books = nil
+			r.ledger = nil
 			if origin != nil {
 				r.refused.Add(origin, r.clock.Now(), fmt.Sprint(cause))
 			}
@@ -148,15 +153,16 @@ func (r *replica) enter(origin *core.Origin, f func()) (err error) {
 	return nil
 }
 
-// renew reads the store where what was read last is too old. Where the store does not answer that stays good for a while.
-func (r *replica) renew(ctx context.Context) error {
+// refreshIfOld reads the store if the replica is too old. If the store does not answer, the
+// replica stays good for a while.
+func (r *replica) refreshIfOld(ctx context.Context) error {
 	r.mu.Lock()
-	has, age := r.books != nil, r.clock.Now().Sub(r.readAt)
+	has, age := r.ledger != nil, r.clock.Now().Sub(r.readAt)
 	r.mu.Unlock()
 	if has && age <= replicaAge {
 		return nil
 	}
-	read := r.fresh.DoChan("", func() (any, error) { return nil, r.refresh(context.WithoutCancel(ctx)) })
+	read := r.refreshes.DoChan("", func() (any, error) { return nil, r.refresh(context.WithoutCancel(ctx)) })
 	var enough <-chan time.Time
 	if has && age < replicaMost {
 		timer := time.NewTimer(replicaWait)
@@ -181,7 +187,7 @@ func (r *replica) refresh(ctx context.Context) error {
 	defer cancel()
 	asOf := r.clock.Now()
 	r.mu.Lock()
-	turn := r.turn
+	generation := r.generation
 	r.mu.Unlock()
 	l, s, err := r.load(ctx)
 	if err != nil {
@@ -189,8 +195,8 @@ func (r *replica) refresh(ctx context.Context) error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if turn == r.turn {
-		r.books, r.readAt, r.skew = l, asOf, s
+	if generation == r.generation {
+		r.ledger, r.readAt, r.skew = l, asOf, s
 	}
 	return nil
 }
@@ -199,6 +205,6 @@ func (r *replica) refresh(ctx context.Context) error {
 func (r *replica) forget() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.books = nil
-	r.turn++
+	r.ledger = nil
+	r.generation++
 }

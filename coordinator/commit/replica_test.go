@@ -14,7 +14,7 @@ import (
 	"github.com/bursar/bursar/coordinator/store/storetest"
 )
 
-// countedStore counts what is loaded, and answers only where it may.
+// countedStore counts its loads, and answers only if it may.
 type countedStore struct {
 	store.Store
 
@@ -69,7 +69,8 @@ func TestAReplicaIsReadWhenSomebodyAsksAndNotTooOften(t *testing.T) {
 	})
 }
 
-// TestAReplicaThatPanicsIsDropped: a read on a standby ends no process, and the same read costs no second replica.
+// TestAReplicaThatPanicsIsDropped: a read on a standby ends no process, and the same read costs no
+// second replica.
 func TestAReplicaThatPanicsIsDropped(t *testing.T) {
 	d := newLoopRig(t, NewMemoryStore(), nil)
 	loads, load := 0, d.replica.load
@@ -78,17 +79,17 @@ func TestAReplicaThatPanicsIsDropped(t *testing.T) {
 		return load(ctx)
 	}
 	lost := func(*ledger.Ledger, ledger.Instant) { panic("lost count") }
-	err := d.replica.Do(by(t.Context(), "alice"), lost)
+	err := d.replica.Do(callerContext(t.Context(), "alice"), lost)
 	if _, ok := errors.AsType[*core.PanicError](err); !ok {
 		t.Fatalf("%v; want a *PanicError", err)
 	}
 	for range 3 {
-		err := d.replica.Do(by(t.Context(), "alice"), lost)
+		err := d.replica.Do(callerContext(t.Context(), "alice"), lost)
 		if _, ok := errors.AsType[*core.RefusedError](err); !ok {
 			t.Fatalf("%v; want it refused", err)
 		}
 	}
-	if err := d.replica.Do(by(t.Context(), "bob"), func(l *ledger.Ledger, _ ledger.Instant) { l.Counts() }); err != nil {
+	if err := d.replica.Do(callerContext(t.Context(), "bob"), func(l *ledger.Ledger, _ ledger.Instant) { l.Counts() }); err != nil {
 		t.Errorf("another's read: %v", err)
 	}
 	if loads != 2 {

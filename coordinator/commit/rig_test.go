@@ -32,13 +32,13 @@ func (c *wallClock) Now() time.Time { return time.Now().Add(c.shift) }
 
 func (c *wallClock) Elapsed() time.Duration { return time.Since(c.start) }
 
-// loopRig is a writer that runs, without sockets.
+// loopRig is a loop that runs, without sockets.
 type loopRig struct {
 	*Loop
 	t testing.TB
 }
 
-// setup is what a desk is made of.
+// setup is what a loop is made of.
 type setup struct {
 	Options
 
@@ -59,8 +59,8 @@ func defaults(s store.Store, clock core.Clock) *setup {
 	}
 }
 
-// by is the context of a call of a name.
-func by(ctx context.Context, name string) context.Context {
+// callerContext is the context of a call of a name.
+func callerContext(ctx context.Context, name string) context.Context {
 	return context.WithValue(ctx, originKey{}, &core.Origin{Procedure: "/List", Caller: name})
 }
 
@@ -76,7 +76,7 @@ func (s *setup) loop() *Loop {
 	return New(core.NewCore(s.Ledger, func() ledger.Placer { return placement.New(placement.Spread) }, core.DrawLeadership), s.Options)
 }
 
-// runLoop starts a writer. Its limits may be changed before it runs. It is stopped by close.
+// runLoop starts a loop. Its limits may be changed before it runs. It is stopped by close.
 func runLoop(tb testing.TB, s store.Store, change func(*setup)) *loopRig {
 	tb.Helper()
 	d := newLoopRig(tb, s, change)
@@ -84,7 +84,7 @@ func runLoop(tb testing.TB, s store.Store, change func(*setup)) *loopRig {
 	return d
 }
 
-// newLoopRig is one whose writer does not run yet.
+// newLoopRig is one whose loop does not run yet.
 func newLoopRig(tb testing.TB, s store.Store, change func(*setup)) *loopRig {
 	tb.Helper()
 	made := defaults(s, &wallClock{start: time.Now()})
@@ -94,12 +94,12 @@ func newLoopRig(tb testing.TB, s store.Store, change func(*setup)) *loopRig {
 	return &loopRig{Loop: made.loop(), t: tb}
 }
 
-// Lead runs a writer that nobody competes with. It leads when lead returns.
-func Lead(tb testing.TB, w *Loop) {
+// Lead runs a loop that nobody competes with. It leads when lead returns.
+func Lead(tb testing.TB, loop *Loop) {
 	tb.Helper()
 	first := make(chan error, 1)
-	campaign := &Campaign{Election: election.Alone(func() string { return "" }), Loop: w, Heard: func() []uint64 { return nil }, Log: w.Log}
-	go w.Run()
+	campaign := &Campaign{Election: election.Alone(func() string { return "" }), Loop: loop, Announced: func() []uint64 { return nil }, Log: loop.Log}
+	go loop.Run()
 	go func() { _ = campaign.Run(context.Background(), first) }()
 	if err := <-first; err != nil {
 		tb.Fatal(err)
@@ -154,7 +154,8 @@ func (d *loopRig) counts() ledger.Counts {
 	return v.Counts
 }
 
-// lost are what a caller may hear whose command was in a batch that is not known to be durable, or came just after.
+// lost are what a caller may hear whose command was in a batch that is not known to be durable, or
+// came just after.
 func lost(err error) bool {
 	_, commit := errors.AsType[*Error](err)
 	return commit || errors.Is(err, core.ErrNotLeading)

@@ -2,19 +2,23 @@ package commit
 
 import (
 	"context"
+	"math"
 
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/resource"
 )
 
-// A long list is read in steps, so that nobody else has to wait for more than one of them.
+// A long list is read in steps, so that other commands wait for one step at most.
 const (
 	// allocationStep is how many allocations one step looks at: about half a millisecond.
 	allocationStep = 4096
 	// hostStep is how many hosts, which cost more: their accounts are copied.
 	hostStep = 256
-	// queueStep is how many queues: what they have left is looked up in all queues above them.
+	// queueStep is how many queues: what each has left is looked up in all queues above it.
 	queueStep = 256
+	// quotaStep has no bound: the ledger sorts all accounts of rules for every visit, so one visit
+	// looks at as many as it takes.
+	quotaStep = math.MaxInt
 )
 
 // Step is what one visit to the ledger found.
@@ -25,9 +29,12 @@ type Step[T any, P any] struct {
 	Revision uint64
 }
 
-// Scan visits the ledger until it has found as many as wanted or has seen all. revision is that of the first visit: whoever
-// watches from there misses nothing of what the page may have missed.
-func Scan[T any, P any](ctx context.Context, b Reader, after P, want int, visit func(l *ledger.Ledger, after P, want int) Step[T, P]) (Step[T, P], error) {
+// Visit reads the ledger behind a place until it has found as many as wanted, or for one step.
+type Visit[T any, P any] func(l *ledger.Ledger, after P, want int) Step[T, P]
+
+// Scan visits the ledger until it has found as many as wanted or has seen all. Revision is that of
+// the first visit: a watch from there misses nothing that the page may have missed.
+func Scan[T any, P any](ctx context.Context, b Reader, after P, want int, visit Visit[T, P]) (Step[T, P], error) {
 	all := Step[T, P]{Place: after}
 	for first := true; ; first = false {
 		var s Step[T, P]
@@ -49,20 +56,21 @@ func Scan[T any, P any](ctx context.Context, b Reader, after P, want int, visit 
 	}
 }
 
-// AllocationsWhere finds live allocations that a filter lets through.
-func AllocationsWhere(keep func(*ledger.Allocation) bool) func(*ledger.Ledger, ledger.ID, int) Step[ledger.Allocation, ledger.ID] {
-	return func(l *ledger.Ledger, after ledger.ID, want int) Step[ledger.Allocation, ledger.ID] {
-		s := Step[ledger.Allocation, ledger.ID]{Place: after}
+// where makes a visit from a walk. It finds the rows that keep lets through, and looks at step
+// rows at most.
+func where[T any, P any](keep func(*T) bool, step int, walk func(l *ledger.Ledger, after P, yield func(P, *T) bool)) Visit[T, P] {
+	return func(l *ledger.Ledger, after P, want int) Step[T, P] {
+		s := Step[T, P]{Place: after}
 		looked := 0
-		l.Allocations(after, func(a *ledger.Allocation) bool {
-			if looked == allocationStep || len(s.Found) == want {
+		walk(l, after, func(place P, row *T) bool {
+			if looked == step || len(s.Found) == want {
 				s.More = true
 				return false
 			}
 			looked++
-			s.Place = a.ID
-			if keep(a) {
-				s.Found = append(s.Found, *a)
+			s.Place = place
+			if keep(row) {
+				s.Found = append(s.Found, *row)
 			}
 			return true
 		})
@@ -70,25 +78,18 @@ func AllocationsWhere(keep func(*ledger.Allocation) bool) func(*ledger.Ledger, l
 	}
 }
 
+// AllocationsWhere finds live allocations that a filter lets through.
+func AllocationsWhere(keep func(*ledger.Allocation) bool) Visit[ledger.Allocation, ledger.ID] {
+	return where(keep, allocationStep, func(l *ledger.Ledger, after ledger.ID, yield func(ledger.ID, *ledger.Allocation) bool) {
+		l.Allocations(after, func(a *ledger.Allocation) bool { return yield(a.ID, a) })
+	})
+}
+
 // HostsWhere finds hosts that a filter lets through.
-func HostsWhere(keep func(*ledger.HostInfo) bool) func(*ledger.Ledger, string, int) Step[ledger.HostInfo, string] {
-	return func(l *ledger.Ledger, after string, want int) Step[ledger.HostInfo, string] {
-		s := Step[ledger.HostInfo, string]{Place: after}
-		looked := 0
-		l.Hosts(after, func(h ledger.HostInfo) bool {
-			if looked == hostStep || len(s.Found) == want {
-				s.More = true
-				return false
-			}
-			looked++
-			s.Place = h.ID
-			if keep(&h) {
-				s.Found = append(s.Found, h)
-			}
-			return true
-		})
-		return s
-	}
+func HostsWhere(keep func(*ledger.HostInfo) bool) Visit[ledger.HostInfo, string] {
+	return where(keep, hostStep, func(l *ledger.Ledger, after string, yield func(string, *ledger.HostInfo) bool) {
+		l.Hosts(after, func(h ledger.HostInfo) bool { return yield(h.ID, &h) })
+	})
 }
 
 // QuotaAccount is an account of a rule, with its place in the order of all.
@@ -98,43 +99,16 @@ type QuotaAccount struct {
 	Key string
 }
 
-// QuotaAccountsWhere finds accounts of rules that a filter lets through. The ledger sorts all of them for every visit, so
-// one visit looks at as many as it takes.
-func QuotaAccountsWhere(keep func(*QuotaAccount) bool) func(*ledger.Ledger, string, int) Step[QuotaAccount, string] {
-	return func(l *ledger.Ledger, after string, want int) Step[QuotaAccount, string] {
-		s := Step[QuotaAccount, string]{Place: after}
-		l.QuotaAccounts(after, func(key string, a ledger.AccountInfo) bool {
-			if len(s.Found) == want {
-				s.More = true
-				return false
-			}
-			s.Place = key
-			if found := (QuotaAccount{a, key}); keep(&found) {
-				s.Found = append(s.Found, found)
-			}
-			return true
-		})
-		return s
-	}
+// QuotaAccountsWhere finds accounts of rules that a filter lets through.
+func QuotaAccountsWhere(keep func(*QuotaAccount) bool) Visit[QuotaAccount, string] {
+	return where(keep, quotaStep, func(l *ledger.Ledger, after string, yield func(string, *QuotaAccount) bool) {
+		l.QuotaAccounts(after, func(key string, a ledger.AccountInfo) bool { return yield(key, &QuotaAccount{a, key}) })
+	})
 }
 
 // QueuesWhere finds queues that a filter lets through.
-func QueuesWhere(keep func(*ledger.QueueInfo) bool) func(*ledger.Ledger, resource.Address, int) Step[ledger.QueueInfo, resource.Address] {
-	return func(l *ledger.Ledger, after resource.Address, want int) Step[ledger.QueueInfo, resource.Address] {
-		s := Step[ledger.QueueInfo, resource.Address]{Place: after}
-		looked := 0
-		l.Queues(after, func(q ledger.QueueInfo) bool {
-			if looked == queueStep || len(s.Found) == want {
-				s.More = true
-				return false
-			}
-			looked++
-			s.Place = q.Address
-			if keep(&q) {
-				s.Found = append(s.Found, q)
-			}
-			return true
-		})
-		return s
-	}
+func QueuesWhere(keep func(*ledger.QueueInfo) bool) Visit[ledger.QueueInfo, resource.Address] {
+	return where(keep, queueStep, func(l *ledger.Ledger, after resource.Address, yield func(resource.Address, *ledger.QueueInfo) bool) {
+		l.Queues(after, func(q ledger.QueueInfo) bool { return yield(q.Address, &q) })
+	})
 }

@@ -38,8 +38,8 @@ func (d *loopRig) async(id string, memory int64, ttl, wait time.Duration) ledger
 	return result.Allocation
 }
 
-// until is how long it takes for something to hold, by real time, looked at every 100 ms.
-func (d *loopRig) until(most time.Duration, holds func(ledger.Counts) bool) time.Duration {
+// waitFor is how long it takes for something to hold, by real time, looked at every 100 ms.
+func (d *loopRig) waitFor(most time.Duration, holds func(ledger.Counts) bool) time.Duration {
 	d.t.Helper()
 	for begin := time.Now(); ; time.Sleep(100 * time.Millisecond) {
 		if took := time.Since(begin); holds(d.counts()) || took > most {
@@ -58,7 +58,7 @@ func futures() map[string]func(t *testing.T, place *storetest.Memory) {
 		fast.async("waits by a fast clock", 80, 0, 30*time.Second)
 		fast.Close()
 	}
-	// alter commits what the function makes of the rows, as whoever may write to the database could.
+	// alter commits what the function makes of the rows, as a user of the database could.
 	alter := func(f func(*ledger.Changes)) func(t *testing.T, place *storetest.Memory) {
 		return func(t *testing.T, place *storetest.Memory) {
 			t.Helper()
@@ -124,10 +124,10 @@ func TestTimeGoesOnUnderAClockThatIsBehindTheStore(t *testing.T) {
 				d := runShifted(t, place, 0)
 				defer d.Close()
 				none := func(c ledger.Counts) bool { return c.Reserved == 0 }
-				if took := d.until(time.Minute, none); took > slewed(interval) {
+				if took := d.waitFor(time.Minute, none); took > slewed(interval) {
 					t.Errorf("the reservation of 4 s of before ended after %s", took)
 				}
-				if took := d.until(time.Minute, func(c ledger.Counts) bool { return c.Waiting == 0 }); took > slewed(30*time.Second-4*time.Second) {
+				if took := d.waitFor(time.Minute, func(c ledger.Counts) bool { return c.Waiting == 0 }); took > slewed(30*time.Second-4*time.Second) {
 					t.Errorf("the wait of 30 s of before ended after %s more", took)
 				}
 				// What begins now lasts as long as it shall, and ids rise.
@@ -138,7 +138,7 @@ func TestTimeGoesOnUnderAClockThatIsBehindTheStore(t *testing.T) {
 					t.Fatalf("%s, then %s; ids %d, %d", a.State, b.State, a.ID, b.ID)
 				}
 				granted := func(c ledger.Counts) bool { return c.Waiting == 0 }
-				if took := d.until(time.Minute, granted); took < 4*time.Second || took > slewed(4*time.Second) {
+				if took := d.waitFor(time.Minute, granted); took < 4*time.Second || took > slewed(4*time.Second) {
 					t.Errorf("a reservation of 4 s ended after %s", took)
 				}
 			})
@@ -146,7 +146,8 @@ func TestTimeGoesOnUnderAClockThatIsBehindTheStore(t *testing.T) {
 	}
 }
 
-// A host whose agent was killed is told from one that lives, by who takes over from a coordinator whose clock was ahead.
+// A coordinator that takes over from one whose clock was ahead can tell a host whose agent was
+// killed from one that lives.
 func TestASilentHostIsFoundOutUnderASkew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		place := storetest.NewMemory("test")
@@ -154,10 +155,10 @@ func TestASilentHostIsFoundOutUnderASkew(t *testing.T) {
 		d := runShifted(t, place, 0)
 		defer d.Close()
 		d.Host(100) // and then it is silent
-		if took := d.until(time.Minute, func(c ledger.Counts) bool { return c.HostsSuspect == 1 }); took > slewed(3*interval) {
+		if took := d.waitFor(time.Minute, func(c ledger.Counts) bool { return c.HostsSuspect == 1 }); took > slewed(3*interval) {
 			t.Errorf("suspect after %s", took)
 		}
-		if took := d.until(10*time.Minute, func(c ledger.Counts) bool { return c.HostsLost == 1 }); took > slewed(5*time.Minute-3*interval) {
+		if took := d.waitFor(10*time.Minute, func(c ledger.Counts) bool { return c.HostsLost == 1 }); took > slewed(5*time.Minute-3*interval) {
 			t.Errorf("lost after %s more", took)
 		}
 	})
@@ -203,7 +204,8 @@ func TestASkewIsToldAndWorkedOff(t *testing.T) {
 	})
 }
 
-// A quota file that changes moves no time: a command is told the ledger's, which is not to be taken for the clock's.
+// A quota file that changes moves no time: a command gets the ledger's time, which is not the
+// clock's.
 func TestRulesOfFilesMoveNoTimeUnderASkew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		place := storetest.NewMemory("test")
@@ -225,7 +227,8 @@ func TestRulesOfFilesMoveNoTimeUnderASkew(t *testing.T) {
 	})
 }
 
-// The ledger's time is kept while something waits for it and no row changes: whoever takes over goes on from there.
+// The ledger's time is kept while something waits for it and no row changes: the next leader goes
+// on from there.
 func TestTimeIsKeptWhileNothingChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		place := storetest.NewMemory("test")
@@ -237,7 +240,7 @@ func TestTimeIsKeptWhileNothingChanges(t *testing.T) {
 		fast.Close()
 		d := runShifted(t, place, 0)
 		defer d.Close()
-		if took := d.until(time.Hour, func(c ledger.Counts) bool { return c.Waiting == 0 }); took < slewed(time.Minute)-time.Second || took > slewed(time.Minute+5*time.Second) {
+		if took := d.waitFor(time.Hour, func(c ledger.Counts) bool { return c.Waiting == 0 }); took < slewed(time.Minute)-time.Second || took > slewed(time.Minute+5*time.Second) {
 			t.Errorf("the last minute of an hour took %s", took)
 		}
 	})

@@ -8,20 +8,22 @@ import (
 )
 
 // Leading reports whether this coordinator leads. Any goroutine may call it, as all that follow.
-func (w *Loop) Leading() bool { return w.leads.Load() }
+func (loop *Loop) Leading() bool { return loop.leads.Load() }
 
 // Waiting is how many commands wait.
-func (w *Loop) Waiting() int { return len(w.queue) }
+func (loop *Loop) Waiting() int { return len(loop.queue) }
 
 // Ended is closed when the loop has ended.
-func (w *Loop) Ended() <-chan struct{} { return w.done }
+func (loop *Loop) Ended() <-chan struct{} { return loop.done }
 
-// HiddenProviders says what the file of providers hides of the stored ones; nothing while this coordinator does not lead.
-func (w *Loop) HiddenProviders() []string { return stored(&w.hidden) }
+// HiddenProviders says what the file of providers hides of the stored ones; nothing while this
+// coordinator does not lead.
+func (loop *Loop) HiddenProviders() []string { return stored(&loop.hidden) }
 
-// HiddenRules says which rules are not in force, and why; nothing while this coordinator does not lead.
-func (w *Loop) HiddenRules() []string {
-	return AtMost(stored(&w.rulesHidden), mostHidden, "bursar quotas")
+// HiddenRules says which rules are not in force, and why; nothing while this coordinator does not
+// lead.
+func (loop *Loop) HiddenRules() []string {
+	return AtMost(stored(&loop.rulesHidden), mostHidden, "bursar quotas")
 }
 
 func stored(list *atomic.Pointer[[]string]) []string {
@@ -32,18 +34,19 @@ func stored(list *atomic.Pointer[[]string]) []string {
 }
 
 // HistorySize is how much has ended and is still known; nil: it is not counted yet.
-func (w *Loop) HistorySize() *HistorySize { return w.history.size.Load() }
+func (loop *Loop) HistorySize() *HistorySize { return loop.history.size.Load() }
 
 // HistoryWarnings says whose history is full.
-func (w *Loop) HistoryWarnings() []string { return w.history.warnings() }
+func (loop *Loop) HistoryWarnings() []string { return loop.history.warnings() }
 
 // Now is the ledger's time while this coordinator leads, else its clock's.
-func (w *Loop) Now() ledger.Instant { return w.Clock.Now().Add(w.Behind()) }
+func (loop *Loop) Now() ledger.Instant { return loop.Clock.Now().Add(loop.Behind()) }
 
-// Behind is how far this coordinator's clock is behind the ledger's time; zero while it does not lead.
-func (w *Loop) Behind() time.Duration {
-	if s := w.skew.Load(); s != nil {
-		return s.Left(w.Clock.Now())
+// Behind is how far this coordinator's clock is behind the ledger's time; zero while it does not
+// lead.
+func (loop *Loop) Behind() time.Duration {
+	if s := loop.skew.Load(); s != nil {
+		return s.Left(loop.Clock.Now())
 	}
 	return 0
 }

@@ -12,55 +12,57 @@ import (
 )
 
 // storeLoop does the jobs, one after the other.
-func (w *Loop) storeLoop(ctx context.Context) {
-	for j := range w.jobs {
+func (loop *Loop) storeLoop(ctx context.Context) {
+	for j := range loop.jobs {
 		if j.batch != nil {
-			w.outcomes <- outcome{job: j, err: w.commit(ctx, j.batch)}
+			loop.outcomes <- outcome{job: j, err: loop.commit(ctx, j.batch)}
 		} else {
-			w.outcomes <- w.load(ctx, j)
+			loop.outcomes <- loop.load(ctx, j)
 		}
 	}
 }
 
-// loadTimeout bounds how long reading the store may take: 100,000 live allocations take half a second.
+// loadTimeout bounds how long reading the store may take: 100,000 live allocations take half a
+// second.
 const loadTimeout = time.Minute
 
-// load takes the lead in the store and reads what is there. A store that does not answer must not keep others from leading that it
-// might answer.
-func (w *Loop) load(ctx context.Context, j job) outcome {
+// load takes the lead in the store and reads what is there. A store that does not answer this
+// coordinator must not keep others from leading: it may answer them.
+func (loop *Loop) load(ctx context.Context, j job) outcome {
 	o := outcome{job: j}
-	leading, cancel := context.WithTimeout(ctx, w.CommitTimeout)
+	leading, cancel := context.WithTimeout(ctx, loop.CommitTimeout)
 	defer cancel()
 	var atLeast uint64
-	if atLeast, o.err = w.above(leading, j); o.err == nil {
-		o.meta, o.err = w.Store.Lead(leading, atLeast)
+	if atLeast, o.err = loop.epochFloor(leading, j); o.err == nil {
+		o.meta, o.err = loop.Store.Lead(leading, atLeast)
 	}
 	if o.err != nil {
 		return o
 	}
 	ctx, cancel = context.WithTimeout(ctx, loadTimeout)
 	defer cancel()
-	since := max(w.Clock.Now(), o.meta.Time).Add(-w.Remember).Time()
-	o.snapshot, o.err = w.Store.Load(ctx, o.meta.Epoch, since)
+	since := max(loop.Clock.Now(), o.meta.Time).Add(-loop.Remember).Time()
+	o.snapshot, o.err = loop.Store.Load(ctx, o.meta.Epoch, since)
 	if row, garbage := errors.AsType[*store.RowError](o.err); garbage {
-		o.err = keptBy(o.err, row.Table, row.Key)
+		o.err = badRow(o.err, row.Table, row.Key)
 	}
 	return o
 }
 
-// keptBy says what to do about a row that keeps every coordinator from leading.
-func keptBy(err error, table, key string) error {
+// badRow says what to do about a row that keeps every coordinator from leading.
+func badRow(err error, table, key string) error {
 	return fmt.Errorf("%w: no coordinator leads while this row is there: restore a backup, or take it out with bursar store set-aside %s %q", err, table, key)
 }
 
-// above is what the next epoch must not be below: above this coordinator's own, and above each that was announced and is at most a stride
-// above that and the store's. Whoever can write nonsense into the place where leaders announce themselves must not use up the numbers, nor
-// lead the agents to where a store that is put back cannot follow.
-func (w *Loop) above(ctx context.Context, j job) (uint64, error) {
+// epochFloor is the least that the next epoch may be. It is above this coordinator's own epoch,
+// and above each announced epoch that is at most a stride above that and the store's. A wrong
+// announcement must not use up the numbers, and must not lead the agents to an epoch that a
+// restored store cannot reach.
+func (loop *Loop) epochFloor(ctx context.Context, j job) (uint64, error) {
 	if len(j.term.announced) == 0 {
 		return j.atLeast, nil
 	}
-	meta, err := w.Store.Meta(ctx)
+	meta, err := loop.Store.Meta(ctx)
 	if err != nil {
 		return 0, err
 	}
@@ -71,29 +73,29 @@ func (w *Loop) above(ctx context.Context, j job) (uint64, error) {
 			atLeast = max(atLeast, epoch+1)
 			continue
 		}
-		w.Log.Warn("an epoch that was announced in Consul is not believed, as it is more than a stride above the store's: somebody else has written it there, or the store is "+
+		loop.Log.Warn("an epoch that was announced in Consul is not believed, as it is more than a stride above the store's: somebody else has written it there, or the store is "+
 			"older than anybody could know; in that case raise its epoch with bursar store epoch", "announced", epoch, "store", meta.Epoch, "stride", discovery.EpochStride)
 	}
 	return atLeast, nil
 }
 
 // commit makes a batch durable, then shows it to the watchers and answers its callers.
-func (w *Loop) commit(ctx context.Context, b *core.Batch) error {
-	ctx, cancel := context.WithTimeout(ctx, w.CommitTimeout)
+func (loop *Loop) commit(ctx context.Context, b *core.Batch) error {
+	ctx, cancel := context.WithTimeout(ctx, loop.CommitTimeout)
 	defer cancel()
-	start := w.Clock.Now()
-	ctx, span := w.Spans.begin(ctx, b)
-	err := w.Store.Commit(ctx, b.Batch)
-	w.Spans.end(span, err)
+	start := loop.Clock.Now()
+	ctx, span := loop.Spans.beginCommit(ctx, b)
+	err := loop.Store.Commit(ctx, b.Batch)
+	loop.Spans.endCommit(span, err)
 	if err != nil {
 		b.Answer(&Error{Err: err})
 		return err
 	}
-	w.Meter.committed(b, w.Clock.Now().Sub(start))
+	loop.Meter.committed(b, loop.Clock.Now().Sub(start))
 	if !b.Empty() {
-		w.Feed.Publish(&b.Changes)
+		loop.Feed.Publish(&b.Changes)
 	}
-	b.Stored(w.Now())
+	b.Stored(loop.Now())
 	b.Answer(nil)
 	return nil
 }

@@ -18,10 +18,11 @@ import (
 //	wait    until it was granted or given up, where it waited for resources
 //	commit  while the batch that answers it was made durable
 //
-// A commit that answers several traced calls is one span, below the first of them, with links to the others; each of these has one of
-// its own at the same time, with a link to that one.
+// A commit that answers several traced calls is one span, below the first of them, with links to
+// the others; each of these has one of its own at the same time, with a link to that one.
 
-// Tracer makes these spans. A nil one is that of a coordinator that is not traced; all methods work on it.
+// Tracer makes these spans. A nil one is that of a coordinator that is not traced; all methods
+// work on it.
 type Tracer struct{ spans trace.Tracer }
 
 // NewTracer returns what makes the spans of calls; nil if nothing is traced.
@@ -32,8 +33,8 @@ func NewTracer(t *tracing.Tracing) *Tracer {
 	return nil
 }
 
-// enter begins the way of a call; nil where the call is not recorded.
-func (t *Tracer) enter(ctx context.Context) *core.Span {
+// newSpan begins the span of a call; nil if the call is not recorded.
+func (t *Tracer) newSpan(ctx context.Context) *core.Span {
 	if t == nil {
 		return nil
 	}
@@ -43,18 +44,18 @@ func (t *Tracer) enter(ctx context.Context) *core.Span {
 	return &core.Span{Call: ctx, Queued: time.Now()}
 }
 
-// below is the span of the call: what happens to the call is below it.
-func below(p *core.Span) trace.SpanContext { return trace.SpanContextFromContext(p.Call) }
+// callSpan is the span of the call: what happens to the call is below it.
+func callSpan(p *core.Span) trace.SpanContext { return trace.SpanContextFromContext(p.Call) }
 
-// applied says that the loop has come to the call.
-func applied(p *core.Span) {
+// markApplied says that the loop has come to the call.
+func markApplied(p *core.Span) {
 	if p != nil {
 		p.Applied = time.Now()
 	}
 }
 
-// begin begins the span of a commit; nil where the batch answers nobody who is traced.
-func (t *Tracer) begin(ctx context.Context, b *core.Batch) (context.Context, *core.CommitSpan) {
+// beginCommit begins the span of a commit; nil if no caller of the batch is traced.
+func (t *Tracer) beginCommit(ctx context.Context, b *core.Batch) (context.Context, *core.CommitSpan) {
 	if t == nil {
 		return ctx, nil
 	}
@@ -68,14 +69,14 @@ func (t *Tracer) begin(ctx context.Context, b *core.Batch) (context.Context, *co
 		case c == nil:
 			c = &core.CommitSpan{Owner: p, Began: time.Now()}
 		default:
-			others = append(others, trace.Link{SpanContext: below(p)})
+			others = append(others, trace.Link{SpanContext: callSpan(p)})
 		}
 		p.Commit = c
 	}
 	if c == nil {
 		return ctx, nil
 	}
-	ctx, c.Span = t.spans.Start(trace.ContextWithSpanContext(ctx, below(c.Owner)), "commit", //nolint:spancheck // ended by end
+	ctx, c.Span = t.spans.Start(trace.ContextWithSpanContext(ctx, callSpan(c.Owner)), "commit", //nolint:spancheck // ended by end
 		trace.WithTimestamp(c.Began), trace.WithLinks(others...),
 		trace.WithAttributes(
 			tracing.KeyEpoch.Int64(int64(b.Epoch)), //nolint:gosec // not that many
@@ -84,8 +85,8 @@ func (t *Tracer) begin(ctx context.Context, b *core.Batch) (context.Context, *co
 	return ctx, c
 }
 
-// end ends it. Where it failed, the calls of the batch are not told of it: their errors are.
-func (t *Tracer) end(c *core.CommitSpan, err error) {
+// endCommit ends it. If the commit failed, the calls of the batch show their own errors.
+func (t *Tracer) endCommit(c *core.CommitSpan, err error) {
 	if c == nil {
 		return
 	}
@@ -96,21 +97,22 @@ func (t *Tracer) end(c *core.CommitSpan, err error) {
 	c.Span.End(trace.WithTimestamp(c.Ended))
 }
 
-// tell tells the way of a call whose answer is durable. waited: it has waited for resources.
-func (t *Tracer) tell(p *core.Span, waited bool) {
+// recordCall records the spans of a call whose answer is durable. waited: it has waited for
+// resources.
+func (t *Tracer) recordCall(p *core.Span, waited bool) {
 	if p == nil || p.Commit == nil {
 		return
 	}
-	t.stretch(p.Call, "queue", p.Queued, p.Applied)
+	t.record(p.Call, "queue", p.Queued, p.Applied)
 	if waited {
-		t.stretch(p.Call, "wait", p.Applied, p.Commit.Began)
+		t.record(p.Call, "wait", p.Applied, p.Commit.Began)
 	}
 	if p.Commit.Owner != p {
-		t.stretch(p.Call, "commit", p.Commit.Began, p.Commit.Ended, trace.Link{SpanContext: p.Commit.Span.SpanContext()})
+		t.record(p.Call, "commit", p.Commit.Began, p.Commit.Ended, trace.Link{SpanContext: p.Commit.Span.SpanContext()})
 	}
 }
 
-func (t *Tracer) stretch(ctx context.Context, name string, from, to time.Time, links ...trace.Link) {
+func (t *Tracer) record(ctx context.Context, name string, from, to time.Time, links ...trace.Link) {
 	_, span := t.spans.Start(ctx, name, trace.WithTimestamp(from), trace.WithLinks(links...))
 	span.End(trace.WithTimestamp(to))
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/bursar/bursar/internal/identity"
 )
 
-// tracedRig is a desk whose spans are kept.
+// tracedRig is a loop whose spans are kept.
 type tracedRig struct {
 	*loopRig
 
@@ -44,8 +44,8 @@ func (d *tracedRig) call(name string, wait time.Duration) error {
 	return err
 }
 
-// below returns the spans below that of a call, by name.
-func (d *tracedRig) below(call string) map[string]tracetest.SpanStub {
+// spansBelow returns the spans below that of a call, by name.
+func (d *tracedRig) spansBelow(call string) map[string]tracetest.SpanStub {
 	d.t.Helper()
 	spans := d.spans.GetSpans()
 	at := slices.IndexFunc(spans, func(s tracetest.SpanStub) bool { return s.Name == call })
@@ -83,7 +83,7 @@ func TestACommitIsTheSpanOfAllTheCallsThatItAnswers(t *testing.T) {
 
 		for _, call := range []string{"first", "second", "third"} {
 			var names []string
-			for name := range d.below(call) {
+			for name := range d.spansBelow(call) {
 				names = append(names, name)
 			}
 			slices.Sort(names)
@@ -91,10 +91,10 @@ func TestACommitIsTheSpanOfAllTheCallsThatItAnswers(t *testing.T) {
 				t.Errorf("below %s (-want +got):\n%s", call, diff)
 			}
 		}
-		if took := lasted(d.below("first")["commit"]); took != time.Second {
+		if took := lasted(d.spansBelow("first")["commit"]); took != time.Second {
 			t.Errorf("the first commit took %s, want 1 s", took)
 		}
-		second, third := d.below("second")["commit"], d.below("third")["commit"]
+		second, third := d.spansBelow("second")["commit"], d.spansBelow("third")["commit"]
 		want := []string{"bursar.epoch=1", "bursar.commit.calls=3", "bursar.commit.transitions=3"}
 		var got []string
 		for _, a := range second.Attributes {
@@ -133,7 +133,7 @@ func TestAWaitForResourcesIsASpanOfItsOwn(t *testing.T) {
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		spans := d.below("waits")
+		spans := d.spansBelow("waits")
 		if took := lasted(spans["wait"]); took != 5*time.Second {
 			t.Errorf("waited for %s, want 5 s; spans: %v", took, spans)
 		}
@@ -154,23 +154,23 @@ func TestACommitThatFailsIsToldWithoutWords(t *testing.T) {
 			t.Fatalf("got %v", err)
 		}
 		synctest.Wait()
-		if status := d.below("lost")["commit"].Status; status != (sdk.Status{Code: codes.Error}) {
+		if status := d.spansBelow("lost")["commit"].Status; status != (sdk.Status{Code: codes.Error}) {
 			t.Errorf("status %v, want an error without a text", status)
 		}
 	})
 }
 
-// TestWithoutTracesNothingIsAllocated goes the way of a call and of a commit as they go where nothing is traced, and where a call is
-// not recorded.
+// TestWithoutTracesNothingIsAllocated goes the way of a call and of a commit if nothing is traced,
+// and if a call is not recorded.
 func TestWithoutTracesNothingIsAllocated(t *testing.T) {
 	unrecorded := trace.ContextWithRemoteSpanContext(t.Context(), trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{1}}))
 	command := &core.Call{}
 	batch := &core.Batch{Commands: []core.Command{command, &core.Request{}}}
 	for name, tr := range map[string]*Tracer{"off": nil, "not recorded": {sdk.NewTracerProvider().Tracer("test")}} {
 		allocations := testing.AllocsPerRun(100, func() {
-			way := tr.enter(unrecorded)
-			applied(way)
-			tr.tell(way, true)
+			way := tr.newSpan(unrecorded)
+			markApplied(way)
+			tr.recordCall(way, true)
 		})
 		if allocations != 0 {
 			t.Errorf("%s: a call: %v allocations", name, allocations)
@@ -179,8 +179,8 @@ func TestWithoutTracesNothingIsAllocated(t *testing.T) {
 			continue
 		}
 		allocations = testing.AllocsPerRun(100, func() {
-			_, span := tr.begin(unrecorded, batch)
-			tr.end(span, nil)
+			_, span := tr.beginCommit(unrecorded, batch)
+			tr.endCommit(span, nil)
 		})
 		if allocations != 0 {
 			t.Errorf("%s: a commit: %v allocations", name, allocations)

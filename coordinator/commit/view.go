@@ -9,9 +9,9 @@ import (
 )
 
 // View takes a view.
-func (w *Loop) View(ctx context.Context) (core.View, error) {
+func (loop *Loop) View(ctx context.Context) (core.View, error) {
 	var v core.View
-	if err := w.call(ctx, func(c *core.Core, _ ledger.Instant) { v = c.View() }); err != nil {
+	if err := loop.call(ctx, func(c *core.Core, _ ledger.Instant) { v = c.View() }); err != nil {
 		return core.View{}, err
 	}
 	return v, nil
@@ -25,46 +25,46 @@ type AuditResult struct {
 	took       time.Duration
 }
 
-// auditOnce recomputes the books in the loop, which does nothing else meanwhile.
-func (w *Loop) auditOnce(ctx context.Context) (AuditResult, error) {
-	result, err := Decide(ctx, w, func(l *ledger.Ledger, _ ledger.Instant) (AuditResult, error) {
-		start := w.Clock.Now()
+// auditOnce recomputes the ledger in the loop, which does nothing else meanwhile.
+func (loop *Loop) auditOnce(ctx context.Context) (AuditResult, error) {
+	result, err := Decide(ctx, loop, func(l *ledger.Ledger, _ ledger.Instant) (AuditResult, error) {
+		start := loop.Clock.Now()
 		violations := l.Audit()
-		return AuditResult{violations, l.Revision(), l.Counts(), w.Clock.Now().Sub(start)}, nil
+		return AuditResult{violations, l.Revision(), l.Counts(), loop.Clock.Now().Sub(start)}, nil
 	})
 	if err != nil {
 		return result, err
 	}
-	w.Meter.audits.Inc()
-	w.Meter.violations.Set(float64(len(result.Violations)))
+	loop.Meter.audits.Inc()
+	loop.Meter.violations.Set(float64(len(result.Violations)))
 	for _, v := range result.Violations {
-		w.Log.Error("the books are wrong", "invariant", v.Invariant, "violation", v.Message, "revision", result.Revision)
+		loop.Log.Error("the books are wrong", "invariant", v.Invariant, "violation", v.Message, "revision", result.Revision)
 	}
 	return result, nil
 }
 
-// Audit is an audit for all who ask, none of whom ends it.
-func (w *Loop) Audit() (AuditResult, error) { return w.auditOnce(context.Background()) }
+// Audit is an audit for all who ask. None of them can end it.
+func (loop *Loop) Audit() (AuditResult, error) { return loop.auditOnce(context.Background()) }
 
 // Probe sends an empty command all the way.
-func (w *Loop) Probe(ctx context.Context) error {
-	return w.Do(ctx, func(*ledger.Ledger, ledger.Instant) {})
+func (loop *Loop) Probe(ctx context.Context) error {
+	return loop.Do(ctx, func(*ledger.Ledger, ledger.Instant) {})
 }
 
 // aliveTime bounds how long alive waits for the loop.
 const aliveTime = 5 * time.Second
 
-// Alive reports whether the loop still turns, whatever it is that the store does.
-func (w *Loop) Alive(ctx context.Context) error {
+// Alive reports whether the loop still runs, whatever the store does.
+func (loop *Loop) Alive(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, aliveTime)
 	defer cancel()
-	felt := make(chan struct{})
-	// It joins no batch: a commit would be made for it.
-	w.priority.put(&core.Call{AtOnce: true, Do: func(*core.Core, ledger.Instant) {}, Done: func(error) { close(felt) }})
+	answered := make(chan struct{})
+	// It joins no batch, or a commit would be made for it.
+	loop.priority.put(&core.Call{AtOnce: true, Do: func(*core.Core, ledger.Instant) {}, Done: func(error) { close(answered) }})
 	select {
-	case <-felt:
+	case <-answered:
 		return nil
-	case <-w.done:
+	case <-loop.done:
 		return core.ErrStopping
 	case <-ctx.Done():
 		return ctx.Err()

@@ -13,32 +13,35 @@ import (
 	"github.com/bursar/bursar/internal/discovery/consul"
 )
 
-// lockDelay is how long Consul keeps a key from others after its session was lost. It is there for holders that do not know yet; here the
-// store's epoch keeps those from writing, so it is the least that Consul takes.
+// lockDelay is how long Consul keeps a key from others after its session was lost. It is there for
+// holders that do not know yet; here the store's epoch keeps those from writing, so it is the
+// least that Consul takes.
 const lockDelay = time.Millisecond
 
-// Pauses after an attempt that failed though the key was free: Consul is in between two states for some milliseconds, or troubled.
+// Pauses after an attempt that failed though the key was free: Consul is in between two states for
+// some milliseconds, or troubled.
 const (
 	firstAttempt = 20 * time.Millisecond
 	lastAttempt  = time.Second
 )
 
-// Campaign implements Election. An error beside the context's is one that says no before anything has worked: a token that may not
-// do this, a certificate that is not trusted, an address that speaks something else. Later on these are logged and outlived.
+// Campaign implements Election. An error other than the context's refuses before anything has
+// worked: a token that may not do this, a certificate that is not trusted, an address that speaks
+// something else. Later such errors are logged, and it is tried again.
 func (e *ConsulElection) Campaign(ctx context.Context) (Term, error) {
 	if err := e.registration.Registered(ctx); err != nil {
 		return nil, err
 	}
-	c := candidate{election: e, log: consul.Quiet{Log: e.options.Log}}
+	c := candidate{election: e, log: consul.FailureLog{Log: e.options.Log}}
 	defer c.withdraw(ctx)
 	pause := backoff.NewExponentialBackOff(backoff.WithInitialInterval(firstAttempt), backoff.WithMultiplier(2),
 		backoff.WithMaxInterval(lastAttempt), backoff.WithMaxElapsedTime(0))
-	if err := c.claim(ctx, pause); err != nil {
+	if err := c.claimStore(ctx, pause); err != nil {
 		return nil, err
 	}
 	for {
 		e.mu.Lock()
-		now, news := e.reading, e.news
+		now, changed := e.reading, e.changed
 		e.mu.Unlock()
 		var again time.Duration
 		switch {
@@ -50,61 +53,65 @@ func (e *ConsulElection) Campaign(ctx context.Context) (Term, error) {
 				return term, err
 			}
 			again = pause.NextBackOff()
-		case now.known && e.left(now):
-			c.release(ctx, now)
+		case now.known && e.isLeftover(now):
+			c.releaseLeftover(ctx, now)
 			again = pause.NextBackOff()
 		default:
 			pause.Reset()
-			again = c.doubt(now)
+			again = c.checkTwin(now)
 		}
-		if err := wait(ctx, news, again); err != nil {
+		if err := waitForChange(ctx, changed, again); err != nil {
 			return nil, err
 		}
 	}
 }
 
-// left reports that the key is held by a session of this coordinator's own, of a term that it could not resign from. Its health check
-// passes, so that session would never end. One that an earlier start left behind ends with the check that it was bound to.
-func (e *ConsulElection) left(now reading) bool {
+// isLeftover reports that the key is held by a session of this coordinator's own, of a term that
+// it could not resign from. Its health check passes, so that session would never end. One that an
+// earlier start left behind ends with the check that it was bound to.
+func (e *ConsulElection) isLeftover(now reading) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return now.holder == e.last
 }
 
-// release gives such a key up.
-func (c *candidate) release(ctx context.Context, now reading) {
+// releaseLeftover gives such a key up.
+func (c *candidate) releaseLeftover(ctx context.Context, now reading) {
 	c.session = now.holder
 	c.withdraw(ctx)
 }
 
-// twinAfter is after how many TTLs a leader at a coordinator's own address is taken for another process. What the coordinator was
-// itself, before it was started again, is gone after one, or where Consul's agent went with it, when the others count that out.
+// twinAfter is the number of TTLs after which a leader at this coordinator's own address is taken
+// for another process. A leadership from before a restart of this coordinator is gone after one
+// TTL. If Consul's agent ended with it, the leadership is gone when Consul's servers count that
+// agent out.
 const twinAfter = 5
 
-// doubt complains, once, of a leader that has this coordinator's address and will not go: nobody can tell the two from each other. It
-// returns how long to wait before that is known; 0 where there is nothing to wait for.
-func (c *candidate) doubt(now reading) time.Duration {
+// checkTwin logs, once, that a leader has this coordinator's address and stays: nobody can tell
+// the two apart. It returns how long to wait until that is known, or 0 if there is nothing to wait
+// for.
+func (c *candidate) checkTwin(now reading) time.Duration {
 	e := c.election
 	if !now.known || now.leader.URL != e.options.URL {
 		c.twin = ""
 		return 0
 	}
 	if c.twin != now.holder {
-		c.twin, c.since, c.told = now.holder, time.Now(), false
+		c.twin, c.since, c.logged = now.holder, time.Now(), false
 	}
 	if left := twinAfter*e.options.TTL - time.Since(c.since); left > 0 {
 		return left
 	}
-	if !c.told {
-		c.told = true
+	if !c.logged {
+		c.logged = true
 		e.options.Log.Error("another process leads at this coordinator's own address: every coordinator wants one of its own; set advertise",
 			"url", e.options.URL, "id", e.options.ID, "leader_id", now.id)
 	}
 	return 0
 }
 
-// wait waits for news, or for d where that is not 0.
-func wait(ctx context.Context, news <-chan struct{}, d time.Duration) error {
+// waitForChange waits for a change, or for d if d is not 0.
+func waitForChange(ctx context.Context, changed <-chan struct{}, d time.Duration) error {
 	var due <-chan time.Time
 	if d > 0 {
 		timer := time.NewTimer(d)
@@ -114,38 +121,41 @@ func wait(ctx context.Context, news <-chan struct{}, d time.Duration) error {
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-news:
+	case <-changed:
 	case <-due:
 	}
 	return nil
 }
 
-// candidate is one that campaigns.
+// candidate is a coordinator that campaigns.
 type candidate struct {
 	election *ConsulElection
-	log      consul.Quiet
+	log      consul.FailureLog
 	session  string // bound to the health check; empty: none yet
 
-	twin  string    // the session of a leader at this coordinator's own address; empty: there is none
-	since time.Time // when that was first seen
-	told  bool      // it was complained about
+	// twin is the session of a leader at this coordinator's own address; empty: there is none.
+	twin   string
+	since  time.Time // when that was first seen
+	logged bool      // it was complained about
 }
 
-// acquire tries to take the key. It returns neither a term nor an error where it is to be tried again.
+// acquire tries to take the key. If it is to be tried again, it returns neither a term nor an
+// error.
 func (c *candidate) acquire(ctx context.Context) (Term, error) {
 	e := c.election
 	start := e.registration.LastPass()
-	held, err := c.take(ctx)
+	held, err := c.takeKey(ctx)
 	if err != nil {
-		c.withdraw(ctx) // what became of the attempt is unknown: with the session everything of it goes
-		return nil, c.outlive(ctx, err)
+		// the result of the attempt is unknown: with the session everything of it goes
+		c.withdraw(ctx)
+		return nil, c.retriable(ctx, err)
 	}
 	c.log.Worked("this coordinator stands for election again")
 	if !held {
 		return nil, nil //nolint:nilnil // see above
 	}
 	term := &consulTerm{election: e, session: c.session, said: e.candidacy(), written: e.candidacy()}
-	term.lease = newLease(e.options.TTL, start, e.ended)
+	term.lease = newLease(e.options.TTL, start, e.termEnded)
 	if term.isOver() { // no pass for too long: others may count it out at any moment
 		c.withdraw(ctx)
 		return nil, nil //nolint:nilnil // see above
@@ -153,15 +163,16 @@ func (c *candidate) acquire(ctx context.Context) (Term, error) {
 	c.session = ""
 	e.mu.Lock()
 	e.term, e.led, e.last = term, true, term.session
-	e.newsLocked()
+	e.changedLocked()
 	e.mu.Unlock()
 	return term, nil
 }
 
-// claim makes sure that the cluster's store is the candidate's, before it stands by for a leadership that it could not take. Another store is an
-// error for a coordinator that has never claimed its own: it is configured wrongly. Whoever has is not wrong because of what somebody
-// writes, and waits until that is mended.
-func (c *candidate) claim(ctx context.Context, pause backoff.BackOff) error {
+// claimStore makes sure that the cluster's store is the candidate's, before it stands by for a
+// leadership that it could not take. Another store is an error for a coordinator that has never
+// claimed its own: it is configured wrongly. A coordinator that has claimed its store before is
+// configured right. It waits until the key is right again.
+func (c *candidate) claimStore(ctx context.Context, pause backoff.BackOff) error {
 	e := c.election
 	if e.options.StoreID == "" {
 		return nil
@@ -169,32 +180,32 @@ func (c *candidate) claim(ctx context.Context, pause backoff.BackOff) error {
 	for {
 		err := e.ClaimStore(ctx, e.options.StoreID, false)
 		if err == nil {
-			err = e.keepID(ctx)
+			err = e.restoreID(ctx)
 		}
 		if err == nil {
 			pause.Reset()
 			c.log.Worked("this coordinator stands for election again")
-			e.mismatch(nil)
+			e.reportMismatch(nil)
 			return nil
 		}
 		if _, other := errors.AsType[*StoreError](err); other {
 			if !e.hasClaimed() {
 				return err
 			}
-			e.mismatch(err)
-			c.yield(ctx)
+			e.reportMismatch(err)
+			c.releaseLastTerm(ctx)
 		}
-		if err := c.outlive(ctx, err); err != nil {
+		if err := c.retriable(ctx, err); err != nil {
 			return err
 		}
-		if err := wait(ctx, nil, pause.NextBackOff()); err != nil {
+		if err := waitForChange(ctx, nil, pause.NextBackOff()); err != nil {
 			return err
 		}
 	}
 }
 
-// mismatch tells the coordinator whether the cluster's store is another than its own.
-func (e *ConsulElection) mismatch(err error) {
+// reportMismatch tells the coordinator whether the cluster's store is another than its own.
+func (e *ConsulElection) reportMismatch(err error) {
 	if e.options.Mismatch != nil {
 		e.options.Mismatch(err)
 	}
@@ -206,19 +217,21 @@ func (e *ConsulElection) hasClaimed() bool {
 	return e.claimed
 }
 
-// yield gives up what is left of the last term, so that whoever has the right store leads.
-func (c *candidate) yield(ctx context.Context) {
+// releaseLastTerm gives up what is left of the last term, so that a coordinator with the right
+// store leads.
+func (c *candidate) releaseLastTerm(ctx context.Context) {
 	e := c.election
 	e.mu.Lock()
 	now := e.reading
 	e.mu.Unlock()
-	if now.known && now.holder != "" && e.left(now) {
-		c.release(ctx, now)
+	if now.known && now.holder != "" && e.isLeftover(now) {
+		c.releaseLeftover(ctx, now)
 	}
 }
 
-// outlive returns nil for an error after which it is tried again: all but the context's, and one that refuses what never worked.
-func (c *candidate) outlive(ctx context.Context, err error) error {
+// retriable returns nil for an error after which it is tried again: every error except the
+// context's, and except a refusal before anything has worked.
+func (c *candidate) retriable(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -232,19 +245,19 @@ func (c *candidate) outlive(ctx context.Context, err error) error {
 	return nil
 }
 
-// take takes the key for the candidate's session, which it makes first where there is none.
-func (c *candidate) take(ctx context.Context) (held bool, err error) {
+// takeKey takes the key for the candidate's session. It makes the session first if there is none.
+func (c *candidate) takeKey(ctx context.Context) (held bool, err error) {
 	e := c.election
 	if c.session == "" {
 		if c.session, err = e.newSession(ctx); err != nil {
 			return false, e.client.Explain("make a session", err)
 		}
 	}
-	held, err = e.put(ctx, c.session, e.candidacy())
+	held, err = e.writeKey(ctx, c.session, e.candidacy())
 	return held, e.client.Explain("take "+e.key(), err)
 }
 
-// candidacy is what the key says of whoever has just taken it.
+// candidacy is what the key says of a coordinator that has just taken it.
 func (e *ConsulElection) candidacy() announcement {
 	return announcement{ID: e.options.ID, URL: e.options.URL}
 }
@@ -260,7 +273,8 @@ func (e *ConsulElection) newSession(ctx context.Context) (string, error) {
 	return id, err
 }
 
-// withdraw destroys a session that has won nothing. Where Consul is away it ends with the health check.
+// withdraw destroys a session that has won nothing. If Consul is away, the session ends with the
+// health check.
 func (c *candidate) withdraw(ctx context.Context) {
 	if c.session == "" {
 		return

@@ -13,10 +13,12 @@ import (
 	"github.com/bursar/bursar/internal/discovery/consul"
 )
 
-// clusterID is what follows the name of a cluster: as ClusterID makes it, or of one whose coordinator was alone when it made its store.
+// clusterID is what follows the name of a cluster: as ClusterID makes it, or "alone" if the
+// coordinator was alone when it made its store.
 var clusterID = regexp.MustCompile(`^([a-z2-7]{8}|alone)$`)
 
-// IDError is what ClusterID returns where Consul's key holds something else than an id. A store may know the right one.
+// IDError is what ClusterID returns if Consul's key holds something else than an id. A store may
+// know the right one.
 type IDError struct {
 	// Key is Consul's, Value the beginning of what it holds.
 	Key, Value string
@@ -27,20 +29,22 @@ func (e *IDError) Error() string {
 		"a coordinator whose store is the cluster's puts it back; where another or a new store is to be the cluster's, delete the key", e.Key, e.Value)
 }
 
-// IsClusterID reports whether a store that belongs to owner belongs to a cluster of this name, and so knows what ClusterID would say.
+// IsClusterID reports whether a store that belongs to owner belongs to a cluster of this name, and
+// so knows what ClusterID would say.
 func IsClusterID(owner, cluster string) bool {
 	id, named := strings.CutPrefix(owner, cluster+"/")
 	return named && clusterID.MatchString(id)
 }
 
-// ClusterID names the coordinators of a cluster in one Consul for good, as those of the same name in another Consul are not: whoever asks
-// first makes it, at bursar/<cluster>/id. A store that has been led on for one is not for the other. The error
-// is an *IDError where the key holds no id.
+// ClusterID names the coordinators of a cluster in one Consul for good. A cluster of the same name
+// in another Consul has another id. The first coordinator that asks makes it, at
+// bursar/<cluster>/id. A store that was led on for one cluster is not for another. The error is an
+// *IDError if the key holds no id.
 func ClusterID(ctx context.Context, client *consul.Client, cluster string) (string, error) {
 	ctx, cancel := client.Bounded(ctx)
 	defer cancel()
 	key := idKey(cluster)
-	for range 5 { // somebody else may make it between our reading and our writing
+	for range 5 { // another coordinator may make it between our reading and our writing
 		options := client.Query(ctx)
 		options.RequireConsistent = true
 		pair, meta, err := client.API().KV().Get(key, options)
@@ -56,7 +60,8 @@ func ClusterID(ctx context.Context, client *consul.Client, cluster string) (stri
 		if pair != nil {
 			return cluster + "/" + string(pair.Value), nil
 		}
-		made := &api.KVPair{Key: key, Value: []byte(strings.ToLower(rand.Text()[:8]))} // with index 0: where there is none
+		// with index 0: only if there is none
+		made := &api.KVPair{Key: key, Value: []byte(strings.ToLower(rand.Text()[:8]))}
 		if _, _, err := client.API().KV().CAS(made, client.Write(ctx)); err != nil {
 			return "", client.Explain("write "+key, err)
 		}
@@ -66,9 +71,10 @@ func ClusterID(ctx context.Context, client *consul.Client, cluster string) (stri
 
 func idKey(cluster string) string { return "bursar/" + cluster + "/id" }
 
-// keepID puts the cluster's id back where Consul has lost its data, or somebody has written what is no id. Else the next coordinator that starts would make another one, and be
-// refused by the store, and so would all in the end.
-func (e *ConsulElection) keepID(ctx context.Context) error {
+// restoreID puts the cluster's id back if Consul has lost its data, or if somebody has written
+// something that is not an id. Otherwise the next coordinator that starts would make another id
+// and be refused by the store, and in the end all coordinators would.
+func (e *ConsulElection) restoreID(ctx context.Context) error {
 	if !IsClusterID(e.options.ClusterID, e.options.Cluster) {
 		return nil
 	}
@@ -81,7 +87,8 @@ func (e *ConsulElection) keepID(ctx context.Context) error {
 	if err != nil {
 		return e.client.Explain("read "+key, err)
 	}
-	right := &api.KVPair{Key: key, Value: []byte(strings.TrimPrefix(e.options.ClusterID, e.options.Cluster+"/"))} // with index 0: where there is none
+	// with index 0: only if there is none
+	right := &api.KVPair{Key: key, Value: []byte(strings.TrimPrefix(e.options.ClusterID, e.options.Cluster+"/"))}
 	var found string
 	if held != nil {
 		if clusterID.Match(held.Value) {

@@ -21,34 +21,40 @@ import (
 type Options struct {
 	// ID is the coordinator's, different from that of every other of the cluster.
 	ID string
-	// URL is where the others and clients can call it, with a port. Where it is https, a leader whose URL is not is nobody: what is
-	// passed on to a leader shows it who this coordinator is, and whoever can write into Consul must not say that this is done in clear.
+	// URL is where the others and clients can call it, with a port. If it is https, a leader whose
+	// URL is not https does not count. What is passed on to a leader shows it who this coordinator
+	// is, and a writer to Consul must not be able to have that sent in clear.
 	URL string
-	// Cluster is what the coordinators that elect one of them have in common; its keys in Consul are bursar/<cluster>/leader and
-	// bursar/<cluster>/store. Default the name of the service that they are registered by.
+	// Cluster is what the coordinators that elect one of them have in common; its keys in Consul
+	// are bursar/<cluster>/leader and bursar/<cluster>/store. Default the name of the service that
+	// they are registered by.
 	Cluster string
-	// Mismatch is told with a *StoreError while the cluster's store is another than this coordinator's, which has claimed its own before, and
-	// with nil once it is not. Until then Campaign goes on trying. Default: nobody is told.
+	// Mismatch is called with a *StoreError while the cluster's store is not this coordinator's,
+	// which has claimed its own before, and with nil once it is again. Until then Campaign goes on
+	// trying. Default: nothing is called.
 	Mismatch func(err error)
-	// TTL is how long a leader that does nothing any more keeps the others from leading. Shorter is a shorter pause when a
-	// machine is lost; longer lets a leader get over a longer pause of its process, of the network or of Consul. Default 3 s, at
-	// least 2 s, at most 1 min.
+	// TTL is how long a leader that does nothing any more keeps the others from leading. Shorter
+	// is a shorter pause when a machine is lost; longer lets a leader get over a longer pause of
+	// its process, of the network or of Consul. Default 3 s, at least 2 s, at most 1 min.
 	TTL time.Duration
-	// Alive says whether the coordinator's loop turns. It is asked about every third of the TTL, and must answer by then: whoever
-	// is not alive neither counts as healthy, nor goes on leading. Default always.
+	// Alive says whether the coordinator's loop runs. It is asked about every third of the TTL,
+	// and must answer by then. A coordinator that is not alive does not count as healthy, and does
+	// not go on leading. Default always.
 	Alive func(ctx context.Context) error
-	// StoreID is the store that this coordinator would lead on: it campaigns only where the others have the same, see ClaimStore. Default:
-	// it is not asked.
+	// StoreID is the store that this coordinator would lead on. It campaigns only if the others
+	// have the same, see ClaimStore. Default: the store is not compared.
 	StoreID string
-	// ClusterID is what ClusterID said, or the store remembers of it: where Consul has lost it, a candidate puts it back. Default: it is not.
+	// ClusterID is what ClusterID said, or what the store remembers of it. If Consul has lost it,
+	// a candidate puts it back. Default: it is not put back.
 	ClusterID string
 	// Meta is said in Consul's catalog, such as the version.
 	Meta map[string]string
 	Log  *slog.Logger
 }
 
-// ConsulElection is the election among coordinators that share a Consul. It registers the coordinator there as well: the health
-// check of the registration is what the session of the election is bound to.
+// ConsulElection is the election among coordinators that share a Consul. It registers the
+// coordinator there as well: the health check of the registration is what the session of the
+// election is bound to.
 type ConsulElection struct {
 	client       *consul.Client
 	options      Options
@@ -57,13 +63,14 @@ type ConsulElection struct {
 	mu      sync.Mutex  // guards what follows
 	term    *consulTerm // from the acquired key to Resign
 	reading reading
-	news    chan struct{} // closed when either changes
+	changed chan struct{} // closed when either changes
 	led     bool          // a campaign was won before
 	last    string        // the session of the last term
 	claimed bool          // the cluster's store was this coordinator's before
 
-	doubts consul.Quiet // about the term
-	odd    uint64       // the version of the key that was complained about; the watch's own
+	doubts consul.FailureLog // about the term
+	// loggedVersion is the version of the key that was logged; the watch's own.
+	loggedVersion uint64
 }
 
 // reading is what the key said last.
@@ -77,8 +84,8 @@ type reading struct {
 
 var clusterName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,128}$`)
 
-// Consul returns the election among the coordinators that have the same cluster in the same Consul. It does nothing until Run. The error
-// is a *consul.ConfigError or a *discovery.URLError.
+// Consul returns the election among the coordinators that have the same cluster in the same
+// Consul. It does nothing until Run. The error is a *consul.ConfigError or a *discovery.URLError.
 func Consul(client *consul.Client, options Options) (*ConsulElection, error) {
 	if options.Cluster == "" {
 		options.Cluster = client.Service()
@@ -97,9 +104,9 @@ func Consul(client *consul.Client, options Options) (*ConsulElection, error) {
 		return nil, err
 	}
 	options.URL = base
-	e := &ConsulElection{client: client, options: options, news: make(chan struct{}), doubts: consul.Quiet{Log: options.Log}}
+	e := &ConsulElection{client: client, options: options, changed: make(chan struct{}), doubts: consul.FailureLog{Log: options.Log}}
 	e.registration, err = consul.NewRegistration(client, consul.RegistrationOptions{
-		ID: options.ID, URL: options.URL, Meta: options.Meta, TTL: options.TTL, Alive: options.Alive, Passed: e.prove, Log: options.Log,
+		ID: options.ID, URL: options.URL, Meta: options.Meta, TTL: options.TTL, Alive: options.Alive, Passed: e.renewTerm, Log: options.Log,
 	})
 	if err != nil {
 		return nil, err
@@ -107,8 +114,8 @@ func Consul(client *consul.Client, options Options) (*ConsulElection, error) {
 	return e, nil
 }
 
-// Run does the election's work, and keeps the coordinator registered, until the context ends: then a term that goes on is over, and
-// the coordinator deregistered. It returns the context's error.
+// Run does the election's work, and keeps the coordinator registered, until the context ends: then
+// a term that goes on is over, and the coordinator deregistered. It returns the context's error.
 func (e *ConsulElection) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return e.registration.Run(ctx) })
@@ -123,18 +130,18 @@ func (e *ConsulElection) Run(ctx context.Context) error {
 	return err
 }
 
-// Leader implements Election. Where Consul is away, who was known to lead stays known.
+// Leader implements Election. If Consul is away, the last known leader stays known.
 func (e *ConsulElection) Leader() (leader Leader, changed <-chan struct{}) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	leader = e.reading.leader
 	switch mine := e.term != nil && !e.term.isOver() && e.term.session == e.reading.holder; {
-	case mine: // whatever somebody else may have written into its key
+	case mine: // whatever others may have written into its key
 		leader = Leader{URL: e.options.URL, Epoch: e.term.said.Epoch, StoreID: e.term.said.StoreID}
 	case leader.URL == e.options.URL:
 		leader = Leader{} // what this coordinator was before: it does not lead now
 	}
-	return leader, e.news
+	return leader, e.changed
 }
 
 func (e *ConsulElection) key() string { return "bursar/" + e.options.Cluster + "/leader" }
@@ -147,10 +154,12 @@ type announcement struct {
 	StoreID string `json:"store_id,omitempty"`
 }
 
-// announced returns what a key says, where whoever may write there can have written anything: it is cut, and an id that is none is left out.
-func announced(pair *api.KVPair) (said announcement, err error) {
+// parseAnnouncement returns what a key says. Anybody who may write there can have written
+// anything: it is cut, and an invalid id is left out.
+func parseAnnouncement(pair *api.KVPair) (said announcement, err error) {
 	if err := json.Unmarshal(pair.Value, &said); err != nil {
-		return announcement{}, errors.New(discovery.Cut(err.Error(), discovery.MaxShownError)) // numbers stand in it whole
+		// numbers stand in it whole
+		return announcement{}, errors.New(discovery.Cut(err.Error(), discovery.MaxShownError))
 	}
 	said.ID = discovery.Cut(said.ID, maxInstance)
 	if !storeID.MatchString(said.StoreID) {
@@ -159,7 +168,8 @@ func announced(pair *api.KVPair) (said announcement, err error) {
 	return said, nil
 }
 
-// maxInstance is more than any coordinator's ID has: it is made of the names of a machine and of an address.
+// maxInstance is more than any coordinator's ID has: it is made of the names of a machine and of
+// an address.
 const maxInstance = 600
 
 func (e *ConsulElection) watch(ctx context.Context) error {
@@ -168,17 +178,17 @@ func (e *ConsulElection) watch(ctx context.Context) error {
 		Ask: func(options *api.QueryOptions) (*api.QueryMeta, error) {
 			pair, meta, err := e.client.API().KV().Get(e.key(), options)
 			if err != nil {
-				e.refused(e.client.Explain("read "+e.key(), err))
+				e.keepRefusal(e.client.Explain("read "+e.key(), err))
 				return nil, err
 			}
 			if meta.LastIndex == 0 {
 				return nil, consul.ErrNotConsul
 			}
-			if e.see(pair) {
+			if e.update(pair) {
 				// It may be older than the term. What is read now is not.
 				bounded, cancel := e.client.Bounded(ctx)
 				defer cancel()
-				e.holds(bounded)
+				e.checkTerm(bounded)
 			}
 			return meta, nil
 		},
@@ -192,41 +202,42 @@ const (
 	watchGap = 20 * time.Millisecond
 )
 
-// see takes what the key is now; nil: there is none. It returns whether that looks like the end of a term that goes on.
-func (e *ConsulElection) see(pair *api.KVPair) (doubtful bool) {
+// update takes over what the key is now; nil: there is none. It returns whether that looks like
+// the end of a term that goes on.
+func (e *ConsulElection) update(pair *api.KVPair) (doubtful bool) {
 	var now reading
 	if pair != nil && pair.Session != "" {
 		now = reading{holder: pair.Session}
-		now.id, now.leader = e.read(pair)
+		now.id, now.leader = e.leaderIn(pair)
 	}
 	now.known = true
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if now != e.reading {
 		e.reading = now
-		e.newsLocked()
+		e.changedLocked()
 	}
 	return e.term != nil && !e.term.isOver() && e.term.session != now.holder
 }
 
-// refused keeps why the key cannot be read, as long as it never was.
-func (e *ConsulElection) refused(err error) {
+// keepRefusal keeps why the key cannot be read, as long as it never was.
+func (e *ConsulElection) keepRefusal(err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if !e.reading.known && consul.Refused(err) {
 		e.reading.refusal = err
-		e.newsLocked()
+		e.changedLocked()
 	}
 }
 
-func (e *ConsulElection) newsLocked() {
-	close(e.news)
-	e.news = make(chan struct{})
+func (e *ConsulElection) changedLocked() {
+	close(e.changed)
+	e.changed = make(chan struct{})
 }
 
-// read returns who the key says leads; nobody where it says nothing of use.
-func (e *ConsulElection) read(pair *api.KVPair) (id string, leader Leader) {
-	said, err := announced(pair)
+// leaderIn returns who leads, as the key says. It returns nobody if the key says nothing of use.
+func (e *ConsulElection) leaderIn(pair *api.KVPair) (id string, leader Leader) {
+	said, err := parseAnnouncement(pair)
 	if err == nil {
 		said.URL, err = discovery.ParseURL(said.URL)
 	}
@@ -234,8 +245,8 @@ func (e *ConsulElection) read(pair *api.KVPair) (id string, leader Leader) {
 		err = &discovery.URLError{URL: said.URL, Want: "https://, as this coordinator has"}
 	}
 	if err != nil {
-		if e.odd != pair.ModifyIndex {
-			e.odd = pair.ModifyIndex
+		if e.loggedVersion != pair.ModifyIndex {
+			e.loggedVersion = pair.ModifyIndex
 			e.options.Log.Warn("Consul's key does not say who leads: nobody, for now", "key", e.key(), "error", err)
 		}
 		return "", Leader{}

@@ -15,7 +15,7 @@ import (
 )
 
 func TestOneOfThreeLeadsAndAllKnow(t *testing.T) {
-	all := []*coordinator{stand(t, shared.Address, "a"), stand(t, shared.Address, "b"), stand(t, shared.Address, "c")}
+	all := []*coordinator{newCandidate(t, shared.Address, "a"), newCandidate(t, shared.Address, "b"), newCandidate(t, shared.Address, "c")}
 	won := make(chan int)
 	var terms [3]Term
 	for i, c := range all {
@@ -54,7 +54,7 @@ func TestOneOfThreeLeadsAndAllKnow(t *testing.T) {
 }
 
 func TestLeaderIsMarkedInTheCatalogAndInDNS(t *testing.T) {
-	c, standby := stand(t, shared.Address, "localhost"), stand(t, shared.Address, "b")
+	c, standby := newCandidate(t, shared.Address, "localhost"), newCandidate(t, shared.Address, "b")
 	if err := standby.registration.Registered(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +75,7 @@ func TestLeaderIsMarkedInTheCatalogAndInDNS(t *testing.T) {
 		}
 		return ids
 	}
-	until(t, func() bool { return slices.Equal(marked(), []string{c.registration.ServiceID() + " 3"}) })
+	eventually(t, func() bool { return slices.Equal(marked(), []string{c.registration.ServiceID() + " 3"}) })
 	_, records, err := resolver.LookupSRV(t.Context(), "", "", "leader."+c.client.Service()+".service.consul.")
 	if err != nil || len(records) != 1 || records[0].Port != 7070 {
 		t.Errorf("DNS says %v, %v: want one leader at port 7070", records, err)
@@ -83,7 +83,7 @@ func TestLeaderIsMarkedInTheCatalogAndInDNS(t *testing.T) {
 	if err := term.Resign(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	until(t, func() bool { return len(marked()) == 0 })
+	eventually(t, func() bool { return len(marked()) == 0 })
 	c.end()
 	entries, _, err := admin(t, shared).Catalog().Service(c.client.Service(), "", &api.QueryOptions{RequireConsistent: true})
 	if err != nil || len(entries) != 1 {
@@ -91,14 +91,14 @@ func TestLeaderIsMarkedInTheCatalogAndInDNS(t *testing.T) {
 	}
 }
 
-// until waits for what has no channel to wait on.
-func until(t *testing.T, condition func() bool) {
+// eventually waits for what has no channel to wait on.
+func eventually(t *testing.T, condition func() bool) {
 	t.Helper()
 	proc.Until(t, patience, 10*time.Millisecond, "what has no channel to wait on", condition)
 }
 
 func TestLeaderThatStopsRenewingIsFollowed(t *testing.T) {
-	a, b := stand(t, shared.Address, "a"), stand(t, shared.Address, "b")
+	a, b := newCandidate(t, shared.Address, "a"), newCandidate(t, shared.Address, "b")
 	term := a.lead(t, 1)
 	next := b.campaign(t)
 	b.knows(t, Leader{URL: a.options.URL, Epoch: 1, StoreID: storeOne})
@@ -122,11 +122,11 @@ func TestLeaderCutOffFromConsulStepsDownFirst(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			way := inFrontOf(t, shared)
-			a, b := stand(t, way.URL, "a"), stand(t, shared.Address, "b")
+			a, b := newCandidate(t, way.URL, "a"), newCandidate(t, shared.Address, "b")
 			term := a.lead(t, 1)
 			next := b.campaign(t)
 			b.knows(t, Leader{URL: a.options.URL, Epoch: 1, StoreID: storeOne})
-			way.turn(answer)
+			way.answerWith(answer)
 			began := time.Now()
 			await(t, "the end of the term", term.Over())
 			if took := time.Since(began); took > ttl {
@@ -136,7 +136,7 @@ func TestLeaderCutOffFromConsulStepsDownFirst(t *testing.T) {
 			if err := second.Announce(t.Context(), 2, storeOne); err != nil {
 				t.Fatal(err)
 			}
-			way.turn(nil)
+			way.answerWith(nil)
 			if err := term.Resign(t.Context()); err != nil {
 				t.Errorf("resign: %v", err)
 			}
@@ -153,14 +153,14 @@ func TestStandbyKeepsTheLeaderWhileConsulTalksNonsense(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			way := inFrontOf(t, shared)
-			a, b := stand(t, shared.Address, "a"), stand(t, way.URL, "b")
+			a, b := newCandidate(t, shared.Address, "a"), newCandidate(t, way.URL, "b")
 			term := a.lead(t, 1)
 			leader := Leader{URL: a.options.URL, Epoch: 1, StoreID: storeOne}
 			b.knows(t, leader)
 			next := b.campaign(t)
 			_, changed := b.Leader()
-			way.turn(answer)
-			until(t, func() bool { return strings.Contains(b.log.String(), "what is known stays in use") })
+			way.answerWith(answer)
+			eventually(t, func() bool { return strings.Contains(b.log.String(), "what is known stays in use") })
 			if now, _ := b.Leader(); now != leader {
 				t.Errorf("the standby knows %+v to lead: want %+v", now, leader)
 			}
@@ -169,7 +169,7 @@ func TestStandbyKeepsTheLeaderWhileConsulTalksNonsense(t *testing.T) {
 				t.Error("the standby says that the leader has changed")
 			default:
 			}
-			way.turn(nil)
+			way.answerWith(nil)
 			if err := term.Resign(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -198,7 +198,7 @@ func TestOperatorEndsTheTerm(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := stand(t, shared.Address, "a")
+			c := newCandidate(t, shared.Address, "a")
 			term := c.lead(t, 1)
 			began := time.Now()
 			if err := end(t, c); err != nil {
@@ -222,12 +222,12 @@ func TestOperatorEndsTheTerm(t *testing.T) {
 
 func TestCoordinatorTakesBackWhatItLeftBehind(t *testing.T) {
 	way := inFrontOf(t, shared)
-	before := stand(t, way.URL, "a")
+	before := newCandidate(t, way.URL, "a")
 	before.lead(t, 1)
-	way.turn(cut) // what it was is gone without a word
+	way.answerWith(cutConnection) // what it was is gone without a word
 	before.end()
 	session := holder(t, shared, before)
-	after := stand(t, shared.Address, "a")
+	after := newCandidate(t, shared.Address, "a")
 	began := time.Now()
 	after.lead(t, 2)
 	t.Logf("leads %v after its start", time.Since(began))
@@ -238,7 +238,7 @@ func TestCoordinatorTakesBackWhatItLeftBehind(t *testing.T) {
 
 func TestTermThatCouldNotBeResignedIsTakenBack(t *testing.T) {
 	way := inFrontOf(t, shared)
-	c := stand(t, way.URL, "a")
+	c := newCandidate(t, way.URL, "a")
 	term := c.lead(t, 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -249,7 +249,7 @@ func TestTermThatCouldNotBeResignedIsTakenBack(t *testing.T) {
 }
 
 func TestKeyThatSaysNothingIsNobody(t *testing.T) {
-	c := stand(t, shared.Address, "a")
+	c := newCandidate(t, shared.Address, "a")
 	other := admin(t, shared)
 	session, _, err := other.Session().Create(&api.SessionEntry{}, nil)
 	if err != nil {
@@ -260,7 +260,7 @@ func TestKeyThatSaysNothingIsNobody(t *testing.T) {
 		if ok, _, err := other.KV().Acquire(&api.KVPair{Key: c.key(), Value: []byte(value), Session: session}, nil); !ok || err != nil {
 			t.Fatal(ok, err)
 		}
-		until(t, func() bool { c.mu.Lock(); defer c.mu.Unlock(); return c.reading.holder == session })
+		eventually(t, func() bool { c.mu.Lock(); defer c.mu.Unlock(); return c.reading.holder == session })
 		c.knows(t, Leader{})
 	}
 	if ok, _, err := other.KV().Acquire(&api.KVPair{Key: c.key(), Value: []byte(`{"url":"https://B:1/","epoch":4}`), Session: session}, nil); !ok || err != nil {
@@ -272,9 +272,10 @@ func TestKeyThatSaysNothingIsNobody(t *testing.T) {
 	}
 }
 
-// Consul's locks bind those alone who ask for them: whoever may write into the key can, whoever holds it.
+// Consul's locks bind only those who ask for them: anybody who may write into the key can, even if
+// another one holds it.
 func TestLeaderCorrectsWhatSomebodyElseWrites(t *testing.T) {
-	a, b := stand(t, shared.Address, "a"), stand(t, shared.Address, "b")
+	a, b := newCandidate(t, shared.Address, "a"), newCandidate(t, shared.Address, "b")
 	term := a.lead(t, 4)
 	want := Leader{URL: a.options.URL, Epoch: 4, StoreID: storeOne}
 	b.knows(t, want)
@@ -282,7 +283,7 @@ func TestLeaderCorrectsWhatSomebodyElseWrites(t *testing.T) {
 		if _, err := admin(t, shared).KV().Put(&api.KVPair{Key: a.key(), Value: []byte(value)}, nil); err != nil {
 			t.Fatal(err)
 		}
-		b.until(t, Leader{}, func(leader Leader) bool { return leader != want })
+		b.awaitLeader(t, Leader{}, func(leader Leader) bool { return leader != want })
 		if leader, _ := a.Leader(); leader != want {
 			t.Errorf("the leader takes %+v for the leader", leader)
 		}
@@ -298,7 +299,7 @@ func TestLeaderCorrectsWhatSomebodyElseWrites(t *testing.T) {
 
 // An announcement that did not get through is made again, and is nobody else's doing.
 func TestLeaderMakesALostAnnouncementAgain(t *testing.T) {
-	a, b := stand(t, shared.Address, "a"), stand(t, shared.Address, "b")
+	a, b := newCandidate(t, shared.Address, "a"), newCandidate(t, shared.Address, "b")
 	term := a.lead(t, 4)
 	b.knows(t, Leader{URL: a.options.URL, Epoch: 4, StoreID: storeOne})
 	own, _ := term.(*consulTerm)
@@ -312,11 +313,11 @@ func TestLeaderMakesALostAnnouncementAgain(t *testing.T) {
 }
 
 func TestLeaderWithoutTLSIsNobodyToThoseThatHaveIt(t *testing.T) {
-	secure := stand(t, shared.Address, "a", func(_ *consul.Config, o *Options) { o.URL = "https://a.example.com:7070" })
-	plain := stand(t, shared.Address, "b")
+	secure := newCandidate(t, shared.Address, "a", func(_ *consul.Config, o *Options) { o.URL = "https://a.example.com:7070" })
+	plain := newCandidate(t, shared.Address, "b")
 	plain.lead(t, 4)
 	plain.knows(t, Leader{URL: plain.options.URL, Epoch: 4, StoreID: storeOne})
-	until(t, func() bool { return strings.Contains(secure.log.String(), "does not say who leads") })
+	eventually(t, func() bool { return strings.Contains(secure.log.String(), "does not say who leads") })
 	secure.knows(t, Leader{})
 	if !strings.Contains(secure.log.String(), "want https://") {
 		t.Errorf("the log says %s", secure.log)

@@ -51,7 +51,8 @@ func TestMain(m *testing.M) {
 	}())
 }
 
-// patience is far beyond what anything here takes: reaching it means that something does not happen at all.
+// patience is far beyond what anything here takes: reaching it means that something does not
+// happen at all.
 const patience = 20 * time.Second
 
 // ttl of the tests.
@@ -71,8 +72,8 @@ type coordinator struct {
 	end  func()      // ends Run, and waits for that
 }
 
-// stand starts a coordinator of the test's own cluster.
-func stand(t *testing.T, address, id string, change ...func(*consul.Config, *Options)) *coordinator {
+// newCandidate starts a coordinator of the test's own cluster.
+func newCandidate(t *testing.T, address, id string, change ...func(*consul.Config, *Options)) *coordinator {
 	t.Helper()
 	c := &coordinator{log: new(proc.Output)}
 	log := slog.New(slog.NewTextHandler(c.log, nil))
@@ -116,8 +117,9 @@ func stand(t *testing.T, address, id string, change ...func(*consul.Config, *Opt
 	return c
 }
 
-// lead campaigns until the coordinator leads, and announces it. Like a coordinator it campaigns again where the term has ended by then: a
-// Consul that has just come back may end a session that it has just made.
+// lead campaigns until the coordinator leads, and announces it. Like a coordinator it campaigns
+// again if the term has ended by then: a Consul that has just come back may end a session that it
+// has just made.
 func (c *coordinator) lead(t *testing.T, epoch uint64) Term {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -179,7 +181,7 @@ func (c *coordinator) campaign(t *testing.T) <-chan Term {
 	return won
 }
 
-// await fails the test where it has to wait for too long.
+// await fails the test if it has to wait for too long.
 func await[T any](t *testing.T, what string, c <-chan T) T {
 	t.Helper()
 	select {
@@ -194,16 +196,16 @@ func await[T any](t *testing.T, what string, c <-chan T) T {
 // knows waits until a coordinator knows that leader.
 func (c *coordinator) knows(t *testing.T, want Leader) {
 	t.Helper()
-	c.until(t, want, func(leader Leader) bool { return leader == want })
+	c.awaitLeader(t, want, func(leader Leader) bool { return leader == want })
 }
 
 // knowsURL waits until a coordinator knows that leader, in whatever epoch.
 func (c *coordinator) knowsURL(t *testing.T, want string) {
 	t.Helper()
-	c.until(t, Leader{URL: want}, func(leader Leader) bool { return leader.URL == want && leader.Epoch > 0 })
+	c.awaitLeader(t, Leader{URL: want}, func(leader Leader) bool { return leader.URL == want && leader.Epoch > 0 })
 }
 
-func (c *coordinator) until(t *testing.T, want Leader, right func(Leader) bool) {
+func (c *coordinator) awaitLeader(t *testing.T, want Leader, right func(Leader) bool) {
 	t.Helper()
 	for {
 		leader, changed := c.Leader()
@@ -291,7 +293,7 @@ func inFrontOf(t *testing.T, s *consulserver.Server) *front {
 	server := httptest.NewServer(f.serve)
 	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
 	t.Cleanup(func() {
-		f.turn(nil)
+		f.answerWith(nil)
 		server.CloseClientConnections()
 		server.Close()
 		transport.CloseIdleConnections()
@@ -300,8 +302,8 @@ func inFrontOf(t *testing.T, s *consulserver.Server) *front {
 	return f
 }
 
-// turn changes who answers; nil: Consul.
-func (f *front) turn(answer http.HandlerFunc) {
+// answerWith changes who answers; nil: Consul.
+func (f *front) answerWith(answer http.HandlerFunc) {
 	if answer == nil {
 		f.answer.Store(nil)
 	} else {
@@ -313,11 +315,11 @@ func (f *front) turn(answer http.HandlerFunc) {
 	f.turned = make(chan struct{})
 }
 
-// cut ends every connection without an answer.
-func cut(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
+// cutConnection ends every connection without an answer.
+func cutConnection(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
 
-// say answers everything with this.
-func say(status int, kind, text string) http.HandlerFunc {
+// respondWith answers everything with this.
+func respondWith(status int, kind, text string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", kind)
 		w.WriteHeader(status)
@@ -325,21 +327,22 @@ func say(status int, kind, text string) http.HandlerFunc {
 	}
 }
 
-// silence never answers. A server hears that its client has gone only when it has read what that sent.
-func silence(_ http.ResponseWriter, r *http.Request) {
+// neverAnswer never answers. A server notices that its client has gone only after it has read the
+// request.
+func neverAnswer(_ http.ResponseWriter, r *http.Request) {
 	_, _ = io.Copy(io.Discard, r.Body)
 	<-r.Context().Done()
 }
 
-// nonsense is what something else than a healthy Consul answers, by name.
+// nonsense is what something other than a healthy Consul answers, by name.
 func nonsense() map[string]http.HandlerFunc {
 	return map[string]http.HandlerFunc{
-		"cut":     cut,
-		"500":     say(http.StatusInternalServerError, "text/plain", "No cluster leader"),
-		"HTML":    say(http.StatusOK, "text/html", "<html><body>Please log in</body></html>"),
-		"empty":   say(http.StatusOK, "application/json", "[]"),
-		"null":    say(http.StatusOK, "application/json", "null"),
-		"404":     say(http.StatusNotFound, "text/plain", ""),
-		"silence": silence,
+		"cut":     cutConnection,
+		"500":     respondWith(http.StatusInternalServerError, "text/plain", "No cluster leader"),
+		"HTML":    respondWith(http.StatusOK, "text/html", "<html><body>Please log in</body></html>"),
+		"empty":   respondWith(http.StatusOK, "application/json", "[]"),
+		"null":    respondWith(http.StatusOK, "application/json", "null"),
+		"404":     respondWith(http.StatusNotFound, "text/plain", ""),
+		"silence": neverAnswer,
 	}
 }

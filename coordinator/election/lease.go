@@ -5,14 +5,16 @@ import (
 	"time"
 )
 
-// lease is how long a term lasts by this machine's own clock: ttl − margin from the start of the last renewal. The check in Consul's
-// agent fails ttl after a renewal reached it, which is after its start; so the lease has ended before anybody else can lead, by
-// the margin at least. A lease that has ended stays so: a renewal that comes back late, from a process that was stopped, is none.
+// lease is how long a term lasts by this machine's own clock: ttl − margin from the start of the
+// last renewal. The check in Consul's agent fails ttl after a renewal reached it, which is after
+// its start. So the lease has ended before anybody else can lead, by the margin at least. A lease
+// that has ended stays so: a late renewal, from a process that was stopped, does not count.
 //
-// Go's clock goes on while a process is stopped, but may stand still while a machine sleeps; for that there is the store's epoch.
+// Go's clock goes on while a process is stopped, but may stand still while a machine sleeps; for
+// that there is the store's epoch.
 type lease struct {
 	length time.Duration
-	ending func() // called once, when it has ended, without the lock
+	onEnd  func() // called once, when it has ended, without the lock
 
 	mu    sync.Mutex // guards what follows
 	until time.Time
@@ -21,20 +23,23 @@ type lease struct {
 	ended bool
 }
 
-// margin is what the lease is shorter than the TTL by: for a clock that runs slower than Consul's, and to stop what is under way.
+// margin is by how much the lease is shorter than the TTL: for a clock that runs slower than
+// Consul's, and to stop what is under way.
 func margin(ttl time.Duration) time.Duration { return ttl / 10 }
 
-// newLease starts one that was last renewed at start, which may be over already. ending is called when it ends.
-func newLease(ttl time.Duration, start time.Time, ending func()) *lease {
-	l := &lease{length: ttl - margin(ttl), ending: ending, over: make(chan struct{})}
+// newLease starts one that was last renewed at start, which may be over already. onEnd is called
+// when it ends.
+func newLease(ttl time.Duration, start time.Time, onEnd func()) *lease {
+	l := &lease{length: ttl - margin(ttl), onEnd: onEnd, over: make(chan struct{})}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.until = start.Add(l.length)
-	l.timer = time.AfterFunc(time.Until(l.until), l.lapse)
+	l.timer = time.AfterFunc(time.Until(l.until), l.onTimer)
 	return l
 }
 
-// renew makes it last for another length from start on, which never shortens it. It returns whether the lease goes on.
+// renew makes it last for another length from start on, which never shortens it. It returns
+// whether the lease goes on.
 func (l *lease) renew(start time.Time) bool {
 	l.mu.Lock()
 	if l.ended {
@@ -54,8 +59,8 @@ func (l *lease) renew(start time.Time) bool {
 	return true
 }
 
-// lapse is the timer's: the lease may have been renewed in the meantime.
-func (l *lease) lapse() {
+// onTimer is the timer's: the lease may have been renewed in the meantime.
+func (l *lease) onTimer() {
 	l.mu.Lock()
 	due := lapsed(l.until, time.Now())
 	l.mu.Unlock()
@@ -77,5 +82,5 @@ func (l *lease) end() {
 	l.timer.Stop()
 	close(l.over)
 	l.mu.Unlock()
-	l.ending()
+	l.onEnd()
 }

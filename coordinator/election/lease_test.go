@@ -20,7 +20,8 @@ func TestLeaseLastsFromTheStartOfTheLastRenewal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ended := 0
 		l := newLease(10*time.Second, time.Now().Add(-time.Second), func() { ended++ })
-		time.Sleep(7900 * time.Millisecond) // 1 s had gone, and a tenth is the margin: 8 s are left
+		// 1 s had gone, and a tenth is the margin: 8 s are left
+		time.Sleep(7900 * time.Millisecond)
 		if leaseOver(l) {
 			t.Fatal("over too early")
 		}
@@ -54,7 +55,8 @@ func TestLeaseThatHasLapsedStaysSo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ended := 0
 		l := newLease(10*time.Second, time.Now().Add(-time.Minute), func() { ended++ })
-		// What a process does first that was stopped for a minute: it may be this, before the timer's function has run.
+		// What a process does first that was stopped for a minute: it may be this, before the
+		// timer's function has run.
 		if l.renew(time.Now()) {
 			t.Error("a renewal brought it back")
 		}

@@ -49,7 +49,8 @@ func loseLock(t *testing.T, c *coordinator, term Term) {
 	}
 }
 
-// saysLittle fails the test where a line of the log is longer than its few words and 64 bytes of what somebody else wrote.
+// saysLittle fails the test if a line of the log is longer than its few words and 64 bytes of what
+// others wrote.
 func saysLittle(t *testing.T, c *coordinator) {
 	t.Helper()
 	for line := range strings.Lines(c.log.String()) {
@@ -59,9 +60,10 @@ func saysLittle(t *testing.T, c *coordinator) {
 	}
 }
 
-// One write of nonsense into the keys of the ids used to end every coordinator, each when it next lost the lock.
+// One write of nonsense into the keys of the ids used to end every coordinator, each when it next
+// lost the lock.
 func TestNonsenseInTheKeysOfTheIDsEndsNobody(t *testing.T) {
-	a := stand(t, shared.Address, "a", func(_ *consul.Config, o *Options) { o.StoreID = storeOne })
+	a := newCandidate(t, shared.Address, "a", func(_ *consul.Config, o *Options) { o.StoreID = storeOne })
 	id, err := ClusterID(t.Context(), a.client, a.options.Cluster)
 	if err != nil {
 		t.Fatal(err)
@@ -84,11 +86,12 @@ func TestNonsenseInTheKeysOfTheIDsEndsNobody(t *testing.T) {
 	saysLittle(t, a)
 }
 
-// What keeps two stores apart is not lost with the key: the leader's says which store was led on last.
+// What keeps two stores apart is not lost with the key: the leader's says which store was led on
+// last.
 func TestNonsenseInTheStoresKeyLetsNoOtherStoreIn(t *testing.T) {
-	a := stand(t, shared.Address, "a", func(_ *consul.Config, o *Options) { o.StoreID = storeOne })
+	a := newCandidate(t, shared.Address, "a", func(_ *consul.Config, o *Options) { o.StoreID = storeOne })
 	a.lead(t, 1)
-	b := stand(t, shared.Address, "b")
+	b := newCandidate(t, shared.Address, "b")
 	for name, spoil := range map[string]func(){
 		"nonsense": func() { write(t, a.storeKey(), garbage) },
 		"deleted":  func() { remove(t, a.storeKey()) },
@@ -110,9 +113,9 @@ func TestNonsenseInTheStoresKeyLetsNoOtherStoreIn(t *testing.T) {
 
 // A leader's key of nonsense names nobody, and is not logged whole.
 func TestNonsenseInTheLeadersKeyIsCut(t *testing.T) {
-	a := stand(t, shared.Address, "a")
-	a.rule(t) // again, where a slow machine loses the lock
-	b := stand(t, shared.Address, "b")
+	a := newCandidate(t, shared.Address, "a")
+	a.rule(t) // again, if a slow machine loses the lock
+	b := newCandidate(t, shared.Address, "b")
 	b.knowsURL(t, a.options.URL)
 	long := strings.Repeat("z", 300_000)
 	for _, nonsense := range []string{
@@ -123,8 +126,8 @@ func TestNonsenseInTheLeadersKeyIsCut(t *testing.T) {
 		`{"url":"http://b.example.com:7070","id":"` + long[:200_000] + `","store_id":"` + long[:200_000] + `"}`,
 	} {
 		write(t, a.key(), nonsense)
-		until(t, func() bool { return value(t, a.key()) != nonsense }) // the leader corrects it
-		until(t, func() bool {
+		eventually(t, func() bool { return value(t, a.key()) != nonsense }) // the leader corrects it
+		eventually(t, func() bool {
 			leader, _ := b.Leader()
 			return leader.URL == a.options.URL
 		})
@@ -133,11 +136,12 @@ func TestNonsenseInTheLeadersKeyIsCut(t *testing.T) {
 	saysLittle(t, b)
 }
 
-// A well-formed other id may be another store, which must not lead in turn with this one. But whoever has led before stays, and says so: the
-// coordinator was right once, and an end of the process would need an operator even when the key has been mended.
+// A well-formed other id may be another store, which must not lead in turn with this one. But a
+// coordinator that has led before stays, and says so: it was right once, and an end of the process
+// would need an operator even if the key is right again.
 func TestAnotherStoresIDIsWaitedForByWhoHasClaimedBefore(t *testing.T) {
 	told := make(chan error, 100)
-	a := stand(t, shared.Address, "a", func(_ *consul.Config, o *Options) {
+	a := newCandidate(t, shared.Address, "a", func(_ *consul.Config, o *Options) {
 		o.StoreID, o.Mismatch = storeOne, func(err error) { told <- err }
 	})
 	term := a.lead(t, 1)
@@ -167,14 +171,14 @@ func TestAnotherStoresIDIsWaitedForByWhoHasClaimedBefore(t *testing.T) {
 		t.Errorf("said %d times:\n%s", n, a.log)
 	}
 	write(t, a.storeKey(), storeTwo)
-	b := stand(t, shared.Address, "b", func(_ *consul.Config, o *Options) { o.StoreID = storeOne })
+	b := newCandidate(t, shared.Address, "b", func(_ *consul.Config, o *Options) { o.StoreID = storeOne })
 	if _, err := b.Campaign(t.Context()); !Permanent(err) {
 		t.Errorf("error %v of who has never claimed: want one for good", err)
 	}
 }
 
 func TestAClustersIDThatIsNoneIsAnError(t *testing.T) {
-	c := stand(t, shared.Address, "a")
+	c := newCandidate(t, shared.Address, "a")
 	write(t, idKey("spoiled"), garbage)
 	_, err := ClusterID(t.Context(), c.client, "spoiled")
 	var none *IDError

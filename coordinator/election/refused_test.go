@@ -77,7 +77,7 @@ func TestConsulThatRefusesIsAnErrorThatSaysWhatToDo(t *testing.T) {
 		}, []string{"http://"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			c := stand(t, s.Address, "a", func(config *consul.Config, _ *Options) {
+			c := newCandidate(t, s.Address, "a", func(config *consul.Config, _ *Options) {
 				config.Service, config.Token, config.TLS.CA = "secured", s.Token, ca
 				test.change(config)
 			})
@@ -112,7 +112,7 @@ func TestTokenInAFileIsEnoughAndMayChange(t *testing.T) {
 	}
 	first, second := tokenFor(t, s, "first", rules), tokenFor(t, s, "second", rules)
 	write(first)
-	c := stand(t, s.Address, "a", func(config *consul.Config, _ *Options) {
+	c := newCandidate(t, s.Address, "a", func(config *consul.Config, _ *Options) {
 		config.Service, config.TokenFile, config.TLS.CA = "secured", file, ca
 	})
 	if err := c.ClaimStore(t.Context(), storeOne, false); err != nil {
@@ -142,5 +142,5 @@ func TestTokenInAFileIsEnoughAndMayChange(t *testing.T) {
 func passesAfter(t *testing.T, c *coordinator, d time.Duration) {
 	t.Helper()
 	then := time.Now().Add(d)
-	until(t, func() bool { return c.registration.LastPass().After(then) })
+	eventually(t, func() bool { return c.registration.LastPass().After(then) })
 }

@@ -13,7 +13,7 @@ import (
 func TestConsulRestartedIsAPauseForLeaderAndStandby(t *testing.T) {
 	t.Parallel()
 	s := consulserver.Start(t, consulserver.Options{})
-	a, b := stand(t, s.Address, "a"), stand(t, s.Address, "b")
+	a, b := newCandidate(t, s.Address, "a"), newCandidate(t, s.Address, "b")
 	term := a.lead(t, 1)
 	leader := Leader{URL: a.options.URL, Epoch: 1, StoreID: storeOne}
 	b.knows(t, leader)
@@ -30,16 +30,17 @@ func TestConsulRestartedIsAPauseForLeaderAndStandby(t *testing.T) {
 	}
 	b.rule(t)
 	a.knowsURL(t, b.options.URL)
-	until(t, func() bool { return len(passing(t, s, b)) == 2 })
+	eventually(t, func() bool { return len(passing(t, s, b)) == 2 })
 }
 
 func TestConsulThatForgetsEverythingIsToldAgain(t *testing.T) {
 	t.Parallel()
 	s, other := consulserver.Start(t, consulserver.Options{}), consulserver.Start(t, consulserver.Options{})
 	way := inFrontOf(t, s)
-	c := stand(t, way.URL, "a")
+	c := newCandidate(t, way.URL, "a")
 	term := c.lead(t, 1)
-	way.turn(inFrontOf(t, other).serve) // the same address, another Consul: its indexes begin anew, too
+	// the same address, another Consul: its indexes begin again, too
+	way.answerWith(inFrontOf(t, other).serve)
 	await(t, "the end of the term", term.Over())
 	if err := term.Resign(t.Context()); err != nil {
 		t.Errorf("resign: %v", err)
@@ -53,7 +54,7 @@ func TestConsulThatForgetsEverythingIsToldAgain(t *testing.T) {
 func TestConsulPausedEndsTheTermInTime(t *testing.T) {
 	t.Parallel()
 	s := consulserver.Start(t, consulserver.Options{})
-	c := stand(t, s.Address, "a")
+	c := newCandidate(t, s.Address, "a")
 	term := c.lead(t, 1)
 	if err := s.Pause(); err != nil {
 		t.Fatal(err)
@@ -77,11 +78,12 @@ func TestClusterOfConsulLosesTheServersOneAfterAnother(t *testing.T) {
 	servers := consulserver.StartCluster(t, 3, consulserver.Options{})
 	all := make([]*coordinator, len(servers))
 	for i, s := range servers {
-		all[i] = stand(t, s.Address, s.Node)
+		all[i] = newCandidate(t, s.Address, s.Node)
 	}
 	term := all[0].lead(t, 1)
 	next := all[1].campaign(t)
-	servers[0].Kill() // the agent of the leader's machine: its health check cannot fail, but the machine's does
+	// the agent of the leader's machine: its health check cannot fail, but the machine's does
+	servers[0].Kill()
 	began := time.Now()
 	await(t, "the end of the term", term.Over())
 	second := await(t, "the next leader", next)
@@ -101,14 +103,15 @@ func TestClusterOfConsulLosesTheServersOneAfterAnother(t *testing.T) {
 
 func TestTwinsDoNotTakeTheLeadFromEachOther(t *testing.T) {
 	t.Parallel()
-	// Two machines, each with its own agent of Consul, that were set up alike. The term of the first is long and no server is soon taken for
-	// dead: else the term may end by itself on a machine that has much to do.
+	// Two machines, each with its own agent of Consul, that were set up alike. The term of the
+	// first is long and no server is soon taken for dead. Otherwise the term may end by itself on
+	// a busy machine.
 	servers := consulserver.StartCluster(t, 3, consulserver.Options{Patient: true})
-	one := stand(t, servers[0].Address, "a", func(_ *consul.Config, o *Options) { o.TTL = time.Minute })
-	two := stand(t, servers[1].Address, "a")
+	one := newCandidate(t, servers[0].Address, "a", func(_ *consul.Config, o *Options) { o.TTL = time.Minute })
+	two := newCandidate(t, servers[1].Address, "a")
 	term := one.lead(t, 1)
 	next := two.campaign(t)
-	until(t, func() bool {
+	eventually(t, func() bool {
 		return isOver(term) || strings.Contains(two.log.String(), "at this coordinator's own address")
 	})
 	if isOver(term) {

@@ -12,7 +12,8 @@ import (
 	"github.com/bursar/bursar/internal/discovery/consul"
 )
 
-// StoreError is what a coordinator gets that has another store than the coordinators of its cluster.
+// StoreError is what a coordinator gets that has another store than the coordinators of its
+// cluster.
 type StoreError struct {
 	// Cluster is theirs.
 	Cluster string
@@ -25,12 +26,14 @@ func (e *StoreError) Error() string {
 		"stop them all and run \"bursar coordinator migrate --adopt\"", e.Cluster, e.Theirs, e.Ours)
 }
 
-// storeID is what a store calls itself, see rand.Text. What is none was written by no coordinator.
+// storeID is what a store calls itself, see rand.Text. No coordinator writes anything else.
 var storeID = regexp.MustCompile(`^[a-z2-7]{26}$`)
 
-// Permanent reports whether an error of Campaign or ClaimStore is one that only an operator ends: then the coordinator should end, too, and
-// say why. What waiting mends, and what Consul refuses, which may be taken back there at any time, is not. Nor is what is written there
-// after the coordinator has claimed its store, which Campaign outlives: one write would end all coordinators.
+// Permanent reports whether only an operator can end an error of Campaign or ClaimStore: then the
+// coordinator should end, too, and say why. An error that waiting mends is not permanent. A
+// refusal by Consul is not either, because it may be taken back at any time. What is written there
+// after the coordinator has claimed its store is not either, and Campaign outlives it: one write
+// would end all coordinators.
 func Permanent(err error) bool {
 	_, store := errors.AsType[*StoreError](err)
 	return store
@@ -38,11 +41,13 @@ func Permanent(err error) bool {
 
 func (e *ConsulElection) storeKey() string { return "bursar/" + e.options.Cluster + "/store" }
 
-// ClaimStore makes sure that all coordinators of the cluster use one store: it writes the store's id into Consul where none is, and
-// compares it where there is one. Another one there is a *StoreError, or is replaced where adopt is set. Where the key holds no store's id,
-// the store that was last led on counts, as the leader's key has it, and its id is put back. It needs no Run.
+// ClaimStore makes sure that all coordinators of the cluster use one store. It writes the store's
+// id into Consul if there is none, and compares it if there is one. Another id there is a
+// *StoreError, or is replaced if adopt is set. If the key holds no valid id, the store that was
+// last led on counts, as the leader's key has it, and its id is put back. ClaimStore works without
+// Run.
 func (e *ConsulElection) ClaimStore(ctx context.Context, storeID string, adopt bool) error {
-	for range 5 { // somebody else may claim it between our reading and our writing
+	for range 5 { // another coordinator may claim it between our reading and our writing
 		if done, err := e.claimStore(ctx, storeID, adopt); done || err != nil {
 			return err
 		}
@@ -63,20 +68,21 @@ func (e *ConsulElection) claimStore(ctx context.Context, ours string, adopt bool
 	if err != nil {
 		return false, e.client.Explain("read "+e.storeKey(), err)
 	}
-	claim := &api.KVPair{Key: e.storeKey(), Value: []byte(ours)} // with index 0: where there is none
+	// with index 0: only if there is none
+	claim := &api.KVPair{Key: e.storeKey(), Value: []byte(ours)}
 	var theirs string
 	if pair != nil {
 		theirs, claim.ModifyIndex = string(pair.Value), pair.ModifyIndex
 	}
 	if theirs == ours {
-		e.claims()
+		e.setClaimed()
 		return true, nil
 	}
 	garbled := pair != nil && !storeID.MatchString(theirs)
 	if !adopt {
 		known := theirs
 		if garbled || pair == nil {
-			if known, err = e.ledOn(ctx); err != nil {
+			if known, err = e.lastStore(ctx); err != nil {
 				return false, err
 			}
 		}
@@ -92,19 +98,20 @@ func (e *ConsulElection) claimStore(ctx context.Context, ours string, adopt bool
 		e.options.Log.Warn("Consul's key of the store held no store's id: this store's has been put back; see who may write below bursar/",
 			"key", e.storeKey(), "held", discovery.Cut(theirs, discovery.MaxShownValue))
 	}
-	e.claims()
+	e.setClaimed()
 	return true, nil
 }
 
-// ledOn returns the id of the store that was last led on, as the leader's key says, also when nobody leads now; empty where it does not.
-func (e *ConsulElection) ledOn(ctx context.Context) (string, error) {
+// lastStore returns the id of the store that was last led on, as the leader's key says, also when
+// nobody leads now. It is empty if the key does not say.
+func (e *ConsulElection) lastStore(ctx context.Context) (string, error) {
 	options := e.client.Query(ctx)
 	options.RequireConsistent = true
 	pair, _, err := e.client.API().KV().Get(e.key(), options)
 	if err != nil || pair == nil {
 		return "", e.client.Explain("read "+e.key(), err)
 	}
-	said, err := announced(pair)
+	said, err := parseAnnouncement(pair)
 	if err != nil {
 		return "", nil //nolint:nilerr // it says nothing
 	}
@@ -112,7 +119,7 @@ func (e *ConsulElection) ledOn(ctx context.Context) (string, error) {
 }
 
 // claims remembers that the cluster's store is this coordinator's.
-func (e *ConsulElection) claims() {
+func (e *ConsulElection) setClaimed() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.claimed = true

@@ -10,7 +10,7 @@ import (
 )
 
 func TestCoordinatorsOfOneClusterShareAStore(t *testing.T) {
-	a, b := stand(t, shared.Address, "a"), stand(t, shared.Address, "b")
+	a, b := newCandidate(t, shared.Address, "a"), newCandidate(t, shared.Address, "b")
 	for _, c := range []*coordinator{a, b, a} {
 		if err := c.ClaimStore(t.Context(), storeOne, false); err != nil {
 			t.Fatal(err)
@@ -36,21 +36,22 @@ func TestCoordinatorsOfOneClusterShareAStore(t *testing.T) {
 }
 
 func TestCoordinatorWithAnotherStoreDoesNotStandForElection(t *testing.T) {
-	a := stand(t, shared.Address, "a", func(_ *consul.Config, o *Options) { o.StoreID = storeOne })
+	a := newCandidate(t, shared.Address, "a", func(_ *consul.Config, o *Options) { o.StoreID = storeOne })
 	term := a.lead(t, 1)
 	way := inFrontOf(t, shared)
-	b := stand(t, way.URL, "b", func(_ *consul.Config, o *Options) { o.StoreID = storeTwo })
+	b := newCandidate(t, way.URL, "b", func(_ *consul.Config, o *Options) { o.StoreID = storeTwo })
 	if err := b.registration.Registered(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	way.turn(cut)
+	way.answerWith(cutConnection)
 	refused := make(chan error, 1)
 	go func() {
 		_, err := b.Campaign(t.Context())
 		refused <- err
 	}()
-	until(t, func() bool { return strings.Contains(b.log.String(), "cannot stand for election") }) // and tries again
-	way.turn(nil)
+	// and tries again
+	eventually(t, func() bool { return strings.Contains(b.log.String(), "cannot stand for election") })
+	way.answerWith(nil)
 	var other *StoreError
 	if err := await(t, "a refusal", refused); !errors.As(err, &other) || !Permanent(fmt.Errorf("campaign: %w", err)) {
 		t.Errorf("error %v: want a *StoreError, and that for good", err)
@@ -60,10 +61,10 @@ func TestCoordinatorWithAnotherStoreDoesNotStandForElection(t *testing.T) {
 	}
 }
 
-// A Consul that has lost its data gets the cluster's id back from whoever stands for election again: a coordinator that starts then finds
-// the id that the store knows.
+// A Consul that has lost its data gets the cluster's id back from the next candidate: a
+// coordinator that starts then finds the id that the store knows.
 func TestAClustersIDOutlivesConsulsData(t *testing.T) {
-	c := stand(t, shared.Address, "a", func(_ *consul.Config, o *Options) { o.StoreID = storeOne })
+	c := newCandidate(t, shared.Address, "a", func(_ *consul.Config, o *Options) { o.StoreID = storeOne })
 	id, err := ClusterID(t.Context(), c.client, c.options.Cluster)
 	if err != nil {
 		t.Fatal(err)
@@ -73,7 +74,7 @@ func TestAClustersIDOutlivesConsulsData(t *testing.T) {
 	if _, err := admin(t, shared).KV().DeleteTree("bursar/"+c.options.Cluster+"/", nil); err != nil {
 		t.Fatal(err)
 	}
-	until(t, func() bool { return isOver(first) })
+	eventually(t, func() bool { return isOver(first) })
 	c.lead(t, 2)
 	if again, err := ClusterID(t.Context(), c.client, c.options.Cluster); err != nil || again != id {
 		t.Errorf("the cluster is %q, %v; it was %q", again, err, id)
@@ -82,9 +83,9 @@ func TestAClustersIDOutlivesConsulsData(t *testing.T) {
 
 func TestStoreIsNotClaimedWithoutConsul(t *testing.T) {
 	way := inFrontOf(t, shared)
-	c := stand(t, way.URL, "a")
+	c := newCandidate(t, way.URL, "a")
 	for name, answer := range nonsense() {
-		way.turn(answer)
+		way.answerWith(answer)
 		if err := c.ClaimStore(t.Context(), storeOne, true); err == nil || Permanent(err) {
 			t.Errorf("%s: error %v: want one that passes", name, err)
 		}
@@ -92,7 +93,7 @@ func TestStoreIsNotClaimedWithoutConsul(t *testing.T) {
 }
 
 func TestAClusterHasOneNameInOneConsul(t *testing.T) {
-	a, b := stand(t, shared.Address, "a"), stand(t, shared.Address, "b")
+	a, b := newCandidate(t, shared.Address, "a"), newCandidate(t, shared.Address, "b")
 	one, err := ClusterID(t.Context(), a.client, "named")
 	if err != nil {
 		t.Fatal(err)

@@ -12,7 +12,7 @@ import (
 	"github.com/bursar/bursar/internal/discovery"
 )
 
-// ErrOver is Announce's error where the term has ended.
+// ErrOver is Announce's error if the term has ended.
 var ErrOver = errors.New("the term is over: somebody else may lead")
 
 // consulTerm is a session that holds the key.
@@ -21,7 +21,9 @@ type consulTerm struct {
 	session  string
 	lease    *lease
 	said     announcement // guarded by the election's mu: what the key must say
-	written  announcement // guarded by the election's mu: what this term has last written into it, as far as it knows
+	// written is what this term has last written into it, as far as it knows; guarded by the
+	// election's mu.
+	written announcement
 }
 
 // Over implements Term.
@@ -36,7 +38,7 @@ func (t *consulTerm) isOver() bool {
 	}
 }
 
-// Announce implements Term. Where Consul says that the term has ended, the error is ErrOver.
+// Announce implements Term. If Consul says that the term has ended, the error is ErrOver.
 func (t *consulTerm) Announce(ctx context.Context, epoch uint64, storeID string) error {
 	if t.isOver() {
 		return ErrOver
@@ -46,7 +48,7 @@ func (t *consulTerm) Announce(ctx context.Context, epoch uint64, storeID string)
 	e.mu.Lock()
 	t.said = said // before it is written: what is found there from now on is compared with this
 	e.mu.Unlock()
-	held, err := e.put(ctx, t.session, said)
+	held, err := e.writeKey(ctx, t.session, said)
 	switch {
 	case invalidSession(err), err == nil && !held:
 		t.lease.end()
@@ -54,19 +56,19 @@ func (t *consulTerm) Announce(ctx context.Context, epoch uint64, storeID string)
 	case err != nil:
 		return e.client.Explain("announce the leadership in "+e.key(), err)
 	}
-	t.wrote(said)
+	t.setWritten(said)
 	e.registration.Lead(epoch)
 	return nil
 }
 
-// Resign implements Term. The key is released before the session is destroyed, because only what a lost session held is kept from
-// others for a while.
+// Resign implements Term. The key is released before the session is destroyed, because only what a
+// lost session held is kept from others for a while.
 func (t *consulTerm) Resign(ctx context.Context) error {
 	e := t.election
 	t.lease.end()
 	e.mu.Lock()
 	e.term = nil
-	e.newsLocked()
+	e.changedLocked()
 	e.mu.Unlock()
 	ctx, cancel := e.client.Bounded(ctx)
 	defer cancel()
@@ -75,31 +77,33 @@ func (t *consulTerm) Resign(ctx context.Context) error {
 		return nil
 	}
 	_, err := e.client.API().Session().Destroy(t.session, e.client.Write(ctx))
-	if err != nil { // without its session nothing is held: where that was destroyed, the release may have failed
+	// without its session nothing is held: if that was destroyed, the release may have failed
+	if err != nil {
 		err = errors.Join(releasing, err)
 	}
 	return e.client.Explain("give up "+e.key(), err)
 }
 
-// ended is called when the term has ended, whatever ended it.
-func (e *ConsulElection) ended() {
+// termEnded is called when the term has ended, whatever ended it.
+func (e *ConsulElection) termEnded() {
 	e.registration.Follow()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.newsLocked()
+	e.changedLocked()
 }
 
-// prove is called after each pass of the health check. That pass was taken by Consul's agent on this machine; that its servers still
-// know of the term, only they can say. Both together renew the lease.
-func (e *ConsulElection) prove(ctx context.Context, start time.Time) {
-	if t := e.holds(ctx); t != nil {
+// renewTerm is called after each pass of the health check. That pass was taken by Consul's agent
+// on this machine; that its servers still know of the term, only they can say. Both together renew
+// the lease.
+func (e *ConsulElection) renewTerm(ctx context.Context, start time.Time) {
+	if t := e.checkTerm(ctx); t != nil {
 		t.lease.renew(start)
 	}
 }
 
-// holds asks Consul's servers whether the term goes on, and returns it. It ends one that does not. It returns nil where there is none, or
-// the servers do not answer.
-func (e *ConsulElection) holds(ctx context.Context) *consulTerm {
+// checkTerm asks Consul's servers whether the term goes on, and returns it. It ends a term that
+// does not. It returns nil if there is no term, or if the servers do not answer.
+func (e *ConsulElection) checkTerm(ctx context.Context) *consulTerm {
 	e.mu.Lock()
 	t := e.term
 	e.mu.Unlock()
@@ -107,7 +111,7 @@ func (e *ConsulElection) holds(ctx context.Context) *consulTerm {
 		return nil
 	}
 	e.mu.Lock()
-	written := t.written // before the key is read: it can be announced anew in between
+	written := t.written // before the key is read: it can be announced again in between
 	e.mu.Unlock()
 	options := e.client.Query(ctx)
 	options.RequireConsistent = true
@@ -128,16 +132,17 @@ func (e *ConsulElection) holds(ctx context.Context) *consulTerm {
 	return t
 }
 
-// wrote remembers what the key says.
-func (t *consulTerm) wrote(value announcement) {
+// setWritten remembers what the key says.
+func (t *consulTerm) setWritten(value announcement) {
 	t.election.mu.Lock()
 	defer t.election.mu.Unlock()
 	t.written = value
 }
 
-// correct writes the key again where it does not say what it must. An announcement of this term's that did not get through leaves what was written
-// before. What is neither was written by somebody else: whoever may write there can, though the lock is this term's, and the others would call whom
-// it names.
+// correct writes the key again if it does not say what it must. An announcement of this term that
+// did not get through leaves what was written before. Anything else was written by somebody else.
+// Others may write there although the lock is this term's, and the other coordinators would call
+// the one that it names.
 func (t *consulTerm) correct(ctx context.Context, pair *api.KVPair, written announcement) {
 	e := t.election
 	e.mu.Lock()
@@ -152,15 +157,16 @@ func (t *consulTerm) correct(ctx context.Context, pair *api.KVPair, written anno
 		e.options.Log.Warn("somebody else has written into Consul's key of the leader: it is corrected; see who may write below bursar/", "key", e.key(),
 			"said", discovery.Cut(found.URL, discovery.MaxShownValue))
 	}
-	if _, err := e.put(ctx, t.session, want); err != nil {
+	if _, err := e.writeKey(ctx, t.session, want); err != nil {
 		e.options.Log.Warn("Consul's key of the leader was not corrected", "error", e.client.Explain("write "+e.key(), err))
 		return
 	}
-	t.wrote(want)
+	t.setWritten(want)
 }
 
-// put writes the key while the session holds it, or takes it for the session where nobody does. held says whether it is the session's.
-func (e *ConsulElection) put(ctx context.Context, session string, value announcement) (held bool, err error) {
+// writeKey writes the key while the session holds it, or takes it for the session if nobody holds
+// it. held says whether it is the session's.
+func (e *ConsulElection) writeKey(ctx context.Context, session string, value announcement) (held bool, err error) {
 	text, err := json.Marshal(value)
 	if err != nil {
 		return false, fmt.Errorf("write %s: %w", e.key(), err)

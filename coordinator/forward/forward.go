@@ -13,8 +13,8 @@ import (
 	"github.com/bursar/bursar/proto/convert"
 )
 
-// forwardedHeader marks a call that another coordinator has passed on; its value is that one's URL. It is not passed on again: two
-// that take each other for the leader would play ball with it.
+// forwardedHeader marks a call that another coordinator has passed on; its value is that one's
+// URL. It is not passed on again: two that take each other for the leader would play ball with it.
 const forwardedHeader = "Bursar-Forwarded"
 
 // Options are what an Interceptor needs.
@@ -27,9 +27,10 @@ type Options struct {
 	Stopping func() error
 }
 
-// Interceptor passes calls on to the coordinator that leads, if this one does not. What it passes on has been looked at:
-// its caller may make it, and it is well formed. The leader looks again. Deadlines and the end of a call travel with it,
-// as do the caller's name and rights; the rest of the headers ends here.
+// Interceptor passes calls on to the coordinator that leads, if this one does not. What it passes
+// on has been looked at: its caller may make it, and it is well formed. The leader looks again.
+// Deadlines and the end of a call travel with it, as do the caller's name and rights; the rest of
+// the headers ends here.
 //
 // It is the innermost interceptor of handlers. Any goroutine may use it.
 type Interceptor struct {
@@ -57,13 +58,14 @@ func (f *Interceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 		}
 		ctx, cancel := to.reachable(ctx)
 		defer cancel()
-		if _, bounded := ctx.Deadline(); !bounded { // or a leader that sends its answer a byte at a time would keep it for ever
+		// or a leader that sends its answer a byte at a time would keep it for ever
+		if _, bounded := ctx.Deadline(); !bounded {
 			var expire context.CancelFunc
 			ctx, expire = context.WithTimeout(ctx, forwardTime+convert.Wait(req.Any()))
 			defer expire()
 		}
 		res, err := to.unary[req.Spec().Procedure](ctx, req.Any(), header)
-		return res, f.passedBack(ctx, to, err)
+		return res, f.callerError(ctx, to, err)
 	}
 }
 
@@ -79,7 +81,7 @@ func (f *Interceptor) WrapStreamingHandler(next connect.StreamingHandlerFunc) co
 		}
 		ctx, cancel := to.reachable(ctx)
 		defer cancel()
-		return f.passedBack(ctx, to, to.streams[conn.Spec().Procedure](ctx, conn, header))
+		return f.callerError(ctx, to, to.streams[conn.Spec().Procedure](ctx, conn, header))
 	}
 }
 
@@ -88,15 +90,16 @@ func (f *Interceptor) WrapStreamingClient(next connect.StreamingClientFunc) conn
 	return next
 }
 
-// forwardTime is how long the leader may take for a call whose caller does not say, beyond what it asks to wait for.
+// forwardTime is how long the leader may take for a call without a deadline, in addition to what
+// it asks to wait for.
 const forwardTime = time.Minute
 
-// route returns where a call goes, and what goes with it.
+// route returns the leader that a call goes to, and the headers that go with it.
 func (f *Interceptor) route(ctx context.Context, received http.Header) (*leader, http.Header, error) {
 	if err := f.stopping(); err != nil {
 		return nil, nil, err
 	}
-	to, self := f.peers.find()
+	to, self := f.peers.target()
 	switch {
 	case received.Get(forwardedHeader) != "":
 		return nil, nil, f.peers.notLeading
@@ -106,7 +109,7 @@ func (f *Interceptor) route(ctx context.Context, received http.Header) (*leader,
 	if err := f.peers.Route().Fault; err != nil {
 		return nil, nil, connect.NewError(connect.CodeUnavailable, err)
 	}
-	header, err := f.peers.introduction(self, auth.ActorOf(ctx))
+	header, err := f.peers.headers(self, auth.ActorOf(ctx))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -119,9 +122,9 @@ func allowsStale(message any) bool {
 	return can && m.GetAllowStale()
 }
 
-// passedBack is the leader's error as the caller gets it: code, words and details, without the headers that it came with. Where the
-// leader did not answer, nothing is known of the call.
-func (f *Interceptor) passedBack(ctx context.Context, to *leader, err error) error {
+// callerError is the leader's error as the caller gets it: code, words and details, without its
+// headers. If the leader did not answer, nothing is known of the call.
+func (f *Interceptor) callerError(ctx context.Context, to *leader, err error) error {
 	if err == nil {
 		return nil
 	}

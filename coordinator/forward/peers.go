@@ -20,7 +20,8 @@ import (
 	"github.com/bursar/bursar/internal/readlimit"
 )
 
-// ErrLeaderless answers what came while nobody was known to lead. Nothing was done; asking again is right.
+// ErrLeaderless answers what came while no leader was known. Nothing was done; asking again is
+// right.
 var ErrLeaderless = errors.New("no coordinator is known to lead at the moment: try again")
 
 // PeersOptions are what Peers need.
@@ -31,13 +32,13 @@ type PeersOptions struct {
 	Interceptors []connect.Interceptor
 	// Credential is whom this coordinator trusts, and its own certificate.
 	Credential *credential.Client
-	// Shows says that this coordinator shows a certificate or a token to the others: then nothing is sent in clear text but
-	// within this machine.
+	// Shows says that this coordinator shows a certificate or a token to the others: then nothing
+	// is sent in clear text but within this machine.
 	Shows bool
 	// Token is this coordinator's own, to show to the others. Nil: none.
 	Token func() (string, error)
-	// NotLeading ends calls at a leader that leads no more, and answers those that another coordinator has passed on to
-	// one that does not lead.
+	// NotLeading ends calls at a leader that does not lead any more. It also answers calls that
+	// another coordinator has passed on to one that does not lead.
 	NotLeading error
 }
 
@@ -45,18 +46,19 @@ type PeersOptions struct {
 type Peers struct {
 	client *http.Client
 	// transport makes the client's connections.
-	transport *http.Transport
-	log       *slog.Logger
-	seen      []connect.Interceptor  // these see each call that is passed on
-	token     func() (string, error) // this coordinator's own, to show to the others; nil: none
-	// notLeading is why calls at a leader end once somebody else leads.
+	transport    *http.Transport
+	log          *slog.Logger
+	interceptors []connect.Interceptor  // these see each call that is passed on
+	token        func() (string, error) // this coordinator's own, to show to the others; nil: none
+	// notLeading ends calls at a leader once another coordinator leads.
 	notLeading error
 
 	mu       sync.Mutex
 	election election.Election // guarded by mu; nil before the start
 	self     string            // guarded by mu: this coordinator's URL
-	leader   *leader           // guarded by mu: who leads, unless it is this one; nil: nobody known
-	heard    []uint64          // guarded by mu: the epochs that were announced lately, the latest last
+	leader   *leader           // guarded by mu: who leads, unless it is this one; nil: not known
+	// announced are the epochs that were announced lately, the latest last; guarded by mu.
+	announced []uint64
 
 	probes sync.WaitGroup
 }
@@ -66,35 +68,40 @@ type leader struct {
 	url     string
 	unary   map[string]unaryCall  // by procedure
 	streams map[string]streamCall // by procedure
-	// over ends when somebody else is known to lead: who is cut off would otherwise keep callers until their deadlines.
+	// over ends when another coordinator is known to lead. A leader that is cut off would
+	// otherwise keep callers until their deadlines.
 	over context.Context //nolint:containedctx // it is a state
 	end  context.CancelCauseFunc
-	// fault is how the last attempt went to find out whether calls can be passed on; nil before the first.
+	// fault is the result of the last attempt to find out whether calls can be passed on; nil
+	// before the first.
 	fault atomic.Pointer[probed]
 }
 
 // NewPeers makes them. They know nobody before Join, and what they know changes while Follow runs.
 //
-// Who leads is said by Consul, where others may write as well: what this coordinator shows goes over TLS to coordinators
-// alone, or to this machine.
+// Consul says who leads, and others may write there as well. So what this coordinator shows goes
+// to coordinators over TLS, or stays on this machine.
 func NewPeers(o PeersOptions) *Peers {
 	transport := Transport()
 	o.Credential.Require(identity.Coordinator.Organization()).Use(transport)
 	if o.Shows {
-		transport.DialContext = discovery.DialKnown(discovery.DialLoopback(*dialer())) // what is dialed without TLS
+		// what is dialed without TLS
+		transport.DialContext = discovery.DialKnown(discovery.DialLoopback(*dialer()))
 	}
-	client := &http.Client{Transport: readlimit.Transport(transport), CheckRedirect: stay}
-	return &Peers{log: o.Log, client: client, transport: transport, seen: o.Interceptors, token: o.Token, notLeading: o.NotLeading}
+	client := &http.Client{Transport: readlimit.Transport(transport), CheckRedirect: noRedirects}
+	return &Peers{log: o.Log, client: client, transport: transport, interceptors: o.Interceptors, token: o.Token, notLeading: o.NotLeading}
 }
 
-// stay takes a redirect for the answer: no coordinator redirects, and who does would get what was meant for the leader.
-func stay(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+// noRedirects takes a redirect for the answer. No coordinator redirects, and a server that does
+// would get what was meant for the leader.
+func noRedirects(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
-// dialer makes the connections. One that does not take them must not keep callers who could go elsewhere.
+// dialer makes the connections. A leader that does not accept them must not keep callers who could
+// go elsewhere.
 func dialer() *net.Dialer { return &net.Dialer{Timeout: 2 * time.Second} }
 
-// Transport makes the connections from one coordinator to another. It keeps one to whoever leads: many calls wait on it
-// for long.
+// Transport makes the connections from one coordinator to another. It keeps one to the leader:
+// many calls wait on it for long.
 func Transport() *http.Transport {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP2(true)
@@ -107,7 +114,7 @@ func Transport() *http.Transport {
 	}
 }
 
-// Join says where the leader's name comes from, and who asks.
+// Join sets the election that names the leader, and this coordinator's own URL.
 func (p *Peers) Join(e election.Election, self string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -117,11 +124,11 @@ func (p *Peers) Join(e election.Election, self string) {
 // Follow keeps up with who leads until ctx ends.
 func (p *Peers) Follow(ctx context.Context) {
 	defer p.probes.Wait()
-	defer p.point("") //nolint:contextcheck // a probe lasts as long as its leader
+	defer p.setLeader("") //nolint:contextcheck // a probe lasts as long as its leader
 	for {
 		known, changed := p.Leader()
-		p.point(known.URL) //nolint:contextcheck // as above
-		p.hear(known.Epoch)
+		p.setLeader(known.URL) //nolint:contextcheck // as above
+		p.noteEpoch(known.Epoch)
 		select {
 		case <-changed:
 		case <-ctx.Done():
@@ -130,8 +137,8 @@ func (p *Peers) Follow(ctx context.Context) {
 	}
 }
 
-// Leader returns who leads, this coordinator or another, and what is closed when that changes. Its URL is empty if nobody
-// is known to.
+// Leader returns who leads, this coordinator or another, and a channel that is closed when that
+// changes. Its URL is empty if no leader is known.
 func (p *Peers) Leader() (known election.Leader, changed <-chan struct{}) {
 	p.mu.Lock()
 	e := p.election
@@ -142,8 +149,8 @@ func (p *Peers) Leader() (known election.Leader, changed <-chan struct{}) {
 	return e.Leader()
 }
 
-// point makes url the one that calls go to.
-func (p *Peers) point(url string) {
+// setLeader makes url the one that calls go to.
+func (p *Peers) setLeader(url string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.leader != nil && p.leader.url == url {
@@ -155,37 +162,41 @@ func (p *Peers) point(url string) {
 		p.client.CloseIdleConnections()
 	}
 	if url != "" && url != p.self {
-		to := newLeader(url, p.client, connect.WithInterceptors(p.seen...))
+		to := newLeader(url, p.client, connect.WithInterceptors(p.interceptors...))
 		p.leader = to
 		p.probes.Go(func() { p.probe(to, p.log) })
 	}
 }
 
-// mostHeard is how many announced epochs are kept: more than leaders that follow each other while a store is put back.
-const mostHeard = 32
+// mostAnnounced is how many announced epochs are kept: more than leaders that follow each other
+// while a store is put back.
+const mostAnnounced = 32
 
-// hear keeps an epoch that was announced. Which of them are to be believed can be told next to the store's own.
-func (p *Peers) hear(epoch uint64) {
+// noteEpoch keeps an epoch that was announced. The comparison with the store's own shows which of
+// them to believe.
+func (p *Peers) noteEpoch(epoch uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if epoch == 0 || slices.Contains(p.heard, epoch) {
+	if epoch == 0 || slices.Contains(p.announced, epoch) {
 		return
 	}
-	if len(p.heard) == mostHeard {
-		p.heard = slices.Delete(p.heard, 0, 1)
+	if len(p.announced) == mostAnnounced {
+		p.announced = slices.Delete(p.announced, 0, 1)
 	}
-	p.heard = append(p.heard, epoch)
+	p.announced = append(p.announced, epoch)
 }
 
-// Epochs are those that were announced lately. A store that was put back does not know the last of them.
+// Epochs are those that were announced lately. A store that was put back does not know the last of
+// them.
 func (p *Peers) Epochs() []uint64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return slices.Clone(p.heard)
+	return slices.Clone(p.announced)
 }
 
-// find returns the leader to pass a call on to; nil where this coordinator is elected itself, and not ready yet.
-func (p *Peers) find() (to *leader, self string) {
+// target returns the leader to pass a call on to; nil if this coordinator is elected itself and
+// not ready yet.
+func (p *Peers) target() (to *leader, self string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.leader, p.self

@@ -19,15 +19,17 @@ import (
 )
 
 const (
-	// probeEvery is how often a leader is asked whether it takes calls from this coordinator, and probeAgain how often where it does not.
+	// probeEvery is how often a leader is asked whether it takes calls from this coordinator.
+	// probeAgain is how often if it does not.
 	probeEvery = 30 * time.Second
 	probeAgain = 3 * time.Second
 	// probeTime is how long it may take to answer.
 	probeTime = 3 * time.Second
 )
 
-// probe asks the leader now and then whether it takes calls from this coordinator, until somebody else leads. One that is not let in, or
-// does not trust who answers, looks well and is of no use: better it says so before somebody calls.
+// probe asks the leader now and then whether it takes calls from this coordinator, until another
+// one leads. A coordinator that is not let in, or does not trust the leader, looks well but is of
+// no use. It should say so before somebody calls.
 func (p *Peers) probe(to *leader, log *slog.Logger) {
 	for {
 		err := p.probeOnce(to)
@@ -59,8 +61,8 @@ type probed struct{ fault error }
 func (p *Peers) probeOnce(to *leader) error {
 	ctx, cancel := context.WithTimeout(to.over, probeTime)
 	defer cancel()
-	_, self := p.find()
-	header, err := p.introduction(self, identity.Actor{Name: "coordinator", Role: identity.Reader})
+	_, self := p.target()
+	header, err := p.headers(self, identity.Actor{Name: "coordinator", Role: identity.Reader})
 	if err != nil {
 		return err
 	}
@@ -78,11 +80,11 @@ func (p *Peers) probeOnce(to *leader) error {
 	if untrusted, ok := errors.AsType[*credential.TrustError](credential.Describe(err)); ok {
 		return fmt.Errorf("the leader %s: %w (peers.tls); if none of yours has this address, somebody else has written it into Consul", to.url, untrusted)
 	}
-	return nil // it may be slow, or gone by now: who calls finds out
+	return nil // it may be slow, or gone by now: the next call finds out
 }
 
-// introduction is what goes with a call to another coordinator: who passes it on, and whose it is.
-func (p *Peers) introduction(self string, actor identity.Actor) (http.Header, error) {
+// headers are sent with a call to another coordinator: they say who passes it on, and who made it.
+func (p *Peers) headers(self string, actor identity.Actor) (http.Header, error) {
 	header := http.Header{}
 	header.Set(forwardedHeader, self)
 	header.Set(identity.Header, actor.Encode())
@@ -99,17 +101,18 @@ func (p *Peers) introduction(self string, actor identity.Actor) (http.Header, er
 
 // Route is the way to another coordinator that leads.
 type Route struct {
-	// URL is the leader's. Empty: nobody else is known to lead, or this coordinator is elected itself.
+	// URL is the leader's. Empty: no other leader is known, or this coordinator is elected itself.
 	URL string
-	// Probed reports whether the leader was asked by now whether it takes calls from this coordinator.
+	// Probed reports whether the leader was asked by now whether it takes calls from this
+	// coordinator.
 	Probed bool
-	// Fault is why calls cannot be passed on to it; nil: they can be, or nobody knows yet.
+	// Fault is why calls cannot be passed on to it. Nil: they can be, or it is not known yet.
 	Fault error
 }
 
 // Route returns the way that calls go from here.
 func (p *Peers) Route() Route {
-	to, _ := p.find()
+	to, _ := p.target()
 	if to == nil {
 		return Route{}
 	}

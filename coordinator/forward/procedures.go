@@ -34,7 +34,8 @@ func unary[Q, R any](client connect.HTTPClient, url string, options ...connect.C
 		if err != nil {
 			return nil, err
 		}
-		return connect.NewResponse(res.Msg), nil // the headers are about the connection between the coordinators
+		// the headers are about the connection between the coordinators
+		return connect.NewResponse(res.Msg), nil
 	}
 }
 

@@ -39,8 +39,9 @@ func WishesFrom(m *bursarv1.HostWishes) (*ledger.Wishes, error) {
 	return w, nil
 }
 
-// RequestHash tells a repeat from another request under the same id: by the labels as they were sent, so that a change of
-// the label rules makes no difference, the resource, the priority and the wishes. A repeat may wait for less time.
+// RequestHash tells a repeat from another request under the same id: by the labels as they were
+// sent, so that a change of the label rules makes no difference, the resource, the priority and
+// the wishes. A repeat may wait for less time.
 func RequestHash(given label.Set, c *ledger.AllocateCommand) uint64 {
 	f := NewFingerprint()
 	f.Labels(given)
@@ -72,7 +73,7 @@ func ProcessFrom(p *bursarv1.Process) ledger.Process {
 	return ledger.Process{PID: p.GetPid(), StartTime: p.GetStartTime(), Cgroup: p.GetCgroup(), BootID: p.GetBootId()}
 }
 
-// ExitFrom reads how a process ended; nil: nobody knows.
+// ExitFrom reads how a process ended; nil: it is not known.
 func ExitFrom(e *bursarv1.ExitStatus) *ledger.ExitStatus {
 	if e == nil {
 		return nil
@@ -89,7 +90,8 @@ func ParseID(field, text string) (ledger.ID, error) {
 	return id, nil
 }
 
-// EitherID is the id of a request that names an allocation in one of two ways; zero where it is by request id.
+// EitherID is the id of a request that names an allocation in one of two ways. It is zero if the
+// request names it by request id.
 func EitherID(id, requestID string) (ledger.ID, error) {
 	switch {
 	case id != "" && requestID != "":
@@ -115,7 +117,7 @@ func QuotasFrom(messages []*bursarv1.Quota) ([]ledger.Quota, error) {
 	return quotas, nil
 }
 
-// QuotaFrom reads a rule. path is where it stands, for errors.
+// QuotaFrom reads a rule. path is its place in the request, for errors.
 func QuotaFrom(path string, m *bursarv1.Quota) (ledger.Quota, error) {
 	q := ledger.Quota{Weight: m.GetWeight()}
 	var err error
@@ -138,7 +140,8 @@ func QuotaFrom(path string, m *bursarv1.Quota) (ledger.Quota, error) {
 	return q, nil
 }
 
-// SelectorFrom reads a selector. Its labels' errors are about "labels[KEY]"; here they are about "selector[KEY]".
+// SelectorFrom reads a selector. Its labels' errors are about "labels[KEY]"; here they are about
+// "selector[KEY]".
 func SelectorFrom(field string, labels map[string]string) (label.Selector, error) {
 	selector, err := label.NewSelector(labels)
 	if e, ok := errors.AsType[*label.FieldError](err); ok {
@@ -147,7 +150,7 @@ func SelectorFrom(field string, labels map[string]string) (label.Selector, error
 	return selector, err
 }
 
-// InField puts the path of where it stands before the field that a resource's or a label's error names.
+// InField puts a path before the field that a resource's or a label's error names.
 func InField(path string, err error) error {
 	if e, ok := errors.AsType[*resource.FieldError](err); ok {
 		return FieldError(path+e.Field, e.Value, e.Want)

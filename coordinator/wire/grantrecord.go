@@ -14,8 +14,8 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// What of an agent's record of a grant is kept, as in the rules for requests: the record itself has
-// none in the contract.
+// What of an agent's record of a grant is kept, as in the rules for requests: the record itself
+// has none in the contract.
 const (
 	mostApplicationIDs = 64
 	longestApplication = 128
@@ -25,25 +25,25 @@ const (
 	longestDegraded    = 256
 )
 
-// cut is a text within a number of bytes.
-func cut(text string, most int) string {
+// truncated is a text within a number of bytes.
+func truncated(text string, most int) string {
 	if len(text) <= most {
 		return text
 	}
 	return strings.ToValidUTF8(text[:most], "")
 }
 
-// grantFrom is an agent's record of a grant. From it the ledger can take over an engine that it does
-// not know. A record is never refused, because the rest of the report would be refused with it, and
-// the host would be lost with all its engines. What is damaged or too large is left out instead, and
-// without names it. The last to go is what the engine is entitled to.
+// grantFrom is an agent's record of a grant. From it the ledger can take over an engine that it
+// does not know. A record is never refused: the rest of the report would be refused with it, and
+// the host would be lost with all its engines. Damaged or too large parts are left out instead,
+// and without names them. What the engine is entitled to goes last.
 func grantFrom(id ledger.ID, m *bursarv1.Allocation) (a *ledger.Allocation, without string) {
 	a = &ledger.Allocation{
-		ID: id, Caller: cut(m.GetCaller(), longestCaller), State: ledger.State(m.GetState()), //nolint:gosec // seven states
+		ID: id, Caller: truncated(m.GetCaller(), longestCaller), State: ledger.State(m.GetState()), //nolint:gosec // seven states
 		HostID: m.GetHostId(), HostAddress: m.GetHostAddress(), Priority: m.GetPriority(),
 		Created: instantFrom(m.GetCreateTime()), Reserved: instantFrom(m.GetReserveTime()), Confirmed: instantFrom(m.GetConfirmTime()),
 		Expires: instantFrom(m.GetExpireTime()), OverLimit: m.GetOverLimit(), Stopping: m.GetStopping(), Reason: m.GetReason(),
-		Address: cut(m.GetAddress(), longestAddress), Revision: m.GetRevision(),
+		Address: truncated(m.GetAddress(), longestAddress), Revision: m.GetRevision(),
 	}
 	if len(m.GetRequestId()) <= longestRequestID { // a part of it would be another's
 		a.RequestID = m.GetRequestId()
@@ -74,8 +74,8 @@ func grantFrom(id ledger.ID, m *bursarv1.Allocation) (a *ledger.Allocation, with
 	return a, strings.Join(left, ", ")
 }
 
-// entitledFrom is what a record says that an engine is entitled to, and what of that is damaged: the
-// queues that it has a part of, or all.
+// entitledFrom is what a record says that an engine is entitled to, and what of that is damaged:
+// the queues that it has a part of, or all.
 func entitledFrom(m *bursarv1.Resource) (entitled resource.Resource, damaged []string) {
 	entitled, err := convert.ResourceFromProto(m)
 	if err == nil {
@@ -89,8 +89,8 @@ func entitledFrom(m *bursarv1.Resource) (entitled resource.Resource, damaged []s
 	return resource.Resource{}, []string{"entitled"}
 }
 
-// labelsWithin are those of a record's labels that are right, if all of them take no more than so
-// many bytes. Otherwise the longest are left out.
+// labelsWithin are the valid labels of a record, as far as they take no more than so many bytes.
+// The longest are left out first.
 func labelsWithin(labels map[string]string, room int) map[string]string {
 	size := func(key string) int {
 		return proto.Size(&bursarv1.Allocation{Labels: map[string]string{key: labels[key]}})

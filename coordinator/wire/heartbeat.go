@@ -64,7 +64,8 @@ func SyncResponse(r *core.Report) *bursarv1.SyncResponse {
 	}
 	for i := range r.Result.Grants {
 		grant := AllocationMessage(&r.Result.Grants[i])
-		grant.Measured, grant.UnreclaimableBytes, grant.OverUse = nil, 0, nil // an agent's own word
+		// an agent's own word
+		grant.Measured, grant.UnreclaimableBytes, grant.OverUse = nil, 0, nil
 		m.Grants = append(m.Grants, grant)
 	}
 	for _, stop := range r.Result.Stops {
@@ -141,8 +142,8 @@ func engineFrom(m *bursarv1.EngineReport) (ledger.EngineReport, error) {
 	return engine, nil
 }
 
-// overUseFrom reads what an agent says of an engine. What this version cannot show is left out, such as a dimension or a policy of a later one:
-// the rest of the heartbeat counts for more.
+// overUseFrom reads what an agent says of an engine. What this version cannot show is left out,
+// such as a dimension or a policy of a later one: the rest of the heartbeat counts for more.
 func overUseFrom(messages []*bursarv1.OverUse) (list []ledger.OverUse) {
 	for _, m := range messages {
 		policy := m.GetPolicy()
@@ -162,7 +163,8 @@ func overUseFrom(messages []*bursarv1.OverUse) (list []ledger.OverUse) {
 	return list
 }
 
-// instantFrom reads a time of the wire. What is none, or lies outside the years that the ledger's time can have, is as good as unset.
+// instantFrom reads a time of the wire. An invalid time, or one outside the years that the
+// ledger's time can have, counts as unset.
 func instantFrom(t *timestamppb.Timestamp) ledger.Instant {
 	if !t.IsValid() || t.GetSeconds() < 0 || t.GetSeconds() > int64(ledger.MaxInstant)/int64(time.Second) {
 		return 0
@@ -180,7 +182,7 @@ func sampleFrom(m *bursarv1.HostSample) *ledger.Sample {
 		Load1Millis: m.Load1Millis, MemorySome10: m.MemorySomeAvg10, MemoryFull10: m.MemoryFullAvg10, CPUSome10: m.CpuSomeAvg10,
 		Pressure: m.GetPressure(), SwapUsed: m.SwapUsedBytes, Processes: m.GetProcesses(), Degraded: degradedFrom(m.GetDegraded()),
 		SwapTotal: m.SwapTotalBytes, HugePagesTotal: m.HugePagesTotalBytes, HugePagesFree: m.HugePagesFreeBytes,
-		OutOfMemoryKills: m.OutOfMemoryKills, Refusal: shown(m.GetRefusal()), Disks: disksFrom(m.GetDisks()),
+		OutOfMemoryKills: m.OutOfMemoryKills, Refusal: cleanText(m.GetRefusal()), Disks: disksFrom(m.GetDisks()),
 	}
 }
 
@@ -190,7 +192,7 @@ func degradedFrom(sources map[string]string) map[string]string {
 	}
 	list := make(map[string]string, len(sources))
 	for source, why := range sources {
-		list[cut(source, longestDegraded)] = cut(why, longestDegraded)
+		list[truncated(source, longestDegraded)] = truncated(why, longestDegraded)
 	}
 	return list
 }
@@ -198,15 +200,16 @@ func degradedFrom(sources map[string]string) map[string]string {
 func disksFrom(messages []*bursarv1.DiskSample) (list []ledger.Disk) {
 	for _, m := range messages {
 		list = append(list, ledger.Disk{
-			Path: shown(m.GetPath()), Total: m.GetTotalBytes(), Free: m.GetFreeBytes(),
+			Path: cleanText(m.GetPath()), Total: m.GetTotalBytes(), Free: m.GetFreeBytes(),
 			TotalInodes: m.GetTotalInodes(), FreeInodes: m.GetFreeInodes(), Short: m.GetShort(),
 		})
 	}
 	return list
 }
 
-// shown is a text of an agent's as others may be shown it: in one line, without control characters. One that said something still does.
-func shown(text string) string {
+// cleanText is a text of an agent's as others may be shown it: in one line, without control
+// characters. One that said something still does.
+func cleanText(text string) string {
 	clean := strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {
 			return ' '

@@ -30,13 +30,15 @@ const (
 	_ = uint(ledger.Decided) - uint(bursarv1.ExplainResponse_VERDICT_DECIDED)
 )
 
-// allocationFrame keeps a message and the times in it together, so that they take one piece of memory.
+// allocationFrame keeps a message and the times in it together, so that they take one piece of
+// memory.
 type allocationFrame struct {
 	bursarv1.Allocation
 	times [5]timestamppb.Timestamp
 }
 
-// AllocationMessage is an allocation as the API shows it. The message shares what the allocation points to.
+// AllocationMessage is an allocation as the API shows it. The message shares what the allocation
+// points to.
 func AllocationMessage(a *ledger.Allocation) *bursarv1.Allocation {
 	f := &allocationFrame{}
 	m := &f.Allocation
@@ -180,8 +182,8 @@ func HostMessage(h *ledger.HostInfo) *bursarv1.Host {
 	}
 }
 
-// HostRecordMessage is a host as watchers see it: what is stored of it, without books and measurements, which change
-// without a transition.
+// HostRecordMessage is a host as watchers see it: what is stored of it, without books and
+// measurements, which change without a transition.
 func HostRecordMessage(r *ledger.HostRecord) *bursarv1.Host {
 	m := &bursarv1.Host{
 		Id: r.ID, Address: r.Address, Labels: convert.LabelsToProto(r.Labels),

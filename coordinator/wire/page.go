@@ -13,7 +13,7 @@ import (
 // ErrPageToken refuses a page token that no answer to this query has given.
 var ErrPageToken = errors.New("page_token: want the next_page_token of an earlier answer to the same query")
 
-// defaultPage is the size of a page where the request does not say.
+// defaultPage is the size of a page if the request does not say.
 const defaultPage = 100
 
 // PageSize is how many a request wants.
@@ -24,13 +24,15 @@ func PageSize(asked int32) int {
 	return int(asked)
 }
 
-// PageBytes is the size from which a page is full, in bytes, however many rows were asked for: a slow reader keeps no more than that here.
+// PageBytes is the size at which a page is full, in bytes, however many rows were asked for: a
+// slow reader keeps no more than that here.
 const PageBytes = 4 << 20
 
 // PageMost is what such a page takes at most, with what stands between and around its rows.
 const PageMost = PageBytes + 64<<10
 
-// FillPage makes messages of rows, as far as a page goes in bytes: of one at least. size is that of a message.
+// FillPage makes messages of rows, as far as a page goes in bytes: of one at least. size is that
+// of a message.
 func FillPage[T any, M proto.Message](rows []T, left int, message func(*T) M) (list []M, size int) {
 	for i := range rows {
 		m := message(&rows[i])
@@ -42,11 +44,13 @@ func FillPage[T any, M proto.Message](rows []T, left int, message func(*T) M) (l
 	return list, size
 }
 
-// A page token is a version, a fingerprint of the query it continues, and where to go on: text that is nobody's business
-// but the server's. The fingerprint keeps a token from silently continuing another query.
+// A page token is a version, a fingerprint of the query that it continues, and the place to go on
+// from. Only the server reads it. The fingerprint keeps a token from silently continuing another
+// query.
 const tokenVersion = 1
 
-// PageToken makes a token of where a query goes on. The empty one is the place before the first: PagePlace reads both.
+// PageToken makes a token of where a query goes on. The empty one is the place before the first:
+// PagePlace reads both.
 func PageToken(query uint64, place string) string {
 	raw := make([]byte, 0, 9+len(place))
 	raw = append(raw, tokenVersion)
@@ -67,8 +71,8 @@ func PagePlace(query uint64, token string) (place string, err error) {
 	return string(raw[9:]), nil
 }
 
-// Fingerprint is the FNV-1a hash of what was put in, which tells queries and requests apart. It is the same on every machine
-// and in every version.
+// Fingerprint is the FNV-1a hash of what was put in, which tells queries and requests apart. It is
+// the same on every machine and in every version.
 type Fingerprint uint64
 
 // NewFingerprint returns the one of nothing: FNV's offset basis.

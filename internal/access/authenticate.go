@@ -13,7 +13,7 @@ import (
 
 // Certificates tells which client certificate is good at this moment; *credential.Server is one.
 type Certificates interface {
-	// Verify returns the certificate that the other end has shown, nil where it has shown none.
+	// Verify returns the certificate that the other end has shown, or nil if it has shown none.
 	Verify(state *tls.ConnectionState) (*x509.Certificate, error)
 }
 
@@ -34,7 +34,7 @@ func (a *Authenticator) Set() bool { return a.Identities != nil || a.Certificate
 type UnknownError struct {
 	// Wrong is what is wrong with what was shown, Want what would be right.
 	Wrong, Want string
-	Err         error // nil where there is none
+	Err         error // nil if there is none
 }
 
 func (e *UnknownError) Error() string {
@@ -44,8 +44,8 @@ func (e *UnknownError) Error() string {
 // Unwrap returns the cause.
 func (e *UnknownError) Unwrap() error { return e.Err }
 
-// Authenticate says who shows these headers over this connection: whose token it is, or where there is none, whose certificate. The
-// error is an *UnknownError.
+// Authenticate says who shows these headers over this connection: the owner of the token, or of
+// the certificate if there is no token. The error is an *UnknownError.
 func (a *Authenticator) Authenticate(header http.Header, state *tls.ConnectionState) (identity.Actor, error) {
 	if authorization := header.Values("Authorization"); len(authorization) > 0 {
 		return a.byToken(authorization)

@@ -133,7 +133,7 @@ func TestWhoSpeaksForWhom(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := access.Speak(c.maker, c.named.Encode())
+			got, err := access.ActFor(c.maker, c.named.Encode())
 			if c.wrong != "" {
 				var denied *access.DeniedError
 				if !errors.As(err, &denied) || !strings.Contains(err.Error(), c.wrong) {
@@ -146,10 +146,10 @@ func TestWhoSpeaksForWhom(t *testing.T) {
 			}
 		})
 	}
-	if got, err := access.Speak(agent, ""); err != nil || got.Name != agent.Name {
+	if got, err := access.ActFor(agent, ""); err != nil || got.Name != agent.Name {
 		t.Errorf("for itself: %+v, %v", got, err)
 	}
-	if _, err := access.Speak(agent, "nonsense"); err == nil {
+	if _, err := access.ActFor(agent, "nonsense"); err == nil {
 		t.Error("a header that is no actor: want an error")
 	}
 }

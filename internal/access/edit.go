@@ -72,8 +72,8 @@ var (
 	listItem  = regexp.MustCompile(`(?m)^([ \t]*)-[ \t]`)
 )
 
-// Append returns a file's content with one more identity at its end; comments and layout stay. Errors: *yamlfile.Error of the file as
-// it is or would be, *EditError.
+// Append returns a file's content with one more identity at its end; comments and layout stay.
+// Errors: *yamlfile.Error of the file as it is or would be, *EditError.
 func Append(name string, content []byte, e Entry) ([]byte, error) {
 	indent := "  "
 	if len(bytes.TrimSpace(content)) == 0 {
@@ -113,12 +113,12 @@ func taken(file string, content []byte, index int, name string) error {
 	if err != nil {
 		return err
 	}
-	return blind(doc.At(fmt.Sprintf("identities[%d].name", index), fmt.Sprintf(
+	return withoutLines(doc.At(fmt.Sprintf("identities[%d].name", index), fmt.Sprintf(
 		"%q is there already: want another name, a second hash in this one's tokenHash, or bursar token revoke %s before", name, name)))
 }
 
-// Remove returns a file's content without an identity; comments and layout stay. Errors: *yamlfile.Error of the file as it is,
-// *EditError, *MissingError.
+// Remove returns a file's content without an identity; comments and layout stay. Errors:
+// *yamlfile.Error of the file as it is, *EditError, *MissingError.
 func Remove(name string, content []byte, who string) ([]byte, error) {
 	before, err := Parse(name, content)
 	if err != nil {
@@ -167,7 +167,8 @@ func same(a, b []Entry) bool {
 	return slices.EqualFunc(a, b, func(a, b Entry) bool { return Format(a, "") == Format(b, "") })
 }
 
-// NewEntry makes an identity with one token, as a file that says these words would. The error is what such a file would be refused for.
+// NewEntry makes an identity with one token, as a file that says these words would. The error is
+// what such a file would be refused for.
 func NewEntry(role identity.Role, name, host string, users []string, priority bool, notAfter time.Time, token string) (Entry, error) {
 	e := Entry{Actor: actorOf(role, name), Hashes: []string{Hash(token)}, NotAfter: notAfter}
 	e.Actor.Host = host

@@ -14,7 +14,8 @@ import (
 	"github.com/bursar/bursar/internal/regularfile"
 )
 
-// maxFile is the size in bytes above which a file is refused unread: 40,000 identities take a half of it.
+// maxFile is the size in bytes above which a file is refused unread: 40,000 identities take a half
+// of it.
 const maxFile = 8 << 20
 
 // File is a file of identities that is read again when it changes.
@@ -25,10 +26,11 @@ type File struct {
 
 	mu    sync.Mutex
 	sum   [sha256.Size]byte // guarded by mu: of the content that was last looked at
-	wrong string            // guarded by mu: what is wrong with it; empty where it is in use
+	wrong string            // guarded by mu: what is wrong with it; empty if it is in use
 }
 
-// Open reads the file for the first time; it must be right. Errors: *yamlfile.Error, and those of the file.
+// Open reads the file for the first time; it must be right. Errors: *yamlfile.Error, and those of
+// the file.
 func Open(path string, log *slog.Logger) (*File, error) {
 	f := &File{path: path, log: log}
 	data, err := ReadFile(path)
@@ -54,7 +56,8 @@ func (e *ModeError) Error() string {
 	return fmt.Sprintf("%s: mode %04o: everybody on this machine could make themselves admin: want chmod 0640", e.File, e.Mode)
 }
 
-// ReadFile returns the content of a file that nobody but its owner and group can have written. Errors: *ModeError, and those of the file.
+// ReadFile returns the content of a file that only its owner and group can have written. Errors:
+// *ModeError, and those of the file.
 func ReadFile(path string) ([]byte, error) {
 	file, info, err := regularfile.Open(path)
 	if err != nil {
@@ -84,15 +87,15 @@ func (f *File) Watch(ctx context.Context, every time.Duration) {
 	for {
 		select {
 		case <-tick.C:
-			f.Look()
+			f.Refresh()
 		case <-ctx.Done():
 			return
 		}
 	}
 }
 
-// Look takes a change over, if there is one. What is wrong with a file is logged once.
-func (f *File) Look() {
+// Refresh takes a change over, if there is one. What is wrong with a file is logged once.
+func (f *File) Refresh() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	data, err := ReadFile(f.path)

@@ -14,7 +14,8 @@ import (
 // Entry is one identity of a file.
 type Entry struct {
 	Actor identity.Actor
-	// Hashes are those of its tokens, as Hash makes them: one, and while they are being exchanged more.
+	// Hashes are those of its tokens, as Hash makes them: one, and while they are being exchanged
+	// more.
 	Hashes []string
 	// NotAfter ends it; zero: never.
 	NotAfter time.Time
@@ -38,18 +39,18 @@ func (i *Identities) byToken(token string) (Entry, bool) {
 	return i.entries[at], true
 }
 
-// document and line are the form of a file.
+// document and identityYAML are the form of a file.
 type document struct {
-	Identities []line `yaml:"identities"`
+	Identities []identityYAML `yaml:"identities"`
 }
 
-type line struct {
+type identityYAML struct {
 	// Name is how logs and allocations know it: 1 to 128 letters, digits, and . _ -.
 	Name yamlfile.Scalar `yaml:"name"`
 	// Role is reader, submitter, agent, operator, admin or coordinator.
 	Role yamlfile.Scalar `yaml:"role"`
-	// TokenHash is "sha256:" and the SHA-256 of the token in 64 hex digits; a list of them while tokens are being exchanged. Never the
-	// token itself.
+	// TokenHash is "sha256:" and the SHA-256 of the token in 64 hex digits; a list of them while
+	// tokens are being exchanged. Never the token itself.
 	TokenHash yamlfile.OneOrMore `yaml:"tokenHash"`
 	// Users are those that a submitter or an operator may act as, "*" for all.
 	Users []yamlfile.Scalar `yaml:"users"`
@@ -57,14 +58,16 @@ type line struct {
 	Priority yamlfile.Scalar `yaml:"priority"`
 	// Host is the id of the host that an agent speaks for.
 	Host yamlfile.Scalar `yaml:"host"`
-	// NotAfter is the last day, such as 2027-01-31, or the time, such as 2027-01-31T12:00:00Z, at which it ends. Default: never.
+	// NotAfter is the last day, such as 2027-01-31, or the time, such as 2027-01-31T12:00:00Z, at
+	// which it ends. Default: never.
 	NotAfter yamlfile.Scalar `yaml:"notAfter"`
 }
 
 // ofIdentities is what every file of identities has somewhere.
 var ofIdentities = regexp.MustCompile(`\bidentities\b`)
 
-// Bounds of names and hosts: names stand before an @ and behind a colon in others, hosts are as in the contract.
+// Bounds of names and hosts: names stand before an @ and behind a colon in others, hosts are as in
+// the contract.
 var (
 	namePattern = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9._-]{0,127}$`)
 	hostPattern = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9._:-]{0,252}$`)
@@ -76,8 +79,8 @@ const (
 	wantHash = "sha256: and the 64 hex digits of the token's SHA-256, as bursar token create writes them; never the token itself"
 )
 
-// Parse reads a file of identities; name is for errors alone. The error is a *yamlfile.Error. It never shows what stands in place
-// of a hash, which may be a token.
+// Parse reads a file of identities; name is for errors alone. The error is a *yamlfile.Error. It
+// never shows what stands in place of a hash, which may be a token.
 func Parse(name string, data []byte) (*Identities, error) {
 	var d document
 	doc, err := yamlfile.Parse(name, data)
@@ -88,7 +91,7 @@ func Parse(name string, data []byte) (*Identities, error) {
 	case err != nil && !ofIdentities.Match(data): // such as a certificate
 		return nil, &yamlfile.Error{File: name, Reason: "is no file of identities: want one with a list identities:, as bursar token create makes it"}
 	case err != nil:
-		return nil, blind(err)
+		return nil, withoutLines(err)
 	}
 	if d.Identities == nil {
 		return nil, doc.At("identities", "missing: want a list of identities, or [] for none")
@@ -99,7 +102,7 @@ func Parse(name string, data []byte) (*Identities, error) {
 		at := fmt.Sprintf("identities[%d]", i)
 		entry, wrong := l.entry()
 		if wrong != nil {
-			return nil, blind(doc.At(at+"."+wrong.field, wrong.reason))
+			return nil, withoutLines(doc.At(at+"."+wrong.field, wrong.reason))
 		}
 		if names[entry.Actor.Name] {
 			return nil, doc.At(at+".name", yamlfile.Want(entry.Actor.Name, "a name that no other identity has"))
@@ -116,7 +119,7 @@ func Parse(name string, data []byte) (*Identities, error) {
 	return all, nil
 }
 
-// nameOf is who has a hash already.
+// nameOf is the identity that has a hash already.
 func (i *Identities) nameOf(at int, current Entry) string {
 	if at < len(i.entries) {
 		return i.entries[at].Actor.Name
@@ -124,8 +127,8 @@ func (i *Identities) nameOf(at int, current Entry) string {
 	return current.Actor.Name
 }
 
-// blind leaves out the lines of the file that an error would show.
-func blind(err error) error {
+// withoutLines leaves out the lines of the file that an error would show.
+func withoutLines(err error) error {
 	e, ok := errors.AsType[*yamlfile.Error](err)
 	if !ok {
 		return err
@@ -137,7 +140,7 @@ func blind(err error) error {
 type wrongField struct{ field, reason string }
 
 // entry reads an identity.
-func (l line) entry() (Entry, *wrongField) {
+func (l identityYAML) entry() (Entry, *wrongField) {
 	var e Entry
 	name := l.Name.String()
 	if !namePattern.MatchString(name) || name == "local" || name == "remote" {
@@ -162,7 +165,7 @@ func (l line) entry() (Entry, *wrongField) {
 	return e, nil
 }
 
-func (l line) hashes(e *Entry) *wrongField {
+func (l identityYAML) hashes(e *Entry) *wrongField {
 	if len(l.TokenHash) == 0 {
 		return &wrongField{"tokenHash", "missing: want " + wantHash}
 	}
@@ -178,7 +181,7 @@ func (l line) hashes(e *Entry) *wrongField {
 }
 
 // rights reads what an identity may touch; each field has roles that it means something to.
-func (l line) rights(a *identity.Actor) *wrongField {
+func (l identityYAML) rights(a *identity.Actor) *wrongField {
 	mayAct := a.Role == identity.Submitter || a.Role == identity.Operator
 	switch {
 	case a.Role == identity.Submitter && len(l.Users) == 0:

@@ -142,7 +142,8 @@ func TestEditsKeepTheRestOfTheFile(t *testing.T) {
 	if _, err := access.Append("f", []byte(before), access.Entry{Actor: identity.Actor{Name: "gateway", Role: identity.Reader}, Hashes: []string{hash("9")}}); err == nil {
 		t.Error("a name that is taken: want an error")
 	}
-	for _, role := range []identity.Role{identity.Submitter, identity.Agent, "root"} { // users, a host, no such role
+	// users, a host, no such role
+	for _, role := range []identity.Role{identity.Submitter, identity.Agent, "root"} {
 		if _, err := access.NewEntry(role, "a", "", nil, false, time.Time{}, "token"); err == nil {
 			t.Errorf("%s: want an error", role)
 		}
@@ -216,8 +217,8 @@ func TestFileIsTakenOverWholeOrNotAtAll(t *testing.T) {
 		{"identities: []", 0o640, "", false},
 	} {
 		write(step.text, step.mode)
-		f.Look()
-		f.Look()
+		f.Refresh()
+		f.Refresh()
 		if got := names(); got != step.names || (len(f.Warnings()) > 0) != step.wrong {
 			t.Errorf("%q: %q, warnings %q; want %q", step.text, got, f.Warnings(), step.names)
 		}

@@ -16,9 +16,10 @@ type Rule struct {
 	OpenHere bool
 	// Roles may call it.
 	Roles []identity.Role
-	// AsAnyone are those of Roles that act on what is anybody's with it, whatever users they may act as.
+	// AsAnyone are those of Roles that act on what is anybody's with it, whatever users they may
+	// act as.
 	AsAnyone []identity.Role
-	// Recorded are the roles whose calls go into the audit log also where they are allowed.
+	// Recorded are the roles whose calls go into the audit log even if they are allowed.
 	Recorded []identity.Role
 	// Vouched lets an agent make it in the name of a caller of its host.
 	Vouched bool
@@ -27,7 +28,7 @@ type Rule struct {
 // Allows reports whether a role may make the call.
 func (r Rule) Allows(role identity.Role) bool { return slices.Contains(r.Roles, role) }
 
-// Records reports whether a call of this role goes into the audit log also where it is allowed.
+// Records reports whether a call of this role goes into the audit log even if it is allowed.
 func (r Rule) Records(role identity.Role) bool { return slices.Contains(r.Recorded, role) }
 
 // Who lists the roles for a message.
@@ -39,8 +40,9 @@ func (r Rule) Who() string {
 	return strings.Join(names, ", ")
 }
 
-// RuleOf returns the rule of a path: a procedure such as /bursar.v1.HostService/Drain, or a page such as /metrics. A procedure of ours that
-// is not in the table is an admin's, until somebody has thought of it; any other page is for those who may read everything.
+// RuleOf returns the rule of a path: a procedure such as /bursar.v1.HostService/Drain, or a page
+// such as /metrics. A procedure of ours that is not in the table is for admins only. Any other
+// page is for those who may read everything.
 func RuleOf(path string) Rule {
 	if rule, found := procedures()[path]; found {
 		return rule
@@ -59,7 +61,7 @@ func RuleOf(path string) Rule {
 
 func readers() []identity.Role { return identity.Roles() }
 
-// procedures is the table of permissions. Everything that a role may do stands here and nowhere else.
+// procedures is the table of permissions. It has everything that a role may do.
 func procedures() map[string]Rule { return table }
 
 const (
@@ -71,8 +73,8 @@ const (
 	coordinator = identity.Coordinator
 )
 
-// Agents read what concerns their host, not the whole cluster's allocations; List, Get, Watch and Explain of allocations are cut down
-// to their host.
+// Agents read what concerns their host, not the whole cluster's allocations; List, Get, Watch and
+// Explain of allocations are cut down to their host.
 var table = map[string]Rule{
 	bursarv1connect.AllocationServiceAllocateProcedure: writes(),
 	bursarv1connect.AllocationServiceConfirmProcedure:  writes(),
@@ -113,12 +115,14 @@ var table = map[string]Rule{
 	bursarv1connect.ClusterServiceWatchProcedure:  {Roles: []identity.Role{reader, submitter, operator, admin, coordinator}},
 }
 
-// writes is what callers do with their own allocations; an agent does it in the name of its host's callers, and not in its own.
+// writes is what callers do with their own allocations; an agent does it in the name of its host's
+// callers, and not in its own.
 func writes() Rule {
 	return Rule{Roles: []identity.Role{submitter, operator, admin}, Vouched: true}
 }
 
-// intervenes is what an operator also does with allocations of others. recorded are the roles whose calls are recorded.
+// intervenes is what an operator also does with allocations of others. recorded are the roles
+// whose calls are recorded.
 func intervenes(recorded ...identity.Role) Rule {
 	rule := writes()
 	rule.AsAnyone, rule.Recorded = []identity.Role{operator}, recorded

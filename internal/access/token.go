@@ -10,13 +10,14 @@ import (
 )
 
 const (
-	// tokenPrefix lets people, and what looks for secrets in code, see what a token is.
+	// tokenPrefix lets people, and programs that look for secrets in code, recognize a token.
 	tokenPrefix = "bursar_"
 	tokenBytes  = 32
 	hashPrefix  = "sha256:"
 )
 
-// NewToken makes a token of 32 random bytes: "bursar_" and 52 letters and digits. It is kept nowhere; a file of identities has its Hash.
+// NewToken makes a token of 32 random bytes: "bursar_" and 52 letters and digits. It is kept
+// nowhere; a file of identities has its Hash.
 func NewToken() string { return newToken(rand.Reader) }
 
 func newToken(random io.Reader) string {

@@ -14,8 +14,9 @@ import (
 	"connectrpc.com/connect"
 )
 
-// Body bounds the body of a request by what it becomes: it is decompressed here, whatever the protocol, as far as the limit and the
-// caller's bytes go, so that no handler ever decompresses anything.
+// Body bounds the body of a request by what it becomes: it is decompressed here, whatever the
+// protocol, as far as the limit and the caller's bytes go, so that no handler ever decompresses
+// anything.
 func Body(r *http.Request, b Bounds) {
 	if r.Body == nil || r.Body == http.NoBody {
 		return
@@ -28,9 +29,9 @@ func Body(r *http.Request, b Bounds) {
 		r.Header.Del("Content-Encoding")
 		r.Header.Del("Content-Length")
 		r.ContentLength = -1
-		from = &bounded{Bounds: b, from: &inflated{from: r.Body}}
+		from = &boundedReader{Bounds: b, from: &gzipReader{from: r.Body}}
 	default:
-		from = &bounded{Bounds: b, from: r.Body}
+		from = &boundedReader{Bounds: b, from: r.Body}
 	}
 	r.Body = &body{Reader: from, Closer: r.Body}
 }
@@ -49,15 +50,17 @@ type Bounds struct {
 	Intake *Intake
 	// TooLarge words the refusal of a message that is larger.
 	TooLarge func() error
-	// Whole is called when a message has come and before it is passed on to its end; an error refuses it.
+	// Whole is called when a message has come and before it is passed on to its end; an error
+	// refuses it.
 	Whole func(size int64) error
 	// Single says that there is one message, and that Whole is called only when the body has
-	// ended: from then on nobody waits for the network.
+	// ended: from then on nothing waits for the network.
 	Single bool
 }
 
-// IsFramed reports whether a body is of messages that each have a head: a byte of flags, and four of length. As package connect does, it
-// ignores the case of the media type: what it took for another kind would be decompressed behind the bounds.
+// IsFramed reports whether each message of a body has a head: a byte of flags, and four of length.
+// As package connect does, it ignores the case of the media type. Otherwise a body that connect
+// takes for another kind would be decompressed behind the bounds.
 func IsFramed(r *http.Request) bool {
 	kind := strings.TrimSpace(strings.ToLower(r.Header.Get("Content-Type")))
 	return strings.HasPrefix(kind, "application/grpc") || strings.HasPrefix(kind, "application/connect+")
@@ -68,8 +71,8 @@ func framesCompressed(h http.Header) bool {
 	return h.Get("Grpc-Encoding") == "gzip" || h.Get("Connect-Content-Encoding") == "gzip"
 }
 
-// bounded reads one message. What goes beyond a bound is an error, and stays one.
-type bounded struct {
+// boundedReader reads one message. What goes beyond a bound is an error, and stays one.
+type boundedReader struct {
 	Bounds
 
 	from   io.Reader
@@ -77,7 +80,7 @@ type bounded struct {
 	failed error
 }
 
-func (b *bounded) Read(p []byte) (int, error) {
+func (b *boundedReader) Read(p []byte) (int, error) {
 	if b.failed != nil {
 		return 0, b.failed
 	}
@@ -89,7 +92,7 @@ func (b *bounded) Read(p []byte) (int, error) {
 	if b.read > b.Limit {
 		b.failed = b.TooLarge()
 	} else if n > 0 {
-		b.failed = b.Intake.Take(n)
+		b.failed = b.Intake.Add(n)
 	}
 	if b.failed == nil && errors.Is(err, io.EOF) {
 		b.failed = b.Whole(b.read)
@@ -103,14 +106,14 @@ func (b *bounded) Read(p []byte) (int, error) {
 // inflaters are reused: each has tables of some 40 KiB.
 var inflaters = sync.Pool{New: func() any { return new(gzip.Reader) }} //nolint:gochecknoglobals // a pool
 
-// inflated decompresses what it reads.
-type inflated struct {
+// gzipReader decompresses what it reads.
+type gzipReader struct {
 	from io.Reader
 	gzip *gzip.Reader // nil before the first read, and after the end
 	err  error
 }
 
-func (i *inflated) Read(p []byte) (int, error) {
+func (i *gzipReader) Read(p []byte) (int, error) {
 	if i.err != nil {
 		return 0, i.err
 	}
@@ -128,7 +131,7 @@ func (i *inflated) Read(p []byte) (int, error) {
 }
 
 // end gives the reader back, and words an error of what was sent.
-func (i *inflated) end(err error) error {
+func (i *gzipReader) end(err error) error {
 	inflaters.Put(i.gzip)
 	i.gzip, i.err = nil, err
 	if _, known := errors.AsType[*connect.Error](err); !known && !errors.Is(err, io.EOF) {
@@ -159,7 +162,7 @@ func newEnvelopes(from io.Reader, b Bounds, compressed bool) *envelopes {
 	e := &envelopes{Bounds: b, from: from, compressed: compressed}
 	if b.Single {
 		e.Whole = func(size int64) error {
-			if err := e.toItsEnd(); err != nil {
+			if err := e.readRest(); err != nil {
 				return err
 			}
 			return b.Whole(size)
@@ -168,8 +171,8 @@ func newEnvelopes(from io.Reader, b Bounds, compressed bool) *envelopes {
 	return e
 }
 
-// toItsEnd reads what comes after a single message, so that all of the body is there.
-func (e *envelopes) toItsEnd() error {
+// readRest reads what comes after a single message, so that all of the body is there.
+func (e *envelopes) readRest() error {
 	rest, err := io.ReadAll(io.LimitReader(e.from, maxRest+1))
 	if err == nil && len(rest) > maxRest {
 		err = connect.NewError(connect.CodeUnimplemented, errors.New("more than one message: want a single one"))
@@ -197,7 +200,8 @@ func (e *envelopes) Read(p []byte) (int, error) {
 	return n, err //nolint:wrapcheck // it has its code
 }
 
-// next reads the head of the next message, and where that is compressed the message: its length stands before it.
+// next reads the head of the next message, and the message too if it is compressed: its length
+// stands before it.
 func (e *envelopes) next() error {
 	if _, err := io.ReadFull(e.from, e.storage[:]); err != nil {
 		return err //nolint:wrapcheck // io.EOF must stay as it is
@@ -206,9 +210,9 @@ func (e *envelopes) next() error {
 	if size > e.Limit {
 		return e.TooLarge()
 	}
-	e.message = &bounded{Bounds: e.Bounds, from: &exactly{from: e.from, left: size}}
+	e.message = &boundedReader{Bounds: e.Bounds, from: &exactReader{from: e.from, left: size}}
 	if e.storage[0]&flagCompressed != 0 && e.compressed && size > 0 {
-		inflated := &bounded{Bounds: e.Bounds, from: &inflated{from: &exactly{from: e.from, left: size}}}
+		inflated := &boundedReader{Bounds: e.Bounds, from: &gzipReader{from: &exactReader{from: e.from, left: size}}}
 		text, err := io.ReadAll(inflated)
 		if err != nil {
 			return err //nolint:wrapcheck // it has its code
@@ -221,13 +225,13 @@ func (e *envelopes) next() error {
 	return nil
 }
 
-// exactly reads so many bytes; fewer are an error.
-type exactly struct {
+// exactReader reads so many bytes; fewer are an error.
+type exactReader struct {
 	from io.Reader
 	left int64
 }
 
-func (e *exactly) Read(p []byte) (int, error) {
+func (e *exactReader) Read(p []byte) (int, error) {
 	if e.left == 0 {
 		return 0, io.EOF
 	}
@@ -238,7 +242,7 @@ func (e *exactly) Read(p []byte) (int, error) {
 	e.left -= int64(n)
 	switch {
 	case e.left == 0:
-		return n, io.EOF // at once: whoever knows the size asks for no more
+		return n, io.EOF // at once: a reader who knows the size asks for no more
 	case errors.Is(err, io.EOF):
 		err = io.ErrUnexpectedEOF
 	}

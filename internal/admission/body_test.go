@@ -13,7 +13,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// The library that handles requests reads the kind of a body whatever its case: so must whoever bounds the body.
+// The library that handles requests ignores the case of a body's media type. The bounds of the
+// body must ignore it too.
 func TestMessagesAreBoundedHoweverTheirKindIsSpelled(t *testing.T) {
 	errTooLarge := errors.New("too large")
 	var message bytes.Buffer

@@ -13,45 +13,51 @@ import (
 	"time"
 )
 
-// ConnectionLimits bound the connections of a server. Those of Unknown, Address and Nameless are for one that learns from requests who calls.
+// ConnectionLimits bound the connections of a server. Unknown, Address and Nameless are for a
+// server that learns from requests who calls.
 type ConnectionLimits struct {
-	// Unknown is how many may be open on which nobody has shown an identity yet, Address how many of these one remote address may have.
-	// Beyond, the oldest of them is closed for the new one, whatever it does: whoever is to be answered at all can connect.
+	// Unknown is how many connections without an identity yet may be open, Address how many of
+	// these one remote address may have. Beyond that, the oldest of them is closed for the new
+	// one, whatever it does: a caller who is to be answered at all can connect.
 	Unknown, Address int
-	// Known is how many may be open of callers with an identity, Caller how many one of them may have.
+	// Known is how many may be open of callers with an identity, Caller how many one of them may
+	// have.
 	Known, Caller int
-	// KnownOf and CallerOf are how many descriptors this process may have, if Known and Caller are smaller for it: refusals and the log
-	// say so. 0: they are not.
+	// KnownOf and CallerOf are how many descriptors this process may have, if Known and Caller are
+	// smaller for it: refusals and the log say so. 0: they are not.
 	KnownOf, CallerOf int
 	// First is how long a connection may take until its first request has come.
 	First time.Duration
-	// Nameless is how long a request may take until it is answered, on a connection on which nobody has shown an identity.
+	// Nameless is how long a request may take until it is answered, on a connection without an
+	// identity.
 	Nameless time.Duration
 }
 
 // ConnectionOptions are what Connections asks and tells.
 type ConnectionOptions struct {
-	// Whose says on whom a connection counts as long as nobody has shown an identity, if it is known; otherwise it counts on its remote address.
-	// It is asked before the next connection is accepted. Nil: it is never known.
-	Whose func(net.Conn) Caller
-	// Refused is told of each connection that was refused, or closed for another one.
+	// OwnerOf says what a connection counts on as long as it has no identity, if that is known;
+	// otherwise it counts on its remote address. It is asked before the next connection is
+	// accepted. Nil: it is never known.
+	OwnerOf func(net.Conn) Caller
+	// Refused is called for each connection that was refused, or closed for another one.
 	Refused func()
 	// Log takes a line about it, once a minute for each caller.
 	Log *slog.Logger
 }
 
-// Connections counts the connections of a server, and closes those that stand in the way of others. Any goroutine may call it.
+// Connections counts the connections of a server, and closes those that stand in the way of
+// others. Any goroutine may call it.
 type Connections struct {
 	limits  ConnectionLimits
 	options ConnectionOptions
 
-	mu      sync.Mutex
-	unknown group  // guarded by mu; by whose they seem to be
-	known   group  // guarded by mu; by caller
-	teller  teller // guarded by mu
+	mu         sync.Mutex
+	unknown    group      // guarded by mu; by the owner that they seem to have
+	known      group      // guarded by mu; by caller
+	refusalLog refusalLog // guarded by mu
 }
 
-// group are connections by whose they are, each list from the oldest to the newest.
+// group are connections by owner, each list from the oldest to the newest.
 type group struct {
 	of    map[string]*list.List // of *Connection
 	count int
@@ -61,10 +67,10 @@ type group struct {
 type Connection struct {
 	net.Conn
 
-	owner *Connections
-	first *time.Timer  // set under the lock of owner, before anybody else has the connection
-	calls atomic.Int64 // under way
-	named atomic.Bool  // its caller is known
+	owner      *Connections
+	first      *time.Timer  // set under the lock of owner, before anything else has the connection
+	calls      atomic.Int64 // under way
+	identified atomic.Bool  // its caller is known
 
 	// Guarded by the lock of owner:
 	caller  Caller
@@ -74,7 +80,7 @@ type Connection struct {
 // NewConnections returns one that has none.
 func NewConnections(limits ConnectionLimits, options ConnectionOptions) *Connections {
 	return &Connections{
-		limits: limits, options: options, teller: newTeller(),
+		limits: limits, options: options, refusalLog: newRefusalLog(),
 		unknown: group{of: make(map[string]*list.List)}, known: group{of: make(map[string]*list.List)},
 	}
 }
@@ -97,10 +103,10 @@ func (l *countingListener) Accept() (net.Conn, error) {
 	return l.connections.add(conn), nil
 }
 
-// whose is on whom a connection counts until somebody shows an identity.
-func (c *Connections) whose(conn net.Conn) Caller {
-	if c.options.Whose != nil {
-		if caller := c.options.Whose(conn); caller.counted() {
+// ownerOf is what a connection counts on until an identity is shown.
+func (c *Connections) ownerOf(conn net.Conn) Caller {
+	if c.options.OwnerOf != nil {
+		if caller := c.options.OwnerOf(conn); caller.counted() {
 			return caller
 		}
 	}
@@ -111,14 +117,14 @@ func (c *Connections) whose(conn net.Conn) Caller {
 	return OfAddress(at.Addr())
 }
 
-// OfAddress is on whom counts whoever shows nothing but an address.
+// OfAddress is what a caller counts on who shows nothing but an address.
 func OfAddress(address netip.Addr) Caller {
 	address = address.Unmap()
 	name := address.String()
 	switch {
-	case address.IsLoopback(): // whoever has one of its addresses has them all
+	case address.IsLoopback(): // a caller with one of its addresses has them all
 		name = "loopback"
-	case address.Is6(): // whoever has one has the network
+	case address.Is6(): // a caller with one address has the network
 		if prefix, err := address.Prefix(64); err == nil {
 			name = prefix.String()
 		}
@@ -127,14 +133,14 @@ func OfAddress(address netip.Addr) Caller {
 }
 
 func (c *Connections) add(conn net.Conn) *Connection {
-	added := &Connection{Conn: conn, owner: c, caller: c.whose(conn)}
+	added := &Connection{Conn: conn, owner: c, caller: c.ownerOf(conn)}
 	c.mu.Lock()
 	added.first = time.AfterFunc(c.limits.First, func() { _ = added.Close() })
 	var gone *Connection
-	if crowd := c.unknown.crowd(added.caller, share{limit: c.limits.Address}, share{limit: c.limits.Unknown}); crowd != nil {
-		gone = crowd.oldest()
+	if over := c.unknown.excess(added.caller, maximum{limit: c.limits.Address}, maximum{limit: c.limits.Unknown}); over != nil {
+		gone = over.oldest()
 		c.unknown.remove(gone)
-		c.refusedLocked(gone.caller, crowd)
+		c.refusedLocked(gone.caller, over)
 	}
 	c.unknown.add(added)
 	c.mu.Unlock()
@@ -143,9 +149,9 @@ func (c *Connections) add(conn net.Conn) *Connection {
 }
 
 // refusedLocked says that a connection of a caller is closed, or not taken.
-func (c *Connections) refusedLocked(caller Caller, because *crowd) {
+func (c *Connections) refusedLocked(caller Caller, because *excess) {
 	c.options.Refused()
-	if !c.teller.tells(caller.ID, time.Now()) {
+	if !c.refusalLog.shouldLog(caller.ID, time.Now()) {
 		return
 	}
 	log := c.options.Log
@@ -182,29 +188,32 @@ func (g *group) remove(conn *Connection) {
 	}
 }
 
-// crowd is a caller's connections of which one has to go before there can be one more.
-type crowd struct {
+// excess is a caller's connections, if one of them has to go before there can be one more.
+type excess struct {
 	*list.List
 
 	who   string // who may have so many
 	limit int
-	other bool // they are another caller's, who has so many more that even one with a call under way may go
+	// other: they are another caller's. That caller has so many more that even a connection with a
+	// call under way may go.
+	other bool
 	// descriptors is how many this process may have, if the limit is smaller for it; 0: it is not
 	descriptors int
 }
 
-// share is how many connections there may be, and of how many descriptors, if that is why.
-type share struct{ limit, of int }
+// maximum is how many connections there may be, and of how many descriptors, if that is why.
+type maximum struct{ limit, of int }
 
-// crowd is what keeps a caller from one more connection; nil: nothing. Once all have too many it is the caller's own ones where these would be as
-// many as anybody else's then, so that those who have few keep them.
-func (g *group) crowd(caller Caller, one, all share) *crowd {
+// excess is what keeps a caller from one more connection; nil: nothing. Once all callers together
+// have too many, it is the caller's own connections if these would be as many as anybody else's.
+// So callers with few keep theirs.
+func (g *group) excess(caller Caller, one, all maximum) *excess {
 	own, have := g.of[caller.ID], 0
 	if own != nil {
 		have = own.Len()
 	}
 	if have >= one.limit {
-		return &crowd{List: own, who: caller.Name, limit: one.limit, descriptors: one.of}
+		return &excess{List: own, who: caller.Name, limit: one.limit, descriptors: one.of}
 	}
 	if g.count < all.limit {
 		return nil
@@ -219,16 +228,16 @@ func (g *group) crowd(caller Caller, one, all share) *crowd {
 	if own != nil && !more {
 		longest = own
 	}
-	return &crowd{List: longest, who: "all callers together", limit: all.limit, descriptors: all.of, other: more}
+	return &excess{List: longest, who: "all callers together", limit: all.limit, descriptors: all.of, other: more}
 }
 
-func (c *crowd) oldest() *Connection {
+func (c *excess) oldest() *Connection {
 	conn, _ := c.Front().Value.(*Connection)
 	return conn
 }
 
 // idle is the oldest one that has no call under way; nil: there is none.
-func (c *crowd) idle() *Connection {
+func (c *excess) idle() *Connection {
 	for element := c.Front(); element != nil; element = element.Next() {
 		if conn, _ := element.Value.(*Connection); conn.calls.Load() == 0 {
 			return conn
@@ -237,13 +246,13 @@ func (c *crowd) idle() *Connection {
 	return nil
 }
 
-// Close closes the connection and counts it no more.
+// Close closes the connection and stops counting it.
 func (conn *Connection) Close() error {
 	c := conn.owner
 	c.mu.Lock()
 	conn.first.Stop()
 	if conn.element != nil {
-		if conn.named.Load() {
+		if conn.identified.Load() {
 			c.known.remove(conn)
 		} else {
 			c.unknown.remove(conn)
@@ -269,8 +278,9 @@ func (c *Connections) Context(ctx context.Context, conn net.Conn) context.Contex
 	return ctx
 }
 
-// Begin says that a request has come on its connection, and returns what says that it has been answered. On a connection on which nobody
-// shows an identity it has the time of ConnectionLimits.Nameless for that; then the connection is closed.
+// Begin says that a request has come on its connection. It returns a function that says that the
+// request was answered. On a connection without an identity the request has the time of
+// ConnectionLimits.Nameless for that; then the connection is closed.
 func (c *Connections) Begin(ctx context.Context) (ended func()) {
 	conn, ok := ctx.Value(connectionKey{}).(*Connection)
 	if !ok {
@@ -279,11 +289,11 @@ func (c *Connections) Begin(ctx context.Context) (ended func()) {
 	if conn.calls.Add(1) == 1 {
 		conn.first.Stop()
 	}
-	if conn.named.Load() {
+	if conn.identified.Load() {
 		return func() { conn.calls.Add(-1) }
 	}
 	late := time.AfterFunc(c.limits.Nameless, func() {
-		if !conn.named.Load() {
+		if !conn.identified.Load() {
 			_ = conn.Close()
 		}
 	})
@@ -293,16 +303,18 @@ func (c *Connections) Begin(ctx context.Context) (ended func()) {
 	}
 }
 
-// Identify says whose the connection of a request is. A connection stays its first caller's. For one more than its caller may have, the
-// caller's oldest idle one is closed. For one more than all may have it is one of whoever has most, if need be one with a call under way.
-// An error refuses the request: the caller has too many connections, and a call under way on each.
+// Identify says who owns the connection of a request. A connection stays its first caller's. If
+// its caller has one too many, the caller's oldest idle one is closed. If all have one too many,
+// one of the caller with the most is closed, if need be one with a call under way. An error
+// refuses the request: the caller has too many connections, and a call under way on each.
 func (c *Connections) Identify(ctx context.Context, caller Caller) error {
 	conn, ok := ctx.Value(connectionKey{}).(*Connection)
-	if !ok || !caller.counted() || conn.named.Load() {
+	if !ok || !caller.counted() || conn.identified.Load() {
 		return nil
 	}
 	c.mu.Lock()
-	if conn.element == nil || conn.named.Load() { // it is closed, or another request of it was faster
+	// it is closed, or another request of it was faster
+	if conn.element == nil || conn.identified.Load() {
 		c.mu.Unlock()
 		return nil
 	}
@@ -310,7 +322,7 @@ func (c *Connections) Identify(ctx context.Context, caller Caller) error {
 	if err == nil {
 		c.unknown.remove(conn)
 		conn.caller = caller
-		conn.named.Store(true)
+		conn.identified.Store(true)
 		c.known.add(conn)
 	}
 	c.mu.Unlock()
@@ -318,10 +330,11 @@ func (c *Connections) Identify(ctx context.Context, caller Caller) error {
 	return err
 }
 
-// Admit counts a connection of which it is known at once whose it is, as Identify does later; nil: it is refused.
+// Admit counts a connection whose owner is known at once, as Identify does later; nil: it is
+// refused.
 func (c *Connections) Admit(conn net.Conn, caller Caller) *Connection {
 	added := &Connection{Conn: conn, owner: c, caller: caller}
-	added.named.Store(true)
+	added.identified.Store(true)
 	c.mu.Lock()
 	var gone *Connection
 	if caller.counted() {
@@ -338,32 +351,34 @@ func (c *Connections) Admit(conn net.Conn, caller Caller) *Connection {
 	return added
 }
 
-// makeRoomLocked returns the connection that was taken out for one more of a caller's; nil: there was room.
+// makeRoomLocked returns the connection that was taken out for one more of a caller's; nil: there
+// was room.
 func (c *Connections) makeRoomLocked(caller Caller) (gone *Connection, err error) {
-	crowd := c.known.crowd(caller, share{c.limits.Caller, c.limits.CallerOf}, share{c.limits.Known, c.limits.KnownOf})
-	if crowd == nil {
+	over := c.known.excess(caller, maximum{c.limits.Caller, c.limits.CallerOf}, maximum{c.limits.Known, c.limits.KnownOf})
+	if over == nil {
 		return gone, nil
 	}
-	gone = crowd.idle()
-	if gone == nil && crowd.other {
-		gone = crowd.oldest()
+	gone = over.idle()
+	if gone == nil && over.other {
+		gone = over.oldest()
 	}
 	if gone == nil {
-		c.refusedLocked(caller, crowd)
+		c.refusedLocked(caller, over)
 		const again = 5 * time.Second
 		why := ""
-		if crowd.descriptors > 0 {
-			why = fmt.Sprintf(" (this process may have %d descriptors: LimitNOFILE= or ulimit -n)", crowd.descriptors)
+		if over.descriptors > 0 {
+			why = fmt.Sprintf(" (this process may have %d descriptors: LimitNOFILE= or ulimit -n)", over.descriptors)
 		}
 		return nil, Refusal(fmt.Errorf("too many requests: %s may have %d connections here%s, and each has a request under way: try again in %s",
-			crowd.who, crowd.limit, why, again), again)
+			over.who, over.limit, why, again), again)
 	}
 	c.known.remove(gone)
-	c.refusedLocked(gone.caller, crowd)
+	c.refusedLocked(gone.caller, over)
 	return gone, nil
 }
 
-// Owner is on whom the connection of a request counts; nobody, if it came over none.
+// Owner is what the connection of a request counts on; the zero value if the request came over
+// none.
 func (c *Connections) Owner(ctx context.Context) Caller {
 	conn, ok := ctx.Value(connectionKey{}).(*Connection)
 	if !ok {

@@ -84,7 +84,7 @@ func TestAddressesThatHaveFewConnectionsKeepThem(t *testing.T) {
 func TestConnectionsOfOneMachineCountOnTheirUsers(t *testing.T) {
 	c, _ := bounded4(t)
 	uid := ""
-	c.options.Whose = func(net.Conn) Caller { return Caller{ID: uid, Name: uid} }
+	c.options.OwnerOf = func(net.Conn) Caller { return Caller{ID: uid, Name: uid} }
 	uid = "alice"
 	alice, _ := opened(c, "127.0.0.1:1")
 	uid = "mallory"
@@ -188,7 +188,8 @@ func TestCallersWithManyBusyConnectionsKeepNobodyOut(t *testing.T) {
 	if _, err := call("alice"); err != nil || !busy[0].closed || busy[1].closed || busy[2].closed {
 		t.Errorf("%v; closed: %t, %t, %t", err, busy[0].closed, busy[1].closed, busy[2].closed)
 	}
-	for _, who := range []string{"bob", "mallory"} { // by now each has one, which nobody takes away
+	// by now each has one, which nobody takes away
+	for _, who := range []string{"bob", "mallory"} {
 		if _, err := call(who); connect.CodeOf(err) != connect.CodeResourceExhausted {
 			t.Errorf("%s: %v", who, err)
 		}
@@ -212,8 +213,8 @@ func TestClosedConnectionsAreLoggedOnceAMinuteForACaller(t *testing.T) {
 	})
 }
 
-// Where it is known at once whose a connection is: nobody's user has more than one may have, an idle one makes room, and one with many
-// uids keeps nobody else out.
+// If the owner of a connection is known at once, no user has more than one may have, an idle
+// connection makes room, and a user with many uids keeps nobody else out.
 func TestConnectionsOfKnownUsersAreBounded(t *testing.T) {
 	var logged bytes.Buffer
 	refused := 0
@@ -261,7 +262,7 @@ func TestConnectionsOfKnownUsersAreBounded(t *testing.T) {
 	if gone == 0 || c.known.count > 40 || refused == 0 {
 		t.Errorf("%d closed, %d there, %d counted", gone, c.known.count, refused)
 	}
-	if lines := strings.Count(logged.String(), "\n"); lines == 0 || lines > toldBurst {
+	if lines := strings.Count(logged.String(), "\n"); lines == 0 || lines > logBurst {
 		t.Errorf("logged %d times", lines)
 	}
 	_ = mine.Close()

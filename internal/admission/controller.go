@@ -11,7 +11,7 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Caller is on whom something is counted. The zero value is somebody on whom nothing is counted.
+// Caller is what something is counted on. Nothing is counted on the zero value.
 type Caller struct {
 	// ID tells callers apart.
 	ID string
@@ -24,8 +24,9 @@ func (c Caller) counted() bool { return c.ID != "" }
 
 // Limits bound what one caller has at a time, and what all have together. Zero is no bound.
 type Limits struct {
-	// Rate is how many requests a second a caller may make in the long run, and Burst how many of them may come at once. Requests that
-	// settle what was granted have as much again, of their own.
+	// Rate is how many requests a second a caller may make in the long run, and Burst how many of
+	// them may come at once. Requests that settle what was granted have as much again, of their
+	// own.
 	Rate, Burst int
 	// Calls is how many requests may be under way.
 	Calls, AllCalls int
@@ -35,17 +36,20 @@ type Limits struct {
 	Streams, AllStreams int
 	// Bytes is how much of requests under way may be held.
 	Bytes, AllBytes int
-	// Answers is how many bytes of answers may be held until they are sent. A single one is, however large.
+	// Answers is how many bytes of answers may be held until they are sent. A single one is,
+	// however large.
 	Answers, AllAnswers int
 }
 
 const (
-	// maxCallers is how many callers are told apart; more share one account: one with a range of subordinate uids can be many callers.
+	// maxCallers is how many callers are told apart. Others share one account. A caller with a
+	// range of subordinate uids can be many callers.
 	maxCallers = 4096
-	// heldFor is how long the refusal of a request is held back, so that whoever asks again at once costs little; maxHeld is of how
-	// many of a caller's. The others are answered at once, and cost no memory.
-	heldFor = 50 * time.Millisecond
-	maxHeld = 256
+	// refusalDelay is how long the refusal of a request is held back, so that a caller who asks
+	// again at once costs little. maxDelayed is how many refusals of one caller are held back. The
+	// others are answered at once, and cost no memory.
+	refusalDelay = 50 * time.Millisecond
+	maxDelayed   = 256
 	// forgetEvery is how often a full table of callers is looked through.
 	forgetEvery = time.Second
 )
@@ -57,50 +61,52 @@ type Controller struct {
 	refused *prometheus.CounterVec // by reason
 	setting map[string]string      // by reason
 
-	mu       sync.Mutex
-	limits   Limits              // guarded by mu
-	accounts map[string]*account // guarded by mu; by the caller's ID
-	rest     *account            // guarded by mu; of those for whom accounts has no place
-	all      taken               // guarded by mu
-	teller   teller              // guarded by mu
-	forgot   time.Time           // guarded by mu; when accounts was last looked through
+	mu         sync.Mutex
+	limits     Limits              // guarded by mu
+	accounts   map[string]*account // guarded by mu; by the caller's ID
+	others     *account            // guarded by mu; of those for whom accounts has no place
+	all        usage               // guarded by mu
+	refusalLog refusalLog          // guarded by mu
+	forgot     time.Time           // guarded by mu; when accounts was last looked through
 }
 
-// taken is what somebody has. It is guarded by the lock of the controller.
-type taken struct {
+// usage is what somebody has. It is guarded by the lock of the controller.
+type usage struct {
 	calls, waiting, streams, bytes, answers int
 }
 
 // account is what one caller has. It is guarded by the lock of the controller.
 type account struct {
-	taken
+	usage
 	Caller
 
 	limiter *rate.Limiter // nil: no bound
-	settled *rate.Limiter // the same again, for requests that settle what was granted; nil: no bound
-	held    int           // refusals that are held back
+	// followUps is the same again, for requests that give back or confirm what was granted; nil:
+	// no bound.
+	followUps *rate.Limiter
+	delayed   int // refusals that are held back
 }
 
 // Options are what a Controller tells, and whom.
 type Options struct {
 	// Refused counts refusals by the label "reason".
 	Refused *prometheus.CounterVec
-	// Settings are the names of the settings that limits come from, by the reason of a refusal, which names them. Limits without
-	// one are fixed.
+	// Settings are the names of the settings that limits come from, by the reason of a refusal,
+	// which names them. Limits without one are fixed.
 	Settings map[string]string
-	// Log takes a line where a caller is refused.
+	// Log takes a line if a caller is refused.
 	Log *slog.Logger
 	// Now tells the time. Default: time.Now.
 	Now func() time.Time
 }
 
-// New returns a controller that has admitted nobody yet.
+// New returns a controller that has admitted no call yet.
 func New(limits Limits, options Options) *Controller {
-	c := &Controller{now: options.Now, log: options.Log, refused: options.Refused, setting: options.Settings, limits: limits, accounts: make(map[string]*account), teller: newTeller()}
+	c := &Controller{now: options.Now, log: options.Log, refused: options.Refused, setting: options.Settings, limits: limits, accounts: make(map[string]*account), refusalLog: newRefusalLog()}
 	if c.now == nil {
 		c.now = time.Now
 	}
-	c.rest = c.newAccount(Caller{Name: "others"})
+	c.others = c.newAccount(Caller{Name: "others"})
 	for _, reason := range reasons() {
 		c.refused.WithLabelValues(reason)
 	}
@@ -111,26 +117,27 @@ func (c *Controller) newAccount(caller Caller) *account {
 	a := &account{Caller: caller}
 	if c.limits.Rate > 0 {
 		a.limiter = rate.NewLimiter(rate.Limit(c.limits.Rate), c.limits.Burst)
-		a.settled = rate.NewLimiter(rate.Limit(c.limits.Rate), c.limits.Burst)
+		a.followUps = rate.NewLimiter(rate.Limit(c.limits.Rate), c.limits.Burst)
 	}
 	return a
 }
 
-// SetLimits replaces the limits, of everybody. A controller without a rate gets none, and one with a rate keeps one.
+// SetLimits replaces the limits, of everybody. A controller without a rate gets none, and one with
+// a rate keeps one.
 func (c *Controller) SetLimits(limits Limits) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.limits = limits
 	now := c.now()
 	set := func(a *account) {
-		for _, limiter := range []*rate.Limiter{a.limiter, a.settled} {
+		for _, limiter := range []*rate.Limiter{a.limiter, a.followUps} {
 			if limiter != nil {
 				limiter.SetLimitAt(now, rate.Limit(limits.Rate))
 				limiter.SetBurstAt(now, limits.Burst)
 			}
 		}
 	}
-	set(c.rest)
+	set(c.others)
 	for _, a := range c.accounts {
 		set(a)
 	}
@@ -149,24 +156,24 @@ func (c *Controller) ofLocked(caller Caller) *account {
 		c.forgetLocked(now)
 	}
 	if len(c.accounts) >= maxCallers {
-		return c.rest
+		return c.others
 	}
 	a := c.newAccount(caller)
 	c.accounts[caller.ID] = a
 	return a
 }
 
-// forgetLocked drops those who would be met as if they had never been here.
+// forgetLocked drops accounts that are as if their callers had never been here.
 func (c *Controller) forgetLocked(now time.Time) {
 	for id, a := range c.accounts {
-		if a.taken == (taken{}) && a.held == 0 && c.restedLocked(a.limiter, now) && c.restedLocked(a.settled, now) {
+		if a.usage == (usage{}) && a.delayed == 0 && c.isUnusedLocked(a.limiter, now) && c.isUnusedLocked(a.followUps, now) {
 			delete(c.accounts, id)
 		}
 	}
 }
 
-// restedLocked reports whether a limiter is as one that nobody has used.
-func (c *Controller) restedLocked(limiter *rate.Limiter, now time.Time) bool {
+// isUnusedLocked reports whether a limiter is like an unused one.
+func (c *Controller) isUnusedLocked(limiter *rate.Limiter, now time.Time) bool {
 	return limiter == nil || limiter.TokensAt(now) >= float64(c.limits.Burst)
 }
 
@@ -175,15 +182,16 @@ func (c *Controller) Begin(caller Caller) (ended func(), err error) {
 	return c.begin(caller, func(a *account) *rate.Limiter { return a.limiter })
 }
 
-// Settle is Begin for a request that gives back or confirms what was granted. It has a rate of its own, so that what a caller has used
-// up for requests does not keep them from ending what came of these.
-func (c *Controller) Settle(caller Caller) (ended func(), err error) {
-	return c.begin(caller, func(a *account) *rate.Limiter { return a.settled })
+// BeginFollowUp is Begin for a request that gives back or confirms what was granted. It has a rate
+// of its own, so that a caller who has used up its rate for requests can still end what was
+// granted.
+func (c *Controller) BeginFollowUp(caller Caller) (ended func(), err error) {
+	return c.begin(caller, func(a *account) *rate.Limiter { return a.followUps })
 }
 
-func (c *Controller) begin(caller Caller, paced func(*account) *rate.Limiter) (ended func(), err error) {
+func (c *Controller) begin(caller Caller, limiter func(*account) *rate.Limiter) (ended func(), err error) {
 	return c.admit(caller, bound{
-		reason: TooManyCalls, what: "requests under way", paced: paced, of: func(t *taken) *int { return &t.calls },
+		reason: TooManyCalls, what: "requests under way", limiter: limiter, of: func(t *usage) *int { return &t.calls },
 		limit: func(l *Limits) (one, all int) { return l.Calls, l.AllCalls }, again: time.Second,
 	})
 }
@@ -191,7 +199,7 @@ func (c *Controller) begin(caller Caller, paced func(*account) *rate.Limiter) (e
 // Wait counts a request of a caller that waits for resources.
 func (c *Controller) Wait(caller Caller) (ended func(), err error) {
 	return c.admit(caller, bound{
-		reason: TooManyWaiting, what: "requests that wait", of: func(t *taken) *int { return &t.waiting },
+		reason: TooManyWaiting, what: "requests that wait", of: func(t *usage) *int { return &t.waiting },
 		limit: func(l *Limits) (one, all int) { return l.Waiting, l.AllWaiting }, again: 5 * time.Second,
 	})
 }
@@ -199,12 +207,13 @@ func (c *Controller) Wait(caller Caller) (ended func(), err error) {
 // Stream counts a stream of a caller.
 func (c *Controller) Stream(caller Caller) (ended func(), err error) {
 	return c.admit(caller, bound{
-		reason: tooManyStreams, what: "streams", of: func(t *taken) *int { return &t.streams },
+		reason: tooManyStreams, what: "streams", of: func(t *usage) *int { return &t.streams },
 		limit: func(l *Limits) (one, all int) { return l.Streams, l.AllStreams }, again: 5 * time.Second,
 	})
 }
 
-// Answer is what is counted of one answer, from before it is made until it is sent. The zero value counts nothing.
+// Answer is what is counted of one answer, from before it is made until it is sent. The zero value
+// counts nothing.
 type Answer struct {
 	controller *Controller
 	account    *account
@@ -220,8 +229,8 @@ func (c *Controller) Answer(caller Caller, bytes int) (*Answer, error) {
 		return new(Answer), nil
 	}
 	bytes = max(1, bytes)
-	err := c.takeLocked(a, bound{
-		reason: tooManyAnswers, what: "bytes of answers that are being made or sent", of: func(t *taken) *int { return &t.answers },
+	err := c.acquireLocked(a, bound{
+		reason: tooManyAnswers, what: "bytes of answers that are being made or sent", of: func(t *usage) *int { return &t.answers },
 		limit: func(l *Limits) (one, all int) { return l.Answers, l.AllAnswers }, again: time.Second, single: true,
 	}, bytes)
 	if err != nil {
@@ -248,10 +257,10 @@ func (a *Answer) End() { a.Resize(0) }
 // bound is one of the things that are bounded.
 type bound struct {
 	reason, what string
-	of           func(*taken) *int
+	of           func(*usage) *int
 	limit        func(*Limits) (one, all int)
 	again        time.Duration                // after which there may be room
-	paced        func(*account) *rate.Limiter // bounds it too; nil: no rate does
+	limiter      func(*account) *rate.Limiter // bounds it too; nil: no rate does
 	single       bool                         // the first is taken, however large
 }
 
@@ -262,21 +271,22 @@ func (c *Controller) admit(caller Caller, b bound) (ended func(), err error) {
 	if a == nil {
 		return func() {}, nil
 	}
-	if err := c.takeLocked(a, b, 1); err != nil {
+	if err := c.acquireLocked(a, b, 1); err != nil {
 		return nil, err
 	}
 	return func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		*b.of(&a.taken)--
+		*b.of(&a.usage)--
 		*b.of(&c.all)--
 	}, nil
 }
 
-// takeLocked counts so many, or refuses them: to who would have too many, to everybody where all would, and to who would have more than it
-// leaves to others. So a few who take all that they may never take all that there is.
-func (c *Controller) takeLocked(a *account, b bound, number int) error {
-	own, all := b.of(&a.taken), b.of(&c.all)
+// acquireLocked counts so many, or refuses them: to a caller who would have too many, to everybody
+// if all together would, and to a caller who would have more than is left for others. So a few
+// callers who take all that they may never take all that there is.
+func (c *Controller) acquireLocked(a *account, b bound, number int) error {
+	own, all := b.of(&a.usage), b.of(&c.all)
 	one, together := b.limit(&c.limits)
 	no := refusal{reason: b.reason, who: a.Name, limit: one, what: b.what, again: b.again}
 	switch left := together - *all - number; {
@@ -290,8 +300,8 @@ func (c *Controller) takeLocked(a *account, b bound, number int) error {
 		no.what, no.limit = fmt.Sprintf("%s, while others have %d of %d,", b.what, others, together), (together-others)/2
 		return c.refuseLocked(a, no)
 	}
-	if b.paced != nil {
-		if limiter := b.paced(a); limiter != nil && !limiter.AllowN(c.now(), 1) {
+	if b.limiter != nil {
+		if limiter := b.limiter(a); limiter != nil && !limiter.AllowN(c.now(), 1) {
 			again := time.Duration(float64(time.Second) / float64(c.limits.Rate))
 			return c.refuseLocked(a, refusal{reason: TooFast, who: a.Name, limit: c.limits.Rate, what: "requests a second", again: again})
 		}
@@ -315,16 +325,16 @@ func (c *Controller) Intake(caller Caller) *Intake {
 	return &Intake{controller: c, account: c.ofLocked(caller)}
 }
 
-// Take counts bytes, or refuses them.
-func (i *Intake) Take(n int) error {
+// Add counts bytes, or refuses them.
+func (i *Intake) Add(n int) error {
 	c := i.controller
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if i.account == nil {
 		return nil
 	}
-	err := c.takeLocked(i.account, bound{
-		reason: tooManyBytes, what: "bytes of requests at a time", of: func(t *taken) *int { return &t.bytes },
+	err := c.acquireLocked(i.account, bound{
+		reason: tooManyBytes, what: "bytes of requests at a time", of: func(t *usage) *int { return &t.bytes },
 		limit: func(l *Limits) (one, all int) { return l.Bytes, l.AllBytes }, again: 200 * time.Millisecond,
 	}, n)
 	if err == nil {
@@ -345,17 +355,17 @@ func (i *Intake) End() {
 	}
 }
 
-// Hold holds the refusal of a request back for a moment.
-func (c *Controller) Hold(ctx context.Context, caller Caller) {
+// DelayRefusal holds the refusal of a request back for a moment.
+func (c *Controller) DelayRefusal(ctx context.Context, caller Caller) {
 	c.mu.Lock()
 	a := c.ofLocked(caller)
-	if a == nil || a.held >= maxHeld {
+	if a == nil || a.delayed >= maxDelayed {
 		c.mu.Unlock()
 		return
 	}
-	a.held++
+	a.delayed++
 	c.mu.Unlock()
-	timer := time.NewTimer(heldFor)
+	timer := time.NewTimer(refusalDelay)
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
@@ -363,5 +373,5 @@ func (c *Controller) Hold(ctx context.Context, caller Caller) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	a.held--
+	a.delayed--
 }

@@ -64,12 +64,12 @@ func TestRequestsOfOneUserAreLimited(t *testing.T) {
 	}
 }
 
-// Who has used up the rate can still give back, as often again and no more.
+// A caller who has used up the rate can still give back, as often again.
 func TestWhatSettlesAGrantHasARateOfItsOwn(t *testing.T) {
 	c, now, _ := flooded(t, Limits{Rate: 10, Burst: 30})
 	settled := func(n int) (number int) {
 		for range n {
-			if ended, err := c.Settle(someone(1)); err == nil {
+			if ended, err := c.BeginFollowUp(someone(1)); err == nil {
 				ended()
 				number++
 			}
@@ -99,7 +99,7 @@ func TestRefusalsNameTheSettingOfTheirLimit(t *testing.T) {
 		want  string
 	}{
 		{c.Begin, "someone@h1 may have 10 requests a second here (callers.rate): try again in 100ms"},
-		{c.Settle, "someone@h1 may have 10 requests a second here (callers.rate): try again in 100ms"},
+		{c.BeginFollowUp, "someone@h1 may have 10 requests a second here (callers.rate): try again in 100ms"},
 		{c.Wait, "someone@h1 may have 1 requests that wait here (callers.waiting): try again in 5s"},
 		{c.Stream, "someone@h1 may have 1 streams here: try again in 5s"},
 	} {
@@ -180,7 +180,7 @@ func TestRefusalsAreLoggedOnceAMinute(t *testing.T) {
 	c, now, logged := flooded(t, Limits{Rate: 1, Burst: 1, Waiting: 1})
 	for range 3 {
 		c.granted(someone(1), 1000)
-		*now = now.Add(toldEvery)
+		*now = now.Add(logEvery)
 	}
 	if lines := strings.Count(logged.String(), "\n"); lines != 3 {
 		t.Errorf("%d lines for three minutes:\n%s", lines, logged)
@@ -209,7 +209,7 @@ func TestBytesOfRequestsThatAreUnderWayAreLimited(t *testing.T) {
 	taken := func(caller Caller) (requests []*Intake) {
 		for {
 			i := c.Intake(caller)
-			if i.Take(chunk) != nil {
+			if i.Add(chunk) != nil {
 				i.End()
 				return requests
 			}

@@ -2,9 +2,10 @@ package admission
 
 import "golang.org/x/sys/unix"
 
-// Descriptors is how many connections may be open at most: as many as are wanted, but no more than a part of the descriptors that this
-// process may have. What is left is for files, for databases, and for whoever else connects. of is how many these are, if there are fewer
-// connections for it than are wanted, and else 0.
+// Descriptors is how many connections may be open at most: as many as are wanted, but no more than
+// a part of the descriptors that this process may have. The rest is for files, databases and other
+// connections. of is how many descriptors there are, if there are fewer connections than wanted
+// because of that, and else 0.
 func Descriptors(most, numerator, denominator int) (connections, of int) {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {

@@ -6,13 +6,14 @@ import (
 )
 
 const (
-	// valueBytes is what a value takes next to its texts: measured, a name has some 90 bytes of the map, and each value 16 of a list and two
-	// small allocations.
+	// valueBytes is what a value takes next to its texts: measured, a name has some 90 bytes of
+	// the map, and each value 16 of a list and two small allocations.
 	valueBytes = 128
-	// trailerBytes is what trailers that a header announces may take once they come: HTTP/2 bounds them as it does a header, and HTTP/1 by
-	// a buffer of 4 KiB, in which 1,000 values have room.
+	// trailerBytes is what trailers that a header announces may take once they come: HTTP/2 bounds
+	// them as it does a header, and HTTP/1 by a buffer of 4 KiB, in which 1,000 values have room.
 	trailerBytes = 128 << 10
-	// UsualHeader is what a header takes that counts as nothing: 1 KiB of texts in 24 values, or a large token in a few.
+	// UsualHeader is what a header takes that counts as nothing: 1 KiB of texts in 24 values, or a
+	// large token in a few.
 	UsualHeader = 1<<10 + 24*valueBytes
 )
 
@@ -27,22 +28,25 @@ func HeaderBytes(r *http.Request) (n int) {
 	if r.Trailer != nil {
 		n += trailerBytes
 	}
-	for name := range r.Trailer { // a name that is announced is kept twice: to announce it, and with its value
+	// a name that is announced is kept twice: to announce it, and with its value
+	for name := range r.Trailer {
 		n += valueBytes + len(name)
 	}
 	return n
 }
 
-// Header counts what a request's header takes beyond that of a usual one, or refuses it. A call keeps its header while it is under way.
+// Header counts what a request's header takes beyond that of a usual one, or refuses it. A call
+// keeps its header while it is under way.
 func (i *Intake) Header(r *http.Request) error {
 	if more := HeaderBytes(r) - UsualHeader; more > 0 {
-		return i.Take(more)
+		return i.Add(more)
 	}
 	return nil
 }
 
-// WithoutTrailers is the body of a request, which lets go of what comes after it and nobody here reads: with HTTP/1 a request keeps trailers
-// whether or not it has announced them. The request must be the one that the server has made, and no copy.
+// WithoutTrailers is the body of a request without its trailers, which are not read here. With
+// HTTP/1 a request keeps trailers even if it has not announced them. The request must be the one
+// that the server has made, not a copy.
 func WithoutTrailers(r *http.Request) io.ReadCloser {
 	return &withoutTrailers{ReadCloser: r.Body, request: r}
 }

@@ -64,7 +64,8 @@ func newHeaderServer(t *testing.T) *headerServer {
 	return s
 }
 
-// held sends a request many times, and returns what each takes in memory while it is under way, and what is counted for it.
+// held sends a request many times, and returns what each takes in memory while it is under way,
+// and what is counted for it.
 func (s *headerServer) held(t *testing.T, send func()) (bytes, counted int) {
 	t.Helper()
 	const requests = 64
@@ -87,7 +88,8 @@ func (s *headerServer) held(t *testing.T, send func()) (bytes, counted int) {
 	return (heap() - before) / requests, counted
 }
 
-// What is held of a header is about what it counts, however small its values are, and trailers are no way around.
+// What is held of a header is about what it counts, however small its values are, and trailers are
+// no way around.
 func TestHeaderCountsWithWhatItTakesInMemory(t *testing.T) {
 	if underrace.Factor > 1 {
 		return // what the race detector keeps is not what is measured
@@ -170,7 +172,7 @@ func values(n int, value string) http.Header {
 
 func wantCounted(t *testing.T, bytes, counted int) {
 	t.Helper()
-	const unsure = 16 << 10 // of stacks, buffers and tables that are there for something else
+	const unsure = 16 << 10 // of stacks, buffers and tables that have another purpose
 	if bytes > counted+counted/8+unsure {
 		t.Errorf("%d bytes are held, %d counted", bytes, counted)
 	}
@@ -191,7 +193,8 @@ func TestUsualHeaderIsFree(t *testing.T) {
 	}}
 	service := &http.Request{Host: "rm-1.example.com:7070", RequestURI: "/bursar.v1.AllocationService/Allocate", Header: http.Header{
 		"Accept-Encoding": {"identity"}, "Content-Type": {"application/grpc"}, "Grpc-Accept-Encoding": {"gzip"}, "Grpc-Timeout": {"29999m"}, "Te": {"trailers"},
-		"User-Agent": {"grpc-go-connect/1.21.1 (go1.26.8)"}, "Authorization": {"Bearer " + strings.Repeat("t", 2048)}, // a large JWT
+		// a large JWT
+		"User-Agent": {"grpc-go-connect/1.21.1 (go1.26.8)"}, "Authorization": {"Bearer " + strings.Repeat("t", 2048)},
 		"X-Forwarded-For": {"192.0.2.7"}, "Traceparent": {"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}, "Tracestate": {strings.Repeat("s", 256)},
 	}}
 	for name, r := range map[string]*http.Request{"browser": browser, "service": service} {

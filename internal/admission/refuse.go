@@ -40,7 +40,7 @@ type refusal struct {
 // refuseLocked counts, logs and words a refusal.
 func (c *Controller) refuseLocked(a *account, r refusal) error {
 	c.refused.WithLabelValues(r.reason).Inc()
-	if c.teller.tells(a.ID, c.now()) {
+	if c.refusalLog.shouldLog(a.ID, c.now()) {
 		c.log.Warn("a caller is refused for having too many", "caller", a.Name, "who", r.who, "of", r.what, "limit", r.limit)
 	}
 	setting := ""
@@ -50,21 +50,22 @@ func (c *Controller) refuseLocked(a *account, r refusal) error {
 	return Refusal(fmt.Errorf("too many requests: %s may have %d %s here%s: try again in %s", r.who, r.limit, r.what, setting, r.again), r.again)
 }
 
-// Refusal is an error with RESOURCE_EXHAUSTED that says when to try again: as a google.rpc.RetryInfo, and to those who know no details as
-// a header, in whole seconds.
+// Refusal is an error with RESOURCE_EXHAUSTED that says when to try again: as a
+// google.rpc.RetryInfo, and as a header in whole seconds for callers who know no details.
 func Refusal(err error, again time.Duration) *connect.Error {
 	refused := connect.NewError(connect.CodeResourceExhausted, err)
-	if detail, err := connect.NewErrorDetail(&errdetails.RetryInfo{RetryDelay: durationpb.New(again)}); err == nil { // such a message always marshals
+	// such a message always marshals
+	if detail, err := connect.NewErrorDetail(&errdetails.RetryInfo{RetryDelay: durationpb.New(again)}); err == nil {
 		refused.AddDetail(detail)
 	}
 	refused.Meta().Set("Retry-After", strconv.Itoa(int((again+time.Second-1)/time.Second)))
 	return refused
 }
 
-// longestAgain is the longest that anybody is believed who says when to try again.
+// longestAgain bounds the time to try again that a server's answer may name.
 const longestAgain = time.Minute
 
-// TryAgain is when a server asks for the next attempt, where it does; 0 where it does not.
+// TryAgain is when a server asks for the next attempt; 0 if it does not.
 func TryAgain(err error) time.Duration {
 	refused, ok := errors.AsType[*connect.Error](err)
 	if !ok {
@@ -83,7 +84,7 @@ func TryAgain(err error) time.Duration {
 // Refuse answers a request that was refused, in the protocol that it came in.
 func Refuse(w http.ResponseWriter, r *http.Request, err error) {
 	if writer := connect.NewErrorWriter(); writer.IsSupported(r) {
-		_ = writer.Write(w, r, err) // whoever asked has gone
+		_ = writer.Write(w, r, err) // the caller has gone
 		return
 	}
 	if refused, ok := errors.AsType[*connect.Error](err); ok {

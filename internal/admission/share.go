@@ -7,17 +7,18 @@ import (
 )
 
 const (
-	// restShare is how many times longer than a reading the pause after it is: however many ask, readings take a fifth of a core.
-	restShare = 4
-	// mostRest bounds it, for when a reading was only kept from the processor.
-	mostRest = time.Second
+	// pauseShare is how many times longer than a reading the pause after it is: however many ask,
+	// readings take a fifth of a core.
+	pauseShare = 4
+	// mostPause bounds it, for when a reading was only kept from the processor.
+	mostPause = time.Second
 )
 
-// errFailed is what all are told who shared a reading that panicked.
+// errFailed is what callers get who shared a reading that panicked.
 var errFailed = errors.New("the reading failed")
 
-// Share lets a function that takes long be called by many: it runs once at a time, with pauses between, and all who come until it runs share
-// the next run, which begins after they have come.
+// Share lets many call a function that takes long. It runs once at a time, with pauses between.
+// All who come before a run begins share that run.
 func Share[T any](read func() (T, error)) func() (T, error) {
 	type reading struct {
 		done  chan struct{} // closed when it has ended
@@ -26,14 +27,14 @@ func Share[T any](read func() (T, error)) func() (T, error) {
 	}
 	var (
 		running = make(chan struct{}, 1)
-		rested  time.Time // owned by what runs; no run before it
+		readyAt time.Time // owned by what runs; no run before it
 		mu      sync.Mutex
 		next    *reading // guarded by mu; it has not begun
 	)
 	run := func(mine *reading) {
 		running <- struct{}{}
 		defer func() { <-running; close(mine.done) }()
-		<-time.After(time.Until(rested))
+		<-time.After(time.Until(readyAt))
 		mu.Lock()
 		next = nil
 		mu.Unlock()
@@ -41,7 +42,7 @@ func Share[T any](read func() (T, error)) func() (T, error) {
 		began := time.Now()
 		mine.value, mine.err = read()
 		ended := time.Now()
-		rested = ended.Add(min(restShare*ended.Sub(began), mostRest))
+		readyAt = ended.Add(min(pauseShare*ended.Sub(began), mostPause))
 	}
 	return func() (T, error) {
 		mu.Lock()

@@ -10,7 +10,8 @@ import (
 	"github.com/bursar/bursar/internal/admission"
 )
 
-// Many who ask at the same time cost as little as few, and each is told what is so after they have asked.
+// Many callers at the same time cost as little as few, and each gets an answer from after its
+// call.
 func TestReadingIsShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		value, runs := 0, 0 // the reading's alone while it runs
@@ -72,8 +73,8 @@ func TestReadingThatPanicsIsAnError(t *testing.T) {
 	})
 }
 
-// Who asks again at once, for as long as they like, takes a fifth of a core and not all of one; after a long reading nobody waits for more
-// than a second.
+// Who asks again at once, for as long as they like, takes a fifth of a core and not all of one;
+// after a long reading nobody waits for more than a second.
 func TestReadingRests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		took := 10 * time.Millisecond

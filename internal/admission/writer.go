@@ -6,9 +6,9 @@ import (
 )
 
 // Writer gives each write of an answer a deadline: a reader who takes nothing for so long is gone,
-// whatever its connection looks like. What was written and not flushed is sent when the call has ended,
-// so its deadline stays. Between the messages of a stream there is none: HTTP/2 ends a stream whose
-// deadline has passed, also if nothing is being written.
+// whatever its connection looks like. What was written and not flushed is sent when the call has
+// ended, so its deadline stays. Between the messages of a stream there is no deadline: HTTP/2 ends
+// a stream whose deadline has passed, even if nothing is being written.
 type Writer struct {
 	http.ResponseWriter
 
@@ -17,7 +17,7 @@ type Writer struct {
 	most    time.Duration
 }
 
-// NewWriter returns a writer where each write may take so long.
+// NewWriter returns a writer whose writes may each take so long.
 func NewWriter(w http.ResponseWriter, most time.Duration) *Writer {
 	return &Writer{ResponseWriter: w, Control: http.NewResponseController(w), most: most}
 }
@@ -30,7 +30,7 @@ func (w *Writer) Write(p []byte) (int, error) {
 // Flush sends what was written.
 func (w *Writer) Flush() {
 	_ = w.Control.SetWriteDeadline(time.Now().Add(w.most))
-	if w.Control.Flush() == nil { // else the next write finds out
+	if w.Control.Flush() == nil { // otherwise the next write finds out
 		_ = w.Control.SetWriteDeadline(time.Time{})
 	}
 }
@@ -38,12 +38,13 @@ func (w *Writer) Flush() {
 // Unwrap lets http.ResponseController through.
 func (w *Writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// Send sends what the handler of a call of HTTP/2 has left to be sent, and waits for it: its reader says when that may be, and until then it
-// takes memory and should count. What ends the answer then has a deadline, too.
+// Send sends what the handler of a call of HTTP/2 has left to be sent, and waits for it: its
+// reader says when that may be, and until then it takes memory and should count. What ends the
+// answer then has a deadline, too.
 func Send(w http.ResponseWriter, r *http.Request) {
 	if r.ProtoMajor == 2 {
 		control := http.NewResponseController(w)
-		_ = control.Flush() // whoever asked has gone
+		_ = control.Flush() // the caller has gone
 		_ = control.SetWriteDeadline(time.Now().Add(endTime))
 	}
 }

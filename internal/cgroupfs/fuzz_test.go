@@ -6,8 +6,9 @@ import (
 	"testing"
 )
 
-// The kernel writes what is read here, so that nobody can send it; but a cgroup's name is anybody's choice, and the files of a fuse
-// file system over /proc (as lxcfs mounts) are not the kernel's. No input may make the parsers panic or return a negative quantity.
+// The kernel writes what is read here, so that nobody can send it; but a cgroup's name is
+// anybody's choice, and the files of a fuse file system over /proc (as lxcfs mounts) are not the
+// kernel's. No input may make the parsers panic or return a negative quantity.
 
 func FuzzParseMountinfo(f *testing.F) {
 	f.Add([]byte("34 30 0:29 /a\\040 /mnt\\011 rw - cgroup none rw,memory\n26 25 0:23 / / rw shared:4 - cgroup2 x rw\n"))

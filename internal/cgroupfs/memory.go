@@ -7,23 +7,26 @@ import (
 
 // MemoryStat is what is used of a cgroup's memory.stat, in bytes, children included.
 type MemoryStat struct {
-	// File is page cache that can be dropped or written back: the lists of active and inactive file pages. Pages of
-	// tmpfs and shared memory are on the lists of anonymous pages, locked ones on the list of unevictable pages.
+	// File is page cache that can be dropped or written back: the lists of active and inactive
+	// file pages. Pages of tmpfs and shared memory are on the lists of anonymous pages, locked
+	// ones on the list of unevictable pages.
 	File int64
 	// Pinned is anonymous and shared memory, and what is locked.
 	Pinned int64
-	// Kernel is memory of the kernel's that is held for the cgroup and cannot be taken back: stacks, page tables, sockets, …;
-	// Slab is the part that can be (caches of names and inodes). Version 1 does not tell: both 0.
+	// Kernel is memory of the kernel's that is held for the cgroup and cannot be taken back:
+	// stacks, page tables, sockets, …; Slab is the part that can be (caches of names and inodes).
+	// Version 1 does not tell: both 0.
 	Kernel, Slab int64
-	// Swapped is version 1's count of what is in swap; version 2 has a file of its own for that. SwapCached is the part of what is
-	// in swap that is in RAM too, and counted as pinned.
+	// Swapped is version 1's count of what is in swap; version 2 has a file of its own for that.
+	// SwapCached is the part of what is in swap that is in RAM too, and counted as pinned.
 	Swapped, SwapCached int64
 	// Shared is the part of Pinned that is files in memory: tmpfs, memfd, System V, mapped or not.
 	Shared int64
-	// Huge is memory for huge pages, which is charged only where the file system was mounted with memory_hugetlb_accounting.
+	// Huge is memory for huge pages. It is charged only if the file system was mounted with
+	// memory_hugetlb_accounting.
 	Huge int64
-	// Limit is version 1's hierarchical_memory_limit: the lowest limit of all ancestors, also of those that no mount
-	// shows. 0: none.
+	// Limit is version 1's hierarchical_memory_limit: the lowest limit of all ancestors, also of
+	// those that no mount shows. 0: none.
 	Limit int64
 }
 
@@ -33,13 +36,14 @@ type memoryStatLines struct {
 
 	// lists is how many of the five page lists were there.
 	lists int
-	// total is all of the kernel's memory, haveTotal since Linux 5.18; parts are the parts of it that older kernels tell, and
-	// compressed is the part in which zswap keeps what is in swap, and counted as swapped already.
+	// total is all of the kernel's memory, haveTotal since Linux 5.18; parts are the parts of it
+	// that older kernels tell, and compressed is the part in which zswap keeps what is in swap,
+	// and counted as swapped already.
 	total, parts, compressed int64
 	haveTotal                bool
 }
 
-// line returns where the figure of a line belongs; nil: nowhere.
+// line returns the field for the figure of a line; nil: there is none.
 func (l *memoryStatLines) line(name string) *int64 {
 	switch name {
 	case "inactive_file", "active_file":
@@ -77,8 +81,8 @@ func (l *memoryStatLines) line(name string) *int64 {
 // hierarchicalLimit is the one line of version 1 that counts without the prefix "total_".
 const hierarchicalLimit = "hierarchical_memory_limit"
 
-// ParseMemoryStat parses memory.stat of either version. It fails where the page lists are missing: without them nothing can be
-// told about what can be taken back.
+// ParseMemoryStat parses memory.stat of either version. It fails if the page lists are missing:
+// without them it is not known what can be taken back.
 func ParseMemoryStat(data []byte, v1 bool) (MemoryStat, error) {
 	var lines memoryStatLines
 	prefix := []byte("total_")
@@ -119,8 +123,8 @@ func ParseMemoryStat(data []byte, v1 bool) (MemoryStat, error) {
 	return lines.MemoryStat, nil
 }
 
-// Unreclaimable is what the kernel cannot take back without swapping. The counters lag a little behind the charge, so that it
-// errs low.
+// Unreclaimable is what the kernel cannot take back without swapping. The counters lag a little
+// behind the charge, so that it errs low.
 func (s MemoryStat) Unreclaimable() int64 { return Add(s.Pinned, s.Kernel) }
 
 // Held is the part of the usage that is not known to be reclaimable; it errs high.

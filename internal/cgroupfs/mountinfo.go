@@ -14,7 +14,8 @@ var ErrMalformed = errors.New("malformed")
 
 // MountInfo is what this project uses of one line of /proc/PID/mountinfo.
 type MountInfo struct {
-	// Root is the folder of the file system that is seen at Point. Neither has escapes any more, nor need they be absolute paths.
+	// Root is the folder of the file system that is seen at Point. Both are unescaped, and need
+	// not be absolute paths.
 	Root, Point string
 	// Type is the file system's: "cgroup2", "ext4".
 	Type string
@@ -22,8 +23,9 @@ type MountInfo struct {
 	Options, SuperOptions string
 }
 
-// MountInfos goes through a /proc/PID/mountinfo (proc_pid_mountinfo(5)), line by line: ID PARENT DEVICE ROOT POINT OPTIONS [FIELD…] -
-// TYPE SOURCE OPTIONS. ErrMalformed: a line cannot be read; the next ones may.
+// MountInfos goes through a /proc/PID/mountinfo (proc_pid_mountinfo(5)), line by line: ID PARENT
+// DEVICE ROOT POINT OPTIONS [FIELD…] - TYPE SOURCE OPTIONS. ErrMalformed: a line cannot be read;
+// the next ones may.
 func MountInfos(data []byte) iter.Seq2[MountInfo, error] {
 	return func(yield func(MountInfo, error) bool) {
 		for line := range bytes.Lines(data) {

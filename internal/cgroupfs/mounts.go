@@ -26,7 +26,8 @@ type Mount struct {
 	Controllers []string
 }
 
-// Carries reports whether the mount is of the controller's version 1 hierarchy, or for Unified of the unified one.
+// Carries reports whether the mount is of the controller's version 1 hierarchy, or for Unified of
+// the unified one.
 func (m Mount) Carries(controller string) bool {
 	if controller == Unified {
 		return m.Controllers == nil
@@ -34,8 +35,8 @@ func (m Mount) Carries(controller string) bool {
 	return slices.Contains(m.Controllers, controller)
 }
 
-// ParseMounts finds the mounts of cgroup hierarchies in /proc/PID/mountinfo, without those that another mount on the same point
-// hides. ErrMalformed: a line cannot be read.
+// ParseMounts finds the mounts of cgroup hierarchies in /proc/PID/mountinfo, without those that
+// another mount on the same point hides. ErrMalformed: a line cannot be read.
 func ParseMounts(data []byte) ([]Mount, error) {
 	var mounts []Mount
 	for info, err := range MountInfos(data) {
@@ -73,7 +74,8 @@ func (h Hierarchies) Has(controller string) bool {
 	return slices.ContainsFunc(h.Mounts, func(m Mount) bool { return slices.Contains(m.Controllers, controller) })
 }
 
-// MemoryController is the controller whose cgroups memory is accounted in: that of version 1 if it is mounted, else Unified.
+// MemoryController is the controller whose cgroups memory is accounted in: that of version 1 if it
+// is mounted, else Unified.
 func (h Hierarchies) MemoryController() string {
 	if h.Has(Memory) {
 		return Memory
@@ -81,9 +83,9 @@ func (h Hierarchies) MemoryController() string {
 	return Unified
 }
 
-// Find returns the place of the named cgroup in the controller's version 1 hierarchy, or in the unified one. If several mounts
-// show it, the one that shows most of its ancestors; of these the last, which none of the others was mounted over.
-// fs.ErrNotExist: no mount shows it.
+// Find returns the place of the named cgroup in the controller's version 1 hierarchy, or in the
+// unified one. If several mounts show it, the one that shows most of its ancestors; of these the
+// last, which none of the others was mounted over. fs.ErrNotExist: no mount shows it.
 func (h Hierarchies) Find(controller, name string) (Place, error) {
 	best, found := Place{}, false
 	for _, mount := range h.Mounts {
@@ -94,7 +96,7 @@ func (h Hierarchies) Find(controller, name string) (Place, error) {
 		if !ok {
 			continue
 		}
-		candidate := h.at(mount)
+		candidate := h.placeIn(mount)
 		candidate.Name = below
 		switch err := h.stat(candidate.Directory()); {
 		case Absent(err):
@@ -112,21 +114,21 @@ func (h Hierarchies) Find(controller, name string) (Place, error) {
 	return best, nil
 }
 
-// Widest returns what the mount of the hierarchy that shows most of it shows, whatever the name of that; false: there is none. It
-// chooses between mounts as Find does.
+// Widest returns what the widest mount of the hierarchy shows, whatever its name; false: there is
+// no mount. It chooses between mounts as Find does.
 func (h Hierarchies) Widest(controller string) (Place, bool) {
 	best, found := Place{}, false
 	for _, mount := range h.Mounts {
-		if !mount.Carries(controller) || found && lessWide(mount.Root, best.Root) || Absent(h.stat(h.at(mount).Directory())) {
+		if !mount.Carries(controller) || found && lessWide(mount.Root, best.Root) || Absent(h.stat(h.placeIn(mount).Directory())) {
 			continue
 		}
-		best, found = h.at(mount), true
+		best, found = h.placeIn(mount), true
 	}
 	return best, found
 }
 
-// lessWide reports whether a mount with this root shows less than one with another: what begins outside of this process's cgroup
-// namespace has no cgroups that can be named.
+// lessWide reports whether a mount with this root shows less than one with another: what begins
+// outside of this process's cgroup namespace has no cgroups that can be named.
 func lessWide(root, other string) bool {
 	if outside := strings.HasPrefix(root, "/.."); outside != strings.HasPrefix(other, "/..") {
 		return outside
@@ -134,8 +136,9 @@ func lessWide(root, other string) bool {
 	return len(root) > len(other)
 }
 
-// Own is Find for the cgroup of this process, which exists. In a container without a cgroup namespace its name is the
-// machine's while the mount shows only the container's part: then it is what the mount shows.
+// Own is Find for the cgroup of this process, which exists. In a container without a cgroup
+// namespace its name is the machine's while the mount shows only the container's part: then it is
+// what the mount shows.
 func (h Hierarchies) Own(controller, name string) (Place, error) {
 	at, err := h.Find(controller, name)
 	if !errors.Is(err, fs.ErrNotExist) {
@@ -147,7 +150,7 @@ func (h Hierarchies) Own(controller, name string) (Place, error) {
 	return Place{}, err
 }
 
-func (h Hierarchies) at(mount Mount) Place {
+func (h Hierarchies) placeIn(mount Mount) Place {
 	return Place{Point: filepath.Join(h.Top, mount.Point), Root: mount.Root, Name: "/", V1: mount.Controllers != nil}
 }
 
@@ -159,8 +162,9 @@ func (h Hierarchies) stat(directory string) error {
 	return err //nolint:wrapcheck // it names the folder
 }
 
-// Absent reports whether the error means that the thing is not there (any more): no such file, a process that ended between
-// open and read (ESRCH), a cgroup that was removed while it was read (ENODEV).
+// Absent reports whether the error means that the thing is not there (any more): no such file, a
+// process that ended between open and read (ESRCH), a cgroup that was removed while it was read
+// (ENODEV).
 func Absent(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) || errors.Is(err, syscall.ENODEV)
 }

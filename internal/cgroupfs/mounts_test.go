@@ -15,7 +15,8 @@ const (
 	memoryV1 = "31 25 0:24 / /sys/fs/cgroup/memory rw - cgroup none rw,memory\n"
 )
 
-// Who measures and who moves processes has to look at the same mount: the one that shows most limits, which nothing hides.
+// Who measures and who moves processes has to look at the same mount: the one that shows most
+// limits, which nothing hides.
 func TestTheMountThatShowsMostIsRead(t *testing.T) {
 	for name, test := range map[string]struct {
 		mounts, gone, widest, found string

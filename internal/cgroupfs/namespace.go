@@ -5,15 +5,16 @@ import (
 	"path/filepath"
 )
 
-// Namespace tells the namespaces of one kind apart within a boot: it names the kind and the number of one, "pid:[4026531836]".
-// The errors are those of os.Readlink.
+// Namespace tells the namespaces of one kind apart within a boot: it names the kind and the number
+// of one, "pid:[4026531836]". The errors are those of os.Readlink.
 func Namespace(process, kind string) (string, error) {
 	return os.Readlink(filepath.Join(process, "ns", kind)) //nolint:wrapcheck // it names the file
 }
 
-// OtherNamespace reports whether a process is in another namespace of a kind ("pid", "cgroup", "time", "user") than this one. Both
-// are named by their folders in a process table. If this process has no such namespace, the kernel has none, and nobody is in another.
-// The error says why the other process cannot be looked at.
+// OtherNamespace reports whether a process is in another namespace of a kind ("pid", "cgroup",
+// "time", "user") than this one. Both are named by their folders in a process table. If this
+// process has no such namespace, the kernel has none, and no process is in another. The error says
+// why the other process cannot be looked at.
 func OtherNamespace(own, process, kind string) (bool, error) {
 	mine, err := Namespace(own, kind)
 	if err != nil {

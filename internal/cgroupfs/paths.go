@@ -11,7 +11,8 @@ import (
 // Paths are a process's cgroups by controller; the key Unified has that of version 2.
 type Paths map[string]string
 
-// ParsePaths parses /proc/PID/cgroup (cgroups(7)): one line "number:controllers:path" for each hierarchy.
+// ParsePaths parses /proc/PID/cgroup (cgroups(7)): one line "number:controllers:path" for each
+// hierarchy.
 func ParsePaths(data []byte) (Paths, error) {
 	paths := Paths{}
 	for line := range bytes.Lines(data) {
@@ -24,7 +25,8 @@ func ParsePaths(data []byte) (Paths, error) {
 		if !found || !path.IsAbs(name) {
 			return nil, fmt.Errorf("%w cgroup line %q", ErrMalformed, line)
 		}
-		// The kernel says so of a cgroup that was removed while the process, a zombie, was still in it.
+		// The kernel says so of a cgroup that was removed while the process, a zombie, was still
+		// in it.
 		name = strings.TrimSuffix(name, " (deleted)")
 		if number == "0" && controllers == "" {
 			paths[Unified] = name
@@ -47,7 +49,8 @@ func (p Paths) Of(controller string) string {
 
 // Place is a cgroup as the file system shows it.
 type Place struct {
-	// Point is the directory of the mount, Root the cgroup seen there, Name the path of this cgroup below it ("/" for itself).
+	// Point is the directory of the mount, Root the cgroup seen there, Name the path of this
+	// cgroup below it ("/" for itself).
 	Point, Root, Name string
 	// V1: it is of a version 1 hierarchy.
 	V1 bool
@@ -69,8 +72,8 @@ func (p Place) Ancestry() []Place {
 	return levels
 }
 
-// Within returns the part of name below root. A root outside of this process's cgroup namespace is shown as "/..": what is
-// below it cannot be named from here.
+// Within returns the part of name below root. A root outside of this process's cgroup namespace is
+// shown as "/..": what is below it cannot be named from here.
 func Within(root, name string) (string, bool) {
 	if strings.HasPrefix(root, "/..") || strings.HasPrefix(name, "/..") {
 		return "", false

@@ -7,11 +7,12 @@ import (
 	"strconv"
 )
 
-// UnlimitedV1 and everything above it is version 1's way to say "max": the highest multiple of the page size below 2^63.
+// UnlimitedV1 and everything above it is version 1's way to say "max": the highest multiple of the
+// page size below 2^63.
 const UnlimitedV1 = 1 << 60
 
-// Number parses a file with a single unsigned number in it. What is above the range of int64 is held at its end. ErrMalformed: it
-// has something else.
+// Number parses a file that holds a single unsigned number. A number above the range of int64
+// becomes its end. ErrMalformed: the file holds something else.
 func Number(data []byte) (int64, error) {
 	value, err := strconv.ParseUint(string(bytes.TrimSpace(data)), 10, 64)
 	if err != nil {
@@ -20,7 +21,8 @@ func Number(data []byte) (int64, error) {
 	return int64(min(value, math.MaxInt64)), nil
 }
 
-// ParseMemoryMax parses memory.max or memory.high of version 2, or memory.limit_in_bytes of version 1. Not limited: false.
+// ParseMemoryMax parses memory.max or memory.high of version 2, or memory.limit_in_bytes of
+// version 1. Not limited: false.
 func ParseMemoryMax(data []byte) (int64, bool, error) {
 	if string(bytes.TrimSpace(data)) == "max" {
 		return 0, false, nil
@@ -29,7 +31,8 @@ func ParseMemoryMax(data []byte) (int64, bool, error) {
 	return bytes, err == nil && bytes < UnlimitedV1, err
 }
 
-// ParseCPUMax parses cpu.max of version 2, "max 100000" or "50000 100000", as thousandths of a core. Not limited: false.
+// ParseCPUMax parses cpu.max of version 2, "max 100000" or "50000 100000", as thousandths of a
+// core. Not limited: false.
 func ParseCPUMax(data []byte) (int64, bool, error) {
 	quota, period, found := bytes.Cut(bytes.TrimSpace(data), []byte(" "))
 	if !found {

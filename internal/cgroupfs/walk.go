@@ -10,15 +10,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Walk is one look at the processes in cgroups and below them. Who may make cgroups below its own can make as many as they like,
-// one in the other: a walk is bounded by their number, by how deep they are, and maybe by time.
+// Walk is one pass over the processes in cgroups and below them. A user who may make cgroups can
+// make as many as they like, one in the other. So a walk is bounded by their number, by their
+// depth, and maybe by time.
 type Walk struct {
-	// Read reads a file, Children lists the names of the cgroups below the one that has this directory.
+	// Read reads a file, Children lists the names of the cgroups below the one that has this
+	// directory.
 	Read     func(file string) ([]byte, error)
 	Children func(directory string) ([]string, error)
 	// Left is how many more may be looked at below the present cgroup, Deepest how far down.
 	Left, Deepest int
-	// Late reports whether no more may be looked at. nil: any time will do.
+	// Late reports whether the walk must stop. nil: it never must.
 	Late func() bool
 
 	depth int // of the present one
@@ -33,8 +35,9 @@ func (w *Walk) next() bool {
 	return true
 }
 
-// Members adds the processes in a cgroup and all below it. It reports whether it has looked at all of them. The errors are those of
-// Read and Children, and ErrMalformed; what is gone (see Absent) is one for the first cgroup only.
+// Members adds the processes in a cgroup and all below it. It reports whether it has looked at all
+// of them. The errors are those of Read and Children, and ErrMalformed; what is gone (see Absent)
+// is one for the first cgroup only.
 func (w *Walk) Members(directory string, to []int32) (pids []int32, all bool, err error) {
 	file := filepath.Join(directory, "cgroup.procs")
 	data, err := w.Read(file)
@@ -68,13 +71,13 @@ func (w *Walk) Members(directory string, to []int32) (pids []int32, all bool, er
 		if err != nil && !Absent(err) {
 			return to, false, err
 		}
-		all = all && (whole || err != nil) // one that is gone has nobody
+		all = all && (whole || err != nil) // one that is gone has no members
 	}
 	return to, all, nil
 }
 
-// Children lists a cgroup's children. Most have none, which the link count of the directory tells without a
-// listing: it is 2 and one for each of them. The errors are those of os.ReadDir.
+// Children lists a cgroup's children. Most have none, which the link count of the directory tells
+// without a listing: it is 2 and one for each of them. The errors are those of os.ReadDir.
 func Children(directory string) ([]string, error) {
 	if links, known := linkCount(directory); known && links == 2 {
 		return nil, nil

@@ -23,7 +23,7 @@ func pair(cert, key file, certPEM, keyPEM []byte, usage x509.ExtKeyUsage, now ti
 		return tls.Certificate{}, err
 	}
 	leaf := chain[0]
-	if wrong := notNow(leaf, now); wrong != "" {
+	if wrong := whyInvalid(leaf, now); wrong != "" {
 		return tls.Certificate{}, &FileError{Field: cert.field, File: cert.path, Wrong: wrong, Want: "a certificate that is valid now: renew it, or set this machine's clock"}
 	}
 	if len(leaf.ExtKeyUsage) > 0 && !slices.Contains(leaf.ExtKeyUsage, usage) && !slices.Contains(leaf.ExtKeyUsage, x509.ExtKeyUsageAny) {
@@ -83,7 +83,7 @@ func authorities(f file, content []byte, now time.Time) (*x509.CertPool, error) 
 	valid := false
 	for _, c := range all {
 		pool.AddCert(c)
-		if wrong = notNow(c, now); wrong == "" {
+		if wrong = whyInvalid(c, now); wrong == "" {
 			valid = true
 		}
 	}
@@ -93,8 +93,8 @@ func authorities(f file, content []byte, now time.Time) (*x509.CertPool, error) 
 	return pool, nil
 }
 
-// notNow says why a certificate is not valid now; empty where it is.
-func notNow(c *x509.Certificate, now time.Time) string {
+// whyInvalid says why a certificate is not valid now; empty if it is.
+func whyInvalid(c *x509.Certificate, now time.Time) string {
 	switch {
 	case now.After(c.NotAfter):
 		return "expired at " + c.NotAfter.UTC().Format(time.RFC3339)
@@ -105,8 +105,9 @@ func notNow(c *x509.Certificate, now time.Time) string {
 	}
 }
 
-// ageing says that a certificate should have been renewed: less than a fifth of its life is left.
-func ageing(f file, c *x509.Certificate, now time.Time) string {
+// renewalWarning says that a certificate should have been renewed: less than a fifth of its life
+// is left.
+func renewalWarning(f file, c *x509.Certificate, now time.Time) string {
 	left := c.NotAfter.Sub(now)
 	switch {
 	case left <= 0:

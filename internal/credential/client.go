@@ -10,17 +10,21 @@ import (
 	"time"
 )
 
-// ClientTLS is the part of a configuration that says whom a client trusts and what it shows. The zero value trusts the CAs that the
-// machine trusts, and shows nothing.
+// ClientTLS is the part of a configuration that says whom a client trusts and what it shows. The
+// zero value trusts the CAs that the machine trusts, and shows nothing.
 type ClientTLS struct {
-	// CA is the file of the CAs that may have issued the server's certificate, in PEM. Default: those that the machine trusts. A changed
-	// file is used for the next connection, one that cannot be used is not.
+	// CA is the file of the CAs that may have issued the server's certificate, in PEM. Default:
+	// those that the machine trusts. A changed file is used for the next connection, one that
+	// cannot be used is not.
 	CA string `yaml:"ca"`
-	// Cert is the file of the client's own certificate in PEM, with those of the CAs between it and the root behind it. Default: none.
+	// Cert is the file of the client's own certificate in PEM, with those of the CAs between it
+	// and the root behind it. Default: none.
 	Cert string `yaml:"cert"`
-	// Key is the file of its private key in PEM. It must not be readable for everybody (0600 or 0640).
+	// Key is the file of its private key in PEM. It must not be readable for everybody (0600 or
+	// 0640).
 	Key string `yaml:"key"`
-	// ServerName is the name that the server's certificate must have. Default: the name or address that is called.
+	// ServerName is the name that the server's certificate must have. Default: the name or address
+	// that is called.
 	ServerName string `yaml:"serverName"`
 }
 
@@ -46,7 +50,7 @@ type clientFiles struct {
 // Open reads the files, if there are any. The error is a *FileError.
 func (c ClientTLS) Open(options Options) (*Client, error) {
 	options = options.withDefaults()
-	at := within(options.Field)
+	at := fieldPath(options.Field)
 	ca := file{at("ca"), c.CA, false, wantCA}
 	cert := file{at("cert"), c.Cert, false, wantCertificate}
 	key := file{at("key"), c.Key, true, wantKey}
@@ -88,14 +92,15 @@ func (c ClientTLS) Open(options Options) (*Client, error) {
 	return client, nil
 }
 
-// Config returns the configuration of one connection to a host, by name or address, as the files are now.
+// Config returns the configuration of one connection to a host, by name or address, as the files
+// are now.
 func (c *Client) Config(host string) *tls.Config {
 	if c.serverName != "" {
 		host = c.serverName
 	}
 	config := &tls.Config{
 		MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}, ServerName: host, Time: c.options.Now,
-		VerifyConnection: c.verify, // also of a session that is resumed, of which there are none
+		VerifyConnection: c.verify, // also of a resumed session, of which there are none
 	}
 	if c.files == nil {
 		return config
@@ -103,7 +108,8 @@ func (c *Client) Config(host string) *tls.Config {
 	now := c.files.get()
 	config.RootCAs = now.roots
 	if now.certificate != nil {
-		// Also where the server names only other CAs: its refusal says more than that there was no certificate.
+		// It is shown even if the server names only other CAs: the server's refusal then says more
+		// than that there was no certificate.
 		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return now.certificate, nil }
 	}
 	return config
@@ -112,7 +118,8 @@ func (c *Client) Config(host string) *tls.Config {
 // handshakeTime is how long the other end has to agree on TLS.
 const handshakeTime = 10 * time.Second
 
-// Use makes a transport's TLS connections with this. It dials with the transport's DialContext as it is now.
+// Use makes a transport's TLS connections with this. It dials with the transport's DialContext as
+// it is now.
 func (c *Client) Use(transport *http.Transport) {
 	dial := transport.DialContext
 	if dial == nil {
@@ -139,7 +146,8 @@ func (c *Client) Use(transport *http.Transport) {
 	}
 }
 
-// Warnings says what is wrong with the files as they are, and that the certificate should be renewed.
+// Warnings says what is wrong with the files as they are, and that the certificate should be
+// renewed.
 func (c *Client) Warnings() []string {
 	if c.files == nil {
 		return nil

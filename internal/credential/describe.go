@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// TrustError is a connection that failed because one end does not trust the other, with what to do about it.
+// TrustError is a connection that failed because one end does not trust the other, with what to do
+// about it.
 type TrustError struct {
 	Err    error
 	Advice string
@@ -18,8 +19,8 @@ func (e *TrustError) Error() string { return e.Err.Error() + ": " + e.Advice }
 // Unwrap returns what happened.
 func (e *TrustError) Unwrap() error { return e.Err }
 
-// Describe says what to do about a client's call that failed for lack of trust, as a *TrustError around the error. Other errors, and
-// those described already, come back as they are.
+// Describe says what to do about a client's call that failed for lack of trust, as a *TrustError
+// around the error. Other errors, and those described already, come back as they are.
 func Describe(err error) error {
 	if err == nil {
 		return nil
@@ -27,9 +28,9 @@ func Describe(err error) error {
 	if _, already := errors.AsType[*TrustError](err); already {
 		return err
 	}
-	advice := ofServer(err)
+	advice := serverAdvice(err)
 	if advice == "" {
-		advice = ofAlert(err.Error())
+		advice = alertAdvice(err.Error())
 	}
 	if advice == "" {
 		return err
@@ -37,8 +38,8 @@ func Describe(err error) error {
 	return &TrustError{Err: err, Advice: advice}
 }
 
-// ofServer is about what is wrong with the server's certificate, as this end sees it.
-func ofServer(err error) string {
+// serverAdvice is about what is wrong with the server's certificate, as this end sees it.
+func serverAdvice(err error) string {
 	if _, ok := errors.AsType[x509.UnknownAuthorityError](err); ok {
 		return "want tls.ca to name the file of the CA that has issued the server's certificate"
 	}
@@ -80,9 +81,9 @@ func namesOf(c *x509.Certificate) string {
 	return strings.Join(names, ", ")
 }
 
-// ofAlert is about what the server has said before it hung up. The library has no types for it, and over HTTP/2 nothing but its words
-// is left.
-func ofAlert(text string) string {
+// alertAdvice is about what the server has said before it hung up. The library has no types for
+// it, and over HTTP/2 nothing but its words is left.
+func alertAdvice(text string) string {
 	const prefix = "remote error: tls: "
 	switch {
 	case strings.Contains(text, prefix+"certificate required"):

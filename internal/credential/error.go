@@ -6,11 +6,11 @@ import "fmt"
 type FileError struct {
 	// Field is its path in the configuration, such as "tls.cert".
 	Field string
-	// File is what the field says; empty where it is not set and should be.
+	// File is what the field says; empty if it is not set and should be.
 	File string
 	// Wrong is what is wrong, Want what would be right.
 	Wrong, Want string
-	// Err is the operating system's error, or that of a parser; nil where there is none.
+	// Err is the operating system's error, or that of a parser; nil if there is none.
 	Err error
 }
 
@@ -25,7 +25,7 @@ func (e *FileError) Unwrap() error { return e.Err }
 type CertificateError struct {
 	Subject string
 	Want    string
-	Err     error // why; nil where the certificate does not matter
+	Err     error // why; nil if the certificate does not matter
 }
 
 func (e *CertificateError) Error() string {

@@ -16,19 +16,23 @@ import (
 )
 
 const (
-	// lookEvery is the least time between two looks at the files.
-	lookEvery = time.Second
-	// settleTime is how old a file's last change must be for its time and size to vouch for its content.
+	// checkEvery is the least time between two checks of the files.
+	checkEvery = time.Second
+	// settleTime is how old a file's last change must be for its time and size to vouch for its
+	// content.
 	settleTime = 2 * time.Second
-	// maxFile is the size in bytes above which a file is refused: a bundle of all public CAs takes a fourth of it.
+	// maxFile is the size in bytes above which a file is refused: a bundle of all public CAs takes
+	// a fourth of it.
 	maxFile = 1 << 20
 )
 
-// Options are what everything that reads files here needs. The zero value of a field is its default.
+// Options are what everything that reads files here needs. The zero value of a field is its
+// default.
 type Options struct {
-	// Field is the path of the struct in the configuration, for errors. Default "tls", of a Token nothing.
+	// Field is the path of the struct in the configuration, for errors. Default "tls", of a Token
+	// nothing.
 	Field string
-	// Log is told of what changes, and of what is wrong with a change. Default: nobody.
+	// Log takes what changes, and what is wrong with a change. Default: it is not logged.
 	Log *slog.Logger
 	// Now tells the time. Default time.Now.
 	Now func() time.Time
@@ -47,7 +51,7 @@ func (o Options) withDefaults() Options {
 // file is one of those that are read together.
 type file struct {
 	field, path string
-	// secret files must not be readable for everybody.
+	// secret files must be unreadable for others than their owner and group.
 	secret bool
 	want   string
 }
@@ -96,11 +100,13 @@ type bundle[T any] struct {
 	parse func(contents [][]byte, now time.Time) (T, error)
 	opt   Options
 
-	current atomic.Pointer[T]
-	looked  atomic.Int64 // when the files were last looked at, Unix nanoseconds
+	current   atomic.Pointer[T]
+	checkedAt atomic.Int64 // when the files were last looked at, Unix nanoseconds
 
-	mu     sync.Mutex
-	seen   []fs.FileInfo     // guarded by mu: of the files that current was made of; nil: they must be read
+	mu sync.Mutex
+	// seen are the infos of the files that current was made of; nil: they must be read. Guarded by
+	// mu.
+	seen   []fs.FileInfo
 	sum    [sha256.Size]byte // guarded by mu: of what current was made of
 	fault  string            // guarded by mu: what is wrong with the files as they are now
 	logged bool              // guarded by mu: fault has been logged
@@ -119,7 +125,7 @@ func openBundle[T any](files []file, opt Options, parse func([][]byte, time.Time
 		return nil, err
 	}
 	b.current.Store(&made)
-	b.looked.Store(now.UnixNano())
+	b.checkedAt.Store(now.UnixNano())
 	b.sum, b.seen = sumOf(contents), settled(infos, now)
 	return b, nil
 }
@@ -127,15 +133,15 @@ func openBundle[T any](files []file, opt Options, parse func([][]byte, time.Time
 // get returns what the files say, or said when they were last right.
 func (b *bundle[T]) get() *T {
 	now := b.opt.Now()
-	last := b.looked.Load()
-	if since := now.UnixNano() - last; (since >= int64(lookEvery) || since < 0) && b.looked.CompareAndSwap(last, now.UnixNano()) {
-		b.look(now)
+	last := b.checkedAt.Load()
+	if since := now.UnixNano() - last; (since >= int64(checkEvery) || since < 0) && b.checkedAt.CompareAndSwap(last, now.UnixNano()) {
+		b.refresh(now)
 	}
 	return b.current.Load()
 }
 
-// look makes current anew where the files have changed.
-func (b *bundle[T]) look(now time.Time) {
+// refresh makes current again if the files have changed.
+func (b *bundle[T]) refresh(now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.fault == "" && b.unchanged() {
@@ -159,8 +165,8 @@ func (b *bundle[T]) look(now time.Time) {
 	b.fault, b.logged, b.seen = "", false, settled(infos, now)
 }
 
-// faultLocked notes what is wrong with the files. It is logged when it is still so at the next look: a certificate and its key are
-// replaced one after the other.
+// faultLocked notes what is wrong with the files. It is logged when it is still so at the next
+// look: a certificate and its key are replaced one after the other.
 func (b *bundle[T]) faultLocked(err error) {
 	if text := err.Error(); text != b.fault {
 		b.fault, b.logged = text, false
@@ -172,7 +178,7 @@ func (b *bundle[T]) faultLocked(err error) {
 	}
 }
 
-// wrong says what is wrong with the files; empty where nothing is.
+// wrong says what is wrong with the files; empty if nothing is.
 func (b *bundle[T]) wrong() string {
 	b.get()
 	b.mu.Lock()
@@ -214,8 +220,8 @@ func (b *bundle[T]) paths() []string {
 	return paths
 }
 
-// settled returns the infos where they vouch for the content that was read with them: what was written just now may be written again
-// without another time.
+// settled returns the infos if they vouch for the content that was read with them. A file that was
+// written just now may be written again without another time.
 func settled(infos []fs.FileInfo, now time.Time) []fs.FileInfo {
 	for _, info := range infos {
 		if now.Sub(info.ModTime()) < settleTime {
@@ -225,7 +231,7 @@ func settled(infos []fs.FileInfo, now time.Time) []fs.FileInfo {
 	return infos
 }
 
-// sumOf tells contents apart, also where a byte has moved from one file to the next.
+// sumOf tells contents apart, even if a byte has moved from one file to the next.
 func sumOf(contents [][]byte) [sha256.Size]byte {
 	var all []byte
 	for _, content := range contents {

@@ -11,13 +11,16 @@ import (
 
 // ServerTLS is the part of a server's configuration that makes it speak TLS.
 type ServerTLS struct {
-	// Cert is the file of the server's certificate in PEM, with those of the CAs between it and the root behind it. Without it the server
-	// speaks no TLS. A changed file is used for the next connection, one that cannot be used is not.
+	// Cert is the file of the server's certificate in PEM, with those of the CAs between it and
+	// the root behind it. Without it the server speaks no TLS. A changed file is used for the next
+	// connection, one that cannot be used is not.
 	Cert string `yaml:"cert"`
-	// Key is the file of its private key in PEM. It must not be readable for everybody (0600 or 0640).
+	// Key is the file of its private key in PEM. It must not be readable for everybody (0600 or
+	// 0640).
 	Key string `yaml:"key"`
-	// ClientCA is the file of the CAs whose certificates clients may show, in PEM. Default: none, clients show tokens. Removing a CA from
-	// it ends what its certificates may do with their next call.
+	// ClientCA is the file of the CAs whose certificates clients may show, in PEM. Default: none,
+	// clients show tokens. Removing a CA from it ends what its certificates may do with their next
+	// call.
 	ClientCA string `yaml:"clientCA"`
 }
 
@@ -41,7 +44,7 @@ type serverFiles struct {
 // Open reads the files. The error is a *FileError.
 func (c ServerTLS) Open(options Options) (*Server, error) {
 	options = options.withDefaults()
-	at := within(options.Field)
+	at := fieldPath(options.Field)
 	cert := file{at("cert"), c.Cert, false, wantCertificate}
 	key := file{at("key"), c.Key, true, wantKey}
 	switch {
@@ -79,15 +82,16 @@ func (c ServerTLS) Open(options Options) (*Server, error) {
 	return s, nil
 }
 
-func within(field string) func(string) string {
+func fieldPath(field string) func(string) string {
 	if field == "" {
 		field = "tls"
 	}
 	return func(name string) string { return field + "." + name }
 }
 
-// Config returns the configuration of a listener. A client may show a certificate or none, and it is not judged here: Verify does, for
-// each call, so that a refusal is an answer that says why. One that ends the handshake often gets lost with the connection.
+// Config returns the configuration of a listener. A client may show a certificate or none, and it
+// is not judged here: Verify does, for each call, so that a refusal is an answer that says why.
+// One that ends the handshake often gets lost with the connection.
 func (s *Server) Config() *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"},
@@ -109,8 +113,9 @@ func (s *Server) forClient(*tls.ClientHelloInfo) (*tls.Config, error) {
 	return c, nil
 }
 
-// Verify returns the certificate that the other end of a connection has shown, if it is one of a CA that is trusted at this moment;
-// nil where it has shown none. The error is a *CertificateError. It is cheap enough for every call: what was verified is remembered until
+// Verify returns the certificate that the other end of a connection has shown, if a CA that is
+// trusted at this moment has issued it; nil if the other end has shown none. The error is a
+// *CertificateError. It is cheap enough for every call: a verified certificate is remembered until
 // it expires or the files change.
 func (s *Server) Verify(state *tls.ConnectionState) (*x509.Certificate, error) {
 	if state == nil || len(state.PeerCertificates) == 0 {
@@ -122,7 +127,7 @@ func (s *Server) Verify(state *tls.ConnectionState) (*x509.Certificate, error) {
 		return nil, &CertificateError{Subject: leaf.Subject.String(), Want: "none: this server takes no certificates of clients (tls.clientCA is not set)"}
 	}
 	now := s.options.Now()
-	if current.verified.holds(leaf, now) {
+	if current.verified.contains(leaf, now) {
 		return leaf, nil
 	}
 	between := x509.NewCertPool()
@@ -142,13 +147,14 @@ func (s *Server) Verify(state *tls.ConnectionState) (*x509.Certificate, error) {
 // refusal says what to do about a client's certificate that did not pass.
 func refusal(leaf *x509.Certificate, err error, now time.Time) error {
 	e := &CertificateError{Subject: leaf.Subject.String(), Err: err, Want: "one from a CA in the server's tls.clientCA, issued for clientAuth"}
-	if wrong := notNow(leaf, now); wrong != "" {
+	if wrong := whyInvalid(leaf, now); wrong != "" {
 		e.Err, e.Want = errors.New(wrong), "one that is valid now"
 	}
 	return e
 }
 
-// Warnings says what is wrong with the files as they are, and that the certificate should be renewed.
+// Warnings says what is wrong with the files as they are, and that the certificate should be
+// renewed.
 func (s *Server) Warnings() []string {
 	return warnings(s.files.wrong(), s.cert, s.files.get().certificate.Leaf, s.options.Now())
 }
@@ -159,14 +165,15 @@ func warnings(fault string, cert file, leaf *x509.Certificate, now time.Time) []
 		list = append(list, fault+" (the earlier file stays in use)")
 	}
 	if leaf != nil {
-		if old := ageing(cert, leaf, now); old != "" {
+		if old := renewalWarning(cert, leaf, now); old != "" {
 			list = append(list, old)
 		}
 	}
 	return list
 }
 
-// verifications are the certificates that were found good, by their SHA-256, and until when they are.
+// verifications are the certificates that were found good, by their SHA-256, and until when they
+// are.
 type verifications struct {
 	mu    sync.Mutex
 	until map[[sha256.Size]byte]time.Time // guarded by mu
@@ -175,7 +182,7 @@ type verifications struct {
 // maxVerified bounds them; beyond that all are forgotten, and verified again when they come.
 const maxVerified = 10_000
 
-func (v *verifications) holds(leaf *x509.Certificate, now time.Time) bool {
+func (v *verifications) contains(leaf *x509.Certificate, now time.Time) bool {
 	sum := sha256.Sum256(leaf.Raw)
 	v.mu.Lock()
 	defer v.mu.Unlock()

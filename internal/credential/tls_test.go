@@ -276,13 +276,15 @@ func TestFilesAreReadAgainWhileConnectionsAreOpen(t *testing.T) {
 	s.must(t, open, "alice HTTP/2.0") // the connection and its certificate are still good
 
 	open.CloseIdleConnections()
-	s.must(t, open, "alice HTTP/2.0") // a new connection: the client's file of CAs is the same and has changed
+	// a new connection: the client's file of CAs is the same and has changed
+	s.must(t, open, "alice HTTP/2.0")
 	s.issue(t, "alice", certs.Request{Name: "alice2"})
 	s.clock.advance(2 * time.Second)
 	open.CloseIdleConnections()
 	s.must(t, open, "alice2 HTTP/2.0")
 
-	// The old authority is gone: what it has issued is worth nothing, also on a connection that is open.
+	// The old authority is gone: what it has issued is worth nothing, also on a connection that is
+	// open.
 	other := s.trusting(t)
 	other.Cert, other.Key = old.Issue(t, certs.Request{Name: "bob"}).Files(t, s.dir, "bob")
 	replace(t, s.config.ClientCA, both)

@@ -8,7 +8,8 @@ import (
 
 // Token says where a client's bearer token comes from.
 type Token struct {
-	// File holds the token and nothing else. It must not be readable for everybody (0600 or 0640). A changed file is used for the next call.
+	// File holds the token and nothing else. It must not be readable for everybody (0600 or 0640).
+	// A changed file is used for the next call.
 	File string
 	// Text is the token itself, as from the environment. File goes before it.
 	Text string
@@ -53,7 +54,8 @@ func (t Token) Open(options Options) (*TokenSource, error) {
 	return &TokenSource{files: files}, nil
 }
 
-// tokenOf reads a token. What is wrong is said without its text, which may be a secret all the same.
+// tokenOf reads a token. What is wrong is said without its text, which may be a secret all the
+// same.
 func tokenOf(content []byte) (text, wrong string) {
 	text = string(bytes.TrimSpace(content))
 	switch {
@@ -66,7 +68,7 @@ func tokenOf(content []byte) (text, wrong string) {
 	}
 }
 
-// Token returns the token as it is now; empty where there is none.
+// Token returns the token as it is now; empty if there is none.
 func (s *TokenSource) Token() string {
 	if s.files == nil {
 		return s.text
@@ -74,7 +76,7 @@ func (s *TokenSource) Token() string {
 	return *s.files.get()
 }
 
-// Authorization returns the value of the header Authorization; empty where there is no token.
+// Authorization returns the value of the header Authorization; empty if there is no token.
 func (s *TokenSource) Authorization() string {
 	if token := s.Token(); token != "" {
 		return "Bearer " + token

@@ -1,8 +1,10 @@
-// Package discovery says where the coordinators are: Static from a list, and its sub-package consul from Consul's catalog. It calls
-// no coordinator, and elects none. Everything here may be used by many goroutines.
+// Package discovery says how coordinators are found: Static from a list, and its sub-package
+// consul from Consul's catalog. It calls no coordinator, and runs no election. Many goroutines may
+// use everything here.
 package discovery
 
-// Coordinator is one that can be called. Any of them takes any call; one that leads answers without passing it on.
+// Coordinator is one that can be called. Any of them takes any call; one that leads answers
+// without passing it on.
 type Coordinator struct {
 	// URL is its base, such as https://10.0.0.1:7070, without a slash at the end.
 	URL string
@@ -10,10 +12,11 @@ type Coordinator struct {
 	Leads bool
 }
 
-// Finder knows where the coordinators are.
+// Finder knows the coordinators' addresses.
 type Finder interface {
-	// Coordinators returns those that are known, the leader first, without blocking and without an error: where whoever tells is
-	// away, what was known stays. It is empty only as long as nothing was ever known. The caller must not change the list. changed is
-	// closed once the list is not the latest any more.
+	// Coordinators returns the known coordinators, the leader first, without blocking and without
+	// an error: if the source is away, what was known stays. It is empty only as long as none was
+	// ever known. The caller must not change the list. changed is closed once the list is not the
+	// latest any more.
 	Coordinators() (list []Coordinator, changed <-chan struct{})
 }

@@ -1,9 +1,10 @@
 package discovery
 
-// EpochStride bounds how far above an epoch that is certain (the store's, or the last that was seen) one is believed that somebody
-// else says. A true one is above it by as many leaderships as the other end has missed: as a restored backup has, or a host that was
-// away. That is some thousands where one is lost every minute for days, and one a second for twelve days. One that is not
-// true uses up no more numbers than this, of which there are 2^43 times as many.
+// EpochStride bounds how far an announced epoch may be above a certain one (the store's, or the
+// last that was seen) to be believed. A true one is above it by as many leaderships as the other
+// end has missed, such as a restored backup, or a host that was away. These are some thousands if
+// one leadership is lost every minute for days. The stride is enough for one a second for twelve
+// days. A false one uses up no more numbers than this, and there are 2^43 times as many.
 const EpochStride = 1 << 20
 
 // Believable reports whether an epoch is at most one stride above another.

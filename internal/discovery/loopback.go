@@ -8,14 +8,16 @@ import (
 	"syscall"
 )
 
-// Loopback reports whether a host, of a URL or of an address, is the machine that calls it: what is sent there crosses no network. Whether
-// the name localhost leads there is found out when it is dialed, see DialLocalhost.
+// Loopback reports whether a host, of a URL or of an address, is the machine that calls it: what
+// is sent there crosses no network. The address of the name localhost is checked when it is
+// dialed, see DialLocalhost.
 func Loopback(host string) bool {
 	ip, err := netip.ParseAddr(host)
 	return host == "localhost" || (err == nil && ip.Unmap().IsLoopback())
 }
 
-// NetworkError refuses to connect to another machine, because of what would be sent there in clear.
+// NetworkError refuses to connect to another machine, because something would be sent there in
+// clear.
 type NetworkError struct {
 	Address string // that was to be dialed, after names were resolved
 }
@@ -27,8 +29,8 @@ func (e *NetworkError) Error() string {
 // Dial is net.Dialer's DialContext.
 type Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
-// DialLoopback dials addresses of this machine alone. The address is judged after its name was resolved, each one that is tried. The error
-// of any other is a *NetworkError.
+// DialLoopback dials addresses of this machine alone. Each address that is tried is checked after
+// its name was resolved. The error for any other address is a *NetworkError.
 func DialLoopback(dialer net.Dialer) Dial {
 	dialer.Control = func(_, address string, _ syscall.RawConn) error {
 		if host, _, err := net.SplitHostPort(address); err != nil || !Loopback(host) {
@@ -39,8 +41,8 @@ func DialLoopback(dialer net.Dialer) Dial {
 	return dialer.DialContext
 }
 
-// DialLocalhost dials any address, and for the name localhost this machine's alone: who calls that name relies on it, and whoever can write
-// the file of hosts, or answers for the resolver, must not make another machine of it.
+// DialLocalhost dials any address, and for the name localhost only this machine's. Callers of that
+// name rely on it: the file of hosts or a resolver must not make another machine of it.
 func DialLocalhost(dialer net.Dialer) Dial {
 	local := DialLoopback(dialer)
 	return func(ctx context.Context, network, address string) (net.Conn, error) {

@@ -15,7 +15,8 @@ import (
 	"github.com/bursar/bursar/internal/discovery"
 )
 
-// names is a server of names: the answer to each lookup is the next list of addresses, and the last one from then on.
+// names is a server of names: the answer to each lookup is the next list of addresses, and the
+// last one from then on.
 type names struct {
 	t       *testing.T
 	answers [][]string
@@ -86,17 +87,18 @@ const (
 	elsewhere = "192.0.2.1" // of nobody: RFC 5737
 )
 
-// Whoever answers for a name may say this machine to who asks before, and another one to who connects.
+// A resolver may give this machine's address at the check, and another one at the connect.
 func TestANameIsJudgedByTheAddressThatIsDialed(t *testing.T) {
 	port := listen(t)
 	for name, test := range map[string]struct {
 		answers [][]string
 		refused string
 	}{
-		"this machine, twice":                   {[][]string{{here}, {here}}, ""},
-		"this machine, and then another one":    {[][]string{{here}, {elsewhere}}, elsewhere},
-		"another one, and then this machine":    {[][]string{{elsewhere}, {here}}, ""},
-		"this machine, and then both":           {[][]string{{here}, {elsewhere, here}}, ""}, // each that is tried
+		"this machine, twice":                {[][]string{{here}, {here}}, ""},
+		"this machine, and then another one": {[][]string{{here}, {elsewhere}}, elsewhere},
+		"another one, and then this machine": {[][]string{{elsewhere}, {here}}, ""},
+		// each that is tried
+		"this machine, and then both":           {[][]string{{here}, {elsewhere, here}}, ""},
 		"this machine, and then two other ones": {[][]string{{here}, {elsewhere, "192.0.2.2"}}, elsewhere},
 	} {
 		dns := &names{t: t, answers: test.answers}
@@ -128,7 +130,8 @@ func TestTheNameLocalhostIsThisMachineAlone(t *testing.T) {
 	port := listen(t)
 	dns := &names{t: t, answers: [][]string{{here}}}
 	dial := discovery.DialLocalhost(net.Dialer{Resolver: dns.resolver()})
-	for _, host := range []string{"localhost", here, "coordinator.test."} { // a name that says nothing of where it leads is dialed as it is
+	// a name that does not say its address is dialed as it is
+	for _, host := range []string{"localhost", here, "coordinator.test."} {
 		conn, err := dial(t.Context(), "tcp", net.JoinHostPort(host, port))
 		if err != nil {
 			t.Errorf("%s: %v", host, err)

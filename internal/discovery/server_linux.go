@@ -17,27 +17,31 @@ import (
 	"github.com/bursar/bursar/internal/sockdiag"
 )
 
-// ServerUsers is an environment variable: the users, by name or number and with commas between, whose programs may answer on this machine's
-// loopback without TLS, besides root, the users that the system has for its services, and whoever calls. Nobody's by default.
+// ServerUsers is an environment variable with users, by name or number and separated by commas.
+// Their programs may answer on this machine's loopback without TLS, in addition to those of root,
+// of the system's service users, and of the caller's own user. Default: none.
 const ServerUsers = "BURSAR_SERVER_USERS"
 
-// ForeignServerError refuses to talk to a program of this machine without TLS, because anybody may have put it where a server of ours was.
+// ForeignServerError refuses to talk to a program of this machine without TLS, because any user
+// may have put it in the place of one of our servers.
 type ForeignServerError struct {
 	Address string // that was dialed
-	User    string // whose program has it
+	User    string // the program's user
 }
 
 func (e *ForeignServerError) Error() string {
 	return fmt.Sprintf("%s belongs to a program of user %s: want one of root, of a service's user or of your own, https:// and TLS there, or %s=%s%s",
-		e.Address, e.User, ServerUsers, e.User, serverUsers().note())
+		e.Address, e.User, ServerUsers, e.User, serverUsers().hint())
 }
 
-// acceptTime is how long a server of this machine has to take a connection in: until then the kernel does not tell whose it is.
+// acceptTime is how long a server of this machine has to accept a connection: until then the
+// kernel does not tell its user.
 const acceptTime = 5 * time.Second
 
-// DialKnown dials with another dialer and, on the loopback, connects to programs of users alone that may answer there: any user can listen on
-// the port of a server that is down for a moment, or on its port of ::1. Of the two addresses of localhost it goes on to the other one. The
-// error is a *ForeignServerError, or why it cannot be told. It is for what is not protected by TLS.
+// DialKnown dials with another dialer. On the loopback it connects only to programs of users that
+// may answer there: any user can listen on the port of a server that is down for a moment, or on
+// its port of ::1. For localhost it goes on to the other of the two addresses. The error is a
+// *ForeignServerError, or says why the user cannot be told. It is for connections without TLS.
 func DialKnown(dial Dial) Dial {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		conn, err := dialChecked(ctx, dial, network, address)
@@ -94,7 +98,8 @@ func acceptedBy(ctx context.Context, conn net.Conn, own, server netip.AddrPort) 
 	defer cancel()
 	for pause := 50 * time.Microsecond; ; pause = min(2*pause, 50*time.Millisecond) {
 		uid, err = sockdiag.Owner(server, own)
-		if open := sockdiag.StillOpen(conn); open != nil { // whoever is found then may be another
+		// the socket that is found then may be another's
+		if open := sockdiag.StillOpen(conn); open != nil {
 			return 0, open
 		}
 		if !errors.Is(err, sockdiag.ErrNone) {
@@ -108,8 +113,8 @@ func acceptedBy(ctx context.Context, conn net.Conn, own, server netip.AddrPort) 
 	}
 }
 
-// mayServe reports whether a user's programs may answer. Below 1000 are those that systems make for services, from 61184 on those that
-// systemd makes for a unit with DynamicUser=.
+// mayServe reports whether a user's programs may answer. Below 1000 are those that systems make
+// for services, from 61184 on those that systemd makes for a unit with DynamicUser=.
 func mayServe(uid uint32) bool {
 	return uid < 1000 || uid >= 61184 && uid <= 65519 || int(uid) == os.Geteuid() || slices.Contains(serverUsers().uids, uid)
 }
@@ -151,8 +156,8 @@ func usersNamed(text string) namedUsers {
 	return named
 }
 
-// note says to whoever is refused what is set; empty: nothing is.
-func (n namedUsers) note() string {
+// hint tells a refused caller what is set; empty: nothing is.
+func (n namedUsers) hint() string {
 	if n.text == "" {
 		return ""
 	}

@@ -14,7 +14,8 @@ import (
 	"github.com/bursar/bursar/internal/discovery"
 )
 
-// serveAs takes connections in on an address as a user of this machine, and returns the port. What is sent arrives at got.
+// serveAs takes connections in on an address as a user of this machine, and returns the port. What
+// is sent arrives at got.
 func serveAs(t *testing.T, uid int, address string) (port string, got <-chan string) {
 	t.Helper()
 	at, err := net.ResolveTCPAddr("tcp", address)
@@ -64,9 +65,10 @@ func serveAs(t *testing.T, uid int, address string) (port string, got <-chan str
 	return port, texts
 }
 
-// An ordinary user listens on the port of a server that is down: nobody else's calls go there, nor a byte of them.
+// An ordinary user listens on the port of a server that is down: no byte of another user's calls
+// goes there.
 func TestWhoeverListensOnAPortGetsNothingOfOthers(t *testing.T) {
-	isRoot := os.Geteuid() == 0 // else all of them are this user
+	isRoot := os.Geteuid() == 0 // otherwise all of them are this user
 	dial := discovery.DialKnown(discovery.DialLocalhost(net.Dialer{Timeout: time.Second}))
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
@@ -94,7 +96,8 @@ func TestWhoeverListensOnAPortGetsNothingOfOthers(t *testing.T) {
 	}
 }
 
-// Who squats on one of localhost's two addresses does not keep callers from the server on the other.
+// Who squats on one of localhost's two addresses does not keep callers from the server on the
+// other.
 func TestTheOtherAddressOfLocalhostIsTried(t *testing.T) {
 	port, got := serveAs(t, os.Geteuid(), "127.0.0.1:0")
 	squatters, _ := serveAs(t, 12345, "[::1]:0")

@@ -2,5 +2,5 @@
 
 package discovery
 
-// DialKnown dials with another dialer: whose program answers is told by Linux alone.
+// DialKnown dials with another dialer: only Linux tells which user's program answers.
 func DialKnown(dial Dial) Dial { return dial }

@@ -16,8 +16,8 @@ func TestUsersThatDoNotCountAreNamed(t *testing.T) {
 		"4294967296;root,-1":      {nil, ` (it is "4294967296;root,-1" now, of which does not count: "4294967296;root": no such user, "-1": no such user)`},
 	} {
 		named := usersNamed(text)
-		if !slices.Equal(named.uids, want.uids) || named.note() != want.note {
-			t.Errorf("%q: %v%s, want %v%s", text, named.uids, named.note(), want.uids, want.note)
+		if !slices.Equal(named.uids, want.uids) || named.hint() != want.note {
+			t.Errorf("%q: %v%s, want %v%s", text, named.uids, named.hint(), want.uids, want.note)
 		}
 	}
 }

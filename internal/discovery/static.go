@@ -2,8 +2,8 @@ package discovery
 
 import "slices"
 
-// Static is the Finder of a list that was written down. The order stays as it was given, nobody is said to lead, and nothing ever
-// changes. The error is a *URLError, the first one.
+// Static is the Finder of a list that was written down. It keeps the given order, names no leader,
+// and never changes. The error is a *URLError, the first one.
 func Static(urls []string) (Finder, error) {
 	if len(urls) == 0 {
 		return nil, &URLError{Want: "at least one coordinator"}

@@ -22,12 +22,14 @@ func (e *URLError) Error() string {
 // maxHost is RFC 1035's limit, in the form without the dot at the end.
 const maxHost = 253
 
-// ParseURL returns a coordinator's base URL in its one form: http or https, host, port, no slash at the end. The error is a *URLError.
+// ParseURL returns a coordinator's base URL in its one form: http or https, host, port, no slash
+// at the end. The error is a *URLError.
 func ParseURL(text string) (string, error) {
 	wrong := func(want string) (string, error) {
 		return "", &URLError{URL: text, Want: want}
 	}
-	if before, _, found := strings.Cut(text, "@"); found { // a password must not get into a log, wherever url.Parse stumbles
+	// a password must not get into a log, wherever url.Parse stumbles
+	if before, _, found := strings.Cut(text, "@"); found {
 		text = "…" + text[len(before):]
 		return wrong("a URL without a user: credentials are configured on their own")
 	}

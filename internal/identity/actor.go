@@ -1,5 +1,6 @@
-// Package identity says who asks, in which role and for whom: the actor of a call, and how an agent or a coordinator passes it on.
-// It authenticates nobody; that is the server's that received the call. Values are immutable and safe to share.
+// Package identity says who asks, in which role and for whom: the actor of a call, and how an
+// agent or a coordinator passes it on. It does not authenticate: the server that received the call
+// does. Values are immutable and safe to share.
 package identity
 
 import (
@@ -8,8 +9,9 @@ import (
 	"slices"
 )
 
-// Header carries an Actor from an agent to a coordinator, and between coordinators. A coordinator believes it only from a peer that
-// may speak for others, and of an agent only as far as its host goes.
+// Header carries an Actor from an agent to a coordinator, and between coordinators. A coordinator
+// believes it only from a peer that may speak for others, and of an agent only as far as its host
+// goes.
 const Header = "Bursar-Actor"
 
 const (
@@ -29,13 +31,15 @@ type Actor struct {
 	Priority bool `json:"priority,omitempty"`
 	// Admin lets it change hosts and rules.
 	Admin bool `json:"admin,omitempty"`
-	// Role says which calls it may make. Agents and coordinators of an older version do not send it: see Effective.
+	// Role says which calls it may make. Agents and coordinators of an older version do not send
+	// it: see Effective.
 	Role Role `json:"role,omitempty"`
-	// Host is set where the call comes through the agent of a host, or from it: no allocation of another host may be touched.
+	// Host is set if the call comes through the agent of a host, or from it: no allocation of
+	// another host may be touched.
 	Host string `json:"host,omitempty"`
 }
 
-// Effective is the actor's role, also where it was told by somebody who knows no roles.
+// Effective is the actor's role, also if the actor comes from a program that knows no roles.
 func (a Actor) Effective() Role {
 	switch {
 	case a.Role != "":
@@ -47,7 +51,8 @@ func (a Actor) Effective() Role {
 	}
 }
 
-// Local is the actor of a call that came over loopback without credentials: whoever is on this machine and was let in.
+// Local is the actor of a call that came over loopback without credentials: a local user who was
+// let in.
 func Local() Actor {
 	return Actor{Name: "local", Anyone: true, Priority: true, Admin: true, Role: Admin}
 }

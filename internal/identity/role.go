@@ -6,8 +6,9 @@ import (
 	"strings"
 )
 
-// Role says which calls an actor may make. What it may touch with them is said by the rest of the Actor. The empty role is that of an
-// actor from a time before there were roles: Admin tells which one it has.
+// Role says which calls an actor may make. What it may touch with them is said by the rest of the
+// Actor. The empty role is that of an actor from a time before there were roles: Admin tells which
+// one it has.
 type Role string
 
 // The roles. Which calls each may make stands in package access.
@@ -22,7 +23,7 @@ const (
 	Operator Role = "operator"
 	// Admin does everything.
 	Admin Role = "admin"
-	// Coordinator passes on what another coordinator was asked, in the name of whoever asked.
+	// Coordinator passes calls on that another coordinator received, in the name of their callers.
 	Coordinator Role = "coordinator"
 )
 
@@ -40,10 +41,11 @@ func ParseRole(text string) (Role, error) {
 // organization is what the subject's organization of a certificate begins with; the role follows.
 const organization = "bursar:"
 
-// Organization is the organization (O) in the subject of a certificate whose owner has the role.
+// Organization is the organization (O) in the subject of a certificate with the role.
 func (r Role) Organization() string { return organization + string(r) }
 
-// RoleOf reads what Organization wrote. ok is false for any other organization; the role may be one that does not exist.
+// RoleOf reads what Organization wrote. ok is false for any other organization; the role may be
+// one that does not exist.
 func RoleOf(text string) (role string, ok bool) { return strings.CutPrefix(text, organization) }
 
 func oneOf(roles []Role) string {

@@ -3,7 +3,8 @@ package pause
 
 import "time"
 
-// For waits for so long, and is false if one of the channels is closed before; nil ones never are. Any goroutine may call it.
+// For waits for so long, and is false if one of the channels is closed before; nil ones never are.
+// Any goroutine may call it.
 func For(d time.Duration, end, orEnd <-chan struct{}) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

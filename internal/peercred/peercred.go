@@ -1,4 +1,5 @@
-// Package peercred asks the kernel who is at the other end of a Unix socket. It does not say who that is by name, nor what they may.
+// Package peercred asks the kernel who is at the other end of a Unix socket. It does not say the
+// user's name or rights.
 package peercred
 
 import (
@@ -8,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Of asks the kernel who connected to a Unix socket: the process at the time of the connect, as of which the
-// kernel remembers the effective user id. Its pid is 0 where this process does not see its pid namespace. Of a connection that this
-// process has dialed it is who listens.
+// Of asks the kernel who connected to a Unix socket: the process and the effective user id, as
+// they were when it connected. The pid is 0 if this process does not see its pid namespace. For a
+// connection that this process has dialed, it is the listener's.
 func Of(conn *net.UnixConn) (*unix.Ucred, error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {

@@ -10,8 +10,9 @@
 //	      increment: {memory: 256MiB}
 //	      maximum: {memory: 32GiB}
 //
-// It checks what one file can tell: fields, quantities, labels, and that no selector occurs twice. Whether two rules of different
-// files tie is for whoever holds them all; with Locate that finds its way back to a line. A file is taken whole or not at all.
+// It checks what one file can tell: fields, quantities, labels, and that no selector occurs twice.
+// If two rules of different files tie, the code that has all files finds it, and Locate finds the
+// line. A file is taken whole or not at all.
 //
 // The functions are pure.
 package quotafile

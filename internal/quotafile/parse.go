@@ -14,7 +14,8 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// Error says what is wrong in a file, and where: File, Line, Column, Field, Reason. Its Excerpt shows the place.
+// Error says what is wrong in a file, and at which place: File, Line, Column, Field, Reason. Its
+// Excerpt shows the place.
 type Error = yamlfile.Error
 
 // Bounds of the contract.
@@ -59,21 +60,21 @@ func Parse(name string, data []byte) ([]*bursarv1.Quota, error) {
 	case f.Quotas == nil:
 		return nil, doc.At("quotas", "missing: want a list of rules, or [] for none")
 	case len(f.Quotas) > maxRules:
-		return nil, doc.At(at(maxRules), fmt.Sprintf("%d rules: want at most %d", len(f.Quotas), maxRules))
+		return nil, doc.At(indexPath(maxRules), fmt.Sprintf("%d rules: want at most %d", len(f.Quotas), maxRules))
 	}
 	quotas := make([]*bursarv1.Quota, len(f.Quotas))
 	places := make(map[string]int, len(f.Quotas))
 	for i, r := range f.Quotas {
 		q, wrong := r.quota()
 		if wrong != nil {
-			return nil, doc.At(at(i)+"."+wrong.field, wrong.reason)
+			return nil, doc.At(indexPath(i)+"."+wrong.field, wrong.reason)
 		}
 		selector, err := label.NewSelector(q.GetSelector())
 		if err != nil {
-			return nil, doc.At(at(i)+".selector", err.Error())
+			return nil, doc.At(indexPath(i)+".selector", err.Error())
 		}
 		if before, twice := places[selector.String()]; twice {
-			return nil, doc.At(at(i)+".selector", fmt.Sprintf("%s: already the selector of %s: want one rule for it", selector, at(before)))
+			return nil, doc.At(indexPath(i)+".selector", fmt.Sprintf("%s: already the selector of %s: want one rule for it", selector, indexPath(before)))
 		}
 		places[selector.String()] = i
 		quotas[i] = q
@@ -81,8 +82,8 @@ func Parse(name string, data []byte) ([]*bursarv1.Quota, error) {
 	return quotas, nil
 }
 
-// Locate returns the error of a rule that Parse took and somebody else refused: field is its path, beginning with "quotas[N]" as the
-// rules were returned.
+// Locate returns the error of a rule that Parse took and that was refused later: field is its
+// path, beginning with "quotas[N]" as the rules were returned.
 func Locate(name string, data []byte, field, reason string) *Error {
 	doc, err := yamlfile.Parse(name, data)
 	if err != nil {
@@ -91,7 +92,7 @@ func Locate(name string, data []byte, field, reason string) *Error {
 	return doc.At(field, reason)
 }
 
-func at(i int) string { return fmt.Sprintf("quotas[%d]", i) }
+func indexPath(i int) string { return fmt.Sprintf("quotas[%d]", i) }
 
 // fieldError is what is wrong in a rule.
 type fieldError struct {
@@ -183,7 +184,7 @@ func (y *normalization) normalization() (n resource.Normalization, wrong *fieldE
 	return n, nil
 }
 
-// keys returns the keys in order, so that of several errors always the same one is told.
+// keys returns the keys in order, so that of several errors always the same one is reported.
 func (s scalars) keys() []string { return slices.Sorted(maps.Keys(s)) }
 
 // vector reads quantities by dimension.

@@ -1,6 +1,7 @@
-// Package readlimit bounds what a client reads of an answer, so that no server, and nobody who is taken for one, fills its memory: headers,
-// bodies as they cross the wire, and messages once they are decompressed. It reads nothing by itself, and gives no call a deadline. Everything
-// may be used by many goroutines.
+// Package readlimit bounds what a client reads of an answer, so that no server, real or false,
+// fills its memory: headers, bodies as they cross the wire, and messages once they are
+// decompressed. It reads nothing by itself, and gives no call a deadline. Many goroutines may use
+// everything here.
 package readlimit
 
 import (
@@ -18,17 +19,22 @@ import (
 const (
 	// Headers is the size in bytes of an answer's headers that is taken. Ours have some hundreds.
 	Headers = 64 << 10
-	// Unread is how many bytes of an answer over HTTP/2 are taken that nobody has read yet. Go would take 4 MiB, of each stream.
+	// Unread is how many unread bytes of an answer over HTTP/2 are accepted. Go would take 4 MiB,
+	// for each stream.
 	Unread = 128 << 10
-	// Message is the size of the largest message, decompressed: a page of 1,000 allocations with 16 KiB of labels and wishes each.
+	// Message is the size of the largest message, decompressed: a page of 1,000 allocations with
+	// 16 KiB of labels and wishes each.
 	Message = 32 << 20
-	// Agent is the size of the largest message that an agent is sent: the complete answer to a host with 2,000 engines, each of which was asked for
-	// with as much as a request may say (convert.MaxAllocationSize), and the kilobyte that the ledger adds. A host with
-	// ledger.HostLiveBytes, which is less, gets no new grants: beyond this an answer is refused, and its stops do not arrive.
+	// Agent is the size of the largest message that an agent is sent: the complete answer to a
+	// host with 2,000 engines, each of them requested with as much as a request may say
+	// (convert.MaxAllocationSize), and the kilobyte that the ledger adds. A host with
+	// ledger.HostLiveBytes, which is less, gets no new grants: a larger answer would be refused,
+	// and its stops would not arrive.
 	Agent = 18 << 20
-	// small is the size of any other message: of one allocation, a refusal with all of its shortfalls, or a change that is watched.
+	// small is the size of any other message: of one allocation, a refusal with all of its
+	// shortfalls, or a change that is watched.
 	small = 2 << 20
-	// failure is the size of an answer that says why there is none.
+	// failure is the size of an answer that is an error.
 	failure = 1 << 20
 )
 
@@ -46,8 +52,8 @@ func Of(procedure string) int {
 	return small
 }
 
-// Transport bounds the bodies of answers by the procedure that a request's path ends with. A stream goes on for as long as it likes; its
-// messages are bounded by connect.WithReadMaxBytes.
+// Transport bounds the bodies of answers by the procedure that a request's path ends with. A
+// stream goes on for as long as it likes; its messages are bounded by connect.WithReadMaxBytes.
 func Transport(next http.RoundTripper) http.RoundTripper { return transport{next} }
 
 type transport struct{ next http.RoundTripper }
@@ -81,8 +87,9 @@ func (t transport) CloseIdleConnections() {
 	}
 }
 
-// Messages bounds what messages are read as, in bytes and decompressed. What is larger is not unpacked to its end, as connect does where it
-// is told of a bound alone to say how large the message would have been: 1 MiB can take seconds.
+// Messages bounds the messages that are read, in bytes and decompressed. A larger one is not
+// unpacked to its end. With a bound alone, connect unpacks all of it to say how large it is: 1 MiB
+// can take seconds.
 func Messages(most int) connect.ClientOption {
 	return connect.WithClientOptions(
 		connect.WithReadMaxBytes(most),
@@ -92,7 +99,7 @@ func Messages(most int) connect.ClientOption {
 	)
 }
 
-// unpacker ends with an error where what it reads becomes too large.
+// unpacker ends with an error if what it reads becomes too large.
 type unpacker struct {
 	gzip.Reader
 
@@ -115,7 +122,8 @@ func (u *unpacker) Read(p []byte) (int, error) {
 	return n, err //nolint:wrapcheck // io.EOF must stay as it is
 }
 
-// procedureOf is the end of a path that says which procedure is called; what may stand before it is a proxy's.
+// procedureOf is the end of a path that says which procedure is called; what may stand before it
+// is a proxy's.
 func procedureOf(path string) string {
 	method := strings.LastIndexByte(path, '/')
 	if method < 0 {
@@ -124,7 +132,7 @@ func procedureOf(path string) string {
 	return path[max(0, strings.LastIndexByte(path[:method], '/')):]
 }
 
-// body ends with an error where it is too large.
+// body ends with an error if it is too large.
 type body struct {
 	io.ReadCloser
 

@@ -9,11 +9,12 @@ import (
 	"syscall"
 )
 
-// WantFolder says what would be right where CannotBeMade.
+// WantFolder says what would be right if CannotBeMade.
 const WantFolder = "a folder that is there, or can be made by this user"
 
-// CannotBeMade reports whether an error of making a folder is one that time alone does not mend, so that another path or other rights are
-// needed. A disk that is full or fails, and too many open files, may be gone at the next attempt.
+// CannotBeMade reports whether time alone does not mend an error of making a folder, so that
+// another path or other rights are needed. A disk that is full or fails, and too many open files,
+// may be gone at the next attempt.
 func CannotBeMade(err error) bool {
 	for _, lasting := range []error{
 		fs.ErrNotExist, fs.ErrPermission, syscall.ENOTDIR, syscall.EROFS, syscall.ELOOP, syscall.ENAMETOOLONG, syscall.EINVAL,
@@ -25,8 +26,9 @@ func CannotBeMade(err error) bool {
 	return false
 }
 
-// Folder refuses the path of a folder that is not there and cannot be made, because it, or what it would be in, is something else. It makes
-// nothing, and does not ask who may. The error names what is in the way.
+// Folder refuses the path of a folder that does not exist and cannot be made, because it or a part
+// of its path is something else. It makes nothing, and does not check permissions. The error names
+// what is in the way.
 func Folder(path string) error {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -47,8 +49,9 @@ func Folder(path string) error {
 	}
 }
 
-// MakeFolders makes a folder, with those above it that are missing. What it makes has the mode, whatever the process's umask: other users are
-// to get there, or not. What is there already stays as it is. Errors name the path.
+// MakeFolders makes a folder, with missing ones above it. What it makes has the mode, whatever the
+// process's umask, because the mode says whether other users may get there. Existing folders stay
+// as they are. Errors name the path.
 func MakeFolders(path string, mode fs.FileMode) error {
 	if info, err := os.Stat(path); err == nil {
 		if !info.IsDir() {
@@ -63,7 +66,7 @@ func MakeFolders(path string, mode fs.FileMode) error {
 	}
 	if err := os.Mkdir(path, mode); err != nil {
 		if info, statErr := os.Stat(path); errors.Is(err, fs.ErrExist) && statErr == nil && info.IsDir() {
-			return nil // somebody else has made it meanwhile
+			return nil // it was made meanwhile
 		}
 		return err //nolint:wrapcheck // names the path
 	}

@@ -10,7 +10,8 @@ import (
 	"syscall"
 )
 
-// maxLinks is how many symbolic links a path may lead through, as in the kernel (path_resolution(7)).
+// maxLinks is how many symbolic links a path may lead through, as in the kernel
+// (path_resolution(7)).
 const maxLinks = 40
 
 // GuardError says who else could change or replace what a process relies on.
@@ -25,10 +26,11 @@ func (e *GuardError) Error() string {
 	return fmt.Sprintf("%s is owned by uid %d and has mode %04o: want %s", e.Path, e.Owner, e.Mode.Perm(), e.Want)
 }
 
-// Guarded refuses a folder that others than a user could change or replace: it is another's, or others may write to it. Nor may they in
-// what leads to root's: every folder above it and every link on the way is root's, and others write to none of them, but where the
-// sticky bit keeps them from what is not theirs. What is not there yet is not asked for. The error is a *GuardError, or says what could not
-// be looked at.
+// Guarded refuses a folder that others than a user could change or replace, because another user
+// owns it or may write to it. The way to root's folders is checked, too: root must own every
+// folder above it and every link on the way, and others may not write to any of them, unless the
+// sticky bit keeps them from what is not theirs. What does not exist yet is not checked. The error
+// is a *GuardError, or says what could not be checked.
 func Guarded(path string, uid uint32) error {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -71,7 +73,7 @@ func parts(path string) []string {
 	return strings.FieldsFunc(path, func(r rune) bool { return r == '/' })
 }
 
-// guarded looks at one step on the way to a folder, or, where it is the last, at that.
+// guarded checks one step on the way to a folder, or the folder itself if it is the last step.
 func guarded(path string, info fs.FileInfo, uid uint32, last bool) error {
 	owner, group := owners(info)
 	wrong := &GuardError{Path: path, Owner: owner, Mode: info.Mode()}
@@ -94,10 +96,11 @@ func guarded(path string, info fs.FileInfo, uid uint32, last bool) error {
 	return nil
 }
 
-// GuardedFile refuses a file that others than a user own or may write to. One that is not there is fine. The error is a *GuardError, or
-// says what could not be looked at.
+// GuardedFile refuses a file that others than a user own or may write to. One that is not there is
+// fine. The error is a *GuardError, or says what could not be looked at.
 func GuardedFile(path string, uid uint32) error {
-	for _, look := range []func(string) (fs.FileInfo, error){os.Lstat, os.Stat} { // a link, and what it leads to
+	// a link, and what it leads to
+	for _, look := range []func(string) (fs.FileInfo, error){os.Lstat, os.Stat} {
 		info, err := look(path)
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil
@@ -124,7 +127,8 @@ func owners(info fs.FileInfo) (uid, gid uint32) {
 	return 0, 0
 }
 
-// writable reports whether others may write to it. Root's group is root; other users' groups are often theirs alone.
+// writable reports whether others may write to it. Root's group is root; other users' groups are
+// often theirs alone.
 func writable(info fs.FileInfo, uid, group uint32) bool {
 	mode := info.Mode().Perm()
 	return mode&0o002 != 0 || mode&0o020 != 0 && uid == 0 && group != 0

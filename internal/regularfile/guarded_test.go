@@ -31,7 +31,7 @@ func TestFoldersThatOthersCanChangeOrReplaceAreRefused(t *testing.T) {
 	for name, test := range map[string]struct {
 		make func(t *testing.T, dir string)
 		uid  uint32
-		want string // where, relative to the test's folder, and what; empty: it is fine
+		want string // the path, relative to the test's folder, and what is wrong; empty: nothing
 	}{
 		"its own":          {make: func(t *testing.T, dir string) { made(t, dir+"/state", 0, fs.ModeDir|0o755) }},
 		"not there":        {make: func(*testing.T, string) {}},

@@ -1,5 +1,6 @@
-// Package regularfile opens and reads files that a configuration or a command line names. It never waits for what has taken such a
-// file's place: the open of a named pipe waits for a writer, and a device may go on forever. Any goroutine may call it.
+// Package regularfile opens and reads files that a configuration or a command line names. It never
+// waits for what has taken such a file's place: the open of a named pipe waits for a writer, and a
+// device may go on forever. Any goroutine may call it.
 package regularfile
 
 import (
@@ -14,11 +15,13 @@ import (
 // ErrNotRegular refuses a named pipe, a socket, a device or a directory.
 var ErrNotRegular = errors.New("want a regular file")
 
-// Open opens a regular file to be read, and says what it is. Errors name the path; one of them is ErrNotRegular.
+// Open opens a regular file to be read, and says what it is. Errors name the path; one of them is
+// ErrNotRegular.
 func Open(path string) (*os.File, fs.FileInfo, error) {
 	// O_NONBLOCK changes nothing for regular files (open(2)).
 	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) //nolint:gosec // the operator says which
-	if errors.Is(err, syscall.ENXIO) {                                // a socket, or a device without a driver
+	// a socket, or a device without a driver
+	if errors.Is(err, syscall.ENXIO) {
 		return nil, nil, fmt.Errorf("%s: %w", path, ErrNotRegular)
 	}
 	if err != nil {
@@ -35,7 +38,8 @@ func Open(path string) (*os.File, fs.FileInfo, error) {
 	return file, info, nil
 }
 
-// Read returns the content of a regular file of at most so many bytes. Errors name the path; one of them is ErrNotRegular.
+// Read returns the content of a regular file of at most so many bytes. Errors name the path; one
+// of them is ErrNotRegular.
 func Read(path string, most int64) ([]byte, error) {
 	file, info, err := Open(path)
 	if err != nil {

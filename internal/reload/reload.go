@@ -1,7 +1,8 @@
-// Package reload says which fields of a running program's configuration a reload changes, and takes a new configuration over
-// that far. The table is the tag `reload` of the fields: "live" is in force from the reload on, "start" only after a restart.
-// A field that is a struct without the tag is a section, whose fields have it. It does not read files, and does not make
-// anything happen: whoever runs the program does, with what Take says has changed. It has no state.
+// Package reload says which fields of a running program's configuration a reload changes, and
+// takes a new configuration over that far. The table is the tag `reload` of the fields: "live" is
+// in force from the reload on, "start" only after a restart. A field that is a struct without the
+// tag is a section, whose fields have it. It does not read files, and does not act on a change:
+// its caller does, with what Take says has changed. It has no state.
 package reload
 
 import (
@@ -17,7 +18,8 @@ const (
 	start = "start"
 )
 
-// Changes are the fields that differ, by their path in the file, such as engines.policies, in the order of the struct.
+// Changes are the fields that differ, by their path in the file, such as engines.policies, in the
+// order of the struct.
 type Changes struct {
 	// Taken are in force now.
 	Taken []string
@@ -33,12 +35,13 @@ func (c Changes) Has(path string) bool {
 	return slices.ContainsFunc(c.Taken, func(taken string) bool { return taken == path || strings.HasPrefix(taken, path+".") })
 }
 
-// Take returns what runs after a reload: wanted, with the fields that need a restart as they are in running. Both are structs
-// with the tag, and have their defaults filled in. An empty list or map is the same as none.
+// Take returns what runs after a reload: wanted, with the fields that need a restart as they are
+// in running. Both are structs with the tag, and have their defaults filled in. An empty list or
+// map is the same as none.
 func Take[C any](running, wanted C) (C, Changes) {
 	merged := wanted
 	var changes Changes
-	walk(reflect.TypeFor[C](), "", nil, func(path string, index []int, tag string) {
+	visitFields(reflect.TypeFor[C](), "", nil, func(path string, index []int, tag string) {
 		was := reflect.ValueOf(running).FieldByIndex(index)
 		into := reflect.ValueOf(&merged).Elem().FieldByIndex(index)
 		switch {
@@ -53,10 +56,10 @@ func Take[C any](running, wanted C) (C, Changes) {
 	return merged, changes
 }
 
-// Untagged are the fields of a struct of which the table says nothing, or something else than it can.
+// Untagged are the fields of a struct without a valid tag.
 func Untagged(config any) []string {
 	var list []string
-	walk(reflect.TypeOf(config), "", nil, func(path string, _ []int, tag string) {
+	visitFields(reflect.TypeOf(config), "", nil, func(path string, _ []int, tag string) {
 		if tag != live && tag != start {
 			list = append(list, fmt.Sprintf("%s (%q)", path, tag))
 		}
@@ -67,7 +70,7 @@ func Untagged(config any) []string {
 // Live are the fields that a reload changes.
 func Live(config any) []string {
 	var list []string
-	walk(reflect.TypeOf(config), "", nil, func(path string, _ []int, tag string) {
+	visitFields(reflect.TypeOf(config), "", nil, func(path string, _ []int, tag string) {
 		if tag == live {
 			list = append(list, path)
 		}
@@ -75,8 +78,9 @@ func Live(config any) []string {
 	return list
 }
 
-// walk visits the fields that can stand in the file: those with the tag, and those that have no fields of their own.
-func walk(t reflect.Type, path string, at []int, visit func(path string, index []int, tag string)) {
+// walk visits the fields that can stand in the file: those with the tag, and those that have no
+// fields of their own.
+func visitFields(t reflect.Type, path string, at []int, visit func(path string, index []int, tag string)) {
 	for i := range t.NumField() {
 		field := t.Field(i)
 		name, _, _ := strings.Cut(field.Tag.Get("yaml"), ",")
@@ -86,7 +90,7 @@ func walk(t reflect.Type, path string, at []int, visit func(path string, index [
 		index := append(slices.Clone(at), i)
 		tag, tagged := field.Tag.Lookup("reload")
 		if !tagged && field.Type.Kind() == reflect.Struct {
-			walk(field.Type, path+name+".", index, visit)
+			visitFields(field.Type, path+name+".", index, visit)
 			continue
 		}
 		visit(path+name, index, tag)

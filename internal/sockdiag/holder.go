@@ -11,8 +11,9 @@ import (
 // maxDescriptors bounds how many open files of this machine are looked at for a socket.
 const maxDescriptors = 1 << 18
 
-// Holder returns a process that has the socket open, as the process table at proc has it. It looks through the open files of all
-// processes, which takes about 1 µs each. ErrNone: there is none, or none into which this process may look.
+// Holder returns a process that has the socket open, from the process table at proc. It looks
+// through the open files of all processes, which takes about 1 µs each. ErrNone: there is none, or
+// this process may not look into it.
 func Holder(ctx context.Context, proc string, inode uint32) (pid int32, err error) {
 	processes, err := os.ReadDir(proc)
 	if err != nil {

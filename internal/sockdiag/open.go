@@ -9,8 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// StillOpen refuses a connection that its peer has closed: its port can be another user's by now, whose socket was found instead. As long as
-// this end is open the kernel lets nobody else have a connection with the same two ends.
+// StillOpen refuses a connection that its peer has closed: its port can be another user's by now,
+// and that user's socket was found instead. As long as this end is open, the kernel gives nobody
+// else a connection with the same two ends.
 func StillOpen(conn net.Conn) error {
 	for {
 		around, ok := conn.(interface{ NetConn() net.Conn })

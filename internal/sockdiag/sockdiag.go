@@ -1,6 +1,7 @@
-// Package sockdiag asks the kernel who owns a TCP socket of this machine, by one exact look-up over netlink (sock_diag(7)). A look-up
-// takes the same few microseconds however many connections there are; the tables of /proc/net have to be read from end to end.
-// It knows the network namespace of its own process. Any goroutine may call it.
+// Package sockdiag asks the kernel who owns a TCP socket of this machine, by one exact look-up
+// over netlink (sock_diag(7)). A look-up takes the same few microseconds however many connections
+// there are; the tables of /proc/net have to be read from end to end. It knows the network
+// namespace of its own process. Any goroutine may call it.
 package sockdiag
 
 import (
@@ -13,7 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrNone says that there is no established connection with these two ends whose process still has it.
+// ErrNone says that there is no established connection with these two ends that its process still
+// has.
 var ErrNone = errors.New("no process of this machine has it")
 
 // DeniedError says that this process may not ask the kernel.
@@ -74,8 +76,9 @@ func Owner(local, remote netip.AddrPort) (uid uint32, err error) {
 	return found.UID, err
 }
 
-// Find returns the socket whose own end is local and whose other end is remote. Where the connection comes from this
-// machine, that is the peer's socket for local = the peer's address and remote = one's own. Errors: ErrNone, *DeniedError.
+// Find returns the socket whose own end is local and whose other end is remote. If the connection
+// comes from this machine, that is the peer's socket for local = the peer's address and remote =
+// one's own. Errors: ErrNone, *DeniedError.
 func Find(local, remote netip.AddrPort) (Socket, error) {
 	asked := request{
 		Header:   unix.NlMsghdr{Len: uint32(binary.Size(request{})), Type: byFamily, Flags: unix.NLM_F_REQUEST}, //nolint:gosec // some 70 bytes
@@ -104,8 +107,8 @@ func Find(local, remote netip.AddrPort) (Socket, error) {
 	if err != nil {
 		return Socket{}, err
 	}
-	// Where there is no such connection the kernel finds whoever listens on the port, or what is left of the connection. A socket
-	// that its process has let go of has no inode, and 0 for a user.
+	// If there is no such connection, the kernel finds the listener of the port, or what is left
+	// of the connection. A socket that its process has closed has no inode, and 0 for a user.
 	at := found.end(found.ID.Source, found.ID.SourcePort)
 	if found.State != established || found.Inode == 0 || at != netip.AddrPortFrom(source, local.Port()) ||
 		found.end(found.ID.Destination, found.ID.DestinationPort) != netip.AddrPortFrom(destination, remote.Port()) {
@@ -122,7 +125,8 @@ func (a *answer) end(address [16]byte, port [2]byte) netip.AddrPort {
 	return netip.AddrPortFrom(ip.Unmap(), binary.BigEndian.Uint16(port[:]))
 }
 
-// exchange sends a request and reads the answer, which the kernel has queued when the request was taken.
+// exchange sends a request and reads the answer, which the kernel has queued when the request was
+// taken.
 func exchange(message []byte) (*answer, error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_SOCK_DIAG)
 	if err != nil {

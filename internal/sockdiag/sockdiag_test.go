@@ -140,7 +140,7 @@ func TestConnectionThatWasClosedIsNobodys(t *testing.T) {
 	listener, at := listen(t, "127.0.0.1:0")
 	fd, local := dial(t, alice, ownAddress, at)
 	own, other := ends(accept(t, listener))
-	// Whoever listens on the same port is not whoever was connected from it.
+	// The listener of a port is not the one that was connected from it.
 	if err := unix.Close(fd); err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,5 @@
-// Package spelling compares words, to say what somebody has probably meant, and cuts texts that are too long. Its functions keep nothing: any goroutine may call them.
+// Package spelling compares words, to say what somebody has probably meant, and cuts texts that
+// are too long. Its functions keep nothing: any goroutine may call them.
 package spelling
 
 import "strings"

@@ -1,5 +1,5 @@
-// Package subuid says whose a subordinate user id is (subuid(5)). Whoever has a range of them can be some ten thousand users within user
-// namespaces of their own, and counts once all the same.
+// Package subuid says who owns a subordinate user id (subuid(5)). An owner of a range of ids can
+// be some ten thousand users within user namespaces, and counts as one all the same.
 package subuid
 
 import (
@@ -15,13 +15,15 @@ import (
 	"github.com/bursar/bursar/internal/regularfile"
 )
 
-// Path is the file of a machine's ranges. Ranges that a directory of users keeps (subid in nsswitch.conf) are not known.
+// Path is the file of a machine's ranges. Ranges that a directory of users keeps (subid in
+// nsswitch.conf) are not known.
 const Path = "/etc/subuid"
 
 // mostBytes bounds the file: some 40,000 ranges.
 const mostBytes = 1 << 20
 
-// retryEvery is how often a file is tried again that could not be read, such as for want of descriptors: each call may come to look.
+// retryEvery is how often a file is tried again that could not be read, such as for want of
+// descriptors: each call may come to look.
 const retryEvery = time.Second
 
 // File is a file of ranges, which is read again when it has changed. Any goroutine may use it.
@@ -33,21 +35,22 @@ type File struct {
 	size   int64     // of what was read; guarded by mu
 	time   time.Time // likewise
 	failed time.Time // when it could not be read; zero: it was read; guarded by mu
-	ranges []span    // guarded by mu
+	ranges []idRange // guarded by mu
 }
 
-// span is the ids of one line.
-type span struct {
+// idRange is the ids of one line.
+type idRange struct {
 	owner        string
 	first, count uint64
 }
 
-// At is the file at a path; now tells when it is time to try again.
-func At(path string, now func() time.Time) *File { return &File{path: path, now: now} }
+// New is the file at a path; now tells when it is time to try again.
+func New(path string, now func() time.Time) *File { return &File{path: path, now: now} }
 
-// Account is on whom a user counts: on themselves if they have a name, and else, if the id is in a range of an ordinary user, on all that user's
-// subordinate ids as "subuid:OWNER". The owner is a name or a number, as the file has it. A file that is not there
-// has no ranges, and one that cannot be read has those that it had.
+// Account is what a user counts on. A user with a name counts on themselves. An id without a name
+// that is in a range of an ordinary user counts with all that user's subordinate ids as
+// "subuid:OWNER". The owner is a name or a number, as the file has it. A missing file has no
+// ranges. A file that cannot be read has the ranges that it had.
 func (f *File) Account(uid uint32, name string) string {
 	if name != strconv.FormatUint(uint64(uid), 10) {
 		return name
@@ -87,9 +90,9 @@ func (f *File) readLocked() {
 	f.size, f.time, f.failed, f.ranges = info.Size(), info.ModTime(), time.Time{}, parse(content)
 }
 
-// parse leaves out what is no range, and those of root, of containers (podman) and of dockremap (Docker): they are given to others, a
-// container each.
-func parse(content []byte) (ranges []span) {
+// parse leaves out what is no range, and those of root, of containers (podman) and of dockremap
+// (Docker): they are given to others, a container each.
+func parse(content []byte) (ranges []idRange) {
 	for line := range strings.Lines(string(content)) {
 		fields := strings.Split(strings.TrimSpace(line), ":")
 		if len(fields) != 3 || fields[0] == "" || slices.Contains([]string{"root", "0", "containers", "dockremap"}, fields[0]) {
@@ -100,7 +103,7 @@ func parse(content []byte) (ranges []span) {
 			continue
 		}
 		if count, err := strconv.ParseUint(fields[2], 10, 33); err == nil && first > 0 {
-			ranges = append(ranges, span{fields[0], first, count})
+			ranges = append(ranges, idRange{fields[0], first, count})
 		}
 	}
 	return ranges

@@ -11,7 +11,7 @@ import (
 
 func TestSubordinateIdsCountOnTheirOwner(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "subuid")
-	ranges := subuid.At(path, time.Now)
+	ranges := subuid.New(path, time.Now)
 	if got := ranges.Account(100000, "100000"); got != "100000" {
 		t.Errorf("without a file: %q", got)
 	}
@@ -38,7 +38,7 @@ func TestSubordinateIdsCountOnTheirOwner(t *testing.T) {
 		{200000, "200000", "200000"}, // root's are given to others
 		{300000, "300000", "300000"}, // no line says so well
 		{2147483649, "2147483649", "2147483649"},
-		{1001, "1001", "1001"}, // a range that begins with root is none
+		{1001, "1001", "1001"}, // a range that begins with root does not count
 		{4294967295, "4294967295", "subuid:last"},
 	} {
 		if got := ranges.Account(test.uid, test.name); got != test.want {

@@ -10,8 +10,8 @@ import (
 	"github.com/bursar/bursar/internal/subuid"
 )
 
-// A process without descriptors, or a file that something else stands for, says nothing about whose ids are: what was known stays, and
-// it is read as soon as it can be.
+// A process without descriptors, or something else in place of the file, says nothing about the
+// owners of ids: what was known stays, and the file is read as soon as it can be.
 func TestRangesThatCannotBeReadAreReadLater(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "subuid")
 	write := func(content string) {
@@ -24,7 +24,7 @@ func TestRangesThatCannotBeReadAreReadLater(t *testing.T) {
 		}
 	}
 	now := time.Unix(1000, 0)
-	ranges := subuid.At(path, func() time.Time { return now })
+	ranges := subuid.New(path, func() time.Time { return now })
 	want := func(when, want string) {
 		t.Helper()
 		if got := ranges.Account(100001, "100001"); got != want {

@@ -11,12 +11,13 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// Keys of the attributes that spans have beside the standard ones.
+// Keys of the attributes that spans have in addition to the standard ones.
 const (
 	KeyAllocation = attribute.Key("bursar.allocation.id")
-	KeyState      = attribute.Key("bursar.allocation.state") // as the contract writes it, without its prefix: "reserved"
-	KeyHost       = attribute.Key("bursar.host.id")
-	KeyEpoch      = attribute.Key("bursar.epoch")
+	// KeyState is as the contract writes it, without its prefix: "reserved".
+	KeyState = attribute.Key("bursar.allocation.state")
+	KeyHost  = attribute.Key("bursar.host.id")
+	KeyEpoch = attribute.Key("bursar.epoch")
 )
 
 // describer says in the span of a call which allocation it was about.

@@ -8,11 +8,14 @@ import (
 	"strings"
 )
 
-// asked reports whether the environment asks for traces. The error is about what it asks for and cannot have.
+// asked reports whether the environment asks for traces. The error is about what it asks for and
+// cannot have.
 //
-// It does by naming a collector, in OTEL_EXPORTER_OTLP_ENDPOINT or OTEL_EXPORTER_OTLP_TRACES_ENDPOINT, or by
-// OTEL_TRACES_EXPORTER=otlp, which then means the collector of this machine. OTEL_SDK_DISABLED=true and OTEL_TRACES_EXPORTER=none
-// say that it does not. How calls are sampled, what is sent along and how soon, the SDK reads from the environment itself.
+// It does by naming a collector, in OTEL_EXPORTER_OTLP_ENDPOINT or
+// OTEL_EXPORTER_OTLP_TRACES_ENDPOINT, or by OTEL_TRACES_EXPORTER=otlp, which then means the
+// collector of this machine. OTEL_SDK_DISABLED=true and OTEL_TRACES_EXPORTER=none say that it does
+// not. How calls are sampled, what is sent along and how soon, the SDK reads from the environment
+// itself.
 func asked() (bool, error) {
 	if strings.EqualFold(value("OTEL_SDK_DISABLED"), "true") {
 		return false, nil

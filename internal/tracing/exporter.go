@@ -8,8 +8,8 @@ import (
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 )
 
-// exporter sends spans without the texts of errors, tells the log when the collector begins to refuse them and when it takes them
-// again, and stops when it is told to.
+// exporter sends spans without the texts of errors, logs when the collector begins to refuse them
+// and when it takes them again, and stops on Shutdown.
 type exporter struct {
 	sdk.SpanExporter
 
@@ -46,7 +46,8 @@ func (e *exporter) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) er
 	return nil
 }
 
-// discreet is a span without the text of its error, which may quote what a request said, labels among it. The code is an attribute.
+// discreet is a span without the text of its error, which may quote what a request said, labels
+// among it. The code is an attribute.
 type discreet struct{ sdk.ReadOnlySpan }
 
 // Status implements sdk.ReadOnlySpan.

@@ -10,11 +10,12 @@ import (
 	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
 )
 
-// Servers returns the interceptors of handlers, which go before all others; none where there are no traces. Heartbeats are not
-// traced: there are many of them, and metrics about them.
+// Servers returns the interceptors of handlers, which go before all others; none if there are no
+// traces. Heartbeats are not traced: there are many of them, and metrics about them.
 //
-// A call becomes a part of its caller's trace where trusts says so: such a caller decides whether the call is recorded, and under which
-// number. Another one's begins a trace of its own, with a link to the caller's. A nil trusts is everybody.
+// A call becomes a part of its caller's trace if trusts says so: such a caller decides whether the
+// call is recorded, and under which number. A call of another caller begins a trace of its own,
+// with a link to the caller's. If trusts is nil, every caller is trusted.
 func (t *Tracing) Servers(trusts func(context.Context) bool) []connect.Interceptor {
 	if t == nil {
 		return nil
@@ -22,7 +23,8 @@ func (t *Tracing) Servers(trusts func(context.Context) bool) []connect.Intercept
 	return []connect.Interceptor{&choice{trusts: trusts, parent: t.interceptor(otelconnect.WithTrustRemote()), link: t.interceptor()}, describer{}}
 }
 
-// Clients returns the interceptors of clients, which make a span of each attempt; none where there are no traces.
+// Clients returns the interceptors of clients, which make a span of each attempt; none if there
+// are no traces.
 func (t *Tracing) Clients() []connect.Interceptor {
 	if t == nil {
 		return nil

@@ -25,8 +25,10 @@ type Tracing struct {
 	log      *slog.Logger
 }
 
-// Open returns what the environment asks for; nil where it asks for nothing, or for what there is not, which is logged: a process works
-// without traces as well. service is what the traces are from, unless OTEL_SERVICE_NAME says otherwise. Close what it returns.
+// Open returns the tracing that the environment asks for. It returns nil if the environment asks
+// for none, or for one that does not exist, which is logged: a process works without traces as
+// well. service is the source of the traces, unless OTEL_SERVICE_NAME says otherwise. Close what
+// it returns.
 func Open(ctx context.Context, service, version string, log *slog.Logger) *Tracing {
 	asked, err := asked()
 	if err != nil {
@@ -53,7 +55,7 @@ func Open(ctx context.Context, service, version string, log *slog.Logger) *Traci
 	return t
 }
 
-// Tracer makes spans; nil where there are none to make.
+// Tracer makes spans; nil if there are none to make.
 func (t *Tracing) Tracer() trace.Tracer {
 	if t == nil {
 		return nil
@@ -61,7 +63,8 @@ func (t *Tracing) Tracer() trace.Tracer {
 	return t.provider.Tracer(instrumentation)
 }
 
-// Close sends what is left, for at most two seconds, also where ctx has ended. The second call does nothing.
+// Close sends what is left, for at most two seconds, even if ctx has ended. The second call does
+// nothing.
 func (t *Tracing) Close(ctx context.Context) {
 	if t == nil {
 		return

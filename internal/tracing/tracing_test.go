@@ -247,10 +247,12 @@ func TestTheSamplerOfTheEnvironment(t *testing.T) {
 	}
 }
 
-// TestACollectorThatHangsHoldsUpNobody makes more spans than are kept for a collector that takes connections and never answers.
+// TestACollectorThatHangsHoldsUpNobody makes more spans than are kept for a collector that takes
+// connections and never answers.
 func TestACollectorThatHangsHoldsUpNobody(t *testing.T) {
 	hangs := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body) // or the server would not notice that the other end is gone
+		// or the server would not notice that the other end is gone
+		_, _ = io.Copy(io.Discard, r.Body)
 		<-r.Context().Done()
 	}))
 	defer hangs.Close()
@@ -262,12 +264,14 @@ func TestACollectorThatHangsHoldsUpNobody(t *testing.T) {
 		_, span := traces.Tracer().Start(t.Context(), "span")
 		span.End()
 	}
-	if took := time.Since(begun); took > 10*time.Second { // about 50 ms; one export alone would wait 10 s, and there would be 40
+	// about 50 ms; one export alone would wait 10 s, and there would be 40
+	if took := time.Since(begun); took > 10*time.Second {
 		t.Errorf("20,000 spans took %s", took)
 	}
 	begun = time.Now()
 	traces.Close(t.Context())
-	if took := time.Since(begun); took > 8*time.Second { // 2 s; the collector would be waited for 10 s and more
+	// 2 s; the collector would be waited for 10 s and more
+	if took := time.Since(begun); took > 8*time.Second {
 		t.Errorf("Close took %s", took)
 	}
 	if !strings.Contains(log.String(), "the last traces were not sent") {

@@ -6,10 +6,11 @@ import (
 )
 
 const (
-	// maxDepth is how many lists and sets of fields may be within each other. Files of ours have less than ten; what the library takes for a
-	// file grows with the square of its depth.
+	// maxDepth is how many lists and sets of fields may be within each other. Files of ours have
+	// less than ten; what the library takes for a file grows with the square of its depth.
 	maxDepth = 32
-	// maxMarks is how many of the characters in marks a file may have. A rule has 10 to 30; the library takes some 600 bytes for each.
+	// maxMarks is how many of the characters in marks a file may have. A rule has 10 to 30; the
+	// library takes some 600 bytes for each.
 	maxMarks = 1 << 20
 	marks    = "[]{},:-?&*!|>'\"#%@`\n"
 	// maxRepeated is how many values aliases (*name) may repeat, all together.
@@ -28,7 +29,7 @@ func (d *Document) tooMuch() *Error {
 			count++
 		}
 		if count > maxMarks {
-			return d.at(&token.Token{Position: &at}, "", "more than 1048576 colons, dashes, brackets, line ends and the like: want at most so many in a file")
+			return d.errorAt(&token.Token{Position: &at}, "", "more than 1048576 colons, dashes, brackets, line ends and the like: want at most so many in a file")
 		}
 		if at.Column++; c == '\n' {
 			at.Line, at.Column = at.Line+1, 1
@@ -37,18 +38,19 @@ func (d *Document) tooMuch() *Error {
 	return nil
 }
 
-// tooDeep finds where too many lists and sets of fields are within each other.
+// tooDeep finds the place at which too many lists and sets of fields are within each other.
 func (d *Document) tooDeep(tokens token.Tokens) *Error {
 	var nested nesting
 	for _, t := range tokens {
 		if nested.add(t); nested.depth() > maxDepth {
-			return d.at(t, "", "nested more than 32 deep: want at most 32 lists and sets of fields within each other")
+			return d.errorAt(t, "", "nested more than 32 deep: want at most 32 lists and sets of fields within each other")
 		}
 	}
 	return nil
 }
 
-// nesting knows how deep a token stands, or how deep it could: what begins a line, or an item of a list, may begin a set of fields.
+// nesting knows how deep a token stands, or how deep it could: what begins a line, or an item of a
+// list, may begin a set of fields.
 type nesting struct {
 	columns []int // of the lists and sets of fields around, outside of brackets
 	flow    int   // brackets around
@@ -77,7 +79,8 @@ func (n *nesting) add(t *token.Token) {
 	n.columns = append(n.columns, t.Position.Column)
 }
 
-// repeats finds the alias that is one too many. Aliases of values with aliases could make more of a few lines than fits into memory.
+// repeats finds the alias that is one too many. Aliases of values with aliases could make more of
+// a few lines than fits into memory.
 func (d *Document) repeats() *Error {
 	r := repeated{sizes: make(map[string]int)}
 	if d.body != nil {
@@ -86,7 +89,7 @@ func (d *Document) repeats() *Error {
 	if r.tooMany == nil {
 		return nil
 	}
-	return d.at(r.tooMany, "", "aliases repeat more than 100000 values: want them written out")
+	return d.errorAt(r.tooMany, "", "aliases repeat more than 100000 values: want them written out")
 }
 
 // repeated counts what aliases stand for.

@@ -1,8 +1,10 @@
-// Package yamlfile reads YAML that people write, strictly, and says where it is wrong: file, line, column, field, what was there and
-// what would be right, with the lines around it and a caret. Unknown fields and fields that occur twice are errors. Numbers are
-// not guessed at: a Scalar keeps the text, and whoever knows what it means parses it.
+// Package yamlfile reads YAML that people write, strictly. It says where the YAML is wrong: file,
+// line, column, field, what was there and what would be right, with the lines around it and a
+// caret. Unknown fields and fields that occur twice are errors. Numbers are not guessed at: a
+// Scalar keeps the text, and the code that knows its meaning parses it.
 //
-// It knows nothing of what the files say. A Document does not change: any number of goroutines may use one.
+// It knows nothing of what the files say. A Document does not change: any number of goroutines may
+// use one.
 package yamlfile
 
 import (
@@ -29,10 +31,11 @@ const MaxBytes = 8 << 20
 type Document struct {
 	name string
 	data []byte
-	body ast.Node // nil where the file says nothing
+	body ast.Node // nil if the file says nothing
 }
 
-// Parse reads a file's content: text in UTF-8, with a byte order mark or without. The error is an *Error.
+// Parse reads a file's content: text in UTF-8, with a byte order mark or without. The error is an
+// *Error.
 func Parse(name string, data []byte) (*Document, error) {
 	d := &Document{name: name, data: bytes.TrimPrefix(data, []byte(byteOrderMark))}
 	if len(data) > MaxBytes {
@@ -61,7 +64,7 @@ func Parse(name string, data []byte) (*Document, error) {
 		case d.body == nil:
 			d.body = doc.Body
 		default:
-			return nil, d.at(first(doc.Body), "", "a second document: want one")
+			return nil, d.errorAt(firstToken(doc.Body), "", "a second document: want one")
 		}
 	}
 	if e := d.repeats(); e != nil {
@@ -70,11 +73,12 @@ func Parse(name string, data []byte) (*Document, error) {
 	return d, nil
 }
 
-// Decode puts the document into the struct that v points to, whose fields have yaml tags. An empty document leaves it as it is.
-// A text is as it was written, whether YAML knows it as a number or not: 0660 stays "0660". Nothing, ~ and null leave a field out; as
-// a key, an item of a list of texts or a value in a map of texts, ~ and null are text like any other.
-// A field may be an encoding.TextUnmarshaler; its error says what would be right.
-// What the library would round or guess at, 1.5 for an integer or 5 for a duration, is an error. The error is an *Error.
+// Decode puts the document into the struct that v points to, whose fields have yaml tags. An empty
+// document leaves it as it is. A text is as it was written, whether YAML knows it as a number or
+// not: 0660 stays "0660". Nothing, ~ and null leave a field out; as a key, an item of a list of
+// texts or a value in a map of texts, ~ and null are text like any other. A field may be an
+// encoding.TextUnmarshaler; its error says what would be right. It is an error if the library
+// would round or guess: 1.5 for an integer, or 5 for a duration. The error is an *Error.
 func (d *Document) Decode(v any) error {
 	if d.body == nil {
 		return nil
@@ -89,21 +93,22 @@ func (d *Document) Decode(v any) error {
 	return nil
 }
 
-// At returns an error about a field, such as "quotas[3].limit.memory" or "labels[user]". Where the document does not have that
-// field, it points to the innermost part of it that is there.
+// At returns an error about a field, such as "quotas[3].limit.memory" or "labels[user]". If the
+// document does not have that field, it points to the innermost part of it that is there.
 func (d *Document) At(field, reason string) *Error {
 	for path := normalize(field); path != ""; path = parent(path) {
-		if node := d.find(path); node != nil {
-			return d.at(first(node), field, reason)
+		if node := d.nodeAt(path); node != nil {
+			return d.errorAt(firstToken(node), field, reason)
 		}
 	}
 	if d.body != nil {
-		return d.at(first(d.body), field, reason)
+		return d.errorAt(firstToken(d.body), field, reason)
 	}
 	return &Error{File: d.name, Field: field, Reason: reason}
 }
 
-// wanted says what a value should be that cannot be of its field's type; empty where it can be, or the library says so well.
+// wanted says what a value should be that cannot be of its field's type. It is empty if the value
+// can be, or if the library says so well.
 func wanted(field reflect.Type, node ast.Node) string {
 	var err error
 	text := textOf(node)
@@ -132,9 +137,9 @@ func wanted(field reflect.Type, node ast.Node) string {
 	return ""
 }
 
-// find returns the value at a path in the form of normalize, or its key where there is nothing else to point to; nil where there
-// is none.
-func (d *Document) find(path string) ast.Node {
+// nodeAt returns the value at a path in the form of normalize, or its key if there is nothing else
+// to point to; nil if it is not there.
+func (d *Document) nodeAt(path string) ast.Node {
 	for node, key := range d.values {
 		if pathOf(node) == path {
 			if node.Type() == ast.NullType && key != nil {
@@ -165,8 +170,8 @@ func (d *Document) values(yield func(value, key ast.Node) bool) {
 	}), d.body)
 }
 
-// first returns where a node begins for a reader: a mapping at its first key.
-func first(node ast.Node) *token.Token {
+// firstToken returns the beginning of a node for a reader: of a mapping its first key.
+func firstToken(node ast.Node) *token.Token {
 	switch n := node.(type) {
 	case *ast.MappingNode:
 		if !n.IsFlowStyle && len(n.Values) > 0 {
@@ -181,13 +186,13 @@ func first(node ast.Node) *token.Token {
 // wrap makes an *Error of what the library says; about is the type that was decoded into, if any.
 func (d *Document) wrap(err error, about reflect.Type) *Error {
 	if own, ok := errors.AsType[*Error](err); ok { // from a Scalar
-		return d.at(own.token, own.Field, own.Reason)
+		return d.errorAt(own.token, own.Field, own.Reason)
 	}
 	var theirs yaml.Error
 	if !errors.As(err, &theirs) || theirs.GetToken() == nil {
 		return &Error{File: d.name, Reason: err.Error()}
 	}
-	e := d.at(theirs.GetToken(), d.fieldAt(theirs.GetToken()), theirs.GetMessage())
+	e := d.errorAt(theirs.GetToken(), d.fieldAt(theirs.GetToken()), theirs.GetMessage())
 	var unknown *yaml.UnknownFieldError
 	var unexpected *yaml.UnexpectedNodeTypeError
 	var mistyped *yaml.TypeError
@@ -214,7 +219,7 @@ func (d *Document) wrap(err error, about reflect.Type) *Error {
 	return e
 }
 
-// kind says what a node is to somebody who does not know YAML's words.
+// kind names a node for a reader who does not know YAML's words.
 func kind(t ast.NodeType) string {
 	switch t {
 	case ast.MappingType, ast.MappingValueType:
@@ -228,7 +233,8 @@ func kind(t ast.NodeType) string {
 	}
 }
 
-// words says what a value of Go's is to somebody who writes YAML; empty where there is no better word than the library's.
+// words names a Go value for a reader of YAML; empty if there is no better word than the
+// library's.
 func words(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.String:
@@ -245,7 +251,8 @@ func words(t reflect.Type) string {
 // zeroBefore finds 010 and -0660, but not 0 and 0x10.
 var zeroBefore = regexp.MustCompile(`^[-+]?0[0-9_]`)
 
-// alreadyDefined is the library's message about a key that occurs twice, which has no type of its own while parsing.
+// alreadyDefined is the library's message about a key that occurs twice, which has no type of its
+// own while parsing.
 var alreadyDefined = regexp.MustCompile(`^mapping key "(.*)" already defined at \[(\d+):`)
 
 // bareStar finds a "*" that is meant as a value and that YAML takes for an alias.

@@ -11,8 +11,8 @@ import (
 // byteOrderMark is what some editors put before UTF-8.
 const byteOrderMark = "\ufeff"
 
-// notText returns what is wrong with a file that is not text in UTF-8. The library would put U+FFFD in the place of what it cannot read,
-// and thus another name than was written.
+// notText returns what is wrong with a file that is not text in UTF-8. The library would replace
+// what it cannot read by U+FFFD, and so read another name than was written.
 func (d *Document) notText() *Error {
 	if isUTF16(d.data) {
 		return &Error{File: d.name, Line: 1, Column: 1, Reason: "UTF-16: want UTF-8"}
@@ -33,7 +33,8 @@ func (d *Document) notText() *Error {
 	return nil
 }
 
-// isUTF16 reports whether a file has the mark of UTF-16 or UTF-32, or a zero byte next to its first character, as these have without it.
+// isUTF16 reports whether a file has the mark of UTF-16 or UTF-32, or a zero byte next to its
+// first character, as these have without it.
 func isUTF16(data []byte) bool {
 	return bytes.HasPrefix(data, []byte{0xff, 0xfe}) || bytes.HasPrefix(data, []byte{0xfe, 0xff}) ||
 		len(data) >= 2 && (data[0] == 0) != (data[1] == 0) || bytes.HasPrefix(data, []byte{0, 0, 0xfe, 0xff})
@@ -43,10 +44,11 @@ func isUTF16(data []byte) bool {
 func (d *Document) atOffset(at int, reason string) *Error {
 	begin := bytes.LastIndexByte(d.data[:at], '\n') + 1
 	position := token.Position{Line: bytes.Count(d.data[:begin], []byte("\n")) + 1, Column: utf8.RuneCount(d.data[begin:at]) + 1}
-	return d.at(&token.Token{Position: &position}, "", reason)
+	return d.errorAt(&token.Token{Position: &position}, "", reason)
 }
 
-// noCharacter finds an escape such as "\U00110000" for which there is no character. The library reads U+FFFD there.
+// noCharacter finds an escape such as "\U00110000" for which there is no character. The library
+// reads U+FFFD there.
 func (d *Document) noCharacter(tokens token.Tokens) *Error {
 	for _, t := range tokens {
 		if t.Type != token.DoubleQuoteType || !strings.ContainsRune(t.Value, utf8.RuneError) {
@@ -55,7 +57,7 @@ func (d *Document) noCharacter(tokens token.Tokens) *Error {
 		if file := strings.ToLower(string(d.data)); strings.ContainsRune(file, utf8.RuneError) || strings.Contains(file, "fffd") {
 			return nil // it is meant; the tokens do not keep how it was written
 		}
-		return d.at(t, "", `an escape for which there is no character: want at most "\U0010FFFF"`)
+		return d.errorAt(t, "", `an escape for which there is no character: want at most "\U0010FFFF"`)
 	}
 	return nil
 }

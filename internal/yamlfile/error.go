@@ -8,17 +8,17 @@ import (
 	"github.com/goccy/go-yaml/token"
 )
 
-// Error says what is wrong in a file, and where.
+// Error says what is wrong in a file, and at which place.
 type Error struct {
 	File string
-	// Line and Column count from 1; 0 where nothing can be pointed to.
+	// Line and Column count from 1; 0 if there is no place to point to.
 	Line, Column int
-	// Field is a path such as "quotas[3].limit.memory"; empty where the text is no YAML.
+	// Field is a path such as "quotas[3].limit.memory"; empty if the text is no YAML.
 	Field string
 	// Reason says what is wrong and what would be right.
 	Reason string
 
-	lines []string // the one before Line, where there is one, and Line
+	lines []string // the one before Line, if there is one, and Line
 	token *token.Token
 }
 
@@ -37,8 +37,9 @@ func (e *Error) Error() string {
 // excerptWidth is how many characters of a line an excerpt shows.
 const excerptWidth = 120
 
-// Excerpt returns the place in the file, as lines with their numbers and a caret below; empty where there is no place. Every line
-// ends with a newline. Of long lines it is the part around the place.
+// Excerpt returns the place in the file, as lines with their numbers and a caret below; empty if
+// there is no place. Every line ends with a newline. Of long lines it is the part around the
+// place.
 func (e *Error) Excerpt() string {
 	var b strings.Builder
 	first := max(0, e.Column-excerptWidth)
@@ -69,7 +70,8 @@ func part(line string, first int) string {
 // HideExcerpt makes the excerpt empty: what stands there may be a secret.
 func (e *Error) HideExcerpt() { e.lines = nil }
 
-// Tabs and what a terminal would act on become one blank each, so that the caret stands where it should.
+// Tabs and control characters of a terminal become one blank each, so that the caret is at its
+// place.
 func printable(line string) string {
 	return strings.Map(func(r rune) rune {
 		if strconv.IsPrint(r) {
@@ -88,7 +90,7 @@ func (e *Error) line() string {
 }
 
 // at returns an error that points to a token.
-func (d *Document) at(t *token.Token, field, reason string) *Error {
+func (d *Document) errorAt(t *token.Token, field, reason string) *Error {
 	e := &Error{File: d.name, Field: field, Reason: reason}
 	if t == nil || t.Position == nil {
 		return e

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// normalize writes "labels[user].x" as "labels.user.x" and "a.'b.c'" as "a.b.c", and leaves "list[3]" as it is. Two fields that
-// differ only in what it removes do not occur side by side.
+// normalize writes "labels[user].x" as "labels.user.x" and "a.'b.c'" as "a.b.c", and leaves
+// "list[3]" as it is. Two fields that differ only in what it removes do not occur side by side.
 func normalize(path string) string {
 	var b strings.Builder
 	for i := range len(path) {
@@ -39,9 +39,9 @@ func parent(path string) string {
 	return path[:max(0, strings.LastIndexAny(path, ".["))]
 }
 
-// fields returns the yaml names of the struct at a path of a type; none where there is no struct.
+// fields returns the yaml names of the struct at a path of a type; none if there is no struct.
 func fields(t reflect.Type, path string) []string {
-	t = at(t, path)
+	t = typeAt(t, path)
 	if t == nil || t.Kind() != reflect.Struct {
 		return nil
 	}
@@ -59,15 +59,15 @@ var duration = reflect.TypeFor[time.Duration]() //nolint:gochecknoglobals // a c
 
 var unmarshaler = reflect.TypeFor[encoding.TextUnmarshaler]() //nolint:gochecknoglobals // a constant
 
-// at returns the type at a path of a type; nil where there is none.
-func at(t reflect.Type, path string) reflect.Type {
+// typeAt returns the type at a path of a type; nil if there is none.
+func typeAt(t reflect.Type, path string) reflect.Type {
 	for step := range strings.FieldsFuncSeq(path, func(r rune) bool { return r == '.' || r == '[' }) {
 		t = inner(t, step)
 	}
 	return direct(t)
 }
 
-// inner returns the type one step below, without pointers; nil where there is none.
+// inner returns the type one step below, without pointers; nil if there is none.
 func inner(t reflect.Type, step string) reflect.Type {
 	t = direct(t)
 	if t == nil {

@@ -44,13 +44,15 @@ func (o *OneOrMore) UnmarshalYAML(node ast.Node) error {
 // NewScalar returns a scalar with this text, for what comes from elsewhere than a file.
 func NewScalar(text string) Scalar { return Scalar{text, true} }
 
-// IsSet reports whether there was a value: a field that is left out, or has nothing behind its colon, has none.
+// IsSet reports whether there was a value: a field that is left out, or has nothing behind its
+// colon, has none.
 func (s Scalar) IsSet() bool { return s.set }
 
-// String returns the text; empty where nothing is set.
+// String returns the text; empty if nothing is set.
 func (s Scalar) String() string { return s.text }
 
-// Int reads a whole number from least to most. The reason of a failure is returned as text, to be put behind a field.
+// Int reads a whole number from least to most. The reason of a failure is returned as text, to be
+// put behind a field.
 func (s Scalar) Int(least, most int64) (n int64, wrong string) {
 	n, err := strconv.ParseInt(s.text, 10, 64)
 	if err != nil || n < least || n > most {

@@ -9,21 +9,27 @@ import (
 	"github.com/goccy/go-yaml/token"
 )
 
-// place is where a value goes.
+// place is the place of a value in the struct.
 type place struct {
-	into reflect.Type // without pointers; nil where it is not known
-	// isData: an item of a list, a key, or the value of a key that somebody chose, unlike the value of a field.
+	into reflect.Type // without pointers; nil if it is not known
+	// isData: an item of a list, a key, or the value of a key that somebody chose, unlike the
+	// value of a field.
 	isData bool
 }
 
-// copier copies a document for the library to decode into a type. Whatever goes into a text is a text in the copy, as it was written:
-// the library would print the number that it read, so that 0660 became 432. Aliases are replaced by what they stand for, as that may
-// be text in one place and a number in another.
+// copier copies a document for the library to decode into a type. Whatever goes into a text is a
+// text in the copy, as it was written: the library would print the number that it read, so that
+// 0660 became 432. Aliases are replaced by what they stand for, as that may be text in one place
+// and a number in another.
 type copier struct {
-	doc     *Document
-	anchors map[string]ast.Node // what has been passed so far, by name; nil for what the copier is in
-	alias   *ast.AliasNode      // the outermost alias of what is copied
-	wrong   *Error              // the first value that the library would take for another one than was written, or refuse without its place
+	doc *Document
+	// anchors are those that have been passed so far, by name; nil for the one that the copier is
+	// in.
+	anchors map[string]ast.Node
+	alias   *ast.AliasNode // the outermost alias of what is copied
+	// wrong is the first value that the library would take for another one than was written, or
+	// refuse.
+	wrong *Error
 }
 
 // typed returns a copy of the document to be decoded into a type.
@@ -160,11 +166,12 @@ func (c *copier) refuse(node ast.Node, reason string) {
 		node = c.alias
 	}
 	if c.wrong == nil {
-		c.wrong = c.doc.at(first(node), pathOf(node), reason)
+		c.wrong = c.doc.errorAt(firstToken(node), pathOf(node), reason)
 	}
 }
 
-// isText reports whether a type takes the text of a value. Those that take the library's nodes know it themselves.
+// isText reports whether a type takes the text of a value. Those that take the library's nodes
+// know it themselves.
 func isText(t reflect.Type) bool {
 	if t == nil || reflect.PointerTo(t).Implements(reflect.TypeFor[yaml.NodeUnmarshaler]()) {
 		return false
@@ -172,8 +179,8 @@ func isText(t reflect.Type) bool {
 	return t.Kind() == reflect.String || reflect.PointerTo(t).Implements(unmarshaler)
 }
 
-// asText makes a text of a single value, in quotes, so that the library does not look into it again. A token without neighbours is also
-// what it writes out at once.
+// asText makes a text of a single value, in quotes, so that the library does not look into it
+// again. A token without neighbours is also what it writes out at once.
 func asText(node ast.Node) ast.Node {
 	scalar, ok := node.(ast.ScalarNode)
 	if !ok {
@@ -187,7 +194,7 @@ func asText(node ast.Node) ast.Node {
 	}
 }
 
-// textOf is a single value as it was written, without its quotes; empty where nothing was.
+// textOf is a single value as it was written, without its quotes; empty if nothing was.
 func textOf(node ast.Node) string {
 	if block, ok := node.(*ast.LiteralNode); ok { // | or >
 		return block.Value.Value

@@ -37,7 +37,7 @@ type texts struct {
 	More    yamlfile.OneOrMore         `yaml:"more"`
 }
 
-// spellings are values that YAML knows as something else than text, and some that it does not.
+// spellings are values that YAML reads as something other than text, and some that it does not.
 func spellings() []string {
 	return []string{
 		"0660", "0600", "010", "007", "00", "0", "-0", "+5", "-010", "0x1F", "0o17", "0b101", "1_000", "1__0", "_1",
@@ -123,8 +123,8 @@ func TestTextIsTakenAsItIsWritten(t *testing.T) {
 	expectEverywhere(t, `""`, "")
 }
 
-// What is written as nothing leaves a field out. A key, an item or the value of a key that somebody chose is data: only what has nothing
-// behind its colon is empty.
+// What is written as nothing leaves a field out. A key, an item or the value of a key that
+// somebody chose is data: only what has nothing behind its colon is empty.
 func TestNullIsNothingInAFieldAndItsTextInData(t *testing.T) {
 	for _, null := range []string{"", "~", "null", "Null", "NULL"} {
 		want := texts{
@@ -184,7 +184,8 @@ func TestAnAliasOfWhatItIsInIsRefused(t *testing.T) {
 	}
 }
 
-// A key that is no text is unknown like any other; the library would leave out all fields next to it.
+// A key that is no text is unknown like any other; the library would leave out all fields next to
+// it.
 func TestANumberIsAnUnknownField(t *testing.T) {
 	for _, key := range []string{"5", "010", "true", "~", "1.5", "? 5\n"} {
 		_, _, err := decode("listen: a\n" + key + ": b\n")
@@ -209,7 +210,8 @@ func TestAWholeNumberWithAZeroBeforeItIsRefused(t *testing.T) {
 	}
 }
 
-// FuzzVerbatim writes a text without quotes. YAML may refuse it, or take it for something with parts; as a single value it stays as it is.
+// FuzzVerbatim writes a text without quotes. YAML may refuse it, or take it for something with
+// parts; as a single value it stays as it is.
 func FuzzVerbatim(f *testing.F) {
 	for _, spelling := range spellings() {
 		f.Add(spelling)

@@ -14,9 +14,10 @@ import (
 	"github.com/bursar/bursar/internal/cgroupfs"
 )
 
-// The budget of design §17: an agent with 200 engines, a tick every 5 s and 2,000 processes on the host has 1 % of one core, 50 ms
-// a tick, with cgroups and 3 %, 150 ms, without. These benchmarks report the part of a core that the measuring takes of it, and the
-// ratio to reading the same files and doing nothing with them.
+// The budget of design §17: an agent with 200 engines, a tick every 5 s and 2,000 processes on the
+// host has 1 % of one core, 50 ms a tick, with cgroups and 3 %, 150 ms, without. These benchmarks
+// report the part of a core that the measuring takes of it, and the ratio to reading the same
+// files and doing nothing with them.
 
 const (
 	benchEngines   = 200
@@ -26,7 +27,8 @@ const (
 
 func BenchmarkEnginesByCgroup(b *testing.B) { benchmarkCgroups(b, 0) }
 
-// Twelve of the engines have made 256 cgroups each below their own: the budget of a tick is 50 ms all the same.
+// Twelve of the engines have made 256 cgroups each below their own: the budget of a tick is 50 ms
+// all the same.
 func BenchmarkEnginesWith3072CgroupsBelow(b *testing.B) { benchmarkCgroups(b, 12) }
 
 func benchmarkCgroups(b *testing.B, wide int) {

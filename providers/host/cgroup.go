@@ -37,8 +37,8 @@ func (s *scratch) readMemory(at cgroupfs.Place) (usage int64, stat cgroupfs.Memo
 	return usage, stat, err
 }
 
-// readSwapped reads how much of a cgroup's memory is in swap and not in RAM too. Kernels without swap, and cgroups without the
-// accounting of it, have none.
+// readSwapped reads how much of a cgroup's memory is in swap and not in RAM too. Kernels without
+// swap, and cgroups without the accounting of it, have none.
 func (s *scratch) readSwapped(at cgroupfs.Place, stat cgroupfs.MemoryStat) (int64, error) {
 	swapped := stat.Swapped
 	if !at.V1 {
@@ -87,7 +87,8 @@ func parseCPUList(data []byte) (int64, error) {
 	return count, nil
 }
 
-// parseUsageUsec finds usage_usec in cpu.stat of version 2, in microseconds since the cgroup was made.
+// parseUsageUsec finds usage_usec in cpu.stat of version 2, in microseconds since the cgroup was
+// made.
 func parseUsageUsec(data []byte) (int64, error) {
 	for line := range bytes.Lines(data) {
 		if value, found := bytes.CutPrefix(line, []byte("usage_usec ")); found {
@@ -115,7 +116,7 @@ func (s *scratch) readCPU(at cgroupfs.Place) (int64, error) {
 	return microseconds, nil
 }
 
-// optional reads a file that need not be there: nil where it is not.
+// optional reads a file that may be missing: nil if it is.
 func (s *scratch) optional(file string) ([]byte, error) {
 	data, err := s.read(file)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -13,7 +13,8 @@ import (
 
 func sortedKeys(m map[string]string) []string { return slices.Sorted(maps.Keys(m)) }
 
-// TestOneBrokenSourceDegradesOneField breaks one source after the other of a machine on which all work.
+// TestOneBrokenSourceDegradesOneField breaks one source after the other of a machine on which all
+// work.
 func TestOneBrokenSourceDegradesOneField(t *testing.T) {
 	const group = "sys/fs/cgroup/system.slice/agent.service/"
 	memory := []string{"MemoryAvailableBytes", "MemoryTotalBytes"}
@@ -106,7 +107,7 @@ func TestNothingThereDegradesEverythingAndNeverFails(t *testing.T) {
 		t.Error("a machine without /proc has a capacity")
 	}
 	got := meter.Sample(t.Context())
-	// Where /proc/loadavg cannot be read, the load is asked of the kernel directly.
+	// If /proc/loadavg cannot be read, the kernel is asked for the load directly.
 	want := []string{SourceCPU, SourceCPUCgroup, SourceMemory, SourceMemoryCgroup, SourcePressure, SourceProcesses}
 	if diff := cmp.Diff(want, sortedKeys(got.Degraded)); diff != "" {
 		t.Errorf("degraded, -want +got:\n%s", diff)
@@ -172,7 +173,8 @@ func TestConfiguredCgroupCountsInsteadOfTheAgentsOwn(t *testing.T) {
 	}
 }
 
-// TestASliceWithoutACgroupIsUnderTheLimitsAboveIt: in a container whose cgroups are read-only systemd makes none for its slices.
+// TestASliceWithoutACgroupIsUnderTheLimitsAboveIt: in a container whose cgroups are read-only
+// systemd makes none for its slices.
 func TestASliceWithoutACgroupIsUnderTheLimitsAboveIt(t *testing.T) {
 	for _, c := range []struct{ cgroup, wantSource string }{
 		{"/system.slice/no.slice/no-engines.slice", "cgroup /system.slice memory.max"},
@@ -190,7 +192,7 @@ func TestASliceWithoutACgroupIsUnderTheLimitsAboveIt(t *testing.T) {
 		}
 	}
 
-	// Where the mount shows only the container's part, what it shows counts.
+	// If the mount shows only the container's part, what it shows counts.
 	machine := newMachine(t)
 	machine.load("testdata/machines/v2.txtar")
 	machine.write("proc/self/mountinfo", "26 25 0:23 /system.slice /sys/fs/cgroup/system.slice ro - cgroup2 none ro\n")
@@ -214,7 +216,8 @@ func TestOptionsThatMakeNoSenseAreRefused(t *testing.T) {
 	}
 }
 
-// TestTheMountThatShowsMostCounts: of two mounts of one hierarchy the one with more ancestors has more limits to see.
+// TestTheMountThatShowsMostCounts: of two mounts of one hierarchy the one with more ancestors has
+// more limits to see.
 func TestTheMountThatShowsMostCounts(t *testing.T) {
 	machine := newMachine(t)
 	machine.load("testdata/machines/v2.txtar")

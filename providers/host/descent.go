@@ -7,11 +7,12 @@ import (
 	"github.com/bursar/bursar/internal/cgroupfs"
 )
 
-// An engine that may make cgroups below its own can make as many as it likes, one in the other. What a look at them may cost is
-// bounded three times: memory and CPU time are the cgroup's own figures and stay exact, only processes can be missed.
+// An engine that may make cgroups below its own can make as many as it likes, one in the other.
+// What a look at them may cost is bounded three times: memory and CPU time are the cgroup's own
+// figures and stay exact, only processes can be missed.
 const (
-	// mostCgroups is how many below one engine's are looked at, deepestCgroup how far down. A container
-	// engine in a service needs four levels.
+	// mostCgroups is how many below one engine's are looked at, deepestCgroup how far down. A
+	// container engine in a service needs four levels.
 	mostCgroups   = 256
 	deepestCgroup = 16
 	// descentTime is what one call may spend on them, for all engines. One takes some 15 µs.

@@ -16,8 +16,8 @@ type Engine struct {
 	// PID and StartTime are its root's, as Identify gives them.
 	PID       int32
 	StartTime uint64
-	// Cgroup is its own, as OwnCgroup gives it; "" if it has none of its own. Nothing but the engine may be in it: all that it
-	// uses is counted as the engine's.
+	// Cgroup is its own, as OwnCgroup gives it; "" if it has none of its own. Nothing but the
+	// engine may be in it: all that it uses is counted as the engine's.
 	Cgroup string
 	// Moved: the engine ran before it was moved to that cgroup, and what it had touched by then is
 	// charged elsewhere. Its memory is that of its processes, and what only the cgroup knows of.
@@ -27,23 +27,26 @@ type Engine struct {
 // Usage is what one engine used.
 type Usage struct {
 	ID string
-	// Alive: the root process with that start time exists and is no zombie. It is false only where that is known not to be
-	// so; processes may be left then, see Processes.
+	// Alive: the root process with that start time exists and is no zombie. It is false only if
+	// that is known to be so; processes may be left then, see Processes.
 	Alive bool
-	// MemoryBytes is all memory held, in RAM and in swap. In a cgroup that is what the cgroup is charged, page cache included. In a
-	// process tree it is what the processes have mapped: anonymous and shared memory, and of the files mapped as much as the process
-	// with the most of them has, since the rest is mostly the same programs and libraries. Huge pages (HugeTLB) are not in it:
-	// they are no part of the machine's memory either.
+	// MemoryBytes is all memory held, in RAM and in swap. In a cgroup that is what the cgroup is
+	// charged, page cache included. In a process tree it is what the processes have mapped:
+	// anonymous and shared memory, and of the files mapped as much as the process with the most of
+	// them has, since the rest is mostly the same programs and libraries. Huge pages (HugeTLB) are
+	// not in it: they are no part of the machine's memory either.
 	MemoryBytes int64
-	// UnreclaimableBytes is the part of it that the kernel cannot take back, or only to swap: anonymous, shared and locked
-	// memory, in a cgroup of version 2 the kernel's own for it too; never page cache. Where it is not known exactly it errs
-	// low, which makes the headroom that is derived from it err low.
+	// UnreclaimableBytes is the part of it that the kernel cannot take back, or only to swap:
+	// anonymous, shared and locked memory, in a cgroup of version 2 also the kernel's own for it;
+	// never page cache. If it is not known exactly it is too low, and the headroom that is derived
+	// from it is too low as well.
 	UnreclaimableBytes int64
-	// SwappedBytes is the part of that which is in swap. It is no less the engine's for that: it comes back when the engine
-	// looks at it. So whoever works out headroom takes it off the memory that is available, which is as large as it is only because
-	// that part is away.
+	// SwappedBytes is the part of that which is in swap. It is still the engine's: it comes back
+	// when the engine uses it. So a computation of headroom takes it off the available memory,
+	// which is as large as it is only because that part is away.
 	SwappedBytes int64
-	// CPUMillis is the mean since the last call that listed this engine, in thousandths of a core; 0 at the first.
+	// CPUMillis is the mean since the last call that listed this engine, in thousandths of a core;
+	// 0 at the first.
 	CPUMillis int64
 	// Processes that have not ended, in the cgroup or the tree.
 	Processes int
@@ -64,9 +67,11 @@ type tracker struct {
 	order []*engine
 	// descent bounds the looks below cgroups of this call.
 	descent *cgroupfs.Walk
-	// calls counts them, so that it is not always the same engines for which the descent has no time left.
+	// calls counts them, so that it is not always the same engines for which the descent has no
+	// time left.
 	calls int
-	// deferred is the place in the list of the first engine that the last pass had no time to look at closely.
+	// deferred is the place in the list of the first engine that the last pass had no time to look
+	// at closely.
 	deferred int
 }
 
@@ -85,20 +90,22 @@ type engine struct {
 	// inside are the processes in its cgroup.
 	inside []int32
 
-	// What the pass found: rows of its processes; ticks used since the last pass; for that sum, what its ended children came to
-	// and the part of that which was counted before.
+	// What the pass found: rows of its processes; ticks used since the last pass; for that sum,
+	// what its ended children came to and the part of that which was counted before.
 	members        []int32
 	ticks          uint64
 	ended, counted uint64
-	// passes over the process table that it was part of, one after the other. The first is the base for what it uses.
+	// passes over the process table that it was part of, one after the other. The first is the
+	// base for what it uses.
 	passes int
 }
 
 // byTree reports whether the process table has to be read for what the cgroup did not tell.
 func (e *engine) byTree() bool { return !e.cgroup.memory || !e.cgroup.cpu }
 
-// Engines measures the engines, in their order. Those that have a cgroup are measured by it, and those that were moved there by the
-// processes in it too; for all others together it reads the process table once, however many there are. When ctx ends, those come back with its error.
+// Engines measures the engines, in their order. Those that have a cgroup are measured by it, and
+// those that were moved there by the processes in it too; for all others together it reads the
+// process table once, however many there are. When ctx ends, those come back with its error.
 func (m *Meter) Engines(ctx context.Context, engines []Engine) []Usage {
 	t, now := &m.tracker, m.now()
 	usages := make([]Usage, len(engines))
@@ -129,7 +136,8 @@ func (m *Meter) Engines(ctx context.Context, engines []Engine) []Usage {
 	}
 	first, deferred := t.deferred, false
 	for n := range listed {
-		// Walks over page tables go on where the time for them ran out in the last pass.
+		// Walks over page tables go on at the place at which the last pass had no time left for
+		// them.
 		i := (first + n) % len(listed)
 		e := listed[i]
 		if e == nil {
@@ -137,7 +145,7 @@ func (m *Meter) Engines(ctx context.Context, engines []Engine) []Usage {
 		}
 		usages[i].Alive = m.alive(e, passed, &usages[i])
 		if e.cgroup.memory && !usages[i].Alive {
-			usages[i].Processes = m.living(e)
+			usages[i].Processes = m.countLiving(e)
 		}
 		if !e.byTree() && !e.cgroup.moved {
 			continue
@@ -161,7 +169,7 @@ func (m *Meter) Engines(ctx context.Context, engines []Engine) []Usage {
 	return usages
 }
 
-// since is 0 where there was no moment before.
+// since is 0 if before is zero.
 func since(before, now time.Time) time.Duration {
 	if before.IsZero() {
 		return 0
@@ -169,7 +177,7 @@ func since(before, now time.Time) time.Duration {
 	return now.Sub(before)
 }
 
-// list finds or makes the engine of each entry; nil for one whose root is another's too.
+// list finds or makes the engine of each entry; nil if its root is another entry's too.
 func (t *tracker) list(engines []Engine, usages []Usage) []*engine {
 	if t.engines == nil {
 		t.engines = map[engineKey]*engine{}

@@ -10,8 +10,9 @@ import (
 	"time"
 )
 
-// TestWalksOverPageTablesAreRationed gives many engines memory that can only be told by looking closely, and a clock by which each
-// look takes 10 ms. A pass may take 100 ms at most for all of them, and each gets its turn.
+// TestWalksOverPageTablesAreRationed gives many engines memory that only a walk can tell, and a
+// clock by which each walk takes 10 ms. A pass may take 100 ms at most for all of them, and each
+// gets its turn.
 func TestWalksOverPageTablesAreRationed(t *testing.T) {
 	machine := newMachine(t)
 	machine.write("proc/self/mountinfo", "")
@@ -59,7 +60,8 @@ func TestWalksOverPageTablesAreRationed(t *testing.T) {
 	}
 }
 
-// TestOldKernel: before Linux 4.5, status does not tell what kind of memory a process has; statm does, in pages.
+// TestOldKernel: before Linux 4.5, status does not tell what kind of memory a process has; statm
+// does, in pages.
 func TestOldKernel(t *testing.T) {
 	machine := newMachine(t)
 	machine.write("proc/self/mountinfo", "")

@@ -13,8 +13,9 @@ import (
 	"github.com/shirou/gopsutil/v3/mem"
 )
 
-// facts are what gopsutil knows of the whole machine; it knows nothing of cgroups. This file is all that uses it. It is
-// frozen at version 3 and lenient: a file that is missing reads as zeros, an empty one makes it panic. Both become errors here.
+// facts are what gopsutil knows of the whole machine; it knows nothing of cgroups. This file is
+// all that uses it. It is frozen at version 3 and lenient: a file that is missing reads as zeros,
+// an empty one makes it panic. Both become errors here.
 type facts struct {
 	environment common.EnvMap
 }
@@ -95,7 +96,8 @@ func (f facts) cpu(ctx context.Context) (cpuFacts, error) {
 		}
 		for _, processor := range times {
 			got.processors++
-			// User and Nice contain guests' time. Stolen time went to other machines on the same iron: nobody here can have it.
+			// User and Nice contain guests' time. Stolen time went to other machines on the same
+			// hardware: it is not available here.
 			got.busy += processor.User + processor.Nice + processor.System + processor.Irq + processor.Softirq + processor.Steal
 			got.idle += processor.Idle + processor.Iowait
 		}

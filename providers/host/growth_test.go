@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// TestTheMachineGrowsAndShrinks changes memory, processors, huge pages and limits between two looks: the next one shows it, in what may be
-// given away and in the sample, and CPU use is told again from the second sample after processors came.
+// TestTheMachineGrowsAndShrinks changes memory, processors, huge pages and limits between two
+// samples. The next one shows it, in the capacity and in the sample. CPU use is known again from
+// the second sample after processors came.
 func TestTheMachineGrowsAndShrinks(t *testing.T) {
 	machine := newMachine(t)
 	machine.load("testdata/machines/v2.txtar")

@@ -11,19 +11,22 @@ import (
 	"github.com/bursar/bursar/internal/cgroupfs"
 )
 
-// Memory that is set aside for huge pages (HugeTLB) is no memory for engines: the kernel gives it to nobody but those who
-// ask for huge pages by name, however short of other memory it is. So it is no part of the machine's memory here, and an engine that
-// does use it is not charged for it: neither the resident set nor a cgroup's memory controller counts it (but where the
-// file system was mounted with memory_hugetlb_accounting, see cgroupfs.ParseMemoryStat). Transparent huge pages are ordinary memory.
+// Memory that is set aside for huge pages (HugeTLB) is no memory for engines: the kernel gives it
+// only to those who ask for huge pages by name, however short of other memory it is. So it is no
+// part of the machine's memory here, and an engine that uses it is not charged for it: neither the
+// resident set nor a cgroup's memory controller counts it (unless the file system was mounted with
+// memory_hugetlb_accounting, see cgroupfs.ParseMemoryStat). Transparent huge pages are ordinary
+// memory.
 
 // hugePages are the pools of all sizes together, in bytes.
 type hugePages struct {
 	total int64
-	// free is neither in use nor promised to somebody who has mapped it and not touched it yet.
+	// free is not in use, and not promised to a process that has mapped it and not touched it yet.
 	free int64
 }
 
-// readHugePages adds up the pools of each size. fs.ErrNotExist: the kernel has none, or does not show them here.
+// readHugePages adds up the pools of each size. fs.ErrNotExist: the kernel has none, or does not
+// show them here.
 func (m *Meter) readHugePages(s *scratch) (hugePages, error) {
 	directory := filepath.Join(m.options.Root, "sys", "kernel", "mm", "hugepages")
 	sizes, err := os.ReadDir(directory)
@@ -74,10 +77,11 @@ func (m *Meter) machineMemory(ctx context.Context, s *scratch, degraded *degrada
 		return memoryFacts{}, err
 	}
 	known, err := m.hierarchies(s)
-	m.swapless.Store(facts.swapTotal == 0 && !known.ownMeminfo) // a container's own meminfo may hide it
+	// a container's own meminfo may hide it
+	m.swapless.Store(facts.swapTotal == 0 && !known.ownMeminfo)
 	if err == nil && known.ownMeminfo {
-		// A container's own (lxcfs): its memory is the container's limit, in which huge pages do not count; its lines on huge
-		// pages are still the machine's.
+		// A container's own (lxcfs): its memory is the container's limit, in which huge pages do
+		// not count; its lines on huge pages are still the machine's.
 		facts.huge = hugePages{}
 		return facts, nil
 	}
@@ -86,7 +90,7 @@ func (m *Meter) machineMemory(ctx context.Context, s *scratch, degraded *degrada
 	case err == nil:
 		facts.huge = pools // meminfo tells of one size alone
 	case !cgroupfs.Absent(err):
-		degraded.note(SourceHugePages, err)
+		degraded.add(SourceHugePages, err)
 	}
 	if facts.huge.total >= facts.total {
 		return memoryFacts{}, fmt.Errorf("meminfo: %w: %d bytes of memory, of these %d for huge pages", errNoFigures, facts.total, facts.huge.total)

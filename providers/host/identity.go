@@ -27,11 +27,13 @@ type Identity struct {
 	Threads int32
 }
 
-// Ended reports whether the process has ended and only waits for its parent to take note (a zombie). A process whose first
-// thread has ended while others run shows the same state letter and has not ended.
+// Ended reports whether the process has ended and only waits for its parent to take note (a
+// zombie). A process whose first thread has ended while others run shows the same state letter and
+// has not ended.
 func (i Identity) Ended() bool { return ended(i.State, i.Threads) }
 
-// Identify says who has the pid now. ErrNoProcess: nobody. A zombie is returned without an error; see Identity.Ended.
+// Identify says which process has the pid now. ErrNoProcess: none has. A zombie is returned
+// without an error; see Identity.Ended.
 func (m *Meter) Identify(pid int32) (Identity, error) {
 	var s scratch
 	for {
@@ -50,7 +52,8 @@ func (m *Meter) Identify(pid int32) (Identity, error) {
 		if process != pid {
 			return Identity{}, fmt.Errorf("%w: %d is a thread of process %d", ErrNoProcess, pid, process)
 		}
-		// The two files are read one after the other: the pid must not have changed hands in between.
+		// The two files are read one after the other: the pid must not have changed hands in
+		// between.
 		after, err := m.readStat(&s, pid)
 		if err != nil {
 			return Identity{}, err
@@ -61,8 +64,9 @@ func (m *Meter) Identify(pid int32) (Identity, error) {
 	}
 }
 
-// parseOwner finds the real user id in /proc/PID/status (the directory's owner would be root for a process that must not be
-// dumped), and the id of the process, which is another one where PID is that of a thread.
+// parseOwner finds the real user id in /proc/PID/status (the directory's owner would be root for a
+// process that must not be dumped), and the id of the process, which differs from PID if PID is
+// that of a thread.
 func parseOwner(data []byte) (uid uint32, pid int32, err error) {
 	var haveUID, havePID bool
 	for line := range bytes.Lines(data) {
@@ -88,8 +92,9 @@ func parseOwner(data []byte) (uid uint32, pid int32, err error) {
 	return uid, pid, nil
 }
 
-// CgroupOf returns the process's cgroup as a path in its hierarchy: that of the memory controller where it is mounted as
-// version 1, else the unified one; "" on a machine without cgroups. ErrNoProcess: nobody has the pid.
+// CgroupOf returns the process's cgroup as a path in its hierarchy: that of the memory controller
+// if it is mounted as version 1, else the unified one; "" on a machine without cgroups.
+// ErrNoProcess: no process has the pid.
 func (m *Meter) CgroupOf(pid int32) (string, error) {
 	var s scratch
 	thread := pid
@@ -107,9 +112,9 @@ func (m *Meter) CgroupOf(pid int32) (string, error) {
 	return paths[known.MemoryController()], nil
 }
 
-// OwnCgroup returns the process's cgroup if only the process and its descendants are in it and below it, so that what the cgroup
-// uses is what the engine uses; else "". The root and everything above this process's own cgroup is never an engine's.
-// ErrNoProcess: nobody has the pid.
+// OwnCgroup returns the process's cgroup if only the process and its descendants are in it and
+// below it, so that the cgroup uses what the engine uses; else "". The root and everything above
+// this process's own cgroup is never an engine's. ErrNoProcess: no process has the pid.
 func (m *Meter) OwnCgroup(pid int32) (string, error) {
 	var s scratch
 	name, err := m.CgroupOf(pid)

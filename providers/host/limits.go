@@ -24,8 +24,8 @@ func capped(at cgroupfs.Place, file string, amount int64) limit {
 	return limit{amount: amount, source: fmt.Sprintf("cgroup %s %s", at.Cgroup(), file), at: at}
 }
 
-// locate finds the cgroup whose limits count for a controller: Options.Cgroup, or that of this process. False: the
-// machine has no such controller, or no cgroups at all.
+// locate finds the cgroup whose limits count for a controller: Options.Cgroup, or that of this
+// process. False: the machine has no such controller, or no cgroups at all.
 func (m *Meter) locate(s *scratch, controller string) (cgroupfs.Place, bool, error) {
 	known, err := m.hierarchies(s)
 	if err != nil {
@@ -47,13 +47,15 @@ func (m *Meter) locate(s *scratch, controller string) (cgroupfs.Place, bool, err
 	}
 	at, err := known.Own(controller, name)
 	if errors.Is(err, fs.ErrNotExist) {
-		return cgroupfs.Place{}, false, nil // A hierarchy without a mount: nothing can be known of its limits.
+		// A hierarchy without a mount: nothing can be known of its limits.
+		return cgroupfs.Place{}, false, nil
 	}
 	return at, err == nil, err
 }
 
-// nearest is find for the cgroup of the options: it must have a place for memory, unless orAbove; with version 1 other controllers
-// may lack it. Then its nearest ancestor that a mount shows counts.
+// nearest is find for the cgroup of the options: it must have a place for memory, unless orAbove;
+// with version 1 other controllers may lack it. Then its nearest ancestor that a mount shows
+// counts.
 func (h hierarchies) nearest(controller, name string, orAbove bool) (cgroupfs.Place, bool, error) {
 	hierarchy := controller
 	if !h.Has(controller) {
@@ -72,8 +74,9 @@ func (h hierarchies) nearest(controller, name string, orAbove bool) (cgroupfs.Pl
 	}
 }
 
-// memoryLimits are all limits on the path. Version 2's memory.high counts as much as memory.max: above it the kernel slows
-// processes down until they give memory back, so that it cannot be promised to anybody.
+// memoryLimits are all limits on the path. Version 2's memory.high counts as much as memory.max:
+// above it the kernel slows processes down until they give memory back, so that it cannot be
+// promised to anybody.
 func (m *Meter) memoryLimits(s *scratch) ([]limit, error) {
 	leaf, found, err := m.locate(s, "memory")
 	if err != nil || !found {
@@ -104,8 +107,8 @@ func (m *Meter) memoryLimits(s *scratch) ([]limit, error) {
 		}
 	}
 	if leaf.V1 {
-		// The lowest limit of all, also of ancestors that a container's mount does not show. Their usage is not shown either: that
-		// of the outermost cgroup that is has to stand for it.
+		// The lowest limit of all, also of ancestors that a container's mount does not show. Their
+		// usage is not shown either: that of the outermost cgroup that is has to stand for it.
 		stat, err := s.readMemoryStat(leaf)
 		if err != nil {
 			return nil, err
@@ -118,8 +121,8 @@ func (m *Meter) memoryLimits(s *scratch) ([]limit, error) {
 	return limits, nil
 }
 
-// cpuLimits are all limits on the path: quotas of every level, and the set of processors, which the kernel has already
-// reduced to what the ancestors leave.
+// cpuLimits are all limits on the path: quotas of every level, and the set of processors, which
+// the kernel has already reduced to what the ancestors leave.
 func (m *Meter) cpuLimits(s *scratch) ([]limit, error) {
 	limits, err := m.quotas(s)
 	if err != nil {
@@ -133,7 +136,8 @@ func (m *Meter) cpuLimits(s *scratch) ([]limit, error) {
 	if at.V1 {
 		files = []string{"cpuset.effective_cpus", "cpuset.cpus"} // The first one since Linux 3.17.
 	}
-	// In version 2 the controller may be off here and on above: then the nearest ancestor's set counts.
+	// In version 2 the controller may be off here and on above: then the nearest ancestor's set
+	// counts.
 	for _, level := range at.Ancestry() {
 		for _, file := range files {
 			data, err := s.optional(filepath.Join(level.Directory(), file))
@@ -199,8 +203,9 @@ func (s *scratch) quota(at cgroupfs.Place) (amount int64, isLimit bool, file str
 	return amount, isLimit, file, err
 }
 
-// below returns the limits that are lower than the machine's own figure; the others change nothing.
-func below(machine int64, limits []limit) []limit {
+// lowerThan returns the limits that are lower than the machine's own figure; the others change
+// nothing.
+func lowerThan(machine int64, limits []limit) []limit {
 	return slices.DeleteFunc(limits, func(l limit) bool { return l.amount >= machine })
 }
 

@@ -12,7 +12,8 @@ import (
 
 // mapped is the memory that a process has in its address space, in bytes.
 type mapped struct {
-	// anonymous and shared memory (tmpfs, memfd, System V) that is in RAM can only be swapped; file is page cache.
+	// anonymous and shared memory (tmpfs, memfd, System V) that is in RAM can only be swapped;
+	// file is page cache.
 	anonymous, shared, file int64
 	// swapped is anonymous memory that is in swap. Of shared memory the kernel does not tell.
 	swapped int64
@@ -20,8 +21,8 @@ type mapped struct {
 
 var errNoSplit = errors.New("the kernel does not tell the kinds of memory apart")
 
-// parseMapped finds the memory in /proc/PID/status. A process without an address space has none: a kernel thread, a zombie.
-// errNoSplit: a kernel before 4.5; what is swapped is told there too.
+// parseMapped finds the memory in /proc/PID/status. A process without an address space has none: a
+// kernel thread, a zombie. errNoSplit: a kernel before 4.5; that gives what is swapped, too.
 func parseMapped(data []byte) (mapped, error) {
 	var got mapped
 	var total int64
@@ -67,8 +68,9 @@ func kilobytes(value []byte) (int64, error) {
 	return amount * 1024, nil
 }
 
-// parseStatm takes the same from /proc/PID/statm, in pages: total, resident, and of these with a file or shared memory
-// behind them. It takes the latter for page cache, so that shared memory is missed: that errs low.
+// parseStatm takes the same from /proc/PID/statm, in pages: total, resident, and of these with a
+// file or shared memory behind them. It counts the latter as page cache, so shared memory is
+// missed: the figure is too low.
 func parseStatm(data []byte) (mapped, error) {
 	var pages [3]int64
 	next := 0
@@ -89,7 +91,7 @@ func parseStatm(data []byte) (mapped, error) {
 	return mapped{anonymous: max(0, pages[1]-pages[2]), file: pages[2]}, nil
 }
 
-// readMapped reads the memory of one process; none where it has ended.
+// readMapped reads the memory of one process; none if it has ended.
 func (m *Meter) readMapped(s *scratch, pid int32) (mapped, error) {
 	data, err := s.read(m.file(pid, "status"))
 	var got mapped
@@ -114,23 +116,27 @@ func (m *Meter) readMapped(s *scratch, pid int32) (mapped, error) {
 
 // treeUse is what the processes of an engine hold together, in bytes.
 type treeUse struct {
-	// held is all memory; unreclaimable the part of it that is certain and cannot be taken back, or only to swap; swapped the part
-	// of that which is in swap; shared is the sum of the shared memory that is mapped, which counts what several have mapped several times.
+	// held is all memory; unreclaimable the part of it that is certain and cannot be taken back,
+	// or only to swap; swapped the part of that which is in swap; shared is the sum of the shared
+	// memory that is mapped, which counts what several have mapped several times.
 	held, unreclaimable, swapped, shared int64
 }
 
-// family is the processes of an engine that run the same start of the same program: one, and those it forked. They share
-// what none of them has changed since, so that their sum counts it several times.
+// family is the processes of an engine that run the same start of the same program: one, and those
+// it forked. They share what none of them has changed since, so that their sum counts it several
+// times.
 type family struct {
 	processes []int32
 	// fingerprint changes with the set of processes.
 	fingerprint uint64
-	// sum and largest are of the memory that is not page cache, in RAM and in swap; shared is the sum of the part that is shared
-	// memory, swapped that of the part in swap, and largestSwapped is what of the largest process is in swap.
+	// sum and largest are of the memory that is not page cache, in RAM and in swap; shared is the
+	// sum of the part that is shared memory, swapped that of the part in swap, and largestSwapped
+	// is what of the largest process is in swap.
 	sum, largest, shared, swapped, largestSwapped int64
 }
 
-// treeMemory adds up the memory of an engine's processes. What could not be read is left out and reported.
+// treeMemory adds up the memory of an engine's processes. What could not be read is left out and
+// reported.
 func (m *Meter) treeMemory(e *engine) (treeUse, error) {
 	t := &m.tracker
 	families := map[image]*family{}

@@ -24,29 +24,36 @@ const (
 	DefaultScarcePercent = 25
 )
 
-// Options say where and how a Meter looks. The zero value measures this machine with the defaults.
+// Options say how a Meter measures. The zero value measures this machine with the defaults.
 type Options struct {
-	// Root is the directory that holds proc and sys; default "/". Mount points are looked up below it too.
+	// Root is the directory that holds proc and sys; default "/". Mount points are looked up below
+	// it too.
 	Root string
-	// Cgroup is the cgroup whose limits, and its ancestors', cap what engines can have, as a path in its hierarchy. Empty: the
-	// cgroup of this process. Set it where the agent's own cgroup has a limit that is not for engines.
+	// Cgroup is the cgroup whose limits, and its ancestors', cap what engines can have, as a path
+	// in its hierarchy. Empty: the cgroup of this process. Set it if the agent's own cgroup has a
+	// limit that is not for engines.
 	Cgroup string
-	// CgroupOrAbove: where Cgroup is not there, its nearest ancestor that is counts instead. For a slice of systemd's, which has no
-	// cgroup for a controller that systemd may not write, as in many containers.
+	// CgroupOrAbove: if Cgroup does not exist, its nearest existing ancestor counts instead. It is
+	// for a slice of systemd's without a cgroup for a controller that systemd may not write, as in
+	// many containers.
 	CgroupOrAbove bool
 	// Now is the clock; default time.Now. Differences must be monotonic.
 	Now func() time.Time
-	// SafetyBytes is memory kept free for the machine itself, passed on in every Sample. 0: DefaultSafetyBytes; negative: none.
+	// SafetyBytes is memory kept free for the machine itself, passed on in every Sample. 0:
+	// DefaultSafetyBytes; negative: none.
 	SafetyBytes int64
-	// SomeAvg10 and FullAvg10: memory pressure above either means Sample.Pressure at once. In hundredths of a percent of the
-	// last 10 s; 0: DefaultSomeAvg10 and DefaultFullAvg10. Lower refuses grants earlier.
+	// SomeAvg10 and FullAvg10: memory pressure above either means Sample.Pressure at once. In
+	// hundredths of a percent of the last 10 s; 0: DefaultSomeAvg10 and DefaultFullAvg10. Lower
+	// refuses grants earlier.
 	SomeAvg10, FullAvg10 int32
-	// ScarcePercent: while more of the memory than this is available, stalls do not mean Sample.Pressure. The kernel also counts
-	// the reading back of page cache that was just dropped, by a balloon or a cgroup of somebody else's, and then
-	// nothing is short. 0: DefaultScarcePercent; 100: stalls alone decide.
+	// ScarcePercent: while more of the memory than this is available, stalls do not mean
+	// Sample.Pressure. The kernel also counts stalls when page cache is read back that a balloon
+	// or another cgroup has just dropped, and then nothing is short. 0: DefaultScarcePercent; 100:
+	// stalls alone decide.
 	ScarcePercent int
-	// PressureHold is how long both must have been back at or below their thresholds before Sample.Pressure ends.
-	// 0: DefaultPressureHold. Longer means fewer grants after a bad moment and less flapping.
+	// PressureHold is how long both must have been back at or below their thresholds before
+	// Sample.Pressure ends. 0: DefaultPressureHold. Longer means fewer grants after a bad moment
+	// and less flapping.
 	PressureHold time.Duration
 }
 
@@ -61,15 +68,16 @@ type Meter struct {
 	mounted sync.Mutex
 	cgroups *hierarchies
 
-	// swapless: the machine had no swap when its memory was last looked at, so that no cgroup has to be asked what it has there.
+	// swapless: the machine had no swap when its memory was last looked at, so that no cgroup has
+	// to be asked what it has there.
 	swapless atomic.Bool
 
 	sampler sampler
 	tracker tracker
 }
 
-// NewMeter returns a Meter. It fails only for options that make no sense. Sources that cannot be read are reported by the calls
-// that need them, and tried again by the next.
+// NewMeter returns a Meter. It fails only for options that make no sense. Sources that cannot be
+// read are reported by the calls that need them, and tried again by the next.
 func NewMeter(options Options) (*Meter, error) {
 	if options.Cgroup != "" && (!path.IsAbs(options.Cgroup) || path.Clean(options.Cgroup) != options.Cgroup) {
 		return nil, fmt.Errorf("cgroup %q: want a clean path that begins with a slash, such as \"/system.slice\"", options.Cgroup)
@@ -114,7 +122,8 @@ func byDefault[T comparable](option *T, value T) {
 type hierarchies struct {
 	cgroupfs.Hierarchies
 
-	// ownMeminfo: something is mounted over /proc/meminfo, as lxcfs does to show a container's limit as the machine's memory.
+	// ownMeminfo: something is mounted over /proc/meminfo, as lxcfs does to show a container's
+	// limit as the machine's memory.
 	ownMeminfo bool
 }
 

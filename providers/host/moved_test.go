@@ -12,8 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ownCgroupOf makes a cgroup in which memory and CPU time are accounted for, and returns its directories; none: it cannot be made here.
-// At the end of the test, what is in it is killed, and it is removed.
+// ownCgroupOf makes a cgroup in which memory and CPU time are accounted for, and returns its
+// directories; none: it cannot be made here. At the end of the test, what is in it is killed, and
+// it is removed.
 func ownCgroupOf(t *testing.T, meter *Meter, name string) (directories []string) {
 	t.Helper()
 	var s scratch
@@ -69,8 +70,8 @@ func awaitEnd(pidfd int) error {
 	})
 }
 
-// What an engine that was moved to its cgroup hides from a look at its processes, the cgroup knows; what it had touched before, its
-// processes do.
+// What an engine that was moved to its cgroup hides from a look at its processes, the cgroup
+// knows; what it had touched before, its processes do.
 func TestNothingOfAnEngineThatWasMovedIsHidden(t *testing.T) {
 	for _, variant := range []string{obedient, leaderless} {
 		t.Run(variant, func(t *testing.T) { hidesNothing(t, variant) })
@@ -87,7 +88,7 @@ func hidesNothing(t *testing.T, variant string) {
 		return
 	}
 	e := startEngine(t, variant, nil)
-	e.tell("touch 32")
+	e.do("touch 32")
 	engine := e.engine(meter)
 	engine.Cgroup, engine.Moved = name, true
 	for _, directory := range directories {
@@ -103,14 +104,14 @@ func hidesNothing(t *testing.T, variant string) {
 	}
 	touchSlowly(t, e, look)
 	base = look()
-	e.tell("memfd 64")
+	e.do("memfd 64")
 	usage := look()
 	if grown := usage.UnreclaimableBytes - base.UnreclaimableBytes; grown < 64<<20-slack || grown > 64<<20+slack {
 		t.Errorf("64 MiB in a file that nobody has mapped: unreclaimable grew by %d MiB", grown>>20)
 	}
-	e.tell("daemon")
+	e.do("daemon")
 	expect(t, "with a process that left", look(), true, 2)
-	e.tell("burn-unreaped 20")
+	e.do("burn-unreaped 20")
 	if usage := look(); usage.CPUMillis < 40 || usage.CPUMillis > 120 {
 		t.Errorf("a child for which nobody waits has used 20 ticks: %d millis, want 40 and something for its start", usage.CPUMillis)
 	}
@@ -123,8 +124,9 @@ func hidesNothing(t *testing.T, variant string) {
 	expect(t, "in a cgroup from the start, without its root", look(), false, 1)
 }
 
-// An engine that may make cgroups below its own can make many, one in the other: what a measurement costs is bounded, what it cannot see
-// is said, and the engine is not taken for one that has ended.
+// An engine that may make cgroups below its own can make many, one in the other: what a
+// measurement costs is bounded, what it cannot see is said, and the engine is not taken for one
+// that has ended.
 func TestCgroupsWithoutEndDoNotHoldUpAMeasurement(t *testing.T) {
 	for name, branch := range map[string]func(t *testing.T, directory string) (deepest string){
 		"deep": func(t *testing.T, directory string) string {

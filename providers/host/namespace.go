@@ -15,14 +15,17 @@ import (
 
 // View is how a process sees others: in which numbers it knows them, and by which names and times.
 type View struct {
-	// PIDs is its pid namespace where that is below the one of this Meter's /proc; nil: it is that one.
+	// PIDs is its pid namespace if that is below the one of this Meter's /proc; nil: it is that
+	// one.
 	PIDs *PIDNamespace
-	// OtherCgroups: it sees cgroups by paths below another root than this process does. OtherTime: it counts the time since the
-	// boot from another moment. Both are false where this process may not look.
+	// OtherCgroups: it sees cgroups by paths below another root than this process does. OtherTime:
+	// it counts the time since the boot from another moment. Both are false if this process may
+	// not look.
 	OtherCgroups, OtherTime bool
 }
 
-// PIDNamespace is the pid namespace of some process. As long as it is open no other one can be taken for it.
+// PIDNamespace is the pid namespace of some process. As long as it is open, its id cannot be
+// another one's.
 type PIDNamespace struct {
 	meter *Meter
 	file  *os.File
@@ -31,7 +34,8 @@ type PIDNamespace struct {
 	depth int
 }
 
-// View says how a process sees others. The PIDs in it must be closed. ErrNoProcess: nobody has the pid.
+// View says how a process sees others. The PIDs in it must be closed. ErrNoProcess: no process has
+// the pid.
 func (m *Meter) View(pid int32) (View, error) {
 	var s scratch
 	numbers, err := m.numbers(&s, pid)
@@ -47,14 +51,16 @@ func (m *Meter) View(pid int32) (View, error) {
 		return View{}, processError(pid, err)
 	}
 	n := &PIDNamespace{meter: m, file: file, depth: len(numbers) - 1}
-	if n.id, err = cgroupfs.Namespace(m.file(pid, ""), "pid"); err != nil { // it has ended, if that is not what was opened
+	// it has ended, if that is not what was opened
+	if n.id, err = cgroupfs.Namespace(m.file(pid, ""), "pid"); err != nil {
 		return View{}, errors.Join(processError(pid, err), file.Close())
 	}
 	view.PIDs = n
 	return view, nil
 }
 
-// numbers are the pids of a process: in the namespace of /proc, in the next one below, and so on to its own.
+// numbers are the pids of a process: in the namespace of /proc, in the next one below, and so on
+// to its own.
 func (m *Meter) numbers(s *scratch, pid int32) ([]int32, error) {
 	data, err := s.read(m.file(pid, "status"))
 	if err != nil {
@@ -84,7 +90,8 @@ func (m *Meter) differs(pid int32, kind string) bool {
 	return err == nil && other
 }
 
-// Find returns the pid, as this Meter sees it, of the process that has a pid in the namespace. ErrNoProcess: nobody has it.
+// Find returns the pid, as this Meter sees it, of the process that has a pid in the namespace.
+// ErrNoProcess: none has it.
 func (n *PIDNamespace) Find(ctx context.Context, pid int32) (int32, error) {
 	var found uintptr
 	var errno unix.Errno
@@ -107,7 +114,8 @@ func (n *PIDNamespace) Find(ctx context.Context, pid int32) (int32, error) {
 	}
 }
 
-// search looks through the process table. It finds processes of this very namespace, not of those below it.
+// search looks through the process table. It finds processes of this very namespace, not of those
+// below it.
 func (n *PIDNamespace) search(ctx context.Context, pid int32) (int32, error) {
 	var s scratch
 	all, err := pids(n.meter.proc, nil)
@@ -129,7 +137,7 @@ func (n *PIDNamespace) search(ctx context.Context, pid int32) (int32, error) {
 	return 0, fmt.Errorf("%w: pid %d of the pid namespace", ErrNoProcess, pid)
 }
 
-// Close lets go of the namespace.
+// Close closes the namespace's file.
 func (n *PIDNamespace) Close() error {
 	if n == nil {
 		return nil

@@ -11,26 +11,30 @@ import (
 
 // ownCgroup is how an engine's own cgroup is measured.
 type ownCgroup struct {
-	// name is the cgroup's; moved: the engine was moved there; resolved: the places below have been looked for.
+	// name is the cgroup's; moved: the engine was moved there; resolved: the places below have
+	// been looked for.
 	name     string
 	moved    bool
 	resolved bool
-	// memoryAt and cpuAt are where it is read; nil: the cgroup does not count that, the process tree has to.
+	// memoryAt and cpuAt are the places to read it at; nil: the cgroup does not count that, the
+	// process tree has to.
 	memoryAt, cpuAt *cgroupfs.Place
 	// memory and cpu: this call has measured it there.
 	memory, cpu bool
-	// partial: nobody has looked at all that is below it.
+	// partial: not all that is below it was looked at.
 	partial bool
 	// shared is the shared memory that was charged then, in bytes, mapped or not.
 	shared int64
-	// ran is how long its processes had run at the time of the last call, in microseconds; taken is that time.
+	// ran is how long its processes had run at the time of the last call, in microseconds; taken
+	// is that time.
 	ran   int64
 	taken time.Time
 }
 
-// living counts the processes in an engine's cgroup without those that have ended and that nobody has taken note of, which version 1 lists too.
-// If some may have been left out, there is one at least.
-func (m *Meter) living(e *engine) (processes int) {
+// countLiving counts the processes in an engine's cgroup. It leaves out those that have ended and
+// that their parents have not waited for, which version 1 lists too. If some may have been left
+// out, there is one at least.
+func (m *Meter) countLiving(e *engine) (processes int) {
 	for _, pid := range e.inside {
 		got, err := m.readStat(&m.tracker.scratch, pid)
 		if err == nil && !got.ended() || err != nil && !errors.Is(err, ErrNoProcess) {
@@ -49,8 +53,8 @@ var errTooManyCgroups = fmt.Errorf("more cgroups are below it than can be looked
 
 var errNotInCgroup = errors.New("the engine is not in this cgroup")
 
-// measureCgroup measures what the engine's cgroup can tell, and notes in e.cgroup what that was. What cannot be read there is
-// left to the process tree, and said in usage.Err.
+// measureCgroup measures what the engine's cgroup can tell, and notes in e.cgroup what that was.
+// What cannot be read there is left to the process tree, and said in usage.Err.
 func (m *Meter) measureCgroup(e *engine, wanted Engine, now time.Time, usage *Usage) {
 	own, name := &e.cgroup, wanted.Cgroup
 	if own.name != name || own.moved != wanted.Moved {
@@ -128,14 +132,16 @@ func (m *Meter) cgroupCPU(own *ownCgroup, now time.Time, usage *Usage) error {
 	if elapsed := now.Sub(own.taken).Microseconds(); !own.taken.IsZero() && elapsed > 0 {
 		usage.CPUMillis = int64(float64(max(0, ran-own.ran)) * 1000 / float64(elapsed))
 	}
-	// The first reading is the base for the next; of an engine that ran before, its processes tell.
+	// The first reading is the base for the next; of an engine that ran before, its processes
+	// tell.
 	own.cpu = !own.moved || !own.taken.IsZero()
 	own.ran, own.taken = ran, now
 	return nil
 }
 
-// resolve finds where the engine's cgroup is read. As long as the root process lives it must be in that cgroup, or
-// below it: with version 1 each controller may have put it elsewhere, and a cgroup of the same name may be another's.
+// resolve finds the places at which the engine's cgroup is read. As long as the root process lives
+// it must be in that cgroup, or below it: with version 1 each controller may have put it
+// elsewhere, and a cgroup of the same name may be another's.
 func (m *Meter) resolve(e *engine) error {
 	name := e.cgroup.name
 	own, s := &e.cgroup, &m.tracker.scratch
@@ -187,7 +193,7 @@ func (m *Meter) resolve(e *engine) error {
 	return nil
 }
 
-// rootCgroups returns the root process's cgroups; false where it has ended.
+// rootCgroups returns the root process's cgroups; false if it has ended.
 func (m *Meter) rootCgroups(e *engine) (cgroupfs.Paths, bool, error) {
 	s := &m.tracker.scratch
 	root, err := m.readStat(s, e.key.pid)

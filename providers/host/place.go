@@ -12,17 +12,19 @@ import (
 	"github.com/bursar/bursar/internal/cgroupfs"
 )
 
-// Place is where this process runs, beside the boot: what tells agents apart that call themselves by one name.
+// Place is the place of this process, in addition to the boot: it tells agents of one name apart.
 type Place struct {
-	// MachineID is made of /etc/machine-id, which is not to be shown around (machine-id(5)); empty: there is none.
+	// MachineID is made of /etc/machine-id, which is not to be shown around (machine-id(5));
+	// empty: there is none.
 	MachineID string
-	// PIDNamespace is the one in which this process sees others, unique within a boot; empty: the kernel has none.
+	// PIDNamespace is the one in which this process sees others, unique within a boot; empty: the
+	// kernel has none.
 	PIDNamespace string
 	// Uptime is how long ago the machine was booted; 0: not known.
 	Uptime time.Duration
 }
 
-// Place says where this process runs. What cannot be read is left out.
+// Place returns the place of this process. What cannot be read is left out.
 func (m *Meter) Place() Place {
 	var place Place
 	var s scratch

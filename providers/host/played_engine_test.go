@@ -16,8 +16,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Tests with real processes start this test binary again as an engine, which does one thing after the other as it is told on its
-// standard input, and says when each is done. Nobody has to guess how long anything takes.
+// Tests with real processes start this test binary again as an engine. It does what it reads from
+// its standard input, one thing after the other, and says when each is done. So no test has to
+// guess how long anything takes.
 
 // engineVariable in the environment makes the test binary an engine.
 const engineVariable = "BURSAR_TEST_ENGINE"
@@ -195,8 +196,8 @@ func depart() error {
 	return child.Start()
 }
 
-// burnUnreaped has a child use that many ticks. From then on this process has said to the kernel that it does not ask how its
-// children end.
+// burnUnreaped has a child use that many ticks. From then on this process has said to the kernel
+// that it does not ask how its children end.
 func burnUnreaped(ticks string) error {
 	signal.Ignore(unix.SIGCHLD)
 	life, held, err := os.Pipe()
@@ -286,8 +287,8 @@ type realEngine struct {
 	out     *bufio.Scanner
 }
 
-// startEngine starts this binary as an engine, in a process group of its own or not as attributes say. At the end of the test it and
-// all its children are gone.
+// startEngine starts this binary as an engine, in a process group of its own or not as attributes
+// say. At the end of the test it and all its children are gone.
 func startEngine(t *testing.T, variant string, attributes *unix.SysProcAttr) *realEngine {
 	t.Helper()
 	e := &realEngine{T: t, command: exec.Command(os.Args[0])}
@@ -315,7 +316,7 @@ func startEngine(t *testing.T, variant string, attributes *unix.SysProcAttr) *re
 		_ = hold.Close() // Ends the idle children.
 		e.kill()
 	})
-	e.tell("hello")
+	e.do("hello")
 	return e
 }
 
@@ -325,8 +326,8 @@ func (e *realEngine) kill() {
 	_ = e.command.Wait()
 }
 
-// tell has the engine do something, and returns its answer.
-func (e *realEngine) tell(format string, arguments ...any) string {
+// do has the engine do something, and returns its answer.
+func (e *realEngine) do(format string, arguments ...any) string {
 	e.Helper()
 	if _, err := fmt.Fprintf(e.in, format+"\n", arguments...); err != nil {
 		e.Fatal(err)

@@ -13,8 +13,9 @@ import (
 	"github.com/bursar/bursar/internal/cgroupfs"
 )
 
-// stall is pressure stall information over the last 10 s, in hundredths of a percent (the kernel's accounting/psi): the share
-// of time in which some task, or all tasks at once, waited for the resource. Nil: the kernel does not tell.
+// stall is pressure stall information over the last 10 s, in hundredths of a percent (the kernel's
+// accounting/psi): the share of time in which some task, or all tasks at once, waited for the
+// resource. Nil: the kernel does not tell.
 type stall struct {
 	some, full *int32
 }
@@ -57,9 +58,10 @@ func (s *scratch) readPressure(file string) (stall, error) {
 	return pressureIn(file, data, err)
 }
 
-// pressureIn is what was read of a file. A kernel that is too old (before 4.20) has none; one that was built or started without the
-// accounting (psi=0) has none, or refuses to read it (before 5.2); a cgroup for which it was turned off (cgroup.pressure, since 6.1) has
-// none; and one that was just removed is gone. None of these is an error: there is nothing to know.
+// pressureIn parses what was read of a file. It is no error if there is nothing to know: a kernel
+// that is too old (before 4.20) has no file; one that was built or started without the accounting
+// (psi=0) has none, or refuses to read it (before 5.2); a cgroup for which it was turned off
+// (cgroup.pressure, since 6.1) has none; and a cgroup that was just removed is gone.
 func pressureIn(file string, data []byte, err error) (stall, error) {
 	if cgroupfs.Absent(err) || errors.Is(err, unix.EOPNOTSUPP) {
 		return stall{}, nil
@@ -85,8 +87,9 @@ func (a stall) worse(b stall) stall {
 	return stall{some: higher(a.some, b.some), full: higher(a.full, b.full)}
 }
 
-// pressureOf returns the worst of the machine's pressure and that of each cgroup on the path. Only the cgroupfs.Unified
-// hierarchy has pressure files, on a hybrid machine too. With an error it returns the worst of those it could read.
+// pressureOf returns the worst of the machine's pressure and that of each cgroup on the path. Only
+// the cgroupfs.Unified hierarchy has pressure files, on a hybrid machine too. With an error it
+// returns the worst of those it could read.
 func (m *Meter) pressureOf(s *scratch, resource string) (stall, error) {
 	worst, err := s.readPressure(filepath.Join(m.proc, "pressure", resource))
 	if err != nil {
@@ -106,8 +109,8 @@ func (m *Meter) pressureOf(s *scratch, resource string) (stall, error) {
 	return worst, nil
 }
 
-// pressureGate tells from the figures whether the machine is under pressure: at once when one of them is above its threshold, no
-// longer after all have been back for the hold time.
+// pressureGate tells from the figures whether the machine is under pressure: at once when one of
+// them is above its threshold, no longer after all have been back for the hold time.
 type pressureGate struct {
 	some, full int32
 	hold       time.Duration
@@ -117,7 +120,8 @@ type pressureGate struct {
 	since time.Time
 }
 
-// update takes a measurement. One that is not wholly known can say that there is pressure, but not that it is over.
+// update takes a measurement. One that is not wholly known can say that there is pressure, but not
+// that it is over.
 func (g *pressureGate) update(now time.Time, figures stall, known bool) bool {
 	above := figures.some != nil && *figures.some > g.some || figures.full != nil && *figures.full > g.full
 	switch {

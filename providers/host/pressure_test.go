@@ -10,7 +10,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestPressureBeginsAtOnceAndEndsAfterTheHold drives the gate through a bad moment, as samples 20 s apart see it.
+// TestPressureBeginsAtOnceAndEndsAfterTheHold drives the gate through a bad moment, as samples 20
+// s apart see it.
 func TestPressureBeginsAtOnceAndEndsAfterTheHold(t *testing.T) {
 	gate := pressureGate{some: 1000, full: 100, hold: time.Minute}
 	now := time.Unix(0, 0)
@@ -75,7 +76,8 @@ func TestStallsWithPlentyOfMemoryAreNoPressure(t *testing.T) {
 	}
 }
 
-// TestKernelsWithoutPressure plays what open and read say where there is no such accounting, and where there is and it may not be read.
+// TestKernelsWithoutPressure plays the errors of open and read if there is no such accounting, and
+// if it may not be read.
 func TestKernelsWithoutPressure(t *testing.T) {
 	for _, test := range []struct {
 		why  string
@@ -100,8 +102,9 @@ func TestKernelsWithoutPressure(t *testing.T) {
 	}
 }
 
-// TestPressureGate drives the gate through any weather. It is closed from a figure above its threshold on, and opens after a sample only if
-// that one and all others within the hold time before it were known and not above.
+// TestPressureGate drives the gate through any weather. It is closed from a figure above its
+// threshold on, and opens after a sample only if that one and all others within the hold time
+// before it were known and not above.
 func TestPressureGate(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		hold := time.Duration(rapid.IntRange(0, 90).Draw(t, "hold")) * time.Second
@@ -136,7 +139,8 @@ type weather struct {
 	above, known bool
 }
 
-// calmSince reports whether the newest samples, over at least the hold time, are known and not above.
+// calmSince reports whether the newest samples, over at least the hold time, are known and not
+// above.
 func calmSince(past []weather, hold time.Duration) bool {
 	newest := past[len(past)-1].at
 	for i := len(past) - 1; i >= 0 && past[i].known && !past[i].above; i-- {

@@ -55,11 +55,11 @@ func TestKillingAChildOfAnEngineLeavesTheEngine(t *testing.T) {
 	e := startEngine(t, obedient, nil)
 	engine := e.engine(meter)
 	expect(t, "alone", measured(t, meter, now, engine), true, 1)
-	child, session := e.tell("fork"), e.tell("fork-session")
+	child, session := e.do("fork"), e.do("fork-session")
 	expect(t, "with two children", measured(t, meter, now, engine), true, 3)
-	e.tell("kill-unreaped %s", child)
+	e.do("kill-unreaped %s", child)
 	expect(t, "with a zombie", measured(t, meter, now, engine), true, 2)
-	e.tell("kill %s", session)
+	e.do("kill %s", session)
 	expect(t, "after both", measured(t, meter, now, engine), true, 1)
 }
 
@@ -67,8 +67,8 @@ func TestKillingAnEngineLeavesItsOrphans(t *testing.T) {
 	meter, now := realMeter(t, Options{})
 	e := startEngine(t, obedient, nil)
 	engine := e.engine(meter)
-	e.tell("fork")
-	e.tell("fork-session")
+	e.do("fork")
+	e.do("fork-session")
 	expect(t, "running", measured(t, meter, now, engine), true, 3)
 	e.kill()
 	usage := measured(t, meter, now, engine)
@@ -79,12 +79,13 @@ func TestKillingAnEngineLeavesItsOrphans(t *testing.T) {
 	expect(t, "and later", measured(t, meter, now, engine), false, 2)
 }
 
-// TestOrphansAreFoundBySession: the agent starts, or starts again, when the engine's root has gone already.
+// TestOrphansAreFoundBySession: the agent starts, or starts again, when the engine's root has gone
+// already.
 func TestOrphansAreFoundBySession(t *testing.T) {
 	meter, now := realMeter(t, Options{})
 	e := startEngine(t, obedient, &unix.SysProcAttr{Setsid: true})
 	engine := e.engine(meter)
-	e.tell("fork")
+	e.do("fork")
 	e.kill()
 	expect(t, "first look", measured(t, meter, now, engine), false, 1)
 	expect(t, "second look", measured(t, meter, now, engine), false, 1)
@@ -108,8 +109,8 @@ func TestIdentify(t *testing.T) {
 	if self.UID != uint32(os.Getuid()) || self.Ended() || self.StartTime == 0 {
 		t.Errorf("%+v", self)
 	}
-	child := e.tell("fork")
-	e.tell("kill-unreaped %s", child)
+	child := e.do("fork")
+	e.do("kill-unreaped %s", child)
 	pid, err := strconv.ParseInt(child, 10, 32)
 	if err != nil {
 		t.Fatal(err)
@@ -151,28 +152,31 @@ func TestIdentify(t *testing.T) {
 	}
 }
 
-// TestCPUTimeOfChildrenThatEndedIsKept: an engine whose work is done by children that come and go has used their time.
+// TestCPUTimeOfChildrenThatEndedIsKept: an engine whose work is done by children that come and go
+// has used their time.
 func TestCPUTimeOfChildrenThatEndedIsKept(t *testing.T) {
 	meter, now := realMeter(t, Options{})
 	e := startEngine(t, obedient, nil)
 	engine := e.engine(meter)
 	measured(t, meter, now, engine)
-	// 20 ticks of 10 ms in 5 s are 40 millis; starting a child and waiting for it costs something too.
+	// 20 ticks of 10 ms in 5 s are 40 millis; starting a child and waiting for it costs something
+	// too.
 	for _, command := range []string{"burn 20", "burn-child 20"} {
-		e.tell("%s", command)
+		e.do("%s", command)
 		if usage := measured(t, meter, now, engine); usage.CPUMillis < 40 || usage.CPUMillis > 120 || usage.Processes != 1 {
 			t.Errorf("%s: %d millis, %d processes", command, usage.CPUMillis, usage.Processes)
 		}
 	}
-	child := e.tell("fork")
+	child := e.do("fork")
 	measured(t, meter, now, engine)
-	e.tell("kill %s", child)
+	e.do("kill %s", child)
 	if usage := measured(t, meter, now, engine); usage.CPUMillis < 0 || usage.CPUMillis > 120 {
 		t.Errorf("after an idle child ended: %d millis", usage.CPUMillis)
 	}
 }
 
-// TestMemoryTouchedSlowlyGrowsUnreclaimable measures an engine's process tree while the engine takes one piece after the other.
+// TestMemoryTouchedSlowlyGrowsUnreclaimable measures an engine's process tree while the engine
+// takes one piece after the other.
 func TestMemoryTouchedSlowlyGrowsUnreclaimable(t *testing.T) {
 	meter, now := realMeter(t, Options{})
 	e := startEngine(t, obedient, nil)
@@ -181,7 +185,8 @@ func TestMemoryTouchedSlowlyGrowsUnreclaimable(t *testing.T) {
 
 const (
 	step = 16 << 20
-	// slack is what an engine of these tests may use for itself, and what the kernel's counters may lag behind.
+	// slack is what an engine of these tests may use for itself, and what the kernel's counters
+	// may lag behind.
 	slack = 4 << 20
 )
 
@@ -189,7 +194,7 @@ func touchSlowly(t *testing.T, e *realEngine, look func() Usage) {
 	t.Helper()
 	base := look()
 	for n := int64(1); n <= 4; n++ {
-		e.tell("touch %d", step>>20)
+		e.do("touch %d", step>>20)
 		usage := look()
 		if grown := usage.UnreclaimableBytes - base.UnreclaimableBytes; grown < n*step-slack || grown > n*step+slack {
 			t.Errorf("%d MiB touched: unreclaimable grew by %d MiB", n*step>>20, grown>>20)
@@ -200,7 +205,8 @@ func touchSlowly(t *testing.T, e *realEngine, look func() Usage) {
 	}
 }
 
-// TestPageCacheIsReclaimable measures an engine's process tree while the engine writes, reads and maps a file.
+// TestPageCacheIsReclaimable measures an engine's process tree while the engine writes, reads and
+// maps a file.
 func TestPageCacheIsReclaimable(t *testing.T) {
 	meter, now := realMeter(t, Options{})
 	e := startEngine(t, obedient, nil)
@@ -208,18 +214,18 @@ func TestPageCacheIsReclaimable(t *testing.T) {
 	look := func() Usage { return measured(t, meter, now, e.engine(meter)) }
 	base := look()
 	for _, command := range []string{"write " + file + " 64", "cache " + file} {
-		e.tell("%s", command)
+		e.do("%s", command)
 		usage := look()
 		if grown := usage.UnreclaimableBytes - base.UnreclaimableBytes; grown > slack {
 			t.Errorf("%s: unreclaimable grew by %d MiB", command, grown>>20)
 		}
 	}
-	e.tell("map %s", file)
+	e.do("map %s", file)
 	usage := look()
 	grown, held := usage.UnreclaimableBytes-base.UnreclaimableBytes, usage.MemoryBytes-base.MemoryBytes
 	want := int64(0)
 	if inMemory(t, filepath.Dir(file)) {
-		want = 64 << 20 // Where /tmp is in memory, the file is not page cache but shared memory.
+		want = 64 << 20 // If /tmp is in memory, the file is not page cache but shared memory.
 	}
 	if grown < want-slack || grown > want+slack || held < 64<<20-slack {
 		t.Errorf("64 MiB of a file mapped: held grew by %d MiB, unreclaimable by %d MiB", held>>20, grown>>20)
@@ -236,7 +242,8 @@ func inMemory(t *testing.T, directory string) bool {
 	return system.Type == unix.TMPFS_MAGIC || system.Type == unix.RAMFS_MAGIC
 }
 
-// TestForkedProcessesShareTheirMemory: a shell with a large variable forks, and the copy has changed nothing of it.
+// TestForkedProcessesShareTheirMemory: a shell with a large variable forks, and the copy has
+// changed nothing of it.
 func TestForkedProcessesShareTheirMemory(t *testing.T) {
 	meter, now := realMeter(t, Options{})
 	script := `x=$(head -c 33554432 /dev/zero | tr '\0' x); exec 3<&0; echo; read _; (echo; read _ <&3) & read _; exit`
@@ -320,7 +327,8 @@ func TestThisMachine(t *testing.T) {
 	}
 }
 
-// realCgroup makes a cgroup with a memory controller, if this machine and this user can; else it returns "".
+// realCgroup makes a cgroup with a memory controller, if this machine and this user can; else it
+// returns "".
 func realCgroup(t *testing.T, meter *Meter, limit int64) (name, directory string) {
 	t.Helper()
 	var s scratch
@@ -353,9 +361,10 @@ func realCgroup(t *testing.T, meter *Meter, limit int64) (name, directory string
 	return "", ""
 }
 
-// TestHeadroomInACgroup is the sum that the agent makes, on the kernel's own figures: what is available in a cgroup with a limit,
-// less what an engine in it was promised and has not touched. It must stay the same while the engine touches its memory
-// slowly, and while it fills the page cache. A limit makes the figures independent of what else the machine does.
+// TestHeadroomInACgroup is the sum that the agent makes, on the kernel's own figures: what is
+// available in a cgroup with a limit, less what an engine in it was promised and has not touched.
+// It must stay the same while the engine touches its memory slowly, and while it fills the page
+// cache. A limit makes the figures independent of what else the machine does.
 func TestHeadroomInACgroup(t *testing.T) {
 	const limit, entitled = 512 << 20, 256 << 20
 	finder, _ := realMeter(t, Options{})
@@ -404,8 +413,8 @@ func TestHeadroomInACgroup(t *testing.T) {
 		return // Not page cache.
 	}
 	before := measured(t, meter, now, engine)
-	e.tell("write %s 64", file)
-	e.tell("cache %s", file)
+	e.do("write %s 64", file)
+	e.do("cache %s", file)
 	filled := measured(t, meter, now, engine)
 	check("page cache filled", filled)
 	if grown := filled.MemoryBytes - before.MemoryBytes; grown < 32<<20 {

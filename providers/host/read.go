@@ -10,14 +10,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// scratch reads small kernel files into one piece of memory that it keeps, since a pass over the process table reads
-// thousands. It belongs to one goroutine.
+// scratch reads small kernel files into one piece of memory that it keeps, since a pass over the
+// process table reads thousands. It belongs to one goroutine.
 type scratch struct {
 	memory []byte
 }
 
-// read returns a file's content, valid until the next read. Files under /proc and /sys have no size, so it reads until the
-// end. Errors are *fs.PathError.
+// read returns a file's content, valid until the next read. Files under /proc and /sys have no
+// size, so it reads until the end. Errors are *fs.PathError.
 func (s *scratch) read(path string) ([]byte, error) {
 	var fd int
 	err := retried(func() (err error) {

@@ -14,20 +14,22 @@ import (
 // Sample is one measurement of the machine. A nil field is unknown.
 type Sample struct {
 	Time time.Time
-	// MemoryTotalBytes is the machine's memory, or the lowest cgroup limit on the path. MemoryAvailableBytes is what could be
-	// used without swapping: the least of the machine's and of what each of those limits leaves.
+	// MemoryTotalBytes is the machine's memory, or the lowest cgroup limit on the path.
+	// MemoryAvailableBytes is what could be used without swapping: the least of the machine's and
+	// of what each of those limits leaves.
 	MemoryTotalBytes     *int64
 	MemoryAvailableBytes *int64
 	// MemorySafetyBytes is Options.SafetyBytes as it applies.
 	MemorySafetyBytes int64
-	// CPUTotalMillis is the CPU within every limit; CPUUsedMillis the part of it that could not be had since the last Sample,
-	// because it was in use here or, where the machine is busier than the limit shows, elsewhere. Nil in the first.
+	// CPUTotalMillis is the CPU within every limit. CPUUsedMillis is the part of it that could not
+	// be had since the last Sample: it was in use here, or elsewhere if the machine is busier than
+	// the limit shows. Nil in the first.
 	CPUTotalMillis *int64
 	CPUUsedMillis  *int64
 	// Load1Millis is the load average over one minute, in thousandths.
 	Load1Millis *int64
-	// Pressure stall information over 10 s, in hundredths of a percent: the worst of the machine and of each cgroup on the
-	// path. Nil too where the kernel has none, which is not in Degraded.
+	// Pressure stall information over 10 s, in hundredths of a percent: the worst of the machine
+	// and of each cgroup on the path. Also nil if the kernel has none, which is not in Degraded.
 	MemorySomeAvg10 *int32
 	MemoryFullAvg10 *int32
 	CPUSomeAvg10    *int32
@@ -35,15 +37,17 @@ type Sample struct {
 	Pressure bool
 	// SwapTotalBytes and SwapUsedBytes are the whole machine's.
 	SwapTotalBytes, SwapUsedBytes *int64
-	// HugePagesTotalBytes is memory set aside for huge pages, which is no part of MemoryTotalBytes; of that, HugePagesFreeBytes
-	// is not in use and not promised to who mapped it.
+	// HugePagesTotalBytes is memory set aside for huge pages, which is no part of
+	// MemoryTotalBytes; of that, HugePagesFreeBytes is not in use and not promised to who mapped
+	// it.
 	HugePagesTotalBytes, HugePagesFreeBytes *int64
-	// OutOfMemoryKills is how many processes the kernel has ended since the boot because memory had run out: the machine's, or
-	// that of any cgroup. Nil too where the kernel does not count them (before 4.13), which is not in Degraded.
+	// OutOfMemoryKills is how many processes the kernel has ended since the boot because memory
+	// had run out: the machine's, or that of any cgroup. Also nil if the kernel does not count
+	// them (before 4.13), which is not in Degraded.
 	OutOfMemoryKills *int64
 	// Processes there are, those that have ended and are not yet reaped included. 0: unknown.
 	Processes int
-	// Degraded has what could not be read, by source; nil where all could.
+	// Degraded has what could not be read, by source; nil if all could.
 	Degraded map[string]string
 }
 
@@ -54,7 +58,7 @@ type sampler struct {
 	cpu     cpuSample
 }
 
-// cpuSample is the last state of the counters that CPU use is told from.
+// cpuSample is the last state of the counters that CPU use is computed from.
 type cpuSample struct {
 	taken bool
 	time  time.Time
@@ -72,32 +76,33 @@ func (m *Meter) Sample(ctx context.Context) Sample {
 	m.samplePressure(&sample, &degraded)
 
 	load, err := m.facts.load1(ctx)
-	if degraded.note(SourceLoad, err); err == nil {
+	if degraded.add(SourceLoad, err); err == nil {
 		sample.Load1Millis = &load
 	}
 	kills, counted, err := m.outOfMemoryKills(&m.sampler.scratch)
-	if degraded.note(SourceOutOfMemory, err); counted {
+	if degraded.add(SourceOutOfMemory, err); counted {
 		sample.OutOfMemoryKills = &kills
 	}
 	processes, err := pids(m.proc, nil)
-	if degraded.note(SourceProcesses, err); err == nil {
+	if degraded.add(SourceProcesses, err); err == nil {
 		sample.Processes = len(processes)
 	}
 	sample.Degraded = degraded
 	return sample
 }
 
-// sampleMemory leaves total and available unknown where a limit cannot be read: they could be anything below.
+// sampleMemory leaves total and available unknown if a limit cannot be read: they could be
+// anything below.
 func (m *Meter) sampleMemory(ctx context.Context, sample *Sample, degraded *degradations) {
 	s := &m.sampler.scratch
 	memory, err := m.machineMemory(ctx, s, degraded)
-	degraded.note(SourceMemory, err)
+	degraded.add(SourceMemory, err)
 	if err == nil {
 		sample.SwapTotalBytes, sample.SwapUsedBytes = &memory.swapTotal, &memory.swapUsed
 		sample.HugePagesTotalBytes, sample.HugePagesFreeBytes = &memory.huge.total, &memory.huge.free
 	}
 	total, available, limitErr := m.withinLimits(s, memory)
-	degraded.note(SourceMemoryCgroup, limitErr)
+	degraded.add(SourceMemoryCgroup, limitErr)
 	if err == nil && limitErr == nil {
 		sample.MemoryTotalBytes, sample.MemoryAvailableBytes = &total, &available
 	}
@@ -109,7 +114,7 @@ func (m *Meter) withinLimits(s *scratch, memory memoryFacts) (total, available i
 	if err != nil {
 		return 0, 0, err
 	}
-	limits = below(memory.total, limits)
+	limits = lowerThan(memory.total, limits)
 	available = memory.available
 	for _, limit := range limits {
 		usage, stat, err := s.readMemory(limit.at)
@@ -122,8 +127,9 @@ func (m *Meter) withinLimits(s *scratch, memory memoryFacts) (total, available i
 	return total, available, nil
 }
 
-// Available is the MemoryAvailableBytes that a Sample would have now, in bytes. It takes some 0.1 ms and may be called at any time from
-// any goroutine: for the moment at which a grant is decided on, for which the last Sample is too old.
+// Available is the MemoryAvailableBytes that a Sample would have now, in bytes. It takes some 0.1
+// ms and may be called at any time from any goroutine: for the moment at which a grant is decided
+// on, for which the last Sample is too old.
 func (m *Meter) Available(ctx context.Context) (int64, error) {
 	var s scratch
 	var degraded degradations // a pool of huge pages that cannot be read is a Sample's to tell
@@ -138,7 +144,7 @@ func (m *Meter) Available(ctx context.Context) (int64, error) {
 	return available, nil
 }
 
-// outOfMemoryKills reads the count from /proc/vmstat; false where the kernel has none.
+// outOfMemoryKills reads the count from /proc/vmstat; false if the kernel has none.
 func (m *Meter) outOfMemoryKills(s *scratch) (int64, bool, error) {
 	data, err := s.optional(filepath.Join(m.proc, "vmstat"))
 	if err != nil {
@@ -158,27 +164,27 @@ func (m *Meter) sampleCPU(ctx context.Context, sample *Sample, degraded *degrada
 	now := cpuSample{taken: true, time: sample.Time}
 	var err error
 	now.facts, err = m.facts.cpu(ctx)
-	degraded.note(SourceCPU, err)
-	limits = below(now.facts.millis(), limits)
+	degraded.add(SourceCPU, err)
+	limits = lowerThan(now.facts.millis(), limits)
 	if limitErr == nil {
 		now.cgroups, limitErr = m.cgroupsCPU(limits)
 	}
-	degraded.note(SourceCPUCgroup, limitErr)
+	degraded.add(SourceCPUCgroup, limitErr)
 	if err != nil || limitErr != nil {
 		m.sampler.cpu = cpuSample{}
 		return
 	}
 	total, _ := lowest(now.facts.millis(), limits)
 	sample.CPUTotalMillis = &total
-	if left, known := now.left(m.sampler.cpu, limits); known {
+	if left, known := now.unused(m.sampler.cpu, limits); known {
 		used := min(total, max(0, total-left))
 		sample.CPUUsedMillis = &used
 	}
 	m.sampler.cpu = now
 }
 
-// cgroupsCPU reads how long the limited cgroups have run. In version 1 a controller of its own counts that, which need
-// not have the same cgroups; one that is not there is left out.
+// cgroupsCPU reads how long the limited cgroups have run. In version 1 a controller of its own
+// counts that, and it may have other cgroups: a missing one is left out.
 func (m *Meter) cgroupsCPU(limits []limit) (map[string]int64, error) {
 	ran := make(map[string]int64, len(limits))
 	for _, limit := range limits {
@@ -203,9 +209,10 @@ func (m *Meter) cgroupsCPU(limits []limit) (map[string]int64, error) {
 	return ran, nil
 }
 
-// left is the CPU that nobody used since the earlier sample: the least of the machine's and of what each limit left. Unknown in
-// the first sample, when nothing was counted in between, and when processors came or went.
-func (s cpuSample) left(earlier cpuSample, limits []limit) (int64, bool) {
+// unused is the CPU that was not used since the earlier sample: the least of the machine's and of
+// what each limit left. Unknown in the first sample, if nothing was counted in between, and if
+// processors came or went.
+func (s cpuSample) unused(earlier cpuSample, limits []limit) (int64, bool) {
 	busy, idle := s.facts.busy-earlier.facts.busy, s.facts.idle-earlier.facts.idle
 	if !earlier.taken || s.facts.processors != earlier.facts.processors || busy < 0 || busy+idle <= 0 {
 		return 0, false
@@ -224,7 +231,8 @@ func (s cpuSample) left(earlier cpuSample, limits []limit) (int64, bool) {
 	return left, true
 }
 
-// plenty reports whether more than that percentage of the memory is available. What is not known is not plenty.
+// plenty reports whether more than that percentage of the memory is available. What is not known
+// is not plenty.
 func (s *Sample) plenty(percent int) bool {
 	if s.MemoryTotalBytes == nil || s.MemoryAvailableBytes == nil {
 		return false
@@ -248,5 +256,5 @@ func (m *Meter) samplePressure(sample *Sample, degraded *degradations) {
 	} else if err == nil {
 		err = cpuErr
 	}
-	degraded.note(SourcePressure, err)
+	degraded.add(SourcePressure, err)
 }

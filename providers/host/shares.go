@@ -2,21 +2,24 @@ package host
 
 import "time"
 
-// What several processes share can only be told from their page tables: the kernel divides each page by the number of times it is
-// mapped (its "proportional set size" in /proc/PID/smaps_rollup). That walk costs about 10 ms for each GiB (measured, Linux
-// 6.18), so it is made only where the double count could be large, and for no more than a small part of the time.
+// What several processes share can only be told from their page tables: the kernel divides each
+// page by the number of times it is mapped (its "proportional set size" in
+// /proc/PID/smaps_rollup). That walk costs about 10 ms for each GiB (measured, Linux 6.18), so it
+// is made only if the double count could be large, and for no more than a small part of the time.
 
 // worthSharing is the double count, in bytes, below which the walk is not made.
 const worthSharing = 16 << 20
 
-// sharesPart is the part of one core that the walks may take: the time since the last pass divided by this.
+// sharesPart is the part of one core that the walks may take: the time since the last pass divided
+// by this.
 const sharesPart = 64
 
 // firstShares is the time that the walks may take in the first pass.
 const firstShares = 100 * time.Millisecond
 
-// walkPatience is how long a pass waits for one walk. It takes a lock of the process that others can hold for as long as they
-// like: a process that waits for a file system that hangs may keep it for ever.
+// walkPatience is how long a pass waits for one walk. It takes a lock of the process that others
+// can hold for as long as they like: a process that waits for a file system that hangs may keep it
+// for ever.
 const walkPatience = time.Second
 
 // shares remembers the outcome of walks.
@@ -25,18 +28,20 @@ type shares struct {
 	now   func() time.Time
 	// patience is walkPatience.
 	patience time.Duration
-	// budget is the time left for walks. A walk is not broken off: what it takes too long is missing in the next passes.
+	// budget is the time left for walks. A walk is not broken off: what it takes too long is
+	// missing in the next passes.
 	budget time.Duration
 	begun  bool
 	// at is when the last pass was.
 	at time.Time
 	// exhausted: a family was denied its walk in this pass.
 	exhausted bool
-	// unsupported: the kernel (before 5.4) does not tell the kinds of memory apart in smaps_rollup.
+	// unsupported: the kernel (before 5.4) does not tell the kinds of memory apart in
+	// smaps_rollup.
 	unsupported bool
-	// pending is the walk that a pass did not wait for to its end; nil: none. There is none beside it, so that processes that hang
-	// cost one thread, however many they are.
-	pending *walk
+	// pending is the walk that a pass did not wait for to its end; nil: none. There is at most
+	// one, so that processes that hang cost one thread, however many they are.
+	pending *pageWalk
 	// scratch is that of the walks; nil while one is pending, which has it.
 	scratch *scratch
 }
@@ -51,13 +56,15 @@ type share struct {
 	proportional
 
 	fingerprint uint64
-	// sumSwapped is what the family's processes had in swap together, shared pages counted several times.
+	// sumSwapped is what the family's processes had in swap together, shared pages counted several
+	// times.
 	sumSwapped int64
 	// used: a pass since begin has asked for it.
 	used bool
 }
 
-// proportional is the memory of some processes, each page divided by the number of processes that share it, in bytes.
+// proportional is the memory of some processes, each page divided by the number of processes that
+// share it, in bytes.
 type proportional struct {
 	// bytes is anonymous and shared memory, in RAM and in swap; swapped is the part in swap.
 	bytes, swapped int64
@@ -76,7 +83,7 @@ func (s *shares) begin(elapsed time.Duration, now func() time.Time) {
 	s.now, s.begun, s.exhausted = now, true, false
 	s.budget = min(firstShares, s.budget+elapsed/sharesPart)
 	if s.pending != nil {
-		s.settle()
+		s.finishPending()
 	}
 }
 
@@ -90,8 +97,9 @@ func (s *shares) end() {
 	}
 }
 
-// familyMemory returns what a family holds, and the part of that which is certain. They differ where the family may share
-// memory and nobody can tell how much: then the sum, and what its largest process has.
+// familyMemory returns what a family holds, and the certain part of it. They differ if the family
+// may share memory and the amount is not known: then they are the sum, and what its largest
+// process has.
 func (m *Meter) familyMemory(key shareKey, kin *family) treeUse {
 	// Shared memory can be mapped several times in one process: a Java heap of ZGC is.
 	if max(kin.sum-kin.largest, kin.shared) <= worthSharing {
@@ -108,7 +116,7 @@ func (m *Meter) familyMemory(key shareKey, kin *family) treeUse {
 	}
 	of.used = true
 	if !s.unsupported && s.budget > 0 && s.pending == nil {
-		if m.look(key, kin) {
+		if m.walkPages(key, kin) {
 			certain := min(of.bytes, kin.sum)
 			return treeUse{held: of.bytes, unreclaimable: certain, swapped: min(of.swapped, certain)}
 		}
@@ -117,7 +125,8 @@ func (m *Meter) familyMemory(key shareKey, kin *family) treeUse {
 	}
 	if of.fingerprint == kin.fingerprint {
 		bytes := min(of.bytes, kin.sum)
-		// What went to swap since is taken for nobody else's: then what is available errs low.
+		// What went to swap since counts as this family's alone: then what is available is too
+		// low.
 		swapped := of.swapped + max(0, kin.swapped-of.sumSwapped)
 		return treeUse{held: bytes, unreclaimable: bytes, swapped: min(swapped, kin.swapped, bytes)}
 	}

@@ -12,14 +12,15 @@ type stat struct {
 	group, session int32
 	state          byte
 	threads        int32
-	// own is the CPU time of the process's threads, those that ended included; children that of its children that ended and were
-	// waited for, with theirs. In clock ticks.
+	// own is the CPU time of the process's threads, those that ended included; children that of
+	// its children that ended and were waited for, with theirs. In clock ticks.
 	own, children uint64
 	// start is in clock ticks after boot.
 	start uint64
-	// image tells programs apart: where the program's code and stack begin in its address space, which is random for each
-	// program start. A process that was forked and has started no other program has its parent's. The zero value: the kernel does
-	// not tell, because this process may not look into that one.
+	// image tells programs apart: the addresses at which the program's code and stack begin, which
+	// are random for each program start. A process that was forked and has started no other
+	// program has its parent's. The zero value: the kernel does not tell, because this process may
+	// not look into that one.
 	image image
 }
 
@@ -27,11 +28,12 @@ type image struct {
 	code, stack uint64
 }
 
-// TicksPerSecond is the unit of times in /proc/PID/stat: USER_HZ, which is 100 on every architecture that Go runs on.
+// TicksPerSecond is the unit of times in /proc/PID/stat: USER_HZ, which is 100 on every
+// architecture that Go runs on.
 const TicksPerSecond = 100
 
-// ended reports whether the process has ended. The state is that of its first thread: Z (zombie) with other threads still
-// counted is a process whose first thread ended before the others.
+// ended reports whether the process has ended. The state is that of its first thread. If it is Z
+// (zombie) with other threads still counted, the first thread ended before the others.
 func ended(state byte, threads int32) bool {
 	return state == 'X' || state == 'x' || state == 'Z' && threads <= 1
 }
@@ -44,8 +46,8 @@ func (s *stat) headless() bool { return s.state == 'Z' && s.threads > 1 }
 // total is all CPU time that the process answers for, in clock ticks.
 func (s *stat) total() uint64 { return s.own + s.children }
 
-// parseStat parses /proc/PID/stat. The second field is the program's name in parentheses; it may itself contain spaces,
-// parentheses and line feeds, so that only the last parenthesis counts.
+// parseStat parses /proc/PID/stat. The second field is the program's name in parentheses; it may
+// itself contain spaces, parentheses and line feeds, so that only the last parenthesis counts.
 func parseStat(data []byte) (stat, error) {
 	open, end := bytes.IndexByte(data, '('), bytes.LastIndexByte(data, ')')
 	if open < 1 || end < open {
@@ -100,8 +102,8 @@ func parseStat(data []byte) (stat, error) {
 	return got, nil
 }
 
-// statField parses a number. Some can be negative: the priority, and the group and session of a process that is just being
-// removed. None of these says anything then.
+// statField parses a number. Some can be negative: the priority, and the group and session of a
+// process that is just being removed. None of these says anything then.
 func statField(field []byte) (uint64, error) {
 	if field[0] == '-' {
 		if _, err := strconv.ParseInt(string(field), 10, 64); err != nil {

@@ -5,9 +5,9 @@ import (
 	"errors"
 )
 
-// table is the process table as one pass over it found it. Its memory is used again by the next pass. It reads /proc/*/stat
-// itself: prometheus/procfs takes about twice as long for that, gopsutil ten times (500 processes: 6, 11 and 63 ms), and
-// neither gives all the fields.
+// table is the process table as one pass over it found it. Its memory is used again by the next
+// pass. It reads /proc/*/stat itself: prometheus/procfs takes about twice as long for that,
+// gopsutil ten times (500 processes: 6, 11 and 63 ms), and neither gives all the fields.
 type table struct {
 	pids []int32
 	rows []process
@@ -15,8 +15,8 @@ type table struct {
 	index map[int32]int32
 	// unread has the processes that are there and could not be read, with the error.
 	unread map[int32]error
-	// newest is the latest start of all processes, in clock ticks after boot, and youngest are the processes with that start.
-	// They tell, without a clock, what has started since.
+	// newest is the latest start of all processes, in clock ticks after boot, and youngest are the
+	// processes with that start. They tell, without a clock, what has started since.
 	newest   uint64
 	youngest []int32
 }
@@ -49,8 +49,8 @@ type process struct {
 	progress progress
 	// owner is the engine that the process belongs to; nil: none.
 	owner *engine
-	// thread is one that tells of the address space, below /proc like a pid: the first, or, where that
-	// has ended before the others, one of them.
+	// thread is a thread that tells of the address space, below /proc like a pid: the first, or
+	// another one if the first has ended before the others.
 	thread int32
 }
 
@@ -63,7 +63,7 @@ const (
 	settled
 )
 
-// row returns the row of a pid; nil where there is none.
+// row returns the row of a pid; nil if there is none.
 func (t *table) row(pid int32) *process {
 	if i, found := t.index[pid]; found {
 		return &t.rows[i]
@@ -71,7 +71,8 @@ func (t *table) row(pid int32) *process {
 	return nil
 }
 
-// same returns the row of a process that was seen before; nil where it is gone, or its pid was given to another one.
+// same returns the row of a process that was seen before; nil if it is gone, or its pid was given
+// to another one.
 func (t *table) same(pid int32, start uint64) *process {
 	if row := t.row(pid); row != nil && row.start == start {
 		return row
@@ -111,9 +112,9 @@ func (t *table) readOne(m *Meter, s *scratch, pid int32) bool {
 	return true
 }
 
-// liveThread returns a thread of a process whose first thread has ended, with what that one says of
-// the address space, which the kernel takes from the first as soon as it ends. If there is none, the
-// process has ended in the meantime, and has no memory.
+// liveThread returns a thread of a process whose first thread has ended, with what that thread
+// says of the address space: the kernel takes it from the first as soon as that ends. If there is
+// none, the process has ended in the meantime, and has no memory.
 func (m *Meter) liveThread(s *scratch, of stat) (int32, image) {
 	threads, err := pids(m.file(of.pid, "task"), nil)
 	if err != nil {

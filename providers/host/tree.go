@@ -6,11 +6,12 @@ import (
 	"time"
 )
 
-// A process belongs to the nearest engine above it: the first process on the way from parent to parent that is an engine's
-// root. That way breaks when a process on it ends, for the kernel then gives its children to another parent, pid 1 or a process
-// that asked for orphans. So whose a process was is remembered, and one that was handed on stays where it was. A process that was
-// never seen with its first parent is known by the cgroup that its engine was moved to, or by its session or process group, if a
-// process of the engine leads or led it.
+// A process belongs to the nearest engine above it: the first process on the way from parent to
+// parent that is an engine's root. That way breaks when a process on it ends: the kernel then
+// gives its children to another parent, pid 1 or a process that asked for orphans. So the engine
+// of each process is remembered, and a process that was handed on stays with its engine. A process
+// that was never seen with its first parent is known by the cgroup that its engine was moved to,
+// or by its session or process group, if a process of the engine leads or led it.
 
 // member is what is remembered of a process that belonged to an engine in the last pass.
 type member struct {
@@ -24,32 +25,36 @@ type member struct {
 // forest is what passes over the process table remember between each other.
 type forest struct {
 	table table
-	// members are by pid: all were alive at once. spare is the map of the pass before, to be filled by the next.
+	// members are by pid: all were alive at once. spare is the map of the pass before, to be
+	// filled by the next.
 	members, spare map[int32]member
-	// leaders has the pids of processes of engines, alive or not, whose session or process group still has a process of that
-	// engine. The kernel gives no such number to another process as long as it is in use.
+	// leaders has the pids of processes of engines, alive or not, whose session or process group
+	// still has a process of that engine. The kernel does not give such a number to another
+	// process as long as it is in use.
 	leaders, spareLeaders map[int32]*engine
 	// engines are those of this pass, roots the same by pid; inside has what is in their cgroups.
 	engines []*engine
 	roots   map[int32]*engine
 	inside  map[int32]*engine
-	// newest and youngest are those of the last pass's table; taken is when that was, zero if there was none.
+	// newest and youngest are those of the last pass's table; taken is when that was, zero if
+	// there was none.
 	newest   uint64
 	youngest []int32
 	taken    time.Time
 }
 
-// pass reads the process table, gives each process to its engine and counts what CPU time each engine used since the last.
+// pass reads the process table, gives each process to its engine and counts what CPU time each
+// engine used since the last.
 func (f *forest) pass(ctx context.Context, m *Meter, s *scratch, engines []*engine) error {
 	if err := f.table.read(ctx, m, s); err != nil {
 		return err
 	}
-	f.divide(engines)
+	f.assign(engines)
 	return nil
 }
 
-// inCgroups reads of the process table only what is in the cgroups that engines were moved to, and gives it to them. It remembers nothing: the
-// cgroups tell what CPU time was used.
+// inCgroups reads of the process table only what is in the cgroups that engines were moved to, and
+// gives it to them. It remembers nothing: the cgroups tell what CPU time was used.
 func (f *forest) inCgroups(ctx context.Context, m *Meter, s *scratch, engines []*engine) error {
 	f.table.empty()
 	for _, e := range engines {
@@ -70,9 +75,9 @@ func (f *forest) inCgroups(ctx context.Context, m *Meter, s *scratch, engines []
 	return nil
 }
 
-// divide does that with a table that has been read.
-func (f *forest) divide(engines []*engine) {
-	f.plant(engines)
+// assign does that with a table that has been read.
+func (f *forest) assign(engines []*engine) {
+	f.setRoots(engines)
 	for i := range f.table.rows {
 		if row := &f.table.rows[i]; f.owner(row) != nil {
 			row.owner.members = append(row.owner.members, int32(i))
@@ -92,8 +97,8 @@ func (f *forest) forget(engines []*engine) {
 	}
 }
 
-// plant makes the engines' root processes theirs.
-func (f *forest) plant(engines []*engine) {
+// setRoots makes the engines' root processes theirs.
+func (f *forest) setRoots(engines []*engine) {
 	if f.roots == nil {
 		f.roots, f.inside = map[int32]*engine{}, map[int32]*engine{}
 	}
@@ -103,7 +108,7 @@ func (f *forest) plant(engines []*engine) {
 	for _, e := range engines {
 		e.members, e.ticks, e.ended, e.counted = e.members[:0], 0, 0, 0
 		e.passes++
-		// One that ended long ago can still be listed beside one that has its pid now.
+		// One that ended long ago can still be listed next to one that has its pid now.
 		if other := f.roots[e.key.pid]; other == nil || other.key.start < e.key.start {
 			f.roots[e.key.pid] = e
 		}
@@ -121,7 +126,7 @@ func (f *forest) plant(engines []*engine) {
 // owner returns the engine that a process belongs to, nil if none, and notes it in the row.
 func (f *forest) owner(row *process) *engine {
 	if row.progress == untouched {
-		row.progress = underway // What goes in a circle belongs to nobody.
+		row.progress = underway // A process in a circle belongs to no engine.
 		row.owner = f.find(row)
 		row.progress = settled
 	}
@@ -145,14 +150,15 @@ func (f *forest) find(row *process) *engine {
 	if e := f.inside[row.pid]; e != nil {
 		return e
 	}
-	if led := f.led(row, row.session); led != nil {
+	if led := f.engineOfLeader(row, row.session); led != nil {
 		return led
 	}
-	return f.led(row, row.group)
+	return f.engineOfLeader(row, row.group)
 }
 
-// led returns the engine to which the leader of a process's session or group belongs, or belonged.
-func (f *forest) led(row *process, number int32) *engine {
+// engineOfLeader returns the engine to which the leader of a process's session or group belongs,
+// or belonged.
+func (f *forest) engineOfLeader(row *process, number int32) *engine {
 	if number == 0 || number == row.pid {
 		return nil
 	}
@@ -165,7 +171,8 @@ func (f *forest) led(row *process, number int32) *engine {
 	return f.formerRoot(row, number)
 }
 
-// formerRoot returns the engine whose root was the leader, and was gone before the engine's first pass. Later ones remember it.
+// formerRoot returns the engine whose root was the leader, and was gone before the engine's first
+// pass. Later passes remember it.
 func (f *forest) formerRoot(row *process, number int32) *engine {
 	if e := f.roots[number]; e != nil && e.passes == 1 && row.start >= e.key.start {
 		return e
@@ -175,12 +182,13 @@ func (f *forest) formerRoot(row *process, number int32) *engine {
 
 // count adds up, in clock ticks, what each engine's processes used since the last pass.
 //
-// A process answers for its own time and for that of its children that ended and were waited for. So while a child ends, what
-// it used moves from it to its parent and the sum stays, provided that the part that was counted when it was alive is
-// taken off. That part is taken off the engine of its nearest ancestor that is still there, and never more than that
-// engine's ended children came to: a child that no process of the engine waited for takes its last moments with it. What cannot
-// be had: the time since the last pass of a process that ended and was waited for by a stranger (the root itself, an orphan, a child of
-// a process that ignores SIGCHLD).
+// A process answers for its own time and for that of its children that ended and were waited for.
+// So while a child ends, what it used moves from it to its parent and the sum stays, provided that
+// the part that was counted when it was alive is taken off. That part is taken off the engine of
+// its nearest ancestor that is still there, and never more than that engine's ended children came
+// to: a child that no process of the engine waited for takes its last moments with it. What cannot
+// be had: the time since the last pass of a process that ended and was waited for by a stranger
+// (the root itself, an orphan, a child of a process that ignores SIGCHLD).
 func (f *forest) count() {
 	for i := range f.table.rows {
 		row := &f.table.rows[i]
@@ -190,8 +198,8 @@ func (f *forest) count() {
 		was, known := f.members[row.pid]
 		switch {
 		case known && was.start == row.start:
-			row.owner.ticks += grown(was.own, row.own)
-			row.owner.ended += grown(was.children, row.children)
+			row.owner.ticks += increase(was.own, row.own)
+			row.owner.ended += increase(was.children, row.children)
 		case row.start > f.newest || row.start == f.newest && !slices.Contains(f.youngest, row.pid):
 			// It started after the last pass: all it used is new.
 			row.owner.ticks += row.own
@@ -207,14 +215,15 @@ func (f *forest) count() {
 		}
 	}
 	for _, e := range f.engines {
-		e.ticks += grown(e.counted, e.ended)
+		e.ticks += increase(e.counted, e.ended)
 	}
 }
 
-// grown is the difference of two counters; one that stepped back has not grown.
-func grown(before, after uint64) uint64 { return max(before, after) - before }
+// increase is the difference of two counters; 0 if a counter has stepped back.
+func increase(before, after uint64) uint64 { return max(before, after) - before }
 
-// ancestor returns the nearest process above one that is gone, of those that were members and are still there.
+// ancestor returns the nearest ancestor of a process that is gone, of those that were members and
+// are still there.
 func (f *forest) ancestor(gone member) *process {
 	for range len(f.members) {
 		above, known := f.members[gone.parent]
@@ -251,7 +260,7 @@ func (f *forest) remember() {
 		}
 		members[row.pid] = now
 		for _, number := range [...]int32{row.session, row.group} {
-			if f.leads(number, row) {
+			if f.isLedBySameEngine(number, row) {
 				leaders[number] = row.owner
 			}
 		}
@@ -261,8 +270,9 @@ func (f *forest) remember() {
 	f.newest, f.youngest = f.table.newest, append(f.youngest[:0], f.table.youngest...)
 }
 
-// leads reports whether the leader of that session or group is, or was, of the same engine as the process.
-func (f *forest) leads(number int32, row *process) bool {
+// isLedBySameEngine reports whether the leader of that session or group is, or was, of the same
+// engine as the process.
+func (f *forest) isLedBySameEngine(number int32, row *process) bool {
 	if number == 0 {
 		return false
 	}

@@ -7,7 +7,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// population is a machine's processes as the kernel keeps them, with the truth about whose they are beside it.
+// population is a machine's processes as the kernel keeps them, with their true engines.
 type population struct {
 	*rapid.T
 	alive map[int32]*person
@@ -17,11 +17,13 @@ type population struct {
 	// engines by name, and the ticks that their processes really used.
 	engines []*engine
 	used    map[*engine]uint64
-	// counted is what the forest told, summed up.
+	// counted is the sum of what the forest returned.
 	counted map[*engine]uint64
-	// freed has the pids whose use ended since the last pass: the kernel comes round to them much later than that.
+	// freed has the pids whose use ended since the last pass: the kernel comes round to them much
+	// later than that.
 	freed map[int32]bool
-	// orphaned: a process that was not waited for by its engine has ended, so that what it used last may be lost.
+	// orphaned: a process that was not waited for by its engine has ended, so that what it used
+	// last may be lost.
 	orphaned bool
 }
 
@@ -65,7 +67,8 @@ func (p *population) inUse(number int32) bool {
 	return false
 }
 
-// exit makes a process a zombie, and gives its children to pid 1, which waits for every child at once.
+// exit makes a process a zombie, and gives its children to pid 1, which waits for every child at
+// once.
 func (p *population) exit(one *person) {
 	one.state = 'Z'
 	for _, child := range p.alive {
@@ -111,7 +114,7 @@ func (p *population) pass(f *forest) {
 	for _, one := range p.alive {
 		f.table.add(one.stat, one.pid)
 	}
-	f.divide(p.engines)
+	f.assign(p.engines)
 	clear(p.freed)
 }
 
@@ -160,9 +163,10 @@ func name(e *engine) string {
 	return e.key.id
 }
 
-// TestProcessesBelongToTheirEngine lets processes fork, work, lead sessions, end and be waited for in any order, and looks at them
-// now and then. No process may be given to an engine that it is not of. None may be lost that was seen before or whose
-// parent is of the engine. CPU time is never counted twice; none is lost as long as all are waited for by their parents.
+// TestProcessesBelongToTheirEngine lets processes fork, work, lead sessions, end and be waited for
+// in any order, and looks at them now and then. No process may be given to an engine that it is
+// not of. None may be lost that was seen before or whose parent is of the engine. CPU time is
+// never counted twice; none is lost as long as all are waited for by their parents.
 func TestProcessesBelongToTheirEngine(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := &population{
@@ -221,7 +225,8 @@ func TestProcessesBelongToTheirEngine(t *testing.T) {
 					return
 				}
 				if orderly {
-					// In an orderly engine only processes without children end, and never the root.
+					// In an orderly engine only processes without children end, and never the
+					// root.
 					if one.parent == 1 {
 						return
 					}

@@ -10,13 +10,13 @@ import (
 	"github.com/bursar/bursar/internal/cgroupfs"
 )
 
-// walk is one look at the page tables of a family.
-type walk struct {
+// pageWalk is one look at the page tables of a family.
+type pageWalk struct {
 	key         shareKey
 	fingerprint uint64
 	sumSwapped  int64
 	scratch     *scratch
-	// done gets the outcome, and has room for it, so that nobody need be there to take it.
+	// done gets the outcome. It has room for it, so nothing has to receive it.
 	done chan outcome
 }
 
@@ -25,11 +25,12 @@ type outcome struct {
 	err   error
 }
 
-// look walks over the page tables of a family and notes the outcome in its share. It reports whether there is a new one. What
-// takes longer than patience goes on by itself, and its outcome is noted when a later pass begins.
-func (m *Meter) look(key shareKey, kin *family) bool {
+// walkPages walks over the page tables of a family and notes the outcome in its share. It reports
+// whether there is a new one. What takes longer than patience goes on by itself, and its outcome
+// is noted when a later pass begins.
+func (m *Meter) walkPages(key shareKey, kin *family) bool {
 	s := &m.tracker.shares
-	w := &walk{key: key, fingerprint: kin.fingerprint, sumSwapped: kin.swapped, scratch: s.scratch, done: make(chan outcome, 1)}
+	w := &pageWalk{key: key, fingerprint: kin.fingerprint, sumSwapped: kin.swapped, scratch: s.scratch, done: make(chan outcome, 1)}
 	s.pending, s.scratch = w, nil
 	files := make([]string, len(kin.processes))
 	for i, pid := range kin.processes {
@@ -45,7 +46,7 @@ func (m *Meter) look(key shareKey, kin *family) bool {
 	noted := false
 	select {
 	case got := <-w.done:
-		noted = s.note(got)
+		noted = s.record(got)
 	case <-timer.C:
 		s.exhausted = true
 	}
@@ -53,17 +54,18 @@ func (m *Meter) look(key shareKey, kin *family) bool {
 	return noted
 }
 
-// settle notes the outcome of the pending walk, if it has come to an end.
-func (s *shares) settle() {
+// finishPending notes the outcome of the pending walk, if it has come to an end.
+func (s *shares) finishPending() {
 	select {
 	case got := <-s.pending.done:
-		s.note(got)
+		s.record(got)
 	default:
 	}
 }
 
-// note takes the outcome of the pending walk, of which there is none then. It reports whether it was good.
-func (s *shares) note(got outcome) bool {
+// record takes the outcome of the pending walk, and no walk is pending then. It reports whether it
+// was good.
+func (s *shares) record(got outcome) bool {
 	w := s.pending
 	s.pending, s.scratch = nil, w.scratch
 	s.unsupported = errors.Is(got.err, errNoSplit)
@@ -75,8 +77,8 @@ func (s *shares) note(got outcome) bool {
 	return true
 }
 
-// readProportional adds up the proportional memory of processes, of each of which it is given the file smaps_rollup. A process
-// that ended meanwhile has none; one that may not be looked into makes the sum worthless.
+// readProportional adds up the proportional memory of processes. files are their smaps_rollup. A
+// process that ended meanwhile has none; one that may not be looked into makes the sum worthless.
 func (s *scratch) readProportional(files []string) (proportional, error) {
 	var sum proportional
 	var read int
@@ -101,8 +103,8 @@ func (s *scratch) readProportional(files []string) (proportional, error) {
 	return sum, nil
 }
 
-// parseProportional finds the proportional anonymous and shared memory in /proc/PID/smaps_rollup. Of what is in swap the kernel
-// tells the anonymous part.
+// parseProportional finds the proportional anonymous and shared memory in /proc/PID/smaps_rollup.
+// Of what is in swap the kernel tells the anonymous part.
 func parseProportional(data []byte) (proportional, error) {
 	var got proportional
 	found := 0

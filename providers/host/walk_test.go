@@ -9,9 +9,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestWalkThatHangsHoldsNothingUp gives an engine a process whose page tables cannot be read, as one is that waits for a file system
-// which hangs: a pipe that nobody writes to plays it. The pass goes on without, those after it do not wait again, and what the walk says
-// in the end is not lost.
+// TestWalkThatHangsHoldsNothingUp gives an engine a process whose page tables cannot be read, as
+// one is that waits for a file system which hangs: a pipe that nobody writes to plays it. The pass
+// goes on without, those after it do not wait again, and what the walk says in the end is not
+// lost.
 func TestWalkThatHangsHoldsNothingUp(t *testing.T) {
 	machine := newMachine(t)
 	machine.write("proc/self/mountinfo", "")
@@ -49,7 +50,7 @@ func TestWalkThatHangsHoldsNothingUp(t *testing.T) {
 			}
 		}
 	}
-	pass(largest, largest) // the first one hangs, and the second gets no turn beside it
+	pass(largest, largest) // the first one hangs, and the second gets no turn next to it
 	pending := meter.tracker.shares.pending
 	if pending == nil {
 		t.Fatal("it did not hang")

@@ -6,10 +6,11 @@
 //	    default: true
 //	    settings: {addresses: "http://rm1:8088,http://rm2:8088", interval: 5s}
 //
-// It checks what one file can tell: fields, kinds, settings as far as a kind knows without asking anybody, that no cluster occurs twice
-// and that no kind has two defaults. A file is taken whole or not at all.
+// It checks what one file can tell: fields, kinds, settings as far as a kind knows without asking
+// anybody, that no cluster occurs twice and that no kind has two defaults. A file is taken whole
+// or not at all.
 //
-// The functions are pure where the kinds' checks are.
+// The functions are pure if the kinds' checks are.
 package providerfile
 
 import (
@@ -23,7 +24,8 @@ import (
 	"github.com/bursar/bursar/providers"
 )
 
-// Error says what is wrong in a file, and where: File, Line, Column, Field, Reason. Its Excerpt shows the place.
+// Error says what is wrong in a file, and at which place: File, Line, Column, Field, Reason. Its
+// Excerpt shows the place.
 type Error = yamlfile.Error
 
 // Bounds of the contract, and one on a file.
@@ -41,10 +43,11 @@ type file struct {
 type entry struct {
 	// Kind is the sort of cluster: yarn.
 	Kind yamlfile.Scalar `yaml:"kind"`
-	// Cluster is its name here, which addresses and the label cluster carry: 1 to 128 letters, digits, and - _ .
+	// Cluster is its name here, which addresses and the label cluster carry: 1 to 128 letters,
+	// digits, and - _ .
 	Cluster yamlfile.Scalar `yaml:"cluster"`
-	// Default says that requests which name no cluster of the kind mean this one; true for one of a kind at most. Default false. An only
-	// cluster of its kind is meant anyway.
+	// Default says that requests which name no cluster of the kind mean this one; true for one of
+	// a kind at most. Default false. An only cluster of its kind is meant anyway.
 	Default yamlfile.Scalar `yaml:"default"`
 	// Settings are those below, by name.
 	Settings map[string]yamlfile.Scalar `yaml:"settings"`
@@ -64,7 +67,7 @@ func Parse(name string, data []byte, kinds providers.Kinds) ([]*bursarv1.Provide
 	case f.Providers == nil:
 		return nil, doc.At("providers", "missing: want a list of providers, or [] for none")
 	case len(f.Providers) > maxProviders:
-		return nil, doc.At(at(maxProviders), fmt.Sprintf("%d providers: want at most %d", len(f.Providers), maxProviders))
+		return nil, doc.At(indexPath(maxProviders), fmt.Sprintf("%d providers: want at most %d", len(f.Providers), maxProviders))
 	}
 	list := make([]*bursarv1.Provider, len(f.Providers))
 	seen := places{clusters: make(map[string]int), defaults: make(map[string]int)}
@@ -74,7 +77,7 @@ func Parse(name string, data []byte, kinds providers.Kinds) ([]*bursarv1.Provide
 			wrong = seen.add(i, p)
 		}
 		if wrong != nil {
-			refused := doc.At(at(i)+"."+wrong.field, wrong.reason)
+			refused := doc.At(indexPath(i)+"."+wrong.field, wrong.reason)
 			if wrong.secret {
 				refused.HideExcerpt()
 			}
@@ -85,7 +88,7 @@ func Parse(name string, data []byte, kinds providers.Kinds) ([]*bursarv1.Provide
 	return list, nil
 }
 
-func at(i int) string { return fmt.Sprintf("providers[%d]", i) }
+func indexPath(i int) string { return fmt.Sprintf("providers[%d]", i) }
 
 // fieldError is what is wrong in an entry.
 type fieldError struct {
@@ -94,20 +97,20 @@ type fieldError struct {
 	secret bool
 }
 
-// places are where clusters and defaults stand.
+// places are the indexes of clusters and defaults in the file.
 type places struct{ clusters, defaults map[string]int }
 
 func (s *places) add(i int, p *bursarv1.Provider) *fieldError {
 	name := p.GetKind() + ":" + p.GetCluster()
 	if before, twice := s.clusters[name]; twice {
-		return &fieldError{field: "cluster", reason: fmt.Sprintf("%s: already the cluster of %s: want one provider for it", name, at(before))}
+		return &fieldError{field: "cluster", reason: fmt.Sprintf("%s: already the cluster of %s: want one provider for it", name, indexPath(before))}
 	}
 	s.clusters[name] = i
 	if !p.GetDefault() {
 		return nil
 	}
 	if before, twice := s.defaults[p.GetKind()]; twice {
-		return &fieldError{field: "default", reason: fmt.Sprintf("%s is the default of kind %s already: want one", at(before), p.GetKind())}
+		return &fieldError{field: "default", reason: fmt.Sprintf("%s is the default of kind %s already: want one", indexPath(before), p.GetKind())}
 	}
 	s.defaults[p.GetKind()] = i
 	return nil
@@ -166,8 +169,8 @@ func checked(kind providers.Kind, settings map[string]string) *fieldError {
 	return nil
 }
 
-// Locate returns the error of a provider that Parse took and somebody else refused: field is its path, beginning with "providers[N]" as
-// they were returned.
+// Locate returns the error of a provider that Parse took and that was refused later: field is its
+// path, beginning with "providers[N]" as they were returned.
 func Locate(name string, data []byte, field, reason string) *Error {
 	doc, err := yamlfile.Parse(name, data)
 	if err != nil {

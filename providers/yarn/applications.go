@@ -15,11 +15,13 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// maxAsked is how many applications are asked for by one call, so that thousands of them are no load: the least recently asked go first,
-// and the others are answered from what is kept. At an interval of 5 s that are 205 requests/s of about 3 ms each, 4 at once: 0.8 s of every 5.
-// An application is then asked for every ⌈n/1024⌉ intervals. What is kept is good for maxAge, by default 6 intervals, so up to 6144
-// applications are always answered; of more than that some are not for a while, and count as if they held nothing of their queue yet.
-// Beyond 1024 an answer may be older than the queues that it is held against. Those that ended are asked for once.
+// maxAsked is how many applications are asked for by one call, so that thousands of them are no
+// load: the least recently asked go first, and the others are answered from what is kept. At an
+// interval of 5 s that are 205 requests/s of about 3 ms each, 4 at once: 0.8 s of every 5. An
+// application is then asked for every ⌈n/1024⌉ intervals. What is kept is good for maxAge, by
+// default 6 intervals, so up to 6144 applications are always answered; of more than that some are
+// not for a while, and count as if they held nothing of their queue yet. Beyond 1024 an answer may
+// be older than the queues that it is held against. Those that ended are asked for once.
 const maxAsked = 1024
 
 // answered is what was last said of an application.
@@ -28,8 +30,8 @@ type answered struct {
 	at  time.Time
 }
 
-// Applications asks for applications one by one, in as much time as the setting timeout says and ctx allows. Those with ids that YARN does
-// not make are not known, and nobody is asked.
+// Applications asks for applications one by one, in as much time as the setting timeout says and
+// ctx allows. Applications with ids that YARN does not make are not known, and are not asked for.
 func (p *Provider) Applications(ctx context.Context, ids []string) ([]providers.Application, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -52,7 +54,7 @@ func (p *Provider) Applications(ctx context.Context, ids []string) ([]providers.
 			ask = append(ask, id)
 		}
 	}
-	p.answers = kept // of the others nobody asks any longer
+	p.answers = kept // the others are not asked for any longer
 	slices.SortStableFunc(ask, func(a, b string) int { return kept[a].at.Compare(kept[b].at) })
 	err := p.askFor(ctx, ask[:min(len(ask), maxAsked)])
 
@@ -70,8 +72,8 @@ func (p *Provider) Applications(ctx context.Context, ids []string) ([]providers.
 	return list, err
 }
 
-// askFor asks for applications, some at once, and keeps what is said. It ends at the first failure of the server, and goes on where only
-// one application cannot be seen.
+// askFor asks for applications, some at once, and keeps the answers. It ends at the first failure
+// of the server, and goes on if only one application cannot be seen.
 func (p *Provider) askFor(ctx context.Context, ids []string) error {
 	if len(ids) == 0 {
 		return nil
@@ -104,7 +106,7 @@ func (p *Provider) askFor(ctx context.Context, ids []string) error {
 					failed = err
 				}
 				mu.Unlock()
-				if err != nil && !ofOne(err) {
+				if err != nil && !isAboutOne(err) {
 					cancel()
 				}
 			}
@@ -124,14 +126,14 @@ func (p *Provider) askFor(ctx context.Context, ids []string) error {
 	if failed == nil && ctx.Err() != nil {
 		failed = &ServerError{Address: from.String(), Trouble: Unreachable, Err: ctx.Err()}
 	}
-	if failed != nil && !ofOne(failed) {
+	if failed != nil && !isAboutOne(failed) {
 		return &providers.UnavailableError{Err: failed}
 	}
 	return failed
 }
 
-// ofOne reports whether a failure is about the one application that was asked for.
-func ofOne(err error) bool {
+// isAboutOne reports whether a failure is about the one application that was asked for.
+func isAboutOne(err error) bool {
 	wrong, ok := errors.AsType[*ServerError](err)
 	return ok && (wrong.Trouble == Senseless || wrong.Trouble == NotAllowed && wrong.Status == 403)
 }
@@ -139,8 +141,9 @@ func ofOne(err error) bool {
 // application asks for one. The error is a *ServerError.
 func (s *server) application(ctx context.Context, id string) (providers.Application, error) {
 	app := providers.Application{ID: id}
-	var said saidOfApplication
-	// The requests of a large application are the bulk of an answer; versions that do not know the word send them.
+	var said applicationAnswer
+	// The requests of a large application are the bulk of an answer; versions that do not know the
+	// word send them.
 	err := s.get(ctx, "/apps/"+url.PathEscape(id), values("deSelects", "resourceRequests"), func(body io.Reader) error {
 		return readAnswer(body, func(r *reader, key []byte) error {
 			if string(key) != "app" {
@@ -156,7 +159,7 @@ func (s *server) application(ctx context.Context, id string) (providers.Applicat
 		return app, err
 	}
 	if said.id != id {
-		return app, s.senseless(malformed("it is about " + s.show(said.id) + " and not about " + id))
+		return app, s.malformedAnswer(malformed("it is about " + s.forLog(said.id) + " and not about " + id))
 	}
 	app.Known, app.Queue = true, said.queue
 	switch strings.ToUpper(said.state) {
@@ -168,14 +171,14 @@ func (s *server) application(ctx context.Context, id string) (providers.Applicat
 	return app, nil
 }
 
-// saidOfApplication is what an answer says.
-type saidOfApplication struct {
+// applicationAnswer is what an answer says.
+type applicationAnswer struct {
 	id, state, queue string
 	memory, cpu      *int64 // MiB and cores; -1 before it has any and after its end
 	usages           []usage
 }
 
-func (a *saidOfApplication) field(r *reader, key []byte) (err error) {
+func (a *applicationAnswer) field(r *reader, key []byte) (err error) {
 	switch string(key) {
 	case "id":
 		a.id, err = r.text()
@@ -203,7 +206,8 @@ func (a *saidOfApplication) field(r *reader, key []byte) (err error) {
 	return err
 }
 
-// applicationUsage rounds down, other than for a queue: what an application holds is what need not be counted as others' there.
+// applicationUsage rounds down, other than for a queue: what an application holds is what need not
+// be counted as others' there.
 func applicationUsage(r *reader, u *usage, key []byte) (err error) {
 	switch string(key) {
 	case "partitionName":
@@ -216,8 +220,9 @@ func applicationUsage(r *reader, u *usage, key []byte) (err error) {
 	return err
 }
 
-// allocated is by partition where the answer tells them apart. What is reserved for it is not counted: it errs on the safe side.
-func (a *saidOfApplication) allocated() map[string]resource.Vector {
+// allocated is by partition if the answer tells them apart. What is reserved for it is not
+// counted: that is on the safe side.
+func (a *applicationAnswer) allocated() map[string]resource.Vector {
 	list := map[string]resource.Vector{}
 	for _, u := range a.usages {
 		if u.used != nil {
@@ -240,8 +245,8 @@ func (a *saidOfApplication) allocated() map[string]resource.Vector {
 	return list
 }
 
-// applicationID reports whether it is one that YARN makes: application_CLUSTER_NUMBER. Whatever else somebody calls an application must not
-// become a path on the server.
+// applicationID reports whether it is one that YARN makes: application_CLUSTER_NUMBER. Any other
+// name of an application must not become a path on the server.
 func applicationID(id string) bool {
 	rest, ok := strings.CutPrefix(id, "application_")
 	cluster, number, found := strings.Cut(rest, "_")

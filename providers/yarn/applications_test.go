@@ -168,7 +168,8 @@ func TestManyApplicationsAreAskedForInTurns(t *testing.T) {
 	for _, want := range []int{maxAsked, 2 * maxAsked, 2400} {
 		ask(want)
 	}
-	if got := apps.times(); !maps.Equal(got, map[int]int{1: 2400 - 672, 2: 672}) { // 3 × 1024 − 2400 for the second time
+	// 3 × 1024 − 2400 for the second time
+	if got := apps.times(); !maps.Equal(got, map[int]int{1: 2400 - 672, 2: 672}) {
 		t.Errorf("times: %v", got)
 	}
 	for range 6 {
@@ -235,14 +236,15 @@ func TestFourApplicationsAtOnce(t *testing.T) {
 		if _, err := p.Applications(t.Context(), ids[:20]); err != nil || apps.most != 4 || time.Since(begin) != 5*time.Second {
 			t.Errorf("%v, %d at once, %v; want 4 and 5s", err, apps.most, time.Since(begin))
 		}
-		// When the time is over, what is there is told.
+		// When the time is over, it returns what it has.
 		apps.takes = 3 * time.Second
 		begin = time.Now()
 		got, err := openAt(t, kind{dial: web.dial}, []*fakeRM{rm}).Applications(t.Context(), ids)
 		if wantUnavailable(t, err, false); len(got) != 3*4 || time.Since(begin) != 10*time.Second {
 			t.Errorf("%d after %v; want 12 after 10s", len(got), time.Since(begin))
 		}
-		if got, _ = p.Applications(t.Context(), ids); len(got) != 30 { // 20 of them 20 s old, and the other 10 go first
+		// 20 of them 20 s old, and the other 10 go first
+		if got, _ = p.Applications(t.Context(), ids); len(got) != 30 {
 			t.Errorf("%d, want all", len(got))
 		}
 	})
@@ -275,7 +277,8 @@ func TestApplicationsOfAClusterWithoutActiveOne(t *testing.T) {
 	wantUnavailable(t, err, false)
 }
 
-// One application that cannot be seen does not hide the others; a server that fails is not asked for the rest.
+// One application that cannot be seen does not hide the others; a server that fails is not asked
+// for the rest.
 func TestFailuresOfOneAndOfAll(t *testing.T) {
 	rm := newRM(t)
 	apps := &manyApps{asked: map[string]int{}, ended: map[string]bool{}}

@@ -11,7 +11,8 @@ import (
 
 // authenticator says who we are. It may be used by many goroutines.
 type authenticator interface {
-	// transport returns a way to send requests to one server that shows it who we are, and nobody else: redirects are not followed.
+	// transport returns a way to send requests to one server that authenticates us to that server
+	// alone: redirects are not followed.
 	transport(base http.RoundTripper, at address) http.RoundTripper
 	// hide takes what is secret out of a text.
 	hide(text string) string
@@ -19,7 +20,8 @@ type authenticator interface {
 	close()
 }
 
-// openAuthenticator reads the files of the way to authenticate. The error is a *providers.SettingError.
+// openAuthenticator reads the files of the way to authenticate. The error is a
+// *providers.SettingError.
 func openAuthenticator(s settings, now func() time.Time) (authenticator, error) {
 	switch s.auth {
 	case authBasic:
@@ -31,7 +33,8 @@ func openAuthenticator(s settings, now func() time.Time) (authenticator, error) 
 	return anonymous{}, nil
 }
 
-// anonymous shows nothing in the head of a request; a user name, where there is one, stands in its query.
+// anonymous sends nothing in the headers of a request. A user name, if there is one, is in its
+// query.
 type anonymous struct{}
 
 func (anonymous) transport(base http.RoundTripper, _ address) http.RoundTripper { return base }
@@ -41,12 +44,12 @@ func (anonymous) close()                                                        
 // basic shows a user name and a password with every request.
 type basic struct {
 	user     string
-	password *credential.Several[string]
+	password *credential.FileSet[string]
 }
 
 func openBasic(s settings, now func() time.Time) (*basic, error) {
 	file := credential.File{Field: settingPasswordFile, Path: s.passwordFile, Secret: true, Want: "a file with the password and nothing else, in one line"}
-	password, err := credential.OpenSeveral([]credential.File{file}, credential.Options{Now: now}, func(contents [][]byte) (string, error) {
+	password, err := credential.OpenFileSet([]credential.File{file}, credential.Options{Now: now}, func(contents [][]byte) (string, error) {
 		text := strings.TrimSuffix(strings.TrimSuffix(string(contents[0]), "\n"), "\r")
 		switch {
 		case text == "":

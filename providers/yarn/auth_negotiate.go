@@ -7,21 +7,23 @@ import (
 	"strings"
 )
 
-// ticketer makes tokens that prove to a service who we are.
-type ticketer interface {
+// tokenMaker makes tokens that prove to a service who we are.
+type tokenMaker interface {
 	// token returns one for a service such as HTTP/rm1.example.com, good for one request.
 	token(ctx context.Context, service string) (string, error)
 }
 
-// negotiate authenticates by SPNEGO (RFC 4559), and only when it is asked to: a server answers a good token with a cookie, which is good for
-// hours, so that most requests need no token. A server that gives no cookie asks each time, and costs one more round trip.
+// negotiate authenticates by SPNEGO (RFC 4559), and only when it is asked to: a server answers a
+// good token with a cookie, which is good for hours, so that most requests need no token. A server
+// that gives no cookie asks each time, and costs one more round trip.
 type negotiate struct {
 	base    http.RoundTripper
-	tickets ticketer
+	tickets tokenMaker
 	service string
 }
 
-// RoundTrip sends a request, and once more with a token where the server answers 401 and offers Negotiate. Requests have no body.
+// RoundTrip sends a request, and once more with a token if the server answers 401 and offers
+// Negotiate. Requests have no body.
 func (n negotiate) RoundTrip(request *http.Request) (*http.Response, error) {
 	response, err := n.base.RoundTrip(request)
 	if err != nil || !offersNegotiate(response) {

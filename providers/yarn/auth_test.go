@@ -82,7 +82,7 @@ func TestBasicShowsThePasswordOfThisMoment(t *testing.T) {
 	}
 }
 
-// The servers that a redirection leads to are others' business: they get neither a request nor what it would show.
+// The servers that a redirection leads to get neither a request nor its credentials.
 func TestNothingIsShownToOtherHosts(t *testing.T) {
 	other := newRM(t)
 	for _, status := range []int{301, 302, 303, 307, 308} {
@@ -120,7 +120,8 @@ func (f *fakeTickets) transport(base http.RoundTripper, at address) http.RoundTr
 func (f *fakeTickets) hide(text string) string { return text }
 func (f *fakeTickets) close()                  {}
 
-// guarded asks who is there as Hadoop's AuthenticationFilter does: a token is good once and gives a cookie.
+// guarded asks who is there as Hadoop's AuthenticationFilter does: a token is good once and gives
+// a cookie.
 type guarded struct {
 	rm     *fakeRM
 	mu     sync.Mutex
@@ -132,7 +133,7 @@ type guarded struct {
 	tokens []string
 }
 
-func guard(rm *fakeRM) *guarded {
+func newGuarded(rm *fakeRM) *guarded {
 	g := &guarded{rm: rm, used: map[string]bool{}, offers: []string{"Negotiate"}}
 	inner := rm.Config.Handler
 	rm.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -169,10 +170,11 @@ func (g *guarded) letIn(w http.ResponseWriter, r *http.Request) bool {
 	return false
 }
 
-// startGuarded starts a ResourceManager and its guard; what was handed in is set before the first request.
+// startGuarded starts a ResourceManager and its guard; what was handed in is set before the first
+// request.
 func startGuarded(t *testing.T, set func(*guarded)) (*fakeRM, *guarded) {
 	rm := unstartedRM()
-	g := guard(rm)
+	g := newGuarded(rm)
 	set(g)
 	rm.Start()
 	t.Cleanup(rm.Close)
@@ -239,7 +241,8 @@ func TestCookiesAndTokensOfOneServerStayThere(t *testing.T) {
 	for range 3 {
 		snapshot(t, p)
 	}
-	if guardOfOne.asked != 1 || guardOfTwo.asked != 1 { // on one host, which is all that a cookie knows
+	// on one host, which is all that a cookie knows
+	if guardOfOne.asked != 1 || guardOfTwo.asked != 1 {
 		t.Errorf("asked %d and %d times", guardOfOne.asked, guardOfTwo.asked)
 	}
 }

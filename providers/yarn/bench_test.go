@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// answerOf makes an answer of a CapacityScheduler of Hadoop 3.4 with n queues, from what Hadoop's own tests have of a leaf and of a parent: nine leaves below
-// each parent, about 7 kB a queue.
+// answerOf makes an answer of a CapacityScheduler of Hadoop 3.4 with n queues, from what Hadoop's
+// own tests have of a leaf and of a parent: nine leaves below each parent, about 7 kB a queue.
 func answerOf(tb testing.TB, n int) []byte {
 	tb.Helper()
 	body := payloads(tb, ".json")["cs-2022/scheduler-response-WeightModeWithAutoCreatedQueues-After.json"]
@@ -56,8 +56,9 @@ func answerOf(tb testing.TB, n int) []byte {
 	return text
 }
 
-// BenchmarkDecode reads an answer as a poll does, with what comes after it, the snapshot; and the same bytes by encoding/json into its general types, which is
-// what a reader that holds everything does at least.
+// BenchmarkDecode reads an answer as a poll does, with what comes after it, the snapshot; and the
+// same bytes by encoding/json into its general types, which is what a reader that holds everything
+// does at least.
 func BenchmarkDecode(b *testing.B) {
 	for _, n := range []int{50, 500, 5000} {
 		body := answerOf(b, n)

@@ -21,9 +21,11 @@ import (
 
 const (
 	connectTime = 2 * time.Second
-	// idleTime is how long an open connection is kept: longer than most intervals, so that a cluster is asked over one connection.
+	// idleTime is how long an open connection is kept: longer than most intervals, so that a
+	// cluster is asked over one connection.
 	idleTime = 90 * time.Second
-	// atOnce is how many applications are asked for at the same time, and so how many connections are kept.
+	// atOnce is how many applications are asked for at the same time, and so how many connections
+	// are kept.
 	atOnce = 4
 	// maxHeader bounds the head of an answer in bytes. Hadoop's are below 2 KiB.
 	maxHeader = 64 << 10
@@ -32,8 +34,8 @@ const (
 // dialer opens connections.
 type dialer func(ctx context.Context, network, address string) (net.Conn, error)
 
-// server is one ResourceManager, or a gateway, and what is kept for it: connections and cookies, which no other server sees.
-// It may be used by many goroutines.
+// server is one ResourceManager, or a gateway, and what is kept for it: connections and cookies,
+// which no other server sees. It may be used by many goroutines.
 type server struct {
 	address
 	http      *http.Client
@@ -45,11 +47,12 @@ type server struct {
 	maxBytes int64
 	// hide takes secrets out of what a server says.
 	hide func(string) string
-	// dials counts the connections that were opened. A new one may lead to a server that was restarted.
+	// dials counts the connections that were opened. A new one may lead to a server that was
+	// restarted.
 	dials atomic.Int64
 }
 
-// newServer makes a server. trust may be nil where no address has TLS.
+// newServer makes a server. trust may be nil if no address has TLS.
 func newServer(at address, s settings, identity authenticator, trust *credential.Client, dial dialer) (*server, error) {
 	jar, err := cookiejar.New(nil)
 	if err != nil {
@@ -70,7 +73,8 @@ func newServer(at address, s settings, identity authenticator, trust *credential
 			return dial(ctx, network, address)
 		},
 		// No proxy: tickets and passwords go to the servers that are named, and clusters are near.
-		DisableCompression:     true, // ResourceManagers do not compress; what unpacks itself has no bound
+		// ResourceManagers do not compress; what unpacks itself has no bound
+		DisableCompression:     true,
 		MaxIdleConnsPerHost:    atOnce,
 		IdleConnTimeout:        idleTime,
 		MaxResponseHeaderBytes: maxHeader,
@@ -95,8 +99,8 @@ func openTrust(s settings, now func() time.Time) (*credential.Client, error) {
 	return trust, nil
 }
 
-// fileSetting turns what is wrong with a file into what is wrong with the setting that names it. names has the settings by field; a field
-// that is not there is a setting's name already.
+// fileSetting turns what is wrong with a file into what is wrong with the setting that names it.
+// names has the settings by field; a field that is not there is a setting's name already.
 func fileSetting(err error, names map[string]string) error {
 	wrong, ok := errors.AsType[*credential.FileError](err)
 	if !ok {
@@ -109,8 +113,8 @@ func fileSetting(err error, names map[string]string) error {
 	return &providers.SettingError{Setting: name, Value: wrong.File, Want: wrong.Want + " (this one: " + wrong.Wrong + ")"}
 }
 
-// get asks for a path below the base path, and gives the answer to decode, which is JSON by its own account and of bounded length. The error
-// is a *ServerError.
+// get asks for a path below the base path, and gives the answer to decode, which is JSON by its
+// own account and of bounded length. The error is a *ServerError.
 func (s *server) get(ctx context.Context, path string, query url.Values, decode func(io.Reader) error) error {
 	at := *s.url
 	at.Path = s.base + path
@@ -130,7 +134,7 @@ func (s *server) get(ctx context.Context, path string, query url.Values, decode 
 		return s.unreachable(err)
 	}
 	defer response.Body.Close()
-	if err := s.understand(response); err != nil {
+	if err := s.checkAnswer(response); err != nil {
 		return err
 	}
 	if response.ContentLength > s.maxBytes {
@@ -141,7 +145,7 @@ func (s *server) get(ctx context.Context, path string, query url.Values, decode 
 		if body.err != nil { // it broke while it was read
 			return s.unreachable(body.err)
 		}
-		return s.senseless(err)
+		return s.malformedAnswer(err)
 	}
 	// To its end, so that the connection can be used again.
 	_, _ = io.CopyN(io.Discard, body, maxSaid)
@@ -182,7 +186,8 @@ func (s *server) unreachable(err error) *ServerError {
 	}
 	if wrapped, ok := errors.AsType[*net.OpError](err); ok && wrapped.Source != nil {
 		own := *wrapped
-		own.Source = nil // its port is another each time, and what is told once would be told each time
+		// its port is another each time, and the message would be logged each time
+		own.Source = nil
 		err = &own
 	}
 	made := &ServerError{Address: s.String(), Trouble: Unreachable, Err: err}
@@ -199,8 +204,8 @@ func (s *server) unreachable(err error) *ServerError {
 	return made
 }
 
-// trustAdvice says what to do about TLS that failed; empty: it was something else. Package credential knows more, in the words of another
-// configuration.
+// trustAdvice says what to do about TLS that failed; empty: it was something else. Package
+// credential knows more, in the words of another configuration.
 func trustAdvice(err error) string {
 	if _, ok := errors.AsType[*credential.TrustError](credential.Describe(err)); !ok {
 		return ""

@@ -17,7 +17,8 @@ const (
 	maxShown = 200
 )
 
-// understand tells an answer from everything else that a ResourceManager, one that is standing by, or what stands in front of it says:
+// checkAnswer tells an answer from everything else that an active or standby ResourceManager, or a
+// proxy before it, says:
 //
 //	standby, Hadoop 2.7.0 and before    200, Refresh, text "This is standby RM. Redirecting to …"
 //	standby, from 2.7.1 on              307, Location, text "This is standby RM. The redirect url is: …"
@@ -25,8 +26,8 @@ const (
 //	an exception                        400, 401, 403, 404, 500 with JSON {"RemoteException": …}; while becoming active 503
 //	who are you                         401 with WWW-Authenticate; 403 for a bad ticket; both with HTML
 //
-// The error is a *ServerError, nil where there is JSON to read.
-func (s *server) understand(response *http.Response) error {
+// The error is a *ServerError, nil if there is JSON to read.
+func (s *server) checkAnswer(response *http.Response) error {
 	wrong := &ServerError{Address: s.String(), Status: response.StatusCode}
 	if encoding := response.Header.Get("Content-Encoding"); encoding != "" && !strings.EqualFold(encoding, "identity") {
 		wrong.Trouble, wrong.Err = Senseless, errors.New("a compressed answer, which was not asked for")
@@ -38,9 +39,9 @@ func (s *server) understand(response *http.Response) error {
 	}
 	text, _ := io.ReadAll(io.LimitReader(response.Body, maxSaid)) // what there is of it
 	if isJSON {
-		wrong.Said = s.show(remoteException(text))
+		wrong.Said = s.forLog(remoteException(text))
 	} else {
-		wrong.Said = s.show(plainText(string(text)))
+		wrong.Said = s.forLog(plainText(string(text)))
 	}
 	switch code := response.StatusCode; {
 	case strings.Contains(string(text), "standby RM"), strings.Contains(string(text), "active RM"), response.Header.Get("Refresh") != "",
@@ -63,15 +64,15 @@ func (s *server) understand(response *http.Response) error {
 	case code >= 500:
 		wrong.Trouble = Failing
 	case code == http.StatusOK:
-		wrong.Trouble, wrong.Err = Senseless, errors.New("an answer of type "+s.show(response.Header.Get("Content-Type"))+", not JSON")
+		wrong.Trouble, wrong.Err = Senseless, errors.New("an answer of type "+s.forLog(response.Header.Get("Content-Type"))+", not JSON")
 	default:
 		wrong.Trouble = Senseless
 	}
 	return wrong
 }
 
-// senseless is about an answer that the reader of it refuses.
-func (s *server) senseless(err error) *ServerError {
+// malformedAnswer is about an answer that the reader of it refuses.
+func (s *server) malformedAnswer(err error) *ServerError {
 	made := &ServerError{Address: s.String(), Trouble: Senseless, Err: err}
 	if refused, ok := errors.AsType[*AnswerError](err); ok {
 		switch refused.Refusal {
@@ -85,13 +86,14 @@ func (s *server) senseless(err error) *ServerError {
 	return made
 }
 
-// jsonType reports whether a content type is that of JSON. With or without a character set: Hadoop 2 says none.
+// jsonType reports whether a content type is that of JSON. With or without a character set: Hadoop
+// 2 says none.
 func jsonType(text string) bool {
 	kind, _, err := mime.ParseMediaType(text)
 	return err == nil && kind == "application/json"
 }
 
-// redirection says where an answer leads, without what may stand in its query.
+// redirection is the target of a redirect, without its query, which may hold a secret.
 func redirection(response *http.Response) string {
 	at, err := url.Parse(response.Header.Get("Location"))
 	if err != nil || at.Host == "" {
@@ -111,7 +113,7 @@ func schemes(response *http.Response) string {
 	return strings.Join(list, ", ")
 }
 
-// remoteException returns the message of an exception, or all where there is none.
+// remoteException returns the message of an exception, or the whole text if there is none.
 func remoteException(text []byte) string {
 	var answer struct {
 		RemoteException struct {
@@ -146,8 +148,8 @@ func plainText(page string) string {
 	return b.String()
 }
 
-// show makes a text fit for a log: one line, bounded, without our secrets.
-func (s *server) show(text string) string {
+// forLog makes a text fit for a log: one line, bounded, without our secrets.
+func (s *server) forLog(text string) string {
 	text = strings.Join(strings.FieldsFunc(s.hide(text), func(r rune) bool { return r <= ' ' || r == 0x7f || r == 0xfffd }), " ")
 	if runes := []rune(text); len(runes) > maxShown {
 		text = string(runes[:maxShown]) + "…"

@@ -12,9 +12,9 @@ type Trouble string
 const (
 	// Unreachable: no connection, or it broke, or nothing came in time.
 	Unreachable Trouble = "does not answer"
-	// NotInCharge: a standby ResourceManager, or one that knows of none that is active.
+	// NotInCharge: a standby ResourceManager, or one that knows no active one.
 	NotInCharge Trouble = "is not in charge"
-	// NotAllowed: it does not take who we say we are, or we cannot say it.
+	// NotAllowed: it does not accept our identity, or we cannot prove it.
 	NotAllowed Trouble = "refuses us"
 	// Failing: it has an error of its own, as while it becomes active.
 	Failing Trouble = "fails"
@@ -50,7 +50,7 @@ func (e *ServerError) Error() string {
 	return b.String()
 }
 
-// Unwrap returns the cause, nil where there is none.
+// Unwrap returns the cause, nil if there is none.
 func (e *ServerError) Unwrap() error { return e.Err }
 
 // TooLargeError refuses an answer that does not end in time.

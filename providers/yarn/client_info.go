@@ -14,7 +14,8 @@ import (
 // smallBuffer is for answers that are mostly short, in bytes.
 const smallBuffer = 4 << 10
 
-// readAnswer reads one object and what comes behind it, and calls field with every key. field must read the value.
+// readAnswer reads one object and what comes behind it, and calls field with every key. field must
+// read the value.
 func readAnswer(r io.Reader, field func(*reader, []byte) error) error {
 	from := &stream{from: r}
 	answer := &reader{json: jx.Decode(from, smallBuffer), names: map[string]string{}}
@@ -54,7 +55,8 @@ type clusterInfo struct {
 // active reports whether it says that it is in charge. Versions that say nothing have no other.
 func (c clusterInfo) active() bool { return c.state == stateActive || c.state == "" }
 
-// role is the state in the words of providers.Server; empty where it is neither, as while it starts and ends.
+// role is the state in the words of providers.Server; empty if it is neither, as while it starts
+// and ends.
 func (c clusterInfo) role() string {
 	switch {
 	case c.active():
@@ -65,7 +67,8 @@ func (c clusterInfo) role() string {
 	return ""
 }
 
-// info asks a server what it is. A standby ResourceManager answers this, and only under this very path. The error is a *ServerError.
+// info asks a server what it is. A standby ResourceManager answers this, and only under this very
+// path. The error is a *ServerError.
 func (s *server) info(ctx context.Context) (clusterInfo, error) {
 	var info clusterInfo
 	there := false
@@ -77,7 +80,7 @@ func (s *server) info(ctx context.Context) (clusterInfo, error) {
 			return r.object(func(key []byte) (err error) {
 				switch string(key) {
 				case "startedOn", "id": // the same number
-					info.id, there, err = r.whole()
+					info.id, there, err = r.integer()
 				case "haState":
 					info.state, err = r.text()
 				case "resourceManagerVersion":
@@ -93,7 +96,7 @@ func (s *server) info(ctx context.Context) (clusterInfo, error) {
 		return info, err
 	}
 	if !there {
-		return info, s.senseless(malformed("no clusterInfo: it is no ResourceManager"))
+		return info, s.malformedAnswer(malformed("no clusterInfo: it is no ResourceManager"))
 	}
 	info.state = strings.ToUpper(info.state)
 	return info, nil

@@ -15,15 +15,17 @@ const (
 	excerptSize = 512      // bytes of a text that are looked at
 )
 
-// Decode reads an answer of /ws/v1/cluster/scheduler to its end. It holds no more of it than a buffer. How much it may read is the caller's to
-// bound: an error of r is returned so that errors.As finds it. Every other error is an *AnswerError.
+// Decode reads an answer of /ws/v1/cluster/scheduler to its end. It holds no more of it than a
+// buffer. The caller bounds how much it may read: an error of r is returned so that errors.As
+// finds it. Every other error is an *AnswerError.
 func Decode(r io.Reader) (*Scheduler, error) {
 	head := make([]byte, excerptSize)
 	n, err := io.ReadFull(r, head)
 	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
 		return nil, readError(err)
 	}
-	head = bytes.TrimPrefix(head[:n], []byte("\ufeff")) // what some editors put before a file that is saved
+	// what some editors put before a file that is saved
+	head = bytes.TrimPrefix(head[:n], []byte("\ufeff"))
 	if text := bytes.TrimSpace(head); len(text) == 0 || text[0] != '{' {
 		return nil, refuseText(string(text))
 	}
@@ -44,7 +46,8 @@ func Decode(r io.Reader) (*Scheduler, error) {
 
 func readError(err error) error { return fmt.Errorf("read the answer: %w", err) }
 
-// refuseText says what a text is that stands in place of JSON: proxies and ResourceManagers that are not in charge send such, with any status.
+// refuseText says what a text is that stands in place of JSON: proxies and ResourceManagers that
+// are not in charge send such, with any status.
 func refuseText(text string) *AnswerError {
 	e := &AnswerError{Refusal: NotJSON, Detail: excerpt(text)}
 	switch {
@@ -78,7 +81,8 @@ func (a *answer) read() error {
 	return nil
 }
 
-// field reads the outermost object. A federation router calls it otherwise, so whatever holds its subclusters is looked into.
+// field reads the outermost object. A federation router calls it otherwise, so whatever holds its
+// subclusters is looked into.
 func (a *answer) field(key []byte) error {
 	switch string(key) {
 	case "RemoteException":

@@ -8,7 +8,8 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// capacityScheduler lists the queues of the CapacityScheduler. schedulerInfo is its root, with fewer figures than a queue has.
+// capacityScheduler lists the queues of the CapacityScheduler. schedulerInfo is its root, with
+// fewer figures than a queue has.
 func capacityScheduler(info *node) (*Scheduler, error) {
 	s := &Scheduler{Kind: CapacityScheduler, Totals: map[string]resource.Vector{}}
 	if info.name == "" {
@@ -40,8 +41,8 @@ func fairScheduler(info *node) (*Scheduler, error) {
 	return s, nil
 }
 
-// fifoScheduler is the one queue of the FifoScheduler, which YARN calls default. It counts memory alone, as the sum of the nodes, and
-// has no queue above, nor a share.
+// fifoScheduler is the one queue of the FifoScheduler, which YARN calls default. It counts memory
+// alone, as the sum of the nodes, and has neither a queue above nor a share.
 func fifoScheduler(info *node) *Scheduler {
 	s := &Scheduler{Kind: FifoScheduler, Totals: map[string]resource.Vector{}}
 	e := Entry{Path: "root.default", State: info.state}
@@ -84,8 +85,9 @@ func (s *Scheduler) list(n *node, parent string, seen map[string]bool) error {
 	return nil
 }
 
-// pathBelow returns the full path of a queue. The FairScheduler names queues by it; the CapacityScheduler by its last part, and gives the path
-// beside it only since 3.4, or never.
+// pathBelow returns the full path of a queue. The FairScheduler names queues by it. The
+// CapacityScheduler names them by its last part, and gives the path next to it only since 3.4, or
+// never.
 func (n *node) pathBelow(parent string) (string, error) {
 	path := n.name
 	switch {
@@ -103,8 +105,9 @@ func (n *node) pathBelow(parent string) (string, error) {
 	return path, nil
 }
 
-// createsChildren reports whether queues below this one are made by using them. Hadoop 3.4 says so; 3.3 says it of one of the two ways of
-// making them, and before that only the queues that were made tell.
+// createsChildren reports whether queues below this one are made by using them. Hadoop 3.4 says
+// so; 3.3 says it of one of the two ways of making them, and before that only the queues that were
+// made tell.
 func (n *node) createsChildren() bool {
 	if n.eligibility != "" {
 		return n.eligibility != "off"
@@ -120,8 +123,9 @@ func (n *node) createsChildren() bool {
 	return false
 }
 
-// partitions returns a row for each partition that the queue has a capacity or a use of, in the answer's order. Versions before 2.8, and the
-// FairScheduler, list none: their figures are those of the default partition. So are those that stand beside the lists.
+// partitions returns a row for each partition that the queue has a capacity or a use of, in the
+// answer's order. Versions before 2.8, and the FairScheduler, list none: their figures are those
+// of the default partition. So are the figures next to the lists.
 func (n *node) partitions(path string) ([]Entry, error) {
 	rows := make([]Entry, 0, max(len(n.capacities), 1))
 	at := func(partition string) *Entry {

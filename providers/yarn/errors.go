@@ -15,7 +15,7 @@ const (
 	NoneActive Refusal = "no active ResourceManager"
 	// RemoteException: the ResourceManager failed, and says how.
 	RemoteException Refusal = "an exception of the ResourceManager"
-	// Federation: a router before several clusters, each of which is to be asked itself.
+	// Federation: a router before several clusters. Each cluster must be asked itself.
 	Federation Refusal = "a federation router"
 	// Malformed: JSON that breaks off, is no JSON after all, or has not the shape of a scheduler.
 	Malformed Refusal = "malformed"
@@ -26,9 +26,10 @@ const (
 // AnswerError refuses an answer.
 type AnswerError struct {
 	Refusal Refusal
-	// Detail is for a person: the beginning of a text, the message of an exception, what is wrong where.
+	// Detail is for a person: the beginning of a text, the message of an exception, what is wrong
+	// and its place.
 	Detail string
-	// Err is the cause where there is one.
+	// Err is the cause, if there is one.
 	Err error
 }
 

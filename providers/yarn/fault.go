@@ -7,8 +7,9 @@ import (
 	"sync/atomic"
 )
 
-// faults brings a panic in a goroutine to the one that started it and waits for it: whoever uses a Provider can recover from what a library
-// makes of an answer that came over the network, and not from what goroutines do that nobody knows of.
+// faults brings a panic in a goroutine to the goroutine that started it and waits for it. So a
+// user of a Provider can recover from what a library makes of an answer from the network. It could
+// not recover from a panic in a goroutine that it does not know.
 type faults struct{ first atomic.Pointer[fault] }
 
 // fault is a panic in another goroutine.
@@ -19,7 +20,7 @@ type fault struct {
 
 func (f *fault) Error() string { return fmt.Sprint(f.cause) }
 
-// LogValue shows where it was too.
+// LogValue shows its stack, too.
 func (f *fault) LogValue() slog.Value {
 	return slog.StringValue(fmt.Sprintf("%v\n%s", f.cause, f.stack))
 }
@@ -32,7 +33,7 @@ func (f *faults) catch(then func()) {
 	}
 }
 
-// rethrow is run by whoever has waited for all of them.
+// rethrow is called after all of them have ended.
 func (f *faults) rethrow() {
 	if first := f.first.Load(); first != nil {
 		panic(first)

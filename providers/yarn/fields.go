@@ -6,13 +6,14 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// node is one queue as it is read. No two schedulers use a key for different things, so one set of fields does for all; in what order they come is
-// not known.
+// node is one queue as it is read. No two schedulers use a key for different things, so one set of
+// fields does for all; in what order they come is not known.
 type node struct {
 	kind       string // "capacityScheduler", of the one at the top
 	name, path string
 	state      string
-	// What makes children: a word of 3.4, a flag of 3.1 to 3.3; and whether it was made by use itself.
+	// What makes children: a word of 3.4, a flag of 3.1 to 3.3; and whether it was made by use
+	// itself.
 	eligibility       string
 	autoCreates, made bool
 	defaultPartition  string
@@ -46,7 +47,8 @@ type usage struct {
 // nodeField reads one field of a queue.
 type nodeField func(*reader, *node) error
 
-// nodeFields are the keys that are read, beside those of queues below. All others are passed over; "health" must be, since its shape changes with what happened last.
+// nodeFields are the keys that are read, without those of queues below. All others are passed
+// over; "health" must be, since its shape changes with what happened last.
 var nodeFields = map[string]nodeField{
 	// The CapacityScheduler.
 	"type":                        word(func(n *node) *string { return &n.kind }),
@@ -84,8 +86,9 @@ var nodeFields = map[string]nodeField{
 	"usedNodeCapacity":  figure((*reader).mebibytes, func(n *node) **int64 { return &n.fifoTaken }),
 }
 
-// figure is a field that may be absent: what is no figure leaves it as it is. In Hadoop's own examples a CapacityScheduler's queue has
-// the text of a resource where a FairScheduler's has the resource.
+// figure is a field that may be absent: a value that is no figure leaves it as it is. In Hadoop's
+// own examples a CapacityScheduler's queue has the text of a resource where a FairScheduler's has
+// the resource.
 func figure[T any](read func(*reader) (*T, error), at func(*node) **T) nodeField {
 	return func(r *reader, n *node) error {
 		v, err := read(r)
@@ -180,8 +183,8 @@ func usageField(r *reader, u *usage, key []byte) (err error) {
 	return err
 }
 
-// readChildren reads the queues below one. Before Hadoop 2.8 the FairScheduler writes the key once for each of several queues, so what is
-// read is added to what is there.
+// readChildren reads the queues below one. Before Hadoop 2.8 the FairScheduler writes the key once
+// for each of several queues, so what is read is added to what is there.
 func readChildren(r *reader, n *node) error {
 	if r.depth++; r.depth > maxDepth {
 		return &AnswerError{Refusal: Excessive, Detail: "more than 64 queues above one another"}

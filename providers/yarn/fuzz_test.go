@@ -11,7 +11,8 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// FuzzDecode feeds anything to the decoder. It answers or refuses; what it answers holds together and does not depend on how the bytes arrive.
+// FuzzDecode feeds anything to the decoder. It answers or refuses; what it answers holds together
+// and does not depend on how the bytes arrive.
 func FuzzDecode(f *testing.F) {
 	for _, body := range payloads(f, ".json") {
 		if len(body) < 20_000 {
@@ -33,10 +34,10 @@ func FuzzDecode(f *testing.F) {
 		if errSlowly != nil || entryLines(slowly) != entryLines(s) {
 			t.Fatalf("in halves it is other: %v", errSlowly)
 		}
-		rows := map[place]bool{}
+		rows := map[queueKey]bool{}
 		paths := map[string]bool{"": true}
 		for _, e := range s.Entries {
-			switch at := (place{e.Path, e.Partition}); {
+			switch at := (queueKey{e.Path, e.Partition}); {
 			case rows[at]:
 				t.Fatalf("%v is there twice", at)
 			case e.Path == "" || len(e.Path) > maxName:

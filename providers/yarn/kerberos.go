@@ -18,17 +18,19 @@ import (
 	"github.com/bursar/bursar/internal/credential"
 )
 
-// kerberos proves by tickets of a KDC who we are. The ticket that others are got with is renewed by the library's goroutine before it ends,
-// and is got anew from the keytab where that cannot be. The library's own HTTP client is not used: it asks without end where a
-// server never has enough, and is for one goroutine.
+// kerberos proves by tickets of a KDC who we are. The library's goroutine renews the
+// ticket-granting ticket before it ends. If it cannot be renewed, a new one is got with the
+// keytab. The library's own HTTP client is not used: it asks without end if a server never has
+// enough, and is for one goroutine.
 type kerberos struct {
 	service string // may hold _HOST
-	files   *credential.Several[kerberosFiles]
+	files   *credential.FileSet[kerberosFiles]
 
-	// turn holds one token while nobody makes a ticket: the library knows no context, so whoever asks waits for its own, and what was
-	// begun is ended behind its back and is there for the next one.
+	// turn holds one token while no ticket is being made. The library knows no context, so a
+	// caller waits with its own: if that ends, the request goes on in the background, and its
+	// ticket is there for the next caller.
 	turn   chan struct{}
-	made   *kerberosClient // whoever has the turn
+	made   *kerberosClient // the holder of the turn
 	closed sync.Once
 }
 
@@ -48,7 +50,7 @@ type kerberosClient struct {
 func openKerberos(s settings, now func() time.Time) (authenticator, error) {
 	conf := credential.File{Field: settingKrb5Conf, Path: s.krb5Conf, Want: "a krb5.conf with the realm of the principal and its KDCs"}
 	keys := credential.File{Field: settingKeytab, Path: s.keytab, Secret: true, Want: "a keytab with a key of the principal"}
-	files, err := credential.OpenSeveral([]credential.File{conf, keys}, credential.Options{Now: now}, func(contents [][]byte) (kerberosFiles, error) {
+	files, err := credential.OpenFileSet([]credential.File{conf, keys}, credential.Options{Now: now}, func(contents [][]byte) (kerberosFiles, error) {
 		return readKerberosFiles(s.principal, conf, keys, contents)
 	})
 	if err != nil {
@@ -64,10 +66,12 @@ func readKerberosFiles(principal string, conf, keys credential.File, contents []
 	var read kerberosFiles
 	var err error
 	read.config, err = config.NewFromString(string(contents[0]))
-	if _, unsupported := errors.AsType[config.UnsupportedDirective](err); err != nil && !unsupported { // such as includedir, which does no harm
+	// such as includedir, which does no harm
+	if _, unsupported := errors.AsType[config.UnsupportedDirective](err); err != nil && !unsupported {
 		return read, conf.Wrong("cannot be read: "+err.Error(), err)
 	}
-	// Over TCP alone: over UDP a KDC that does not answer is noticed after 5 s only, and large tickets do not fit.
+	// Over TCP alone: over UDP a KDC that does not answer is noticed after 5 s only, and large
+	// tickets do not fit.
 	read.config.LibDefaults.UDPPreferenceLimit = 1
 	read.name, read.realm, _ = strings.Cut(principal, "@")
 	if read.realm == "" {
@@ -109,7 +113,7 @@ func (k *kerberos) transport(base http.RoundTripper, at address) http.RoundTripp
 // hide has nothing to hide: a token is good once.
 func (*kerberos) hide(text string) string { return text }
 
-// errClosed is of whoever asks after the end.
+// errClosed answers a caller after the end.
 var errClosed = errors.New("the provider is closed")
 
 // token makes a token. The error is a *KerberosError, or that of the context.
@@ -143,7 +147,8 @@ func (k *kerberos) token(ctx context.Context, service string) (string, error) {
 	}
 }
 
-// make is for whoever has the turn. It takes as long as the library gives each KDC: 5 s to connect and 5 s to answer.
+// make may be called by the holder of the turn. It takes as long as the library gives each KDC: 5
+// s to connect and 5 s to answer.
 func (k *kerberos) make(service string) (string, error) {
 	files := k.files.Get()
 	if k.made == nil || k.made.of != files {
@@ -157,7 +162,7 @@ func (k *kerberos) make(service string) (string, error) {
 	return strings.TrimPrefix(request.Header.Get("Authorization"), "Negotiate "), nil
 }
 
-// forget ends the client, with its goroutine. It is for whoever has the turn.
+// forget ends the client, with its goroutine. The holder of the turn may call it.
 func (k *kerberos) forget() {
 	if k.made != nil {
 		k.made.client.Destroy()
@@ -165,7 +170,7 @@ func (k *kerberos) forget() {
 	}
 }
 
-// close waits for whoever makes a ticket, which is bounded, and forgets all tickets.
+// close waits until no ticket is being made, which is bounded, and forgets all tickets.
 func (k *kerberos) close() {
 	k.closed.Do(func() {
 		<-k.turn

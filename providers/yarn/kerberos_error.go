@@ -9,8 +9,8 @@ import (
 
 // KerberosError says why there is no ticket, and what to look at.
 type KerberosError struct {
-	// Setting is the one that is wrong, or names the file that is: keytab, principal, krb5Conf (its KDCs), servicePrincipal; empty: this machine's
-	// clock, or none that is known.
+	// Setting is the one that is wrong, or that names the wrong file: keytab, principal, krb5Conf
+	// (its KDCs), servicePrincipal. Empty: this machine's clock, or it is not known.
 	Setting string
 	// Advice is what to do.
 	Advice string
@@ -28,7 +28,8 @@ func (e *KerberosError) Error() string {
 // Unwrap returns what the library or the KDC said.
 func (e *KerberosError) Unwrap() error { return e.Err }
 
-// kdcCode finds the number of a KDC's error (RFC 4120, 7.5.9) in what the library says, which keeps no types.
+// kdcCode finds the number of a KDC's error (RFC 4120, 7.5.9) in what the library says, which
+// keeps no types.
 var kdcCode = regexp.MustCompile(`KRB Error: \((\d+)\)`)
 
 // kerberosError finds out what is wrong. service is the principal that a ticket was wanted for.
@@ -70,7 +71,7 @@ func clocksDiffer() KerberosError {
 	return KerberosError{Advice: "the clocks of this machine and of the KDC differ: set them by a time server"}
 }
 
-// saidByLibrary reads what the library says where no KDC has refused anything.
+// saidByLibrary reads what the library says if no KDC has refused anything.
 func saidByLibrary(text string) KerberosError {
 	contains := func(parts ...string) bool {
 		return slices.ContainsFunc(parts, func(part string) bool { return strings.Contains(text, part) })

@@ -31,7 +31,7 @@ import (
 
 const realm = "EXAMPLE.COM"
 
-// fakeKDC gives tickets to whom it knows, without pre-authentication.
+// fakeKDC gives tickets to the clients that it knows, without pre-authentication.
 type fakeKDC struct {
 	listener net.Listener
 	keys     *keytab.Keytab // of everybody
@@ -325,7 +325,8 @@ func TestKerberosFilesThatCannotBeUsed(t *testing.T) {
 	}
 }
 
-// A KDC that does not answer holds nobody up for longer than they wait, and what it says after that is there for the next one.
+// A KDC that does not answer holds nobody up for longer than they wait, and what it says after
+// that is there for the next one.
 func TestKDCThatTakesItsTime(t *testing.T) {
 	dir, k := t.TempDir(), newKDC(t)
 	keys := keytabOf(t, filepath.Join(dir, "keytab"), "bursar", "password of bursar")
@@ -337,7 +338,7 @@ func TestKDCThatTakesItsTime(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tickets, ok := identity.(ticketer)
+	tickets, ok := identity.(tokenMaker)
 	if !ok {
 		t.Fatalf("a %T", identity)
 	}

@@ -44,7 +44,7 @@ func TestDecodeAgreesWithTheAnswerKey(t *testing.T) {
 	lines := strings.Split(strings.TrimSpace(string(key)), "\n")
 	columns := strings.Split(lines[0], "\t")
 	bodies := payloads(t, ".json")
-	read := map[string]map[place]row{}
+	read := map[string]map[queueKey]row{}
 	for _, line := range lines[1:] {
 		want := row{}
 		for i, value := range strings.Split(line, "\t") {
@@ -56,16 +56,16 @@ func TestDecodeAgreesWithTheAnswerKey(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%s: %v", file, err)
 			}
-			read[file] = map[place]row{}
+			read[file] = map[queueKey]row{}
 			for _, e := range s.Entries {
-				read[file][place{e.Path, e.Partition}] = rowOf(e)
+				read[file][queueKey{e.Path, e.Partition}] = rowOf(e)
 			}
 		}
 		partition := want["partition"]
 		if partition == "(default)" || partition == "-" {
 			partition = ""
 		}
-		got, found := read[file][place{want["path"], partition}]
+		got, found := read[file][queueKey{want["path"], partition}]
 		if !found {
 			t.Errorf("%s: %s is not there", file, want["path"])
 		}
@@ -74,7 +74,7 @@ func TestDecodeAgreesWithTheAnswerKey(t *testing.T) {
 				t.Errorf("%s: %s: %s is %q, want %q", file, want["path"], column, got[column], want[column])
 			}
 		}
-		delete(read[file], place{want["path"], partition})
+		delete(read[file], queueKey{want["path"], partition})
 	}
 	for file, rest := range read {
 		for at := range rest {
@@ -95,7 +95,8 @@ func sameFigure(a, b string) bool {
 	return x == y
 }
 
-// A second reader, which shares nothing with the decoder, finds the same queues with the same figures.
+// A second reader, which shares nothing with the decoder, finds the same queues with the same
+// figures.
 func TestDecodeAgreesWithASecondReader(t *testing.T) {
 	for file, body := range payloads(t, ".json") {
 		if strings.HasPrefix(file, "synthetic/") {
@@ -107,8 +108,8 @@ func TestDecodeAgreesWithASecondReader(t *testing.T) {
 	}
 }
 
-// The XML of an answer and its JSON say the same; and the XML read as JSON, with a thing alone for each list of one and every number quoted,
-// says so too.
+// The XML of an answer and its JSON say the same; and the XML read as JSON, with a thing alone for
+// each list of one and every number quoted, says so too.
 func TestDecodeAgreesWithTheXML(t *testing.T) {
 	twins := payloads(t, ".json")
 	for file, body := range payloads(t, ".xml") {
@@ -126,17 +127,18 @@ func TestDecodeAgreesWithTheXML(t *testing.T) {
 	}
 }
 
-// What is no answer of a scheduler, or hardly one, is told by name or read.
+// What is not a scheduler's answer, or hardly one, is refused by name or read.
 func TestDecodeOfWhatIsHardlyAnAnswer(t *testing.T) {
 	bodies := payloads(t, ".txt")
 	bodies["synthetic/remote-exception.json"] = payloads(t, ".json")["synthetic/remote-exception.json"]
 	for file, want := range map[string]any{
-		"synthetic/no-active-200-body.txt":              NoneActive,
-		"synthetic/no-active-307-refresh-body.txt":      NoneActive,
-		"synthetic/standby-2.7.0-200-refresh-body.txt":  Standby,
-		"synthetic/standby-307-body.txt":                Standby,
-		"synthetic/remote-exception.json":               RemoteException,
-		"docs/scheduler-fair-2.8.5-1.invalid-json.txt":  Malformed, // a comma too many, in the documentation alone
+		"synthetic/no-active-200-body.txt":             NoneActive,
+		"synthetic/no-active-307-refresh-body.txt":     NoneActive,
+		"synthetic/standby-2.7.0-200-refresh-body.txt": Standby,
+		"synthetic/standby-307-body.txt":               Standby,
+		"synthetic/remote-exception.json":              RemoteException,
+		// a comma too many, in the documentation alone
+		"docs/scheduler-fair-2.8.5-1.invalid-json.txt":  Malformed,
 		"docs/scheduler-fair-2.10.1-1.invalid-json.txt": Malformed,
 		"synthetic/raw-NaN-invalid.json.txt":            "fifo\nroot.default RUNNING\nunsized \"\"\n",
 		"synthetic/fair-2.7-duplicate-childQueues.json.txt": `fair
@@ -170,15 +172,15 @@ func compareRows(t *testing.T, body []byte, want []row) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	index := func(rows []row) map[place]row {
-		found := map[place]row{}
+	index := func(rows []row) map[queueKey]row {
+		found := map[queueKey]row{}
 		for _, r := range rows {
 			for column, value := range r {
 				if value == "" && column != "path" && column != "partition" {
 					delete(r, column)
 				}
 			}
-			found[place{r["path"], r["partition"]}] = r
+			found[queueKey{r["path"], r["partition"]}] = r
 		}
 		if len(found) != len(rows) {
 			t.Errorf("%d queues are there twice", len(rows)-len(found))
@@ -198,8 +200,9 @@ func compareRows(t *testing.T, body []byte, want []row) {
 	}
 }
 
-// The same answer as other versions would write it says the same: sorted and without blanks, with a thing alone for a list of one, with null or nothing for
-// what is empty, and without the attributes that Hadoop 3.5 no longer has.
+// The same answer as other versions would write it says the same: sorted and without blanks, with
+// a thing alone for a list of one, with null or nothing for what is empty, and without the
+// attributes that Hadoop 3.5 no longer has.
 func TestDecodeReadsTheSameInOtherShapes(t *testing.T) {
 	shapes := map[string]func(key string, value any) (any, bool){
 		"sorted": func(_ string, value any) (any, bool) { return value, true },

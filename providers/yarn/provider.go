@@ -14,7 +14,8 @@ import (
 )
 
 const (
-	// infoEvery is how often the active server is asked whether it still is the same, beside when a connection was lost.
+	// infoEvery is how often the active server is asked whether it still is the same. It is also
+	// asked after a connection was lost.
 	infoEvery = time.Minute
 	// probeTime is how long each server has to say what it is while the active one is looked for.
 	probeTime = 2 * time.Second
@@ -43,8 +44,8 @@ func (kind) Files() []string {
 	return providers.FileSettings(Settings())
 }
 
-// Open reads the files and asks nobody. Those of passwords, keys and certificates are read again when they change; a site is not, since
-// another address may be another cluster.
+// Open reads the files and makes no call. Those of passwords, keys and certificates are read again
+// when they change; a site is not, since another address may be another cluster.
 func (k kind) Open(_ string, given map[string]string) (providers.Provider, error) {
 	s, err := parseSettings(given)
 	if err != nil {
@@ -102,8 +103,8 @@ func (s *settings) readSite() error {
 	return s.checkAddresses()
 }
 
-// Provider reads one YARN cluster. It keeps to the ResourceManager that was active last and asks nobody else until that one fails: then it
-// asks all of them at once what they are.
+// Provider reads one YARN cluster. It keeps to the ResourceManager that was active last, until
+// that one fails. Then it asks all of them at once what they are.
 //
 // Its methods may be called from any goroutine; Snapshot and Applications wait for one another.
 type Provider struct {
@@ -118,7 +119,7 @@ type Provider struct {
 	active *server
 	asked  time.Time // when active was last asked what it is
 	dials  int64     // of active, when it was last asked that
-	run    run
+	run    serverRun
 	nodes  nodesCache
 	// answers are of applications that were asked for by the last call.
 	answers map[string]answered
@@ -137,7 +138,8 @@ func (p *Provider) Snapshot(ctx context.Context) (providers.Snapshot, error) {
 	if err == nil {
 		return snapshot, nil
 	}
-	if errors.Is(ctx.Err(), context.Canceled) { // nobody waits any longer: that says nothing of the server
+	// the caller has gone: that says nothing of the server
+	if errors.Is(ctx.Err(), context.Canceled) {
 		return snapshot, &providers.UnavailableError{Err: err}
 	}
 	p.active = nil
@@ -147,12 +149,12 @@ func (p *Provider) Snapshot(ctx context.Context) (providers.Snapshot, error) {
 	return p.findActive(within, err)
 }
 
-// read reads all queues from a server that is taken for the active one. known is what it just said of itself; nil: ask, when it is time.
-// The error is a *ServerError.
+// read reads all queues from a server that counts as the active one. known is what it just said of
+// itself; nil: ask, when it is time. The error is a *ServerError.
 func (p *Provider) read(ctx context.Context, from *server, known *clusterInfo) (providers.Snapshot, error) {
 	var none providers.Snapshot
 	if known == nil && (p.now().Sub(p.asked) >= infoEvery || from.dials.Load() != p.dials) {
-		info, err := p.ask(ctx, from)
+		info, err := p.queryInfo(ctx, from)
 		if err != nil {
 			return none, err
 		}
@@ -164,9 +166,9 @@ func (p *Provider) read(ctx context.Context, from *server, known *clusterInfo) (
 		return none, err
 	}
 	if known == nil && from.dials.Load() != dials {
-		// The connection was lost, so the server may have been restarted before it answered: it is asked whether it was, and what it said
-		// could be of the run before.
-		info, err := p.ask(ctx, from)
+		// The connection was lost, so the server may have been restarted before it answered: it is
+		// asked whether it was, and what it said could be of the run before.
+		info, err := p.queryInfo(ctx, from)
 		if err != nil {
 			return none, err
 		}
@@ -177,7 +179,7 @@ func (p *Provider) read(ctx context.Context, from *server, known *clusterInfo) (
 		}
 	}
 	if known != nil {
-		p.note(from, *known)
+		p.setActive(from, *known)
 	}
 	sized, err := p.size(ctx, from, scheduler)
 	if err != nil {
@@ -186,13 +188,14 @@ func (p *Provider) read(ctx context.Context, from *server, known *clusterInfo) (
 	return providers.Snapshot{
 		Server:      from.String(),
 		Incarnation: p.run.incarnation,
-		Untrusted:   p.run.judge(sized, p.now()),
+		Untrusted:   p.run.untrusted(sized, p.now()),
 		Queues:      scheduler.Queues(sized.totals),
 	}, nil
 }
 
-// ask asks a server what it is, and takes nothing but the active one. The error is a *ServerError.
-func (p *Provider) ask(ctx context.Context, at *server) (clusterInfo, error) {
+// queryInfo asks a server what it is, and takes nothing but the active one. The error is a
+// *ServerError.
+func (p *Provider) queryInfo(ctx context.Context, at *server) (clusterInfo, error) {
 	info, err := at.info(ctx)
 	if err == nil && !info.active() {
 		err = at.notActive(info)
@@ -201,11 +204,11 @@ func (p *Provider) ask(ctx context.Context, at *server) (clusterInfo, error) {
 }
 
 func (s *server) notActive(info clusterInfo) *ServerError {
-	return &ServerError{Address: s.String(), Trouble: NotInCharge, Err: fmt.Errorf("it says that it is %s", s.show(strings.ToLower(info.state)))}
+	return &ServerError{Address: s.String(), Trouble: NotInCharge, Err: fmt.Errorf("it says that it is %s", s.forLog(strings.ToLower(info.state)))}
 }
 
-// note keeps what the active server said of itself.
-func (p *Provider) note(from *server, info clusterInfo) {
+// setActive keeps what the active server said of itself.
+func (p *Provider) setActive(from *server, info clusterInfo) {
 	p.asked, p.dials = p.now(), from.dials.Load()
 	if p.run.change(from.incarnation(info), p.now()) {
 		p.nodes = nodesCache{}
@@ -213,7 +216,7 @@ func (p *Provider) note(from *server, info clusterInfo) {
 	}
 }
 
-// Close ends connections and forgets tickets. Nobody may use the provider any longer.
+// Close ends connections and forgets tickets. The provider must not be used any longer.
 func (p *Provider) Close() error {
 	p.closed.Do(func() {
 		for _, s := range p.servers {

@@ -39,8 +39,8 @@ func (p *Provider) probe(ctx context.Context, patience time.Duration) []probed {
 	return found
 }
 
-// claimants returns those that say they are active, the one that was started last first: of two, the other has not noticed yet that it is
-// no longer.
+// claimants returns those that say they are active, the one that was started last first. If there
+// are two, the other has not noticed yet that it is not active any longer.
 func claimants(found []probed) []*probed {
 	var list []*probed
 	for i := range found {
@@ -52,7 +52,8 @@ func claimants(found []probed) []*probed {
 	return list
 }
 
-// findActive looks for the active server and reads all queues from it. first is how the server that was active failed; nil: there was none.
+// findActive looks for the active server and reads all queues from it. first is how the server
+// that was active failed; nil: there was none.
 func (p *Provider) findActive(ctx context.Context, first error) (providers.Snapshot, error) {
 	patience := probeTime
 	if len(p.servers) == 1 {
@@ -61,7 +62,7 @@ func (p *Provider) findActive(ctx context.Context, first error) (providers.Snaps
 	found := p.probe(ctx, patience)
 	list := claimants(found)
 	for i, claimant := range list {
-		snapshot, err := p.try(ctx, claimant, len(list)-i)
+		snapshot, err := p.readFrom(ctx, claimant, len(list)-i)
 		if err == nil {
 			p.active = claimant.server
 			return snapshot, nil
@@ -77,8 +78,9 @@ func (p *Provider) findActive(ctx context.Context, first error) (providers.Snaps
 	return providers.Snapshot{}, unavailable(found, first)
 }
 
-// try reads all queues from one of so many that are left, and leaves the others their share of the time.
-func (p *Provider) try(ctx context.Context, claimant *probed, left int) (providers.Snapshot, error) {
+// readFrom reads all queues from one of so many that are left, and leaves the others their share
+// of the time.
+func (p *Provider) readFrom(ctx context.Context, claimant *probed, left int) (providers.Snapshot, error) {
 	if deadline, limited := ctx.Deadline(); limited && left > 1 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, time.Until(deadline)/time.Duration(left))
@@ -87,7 +89,8 @@ func (p *Provider) try(ctx context.Context, claimant *probed, left int) (provide
 	return p.read(ctx, claimant.server, &claimant.info)
 }
 
-// unavailable says what each server said. None is active where at least one answered, and each one that answered is not in charge.
+// unavailable says what each server said. None is active if at least one answered, and each one
+// that answered is not in charge.
 func unavailable(found []probed, first error) error {
 	var said serversError
 	answered, active := false, false
@@ -100,7 +103,7 @@ func unavailable(found []probed, first error) error {
 		wrong, _ := errors.AsType[*ServerError](err)
 		switch {
 		case wrong == nil || wrong.Trouble == Unreachable:
-			active = active || f.info.active() && f.info.id != 0 // it said so, and then no more
+			active = active || f.info.active() && f.info.id != 0 // it said so, and then nothing
 		case wrong.Trouble == NotInCharge:
 			answered = true
 		case wrong.Trouble == Failing && f.info.id == 0:
@@ -114,7 +117,8 @@ func unavailable(found []probed, first error) error {
 	return &providers.UnavailableError{NoneActive: answered && !active, Err: said}
 }
 
-// Servers asks every server what it is. A person waits for it, so each has as long as a reading: the first ticket takes its time.
+// Servers asks every server what it is. A person waits for it, so each has as long as a reading:
+// the first ticket takes its time.
 func (p *Provider) Servers(ctx context.Context) []providers.Server {
 	var list []providers.Server
 	for _, f := range p.probe(ctx, p.settings.pace.Timeout) {

@@ -21,8 +21,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// The Kerberos library's server side, which only the fake ResourceManager has, keeps one goroutine for all tokens that it ever saw.
-	// It has one of two names, as the compiler likes.
+	// The Kerberos library's server side, which only the fake ResourceManager has, keeps one
+	// goroutine for all tokens that it ever saw. It has one of two names, as the compiler likes.
 	const cache = "github.com/jcmturner/gokrb5/v8/service."
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(cache+"GetReplayCache.func1.1"), goleak.IgnoreAnyFunction(cache+"VerifyAPREQ.GetReplayCache.func1.1"))
 }
@@ -36,7 +36,8 @@ type fakeRM struct {
 	id    int64
 	// memory is the size of the cluster in MiB; it has a core per GiB.
 	memory int
-	// instead answers in place of what the path would; the key is a path below /ws/v1/cluster, "*" all others.
+	// instead answers in place of what the path would; the key is a path below /ws/v1/cluster, "*"
+	// all others.
 	instead map[string]http.HandlerFunc
 	asked   map[string]int
 	last    map[string]*http.Request
@@ -111,7 +112,7 @@ func (rm *fakeRM) request(path string) *http.Request {
 	return rm.last[path]
 }
 
-// fairAnswer is what a FairScheduler says, which needs nothing else to be understood.
+// fairAnswer is what a FairScheduler says. Nothing else is needed to understand it.
 func fairAnswer(memory int) string {
 	size := fmt.Sprintf(`{"memory":%d,"vCores":%d}`, memory, memory>>10)
 	return fmt.Sprintf(`{"scheduler":{"schedulerInfo":{"type":"fairScheduler","rootQueue":{"queueName":"root","maxResources":%s,"usedResources":{"memory":1024,"vCores":1},
@@ -224,7 +225,7 @@ func troubles(t *testing.T, err error) map[string]*ServerError {
 	return list
 }
 
-// wantUnavailable checks how a cluster that cannot be read is told.
+// wantUnavailable checks the error of a cluster that cannot be read.
 func wantUnavailable(t *testing.T, err error, noneActive bool) {
 	t.Helper()
 	if unavailable, none := providers.Unavailable(err); !unavailable || none != noneActive {
@@ -232,7 +233,7 @@ func wantUnavailable(t *testing.T, err error, noneActive bool) {
 	}
 }
 
-// network connects clients and servers of one bubble, where time passes by itself.
+// network connects clients and servers of one bubble, in which time passes by itself.
 type network struct {
 	mu     sync.Mutex
 	places map[string]*doorway

@@ -8,22 +8,25 @@ import (
 )
 
 const (
-	// A ResourceManager that begins to be active knows no machine; those come back with their next heartbeat, within seconds. Until so
-	// many percent are back, or for so long, its limits are too small and its counts incomplete.
+	// A ResourceManager that begins to be active knows no machine; those come back with their next
+	// heartbeat, within seconds. Until so many percent are back, or for so long, its limits are
+	// too small and its counts incomplete.
 	backPercent = 90
 	backTime    = time.Minute
 )
 
-// run is what is known of one run of a ResourceManager, and whether its figures can be counted on.
-type run struct {
+// serverRun is what is known of one run of a ResourceManager, and whether its figures can be
+// counted on.
+type serverRun struct {
 	incarnation string
 	changed     time.Time // when another one was before; meant while returning
 	returning   bool      // its machines come back
 	before      clusterSize
 }
 
-// change notes which run it is, and reports whether it is another one than before. The first of all is none: nothing is known of before.
-func (r *run) change(incarnation string, now time.Time) bool {
+// change notes which run it is, and reports whether it is another one than before. The first run
+// is no change: nothing is known of before.
+func (r *serverRun) change(incarnation string, now time.Time) bool {
 	if r.incarnation == incarnation {
 		return false
 	}
@@ -34,8 +37,8 @@ func (r *run) change(incarnation string, now time.Time) bool {
 	return true
 }
 
-// judge says why the figures are not to be counted on yet; empty: they are.
-func (r *run) judge(size clusterSize, now time.Time) string {
+// untrusted says why the figures are not to be counted on yet; empty: they are.
+func (r *serverRun) untrusted(size clusterSize, now time.Time) string {
 	switch {
 	case size.empty():
 		return "no machine of the cluster has reported yet"

@@ -37,7 +37,8 @@ func TestAfterAFailoverFiguresAreNotTrustedUntilMachinesAreBack(t *testing.T) {
 	size(second, 10<<10)
 	want(true, "")
 
-	// It is restarted and half of the machines stay away: after a minute that is what the cluster has.
+	// It is restarted and half of the machines stay away: after a minute that is what the cluster
+	// has.
 	second.change(func() { second.id, second.memory = second.id+1, 5<<10 })
 	second.CloseClientConnections()
 	want(false, "not all of its machines are back")
@@ -47,7 +48,8 @@ func TestAfterAFailoverFiguresAreNotTrustedUntilMachinesAreBack(t *testing.T) {
 	want(true, "")
 }
 
-// What the cluster was is what it was when it was trusted last, however often the active one changes before all is well again.
+// What the cluster was is what it was when it was trusted last, however often the active one
+// changes before all is well again.
 func TestFailoverDuringAFailover(t *testing.T) {
 	clock := newClock()
 	rm := newRM(t)
@@ -67,7 +69,8 @@ func TestFailoverDuringAFailover(t *testing.T) {
 	}
 }
 
-// A restart that is quicker than the pace is seen by the connection that it cost, and what was read before it is read again.
+// A restart that is quicker than the pace is seen by the connection that it cost, and what was
+// read before it is read again.
 func TestQuickRestartIsNoticed(t *testing.T) {
 	clock := newClock()
 	rm := newRM(t)
@@ -102,7 +105,7 @@ func TestActiveOneThatSaysItStandsByIsLeft(t *testing.T) {
 	second.state = "STANDBY"
 	p := openAt(t, kind{now: clock.Now}, []*fakeRM{first, second})
 	snapshot(t, p)
-	// It still answers as if nothing was, but for /info.
+	// It still answers as if nothing had happened, except for /info.
 	first.does("/scheduler", answerJSON(fairAnswer(1024)))
 	first.change(func() { first.state = "STANDBY" })
 	second.change(func() { second.state = "ACTIVE" })

@@ -42,8 +42,9 @@ func TestHealthyClusterIsAskedOnceAndNobodyElse(t *testing.T) {
 	}
 }
 
-// Each row of the table of what a ResourceManager says that is not in charge, fails, or is not what it seems. Another is active: it is found.
-// Where there is no other, the error says what was said.
+// Each row of the table of what a ResourceManager says that is not in charge, fails, or is
+// something else. If another one is active, it is found. If there is none, the error says what was
+// said.
 func TestWhateverTheActiveOneSaysTheOtherIsFound(t *testing.T) {
 	html := []string{"Content-Type", "text/html;charset=iso-8859-1"}
 	text := []string{"Content-Type", "text/plain;charset=utf-8"}
@@ -157,7 +158,7 @@ func TestAnswerOfJustTheBoundIsRead(t *testing.T) {
 		rm.does("/scheduler", func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
 			_, _ = w.Write([]byte(body))
-			flush(w) // so that no length is told
+			flush(w) // so that no length is sent
 			_, _ = w.Write([]byte(strings.Repeat(" ", length-len(body))))
 		})
 		if _, err := p.Snapshot(t.Context()); (err == nil) != want {
@@ -245,7 +246,8 @@ func TestItGoesToAndFro(t *testing.T) {
 	}
 }
 
-// On a network where time passes by itself: what does not answer costs what the settings say, and no more.
+// On a network in which time passes by itself: a server that does not answer costs no more than
+// the settings say.
 func TestSlowOnesAreGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		web := newNetwork()
@@ -263,7 +265,8 @@ func TestSlowOnesAreGivenUp(t *testing.T) {
 		}
 		took(0)
 
-		// The active one hangs: the reading takes its time, and the next one begins by looking around.
+		// The active one hangs: the reading takes its time, and the next one begins by looking
+		// around.
 		one.does("*", hang)
 		two.change(func() { two.state = "ACTIVE" })
 		_, err := p.Snapshot(t.Context())
@@ -303,7 +306,8 @@ func TestSlowOnesAreGivenUp(t *testing.T) {
 		}
 		took(4 * time.Second) // 2 to connect, 2 to find out that there is another
 
-		// Two claim to be active and the newer one hangs: the older one gets its share of the time.
+		// Two claim to be active and the newer one hangs: the older one gets its share of the
+		// time.
 		two.Close()
 		three := web.start(t, "rm2:8088")
 		web.mu.Lock()
@@ -348,7 +352,8 @@ func TestReadingEndsWithItsCaller(t *testing.T) {
 		wantUnavailable(t, err, false)
 		rm.does("/scheduler", nil)
 		snapshot(t, p)
-		// Whoever gave up said nothing of the server: it is not looked for. Its connection is another one, so it is asked who it is.
+		// A caller who gave up said nothing of the server: the server is not searched for. Its
+		// connection is another one, so it is asked for its info.
 		if got := paths(rm.takeAsked()); got != "/info×1 /scheduler×2" {
 			t.Errorf("asked: %s", got)
 		}

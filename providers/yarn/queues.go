@@ -8,23 +8,26 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// Queues returns the queues of a snapshot. What the answer does not say follows from the rest and from the size of the cluster: that of the
-// answer itself, and for the partitions that it says nothing of (see Unsized) the one in totals. A partition of neither has no machine.
+// Queues returns the queues of a snapshot. What the answer does not say follows from the rest and
+// from the size of the cluster: that of the answer itself, and for partitions that it leaves out
+// (see Unsized) the one in totals. A partition that is in neither has no machine.
 //
-// Limits and guarantees that are not said are shares of the partition; of a queue without a share in a partition they are zero. What a queue uses and how many
-// applications it has is, where it is not said, the sum of those below it. A FairScheduler's reservations are added to what is used.
+// Limits and guarantees that are not in the answer are shares of the partition; for a queue
+// without a share in a partition they are zero. What a queue uses and how many applications it has
+// is the sum of those below it, if the answer does not say. A FairScheduler's reservations are
+// added to what is used.
 func (s *Scheduler) Queues(totals map[string]resource.Vector) []providers.Queue {
 	queues := make([]providers.Queue, len(s.Entries))
-	rows := make(map[place]int, len(s.Entries))
+	rows := make(map[queueKey]int, len(s.Entries))
 	for i, e := range s.Entries {
-		rows[place{e.Path, e.Partition}] = i
+		rows[queueKey{e.Path, e.Partition}] = i
 		queues[i] = s.queue(e, s.total(e.Partition, totals))
 	}
 	// From the last to the first, so that a queue is complete before it counts in the one above.
 	firsts := s.firsts()
 	for i := len(queues) - 1; i >= 0; i-- {
 		e := &s.Entries[i]
-		above, exists := rows[place{e.Parent, e.Partition}]
+		above, exists := rows[queueKey{e.Parent, e.Partition}]
 		if exists && e.Parent != "" && s.Entries[above].Used == nil {
 			queues[above].Used = plus(queues[above].Used, queues[i].Used)
 		}
@@ -43,7 +46,8 @@ func (s *Scheduler) Queues(totals map[string]resource.Vector) []providers.Queue 
 	return queues
 }
 
-// Unsized returns the partitions, sorted, whose limits cannot be worked out without a size of the cluster that the answer does not have.
+// Unsized returns the partitions, sorted, whose limits need a size of the cluster that the answer
+// does not have.
 func (s *Scheduler) Unsized() []string {
 	var list []string
 	for i := range s.Entries {
@@ -56,8 +60,8 @@ func (s *Scheduler) Unsized() []string {
 	return slices.Compact(list)
 }
 
-// place is one queue in one partition.
-type place struct{ path, partition string }
+// queueKey is one queue in one partition.
+type queueKey struct{ path, partition string }
 
 // firsts returns the first row of every queue.
 func (s *Scheduler) firsts() map[string]int {
@@ -84,8 +88,8 @@ func (s *Scheduler) total(partition string, totals map[string]resource.Vector) r
 func (s *Scheduler) queue(e Entry, total resource.Vector) providers.Queue {
 	q := providers.Queue{
 		Path: e.Path, Parent: e.Parent, Partition: e.Partition,
-		Limit:      s.part(&e, e.Limit, e.AbsoluteMaxCapacity, total),
-		Guaranteed: s.part(&e, e.Guaranteed, e.AbsoluteCapacity, total),
+		Limit:      s.vectorOf(&e, e.Limit, e.AbsoluteMaxCapacity, total),
+		Guaranteed: s.vectorOf(&e, e.Guaranteed, e.AbsoluteCapacity, total),
 		Used:       resource.Vector{}.WithMemory(0).WithCPU(0),
 		State:      e.State,
 		// A ResourceManager takes applications for a queue that is RUNNING and for no other.
@@ -108,8 +112,8 @@ func (s *Scheduler) queue(e Entry, total resource.Vector) providers.Queue {
 	return q
 }
 
-// part returns what a queue may have or is promised of a partition.
-func (s *Scheduler) part(e *Entry, said *resource.Vector, percent *float64, total resource.Vector) resource.Vector {
+// vectorOf returns what a queue may have or is promised of a partition.
+func (s *Scheduler) vectorOf(e *Entry, said *resource.Vector, percent *float64, total resource.Vector) resource.Vector {
 	switch {
 	case said != nil:
 		return *said
@@ -130,7 +134,8 @@ func counted(n *int32) *int32 {
 	return n
 }
 
-// addCounts adds the applications of a queue to those of the one above, as far as the answer does not say these.
+// addCounts adds the applications of a queue to those of the one above, as far as the answer does
+// not say these.
 func addCounts(above *providers.Queue, said *Entry, below *providers.Queue) {
 	if said.Applications == nil {
 		above.Applications = plusCount(above.Applications, below.Applications)
@@ -154,7 +159,8 @@ func plusCount(a, b *int32) *int32 {
 	}
 }
 
-// plus returns the sum, where no quantity is more than resource.MaxQuantity, and no more types are summed than a vector may have.
+// plus returns the sum. No quantity becomes more than resource.MaxQuantity, and no more types are
+// summed than a vector may have.
 func plus(v, w resource.Vector) resource.Vector {
 	for dimension, q := range w.All() {
 		sum, there := v.Get(dimension)

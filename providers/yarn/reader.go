@@ -13,7 +13,8 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// Bounds of what is read. Real clusters have thousands of queues, a dozen levels and a handful of partitions.
+// Bounds of what is read. Real clusters have thousands of queues, a dozen levels and a handful of
+// partitions.
 const (
 	maxDepth   = 64      // queues above one another
 	maxLists   = 256     // lists inside one another that lead to something
@@ -23,8 +24,9 @@ const (
 	maxNames   = 4096    // names that are kept once
 )
 
-// reader reads the values of an answer. It is lenient where Hadoop's versions differ: a number may be quoted, one thing may stand for a list of one,
-// and what has another shape than was expected counts as not there.
+// reader reads the values of an answer. It is lenient about differences between Hadoop's versions:
+// a number may be quoted, one thing may stand for a list of one, and a value of an unexpected
+// shape counts as missing.
 type reader struct {
 	json    *jx.Decoder
 	scratch []byte
@@ -42,7 +44,7 @@ func (r *reader) counted() error {
 	return nil
 }
 
-// countedPartition bounds how many partitions a queue has beside.
+// countedPartition bounds how many partitions a queue has in addition.
 func (r *reader) countedPartition(n int) error {
 	if n > maxLabels {
 		return &AnswerError{Refusal: Excessive, Detail: "a queue with more than 256 partitions"}
@@ -50,7 +52,8 @@ func (r *reader) countedPartition(n int) error {
 	return r.counted()
 }
 
-// object calls field for every key of the object that comes next, and passes over anything else. field must read the value.
+// object calls field for every key of the object that comes next, and passes over anything else.
+// field must read the value.
 func (r *reader) object(field func(key []byte) error) error {
 	if r.json.Next() != jx.Object {
 		return r.json.Skip()
@@ -67,8 +70,9 @@ func (r *reader) object(field func(key []byte) error) error {
 	return keys.Err()
 }
 
-// readList reads elements that may come as null, [..], {wrapper: [..]}, {wrapper: element}, an element alone, or any of these within another.
-// field reads one field of an element; add takes the element.
+// readList reads elements that may come as null, [..], {wrapper: [..]}, {wrapper: element}, an
+// element alone, or any of these within another. field reads one field of an element; add takes
+// the element.
 func readList[T any](r *reader, wrapper string, field func(*reader, *T, []byte) error, add func(*T) error) error {
 	if r.lists++; r.lists > maxLists {
 		return &AnswerError{Refusal: Excessive, Detail: "lists in lists"}
@@ -102,7 +106,8 @@ func readList[T any](r *reader, wrapper string, field func(*reader, *T, []byte) 
 	return add(element)
 }
 
-// text returns the string that comes next, empty where it is none. Names are few and come often, so each is kept once.
+// text returns the string that comes next; empty if it is none. Names are few and come often, so
+// each is kept once.
 func (r *reader) text() (string, error) {
 	if r.json.Next() != jx.String {
 		return "", r.json.Skip()
@@ -160,7 +165,7 @@ func (r *reader) boolean() (bool, error) {
 	}
 }
 
-// digits returns the number that comes next as it is written, quoted or not; empty where it is none.
+// digits returns the number that comes next as it is written, quoted or not; empty if it is none.
 func (r *reader) digits() ([]byte, error) {
 	switch r.json.Next() {
 	case jx.Number:
@@ -177,8 +182,8 @@ func (r *reader) digits() ([]byte, error) {
 	}
 }
 
-// whole returns the number that comes next without its fraction, within 64 bits.
-func (r *reader) whole() (n int64, there bool, err error) {
+// integer returns the number that comes next without its fraction, within 64 bits.
+func (r *reader) integer() (n int64, there bool, err error) {
 	b, err := r.digits()
 	if err != nil || len(b) == 0 {
 		return 0, false, err
@@ -200,7 +205,7 @@ func (r *reader) whole() (n int64, there bool, err error) {
 
 // count returns a number of applications.
 func (r *reader) count() (*int32, error) {
-	n, there, err := r.whole()
+	n, there, err := r.integer()
 	if err != nil || !there {
 		return nil, err
 	}
@@ -209,7 +214,7 @@ func (r *reader) count() (*int32, error) {
 
 // mebibytes returns a quantity of memory that stands by itself.
 func (r *reader) mebibytes() (*int64, error) {
-	n, there, err := r.whole()
+	n, there, err := r.integer()
 	if err != nil || !there {
 		return nil, err
 	}
@@ -236,8 +241,8 @@ type amount struct {
 	there      bool
 }
 
-// vector returns the resources that come next; nil where there are none. Memory and cores stand in them by themselves, and once
-// more in the list that newer versions have for the sake of the other types.
+// vector returns the resources that come next; nil if there are none. Memory and cores are in them
+// by themselves, and once more in the list that newer versions have for the other types.
 func (r *reader) vector(as role) (*resource.Vector, error) {
 	var listed resource.Vector
 	var memory, vcores amount
@@ -245,9 +250,9 @@ func (r *reader) vector(as role) (*resource.Vector, error) {
 	err := r.object(func(key []byte) (err error) {
 		switch string(key) {
 		case "memory":
-			memory.value, memory.there, err = r.whole()
+			memory.value, memory.there, err = r.integer()
 		case "vCores":
-			vcores.value, vcores.there, err = r.whole()
+			vcores.value, vcores.there, err = r.integer()
 		case "resourceInformations":
 			err = readList(r, "resourceInformation", amountField, func(a *amount) error {
 				there = there || a.there
@@ -281,7 +286,7 @@ func amountField(r *reader, a *amount, key []byte) (err error) {
 	case "units":
 		a.unit, err = r.text()
 	case "value":
-		a.value, a.there, err = r.whole()
+		a.value, a.there, err = r.integer()
 	default:
 		err = r.json.Skip()
 	}

@@ -20,7 +20,7 @@ import (
 //	entries   what the answer says, one line per queue and partition; what it does not say is left out
 //	queues    what becomes of it in a snapshot, given the size of partitions in MiB and cores: queues default=(1024,8) gpu=(512,4)
 //
-// Both print the error where there is one. Every answer is read twice, the second time byte by byte.
+// Both print the error if there is one. Every answer is read twice, the second time byte by byte.
 func TestScripts(t *testing.T) {
 	datadriven.Walk(t, filepath.Join("testdata", "scripts"), func(t *testing.T, path string) {
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
@@ -134,7 +134,7 @@ func rest(b *strings.Builder, q providers.Queue) {
 	b.WriteString("\n")
 }
 
-// Sums never leave the range of a quantity, nor of a count.
+// Sums always stay in the range of a quantity, and of a count.
 func TestSumsStayInRange(t *testing.T) {
 	v := plus(resource.Vector{}.WithMemory(resource.MaxQuantity), resource.Vector{}.WithMemory(1).With("gpu", 2))
 	if want := (resource.Vector{}.WithMemory(resource.MaxQuantity).With("gpu", 2)); !v.Equal(want) {

@@ -14,7 +14,7 @@ type authentication string
 
 const (
 	authNone     authentication = "none"     // not at all
-	authSimple   authentication = "simple"   // a user name that nobody checks, in the query
+	authSimple   authentication = "simple"   // an unchecked user name, in the query
 	authBasic    authentication = "basic"    // a user name and a password, as Knox wants them
 	authKerberos authentication = "kerberos" // SPNEGO with a keytab
 )
@@ -88,7 +88,8 @@ func parseSettings(given map[string]string) (settings, error) {
 	return s, s.checkAddresses()
 }
 
-// checkNames refuses settings that do not exist. What they say may be a secret, so it is not repeated.
+// checkNames refuses settings that do not exist. What they say may be a secret, so it is not
+// repeated.
 func checkNames(given map[string]string) error {
 	known := settingNames()
 	names := make([]string, 0, len(given))
@@ -112,7 +113,7 @@ func checkNames(given map[string]string) error {
 	return nil
 }
 
-// checkPlace looks at where the cluster is and at the files for TLS.
+// checkPlace checks the address of the cluster and the files for TLS.
 func (s *settings) checkPlace(given map[string]string) error {
 	text, listed := given[settingAddresses]
 	switch {

@@ -12,7 +12,8 @@ import (
 	"github.com/bursar/bursar/providers"
 )
 
-// maxAddresses bounds the ResourceManagers of one cluster: all of them are asked at once when one fails.
+// maxAddresses bounds the ResourceManagers of one cluster: all of them are asked at once when one
+// fails.
 const maxAddresses = 16
 
 // hostPattern stands for the host of an address, as in Hadoop's own configuration.
@@ -20,7 +21,7 @@ const hostPattern = "_HOST"
 
 // address is that of one ResourceManager, or of a gateway before some.
 type address struct {
-	url *url.URL // scheme and host, nothing else; never changed
+	url *url.URL // scheme and host only; never changed
 }
 
 func (a address) String() string { return a.url.Scheme + "://" + a.url.Host }
@@ -84,7 +85,7 @@ func parseAddress(text string) (a address, want string) {
 	return address{url: &url.URL{Scheme: parsed.Scheme, Host: strings.ToLower(parsed.Host)}}, ""
 }
 
-// cutPort splits a host and a port, where there is one. An IPv6 address stands in brackets.
+// cutPort splits a host and a port, if there is one. An IPv6 address has brackets.
 func cutPort(text string) (host, port string, found bool) {
 	i := strings.LastIndexByte(text, ':')
 	if i < 0 || strings.LastIndexByte(text, ']') > i {
@@ -124,8 +125,9 @@ func parseBasePath(text string) (string, error) {
 	return path, nil
 }
 
-// nearest returns the one of the names that was probably meant: the same but for case and punctuation, one that the other begins
-// with, or the closest of those with at most two letters wrong. Empty: none.
+// nearest returns the one of the names that was probably meant: the same but for case and
+// punctuation, one that the other begins with, or the closest of those with at most two letters
+// wrong. Empty: none.
 func nearest(name string, names []string) string {
 	plain := func(s string) string {
 		return strings.Map(func(r rune) rune {

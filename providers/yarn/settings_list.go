@@ -2,7 +2,7 @@ package yarn
 
 import "github.com/bursar/bursar/providers"
 
-// Names of the settings, beside those of a pace.
+// Names of the settings, without those of a pace.
 const (
 	settingAddresses        = "addresses"
 	settingSite             = "site"
@@ -21,7 +21,7 @@ const (
 	settingInsecure         = "insecure"
 )
 
-// Settings are those of a YARN cluster, beside the ones that every kind has.
+// Settings are those of a YARN cluster, without the ones that every kind has.
 func Settings() []providers.Setting {
 	return []providers.Setting{
 		{Name: settingAddresses, Type: providers.Text, Doc: "The web addresses of all its ResourceManagers, with commas between them: http://rm1:8088,https://rm2:8090. " +

@@ -37,14 +37,16 @@ func (e *SiteError) Error() string {
 	return text
 }
 
-// Unwrap returns the cause, nil where there is none.
+// Unwrap returns the cause, nil if there is none.
 func (e *SiteError) Unwrap() error { return e.Err }
 
-// AddressesFromSite takes the addresses of the ResourceManagers' web interfaces from a yarn-site.xml, in the order of
-// yarn.resourcemanager.ha.rm-ids, as Hadoop's RMHAUtils finds them: yarn.http.policy chooses between http and https;
-// yarn.resourcemanager.webapp.address.ID or webapp.https.address.ID, else yarn.resourcemanager.hostname.ID with the port 8088 or 8090.
-// Without ids the same properties without an id are those of the only one. Variables stand for other properties of the file; those of the
-// environment and of Java cannot be known here and are an error where they matter. The error is a *SiteError.
+// AddressesFromSite takes the addresses of the ResourceManagers' web interfaces from a
+// yarn-site.xml, in the order of yarn.resourcemanager.ha.rm-ids, as Hadoop's RMHAUtils finds them:
+// yarn.http.policy chooses between http and https; yarn.resourcemanager.webapp.address.ID or
+// webapp.https.address.ID, else yarn.resourcemanager.hostname.ID with the port 8088 or 8090.
+// Without ids the same properties without an id are those of the only one. Variables stand for
+// other properties of the file. Variables of the environment and of Java cannot be known here, and
+// are an error if a value needs them. The error is a *SiteError.
 func AddressesFromSite(r io.Reader) ([]string, error) {
 	site, err := readSite(r)
 	if err != nil {
@@ -85,7 +87,8 @@ func AddressesFromSite(r io.Reader) ([]string, error) {
 
 const propertyIDs = "yarn.resourcemanager.ha.rm-ids"
 
-// ids returns the suffixes of the properties of each ResourceManager: ".rm1", ".rm2"; or "" for the only one.
+// ids returns the suffixes of the properties of each ResourceManager: ".rm1", ".rm2"; or "" for
+// the only one.
 func (s site) ids() ([]string, error) {
 	enabled, err := s.value("yarn.resourcemanager.ha.enabled")
 	if err != nil {
@@ -127,7 +130,7 @@ func (s site) webAddress(property, id, port string) (string, error) {
 	if host != "" && host != "0.0.0.0" && host != "[::]" {
 		return host + ":" + port, nil
 	}
-	// It listens on all addresses: its name says where.
+	// It listens on all addresses: its name is the host.
 	if host, err = s.value(hostname + id); err != nil {
 		return "", err
 	}
@@ -148,8 +151,9 @@ type siteProperty struct {
 	final bool
 }
 
-// value returns what a property says once its variables are replaced; empty where it is not set. A variable's value is replaced in turn, so
-// one that leads back to itself, or doubles with each step, must end.
+// value returns what a property says once its variables are replaced; empty if it is not set. A
+// variable's value is replaced in turn. A variable that leads back to itself, or doubles with each
+// step, must end.
 func (s site) value(name string) (string, error) {
 	text := strings.TrimSpace(s[name].value)
 	for range maxSubstitutions {
@@ -212,21 +216,22 @@ type siteReader struct {
 func (r *siteReader) token(token xml.Token) error {
 	switch token := token.(type) {
 	case xml.Directive:
-		// A document type can define entities that grow without end, and name other files. No yarn-site.xml needs one.
+		// A document type can define entities that grow without end, and name other files. No
+		// yarn-site.xml needs one.
 		return &SiteError{Reason: "has a document type declaration: want one without"}
 	case xml.StartElement:
-		return r.open(token.Name.Local)
+		return r.startElement(token.Name.Local)
 	case xml.CharData:
-		if r.at("name", "value", "final") {
+		if r.isAt("name", "value", "final") {
 			r.text.Write(token)
 		}
 	case xml.EndElement:
-		r.closed()
+		r.endElement()
 	}
 	return nil
 }
 
-func (r *siteReader) open(name string) error {
+func (r *siteReader) startElement(name string) error {
 	r.path = append(r.path, name)
 	r.text.Reset()
 	switch {
@@ -244,14 +249,14 @@ func (r *siteReader) open(name string) error {
 	return nil
 }
 
-func (r *siteReader) closed() {
+func (r *siteReader) endElement() {
 	text := strings.TrimSpace(r.text.String())
 	switch {
-	case r.at("name"):
+	case r.isAt("name"):
 		r.name = text
-	case r.at("value"):
+	case r.isAt("value"):
 		r.current.value = text
-	case r.at("final"):
+	case r.isAt("final"):
 		r.current.final = strings.EqualFold(text, "true")
 	case len(r.path) == 2 && r.path[1] == "property" && r.name != "":
 		// The last one wins, unless an earlier one is final.
@@ -263,7 +268,7 @@ func (r *siteReader) closed() {
 	r.path = r.path[:len(r.path)-1]
 }
 
-// at reports whether the innermost open element is one of these, right below a property.
-func (r *siteReader) at(names ...string) bool {
+// isAt reports whether the innermost open element is one of these, right below a property.
+func (r *siteReader) isAt(names ...string) bool {
 	return len(r.path) == 3 && r.path[1] == "property" && slices.Contains(names, r.path[2])
 }

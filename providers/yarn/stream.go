@@ -2,17 +2,20 @@ package yarn
 
 import "io"
 
-// What an answer may have in one piece. Lists of access control, of thousands of users, are the longest strings that were seen.
+// What an answer may have in one piece. Lists of access control, of thousands of users, are the
+// longest strings that were seen.
 const (
 	maxString = 1 << 20 // bytes
 	maxNumber = 512     // bytes
 )
 
-// stream hands JSON on to a reader of JSON, with two things done to it. Words outside of strings that no JSON has, NaN, INF and
-// Infinity, become empty strings, since older ResourceManagers write a number so that is none. And no string or number is longer than
-// fits a cluster, for the reader behind it keeps these whole.
+// stream hands JSON on to a reader of JSON, with two changes. Words outside of strings that JSON
+// does not have, NaN, INF and Infinity, become empty strings: older ResourceManagers write a
+// number so if there is none. And no string or number is longer than fits a cluster, because the
+// reader behind it keeps these whole.
 //
-// It keeps the first error of what it reads from, so that this can be told from what is wrong with the JSON.
+// It keeps the first error of its source, so that this can be told from what is wrong with the
+// JSON.
 type stream struct {
 	from io.Reader
 	err  error
@@ -31,7 +34,7 @@ func (s *stream) Read(p []byte) (int, error) {
 		}
 		n, err := s.from.Read(p)
 		s.err = err
-		if refused := s.pass(p[:n]); refused != nil {
+		if refused := s.rewrite(p[:n]); refused != nil {
 			s.err = refused
 			return 0, refused
 		}
@@ -42,8 +45,9 @@ func (s *stream) Read(p []byte) (int, error) {
 	return 0, nil
 }
 
-// pass looks at the next bytes and replaces what must be, in place and without changing their number.
-func (s *stream) pass(p []byte) error {
+// rewrite reads the next bytes and replaces those words, in place and without changing their
+// number.
+func (s *stream) rewrite(p []byte) error {
 	for i := 0; i < len(p); i++ {
 		c := p[i]
 		if s.inString {
@@ -71,7 +75,8 @@ func (s *stream) pass(p []byte) error {
 	return nil
 }
 
-// passString goes on to the end of the string, or of what is there, and returns the index of the last byte it took.
+// passString goes on to the end of the string, or of what is there, and returns the index of the
+// last byte it took.
 func (s *stream) passString(p []byte, i int) int {
 	start := i
 	for ; i < len(p); i++ {
@@ -89,8 +94,9 @@ func (s *stream) passString(p []byte, i int) int {
 	return i - 1
 }
 
-// replacement returns what stands for the next letter of a word: NaN becomes "" and a space. After a minus sign that has gone out
-// already, as in -INF, it becomes 0: the least of what is never negative.
+// replacement returns what stands for the next letter of a word: NaN becomes "" and a space. After
+// a minus sign that has gone out already, as in -INF, it becomes 0: the least of what is never
+// negative.
 func (s *stream) replacement() byte {
 	s.word++
 	switch {

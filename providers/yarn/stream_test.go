@@ -116,7 +116,8 @@ func TestDecodeRefusesWhatIsExcessive(t *testing.T) {
 	}
 }
 
-// A name that is too long to be asked for, and a path that is, are refused; a message of any length is not.
+// A name that is too long to be asked for, and a path that is, are refused; a message of any
+// length is not.
 func TestDecodeBoundsNames(t *testing.T) {
 	long := strings.Repeat("x", maxName+1)
 	for name, body := range map[string]string{
@@ -138,7 +139,8 @@ func TestDecodeBoundsNames(t *testing.T) {
 	}
 }
 
-// Queues stand as deep below one another as is allowed, in the longest form of their lists, and not deeper.
+// Queues stand as deep below one another as is allowed, in the longest form of their lists, and
+// not deeper.
 func TestDecodeBoundsDepth(t *testing.T) {
 	nested := func(levels int) string {
 		const below = `,"queues":{"queue":[{"queueName":"q"`
@@ -162,7 +164,7 @@ func TestDecodePassesOverAByteOrderMark(t *testing.T) {
 	}
 }
 
-// What fails in reading is told from what is wrong with the answer, at whatever byte it fails.
+// An error of reading can be told from an error in the answer, at whatever byte it comes.
 func TestDecodeReturnsTheErrorOfItsReader(t *testing.T) {
 	body := payloads(t, ".json")["knox/scheduler.json"]
 	broken := errors.New("the connection is gone")

@@ -11,7 +11,8 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// How large a cluster is, and each of its partitions, is found in this order, since the later ones are wrong in some versions:
+// How large a cluster is, and each of its partitions, is found in this order, since the later ones
+// are wrong in some versions:
 //
 //  1. what the answer of the scheduler says itself: always for the FairScheduler, for the CapacityScheduler since Hadoop 3.1
 //  2. /metrics, totalClusterResourcesAcrossPartition (2.10 and some of 3.x), where there is but the default partition
@@ -19,7 +20,8 @@ import (
 //  4. /metrics, available and allocated and reserved: the default partition alone. Its totalMB leaves out what is reserved before 2.7.4, and
 //     its totalVirtualCores adds a number of containers to cores from 2.7.4 to 3.1.0, so both are not used
 
-// nodesFor is how long a sum over all machines is kept where /metrics does not change: a machine can get another label.
+// nodesFor is how long a sum over all machines is kept if /metrics does not change: a machine can
+// get another label.
 const nodesFor = 5 * time.Minute
 
 // metrics is what /metrics says of the default partition.
@@ -36,7 +38,8 @@ type nodesCache struct {
 	totals map[string]resource.Vector // nil: there is none
 }
 
-// size returns how large the cluster is, from the scheduler's answer where that says all. The error is a *ServerError.
+// size returns how large the cluster is, from the scheduler's answer if that says all. The error
+// is a *ServerError.
 func (p *Provider) size(ctx context.Context, at *server, s *Scheduler) (clusterSize, error) {
 	unsized := s.Unsized()
 	if len(unsized) == 0 && len(s.Totals) > 0 {
@@ -59,8 +62,8 @@ func (p *Provider) size(ctx context.Context, at *server, s *Scheduler) (clusterS
 	return sized, nil
 }
 
-// defaultOnly returns the total of all partitions where there is but the default one: the scheduler names no other, and the total is that of
-// the default one. Nil: there may be more.
+// defaultOnly returns the total of all partitions if there is only the default one: the scheduler
+// names no other, and the total is that of the default one. Nil: there may be more.
 func (m metrics) defaultOnly(s *Scheduler, unsized []string) *resource.Vector {
 	labelled := slices.ContainsFunc(unsized, func(partition string) bool { return partition != "" }) ||
 		slices.ContainsFunc(s.Entries, func(e Entry) bool { return e.Partition != "" })
@@ -70,8 +73,8 @@ func (m metrics) defaultOnly(s *Scheduler, unsized []string) *resource.Vector {
 	return m.across
 }
 
-// sumOfNodes returns the total by partition. Where the machines may not or cannot be listed it is what /metrics says, unless it takes more than
-// that: what is not known is not nothing.
+// sumOfNodes returns the total by partition. If the machines may not or cannot be listed it is
+// what /metrics says, unless that is not enough: an unknown total is not zero.
 func (p *Provider) sumOfNodes(ctx context.Context, at *server, said metrics, unsized []string) (map[string]resource.Vector, error) {
 	said.across = nil // for the comparison: the rest says as much
 	if p.nodes.totals != nil && p.nodes.of == said && p.now().Sub(p.nodes.at) < nodesFor {
@@ -106,7 +109,7 @@ func (s *server) metrics(ctx context.Context) (metrics, error) {
 		})
 	})
 	if err == nil && !there {
-		err = s.senseless(malformed("no clusterMetrics"))
+		err = s.malformedAnswer(malformed("no clusterMetrics"))
 	}
 	return said, err
 }
@@ -120,7 +123,7 @@ func (m *metrics) field(r *reader, key []byte) (err error) {
 	case "activeNodes":
 		var n int64
 		var there bool
-		if n, there, err = r.whole(); there {
+		if n, there, err = r.integer(); there {
 			m.active = n
 		}
 	case "totalClusterResourcesAcrossPartition":
@@ -131,7 +134,8 @@ func (m *metrics) field(r *reader, key []byte) (err error) {
 	return err
 }
 
-// tally is a sum of numbers in bytes or millicores, which stays countable. Some versions know no cores: none that is there is not zero.
+// tally is a sum of numbers in bytes or millicores, which stays countable. Some versions know no
+// cores: a missing figure is not zero.
 type tally struct {
 	sum   int64
 	there bool
@@ -139,7 +143,7 @@ type tally struct {
 
 // add adds the number that comes next.
 func (t *tally) add(r *reader, unit ratio) error {
-	n, there, err := r.whole()
+	n, there, err := r.integer()
 	if err != nil || !there {
 		return err
 	}
@@ -165,7 +169,8 @@ type machine struct {
 	used, available *resource.Vector
 }
 
-// nodes asks for the running machines and adds them up by label; a machine has at most one. The error is a *ServerError.
+// nodes asks for the running machines and adds them up by label; a machine has at most one. The
+// error is a *ServerError.
 func (s *server) nodes(ctx context.Context) (map[string]resource.Vector, error) {
 	totals := map[string]resource.Vector{}
 	there := false
@@ -179,7 +184,7 @@ func (s *server) nodes(ctx context.Context) (map[string]resource.Vector, error) 
 		})
 	})
 	if err == nil && !there {
-		err = s.senseless(malformed("no nodes"))
+		err = s.malformedAnswer(malformed("no nodes"))
 	}
 	return totals, err
 }
@@ -204,7 +209,8 @@ func machineField(r *reader, m *machine, key []byte) (err error) {
 	return err
 }
 
-// addTo counts a machine. Others than those that run are not asked for, and come all the same from what does not know the question.
+// addTo counts a machine. Others than those that run are not asked for, and come all the same from
+// what does not know the question.
 func (m *machine) addTo(totals map[string]resource.Vector) error {
 	if m.state != "" && m.state != "RUNNING" {
 		return nil

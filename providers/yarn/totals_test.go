@@ -13,7 +13,8 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// oldAnswer is what a CapacityScheduler of Hadoop 2.7 says: percent and no total. labelled adds a partition as 2.8 to 3.0 do.
+// oldAnswer is what a CapacityScheduler of Hadoop 2.7 says: percent and no total. labelled adds a
+// partition as 2.8 to 3.0 do.
 func oldAnswer(labelled bool) string {
 	capacities := ""
 	if labelled {

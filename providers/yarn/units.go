@@ -10,7 +10,8 @@ import (
 // ratio is how many base units one of a unit is.
 type ratio struct{ num, den uint64 }
 
-// units are those that Hadoop knows (UnitsConversionUtil), with the binary ones that resource definitions may have beside them.
+// units are those that Hadoop knows (UnitsConversionUtil), with the binary ones that resource
+// definitions may also have.
 var units = map[string]ratio{
 	"p": {1, 1e12}, "n": {1, 1e9}, "u": {1, 1e6}, "m": {1, 1e3}, "": {1, 1},
 	"k": {1e3, 1}, "M": {1e6, 1}, "G": {1e9, 1}, "T": {1e12, 1}, "P": {1e15, 1},
@@ -37,8 +38,8 @@ const (
 	roleTaken // what is used or reserved: rounded up
 )
 
-// quantity returns value units in base units, at most resource.MaxQuantity, and none where value is negative. Unlimited is true for a limit that is YARN's word
-// for none, or too large to count.
+// quantity returns value units in base units, at most resource.MaxQuantity, and none if value is
+// negative. Unlimited is true for a limit that is YARN's word for none, or too large to count.
 func (r role) quantity(value int64, unit ratio) (quantity int64, unlimited bool) {
 	if r == roleLimit && (value == -1 || value == math.MaxInt32 || value == math.MaxInt64) {
 		return resource.MaxQuantity, true
@@ -60,7 +61,8 @@ func (r role) quantity(value int64, unit ratio) (quantity int64, unlimited bool)
 	return int64(base), false
 }
 
-// set returns v with a dimension. One of which a limit says that it is unlimited is not listed, but for custom types, where that would mean none.
+// set returns v with a dimension. An unlimited dimension of a limit is not listed. A custom type
+// always is, because a missing one would mean none.
 func (r role) set(v resource.Vector, dimension string, value int64, unit ratio) resource.Vector {
 	q, unlimited := r.quantity(value, unit)
 	if unlimited && (dimension == resource.Memory || dimension == resource.CPU) {
@@ -69,8 +71,8 @@ func (r role) set(v resource.Vector, dimension string, value int64, unit ratio) 
 	return v.With(dimension, q)
 }
 
-// list returns v with what Hadoop lists by the name of its type. A unit that Hadoop does not know, a name that nobody could ask for, and
-// more types than a vector has count as not listed.
+// list returns v with what Hadoop lists by the name of its type. A unit that Hadoop does not know,
+// a name that nobody could ask for, and more types than a vector has count as not listed.
 func (r role) list(v resource.Vector, a amount) resource.Vector {
 	unit, known := units[a.unit]
 	if !known || !a.there {
@@ -91,7 +93,8 @@ func (r role) list(v resource.Vector, a amount) resource.Vector {
 	return with
 }
 
-// share returns that many percent of a size, in MiB and whole cores as YARN counts them, rounded down.
+// share returns that many percent of a size, in MiB and whole cores as YARN counts them, rounded
+// down.
 func share(percent float64, of resource.Vector) resource.Vector {
 	percent = min(max(percent, 0), 100)
 	part := func(total, unit int64) int64 {
@@ -112,5 +115,6 @@ func share(percent float64, of resource.Vector) resource.Vector {
 	return v
 }
 
-// nearly moves x up by what is lost in a percentage that went through 32 bits: a third of three cores is 33.333332 %.
+// nearly moves x up by what is lost in a percentage that went through 32 bits: a third of three
+// cores is 33.333332 %.
 func nearly(x float64) float64 { return x + min(x*2.5e-7, 1e-3) }

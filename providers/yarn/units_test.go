@@ -42,7 +42,8 @@ func TestQuantityIsExact(t *testing.T) {
 	})
 }
 
-// A share is never more than the whole, never less than a smaller share, and what ResourceManagers make of thirds and sevenths in 32 bits is not lost.
+// A share is never more than the whole, never less than a smaller share, and what ResourceManagers
+// make of thirds and sevenths in 32 bits is not lost.
 func TestShareIsOfTheWhole(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		whole := resource.Vector{}.WithMemory(rapid.Int64Range(0, 1<<30).Draw(t, "MiB")<<20).

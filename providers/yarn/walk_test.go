@@ -12,7 +12,8 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// row is one line of an answer key: the figures of a queue in a partition, by column, as text. An empty one is not said.
+// row is one line of an answer key: the figures of a queue in a partition, by column, as text. An
+// empty one is not said.
 type row map[string]string
 
 // rowOf is what the decoder says, as a row.
@@ -48,8 +49,8 @@ func putVector(r row, column string, v *resource.Vector) {
 	}
 }
 
-// walk reads an answer a second time: all of it into memory, by the shapes that Hadoop documents, and by nothing that the decoder has. It knows no
-// repeated keys, which encoding/json drops.
+// walk reads an answer a second time: all of it into memory, by the shapes that Hadoop documents,
+// and by nothing that the decoder has. It knows no repeated keys, which encoding/json drops.
 func walk(t *testing.T, body []byte) []row {
 	t.Helper()
 	var answer struct {
@@ -143,7 +144,7 @@ func elements(of any, name string) []map[string]any {
 	return list
 }
 
-// object returns nil for what is none.
+// object returns nil for a value that is no object.
 func object(value any) map[string]any {
 	fields, _ := value.(map[string]any)
 	return fields
@@ -166,8 +167,9 @@ func plain(value any) string {
 	}
 }
 
-// fromXML turns an answer in XML into what encoding/json would have made of it, were every list of one a thing alone and every number
-// quoted: the same queues in a shape that no fixture has in JSON.
+// fromXML turns an answer in XML into what encoding/json would have made of it, were every list of
+// one a thing alone and every number quoted: the same queues in a shape that no fixture has in
+// JSON.
 func fromXML(t *testing.T, r io.Reader) map[string]any {
 	t.Helper()
 	d := xml.NewDecoder(r)

@@ -13,14 +13,14 @@ import (
 
 // Client talks to one Consul agent.
 type Client struct {
-	api    *api.Client
-	config Config // with its defaults
-	where  string // the agent's address, for people
-	door   *door
+	api       *api.Client
+	config    Config // with its defaults
+	where     string // the agent's address, for people
+	transport *transport
 }
 
-// New returns a client. It reads the files that the configuration and the environment name, and calls nobody. The error is a
-// *ConfigError, or a *credential.FileError.
+// New returns a client. It reads the files that the configuration and the environment name, and
+// makes no call. The error is a *ConfigError, or a *credential.FileError.
 func New(config Config, log *slog.Logger) (*Client, error) {
 	if err := config.Validate(); err != nil {
 		return nil, err
@@ -33,16 +33,17 @@ func New(config Config, log *slog.Logger) (*Client, error) {
 			return new(net.Dialer).DialContext(ctx, "unix", path)
 		}
 	}
-	door, err := newDoor(settings.Transport, settings.TLSConfig, tokenOf(config), log)
+	door, err := newTransport(settings.Transport, settings.TLSConfig, tokenOf(config), log)
 	if err != nil {
 		return nil, fmt.Errorf("set up the connection to Consul: %w", err)
 	}
 	settings.HttpClient = &http.Client{
 		Transport: door,
-		// Consul redirects nothing that is asked for here; who does would get the token.
+		// Consul redirects nothing that is asked for here; a server that redirects would get the
+		// token.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
-	settings.Token, settings.TokenFile = door.secret.Token(), ""
+	settings.Token, settings.TokenFile = door.token.Token(), ""
 	client, err := api.NewClient(settings)
 	if err != nil {
 		return nil, fmt.Errorf("set up the connection to Consul: %w", err)
@@ -51,18 +52,18 @@ func New(config Config, log *slog.Logger) (*Client, error) {
 	if !strings.Contains(where, "://") {
 		where = settings.Scheme + "://" + where
 	}
-	return &Client{api: client, config: config, where: where, door: door}, nil
+	return &Client{api: client, config: config, where: where, transport: door}, nil
 }
 
-// API is Consul's own client, with the address, the token and the certificates of this one. Calls through it have no deadline but their
-// context's.
+// API is Consul's own client, with the address, the token and the certificates of this one. Calls
+// through it have no deadline but their context's.
 func (c *Client) API() *api.Client { return c.api }
 
 // Service is the name that coordinators are registered by.
 func (c *Client) Service() string { return c.config.Service }
 
 // Close closes the connections that are idle.
-func (c *Client) Close() { c.door.CloseIdleConnections() }
+func (c *Client) Close() { c.transport.CloseIdleConnections() }
 
 // Bounded returns a context for one call that Consul answers at once.
 func (c *Client) Bounded(ctx context.Context) (context.Context, context.CancelFunc) {
@@ -79,7 +80,8 @@ func (c *Client) Write(ctx context.Context) *api.WriteOptions {
 	return new(api.WriteOptions).WithContext(ctx)
 }
 
-// overEnvironment lays the configuration over what the environment says, which is over the defaults of Consul's own client.
+// overEnvironment puts the configuration over the environment, and the environment over the
+// defaults of Consul's own client.
 func (c Config) overEnvironment() *api.Config {
 	settings := api.DefaultConfig()
 	set := func(to *string, value string) {
@@ -90,7 +92,8 @@ func (c Config) overEnvironment() *api.Config {
 	if c.Address != "" {
 		settings.Address = c.Address
 		if strings.HasPrefix(c.Address, "http://") {
-			settings.Scheme = "http" // the file names the scheme, whatever the environment says of another address
+			// the file names the scheme, whatever the environment says of another address
+			settings.Scheme = "http"
 		}
 	}
 	set(&settings.Scheme, c.Scheme)

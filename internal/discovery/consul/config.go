@@ -8,51 +8,58 @@ import (
 	"time"
 )
 
-// Config says how to reach Consul. The zero value of a field is its default. Where a default names a variable, it is that of the
-// environment; what the configuration says goes before it.
+// Config says how to reach Consul. The zero value of a field is its default. If a default names a
+// variable, it is an environment variable; the configuration goes before it.
 type Config struct {
-	// Address is that of the Consul agent on this machine: host:port, http://host:port, https://host:port or unix:///path. It is one
-	// agent, not a balancer before several: a registration and its health check belong to the agent that was told of
-	// them. Default CONSUL_HTTP_ADDR, else 127.0.0.1:8500.
+	// Address is that of the Consul agent on this machine: host:port, http://host:port,
+	// https://host:port or unix:///path. It is one agent, not a balancer before several: a
+	// registration and its health check belong to the agent that was told of them. Default
+	// CONSUL_HTTP_ADDR, else 127.0.0.1:8500.
 	Address string `yaml:"address"`
-	// Scheme is http or https, for an address that does not say. Default https where CONSUL_HTTP_SSL is true, else http.
+	// Scheme is http or https, for an address that does not say. Default https where
+	// CONSUL_HTTP_SSL is true, else http.
 	Scheme string `yaml:"scheme"`
-	// Token is the ACL token. Better keep it out of the file with TokenFile. Default that of CONSUL_HTTP_TOKEN_FILE, else CONSUL_HTTP_TOKEN,
-	// else none.
+	// Token is the ACL token. Better keep it out of the file with TokenFile. Default that of
+	// CONSUL_HTTP_TOKEN_FILE, else CONSUL_HTTP_TOKEN, else none.
 	Token string `yaml:"token"`
-	// TokenFile holds the ACL token and nothing else. It must not be readable for everybody (0600 or 0640), and is read again when it
-	// changes. Default none.
+	// TokenFile holds the ACL token and nothing else. It must not be readable for everybody (0600
+	// or 0640), and is read again when it changes. Default none.
 	TokenFile string `yaml:"tokenFile"`
-	// Datacenter is where coordinators are looked for. Coordinators themselves need the one that their Consul agent is in. Default
-	// the agent's.
+	// Datacenter is where coordinators are looked for. Coordinators themselves need the one that
+	// their Consul agent is in. Default the agent's.
 	Datacenter string `yaml:"datacenter"`
-	// Namespace and Partition are those of Consul Enterprise. Default CONSUL_NAMESPACE and CONSUL_PARTITION.
+	// Namespace and Partition are those of Consul Enterprise. Default CONSUL_NAMESPACE and
+	// CONSUL_PARTITION.
 	Namespace string `yaml:"namespace"`
 	Partition string `yaml:"partition"`
 	TLS       TLS    `yaml:"tls"`
 
-	// Service is the name that coordinators are registered by; coordinators of one name are one cluster. Default
-	// bursar-coordinator.
+	// Service is the name that coordinators are registered by; coordinators of one name are one
+	// cluster. Default bursar-coordinator.
 	Service string `yaml:"service"`
-	// WaitTime is how long Consul may hold a question that has nothing new for an answer. Longer is less work for Consul;
-	// a change is seen at once in any case. Default 1 min, at most 10 min.
+	// WaitTime is how long Consul may hold a question that has nothing new for an answer. Longer
+	// is less work for Consul; a change is seen at once in any case. Default 1 min, at most 10
+	// min.
 	WaitTime time.Duration `yaml:"waitTime"`
 	// Timeout is how long any other call to Consul may take. Default 5 s.
 	Timeout time.Duration `yaml:"timeout"`
 }
 
-// TLS says how Consul is recognized and what it recognizes us by. The files are read again when they change.
+// TLS says how Consul is recognized and what it recognizes us by. The files are read again when
+// they change.
 type TLS struct {
-	// CA is a file of certificates in PEM. Default CONSUL_CACERT, CONSUL_CAPATH, else those of the system.
+	// CA is a file of certificates in PEM. Default CONSUL_CACERT, CONSUL_CAPATH, else those of the
+	// system.
 	CA string `yaml:"ca"`
-	// Cert and Key are files in PEM: what a Consul that verifies its callers asks for. Default CONSUL_CLIENT_CERT and
-	// CONSUL_CLIENT_KEY. The key must not be readable for everybody.
+	// Cert and Key are files in PEM: what a Consul that verifies its callers asks for. Default
+	// CONSUL_CLIENT_CERT and CONSUL_CLIENT_KEY. The key must not be readable for everybody.
 	Cert string `yaml:"cert"`
 	Key  string `yaml:"key"`
-	// ServerName is the name that Consul's certificate must have. Default CONSUL_TLS_SERVER_NAME, else the host of the address.
+	// ServerName is the name that Consul's certificate must have. Default CONSUL_TLS_SERVER_NAME,
+	// else the host of the address.
 	ServerName string `yaml:"serverName"`
-	// InsecureSkipVerify takes any certificate for Consul's: whoever is in between reads the token. Default false, or true where
-	// CONSUL_HTTP_SSL_VERIFY is false.
+	// InsecureSkipVerify takes any certificate for Consul's: whoever is in between reads the
+	// token. Default false, or true where CONSUL_HTTP_SSL_VERIFY is false.
 	InsecureSkipVerify bool `yaml:"insecureSkipVerify"`
 }
 
@@ -60,7 +67,7 @@ type TLS struct {
 type ConfigError struct {
 	// Field is its path, such as tls.key.
 	Field string
-	// Value is what was there; empty where it must not be shown.
+	// Value is what was there; empty if it must not be shown.
 	Value string
 	// Want says what would be right.
 	Want string
@@ -73,7 +80,8 @@ func (e *ConfigError) Error() string {
 	return fmt.Sprintf("consul.%s: %q: want %s", e.Field, e.Value, e.Want)
 }
 
-// WithDefaults returns the configuration with every default filled in but those of the environment, which New takes.
+// WithDefaults returns the configuration with every default filled in but those of the
+// environment, which New takes.
 func (c Config) WithDefaults() Config {
 	if c.Service == "" {
 		c.Service = "bursar-coordinator"
@@ -90,7 +98,8 @@ func (c Config) WithDefaults() Config {
 // A service's name is a label of a DNS name as well.
 var serviceName = regexp.MustCompile(`^[a-zA-Z0-9]([a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?$`)
 
-// Validate reports the first field that cannot be used. The error is a *ConfigError. It opens no file and calls nobody.
+// Validate reports the first field that cannot be used. The error is a *ConfigError. It opens no
+// file and makes no call.
 func (c Config) Validate() error {
 	c = c.WithDefaults()
 	if err := c.validateAddress(); err != nil {

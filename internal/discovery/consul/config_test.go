@@ -73,16 +73,16 @@ type heard struct{ Token, Path, Datacenter, Namespace, Partition string }
 func listen(t *testing.T) (string, <-chan heard) {
 	t.Helper()
 	requests := make(chan heard, 100)
-	server := httptest.NewServer(hear(requests))
+	server := httptest.NewServer(recordRequests(requests))
 	t.Cleanup(server.Close)
 	return server.URL, requests
 }
 
-func hear(requests chan<- heard) http.Handler {
+func recordRequests(requests chan<- heard) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		q := r.URL.Query()
 		requests <- heard{r.Header.Get("X-Consul-Token"), r.URL.Path, q.Get("dc"), q.Get("ns"), q.Get("partition")}
-		say(w, http.StatusOK, 1, `"127.0.0.1:8300"`)
+		respondWith(w, http.StatusOK, 1, `"127.0.0.1:8300"`)
 	})
 }
 
@@ -147,7 +147,7 @@ func TestConsulBehindAUnixSocket(t *testing.T) {
 		t.Fatal(err)
 	}
 	requests := make(chan heard, 1)
-	server := &http.Server{Handler: hear(requests)}
+	server := &http.Server{Handler: recordRequests(requests)}
 	go func() { _ = server.Serve(listener) }()
 	t.Cleanup(func() { _ = server.Close() })
 	if got := ask(t, open(t, Config{Address: "unix://" + path, Token: "t"}), requests); got.Token != "t" {

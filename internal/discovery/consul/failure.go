@@ -22,13 +22,13 @@ type Error struct {
 	Where string
 	// Doing says what the call was for.
 	Doing string
-	// Hint says what to change; empty where Consul is away or troubled, and only time helps.
+	// Hint says what to change; empty if Consul is away or troubled, and only time helps.
 	Hint string
 	Err  error
 }
 
 func (e *Error) Error() string {
-	// A page of something else than Consul, or what a key holds, may be part of it.
+	// The error may hold a page of something else than Consul, or the value of a key.
 	text := fmt.Sprintf("Consul at %s: %s: %s", e.Where, e.Doing, discovery.Cut(e.Err.Error(), discovery.MaxShownError))
 	if e.Hint != "" {
 		text += ": " + e.Hint
@@ -41,7 +41,8 @@ func (e *Error) Unwrap() error { return e.Err }
 // Refused reports that Consul, or the check of who it is, said no: time alone does not help.
 func (e *Error) Refused() bool { return e.Hint != "" }
 
-// Refused reports that an error of this package, anywhere in the chain, is one that time alone does not mend.
+// Refused reports that an error of this package, anywhere in the chain, is one that time alone
+// does not mend.
 func Refused(err error) bool {
 	e, ok := errors.AsType[*Error](err)
 	return ok && e.Refused()
@@ -72,7 +73,7 @@ func (c *Client) hint(err error) string {
 
 func (c *Client) statusHint(status api.StatusError) string {
 	switch {
-	case status.Code == http.StatusForbidden && c.door.secret.Token() == "":
+	case status.Code == http.StatusForbidden && c.transport.token.Token() == "":
 		return "set consul.token or consul.tokenFile (or CONSUL_HTTP_TOKEN_FILE) to a token that may do this"
 	case status.Code == http.StatusForbidden, status.Code == http.StatusUnauthorized:
 		return "the token may not do this: a coordinator needs service:write for " + c.config.Service +

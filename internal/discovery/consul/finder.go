@@ -18,34 +18,37 @@ import (
 	"github.com/bursar/bursar/internal/discovery"
 )
 
-// LeaderTag marks the coordinator that leads, so that DNS knows it too: leader.bursar-coordinator.service.consul.
+// LeaderTag marks the coordinator that leads, so that DNS knows it too:
+// leader.bursar-coordinator.service.consul.
 const LeaderTag = "leader"
 
-// What a registration says of a coordinator beside its address and port.
+// What a registration says of a coordinator in addition to its address and port.
 const (
 	metaScheme = "scheme"
 	metaEpoch  = "epoch" // of the leadership, with LeaderTag
 )
 
-// findGap keeps a thousand agents from asking more than this often each, however restless the catalog is.
+// findGap keeps a thousand agents from asking more than this often each, however restless the
+// catalog is.
 const findGap = 100 * time.Millisecond
 
 // FinderOptions say what is looked for.
 type FinderOptions struct {
-	// RequireTLS leaves out coordinators whose URL is not https. Whoever has credentials, or knows by which CA coordinators are to be
-	// recognized, wants it: else anybody who may register a service says where tokens are sent, and that they are sent in clear.
+	// RequireTLS leaves out coordinators whose URL is not https. It is for callers who have
+	// credentials, or who know the CA of coordinators. Otherwise anybody who may register a
+	// service could name the address that tokens are sent to, and have them sent in clear.
 	RequireTLS bool
 	Log        *slog.Logger
 }
 
 // Finder is the discovery.Finder of Consul's catalog: the coordinators whose health check passes.
 //
-// An answer with no coordinator at all does not replace one that had some: coordinators whose checks fail may still answer, and
-// who calls one in vain loses nothing.
+// An answer without a coordinator does not replace one that had some: coordinators whose checks
+// fail may still answer, and a failed call costs a caller nothing.
 type Finder struct {
 	client  *Client
 	options FinderOptions
-	seed    maphash.Seed // spreads the callers over coordinators of which none leads
+	seed    maphash.Seed // spreads the callers over coordinators, if none leads
 
 	mu      sync.Mutex // guards what follows
 	list    []discovery.Coordinator
@@ -66,11 +69,12 @@ func (f *Finder) Coordinators() (list []discovery.Coordinator, changed <-chan st
 
 // Run asks Consul until the context ends, and returns its error.
 func (f *Finder) Run(ctx context.Context) error {
-	odd := Quiet{Log: f.options.Log}
+	odd := FailureLog{Log: f.options.Log}
 	return f.client.Watch(ctx, Watch{
 		About: "look for coordinators", Gap: findGap, Log: f.options.Log,
 		Ask: func(options *api.QueryOptions) (*api.QueryMeta, error) {
-			options.AllowStale = true // any server of Consul's may answer, so that a fleet does not hang on its leader
+			// any server of Consul's may answer, so that a fleet does not hang on its leader
+			options.AllowStale = true
 			entries, meta, err := f.client.api.Health().Service(f.client.config.Service, "", true, options)
 			if err != nil {
 				return nil, err
@@ -82,13 +86,13 @@ func (f *Finder) Run(ctx context.Context) error {
 			if errs != nil {
 				odd.Failed("registrations in Consul that cannot be called are left out", errs)
 			}
-			f.take(list)
+			f.setCoordinators(list)
 			return meta, nil
 		},
 	})
 }
 
-func (f *Finder) take(list []discovery.Coordinator) {
+func (f *Finder) setCoordinators(list []discovery.Coordinator) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if len(list) == 0 || slices.Equal(list, f.list) {
@@ -99,7 +103,8 @@ func (f *Finder) take(list []discovery.Coordinator) {
 	f.changed = make(chan struct{})
 }
 
-// sort returns the coordinators among the entries: the leader first, the others in an order that is this finder's own.
+// sort returns the coordinators among the entries: the leader first, the others in an order that
+// is this finder's own.
 func (f *Finder) sort(entries []*api.ServiceEntry) ([]discovery.Coordinator, error) {
 	var (
 		list   []discovery.Coordinator
@@ -119,7 +124,8 @@ func (f *Finder) sort(entries []*api.ServiceEntry) ([]discovery.Coordinator, err
 		if !slices.Contains(list, discovery.Coordinator{URL: base}) {
 			list = append(list, discovery.Coordinator{URL: base})
 		}
-		// One that was paused while it led may not have taken its mark off yet: the later leadership counts.
+		// One that was paused while it led may not have taken its mark off yet: the later
+		// leadership counts.
 		epoch, _ := strconv.ParseUint(entry.Service.Meta[metaEpoch], 10, 64)
 		if slices.Contains(entry.Service.Tags, LeaderTag) && (leader == "" || epoch > latest) {
 			leader, latest = base, epoch

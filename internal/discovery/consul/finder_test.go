@@ -58,13 +58,14 @@ func TestOnlyCoordinatorsWithTLSAreFoundWhereThatIsRequired(t *testing.T) {
 	finds(t, finder, func(list []discovery.Coordinator) bool {
 		return cmp.Equal(list, []discovery.Coordinator{{URL: "https://a.example.com:7070"}})
 	})
-	until(t, func() bool { return strings.Contains(log.String(), "http://10.6.6.6:7070") })
+	eventually(t, func() bool { return strings.Contains(log.String(), "http://10.6.6.6:7070") })
 	if !strings.Contains(log.String(), "want https://") {
 		t.Errorf("the log says %q", log.String())
 	}
 }
 
-// Whoever may register services can give them any number of long names, and the log has no use for them.
+// Anybody who may register services can give them any number of long names, and the log has no use
+// for them.
 func TestRegistrationsThatCannotBeCalledDoNotFillTheLog(t *testing.T) {
 	client := open(t, Config{Address: shared.Address})
 	var log proc.Output
@@ -82,7 +83,7 @@ func TestRegistrationsThatCannotBeCalledDoNotFillTheLog(t *testing.T) {
 	finds(t, finder, func(list []discovery.Coordinator) bool {
 		return cmp.Equal(list, []discovery.Coordinator{{URL: "https://a.example.com:7070"}})
 	})
-	until(t, func() bool { return strings.Contains(log.String(), "at most 253 characters") })
+	eventually(t, func() bool { return strings.Contains(log.String(), "at most 253 characters") })
 	for line := range strings.Lines(log.String()) {
 		if len(line) > 2000 {
 			t.Errorf("a line of %d bytes: %.200s", len(line), line)
@@ -125,11 +126,11 @@ func TestRegistrationThatTheAgentLostIsMadeAgain(t *testing.T) {
 		s := service()
 		return s != nil && len(s.Tags) == 1 && s.Meta["epoch"] == "5" && s.Meta["version"] == "1.2"
 	}
-	until(t, complete)
+	eventually(t, complete)
 	if err := client.API().Agent().ServiceDeregister(r.ServiceID()); err != nil {
 		t.Fatal(err)
 	}
-	until(t, complete)
+	eventually(t, complete)
 }
 
 // fake answers the question for coordinators; what it says can be changed.
@@ -154,7 +155,7 @@ func pretend(t *testing.T, answer func(w http.ResponseWriter)) *fake {
 	return f
 }
 
-func (f *fake) turn(answer func(w http.ResponseWriter)) {
+func (f *fake) answerWith(answer func(w http.ResponseWriter)) {
 	f.mu.Lock()
 	f.answer = answer
 	f.mu.Unlock()
@@ -167,15 +168,15 @@ const one = `[{"Node":{"Address":"10.0.0.1"},"Service":{"ID":"x","Address":"","P
 
 func TestNonsenseNeverReplacesWhatIsKnown(t *testing.T) {
 	for name, answer := range map[string]func(w http.ResponseWriter){
-		"500":          func(w http.ResponseWriter) { say(w, 500, 9, "rpc error") },
-		"HTML":         func(w http.ResponseWriter) { say(w, 200, 9, "<html>") },
-		"no index":     func(w http.ResponseWriter) { say(w, 200, 0, strings.Replace(one, "10.0.0.1", "10.6.6.6", 1)) },
-		"nobody":       func(w http.ResponseWriter) { say(w, 200, 9, "[]") },
-		"null":         func(w http.ResponseWriter) { say(w, 200, 9, "null") },
-		"null entries": func(w http.ResponseWriter) { say(w, 200, 9, `[null,{"Service":null}]`) },
-		"another form": func(w http.ResponseWriter) { say(w, 200, 9, `{"a":1}`) },
+		"500":          func(w http.ResponseWriter) { respondWith(w, 500, 9, "rpc error") },
+		"HTML":         func(w http.ResponseWriter) { respondWith(w, 200, 9, "<html>") },
+		"no index":     func(w http.ResponseWriter) { respondWith(w, 200, 0, strings.Replace(one, "10.0.0.1", "10.6.6.6", 1)) },
+		"nobody":       func(w http.ResponseWriter) { respondWith(w, 200, 9, "[]") },
+		"null":         func(w http.ResponseWriter) { respondWith(w, 200, 9, "null") },
+		"null entries": func(w http.ResponseWriter) { respondWith(w, 200, 9, `[null,{"Service":null}]`) },
+		"another form": func(w http.ResponseWriter) { respondWith(w, 200, 9, `{"a":1}`) },
 		"odd services": func(w http.ResponseWriter) {
-			say(w, 200, 9, `[{"Service":{"Address":"evil/path?","Port":1}},{"Service":{"Address":"a","Port":0}},{"Service":{"Address":"a","Port":1,"Meta":{"scheme":"ftp"}}}]`)
+			respondWith(w, 200, 9, `[{"Service":{"Address":"evil/path?","Port":1}},{"Service":{"Address":"a","Port":0}},{"Service":{"Address":"a","Port":1,"Meta":{"scheme":"ftp"}}}]`)
 		},
 		"endless": func(w http.ResponseWriter) {
 			w.Header().Set("X-Consul-Index", "9")
@@ -187,18 +188,18 @@ func TestNonsenseNeverReplacesWhatIsKnown(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := pretend(t, func(w http.ResponseWriter) { say(w, 200, 5, one) })
+			f := pretend(t, func(w http.ResponseWriter) { respondWith(w, 200, 5, one) })
 			finder := find(t, open(t, Config{Address: f.url}))
 			known := []discovery.Coordinator{{URL: "http://10.0.0.1:7070", Leads: true}}
 			finds(t, finder, func(list []discovery.Coordinator) bool { return cmp.Equal(list, known) })
-			f.turn(answer)
+			f.answerWith(answer)
 			for range 3 {
 				<-f.asked
 			}
 			if list, _ := finder.Coordinators(); !cmp.Equal(list, known) {
 				t.Errorf("it knows %v: want %v", list, known)
 			}
-			f.turn(func(w http.ResponseWriter) { say(w, 200, 3, strings.Replace(one, "10.0.0.1", "10.0.0.2", 1)) })
+			f.answerWith(func(w http.ResponseWriter) { respondWith(w, 200, 3, strings.Replace(one, "10.0.0.1", "10.0.0.2", 1)) })
 			finds(t, finder, func(list []discovery.Coordinator) bool { return list[0].URL == "http://10.0.0.2:7070" })
 		})
 	}
@@ -217,7 +218,7 @@ func TestIndexesFollowConsulsRules(t *testing.T) {
 func TestIndexThatWentBackBeginsAnew(t *testing.T) {
 	index := 50
 	f := pretend(t, nil)
-	f.turn(func(w http.ResponseWriter) { say(w, 200, index, one) })
+	f.answerWith(func(w http.ResponseWriter) { respondWith(w, 200, index, one) })
 	find(t, open(t, Config{Address: f.url}))
 	want := []string{"", "50"}
 	for _, w := range want {
@@ -225,10 +226,10 @@ func TestIndexThatWentBackBeginsAnew(t *testing.T) {
 			t.Fatalf("asked with index %q: want %q", got, w)
 		}
 	}
-	f.turn(func(w http.ResponseWriter) { say(w, 200, 20, one) })
+	f.answerWith(func(w http.ResponseWriter) { respondWith(w, 200, 20, one) })
 	for got := range f.asked {
 		if got == "" {
-			break // anew
+			break // again
 		}
 		if got != "50" {
 			t.Fatalf("asked with index %q: want 50, then none", got)

@@ -26,7 +26,7 @@ var shared *consulserver.Server
 
 func TestMain(m *testing.M) {
 	os.Exit(func() int {
-		for _, line := range os.Environ() { // the environment of whoever runs the tests
+		for _, line := range os.Environ() { // the environment of the test run
 			if name, _, _ := strings.Cut(line, "="); strings.HasPrefix(name, "CONSUL_") {
 				_ = os.Unsetenv(name)
 			}
@@ -121,14 +121,14 @@ func finds(t *testing.T, f discovery.Finder, right func([]discovery.Coordinator)
 	}
 }
 
-// until waits for what has no channel to wait on.
-func until(t *testing.T, condition func() bool) {
+// eventually waits for what has no channel to wait on.
+func eventually(t *testing.T, condition func() bool) {
 	t.Helper()
 	proc.Until(t, patience, 10*time.Millisecond, "what has no channel to wait on", condition)
 }
 
-// say answers with this.
-func say(w http.ResponseWriter, status, index int, text string) {
+// respondWith answers with this.
+func respondWith(w http.ResponseWriter, status, index int, text string) {
 	if index > 0 {
 		w.Header().Set("X-Consul-Index", fmt.Sprint(index))
 	}
@@ -146,7 +146,7 @@ func listenTLS(t *testing.T, cert, key string, authority []byte) (string, <-chan
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(authority)
 	requests := make(chan heard, 100)
-	server := httptest.NewUnstartedServer(hear(requests))
+	server := httptest.NewUnstartedServer(recordRequests(requests))
 	server.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert}
 	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
 	server.StartTLS()

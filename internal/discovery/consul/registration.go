@@ -22,30 +22,32 @@ import (
 
 // RegistrationOptions say who registers.
 type RegistrationOptions struct {
-	// ID is the coordinator's, different from that of every other: letters, digits, dots, dashes and underscores, at most 128.
+	// ID is the coordinator's, different from that of every other: letters, digits, dots, dashes
+	// and underscores, at most 128.
 	ID string
-	// URL is where it can be called from everywhere, with a port.
+	// URL is the address that everybody can call it at, with a port.
 	URL string
 	// Meta is said in the catalog as well, such as a version. "scheme" and "epoch" are taken.
 	Meta map[string]string
-	// TTL is how long the registration counts as healthy after a pass. There is one about every third of it. Shorter finds out sooner
-	// that a coordinator is gone, and takes a shorter pause of the process, of the network or of Consul for its end. Default 3 s,
-	// at least 1 s.
+	// TTL is how long the registration counts as healthy after a pass. There is a pass about every
+	// third of it. A shorter one finds out sooner that a coordinator is gone, and takes a shorter
+	// pause of the process, of the network or of Consul for its end. Default 3 s, at least 1 s.
 	TTL time.Duration
-	// Alive says whether the coordinator does its work: a pass that it returns an error for, or does not return from before its context
-	// ends, is none. Default always.
+	// Alive says whether the coordinator does its work. If it returns an error, or does not return
+	// before its context ends, the check does not pass. Default always.
 	Alive func(ctx context.Context) error
-	// Passed is called after each pass, in Run's goroutine; start is from before the pass. It may take what remains of the
-	// context. Default nothing.
+	// Passed is called after each pass, in Run's goroutine; start is from before the pass. It may
+	// take what remains of the context. Default nothing.
 	Passed func(ctx context.Context, start time.Time)
 	Log    *slog.Logger
 }
 
 // Registration keeps a coordinator in Consul's catalog, healthy as long as it works.
 //
-// Its health check is a TTL check that the coordinator passes itself, from its own loop. It is not one that Consul's agent makes: that
-// would need a certificate where coordinators verify their callers, and would see a listener answer, not a loop turn. The
-// session of an election is bound to the same check, so what is healthy and who may lead are one fact.
+// Its health check is a TTL check that the coordinator passes itself, from its own loop. A check
+// by Consul's agent would need a certificate if coordinators verify their callers, and would see
+// that a listener answers, not that the loop runs. The session of an election is bound to the same
+// check, so health and the right to lead are one fact.
 type Registration struct {
 	client  *Client
 	options RegistrationOptions
@@ -61,16 +63,17 @@ type Registration struct {
 	version uint64        // counts the changes of what is to be said
 	passed  time.Time     // the start of the last pass
 	first   chan struct{} // closed by the first pass
-	refusal error         // why there is no pass, where time alone does not help
+	refusal error         // why the check does not pass, if time alone does not help
 
 	// Run's own.
-	said     uint64 // the version that the agent was told; 0: none
-	saidWith string // the token then, which the agent goes on to use
+	toldVersion uint64 // the version that the agent has; 0: none
+	toldToken   string // the token then, which the agent goes on to use
 }
 
 var registrationID = regexp.MustCompile(`^[A-Za-z0-9._-]{1,128}$`)
 
-// NewRegistration returns a registration that is made when it runs. The error is a *ConfigError or a *discovery.URLError.
+// NewRegistration returns a registration that is made when it runs. The error is a *ConfigError or
+// a *discovery.URLError.
 func NewRegistration(client *Client, options RegistrationOptions) (*Registration, error) {
 	base, err := discovery.ParseURL(options.URL)
 	if err != nil {
@@ -112,11 +115,13 @@ func NewRegistration(client *Client, options RegistrationOptions) (*Registration
 // ServiceID is the registration's name in Consul's agent.
 func (r *Registration) ServiceID() string { return r.client.config.Service + "-" + r.options.ID }
 
-// CheckID is the name of its health check. It is another one each time the coordinator starts, so that the session that an earlier start
-// left behind ends with the check that it was bound to, and is not kept alive by this one's.
+// CheckID is the name of its health check. It is another one each time the coordinator starts, so
+// that the session that an earlier start left behind ends with the check that it was bound to, and
+// is not kept alive by this one's.
 func (r *Registration) CheckID() string { return r.check }
 
-// Lead marks the coordinator as the one that leads, with its epoch, at the next pass, which is now.
+// Lead marks the coordinator as the one that leads, with its epoch, at the next pass, which is
+// now.
 func (r *Registration) Lead(epoch uint64) { r.mark(true, epoch) }
 
 // Follow takes the mark off.
@@ -166,13 +171,14 @@ func (r *Registration) Registered(ctx context.Context) error {
 	}
 }
 
-// Run registers, passes the check about every third of the TTL until the context ends, then deregisters, and returns the context's error.
+// Run registers, passes the check about every third of the TTL until the context ends, then
+// deregisters, and returns the context's error.
 func (r *Registration) Run(ctx context.Context) error {
 	defer r.deregister(ctx)
-	silent, marking := Quiet{Log: r.options.Log}, Quiet{Log: r.options.Log}
+	silent, marking := FailureLog{Log: r.options.Log}, FailureLog{Log: r.options.Log}
 	pause := pauses(r.options.TTL / 3)
 	for {
-		err := r.pass(ctx)
+		err := r.passCheck(ctx)
 		wait := jitter(r.options.TTL / 3)
 		switch {
 		case ctx.Err() != nil:
@@ -190,15 +196,15 @@ func (r *Registration) Run(ctx context.Context) error {
 				marking.Worked("Consul's catalog says whether this coordinator leads")
 			}
 		}
-		r.note(err)
-		if err := r.rest(ctx, wait); err != nil {
+		r.setRefusal(err)
+		if err := r.waitForNext(ctx, wait); err != nil {
 			return err
 		}
 	}
 }
 
-// rest waits for the next pass.
-func (r *Registration) rest(ctx context.Context, wait time.Duration) error {
+// waitForNext waits for the next pass.
+func (r *Registration) waitForNext(ctx context.Context, wait time.Duration) error {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {
@@ -210,8 +216,8 @@ func (r *Registration) rest(ctx context.Context, wait time.Duration) error {
 	return nil
 }
 
-// note keeps what waiting does not mend, for Registered.
-func (r *Registration) note(err error) {
+// setRefusal keeps what waiting does not mend, for Registered.
+func (r *Registration) setRefusal(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.refusal = nil
@@ -220,8 +226,8 @@ func (r *Registration) note(err error) {
 	}
 }
 
-// pass passes the check once. It takes no longer than a third of the TTL.
-func (r *Registration) pass(ctx context.Context) error {
+// passCheck passes the check once. It takes no longer than a third of the TTL.
+func (r *Registration) passCheck(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, r.options.TTL/3)
 	defer cancel()
 	start := time.Now()
@@ -244,18 +250,19 @@ func (r *Registration) pass(ctx context.Context) error {
 	return nil
 }
 
-// update passes the check, and registers before where the agent was not told yet, or has forgotten.
+// update passes the check. It registers first if the agent does not know the registration, or has
+// forgotten it.
 func (r *Registration) update(ctx context.Context) error {
 	update := func() error {
 		return r.client.api.Agent().UpdateTTLOpts(r.CheckID(), "the coordinator's loop turns", api.HealthPassing, r.client.Query(ctx))
 	}
-	if r.said != 0 {
+	if r.toldVersion != 0 {
 		err := update()
 		if status, ok := errors.AsType[api.StatusError](err); !ok || status.Code == http.StatusForbidden {
 			return r.client.Explain("pass the health check", err)
 		}
 		r.options.Log.Info("Consul's agent has forgotten this coordinator, or another one has registered by its id: registering again", "error", err)
-		r.said = 0
+		r.toldVersion = 0
 	}
 	if err := r.register(ctx); err != nil {
 		return err
@@ -263,13 +270,13 @@ func (r *Registration) update(ctx context.Context) error {
 	return r.client.Explain("pass the health check", update())
 }
 
-// refresh registers again where something else is to be said than the agent was told, or with another token. It comes after a pass and
+// refresh registers again if the registration has changed, or the token. It comes after a pass and
 // apart from it: an agent that is slow at this must not cost the coordinator its health.
 func (r *Registration) refresh(ctx context.Context) error {
 	r.mu.Lock()
-	fresh := r.said == r.version
+	fresh := r.toldVersion == r.version
 	r.mu.Unlock()
-	if fresh && r.saidWith == r.client.door.secret.Token() {
+	if fresh && r.toldToken == r.client.transport.token.Token() {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, r.options.TTL/3)
@@ -282,12 +289,12 @@ func (r *Registration) register(ctx context.Context) error {
 	r.mu.Lock()
 	leads, epoch, version := r.leads, r.epoch, r.version
 	r.mu.Unlock()
-	token := r.client.door.secret.Token()
+	token := r.client.transport.token.Token()
 	options := api.ServiceRegisterOpts{ReplaceExistingChecks: true}.WithContext(ctx)
 	if err := r.client.api.Agent().ServiceRegisterOpts(r.service(leads, epoch), options); err != nil {
 		return r.client.Explain("register the service "+r.client.config.Service, err)
 	}
-	r.said, r.saidWith = version, token
+	r.toldVersion, r.toldToken = version, token
 	return nil
 }
 
@@ -306,7 +313,8 @@ func (r *Registration) service(leads bool, epoch uint64) *api.AgentServiceRegist
 		ID: r.ServiceID(), Name: r.client.config.Service, Address: r.host, Port: r.port, Tags: tags, Meta: meta,
 		Check: &api.AgentServiceCheck{
 			CheckID: r.CheckID(), Name: "The coordinator's loop turns", TTL: r.options.TTL.String(), Status: api.HealthPassing,
-			// One that never comes back, such as a machine that was replaced, does not stay in the catalog for ever.
+			// One that never comes back, such as a machine that was replaced, does not stay in the
+			// catalog for ever.
 			DeregisterCriticalServiceAfter: "10m",
 		},
 	}

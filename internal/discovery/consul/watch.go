@@ -12,21 +12,25 @@ import (
 	"github.com/bursar/bursar/internal/pause"
 )
 
-// Watch is a question that is asked again and again, each time to be answered when the answer is another one.
+// Watch is a question that is asked again and again, each time to be answered when the answer is
+// another one.
 type Watch struct {
 	// About is what it is about, for errors and logs.
 	About string
-	// Ask asks once, with these options, and takes what it learns. It returns an error for an answer that cannot be right as well:
-	// nothing of that may be taken, and it is asked again after a pause.
+	// Ask asks once, with these options, and takes what it learns. It returns an error for an
+	// answer that cannot be right as well: nothing of that may be taken, and it is asked again
+	// after a pause.
 	Ask func(options *api.QueryOptions) (*api.QueryMeta, error)
 	// Wait is how long Consul may hold the question; 0 is the configuration's.
 	Wait time.Duration
-	// Gap is the least time from one question to the next: what bounds the load where answers come all the time.
+	// Gap is the least time from one question to the next: it bounds the load if answers come all
+	// the time.
 	Gap time.Duration
 	Log *slog.Logger
 }
 
-// Pauses after failures, jittered by half: soon enough for a Consul that was restarted, rare enough for one that is down for a day.
+// Pauses after failures, jittered by half: soon enough for a Consul that was restarted, rare
+// enough for one that is down for a day.
 const (
 	firstPause = 100 * time.Millisecond
 	lastPause  = 10 * time.Second
@@ -38,15 +42,16 @@ func pauses(last time.Duration) *backoff.ExponentialBackOff {
 		backoff.WithMaxInterval(last), backoff.WithMaxElapsedTime(0))
 }
 
-// Watch asks until the context ends, and returns its error. It follows what Consul says of blocking queries
-// (https://developer.hashicorp.com/consul/api-docs/features/blocking): an index that went back is given up, and is never 0 where a
-// question is to be held; after a failure the next question is not held at all. It is one goroutine's.
+// Watch asks until the context ends, and returns its error. It follows Consul's rules for blocking
+// queries (https://developer.hashicorp.com/consul/api-docs/features/blocking): an index that went
+// back is given up, an index is never 0 in a question that is to be held, and after a failure the
+// next question is not held at all. One goroutine may use it.
 func (c *Client) Watch(ctx context.Context, w Watch) error {
 	var (
 		index  uint64
 		wait   = w.Wait
 		pause  = pauses(lastPause)
-		silent = Quiet{Log: w.Log}
+		silent = FailureLog{Log: w.Log}
 	)
 	if wait == 0 {
 		wait = c.config.WaitTime
@@ -60,25 +65,28 @@ func (c *Client) Watch(ctx context.Context, w Watch) error {
 			return ctx.Err()
 		case err != nil:
 			silent.Failed("Consul does not tell: what is known stays in use", c.Explain(w.About, err))
-			// The next question is answered at once. Consul may have lost its data meanwhile and count from the beginning: one with the
-			// index that was reached before would be held for its whole wait.
+			// The next question is answered at once. Consul may have lost its data meanwhile and
+			// count from the beginning: a question with the earlier index would be held for its
+			// whole wait.
 			index = 0
 			rest = pause.NextBackOff()
 		default:
 			silent.Worked("Consul tells again")
 			if index > 0 {
-				// Not after a question without an index, which may be answered by what fails the one after it.
+				// Not after a question without an index, which may be answered by what fails the
+				// one after it.
 				pause.Reset()
 			}
 			index = nextIndex(index, meta.LastIndex)
 		}
-		if err := sleep(ctx, rest); err != nil {
+		if err := pauseFor(ctx, rest); err != nil {
 			return err
 		}
 	}
 }
 
-// ask gives Consul the time to hold the question, what it adds to spread the answers (a sixteenth), and that of a call.
+// ask gives Consul the time to hold the question, what it adds to spread the answers (a
+// sixteenth), and that of a call.
 func (c *Client) ask(ctx context.Context, w Watch, index uint64, wait time.Duration) (*api.QueryMeta, error) {
 	deadline := c.config.Timeout
 	if index > 0 {
@@ -91,20 +99,20 @@ func (c *Client) ask(ctx context.Context, w Watch, index uint64, wait time.Durat
 	return w.Ask(options)
 }
 
-// nextIndex follows the rules that Consul has for its indexes: one that went back, as after a restored snapshot, begins anew, and 0 would make
-// a question that does not wait.
-func nextIndex(before, told uint64) uint64 {
+// nextIndex follows Consul's rules for its indexes. If an index went back, as after a restored
+// snapshot, it begins again. 0 would make a question that does not wait.
+func nextIndex(before, got uint64) uint64 {
 	switch {
-	case told < before:
+	case got < before:
 		return 0
-	case told == 0:
+	case got == 0:
 		return 1
 	}
-	return told
+	return got
 }
 
-// sleep waits; the error is the context's.
-func sleep(ctx context.Context, d time.Duration) error {
+// pauseFor waits; the error is the context's.
+func pauseFor(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return ctx.Err()
 	}

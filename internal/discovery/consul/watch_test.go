@@ -18,7 +18,8 @@ type question struct {
 	at    time.Duration
 }
 
-// watched runs a watch against answers that a function makes, for some time of the bubble, and returns what it asked.
+// watched runs a watch against answers that a function makes, for some time of the bubble, and
+// returns what it asked.
 func watched(t *testing.T, length time.Duration, answer func(ctx context.Context, asked []question) (uint64, error)) (asked []question) {
 	t.Helper()
 	client, err := New(Config{Address: "127.0.0.1:1"}, slog.New(slog.DiscardHandler))
@@ -52,8 +53,8 @@ func indexes(asked []question) []uint64 {
 
 var errAway = errors.New("connection refused")
 
-// A Consul that has lost its data counts from the beginning: a question with the index that was reached before would be held for its whole
-// wait, though the answer is another one.
+// A Consul that has lost its data counts from the beginning: a question with the index that was
+// reached before would be held for its whole wait, though the answer is another one.
 func TestQuestionAfterAFailureIsNotHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asked := watched(t, 9*time.Second, func(ctx context.Context, asked []question) (uint64, error) {
@@ -92,7 +93,8 @@ func TestIndexThatWentBackInAnAnswerIsResetOnce(t *testing.T) {
 	})
 }
 
-// What answers at once and fails whatever it should hold, as some proxies do, is not asked at the pace of the first failure for ever.
+// What answers at once and fails whatever it should hold, as some proxies do, is not asked at the
+// pace of the first failure for ever.
 func TestPausesGrowThoughQuestionsThatAreNotHeldAreAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asked := watched(t, 10*time.Minute, func(_ context.Context, asked []question) (uint64, error) {

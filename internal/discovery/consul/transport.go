@@ -17,19 +17,22 @@ import (
 	"github.com/bursar/bursar/internal/discovery"
 )
 
-// What is read of one answer at most, in bytes: some 4,000 coordinators, as it is once it was decompressed; and of its headers.
+// The most that is read of one answer, in bytes, after it was decompressed (some 4,000
+// coordinators), and of its headers.
 const (
 	maxAnswer  = 4 << 20
 	maxHeaders = 64 << 10
 )
 
-// door is the way to Consul: it puts the token on every request and makes the connections, with what the files say at that moment.
-type door struct {
-	way    *http.Transport
-	secret *credential.TokenSource
+// transport is the way to Consul: it puts the token on every request and makes the connections,
+// with what the files say at that moment.
+type transport struct {
+	base  *http.Transport
+	token *credential.TokenSource
 }
 
-// tokenOf goes by Consul's own order: the configuration before the environment, there the file before the variable.
+// tokenOf goes by Consul's own order: the configuration before the environment, there the file
+// before the variable.
 func tokenOf(c Config) credential.Token {
 	if c.TokenFile != "" || c.Token != "" {
 		return credential.Token{File: c.TokenFile, Text: c.Token}
@@ -37,9 +40,9 @@ func tokenOf(c Config) credential.Token {
 	return credential.Token{File: os.Getenv(api.HTTPTokenFileEnvName), Text: os.Getenv(api.HTTPTokenEnvName)}
 }
 
-// newDoor changes the transport that it gets.
-func newDoor(way *http.Transport, settings api.TLSConfig, token credential.Token, log *slog.Logger) (*door, error) {
-	secret, err := token.Open(credential.Options{Field: "consul.tokenFile", Log: log})
+// newTransport changes the transport that it gets.
+func newTransport(base *http.Transport, settings api.TLSConfig, source credential.Token, log *slog.Logger) (*transport, error) {
+	secret, err := source.Open(credential.Options{Field: "consul.tokenFile", Log: log})
 	if err != nil {
 		if wrong, ok := errors.AsType[*credential.FileError](err); ok {
 			wrong.Want = "an ACL token of Consul and nothing else, not readable for everybody"
@@ -56,9 +59,9 @@ func newDoor(way *http.Transport, settings api.TLSConfig, token credential.Token
 	if err != nil {
 		return nil, err
 	}
-	way.MaxResponseHeaderBytes = maxHeaders
-	dial := way.DialContext
-	way.DialTLSContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+	base.MaxResponseHeaderBytes = maxHeaders
+	dial := base.DialContext
+	base.DialTLSContext = func(ctx context.Context, network, address string) (net.Conn, error) {
 		host, _, err := net.SplitHostPort(address)
 		if err != nil {
 			return nil, fmt.Errorf("address: %w", err)
@@ -80,12 +83,13 @@ func newDoor(way *http.Transport, settings api.TLSConfig, token credential.Token
 		return secure, nil
 	}
 	if secret.Token() != "" {
-		way.DialContext = discovery.DialKnown(dial) // what is dialed without TLS
+		base.DialContext = discovery.DialKnown(dial) // what is dialed without TLS
 	}
-	return &door{way: way, secret: secret}, nil
+	return &transport{base: base, token: secret}, nil
 }
 
-// rootsOf reads the folder of CAs that only the environment can name; nil where there is none, or a file goes before it.
+// rootsOf reads the folder of CAs that only the environment can name; nil if there is none, or if
+// a file goes before it.
 func rootsOf(settings api.TLSConfig) (*x509.CertPool, error) {
 	if settings.CAPath == "" || settings.CAFile != "" {
 		return nil, nil //nolint:nilnil // said above
@@ -98,12 +102,12 @@ func rootsOf(settings api.TLSConfig) (*x509.CertPool, error) {
 }
 
 // RoundTrip implements http.RoundTripper.
-func (d *door) RoundTrip(request *http.Request) (*http.Response, error) {
-	if secret := d.secret.Token(); secret != "" {
+func (d *transport) RoundTrip(request *http.Request) (*http.Response, error) {
+	if secret := d.token.Token(); secret != "" {
 		request = request.Clone(request.Context())
 		request.Header.Set("X-Consul-Token", secret)
 	}
-	response, err := d.way.RoundTrip(request)
+	response, err := d.base.RoundTrip(request)
 	if err != nil {
 		return nil, err
 	}
@@ -112,4 +116,4 @@ func (d *door) RoundTrip(request *http.Request) (*http.Response, error) {
 }
 
 // CloseIdleConnections is for http.Client.
-func (d *door) CloseIdleConnections() { d.way.CloseIdleConnections() }
+func (d *transport) CloseIdleConnections() { d.base.CloseIdleConnections() }

@@ -63,8 +63,8 @@ type bomb struct {
 	body         []byte
 }
 
-// bombs are such requests in every way that the server takes messages, to the service of hosts, to that of allocations, and to those that need
-// no identity.
+// bombs are such requests in every way that the server takes messages, to the service of hosts, to
+// that of allocations, and to those that need no identity.
 func bombs(tb testing.TB) map[string]bomb {
 	tb.Helper()
 	text := bytes.Repeat([]byte{'a'}, 64<<20)
@@ -243,11 +243,13 @@ func TestRequestsThatWaitAreBoundedPerCaller(t *testing.T) {
 	}
 }
 
-// A report of millions of parts that say nothing is refused before it is decoded, and costs what its bytes are.
+// A report of millions of parts that say nothing is refused before it is decoded, and costs what
+// its bytes are.
 func TestReportOfManyEmptyPartsIsNotDecoded(t *testing.T) {
 	f := start(t, Config{}, nil)
 	f.host("h1", gib)
-	text := bytes.Repeat(protowire.AppendBytes(protowire.AppendTag(nil, 8, protowire.BytesType), nil), 7<<20) // engines; 14 MiB
+	// engines; 14 MiB
+	text := bytes.Repeat(protowire.AppendBytes(protowire.AppendTag(nil, 8, protowire.BytesType), nil), 7<<20)
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	report := bomb{"POST", bursarv1connect.HostServiceSyncProcedure, map[string]string{"Content-Type": "application/proto", "Content-Encoding": "gzip"}, gzipped(t, text)}
@@ -263,7 +265,8 @@ func TestReportOfManyEmptyPartsIsNotDecoded(t *testing.T) {
 	}
 }
 
-// After an outage a host that runs thousands of engines describes each of them in full, in one report.
+// After an outage a host that runs thousands of engines describes each of them in full, in one
+// report.
 func TestFullReportOfFourThousandEnginesIsTaken(t *testing.T) {
 	f := start(t, Config{}, newMemoryStore())
 	f.host("h1", gib)
@@ -290,7 +293,8 @@ func TestFullReportOfFourThousandEnginesIsTaken(t *testing.T) {
 	f.audited()
 }
 
-// What waits at the leader for callers of a standby is bounded at the standby, too, which holds as much of it.
+// What waits at the leader for callers of a standby is bounded at the standby, too, which holds as
+// much of it.
 func TestRequestsThatWaitThroughAStandbyAreBounded(t *testing.T) {
 	m := startTeam(t, 2)
 	leader, standbys := m.led()
@@ -333,7 +337,8 @@ func TestRequestsThatWaitThroughAStandbyAreBounded(t *testing.T) {
 	}
 }
 
-// Agents behind one gateway come from one address. Once they have shown who they are, their connections do not count on it.
+// Agents behind one gateway come from one address. Once they have shown who they are, their
+// connections do not count on it.
 func TestAgentsBehindOneAddressKeepTheirConnections(t *testing.T) {
 	const agents = 48
 	var list strings.Builder

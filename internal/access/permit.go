@@ -9,7 +9,7 @@ import (
 
 // DeniedError refuses what a known caller may not do.
 type DeniedError struct {
-	// Actor is who asked, What they may not do, Want who may, or what to do instead.
+	// Actor is who asked, What they may not do. Want is who may, or what to do instead.
 	Actor, What, Want string
 }
 
@@ -17,10 +17,11 @@ func (e *DeniedError) Error() string {
 	return fmt.Sprintf("%s may not %s: want %s", e.Actor, e.What, e.Want)
 }
 
-// Speak returns in whose name a call is made: that of who makes it, or of whom the header identity.Header names, where the maker may
-// speak for others. An agent may for callers of its own host, none of whom is an operator; a coordinator for everybody. The error is a
-// *DeniedError, or says that the header cannot be read.
-func Speak(maker identity.Actor, header string) (identity.Actor, error) {
+// ActFor returns in whose name a call is made: that of its maker, or the one in the header
+// identity.Header if the maker may act for others. An agent may act for callers of its own host,
+// none of whom is an operator; a coordinator may act for everybody. The error is a *DeniedError,
+// or says that the header cannot be read.
+func ActFor(maker identity.Actor, header string) (identity.Actor, error) {
 	if header == "" {
 		return maker, nil
 	}
@@ -46,8 +47,9 @@ func Speak(maker identity.Actor, header string) (identity.Actor, error) {
 	}
 }
 
-// Permit returns the actor with what a rule gives its role for this one call. maker is who made the call, and actor in whose name, the
-// same where it is its own. The error is a *DeniedError.
+// Permit returns the actor with what a rule gives its role for this one call. maker is who made
+// the call, actor is the one in whose name it was made. Both are the same if the call is the
+// maker's own. The error is a *DeniedError.
 func (r Rule) Permit(maker, actor identity.Actor, procedure string) (identity.Actor, error) {
 	role := actor.Effective()
 	vouched := maker.Effective() == identity.Agent && role != identity.Agent

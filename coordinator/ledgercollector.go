@@ -12,11 +12,12 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// bookCollector reads the metrics of what the books say, when somebody scrapes them. Accounts and hosts beyond a number
-// are left out, so that neither the scrape nor its reader is drowned by a wildcard rule: Get and List have them all.
-type bookCollector struct {
-	writer *commit.Loop
-	most   int
+// ledgerCollector reads the metrics of the ledger at each scrape. Accounts and hosts beyond a
+// number are left out, so that a wildcard rule floods neither the scrape nor its reader. Get and
+// List have them all.
+type ledgerCollector struct {
+	loop *commit.Loop
+	most int
 
 	allocations, hosts, revision, queued, remembered *prometheus.Desc
 	watchEvents, watchBytes, skew                    *prometheus.Desc
@@ -29,12 +30,12 @@ type bookCollector struct {
 	hostRefuses, callersFull                         *prometheus.Desc
 }
 
-func newBookCollector(w *commit.Loop, most int) *bookCollector {
+func newLedgerCollector(loop *commit.Loop, most int) *ledgerCollector {
 	describe := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc("bursar_"+name, help, labels, nil)
 	}
-	return &bookCollector{
-		writer: w, most: most,
+	return &ledgerCollector{
+		loop: loop, most: most,
 		allocations:  describe("allocations", "Live allocations.", "state"),
 		hosts:        describe("hosts", "Hosts.", "state"),
 		revision:     describe("revision", "The ledger's revision."),
@@ -65,7 +66,7 @@ func newBookCollector(w *commit.Loop, most int) *bookCollector {
 }
 
 // Describe implements prometheus.Collector.
-func (c *bookCollector) Describe(out chan<- *prometheus.Desc) {
+func (c *ledgerCollector) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		c.allocations, c.hosts, c.revision, c.queued, c.skew, c.remembered,
 		c.watchEvents, c.watchBytes, c.historyRows, c.historyBytes, c.account, c.accountWaiting, c.host, c.hostEngines,
@@ -79,19 +80,19 @@ func (c *bookCollector) Describe(out chan<- *prometheus.Desc) {
 const scrapeTime = 5 * time.Second
 
 // Collect implements prometheus.Collector.
-func (c *bookCollector) Collect(out chan<- prometheus.Metric) {
+func (c *ledgerCollector) Collect(out chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, value float64, labels ...string) {
 		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
 	}
-	gauge(c.queued, float64(c.writer.Waiting()))
-	events, bytes := c.writer.Feed.Held()
+	gauge(c.queued, float64(c.loop.Waiting()))
+	events, bytes := c.loop.Feed.Held()
 	gauge(c.watchEvents, float64(events))
-	if size := c.writer.HistorySize(); size != nil {
+	if size := c.loop.HistorySize(); size != nil {
 		gauge(c.historyRows, float64(size.Rows))
 		gauge(c.historyBytes, float64(size.Bytes))
 	}
 	gauge(c.watchBytes, float64(bytes))
-	gauge(c.skew, c.writer.Behind().Seconds())
+	gauge(c.skew, c.loop.Behind().Seconds())
 	ctx, cancel := context.WithTimeout(context.Background(), scrapeTime)
 	defer cancel()
 	var counts ledger.Counts
@@ -101,7 +102,7 @@ func (c *bookCollector) Collect(out chan<- prometheus.Metric) {
 	var queues []ledger.QueueInfo
 	var clusters []ledger.ClusterInfo
 	var now ledger.Instant
-	if err := c.writer.Do(ctx, func(l *ledger.Ledger, at ledger.Instant) {
+	if err := c.loop.Do(ctx, func(l *ledger.Ledger, at ledger.Instant) {
 		now = at
 		counts, revision = l.Counts(), l.Revision()
 		l.QuotaAccounts("", func(_ string, a ledger.AccountInfo) bool {
@@ -160,7 +161,7 @@ func (c *bookCollector) Collect(out chan<- prometheus.Metric) {
 }
 
 // external tells of external clusters and their queues.
-func (c *bookCollector) external(gauge func(*prometheus.Desc, float64, ...string), now ledger.Instant, clusters []ledger.ClusterInfo, queues []ledger.QueueInfo) {
+func (c *ledgerCollector) external(gauge func(*prometheus.Desc, float64, ...string), now ledger.Instant, clusters []ledger.ClusterInfo, queues []ledger.QueueInfo) {
 	for i := range clusters {
 		cluster := &clusters[i]
 		if !cluster.Configured {
@@ -198,14 +199,14 @@ func (c *bookCollector) external(gauge func(*prometheus.Desc, float64, ...string
 	}
 }
 
-func (c *bookCollector) numbers(out chan<- prometheus.Metric, d *prometheus.Desc, name string, a *ledger.AccountInfo) {
+func (c *ledgerCollector) numbers(out chan<- prometheus.Metric, d *prometheus.Desc, name string, a *ledger.AccountInfo) {
 	c.vector(out, d, name, "limit", a.Limit)
 	c.vector(out, d, name, "reserved", a.Reserved)
 	c.vector(out, d, name, "used", a.Used)
 	c.vector(out, d, name, "available", a.Available)
 }
 
-func (c *bookCollector) vector(out chan<- prometheus.Metric, d *prometheus.Desc, name, kind string, v resource.Vector) {
+func (c *ledgerCollector) vector(out chan<- prometheus.Metric, d *prometheus.Desc, name, kind string, v resource.Vector) {
 	for dimension, quantity := range v.All() {
 		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(quantity), name, dimension, kind)
 	}

@@ -15,31 +15,31 @@ import (
 	"github.com/bursar/bursar/internal/readlimit"
 )
 
-// errSpeaksTLS is what is wrong where a server that speaks TLS was called without.
+// errSpeaksTLS is what is wrong if a server that speaks TLS was called without it.
 var errSpeaksTLS = errors.New("the server speaks TLS here")
 
-// lostAlert is how net/http says that a connection of HTTP/2 ended before it began. A server that does not like our certificate has said
-// why by then, but that is thrown away.
+// lostAlert is how net/http says that a connection of HTTP/2 ended before it began. A server that
+// does not like our certificate has said why by then, but that is thrown away.
 const lostAlert = "http2: client conn could not be established"
 
 // alertTime is how long the server has to say so once more.
 const alertTime = 2 * time.Second
 
-// mayLackAlert reports whether the server may have said why it hung up: what is sent after that resets the connection, and its last
-// words are lost with it.
+// mayLackAlert reports whether the server may have said why it hung up: what is sent after that
+// resets the connection, and its last words are lost with it.
 func mayLackAlert(err error) bool {
 	return errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) || strings.Contains(err.Error(), lostAlert)
 }
 
-// plain makes plain what servers say in words alone: that they were meant to be called over TLS, and what is wrong with our certificate. It
-// keeps tokens off the network where that is not TLS.
-type plain struct {
+// roundTripper turns into errors what servers say in words alone: that they are to be called over
+// TLS, and what is wrong with our certificate. It keeps tokens off a network without TLS.
+type roundTripper struct {
 	*http.Transport
 }
 
 // RoundTrip makes an error of such an answer.
-func (p plain) RoundTrip(req *http.Request) (*http.Response, error) {
-	if err := keepSecret(req); err != nil {
+func (p roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
+	if err := refuseCleartext(req); err != nil {
 		closeBody(req)
 		return nil, err
 	}
@@ -53,7 +53,8 @@ func (p plain) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err != nil || response.StatusCode != http.StatusBadRequest || req.URL.Scheme != "http" || response.Header.Get("Content-Type") != "" {
 		return response, err
 	}
-	said, _ := io.ReadAll(io.LimitReader(response.Body, 1<<10)) // what could not be read cannot be read again either
+	// what could not be read cannot be read again either
+	said, _ := io.ReadAll(io.LimitReader(response.Body, 1<<10))
 	if bytes.Contains(said, []byte("HTTP request to an HTTPS server")) {
 		_ = response.Body.Close() // nothing else is in it
 		return nil, &credential.TrustError{Err: errSpeaksTLS, Advice: "want https://"}
@@ -65,8 +66,9 @@ func (p plain) RoundTrip(req *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-// findAlert connects once more, and only listens. Where nothing is heard about trust, the error stays.
-func (p plain) findAlert(req *http.Request, lost error) error {
+// findAlert connects once more, and only listens. If the server says nothing about trust, the
+// error stays.
+func (p roundTripper) findAlert(req *http.Request, lost error) error {
 	if p.DialTLSContext == nil || req.URL.Scheme != "https" {
 		return lost
 	}
@@ -79,7 +81,8 @@ func (p plain) findAlert(req *http.Request, lost error) error {
 	conn, err := p.DialTLSContext(ctx, "tcp", net.JoinHostPort(req.URL.Hostname(), port))
 	if err == nil {
 		defer conn.Close()
-		_ = conn.SetReadDeadline(time.Now().Add(alertTime)) // every connection of TLS has deadlines
+		// every connection of TLS has deadlines
+		_ = conn.SetReadDeadline(time.Now().Add(alertTime))
 		_, err = conn.Read(make([]byte, 1))
 	}
 	if _, heard := errors.AsType[*credential.TrustError](credential.Describe(err)); heard {

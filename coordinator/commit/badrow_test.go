@@ -15,8 +15,8 @@ import (
 	"github.com/bursar/bursar/label"
 )
 
-// A row that can be read and that no ledger takes keeps every coordinator from leading, as one does that cannot be read. Who reads the log
-// is told which, and what to do.
+// A readable row that no ledger takes keeps every coordinator from leading, and so does an
+// unreadable one. The log says which row it is, and what to do.
 func TestARowThatTheLedgerRefusesIsNamedWithWhatToDo(t *testing.T) {
 	orphan := ledger.Allocation{ID: 7, State: ledger.Active, HostID: "gone", Caller: "c", RequestID: "r", Labels: label.Of("user", "alice"), Created: 1, Reserved: 1, Confirmed: 1}
 	standard := func(cluster string) ledger.ProviderRecord {
@@ -54,7 +54,7 @@ func refusesARow(t *testing.T, stored ledger.Changes, table, key, says string) {
 		d := newLoopRig(t, place.Open(), nil)
 		said := make(chan error, 1)
 		campaign := &Campaign{
-			Election: election.Alone(func() string { return "" }), Loop: d.Loop, Heard: func() []uint64 { return nil }, Log: slog.New(slog.DiscardHandler),
+			Election: election.Alone(func() string { return "" }), Loop: d.Loop, Announced: func() []uint64 { return nil }, Log: slog.New(slog.DiscardHandler),
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		go d.Run()

@@ -14,11 +14,11 @@ import (
 	"github.com/bursar/bursar/test/proc"
 )
 
-// A host whose agent is not to be trusted names what others wait for, hold and run: nothing of it ends or changes, and
-// operators hear of it once a minute.
+// A host whose agent is not to be trusted names what others wait for, hold and run: nothing of it
+// ends or changes, and operators hear of it once a minute.
 func TestWhatAHostSaysOfOthersAllocationsChangesNothing(t *testing.T) {
 	log := &proc.Output{}
-	f := start(t, Config{}, nil, func(s *Server) { s.writer.Log = slog.New(slog.NewTextHandler(log, nil)) })
+	f := start(t, Config{}, nil, func(s *Server) { s.loop.Log = slog.New(slog.NewTextHandler(log, nil)) })
 	h1, h2 := f.agent("h1"), f.agent("h2")
 	running := h1.engine()
 	held := request("r2", 7*gib)
@@ -55,8 +55,9 @@ func TestWhatAHostSaysOfOthersAllocationsChangesNothing(t *testing.T) {
 	f.audited()
 }
 
-// A host's agent brings back, as its own engine, what another caller's request had got and given back: that request is answered as
-// before, and is granted no second time, also by a coordinator that has started since.
+// A host's agent brings back, as its own engine, what another caller's request had got and given
+// back: that request is answered as before, and is granted no second time, also by a coordinator
+// that has started since.
 func TestWhatHasEndedIsNotBroughtBackAsAnothersRequest(t *testing.T) {
 	disk := storetest.NewMemory("test")
 	f := start(t, Config{}, disk.Open())

@@ -10,7 +10,7 @@ import (
 	"github.com/bursar/bursar/internal/credential"
 )
 
-func TestSeveralFilesAreReadAgainTogether(t *testing.T) {
+func TestFileSetFilesAreReadAgainTogether(t *testing.T) {
 	now, dir := newClock(), t.TempDir()
 	open, secret := filepath.Join(dir, "open"), filepath.Join(dir, "secret")
 	files := []credential.File{{Field: "a", Path: open, Want: "a word"}, {Field: "b", Path: secret, Secret: true, Want: "another word"}}
@@ -22,7 +22,7 @@ func TestSeveralFilesAreReadAgainTogether(t *testing.T) {
 		}
 		return string(contents[0]) + "+" + string(contents[1]), nil
 	}
-	several, err := credential.OpenSeveral(files, credential.Options{Now: now.now}, join)
+	several, err := credential.OpenFileSet(files, credential.Options{Now: now.now}, join)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,12 +46,12 @@ func TestSeveralFilesAreReadAgainTogether(t *testing.T) {
 	if err := os.Chmod(secret, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	_, err = credential.OpenSeveral(files, credential.Options{}, join)
+	_, err = credential.OpenFileSet(files, credential.Options{}, join)
 	if err == nil || !strings.HasPrefix(err.Error(), "b: ") || !strings.Contains(err.Error(), "chmod 0600") {
 		t.Errorf("a secret that everybody can read: %v", err)
 	}
 	replace(t, secret, nil)
-	if _, err = credential.OpenSeveral(files, credential.Options{}, join); err == nil || err.Error() != `b: "`+secret+`": is empty: want another word` {
+	if _, err = credential.OpenFileSet(files, credential.Options{}, join); err == nil || err.Error() != `b: "`+secret+`": is empty: want another word` {
 		t.Errorf("what cannot be used: %v", err)
 	}
 }

@@ -43,24 +43,24 @@ func (p *patient) givenUp() []string {
 // longest is how long it takes to find out that a coordinator hangs.
 const longest = quietFor*11/10 + quietFor*11/10 + probeTimeout
 
-func watchOver(t *testing.T, p *patient, f func(l *lifelines)) {
+func watchOver(t *testing.T, p *patient, f func(l *liveness)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		l := newLifelines(p.probe, p.hangs)
+		l := newLiveness(p.probe, p.hangs)
 		f(l)
 		l.close()
 	})
 }
 
 // attemptAt begins an attempt and returns what ends it.
-func attemptAt(l *lifelines) (*attempt, context.Context) {
+func attemptAt(l *liveness) (*attempt, context.Context) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	return l.begin("u", cancel), ctx
 }
 
 func TestAttemptAtACoordinatorThatHangsIsGivenUp(t *testing.T) {
 	p := &patient{}
-	watchOver(t, p, func(l *lifelines) {
+	watchOver(t, p, func(l *liveness) {
 		began := time.Now()
 		_, ctx := attemptAt(l)
 		<-ctx.Done()
@@ -77,7 +77,7 @@ func TestAttemptAtACoordinatorThatHangsIsGivenUp(t *testing.T) {
 func TestCallMayWaitForAsLongAsItsCoordinatorLives(t *testing.T) {
 	p := &patient{}
 	p.alive.Store(true)
-	watchOver(t, p, func(l *lifelines) {
+	watchOver(t, p, func(l *liveness) {
 		a, ctx := attemptAt(l)
 		time.Sleep(time.Hour)
 		synctest.Wait()
@@ -100,11 +100,11 @@ func TestCallMayWaitForAsLongAsItsCoordinatorLives(t *testing.T) {
 
 func TestCoordinatorThatAnswersOthersIsNotAsked(t *testing.T) {
 	p := &patient{}
-	watchOver(t, p, func(l *lifelines) {
+	watchOver(t, p, func(l *liveness) {
 		waits, ctx := attemptAt(l)
 		for range 1000 {
 			quick, _ := attemptAt(l)
-			quick.heard()
+			quick.markAlive()
 			quick.end()
 			time.Sleep(100 * time.Millisecond)
 		}
@@ -118,9 +118,9 @@ func TestCoordinatorThatAnswersOthersIsNotAsked(t *testing.T) {
 
 func TestNobodyIsAskedWhenNobodyWaits(t *testing.T) {
 	p := &patient{}
-	watchOver(t, p, func(l *lifelines) {
+	watchOver(t, p, func(l *liveness) {
 		a, ctx := attemptAt(l)
-		a.heard()
+		a.markAlive()
 		a.end()
 		a.end()
 		time.Sleep(time.Minute)
@@ -131,10 +131,10 @@ func TestNobodyIsAskedWhenNobodyWaits(t *testing.T) {
 	})
 }
 
-// Whoever asks with a deadline that is shorter than it takes to find out must get away nevertheless.
+// A caller with a deadline that is too short to find out must still go elsewhere.
 func TestShortDeadlinesGetAwayFromACoordinatorThatHangs(t *testing.T) {
 	p := &patient{}
-	watchOver(t, p, func(l *lifelines) {
+	watchOver(t, p, func(l *liveness) {
 		began := time.Now()
 		for len(p.givenUp()) == 0 && time.Since(began) < time.Minute {
 			a, _ := attemptAt(l)
@@ -151,7 +151,7 @@ func TestShortDeadlinesGetAwayFromACoordinatorThatHangs(t *testing.T) {
 
 func TestClosedWatchingAsksNobody(t *testing.T) {
 	p := &patient{}
-	watchOver(t, p, func(l *lifelines) {
+	watchOver(t, p, func(l *liveness) {
 		_, ctx := attemptAt(l)
 		time.Sleep(quietFor + quietFor/2) // a probe is under way
 		l.close()
