@@ -16,11 +16,14 @@ import (
 func (c *cli) allocationsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "allocations [ID]",
-		Short: "Who holds or waits for what, beside what is used",
-		Long: `Allocations shows who holds what: what each engine is entitled to, beside what its whole process tree really uses. With an id it
-shows all about one, live or ended. With --agent it asks the agent of this host, about this host.
+		Short: "Who holds or waits for what, next to what is used",
+		Long: `Allocations shows who holds what: what each engine is entitled to, next to what
+its whole process tree really uses. With an id it shows all about one
+allocation, live or ended. With --agent it asks the agent of this host, about
+this host.
 
-An engine that uses more than it is entitled to is marked: by how much when that was noticed, and what its host does about it.`,
+An engine that uses more than it is entitled to is marked. The mark says how
+much more it used when this was noticed, and what its host does about it.`,
 		Example: `  bursar allocations
   bursar allocations --label user=alice --label 'engineType=*'
   bursar allocations --state waiting
@@ -35,8 +38,8 @@ An engine that uses more than it is entitled to is marked: by how much when that
 	flags.VarP(f.labels, "label", "l", "only with this label, * for any value; repeatable")
 	flags.StringVar(&f.host, "host", "", "only on this host")
 	flags.StringSliceVar(&f.states, "state", nil, "only in this state: waiting, reserved, active, …; repeatable")
-	flags.BoolVar(&f.ended, "ended", false, "also what has ended, newest first")
-	flags.IntVar(&f.limit, "limit", 0, "at most this many (default all that live; 100 with --ended)")
+	flags.BoolVar(&f.ended, "ended", false, "also those that have ended, newest first")
+	flags.IntVar(&f.limit, "limit", 0, "at most this many (default: all that live; 100 with --ended)")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		cl, err := c.either(cmd)
 		if err != nil {

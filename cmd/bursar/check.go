@@ -22,12 +22,14 @@ func (c *cli) queuesCheckCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check [KIND:CLUSTER | -f FILE]",
 		Short: "Can the clusters be read, and by which server?",
-		Long: `Check asks every server of every cluster, or of one, what it is, and reads the queues: once, and it changes nothing. The
-coordinator that leads does it, since it is the one that must reach them. With -f this machine does it, for the providers of a
-file, and needs no coordinator.
+		Long: `Check asks every server of every cluster, or of one cluster, what it is, and
+reads the queues once. It changes nothing. The coordinator that leads does the
+check, because it must reach the clusters. With -f this machine checks the
+providers of a file, and needs no coordinator.
 
-Code 0 means that every cluster was read, 69 that one cannot be read now, 65 or 78 that its configuration is wrong. With -o json
-there is one answer for each cluster.`,
+Code 0 means that every cluster was read, 69 that one cannot be read now, 65 or
+78 that its configuration is wrong. With -o json there is one answer for each
+cluster.`,
 		Example: `  bursar queues check
   bursar queues check yarn:prod
   bursar queues check -f /etc/bursar/providers.yaml`,

@@ -3,7 +3,7 @@ package main
 import "github.com/spf13/cobra"
 
 func addCheckFlag(cmd *cobra.Command) *bool {
-	return cmd.Flags().Bool("check", false, "only say whether the configuration, with the files that it names, is fine; nothing is started or changed")
+	return cmd.Flags().Bool("check", false, "only check the configuration and the files that it names; start and change nothing")
 }
 
 // fine says that a configuration is, or returns what is wrong with it as an error of the configuration.

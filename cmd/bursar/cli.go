@@ -58,6 +58,8 @@ const (
 func execute(ctx context.Context, args []string, s streams) int {
 	c := newCLI(s)
 	root := c.root() //nolint:contextcheck // each command has its own
+	root.InitDefaultCompletionCmd(args...)
+	narrow(root)
 	root.SetArgs(args)
 	command, err := root.ExecuteContextC(ctx)
 	if err != nil && !c.begun {
@@ -82,13 +84,19 @@ func (c *cli) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "bursar",
 		Short: "The resource manager for engine hosts",
-		Long: `Bursar decides which engine may start where, by labels, by quota and by what the hosts measure, and keeps the books.
+		Long: `Bursar decides which engine may start where, by labels, by quotas and by what
+the hosts measure. It keeps the books.
 
 Try it on this machine:
 
-  bursar dev                                                        # in one terminal: everything in one process
-  bursar run --memory 256MiB --cpu 500m --label user=$USER -- CMD   # in another: starts CMD when there is room for it
-  bursar hosts; bursar allocations                                  # what is booked, beside what is used`,
+  # in one terminal: everything in one process
+  bursar dev
+
+  # in another: start CMD when there is room for it
+  bursar run --memory 256MiB --cpu 500m --label user=$USER -- CMD
+
+  # what is booked, next to what is used
+  bursar hosts; bursar allocations`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		PersistentPreRunE: func(*cobra.Command, []string) error {
@@ -110,7 +118,7 @@ Try it on this machine:
 	flags := root.PersistentFlags()
 	flags.StringVar(&c.addr, "addr", "", "coordinators: HOST:PORT or http(s)://HOST:PORT, several with commas between them, or consul[://HOST:PORT[/SERVICE]] "+
 		"(env BURSAR_ADDR, default "+defaultAddr+")")
-	flags.StringVar(&c.agent, "agent", "", "agent, path of its socket or HOST:PORT (env BURSAR_AGENT, default "+systemSocket+")")
+	flags.StringVar(&c.agent, "agent", "", "agent: the path of its socket, or HOST:PORT (env BURSAR_AGENT, default "+systemSocket+")")
 	c.credentials.add(flags)
 	flags.StringVarP(&c.output, "output", "o", "table", "table, wide or json")
 
@@ -137,16 +145,16 @@ Try it on this machine:
 	c.complete(root)
 	inOrder(root)
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), "Flags.FlagUsages ", "Flags.FlagUsagesWrapped "+strconv.Itoa(helpWidth)+" "))
-	narrow(root)
 	return root
 }
 
-// helpWidth is how wide help texts are at most, in columns, but for examples, which are to be copied.
+// helpWidth is the width of help texts in columns. A test of test/contract holds it.
 const helpWidth = 80
 
-// narrow wraps the paragraphs of help texts. Lines that begin with a blank stay as they are.
+// narrow wraps the paragraphs of help texts. It leaves tables, examples and usages as they are.
 func narrow(cmd *cobra.Command) {
-	paragraphs := strings.Split(cmd.Long, "\n\n")
+	// Cobra's own help about completion has tabs, and is too wide with them.
+	paragraphs := strings.Split(strings.ReplaceAll(cmd.Long, "\t", "    "), "\n\n")
 	for i, paragraph := range paragraphs {
 		if !strings.HasPrefix(paragraph, " ") && !strings.Contains(paragraph, "\n ") {
 			paragraphs[i] = wrapped(paragraph)
@@ -158,7 +166,7 @@ func narrow(cmd *cobra.Command) {
 	}
 }
 
-// wrapped breaks the lines of a text anew.
+// wrapped is a text with new line breaks.
 func wrapped(text string) string {
 	var b strings.Builder
 	column := 0
@@ -192,7 +200,7 @@ func helpCommand(root *cobra.Command) *cobra.Command {
 	return &cobra.Command{
 		Use:     "help [COMMAND | TOPIC]",
 		Short:   "Help about a command or a topic",
-		Long:    "Help shows what a command does, with examples, or a page on a topic.",
+		Long:    "Help shows what a command does, with examples. It also shows pages on topics.",
 		Example: "  bursar help run\n  bursar help exit-codes",
 		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 			found, _, err := root.Find(args)

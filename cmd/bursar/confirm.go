@@ -27,20 +27,29 @@ func (c *cli) confirmCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "confirm [ID]",
 		Short: "Say that the engine of a reservation runs",
-		Long: `Confirm says that the engine of a reservation runs. With --pid it goes to the agent of this machine, which watches the process
-and gives everything back when it ends. An engine without a pid here says where it is by --address and lives by its lease, which
-"bursar renew" extends, or by --application, and lives as long as its applications do.
+		Long: `Confirm says that the engine of a reservation runs. With --pid it asks the agent
+of this machine, which watches the process and gives everything back when it
+ends. An engine without a pid here says by --address where it is, and lives by
+its lease, which "bursar renew" extends. Or it says its --application, and lives
+as long as its applications.
 
-With resources it keeps only those from now on and gives back the rest. Say what the engine is entitled to (a JVM's heap and
-overhead), not what it happens to use now. Code 66 or 1: the reservation is gone, and the engine must be stopped.
+With resources it keeps only those from now on and gives back the rest. Say what
+the engine is entitled to (a JVM's heap and overhead), not what it happens to
+use now. Code 66 or 1 means that the reservation is gone: stop the engine.
 
-An engine that runs can be confirmed again with --application, as soon as it knows its application: that is added to those that
-are known. Within "bursar run" the id may be left out.`,
+An engine that runs can be confirmed again with --application, as soon as it
+knows its application: that one is added. Within "bursar run" the id may be left
+out.`,
 		Example: `  bursar confirm 3f7k --pid 4711
-  bursar confirm 3f7k --pid 4711 --memory 3GiB              # give 1GiB of 4GiB back
+
+  # give 1GiB of 4GiB back
+  bursar confirm 3f7k --pid 4711 --memory 3GiB
+
   bursar confirm 3f7k --address worker-9:8080 --lease 5m
   bursar confirm 3f7k --application application_1700000000000_0042
-  bursar confirm --application application_1700000000000_0042   # in a script that "bursar run" runs`,
+
+  # in a script that "bursar run" runs
+  bursar confirm --application application_1700000000000_0042`,
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: c.completeOneAllocation,
 	}

@@ -18,15 +18,18 @@ import (
 func (c *cli) queuesDecodeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "decode -f FILE",
-		Short: "What bursar makes of a saved answer of a scheduler",
-		Long: `Decode reads a saved answer of /ws/v1/cluster/scheduler and shows one entry for each queue and partition, as bursar understands
-it. It needs no server and no cluster: it is there to compare with what the cluster's own pages say, and to send in where they
-differ.
+		Short: "Show how bursar reads a saved answer of a scheduler",
+		Long: `Decode reads a saved answer of /ws/v1/cluster/scheduler and shows one entry for
+each queue and partition, as bursar understands it. It needs no server and no
+cluster. Use it to compare with the cluster's own pages, and send its output in
+if they differ.
 
-With -o json there is {"queues": [...]}, each with path, partition, limit, used and guaranteed (memoryBytes, cpuMillis, custom),
-absoluteCapacity and absoluteMaxCapacity (percent), applications, pending, active, maxApplications and state. A figure that the
-answer does not have is not there.`,
-		Example: `  curl -H 'Accept: application/json' http://rm:8088/ws/v1/cluster/scheduler | bursar queues decode -f -
+With -o json it prints {"queues": [...]}, each with path, partition, limit, used
+and guaranteed (memoryBytes, cpuMillis, custom), absoluteCapacity and
+absoluteMaxCapacity (percent), applications, pending, active, maxApplications
+and state. A figure that the answer does not have is left out.`,
+		Example: `  curl -H 'Accept: application/json' \
+    http://rm:8088/ws/v1/cluster/scheduler | bursar queues decode -f -
   bursar queues decode -f scheduler.json -o json`,
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,

@@ -39,20 +39,27 @@ func (c *cli) devCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "dev",
 		Short: "Everything in one process, to try it on this machine",
-		Long: `Dev runs a coordinator with an embedded store and an agent of this machine in one process, until it is interrupted. It measures this
-machine for real. What it knows is kept in --data-dir and found again at the next start.`,
+		Long: `Dev runs a coordinator with an embedded store and an agent of this machine in
+one process, until it is interrupted. It really measures this machine. It keeps
+what it knows in --data-dir and finds it again at the next start.`,
 		Example: `  bursar dev
-  bursar dev --demo                                     # and show the main job with real processes
   bursar dev --quotas examples/quotas.yaml
-  bursar dev --providers examples/providers.yaml        # and read the queues of other clusters
-  bursar dev --listen 127.0.0.1:0 --data-dir /tmp/b --agent-socket /tmp/b/agent.sock`,
+
+  # show the main job with real processes
+  bursar dev --demo
+
+  # read the queues of other clusters
+  bursar dev --providers examples/providers.yaml
+
+  bursar dev --listen 127.0.0.1:0 --data-dir /tmp/b \
+    --agent-socket /tmp/b/agent.sock`,
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	var f devFlags
 	flags := cmd.Flags()
 	flags.StringVar(&f.listen, "listen", "127.0.0.1:7070", "address of the coordinator")
-	flags.StringVar(&f.dataDir, "data-dir", "", "where everything is kept (default "+devDataDir()+")")
+	flags.StringVar(&f.dataDir, "data-dir", "", "directory that everything is kept in (default "+devDataDir()+")")
 	flags.StringVar(&f.socket, "agent-socket", "", "path of the agent's socket (default "+ownSocket()+")")
 	flags.StringArrayVar(&f.quotas, "quotas", nil, "file of quota rules to keep in force; repeatable")
 	flags.StringVar(&f.providers, "providers", "", "file of the clusters whose queues limit requests")

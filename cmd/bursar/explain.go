@@ -18,14 +18,24 @@ func (c *cli) explainCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "explain [ID | flags of allocate]",
 		Short: "Why a request waits, was refused, or what it would meet",
-		Long: `Explain says what a request would meet now, or why one waits: every account it touches with its numbers, which of them fall
-short and by how much, how many hosts each step of the search removed, and its place in the queue. It changes nothing.
+		Long: `Explain says why a request waits, or what a request would meet now. It shows
+every account of the request with its numbers, and how much is missing in which
+of them. It shows how many hosts each step of the search removed, and the place
+in the queue. It changes nothing.
 
-A request that no --host or label ties to a place is looked at for all hosts; with --agent, for the agent's host.`,
-		Example: `  bursar explain --memory 4GiB --cpu 2 --label user=alice --label creator=IDE    # a request that was not made
-  bursar explain 3f7k                                                            # one that waits, or has ended
+A request that names no host, by --host or by a label, is tried on all hosts;
+with --agent, on the agent's host.`,
+		Example: `  # a request that was not made
+  bursar explain -m 4GiB -c 2 --label user=alice --label creator=IDE
+
+  # one that waits, or has ended
+  bursar explain 3f7k
+
   bursar explain -m 16GiB --custom gpu=1 -l user=alice -o json
-  bursar explain -m 4GiB -l user=alice --external yarn:prod:root.a,memory=64GiB,cpu=16   # and its queue, with those above it`,
+
+  # also its queue, with those above it
+  bursar explain -m 4GiB -l user=alice \
+    --external yarn:prod:root.a,memory=64GiB,cpu=16`,
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: c.completeOneAllocation,
 	}

@@ -168,9 +168,9 @@ func addRequestFlags(cmd *cobra.Command) *requestFlags {
 	addSizeFlags(cmd, &f.resource)
 	flags := cmd.Flags()
 	flags.VarP(f.labels, "label", "l", "who it is for: user=alice, creator=IDE, engineType=spark-3.3, …; repeatable")
-	flags.DurationVarP(&f.wait, "wait", "w", 0, "how long to wait when it does not fit now, such as 30s")
+	flags.DurationVarP(&f.wait, "wait", "w", 0, "how long to wait if it does not fit now, such as 30s")
 	flags.DurationVar(&f.reservation, "ttl", 0, "how long the reservation holds until it is confirmed (default 2m)")
-	flags.Int32Var(&f.priority, "priority", 0, "higher goes first; others than 0 need a caller who may set it")
+	flags.Int32Var(&f.priority, "priority", 0, "higher goes first; only some callers may set it")
 	flags.StringVar(&f.requestID, "request-id", "", "makes the request safe to repeat: the same id is the same allocation")
 	return f
 }
@@ -180,7 +180,7 @@ func addPlaceFlags(cmd *cobra.Command, f *requestFlags) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.host, "host", "", "on this host and no other")
 	flags.Var(f.required, "require", "only on hosts with this label; repeatable")
-	flags.Var(f.wanted, "prefer", "rather on hosts with this label; repeatable")
+	flags.Var(f.wanted, "prefer", "if possible on hosts with this label; repeatable")
 	flags.StringSliceVar(&f.avoid, "avoid", nil, "not on this host; repeatable")
 }
 

@@ -16,13 +16,17 @@ import (
 func (c *cli) hostsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "hosts [ID]",
-		Short: "The hosts: what is booked beside what is used",
-		Long: `Hosts shows for every host what is booked of what it may give away, what its engines really use, and the memory it could
-still give by its last measurement (headroom). With an id it shows all about one host.`,
+		Short: "The hosts: what is booked, next to what is used",
+		Long: `Hosts shows three things for every host: how much of what it may give away is
+booked, what its engines really use, and how much memory it could still give by
+its last measurement (headroom). With an id it shows all about one host.`,
 		Example: `  bursar hosts
   bursar hosts --label zone=a --state suspect -o wide
   bursar hosts vm-1
-  bursar hosts -o json | jq -r '.hosts[] | select(.headroomBytes < "4294967296") | .id'`,
+
+  # hosts with less than 4 GiB of headroom
+  bursar hosts -o json | \
+    jq -r '.hosts[] | select(.headroomBytes < "4294967296") | .id'`,
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: c.completeHosts,
 	}

@@ -29,11 +29,15 @@ func (c *cli) coordinatorCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "coordinator",
 		Short: "Keep the books: serve agents, gateways and operators",
-		Long: `Coordinator keeps the books and decides. It serves Connect, gRPC and JSON over HTTP on one port, with /metrics, /healthz and
-/readyz, until it gets SIGTERM or SIGINT. With SIGHUP it reads its files again, as far as they can change while it runs. Without --config it reads ` + coordinatorFile + ` where there is one; every field has a default.`,
+		Long: `Coordinator keeps the books and decides. It serves Connect, gRPC and JSON over
+HTTP on one port, with /metrics, /healthz and /readyz, until it gets SIGTERM or
+SIGINT. With SIGHUP it reads its files again; some settings need a restart.
+Without --config it reads ` + coordinatorFile + ` if there is one; every field has a
+default.`,
 		Example: `  bursar coordinator
   bursar coordinator --config /etc/bursar/coordinator.yaml
-  bursar coordinator --data-dir /srv/bursar --quotas /etc/bursar/quotas.yaml --providers /etc/bursar/providers.yaml
+  bursar coordinator --data-dir /srv/bursar \
+    --quotas /etc/bursar/quotas.yaml --providers /etc/bursar/providers.yaml
   BURSAR_COORDINATOR_LISTEN=127.0.0.1:7080 bursar coordinator`,
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
@@ -41,8 +45,8 @@ func (c *cli) coordinatorCommand() *cobra.Command {
 	file := addConfigFlag(cmd, coordinatorFile)
 	logs := addLogFlags(cmd, "info")
 	listen := cmd.Flags().String("listen", "", "address to serve on (default 127.0.0.1:7070)")
-	dataDir := cmd.Flags().String("data-dir", "", "where the store keeps its file (default /var/lib/bursar/coordinator)")
-	insecure := cmd.Flags().Bool("insecure", false, "serve a network without TLS, and without identities whoever can connect, as anybody")
+	dataDir := cmd.Flags().String("data-dir", "", "directory for the file of the store (default /var/lib/bursar/coordinator)")
+	insecure := cmd.Flags().Bool("insecure", false, "serve a network without TLS; without identities, serve everybody who can connect, as any user")
 	quotas := cmd.Flags().StringArray("quotas", nil, "file of quota rules to keep in force; repeatable")
 	clusters := cmd.Flags().String("providers", "", "file of the clusters whose queues limit requests")
 	check := addCheckFlag(cmd)
@@ -85,14 +89,19 @@ func (c *cli) agentCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "agent",
 		Short: "Make this machine a host: measure it, track its engines",
-		Long: `Agent makes this machine a host. It measures what the machine really has, answers on a Unix socket to whoever starts engines here,
-and tells the coordinator, until it gets SIGTERM or SIGINT. Engines go on without it, and it finds them again. With SIGHUP it reads
-its file again, as far as that can change while it runs. A socket that systemd has opened is served in place of its own. Without --config it
-reads ` + agentFile + ` where there is one; every field has a default.`,
+		Long: `Agent makes this machine a host. It measures what the machine really has, serves
+programs that start engines here on a Unix socket, and reports to the
+coordinator. It runs until it gets SIGTERM or SIGINT. Engines go on without it,
+and it finds them again. With SIGHUP it reads its file again; some settings need
+a restart. If systemd has opened a socket for it, it serves that one instead of
+its own. Without --config it reads ` + agentFile + ` if there is one;
+every field has a default.`,
 		Example: `  bursar agent
   bursar agent --config /etc/bursar/agent.yaml
-  bursar agent --coordinator http://127.0.0.1:7070 --socket /run/bursar/agent.sock
-  bursar agent --coordinator consul --token-file /etc/bursar/token --tls-ca /etc/bursar/ca.pem
+  bursar agent --coordinator http://127.0.0.1:7070 \
+    --socket /run/bursar/agent.sock
+  bursar agent --coordinator consul --token-file /etc/bursar/token \
+    --tls-ca /etc/bursar/ca.pem
   BURSAR_AGENT_HOST_ID=vm-1 bursar agent`,
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
@@ -100,9 +109,9 @@ reads ` + agentFile + ` where there is one; every field has a default.`,
 	file := addConfigFlag(cmd, agentFile)
 	logs := addLogFlags(cmd, "info")
 	socket := cmd.Flags().String("socket", "", "path of the socket to serve on (default "+agent.DefaultSocket+")")
-	stateDir := cmd.Flags().String("state-dir", "", "where it keeps what it must know after a restart (default "+agent.DefaultStateDir+")")
+	stateDir := cmd.Flags().String("state-dir", "", "directory for what it must know after a restart (default "+agent.DefaultStateDir+")")
 	coordinators := cmd.Flags().String("coordinator", "", "the coordinators, as --addr names them (default "+defaultAddr+")")
-	forget := cmd.Flags().Bool("forget-epoch", false, "take the epoch of whichever coordinator answers: once, where the one seen last was nobody's")
+	forget := cmd.Flags().Bool("forget-epoch", false, "take the epoch of the coordinator that answers, once: for the case that the epoch seen last belongs to no coordinator")
 	check := addCheckFlag(cmd)
 	read := func() (agent.Config, *configuration, error) {
 		var config agent.Config
@@ -222,7 +231,7 @@ func serverError(err error) error {
 }
 
 func addConfigFlag(cmd *cobra.Command, standard string) *string {
-	file := cmd.Flags().String("config", "", "configuration in YAML (default "+standard+" where there is one)")
+	file := cmd.Flags().String("config", "", "configuration in YAML (default "+standard+" if there is one)")
 	_ = cmd.MarkFlagFilename("config", "yaml", "yml")
 	return file
 }

@@ -56,13 +56,22 @@ func (c *cli) storeSetAsideCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "set-aside {TABLE KEY | --list} --into FILE",
 		Short: "Take a row out of a store that keeps coordinators from leading",
-		Long: `Set-aside takes one row out of a store and appends it to a file, with all of its bytes. It is for a row that nobody can read: then no coordinator
-leads, and its log names the table (allocation, host, quota or provider) and the key. A row of the table refusal keeps nobody from leading: it is
-a command that made the ledger panic and is refused, as bursar status warns; without the row it is let through again. Restore a backup instead, where there is a recent one.
+		Long: `Set-aside takes one row out of a store and appends it to a file, with all of its
+bytes. Use it for a row that nobody can read. Such a row keeps every coordinator
+from leading; the log names its table (allocation, host, quota or provider) and
+its key. If there is a recent backup, restore that instead.
 
-Without --force it says what would be given up, and changes nothing. End the coordinators first. One that leads all the same is deposed, and loads the rows again.`,
-		Example: `  bursar store set-aside host vm-17 --store /var/lib/bursar/coordinator/bursar.db --into aside.json
-  bursar store set-aside host vm-17 --store-file /etc/bursar/store --into aside.json --force
+A row of the table refusal keeps nobody from leading. It is a command that made
+the ledger panic and is refused since, as bursar status warns. Without the row
+the command is let through again.
+
+Without --force it says what would be given up, and changes nothing. End the
+coordinators first. If one leads all the same, it is deposed and loads the rows
+again.`,
+		Example: `  bursar store set-aside host vm-17 --into aside.json \
+    --store /var/lib/bursar/coordinator/bursar.db
+  bursar store set-aside host vm-17 --into aside.json \
+    --store-file /etc/bursar/store --force
   bursar store set-aside --list --into aside.json`,
 		Args:              cobra.MaximumNArgs(2),
 		ValidArgsFunction: cobra.FixedCompletions(store.Tables(), cobra.ShellCompDirectiveNoFileComp),
@@ -210,8 +219,11 @@ func (c *cli) storeEpochCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "epoch --at-least N",
 		Short: "Raise the epoch of a store",
-		Long: `Epoch begins a leadership of a store in an epoch that is not below N, and ends it at once. It is for a store that was put back so far that the agents have seen
-epochs more than 2^20 above its own: coordinators refuse their reports then, and name N. Whoever leads is deposed, and leads again above N.`,
+		Long: `Epoch begins a leadership of a store in an epoch that is not below N, and ends
+it at once. Use it if an old backup was restored, and the agents have seen
+epochs more than 2^20 above the store's own. Coordinators refuse the agents'
+reports then, and name N. A coordinator that leads is deposed, and leads again
+above N.`,
 		Example:           `  bursar store epoch --at-least 1048999 --store-file /etc/bursar/store`,
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,

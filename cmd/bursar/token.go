@@ -20,8 +20,10 @@ import (
 
 func (c *cli) tokenCommand() *cobra.Command {
 	return family("token", "Make, list and revoke the tokens of callers",
-		`Tokens are what callers of a coordinator are known by. Its file of identities (the setting identities) has their hashes, names and
-roles; a changed file is in force within 2 s, without a restart. These commands work on the file and call nobody.`,
+		`A coordinator knows its callers by their tokens. Its file of identities (the
+setting identities) has their hashes, names and roles. When the file changes,
+the change is in force within 2 s, without a restart. These commands work on the
+file and call nobody.`,
 		c.tokenCreateCommand(), c.tokenListCommand(), c.tokenRevokeCommand())
 }
 
@@ -29,19 +31,24 @@ func (c *cli) tokenCreateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "create",
 		Short: "Make an identity with a token, and print the token once",
-		Long: `Create makes an identity with a token. The token is put into the new file --out, which nobody but its owner can read (mode 0600), or without
---out printed on standard output; it is kept nowhere else. Its hash goes into the file of identities, or without --identities is printed on standard error, to be
-put there by hand.
+		Long: `Create makes an identity with a token. The token is written to the new file
+--out, which only its owner can read (mode 0600). Without --out it is printed on
+standard output. It is kept nowhere else. Its hash is added to the file of
+identities. Without --identities the hash is printed on standard error, and you
+add it by hand.
 
-  reader       sees everything but what engines wrote, and changes nothing
+  reader       sees everything except what engines wrote, and changes nothing
   submitter    allocates for the users it may act as (--user)
   agent        speaks for one host (--host)
-  operator     looks after hosts, and ends what must end, whosever it is
+  operator     looks after hosts, and can end the engines of everybody
   admin        does everything
   coordinator  is another coordinator`,
-		Example: `  bursar token create --name gateway --role submitter --user '*' --identities /etc/bursar/identities.yaml --out gateway.token
-  bursar token create --name vm-1 --role agent --host vm-1 --identities /etc/bursar/identities.yaml --out vm-1.token
-  bursar token create --name nightly --role submitter --user etl --not-after 2027-01-31`,
+		Example: `  bursar token create --name gateway --role submitter --user '*' \
+    --identities /etc/bursar/identities.yaml --out gateway.token
+  bursar token create --name vm-1 --role agent --host vm-1 \
+    --identities /etc/bursar/identities.yaml --out vm-1.token
+  bursar token create --name nightly --role submitter --user etl \
+    --not-after 2027-01-31`,
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
@@ -164,9 +171,10 @@ func flagError(err error) error {
 
 func (c *cli) tokenListCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:               "list",
-		Short:             "Show the identities of a file",
-		Long:              "List shows the identities of a file, and checks it: what is wrong with it is told with its line.",
+		Use:   "list",
+		Short: "Show the identities of a file",
+		Long: `List shows the identities of a file, and checks the file: for each mistake it
+names the line.`,
 		Example:           "  bursar token list --identities /etc/bursar/identities.yaml",
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
@@ -226,8 +234,10 @@ func (c *cli) tokenRevokeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "revoke NAME",
 		Short: "Remove an identity, and with it its tokens",
-		Long: `Revoke removes an identity from a file. Coordinators that watch the file refuse its tokens within 2 s, also on connections that are
-open. To exchange a token without a gap, put the hash of the new one beside the old one instead: tokenHash: ["sha256:…", "sha256:…"].`,
+		Long: `Revoke removes an identity from a file. Coordinators that watch the file refuse
+its tokens within 2 s, also on connections that are open. To replace a token
+without a gap, do not revoke it: put the hash of the new token next to the old
+one, tokenHash: ["sha256:…", "sha256:…"].`,
 		Example:           "  bursar token revoke nightly --identities /etc/bursar/identities.yaml",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: cobra.NoFileCompletions,

@@ -15,9 +15,11 @@ func (c *cli) watchCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "watch [ID]",
 		Short: "Follow every change as it happens",
-		Long: `Watch prints every change as it happens, until it is interrupted: of allocations, hosts and rules, or with an id, --label, --host
-or --agent of those allocations alone. It goes on where it was when the coordinator restarts. With -o json each line is one
-message; --after continues from the revision of one.`,
+		Long: `Watch prints every change of allocations, hosts and rules as it happens, until
+it is interrupted. With an id, --label, --host or --agent it prints the changes
+of those allocations only. When the coordinator restarts, watch goes on from
+where it was. With -o json each line is one message; --after continues after the
+revision of one.`,
 		Example: `  bursar watch
   bursar watch --label user=alice
   bursar watch 3f7k
