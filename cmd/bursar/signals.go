@@ -19,7 +19,7 @@ type interrupts struct {
 // heeded leaves out the signals that were ignored when the program started. They stay so, also for the commands that it starts: nohup has
 // SIGHUP ignored, and a shell without job control SIGINT and SIGQUIT for what it runs in the background. Of these three Go's runtime, which
 // takes over all others, leaves the first two as they were: SIGQUIT goes with SIGINT.
-func heeded(which ...os.Signal) []os.Signal {
+func notIgnored(which ...os.Signal) []os.Signal {
 	if signal.Ignored(syscall.SIGINT) {
 		signal.Ignore(syscall.SIGQUIT)
 	}
@@ -28,7 +28,7 @@ func heeded(which ...os.Signal) []os.Signal {
 
 // catchInterrupts returns a context that ends with the first SIGINT, SIGTERM or SIGHUP. After stop they end the program again.
 func catchInterrupts(ctx context.Context) (context.Context, *interrupts) {
-	return catch(ctx, heeded(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)...)
+	return catch(ctx, notIgnored(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)...)
 }
 
 // catchEnds is catchInterrupts for servers that end with their terminal, unless nohup has started them.
@@ -112,7 +112,7 @@ func newRelay(group bool, cancel context.CancelFunc) *relay {
 		close(r.signals)
 		<-done
 	})
-	signal.Notify(r.signals, heeded(
+	signal.Notify(r.signals, notIgnored(
 		syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH)...)
 	go func() {
 		defer close(done)
