@@ -35,15 +35,15 @@ type cli struct {
 	begun bool
 	// clients are those made so far, to be closed; the last one is whom an error is about.
 	clients []*client.Client
-	// unsaid is whether that one is where it is by default: nobody has said where.
-	unsaid bool
+	// byDefault is whether that one is where it is by default: nobody has said where.
+	byDefault bool
 	// finders are ended, and finding is waited for, when the command is done.
 	finders []context.CancelFunc
 	finding sync.WaitGroup
 	// tracing is where the servers' calls are traced to; nil: nowhere.
 	tracing *tracing.Tracing
-	// trouble is what went wrong beside the calls.
-	trouble troubles
+	// warnings are what went wrong apart from the calls.
+	warnings warningLog
 }
 
 // Groups of commands in the help text.

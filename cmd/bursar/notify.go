@@ -43,7 +43,7 @@ type notifier struct {
 	log      *slog.Logger
 	watchdog time.Duration // 0: nobody watches
 	status   string        // as it was told last
-	trouble  string        // for which the watchdog was not fed last
+	problem  string        // for which the watchdog was not fed last
 	deaf     bool          // nobody hears it
 }
 
@@ -148,12 +148,12 @@ func (n *notifier) tell(status string) {
 func (n *notifier) feed(ctx context.Context, s served) {
 	err := s.live(ctx)
 	if err == nil {
-		n.trouble = ""
+		n.problem = ""
 		n.send(daemon.SdNotifyWatchdog)
 		return
 	}
-	if ctx.Err() == nil && n.trouble != err.Error() {
-		n.trouble = err.Error()
+	if ctx.Err() == nil && n.problem != err.Error() {
+		n.problem = err.Error()
 		n.log.Error("the watchdog is not fed: something hangs", "error", err)
 	}
 }

@@ -143,17 +143,19 @@ func (c *cli) keep(ctx context.Context, p place) {
 	})
 }
 
-// troubles is a log that remembers what was last wrong, so that a command can say why nobody was found.
-type troubles struct {
+// warningLog is a log that remembers what was last wrong, so that a command can say why nobody was found.
+type warningLog struct {
 	mu   sync.Mutex
 	last string // guarded by mu
 }
 
 // Enabled takes what is wrong.
-func (t *troubles) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelWarn }
+func (t *warningLog) Enabled(_ context.Context, level slog.Level) bool {
+	return level >= slog.LevelWarn
+}
 
 // Handle remembers a record.
-func (t *troubles) Handle(_ context.Context, r slog.Record) error {
+func (t *warningLog) Handle(_ context.Context, r slog.Record) error {
 	text := r.Message
 	r.Attrs(func(a slog.Attr) bool {
 		if a.Key == "error" {
@@ -168,13 +170,13 @@ func (t *troubles) Handle(_ context.Context, r slog.Record) error {
 }
 
 // WithAttrs and WithGroup change nothing of what is remembered.
-func (t *troubles) WithAttrs([]slog.Attr) slog.Handler { return t }
+func (t *warningLog) WithAttrs([]slog.Attr) slog.Handler { return t }
 
 // WithGroup is WithAttrs for groups.
-func (t *troubles) WithGroup(string) slog.Handler { return t }
+func (t *warningLog) WithGroup(string) slog.Handler { return t }
 
 // String is what was last wrong; empty where nothing was.
-func (t *troubles) String() string {
+func (t *warningLog) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.last

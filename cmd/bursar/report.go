@@ -64,7 +64,7 @@ func (c *cli) describe(out io.Writer, err error) {
 		// One that stands by has said why, which may also be that the leader does not let it in.
 		sayf("hint: none of those that answer leads; where a leader has just ended, another one leads in some seconds")
 	}
-	if c.unsaid && nothingThere(err) {
+	if c.byDefault && nothingThere(err) {
 		sayf("hint: `systemctl status bursar-agent bursar-coordinator` where these are services, `bursar dev` starts everything on this machine; " +
 			"--addr or BURSAR_ADDR says where a coordinator is, --agent or BURSAR_AGENT where an agent is")
 	}
@@ -147,8 +147,8 @@ func (c *cli) nobodyAnswers(err *connect.Error) string {
 	if reason == inTime && filepath.IsAbs(c.server()) {
 		text = "the agent at " + c.server() + " gives no answer in time: it may have no coordinator that answers"
 	}
-	if beside := c.trouble.String(); beside != "" {
-		text += ": " + oneLine(beside)
+	if other := c.warnings.String(); other != "" {
+		text += ": " + oneLine(other)
 	}
 	return text
 }

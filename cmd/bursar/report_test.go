@@ -37,16 +37,16 @@ func TestBeginnersHintIsForThoseWhoHaveSaidNothing(t *testing.T) {
 	refused := connect.NewError(connect.CodeUnavailable, syscall.ECONNREFUSED)
 	untrusted := connect.NewError(connect.CodeUnavailable, &credential.TrustError{Err: errors.New("unknown authority"), Advice: "want tls.ca"})
 	for name, c := range map[string]struct {
-		unsaid bool
-		err    error
-		hint   bool
+		byDefault bool
+		err       error
+		hint      bool
 	}{
 		"default address":   {true, refused, true},
 		"said":              {false, refused, false},
 		"wrong CA":          {true, untrusted, false},
 		"answered, says no": {true, connect.NewError(connect.CodePermissionDenied, errors.New("no")), false},
 	} {
-		if got := strings.Contains(reported(t, &cli{unsaid: c.unsaid}, c.err), "bursar dev"); got != c.hint {
+		if got := strings.Contains(reported(t, &cli{byDefault: c.byDefault}, c.err), "bursar dev"); got != c.hint {
 			t.Errorf("%s: hint %v, want %v", name, got, c.hint)
 		}
 	}

@@ -46,7 +46,7 @@ func (c *cli) patientCoordinator(ctx context.Context, patience time.Duration) (*
 // coordinators returns a client of the coordinators, and where they are.
 func (c *cli) coordinators(ctx context.Context, patience time.Duration) (*client.Client, place, error) {
 	own := c.credentials.overEnvironment()
-	log := slog.New(&c.trouble)
+	log := slog.New(&c.warnings)
 	options, err := own.options(log)
 	if err != nil {
 		return nil, place{}, c.credentials.credentialError(err)
@@ -61,7 +61,7 @@ func (c *cli) coordinators(ctx context.Context, patience time.Duration) (*client
 		return nil, place{}, err
 	}
 	c.keep(ctx, at)
-	c.clients, c.unsaid = append(c.clients, cl), said == ""
+	c.clients, c.byDefault = append(c.clients, cl), said == ""
 	return cl, at, nil
 }
 
@@ -76,7 +76,7 @@ func (c *cli) localAgent(ctx context.Context, patience time.Duration) (*client.C
 	if err != nil {
 		return nil, err
 	}
-	c.clients, c.unsaid = append(c.clients, cl), firstSet(c.agent, os.Getenv("BURSAR_AGENT")) == ""
+	c.clients, c.byDefault = append(c.clients, cl), firstSet(c.agent, os.Getenv("BURSAR_AGENT")) == ""
 	return cl, nil
 }
 
