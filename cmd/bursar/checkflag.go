@@ -11,8 +11,8 @@ func (c *cli) fine(loaded *configuration, err error) error {
 	if err != nil {
 		return configError(err)
 	}
-	for _, variable := range loaded.astray {
-		c.sayf("%s: sets nothing: want %s", variable, loaded.meant(variable))
+	for _, variable := range loaded.unknown {
+		c.sayf("%s: sets nothing: want %s", variable, loaded.suggestion(variable))
 	}
 	name := "the standard configuration"
 	if loaded.doc != nil {

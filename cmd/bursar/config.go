@@ -24,8 +24,8 @@ type configuration struct {
 	doc  *yamlfile.Document // nil: no file
 	// set are the fields that the environment or a flag has set, with what set them.
 	set map[string]string
-	// variables are all that a field could be set by, astray those of the environment that set none though they begin like them.
-	variables, astray []string
+	// variables are all that a field could be set by, unknown those of the environment that begin like them and set no field.
+	variables, unknown []string
 }
 
 // loadConfig reads a file into config, a pointer to a struct with yaml tags, and the environment over it. A field's variable is the
@@ -48,31 +48,31 @@ func loadConfig(file, standard, prefix string, config any) (*configuration, erro
 	if err := c.environment(prefix, "", reflect.ValueOf(config).Elem()); err != nil {
 		return nil, configError(err)
 	}
-	c.strays(prefix)
+	c.findUnknown(prefix)
 	return c, nil
 }
 
-// strays finds variables that are meant for a field and name none.
-func (c *configuration) strays(prefix string) {
+// findUnknown finds variables that are meant for a field and name none.
+func (c *configuration) findUnknown(prefix string) {
 	for _, pair := range os.Environ() {
 		name, _, _ := strings.Cut(pair, "=")
 		if strings.HasPrefix(name, prefix+"_") && !slices.Contains(c.variables, name) {
-			c.astray = append(c.astray, name)
+			c.unknown = append(c.unknown, name)
 		}
 	}
-	slices.Sort(c.astray)
+	slices.Sort(c.unknown)
 }
 
-// meant says what would be right in place of a variable that is astray.
-func (c *configuration) meant(astray string) string {
-	best, least := "", len(astray)
+// suggestion says what would be right in place of an unknown variable.
+func (c *configuration) suggestion(unknown string) string {
+	best, least := "", len(unknown)
 	for _, variable := range c.variables {
-		if distance := spelling.Distance(astray, variable); distance < least {
+		if distance := spelling.Distance(unknown, variable); distance < least {
 			best, least = variable, distance
 		}
 	}
 	if least > maxTypos {
-		parts := strings.SplitN(astray, "_", 3)
+		parts := strings.SplitN(unknown, "_", 3)
 		return parts[0] + "_" + parts[1] + "_ and a field in capitals"
 	}
 	return best
@@ -83,8 +83,8 @@ const maxTypos = 3
 
 // warn tells of variables that set nothing, in the log of a server.
 func (c *configuration) warn(log *slog.Logger) {
-	for _, variable := range c.astray {
-		log.Warn("a variable sets nothing", "variable", variable, "want", c.meant(variable))
+	for _, variable := range c.unknown {
+		log.Warn("a variable sets nothing", "variable", variable, "want", c.suggestion(variable))
 	}
 }
 
