@@ -24,7 +24,7 @@ type agentStart struct {
 func (c *cli) openAgent(
 	ctx context.Context, config agent.Config, loaded *configuration, start agentStart, log *slog.Logger,
 ) (*agent.Agent, error) {
-	config, err := findable(config).WithDefaults()
+	config, err := withDiscovery(config).WithDefaults()
 	if err != nil {
 		return nil, loaded.explain(err)
 	}
@@ -58,8 +58,8 @@ func (c *cli) openAgent(
 	return server, nil
 }
 
-// findable says in its own field that Consul knows where the coordinators are.
-func findable(config agent.Config) agent.Config {
+// withDiscovery says in its own field that Consul knows where the coordinators are.
+func withDiscovery(config agent.Config) agent.Config {
 	if len(config.Coordinators) == 1 {
 		if inConsul, isConsul := consulPlace(config.Coordinators[0]); isConsul {
 			config.Discovery, config.Consul, config.Coordinators = agent.DiscoveryConsul, inConsul, nil
@@ -90,7 +90,7 @@ func (c *cli) serveAgent(
 		return err
 	}
 	defer time.AfterFunc(startedFor, func() {
-		if err := giveBackPages(); err != nil {
+		if err := unmapStartPages(); err != nil {
 			log.Debug("memory of the start is kept", "error", err)
 		}
 	}).Stop()
@@ -105,7 +105,7 @@ func (c *cli) serveAgent(
 			if err := checkAgent(config, loaded); err != nil {
 				return reload.Changes{}, err
 			}
-			changes, err := server.Reload(findable(config))
+			changes, err := server.Reload(withDiscovery(config))
 			if err != nil {
 				return changes, loaded.explain(err)
 			}
@@ -116,7 +116,7 @@ func (c *cli) serveAgent(
 
 // checkAgent finds out whether an agent would start with a configuration, as far as files can tell, and changes nothing.
 func checkAgent(config agent.Config, loaded *configuration) error {
-	config, err := findable(config).WithDefaults()
+	config, err := withDiscovery(config).WithDefaults()
 	if err != nil {
 		return loaded.explain(err)
 	}

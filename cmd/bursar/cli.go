@@ -59,7 +59,7 @@ func execute(ctx context.Context, args []string, s streams) int {
 	c := newCLI(s)
 	root := c.root() //nolint:contextcheck // each command has its own
 	root.InitDefaultCompletionCmd(args...)
-	narrow(root)
+	wrapHelp(root)
 	root.SetArgs(args)
 	command, err := root.ExecuteContextC(ctx)
 	if err != nil && !c.begun {
@@ -152,7 +152,7 @@ Try it on this machine:
 const helpWidth = 80
 
 // narrow wraps the paragraphs of help texts. It leaves tables, examples and usages as they are.
-func narrow(cmd *cobra.Command) {
+func wrapHelp(cmd *cobra.Command) {
 	// Cobra's own help about completion has tabs, and is too wide with them.
 	paragraphs := strings.Split(strings.ReplaceAll(cmd.Long, "\t", "    "), "\n\n")
 	for i, paragraph := range paragraphs {
@@ -162,7 +162,7 @@ func narrow(cmd *cobra.Command) {
 	}
 	cmd.Long = strings.Join(paragraphs, "\n\n")
 	for _, child := range cmd.Commands() {
-		narrow(child)
+		wrapHelp(child)
 	}
 }
 

@@ -58,7 +58,7 @@ func openCoordinator(
 	if deps.Store, err = openStore(ctx, where, options, waits); err != nil {
 		return nil, storeError(config, loaded, err)
 	}
-	if err := vouched(ctx, deps.Store, config.Cluster, owning); err != nil {
+	if err := checkOwner(ctx, deps.Store, config.Cluster, owning); err != nil {
 		return nil, errors.Join(serverError(err), deps.Store.Close())
 	}
 	server, err := coordinator.New(config, deps)
@@ -220,7 +220,7 @@ func ownerOf(ctx context.Context, client *consul.Client, config coordinator.Conf
 
 // vouched refuses a store that does not know itself to be the cluster's, where what Consul says of that is no id. Else it puts its own back
 // when it campaigns.
-func vouched(ctx context.Context, opened store.Store, cluster string, owning error) error {
+func checkOwner(ctx context.Context, opened store.Store, cluster string, owning error) error {
 	garbled, ok := errors.AsType[*election.IDError](owning)
 	if !ok {
 		return nil
@@ -235,8 +235,8 @@ func vouched(ctx context.Context, opened store.Store, cluster string, owning err
 	return nil
 }
 
-// claim makes a store the one that the cluster's coordinators use.
-func claim(ctx context.Context, client *consul.Client, config coordinator.Config, storeID string, log *slog.Logger) error {
+// claimStore makes a store the one that the cluster's coordinators use.
+func claimStore(ctx context.Context, client *consul.Client, config coordinator.Config, storeID string, log *slog.Logger) error {
 	// Nobody is elected here: the address is never said.
 	made, err := election.Consul(client, election.Options{ID: "migrate", URL: "http://127.0.0.1:1", Cluster: config.Cluster, Log: log})
 	if err != nil {

@@ -75,7 +75,7 @@ then on: end them first.`,
 			return err
 		}
 		if *adopt && client != nil {
-			if err := claim(cmd.Context(), client, config, meta.StoreID, log); err != nil {
+			if err := claimStore(cmd.Context(), client, config, meta.StoreID, log); err != nil {
 				return err
 			}
 		}

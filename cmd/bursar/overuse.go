@@ -89,8 +89,8 @@ func hostOverUses(ctx context.Context, cl *client.Client, host string, now time.
 // overUsers remembers which engines were seen in over-use, to tell when one is not any more.
 type overUsers map[string]bool
 
-// news says what a change of an allocation tells of its over-use, and when that was where it is known; empty for none.
-func (known overUsers) news(a *bursarv1.Allocation, now time.Time) (when time.Time, what string) {
+// update says what a change of an allocation tells of its over-use, and when that was where it is known; empty for none.
+func (known overUsers) update(a *bursarv1.Allocation, now time.Time) (when time.Time, what string) {
 	id := a.GetId()
 	switch {
 	case a.GetEndTime() != nil:

@@ -9,7 +9,7 @@ import (
 
 func TestPagesOfTheProgramAreGivenBack(t *testing.T) {
 	before := residentFile(t)
-	if err := giveBackPages(); err != nil {
+	if err := unmapStartPages(); err != nil {
 		t.Fatal(err)
 	}
 	if after := residentFile(t); after > before*9/10 {

@@ -74,7 +74,7 @@ default.`,
 			return err
 		}
 		if *check {
-			return c.fine(loaded, checkCoordinator(config, loaded))
+			return c.reportCheck(loaded, checkCoordinator(config, loaded))
 		}
 		if err := c.warnOf(loaded, logs, config.LogLevel); err != nil {
 			return err
@@ -142,7 +142,7 @@ every field has a default.`,
 			if err == nil {
 				c.sayUnknownUsers(cmd.Context(), config, loaded)
 			}
-			return c.fine(loaded, err)
+			return c.reportCheck(loaded, err)
 		}
 		if err := c.warnOf(loaded, logs, config.LogLevel); err != nil {
 			return err

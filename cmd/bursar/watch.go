@@ -98,8 +98,8 @@ func changeText(msg *bursarv1.ClusterServiceWatchResponse, known overUsers) (whe
 		}
 		now := when
 		when = transitionTime(a, now)
-		if began, news := known.news(a, now); news != "" {
-			text += "  " + news
+		if began, update := known.update(a, now); update != "" {
+			text += "  " + update
 			if !began.IsZero() {
 				when = began
 			}
