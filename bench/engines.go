@@ -29,7 +29,7 @@ func agentSuite(ctx context.Context, r *run) error {
 		return err
 	}
 	engines, many := r.size(w.Engines), r.size(w.Many)
-	cases := []agentCase{{name: "agent/trees", engines: engines, config: "engines: {cgroups: none}", neighbours: true}}
+	cases := []agentCase{{name: "agent/trees", engines: engines, config: "engines: {cgroups: none}", otherAgents: true}}
 	if len(cgroupRoots()) == 0 {
 		for _, name := range []string{"agent/cgroups-cpu", "agent/moved-cpu", "agent/many-cpu"} {
 			r.note(name, "no cgroups can be made here: want root, and cgroup v1 with memory and cpuacct, or v2")
@@ -38,7 +38,7 @@ func agentSuite(ctx context.Context, r *run) error {
 		name := fmt.Sprintf("bursar-bench-%d", os.Getpid())
 		moved := fmt.Sprintf("engines: {cgroups: direct, cgroup: /%s}", name)
 		cases = append(cases,
-			agentCase{name: "agent/cgroups", engines: engines, cgroup: name, started: true, config: "engines: {cgroups: none}", neighbours: true},
+			agentCase{name: "agent/cgroups", engines: engines, cgroup: name, started: true, config: "engines: {cgroups: none}", otherAgents: true},
 			agentCase{name: "agent/moved", engines: engines, cgroup: name, config: moved},
 			agentCase{name: "agent/many", engines: many, cgroup: name, config: moved})
 	}
@@ -58,8 +58,8 @@ type agentCase struct {
 	cgroup  string
 	started bool
 	config  string
-	// neighbours look at the same machine at the same time.
-	neighbours bool
+	// otherAgents look at the same machine at the same time.
+	otherAgents bool
 }
 
 // agentCost measures an agent.
@@ -102,17 +102,17 @@ func (r *run) agentCost(ctx context.Context, w *workload, of agentCase) (err err
 
 // agentTicks measures an agent that has all its engines, and whoever looks at the machine next to it.
 func (r *run) agentTicks(ctx context.Context, w *workload, of agentCase, dir string, agent *daemon) (err error) {
-	var neighbours []neighbour
-	if of.neighbours {
-		if neighbours, err = r.startNeighbours(ctx, dir, w.Tick); err != nil {
+	var otherAgents []otherAgent
+	if of.otherAgents {
+		if otherAgents, err = r.startOtherAgents(ctx, dir, w.Tick); err != nil {
 			return err
 		}
 	}
-	defer func() { err = errors.Join(err, stopAll(neighbours)) }()
+	defer func() { err = errors.Join(err, stopAll(otherAgents)) }()
 	asking, stopAsking := context.WithCancel(ctx)
 	defer stopAsking()
 	pids := []int{agent.pid()}
-	for _, n := range neighbours {
+	for _, n := range otherAgents {
 		pids = append(pids, n.pid())
 		if n.url != "" {
 			go n.ask(asking, w.Tick)
@@ -121,7 +121,7 @@ func (r *run) agentTicks(ctx context.Context, w *workload, of agentCase, dir str
 	if _, err := awaitTicks(ctx, agent.address, 4, w.Tick); err != nil { // all engines are in, and have been measured twice
 		return err
 	}
-	costs, err := tollsOf(pids, func() (int, error) { return awaitTicks(ctx, agent.address, r.size(w.Window), w.Tick) })
+	costs, err := processCosts(pids, func() (int, error) { return awaitTicks(ctx, agent.address, r.size(w.Window), w.Tick) })
 	if err != nil {
 		return err
 	}
@@ -129,7 +129,7 @@ func (r *run) agentTicks(ctx context.Context, w *workload, of agentCase, dir str
 	r.line(name+"-tick", ours.tick.Seconds()*1000, "ms", 0)
 	r.line(name+"-cpu", 100*ours.tick.Seconds()/w.Scaled.Seconds(), "% of a core", 0)
 	r.line(name+"-rss", ours.memory/(1<<20), "MiB", 0)
-	for i, n := range neighbours {
+	for i, n := range otherAgents {
 		theirs := costs[i+1]
 		r.line(name+"-"+n.name+"-tick", theirs.tick.Seconds()*1000, "ms", ours.tick.Seconds()/theirs.tick.Seconds())
 		r.line(name+"-"+n.name+"-rss", theirs.memory/(1<<20), "MiB", ours.memory/theirs.memory)
@@ -137,14 +137,14 @@ func (r *run) agentTicks(ctx context.Context, w *workload, of agentCase, dir str
 	return nil
 }
 
-// toll is what a process took.
-type toll struct {
+// processCost is what a process took.
+type processCost struct {
 	tick   time.Duration // of CPU, for each tick
 	memory float64       // resident in the end, in bytes
 }
 
-// tollsOf is what some processes took while ticks passed.
-func tollsOf(pids []int, pass func() (ticks int, err error)) ([]toll, error) {
+// processCosts is what some processes took while ticks passed.
+func processCosts(pids []int, pass func() (ticks int, err error)) ([]processCost, error) {
 	before := make([]time.Duration, len(pids))
 	for i, pid := range pids {
 		var err error
@@ -156,7 +156,7 @@ func tollsOf(pids []int, pass func() (ticks int, err error)) ([]toll, error) {
 	if err != nil {
 		return nil, err
 	}
-	costs := make([]toll, len(pids))
+	costs := make([]processCost, len(pids))
 	for i, pid := range pids {
 		after, err := cpuTimeOf(pid)
 		if err != nil {
@@ -166,7 +166,7 @@ func tollsOf(pids []int, pass func() (ticks int, err error)) ([]toll, error) {
 		if err != nil {
 			return nil, err
 		}
-		costs[i] = toll{(after - before[i]) / time.Duration(ticks), float64(bytes)}
+		costs[i] = processCost{(after - before[i]) / time.Duration(ticks), float64(bytes)}
 	}
 	return costs, nil
 }

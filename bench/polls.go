@@ -221,7 +221,7 @@ func (r *report) compare(name string, of *contestant, to contestant) {
 	r.line(name+"-p99", median(of.p99), "µs", median(ratios(of.p99, to.p99)))
 }
 
-// means are those of two neighbours each.
+// means are those of two turns that follow each other.
 func means(a, b []float64) []float64 {
 	list := make([]float64, min(len(a), len(b)))
 	for i := range list {

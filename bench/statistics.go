@@ -16,7 +16,7 @@ func median(list []float64) float64 {
 	return sorted[len(sorted)/2]
 }
 
-// ratios of neighbours: what takes turns on a shared machine is compared turn by turn.
+// ratios of turns that follow each other: on a shared machine each turn is compared with the next.
 func ratios(of, to []float64) []float64 {
 	list := make([]float64, min(len(of), len(to)))
 	for i := range list {

@@ -15,8 +15,8 @@ import (
 	"github.com/bursar/bursar/test/proc"
 )
 
-// neighbour is an agent of another project that looks at the same machine at the same time.
-type neighbour struct {
+// otherAgent is an agent of another project that looks at the same machine at the same time.
+type otherAgent struct {
 	*daemon
 
 	name string
@@ -24,9 +24,9 @@ type neighbour struct {
 	url string
 }
 
-// startNeighbours starts those that there are programs of. What they do each tick is what the agent's tick is compared with: node_exporter
+// startOtherAgents starts those that there are programs of. What they do each tick is what the agent's tick is compared with: node_exporter
 // reads the whole machine and no process of its own accord; telegraf's procstat reads each of the engines' processes.
-func (r *run) startNeighbours(ctx context.Context, dir string, tick time.Duration) (list []neighbour, err error) {
+func (r *run) startOtherAgents(ctx context.Context, dir string, tick time.Duration) (list []otherAgent, err error) {
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, stopAll(list))
@@ -42,7 +42,7 @@ func (r *run) startNeighbours(ctx context.Context, dir string, tick time.Duratio
 		if err != nil {
 			return list, err
 		}
-		list = append(list, neighbour{d, "node-exporter", "http://" + address + "/metrics"})
+		list = append(list, otherAgent{d, "node-exporter", "http://" + address + "/metrics"})
 	}
 	if r.telegraf != "" {
 		config := filepath.Join(dir, "telegraf.conf")
@@ -63,7 +63,7 @@ func (r *run) startNeighbours(ctx context.Context, dir string, tick time.Duratio
 		if err != nil {
 			return list, err
 		}
-		list = append(list, neighbour{d, "telegraf", ""})
+		list = append(list, otherAgent{d, "telegraf", ""})
 	}
 	return list, nil
 }
@@ -89,7 +89,7 @@ func (r *run) startOther(ctx context.Context, program, page string, arguments ..
 }
 
 // ask reads its page once a tick until ctx ends, as whoever collects its figures does.
-func (n neighbour) ask(ctx context.Context, tick time.Duration) {
+func (n otherAgent) ask(ctx context.Context, tick time.Duration) {
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
 	for {
@@ -111,7 +111,7 @@ func (n neighbour) ask(ctx context.Context, tick time.Duration) {
 	}
 }
 
-func stopAll(list []neighbour) error {
+func stopAll(list []otherAgent) error {
 	var errs []error
 	for _, n := range list {
 		errs = append(errs, n.kill())
