@@ -75,7 +75,7 @@ func (r *run) agentCost(ctx context.Context, w *workload, of agentCase) (err err
 		return err
 	}
 	defer func() { err = errors.Join(err, agent.stop()) }()
-	idle := &crowd{name: of.cgroup}
+	idle := &engineGroup{name: of.cgroup}
 	defer func() { err = errors.Join(err, idle.end()) }()
 	var roots []string
 	if of.started {
@@ -193,14 +193,14 @@ func confirmAll(ctx context.Context, c *client.Client, w *workload, pids []int) 
 	return nil
 }
 
-// crowd is processes that do nothing.
-type crowd struct {
+// engineGroup is processes that do nothing.
+type engineGroup struct {
 	name     string // of the cgroup that has theirs below it
 	commands []*exec.Cmd
 }
 
 // awaitMoved waits until an agent has moved so many engines to cgroups of their own.
-func (c *crowd) awaitMoved(ctx context.Context, engines int) error {
+func (c *engineGroup) awaitMoved(ctx context.Context, engines int) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	for {
@@ -218,7 +218,7 @@ func (c *crowd) awaitMoved(ctx context.Context, engines int) error {
 }
 
 // grow starts so many engines, each in a cgroup below these roots, and others until the machine has so many processes.
-func (c *crowd) grow(engines, processes int, roots []string) error {
+func (c *engineGroup) grow(engines, processes int, roots []string) error {
 	for i := range engines {
 		pid, err := c.add(asEngine)
 		if err != nil {
@@ -249,7 +249,7 @@ func (c *crowd) grow(engines, processes int, roots []string) error {
 // asEngine is how long engines sleep, which tells them from the others.
 const asEngine = "1000001"
 
-func (c *crowd) add(long string) (pid int, err error) {
+func (c *engineGroup) add(long string) (pid int, err error) {
 	command := exec.Command("sleep", long) //nolint:gosec,noctx // a number; end kills it
 	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := command.Start(); err != nil {
@@ -260,7 +260,7 @@ func (c *crowd) add(long string) (pid int, err error) {
 }
 
 // pids are those of the first so many.
-func (c *crowd) pids(n int) []int {
+func (c *engineGroup) pids(n int) []int {
 	list := make([]int, n)
 	for i := range list {
 		list[i] = c.commands[i].Process.Pid
@@ -268,7 +268,7 @@ func (c *crowd) pids(n int) []int {
 	return list
 }
 
-func (c *crowd) end() error {
+func (c *engineGroup) end() error {
 	var errs []error
 	for _, command := range c.commands {
 		errs = append(errs, command.Process.Kill())

@@ -23,7 +23,7 @@ type launchers struct {
 	mu    sync.Mutex
 	next  int           // guarded by mu: number of the next request
 	calls []call        // guarded by mu: those that were answered
-	news  chan struct{} // guarded by mu: closed when one more was
+	ended chan struct{} // guarded by mu: closed when one more was
 }
 
 // call is one Allocate that was answered.
@@ -46,7 +46,7 @@ func newLaunchers(socket string, w *workload) (*launchers, error) {
 	return &launchers{
 		client: c, labels: map[string]string{"user": "launcher", "creator": "bench", "engineType": "failover"},
 		resource: convert.ResourceToProto(request), prefix: "failover-" + strconv.FormatInt(time.Now().UnixNano(), 36) + "-",
-		news: make(chan struct{}),
+		ended: make(chan struct{}),
 	}, nil
 }
 
@@ -61,8 +61,8 @@ func (l *launchers) ask(ctx context.Context) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.calls = append(l.calls, c)
-	close(l.news)
-	l.news = make(chan struct{})
+	close(l.ended)
+	l.ended = make(chan struct{})
 }
 
 func (l *launchers) allocate(ctx context.Context, request string) (id string, err error) {
@@ -74,7 +74,7 @@ func (l *launchers) allocate(ctx context.Context, request string) (id string, er
 func (l *launchers) answeredAfter(ctx context.Context, moment time.Time) (time.Time, error) {
 	for {
 		l.mu.Lock()
-		first, news := time.Time{}, l.news
+		first, ended := time.Time{}, l.ended
 		for _, c := range l.calls {
 			if c.err == nil && c.ended.After(moment) && (first.IsZero() || c.ended.Before(first)) {
 				first = c.ended
@@ -85,7 +85,7 @@ func (l *launchers) answeredAfter(ctx context.Context, moment time.Time) (time.T
 			return first, nil
 		}
 		select {
-		case <-news:
+		case <-ended:
 		case <-ctx.Done():
 			return time.Time{}, fmt.Errorf("no Allocate is granted any more: %w", ctx.Err())
 		}

@@ -76,7 +76,7 @@ func TestWhatWasGrantedIsComparedWithTheBooks(t *testing.T) {
 func TestTheFirstGrantAfterAMomentIsFound(t *testing.T) {
 	start := time.Now()
 	at := func(seconds int) time.Time { return start.Add(time.Duration(seconds) * time.Second) }
-	l := &launchers{news: make(chan struct{}), calls: []call{
+	l := &launchers{ended: make(chan struct{}), calls: []call{
 		{ended: at(1)},
 		{ended: at(5)},
 		{ended: at(4)},

@@ -35,8 +35,8 @@ type simulated struct {
 	due     time.Duration // of the next report, from the start of the next beat
 }
 
-// settlers is how many agents are set up at the same time.
-const settlers = 16
+// setupWorkers is how many agents are set up at the same time.
+const setupWorkers = 16
 
 // do sets the fleet up at the first order, and then lets it report for as long as an order says, or from the first on until this process
 // ends.
@@ -97,11 +97,11 @@ func (c *fleetChild) settle(ctx context.Context, o order, finder discovery.Finde
 			engine: engine, memory: capacity.Memory(), random: rand.New(rand.NewPCG(w.Seed, uint64(i))),
 		})
 	}
-	errs := make([]error, settlers)
+	errs := make([]error, setupWorkers)
 	var group sync.WaitGroup
-	for n := range settlers {
+	for n := range setupWorkers {
 		group.Go(func() {
-			for i := n; i < len(c.agents) && errs[n] == nil; i += settlers {
+			for i := n; i < len(c.agents) && errs[n] == nil; i += setupWorkers {
 				errs[n] = c.agents[i].settle(ctx, w, i)
 			}
 		})

@@ -17,7 +17,7 @@ const (
 	reportTimeout    = 10 * time.Second
 	reportRetryFirst = 100 * time.Millisecond
 	reportRetryLast  = 2 * time.Second
-	newsSpread       = time.Second
+	searchSpread     = time.Second
 	reportGap        = 20 * time.Millisecond
 )
 
@@ -52,7 +52,7 @@ func (a *simulated) ride(ctx context.Context, finder discovery.Finder) {
 	for {
 		known, changed := finder.Coordinators()
 		if named := whoLeads(known); named != leader {
-			if soon := time.Now().Add(time.Duration(a.random.Int64N(int64(newsSpread)))); leader != "" && named != "" && soon.Before(next) {
+			if soon := time.Now().Add(time.Duration(a.random.Int64N(int64(searchSpread)))); leader != "" && named != "" && soon.Before(next) {
 				next = soon
 				timer.Reset(time.Until(next))
 			}
