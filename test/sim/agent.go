@@ -163,7 +163,7 @@ func (a *agent) register(run int) {
 		c.register(q, seenIn, reply)
 		return nil
 	}, func(value any) bool {
-		h, _ := value.(heard)
+		h, _ := value.(hostAnswer)
 		r, ok := h.message.(*bursarv1.RegisterResponse)
 		if !ok {
 			return false
@@ -183,7 +183,7 @@ func (a *agent) sync(run int) {
 		c.sync(q, seenIn, reply)
 		return nil
 	}, func(value any) bool {
-		h, _ := value.(heard)
+		h, _ := value.(hostAnswer)
 		r, ok := h.message.(*bursarv1.SyncResponse)
 		if !ok {
 			if value != nil { // it knows of a later sequence: Register tells which

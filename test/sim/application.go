@@ -13,7 +13,7 @@ type application struct {
 	y     *yarn
 	id    string
 	owner *attempt // nil: another's, who is not ours
-	at    spot
+	at    queueKey
 	size  amount        // of one container
 	most  int           // containers
 	on    [machines]int // how many there are on each machine
@@ -67,7 +67,7 @@ func (a *application) steady() bool {
 }
 
 // submit starts an application; nil where the cluster does not take it.
-func (y *yarn) submit(owner *attempt, at spot, size amount, most int) *application {
+func (y *yarn) submit(owner *attempt, at queueKey, size amount, most int) *application {
 	if y.passive || y.away {
 		return nil
 	}
@@ -166,20 +166,20 @@ func (y *yarn) another() {
 }
 
 // anyPlace is a queue without others below it, in one of its partitions.
-func (y *yarn) anyPlace() (spot, bool) {
-	var places []spot
+func (y *yarn) anyPlace() (queueKey, bool) {
+	var places []queueKey
 	for _, path := range y.paths() {
 		if path == "root" || path == "root.a" || path == "root.users" || path == "root.c" || path == probeQueue {
 			continue
 		}
 		for _, partition := range []string{"", "fast"} {
 			if _, there := y.queues[path].limits[partition]; there {
-				places = append(places, spot{path, partition})
+				places = append(places, queueKey{path, partition})
 			}
 		}
 	}
 	if len(places) == 0 {
-		return spot{}, false
+		return queueKey{}, false
 	}
 	return places[y.w.rng.IntN(len(places))], true
 }

@@ -11,17 +11,17 @@ import (
 // book is what the callers know: what they were told is theirs, kept apart from everything that the system itself keeps.
 type book struct {
 	w       *World
-	granted map[string]*told  // by allocation id
-	byAsk   map[string]string // request id to allocation id, as callers were told
-	lost    map[string]bool   // given up with their host: engines that run are adopted later, reservations are not
-	vetoed  map[string]bool   // taken back by an agent, which a gateway learns when it wants to confirm
-	drained map[string]bool   // ended because their host was drained by a deadline
-	undone  map[string]bool   // changed after what the store was put back to, and so forgotten or older there
-	latest  time.Time         // at which something was reserved that a caller was told of, by the ledger's time
+	granted map[string]*knownGrant // by allocation id
+	byAsk   map[string]string      // request id to allocation id, as callers were told
+	lost    map[string]bool        // given up with their host: engines that run are adopted later, reservations are not
+	vetoed  map[string]bool        // taken back by an agent, which a gateway learns when it wants to confirm
+	drained map[string]bool        // ended because their host was drained by a deadline
+	undone  map[string]bool        // changed after what the store was put back to, and so forgotten or older there
+	latest  time.Time              // at which something was reserved that a caller was told of, by the ledger's time
 }
 
-// told is a grant that a caller was told of.
-type told struct {
+// knownGrant is a grant that a caller was told of.
+type knownGrant struct {
 	id        string
 	host      string
 	team      string
@@ -34,7 +34,7 @@ type told struct {
 
 func newBook(w *World) *book {
 	return &book{
-		w: w, granted: make(map[string]*told), byAsk: make(map[string]string),
+		w: w, granted: make(map[string]*knownGrant), byAsk: make(map[string]string),
 		lost: make(map[string]bool), vetoed: make(map[string]bool), drained: make(map[string]bool), undone: make(map[string]bool),
 	}
 }
@@ -48,7 +48,7 @@ func (b *book) grant(a *attempt, g *bursarv1.Allocation) {
 	if at := g.GetReserveTime().AsTime(); at.After(b.latest) {
 		b.latest = at
 	}
-	b.granted[g.GetId()] = &told{
+	b.granted[g.GetId()] = &knownGrant{
 		id: g.GetId(), host: g.GetHostId(), team: a.command.Labels.Value("team"),
 		memory: g.GetEntitled().GetMemoryBytes(), expires: g.GetExpireTime().AsTime(), attempt: a,
 	}
@@ -85,7 +85,7 @@ func (b *book) checkTeam(team string) {
 }
 
 // holds reports whether the caller has a right to what it was told of.
-func (b *book) holds(t *told) bool {
+func (b *book) holds(t *knownGrant) bool {
 	switch {
 	case t.ended, b.drained[t.id], t.attempt.l.machine == nil && b.vetoed[t.id], (b.lost[t.id] || b.undone[t.id]) && !t.confirmed:
 		return false
@@ -115,7 +115,7 @@ func (b *book) record(transitions []ledger.Allocation) {
 		case strings.HasPrefix(t.Reason, ledger.ReasonVetoed):
 			b.vetoed[t.ID.String()] = true
 		}
-		b.checkTold(t)
+		b.checkOverUseOf(t)
 		b.w.tellf("  %s %s -> %s on %q at revision %d %s", t.ID, t.RequestID, t.State, t.HostID, t.Revision, t.Reason)
 	}
 }

@@ -50,14 +50,14 @@ func (c *coord) pump() {
 	c.then(c.w.between(0, 100*time.Microsecond), func() {
 		c.w.store.commit(c, f, func(err error) {
 			c.hiccup("after a commit")
-			c.then(0, func() { c.settle(f, err) })
+			c.then(0, func() { c.finishCommit(f, err) })
 		})
-		c.then(commitTimeout, func() { c.settle(f, store.ErrUnknownOutcome) })
+		c.then(commitTimeout, func() { c.finishCommit(f, store.ErrUnknownOutcome) })
 	})
 }
 
-// settle answers whoever waits for a commit. Only the first outcome that is told of it counts.
-func (c *coord) settle(f *flight, err error) {
+// finishCommit answers whoever waits for a commit. Only the first outcome that is told of it counts.
+func (c *coord) finishCommit(f *flight, err error) {
 	c.covering = f
 	if err == nil {
 		f.batch.Stored(c.core.Time(c.instant()))

@@ -83,7 +83,7 @@ type coord struct {
 	line     map[string][]*core.Request // calls that wait, by caller and request id
 	ledAt    ledger.Instant
 	ends     durations
-	heard    map[ledger.ClusterName]bool // of which there was a report
+	reported map[ledger.ClusterName]bool // of which there was a report
 }
 
 func newCoordinator(w *World, i int) *coord {
@@ -256,7 +256,7 @@ func (c *coord) do(command core.Command) {
 	}
 	c.follow()
 	c.w.book.checkGrants(c)
-	if epoch, outdone := c.core.Superseded(); outdone {
+	if epoch, superseded := c.core.Superseded(); superseded {
 		c.atLeast = max(c.atLeast, epoch+1)
 		c.tellf("an agent has seen epoch %d", epoch)
 		c.abandon(core.ErrNotLeading)

@@ -16,7 +16,7 @@ func (w *World) launchFaults() {
 	w.plan(90*time.Second, w.removeHost)
 	w.every(5*time.Second, w.killSomething)
 	w.every(15*time.Second, w.mute)
-	w.plan(3*time.Second, w.indulge)
+	w.plan(3*time.Second, w.startOverUse)
 	w.plan(30*time.Second, w.fill)
 	w.every(30*time.Second, w.changeRules)
 	w.every(10*time.Second, w.storeRule)
@@ -111,8 +111,8 @@ func (w *World) operate(what, host string, f func(*ledger.Ledger, ledger.Instant
 	}, func(any) {})
 }
 
-// settleDown ends all faults: what is down comes up, what is cut is joined, what is stopped goes on, and nobody asks for more.
-func (w *World) settleDown() {
+// endFaults ends all faults: what is down comes up, what is cut is joined, what is stopped goes on, and nobody asks for more.
+func (w *World) endFaults() {
 	w.calm = true
 	w.moderate()
 	w.mendCoordinators()

@@ -40,7 +40,7 @@ type attempt struct {
 	parts  []resource.External // as granted
 	apps   []*application
 	told   []string // those that were named
-	manner manner
+	naming naming
 	remote bool // the engine has no process here: it lives as long as its applications
 }
 
@@ -214,7 +214,7 @@ func (a *attempt) launch() {
 	if !w.chance(6) {
 		a.process.dies = w.now.Add(w.between(time.Second, 40*time.Second))
 	}
-	if a.manner == atOnce {
+	if a.naming == atOnce {
 		a.submitAll()
 	}
 	a.confirm()

@@ -27,7 +27,7 @@ func (l *link) reaches(c *coord) bool { return !l.cut && !l.cutFrom[c.number] }
 type request struct {
 	// serve does it at the coordinator that leads. reply sends the answer back; hangUp, where it is not nil, is run when the
 	// caller has gone.
-	serve     func(c *coord, reply func(answer)) (hangUp func())
+	serve     func(c *coord, reply func(answer)) (withdraw func())
 	patience  time.Duration // how long the caller is willing to wait for the decision
 	forwarded bool          // by a standby; it is not passed on once more
 }
@@ -46,12 +46,12 @@ var errUnavailable = errors.New("unavailable")
 
 // call sends a request to a coordinator. done is run at the caller exactly once: with what was answered, or with nil where
 // nothing is known. Requests and answers may be lost, late or repeated, and pass each other.
-func (l *link) call(patience time.Duration, serve func(c *coord, reply func(answer)) (hangUp func()), done func(value any)) {
+func (l *link) call(patience time.Duration, serve func(c *coord, reply func(answer)) (withdraw func()), done func(value any)) {
 	l.callAndListen(patience, serve, done, func(any) {})
 }
 
 // callAndListen is call by somebody who does not close the door: late gets what arrives after done was run.
-func (l *link) callAndListen(patience time.Duration, serve func(c *coord, reply func(answer)) (hangUp func()), done, late func(value any)) {
+func (l *link) callAndListen(patience time.Duration, serve func(c *coord, reply func(answer)) (withdraw func()), done, late func(value any)) {
 	w := l.w
 	c := w.coords[l.at]
 	asked := w.store.mark()
@@ -109,7 +109,7 @@ func (l *link) deliver(from *coord, a answer, finish func(answer)) {
 }
 
 // insist repeats a call until it is answered.
-func (l *link) insist(serve func(c *coord, reply func(answer)) (hangUp func()), done func()) {
+func (l *link) insist(serve func(c *coord, reply func(answer)) (withdraw func()), done func()) {
 	l.call(0, serve, func(value any) {
 		if value == nil {
 			l.w.after(500*time.Millisecond, "", func() { l.insist(serve, done) })

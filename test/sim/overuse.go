@@ -39,7 +39,7 @@ func newTruth() truth {
 
 // indulge lets an engine use more than it is entitled to, of memory for a while, of CPU maybe for good. What it uses of memory beyond its
 // entitlement is not the machine's to promise, and nobody has: checkMemory leaves it out.
-func (w *World) indulge() {
+func (w *World) startOverUse() {
 	m := w.anyHost()
 	pids := m.pids()
 	if len(pids) == 0 {
@@ -120,8 +120,8 @@ func (a *agent) checkStop(g *bursarv1.Allocation, order *bursarv1.StopOrder) {
 	}
 }
 
-// checkTold holds that what is committed of an engine's over-use and end is true.
-func (b *book) checkTold(t *ledger.Allocation) {
+// checkOverUseOf holds that what is committed of an engine's over-use and end is true.
+func (b *book) checkOverUseOf(t *ledger.Allocation) {
 	id := t.ID.String()
 	if len(t.OverUse) > 0 {
 		b.w.tally.OverUses++

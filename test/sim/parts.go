@@ -11,11 +11,11 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// manner is how an engine names its applications.
-type manner int
+// naming is how an engine names its applications.
+type naming int
 
 const (
-	atOnce  manner = iota // with its confirmation
+	atOnce  naming = iota // with its confirmation
 	later                 // when it has started them, by another one
 	untold                // never
 	without               // it starts none
@@ -56,9 +56,9 @@ func (a *attempt) drawParts() {
 			r = r.WithPart(at, size.vector())
 		}
 	}
-	a.manner = []manner{atOnce, atOnce, later, untold, without}[w.rng.IntN(5)]
+	a.naming = []naming{atOnce, atOnce, later, untold, without}[w.rng.IntN(5)]
 	if w.chance(4) {
-		a.remote, a.manner = true, atOnce
+		a.remote, a.naming = true, atOnce
 		r.Vector = resource.Vector{}.WithMemory(0).WithCPU(0)
 	}
 	a.command.Resource = r
@@ -112,7 +112,7 @@ func (a *attempt) submitAll() {
 			case 1:
 				most--
 			}
-			y, at := w.clusterOf(part.Cluster).current(), spot{part.Path, part.Partition}
+			y, at := w.clusterOf(part.Cluster).current(), queueKey{part.Path, part.Partition}
 			if !y.brief && w.chance(4) {
 				at.partition = "" // else nobody could tell
 			}
@@ -122,7 +122,7 @@ func (a *attempt) submitAll() {
 			}
 			w.tellf("%s: %s starts %s in %s@%s, up to %d times %d MiB", a.l.name, a.id, app.id, at.path, at.partition, most, size[0]/mib)
 			a.apps = append(a.apps, app)
-			if a.manner != untold {
+			if a.naming != untold {
 				a.told = append(a.told, app.id)
 			}
 		}
@@ -140,12 +140,12 @@ func (w *World) clusterOf(name string) *external {
 
 // submitLater starts the applications of an engine that has not done so before its confirmation, and names them.
 func (a *attempt) submitLater() {
-	if a.manner != later && a.manner != untold || len(a.parts) == 0 {
+	if a.naming != later && a.naming != untold || len(a.parts) == 0 {
 		return
 	}
 	w := a.l.w
 	most := 10 * time.Second
-	if a.manner == untold {
+	if a.naming == untold {
 		most = settle * 4 / 5 // what nobody is told of must be there by then
 	}
 	w.after(w.between(0, most), "", func() {
@@ -153,7 +153,7 @@ func (a *attempt) submitLater() {
 			return
 		}
 		a.submitAll()
-		if a.manner == later && len(a.told) > 0 {
+		if a.naming == later && len(a.told) > 0 {
 			w.after(w.between(0, 4*time.Second), "", func() { a.name(0) })
 		}
 	})
@@ -220,7 +220,7 @@ func (a *attempt) abandoned() {
 // deserts reports whether its applications are on their own: their engine has ended.
 func (a *attempt) deserts() bool { return !a.remote && a.process != nil && a.gone() }
 
-func (at spot) String() string {
+func (at queueKey) String() string {
 	if at.partition == "" {
 		return at.path
 	}

@@ -83,7 +83,7 @@ func (c *coord) forgetClusters() {
 	}
 	c.pollers, c.rounds, c.records = nil, nil, nil
 	c.standing, c.parts = make(map[ledger.ClusterName]*standing), make(map[ledger.ID][]amount)
-	c.since, c.heard = make(map[ledger.ClusterName]ledger.Instant), make(map[ledger.ClusterName]bool)
+	c.since, c.reported = make(map[ledger.ClusterName]ledger.Instant), make(map[ledger.ClusterName]bool)
 }
 
 // tell runs a command of the poller's, unless its leadership is over. One for a provider that has changed arrives: the ledger must see
@@ -129,7 +129,7 @@ func (p *poller) read() {
 		case y.passive:
 			return func() { r.fail("no active server", true) }
 		default:
-			got := y.look()
+			got := y.takeSnapshot()
 			return func() {
 				if !r.over {
 					r.got = got
@@ -251,7 +251,7 @@ func (c *coord) takes(l *ledger.Ledger, s *snapshot) {
 		return
 	}
 	c.w.tally.Reports++
-	c.heard[name] = true
+	c.reported[name] = true
 	taken := &standing{snapshot: s, settled: make(map[ledger.ID][]amount)}
 	l.Allocations(0, func(a *ledger.Allocation) bool {
 		if a.State == ledger.Active && len(a.ApplicationIDs) == 0 && s.report.Asked >= a.Confirmed.Add(s.report.Settle) {

@@ -29,7 +29,7 @@ func (w *World) rest() {
 		root.limits[""] = limit
 		q := y.add(probeQueue)
 		q.limits[""] = ceiling{most: amount{4 * gib, 0, 0}, listed: [len(dimensions)]bool{true, false, false}}
-		other := y.submit(nil, spot{probeQueue, ""}, amount{4 * gib, 0, 0}, 1)
+		other := y.submit(nil, queueKey{probeQueue, ""}, amount{4 * gib, 0, 0}, 1)
 		if !other.grow() {
 			w.failf(0, "%s: the probe's queue has no room for it", y.address)
 			return
@@ -87,7 +87,7 @@ func (p *prober) use(id string) {
 	limit := q.limits[""]
 	limit.most[0] *= 2
 	q.limits[""] = limit
-	app := p.y.submit(&attempt{id: id, remote: true}, spot{probeQueue, ""}, amount{4 * gib, 0, 0}, 1)
+	app := p.y.submit(&attempt{id: id, remote: true}, queueKey{probeQueue, ""}, amount{4 * gib, 0, 0}, 1)
 	if app == nil || !app.grow() {
 		w.failf(7, "%s has no room for what was granted in %s", p.y.address, probeQueue)
 		return

@@ -25,7 +25,7 @@ func (w *World) checkClustersEnd(c *coord) {
 		places := s.places(live)
 		l.Queues(resource.Address{}, func(q ledger.QueueInfo) bool {
 			if q.Address.Cluster == e.name.Cluster {
-				at := spot{q.Address.Path, q.Address.Partition}
+				at := queueKey{q.Address.Path, q.Address.Partition}
 				if !places[at] {
 					w.failf(2, "queue %s is in the books and nobody's", q.Address)
 				}
@@ -42,8 +42,8 @@ func (w *World) checkClustersEnd(c *coord) {
 }
 
 // places are all that the books must have of the cluster: what it has, and what live allocations touch.
-func (s *snapshot) places(live []ledger.Allocation) map[spot]bool {
-	places := make(map[spot]bool)
+func (s *snapshot) places(live []ledger.Allocation) map[queueKey]bool {
+	places := make(map[queueKey]bool)
 	for at := range s.queues {
 		places[at] = true
 	}
@@ -51,7 +51,7 @@ func (s *snapshot) places(live []ledger.Allocation) map[spot]bool {
 		for j := range live[i].Entitled.External {
 			x := &live[i].Entitled.External[j]
 			for path := x.Path; path != "" && clusterName(x) == s.report.ClusterName; path = parent(path) {
-				places[spot{path, x.Partition}] = true
+				places[queueKey{path, x.Partition}] = true
 			}
 		}
 	}
@@ -59,7 +59,7 @@ func (s *snapshot) places(live []ledger.Allocation) map[spot]bool {
 }
 
 // checkQueueEnd compares a queue's account with what is true.
-func (w *World) checkQueueEnd(s *standing, q ledger.QueueInfo, at spot, live []ledger.Allocation) {
+func (w *World) checkQueueEnd(s *standing, q ledger.QueueInfo, at queueKey, live []ledger.Allocation) {
 	var ours, others amount
 	name := s.report.ClusterName
 	for _, a := range s.from.apps {
@@ -71,7 +71,7 @@ func (w *World) checkQueueEnd(s *standing, q ledger.QueueInfo, at spot, live []l
 		a := &live[i]
 		for j := range a.Entitled.External {
 			x := &a.Entitled.External[j]
-			if clusterName(x) != name || !spotOf(x).within(at) {
+			if clusterName(x) != name || !queueKeyOf(x).within(at) {
 				continue
 			}
 			part := amountOf(x.Vector)
@@ -83,7 +83,7 @@ func (w *World) checkQueueEnd(s *standing, q ledger.QueueInfo, at spot, live []l
 				shown = part
 			default:
 				for _, id := range a.ApplicationIDs {
-					if app := s.from.known[id]; app != nil && !app.over && app.at == spotOf(x) {
+					if app := s.from.known[id]; app != nil && !app.over && app.at == queueKeyOf(x) {
 						shown = shown.plus(app.held())
 					}
 				}

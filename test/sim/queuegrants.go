@@ -20,7 +20,7 @@ func clusterName(x *resource.External) ledger.ClusterName {
 	return ledger.ClusterName{Kind: x.Kind, Cluster: x.Cluster}
 }
 
-func spotOf(x *resource.External) spot { return spot{x.Path, x.Partition} }
+func queueKeyOf(x *resource.External) queueKey { return queueKey{x.Path, x.Partition} }
 
 // tenants are the live allocations that hold something in queues.
 func tenants(l *ledger.Ledger) (list []ledger.Allocation) {
@@ -68,7 +68,7 @@ func (b *book) checkQueueGrants(c *coord) {
 
 // checkParts looks at every queue that a grant touches, and at those above.
 func (b *book) checkParts(c *coord, a *ledger.Allocation, before, grown []amount, live []ledger.Allocation) {
-	seen := make(map[ledger.ClusterName]map[spot]bool)
+	seen := make(map[ledger.ClusterName]map[queueKey]bool)
 	for i := range a.Entitled.External {
 		x := &a.Entitled.External[i]
 		if grown[i] == (amount{}) {
@@ -76,14 +76,14 @@ func (b *book) checkParts(c *coord, a *ledger.Allocation, before, grown []amount
 		}
 		name := clusterName(x)
 		if seen[name] == nil {
-			seen[name] = make(map[spot]bool)
+			seen[name] = make(map[queueKey]bool)
 		}
 		if !b.checkKnown(c, a, x) {
 			return
 		}
 		b.w.tally.QueueGrants++
 		for path := x.Path; path != ""; path = parent(path) {
-			at := spot{path, x.Partition}
+			at := queueKey{path, x.Partition}
 			if !seen[name][at] {
 				seen[name][at] = true
 				if !grewIn(a, before, name, at) { // one part has given up there what another took
@@ -96,7 +96,7 @@ func (b *book) checkParts(c *coord, a *ledger.Allocation, before, grown []amount
 }
 
 // grewIn reports whether an allocation has more in a queue than before, in any dimension.
-func grewIn(a *ledger.Allocation, before []amount, name ledger.ClusterName, at spot) bool {
+func grewIn(a *ledger.Allocation, before []amount, name ledger.ClusterName, at queueKey) bool {
 	var more amount
 	for i := range a.Entitled.External {
 		x := &a.Entitled.External[i]
@@ -121,7 +121,7 @@ func (b *book) checkKnown(c *coord, a *ledger.Allocation, x *resource.External) 
 		b.w.failf(1, "%s was granted in %s: %s", a.ID, x.Address, s.report.Untrusted)
 	case now >= s.report.Asked.Add(s.report.GoodFor):
 		b.w.failf(1, "%s was granted in %s, which was read %s ago", a.ID, x.Address, now.Sub(s.report.Asked))
-	case s.queues[spotOf(x)] == nil && !s.makes(spotOf(x)):
+	case s.queues[queueKeyOf(x)] == nil && !s.makes(queueKeyOf(x)):
 		b.w.failf(1, "%s was granted in %s, which is not there", a.ID, x.Address)
 	default:
 		return true
@@ -130,9 +130,9 @@ func (b *book) checkKnown(c *coord, a *ledger.Allocation, x *resource.External) 
 }
 
 // makes reports whether a queue that is not there is made by using it.
-func (s *snapshot) makes(at spot) bool {
+func (s *snapshot) makes(at queueKey) bool {
 	for path := parent(at.path); path != ""; path = parent(path) {
-		if q := s.queues[spot{path, at.partition}]; q != nil {
+		if q := s.queues[queueKey{path, at.partition}]; q != nil {
 			return q.CreatesChildren
 		}
 	}
@@ -146,7 +146,7 @@ func (s *snapshot) makes(at spot) bool {
 // Others are everybody but live allocations. Of what the applications of a live allocation held, as much as its part is entitled to was
 // its own; what they held beyond that, or in another queue or partition, was others'. Of an engine that had named no application when the
 // cluster was asked, later than the settle rule gives it time, all of its part counts as held.
-func (b *book) checkQueue(c *coord, a *ledger.Allocation, name ledger.ClusterName, at spot, grown []amount, live []ledger.Allocation) {
+func (b *book) checkQueue(c *coord, a *ledger.Allocation, name ledger.ClusterName, at queueKey, grown []amount, live []ledger.Allocation) {
 	s := c.standing[name]
 	q := s.queues[at]
 	if q == nil {
@@ -158,7 +158,7 @@ func (b *book) checkQueue(c *coord, a *ledger.Allocation, name ledger.ClusterNam
 	}
 	var asked amount
 	for i := range a.Entitled.External {
-		if x := &a.Entitled.External[i]; clusterName(x) == name && spotOf(x).within(at) {
+		if x := &a.Entitled.External[i]; clusterName(x) == name && queueKeyOf(x).within(at) {
 			asked = asked.plus(grown[i])
 		}
 	}
@@ -176,7 +176,7 @@ func (b *book) checkQueue(c *coord, a *ledger.Allocation, name ledger.ClusterNam
 }
 
 // shares are what live allocations are entitled to at a place, and what others truly held there at the moment of the snapshot.
-func (s *standing) shares(name ledger.ClusterName, at spot, live []ledger.Allocation) (ours, others amount) {
+func (s *standing) shares(name ledger.ClusterName, at queueKey, live []ledger.Allocation) (ours, others amount) {
 	for _, h := range s.held {
 		if h.at.within(at) {
 			others = others.plus(h.amount)
@@ -186,12 +186,12 @@ func (s *standing) shares(name ledger.ClusterName, at spot, live []ledger.Alloca
 		a := &live[i]
 		for j := range a.Entitled.External {
 			x := &a.Entitled.External[j]
-			if clusterName(x) != name || !spotOf(x).within(at) {
+			if clusterName(x) != name || !queueKeyOf(x).within(at) {
 				continue
 			}
 			part := amountOf(x.Vector)
 			ours = ours.plus(part)
-			own := part.atMost(s.heldFor(a.ID.String(), spotOf(x)))
+			own := part.atMost(s.heldFor(a.ID.String(), queueKeyOf(x)))
 			if settled := s.settled[a.ID]; settled != nil {
 				for k := range own {
 					own[k] = max(own[k], min(part[k], settled[j][k]))
@@ -215,7 +215,7 @@ func (c *coord) checkOthers(l *ledger.Ledger, name ledger.ClusterName) {
 	}
 	live := tenants(l)
 	l.Queues(resource.Address{}, func(q ledger.QueueInfo) bool {
-		at := spot{q.Address.Path, q.Address.Partition}
+		at := queueKey{q.Address.Path, q.Address.Partition}
 		if q.Address.Kind != name.Kind || q.Address.Cluster != name.Cluster || !q.Known || s.queues[at] == nil {
 			return true
 		}
@@ -231,7 +231,7 @@ func (c *coord) checkOthers(l *ledger.Ledger, name ledger.ClusterName) {
 }
 
 // heldFor is what the applications that were started under an allocation held in a queue.
-func (s *snapshot) heldFor(allocation string, at spot) (sum amount) {
+func (s *snapshot) heldFor(allocation string, at queueKey) (sum amount) {
 	for _, h := range s.held {
 		if h.allocation == allocation && h.at == at {
 			sum = sum.plus(h.amount)

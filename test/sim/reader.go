@@ -21,17 +21,17 @@ func (w *World) read(l *link) {
 			return
 		}
 		l.at = w.rng.IntN(len(w.coords))
-		l.call(0, w.look(), func(any) { w.read(l) })
+		l.call(0, w.readRequest(), func(any) { w.read(l) })
 	})
 }
 
-// look is a reader's question: what there is of the clusters, and what a request would meet.
-func (w *World) look() func(c *coord, reply func(answer)) (hangUp func()) {
+// readRequest is a reader's question: what there is of the clusters, and what a request would meet.
+func (w *World) readRequest() func(c *coord, reply func(answer)) (withdraw func()) {
 	if len(w.clusters) == 0 || !w.chance(3) {
 		return serveRead
 	}
 	a := (&launcher{w: w, name: "reader"}).draw()
-	return func(c *coord, reply func(answer)) (hangUp func()) {
+	return func(c *coord, reply func(answer)) (withdraw func()) {
 		c.operate(reply, func(l *ledger.Ledger, now ledger.Instant) {
 			before := len(l.Clusters())
 			l.Queues(resource.Address{}, func(q ledger.QueueInfo) bool {
@@ -51,7 +51,7 @@ func (w *World) look() func(c *coord, reply func(answer)) (hangUp func()) {
 }
 
 // serveRead answers a consistent read.
-func serveRead(c *coord, reply func(answer)) (hangUp func()) {
+func serveRead(c *coord, reply func(answer)) (withdraw func()) {
 	c.operate(reply, func(*ledger.Ledger, ledger.Instant) {})
 	return nil
 }

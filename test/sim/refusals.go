@@ -52,7 +52,7 @@ func (c *coord) checkUntimely(refusal *ledger.InsufficientError) {
 func (c *coord) awaits(name ledger.ClusterName) bool {
 	soon := c.ledgerTime() < c.ledAt.Add(2*times().Interval)
 	configured := slices.ContainsFunc(c.records, func(r ledger.ProviderRecord) bool { return r.ClusterName == name })
-	return soon && configured && !c.heard[name]
+	return soon && configured && !c.reported[name]
 }
 
 // clusterOf is the cluster of a queue that falls short.
@@ -72,7 +72,7 @@ func (c *coord) checkNever(refusal *ledger.InsufficientError) {
 			c.w.failf(7, "refused for good for %s, of which nothing is known", f.Account)
 			continue
 		}
-		q := s.queues[spot{f.Account.Labels.Value("path"), f.Account.Labels.Value("partition")}]
+		q := s.queues[queueKey{f.Account.Labels.Value("path"), f.Account.Labels.Value("partition")}]
 		if q == nil {
 			c.w.failf(7, "refused for good for %s, which is not there", f.Account)
 			continue

@@ -18,9 +18,9 @@ func (c *coord) receive(q *request, reply func(answer)) {
 	case c.stopping:
 		reply(answer{broken: errStopping})
 	case c.core.Leading():
-		if hangUp := q.serve(c, reply); hangUp != nil {
+		if withdraw := q.serve(c, reply); withdraw != nil {
 			incarnation := c.incarnation
-			c.w.after(q.patience+rpcTimeout+c.w.latency(), "", func() { c.wake(incarnation, hangUp) })
+			c.w.after(q.patience+rpcTimeout+c.w.latency(), "", func() { c.wake(incarnation, withdraw) })
 		}
 	case q.forwarded:
 		reply(answer{broken: core.ErrNotLeading})
@@ -73,7 +73,7 @@ type answerTo struct {
 }
 
 // allocate serves a request.
-func (c *coord) allocate(command ledger.AllocateCommand, reply func(answer)) (hangUp func()) {
+func (c *coord) allocate(command ledger.AllocateCommand, reply func(answer)) (withdraw func()) {
 	ask := &core.Request{Command: command}
 	line, key, waits := c.line, command.Actor.Name+"/"+command.RequestID, false
 	leave := func() {
@@ -88,7 +88,7 @@ func (c *coord) allocate(command ledger.AllocateCommand, reply func(answer)) (ha
 		case ask.Err != nil:
 			c.answer(reply, answerTo{err: ask.Err}, nil)
 		case ask.Result.Ended:
-			a, err := c.look(ask.Result.Allocation.ID)
+			a, err := c.ended(ask.Result.Allocation.ID)
 			c.answer(reply, answerTo{allocation: a}, err)
 		default:
 			c.answer(reply, answerTo{allocation: wire.AllocationMessage(&ask.Result.Allocation)}, nil)
@@ -107,8 +107,8 @@ func (c *coord) allocate(command ledger.AllocateCommand, reply func(answer)) (ha
 	}
 }
 
-// look reads an allocation that has ended.
-func (c *coord) look(id ledger.ID) (*bursarv1.Allocation, error) {
+// ended reads an allocation that has ended.
+func (c *coord) ended(id ledger.ID) (*bursarv1.Allocation, error) {
 	if !c.w.store.reaches(c) {
 		return nil, store.ErrIO
 	}
@@ -143,8 +143,8 @@ func (c *coord) operate(reply func(answer), f func(*ledger.Ledger, ledger.Instan
 	c.do(&core.Call{Do: core.OnLedger(f), Done: func(err error) { c.answer(reply, struct{}{}, err) }})
 }
 
-// heard is the answer to a register or sync: the message, and the leadership that it is of, which is not sent.
-type heard struct {
+// hostAnswer is the answer to a register or sync: the message, and the leadership that it is of, which is not sent.
+type hostAnswer struct {
 	message    any
 	leadership uint64
 }
@@ -165,7 +165,7 @@ func (c *coord) register(q *bursarv1.RegisterRequest, seenIn uint64, reply func(
 			c.answer(reply, enrolment.Err, nil)
 		default:
 			c.checkAccepted(q.GetHostId(), q.GetEpoch(), seenIn, enrolment.Result.Led.Epoch)
-			c.answer(reply, heard{wire.RegisterResponse(enrolment), c.covering.leadership}, nil)
+			c.answer(reply, hostAnswer{wire.RegisterResponse(enrolment), c.covering.leadership}, nil)
 		}
 	}
 	c.do(enrolment)
@@ -187,7 +187,7 @@ func (c *coord) sync(q *bursarv1.SyncRequest, seenIn uint64, reply func(answer))
 			c.answer(reply, report.Err, nil)
 		default:
 			c.checkAccepted(q.GetHostId(), q.GetEpoch(), seenIn, report.Led.Epoch)
-			c.answer(reply, heard{wire.SyncResponse(report), c.covering.leadership}, nil)
+			c.answer(reply, hostAnswer{wire.SyncResponse(report), c.covering.leadership}, nil)
 		}
 	}
 	c.do(report)

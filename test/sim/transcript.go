@@ -190,7 +190,7 @@ func (t *transcript) answer(a *answer) {
 			t.deeds.number(uint64(value.allocation.GetState())) //nolint:gosec // never negative
 			t.message(value.allocation)
 		}
-	case heard:
+	case hostAnswer:
 		if message, ok := value.message.(proto.Message); ok {
 			t.message(message)
 		}

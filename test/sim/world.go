@@ -120,7 +120,7 @@ func (w *World) Run() error {
 	w.launchReaders()
 	w.launchStrangers()
 	w.launchFaults()
-	w.after(w.cfg.Busy, "faults stop", w.settleDown)
+	w.after(w.cfg.Busy, "faults stop", w.endFaults)
 	w.after(w.cfg.Busy+w.cfg.Quiet/2, "", w.rest)
 	w.after(w.cfg.Busy+w.cfg.Quiet*3/4, "", w.probe)
 	end := w.cfg.Busy + w.cfg.Quiet

@@ -78,8 +78,8 @@ func (c *ceiling) vector() resource.Vector {
 	return v
 }
 
-// spot is a queue in a partition.
-type spot struct{ path, partition string }
+// queueKey is a queue in a partition.
+type queueKey struct{ path, partition string }
 
 // machines is how many machines every cluster has; with enough of them it is trusted.
 const (
@@ -126,7 +126,7 @@ func parent(path string) string {
 func leaf(path string) string { return path[strings.LastIndexByte(path, '.')+1:] }
 
 // within reports whether a place is the other or below it.
-func (at spot) within(above spot) bool {
+func (at queueKey) within(above queueKey) bool {
 	return at.partition == above.partition && (at.path == above.path || strings.HasPrefix(at.path, above.path+"."))
 }
 
@@ -184,7 +184,7 @@ func (y *yarn) drawLimit(path, partition string) ceiling {
 func (y *yarn) paths() []string { return slices.Sorted(maps.Keys(y.queues)) }
 
 // used is what applications hold at a place and below it, as far as machines have reported.
-func (y *yarn) used(at spot) (sum amount) {
+func (y *yarn) used(at queueKey) (sum amount) {
 	for _, a := range y.apps {
 		if a.at.within(at) {
 			sum = sum.plus(a.held())
@@ -194,7 +194,7 @@ func (y *yarn) used(at spot) (sum amount) {
 }
 
 // fits reports whether more can be given at a place.
-func (y *yarn) fits(at spot, more amount) bool {
+func (y *yarn) fits(at queueKey, more amount) bool {
 	for path := at.path; path != ""; path = parent(path) {
 		q := y.queues[path]
 		if q == nil {
@@ -204,7 +204,7 @@ func (y *yarn) fits(at spot, more amount) bool {
 		if !there {
 			return false
 		}
-		used := y.used(spot{path, at.partition})
+		used := y.used(queueKey{path, at.partition})
 		for i := range more {
 			if most, limited := limit.of(i); limited && more[i] > 0 && used[i]+more[i] > most {
 				return false
@@ -222,7 +222,7 @@ type snapshot struct {
 	from   *yarn
 	at     time.Time
 	report ledger.ClusterReport
-	queues map[spot]*ledger.QueueReport
+	queues map[queueKey]*ledger.QueueReport
 	held   []holding
 }
 
@@ -230,14 +230,14 @@ type snapshot struct {
 type holding struct {
 	application string
 	allocation  string // that it was started under; empty: another's
-	at          spot
+	at          queueKey
 	amount      amount
 }
 
-// look takes a snapshot. While machines are still to report, everything is too small, and until most have said not to be trusted. What
+// takeSnapshot takes a snapshot. While machines are still to report, everything is too small, and until most have said not to be trusted. What
 // is on machines that have not reported is not there, for anybody.
-func (y *yarn) look() *snapshot {
-	s := &snapshot{from: y, at: y.w.now, queues: make(map[spot]*ledger.QueueReport)}
+func (y *yarn) takeSnapshot() *snapshot {
+	s := &snapshot{from: y, at: y.w.now, queues: make(map[queueKey]*ledger.QueueReport)}
 	s.report.Incarnation = fmt.Sprintf("%s-%d", y.address, y.run)
 	back := int64(0)
 	for _, reported := range y.back {
@@ -259,7 +259,7 @@ func (y *yarn) look() *snapshot {
 				limit.most[i] = limit.most[i] * back / machines
 			}
 			r := ledger.QueueReport{
-				Path: path, Parent: parent(path), Partition: partition, Limit: limit.vector(), Used: y.used(spot{path, partition}).vector(),
+				Path: path, Parent: parent(path), Partition: partition, Limit: limit.vector(), Used: y.used(queueKey{path, partition}).vector(),
 				State: "RUNNING", Closed: q.stopped, CreatesChildren: q.creates, DefaultPartition: q.standard,
 			}
 			if q.stopped {
@@ -270,7 +270,7 @@ func (y *yarn) look() *snapshot {
 	}
 	for i := range s.report.Queues {
 		r := &s.report.Queues[i]
-		s.queues[spot{r.Path, r.Partition}] = r
+		s.queues[queueKey{r.Path, r.Partition}] = r
 	}
 	for _, a := range y.apps {
 		s.held = append(s.held, holding{a.id, a.allocation(), a.at, a.held()})
