@@ -18,7 +18,7 @@ import (
 // TestACoordinatorLeadsAfterARowWasSetAside: a row that nobody can read keeps every coordinator from leading. The log says how it is taken
 // out, and when it is, a coordinator leads.
 func TestACoordinatorLeadsAfterARowWasSetAside(t *testing.T) {
-	m := newMisfit(t)
+	m := newWrongConfig(t)
 	dir := filepath.Join(m.dir, "data")
 	file := filepath.Join(dir, "bursar.db")
 	for _, store := range []struct {

@@ -109,8 +109,8 @@ func (e entry) live() bool {
 	return !slices.ContainsFunc(e.may, func(s bursarv1.AllocationState) bool { return s != reserved && s != active })
 }
 
-// settle takes out what has ended: nobody will ask for it again.
-func (b *book) settle() {
+// removeEnded takes out what has ended: nobody will ask for it again.
+func (b *book) removeEnded() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, e := range b.entries {

@@ -45,7 +45,7 @@ func (l *load) check() {
 	if err := l.explained(); err != nil {
 		l.t.Error(err)
 	}
-	l.book.settle()
+	l.book.removeEnded()
 }
 
 // agrees compares what lives.

@@ -19,7 +19,7 @@ func TestTheVersionBeforeOnANewerStore(t *testing.T) {
 	}
 	schema := len(migrations)
 	t.Logf("the version before has schema %d, this one %d", before.schema, schema)
-	m := newMisfit(t)
+	m := newWrongConfig(t)
 	dir, kept := filepath.Join(m.dir, "data"), filepath.Join(m.dir, "kept")
 	sqlite := fmt.Sprintf("listen: 127.0.0.1:0\ndataDir: %s\n", dir)
 	for _, config := range []string{sqlite, m.coordinator(m.dsn, m.consul.Address, "")} {

@@ -68,10 +68,10 @@ func (r *racer) run(ctx context.Context) {
 		number := r.number()
 		if id := r.take(number); id != "" {
 			think(ctx, r.random, 300*time.Millisecond)
-			r.look()
+			r.read()
 			r.giveBack(number, id)
 		}
-		r.look()
+		r.read()
 		r.steps.RUnlock()
 		think(ctx, r.random, 500*time.Millisecond)
 	}
@@ -213,8 +213,8 @@ func (r *racer) blames(short *bursarv1.InsufficientResources) bool {
 	return false
 }
 
-// look reads one allocation, or the account. What is not answered says nothing.
-func (r *racer) look() {
+// read reads one allocation, or the account. What is not answered says nothing.
+func (r *racer) read() {
 	ctx, cancel := context.WithTimeout(r.t.Context(), attemptTime)
 	defer cancel()
 	r.mu.Lock()
@@ -225,7 +225,7 @@ func (r *racer) look() {
 	r.mu.Unlock()
 	call := r.clock()
 	if r.local || id != "" && r.random.IntN(2) == 0 {
-		r.lookAt(ctx, call, number, id)
+		r.readOne(ctx, call, number, id)
 		return
 	}
 	labels := map[string]string{"user": r.user(), "creator": "racer"}
@@ -242,7 +242,7 @@ func (r *racer) look() {
 	r.did(call, wish{account: r.account, kind: count}, answer{held: held})
 }
 
-func (r *racer) lookAt(ctx context.Context, call int64, number int32, id string) {
+func (r *racer) readOne(ctx context.Context, call int64, number int32, id string) {
 	if id == "" {
 		return
 	}

@@ -66,7 +66,7 @@ func (l *load) putBack(backup string) {
 	defer l.steps.Unlock()
 	l.inDatabase(func() error { return l.database.Restore(l.t.Context(), backup) })
 	l.recovered()
-	l.book.settle()
+	l.book.removeEnded()
 	eventually(l.t, "what ran before the store was put back is in the books", l.agrees)
 	audit, err := l.books.Cluster().Audit(l.t.Context(), &bursarv1.AuditRequest{})
 	if err != nil || len(audit.GetViolations()) > 0 {
