@@ -49,10 +49,10 @@ func (k *churner) churn(stop <-chan struct{}) {
 			return
 		default:
 		}
-		k.gate.RLock()
+		k.pauseLock.RLock()
 		k.step()
 		k.done.Add(1)
-		k.gate.RUnlock()
+		k.pauseLock.RUnlock()
 		if k.t.Failed() {
 			return
 		}

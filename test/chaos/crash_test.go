@@ -130,8 +130,8 @@ type siege struct {
 
 	done atomic.Int64 // things that the clients have done
 
-	// gate is held shared while a client is at something, and exclusively while all is compared.
-	gate sync.RWMutex
+	// pauseLock is held shared while a client is at something, and exclusively while all is compared.
+	pauseLock sync.RWMutex
 
 	mu                         sync.Mutex
 	acknowledged               map[string]*kept // guarded by mu; what the clients were told lives, by id
@@ -291,8 +291,8 @@ func (s *siege) endKeeper() (id string) {
 // compare stops all clients between two calls, and compares what lives with what they were told.
 func (s *siege) compare(mourned string) {
 	s.t.Helper()
-	s.gate.Lock()
-	defer s.gate.Unlock()
+	s.pauseLock.Lock()
+	defer s.pauseLock.Unlock()
 	if mourned != "" {
 		// Agents measure every second here.
 		eventually(s.t, 2*tick, "an engine that ended while its agent was away is released", func() error { return s.is(mourned, released) })
