@@ -82,8 +82,8 @@ func TestAgentIsUpgraded(t *testing.T) {
 	p.right(engines)
 }
 
-// gate is a program that stands in for the keeper: it waits until it may go on, and is the keeper then.
-func (p *place) gate() (config string) {
+// waitingKeeper is a program that stands in for the keeper: it waits until it may go on, and is the keeper then.
+func (p *place) waitingKeeper() (config string) {
 	p.t.Helper()
 	path := p.write("keeper", fmt.Sprintf("#!/bin/sh\n: >%[1]s/arrived\nwhile ! [ -e %[1]s/open ]; do sleep 0.05; done\nexec %[2]s/bursar-keeper \"$@\"\n", p.dir, programs))
 	if err := os.Chmod(path, 0o700); err != nil {
@@ -104,7 +104,7 @@ func TestLaunchIsUnderWayWhenTheAgentEnds(t *testing.T) {
 			t.Run(end.name+" "+point, func(t *testing.T) {
 				t.Parallel()
 				p := newPlace(t, settings{})
-				p.write("agent.yaml", p.agentConfig(p.socket, p.state(), "  logDir: "+filepath.Join(p.dir, "logs")+"\n"+p.gate()))
+				p.write("agent.yaml", p.agentConfig(p.socket, p.state(), "  logDir: "+filepath.Join(p.dir, "logs")+"\n"+p.waitingKeeper()))
 				p.startCoordinator()
 				p.startAgent()
 				e := p.prepare("flying")
@@ -116,7 +116,7 @@ func TestLaunchIsUnderWayWhenTheAgentEnds(t *testing.T) {
 				p.awaitFile("arrived")
 				if point == "before it is confirmed" {
 					p.coordinator.Signal(syscall.SIGSTOP)
-					p.openGate()
+					p.letKeeperGoOn()
 					e.awaitStart()
 				}
 				p.agent.Signal(end.signal)
@@ -126,7 +126,7 @@ func TestLaunchIsUnderWayWhenTheAgentEnds(t *testing.T) {
 				if err := <-answered; err == nil {
 					t.Error("it was answered that the engine runs")
 				}
-				p.openGate()
+				p.letKeeperGoOn()
 				p.upgrade()
 				p.startAgent()
 				p.nothingFlies(e)
@@ -183,7 +183,7 @@ func (p *place) launch(ctx context.Context, e *engine) error {
 	return err
 }
 
-func (p *place) openGate() { p.write("open", "") }
+func (p *place) letKeeperGoOn() { p.write("open", "") }
 
 func (p *place) awaitFile(name string) {
 	p.t.Helper()
