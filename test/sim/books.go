@@ -45,7 +45,7 @@ func (b *books) lead(w *World, leadership, epoch uint64) {
 // commit takes in a batch that the store has accepted. It holds invariant 6, that nobody commits whose leadership is over;
 // invariant 5, that one request id is one allocation; and that the rows are then what the ledger is that the batch came
 // from, so that whatever was checked there is true of the rows.
-func (b *books) commit(w *World, by string, f *flight) {
+func (b *books) commit(w *World, by string, f *inFlight) {
 	if f.leadership != b.leadership {
 		w.failf(6, "the store took a commit of %s in epoch %d, whose leadership is over; it is in %d", by, f.batch.Epoch, b.epoch)
 	}

@@ -11,8 +11,8 @@ import (
 // commitTimeout is when a coordinator gives up on a commit.
 const commitTimeout = 4 * time.Second
 
-// flight is a batch on its way to the store.
-type flight struct {
+// inFlight is a batch on its way to the store.
+type inFlight struct {
 	batch      *core.Batch
 	leadership uint64            // that it was made in
 	sum        uint64            // over the ledger behind it
@@ -35,7 +35,7 @@ func (c *coord) pumpSoon() {
 
 // pump begins the next commit.
 func (c *coord) pump() {
-	if c.flight != nil || !c.core.Leading() {
+	if c.inFlight != nil || !c.core.Leading() {
 		return
 	}
 	b := c.core.Take()
@@ -44,8 +44,8 @@ func (c *coord) pump() {
 	}
 	c.w.said.batch(&b.Batch)
 	c.checkRules()
-	f := &flight{batch: b, leadership: c.leadership, sum: ledgerSum(c.core.Ledger()), rules: c.rules.stored}
-	c.flight = f
+	f := &inFlight{batch: b, leadership: c.leadership, sum: ledgerSum(c.core.Ledger()), rules: c.rules.stored}
+	c.inFlight = f
 	c.hiccup("before a commit")
 	c.then(c.w.between(0, 100*time.Microsecond), func() {
 		c.w.store.commit(c, f, func(err error) {
@@ -57,16 +57,16 @@ func (c *coord) pump() {
 }
 
 // finishCommit answers whoever waits for a commit. Only the first outcome that is told of it counts.
-func (c *coord) finishCommit(f *flight, err error) {
+func (c *coord) finishCommit(f *inFlight, err error) {
 	c.covering = f
 	if err == nil {
 		f.batch.Stored(c.core.Time(c.instant()))
 	}
 	f.batch.Answer(err)
-	if c.flight != f {
+	if c.inFlight != f {
 		return // it was given up meanwhile, or is settled
 	}
-	c.flight = nil
+	c.inFlight = nil
 	if err == nil {
 		c.core.Done(c.instant())
 		c.durable = f.batch.Revision

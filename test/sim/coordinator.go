@@ -65,9 +65,9 @@ type coord struct {
 	leadership  uint64 // the number in the sharedStore
 	atLeast     uint64
 	lastEpoch   uint64 // that this process has led in
-	flight      *flight
+	inFlight    *inFlight
 	durable     uint64                    // the revision of the latest commit that it knows to have ended well
-	covering    *flight                   // the one whose callers are being answered
+	covering    *inFlight                 // the one whose callers are being answered
 	granted     uint64                    // the last revision whose grants were checked
 	audited     uint64                    // the last revision that was audited; 0: look again
 	files       map[string][]ledger.Quota // the rules of files, as they were read last
@@ -134,8 +134,8 @@ func (c *coord) boot() {
 	c.disk = c.w.store.place.Open()
 	c.core = core.NewCore(c.w.times(), func() ledger.Placer { return placement.New(placement.Spread) }, c.w.drawLeadership)
 	c.paused, c.backlog, c.stopping, c.pumping = false, nil, false, false
-	c.term, c.leading, c.campaigning, c.atLeast, c.lastEpoch, c.flight = nil, false, 0, 0, 0, nil
-	c.covering = &flight{batch: &core.Batch{}}
+	c.term, c.leading, c.campaigning, c.atLeast, c.lastEpoch, c.inFlight = nil, false, 0, 0, 0, nil
+	c.covering = &inFlight{batch: &core.Batch{}}
 	c.core.SetProviders(c.w.fixed())
 	c.line = make(map[string][]*core.Request)
 	c.forgetClusters()
@@ -152,7 +152,7 @@ func (c *coord) kill() {
 		return
 	}
 	c.tellf("is killed")
-	c.core, c.term, c.flight, c.backlog = nil, nil, nil, nil
+	c.core, c.term, c.inFlight, c.backlog = nil, nil, nil, nil
 }
 
 func (c *coord) killAndRestart() {
@@ -215,7 +215,7 @@ func (c *coord) shutDown() {
 
 // finish ends a process that shuts down, once nothing is left to be made durable.
 func (c *coord) finish() {
-	if !c.stopping || c.flight != nil || c.core.Pending() > 0 {
+	if !c.stopping || c.inFlight != nil || c.core.Pending() > 0 {
 		return
 	}
 	c.core.Drop(errStopping)

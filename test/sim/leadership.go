@@ -95,8 +95,8 @@ func (c *coord) drop(err error) {
 	c.atLeast = max(c.atLeast, c.core.Meta().Epoch+1)
 	c.core.Drop(err)
 	c.forgetClusters()
-	if f := c.flight; f != nil {
-		c.flight = nil
+	if f := c.inFlight; f != nil {
+		c.inFlight = nil
 		if c.w.chance(2) {
 			f.batch.Answer(err)
 		}

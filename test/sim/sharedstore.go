@@ -88,7 +88,7 @@ func (s *sharedStore) lead(c *coord, atLeast uint64, done func(led)) {
 }
 
 // commit makes a batch durable, or fails in one of the ways that there are. Where the store cannot be reached done is not run.
-func (s *sharedStore) commit(c *coord, f *flight, done func(error)) {
+func (s *sharedStore) commit(c *coord, f *inFlight, done func(error)) {
 	disk := c.disk
 	happens, told := true, error(nil)
 	if faults := s.w.commitFaults; !s.w.calm && faults > 0 && s.w.chance(faults) {
