@@ -63,8 +63,8 @@ it, the reservation expires. Without --host bursar chooses the best host.
 	return cmd
 }
 
-// allocate waits where the request does, says so, and cancels when somebody interrupts it, or when the answer was lost and nobody can ask
-// again.
+// allocate waits if the request does, and shows that. It cancels the request if somebody
+// interrupts it, or if the answer was lost and nobody can ask again.
 func (c *cli) allocate(ctx context.Context, cl *client.Client, req *bursarv1.AllocateRequest) (*bursarv1.Allocation, error) {
 	ctx, interrupts := catchInterrupts(ctx)
 	defer interrupts.stop()
@@ -91,7 +91,7 @@ func (c *cli) allocate(ctx context.Context, cl *client.Client, req *bursarv1.All
 	return nil, err
 }
 
-// printGrant prints the id for scripts, and for people what comes next.
+// printGrant prints the id for scripts, and for people what to do next.
 func (c *cli) printGrant(a *bursarv1.Allocation) {
 	c.printf("%s\n", a.GetId())
 	if a.GetState() == bursarv1.AllocationState_ALLOCATION_STATE_WAITING {
@@ -155,7 +155,7 @@ without a pid on its host.`,
 	return cmd
 }
 
-// onAllocation does something to the allocation that a text names, and prints what became of it.
+// onAllocation changes the allocation that a text names, and prints the result.
 func (c *cli) onAllocation(
 	cmd *cobra.Command, text string, do func(context.Context, *client.Client, string) (*bursarv1.Allocation, error),
 ) error {

@@ -65,7 +65,7 @@ much more it used when this was noticed, and what its host does about it.`,
 	return cmd
 }
 
-// listFlags choose allocations.
+// listFlags select allocations.
 type listFlags struct {
 	labels labelFlag
 	host   string
@@ -200,7 +200,7 @@ func allocationLine(a *bursarv1.Allocation) string {
 	return printable(text)
 }
 
-// entitledOrRequested is what an allocation counts as, or would.
+// entitledOrRequested is what an allocation counts with, or would count with.
 func entitledOrRequested(a *bursarv1.Allocation) *bursarv1.Resource {
 	if a.GetEntitled() != nil {
 		return a.GetEntitled()
@@ -208,7 +208,7 @@ func entitledOrRequested(a *bursarv1.Allocation) *bursarv1.Resource {
 	return a.GetRequested()
 }
 
-// otherText writes what is not memory and cpu; one instance goes without saying.
+// otherText writes what is neither memory nor cpu; one instance is left out.
 func otherText(r *bursarv1.Resource) string {
 	rest := &bursarv1.Resource{Custom: r.GetCustom(), External: r.GetExternal()}
 	if r.GetInstances() > 1 {
@@ -217,7 +217,7 @@ func otherText(r *bursarv1.Resource) string {
 	return resourceText(rest)
 }
 
-// usedText writes a measurement for the eye.
+// usedText writes a measurement for people.
 func usedText(r *bursarv1.Resource) string {
 	if r == nil {
 		return ""
@@ -252,7 +252,7 @@ func hostAndAddress(a *bursarv1.Allocation) string {
 	return a.GetHostId() + " at " + a.GetHostAddress()
 }
 
-// ends says when an allocation returns by itself; empty where it does not.
+// ends says when an allocation returns by itself; empty if it does not.
 func ends(a *bursarv1.Allocation, now time.Time) string {
 	if a.GetEndTime() != nil || a.GetExpireTime() == nil {
 		return ""
@@ -260,7 +260,7 @@ func ends(a *bursarv1.Allocation, now time.Time) string {
 	return "in " + until(a.GetExpireTime(), now)
 }
 
-// allocationNotes are what is special about an allocation.
+// allocationNotes say what is special about an allocation.
 func allocationNotes(a *bursarv1.Allocation) (notes []string) {
 	if a.GetOverLimit() {
 		notes = append(notes, "over a limit")

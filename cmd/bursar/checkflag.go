@@ -6,7 +6,8 @@ func addCheckFlag(cmd *cobra.Command) *bool {
 	return cmd.Flags().Bool("check", false, "only check the configuration and the files that it names; start and change nothing")
 }
 
-// reportCheck says that a configuration is, or returns what is wrong with it as an error of the configuration.
+// reportCheck prints that a configuration is fine, or returns its fault as an error of the
+// configuration.
 func (c *cli) reportCheck(loaded *configuration, err error) error {
 	if err != nil {
 		return configError(err)

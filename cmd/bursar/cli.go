@@ -15,7 +15,7 @@ import (
 	"github.com/bursar/bursar/internal/tracing"
 )
 
-// streams are where an invocation reads and writes: data on out, everything else on err.
+// streams are what an invocation reads from and writes to: data to out, everything else to err.
 type streams struct {
 	in, out, err *os.File
 }
@@ -31,16 +31,18 @@ type cli struct {
 	addr, agent, output string
 	credentials         credentialFlags
 
-	// begun is set when the command line has been understood; what fails before is its user's mistake.
+	// begun is set when the command line has been understood. An error before that is a mistake of
+	// the user.
 	begun bool
-	// clients are those made so far, to be closed; the last one is whom an error is about.
+	// clients are those made so far; execute closes them. An error is about the last one.
 	clients []*client.Client
-	// byDefault is whether that one is where it is by default: nobody has said where.
+	// byDefault is set if nobody has said where the last one is.
 	byDefault bool
-	// finders are ended, and finding is waited for, when the command is done.
+	// finders are the functions that end the finders, and finding waits for them, when the command
+	// is done.
 	finders []context.CancelFunc
 	finding sync.WaitGroup
-	// tracing is where the servers' calls are traced to; nil: nowhere.
+	// tracing sends the traces of the servers' calls; nil: nowhere.
 	tracing *tracing.Tracing
 	// warnings are what went wrong apart from the calls.
 	warnings warningLog
@@ -195,7 +197,7 @@ func inOrder(cmd *cobra.Command) {
 	}
 }
 
-// helpCommand is cobra's, but for that what it does not know is a mistake.
+// helpCommand is cobra's, except that an unknown topic is a mistake of the user.
 func helpCommand(root *cobra.Command) *cobra.Command {
 	return &cobra.Command{
 		Use:     "help [COMMAND | TOPIC]",
@@ -224,7 +226,7 @@ func helpCommand(root *cobra.Command) *cobra.Command {
 	}
 }
 
-// family makes a command that only holds others.
+// family makes a command that only has subcommands.
 func family(use, short, long string, members ...*cobra.Command) *cobra.Command {
 	parent := &cobra.Command{
 		Use: use, Short: short, Long: long,
@@ -239,7 +241,7 @@ func family(use, short, long string, members ...*cobra.Command) *cobra.Command {
 	return parent
 }
 
-// printf writes data. Where it cannot, the command ends with that error.
+// printf writes data. If it cannot, the command ends with that error.
 func (c *cli) printf(format string, args ...any) {
 	fmt.Fprintf(&c.out, format, printables(args)...)
 }

@@ -13,7 +13,7 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// confirmFlags say what the engine is.
+// confirmFlags describe the engine.
 type confirmFlags struct {
 	pid          int32
 	cgroup       string
@@ -118,16 +118,17 @@ func (f *confirmFlags) request() (*bursarv1.ConfirmRequest, error) {
 	return req, nil
 }
 
-// addsToOne reports whether nothing is said but applications: they may be those of an engine that is confirmed already.
+// addsToOne reports whether only applications are given: they may be those of an engine that is
+// confirmed already.
 func (f *confirmFlags) addsToOne() bool {
 	return f.pid == 0 && f.address == "" && f.lease == 0 && len(f.applications) > 0
 }
 
-// confirmSoon is how long `bursar run` may take to confirm a command that it has started.
+// confirmSoon is the time in which `bursar run` confirms a command that it has started.
 const confirmSoon = 30 * time.Second
 
-// processOf is the process that an engine was confirmed with; nil where it has none. A command of `bursar run` may be quicker than run
-// itself: then it waits for run to confirm it.
+// processOf is the process that an engine was confirmed with; nil if it has none. A command of
+// `bursar run` may be quicker than run itself: then processOf waits for run to confirm it.
 func processOf(ctx context.Context, cl *client.Client, id string, ofRun bool) (*bursarv1.Process, error) {
 	ctx, cancel := context.WithTimeout(ctx, confirmSoon)
 	defer cancel()
@@ -153,7 +154,8 @@ func processOf(ctx context.Context, cl *client.Client, id string, ofRun bool) (*
 	}
 }
 
-// confirmServer is the agent for a process of this machine, unless the coordinator was named.
+// confirmServer is the agent if a process of this machine is confirmed, unless the user named the
+// coordinator.
 func (c *cli) confirmServer(cmd *cobra.Command, process bool) (*client.Client, error) {
 	if process && !cmd.Flags().Changed("addr") {
 		return c.localAgent(cmd.Context(), longPatience)

@@ -57,7 +57,7 @@ and state. A figure that the answer does not have is left out.`,
 	return cmd
 }
 
-// open opens a file, or standard input where that is called "-".
+// open opens a file, or standard input if the name is "-".
 func (c *cli) open(file string) (name string, in io.ReadCloser, err error) {
 	if file == "-" {
 		return "stdin", io.NopCloser(c.in), nil
@@ -66,7 +66,7 @@ func (c *cli) open(file string) (name string, in io.ReadCloser, err error) {
 	return file, opened, err
 }
 
-// decodedQueue is the form of decode's JSON. What is nil the answer does not say.
+// decodedQueue is the form of decode's JSON. A field is nil if the answer does not have it.
 type decodedQueue struct {
 	Path                string           `json:"path"`
 	Partition           string           `json:"partition"`

@@ -20,7 +20,7 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// In one's own terminal one wants to see a change at once, and one host costs nothing to measure often.
+// In a terminal a user wants to see a change at once, and to measure one host often costs nothing.
 const (
 	devTick     = time.Second
 	devInterval = time.Second
@@ -78,7 +78,7 @@ what it knows in --data-dir and finds it again at the next start.`,
 	return cmd
 }
 
-// devDataDir is a place of the user's own.
+// devDataDir is a directory of the user's own.
 func devDataDir() string {
 	if os.Geteuid() == 0 {
 		return "/var/lib/bursar/dev"
@@ -92,7 +92,7 @@ func devDataDir() string {
 	return filepath.Join(os.TempDir(), fmt.Sprintf("bursar-%d", os.Geteuid()), "dev")
 }
 
-// dev runs both servers until ctx ends. The agent ends first, so that it can say what it saw last.
+// dev runs both servers until ctx ends. The agent ends first, so that it can send its last report.
 func (c *cli) dev(ctx context.Context, f devFlags, log *slog.Logger) error {
 	began := time.Now()
 	for dir, fallback := range map[*string]string{&f.dataDir: devDataDir(), &f.socket: ownSocket()} {
@@ -127,7 +127,7 @@ func (c *cli) dev(ctx context.Context, f devFlags, log *slog.Logger) error {
 	return group.Wait()
 }
 
-// devAgent runs the agent as soon as there is a coordinator, and tells the user when it is up.
+// devAgent runs the agent as soon as there is a coordinator, and prints when it is ready.
 func (c *cli) devAgent(ctx context.Context, f devFlags, books *coordinator.Server, log *slog.Logger, began time.Time) error {
 	select {
 	case <-books.Ready():
@@ -161,7 +161,7 @@ func (c *cli) devAgent(ctx context.Context, f devFlags, books *coordinator.Serve
 	return group.Wait()
 }
 
-// devUp says what is there and what to type next.
+// devUp prints what runs and what to type next.
 func (c *cli) devUp(ctx context.Context, f devFlags, target, hostID string, took time.Duration) error {
 	c.addr, c.agent = target, f.socket
 	cl, err := c.coordinator(ctx)
@@ -202,14 +202,15 @@ func (c *cli) devUp(ctx context.Context, f devFlags, target, hostID string, took
 	return nil
 }
 
-// available writes what an account gives away at most.
+// available writes the most that an account gives away.
 func available(a *bursarv1.Account, dimension string) string {
 	_, most, _ := strings.Cut(booked(a, dimension), " / ")
 	return most
 }
 
-// privateDir makes the folder of the socket where it is missing: for its owner alone, but for root, whose agent serves
-// every user of the machine. One that is there stays as it is.
+// privateDir makes the folder of the socket if it is missing. It is for its owner alone; root's is
+// for all, since root's agent serves every user of the machine. A folder that exists stays as it
+// is.
 func privateDir(dir string) error {
 	mode := os.FileMode(0o700)
 	if os.Geteuid() == 0 {

@@ -109,7 +109,8 @@ func verdictText(res *bursarv1.ExplainResponse) string {
 	return "no verdict"
 }
 
-// placeText says where in the queue a request stands: ": next behind host vm-1", ": 3 go before it behind quota user=alice".
+// placeText says at which place in the queue a request is: ": next behind host vm-1", ": 3 go
+// before it behind quota user=alice".
 func placeText(res *bursarv1.ExplainResponse) string {
 	if res.GetBlockedBy() == nil {
 		return ""
@@ -164,7 +165,8 @@ func accountNote(a *bursarv1.Account) string {
 	return strings.Join(notes, ", ")
 }
 
-// dimensions lists in the usual order those that an account limits, and those of which it has given something away.
+// dimensions lists, in the usual order, the dimensions that an account limits or has given
+// something of.
 func dimensions(a *bursarv1.Account) []string {
 	fixed, custom := map[string]bool{}, map[string]bool{}
 	limit, used, reserved := orEmpty(a.GetLimit()), orEmpty(a.GetUsed()), orEmpty(a.GetReserved())
@@ -190,7 +192,8 @@ func dimensions(a *bursarv1.Account) []string {
 	return append(names, slices.Sorted(maps.Keys(custom))...)
 }
 
-// quantityOf writes one dimension of a resource; empty where it is unset. What is available may be below zero.
+// quantityOf writes one dimension of a resource; empty if it is unset. What is available may be
+// below zero.
 func quantityOf(r *bursarv1.Resource, dimension string) string {
 	if r == nil {
 		return ""

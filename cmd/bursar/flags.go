@@ -49,7 +49,7 @@ func (f quantityFlag) Type() string {
 	return "number"
 }
 
-// countFlag sets custom countables from "gpu=1"; with any set, of every dimension.
+// countFlag sets custom countables from "gpu=1"; if any is set, it sets every dimension.
 type countFlag struct {
 	vector *resource.Vector
 	any    bool
@@ -111,7 +111,7 @@ func (f externalFlag) Set(text string) error {
 		return err
 	}
 	for name := range part.All() {
-		// YARN's own words, which would be counted as something that no queue has.
+		// These are YARN's own words. They would be counted as something that no queue has.
 		switch name {
 		case "vcores", "vcore", "cores":
 			return fmt.Errorf("%s: want cpu=4, in cores", name)
@@ -153,7 +153,7 @@ func addResourceFlags(cmd *cobra.Command, v *resource.Vector) {
 	flags.Var(countFlag{vector: v}, "custom", "a countable thing of the hosts, such as gpu=1; repeatable")
 }
 
-// requestFlags are those of whoever asks for resources: run, allocate, explain.
+// requestFlags are the flags of the commands that ask for resources: run, allocate, explain.
 type requestFlags struct {
 	resource                 sizeFlags
 	labels, required, wanted labelFlag
@@ -175,7 +175,8 @@ func addRequestFlags(cmd *cobra.Command) *requestFlags {
 	return f
 }
 
-// addPlaceFlags adds where an allocation may go, for requests that no agent takes for its own host.
+// addPlaceFlags adds the flags for where an allocation may go. A request to an agent has none: it
+// is for the agent's host.
 func addPlaceFlags(cmd *cobra.Command, f *requestFlags) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.host, "host", "", "on this host and no other")

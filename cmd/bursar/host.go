@@ -113,7 +113,7 @@ brings its host and its engines back.`,
 	return cmd
 }
 
-// onHost does something to the host that a text names, and prints what became of it.
+// onHost changes the host that a text names, and prints the result.
 func (c *cli) onHost(
 	cmd *cobra.Command, text string, do func(context.Context, *client.Client, string) (*bursarv1.Host, error),
 ) error {

@@ -11,7 +11,7 @@ import (
 	"github.com/bursar/bursar/providers/yarn"
 )
 
-// addressesSetting is where the addresses of a site file go.
+// addressesSetting is the setting that gets the addresses of a site file.
 const addressesSetting = "addresses"
 
 func (c *cli) providerCommand() *cobra.Command {

@@ -73,7 +73,8 @@ func providerState(p *bursarv1.Provider) string {
 	return strings.ToLower(strings.TrimPrefix(p.GetHealth().GetState().String(), "STATE_"))
 }
 
-// defaultText says whether a cluster is the default of its kind: by its configuration, or as the only one.
+// defaultText says whether a cluster is the default of its kind: by its configuration, or as the
+// only one.
 func defaultText(p *bursarv1.Provider, all []*bursarv1.Provider) string {
 	others, taken := 0, false
 	for _, other := range all {

@@ -74,7 +74,8 @@ queue by its full path, or by its last name if that is unique.`,
 	return cmd
 }
 
-// listQueues returns the queues of a kind, of a cluster, or with a path that queue and those below it.
+// listQueues returns the queues of a kind or of a cluster, or with a path that queue and those
+// below it.
 func listQueues(ctx context.Context, cl *client.Client, at resource.Address) (*bursarv1.QueueServiceListResponse, error) {
 	var top *bursarv1.Queue
 	if at.Path != "" {
@@ -108,12 +109,12 @@ func listQueues(ctx context.Context, cl *client.Client, at resource.Address) (*b
 	return all, nil
 }
 
-// isBelow reports whether a queue is the one at the top, or below it.
+// isBelow reports whether a queue is top, or below it.
 func isBelow(path, top string) bool {
 	return path == top || strings.HasPrefix(path, top+".")
 }
 
-// whyNoQueues says on stderr why there are none, or returns that there is no such cluster.
+// whyNoQueues prints on stderr why there are no queues, or returns that there is no such cluster.
 func (c *cli) whyNoQueues(ctx context.Context, cl *client.Client, at resource.Address) error {
 	res, err := cl.Queues().ListProviders(ctx, &bursarv1.ListProvidersRequest{})
 	if err != nil {

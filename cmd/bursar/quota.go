@@ -151,7 +151,7 @@ came from it before.`,
 	return cmd
 }
 
-// readFile reads a file, or standard input where that is called "-".
+// readFile reads a file, or standard input if the name is "-".
 func (c *cli) readFile(file string) (name string, data []byte, err error) {
 	if file == "-" {
 		data, err = io.ReadAll(c.in)
@@ -166,7 +166,7 @@ func (c *cli) readFile(file string) (name string, data []byte, err error) {
 	return name, data, nil
 }
 
-// inFile finds the line of what the coordinator refused.
+// inFile finds the line of the rule that the coordinator refused.
 func inFile(err error, name string, data []byte) error {
 	if field, ok := client.InvalidField(err); ok {
 		return quotafile.Locate(name, data, field.GetField(), fmt.Sprintf("%q: want %s", field.GetValue(), field.GetWant()))

@@ -74,7 +74,8 @@ func (c *cli) printQuotas(all *bursarv1.QuotaServiceListResponse) {
 	}
 }
 
-// normalizationText writes "at least memory=1GiB, in steps of memory=512MiB, at most memory=32GiB".
+// normalizationText writes "at least memory=1GiB, in steps of memory=512MiB, at most
+// memory=32GiB".
 func normalizationText(n *bursarv1.Normalization) string {
 	text := ""
 	for _, part := range []struct {

@@ -87,7 +87,8 @@ func (c *cli) run(ctx context.Context, cl *client.Client, req *bursarv1.Allocate
 	command := exec.CommandContext(context.WithoutCancel(ctx), args[0], args[1:]...) //nolint:gosec // is what it is for
 	command.Stdin, command.Stdout, command.Stderr = c.in, c.streams.out, c.err
 	command.Env = append(os.Environ(), "BURSAR_AGENT="+absoluteTarget(cl.Target()))
-	// One that reads from the terminal stays in our process group: in another it would be in the background and could not.
+	// A command that reads from the terminal stays in our process group: in another it would be in
+	// the background and could not read.
 	group := !term.IsTerminal(int(c.in.Fd()))
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: group}
 
@@ -107,7 +108,7 @@ func (c *cli) run(ctx context.Context, cl *client.Client, req *bursarv1.Allocate
 	return c.runEnd(result, err)
 }
 
-// absoluteTarget is a server's name for a command that may work in another folder.
+// absoluteTarget is a server's name for a command that may run in another folder.
 func absoluteTarget(target string) string {
 	path, isUnix := strings.CutPrefix(target, "unix:")
 	if !isUnix && (strings.Contains(target, "://") || !strings.Contains(target, "/")) {
@@ -135,7 +136,7 @@ func (c *cli) runEnd(result client.RunResult, err error) error {
 		}
 	case client.PhaseConfirm:
 		c.sayf("bursar: stopped the command, which may not run without its allocation")
-		if client.NotFound(err) || client.Precondition(err) { // the reservation did not hold until here
+		if client.NotFound(err) || client.Precondition(err) { // the reservation ended before
 			return &exitError{exitNoResources, err}
 		}
 	case client.PhaseRelease:

@@ -19,7 +19,7 @@ import (
 	"github.com/bursar/bursar/label"
 )
 
-// The files that are read where none is named.
+// The files that are read if none is named.
 const (
 	coordinatorFile = "/etc/bursar/coordinator.yaml"
 	agentFile       = "/etc/bursar/agent.yaml"
@@ -152,7 +152,7 @@ every field has a default.`,
 	return cmd
 }
 
-// warnOf tells in the log, before a server starts, what its configuration's environment has that sets nothing.
+// warnOf logs, before a server starts, the variables of its environment that set nothing.
 func (c *cli) warnOf(loaded *configuration, logs *logFlags, level string) error {
 	log, err := logs.logger(c.err, level)
 	if err != nil {
@@ -162,14 +162,14 @@ func (c *cli) warnOf(loaded *configuration, logs *logFlags, level string) error 
 	return nil
 }
 
-// sayUnknownUsers tells of trusted users that are not there, or not yet.
+// sayUnknownUsers logs the trusted users that do not exist, or not yet.
 func (c *cli) sayUnknownUsers(ctx context.Context, config agent.Config, loaded *configuration) {
 	for _, i := range config.UnknownUsers(ctx) {
 		c.sayf("%v", loaded.at(fmt.Sprintf("trustedUsers[%d]", i), strconv.Quote(config.TrustedUsers[i])+": this machine has no such user"))
 	}
 }
 
-// flag puts a flag's value over what the file and the environment said.
+// flag sets a field from a flag, which wins over the file and the environment.
 func (c *configuration) flag(cmd *cobra.Command, flag, field string, into *string, value string) {
 	if cmd.Flags().Changed(flag) {
 		*into = value
@@ -177,7 +177,7 @@ func (c *configuration) flag(cmd *cobra.Command, flag, field string, into *strin
 	}
 }
 
-// explain tells an error of a configuration at the place where it was set.
+// explain adds the place where a setting was made to an error of the configuration.
 func (c *configuration) explain(err error) error {
 	var ofCoordinator *coordinator.ConfigError
 	var ofConsul *consul.ConfigError
@@ -208,8 +208,9 @@ func (c *configuration) explain(err error) error {
 	return err
 }
 
-// serverError tells what can only be mended by hand from what may be gone at the next start: a service that fails with the code for
-// a bad configuration is not started again and again.
+// serverError separates errors that only a person can fix from errors that may be gone at the next
+// start. A service that fails with the code for a bad configuration is not started again and
+// again.
 func serverError(err error) error {
 	var refused *store.RefusedError
 	var file *yamlfile.Error

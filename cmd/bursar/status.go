@@ -84,8 +84,8 @@ func (c *cli) printStatus(s *bursarv1.StatusResponse, at place, clusters string)
 	c.facts(facts...)
 }
 
-// clustersText says of how many external clusters the queues are known, and of which they are not; empty where there is none, or where the
-// caller may not know.
+// clustersText says for how many external clusters the queues are known, and for which they are
+// not; empty if there is no cluster, or if the caller may not know.
 func clustersText(ctx context.Context, cl *client.Client) string {
 	res, err := cl.Queues().ListProviders(ctx, &bursarv1.ListProvidersRequest{})
 	if err != nil || len(res.GetProviders()) == 0 {

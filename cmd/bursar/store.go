@@ -67,7 +67,8 @@ func readMeta(ctx context.Context, where string) (store.Meta, error) {
 	return meta, errors.Join(err, opened.Close())
 }
 
-// storeFlags name a store, or a file that does: what stands on a command line, everybody on the machine can read while it runs.
+// storeFlags name a store, or a file that has the name: while a program runs, everybody on the
+// machine can read its command line.
 type storeFlags struct {
 	name        string
 	where, file *string
@@ -80,7 +81,7 @@ func addStoreFlags(cmd *cobra.Command, name, usage string) storeFlags {
 	}
 }
 
-// read returns where the store is; empty where neither was given.
+// read returns where the store is; empty if neither flag was given.
 func (f storeFlags) read() (string, error) {
 	switch {
 	case *f.file == "":
@@ -95,7 +96,7 @@ func (f storeFlags) read() (string, error) {
 	return where, nil
 }
 
-// openExisting opens a store, and makes none where there is no file.
+// openExisting opens a store. It makes none if there is no file.
 func openExisting(ctx context.Context, where string) (store.Store, error) {
 	if err := opener.Check(where); err != nil {
 		return nil, err //nolint:wrapcheck // says why

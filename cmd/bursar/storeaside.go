@@ -28,7 +28,8 @@ type asideLine struct {
 	store.AsideRow
 }
 
-// key is what tells the row from others of its table: its first column, which of an allocation is the id as a number.
+// key is the key of the row in its table: its first column. For an allocation that is the id as a
+// number.
 func (l *asideLine) key() string {
 	if len(l.Columns) == 0 {
 		return ""
@@ -41,7 +42,7 @@ func (l *asideLine) key() string {
 	return fmt.Sprint(l.Columns[0].Value)
 }
 
-// gives says what is given up with a row of a table.
+// gives says what is given up together with a row of a table.
 var gives = map[string]string{
 	store.AllocationTable: "what it holds counts as free at once, though its engine may run: an agent that knows the engine reports it, and it is taken in again; " +
 		"a waiting request is lost, and its request id may be granted anew",
@@ -120,7 +121,7 @@ again.`,
 	return cmd
 }
 
-// orEnvironment is read, or what the environment says.
+// orEnvironment is read, or else the variable of the environment.
 func (f storeFlags) orEnvironment() (string, error) {
 	place, err := f.read()
 	if err != nil {
@@ -132,7 +133,7 @@ func (f storeFlags) orEnvironment() (string, error) {
 	return place, nil
 }
 
-// errUnforced keeps a row where it is that would be set aside.
+// errUnforced says that the row stays in its place because --force is missing.
 var errUnforced = errors.New("--force was not said")
 
 func setAside(ctx context.Context, place, table, key string, keep func(rows []store.AsideRow, storeID string) error) (meta store.Meta, err error) {
@@ -157,8 +158,8 @@ func setAside(ctx context.Context, place, table, key string, keep func(rows []st
 	return meta, err //nolint:wrapcheck // says which row, and why
 }
 
-// unquoted is a key that was copied from a log, which writes characters that no terminal shows as "\x00" and the
-// like.
+// unquoted is a key that was copied from a log, which writes characters that no terminal shows as
+// "\x00" and the like.
 func unquoted(key string) (text string, quoted bool) {
 	text, err := strconv.Unquote(`"` + strings.ReplaceAll(key, `"`, `\"`) + `"`)
 	return text, err == nil && text != key
@@ -180,7 +181,7 @@ func appendAside(path, storeID, because string, rows []store.AsideRow) (err erro
 	return file.Sync() //nolint:wrapcheck // says which file
 }
 
-// listAside shows what was set aside.
+// listAside prints the rows that were set aside.
 func (c *cli) listAside(path string) (err error) {
 	file, err := os.Open(path) //nolint:gosec // as above
 	if err != nil {

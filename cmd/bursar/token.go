@@ -95,7 +95,8 @@ add it by hand.
 	return cmd
 }
 
-// writeToken puts a token into a new file that nobody but its owner can read, where one is named. undo takes it away again.
+// writeToken puts a token into a new file that only its owner can read, if one is named. undo
+// removes the file again.
 func writeToken(name, token string) (undo func(), err error) {
 	if name == "" {
 		return func() {}, nil
@@ -116,7 +117,7 @@ func writeToken(name, token string) (undo func(), err error) {
 	return undo, nil
 }
 
-// printToken shows a token for the only time, or where it is.
+// printToken prints a token, for the only time, or the file that it is in.
 func (c *cli) printToken(e access.Entry, token, file string) error {
 	if c.output == outputJSON {
 		text := map[string]string{"name": e.Actor.Name, "role": string(e.Actor.Role), "tokenHash": e.Hashes[0]}
@@ -158,7 +159,7 @@ func endOf(text string) (time.Time, error) {
 	return end, nil
 }
 
-// flagError tells an error about a field of an identity by the flag it came from.
+// flagError names the flag in an error about a field of an identity.
 func flagError(err error) error {
 	wrong, ok := errors.AsType[*yamlfile.Error](err)
 	if !ok {
@@ -267,8 +268,8 @@ func readIdentities(file string) ([]byte, error) {
 	return content, asRefused(err)
 }
 
-// asRefused gives an error of a file that no coordinator takes the code of a configuration that cannot be used: what it says is not in force,
-// nor is any change of it.
+// asRefused gives the error of a file that no coordinator accepts the code for a bad
+// configuration. What the file says is not in force, nor is any change of it.
 func asRefused(err error) error {
 	if _, refused := errors.AsType[*access.ModeError](err); refused {
 		return configError(fmt.Errorf("%w: as it is no coordinator takes it, nor any change of it", err))
@@ -276,8 +277,8 @@ func asRefused(err error) error {
 	return err
 }
 
-// changeFile puts a file with another content in its place, in one step, with the same owner and mode. One that no coordinator would take,
-// before or after, is left as it is.
+// changeFile replaces a file in one step, with the same owner and mode. If no coordinator would
+// accept the file, before or after, it stays as it is.
 func changeFile(name string, change func([]byte) ([]byte, error)) error {
 	if target, err := filepath.EvalSymlinks(name); err == nil {
 		name = target // the link stays one

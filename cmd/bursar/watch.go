@@ -74,7 +74,7 @@ revision of one.`,
 	return cmd
 }
 
-// printChange prints one change in one line; keep-alives are not printed.
+// printChange prints one change in one line. Keep-alives are not printed.
 func (c *cli) printChange(msg *bursarv1.ClusterServiceWatchResponse, known overUsers) error {
 	if msg.GetChange() == nil {
 		return nil
@@ -123,7 +123,7 @@ func changeText(msg *bursarv1.ClusterServiceWatchResponse, known overUsers) (whe
 	return when, strings.TrimSpace(msg.String())
 }
 
-// transitionTime is when the allocation came into its state, as far as it says.
+// transitionTime is when the allocation came into its state, if it says so.
 func transitionTime(a *bursarv1.Allocation, otherwise time.Time) time.Time {
 	for _, t := range []*timestamppb.Timestamp{a.GetEndTime(), a.GetConfirmTime(), a.GetReserveTime(), a.GetCreateTime()} {
 		if t != nil {
