@@ -22,7 +22,7 @@ import (
 	"github.com/bursar/bursar/proto/convert"
 )
 
-// agentSuite is row 7.
+// agentSuite is row 7 of the budgets.
 func agentSuite(ctx context.Context, r *run) error {
 	w, err := readWorkload("agent")
 	if err != nil {
@@ -50,11 +50,12 @@ func agentSuite(ctx context.Context, r *run) error {
 	return nil
 }
 
-// agentCase is one look at an agent.
+// agentCase is one measurement of an agent.
 type agentCase struct {
 	name    string
 	engines int
-	// cgroup has those of engines below it; "": they have none. started: they are there before the agent hears of them; else it makes them.
+	// cgroup is the cgroup above those of the engines; "": they have none. started: the cgroups
+	// exist before the agent knows the engines; else the agent makes them.
 	cgroup  string
 	started bool
 	config  string
@@ -100,7 +101,7 @@ func (r *run) agentCost(ctx context.Context, w *workload, of agentCase) (err err
 	return r.agentTicks(ctx, w, of, dir, agent)
 }
 
-// agentTicks measures an agent that has all its engines, and whoever looks at the machine next to it.
+// agentTicks measures an agent that has all its engines, and the other agents next to it.
 func (r *run) agentTicks(ctx context.Context, w *workload, of agentCase, dir string, agent *daemon) (err error) {
 	var otherAgents []otherAgent
 	if of.otherAgents {
@@ -118,7 +119,8 @@ func (r *run) agentTicks(ctx context.Context, w *workload, of agentCase, dir str
 			go n.ask(asking, w.Tick)
 		}
 	}
-	if _, err := awaitTicks(ctx, agent.address, 4, w.Tick); err != nil { // all engines are in, and have been measured twice
+	// all engines are known, and have been measured twice
+	if _, err := awaitTicks(ctx, agent.address, 4, w.Tick); err != nil {
 		return err
 	}
 	costs, err := processCosts(pids, func() (int, error) { return awaitTicks(ctx, agent.address, r.size(w.Window), w.Tick) })
@@ -137,13 +139,13 @@ func (r *run) agentTicks(ctx context.Context, w *workload, of agentCase, dir str
 	return nil
 }
 
-// processCost is what a process took.
+// processCost is what a process used.
 type processCost struct {
 	tick   time.Duration // of CPU, for each tick
 	memory float64       // resident in the end, in bytes
 }
 
-// processCosts is what some processes took while ticks passed.
+// processCosts is what some processes used while ticks passed.
 func processCosts(pids []int, pass func() (ticks int, err error)) ([]processCost, error) {
 	before := make([]time.Duration, len(pids))
 	for i, pid := range pids {
@@ -204,7 +206,8 @@ func (c *engineGroup) awaitMoved(ctx context.Context, engines int) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	for {
-		moved, _ := filepath.Glob(filepath.Join(cgroupRoots()[0], c.name, "bursar-engines", "*.adopted")) // the pattern is right
+		// the pattern is right
+		moved, _ := filepath.Glob(filepath.Join(cgroupRoots()[0], c.name, "bursar-engines", "*.adopted"))
 		if len(moved) >= engines {
 			return nil
 		}
@@ -217,7 +220,8 @@ func (c *engineGroup) awaitMoved(ctx context.Context, engines int) error {
 	}
 }
 
-// grow starts so many engines, each in a cgroup below these roots, and others until the machine has so many processes.
+// grow starts engines, each in a cgroup below these roots, and then other processes until the
+// machine has so many.
 func (c *engineGroup) grow(engines, processes int, roots []string) error {
 	for i := range engines {
 		pid, err := c.add(asEngine)
@@ -246,7 +250,7 @@ func (c *engineGroup) grow(engines, processes int, roots []string) error {
 	return nil
 }
 
-// asEngine is how long engines sleep, which tells them from the others.
+// asEngine is how long engines sleep; the number distinguishes them from other processes.
 const asEngine = "1000001"
 
 func (c *engineGroup) add(long string) (pid int, err error) {
@@ -259,7 +263,7 @@ func (c *engineGroup) add(long string) (pid int, err error) {
 	return command.Process.Pid, nil
 }
 
-// pids are those of the first so many.
+// pids are the pids of the first n.
 func (c *engineGroup) pids(n int) []int {
 	list := make([]int, n)
 	for i := range list {
@@ -300,7 +304,8 @@ func removeCgroups(name string) error {
 	return errors.Join(errs...)
 }
 
-// cgroupRoots are the hierarchies in which an engine needs a cgroup to be measured by it, where cgroups can be made there.
+// cgroupRoots are the hierarchies in which an engine needs a cgroup for its measurement, if
+// cgroups can be made there.
 func cgroupRoots() []string {
 	if _, err := os.Stat("/sys/fs/cgroup/cgroup.controllers"); err == nil {
 		controllers, err := os.ReadFile("/sys/fs/cgroup/cgroup.subtree_control")
@@ -323,11 +328,11 @@ func writable(root string) bool {
 	return os.Mkdir(probe, 0o755) == nil && os.Remove(probe) == nil //nolint:gosec // as cgroups are
 }
 
-// measureCount is the agent's count of its looks at the machine.
+// measureCount is the agent's count of its measurements.
 var measureCount = regexp.MustCompile(`(?m)^bursar_agent_measure_seconds_count (\d+)$`)
 
-// awaitTicks waits for about so many ticks of an agent and returns how many there were. It asks the agent only at the ends, because
-// that is work too.
+// awaitTicks waits for about so many ticks of an agent and returns how many there were. It asks
+// the agent only at both ends, because asking is work too.
 func awaitTicks(ctx context.Context, socket string, n int, tick time.Duration) (int, error) {
 	first, err := countTicks(ctx, socket)
 	if err != nil {

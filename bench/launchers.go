@@ -13,10 +13,12 @@ import (
 	"github.com/bursar/bursar/proto/convert"
 )
 
-// launchers ask an agent for allocations all the time, with the client's own retries, and keep what they get.
+// launchers ask an agent for allocations all the time, with the client's own retries, and keep
+// what they get.
 type launchers struct {
-	client   *client.Client
-	labels   map[string]string // of all that they ask for, and of nothing else
+	client *client.Client
+	// of all that they ask for, and of nothing else
+	labels   map[string]string
 	resource *bursarv1.Resource
 	prefix   string
 
@@ -70,7 +72,7 @@ func (l *launchers) allocate(ctx context.Context, request string) (id string, er
 	return res.GetAllocation().GetId(), err
 }
 
-// answeredAfter waits for the first Allocate that is granted after a moment, and returns when that was.
+// answeredAfter waits for the first Allocate that is granted after a moment, and returns its time.
 func (l *launchers) answeredAfter(ctx context.Context, moment time.Time) (time.Time, error) {
 	for {
 		l.mu.Lock()
@@ -92,7 +94,8 @@ func (l *launchers) answeredAfter(ctx context.Context, moment time.Time) (time.T
 	}
 }
 
-// take returns the calls that were answered since the last take. The launchers must be at rest.
+// take returns the calls that were answered since the last take. No launcher may run a call
+// meanwhile.
 func (l *launchers) take() []call {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -101,8 +104,8 @@ func (l *launchers) take() []call {
 	return calls
 }
 
-// settle makes the calls once more that failed, under the names that they had, so that the outcome of all is known, and returns how many
-// those were.
+// settle repeats the calls that failed, under their names, so that the outcome of all is known. It
+// returns how many those were.
 func (l *launchers) settle(ctx context.Context, calls []call) (failed int, err error) {
 	for i := range calls {
 		if calls[i].err == nil {
@@ -118,7 +121,7 @@ func (l *launchers) settle(ctx context.Context, calls []call) (failed int, err e
 	return failed, nil
 }
 
-// compare holds what was granted against the books: each grant is there, and nothing else is.
+// compare compares the grants with the books: each grant is there, and nothing else is.
 func (l *launchers) compare(ctx context.Context, books *client.Client, calls []call) error {
 	live := make(map[string]string) // request ids, by id
 	for token := ""; ; {

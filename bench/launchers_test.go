@@ -15,7 +15,7 @@ import (
 	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
 )
 
-// fakeBooks answer with the allocations that they are made of.
+// fakeBooks answer with given allocations.
 type fakeBooks struct {
 	bursarv1connect.UnimplementedAllocationServiceHandler
 
