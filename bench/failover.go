@@ -158,7 +158,7 @@ func (f *failover) round(ctx context.Context, signal syscall.Signal) (one loss, 
 	for _, c := range calls {
 		one.longest = max(one.longest, c.ended.Sub(c.began).Seconds())
 	}
-	if one.failed, err = f.launchers.settle(ctx, calls); err != nil {
+	if one.failed, err = f.launchers.retryFailed(ctx, calls); err != nil {
 		return one, err
 	}
 	return one, errors.Join(f.verify(ctx, successor, calls), f.launchers.release(ctx, calls), f.revive(ctx, leader))

@@ -104,9 +104,9 @@ func (l *launchers) take() []call {
 	return calls
 }
 
-// settle repeats the calls that failed, under their names, so that the outcome of all is known. It
+// retryFailed repeats the calls that failed, under their names, so that the outcome of all is known. It
 // returns how many those were.
-func (l *launchers) settle(ctx context.Context, calls []call) (failed int, err error) {
+func (l *launchers) retryFailed(ctx context.Context, calls []call) (failed int, err error) {
 	for i := range calls {
 		if calls[i].err == nil {
 			continue

@@ -46,7 +46,7 @@ func (c *fleetChild) do(ctx context.Context, o order) (answer, error) {
 	if c.agents == nil {
 		finder, err := find(ctx, o)
 		if err == nil {
-			err = c.settle(ctx, o, finder)
+			err = c.setUp(ctx, o, finder)
 		}
 		engines := 0
 		for _, a := range c.agents {
@@ -76,8 +76,8 @@ func (c *fleetChild) do(ctx context.Context, o order) (answer, error) {
 	return answer{CPU: after - before, Reports: len(took), P50: percentile(took, 0.5), P99: percentile(took, 0.99)}, err
 }
 
-// settle registers every host and starts its engines.
-func (c *fleetChild) settle(ctx context.Context, o order, finder discovery.Finder) error {
+// setUp registers every host and starts its engines.
+func (c *fleetChild) setUp(ctx context.Context, o order, finder discovery.Finder) error {
 	w, err := readWorkload(o.Workload)
 	if err != nil {
 		return err
@@ -104,7 +104,7 @@ func (c *fleetChild) settle(ctx context.Context, o order, finder discovery.Finde
 	for n := range setupWorkers {
 		group.Go(func() {
 			for i := n; i < len(c.agents) && errs[n] == nil; i += setupWorkers {
-				errs[n] = c.agents[i].settle(ctx, w, i)
+				errs[n] = c.agents[i].setUp(ctx, w, i)
 			}
 		})
 	}
@@ -112,8 +112,8 @@ func (c *fleetChild) settle(ctx context.Context, o order, finder discovery.Finde
 	return errors.Join(errs...)
 }
 
-// settle makes the host known, with its engines.
-func (a *simulated) settle(ctx context.Context, w *workload, number int) error {
+// setUp makes the host known, with its engines.
+func (a *simulated) setUp(ctx context.Context, w *workload, number int) error {
 	if err := a.report(ctx); err != nil {
 		return err
 	}
