@@ -8,7 +8,7 @@ import (
 	"github.com/bursar/bursar/coordinator/store"
 )
 
-// commitTimeout is when a coordinator gives up on a commit.
+// commitTimeout is when a coordinator gives up a commit.
 const commitTimeout = 4 * time.Second
 
 // inFlight is a batch on its way to the store.
@@ -19,7 +19,8 @@ type inFlight struct {
 	rules      map[string]string // that are stored, by the ledger behind it
 }
 
-// pumpSoon lets what arrives within a moment go into one batch. What was granted is looked at first: the process may stop here.
+// pumpSoon puts what arrives within a moment into one batch. It checks the grants first: the
+// process may stop here.
 func (c *coord) pumpSoon() {
 	c.w.book.checkGrants(c)
 	if c.pumping {
@@ -56,7 +57,7 @@ func (c *coord) pump() {
 	})
 }
 
-// finishCommit answers whoever waits for a commit. Only the first outcome that is told of it counts.
+// finishCommit answers those who wait for a commit. Only the first outcome counts.
 func (c *coord) finishCommit(f *inFlight, err error) {
 	c.covering = f
 	if err == nil {

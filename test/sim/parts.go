@@ -94,8 +94,8 @@ func partsOf(g *bursarv1.Allocation) (parts []resource.External) {
 	return parts
 }
 
-// submitAll starts the applications of an engine. They take what they were granted in a few steps, seldom more than that, and not
-// always all of it or in the queue that it was granted in.
+// submitAll starts the applications of an engine. They take what they were granted in a few steps,
+// seldom more than that, and not always all of it or in the queue of the grant.
 func (a *attempt) submitAll() {
 	w := a.l.w
 	for _, part := range a.parts {
@@ -138,7 +138,8 @@ func (w *World) clusterOf(name string) *external {
 	panic("sim: no cluster " + name)
 }
 
-// submitLater starts the applications of an engine that has not done so before its confirmation, and names them.
+// submitLater starts the applications of an engine that has not started them before its
+// confirmation, and names them.
 func (a *attempt) submitLater() {
 	if a.naming != later && a.naming != untold || len(a.parts) == 0 {
 		return
@@ -146,7 +147,8 @@ func (a *attempt) submitLater() {
 	w := a.l.w
 	most := 10 * time.Second
 	if a.naming == untold {
-		most = settle * 4 / 5 // what nobody is told of must be there by then
+		// what nobody is told must be there by then
+		most = settle * 4 / 5
 	}
 	w.after(w.between(0, most), "", func() {
 		if a.gone() {
@@ -159,7 +161,7 @@ func (a *attempt) submitLater() {
 	})
 }
 
-// name tells which applications an engine has.
+// name says which applications an engine has.
 func (a *attempt) name(times int) {
 	if a.gone() {
 		return
@@ -185,7 +187,8 @@ func (a *attempt) confirmation() ledger.ConfirmCommand {
 	entitled := resource.Resource{Vector: a.l.w.zeros(resource.Vector{}.WithMemory(a.entitled))}
 	command.Entitled = &entitled
 	command.Process = ledger.Process{PID: a.process.pid, StartTime: a.process.start, BootID: a.host.bootID}
-	if len(a.parts) > 0 && len(a.apps) == 0 && a.l.w.chance(6) { // it will be content with half of a part
+	// it will be content with half of a part
+	if len(a.parts) > 0 && len(a.apps) == 0 && a.l.w.chance(6) {
 		half := amountOf(a.parts[0].Vector)
 		half = amount{half[0] / 2, half[1] / 2, half[2]}
 		at := a.parts[0].Address
@@ -208,7 +211,8 @@ func (a *attempt) resizePart(id ledger.ID) {
 	}, func(*bursarv1.Allocation, error) {})
 }
 
-// abandoned is what becomes of the applications of an engine that could not be confirmed: they are killed, or forgotten.
+// abandoned ends the applications of an engine that could not be confirmed: they are killed, or
+// forgotten.
 func (a *attempt) abandoned() {
 	for _, app := range a.apps {
 		if !app.survives {
@@ -217,7 +221,7 @@ func (a *attempt) abandoned() {
 	}
 }
 
-// deserts reports whether its applications are on their own: their engine has ended.
+// deserts reports whether its applications run alone: their engine has ended.
 func (a *attempt) deserts() bool { return !a.remote && a.process != nil && a.gone() }
 
 func (at queueKey) String() string {

@@ -8,7 +8,8 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// checkClustersEnd holds, when the world is at rest, that the accounts of all queues are what is true.
+// checkClustersEnd holds, when the world is at rest, that the accounts of all queues are what is
+// true.
 func (w *World) checkClustersEnd(c *coord) {
 	l := c.core.Ledger()
 	live := tenants(l)
@@ -41,7 +42,8 @@ func (w *World) checkClustersEnd(c *coord) {
 	w.checkRemote(live)
 }
 
-// places are all that the books must have of the cluster: what it has, and what live allocations touch.
+// places are all queues that the books must have for the cluster: its own, and those that live
+// allocations touch.
 func (s *snapshot) places(live []ledger.Allocation) map[queueKey]bool {
 	places := make(map[queueKey]bool)
 	for at := range s.queues {
@@ -121,7 +123,8 @@ func ownLives(l *ledger.Ledger, name ledger.ClusterName) (list []ledger.Allocati
 	return list
 }
 
-// checkEnded holds that a report ends no allocation of which an application still runs, in a cluster that is known.
+// checkEnded holds that a report ends no allocation that still has a running application in a
+// known cluster.
 func (c *coord) checkEnded(l *ledger.Ledger, before []ledger.Allocation) {
 	for i := range before {
 		a := &before[i]
@@ -143,7 +146,7 @@ func (c *coord) checkEnded(l *ledger.Ledger, before []ledger.Allocation) {
 	}
 }
 
-// checkRemote holds that what lives as long as its applications has one.
+// checkRemote holds that an allocation that lives as long as its applications has one.
 func (w *World) checkRemote(live []ledger.Allocation) {
 	for i := range live {
 		a := &live[i]

@@ -33,8 +33,9 @@ func tenants(l *ledger.Ledger) (list []ledger.Allocation) {
 	return list
 }
 
-// checkQueueGrants holds, of everything that was granted in queues since the last look, that the queues had it: grants, and what a
-// resize has added. What an agent brings back was granted before.
+// checkQueueGrants holds, for everything that was granted in queues since it last ran, that the
+// queues had room: for grants, and for what a resize has added. What an agent brings back was
+// granted before.
 func (b *book) checkQueueGrants(c *coord) {
 	if len(b.w.clusters) == 0 {
 		return
@@ -86,7 +87,8 @@ func (b *book) checkParts(c *coord, a *ledger.Allocation, before, grown []amount
 			at := queueKey{path, x.Partition}
 			if !seen[name][at] {
 				seen[name][at] = true
-				if !grewIn(a, before, name, at) { // one part has given up there what another took
+				// one part has given up there what another took
+				if !grewIn(a, before, name, at) {
 					continue
 				}
 				b.checkQueue(c, a, name, at, grown, live)
@@ -110,7 +112,7 @@ func grewIn(a *ledger.Allocation, before []amount, name ledger.ClusterName, at q
 	return more[0] > 0 || more[1] > 0 || more[2] > 0
 }
 
-// checkKnown holds that something is known of the cluster in which something was granted: it was read, and that is to be counted on,
+// checkKnown holds that the cluster of a grant was known: it was read, and the report is reliable,
 // not too old, and not forgotten since; and that it has the queue, or makes it.
 func (b *book) checkKnown(c *coord, a *ledger.Allocation, x *resource.External) bool {
 	s := c.standing[clusterName(x)]
@@ -129,7 +131,7 @@ func (b *book) checkKnown(c *coord, a *ledger.Allocation, x *resource.External) 
 	return false
 }
 
-// makes reports whether a queue that is not there is made by using it.
+// makes reports whether the cluster makes a missing queue when it is used.
 func (s *snapshot) makes(at queueKey) bool {
 	for path := parent(at.path); path != ""; path = parent(path) {
 		if q := s.queues[queueKey{path, at.partition}]; q != nil {
@@ -139,13 +141,15 @@ func (s *snapshot) makes(at queueKey) bool {
 	return false
 }
 
-// checkQueue holds invariant 1 for a queue, in the dimensions that were granted there: right after the grant, what all live allocations are
-// entitled to there, and what others truly used there at the moment of the snapshot that the ledger has, is within the limit of that
-// snapshot. What others take after the snapshot is nobody's fault.
+// checkQueue holds invariant 1 for a queue, in the dimensions of the grant: right after the grant,
+// the sum of all live entitlements there, and of what others truly used there at the moment of the
+// ledger's snapshot, is within the limit of that snapshot. Nobody is to blame for what others take
+// after the snapshot.
 //
-// Others are everybody but live allocations. Of what the applications of a live allocation held, as much as its part is entitled to was
-// its own; what they held beyond that, or in another queue or partition, was others'. Of an engine that had named no application when the
-// cluster was asked, later than the settle rule gives it time, all of its part counts as held.
+// Others are everybody but live allocations. Of what the applications of a live allocation held,
+// as much as its part is entitled to was its own; what they held beyond that, or in another queue
+// or partition, belonged to others. If an engine had named no application when the cluster was
+// read, and the settle time was over, all of its part counts as held.
 func (b *book) checkQueue(c *coord, a *ledger.Allocation, name ledger.ClusterName, at queueKey, grown []amount, live []ledger.Allocation) {
 	s := c.standing[name]
 	q := s.queues[at]
@@ -175,7 +179,8 @@ func (b *book) checkQueue(c *coord, a *ledger.Allocation, name ledger.ClusterNam
 	}
 }
 
-// shares are what live allocations are entitled to at a place, and what others truly held there at the moment of the snapshot.
+// shares are what live allocations are entitled to at a place, and what others truly held there at
+// the moment of the snapshot.
 func (s *standing) shares(name ledger.ClusterName, at queueKey, live []ledger.Allocation) (ours, others amount) {
 	for _, h := range s.held {
 		if h.at.within(at) {
@@ -206,8 +211,9 @@ func (s *standing) shares(name ledger.ClusterName, at queueKey, live []ledger.Al
 	return ours, others
 }
 
-// checkOthers holds, when a report was taken in, that no queue is said to be used less by others than it truly is: nothing is taken for our
-// own that the report's figures do not hold. What counts as whose is said at checkQueue.
+// checkOthers holds, when a report was taken in, that the ledger never says that others use less
+// of a queue than they truly do: it takes nothing for our own that the report's figures do not
+// have. checkQueue says what belongs to whom.
 func (c *coord) checkOthers(l *ledger.Ledger, name ledger.ClusterName) {
 	s := c.standing[name]
 	if s == nil || s.report.Untrusted != "" {

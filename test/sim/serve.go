@@ -12,7 +12,8 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// receive takes a call: the one who leads serves it, any other passes it on to whom it believes to lead, once.
+// receive takes a call: the leader serves it, any other passes it on once, to the coordinator that
+// it believes to lead.
 func (c *coord) receive(q *request, reply func(answer)) {
 	switch {
 	case c.stopping:
@@ -59,14 +60,14 @@ func (c *coord) forward(to *coord, q *request, reply func(answer)) {
 	})
 }
 
-// answer sends what became of a command, with the batch that covers it.
+// answer sends the result of a command, with the batch that has it.
 func (c *coord) answer(reply func(answer), value any, broken error) {
 	a := answer{value: value, broken: broken, epoch: c.covering.batch.Epoch, revision: c.covering.batch.Revision}
 	c.w.said.answer(&a)
 	reply(a)
 }
 
-// answerTo is what comes back of a command on an allocation.
+// answerTo is the result of a command on an allocation.
 type answerTo struct {
 	allocation *bursarv1.Allocation
 	err        error // of the ledger
@@ -143,13 +144,15 @@ func (c *coord) operate(reply func(answer), f func(*ledger.Ledger, ledger.Instan
 	c.do(&core.Call{Do: core.OnLedger(f), Done: func(err error) { c.answer(reply, struct{}{}, err) }})
 }
 
-// hostAnswer is the answer to a register or sync: the message, and the leadership that it is of, which is not sent.
+// hostAnswer is the answer to a register or sync: the message, and its leadership, which is not
+// sent.
 type hostAnswer struct {
 	message    any
 	leadership uint64
 }
 
-// register serves an agent's announcement, whose epoch is of the leadership seenIn. The answer is heard, or an error.
+// register serves an agent's announcement, whose epoch is of the leadership seenIn. The answer is
+// a hostAnswer, or an error.
 func (c *coord) register(q *bursarv1.RegisterRequest, seenIn uint64, reply func(answer)) {
 	c.w.said.message(q)
 	enrolment, err := wire.NewEnrolment(q)
@@ -193,8 +196,8 @@ func (c *coord) sync(q *bursarv1.SyncRequest, seenIn uint64, reply func(answer))
 	c.do(report)
 }
 
-// checkAccepted holds invariant 6 at the coordinator: it takes nothing in from a host that has seen a later epoch, or the
-// same number in a past of the store that is gone.
+// checkAccepted holds invariant 6 at the coordinator: it takes nothing from a host that has seen a
+// later epoch, or the same number in a past of the store that is gone.
 func (c *coord) checkAccepted(host string, seen, seenIn, led uint64) {
 	if seen > led || seen == led && seenIn != c.covering.leadership {
 		c.w.failf(6, "%s has taken in what host %s says, which has seen epoch %d of leadership %d, in epoch %d of leadership %d",

@@ -57,7 +57,8 @@ func (a amount) atMost(b amount) amount {
 	return a
 }
 
-// ceiling is what a queue may have. Memory and cpu that are not listed are not limited; of gpus that are not listed there are none.
+// ceiling is the limit of a queue. Memory and cpu that are not listed are not limited; of gpus
+// that are not listed there are none.
 type ceiling struct {
 	most   amount
 	listed [len(dimensions)]bool
@@ -87,7 +88,7 @@ const (
 	enough   = machines - 1
 )
 
-// yarn is a YARN cluster as it truly is: its queues, what runs there, and the ResourceManager that tells of it.
+// yarn is a YARN cluster in its true state: its queues, what runs there, and its ResourceManager.
 type yarn struct {
 	w       *World
 	address string
@@ -101,15 +102,17 @@ type yarn struct {
 	away    bool           // nobody reaches it
 	passive bool           // no ResourceManager is in charge
 	slow    bool
-	// brief: it names the queue of an application by its leaf alone, and does not tell the partitions of what it holds apart.
+	// brief: it names the queue of an application only by its leaf, and does not separate the
+	// partitions of what it holds.
 	brief bool
 }
 
 // yarnQueue is a queue.
 type yarnQueue struct {
-	path     string
-	limits   map[string]ceiling // by partition
-	standard string             // the partition of applications that name none
+	path   string
+	limits map[string]ceiling // by partition
+	// the partition of applications that name none
+	standard string
 	stopped  bool
 	creates  bool // a queue below it is made by using it
 	made     bool // by using it
@@ -130,7 +133,8 @@ func (at queueKey) within(above queueKey) bool {
 	return at.partition == above.partition && (at.path == above.path || strings.HasPrefix(at.path, above.path+"."))
 }
 
-// newYarn draws a cluster. Two of them with different numbers have the same queues, with other limits.
+// newYarn draws a cluster. Two of them with different numbers have the same queues, with other
+// limits.
 func newYarn(w *World, address string, duplicates, labels bool) *yarn {
 	y := &yarn{w: w, address: address, queues: make(map[string]*yarnQueue), known: make(map[string]*application)}
 	y.brief = !duplicates && w.chance(3)
@@ -162,7 +166,7 @@ func (y *yarn) add(path string) *yarnQueue {
 	return q
 }
 
-// drawLimit makes up the limit of a queue: a part of what the one above has, seldom more.
+// drawLimit draws the limit of a queue: a part of that of the queue above, seldom more.
 func (y *yarn) drawLimit(path, partition string) ceiling {
 	w := y.w
 	above := y.queues[parent(path)]
@@ -193,7 +197,7 @@ func (y *yarn) used(at queueKey) (sum amount) {
 	return sum
 }
 
-// fits reports whether more can be given at a place.
+// fits reports whether a place has room for more.
 func (y *yarn) fits(at queueKey, more amount) bool {
 	for path := at.path; path != ""; path = parent(path) {
 		q := y.queues[path]
@@ -234,8 +238,9 @@ type holding struct {
 	amount      amount
 }
 
-// takeSnapshot takes a snapshot. While machines are still to report, everything is too small, and until most have said not to be trusted. What
-// is on machines that have not reported is not there, for anybody.
+// takeSnapshot takes a snapshot. As long as machines are still to report, everything is too small;
+// until most have, the snapshot says that it cannot be trusted. Nobody sees what runs on machines
+// that have not reported.
 func (y *yarn) takeSnapshot() *snapshot {
 	s := &snapshot{from: y, at: y.w.now, queues: make(map[queueKey]*ledger.QueueReport)}
 	s.report.Incarnation = fmt.Sprintf("%s-%d", y.address, y.run)
@@ -278,7 +283,7 @@ func (y *yarn) takeSnapshot() *snapshot {
 	return s
 }
 
-// answer is what the ResourceManager says of an application.
+// answer is the ResourceManager's answer about an application.
 func (y *yarn) answer(id string) ledger.ApplicationReport {
 	a := y.known[id]
 	if a == nil {
