@@ -104,8 +104,8 @@ func (l *launchers) take() []call {
 	return calls
 }
 
-// retryFailed repeats the calls that failed, under their names, so that the outcome of all is known. It
-// returns how many those were.
+// retryFailed repeats the calls that failed, under their names, so that the outcome of all is
+// known. It returns how many those were.
 func (l *launchers) retryFailed(ctx context.Context, calls []call) (failed int, err error) {
 	for i := range calls {
 		if calls[i].err == nil {

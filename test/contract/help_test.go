@@ -67,8 +67,8 @@ func helpOfAll(t *testing.T) iter.Seq2[string, string] {
 	}
 }
 
-// TestHelp keeps the help of each command. It leaves out those whose help the scripts of cmd/bursar
-// compare, and the global flags, which the help of bursar itself has.
+// TestHelp keeps the help of each command. It leaves out those whose help the scripts of
+// cmd/bursar compare, and the global flags, which the help of bursar itself has.
 func TestHelp(t *testing.T) {
 	script, err := os.ReadFile(filepath.Join(root, "cmd", "bursar", "testdata", "helptexts.txtar"))
 	if err != nil {
@@ -105,8 +105,8 @@ func children(help string) (names []string) {
 	return names
 }
 
-// TestManual keeps a hash of each manual page and of each shell's completion: their words are those of
-// the help, so that the hashes hold how they are laid out.
+// TestManual keeps a hash of each manual page and of each shell's completion: their words are
+// those of the help, so that the hashes hold how they are laid out.
 func TestManual(t *testing.T) {
 	dir := t.TempDir()
 	writer := filepath.Join(dir, "writer")

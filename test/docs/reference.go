@@ -1,5 +1,5 @@
-// Package docs keeps the documentation true: it makes the configuration reference from the code that reads the configuration and the
-// settings of providers.
+// Package docs keeps the documentation true: it makes the configuration reference from the code
+// that reads the configuration and the settings of providers.
 package docs
 
 import (
@@ -91,8 +91,8 @@ func structsOf(dir string) (map[string]*ast.StructType, error) {
 	return structs, nil
 }
 
-// fields writes a row for every field that has a yaml name, those of nested structs below their parent's path. live: a reload changes all of
-// them.
+// fields writes a row for every field that has a yaml name, those of nested structs below their
+// parent's path. live: a reload changes all of them.
 func fields(b *strings.Builder, root string, structs map[string]*ast.StructType, name, path string, live bool) error {
 	s := structs[name]
 	if s == nil {
@@ -142,8 +142,8 @@ func fields(b *strings.Builder, root string, structs map[string]*ast.StructType,
 	return nil
 }
 
-// yamlNames puts the names that a file has in place of those that Go has: of the fields of a struct, and of those of another one that
-// are written Struct.Field.
+// yamlNames puts the names that a file has in place of those that Go has: of the fields of a
+// struct, and of those of another one that are written Struct.Field.
 func yamlNames(s *ast.StructType, doc string) string {
 	names := make(map[string]string)
 	for _, f := range s.Fields.List {
@@ -177,7 +177,8 @@ func lowerFirst(name string) string {
 	return strings.ToLower(name[:1]) + name[1:]
 }
 
-// elsewhere is the folder of the package whose struct a field has; empty where it is no struct of ours.
+// elsewhere is the folder of the package whose struct a field has; empty if it is no struct of
+// ours.
 func elsewhere(typed string) string {
 	name, _, _ := strings.Cut(typed, ".")
 	return map[string]string{"label": "label", "credential": "internal/credential", "consul": "internal/discovery/consul"}[name]

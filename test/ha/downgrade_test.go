@@ -9,8 +9,10 @@ import (
 	"testing"
 )
 
-// TestTheVersionBeforeOnANewerStore: where this version has changed the tables, the version before refuses the store by its version and
-// leaves it to this one, and goes on with a copy that was made before the upgrade. Where it has not, it goes on with the store itself.
+// TestTheVersionBeforeOnANewerStore: if this version has changed the tables, the version before
+// refuses the store because of its version and leaves it to this one; it can use a copy that was
+// made before the upgrade. If this version has not changed them, the version before can use the
+// store itself.
 func TestTheVersionBeforeOnANewerStore(t *testing.T) {
 	before := versionBefore(t)
 	migrations, err := migrationsIn("../..")

@@ -24,7 +24,7 @@ import (
 	"github.com/bursar/bursar/test/proc"
 )
 
-// wrongConfig is a configuration that must not work, beside servers that do.
+// wrongConfig is a configuration that must not work, next to servers that do.
 type wrongConfig struct {
 	t        *testing.T
 	dir, dsn string
@@ -37,7 +37,7 @@ type wrongConfig struct {
 const (
 	exitFailure = 1
 	exitConfig  = 78
-	goesOn      = -1 // not at all: what is wrong may be gone by itself
+	goesOn      = -1 // not at all: the fault may go away by itself
 )
 
 func newWrongConfig(t *testing.T) *wrongConfig {
@@ -56,7 +56,7 @@ func (m *wrongConfig) create(database string) (dsn string) {
 	return dsn
 }
 
-// longest is more than any line that is said has in bytes, whatever others have written.
+// longest is more bytes than any printed line has, whatever others have written.
 const longest = 3000
 
 // run starts a bursar with a configuration, and waits until it ends or has said each of these.
@@ -137,7 +137,7 @@ func (m *wrongConfig) agent(more string) string {
 	return fmt.Sprintf("hostId: a\nsocket: %s/a.sock\nstateDir: %s\n%s", m.dir, m.dir, more)
 }
 
-// TestOneStoreIsOneClusters: whoever comes second to a store of another cluster is told whose it is.
+// TestOneStoreIsOneClusters: if a store belongs to another cluster, the error says to which.
 func TestOneStoreIsOneClusters(t *testing.T) {
 	m := newWrongConfig(t)
 	m.run("coordinator", m.coordinator(m.dsn, m.consul.Address, "cluster: first\n"), goesOn, "leading")
@@ -149,7 +149,8 @@ func TestOneStoreIsOneClusters(t *testing.T) {
 	m.run("coordinator", m.coordinator(m.create("elsewhere"), m.consul.Address, "cluster: first\n"), exitConfig, "point it to theirs")
 }
 
-// TestNonsenseInConsulsKeysKeepsNoCoordinatorFromStarting, and lets no other store in: what the cluster's store knows is put back.
+// TestNonsenseInConsulsKeysKeepsNoCoordinatorFromStarting, and lets no other store in: what the
+// cluster's store knows is put back.
 func TestNonsenseInConsulsKeysKeepsNoCoordinatorFromStarting(t *testing.T) {
 	m := newWrongConfig(t)
 	asked, err := m.consul.Client()
@@ -204,8 +205,9 @@ func TestStoresThatAreNotForThisVersion(t *testing.T) {
 	m.run("coordinator", m.coordinator(strings.Replace(m.dsn, "/bursar", "/nowhere", 1), m.consul.Address, ""), exitConfig, "nowhere", "want")
 }
 
-// TestConsulThatIsNone: where Consul is in trouble a coordinator says so and goes on asking; what time alone does not mend is an error of the
-// configuration. An agent always goes on: it has engines to look after.
+// TestConsulThatIsNone: if Consul is in trouble, a coordinator says so and keeps asking. What does
+// not go away with time is an error of the configuration. An agent always goes on: it has engines
+// to look after.
 func TestConsulThatIsNone(t *testing.T) {
 	m := newWrongConfig(t)
 	for _, test := range []struct {
@@ -242,7 +244,7 @@ func TestConsulThatIsNone(t *testing.T) {
 	}
 }
 
-// TestCertificatesThatAreNotTrusted are told apart.
+// TestCertificatesThatAreNotTrusted: the errors say which certificate is not trusted.
 func TestCertificatesThatAreNotTrusted(t *testing.T) {
 	m := newWrongConfig(t)
 	authority, other := certs.New(t, "Bursar"), certs.New(t, "Somebody")

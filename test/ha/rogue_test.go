@@ -23,8 +23,9 @@ import (
 	"github.com/bursar/bursar/test/proc"
 )
 
-// TestSomebodyElseWritesIntoConsul: whoever may write there names other servers as the leader and as coordinators, and writes nonsense. The
-// cluster goes on, and nobody shows anything to those servers.
+// TestSomebodyElseWritesIntoConsul: an attacker who may write there names other servers as the
+// leader and as coordinators, and writes nonsense. The cluster goes on, and nobody shows a
+// credential to those servers.
 func TestSomebodyElseWritesIntoConsul(t *testing.T) {
 	const agents = 8
 	c := newCluster(t, size{coordinators: 3, agents: agents}, newTrust(t, agents+1))
@@ -173,7 +174,7 @@ func (r *rogue) isNoticed() {
 	})
 }
 
-// register adds services beside the true ones that are well, lead, and have a later epoch.
+// register adds services next to the true ones. They are healthy, lead, and have a later epoch.
 func (r *rogue) register() {
 	r.t.Helper()
 	for scheme, address := range r.addresses() {
@@ -199,7 +200,8 @@ func (r *rogue) addresses() map[string]string {
 	return map[string]string{"http": r.clear.address, "https": r.secure.address}
 }
 
-// callsGoThrough: through coordinators by their addresses, through every agent, and for whoever looks for coordinators in Consul.
+// callsGoThrough: through coordinators by their addresses, through every agent, and for clients
+// that look for coordinators in Consul.
 func (r *rogue) callsGoThrough() {
 	r.t.Helper()
 	r.acknowledges(30)
@@ -225,7 +227,8 @@ type callRecorder struct {
 	heard   []string // guarded by mu: what they said, beyond a handshake that they broke off
 }
 
-// listen starts a callRecorder. With TLS, what counts is what comes after its server has shown its certificate.
+// listen starts a callRecorder. With TLS, what counts is what comes after its server has shown its
+// certificate.
 func listen(t *testing.T, host string, secured *tls.Config) *callRecorder {
 	t.Helper()
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", net.JoinHostPort(host, "0"))
@@ -283,14 +286,14 @@ func (e *callRecorder) record(conn net.Conn, secured *tls.Config) {
 	}
 }
 
-// forget forgets who has called, and not what was heard.
+// forget forgets who has called, but not what was recorded.
 func (e *callRecorder) forget() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.callers = nil
 }
 
-// wasCalledBy: a test that nothing is told proves something where somebody came.
+// wasCalledBy: that nothing was recorded proves something only if somebody called.
 func (e *callRecorder) wasCalledBy(t *testing.T, prefix, who string) {
 	t.Helper()
 	eventually(t, "a call of "+who, func() error {

@@ -11,7 +11,7 @@ import (
 	"github.com/bursar/bursar/test/systemd/wire"
 )
 
-// errReset says that a machine, or the program in it, started anew before a command had ended.
+// errReset says that a machine, or the program in it, restarted before a command had ended.
 var errReset = errors.New("the machine has started anew")
 
 // channel is this end of the talk with the program in a machine.
@@ -45,7 +45,8 @@ func listen(listener *net.UnixListener) *channel {
 	return c
 }
 
-// read ends with the connection: a container's program calls anew, a virtual machine has one for its life.
+// read ends with the connection: a container's program connects again, a virtual machine has one
+// connection for its life.
 func (c *channel) read(connection net.Conn) {
 	defer connection.Close()
 	for lines := bufio.NewReader(connection); ; {
