@@ -25,7 +25,7 @@ type books struct {
 	actor   identity.Actor
 	sets    []label.Set
 	request resource.Resource
-	// request number i has the set at i modulo their number; empty: it has none
+	// Request number i has the set at i modulo their number; empty: it has none.
 	parts []resource.External
 	batch int
 

@@ -22,7 +22,7 @@ type order struct {
 	Short    bool
 
 	Pairs int // make so many
-	// serve an echo on this address or socket, with Reply as its answer
+	// Echo: serve an echo on this address or socket, with Reply as its answer.
 	Echo  string
 	Reply []byte
 

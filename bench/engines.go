@@ -119,7 +119,7 @@ func (r *run) agentTicks(ctx context.Context, w *workload, of agentCase, dir str
 			go n.ask(asking, w.Tick)
 		}
 	}
-	// all engines are known, and have been measured twice
+	// All engines are known, and have been measured twice.
 	if _, err := awaitTicks(ctx, agent.address, 4, w.Tick); err != nil {
 		return err
 	}
@@ -206,7 +206,7 @@ func (c *engineGroup) awaitMoved(ctx context.Context, engines int) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	for {
-		// the pattern is right
+		// The pattern is right.
 		moved, _ := filepath.Glob(filepath.Join(cgroupRoots()[0], c.name, "bursar-engines", "*.adopted"))
 		if len(moved) >= engines {
 			return nil

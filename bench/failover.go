@@ -32,7 +32,7 @@ type loss struct {
 	elected float64 // until another one was seen to lead
 	granted float64 // until the next Allocate was granted
 	fleet   float64 // until every host was heard of again
-	// of all calls of the round, each from its own beginning
+	// longest is the longest of all calls of the round, each from its own beginning.
 	longest float64
 	failed  int // calls that the client gave up
 }

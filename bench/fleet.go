@@ -14,7 +14,7 @@ type slice struct {
 
 	cpu      []float64 // of the coordinator, in percent of a core
 	p50, p99 []float64 // of Allocate, in microseconds
-	// what the load itself costs this process, in percent of a core
+	// own is what the load itself costs this process, in percent of a core.
 	own     []float64
 	agents  []float64 // what the fleet's process costs, the same
 	reports []float64 // a second

@@ -17,7 +17,7 @@ import (
 // what they get.
 type launchers struct {
 	client *client.Client
-	// of all that they ask for, and of nothing else
+	// labels are on all that they ask for, and on nothing else.
 	labels   map[string]string
 	resource *bursarv1.Resource
 	prefix   string

@@ -105,7 +105,7 @@ type watched struct {
 
 	contestant
 
-	// p99 of the Allocates that began while a poll was under way, in microseconds
+	// during is the p99 of the Allocates that began while a poll was under way, in microseconds.
 	during []float64
 	median []float64 // the median of these
 	share  []float64 // how many of all began then

@@ -33,7 +33,7 @@ type simulated struct {
 	engine  resource.Vector // what each of its engines is entitled to
 	memory  int64           // of the host, in bytes
 	random  *rand.Rand
-	// of the next report, from the start of the next beat
+	// due is the time of the next report, from the start of the next beat.
 	due time.Duration
 }
 

@@ -64,7 +64,7 @@ func cpuTimeOf(pid int) (time.Duration, error) {
 		return 0, fmt.Errorf("CPU time: %w", err)
 	}
 	text := string(data)
-	// from the third field on, proc(5)
+	// The fields from the third on, proc(5).
 	fields := strings.Fields(text[strings.LastIndexByte(text, ')')+1:])
 	if len(fields) < 13 {
 		return 0, fmt.Errorf("CPU time: /proc/%d/stat has too few fields", pid)

@@ -22,7 +22,7 @@ import (
 type caller struct {
 	client *client.Client
 	labels []map[string]string
-	// request number i has those at i modulo their number, as with the labels
+	// Request number i has those at i modulo their number, as with the labels.
 	resources []*bursarv1.Resource
 	prefix    string
 	next      atomic.Int64

@@ -25,7 +25,7 @@ type lossy struct {
 	bursarv1connect.UnimplementedEngineServiceHandler
 
 	loses []string // the calls whose first answer is lost
-	// calls that it has too much to do for, after that
+	// busy are the calls that it has too much to do for, after that.
 	busy   []string
 	mu     sync.Mutex
 	called []string // guarded by mu

@@ -288,7 +288,7 @@ func secretFile(path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	// some editors write a byte order mark
+	// Some editors write a byte order mark.
 	if text := strings.TrimSpace(strings.TrimPrefix(string(content), "\ufeff")); text != "" {
 		return text, nil
 	}

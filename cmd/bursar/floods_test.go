@@ -158,7 +158,7 @@ func (c *crowded) resident() int {
 // Connections on which nothing comes, or only half of a request, keep neither probes nor callers
 // away.
 func TestIdleConnectionsLeaveRoomForOthers(t *testing.T) {
-	// and empty SETTINGS
+	// The preface of HTTP/2, and empty SETTINGS.
 	const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00"
 	for name, sent := range map[string]string{
 		"HTTP/2 without a request": preface,
@@ -211,7 +211,7 @@ func TestCompressedRequestsLeaveTheMemoryOfTheProcessAlone(t *testing.T) {
 	}
 	for path, most := range map[string]int{ // MiB of RSS
 		"bursar.v1.HostService/Get": 32,
-		// may be 16 MiB; buffers double while they grow, until garbage is collected
+		// It may have 16 MiB; buffers double while they grow, until garbage is collected.
 		"bursar.v1.HostService/Sync":   256,
 		"bursar.v1.QuotaService/Apply": 64,
 		"grpc.health.v1.Health/Check":  32,

@@ -223,7 +223,7 @@ func TestAtTheCoordinatorsPortEverybodyIsThemselves(t *testing.T) {
 		t.Errorf("what alice has: %s", out)
 	}
 	alice.must("release", id, "--addr", address)
-	// root
+	// As root.
 	as := exec.Command(alice.binary, "--addr", address, "quota", "set", "user=*", "--memory", "1GiB")
 	if out, err := as.CombinedOutput(); err != nil {
 		t.Errorf("root may do everything: %v: %s", err, out)
@@ -234,7 +234,7 @@ func TestAtTheCoordinatorsPortEverybodyIsThemselves(t *testing.T) {
 func (u tenant) forge(address, actor, id string) string {
 	u.t.Helper()
 	transport := &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
-		// the socket gets the user of the thread
+		// The socket gets the user of the thread.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		if err := unix.Setfsuid(int(u.uid)); err != nil {

@@ -20,9 +20,9 @@ func TestEveryCoordinatorHasAnIDOfItsOwnThatStays(t *testing.T) {
 	}
 	ids := map[string]bool{own: true}
 	for _, other := range []string{
-		// another machine that was set up alike
+		// Another machine that was set up alike.
 		instanceOf("rm-2", "127.0.0.1:7070", base),
-		// with the same address by mistake
+		// With the same address by mistake.
 		instanceOf("rm-1", "127.0.0.1:7071", base),
 		instanceOf("rm-1", "127.0.0.1:7070", "https://[fe80::1%25]:1"), // behind something
 		instanceOf("rm-1", "0.0.0.0:7070", "https://"+strings.Repeat("long.", 60)+"example.com:7070"),

@@ -170,7 +170,7 @@ func (n *notifier) stops(s served, feed <-chan time.Time, ended <-chan struct{})
 		case <-ended:
 			return
 		case <-over.C:
-			// the time is over: the service manager may end it
+			// The time is over: the service manager may end it.
 			<-ended
 			return
 		case <-feed:

@@ -160,7 +160,7 @@ func TestWatchdogIsFedWhileTheServerTurns(t *testing.T) {
 	if got := next(); got != "WATCHDOG=1" { // of the fourth
 		t.Errorf("%q", got)
 	}
-	// every call is answered, or it could not stop
+	// Every call is answered, or it could not stop.
 	go func() {
 		for {
 			select {

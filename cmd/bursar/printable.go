@@ -73,7 +73,7 @@ func (h harmless) clean(text []byte) []byte {
 			high, low := utf16.EncodeRune(r)
 			clean = fmt.Appendf(clean, `\u%04x\u%04x`, high, low)
 		default:
-			// outside of its values JSON has only blanks, which are kept
+			// Outside of its values JSON has only blanks, which are kept.
 			clean = fmt.Appendf(clean, `\u%04x`, r)
 		}
 	}

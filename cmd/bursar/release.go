@@ -25,7 +25,7 @@ Release does not end the engine: end it first, or use "bursar stop".`,
 	reason := cmd.Flags().String("reason", "", "why, for the history")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		code := exitOK
-		// each by itself: if one is unknown, the others are released
+		// Each by itself: if one is unknown, the others are released.
 		for _, text := range args {
 			err := c.onAllocation(cmd, text, func(ctx context.Context, cl *client.Client, id string) (*bursarv1.Allocation, error) {
 				res, err := cl.Allocations().Release(ctx, &bursarv1.ReleaseRequest{Id: id, Reason: *reason})

@@ -29,7 +29,7 @@ func (c *cli) report(err error) {
 		return
 	}
 	for line := range bytes.Lines(text.Bytes()) {
-		// stderr itself has failed: nobody can be told
+		// Stderr itself has failed: nobody can be told.
 		_, _ = prefixed{harmless{to: c.err}, priorityError}.Write(line)
 	}
 }

@@ -42,7 +42,7 @@ func catchEnds(ctx context.Context) (context.Context, *interrupts) {
 // catchStops is catchInterrupts for a server that SIGHUP does not end: it comes on hangups. SIGINT
 // also ends a server that a script has put into the background: it can be for nobody else.
 func catchStops(ctx context.Context) (_ context.Context, _ *interrupts, hangups <-chan os.Signal) {
-	// a signal that comes during a reload is not lost; more than one would be the same
+	// A signal that comes during a reload is not lost; more than one would be the same.
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGHUP)
 	ctx, i := catch(ctx, syscall.SIGINT, syscall.SIGTERM)
@@ -152,7 +152,7 @@ func (r *relay) run() {
 			continue
 		}
 		switch sig {
-		// there is no process to signal
+		// There is no process to signal.
 		case syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH:
 		default:
 			r.mu.Lock()

@@ -26,7 +26,7 @@ func script(t *testing.T, dir, path string, program ...string) (lines []string, 
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), program[0], program[1:]...)
 	cmd.Dir = dir
-	// settings of a make around this test are not for the make under test
+	// Settings of a make around this test are not for the make under test.
 	for _, variable := range os.Environ() {
 		if name, _, _ := strings.Cut(variable, "="); !slices.Contains([]string{"MAKEFLAGS", "MFLAGS", "MAKELEVEL", "PARTS"}, name) {
 			cmd.Env = append(cmd.Env, variable)

@@ -14,7 +14,7 @@ func TestBufCurl(t *testing.T) {
 		t.Run(d.name, func(t *testing.T) {
 			call := func(path string, flags ...string) []string {
 				if !slices.Contains(flags, "--schema") {
-					// a token goes with reflection, too
+					// A token goes with reflection, too.
 					flags = append(slices.Clone(flags), "--reflect-header", "*")
 				}
 				return slices.Concat([]string{"curl"}, d.buf, flags, []string{d.base + path})

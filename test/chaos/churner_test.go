@@ -93,7 +93,7 @@ func (k *churner) allocate() {
 	if k.random.IntN(2) == 0 {
 		r.Wait = milliseconds(upTo(k.random, 400*time.Millisecond) + time.Millisecond)
 	}
-	// only time will end it, and so they have a quota of their own to fill
+	// Only time ends it, and so they have a quota of their own to fill.
 	if k.forgetful {
 		r.Labels["user"] = "forgetful"
 		r.ReservationTtl = seconds(1 + k.random.Int64N(2))

@@ -19,7 +19,7 @@ import (
 
 // What works on servers that are killed again and again.
 const (
-	// remember the answers, and ask until they get one
+	// churners remember the answers, and ask until they get one.
 	churners    = 16
 	forgetful   = 4 // ask once, and never come back for what was not answered
 	mostHeld    = 4 // allocations of one churner
@@ -126,7 +126,8 @@ type siege struct {
 	// test that fails.
 	doomed, before []*proc.Process
 
-	// ids of what has all of a quota, and of what waits for it through all kills
+	// first is the id of the allocation that has all of a quota, waits that of one that waits for
+	// it through all kills.
 	first, waits string
 	keepers      []*keeper
 
@@ -140,9 +141,9 @@ type siege struct {
 	pauseLock sync.RWMutex
 
 	mu sync.Mutex
-	// guarded by mu; the allocations that live, as the clients know them, by id
+	// Guarded by mu; the allocations that live, as the clients know them, by id.
 	acknowledged map[string]*kept
-	// guarded by mu; ids of requests whose outcome is unknown
+	// Guarded by mu; ids of requests whose outcome is unknown.
 	forgotten                  map[string]bool
 	granted, repeated, resized int // guarded by mu
 }
@@ -426,7 +427,7 @@ func (s *siege) compareAccounts() {
 		for name, account := range accounts {
 			held := amountsOf(account.GetUsed()).plus(amountsOf(account.GetReserved()))
 			for dimension, limit := range amountsOf(account.GetLimit()) {
-				// another expired just now, or it is wrong
+				// Another expired just now, or it is wrong.
 				if held[dimension] != sums[name][dimension] {
 					return fmt.Errorf("account %s holds %v, its allocations %v", name, held, sums[name])
 				}

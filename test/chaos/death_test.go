@@ -195,7 +195,7 @@ func TestKillingBursarRunLeavesItsCommand(t *testing.T) {
 	c := startCluster(t, settings{})
 	run := exec.Command(executable, "run", "--memory", "64MiB", "--cpu", "100m", "--label", "user=alice", "--", "sh", "-c", "echo $$; exec sleep 60")
 	run.Env = proc.Environment(c.environment()...)
-	// the command has it too: with a pipe, Wait would wait for that
+	// The command has it too: with a pipe, Wait would wait for that.
 	run.Stderr = os.Stderr
 	out := must[interface{ Read([]byte) (int, error) }](t)(run.StdoutPipe())
 	if err := run.Start(); err != nil {

@@ -33,7 +33,7 @@ func playEngine(in io.Reader, out io.Writer) {
 			panic(err)
 		}
 		fmt.Fprintln(out, "done")
-		// nothing is ever written: it ends with the test
+		// Nothing is ever written: it ends with the test.
 		_, _ = io.Copy(io.Discard, os.NewFile(3, "life"))
 		runtime.KeepAlive(memory)
 		return

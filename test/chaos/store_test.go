@@ -164,7 +164,7 @@ func TestAFullDiskRefusesAndLosesNothing(t *testing.T) {
 		c.startAgent()
 		ballast := filepath.Join(data, "ballast")
 		c.throughFullDisk(t,
-			// as much of it as there is room for
+			// As much of it as there is room for.
 			func() { _ = os.WriteFile(ballast, make([]byte, 4<<20), 0o600) },
 			func() { _ = os.Remove(ballast) })
 	})

@@ -192,7 +192,7 @@ func (w *worker) runProcess(ctx context.Context, g granted) {
 // giveUpWaiting goes away from a wait and cancels it, in whatever state it is by then.
 func (w *worker) giveUpWaiting(ctx context.Context) {
 	r := w.newRequest(10 * time.Second)
-	// if the cancellation overtakes the request, this ends it
+	// If the cancellation overtakes the request, this ends it.
 	r.ReservationTtl = seconds(1)
 	short, cancel := context.WithTimeout(ctx, upTo(w.random, 300*time.Millisecond))
 	defer cancel()

@@ -305,7 +305,8 @@ func shape(path string, value any, fields map[string]bool) {
 	switch value := value.(type) {
 	case map[string]any:
 		for name, inner := range value {
-			// of the engine here, which a slow machine lets have more CPU time than its due
+			// Of the engine here: on a slow machine it may get more CPU time than it is entitled
+			// to.
 			if name == "overUse" {
 				continue
 			}

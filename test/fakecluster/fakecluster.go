@@ -18,7 +18,7 @@ import (
 // so that several coordinators may share one.
 type Kind struct {
 	mu sync.Mutex
-	// guarded by mu, with all that is in them; by the setting "address"
+	// Guarded by mu, with all that is in them; by the setting "address".
 	clusters map[string]*Cluster
 	open     int               // guarded by mu: providers that are open
 	settings map[string]string // guarded by mu: that a provider was opened with last

@@ -23,7 +23,8 @@ func TestACoordinatorLeadsAfterARowWasSetAside(t *testing.T) {
 	file := filepath.Join(dir, "bursar.db")
 	for _, store := range []struct {
 		name, config, place string
-		// how a coordinator ends that the row keeps from leading: a single one says so at once
+		// kept is how a coordinator ends that the row keeps from leading: a single one says so at
+		// once.
 		kept   int
 		garble func(statement string) error
 	}{

@@ -26,7 +26,7 @@ type race struct {
 	*load
 	mu      sync.Mutex
 	history []porcupine.Operation // guarded by mu
-	// guarded by mu; the live allocations' ids, by the number of their request
+	// Guarded by mu; the live allocations' ids, by the number of their request.
 	granted    map[int32]string
 	next       int32 // guarded by mu; the number of the next request
 	unanswered int   // guarded by mu; attempts without an answer
@@ -117,7 +117,7 @@ func (a *attempts) call(attempt func(context.Context) error) (began int64, err e
 	switch {
 	case err == nil && a.first != 0:
 		began = a.first
-	// else nobody was there to hear it
+	// Otherwise no server was there.
 	case err != nil && !no && !errors.Is(err, syscall.ECONNREFUSED):
 		a.mu.Lock()
 		a.unanswered++

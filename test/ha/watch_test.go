@@ -104,7 +104,7 @@ func (o *observer) epoch(ctx context.Context, m *member, last uint64) uint64 {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	status, err := m.direct.Cluster().Status(ctx, &bursarv1.StatusRequest{})
-	// a coordinator that has just lost the lead speaks only for itself
+	// A coordinator that has just lost the lead speaks only for itself.
 	if err != nil || !status.GetIsLeader() {
 		return last
 	}

@@ -98,7 +98,7 @@ func TestOverUseIsWarnedOf(t *testing.T) {
 	}
 	p.right([]*engine{e}) // the entitlement in every account
 	fell := before - p.settledHeadroom(e, engineMemory+excess)
-	// other programs of this machine have given as much back at the same time
+	// Other programs of this machine have given as much back at the same time.
 	for attempt := 0; fell < excess/2*mib && attempt < 5; attempt++ {
 		e.tell("hold 1")
 		p.inTime("it gives back", func() error {
@@ -239,7 +239,8 @@ func removeCgroups(t *testing.T, parent string) {
 		for _, folder := range left {
 			entries, _ := filepath.Glob(folder + "/bursar-engines/*")
 			for _, entry := range entries {
-				// files are not, and what has processes that are being killed goes later
+				// Files cannot be removed, and a cgroup with processes that are being killed goes
+				// later.
 				_ = os.Remove(entry)
 			}
 			_ = os.Remove(folder + "/bursar-engines")

@@ -65,7 +65,7 @@ func TestAgentIsUpgraded(t *testing.T) {
 	p.endedWith(filler, 0)
 	engines = without(engines, filler)
 	got := <-answered
-	// the old agent has ended the call: its caller asks again, under the same id
+	// The old agent has ended the call: its caller asks again, under the same id.
 	if got.err != nil {
 		if connect.CodeOf(got.err) != connect.CodeUnavailable && connect.CodeOf(got.err) != connect.CodeCanceled {
 			t.Errorf("the call was ended with %v", got.err)

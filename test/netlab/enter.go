@@ -55,7 +55,7 @@ func Inside() bool {
 
 // become makes this process another program in a namespace.
 func become(namespace string, argv []string) error {
-	// of all threads this one enters, and this one becomes the program
+	// Only this thread enters, and it becomes the program.
 	runtime.LockOSThread()
 	file, err := os.Open(namespace) //nolint:gosec // of the lab that started this
 	if err != nil {

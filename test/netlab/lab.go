@@ -117,7 +117,7 @@ func (l *Lab) makeNode(name, bridge string, lab, number int) (*Node, error) {
 	n := &Node{Name: name, lab: l, mac: macOf(lab, number), Address: addressOf(lab, number), port: fmt.Sprintf("lab%dp%d", lab, number)}
 	made := make(chan error)
 	go func() {
-		// and never let go: with the goroutine ends the thread, which is spoilt
+		// It is never unlocked: the thread ends with the goroutine, since it cannot be used again.
 		runtime.LockOSThread()
 		err := unix.Unshare(unix.CLONE_NEWNET)
 		if err == nil {

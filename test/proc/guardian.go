@@ -24,7 +24,7 @@ type Guardian struct {
 func Guard(script string, arguments ...string) (*Guardian, error) {
 	line := append([]string{"-c", "cat >/dev/null\n" + script, "guardian"}, arguments...)
 	g := &Guardian{process: exec.Command("sh", line...)} //nolint:gosec,noctx // it must outlive this process
-	// what ends this process by the keyboard leaves it alone
+	// A signal from the keyboard that ends this process does not reach the guardian.
 	g.process.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	g.process.Dir = os.TempDir()
 	g.process.Stderr = &g.complaint

@@ -187,7 +187,7 @@ func (a *agent) sync(run int) {
 		h, _ := value.(hostAnswer)
 		r, ok := h.message.(*bursarv1.SyncResponse)
 		if !ok {
-			// the coordinator knows a later sequence: Register says which
+			// The coordinator knows a later sequence: Register says which.
 			if value != nil {
 				a.t.Resync()
 			}

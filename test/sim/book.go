@@ -13,16 +13,18 @@ import (
 type book struct {
 	w       *World
 	granted map[string]*knownGrant // by allocation id
-	// request id to allocation id, as the callers know it
+	// byAsk has the allocation id by request id, as the callers know it.
 	byAsk map[string]string
-	// given up with their host: engines that run are adopted later, reservations are not
+	// lost were given up with their host: engines that run are adopted later, reservations are
+	// not.
 	lost map[string]bool
-	// taken back by an agent; a gateway learns that when it wants to confirm
+	// vetoed were taken back by an agent; a gateway learns that when it wants to confirm.
 	vetoed  map[string]bool
 	drained map[string]bool // ended because their host was drained by a deadline
-	// changed after the state that the store was put back to, and so lost or older there
+	// undone were changed after the state that the store was put back to, and so are lost or older
+	// there.
 	undone map[string]bool
-	// the ledger's time of the latest reservation that a caller knows
+	// latest is the ledger's time of the latest reservation that a caller knows.
 	latest time.Time
 }
 
@@ -34,7 +36,7 @@ type knownGrant struct {
 	memory    int64
 	expires   time.Time
 	confirmed bool
-	// the caller has begun to give it back, or its process is gone
+	// ended says that the caller has begun to give it back, or its process is gone.
 	ended   bool
 	attempt *attempt
 }

@@ -71,7 +71,7 @@ func (b *books) commit(w *World, by string, f *inFlight) {
 }
 
 func (b *books) put(w *World, t *ledger.Allocation) {
-	// its host has other labels by now than the request wants that it was brought for
+	// Its host may have other labels by now than its request wants.
 	if t.RequestID == "" && t.Adopted() {
 		maps.DeleteFunc(b.asks, func(_ string, id ledger.ID) bool { return id == t.ID })
 	}

@@ -36,7 +36,7 @@ func (w *World) checkTaken(by string, err error) {
 // time.
 func (c *coord) checkWait(command *ledger.AllocateCommand, waits func() (ledger.ID, bool)) {
 	began, epoch := c.w.now, c.core.Meta().Epoch
-	// a skew of clocks makes the ledger's time a tenth slower
+	// A skew of clocks makes the ledger's time a tenth slower.
 	c.then(command.Wait*10/9+time.Second, func() {
 		if !c.core.Leading() || c.core.Meta().Epoch != epoch {
 			return

@@ -67,7 +67,7 @@ type coord struct {
 	atLeast     uint64
 	lastEpoch   uint64 // that this process has led in
 	inFlight    *inFlight
-	// the revision of the latest commit that it knows to have succeeded
+	// durable is the revision of the latest commit that it knows to have succeeded.
 	durable  uint64
 	covering *inFlight                 // the one whose callers are being answered
 	granted  uint64                    // the last revision whose grants were checked
@@ -78,7 +78,7 @@ type coord struct {
 	// Of the clusters, in this leadership:
 	records []ledger.ProviderRecord // that are followed
 	pollers []*poller
-	// that have read the queues, and still run
+	// rounds have read the queues, and still run.
 	rounds   []*round
 	since    map[ledger.ClusterName]ledger.Instant // when the settings became what they are
 	standing map[ledger.ClusterName]*standing

@@ -159,7 +159,7 @@ type term struct {
 	c       *coord
 	session uint64
 	forever bool
-	// when the last renewal that succeeded was sent
+	// renewed is when the last renewal that succeeded was sent.
 	renewed time.Time
 	lost    bool // Consul has said so
 }

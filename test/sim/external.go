@@ -12,7 +12,7 @@ import (
 type external struct {
 	w    *World
 	name ledger.ClusterName
-	// that the settings may point at; they have the same queues
+	// yarns are those that the settings may point at; they have the same queues.
 	yarns []*yarn
 	at    int  // the one that the operator means
 	turn  int  // of the settings
@@ -81,7 +81,7 @@ func (e *external) record() ledger.ProviderRecord {
 func (e *external) put() func(*ledger.Ledger, ledger.Instant) {
 	record := e.record()
 	e.w.tellf("operator: %s is to be read at %s", e.name, e.current().address)
-	// a provider from a file stays
+	// A provider from a file stays.
 	return func(l *ledger.Ledger, now ledger.Instant) { _ = l.PutProvider(now, record) }
 }
 
@@ -215,7 +215,7 @@ func (e *external) change() {
 	switch w.rng.IntN(4) {
 	case 0:
 		w.operate("delete provider", e.name.String(), func(l *ledger.Ledger, now ledger.Instant) {
-			// a provider from a file stays, and a missing one is fine
+			// A provider from a file stays, and a missing one is fine.
 			_ = l.DeleteProvider(now, e.name)
 		})
 		w.after(w.between(0, 10*time.Second), "", func() { w.insist(e.put()) })

@@ -29,7 +29,7 @@ func (b *book) checkGrants(c *coord) {
 	}
 	var fresh []ledger.Allocation
 	l.Allocations(0, func(a *ledger.Allocation) bool {
-		// what else may change in it is no grant
+		// Other changes of it are no grants.
 		if a.State == ledger.Reserved && a.GrantRevision > c.granted {
 			fresh = append(fresh, *a)
 		}

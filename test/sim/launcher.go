@@ -198,7 +198,7 @@ func (a *attempt) launch() {
 	}
 	if a.remote {
 		a.submitAll()
-		// no cluster accepts it: its reservation returns by itself
+		// No cluster accepts it: its reservation returns by itself.
 		if len(a.apps) == 0 {
 			a.l.next()
 			return
@@ -315,7 +315,7 @@ func (a *attempt) resize() {
 	memory := a.entitled + (a.l.w.rng.Int64N(9)-2)*64*mib
 	size := a.l.w.zeros(resource.Vector{}.WithMemory(memory))
 	if a.remote || memory < a.process.most {
-		// an engine gives back only what it will not use
+		// An engine gives back only what it will not use.
 		return
 	}
 	a.host.agent.command(func(l *ledger.Ledger, now ledger.Instant) (ledger.Allocation, error) {

@@ -23,7 +23,7 @@ type machine struct {
 	offer  int64 // what it lets the coordinator give away
 	gpus   int64
 	zone   string // its label
-	// one of its work directories is full: it wants no engines
+	// One of its work directories is full: it wants no engines.
 	full   bool
 	bootID string
 	boots  int
@@ -35,7 +35,7 @@ type machine struct {
 	link  *link
 	agent *agent
 	disk  agentDisk
-	// the last one that its agents have seen, and its leadership
+	// epoch is the last one that its agents have seen, seenIn its leadership.
 	epoch uint64
 
 	seenIn uint64
@@ -96,7 +96,7 @@ func (m *machine) touchMemory(boot int) {
 			}
 		}
 		switch {
-		// if something keeps a probe waiting after that, it is our fault
+		// If something keeps a probe waiting after that, it is our fault.
 		case m.w.resting:
 			m.others = 0
 		case m.w.chance(20):

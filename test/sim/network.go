@@ -31,7 +31,7 @@ type request struct {
 	// not nil, runs when the caller has gone.
 	serve    func(c *coord, reply func(answer)) (withdraw func())
 	patience time.Duration // how long the caller is willing to wait for the decision
-	// by a standby; it is not passed on a second time
+	// forwarded says that a standby has passed it on; that happens only once.
 	forwarded bool
 }
 

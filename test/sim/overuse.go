@@ -30,9 +30,9 @@ func policies() policy.Set {
 
 // truth is what engines really did and others are told.
 type truth struct {
-	// allocations whose engine has used more than it was entitled to
+	// overUsed are the allocations whose engine has used more than it was entitled to.
 	overUsed map[string]bool
-	// whose engine was ended by the kernel for lack of memory
+	// outOfMemory are the allocations whose engine the kernel has ended for lack of memory.
 	outOfMemory map[string]bool
 }
 

@@ -147,7 +147,7 @@ func (a *attempt) submitLater() {
 	w := a.l.w
 	most := 10 * time.Second
 	if a.naming == untold {
-		// what nobody is told must be there by then
+		// What nobody is told must be there by then.
 		most = settle * 4 / 5
 	}
 	w.after(w.between(0, most), "", func() {
@@ -187,7 +187,7 @@ func (a *attempt) confirmation() ledger.ConfirmCommand {
 	entitled := resource.Resource{Vector: a.l.w.zeros(resource.Vector{}.WithMemory(a.entitled))}
 	command.Entitled = &entitled
 	command.Process = ledger.Process{PID: a.process.pid, StartTime: a.process.start, BootID: a.host.bootID}
-	// it will be content with half of a part
+	// It will be content with half of a part.
 	if len(a.parts) > 0 && len(a.apps) == 0 && a.l.w.chance(6) {
 		half := amountOf(a.parts[0].Vector)
 		half = amount{half[0] / 2, half[1] / 2, half[2]}

@@ -19,7 +19,7 @@ type poller struct {
 	epoch    uint64
 	pace     providers.Pace
 	interval time.Duration
-	// the provider has changed; what it has asked for still arrives
+	// over says that the provider has changed; what the poller has asked for still arrives.
 	over bool
 }
 

@@ -87,7 +87,7 @@ func (b *book) checkParts(c *coord, a *ledger.Allocation, before, grown []amount
 			at := queueKey{path, x.Partition}
 			if !seen[name][at] {
 				seen[name][at] = true
-				// one part has given up there what another took
+				// One part has given up there what another took.
 				if !grewIn(a, before, name, at) {
 					continue
 				}

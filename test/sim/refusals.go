@@ -95,7 +95,7 @@ func (w *World) checkPatience(c *coord) {
 	l := c.core.Ledger()
 	var waiting []ledger.Allocation
 	l.Allocations(0, func(a *ledger.Allocation) bool {
-		// its caller may have been answered already
+		// Its caller may have been answered already.
 		vetoed := strings.HasPrefix(a.Reason, ledger.ReasonVetoed)
 		if a.State == ledger.Waiting && len(a.Entitled.External) > 0 && c.isHeldOn(a.Caller+"/"+a.RequestID) && !vetoed {
 			waiting = append(waiting, *a)

@@ -155,7 +155,7 @@ func (b *books) putRules(put []ledger.Quota, removed []string) {
 type rules struct {
 	turn    uint64 // of the ledger; 0: never looked at
 	inForce []ledger.Quota
-	// in force or not: limits by selector; never changed
+	// stored are the rules in force or not, as limits by selector. The map never changes.
 	stored map[string]string
 }
 

@@ -63,7 +63,7 @@ func (w *World) checkDurations(c *coord) {
 	l := c.core.Ledger()
 	l.Allocations(0, func(a *ledger.Allocation) bool {
 		switch {
-		// what is due has its turn with the next commits, however slow they are
+		// What is due has its turn with the next commits, however slow they are.
 		case l.Behind():
 		case a.State == ledger.Reserved:
 			if a.Revision <= c.durable { // else its time to live has not begun

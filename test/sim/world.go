@@ -38,7 +38,7 @@ type Tally struct {
 	Reports     int // of clusters that a ledger took in
 	Outdated    int // that it put aside
 	Superseded  int // that came when their leadership was over
-	// refusals because a cluster was still to be read
+	// Untimely is the refusals because a cluster was still to be read.
 	Untimely  int
 	Silences  int // of clusters that could not be read
 	Failovers int // of clusters
@@ -49,7 +49,7 @@ type Tally struct {
 	OutOfMemory int // that the kernel ended for lack of memory
 	Drained     int // that were stopped because a deadline had passed
 
-	// leaderships that began with a stored rule hidden by one of a file
+	// Hidden is the leaderships that began with a stored rule hidden by one of a file.
 	Hidden int
 }
 
@@ -60,7 +60,7 @@ type World struct {
 	rng    *rand.Rand
 	now    time.Time
 	events events
-	// of scheduling, so that events of one time keep theirs
+	// order is the order of scheduling, which events of the same time keep.
 	order uint64
 
 	files     map[string][]ledger.Quota // the rules, by file; never changed, but replaced

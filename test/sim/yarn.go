@@ -111,7 +111,7 @@ type yarn struct {
 type yarnQueue struct {
 	path   string
 	limits map[string]ceiling // by partition
-	// the partition of applications that name none
+	// standard is the partition of applications that name none.
 	standard string
 	stopped  bool
 	creates  bool // a queue below it is made by using it

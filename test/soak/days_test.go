@@ -137,7 +137,7 @@ func (w *world) startAgent() {
 	w.t.Helper()
 	a, err := agent.New(agent.Config{HostID: "h1", Tick: tickOfDays, StateDir: filepath.Join(w.dir, "agent"), Engines: agent.EnginesConfig{Cgroups: "none"}}, agent.Deps{
 		Allocations: w.api, Hosts: bursarv1connect.NewHostServiceClient(w.client, "http://coordinator"),
-		// nobody calls
+		// Nobody calls it.
 		Meter: w.machine, Proc: w.dir, OpenState: w.openState, Socket: newWire().listen(),
 	})
 	if err != nil {

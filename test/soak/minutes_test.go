@@ -174,7 +174,7 @@ func (s *servers) oneEngine(ctx context.Context, random *rand.Rand) {
 	}
 	_, err = s.client.Allocations().Confirm(background, &bursarv1.ConfirmRequest{Id: id, Process: &bursarv1.Process{Pid: int32(cmd.Process.Pid)}})
 	switch {
-	// it was quicker, as some engines are
+	// The engine was quicker, as some are.
 	case err != nil && byItself == 0 && client.Precondition(err):
 		byItself, long = 1, 0
 	case err != nil:

@@ -158,7 +158,7 @@ func TestPackageThroughItsLife(t *testing.T) {
 		h.Must(t, "dpkg", "--purge", "bursar")
 		left := h.Shell(t, `find / -xdev \( -path /proc -o -path /sys -o -path /opt/test -o -path /var/log/journal -o -path /run/log \) -prune -o -name '*bursar*' -print`)
 		for _, path := range lines(left) {
-			// units of engines, which systemd forgets by itself
+			// Units of engines: systemd forgets them by itself.
 			if !strings.HasPrefix(path, "/run/systemd/") {
 				t.Errorf("%s is left", path)
 			}

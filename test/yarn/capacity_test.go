@@ -131,7 +131,7 @@ func TestCapacitySchedulerInAbsoluteResources(t *testing.T) {
 			p := open(t, c, nil)
 			id := c.Submit(t, yarn.Application{Queue: "a1", MemoryMiB: 10240, VCores: 9})
 			c.AwaitAllocated(t, id)
-			// one core more than is left
+			// One core more than is left.
 			waits := c.Submit(t, yarn.Application{Queue: "a1", MemoryMiB: 1024, VCores: 2})
 			expect(t, p, `
 root limit 65536/64 used 10240/9 guaranteed 65536/64 apps 2=1+1

@@ -140,7 +140,7 @@ func (s *server) tail() string {
 	var lines []string
 	for line := range strings.Lines(string(text)) {
 		if !strings.HasPrefix(line, "\tat ") {
-			// a classpath is long
+			// A classpath is long.
 			lines = append(lines, strings.TrimSuffix(line[:min(len(line), 400)], "\n")+"\n")
 		}
 	}

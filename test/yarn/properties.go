@@ -58,7 +58,7 @@ func (c *Cluster) writeQueues(folder string) error {
 	for name := range c.options.Capacity {
 		path, ok := strings.CutSuffix(name, ".capacity")
 		if ok && !strings.Contains(path, ".accessible-node-labels.") && !strings.HasSuffix(path, "-template") {
-			// otherwise one user alone gets no more than the queue's guarantee
+			// Otherwise one user alone gets no more than the queue's guarantee.
 			queues[path+".user-limit-factor"] = "100"
 		}
 	}
@@ -129,7 +129,7 @@ func (c *Cluster) site() properties {
 		"yarn.resourcemanager.connect.max-wait.ms":                         "600000",
 		"yarn.nm.liveness-monitor.expiry-interval-ms":                      "20000",
 		"yarn.scheduler.fair.update-interval-ms":                           "100",
-		// a master that sleeps says nothing; a third of a day is too much for it
+		// A master that sleeps says nothing; a third of a day is too much for it.
 		"yarn.am.liveness-monitor.expiry-interval-ms": "3600000",
 		"yarn.scheduler.minimum-allocation-mb":        "128",
 		"yarn.scheduler.maximum-allocation-mb":        "65536",

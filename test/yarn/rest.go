@@ -215,7 +215,7 @@ func (m *Manager) ask(ctx context.Context, method, path, user string, request, a
 	r.Header.Set("Content-Type", "application/json")
 	client := http.Client{
 		Timeout: patience,
-		// a server that restarts answers no old connection
+		// A server that restarts answers no old connection.
 		Transport:     &http.Transport{DisableKeepAlives: true},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}

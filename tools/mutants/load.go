@@ -29,7 +29,8 @@ type loaded struct {
 	fset  *token.FileSet
 	types *types.Package
 	info  *types.Info
-	// its tests have properties of pgregory.net/rapid, and so that package's flags
+	// rapid says that its tests have properties of pgregory.net/rapid, and so that package's
+	// flags.
 	rapid bool
 }
 

@@ -37,7 +37,7 @@ type program struct {
 // stage is some of the tests. The fastest come first: they notice most mutants.
 type stage struct {
 	tests string // for -test.run
-	// processor time that a run may take, however busy the machine is
+	// seconds is the processor time that a run may take, however busy the machine is.
 	seconds int
 	wall    time.Duration // real time that it may take, for mutants that wait for ever
 }

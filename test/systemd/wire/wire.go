@@ -7,7 +7,7 @@ import "time"
 // Hello is what a machine says first, and says again after every boot. Nothing that was asked
 // before it will be answered.
 type Hello struct {
-	// of this start of the program; it takes no request of another one
+	// Session names this start of the program, which takes no request for another one.
 	Session string `json:"session"`
 	Boot    string `json:"boot"` // the kernel's boot id
 }
@@ -16,7 +16,7 @@ type Hello struct {
 type Request struct {
 	Session string `json:"session"`
 	ID      uint64 `json:"id"`
-	// ends the command of this id, with all that it started in its session
+	// Cancel ends the command of this id, with all that it started in its session.
 	Cancel      bool     `json:"cancel,omitempty"`
 	Arguments   []string `json:"arguments,omitempty"`
 	User        string   `json:"user,omitempty"` // default: root
@@ -29,7 +29,7 @@ type Answer struct {
 	ID     uint64 `json:"id"`
 	Output []byte `json:"output,omitempty"`
 	Errors []byte `json:"errors,omitempty"`
-	// as of a shell: 128 and the signal's number if a signal ended it
+	// Code is as in a shell: 128 and the signal's number if a signal ended it.
 	Code    int           `json:"code"`
 	Failure string        `json:"failure,omitempty"`
 	Took    time.Duration `json:"took"`

@@ -168,13 +168,13 @@ func startBursar(ctx context.Context, binary, dir, providers string) (*bursarDev
 	if err != nil {
 		return nil, err
 	}
-	// the child has its own
+	// The child has its own.
 	defer log.Close()
 	b.process = exec.CommandContext(ctx, binary, "dev", "--listen", "127.0.0.1:0", "--data-dir", filepath.Join(dir, "data"), //nolint:gosec // what the caller says
 		"--agent-socket", b.socket, "--providers", providers)
 	b.process.Cancel = func() error { return b.process.Process.Signal(syscall.SIGTERM) }
 	b.process.WaitDelay = 10 * time.Second
-	// the terminal's ^C is ours to pass on
+	// The terminal's ^C is ours to pass on.
 	b.process.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	b.process.Stdout, b.process.Stderr = log, log
 	if err := b.process.Start(); err != nil {
