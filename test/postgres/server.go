@@ -128,7 +128,7 @@ func (s *Server) initialize(ctx context.Context, options Options) error {
 	s.port = port
 	settings := map[string]string{
 		"listen_addresses": "127.0.0.1", "port": strconv.Itoa(port), "unix_socket_directories": s.dir,
-		// The socket is in its directory.
+		// mmap: shared memory is in the directory of the server too.
 		"max_connections": "100", "shared_buffers": "64MB", "dynamic_shared_memory_type": "mmap",
 		"fsync": "on", "synchronous_commit": "on", "log_min_messages": "warning",
 	}
