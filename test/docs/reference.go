@@ -26,19 +26,24 @@ type Section struct {
 // Sections are what the reference consists of.
 func Sections() []Section {
 	return []Section{
-		{"bursar coordinator --config FILE", "Read strictly: an unknown or repeated field, or one of the wrong type, is refused with its line and column. A text needs no quotes to stay as it is written: `0660`, `3.10` and `yes` are text where the type says so.", "coordinator", "Config"},
+		{"bursar coordinator --config FILE", "Read strictly: an unknown or repeated field, or one of the wrong type, is refused with its line\n" +
+			"and column. A text needs no quotes to stay as it is written: `0660`, `3.10` and `yes` are text if\n" +
+			"the type says so.", "coordinator", "Config"},
 		{"bursar agent --config FILE", "Read strictly, like the coordinator's.", "agent", "Config"},
 		{"identities: FILE", "The file that the coordinator's setting `identities` names, read strictly. `bursar token` writes it.", "internal/access", "document"},
-		{"providersFile: FILE", "The file that the coordinator's setting `providersFile` names, read strictly; [an example](../examples/providers.yaml). `bursar provider set` takes the same settings " +
-			"without a file.", "providers/providerfile", "file"},
+		{"providersFile: FILE", "The file that the coordinator's setting `providersFile` names, read strictly;\n" +
+			"[an example](../examples/providers.yaml). `bursar provider set` takes the same settings without a\n" +
+			"file.", "providers/providerfile", "file"},
 	}
 }
 
 // Reference writes the configuration reference for the sources below root.
 func Reference(root string) (string, error) {
 	var b strings.Builder
-	b.WriteString("# Configuration reference\n\nMade from the code by `go test ./test/docs -update`; a test fails where it is stale. Durations are written `30s`, `5m`, `24h`; " +
-		"memory `4GiB`, CPU `2` or `500m`. A field marked with ↻ changes with a reload (SIGHUP, `systemctl reload`), every other one at the next start.\n")
+	b.WriteString("# Configuration reference\n\n" +
+		"Made from the code by `go test ./test/docs -update`; a test fails if it is stale. Durations are\n" +
+		"written `30s`, `5m`, `24h`; memory `4GiB`, CPU `2` or `500m`. A field marked with ↻ changes with a\n" +
+		"reload (SIGHUP, `systemctl reload`), every other one at the next start.\n")
 	for _, s := range Sections() {
 		structs, err := structsOf(filepath.Join(root, s.Dir))
 		if err != nil {
@@ -49,8 +54,11 @@ func Reference(root string) (string, error) {
 			return "", fmt.Errorf("%s: %w", s.Title, err)
 		}
 	}
-	b.WriteString("\n## Providers\n\nThe settings of a cluster, by file or by `bursar provider set`. An unknown one is refused, and so is one without a value. No secret is a setting: those of " +
-		"type file name files on the coordinators' machines, which in a provider that came over the API lie in `providerCredentials`; without a directory a name is one in there.\n")
+	b.WriteString("\n## Providers\n\n" +
+		"The settings of a cluster, by file or by `bursar provider set`. An unknown one is refused, and so\n" +
+		"is one without a value. No setting is a secret itself: those of type file name files on the\n" +
+		"coordinators' machines. In a provider that came over the API these are in `providerCredentials`; a\n" +
+		"name without a directory is one in there.\n")
 	settings(&b, "Of every kind", providers.PaceSettings())
 	settings(&b, "Of yarn", yarn.Settings())
 	return b.String(), nil
