@@ -85,7 +85,7 @@ func (c *cli) printTeam(team []member) {
 	c.table([]string{"COORDINATOR", "PART", "VERSION", "EPOCH", "UP", "NOTE"}, rows)
 }
 
-// part is what a coordinator does at the moment: lead, stand by, …
+// part is what a coordinator does at the moment: it leads, stands by, or waits for a leader.
 func part(s *bursarv1.StatusResponse) string {
 	if s.GetIsLeader() {
 		return "leads"
