@@ -1,7 +1,7 @@
 # Bursar: how it is built, checked and measured. `make help` lists the targets.
 #
-# Needed on the machine: Go, git, make, bash, and gcc for the race detector. Every other tool is a Go module pinned in
-# tools/<name>/go.mod and built once into .cache/tools/<name>-<version>/.
+# Needed on the machine: Go, git, make, bash, and gcc for the race detector. Every other tool is a
+# Go module pinned in tools/<name>/go.mod and built once into .cache/tools/<name>-<version>/.
 
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -13,7 +13,8 @@ MAKEFLAGS += --warn-undefined-variables --no-builtin-rules --no-print-directory
 MODULE  := $(shell awk '$$1 == "module" { print $$2 }' go.mod)
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 
-# All but what the race detector is built into is compiled once, as it is shipped: static, and without the paths of this machine.
+# Everything is compiled once, as it is shipped: static, and without the paths of this machine.
+# Only builds with the race detector differ.
 export CGO_ENABLED := 0
 export GOFLAGS     := -trimpath $(filter-out -trimpath,$(shell go env GOFLAGS))
 
@@ -21,8 +22,9 @@ export GOFLAGS     := -trimpath $(filter-out -trimpath,$(shell go env GOFLAGS))
 SEEDS     ?= 20000
 BENCH     ?= .
 FUZZTIME  ?= 10s
-# Packages, or files of one, whose every survivor was looked at: docs/adr/0030-mutants.md.
-MUTANTS   ?= ./resource ./resource/linkis ./label ./agent/tracker ./coordinator/placement ./coordinator/ledger
+# Packages, or files of one, whose survivors have all been examined: docs/adr/0030-mutants.md.
+MUTANTS   ?= ./resource ./resource/linkis ./label \
+             ./agent/tracker ./coordinator/placement ./coordinator/ledger
 KILLS     ?= 100
 SOAKTIME  ?= 10m
 ARCHES    ?=
@@ -31,13 +33,14 @@ PACKAGE_VERSION ?=
 
 # The tools, by the version that their module pins.
 pinned        = $(shell awk '$$1 == "$(2)" { print $$2 }' tools/$(1)/go.mod)
-BUF           := .cache/tools/buf-$(call pinned,buf,github.com/bufbuild/buf)/buf
-GOLANGCI_LINT := .cache/tools/golangci-lint-$(call pinned,golangci-lint,github.com/golangci/golangci-lint/v2)/golangci-lint
-GRPCURL       := .cache/tools/grpcurl-$(call pinned,grpcurl,github.com/fullstorydev/grpcurl)/grpcurl
-NODE_EXPORTER := .cache/tools/node-exporter-$(call pinned,node-exporter,github.com/prometheus/node_exporter)/node-exporter
-TELEGRAF      := .cache/tools/telegraf-$(call pinned,telegraf,github.com/influxdata/telegraf)/telegraf
-NFPM          := .cache/tools/nfpm-$(call pinned,nfpm,github.com/goreleaser/nfpm/v2)/nfpm
-CONSUL        := .cache/tools/consul-$(call pinned,consul,github.com/hashicorp/consul)/consul
+tool          = .cache/tools/$(1)-$(call pinned,$(1),$(2))/$(1)
+BUF           := $(call tool,buf,github.com/bufbuild/buf)
+GOLANGCI_LINT := $(call tool,golangci-lint,github.com/golangci/golangci-lint/v2)
+GRPCURL       := $(call tool,grpcurl,github.com/fullstorydev/grpcurl)
+NODE_EXPORTER := $(call tool,node-exporter,github.com/prometheus/node_exporter)
+TELEGRAF      := $(call tool,telegraf,github.com/influxdata/telegraf)
+NFPM          := $(call tool,nfpm,github.com/goreleaser/nfpm/v2)
+CONSUL        := $(call tool,consul,github.com/hashicorp/consul)
 
 # A heading with the time of day, so that a log says where the time went.
 section = @printf '\n== %(%T)T  %s\n' -1 '$(1)'
@@ -46,10 +49,10 @@ section = @printf '\n== %(%T)T  %s\n' -1 '$(1)'
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-# --- build and run -----------------------------------------------------------------------------------------------
+# --- build and run -------------------------------------------------------------------------------
 
 .PHONY: build
-build: ## Build bin/bursar and, beside it, bin/bursar-keeper: static, with its version
+build: ## Build bin/bursar and bin/bursar-keeper: static, with their version
 	go build -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)' -o bin/bursar ./cmd/bursar
 	go build -buildvcs=false -ldflags '-s -w' -o bin/bursar-keeper ./cmd/bursar-keeper
 
@@ -58,16 +61,16 @@ run: build ## Build, then show the main job on this machine and stay up
 	bin/bursar dev --demo
 
 .PHONY: cluster
-cluster: build $(CONSUL) postgres ## Show three coordinators and two hosts, with a real Consul and PostgreSQL, and stay up
+cluster: build $(CONSUL) postgres ## Show three coordinators, two hosts, Consul, PostgreSQL; stay up
 	go run ./test/cluster -bursar bin/bursar
 
 .PHONY: queues
-queues: build yarn ## Show Bursar beside a real YARN cluster with queues that others use too, and stay up
+queues: build yarn ## Show Bursar next to a real YARN cluster with queues, and stay up
 	go build -buildvcs=false -o bin/queues ./test/yarn/demo
 	@bin/queues -bursar bin/bursar
 
 .PHONY: tools
-tools: $(BUF) $(GOLANGCI_LINT) $(GRPCURL) $(CONSUL) $(NFPM) ## Build the tools that lint, generate and the tests need
+tools: $(BUF) $(GOLANGCI_LINT) $(GRPCURL) $(CONSUL) $(NFPM) ## Build the tools of lint and tests
 
 # "tool" is what the module's go.mod names as its tool.
 .cache/tools/%:
@@ -79,33 +82,39 @@ $(GOLANGCI_LINT): tools/golangci-lint/go.mod tools/golangci-lint/go.sum
 $(GRPCURL): tools/grpcurl/go.mod tools/grpcurl/go.sum
 $(NODE_EXPORTER): tools/node-exporter/go.mod tools/node-exporter/go.sum
 $(TELEGRAF): tools/telegraf/go.mod tools/telegraf/go.sum
-$(TELEGRAF): export GOFLAGS := -trimpath -ldflags=-s -tags=custom,inputs.procstat,inputs.mem,outputs.discard
+telegraf_tags := custom,inputs.procstat,inputs.mem,outputs.discard
+$(TELEGRAF): export GOFLAGS := -trimpath -ldflags=-s -tags=$(telegraf_tags)
 $(NFPM): tools/nfpm/go.mod tools/nfpm/go.sum
 $(NFPM): export GOFLAGS := -trimpath -ldflags=-s
 $(CONSUL): tools/consul/go.mod tools/consul/go.sum
 $(CONSUL): export GOFLAGS := -trimpath -ldflags=-s
 
+# Tests and the cluster run one of their own.
 .PHONY: postgres
-postgres: ## See to it that PostgreSQL's server is installed: tests and the cluster run one of their own
+postgres: ## Make sure that PostgreSQL's server is installed
 	@tools/postgres/provide.sh
 
+# They check packages and units.
 .PHONY: packaging
-packaging: ## See to it that systemd-analyze, lintian, rpm and man are there: they look at packages and units
+packaging: ## Make sure that systemd-analyze, lintian, rpm and man are installed
 	@tools/packages/provide.sh
 
+# For test/yarn, which runs ResourceManagers.
 .PHONY: yarn
-yarn: ## See to it that Java and the published jars of Hadoop are there: test/yarn runs ResourceManagers
+yarn: ## Make sure that Java and the jars of Hadoop are there
 	@tools/yarn/provide.sh
 
+# For test/systemd, which runs the packages in it.
 .PHONY: systemd
-systemd: ## See to it that a small Debian and what boots it are there: test/systemd runs the packages in it
+systemd: ## Make sure that a small Debian and the programs that boot it are there
 	@tools/systemd/provide.sh
 
-# --- packages ----------------------------------------------------------------------------------------------------
+# --- packages ------------------------------------------------------------------------------------
 
-# In bin/packages, for amd64 and arm64 (ARCHES), with the version that deploy/package/version.sh makes of the checkout (PACKAGE_VERSION).
-# The same commit gives the same bytes.
-package = @$(if $(PACKAGE_VERSION),VERSION='$(PACKAGE_VERSION)') $(if $(ARCHES),ARCHES='$(ARCHES)') NFPM='$(CURDIR)/$(NFPM)' deploy/package/build.sh
+# In bin/packages, for amd64 and arm64 (ARCHES), with the version that deploy/package/version.sh
+# makes of the checkout (PACKAGE_VERSION). The same commit gives the same bytes.
+package = @$(if $(PACKAGE_VERSION),VERSION='$(PACKAGE_VERSION)') \
+	$(if $(ARCHES),ARCHES='$(ARCHES)') NFPM='$(CURDIR)/$(NFPM)' deploy/package/build.sh
 
 .PHONY: packages
 packages: $(NFPM) ## Build all packages
@@ -123,40 +132,48 @@ rpm: $(NFPM) ## Build packages for RPM: bin/packages/*.rpm
 tar: ## Build archives of what the packages install: bin/packages/*.tar.gz
 	$(package) tar
 
-# --- test --------------------------------------------------------------------------------------------------------
+# --- test ----------------------------------------------------------------------------------------
 
-# The packages without a goroutine, a lock or a channel (test/layout holds this for all but proto), those that read the tree, and the one that runs
-# other suites. The race detector has nothing to find there and would make them ten times slower; everything else runs under it.
-pure = ^$(MODULE)/(resource|label|internal/identity|proto|coordinator/ledger|coordinator/placement|test/layout|test/docs|test/contract|test/acceptance)(/|$$)
+# The packages without a goroutine, a lock or a channel (test/layout holds this for all except
+# proto), those that read the tree, and the one that runs other suites. The race detector has
+# nothing to find there and would make them ten times slower; everything else runs under it.
+pure_names := resource|label|internal/identity|proto|coordinator/ledger|coordinator/placement
+pure_tests := test/layout|test/docs|test/contract|test/acceptance
+pure = ^$(MODULE)/($(pure_names)|$(pure_tests))(/|$$)
 
-# -count=1: tests run binaries and read files that the test cache does not know of. -shuffle: no test leans on another.
+# -count=1: tests run binaries and read files that the test cache does not know. -shuffle: no test
+# depends on another.
 go_test = go test -count=1 -shuffle=on
 
 .PHONY: test
-test: test-sim test-pure test-mutants test-race test-soak test-packages test-systemd test-yarn test-ha ## Run every test: 2,000 simulated seeds, the pure packages, the mutants of one, the rest with -race, the packages, machines with systemd, real YARN clusters, the faults of machines
+test: test-sim test-pure test-mutants test-race test-soak
+test: test-packages test-systemd test-yarn test-ha
+test: ## Run every test, of all that begin with test-
 
+# Against test/sim/testdata/transcripts.txt.
 .PHONY: test-sim
-test-sim: ## Run 2,000 seeds of the simulator, and compare what their worlds do with test/sim/testdata/transcripts.txt
+test-sim: ## Run 2,000 seeds of the simulator, and compare their transcripts
 	$(call section,test-sim: 2000 seeds without the race detector)
 	@$(go_test) -timeout 15m ./test/sim -run Simulation -sim.seeds=2000 -sim.transcripts=check
 
-# For a change of behaviour or of words that is meant.
+# For an intended change of behaviour or of words.
 .PHONY: transcripts
 transcripts: ## Rewrite test/sim/testdata/transcripts.txt
 	@$(go_test) -timeout 15m ./test/sim -run Simulation -sim.seeds=2000 -sim.transcripts=write
 
 .PHONY: test-pure
-test-pure: ## Test the packages that hold no goroutine, and the tree itself, without the race detector
+test-pure: ## Test the packages without a goroutine, and the tree itself
 	$(call section,test-pure: packages that hold no goroutine, and the tree itself)
 	@packages=$$(go list ./... | grep -E '$(pure)'); $(go_test) -timeout 15m $$packages
 
 .PHONY: test-mutants
-test-mutants: ## Change the code of one small package in small ways, and see that its tests notice
+test-mutants: ## Make small changes in one small package, and see that its tests notice
 	$(call section,test-mutants: mutants of label)
 	@go run ./tools/mutants ./label
 
-# A program with the race detector waits for a second before it exits, and tests run many. SQLite is C that was translated: under the race
-# detector it is ten times slower, and what is to be found is in what calls it.
+# A program with the race detector waits for a second before it exits, and tests run many. SQLite
+# is translated C code: under the race detector it is ten times slower, and the races to find are
+# in its callers.
 test-race test-yarn: export GORACE := atexit_sleep_ms=0
 test-race test-yarn: export CGO_ENABLED := 1
 race = -race -gcflags='modernc.org/...=-race=false'
@@ -164,11 +181,13 @@ race = -race -gcflags='modernc.org/...=-race=false'
 .PHONY: test-race
 test-race: $(BUF) $(GRPCURL) $(CONSUL) postgres ## Test all other packages with the race detector
 	$(call section,test-race: all other packages with the race detector)
-	@packages=$$(go list ./... | grep -Ev '$(pure)|/test/(ha|packages|soak|systemd|yarn)$$'); $(go_test) $(race) -timeout 20m $$packages
+	@packages=$$(go list ./... | grep -Ev '$(pure)|/test/(ha|packages|soak|systemd|yarn)$$'); \
+	$(go_test) $(race) -timeout 20m $$packages
 
-# By itself, and without the race detector: it builds all packages, and installs them in a copy of this machine's tree.
+# By itself, and without the race detector: it builds all packages, and installs them in a copy of
+# this machine's tree.
 .PHONY: test-packages
-test-packages: $(NFPM) packaging ## Build the packages; look at, install, upgrade, remove and purge them
+test-packages: $(NFPM) packaging ## Build, install, upgrade, remove and purge the packages
 	$(call section,test-packages: what make packages builds for this architecture)
 	@$(go_test) -timeout 15m ./test/packages
 
@@ -178,7 +197,7 @@ test-arches: $(NFPM) packaging ## Do so with the packages for all architectures
 
 # By itself, and without the race detector: a virtual machine takes both cores.
 .PHONY: test-systemd
-test-systemd: $(NFPM) systemd ## Run the packages in machines with a systemd: restarts, crashes, reboots, limits, hostile users
+test-systemd: $(NFPM) systemd ## Run the packages in machines with a systemd
 	$(call section,test-systemd: machines with systemd)
 	@$(go_test) -timeout 15m ./test/systemd
 
@@ -190,13 +209,13 @@ test-yarn: yarn ## Test the provider against real YARN clusters, Hadoop 2.7 to 3
 
 # By itself, and without the race detector: it runs some seventy processes and measures pauses.
 .PHONY: test-ha
-test-ha: $(CONSUL) postgres ## Run three coordinators and fifty agents through every fault of machines and wires
+test-ha: $(CONSUL) postgres ## Run three coordinators and fifty agents through all faults
 	$(call section,test-ha: three coordinators and fifty agents with real Consul and PostgreSQL)
 	@$(go_test) -timeout 15m ./test/ha
 
 # By itself: it compares what servers take early and late.
 .PHONY: test-soak
-test-soak: ## Run an agent and a coordinator for 40 s with 200 engines that come and go, and for ten simulated days
+test-soak: ## Run an agent and a coordinator for 40 s, and for ten simulated days
 	$(call section,test-soak: nothing grows)
 	@$(go_test) -timeout 10m ./test/soak
 
@@ -204,59 +223,67 @@ test-soak: ## Run an agent and a coordinator for 40 s with 200 engines that come
 soak: ## Run them for SOAKTIME=10m and ten simulated days
 	$(go_test) -timeout 0 -v ./test/soak -soak.for=$(SOAKTIME)
 
-# A collector that lets the heap grow to five times what lives takes a fifth less of the processor; worlds are small.
+# If the heap may grow to five times the live memory, the simulator needs a fifth less of the
+# processor; worlds are small.
 .PHONY: sim
 sim: export GOGC := 400
 sim: ## Run SEEDS=20000 seeds of the simulator
 	$(go_test) -timeout 0 -v ./test/sim -run Simulation -sim.seeds=$(SEEDS)
 
 .PHONY: kills
-kills: postgres ## Kill `bursar dev` KILLS=100 times at random moments under load, and a coordinator with PostgreSQL a quarter as often
-	$(go_test) -timeout 0 -v ./test/chaos -run 'TestKilling.*LosesNothingThatWasAcknowledged' -chaos.kills=$(KILLS)
+kills: postgres ## Kill `bursar dev` KILLS=100 times, and a coordinator a quarter as often
+	$(go_test) -timeout 0 -v ./test/chaos -run 'TestKilling.*LosesNothingThatWasAcknowledged' \
+		-chaos.kills=$(KILLS)
 
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for FUZZTIME=10s
 	@.ci/fuzz $(FUZZTIME)
 
-# Another part is another target of make: it is added to PARTS in .ci/acceptance, and its size here. `make test` has each of them in small.
+# A new part is a new target of make: add it to PARTS in .ci/acceptance, and its size here. `make
+# test` has each of them in small.
+# PARTS='sim kills fuzz soak test-arches mutants' runs only these; keep the output with tee.
 .PHONY: acceptance
 acceptance: export SEEDS = 100000
 acceptance: export KILLS = 1000
 acceptance: export FUZZTIME = 1m
 acceptance: export SOAKTIME = 10m
 acceptance: export MUTANTS := $(MUTANTS)
-acceptance: ## Run what takes hours, to the end whatever fails: make acceptance 2>&1 | tee FILE (PARTS='sim kills fuzz soak test-arches mutants')
+acceptance: ## Run what takes hours, to the end even if something fails (PARTS=…)
 	@$(if $(PARTS),PARTS='$(PARTS)') .ci/acceptance
 
 .PHONY: mutants
-mutants: ## Change the code of MUTANTS=packages and files in small ways, and see that their tests notice
+mutants: ## Make small changes in MUTANTS=packages, and see that their tests notice
 	@go run ./tools/mutants $(MUTANTS)
 
 .PHONY: bench
-bench: build $(CONSUL) $(NODE_EXPORTER) $(TELEGRAF) postgres ## Measure the budgets of design §17, each as one line (BENCH=regexp of suites)
-	go run ./bench -bursar bin/bursar -node-exporter $(NODE_EXPORTER) -telegraf $(TELEGRAF) -name '$(BENCH)'
+bench: build $(CONSUL) $(NODE_EXPORTER) $(TELEGRAF) postgres
+bench: ## Measure the budgets of design §17, each as one line (BENCH=regexp of suites)
+	go run ./bench -bursar bin/bursar -node-exporter $(NODE_EXPORTER) -telegraf $(TELEGRAF) \
+		-name '$(BENCH)'
 
-# --- check -------------------------------------------------------------------------------------------------------
+# --- check ---------------------------------------------------------------------------------------
 
 .PHONY: lint
-lint: lint-shell lint-systemd lint-vet lint-go lint-proto check-generate ## Check the code, the contract and the format of both
+lint: lint-shell lint-systemd lint-vet lint-go lint-proto check-generate ## Check code and contract
 
 .PHONY: lint-shell
 lint-shell:
 	$(call section,lint: shell scripts parse)
 	@git ls-files -z '*.sh' '.ci/*' | xargs -0 -n 1 bash -n
 
-# Units name programs where packages put them. They are looked at with another program there, which any machine has; verify ends well
-# where it only warns, so that what it says counts.
+# Units name programs where packages put them. They are checked with another program there, which
+# any machine has. verify ends with code 0 even if it warns, so any output counts as a failure.
 .PHONY: lint-systemd
 lint-systemd: packaging
 	$(call section,lint: systemd units)
 	@tmp=$$(mktemp -d); trap 'rm -rf "$$tmp"' EXIT; cp deploy/systemd/bursar-*.* "$$tmp"; \
 	for example in deploy/systemd/examples/*.conf; do \
-		into=$$(sed -nE '1s,^# /etc/systemd/system/,,p' "$$example"); mkdir -p "$$tmp/$$(dirname "$$into")"; cp "$$example" "$$tmp/$$into"; \
+		into=$$(sed -nE '1s,^# /etc/systemd/system/,,p' "$$example"); \
+		mkdir -p "$$tmp/$$(dirname "$$into")"; cp "$$example" "$$tmp/$$into"; \
 	done; \
 	sed -i 's,/usr/bin/bursar,/bin/true,' "$$tmp"/bursar-*.service; \
-	said=$$(SYSTEMD_LOG_LEVEL=warning systemd-analyze verify --man=no "$$tmp"/bursar-*.{service,socket,slice} 2>&1 || true); \
+	said=$$(SYSTEMD_LOG_LEVEL=warning systemd-analyze verify --man=no \
+		"$$tmp"/bursar-*.{service,socket,slice} 2>&1 || true); \
 	[[ -z $$said ]] || { echo "$$said"; exit 1; }
 
 .PHONY: lint-vet
@@ -269,9 +296,10 @@ lint-go: $(GOLANGCI_LINT)
 	$(call section,lint: golangci-lint and gofumpt)
 	@$(GOLANGCI_LINT) run ./...
 
-# The contract is compared with proto/baseline.binpb, the image of the last contract that somebody may depend on. A
-# file in the tree works in a shallow or fresh clone, where a tag or an older commit may be missing, and moving it is a
-# change that a reviewer sees. The rows of the store are held the same way: an old file must stay readable.
+# The contract is compared with proto/baseline.binpb, the image of the last contract that somebody
+# may depend on. A file in the tree works in a shallow or fresh clone, where a tag or an older
+# commit may be missing, and a reviewer sees when it changes. The rows of the store are compared in
+# the same way: an old file must stay readable.
 .PHONY: lint-proto
 lint-proto: $(BUF)
 	$(call section,lint: buf lint + breaking + format)
@@ -279,26 +307,31 @@ lint-proto: $(BUF)
 	@$(BUF) breaking proto --against proto/baseline.binpb
 	@$(BUF) format --diff --exit-code
 
-# The generators are those of go.mod, built before: buf would run them without our flags, and compile all they need once more.
+# The generators are those of go.mod, built before: buf would run them without our flags, and
+# compile everything once more.
 generate = go build -o $(1)/bin/ tool && PATH=$(1)/bin:$$PATH $(BUF) generate
 
 .PHONY: check-generate
 check-generate: $(BUF) ## Fail when the generated code is stale
 	$(call section,check-generate: generated code is fresh)
 	@tmp=$$(mktemp -d); trap 'rm -rf "$$tmp"' EXIT; mkdir "$$tmp/committed"; \
-	find proto -name '*.pb.go' -o -name '*.connect.go' | tar -cf - -T - | tar -xf - -C "$$tmp/committed"; \
+	find proto -name '*.pb.go' -o -name '*.connect.go' | tar -cf - -T - | \
+		tar -xf - -C "$$tmp/committed"; \
 	$(call generate,"$$tmp") -o "$$tmp/fresh"; \
-	diff -r "$$tmp/committed" "$$tmp/fresh" || { echo 'generated code is stale: run make generate'; exit 1; }
+	diff -r "$$tmp/committed" "$$tmp/fresh" || \
+		{ echo 'generated code is stale: run make generate'; exit 1; }
 
-# What a change of Go code needs while it is made, without the race detector: under three minutes on two cores with a warm cache, if it
-# is about a package or two. Packages that import a changed one are not tested, and suites that run whole clusters are not run:
-# make lint and make test do.
+# For a change of Go code in a package or two: under three minutes on two cores with a warm cache,
+# without the race detector. It does not test packages that import a changed one, and runs no
+# suites of whole clusters: make lint and make test do. The packages that changed are those that
+# differ from origin/main, or else from the commit before.
 suites = ^\./test/(acceptance|chaos|ha|losses|packages|sim|soak|systemd|yarn)$$
 
 .PHONY: check
-check: lint-vet lint-go ## Check a change in minutes: lint of Go, the pure packages, 500 seeds, and the packages that changed since origin/main or else since the commit before
+check: lint-vet lint-go ## Check a change in minutes: pure packages, 500 seeds, what changed
 	$(call section,check: packages that hold no goroutine)
-	@packages=$$(go list ./... | grep -E '$(pure)' | grep -v '/test/acceptance$$'); $(go_test) $$packages
+	@packages=$$(go list ./... | grep -E '$(pure)' | grep -v '/test/acceptance$$'); \
+	$(go_test) $$packages
 	$(call section,check: 500 seeds)
 	@$(go_test) ./test/sim -run Simulation -sim.seeds=500 -sim.transcripts=check
 	$(call section,check: the packages that changed)
@@ -306,7 +339,7 @@ check: lint-vet lint-go ## Check a change in minutes: lint of Go, the pure packa
 	packages=$$([[ -z $$changed ]] || go list $$changed | grep -Ev '$(pure)' || true); \
 	if [[ -n $$packages ]]; then $(go_test) -timeout 10m $$packages; else echo none; fi
 
-# --- change ------------------------------------------------------------------------------------------------------
+# --- change --------------------------------------------------------------------------------------
 
 .PHONY: generate
 generate: $(BUF) ## Generate the code of proto/

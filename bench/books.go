@@ -13,18 +13,21 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// pairTime is how much the ledger's clock moves on with a pair: as much as a pair may take by the budget.
+// pairTime is the time by which the ledger's clock advances with a pair: the time that the budget
+// allows for a pair.
 const pairTime = 2500 * time.Nanosecond
 
-// books is a ledger with hosts and rules, as a coordinator has it, and who uses it: one goroutine.
+// books is a ledger with hosts and rules, as a coordinator has it, and its user. One goroutine
+// uses it.
 type books struct {
 	ledger  *ledger.Ledger
 	now     ledger.Instant
 	actor   identity.Actor
 	sets    []label.Set
 	request resource.Resource
-	parts   []resource.External // request number i has the one at i modulo their number; empty: it has none
-	batch   int
+	// Request number i has the set at i modulo their number; empty: it has none.
+	parts []resource.External
+	batch int
 
 	live   []ledger.ID
 	next   int // number of the next request
@@ -33,10 +36,11 @@ type books struct {
 	name   []byte
 }
 
-// newBooks makes so many hosts, all alike, healthy and measured, and sets the rules.
+// newBooks makes the hosts, all alike, healthy and measured, and sets the rules.
 func newBooks(w *workload, hosts int) (*books, error) {
 	b := &books{
-		// Nobody reports and nobody confirms here: neither hosts nor reservations end by themselves. All is one caller's.
+		// Nobody reports and nobody confirms here: neither hosts nor reservations end by
+		// themselves. One caller makes all requests.
 		ledger: ledger.New(ledger.Config{
 			Interval: 1000 * time.Hour, ReservationTTL: 1000 * time.Hour, CallerLiveBytes: 1 << 40,
 			RequestRetention: time.Duration(max(1, w.Remembered)) * pairTime,
@@ -75,7 +79,7 @@ func newBooks(w *workload, hosts int) (*books, error) {
 
 func hostName(i int) string { return fmt.Sprintf("host-%06d.example.org", i) }
 
-// addHost lets a host register and report that it has all of its memory.
+// addHost registers a host and reports that all of its memory is free.
 func addHost(l *ledger.Ledger, now ledger.Instant, id string, capacity resource.Vector) error {
 	if _, err := l.Register(now, ledger.RegisterCommand{
 		HostID: id, Address: id + ":7071", Capacity: capacity, Incarnation: 1, BootID: "boot",
@@ -90,7 +94,7 @@ func addHost(l *ledger.Ledger, now ledger.Instant, id string, capacity resource.
 	return err
 }
 
-// drain takes what has changed, as a commit would.
+// drain takes the changes out of the ledger, as a commit does.
 func (b *books) drain() {
 	b.since = 0
 	b.ledger.Durable(b.now, b.ledger.Changes().Revision)
@@ -102,7 +106,7 @@ func (b *books) done() {
 	}
 }
 
-// command is the next request: a name of its own, the labels of its number.
+// command is the next request: with a name of its own, and the labels of its number.
 func (b *books) command() ledger.AllocateCommand {
 	b.name = strconv.AppendInt(append(b.name[:0], "7d9f3f4e-request-"...), int64(b.next), 10)
 	c := ledger.AllocateCommand{
@@ -136,7 +140,7 @@ func (b *books) release(id ledger.ID) error {
 	return err
 }
 
-// fill lets so many allocations live.
+// fill makes allocations until so many live.
 func (b *books) fill(live int) error {
 	for range live {
 		id, err := b.allocate(b.command())
@@ -148,7 +152,7 @@ func (b *books) fill(live int) error {
 	return nil
 }
 
-// pairs makes one allocation and ends another one, so many times.
+// pairs makes one allocation and ends another one, n times.
 func (b *books) pairs(n int) error {
 	for range n {
 		b.now = b.now.Add(pairTime)
@@ -165,7 +169,7 @@ func (b *books) pairs(n int) error {
 	return nil
 }
 
-// wait lets so many requests wait behind an account that one allocation of the largest size fills.
+// wait makes requests that wait behind an account, which one allocation of the largest size fills.
 func (b *books) wait(n, sizes int, labels label.Set) error {
 	limit := ledger.AllocateCommand{Actor: b.actor, Labels: labels, Resource: b.times(sizes)}
 	for {
@@ -189,14 +193,14 @@ func (b *books) wait(n, sizes int, labels label.Set) error {
 	return nil
 }
 
-// times is the request with so many times its memory.
+// times is the request with its memory multiplied.
 func (b *books) times(n int) resource.Resource {
 	r := b.request
 	r.Vector = r.WithMemory(r.Memory() * int64(n))
 	return r
 }
 
-// audit is the proof that what was measured was right.
+// audit proves that the measured result is right.
 func (b *books) audit() error {
 	if found := b.ledger.Audit(); len(found) > 0 {
 		return fmt.Errorf("%d violations of the books, the first: %s", len(found), found[0].Message)

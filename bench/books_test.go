@@ -2,7 +2,8 @@ package main
 
 import "testing"
 
-// BenchmarkPair is row 1 of the budgets once more, for a profile: go test -run '^$' -bench Pair -cpuprofile cpu.out ./bench.
+// BenchmarkPair is row 1 of the budgets once more, for a profile: go test -run '^$' -bench Pair
+// -cpuprofile cpu.out ./bench.
 func BenchmarkPair(b *testing.B) {
 	w, err := readWorkload("ledger")
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// order is what a child is asked to do next. The first one says what it is for.
+// order is what a child is to do next. The first one says which role it has.
 type order struct {
 	Workload string
 	Hosts    int
@@ -21,19 +21,20 @@ type order struct {
 	Live     int
 	Short    bool
 
-	Pairs int    // make so many
-	Echo  string // serve an echo on this address or socket, with Reply as its answer
+	Pairs int // make so many
+	// Echo: serve an echo on this address or socket, with Reply as its answer.
+	Echo  string
 	Reply []byte
 
 	Queues []int // serve YARN clusters with so many
 
-	Servers []string      // where the coordinators of Hosts simulated agents are
+	Servers []string      // the coordinators of Hosts simulated agents
 	Consul  string        // or who knows
 	Beat    time.Duration // let them report for as long
 	Ride    bool          // let them report for good
 }
 
-// answer is what became of it.
+// answer is the result.
 type answer struct {
 	CPU     time.Duration // of the child's process
 	Address string
@@ -46,7 +47,7 @@ type answer struct {
 	Polls []poll // since they were last asked for
 }
 
-// serveChild does what its parent asks for, until there is no more.
+// serveChild does what its parent orders, until there are no more orders.
 func serveChild(ctx context.Context, role string, in io.Reader, out io.Writer) error {
 	var do func(context.Context, order) (answer, error)
 	switch role {

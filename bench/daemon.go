@@ -54,7 +54,7 @@ func (r *run) start(ctx context.Context, kind, config string, ready func(context
 	return d, nil
 }
 
-// await asks until the answer is yes: no error. The error is the last one before ctx ended.
+// await asks until there is no error. The error is the last one before ctx ended.
 func await(ctx context.Context, every time.Duration, ask func(context.Context) error) error {
 	retry := time.NewTicker(every)
 	defer retry.Stop()
@@ -71,7 +71,7 @@ func await(ctx context.Context, every time.Duration, ask func(context.Context) e
 	}
 }
 
-// stop ends the server in order.
+// stop ends the server and waits for it.
 func (d *daemon) stop() error {
 	if err := d.command.Process.Signal(syscall.SIGTERM); err != nil {
 		return fmt.Errorf("stop: %w", err)
@@ -85,11 +85,12 @@ func (d *daemon) kill() error {
 
 func (d *daemon) pid() int { return d.command.Process.Pid }
 
-// setup is where a coordinator is and what it works with. What is empty is the product's default.
+// setup says where a coordinator is and what it works with. An empty field is the product's
+// default.
 type setup struct {
 	dir      string        // for an embedded store
 	store    string        // address of a database
-	consul   string        // address of the Consul that elects; empty: it is alone
+	consul   string        // address of the Consul that elects; empty: no election
 	interval time.Duration // between two reports of a host
 }
 
@@ -106,17 +107,19 @@ func (s setup) configure(address string) string {
 		b.WriteString("election: alone\n")
 	}
 	if s.interval > 0 {
-		fmt.Fprintf(&b, "times: {interval: %s, lostAfter: %s}\n", s.interval, never) // hosts of the books need not report
+		// Hosts of the books need not report.
+		fmt.Fprintf(&b, "times: {interval: %s, lostAfter: %s}\n", s.interval, never)
 	}
 	return b.String()
 }
 
-// startCoordinator starts a coordinator on a directory, whose hosts need not report: or, with an interval, as often as that.
+// startCoordinator starts a coordinator on a directory. Its hosts need not report; with an
+// interval, they report that often.
 func (r *run) startCoordinator(ctx context.Context, dir string, interval time.Duration) (*daemon, error) {
 	return r.startAlone(ctx, setup{dir: dir, interval: interval})
 }
 
-// startAlone starts a coordinator that is alone.
+// startAlone starts a coordinator without others.
 func (r *run) startAlone(ctx context.Context, s setup) (*daemon, error) {
 	address, err := proc.FreeAddress()
 	if err != nil {
@@ -130,7 +133,8 @@ func (r *run) startAlone(ctx context.Context, s setup) (*daemon, error) {
 	return d, nil
 }
 
-// startAgent starts an agent of this machine, the host "bench", that finds its coordinators as the configuration says.
+// startAgent starts an agent of this machine, the host "bench". Its configuration says where its
+// coordinators are.
 func (r *run) startAgent(ctx context.Context, dir, discovery string, coordinators *client.Client, tick time.Duration) (*daemon, error) {
 	socket := filepath.Join(dir, "agent.sock")
 	config := fmt.Sprintf("hostId: bench\nsocket: %s\nstateDir: %s\n%s\ntick: %s\ncapacity: {instances: \"100000\"}\n",

@@ -16,8 +16,9 @@ import (
 	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
 )
 
-// echoChild is a process that serves an AllocationService with nothing behind it: what an answer costs that costs nothing to find. It
-// has the generated handler, the validation, the limits and the protocols of a coordinator.
+// echoChild is a process that serves an AllocationService with nothing behind it: it shows the
+// cost of an answer that needs no decision. It has the generated handler, the validation, the
+// limits and the protocols of a coordinator.
 type echoChild struct {
 	bursarv1connect.UnimplementedAllocationServiceHandler
 
@@ -25,7 +26,7 @@ type echoChild struct {
 	released  *bursarv1.ReleaseResponse
 }
 
-// Allocate answers with what it was given to answer with.
+// Allocate answers with the given answer.
 func (c *echoChild) Allocate(context.Context, *bursarv1.AllocateRequest) (*bursarv1.AllocateResponse, error) {
 	return c.allocated, nil
 }

@@ -22,14 +22,14 @@ import (
 	"github.com/bursar/bursar/proto/convert"
 )
 
-// agentSuite is row 7.
+// agentSuite is row 7 of the budgets.
 func agentSuite(ctx context.Context, r *run) error {
 	w, err := readWorkload("agent")
 	if err != nil {
 		return err
 	}
 	engines, many := r.size(w.Engines), r.size(w.Many)
-	cases := []agentCase{{name: "agent/trees", engines: engines, config: "engines: {cgroups: none}", neighbours: true}}
+	cases := []agentCase{{name: "agent/trees", engines: engines, config: "engines: {cgroups: none}", otherAgents: true}}
 	if len(cgroupRoots()) == 0 {
 		for _, name := range []string{"agent/cgroups-cpu", "agent/moved-cpu", "agent/many-cpu"} {
 			r.note(name, "no cgroups can be made here: want root, and cgroup v1 with memory and cpuacct, or v2")
@@ -38,7 +38,7 @@ func agentSuite(ctx context.Context, r *run) error {
 		name := fmt.Sprintf("bursar-bench-%d", os.Getpid())
 		moved := fmt.Sprintf("engines: {cgroups: direct, cgroup: /%s}", name)
 		cases = append(cases,
-			agentCase{name: "agent/cgroups", engines: engines, cgroup: name, started: true, config: "engines: {cgroups: none}", neighbours: true},
+			agentCase{name: "agent/cgroups", engines: engines, cgroup: name, started: true, config: "engines: {cgroups: none}", otherAgents: true},
 			agentCase{name: "agent/moved", engines: engines, cgroup: name, config: moved},
 			agentCase{name: "agent/many", engines: many, cgroup: name, config: moved})
 	}
@@ -50,16 +50,17 @@ func agentSuite(ctx context.Context, r *run) error {
 	return nil
 }
 
-// agentCase is one look at an agent.
+// agentCase is one measurement of an agent.
 type agentCase struct {
 	name    string
 	engines int
-	// cgroup has those of engines below it; "": they have none. started: they are there before the agent hears of them; else it makes them.
+	// cgroup is the cgroup above those of the engines; "": they have none. started: the cgroups
+	// exist before the agent knows the engines; else the agent makes them.
 	cgroup  string
 	started bool
 	config  string
-	// neighbours look at the same machine at the same time.
-	neighbours bool
+	// otherAgents look at the same machine at the same time.
+	otherAgents bool
 }
 
 // agentCost measures an agent.
@@ -75,7 +76,7 @@ func (r *run) agentCost(ctx context.Context, w *workload, of agentCase) (err err
 		return err
 	}
 	defer func() { err = errors.Join(err, agent.stop()) }()
-	idle := &crowd{name: of.cgroup}
+	idle := &engineGroup{name: of.cgroup}
 	defer func() { err = errors.Join(err, idle.end()) }()
 	var roots []string
 	if of.started {
@@ -100,28 +101,29 @@ func (r *run) agentCost(ctx context.Context, w *workload, of agentCase) (err err
 	return r.agentTicks(ctx, w, of, dir, agent)
 }
 
-// agentTicks measures an agent that has all its engines, and whoever looks at the machine next to it.
+// agentTicks measures an agent that has all its engines, and the other agents next to it.
 func (r *run) agentTicks(ctx context.Context, w *workload, of agentCase, dir string, agent *daemon) (err error) {
-	var neighbours []neighbour
-	if of.neighbours {
-		if neighbours, err = r.startNeighbours(ctx, dir, w.Tick); err != nil {
+	var otherAgents []otherAgent
+	if of.otherAgents {
+		if otherAgents, err = r.startOtherAgents(ctx, dir, w.Tick); err != nil {
 			return err
 		}
 	}
-	defer func() { err = errors.Join(err, stopAll(neighbours)) }()
+	defer func() { err = errors.Join(err, stopAll(otherAgents)) }()
 	asking, stopAsking := context.WithCancel(ctx)
 	defer stopAsking()
 	pids := []int{agent.pid()}
-	for _, n := range neighbours {
+	for _, n := range otherAgents {
 		pids = append(pids, n.pid())
 		if n.url != "" {
 			go n.ask(asking, w.Tick)
 		}
 	}
-	if _, err := awaitTicks(ctx, agent.address, 4, w.Tick); err != nil { // all engines are in, and have been measured twice
+	// All engines are known, and have been measured twice.
+	if _, err := awaitTicks(ctx, agent.address, 4, w.Tick); err != nil {
 		return err
 	}
-	costs, err := tollsOf(pids, func() (int, error) { return awaitTicks(ctx, agent.address, r.size(w.Window), w.Tick) })
+	costs, err := processCosts(pids, func() (int, error) { return awaitTicks(ctx, agent.address, r.size(w.Window), w.Tick) })
 	if err != nil {
 		return err
 	}
@@ -129,7 +131,7 @@ func (r *run) agentTicks(ctx context.Context, w *workload, of agentCase, dir str
 	r.line(name+"-tick", ours.tick.Seconds()*1000, "ms", 0)
 	r.line(name+"-cpu", 100*ours.tick.Seconds()/w.Scaled.Seconds(), "% of a core", 0)
 	r.line(name+"-rss", ours.memory/(1<<20), "MiB", 0)
-	for i, n := range neighbours {
+	for i, n := range otherAgents {
 		theirs := costs[i+1]
 		r.line(name+"-"+n.name+"-tick", theirs.tick.Seconds()*1000, "ms", ours.tick.Seconds()/theirs.tick.Seconds())
 		r.line(name+"-"+n.name+"-rss", theirs.memory/(1<<20), "MiB", ours.memory/theirs.memory)
@@ -137,14 +139,14 @@ func (r *run) agentTicks(ctx context.Context, w *workload, of agentCase, dir str
 	return nil
 }
 
-// toll is what a process took.
-type toll struct {
+// processCost is what a process used.
+type processCost struct {
 	tick   time.Duration // of CPU, for each tick
 	memory float64       // resident in the end, in bytes
 }
 
-// tollsOf is what some processes took while ticks passed.
-func tollsOf(pids []int, pass func() (ticks int, err error)) ([]toll, error) {
+// processCosts is what some processes used while ticks passed.
+func processCosts(pids []int, pass func() (ticks int, err error)) ([]processCost, error) {
 	before := make([]time.Duration, len(pids))
 	for i, pid := range pids {
 		var err error
@@ -156,7 +158,7 @@ func tollsOf(pids []int, pass func() (ticks int, err error)) ([]toll, error) {
 	if err != nil {
 		return nil, err
 	}
-	costs := make([]toll, len(pids))
+	costs := make([]processCost, len(pids))
 	for i, pid := range pids {
 		after, err := cpuTimeOf(pid)
 		if err != nil {
@@ -166,7 +168,7 @@ func tollsOf(pids []int, pass func() (ticks int, err error)) ([]toll, error) {
 		if err != nil {
 			return nil, err
 		}
-		costs[i] = toll{(after - before[i]) / time.Duration(ticks), float64(bytes)}
+		costs[i] = processCost{(after - before[i]) / time.Duration(ticks), float64(bytes)}
 	}
 	return costs, nil
 }
@@ -193,18 +195,19 @@ func confirmAll(ctx context.Context, c *client.Client, w *workload, pids []int) 
 	return nil
 }
 
-// crowd is processes that do nothing.
-type crowd struct {
+// engineGroup is processes that do nothing.
+type engineGroup struct {
 	name     string // of the cgroup that has theirs below it
 	commands []*exec.Cmd
 }
 
 // awaitMoved waits until an agent has moved so many engines to cgroups of their own.
-func (c *crowd) awaitMoved(ctx context.Context, engines int) error {
+func (c *engineGroup) awaitMoved(ctx context.Context, engines int) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	for {
-		moved, _ := filepath.Glob(filepath.Join(cgroupRoots()[0], c.name, "bursar-engines", "*.adopted")) // the pattern is right
+		// The pattern is right.
+		moved, _ := filepath.Glob(filepath.Join(cgroupRoots()[0], c.name, "bursar-engines", "*.adopted"))
 		if len(moved) >= engines {
 			return nil
 		}
@@ -217,8 +220,9 @@ func (c *crowd) awaitMoved(ctx context.Context, engines int) error {
 	}
 }
 
-// grow starts so many engines, each in a cgroup below these roots, and others until the machine has so many processes.
-func (c *crowd) grow(engines, processes int, roots []string) error {
+// grow starts engines, each in a cgroup below these roots, and then other processes until the
+// machine has so many.
+func (c *engineGroup) grow(engines, processes int, roots []string) error {
 	for i := range engines {
 		pid, err := c.add(asEngine)
 		if err != nil {
@@ -246,10 +250,10 @@ func (c *crowd) grow(engines, processes int, roots []string) error {
 	return nil
 }
 
-// asEngine is how long engines sleep, which tells them from the others.
+// asEngine is how long engines sleep; the number distinguishes them from other processes.
 const asEngine = "1000001"
 
-func (c *crowd) add(long string) (pid int, err error) {
+func (c *engineGroup) add(long string) (pid int, err error) {
 	command := exec.Command("sleep", long) //nolint:gosec,noctx // a number; end kills it
 	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := command.Start(); err != nil {
@@ -259,8 +263,8 @@ func (c *crowd) add(long string) (pid int, err error) {
 	return command.Process.Pid, nil
 }
 
-// pids are those of the first so many.
-func (c *crowd) pids(n int) []int {
+// pids are the pids of the first n.
+func (c *engineGroup) pids(n int) []int {
 	list := make([]int, n)
 	for i := range list {
 		list[i] = c.commands[i].Process.Pid
@@ -268,7 +272,7 @@ func (c *crowd) pids(n int) []int {
 	return list
 }
 
-func (c *crowd) end() error {
+func (c *engineGroup) end() error {
 	var errs []error
 	for _, command := range c.commands {
 		errs = append(errs, command.Process.Kill())
@@ -300,7 +304,8 @@ func removeCgroups(name string) error {
 	return errors.Join(errs...)
 }
 
-// cgroupRoots are the hierarchies in which an engine needs a cgroup to be measured by it, where cgroups can be made there.
+// cgroupRoots are the hierarchies in which an engine needs a cgroup for its measurement, if
+// cgroups can be made there.
 func cgroupRoots() []string {
 	if _, err := os.Stat("/sys/fs/cgroup/cgroup.controllers"); err == nil {
 		controllers, err := os.ReadFile("/sys/fs/cgroup/cgroup.subtree_control")
@@ -323,11 +328,11 @@ func writable(root string) bool {
 	return os.Mkdir(probe, 0o755) == nil && os.Remove(probe) == nil //nolint:gosec // as cgroups are
 }
 
-// measureCount is the agent's count of its looks at the machine.
+// measureCount is the agent's count of its measurements.
 var measureCount = regexp.MustCompile(`(?m)^bursar_agent_measure_seconds_count (\d+)$`)
 
-// awaitTicks waits for about so many ticks of an agent and returns how many there were. It asks the agent only at the ends, because
-// that is work too.
+// awaitTicks waits for about so many ticks of an agent and returns how many there were. It asks
+// the agent only at both ends, because asking is work too.
 func awaitTicks(ctx context.Context, socket string, n int, tick time.Duration) (int, error) {
 	first, err := countTicks(ctx, socket)
 	if err != nil {

@@ -27,16 +27,17 @@ type failover struct {
 	log       func(format string, arguments ...any)
 }
 
-// loss is what came of one end of a leader: times from the signal on, in seconds.
+// loss is the result of one end of a leader: times from the signal on, in seconds.
 type loss struct {
 	elected float64 // until another one was seen to lead
 	granted float64 // until the next Allocate was granted
 	fleet   float64 // until every host was heard of again
-	longest float64 // of all calls of the round, from their own beginning
-	failed  int     // calls that the client gave up
+	// longest is the longest of all calls of the round, each from its own beginning.
+	longest float64
+	failed  int // calls that the client gave up
 }
 
-// failoverSuite is row 8.
+// failoverSuite is row 8 of the budgets.
 func failoverSuite(ctx context.Context, r *run) (err error) {
 	w, err := readWorkload("failover")
 	if err != nil {
@@ -93,7 +94,7 @@ func failoverSuite(ctx context.Context, r *run) (err error) {
 	return nil
 }
 
-// losses prints what came of all rounds of a kind.
+// losses prints the results of all rounds of a kind.
 func (r *run) losses(name string, losses []loss) {
 	column := func(of func(loss) float64) (list []float64) {
 		for _, one := range losses {
@@ -116,7 +117,7 @@ func (r *run) losses(name string, losses []loss) {
 	r.line(name+"-failed-calls", float64(failed), "calls", 0)
 }
 
-// round ends the leader and measures what the launchers feel.
+// round ends the leader and measures what the launchers notice.
 func (f *failover) round(ctx context.Context, signal syscall.Signal) (one loss, err error) {
 	leader, _, err := f.leader(ctx, nil)
 	if err != nil {
@@ -157,13 +158,13 @@ func (f *failover) round(ctx context.Context, signal syscall.Signal) (one loss, 
 	for _, c := range calls {
 		one.longest = max(one.longest, c.ended.Sub(c.began).Seconds())
 	}
-	if one.failed, err = f.launchers.settle(ctx, calls); err != nil {
+	if one.failed, err = f.launchers.retryFailed(ctx, calls); err != nil {
 		return one, err
 	}
 	return one, errors.Join(f.verify(ctx, successor, calls), f.launchers.release(ctx, calls), f.revive(ctx, leader))
 }
 
-// healthy waits until the one that leads has heard of every host.
+// healthy waits until the new leader has a report of every host.
 func (f *failover) healthy(ctx context.Context, leader *member) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -176,7 +177,8 @@ func (f *failover) healthy(ctx context.Context, leader *member) error {
 	})
 }
 
-// verify holds what the launchers got, and what was there before, against the books of the one that leads.
+// verify compares what the launchers got, and what was there before, with the books of the new
+// leader.
 func (f *failover) verify(ctx context.Context, leader *member, calls []call) error {
 	status, err := leader.client.Cluster().Status(ctx, &bursarv1.StatusRequest{})
 	if err != nil {
@@ -192,7 +194,7 @@ func (f *failover) verify(ctx context.Context, leader *member, calls []call) err
 	return errors.Join(err, auditErr, f.launchers.compare(ctx, leader.client, calls))
 }
 
-// revive starts a coordinator again that was ended.
+// revive starts a coordinator again after it was ended.
 func (f *failover) revive(ctx context.Context, m *member) error {
 	_ = m.command.Wait() // how it ended is known
 	m.daemon = nil

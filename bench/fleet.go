@@ -7,20 +7,23 @@ import (
 	"time"
 )
 
-// slice is what happened in a part of the time: with the load alone, with the fleet alone, or with both.
+// slice is the result for a part of the time: with the load alone, with the fleet alone, or with
+// both.
 type slice struct {
 	load, fleet bool
 
 	cpu      []float64 // of the coordinator, in percent of a core
 	p50, p99 []float64 // of Allocate, in microseconds
-	own      []float64 // what the load itself costs this process, in percent of a core
-	agents   []float64 // what the fleet's process costs, the same
-	reports  []float64 // a second
-	syncs    []float64 // p50 of a report, in microseconds
-	slowest  []float64 // p99 of a report
+	// own is what the load itself costs this process, in percent of a core.
+	own     []float64
+	agents  []float64 // what the fleet's process costs, the same
+	reports []float64 // a second
+	syncs   []float64 // p50 of a report, in microseconds
+	slowest []float64 // p99 of a report
 }
 
-// fleetSuite shows what many hosts that report cost a coordinator, and those who ask it for allocations meanwhile.
+// fleetSuite shows what the reports of many hosts cost a coordinator, and what they cost those who
+// ask it for allocations at the same time.
 func fleetSuite(ctx context.Context, r *run) (err error) {
 	w, err := readWorkload("fleet")
 	if err != nil {
@@ -72,7 +75,7 @@ func fleetSuite(ctx context.Context, r *run) (err error) {
 	return load.audit(ctx)
 }
 
-// run lets a slice have its time, and keeps what it measured unless it was only to warm up.
+// run measures a slice. It keeps the result unless the slice is only a warm-up.
 func (s *slice) run(ctx context.Context, coordinator *daemon, load *caller, fleet *child, every, lasts time.Duration, keep bool) error {
 	before, err := cpuTimeOf(coordinator.pid())
 	if err != nil {

@@ -13,17 +13,19 @@ import (
 	"github.com/bursar/bursar/proto/convert"
 )
 
-// launchers ask an agent for allocations all the time, with the client's own retries, and keep what they get.
+// launchers ask an agent for allocations all the time, with the client's own retries, and keep
+// what they get.
 type launchers struct {
-	client   *client.Client
-	labels   map[string]string // of all that they ask for, and of nothing else
+	client *client.Client
+	// labels are on all that they ask for, and on nothing else.
+	labels   map[string]string
 	resource *bursarv1.Resource
 	prefix   string
 
 	mu    sync.Mutex
 	next  int           // guarded by mu: number of the next request
 	calls []call        // guarded by mu: those that were answered
-	news  chan struct{} // guarded by mu: closed when one more was
+	ended chan struct{} // guarded by mu: closed when one more was
 }
 
 // call is one Allocate that was answered.
@@ -46,7 +48,7 @@ func newLaunchers(socket string, w *workload) (*launchers, error) {
 	return &launchers{
 		client: c, labels: map[string]string{"user": "launcher", "creator": "bench", "engineType": "failover"},
 		resource: convert.ResourceToProto(request), prefix: "failover-" + strconv.FormatInt(time.Now().UnixNano(), 36) + "-",
-		news: make(chan struct{}),
+		ended: make(chan struct{}),
 	}, nil
 }
 
@@ -61,8 +63,8 @@ func (l *launchers) ask(ctx context.Context) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.calls = append(l.calls, c)
-	close(l.news)
-	l.news = make(chan struct{})
+	close(l.ended)
+	l.ended = make(chan struct{})
 }
 
 func (l *launchers) allocate(ctx context.Context, request string) (id string, err error) {
@@ -70,11 +72,11 @@ func (l *launchers) allocate(ctx context.Context, request string) (id string, er
 	return res.GetAllocation().GetId(), err
 }
 
-// answeredAfter waits for the first Allocate that is granted after a moment, and returns when that was.
+// answeredAfter waits for the first Allocate that is granted after a moment, and returns its time.
 func (l *launchers) answeredAfter(ctx context.Context, moment time.Time) (time.Time, error) {
 	for {
 		l.mu.Lock()
-		first, news := time.Time{}, l.news
+		first, ended := time.Time{}, l.ended
 		for _, c := range l.calls {
 			if c.err == nil && c.ended.After(moment) && (first.IsZero() || c.ended.Before(first)) {
 				first = c.ended
@@ -85,14 +87,15 @@ func (l *launchers) answeredAfter(ctx context.Context, moment time.Time) (time.T
 			return first, nil
 		}
 		select {
-		case <-news:
+		case <-ended:
 		case <-ctx.Done():
 			return time.Time{}, fmt.Errorf("no Allocate is granted any more: %w", ctx.Err())
 		}
 	}
 }
 
-// take returns the calls that were answered since the last take. The launchers must be at rest.
+// take returns the calls that were answered since the last take. No launcher may run a call
+// meanwhile.
 func (l *launchers) take() []call {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -101,9 +104,9 @@ func (l *launchers) take() []call {
 	return calls
 }
 
-// settle makes the calls once more that failed, under the names that they had, so that the outcome of all is known, and returns how many
-// those were.
-func (l *launchers) settle(ctx context.Context, calls []call) (failed int, err error) {
+// retryFailed repeats the calls that failed, under their names, so that the outcome of all is
+// known. It returns how many those were.
+func (l *launchers) retryFailed(ctx context.Context, calls []call) (failed int, err error) {
 	for i := range calls {
 		if calls[i].err == nil {
 			continue
@@ -118,7 +121,7 @@ func (l *launchers) settle(ctx context.Context, calls []call) (failed int, err e
 	return failed, nil
 }
 
-// compare holds what was granted against the books: each grant is there, and nothing else is.
+// compare compares the grants with the books: each grant is there, and nothing else is.
 func (l *launchers) compare(ctx context.Context, books *client.Client, calls []call) error {
 	live := make(map[string]string) // request ids, by id
 	for token := ""; ; {

@@ -15,7 +15,7 @@ import (
 	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
 )
 
-// fakeBooks answer with the allocations that they are made of.
+// fakeBooks answer with given allocations.
 type fakeBooks struct {
 	bursarv1connect.UnimplementedAllocationServiceHandler
 
@@ -76,7 +76,7 @@ func TestWhatWasGrantedIsComparedWithTheBooks(t *testing.T) {
 func TestTheFirstGrantAfterAMomentIsFound(t *testing.T) {
 	start := time.Now()
 	at := func(seconds int) time.Time { return start.Add(time.Duration(seconds) * time.Second) }
-	l := &launchers{news: make(chan struct{}), calls: []call{
+	l := &launchers{ended: make(chan struct{}), calls: []call{
 		{ended: at(1)},
 		{ended: at(5)},
 		{ended: at(4)},

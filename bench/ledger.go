@@ -32,7 +32,8 @@ func (c *ledgerChild) do(_ context.Context, o order) (answer, error) {
 	return answer{CPU: after - before}, err
 }
 
-// open brings the ledger to where a day would have: its allocations live, its memory of request ids is full.
+// open brings the ledger to the state after a day: its allocations live, and its memory of request
+// ids is full.
 func (c *ledgerChild) open(o order) error {
 	w, err := readWorkload(o.Workload)
 	if err != nil {
@@ -59,13 +60,13 @@ func (c *ledgerChild) open(o order) error {
 	return nil
 }
 
-// ledgerSuite is rows 1 to 3.
+// ledgerSuite is rows 1 to 3 of the budgets.
 func ledgerSuite(ctx context.Context, r *run) (err error) {
 	w, err := readWorkload("ledger")
 	if err != nil {
 		return err
 	}
-	// One process for each fleet, and one more for the middle fleet with those that wait.
+	// One process for each fleet, and one more for the middle fleet with waiting requests.
 	orders := make([]order, 0, len(w.Fleets)+1)
 	for _, hosts := range w.Fleets {
 		orders = append(orders, order{Workload: "ledger", Hosts: r.size(hosts), Live: r.size(w.Live), Short: r.short})
@@ -105,7 +106,8 @@ func ledgerSuite(ctx context.Context, r *run) (err error) {
 	return nil
 }
 
-// takeTurns gives every child the same order in turn and returns their rates, without the first round.
+// takeTurns gives every child the same order in turn and returns their rates, without those of the
+// first round.
 func takeTurns(children []*child, o order, rounds int) ([][]float64, error) {
 	rates := make([][]float64, len(children))
 	for round := range rounds {

@@ -21,7 +21,7 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// system is what a closed loop runs against. Its methods are called by many goroutines.
+// system is what a closed loop calls. Many goroutines call its methods.
 type system interface {
 	allocate(ctx context.Context, c ledger.AllocateCommand) (ledger.ID, error)
 	release(ctx context.Context, id ledger.ID) error
@@ -59,7 +59,7 @@ func (s *lockedLedger) release(_ context.Context, id ledger.ID) error {
 
 func (s *lockedLedger) close() error { return s.books.audit() }
 
-// durable is a coordinator's write path, every commit of which is on disk before it answers.
+// durable is a coordinator's write path. Every commit is on disk before it answers.
 type durable struct {
 	local coordinator.Local
 	stop  context.CancelFunc
@@ -130,7 +130,8 @@ func (s *durable) close() error {
 
 func launcher() identity.Actor { return identity.Actor{Name: "launcher@host", Anyone: true} }
 
-// result is what came of a turn: pairs, or pairs of calls, and the latencies of their Allocates in order.
+// result is the result of a turn: pairs, or pairs of calls, and the latencies of their Allocates,
+// shortest first.
 type result struct {
 	pairs     int
 	took      time.Duration
@@ -146,7 +147,7 @@ type span struct {
 
 func (r *result) rate() float64 { return float64(r.pairs) / r.took.Seconds() }
 
-// closedTurn lets so many clients make pairs for a time.
+// closedTurn makes so many clients run pairs for a time.
 func closedTurn(ctx context.Context, s system, sets []label.Set, request resource.Resource, clients int, lasts time.Duration) (*result, error) {
 	var over atomic.Bool
 	timer := time.AfterFunc(lasts, func() { over.Store(true) })

@@ -1,15 +1,17 @@
-// Command bench measures what the budgets of design §17 speak of, and prints a line for each:
+// Command bench measures the budgets of design §17, and prints a line for each:
 //
 //	name value unit (ratio R, budget B, ok|MISSED)
 //
-// The ratio is to what the line is compared with in the same run: an echo, another size, the same without load; a line that is
-// compared with nothing is held against its budget alone and shows its ratio to that. Lines without a budget tell more about
-// those that have one. workloads/ holds what is run, in full, so that it can be run beside a peer; budgets.yaml the thresholds and
-// where each comes from. A budget that is missed fails nothing: the machine may be slow, or busy.
+// The ratio compares the value with another of the same run: an echo, another size, the same
+// without load. A line without such a value is compared with its budget alone, and shows its ratio
+// to that. Lines without a budget explain those that have one. workloads/ holds the workloads in
+// full, so that a peer can run them too; budgets.yaml holds the thresholds and the source of each.
+// A missed budget is no failure: the machine may be slow, or busy.
 //
-// What is measured for real runs in processes of its own: bin/bursar as it is shipped (-bursar), a real PostgreSQL and a real Consul
-// (`make bench` sees to it that they are there), and this binary again for the ledger alone, for the echo and for simulated agents. One
-// goroutine prints and waits for everything it has started.
+// Servers run in processes of their own: bin/bursar as it is shipped (-bursar), a real PostgreSQL
+// and a real Consul (`make bench` provides them), and this binary again for the ledger alone, for
+// the echo and for simulated agents. One goroutine prints, and waits for everything that it has
+// started.
 package main
 
 import (
@@ -61,7 +63,7 @@ type run struct {
 	dir    string // for what is written to disk
 	log    io.Writer
 
-	// What the agent is measured beside; empty: nothing.
+	// The other agents to measure next to ours; empty: none.
 	nodeExporter, telegraf string
 }
 
@@ -138,7 +140,7 @@ func measure(ctx context.Context, only *regexp.Regexp, r *run, out io.Writer) (e
 	return nil
 }
 
-// rounds is how often something takes its turn; -short makes it 2, of which one counts.
+// rounds is how often something is measured; -short makes it 2, and only one of those counts.
 func (r *run) rounds(n int) int {
 	if r.short {
 		return min(n, 2)
@@ -146,7 +148,7 @@ func (r *run) rounds(n int) int {
 	return n
 }
 
-// size is how much is in a workload; -short makes it a twentieth.
+// size is the number of things in a workload; -short makes it a twentieth.
 func (r *run) size(n int) int {
 	if r.short {
 		return (n + 19) / 20

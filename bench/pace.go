@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// pace starts work every so often, whether what it started before is done or not, until ctx ends; then it waits for all of it. So
-// whoever is slow is asked no less, and a pause is felt by as many as it would be.
+// pace starts work at an interval, whether earlier work is done or not, until ctx ends; then it
+// waits for all of it. So a slow server is asked as often as a fast one, and as many calls notice
+// a pause as would in production.
 func pace(ctx context.Context, every time.Duration, work func()) {
 	var group sync.WaitGroup
 	defer group.Wait()
@@ -24,7 +25,7 @@ func pace(ctx context.Context, every time.Duration, work func()) {
 	}
 }
 
-// stopwatch collects how long things took, and the first error.
+// stopwatch collects durations, and the first error.
 type stopwatch struct {
 	mu   sync.Mutex
 	took []time.Duration // guarded by mu
@@ -43,7 +44,7 @@ func (s *stopwatch) add(took time.Duration, err error) {
 	s.took = append(s.took, took)
 }
 
-// sorted returns what took how long, shortest first.
+// sorted returns the durations, shortest first.
 func (s *stopwatch) sorted() ([]time.Duration, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

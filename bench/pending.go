@@ -135,7 +135,7 @@ func newDeepBooks(w *workload, depth int) (*deepBooks, error) {
 	return d, nil
 }
 
-// timed is the CPU time that f takes of this process.
+// timed is the CPU time that this process uses for f.
 func (d *deepBooks) timed(f func() error) (time.Duration, error) {
 	runtime.GC()
 	before, err := cpuTime()
@@ -149,7 +149,8 @@ func (d *deepBooks) timed(f func() error) (time.Duration, error) {
 	return after - before, err
 }
 
-// letIn ends what the groups have, one allocation after the other, until so many that waited have been let in.
+// letIn ends what the groups have, one allocation after the other, until so many waiting requests
+// have been granted.
 func (d *deepBooks) letIn(n int) error {
 	d.drain()
 	for granted := 0; granted < n; {

@@ -24,10 +24,11 @@ type polling struct {
 	load        *caller
 }
 
-// afterwards is how long after an answer was sent the coordinator may still be busy with it.
+// afterwards is the time after an answer in which the coordinator may still be busy with it.
 const afterwards = 100 * time.Millisecond
 
-// polls measures what a coordinator that reads a cluster costs itself and those who ask it for something else.
+// polls measures what reading a cluster costs a coordinator, and what it costs those who ask it
+// for something else.
 func (r *run) polls(ctx context.Context, w *workload) (err error) {
 	p := &polling{run: r, workload: w}
 	if p.coordinator, err = r.startCoordinator(ctx, filepath.Join(r.dir, "queues"), never); err != nil {
@@ -64,7 +65,8 @@ func (r *run) polls(ctx context.Context, w *workload) (err error) {
 	return p.load.audit(ctx)
 }
 
-// read lets the coordinator read the cluster with so many queues, or none with 0, and returns when it has.
+// read makes the coordinator read the cluster with so many queues, or none with 0, and returns
+// when it has.
 func (p *polling) read(ctx context.Context, queues int) error {
 	service, name := p.load.client.Queues(), yarnBench()
 	if queues == 0 {
@@ -97,20 +99,21 @@ func (p *polling) read(ctx context.Context, queues int) error {
 	})
 }
 
-// watched is what was measured of slices with the same cluster, by slice.
+// watched has the results of slices with the same cluster, by slice.
 type watched struct {
 	queues int
 
 	contestant
 
-	during []float64 // p99 of the Allocates that began while a poll was under way, in microseconds
+	// during is the p99 of the Allocates that began while a poll was under way, in microseconds.
+	during []float64
 	median []float64 // the median of these
 	share  []float64 // how many of all began then
 	polls  []float64
 	cpu    []float64 // of the coordinator, in percent of a core
 }
 
-// slice lets so many clients make pairs for a time, or nobody.
+// slice makes so many clients run pairs for a time, or none.
 func (p *polling) slice(ctx context.Context, w *watched, clients int, keep bool) error {
 	if err := p.read(ctx, w.queues); err != nil {
 		return err
@@ -172,8 +175,9 @@ func rest(ctx context.Context, lasts time.Duration) error {
 	}
 }
 
-// begun are the latencies of those Allocates, shortest first, that began while a poll was under way. Others that are touched by one are not
-// counted: long ones would be among these more often, whatever made them long.
+// begun are the latencies of the Allocates that began while a poll was under way, shortest first.
+// Others that overlap a poll are not counted: a long call overlaps more often, whatever made it
+// long.
 func (r *result) begun(polls []poll) []time.Duration {
 	var list []time.Duration
 	for _, c := range r.calls {
@@ -186,7 +190,8 @@ func (r *result) begun(polls []poll) []time.Duration {
 	return list
 }
 
-// besides lets so many clients make pairs of plain requests while each cluster is read in turn, and none.
+// besides makes so many clients run pairs of plain requests while each cluster is read in turn,
+// and none.
 func (p *polling) besides(ctx context.Context, clients int) error {
 	alone, again := &watched{}, &watched{}
 	few, many := &watched{queues: p.workload.Polled[0]}, &watched{queues: p.workload.Polled[1]}
@@ -214,14 +219,14 @@ func (p *polling) besides(ctx context.Context, clients int) error {
 	return nil
 }
 
-// compare prints what was measured of one with what was of the other.
+// compare prints the results of one next to those of the other.
 func (r *report) compare(name string, of *contestant, to contestant) {
 	r.line(name+"-calls", median(of.rates), "calls/s", median(ratios(of.rates, to.rates)))
 	r.line(name+"-p50", median(of.p50), "µs", median(ratios(of.p50, to.p50)))
 	r.line(name+"-p99", median(of.p99), "µs", median(ratios(of.p99, to.p99)))
 }
 
-// means are those of two neighbours each.
+// means are those of two turns that follow each other.
 func means(a, b []float64) []float64 {
 	list := make([]float64, min(len(a), len(b)))
 	for i := range list {
@@ -263,7 +268,7 @@ func (p *polling) idle(ctx context.Context) error {
 	return nil
 }
 
-// parts compares calls with a part in a queue with plain ones, through the wire.
+// parts compares calls that have a part in a queue with plain ones, through the wire.
 func (p *polling) parts(ctx context.Context, clients int) error {
 	queues := p.workload.Polled[0]
 	if err := p.read(ctx, queues); err != nil {

@@ -15,7 +15,7 @@ import (
 // yarnBench is the cluster of the queues suite.
 func yarnBench() ledger.ClusterName { return ledger.ClusterName{Kind: "yarn", Cluster: "bench"} }
 
-// queueBooks are books with a cluster that is read.
+// queueBooks are books with a cluster whose queues are read.
 type queueBooks struct {
 	*books
 
@@ -24,7 +24,7 @@ type queueBooks struct {
 	reports      int
 }
 
-// newQueueBooks has the cluster's queues read once, and says how long the ledger took for that.
+// newQueueBooks reads the cluster's queues once, and returns how long the ledger took for that.
 func newQueueBooks(w *workload, queues, hosts int) (b *queueBooks, first cost, err error) {
 	own, err := newBooks(w, hosts)
 	if err != nil {
@@ -46,7 +46,7 @@ func newQueueBooks(w *workload, queues, hosts int) (b *queueBooks, first cost, e
 	return b, first, err
 }
 
-// queueReports are what a coordinator makes of what a provider read.
+// queueReports are the reports that a coordinator makes of a provider's answers.
 func queueReports(read []providers.Queue) []ledger.QueueReport {
 	reports := make([]ledger.QueueReport, 0, len(read))
 	for i := range read {
@@ -61,7 +61,7 @@ func queueReports(read []providers.Queue) []ledger.QueueReport {
 	return reports
 }
 
-// report hands the ledger one of the two answers, in turn.
+// report gives the ledger one of the two answers, in turn.
 func (b *queueBooks) report() (cost, error) {
 	b.now = b.now.Add(time.Second)
 	b.reports++
@@ -74,7 +74,7 @@ func (b *queueBooks) report() (cost, error) {
 	return took, err
 }
 
-// partsIn are what requests ask for in the leaves of a cluster, one of each.
+// partsIn are parts of requests in the leaves of a cluster, one for each leaf.
 func (w *workload) partsIn(queues int) ([]resource.External, error) {
 	v, err := w.Part.vector()
 	if err != nil {
@@ -89,7 +89,8 @@ func (w *workload) partsIn(queues int) ([]resource.External, error) {
 	return list, nil
 }
 
-// run lets so many allocations live, spread over the leaves, each with an application that the cluster has seen.
+// run makes so many allocations, spread over the leaves, each with an application that the cluster
+// has seen.
 func (b *queueBooks) run(n int, parts []resource.External) error {
 	b.parts = parts
 	for i := range n {
@@ -112,7 +113,8 @@ func (b *queueBooks) run(n int, parts []resource.External) error {
 	return nil
 }
 
-// takesReports measures what a report of a cluster costs the ledger, which does nothing else meanwhile.
+// takesReports measures what a report of a cluster costs the ledger, which does nothing else at
+// the same time.
 func (r *run) takesReports(w *workload) error {
 	var small float64 // with the fewest queues, for each of them
 	for _, queues := range w.Queues {
@@ -173,7 +175,8 @@ func (r *run) takesReports(w *workload) error {
 	return nil
 }
 
-// ledgerParts compares pairs of requests that have a part in a queue with those that have none, in the ledger alone.
+// ledgerParts compares pairs of requests that have a part in a queue with pairs that have none, in
+// the ledger alone.
 func (r *run) ledgerParts(w *workload) error {
 	queues := w.Polled[0]
 	parts, err := w.partsIn(queues)

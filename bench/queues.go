@@ -13,7 +13,8 @@ import (
 	"github.com/bursar/bursar/providers/yarn"
 )
 
-// queuesSuite shows what queues of an external cluster cost, and what of it is felt by those who ask for something else.
+// queuesSuite shows the cost of the queues of an external cluster, and how much of it others
+// notice who ask for something else.
 func queuesSuite(ctx context.Context, r *run) error {
 	w, err := readWorkload("queues")
 	if err != nil {
@@ -31,13 +32,14 @@ func queuesSuite(ctx context.Context, r *run) error {
 	return r.polls(ctx, w)
 }
 
-// cost is how long something took on the clock, of all cores, and how many bytes it allocated.
+// cost is how long something took, how much CPU of all cores it used, and how many bytes it
+// allocated.
 type cost struct {
 	took, cpu time.Duration
 	bytes     uint64
 }
 
-// costOf runs something. What else this process does meanwhile counts, too.
+// costOf runs something. It also counts what else this process does at that time.
 func costOf(run func() error) (cost, error) {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -108,7 +110,7 @@ func (r *run) decodes(w *workload) error {
 	return nil
 }
 
-// holds is how many bytes the decoder keeps when it has read all of an answer.
+// holds is how many bytes the decoder holds when it has read all of an answer.
 func holds(body []byte) (float64, error) {
 	at := &heapAtEnd{from: bytes.NewReader(body)}
 	before := heap()
@@ -118,7 +120,7 @@ func holds(body []byte) (float64, error) {
 	return float64(at.heap) - float64(before), nil
 }
 
-// heapAtEnd looks at the heap when there is no more to read.
+// heapAtEnd measures the heap when there is no more to read.
 type heapAtEnd struct {
 	from io.Reader
 	heap uint64
@@ -132,7 +134,7 @@ func (h *heapAtEnd) Read(p []byte) (int, error) {
 	return n, err //nolint:wrapcheck // io.EOF is to stay so
 }
 
-// heap is what is in use.
+// heap is the memory in use.
 func heap() uint64 {
 	runtime.GC()
 	var stats runtime.MemStats
@@ -140,12 +142,12 @@ func heap() uint64 {
 	return stats.HeapAlloc
 }
 
-// turnsOf lets what is small take more turns.
+// turnsOf gives small clusters more turns.
 func turnsOf(w *workload, queues int) int {
 	return w.Rounds * min(5, max(1, w.Queues[len(w.Queues)-1]/queues))
 }
 
-// decode reads an answer to the queues that a coordinator takes.
+// decode reads an answer into the queues that a coordinator takes.
 func decode(body io.Reader) ([]providers.Queue, error) {
 	scheduler, err := yarn.Decode(body)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// The answer that is measured is one of a CapacityScheduler, of the size that real ones have.
+// The measured answer is one of a CapacityScheduler, of a real size.
 func TestAnAnswerIsReadAsTheClusterIs(t *testing.T) {
 	for _, queues := range []int{1, 2, 10, 11, 50, 500} {
 		c := yarnCluster{queues: queues}
@@ -99,7 +99,7 @@ func TestCallsThatBeginDuringAPoll(t *testing.T) {
 	for _, took := range r.begun([]poll{{at(150), at(160)}, {at(745), at(745)}}) {
 		begun = append(begun, took-45*time.Millisecond)
 	}
-	// To 260 ms and to 845 ms the coordinator may be busy; the call from 700 ms on began before.
+	// The coordinator may be busy until 260 ms and until 845 ms; the call at 700 ms began before.
 	if want := []time.Duration{2, 8}; !slices.Equal(begun, want) {
 		t.Errorf("%v: want %v", begun, want)
 	}

@@ -23,7 +23,7 @@ type budget struct {
 	Most  *yamlfile.Scalar `yaml:"most"`
 }
 
-// report prints lines and holds them against their budgets.
+// report prints lines and compares them with their budgets.
 type report struct {
 	out     io.Writer
 	budgets map[string]budget
@@ -63,7 +63,8 @@ func (b budget) bound() string {
 	return b.Most.String()
 }
 
-// line prints a value that is compared with another one of the same run, as ratio. A ratio of 0 is none.
+// line prints a value, and as ratio its comparison with another value of the same run. A ratio of
+// 0 is none.
 func (r *report) line(name string, value float64, unit string, ratio float64) {
 	r.printed[name] = true
 	b, held := r.budgets[name]
@@ -102,7 +103,8 @@ func (r *report) note(name, why string) {
 	fmt.Fprintf(r.out, "%s not measured: %s\n", name, why)
 }
 
-// close prints what missed its budget, and of the suites that were run which budgets were held against nothing.
+// close prints the missed budgets, and the budgets of the suites that ran without a value for
+// them.
 func (r *report) close(ran func(suite string) bool) {
 	fmt.Fprintf(r.out, "\n%d budgets met, %d missed\n", r.met, len(r.missed))
 	for _, line := range r.missed {
@@ -116,7 +118,7 @@ func (r *report) close(ran func(suite string) bool) {
 	}
 }
 
-// number writes three digits that count.
+// number writes three significant digits.
 func number(v float64) string {
 	switch {
 	case v == 0:

@@ -55,7 +55,7 @@ func TestEveryBudgetBelongsToASuite(t *testing.T) {
 	}
 }
 
-// What runs in this process alone runs here too, at its smallest.
+// The suites that need only this process run here, at their smallest.
 func TestSuitesInProcessRun(t *testing.T) {
 	var out bytes.Buffer
 	r, err := newReport(&out)

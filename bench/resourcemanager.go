@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// resourceManager is a process that serves what the ResourceManagers of several YARN clusters would, each under a path of its own.
+// resourceManager is a process that serves what the ResourceManagers of several YARN clusters
+// would, each under a path of its own.
 type resourceManager struct {
 	answers map[string][]byte // of /scheduler, by path
 
@@ -19,13 +20,14 @@ type resourceManager struct {
 	polls []poll // guarded by mu; since they were last asked for
 }
 
-// poll is one answer of a scheduler, in nanoseconds of the wall clock, which all processes of a machine share.
+// poll is one answer of a scheduler, in nanoseconds of the wall clock, which all processes of a
+// machine share.
 type poll struct{ Began, Ended int64 }
 
-// managerID is when the ResourceManager says that it was started, in milliseconds.
+// managerID is the start time that the ResourceManager reports, in milliseconds.
 const managerID = 1_700_000_000_000
 
-// basePath is where the cluster with so many queues is.
+// basePath is the path of the cluster with so many queues.
 func basePath(queues int) string { return "/" + strconv.Itoa(queues) + "/ws/v1/cluster" }
 
 func (m *resourceManager) do(ctx context.Context, o order) (answer, error) {
@@ -55,7 +57,7 @@ func (m *resourceManager) open(ctx context.Context, clusters []int) (answer, err
 	return answer{Address: listener.Addr().String()}, nil
 }
 
-// ServeHTTP answers like a ResourceManager that is in charge, and knows no application.
+// ServeHTTP answers like an active ResourceManager without applications.
 func (m *resourceManager) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json;charset=utf-8")
 	if strings.HasSuffix(r.URL.Path, "/info") {

@@ -19,32 +19,34 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// fleetChild is a process with the agents of many hosts that are not there. Each has the product's tracker, a client and a connection of
-// its own, and makes real calls at the interval that the coordinator answers; what it measures is made up.
+// fleetChild is a process with the agents of many hosts that do not exist. Each has the product's
+// tracker, a client and a connection of its own, and makes real calls at the interval that the
+// coordinator answers. Its measurements are made up.
 type fleetChild struct {
 	agents []*simulated
 }
 
-// simulated is an agent of a host that is not there.
+// simulated is an agent of a host that does not exist.
 type simulated struct {
 	client  *client.Client
 	tracker *tracker.Tracker
 	engine  resource.Vector // what each of its engines is entitled to
 	memory  int64           // of the host, in bytes
 	random  *rand.Rand
-	due     time.Duration // of the next report, from the start of the next beat
+	// due is the time of the next report, from the start of the next beat.
+	due time.Duration
 }
 
-// settlers is how many agents are set up at the same time.
-const settlers = 16
+// setupWorkers is how many agents are set up at the same time.
+const setupWorkers = 16
 
-// do sets the fleet up at the first order, and then lets it report for as long as an order says, or from the first on until this process
-// ends.
+// do sets the fleet up at the first order, and then makes it report as long as an order says, or
+// from the first on until this process ends.
 func (c *fleetChild) do(ctx context.Context, o order) (answer, error) {
 	if c.agents == nil {
 		finder, err := find(ctx, o)
 		if err == nil {
-			err = c.settle(ctx, o, finder)
+			err = c.setUp(ctx, o, finder)
 		}
 		engines := 0
 		for _, a := range c.agents {
@@ -74,8 +76,8 @@ func (c *fleetChild) do(ctx context.Context, o order) (answer, error) {
 	return answer{CPU: after - before, Reports: len(took), P50: percentile(took, 0.5), P99: percentile(took, 0.99)}, err
 }
 
-// settle registers every host and starts its engines.
-func (c *fleetChild) settle(ctx context.Context, o order, finder discovery.Finder) error {
+// setUp registers every host and starts its engines.
+func (c *fleetChild) setUp(ctx context.Context, o order, finder discovery.Finder) error {
 	w, err := readWorkload(o.Workload)
 	if err != nil {
 		return err
@@ -97,12 +99,12 @@ func (c *fleetChild) settle(ctx context.Context, o order, finder discovery.Finde
 			engine: engine, memory: capacity.Memory(), random: rand.New(rand.NewPCG(w.Seed, uint64(i))),
 		})
 	}
-	errs := make([]error, settlers)
+	errs := make([]error, setupWorkers)
 	var group sync.WaitGroup
-	for n := range settlers {
+	for n := range setupWorkers {
 		group.Go(func() {
-			for i := n; i < len(c.agents) && errs[n] == nil; i += settlers {
-				errs[n] = c.agents[i].settle(ctx, w, i)
+			for i := n; i < len(c.agents) && errs[n] == nil; i += setupWorkers {
+				errs[n] = c.agents[i].setUp(ctx, w, i)
 			}
 		})
 	}
@@ -110,8 +112,8 @@ func (c *fleetChild) settle(ctx context.Context, o order, finder discovery.Finde
 	return errors.Join(errs...)
 }
 
-// settle makes the host known, with its engines.
-func (a *simulated) settle(ctx context.Context, w *workload, number int) error {
+// setUp makes the host known, with its engines.
+func (a *simulated) setUp(ctx context.Context, w *workload, number int) error {
 	if err := a.report(ctx); err != nil {
 		return err
 	}
@@ -138,7 +140,7 @@ func (a *simulated) settle(ctx context.Context, w *workload, number int) error {
 	return nil
 }
 
-// beat reports whenever it is due, until the beat is over.
+// beat reports whenever a report is due, until the beat is over.
 func (a *simulated) beat(ctx context.Context, start time.Time, lasts time.Duration, reports *stopwatch) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -156,12 +158,12 @@ func (a *simulated) beat(ctx context.Context, start time.Time, lasts time.Durati
 	a.due -= lasts
 }
 
-// interval is the time to the next report, varied by a tenth, as the agent does.
+// interval is the time to the next report, varied by a tenth, as the agent varies it.
 func (a *simulated) interval() time.Duration {
 	return time.Duration(float64(a.tracker.Interval()) * (0.9 + 0.2*a.random.Float64()))
 }
 
-// report measures, and makes the calls that an agent makes then.
+// report measures, and makes the calls that an agent makes after a measurement.
 func (a *simulated) report(ctx context.Context) error {
 	a.measure()
 	if a.tracker.NeedsRegister() {
@@ -184,8 +186,8 @@ func (a *simulated) report(ctx context.Context) error {
 	return nil
 }
 
-// measure makes up what a host and its engines use. Every engine uses between a half and all of what it may, another share each time,
-// so that each report speaks of all of them.
+// measure makes up what a host and its engines use. Every engine uses between a half and all of
+// its entitlement, and another share each time, so that each report has all of them.
 func (a *simulated) measure() {
 	free := a.memory
 	var usages []tracker.Usage

@@ -14,7 +14,7 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// startSuite is row 6.
+// startSuite is row 6 of the budgets.
 func startSuite(ctx context.Context, r *run) error {
 	w, err := readWorkload("start")
 	if err != nil {
@@ -45,7 +45,7 @@ func startSuite(ctx context.Context, r *run) error {
 	return nil
 }
 
-// expect fails where the coordinator does not have them all.
+// expect fails if the coordinator does not have them all.
 func expect(ctx context.Context, address string, live int) error {
 	c, err := client.New(address)
 	if err != nil {
@@ -62,8 +62,8 @@ func expect(ctx context.Context, address string, live int) error {
 	return nil
 }
 
-// writeStore leaves in a file or a database that is no cluster's yet what a coordinator has left behind: hosts, rules and active
-// allocations.
+// writeStore writes what a coordinator leaves behind into a file or a database that belongs to no
+// cluster yet: hosts, rules and active allocations.
 func writeStore(ctx context.Context, w *workload, live int, where string) (err error) {
 	s, err := opener.Open(ctx, where, opener.Options{Migrate: true})
 	if err != nil {

@@ -83,7 +83,7 @@ func newStateBench(w *workload, r *run, engines int) (*stateBench, error) {
 	return b, b.storeChange()
 }
 
-// confirmed is one more engine.
+// confirmed makes one more engine.
 func (b *stateBench) confirmed() *bursarv1.Allocation {
 	b.revision++
 	reserved := &bursarv1.Allocation{
@@ -107,7 +107,7 @@ func (b *stateBench) as(a *bursarv1.Allocation, state bursarv1.AllocationState) 
 	}
 }
 
-// measure is what a step takes of the processor, and how long, in microseconds.
+// measure is the CPU time of a step and how long it takes, in microseconds.
 func (b *stateBench) measure(steps int, store func() error) (cpu, wall float64, err error) {
 	began := time.Now()
 	before, err := cpuTime()
@@ -130,7 +130,7 @@ func (b *stateBench) measure(steps int, store func() error) (cpu, wall float64, 
 	return float64(after-before) / each, float64(time.Since(began)) / each, err
 }
 
-// storeChange is how an agent does it.
+// storeChange stores as an agent does.
 func (b *stateBench) storeChange() error {
 	if change, enough := b.tracker.Change(); enough {
 		if err := b.dir.Append(change); !errors.Is(err, statefile.ErrFull) {
@@ -141,7 +141,7 @@ func (b *stateBench) storeChange() error {
 	return b.dir.Begin(b.state()) //nolint:wrapcheck // names the path
 }
 
-// storeAll is how older agents did.
+// storeAll stores as older agents did.
 func (b *stateBench) storeAll() error { return b.dir.Save(b.state()) } //nolint:wrapcheck // names the path
 
 func (b *stateBench) state() statefile.State {

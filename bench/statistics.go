@@ -10,13 +10,13 @@ import (
 	"time"
 )
 
-// median of numbers that are there; the one above the middle where they are even.
+// median of the numbers; the one above the middle if their number is even.
 func median(list []float64) float64 {
 	sorted := slices.Sorted(slices.Values(list))
 	return sorted[len(sorted)/2]
 }
 
-// ratios of neighbours: what takes turns on a shared machine is compared turn by turn.
+// ratios of turns that follow each other: on a shared machine each turn is compared with the next.
 func ratios(of, to []float64) []float64 {
 	list := make([]float64, min(len(of), len(to)))
 	for i := range list {
@@ -44,7 +44,7 @@ func sum(list []time.Duration) (total time.Duration) {
 	return total
 }
 
-// cpuTime is what this process has used of all cores.
+// cpuTime is the CPU time that this process has used on all cores.
 func cpuTime() (time.Duration, error) {
 	var usage syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
@@ -53,17 +53,19 @@ func cpuTime() (time.Duration, error) {
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano()), nil
 }
 
-// clockTick is the unit of the times in /proc/PID/stat: USER_HZ, which is 100 on every architecture that Go runs on.
+// clockTick is the unit of the times in /proc/PID/stat: USER_HZ, which is 100 on every
+// architecture that Go runs on.
 const clockTick = 10 * time.Millisecond
 
-// cpuTimeOf is what another process has used of all cores, to 10 ms.
+// cpuTimeOf is the CPU time that another process has used on all cores, to 10 ms.
 func cpuTimeOf(pid int) (time.Duration, error) {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return 0, fmt.Errorf("CPU time: %w", err)
 	}
 	text := string(data)
-	fields := strings.Fields(text[strings.LastIndexByte(text, ')')+1:]) // from the third field on, proc(5)
+	// The fields from the third on, proc(5).
+	fields := strings.Fields(text[strings.LastIndexByte(text, ')')+1:])
 	if len(fields) < 13 {
 		return 0, fmt.Errorf("CPU time: /proc/%d/stat has too few fields", pid)
 	}
@@ -78,7 +80,7 @@ func cpuTimeOf(pid int) (time.Duration, error) {
 	return time.Duration(ticks) * clockTick, nil
 }
 
-// memoryOf is what another process has in memory (VmRSS), in bytes.
+// memoryOf is the memory of another process (VmRSS), in bytes.
 func memoryOf(pid int) (int64, error) {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {

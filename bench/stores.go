@@ -11,7 +11,8 @@ import (
 	"github.com/bursar/bursar/coordinator/store/opener"
 )
 
-// storesSuite compares a coordinator on PostgreSQL with one on SQLite, and then the two stores without a coordinator.
+// storesSuite compares a coordinator on PostgreSQL with one on SQLite, and then the two stores
+// without a coordinator.
 func storesSuite(ctx context.Context, r *run) (err error) {
 	w, err := readWorkload("stores")
 	if err != nil {
@@ -32,7 +33,7 @@ func storesSuite(ctx context.Context, r *run) (err error) {
 	return r.storesAlone(ctx, w, raw)
 }
 
-// coordinatorsOnStores lets one coordinator on each store take turns.
+// coordinatorsOnStores measures one coordinator on each store, in turns.
 func (r *run) coordinatorsOnStores(ctx context.Context, w *workload, database string) (err error) {
 	var callers []*caller
 	for _, s := range []setup{{store: database, interval: never}, {dir: filepath.Join(r.dir, "stores"), interval: never}} {
@@ -67,7 +68,7 @@ func (r *run) coordinatorsOnStores(ctx context.Context, w *workload, database st
 	return errors.Join(callers[0].audit(ctx), callers[1].audit(ctx))
 }
 
-// committer commits what happens in a ledger of its own.
+// committer commits what happens in its own ledger.
 type committer struct {
 	store store.Store
 	epoch uint64
@@ -83,7 +84,7 @@ func newCommitter(ctx context.Context, w *workload, where string) (*committer, e
 	meta, err := s.Lead(ctx, 0)
 	if err == nil {
 		c.epoch = meta.Epoch
-		// The ledger's changes are taken here, never by itself.
+		// This test takes the changes out of the ledger.
 		c.books, err = newBooks(&workload{Seed: w.Seed, Host: w.Host, Labels: w.Labels, Request: w.Request, Remembered: 1, Batch: 1 << 62}, 1)
 	}
 	if err != nil {
@@ -92,8 +93,8 @@ func newCommitter(ctx context.Context, w *workload, where string) (*committer, e
 	return c, nil
 }
 
-// turn commits for a time, so many rows with each commit: allocations that begin, and then their ends. It returns how long each
-// commit took; what the ledger takes does not count.
+// turn commits for a time, with a number of rows in each commit: allocations that begin, and then
+// their ends. It returns how long each commit took, without the ledger's time.
 func (c *committer) turn(ctx context.Context, rows int, lasts time.Duration) ([]time.Duration, error) {
 	var took []time.Duration
 	var total time.Duration
@@ -125,7 +126,7 @@ func (c *committer) turn(ctx context.Context, rows int, lasts time.Duration) ([]
 	return took, nil
 }
 
-// storesAlone lets the stores take turns at commits of several sizes, one at a time.
+// storesAlone measures commits of several sizes on the stores in turns, one at a time.
 func (r *run) storesAlone(ctx context.Context, w *workload, database string) (err error) {
 	var committers []*committer
 	for _, where := range []string{database, filepath.Join(r.dir, "raw.db")} {

@@ -15,7 +15,7 @@ import (
 	"github.com/bursar/bursar/test/proc"
 )
 
-// team is several coordinators of one cluster, with the Consul and the database that they share.
+// team is several coordinators of one cluster, with their Consul and their database.
 type team struct {
 	run      *run
 	postgres *postgres.Server
@@ -32,7 +32,7 @@ type member struct {
 	client          *client.Client // of this one alone
 }
 
-// startTeam starts so many coordinators on a database that prepare has filled.
+// startTeam starts so many coordinators on a database, after prepare has filled it.
 func (r *run) startTeam(ctx context.Context, size int, s setup, prepare func(store string) error) (t *team, err error) {
 	t = &team{run: r}
 	defer func() {
@@ -76,7 +76,7 @@ func (r *run) startTeam(ctx context.Context, size int, s setup, prepare func(sto
 	return t, nil
 }
 
-// start starts a member, and waits until it leads or knows who does.
+// start starts a member, and waits until it leads or knows the leader.
 func (t *team) start(ctx context.Context, m *member) (err error) {
 	m.daemon, err = t.run.start(ctx, "coordinator", m.config, func(ctx context.Context) error { return probe(ctx, "http://"+m.address+"/readyz") })
 	return err
@@ -85,7 +85,8 @@ func (t *team) start(ctx context.Context, m *member) (err error) {
 // errNobody says that no coordinator leads.
 var errNobody = errors.New("nobody leads")
 
-// leader waits until one of the members leads that is not this one, and returns it, with the moment in which that was seen.
+// leader waits until a member leads that is not the given one, and returns it with the time at
+// which that was seen.
 func (t *team) leader(ctx context.Context, not *member) (found *member, seen time.Time, err error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -115,7 +116,7 @@ func (t *team) standby(leader *member) *member {
 	return nil
 }
 
-// stop ends all of it.
+// stop ends all members.
 func (t *team) stop() error {
 	var errs []error
 	for _, m := range t.members {

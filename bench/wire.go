@@ -20,15 +20,16 @@ import (
 
 // caller makes pairs of calls to one server.
 type caller struct {
-	client    *client.Client
-	labels    []map[string]string
-	resources []*bursarv1.Resource // those of request number i are at i modulo their number, as the labels
+	client *client.Client
+	labels []map[string]string
+	// Request number i has those at i modulo their number, as with the labels.
+	resources []*bursarv1.Resource
 	prefix    string
 	next      atomic.Int64
 }
 
 func newCaller(server string, w *workload) (*caller, error) {
-	// A call is made once: one that fails is to be seen.
+	// Each call is made once, so that a failure is noticed.
 	c, err := client.New(server, client.WithoutRetries())
 	if err != nil {
 		return nil, err
@@ -49,7 +50,7 @@ func newCaller(server string, w *workload) (*caller, error) {
 	return k, nil
 }
 
-// pair makes one allocation and releases it, and returns how long the first took.
+// pair makes one allocation and releases it, and returns how long the Allocate took.
 func (k *caller) pair(ctx context.Context) (time.Duration, error) {
 	n := k.next.Add(1)
 	request := &bursarv1.AllocateRequest{
@@ -65,7 +66,7 @@ func (k *caller) pair(ctx context.Context) (time.Duration, error) {
 	return took, err
 }
 
-// turn lets so many clients make pairs, for a time or, where pairs is not 0, so many each.
+// turn makes so many clients run pairs, for a time or, if pairs is not 0, so many each.
 func (k *caller) turn(ctx context.Context, clients, pairs int, lasts time.Duration) (*result, error) {
 	var over atomic.Bool
 	if pairs == 0 {
@@ -95,7 +96,7 @@ func (k *caller) turn(ctx context.Context, clients, pairs int, lasts time.Durati
 	return turn, errors.Join(failures...)
 }
 
-// sample is one allocation as the server answers it, for the echo to answer with.
+// sample is one allocation as the server answers it; the echo answers with it.
 func (k *caller) sample(ctx context.Context) ([]byte, error) {
 	res, err := k.client.Allocations().Allocate(ctx, &bursarv1.AllocateRequest{
 		RequestId: k.prefix + "1000000", Labels: k.labels[0], Resource: k.resources[0],
@@ -116,7 +117,7 @@ type contest struct {
 	server, echo *caller
 }
 
-// contestant is what was measured of one, by turn.
+// contestant has the results of one of them, by turn.
 type contestant struct{ rates, p50, p99 []float64 }
 
 func (c contest) run(ctx context.Context, rounds, clients, pairs int, lasts time.Duration) (server, echo contestant, err error) {
@@ -139,7 +140,7 @@ func (c contest) run(ctx context.Context, rounds, clients, pairs int, lasts time
 	return server, echo, nil
 }
 
-// wireSuite is row 4.
+// wireSuite is row 4 of the budgets.
 func wireSuite(ctx context.Context, r *run) (err error) {
 	w, err := readWorkload("wire")
 	if err != nil {
@@ -194,7 +195,7 @@ func wireSuite(ctx context.Context, r *run) (err error) {
 	return server.audit(ctx)
 }
 
-// audit is the proof that what was measured was right.
+// audit proves that the measured result is right.
 func (k *caller) audit(ctx context.Context) error {
 	res, err := k.client.Cluster().Audit(ctx, &bursarv1.AuditRequest{})
 	if err != nil {
@@ -206,7 +207,7 @@ func (k *caller) audit(ctx context.Context) error {
 	return nil
 }
 
-// hopSuite is row 5.
+// hopSuite is row 5 of the budgets.
 func hopSuite(ctx context.Context, r *run) (err error) {
 	w, err := readWorkload("hop")
 	if err != nil {

@@ -17,7 +17,8 @@ import (
 //go:embed workloads
 var workloads embed.FS
 
-// workload is one file of workloads/. Which fields a file has, and what they mean there, it says itself.
+// workload is one file of workloads/. The file itself says which fields it has and what they mean
+// there.
 type workload struct {
 	Seed    uint64         `yaml:"seed"`
 	Hosts   int            `yaml:"hosts"`
@@ -126,7 +127,7 @@ func (w *workload) labels(i int) map[string]string {
 	return set
 }
 
-// sets are the labels of all requests that differ in them: of number i those at i modulo their number.
+// sets are the label sets of the requests: request number i has the one at i modulo their number.
 func (w *workload) sets() ([]label.Set, error) {
 	n := 1
 	for _, values := range slices.Sorted(maps.Values(w.Labels)) {
@@ -151,7 +152,7 @@ func lcm(a, b int) int {
 	return a / x * b
 }
 
-// request is what a request asks for.
+// request is the resource that a request asks for.
 func (w *workload) request() (resource.Resource, error) {
 	v, err := w.Request.vector()
 	return resource.Resource{Vector: v}, err

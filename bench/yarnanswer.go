@@ -5,8 +5,9 @@ import (
 	"strings"
 )
 
-// yarnCluster is a YARN cluster with a CapacityScheduler: so many leaves below each parent, all of them below the root. It answers as Hadoop 3.4
-// does; the fields are those of the answers that Hadoop's own tests compare with.
+// yarnCluster is a YARN cluster with a CapacityScheduler: so many leaves below each parent, all of
+// them below the root. It answers as Hadoop 3.4 does; it has the fields of the answers in Hadoop's
+// own tests.
 type yarnCluster struct {
 	queues int // the root not counted
 	parity int // other figures with another one
@@ -58,7 +59,7 @@ func (c yarnCluster) answer() []byte {
 	return fmt.Appendf(nil, yarnRoot, yarnCapacities(all), yarnAmount(8192, 4), yarnNames, strings.Join(parents, ","))
 }
 
-// yarnAmount is what Hadoop writes for a quantity of resources.
+// yarnAmount is a quantity of resources as Hadoop writes it.
 func yarnAmount(mib, cores int) string {
 	return fmt.Sprintf(`{"memory":%[1]d,"vCores":%[2]d,"resourceInformations":{"resourceInformation":[`+
 		`{"maximumAllocation":9223372036854775807,"minimumAllocation":0,"name":"memory-mb","resourceType":"COUNTABLE","units":"Mi","value":%[1]d},`+
@@ -109,7 +110,7 @@ func yarnParent(path, name string, applications int, leaves []string) string {
 		`,"orderingPolicyInfo":"utilization","queueType":"parent","autoCreationEligibility":"flexible"}`
 }
 
-// yarnCommon are the fields that every queue has, whose applications have the masters.
+// yarnCommon are the fields that every queue has whose applications have masters.
 func yarnCommon(applications int, masters string) string {
 	return fmt.Sprintf(yarnBoth, yarnUsed(applications), yarnCapacities(applications), yarnAmount(0, 0), masters, yarnAmount(20480, 20), applications,
 		yarnAmount(clusterMiB, clusterCores), yarnAmount(8192, 4), yarnNames)

@@ -1,4 +1,4 @@
-// Command bursar-keeper stands over one engine that an agent has started. Nobody else starts it.
+// Command bursar-keeper watches over one engine that an agent has started. Only agents start it.
 package main
 
 import (

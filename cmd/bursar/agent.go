@@ -14,17 +14,17 @@ import (
 	"github.com/bursar/bursar/internal/reload"
 )
 
-// agentStart is what an agent is told at its start alone.
+// agentStart has the settings of an agent that its configuration does not have.
 type agentStart struct {
-	socket      net.Listener // that a service manager has opened; nil: the agent makes its own
+	socket      net.Listener // opened by a service manager; nil: the agent makes its own
 	forgetEpoch bool
 }
 
-// openAgent makes an agent of this machine, with what its configuration says of coordinators.
+// openAgent makes an agent of this machine, with the coordinators that its configuration names.
 func (c *cli) openAgent(
 	ctx context.Context, config agent.Config, loaded *configuration, start agentStart, log *slog.Logger,
 ) (*agent.Agent, error) {
-	config, err := findable(config).WithDefaults()
+	config, err := withDiscovery(config).WithDefaults()
 	if err != nil {
 		return nil, loaded.explain(err)
 	}
@@ -58,8 +58,8 @@ func (c *cli) openAgent(
 	return server, nil
 }
 
-// findable says in its own field that Consul knows where the coordinators are.
-func findable(config agent.Config) agent.Config {
+// withDiscovery moves "consul" from the list of coordinators to the settings of the discovery.
+func withDiscovery(config agent.Config) agent.Config {
 	if len(config.Coordinators) == 1 {
 		if inConsul, isConsul := consulPlace(config.Coordinators[0]); isConsul {
 			config.Discovery, config.Consul, config.Coordinators = agent.DiscoveryConsul, inConsul, nil
@@ -68,7 +68,7 @@ func findable(config agent.Config) agent.Config {
 	return config
 }
 
-// agentStops is how long an agent takes to stop at most.
+// agentStops is the most time that an agent takes to stop.
 const agentStops = 15 * time.Second
 
 // serveAgent runs an agent until it is told to stop.
@@ -90,7 +90,7 @@ func (c *cli) serveAgent(
 		return err
 	}
 	defer time.AfterFunc(startedFor, func() {
-		if err := giveBackPages(); err != nil {
+		if err := unmapStartPages(); err != nil {
 			log.Debug("memory of the start is kept", "error", err)
 		}
 	}).Stop()
@@ -105,7 +105,7 @@ func (c *cli) serveAgent(
 			if err := checkAgent(config, loaded); err != nil {
 				return reload.Changes{}, err
 			}
-			changes, err := server.Reload(findable(config))
+			changes, err := server.Reload(withDiscovery(config))
 			if err != nil {
 				return changes, loaded.explain(err)
 			}
@@ -114,9 +114,10 @@ func (c *cli) serveAgent(
 	})))
 }
 
-// checkAgent finds out whether an agent would start with a configuration, as far as files can tell, and changes nothing.
+// checkAgent checks whether an agent would start with a configuration, as far as files can tell.
+// It changes nothing.
 func checkAgent(config agent.Config, loaded *configuration) error {
-	config, err := findable(config).WithDefaults()
+	config, err := withDiscovery(config).WithDefaults()
 	if err != nil {
 		return loaded.explain(err)
 	}
@@ -137,7 +138,8 @@ func checkAgent(config agent.Config, loaded *configuration) error {
 	return nil
 }
 
-// placeOf is where an agent's coordinators are. Also one alone is watched over, so that it is asked again where it does not answer.
+// placeOf is where an agent's coordinators are. A single coordinator gets a finder too, so that it
+// is asked again if it does not answer.
 func placeOf(config agent.Config, own credentials, log *slog.Logger) (place, error) {
 	if config.Discovery == agent.DiscoveryConsul {
 		return placeInConsul(config.Consul, own, log)

@@ -15,20 +15,24 @@ func (c *cli) allocateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "allocate",
 		Short: "Reserve resources for an engine that you start yourself",
-		Long: `Allocate reserves resources and prints the allocation's id. Start the engine on the host that was chosen, then say so with
-"bursar confirm" there, or the reservation returns by itself. Without --host the best one is chosen.
+		Long: `Allocate reserves resources and prints the id of the allocation. Start the
+engine on the chosen host, then run "bursar confirm" there. If nobody confirms
+it, the reservation expires. Without --host bursar chooses the best host.
 
 "bursar run" does all of this for a command on this machine.`,
 		Example: `  # reserve, start, confirm, and give back
-  id=$(bursar allocate --memory 4GiB --cpu 2 --label user=alice --label engineType=spark-3.3 --wait 30s)
+  id=$(bursar allocate --memory 4GiB --cpu 2 --wait 30s \
+    --label user=alice --label engineType=spark-3.3)
   spark-submit … & bursar confirm $id --pid $!
   wait; bursar release $id
 
-  # only where there is a GPU, rather not on vm-7, and see what was decided
-  bursar allocate -m 16GiB --custom gpu=1 -l user=alice --require zone=a --avoid vm-7 -o json
+  # on a host with a GPU in zone a, but not on vm-7; print all of the decision
+  bursar allocate -m 16GiB --custom gpu=1 -l user=alice --require zone=a \
+    --avoid vm-7 -o json
 
   # a driver here and its executors in a queue of a YARN cluster
-  bursar allocate -m 4GiB -c 1 -l user=alice --external yarn:prod:root.a,memory=64GiB,cpu=16 --wait 5m
+  bursar allocate -m 4GiB -c 1 -l user=alice --wait 5m \
+    --external yarn:prod:root.a,memory=64GiB,cpu=16
 
   # get in line and look again later
   bursar allocate -m 4GiB -l user=alice --wait 1h --async`,
@@ -59,8 +63,8 @@ func (c *cli) allocateCommand() *cobra.Command {
 	return cmd
 }
 
-// allocate waits where the request does, says so, and cancels when somebody interrupts it, or when the answer was lost and nobody can ask
-// again.
+// allocate waits if the request does, and shows that. It cancels the request if somebody
+// interrupts it, or if the answer was lost and nobody can ask again.
 func (c *cli) allocate(ctx context.Context, cl *client.Client, req *bursarv1.AllocateRequest) (*bursarv1.Allocation, error) {
 	ctx, interrupts := catchInterrupts(ctx)
 	defer interrupts.stop()
@@ -87,7 +91,7 @@ func (c *cli) allocate(ctx context.Context, cl *client.Client, req *bursarv1.All
 	return nil, err
 }
 
-// printGrant prints the id for scripts, and for people what comes next.
+// printGrant prints the id for scripts, and for people what to do next.
 func (c *cli) printGrant(a *bursarv1.Allocation) {
 	c.printf("%s\n", a.GetId())
 	if a.GetState() == bursarv1.AllocationState_ALLOCATION_STATE_WAITING {
@@ -106,7 +110,8 @@ func (c *cli) cancelCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cancel ID",
 		Short: "End a request that waits, or a reservation",
-		Long:  "Cancel ends a request that waits, or a reservation that is not confirmed. What runs is left alone: see stop and release.",
+		Long: `Cancel ends a request that waits, or a reservation that is not confirmed. It
+does not touch engines that run: see stop and release.`,
 		Example: `  bursar cancel 3f7k
   bursar cancel my-request-id --reason "not needed any more"`,
 		Args:              cobra.ExactArgs(1),
@@ -126,13 +131,14 @@ func (c *cli) renewCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "renew ID",
 		Short: "Extend a reservation or a lease",
-		Long:  "Renew extends a reservation, or the lease of an engine that runs without a pid on its host.",
+		Long: `Renew extends a reservation. It also extends the lease of an engine that runs
+without a pid on its host.`,
 		Example: `  bursar renew 3f7k
   bursar renew 3f7k --ttl 10m`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: c.completeOneAllocation,
 	}
-	ttl := cmd.Flags().Duration("ttl", 0, "from now on (default: as long as it was given first)")
+	ttl := cmd.Flags().Duration("ttl", 0, "from now on (default: as long as at first)")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := withinBounds("--ttl", *ttl, &bursarv1.RenewRequest{}, "ttl"); err != nil {
 			return err
@@ -149,7 +155,7 @@ func (c *cli) renewCommand() *cobra.Command {
 	return cmd
 }
 
-// onAllocation does something to the allocation that a text names, and prints what became of it.
+// onAllocation changes the allocation that a text names, and prints the result.
 func (c *cli) onAllocation(
 	cmd *cobra.Command, text string, do func(context.Context, *client.Client, string) (*bursarv1.Allocation, error),
 ) error {

@@ -18,13 +18,15 @@ import (
 	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
 )
 
-// lossy is an agent that loses the first answers to some calls, and has too much to do afterwards. It answers all others.
+// lossy is an agent that loses the first answers to some calls, and has too much to do afterwards.
+// It answers all other calls.
 type lossy struct {
 	bursarv1connect.UnimplementedAllocationServiceHandler
 	bursarv1connect.UnimplementedEngineServiceHandler
 
-	loses  []string // the calls whose first answer is lost
-	busy   []string // the calls that it has too much to do for, after that
+	loses []string // the calls whose first answer is lost
+	// busy are the calls that it has too much to do for, after that.
+	busy   []string
 	mu     sync.Mutex
 	called []string // guarded by mu
 	ids    []string // guarded by mu; request ids of Allocate and Cancel
@@ -89,7 +91,7 @@ func (l *lossy) run(t *testing.T, args ...string) int {
 	return execute(t.Context(), args, streams{nothing, nothing, nothing})
 }
 
-// Nobody can ask for what was taken in under an id that only the program knew.
+// Nobody can ask for a request again if only the program knew its id.
 func TestARequestWhoseAnswerWasLostIsCanceledUnlessItCanBeRepeated(t *testing.T) {
 	for name, c := range map[string]struct {
 		args  []string
@@ -115,7 +117,8 @@ func TestARequestWhoseAnswerWasLostIsCanceledUnlessItCanBeRepeated(t *testing.T)
 	}
 }
 
-// What was launched may run if the answer was lost: releasing it would leave it running without its allocation.
+// If the answer was lost, the command may run: a release would leave it running without its
+// allocation.
 func TestALaunchWhoseAnswerWasLostIsStopped(t *testing.T) {
 	for name, c := range map[string]struct {
 		loses []string

@@ -16,11 +16,14 @@ import (
 func (c *cli) allocationsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "allocations [ID]",
-		Short: "Who holds or waits for what, beside what is used",
-		Long: `Allocations shows who holds what: what each engine is entitled to, beside what its whole process tree really uses. With an id it
-shows all about one, live or ended. With --agent it asks the agent of this host, about this host.
+		Short: "Who holds or waits for what, next to what is used",
+		Long: `Allocations shows who holds what: what each engine is entitled to, next to what
+its whole process tree really uses. With an id it shows all about one
+allocation, live or ended. With --agent it asks the agent of this host, about
+this host.
 
-An engine that uses more than it is entitled to is marked: by how much when that was noticed, and what its host does about it.`,
+An engine that uses more than it is entitled to is marked. The mark says how
+much more it used when this was noticed, and what its host does about it.`,
 		Example: `  bursar allocations
   bursar allocations --label user=alice --label 'engineType=*'
   bursar allocations --state waiting
@@ -35,8 +38,8 @@ An engine that uses more than it is entitled to is marked: by how much when that
 	flags.VarP(f.labels, "label", "l", "only with this label, * for any value; repeatable")
 	flags.StringVar(&f.host, "host", "", "only on this host")
 	flags.StringSliceVar(&f.states, "state", nil, "only in this state: waiting, reserved, active, …; repeatable")
-	flags.BoolVar(&f.ended, "ended", false, "also what has ended, newest first")
-	flags.IntVar(&f.limit, "limit", 0, "at most this many (default all that live; 100 with --ended)")
+	flags.BoolVar(&f.ended, "ended", false, "also those that have ended, newest first")
+	flags.IntVar(&f.limit, "limit", 0, "at most this many (default: all that live; 100 with --ended)")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		cl, err := c.either(cmd)
 		if err != nil {
@@ -62,7 +65,7 @@ An engine that uses more than it is entitled to is marked: by how much when that
 	return cmd
 }
 
-// listFlags choose allocations.
+// listFlags select allocations.
 type listFlags struct {
 	labels labelFlag
 	host   string
@@ -197,7 +200,7 @@ func allocationLine(a *bursarv1.Allocation) string {
 	return printable(text)
 }
 
-// entitledOrRequested is what an allocation counts as, or would.
+// entitledOrRequested is what an allocation counts with, or would count with.
 func entitledOrRequested(a *bursarv1.Allocation) *bursarv1.Resource {
 	if a.GetEntitled() != nil {
 		return a.GetEntitled()
@@ -205,7 +208,7 @@ func entitledOrRequested(a *bursarv1.Allocation) *bursarv1.Resource {
 	return a.GetRequested()
 }
 
-// otherText writes what is not memory and cpu; one instance goes without saying.
+// otherText writes what is neither memory nor cpu; one instance is left out.
 func otherText(r *bursarv1.Resource) string {
 	rest := &bursarv1.Resource{Custom: r.GetCustom(), External: r.GetExternal()}
 	if r.GetInstances() > 1 {
@@ -214,7 +217,7 @@ func otherText(r *bursarv1.Resource) string {
 	return resourceText(rest)
 }
 
-// usedText writes a measurement for the eye.
+// usedText writes a measurement for people.
 func usedText(r *bursarv1.Resource) string {
 	if r == nil {
 		return ""
@@ -249,7 +252,7 @@ func hostAndAddress(a *bursarv1.Allocation) string {
 	return a.GetHostId() + " at " + a.GetHostAddress()
 }
 
-// ends says when an allocation returns by itself; empty where it does not.
+// ends says when an allocation returns by itself; empty if it does not.
 func ends(a *bursarv1.Allocation, now time.Time) string {
 	if a.GetEndTime() != nil || a.GetExpireTime() == nil {
 		return ""
@@ -257,7 +260,7 @@ func ends(a *bursarv1.Allocation, now time.Time) string {
 	return "in " + until(a.GetExpireTime(), now)
 }
 
-// allocationNotes are what is special about an allocation.
+// allocationNotes say what is special about an allocation.
 func allocationNotes(a *bursarv1.Allocation) (notes []string) {
 	if a.GetOverLimit() {
 		notes = append(notes, "over a limit")

@@ -10,7 +10,8 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// withinBounds refuses a duration that the contract does not have for a field of a request, in the words of the flag. Zero is not set.
+// withinBounds refuses a duration that the contract does not allow for a field of a request, and
+// names the flag. Zero is not set.
 func withinBounds(flag string, value time.Duration, request proto.Message, field protoreflect.Name) error {
 	if value == 0 {
 		return nil
@@ -32,7 +33,7 @@ func withinBounds(flag string, value time.Duration, request proto.Message, field
 	return nil
 }
 
-// hours writes 168h, and not 168h0m0s.
+// hours writes 168h, not 168h0m0s.
 func hours(d time.Duration) string {
 	text := d.String()
 	if strings.HasSuffix(text, "m0s") {

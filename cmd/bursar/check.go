@@ -22,12 +22,14 @@ func (c *cli) queuesCheckCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check [KIND:CLUSTER | -f FILE]",
 		Short: "Can the clusters be read, and by which server?",
-		Long: `Check asks every server of every cluster, or of one, what it is, and reads the queues: once, and it changes nothing. The
-coordinator that leads does it, since it is the one that must reach them. With -f this machine does it, for the providers of a
-file, and needs no coordinator.
+		Long: `Check asks every server of every cluster, or of one cluster, what it is, and
+reads the queues once. It changes nothing. The coordinator that leads does the
+check, because it must reach the clusters. With -f this machine checks the
+providers of a file, and needs no coordinator.
 
-Code 0 means that every cluster was read, 69 that one cannot be read now, 65 or 78 that its configuration is wrong. With -o json
-there is one answer for each cluster.`,
+Code 0 means that every cluster was read, 69 that one cannot be read now, 65 or
+78 that its configuration is wrong. With -o json there is one answer for each
+cluster.`,
 		Example: `  bursar queues check
   bursar queues check yarn:prod
   bursar queues check -f /etc/bursar/providers.yaml`,
@@ -67,17 +69,18 @@ there is one answer for each cluster.`,
 	return cmd
 }
 
-// selection is which clusters are checked.
+// selection is the clusters to check.
 type selection struct {
 	list []*bursarv1.Provider
-	// all: there are no others, so that the default can be told.
+	// all: there are no others, so the default of a kind is known.
 	all bool
 }
 
-// checkTimeout is more than any reading that a coordinator makes for a check may take.
+// checkTimeout is longer than any reading that a coordinator makes for a check may take.
 const checkTimeout = time.Minute
 
-// checkByCoordinator has the coordinator check clusters, one after another, and ends with the code of the first that went wrong.
+// checkByCoordinator makes the coordinator check clusters, one after another. It ends with the
+// code of the first that failed.
 func (c *cli) checkByCoordinator(ctx context.Context, cl *client.Client, s selection) error {
 	cl = cl.With(client.WithTimeout(checkTimeout))
 	return c.checkAll(s, func(p *bursarv1.Provider) (*bursarv1.CheckProviderResponse, error) {
@@ -108,7 +111,8 @@ func (c *cli) checkFile(ctx context.Context, file string) error {
 	})
 }
 
-// checkAll checks one cluster after another and tells of each. What goes wrong with one does not keep the others.
+// checkAll checks one cluster after another and prints each result. If one fails, it goes on with
+// the next.
 func (c *cli) checkAll(s selection, check func(*bursarv1.Provider) (*bursarv1.CheckProviderResponse, error)) error {
 	code := exitOK
 	for i, p := range s.list {
@@ -140,13 +144,14 @@ func (c *cli) checkAll(s selection, check func(*bursarv1.Provider) (*bursarv1.Ch
 	return nil
 }
 
-// printCheck tells what came of a check: a line for each server, what was read, and what is odd.
+// printCheck prints the result of a check: a line for each server, what was read, and what is odd.
 func (c *cli) printCheck(res *bursarv1.CheckProviderResponse, among selection) {
 	p := res.GetProvider()
 	c.printf("%s\n", providerName(p))
 	var rows [][]string
 	for _, s := range res.GetServers() {
-		wrong := strings.TrimPrefix(oneLine(s.GetError()), s.GetAddress()+" ") // which stands before it
+		// The address stands in front of it already.
+		wrong := strings.TrimPrefix(oneLine(s.GetError()), s.GetAddress()+" ")
 		rows = append(rows, []string{"  " + s.GetAddress(), s.GetRole(), s.GetVersion(), secondsText(s.GetTook().AsDuration()), wrong})
 	}
 	if len(rows) > 0 {
@@ -177,7 +182,8 @@ func queuesNote(queues []*bursarv1.Queue) string {
 	return text
 }
 
-// defaultNote says whether requests that name no cluster mean this one; empty where that is not known.
+// defaultNote says whether requests that name no cluster mean this one; empty if that is not
+// known.
 func (s selection) defaultNote(p *bursarv1.Provider) string {
 	if !s.all {
 		return ""
@@ -190,7 +196,7 @@ func (s selection) defaultNote(p *bursarv1.Provider) string {
 	return firstSet(defaultText(p, s.list), "no")
 }
 
-// checkWarnings are what a person should know of a cluster though it was read.
+// checkWarnings are what a person should know of a cluster although it was read.
 func checkWarnings(res *bursarv1.CheckProviderResponse) (warnings []string) {
 	h := res.GetProvider().GetHealth()
 	if h.GetState() != bursarv1.ProviderHealth_STATE_KNOWN {
@@ -270,7 +276,7 @@ func checkHere(ctx context.Context, kinds providers.Kinds, p *bursarv1.Provider)
 	return res, nil
 }
 
-// queueMessage is what a cluster says of a queue, in the API's words.
+// queueMessage is a cluster's queue as a message of the API.
 func queueMessage(p *bursarv1.Provider, q *providers.Queue) *bursarv1.Queue {
 	return &bursarv1.Queue{
 		Kind: p.GetKind(), Cluster: p.GetCluster(), Path: q.Path, Parent: q.Parent, Partition: q.Partition, State: q.State,

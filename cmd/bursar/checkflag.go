@@ -3,16 +3,17 @@ package main
 import "github.com/spf13/cobra"
 
 func addCheckFlag(cmd *cobra.Command) *bool {
-	return cmd.Flags().Bool("check", false, "only say whether the configuration, with the files that it names, is fine; nothing is started or changed")
+	return cmd.Flags().Bool("check", false, "only check the configuration and the files that it names; start and change nothing")
 }
 
-// fine says that a configuration is, or returns what is wrong with it as an error of the configuration.
-func (c *cli) fine(loaded *configuration, err error) error {
+// reportCheck prints that a configuration is fine, or returns its fault as an error of the
+// configuration.
+func (c *cli) reportCheck(loaded *configuration, err error) error {
 	if err != nil {
 		return configError(err)
 	}
-	for _, variable := range loaded.astray {
-		c.sayf("%s: sets nothing: want %s", variable, loaded.meant(variable))
+	for _, variable := range loaded.unknown {
+		c.sayf("%s: sets nothing: want %s", variable, loaded.suggestion(variable))
 	}
 	name := "the standard configuration"
 	if loaded.doc != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/bursar/bursar/internal/tracing"
 )
 
-// streams are where an invocation reads and writes: data on out, everything else on err.
+// streams are what an invocation reads from and writes to: data to out, everything else to err.
 type streams struct {
 	in, out, err *os.File
 }
@@ -31,19 +31,21 @@ type cli struct {
 	addr, agent, output string
 	credentials         credentialFlags
 
-	// begun is set when the command line has been understood; what fails before is its user's mistake.
+	// begun is set when the command line has been understood. An error before that is a mistake of
+	// the user.
 	begun bool
-	// clients are those made so far, to be closed; the last one is whom an error is about.
+	// clients are those made so far; execute closes them. An error is about the last one.
 	clients []*client.Client
-	// unsaid is whether that one is where it is by default: nobody has said where.
-	unsaid bool
-	// finders are ended, and finding is waited for, when the command is done.
+	// byDefault is set if nobody has said where the last one is.
+	byDefault bool
+	// finders are the functions that end the finders, and finding waits for them, when the command
+	// is done.
 	finders []context.CancelFunc
 	finding sync.WaitGroup
-	// tracing is where the servers' calls are traced to; nil: nowhere.
+	// tracing sends the traces of the servers' calls; nil: nowhere.
 	tracing *tracing.Tracing
-	// trouble is what went wrong beside the calls.
-	trouble troubles
+	// warnings are what went wrong apart from the calls.
+	warnings warningLog
 }
 
 // Groups of commands in the help text.
@@ -58,6 +60,8 @@ const (
 func execute(ctx context.Context, args []string, s streams) int {
 	c := newCLI(s)
 	root := c.root() //nolint:contextcheck // each command has its own
+	root.InitDefaultCompletionCmd(args...)
+	wrapHelp(root)
 	root.SetArgs(args)
 	command, err := root.ExecuteContextC(ctx)
 	if err != nil && !c.begun {
@@ -82,13 +86,19 @@ func (c *cli) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "bursar",
 		Short: "The resource manager for engine hosts",
-		Long: `Bursar decides which engine may start where, by labels, by quota and by what the hosts measure, and keeps the books.
+		Long: `Bursar decides which engine may start where, by labels, by quotas and by what
+the hosts measure. It keeps the books.
 
 Try it on this machine:
 
-  bursar dev                                                        # in one terminal: everything in one process
-  bursar run --memory 256MiB --cpu 500m --label user=$USER -- CMD   # in another: starts CMD when there is room for it
-  bursar hosts; bursar allocations                                  # what is booked, beside what is used`,
+  # in one terminal: everything in one process
+  bursar dev
+
+  # in another: start CMD when there is room for it
+  bursar run --memory 256MiB --cpu 500m --label user=$USER -- CMD
+
+  # what is booked, next to what is used
+  bursar hosts; bursar allocations`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		PersistentPreRunE: func(*cobra.Command, []string) error {
@@ -110,7 +120,7 @@ Try it on this machine:
 	flags := root.PersistentFlags()
 	flags.StringVar(&c.addr, "addr", "", "coordinators: HOST:PORT or http(s)://HOST:PORT, several with commas between them, or consul[://HOST:PORT[/SERVICE]] "+
 		"(env BURSAR_ADDR, default "+defaultAddr+")")
-	flags.StringVar(&c.agent, "agent", "", "agent, path of its socket or HOST:PORT (env BURSAR_AGENT, default "+systemSocket+")")
+	flags.StringVar(&c.agent, "agent", "", "agent: the path of its socket, or HOST:PORT (env BURSAR_AGENT, default "+systemSocket+")")
 	c.credentials.add(flags)
 	flags.StringVarP(&c.output, "output", "o", "table", "table, wide or json")
 
@@ -137,16 +147,16 @@ Try it on this machine:
 	c.complete(root)
 	inOrder(root)
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), "Flags.FlagUsages ", "Flags.FlagUsagesWrapped "+strconv.Itoa(helpWidth)+" "))
-	narrow(root)
 	return root
 }
 
-// helpWidth is how wide help texts are at most, in columns, but for examples, which are to be copied.
+// helpWidth is the width of help texts in columns. A test of test/contract holds it.
 const helpWidth = 80
 
-// narrow wraps the paragraphs of help texts. Lines that begin with a blank stay as they are.
-func narrow(cmd *cobra.Command) {
-	paragraphs := strings.Split(cmd.Long, "\n\n")
+// narrow wraps the paragraphs of help texts. It leaves tables, examples and usages as they are.
+func wrapHelp(cmd *cobra.Command) {
+	// Cobra's own help about completion has tabs, and is too wide with them.
+	paragraphs := strings.Split(strings.ReplaceAll(cmd.Long, "\t", "    "), "\n\n")
 	for i, paragraph := range paragraphs {
 		if !strings.HasPrefix(paragraph, " ") && !strings.Contains(paragraph, "\n ") {
 			paragraphs[i] = wrapped(paragraph)
@@ -154,11 +164,11 @@ func narrow(cmd *cobra.Command) {
 	}
 	cmd.Long = strings.Join(paragraphs, "\n\n")
 	for _, child := range cmd.Commands() {
-		narrow(child)
+		wrapHelp(child)
 	}
 }
 
-// wrapped breaks the lines of a text anew.
+// wrapped is a text with new line breaks.
 func wrapped(text string) string {
 	var b strings.Builder
 	column := 0
@@ -187,12 +197,12 @@ func inOrder(cmd *cobra.Command) {
 	}
 }
 
-// helpCommand is cobra's, but for that what it does not know is a mistake.
+// helpCommand is cobra's, except that an unknown topic is a mistake of the user.
 func helpCommand(root *cobra.Command) *cobra.Command {
 	return &cobra.Command{
 		Use:     "help [COMMAND | TOPIC]",
 		Short:   "Help about a command or a topic",
-		Long:    "Help shows what a command does, with examples, or a page on a topic.",
+		Long:    "Help shows what a command does, with examples. It also shows pages on topics.",
 		Example: "  bursar help run\n  bursar help exit-codes",
 		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 			found, _, err := root.Find(args)
@@ -216,7 +226,7 @@ func helpCommand(root *cobra.Command) *cobra.Command {
 	}
 }
 
-// family makes a command that only holds others.
+// family makes a command that only has subcommands.
 func family(use, short, long string, members ...*cobra.Command) *cobra.Command {
 	parent := &cobra.Command{
 		Use: use, Short: short, Long: long,
@@ -231,7 +241,7 @@ func family(use, short, long string, members ...*cobra.Command) *cobra.Command {
 	return parent
 }
 
-// printf writes data. Where it cannot, the command ends with that error.
+// printf writes data. If it cannot, the command ends with that error.
 func (c *cli) printf(format string, args ...any) {
 	fmt.Fprintf(&c.out, format, printables(args)...)
 }

@@ -18,7 +18,8 @@ func clusterArg(text string) (kind, cluster string, err error) {
 	return kind, cluster, nil
 }
 
-// queueArg reads KIND, KIND:CLUSTER or KIND:CLUSTER:PATH[@PARTITION]. The cluster may be empty before a path: the default one.
+// queueArg reads KIND, KIND:CLUSTER or KIND:CLUSTER:PATH[@PARTITION]. If there is a path, an empty
+// cluster means the default one.
 func queueArg(text string) (resource.Address, error) {
 	parts := strings.SplitN(text, ":", 3)
 	at := resource.Address{Kind: parts[0]}
@@ -41,7 +42,7 @@ func clusterText(kind, cluster string) string { return kind + ":" + cluster }
 
 func providerName(p *bursarv1.Provider) string { return clusterText(p.GetKind(), p.GetCluster()) }
 
-// completeProviders offers the clusters that providers read to the shell.
+// completeProviders offers the shell the clusters that providers read.
 func (c *cli) completeProviders(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
@@ -61,7 +62,7 @@ func (c *cli) completeProviders(cmd *cobra.Command, args []string, _ string) ([]
 	return found, cobra.ShellCompDirectiveNoFileComp
 }
 
-// completeQueues offers queues to the shell, as an argument or for --external.
+// completeQueues offers the shell queues, as an argument or for --external.
 func (c *cli) completeQueues(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp

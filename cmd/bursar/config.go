@@ -18,18 +18,22 @@ import (
 	"github.com/bursar/bursar/internal/yamlfile"
 )
 
-// configuration is where a server's settings came from, so that what is wrong with them can be told at its place.
+// configuration remembers where a server's settings came from, so that an error can name the
+// place.
 type configuration struct {
 	file string
 	doc  *yamlfile.Document // nil: no file
-	// set are the fields that the environment or a flag has set, with what set them.
+	// set are the fields that the environment or a flag has set, each with the name of the
+	// variable or flag.
 	set map[string]string
-	// variables are all that a field could be set by, astray those of the environment that set none though they begin like them.
-	variables, astray []string
+	// variables are all that can set a field. unknown are those of the environment that begin like
+	// them but set no field.
+	variables, unknown []string
 }
 
-// loadConfig reads a file into config, a pointer to a struct with yaml tags, and the environment over it. A field's variable is the
-// prefix and the field's path in capitals: BURSAR_COORDINATOR_LIMITS_QUEUE. The standard file may be missing.
+// loadConfig reads a file into config, a pointer to a struct with yaml tags, and then the
+// environment. A variable wins over the file. A field's variable is the prefix and the field's
+// path in capitals: BURSAR_COORDINATOR_LIMITS_QUEUE. The standard file may be missing.
 func loadConfig(file, standard, prefix string, config any) (*configuration, error) {
 	c := &configuration{file: firstSet(file, standard), set: make(map[string]string)}
 	data, err := regularfile.Read(firstSet(file, standard), yamlfile.MaxBytes)
@@ -48,47 +52,47 @@ func loadConfig(file, standard, prefix string, config any) (*configuration, erro
 	if err := c.environment(prefix, "", reflect.ValueOf(config).Elem()); err != nil {
 		return nil, configError(err)
 	}
-	c.strays(prefix)
+	c.findUnknown(prefix)
 	return c, nil
 }
 
-// strays finds variables that are meant for a field and name none.
-func (c *configuration) strays(prefix string) {
+// findUnknown finds variables that look as if they were for a field, but name none.
+func (c *configuration) findUnknown(prefix string) {
 	for _, pair := range os.Environ() {
 		name, _, _ := strings.Cut(pair, "=")
 		if strings.HasPrefix(name, prefix+"_") && !slices.Contains(c.variables, name) {
-			c.astray = append(c.astray, name)
+			c.unknown = append(c.unknown, name)
 		}
 	}
-	slices.Sort(c.astray)
+	slices.Sort(c.unknown)
 }
 
-// meant says what would be right in place of a variable that is astray.
-func (c *configuration) meant(astray string) string {
-	best, least := "", len(astray)
+// suggestion says what would be right in place of an unknown variable.
+func (c *configuration) suggestion(unknown string) string {
+	best, least := "", len(unknown)
 	for _, variable := range c.variables {
-		if distance := spelling.Distance(astray, variable); distance < least {
+		if distance := spelling.Distance(unknown, variable); distance < least {
 			best, least = variable, distance
 		}
 	}
 	if least > maxTypos {
-		parts := strings.SplitN(astray, "_", 3)
+		parts := strings.SplitN(unknown, "_", 3)
 		return parts[0] + "_" + parts[1] + "_ and a field in capitals"
 	}
 	return best
 }
 
-// maxTypos is how many letters of a variable may be wrong for it to be known again.
+// maxTypos is the number of wrong letters up to which a variable is recognized.
 const maxTypos = 3
 
-// warn tells of variables that set nothing, in the log of a server.
+// warn logs the variables that set nothing.
 func (c *configuration) warn(log *slog.Logger) {
-	for _, variable := range c.astray {
-		log.Warn("a variable sets nothing", "variable", variable, "want", c.meant(variable))
+	for _, variable := range c.unknown {
+		log.Warn("a variable sets nothing", "variable", variable, "want", c.suggestion(variable))
 	}
 }
 
-// environment sets the fields of a struct that are a single value or a list of texts from their variables.
+// environment sets fields from their variables, if they are a single value or a list of texts.
 func (c *configuration) environment(prefix, path string, into reflect.Value) error {
 	for i := range into.NumField() {
 		name, _, _ := strings.Cut(into.Type().Field(i).Tag.Get("yaml"), ",")
@@ -115,7 +119,7 @@ func (c *configuration) environment(prefix, path string, into reflect.Value) err
 	return nil
 }
 
-// setField reads the text into a field; otherwise it returns what would be right.
+// setField reads the text into a field. If it cannot, it returns what would be right.
 func setField(field reflect.Value, text string) (want string) {
 	if reader, ok := reflect.TypeAssert[encoding.TextUnmarshaler](field.Addr()); ok {
 		if err := reader.UnmarshalText([]byte(text)); err != nil {
@@ -164,10 +168,10 @@ func capitals(name string) string {
 	return strings.ToUpper(b.String())
 }
 
-// wrong tells a field that cannot be used at the place where it was set.
+// wrong is the error for a field that cannot be used, with the place where it was set.
 func (c *configuration) wrong(field, reason string) error { return configError(c.at(field, reason)) }
 
-// at is what is said of a field, or of an item of a list, at the place where it was set.
+// at is the error for a field, or for an item of a list, with the place where it was set.
 func (c *configuration) at(field, reason string) error {
 	list, _, _ := strings.Cut(field, "[")
 	by, overridden := c.set[field]

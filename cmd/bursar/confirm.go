@@ -13,7 +13,7 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// confirmFlags say what the engine is.
+// confirmFlags describe the engine.
 type confirmFlags struct {
 	pid          int32
 	cgroup       string
@@ -27,20 +27,29 @@ func (c *cli) confirmCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "confirm [ID]",
 		Short: "Say that the engine of a reservation runs",
-		Long: `Confirm says that the engine of a reservation runs. With --pid it goes to the agent of this machine, which watches the process
-and gives everything back when it ends. An engine without a pid here says where it is by --address and lives by its lease, which
-"bursar renew" extends, or by --application, and lives as long as its applications do.
+		Long: `Confirm says that the engine of a reservation runs. With --pid it asks the agent
+of this machine, which watches the process and gives everything back when it
+ends. An engine without a pid here says by --address where it is, and lives by
+its lease, which "bursar renew" extends. Or it says its --application, and lives
+as long as its applications.
 
-With resources it keeps only those from now on and gives back the rest. Say what the engine is entitled to (a JVM's heap and
-overhead), not what it happens to use now. Code 66 or 1: the reservation is gone, and the engine must be stopped.
+With resources it keeps only those from now on and gives back the rest. Say what
+the engine is entitled to (a JVM's heap and overhead), not what it happens to
+use now. Code 66 or 1 means that the reservation is gone: stop the engine.
 
-An engine that runs can be confirmed again with --application, as soon as it knows its application: that is added to those that
-are known. Within "bursar run" the id may be left out.`,
+An engine that runs can be confirmed again with --application, as soon as it
+knows its application: that one is added. Within "bursar run" the id may be left
+out.`,
 		Example: `  bursar confirm 3f7k --pid 4711
-  bursar confirm 3f7k --pid 4711 --memory 3GiB              # give 1GiB of 4GiB back
+
+  # give 1GiB of 4GiB back
+  bursar confirm 3f7k --pid 4711 --memory 3GiB
+
   bursar confirm 3f7k --address worker-9:8080 --lease 5m
   bursar confirm 3f7k --application application_1700000000000_0042
-  bursar confirm --application application_1700000000000_0042   # in a script that "bursar run" runs`,
+
+  # in a script that "bursar run" runs
+  bursar confirm --application application_1700000000000_0042`,
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: c.completeOneAllocation,
 	}
@@ -109,16 +118,17 @@ func (f *confirmFlags) request() (*bursarv1.ConfirmRequest, error) {
 	return req, nil
 }
 
-// addsToOne reports whether nothing is said but applications: they may be those of an engine that is confirmed already.
+// addsToOne reports whether only applications are given: they may be those of an engine that is
+// confirmed already.
 func (f *confirmFlags) addsToOne() bool {
 	return f.pid == 0 && f.address == "" && f.lease == 0 && len(f.applications) > 0
 }
 
-// confirmSoon is how long `bursar run` may take to confirm a command that it has started.
+// confirmSoon is the time in which `bursar run` confirms a command that it has started.
 const confirmSoon = 30 * time.Second
 
-// processOf is the process that an engine was confirmed with; nil where it has none. A command of `bursar run` may be quicker than run
-// itself: then it waits for run to confirm it.
+// processOf is the process that an engine was confirmed with; nil if it has none. A command of
+// `bursar run` may be quicker than run itself: then processOf waits for run to confirm it.
 func processOf(ctx context.Context, cl *client.Client, id string, ofRun bool) (*bursarv1.Process, error) {
 	ctx, cancel := context.WithTimeout(ctx, confirmSoon)
 	defer cancel()
@@ -144,7 +154,8 @@ func processOf(ctx context.Context, cl *client.Client, id string, ofRun bool) (*
 	}
 }
 
-// confirmServer is the agent for a process of this machine, unless the coordinator was named.
+// confirmServer is the agent if a process of this machine is confirmed, unless the user named the
+// coordinator.
 func (c *cli) confirmServer(cmd *cobra.Command, process bool) (*client.Client, error) {
 	if process && !cmd.Flags().Changed("addr") {
 		return c.localAgent(cmd.Context(), longPatience)

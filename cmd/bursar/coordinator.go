@@ -24,11 +24,13 @@ import (
 	"github.com/bursar/bursar/internal/yamlfile"
 )
 
-// openCoordinator makes a coordinator with the store and the election that its configuration names. waits is told what it waits for.
+// openCoordinator makes a coordinator with the store and the election that its configuration
+// names. It calls waits with what it waits for.
 func openCoordinator(
 	ctx context.Context, config coordinator.Config, loaded *configuration, traces *tracing.Tracing, log *slog.Logger, waits func(what string),
 ) (*coordinator.Server, error) {
-	// Before anything is opened: tables that are brought up to date shut the version before out.
+	// Before anything is opened: once its tables are brought up to date, the version before cannot
+	// use a store.
 	if err := checkCoordinator(config, loaded); err != nil {
 		return nil, err
 	}
@@ -58,7 +60,7 @@ func openCoordinator(
 	if deps.Store, err = openStore(ctx, where, options, waits); err != nil {
 		return nil, storeError(config, loaded, err)
 	}
-	if err := vouched(ctx, deps.Store, config.Cluster, owning); err != nil {
+	if err := checkOwner(ctx, deps.Store, config.Cluster, owning); err != nil {
 		return nil, errors.Join(serverError(err), deps.Store.Close())
 	}
 	server, err := coordinator.New(config, deps)
@@ -108,7 +110,8 @@ func (c *cli) serveCoordinator(
 	}))
 }
 
-// checkCoordinator finds out whether a coordinator would start with a configuration, as far as files can tell, and changes nothing.
+// checkCoordinator checks whether a coordinator would start with a configuration, as far as files
+// can tell. It changes nothing.
 func checkCoordinator(config coordinator.Config, loaded *configuration) error {
 	if err := config.Validate(); err != nil {
 		return loaded.explain(err)
@@ -132,7 +135,8 @@ func checkCoordinator(config coordinator.Config, loaded *configuration) error {
 	return loaded.explain(coordinator.Check(config, knownKinds(), elected(config, where)))
 }
 
-// checkStore looks at the place of the rows, in the field that names it. It connects to nothing.
+// checkStore checks the place of the rows, and names the field if it is wrong. It connects to
+// nothing.
 func checkStore(config coordinator.Config, where string, loaded *configuration) error {
 	err := opener.Check(where)
 	refused, ok := errors.AsType[*store.RefusedError](err)
@@ -142,7 +146,8 @@ func checkStore(config coordinator.Config, where string, loaded *configuration) 
 	return wrongStore(config, loaded, refused.Found+": want "+refused.Want)
 }
 
-// storeError tells an error of opening the store: in the field that names a place which cannot be read and written.
+// storeError adds the field that names the store to an error of opening it, if the store cannot be
+// read and written.
 func storeError(config coordinator.Config, loaded *configuration, err error) error {
 	if refused, ok := errors.AsType[*store.RefusedError](err); ok && refused.Reason == store.Denied {
 		return wrongStore(config, loaded, err.Error())
@@ -150,7 +155,7 @@ func storeError(config coordinator.Config, loaded *configuration, err error) err
 	return serverError(err)
 }
 
-// wrongStore tells what is wrong with the place of the rows in the field that names it.
+// wrongStore is the error for the place of the rows, with the field that names it.
 func wrongStore(config coordinator.Config, loaded *configuration, reason string) error {
 	field := "dataDir"
 	switch {
@@ -166,8 +171,8 @@ func wrongStore(config coordinator.Config, loaded *configuration, reason string)
 	return err
 }
 
-// checkConsul looks at a section consul whether it is used or not: who has written one wants several coordinators, and three that are each
-// alone would give out every host three times.
+// checkConsul checks a section consul whether it is used or not. Who has written one wants several
+// coordinators, and three coordinators without an election would each give out every host.
 func checkConsul(config coordinator.Config, where string) error {
 	if config.Consul == (consul.Config{}) {
 		return nil
@@ -181,11 +186,11 @@ func checkConsul(config coordinator.Config, where string) error {
 	return config.Consul.Validate()
 }
 
-// errStopped says that a start was ended, as it was told to, before it was over.
+// errStopped says that a start was told to stop before it was complete.
 var errStopped = errors.New("stopped while it started")
 
-// openStore opens the store, and waits for a database that does not answer yet: after a power cut everything starts at once. The error is
-// errStopped where the context ends first.
+// openStore opens the store, and waits for a database that does not answer yet: after a power cut
+// everything starts at once. The error is errStopped if the context ends first.
 func openStore(ctx context.Context, where string, options opener.Options, waits func(what string)) (store.Store, error) {
 	retry := backoff.NewExponentialBackOff(backoff.WithMaxInterval(5*time.Second), backoff.WithMaxElapsedTime(0))
 	opened, err := backoff.RetryNotifyWithData(func() (store.Store, error) {
@@ -198,7 +203,8 @@ func openStore(ctx context.Context, where string, options opener.Options, waits 
 		waits("starting; the store does not answer")
 		options.Log.Warn("the store does not answer: trying again", "error", err, "in", wait.Round(time.Millisecond).String())
 	})
-	// What a call says that was cut off in the middle differs: by the database, and by how far it had come.
+	// The error of a call that was cut off in the middle depends on the database, and on how far
+	// the call had come.
 	if _, refused := errors.AsType[*store.RefusedError](err); err != nil && !refused && ctx.Err() != nil {
 		return nil, errStopped
 	}
@@ -210,7 +216,8 @@ func elected(config coordinator.Config, where string) bool {
 	return config.Election == coordinator.ElectionConsul || (config.Election == "" && opener.IsDatabase(where))
 }
 
-// ownerOf names the cluster that a coordinator belongs to, as a store remembers it. client is nil where it is alone.
+// ownerOf names the cluster that a coordinator belongs to, as a store remembers it. client is nil
+// if there is no Consul.
 func ownerOf(ctx context.Context, client *consul.Client, config coordinator.Config) (string, error) {
 	if client == nil {
 		return config.Cluster + "/alone", nil
@@ -218,9 +225,10 @@ func ownerOf(ctx context.Context, client *consul.Client, config coordinator.Conf
 	return election.ClusterID(ctx, client, config.Cluster)
 }
 
-// vouched refuses a store that does not know itself to be the cluster's, where what Consul says of that is no id. Else it puts its own back
-// when it campaigns.
-func vouched(ctx context.Context, opened store.Store, cluster string, owning error) error {
+// checkOwner refuses a store that does not belong to the cluster, if Consul has no valid id of the
+// cluster. If the store belongs to it, the coordinator writes the id back to Consul when it
+// campaigns.
+func checkOwner(ctx context.Context, opened store.Store, cluster string, owning error) error {
 	garbled, ok := errors.AsType[*election.IDError](owning)
 	if !ok {
 		return nil
@@ -235,9 +243,9 @@ func vouched(ctx context.Context, opened store.Store, cluster string, owning err
 	return nil
 }
 
-// claim makes a store the one that the cluster's coordinators use.
-func claim(ctx context.Context, client *consul.Client, config coordinator.Config, storeID string, log *slog.Logger) error {
-	// Nobody is elected here: the address is never said.
+// claimStore makes a store the one that the cluster's coordinators use.
+func claimStore(ctx context.Context, client *consul.Client, config coordinator.Config, storeID string, log *slog.Logger) error {
+	// Nobody is elected here: the address is never announced.
 	made, err := election.Consul(client, election.Options{ID: "migrate", URL: "http://127.0.0.1:1", Cluster: config.Cluster, Log: log})
 	if err != nil {
 		return err
@@ -260,7 +268,7 @@ func storeOf(config coordinator.Config, loaded *configuration) (string, error) {
 	return filepath.Join(config.DataDir, "bursar.db"), nil
 }
 
-// maxSecret is more than any address or password of a database.
+// maxSecret is more than any address or password of a database needs.
 const maxSecret = 16 << 10
 
 // secretFile reads a file that only its owner and group may read.
@@ -280,14 +288,16 @@ func secretFile(path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if text := strings.TrimSpace(strings.TrimPrefix(string(content), "\ufeff")); text != "" { // some editors write a byte order mark
+	// Some editors write a byte order mark.
+	if text := strings.TrimSpace(strings.TrimPrefix(string(content), "\ufeff")); text != "" {
 		return text, nil
 	}
 	return "", fmt.Errorf("%s: is empty", path)
 }
 
-// elect makes a coordinator's part in the election that Consul holds. A coordinator with another store than the others is refused; where
-// Consul does not answer now, that is found out before it campaigns.
+// elect makes the election in Consul that a coordinator takes part in. A coordinator with another
+// store than the others is refused. If Consul does not answer now, the coordinator finds that out
+// before it campaigns.
 func elect(
 	ctx context.Context, client *consul.Client, config coordinator.Config, opened store.Store, self coordinator.Self, log *slog.Logger,
 ) (election.Election, error) {

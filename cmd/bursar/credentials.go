@@ -14,7 +14,8 @@ import (
 	"github.com/bursar/bursar/internal/credential"
 )
 
-// credentialFlags say whom to trust and what to show, for every command that calls a coordinator.
+// credentialFlags say whom to trust and what to show. Every command that calls a coordinator has
+// them.
 type credentialFlags struct {
 	tls       credential.ClientTLS
 	tokenFile string
@@ -28,7 +29,7 @@ func (f *credentialFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.tls.ServerName, "tls-server-name", "", "name that the coordinator's certificate must have (env BURSAR_TLS_SERVER_NAME, default its address)")
 }
 
-// credentials are what was said on the command line, and below that in the environment.
+// credentials are from the command line, and for what it leaves out from the environment.
 type credentials struct {
 	tls   credential.ClientTLS
 	token credential.Token
@@ -66,14 +67,14 @@ func (c credentials) options(log *slog.Logger) ([]client.Option, error) {
 	return options, nil
 }
 
-// inFlags names the fields of a client's configuration as they are said on the command line.
+// inFlags names the fields of a client's configuration by their flags.
 func inFlags(text string) string {
 	return strings.NewReplacer(
 		"tls.ca", "--tls-ca", "tls.cert", "--tls-cert", "tls.key", "--tls-key", "tls.serverName", "--tls-server-name", "tokenFile", "--token-file",
 	).Replace(text)
 }
 
-// credentialError tells a file that cannot be used by the flag, or else the variable, that names it.
+// credentialError names the flag of a file that cannot be used, or else its variable.
 func (f *credentialFlags) credentialError(err error) error {
 	wrong, ok := errors.AsType[*credential.FileError](err)
 	if !ok {
@@ -99,7 +100,8 @@ func (f *credentialFlags) credentialError(err error) error {
 	return configError(inVariable(wrong, variable))
 }
 
-// consulError tells a file that cannot be used by the variable of Consul's that names it: a command has no other settings for Consul.
+// consulError names Consul's variable for a file that cannot be used: a command has no other
+// settings for Consul.
 func consulError(wrong *credential.FileError) error {
 	variable, known := map[string]string{
 		"consul.tokenFile": api.HTTPTokenFileEnvName, "consul.tls.ca": api.HTTPCAFile, "consul.tls.cert": api.HTTPClientCert, "consul.tls.key": api.HTTPClientKey,
@@ -113,7 +115,8 @@ func consulError(wrong *credential.FileError) error {
 	return configError(inVariable(wrong, variable))
 }
 
-// inVariable says an error of what a variable names. Where that is no file, what it says may be a secret.
+// inVariable is the error for the value of a variable. If the value is not a file's name, it may
+// be a secret and is not shown.
 func inVariable(wrong *credential.FileError, variable string) error {
 	words := variable + ": "
 	if wrong.File != "" {
@@ -122,7 +125,7 @@ func inVariable(wrong *credential.FileError, variable string) error {
 	return &wordsError{wrong, words + wrong.Wrong + ": want " + wrong.Want}
 }
 
-// wordsError says an error in other words.
+// wordsError is an error with other words.
 type wordsError struct {
 	err   error
 	words string

@@ -18,15 +18,18 @@ import (
 func (c *cli) queuesDecodeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "decode -f FILE",
-		Short: "What bursar makes of a saved answer of a scheduler",
-		Long: `Decode reads a saved answer of /ws/v1/cluster/scheduler and shows one entry for each queue and partition, as bursar understands
-it. It needs no server and no cluster: it is there to compare with what the cluster's own pages say, and to send in where they
-differ.
+		Short: "Show how bursar reads a saved answer of a scheduler",
+		Long: `Decode reads a saved answer of /ws/v1/cluster/scheduler and shows one entry for
+each queue and partition, as bursar understands it. It needs no server and no
+cluster. Use it to compare with the cluster's own pages, and send its output in
+if they differ.
 
-With -o json there is {"queues": [...]}, each with path, partition, limit, used and guaranteed (memoryBytes, cpuMillis, custom),
-absoluteCapacity and absoluteMaxCapacity (percent), applications, pending, active, maxApplications and state. A figure that the
-answer does not have is not there.`,
-		Example: `  curl -H 'Accept: application/json' http://rm:8088/ws/v1/cluster/scheduler | bursar queues decode -f -
+With -o json it prints {"queues": [...]}, each with path, partition, limit, used
+and guaranteed (memoryBytes, cpuMillis, custom), absoluteCapacity and
+absoluteMaxCapacity (percent), applications, pending, active, maxApplications
+and state. A figure that the answer does not have is left out.`,
+		Example: `  curl -H 'Accept: application/json' \
+    http://rm:8088/ws/v1/cluster/scheduler | bursar queues decode -f -
   bursar queues decode -f scheduler.json -o json`,
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
@@ -54,7 +57,7 @@ answer does not have is not there.`,
 	return cmd
 }
 
-// open opens a file, or standard input where that is called "-".
+// open opens a file, or standard input if the name is "-".
 func (c *cli) open(file string) (name string, in io.ReadCloser, err error) {
 	if file == "-" {
 		return "stdin", io.NopCloser(c.in), nil
@@ -63,7 +66,7 @@ func (c *cli) open(file string) (name string, in io.ReadCloser, err error) {
 	return file, opened, err
 }
 
-// decodedQueue is the form of decode's JSON. What is nil the answer does not say.
+// decodedQueue is the form of decode's JSON. A field is nil if the answer does not have it.
 type decodedQueue struct {
 	Path                string           `json:"path"`
 	Partition           string           `json:"partition"`

@@ -16,8 +16,8 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// demo shows the main job with real processes: an engine that takes all the cpu that is left, one that waits for it to end, and one
-// that does not want to wait.
+// demo shows the main job with real processes: an engine that takes all of the cpu that is left,
+// one that waits until it ends, and one that does not want to wait.
 func (c *cli) demo(ctx context.Context, cl *client.Client, host *bursarv1.Host) error {
 	free := host.GetAccount().GetAvailable().GetCpuMillis()
 	if free < 100 {
@@ -52,7 +52,7 @@ func (c *cli) demo(ctx context.Context, cl *client.Client, host *bursarv1.Host) 
 	return nil
 }
 
-// demonstration runs commands of our own, each with its name in front of what it prints.
+// demonstration runs commands of bursar, each with its name in front of what it prints.
 type demonstration struct {
 	cli     *cli
 	client  *client.Client
@@ -81,7 +81,7 @@ func (d *demonstration) start(ctx context.Context, name string, args ...string) 
 	})
 }
 
-// execute runs a command line of our own in this process.
+// execute runs a command line of bursar in this process.
 func (d *demonstration) execute(ctx context.Context, name string, args []string) (code int, err error) {
 	nothing, err := os.Open(os.DevNull)
 	if err != nil {
@@ -148,7 +148,7 @@ func (d *demonstration) say(line string) {
 	d.cli.printf("%s\n", line)
 }
 
-// quoted writes arguments as a shell would have to read them.
+// quoted writes arguments so that a shell reads them as they are.
 func quoted(args []string) []string {
 	out := make([]string, len(args))
 	for i, arg := range args {

@@ -17,7 +17,7 @@ import (
 // launchTimeout bounds the start of an engine, with the time that it takes to confirm it.
 const launchTimeout = time.Minute
 
-// detachFlags say how the agent is to start a command in place of this program.
+// detachFlags say how the agent starts a command in place of this program.
 type detachFlags struct {
 	detach          bool
 	user, dir, logs string
@@ -25,24 +25,24 @@ type detachFlags struct {
 	allEnv          bool
 }
 
-// detachOnly are those that mean nothing without --detach.
+// detachOnly are the flags that mean nothing without --detach.
 func detachOnly() []string { return []string{"user", "workdir", "log-dir", "env", "env-all"} }
 
 func addDetachFlags(cmd *cobra.Command) *detachFlags {
 	f := &detachFlags{}
 	flags := cmd.Flags()
 	flags.BoolVar(&f.detach, "detach", false, "let the agent start the command and keep it, print its allocation's ID, and do not wait")
-	flags.StringVar(&f.user, "user", "", "with --detach: the account that it runs as; another than one's own is for trusted callers")
-	flags.StringVar(&f.dir, "workdir", "", "with --detach: where it runs (default the current directory, with --user that user's home)")
-	flags.StringVar(&f.logs, "log-dir", "", "with --detach: the folder for its files stdout and stderr (default one that the agent makes)")
-	flags.StringArrayVar(&f.env, "env", nil, "with --detach: NAME=VALUE in its environment, or NAME for this program's own; repeatable")
+	flags.StringVar(&f.user, "user", "", "with --detach: the account that it runs as; only trusted callers may name another than their own")
+	flags.StringVar(&f.dir, "workdir", "", "with --detach: the directory it runs in (default the current one, with --user that user's home)")
+	flags.StringVar(&f.logs, "log-dir", "", "with --detach: the folder for its files stdout and stderr (default: the agent makes one)")
+	flags.StringArrayVar(&f.env, "env", nil, "with --detach: NAME=VALUE in its environment, or NAME for the value it has here; repeatable")
 	flags.BoolVar(&f.allEnv, "env-all", false, "with --detach: all of this program's environment")
 	_ = cmd.MarkFlagDirname("workdir")
 	_ = cmd.MarkFlagDirname("log-dir")
 	return f
 }
 
-// check refuses what has no meaning together.
+// check refuses flags that contradict each other.
 func (f *detachFlags) check(cmd *cobra.Command) error {
 	if f.detach {
 		if cmd.Flags().Changed("grace") {
@@ -58,7 +58,7 @@ func (f *detachFlags) check(cmd *cobra.Command) error {
 	return nil
 }
 
-// launch is what the agent is asked for.
+// launch is the request to the agent.
 func (f *detachFlags) launch(id string, args []string) (*bursarv1.LaunchRequest, error) {
 	req := &bursarv1.LaunchRequest{Id: id, Command: args, User: f.user, WorkingDirectory: f.dir, Environment: make(map[string]string)}
 	if f.allEnv {
@@ -104,7 +104,8 @@ func (f *detachFlags) launch(id string, args []string) (*bursarv1.LaunchRequest,
 	return req, nil
 }
 
-// runDetached has the agent start a command when there is room for it. What was granted is given back where that fails.
+// runDetached makes the agent start a command when there is room for it. If the start fails, it
+// gives back what was granted.
 func (c *cli) runDetached(ctx context.Context, cl *client.Client, req *bursarv1.AllocateRequest, args []string, f *detachFlags) error {
 	wanted, err := f.launch("", args)
 	if err != nil {
@@ -132,8 +133,9 @@ func (c *cli) runDetached(ctx context.Context, cl *client.Client, req *bursarv1.
 	return nil
 }
 
-// giveBack releases what was granted for a command that was not started. Where nobody hears that, it expires by itself. If the command may
-// have been started nevertheless, it is stopped: what runs must not be released.
+// giveBack releases what was granted for a command that was not started. If nobody hears that, the
+// grant expires by itself. If the command may have been started after all, giveBack stops it: what
+// runs must not be released.
 func (c *cli) giveBack(ctx context.Context, cl *client.Client, id string, launch error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), shortPatience)
 	defer cancel()

@@ -20,7 +20,7 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// In one's own terminal one wants to see a change at once, and one host costs nothing to measure often.
+// In a terminal a user wants to see a change at once, and to measure one host often costs nothing.
 const (
 	devTick     = time.Second
 	devInterval = time.Second
@@ -39,20 +39,27 @@ func (c *cli) devCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "dev",
 		Short: "Everything in one process, to try it on this machine",
-		Long: `Dev runs a coordinator with an embedded store and an agent of this machine in one process, until it is interrupted. It measures this
-machine for real. What it knows is kept in --data-dir and found again at the next start.`,
+		Long: `Dev runs a coordinator with an embedded store and an agent of this machine in
+one process, until it is interrupted. It really measures this machine. It keeps
+what it knows in --data-dir and finds it again at the next start.`,
 		Example: `  bursar dev
-  bursar dev --demo                                     # and show the main job with real processes
   bursar dev --quotas examples/quotas.yaml
-  bursar dev --providers examples/providers.yaml        # and read the queues of other clusters
-  bursar dev --listen 127.0.0.1:0 --data-dir /tmp/b --agent-socket /tmp/b/agent.sock`,
+
+  # show the main job with real processes
+  bursar dev --demo
+
+  # read the queues of other clusters
+  bursar dev --providers examples/providers.yaml
+
+  bursar dev --listen 127.0.0.1:0 --data-dir /tmp/b \
+    --agent-socket /tmp/b/agent.sock`,
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	var f devFlags
 	flags := cmd.Flags()
 	flags.StringVar(&f.listen, "listen", "127.0.0.1:7070", "address of the coordinator")
-	flags.StringVar(&f.dataDir, "data-dir", "", "where everything is kept (default "+devDataDir()+")")
+	flags.StringVar(&f.dataDir, "data-dir", "", "directory that everything is kept in (default "+devDataDir()+")")
 	flags.StringVar(&f.socket, "agent-socket", "", "path of the agent's socket (default "+ownSocket()+")")
 	flags.StringArrayVar(&f.quotas, "quotas", nil, "file of quota rules to keep in force; repeatable")
 	flags.StringVar(&f.providers, "providers", "", "file of the clusters whose queues limit requests")
@@ -71,7 +78,7 @@ machine for real. What it knows is kept in --data-dir and found again at the nex
 	return cmd
 }
 
-// devDataDir is a place of the user's own.
+// devDataDir is a directory of the user's own.
 func devDataDir() string {
 	if os.Geteuid() == 0 {
 		return "/var/lib/bursar/dev"
@@ -85,7 +92,7 @@ func devDataDir() string {
 	return filepath.Join(os.TempDir(), fmt.Sprintf("bursar-%d", os.Geteuid()), "dev")
 }
 
-// dev runs both servers until ctx ends. The agent ends first, so that it can say what it saw last.
+// dev runs both servers until ctx ends. The agent ends first, so that it can send its last report.
 func (c *cli) dev(ctx context.Context, f devFlags, log *slog.Logger) error {
 	began := time.Now()
 	for dir, fallback := range map[*string]string{&f.dataDir: devDataDir(), &f.socket: ownSocket()} {
@@ -120,7 +127,7 @@ func (c *cli) dev(ctx context.Context, f devFlags, log *slog.Logger) error {
 	return group.Wait()
 }
 
-// devAgent runs the agent as soon as there is a coordinator, and tells the user when it is up.
+// devAgent runs the agent as soon as there is a coordinator, and prints when it is ready.
 func (c *cli) devAgent(ctx context.Context, f devFlags, books *coordinator.Server, log *slog.Logger, began time.Time) error {
 	select {
 	case <-books.Ready():
@@ -154,7 +161,7 @@ func (c *cli) devAgent(ctx context.Context, f devFlags, books *coordinator.Serve
 	return group.Wait()
 }
 
-// devUp says what is there and what to type next.
+// devUp prints what runs and what to type next.
 func (c *cli) devUp(ctx context.Context, f devFlags, target, hostID string, took time.Duration) error {
 	c.addr, c.agent = target, f.socket
 	cl, err := c.coordinator(ctx)
@@ -195,14 +202,15 @@ func (c *cli) devUp(ctx context.Context, f devFlags, target, hostID string, took
 	return nil
 }
 
-// available writes what an account gives away at most.
+// available writes the most that an account gives away.
 func available(a *bursarv1.Account, dimension string) string {
 	_, most, _ := strings.Cut(booked(a, dimension), " / ")
 	return most
 }
 
-// privateDir makes the folder of the socket where it is missing: for its owner alone, but for root, whose agent serves
-// every user of the machine. One that is there stays as it is.
+// privateDir makes the folder of the socket if it is missing. It is for its owner alone; root's is
+// for all, since root's agent serves every user of the machine. A folder that exists stays as it
+// is.
 func privateDir(dir string) error {
 	mode := os.FileMode(0o700)
 	if os.Geteuid() == 0 {

@@ -12,7 +12,8 @@ import (
 	"github.com/bursar/bursar/internal/yamlfile"
 )
 
-// Exit codes, those of sysexits.h where they have one. `bursar help exit-codes` lists them for the user.
+// Exit codes, as in sysexits.h if it has one for the case. `bursar help exit-codes` lists them for
+// the user.
 const (
 	exitOK          = 0
 	exitFailed      = 1
@@ -23,13 +24,13 @@ const (
 	exitNoResources = 75
 	exitNotAllowed  = 77
 	exitConfig      = 78
-	// As the shell and env(1) do it.
+	// As the shell and env(1) use them.
 	exitNotExecutable = 126
 	exitNotFound      = 127
 	exitSignal        = 128 // and the signal's number
 )
 
-// exitError ends the program with a code; without an error, in silence.
+// exitError ends the program with a code. Without an error nothing is printed.
 type exitError struct {
 	code int
 	err  error
@@ -56,7 +57,7 @@ func usagef(format string, args ...any) error { return &usageError{fmt.Errorf(fo
 // configError is a configuration that cannot be used.
 func configError(err error) error { return &exitError{exitConfig, err} }
 
-// exitCode is the one place where errors become exit codes.
+// exitCode is the one place that turns errors into exit codes.
 func exitCode(err error) int {
 	var (
 		exit    *exitError
@@ -85,7 +86,7 @@ func exitCode(err error) int {
 	}
 }
 
-// isCall reports whether the error is the answer to a call, or the lack of one.
+// isCall reports whether the error is the answer to a call, or says that there was none.
 func isCall(err error) bool {
 	var call *connect.Error
 	return errors.As(err, &call)

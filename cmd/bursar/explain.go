@@ -18,14 +18,24 @@ func (c *cli) explainCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "explain [ID | flags of allocate]",
 		Short: "Why a request waits, was refused, or what it would meet",
-		Long: `Explain says what a request would meet now, or why one waits: every account it touches with its numbers, which of them fall
-short and by how much, how many hosts each step of the search removed, and its place in the queue. It changes nothing.
+		Long: `Explain says why a request waits, or what a request would meet now. It shows
+every account of the request with its numbers, and how much is missing in which
+of them. It shows how many hosts each step of the search removed, and the place
+in the queue. It changes nothing.
 
-A request that no --host or label ties to a place is looked at for all hosts; with --agent, for the agent's host.`,
-		Example: `  bursar explain --memory 4GiB --cpu 2 --label user=alice --label creator=IDE    # a request that was not made
-  bursar explain 3f7k                                                            # one that waits, or has ended
+A request that names no host, by --host or by a label, is tried on all hosts;
+with --agent, on the agent's host.`,
+		Example: `  # a request that was not made
+  bursar explain -m 4GiB -c 2 --label user=alice --label creator=IDE
+
+  # one that waits, or has ended
+  bursar explain 3f7k
+
   bursar explain -m 16GiB --custom gpu=1 -l user=alice -o json
-  bursar explain -m 4GiB -l user=alice --external yarn:prod:root.a,memory=64GiB,cpu=16   # and its queue, with those above it`,
+
+  # also its queue, with those above it
+  bursar explain -m 4GiB -l user=alice \
+    --external yarn:prod:root.a,memory=64GiB,cpu=16`,
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: c.completeOneAllocation,
 	}
@@ -99,7 +109,8 @@ func verdictText(res *bursarv1.ExplainResponse) string {
 	return "no verdict"
 }
 
-// placeText says where in the queue a request stands: ": next behind host vm-1", ": 3 go before it behind quota user=alice".
+// placeText says at which place in the queue a request is: ": next behind host vm-1", ": 3 go
+// before it behind quota user=alice".
 func placeText(res *bursarv1.ExplainResponse) string {
 	if res.GetBlockedBy() == nil {
 		return ""
@@ -154,7 +165,8 @@ func accountNote(a *bursarv1.Account) string {
 	return strings.Join(notes, ", ")
 }
 
-// dimensions lists in the usual order those that an account limits, and those of which it has given something away.
+// dimensions lists, in the usual order, the dimensions that an account limits or has given
+// something of.
 func dimensions(a *bursarv1.Account) []string {
 	fixed, custom := map[string]bool{}, map[string]bool{}
 	limit, used, reserved := orEmpty(a.GetLimit()), orEmpty(a.GetUsed()), orEmpty(a.GetReserved())
@@ -180,7 +192,8 @@ func dimensions(a *bursarv1.Account) []string {
 	return append(names, slices.Sorted(maps.Keys(custom))...)
 }
 
-// quantityOf writes one dimension of a resource; empty where it is unset. What is available may be below zero.
+// quantityOf writes one dimension of a resource; empty if it is unset. What is available may be
+// below zero.
 func quantityOf(r *bursarv1.Resource, dimension string) string {
 	if r == nil {
 		return ""

@@ -49,7 +49,7 @@ func (f quantityFlag) Type() string {
 	return "number"
 }
 
-// countFlag sets custom countables from "gpu=1"; with any set, of every dimension.
+// countFlag sets custom countables from "gpu=1"; if any is set, it sets every dimension.
 type countFlag struct {
 	vector *resource.Vector
 	any    bool
@@ -111,7 +111,7 @@ func (f externalFlag) Set(text string) error {
 		return err
 	}
 	for name := range part.All() {
-		// YARN's own words, which would be counted as something that no queue has.
+		// These are YARN's own words. They would be counted as something that no queue has.
 		switch name {
 		case "vcores", "vcore", "cores":
 			return fmt.Errorf("%s: want cpu=4, in cores", name)
@@ -153,7 +153,7 @@ func addResourceFlags(cmd *cobra.Command, v *resource.Vector) {
 	flags.Var(countFlag{vector: v}, "custom", "a countable thing of the hosts, such as gpu=1; repeatable")
 }
 
-// requestFlags are those of whoever asks for resources: run, allocate, explain.
+// requestFlags are the flags of the commands that ask for resources: run, allocate, explain.
 type requestFlags struct {
 	resource                 sizeFlags
 	labels, required, wanted labelFlag
@@ -168,19 +168,20 @@ func addRequestFlags(cmd *cobra.Command) *requestFlags {
 	addSizeFlags(cmd, &f.resource)
 	flags := cmd.Flags()
 	flags.VarP(f.labels, "label", "l", "who it is for: user=alice, creator=IDE, engineType=spark-3.3, …; repeatable")
-	flags.DurationVarP(&f.wait, "wait", "w", 0, "how long to wait when it does not fit now, such as 30s")
+	flags.DurationVarP(&f.wait, "wait", "w", 0, "how long to wait if it does not fit now, such as 30s")
 	flags.DurationVar(&f.reservation, "ttl", 0, "how long the reservation holds until it is confirmed (default 2m)")
-	flags.Int32Var(&f.priority, "priority", 0, "higher goes first; others than 0 need a caller who may set it")
+	flags.Int32Var(&f.priority, "priority", 0, "higher goes first; only some callers may set it")
 	flags.StringVar(&f.requestID, "request-id", "", "makes the request safe to repeat: the same id is the same allocation")
 	return f
 }
 
-// addPlaceFlags adds where an allocation may go, for requests that no agent takes for its own host.
+// addPlaceFlags adds the flags for where an allocation may go. A request to an agent has none: it
+// is for the agent's host.
 func addPlaceFlags(cmd *cobra.Command, f *requestFlags) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.host, "host", "", "on this host and no other")
 	flags.Var(f.required, "require", "only on hosts with this label; repeatable")
-	flags.Var(f.wanted, "prefer", "rather on hosts with this label; repeatable")
+	flags.Var(f.wanted, "prefer", "if possible on hosts with this label; repeatable")
 	flags.StringSliceVar(&f.avoid, "avoid", nil, "not on this host; repeatable")
 }
 

@@ -66,7 +66,7 @@ func startCrowded(t *testing.T, descriptors int) *crowded {
 	return c
 }
 
-// healthy asks on a connection of its own.
+// healthy asks for the health on a new connection.
 func (c *crowded) healthy() error {
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 5 * time.Second}
 	res, err := client.Get("http://" + c.address + "/healthz")
@@ -80,7 +80,7 @@ func (c *crowded) healthy() error {
 	return nil
 }
 
-// answersTogether opens connections before it asks on each of them.
+// answersTogether opens all connections before it asks on each of them.
 func (c *crowded) answersTogether(n int) {
 	c.t.Helper()
 	conns := make([]net.Conn, n)
@@ -105,7 +105,7 @@ func (c *crowded) answersTogether(n int) {
 	}
 }
 
-// flooded has connections come without end, on which the same is sent, until stop is called.
+// flooded opens connections without end and sends the same on each, until stop is called.
 func (c *crowded) flooded(sent string) (stop func()) {
 	address, err := net.ResolveTCPAddr("tcp", c.address)
 	if err != nil {
@@ -155,9 +155,11 @@ func (c *crowded) resident() int {
 	return pages * os.Getpagesize()
 }
 
-// Connections on which nothing comes, or only half of what is to come, keep neither probes nor callers away.
+// Connections on which nothing comes, or only half of a request, keep neither probes nor callers
+// away.
 func TestIdleConnectionsLeaveRoomForOthers(t *testing.T) {
-	const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00" // and empty SETTINGS
+	// The preface of HTTP/2, and empty SETTINGS.
+	const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00"
 	for name, sent := range map[string]string{
 		"HTTP/2 without a request": preface,
 		"nothing":                  "",
@@ -197,7 +199,8 @@ func TestIdleConnectionsLeaveRoomForOthers(t *testing.T) {
 	}
 }
 
-// A request of 61 KB that becomes 64 MiB costs what is read of it: 128 KiB, and of a report 16 MiB.
+// A request of 61 KB that becomes 64 MiB costs as much as is read of it: 128 KiB, and for a report
+// 16 MiB.
 func TestCompressedRequestsLeaveTheMemoryOfTheProcessAlone(t *testing.T) {
 	c := startCrowded(t, 1024)
 	var text bytes.Buffer
@@ -207,8 +210,9 @@ func TestCompressedRequestsLeaveTheMemoryOfTheProcessAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	for path, most := range map[string]int{ // MiB of RSS
-		"bursar.v1.HostService/Get":    32,
-		"bursar.v1.HostService/Sync":   256, // may be 16 MiB; buffers double while they grow, until garbage is collected
+		"bursar.v1.HostService/Get": 32,
+		// It may have 16 MiB; buffers double while they grow, until garbage is collected.
+		"bursar.v1.HostService/Sync":   256,
 		"bursar.v1.QuotaService/Apply": 64,
 		"grpc.health.v1.Health/Check":  32,
 	} {

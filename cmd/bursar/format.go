@@ -15,7 +15,7 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// quantityText writes a quantity for the eye: 4GiB, 500m, 3.
+// quantityText writes a quantity for people: 4GiB, 500m, 3.
 func quantityText(dimension string, n int64) string {
 	sign := ""
 	if n < 0 {
@@ -30,7 +30,7 @@ func quantityText(dimension string, n int64) string {
 	return sign + strconv.FormatInt(n, 10)
 }
 
-// memoryText is exact where that is short.
+// memoryText is exact if the exact number is short.
 func memoryText(bytes int64) string {
 	if bytes == 0 {
 		return "0"
@@ -56,7 +56,7 @@ func optional(dimension string, n *int64) string {
 	return quantityText(dimension, *n)
 }
 
-// share writes "used / limit"; the limit is left out where there is none.
+// share writes "used / limit", or without a limit only "used".
 func share(dimension string, used, limit *int64) string {
 	switch {
 	case used == nil && limit == nil:
@@ -71,7 +71,7 @@ func share(dimension string, used, limit *int64) string {
 	return quantityText(dimension, n) + " / " + quantityText(dimension, *limit)
 }
 
-// plus adds quantities of which some may be unset.
+// plus adds quantities; some of them may be unset.
 func plus(quantities ...*int64) *int64 {
 	var sum *int64
 	for _, n := range quantities {
@@ -86,7 +86,7 @@ func plus(quantities ...*int64) *int64 {
 	return sum
 }
 
-// resourceText writes "memory=4GiB,cpu=2", without external parts' numbers being lost.
+// resourceText writes "memory=4GiB,cpu=2" and the numbers of all external parts.
 func resourceText(r *bursarv1.Resource) string {
 	if r == nil {
 		return ""
@@ -110,7 +110,7 @@ func labelsText(labels map[string]string) string {
 	return set.String()
 }
 
-// selectorText writes a selector as it is typed.
+// selectorText writes a selector as a user types it.
 func selectorText(selector map[string]string) string {
 	if len(selector) == 0 {
 		return label.Any
@@ -118,7 +118,7 @@ func selectorText(selector map[string]string) string {
 	return labelsText(selector)
 }
 
-// accountText names what limits: "host vm-1", "quota user=alice".
+// accountText names an account: "host vm-1", "quota user=alice".
 func accountText(name *bursarv1.AccountName) string {
 	switch name.GetKind() {
 	case bursarv1.AccountKind_ACCOUNT_KIND_HOST:
@@ -141,8 +141,8 @@ func allocationState(s bursarv1.AllocationState) string {
 	return strings.ToLower(strings.TrimPrefix(s.String(), "ALLOCATION_STATE_"))
 }
 
-// hostState is "healthy,cordoned". A change does not tell whether the agent reports, so there it may be "cordoned" alone, or "in
-// service".
+// hostState is "healthy,cordoned". A change does not say whether the agent reports, so for a
+// change it may be "cordoned" alone, or "in service".
 func hostState(h *bursarv1.Host) string {
 	var states []string
 	if h.GetState() != bursarv1.HostState_HOST_STATE_UNSPECIFIED {
@@ -159,7 +159,7 @@ func hostState(h *bursarv1.Host) string {
 	return strings.Join(states, ",")
 }
 
-// hostNote is why a host takes no engines, where its state does not say it all.
+// hostNote is why a host takes no engines, if its state does not say it all.
 func hostNote(h *bursarv1.Host) string {
 	if strings.Contains(hostState(h), h.GetUnavailableReason()) {
 		return ""
@@ -175,7 +175,7 @@ func since(t *timestamppb.Timestamp, now time.Time) string {
 	return durationText(now.Sub(t.AsTime()))
 }
 
-// until writes how long something is off; "now" when it is over.
+// until writes how long it is until a time; "now" if the time is over.
 func until(t *timestamppb.Timestamp, now time.Time) string {
 	if t == nil {
 		return ""
@@ -211,7 +211,7 @@ func timeText(t *timestamppb.Timestamp) string {
 	return local(t.AsTime()).Format(time.DateTime)
 }
 
-// local puts a time into this machine's zone.
+// local converts a time to this machine's zone.
 func local(t time.Time) time.Time {
 	return t.In(time.Local) //nolint:gosmopolitan // for whoever sits in front of it
 }

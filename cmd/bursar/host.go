@@ -12,7 +12,8 @@ import (
 
 func (c *cli) hostCommand() *cobra.Command {
 	return family("host", "Cordon, drain and remove hosts",
-		"Host commands take a host out of service and bring it back. `bursar hosts` shows them.",
+		`Host commands take a host out of service and bring it back. "bursar hosts" shows
+them.`,
 		c.hostCordonCommand(), c.hostUncordonCommand(), c.hostDrainCommand(), c.hostRemoveCommand())
 }
 
@@ -25,7 +26,7 @@ func (c *cli) hostCordonCommand() *cobra.Command {
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: c.completeHosts,
 	}
-	reason := cmd.Flags().String("reason", "", "why, for whoever looks at the host")
+	reason := cmd.Flags().String("reason", "", "why, for those who look at the host")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return c.onHost(cmd, args[0], func(ctx context.Context, cl *client.Client, id string) (*bursarv1.Host, error) {
 			res, err := cl.Hosts().Cordon(ctx, &bursarv1.CordonRequest{HostId: id, Reason: *reason})
@@ -56,13 +57,14 @@ func (c *cli) hostDrainCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "drain ID",
 		Short: "Cordon a host and let its engines end",
-		Long:  "Drain cordons a host and tells its agent. With --deadline its engines are asked to stop after that; else they are left to end.",
+		Long: `Drain cordons a host and tells its agent. With --deadline its engines are asked
+to stop after that time. Without it they go on until they end by themselves.`,
 		Example: `  bursar host drain vm-1
   bursar host drain vm-1 --deadline 10m --reason "disk failing"`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: c.completeHosts,
 	}
-	reason := cmd.Flags().String("reason", "", "why, for whoever looks at the host")
+	reason := cmd.Flags().String("reason", "", "why, for those who look at the host")
 	deadline := cmd.Flags().Duration("deadline", 0, "after this its engines are asked to stop")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := withinBounds("--deadline", *deadline, &bursarv1.DrainRequest{}, "deadline"); err != nil {
@@ -84,8 +86,9 @@ func (c *cli) hostRemoveCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "remove ID",
 		Short: "Forget a host that is gone",
-		Long: `Remove forgets a host. One with live engines is refused, unless --force says that they are gone: then they count as lost. An
-agent that still runs there brings its host and its engines back.`,
+		Long: `Remove forgets a host. A host with live engines is refused, unless --force says
+that they are gone: then they count as lost. If an agent still runs there, it
+brings its host and its engines back.`,
 		Example: `  bursar host remove vm-1
   bursar host remove vm-1 --force`,
 		Args:              cobra.ExactArgs(1),
@@ -110,7 +113,7 @@ agent that still runs there brings its host and its engines back.`,
 	return cmd
 }
 
-// onHost does something to the host that a text names, and prints what became of it.
+// onHost changes the host that a text names, and prints the result.
 func (c *cli) onHost(
 	cmd *cobra.Command, text string, do func(context.Context, *client.Client, string) (*bursarv1.Host, error),
 ) error {

@@ -20,7 +20,8 @@ import (
 	"github.com/bursar/bursar/internal/access"
 )
 
-// tenant is a user of the machine that is no trusted caller. Only root can start a process of theirs.
+// tenant is a user of the machine who is no trusted caller. Only root can start processes of
+// theirs.
 type tenant struct {
 	t           *testing.T
 	uid         uint32
@@ -51,7 +52,8 @@ func (u tenant) must(args ...string) string {
 	return out
 }
 
-// tenantsOf returns a folder for the servers of a machine, the socket of its agent, and two users who get at that and at a bursar of their own.
+// tenantsOf returns a folder for the servers of a machine, the socket of its agent, and two users
+// who can use that and have a bursar of their own.
 func tenantsOf(t *testing.T) (dir, socket string, alice, mallory tenant) {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -76,8 +78,8 @@ func tenantsOf(t *testing.T) (dir, socket string, alice, mallory tenant) {
 	return dir, socket, tenant{t, 4712, binary, "4712", socket}, tenant{t, 4711, binary, "4711", socket}
 }
 
-// hostOfTenants starts a coordinator and an agent, and returns two users of its machine.
-// The logs of both must have none of the secrets.
+// hostOfTenants starts a coordinator and an agent, and returns two users of the machine. The logs
+// of both servers must not have any of the secrets.
 func hostOfTenants(t *testing.T, secrets ...string) (alice, mallory tenant) {
 	t.Helper()
 	dir, socket, alice, mallory := tenantsOf(t)
@@ -176,7 +178,7 @@ func TestNobodyTouchesWhatIsAnothers(t *testing.T) {
 			t.Errorf("%v ended with code %d: %s", args, code, out)
 		}
 	}
-	// What is one's own is confirmed with what is one's own.
+	// A user confirms an own allocation with an own process.
 	own := strings.Fields(mallory.must("allocate", "-m", "8MiB", "-l", "user="+mallory.own))[0]
 	for _, others := range []string{pid, "1", strconv.Itoa(os.Getpid())} {
 		if out, code := mallory.does("confirm", own, "--pid", others); code == 0 {
@@ -187,8 +189,8 @@ func TestNobodyTouchesWhatIsAnothers(t *testing.T) {
 	alice.must("stop", engine)
 }
 
-// Without identities whoever is on the coordinator's machine is known by the kernel's word: a port protects nobody's engines from others
-// by being on loopback.
+// Without identities the kernel says who a caller on the coordinator's machine is: a port on
+// loopback alone does not protect engines from other users.
 func TestAtTheCoordinatorsPortEverybodyIsThemselves(t *testing.T) {
 	dir, socket, alice, mallory := tenantsOf(t)
 	writeConfig(t, filepath.Join(dir, "books.yaml"), "listen: 127.0.0.1:0\ndataDir: "+dir+"/books\n")
@@ -212,7 +214,7 @@ func TestAtTheCoordinatorsPortEverybodyIsThemselves(t *testing.T) {
 			t.Errorf("%v ended with code %d: %s", args, code, out)
 		}
 	}
-	// Another's name in the header of agents is not believed of somebody who is no agent.
+	// A caller that is no agent cannot name another in the header of agents.
 	forged := mallory.forge(address, `{"name":"root","anyone":true,"admin":true,"role":"admin"}`, id)
 	if !strings.Contains(forged, "invalid_argument") {
 		t.Errorf("with a header that names root: %s", forged)
@@ -221,17 +223,19 @@ func TestAtTheCoordinatorsPortEverybodyIsThemselves(t *testing.T) {
 		t.Errorf("what alice has: %s", out)
 	}
 	alice.must("release", id, "--addr", address)
-	as := exec.Command(alice.binary, "--addr", address, "quota", "set", "user=*", "--memory", "1GiB") // root
+	// As root.
+	as := exec.Command(alice.binary, "--addr", address, "quota", "set", "user=*", "--memory", "1GiB")
 	if out, err := as.CombinedOutput(); err != nil {
 		t.Errorf("root may do everything: %v: %s", err, out)
 	}
 }
 
-// forge releases an allocation as that user, in the name of another actor.
+// forge releases an allocation as that user, but names another actor.
 func (u tenant) forge(address, actor, id string) string {
 	u.t.Helper()
 	transport := &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
-		runtime.LockOSThread() // the thread's is the user that the socket gets
+		// The socket gets the user of the thread.
+		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		if err := unix.Setfsuid(int(u.uid)); err != nil {
 			return nil, err

@@ -24,14 +24,14 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// attack does to a terminal what it can: it sets the title, colours, in seven bits and in eight, turns the order of characters round, and
-// begins a line of its own.
+// attack does to a terminal what it can: it sets the title and colours, in seven bits and in
+// eight, reverses the order of characters, and begins a new line.
 const attack = "a\x1b]0;title\x07\x1b[31m\u009b32m\u202eb\r\nforged\x7f\u2028\u2066c"
 
-// attacker answers every call with attack in every text that the contract has room for.
+// attacker answers every call with attack in every text of the answer.
 type attacker struct {
 	t *testing.T
-	// code is that of an error to answer with; empty: an answer.
+	// code is the code of an error to answer with; empty: an answer.
 	code string
 }
 
@@ -100,7 +100,8 @@ func envelope(flags byte, content []byte) []byte {
 	return append(head, content...)
 }
 
-// poison fills a message: texts with the attack, lists with one value, and of several fields of which one is set the first.
+// poison fills a message: texts with the attack, lists with one value. Of fields that exclude each
+// other it sets the first.
 func poison(message protoreflect.Message, depth int) {
 	fields := message.Descriptor().Fields()
 	for i := range fields.Len() {
@@ -134,7 +135,8 @@ func poison(message protoreflect.Message, depth int) {
 	}
 }
 
-// printing are the commands that print what servers say, each as it is called; nil: it calls none, or is a server.
+// printing are the commands that print what servers say, each with its arguments; nil: it calls no
+// server, or is one.
 func printing(dir string) map[string][]string {
 	const id = "0000000000001"
 	quotas := filepath.Join(dir, "quotas.yaml")
@@ -155,7 +157,7 @@ func quiet(name string) bool {
 	return slices.Contains([]string{"audit", "run", "quota delete", "provider delete", "host remove"}, name)
 }
 
-// leaves are the commands that do something, by their names without the program's.
+// leaves are the commands that do something, by their names after the program's.
 func leaves(cmd *cobra.Command) (names []string) {
 	for _, child := range cmd.Commands() {
 		names = append(names, leaves(child)...)

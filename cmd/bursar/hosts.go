@@ -16,13 +16,17 @@ import (
 func (c *cli) hostsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "hosts [ID]",
-		Short: "The hosts: what is booked beside what is used",
-		Long: `Hosts shows for every host what is booked of what it may give away, what its engines really use, and the memory it could
-still give by its last measurement (headroom). With an id it shows all about one host.`,
+		Short: "The hosts: what is booked, next to what is used",
+		Long: `Hosts shows three things for every host: how much of what it may give away is
+booked, what its engines really use, and how much memory it could still give by
+its last measurement (headroom). With an id it shows all about one host.`,
 		Example: `  bursar hosts
   bursar hosts --label zone=a --state suspect -o wide
   bursar hosts vm-1
-  bursar hosts -o json | jq -r '.hosts[] | select(.headroomBytes < "4294967296") | .id'`,
+
+  # hosts with less than 4 GiB of headroom
+  bursar hosts -o json | \
+    jq -r '.hosts[] | select(.headroomBytes < "4294967296") | .id'`,
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: c.completeHosts,
 	}
@@ -142,7 +146,7 @@ func (c *cli) printHost(h *bursarv1.Host, overUses []string) {
 	c.table(accountHeader(), accountRows([]*bursarv1.Account{h.GetAccount()}))
 }
 
-// hugePages writes what is free of the memory that is set aside for huge pages; empty where there is none.
+// hugePages writes how much of the memory for huge pages is free; empty if there is none.
 func hugePages(s *bursarv1.HostSample) string {
 	if s.GetHugePagesTotalBytes() == 0 {
 		return ""
@@ -150,7 +154,7 @@ func hugePages(s *bursarv1.HostSample) string {
 	return share(resource.Memory, s.HugePagesFreeBytes, s.HugePagesTotalBytes)
 }
 
-// killedText writes how many processes the kernel has ended for lack of memory; empty for none.
+// killedText writes how many processes the kernel has killed for lack of memory; empty for none.
 func killedText(s *bursarv1.HostSample) string {
 	if s.GetOutOfMemoryKills() == 0 {
 		return ""
@@ -158,7 +162,8 @@ func killedText(s *bursarv1.HostSample) string {
 	return counted(int(s.GetOutOfMemoryKills()), "process", "processes") + " since the boot"
 }
 
-// diskText writes what is left of a work directory: "12GiB free of 100GiB, 99 % of its inodes, too little".
+// diskText writes what is free in a work directory: "12GiB free of 100GiB, 99 % of its inodes, too
+// little".
 func diskText(d *bursarv1.DiskSample) string {
 	text := quantityText(resource.Memory, d.GetFreeBytes()) + " free of " + quantityText(resource.Memory, d.GetTotalBytes())
 	if d.GetTotalBytes() == 0 {
@@ -173,7 +178,7 @@ func diskText(d *bursarv1.DiskSample) string {
 	return text
 }
 
-// booked writes what is used and reserved of what may be given away.
+// booked writes how much is used and reserved of what may be given away.
 func booked(a *bursarv1.Account, dimension string) string {
 	pick := func(r *bursarv1.Resource) *int64 {
 		if dimension == resource.Memory {

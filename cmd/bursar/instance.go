@@ -13,9 +13,10 @@ import (
 	"github.com/bursar/bursar/internal/discovery"
 )
 
-// instanceOf is the ID of a coordinator in an election. It is the same whenever it is started again, and another one for every other:
-// on one machine no two listen at the same address, and machines that were set up alike have names of their own. It begins with
-// what people know it by.
+// instanceOf is the ID of a coordinator in an election. It stays the same when the coordinator
+// starts again, and every coordinator has another: on one machine no two listen at the same
+// address, and machines that were set up alike have different names. It begins with the name that
+// people know.
 func instanceOf(machine, listen, base string) string {
 	where := base
 	if u, err := url.Parse(base); err == nil {
@@ -31,8 +32,9 @@ func instanceOf(machine, listen, base string) string {
 	return where[:min(len(where), 100)] + "-" + hex.EncodeToString(sum[:4])
 }
 
-// reachable refuses a coordinator that would tell others an address at which each of them reaches itself, or one without the TLS that it
-// serves. A loopback address that was said on purpose is for coordinators of one machine.
+// reachable refuses a coordinator that would announce an address at which every other reaches only
+// itself, or an address without the TLS that it serves. If the configuration names a loopback
+// address, that is for coordinators of one machine.
 func reachable(config coordinator.Config) error {
 	if config.TLS.IsSet() && strings.HasPrefix(config.Advertise, "http://") {
 		return &coordinator.ConfigError{Field: "advertise", Value: config.Advertise, Want: "https://: this coordinator serves TLS, and shows itself to others that do"}
@@ -58,7 +60,7 @@ func reachable(config coordinator.Config) error {
 	}
 }
 
-// onlyHere reports whether a host names the machine that looks it up, whichever that is.
+// onlyHere reports whether a host always names the machine that looks it up.
 func onlyHere(host string) bool {
 	return discovery.Loopback(host) || strings.HasPrefix(host, "localhost.") || strings.HasSuffix(host, ".localhost")
 }

@@ -20,8 +20,10 @@ func TestEveryCoordinatorHasAnIDOfItsOwnThatStays(t *testing.T) {
 	}
 	ids := map[string]bool{own: true}
 	for _, other := range []string{
-		instanceOf("rm-2", "127.0.0.1:7070", base),                     // another machine that was set up alike
-		instanceOf("rm-1", "127.0.0.1:7071", base),                     // with the same address by mistake
+		// Another machine that was set up alike.
+		instanceOf("rm-2", "127.0.0.1:7070", base),
+		// With the same address by mistake.
+		instanceOf("rm-1", "127.0.0.1:7071", base),
 		instanceOf("rm-1", "127.0.0.1:7070", "https://[fe80::1%25]:1"), // behind something
 		instanceOf("rm-1", "0.0.0.0:7070", "https://"+strings.Repeat("long.", 60)+"example.com:7070"),
 	} {

@@ -10,7 +10,7 @@ import (
 	"syscall"
 )
 
-// The priorities of syslog(3) that journald reads at the beginning of a line.
+// The priorities of syslog(3), which journald reads from the beginning of a line.
 const (
 	priorityError   = "<3>"
 	priorityWarning = "<4>"
@@ -18,13 +18,13 @@ const (
 	priorityDebug   = "<7>"
 )
 
-// journalHandler writes lines for journald, which knows the time by itself, and takes the priority from the beginning of the line:
-// "<4>msg="…" key=value". What follows is as in text.
+// journalHandler writes lines for journald, which adds the time itself and takes the priority from
+// the beginning of the line: "<4>msg="…" key=value". The rest is as in text.
 type journalHandler struct {
 	byPriority []leveled
 }
 
-// leveled writes what is at least of a level, and below the one before it.
+// leveled writes records from its level up to the next.
 type leveled struct {
 	level   slog.Level
 	handler slog.Handler
@@ -45,7 +45,7 @@ func newJournalHandler(out io.Writer, level slog.Leveler) *journalHandler {
 	}}
 }
 
-// prefixed writes every line, which comes in one piece, with something before it.
+// prefixed writes a prefix before every line. A line comes in one piece.
 type prefixed struct {
 	out    io.Writer
 	prefix string
@@ -91,7 +91,7 @@ func (h *journalHandler) each(change func(slog.Handler) slog.Handler) slog.Handl
 	return &journalHandler{changed}
 }
 
-// toJournal reports whether what is written to a file goes to journald: systemd says in JOURNAL_STREAM which file that is.
+// toJournal reports whether a file goes to journald: systemd names that file in JOURNAL_STREAM.
 func toJournal(out *os.File) bool {
 	info, err := out.Stat()
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/term"
 )
 
-// logFlags say how much a server tells, and how.
+// logFlags say how much a server logs, and in which form.
 type logFlags struct {
 	level, format string
 	said          func() bool // the level, on the command line
@@ -22,7 +22,7 @@ func addLogFlags(cmd *cobra.Command, level string) *logFlags {
 	return f
 }
 
-// logger makes the log. configured is the level of the configuration, empty where it has none.
+// logger makes the log. configured is the level of the configuration, empty if it has none.
 func (f *logFlags) logger(out *os.File, configured string) (*slog.Logger, error) {
 	if err := f.set(configured); err != nil {
 		return nil, err
@@ -50,7 +50,7 @@ func (f *logFlags) logger(out *os.File, configured string) (*slog.Logger, error)
 	return nil, usagef("--log-format %q: want text, json or journal", f.format)
 }
 
-// set changes how much is told: the command line goes before the configuration.
+// set changes how much is logged: the command line wins over the configuration.
 func (f *logFlags) set(configured string) error {
 	text := f.level
 	if configured != "" && !f.said() {

@@ -1,10 +1,12 @@
 //go:build !man
 
-// Command bursar is the resource manager for engine hosts in one binary: the coordinator that keeps the books, the agent that
-// stands on every host, both in one process for trying it out (dev), and the commands of users and operators.
+// Command bursar is the resource manager for engine hosts in one binary: the coordinator that
+// keeps the books, the agent that runs on every host, both in one process to try it out (dev), and
+// the commands of users and operators.
 //
-// Each command has a file of its own name. What they share: cli.go has one invocation, exit.go maps every error to an exit code
-// and to what stands on stderr, output.go and format.go print, target.go finds the server, resolve.go completes short ids.
+// Each command has a file of its own name. Some files are for all commands: cli.go has one
+// invocation, exit.go maps every error to an exit code, report.go prints it to stderr, output.go
+// and format.go print, target.go finds the server, resolve.go completes short ids.
 package main
 
 import (
@@ -12,7 +14,7 @@ import (
 	"os"
 )
 
-// version is set by the linker.
+// The linker sets version.
 var version = "devel"
 
 func main() {

@@ -24,21 +24,23 @@ import (
 	"github.com/bursar/bursar/test/proc"
 )
 
-// With the race detector a program waits for a second before it exits, and scripts run hundreds of them.
+// With the race detector a program waits for a second before it exits, and scripts run hundreds of
+// them.
 const goRace = "atexit_sleep_ms=0"
 
 func TestMain(m *testing.M) {
 	if err := os.Setenv("GORACE", goRace); err != nil {
 		panic(err)
 	}
-	// The keeper stands beside the program, where the agent looks for it.
+	// The keeper is next to the program, where the agent looks for it.
 	testscript.Main(m, map[string]func(){"bursar": main, "bursar-keeper": func() { os.Exit(keeper.Main()) }})
 }
 
-// patience is how long a script waits for what must come.
+// patience is how long a script waits.
 const patience = 60 * time.Second
 
-// TestScripts runs testdata/*.txtar against real servers and real processes. Beside testscript's own commands there are
+// TestScripts runs testdata/*.txtar with real servers and real processes. In addition to
+// testscript's own commands there are
 //
 //	dev [FLAG]…              start `bursar dev` with a store in $WORK/dev, on a free port that ADDRESS has then, and wait until it is up
 //	enddev SIGNAL            end it by a signal and wait for it
@@ -57,9 +59,11 @@ func TestScripts(t *testing.T) {
 	runScripts(t, "testdata", func(*testscript.Env) {})
 }
 
-// TestScriptsOfNetworks runs testdata/net/*.txtar, which beside that have certificates in $WORK/tls, of the authority ca.pem: server.pem
-// for 127.0.0.1, agent.pem for the agent of host vm-one, admin.pem, and elsewhere.pem, which is another authority; the token of
-// an admin in token, its hash in identities.yaml; a Consul at CONSUL_HTTP_ADDR; and an address on loopback at FREE that nobody serves on.
+// TestScriptsOfNetworks runs testdata/net/*.txtar, which also have: certificates in $WORK/tls, of
+// the authority ca.pem (server.pem for 127.0.0.1, agent.pem for the agent of host vm-one,
+// admin.pem) and elsewhere.pem, which is another authority; the token of an admin in token, its
+// hash in identities.yaml; a Consul at CONSUL_HTTP_ADDR; and an address on loopback at FREE that
+// nobody serves.
 func TestScriptsOfNetworks(t *testing.T) {
 	catalog := consultest.Start(t, consultest.Options{})
 	ca, elsewhere := certs.New(t, "here"), certs.New(t, "elsewhere")
@@ -127,7 +131,8 @@ func serversOf(ts *testscript.TestScript) *servers {
 	return s
 }
 
-// start runs bursar until the script ends and returns when a line of its output is the last one to wait for.
+// start runs bursar until the script ends. It returns when a line of the output matches the last
+// text to wait for.
 func (s *servers) start(ts *testscript.TestScript, name string, args []string, last func(line string) bool) {
 	path, err := exec.LookPath("bursar")
 	ts.Check(err)
@@ -160,7 +165,7 @@ func (s *servers) start(ts *testscript.TestScript, name string, args []string, l
 	ts.Fatalf("%s: did not come up: %v", name, cmd.Wait())
 }
 
-// stop returns the exit code, -1 where there was none.
+// stop returns the exit code, -1 if there was none.
 func (s *servers) stop(name string, sig syscall.Signal) int {
 	cmd := s.running[name]
 	if cmd == nil {

@@ -16,11 +16,12 @@ import (
 	"github.com/bursar/bursar/cmd/manpage"
 )
 
-// version is set by the linker.
+// The linker sets version.
 var version = "devel"
 
-// With the tag man this program is another one: it writes the manual pages of all commands and topics, and the completions, to a
-// directory: man/NAME.SECTION and completion/SHELL. Their date is SOURCE_DATE_EPOCH, so that the same tree gives the same pages.
+// With the tag man this program is another one: it writes the manual pages of all commands and
+// topics, and the completions, to a directory: man/NAME.SECTION and completion/SHELL. The pages
+// have the date SOURCE_DATE_EPOCH, so that the same tree gives the same pages.
 func main() {
 	if len(os.Args) != 2 {
 		fmt.Fprintln(os.Stderr, "usage: bursar DIRECTORY (built with the tag man)")
@@ -65,7 +66,7 @@ func writeManual(dir string) error {
 	return nil
 }
 
-// writePages writes a command's page, and those of all below it.
+// writePages writes a command's page, and the pages of all commands below it.
 func writePages(cmd *cobra.Command, dir string, date time.Time) error {
 	if cmd.Hidden {
 		return nil
@@ -97,7 +98,7 @@ func writePages(cmd *cobra.Command, dir string, date time.Time) error {
 	return nil
 }
 
-// pageOf is where a command is described: bursar-quota-set(1). A topic runs nothing.
+// pageOf is the name and section of a command's page: bursar-quota-set(1). A topic runs nothing.
 func pageOf(cmd *cobra.Command) (name, section string) {
 	name = strings.ReplaceAll(cmd.CommandPath(), " ", "-")
 	if cmd.HasParent() && !cmd.Runnable() {
@@ -138,7 +139,8 @@ func options(page *manpage.Page, title string, flags *pflag.FlagSet) {
 	})
 }
 
-// relatives are the pages beside a command's: its parent, its children, and what its configuration is.
+// relatives are the pages that a command's page refers to: its parent, its children, and its
+// configuration.
 func relatives(cmd *cobra.Command) []string {
 	var names []string
 	if cmd.HasParent() {

@@ -15,11 +15,14 @@ func (c *cli) migrateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "migrate",
 		Short: "Make or update the tables of a store",
-		Long: `Migrate makes the tables of the store that the configuration names, or brings them up to date, and shows what it is then. Coordinators of
-the version before go on meanwhile; any number of these may run at once.
+		Long: `Migrate makes the tables of the store that the configuration names, or brings
+them up to date. Then it shows what the store is. Coordinators of the version
+before can go on meanwhile; several migrations may run at once.
 
-A store that belongs to another cluster is refused. With --adopt it becomes this one's, and whoever led it is deposed. Where this
-cluster's coordinators have used another store until now, they use this one from then on: end them first.`,
+A store that belongs to another cluster is refused. With --adopt it becomes this
+cluster's store, and a coordinator that leads with it is deposed. If this
+cluster's coordinators have used another store until now, they use this one from
+then on: end them first.`,
 		Example: `  bursar coordinator migrate --config /etc/bursar/coordinator.yaml
   bursar coordinator migrate --store postgres://owner@db1/bursar
   bursar coordinator migrate --adopt`,
@@ -29,7 +32,7 @@ cluster's coordinators have used another store until now, they use this one from
 	file := addConfigFlag(cmd, coordinatorFile)
 	logs := addLogFlags(cmd, "info")
 	where := cmd.Flags().String("store", "", "path of a file or postgres://… (env "+storeVariable+")")
-	adopt := cmd.Flags().Bool("adopt", false, "make the store this cluster's, whosever it was")
+	adopt := cmd.Flags().Bool("adopt", false, "make this the store of this cluster, even if another has used it")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		log, err := logs.logger(c.err, "")
 		if err != nil {
@@ -72,7 +75,7 @@ cluster's coordinators have used another store until now, they use this one from
 			return err
 		}
 		if *adopt && client != nil {
-			if err := claim(cmd.Context(), client, config, meta.StoreID, log); err != nil {
+			if err := claimStore(cmd.Context(), client, config, meta.StoreID, log); err != nil {
 				return err
 			}
 		}

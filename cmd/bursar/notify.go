@@ -14,11 +14,12 @@ import (
 )
 
 const (
-	// statusEvery is how often the status line is looked at; it is sent where it has changed.
+	// statusEvery is how often the status line is computed. It is sent if it has changed.
 	statusEvery = time.Second
-	// waitingFor is how much longer a start may take that has just said what it waits for.
+	// waitingFor is how much longer a start may take after it has said what it waits for.
 	waitingFor = time.Minute
-	// stoppingBeyond is how much longer than its own bound a stop may take, for what comes after it.
+	// stoppingBeyond is how much longer than its own limit a stop may take, for what comes after
+	// it.
 	stoppingBeyond = 5 * time.Second
 )
 
@@ -30,20 +31,20 @@ type served struct {
 	status func() string
 	// live says whether its loops work.
 	live func(ctx context.Context) error
-	// reload reads its files again.
+	// reload makes the server read its files again.
 	reload  func(ctx context.Context) (reload.Changes, error)
 	hangups <-chan os.Signal
-	// stopping is how long it takes to stop at most.
+	// stopping is the most time that the server takes to stop.
 	stopping time.Duration
 }
 
-// notifier tells a service manager how a server goes, by the protocol of sd_notify(3). Where there is none it tells nobody. One goroutine
-// uses it at a time.
+// notifier tells a service manager the state of a server, by the protocol of sd_notify(3). Without
+// a service manager it does nothing. One goroutine uses it at a time.
 type notifier struct {
 	log      *slog.Logger
 	watchdog time.Duration // 0: nobody watches
 	status   string        // as it was told last
-	trouble  string        // for which the watchdog was not fed last
+	problem  string        // for which the watchdog was not fed last
 	deaf     bool          // nobody hears it
 }
 
@@ -65,13 +66,13 @@ func (n *notifier) send(state string) {
 	}
 }
 
-// waits tells that the start takes long, and what for.
+// waits says that the start takes long, and what it waits for.
 func (n *notifier) waits(what string) {
 	n.status = what
 	n.send(fmt.Sprintf("STATUS=%s\nEXTEND_TIMEOUT_USEC=%d", what, waitingFor.Microseconds()))
 }
 
-// supervise runs a server and tells how it goes.
+// supervise runs a server and reports its state.
 func (n *notifier) supervise(ctx context.Context, s served) error {
 	ended := make(chan struct{})
 	var following sync.WaitGroup
@@ -121,7 +122,7 @@ func (n *notifier) follow(ctx context.Context, s served, ended <-chan struct{}) 
 	}
 }
 
-// await waits until the server is ready and says so; false where it ends before.
+// await waits until the server is ready and says so; false if it ends before.
 func (n *notifier) await(ctx context.Context, s served, ended <-chan struct{}) bool {
 	select {
 	case <-s.ready:
@@ -148,17 +149,17 @@ func (n *notifier) tell(status string) {
 func (n *notifier) feed(ctx context.Context, s served) {
 	err := s.live(ctx)
 	if err == nil {
-		n.trouble = ""
+		n.problem = ""
 		n.send(daemon.SdNotifyWatchdog)
 		return
 	}
-	if ctx.Err() == nil && n.trouble != err.Error() {
-		n.trouble = err.Error()
+	if ctx.Err() == nil && n.problem != err.Error() {
+		n.problem = err.Error()
 		n.log.Error("the watchdog is not fed: something hangs", "error", err)
 	}
 }
 
-// stops tells that the server stops, and for how long that is all right.
+// stops says that the server stops, and how long that may take.
 func (n *notifier) stops(s served, feed <-chan time.Time, ended <-chan struct{}) {
 	most := s.stopping + stoppingBeyond
 	n.send(fmt.Sprintf("%s\nSTATUS=stopping\nEXTEND_TIMEOUT_USEC=%d", daemon.SdNotifyStopping, most.Microseconds()))
@@ -169,7 +170,8 @@ func (n *notifier) stops(s served, feed <-chan time.Time, ended <-chan struct{})
 		case <-ended:
 			return
 		case <-over.C:
-			<-ended // it has had its time: whoever watches may end it
+			// The time is over: the service manager may end it.
+			<-ended
 			return
 		case <-feed:
 			n.send(daemon.SdNotifyWatchdog)
@@ -177,7 +179,7 @@ func (n *notifier) stops(s served, feed <-chan time.Time, ended <-chan struct{})
 	}
 }
 
-// reload reads the files again and tells in the log what came of it.
+// reload makes the server read its files again and logs the result.
 func (n *notifier) reload(ctx context.Context, s served) {
 	changes, err := s.reload(ctx)
 	switch {

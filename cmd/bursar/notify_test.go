@@ -26,7 +26,7 @@ func TestAgentTellsItsServiceManager(t *testing.T) {
 	writeConfig(t, file, config)
 	s := startService(t, []string{"WATCHDOG_USEC=400000"}, nil, "agent", "--config", file)
 
-	// Without a coordinator it is ready all the same, and says what it lacks.
+	// Without a coordinator it is ready too, and says what is missing.
 	if ready := s.told.until("READY=1"); ready != "READY=1\nSTATUS=no coordinator has answered yet: requests wait; engines: 0" {
 		t.Errorf("%q", ready)
 	}
@@ -108,7 +108,7 @@ func TestBadFileChangesNothing(t *testing.T) {
 	s.stops()
 }
 
-// What hangs must not feed the watchdog, and a stop that takes long must be let be.
+// A server that hangs must not feed the watchdog, and a stop that takes long must be allowed to.
 func TestWatchdogIsFedWhileTheServerTurns(t *testing.T) {
 	path := filepath.Join(folderOfSockets(t), "notify")
 	socket, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
@@ -160,7 +160,8 @@ func TestWatchdogIsFedWhileTheServerTurns(t *testing.T) {
 	if got := next(); got != "WATCHDOG=1" { // of the fourth
 		t.Errorf("%q", got)
 	}
-	go func() { // whoever is asked answers, or it could not stop
+	// Every call is answered, or it could not stop.
+	go func() {
 		for {
 			select {
 			case live <- errors.New("the loop hangs"):
@@ -215,7 +216,8 @@ func TestServersWriteForTheJournalWhereItReads(t *testing.T) {
 	s.stops()
 }
 
-// TestWhatKeepsAServerFromStartingIsAnErrorInTheJournal: `journalctl -p err` says why, not only that.
+// TestWhatKeepsAServerFromStartingIsAnErrorInTheJournal: `journalctl -p err` says the reason, not
+// only that the start failed.
 func TestWhatKeepsAServerFromStartingIsAnErrorInTheJournal(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "agent.yaml")
 	if err := os.WriteFile(file, []byte("engines:\n  polices: []\n"), 0o600); err != nil {

@@ -29,7 +29,7 @@ func checkOutput(output string) error {
 
 func (c *cli) wide() bool { return c.output == outputWide }
 
-// print writes the message as JSON where that is asked for, and else whatever table writes.
+// print writes the message as JSON if the user wants that, and else calls table.
 func (c *cli) print(msg proto.Message, table func()) error {
 	if c.output != outputJSON {
 		table()
@@ -70,7 +70,8 @@ func jsonText(msg proto.Message) ([]byte, error) {
 	return compact.Bytes(), nil
 }
 
-// table prints rows below a header, without borders; columns that are empty in every row are left out.
+// table prints rows below a header, without borders. A column that is empty in every row is left
+// out.
 func (c *cli) table(header []string, rows [][]string) {
 	var used []int // columns
 	for i := range header {
@@ -101,7 +102,7 @@ func (c *cli) table(header []string, rows [][]string) {
 	}
 }
 
-// facts prints names and values, one to a line; those without a value are left out.
+// facts prints names and values, one pair a line. Those without a value are left out.
 func (c *cli) facts(namesAndValues ...string) {
 	width := 0
 	for pair := range slices.Chunk(namesAndValues, 2) {

@@ -16,7 +16,8 @@ func overUsePolicy(p bursarv1.OverUsePolicy) string {
 	return strings.ToLower(strings.TrimPrefix(p.String(), "OVER_USE_POLICY_"))
 }
 
-// overUseText is what an engine uses beyond its entitlement in a few words: "memory 5GiB of 4GiB (kill in 12s)".
+// overUseText says in a few words how much an engine uses beyond its entitlement: "memory 5GiB of
+// 4GiB (kill in 12s)".
 func overUseText(a *bursarv1.Allocation, now time.Time) string {
 	var parts []string
 	for _, u := range a.GetOverUse() {
@@ -30,7 +31,7 @@ func overUseText(a *bursarv1.Allocation, now time.Time) string {
 	return strings.Join(parts, ", ")
 }
 
-// overUseFacts tell the same in full, a line for each dimension.
+// overUseFacts say the same in full, a line for each dimension.
 func overUseFacts(a *bursarv1.Allocation, now time.Time) (facts []string) {
 	for _, u := range a.GetOverUse() {
 		text := fmt.Sprintf("used %s of %s when it was noticed, was entitled to %s; since %s",
@@ -68,7 +69,8 @@ func policyText(a *bursarv1.Allocation, u *bursarv1.OverUse, now time.Time) stri
 	return text
 }
 
-// hostOverUses lists the engines of a host that use more than they are entitled to; none where the caller may not know.
+// hostOverUses lists the engines of a host that use more than they are entitled to; none if the
+// caller may not know.
 func hostOverUses(ctx context.Context, cl *client.Client, host string, now time.Time) (facts []string) {
 	req := &bursarv1.AllocationServiceListRequest{
 		HostId: host, PageSize: maxPage, States: []bursarv1.AllocationState{bursarv1.AllocationState_ALLOCATION_STATE_ACTIVE},
@@ -86,11 +88,12 @@ func hostOverUses(ctx context.Context, cl *client.Client, host string, now time.
 	return facts
 }
 
-// overUsers remembers which engines were seen in over-use, to tell when one is not any more.
+// overUsers remembers which engines were seen in over-use, to notice when one no longer is.
 type overUsers map[string]bool
 
-// news says what a change of an allocation tells of its over-use, and when that was where it is known; empty for none.
-func (known overUsers) news(a *bursarv1.Allocation, now time.Time) (when time.Time, what string) {
+// update says what a change of an allocation means for its over-use, and when that happened if it
+// is known; empty for nothing.
+func (known overUsers) update(a *bursarv1.Allocation, now time.Time) (when time.Time, what string) {
 	id := a.GetId()
 	switch {
 	case a.GetEndTime() != nil:
@@ -110,7 +113,7 @@ func (known overUsers) news(a *bursarv1.Allocation, now time.Time) (when time.Ti
 	return when, "over-use: " + overUseText(a, now)
 }
 
-// outOfMemory is how ends for lack of memory are called.
+// outOfMemory is the name of an end for lack of memory.
 const outOfMemory = "killed for lack of memory"
 
 // exitText says how a process ended.
@@ -135,7 +138,7 @@ func exitText(status *bursarv1.ExitStatus) string {
 	return text + ", " + outOfMemory
 }
 
-// exitNote is the same beside a reason, which may have said it already.
+// exitNote is the same next to a reason, which may say it already.
 func exitNote(a *bursarv1.Allocation) string {
 	status := a.GetExitStatus()
 	if status.GetOutOfMemory() && strings.Contains(a.GetReason(), outOfMemory) {

@@ -78,7 +78,7 @@ func TestWatchTellsOverUseFromItsEnd(t *testing.T) {
 		{over, now.Add(-18 * time.Second), "over-use: memory 5GiB of 4GiB (warn)"},
 		{ended, time.Time{}, ""},
 	} {
-		if when, what := known.news(step.a, now); !when.Equal(step.when) || what != step.what {
+		if when, what := known.update(step.a, now); !when.Equal(step.when) || what != step.what {
 			t.Errorf("step %d: %v %q, want %v %q", i, when, what, step.when, step.what)
 		}
 	}

@@ -10,13 +10,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// startedFor is how long after its start an agent no longer needs what only the start does.
+// startedFor is the time after its start at which an agent no longer needs what only the start
+// needs.
 const startedFor = 10 * time.Second
 
-// giveBackPages unmaps what was read of the program itself. Some 27 MiB of it are touched by the start of all that it consists of, of which
-// an agent goes on to use half; the rest would count as its memory for as long as it runs. What is needed again comes back from the page
-// cache, a fault at a time. An error only means that it stays as it is.
-func giveBackPages() error {
+// unmapStartPages unmaps the pages of the program itself. Its start touches some 27 MiB of them,
+// and a running agent uses half of that; the rest would count as its memory as long as it runs.
+// Pages that are needed again come back from the page cache, one fault at a time. An error only
+// means that the pages stay.
+func unmapStartPages() error {
 	program, err := os.Executable()
 	if err != nil {
 		return fmt.Errorf("pages of the program: %w", err)

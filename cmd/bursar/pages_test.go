@@ -9,7 +9,7 @@ import (
 
 func TestPagesOfTheProgramAreGivenBack(t *testing.T) {
 	before := residentFile(t)
-	if err := giveBackPages(); err != nil {
+	if err := unmapStartPages(); err != nil {
 		t.Fatal(err)
 	}
 	if after := residentFile(t); after > before*9/10 {
@@ -17,7 +17,7 @@ func TestPagesOfTheProgramAreGivenBack(t *testing.T) {
 	}
 }
 
-// residentFile is how much of files this process has mapped and present, in KiB.
+// residentFile is how much of its files this process has mapped and present, in KiB.
 func residentFile(t *testing.T) (kib int) {
 	t.Helper()
 	status, err := os.ReadFile("/proc/self/status")

@@ -13,20 +13,22 @@ import (
 	"github.com/bursar/bursar/internal/discovery/consul"
 )
 
-// place is where coordinators are: one server, or a finder of several.
+// place is where coordinators are: one server, or a finder for several.
 type place struct {
 	server string // empty: finder
 	finder discovery.Finder
-	listed bool // the finder is of a list that was written down
-	// run keeps the finder up to date until ctx ends; nil where there is nothing to keep.
+	listed bool // the finder has a given list
+	// run keeps the finder up to date until ctx ends; nil if there is nothing to keep.
 	run func(ctx context.Context) error
 }
 
-// consulWord says in --addr that Consul knows where the coordinators are; what follows may be where Consul is, and the service.
+// consulWord says in --addr that Consul knows where the coordinators are. Consul's address and the
+// service may follow.
 const consulWord = "consul"
 
-// parsePlace reads --addr: one server, several URLs with commas between them, "consul", or "consul://HOST:PORT/SERVICE". With TLS,
-// https is what an address without a scheme means; with a token as well, but for this machine's own.
+// parsePlace reads --addr: one server, several URLs with commas between them, "consul", or
+// "consul://HOST:PORT/SERVICE". With TLS settings, an address without a scheme means https. With a
+// token it does too, except for an address of this machine.
 func parsePlace(text string, own credentials, log *slog.Logger) (place, error) {
 	if config, isConsul := consulPlace(text); isConsul {
 		return placeInConsul(config, own, log)
@@ -64,7 +66,8 @@ func placeInList(addresses []string, own credentials) (place, error) {
 	return place{finder: finder, listed: true}, err
 }
 
-// consulPlace reads "consul" and "consul://HOST:PORT/SERVICE". Consul's environment says what it leaves out.
+// consulPlace reads "consul" and "consul://HOST:PORT/SERVICE". Consul's environment has what it
+// leaves out.
 func consulPlace(text string) (config consul.Config, isConsul bool) {
 	rest, isConsul := strings.CutPrefix(text, consulWord)
 	if rest == "" {
@@ -76,8 +79,8 @@ func consulPlace(text string) (config consul.Config, isConsul bool) {
 	return config, isConsul
 }
 
-// placeInConsul is where Consul says the coordinators are. Who has something to show shows it only to those with TLS: what Consul says may
-// have been written by somebody who wants to see it.
+// placeInConsul is where Consul says the coordinators are. A caller with a token or certificate
+// shows it only over TLS: somebody who wants to see it may have written the addresses in Consul.
 func placeInConsul(config consul.Config, own credentials, log *slog.Logger) (place, error) {
 	reached, err := consul.New(config, log)
 	if err != nil {
@@ -102,7 +105,7 @@ type named struct {
 
 func (n named) String() string { return n.name }
 
-// open makes a client of what is at the place.
+// open makes a client for the place.
 func (p place) open(opts ...client.Option) (*client.Client, error) {
 	if p.finder == nil {
 		return client.New(p.server, opts...)
@@ -110,8 +113,8 @@ func (p place) open(opts ...client.Option) (*client.Client, error) {
 	return client.NewCluster(p.finder, append(opts, p.trust()...)...), nil
 }
 
-// trust is what coordinators at the place have to prove, beyond what credentials say: who may write into Consul is not trusted with where they
-// are shown.
+// trust is what coordinators at the place have to prove, in addition to what credentials say.
+// Those who may write into Consul are not trusted to say who a coordinator is.
 func (p place) trust() []client.Option {
 	if p.finder == nil || p.listed {
 		return nil
@@ -119,8 +122,8 @@ func (p place) trust() []client.Option {
 	return []client.Option{client.WithCoordinatorsOnly()}
 }
 
-// keepToken refuses an address that was written down and at which a token would cross a network in clear: every call would fail. Those that
-// Consul names are left out by the finder.
+// keepToken refuses a given address if a token would cross a network unencrypted: every call would
+// fail. The finder leaves out such addresses from Consul.
 func keepToken(urls ...string) error {
 	for _, url := range urls {
 		if client.InClear(url) {
@@ -143,17 +146,20 @@ func (c *cli) keep(ctx context.Context, p place) {
 	})
 }
 
-// troubles is a log that remembers what was last wrong, so that a command can say why nobody was found.
-type troubles struct {
+// warningLog is a log that remembers the last warning, so that a command can say why it found
+// nobody.
+type warningLog struct {
 	mu   sync.Mutex
 	last string // guarded by mu
 }
 
-// Enabled takes what is wrong.
-func (t *troubles) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelWarn }
+// Enabled takes warnings and errors.
+func (t *warningLog) Enabled(_ context.Context, level slog.Level) bool {
+	return level >= slog.LevelWarn
+}
 
 // Handle remembers a record.
-func (t *troubles) Handle(_ context.Context, r slog.Record) error {
+func (t *warningLog) Handle(_ context.Context, r slog.Record) error {
 	text := r.Message
 	r.Attrs(func(a slog.Attr) bool {
 		if a.Key == "error" {
@@ -167,14 +173,14 @@ func (t *troubles) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// WithAttrs and WithGroup change nothing of what is remembered.
-func (t *troubles) WithAttrs([]slog.Attr) slog.Handler { return t }
+// WithAttrs changes nothing: attributes are not remembered.
+func (t *warningLog) WithAttrs([]slog.Attr) slog.Handler { return t }
 
 // WithGroup is WithAttrs for groups.
-func (t *troubles) WithGroup(string) slog.Handler { return t }
+func (t *warningLog) WithGroup(string) slog.Handler { return t }
 
-// String is what was last wrong; empty where nothing was.
-func (t *troubles) String() string {
+// String is the last warning; empty if there was none.
+func (t *warningLog) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.last

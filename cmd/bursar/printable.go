@@ -10,11 +10,13 @@ import (
 	"unicode/utf8"
 )
 
-// Text of others may hold what a terminal acts on: escape sequences, in C1 controls too, marks that change the order in which a line is shown,
-// and line breaks that make one line look like two. Whatever this program prints goes through one of these: printable for a text that must
-// stay in its line, harmless for all that is written to standard output or standard error.
+// Text from others may hold what a terminal acts on: escape sequences, also in C1 controls, marks
+// that change the order in which a line is shown, and line breaks that make one line look like
+// two. Everything that this program prints goes through one of these: printable for a text that
+// must stay in its line, harmless for all that is written to standard output or standard error.
 
-// printable keeps text of others from moving the cursor, breaking a line or changing the order in which a line is shown.
+// printable replaces what would move the cursor, break a line or change the order in which a line
+// is shown.
 func printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		if strconv.IsPrint(r) {
@@ -24,7 +26,7 @@ func printable(text string) string {
 	}, text)
 }
 
-// printables makes the texts among what is to be printed printable.
+// printables makes the texts among the arguments printable.
 func printables(args []any) []any {
 	clean := make([]any, len(args))
 	for i, arg := range args {
@@ -40,10 +42,11 @@ func printables(args []any) []any {
 	return clean
 }
 
-// harmless writes text so that a terminal does nothing with it but break lines and go to tab stops. Each Write is of whole characters.
+// harmless writes text so that a terminal only breaks lines and goes to tab stops. Each Write must
+// end at a character's end.
 type harmless struct {
 	to io.Writer
-	// json: the text is JSON, which is to say the same afterwards.
+	// json: the text is JSON, and must mean the same afterwards.
 	json bool
 }
 
@@ -70,7 +73,8 @@ func (h harmless) clean(text []byte) []byte {
 			high, low := utf16.EncodeRune(r)
 			clean = fmt.Appendf(clean, `\u%04x\u%04x`, high, low)
 		default:
-			clean = fmt.Appendf(clean, `\u%04x`, r) // between the values JSON has blanks alone that are kept
+			// Outside of its values JSON has only blanks, which are kept.
+			clean = fmt.Appendf(clean, `\u%04x`, r)
 		}
 	}
 	return clean

@@ -11,37 +11,45 @@ import (
 	"github.com/bursar/bursar/providers/yarn"
 )
 
-// addressesSetting is where the addresses of a site file go.
+// addressesSetting is the setting that gets the addresses of a site file.
 const addressesSetting = "addresses"
 
 func (c *cli) providerCommand() *cobra.Command {
-	return family("provider", "Make clusters known whose queues limit requests",
-		`Provider commands say which clusters have queues for requests, and how they are read. A provider is a kind, a name for the
-cluster and settings.
+	return family("provider", "Add and change the clusters whose queues limit requests",
+		`Provider commands say which clusters have queues for requests, and how they are
+read. A provider is a kind, a name for the cluster and settings.
 
 The settings of yarn, of which addresses or site is needed:
 
-  addresses   its ResourceManagers, in order: http://rm1:8088,https://rm2:8090
-  site        instead: the yarn-site.xml on the coordinators' machines that has them
-  basePath    what stands before /scheduler; default /ws/v1/cluster; for Knox /gateway/NAME/resourcemanager/v1/cluster
-  auth        none, simple, basic or kerberos; default none, or simple where user is set
+  addresses   its ResourceManagers, in order, with commas between them:
+              http://rm1:8088,https://rm2:8090
+  site        instead: the yarn-site.xml on the coordinators' machines that
+              has them
+  basePath    what stands before /scheduler; default /ws/v1/cluster; for Knox
+              /gateway/NAME/resourcemanager/v1/cluster
+  auth        none, simple, basic or kerberos; default none, or simple if user
+              is set
   user        for simple (user.name) and basic
   passwordFile, principal, keytab, krb5Conf, servicePrincipal
-              for basic and for kerberos; krb5Conf is /etc/krb5.conf, servicePrincipal HTTP/ and the host of the address
+              for basic and for kerberos; default of krb5Conf /etc/krb5.conf,
+              of servicePrincipal HTTP/ and the host of the address
   ca, certificate, key
               files for https
-  maxBytes    the most that one answer may have; default 64MiB
-  insecure    true: a password may cross the network as it is
+  maxBytes    the limit for the size of one answer; default 64MiB
+  insecure    true: a password may cross the network without TLS
 
 and of every kind:
 
   interval    how often it is asked; default 5s, at least 2s
   timeout     for one reading; default 10s
-  maxAge      how long what was read is good; default 30s, at least two intervals
-  settle      when an engine without an application id is taken for seen; default 1m
+  maxAge      how long an answer is good; default 30s, at least two intervals
+  settle      after this time the queue is assumed to show an engine without
+              an application id; default 1m
 
-No secret is a setting: they name files on the coordinators' machines, in the directory that the coordinators' configuration
-calls providerCredentials. Providers from a file (providersFile, or "bursar dev --providers") are changed in that file.`,
+No setting is a secret itself. Settings name files on the coordinators'
+machines, in the directory that the coordinators' configuration calls
+providerCredentials. Providers from a file (providersFile, or "bursar dev
+--providers") are changed in that file.`,
 		c.providerSetCommand(), c.providerDeleteCommand(), c.providerCheckCommand())
 }
 
@@ -55,15 +63,20 @@ func (c *cli) providerSetCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "set KIND:CLUSTER NAME=VALUE…",
 		Short: "Add a cluster, or replace how it is read",
-		Long: `Set makes a cluster known, or replaces how it is read as a whole: a setting that is not named has its default. It is not asked
-before that: do so with "bursar provider check". After a change nothing is known of its queues until it was read again.
+		Long: `Set adds a cluster. If it is known already, set replaces all of its settings: a
+setting that is not named has its default. Set does not ask the cluster first:
+use "bursar provider check" before. After a change nothing is known of its
+queues until it has been read again.
 
---site takes the addresses from a yarn-site.xml on this machine, those of all ResourceManagers.`,
+--site takes the addresses of all ResourceManagers from a yarn-site.xml on this
+machine.`,
 		Example: `  bursar provider set yarn:prod addresses=http://rm1:8088,http://rm2:8088
   bursar provider set yarn:prod --default --site /etc/hadoop/conf/yarn-site.xml
-  bursar provider set yarn:secure --site yarn-site.xml auth=kerberos principal=bursar@EXAMPLE.COM keytab=/etc/bursar/credentials/bursar.keytab
-  bursar provider set yarn:knox addresses=https://knox:8443 basePath=/gateway/prod/resourcemanager/v1/cluster \
-    auth=basic user=bursar passwordFile=/etc/bursar/credentials/knox ca=/etc/bursar/credentials/ca.pem`,
+  bursar provider set yarn:secure --site yarn-site.xml auth=kerberos \
+    principal=bursar@EXAMPLE.COM keytab=/etc/bursar/credentials/bursar.keytab
+  bursar provider set yarn:knox addresses=https://knox:8443 \
+    basePath=/gateway/prod/resourcemanager/v1/cluster auth=basic user=bursar \
+    passwordFile=/etc/bursar/credentials/knox ca=/etc/bursar/credentials/ca.pem`,
 		Args:              cobra.MinimumNArgs(1),
 		ValidArgsFunction: c.completeProviders,
 	}
@@ -149,9 +162,10 @@ func providerLine(p *bursarv1.Provider) string {
 func (c *cli) providerDeleteCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "delete KIND:CLUSTER",
-		Short: "Read a cluster no longer",
-		Long: `Delete ends the reading of a cluster. What was granted in its queues stays until it is released; nothing new is granted there. A
-provider from a file is removed from that file instead.`,
+		Short: "Stop reading a cluster",
+		Long: `Delete stops reading a cluster. What was granted in its queues stays until it is
+released; nothing new is granted there. A provider from a file is removed from
+that file instead.`,
 		Example:           `  bursar provider delete yarn:prod`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: c.completeProviders,
@@ -177,8 +191,9 @@ func (c *cli) providerCheckCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check KIND:CLUSTER [NAME=VALUE…]",
 		Short: "Ask a cluster, as it is configured or as it would be",
-		Long: `Check has the coordinator ask every server of a cluster and read its queues, as it is configured or, with settings, as it would
-be. It changes nothing. Code 69: the cluster cannot be read.`,
+		Long: `Check makes the coordinator ask every server of a cluster and read its queues,
+as it is configured or, with settings, as it would be. It changes nothing. Code
+69 means that the cluster cannot be read.`,
 		Example: `  bursar provider check yarn:prod
   bursar provider check yarn:new addresses=http://rm1:8088 timeout=3s
   bursar provider check yarn:new --site /etc/hadoop/conf/yarn-site.xml`,

@@ -16,13 +16,16 @@ func (c *cli) providersCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "providers",
 		Short: "The clusters whose queues are read, and how that goes",
-		Long: `Providers shows how the clusters are read whose queues limit requests: which is the default of its kind, where it was
-configured, which server answered last, how many queues and applications of ours it told of, how old that is and how often it is
-asked.
+		Long: `Providers shows the clusters whose queues limit requests, and how they are read:
+which is the default of its kind, where it is configured, which server answered
+last, and how often it is asked. It also shows how many queues and how many of
+our applications the last answer had, and how old that is.
 
-Known means that what was read last is good. Unknown: requests for the cluster's queues wait, and the message says why.`,
+Known means that the last answer is recent enough. Unknown means that requests
+for the cluster's queues wait; the message says why.`,
 		Example: `  bursar providers
-  bursar providers -o json | jq '.providers[] | select(.health.state != "STATE_KNOWN")'`,
+  bursar providers -o json | \
+    jq '.providers[] | select(.health.state != "STATE_KNOWN")'`,
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -70,7 +73,8 @@ func providerState(p *bursarv1.Provider) string {
 	return strings.ToLower(strings.TrimPrefix(p.GetHealth().GetState().String(), "STATE_"))
 }
 
-// defaultText says whether a cluster is the default of its kind: by its configuration, or as the only one.
+// defaultText says whether a cluster is the default of its kind: by its configuration, or as the
+// only one.
 func defaultText(p *bursarv1.Provider, all []*bursarv1.Provider) string {
 	others, taken := 0, false
 	for _, other := range all {

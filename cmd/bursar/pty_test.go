@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// terminal is a pseudo-terminal with a program in the foreground of it.
+// terminal is a pseudo-terminal with a program in its foreground.
 type terminal struct {
 	t      *testing.T
 	master *os.File
@@ -52,7 +52,7 @@ func openPty(t *testing.T) (master, slave *os.File) {
 	return master, slave
 }
 
-// inTerminal starts a program as a shell in a terminal of its own would.
+// inTerminal starts a program as a shell does in its terminal.
 func inTerminal(t *testing.T, env []string, args ...string) *terminal {
 	t.Helper()
 	master, slave := openPty(t)
@@ -109,7 +109,7 @@ func (term *terminal) await(text string) {
 	}
 }
 
-// enter types something.
+// enter types a text.
 func (term *terminal) enter(text string) {
 	term.t.Helper()
 	if _, err := term.master.WriteString(text); err != nil {
@@ -139,7 +139,7 @@ func devServer(t *testing.T) []string {
 	return []string{"BURSAR_AGENT=" + socket, "BURSAR_ADDR=" + address}
 }
 
-// bursar is the program under test: TestMain makes this test binary be it under its name.
+// bursar is the program under test: TestMain makes this test binary act as it under its name.
 func bursar(t *testing.T) string {
 	t.Helper()
 	path, err := exec.LookPath("bursar")
@@ -149,7 +149,8 @@ func bursar(t *testing.T) string {
 	return path
 }
 
-// The command reads from the terminal, and ^C reaches it once, from the terminal, and not a second time from us.
+// The command reads from the terminal. ^C reaches it once, from the terminal, and not a second
+// time from us.
 func TestCommandHasTheTerminal(t *testing.T) {
 	env := devServer(t)
 	term := inTerminal(t, env, bursar(t), "run", "--memory", "64MiB", "--label", "user=alice", "--", "sh", "-c",
@@ -170,7 +171,7 @@ func TestCommandHasTheTerminal(t *testing.T) {
 	}
 }
 
-// ^C ends a request that waits, and the line that shows where it stands is gone.
+// ^C ends a request that waits, and removes the line that shows its place.
 func TestInterruptEndsAWait(t *testing.T) {
 	env := devServer(t)
 	for _, args := range [][]string{

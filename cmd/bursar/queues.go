@@ -15,20 +15,31 @@ func (c *cli) queuesCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "queues [KIND:CLUSTER[:QUEUE]]",
 		Short: "The queues of other clusters, and what each has left",
-		Long: `Queues shows the queues of the clusters that providers read, as a tree: what each may have at most, what is used by everybody
-and what of it by our allocations, and what a request could get now, which is the least that the queue and those above it have
-left. APPS are its applications: active, pending, and how many it may have at most. WAITING are requests that wait behind it,
-AGE is how long ago the cluster was asked. -o wide adds what is guaranteed, the shares of the cluster, and when it was read.
+		Long: `Queues shows the queues of the clusters that providers read, as a tree. For each
+it shows the limit, what everybody uses, how much of that our allocations use,
+and what a request could get now. That is the least that the queue and the
+queues above it have left.
 
-With an argument it shows one cluster, or one queue and those below it. A queue is its full path, or its last name where that is
-unique.`,
+APPS are its applications: active, pending, and the limit. WAITING are the
+requests that wait for it. AGE is the time since the cluster was read. -o wide
+adds what is guaranteed, the shares of the cluster, and when it was read.
+
+With an argument it shows one cluster, or one queue and those below it. Name a
+queue by its full path, or by its last name if that is unique.`,
 		Example: `  bursar queues
   bursar queues yarn:prod -o wide
   bursar queues yarn:prod:root.a
-  bursar queues yarn:prod:root.a@gpu                          # in one partition
+
+  # in one partition
+  bursar queues yarn:prod:root.a@gpu
+
   bursar queues -o json | jq '.queues[] | select(.unavailable)'
-  bursar queues check                                         # can the clusters be read, and by which server?
-  bursar queues decode -f scheduler.json                      # what bursar makes of an answer of YARN`,
+
+  # can the clusters be read, and by which server?
+  bursar queues check
+
+  # how bursar reads an answer of YARN
+  bursar queues decode -f scheduler.json`,
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: c.completeQueues,
 	}
@@ -63,7 +74,8 @@ unique.`,
 	return cmd
 }
 
-// listQueues returns the queues of a kind, of a cluster, or with a path that queue and those below it.
+// listQueues returns the queues of a kind or of a cluster, or with a path that queue and those
+// below it.
 func listQueues(ctx context.Context, cl *client.Client, at resource.Address) (*bursarv1.QueueServiceListResponse, error) {
 	var top *bursarv1.Queue
 	if at.Path != "" {
@@ -97,12 +109,12 @@ func listQueues(ctx context.Context, cl *client.Client, at resource.Address) (*b
 	return all, nil
 }
 
-// isBelow reports whether a queue is the one at the top, or below it.
+// isBelow reports whether a queue is top, or below it.
 func isBelow(path, top string) bool {
 	return path == top || strings.HasPrefix(path, top+".")
 }
 
-// whyNoQueues says on stderr why there are none, or returns that there is no such cluster.
+// whyNoQueues prints on stderr why there are no queues, or returns that there is no such cluster.
 func (c *cli) whyNoQueues(ctx context.Context, cl *client.Client, at resource.Address) error {
 	res, err := cl.Queues().ListProviders(ctx, &bursarv1.ListProvidersRequest{})
 	if err != nil {

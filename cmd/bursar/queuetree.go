@@ -16,7 +16,7 @@ import (
 type branch struct {
 	*bursarv1.Queue
 
-	// depth is how many of the queues above it are shown too.
+	// depth is how many of the queues above it are shown.
 	depth int
 	above *branch // nil: none is shown
 }
@@ -25,7 +25,8 @@ func queueAddress(q *bursarv1.Queue) resource.Address {
 	return resource.Address{Kind: q.GetKind(), Cluster: q.GetCluster(), Path: q.GetPath(), Partition: q.GetPartition()}
 }
 
-// treeOf puts queues into the order of a tree: a queue, its other partitions, then those below it.
+// treeOf puts queues into the order of a tree: a queue, its other partitions, then the queues
+// below it.
 func treeOf(queues []*bursarv1.Queue) []*branch {
 	type queue struct{ kind, cluster, path string } // in all of its partitions
 	known := make(map[queue][]*branch, len(queues))
@@ -39,7 +40,7 @@ func treeOf(queues []*bursarv1.Queue) []*branch {
 		if c := strings.Compare(clusterText(a.GetKind(), a.GetCluster()), clusterText(b.GetKind(), b.GetCluster())); c != 0 {
 			return c
 		}
-		// By the names on the way: "root.a.b" before "root.a-b", which is no part of root.a.
+		// By the elements of the path: "root.a.b" before "root.a-b", which is not below root.a.
 		if c := slices.Compare(strings.Split(a.GetPath(), "."), strings.Split(b.GetPath(), ".")); c != 0 {
 			return c
 		}
@@ -55,7 +56,8 @@ func treeOf(queues []*bursarv1.Queue) []*branch {
 	return tree
 }
 
-// name is what the tree shows of a queue: all of its address where nothing above it is shown, else its own name.
+// name is what the tree shows of a queue: all of its address if nothing above it is shown, else
+// its last element.
 func (b *branch) name() string {
 	if b.above == nil {
 		return clusterText(b.GetKind(), b.GetCluster()) + ":" + b.GetPath()
@@ -63,7 +65,8 @@ func (b *branch) name() string {
 	return strings.Repeat("  ", b.depth) + strings.TrimPrefix(b.GetPath(), b.GetParent()+".")
 }
 
-// note is why a queue grants nothing, where the one above it does not say so already, and what is special about its account.
+// note is why a queue grants nothing, if the one above it does not say so already, and what is
+// special about its account.
 func (b *branch) note() string {
 	reason := b.GetUnavailable()
 	if b.above != nil && reason == b.above.GetUnavailable() {
@@ -72,7 +75,7 @@ func (b *branch) note() string {
 	return joined(oneLine(reason), accountNote(b.GetAccount()))
 }
 
-// availableText is what a request could get; empty where the note says why nothing can be had.
+// availableText is what a request could get; empty if the note says why it could get nothing.
 func (b *branch) availableText() string {
 	if b.GetUnavailable() != "" {
 		return ""
@@ -145,7 +148,7 @@ func quantitiesText(r *bursarv1.Resource) string {
 	return strings.Join(parts, ", ")
 }
 
-// limitText writes a limit, in which a dimension that is not there is not limited.
+// limitText writes a limit. A dimension that it does not have is not limited.
 func limitText(r *bursarv1.Resource) string {
 	if r != nil && len(setDimensions(r)) == 0 {
 		return "unlimited"
@@ -156,8 +159,8 @@ func limitText(r *bursarv1.Resource) string {
 // setDimensions lists the dimensions that are set, in the usual order.
 func setDimensions(r *bursarv1.Resource) []string { return dimensions(&bursarv1.Account{Limit: r}) }
 
-// applicationsText writes "3/1/100": active, pending and the most there may be; where active and pending ones are not told apart, all of
-// them.
+// applicationsText writes "3/1/100": active, pending, and the limit. If active and pending ones
+// are not known apart, it writes their sum.
 func applicationsText(q *bursarv1.Queue) string {
 	most := ""
 	if q.MaxApplications != nil {
@@ -189,7 +192,7 @@ func percentText(share *float64) string {
 	return strings.TrimSuffix(strings.TrimRight(text, "0"), ".") + " %"
 }
 
-// joined puts the texts that are not empty into one.
+// joined joins the texts that are not empty.
 func joined(texts ...string) string {
 	return strings.Join(slices.DeleteFunc(texts, func(text string) bool { return text == "" }), ", ")
 }

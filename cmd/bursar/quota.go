@@ -19,9 +19,11 @@ import (
 
 func (c *cli) quotaCommand() *cobra.Command {
 	return family("quota", "Set, apply and delete limits",
-		`Quotas limit what engines may have together, by their labels. A rule's selector has label keys with exact values or *: 'user=alice'
-is one account, 'user=*,creator=IDE' one for each user, '*' alone one for everything. Of the rules with the same keys the most
-specific one counts, and a request has to fit into its account of every set of keys.`,
+		`Quotas limit what engines may have together, by their labels. The selector of a
+rule has label keys with exact values or *: 'user=alice' is one account,
+'user=*,creator=IDE' is one for each user, '*' alone is one for everything. Of
+the rules with the same keys the most specific one counts. A request has to fit
+into its account of every set of keys.`,
 		c.quotaSetCommand(), c.quotaApplyCommand(), c.quotaDeleteCommand())
 }
 
@@ -29,10 +31,12 @@ func (c *cli) quotaSetCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "set SELECTOR",
 		Short: "Add a rule, or replace the one with the same selector",
-		Long:  "Set adds a rule, or replaces the one with the same selector as a whole: what is not named is not limited any more.",
+		Long: `Set adds a rule. If there is one with the same selector, set replaces it as a
+whole: what is not named is not limited any more.`,
 		Example: `  bursar quota set user=alice --memory 64GiB --cpu 16
   bursar quota set 'user=*,creator=IDE' --memory 8GiB --instances 5 --weight 2
-  bursar quota set creator=schedule --memory 96GiB --guaranteed memory=16GiB,cpu=8
+  bursar quota set creator=schedule --memory 96GiB \
+    --guaranteed memory=16GiB,cpu=8
   bursar quota set '*' --instances 500`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: c.completeSelectors,
@@ -40,7 +44,7 @@ func (c *cli) quotaSetCommand() *cobra.Command {
 	var limit, guaranteed resource.Vector
 	addResourceFlags(cmd, &limit)
 	cmd.Flags().Var(countFlag{&guaranteed, true}, "guaranteed", "below this its requests go before others': memory=8GiB,cpu=4")
-	weight := cmd.Flags().Int32("weight", 0, "share beside others when requests wait (default 1)")
+	weight := cmd.Flags().Int32("weight", 0, "share compared with others when requests wait (default 1)")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		selector, err := selectorArg(args[0])
 		if err != nil {
@@ -70,8 +74,9 @@ func (c *cli) quotaDeleteCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "delete SELECTOR",
 		Short: "Remove a rule",
-		Long: `Delete removes the rule with this selector. What its accounts held is from then on limited by the next most specific rule, or not
-at all. A rule from a file that the coordinator watches is removed from that file instead.`,
+		Long: `Delete removes the rule with this selector. After that the next most specific
+rule limits what its accounts held; if there is none, nothing does. A rule from
+a file that the coordinator watches is removed from that file instead.`,
 		Example: `  bursar quota delete user=alice
   bursar quota delete 'user=*,creator=IDE'`,
 		Args:              cobra.ExactArgs(1),
@@ -98,17 +103,24 @@ func (c *cli) quotaApplyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "apply -f FILE",
 		Short: "Put the rules of a file in force, all of them or none",
-		Long: `Apply puts the rules of a YAML file in force in one step. When one of them is wrong nothing changes, and the message says where: file,
-line, column, field and reason. Rules that are not in the file stay, unless --prune removes those that came from it before.`,
+		Long: `Apply puts the rules of a YAML file in force in one step. If one of them is
+wrong nothing changes, and the message names the file, line, column, field and
+reason. Rules that are not in the file stay, unless --prune removes those that
+came from it before.`,
 		Example: `  bursar quota apply -f examples/quotas.yaml
-  bursar quota apply -f quotas.yaml --dry-run       # check it, and say what would change
-  bursar quota apply -f quotas.yaml --prune         # the file is all there is of its rules
+
+  # check it, and say what would change
+  bursar quota apply -f quotas.yaml --dry-run
+
+  # the file has all of its rules: remove those that it no longer has
+  bursar quota apply -f quotas.yaml --prune
+
   generate-quotas | bursar quota apply -f - --source generated`,
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	file := cmd.Flags().StringP("file", "f", "", "the file; - is standard input")
-	source := cmd.Flags().String("source", "", "name of the set, by which --prune knows its rules again (default: the file's name)")
+	source := cmd.Flags().String("source", "", "name of the set, by which --prune finds its rules (default: the file's name)")
 	prune := cmd.Flags().Bool("prune", false, "remove the rules of this source that are not in the file")
 	dryRun := cmd.Flags().Bool("dry-run", false, "change nothing: check, and say what would change")
 	_ = cmd.MarkFlagFilename("file", "yaml", "yml")
@@ -139,7 +151,7 @@ line, column, field and reason. Rules that are not in the file stay, unless --pr
 	return cmd
 }
 
-// readFile reads a file, or standard input where that is called "-".
+// readFile reads a file, or standard input if the name is "-".
 func (c *cli) readFile(file string) (name string, data []byte, err error) {
 	if file == "-" {
 		data, err = io.ReadAll(c.in)
@@ -154,7 +166,7 @@ func (c *cli) readFile(file string) (name string, data []byte, err error) {
 	return name, data, nil
 }
 
-// inFile finds the line of what the coordinator refused.
+// inFile finds the line of the rule that the coordinator refused.
 func inFile(err error, name string, data []byte) error {
 	if field, ok := client.InvalidField(err); ok {
 		return quotafile.Locate(name, data, field.GetField(), fmt.Sprintf("%q: want %s", field.GetValue(), field.GetWant()))

@@ -12,9 +12,11 @@ func (c *cli) quotasCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "quotas",
 		Short: "The limits, and how much of them is taken",
-		Long: `Quotas shows the rules, and the accounts they make: one for each user, creator, engine type or other combination of labels that
-holds or waits for something, with what it has and could still get. A rule that is stored and not in force, as a file has one with its selector,
-is marked as hidden.`,
+		Long: `Quotas shows the rules and their accounts. There is an account for each user,
+creator, engine type or other combination of labels that holds or waits for
+something. It shows what the account has and could still get. A stored rule is
+marked as hidden if a file has a rule with the same selector: then the file's
+rule is in force.`,
 		Example: `  bursar quotas
   bursar quotas --label user=alice
   bursar quotas -o json | jq '.accounts[] | select(.overLimit)'`,
@@ -72,7 +74,8 @@ func (c *cli) printQuotas(all *bursarv1.QuotaServiceListResponse) {
 	}
 }
 
-// normalizationText writes "at least memory=1GiB, in steps of memory=512MiB, at most memory=32GiB".
+// normalizationText writes "at least memory=1GiB, in steps of memory=512MiB, at most
+// memory=32GiB".
 func normalizationText(n *bursarv1.Normalization) string {
 	text := ""
 	for _, part := range []struct {

@@ -15,8 +15,8 @@ func (c *cli) releaseCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "release ID…",
 		Short: "Give everything back",
-		Long: `Release gives back what an allocation holds. Doing it twice is fine. The engine itself is not touched: end it first, or use
-"bursar stop".`,
+		Long: `Release gives back what an allocation holds. It is safe to do this twice.
+Release does not end the engine: end it first, or use "bursar stop".`,
 		Example: `  bursar release 3f7k
   bursar release 3f7k 9ab2 --reason "session closed"`,
 		Args:              cobra.MinimumNArgs(1),
@@ -25,7 +25,8 @@ func (c *cli) releaseCommand() *cobra.Command {
 	reason := cmd.Flags().String("reason", "", "why, for the history")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		code := exitOK
-		for _, text := range args { // each for itself: one that is unknown does not keep the others
+		// Each by itself: if one is unknown, the others are released.
+		for _, text := range args {
 			err := c.onAllocation(cmd, text, func(ctx context.Context, cl *client.Client, id string) (*bursarv1.Allocation, error) {
 				res, err := cl.Allocations().Release(ctx, &bursarv1.ReleaseRequest{Id: id, Reason: *reason})
 				return res.GetAllocation(), err
@@ -47,8 +48,10 @@ func (c *cli) resizeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "resize ID",
 		Short: "Change what an allocation is entitled to",
-		Long: `Resize changes what an allocation is entitled to. Dimensions that are not named stay, and so do parts in queues of other
-clusters. More is checked like a new request. --external changes a part that is there; it adds none.`,
+		Long: `Resize changes what an allocation is entitled to. A dimension that is not named
+stays as it is, and so does a part in a queue of another cluster. More of
+something is checked like a new request. --external changes a part that is
+there; it cannot add one.`,
 		Example: `  bursar resize 3f7k --memory 6GiB
   bursar resize 3f7k --cpu 1 --memory 2GiB
   bursar resize 3f7k --external yarn:prod:root.a,memory=128GiB`,
@@ -73,13 +76,15 @@ func (c *cli) stopCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "stop ID",
 		Short: "Ask the host's agent to end an engine",
-		Long:  "Stop asks the agent of the engine's host to end it: SIGTERM, and after the grace SIGKILL. Everything returns when it has ended.",
+		Long: `Stop asks the agent of the engine's host to end the engine: first with SIGTERM,
+and after the grace with SIGKILL. When the engine has ended, everything it held
+is given back.`,
 		Example: `  bursar stop 3f7k
   bursar stop 3f7k --grace 1m --reason "host maintenance"`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: c.completeOneAllocation,
 	}
-	grace := cmd.Flags().Duration("grace", 10*time.Second, "between SIGTERM and SIGKILL")
+	grace := cmd.Flags().Duration("grace", 10*time.Second, "time between SIGTERM and SIGKILL")
 	reason := cmd.Flags().String("reason", "", "why, for the history")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := withinBounds("--grace", *grace, &bursarv1.StopRequest{}, "grace"); err != nil {

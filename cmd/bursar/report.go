@@ -19,7 +19,8 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// report tells on stderr what went wrong: one line, then what helps. journald has all of it as an error: `journalctl -p err` of a unit that does not start says why.
+// report says on stderr what went wrong: one line, then what helps. journald gets all of it as an
+// error: `journalctl -p err` of a unit that does not start says why.
 func (c *cli) report(err error) {
 	var text bytes.Buffer
 	c.describe(&text, err)
@@ -28,7 +29,8 @@ func (c *cli) report(err error) {
 		return
 	}
 	for line := range bytes.Lines(text.Bytes()) {
-		_, _ = prefixed{harmless{to: c.err}, priorityError}.Write(line) // who is to be told that this failed?
+		// Stderr itself has failed: nobody can be told.
+		_, _ = prefixed{harmless{to: c.err}, priorityError}.Write(line)
 	}
 }
 
@@ -61,16 +63,18 @@ func (c *cli) describe(out io.Writer, err error) {
 		fmt.Fprint(out, file.Excerpt())
 	}
 	if _, leaderless := errors.AsType[*leaderlessError](err); leaderless && connect.IsWireError(err) {
-		// One that stands by has said why, which may also be that the leader does not let it in.
+		// A coordinator that stands by has said why, which may also be that the leader does not
+		// let it in.
 		sayf("hint: none of those that answer leads; where a leader has just ended, another one leads in some seconds")
 	}
-	if c.unsaid && nothingThere(err) {
+	if c.byDefault && nothingThere(err) {
 		sayf("hint: `systemctl status bursar-agent bursar-coordinator` where these are services, `bursar dev` starts everything on this machine; " +
 			"--addr or BURSAR_ADDR says where a coordinator is, --agent or BURSAR_AGENT where an agent is")
 	}
 }
 
-// whereToLook says where that is which a message says is not there; empty for other messages.
+// whereToLook says in which listing to find the thing that a message says does not exist; empty
+// for other messages.
 func whereToLook(message string) string {
 	what, isMissing := strings.CutPrefix(message, "no such ")
 	what, _, _ = strings.Cut(what, ":")
@@ -85,14 +89,15 @@ func whereToLook(message string) string {
 	return ""
 }
 
-// nothingThere reports whether nothing at all was found at an address. A server that does not trust the caller, or that has answered,
-// is there.
+// nothingThere reports whether there is no server at an address at all. A server that does not
+// trust the caller, or that has answered, is there.
 func nothingThere(err error) bool {
 	_, trust := errors.AsType[*credential.TrustError](err)
 	return client.Unavailable(err) && !connect.IsWireError(err) && !trust
 }
 
-// leaderlessError is a call that nobody could answer while coordinators are there: none of them leads.
+// leaderlessError is a call that nobody could answer although coordinators run: none of them
+// leads.
 type leaderlessError struct{ err error }
 
 func (e *leaderlessError) Error() string {
@@ -137,24 +142,24 @@ func (c *cli) message(err error) string {
 	return prefix + oneLine(call.Message())
 }
 
-// inTime is the reason where time was up.
+// inTime is the reason if the time was over.
 const inTime = "no answer in time"
 
-// nobodyAnswers says whom we tried, and why in vain.
+// nobodyAnswers says whom the command has called, and why nobody answered.
 func (c *cli) nobodyAnswers(err *connect.Error) string {
 	reason := c.reason(err)
 	text := fmt.Sprintf("nobody answers at %s: %s", c.server(), reason)
 	if reason == inTime && filepath.IsAbs(c.server()) {
 		text = "the agent at " + c.server() + " gives no answer in time: it may have no coordinator that answers"
 	}
-	if beside := c.trouble.String(); beside != "" {
-		text += ": " + oneLine(beside)
+	if other := c.warnings.String(); other != "" {
+		text += ": " + oneLine(other)
 	}
 	return text
 }
 
-// reason is why there was no answer: the system's word where there is one, and what to do about it where one end does not trust the
-// other.
+// reason is why there was no answer: the system's word if there is one. If one end does not trust
+// the other, it says what to do.
 func (c *cli) reason(err error) string {
 	if trust, ok := errors.AsType[*credential.TrustError](err); ok {
 		cause := trust.Err
@@ -172,7 +177,7 @@ func (c *cli) reason(err error) string {
 	return inTime
 }
 
-// server names whom the last call went to.
+// server names the server of the last call.
 func (c *cli) server() string {
 	if len(c.clients) == 0 {
 		return "the server"
@@ -198,7 +203,7 @@ func refusal(in *bursarv1.InsufficientResources) string {
 	return "not enough resources"
 }
 
-// shortfallLines says which account is short, of what, and by how much.
+// shortfallLines says which account has too little, of what, and how much is missing.
 func shortfallLines(in *bursarv1.InsufficientResources) []string {
 	lines := shortfallTexts(in.GetShortfalls())
 	if f := in.GetFilters(); f != nil {
@@ -207,7 +212,7 @@ func shortfallLines(in *bursarv1.InsufficientResources) []string {
 	return lines
 }
 
-// shortfallTexts are the shortfalls, one text for all that would read the same.
+// shortfallTexts are the texts of shortfalls; equal texts appear once.
 func shortfallTexts(shortfalls []*bursarv1.Shortfall) []string {
 	lines := make([]string, 0, len(shortfalls))
 	for _, s := range shortfalls {
@@ -238,7 +243,8 @@ func shortfallText(s *bursarv1.Shortfall) string {
 	return text
 }
 
-// closedText says why a queue, or a host whose agent wants no engines, grants nothing at all; empty where the numbers tell what is short.
+// closedText says why a queue, or a host whose agent wants no engines, grants nothing at all;
+// empty if the numbers say what is missing.
 func closedText(s *bursarv1.Shortfall) string {
 	if s.GetNote() == noteRefused {
 		return "takes no new engines: " + oneLine(s.GetDetail())
@@ -263,7 +269,7 @@ func closedText(s *bursarv1.Shortfall) string {
 	return text
 }
 
-// Notes of a shortfall that say more of an account than its numbers do.
+// Notes of a shortfall that say more about an account than its numbers do.
 const (
 	noteRefused = "refused"
 	noteUnknown = "unknown"
@@ -271,7 +277,7 @@ const (
 	noteMissing = "missing"
 )
 
-// noteText says in words why an account is short where its numbers alone do not tell.
+// noteText says in words why an account has too little, if its numbers do not say it.
 func noteText(note string) string {
 	switch note {
 	case "measured":

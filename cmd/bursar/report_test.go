@@ -15,7 +15,7 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// reported is what the invocation says of an error.
+// reported is what the invocation prints for an error.
 func reported(t *testing.T, c *cli, err error) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "stderr")
@@ -37,16 +37,16 @@ func TestBeginnersHintIsForThoseWhoHaveSaidNothing(t *testing.T) {
 	refused := connect.NewError(connect.CodeUnavailable, syscall.ECONNREFUSED)
 	untrusted := connect.NewError(connect.CodeUnavailable, &credential.TrustError{Err: errors.New("unknown authority"), Advice: "want tls.ca"})
 	for name, c := range map[string]struct {
-		unsaid bool
-		err    error
-		hint   bool
+		byDefault bool
+		err       error
+		hint      bool
 	}{
 		"default address":   {true, refused, true},
 		"said":              {false, refused, false},
 		"wrong CA":          {true, untrusted, false},
 		"answered, says no": {true, connect.NewError(connect.CodePermissionDenied, errors.New("no")), false},
 	} {
-		if got := strings.Contains(reported(t, &cli{unsaid: c.unsaid}, c.err), "bursar dev"); got != c.hint {
+		if got := strings.Contains(reported(t, &cli{byDefault: c.byDefault}, c.err), "bursar dev"); got != c.hint {
 			t.Errorf("%s: hint %v, want %v", name, got, c.hint)
 		}
 	}
@@ -82,7 +82,7 @@ func TestElectionIsNotSilence(t *testing.T) {
 	}
 }
 
-// queueShortfall is one of a queue, in a dimension.
+// queueShortfall is a shortfall of a queue in one dimension.
 func queueShortfall(dimension string, requested, available, limit int64, note, detail string) *bursarv1.Shortfall {
 	return &bursarv1.Shortfall{
 		Account: &bursarv1.AccountName{
@@ -174,7 +174,7 @@ func TestAgesDoNotMakeNews(t *testing.T) {
 	}
 }
 
-// TestAgentThatIsInTimeForNothing: it is there, so that "nobody answers" would send people to the wrong place.
+// TestAgentThatIsInTimeForNothing: the agent runs, so "nobody answers" would be misleading.
 func TestAgentThatIsInTimeForNothing(t *testing.T) {
 	late := connect.NewError(connect.CodeDeadlineExceeded, errors.New("context deadline exceeded"))
 	for server, want := range map[string]string{

@@ -34,14 +34,14 @@ func (e *ambiguousError) Error() string {
 }
 
 const (
-	// idLength is the length of an allocation's id; shorter is the beginning of one.
+	// idLength is the length of an allocation's id. A shorter text is the beginning of one.
 	idLength = 13
-	// maxCandidates are named where a prefix is not unique.
+	// maxCandidates is how many ids the error names if a prefix is not unique.
 	maxCandidates = 8
 )
 
-// allocationID completes the beginning of an allocation's id, live or ended, or finds it by its request id. A whole id is taken as
-// it is.
+// allocationID completes the beginning of an allocation's id, live or ended, or finds it by its
+// request id. A whole id is taken as it is.
 func allocationID(ctx context.Context, cl *client.Client, text string) (string, error) {
 	if text == "" {
 		return "", usagef("an id that is empty")
@@ -96,7 +96,7 @@ func hostID(ctx context.Context, cl *client.Client, text string) (string, error)
 	return id, err
 }
 
-// unique returns the only id, or the one that is the text itself; none where there is none.
+// unique returns the only id, or the one that equals the text; none if there is none.
 func unique(what, text string, ids []string) (string, error) {
 	for _, id := range ids {
 		if id == text {
@@ -112,7 +112,7 @@ func unique(what, text string, ids []string) (string, error) {
 	return "", &ambiguousError{what, text, ids[:min(len(ids), maxCandidates)], len(ids) > maxCandidates}
 }
 
-// completeAllocations offers ids of live allocations to the shell.
+// completeAllocations offers the shell ids of live allocations.
 func (c *cli) completeAllocations(cmd *cobra.Command, args []string, prefix string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	cl, err := c.either(cmd)
 	if err != nil {
@@ -129,7 +129,7 @@ func (c *cli) completeAllocations(cmd *cobra.Command, args []string, prefix stri
 	return found, cobra.ShellCompDirectiveNoFileComp
 }
 
-// completeOneAllocation offers ids for the first argument alone.
+// completeOneAllocation offers ids for the first argument only.
 func (c *cli) completeOneAllocation(cmd *cobra.Command, args []string, prefix string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
@@ -137,7 +137,7 @@ func (c *cli) completeOneAllocation(cmd *cobra.Command, args []string, prefix st
 	return c.completeAllocations(cmd, args, prefix)
 }
 
-// completeHosts offers ids of hosts to the shell.
+// completeHosts offers the shell ids of hosts.
 func (c *cli) completeHosts(cmd *cobra.Command, args []string, prefix string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
@@ -161,7 +161,7 @@ func (c *cli) offerHosts(cmd *cobra.Command, _ []string, prefix string) ([]cobra
 	return found, cobra.ShellCompDirectiveNoFileComp
 }
 
-// completeSelectors offers the selectors of quota rules to the shell.
+// completeSelectors offers the shell the selectors of quota rules.
 func (c *cli) completeSelectors(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
@@ -181,7 +181,7 @@ func (c *cli) completeSelectors(cmd *cobra.Command, args []string, _ string) ([]
 	return found, cobra.ShellCompDirectiveNoFileComp
 }
 
-// complete adds what the shell can offer for flags, to every command that has them.
+// complete adds the values that the shell can offer for flags, to every command that has them.
 func (c *cli) complete(cmd *cobra.Command) {
 	for flag, offer := range map[string]cobra.CompletionFunc{
 		"host":     c.offerHosts,

@@ -21,30 +21,41 @@ func (c *cli) runCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run [flags] -- COMMAND [ARGUMENT…]",
 		Short: "Start a command when there is room, and give all back at its end",
-		Long: `Run asks this machine's agent for resources, starts the command when they are granted, confirms its process, and gives
-everything back when it ends, however it ends. While it waits it says where it stands and why. It passes signals on and ends
-with the command's own exit code (128+n when signal n ended it). Signals that were ignored when it was started, as under nohup or
-in a script's background, stay so for it and for the command.
+		Long: `Run asks this machine's agent for resources and starts the command when they are
+granted. It confirms the process, and gives everything back when the process
+ends, for whatever reason. While it waits it shows its place in the queue and
+the reason. It passes signals on and ends with the command's own exit code
+(128+n if signal n ended it). Signals that were ignored when it was started, as
+under nohup or in a script's background, stay ignored for it and for the
+command.
 
-With --external it holds a part in a queue of another cluster too: see bursar help external. When the command knows its
-application there, it says so by "bursar confirm --application ID", which needs no more: from then on the queue shows what it
-takes.
+With --external it also holds a part in a queue of another cluster: see bursar
+help external. When the command knows its application there, it runs "bursar
+confirm --application ID"; nothing else is needed. From then on the queue shows
+what the application uses.
 
-The command finds its allocation in BURSAR_ALLOCATION_ID, BURSAR_MEMORY_BYTES and BURSAR_CPU_MILLIS, and its agent in
-BURSAR_AGENT.
+The command finds its allocation in BURSAR_ALLOCATION_ID, BURSAR_MEMORY_BYTES
+and BURSAR_CPU_MILLIS, and its agent in BURSAR_AGENT.
 
-With --detach the agent starts the command and keeps it, in the background: its output goes to files, it goes on when the agent or
-this terminal ends, and when it ends itself, its allocation is released with its exit status and the last lines of its standard
-error. Its environment is what --env and --env-all say, beside HOME, USER, LOGNAME, SHELL, PATH and the BURSAR_ variables.`,
-		Example: `  bursar run --memory 256MiB --cpu 500m --label user=$USER --label creator=shell --label engineType=demo -- sleep 60
-  bursar run -m 4GiB -c 2 -l user=alice -l engineType=spark-3.3 --wait 30s -- spark-submit job.py
+With --detach the agent starts the command and keeps it in the background. Its
+output goes to files. It goes on when the agent or this terminal ends. When it
+ends itself, its allocation is released with its exit status and the last lines
+of its standard error. Its environment has what --env and --env-all say, and
+also HOME, USER, LOGNAME, SHELL, PATH and the BURSAR_ variables.`,
+		Example: `  bursar run --memory 256MiB --cpu 500m --label user=$USER \
+    --label creator=shell --label engineType=demo -- sleep 60
+  bursar run -m 4GiB -c 2 -l user=alice -l engineType=spark-3.3 --wait 30s \
+    -- spark-submit job.py
   bursar run -m 16GiB --custom gpu=1 -l user=alice --wait 1h -- python train.py
-  bursar run --detach -m 4GiB -c 2 -l user=$USER --env-all -- spark-submit job.py
-  bursar run -m 4GiB -l user=alice --external yarn:prod:root.a,memory=64GiB,cpu=16 --wait 5m -- spark-submit --master yarn job.py`,
+  bursar run --detach -m 4GiB -c 2 -l user=$USER --env-all \
+    -- spark-submit job.py
+  bursar run -m 4GiB -l user=alice --wait 5m \
+    --external yarn:prod:root.a,memory=64GiB,cpu=16 \
+    -- spark-submit --master yarn job.py`,
 		Args: cobra.MinimumNArgs(1),
 	}
 	f := addRequestFlags(cmd)
-	grace := cmd.Flags().Duration("grace", client.DefaultGrace, "between SIGTERM and SIGKILL, where the command has to be stopped")
+	grace := cmd.Flags().Duration("grace", client.DefaultGrace, "time between SIGTERM and SIGKILL, if the command has to be stopped")
 	detached := addDetachFlags(cmd)
 	cmd.Flags().SetInterspersed(false) // what follows the command is the command's
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -76,7 +87,8 @@ func (c *cli) run(ctx context.Context, cl *client.Client, req *bursarv1.Allocate
 	command := exec.CommandContext(context.WithoutCancel(ctx), args[0], args[1:]...) //nolint:gosec // is what it is for
 	command.Stdin, command.Stdout, command.Stderr = c.in, c.streams.out, c.err
 	command.Env = append(os.Environ(), "BURSAR_AGENT="+absoluteTarget(cl.Target()))
-	// One that reads from the terminal stays in our process group: in another it would be in the background and could not.
+	// A command that reads from the terminal stays in our process group: in another it would be in
+	// the background and could not read.
 	group := !term.IsTerminal(int(c.in.Fd()))
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: group}
 
@@ -96,7 +108,7 @@ func (c *cli) run(ctx context.Context, cl *client.Client, req *bursarv1.Allocate
 	return c.runEnd(result, err)
 }
 
-// absoluteTarget is a server's name for a command that may work in another folder.
+// absoluteTarget is a server's name for a command that may run in another folder.
 func absoluteTarget(target string) string {
 	path, isUnix := strings.CutPrefix(target, "unix:")
 	if !isUnix && (strings.Contains(target, "://") || !strings.Contains(target, "/")) {
@@ -124,7 +136,7 @@ func (c *cli) runEnd(result client.RunResult, err error) error {
 		}
 	case client.PhaseConfirm:
 		c.sayf("bursar: stopped the command, which may not run without its allocation")
-		if client.NotFound(err) || client.Precondition(err) { // the reservation did not hold until here
+		if client.NotFound(err) || client.Precondition(err) { // the reservation ended before
 			return &exitError{exitNoResources, err}
 		}
 	case client.PhaseRelease:

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// An address is what a file says, whatever its editor put around it.
+// The address in a file is the same whatever an editor puts around it.
 func TestAnAddressIsReadFromAFile(t *testing.T) {
 	const want = "postgres://db/bursar"
 	for _, content := range []string{want, want + "\n", "\ufeff" + want + "\r\n"} {

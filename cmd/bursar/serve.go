@@ -19,7 +19,7 @@ import (
 	"github.com/bursar/bursar/label"
 )
 
-// The files that are read where none is named.
+// The files that are read if none is named.
 const (
 	coordinatorFile = "/etc/bursar/coordinator.yaml"
 	agentFile       = "/etc/bursar/agent.yaml"
@@ -29,11 +29,15 @@ func (c *cli) coordinatorCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "coordinator",
 		Short: "Keep the books: serve agents, gateways and operators",
-		Long: `Coordinator keeps the books and decides. It serves Connect, gRPC and JSON over HTTP on one port, with /metrics, /healthz and
-/readyz, until it gets SIGTERM or SIGINT. With SIGHUP it reads its files again, as far as they can change while it runs. Without --config it reads ` + coordinatorFile + ` where there is one; every field has a default.`,
+		Long: `Coordinator keeps the books and decides. It serves Connect, gRPC and JSON over
+HTTP on one port, with /metrics, /healthz and /readyz, until it gets SIGTERM or
+SIGINT. With SIGHUP it reads its files again; some settings need a restart.
+Without --config it reads ` + coordinatorFile + ` if there is one; every field has a
+default.`,
 		Example: `  bursar coordinator
   bursar coordinator --config /etc/bursar/coordinator.yaml
-  bursar coordinator --data-dir /srv/bursar --quotas /etc/bursar/quotas.yaml --providers /etc/bursar/providers.yaml
+  bursar coordinator --data-dir /srv/bursar \
+    --quotas /etc/bursar/quotas.yaml --providers /etc/bursar/providers.yaml
   BURSAR_COORDINATOR_LISTEN=127.0.0.1:7080 bursar coordinator`,
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
@@ -41,8 +45,8 @@ func (c *cli) coordinatorCommand() *cobra.Command {
 	file := addConfigFlag(cmd, coordinatorFile)
 	logs := addLogFlags(cmd, "info")
 	listen := cmd.Flags().String("listen", "", "address to serve on (default 127.0.0.1:7070)")
-	dataDir := cmd.Flags().String("data-dir", "", "where the store keeps its file (default /var/lib/bursar/coordinator)")
-	insecure := cmd.Flags().Bool("insecure", false, "serve a network without TLS, and without identities whoever can connect, as anybody")
+	dataDir := cmd.Flags().String("data-dir", "", "directory for the file of the store (default /var/lib/bursar/coordinator)")
+	insecure := cmd.Flags().Bool("insecure", false, "serve a network without TLS; without identities, serve everybody who can connect, as any user")
 	quotas := cmd.Flags().StringArray("quotas", nil, "file of quota rules to keep in force; repeatable")
 	clusters := cmd.Flags().String("providers", "", "file of the clusters whose queues limit requests")
 	check := addCheckFlag(cmd)
@@ -70,7 +74,7 @@ func (c *cli) coordinatorCommand() *cobra.Command {
 			return err
 		}
 		if *check {
-			return c.fine(loaded, checkCoordinator(config, loaded))
+			return c.reportCheck(loaded, checkCoordinator(config, loaded))
 		}
 		if err := c.warnOf(loaded, logs, config.LogLevel); err != nil {
 			return err
@@ -85,14 +89,19 @@ func (c *cli) agentCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "agent",
 		Short: "Make this machine a host: measure it, track its engines",
-		Long: `Agent makes this machine a host. It measures what the machine really has, answers on a Unix socket to whoever starts engines here,
-and tells the coordinator, until it gets SIGTERM or SIGINT. Engines go on without it, and it finds them again. With SIGHUP it reads
-its file again, as far as that can change while it runs. A socket that systemd has opened is served in place of its own. Without --config it
-reads ` + agentFile + ` where there is one; every field has a default.`,
+		Long: `Agent makes this machine a host. It measures what the machine really has, serves
+programs that start engines here on a Unix socket, and reports to the
+coordinator. It runs until it gets SIGTERM or SIGINT. Engines go on without it,
+and it finds them again. With SIGHUP it reads its file again; some settings need
+a restart. If systemd has opened a socket for it, it serves that one instead of
+its own. Without --config it reads ` + agentFile + ` if there is one;
+every field has a default.`,
 		Example: `  bursar agent
   bursar agent --config /etc/bursar/agent.yaml
-  bursar agent --coordinator http://127.0.0.1:7070 --socket /run/bursar/agent.sock
-  bursar agent --coordinator consul --token-file /etc/bursar/token --tls-ca /etc/bursar/ca.pem
+  bursar agent --coordinator http://127.0.0.1:7070 \
+    --socket /run/bursar/agent.sock
+  bursar agent --coordinator consul --token-file /etc/bursar/token \
+    --tls-ca /etc/bursar/ca.pem
   BURSAR_AGENT_HOST_ID=vm-1 bursar agent`,
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
@@ -100,9 +109,9 @@ reads ` + agentFile + ` where there is one; every field has a default.`,
 	file := addConfigFlag(cmd, agentFile)
 	logs := addLogFlags(cmd, "info")
 	socket := cmd.Flags().String("socket", "", "path of the socket to serve on (default "+agent.DefaultSocket+")")
-	stateDir := cmd.Flags().String("state-dir", "", "where it keeps what it must know after a restart (default "+agent.DefaultStateDir+")")
+	stateDir := cmd.Flags().String("state-dir", "", "directory for what it must know after a restart (default "+agent.DefaultStateDir+")")
 	coordinators := cmd.Flags().String("coordinator", "", "the coordinators, as --addr names them (default "+defaultAddr+")")
-	forget := cmd.Flags().Bool("forget-epoch", false, "take the epoch of whichever coordinator answers: once, where the one seen last was nobody's")
+	forget := cmd.Flags().Bool("forget-epoch", false, "take the epoch of the coordinator that answers, once: for the case that the epoch seen last belongs to no coordinator")
 	check := addCheckFlag(cmd)
 	read := func() (agent.Config, *configuration, error) {
 		var config agent.Config
@@ -133,7 +142,7 @@ reads ` + agentFile + ` where there is one; every field has a default.`,
 			if err == nil {
 				c.sayUnknownUsers(cmd.Context(), config, loaded)
 			}
-			return c.fine(loaded, err)
+			return c.reportCheck(loaded, err)
 		}
 		if err := c.warnOf(loaded, logs, config.LogLevel); err != nil {
 			return err
@@ -143,7 +152,7 @@ reads ` + agentFile + ` where there is one; every field has a default.`,
 	return cmd
 }
 
-// warnOf tells in the log, before a server starts, what its configuration's environment has that sets nothing.
+// warnOf logs, before a server starts, the variables of its environment that set nothing.
 func (c *cli) warnOf(loaded *configuration, logs *logFlags, level string) error {
 	log, err := logs.logger(c.err, level)
 	if err != nil {
@@ -153,14 +162,14 @@ func (c *cli) warnOf(loaded *configuration, logs *logFlags, level string) error 
 	return nil
 }
 
-// sayUnknownUsers tells of trusted users that are not there, or not yet.
+// sayUnknownUsers logs the trusted users that do not exist, or not yet.
 func (c *cli) sayUnknownUsers(ctx context.Context, config agent.Config, loaded *configuration) {
 	for _, i := range config.UnknownUsers(ctx) {
 		c.sayf("%v", loaded.at(fmt.Sprintf("trustedUsers[%d]", i), strconv.Quote(config.TrustedUsers[i])+": this machine has no such user"))
 	}
 }
 
-// flag puts a flag's value over what the file and the environment said.
+// flag sets a field from a flag, which wins over the file and the environment.
 func (c *configuration) flag(cmd *cobra.Command, flag, field string, into *string, value string) {
 	if cmd.Flags().Changed(flag) {
 		*into = value
@@ -168,7 +177,7 @@ func (c *configuration) flag(cmd *cobra.Command, flag, field string, into *strin
 	}
 }
 
-// explain tells an error of a configuration at the place where it was set.
+// explain adds the place where a setting was made to an error of the configuration.
 func (c *configuration) explain(err error) error {
 	var ofCoordinator *coordinator.ConfigError
 	var ofConsul *consul.ConfigError
@@ -199,8 +208,9 @@ func (c *configuration) explain(err error) error {
 	return err
 }
 
-// serverError tells what can only be mended by hand from what may be gone at the next start: a service that fails with the code for
-// a bad configuration is not started again and again.
+// serverError separates errors that only a person can fix from errors that may be gone at the next
+// start. A service that fails with the code for a bad configuration is not started again and
+// again.
 func serverError(err error) error {
 	var refused *store.RefusedError
 	var file *yamlfile.Error
@@ -222,7 +232,7 @@ func serverError(err error) error {
 }
 
 func addConfigFlag(cmd *cobra.Command, standard string) *string {
-	file := cmd.Flags().String("config", "", "configuration in YAML (default "+standard+" where there is one)")
+	file := cmd.Flags().String("config", "", "configuration in YAML (default "+standard+" if there is one)")
 	_ = cmd.MarkFlagFilename("config", "yaml", "yml")
 	return file
 }

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// service is a server that a service manager has started, as far as this test plays one: it hears what the server tells, and has what it
-// writes to its log.
+// service is a server that a service manager has started; this test plays the service manager. It
+// gets the notifications and the log.
 type service struct {
 	t      *testing.T
 	cmd    *exec.Cmd
@@ -55,7 +55,7 @@ func (f *feed) until(text string) string {
 	}
 }
 
-// folderOfSockets has a short path, that every user can get into.
+// folderOfSockets has a short path that every user can enter.
 func folderOfSockets(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "bursar") //nolint:usetesting // the path of a socket has at most 107 bytes
@@ -69,8 +69,8 @@ func folderOfSockets(t *testing.T) string {
 	return dir
 }
 
-// startService runs bursar with a socket to notify, and environment variables beside it. files become the descriptors from 3 on, of which
-// LISTEN_PID says that they are for it.
+// startService runs bursar with a socket to notify, and with the environment variables in env.
+// files become the descriptors from 3 on, and LISTEN_PID says that they are for it.
 func startService(t *testing.T, env []string, files []*os.File, args ...string) *service {
 	t.Helper()
 	notify := filepath.Join(folderOfSockets(t), "notify")
@@ -80,7 +80,7 @@ func startService(t *testing.T, env []string, files []*os.File, args ...string) 
 	}
 	t.Cleanup(func() { _ = socket.Close() })
 	s := &service{t: t, told: newFeed(t, "what it told"), logged: newFeed(t, "the log"), ended: make(chan struct{})}
-	// A shell becomes the program, so that its pid is known beforehand.
+	// A shell becomes the program, so that the pid is known beforehand.
 	s.cmd = exec.Command("sh", append([]string{"-c", `LISTEN_PID=$$ exec bursar "$@"`, "sh"}, args...)...)
 	s.cmd.Env = append(os.Environ(), "NOTIFY_SOCKET="+notify, fmt.Sprintf("LISTEN_FDS=%d", len(files)))
 	s.cmd.Env = append(s.cmd.Env, env...)
@@ -145,7 +145,7 @@ func (s *service) signal(sig syscall.Signal) {
 	}
 }
 
-// stops ends it, which must go well.
+// stops ends the service, without an error.
 func (s *service) stops() {
 	s.t.Helper()
 	s.signal(syscall.SIGTERM)
@@ -159,7 +159,7 @@ func (s *service) stops() {
 	}
 }
 
-// fails waits until it has ended by itself, with that code, and returns what it said.
+// fails waits until the service has ended by itself with that code, and returns what it printed.
 func (s *service) fails(code int) string {
 	s.t.Helper()
 	select {
@@ -195,7 +195,7 @@ func writeConfig(t *testing.T, path, text string) {
 	}
 }
 
-// addressOf finds in a coordinator's log where it serves.
+// addressOf finds the address that a coordinator serves on, in its log.
 func (s *service) address() string {
 	s.t.Helper()
 	_, rest, _ := strings.Cut(s.logged.until(`"msg":"serving"`), `"address":"`)

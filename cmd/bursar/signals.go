@@ -9,37 +9,41 @@ import (
 	"syscall"
 )
 
-// interrupts end a context when somebody interrupts the program, and remember by which signal.
+// interrupts end a context when somebody interrupts the program, and remember the signal.
 type interrupts struct {
 	mu     sync.Mutex
 	caught os.Signal
 	stop   func()
 }
 
-// heeded leaves out the signals that were ignored when the program started. They stay so, also for the commands that it starts: nohup has
-// SIGHUP ignored, and a shell without job control SIGINT and SIGQUIT for what it runs in the background. Of these three Go's runtime, which
-// takes over all others, leaves the first two as they were: SIGQUIT goes with SIGINT.
-func heeded(which ...os.Signal) []os.Signal {
+// notIgnored leaves out the signals that were ignored when the program started. They stay ignored,
+// also for the commands that it starts: nohup ignores SIGHUP, and a shell without job control
+// ignores SIGINT and SIGQUIT for what it runs in the background. Go's runtime takes over all other
+// signals, but leaves the first two as they were. SIGQUIT is treated like SIGINT.
+func notIgnored(which ...os.Signal) []os.Signal {
 	if signal.Ignored(syscall.SIGINT) {
 		signal.Ignore(syscall.SIGQUIT)
 	}
 	return slices.DeleteFunc(which, signal.Ignored)
 }
 
-// catchInterrupts returns a context that ends with the first SIGINT, SIGTERM or SIGHUP. After stop they end the program again.
+// catchInterrupts returns a context that ends with the first SIGINT, SIGTERM or SIGHUP. After stop
+// these signals end the program again.
 func catchInterrupts(ctx context.Context) (context.Context, *interrupts) {
-	return catch(ctx, heeded(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)...)
+	return catch(ctx, notIgnored(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)...)
 }
 
-// catchEnds is catchInterrupts for servers that end with their terminal, unless nohup has started them.
+// catchEnds is catchInterrupts for servers that end with their terminal, unless nohup has started
+// them.
 func catchEnds(ctx context.Context) (context.Context, *interrupts) {
 	return catch(ctx, append(slices.DeleteFunc([]os.Signal{syscall.SIGHUP}, signal.Ignored), syscall.SIGINT, syscall.SIGTERM)...)
 }
 
-// catchStops is catchInterrupts for a server, which SIGHUP does not end: it comes on hangups. A server that a script has put into the
-// background ends by SIGINT, too: there is nobody else whom that could be for.
+// catchStops is catchInterrupts for a server that SIGHUP does not end: it comes on hangups. SIGINT
+// also ends a server that a script has put into the background: it can be for nobody else.
 func catchStops(ctx context.Context) (_ context.Context, _ *interrupts, hangups <-chan os.Signal) {
-	signals := make(chan os.Signal, 1) // one that comes while a reload is under way is not lost; more would be the same
+	// A signal that comes during a reload is not lost; more than one would be the same.
+	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGHUP)
 	ctx, i := catch(ctx, syscall.SIGINT, syscall.SIGTERM)
 	stop := i.stop
@@ -84,17 +88,19 @@ func (i *interrupts) code() (code int, interrupted bool) {
 	return exitSignal + int(number), ok
 }
 
-// relay passes the signals that this program gets on to the process that it runs. Until there is one, those that end a program
-// cancel.
+// relay passes on the signals that this program gets to the process that it runs. As long as there
+// is no process, the signals that end a program cancel.
 type relay struct {
 	cancel context.CancelFunc
-	// group: the process has a process group of its own, and nobody but us signals it. Else it shares ours and the terminal, which
-	// gives its signals (^C, ^\, ^Z, a new size) to every process of the group.
+	// group: the process has a process group of its own, and nobody but us signals it. Else it
+	// shares our group and the terminal, which sends its signals (^C, ^\, ^Z, a new size) to every
+	// process of the group.
 	group bool
 
 	signals chan os.Signal
 	started chan *os.Process
-	// stop ends the relay and may be called again. It must come before the process's pid may be somebody else's.
+	// stop ends the relay. It may be called more than once. Call it before the process's pid can
+	// belong to another process.
 	stop func()
 
 	mu     sync.Mutex
@@ -112,7 +118,7 @@ func newRelay(group bool, cancel context.CancelFunc) *relay {
 		close(r.signals)
 		<-done
 	})
-	signal.Notify(r.signals, heeded(
+	signal.Notify(r.signals, notIgnored(
 		syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH)...)
 	go func() {
 		defer close(done)
@@ -121,10 +127,10 @@ func newRelay(group bool, cancel context.CancelFunc) *relay {
 	return r
 }
 
-// to names the process.
+// to sets the process.
 func (r *relay) to(process *os.Process) { r.started <- process }
 
-// interrupted returns the signal that came while nothing ran.
+// interrupted returns the signal that came while no process ran.
 func (r *relay) interrupted() (sig syscall.Signal, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -146,7 +152,8 @@ func (r *relay) run() {
 			continue
 		}
 		switch sig {
-		case syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH: // there is nobody whom they could concern
+		// There is no process to signal.
+		case syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH:
 		default:
 			r.mu.Lock()
 			r.caught = sig
@@ -161,7 +168,8 @@ func (r *relay) pass(process *os.Process, sig syscall.Signal) {
 	case r.group:
 		_ = syscall.Kill(-process.Pid, sig) // it has ended, then
 	case sig == syscall.SIGINT, sig == syscall.SIGQUIT, sig == syscall.SIGWINCH:
-		// From the terminal, which has given it to the process too: twice would be two interrupts.
+		// From the terminal, which has sent it to the process too: a second one would be two
+		// interrupts.
 	default:
 		_ = process.Signal(sig)
 	}

@@ -10,11 +10,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// agentSocketName is what a service manager calls the agent's socket, where it passes more than one on (FileDescriptorName=).
+// agentSocketName is the name that a service manager gives the agent's socket if it passes on more
+// than one (FileDescriptorName=).
 const agentSocketName = "agent.sock"
 
-// passedSocket returns the socket that a service manager has opened for the agent, by the protocol of sd_listen_fds(3); nil where it has
-// opened none.
+// passedSocket returns the socket that a service manager has opened for the agent, by the protocol
+// of sd_listen_fds(3); nil if it has opened none.
 func passedSocket() (net.Listener, error) {
 	files := activation.Files(true)
 	defer func() {

@@ -12,7 +12,8 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// systemSocketFile is what a service manager does: it makes the socket, and keeps it when it has passed it on.
+// systemSocketFile does what a service manager does: it makes the socket, and keeps it open after
+// it has passed it on.
 func systemSocketFile(t *testing.T, path string) *os.File {
 	t.Helper()
 	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
@@ -34,7 +35,8 @@ func systemSocketFile(t *testing.T, path string) *os.File {
 	return file
 }
 
-// Whoever calls while no agent runs is answered when there is one: across a start, and across a restart.
+// A caller that calls while no agent runs is answered when there is one: across a start, and
+// across a restart.
 func TestCallsWaitAtTheSocketOfTheServiceManager(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(folderOfSockets(t), "agent.sock")

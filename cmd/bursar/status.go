@@ -16,8 +16,9 @@ func (c *cli) statusCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "status",
 		Short: "Show the state of the cluster",
-		Long: `Status tells who leads, who answered, and how many allocations, hosts, quotas and clusters there are. Where several coordinators are known it tells
-how each of them is, also when none leads.`,
+		Long: `Status shows who leads, who answered, and how many allocations, hosts, quotas
+and clusters there are. If several coordinators are known it shows the state of
+each, also when none leads.`,
 		Example: `  bursar status
   bursar status --addr coordinator-2:7070 -o json
   bursar status --addr https://rm-1:7070,https://rm-2:7070,https://rm-3:7070
@@ -83,8 +84,8 @@ func (c *cli) printStatus(s *bursarv1.StatusResponse, at place, clusters string)
 	c.facts(facts...)
 }
 
-// clustersText says of how many external clusters the queues are known, and of which they are not; empty where there is none, or where the
-// caller may not know.
+// clustersText says for how many external clusters the queues are known, and for which they are
+// not; empty if there is no cluster, or if the caller may not know.
 func clustersText(ctx context.Context, cl *client.Client) string {
 	res, err := cl.Queues().ListProviders(ctx, &bursarv1.ListProvidersRequest{})
 	if err != nil || len(res.GetProviders()) == 0 {
@@ -107,7 +108,8 @@ func (c *cli) auditCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "audit",
 		Short: "Recompute every account and report what does not agree",
-		Long:  "Audit recomputes every account from its allocations. When something does not agree it says what, and ends with code 1.",
+		Long: `Audit recomputes every account from its allocations. If something does not agree
+it says what, and ends with code 1.`,
 		Example: `  bursar audit
   bursar audit -o json | jq .violations`,
 		Args:              cobra.NoArgs,

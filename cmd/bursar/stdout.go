@@ -8,12 +8,13 @@ import (
 	"syscall"
 )
 
-// stdout is where an invocation writes its data, harmless for a terminal. It remembers the first error, so that a command whose output is lost does not end as if
-// all were well: execute looks, and commands that print need not. After an error it writes nothing more. Any number of goroutines
-// may write. The zero value has no file.
+// stdout is what an invocation writes its data to, harmless for a terminal. It remembers the first
+// error, so that a command whose output is lost does not end as if all were well: execute looks at
+// it, and commands that print need not. After an error it writes nothing more. Any number of
+// goroutines may write. The zero value has no file.
 type stdout struct {
 	file *os.File
-	// json: what is written is JSON.
+	// json: the data is JSON.
 	json bool
 
 	mu  sync.Mutex
@@ -48,8 +49,9 @@ func (s *stdout) lost() error {
 	return s.err
 }
 
-// outcome is how a command ends that returned an error or nil. If its output was lost, that is said too; where the reader of a pipe
-// has gone it is not, as nobody wants to know.
+// outcome is the error that a command ends with, from the error or nil that it returned. If its
+// output was lost, outcome adds that. If the reader of a pipe has gone, it does not: nobody wants
+// to know.
 func (c *cli) outcome(err error) error {
 	lost := c.out.lost()
 	if lost == nil {

@@ -6,7 +6,8 @@ import (
 	"github.com/bursar/bursar/test/proc"
 )
 
-// TestStopWhileTheDatabaseIsAwayIsLikeAnyOther: after a power cut an operator may stop what still waits for its database.
+// TestStopWhileTheDatabaseIsAwayIsLikeAnyOther: after a power cut an operator may stop a server
+// that still waits for its database.
 func TestStopWhileTheDatabaseIsAwayIsLikeAnyOther(t *testing.T) {
 	nobody := proc.Address(t)
 	s := startService(t, []string{

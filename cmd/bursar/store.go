@@ -20,17 +20,19 @@ import (
 const storeVariable = "BURSAR_COORDINATOR_STORE"
 
 func (c *cli) storeCommand() *cobra.Command {
-	return family("store", "Look at, copy and mend the store of a coordinator",
-		`Store is about the rows that coordinators keep: in a file of one, or in a PostgreSQL database that several share.`,
+	return family("store", "Inspect, copy and repair the store of a coordinator",
+		`Store commands work on the rows that coordinators keep: in a file for one
+coordinator, or in a PostgreSQL database that several share.`,
 		c.storeInfoCommand(), c.storeCopyCommand(), c.storeSetAsideCommand(), c.storeEpochCommand())
 }
 
 func (c *cli) storeInfoCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "info",
-		Short: "What a store says of itself",
-		Long: `Info shows which store it is, whose it is, and how far it has come. It changes nothing. The file of a coordinator that runs
-cannot be looked at: that has it to itself.`,
+		Short: "Show what a store is, and how far it has come",
+		Long: `Info shows which store it is, whose it is, and how far it has come. It changes
+nothing. It cannot read the file of a coordinator that runs: that coordinator
+has the file for itself.`,
 		Example: `  bursar store info --store postgres://bursar@db1,db2/bursar
   bursar store info --store /var/lib/bursar/coordinator/bursar.db -o json`,
 		Args: func(_ *cobra.Command, args []string) error {
@@ -65,7 +67,8 @@ func readMeta(ctx context.Context, where string) (store.Meta, error) {
 	return meta, errors.Join(err, opened.Close())
 }
 
-// storeFlags name a store, or a file that does: what stands on a command line, everybody on the machine can read while it runs.
+// storeFlags name a store, or a file that has the name: while a program runs, everybody on the
+// machine can read its command line.
 type storeFlags struct {
 	name        string
 	where, file *string
@@ -74,11 +77,11 @@ type storeFlags struct {
 func addStoreFlags(cmd *cobra.Command, name, usage string) storeFlags {
 	return storeFlags{
 		name: name, where: cmd.Flags().String(name, "", usage),
-		file: cmd.Flags().String(name+"-file", "", "file that holds what --"+name+" would, mode 0600: for an address with a password"),
+		file: cmd.Flags().String(name+"-file", "", "file with the value of --"+name+", mode 0600: for an address with a password"),
 	}
 }
 
-// read returns where the store is; empty where neither was given.
+// read returns where the store is; empty if neither flag was given.
 func (f storeFlags) read() (string, error) {
 	switch {
 	case *f.file == "":
@@ -93,7 +96,7 @@ func (f storeFlags) read() (string, error) {
 	return where, nil
 }
 
-// openExisting opens a store, and makes none where there is no file.
+// openExisting opens a store. It makes none if there is no file.
 func openExisting(ctx context.Context, where string) (store.Store, error) {
 	if err := opener.Check(where); err != nil {
 		return nil, err //nolint:wrapcheck // says why
@@ -141,17 +144,20 @@ func (c *cli) printMeta(where string, meta store.Meta) error {
 
 func (c *cli) storeCopyCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "copy {--from STORE | --from-file FILE} {--to STORE | --to-file FILE}",
+		Use:   "copy --from STORE --to STORE",
 		Short: "Copy a store, from a file to a database or the other way",
-		Long: `Copy copies all rows of a store into an empty one, compares both, and checks the books of the copy. End the coordinators that use either
-first. The copy gets an identity of its own. One that was interrupted is not used by any coordinator; copy again.`,
-		Example: `  bursar store copy --from /var/lib/bursar/coordinator/bursar.db --to-file /etc/bursar/store
+		Long: `Copy copies all rows of a store into an empty one, compares both, and checks the
+books of the copy. First end the coordinators that use either of them. The copy
+gets an identity of its own. If copying was interrupted, no coordinator uses the
+copy; copy again.`,
+		Example: `  bursar store copy --from /var/lib/bursar/coordinator/bursar.db \
+    --to-file /etc/bursar/store
   bursar store copy --from postgres://bursar@db1/bursar --to ./bursar.db`,
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
-	source := addStoreFlags(cmd, "from", "what to copy: path of a file or postgres://…")
-	target := addStoreFlags(cmd, "to", "where to: path of a file or postgres://…")
+	source := addStoreFlags(cmd, "from", "the store to copy: path of a file or postgres://…")
+	target := addStoreFlags(cmd, "to", "the empty store: path of a file or postgres://…")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		from, err := source.read()
 		if err != nil {

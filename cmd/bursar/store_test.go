@@ -15,8 +15,9 @@ import (
 	"github.com/bursar/bursar/test/postgres"
 )
 
-// TestStoreScripts runs testdata/store/*.txtar against a real PostgreSQL. $DATABASE and $OTHER are the addresses of two empty
-// databases, with a password; $FILE is the path of a store with three live allocations and one that has ended.
+// TestStoreScripts runs testdata/store/*.txtar against a real PostgreSQL. $DATABASE and $OTHER are
+// the addresses of two empty databases, with a password; $FILE is the path of a store with three
+// live allocations and one that has ended.
 func TestStoreScripts(t *testing.T) {
 	server := postgres.Start(t, postgres.Options{Password: "s3cr3t"})
 	testscript.Run(t, testscript.Params{

@@ -28,7 +28,8 @@ type asideLine struct {
 	store.AsideRow
 }
 
-// key is what tells the row from others of its table: its first column, which of an allocation is the id as a number.
+// key is the key of the row in its table: its first column. For an allocation that is the id as a
+// number.
 func (l *asideLine) key() string {
 	if len(l.Columns) == 0 {
 		return ""
@@ -41,7 +42,7 @@ func (l *asideLine) key() string {
 	return fmt.Sprint(l.Columns[0].Value)
 }
 
-// gives says what is given up with a row of a table.
+// gives says what is given up together with a row of a table.
 var gives = map[string]string{
 	store.AllocationTable: "what it holds counts as free at once, though its engine may run: an agent that knows the engine reports it, and it is taken in again; " +
 		"a waiting request is lost, and its request id may be granted anew",
@@ -56,13 +57,22 @@ func (c *cli) storeSetAsideCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "set-aside {TABLE KEY | --list} --into FILE",
 		Short: "Take a row out of a store that keeps coordinators from leading",
-		Long: `Set-aside takes one row out of a store and appends it to a file, with all of its bytes. It is for a row that nobody can read: then no coordinator
-leads, and its log names the table (allocation, host, quota or provider) and the key. A row of the table refusal keeps nobody from leading: it is
-a command that made the ledger panic and is refused, as bursar status warns; without the row it is let through again. Restore a backup instead, where there is a recent one.
+		Long: `Set-aside takes one row out of a store and appends it to a file, with all of its
+bytes. Use it for a row that nobody can read. Such a row keeps every coordinator
+from leading; the log names its table (allocation, host, quota or provider) and
+its key. If there is a recent backup, restore that instead.
 
-Without --force it says what would be given up, and changes nothing. End the coordinators first. One that leads all the same is deposed, and loads the rows again.`,
-		Example: `  bursar store set-aside host vm-17 --store /var/lib/bursar/coordinator/bursar.db --into aside.json
-  bursar store set-aside host vm-17 --store-file /etc/bursar/store --into aside.json --force
+A row of the table refusal keeps nobody from leading. It is a command that made
+the ledger panic and is refused since, as bursar status warns. Without the row
+the command is let through again.
+
+Without --force it says what would be given up, and changes nothing. End the
+coordinators first. If one leads all the same, it is deposed and loads the rows
+again.`,
+		Example: `  bursar store set-aside host vm-17 --into aside.json \
+    --store /var/lib/bursar/coordinator/bursar.db
+  bursar store set-aside host vm-17 --into aside.json \
+    --store-file /etc/bursar/store --force
   bursar store set-aside --list --into aside.json`,
 		Args:              cobra.MaximumNArgs(2),
 		ValidArgsFunction: cobra.FixedCompletions(store.Tables(), cobra.ShellCompDirectiveNoFileComp),
@@ -111,7 +121,7 @@ Without --force it says what would be given up, and changes nothing. End the coo
 	return cmd
 }
 
-// orEnvironment is read, or what the environment says.
+// orEnvironment is read, or else the variable of the environment.
 func (f storeFlags) orEnvironment() (string, error) {
 	place, err := f.read()
 	if err != nil {
@@ -123,7 +133,7 @@ func (f storeFlags) orEnvironment() (string, error) {
 	return place, nil
 }
 
-// errUnforced keeps a row where it is that would be set aside.
+// errUnforced says that the row stays in its place because --force is missing.
 var errUnforced = errors.New("--force was not said")
 
 func setAside(ctx context.Context, place, table, key string, keep func(rows []store.AsideRow, storeID string) error) (meta store.Meta, err error) {
@@ -148,8 +158,8 @@ func setAside(ctx context.Context, place, table, key string, keep func(rows []st
 	return meta, err //nolint:wrapcheck // says which row, and why
 }
 
-// unquoted is a key that was copied from a log, which writes characters that no terminal shows as "\x00" and the
-// like.
+// unquoted is a key that was copied from a log, which writes characters that no terminal shows as
+// "\x00" and the like.
 func unquoted(key string) (text string, quoted bool) {
 	text, err := strconv.Unquote(`"` + strings.ReplaceAll(key, `"`, `\"`) + `"`)
 	return text, err == nil && text != key
@@ -171,7 +181,7 @@ func appendAside(path, storeID, because string, rows []store.AsideRow) (err erro
 	return file.Sync() //nolint:wrapcheck // says which file
 }
 
-// listAside shows what was set aside.
+// listAside prints the rows that were set aside.
 func (c *cli) listAside(path string) (err error) {
 	file, err := os.Open(path) //nolint:gosec // as above
 	if err != nil {
@@ -210,8 +220,11 @@ func (c *cli) storeEpochCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "epoch --at-least N",
 		Short: "Raise the epoch of a store",
-		Long: `Epoch begins a leadership of a store in an epoch that is not below N, and ends it at once. It is for a store that was put back so far that the agents have seen
-epochs more than 2^20 above its own: coordinators refuse their reports then, and name N. Whoever leads is deposed, and leads again above N.`,
+		Long: `Epoch begins a leadership of a store in an epoch that is not below N, and ends
+it at once. Use it if an old backup was restored, and the agents have seen
+epochs more than 2^20 above the store's own. Coordinators refuse the agents'
+reports then, and name N. A coordinator that leads is deposed, and leads again
+above N.`,
 		Example:           `  bursar store epoch --at-least 1048999 --store-file /etc/bursar/store`,
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,

@@ -2,7 +2,7 @@ package main
 
 import "testing"
 
-// A key is taken as the log writes it, whose quotes a shell takes off.
+// A key is accepted as the log writes it, after the shell has removed the quotes.
 func TestAKeyIsTakenAsTheLogWritesIt(t *testing.T) {
 	for key, want := range map[string]string{`a\x00b`: "a\x00b", `a"b\xff`: "a\"b\xff", `\u200b`: "\u200b", `a\\b`: `a\b`} {
 		if got, quoted := unquoted(key); !quoted || got != want {

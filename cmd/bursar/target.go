@@ -17,20 +17,23 @@ import (
 
 const (
 	defaultAddr = "http://127.0.0.1:7070"
-	// systemSocket is that of the agent that serves the whole machine.
+	// systemSocket is the socket of the agent that serves the whole machine.
 	systemSocket = "/run/bursar/agent.sock"
 )
 
-// How long a command goes on when nobody answers: one that waits anyway outlasts a restart.
+// How long a command goes on if nobody answers. A command that waits anyway goes on through a
+// restart.
 const (
 	shortPatience = 2 * time.Second
 	longPatience  = 15 * time.Second
-	// refusedPatience is for a server that answers, has too much to do, and says when to try again: many commands at once.
+	// refusedPatience is for a server that answers that it has too much to do, and says when to
+	// try again: many commands come at once.
 	refusedPatience = 30 * time.Second
 )
 
-// callTimeout bounds each call, beyond what it asks to wait for, where the other end is there but does not answer: a coordinator that
-// was stopped, or an agent without a coordinator. It outlasts a change of leader.
+// callTimeout bounds each call, in addition to the time that it asks to wait, in case the other
+// end runs but does not answer: a coordinator that was stopped, or an agent without a coordinator.
+// It is longer than a change of leader takes.
 const callTimeout = 10 * time.Second
 
 // coordinator returns a client of the coordinators.
@@ -46,7 +49,7 @@ func (c *cli) patientCoordinator(ctx context.Context, patience time.Duration) (*
 // coordinators returns a client of the coordinators, and where they are.
 func (c *cli) coordinators(ctx context.Context, patience time.Duration) (*client.Client, place, error) {
 	own := c.credentials.overEnvironment()
-	log := slog.New(&c.trouble)
+	log := slog.New(&c.warnings)
 	options, err := own.options(log)
 	if err != nil {
 		return nil, place{}, c.credentials.credentialError(err)
@@ -61,7 +64,7 @@ func (c *cli) coordinators(ctx context.Context, patience time.Duration) (*client
 		return nil, place{}, err
 	}
 	c.keep(ctx, at)
-	c.clients, c.unsaid = append(c.clients, cl), said == ""
+	c.clients, c.byDefault = append(c.clients, cl), said == ""
 	return cl, at, nil
 }
 
@@ -76,11 +79,12 @@ func (c *cli) localAgent(ctx context.Context, patience time.Duration) (*client.C
 	if err != nil {
 		return nil, err
 	}
-	c.clients, c.unsaid = append(c.clients, cl), firstSet(c.agent, os.Getenv("BURSAR_AGENT")) == ""
+	c.clients, c.byDefault = append(c.clients, cl), firstSet(c.agent, os.Getenv("BURSAR_AGENT")) == ""
 	return cl, nil
 }
 
-// either returns a client of the agent where --agent was given, and of the coordinator else. Both serve allocations.
+// either returns a client of the agent if --agent was given, else of the coordinator. Both serve
+// allocations.
 func (c *cli) either(cmd *cobra.Command) (*client.Client, error) {
 	return c.patientEither(cmd, shortPatience)
 }
@@ -92,7 +96,8 @@ func (c *cli) patientEither(cmd *cobra.Command, patience time.Duration) (*client
 	return c.patientCoordinator(cmd.Context(), patience)
 }
 
-// patienceFor is that of a command whose request waits for so long. The request itself goes on for as long as it would wait.
+// patienceFor is the patience of a command whose request waits for so long. The request itself
+// goes on for as long as it would wait.
 func patienceFor(wait time.Duration) time.Duration {
 	if wait > 0 {
 		return longPatience
@@ -100,8 +105,8 @@ func patienceFor(wait time.Duration) time.Duration {
 	return shortPatience
 }
 
-// agentTarget is what was said, or else the first of the usual sockets on which somebody listens: that of this user's `bursar dev`,
-// then the machine's.
+// agentTarget is the target that the user named, or else the first of the usual sockets on which
+// somebody listens: that of this user's `bursar dev`, then the machine's.
 func (c *cli) agentTarget(ctx context.Context) string {
 	if said := firstSet(c.agent, os.Getenv("BURSAR_AGENT")); said != "" {
 		return said
@@ -112,7 +117,8 @@ func (c *cli) agentTarget(ctx context.Context) string {
 	return systemSocket
 }
 
-// ownSocket is where `bursar dev` puts its agent's socket: the machine's place for root, else a folder of the user's own.
+// ownSocket is where `bursar dev` puts its agent's socket: the machine's place for root, else a
+// folder of the user's own.
 func ownSocket() string {
 	if os.Geteuid() == 0 {
 		return systemSocket
@@ -123,8 +129,8 @@ func ownSocket() string {
 	return filepath.Join(os.TempDir(), "bursar-"+strconv.Itoa(os.Geteuid()), "agent.sock")
 }
 
-// ownedByUs reports whether nobody else could have put something into a folder. The one for temporary files is everybody's, so
-// another user could have made ours first.
+// ownedByUs reports whether nobody else could have put something into a folder. The folder for
+// temporary files belongs to everybody, so another user could have made ours first.
 func ownedByUs(dir string) bool {
 	info, err := os.Lstat(dir)
 	if err != nil || !info.IsDir() {

@@ -13,17 +13,17 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// memberTimeout is how long each coordinator may take to say how it is.
+// memberTimeout is how long each coordinator may take to report its status.
 const memberTimeout = 2 * time.Second
 
-// member is one of several coordinators, and what it says of itself.
+// member is one of several coordinators, with its status.
 type member struct {
 	url    string
 	status *bursarv1.StatusResponse
 	err    error
 }
 
-// team asks every coordinator that is known how it is; none where only one is.
+// team asks every known coordinator for its status; none if only one is known.
 func (c *cli) team(ctx context.Context, at place) ([]member, error) {
 	if at.finder == nil {
 		return nil, nil
@@ -59,13 +59,13 @@ func ask(ctx context.Context, coordinator discovery.Coordinator, options []clien
 	return m
 }
 
-// leaderless reports whether some of several coordinators answer, and none of those leads.
+// leaderless reports whether some of several coordinators answer, and none of them leads.
 func leaderless(team []member) bool {
 	return slices.ContainsFunc(team, func(m member) bool { return m.err == nil }) &&
 		!slices.ContainsFunc(team, func(m member) bool { return m.status.GetIsLeader() })
 }
 
-// printTeam shows several coordinators, one a line.
+// printTeam prints several coordinators, one a line.
 func (c *cli) printTeam(team []member) {
 	if len(team) == 0 || c.output == "json" {
 		return
@@ -85,7 +85,7 @@ func (c *cli) printTeam(team []member) {
 	c.table([]string{"COORDINATOR", "PART", "VERSION", "EPOCH", "UP", "NOTE"}, rows)
 }
 
-// part is what a coordinator does at the moment.
+// part is what a coordinator does at the moment: it leads, stands by, or waits for a leader.
 func part(s *bursarv1.StatusResponse) string {
 	if s.GetIsLeader() {
 		return "leads"

@@ -20,8 +20,10 @@ import (
 
 func (c *cli) tokenCommand() *cobra.Command {
 	return family("token", "Make, list and revoke the tokens of callers",
-		`Tokens are what callers of a coordinator are known by. Its file of identities (the setting identities) has their hashes, names and
-roles; a changed file is in force within 2 s, without a restart. These commands work on the file and call nobody.`,
+		`A coordinator knows its callers by their tokens. Its file of identities (the
+setting identities) has their hashes, names and roles. When the file changes,
+the change is in force within 2 s, without a restart. These commands work on the
+file and call nobody.`,
 		c.tokenCreateCommand(), c.tokenListCommand(), c.tokenRevokeCommand())
 }
 
@@ -29,19 +31,24 @@ func (c *cli) tokenCreateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "create",
 		Short: "Make an identity with a token, and print the token once",
-		Long: `Create makes an identity with a token. The token is put into the new file --out, which nobody but its owner can read (mode 0600), or without
---out printed on standard output; it is kept nowhere else. Its hash goes into the file of identities, or without --identities is printed on standard error, to be
-put there by hand.
+		Long: `Create makes an identity with a token. The token is written to the new file
+--out, which only its owner can read (mode 0600). Without --out it is printed on
+standard output. It is kept nowhere else. Its hash is added to the file of
+identities. Without --identities the hash is printed on standard error, and you
+add it by hand.
 
-  reader       sees everything but what engines wrote, and changes nothing
+  reader       sees everything except what engines wrote, and changes nothing
   submitter    allocates for the users it may act as (--user)
   agent        speaks for one host (--host)
-  operator     looks after hosts, and ends what must end, whosever it is
+  operator     looks after hosts, and can end the engines of everybody
   admin        does everything
   coordinator  is another coordinator`,
-		Example: `  bursar token create --name gateway --role submitter --user '*' --identities /etc/bursar/identities.yaml --out gateway.token
-  bursar token create --name vm-1 --role agent --host vm-1 --identities /etc/bursar/identities.yaml --out vm-1.token
-  bursar token create --name nightly --role submitter --user etl --not-after 2027-01-31`,
+		Example: `  bursar token create --name gateway --role submitter --user '*' \
+    --identities /etc/bursar/identities.yaml --out gateway.token
+  bursar token create --name vm-1 --role agent --host vm-1 \
+    --identities /etc/bursar/identities.yaml --out vm-1.token
+  bursar token create --name nightly --role submitter --user etl \
+    --not-after 2027-01-31`,
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
@@ -88,7 +95,8 @@ put there by hand.
 	return cmd
 }
 
-// writeToken puts a token into a new file that nobody but its owner can read, where one is named. undo takes it away again.
+// writeToken puts a token into a new file that only its owner can read, if one is named. undo
+// removes the file again.
 func writeToken(name, token string) (undo func(), err error) {
 	if name == "" {
 		return func() {}, nil
@@ -109,7 +117,7 @@ func writeToken(name, token string) (undo func(), err error) {
 	return undo, nil
 }
 
-// printToken shows a token for the only time, or where it is.
+// printToken prints a token, for the only time, or the file that it is in.
 func (c *cli) printToken(e access.Entry, token, file string) error {
 	if c.output == outputJSON {
 		text := map[string]string{"name": e.Actor.Name, "role": string(e.Actor.Role), "tokenHash": e.Hashes[0]}
@@ -151,7 +159,7 @@ func endOf(text string) (time.Time, error) {
 	return end, nil
 }
 
-// flagError tells an error about a field of an identity by the flag it came from.
+// flagError names the flag in an error about a field of an identity.
 func flagError(err error) error {
 	wrong, ok := errors.AsType[*yamlfile.Error](err)
 	if !ok {
@@ -164,9 +172,10 @@ func flagError(err error) error {
 
 func (c *cli) tokenListCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:               "list",
-		Short:             "Show the identities of a file",
-		Long:              "List shows the identities of a file, and checks it: what is wrong with it is told with its line.",
+		Use:   "list",
+		Short: "Show the identities of a file",
+		Long: `List shows the identities of a file, and checks the file: for each mistake it
+names the line.`,
 		Example:           "  bursar token list --identities /etc/bursar/identities.yaml",
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
@@ -226,8 +235,10 @@ func (c *cli) tokenRevokeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "revoke NAME",
 		Short: "Remove an identity, and with it its tokens",
-		Long: `Revoke removes an identity from a file. Coordinators that watch the file refuse its tokens within 2 s, also on connections that are
-open. To exchange a token without a gap, put the hash of the new one beside the old one instead: tokenHash: ["sha256:…", "sha256:…"].`,
+		Long: `Revoke removes an identity from a file. Coordinators that watch the file refuse
+its tokens within 2 s, also on connections that are open. To replace a token
+without a gap, do not revoke it: put the hash of the new token next to the old
+one, tokenHash: ["sha256:…", "sha256:…"].`,
 		Example:           "  bursar token revoke nightly --identities /etc/bursar/identities.yaml",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: cobra.NoFileCompletions,
@@ -257,8 +268,8 @@ func readIdentities(file string) ([]byte, error) {
 	return content, asRefused(err)
 }
 
-// asRefused gives an error of a file that no coordinator takes the code of a configuration that cannot be used: what it says is not in force,
-// nor is any change of it.
+// asRefused gives the error of a file that no coordinator accepts the code for a bad
+// configuration. What the file says is not in force, nor is any change of it.
 func asRefused(err error) error {
 	if _, refused := errors.AsType[*access.ModeError](err); refused {
 		return configError(fmt.Errorf("%w: as it is no coordinator takes it, nor any change of it", err))
@@ -266,8 +277,8 @@ func asRefused(err error) error {
 	return err
 }
 
-// changeFile puts a file with another content in its place, in one step, with the same owner and mode. One that no coordinator would take,
-// before or after, is left as it is.
+// changeFile replaces a file in one step, with the same owner and mode. If no coordinator would
+// accept the file, before or after, it stays as it is.
 func changeFile(name string, change func([]byte) ([]byte, error)) error {
 	if target, err := filepath.EvalSymlinks(name); err == nil {
 		name = target // the link stays one

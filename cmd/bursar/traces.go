@@ -7,8 +7,8 @@ import (
 	"github.com/bursar/bursar/internal/tracing"
 )
 
-// trace makes the servers of this command send traces where the environment asks for them. They are sent off when the command is
-// done.
+// trace makes the servers of this command send traces if the environment asks for that. They are
+// sent when the command is done.
 func (c *cli) trace(ctx context.Context, service string, log *slog.Logger) {
 	c.tracing = tracing.Open(ctx, service, version, log)
 }

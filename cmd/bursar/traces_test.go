@@ -13,7 +13,8 @@ import (
 	"github.com/bursar/bursar/test/otlp"
 )
 
-// TestAServerSendsItsLastTracesWhenItEnds ends dev before traces would be sent by themselves, which is after 5 s.
+// TestAServerSendsItsLastTracesWhenItEnds ends dev before it would send traces by itself, which is
+// after 5 s.
 func TestAServerSendsItsLastTracesWhenItEnds(t *testing.T) {
 	receiver := otlp.Start(t)
 	dir, err := os.MkdirTemp("", "bursar") //nolint:usetesting // the path of a socket has at most 107 bytes

@@ -12,7 +12,7 @@ func (c *cli) versionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:               "version",
 		Short:             "Which bursar this is",
-		Long:              "Version tells which bursar this is, and what it was built with.",
+		Long:              `Version shows which bursar this is, and what it was built with.`,
 		Example:           "  bursar version -o json",
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,

@@ -15,16 +15,18 @@ import (
 	"github.com/bursar/bursar/proto/convert"
 )
 
-// waitUnseen is how long a request may wait before its user is told, and how often that is brought up to date.
+// waitUnseen is how long a request may wait before its user sees that, and how often what they see
+// is brought up to date.
 const waitUnseen = time.Second
 
-// showWait tells on stderr, while a request waits, where it stands and why. On a terminal it keeps one line up to date, elsewhere it
-// writes one whenever something changed. The returned function ends it and may be called again.
+// showWait shows on stderr, while a request waits, its place and the reason. On a terminal it
+// keeps one line up to date, elsewhere it writes a line whenever something changed. The returned
+// function ends it and may be called more than once.
 func (c *cli) showWait(ctx context.Context, cl *client.Client, req *bursarv1.AllocateRequest) (stop func()) {
 	if convert.Wait(req) == 0 {
 		return func() {}
 	}
-	// One that does not try again: what it shows is about now.
+	// A client that does not try again: what it shows is about now.
 	quick := cl.With(client.WithoutRetries(), client.WithTimeout(2*time.Second))
 	ctx, cancel := context.WithCancel(ctx)
 	w := &waitLine{cli: c, client: quick, requestID: req.GetRequestId(), began: time.Now(), live: term.IsTerminal(int(c.err.Fd()))}
@@ -74,7 +76,8 @@ func (w *waitLine) follow(ctx context.Context) {
 	}
 }
 
-// look returns where the request stands, and how long it may still wait; nothing where it does not wait.
+// look returns the place of the request, and how long it may still wait; nothing if it does not
+// wait.
 func (w *waitLine) look(ctx context.Context) (text, left string) {
 	found, err := w.client.Allocations().Get(ctx, &bursarv1.AllocationServiceGetRequest{RequestId: w.requestID})
 	if client.Unavailable(err) {
@@ -101,7 +104,7 @@ func (w *waitLine) look(ctx context.Context) (text, left string) {
 	return text, "; " + until(a.GetExpireTime(), time.Now()) + " left"
 }
 
-// lackText says what is short without repeating the account that is already named.
+// lackText says what is missing without repeating the account that is already named.
 func lackText(s *bursarv1.Shortfall, named *bursarv1.AccountName) string {
 	text := ""
 	if account := accountText(s.GetAccount()); named == nil || account != accountText(named) {
@@ -117,7 +120,7 @@ func lackText(s *bursarv1.Shortfall, named *bursarv1.AccountName) string {
 	return text
 }
 
-// withoutAges leaves out how long ago something was, which changes all the time.
+// withoutAges leaves out ages, which change all the time.
 func withoutAges(text string) string {
 	words := strings.Fields(text)
 	kept := words[:0]
@@ -129,7 +132,7 @@ func withoutAges(text string) string {
 	return strings.Join(kept, " ")
 }
 
-// fit shortens the text so that it stays on one line of the terminal.
+// fit shortens the text so that it fits into one line of the terminal.
 func (w *waitLine) fit(text, rest string) string {
 	width, _, err := term.GetSize(int(w.cli.err.Fd()))
 	runes := []rune(text)
@@ -140,7 +143,7 @@ func (w *waitLine) fit(text, rest string) string {
 	return string(runes[:room-1]) + "…"
 }
 
-// end removes the line, or says how long it took.
+// end removes the line, or says how long the wait took.
 func (w *waitLine) end() {
 	if w.shown == "" {
 		return

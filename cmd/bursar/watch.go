@@ -15,9 +15,11 @@ func (c *cli) watchCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "watch [ID]",
 		Short: "Follow every change as it happens",
-		Long: `Watch prints every change as it happens, until it is interrupted: of allocations, hosts and rules, or with an id, --label, --host
-or --agent of those allocations alone. It goes on where it was when the coordinator restarts. With -o json each line is one
-message; --after continues from the revision of one.`,
+		Long: `Watch prints every change of allocations, hosts and rules as it happens, until
+it is interrupted. With an id, --label, --host or --agent it prints the changes
+of those allocations only. When the coordinator restarts, watch goes on from
+where it was. With -o json each line is one message; --after continues after the
+revision of one.`,
 		Example: `  bursar watch
   bursar watch --label user=alice
   bursar watch 3f7k
@@ -72,7 +74,7 @@ message; --after continues from the revision of one.`,
 	return cmd
 }
 
-// printChange prints one change in one line; keep-alives are not printed.
+// printChange prints one change in one line. Keep-alives are not printed.
 func (c *cli) printChange(msg *bursarv1.ClusterServiceWatchResponse, known overUsers) error {
 	if msg.GetChange() == nil {
 		return nil
@@ -96,8 +98,8 @@ func changeText(msg *bursarv1.ClusterServiceWatchResponse, known overUsers) (whe
 		}
 		now := when
 		when = transitionTime(a, now)
-		if began, news := known.news(a, now); news != "" {
-			text += "  " + news
+		if began, update := known.update(a, now); update != "" {
+			text += "  " + update
 			if !began.IsZero() {
 				when = began
 			}
@@ -121,7 +123,7 @@ func changeText(msg *bursarv1.ClusterServiceWatchResponse, known overUsers) (whe
 	return when, strings.TrimSpace(msg.String())
 }
 
-// transitionTime is when the allocation came into its state, as far as it says.
+// transitionTime is when the allocation came into its state, if it says so.
 func transitionTime(a *bursarv1.Allocation, otherwise time.Time) time.Time {
 	for _, t := range []*timestamppb.Timestamp{a.GetEndTime(), a.GetConfirmTime(), a.GetReserveTime(), a.GetCreateTime()} {
 		if t != nil {

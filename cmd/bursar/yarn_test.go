@@ -17,7 +17,8 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// yarnCluster is what the ResourceManagers of a script show: one cluster, with a CapacityScheduler as Hadoop 3.3 shows it.
+// yarnCluster is what the ResourceManagers of a script show: one cluster, with a CapacityScheduler
+// as in Hadoop 3.3.
 type yarnCluster struct {
 	mu      sync.Mutex
 	queues  map[string]*yarnQueue // by path
@@ -118,7 +119,7 @@ func yarnVector(ts *testscript.TestScript, text string) resource.Vector {
 	return v
 }
 
-// serve makes a server what it shall be, on the same port as before.
+// serve makes a server behave as the script says, on the same port as before.
 func (c *yarnCluster) serve(ts *testscript.TestScript, name, role string) {
 	s := c.servers[name]
 	if s == nil {
@@ -204,7 +205,8 @@ func yarnResource(v resource.Vector) object {
 	return object{"memory": memory >> 20, "vCores": cpu / 1000}
 }
 
-// usedBy is what is used in a queue: in it, by its applications, and in the queues below it.
+// usedBy is what is used in a queue: by nobody's applications, by its applications, and in the
+// queues below it.
 func (c *yarnCluster) usedBy(path string) resource.Vector {
 	var sum resource.Sum
 	for p, q := range c.queues {
@@ -234,7 +236,7 @@ func (c *yarnCluster) scheduler() object {
 	}
 }
 
-// below is what the answer says of the queues right below one.
+// below is the part of the answer with the queues right below one.
 func (c *yarnCluster) below(parent string) object {
 	list := []object{}
 	for _, path := range slices.Sorted(maps.Keys(c.queues)) {

@@ -1,5 +1,5 @@
-// Package manpage writes manual pages in the macros of man(7), as plain as groff and mandoc both like them. It knows text and
-// nothing of what the text is about.
+// Package manpage writes manual pages in the macros of man(7), in the plain form that both groff
+// and mandoc read well. It formats text and knows nothing about its subject.
 //
 // A Page is a value; it may be used by one goroutine at a time.
 package manpage
@@ -10,13 +10,14 @@ import (
 	"time"
 )
 
-// Page is one manual page. What it has is written in the order of the calls.
+// Page is one manual page. Its parts are written in the order of the calls.
 type Page struct {
 	body strings.Builder
 }
 
-// New begins a page. Section is that of the manual (1 commands, 5 files, 7 topics, 8 administration), source the program and its version,
-// name and summary what whatis(1) and apropos(1) find.
+// New begins a page. Section is the section of the manual (1 commands, 5 files, 7 topics, 8
+// administration), source is the program and its version. whatis(1) and apropos(1) find name and
+// summary.
 func New(name, section, source string, date time.Time, summary string) *Page {
 	p := &Page{}
 	p.linef(".TH %s %s %s %s %s", quoted(strings.ToUpper(name)), quoted(section), quoted(date.UTC().Format(time.DateOnly)), quoted(source), quoted("Bursar"))
@@ -30,7 +31,8 @@ func New(name, section, source string, date time.Time, summary string) *Page {
 // Heading begins a section of the page.
 func (p *Page) Heading(title string) { p.linef(".SH %s", quoted(title)) }
 
-// Text adds paragraphs, with empty lines between them. A line that begins with a space stands as it is, as do those that follow it.
+// Text adds paragraphs, with empty lines between them. A line that begins with a space is kept as
+// it is, and so are the lines after it.
 func (p *Page) Text(text string) {
 	asIs, open := false, false
 	for line := range strings.SplitSeq(strings.Trim(text, "\n"), "\n") {
@@ -68,7 +70,7 @@ func (p *Page) Literal(text string) {
 	p.linef(".fi")
 }
 
-// Term adds what a name stands for: an option, a field.
+// Term adds the meaning of a name: of an option, of a field.
 func (p *Page) Term(name, meaning string) {
 	p.linef(".TP\n\\fB%s\\fR", escaped(name))
 	p.linef("%s", shown(strings.Join(strings.Fields(meaning), " ")))
@@ -92,10 +94,11 @@ func (p *Page) String() string { return p.body.String() }
 
 func (p *Page) linef(format string, args ...any) { fmt.Fprintf(&p.body, format+"\n", args...) }
 
-// escaped is text within a line: a backslash is one, a hyphen is what can be typed, and is never broken at.
+// escaped is text within a line: a backslash stays one, and a hyphen can be copied and is never a
+// place to break a line.
 func escaped(text string) string { return strings.NewReplacer(`\`, `\e`, "-", `\-`).Replace(text) }
 
-// shown is text that makes up a whole line: what would be a request to roff at its beginning is none.
+// shown is text that makes up a whole line: its beginning is never a request to roff.
 func shown(line string) string {
 	line = escaped(line)
 	if strings.HasPrefix(line, ".") || strings.HasPrefix(line, "'") {

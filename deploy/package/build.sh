@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds packages: build.sh deb|rpm|tar… The same commit gives the same bytes: times are the commit's, owners are root, and what a
-# machine would leave in a file is left out.
+# Builds packages: build.sh deb|rpm|tar… The same commit gives the same bytes: times are the
+# commit's, owners are root, and what a machine would leave in a file is left out.
 #
 #   VERSION  that of the packages (default version.sh)         ARCHES  default "amd64 arm64"
 #   OUT      where they go (default bin/packages)              NFPM    the program nfpm, for deb and rpm
@@ -17,24 +17,29 @@ trap 'rm -rf "$work"' EXIT
 
 # program ARCH NAME PATH: a static program for Linux.
 program() {
-  CGO_ENABLED=0 GOOS=linux GOARCH=$1 go build -trimpath -buildvcs=false -ldflags "-s -w -buildid= -X main.version=$VERSION" -o "$3" "./cmd/$2"
+  CGO_ENABLED=0 GOOS=linux GOARCH=$1 go build -trimpath -buildvcs=false \
+    -ldflags "-s -w -buildid= -X main.version=$VERSION" -o "$3" "./cmd/$2"
 }
 
 # file MODE SOURCE TARGET: a file of the tree.
 file() { install -D -m "$1" "$2" "$3"; }
 
-# What the commands and the configuration say of themselves, by programs that run here, whatever ARCH is.
-CGO_ENABLED=0 go run -trimpath -tags man -ldflags "-X main.version=$VERSION" ./cmd/bursar "$work/made"
+# The manual pages of the commands and of the configuration, by programs that run here, whatever
+# ARCH is.
+CGO_ENABLED=0 go run -trimpath -tags man -ldflags "-X main.version=$VERSION" ./cmd/bursar \
+  "$work/made"
 go run -trimpath ./test/docs/manual -version "$VERSION" -out "$work/made/man"
 gzip -9n "$work"/made/man/*
-sed -e "s/@VERSION@/$VERSION/" -e "s/@DATE@/$(date -R -d "@$SOURCE_DATE_EPOCH")/" $here/changelog.in | gzip -9n >"$work/changelog.Debian.gz"
+sed -e "s/@VERSION@/$VERSION/" -e "s/@DATE@/$(date -R -d "@$SOURCE_DATE_EPOCH")/" \
+  $here/changelog.in | gzip -9n >"$work/changelog.Debian.gz"
 
 # stage ARCH: everything below /, as it is installed, but for where the units go.
 stage() {
   local arch=$1 root=$2 unit page section example
   program "$arch" bursar "$root/usr/bin/bursar"
   program "$arch" bursar-keeper "$root/usr/libexec/bursar/bursar-keeper"
-  # A program that its user cannot read is traced by nobody but root, from its first instruction on: the agent believes what it writes.
+  # Only root can trace a program that its user cannot read, from its first instruction on: so the
+  # agent can trust what it writes.
   chmod 711 "$root/usr/libexec/bursar/bursar-keeper"
   file 644 $here/agent.yaml "$root/etc/bursar/agent.yaml"
   file 644 $here/coordinator.yaml "$root/etc/bursar/coordinator.yaml"
@@ -80,7 +85,8 @@ for arch in ${ARCHES:-amd64 arm64}; do
         chmod 755 "$work/$arch"/p{ost,re}*
         # Debian has no such field: its file copyright says it.
         [[ $format != deb ]] || sed -i '/^license:/d' "$work/$arch/nfpm.yaml"
-        (cd "$work/$arch" && ARCH=$arch "${NFPM:?}" package -f nfpm.yaml -p "$format" -t "$out" >/dev/null)
+        (cd "$work/$arch" &&
+          ARCH=$arch "${NFPM:?}" package -f nfpm.yaml -p "$format" -t "$out" >/dev/null)
         ;;
       tar)
         archive "$root" "$out/bursar-$VERSION-linux-$arch.tar.gz"
@@ -96,7 +102,8 @@ cd "$out"
 sha256sum bursar* >SHA256SUMS
 printf 'programs %s:\n' "$VERSION"
 for arch in ${ARCHES:-amd64 arm64}; do
-  (cd "$work/$arch/root" && du -b usr/bin/bursar usr/libexec/bursar/bursar-keeper | sed "s/^/  $arch  /")
+  (cd "$work/$arch/root" &&
+    du -b usr/bin/bursar usr/libexec/bursar/bursar-keeper | sed "s/^/  $arch  /")
 done
 printf 'packages in %s:\n' "$out"
 du -b bursar* | sed 's/^/  /'

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Prints the version that packages of this tree get, in Debian's order: that of the tag that this commit has (v1.2.3, v1.3.0-rc.1),
-# else the last tag's and the time of the commit, else 0.0~ and the time. Time first, so that a later commit is a later version.
+# Prints the version of this tree's packages, in Debian's order: that of this commit's tag (v1.2.3,
+# v1.3.0-rc.1), else the last tag's and the time of the commit, else 0.0~ and the time. The time
+# comes first, so that a later commit has a later version.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 git() { command git -c safe.directory='*' "$@"; }

@@ -6,17 +6,18 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Binary is a codec for servers: protobuf as Connect has it, but a request whose many small parts would take far more memory than the
-// request itself is refused before it is decoded.
+// Binary is a codec for servers: protobuf as in Connect, but it refuses a request before it is
+// decoded if its many small parts would take far more memory than the request itself.
 type Binary struct {
-	// MaxDecoded bounds what the elements of a request's lists and maps take in memory, in bytes; 0: nothing does.
+	// MaxDecoded limits the memory for the elements of a request's lists and maps, in bytes; 0: no
+	// limit.
 	MaxDecoded int64
 }
 
 // Name is that of the codec it stands in for.
 func (Binary) Name() string { return "proto" }
 
-// IsBinary says that its text must be encoded where it is part of an address.
+// IsBinary says that its text must be encoded if it is part of an address.
 func (Binary) IsBinary() bool { return true }
 
 // Marshal writes a message.

@@ -1,7 +1,8 @@
-// Package convert goes between the messages of bursar.v1 and the types they stand for: resource.Resource and label.Set.
+// Package convert goes between the messages of bursar.v1 and the types they stand for:
+// resource.Resource and label.Set.
 //
-// What comes from a message is checked; the errors are *resource.FieldError and *label.FieldError. What goes into a message is
-// a copy. All functions may be called concurrently.
+// What comes from a message is checked; the errors are *resource.FieldError and *label.FieldError.
+// What goes into a message is a copy. All functions may be called concurrently.
 package convert
 
 import (
@@ -23,7 +24,8 @@ type quantities interface {
 	GetInstances() int64
 }
 
-// ResourceFromProto returns the resource of a message; nil is the one with nothing set. External parts may come in any order.
+// ResourceFromProto returns the resource of a message; nil is the one with nothing set. External
+// parts may come in any order.
 func ResourceFromProto(m *bursarv1.Resource) (resource.Resource, error) {
 	if m == nil {
 		return resource.Resource{}, nil
@@ -43,7 +45,8 @@ func ResourceFromProto(m *bursarv1.Resource) (resource.Resource, error) {
 	return r, nil
 }
 
-// VectorFromProto returns the vector of a message that may have no external parts: the limit of a host, a measurement.
+// VectorFromProto returns the vector of a message that may have no external parts: the limit of a
+// host, a measurement.
 func VectorFromProto(m *bursarv1.Resource) (resource.Vector, error) {
 	r, err := ResourceFromProto(m)
 	if err == nil && len(r.External) > 0 {
@@ -131,7 +134,8 @@ func NormalizationFromProto(m *bursarv1.Normalization) (resource.Normalization, 
 	return n, nil
 }
 
-// NormalizationToProto returns the message of a rounding, nil for one that leaves requests as they are.
+// NormalizationToProto returns the message of a rounding, nil for one that leaves requests as they
+// are.
 func NormalizationToProto(n resource.Normalization) *bursarv1.Normalization {
 	if n.Minimum.IsUnset() && n.Increment.IsUnset() && n.Maximum.IsUnset() {
 		return nil
@@ -146,7 +150,8 @@ func AddressToLabels(a resource.Address) map[string]string {
 	return map[string]string{"kind": a.Kind, "cluster": a.Cluster, "path": a.Path, "partition": a.Partition}
 }
 
-// InvalidField returns the detail of INVALID_ARGUMENT for an error of this package, of resource or of label; false for others.
+// InvalidField returns the detail of INVALID_ARGUMENT for an error of this package, of resource or
+// of label; false for others.
 func InvalidField(err error) (*bursarv1.InvalidField, bool) {
 	if wrong, ok := errors.AsType[*resource.FieldError](err); ok {
 		return &bursarv1.InvalidField{Field: wrong.Field, Value: wrong.Value, Want: wrong.Want}, true

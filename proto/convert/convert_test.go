@@ -86,7 +86,8 @@ func TestPartsMayComeInAnyOrder(t *testing.T) {
 	}
 }
 
-// TestContractAndConversionAgree has what both this package and the contract's own rules must refuse.
+// TestContractAndConversionAgree has what both this package and the contract's own rules must
+// refuse.
 func TestContractAndConversionAgree(t *testing.T) {
 	many, names := &bursarv1.Resource{Custom: map[string]int64{}}, "abcdefghijklmnopq"
 	for _, c := range names {

@@ -11,8 +11,9 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 )
 
-// An element of a message takes more memory decoded than encoded: an empty one 2 bytes on the wire, and in memory a struct and the pointer
-// to it. These are estimates, in bytes; a message itself takes the size of its Go type.
+// An element of a message takes more memory decoded than encoded: an empty one 2 bytes on the
+// wire, and in memory a struct and the pointer to it. These are estimates, in bytes; a message
+// itself takes the size of its Go type.
 const (
 	pointerSize  = 16  // to a message, in a slice that doubles when it grows
 	textSize     = 32  // of a string in such a slice, without its bytes
@@ -25,11 +26,13 @@ func tooManyElements(most int64) error {
 	return fmt.Errorf("body: its lists and maps take more than %d bytes of memory: want fewer elements", most)
 }
 
-// smallest is the size up to which a message needs no look: its elements have two bytes each, and take a few hundred in memory.
+// smallest is the size up to which a message needs no check: its elements have two bytes each, and
+// take a few hundred in memory.
 const smallest = 4 << 10
 
-// checkBinary returns an error if the elements of a message would take more memory decoded than most, in bytes; 0: there is no bound. It
-// allocates nothing. What is malformed is left to who decodes it.
+// checkBinary returns an error if the elements of a message would take more memory decoded than
+// most, in bytes; 0: there is no bound. It allocates nothing. What is malformed is left to who
+// decodes it.
 func checkBinary(text []byte, message proto.Message, most int64) error {
 	if most <= 0 || len(text) <= smallest {
 		return nil
@@ -94,7 +97,7 @@ func sizeOf(kind protoreflect.MessageDescriptor) int64 {
 	return size
 }
 
-// checkJSON does the same for JSON, where it cannot know what an object is before it is decoded.
+// checkJSON does the same for JSON. It cannot know the kind of an object before it is decoded.
 func checkJSON(text []byte, most int64) error {
 	if most <= 0 || len(text) <= smallest {
 		return nil

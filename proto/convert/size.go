@@ -10,26 +10,31 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// What one request may leave in rows and events, in bytes of protobuf. The rules of the contract bound each field; together they
-// would let an Allocate leave 75 KB for 30 days. These bounds are several times what the largest real requests take, see
-// docs/adr/0032.
+// What one request may leave in rows and events, in bytes of protobuf. The rules of the contract
+// bound each field; together they would let an Allocate leave 75 KB for 30 days. These bounds are
+// several times what the largest real requests take, see docs/adr/0032.
 const (
-	// MaxAllocationSize bounds a request for an allocation, a confirmation and a new entitlement. With ten labels, eight long queue
-	// paths and 64 application ids they take about 1, 2 and 3 KiB.
+	// MaxAllocationSize bounds a request for an allocation, a confirmation and a new entitlement.
+	// With ten labels, eight long queue paths and 64 application ids they take about 1, 2 and 3
+	// KiB.
 	MaxAllocationSize = 8 << 10
-	// MaxGrantSize bounds the labels and resources of an agent's record of a grant: of a request and of a confirmation together.
-	// Of a larger one part is left out.
+	// MaxGrantSize bounds the labels and resources of an agent's record of a grant: of a request
+	// and of a confirmation together. Of a larger one part is left out.
 	MaxGrantSize = 2 * MaxAllocationSize
-	// MaxHostSize bounds the announcement of a host: 64 labels of 100 bytes, and capacities of 16 kinds.
+	// MaxHostSize bounds the announcement of a host: 64 labels of 100 bytes, and capacities of 16
+	// kinds.
 	MaxHostSize = 16 << 10
-	// MaxQuotaSize bounds a rule: a selector of 16 labels, and five vectors of 16 custom dimensions.
+	// MaxQuotaSize bounds a rule: a selector of 16 labels, and five vectors of 16 custom
+	// dimensions.
 	MaxQuotaSize = 8 << 10
-	// MaxProviderSize bounds how a cluster is read: settings are addresses, names and paths of files.
+	// MaxProviderSize bounds how a cluster is read: settings are addresses, names and paths of
+	// files.
 	MaxProviderSize = 16 << 10
 )
 
-// CheckSize refuses a request that would leave too much in rows and events. Requests that leave nothing, or that the rules of
-// their fields bound well enough, pass. The error is a *resource.FieldError that names the largest field.
+// CheckSize refuses a request that would leave too much in rows and events. Requests that leave
+// nothing, or that the rules of their fields bound well enough, pass. The error is a
+// *resource.FieldError that names the largest field.
 func CheckSize(request any) error {
 	switch m := request.(type) {
 	case *bursarv1.AllocateRequest:
@@ -75,7 +80,8 @@ func checkSize(path string, m proto.Message, most int) error {
 	}
 }
 
-// largestField is the path of the field that takes most, down to one that is no single message, and its bytes.
+// largestField is the path of the field that takes most, down to one that is no single message,
+// and its bytes.
 func largestField(m protoreflect.Message) (path string, size int) {
 	var inner protoreflect.Message
 	m.Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {

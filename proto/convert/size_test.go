@@ -43,8 +43,9 @@ func hosts(n int) (list []string) {
 	return list
 }
 
-// The largest requests that anybody is known to send: the labels of a Linkis request with all its optional ones, eight queues of
-// clusters side by side, every host of a rack avoided, 64 applications.
+// The largest requests that anybody is known to send: the labels of a Linkis request with all its
+// optional ones, eight queues of clusters side by side, every host of a rack avoided, 64
+// applications.
 func TestTheLargestRealRequestsPass(t *testing.T) {
 	linkis := map[string]string{
 		"user": "hduser05", "creator": "data-quality-platform", "engineType": "spark-3.3.1", "userCreator": "hduser05-data-quality-platform",

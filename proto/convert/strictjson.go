@@ -8,10 +8,12 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// StrictJSON is a codec for servers: JSON as Connect has it, but a field that the contract does not know is an error. Who writes
-// "memory" for "memoryBytes" must be told, not granted an engine with no memory booked.
+// StrictJSON is a codec for servers: JSON as in Connect, but a field that the contract does not
+// know is an error. A caller who writes "memory" for "memoryBytes" must get an error, not an
+// engine with no memory booked.
 type StrictJSON struct {
-	// MaxDecoded bounds what the elements of a request's lists and maps take in memory, in bytes; 0: nothing does.
+	// MaxDecoded bounds what the elements of a request's lists and maps take in memory, in bytes;
+	// 0: nothing does.
 	MaxDecoded int64
 }
 

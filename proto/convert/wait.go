@@ -9,8 +9,8 @@ import (
 // LongestWait is the longest that the contract lets a request wait.
 const LongestWait = 7 * 24 * time.Hour
 
-// Wait is how long the answer to a request may take because the request asks to wait: LongestWait at
-// most, and 0 for one that is answered at once.
+// Wait is how long the answer to a request may take because the request asks to wait: LongestWait
+// at most, and 0 for one that is answered at once.
 func Wait(request any) time.Duration {
 	m, can := request.(*bursarv1.AllocateRequest)
 	if !can || m.GetAsync() {

@@ -1,5 +1,6 @@
-// Package acceptance tests the long runs in small: that `make acceptance` runs every part with its size, goes on when one fails, and
-// names in its last line what failed, and that `make fuzz` knows and judges every fuzz target.
+// Package acceptance tests the long runs in small: that `make acceptance` runs every part with its
+// size, goes on when one fails, and names in its last line what failed, and that `make fuzz` knows
+// and judges every fuzz target.
 package acceptance
 
 import (
@@ -25,7 +26,8 @@ func script(t *testing.T, dir, path string, program ...string) (lines []string, 
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), program[0], program[1:]...)
 	cmd.Dir = dir
-	for _, variable := range os.Environ() { // what a make around this test was told is not for the one under test
+	// Settings of a make around this test are not for the make under test.
+	for _, variable := range os.Environ() {
 		if name, _, _ := strings.Cut(variable, "="); !slices.Contains([]string{"MAKEFLAGS", "MFLAGS", "MAKELEVEL", "PARTS"}, name) {
 			cmd.Env = append(cmd.Env, variable)
 		}
@@ -88,7 +90,8 @@ func TestEveryPartRunsAndWhatFailedIsNamed(t *testing.T) {
 	}
 }
 
-// fuzzed is a package with two targets. No line here begins as theirs do: `make fuzz` looks into this file too.
+// fuzzed is a package with two targets. No line here begins as theirs do: `make fuzz` looks into
+// this file too.
 const fuzzed = "package fuzzed\n\nimport \"testing\"\n\n" +
 	"func FuzzBad(f *testing.F)  { f.Add(1); f.Fuzz(func(t *testing.T, n int) { t.Error(n) }) }\n" +
 	"func FuzzGood(f *testing.F) { f.Add(1); f.Fuzz(func(t *testing.T, n int) {}) }\n"

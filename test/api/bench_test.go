@@ -11,8 +11,9 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// BenchmarkTraces is a call that goes through the loop and waits for its commit, here an Explain, with rows in memory: without traces,
-// with traces of which none is recorded, and with all of them.
+// BenchmarkTraces is a call that goes through the loop and waits for its commit, here an Explain,
+// with rows in memory: without traces, with traces of which none is recorded, and with all of
+// them.
 func BenchmarkTraces(b *testing.B) {
 	collector := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) }))
 	defer collector.Close()

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestBufCurl calls over every protocol, with the schema from reflection and from this tree. Its exit code is that of gRPC times 8.
+// TestBufCurl calls over every protocol, with the schema from reflection and from this tree. Its
+// exit code is that of gRPC times 8.
 func TestBufCurl(t *testing.T) {
 	buf := tool(t, "buf")
 	const invalid = 3 * 8
@@ -13,7 +14,8 @@ func TestBufCurl(t *testing.T) {
 		t.Run(d.name, func(t *testing.T) {
 			call := func(path string, flags ...string) []string {
 				if !slices.Contains(flags, "--schema") {
-					flags = append(slices.Clone(flags), "--reflect-header", "*") // a token goes with reflection, too
+					// A token goes with reflection, too.
+					flags = append(slices.Clone(flags), "--reflect-header", "*")
 				}
 				return slices.Concat([]string{"curl"}, d.buf, flags, []string{d.base + path})
 			}
@@ -33,7 +35,8 @@ func TestBufCurl(t *testing.T) {
 					prints(t, invalid, "memory_bytes", buf, call("/bursar.v1.AllocationService/Allocate", append(flags, "--data", wrong)...)...)
 				}
 			}
-			for _, protocol := range []string{"connect", "grpcweb"} { // HTTP/1.1, where there is no TLS
+			// HTTP/1.1, where there is no TLS
+			for _, protocol := range []string{"connect", "grpcweb"} {
 				prints(t, 0, answer, buf, call("/"+procedure, "--schema", "../..", "--protocol", protocol)...)
 			}
 			prints(t, 0, "SERVING", buf, call("/grpc.health.v1.Health/Check", append(h2, "--data", `{"service":"bursar.v1.AllocationService"}`)...)...)

@@ -1,5 +1,6 @@
-// Package api shows what others see of Bursar on the wire: that a call is one trace, from whoever makes it to the commit, and that the
-// tools of the field, buf curl and grpcurl, work with every server, over every protocol, with TLS and without.
+// Package api shows what others see of Bursar on the wire: that a call is one trace, from its
+// caller to the commit, and that the common tools, buf curl and grpcurl, work with every server,
+// over every protocol, with TLS and without.
 package api
 
 import (
@@ -63,7 +64,8 @@ func traces(t testing.TB, service string) *tracing.Tracing {
 	return opened
 }
 
-// startTeam starts both with a configuration; where it has a certificate they speak TLS, and know each other by the CA.
+// startTeam starts both with a configuration. If it has a certificate they use TLS, and trust each
+// other by the CA.
 func startTeam(t testing.TB, config coordinator.Config) *team {
 	t.Helper()
 	scheme := "http://"

@@ -54,7 +54,8 @@ func prints(t *testing.T, code int, want, program string, arguments ...string) {
 	}
 }
 
-// begins fails the test unless the first lines that a tool prints hold this. It does not wait for the tool's end: a stream has none.
+// begins fails the test unless the first lines that a tool prints hold this. It does not wait for
+// the tool's end: a stream has none.
 func begins(t *testing.T, want, program string, arguments ...string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -79,7 +80,7 @@ func begins(t *testing.T, want, program string, arguments ...string) {
 	}
 }
 
-// door is one way to a server, as the tools are told of it.
+// door is one way to a server, with the tools' options for it.
 type door struct {
 	name          string
 	base, address string
@@ -87,7 +88,8 @@ type door struct {
 	buf, grpcurl  []string // what both need to get in
 }
 
-// doors opens every kind: a leader and a standby without TLS, a standby that asks for a certificate or a token, and an agent's socket.
+// doors opens every kind: a leader and a standby without TLS, a standby that asks for a
+// certificate or a token, and an agent's socket.
 func doors(t *testing.T) []door {
 	t.Helper()
 	open := startTeam(t, coordinator.Config{})
@@ -134,7 +136,8 @@ func doors(t *testing.T) []door {
 // stranger is the door of somebody who shows nothing.
 const stranger = "standby with TLS and nothing else"
 
-// read is a call that every server answers, with a part of the answer. A coordinator's says who leads.
+// read is a call that every server answers, with a part of the answer. A coordinator's answer
+// names the leader.
 func (d door) read() (procedure, answer string) {
 	if d.name == "agent" {
 		return "bursar.v1.AllocationService/List", "{"

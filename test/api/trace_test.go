@@ -17,8 +17,9 @@ import (
 	"github.com/bursar/bursar/test/otlp"
 )
 
-// TestACallIsOneTraceFromItsMakerToTheCommit allocates at an agent, whose coordinator passes the call on to the one that leads. The
-// maker of the call has a trace already, as an EngineConnManager may.
+// TestACallIsOneTraceFromItsMakerToTheCommit allocates at an agent, whose coordinator passes the
+// call on to the one that leads. The maker of the call has a trace already, as an
+// EngineConnManager may.
 func TestACallIsOneTraceFromItsMakerToTheCommit(t *testing.T) {
 	receiver := otlp.Start(t)
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", receiver.URL)

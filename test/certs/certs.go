@@ -1,5 +1,6 @@
-// Package certs is a certificate authority for tests: it issues certificates for servers and clients, valid or not, and writes them to
-// files. It stands on a low floor, so that the tests of every package can use it. An Authority may be used by many goroutines.
+// Package certs is a certificate authority for tests: it issues certificates for servers and
+// clients, valid or not, and writes them to files. It stands on a low floor, so that the tests of
+// every package can use it. An Authority may be used by many goroutines.
 package certs
 
 import (
@@ -23,7 +24,8 @@ type Authority struct {
 	key         *ecdsa.PrivateKey
 }
 
-// Request says what a certificate is to be. The zero value of a time is an hour from now, into the past or the future.
+// Request says what a certificate is to be. The zero value of a time is an hour from now, into the
+// past or the future.
 type Request struct {
 	// Name is the subject's common name, Organization its organizations, such as "bursar:agent".
 	Name         string
@@ -105,7 +107,8 @@ func (a *Authority) File(tb testing.TB, dir, name string) string {
 	return write(tb, filepath.Join(dir, name), a.PEM(), 0o644)
 }
 
-// Files writes DIR/NAME.pem and DIR/NAME.key and returns their paths. What is there is replaced, not written into.
+// Files writes DIR/NAME.pem and DIR/NAME.key and returns their paths. It replaces files that
+// exist, and does not write into them.
 func (c Certificate) Files(tb testing.TB, dir, name string) (cert, key string) {
 	tb.Helper()
 	return write(tb, filepath.Join(dir, name+".pem"), c.CertPEM, 0o644), write(tb, filepath.Join(dir, name+".key"), c.KeyPEM, 0o600)

@@ -62,8 +62,9 @@ func (a amounts) String() string {
 	return "{" + strings.Join(parts, " ") + "}"
 }
 
-// book is what the clients hold, kept by themselves: a grant is in it from its answer until the moment before its
-// end is asked for. What it holds, the server's accounts must hold too, so that it can never be more than a limit.
+// book is what the clients hold, kept by themselves: a grant is in it from its answer until the
+// moment before its end is asked for. What it holds, the server's accounts must hold too, so that
+// it can never be more than a limit.
 type book struct {
 	limits map[string]amounts // by account; never changed
 
@@ -79,7 +80,7 @@ type book struct {
 type entry struct {
 	size     amounts
 	accounts []string
-	// until is when it ends by itself, where nobody will confirm it; zero: not before somebody asks.
+	// until is when it ends by itself, if nobody confirms it; zero: not before somebody asks.
 	until   time.Time
 	entered time.Time
 }
@@ -90,8 +91,8 @@ func newBook(limits map[string]amounts) *book {
 	return &book{limits: limits, held: map[string]amounts{}, highest: map[string]amounts{}, entries: map[string]entry{}}
 }
 
-// enter books a grant, or another size of it, in all of its accounts. Those that have ended by themselves are taken out first:
-// what they held may be what was granted.
+// enter books a grant, or another size of it, in all of its accounts. Those that have ended by
+// themselves are taken out first: what they held may be what was granted.
 func (b *book) enter(id string, e entry) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -144,7 +145,7 @@ func (b *book) change(account string, by amounts) {
 	}
 }
 
-// list shows what an account holds, for whoever looks for the fault. mu is held.
+// list shows what an account holds, for the search for a fault. mu is held.
 func (b *book) list(account string) string {
 	var lines strings.Builder
 	for id, e := range b.entries {

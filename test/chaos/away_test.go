@@ -15,9 +15,10 @@ import (
 	"github.com/bursar/bursar/test/proc"
 )
 
-// TestWithoutACoordinatorEnginesGoOn stops the coordinator by SIGKILL, and by SIGSTOP, which leaves its connections open. Engines
-// run on, new requests fail by their own deadline and not later, a request that is still within its own is granted when
-// the coordinator is back, what ended meanwhile is released then, and nothing that was confirmed is forgotten.
+// TestWithoutACoordinatorEnginesGoOn stops the coordinator by SIGKILL, and by SIGSTOP, which
+// leaves its connections open. Engines go on. New requests fail by their own deadline and not
+// later. A request that is still within its deadline is granted when the coordinator is back. What
+// ended in between is released then, and nothing that was confirmed is forgotten.
 func TestWithoutACoordinatorEnginesGoOn(t *testing.T) {
 	for _, test := range []struct {
 		name       string
@@ -75,15 +76,15 @@ func TestWithoutACoordinatorEnginesGoOn(t *testing.T) {
 	}
 }
 
-// brief is a request whose reservation ends soon: a coordinator that was stopped still gets it when it goes on, and may grant it to
-// a caller who has gone by then.
+// brief is a request whose reservation ends soon: a coordinator that was stopped still gets it
+// when it continues, and may grant it to a caller who has gone by then.
 func brief() *bursarv1.AllocateRequest {
 	r := engineRequest()
 	r.ReservationTtl = seconds(1)
 	return r
 }
 
-// expectNobodyAnswers: whoever asks is told that nobody answers, in the time that they gave.
+// expectNobodyAnswers: every caller learns that nobody answers, in the time that it gave.
 func (c *cluster) expectNobodyAnswers(t *testing.T) {
 	t.Helper()
 	for name, server := range map[string]*client.Client{"agent": c.local, "coordinator": c.books} {
@@ -96,7 +97,8 @@ func (c *cluster) expectNobodyAnswers(t *testing.T) {
 			t.Errorf("the %s says %v after %s, want that nobody answers within %s", name, err, took, deadline)
 		}
 	}
-	// Commands allow 10 s beyond what they ask to wait, and 3 s to cancel what they do not know the outcome of.
+	// Commands allow 10 s beyond what they ask to wait, and 3 s to cancel what they do not know
+	// the outcome of.
 	var commands sync.WaitGroup
 	for _, args := range [][]string{
 		{"run", "--memory", "1MiB", "--label", "user=alice", "--ttl", "1s", "--", "true"},
@@ -113,7 +115,8 @@ func (c *cluster) expectNobodyAnswers(t *testing.T) {
 	commands.Wait()
 }
 
-// askLate asks with a deadline that is long enough. The returned function waits for the grant, and returns its id.
+// askLate asks with a deadline that is long enough. The returned function waits for the grant, and
+// returns its id.
 func (c *cluster) askLate() func(t *testing.T) string {
 	r := engineRequest()
 	r.Wait = seconds(60)
@@ -138,7 +141,7 @@ func (c *cluster) askLate() func(t *testing.T) string {
 	}
 }
 
-// expectLocalAnswers: the agent still tells of what it holds.
+// expectLocalAnswers: the agent still answers about what it holds.
 func (c *cluster) expectLocalAnswers(held *bursarv1.Allocation) {
 	c.t.Helper()
 	res, err := c.local.Allocations().Get(c.t.Context(), &bursarv1.AllocationServiceGetRequest{Id: held.GetId()})
@@ -147,7 +150,8 @@ func (c *cluster) expectLocalAnswers(held *bursarv1.Allocation) {
 	}
 }
 
-// TestAWaitOutlastsItsCoordinator: a request that waits when the coordinator is killed keeps its place, and is granted by the next.
+// TestAWaitOutlastsItsCoordinator: a request that waits when the coordinator is killed keeps its
+// place, and is granted by the next.
 func TestAWaitOutlastsItsCoordinator(t *testing.T) {
 	c := startCluster(t, settings{quotas: "quotas:\n  - selector: {user: alice}\n    limit: {instances: 1}\n"})
 	e, first := c.startConfirmed(engineRequest())
@@ -184,7 +188,8 @@ func TestAWaitOutlastsItsCoordinator(t *testing.T) {
 	c.expectEmpty(soon)
 }
 
-// TestASecondAgentDoesNotStart: neither on the same state nor on the same socket, and it does the first one no harm.
+// TestASecondAgentDoesNotStart: neither on the same state nor on the same socket, and it does not
+// harm the first one.
 func TestASecondAgentDoesNotStart(t *testing.T) {
 	c := startCluster(t, settings{})
 	e, a := c.startConfirmed(engineRequest())

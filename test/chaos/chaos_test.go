@@ -1,14 +1,16 @@
-// Package chaos proves what holds for the real binary and real processes: it builds bursar once, starts it as a user
-// would, starts engines that touch memory, fork and fill the page cache on command, and kills, stops, starves and misleads
-// all of them. What is claimed is checked from outside: by books that the clients keep themselves, by the process table,
-// and by `bursar audit`.
+// Package chaos proves what holds for the real binary and real processes: it builds bursar once,
+// starts it as a user would, starts engines that touch memory, fork and fill the page cache on
+// command, and kills, stops, starves and misleads all of them. What is claimed is checked from
+// outside: by books that the clients keep themselves, by the process table, and by `bursar audit`.
 //
-// It is the place for what needs a process. Rules of the ledger, of the tracker and of the store are tested where they live,
-// and their interleavings in test/sim. A clock that jumps is one of those: to set the time of day would set it for the whole
-// machine, and time namespaces have no time of day of their own; the coordinator's tests hand it a clock that jumps both ways.
+// It is for what needs a process. Rules of the ledger, of the tracker and of the store are tested
+// in their packages, and their interleavings in test/sim. So is a clock that jumps: to set the
+// time of day would set it for the whole machine, and time namespaces have no time of day of their
+// own. The coordinator's tests give it a clock that jumps both ways.
 //
-// Tests run one after the other, because each wants the machine for itself. No test sleeps: it waits for what must come and
-// gives up after a bounded time. Randomness comes from one seed, which is printed; -chaos.seed repeats it.
+// Tests run one after the other, because each wants the machine for itself. No test sleeps: it
+// waits for what must come and gives up after a bounded time. Randomness comes from one seed,
+// which is printed; -chaos.seed repeats it.
 package chaos
 
 import (
@@ -74,16 +76,16 @@ func randomness(t *testing.T) (seed uint64, random *rand.Rand) {
 	return seed, rand.New(rand.NewPCG(seed, 0))
 }
 
-// pollEvery is how often a test looks for what it waits for.
+// pollEvery is how often a test checks a condition.
 const pollEvery = 5 * time.Millisecond
 
-// eventually looks until check finds nothing wrong, and returns how long that took.
+// eventually repeats check until it finds no fault, and returns how long that took.
 func eventually(t *testing.T, within time.Duration, what string, check func() error) time.Duration {
 	t.Helper()
 	return proc.Eventually(t, within, pollEvery, what, check)
 }
 
-// always looks again and again for so long, and fails at the first thing that is wrong.
+// always repeats check for that long, and fails at the first fault.
 func always(t *testing.T, during time.Duration, what string, check func() error) {
 	t.Helper()
 	proc.Always(t, during, pollEvery, what, check)

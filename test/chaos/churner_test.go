@@ -41,7 +41,8 @@ func (s *siege) newChurner(n int) *churner {
 	return k
 }
 
-// churn does one thing after the other until told to stop. Between two of them all may be compared.
+// churn does one thing after the other until it is stopped. Between two of them all may be
+// compared.
 func (k *churner) churn(stop <-chan struct{}) {
 	for {
 		select {
@@ -49,10 +50,10 @@ func (k *churner) churn(stop <-chan struct{}) {
 			return
 		default:
 		}
-		k.gate.RLock()
+		k.pauseLock.RLock()
 		k.step()
 		k.done.Add(1)
-		k.gate.RUnlock()
+		k.pauseLock.RUnlock()
 		if k.t.Failed() {
 			return
 		}
@@ -83,7 +84,7 @@ func (k *churner) step() {
 	k.confirm(held)
 }
 
-// allocate asks for something small, and keeps in mind what it was told.
+// allocate asks for something small, and remembers the answer.
 func (k *churner) allocate() {
 	k.asked++
 	r := request(userName(k.random.IntN(4)), int64(k.random.IntN(8))<<20, int64(k.random.IntN(4)))
@@ -92,7 +93,8 @@ func (k *churner) allocate() {
 	if k.random.IntN(2) == 0 {
 		r.Wait = milliseconds(upTo(k.random, 400*time.Millisecond) + time.Millisecond)
 	}
-	if k.forgetful { // nothing but time will end it, and so they have a quota of their own to fill
+	// Only time ends it, and so they have a quota of their own to fill.
+	if k.forgetful {
 		r.Labels["user"] = "forgetful"
 		r.ReservationTtl = seconds(1 + k.random.Int64N(2))
 		k.forget(r.GetRequestId(), true)
@@ -120,7 +122,8 @@ func (k *churner) allocate() {
 	k.granted++
 }
 
-// queue asks for what somebody else has, without waiting for the answer, or takes such a request back.
+// queue asks for what somebody else has, without waiting for the answer, or takes such a request
+// back.
 func (k *churner) queue() {
 	if len(k.queued) == mostQueued {
 		held := k.queued[0]
@@ -165,14 +168,15 @@ func (k *churner) resize(held *kept) {
 	k.resized++
 }
 
-// forget writes down that it is not known what became of a request.
+// forget notes that the outcome of a request is unknown.
 func (k *churner) forget(requestID string, unknown bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.forgotten[requestID] = unknown
 }
 
-// confirm makes a reservation an engine without a process here, which has the default lease: longer than any of these tests.
+// confirm makes a reservation an engine without a process here, which has the default lease:
+// longer than any of these tests.
 func (k *churner) confirm(held *kept) {
 	res, err := k.client.Confirm(k.t.Context(), &bursarv1.ConfirmRequest{Id: held.last.GetId(), Address: "elsewhere:1"})
 	if err != nil {

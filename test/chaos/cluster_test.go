@@ -19,7 +19,8 @@ import (
 	"github.com/bursar/bursar/test/proc"
 )
 
-// upTime is how long a bursar may take to serve: long, for a machine that is busy with other things and a race detector.
+// upTime is how long a bursar may take to serve: long, for a machine that is busy with other
+// things and a race detector.
 const upTime = 30 * time.Second
 
 // hostID is the name of the one host.
@@ -64,8 +65,8 @@ func (c *cluster) client(target string, options ...client.Option) *client.Client
 	return made
 }
 
-// newCluster writes the configurations of two processes. Their ticks and intervals are one second, and a host is not suspect
-// because this machine is busy.
+// newCluster writes the configurations of two processes. Their ticks and intervals are one second,
+// and a host is not suspect because this machine is busy.
 func newCluster(t *testing.T, s settings) *cluster {
 	t.Helper()
 	c := place(t)
@@ -279,7 +280,8 @@ func (c *cluster) quotaAccounts() []*bursarv1.Account {
 	return accounts
 }
 
-// refused reports whether an error is the refusal of a request for lack of resources, which says what was short.
+// refused reports whether an error is the refusal of a request for lack of resources, which says
+// what was short.
 func refused(err error) (*bursarv1.InsufficientResources, bool) {
 	if connect.CodeOf(err) != connect.CodeResourceExhausted {
 		return nil, false

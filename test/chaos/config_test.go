@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// TestWrongConfigurationIsRefusedAtItsPlace: exit code 78, with the file, the line and what would be right.
+// TestWrongConfigurationIsRefusedAtItsPlace: exit code 78, with the file, the line and what would
+// be right.
 func TestWrongConfigurationIsRefusedAtItsPlace(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, settings{})
@@ -39,7 +40,8 @@ func TestWrongConfigurationIsRefusedAtItsPlace(t *testing.T) {
 
 const goodQuotas = "quotas:\n  - selector: {user: alice}\n    limit: {instances: 2}\n"
 
-// TestAWrongQuotaFileChangesNothing: not at the start, which is refused, not when it is applied, and not when a watched file changes.
+// TestAWrongQuotaFileChangesNothing: not at the start, which is refused, not when it is applied,
+// and not when a watched file changes.
 func TestAWrongQuotaFileChangesNothing(t *testing.T) {
 	t.Parallel()
 	const wrong = "quotas:\n  - selector: {user: alice}\n    limit: {instances: 1}\n  - selector: {user: bob}\n    limit: {memory: lots}\n"

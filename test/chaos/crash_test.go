@@ -19,19 +19,21 @@ import (
 
 // What works on servers that are killed again and again.
 const (
-	churners    = 16 // keep what they were told and ask until they are answered
-	forgetful   = 4  // ask once, and never come back for what was not answered
-	mostHeld    = 4  // allocations of one churner
-	mostQueued  = 2  // requests of one churner that wait without end
-	mostKeepers = 5  // engines that run at the same time
+	// churners remember the answers, and ask until they get one.
+	churners    = 16
+	forgetful   = 4 // ask once, and never come back for what was not answered
+	mostHeld    = 4 // allocations of one churner
+	mostQueued  = 2 // requests of one churner that wait without end
+	mostKeepers = 5 // engines that run at the same time
 )
 
 // siegeQuotas are small enough that many requests are refused or wait.
 const siegeQuotas = "quotas:\n  - selector: {user: \"*\"}\n    limit: {memory: 128MiB, instances: 20}\n" +
 	"  - selector: {user: single}\n    limit: {instances: 1}\n"
 
-// TestKillingDevLosesNothingThatWasAcknowledged kills `bursar dev` at random moments under load, also while it starts. After each
-// restart the clients finish what they were at, and then what lives is exactly what they were told.
+// TestKillingDevLosesNothingThatWasAcknowledged kills `bursar dev` at random moments under load,
+// also while it starts. After each restart the clients finish their work, and then exactly those
+// allocations live that they know.
 func TestKillingDevLosesNothingThatWasAcknowledged(t *testing.T) {
 	s := newSiege(t, place(t))
 	quotas := s.write("quotas.yaml", siegeQuotas)
@@ -42,8 +44,9 @@ func TestKillingDevLosesNothingThatWasAcknowledged(t *testing.T) {
 	s.run(*killsFlag)
 }
 
-// TestKillingACoordinatorOnPostgreSQLLosesNothingThatWasAcknowledged does the same to a coordinator whose store is a PostgreSQL that
-// runs on, a quarter as often; every other time its agent is killed with it.
+// TestKillingACoordinatorOnPostgreSQLLosesNothingThatWasAcknowledged does the same to a
+// coordinator whose store is a PostgreSQL that runs on, a quarter as often; every other time its
+// agent is killed with it.
 func TestKillingACoordinatorOnPostgreSQLLosesNothingThatWasAcknowledged(t *testing.T) {
 	dsn := must[string](t)(postgres.Start(t, postgres.Options{}).CreateDatabase(t.Context(), "bursar"))
 	c := newCluster(t, settings{quotas: siegeQuotas})
@@ -119,10 +122,13 @@ type siege struct {
 	random *rand.Rand
 	// begin starts the servers that do not run, and returns which of them are to be killed next.
 	begin func() []*proc.Process
-	// doomed are those, and before what was killed the time before, whose output is kept for a test that fails.
+	// doomed are those, and before what was killed the time before, whose output is kept for a
+	// test that fails.
 	doomed, before []*proc.Process
 
-	first, waits string // ids of what has all of a quota, and of what waits for it through all kills
+	// first is the id of the allocation that has all of a quota, waits that of one that waits for
+	// it through all kills.
+	first, waits string
 	keepers      []*keeper
 
 	recoveries                    []time.Duration
@@ -130,16 +136,19 @@ type siege struct {
 
 	done atomic.Int64 // things that the clients have done
 
-	// gate is held shared while a client is at something, and exclusively while all is compared.
-	gate sync.RWMutex
+	// pauseLock is held shared while a client is at something, and exclusively while all is
+	// compared.
+	pauseLock sync.RWMutex
 
-	mu                         sync.Mutex
-	acknowledged               map[string]*kept // guarded by mu; what the clients were told lives, by id
-	forgotten                  map[string]bool  // guarded by mu; request ids of which nobody knows what became
-	granted, repeated, resized int              // guarded by mu
+	mu sync.Mutex
+	// Guarded by mu; the allocations that live, as the clients know them, by id.
+	acknowledged map[string]*kept
+	// Guarded by mu; ids of requests whose outcome is unknown.
+	forgotten                  map[string]bool
+	granted, repeated, resized int // guarded by mu
 }
 
-// kept is an allocation as its client was told.
+// kept is an allocation as its client knows it.
 type kept struct {
 	request *bursarv1.AllocateRequest
 	last    *bursarv1.Allocation
@@ -152,7 +161,8 @@ type keeper struct {
 	kills  int // that it has lived through
 }
 
-// startServers starts them and waits until a request through the agent is granted. It returns how long that took.
+// startServers starts them and waits until a request through the agent is granted. It returns how
+// long that took.
 func (s *siege) startServers() time.Duration {
 	s.t.Helper()
 	began := time.Now()
@@ -181,7 +191,7 @@ func (s *siege) launch() {
 	s.doomed = s.begin()
 }
 
-// killServers kills all that are doomed at once, and looks at what they have printed.
+// killServers kills all doomed servers at once, and checks what they have printed.
 func (s *siege) killServers() {
 	s.t.Helper()
 	for _, p := range s.doomed {
@@ -240,7 +250,7 @@ func (s *siege) cycle() {
 	s.compare(mourned)
 }
 
-// letWork returns when the clients have done so many more things, or have had a second for it.
+// letWork returns when the clients have done n more things, or have had a second for it.
 func (s *siege) letWork(things int64) {
 	target, began := s.done.Load()+things, time.Now()
 	for s.done.Load() < target && time.Since(began) < time.Second {
@@ -288,11 +298,11 @@ func (s *siege) endKeeper() (id string) {
 	return k.id
 }
 
-// compare stops all clients between two calls, and compares what lives with what they were told.
+// compare stops all clients between two calls, and compares what lives with what they know.
 func (s *siege) compare(mourned string) {
 	s.t.Helper()
-	s.gate.Lock()
-	defer s.gate.Unlock()
+	s.pauseLock.Lock()
+	defer s.pauseLock.Unlock()
 	if mourned != "" {
 		// Agents measure every second here.
 		eventually(s.t, 2*tick, "an engine that ended while its agent was away is released", func() error { return s.is(mourned, released) })
@@ -318,7 +328,8 @@ func (s *siege) compare(mourned string) {
 	s.compareAccounts()
 }
 
-// compareClients: what was acknowledged is there as it was acknowledged, and there is nothing else.
+// compareClients: what was acknowledged is there as it was acknowledged, and nothing else is
+// there.
 func (s *siege) compareClients(byID map[string]*bursarv1.Allocation) {
 	s.t.Helper()
 	s.mu.Lock()
@@ -381,7 +392,8 @@ func (s *siege) repeatSome() {
 	defer s.mu.Unlock()
 	for id, k := range s.acknowledged {
 		again := s.books.Allocations()
-		if strings.HasPrefix(k.request.GetRequestId(), "a") { // request ids are their caller's, who came over the agent
+		// request ids are their caller's, who came over the agent
+		if strings.HasPrefix(k.request.GetRequestId(), "a") {
 			again = s.local.Allocations()
 		}
 		res, err := again.Allocate(s.t.Context(), k.request)
@@ -415,7 +427,8 @@ func (s *siege) compareAccounts() {
 		for name, account := range accounts {
 			held := amountsOf(account.GetUsed()).plus(amountsOf(account.GetReserved()))
 			for dimension, limit := range amountsOf(account.GetLimit()) {
-				if held[dimension] != sums[name][dimension] { // another expired just now, or it is wrong
+				// Another expired just now, or it is wrong.
+				if held[dimension] != sums[name][dimension] {
 					return fmt.Errorf("account %s holds %v, its allocations %v", name, held, sums[name])
 				}
 				if held[dimension] > limit {

@@ -21,8 +21,8 @@ import (
 // soon is within which every death must be in the books: two ticks.
 const soon = 2 * tick
 
-// shown is within which the coordinator shows what an engine uses: it is measured at the next tick, and reported an interval,
-// which varies by a tenth, after that.
+// shown is within which the coordinator shows what an engine uses: it is measured at the next
+// tick, and reported an interval, which varies by a tenth, after that.
 const shown = 3 * tick
 
 const engineMemory = 64 << 20
@@ -30,8 +30,8 @@ const engineMemory = 64 << 20
 // engineRequest is what an engine of these tests asks for.
 func engineRequest() *bursarv1.AllocateRequest { return request("alice", engineMemory, 100) }
 
-// TestKillingTheAgentLeavesEnginesAndBooksAlone: the engines go on, the coordinator keeps what it has, and the next agent takes
-// each engine over once, but for the one that ended meanwhile.
+// TestKillingTheAgentLeavesEnginesAndBooksAlone: the engines go on, the coordinator keeps what it
+// has, and the next agent takes over each engine once, except the one that has ended.
 func TestKillingTheAgentLeavesEnginesAndBooksAlone(t *testing.T) {
 	c := startCluster(t, settings{})
 	one, first := c.startConfirmed(engineRequest())
@@ -92,7 +92,7 @@ func accountOf(c *cluster) accounts {
 	return accounts{used: amountsOf(a.GetUsed()), reserved: amountsOf(a.GetReserved())}
 }
 
-// differs returns an error where the account holds something else now.
+// differs returns an error if the account holds something else now.
 func (a accounts) differs(c *cluster) error {
 	c.t.Helper()
 	if now := accountOf(c); !now.used.equal(a.used) || !now.reserved.equal(a.reserved) {
@@ -126,7 +126,8 @@ func TestKillingAnEngineGivesBackWhatItHeld(t *testing.T) {
 	c.expectEmpty(soon)
 }
 
-// TestKillingAnEnginesChildLeavesTheEngine: it keeps its allocation, and its measured use shows that the child is gone.
+// TestKillingAnEnginesChildLeavesTheEngine: it keeps its allocation, and its measured use shows
+// that the child is gone.
 func TestKillingAnEnginesChildLeavesTheEngine(t *testing.T) {
 	c := startCluster(t, settings{})
 	e, a := c.startConfirmed(engineRequest())
@@ -158,8 +159,8 @@ func TestKillingAnEnginesChildLeavesTheEngine(t *testing.T) {
 	c.expectEmpty(soon)
 }
 
-// TestAnOrphanKeepsTheAllocationOfItsEngine: the engine's first process was killed and left another behind, which uses memory.
-// That is not free until the orphan has ended too.
+// TestAnOrphanKeepsTheAllocationOfItsEngine: the engine's first process was killed and left
+// another behind, which uses memory. That is not free until the orphan has ended too.
 func TestAnOrphanKeepsTheAllocationOfItsEngine(t *testing.T) {
 	c := startCluster(t, settings{})
 	e, a := c.startConfirmed(engineRequest())
@@ -188,12 +189,14 @@ func measuredAtAll(c *cluster, id string) error {
 	return nil
 }
 
-// TestKillingBursarRunLeavesItsCommand: the command goes on with its allocation, and the agent notices its end.
+// TestKillingBursarRunLeavesItsCommand: the command goes on with its allocation, and the agent
+// notices its end.
 func TestKillingBursarRunLeavesItsCommand(t *testing.T) {
 	c := startCluster(t, settings{})
 	run := exec.Command(executable, "run", "--memory", "64MiB", "--cpu", "100m", "--label", "user=alice", "--", "sh", "-c", "echo $$; exec sleep 60")
 	run.Env = proc.Environment(c.environment()...)
-	run.Stderr = os.Stderr // the command has it too: a pipe would have Wait wait for that
+	// The command has it too: with a pipe, Wait would wait for that.
+	run.Stderr = os.Stderr
 	out := must[interface{ Read([]byte) (int, error) }](t)(run.StdoutPipe())
 	if err := run.Start(); err != nil {
 		t.Fatal(err)

@@ -18,8 +18,9 @@ import (
 	"github.com/bursar/bursar/test/proc"
 )
 
-// An engine here is this test binary, started again. It does what the lines on its standard input say, one after the other, and
-// answers each when it is done, so that nobody has to guess how long anything takes. It ends when its input does.
+// An engine here is this test binary, started again. It does what the lines on its standard input
+// say, one after the other, and answers each when it is done, so that nobody has to guess how long
+// anything takes. It ends when its input does.
 
 // engineVariable in the environment makes the test binary an engine: "root" or "child".
 const engineVariable = "BURSAR_CHAOS_ENGINE"
@@ -32,7 +33,8 @@ func playEngine(in io.Reader, out io.Writer) {
 			panic(err)
 		}
 		fmt.Fprintln(out, "done")
-		_, _ = io.Copy(io.Discard, os.NewFile(3, "life")) // nothing is ever written: it ends with the test
+		// Nothing is ever written: it ends with the test.
+		_, _ = io.Copy(io.Discard, os.NewFile(3, "life"))
 		runtime.KeepAlive(memory)
 		return
 	}
@@ -68,8 +70,9 @@ func obey(words []string, held *[][]byte) (string, error) {
 	}
 }
 
-// touch takes memory and writes to every page of it, a mebibyte at a time: an agent reads what the machine has and what the engine uses one
-// after the other, and on a busy machine some time lies between.
+// touch takes memory and writes to every page of it, a mebibyte at a time: an agent reads what the
+// machine has and what the engine uses one after the other, and on a busy machine some time lies
+// between.
 func touch(mebibytes string) ([]byte, error) {
 	size, err := strconv.Atoi(mebibytes)
 	if err != nil || size == 0 {
@@ -141,7 +144,8 @@ type engine struct {
 	ended chan struct{} // closed when it was waited for
 }
 
-// startEngine starts an engine in a session of its own. At the end of the test it and all its children are gone.
+// startEngine starts an engine in a session of its own. It and all its children are gone at the
+// end of the test.
 func startEngine(t *testing.T) *engine {
 	t.Helper()
 	e := &engine{t: t, cmd: exec.Command(os.Args[0]), ended: make(chan struct{})}

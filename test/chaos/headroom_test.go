@@ -17,19 +17,22 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// The headroom tests work in a cgroup with a limit of its own where one can be made, so that what else this machine does is
-// not seen, and headroom can be compared with itself over time. Elsewhere, only each sample can be compared with itself.
+// The headroom tests work in a cgroup with a limit of its own if one can be made, so that they do
+// not see what else this machine does, and headroom can be compared with itself over time.
+// Otherwise only each sample can be compared with itself.
 const (
 	groupLimit = 768 << 20
 	entitled   = 384 << 20
-	// tolerance is what the headroom may move by while an engine uses what it was promised: what the test binary that plays
-	// the engine uses for itself, and how far the kernel's counters of a cgroup lag behind (64 pages for each processor).
+	// tolerance is what the headroom may move by while an engine uses what it was promised: what
+	// the test binary that plays the engine uses for itself, and how far the kernel's counters of
+	// a cgroup lag behind (64 pages for each processor).
 	tolerance = 12 << 20
 	step      = 96 << 20
 )
 
-// TestHeadroomIsRightWhileAnEngineTouchesItsMemorySlowly: what was promised and is not touched yet counts as gone, what is touched is
-// gone by measurement, and at no moment neither or both.
+// TestHeadroomIsRightWhileAnEngineTouchesItsMemorySlowly: what was promised and is not touched yet
+// counts as used; what is touched is measured as used; nothing counts in neither way or in both,
+// at any moment.
 func TestHeadroomIsRightWhileAnEngineTouchesItsMemorySlowly(t *testing.T) {
 	h := startMeasured(t)
 	for touched := int64(step); touched <= entitled-step; touched += step {
@@ -41,8 +44,8 @@ func TestHeadroomIsRightWhileAnEngineTouchesItsMemorySlowly(t *testing.T) {
 	h.expectEmpty(soon)
 }
 
-// TestHeadroomIsRightWhileAnEngineFillsThePageCache: the kernel takes page cache back, so that it is neither gone from the machine
-// nor touched by the engine, whose promise stays.
+// TestHeadroomIsRightWhileAnEngineFillsThePageCache: the kernel can take page cache back. So it
+// counts neither as used by the machine nor as touched by the engine, whose promise stays.
 func TestHeadroomIsRightWhileAnEngineFillsThePageCache(t *testing.T) {
 	h := startMeasured(t)
 	file := filepath.Join(diskDir(t), "cache")
@@ -90,7 +93,8 @@ func startMeasured(t *testing.T) *measured {
 		}
 		return nil
 	})
-	// The first measurement may be of an engine that still starts: the base is taken from the next.
+	// The first measurement may be of an engine that still starts: the base is taken from the
+	// next.
 	before := h.host().GetSample().GetSampleTime().AsTime()
 	eventually(t, shown, "another sample", func() error {
 		if !h.host().GetSample().GetSampleTime().AsTime().After(before) {
@@ -103,7 +107,8 @@ func startMeasured(t *testing.T) *measured {
 	return h
 }
 
-// expectMeasured waits until a sample shows what the engine has touched, and checks the headroom of every sample on the way.
+// expectMeasured waits until a sample shows what the engine has touched, and checks the headroom
+// of every sample on the way.
 func (h *measured) expectMeasured(when string, touched int64) {
 	h.t.Helper()
 	samples := map[time.Time]bool{}
@@ -123,7 +128,8 @@ func (h *measured) expectMeasured(when string, touched int64) {
 	})
 }
 
-// checkSample compares the headroom that is shown with what it must be by its own sample, and with what it was.
+// checkSample compares the headroom that is shown with what it must be by its own sample, and with
+// what it was.
 func (h *measured) checkSample(when string, host *bursarv1.Host, a *bursarv1.Allocation) {
 	h.t.Helper()
 	s := host.GetSample()
@@ -137,7 +143,8 @@ func (h *measured) checkSample(when string, host *bursarv1.Host, a *bursarv1.All
 	}
 }
 
-// expectRefusalBeyondHeadroom asks for more than the headroom, and for less than the machine has available and the books have left.
+// expectRefusalBeyondHeadroom asks for more than the headroom, and for less than the machine has
+// available and the books have left.
 func (h *measured) expectRefusalBeyondHeadroom() {
 	h.t.Helper()
 	r := h.bursar("hosts", "-o", "json")
@@ -176,7 +183,8 @@ func (h *measured) expectRefusalBeyondHeadroom() {
 	h.release(h.allocate(request("alice", headroom/2, 0)).GetId())
 }
 
-// memoryGroup makes a cgroup with a limit, if this machine and this user can; else the name is empty.
+// memoryGroup makes a cgroup with a limit, if this machine and this user can; else the name is
+// empty.
 func memoryGroup(t *testing.T, limit int64) (name, directory string) {
 	t.Helper()
 	name = fmt.Sprintf("/bursar-chaos-%d", os.Getpid())

@@ -27,8 +27,9 @@ const (
 `
 )
 
-// TestTwoHundredClientsNeverSeeAnOvercommit: whatever they ask for, confirm, resize, cancel, leave to expire or hand to the agent,
-// by their own book no account ever gives more than it has, and in the end it has everything back.
+// TestTwoHundredClientsNeverSeeAnOvercommit: whatever they ask for, confirm, resize, cancel, leave
+// to expire or hand to the agent, by their own book no account ever gives more than it has, and in
+// the end it has everything back.
 func TestTwoHundredClientsNeverSeeAnOvercommit(t *testing.T) {
 	seed, _ := randomness(t)
 	c := startCluster(t, settings{agent: loadConfig, quotas: loadQuotas})
@@ -81,7 +82,7 @@ func TestTwoHundredClientsNeverSeeAnOvercommit(t *testing.T) {
 
 func userName(n int) string { return fmt.Sprintf("user%d", n) }
 
-// watchAccounts looks at the server's own accounts until ctx ends, and returns how often it did.
+// watchAccounts checks the server's own accounts until ctx ends, and returns how often it did.
 func (c *cluster) watchAccounts(ctx context.Context) (samples int) {
 	c.t.Helper()
 	for ; ctx.Err() == nil; samples++ {
@@ -132,7 +133,8 @@ type granted struct {
 func (l *load) enter(g granted, size amounts) {
 	e := entry{size: size, accounts: g.accounts}
 	if g.expires {
-		// The coordinator's clock goes on from the time of day at its start, and may differ by now.
+		// The coordinator's clock goes on from the time of day at its start, and may differ by
+		// now.
 		const apart = 100 * time.Millisecond
 		e.until = g.GetExpireTime().AsTime().Add(-apart)
 	}
@@ -190,7 +192,8 @@ func (w *worker) checkShortfalls(short *bursarv1.InsufficientResources) {
 	}
 }
 
-// fail reports a call that should have been answered, unless it was cut off by the end of the test.
+// fail reports a call that should have been answered, unless it was cut off by the end of the
+// test.
 func (w *worker) fail(what string, err error) {
 	if w.t.Context().Err() == nil && !errors.Is(err, context.Canceled) {
 		w.t.Errorf("%s: %s: %v", w.name, what, err)

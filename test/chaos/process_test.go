@@ -27,7 +27,8 @@ func freeze(t *testing.T, p *proc.Process) {
 	t.Helper()
 	p.Signal(syscall.SIGSTOP)
 	eventually(t, upTime, p.Name+" stands still", func() error {
-		threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", p.PID())) // the pattern is right
+		// The pattern is right.
+		threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", p.PID()))
 		if len(threads) == 0 {
 			return errors.New("it has no threads")
 		}

@@ -28,15 +28,16 @@ func (c *cluster) stopCoordinator() {
 	}
 }
 
-// TestAStoreThatCannotBeUsedIsRefusedAndLeftAlone: the coordinator says what the file is and what would be right, ends with the code
-// for a bad configuration, so that nobody starts it again and again, and does not touch the file.
+// TestAStoreThatCannotBeUsedIsRefusedAndLeftAlone: the coordinator says what the file is and what
+// would be right, ends with the code for a bad configuration, so that nobody starts it again and
+// again, and does not touch the file.
 func TestAStoreThatCannotBeUsedIsRefusedAndLeftAlone(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t, settings{})
 	e, a := c.startConfirmed(engineRequest())
 	c.stopCoordinator()
 	good := must[[]byte](t)(os.ReadFile(c.storeFile()))
-	// Where they stand in the first page of every SQLite file.
+	// The places of these in the first page of every SQLite file.
 	const userVersion, applicationID, pageSize = 60, 68, 4096
 	patched := func(at int, patch []byte) []byte {
 		return append(append(bytes.Clone(good[:at]), patch...), good[at+len(patch):]...)
@@ -98,7 +99,8 @@ func TestAStoreThatCannotBeUsedIsRefusedAndLeftAlone(t *testing.T) {
 	c.expectEmpty(upTime)
 }
 
-// TestWithoutAStoreAgentsBringTheBooksBack: the file is gone with all that was in it, and the engines that run are entered again.
+// TestWithoutAStoreAgentsBringTheBooksBack: the file is gone with all that was in it, and the
+// engines that run are entered again.
 func TestWithoutAStoreAgentsBringTheBooksBack(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t, settings{})
@@ -125,8 +127,9 @@ func TestWithoutAStoreAgentsBringTheBooksBack(t *testing.T) {
 	c.expectEmpty(upTime)
 }
 
-// TestAFullDiskRefusesAndLosesNothing: while nothing can be written nothing is acknowledged, engines run on, and the coordinator
-// stays up; when there is room again it goes on by itself, and what was acknowledged before is there.
+// TestAFullDiskRefusesAndLosesNothing: while nothing can be written nothing is acknowledged,
+// engines go on, and the coordinator keeps running. When there is room again it continues by
+// itself, and what was acknowledged before is there.
 func TestAFullDiskRefusesAndLosesNothing(t *testing.T) {
 	t.Parallel()
 	t.Run("no file may grow", func(t *testing.T) {
@@ -161,7 +164,8 @@ func TestAFullDiskRefusesAndLosesNothing(t *testing.T) {
 		c.startAgent()
 		ballast := filepath.Join(data, "ballast")
 		c.throughFullDisk(t,
-			func() { _ = os.WriteFile(ballast, make([]byte, 4<<20), 0o600) }, // as much of it as there is room for
+			// As much of it as there is room for.
+			func() { _ = os.WriteFile(ballast, make([]byte, 4<<20), 0o600) },
 			func() { _ = os.Remove(ballast) })
 	})
 }

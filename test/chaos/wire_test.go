@@ -137,7 +137,8 @@ func TestTenMebibyteBodiesAreRefused(t *testing.T) {
 			"chunked":     io.MultiReader(strings.NewReader(body)),
 		} {
 			code, err := caller.call("Allocate", reader)
-			// A server that has heard enough hangs up, which a client that still sends may notice before it reads the answer.
+			// A server that has heard enough hangs up, which a client that still sends may notice
+			// before it reads the answer.
 			hungUp := errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET)
 			if code != "invalid_argument" && code != "resource_exhausted" && !hungUp {
 				t.Errorf("10 MiB to the %s, %s: %q, %v", name, kind, code, err)
@@ -148,8 +149,9 @@ func TestTenMebibyteBodiesAreRefused(t *testing.T) {
 	c.expectEmpty(soon)
 }
 
-// TestHalfOpenConnectionsDoNotStopTheService: 500 at each door that send nothing, half a header, or half a body. Others are served
-// meanwhile, and those that do not get their headers out are let go.
+// TestHalfOpenConnectionsDoNotStopTheService: 500 connections to each server that send nothing,
+// half a header, or half a body. Others are served at the same time, and those that do not send
+// their headers are closed.
 func TestHalfOpenConnectionsDoNotStopTheService(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t, settings{})
@@ -201,8 +203,9 @@ func TestHalfOpenConnectionsDoNotStopTheService(t *testing.T) {
 // headerPatience is longer than the 10 s in which a request's headers must be there.
 const headerPatience = 30 * time.Second
 
-// TestOtherUsersCannotTouchAnAllocation: who calls the agent is known by the kernel's word, not by the caller's. It needs to be able to
-// become somebody else; where this user cannot, the agent's own tests have to do.
+// TestOtherUsersCannotTouchAnAllocation: the kernel says who calls the agent, not the caller. The
+// test needs to run processes as another user; if it cannot, the agent's own tests have to
+// suffice.
 func TestOtherUsersCannotTouchAnAllocation(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {

@@ -13,7 +13,8 @@ import (
 	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
 )
 
-// worker is one of many clients. It holds at most one allocation at a time and gives back whatever it gets.
+// worker is one of many clients. It holds at most one allocation at a time and gives back whatever
+// it gets.
 type worker struct {
 	*load
 	client bursarv1connect.AllocationServiceClient
@@ -31,7 +32,8 @@ func (w *worker) work(ctx context.Context) {
 	}
 }
 
-// step is one request and its life. Calls are not bounded by the end of the load: what was begun is finished.
+// step is one request and its life. Calls are not bounded by the end of the load: what was begun
+// is finished.
 func (w *worker) step(ctx context.Context) {
 	background := w.t.Context()
 	switch w.random.IntN(20) {
@@ -141,7 +143,8 @@ func (w *worker) lease(ctx context.Context, g granted) {
 	w.cancelOrRelease(ctx, g, false)
 }
 
-// resize changes the memory of an allocation, down in the book before it is asked for, and up when it was granted.
+// resize changes the memory of an allocation, down in the book before it is asked for, and up when
+// it was granted.
 func (w *worker) resize(ctx context.Context, g granted) {
 	before := amountsOf(g.GetEntitled())
 	memory := int64(w.random.IntN(2*int(before["memory"]>>20)+16)) << 20
@@ -159,7 +162,8 @@ func (w *worker) resize(ctx context.Context, g granted) {
 	}
 }
 
-// runProcess confirms a real process. Half of them are released by the worker, the others by the agent, which sees them end.
+// runProcess confirms a real process. Half of them are released by the worker, the others by the
+// agent, which sees them end.
 func (w *worker) runProcess(ctx context.Context, g granted) {
 	cmd := exec.Command("sleep", "60")
 	if err := cmd.Start(); err != nil {
@@ -188,7 +192,8 @@ func (w *worker) runProcess(ctx context.Context, g granted) {
 // giveUpWaiting goes away from a wait and cancels it, in whatever state it is by then.
 func (w *worker) giveUpWaiting(ctx context.Context) {
 	r := w.newRequest(10 * time.Second)
-	r.ReservationTtl = seconds(1) // where the request itself is overtaken by what cancels it, this is what ends it
+	// If the cancellation overtakes the request, this ends it.
+	r.ReservationTtl = seconds(1)
 	short, cancel := context.WithTimeout(ctx, upTo(w.random, 300*time.Millisecond))
 	defer cancel()
 	if _, err := w.client.Allocate(short, r); err != nil {
@@ -206,7 +211,7 @@ func (w *worker) giveUpWaiting(ctx context.Context) {
 	}
 }
 
-// follow asks asynchronously, and looks until it is decided.
+// follow asks asynchronously, and polls until there is a decision.
 func (w *worker) follow(ctx context.Context) {
 	r := w.newRequest(time.Second)
 	r.Async = true

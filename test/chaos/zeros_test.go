@@ -9,8 +9,8 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// TestZerosAreReservedConfirmedAndGivenBack: a dimension of which nothing is asked for neither blocks nor hides the others, with an
-// engine that has a process as with one that has not.
+// TestZerosAreReservedConfirmedAndGivenBack: a dimension of which nothing is asked for neither
+// blocks nor hides the others, for engines with and without a process.
 func TestZerosAreReservedConfirmedAndGivenBack(t *testing.T) {
 	c := startCluster(t, settings{
 		agent:  "capacity: {memory: 1GiB, cpu: 2, instances: 4, gpu: 2}\n",
@@ -43,7 +43,7 @@ func TestZerosAreReservedConfirmedAndGivenBack(t *testing.T) {
 	c.expectEmpty(soon)
 }
 
-// throughLife takes an allocation from reserved to released and looks at every account on the way.
+// throughLife takes an allocation from reserved to released and checks every account on the way.
 func (c *cluster) throughLife(t *testing.T, asks *bursarv1.Resource, want amounts, process bool) {
 	t.Helper()
 	r := request("alice", 0, 0)
@@ -73,7 +73,7 @@ func (c *cluster) throughLife(t *testing.T, asks *bursarv1.Resource, want amount
 	c.expectAccounts(t, "released", amounts{}, amounts{})
 }
 
-// expectAccounts checks that the host, and where anything lives the quota, hold just that.
+// expectAccounts checks that the host, and the quota if anything lives, hold just that.
 func (c *cluster) expectAccounts(t *testing.T, when string, used, reserved amounts) {
 	t.Helper()
 	quotas := c.quotaAccounts()

@@ -1,6 +1,7 @@
-// Command cluster shows Bursar as several machines would run it, on this one: a real Consul and a real PostgreSQL, three coordinators that
-// elect a leader, and two agents that find them. It stays up until it is interrupted, and leaves nothing behind. It is for
-// trying things out: nobody is asked who they are, and everything is on loopback.
+// Command cluster shows Bursar as several machines would run it, on this one: a real Consul and a
+// real PostgreSQL, three coordinators that elect a leader, and two agents that find them. It stays
+// up until it is interrupted, and leaves nothing behind. It is for trying things out: nobody is
+// asked who they are, and everything is on loopback.
 package main
 
 import (
@@ -84,7 +85,7 @@ func run(ctx context.Context, binary string) (err error) {
 	return c.show(ctx, discovery[0].Address, dsn)
 }
 
-// show starts the coordinators and the agents, says what is there, and waits.
+// show starts the coordinators and the agents, prints where they are, and waits.
 func (c *cluster) show(ctx context.Context, discovery, dsn string) error {
 	var urls []string
 	for i := range 3 {
@@ -134,7 +135,8 @@ then kill the coordinator that leads (bursar status says which; the lines above,
 
 func (c *cluster) socket(host string) string { return filepath.Join(c.dir, host+".sock") }
 
-// start runs the binary until ctx ends; then it is asked to end, so that it hands over. What it says goes into a file.
+// start runs the binary until ctx ends; then it is asked to end, so that it hands over. What it
+// says goes into a file.
 func (c *cluster) start(ctx context.Context, what, name string, arguments ...string) error {
 	cmd := exec.CommandContext(ctx, c.binary, arguments...) //nolint:gosec // what the caller says
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }

@@ -10,7 +10,8 @@ import (
 // errNoBinary says that there is nothing to run.
 var errNoBinary = errors.New("no Consul server here, neither below .cache/tools of the module nor on the PATH: run make tools")
 
-// findBinary returns the server that the module's tools hold, looked for from this folder upwards, or the one on the PATH.
+// findBinary returns the server among the module's tools, which it searches from this folder
+// upwards, or the one on the PATH.
 func findBinary() (string, error) {
 	folder, err := os.Getwd()
 	if err != nil {

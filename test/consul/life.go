@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// Kill ends the server at once, as a crash does, and waits for that. A server that does not run stays so.
+// Kill ends the server at once, as a crash does, and waits for that. A server that does not run
+// stays so.
 func (s *Server) Kill() {
 	if s.process == nil || s.process.Process == nil {
 		return
@@ -38,7 +39,8 @@ func (s *Server) Pause() error { return s.process.Process.Signal(syscall.SIGSTOP
 // Continue lets a server that was paused go on.
 func (s *Server) Continue() error { return s.process.Process.Signal(syscall.SIGCONT) }
 
-// Restart starts the server again, after Kill or Stop, with the data and the ports that it had, and waits until it can be used.
+// Restart starts the server again, after Kill or Stop, with the data and the ports that it had,
+// and waits until it can be used.
 func (s *Server) Restart(ctx context.Context) error {
 	if err := s.start(); err != nil {
 		return err

@@ -20,9 +20,9 @@ import (
 type Server struct {
 	// Address is the base URL of its API, http or https.
 	Address string
-	// DNS is where it answers queries, as host:port.
+	// DNS is the address that answers queries, as host:port.
 	DNS string
-	// Token may do everything; empty where everybody may.
+	// Token may do everything; empty if everybody may.
 	Token string
 	// Node is its name in the catalog.
 	Node string
@@ -46,7 +46,8 @@ func Start(tb testing.TB, options Options) *Server {
 	return StartCluster(tb, 1, options)[0]
 }
 
-// StartCluster starts several servers that are one cluster. What the options say is so for all of them.
+// StartCluster starts several servers that are one cluster. What the options say is so for all of
+// them.
 func StartCluster(tb testing.TB, size int, options Options) []*Server {
 	tb.Helper()
 	servers, err := Launch(tb.Context(), tb.TempDir(), size, options)
@@ -64,7 +65,8 @@ func StartCluster(tb testing.TB, size int, options Options) []*Server {
 	return servers
 }
 
-// Launch is StartCluster for a program: the servers keep what they have in the folder, and run until Kill or Stop.
+// Launch is StartCluster for a program: the servers keep what they have in the folder, and run
+// until Kill or Stop.
 func Launch(ctx context.Context, dir string, size int, options Options) ([]*Server, error) {
 	each := make([]Options, size)
 	for i := range each {
@@ -73,7 +75,8 @@ func Launch(ctx context.Context, dir string, size int, options Options) ([]*Serv
 	return LaunchEach(ctx, dir, each)
 }
 
-// LaunchEach is Launch for servers that differ, such as in the address and the network namespace they are in.
+// LaunchEach is Launch for servers that differ, such as in the address and the network namespace
+// they are in.
 func LaunchEach(ctx context.Context, dir string, each []Options) ([]*Server, error) {
 	binary, err := findBinary()
 	if err != nil {

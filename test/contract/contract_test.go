@@ -1,8 +1,8 @@
-// Package contract is a snapshot of what others depend on: the help of each command, exit codes, the
-// words of errors and logs, the shape of JSON, metrics, spans, the audit log, and stored bytes. It
-// consists of tests and of golden files, which -update rewrites. Each file depends on values only, and
-// on no name of a file, package, type or function: a change that moves or renames code leaves it as it
-// is, and one that changes a word shows the word in its diff.
+// Package contract is a snapshot of what others depend on: the help of each command, exit codes,
+// the words of errors and logs, the shape of JSON, metrics, spans, the audit log, and stored
+// bytes. It consists of tests and of golden files, which -update rewrites. Each file depends on
+// values only, and on no name of a file, package, type or function: a change that moves or renames
+// code leaves it as it is, and one that changes a word shows the word in its diff.
 //
 // What is held elsewhere is not repeated here: messages and procedures (make lint-proto), the
 // configuration (test/docs), and what scripts of cmd/bursar compare.

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"io/fs"
+	"iter"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/bursar/bursar/test/proc"
 )
@@ -27,8 +29,46 @@ func helpOf(t *testing.T, command string) string {
 // placed are the defaults that depend on who asks: root's and a user's differ.
 var placed = regexp.MustCompile(`\s+\(default\s+/\S+\)`)
 
-// TestHelp keeps what each command says of itself, but those whose help cmd/bursar's scripts compare.
-// The flags that all commands have are those of bursar itself.
+// helpWidth is the width of a terminal, in columns.
+const helpWidth = 80
+
+// TestHelpFitsIntoEightyColumns runs every command with --help, as a reader does.
+func TestHelpFitsIntoEightyColumns(t *testing.T) {
+	for command, help := range helpOfAll(t) {
+		for line := range strings.Lines(help) {
+			line = strings.TrimSuffix(line, "\n")
+			if strings.Contains(line, "\t") {
+				t.Errorf("bursar %s --help has a tab, whose width is unknown: %s", command, line)
+			}
+			if width := utf8.RuneCountInString(line); width > helpWidth {
+				t.Errorf("bursar %s --help has a line of %d columns: %s", command, width, line)
+			}
+		}
+	}
+}
+
+// helpOfAll returns each command and topic with its help, from bursar itself downwards.
+func helpOfAll(t *testing.T) iter.Seq2[string, string] {
+	return func(yield func(command, help string) bool) {
+		var walk func(command string) bool
+		walk = func(command string) bool {
+			help := helpOf(t, command)
+			if !yield(command, help) {
+				return false
+			}
+			for _, child := range children(help) {
+				if !walk(strings.TrimSpace(command + " " + child)) {
+					return false
+				}
+			}
+			return true
+		}
+		walk("")
+	}
+}
+
+// TestHelp keeps the help of each command. It leaves out those whose help the scripts of
+// cmd/bursar compare, and the global flags, which the help of bursar itself has.
 func TestHelp(t *testing.T) {
 	script, err := os.ReadFile(filepath.Join(root, "cmd", "bursar", "testdata", "helptexts.txtar"))
 	if err != nil {
@@ -38,19 +78,13 @@ func TestHelp(t *testing.T) {
 		return strings.Contains(string(script), "'bursar "+command+" --help |")
 	}
 	var text strings.Builder
-	var look func(command string)
-	look = func(command string) {
-		help := helpOf(t, command)
+	for command, help := range helpOfAll(t) {
 		own, _, _ := strings.Cut(help, "\nGlobal Flags:\n")
 		if command != "" && compared(command) {
 			own = "see cmd/bursar/testdata/helptexts.txtar\n"
 		}
 		fmt.Fprintf(&text, "==== bursar %s\n%s\n", command, placed.ReplaceAllString(own, " (default PATH)"))
-		for _, child := range children(help) {
-			look(strings.TrimSpace(command + " " + child))
-		}
 	}
-	look("")
 	golden(t, "help.txt", text.String())
 }
 
@@ -71,8 +105,8 @@ func children(help string) (names []string) {
 	return names
 }
 
-// TestManual keeps a hash of each manual page and of each shell's completion: their words are those of
-// the help, so that the hashes hold how they are laid out.
+// TestManual keeps a hash of each manual page and of each shell's completion: their words are
+// those of the help, so that the hashes hold how they are laid out.
 func TestManual(t *testing.T) {
 	dir := t.TempDir()
 	writer := filepath.Join(dir, "writer")

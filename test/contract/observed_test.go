@@ -13,8 +13,9 @@ import (
 	"github.com/bursar/bursar/test/otlp"
 )
 
-// metrics writes down the series of coordinator and agent: their help, type and labels. Values are left
-// out, and so are the runtime's own series and those of the host, which depend on the machine.
+// metrics writes down the series of coordinator and agent: their help, type and labels. Values are
+// left out, and so are the runtime's own series and those of the host, which depend on the
+// machine.
 func (s *server) metrics() string {
 	series := regexp.MustCompile(`^(bursar_\w+?)(_bucket|_sum|_count)?(\{.*\})? `)
 	label := regexp.MustCompile(`(\w+)="`)

@@ -150,7 +150,8 @@ type failure struct {
 	} `json:"details,omitempty"`
 }
 
-// calls is the script of TestServer: who is asked, what, and the name of the allocation that comes back.
+// calls is the script of TestServer: the server, the call, and the name of the allocation in the
+// answer.
 var calls = []struct{ name, procedure, body string }{
 	{"", "QuotaService/Put", `{"quota":{"selector":{"user":"bob"},"limit":{"memoryBytes":"1048576"}}}`},
 	{"", "QuotaService/Put", `{}`},
@@ -202,8 +203,8 @@ var calls = []struct{ name, procedure, body string }{
 	{"", "AllocationService/Get", `{"id":`},
 }
 
-// TestServer keeps what a `bursar dev` answers to a script of calls and commands, and what it then says
-// of itself: metrics, spans and the audit log.
+// TestServer keeps what a `bursar dev` answers to a script of calls and commands, and what it then
+// says of itself: metrics, spans and the audit log.
 func TestServer(t *testing.T) {
 	receiver := otlp.Start(t)
 	s := start(t, receiver.URL)
@@ -298,12 +299,15 @@ func (s *server) shapes() string {
 	return text.String()
 }
 
-// shape collects the paths of a value. What was measured depends on the machine: only that it is there.
+// shape collects the paths of a value. Measurements depend on the machine: it only notes that they
+// are there.
 func shape(path string, value any, fields map[string]bool) {
 	switch value := value.(type) {
 	case map[string]any:
 		for name, inner := range value {
-			if name == "overUse" { // of the engine here, which a slow machine lets have more CPU time than its due
+			// Of the engine here: on a slow machine it may get more CPU time than it is entitled
+			// to.
+			if name == "overUse" {
 				continue
 			}
 			if name == "sample" || name == "measured" {

@@ -88,7 +88,7 @@ func refusal() ledger.Refusal {
 	return r
 }
 
-// set reports the fields of an example that are not set, but those that are never stored.
+// set reports the fields of an example that are not set, except those that are never stored.
 func set(t *testing.T, example any, but ...string) {
 	t.Helper()
 	v := reflect.ValueOf(example)
@@ -205,8 +205,8 @@ func change() tracker.Change {
 	}
 }
 
-// TestAgentState keeps the bytes of the agent's state file and of its log, whose name is random and is
-// in its checksums.
+// TestAgentState keeps the bytes of the agent's state file and of its log, whose name is random
+// and is in its checksums.
 func TestAgentState(t *testing.T) {
 	path := t.TempDir()
 	dir, err := statefile.Open(path)
@@ -240,7 +240,8 @@ func TestAgentState(t *testing.T) {
 	golden(t, "agent-state.txt", checksum.ReplaceAllString(name.ReplaceAllString(text.String(), "NAME"), "${1}CHECKSUM$2"))
 }
 
-// TestAgentStateOfBefore reads a directory that an earlier agent has left. -update does not touch it.
+// TestAgentStateOfBefore reads a directory that an earlier agent has left. -update does not touch
+// it.
 func TestAgentStateOfBefore(t *testing.T) {
 	path := t.TempDir()
 	if err := os.CopyFS(path, os.DirFS(filepath.Join("testdata", "agent-state"))); err != nil {

@@ -52,8 +52,8 @@ func sources(t *testing.T) []*ast.File {
 	return files
 }
 
-// literal is the text of a string, or of several that are put together. What is no literal in it is
-// written as {}. Such a text stays the same when its line is broken elsewhere.
+// literal is the text of a string, or of several that are put together. What is no literal in it
+// is written as {}. Such a text stays the same when its line is broken elsewhere.
 func literal(e ast.Expr) (text string, found bool) {
 	switch e := e.(type) {
 	case *ast.BasicLit:
@@ -72,8 +72,8 @@ func literal(e ast.Expr) (text string, found bool) {
 	return "{}", false
 }
 
-// TestWords keeps each text in the code that may be printed, logged, sent or stored, once, whoever
-// uses it: formats, names of fields, keys, metrics, statements of SQL.
+// TestWords keeps each text in the code that may be printed, logged, sent or stored: formats,
+// names of fields, keys, metrics, statements of SQL. It keeps each text once.
 func TestWords(t *testing.T) {
 	verb := regexp.MustCompile(`%[-+# 0]*[\d*]*(\.[\d*]*)?(\[\d+\])?[a-zA-Z]|{}`)
 	letter := regexp.MustCompile(`\pL`)

@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// The commands that docs/operations.md shows make certificates that a coordinator and an agent can use.
+// The commands that docs/operations.md shows make certificates that a coordinator and an agent can
+// use.
 func TestCommandsForCertificatesWork(t *testing.T) {
 	manual, err := os.ReadFile(filepath.Join("..", "..", "docs", "operations.md"))
 	if err != nil {

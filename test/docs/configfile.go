@@ -20,17 +20,18 @@ const module = "github.com/bursar/bursar/"
 
 // Field is one field of a configuration file.
 type Field struct {
-	// Name is its key, Path that with its sections before it: "limits.queue". Depth is how many sections it is in.
+	// Name is its key, Path that with its sections before it: "limits.queue". Depth is how many
+	// sections it is in.
 	Name, Path string
 	Depth      int
 	// Type is what a value looks like in YAML, Meaning the field's comment, in one line.
 	Type, Meaning string
 	// Live says that a reload changes it.
 	Live bool
-	// Default is its value in YAML where the file says nothing; a section has none.
+	// Default is its value in YAML if the file has none; a section has no default.
 	Default string
 	Section bool
-	// Elements are the fields of each element, where it is a list of or a map to sections.
+	// Elements are the fields of each element, if it is a list of or a map to sections.
 	Elements []Field
 }
 
@@ -132,7 +133,7 @@ func (w *walk) comments(of reflect.Type) (map[string]string, error) {
 	return said, nil
 }
 
-// elementOf is the struct that a list or a map holds; nil where it is another thing.
+// elementOf is the struct that a list or a map holds; nil if it holds something else.
 func elementOf(t reflect.Type) reflect.Type {
 	if (t.Kind() == reflect.Slice || t.Kind() == reflect.Map) && t.Elem().Kind() == reflect.Struct {
 		return t.Elem()
@@ -193,7 +194,8 @@ func inYAML(value reflect.Value) string {
 	}
 }
 
-// ConfigFile is the file that the packages install: every field with its meaning and its default, in comments.
+// ConfigFile is the file that the packages install: every field with its meaning and its default,
+// in comments.
 func ConfigFile(p Program) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `# Configuration of the Bursar %[1]s (bursar-%[1]s.service).
@@ -207,7 +209,8 @@ func ConfigFile(p Program) string {
 # All of it is in bursar-%[1]s.yaml(5) as well.
 `, p.Name, strings.ToUpper(p.Name))
 	for _, f := range p.Fields {
-		// A comment has one space after its #, and two more in a section; what can be uncommented has none or an even number.
+		// A comment has one space after its #, and two more in a section; what can be uncommented
+		// has none or an even number.
 		indent := strings.Repeat("  ", f.Depth)
 		meaning := f.Meaning
 		if f.Live && !f.Section {
@@ -245,7 +248,8 @@ func elements(fields []Field, path string) []Field {
 	return list
 }
 
-// writeComment writes a line that stays one when its first # is taken away: in a section it has a second.
+// writeComment writes a line that stays one when its first # is taken away: in a section it has a
+// second.
 func writeComment(b *strings.Builder, indent, line string) {
 	if indent == "" {
 		fmt.Fprintf(b, "# %s\n", line)

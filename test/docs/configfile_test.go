@@ -14,7 +14,7 @@ import (
 	"github.com/bursar/bursar/internal/yamlfile"
 )
 
-// installed is where the configuration files of the packages are.
+// installed is the directory of the packages' configuration files.
 const installed = "../../deploy/package/"
 
 func TestInstalledConfigurationIsFresh(t *testing.T) {
@@ -45,7 +45,8 @@ func TestInstalledConfigurationSaysNothing(t *testing.T) {
 	}
 }
 
-// Uncommented as a whole, a file is read, gives what is in force without it, and has each field just as the reference has it.
+// Uncommented as a whole, a file is read, gives what is in force without it, and has each field
+// just as the reference has it.
 func TestInstalledConfigurationUncommentedIsTheDefault(t *testing.T) {
 	var readAgent agent.Config
 	var readCoordinator coordinator.Config
@@ -109,7 +110,8 @@ func programs(t *testing.T) []Program {
 	return list
 }
 
-// uncommented takes away what hides a field: a # before its name, with the indentation of its section in between.
+// uncommented takes away what hides a field: a # before its name, with the indentation of its
+// section in between.
 func uncommented(file string) string {
 	return regexp.MustCompile(`(?m)^#((?:  )*[a-zA-Z]+:)`).ReplaceAllString(file, "$1")
 }

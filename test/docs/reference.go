@@ -1,5 +1,5 @@
-// Package docs keeps the documentation true: it makes the configuration reference from the code that reads the configuration and the
-// settings of providers.
+// Package docs keeps the documentation true: it makes the configuration reference from the code
+// that reads the configuration and the settings of providers.
 package docs
 
 import (
@@ -26,19 +26,24 @@ type Section struct {
 // Sections are what the reference consists of.
 func Sections() []Section {
 	return []Section{
-		{"bursar coordinator --config FILE", "Read strictly: an unknown or repeated field, or one of the wrong type, is refused with its line and column. A text needs no quotes to stay as it is written: `0660`, `3.10` and `yes` are text where the type says so.", "coordinator", "Config"},
+		{"bursar coordinator --config FILE", "Read strictly: an unknown or repeated field, or one of the wrong type, is refused with its line\n" +
+			"and column. A text needs no quotes to stay as it is written: `0660`, `3.10` and `yes` are text if\n" +
+			"the type says so.", "coordinator", "Config"},
 		{"bursar agent --config FILE", "Read strictly, like the coordinator's.", "agent", "Config"},
 		{"identities: FILE", "The file that the coordinator's setting `identities` names, read strictly. `bursar token` writes it.", "internal/access", "document"},
-		{"providersFile: FILE", "The file that the coordinator's setting `providersFile` names, read strictly; [an example](../examples/providers.yaml). `bursar provider set` takes the same settings " +
-			"without a file.", "providers/providerfile", "file"},
+		{"providersFile: FILE", "The file that the coordinator's setting `providersFile` names, read strictly;\n" +
+			"[an example](../examples/providers.yaml). `bursar provider set` takes the same settings without a\n" +
+			"file.", "providers/providerfile", "file"},
 	}
 }
 
 // Reference writes the configuration reference for the sources below root.
 func Reference(root string) (string, error) {
 	var b strings.Builder
-	b.WriteString("# Configuration reference\n\nMade from the code by `go test ./test/docs -update`; a test fails where it is stale. Durations are written `30s`, `5m`, `24h`; " +
-		"memory `4GiB`, CPU `2` or `500m`. A field marked with ↻ changes with a reload (SIGHUP, `systemctl reload`), every other one at the next start.\n")
+	b.WriteString("# Configuration reference\n\n" +
+		"Made from the code by `go test ./test/docs -update`; a test fails if it is stale. Durations are\n" +
+		"written `30s`, `5m`, `24h`; memory `4GiB`, CPU `2` or `500m`. A field marked with ↻ changes with a\n" +
+		"reload (SIGHUP, `systemctl reload`), every other one at the next start.\n")
 	for _, s := range Sections() {
 		structs, err := structsOf(filepath.Join(root, s.Dir))
 		if err != nil {
@@ -49,8 +54,11 @@ func Reference(root string) (string, error) {
 			return "", fmt.Errorf("%s: %w", s.Title, err)
 		}
 	}
-	b.WriteString("\n## Providers\n\nThe settings of a cluster, by file or by `bursar provider set`. An unknown one is refused, and so is one without a value. No secret is a setting: those of " +
-		"type file name files on the coordinators' machines, which in a provider that came over the API lie in `providerCredentials`; without a directory a name is one in there.\n")
+	b.WriteString("\n## Providers\n\n" +
+		"The settings of a cluster, by file or by `bursar provider set`. An unknown one is refused, and so\n" +
+		"is one without a value. No setting is a secret itself: those of type file name files on the\n" +
+		"coordinators' machines. In a provider that came over the API these are in `providerCredentials`; a\n" +
+		"name without a directory is one in there.\n")
 	settings(&b, "Of every kind", providers.PaceSettings())
 	settings(&b, "Of yarn", yarn.Settings())
 	return b.String(), nil
@@ -91,8 +99,8 @@ func structsOf(dir string) (map[string]*ast.StructType, error) {
 	return structs, nil
 }
 
-// fields writes a row for every field that has a yaml name, those of nested structs below their parent's path. live: a reload changes all of
-// them.
+// fields writes a row for every field that has a yaml name, those of nested structs below their
+// parent's path. live: a reload changes all of them.
 func fields(b *strings.Builder, root string, structs map[string]*ast.StructType, name, path string, live bool) error {
 	s := structs[name]
 	if s == nil {
@@ -142,8 +150,8 @@ func fields(b *strings.Builder, root string, structs map[string]*ast.StructType,
 	return nil
 }
 
-// yamlNames puts the names that a file has in place of those that Go has: of the fields of a struct, and of those of another one that
-// are written Struct.Field.
+// yamlNames puts the names that a file has in place of those that Go has: of the fields of a
+// struct, and of those of another one that are written Struct.Field.
 func yamlNames(s *ast.StructType, doc string) string {
 	names := make(map[string]string)
 	for _, f := range s.Fields.List {
@@ -177,7 +185,8 @@ func lowerFirst(name string) string {
 	return strings.ToLower(name[:1]) + name[1:]
 }
 
-// elsewhere is the folder of the package whose struct a field has; empty where it is no struct of ours.
+// elsewhere is the folder of the package whose struct a field has; empty if it is no struct of
+// ours.
 func elsewhere(typed string) string {
 	name, _, _ := strings.Cut(typed, ".")
 	return map[string]string{"label": "label", "credential": "internal/credential", "consul": "internal/discovery/consul"}[name]

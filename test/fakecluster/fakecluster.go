@@ -1,5 +1,5 @@
-// Package fakecluster has a kind of external clusters that are as a test says. Its clusters stand in for systems outside, so that several
-// coordinators may share one. Any goroutine may use them.
+// Package fakecluster has a kind of external clusters that are as a test says. Its clusters stand
+// in for systems outside, so that several coordinators may share one. Any goroutine may use them.
 package fakecluster
 
 import (
@@ -14,13 +14,14 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// Kind is a kind of clusters that are as the test says. Its clusters stand in for systems outside, so that several coordinators
-// may share one.
+// Kind is a kind of clusters that are as the test says. Its clusters stand in for systems outside,
+// so that several coordinators may share one.
 type Kind struct {
-	mu       sync.Mutex
-	clusters map[string]*Cluster // guarded by mu, with all that is in them; by the setting "address"
-	open     int                 // guarded by mu: providers that are open
-	settings map[string]string   // guarded by mu: that a provider was opened with last
+	mu sync.Mutex
+	// Guarded by mu, with all that is in them; by the setting "address".
+	clusters map[string]*Cluster
+	open     int               // guarded by mu: providers that are open
+	settings map[string]string // guarded by mu: that a provider was opened with last
 }
 
 // Cluster is one of them. Change it in with.
@@ -47,7 +48,8 @@ type Cluster struct {
 // New returns a kind without clusters.
 func New() *Kind { return &Kind{clusters: make(map[string]*Cluster)} }
 
-// Cluster is the one at an address: made where there is none, with queues root, of 8 GiB, and root.a and root.b, of 4 GiB each, and 100 cores.
+// Cluster is the cluster at an address. If there is none it is made, with queues root, of 8 GiB,
+// and root.a and root.b, of 4 GiB each, and 100 cores.
 func (k *Kind) Cluster(address string) *Cluster {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -72,7 +74,7 @@ func NewQueue(path string, memory int64) providers.Queue {
 	return q
 }
 
-// With changes or looks at the cluster.
+// With changes or reads the cluster.
 func (c *Cluster) With(f func(c *Cluster)) {
 	c.Kind.mu.Lock()
 	defer c.Kind.mu.Unlock()

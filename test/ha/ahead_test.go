@@ -14,9 +14,10 @@ import (
 // aheadBy is how far the clock of an ahead coordinator is ahead.
 const aheadBy = "time.Hour"
 
-// buildAhead builds the bursar under test with a coordinator whose time of day is an hour ahead, and returns it. Go's programs read the
-// clock without a C library that could be replaced, and no namespace of Linux has a time of day of its own. So one line of the source is
-// another one: the coordinator's only reading of the time of day. The release has nothing of this.
+// buildAhead builds the bursar under test with a coordinator whose time of day is an hour ahead,
+// and returns it. Go's programs read the clock without a C library that could be replaced, and no
+// namespace of Linux has a time of day of its own. So it changes one line of the source: the
+// coordinator's only reading of the time of day. The release has nothing of this.
 func buildAhead(t *testing.T) (program string) {
 	t.Helper()
 	const reads = "func (systemClock) Now() time.Time { return time.Now() }"

@@ -15,16 +15,18 @@ import (
 	"github.com/bursar/bursar/test/proc"
 )
 
-// TestACoordinatorLeadsAfterARowWasSetAside: a row that nobody can read keeps every coordinator from leading. The log says how it is taken
-// out, and when it is, a coordinator leads.
+// TestACoordinatorLeadsAfterARowWasSetAside: a row that nobody can read keeps every coordinator
+// from leading. The log says how it is taken out, and when it is, a coordinator leads.
 func TestACoordinatorLeadsAfterARowWasSetAside(t *testing.T) {
-	m := newMisfit(t)
+	m := newWrongConfig(t)
 	dir := filepath.Join(m.dir, "data")
 	file := filepath.Join(dir, "bursar.db")
 	for _, store := range []struct {
 		name, config, place string
-		kept                int // how one ends that the row keeps from leading: one that has nobody beside it says so at once
-		garble              func(statement string) error
+		// kept is how a coordinator ends that the row keeps from leading: a single one says so at
+		// once.
+		kept   int
+		garble func(statement string) error
 	}{
 		{"SQLite", fmt.Sprintf("listen: 127.0.0.1:0\ndataDir: %s\n", dir), file, exitFailure, func(statement string) error { return executeSQLite(t, file, statement) }},
 		{"PostgreSQL", m.coordinator(m.dsn, m.consul.Address, ""), m.dsn, goesOn, func(statement string) error {

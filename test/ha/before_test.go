@@ -14,12 +14,14 @@ import (
 	"time"
 )
 
-// The version before this one: what operators upgrade from. It is named here, because a commit found by a
-// rule (a file's last change, a tag) moves when history is squashed, and is then a commit of this version.
+// The version before this one: what operators upgrade from. It is named here, because a commit
+// found by a rule (a file's last change, a tag) moves when history is squashed, and is then a
+// commit of this version.
 //
-// A release moves it, and nothing else does. The first commit after a release names the release's commit
-// and the number of its migrations here and in docs/operations.md, and runs `make contract-baseline` in the
-// released tree. TestTheVersionBeforeIsTheReleasedOne fails if one of these is moved without the others.
+// A release moves it, and nothing else does. The first commit after a release names the release's
+// commit and the number of its migrations here and in docs/operations.md, and runs `make
+// contract-baseline` in the released tree. TestTheVersionBeforeIsTheReleasedOne fails if one of
+// these is moved without the others.
 const (
 	beforeCommit = "02ade4b13a98688a8989c9fe16972d3d03e7e187" // the last commit before issue 10
 	beforeSchema = 3
@@ -34,8 +36,8 @@ type version struct {
 // built is the version before, once for all tests that want it.
 var built = sync.OnceValues(buildBefore)
 
-// versionBefore returns the version before this one. Without its commit the test fails: it would test
-// nothing.
+// versionBefore returns the version before this one. Without its commit the test fails: it would
+// test nothing.
 func versionBefore(t *testing.T) version {
 	t.Helper()
 	began := time.Now()

@@ -19,7 +19,8 @@ const (
 	canceled = bursarv1.AllocationState_ALLOCATION_STATE_CANCELED
 )
 
-// book is what the clients were told: every allocation that was acknowledged, and the states that its later operations explain.
+// book is what the clients know: every acknowledged allocation, and the states that its later
+// operations explain.
 type book struct {
 	mu      sync.Mutex
 	entries map[string]*entry // guarded by mu; by id
@@ -47,15 +48,17 @@ func (b *book) refused(requestID string) {
 	b.no[requestID] = true
 }
 
-// late reports whether an allocation is that of a request that was answered with no: an attempt that its client had given up by then
-// reached the leader after the one that was answered. Nobody knows of it; it ends when its reservation does.
+// late reports whether an allocation is that of a request that was answered with no: an attempt
+// that its client had given up by then reached the leader after the one that was answered. Nobody
+// knows of it; it ends when its reservation does.
 func (b *book) late(a *bursarv1.Allocation) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return a.GetState() == reserved && b.no[a.GetRequestId()]
 }
 
-// acknowledged writes down that a request got an allocation. That two requests got the same one, or one request two, is a fault.
+// acknowledged writes down that a request got an allocation. That two requests got the same one,
+// or one request two, is a fault.
 func (b *book) acknowledged(a *bursarv1.Allocation, throughAgent bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -109,8 +112,8 @@ func (e entry) live() bool {
 	return !slices.ContainsFunc(e.may, func(s bursarv1.AllocationState) bool { return s != reserved && s != active })
 }
 
-// settle takes out what has ended: nobody will ask for it again.
-func (b *book) settle() {
+// removeEnded takes out what has ended: nobody will ask for it again.
+func (b *book) removeEnded() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, e := range b.entries {

@@ -29,7 +29,8 @@ func everything(ctx context.Context, from *client.Client, request *bursarv1.Allo
 	return list, nil
 }
 
-// check has the load stand still and compares all that anybody knows: the clients' book, the leader's books, and the agents.
+// check has the load stand still and compares all that anybody knows: the clients' book, the
+// leader's books, and the agents.
 func (l *load) check() {
 	l.t.Helper()
 	l.steps.Lock()
@@ -45,7 +46,7 @@ func (l *load) check() {
 	if err := l.explained(); err != nil {
 		l.t.Error(err)
 	}
-	l.book.settle()
+	l.book.removeEnded()
 }
 
 // agrees compares what lives.
@@ -110,7 +111,8 @@ func (l *load) agentsAgree(byHost map[string][]string) error {
 	return wrong
 }
 
-// explained reads every allocation that was acknowledged since the last check: it is in a state that its later operations explain.
+// explained reads every allocation that was acknowledged since the last check: it is in a state
+// that its later operations explain.
 func (l *load) explained() error {
 	var group errgroup.Group
 	group.SetLimit(8)
@@ -130,7 +132,8 @@ func (l *load) explained() error {
 	return group.Wait()
 }
 
-// once takes out what was listed twice because it ended between two pages, and keeps the later of the two.
+// once takes out what was listed twice because it ended between two pages, and keeps the later of
+// the two.
 func once(list []*bursarv1.Allocation) []*bursarv1.Allocation {
 	latest := make(map[string]*bursarv1.Allocation)
 	for _, a := range list {

@@ -23,10 +23,10 @@ import (
 	"github.com/bursar/bursar/test/proc"
 )
 
-// TestCoordinatorsWhoseClocksDiffer: one whose clock is an hour ahead leads for a moment, then one of the
-// version before (02ade4b does not store the ledger's time), then one whose clock is right; and then
-// somebody moves the last id ten years ahead. Under each of the latter, what was granted ends in time, ids
-// and times rise, and a host whose agent was killed does not stay healthy.
+// TestCoordinatorsWhoseClocksDiffer: one whose clock is an hour ahead leads for a moment, then one
+// of the version before (02ade4b does not store the ledger's time), then one whose clock is right;
+// and then somebody moves the last id ten years ahead. Under each of the latter, what was granted
+// ends in time, ids and times rise, and a host whose agent was killed does not stay healthy.
 func TestCoordinatorsWhoseClocksDiffer(t *testing.T) {
 	before := versionBefore(t)
 	c := &clocks{cluster: newCluster(t, size{coordinators: 3, agents: 3, program: before.program, suspectAfter: silentAfter}, nil)}
@@ -96,7 +96,8 @@ type clocks struct {
 	lastMade time.Time // when, by the ledger
 }
 
-// fill takes all instances that the user "waits" may have, for as long as the test lasts, so that what that user asks for waits.
+// fill takes all instances that the user "waits" may have, for as long as the test lasts, so that
+// what that user asks for waits.
 func (c *clocks) fill() {
 	c.t.Helper()
 	for range userInstances {
@@ -140,7 +141,8 @@ func (c *clocks) holdAndWait(ttl time.Duration) (held, waits *bursarv1.Allocatio
 	return held, waits
 }
 
-// due is what must hold after some time of the machine's clock, and not before. While a skew is worked off, it may take a ninth longer.
+// due is what must hold after some time of the machine's clock, and not before. While a skew is
+// worked off, it may take a ninth longer.
 type due struct {
 	what        string
 	began       time.Time
@@ -163,7 +165,7 @@ func (c *clocks) over(a *bursarv1.Allocation, began time.Time, least time.Durati
 	}}
 }
 
-// oneIsSuspect holds when one host is told from those that live.
+// oneIsSuspect holds when one host is suspect and all others live.
 func (c *clocks) oneIsSuspect() error {
 	status, err := c.books.Cluster().Status(c.t.Context(), &bursarv1.StatusRequest{})
 	if err == nil && (status.GetHostsSuspect() != 1 || status.GetHostsHealthy() != int64(len(c.hosts)-1)) {
@@ -194,7 +196,8 @@ func (c *clocks) goesOn(list ...due) {
 	})
 }
 
-// tellsTheSkew holds that people and monitoring see how far the ledger's time is ahead of the leader's clock.
+// tellsTheSkew holds that people and monitoring see how far the ledger's time is ahead of the
+// leader's clock.
 func (c *clocks) tellsTheSkew(leader *member, about time.Duration) time.Duration {
 	c.t.Helper()
 	status, err := c.status(leader)

@@ -35,11 +35,12 @@ type cluster struct {
 	hosts    []*host
 	trust    *trust // nil: everybody may do everything, in clear text
 
-	// books and gateway are clients that find whichever coordinator answers: an admin, and one that asks for users.
+	// books and gateway are clients that find whichever coordinator answers: an admin, and one
+	// that asks for users.
 	books, gateway *client.Client
 }
 
-// member is a coordinator, with the nodes of its machine: its own, and that of the Consul beside it.
+// member is a coordinator, with the nodes of its machine: its own, and that of its Consul server.
 type member struct {
 	*process
 	url          string
@@ -59,11 +60,11 @@ type host struct {
 type size struct {
 	coordinators, agents int
 	program              string // that the coordinators run; empty: the one under test
-	suspectAfter         int    // intervals of silence; 0: so many that no fault takes as long
+	suspectAfter         int    // intervals of silence; 0: more than any fault takes
 }
 
-// How agents and hosts are named and measured. A host's capacity is far less than its share of the machine, so that what is refused
-// is refused by the books and never for lack of real memory.
+// How agents and hosts are named and measured. A host's capacity is far less than its share of the
+// machine, so that what is refused is refused by the books and never for lack of real memory.
 const (
 	tick           = 2 * time.Second
 	hostMemory     = 64 << 20
@@ -74,8 +75,8 @@ const (
 	requestMemory  = 4 << 20 // at most
 )
 
-// settings of every coordinator. A leader whose commits do not end stops leading after two seconds, so that a store that hangs
-// costs little of the time that this suite has.
+// settings of every coordinator. A leader whose commits do not end stops leading after two
+// seconds, so that a store that hangs costs little of the time that this suite has.
 const settings = `quotaFiles: [%s]
 times:
   interval: 2s
@@ -92,10 +93,12 @@ var quotas = fmt.Sprintf(`quotas:
     limit: {instances: %d}
 `, userInstances, userMemory, racerInstances)
 
-// newCluster builds the network and starts everything, and waits until every agent is a host and every coordinator answers.
+// newCluster builds the network and starts everything, and waits until every agent is a host and
+// every coordinator answers.
 func newCluster(t *testing.T, want size, trusted *trust) *cluster {
 	t.Helper()
-	// Not t.TempDir, whose path may be too long for a socket and closed to the user that PostgreSQL runs as.
+	// Not t.TempDir, whose path may be too long for a socket and closed to the user that
+	// PostgreSQL runs as.
 	dir, err := os.MkdirTemp("", "ha") //nolint:usetesting // see above
 	if err != nil {
 		t.Fatal(err)
@@ -128,7 +131,7 @@ func (c *cluster) write(name, content string) (path string) {
 	return path
 }
 
-// startDatabase starts PostgreSQL in its node, where it takes whoever reaches it.
+// startDatabase starts PostgreSQL in its node, where it accepts everybody who reaches it.
 func (c *cluster) startDatabase() {
 	c.t.Helper()
 	node := c.lab.Node("postgres")
@@ -158,7 +161,7 @@ func (c *cluster) startDatabase() {
 	c.dsn = strings.Replace(dsn, "127.0.0.1", node.Address.String(), 1)
 }
 
-// inDatabase does something to PostgreSQL from inside its node, so that what is started is there.
+// inDatabase does something to PostgreSQL from inside its node, so that new processes run there.
 func (c *cluster) inDatabase(f func() error) {
 	c.t.Helper()
 	if err := netlab.Do(c.lab.Node("postgres"), f); err != nil {
@@ -226,7 +229,7 @@ func patiently() []client.Option {
 	return []client.Option{client.WithTimeout(patience), client.WithRetries(client.RetryPolicy{Longest: time.Second, Patience: patience})}
 }
 
-// client returns a client of one server, who is an admin, that lives as long as the test.
+// client returns a client of one server. The client is an admin, and lives as long as the test.
 func (c *cluster) client(target string, options ...client.Option) *client.Client {
 	c.t.Helper()
 	if strings.HasPrefix(target, "https://") {
@@ -246,7 +249,8 @@ func (c *cluster) newClient(target string, options ...client.Option) *client.Cli
 	return made
 }
 
-// awaitMembers waits until every coordinator answers out of the books, by itself or by passing the call on.
+// awaitMembers waits until every coordinator answers out of the books, by itself or by passing the
+// call on.
 func (c *cluster) awaitMembers() {
 	c.t.Helper()
 	for _, m := range c.members {
@@ -267,7 +271,7 @@ func (c *cluster) status(m *member) (*bursarv1.StatusResponse, error) {
 	return m.direct.Cluster().Status(ctx, &bursarv1.StatusRequest{})
 }
 
-// leader returns who leads: it must say so itself.
+// leader returns the leader. It must say itself that it leads.
 func (c *cluster) leader() *member {
 	c.t.Helper()
 	return c.leaderBut(nil)

@@ -9,8 +9,10 @@ import (
 	"testing"
 )
 
-// TestTheVersionBeforeOnANewerStore: where this version has changed the tables, the version before refuses the store by its version and
-// leaves it to this one, and goes on with a copy that was made before the upgrade. Where it has not, it goes on with the store itself.
+// TestTheVersionBeforeOnANewerStore: if this version has changed the tables, the version before
+// refuses the store because of its version and leaves it to this one; it can use a copy that was
+// made before the upgrade. If this version has not changed them, the version before can use the
+// store itself.
 func TestTheVersionBeforeOnANewerStore(t *testing.T) {
 	before := versionBefore(t)
 	migrations, err := migrationsIn("../..")
@@ -19,7 +21,7 @@ func TestTheVersionBeforeOnANewerStore(t *testing.T) {
 	}
 	schema := len(migrations)
 	t.Logf("the version before has schema %d, this one %d", before.schema, schema)
-	m := newMisfit(t)
+	m := newWrongConfig(t)
 	dir, kept := filepath.Join(m.dir, "data"), filepath.Join(m.dir, "kept")
 	sqlite := fmt.Sprintf("listen: 127.0.0.1:0\ndataDir: %s\n", dir)
 	for _, config := range []string{sqlite, m.coordinator(m.dsn, m.consul.Address, "")} {

@@ -69,7 +69,8 @@ type fault struct {
 	do   func(*load)
 }
 
-// survives does it, waits until all is as it was, compares all books, and tells for how long nobody was granted anything.
+// survives does it, waits until all is as it was, compares all books, and tells for how long
+// nobody was granted anything.
 func (l *load) survives(f fault) {
 	l.t.Helper()
 	began := time.Now()
@@ -102,7 +103,8 @@ func (l *load) probe() {
 	}
 }
 
-// recovered waits until everything is as it was: a leader, coordinators that answer, healthy hosts, and allocations through each.
+// recovered waits until everything is as it was: a leader, coordinators that answer, healthy
+// hosts, and allocations through each.
 func (l *load) recovered() {
 	l.t.Helper()
 	l.leader()
@@ -119,7 +121,8 @@ func (l *load) leaderKilled() {
 	leader.Start()
 }
 
-// leaderStopped: what the old leader is asked while it stands still it must not answer from the past, and not grant either.
+// leaderStopped: what the old leader is asked while it stands still it must not answer from the
+// past, and not grant either.
 func (l *load) leaderStopped() {
 	leader := l.leader()
 	one := int64(1)
@@ -135,7 +138,7 @@ func (l *load) leaderStopped() {
 	if _, err := l.books.Allocations().Release(l.t.Context(), &bursarv1.ReleaseRequest{Id: id}); err != nil {
 		l.t.Fatal(err)
 	}
-	// These lie in its sockets when it goes on, before anybody can have told it.
+	// These wait in its sockets when it continues, before anybody can have told it.
 	var asked atomic.Int64
 	states := make(chan bursarv1.AllocationState, 8)
 	for range cap(states) {
@@ -208,7 +211,8 @@ func (l *load) leaderAlone() {
 	l.must(l.lab.Heal())
 }
 
-// consulRestarts: nobody can know for sure that nobody else leads, and so nobody leads, until Consul is back.
+// consulRestarts: nobody can know for sure that nobody else leads, and so nobody leads, until
+// Consul is back.
 func (l *load) consulRestarts() {
 	for _, s := range l.consuls {
 		s.Kill()

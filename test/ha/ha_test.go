@@ -1,8 +1,10 @@
 //go:build linux
 
-// Package ha runs Bursar as a platform team would: three coordinators, each with a Consul server of its own, one PostgreSQL, and many
-// agents, every one a real process on a network of its own (test/netlab), with load on all. Machines are killed, stopped, cut off,
-// restarted and put back, and after each the books are compared with what every client was told and with what every agent holds.
+// Package ha runs Bursar as a platform team would: three coordinators, each with a Consul server
+// of its own, one PostgreSQL, and many agents. Every one is a real process on a network of its own
+// (test/netlab), and all have load. Machines are killed, stopped, cut off, restarted and put back,
+// and after each fault the books are compared with what every client knows and with what every
+// agent holds.
 package ha
 
 import (
@@ -17,11 +19,12 @@ import (
 	"github.com/bursar/bursar/test/proc"
 )
 
-// executable is the bursar under test, and binaries the directory that it is in. TestMain sets them.
+// executable is the bursar under test, and binaries the directory that it is in. TestMain sets
+// them.
 var executable, binaries string
 
 func TestMain(m *testing.M) {
-	if !netlab.Inside() { // it will start this program anew, or become another one
+	if !netlab.Inside() { // it will start this program again, or become another one
 		os.Exit(netlab.Main(m))
 	}
 	dir, err := os.MkdirTemp("", "bursar-ha")
@@ -39,17 +42,19 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// build builds the bursar of a tree. It has to do without a network, as the module's dependencies are here since this test was built.
+// build builds the bursar of a tree. It has to do without a network, as the module's dependencies
+// are here since this test was built.
 func build(tree, into string, flags ...string) error {
 	return proc.Build{
 		Into: into, Tree: tree, Flags: flags, Environment: []string{"GOPROXY=off", "GOFLAGS=-mod=readonly", "GOWORK=off"},
 	}.Run(context.Background())
 }
 
-// patience is how long a machine that is busy with other things may take for what takes a second or two.
+// patience is how long a machine that is busy with other things may take for what takes a second
+// or two.
 const patience = 90 * time.Second
 
-// pollEvery is how often a condition is looked at.
+// pollEvery is how often a condition is checked.
 const pollEvery = 50 * time.Millisecond
 
 // eventually waits until the condition holds, that is gives no error.

@@ -106,7 +106,8 @@ type span struct{ from, to time.Time }
 
 func (s span) contains(t time.Time) bool { return !t.Before(s.from) && !t.After(s.to) }
 
-// sweep judges all allocations there have been, by the times that the books have of them: at every grant, what its accounts hold.
+// sweep judges all allocations there have been, by the times that the books have of them: at every
+// grant, what its accounts hold.
 func sweep(all []*bursarv1.Allocation, but span) (faults []string, grants int) {
 	type edge struct {
 		at    *timestamppb.Timestamp
@@ -155,7 +156,8 @@ func sweep(all []*bursarv1.Allocation, but span) (faults []string, grants int) {
 	return faults, grants
 }
 
-// described are those that hold something of an account that an allocation has too, with their lives.
+// described are those that hold something of an account that an allocation has too, with their
+// lives.
 func described(holders map[string]*bursarv1.Allocation, of *bursarv1.Allocation) string {
 	var b strings.Builder
 	for _, a := range holders {
@@ -166,7 +168,7 @@ func described(holders map[string]*bursarv1.Allocation, of *bursarv1.Allocation)
 	return b.String()
 }
 
-// TestOvercommitIsFound: both ways of looking can fail.
+// TestOvercommitIsFound: both checks can fail.
 func TestOvercommitIsFound(t *testing.T) {
 	began := time.Unix(1e9, 0)
 	grant := func(id string, from, to int) *bursarv1.Allocation {

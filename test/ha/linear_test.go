@@ -11,7 +11,8 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// The model of an account: at most racerInstances live allocations, each known by the number of its request.
+// The model of an account: at most racerInstances live allocations, each known by the number of
+// its request.
 
 // wish is what was asked for.
 type wish struct {

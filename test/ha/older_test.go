@@ -24,9 +24,9 @@ import (
 	"google.golang.org/protobuf/types/dynamicpb"
 )
 
-// TestAgentsOneVersionBehind: coordinators are brought up to date before agents are. Every coordinator has
-// one agent that says and understands nothing beyond the contract's baseline, and one that was built from
-// the version before. Such an agent knows one coordinator.
+// TestAgentsOneVersionBehind: coordinators are brought up to date before agents are. Every
+// coordinator has one agent that says and understands nothing beyond the contract's baseline, and
+// one that was built from the version before. Such an agent knows one coordinator.
 func TestAgentsOneVersionBehind(t *testing.T) {
 	c := newCluster(t, size{coordinators: 3, agents: 4}, nil)
 	before := versionBefore(t)
@@ -73,8 +73,8 @@ func (c *cluster) startAgent(id, program, coordinator string) {
 	c.hosts = append(c.hosts, h)
 }
 
-// speakBaseline serves in front of a coordinator, and takes out of every call and every answer what the contract's baseline does not
-// have. It returns its address.
+// speakBaseline serves in front of a coordinator, and takes out of every call and every answer
+// what the contract's baseline does not have. It returns its address.
 func (c *cluster) speakBaseline(coordinator string, count *atomic.Int64) string {
 	c.t.Helper()
 	methods := readBaseline(c.t)

@@ -17,17 +17,19 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// race is what clients do who want the few instances of an account, with the times at which they asked and were answered. An attempt without
-// an answer may take effect at any later time, so its client goes on with the same request until that is granted, or with the same
-// release until that is confirmed. All those attempts are one operation, which begins with the first that was not answered: of several
-// that take effect only one changes anything.
+// race is what clients do who want the few instances of an account, with the times at which they
+// asked and were answered. An attempt without an answer may take effect at any later time, so its
+// client goes on with the same request until that is granted, or with the same release until that
+// is confirmed. All those attempts are one operation, which begins with the first that was not
+// answered: of several that take effect only one changes anything.
 type race struct {
 	*load
-	mu         sync.Mutex
-	history    []porcupine.Operation // guarded by mu
-	granted    map[int32]string      // guarded by mu; the live allocations' ids, by the number of their request
-	next       int32                 // guarded by mu; the number of the next request
-	unanswered int                   // guarded by mu; attempts without an answer
+	mu      sync.Mutex
+	history []porcupine.Operation // guarded by mu
+	// Guarded by mu; the live allocations' ids, by the number of their request.
+	granted    map[int32]string
+	next       int32 // guarded by mu; the number of the next request
+	unanswered int   // guarded by mu; attempts without an answer
 }
 
 // racers is how many accounts are raced for.
@@ -68,10 +70,10 @@ func (r *racer) run(ctx context.Context) {
 		number := r.number()
 		if id := r.take(number); id != "" {
 			think(ctx, r.random, 300*time.Millisecond)
-			r.look()
+			r.read()
 			r.giveBack(number, id)
 		}
-		r.look()
+		r.read()
 		r.steps.RUnlock()
 		think(ctx, r.random, 500*time.Millisecond)
 	}
@@ -115,7 +117,8 @@ func (a *attempts) call(attempt func(context.Context) error) (began int64, err e
 	switch {
 	case err == nil && a.first != 0:
 		began = a.first
-	case err != nil && !no && !errors.Is(err, syscall.ECONNREFUSED): // else nobody was there to hear it
+	// Otherwise no server was there.
+	case err != nil && !no && !errors.Is(err, syscall.ECONNREFUSED):
 		a.mu.Lock()
 		a.unanswered++
 		a.mu.Unlock()
@@ -139,7 +142,7 @@ func (a *attempts) again(what string, err error) bool {
 	return true
 }
 
-// take asks for one instance. It returns the id, or nothing where the answer was no.
+// take asks for one instance. It returns the id, or nothing if the answer was no.
 func (r *racer) take(number int32) (id string) {
 	request, what, all := r.request(number), wish{account: r.account, kind: take, number: number}, r.attempts()
 	for {
@@ -213,8 +216,8 @@ func (r *racer) blames(short *bursarv1.InsufficientResources) bool {
 	return false
 }
 
-// look reads one allocation, or the account. What is not answered says nothing.
-func (r *racer) look() {
+// read reads one allocation, or the account. What is not answered says nothing.
+func (r *racer) read() {
 	ctx, cancel := context.WithTimeout(r.t.Context(), attemptTime)
 	defer cancel()
 	r.mu.Lock()
@@ -225,7 +228,7 @@ func (r *racer) look() {
 	r.mu.Unlock()
 	call := r.clock()
 	if r.local || id != "" && r.random.IntN(2) == 0 {
-		r.lookAt(ctx, call, number, id)
+		r.readOne(ctx, call, number, id)
 		return
 	}
 	labels := map[string]string{"user": r.user(), "creator": "racer"}
@@ -242,7 +245,7 @@ func (r *racer) look() {
 	r.did(call, wish{account: r.account, kind: count}, answer{held: held})
 }
 
-func (r *racer) lookAt(ctx context.Context, call int64, number int32, id string) {
+func (r *racer) readOne(ctx context.Context, call int64, number int32, id string) {
 	if id == "" {
 		return
 	}

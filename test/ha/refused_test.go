@@ -24,8 +24,8 @@ import (
 	"github.com/bursar/bursar/test/proc"
 )
 
-// misfit is a configuration that must not work, beside servers that do.
-type misfit struct {
+// wrongConfig is a configuration that must not work, next to servers that do.
+type wrongConfig struct {
 	t        *testing.T
 	dir, dsn string
 	consul   *consul.Server
@@ -37,17 +37,17 @@ type misfit struct {
 const (
 	exitFailure = 1
 	exitConfig  = 78
-	goesOn      = -1 // not at all: what is wrong may be gone by itself
+	goesOn      = -1 // not at all: the fault may go away by itself
 )
 
-func newMisfit(t *testing.T) *misfit {
+func newWrongConfig(t *testing.T) *wrongConfig {
 	t.Helper()
-	m := &misfit{t: t, dir: t.TempDir(), consul: consul.Start(t, consul.Options{}), database: postgres.Start(t, postgres.Options{})}
+	m := &wrongConfig{t: t, dir: t.TempDir(), consul: consul.Start(t, consul.Options{}), database: postgres.Start(t, postgres.Options{})}
 	m.dsn = m.create("bursar")
 	return m
 }
 
-func (m *misfit) create(database string) (dsn string) {
+func (m *wrongConfig) create(database string) (dsn string) {
 	m.t.Helper()
 	dsn, err := m.database.CreateDatabase(m.t.Context(), database)
 	if err != nil {
@@ -56,11 +56,11 @@ func (m *misfit) create(database string) (dsn string) {
 	return dsn
 }
 
-// longest is more than any line that is said has in bytes, whatever others have written.
+// longest is more bytes than any printed line has, whatever others have written.
 const longest = 3000
 
 // run starts a bursar with a configuration, and waits until it ends or has said each of these.
-func (m *misfit) run(part, config string, code int, says ...string) {
+func (m *wrongConfig) run(part, config string, code int, says ...string) {
 	m.t.Helper()
 	file := filepath.Join(m.dir, strings.ReplaceAll(m.t.Name(), "/", "-")+".yaml")
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
@@ -125,7 +125,7 @@ func contains(text string, each []string) bool {
 	return true
 }
 
-func (m *misfit) coordinator(dsn, consulAddress, more string) string {
+func (m *wrongConfig) coordinator(dsn, consulAddress, more string) string {
 	scheme := "http"
 	if strings.HasPrefix(more, "tls:") {
 		scheme = "https"
@@ -133,13 +133,13 @@ func (m *misfit) coordinator(dsn, consulAddress, more string) string {
 	return fmt.Sprintf("listen: 127.0.0.1:0\nadvertise: %s://127.0.0.1:1\nstore: %s\nconsul: {address: '%s'}\n%s", scheme, dsn, consulAddress, more)
 }
 
-func (m *misfit) agent(more string) string {
+func (m *wrongConfig) agent(more string) string {
 	return fmt.Sprintf("hostId: a\nsocket: %s/a.sock\nstateDir: %s\n%s", m.dir, m.dir, more)
 }
 
-// TestOneStoreIsOneClusters: whoever comes second to a store of another cluster is told whose it is.
+// TestOneStoreIsOneClusters: if a store belongs to another cluster, the error says to which.
 func TestOneStoreIsOneClusters(t *testing.T) {
-	m := newMisfit(t)
+	m := newWrongConfig(t)
 	m.run("coordinator", m.coordinator(m.dsn, m.consul.Address, "cluster: first\n"), goesOn, "leading")
 	m.run("coordinator", m.coordinator(m.dsn, m.consul.Address, "cluster: second\n"), exitConfig, "another cluster's", "first", "want")
 	elsewhere := consul.Start(t, consul.Options{})
@@ -149,9 +149,10 @@ func TestOneStoreIsOneClusters(t *testing.T) {
 	m.run("coordinator", m.coordinator(m.create("elsewhere"), m.consul.Address, "cluster: first\n"), exitConfig, "point it to theirs")
 }
 
-// TestNonsenseInConsulsKeysKeepsNoCoordinatorFromStarting, and lets no other store in: what the cluster's store knows is put back.
+// TestNonsenseInConsulsKeysKeepsNoCoordinatorFromStarting, and lets no other store in: what the
+// cluster's store knows is put back.
 func TestNonsenseInConsulsKeysKeepsNoCoordinatorFromStarting(t *testing.T) {
-	m := newMisfit(t)
+	m := newWrongConfig(t)
 	asked, err := m.consul.Client()
 	if err != nil {
 		t.Fatal(err)
@@ -190,7 +191,7 @@ func TestNonsenseInConsulsKeysKeepsNoCoordinatorFromStarting(t *testing.T) {
 
 // TestStoresThatAreNotForThisVersion are left as they are.
 func TestStoresThatAreNotForThisVersion(t *testing.T) {
-	m := newMisfit(t)
+	m := newWrongConfig(t)
 	m.run("coordinator", m.coordinator(m.dsn, m.consul.Address, ""), goesOn, "leading")
 	if err := m.database.Execute(t.Context(), "bursar", "INSERT INTO bursar_schema (version_id, is_applied) VALUES (9999, true)"); err != nil {
 		t.Fatal(err)
@@ -204,10 +205,11 @@ func TestStoresThatAreNotForThisVersion(t *testing.T) {
 	m.run("coordinator", m.coordinator(strings.Replace(m.dsn, "/bursar", "/nowhere", 1), m.consul.Address, ""), exitConfig, "nowhere", "want")
 }
 
-// TestConsulThatIsNone: where Consul is in trouble a coordinator says so and goes on asking; what time alone does not mend is an error of the
-// configuration. An agent always goes on: it has engines to look after.
+// TestConsulThatIsNone: if Consul is in trouble, a coordinator says so and keeps asking. What does
+// not go away with time is an error of the configuration. An agent always goes on: it has engines
+// to look after.
 func TestConsulThatIsNone(t *testing.T) {
-	m := newMisfit(t)
+	m := newWrongConfig(t)
 	for _, test := range []struct {
 		name   string
 		answer http.HandlerFunc
@@ -242,9 +244,9 @@ func TestConsulThatIsNone(t *testing.T) {
 	}
 }
 
-// TestCertificatesThatAreNotTrusted are told apart.
+// TestCertificatesThatAreNotTrusted: the errors say which certificate is not trusted.
 func TestCertificatesThatAreNotTrusted(t *testing.T) {
-	m := newMisfit(t)
+	m := newWrongConfig(t)
 	authority, other := certs.New(t, "Bursar"), certs.New(t, "Somebody")
 	ca, otherCA := authority.File(t, m.dir, "ca.pem"), other.File(t, m.dir, "other.pem")
 	good, goodKey := authority.Issue(t, certs.Request{Name: "good", Hosts: []string{"127.0.0.1"}, Both: true}).Files(t, m.dir, "good")

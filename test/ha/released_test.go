@@ -21,8 +21,9 @@ import (
 	"google.golang.org/protobuf/types/descriptorpb"
 )
 
-// TestTheVersionBeforeIsTheReleasedOne: the upgrade tests run against a commit before this version's own
-// work. They once ran against one that had this version's tables already, and tested no upgrade.
+// TestTheVersionBeforeIsTheReleasedOne: the upgrade tests run against a commit before this
+// version's own work. They once ran against one that had this version's tables already, and tested
+// no upgrade.
 func TestTheVersionBeforeIsTheReleasedOne(t *testing.T) {
 	if err := checkReleased("../..", beforeCommit, beforeSchema); err != nil {
 		t.Fatal(err)
@@ -46,8 +47,8 @@ func TestTheVersionBeforeIsTheReleasedOne(t *testing.T) {
 	}
 }
 
-// TestAWrongVersionBeforeIsFound gives the check commits of a small history: the release, two of this
-// version's, and one of another branch.
+// TestAWrongVersionBeforeIsFound gives the check commits of a small history: the release, two of
+// this version's, and one of another branch.
 func TestAWrongVersionBeforeIsFound(t *testing.T) {
 	dir := t.TempDir()
 	r := repository(dir)
@@ -131,9 +132,9 @@ func TestAWrongVersionBeforeIsFound(t *testing.T) {
 	}
 }
 
-// checkReleased checks that a commit is the version before the tree in which the repository is: an
-// ancestor, with so many migrations, which the tree begins with, and with the contract that is the tree's
-// baseline. What this version has added to the tables or the contract it must not have.
+// checkReleased checks that a commit is the version before this tree: an ancestor, with that
+// number of migrations, which are the first of this tree's, and with the contract that is this
+// tree's baseline. It must not have what this version has added to the tables or the contract.
 func checkReleased(tree repository, commit string, schema int) error {
 	if len(commit) != 40 {
 		return fmt.Errorf("%s: want the full hash of a commit", commit)
@@ -173,8 +174,8 @@ func checkReleased(tree repository, commit string, schema int) error {
 	return checkContract(tree, commit)
 }
 
-// checkContract compares the contract that a commit's code was generated from with the baseline. Both are
-// moved at a release.
+// checkContract compares the contract that a commit's code was generated from with the baseline.
+// Both are moved at a release.
 func checkContract(tree repository, commit string) error {
 	encoded, err := os.ReadFile(filepath.Join(string(tree), baseline))
 	if err != nil {
@@ -228,7 +229,8 @@ func addNames(names map[string]bool, parent string, messages []*descriptorpb.Des
 	}
 }
 
-// descriptorIn returns the description of a file that its generated code carries, as a constant of text.
+// descriptorIn returns the description of a file that its generated code carries, as a constant of
+// text.
 func descriptorIn(name string, source []byte) (raw []byte) {
 	file, err := parser.ParseFile(token.NewFileSet(), name, source, parser.SkipObjectResolution)
 	if err != nil {

@@ -12,9 +12,10 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// TestStoreIsPutBack: PostgreSQL is restored from a backup, while the agents have seen later epochs and run engines that it knows nothing
-// of. The engines are what counts. Only those that run on a host are looked at: of one without a process its owner alone knows that it is
-// there, and is told at the next Renew that nobody remembers it.
+// TestStoreIsPutBack: PostgreSQL is restored from a backup, while the agents have seen later
+// epochs and run engines that the backup does not know. The engines are what matters. The test
+// checks only those that run on a host: only its owner knows of an engine without a process, and
+// learns at the next Renew that nobody remembers it.
 func TestStoreIsPutBack(t *testing.T) {
 	c := newCluster(t, size{coordinators: 3, agents: 20}, nil)
 	l := c.startLoad(uint64(time.Now().UnixNano()))
@@ -24,8 +25,9 @@ func TestStoreIsPutBack(t *testing.T) {
 	l.backUp(backup)
 	from := time.Now()
 	l.recovered()
-	// More epochs, and allocations that the backup does not have. None of the epochs is the last there is, which somebody else announces: the
-	// agents would remember it, and nobody could lead above it.
+	// More epochs, and allocations that the backup does not have. None of the epochs is the last
+	// there is, which somebody else announces: the agents would remember it, and nobody could lead
+	// above it.
 	backedUp := l.epoch()
 	asked, err := c.consuls[0].Client()
 	l.must(err)
@@ -49,8 +51,8 @@ func TestStoreIsPutBack(t *testing.T) {
 	l.finish(span{from, to})
 }
 
-// backUp copies the store while nobody asks for anything: a reservation that is in the copy would come back with it, and hold until its time
-// is over, as that of a launcher that died does.
+// backUp copies the store while nobody asks for anything: a reservation that is in the copy would
+// come back with it, and hold until its time is over, as that of a launcher that died does.
 func (l *load) backUp(into string) {
 	l.t.Helper()
 	l.steps.Lock()
@@ -58,15 +60,15 @@ func (l *load) backUp(into string) {
 	l.inDatabase(func() error { return l.database.Backup(l.t.Context(), into) })
 }
 
-// putBack restores the backup while nobody asks for anything. What ended since the backup was made may be unknown again, or have ended in
-// another way. What runs must be in the books.
+// putBack restores the backup while nobody asks for anything. What ended since the backup was made
+// may be unknown again, or have ended in another way. What runs must be in the books.
 func (l *load) putBack(backup string) {
 	l.t.Helper()
 	l.steps.Lock()
 	defer l.steps.Unlock()
 	l.inDatabase(func() error { return l.database.Restore(l.t.Context(), backup) })
 	l.recovered()
-	l.book.settle()
+	l.book.removeEnded()
 	eventually(l.t, "what ran before the store was put back is in the books", l.agrees)
 	audit, err := l.books.Cluster().Audit(l.t.Context(), &bursarv1.AuditRequest{})
 	if err != nil || len(audit.GetViolations()) > 0 {
@@ -74,7 +76,7 @@ func (l *load) putBack(backup string) {
 	}
 }
 
-// acknowledges waits until so many more allocations were acknowledged.
+// acknowledges waits until n more allocations were acknowledged.
 func (l *load) acknowledges(more int) {
 	l.t.Helper()
 	want := l.book.size() + more
@@ -86,7 +88,7 @@ func (l *load) acknowledges(more int) {
 	})
 }
 
-// epoch is that of whoever leads.
+// epoch is the epoch of the leader.
 func (c *cluster) epoch() (epoch uint64) {
 	c.t.Helper()
 	eventually(c.t, "the epoch", func() error {

@@ -23,8 +23,9 @@ import (
 	"github.com/bursar/bursar/test/proc"
 )
 
-// TestSomebodyElseWritesIntoConsul: whoever may write there names other servers as the leader and as coordinators, and writes nonsense. The
-// cluster goes on, and nobody shows anything to those servers.
+// TestSomebodyElseWritesIntoConsul: an attacker who may write there names other servers as the
+// leader and as coordinators, and writes nonsense. The cluster goes on, and nobody shows a
+// credential to those servers.
 func TestSomebodyElseWritesIntoConsul(t *testing.T) {
 	const agents = 8
 	c := newCluster(t, size{coordinators: 3, agents: agents}, newTrust(t, agents+1))
@@ -90,7 +91,7 @@ type rogue struct {
 	*load
 
 	consul        *api.Client
-	clear, secure *ear
+	clear, secure *callRecorder
 	environment   []string // of a command that finds coordinators in Consul
 }
 
@@ -173,7 +174,7 @@ func (r *rogue) isNoticed() {
 	})
 }
 
-// register adds services beside the true ones that are well, lead, and have a later epoch.
+// register adds services next to the true ones. They are healthy, lead, and have a later epoch.
 func (r *rogue) register() {
 	r.t.Helper()
 	for scheme, address := range r.addresses() {
@@ -199,7 +200,8 @@ func (r *rogue) addresses() map[string]string {
 	return map[string]string{"http": r.clear.address, "https": r.secure.address}
 }
 
-// callsGoThrough: through coordinators by their addresses, through every agent, and for whoever looks for coordinators in Consul.
+// callsGoThrough: through coordinators by their addresses, through every agent, and for clients
+// that look for coordinators in Consul.
 func (r *rogue) callsGoThrough() {
 	r.t.Helper()
 	r.acknowledges(30)
@@ -216,8 +218,8 @@ func (r *rogue) callsGoThrough() {
 	})
 }
 
-// ear is a server that answers nothing and keeps what it hears.
-type ear struct {
+// callRecorder is a server that answers nothing and keeps what it hears.
+type callRecorder struct {
 	address string
 
 	mu      sync.Mutex
@@ -225,14 +227,15 @@ type ear struct {
 	heard   []string // guarded by mu: what they said, beyond a handshake that they broke off
 }
 
-// listen starts an ear. With TLS, what counts is what comes after its server has shown its certificate.
-func listen(t *testing.T, host string, secured *tls.Config) *ear {
+// listen starts a callRecorder. With TLS, what counts is what comes after its server has shown its
+// certificate.
+func listen(t *testing.T, host string, secured *tls.Config) *callRecorder {
 	t.Helper()
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", net.JoinHostPort(host, "0"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := &ear{address: listener.Addr().String()}
+	e := &callRecorder{address: listener.Addr().String()}
 	var serving sync.WaitGroup
 	t.Cleanup(func() {
 		_ = listener.Close()
@@ -244,14 +247,14 @@ func listen(t *testing.T, host string, secured *tls.Config) *ear {
 			if err != nil {
 				return
 			}
-			serving.Go(func() { e.hear(conn, secured) })
+			serving.Go(func() { e.record(conn, secured) })
 		}
 	})
 	return e
 }
 
-// hear reads for two seconds what a caller says.
-func (e *ear) hear(conn net.Conn, secured *tls.Config) {
+// record reads for two seconds what a caller says.
+func (e *callRecorder) record(conn net.Conn, secured *tls.Config) {
 	defer conn.Close()
 	e.mu.Lock()
 	e.callers = append(e.callers, conn.RemoteAddr().String())
@@ -283,15 +286,15 @@ func (e *ear) hear(conn net.Conn, secured *tls.Config) {
 	}
 }
 
-// forget forgets who has called, and not what was heard.
-func (e *ear) forget() {
+// forget forgets who has called, but not what was recorded.
+func (e *callRecorder) forget() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.callers = nil
 }
 
-// wasCalledBy: a test that nothing is told proves something where somebody came.
-func (e *ear) wasCalledBy(t *testing.T, prefix, who string) {
+// wasCalledBy: that nothing was recorded proves something only if somebody called.
+func (e *callRecorder) wasCalledBy(t *testing.T, prefix, who string) {
 	t.Helper()
 	eventually(t, "a call of "+who, func() error {
 		e.mu.Lock()
@@ -305,7 +308,7 @@ func (e *ear) wasCalledBy(t *testing.T, prefix, who string) {
 	})
 }
 
-func (e *ear) heardNothing(t *testing.T) {
+func (e *callRecorder) heardNothing(t *testing.T) {
 	t.Helper()
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -30,7 +30,8 @@ type trust struct {
 	consul     string            // the token of Consul
 }
 
-// newTrust makes a certificate authority, and tokens for an admin, a gateway, and every other agent.
+// newTrust makes a certificate authority, and tokens for an admin, a gateway, and every other
+// agent.
 func newTrust(t *testing.T, agents int) *trust {
 	t.Helper()
 	s := &trust{
@@ -58,14 +59,16 @@ func newTrust(t *testing.T, agents int) *trust {
 	return s
 }
 
-// show is the part of a configuration that names a certificate of somebody, and the CA of whoever is called.
+// show is the part of a configuration that names a client's certificate, and the CA of the servers
+// that it calls.
 func (s *trust) show(t *testing.T, request certs.Request) string {
 	t.Helper()
 	cert, key := s.authority.Issue(t, request).Files(t, s.dir, request.Name)
 	return fmt.Sprintf("ca: %s, cert: %s, key: %s", s.ca, cert, key)
 }
 
-// coordinator is that part of a coordinator's configuration: one certificate for those who call it and for those it calls.
+// coordinator is that part of a coordinator's configuration: one certificate for those who call it
+// and for those it calls.
 func (s *trust) coordinator(c *cluster, node *netlab.Node) string {
 	if s == nil {
 		return "insecure: true\n"
@@ -116,7 +119,7 @@ func (s *trust) consulServer(t *testing.T, node *netlab.Node) consul.Options {
 	return options
 }
 
-// consulSection says where Consul is, and how it is spoken to.
+// consulSection says where Consul is, and how to speak to it.
 func (s *trust) consulSection(c *cluster, server *consul.Server, name string) string {
 	if s == nil {
 		return "consul: {address: '" + server.Address + "'}\n"
@@ -124,7 +127,8 @@ func (s *trust) consulSection(c *cluster, server *consul.Server, name string) st
 	return fmt.Sprintf("consul: {address: '%s', token: %s, tls: {%s}}\n", server.Address, s.consul, s.show(c.t, certs.Request{Name: name + "-consul"}))
 }
 
-// TestTrustIsAskedForEverywhere: with certificates and tokens between all there are, a leader is lost like any other.
+// TestTrustIsAskedForEverywhere: with certificates and tokens between all there are, a leader is
+// lost like any other.
 func TestTrustIsAskedForEverywhere(t *testing.T) {
 	const agents = 8
 	c := newCluster(t, size{coordinators: 3, agents: agents}, newTrust(t, agents))
@@ -139,7 +143,8 @@ func TestTrustIsAskedForEverywhere(t *testing.T) {
 	l.finish(span{})
 }
 
-// strangersAreRefused: who shows nothing, or speaks for another host, gets nowhere, whichever coordinator it asks.
+// strangersAreRefused: a caller that shows nothing, or speaks for another host, is refused,
+// whichever coordinator it asks.
 func (c *cluster) strangersAreRefused() {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(c.t.Context(), patience)

@@ -16,9 +16,10 @@ import (
 	"github.com/bursar/bursar/test/proc"
 )
 
-// TestRollingUpgrade brings three coordinators with one PostgreSQL up to date, one after the other and the leader last, while agents,
-// clients and commands of both versions work. In between a coordinator of each version leads over those of the other: the first new one
-// has brought the tables up to date, and an old one that runs must be able to go on with them.
+// TestRollingUpgrade brings three coordinators with one PostgreSQL up to date, one after the other
+// and the leader last, while agents, clients and commands of both versions work. In between a
+// coordinator of each version leads over those of the other: the first new one has brought the
+// tables up to date, and an old one that runs must be able to go on with them.
 func TestRollingUpgrade(t *testing.T) {
 	before := versionBefore(t)
 	c := newCluster(t, size{coordinators: 3, agents: 3, program: before.program}, nil)
@@ -76,7 +77,8 @@ func (c *cluster) inOrder() (first, second, last *member) {
 	return standbys[0], standbys[1], last
 }
 
-// upgrade starts the first of these that is of the version before and does not lead, or else the first, in the new version.
+// upgrade starts the first of these that is of the version before and does not lead, or else the
+// first, in the new version.
 func (l *load) upgrade(candidates ...*member) {
 	l.t.Helper()
 	leader := l.leader()

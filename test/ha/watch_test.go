@@ -13,19 +13,21 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// observer follows the cluster's watch over all faults, and asks every coordinator for the epoch it leads in.
+// observer follows the cluster's watch over all faults, and asks every coordinator for the epoch
+// it leads in.
 type observer struct {
 	*cluster
 	running sync.WaitGroup
 
 	mu     sync.Mutex
 	faults []string // guarded by mu
-	// grants are those that were seen one by one; begins how often the observer had to begin with a list. Guarded by mu.
+	// grants are those that were seen one by one; begins how often the observer had to begin with
+	// a list. Guarded by mu.
 	grants, begins int
 	epochs         []uint64 // guarded by mu; in the order they were seen, each once
 }
 
-// observe begins to look. The observer ends with the context.
+// observe starts an observer, which ends with the context.
 func (c *cluster) observe(ctx context.Context) *observer {
 	o := &observer{cluster: c}
 	o.running.Go(func() {
@@ -59,7 +61,8 @@ func (o *observer) faultf(format string, arguments ...any) {
 	o.faults = append(o.faults, fmt.Sprintf(format, arguments...))
 }
 
-// follow reads the live allocations and then each transition, until the watch ends: with a leader, what it remembers goes.
+// follow reads the live allocations and then each transition, until the watch ends: with a leader,
+// what it remembers goes.
 func (o *observer) follow(ctx context.Context) {
 	var listed []*bursarv1.Allocation
 	revision := uint64(0)
@@ -101,7 +104,8 @@ func (o *observer) epoch(ctx context.Context, m *member, last uint64) uint64 {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	status, err := m.direct.Cluster().Status(ctx, &bursarv1.StatusRequest{})
-	if err != nil || !status.GetIsLeader() { // one that has just lost the lead speaks for itself
+	// A coordinator that has just lost the lead speaks only for itself.
+	if err != nil || !status.GetIsLeader() {
 		return last
 	}
 	if status.GetEpoch() < last {

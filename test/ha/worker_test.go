@@ -23,7 +23,8 @@ type load struct {
 	*cluster
 	book *book
 	seed uint64
-	// steps is read-locked by each worker's step: whoever locks it has all of them stand still between two, with what they hold.
+	// steps is read-locked by each worker's step. A writer makes all of them stop between two
+	// steps, with what they hold.
 	steps sync.RWMutex
 
 	ctx     context.Context // ends with the load
@@ -33,7 +34,8 @@ type load struct {
 	racing  *race
 }
 
-// users is how many users there are: five agents' launchers and a gateway ask for each, so that its quota binds.
+// users is how many users there are: five agents' launchers and a gateway ask for each, so that
+// its quota binds.
 const users = 10
 
 // startLoad prepares a load that ends with the test.
@@ -48,14 +50,15 @@ func (c *cluster) startLoad(seed uint64) *load {
 	return l
 }
 
-// startLaunchers starts one beside every agent, which starts real processes there.
+// startLaunchers starts one on every agent's host, where it starts real processes.
 func (l *load) startLaunchers() {
 	for i, h := range l.hosts {
 		l.work(&worker{name: h.id, user: userName(i % users), client: h.local.Allocations(), local: true}, i)
 	}
 }
 
-// startGateways starts one for every user, which asks coordinators for a host and starts engines of which only it knows.
+// startGateways starts one for every user, which asks coordinators for a host and starts engines
+// of which only it knows.
 func (l *load) startGateways() {
 	for i := range users {
 		gateway := l.gateway
@@ -106,7 +109,7 @@ type worker struct {
 	kept       []engine
 }
 
-// engine is one that runs: a process, or where process is nil a lease.
+// engine is one that runs: a process, or a lease if process is nil.
 type engine struct {
 	id      string
 	process *exec.Cmd
@@ -203,7 +206,8 @@ func (w *worker) giveUp(r *bursarv1.AllocateRequest) {
 		w.cancel(res.GetAllocation())
 		return
 	}
-	// The request itself may be overtaken by what cancels it, so it is made anew until one of both is known to be last.
+	// The cancellation may overtake the request, so both are repeated until one of them is known
+	// to be last.
 	a, ok := w.allocate(r)
 	if ok {
 		w.cancel(a)
@@ -228,7 +232,7 @@ func (w *worker) release(id string) {
 	w.book.now(id, released)
 }
 
-// run makes an engine of a grant: beside an agent a real process, elsewhere one with a lease.
+// run makes an engine of a grant: on an agent's host a real process, elsewhere one with a lease.
 func (w *worker) run(a *bursarv1.Allocation) {
 	e := engine{id: a.GetId()}
 	confirm := &bursarv1.ConfirmRequest{Id: a.GetId(), Lease: durationpb.New(time.Hour)}

@@ -1,5 +1,6 @@
-// Package hostile has the answers of a server that wants to fill the memory of whoever calls it, or to keep it for ever. Each handler goes on
-// until its caller hangs up. They may be used by many goroutines.
+// Package hostile has the answers of a server that wants to fill the memory of its callers, or to
+// keep them waiting for ever. Each handler goes on until its caller hangs up. They may be used by
+// many goroutines.
 package hostile
 
 import (
@@ -37,7 +38,8 @@ func Answers() map[string]http.HandlerFunc {
 	}
 }
 
-// Streams are handlers by what they do to a call that is answered with a stream, but for one that goes on.
+// Streams are handlers by what they do to a call that is answered with a stream, but for one that
+// goes on.
 func Streams() map[string]http.HandlerFunc {
 	return map[string]http.HandlerFunc{
 		"a message of 4 GiB": func(w http.ResponseWriter, _ *http.Request) {
@@ -85,7 +87,8 @@ func endless(w io.Writer) {
 	}
 }
 
-// headers sends headers without end, or 1 MiB of them over HTTP/2, whose server knows how many it has.
+// headers sends headers without end, or 1 MiB of them over HTTP/2, whose server knows how many it
+// has.
 func headers(w http.ResponseWriter, _ *http.Request) {
 	hijacker, can := w.(http.Hijacker)
 	if !can {

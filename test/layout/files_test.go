@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// maxLines is where a file holds more than one idea, as far as a number can tell.
+// maxLines is the size from which a file usually holds more than one idea.
 const maxLines = 450
 
 func filesBroken(files tree) []string {
@@ -29,7 +29,8 @@ func filesBroken(files tree) []string {
 	return complaints
 }
 
-// packageCommentsBroken takes the comment from any file of the folder; a folder of tests alone has it in a test.
+// packageCommentsBroken takes the comment from any file of the folder; a folder of tests alone has
+// it in a test.
 func packageCommentsBroken(files tree) []string {
 	said := map[string]bool{}
 	var folders []string
@@ -51,7 +52,8 @@ func packageCommentsBroken(files tree) []string {
 	return complaints
 }
 
-// leftoversBroken looks for skips in the code, and in the scripts of testscript, and for marks in every file.
+// leftoversBroken finds skips in the code, and in the scripts of testscript, and marks in every
+// file.
 func leftoversBroken(files tree) []string {
 	marks := regexp.MustCompile(`\b(TO` + `DO|FIX` + `ME|XX` + `X)\b`)
 	skips := regexp.MustCompile(`(?m)^(\[.+\] *)?skip\b`)
@@ -88,7 +90,8 @@ func sleepsBroken(files tree) []string {
 	return complaints
 }
 
-// placesBroken finds what works on one machine only: a home or work folder, and the host of a package registry.
+// placesBroken finds what works on one machine only: a home or work folder, and the host of a
+// package registry.
 func placesBroken(files tree) []string {
 	places := regexp.MustCompile(`(^|[^\w./~}-])/(home|root|work)/`)
 	registries := regexp.MustCompile(`(proxy\.golang|sum\.golang|registry\.npmjs|repo1\.maven|files\.pythonhosted)\.\w+`)

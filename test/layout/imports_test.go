@@ -9,11 +9,12 @@ import (
 	"strings"
 )
 
-// floors lists the folders from the ground up. A package may import packages of its own floor and of those below.
+// floors lists the folders from the ground up. A package may import packages of its own floor and
+// of those below.
 func floors() [][]string {
 	return [][]string{
 		{"resource", "internal/spelling"},
-		{"label", "resource/linkis", "internal/identity", "internal/yamlfile", "internal/reload", "internal/regularfile", "internal/credential", "internal/sockdiag", "internal/subuid", "internal/cgroupfs", "internal/peercred", "test/certs", "test/consul", "test/hostile", "test/otlp", "test/postgres", "test/proc", "test/underrace"},
+		{"label", "resource/linkis", "internal/identity", "internal/yamlfile", "internal/reload", "internal/regularfile", "internal/credential", "internal/sockdiag", "internal/subuid", "internal/cgroupfs", "internal/peercred", "internal/pause", "test/certs", "test/consul", "test/hostile", "test/otlp", "test/postgres", "test/proc", "test/underrace"},
 		{"proto"},
 		{"internal/quotafile", "internal/access", "internal/tracing", "internal/admission"},
 		{"providers"},
@@ -38,7 +39,8 @@ func floors() [][]string {
 	}
 }
 
-// topFolders are all that the tree begins with. What is nobody's API stands in internal; each other package has one that is promised.
+// topFolders are all that the tree begins with. What is nobody's API stands in internal; each
+// other package has one that is promised.
 func topFolders() []string {
 	return []string{
 		"agent", "bench", "client", "cmd", "coordinator", "deploy", "docs", "examples", "integrations", "internal", "label",
@@ -62,23 +64,27 @@ func strangers() [][2]string {
 	return [][2]string{{"agent", "coordinator"}}
 }
 
-// pure are the packages that compute and do nothing else: the same input gives the same output, on any machine, at any
-// time. The ledger can be replayed, and the race detector has nothing to find, because of it.
+// pure are the packages that compute and do nothing else: the same input gives the same output, on
+// any machine, at any time. The ledger can be replayed, and the race detector has nothing to find,
+// because of it.
 func pure() []string {
 	return []string{"internal/spelling", "resource", "resource/linkis", "label", "internal/identity", "coordinator/ledger", "coordinator/placement", "agent/policy"}
 }
 
-// computing are pairs of a pure package and a library that it may import, which computes and does nothing else.
+// computing are pairs of a pure package and a library that it may import, which computes and does
+// nothing else.
 func computing() [][2]string {
 	return [][2]string{{"coordinator/ledger", "github.com/tidwall/btree"}}
 }
 
-// small are the packages of programs of which there are many processes: they import the standard library, golang.org/x/sys and each other.
+// small are the packages of programs of which there are many processes: they import the standard
+// library, golang.org/x/sys and each other.
 func small() []string {
 	return []string{"agent/keeper", "cmd/bursar-keeper"}
 }
 
-// impure are the standard packages that reach outside of a computation, each with all that is below it.
+// impure are the standard packages that reach outside of a computation, each with all that is
+// below it.
 func impure() []string {
 	return []string{
 		"context", "crypto/rand", "database", "embed", "io/fs", "io/ioutil", "log", "math/rand", "net", "os", "plugin",
@@ -86,7 +92,8 @@ func impure() []string {
 	}
 }
 
-// floorsBroken holds tests to their floor too: a test that needs more than its package stands in test/.
+// floorsBroken holds tests to their floor too: a test that needs more than its package stands in
+// test/.
 func floorsBroken(files tree) []string {
 	var complaints []string
 	for _, s := range files.sources() {

@@ -1,7 +1,9 @@
-// Package layout holds the rules of this tree that no compiler and no linter holds: which package may import which,
-// what a pure package may contain, how large a file may grow, and that links and comments are there.
+// Package layout holds the rules of this tree that no compiler and no linter holds: which package
+// may import which, what a pure package may contain, how large a file may grow, and that links and
+// comments are there.
 //
-// A rule is a function from a tree to its complaints, so that it can be shown a small tree in memory that breaks it.
+// A rule is a function from a tree to its complaints, so that it can be shown a small tree in
+// memory that breaks it.
 package layout
 
 import (
@@ -25,10 +27,11 @@ import (
 // module is the path of this module; what follows it in an import is a folder of the tree.
 const module = "github.com/bursar/bursar"
 
-// tree is every file of the project by its slash-separated path from the root. A file that is no text has no content.
+// tree is every file of the project by its slash-separated path from the root. A file that is no
+// text has no content.
 type tree map[string]string
 
-// rule is one thing that must hold; broken names every place where it does not.
+// rule is one thing that must hold; broken names every place that breaks it.
 type rule struct {
 	name   string
 	broken func(tree) []string
@@ -60,7 +63,8 @@ func TestTree(t *testing.T) {
 	}
 }
 
-// project reads the tree that this test stands in: what git has or would add, or, outside of a checkout, every file.
+// project reads the tree that this test stands in: what git has or would add, or, outside of a
+// checkout, every file.
 func project(t *testing.T) tree {
 	t.Helper()
 	root, err := filepath.Abs("../..")

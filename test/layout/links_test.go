@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// linksBroken follows the links of every Markdown file that lead to a file or folder of the tree. Links to the web are
-// not followed: a test needs no network.
+// linksBroken follows the links of every Markdown file that lead to a file or folder of the tree.
+// Links to the web are not followed: a test needs no network.
 func linksBroken(files tree) []string {
 	code := regexp.MustCompile("(?s)```.*?```|`[^`\n]*`")
 	link := regexp.MustCompile(`\]\(<?([^)>\s]+)|(?m:^\[[^\]]+\]:\s+(\S+))`)

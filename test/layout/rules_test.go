@@ -38,7 +38,8 @@ func TestSoundTreeKeepsEveryRule(t *testing.T) {
 	}
 }
 
-// Each case adds one file to the sound tree, or changes one, and names all complaints that follow, of all rules.
+// Each case adds one file to the sound tree, or changes one, and names all complaints that follow,
+// of all rules.
 func TestRulesFindWhatBreaksThem(t *testing.T) {
 	for _, test := range []struct {
 		name, path, content string

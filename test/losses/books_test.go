@@ -80,8 +80,8 @@ func (p *place) accounts() []*bursarv1.Account {
 	return accounts
 }
 
-// has returns an error unless the books have these engines, each once, with the process that runs, and nothing else: neither in the list nor
-// in any account, and not in the agent's.
+// has returns an error unless the books have these engines, each once, with the process that runs,
+// and nothing else. That holds for the list, for every account, and for the agent.
 func (p *place) has(engines []*engine) error {
 	p.t.Helper()
 	live := p.live()
@@ -111,7 +111,8 @@ func (p *place) has(engines []*engine) error {
 	return nil
 }
 
-// right waits until the books have these engines and nothing else, for two heartbeats at most, and audits them.
+// right waits until the books have these engines and nothing else, for two heartbeats at most, and
+// audits them.
 func (p *place) right(engines []*engine) {
 	p.t.Helper()
 	p.inTime("the books are right", func() error {

@@ -15,8 +15,9 @@ import (
 	"github.com/bursar/bursar/test/proc"
 )
 
-// After a boot nothing of what ran does: a process that has an engine's pid, and was started at the same time after the boot, is somebody
-// else's. It is neither counted nor ended, and the books are empty.
+// After a boot nothing that ran before still runs: a process with an engine's pid, which started
+// at the same time after the boot, is another one. It is neither counted nor ended, and the books
+// are empty.
 func TestHostBoots(t *testing.T) {
 	if !isolated(t, 0) {
 		return
@@ -55,8 +56,8 @@ func TestHostBoots(t *testing.T) {
 	}
 }
 
-// A pid is given out again when its process has ended: the new one is neither counted nor ended, whether its agent was there or not, and
-// whether the engine was to be stopped or not.
+// The kernel reuses a pid when its process has ended: the new process is neither counted nor
+// ended, whether its agent was there or not, and whether the engine was to be stopped or not.
 func TestPidsAreGivenOutAgain(t *testing.T) {
 	if !isolated(t, unix.CLONE_NEWPID) {
 		return
@@ -100,7 +101,8 @@ func TestPidsAreGivenOutAgain(t *testing.T) {
 	}
 }
 
-// occupy waits until a pid is free and starts a process that has it. It holds more memory than an engine may.
+// occupy waits until a pid is free and starts a process that has it. It holds more memory than an
+// engine may.
 func occupy(t *testing.T, pid int) *exec.Cmd {
 	t.Helper()
 	orders := filepath.Join(t.TempDir(), "stranger")

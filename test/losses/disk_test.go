@@ -12,8 +12,9 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// While the disk with the agent's state is full, and while it can only be read, engines go on, are measured, told of and released, and an agent
-// that is killed comes back. What could not be remembered is not started.
+// While the disk with the agent's state is full or read-only, engines go on, are measured,
+// reported and released, and an agent that is killed comes back. What cannot be remembered is not
+// started.
 func TestDiskOfTheStateIsFull(t *testing.T) {
 	if !isolated(t, 0) {
 		return
@@ -80,7 +81,8 @@ func TestDiskOfTheStateIsFull(t *testing.T) {
 	}
 }
 
-// readOnly lets nothing be written below a path any more, but to files that are open: a keeper's record is.
+// readOnly lets nothing be written below a path any more, but to files that are open: a keeper's
+// record is.
 func readOnly(path string) error {
 	if err := unix.Mount(path, path, "", unix.MS_BIND, ""); err != nil {
 		return fmt.Errorf("bind: %w", err)

@@ -149,7 +149,7 @@ func (e *engine) saidPid() (pid int) {
 	return pid
 }
 
-// awaitStart waits until it does what it is told.
+// awaitStart waits until it carries out commands.
 func (e *engine) awaitStart() {
 	e.p.t.Helper()
 	eventually(e.p.t, "engine "+e.name+" has started", func() error {
@@ -176,7 +176,7 @@ func (e *engine) tell(order string) {
 	})
 }
 
-// send has it do something that it cannot tell of.
+// send makes it do something that it cannot report.
 func (e *engine) send(order string) {
 	e.p.t.Helper()
 	if _, err := fmt.Fprintln(e.orders, order); err != nil {

@@ -1,16 +1,22 @@
-// Package losses proves what becomes of engines and books when something is lost: with the shipped programs bursar and bursar-keeper, a
-// coordinator on SQLite, an agent, and real processes as engines, each started in all three ways: by `bursar run --detach`, by `bursar run`,
-// and by a launcher that confirms its pid. Agents are killed and upgraded, coordinators are away or put back, pids are given out again,
-// hosts boot, state files are damaged, disks fill up, and engines take more memory than they may have.
+// Package losses shows what happens to engines and books when something is lost. It runs the
+// shipped programs bursar and bursar-keeper, a coordinator on SQLite, an agent, and real processes
+// as engines, each started in all three ways: by `bursar run --detach`, by `bursar run`, and by a
+// launcher that confirms its pid. Agents are killed and upgraded, coordinators are away or put
+// back, pids are reused, hosts boot, state files are damaged, disks fill up, and engines take more
+// memory than they may have.
 //
-// What it leaves to others: agent, with a coordinator that is played, has the state file of every kind field by field, clocks that were set
-// between two agents and while one runs (synctest), and each refusal; test/systemd has real boots and a clock that is really set, in a virtual
-// machine, the watchdog, sockets that stay, and upgrades of packages; test/ha has leaders that are lost, PostgreSQL that is put back, and
-// agents of an older version; test/chaos has `bursar dev` that is killed under load, and engines that touch memory slowly. A clock cannot be
-// set for one process: a program without a libc does not see what would be preloaded, and time namespaces leave the time of day alone.
+// What it leaves to others: agent, with a coordinator that is played, has the state file of every
+// kind field by field, clocks that were set between two agents and while one runs (synctest), and
+// each refusal; test/systemd has real boots and a clock that is really set, in a virtual machine,
+// the watchdog, sockets that stay, and upgrades of packages; test/ha has leaders that are lost,
+// PostgreSQL that is put back, and agents of an older version; test/chaos has `bursar dev` that is
+// killed under load, and engines that touch memory slowly. A clock cannot be set for one process:
+// a program without a libc does not see what would be preloaded, and time namespaces leave the
+// time of day alone.
 //
-// Tests need root: they make namespaces and cgroups. No test sleeps; each waits for what must come, for long where the machine is busy. Right
-// within two heartbeats means heartbeats that were answered, not seconds.
+// Tests need root: they make namespaces and cgroups. No test sleeps; each waits for a condition,
+// for long if the machine is busy. "Right within two heartbeats" means heartbeats that were
+// answered, not seconds.
 package losses
 
 import (
@@ -32,13 +38,14 @@ import (
 const (
 	// insideVariable names the test for which this process has namespaces of its own.
 	insideVariable = "BURSAR_LOSSES_INSIDE"
-	// programsVariable says where its programs were built.
+	// programsVariable is the folder with its programs.
 	programsVariable = "BURSAR_LOSSES_PROGRAMS"
 	// insideTime bounds a test in there.
 	insideTime = 4 * time.Minute
 )
 
-// programs is where bursar and bursar-keeper are, and in a folder beside them the next version. TestMain sets it.
+// programs is the folder of bursar and bursar-keeper; a folder next to them has the next version.
+// TestMain sets it.
 var programs string
 
 // The versions that were built.
@@ -87,8 +94,8 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
-// isolated runs the rest of the test in a process that has the namespaces of flags for its own; outside it returns false, and the test has
-// been run. Whatever is mounted there is gone with it.
+// isolated runs the rest of the test in a process that has the namespaces of flags for its own;
+// outside it returns false, and the test has been run. Whatever is mounted there is gone with it.
 func isolated(t *testing.T, flags uintptr) bool {
 	t.Helper()
 	if os.Getenv(insideVariable) == t.Name() {
@@ -106,7 +113,8 @@ func isolated(t *testing.T, flags uintptr) bool {
 	return false
 }
 
-// settle keeps what is mounted in here to this namespace. In a namespace of pids the process table is that.
+// settle keeps what is mounted in here to this namespace. In a namespace of pids the process table
+// is that.
 func settle() error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("private mounts: %w", err)
@@ -126,13 +134,13 @@ const (
 	patience = 60 * time.Second
 )
 
-// eventually looks until check finds nothing wrong.
+// eventually repeats check until it finds no fault.
 func eventually(t *testing.T, what string, check func() error) {
 	t.Helper()
 	proc.Eventually(t, patience, pollEvery, what, check)
 }
 
-// always looks again and again for so long, and fails at the first thing that is wrong.
+// always repeats check for that long, and fails at the first fault.
 func always(t *testing.T, during time.Duration, what string, check func() error) {
 	t.Helper()
 	proc.Always(t, during, pollEvery, what, check)

@@ -13,8 +13,9 @@ import (
 	"github.com/bursar/bursar/test/proc"
 )
 
-// Under the policy kill an engine that goes on using too much memory is stopped through Stop: by SIGTERM first, by SIGKILL where that is
-// ignored, with the reason in the history. One that gives back in time goes on, and so do its neighbours.
+// Under the policy kill an engine that keeps using too much memory is stopped through Stop: by
+// SIGTERM first, and by SIGKILL if it ignores that, with the reason in the history. An engine that
+// gives back in time goes on, and so do others on its host.
 func TestGreedyEnginesAreStopped(t *testing.T) {
 	t.Parallel()
 	p := startPlace(t, settings{engines: "  cgroups: none\n  policies: [{onOverUse: kill, grace: 4s, stopGrace: 1s}]\n"})
@@ -69,14 +70,15 @@ func (p *place) flagged(e *engine, policy bursarv1.OverUsePolicy) {
 	}
 }
 
-// Under the policy warn over-use is shown everywhere and felt by the headroom, while the books keep what the engine is entitled to. It ends
-// when the engine gives back.
+// Under the policy warn over-use is shown everywhere and lowers the headroom, while the books keep
+// what the engine is entitled to. It ends when the engine gives back.
 func TestOverUseIsWarnedOf(t *testing.T) {
 	t.Parallel()
 	p := startPlace(t, settings{})
 	e := p.launched("greedy")
 	p.right([]*engine{e})
-	const excess = 512 // MiB: more than other things on this machine take and give back meanwhile
+	// MiB: more than other things on this machine take and give back at the same time
+	const excess = 512
 	before := p.settledHeadroom(e, 0)
 	e.tell(fmt.Sprint("hold ", engineMemory+excess))
 	p.flagged(e, bursarv1.OverUsePolicy_OVER_USE_POLICY_WARN)
@@ -96,7 +98,8 @@ func TestOverUseIsWarnedOf(t *testing.T) {
 	}
 	p.right([]*engine{e}) // the entitlement in every account
 	fell := before - p.settledHeadroom(e, engineMemory+excess)
-	for attempt := 0; fell < excess/2*mib && attempt < 5; attempt++ { // other programs of this machine have given as much back meanwhile
+	// Other programs of this machine have given as much back at the same time.
+	for attempt := 0; fell < excess/2*mib && attempt < 5; attempt++ {
 		e.tell("hold 1")
 		p.inTime("it gives back", func() error {
 			if a := p.read(e.id); a.GetUnreclaimableBytes() >= engineMemory*mib {
@@ -126,7 +129,8 @@ func TestOverUseIsWarnedOf(t *testing.T) {
 	p.right([]*engine{e})
 }
 
-// settledHeadroom is the host's when an engine was measured to hold so many MiB, or more.
+// settledHeadroom is the host's headroom after an engine was measured to hold that many MiB, or
+// more.
 func (p *place) settledHeadroom(e *engine, mebibytes int64) (headroom int64) {
 	p.t.Helper()
 	eventually(p.t, "engine "+e.name+" is measured", func() error {
@@ -144,8 +148,9 @@ func (p *place) settledHeadroom(e *engine, mebibytes int64) (headroom int64) {
 	return headroom
 }
 
-// Under the policy limit the kernel keeps an engine to its entitlement. One that wants more is ended by it, which is recognised, and the
-// reason names the limit; also when no agent was there. Its neighbours go on.
+// Under the policy limit the kernel keeps an engine to its entitlement. One that wants more is
+// ended by it, which is recognised, and the reason names the limit; also when no agent was there.
+// Its neighbours go on.
 func TestLimitedEnginesAreEndedByTheKernel(t *testing.T) {
 	t.Parallel()
 	parent := fmt.Sprintf("/bursar-test-losses-%d", os.Getpid())
@@ -185,7 +190,7 @@ func TestLimitedEnginesAreEndedByTheKernel(t *testing.T) {
 	p.endedWith(fair, 0)
 }
 
-// cgroupFolders are where a cgroup's files are, in every hierarchy that has it.
+// cgroupFolders are the folders of a cgroup, in every hierarchy that has it.
 func cgroupFolders(t *testing.T, name string) []string {
 	t.Helper()
 	found, err := filepath.Glob("/sys/fs/cgroup/*" + name)
@@ -234,7 +239,9 @@ func removeCgroups(t *testing.T, parent string) {
 		for _, folder := range left {
 			entries, _ := filepath.Glob(folder + "/bursar-engines/*")
 			for _, entry := range entries {
-				_ = os.Remove(entry) // files are not, and what has processes that are being killed goes later
+				// Files cannot be removed, and a cgroup with processes that are being killed goes
+				// later.
+				_ = os.Remove(entry)
 			}
 			_ = os.Remove(folder + "/bursar-engines")
 			_ = os.Remove(folder)

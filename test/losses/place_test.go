@@ -47,14 +47,15 @@ type place struct {
 	program string
 }
 
-// settings are lines of YAML beside those that all tests want.
+// settings are lines of YAML in addition to those that all tests want.
 type settings struct {
 	agent   string
-	engines string // of the agent's section engines, where it keeps them without cgroups else
+	engines string // of the agent's section engines; by default it keeps them without cgroups
 	state   string // its stateDir; default: one of its own
 }
 
-// newPlace writes the configurations and makes the clients; nothing is started. No host is suspect because this machine is busy.
+// newPlace writes the configurations and makes the clients; nothing is started. No host is suspect
+// because this machine is busy.
 func newPlace(t *testing.T, s settings) *place {
 	t.Helper()
 	// Not t.TempDir, whose path may be too long for a socket.
@@ -197,7 +198,8 @@ func (p *place) heartbeats() int {
 	return int(p.metric("unix", p.socket, `bursar_agent_sync_seconds_count{outcome="ok"}`))
 }
 
-// inTime waits until check finds nothing wrong, and fails where something is after two more heartbeats have been answered.
+// inTime waits until check finds no fault, and fails if there still is one after two more
+// heartbeats have been answered.
 func (p *place) inTime(what string, check func() error) {
 	p.t.Helper()
 	// The one that is under way may have been made before.

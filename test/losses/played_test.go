@@ -12,8 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// An engine here is this test's program, started again by whoever starts engines. It does what the lines of a pipe at a path say, one after
-// the other, and says in a file beside it what it has done. It ends when the test does: the pipe ends then.
+// An engine here is this test's program, started again as an engine. It carries out the lines of a
+// pipe at a path, one after the other, and writes into a file next to it what it has done. It ends
+// when the test does: the pipe ends then.
 
 // engineVariable in the environment makes the test's program an engine, with its path.
 const engineVariable = "BURSAR_LOSSES_ENGINE"

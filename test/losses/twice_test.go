@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// Two agents for one host are a mistake that is found: the older one ends and says why. Engines go on, and are the newer one's.
+// Two agents for one host are a mistake that is found: the older one ends and says why. Engines go
+// on, and are the newer one's.
 func TestTwoAgentsAreOneHost(t *testing.T) {
 	t.Parallel()
 	p := startPlace(t, settings{})
@@ -30,7 +31,7 @@ func TestTwoAgentsAreOneHost(t *testing.T) {
 		p.ended(e)
 	}
 	p.right([]*engine{})
-	// The same agent twice is told so at once, and the first goes on.
+	// A second agent with the same state is refused at once, and the first goes on.
 	p.write("agent.yaml", p.agentConfig(filepath.Join(p.dir, "third.sock"), filepath.Join(p.dir, "second"), "  cgroups: none\n"))
 	third := p.newAgent()
 	if code := third.Wait(patience); code == 0 {

@@ -19,7 +19,8 @@ import (
 // upgrade has the other program stand in for the agent from now on.
 func (p *place) upgrade() { p.program = filepath.Join(programs, "next", "bursar") }
 
-// Engines go on while their agent is replaced by one of another version, which takes all of them up. A request that waits keeps its place.
+// Engines go on while their agent is replaced by one of another version, which takes all of them
+// up. A request that waits keeps its place.
 func TestAgentIsUpgraded(t *testing.T) {
 	t.Parallel()
 	p := startPlace(t, settings{agent: "capacity: {memory: 256MiB}\n"})
@@ -64,7 +65,8 @@ func TestAgentIsUpgraded(t *testing.T) {
 	p.endedWith(filler, 0)
 	engines = without(engines, filler)
 	got := <-answered
-	if got.err != nil { // the old agent has ended the call: its caller asks again, under the same id
+	// The old agent has ended the call: its caller asks again, under the same id.
+	if got.err != nil {
 		if connect.CodeOf(got.err) != connect.CodeUnavailable && connect.CodeOf(got.err) != connect.CodeCanceled {
 			t.Errorf("the call was ended with %v", got.err)
 		}
@@ -82,8 +84,9 @@ func TestAgentIsUpgraded(t *testing.T) {
 	p.right(engines)
 }
 
-// gate is a program that stands in for the keeper: it waits until it may go on, and is the keeper then.
-func (p *place) gate() (config string) {
+// waitingKeeper is a program that stands in for the keeper: it waits until it may go on, and is
+// the keeper then.
+func (p *place) waitingKeeper() (config string) {
 	p.t.Helper()
 	path := p.write("keeper", fmt.Sprintf("#!/bin/sh\n: >%[1]s/arrived\nwhile ! [ -e %[1]s/open ]; do sleep 0.05; done\nexec %[2]s/bursar-keeper \"$@\"\n", p.dir, programs))
 	if err := os.Chmod(path, 0o700); err != nil {
@@ -92,8 +95,9 @@ func (p *place) gate() (config string) {
 	return "  cgroups: none\n  keeper: " + path + "\n"
 }
 
-// A Launch that an agent is at when it ends, well or not, at any point, is done or not: there is never an engine without an allocation, nor
-// an allocation without an engine when its reservation is over.
+// A Launch that is under way when its agent ends, at any point, is either done or not: there is
+// never an engine without an allocation, and no allocation without an engine after its reservation
+// is over.
 func TestLaunchIsUnderWayWhenTheAgentEnds(t *testing.T) {
 	t.Parallel()
 	for _, end := range []struct {
@@ -104,7 +108,7 @@ func TestLaunchIsUnderWayWhenTheAgentEnds(t *testing.T) {
 			t.Run(end.name+" "+point, func(t *testing.T) {
 				t.Parallel()
 				p := newPlace(t, settings{})
-				p.write("agent.yaml", p.agentConfig(p.socket, p.state(), "  logDir: "+filepath.Join(p.dir, "logs")+"\n"+p.gate()))
+				p.write("agent.yaml", p.agentConfig(p.socket, p.state(), "  logDir: "+filepath.Join(p.dir, "logs")+"\n"+p.waitingKeeper()))
 				p.startCoordinator()
 				p.startAgent()
 				e := p.prepare("flying")
@@ -116,7 +120,7 @@ func TestLaunchIsUnderWayWhenTheAgentEnds(t *testing.T) {
 				p.awaitFile("arrived")
 				if point == "before it is confirmed" {
 					p.coordinator.Signal(syscall.SIGSTOP)
-					p.openGate()
+					p.letKeeperGoOn()
 					e.awaitStart()
 				}
 				p.agent.Signal(end.signal)
@@ -126,7 +130,7 @@ func TestLaunchIsUnderWayWhenTheAgentEnds(t *testing.T) {
 				if err := <-answered; err == nil {
 					t.Error("it was answered that the engine runs")
 				}
-				p.openGate()
+				p.letKeeperGoOn()
 				p.upgrade()
 				p.startAgent()
 				p.nothingFlies(e)
@@ -135,7 +139,8 @@ func TestLaunchIsUnderWayWhenTheAgentEnds(t *testing.T) {
 	}
 }
 
-// nothingFlies waits until an engine that was being launched runs with its allocation, or is gone, and can be launched or released.
+// nothingFlies waits until an engine that was being launched runs with its allocation, or is gone,
+// and can be launched or released.
 func (p *place) nothingFlies(e *engine) {
 	p.t.Helper()
 	var runs bool
@@ -183,7 +188,7 @@ func (p *place) launch(ctx context.Context, e *engine) error {
 	return err
 }
 
-func (p *place) openGate() { p.write("open", "") }
+func (p *place) letKeeperGoOn() { p.write("open", "") }
 
 func (p *place) awaitFile(name string) {
 	p.t.Helper()

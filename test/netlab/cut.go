@@ -7,9 +7,9 @@ import (
 	"net"
 )
 
-// nowhere is the hardware address of nobody: what is sent to it reaches no node. Every node knows the others' hardware addresses for
-// good and asks nobody for them, so that a cut is a wrong entry in that list: open connections and new ones fall silent, and no error
-// comes back.
+// nowhere is the hardware address of no node: packets to it reach nobody. Every node has a fixed
+// list of the others' hardware addresses and asks nobody for them. So a cut is a wrong entry in
+// that list: open connections and new ones fall silent, and no error comes back.
 func nowhere() net.HardwareAddr { return net.HardwareAddr{2, 0x77, 0xff, 0, 0, 0xff} }
 
 // Cut makes everything vanish that two nodes send to each other.
@@ -76,7 +76,7 @@ func (l *Lab) Heal() error {
 	return nil
 }
 
-// know writes down in a where b is.
+// know adds the address of b to the list of a.
 func know(a, b *Node, mac net.HardwareAddr) error {
 	device := wireName
 	if a == a.lab.Here {

@@ -18,12 +18,13 @@ import (
 const (
 	// insideVariable is set in the environment of the process that is in a namespace of its own.
 	insideVariable = "BURSAR_NETLAB_INSIDE"
-	// enterWord, as first argument, makes this program enter a namespace and become another program.
+	// enterWord, as first argument, makes this program enter a namespace and become another
+	// program.
 	enterWord = "netlab-enter"
 )
 
-// Main runs the tests of a package in a network namespace of its own. It is for TestMain, before anything else, and returns the exit
-// code.
+// Main runs the tests of a package in a network namespace of its own. It is for TestMain, before
+// anything else, and returns the exit code.
 func Main(m *testing.M) int {
 	if len(os.Args) > 3 && os.Args[1] == enterWord {
 		err := become(os.Args[2], os.Args[3:])
@@ -45,7 +46,8 @@ func Main(m *testing.M) int {
 	return code
 }
 
-// Inside reports whether this process is in a namespace of its own, where tests run: Main starts the program again to get there.
+// Inside reports whether this process is in a namespace of its own, where tests run: Main starts
+// the program again to get there.
 func Inside() bool {
 	_, inside := os.LookupEnv(insideVariable)
 	return inside && (len(os.Args) < 2 || os.Args[1] != enterWord)
@@ -53,7 +55,8 @@ func Inside() bool {
 
 // become makes this process another program in a namespace.
 func become(namespace string, argv []string) error {
-	runtime.LockOSThread()          // of all threads this one enters, and this one becomes the program
+	// Only this thread enters, and it becomes the program.
+	runtime.LockOSThread()
 	file, err := os.Open(namespace) //nolint:gosec // of the lab that started this
 	if err != nil {
 		return err
@@ -79,7 +82,8 @@ func runInside() (code int, err error) {
 	again.Env = append(os.Environ(), insideVariable+"=1")
 	again.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Cloneflags: unix.CLONE_NEWNET}
 	if os.Geteuid() != 0 {
-		// The same user inside, because some servers refuse to be root, but with the right to make networks.
+		// The same user inside, because some servers refuse to be root, but with the right to make
+		// networks.
 		again.SysProcAttr.Cloneflags |= unix.CLONE_NEWUSER
 		again.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: os.Geteuid(), HostID: os.Geteuid(), Size: 1}}
 		again.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: os.Getegid(), HostID: os.Getegid(), Size: 1}}

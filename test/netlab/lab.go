@@ -44,7 +44,7 @@ type Node struct {
 	port string
 }
 
-// New makes a network with these nodes for the length of a test, and fails the test where it cannot.
+// New makes a network with these nodes for the length of a test, and fails the test if it cannot.
 func New(tb testing.TB, names ...string) *Lab {
 	tb.Helper()
 	lab, err := build(tb, names)
@@ -117,7 +117,8 @@ func (l *Lab) makeNode(name, bridge string, lab, number int) (*Node, error) {
 	n := &Node{Name: name, lab: l, mac: macOf(lab, number), Address: addressOf(lab, number), port: fmt.Sprintf("lab%dp%d", lab, number)}
 	made := make(chan error)
 	go func() {
-		runtime.LockOSThread() // and never let go: with the goroutine ends the thread, which is spoilt
+		// It is never unlocked: the thread ends with the goroutine, since it cannot be used again.
+		runtime.LockOSThread()
 		err := unix.Unshare(unix.CLONE_NEWNET)
 		if err == nil {
 			n.ns, err = currentNamespace()
@@ -164,8 +165,8 @@ func (n *Node) Command(ctx context.Context, argv ...string) *exec.Cmd {
 	return cmd
 }
 
-// Do calls a function whose goroutine is in the node: sockets that it opens and processes that it starts belong there, and stay there
-// afterwards. Goroutines that it starts do not.
+// Do calls a function whose goroutine is in the node: sockets that it opens and processes that it
+// starts belong there, and stay there afterwards. Goroutines that it starts do not.
 func Do(n *Node, f func() error) error {
 	runtime.LockOSThread()
 	if err := unix.Setns(int(n.ns.Fd()), unix.CLONE_NEWNET); err != nil {

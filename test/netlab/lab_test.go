@@ -17,12 +17,14 @@ import (
 	"time"
 )
 
-// abandonVariable, in the environment of a child, has it leave a process in a lab and wait to be killed.
+// abandonVariable, in the environment of a child, has it leave a process in a lab and wait to be
+// killed.
 const abandonVariable = "BURSAR_NETLAB_ABANDON"
 
 func TestMain(m *testing.M) { os.Exit(Main(m)) }
 
-// patience is how long a busy machine may take for what is done at once on an idle one; brief how long silence is listened to.
+// patience is how long a busy machine may take for what is done at once on an idle one; brief how
+// long silence is listened to.
 const (
 	patience = 20 * time.Second
 	brief    = 300 * time.Millisecond
@@ -178,7 +180,8 @@ func TestHereReachesEveryNode(t *testing.T) {
 	}
 }
 
-// Whoever is killed leaves no process in a namespace, and with the last process goes the namespace.
+// A test that is killed leaves no process in a namespace, and the namespace goes with its last
+// process.
 func TestNothingIsLeftBehind(t *testing.T) {
 	program, err := os.Executable()
 	if err != nil {
@@ -217,7 +220,8 @@ func TestNothingIsLeftBehind(t *testing.T) {
 	}
 }
 
-// TestAbandon is the child of TestNothingIsLeftBehind, and by itself shows that a lab can be made without anybody's help.
+// TestAbandon is the child of TestNothingIsLeftBehind, and by itself shows that a lab can be made
+// without anybody's help.
 func TestAbandon(t *testing.T) {
 	lab := New(t, "a")
 	left := lab.Node("a").Command(context.Background(), "sleep", "1000")

@@ -56,7 +56,8 @@ func (m *message) with(kind uint16, value []byte) *message {
 
 func text(s string) []byte { return append([]byte(s), 0) }
 
-// send hands the message to the kernel, in the namespace of the calling thread, and returns the kernel's error.
+// send hands the message to the kernel, in the namespace of the calling thread, and returns the
+// kernel's error.
 func (m *message) send() error {
 	socket, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE)
 	if err != nil {
@@ -66,7 +67,7 @@ func (m *message) send() error {
 	packet := native32(uint32(unix.NLMSG_HDRLEN + len(m.body))) //nolint:gosec // small
 	packet = binary.NativeEndian.AppendUint16(packet, m.kind)
 	packet = binary.NativeEndian.AppendUint16(packet, m.flags|unix.NLM_F_REQUEST|unix.NLM_F_ACK)
-	packet = append(packet, make([]byte, 8)...) // a sequence number and a port that nobody looks at
+	packet = append(packet, make([]byte, 8)...) // a sequence number and a port that nobody reads
 	packet = append(packet, m.body...)
 	if err := unix.Sendto(socket, packet, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
 		return fmt.Errorf("netlink: %w", err)
@@ -95,7 +96,8 @@ func addBridge(name string, mac net.HardwareAddr) error {
 		send()
 }
 
-// addWire makes a pair of devices: port is plugged into the bridge, the other end is in the namespace.
+// addWire makes a pair of devices: port is plugged into the bridge, the other end is in the
+// namespace.
 func addWire(port, bridge string, namespace *os.File, mac net.HardwareAddr) error {
 	master, err := net.InterfaceByName(bridge)
 	if err != nil {

@@ -1,5 +1,6 @@
-// Package otlp is a collector of traces for tests: it takes OTLP over HTTP, decodes it and keeps the spans. It stands on a low floor, so
-// that the tests of every package can use it. A Receiver may be used by many goroutines.
+// Package otlp is a collector of traces for tests: it takes OTLP over HTTP, decodes it and keeps
+// the spans. It stands on a low floor, so that the tests of every package can use it. A Receiver
+// may be used by many goroutines.
 package otlp
 
 import (
@@ -33,7 +34,7 @@ type Span struct {
 // ID is the span's id in hex.
 func (s Span) ID() string { return hex.EncodeToString(s.GetSpanId()) }
 
-// Parent is that of the span above it; empty: there is none.
+// Parent is the ID of the span above it; empty: there is none.
 func (s Span) Parent() string { return hex.EncodeToString(s.GetParentSpanId()) }
 
 // Trace is that of its trace.
@@ -139,7 +140,8 @@ func (r *Receiver) Spans() []Span {
 	return append([]Span(nil), r.spans...)
 }
 
-// Raw returns the messages that were received so far, decompressed: what is nowhere in them was not sent.
+// Raw returns the messages that were received so far, decompressed: what they do not contain was
+// not sent.
 func (r *Receiver) Raw() [][]byte {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -20,8 +20,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// wanted are the files of the package for Debian but for manual pages, each with its mode, and "conf" where dpkg keeps an
-// administrator's changes.
+// wanted are the files of the package for Debian except manual pages, each with its mode, and
+// "conf" if dpkg keeps an administrator's changes.
 const wanted = `
 -rw-r--r-- /etc/bursar/agent.yaml conf
 -rw-r--r-- /etc/bursar/coordinator.yaml conf
@@ -117,7 +117,8 @@ func TestContents(t *testing.T) {
 
 func TestProgramsAreStaticAndOfTheirArchitecture(t *testing.T) {
 	machines := map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}
-	// Bytes: a program, and a package of both, that has grown beyond this has taken in something that it should not have.
+	// Bytes: a program, or a package of both, that is larger than this contains something that it
+	// should not.
 	limits := map[string]int{"/usr/bin/bursar": 60 << 20, "/usr/libexec/bursar/bursar-keeper": 4 << 20}
 	for arch := range strings.FieldsSeq(*arches) {
 		for _, f := range debFiles(t, built.deb(arch)) {
@@ -154,7 +155,8 @@ func TestProgramKnowsItsVersion(t *testing.T) {
 	}
 }
 
-// What depends on the machine, the time or the user would show: everything else about the second build is another.
+// What depends on the machine, the time or the user would show: everything else about the second
+// build is another.
 func TestSameTreeGivesTheSameBytes(t *testing.T) {
 	again := made{t.TempDir(), built.version}
 	if err := again.make("ARCHES="+runtime.GOARCH, "TZ=Asia/Tokyo", "LC_ALL=C.UTF-8", "HOSTNAME=another", "TMPDIR="+t.TempDir()); err != nil {

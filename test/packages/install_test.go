@@ -9,8 +9,9 @@ import (
 	"testing"
 )
 
-// tree is what every scenario begins with: a copy of this machine's tree at $tree that is gone with its namespaces, in which
-// Bursar was never installed and no systemd runs. "inside COMMAND…" runs a command in it; the packages are in /packages.
+// tree is what every scenario begins with: a copy of this machine's tree at $tree that is gone
+// with its namespaces, in which Bursar was never installed and no systemd runs. "inside COMMAND…"
+// runs a command in it; the packages are in /packages.
 const tree = `
 mount -t tmpfs none "$work"
 mkdir "$work"/{upper,lower,tree}

@@ -1,7 +1,9 @@
-// Package packages builds the packages as make packages does, looks at what is in them, and installs, upgrades, removes and purges them
-// in a copy of this machine's tree, without a running systemd. With one is the business of another suite.
+// Package packages builds the packages as make packages does, checks what is in them, and
+// installs, upgrades, removes and purges them in a copy of this machine's tree, without a running
+// systemd. test/systemd does so with one.
 //
-// It needs root, for that tree: an overlay over / in a mount namespace of its own, of which nothing stays.
+// It needs root, for that tree: an overlay over / in a mount namespace of its own, of which
+// nothing stays.
 package packages
 
 import (
@@ -19,7 +21,8 @@ import (
 // root is the tree that is packaged.
 const root = "../.."
 
-// rpmArches are the names of RPM for the architectures that packages are built for, by those of Go and Debian.
+// rpmArches are the names of RPM for the architectures that packages are built for, by those of Go
+// and Debian.
 var rpmArches = map[string]string{"amd64": "x86_64", "arm64": "aarch64"}
 
 // made is what TestMain has built: all formats, for each of -arches.

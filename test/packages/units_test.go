@@ -86,7 +86,7 @@ func TestHardeningIsExplained(t *testing.T) {
 	}
 }
 
-// Each example says where it goes; make lint has systemd read them there.
+// Each example says where it goes; make lint makes systemd read them there.
 func TestExamplesSayWhereTheyGo(t *testing.T) {
 	files, err := filepath.Glob(unitDir + "examples/*.conf")
 	if err != nil || len(files) < 4 {

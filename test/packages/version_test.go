@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestVersions goes through the life of a checkout: each step's version must look like this, and be later than the one before it, for
-// dpkg and for rpm.
+// TestVersions goes through the life of a checkout: the version of each step must look like this,
+// and be later than the one before it, for dpkg and for rpm.
 func TestVersions(t *testing.T) {
 	dir := t.TempDir()
 	script := filepath.Join(dir, "deploy/package/version.sh")

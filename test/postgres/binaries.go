@@ -20,7 +20,8 @@ type binaries string
 var errNoServer = errors.New("no PostgreSQL server here: want initdb and postgres on the PATH, below /usr/lib/postgresql, or in " +
 	"PG_BIN; `make provide-postgres` installs them on Debian")
 
-// findBinaries returns the newest server that is installed. PG_BIN, the directory of its programs, overrides the search.
+// findBinaries returns the newest server that is installed. PG_BIN, the directory of its programs,
+// overrides the search.
 func findBinaries() (binaries, error) {
 	if dir := os.Getenv("PG_BIN"); dir != "" {
 		if !complete(dir) {
@@ -57,7 +58,7 @@ func complete(dir string) bool {
 	return true
 }
 
-// major reads the version from a path such as /usr/lib/postgresql/15/bin; 0 where it does not say.
+// major reads the version from a path such as /usr/lib/postgresql/15/bin; 0 if the path has none.
 func major(dir string) int {
 	name := filepath.Base(filepath.Dir(dir))
 	if len(name) > len("pgsql-") && name[:len("pgsql-")] == "pgsql-" {
@@ -70,7 +71,7 @@ func major(dir string) int {
 	return n
 }
 
-// account is who runs the server; nil: whoever runs this process.
+// account is the user that runs the server; nil: the user of this process.
 func account() (*syscall.Credential, error) {
 	if os.Geteuid() != 0 {
 		return nil, nil //nolint:nilnil // said above

@@ -4,8 +4,8 @@ import "github.com/bursar/bursar/test/proc"
 
 // guardScript clears away what is left of a server: all processes that stand in its data, stopped
 // ones too, and its directory. The kernel would signal the first process of the server alone, and
-// nobody those that are stopped. They get five seconds to end in order, because only then does the kernel
-// get back the memory that they share.
+// nobody those that are stopped. They get five seconds to end in order, because only then does the
+// kernel get back the memory that they share.
 const guardScript = `data=$(readlink -f "$1/data")
 signal() {
 	found=1

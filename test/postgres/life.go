@@ -13,7 +13,8 @@ import (
 	"time"
 )
 
-// Start starts a server that has ended, and waits until it answers. One that runs is left as it is.
+// Start starts a server that has ended, and waits until it answers. One that runs is left as it
+// is.
 func (s *Server) Start(ctx context.Context) error {
 	if s.process != nil {
 		return nil
@@ -70,8 +71,8 @@ func (s *Server) waitUntilUp(ctx context.Context) error {
 	}
 }
 
-// Stop ends the server by a signal and waits for it: SIGTERM waits for its clients, SIGINT ends their sessions, SIGQUIT ends
-// without writing anything more, and the next start replays the log.
+// Stop ends the server by a signal and waits for it: SIGTERM waits for its clients, SIGINT ends
+// their sessions, SIGQUIT ends without writing anything more, and the next start replays the log.
 func (s *Server) Stop(signal syscall.Signal) error {
 	if s.process == nil {
 		return nil
@@ -82,7 +83,8 @@ func (s *Server) Stop(signal syscall.Signal) error {
 	return s.waitUntilGone()
 }
 
-// Kill kills all of the server's processes at once, as when the machine loses power but for what the kernel has in its caches.
+// Kill kills all of the server's processes at once, as when the machine loses power but for what
+// the kernel has in its caches.
 func (s *Server) Kill() error {
 	if s.process == nil {
 		return nil
@@ -93,7 +95,8 @@ func (s *Server) Kill() error {
 	return s.waitUntilGone()
 }
 
-// waitUntilGone waits for every process: the last one that is left holds the cluster's memory, and keeps the next start out.
+// waitUntilGone waits for every process: the last one that is left holds the cluster's memory, and
+// keeps the next start out.
 func (s *Server) waitUntilGone() error {
 	limit := time.NewTimer(patience)
 	defer limit.Stop()
@@ -122,18 +125,20 @@ func (s *Server) waitUntilGone() error {
 	}
 }
 
-// Restart ends the server as an administrator does, its clients' sessions with it, and starts it again.
+// Restart ends the server as an administrator does, its clients' sessions with it, and starts it
+// again.
 func (s *Server) Restart(ctx context.Context) error {
 	return errors.Join(s.Stop(syscall.SIGINT), s.Start(ctx))
 }
 
-// Pause stops all of the server's processes where they are: connections stay open, and nothing answers.
+// Pause stops all of the server's processes: connections stay open, and nothing answers.
 func (s *Server) Pause() error { return s.signalAll(syscall.SIGSTOP) }
 
 // Continue ends a Pause.
 func (s *Server) Continue() error { return s.signalAll(syscall.SIGCONT) }
 
-// signalAll signals every process of the server. One that is born meanwhile is found in the next round.
+// signalAll signals every process of the server. The next round finds a process that started in
+// between.
 func (s *Server) signalAll(signal syscall.Signal) error {
 	seen := make(map[int]bool)
 	for {
@@ -180,7 +185,8 @@ func (s *Server) processes() ([]int, error) {
 	return pids, nil
 }
 
-// Backup copies a server's data as they are now into a directory. The server is stopped for it, and started again.
+// Backup copies a server's data as they are now into a directory. The server is stopped for it,
+// and started again.
 func (s *Server) Backup(ctx context.Context, into string) error {
 	if err := s.Stop(syscall.SIGINT); err != nil {
 		return err
@@ -188,7 +194,8 @@ func (s *Server) Backup(ctx context.Context, into string) error {
 	return errors.Join(copyTree(ctx, s.data(), into), s.Start(ctx))
 }
 
-// Restore puts back what Backup has copied: everything since is gone, as with a backup that is an hour old.
+// Restore puts back what Backup has copied: everything since is gone, as with a backup that is an
+// hour old.
 func (s *Server) Restore(ctx context.Context, from string) error {
 	if err := s.Stop(syscall.SIGINT); err != nil {
 		return err

@@ -32,7 +32,8 @@ type Options struct {
 // User is the role that owns everything.
 const User = "bursar"
 
-// patience is how long the server may take to come up or to end. After a SIGKILL it replays its log.
+// patience is how long the server may take to come up or to end. After a SIGKILL it replays its
+// log.
 const patience = 60 * time.Second
 
 // Server is one PostgreSQL. See the package comment.
@@ -48,7 +49,7 @@ type Server struct {
 	guardian *proc.Guardian
 }
 
-// Start launches a server for the length of a test, and fails the test where that does not work.
+// Start launches a server for the length of a test, and fails the test if that does not work.
 func Start(tb testing.TB, options Options) *Server {
 	tb.Helper()
 	dir, err := os.MkdirTemp("", "bursar-postgres-") //nolint:usetesting // another user must get into it, and a socket's path is short
@@ -68,8 +69,8 @@ func Start(tb testing.TB, options Options) *Server {
 	return s
 }
 
-// Launch makes a new database cluster in a directory, which becomes the server's own, and starts it. Close ends it and
-// removes the directory.
+// Launch makes a new database cluster in a directory, which becomes the server's own, and starts
+// it. Close ends it and removes the directory.
 func Launch(ctx context.Context, dir string, options Options) (*Server, error) {
 	bin, err := findBinaries()
 	if err != nil {
@@ -127,7 +128,8 @@ func (s *Server) initialize(ctx context.Context, options Options) error {
 	s.port = port
 	settings := map[string]string{
 		"listen_addresses": "127.0.0.1", "port": strconv.Itoa(port), "unix_socket_directories": s.dir,
-		"max_connections": "100", "shared_buffers": "64MB", "dynamic_shared_memory_type": "mmap", // in its directory
+		// mmap: shared memory is in the directory of the server too.
+		"max_connections": "100", "shared_buffers": "64MB", "dynamic_shared_memory_type": "mmap",
 		"fsync": "on", "synchronous_commit": "on", "log_min_messages": "warning",
 	}
 	maps.Copy(settings, options.Settings)
@@ -143,7 +145,8 @@ func (s *Server) initialize(ctx context.Context, options Options) error {
 	return errors.Join(err, file.Close())
 }
 
-// command is a program of PostgreSQL's, run by the right user. The kernel ends it when this process ends.
+// command is a program of PostgreSQL's, run by the right user. The kernel ends it when this
+// process ends.
 func (s *Server) command(ctx context.Context, program string, arguments ...string) *exec.Cmd {
 	command := exec.CommandContext(ctx, filepath.Join(string(s.bin), program), arguments...) //nolint:gosec // as found
 	command.Dir = s.dir
@@ -158,7 +161,8 @@ func (s *Server) Host() string { return net.JoinHostPort("127.0.0.1", strconv.It
 // Socket is the directory of its socket, for host= of an address.
 func (s *Server) Socket() string { return s.dir }
 
-// DSN is the address of a database, with the password where there is one. Parameters are "name=value".
+// DSN is the address of a database, with the password if there is one. Parameters are
+// "name=value".
 func (s *Server) DSN(database string, parameters ...string) string {
 	address := url.URL{Scheme: "postgres", Host: s.Host(), Path: "/" + database, User: url.User(User)}
 	if s.password != "" {

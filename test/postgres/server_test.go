@@ -20,7 +20,8 @@ import (
 	"github.com/bursar/bursar/test/postgres"
 )
 
-// abandonVariable names, in the environment of a child, the directory in which it launches a server that it never ends.
+// abandonVariable names, in the environment of a child, the directory in which it launches a
+// server that it never ends.
 const abandonVariable = "BURSAR_POSTGRES_ABANDON"
 
 func TestMain(m *testing.M) {

@@ -10,21 +10,22 @@ import (
 	"syscall"
 )
 
-// Guardian is a process that clears away after this one, even if this one was killed before it could
-// do so itself.
+// Guardian is a process that clears away after this one, even if this one was killed before it
+// could do so itself.
 type Guardian struct {
 	process   *exec.Cmd
 	hold      io.Closer // as long as this is open in this process, it waits
 	complaint strings.Builder
 }
 
-// Guard starts a guardian that runs a script of sh, with the arguments as $1 and so on, after Dismiss
-// or when this process has ended. The script fails if it could not clear away, and says why on its
-// standard error.
+// Guard starts a guardian that runs a script of sh, with the arguments as $1 and so on, after
+// Dismiss or when this process has ended. The script fails if it could not clear away, and says
+// why on its standard error.
 func Guard(script string, arguments ...string) (*Guardian, error) {
 	line := append([]string{"-c", "cat >/dev/null\n" + script, "guardian"}, arguments...)
-	g := &Guardian{process: exec.Command("sh", line...)}        //nolint:gosec,noctx // it must outlive this process
-	g.process.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // what ends this process by the keyboard leaves it alone
+	g := &Guardian{process: exec.Command("sh", line...)} //nolint:gosec,noctx // it must outlive this process
+	// A signal from the keyboard that ends this process does not reach the guardian.
+	g.process.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	g.process.Dir = os.TempDir()
 	g.process.Stderr = &g.complaint
 	hold, err := g.process.StdinPipe()

@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// most is how many bytes an Output keeps. It is far more than a test reads, and bounds what a server
-// that prints in a loop takes.
+// most is how many bytes an Output keeps. It is far more than a test reads, and bounds what a
+// server that prints in a loop takes.
 const most = 64 << 20
 
 // faults are what no Bursar must ever print.
@@ -15,8 +15,8 @@ func faults() []string {
 	return []string{"DATA RACE", "panic: ", "fatal error: ", "the ledger panicked", "the books are wrong"}
 }
 
-// Output gathers what a process prints: the last 64 MiB of it at most. The zero value is empty. It is
-// safe for concurrent use.
+// Output gathers what a process prints: the last 64 MiB of it at most. The zero value is empty. It
+// is safe for concurrent use.
 type Output struct {
 	mu   sync.Mutex
 	text []byte   // guarded by mu

@@ -15,18 +15,18 @@ import (
 // The ports are lowest to lowest+count-1. Linux gives out 32768 to 60999 by itself.
 //
 // The ports are below those that the system gives to outgoing connections and to listeners on port
-// 0. A port that a listener was given, and that was closed then, is soon given to somebody else on a
-// busy machine: to another test, or to a client that tries again and again to reach the very server
-// that is to listen there.
+// 0. A port that a listener was given, and that was closed then, is soon given to somebody else on
+// a busy machine: to another test, or to a client that tries again and again to reach the very
+// server that is to listen there.
 const (
 	lowest = 10000
 	count  = 22000
 )
 
-// FreePort returns a port that nobody listens on at that address of this machine, over TCP or UDP. The
-// host is an IP address. It is for servers that cannot be told port 0, or that are started again on
-// the same one. No two calls return the same port, in this process or in another one that runs tests,
-// until this process ends. Programs that do not ask this function may still take it.
+// FreePort returns a port that nobody listens on at that address of this machine, over TCP or UDP.
+// The host is an IP address. It is for servers that cannot use port 0, or that are started again
+// on the same port. No two calls return the same port, in this process or in another one that runs
+// tests, until this process ends. Programs that do not ask this function may still take it.
 func FreePort(host string) (int, error) {
 	for range 1000 {
 		if port := lowest + rand.IntN(count); free(host, port) && reserve(port) {

@@ -16,8 +16,8 @@ import (
 type Process struct {
 	// Name is for messages.
 	Name string
-	// Output is what it has printed since it was first started: on both streams, except one that its
-	// command leads elsewhere.
+	// Output is what it has printed since it was first started: on both streams, except one that
+	// its command leads elsewhere.
 	Output *Output
 
 	tb      testing.TB
@@ -27,9 +27,9 @@ type Process struct {
 	err     error         // of the wait; read after ended
 }
 
-// New makes a process that Start starts: command is asked for a new command each time. At the end of
-// the test it is killed, the test fails if it printed a fault, and the end of what it printed is shown
-// if the test has failed.
+// New makes a process that Start starts: command is asked for a new command each time. At the end
+// of the test it is killed, the test fails if it printed a fault, and the end of what it printed
+// is shown if the test has failed.
 func New(tb testing.TB, name string, command func() *exec.Cmd) *Process {
 	tb.Helper()
 	p := &Process{Name: name, Output: &Output{}, tb: tb, command: command}
@@ -43,8 +43,8 @@ func New(tb testing.TB, name string, command func() *exec.Cmd) *Process {
 	return p
 }
 
-// Start starts a command as a process, as New and Process.Start do. Its name is the program's, with
-// the first argument.
+// Start starts a command as a process, as New and Process.Start do. Its name is the program's,
+// with the first argument.
 func Start(tb testing.TB, cmd *exec.Cmd) *Process {
 	tb.Helper()
 	name := strings.Join(append([]string{filepath.Base(cmd.Args[0])}, cmd.Args[1:min(2, len(cmd.Args))]...), " ")
@@ -115,8 +115,8 @@ func (p *Process) Stop(within time.Duration) {
 	p.await(within)
 }
 
-// Wait waits until it has ended by itself, and returns its exit code: see ExitCode. The test fails if
-// that takes longer than within.
+// Wait waits until it has ended by itself, and returns its exit code: see ExitCode. The test fails
+// if that takes longer than within.
 func (p *Process) Wait(within time.Duration) int {
 	p.tb.Helper()
 	p.await(within)

@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// fewestLooks is how often Eventually looks at least before it gives up. If it cannot look that often
-// in the time there is, the machine is so busy that what is waited for has not had its time either.
+// fewestLooks is how often Eventually checks at least before it gives up. If it cannot check that
+// often in the time, the machine is so busy that the condition has not had its time either.
 const fewestLooks = 60
 
-// Eventually looks every so often until check finds nothing wrong, and returns how long that took.
-// After the time is over, and at least 60 looks, the test ends with what was wrong last.
+// Eventually checks every so often until check finds no fault, and returns how long that took.
+// After the time is over, and after at least 60 checks, the test ends with the last fault.
 func Eventually(tb testing.TB, within, every time.Duration, what string, check func() error) time.Duration {
 	tb.Helper()
 	began := time.Now()
@@ -43,7 +43,7 @@ func Until(tb testing.TB, within, every time.Duration, what string, holds func()
 	})
 }
 
-// Always looks every so often for so long, and ends the test at the first thing that is wrong.
+// Always checks every so often for that long, and ends the test at the first fault.
 func Always(tb testing.TB, during, every time.Duration, what string, check func() error) {
 	tb.Helper()
 	again := time.NewTicker(every)

@@ -12,7 +12,8 @@ import (
 // safety is the memory that every host keeps free for itself.
 const safety = 256 * mib
 
-// agent is an agent's process: the production tracker, with the calls that the real agent makes around it.
+// agent is an agent's process: the production tracker, with the calls that the real agent makes
+// around it.
 type agent struct {
 	machine *machine
 	t       *tracker.Tracker // nil while it is down
@@ -22,7 +23,7 @@ type agent struct {
 	failed  bool // the last try was not answered
 }
 
-// agentDisk is what an agent's process leaves behind.
+// agentDisk is what an agent's process leaves on disk.
 type agentDisk struct {
 	saved       tracker.Snapshot
 	incarnation uint64
@@ -39,7 +40,7 @@ func (a *agent) holds(id string) bool {
 	return held
 }
 
-// show tells the agent which process a launcher is about to confirm.
+// show gives the agent the process that a launcher is about to confirm.
 func (a *agent) show(id string, p *process) {
 	if a.up() {
 		a.t.Show(id, &bursarv1.Process{Pid: p.pid, StartTime: p.start, BootId: a.machine.bootID})
@@ -85,14 +86,14 @@ func (a *agent) crashAndRestart() {
 	})
 }
 
-// save makes durable what must be known after a crash.
+// save makes durable what the agent must know after a crash.
 func (a *agent) save() {
 	if a.t.Unsaved() {
 		a.machine.disk.saved = a.t.Snapshot()
 	}
 }
 
-// measure looks at the machine every second.
+// measure measures the machine every second.
 func (a *agent) measure(run int) {
 	if a.run != run {
 		return
@@ -163,7 +164,7 @@ func (a *agent) register(run int) {
 		c.register(q, seenIn, reply)
 		return nil
 	}, func(value any) bool {
-		h, _ := value.(heard)
+		h, _ := value.(hostAnswer)
 		r, ok := h.message.(*bursarv1.RegisterResponse)
 		if !ok {
 			return false
@@ -183,10 +184,11 @@ func (a *agent) sync(run int) {
 		c.sync(q, seenIn, reply)
 		return nil
 	}, func(value any) bool {
-		h, _ := value.(heard)
+		h, _ := value.(hostAnswer)
 		r, ok := h.message.(*bursarv1.SyncResponse)
 		if !ok {
-			if value != nil { // it knows of a later sequence: Register tells which
+			// The coordinator knows a later sequence: Register says which.
+			if value != nil {
 				a.t.Resync()
 			}
 			return false
@@ -202,8 +204,8 @@ func (a *agent) sync(run int) {
 	})
 }
 
-// report makes one call in a row of them. The agent takes in what comes after it has given the call up as well: its tracker
-// must know by itself what is too old.
+// report makes calls one after the other. The agent also gets answers that come after it has given
+// up the call: its tracker must know by itself which are too old.
 func (a *agent) report(run int, serve func(c *coord, reply func(answer)) func(), take func(value any) (ok bool)) {
 	a.machine.link.callAndListen(0, serve, func(value any) {
 		if a.run == run {
@@ -216,8 +218,8 @@ func (a *agent) report(run int, serve func(c *coord, reply func(answer)) func(),
 	})
 }
 
-// checkEpoch holds invariant 6 at the agent: its epoch never goes back, not even over its own restart, and nothing of an
-// older one is acted on.
+// checkEpoch holds invariant 6 at the agent: its epoch never goes back, not even when it restarts,
+// and it does nothing for an older one.
 func (a *agent) checkEpoch(before, answered, leadership uint64, refused error) {
 	m := a.machine
 	if refused != nil {
@@ -252,8 +254,8 @@ func (a *agent) stop(order *bursarv1.StopOrder) {
 // errVetoed is what a caller gets when the agent did not find the memory.
 var errVetoed = errors.New("vetoed")
 
-// allocate forwards a launcher's request and has the last word on the grant. One that comes late is asked for anew; if it is
-// still granted then, what the agent believes to know is wrong.
+// allocate forwards a launcher's request and decides last about the grant. If the answer comes
+// late, the launcher asks again; if the grant still stands then, the agent knows something wrong.
 func (a *agent) allocate(command ledger.AllocateCommand, anew bool, done func(*bursarv1.Allocation, error)) {
 	a.forward(command.Wait, func(c *coord, reply func(answer)) func() {
 		return c.allocate(command, reply)
@@ -282,7 +284,8 @@ func (a *agent) command(f func(*ledger.Ledger, ledger.Instant) (ledger.Allocatio
 	}, func(g *bursarv1.Allocation, _ tracker.Verdict, err error) { done(g, err) })
 }
 
-// forward passes a call on to the coordinator and takes note of the answer before the caller gets it.
+// forward passes a call on to the coordinator, and the agent sees the answer before the caller
+// gets it.
 func (a *agent) forward(patience time.Duration, serve func(c *coord, reply func(answer)) func(), done func(*bursarv1.Allocation, tracker.Verdict, error)) {
 	if !a.up() {
 		done(nil, tracker.Passed, errUnavailable)

@@ -8,12 +8,12 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// application is one that runs in a YARN cluster.
+// application is an application that runs in a YARN cluster.
 type application struct {
 	y     *yarn
 	id    string
 	owner *attempt // nil: another's, who is not ours
-	at    spot
+	at    queueKey
 	size  amount        // of one container
 	most  int           // containers
 	on    [machines]int // how many there are on each machine
@@ -25,7 +25,7 @@ type application struct {
 	orphan   time.Time // it ends then; zero: it has an engine
 }
 
-// allocation is the one that it was started under; empty where there is none.
+// allocation is the one that it was started under; empty if there is none.
 func (a *application) allocation() string {
 	if a.owner == nil {
 		return ""
@@ -45,9 +45,10 @@ func (a *application) count() (n int) {
 
 func (a *application) held() amount { return a.size.times(int64(a.count())) }
 
-// steady reports whether it neither grows nor moves at the moment, for a coordinator may still hand in or count on what it had before it
-// gave something back. What an application holds by two reports, one after the other, is taken to be in the queues of the second. One
-// that came back in between to where it was before would belie that. Nobody counts on a report that is too old.
+// steady reports whether the application neither grows nor moves at the moment. A coordinator may
+// still report or use what it had before it gave something back. If two reports in a row show the
+// same use, it is taken to be in the queues of the second report; an application that was
+// somewhere else in between would make that wrong. Nobody uses a report that is too old.
 func (a *application) steady() bool {
 	before := func(s *snapshot) bool { return s.from == a.y && !s.at.After(a.gave) }
 	for _, c := range a.y.w.coords {
@@ -66,8 +67,8 @@ func (a *application) steady() bool {
 	return false
 }
 
-// submit starts an application; nil where the cluster does not take it.
-func (y *yarn) submit(owner *attempt, at spot, size amount, most int) *application {
+// submit starts an application; nil if the cluster refuses it.
+func (y *yarn) submit(owner *attempt, at queueKey, size amount, most int) *application {
 	if y.passive || y.away {
 		return nil
 	}
@@ -124,7 +125,7 @@ func (a *application) end() {
 	}
 }
 
-// live lets everything that runs in the cluster do something now and then, until the world comes to rest.
+// live makes everything that runs in the cluster do something now and then, until the world rests.
 func (y *yarn) live() {
 	w := y.w
 	w.after(w.between(300*time.Millisecond, 900*time.Millisecond), "", func() {
@@ -151,7 +152,7 @@ func (y *yarn) live() {
 	})
 }
 
-// another starts an application of somebody else's.
+// another starts an application of another user.
 func (y *yarn) another() {
 	w := y.w
 	at, there := y.anyPlace()
@@ -165,26 +166,26 @@ func (y *yarn) another() {
 	y.submit(nil, at, size, 1+w.rng.IntN(6))
 }
 
-// anyPlace is a queue without others below it, in one of its partitions.
-func (y *yarn) anyPlace() (spot, bool) {
-	var places []spot
+// anyPlace is a queue without queues below it, in one of its partitions.
+func (y *yarn) anyPlace() (queueKey, bool) {
+	var places []queueKey
 	for _, path := range y.paths() {
 		if path == "root" || path == "root.a" || path == "root.users" || path == "root.c" || path == probeQueue {
 			continue
 		}
 		for _, partition := range []string{"", "fast"} {
 			if _, there := y.queues[path].limits[partition]; there {
-				places = append(places, spot{path, partition})
+				places = append(places, queueKey{path, partition})
 			}
 		}
 	}
 	if len(places) == 0 {
-		return spot{}, false
+		return queueKey{}, false
 	}
 	return places[y.w.rng.IntN(len(places))], true
 }
 
-// step lets an application do something, or nothing.
+// step makes an application do something, or nothing.
 func (a *application) step() {
 	w := a.y.w
 	if a.owner != nil && a.owner.deserts() {

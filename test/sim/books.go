@@ -6,7 +6,8 @@ import (
 	"github.com/bursar/bursar/coordinator/ledger"
 )
 
-// books are what was committed, kept a second time and apart from the store: who may commit, the rows, and whose they are.
+// books are a second record of what was committed, apart from the store: who may commit, the rows,
+// and who they belong to.
 type books struct {
 	leadership uint64 // the last one that was taken
 	epoch      uint64
@@ -42,10 +43,11 @@ func (b *books) lead(w *World, leadership, epoch uint64) {
 	b.leadership, b.epoch = leadership, epoch
 }
 
-// commit takes in a batch that the store has accepted. It holds invariant 6, that nobody commits whose leadership is over;
-// invariant 5, that one request id is one allocation; and that the rows are then what the ledger is that the batch came
-// from, so that whatever was checked there is true of the rows.
-func (b *books) commit(w *World, by string, f *flight) {
+// commit takes a batch that the store has accepted. It holds invariant 6: a leadership that is
+// over commits nothing. It holds invariant 5: one request id is one allocation. And it holds that
+// the rows then equal the ledger of the batch, so that all that was checked in the ledger is true
+// of the rows.
+func (b *books) commit(w *World, by string, f *inFlight) {
 	if f.leadership != b.leadership {
 		w.failf(6, "the store took a commit of %s in epoch %d, whose leadership is over; it is in %d", by, f.batch.Epoch, b.epoch)
 	}
@@ -69,7 +71,8 @@ func (b *books) commit(w *World, by string, f *flight) {
 }
 
 func (b *books) put(w *World, t *ledger.Allocation) {
-	if t.RequestID == "" && t.Adopted() { // its host has other labels by now than the request wants that it was brought for
+	// Its host may have other labels by now than its request wants.
+	if t.RequestID == "" && t.Adopted() {
 		maps.DeleteFunc(b.asks, func(_ string, id ledger.ID) bool { return id == t.ID })
 	}
 	key := t.Caller + "/" + t.RequestID
@@ -82,7 +85,8 @@ func (b *books) put(w *World, t *ledger.Allocation) {
 	b.sum += b.rows[t.ID].weight(t.ID)
 }
 
-// weight is a row's part in the sum over all that live; of one that does not, zero. Sums that agree are of the same rows.
+// weight is a row's part in the sum over all live rows; zero if the row is not live. Equal sums
+// are of the same rows.
 func (r row) weight(id ledger.ID) uint64 {
 	if !r.state.Live() {
 		return 0

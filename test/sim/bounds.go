@@ -12,7 +12,8 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// zeros adds countables that nobody has to a vector, none of which is asked for: up to as many as a message may have.
+// zeros adds to a vector countables that nobody has, in an amount of zero: up to as many as a
+// message may have.
 func (w *World) zeros(v resource.Vector) resource.Vector {
 	if !w.chance(4) {
 		return v
@@ -24,17 +25,19 @@ func (w *World) zeros(v resource.Vector) resource.Vector {
 	return v
 }
 
-// checkTaken holds invariant 10: whatever was asked for, the store can write it and read it.
+// checkTaken holds invariant 10: the store can write and read whatever was requested.
 func (w *World) checkTaken(by string, err error) {
 	if row, refused := errors.AsType[*store.RowError](err); refused {
 		w.failf(10, "the store cannot take a row that %s has made: %v", by, row)
 	}
 }
 
-// checkWait holds invariant 7 for every call: nobody waits for longer than that call said, by real time.
+// checkWait holds invariant 7 for every call: nobody waits longer than the call said, in real
+// time.
 func (c *coord) checkWait(command *ledger.AllocateCommand, waits func() (ledger.ID, bool)) {
 	began, epoch := c.w.now, c.core.Meta().Epoch
-	c.then(command.Wait*10/9+time.Second, func() { // a skew of clocks makes the ledger's time a tenth slower
+	// A skew of clocks makes the ledger's time a tenth slower.
+	c.then(command.Wait*10/9+time.Second, func() {
 		if !c.core.Leading() || c.core.Meta().Epoch != epoch {
 			return
 		}
@@ -47,7 +50,7 @@ func (c *coord) checkWait(command *ledger.AllocateCommand, waits func() (ledger.
 	})
 }
 
-// checkReasons holds that a refusal says what is short, and counts nothing among what fits.
+// checkReasons holds that a refusal says what is missing, and names nothing that fits.
 func (c *coord) checkReasons(refusal *ledger.InsufficientError) {
 	if len(refusal.Shortfalls) == 0 && refusal.Filters == nil {
 		c.w.failf(12, "%s: refused without a reason: %v", c.name, refusal)
@@ -57,14 +60,14 @@ func (c *coord) checkReasons(refusal *ledger.InsufficientError) {
 	}
 }
 
-// checkWished holds that a grant is on a host that has what was required.
+// checkWished holds that a grant is on a host with the required labels.
 func (b *book) checkWished(a *ledger.Allocation, info *ledger.HostInfo) {
 	if w := a.Wishes; w != nil && !info.Labels.MatchesFilter(w.Required) {
 		b.w.failf(3, "%s requires %s and is granted on host %s with %s", a.ID, w.Required, info.ID, info.Labels)
 	}
 }
 
-// checkBlockers holds that who waits says what blocks it.
+// checkBlockers holds that a waiting request says what blocks it.
 func (w *World) checkBlockers(c *coord) {
 	l := c.core.Ledger()
 	var waiting []ledger.ID
@@ -86,8 +89,8 @@ func (w *World) checkBlockers(c *coord) {
 	}
 }
 
-// move takes a part of what a reservation has in one queue to another one in the same cluster, before it is confirmed. What is above both has
-// nothing to do with that.
+// move moves a part of a reservation from one queue to another in the same cluster, before it is
+// confirmed. The queues above both do not change.
 func (a *attempt) move() {
 	id, _ := ledger.ParseID(a.id)
 	from, to := a.parts[0], a.parts[1]
@@ -116,7 +119,8 @@ func (a *attempt) move() {
 	}, func(*bursarv1.Allocation, error) {})
 }
 
-// launchStrangers lets somebody report hosts that nobody has, with the number of the epoch, which is no secret.
+// launchStrangers makes somebody report hosts that do not exist, with the number of the epoch,
+// which is no secret.
 func (w *World) launchStrangers() {
 	l := w.newLink("stranger")
 	w.after(w.between(time.Second, 20*time.Second), "", func() {

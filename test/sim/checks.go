@@ -10,7 +10,7 @@ import (
 	"github.com/bursar/bursar/coordinator/store"
 )
 
-// checkStored holds invariant 4: what a caller was told of is in the store when a leadership begins.
+// checkStored holds invariant 4: what a caller knows is in the store when a leadership begins.
 func (b *book) checkStored(disk store.Store) {
 	for _, id := range slices.Sorted(maps.Keys(b.granted)) {
 		t := b.granted[id]
@@ -55,8 +55,8 @@ func (w *World) checkStep() {
 	}
 }
 
-// checkEnd holds, when the world has come to rest, that one coordinator leads and everybody knows it, that nobody waits,
-// and that ledger, agents and machines agree.
+// checkEnd holds, when the world is at rest, that one coordinator leads and all others know it,
+// that nobody waits, and that ledger, agents and machines agree.
 func (w *World) checkEnd() {
 	leader := w.checkLeader()
 	if leader == nil {
@@ -76,7 +76,7 @@ func (w *World) checkEnd() {
 	}
 }
 
-// checkLeader returns who leads.
+// checkLeader returns the leader.
 func (w *World) checkLeader() *coord {
 	var leader *coord
 	for _, c := range w.coords {

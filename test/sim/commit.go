@@ -8,18 +8,19 @@ import (
 	"github.com/bursar/bursar/coordinator/store"
 )
 
-// commitTimeout is when a coordinator gives up on a commit.
+// commitTimeout is when a coordinator gives up a commit.
 const commitTimeout = 4 * time.Second
 
-// flight is a batch on its way to the store.
-type flight struct {
+// inFlight is a batch on its way to the store.
+type inFlight struct {
 	batch      *core.Batch
 	leadership uint64            // that it was made in
 	sum        uint64            // over the ledger behind it
 	rules      map[string]string // that are stored, by the ledger behind it
 }
 
-// pumpSoon lets what arrives within a moment go into one batch. What was granted is looked at first: the process may stop here.
+// pumpSoon puts what arrives within a moment into one batch. It checks the grants first: the
+// process may stop here.
 func (c *coord) pumpSoon() {
 	c.w.book.checkGrants(c)
 	if c.pumping {
@@ -35,7 +36,7 @@ func (c *coord) pumpSoon() {
 
 // pump begins the next commit.
 func (c *coord) pump() {
-	if c.flight != nil || !c.core.Leading() {
+	if c.inFlight != nil || !c.core.Leading() {
 		return
 	}
 	b := c.core.Take()
@@ -44,29 +45,29 @@ func (c *coord) pump() {
 	}
 	c.w.said.batch(&b.Batch)
 	c.checkRules()
-	f := &flight{batch: b, leadership: c.leadership, sum: ledgerSum(c.core.Ledger()), rules: c.rules.stored}
-	c.flight = f
+	f := &inFlight{batch: b, leadership: c.leadership, sum: ledgerSum(c.core.Ledger()), rules: c.rules.stored}
+	c.inFlight = f
 	c.hiccup("before a commit")
 	c.then(c.w.between(0, 100*time.Microsecond), func() {
 		c.w.store.commit(c, f, func(err error) {
 			c.hiccup("after a commit")
-			c.then(0, func() { c.settle(f, err) })
+			c.then(0, func() { c.finishCommit(f, err) })
 		})
-		c.then(commitTimeout, func() { c.settle(f, store.ErrUnknownOutcome) })
+		c.then(commitTimeout, func() { c.finishCommit(f, store.ErrUnknownOutcome) })
 	})
 }
 
-// settle answers whoever waits for a commit. Only the first outcome that is told of it counts.
-func (c *coord) settle(f *flight, err error) {
+// finishCommit answers those who wait for a commit. Only the first outcome counts.
+func (c *coord) finishCommit(f *inFlight, err error) {
 	c.covering = f
 	if err == nil {
 		f.batch.Stored(c.core.Time(c.instant()))
 	}
 	f.batch.Answer(err)
-	if c.flight != f {
+	if c.inFlight != f {
 		return // it was given up meanwhile, or is settled
 	}
-	c.flight = nil
+	c.inFlight = nil
 	if err == nil {
 		c.core.Done(c.instant())
 		c.durable = f.batch.Revision

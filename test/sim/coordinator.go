@@ -14,10 +14,10 @@ import (
 // retention is how long request ids are remembered: longer than a world lasts.
 const retention = 10 * time.Minute
 
-// mostSkew is how far a coordinator's time of day is off, either way.
+// mostSkew is how far a coordinator's time of day may be off, in both directions.
 const mostSkew = 200 * time.Millisecond
 
-// times are the ledger's, short enough for a world of minutes.
+// times are the durations of the ledger, short enough for a world of minutes.
 func times() ledger.Config {
 	return ledger.Config{
 		ReservationTTL: 20 * time.Second, Interval: 2 * time.Second, LostAfter: 15 * time.Second,
@@ -25,7 +25,8 @@ func times() ledger.Config {
 	}
 }
 
-// times are those of the world, in a third of which a batch has little room for what comes due or free.
+// times are the durations of the world. In a third of the worlds a batch has little room for what
+// comes due or free.
 func (w *World) times() ledger.Config {
 	config := times()
 	if w.cfg.Seed%3 == 0 {
@@ -34,10 +35,10 @@ func (w *World) times() ledger.Config {
 	return config
 }
 
-// errStopping is what callers get of a coordinator that shuts down.
+// errStopping is the answer of a coordinator that shuts down.
 var errStopping = errors.New("shutting down")
 
-// coord is one coordinator's machine, and the process there.
+// coord is one coordinator's machine, and the process on it.
 type coord struct {
 	w      *World
 	number int
@@ -65,25 +66,27 @@ type coord struct {
 	leadership  uint64 // the number in the sharedStore
 	atLeast     uint64
 	lastEpoch   uint64 // that this process has led in
-	flight      *flight
-	durable     uint64                    // the revision of the latest commit that it knows to have ended well
-	covering    *flight                   // the one whose callers are being answered
-	granted     uint64                    // the last revision whose grants were checked
-	audited     uint64                    // the last revision that was audited; 0: look again
-	files       map[string][]ledger.Quota // the rules of files, as they were read last
-	rules       rules                     // of the ledger, at the last look
+	inFlight    *inFlight
+	// durable is the revision of the latest commit that it knows to have succeeded.
+	durable  uint64
+	covering *inFlight                 // the one whose callers are being answered
+	granted  uint64                    // the last revision whose grants were checked
+	audited  uint64                    // the last revision that was audited; 0: look again
+	files    map[string][]ledger.Quota // the rules of files, as they were read last
+	rules    rules                     // of the ledger, at the last look
 
 	// Of the clusters, in this leadership:
-	records  []ledger.ProviderRecord // that are followed
-	pollers  []*poller
-	rounds   []*round                              // that have read the queues, and are not over
+	records []ledger.ProviderRecord // that are followed
+	pollers []*poller
+	// rounds have read the queues, and still run.
+	rounds   []*round
 	since    map[ledger.ClusterName]ledger.Instant // when the settings became what they are
 	standing map[ledger.ClusterName]*standing
 	parts    map[ledger.ID][]amount     // of live allocations, at the last look
 	line     map[string][]*core.Request // calls that wait, by caller and request id
 	ledAt    ledger.Instant
 	ends     durations
-	heard    map[ledger.ClusterName]bool // of which there was a report
+	reported map[ledger.ClusterName]bool // of which there was a report
 }
 
 func newCoordinator(w *World, i int) *coord {
@@ -106,7 +109,8 @@ func (c *coord) tellf(format string, args ...any) {
 	c.w.tellf("%s: %s", c.name, fmt.Sprintf(format, args...))
 }
 
-// wake lets something happen in the process, at once or when it goes on; not in another one that has taken its place.
+// wake makes something happen in the process, at once or when it continues. It does nothing if
+// another process has taken its place.
 func (c *coord) wake(incarnation int, do func()) {
 	switch {
 	case c.core == nil || c.incarnation != incarnation:
@@ -117,7 +121,7 @@ func (c *coord) wake(incarnation int, do func()) {
 	}
 }
 
-// then lets something happen in this process after a while.
+// then makes something happen in this process after a while.
 func (c *coord) then(d time.Duration, do func()) {
 	incarnation := c.incarnation
 	c.w.after(d, "", func() { c.wake(incarnation, do) })
@@ -134,8 +138,8 @@ func (c *coord) boot() {
 	c.disk = c.w.store.place.Open()
 	c.core = core.NewCore(c.w.times(), func() ledger.Placer { return placement.New(placement.Spread) }, c.w.drawLeadership)
 	c.paused, c.backlog, c.stopping, c.pumping = false, nil, false, false
-	c.term, c.leading, c.campaigning, c.atLeast, c.lastEpoch, c.flight = nil, false, 0, 0, 0, nil
-	c.covering = &flight{batch: &core.Batch{}}
+	c.term, c.leading, c.campaigning, c.atLeast, c.lastEpoch, c.inFlight = nil, false, 0, 0, 0, nil
+	c.covering = &inFlight{batch: &core.Batch{}}
 	c.core.SetProviders(c.w.fixed())
 	c.line = make(map[string][]*core.Request)
 	c.forgetClusters()
@@ -146,13 +150,13 @@ func (c *coord) boot() {
 	c.tick()
 }
 
-// kill ends the process. What it has sent is under way.
+// kill ends the process. Messages that it has sent still arrive.
 func (c *coord) kill() {
 	if !c.up() {
 		return
 	}
 	c.tellf("is killed")
-	c.core, c.term, c.flight, c.backlog = nil, nil, nil, nil
+	c.core, c.term, c.inFlight, c.backlog = nil, nil, nil, nil
 }
 
 func (c *coord) killAndRestart() {
@@ -162,7 +166,8 @@ func (c *coord) killAndRestart() {
 	}
 }
 
-// pause stops the process in the middle of what it does; a while later it goes on as if nothing had been.
+// pause stops the process in the middle of its work. After a while it continues as if nothing had
+// happened.
 func (c *coord) pause(d time.Duration) {
 	if !c.up() || c.paused {
 		return
@@ -177,7 +182,8 @@ func (c *coord) pause(d time.Duration) {
 	})
 }
 
-// proceed lets a stopped process go on. What has come due meanwhile happens at once, in about the order that it arrived in.
+// proceed continues a stopped process. All that came due meanwhile happens at once, in about the
+// order in which it arrived.
 func (c *coord) proceed() {
 	if !c.up() || !c.paused {
 		return
@@ -190,7 +196,7 @@ func (c *coord) proceed() {
 	}
 }
 
-// hiccup may stop the process right here: what it does next is done when it goes on.
+// hiccup may stop the process at this point: its next step happens when it continues.
 func (c *coord) hiccup(where string) {
 	if c.w.calm || c.w.hiccups == 0 || !c.w.chance(c.w.hiccups) {
 		return
@@ -199,7 +205,8 @@ func (c *coord) hiccup(where string) {
 	c.pause(c.w.drawPause())
 }
 
-// shutDown ends the process in order: who waits is told, what was applied becomes durable, the lock is given back.
+// shutDown ends the process in order: waiting callers get an answer, applied changes become
+// durable, the lock is released.
 func (c *coord) shutDown() {
 	if !c.up() || c.paused || c.stopping {
 		return
@@ -213,9 +220,9 @@ func (c *coord) shutDown() {
 	c.finish()
 }
 
-// finish ends a process that shuts down, once nothing is left to be made durable.
+// finish ends a process that shuts down, as soon as nothing is left to make durable.
 func (c *coord) finish() {
-	if !c.stopping || c.flight != nil || c.core.Pending() > 0 {
+	if !c.stopping || c.inFlight != nil || c.core.Pending() > 0 {
 		return
 	}
 	c.core.Drop(errStopping)
@@ -247,16 +254,16 @@ func (c *coord) advance() {
 	c.w.book.checkGrants(c)
 }
 
-// do applies a command and lets the batch go.
+// do applies a command and starts the batch.
 func (c *coord) do(command core.Command) {
-	c.advance() // so that what is checked below is the command's doing
+	c.advance() // so that what is checked below comes from the command
 	if err := c.core.Do(c.instant(), command); err != nil {
 		c.w.failf(2, "%v", err)
 		return
 	}
 	c.follow()
 	c.w.book.checkGrants(c)
-	if epoch, outdone := c.core.Superseded(); outdone {
+	if epoch, superseded := c.core.Superseded(); superseded {
 		c.atLeast = max(c.atLeast, epoch+1)
 		c.tellf("an agent has seen epoch %d", epoch)
 		c.abandon(core.ErrNotLeading)

@@ -6,10 +6,11 @@ import (
 	"github.com/bursar/bursar/coordinator/election"
 )
 
-// lockTTL is how long Consul keeps a lock whose holder has fallen silent, at least; at most it is twice that.
+// lockTTL is the least time that Consul keeps a lock whose holder is silent; at most it is twice
+// that.
 const lockTTL = 3 * time.Second
 
-// consul is the one lock that says who may lead, and what its holder has written beside it.
+// consul is the one lock that says who may lead, with what its holder has written next to it.
 type consul struct {
 	w      *World
 	down   bool
@@ -19,7 +20,7 @@ type consul struct {
 	last   uint64 // the session that was given out last
 }
 
-// expire lets go of a lock that was not renewed in time.
+// expire releases a lock that was not renewed in time.
 func (s *consul) expire() {
 	if s.holder != 0 && s.w.now.After(s.ends) {
 		s.w.tellf("consul: the session of %s has ended", s.leader.URL)
@@ -53,7 +54,8 @@ func (s *consul) release(session uint64) {
 	}
 }
 
-// restart takes Consul away for a while. It keeps its sessions, and counts their time anew.
+// restart takes Consul away for a while. It keeps its sessions, and counts their time from the
+// start again.
 func (s *consul) restart(d time.Duration) {
 	if s.down {
 		return
@@ -70,17 +72,17 @@ func (s *consul) mend() {
 	}
 }
 
-// candidate is a coordinator's side of the election: what Election and Term are in production, with callbacks in the place of
-// channels.
+// candidate is a coordinator's side of the election. It is what Election and Term are in
+// production, with callbacks instead of channels.
 type candidate struct {
 	c *coord
 	// alone leads always.
 	alone bool
-	// known is who leads, as of the last time that Consul was reached.
+	// known is the leader when Consul was last reached.
 	known election.Leader
 }
 
-// ask puts something before Consul and takes the answer, if both ways are open.
+// ask sends a question to Consul and takes the answer, if both ways are open.
 func (e *candidate) ask(question func(s *consul) bool, then func(bool)) {
 	c, incarnation := e.c, e.c.incarnation
 	s := c.w.consul
@@ -109,7 +111,8 @@ func (e *candidate) campaign() {
 	e.try(c.w.consul.last)
 }
 
-// try asks for the lock until it is given; while it is asked, no other campaign of the same coordinator is under way.
+// try asks for the lock until it gets it. During that no other campaign of the same coordinator
+// runs.
 func (e *candidate) try(session uint64) {
 	c := e.c
 	asked, given := c.w.now, false
@@ -130,7 +133,7 @@ func (e *candidate) try(session uint64) {
 	})
 }
 
-// watch keeps in mind who leads. While Consul cannot be reached, that is who led last.
+// watch follows who leads. As long as Consul cannot be reached, it keeps the last leader.
 func (e *candidate) watch() {
 	if e.alone {
 		e.known = election.Leader{URL: e.c.name}
@@ -141,7 +144,7 @@ func (e *candidate) watch() {
 	e.c.then(e.c.w.between(200*time.Millisecond, 800*time.Millisecond), e.watch)
 }
 
-// leader is the coordinator that is believed to lead; nil: nobody is known to.
+// leader is the coordinator that is believed to lead; nil: no leader is known.
 func (e *candidate) leader() *coord {
 	for _, c := range e.c.w.coords {
 		if c.name == e.known.URL {
@@ -156,12 +159,13 @@ type term struct {
 	c       *coord
 	session uint64
 	forever bool
-	renewed time.Time // the last renewal that succeeded was sent then
-	lost    bool      // Consul has said so
+	// renewed is when the last renewal that succeeded was sent.
+	renewed time.Time
+	lost    bool // Consul has said so
 }
 
-// keep renews the lock again and again, and looks whether that came too late: not at once, so that one who was stopped may do
-// a few things before it knows.
+// keep renews the lock again and again, and checks whether that was too late. It does not check at
+// once: a coordinator that was stopped may do a few things before it knows.
 func (t *term) keep() {
 	c := t.c
 	c.then(c.w.between(lockTTL/4, lockTTL/3), func() {
@@ -185,13 +189,14 @@ func (t *term) keep() {
 	})
 }
 
-// over reports whether the lock is lost, or could be somebody else's by this coordinator's own clock, which may be slow.
+// over reports whether the lock is lost, or could belong to another by this coordinator's own
+// clock, which may be slow.
 func (t *term) over() bool {
 	elapsed := time.Duration(float64(t.c.w.now.Sub(t.renewed)) * t.c.rate)
 	return !t.forever && (t.lost || elapsed >= lockTTL)
 }
 
-// announce tells everybody that the leadership has begun.
+// announce announces that the leadership has begun.
 func (t *term) announce(epoch uint64, storeID string) {
 	leader := election.Leader{URL: t.c.name, Epoch: epoch, StoreID: storeID}
 	t.c.election.ask(func(s *consul) bool {

@@ -7,19 +7,21 @@ import (
 	"github.com/bursar/bursar/coordinator/ledger"
 )
 
-// external is a cluster as coordinators know it: a name, and the YARN that its provider's settings lead to.
+// external is a cluster as coordinators know it: a name, and the YARN cluster that its provider's
+// settings point at.
 type external struct {
-	w     *World
-	name  ledger.ClusterName
-	yarns []*yarn // that the settings may lead to; they have the same queues
-	at    int     // the one that the operator means
-	turn  int     // of the settings
-	fixed bool    // configured in a file
+	w    *World
+	name ledger.ClusterName
+	// yarns are those that the settings may point at; they have the same queues.
+	yarns []*yarn
+	at    int  // the one that the operator means
+	turn  int  // of the settings
+	fixed bool // configured in a file
 	// standard: the operator wants it to be the default.
 	standard bool
 }
 
-// drawClusters makes up the clusters of a world; many worlds have none.
+// drawClusters draws the clusters of a world; many worlds have none.
 func (w *World) drawClusters() {
 	n := []int{0, 1, 1, 2}[w.rng.IntN(4)]
 	for i := range n {
@@ -33,7 +35,7 @@ func (w *World) drawClusters() {
 	}
 }
 
-// launchClusters lets them live, and has them read.
+// launchClusters starts the clusters and their readers.
 func (w *World) launchClusters() {
 	for _, e := range w.clusters {
 		for _, y := range e.yarns {
@@ -79,10 +81,11 @@ func (e *external) record() ledger.ProviderRecord {
 func (e *external) put() func(*ledger.Ledger, ledger.Instant) {
 	record := e.record()
 	e.w.tellf("operator: %s is to be read at %s", e.name, e.current().address)
-	return func(l *ledger.Ledger, now ledger.Instant) { _ = l.PutProvider(now, record) } // one from a file stays
+	// A provider from a file stays.
+	return func(l *ledger.Ledger, now ledger.Instant) { _ = l.PutProvider(now, record) }
 }
 
-// yarnOf is where the settings of a provider lead to.
+// yarnOf is the cluster that the settings of a provider point at.
 func (w *World) yarnOf(record *ledger.ProviderRecord) *yarn {
 	for _, e := range w.clusters {
 		for _, y := range e.yarns {
@@ -94,7 +97,7 @@ func (w *World) yarnOf(record *ledger.ProviderRecord) *yarn {
 	panic("sim: no cluster at " + record.Settings["addresses"])
 }
 
-// launchClusterFaults lets things go wrong with the clusters and their providers.
+// launchClusterFaults makes things go wrong with the clusters and their providers.
 func (w *World) launchClusterFaults() {
 	for _, e := range w.clusters {
 		for _, y := range e.yarns {
@@ -117,8 +120,9 @@ func (y *yarn) goAway(d time.Duration) {
 	y.w.after(d, "", func() { y.away = false })
 }
 
-// failOver lets another ResourceManager take over, or the same one start anew. For a while none is in charge, then it knows no
-// machine; these come back one by one. A machine may die on this occasion, and sometimes the applications are forgotten.
+// failOver makes another ResourceManager take over, or restarts the same one. For a while none is
+// active, then it knows no machine; the machines come back one by one. A machine may die at that
+// time, and sometimes the applications are forgotten.
 func (y *yarn) failOver() {
 	w := y.w
 	if y.passive || !y.complete() {
@@ -164,7 +168,7 @@ func (y *yarn) failOver() {
 	})
 }
 
-// changeQueue stops a queue or opens it, makes it smaller or larger, takes it away or brings one back.
+// changeQueue stops or opens a queue, makes it smaller or larger, removes it or brings one back.
 func (y *yarn) changeQueue() {
 	w := y.w
 	paths := y.paths()
@@ -193,7 +197,7 @@ func (y *yarn) changeQueue() {
 	}
 }
 
-// remove takes a queue away, with what runs there.
+// remove removes a queue with all that runs there.
 func (y *yarn) remove(path string) {
 	y.tellf("queue %s is removed", path)
 	for _, a := range append([]*application(nil), y.apps...) {
@@ -204,13 +208,15 @@ func (y *yarn) remove(path string) {
 	delete(y.queues, path)
 }
 
-// change changes the provider: away for a while, another pace, another cluster behind the same name, or another default.
+// change changes the provider: it is gone for a while, or gets another interval, another cluster
+// behind the same name, or another default.
 func (e *external) change() {
 	w := e.w
 	switch w.rng.IntN(4) {
 	case 0:
 		w.operate("delete provider", e.name.String(), func(l *ledger.Ledger, now ledger.Instant) {
-			_ = l.DeleteProvider(now, e.name) // one from a file stays, and one that is not there is fine
+			// A provider from a file stays, and a missing one is fine.
+			_ = l.DeleteProvider(now, e.name)
 		})
 		w.after(w.between(0, 10*time.Second), "", func() { w.insist(e.put()) })
 		return

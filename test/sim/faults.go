@@ -6,8 +6,9 @@ import (
 	"github.com/bursar/bursar/coordinator/ledger"
 )
 
-// launchFaults lets things go wrong at random moments, each kind at its own pace. A world draws which kinds it has and how
-// often: where everything fails all the time, what takes a while never happens.
+// launchFaults makes things go wrong at random moments, each kind at its own rate. A world draws
+// which kinds it has and how often: if everything failed all the time, what takes a while would
+// never happen.
 func (w *World) launchFaults() {
 	w.plan(15*time.Second, func() { w.anyHost().agent.crashAndRestart() })
 	w.plan(60*time.Second, func() { w.anyHost().reboot() })
@@ -16,7 +17,7 @@ func (w *World) launchFaults() {
 	w.plan(90*time.Second, w.removeHost)
 	w.every(5*time.Second, w.killSomething)
 	w.every(15*time.Second, w.mute)
-	w.plan(3*time.Second, w.indulge)
+	w.plan(3*time.Second, w.startOverUse)
 	w.plan(30*time.Second, w.fill)
 	w.every(30*time.Second, w.changeRules)
 	w.every(10*time.Second, w.storeRule)
@@ -48,7 +49,7 @@ func (w *World) every(d time.Duration, do func()) {
 
 func (w *World) anyHost() *machine { return w.hosts[w.rng.IntN(len(w.hosts))] }
 
-// cutOff cuts a host's link for a while, sometimes for so long that it is given up.
+// cutOff cuts a host's link for a while, sometimes for so long that the host is given up.
 func (w *World) cutOff(m *machine) {
 	if m.link.cut {
 		return
@@ -62,7 +63,7 @@ func (w *World) cutOff(m *machine) {
 	w.after(d, m.id+" is connected again", func() { m.link.cut = false })
 }
 
-// removeHost takes a host out of the books by force, while its agent and engines go on.
+// removeHost removes a host from the books by force, while its agent and engines go on.
 func (w *World) removeHost() {
 	m := w.anyHost()
 	w.operate("deregister by force", m.id, func(l *ledger.Ledger, now ledger.Instant) {
@@ -102,7 +103,7 @@ func (w *World) mute() {
 	}
 }
 
-// operate does what an operator wants, once, whether or not that arrives.
+// operate sends an operator's command once, whether or not it arrives.
 func (w *World) operate(what, host string, f func(*ledger.Ledger, ledger.Instant)) {
 	w.tellf("operator: %s %s", what, host)
 	w.operator.call(0, func(c *coord, reply func(answer)) func() {
@@ -111,8 +112,9 @@ func (w *World) operate(what, host string, f func(*ledger.Ledger, ledger.Instant
 	}, func(any) {})
 }
 
-// settleDown ends all faults: what is down comes up, what is cut is joined, what is stopped goes on, and nobody asks for more.
-func (w *World) settleDown() {
+// endFaults ends all faults: what is down comes up, what is cut is joined, what is stopped
+// continues, and nobody asks for more.
+func (w *World) endFaults() {
 	w.calm = true
 	w.moderate()
 	w.mendCoordinators()
@@ -138,7 +140,7 @@ func (w *World) reopen() {
 	}
 }
 
-// insist does what an operator wants until it is done.
+// insist repeats an operator's command until it has succeeded.
 func (w *World) insist(f func(*ledger.Ledger, ledger.Instant)) {
 	w.operator.insist(func(c *coord, reply func(answer)) func() {
 		c.operate(reply, f)

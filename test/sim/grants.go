@@ -4,8 +4,8 @@ import (
 	"github.com/bursar/bursar/coordinator/ledger"
 )
 
-// checkHeadroom holds invariant 9 from the sample and the reports that the coordinator has taken in: what is promised on a
-// host is there.
+// checkHeadroom holds invariant 9 from the sample and the reports that the coordinator has taken
+// in: what is promised on a host is there.
 func (b *book) checkHeadroom(l *ledger.Ledger, a *ledger.Allocation, info ledger.HostInfo) {
 	if a.Entitled.Memory() == 0 || info.Sample == nil || info.Sample.MemoryAvailable == nil {
 		return
@@ -20,7 +20,8 @@ func (b *book) checkHeadroom(l *ledger.Ledger, a *ledger.Allocation, info ledger
 	}
 }
 
-// checkGrants holds invariants 1 and 9 at the moment of every grant: right after it, no account that it touches is short.
+// checkGrants holds invariants 1 and 9 at the moment of every grant: right after it, no account
+// that it touches is short.
 func (b *book) checkGrants(c *coord) {
 	l := c.core.Ledger()
 	if l == nil || l.Revision() == c.granted {
@@ -28,7 +29,8 @@ func (b *book) checkGrants(c *coord) {
 	}
 	var fresh []ledger.Allocation
 	l.Allocations(0, func(a *ledger.Allocation) bool {
-		if a.State == ledger.Reserved && a.GrantRevision > c.granted { // what else may change in it is no grant
+		// Other changes of it are no grants.
+		if a.State == ledger.Reserved && a.GrantRevision > c.granted {
 			fresh = append(fresh, *a)
 		}
 		return true
@@ -59,8 +61,8 @@ func (b *book) checkGrants(c *coord) {
 	}
 }
 
-// touches reports whether an allocation counts in a quota account, by its labels alone. Of a user's own rule and the rule
-// for any user only the first one's account exists.
+// touches reports whether an allocation counts in a quota account, by its labels alone. Of a
+// user's own rule and the rule for any user only the first one's account exists.
 func touches(a *ledger.Allocation, account ledger.AccountInfo) bool {
 	for _, l := range account.Name.Labels {
 		if a.Labels.Value(l.Key) != l.Value {

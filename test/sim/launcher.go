@@ -13,8 +13,8 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// launcher starts engines, one after the other. It stands on a machine and asks the agent there, or, as a gateway, asks the
-// coordinator and goes wherever it is told to.
+// launcher starts engines, one after the other. It runs on a machine and asks the agent there, or
+// it is a gateway: then it asks the coordinator and goes to the host of the grant.
 type launcher struct {
 	w        *World
 	name     string
@@ -23,7 +23,7 @@ type launcher struct {
 	requests uint64
 }
 
-// attempt is one request of a launcher and what becomes of it.
+// attempt is one request of a launcher and its history.
 type attempt struct {
 	l        *launcher
 	command  ledger.AllocateCommand
@@ -40,7 +40,7 @@ type attempt struct {
 	parts  []resource.External // as granted
 	apps   []*application
 	told   []string // those that were named
-	manner manner
+	naming naming
 	remote bool // the engine has no process here: it lives as long as its applications
 }
 
@@ -71,7 +71,7 @@ func (l *launcher) next() {
 	})
 }
 
-// draw makes up a request.
+// draw draws a request.
 func (l *launcher) draw() *attempt {
 	w := l.w
 	l.requests++
@@ -114,7 +114,7 @@ func (l *launcher) draw() *attempt {
 	return a
 }
 
-// ask makes the request, again and again under the same id while nothing is known of it.
+// ask makes the request, again and again under the same id as long as the outcome is unknown.
 func (a *attempt) ask() {
 	l := a.l
 	done := func(g *bursarv1.Allocation, err error) { a.answered(g, err) }
@@ -174,7 +174,7 @@ func (a *attempt) answered(g *bursarv1.Allocation, err error) {
 	w.after(w.between(0, 2*time.Second), "", a.launch)
 }
 
-// cancel says that a request is not wanted any more, once, whether or not that arrives.
+// cancel cancels a request once, whether or not that arrives.
 func (a *attempt) cancel() {
 	if a.l.machine == nil || a.l.w.chance(2) {
 		return
@@ -192,13 +192,14 @@ func (a *attempt) launch() {
 		return
 	}
 	if a.l.machine == nil && !a.host.agent.holds(a.id) {
-		// A grant from a coordinator counts when the host's agent has had its word.
+		// A grant from a coordinator is valid when the host's agent has accepted it.
 		w.after(200*time.Millisecond, "", a.launch)
 		return
 	}
 	if a.remote {
 		a.submitAll()
-		if len(a.apps) == 0 { // no cluster takes it: its reservation returns by itself
+		// No cluster accepts it: its reservation returns by itself.
+		if len(a.apps) == 0 {
 			a.l.next()
 			return
 		}
@@ -214,13 +215,13 @@ func (a *attempt) launch() {
 	if !w.chance(6) {
 		a.process.dies = w.now.Add(w.between(time.Second, 40*time.Second))
 	}
-	if a.manner == atOnce {
+	if a.naming == atOnce {
 		a.submitAll()
 	}
 	a.confirm()
 }
 
-// confirm repeats until it is answered or the reservation is over; then the process must go.
+// confirm repeats until it is answered or the reservation is over; then the process must end.
 func (a *attempt) confirm() {
 	w := a.l.w
 	p := a.process
@@ -255,7 +256,7 @@ func (a *attempt) confirm() {
 	})
 }
 
-// gone reports whether the process is not there any more or, where it has none, no application is.
+// gone reports whether the process has ended or, if there is none, whether no application is left.
 func (a *attempt) gone() bool {
 	if a.remote {
 		return !slices.ContainsFunc(a.apps, func(app *application) bool { return !app.over })
@@ -263,7 +264,7 @@ func (a *attempt) gone() bool {
 	return a.host.boots != a.boot || a.host.processes[a.process.pid] != a.process
 }
 
-// running goes on with something else, or waits for the engine's end to give back.
+// running continues with something else, or waits for the engine's end to give back.
 func (a *attempt) running() {
 	w := a.l.w
 	switch w.rng.IntN(6) {
@@ -314,7 +315,8 @@ func (a *attempt) resize() {
 	memory := a.entitled + (a.l.w.rng.Int64N(9)-2)*64*mib
 	size := a.l.w.zeros(resource.Vector{}.WithMemory(memory))
 	if a.remote || memory < a.process.most {
-		return // an engine gives back only what it will not use
+		// An engine gives back only what it will not use.
+		return
 	}
 	a.host.agent.command(func(l *ledger.Ledger, now ledger.Instant) (ledger.Allocation, error) {
 		return l.Resize(now, ledger.ResizeCommand{
@@ -323,7 +325,7 @@ func (a *attempt) resize() {
 	}, func(*bursarv1.Allocation, error) {})
 }
 
-// stopIt orders the engine to be ended.
+// stopIt asks for the end of the engine.
 func (a *attempt) stopIt() {
 	id, _ := ledger.ParseID(a.id)
 	a.host.agent.command(func(l *ledger.Ledger, now ledger.Instant) (ledger.Allocation, error) {

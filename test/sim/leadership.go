@@ -16,7 +16,7 @@ func (c *coord) begin(t *term) {
 	c.lead()
 }
 
-// led is what became of a Lead and the Load after it.
+// led is the result of a Lead and the Load after it.
 type led struct {
 	meta       store.Meta
 	snapshot   ledger.Snapshot
@@ -24,10 +24,10 @@ type led struct {
 	err        error
 }
 
-// errTermOver is why a leadership was not begun.
+// errTermOver says that a leadership was not begun because its term was over.
 var errTermOver = errors.New("the term is over")
 
-// lead takes the lead in the store, and begins with what is stored there.
+// lead begins a leadership in the store, with what is stored there.
 func (c *coord) lead() {
 	if c.leading || c.core.Leading() || c.stopping {
 		return
@@ -85,8 +85,9 @@ func (c *coord) start(o *led) error {
 	return nil
 }
 
-// drop ends a leadership. A commit that is under way goes on; whoever waits for it is told now that nothing is known, or what
-// became of it then. Whatever the store is put back to, the next epoch of this process is a higher one.
+// drop ends a leadership. A commit that is under way continues; those who wait for it are told now
+// that the outcome is unknown, or learn the outcome later. Whatever the store is put back to, the
+// next epoch of this process is higher.
 func (c *coord) drop(err error) {
 	if !c.core.Leading() {
 		return
@@ -95,16 +96,16 @@ func (c *coord) drop(err error) {
 	c.atLeast = max(c.atLeast, c.core.Meta().Epoch+1)
 	c.core.Drop(err)
 	c.forgetClusters()
-	if f := c.flight; f != nil {
-		c.flight = nil
+	if f := c.inFlight; f != nil {
+		c.inFlight = nil
 		if c.w.chance(2) {
 			f.batch.Answer(err)
 		}
 	}
 }
 
-// abandon ends a leadership whose ledger may not be what the store has. Another one follows in the same term, but for one
-// who was deposed: somebody has been elected since.
+// abandon ends a leadership whose ledger may differ from the store. Another one follows in the
+// same term, unless the coordinator was deposed: then somebody else has been elected.
 func (c *coord) abandon(err error) {
 	c.drop(err)
 	if errors.Is(err, store.ErrDeposed) {
@@ -114,7 +115,7 @@ func (c *coord) abandon(err error) {
 	c.then(c.w.between(0, 100*time.Millisecond), c.lead)
 }
 
-// stepDown ends the term, and stands for another one.
+// stepDown ends the term, and campaigns for another one.
 func (c *coord) stepDown(why string) {
 	c.drop(core.ErrNotLeading)
 	t := c.term

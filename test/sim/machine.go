@@ -12,7 +12,7 @@ const (
 	gib = int64(1) << 30
 )
 
-// machine is a host: its memory, its processes, and the agent beside them.
+// machine is a host: its memory, its processes, and its agent.
 type machine struct {
 	w      *World
 	id     string
@@ -23,7 +23,8 @@ type machine struct {
 	offer  int64 // what it lets the coordinator give away
 	gpus   int64
 	zone   string // its label
-	full   bool   // a work directory of its: it wants no engines
+	// One of its work directories is full: it wants no engines.
+	full   bool
 	bootID string
 	boots  int
 
@@ -34,7 +35,8 @@ type machine struct {
 	link  *link
 	agent *agent
 	disk  agentDisk
-	epoch uint64 // the last one that its agents have taken note of, and the leadership that it was of
+	// epoch is the last one that its agents have seen, seenIn its leadership.
+	epoch uint64
 
 	seenIn uint64
 }
@@ -77,7 +79,7 @@ func (m *machine) boot() {
 	m.touchMemory(m.boots)
 }
 
-// touchMemory lets the processes of this boot take more memory from time to time, or end.
+// touchMemory makes the processes of this boot take more memory from time to time, or end.
 func (m *machine) touchMemory(boot int) {
 	m.w.after(m.w.between(200*time.Millisecond, time.Second), "", func() {
 		if m.boots != boot {
@@ -94,7 +96,8 @@ func (m *machine) touchMemory(boot int) {
 			}
 		}
 		switch {
-		case m.w.resting: // what keeps a probe waiting is then a fault of ours
+		// If something keeps a probe waiting after that, it is our fault.
+		case m.w.resting:
 			m.others = 0
 		case m.w.chance(20):
 			m.others = max(0, m.w.rng.Int64N(3*gib)-gib)
@@ -113,8 +116,8 @@ func (m *machine) used() int64 {
 	return used
 }
 
-// checkMemory holds what all of this is for: as long as engines stay within what they are entitled to, a machine never
-// runs out of memory.
+// checkMemory holds the purpose of all of this: as long as engines stay within their entitlement,
+// a machine never runs out of memory.
 func (m *machine) checkMemory() {
 	if used := m.used(); used > m.total {
 		m.w.failf(9, "host %s uses %d MiB of %d MiB", m.id, used/mib, m.total/mib)
@@ -152,7 +155,7 @@ func (m *machine) exit(pid int32, how string) {
 	m.w.tellf("%s: process %d of %s %s", m.id, pid, p.id, how)
 }
 
-// resize lets the machine offer another amount of memory, as an operator or a cgroup's limit would.
+// resize changes the memory that the machine offers, as an operator or a cgroup's limit would.
 func (m *machine) resize() {
 	m.offer = m.total - m.base - m.w.rng.Int64N(4)*gib/2
 	m.w.tellf("%s: offers %d MiB", m.id, m.offer/mib)

@@ -5,10 +5,12 @@ import (
 	"time"
 )
 
-// rpcTimeout is how long a caller waits for an answer that does not come, beyond what it asked to wait.
+// rpcTimeout is how long a caller waits for an answer that does not come, beyond what it asked to
+// wait.
 const rpcTimeout = 3 * time.Second
 
-// link is the way between a caller and the coordinators. The caller stays with one as long as that one answers.
+// link is the connection between a caller and the coordinators. The caller stays with one
+// coordinator as long as it answers.
 type link struct {
 	w       *World
 	name    string
@@ -25,33 +27,37 @@ func (l *link) reaches(c *coord) bool { return !l.cut && !l.cutFrom[c.number] }
 
 // request is what a caller sends.
 type request struct {
-	// serve does it at the coordinator that leads. reply sends the answer back; hangUp, where it is not nil, is run when the
-	// caller has gone.
-	serve     func(c *coord, reply func(answer)) (hangUp func())
-	patience  time.Duration // how long the caller is willing to wait for the decision
-	forwarded bool          // by a standby; it is not passed on once more
+	// serve runs at the coordinator that leads. reply sends the answer back. withdraw, if it is
+	// not nil, runs when the caller has gone.
+	serve    func(c *coord, reply func(answer)) (withdraw func())
+	patience time.Duration // how long the caller is willing to wait for the decision
+	// forwarded says that a standby has passed it on; that happens only once.
+	forwarded bool
 }
 
-// answer is what a coordinator says.
+// answer is the answer of a coordinator.
 type answer struct {
 	value any
-	// broken is why nothing is known of what was asked; value means nothing then.
+	// broken is why the outcome is unknown; value means nothing then.
 	broken error
-	// epoch and revision are of the batch that covers the answer. They are not sent: the simulation knows them.
+	// epoch and revision are those of the batch with the answer. They are not sent: only the
+	// simulation knows them.
 	epoch, revision uint64
 }
 
-// errUnavailable is what a caller gets when nothing is known of its call.
+// errUnavailable is what a caller gets if the outcome of its call is unknown.
 var errUnavailable = errors.New("unavailable")
 
-// call sends a request to a coordinator. done is run at the caller exactly once: with what was answered, or with nil where
-// nothing is known. Requests and answers may be lost, late or repeated, and pass each other.
-func (l *link) call(patience time.Duration, serve func(c *coord, reply func(answer)) (hangUp func()), done func(value any)) {
+// call sends a request to a coordinator. done runs at the caller exactly once: with the answer, or
+// with nil if it is unknown. Requests and answers may be lost, late or repeated, and overtake each
+// other.
+func (l *link) call(patience time.Duration, serve func(c *coord, reply func(answer)) (withdraw func()), done func(value any)) {
 	l.callAndListen(patience, serve, done, func(any) {})
 }
 
-// callAndListen is call by somebody who does not close the door: late gets what arrives after done was run.
-func (l *link) callAndListen(patience time.Duration, serve func(c *coord, reply func(answer)) (hangUp func()), done, late func(value any)) {
+// callAndListen is call for a caller that keeps listening: late gets what arrives after done has
+// run.
+func (l *link) callAndListen(patience time.Duration, serve func(c *coord, reply func(answer)) (withdraw func()), done, late func(value any)) {
 	w := l.w
 	c := w.coords[l.at]
 	asked := w.store.mark()
@@ -109,7 +115,7 @@ func (l *link) deliver(from *coord, a answer, finish func(answer)) {
 }
 
 // insist repeats a call until it is answered.
-func (l *link) insist(serve func(c *coord, reply func(answer)) (hangUp func()), done func()) {
+func (l *link) insist(serve func(c *coord, reply func(answer)) (withdraw func()), done func()) {
 	l.call(0, serve, func(value any) {
 		if value == nil {
 			l.w.after(500*time.Millisecond, "", func() { l.insist(serve, done) })

@@ -2,7 +2,8 @@ package sim
 
 import "time"
 
-// launchOutages lets things go wrong with the coordinators and what they depend on, each kind at its own pace.
+// launchOutages makes things go wrong with the coordinators and what they depend on, each kind at
+// its own rate.
 func (w *World) launchOutages() {
 	w.plan(25*time.Second, func() { w.leaderOrAny().killAndRestart() })
 	w.plan(40*time.Second, func() { w.anyCoordinator().shutDown() })
@@ -23,7 +24,7 @@ func (w *World) launchOutages() {
 
 func (w *World) anyCoordinator() *coord { return w.coords[w.rng.IntN(len(w.coords))] }
 
-// leaderOrAny is the one that leads, or believes to, more often than chance has it.
+// leaderOrAny is the coordinator that leads, or believes to, more often than by chance.
 func (w *World) leaderOrAny() *coord {
 	c := w.anyCoordinator()
 	for range 3 {
@@ -35,7 +36,7 @@ func (w *World) leaderOrAny() *coord {
 	return c
 }
 
-// drawPause is how long a process is stopped: often for about as long as its lock lives.
+// drawPause is how long a process is stopped: often for about the lifetime of its lock.
 func (w *World) drawPause() time.Duration {
 	if w.chance(3) {
 		return w.between(10*time.Millisecond, 2*time.Second)
@@ -43,7 +44,7 @@ func (w *World) drawPause() time.Duration {
 	return w.between(2*time.Second, 12*time.Second)
 }
 
-// isolate cuts a coordinator off from some of what is around it, in any combination.
+// isolate cuts a coordinator off from some of what it is connected to, in any combination.
 func (w *World) isolate() {
 	c := w.leaderOrAny()
 	d := w.between(500*time.Millisecond, 15*time.Second)
@@ -91,7 +92,7 @@ func (w *World) rollOver() {
 	}
 }
 
-// moveStore copies the store to another place, as it is or as a backup has it.
+// moveStore copies the store to another place, in its present state or from a backup.
 func (w *World) moveStore() {
 	w.store.backUp()
 	b := w.store.backups[len(w.store.backups)-1]

@@ -16,7 +16,8 @@ import (
 // tick is how often agents measure.
 const tick = time.Second
 
-// policies are those of every host: engines of an IDE are stopped for over-use, others are shown.
+// policies are those of every host: engines of an IDE are stopped for over-use, others are only
+// shown.
 func policies() policy.Set {
 	ide, err := label.NewSelector(map[string]string{"creator": "IDE"})
 	if err != nil {
@@ -27,19 +28,22 @@ func policies() policy.Set {
 	return policy.Set{kill}
 }
 
-// truth is what engines really did that others are told of.
+// truth is what engines really did and others are told.
 type truth struct {
-	overUsed    map[string]bool // allocations whose engine has used more than it was entitled to
-	outOfMemory map[string]bool // whose engine was ended by the kernel for lack of memory
+	// overUsed are the allocations whose engine has used more than it was entitled to.
+	overUsed map[string]bool
+	// outOfMemory are the allocations whose engine the kernel has ended for lack of memory.
+	outOfMemory map[string]bool
 }
 
 func newTruth() truth {
 	return truth{overUsed: make(map[string]bool), outOfMemory: make(map[string]bool)}
 }
 
-// indulge lets an engine use more than it is entitled to, of memory for a while, of CPU maybe for good. What it uses of memory beyond its
-// entitlement is not the machine's to promise, and nobody has: checkMemory leaves it out.
-func (w *World) indulge() {
+// startOverUse makes an engine use more than it is entitled to, of memory for a while, of CPU
+// perhaps until its end. The machine has not promised the memory beyond the entitlement to
+// anybody: checkMemory leaves it out.
+func (w *World) startOverUse() {
 	m := w.anyHost()
 	pids := m.pids()
 	if len(pids) == 0 {
@@ -65,7 +69,7 @@ func (w *World) fill() {
 	w.after(w.between(time.Second, 10*time.Second), "", func() { m.full = false })
 }
 
-// moderate ends what would keep others waiting for ever.
+// moderate ends what would make others wait for ever.
 func (w *World) moderate() {
 	for _, m := range w.hosts {
 		m.full = false
@@ -83,7 +87,8 @@ func (m *machine) excess() (sum int64) {
 	return sum
 }
 
-// stopOverUse asks a coordinator to stop what policies want stopped: nothing else does.
+// stopOverUse asks a coordinator to stop the engines that policies want stopped. Nothing else does
+// that.
 func (a *agent) stopOverUse() {
 	if a.failed || !a.t.Agreed() {
 		return
@@ -108,7 +113,8 @@ func (a *agent) stopOverUse() {
 	}
 }
 
-// checkStop holds that nothing is ended for over-use that keeps to its entitlement, or that is only to be shown.
+// checkStop holds that an engine is ended for over-use only if it exceeds its entitlement, and the
+// policy is not only to show it.
 func (a *agent) checkStop(g *bursarv1.Allocation, order *bursarv1.StopOrder) {
 	if !strings.Contains(order.GetReason(), "(policy kill)") {
 		return
@@ -120,8 +126,8 @@ func (a *agent) checkStop(g *bursarv1.Allocation, order *bursarv1.StopOrder) {
 	}
 }
 
-// checkTold holds that what is committed of an engine's over-use and end is true.
-func (b *book) checkTold(t *ledger.Allocation) {
+// checkOverUseOf holds that what is committed of an engine's over-use and end is true.
+func (b *book) checkOverUseOf(t *ledger.Allocation) {
 	id := t.ID.String()
 	if len(t.OverUse) > 0 {
 		b.w.tally.OverUses++
@@ -143,7 +149,7 @@ func (b *book) checkTold(t *ledger.Allocation) {
 	}
 }
 
-// checkOverUse holds that at the end the ledger says of every engine what its agent does.
+// checkOverUse holds that at the end the ledger and the agent agree about every engine's over-use.
 func (w *World) checkOverUse(l *ledger.Ledger, m *machine) {
 	shown := make(map[string]*bursarv1.Allocation)
 	for _, a := range m.agent.t.All() {

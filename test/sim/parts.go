@@ -11,11 +11,11 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// manner is how an engine names its applications.
-type manner int
+// naming is how an engine names its applications.
+type naming int
 
 const (
-	atOnce  manner = iota // with its confirmation
+	atOnce  naming = iota // with its confirmation
 	later                 // when it has started them, by another one
 	untold                // never
 	without               // it starts none
@@ -56,9 +56,9 @@ func (a *attempt) drawParts() {
 			r = r.WithPart(at, size.vector())
 		}
 	}
-	a.manner = []manner{atOnce, atOnce, later, untold, without}[w.rng.IntN(5)]
+	a.naming = []naming{atOnce, atOnce, later, untold, without}[w.rng.IntN(5)]
 	if w.chance(4) {
-		a.remote, a.manner = true, atOnce
+		a.remote, a.naming = true, atOnce
 		r.Vector = resource.Vector{}.WithMemory(0).WithCPU(0)
 	}
 	a.command.Resource = r
@@ -94,8 +94,8 @@ func partsOf(g *bursarv1.Allocation) (parts []resource.External) {
 	return parts
 }
 
-// submitAll starts the applications of an engine. They take what they were granted in a few steps, seldom more than that, and not
-// always all of it or in the queue that it was granted in.
+// submitAll starts the applications of an engine. They take what they were granted in a few steps,
+// seldom more than that, and not always all of it or in the queue of the grant.
 func (a *attempt) submitAll() {
 	w := a.l.w
 	for _, part := range a.parts {
@@ -112,7 +112,7 @@ func (a *attempt) submitAll() {
 			case 1:
 				most--
 			}
-			y, at := w.clusterOf(part.Cluster).current(), spot{part.Path, part.Partition}
+			y, at := w.clusterOf(part.Cluster).current(), queueKey{part.Path, part.Partition}
 			if !y.brief && w.chance(4) {
 				at.partition = "" // else nobody could tell
 			}
@@ -122,7 +122,7 @@ func (a *attempt) submitAll() {
 			}
 			w.tellf("%s: %s starts %s in %s@%s, up to %d times %d MiB", a.l.name, a.id, app.id, at.path, at.partition, most, size[0]/mib)
 			a.apps = append(a.apps, app)
-			if a.manner != untold {
+			if a.naming != untold {
 				a.told = append(a.told, app.id)
 			}
 		}
@@ -138,28 +138,30 @@ func (w *World) clusterOf(name string) *external {
 	panic("sim: no cluster " + name)
 }
 
-// submitLater starts the applications of an engine that has not done so before its confirmation, and names them.
+// submitLater starts the applications of an engine that has not started them before its
+// confirmation, and names them.
 func (a *attempt) submitLater() {
-	if a.manner != later && a.manner != untold || len(a.parts) == 0 {
+	if a.naming != later && a.naming != untold || len(a.parts) == 0 {
 		return
 	}
 	w := a.l.w
 	most := 10 * time.Second
-	if a.manner == untold {
-		most = settle * 4 / 5 // what nobody is told of must be there by then
+	if a.naming == untold {
+		// What nobody is told must be there by then.
+		most = settle * 4 / 5
 	}
 	w.after(w.between(0, most), "", func() {
 		if a.gone() {
 			return
 		}
 		a.submitAll()
-		if a.manner == later && len(a.told) > 0 {
+		if a.naming == later && len(a.told) > 0 {
 			w.after(w.between(0, 4*time.Second), "", func() { a.name(0) })
 		}
 	})
 }
 
-// name tells which applications an engine has.
+// name says which applications an engine has.
 func (a *attempt) name(times int) {
 	if a.gone() {
 		return
@@ -185,7 +187,8 @@ func (a *attempt) confirmation() ledger.ConfirmCommand {
 	entitled := resource.Resource{Vector: a.l.w.zeros(resource.Vector{}.WithMemory(a.entitled))}
 	command.Entitled = &entitled
 	command.Process = ledger.Process{PID: a.process.pid, StartTime: a.process.start, BootID: a.host.bootID}
-	if len(a.parts) > 0 && len(a.apps) == 0 && a.l.w.chance(6) { // it will be content with half of a part
+	// It will be content with half of a part.
+	if len(a.parts) > 0 && len(a.apps) == 0 && a.l.w.chance(6) {
 		half := amountOf(a.parts[0].Vector)
 		half = amount{half[0] / 2, half[1] / 2, half[2]}
 		at := a.parts[0].Address
@@ -208,7 +211,8 @@ func (a *attempt) resizePart(id ledger.ID) {
 	}, func(*bursarv1.Allocation, error) {})
 }
 
-// abandoned is what becomes of the applications of an engine that could not be confirmed: they are killed, or forgotten.
+// abandoned ends the applications of an engine that could not be confirmed: they are killed, or
+// forgotten.
 func (a *attempt) abandoned() {
 	for _, app := range a.apps {
 		if !app.survives {
@@ -217,10 +221,10 @@ func (a *attempt) abandoned() {
 	}
 }
 
-// deserts reports whether its applications are on their own: their engine has ended.
+// deserts reports whether its applications run alone: their engine has ended.
 func (a *attempt) deserts() bool { return !a.remote && a.process != nil && a.gone() }
 
-func (at spot) String() string {
+func (at queueKey) String() string {
 	if at.partition == "" {
 		return at.path
 	}

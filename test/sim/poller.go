@@ -10,7 +10,8 @@ import (
 	"github.com/bursar/bursar/providers"
 )
 
-// poller reads a cluster while its coordinator leads and has this record of it, as the coordinator's own does.
+// poller reads a cluster as long as its coordinator leads and has this record of it, as a real
+// coordinator's poller does.
 type poller struct {
 	c        *coord
 	record   ledger.ProviderRecord
@@ -18,17 +19,21 @@ type poller struct {
 	epoch    uint64
 	pace     providers.Pace
 	interval time.Duration
-	over     bool // the provider has changed; what it has asked for still arrives
+	// over says that the provider has changed; what the poller has asked for still arrives.
+	over bool
 }
 
-// standing is a report that the decisions of a ledger stand on, with what was true when it was made.
+// standing is the report that a ledger's decisions are based on, with what was true when it was
+// made.
 type standing struct {
 	*snapshot
-	// settled is what engines without application ids were granted that the report is taken to show in full.
+	// settled are the grants of engines without application ids that the report is assumed to show
+	// in full.
 	settled map[ledger.ID][]amount
 }
 
-// follow begins and ends the reading of clusters as the ledger's providers do, and forgets what was read of those that changed.
+// follow starts and ends pollers as the ledger's providers change, and forgets what was read of
+// those that changed.
 func (c *coord) follow() {
 	if !c.core.Leading() {
 		return
@@ -83,11 +88,11 @@ func (c *coord) forgetClusters() {
 	}
 	c.pollers, c.rounds, c.records = nil, nil, nil
 	c.standing, c.parts = make(map[ledger.ClusterName]*standing), make(map[ledger.ID][]amount)
-	c.since, c.heard = make(map[ledger.ClusterName]ledger.Instant), make(map[ledger.ClusterName]bool)
+	c.since, c.reported = make(map[ledger.ClusterName]ledger.Instant), make(map[ledger.ClusterName]bool)
 }
 
-// tell runs a command of the poller's, unless its leadership is over. One for a provider that has changed arrives: the ledger must see
-// by itself that it is about another time.
+// tell runs a command of the poller's, unless its leadership is over. A command for a provider
+// that has changed does arrive: the ledger must notice by itself that it is about an earlier time.
 func (p *poller) tell(do func(l *ledger.Ledger, now ledger.Instant)) bool {
 	c := p.c
 	if !c.core.Leading() || c.core.Meta().Epoch != p.epoch || c.stopping {
@@ -129,7 +134,7 @@ func (p *poller) read() {
 		case y.passive:
 			return func() { r.fail("no active server", true) }
 		default:
-			got := y.look()
+			got := y.takeSnapshot()
 			return func() {
 				if !r.over {
 					r.got = got
@@ -141,7 +146,8 @@ func (p *poller) read() {
 	}, func() { r.fail("no server answers", false) })
 }
 
-// exchange asks something of the cluster and takes the answer. Where it does not answer refused is run, or nothing.
+// exchange asks the cluster for something and takes the answer. If the cluster does not answer,
+// refused runs, or nothing.
 func (p *poller) exchange(ask func() (then func()), refused func()) {
 	c, w, y := p.c, p.c.w, p.from
 	incarnation := c.incarnation
@@ -186,7 +192,7 @@ func (r *round) askNext(i int) {
 	}
 }
 
-// conclude hands to the ledger what was read.
+// conclude gives the ledger what was read.
 func (r *round) conclude() {
 	if r.over {
 		return
@@ -242,8 +248,8 @@ func (p *poller) stretch(took time.Duration) {
 	}
 }
 
-// takes notes that a report was handed to the ledger, if that has no reason to put it aside: one asked for earlier, or before the settings
-// were what they are.
+// takes notes that the ledger got a report, unless the ledger has a reason to ignore it: it was
+// asked for earlier, or before the settings changed.
 func (c *coord) takes(l *ledger.Ledger, s *snapshot) {
 	name := s.report.ClusterName
 	if before := c.standing[name]; before != nil && s.report.Asked < before.report.Asked || s.report.Asked < c.since[name] {
@@ -251,7 +257,7 @@ func (c *coord) takes(l *ledger.Ledger, s *snapshot) {
 		return
 	}
 	c.w.tally.Reports++
-	c.heard[name] = true
+	c.reported[name] = true
 	taken := &standing{snapshot: s, settled: make(map[ledger.ID][]amount)}
 	l.Allocations(0, func(a *ledger.Allocation) bool {
 		if a.State == ledger.Active && len(a.ApplicationIDs) == 0 && s.report.Asked >= a.Confirmed.Add(s.report.Settle) {

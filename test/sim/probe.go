@@ -10,10 +10,11 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// probeQueue is a queue that every cluster gets when the world is at rest, to see whether waiting there comes to an end.
+// probeQueue is a queue that every cluster gets when the world is at rest, to see whether a wait
+// for it ends.
 const probeQueue = "root.probe"
 
-// rest lets nothing happen any more but what a probe of each cluster makes happen.
+// rest makes nothing happen any more except what a probe of each cluster causes.
 func (w *World) rest() {
 	w.tellf("the clusters come to rest")
 	w.resting = true
@@ -29,7 +30,7 @@ func (w *World) rest() {
 		root.limits[""] = limit
 		q := y.add(probeQueue)
 		q.limits[""] = ceiling{most: amount{4 * gib, 0, 0}, listed: [len(dimensions)]bool{true, false, false}}
-		other := y.submit(nil, spot{probeQueue, ""}, amount{4 * gib, 0, 0}, 1)
+		other := y.submit(nil, queueKey{probeQueue, ""}, amount{4 * gib, 0, 0}, 1)
 		if !other.grow() {
 			w.failf(0, "%s: the probe's queue has no room for it", y.address)
 			return
@@ -46,8 +47,8 @@ func (w *World) rest() {
 	}
 }
 
-// prober waits for a queue that others have filled until these leave, uses it, and then waits for as much again until the cluster is seen to
-// show what it uses.
+// prober waits for a queue that others have filled until they leave, uses it, and then waits for
+// as much again until the cluster shows its use.
 type prober struct {
 	w       *World
 	e       *external
@@ -80,14 +81,14 @@ func (p *prober) ask(request string) {
 	})
 }
 
-// use takes in the cluster what was granted, at once, lets the queue have twice as much, and asks for the other half.
+// use uses the grant in the cluster at once, doubles the queue, and asks for the other half.
 func (p *prober) use(id string) {
 	w := p.w
 	q := p.y.queues[probeQueue]
 	limit := q.limits[""]
 	limit.most[0] *= 2
 	q.limits[""] = limit
-	app := p.y.submit(&attempt{id: id, remote: true}, spot{probeQueue, ""}, amount{4 * gib, 0, 0}, 1)
+	app := p.y.submit(&attempt{id: id, remote: true}, queueKey{probeQueue, ""}, amount{4 * gib, 0, 0}, 1)
 	if app == nil || !app.grow() {
 		w.failf(7, "%s has no room for what was granted in %s", p.y.address, probeQueue)
 		return

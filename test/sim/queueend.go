@@ -8,7 +8,8 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// checkClustersEnd holds, when the world is at rest, that the accounts of all queues are what is true.
+// checkClustersEnd holds, when the world is at rest, that the accounts of all queues are what is
+// true.
 func (w *World) checkClustersEnd(c *coord) {
 	l := c.core.Ledger()
 	live := tenants(l)
@@ -25,7 +26,7 @@ func (w *World) checkClustersEnd(c *coord) {
 		places := s.places(live)
 		l.Queues(resource.Address{}, func(q ledger.QueueInfo) bool {
 			if q.Address.Cluster == e.name.Cluster {
-				at := spot{q.Address.Path, q.Address.Partition}
+				at := queueKey{q.Address.Path, q.Address.Partition}
 				if !places[at] {
 					w.failf(2, "queue %s is in the books and nobody's", q.Address)
 				}
@@ -41,9 +42,10 @@ func (w *World) checkClustersEnd(c *coord) {
 	w.checkRemote(live)
 }
 
-// places are all that the books must have of the cluster: what it has, and what live allocations touch.
-func (s *snapshot) places(live []ledger.Allocation) map[spot]bool {
-	places := make(map[spot]bool)
+// places are all queues that the books must have for the cluster: its own, and those that live
+// allocations touch.
+func (s *snapshot) places(live []ledger.Allocation) map[queueKey]bool {
+	places := make(map[queueKey]bool)
 	for at := range s.queues {
 		places[at] = true
 	}
@@ -51,7 +53,7 @@ func (s *snapshot) places(live []ledger.Allocation) map[spot]bool {
 		for j := range live[i].Entitled.External {
 			x := &live[i].Entitled.External[j]
 			for path := x.Path; path != "" && clusterName(x) == s.report.ClusterName; path = parent(path) {
-				places[spot{path, x.Partition}] = true
+				places[queueKey{path, x.Partition}] = true
 			}
 		}
 	}
@@ -59,7 +61,7 @@ func (s *snapshot) places(live []ledger.Allocation) map[spot]bool {
 }
 
 // checkQueueEnd compares a queue's account with what is true.
-func (w *World) checkQueueEnd(s *standing, q ledger.QueueInfo, at spot, live []ledger.Allocation) {
+func (w *World) checkQueueEnd(s *standing, q ledger.QueueInfo, at queueKey, live []ledger.Allocation) {
 	var ours, others amount
 	name := s.report.ClusterName
 	for _, a := range s.from.apps {
@@ -71,7 +73,7 @@ func (w *World) checkQueueEnd(s *standing, q ledger.QueueInfo, at spot, live []l
 		a := &live[i]
 		for j := range a.Entitled.External {
 			x := &a.Entitled.External[j]
-			if clusterName(x) != name || !spotOf(x).within(at) {
+			if clusterName(x) != name || !queueKeyOf(x).within(at) {
 				continue
 			}
 			part := amountOf(x.Vector)
@@ -83,7 +85,7 @@ func (w *World) checkQueueEnd(s *standing, q ledger.QueueInfo, at spot, live []l
 				shown = part
 			default:
 				for _, id := range a.ApplicationIDs {
-					if app := s.from.known[id]; app != nil && !app.over && app.at == spotOf(x) {
+					if app := s.from.known[id]; app != nil && !app.over && app.at == queueKeyOf(x) {
 						shown = shown.plus(app.held())
 					}
 				}
@@ -121,7 +123,8 @@ func ownLives(l *ledger.Ledger, name ledger.ClusterName) (list []ledger.Allocati
 	return list
 }
 
-// checkEnded holds that a report ends no allocation of which an application still runs, in a cluster that is known.
+// checkEnded holds that a report ends no allocation that still has a running application in a
+// known cluster.
 func (c *coord) checkEnded(l *ledger.Ledger, before []ledger.Allocation) {
 	for i := range before {
 		a := &before[i]
@@ -143,7 +146,7 @@ func (c *coord) checkEnded(l *ledger.Ledger, before []ledger.Allocation) {
 	}
 }
 
-// checkRemote holds that what lives as long as its applications has one.
+// checkRemote holds that an allocation that lives as long as its applications has one.
 func (w *World) checkRemote(live []ledger.Allocation) {
 	for i := range live {
 		a := &live[i]

@@ -20,7 +20,7 @@ func clusterName(x *resource.External) ledger.ClusterName {
 	return ledger.ClusterName{Kind: x.Kind, Cluster: x.Cluster}
 }
 
-func spotOf(x *resource.External) spot { return spot{x.Path, x.Partition} }
+func queueKeyOf(x *resource.External) queueKey { return queueKey{x.Path, x.Partition} }
 
 // tenants are the live allocations that hold something in queues.
 func tenants(l *ledger.Ledger) (list []ledger.Allocation) {
@@ -33,8 +33,9 @@ func tenants(l *ledger.Ledger) (list []ledger.Allocation) {
 	return list
 }
 
-// checkQueueGrants holds, of everything that was granted in queues since the last look, that the queues had it: grants, and what a
-// resize has added. What an agent brings back was granted before.
+// checkQueueGrants holds, for everything that was granted in queues since it last ran, that the
+// queues had room: for grants, and for what a resize has added. What an agent brings back was
+// granted before.
 func (b *book) checkQueueGrants(c *coord) {
 	if len(b.w.clusters) == 0 {
 		return
@@ -68,7 +69,7 @@ func (b *book) checkQueueGrants(c *coord) {
 
 // checkParts looks at every queue that a grant touches, and at those above.
 func (b *book) checkParts(c *coord, a *ledger.Allocation, before, grown []amount, live []ledger.Allocation) {
-	seen := make(map[ledger.ClusterName]map[spot]bool)
+	seen := make(map[ledger.ClusterName]map[queueKey]bool)
 	for i := range a.Entitled.External {
 		x := &a.Entitled.External[i]
 		if grown[i] == (amount{}) {
@@ -76,17 +77,18 @@ func (b *book) checkParts(c *coord, a *ledger.Allocation, before, grown []amount
 		}
 		name := clusterName(x)
 		if seen[name] == nil {
-			seen[name] = make(map[spot]bool)
+			seen[name] = make(map[queueKey]bool)
 		}
 		if !b.checkKnown(c, a, x) {
 			return
 		}
 		b.w.tally.QueueGrants++
 		for path := x.Path; path != ""; path = parent(path) {
-			at := spot{path, x.Partition}
+			at := queueKey{path, x.Partition}
 			if !seen[name][at] {
 				seen[name][at] = true
-				if !grewIn(a, before, name, at) { // one part has given up there what another took
+				// One part has given up there what another took.
+				if !grewIn(a, before, name, at) {
 					continue
 				}
 				b.checkQueue(c, a, name, at, grown, live)
@@ -96,7 +98,7 @@ func (b *book) checkParts(c *coord, a *ledger.Allocation, before, grown []amount
 }
 
 // grewIn reports whether an allocation has more in a queue than before, in any dimension.
-func grewIn(a *ledger.Allocation, before []amount, name ledger.ClusterName, at spot) bool {
+func grewIn(a *ledger.Allocation, before []amount, name ledger.ClusterName, at queueKey) bool {
 	var more amount
 	for i := range a.Entitled.External {
 		x := &a.Entitled.External[i]
@@ -110,7 +112,7 @@ func grewIn(a *ledger.Allocation, before []amount, name ledger.ClusterName, at s
 	return more[0] > 0 || more[1] > 0 || more[2] > 0
 }
 
-// checkKnown holds that something is known of the cluster in which something was granted: it was read, and that is to be counted on,
+// checkKnown holds that the cluster of a grant was known: it was read, and the report is reliable,
 // not too old, and not forgotten since; and that it has the queue, or makes it.
 func (b *book) checkKnown(c *coord, a *ledger.Allocation, x *resource.External) bool {
 	s := c.standing[clusterName(x)]
@@ -121,7 +123,7 @@ func (b *book) checkKnown(c *coord, a *ledger.Allocation, x *resource.External) 
 		b.w.failf(1, "%s was granted in %s: %s", a.ID, x.Address, s.report.Untrusted)
 	case now >= s.report.Asked.Add(s.report.GoodFor):
 		b.w.failf(1, "%s was granted in %s, which was read %s ago", a.ID, x.Address, now.Sub(s.report.Asked))
-	case s.queues[spotOf(x)] == nil && !s.makes(spotOf(x)):
+	case s.queues[queueKeyOf(x)] == nil && !s.makes(queueKeyOf(x)):
 		b.w.failf(1, "%s was granted in %s, which is not there", a.ID, x.Address)
 	default:
 		return true
@@ -129,24 +131,26 @@ func (b *book) checkKnown(c *coord, a *ledger.Allocation, x *resource.External) 
 	return false
 }
 
-// makes reports whether a queue that is not there is made by using it.
-func (s *snapshot) makes(at spot) bool {
+// makes reports whether the cluster makes a missing queue when it is used.
+func (s *snapshot) makes(at queueKey) bool {
 	for path := parent(at.path); path != ""; path = parent(path) {
-		if q := s.queues[spot{path, at.partition}]; q != nil {
+		if q := s.queues[queueKey{path, at.partition}]; q != nil {
 			return q.CreatesChildren
 		}
 	}
 	return false
 }
 
-// checkQueue holds invariant 1 for a queue, in the dimensions that were granted there: right after the grant, what all live allocations are
-// entitled to there, and what others truly used there at the moment of the snapshot that the ledger has, is within the limit of that
-// snapshot. What others take after the snapshot is nobody's fault.
+// checkQueue holds invariant 1 for a queue, in the dimensions of the grant: right after the grant,
+// the sum of all live entitlements there, and of what others truly used there at the moment of the
+// ledger's snapshot, is within the limit of that snapshot. Nobody is to blame for what others take
+// after the snapshot.
 //
-// Others are everybody but live allocations. Of what the applications of a live allocation held, as much as its part is entitled to was
-// its own; what they held beyond that, or in another queue or partition, was others'. Of an engine that had named no application when the
-// cluster was asked, later than the settle rule gives it time, all of its part counts as held.
-func (b *book) checkQueue(c *coord, a *ledger.Allocation, name ledger.ClusterName, at spot, grown []amount, live []ledger.Allocation) {
+// Others are everybody but live allocations. Of what the applications of a live allocation held,
+// as much as its part is entitled to was its own; what they held beyond that, or in another queue
+// or partition, belonged to others. If an engine had named no application when the cluster was
+// read, and the settle time was over, all of its part counts as held.
+func (b *book) checkQueue(c *coord, a *ledger.Allocation, name ledger.ClusterName, at queueKey, grown []amount, live []ledger.Allocation) {
 	s := c.standing[name]
 	q := s.queues[at]
 	if q == nil {
@@ -158,7 +162,7 @@ func (b *book) checkQueue(c *coord, a *ledger.Allocation, name ledger.ClusterNam
 	}
 	var asked amount
 	for i := range a.Entitled.External {
-		if x := &a.Entitled.External[i]; clusterName(x) == name && spotOf(x).within(at) {
+		if x := &a.Entitled.External[i]; clusterName(x) == name && queueKeyOf(x).within(at) {
 			asked = asked.plus(grown[i])
 		}
 	}
@@ -175,8 +179,9 @@ func (b *book) checkQueue(c *coord, a *ledger.Allocation, name ledger.ClusterNam
 	}
 }
 
-// shares are what live allocations are entitled to at a place, and what others truly held there at the moment of the snapshot.
-func (s *standing) shares(name ledger.ClusterName, at spot, live []ledger.Allocation) (ours, others amount) {
+// shares are what live allocations are entitled to at a place, and what others truly held there at
+// the moment of the snapshot.
+func (s *standing) shares(name ledger.ClusterName, at queueKey, live []ledger.Allocation) (ours, others amount) {
 	for _, h := range s.held {
 		if h.at.within(at) {
 			others = others.plus(h.amount)
@@ -186,12 +191,12 @@ func (s *standing) shares(name ledger.ClusterName, at spot, live []ledger.Alloca
 		a := &live[i]
 		for j := range a.Entitled.External {
 			x := &a.Entitled.External[j]
-			if clusterName(x) != name || !spotOf(x).within(at) {
+			if clusterName(x) != name || !queueKeyOf(x).within(at) {
 				continue
 			}
 			part := amountOf(x.Vector)
 			ours = ours.plus(part)
-			own := part.atMost(s.heldFor(a.ID.String(), spotOf(x)))
+			own := part.atMost(s.heldFor(a.ID.String(), queueKeyOf(x)))
 			if settled := s.settled[a.ID]; settled != nil {
 				for k := range own {
 					own[k] = max(own[k], min(part[k], settled[j][k]))
@@ -206,8 +211,9 @@ func (s *standing) shares(name ledger.ClusterName, at spot, live []ledger.Alloca
 	return ours, others
 }
 
-// checkOthers holds, when a report was taken in, that no queue is said to be used less by others than it truly is: nothing is taken for our
-// own that the report's figures do not hold. What counts as whose is said at checkQueue.
+// checkOthers holds, when a report was taken in, that the ledger never says that others use less
+// of a queue than they truly do: it takes nothing for our own that the report's figures do not
+// have. checkQueue says what belongs to whom.
 func (c *coord) checkOthers(l *ledger.Ledger, name ledger.ClusterName) {
 	s := c.standing[name]
 	if s == nil || s.report.Untrusted != "" {
@@ -215,7 +221,7 @@ func (c *coord) checkOthers(l *ledger.Ledger, name ledger.ClusterName) {
 	}
 	live := tenants(l)
 	l.Queues(resource.Address{}, func(q ledger.QueueInfo) bool {
-		at := spot{q.Address.Path, q.Address.Partition}
+		at := queueKey{q.Address.Path, q.Address.Partition}
 		if q.Address.Kind != name.Kind || q.Address.Cluster != name.Cluster || !q.Known || s.queues[at] == nil {
 			return true
 		}
@@ -231,7 +237,7 @@ func (c *coord) checkOthers(l *ledger.Ledger, name ledger.ClusterName) {
 }
 
 // heldFor is what the applications that were started under an allocation held in a queue.
-func (s *snapshot) heldFor(allocation string, at spot) (sum amount) {
+func (s *snapshot) heldFor(allocation string, at queueKey) (sum amount) {
 	for _, h := range s.held {
 		if h.allocation == allocation && h.at == at {
 			sum = sum.plus(h.amount)

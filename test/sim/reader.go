@@ -7,31 +7,31 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// launchReaders starts those who only look, at any coordinator.
+// launchReaders starts callers that only read, at any coordinator.
 func (w *World) launchReaders() {
 	for _, name := range []string{"reader1", "reader2"} {
 		w.read(w.newLink(name))
 	}
 }
 
-// read looks at the books again and again, each time wherever it likes.
+// read reads the books again and again, each time at any coordinator.
 func (w *World) read(l *link) {
 	w.after(w.between(100*time.Millisecond, 3*time.Second), "", func() {
 		if w.calm {
 			return
 		}
 		l.at = w.rng.IntN(len(w.coords))
-		l.call(0, w.look(), func(any) { w.read(l) })
+		l.call(0, w.readRequest(), func(any) { w.read(l) })
 	})
 }
 
-// look is a reader's question: what there is of the clusters, and what a request would meet.
-func (w *World) look() func(c *coord, reply func(answer)) (hangUp func()) {
+// readRequest is a reader's question: the state of the clusters, and what a request would meet.
+func (w *World) readRequest() func(c *coord, reply func(answer)) (withdraw func()) {
 	if len(w.clusters) == 0 || !w.chance(3) {
 		return serveRead
 	}
 	a := (&launcher{w: w, name: "reader"}).draw()
-	return func(c *coord, reply func(answer)) (hangUp func()) {
+	return func(c *coord, reply func(answer)) (withdraw func()) {
 		c.operate(reply, func(l *ledger.Ledger, now ledger.Instant) {
 			before := len(l.Clusters())
 			l.Queues(resource.Address{}, func(q ledger.QueueInfo) bool {
@@ -51,13 +51,13 @@ func (w *World) look() func(c *coord, reply func(answer)) (hangUp func()) {
 }
 
 // serveRead answers a consistent read.
-func serveRead(c *coord, reply func(answer)) (hangUp func()) {
+func serveRead(c *coord, reply func(answer)) (withdraw func()) {
 	c.operate(reply, func(*ledger.Ledger, ledger.Instant) {})
 	return nil
 }
 
-// checkFresh holds that an answer is no older than what was durable when it was asked for: whoever leads no more must not
-// answer from the past, reads and refusals included.
+// checkFresh holds that an answer is no older than what was durable when the question was asked: a
+// coordinator that no longer leads must not answer from the past, in reads and in refusals.
 func (w *World) checkFresh(who string, asked mark, a answer) {
 	if w.store.restored != asked.restored {
 		return // there is another past

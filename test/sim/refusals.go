@@ -10,7 +10,7 @@ import (
 	"github.com/bursar/bursar/label"
 )
 
-// checkRefusal holds what a refusal says of queues, and that it says what stands in the way.
+// checkRefusal holds that what a refusal says of queues is true, and that it says what is missing.
 func (c *coord) checkRefusal(refused error) {
 	insufficient, ok := errors.AsType[*ledger.InsufficientError](refused)
 	if !ok {
@@ -28,8 +28,8 @@ func (c *coord) checkRefusal(refused error) {
 	}
 }
 
-// checkUntimely holds that nobody is sent away for want of nothing but clusters that a new leader has not had the time to read: it is too
-// early to say no.
+// checkUntimely holds that no request is refused only because a new leader has not had the time to
+// read clusters: it is too early to say no.
 func (c *coord) checkUntimely(refusal *ledger.InsufficientError) {
 	unread := len(refusal.Shortfalls) > 0
 	for i := range refusal.Shortfalls {
@@ -48,11 +48,12 @@ func (c *coord) checkUntimely(refusal *ledger.InsufficientError) {
 	}
 }
 
-// awaits reports whether a cluster has been configured since this leadership began, or before, and is still to be read.
+// awaits reports whether a cluster was configured during or before this leadership, and is still
+// to be read.
 func (c *coord) awaits(name ledger.ClusterName) bool {
 	soon := c.ledgerTime() < c.ledAt.Add(2*times().Interval)
 	configured := slices.ContainsFunc(c.records, func(r ledger.ProviderRecord) bool { return r.ClusterName == name })
-	return soon && configured && !c.heard[name]
+	return soon && configured && !c.reported[name]
 }
 
 // clusterOf is the cluster of a queue that falls short.
@@ -60,7 +61,7 @@ func clusterOf(f *ledger.Shortfall) ledger.ClusterName {
 	return ledger.ClusterName{Kind: f.Account.Labels.Value("kind"), Cluster: f.Account.Labels.Value(label.Cluster)}
 }
 
-// checkNever holds that a request is refused for good only for a limit that is known, and smaller.
+// checkNever holds that a request is refused for good only for a known limit that is smaller.
 func (c *coord) checkNever(refusal *ledger.InsufficientError) {
 	for i := range refusal.Shortfalls {
 		f := &refusal.Shortfalls[i]
@@ -72,7 +73,7 @@ func (c *coord) checkNever(refusal *ledger.InsufficientError) {
 			c.w.failf(7, "refused for good for %s, of which nothing is known", f.Account)
 			continue
 		}
-		q := s.queues[spot{f.Account.Labels.Value("path"), f.Account.Labels.Value("partition")}]
+		q := s.queues[queueKey{f.Account.Labels.Value("path"), f.Account.Labels.Value("partition")}]
 		if q == nil {
 			c.w.failf(7, "refused for good for %s, which is not there", f.Account)
 			continue
@@ -88,12 +89,14 @@ func (c *coord) isHeldOn(request string) bool {
 	return slices.ContainsFunc(c.line[request], func(ask *core.Request) bool { return ask.Err == nil })
 }
 
-// checkPatience holds that nobody waits for a queue who could go ahead: whatever makes room wakes who waits for it.
+// checkPatience holds that no request waits for a queue although it fits: whatever makes room
+// wakes those who wait for it.
 func (w *World) checkPatience(c *coord) {
 	l := c.core.Ledger()
 	var waiting []ledger.Allocation
 	l.Allocations(0, func(a *ledger.Allocation) bool {
-		vetoed := strings.HasPrefix(a.Reason, ledger.ReasonVetoed) // its caller may have been answered already
+		// Its caller may have been answered already.
+		vetoed := strings.HasPrefix(a.Reason, ledger.ReasonVetoed)
 		if a.State == ledger.Waiting && len(a.Entitled.External) > 0 && c.isHeldOn(a.Caller+"/"+a.RequestID) && !vetoed {
 			waiting = append(waiting, *a)
 		}

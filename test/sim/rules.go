@@ -14,8 +14,8 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// Two rules that one request can match, of which neither is more specific. Where a file has one of them, the other is hidden if it is
-// stored.
+// Two rules that match one request and are equally specific. If a file has one of them, the other
+// is hidden if it is stored.
 const tieByCreator, tieByUser = "creator=IDE,user=*", "creator=*,user=u1"
 
 // rule makes a rule with a limit of memory.
@@ -27,8 +27,8 @@ func rule(source, selector string, memory int64) ledger.Quota {
 	return ledger.Quota{Selector: s, Limit: resource.Vector{}.WithMemory(memory), Source: source}
 }
 
-// drawFiles makes up the rules of two files: for all users together, each of them, and one in particular. One has the limit of each team,
-// which always holds.
+// drawFiles makes up the rules of two files: for all users together, each of them, and one in
+// particular. One has the limit of each team, which always holds.
 func (w *World) drawFiles() map[string][]ledger.Quota {
 	files := map[string][]ledger.Quota{"file:rules": {rule("file:rules", "team=*", w.teamLimit)}, "file:more": nil}
 	add := func(one int, selector string, least, more int64) {
@@ -46,7 +46,7 @@ func (w *World) drawFiles() map[string][]ledger.Quota {
 	return files
 }
 
-// changeRules puts other quotas into the files; each coordinator reads them when it next looks there.
+// changeRules puts other quotas into the files; each coordinator reads them at its next look.
 func (w *World) changeRules() {
 	w.files = w.drawFiles()
 	w.tellf("operator: %d and %d other rules in files", len(w.files["file:rules"]), len(w.files["file:more"]))
@@ -57,7 +57,7 @@ func (w *World) changeRules() {
 	}
 }
 
-// readRules takes over the rules of the files as they are now. Nothing that is stored may stand in their way.
+// readRules takes over the rules of the files as they are now. No stored rule may prevent that.
 func (c *coord) readRules() {
 	c.advance()
 	if err := c.core.SetFiles(c.instant(), c.w.files); err != nil {
@@ -67,8 +67,8 @@ func (c *coord) readRules() {
 	c.pumpSoon()
 }
 
-// storeRulesBefore puts rules into the store before anybody has led: files may have come to have the same selectors since. The limit of the
-// teams is twice as much as that of the file, which holds.
+// storeRulesBefore stores rules before anybody has led: files may have got the same selectors
+// since. The limit of the teams is twice the file's, which is the one in force.
 func (w *World) storeRulesBefore() {
 	if w.chance(2) {
 		return
@@ -90,7 +90,8 @@ func (w *World) storeRulesBefore() {
 	known.putRules(quotas, nil)
 }
 
-// storeRule has an operator put a rule, or take one away. That is refused where it could not come into force.
+// storeRule makes an operator add or delete a rule. That is refused if the rule could not come
+// into force.
 func (w *World) storeRule() {
 	selectors := []string{"team=*", "user=*", "user=u1", "user=u2", "creator=*,user=*", "creator=IDE", tieByCreator, tieByUser}
 	q := rule(ledger.SourceAPI, selectors[w.rng.IntN(len(selectors))], (2+w.rng.Int64N(20))*gib)
@@ -113,7 +114,7 @@ func (w *World) storeRule() {
 	})
 }
 
-// checkCommand holds that a rule that is put or deleted is refused for what is in its way, and for nothing else.
+// checkCommand holds that a rule is refused for what prevents it, and for nothing else.
 func (w *World) checkCommand(err error) {
 	_, wrong := errors.AsType[*ledger.FieldError](err)
 	_, unknown := errors.AsType[*ledger.NotFoundError](err)
@@ -140,7 +141,7 @@ func storedRules(l *ledger.Ledger) map[string]string {
 	return rules
 }
 
-// putRules takes in what a batch says of rules.
+// putRules takes in the rules of a batch.
 func (b *books) putRules(put []ledger.Quota, removed []string) {
 	for i := range put {
 		b.rules[put[i].Selector.String()] = put[i].Limit.String()
@@ -154,7 +155,8 @@ func (b *books) putRules(put []ledger.Quota, removed []string) {
 type rules struct {
 	turn    uint64 // of the ledger; 0: never looked at
 	inForce []ledger.Quota
-	stored  map[string]string // in force or not: limits by selector; never changed
+	// stored are the rules in force or not, as limits by selector. The map never changes.
+	stored map[string]string
 }
 
 // beginRules holds that a leadership begins with the rules that are stored.
@@ -166,7 +168,8 @@ func (c *coord) beginRules() {
 	}
 }
 
-// checkRules holds that the rules of the files are in force as they were read last, and every stored rule that none of them is in the way of.
+// checkRules holds that the rules of the files are in force as they were last read, and every
+// stored rule that no file's rule hides.
 func (c *coord) checkRules() {
 	l := c.core.Ledger()
 	if c.rules.turn == l.RulesTurn() {

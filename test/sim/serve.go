@@ -12,15 +12,16 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// receive takes a call: the one who leads serves it, any other passes it on to whom it believes to lead, once.
+// receive takes a call: the leader serves it, any other passes it on once, to the coordinator that
+// it believes to lead.
 func (c *coord) receive(q *request, reply func(answer)) {
 	switch {
 	case c.stopping:
 		reply(answer{broken: errStopping})
 	case c.core.Leading():
-		if hangUp := q.serve(c, reply); hangUp != nil {
+		if withdraw := q.serve(c, reply); withdraw != nil {
 			incarnation := c.incarnation
-			c.w.after(q.patience+rpcTimeout+c.w.latency(), "", func() { c.wake(incarnation, hangUp) })
+			c.w.after(q.patience+rpcTimeout+c.w.latency(), "", func() { c.wake(incarnation, withdraw) })
 		}
 	case q.forwarded:
 		reply(answer{broken: core.ErrNotLeading})
@@ -59,21 +60,21 @@ func (c *coord) forward(to *coord, q *request, reply func(answer)) {
 	})
 }
 
-// answer sends what became of a command, with the batch that covers it.
+// answer sends the result of a command, with the batch that has it.
 func (c *coord) answer(reply func(answer), value any, broken error) {
 	a := answer{value: value, broken: broken, epoch: c.covering.batch.Epoch, revision: c.covering.batch.Revision}
 	c.w.said.answer(&a)
 	reply(a)
 }
 
-// answerTo is what comes back of a command on an allocation.
+// answerTo is the result of a command on an allocation.
 type answerTo struct {
 	allocation *bursarv1.Allocation
 	err        error // of the ledger
 }
 
 // allocate serves a request.
-func (c *coord) allocate(command ledger.AllocateCommand, reply func(answer)) (hangUp func()) {
+func (c *coord) allocate(command ledger.AllocateCommand, reply func(answer)) (withdraw func()) {
 	ask := &core.Request{Command: command}
 	line, key, waits := c.line, command.Actor.Name+"/"+command.RequestID, false
 	leave := func() {
@@ -88,7 +89,7 @@ func (c *coord) allocate(command ledger.AllocateCommand, reply func(answer)) (ha
 		case ask.Err != nil:
 			c.answer(reply, answerTo{err: ask.Err}, nil)
 		case ask.Result.Ended:
-			a, err := c.look(ask.Result.Allocation.ID)
+			a, err := c.ended(ask.Result.Allocation.ID)
 			c.answer(reply, answerTo{allocation: a}, err)
 		default:
 			c.answer(reply, answerTo{allocation: wire.AllocationMessage(&ask.Result.Allocation)}, nil)
@@ -107,8 +108,8 @@ func (c *coord) allocate(command ledger.AllocateCommand, reply func(answer)) (ha
 	}
 }
 
-// look reads an allocation that has ended.
-func (c *coord) look(id ledger.ID) (*bursarv1.Allocation, error) {
+// ended reads an allocation that has ended.
+func (c *coord) ended(id ledger.ID) (*bursarv1.Allocation, error) {
 	if !c.w.store.reaches(c) {
 		return nil, store.ErrIO
 	}
@@ -143,13 +144,15 @@ func (c *coord) operate(reply func(answer), f func(*ledger.Ledger, ledger.Instan
 	c.do(&core.Call{Do: core.OnLedger(f), Done: func(err error) { c.answer(reply, struct{}{}, err) }})
 }
 
-// heard is the answer to a register or sync: the message, and the leadership that it is of, which is not sent.
-type heard struct {
+// hostAnswer is the answer to a register or sync: the message, and its leadership, which is not
+// sent.
+type hostAnswer struct {
 	message    any
 	leadership uint64
 }
 
-// register serves an agent's announcement, whose epoch is of the leadership seenIn. The answer is heard, or an error.
+// register serves an agent's announcement, whose epoch is of the leadership seenIn. The answer is
+// a hostAnswer, or an error.
 func (c *coord) register(q *bursarv1.RegisterRequest, seenIn uint64, reply func(answer)) {
 	c.w.said.message(q)
 	registration, err := wire.NewRegistration(q)
@@ -165,7 +168,7 @@ func (c *coord) register(q *bursarv1.RegisterRequest, seenIn uint64, reply func(
 			c.answer(reply, registration.Err, nil)
 		default:
 			c.checkAccepted(q.GetHostId(), q.GetEpoch(), seenIn, registration.Result.Led.Epoch)
-			c.answer(reply, heard{wire.RegisterResponse(registration), c.covering.leadership}, nil)
+			c.answer(reply, hostAnswer{wire.RegisterResponse(registration), c.covering.leadership}, nil)
 		}
 	}
 	c.do(registration)
@@ -187,14 +190,14 @@ func (c *coord) sync(q *bursarv1.SyncRequest, seenIn uint64, reply func(answer))
 			c.answer(reply, report.Err, nil)
 		default:
 			c.checkAccepted(q.GetHostId(), q.GetEpoch(), seenIn, report.Led.Epoch)
-			c.answer(reply, heard{wire.SyncResponse(report), c.covering.leadership}, nil)
+			c.answer(reply, hostAnswer{wire.SyncResponse(report), c.covering.leadership}, nil)
 		}
 	}
 	c.do(report)
 }
 
-// checkAccepted holds invariant 6 at the coordinator: it takes nothing in from a host that has seen a later epoch, or the
-// same number in a past of the store that is gone.
+// checkAccepted holds invariant 6 at the coordinator: it takes nothing from a host that has seen a
+// later epoch, or the same number in a past of the store that is gone.
 func (c *coord) checkAccepted(host string, seen, seenIn, led uint64) {
 	if seen > led || seen == led && seenIn != c.covering.leadership {
 		c.w.failf(6, "%s has taken in what host %s says, which has seen epoch %d of leadership %d, in epoch %d of leadership %d",

@@ -9,7 +9,8 @@ import (
 	"github.com/bursar/bursar/coordinator/store/storetest"
 )
 
-// sharedStore is the database of all coordinators, the network before it, and the second set of books over what was committed.
+// sharedStore is the database of all coordinators, the network in front of it, and the second set
+// of books over what was committed.
 type sharedStore struct {
 	w     *World
 	place *storetest.Memory
@@ -22,7 +23,7 @@ type sharedStore struct {
 	backups     []backup
 }
 
-// backup is the store as it was.
+// backup is an earlier state of the store.
 type backup struct {
 	at    time.Time
 	place *storetest.Memory
@@ -44,8 +45,8 @@ func (s *sharedStore) latency() time.Duration {
 	return s.w.between(50*time.Microsecond, 5*time.Millisecond)
 }
 
-// exchange sends something to the store and its answer back, if both ways are open. The first may arrive after its sender
-// has died; not in another place, which the store has been copied to.
+// exchange sends something to the store and its answer back, if both ways are open. The message
+// may arrive after its sender has died, but not in a place that the store was copied to.
 func (s *sharedStore) exchange(c *coord, do func(), then func()) {
 	incarnation, place := c.incarnation, s.place
 	s.w.after(s.latency(), "", func() {
@@ -61,7 +62,8 @@ func (s *sharedStore) exchange(c *coord, do func(), then func()) {
 	})
 }
 
-// lead takes the lead and, a moment later, reads what is there. Where the store cannot be reached done is not run.
+// lead begins a leadership and, a moment later, reads what is there. If the store cannot be
+// reached, done does not run.
 func (s *sharedStore) lead(c *coord, atLeast uint64, done func(led)) {
 	var o led
 	disk := c.disk
@@ -87,8 +89,9 @@ func (s *sharedStore) lead(c *coord, atLeast uint64, done func(led)) {
 	})
 }
 
-// commit makes a batch durable, or fails in one of the ways that there are. Where the store cannot be reached done is not run.
-func (s *sharedStore) commit(c *coord, f *flight, done func(error)) {
+// commit makes a batch durable, or fails in one of the possible ways. If the store cannot be
+// reached, done does not run.
+func (s *sharedStore) commit(c *coord, f *inFlight, done func(error)) {
 	disk := c.disk
 	happens, told := true, error(nil)
 	if faults := s.w.commitFaults; !s.w.calm && faults > 0 && s.w.chance(faults) {
@@ -158,7 +161,8 @@ func (s *sharedStore) goAway(d time.Duration, then func()) {
 	})
 }
 
-// putBack lets another database take over that has not heard of the latest commits, or of the last minute. Nobody is told.
+// putBack replaces the database with one that lacks the latest commits, or those of the last
+// minute. Nobody is told.
 func (s *sharedStore) putBack() {
 	if len(s.backups) == 0 {
 		return
@@ -175,7 +179,8 @@ func (s *sharedStore) putBack() {
 	})
 }
 
-// copyTo moves everybody to a copy of the store, which has another identity: all coordinators are ended first.
+// copyTo moves everybody to a copy of the store, which has another identity: all coordinators are
+// ended first.
 func (s *sharedStore) copyTo(b backup) {
 	if s.down {
 		return
@@ -193,7 +198,7 @@ func (s *sharedStore) copyTo(b backup) {
 	s.backups = nil
 }
 
-// becomes takes note of another past. What was only in the one before is undone.
+// becomes begins another past of the store. What was only in the one before is undone.
 func (s *sharedStore) becomes(past books) {
 	s.restored++
 	for id, r := range s.known.rows {

@@ -25,7 +25,8 @@ func config(seed uint64) Config {
 	return Config{Seed: seed, Hosts: 1 + int(seed%4), Coordinators: coordinators, Busy: 90 * time.Second, Quiet: 120 * time.Second}
 }
 
-// TestSimulation plays many worlds. A seed that fails prints its story; -sim.seed=N plays it again.
+// TestSimulation plays many worlds. A seed that fails prints its story; -sim.seed=N plays it
+// again.
 func TestSimulation(t *testing.T) {
 	if *first != 0 {
 		c := config(*first)

@@ -6,11 +6,12 @@ import (
 	"github.com/bursar/bursar/coordinator/ledger"
 )
 
-// farSkew is how far clocks of coordinators are off in some worlds: further than a world's quiet end is long, and less than request ids are
-// remembered.
+// farSkew is how far the clocks of coordinators are off in some worlds: more than a world's quiet
+// end lasts, and less than request ids are remembered.
 const farSkew = 3 * time.Minute
 
-// setClock draws how far the machine's time of day is off. In some worlds it is set anew with each start of the process.
+// setClock draws how far the machine's time of day is off. In some worlds each start of the
+// process sets it again.
 func (c *coord) setClock() {
 	if c.w.cfg.Seed%3 == 0 && len(c.w.coords) > 1 {
 		c.skew = []time.Duration{-farSkew, 0, 0, farSkew}[c.w.rng.IntN(4)] + c.w.between(0, 2*mostSkew) - mostSkew
@@ -21,23 +22,25 @@ func (c *coord) setClock() {
 // ledgerTime is the time of its ledger.
 func (c *coord) ledgerTime() ledger.Instant { return c.core.Time(c.instant()) }
 
-// durations are what a leader has in its ledger that must end in time, and since when by real time, in this leadership: however wrong its
-// clock is, and those of the leaders before it.
+// durations are the items of a leader's ledger that must end in time, each with its real start in
+// this leadership: however wrong its clock is, and those of the leaders before it.
 type durations struct {
 	looked time.Time
 	since  map[timed]time.Time
 }
 
-// timed is something that ends: a wait, a reservation, or the health of a silent host, told from the one after it by its start.
+// timed is something that ends: a wait, a reservation, or the health of a silent host. Its start
+// distinguishes it from the one after it.
 type timed struct {
 	what, id string
 	start    ledger.Instant
 }
 
-// slack is what it may take longer: a tick, a look, and a stop in the middle of them.
+// slack is what it may take longer: a tick, a check, and a stop in the middle of them.
 const slack = 3 * time.Second
 
-// checkDurations holds, by real time, that reservations and waits end, and that silent hosts do not stay healthy.
+// checkDurations holds, in real time, that reservations and waits end, and that silent hosts do
+// not stay healthy.
 func (w *World) checkDurations(c *coord) {
 	if c.paused || w.now.Sub(c.ends.looked) < 500*time.Millisecond {
 		return
@@ -60,7 +63,8 @@ func (w *World) checkDurations(c *coord) {
 	l := c.core.Ledger()
 	l.Allocations(0, func(a *ledger.Allocation) bool {
 		switch {
-		case l.Behind(): // what is due has its turn with the next commits, however slow these are
+		// What is due has its turn with the next commits, however slow they are.
+		case l.Behind():
 		case a.State == ledger.Reserved:
 			if a.Revision <= c.durable { // else its time to live has not begun
 				check(timed{"reservation", a.ID.String(), a.Expires}, max(a.ReservationTTL, times().Interval))

@@ -16,14 +16,16 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// transcript is two hashes over all that happens in a world. They depend on values only: on no name of
-// a file, package, type, function or field. So they stay the same when code moves or is renamed.
+// transcript is two hashes over all that happens in a world. They depend on values only: on no
+// name of a file, package, type, function or field. So they stay the same when code moves or is
+// renamed.
 //
-//   - deeds is over what is done: the time and order of each event, each batch (its revision and its
-//     transitions, with state, host and amounts), who was answered in which batch and with which kind
-//     of answer, the final state in numbers, and how much randomness was drawn.
-//   - words is over everything that is said as well: each line of the story, the bytes of each row,
-//     the bytes of each message to and from agents, callers and coordinators, and each error's text.
+//   - deeds is over what is done: the time and order of each event, each batch (its revision and
+//     its transitions, with state, host and amounts), who was answered in which batch and with
+//     which kind of answer, the final state in numbers, and how much randomness was drawn.
+//   - words is over everything that is said as well: each line of the story, the bytes of each
+//     row, the bytes of each message to and from agents, callers and coordinators, and each
+//     error's text.
 //
 // A change of a printed sentence changes words only.
 type transcript struct {
@@ -91,7 +93,8 @@ func (t *transcript) event(at time.Duration, order uint64) {
 // line takes in a line of the story.
 func (t *transcript) line(line string) { t.words.text(line) }
 
-// batch takes in what a coordinator has decided since its last batch, whether or not it becomes durable.
+// batch takes in what a coordinator has decided since its last batch, whether or not it becomes
+// durable.
 func (t *transcript) batch(b *store.Batch) {
 	t.deeds.numbers(b.Epoch, b.Revision, uint64(b.LastID), uint64(b.Time)) //nolint:gosec // the bits matter
 	t.deeds.flag(b.KeepTime)
@@ -170,7 +173,7 @@ func (t *transcript) host(h *ledger.HostRecord) {
 	}
 }
 
-// failure takes in whether something has failed, and how it says so.
+// failure takes in whether something has failed, and its text.
 func (t *transcript) failure(err error) {
 	t.deeds.flag(err == nil)
 	if err != nil {
@@ -178,7 +181,7 @@ func (t *transcript) failure(err error) {
 	}
 }
 
-// answer takes in what a coordinator says to a caller or an agent.
+// answer takes in the answer of a coordinator to a caller or an agent.
 func (t *transcript) answer(a *answer) {
 	t.deeds.numbers(a.epoch, a.revision)
 	t.failure(a.broken)
@@ -190,7 +193,7 @@ func (t *transcript) answer(a *answer) {
 			t.deeds.number(uint64(value.allocation.GetState())) //nolint:gosec // never negative
 			t.message(value.allocation)
 		}
-	case heard:
+	case hostAnswer:
 		if message, ok := value.message.(proto.Message); ok {
 			t.message(message)
 		}
@@ -207,7 +210,7 @@ func (t *transcript) message(m proto.Message) {
 	t.buffer = bytes[:0]
 }
 
-// end takes in the state that the world has come to.
+// end takes in the final state of the world.
 func (t *transcript) end(w *World) {
 	for _, c := range w.coords {
 		t.deeds.flag(c.up() && c.core.Leading())
@@ -225,7 +228,7 @@ func (t *transcript) end(w *World) {
 	t.failure(w.fault)
 }
 
-// ledger takes in the books of whoever leads.
+// ledger takes in the books of the leader.
 func (t *transcript) ledger(l *ledger.Ledger) {
 	t.deeds.number(l.Revision())
 	l.Allocations(0, func(a *ledger.Allocation) bool {

@@ -45,8 +45,8 @@ func readTranscripts(t *testing.T) map[uint64]string {
 	return known
 }
 
-// checkTranscripts compares what was played with the file, or rewrites it. Floating point, which the
-// worlds use for clocks, may differ in its last bit between architectures: the file is of amd64.
+// checkTranscripts compares what was played with the file, or rewrites it. The worlds use floating
+// point for clocks, which may differ in its last bit between architectures: the file is of amd64.
 func checkTranscripts(t *testing.T, played map[uint64]string) {
 	t.Helper()
 	switch {

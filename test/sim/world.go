@@ -9,27 +9,28 @@ import (
 	"github.com/bursar/bursar/coordinator/ledger"
 )
 
-// start is when every simulated world begins: with the year 2030. It is asked for at every event.
+// start is when every simulated world begins: with the year 2030. Every event asks for it.
 func start() time.Time { return time.Unix(1893456000, 0).UTC() }
 
 // Config sizes a World.
 type Config struct {
 	Seed uint64
-	// Hosts is how many machines there are, Coordinators how many coordinators. One alone always leads.
+	// Hosts is the number of machines, Coordinators that of coordinators. A single coordinator
+	// always leads.
 	Hosts, Coordinators int
-	// Busy is how long faults and load go on; Quiet how long the world then has to come to rest.
+	// Busy is how long faults and load last; Quiet is how long the world then has to come to rest.
 	Busy, Quiet time.Duration
-	// Story keeps every line of what happened; without it only the last ones are kept.
+	// Story keeps every line of what happened; without it only the last lines are kept.
 	Story bool
 }
 
-// Tally counts what a world was made to go through.
+// Tally counts what a world has gone through.
 type Tally struct {
 	Steps, Grants int
 	Leaderships   int // that began
 	Deposed       int // commits that the store refused for their epoch
 	Forwarded     int // calls that a standby passed on
-	Late          int // answers that came when another one led already
+	Late          int // answers that came when another coordinator led already
 	Restored      int // the store was put back
 	Copied        int // the store was copied
 
@@ -37,17 +38,19 @@ type Tally struct {
 	Reports     int // of clusters that a ledger took in
 	Outdated    int // that it put aside
 	Superseded  int // that came when their leadership was over
-	Untimely    int // refusals, for want of a cluster that was still to be read
-	Silences    int // of clusters that could not be read
-	Failovers   int // of clusters
-	OwnLives    int // allocations that ended with their applications
+	// Untimely is the refusals because a cluster was still to be read.
+	Untimely  int
+	Silences  int // of clusters that could not be read
+	Failovers int // of clusters
+	OwnLives  int // allocations that ended with their applications
 
 	OverUses    int // transitions of engines in over-use
 	Killed      int // engines that were stopped for it
 	OutOfMemory int // that the kernel ended for lack of memory
 	Drained     int // that were stopped because a deadline had passed
 
-	Hidden int // leaderships that began with a stored rule behind one of a file
+	// Hidden is the leaderships that began with a stored rule hidden by one of a file.
+	Hidden int
 }
 
 // World is one simulation. It is not safe for concurrent use: everything happens in Run.
@@ -57,14 +60,15 @@ type World struct {
 	rng    *rand.Rand
 	now    time.Time
 	events events
-	order  uint64 // of scheduling, so that events of one time keep theirs
+	// order is the order of scheduling, which events of the same time keep.
+	order uint64
 
 	files     map[string][]ledger.Quota // the rules, by file; never changed, but replaced
 	teamLimit int64                     // of each team, in bytes of memory; it never changes
 	calm      bool                      // faults have stopped
 	resting   bool                      // and nothing happens in the clusters any more
-	// commitFaults is how many commits there are for one that fails, hiccups how many moments for one in which a
-	// coordinator is stopped; 0: none.
+	// commitFaults is the number of commits for one that fails, hiccups the number of moments for
+	// one at which a coordinator is stopped; 0: none.
 	commitFaults, hiccups int
 
 	drawn uint64 // numbers of leaderships
@@ -120,7 +124,7 @@ func (w *World) Run() error {
 	w.launchReaders()
 	w.launchStrangers()
 	w.launchFaults()
-	w.after(w.cfg.Busy, "faults stop", w.settleDown)
+	w.after(w.cfg.Busy, "faults stop", w.endFaults)
 	w.after(w.cfg.Busy+w.cfg.Quiet/2, "", w.rest)
 	w.after(w.cfg.Busy+w.cfg.Quiet*3/4, "", w.probe)
 	end := w.cfg.Busy + w.cfg.Quiet
@@ -181,10 +185,11 @@ func (w *World) failf(invariant int, format string, args ...any) {
 	}
 }
 
-// Story is what happened, line by line; the last lines only where Config.Story is not set.
+// Story is what happened, line by line; only the last lines if Config.Story is not set.
 func (w *World) Story() []string { return w.story }
 
-// Transcript is a hash of all that was done in the world, and one of all that was said as well, after Run.
+// Transcript is a hash of all that was done in the world, and one that also has all that was said,
+// after Run.
 func (w *World) Transcript() string { return w.said.String() }
 
 // Tally is what the world has gone through.

@@ -57,7 +57,8 @@ func (a amount) atMost(b amount) amount {
 	return a
 }
 
-// ceiling is what a queue may have. Memory and cpu that are not listed are not limited; of gpus that are not listed there are none.
+// ceiling is the limit of a queue. Memory and cpu that are not listed are not limited; of gpus
+// that are not listed there are none.
 type ceiling struct {
 	most   amount
 	listed [len(dimensions)]bool
@@ -78,8 +79,8 @@ func (c *ceiling) vector() resource.Vector {
 	return v
 }
 
-// spot is a queue in a partition.
-type spot struct{ path, partition string }
+// queueKey is a queue in a partition.
+type queueKey struct{ path, partition string }
 
 // machines is how many machines every cluster has; with enough of them it is trusted.
 const (
@@ -87,7 +88,7 @@ const (
 	enough   = machines - 1
 )
 
-// yarn is a YARN cluster as it truly is: its queues, what runs there, and the ResourceManager that tells of it.
+// yarn is a YARN cluster in its true state: its queues, what runs there, and its ResourceManager.
 type yarn struct {
 	w       *World
 	address string
@@ -101,15 +102,17 @@ type yarn struct {
 	away    bool           // nobody reaches it
 	passive bool           // no ResourceManager is in charge
 	slow    bool
-	// brief: it names the queue of an application by its leaf alone, and does not tell the partitions of what it holds apart.
+	// brief: it names the queue of an application only by its leaf, and does not separate the
+	// partitions of what it holds.
 	brief bool
 }
 
 // yarnQueue is a queue.
 type yarnQueue struct {
-	path     string
-	limits   map[string]ceiling // by partition
-	standard string             // the partition of applications that name none
+	path   string
+	limits map[string]ceiling // by partition
+	// standard is the partition of applications that name none.
+	standard string
 	stopped  bool
 	creates  bool // a queue below it is made by using it
 	made     bool // by using it
@@ -126,11 +129,12 @@ func parent(path string) string {
 func leaf(path string) string { return path[strings.LastIndexByte(path, '.')+1:] }
 
 // within reports whether a place is the other or below it.
-func (at spot) within(above spot) bool {
+func (at queueKey) within(above queueKey) bool {
 	return at.partition == above.partition && (at.path == above.path || strings.HasPrefix(at.path, above.path+"."))
 }
 
-// newYarn draws a cluster. Two of them with different numbers have the same queues, with other limits.
+// newYarn draws a cluster. Two of them with different numbers have the same queues, with other
+// limits.
 func newYarn(w *World, address string, duplicates, labels bool) *yarn {
 	y := &yarn{w: w, address: address, queues: make(map[string]*yarnQueue), known: make(map[string]*application)}
 	y.brief = !duplicates && w.chance(3)
@@ -162,7 +166,7 @@ func (y *yarn) add(path string) *yarnQueue {
 	return q
 }
 
-// drawLimit makes up the limit of a queue: a part of what the one above has, seldom more.
+// drawLimit draws the limit of a queue: a part of that of the queue above, seldom more.
 func (y *yarn) drawLimit(path, partition string) ceiling {
 	w := y.w
 	above := y.queues[parent(path)]
@@ -184,7 +188,7 @@ func (y *yarn) drawLimit(path, partition string) ceiling {
 func (y *yarn) paths() []string { return slices.Sorted(maps.Keys(y.queues)) }
 
 // used is what applications hold at a place and below it, as far as machines have reported.
-func (y *yarn) used(at spot) (sum amount) {
+func (y *yarn) used(at queueKey) (sum amount) {
 	for _, a := range y.apps {
 		if a.at.within(at) {
 			sum = sum.plus(a.held())
@@ -193,8 +197,8 @@ func (y *yarn) used(at spot) (sum amount) {
 	return sum
 }
 
-// fits reports whether more can be given at a place.
-func (y *yarn) fits(at spot, more amount) bool {
+// fits reports whether a place has room for more.
+func (y *yarn) fits(at queueKey, more amount) bool {
 	for path := at.path; path != ""; path = parent(path) {
 		q := y.queues[path]
 		if q == nil {
@@ -204,7 +208,7 @@ func (y *yarn) fits(at spot, more amount) bool {
 		if !there {
 			return false
 		}
-		used := y.used(spot{path, at.partition})
+		used := y.used(queueKey{path, at.partition})
 		for i := range more {
 			if most, limited := limit.of(i); limited && more[i] > 0 && used[i]+more[i] > most {
 				return false
@@ -222,7 +226,7 @@ type snapshot struct {
 	from   *yarn
 	at     time.Time
 	report ledger.ClusterReport
-	queues map[spot]*ledger.QueueReport
+	queues map[queueKey]*ledger.QueueReport
 	held   []holding
 }
 
@@ -230,14 +234,15 @@ type snapshot struct {
 type holding struct {
 	application string
 	allocation  string // that it was started under; empty: another's
-	at          spot
+	at          queueKey
 	amount      amount
 }
 
-// look takes a snapshot. While machines are still to report, everything is too small, and until most have said not to be trusted. What
-// is on machines that have not reported is not there, for anybody.
-func (y *yarn) look() *snapshot {
-	s := &snapshot{from: y, at: y.w.now, queues: make(map[spot]*ledger.QueueReport)}
+// takeSnapshot takes a snapshot. As long as machines are still to report, everything is too small;
+// until most have, the snapshot says that it cannot be trusted. Nobody sees what runs on machines
+// that have not reported.
+func (y *yarn) takeSnapshot() *snapshot {
+	s := &snapshot{from: y, at: y.w.now, queues: make(map[queueKey]*ledger.QueueReport)}
 	s.report.Incarnation = fmt.Sprintf("%s-%d", y.address, y.run)
 	back := int64(0)
 	for _, reported := range y.back {
@@ -259,7 +264,7 @@ func (y *yarn) look() *snapshot {
 				limit.most[i] = limit.most[i] * back / machines
 			}
 			r := ledger.QueueReport{
-				Path: path, Parent: parent(path), Partition: partition, Limit: limit.vector(), Used: y.used(spot{path, partition}).vector(),
+				Path: path, Parent: parent(path), Partition: partition, Limit: limit.vector(), Used: y.used(queueKey{path, partition}).vector(),
 				State: "RUNNING", Closed: q.stopped, CreatesChildren: q.creates, DefaultPartition: q.standard,
 			}
 			if q.stopped {
@@ -270,7 +275,7 @@ func (y *yarn) look() *snapshot {
 	}
 	for i := range s.report.Queues {
 		r := &s.report.Queues[i]
-		s.queues[spot{r.Path, r.Partition}] = r
+		s.queues[queueKey{r.Path, r.Partition}] = r
 	}
 	for _, a := range y.apps {
 		s.held = append(s.held, holding{a.id, a.allocation(), a.at, a.held()})
@@ -278,7 +283,7 @@ func (y *yarn) look() *snapshot {
 	return s
 }
 
-// answer is what the ResourceManager says of an application.
+// answer is the ResourceManager's answer about an application.
 func (y *yarn) answer(id string) ledger.ApplicationReport {
 	a := y.known[id]
 	if a == nil {

@@ -23,15 +23,16 @@ import (
 const (
 	// tickOfDays is between two measurements, and between two heartbeats.
 	tickOfDays = 10 * time.Second
-	// crowd are the launchers of TestDays: so many engines there are at most.
+	// crowd is the number of launchers of TestDays, and so the most engines at a time.
 	crowd = 40
 	// longest is how long an engine lives at most there, and how long a launcher rests.
 	longest = time.Hour
 )
 
-// TestDays lets days pass on a host whose engines come and go. Every few hours something happens: the coordinator is away, for an hour
-// at times, or starts again with what its store has; the agent does. In the end nothing may be left in the books, nothing of them wrong,
-// and neither server may hold more than it did early.
+// TestDays lets days pass on a host whose engines come and go. Every few hours something happens:
+// the coordinator is away, for an hour at times, or starts again with what its store has; the
+// agent does. In the end nothing may be left in the books, nothing of them wrong, and neither
+// server may hold more than it did early.
 func TestDays(t *testing.T) {
 	dir, err := os.MkdirTemp("", "soak") //nolint:usetesting // a socket's path must be short
 	if err != nil {
@@ -50,8 +51,8 @@ func TestDays(t *testing.T) {
 	t.Logf("%d days with %d engines in %s", *days, lived.made, time.Since(began).Round(time.Second))
 }
 
-// stateOpener returns a function that opens state directories outside of the bubble: a goroutine of the lock on a directory's name waits
-// for connections, which no bubble takes for rest.
+// stateOpener returns a function that opens state directories outside of the bubble: a goroutine
+// of the lock on a directory's name waits for connections, which no bubble takes for rest.
 func stateOpener() (open func(path string) (agent.State, error), stop func()) {
 	type opened struct {
 		dir agent.State
@@ -136,7 +137,8 @@ func (w *world) startAgent() {
 	w.t.Helper()
 	a, err := agent.New(agent.Config{HostID: "h1", Tick: tickOfDays, StateDir: filepath.Join(w.dir, "agent"), Engines: agent.EnginesConfig{Cgroups: "none"}}, agent.Deps{
 		Allocations: w.api, Hosts: bursarv1connect.NewHostServiceClient(w.client, "http://coordinator"),
-		Meter: w.machine, Proc: w.dir, OpenState: w.openState, Socket: newWire().listen(), // nobody calls
+		// Nobody calls it.
+		Meter: w.machine, Proc: w.dir, OpenState: w.openState, Socket: newWire().listen(),
 	})
 	if err != nil {
 		w.t.Fatal(err)
@@ -236,8 +238,8 @@ func (w *world) allocate(ctx context.Context, random *rand.Rand) string {
 	return ""
 }
 
-// insist repeats a call until it is answered, or the coordinator says that there is no such allocation: a reservation expires while
-// nobody leads.
+// insist repeats a call until it is answered, or the coordinator says that there is no such
+// allocation: a reservation expires while nobody leads.
 func (w *world) insist(call func(context.Context) error) {
 	for {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -250,7 +252,7 @@ func (w *world) insist(call func(context.Context) error) {
 	}
 }
 
-// settled looks at the books when all engines have ended.
+// settled checks the books when all engines have ended.
 func (w *world) settled() {
 	w.t.Helper()
 	list, err := w.api.List(w.t.Context(), &bursarv1.AllocationServiceListRequest{})
@@ -263,7 +265,7 @@ func (w *world) settled() {
 	}
 }
 
-// look is what both servers hold, and their launchers.
+// look measures what both servers and their launchers hold.
 func (w *world) look() usage {
 	w.client.CloseIdleConnections()
 	synctest.Wait()

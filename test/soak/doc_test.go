@@ -1,6 +1,7 @@
-// Package soak lets an agent and a coordinator work for long and looks whether anything of them grows: memory, goroutines, descriptors,
-// files. TestMinutes does so with the shipped programs, real processes as engines and a real clock; TestDays with all loops of both in one
-// bubble of testing/synctest, a machine that is played, and days that pass in seconds.
+// Package soak makes an agent and a coordinator work for long and checks whether anything of them
+// grows: memory, goroutines, descriptors, files. TestMinutes does so with the shipped programs,
+// real processes as engines and a real clock; TestDays with all loops of both in one bubble of
+// testing/synctest, a simulated machine, and days that pass in seconds.
 //
 // `make test` runs ten days and part of the minutes, `make soak` all.
 package soak

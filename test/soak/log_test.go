@@ -12,11 +12,11 @@ import (
 	"github.com/bursar/bursar/test/proc"
 )
 
-// The log beside the embedded store's file is carried over into it every 4,096 pages (16 MiB), and begins
-// anew before it has five times as many (coordinator/store/sqlite/checkpoint.go). A run of ten minutes
-// writes more than those 80 MiB; a shorter one does not, and could not fail. So the coordinator of a
-// shorter run has as much less: one line of its source is another one. It is no setting: the release has
-// nothing of this.
+// The log next to the embedded store's file is carried over into it every 4,096 pages (16 MiB),
+// and begins again before it has five times as many (coordinator/store/sqlite/checkpoint.go). A
+// run of ten minutes writes more than those 80 MiB; a shorter one does not, and could not fail. So
+// the coordinator of a shorter run has proportionally less: the test changes one line of its
+// source. It is no setting: the release has nothing of this.
 const (
 	storeSource = "../../coordinator/store/sqlite/checkpoint.go"
 	usualCarry  = 4096 // pages
@@ -29,11 +29,11 @@ func carryOf(run time.Duration) int64 {
 	return min(usualCarry, max(64, usualCarry*int64(run/time.Second)/int64(usualTime/time.Second)))
 }
 
-// longestLog is what the log may have in bytes: five times what it is carried over after, the head of each
-// page, and what is committed while a busy machine carries it over.
+// longestLog is what the log may have in bytes: five times what it is carried over after, the head
+// of each page, and what is committed while a busy machine carries it over.
 func longestLog(carry int64) int64 { return 5*carry*(page+24) + 2*mib }
 
-// buildShortLog builds bursar with a store that carries its log over after so many pages.
+// buildShortLog builds bursar with a store that carries its log over after that many pages.
 func buildShortLog(t *testing.T, into string, carry int64) {
 	t.Helper()
 	file, err := filepath.Abs(storeSource)

@@ -12,7 +12,8 @@ import (
 	"github.com/bursar/bursar/providers/host"
 )
 
-// machine is a host of which everything is played, so that days pass in seconds. Its processes have pids that no real one has.
+// machine is a host of which everything is played, so that days pass in seconds. Its processes
+// have pids that no real one has.
 type machine struct {
 	mu        sync.Mutex
 	next      int32                // guarded by mu
@@ -96,7 +97,7 @@ type wire struct {
 
 func newWire() *wire { return &wire{} }
 
-// listen begins to listen, in the place of whoever did before.
+// listen begins to listen, in the place of the listener before.
 func (w *wire) listen() *listener {
 	w.mu.Lock()
 	defer w.mu.Unlock()

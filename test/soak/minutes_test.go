@@ -44,8 +44,9 @@ func beEngine() {
 	held[0] = 2
 }
 
-// TestMinutes has 200 engines come and go: a third ends by itself, a third is released by its launcher, a third stopped. What an
-// agent and a coordinator take must be the same in the last fifth of the time as in the second.
+// TestMinutes has 200 engines come and go: a third ends by itself, a third is released by its
+// launcher, a third stopped. What an agent and a coordinator take must be the same in the last
+// fifth of the time as in the second.
 func TestMinutes(t *testing.T) {
 	s := startServers(t)
 	ctx, cancel := context.WithTimeout(t.Context(), *minutes)
@@ -173,7 +174,8 @@ func (s *servers) oneEngine(ctx context.Context, random *rand.Rand) {
 	}
 	_, err = s.client.Allocations().Confirm(background, &bursarv1.ConfirmRequest{Id: id, Process: &bursarv1.Process{Pid: int32(cmd.Process.Pid)}})
 	switch {
-	case err != nil && byItself == 0 && client.Precondition(err): // it was quicker, as some engines are
+	// The engine was quicker, as some are.
+	case err != nil && byItself == 0 && client.Precondition(err):
 		byItself, long = 1, 0
 	case err != nil:
 		s.t.Errorf("confirm: %v", err)
@@ -202,7 +204,7 @@ func (s *servers) oneEngine(ctx context.Context, random *rand.Rand) {
 	_ = cmd.Wait() // however it ended
 }
 
-// settled waits until the books are empty, and looks whether they are right.
+// settled waits until the books are empty, and checks whether they are right.
 func (s *servers) settled() {
 	s.t.Helper()
 	deadline := time.Now().Add(time.Minute)
@@ -225,7 +227,8 @@ func (s *servers) settled() {
 	}
 }
 
-// look is what they take now. Memory is what is theirs alone (RssAnon): pages of the program are shared and come back.
+// look measures what they use now. Memory is their private memory (RssAnon): pages of the program
+// are shared and come back.
 func (s *servers) look() usage {
 	s.t.Helper()
 	u := usage{}

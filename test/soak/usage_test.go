@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// usage is what servers take at a time, by name: memory and files in bytes, numbers of descriptors, threads and goroutines.
+// usage is what servers take at a time, by name: memory and files in bytes, numbers of
+// descriptors, threads and goroutines.
 type usage map[string]int64
 
 func (u usage) String() string {
@@ -15,8 +16,8 @@ func (u usage) String() string {
 	return string(text)
 }
 
-// compare fails the test where servers took more in the last fifth of a series than in the second: in the first, engines are started, and
-// caches and pools fill.
+// compare fails the test if servers used more in the last fifth of a series than in the second. In
+// the first fifth engines are started, and caches and pools fill.
 func compare(t *testing.T, series []usage) {
 	t.Helper()
 	fifth := len(series) / 5

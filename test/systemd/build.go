@@ -13,7 +13,8 @@ import (
 	"github.com/bursar/bursar/test/proc"
 )
 
-// installed is where the Debian is that the machines start from: as tools/systemd/provide.sh, as it is now, makes it.
+// installed is the folder of the Debian that the machines start from, as tools/systemd/provide.sh
+// in its present version makes it.
 func installed() (string, error) {
 	module, err := proc.Root()
 	if err != nil {

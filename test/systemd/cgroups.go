@@ -13,8 +13,9 @@ import (
 	"github.com/prometheus/procfs"
 )
 
-// makeCgroups makes one of a name in every hierarchy of this machine, below where this process is. All of a machine's processes are in them:
-// so two machines do not meet, and nobody is forgotten when one is cleared away.
+// makeCgroups makes a cgroup of that name in every hierarchy of this machine, below the one of
+// this process. All processes of a machine are in them: so two machines do not meet, and all
+// processes are found when one is cleared away.
 func makeCgroups(name string) (made []string, err error) {
 	self, err := procfs.Self()
 	if err != nil {
@@ -66,7 +67,7 @@ func makeCgroups(name string) (made []string, err error) {
 	return made, nil
 }
 
-// pathIn is where this process is in a hierarchy that is mounted, by its places.
+// pathIn is the path of this process in a mounted hierarchy, by its cgroups.
 func pathIn(mount *procfs.MountInfo, place map[string]string) (path string, found bool) {
 	switch mount.FSType {
 	case "cgroup2":
@@ -84,7 +85,7 @@ func pathIn(mount *procfs.MountInfo, place map[string]string) (path string, foun
 	return path, found
 }
 
-// inherit gives a cgroup its parent's setting, where it has none.
+// inherit gives a cgroup its parent's setting, if it has none.
 func inherit(folder, file string) error {
 	own, err := os.ReadFile(filepath.Join(folder, file)) //nolint:gosec // of a cgroup that was just made
 	if errors.Is(err, os.ErrNotExist) || err == nil && strings.TrimSpace(string(own)) != "" {
@@ -112,7 +113,7 @@ func removeCgroups(folders []string) error {
 	return errors.Join(errs...)
 }
 
-// startIn starts a command in cgroups and in a session of its own. What it says goes to a file.
+// startIn starts a command in cgroups and in a session of its own. Its output goes to a file.
 func startIn(cgroups []string, command *exec.Cmd, console string) (*exec.Cmd, error) {
 	const script = `while [ "$1" != -- ]; do echo $$ >"$1/cgroup.procs"; shift; done; shift; exec "$@"`
 	arguments := append([]string{"-euc", script, "sh"}, cgroups...)

@@ -11,7 +11,7 @@ import (
 	"github.com/bursar/bursar/test/systemd/wire"
 )
 
-// errReset says that a machine, or the program in it, started anew before a command had ended.
+// errReset says that a machine, or the program in it, restarted before a command had ended.
 var errReset = errors.New("the machine has started anew")
 
 // channel is this end of the talk with the program in a machine.
@@ -22,13 +22,13 @@ type channel struct {
 	mu         sync.Mutex
 	connection net.Conn // of the last one who called
 	hello      wire.Hello
-	greeted    chan struct{} // closed at the next hello
+	connected  chan struct{} // closed at the next hello
 	next       uint64
 	waiting    map[uint64]chan wire.Answer // by request; a closed one will have no answer
 }
 
 func listen(listener *net.UnixListener) *channel {
-	c := &channel{listener: listener, done: make(chan struct{}), greeted: make(chan struct{}), waiting: map[uint64]chan wire.Answer{}}
+	c := &channel{listener: listener, done: make(chan struct{}), connected: make(chan struct{}), waiting: map[uint64]chan wire.Answer{}}
 	go func() {
 		defer close(c.done)
 		for {
@@ -45,7 +45,8 @@ func listen(listener *net.UnixListener) *channel {
 	return c
 }
 
-// read ends with the connection: a container's program calls anew, a virtual machine has one for its life.
+// read ends with the connection: a container's program connects again, a virtual machine has one
+// connection for its life.
 func (c *channel) read(connection net.Conn) {
 	defer connection.Close()
 	for lines := bufio.NewReader(connection); ; {
@@ -62,8 +63,8 @@ func (c *channel) read(connection net.Conn) {
 			c.forget()
 			c.mu.Lock()
 			c.hello = *said.Hello
-			close(c.greeted)
-			c.greeted = make(chan struct{})
+			close(c.connected)
+			c.connected = make(chan struct{})
 			c.mu.Unlock()
 		}
 		if said.Answer != nil {
@@ -97,13 +98,13 @@ func (c *channel) boot() string {
 func (c *channel) awaitHello(ctx context.Context, unlike string) error {
 	for {
 		c.mu.Lock()
-		hello, greeted := c.hello, c.greeted
+		hello, connected := c.hello, c.connected
 		c.mu.Unlock()
 		if hello.Boot != "" && hello.Boot != unlike {
 			return nil
 		}
 		select {
-		case <-greeted:
+		case <-connected:
 		case <-ctx.Done():
 			return ctx.Err()
 		}

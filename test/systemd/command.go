@@ -33,8 +33,8 @@ func (r Result) String() string {
 	return fmt.Sprintf("exit code %d after %s\n%s%s", r.Code, r.Took.Round(time.Millisecond), r.Output, r.Errors)
 }
 
-// Run carries out a command. It fails when the command cannot be started, and when ctx ends first, which ends the command too; how the
-// command itself ended is in the result.
+// Run carries out a command. It fails when the command cannot be started, and when ctx ends first,
+// which ends the command too; how the command itself ended is in the result.
 func (m *Machine) Run(ctx context.Context, c Command) (Result, error) {
 	if _, bounded := ctx.Deadline(); !bounded {
 		var cancel context.CancelFunc
@@ -53,7 +53,7 @@ func (m *Machine) Run(ctx context.Context, c Command) (Result, error) {
 	return Result{Output: string(answer.Output), Errors: string(answer.Errors), Code: answer.Code, Took: answer.Took}, nil
 }
 
-// As runs a command as a user, and has the test fail only where it could not be run.
+// As runs a command as a user. The test fails only if it could not be run.
 func (m *Machine) As(tb testing.TB, user string, arguments ...string) Result {
 	tb.Helper()
 	result, err := m.Run(tb.Context(), Command{Arguments: arguments, User: user})
@@ -63,7 +63,8 @@ func (m *Machine) As(tb testing.TB, user string, arguments ...string) Result {
 	return result
 }
 
-// Must runs a command as root that has to succeed, and returns its output without the space around it.
+// Must runs a command as root that has to succeed, and returns its output without the space around
+// it.
 func (m *Machine) Must(tb testing.TB, arguments ...string) string {
 	tb.Helper()
 	result := m.As(tb, "", arguments...)
@@ -73,7 +74,8 @@ func (m *Machine) Must(tb testing.TB, arguments ...string) string {
 	return strings.TrimSpace(result.Output)
 }
 
-// Shell runs a script of sh as root that has to succeed, and returns its output without the space around it.
+// Shell runs a script of sh as root that has to succeed, and returns its output without the space
+// around it.
 func (m *Machine) Shell(tb testing.TB, script string) string {
 	tb.Helper()
 	return m.Must(tb, "sh", "-euc", script)
@@ -90,7 +92,8 @@ func (m *Machine) Write(tb testing.TB, path, content string) {
 	}
 }
 
-// Await runs a script of sh as root until it succeeds, and returns its output without the space around it.
+// Await runs a script of sh as root until it succeeds, and returns its output without the space
+// around it.
 func (m *Machine) Await(tb testing.TB, within time.Duration, script string) string {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(tb.Context(), within)

@@ -7,7 +7,8 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// TestHost shows a host at work. One container is enough for all who leave coordinator and agent as they are.
+// TestHost shows a host at work. One container is enough for all who leave coordinator and agent
+// as they are.
 func TestHost(t *testing.T) {
 	t.Parallel()
 	h := operate(t, Container, "labels: {zone: a}\n"+policies)
@@ -33,7 +34,8 @@ func (h host) socketReturns(t *testing.T) {
 	}
 }
 
-// An engine that a user runs, and one that the agent starts for a user: both are in the books, and leave them with how they ended.
+// An engine that a user runs, and one that the agent starts for a user: both are in the books, and
+// leave them with how they ended.
 func (h host) runsEngines(t *testing.T) {
 	t.Run("run", func(t *testing.T) {
 		r := h.run(t, "sh", "-c", "sleep 3; exit 3")

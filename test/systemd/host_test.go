@@ -54,7 +54,8 @@ func install(t *testing.T, kind Kind) host {
 	return h
 }
 
-// operate starts a machine in which coordinator and agent run, as an operator has them run. More is added to agent.yaml.
+// operate starts a machine in which coordinator and agent run, as an operator has them run. More
+// is added to agent.yaml.
 func operate(t *testing.T, kind Kind, more string) host {
 	t.Helper()
 	h := install(t, kind)
@@ -63,14 +64,15 @@ func operate(t *testing.T, kind Kind, more string) host {
 	return h
 }
 
-// configure writes the files that make this a host of its own.
+// configure writes the files that make this a separate host.
 func (h host) configure(t *testing.T, more string) {
 	t.Helper()
 	h.Write(t, "/etc/bursar/agent.yaml", agentYAML+more)
 	h.Write(t, "/etc/bursar/coordinator.yaml", coordinatorYAML)
 }
 
-// soon is within how long the books are right: two heartbeats of a second, and what cores that others use add, and emulated ones.
+// soon is within how long the books are right: two heartbeats of a second, and what cores that
+// others use add, and emulated ones.
 func (h host) soon() time.Duration {
 	if h.options.Kind == Virtual {
 		return 90 * time.Second
@@ -122,7 +124,7 @@ func (h host) awaitAnother(t *testing.T, within time.Duration, unit string, than
 	h.Await(t, within, fmt.Sprintf(`systemctl is-active %[1]s; pid=$(systemctl show -p MainPID --value %[1]s); [ "$pid" -gt 0 ] && [ "$pid" != %[2]d ]`, unit, than))
 }
 
-// lives says whether a process is there and no zombie.
+// lives reports whether a process exists and is no zombie.
 func (h host) lives(t *testing.T, pid int32) bool {
 	t.Helper()
 	return h.As(t, "", "sh", "-c", fmt.Sprintf(`grep -q '^State:.[^Z]' /proc/%d/status`, pid)).Code == 0
@@ -184,7 +186,8 @@ func active(a *bursarv1.Allocation) bool {
 	return a.GetState() == bursarv1.AllocationState_ALLOCATION_STATE_ACTIVE
 }
 
-// call makes a call of the API as a user; code 1 says that it was refused, the reason is in the errors.
+// call makes a call of the API as a user; code 1 says that it was refused, the reason is in the
+// errors.
 func (h host) call(t *testing.T, user, method string, request any) Result {
 	t.Helper()
 	text, err := json.Marshal(request)

@@ -5,8 +5,9 @@ import (
 	"testing"
 )
 
-// What a Debian user expects of a package: installing starts nothing, what is configured starts and stays, an upgrade keeps engines and
-// configuration, removing keeps configuration and engines, purging leaves nothing of ours, and it can be installed again.
+// What a Debian user expects of a package: installing starts nothing, what is configured starts
+// and stays, an upgrade keeps engines and configuration, removing keeps configuration and engines,
+// purging leaves nothing of ours, and it can be installed again.
 func TestPackageThroughItsLife(t *testing.T) {
 	t.Parallel()
 	h := install(t, Container)
@@ -157,7 +158,8 @@ func TestPackageThroughItsLife(t *testing.T) {
 		h.Must(t, "dpkg", "--purge", "bursar")
 		left := h.Shell(t, `find / -xdev \( -path /proc -o -path /sys -o -path /opt/test -o -path /var/log/journal -o -path /run/log \) -prune -o -name '*bursar*' -print`)
 		for _, path := range lines(left) {
-			if !strings.HasPrefix(path, "/run/systemd/") { // units of engines, which systemd forgets by itself
+			// Units of engines: systemd forgets them by itself.
+			if !strings.HasPrefix(path, "/run/systemd/") {
 				t.Errorf("%s is left", path)
 			}
 		}

@@ -15,7 +15,8 @@ const policies = `engines:
     - {match: {engineType: observed}, onOverUse: observe}
 `
 
-// Both versions of cgroups: the container's systemd has the old controllers, the virtual machine the new ones.
+// Both versions of cgroups: the container's systemd has the old controllers, the virtual machine
+// the new ones.
 func policiesHold(t *testing.T, h host) {
 	t.Helper()
 	hold := []string{"/opt/test/inside", "hold", "160"}
@@ -32,8 +33,9 @@ func policiesHold(t *testing.T, h host) {
 	})
 
 	t.Run("limit of a running engine", func(t *testing.T) {
-		// It grows once it is kept to its limit: what it had before is charged to where it came from. The test's own program may not be
-		// killed for lack of memory, and what it starts inherits that.
+		// It grows once it is kept to its limit: its memory from before is charged to where it
+		// came from. The test's own program must not be killed for lack of memory, and its
+		// children inherit that.
 		const script = `id=$(bursar allocate --memory 64MiB --cpu 500m --label user=alice --label engineType=limited -o json | sed -n 's/^ *"id": *"\(.*\)",/\1/p')
 choom -n 0 -- sh -c 'while [ ! -e /srv/alice/grow ]; do sleep 0.2; done; exec /opt/test/inside hold 160' >/dev/null 2>&1 &
 bursar confirm "$id" --pid $! >/dev/null; echo "$id"`
@@ -56,7 +58,8 @@ bursar confirm "$id" --pid $! >/dev/null; echo "$id"`
 		if s := end.GetExitStatus(); s.GetSignal() != 9 {
 			t.Errorf("it ended with %v", s)
 		}
-		// Of a scope of version 1, which has gone with it, only the kernel's log would tell, and a container does not have that.
+		// Only the kernel's log would tell of a scope of version 1, which has gone with it, and a
+		// container does not have that log.
 		if want := "killed for lack of memory: its cgroup's limit of 64MiB"; h.options.Kind == Virtual && (end.GetReason() != want || !end.GetExitStatus().GetOutOfMemory()) {
 			t.Errorf("it ended with %v: %s", end.GetExitStatus(), end.GetReason())
 		}

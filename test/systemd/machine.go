@@ -30,13 +30,15 @@ const (
 // Options say what machine to start.
 type Options struct {
 	Kind Kind
-	// Files are put into /opt/test, by their names there: each a file of this machine. Programs stay executable.
+	// Files are put into /opt/test, by their names there: each a file of this machine. Programs
+	// stay executable.
 	Files map[string]string
 	// MemoryMiB is how much a virtual machine has; default 1536.
 	MemoryMiB int
 }
 
-// bootTime bounds a boot: without hardware's help a virtual machine takes some ten seconds, on cores that others use too, twice that.
+// bootTime bounds a boot: without hardware's help a virtual machine takes some ten seconds, on
+// cores that others use too, twice that.
 const bootTime = 90 * time.Second
 
 //nolint:gochecknoglobals // a flag is one
@@ -44,7 +46,8 @@ var keep = flag.Bool("systemd.keep", false, "keep the machines of a test until i
 
 // backend is what differs between the kinds.
 type backend interface {
-	// prepare is called once files and socket are in the machine's folder; it returns the command that boots it.
+	// prepare is called once files and socket are in the machine's folder; it returns the command
+	// that boots it.
 	prepare(m *Machine) (*exec.Cmd, error)
 	// booted is called once the machine has said hello for the first time.
 	booted(ctx context.Context, m *Machine) error
@@ -193,7 +196,8 @@ func (m *Machine) Reboot(tb testing.TB) {
 	m.again(tb, "systemctl", "reboot")
 }
 
-// Reset has a virtual machine's kernel start anew at once: nobody in it is told, and what was not written to its disk is lost.
+// Reset restarts a virtual machine's kernel at once: nobody in it is told, and what was not
+// written to its disk is lost.
 func (m *Machine) Reset(tb testing.TB) {
 	tb.Helper()
 	m.again(tb, "sh", "-c", "echo 1 >/proc/sys/kernel/sysrq; echo b >/proc/sysrq-trigger")

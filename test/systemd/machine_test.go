@@ -2,7 +2,8 @@ package systemd
 
 import "testing"
 
-// boots is what the other tests build on: systemd is up, and limits what it is told to limit, and commands run as whom they are to.
+// boots is what the other tests build on: systemd is up, and applies limits, and commands run as
+// the right users.
 func (m *Machine) boots(t *testing.T) {
 	if r := m.As(t, "", "systemd-run", "--pipe", "--wait", "-q", "-p", "MemoryMax=50M", "/opt/test/inside", "hold", "200"); r.Code == 0 {
 		t.Errorf("an engine of 200 MiB has room in 50: %s", r)

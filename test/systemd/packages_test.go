@@ -17,13 +17,14 @@ import (
 // packages are the ones under test, for this machine's architecture.
 type packages struct {
 	folder string
-	// deb is version 1.0.0 as `make deb` builds it. plain is the same without compression, which takes a virtual machine half a minute.
+	// deb is version 1.0.0 as `make deb` builds it. plain is the same without compression, which
+	// takes a virtual machine half a minute.
 	deb, plain string
 	// newer is the same as version 1.1.0, with another agent.yaml.
 	newer string
 }
 
-// built builds them once, beside the tests that need none.
+// built builds them once, in parallel with the tests that need none.
 var built func() (packages, error)
 
 func TestMain(m *testing.M) {

@@ -12,7 +12,8 @@ import (
 
 func itoa(n int32) string { return strconv.Itoa(int(n)) }
 
-// Engines outlive whatever becomes of the two programs, and are in the books once, before and after.
+// Engines outlive whatever becomes of the two programs, and are in the books once, before and
+// after.
 func TestEnginesOutliveAgentAndCoordinator(t *testing.T) {
 	t.Parallel()
 	h := operate(t, Container, "")
@@ -120,7 +121,8 @@ done`
 	})
 }
 
-// A good file is taken over while the agent runs, a bad one makes systemctl fail and changes nothing.
+// A good file is taken over while the agent runs, a bad one makes systemctl fail and changes
+// nothing.
 func (h host) reloads(t *testing.T) {
 	agent, coordinator := h.pid(t, "bursar-agent"), h.pid(t, "bursar-coordinator")
 	zone := func(want string) {

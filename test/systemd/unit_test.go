@@ -158,7 +158,7 @@ func (u units) starts(t *testing.T) {
 	if got := u.show(t, name, "OOMPolicy"); got != "continue" {
 		t.Error(got)
 	}
-	// The machine's end is told to the engine.
+	// The engine gets a signal when the machine ends.
 	u.Must(t, "systemctl", "stop", name)
 	if got := u.Must(t, "cat", "/tmp/e2"); got != "asked to end" {
 		t.Error(got)
@@ -189,11 +189,11 @@ func (u units) tellsOfKills(t *testing.T) {
 			t.Errorf("%+v, want %+v", facts, want)
 		}
 	}
-	// The kernel killing one of an engine's processes ends none of the others.
+	// If the kernel kills one of an engine's processes, the others go on.
 	u.Must(t, u.do("start", "e4", "0", "50", "/bin/sh", "-c", "/opt/test/inside hold 200; exec sleep 1000 </dev/null >/dev/null 2>&1")...)
 	killed("e4")
 	u.Must(t, "systemctl", "is-active", "bursar-engine-e4.service")
-	// One whose first process was killed stays, as failed, until somebody has looked.
+	// If its first process was killed, it stays as failed until somebody has looked.
 	u.Must(t, "sh", "-c", "kill -KILL "+u.show(t, "bursar-engine-e4.service", "MainPID"))
 	u.Await(t, 30*time.Second, "systemctl is-failed bursar-engine-e4.service")
 	u.found(t, cgroup.Found{ID: "e4"})
@@ -218,12 +218,13 @@ func (u units) reconnects(t *testing.T) {
 	u.Await(t, 20*time.Second, "/opt/test/units remove e6")
 }
 
-// unified runs the tests of agent/cgroup that ask the kernel, where that has version 2.
+// unified runs the tests of agent/cgroup that ask the kernel, if the kernel has version 2.
 func (m *Machine) unified(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
 	r, err := m.Run(ctx, Command{Arguments: []string{
-		// What plays the test inside may not be killed for lack of memory, and what it starts would inherit that.
+		// What plays the test inside may not be killed for lack of memory, and what it starts
+		// would inherit that.
 		"choom", "-n", "0", "--", "/opt/test/cgroup.test", "-test.v", "-test.timeout=3m", "-test.run", "^Test(TheKernel|ARunningTree|ARestart)",
 	}})
 	if err != nil || r.Code != 0 || strings.Count(r.Output, "--- PASS") != 4 {

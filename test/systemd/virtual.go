@@ -16,8 +16,9 @@ type virtual struct {
 	image, kernel string
 }
 
-// hardware says whether this machine's processor runs a virtual one by itself. A KVM without that is there on some rented machines, and is
-// slower than qemu's own translation: more than a minute for a boot that takes ten seconds.
+// hardware reports whether this machine's processor helps to run a virtual one. Some rented
+// machines have a KVM without that; it is slower than qemu's own translation: a boot of ten
+// seconds takes more than a minute.
 func hardware() bool {
 	content, err := os.ReadFile("/proc/cpuinfo")
 	if err != nil || !regexp.MustCompile(`(?m)^flags\s*:.*\b(vmx|svm)\b`).Match(content) {
@@ -30,7 +31,8 @@ func hardware() bool {
 	return file.Close() == nil
 }
 
-// prepare makes the machine's disks: the first forgets what was written to it, the second is what the test hands in.
+// prepare makes the machine's disks: the first forgets what was written to it, the second is what
+// the test hands in.
 func (v *virtual) prepare(m *Machine) (*exec.Cmd, error) {
 	image, err := filepath.Abs(v.image)
 	if err != nil {
@@ -62,7 +64,7 @@ func (v *virtual) prepare(m *Machine) (*exec.Cmd, error) {
 		"-serial", "chardev:console",
 	)
 	command := exec.Command("qemu-system-x86_64", arguments...) //nolint:gosec,noctx // it ends with the machine
-	// Where qemu keeps what was written to the first disk: it goes with the machine.
+	// The file for what was written to the first disk: it goes with the machine.
 	command.Env = append(os.Environ(), "TMPDIR="+m.folder)
 	return command, nil
 }

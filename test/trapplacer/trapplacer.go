@@ -1,5 +1,5 @@
-// Package trapplacer has placers that panic, for tests of what a panic of the ledger costs. A placer belongs to one goroutine, its
-// trap to any.
+// Package trapplacer has placers that panic, for tests of what a panic of the ledger costs. A
+// placer belongs to one goroutine, its trap to any.
 package trapplacer
 
 import (
@@ -19,8 +19,8 @@ type trap struct {
 	sprung *atomic.Int64
 }
 
-// Trap returns what makes placers that panic over requests for so many bytes, in the method of that name: Choose, Closest, Survey or
-// Book. sprung counts how often they did.
+// Trap makes placers that panic on requests for so many bytes, in the method of that name: Choose,
+// Closest, Survey or Book. sprung counts how often they did.
 func Trap(method string, memory int64, sprung *atomic.Int64) func() ledger.Placer {
 	return func() ledger.Placer { return &trap{placement.New(placement.Spread), method, memory, sprung} }
 }

@@ -44,7 +44,8 @@ func refused(t *testing.T, p providers.Provider, parts ...string) {
 
 func TestTickets(t *testing.T) {
 	kdc := yarn.StartKDC(t, "bursar")
-	c := yarn.Start(t, yarn.Options{KDC: kdc, Core: map[string]string{"hadoop.http.authentication.token.validity": "2"}}) // seconds
+	// In seconds.
+	c := yarn.Start(t, yarn.Options{KDC: kdc, Core: map[string]string{"hadoop.http.authentication.token.validity": "2"}})
 	settings := func(changes map[string]string) map[string]string {
 		all := map[string]string{"auth": "kerberos", "principal": "bursar@" + kdc.Realm, "keytab": kdc.Keytab, "krb5Conf": kdc.Krb5Conf}
 		maps.Copy(all, changes)

@@ -9,7 +9,8 @@ import (
 	"github.com/bursar/bursar/test/yarn"
 )
 
-// percent is a tree of three floors. All shares of one node of 64 GiB and 64 cores are whole but those of b1 and b2.
+// percent is a tree of three floors. All shares of one node of 64 GiB and 64 cores are whole but
+// those of b1 and b2.
 var percent = map[string]string{
 	"root.queues":           "default,a,b",
 	"root.default.capacity": "25",
@@ -64,7 +65,8 @@ func TestCapacitySchedulerInPercent(t *testing.T) {
 			second := c.Submit(t, yarn.Application{Queue: "a1", MemoryMiB: 1024, VCores: 1, User: "bob"})
 			other := c.Submit(t, yarn.Application{Queue: "b1", MemoryMiB: 4096, VCores: 4})
 			c.AwaitAllocated(t, first, second, other)
-			waits := c.Submit(t, yarn.Application{Queue: "a1", MemoryMiB: 22528, VCores: 1}) // 1 GiB more than is left
+			// 1 GiB more than is left
+			waits := c.Submit(t, yarn.Application{Queue: "a1", MemoryMiB: 22528, VCores: 1})
 			expect(t, p, percentUsed)
 			keep(t, c, version+"-capacity-percent", map[string]string{
 				"info": "info", "metrics": "metrics", "scheduler": "scheduler", "nodes": "nodes", "application": "apps/" + first, "application-waits": "apps/" + waits,
@@ -78,7 +80,8 @@ known=true ended=false queue=root.b.b1 @ 4096/4
 			c.SetQueue(t, "root.a", map[string]string{"state": "STOPPED"})
 			busy := percentUsed
 			if slices.Contains([]string{yarn.Hadoop27, yarn.Hadoop210, yarn.Hadoop33}, version) {
-				// Once the queues are read again, these count an application as active that has no container.
+				// Once the queues are read again, these count an application as active that has no
+				// container.
 				busy = strings.NewReplacer("4=3+1", "4=4+0", "3=2+1", "3=3+0").Replace(busy)
 			}
 			expect(t, p, stopped(version, busy, "DRAINING"))
@@ -92,8 +95,8 @@ known=true ended=false queue=root.b.b1 @ 4096/4
 	}
 }
 
-// stopped changes the states of root.a and the queues below it. Hadoop 2.7 has no word for a queue that still has applications, and says
-// nothing of those below.
+// stopped changes the states of root.a and the queues below it. Hadoop 2.7 has no word for a queue
+// that still has applications, and says nothing of those below.
 func stopped(version, queues, state string) string {
 	if version == yarn.Hadoop27 {
 		return regexp.MustCompile(`(?m)^(root\.a .*) RUNNING$`).ReplaceAllString(queues, "$1 STOPPED closed")
@@ -102,8 +105,9 @@ func stopped(version, queues, state string) string {
 	return regexp.MustCompile(`(?m)^(root\.a\.a2 .*) RUNNING$`).ReplaceAllString(queues, "$1 STOPPED closed")
 }
 
-// answered is what is said of applications that hold something in the default partition. Before 3.4 the queue is called as it was when the
-// application was submitted; before 2.8 nothing is said of partitions.
+// answered is what is said of applications that hold something in the default partition. Before
+// 3.4 the queue is called as it was when the application was submitted; before 2.8 nothing is said
+// of partitions.
 func answered(version, lines string) string {
 	if version == yarn.Hadoop27 {
 		lines = strings.ReplaceAll(lines, " @ ", " @* ")
@@ -127,7 +131,8 @@ func TestCapacitySchedulerInAbsoluteResources(t *testing.T) {
 			p := open(t, c, nil)
 			id := c.Submit(t, yarn.Application{Queue: "a1", MemoryMiB: 10240, VCores: 9})
 			c.AwaitAllocated(t, id)
-			waits := c.Submit(t, yarn.Application{Queue: "a1", MemoryMiB: 1024, VCores: 2}) // one core more than is left
+			// One core more than is left.
+			waits := c.Submit(t, yarn.Application{Queue: "a1", MemoryMiB: 1024, VCores: 2})
 			expect(t, p, `
 root limit 65536/64 used 10240/9 guaranteed 65536/64 apps 2=1+1
 root.a limit 49152/40 used 10240/9 guaranteed 32768/32 apps 2=1+1 RUNNING
@@ -210,7 +215,8 @@ func TestPartitions(t *testing.T) {
 			p := open(t, c, nil)
 			plain := c.Submit(t, yarn.Application{Queue: "a", MemoryMiB: 1024, VCores: 1})
 			labelled := c.Submit(t, yarn.Application{Queue: "a", MemoryMiB: 2048, VCores: 2, Partition: "gpu"})
-			// The REST API says "no partition" for what it is not told: the queue's default is for others.
+			// If it is not told a partition, the REST API uses none: the queue's default is for
+			// others.
 			other := c.Submit(t, yarn.Application{Queue: "b", MemoryMiB: 4096, VCores: 4})
 			c.AwaitAllocated(t, plain, labelled, other)
 			expect(t, p, `
@@ -250,7 +256,8 @@ root.b limit 16384/16/yarn.io/gpu=4 used 1024/3/yarn.io/gpu=2 guaranteed 8192/8/
 		"info": "info", "scheduler": "scheduler", "application": "apps/" + id,
 	})
 	c.Kill(t, id)
-	// Two that fill half of each node and more; the third would fit into the two halves that are left, and is reserved on one.
+	// Two that fill half of each node and more; the third would fit into the two halves that are
+	// left, and is reserved on one.
 	one := c.Submit(t, yarn.Application{Queue: "root.a", MemoryMiB: 5120, VCores: 1})
 	two := c.Submit(t, yarn.Application{Queue: "root.a", MemoryMiB: 5120, VCores: 1})
 	c.AwaitAllocated(t, one, two)

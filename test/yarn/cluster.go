@@ -77,7 +77,8 @@ func Start(tb testing.TB, options Options) *Cluster {
 	return c
 }
 
-// Launch is Start for a program. The folder becomes the cluster's own; Close ends the cluster and removes it.
+// Launch is Start for a program. The folder becomes the cluster's own; Close ends the cluster and
+// removes it.
 func Launch(ctx context.Context, dir string, options Options) (*Cluster, error) {
 	c := &Cluster{options: options, dir: dir}
 	var err error
@@ -192,7 +193,8 @@ func (c *Cluster) configureNode(name string, node Node) error {
 		"yarn.nodemanager.resource.cpu-vcores": fmt.Sprint(node.VCores),
 	})
 	if c.options.Pair {
-		site["yarn.resourcemanager.ha.id"] = "rm1" // 2.7 asks everybody which of the two it is, where both are on its machine
+		// 2.7 asks everybody which of the two it is, if both are on its machine
+		site["yarn.resourcemanager.ha.id"] = "rm1"
 	}
 	custom := properties{}
 	for _, resource := range c.options.custom() {
@@ -242,7 +244,8 @@ func (c *Cluster) start(ctx context.Context) error {
 	return nil
 }
 
-// label makes the labels known, gives them to their nodes, and has the queues read again, which may not name labels before that.
+// label makes the labels known, gives them to their nodes, and has the queues read again, which
+// may not name labels before that.
 func (c *Cluster) label(ctx context.Context) error {
 	var labels, nodes []string
 	for _, name := range c.options.partitions() {
@@ -265,7 +268,8 @@ func (c *Cluster) label(ctx context.Context) error {
 	return nil
 }
 
-// SetQueues replaces Options.Capacity or, where there is one, Options.Fair, and has the ResourceManager read its queues again.
+// SetQueues replaces Options.Capacity or, if there is one, Options.Fair, and makes the
+// ResourceManager read its queues again.
 func (c *Cluster) SetQueues(tb testing.TB, capacity map[string]string, fair string) {
 	tb.Helper()
 	c.options.Capacity, c.options.Fair = capacity, fair

@@ -7,9 +7,9 @@ import (
 	"github.com/bursar/bursar/test/proc"
 )
 
-// guardScript clears away what is left of a cluster: all processes that stand
-// in its folder, its containers among them, and the folder. Without the one who started it nobody else would: a container is its own
-// session.
+// guardScript clears away what is left of a cluster: all processes that stand in its folder, its
+// containers among them, and the folder. Without the one who started it nobody else would: a
+// container is its own session.
 const guardScript = `round=0
 while [ $round -lt 100 ]; do
 	round=$((round + 1)); found=

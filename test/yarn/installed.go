@@ -10,7 +10,7 @@ import (
 // errNoHadoop says that there is nothing to run.
 var errNoHadoop = errors.New("not below .cache/tools of the module: run make yarn")
 
-// installed returns a file or folder of the module's tools, looked for from this folder upwards.
+// installed returns a file or folder of the module's tools. It searches from this folder upwards.
 func installed(name string) (string, error) {
 	folder, err := os.Getwd()
 	if err != nil {

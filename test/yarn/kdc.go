@@ -25,7 +25,8 @@ type KDC struct {
 	guardian *proc.Guardian
 }
 
-// StartKDC starts a KDC for the length of a test. It knows HTTP/localhost and the principals, named without the realm.
+// StartKDC starts a KDC for the length of a test. It knows HTTP/localhost and the principals,
+// named without the realm.
 func StartKDC(tb testing.TB, principals ...string) *KDC {
 	tb.Helper()
 	dir, err := os.MkdirTemp("", "bursar-kdc-") //nolint:usetesting // it goes with its process

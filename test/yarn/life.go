@@ -40,7 +40,8 @@ func (m *Manager) ready(ctx context.Context) error {
 	})
 }
 
-// active waits until a ResourceManager that is alone takes part: it answers before that, and even has nodes. Its log says it to everybody.
+// active waits until a ResourceManager that is alone takes part: it answers before that, and even
+// has nodes. Its log says it to everybody.
 func (m *Manager) active(ctx context.Context) error {
 	return until(ctx, func(context.Context) error {
 		if !m.said("Transitioned to active state") {
@@ -50,7 +51,8 @@ func (m *Manager) active(ctx context.Context) error {
 	})
 }
 
-// joined waits until a node has come to the ResourceManager. With a KDC the node's own log has to say it.
+// joined waits until a node has come to the ResourceManager. With a KDC the node's own log has to
+// say it.
 func (c *Cluster) joined(ctx context.Context, nm *NodeManager) error {
 	ctx, cancel := nm.whileRunning(ctx)
 	defer cancel()
@@ -74,10 +76,11 @@ func (c *Cluster) joined(ctx context.Context, nm *NodeManager) error {
 	})
 }
 
-// MakeActive makes a ResourceManager of a pair the active one. The other must stand by, or be down.
+// MakeActive makes a ResourceManager of a pair the active one. The other must stand by, or be
+// down.
 func (c *Cluster) MakeActive(tb testing.TB, name string) {
 	tb.Helper()
-	// Otherwise it asks the other one first, and does nothing where that is down.
+	// Otherwise it asks the other one first, and does nothing if that one is down.
 	c.transition(tb, "-transitionToActive", "--forceactive", name)
 }
 
@@ -110,7 +113,8 @@ func (c *Cluster) KillManager(tb testing.TB, name string) {
 	c.manager(tb, name).kill()
 }
 
-// StartManager starts a ResourceManager again, at the address that it had. Of a pair it stands by then; alone it has forgotten all applications.
+// StartManager starts a ResourceManager again, at the address that it had. Of a pair it stands by
+// then; alone it has forgotten all applications.
 func (c *Cluster) StartManager(tb testing.TB, name string) {
 	tb.Helper()
 	rm := c.manager(tb, name)
@@ -126,8 +130,8 @@ func (c *Cluster) StartManager(tb testing.TB, name string) {
 	}
 }
 
-// StopNode ends a NodeManager as an operator does: it takes its leave of the active ResourceManager, which must be there, and its
-// containers end.
+// StopNode ends a NodeManager as an operator does: it takes its leave of the active
+// ResourceManager, which must be there, and its containers end.
 func (c *Cluster) StopNode(tb testing.TB, i int) {
 	tb.Helper()
 	if err := c.Nodes[i].stop(); err != nil {
@@ -135,13 +139,15 @@ func (c *Cluster) StopNode(tb testing.TB, i int) {
 	}
 }
 
-// KillNode ends a NodeManager as a crash does. The ResourceManager goes on believing in it for twenty seconds.
+// KillNode ends a NodeManager as a crash does. The ResourceManager goes on believing in it for
+// twenty seconds.
 func (c *Cluster) KillNode(tb testing.TB, i int) {
 	tb.Helper()
 	c.Nodes[i].kill()
 }
 
-// StartNode starts a NodeManager again, under the id that it had. It does not wait for it to join: see AwaitNodes.
+// StartNode starts a NodeManager again, under the id that it had. It does not wait for it to join:
+// see AwaitNodes.
 func (c *Cluster) StartNode(tb testing.TB, i int) {
 	tb.Helper()
 	if err := c.Nodes[i].start(); err != nil {

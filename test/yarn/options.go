@@ -6,31 +6,36 @@ const (
 	Hadoop27  = "2.7.7"
 	Hadoop210 = "2.10.2"
 	Hadoop33  = "3.3.6"
-	// Hadoop34 is the default, and the one that comes with a KDC and with an application that asks for custom resources.
+	// Hadoop34 is the default, and the one that comes with a KDC and with an application that asks
+	// for custom resources.
 	Hadoop34 = "3.4.3"
 	Hadoop35 = "3.5.0"
 )
 
-// Options say what is started. The zero value is one ResourceManager of Hadoop34 with the CapacityScheduler, where the queue root.default has
-// everything, and one NodeManager.
+// Options say what is started. The zero value is one ResourceManager of Hadoop34 with the
+// CapacityScheduler, whose queue root.default has everything, and one NodeManager.
 type Options struct {
 	// Version is one of those above.
 	Version string
-	// Capacity are the properties of capacity-scheduler.xml, without "yarn.scheduler.capacity." in front of them. Over those of this
-	// package: one user and the masters of applications alone may fill a queue, and cores count too.
+	// Capacity are the properties of capacity-scheduler.xml, without "yarn.scheduler.capacity." in
+	// front of them. Over those of this package: one user and the masters of applications alone
+	// may fill a queue, and cores count too.
 	Capacity map[string]string
-	// Fair is the content of fair-scheduler.xml, and makes it the FairScheduler: <allocations>…</allocations>.
+	// Fair is the content of fair-scheduler.xml, and makes it the FairScheduler:
+	// <allocations>…</allocations>.
 	Fair string
 	// Settings are properties of yarn-site.xml over those of this package, Core of core-site.xml.
 	Settings, Core map[string]string
 	// Nodes are the NodeManagers. Default: one Node{}.
 	Nodes []Node
-	// Pair starts two ResourceManagers, rm1 and rm2, that share what they know of applications. Both stand by until MakeActive. Start does not
-	// wait for the nodes then: they come to the active one.
+	// Pair starts two ResourceManagers, rm1 and rm2, that share what they know of applications.
+	// Both stand by until MakeActive. Start does not wait for the nodes then: they come to the
+	// active one.
 	Pair bool
 	// Named lets in nobody over HTTP who does not say a name.
 	Named bool
-	// KDC has HTTP ask for tickets for HTTP/localhost. The cluster's own methods that ask over HTTP do not work then: Submit, Kill, Await….
+	// KDC has HTTP ask for tickets for HTTP/localhost. The cluster's own methods that ask over
+	// HTTP do not work then: Submit, Kill, Await….
 	KDC *KDC
 }
 
@@ -40,7 +45,8 @@ type Node struct {
 	MemoryMiB, VCores int
 	// Custom are countable resources, such as "yarn.io/gpu".
 	Custom map[string]int
-	// Partition is its label. The cluster gets to know the labels of all nodes, each exclusive; not with Hadoop27.
+	// Partition is its label. The cluster gets to know the labels of all nodes, each exclusive;
+	// not with Hadoop27.
 	Partition string
 }
 

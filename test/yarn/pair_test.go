@@ -86,7 +86,7 @@ func TestFailover(t *testing.T) {
 			read(t, p, "the node is back", trusted)
 			c.Kill(t, id)
 
-			// A crash of the one in charge. What runs goes on, and is there again once the node is.
+			// A crash of the active one. What runs goes on, and is there again when the node is.
 			id = c.Submit(t, yarn.Application{Queue: "default", MemoryMiB: 2048, VCores: 2})
 			c.AwaitLaunched(t, id)
 			c.KillManager(t, "rm2")

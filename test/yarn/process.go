@@ -16,7 +16,8 @@ import (
 	"time"
 )
 
-// patience is how long anything here may take: the starting of a server, an application's getting what it asks for.
+// patience is how long anything here may take: the starting of a server, an application's getting
+// what it asks for.
 const patience = 60 * time.Second
 
 // server is one Java process, with its configuration, its log and all that it makes in a folder.
@@ -139,14 +140,16 @@ func (s *server) tail() string {
 	var lines []string
 	for line := range strings.Lines(string(text)) {
 		if !strings.HasPrefix(line, "\tat ") {
-			lines = append(lines, strings.TrimSuffix(line[:min(len(line), 400)], "\n")+"\n") // a classpath is long
+			// A classpath is long.
+			lines = append(lines, strings.TrimSuffix(line[:min(len(line), 400)], "\n")+"\n")
 		}
 	}
 	return strings.Join(lines[max(0, len(lines)-40):], "")
 }
 
-// ports gives out ports that nobody listens on, none twice. They are below those that the system gives to outgoing connections, so that
-// they stay free while a server that has one is down. The zero value is ready.
+// ports gives out ports that nobody listens on, none twice. They are below those that the system
+// gives to outgoing connections, so that they stay free while a server that has one is down. The
+// zero value is ready.
 type ports struct{ last int }
 
 func (p *ports) next() (int, error) {

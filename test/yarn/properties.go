@@ -58,7 +58,8 @@ func (c *Cluster) writeQueues(folder string) error {
 	for name := range c.options.Capacity {
 		path, ok := strings.CutSuffix(name, ".capacity")
 		if ok && !strings.Contains(path, ".accessible-node-labels.") && !strings.HasSuffix(path, "-template") {
-			queues[path+".user-limit-factor"] = "100" // otherwise one user alone gets no more than the queue's guarantee
+			// Otherwise one user alone gets no more than the queue's guarantee.
+			queues[path+".user-limit-factor"] = "100"
 		}
 	}
 	maps.Copy(queues, c.options.Capacity)
@@ -107,7 +108,8 @@ func (c *Cluster) writeShared(folder string, site properties) error {
 	return errors.Join(site.write(folder, "yarn-site.xml", ""), writeFile(folder, "log4j.properties", logging))
 }
 
-// logging has a server say what it does on its standard error output, for every version in the same way.
+// logging has a server say what it does on its standard error output, for every version in the
+// same way.
 const logging = `log4j.rootLogger=INFO,console
 log4j.appender.console=org.apache.log4j.ConsoleAppender
 log4j.appender.console.target=System.err
@@ -118,7 +120,7 @@ log4j.appender.console.layout.ConversionPattern=%d{HH:mm:ss.SSS} %p %c{1}: %m%n
 // site is yarn-site.xml as all servers have it.
 func (c *Cluster) site() properties {
 	site := properties{
-		// Seconds where Hadoop waits for minutes.
+		// Seconds instead of Hadoop's minutes.
 		"yarn.resourcemanager.connect.retry-interval.ms":                   "200",
 		"yarn.client.failover-sleep-base-ms":                               "100",
 		"yarn.client.failover-sleep-max-ms":                                "400",
@@ -127,16 +129,18 @@ func (c *Cluster) site() properties {
 		"yarn.resourcemanager.connect.max-wait.ms":                         "600000",
 		"yarn.nm.liveness-monitor.expiry-interval-ms":                      "20000",
 		"yarn.scheduler.fair.update-interval-ms":                           "100",
-		"yarn.am.liveness-monitor.expiry-interval-ms":                      "3600000", // a master that sleeps says nothing; a third of a day is too much for it
-		"yarn.scheduler.minimum-allocation-mb":                             "128",
-		"yarn.scheduler.maximum-allocation-mb":                             "65536",
-		"yarn.scheduler.maximum-allocation-vcores":                         "64",
-		"yarn.application.classpath":                                       c.Managers[0].conf() + "," + c.jars + "/*",
-		"yarn.nodemanager.env-whitelist":                                   "JAVA_HOME",
-		"yarn.nodemanager.vmem-check-enabled":                              "false",
-		"yarn.nodemanager.pmem-check-enabled":                              "false",
-		"yarn.nodemanager.disk-health-checker.enable":                      "false",
-		// The first look is taken all the same: a disk of the machine that is 90 % full is no concern of these tests.
+		// A master that sleeps says nothing; a third of a day is too much for it.
+		"yarn.am.liveness-monitor.expiry-interval-ms": "3600000",
+		"yarn.scheduler.minimum-allocation-mb":        "128",
+		"yarn.scheduler.maximum-allocation-mb":        "65536",
+		"yarn.scheduler.maximum-allocation-vcores":    "64",
+		"yarn.application.classpath":                  c.Managers[0].conf() + "," + c.jars + "/*",
+		"yarn.nodemanager.env-whitelist":              "JAVA_HOME",
+		"yarn.nodemanager.vmem-check-enabled":         "false",
+		"yarn.nodemanager.pmem-check-enabled":         "false",
+		"yarn.nodemanager.disk-health-checker.enable": "false",
+		// The first check happens anyway: a disk of the machine that is 90 % full does not matter
+		// to these tests.
 		"yarn.nodemanager.disk-health-checker.max-disk-utilization-per-disk-percentage": "100",
 		"yarn.nodemanager.container-metrics.enable":                                     "false",
 		"yarn.nodemanager.delete.debug-delay-sec":                                       "0",

@@ -16,12 +16,12 @@ import (
 	"time"
 )
 
-// User is who submits and kills where nobody else is named.
+// User submits and kills if no other user is named.
 const User = "alice"
 
 // Application is what Submit asks for: a master that sleeps, and does so until it is killed.
 type Application struct {
-	// Queue is a path or, where the version of Hadoop takes no path, a leaf.
+	// Queue is a path or, if the version of Hadoop accepts no path, a leaf.
 	Queue string
 	// MemoryMiB and VCores are those of its one container.
 	MemoryMiB, VCores int
@@ -106,8 +106,8 @@ func (c *Cluster) AwaitAllocated(tb testing.TB, ids ...string) {
 	}
 }
 
-// AwaitLaunched waits until an application's container runs. It is allocated before that, and what is not launched when the
-// ResourceManager in charge is killed is not found again by the next one.
+// AwaitLaunched waits until an application's container runs. It is allocated before that, and what
+// is not launched when the ResourceManager in charge is killed is not found again by the next one.
 func (c *Cluster) AwaitLaunched(tb testing.TB, id string) {
 	tb.Helper()
 	Await(tb, id+" runs", func() bool {
@@ -140,7 +140,8 @@ func (c *Cluster) await(tb testing.TB, what string, is func(state) bool, id stri
 	Await(tb, what, func() bool { return is(c.state(tb, id)) })
 }
 
-// Await looks again and again until something is so, and fails the test where it does not become so within a minute.
+// Await checks again and again until something is so, and fails the test if that takes more than a
+// minute.
 func Await(tb testing.TB, what string, is func() bool) {
 	tb.Helper()
 	err := until(tb.Context(), func(context.Context) error {
@@ -173,7 +174,8 @@ func until(ctx context.Context, try func(context.Context) error) error {
 	}
 }
 
-// Get asks the first ResourceManager, or the active one of a pair, for what is below /ws/v1/cluster/, and returns the answer as it came.
+// Get asks the first ResourceManager, or the active one of a pair, for what is below
+// /ws/v1/cluster/, and returns the answer as it came.
 func (c *Cluster) Get(tb testing.TB, path string) []byte {
 	tb.Helper()
 	var answer json.RawMessage
@@ -183,7 +185,8 @@ func (c *Cluster) Get(tb testing.TB, path string) []byte {
 	return answer
 }
 
-// ask asks the ResourceManagers in turn until one does as asked. It decodes the answer into one, where that is not nil.
+// ask asks the ResourceManagers in turn until one answers. It decodes the answer into one, if that
+// is not nil.
 func (c *Cluster) ask(ctx context.Context, method, path, user string, request, answer any) error {
 	var errs []string
 	for _, rm := range c.Managers {
@@ -211,8 +214,9 @@ func (m *Manager) ask(ctx context.Context, method, path, user string, request, a
 	r.Header.Set("Accept", "application/json")
 	r.Header.Set("Content-Type", "application/json")
 	client := http.Client{
-		Timeout:       patience,
-		Transport:     &http.Transport{DisableKeepAlives: true}, // a server that restarts answers no old connection
+		Timeout: patience,
+		// A server that restarts answers no old connection.
+		Transport:     &http.Transport{DisableKeepAlives: true},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	response, err := client.Do(r)

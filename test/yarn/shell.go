@@ -8,8 +8,9 @@ import (
 	"testing"
 )
 
-// Shell is an application with containers beside its master's, which may have custom resources: the REST API cannot ask for those. It is
-// there with Hadoop34 alone. Its master is a Java process and takes a gibibyte or less, and a core.
+// Shell is an application with containers besides its master's, which may have custom resources:
+// the REST API cannot ask for those. Only Hadoop34 has it. Its master is a Java process and takes
+// a gibibyte or less, and a core.
 type Shell struct {
 	// Queue is a path.
 	Queue string
@@ -18,7 +19,8 @@ type Shell struct {
 	Custom                        map[string]int
 }
 
-// SubmitShell submits a Shell with a master of 512 MiB and one core, waits until it has what it asked for and returns its id.
+// SubmitShell submits a Shell with a master of 512 MiB and one core, waits until it has what it
+// asked for and returns its id.
 func (c *Cluster) SubmitShell(tb testing.TB, a Shell) string {
 	tb.Helper()
 	jars, err := filepath.Glob(filepath.Join(c.jars, "hadoop-yarn-applications-distributedshell-*.jar"))

@@ -46,7 +46,8 @@ func open(t *testing.T, c *yarn.Cluster, settings map[string]string) providers.P
 	return p
 }
 
-// expect waits until the queues are as wanted: a line for each, as show has them. What stands in the way of trust is an error.
+// expect waits until the queues are as wanted: a line for each, as show has them. What stands in
+// the way of trust is an error.
 func expect(t *testing.T, p providers.Provider, want string) {
 	t.Helper()
 	want = strings.Trim(want, "\n") + "\n"
@@ -113,7 +114,8 @@ func show(queues []providers.Queue) string {
 	return b.String()
 }
 
-// quantities writes whole MiB and whole cores where they are that, else bytes and millicores with their unit.
+// quantities writes whole MiB and whole cores if they are whole, else bytes and millicores with
+// their unit.
 func quantities(v resource.Vector) string {
 	memory, cpu := "-", "-"
 	if bytes, ok := v.Get(resource.Memory); ok {
@@ -133,7 +135,7 @@ func quantities(v resource.Vector) string {
 	return text
 }
 
-// applications is what the provider is told of applications, one line each.
+// applications is the provider's answer about applications, one line each.
 func applications(t *testing.T, p providers.Provider, ids ...string) string {
 	t.Helper()
 	list, err := p.Applications(t.Context(), ids)
@@ -151,7 +153,7 @@ func applications(t *testing.T, p providers.Provider, ids ...string) string {
 	return strings.Join(lines, "\n")
 }
 
-// expectApplications waits until the provider is told so of them.
+// expectApplications waits until the provider gives that answer.
 func expectApplications(t *testing.T, p providers.Provider, want string, ids ...string) {
 	t.Helper()
 	want = strings.Trim(want, "\n")
@@ -167,7 +169,7 @@ func expectApplications(t *testing.T, p providers.Provider, want string, ids ...
 	}
 }
 
-// keep writes answers of the cluster into the folder of the flag, where there is one.
+// keep writes answers of the cluster into the folder of the flag, if there is one.
 func keep(t *testing.T, c *yarn.Cluster, name string, paths map[string]string) {
 	t.Helper()
 	if *capture == "" {

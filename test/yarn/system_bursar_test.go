@@ -168,7 +168,8 @@ func startDev(t *testing.T, binary, providers string) *system {
 	return s
 }
 
-// serve starts a server. What it said is shown when the test has failed, and is judged when it has not.
+// serve starts a server. What it said is shown when the test has failed, and is judged when it has
+// not.
 func (s *system) serve(t *testing.T, dir string, arguments ...string) *command {
 	t.Helper()
 	server := s.command(t, dir, arguments...)
@@ -200,7 +201,8 @@ func shortDir(t *testing.T) string {
 	return dir
 }
 
-// providersFile writes a file of providers: a name of a cluster, and its settings, for each. The first is the default.
+// providersFile writes a file of providers: a name of a cluster, and its settings, for each. The
+// first is the default.
 func providersFile(t *testing.T, clusters ...[2]string) string {
 	t.Helper()
 	var b strings.Builder
@@ -228,8 +230,8 @@ func (s *system) queue(t *testing.T, path string) *bursarv1.Queue {
 	return res.GetQueue()
 }
 
-// figures are those of a queue in MiB/cores: what it can give at most, what the cluster says is used, what of the books is ours and what is
-// used by others, and what there is to have.
+// figures are those of a queue in MiB/cores: what it can give at most, what the cluster says is
+// used, what of the books is ours and what is used by others, and what there is to have.
 func figures(q *bursarv1.Queue) string {
 	a := q.GetAccount()
 	sum := func(parts ...*bursarv1.Resource) string {
@@ -244,7 +246,8 @@ func figures(q *bursarv1.Queue) string {
 		sum(a.GetLimit()), sum(q.GetUsed()), sum(a.GetUsed(), a.GetReserved()), sum(a.GetUsedByOthers()), sum(q.GetAvailable()))
 }
 
-// awaitQueue waits until a queue has such figures. On the way there it never has more to give than the more of them in the beginning and in the end.
+// awaitQueue waits until a queue has such figures. On the way there it never has more to give than
+// the more of them in the beginning and in the end.
 func (s *system) awaitQueue(t *testing.T, path, want string) {
 	t.Helper()
 	most := max(s.queue(t, path).GetAvailable().GetMemoryBytes()>>20, availableOf(t, want))

@@ -15,8 +15,8 @@ import (
 	"github.com/bursar/bursar/test/yarn"
 )
 
-// twoManagers has two ResourceManagers hand over to each other, and be away, while people ask for queues and a coordinator
-// starts again.
+// twoManagers has two ResourceManagers hand over to each other, and be away, while people ask for
+// queues and a coordinator starts again.
 func twoManagers(t *testing.T, binary string) {
 	c := yarn.Start(t, yarn.Options{Pair: true, Nodes: []yarn.Node{{MemoryMiB: 16384, VCores: 16}}, Capacity: map[string]string{
 		"root.queues": "a", "root.a.capacity": "100", "root.a.queues": "a1", "root.a.a1.capacity": "100",
@@ -58,7 +58,8 @@ func twoManagers(t *testing.T, binary string) {
 	c.AwaitNodes(t)
 	s.awaitQueue(t, "root.a.a1", "limit 16384/16 used 2048/2 ours 12288/12 others 2048/2 available 2048/2")
 
-	// The one in charge crashes, and the coordinator with it. The other takes over before there is a coordinator again.
+	// The one in charge crashes, and the coordinator with it. The other takes over before there is
+	// a coordinator again.
 	c.KillManager(t, "rm2")
 	s.awaitUnknown(t)
 	third := s.waits(t)
@@ -79,7 +80,8 @@ func twoManagers(t *testing.T, binary string) {
 	s.audit(t)
 }
 
-// startApart makes a coordinator and an agent that are processes of their own. It starts the agent, and returns what starts the coordinator.
+// startApart makes a coordinator and an agent that are processes of their own. It starts the
+// agent, and returns what starts the coordinator.
 func startApart(t *testing.T, binary, providers string) (*system, func() *command) {
 	t.Helper()
 	dir := shortDir(t)
@@ -109,7 +111,8 @@ func startApart(t *testing.T, binary, providers string) (*system, func() *comman
 	}
 }
 
-// awaitUnknown waits until the cluster is not known any more since nobody is in charge, and looks who says so.
+// awaitUnknown waits until the cluster is no longer known because no ResourceManager is active,
+// and checks who says so.
 func (s *system) awaitUnknown(t *testing.T) {
 	t.Helper()
 	const why = "no active server"

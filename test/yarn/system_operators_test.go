@@ -10,7 +10,8 @@ import (
 	"github.com/bursar/bursar/test/yarn"
 )
 
-// operators has a queue stopped, and another one made smaller than what runs in it. It is the only part that changes the cluster.
+// operators has a queue stopped, and another one made smaller than what runs in it. It is the only
+// part that changes the cluster.
 func operators(t *testing.T, c *yarn.Cluster, s *system) {
 	engine := s.command(t, t.TempDir(), "run", "--external", "yarn:default:root.ops.shrinks,memory=8GiB,cpu=8", "-l", "user=alice", "--", "sleep", "600")
 	s.awaitQueue(t, "root.ops.shrinks", "limit 16384/16 used 0/0 ours 8192/8 others 0/0 available 8192/8")

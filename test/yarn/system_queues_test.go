@@ -14,7 +14,8 @@ import (
 	"github.com/bursar/bursar/test/yarn"
 )
 
-// othersFill has applications that were submitted to YARN directly fill a queue, then only the queue above it.
+// othersFill has applications that were submitted to YARN directly fill a queue, then only the
+// queue above it.
 func othersFill(t *testing.T, c *yarn.Cluster, s *system) {
 	const f1, f2 = "root.full.f1", "root.full.f2"
 	for _, external := range []string{"yarn:default:root.full.f1", "yarn::root.full.f1", "yarn:f1", "yarn:default:f1"} {
@@ -42,7 +43,7 @@ func othersFill(t *testing.T, c *yarn.Cluster, s *system) {
 		t.Errorf("want that %s, and nothing of %s; got %s", want, f1, got)
 	}
 
-	// Who waits gets what YARN takes back from the other.
+	// A waiting request gets what YARN takes back from the other.
 	waits := s.command(t, t.TempDir(), "run", "--wait", "1m", "--external", "yarn:default:root.full.f1,memory=4GiB,cpu=4", "-l", "user=alice", "--", "echo", "it ran")
 	yarn.Await(t, "it waits", func() bool {
 		return strings.Contains(waits.errors.String(), "behind queue yarn:default:root.full: lacks 2GiB of memory")
@@ -55,7 +56,8 @@ func othersFill(t *testing.T, c *yarn.Cluster, s *system) {
 	t.Logf("granted %v after the application was killed; the cluster is read every 2 s", time.Since(killed).Round(100*time.Millisecond))
 }
 
-// lastCapacity has many ask at once for what one has room for, and one of them use what it was granted.
+// lastCapacity has many ask at once for what one has room for, and one of them use what it was
+// granted.
 func lastCapacity(t *testing.T, c *yarn.Cluster, s *system) {
 	const r1 = "root.race.r1"
 	var all sync.WaitGroup
@@ -84,7 +86,8 @@ func lastCapacity(t *testing.T, c *yarn.Cluster, s *system) {
 	}
 	s.ok(t, append([]string{"release"}, granted...)...)
 
-	// One engine submits an application, and says which. The queue's figures and ours are told apart then.
+	// One engine submits an application, and names it. Then the queue's figures and ours are
+	// separated.
 	dir := t.TempDir()
 	if err := syscall.Mkfifo(filepath.Join(dir, "submitted"), 0o600); err != nil {
 		t.Fatal(err)
@@ -136,7 +139,8 @@ func lives(t *testing.T, c *yarn.Cluster, s *system) {
 	}
 	s.awaitQueue(t, "root.life", "limit 16384/16 used 0/0 ours 0/0 others 0/0 available 16384/16")
 
-	// An application that the cluster does not know is one that ended, once it has had the time to be submitted.
+	// An application that the cluster does not know is one that ended, once it has had the time to
+	// be submitted.
 	id = strings.TrimSpace(s.ok(t, "allocate", "-l", "user=bob", "--external", "yarn:quick:root.life,memory=1GiB"))
 	s.ok(t, "confirm", id, "--application", "application_1_1")
 	s.awaitReleased(t, id)

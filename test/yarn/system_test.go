@@ -16,8 +16,8 @@ import (
 	"github.com/bursar/bursar/test/yarn"
 )
 
-// shared are the queues that the parts of oneManager use at the same time: each has one below the root for itself, with a quarter of
-// 64 GiB and 64 cores.
+// shared are the queues that the parts of oneManager use at the same time: each has one below the
+// root for itself, with a quarter of 64 GiB and 64 cores.
 var shared = map[string]string{
 	"root.queues":                 "full,race,life,ops,made,parts",
 	"root.accessible-node-labels": "gpu", "root.accessible-node-labels.gpu.capacity": "100",
@@ -38,8 +38,8 @@ var shared = map[string]string{
 	"root.parts.accessible-node-labels": "gpu", "root.parts.accessible-node-labels.gpu.capacity": "1w",
 }
 
-// TestWholeSystem is the main job with real ResourceManagers: people's commands on one side, and on the other what YARN's own clients and
-// operators do to the same queues.
+// TestWholeSystem is the main job with real ResourceManagers: people's commands on one side, and
+// on the other what YARN's own clients and operators do to the same queues.
 func TestWholeSystem(t *testing.T) {
 	t.Parallel()
 	binary := buildBursar(t)
@@ -92,7 +92,8 @@ func (s *system) awaitRead(t *testing.T) {
 	})
 }
 
-// settled looks at the end: nothing of ours is left in any queue, and what bursar makes of the answer of the ResourceManager is what it shows.
+// settled checks the end: nothing of ours is left in any queue, and bursar's reading of the answer
+// of the ResourceManager equals what it shows.
 func settled(t *testing.T, c *yarn.Cluster, s *system) {
 	t.Helper()
 	id := c.Submit(t, yarn.Application{Queue: "root.full.f1", MemoryMiB: 3072, VCores: 3})
@@ -160,8 +161,8 @@ func quantityOf(r *bursarv1.Resource) *decodedQuantity {
 	return &decodedQuantity{r.MemoryBytes, r.CpuMillis, r.GetCustom()}
 }
 
-// sameAs is what the coordinator says of queues, in the order of what decode says of them, without the figures that decode does not have: those
-// that an answer has for other queues only.
+// sameAs is what the coordinator says of queues, in the order of what decode says of them, without
+// the figures that decode does not have: those that an answer has for other queues only.
 func sameAs(decoded []decodedQueue, shown []*bursarv1.Queue) []decodedQueue {
 	place := func(path, partition string) int {
 		return slices.IndexFunc(decoded, func(d decodedQueue) bool { return d.Path == path && d.Partition == partition })

@@ -29,7 +29,9 @@ type loaded struct {
 	fset  *token.FileSet
 	types *types.Package
 	info  *types.Info
-	rapid bool // its tests have properties of pgregory.net/rapid, and so that package's flags
+	// rapid says that its tests have properties of pgregory.net/rapid, and so that package's
+	// flags.
+	rapid bool
 }
 
 // source is one file.
@@ -40,7 +42,7 @@ type source struct {
 	edits  []edit
 }
 
-// listed is what "go list" says of a package, under the names that it gives to it.
+// listed is the output of "go list", under its names.
 type listed struct {
 	ImportPath, Dir, Name, Export      string
 	GoFiles, TestImports, XTestImports []string
@@ -48,7 +50,7 @@ type listed struct {
 	DepOnly                            bool
 }
 
-// load parses and checks a package. What it imports is read from the build cache.
+// load parses and checks a package. It reads imported packages from the build cache.
 func load(ctx context.Context, pattern string) (*loaded, error) {
 	//nolint:gosec // the package that the caller names
 	list := exec.CommandContext(ctx, "go", "list", "-export", "-deps", "-json=ImportPath,Dir,Name,Export,GoFiles,TestImports,XTestImports,Module,DepOnly", pattern)

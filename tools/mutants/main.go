@@ -25,7 +25,8 @@ func main() {
 	}
 }
 
-// run judges the packages and files that the arguments name. The error says how many survivors are not listed, or are listed in vain.
+// run judges the packages and files that the arguments name. The error says how many survivors are
+// not listed, and how many are listed but did not survive.
 func run(ctx context.Context, args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("mutants", flag.ContinueOnError)
 	listPath := flags.String("survivors", "test/mutants/survivors.txt", "the `file` of the survivors that are known to be harmless")
@@ -68,8 +69,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	return nil
 }
 
-// packagesOf is the packages that the arguments name, each once, and of those of which only files are
-// named, the files' names.
+// packagesOf is the packages that the arguments name, each once. If only files of a package are
+// named, it has the files' names.
 func packagesOf(args []string) (paths []string, files map[string][]string) {
 	files = make(map[string][]string)
 	for _, arg := range args {
@@ -87,8 +88,8 @@ func packagesOf(args []string) (paths []string, files map[string][]string) {
 	return paths, files
 }
 
-// judge tries the mutants of a package, says of each that survives and is not listed so, as soon as
-// it is known, and returns how many there are, with those that are listed and did not survive.
+// judge tries the mutants of a package. It prints each survivor that is not listed, as soon as it
+// is known, and returns how many there are, and which listed ones did not survive.
 func (s survivors) judge(
 	ctx context.Context, p *loaded, mutants, wanted []*mutant, workers int, out io.Writer,
 ) (wrong int, err error) {
@@ -114,7 +115,7 @@ func (s survivors) judge(
 	return wrong, err
 }
 
-// sample is each nth mutant, of those that match and are in the files; no files: in any.
+// sample is each nth mutant of those that match and are in the files; no files: in any.
 func sample(mutants []*mutant, every int, only *regexp.Regexp, files []string) []*mutant {
 	var some []*mutant
 	for i, m := range mutants {

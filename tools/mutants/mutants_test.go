@@ -30,7 +30,7 @@ func survivorsOfWeak() []string {
 	}
 }
 
-// runWeak judges testdata/weak by a list of survivors.
+// runWeak judges testdata/weak with a list of survivors.
 func runWeak(t *testing.T, list string, args ...string) (output string, err error) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "survivors.txt")
@@ -64,7 +64,7 @@ func TestWhatNoTestNoticesIsFoundAndNothingElse(t *testing.T) {
 	}
 }
 
-// textOfWeak is all that the folder of testdata/weak holds, by name.
+// textOfWeak has all files of the folder testdata/weak, by name.
 func textOfWeak(t *testing.T) map[string]string {
 	t.Helper()
 	files := make(map[string]string)
@@ -158,7 +158,7 @@ func TestTheQuickestTestsRunFirst(t *testing.T) {
 	}
 }
 
-// What was found before an interruption is not lost.
+// What was found before an interruption is kept.
 func TestAnInterruptedRunHasToldWhatItFound(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	out := &cancelAtFirstLine{cancel: cancel}
@@ -176,7 +176,7 @@ func TestAnInterruptedRunHasToldWhatItFound(t *testing.T) {
 	}
 }
 
-// cancelAtFirstLine interrupts whoever writes.
+// cancelAtFirstLine cancels a context at the first line that is written.
 type cancelAtFirstLine struct {
 	bytes.Buffer
 

@@ -10,18 +10,20 @@ import (
 	"strconv"
 )
 
-// The operators. Each changes the code in a way that a mistake would, and that a test of what the code is for can notice.
+// The operators. Each changes the code as a mistake would, in a way that a test of the code's
+// purpose can notice.
 const (
 	boundary  = "boundary"  // < for <=, > for >=, and back
-	negated   = "negated"   // a comparison, or a condition, says the opposite
+	negated   = "negated"   // a comparison, or a condition, means the opposite
 	swapped   = "swapped"   // && for ||, and back
 	operation = "operation" // - for +, / for *, * for %, and back; max for min
-	removed   = "removed"   // a call, an assignment, or a way out is not there
-	number    = "number"    // a number is one more, or if it is above 16, half
+	removed   = "removed"   // a call, an assignment, or a return is missing
+	number    = "number"    // a number is one more or, if it is above 16, half
 	truth     = "truth"     // true for false, and back
 )
 
-// mutantsGo is what the woven code calls. A mutant is in force where its number is in the environment.
+// mutantsGo is what the woven code calls. A mutant is in force if its number is in the
+// environment.
 const mutantsGo = `
 
 import (
@@ -77,7 +79,7 @@ var operations = map[token.Token]string{ //nolint:gochecknoglobals // a table
 	token.ADD: "mutantSum", token.SUB: "mutantDifference", token.MUL: "mutantProduct", token.QUO: "mutantQuotient", token.REM: "mutantRemainder",
 }
 
-// look makes the mutants of one node. It returns whether to look into the node too.
+// look makes the mutants of one node. It returns whether to visit the nodes below.
 func (w *weaver) look(n ast.Node) bool {
 	if w.removable(n) {
 		w.wrap(n, fmt.Sprintf("if !mutant(%d) { ", w.add(removed, n)), " }")
@@ -110,7 +112,7 @@ func (w *weaver) look(n ast.Node) bool {
 	return true
 }
 
-// removable reports whether the code is still right without the statement, as far as a compiler can say.
+// removable reports whether the code compiles without the statement.
 func (w *weaver) removable(n ast.Node) bool {
 	if len(w.stack) == 0 {
 		return false
@@ -164,7 +166,7 @@ func (w *weaver) function2(b *ast.BinaryExpr, name string, n int) {
 	w.replace(b.OpPos, b.Op, ",")
 }
 
-// generic reports whether a value can be handed to a function that finds its type by itself.
+// generic reports whether a function with a type parameter accepts a value.
 func (w *weaver) generic(e ast.Expr) bool {
 	if shift, isShift := ast.Unparen(e).(*ast.BinaryExpr); isShift && shift.Op == token.SHL && w.info.Types[shift].Value == nil {
 		return false
@@ -178,7 +180,8 @@ func is(t types.Type, of types.BasicInfo) bool {
 	return basic && b.Info()&of != 0
 }
 
-// condition makes a mutant of a condition that is no comparison and no combination, as these have mutants of their own.
+// condition makes a mutant of a condition that is neither a comparison nor a combination; these
+// have mutants of their own.
 func (w *weaver) condition(e ast.Expr) {
 	if _, combined := ast.Unparen(e).(*ast.BinaryExpr); combined || w.info.Types[e].Value != nil {
 		return
@@ -187,7 +190,8 @@ func (w *weaver) condition(e ast.Expr) {
 	w.wrap(e, "((", fmt.Sprintf(") != mutant(%d))", w.add(negated, e)))
 }
 
-// call makes the mutants of min and max. Sizes given to make are left alone: they change no result.
+// call makes the mutants of min and max. It leaves sizes in calls of make alone: they change no
+// result.
 func (w *weaver) call(c *ast.CallExpr) bool {
 	for name, with := range map[string]string{"min": "mutantMin", "max": "mutantMax"} {
 		if w.builtin(c, name) && len(c.Args) == 2 && w.generic(c.Args[0]) && w.generic(c.Args[1]) {
@@ -207,7 +211,8 @@ func (w *weaver) builtin(c *ast.CallExpr, name string) bool {
 	return is
 }
 
-// constant makes the mutants of a constant: of a truth value, of a whole number as it is written, or of one with a name.
+// constant makes the mutants of a constant: of a truth value, of an integer literal, or of a named
+// constant.
 func (w *weaver) constant(e ast.Expr) {
 	value := w.info.Types[e].Value
 	t := w.info.TypeOf(e)
@@ -233,7 +238,8 @@ func (w *weaver) constant(e ast.Expr) {
 	}
 }
 
-// besideFailure reports whether what is looked at is returned together with an error, or with false: then nobody looks at it.
+// besideFailure reports whether a value is returned together with an error, or with false: then
+// nobody uses it.
 func (w *weaver) besideFailure() bool {
 	r, is := w.stack[len(w.stack)-1].(*ast.ReturnStmt)
 	if !is || len(r.Results) < 2 {
@@ -247,7 +253,7 @@ func (w *weaver) besideFailure() bool {
 	return isInterface && !last.IsNil() && types.Implements(last.Type, failure)
 }
 
-// written reports whether a constant stands there in digits, perhaps as so many of a unit.
+// written reports whether a constant is written in digits there, perhaps multiplied by a unit.
 func written(e ast.Expr) bool {
 	switch e := e.(type) {
 	case *ast.BasicLit:
@@ -262,8 +268,9 @@ func written(e ast.Expr) bool {
 	return false
 }
 
-// named is the mutant of a constant that this package names: one, wherever the constant is used. It is 0 where the constant is one of a row,
-// such as the states of something: only which is which matters there.
+// named is the mutant of a constant that this package names: one, wherever the constant is used.
+// It is 0 if the constant is one of a series, such as states: only the difference between them
+// matters.
 func (w *weaver) named(e ast.Expr) int {
 	name, isName := e.(*ast.Ident)
 	if !isName {
@@ -314,7 +321,7 @@ func usesIota(e ast.Expr) bool {
 	return uses
 }
 
-// nameOfType is how the file that is looked at writes a type; false where it cannot.
+// nameOfType is how the file writes a type; false if it cannot.
 func (w *weaver) nameOfType(t types.Type) (string, bool) {
 	nameable := true
 	text := types.TypeString(t, func(p *types.Package) string {

@@ -17,10 +17,11 @@ import (
 const (
 	// numberVariable names the mutant that is in force, in the environment of the tests.
 	numberVariable = "MUTANT_IN_FORCE"
-	// mostMemory bounds the address space of the tests, in KiB: a mutant may ask for memory without end.
+	// mostMemory limits the address space of the tests, in KiB: a mutant may ask for memory
+	// without end.
 	mostMemory = 4 << 20
-	// firstStage is how long the tests of the first stage take together. Each further one may take
-	// stageGrowth times as long as the one before.
+	// firstStage is how long the tests of the first stage take together. Each further stage may
+	// take stageGrowth times as long as the one before.
 	firstStage  = 100 * time.Millisecond
 	stageGrowth = 4
 )
@@ -33,11 +34,12 @@ type program struct {
 	stages []stage
 }
 
-// stage is some of the tests. Those that take least come first: they notice most mutants.
+// stage is some of the tests. The fastest come first: they notice most mutants.
 type stage struct {
-	tests   string        // for -test.run
-	seconds int           // of processor time that a run may take, however busy the machine is
-	wall    time.Duration // that it may take, for mutants that wait for ever
+	tests string // for -test.run
+	// seconds is the processor time that a run may take, however busy the machine is.
+	seconds int
+	wall    time.Duration // real time that it may take, for mutants that wait for ever
 }
 
 // finished is the line of a test that passed.
@@ -66,7 +68,7 @@ func calibrate(ctx context.Context, p *loaded, path string) (*program, error) {
 	return tests, nil
 }
 
-// stagesOf divides the tests that ran by how long they took.
+// stagesOf divides the tests by how long they took.
 func stagesOf(output string) [][]string {
 	type test struct {
 		name string
@@ -103,7 +105,8 @@ func (p *program) notice(ctx context.Context, number int) bool {
 	return false
 }
 
-// command runs a stage. Properties draw from one seed, so that a mutant that survives does so every time.
+// command runs a stage. Properties draw from one seed, so that a mutant that survives always
+// survives.
 func (p *program) command(ctx context.Context, s stage, number int, args ...string) *exec.Cmd {
 	bounds := fmt.Sprintf(`ulimit -v %d && ulimit -t %d && exec "$0" "$@"`, mostMemory, s.seconds)
 	args = append([]string{"-c", bounds, p.path, "-test.short", "-test.failfast", "-test.run", s.tests}, args...)

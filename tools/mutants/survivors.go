@@ -8,11 +8,12 @@ import (
 	"strings"
 )
 
-// survivors is the list of mutants that no test notices and that are known to be harmless, by their keys' text.
+// survivors is the list of mutants that no test notices and that are known to be harmless, by the
+// text of their keys.
 type survivors map[string]bool
 
-// readSurvivors reads a list. A line that begins with "#" is a remark. One that is indented says why the mutants above it, up to the line that
-// is empty, are harmless; every mutant has such a reason.
+// readSurvivors reads a list. A line that begins with "#" is a remark. An indented line says why
+// the mutants above it, up to the last empty line, are harmless. Every mutant has such a reason.
 func readSurvivors(path string) (survivors, error) {
 	text, err := os.ReadFile(path) //nolint:gosec // the list that the caller names
 	if err != nil {
@@ -47,8 +48,8 @@ func readSurvivors(path string) (survivors, error) {
 	return known, nil
 }
 
-// dead is what the list has of this package and did not survive, or is no mutant any more. Of
-// mutants that were not tried it says nothing.
+// dead is the entries of this package that did not survive, or are no longer mutants. It does not
+// have mutants that were not tried.
 func (s survivors) dead(p *loaded, mutants []*mutant) []string {
 	lives := make(map[string]bool)
 	for _, m := range mutants {

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// try runs the package's tests against each of the mutants and calls told with each whose fate is
-// known, one at a time. It ends when ctx does; what was told until then stands.
+// try runs the package's tests against each of the mutants and calls told with each result, one at
+// a time. It ends when ctx does; the results until then are valid.
 func try(ctx context.Context, p *loaded, mutants []*mutant, workers int, told func(*mutant)) error {
 	temporary, err := os.MkdirTemp("", "mutants-")
 	if err != nil {

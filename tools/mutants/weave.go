@@ -18,7 +18,7 @@ type mutant struct {
 	survived bool
 }
 
-// key names a mutant in a way that outlives other changes of its file.
+// key names a mutant so that the name stays valid when other parts of its file change.
 type key struct {
 	file, function, operator string
 	text                     string // what is changed
@@ -36,7 +36,7 @@ func (k key) String() string {
 
 const separator = " | "
 
-// edit puts text in the place of a piece of a file.
+// edit replaces a piece of a file with text.
 type edit struct {
 	from, to int
 	text     string
@@ -75,7 +75,7 @@ func weave(p *loaded) []*mutant {
 	return w.mutants
 }
 
-// nameOf is what a declaration declares, with its receiver.
+// nameOf is the name that a declaration declares, with its receiver.
 func nameOf(d ast.Decl) string {
 	f, is := d.(*ast.FuncDecl)
 	if !is {
@@ -114,7 +114,7 @@ func (w *weaver) addKey(k key, n ast.Node) int {
 	return m.number
 }
 
-// textOf is a piece of the file on one line, cut where it is long.
+// textOf is a piece of the file on one line. A long one is cut off.
 func (w *weaver) textOf(from, to token.Pos) string {
 	const most = 100
 	text := strings.Join(strings.Fields(string(w.file.text[w.offset(from):w.offset(to)])), " ")
@@ -124,7 +124,7 @@ func (w *weaver) textOf(from, to token.Pos) string {
 	return text
 }
 
-// statement is the text of the statement that is looked at, without the blocks in it.
+// statement is the text of the current statement, without the blocks in it.
 func (w *weaver) statement() string {
 	for _, n := range slices.Backward(w.stack) {
 		s, is := n.(ast.Stmt)
@@ -159,7 +159,7 @@ func (w *weaver) wrap(n ast.Node, before, after string) {
 	w.edit(n.End(), n.End(), after, true)
 }
 
-// replace puts text in the place of a token.
+// replace replaces a token with text.
 func (w *weaver) replace(at token.Pos, t token.Token, text string) {
 	w.edit(at, at+token.Pos(len(t.String())), text, false)
 }

@@ -1,15 +1,18 @@
 #!/usr/bin/env bash
-# Makes sure that this machine has what looks at packages and units in make lint and make test-packages: systemd-analyze, lintian, rpm,
-# man with groff, and dpkg. Installs Debian's where there is none and this may be done.
+# Makes sure that this machine has what looks at packages and units in make lint and make
+# test-packages: systemd-analyze, lintian, rpm, man with groff, and dpkg. Installs Debian's if
+# one is missing, if it may.
 set -euo pipefail
 
-declare -A package=([systemd-analyze]=systemd [lintian]=lintian [rpm]=rpm [rpm2cpio]=rpm2cpio [man]=man-db [groff]=groff-base [dpkg-deb]=dpkg [xz]=xz-utils)
+declare -A package=([systemd-analyze]=systemd [lintian]=lintian [rpm]=rpm [rpm2cpio]=rpm2cpio
+  [man]=man-db [groff]=groff-base [dpkg-deb]=dpkg [xz]=xz-utils)
 missing=()
 for program in "${!package[@]}"; do
   command -v "$program" >/dev/null || missing+=("${package[$program]}")
 done
 if ((${#missing[@]} == 0)); then
-  echo "packages: $(dpkg --version | head -1), $(systemd-analyze --version | head -1), $(lintian --version), $(rpm --version)"
+  echo "packages: $(dpkg --version | head -1), $(systemd-analyze --version | head -1)," \
+    "$(lintian --version), $(rpm --version)"
   exit 0
 fi
 if ! command -v apt-get >/dev/null; then

@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
-# Makes sure that this machine has a PostgreSQL server for the tests, in the places where test/postgres looks: installs
-# Debian's where there is none and this may be done.
+# Makes sure that this machine has a PostgreSQL server for the tests, in the places where
+# test/postgres looks: it installs Debian's if there is none and it may.
 set -euo pipefail
 
 shopt -s nullglob
-for dir in ${PG_BIN:+"$PG_BIN"} /usr/lib/postgresql/*/bin /usr/pgsql-*/bin /usr/local/pgsql/bin "$(dirname "$(readlink -f "$(command -v postgres || echo /none)")")"; do
+on_path=$(dirname "$(readlink -f "$(command -v postgres || echo /none)")")
+for dir in ${PG_BIN:+"$PG_BIN"} /usr/lib/postgresql/*/bin /usr/pgsql-*/bin /usr/local/pgsql/bin \
+  "$on_path"; do
   if [[ -x $dir/initdb && -x $dir/postgres ]]; then
     echo "PostgreSQL: $("$dir/postgres" --version) in $dir"
     exit 0
@@ -12,11 +14,13 @@ for dir in ${PG_BIN:+"$PG_BIN"} /usr/lib/postgresql/*/bin /usr/pgsql-*/bin /usr/
 done
 
 if ! command -v apt-get >/dev/null; then
-  echo "PostgreSQL: no initdb and postgres found, and this is no Debian: install a PostgreSQL server, or set PG_BIN to the directory of its programs" >&2
+  echo "PostgreSQL: no initdb and postgres found, and this is no Debian: install a PostgreSQL" \
+    "server, or set PG_BIN to the directory of its programs" >&2
   exit 1
 fi
 if [[ $(id -u) != 0 ]]; then
-  echo "PostgreSQL: no initdb and postgres found: run as root: apt-get update && apt-get install -y postgresql" >&2
+  echo "PostgreSQL: no initdb and postgres found: run as root:" \
+    "apt-get update && apt-get install -y postgresql" >&2
   exit 1
 fi
 export DEBIAN_FRONTEND=noninteractive

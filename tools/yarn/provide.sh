@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
-# Makes sure that this machine has what test/yarn runs: a Java, as .cache/tools/yarn-java, and for each version of Hadoop its jars, as
-# .cache/tools/yarn-VERSION. Jars come by their Maven coordinates (pom.xml) from where Maven gets them on this machine, and must be
-# those of VERSION.sha256, no more and no fewer. `provide.sh --record` writes these lists anew, to be looked at before they are committed.
+# Makes sure that this machine has what test/yarn runs: a Java, as .cache/tools/yarn-java, and for
+# each version of Hadoop its jars, as .cache/tools/yarn-VERSION. Jars come by their Maven
+# coordinates (pom.xml) from where Maven gets them on this machine, and must be those of
+# VERSION.sha256, no more and no fewer. `provide.sh --record` writes these lists again, for a
+# review before they are committed.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
@@ -21,7 +23,8 @@ usable() {
 
 find_java() {
   local java
-  for java in ${JAVA_HOME:+"$JAVA_HOME/bin/java"} /usr/lib/jvm/*/bin/java /usr/java/*/bin/java "$(command -v java || echo /none)"; do
+  for java in ${JAVA_HOME:+"$JAVA_HOME/bin/java"} /usr/lib/jvm/*/bin/java /usr/java/*/bin/java \
+    "$(command -v java || echo /none)"; do
     if [[ -x $java ]] && usable "$java"; then
       readlink -f "$java"
       return
@@ -61,7 +64,8 @@ if ! java=$(find_java); then
 fi
 ln -sfn "$java" .cache/tools/yarn-java
 
-# What a list says, however the jars were fetched. A folder is only there once its jars were found to be right.
+# What a list says, however the jars were fetched. A folder is only there once its jars were found
+# to be right.
 for version in "${versions[@]}"; do
   list=tools/yarn/$version.sha256
   place=.cache/tools/yarn-$version

@@ -21,12 +21,12 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// AccountKind says what kind of thing limits.
+// AccountKind is the kind of an account.
 type AccountKind int32
 
 const (
 	AccountKind_ACCOUNT_KIND_UNSPECIFIED AccountKind = 0
-	// A machine: limited by what it may give away and by what it measures.
+	// A machine: its limits are what it may give away and what it measures.
 	AccountKind_ACCOUNT_KIND_HOST AccountKind = 1
 	// A combination of label values.
 	AccountKind_ACCOUNT_KIND_QUOTA AccountKind = 2
@@ -81,7 +81,8 @@ func (AccountKind) EnumDescriptor() ([]byte, []int) {
 type AccountName struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Kind  AccountKind            `protobuf:"varint,1,opt,name=kind,proto3,enum=bursar.v1.AccountKind" json:"kind,omitempty"`
-	// A host: {"host": id}. A quota: the scope's keys and the values it is for. A queue: {"kind", "cluster", "path", "partition"}.
+	// A host: {"host": id}. A quota: the scope's keys and the values it is for. A queue: {"kind",
+	// "cluster", "path", "partition"}.
 	Labels        map[string]string `protobuf:"bytes,2,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -131,7 +132,8 @@ func (x *AccountName) GetLabels() map[string]string {
 	return nil
 }
 
-// Account is the state of one thing that limits: available = limit - protected - used - reserved - used_by_others.
+// Account is the state of one thing that limits: available = limit - protected - used - reserved -
+// used_by_others.
 type Account struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Name  *AccountName           `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -143,7 +145,7 @@ type Account struct {
 	Used *Resource `protobuf:"bytes,4,opt,name=used,proto3" json:"used,omitempty"`
 	// Entitled to reservations.
 	Reserved *Resource `protobuf:"bytes,5,opt,name=reserved,proto3" json:"reserved,omitempty"`
-	// Used in an external queue by others than us.
+	// What others use in an external queue.
 	UsedByOthers *Resource `protobuf:"bytes,6,opt,name=used_by_others,json=usedByOthers,proto3" json:"used_by_others,omitempty"`
 	// What a request could get now; for a host not more than its measured headroom.
 	Available *Resource `protobuf:"bytes,7,opt,name=available,proto3" json:"available,omitempty"`
@@ -151,7 +153,8 @@ type Account struct {
 	Allocations int64 `protobuf:"varint,8,opt,name=allocations,proto3" json:"allocations,omitempty"`
 	// Requests that wait behind it.
 	Waiting int64 `protobuf:"varint,9,opt,name=waiting,proto3" json:"waiting,omitempty"`
-	// More is used than the limit allows, after the limit shrank or engines were adopted. Nothing new is granted.
+	// More is used than the limit allows, after the limit shrank or engines were adopted. Nothing
+	// new is granted.
 	OverLimit bool `protobuf:"varint,10,opt,name=over_limit,json=overLimit,proto3" json:"over_limit,omitempty"`
 	// The allocation for which everything it frees is held, when one has waited too long.
 	HeldFor       string `protobuf:"bytes,11,opt,name=held_for,json=heldFor,proto3" json:"held_for,omitempty"`
@@ -275,11 +278,14 @@ type Shortfall struct {
 	Requested int64  `protobuf:"varint,3,opt,name=requested,proto3" json:"requested,omitempty"`
 	Available int64  `protobuf:"varint,4,opt,name=available,proto3" json:"available,omitempty"`
 	Limit     int64  `protobuf:"varint,5,opt,name=limit,proto3" json:"limit,omitempty"`
-	// Why it is short where the numbers alone do not tell: "measured" (the books would allow it, the machine does not),
-	// "held" (kept for a request that waits longer), "unknown" (no fresh measurement, no fresh word from a queue's cluster), "pressure",
-	// "refused" (its agent takes no grants, for lack of disk space for example), "never" (above the limit), "labels" (the host that was asked for has lost a required label), "stopped" (the queue takes no applications), "missing" (its cluster does not have the queue any more).
+	// Why it has too little, if the numbers do not say it: "measured" (the books would allow it, the
+	// machine does not), "held" (kept for a request that waits longer), "unknown" (no recent
+	// measurement, or no recent report of a queue's cluster), "pressure", "refused" (its agent takes
+	// no grants, for example for lack of disk space), "never" (above the limit), "labels" (the
+	// requested host has lost a required label), "stopped" (the queue takes no applications),
+	// "missing" (its cluster no longer has the queue).
 	Note string `protobuf:"bytes,6,opt,name=note,proto3" json:"note,omitempty"`
-	// The note in full, such as since when and why nothing is known; empty where the note says it all.
+	// The note in full, such as since when and why nothing is known; empty if the note says it all.
 	Detail        string `protobuf:"bytes,7,opt,name=detail,proto3" json:"detail,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -364,14 +370,16 @@ func (x *Shortfall) GetDetail() string {
 	return ""
 }
 
-// InsufficientResources is the detail of RESOURCE_EXHAUSTED: every account that fell short, and what the search for a host found. With
-// UNAVAILABLE it says that hosts have not reported yet since the coordinator began to lead: it is too early to refuse, so try again.
+// InsufficientResources is the detail of RESOURCE_EXHAUSTED: every account that has too little,
+// and the result of the search for a host. With UNAVAILABLE it says that hosts have not reported
+// yet since the coordinator began to lead: it is too early to refuse, so try again.
 type InsufficientResources struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	Shortfalls []*Shortfall           `protobuf:"bytes,1,rep,name=shortfalls,proto3" json:"shortfalls,omitempty"`
-	// Set where no host was named: how many hosts each filter removed.
+	// Set if no host was named: how many hosts each filter removed.
 	Filters *HostFilters `protobuf:"bytes,2,opt,name=filters,proto3" json:"filters,omitempty"`
-	// "refused" (did not want to wait), "waited" (the wait is over) or "vetoed" (the agent found less than it had reported).
+	// "refused" (did not want to wait), "waited" (the wait is over) or "vetoed" (the agent found
+	// less than it had reported).
 	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -445,7 +453,7 @@ type HostFilters struct {
 	Headroom int64 `protobuf:"varint,6,opt,name=headroom,proto3" json:"headroom,omitempty"`
 	// Would take the request now.
 	Fit int64 `protobuf:"varint,7,opt,name=fit,proto3" json:"fit,omitempty"`
-	// Would take it, and are kept for a request that waits longer.
+	// Would take it, but are kept for a request that waits longer.
 	Held          int64 `protobuf:"varint,8,opt,name=held,proto3" json:"held,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -537,7 +545,7 @@ func (x *HostFilters) GetHeld() int64 {
 	return 0
 }
 
-// InvalidField is the detail of INVALID_ARGUMENT where protovalidate's rules do not reach.
+// InvalidField is the detail of INVALID_ARGUMENT for what protovalidate's rules cannot check.
 type InvalidField struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The field's path, such as "labels[user]".

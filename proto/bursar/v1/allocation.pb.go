@@ -24,7 +24,8 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// AllocationState is where an allocation is in its life: waiting, reserved, active, then one of the ends.
+// AllocationState is where an allocation is in its life: waiting, reserved, active, then one of
+// the ends.
 type AllocationState int32
 
 const (
@@ -101,7 +102,7 @@ const (
 	OverUsePolicy_OVER_USE_POLICY_OBSERVE OverUsePolicy = 1
 	// It is shown, and its agent's log warns of it.
 	OverUsePolicy_OVER_USE_POLICY_WARN OverUsePolicy = 2
-	// The kernel keeps it to its entitlement: its cgroup has that for a limit.
+	// The kernel keeps it to its entitlement, which is the limit of its cgroup.
 	OverUsePolicy_OVER_USE_POLICY_LIMIT OverUsePolicy = 3
 	// It is stopped when it has gone on for the policy's grace.
 	OverUsePolicy_OVER_USE_POLICY_KILL OverUsePolicy = 4
@@ -228,14 +229,16 @@ type Allocation struct {
 	HostId      string                 `protobuf:"bytes,8,opt,name=host_id,json=hostId,proto3" json:"host_id,omitempty"`
 	HostAddress string                 `protobuf:"bytes,9,opt,name=host_address,json=hostAddress,proto3" json:"host_address,omitempty"`
 	CreateTime  *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
-	// Since when it holds what it is entitled to: when it was last granted, or adopted after it had ended in the books.
+	// When it began to hold what it is entitled to: when it was last granted, or adopted after it
+	// had ended in the books.
 	ReserveTime *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=reserve_time,json=reserveTime,proto3" json:"reserve_time,omitempty"`
 	ConfirmTime *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=confirm_time,json=confirmTime,proto3" json:"confirm_time,omitempty"`
 	EndTime     *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=end_time,json=endTime,proto3" json:"end_time,omitempty"`
-	// When a reservation or a lease returns by itself, or later: its time to live counts from when the grant, or the renewal, was durable.
-	// For a waiting request, when its wait is over.
+	// When a reservation or a lease returns by itself, or later: its time to live begins when the
+	// grant, or the renewal, is durable. For a waiting request, when its wait is over.
 	ExpireTime *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
-	// Why it is in this state, in words: those of whoever ended it, where they gave any. Everybody who may read the allocation is shown them.
+	// Why it is in this state, in words: if somebody has ended it with a reason, that reason.
+	// Everybody who may read the allocation sees it.
 	Reason string `protobuf:"bytes,15,opt,name=reason,proto3" json:"reason,omitempty"`
 	// The ledger's revision at its last transition.
 	Revision uint64 `protobuf:"varint,16,opt,name=revision,proto3" json:"revision,omitempty"`
@@ -246,20 +249,22 @@ type Allocation struct {
 	// Where the engine can be reached, as confirmed.
 	Address        string   `protobuf:"bytes,20,opt,name=address,proto3" json:"address,omitempty"`
 	ApplicationIds []string `protobuf:"bytes,21,rep,name=application_ids,json=applicationIds,proto3" json:"application_ids,omitempty"`
-	// Taken over from an agent's report although an account did not have the room.
+	// It was taken over from an agent's report although an account did not have the room.
 	OverLimit bool `protobuf:"varint,22,opt,name=over_limit,json=overLimit,proto3" json:"over_limit,omitempty"`
 	// The agent has been asked to end the engine.
 	Stopping bool `protobuf:"varint,23,opt,name=stopping,proto3" json:"stopping,omitempty"`
-	// How the engine's process ended, where its agent saw it.
+	// How the engine's process ended, if its agent saw that.
 	ExitStatus *ExitStatus `protobuf:"bytes,24,opt,name=exit_status,json=exitStatus,proto3" json:"exit_status,omitempty"`
-	// Memory of the engine that the kernel cannot take back (no page cache), in bytes, at the last report.
+	// Memory of the engine that the kernel cannot take back (no page cache), in bytes, at the last
+	// report.
 	UnreclaimableBytes int64 `protobuf:"varint,25,opt,name=unreclaimable_bytes,json=unreclaimableBytes,proto3" json:"unreclaimable_bytes,omitempty"`
-	// What it uses beyond its entitlement, by its agent's last word; none where it keeps to it. Its accounts go on counting what it is
-	// entitled to.
+	// What it uses beyond its entitlement, by its agent's last report; none if it does not exceed
+	// it. Its accounts still count what it is entitled to.
 	OverUse []*OverUse `protobuf:"bytes,26,rep,name=over_use,json=overUse,proto3" json:"over_use,omitempty"`
-	// The last lines that a launched engine wrote to its standard error, one to a line, where it did not end as it should. They are the
-	// engine's own words and may hold anything, such as a password: only who may act as the allocation's user, operators and admins are
-	// shown them, and no log has them.
+	// The last lines that a launched engine wrote to its standard error, one to a line, if it did
+	// not end as it should. They are the engine's own words and may hold anything, such as a
+	// password: only callers that may act as the allocation's user, operators and admins see them,
+	// and no log has them.
 	ErrorOutput   string `protobuf:"bytes,27,opt,name=error_output,json=errorOutput,proto3" json:"error_output,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -489,7 +494,8 @@ type OverUse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// "memory" or "cpu".
 	Dimension string `protobuf:"bytes,1,opt,name=dimension,proto3" json:"dimension,omitempty"`
-	// Bytes or thousandths of a core: what it used when that was noticed, of memory what the kernel cannot take back, and what it was entitled to.
+	// Bytes or thousandths of a core: what it used when that was noticed (of memory, what the kernel
+	// cannot take back), and what it was entitled to.
 	Used     int64 `protobuf:"varint,2,opt,name=used,proto3" json:"used,omitempty"`
 	Entitled int64 `protobuf:"varint,3,opt,name=entitled,proto3" json:"entitled,omitempty"`
 	// Since when, without a break.
@@ -578,14 +584,16 @@ func (x *OverUse) GetStopTime() *timestamppb.Timestamp {
 type Process struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Pid   int32                  `protobuf:"varint,1,opt,name=pid,proto3" json:"pid,omitempty"`
-	// Start in clock ticks after boot (field 22 of /proc/PID/stat). 0 in a request: the agent reads it.
+	// Start in clock ticks after boot (field 22 of /proc/PID/stat). 0 in a request: the agent reads
+	// it.
 	StartTime uint64 `protobuf:"varint,2,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
-	// The engine's own cgroup below the cgroup mount, where it has one.
+	// The engine's own cgroup below the cgroup mount, if it has one.
 	Cgroup string `protobuf:"bytes,3,opt,name=cgroup,proto3" json:"cgroup,omitempty"`
 	// The boot the pid belongs to; the agent fills it.
 	BootId string `protobuf:"bytes,4,opt,name=boot_id,json=bootId,proto3" json:"boot_id,omitempty"`
-	// The real uid that it had when it was confirmed: the engine's user, whose processes alone a Stop signals. The agent reads it, whatever a
-	// request says, and keeps it to itself: coordinators do not know it.
+	// The real uid that it had when it was confirmed: the engine's user. A Stop signals only this
+	// user's processes. The agent reads it itself, whatever a request says, and does not report it:
+	// coordinators do not know it.
 	Uid           *uint32 `protobuf:"varint,5,opt,name=uid,proto3,oneof" json:"uid,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -659,11 +667,12 @@ func (x *Process) GetUid() uint32 {
 // ExitStatus says how a process ended.
 type ExitStatus struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The exit code, where the process exited.
+	// The exit code, if the process exited.
 	Code *int32 `protobuf:"varint,1,opt,name=code,proto3,oneof" json:"code,omitempty"`
-	// The signal's number, where one ended it.
+	// The signal's number, if a signal ended it.
 	Signal int32 `protobuf:"varint,2,opt,name=signal,proto3" json:"signal,omitempty"`
-	// The kernel ended it, or a process of it, because memory had run out: its cgroup's, or the machine's.
+	// The kernel ended it, or one of its processes, because the memory of its cgroup or of the
+	// machine had run out.
 	OutOfMemory   bool `protobuf:"varint,3,opt,name=out_of_memory,json=outOfMemory,proto3" json:"out_of_memory,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -794,21 +803,24 @@ func (x *HostWishes) GetAvoid() []string {
 
 type AllocateRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Makes the call safe to repeat: same caller and request_id, same allocation. Another body under the same id is refused.
+	// Makes the call safe to repeat: same caller and request_id, same allocation. Another body under
+	// the same id is refused.
 	RequestId string            `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	Labels    map[string]string `protobuf:"bytes,2,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	Resource  *Resource         `protobuf:"bytes,3,opt,name=resource,proto3" json:"resource,omitempty"`
-	// How long to wait when it does not fit now; unset or zero: not at all.
+	// How long to wait if it does not fit now; unset or zero: not at all.
 	Wait *durationpb.Duration `protobuf:"bytes,4,opt,name=wait,proto3" json:"wait,omitempty"`
 	// Answer at once with the waiting allocation, to be followed by Get or Watch.
 	Async bool `protobuf:"varint,5,opt,name=async,proto3" json:"async,omitempty"`
 	// How long the reservation holds before Confirm; default 2 min.
 	ReservationTtl *durationpb.Duration `protobuf:"bytes,6,opt,name=reservation_ttl,json=reservationTtl,proto3" json:"reservation_ttl,omitempty"`
-	// Higher goes first. Others than 0 need a caller that may set it.
+	// Higher goes first. Only some callers may set another value than 0.
 	Priority int32       `protobuf:"varint,7,opt,name=priority,proto3" json:"priority,omitempty"`
 	Host     *HostWishes `protobuf:"bytes,8,opt,name=host,proto3" json:"host,omitempty"`
-	// The caller will confirm with a pid. An agent that could not know the process by that, as the caller is in a pid namespace that it does not
-	// see, refuses at once (FAILED_PRECONDITION) instead of when the process runs. It is no part of the request: a coordinator passes over it.
+	// The caller will confirm with a pid. If the caller is in a pid namespace that the agent does
+	// not see, the agent could not know the process by its pid. Then it refuses at once
+	// (FAILED_PRECONDITION) instead of when the process runs. This is no part of the request: a
+	// coordinator ignores it.
 	ConfirmsProcess bool `protobuf:"varint,9,opt,name=confirms_process,json=confirmsProcess,proto3" json:"confirms_process,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
@@ -954,16 +966,18 @@ func (x *AllocateResponse) GetAllocation() *Allocation {
 type ConfirmRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// What the engine is entitled to from now on; unset: as reserved. Never a momentary measurement, never more than reserved.
+	// What the engine is entitled to from now on; unset: as reserved. Never a momentary measurement,
+	// never more than reserved.
 	Entitled *Resource `protobuf:"bytes,2,opt,name=entitled,proto3" json:"entitled,omitempty"`
-	// An agent refuses one without a pid, and a request that has neither it nor an address, application_ids or a lease.
+	// An agent refuses one without a pid, and a request that has neither it nor an address,
+	// application_ids or a lease.
 	Process *Process `protobuf:"bytes,3,opt,name=process,proto3" json:"process,omitempty"`
 	// Where the engine can be reached.
 	Address string `protobuf:"bytes,4,opt,name=address,proto3" json:"address,omitempty"`
 	// Its applications in external clusters.
 	ApplicationIds []string `protobuf:"bytes,5,rep,name=application_ids,json=applicationIds,proto3" json:"application_ids,omitempty"`
-	// For an engine without a pid on the host: how long it lives without a Renew. Unset: as long as its applications, where it has
-	// application_ids and an external part; else 24 hours.
+	// For an engine without a pid on the host: how long it lives without a Renew. Unset: as long as
+	// its applications if it has application_ids and an external part, else 24 hours.
 	Lease         *durationpb.Duration `protobuf:"bytes,6,opt,name=lease,proto3" json:"lease,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1088,11 +1102,11 @@ func (x *ConfirmResponse) GetAllocation() *Allocation {
 type ReleaseRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// Everybody who may read the allocation is shown it.
+	// Everybody who may read the allocation sees it.
 	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
-	// How the engine ended, where the caller knows.
+	// How the engine ended, if the caller knows.
 	ExitStatus *ExitStatus `protobuf:"bytes,3,opt,name=exit_status,json=exitStatus,proto3" json:"exit_status,omitempty"`
-	// Its last lines on standard error, which few are shown: see Allocation.
+	// Its last lines on standard error. Few callers see them: see Allocation.
 	ErrorOutput   string `protobuf:"bytes,4,opt,name=error_output,json=errorOutput,proto3" json:"error_output,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1158,7 +1172,7 @@ func (x *ReleaseRequest) GetErrorOutput() string {
 
 type ReleaseResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Unset where the id is unknown.
+	// Unset if the id is unknown.
 	Allocation    *Allocation `protobuf:"bytes,1,opt,name=allocation,proto3" json:"allocation,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1264,7 +1278,7 @@ func (x *CancelRequest) GetReason() string {
 
 type CancelResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Unset where the id is unknown.
+	// Unset if the id is unknown.
 	Allocation    *Allocation `protobuf:"bytes,1,opt,name=allocation,proto3" json:"allocation,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1310,7 +1324,7 @@ func (x *CancelResponse) GetAllocation() *Allocation {
 type RenewRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// From now; unset: as long as it was given first.
+	// From now on; unset: as long as it was given at first.
 	Ttl           *durationpb.Duration `protobuf:"bytes,2,opt,name=ttl,proto3" json:"ttl,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1611,7 +1625,7 @@ type AllocationServiceGetRequest struct {
 	// Either the id or the request_id.
 	Id        string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	RequestId string `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// A standby may answer from what it last saw.
+	// A standby may answer with what it last saw.
 	AllowStale    bool `protobuf:"varint,3,opt,name=allow_stale,json=allowStale,proto3" json:"allow_stale,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1723,11 +1737,11 @@ type AllocationServiceListRequest struct {
 	// Any of these; none: the live ones.
 	States []AllocationState `protobuf:"varint,4,rep,packed,name=states,proto3,enum=bursar.v1.AllocationState" json:"states,omitempty"`
 	HostId string            `protobuf:"bytes,5,opt,name=host_id,json=hostId,proto3" json:"host_id,omitempty"`
-	// Only ids that begin so.
+	// Only ids that begin with this.
 	IdPrefix string `protobuf:"bytes,6,opt,name=id_prefix,json=idPrefix,proto3" json:"id_prefix,omitempty"`
 	// Ended allocations too, from the history, newest first.
 	Ended bool `protobuf:"varint,7,opt,name=ended,proto3" json:"ended,omitempty"`
-	// A standby may answer from what it last saw.
+	// A standby may answer with what it last saw.
 	AllowStale    bool `protobuf:"varint,8,opt,name=allow_stale,json=allowStale,proto3" json:"allow_stale,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1824,7 +1838,8 @@ type AllocationServiceListResponse struct {
 	Allocations []*Allocation          `protobuf:"bytes,1,rep,name=allocations,proto3" json:"allocations,omitempty"`
 	// Empty on the last page.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
-	// The ledger's revision at which this page was read; Watch from the first page's to miss nothing.
+	// The ledger's revision at which this page was read; Watch from the first page's to miss
+	// nothing.
 	Revision      uint64 `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1953,7 +1968,8 @@ func (x *AllocationServiceWatchRequest) GetId() string {
 
 type AllocationServiceWatchResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The state after the transition. Unset in the first message and in keep-alives, which carry the revision alone.
+	// The state after the transition. Unset in the first message and in keep-alives, which have only
+	// the revision.
 	Allocation *Allocation `protobuf:"bytes,1,opt,name=allocation,proto3" json:"allocation,omitempty"`
 	// Watch after this to resume.
 	Revision      uint64 `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
@@ -2063,19 +2079,19 @@ type ExplainResponse struct {
 	Verdict ExplainResponse_Verdict `protobuf:"varint,1,opt,name=verdict,proto3,enum=bursar.v1.ExplainResponse_Verdict" json:"verdict,omitempty"`
 	// One line in words.
 	Summary string `protobuf:"bytes,2,opt,name=summary,proto3" json:"summary,omitempty"`
-	// Every account that falls short.
+	// Every account that has too little.
 	Shortfalls []*Shortfall `protobuf:"bytes,3,rep,name=shortfalls,proto3" json:"shortfalls,omitempty"`
 	// Every account it touches, with its numbers.
 	Accounts []*Account `protobuf:"bytes,4,rep,name=accounts,proto3" json:"accounts,omitempty"`
-	// Where no host was named.
+	// Set if no host was named.
 	Filters *HostFilters `protobuf:"bytes,5,opt,name=filters,proto3" json:"filters,omitempty"`
 	// Where it would go now.
 	HostId string `protobuf:"bytes,6,opt,name=host_id,json=hostId,proto3" json:"host_id,omitempty"`
-	// How many go before it behind the account it waits for; 0 where it does not wait.
+	// How many go before it in the queue of the account it waits for; 0 if it does not wait.
 	Place int64 `protobuf:"varint,7,opt,name=place,proto3" json:"place,omitempty"`
 	// The account it waits behind.
 	BlockedBy *AccountName `protobuf:"bytes,8,opt,name=blocked_by,json=blockedBy,proto3" json:"blocked_by,omitempty"`
-	// The allocation, where one was named.
+	// The allocation, if one was named.
 	Allocation    *Allocation `protobuf:"bytes,9,opt,name=allocation,proto3" json:"allocation,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -25,7 +25,8 @@ const (
 
 type StatusRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The coordinator that is asked answers itself. One that does not lead knows who does, and nothing of the books.
+	// The coordinator that is asked answers itself. If it does not lead it knows who does, but it
+	// does not know the books.
 	AllowStale    bool `protobuf:"varint,1,opt,name=allow_stale,json=allowStale,proto3" json:"allow_stale,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -74,7 +75,7 @@ type StatusResponse struct {
 	StoreId  string                 `protobuf:"bytes,2,opt,name=store_id,json=storeId,proto3" json:"store_id,omitempty"`
 	Epoch    uint64                 `protobuf:"varint,3,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	Revision uint64                 `protobuf:"varint,4,opt,name=revision,proto3" json:"revision,omitempty"`
-	// Who leads, as an address; empty where nobody does.
+	// The address of the leader; empty if nobody leads.
 	Leader    string                 `protobuf:"bytes,5,opt,name=leader,proto3" json:"leader,omitempty"`
 	IsLeader  bool                   `protobuf:"varint,6,opt,name=is_leader,json=isLeader,proto3" json:"is_leader,omitempty"`
 	StartTime *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
@@ -90,14 +91,17 @@ type StatusResponse struct {
 	HostsReturning int64 `protobuf:"varint,15,opt,name=hosts_returning,json=hostsReturning,proto3" json:"hosts_returning,omitempty"`
 	QuotaRules     int64 `protobuf:"varint,16,opt,name=quota_rules,json=quotaRules,proto3" json:"quota_rules,omitempty"`
 	QuotaAccounts  int64 `protobuf:"varint,17,opt,name=quota_accounts,json=quotaAccounts,proto3" json:"quota_accounts,omitempty"`
-	// What is wrong at the moment, in words, such as a quota file that cannot be used. Empty: nothing is known to be.
+	// What is wrong at the moment, in words, such as a quota file that cannot be used. Empty:
+	// nothing is known to be.
 	Warnings []string `protobuf:"bytes,18,rep,name=warnings,proto3" json:"warnings,omitempty"`
-	// The base URL of who leads; empty where nobody is known to.
+	// The base URL of the leader; empty if no leader is known.
 	LeaderUrl string `protobuf:"bytes,19,opt,name=leader_url,json=leaderUrl,proto3" json:"leader_url,omitempty"`
-	// The base URL of the coordinator that gives this answer: the leader, or with allow_stale the one that was asked.
+	// The base URL of the coordinator that gives this answer: the leader, or with allow_stale the
+	// one that was asked.
 	Url string `protobuf:"bytes,20,opt,name=url,proto3" json:"url,omitempty"`
-	// How far the ledger's time is ahead of the leader's clock, because an earlier leader's clock was ahead or this one is behind. Times in
-	// answers are the ledger's. It is worked off: until both agree the ledger's time runs a tenth slower.
+	// How far the ledger's time is ahead of the leader's clock, because an earlier leader's clock
+	// was ahead or this one is behind. Times in answers are the ledger's. The difference shrinks:
+	// until both agree the ledger's time runs a tenth slower.
 	ClockSkew *durationpb.Duration `protobuf:"bytes,21,opt,name=clock_skew,json=clockSkew,proto3" json:"clock_skew,omitempty"`
 	// How large the history is; unset until a new leader has counted it.
 	History       *HistorySize `protobuf:"bytes,22,opt,name=history,proto3" json:"history,omitempty"`

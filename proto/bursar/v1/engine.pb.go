@@ -26,14 +26,16 @@ type LaunchRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The reservation, of this host.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// The program and its arguments, handed over as they are: no shell sees them. The program is an absolute path, or a name that is looked for
-	// in the PATH of environment, else in the usual places.
+	// The program and its arguments, as they are: no shell reads them. The program is an absolute
+	// path, or a name that is searched in the PATH of environment, else in the usual places.
 	Command []string `protobuf:"bytes,2,rep,name=command,proto3" json:"command,omitempty"`
-	// All of its environment, beside HOME, USER, LOGNAME, SHELL and PATH where they are not given, and the BURSAR_ variables that the agent sets.
+	// All of its environment, in addition to HOME, USER, LOGNAME, SHELL and PATH if they are not
+	// given, and the BURSAR_ variables that the agent sets.
 	Environment map[string]string `protobuf:"bytes,3,rep,name=environment,proto3" json:"environment,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// An absolute path; default: the user's home.
 	WorkingDirectory string `protobuf:"bytes,4,opt,name=working_directory,json=workingDirectory,proto3" json:"working_directory,omitempty"`
-	// The account it runs as, by name or uid. Default: the caller's own. Another one is for trusted callers, root for root alone.
+	// The account it runs as, by name or uid. Default: the caller's own. Only trusted callers may
+	// name another one, and only root may name root.
 	User string      `protobuf:"bytes,5,opt,name=user,proto3" json:"user,omitempty"`
 	Logs *LaunchLogs `protobuf:"bytes,6,opt,name=logs,proto3" json:"logs,omitempty"`
 	// As in ConfirmRequest.
@@ -140,10 +142,12 @@ func (x *LaunchRequest) GetApplicationIds() []string {
 // LaunchLogs say where an engine's output goes.
 type LaunchLogs struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Where its files stdout and stderr are made, by the user that the engine runs as; an absolute path to a folder that is there. Default: a
-	// folder of the allocation's id below the agent's own for logs.
+	// The folder for its files stdout and stderr, which the engine's user makes: an absolute path to
+	// a folder that exists. Default: a folder with the allocation's id below the agent's own for
+	// logs.
 	Directory string `protobuf:"bytes,1,opt,name=directory,proto3" json:"directory,omitempty"`
-	// A file that has grown to this many bytes becomes stdout.1, that one stdout.2, and so on. Default 64 MiB.
+	// A file that has grown to this many bytes becomes stdout.1, that one stdout.2, and so on.
+	// Default 64 MiB.
 	MaxBytes int64 `protobuf:"varint,2,opt,name=max_bytes,json=maxBytes,proto3" json:"max_bytes,omitempty"`
 	// How many older files of each are kept; default 3.
 	Keep          *int32 `protobuf:"varint,3,opt,name=keep,proto3,oneof" json:"keep,omitempty"`

@@ -33,9 +33,9 @@ const (
 	HostState_HOST_STATE_HEALTHY HostState = 1
 	// Missed reports: no new grants.
 	HostState_HOST_STATE_SUSPECT HostState = 2
-	// Silent for so long that its allocations were given up.
+	// It was silent for so long that its allocations were given up.
 	HostState_HOST_STATE_LOST HostState = 3
-	// Known from the store, not heard of since this coordinator began to lead.
+	// It is known from the store, and has not reported since this coordinator began to lead.
 	HostState_HOST_STATE_RETURNING HostState = 4
 )
 
@@ -155,18 +155,20 @@ type Host struct {
 	Account *Account `protobuf:"bytes,7,opt,name=account,proto3" json:"account,omitempty"`
 	// The last sample.
 	Sample *HostSample `protobuf:"bytes,8,opt,name=sample,proto3" json:"sample,omitempty"`
-	// Memory the sample showed free beyond safety and beyond what was promised and not yet touched, less newer grants. Bytes.
+	// The free memory of the sample, without the safety, what was promised and is not yet touched,
+	// and newer grants. Bytes.
 	HeadroomBytes *int64                 `protobuf:"varint,9,opt,name=headroom_bytes,json=headroomBytes,proto3,oneof" json:"headroom_bytes,omitempty"`
 	RegisterTime  *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=register_time,json=registerTime,proto3" json:"register_time,omitempty"`
 	LastSyncTime  *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=last_sync_time,json=lastSyncTime,proto3" json:"last_sync_time,omitempty"`
 	// Version of its agent.
 	Version  string `protobuf:"bytes,12,opt,name=version,proto3" json:"version,omitempty"`
 	Revision uint64 `protobuf:"varint,13,opt,name=revision,proto3" json:"revision,omitempty"`
-	// Why it takes no new grants; empty where it does.
+	// Why it takes no new grants; empty if it takes them.
 	UnavailableReason string `protobuf:"bytes,14,opt,name=unavailable_reason,json=unavailableReason,proto3" json:"unavailable_reason,omitempty"`
 	// What all its engines were last measured to use.
 	EnginesMeasured *Resource `protobuf:"bytes,15,opt,name=engines_measured,json=enginesMeasured,proto3" json:"engines_measured,omitempty"`
-	// Another agent has called for this host within the last minutes, and was refused: which, in words. Empty: none has.
+	// Another agent has called for this host within the last minutes, and was refused: which one, in
+	// words. Empty: none has.
 	Stranger      string `protobuf:"bytes,16,opt,name=stranger,proto3" json:"stranger,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -323,12 +325,14 @@ type HostSample struct {
 	MemoryAvailableBytes *int64 `protobuf:"varint,3,opt,name=memory_available_bytes,json=memoryAvailableBytes,proto3,oneof" json:"memory_available_bytes,omitempty"`
 	// Kept free for the machine itself. Bytes.
 	MemorySafetyBytes *int64 `protobuf:"varint,4,opt,name=memory_safety_bytes,json=memorySafetyBytes,proto3,oneof" json:"memory_safety_bytes,omitempty"`
-	// CPU within every cgroup limit on the path, and used since the last sample, in thousandths of a core.
+	// CPU within every cgroup limit on the path, and used since the last sample, in thousandths of a
+	// core.
 	CpuTotalMillis *int64 `protobuf:"varint,5,opt,name=cpu_total_millis,json=cpuTotalMillis,proto3,oneof" json:"cpu_total_millis,omitempty"`
 	CpuUsedMillis  *int64 `protobuf:"varint,6,opt,name=cpu_used_millis,json=cpuUsedMillis,proto3,oneof" json:"cpu_used_millis,omitempty"`
 	// Load average over one minute, in thousandths.
 	Load1Millis *int64 `protobuf:"varint,7,opt,name=load1_millis,json=load1Millis,proto3,oneof" json:"load1_millis,omitempty"`
-	// Share of time in which some, or all, tasks stalled for memory in the last 10 s, in hundredths of a percent (PSI).
+	// Share of time in which some, or all, tasks stalled for memory in the last 10 s, in hundredths
+	// of a percent (PSI).
 	MemorySomeAvg10 *int32 `protobuf:"varint,8,opt,name=memory_some_avg10,json=memorySomeAvg10,proto3,oneof" json:"memory_some_avg10,omitempty"`
 	MemoryFullAvg10 *int32 `protobuf:"varint,9,opt,name=memory_full_avg10,json=memoryFullAvg10,proto3,oneof" json:"memory_full_avg10,omitempty"`
 	CpuSomeAvg10    *int32 `protobuf:"varint,10,opt,name=cpu_some_avg10,json=cpuSomeAvg10,proto3,oneof" json:"cpu_some_avg10,omitempty"`
@@ -340,9 +344,11 @@ type HostSample struct {
 	Degraded map[string]string `protobuf:"bytes,14,rep,name=degraded,proto3" json:"degraded,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// The file systems of the work directories.
 	Disks []*DiskSample `protobuf:"bytes,15,rep,name=disks,proto3" json:"disks,omitempty"`
-	// Why the agent wants no new grants, beside memory pressure, such as a work directory without space; empty: it takes them.
+	// Why the agent wants no new grants, apart from memory pressure, such as a work directory
+	// without space; empty: it takes them.
 	Refusal string `protobuf:"bytes,16,opt,name=refusal,proto3" json:"refusal,omitempty"`
-	// Memory set aside for huge pages, which is no part of memory_total_bytes, and what of it is free. Bytes.
+	// Memory that is set aside for huge pages, and how much of it is free. It is not part of
+	// memory_total_bytes. Bytes.
 	HugePagesTotalBytes *int64 `protobuf:"varint,17,opt,name=huge_pages_total_bytes,json=hugePagesTotalBytes,proto3,oneof" json:"huge_pages_total_bytes,omitempty"`
 	HugePagesFreeBytes  *int64 `protobuf:"varint,18,opt,name=huge_pages_free_bytes,json=hugePagesFreeBytes,proto3,oneof" json:"huge_pages_free_bytes,omitempty"`
 	SwapTotalBytes      *int64 `protobuf:"varint,19,opt,name=swap_total_bytes,json=swapTotalBytes,proto3,oneof" json:"swap_total_bytes,omitempty"`
@@ -530,10 +536,10 @@ type DiskSample struct {
 	TotalBytes int64  `protobuf:"varint,2,opt,name=total_bytes,json=totalBytes,proto3" json:"total_bytes,omitempty"`
 	// What ordinary users can still write.
 	FreeBytes int64 `protobuf:"varint,3,opt,name=free_bytes,json=freeBytes,proto3" json:"free_bytes,omitempty"`
-	// Both 0 where the file system does not count inodes.
+	// Both 0 if the file system does not count inodes.
 	TotalInodes int64 `protobuf:"varint,4,opt,name=total_inodes,json=totalInodes,proto3" json:"total_inodes,omitempty"`
 	FreeInodes  int64 `protobuf:"varint,5,opt,name=free_inodes,json=freeInodes,proto3" json:"free_inodes,omitempty"`
-	// Less is left than the agent is configured to want.
+	// Less is left than the agent's configuration wants.
 	Short         bool `protobuf:"varint,6,opt,name=short,proto3" json:"short,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -616,7 +622,8 @@ type RegisterRequest struct {
 	HostId  string                 `protobuf:"bytes,1,opt,name=host_id,json=hostId,proto3" json:"host_id,omitempty"`
 	Address string                 `protobuf:"bytes,2,opt,name=address,proto3" json:"address,omitempty"`
 	Labels  map[string]string      `protobuf:"bytes,3,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// What the host may give away at most: the least of what is configured, the machine's and every cgroup's limit.
+	// The most that the host may give away: the least of what is configured, the machine's and every
+	// cgroup's limit.
 	Capacity *Resource `protobuf:"bytes,4,opt,name=capacity,proto3" json:"capacity,omitempty"`
 	// Part of it that is never given away.
 	Protected *Resource `protobuf:"bytes,5,opt,name=protected,proto3" json:"protected,omitempty"`
@@ -626,15 +633,17 @@ type RegisterRequest struct {
 	Version     string `protobuf:"bytes,8,opt,name=version,proto3" json:"version,omitempty"`
 	// The highest epoch the agent has seen.
 	Epoch uint64 `protobuf:"varint,9,opt,name=epoch,proto3" json:"epoch,omitempty"`
-	// The leadership of that epoch, as it was told; 0: not known.
+	// The leadership of that epoch, as the agent knows it; 0: not known.
 	Leadership uint64 `protobuf:"fixed64,10,opt,name=leadership,proto3" json:"leadership,omitempty"`
 	// The machine: /etc/machine-id. Empty: it has none.
 	MachineId string `protobuf:"bytes,11,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
-	// The pid namespace in which the agent sees processes, unique within a boot. Another agent that calls itself by the same host_id, on
-	// another machine or in another pid namespace, is refused with ALREADY_EXISTS as long as the known one is heard, or its engines are not
-	// given up yet. Empty, as of an older agent: nothing is compared.
+	// The pid namespace in which the agent sees processes, unique within a boot. Another agent with
+	// the same host_id, on another machine or in another pid namespace, is refused with
+	// ALREADY_EXISTS as long as the known one reports, or its engines are not given up yet. Empty,
+	// as from an older agent: nothing is compared.
 	PidNamespace string `protobuf:"bytes,12,opt,name=pid_namespace,json=pidNamespace,proto3" json:"pid_namespace,omitempty"`
-	// How long ago the machine was booted. One that was booted after the known agent was last heard takes its place at once.
+	// How long ago the machine was booted. If that was after the last report of the known agent,
+	// this agent takes its place at once.
 	Uptime        *durationpb.Duration `protobuf:"bytes,13,opt,name=uptime,proto3" json:"uptime,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -764,11 +773,12 @@ func (x *RegisterRequest) GetUptime() *durationpb.Duration {
 type RegisterResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Epoch uint64                 `protobuf:"varint,1,opt,name=epoch,proto3" json:"epoch,omitempty"`
-	// Identity of the store behind the epoch.
+	// The identity of the store that the epoch is from.
 	StoreId string `protobuf:"bytes,2,opt,name=store_id,json=storeId,proto3" json:"store_id,omitempty"`
 	// Until the first Sync, and between two.
 	Interval *durationpb.Duration `protobuf:"bytes,3,opt,name=interval,proto3" json:"interval,omitempty"`
-	// A random number of the leadership whose epoch this is: a store that was put back gives out epochs again.
+	// A random number of the leadership with this epoch: a store that was put back gives out the
+	// same epochs again.
 	Leadership    uint64 `protobuf:"fixed64,4,opt,name=leadership,proto3" json:"leadership,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -844,7 +854,7 @@ type SyncRequest struct {
 	// The last answer's ledger_sequence: an engine's absence counts only for grants up to it.
 	LedgerSequence uint64      `protobuf:"varint,6,opt,name=ledger_sequence,json=ledgerSequence,proto3" json:"ledger_sequence,omitempty"`
 	Sample         *HostSample `protobuf:"bytes,7,opt,name=sample,proto3" json:"sample,omitempty"`
-	// Engines that began or changed since the last answered Sync; all of them where full is set.
+	// Engines that began or changed since the last answered Sync; all of them if full is set.
 	Engines []*EngineReport `protobuf:"bytes,8,rep,name=engines,proto3" json:"engines,omitempty"`
 	Full    bool            `protobuf:"varint,9,opt,name=full,proto3" json:"full,omitempty"`
 	// Of the ids of all engines the agent tracks: their FNV-1a 64 hashes, added up.
@@ -853,9 +863,9 @@ type SyncRequest struct {
 	Ended []*EngineEnd `protobuf:"bytes,11,rep,name=ended,proto3" json:"ended,omitempty"`
 	// Grants that the agent does not have the memory for.
 	Vetoes []*Veto `protobuf:"bytes,12,rep,name=vetoes,proto3" json:"vetoes,omitempty"`
-	// Set where the host's capacity changed.
+	// Set if the host's capacity has changed.
 	Capacity *Resource `protobuf:"bytes,13,opt,name=capacity,proto3" json:"capacity,omitempty"`
-	// The leadership of the epoch, as it was told; 0: not known.
+	// The leadership of the epoch, as the agent knows it; 0: not known.
 	Leadership    uint64 `protobuf:"fixed64,14,opt,name=leadership,proto3" json:"leadership,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -995,10 +1005,11 @@ type EngineReport struct {
 	AllocationId string                 `protobuf:"bytes,1,opt,name=allocation_id,json=allocationId,proto3" json:"allocation_id,omitempty"`
 	// What its cgroup or process tree uses: memory_bytes, and cpu_millis since the last sample.
 	Measured *Resource `protobuf:"bytes,2,opt,name=measured,proto3" json:"measured,omitempty"`
-	// Of that memory, what the kernel cannot take back. Bytes.
+	// How much of that memory the kernel cannot take back. Bytes.
 	UnreclaimableBytes int64 `protobuf:"varint,3,opt,name=unreclaimable_bytes,json=unreclaimableBytes,proto3" json:"unreclaimable_bytes,omitempty"`
-	// The full record, for an engine that the coordinator may not know; set where full is set. It has no
-	// rules: what is damaged or too large in it is left out, so that the rest of the report counts.
+	// The full record, for an engine that the coordinator may not know; set if full is set. It has
+	// no rules: what is damaged or too large in it is left out, so that the rest of the report
+	// counts.
 	Grant *Allocation `protobuf:"bytes,4,opt,name=grant,proto3" json:"grant,omitempty"`
 	// What it uses beyond its entitlement: all of it, in every report.
 	OverUse       []*OverUse `protobuf:"bytes,5,rep,name=over_use,json=overUse,proto3" json:"over_use,omitempty"`
@@ -1078,7 +1089,7 @@ type EngineEnd struct {
 	EndTime      *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=end_time,json=endTime,proto3" json:"end_time,omitempty"`
 	ExitStatus   *ExitStatus            `protobuf:"bytes,3,opt,name=exit_status,json=exitStatus,proto3" json:"exit_status,omitempty"`
 	Reason       string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
-	// Its last lines on standard error, which few are shown: see Allocation.
+	// Its last lines on standard error. Few callers see them: see Allocation.
 	ErrorOutput   string `protobuf:"bytes,5,opt,name=error_output,json=errorOutput,proto3" json:"error_output,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1155,7 +1166,7 @@ type Veto struct {
 	AllocationId string                 `protobuf:"bytes,1,opt,name=allocation_id,json=allocationId,proto3" json:"allocation_id,omitempty"`
 	// What it had left. Bytes.
 	HeadroomBytes int64 `protobuf:"varint,2,opt,name=headroom_bytes,json=headroomBytes,proto3" json:"headroom_bytes,omitempty"`
-	// The revision of the allocation when it was told: a later grant of it is another one.
+	// The revision of the allocation as the agent knows it: a later grant of it is another one.
 	Revision      uint64 `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1226,7 +1237,7 @@ type SyncResponse struct {
 	Acknowledged []string `protobuf:"bytes,7,rep,name=acknowledged,proto3" json:"acknowledged,omitempty"`
 	// Allocations of this host that ended since, so that the agent forgets them.
 	Gone []string `protobuf:"bytes,8,rep,name=gone,proto3" json:"gone,omitempty"`
-	// The grants are all the live allocations of this host; what the agent holds beyond them is gone.
+	// The grants are all the live allocations of this host; what else the agent holds is gone.
 	Complete bool `protobuf:"varint,9,opt,name=complete,proto3" json:"complete,omitempty"`
 	// As in RegisterResponse.
 	Leadership    uint64 `protobuf:"fixed64,10,opt,name=leadership,proto3" json:"leadership,omitempty"`
@@ -1487,7 +1498,7 @@ func (*DeregisterResponse) Descriptor() ([]byte, []int) {
 type HostServiceGetRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// A standby may answer from what it last saw.
+	// A standby may answer with what it last saw.
 	AllowStale    bool `protobuf:"varint,2,opt,name=allow_stale,json=allowStale,proto3" json:"allow_stale,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1591,9 +1602,9 @@ type HostServiceListRequest struct {
 	Labels map[string]string `protobuf:"bytes,3,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Any of these; none: all.
 	States []HostState `protobuf:"varint,4,rep,packed,name=states,proto3,enum=bursar.v1.HostState" json:"states,omitempty"`
-	// Only ids that begin so.
+	// Only ids that begin with this.
 	IdPrefix string `protobuf:"bytes,5,opt,name=id_prefix,json=idPrefix,proto3" json:"id_prefix,omitempty"`
-	// A standby may answer from what it last saw.
+	// A standby may answer with what it last saw.
 	AllowStale    bool `protobuf:"varint,6,opt,name=allow_stale,json=allowStale,proto3" json:"allow_stale,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1920,7 +1931,7 @@ type DrainRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	HostId string                 `protobuf:"bytes,1,opt,name=host_id,json=hostId,proto3" json:"host_id,omitempty"`
 	Reason string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
-	// After this its engines are asked to stop. Unset: they are left to end.
+	// After this its engines are asked to stop. Unset: they go on until they end.
 	Deadline      *durationpb.Duration `protobuf:"bytes,3,opt,name=deadline,proto3" json:"deadline,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

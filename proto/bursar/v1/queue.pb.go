@@ -29,7 +29,7 @@ type ProviderHealth_State int32
 
 const (
 	ProviderHealth_STATE_UNSPECIFIED ProviderHealth_State = 0
-	// What was read last is good.
+	// The last reading is recent and good.
 	ProviderHealth_STATE_KNOWN ProviderHealth_State = 1
 	// Not read yet, too long ago, or not to be trusted yet: requests for its queues wait.
 	ProviderHealth_STATE_UNKNOWN ProviderHealth_State = 2
@@ -76,8 +76,8 @@ func (ProviderHealth_State) EnumDescriptor() ([]byte, []int) {
 	return file_bursar_v1_queue_proto_rawDescGZIP(), []int{2, 0}
 }
 
-// Queue is a place in an external cluster that grants resources, in one partition of it. A figure is unset where the cluster does not tell
-// it.
+// Queue is a place in an external cluster that grants resources, in one partition of it. A figure
+// is unset if the cluster does not report it.
 type Queue struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Kind      string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
@@ -101,14 +101,14 @@ type Queue struct {
 	Applications *int32 `protobuf:"varint,13,opt,name=applications,proto3,oneof" json:"applications,omitempty"`
 	// Those that have not got their first container.
 	Pending *int32 `protobuf:"varint,14,opt,name=pending,proto3,oneof" json:"pending,omitempty"`
-	// Those that have.
+	// Those that have got it.
 	Active          *int32 `protobuf:"varint,15,opt,name=active,proto3,oneof" json:"active,omitempty"`
 	MaxApplications *int32 `protobuf:"varint,16,opt,name=max_applications,json=maxApplications,proto3,oneof" json:"max_applications,omitempty"`
-	// Path of the queue above; empty for the root.
+	// The path of the queue above; empty for the root.
 	Parent string `protobuf:"bytes,17,opt,name=parent,proto3" json:"parent,omitempty"`
-	// Queues below it are made by using them.
+	// The cluster makes queues below it when they are used.
 	CreatesChildren bool `protobuf:"varint,18,opt,name=creates_children,json=createsChildren,proto3" json:"creates_children,omitempty"`
-	// Why it grants nothing now, in words; empty where it does.
+	// Why it grants nothing now, in words; empty if it grants.
 	Unavailable   string `protobuf:"bytes,19,opt,name=unavailable,proto3" json:"unavailable,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -282,14 +282,15 @@ type Provider struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Kind    string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
 	Cluster string                 `protobuf:"bytes,2,opt,name=cluster,proto3" json:"cluster,omitempty"`
-	// The kind's own settings. Secrets are not among them: these name files on the coordinators' machines.
+	// The kind's own settings. Secrets are not among them: these name files on the coordinators'
+	// machines.
 	Settings map[string]string `protobuf:"bytes,3,rep,name=settings,proto3" json:"settings,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Requests that name no cluster, by address or by the label "cluster", mean this one. One of a kind at most; where there is only one
-	// cluster of a kind it is the default anyway.
+	// Requests that name no cluster, by address or by the label "cluster", mean this one. At most
+	// one of a kind; a cluster that is the only one of its kind is the default anyway.
 	Default bool `protobuf:"varint,4,opt,name=default,proto3" json:"default,omitempty"`
 	// Where it was configured: "api", or "file:" and a path. Set by the coordinator.
 	Source string `protobuf:"bytes,5,opt,name=source,proto3" json:"source,omitempty"`
-	// How it goes. Set by the coordinator.
+	// Its health. Set by the coordinator.
 	Health        *ProviderHealth `protobuf:"bytes,6,opt,name=health,proto3" json:"health,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -367,11 +368,11 @@ func (x *Provider) GetHealth() *ProviderHealth {
 	return nil
 }
 
-// ProviderHealth says how the reading of a cluster goes.
+// ProviderHealth says whether a cluster can be read.
 type ProviderHealth struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	State ProviderHealth_State   `protobuf:"varint,1,opt,name=state,proto3,enum=bursar.v1.ProviderHealth_State" json:"state,omitempty"`
-	// Why it is unknown, or what was wrong last.
+	// Why it is unknown, or the last fault.
 	Message string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
 	// Which server of the cluster answered last.
 	Server string `protobuf:"bytes,3,opt,name=server,proto3" json:"server,omitempty"`
@@ -379,7 +380,7 @@ type ProviderHealth struct {
 	SnapshotTime *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=snapshot_time,json=snapshotTime,proto3" json:"snapshot_time,omitempty"`
 	// When the last attempt that failed was made.
 	FailureTime *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=failure_time,json=failureTime,proto3" json:"failure_time,omitempty"`
-	// Attempts that failed since the last one that did not.
+	// Attempts that have failed since the last success.
 	Failures int32 `protobuf:"varint,6,opt,name=failures,proto3" json:"failures,omitempty"`
 	// How long the last reading took.
 	Took *durationpb.Duration `protobuf:"bytes,7,opt,name=took,proto3" json:"took,omitempty"`
@@ -965,7 +966,7 @@ func (x *CheckProviderRequest) GetProvider() *Provider {
 
 type CheckProviderResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What came of it, its health included.
+	// The result, with its health.
 	Provider *Provider `protobuf:"bytes,1,opt,name=provider,proto3" json:"provider,omitempty"`
 	// Every server of the cluster, in the order of the configuration.
 	Servers []*ServerCheck `protobuf:"bytes,2,rep,name=servers,proto3" json:"servers,omitempty"`
@@ -1030,10 +1031,10 @@ func (x *CheckProviderResponse) GetQueues() []*Queue {
 type ServerCheck struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Address string                 `protobuf:"bytes,1,opt,name=address,proto3" json:"address,omitempty"`
-	// "active", "standby", or empty where it did not say.
+	// "active", "standby", or empty if it did not say.
 	Role    string `protobuf:"bytes,2,opt,name=role,proto3" json:"role,omitempty"`
 	Version string `protobuf:"bytes,3,opt,name=version,proto3" json:"version,omitempty"`
-	// What was wrong; empty where nothing was.
+	// What was wrong; empty if nothing was.
 	Error         string               `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"`
 	Took          *durationpb.Duration `protobuf:"bytes,5,opt,name=took,proto3" json:"took,omitempty"`
 	unknownFields protoimpl.UnknownFields

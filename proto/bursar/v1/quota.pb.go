@@ -29,16 +29,16 @@ type Quota struct {
 	Selector map[string]string `protobuf:"bytes,1,rep,name=selector,proto3" json:"selector,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// The most its accounts may give away; only the dimensions that are set are limited.
 	Limit *Resource `protobuf:"bytes,2,opt,name=limit,proto3" json:"limit,omitempty"`
-	// Below this a waiting request goes before those that are above theirs.
+	// A waiting request of an account below this goes before those of accounts above theirs.
 	Guaranteed *Resource `protobuf:"bytes,3,opt,name=guaranteed,proto3" json:"guaranteed,omitempty"`
-	// Share in relation to others when requests wait; 0 is 1.
+	// Its share compared with others when requests wait; 0 is 1.
 	Weight int32 `protobuf:"varint,4,opt,name=weight,proto3" json:"weight,omitempty"`
 	// How requests that match are rounded.
 	Normalization *Normalization `protobuf:"bytes,5,opt,name=normalization,proto3" json:"normalization,omitempty"`
 	// Where the rule came from: "file:PATH", the source of an Apply, or "api". Set by the server.
 	Source string `protobuf:"bytes,6,opt,name=source,proto3" json:"source,omitempty"`
-	// Why the rule is not in force although it is stored, such as that a file has a rule with its selector. Empty: it is in force. Set by
-	// the server.
+	// Why the rule is not in force although it is stored, such as that a file has a rule with its
+	// selector. Empty: it is in force. Set by the server.
 	Hidden        string `protobuf:"bytes,7,opt,name=hidden,proto3" json:"hidden,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -123,8 +123,9 @@ func (x *Quota) GetHidden() string {
 	return ""
 }
 
-// Normalization rounds a request up, as YARN does: to at least the minimum, then to the next multiple of increment above
-// it, and refuses what is above the maximum. Dimensions that are unset are left alone.
+// Normalization rounds a request up, as YARN does: to at least the minimum, then to the next
+// multiple of increment above it, and refuses what is above the maximum. Dimensions that are unset
+// are left alone.
 type Normalization struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Minimum       *Resource              `protobuf:"bytes,1,opt,name=minimum,proto3" json:"minimum,omitempty"`
@@ -277,8 +278,9 @@ type ApplyRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Each adds a rule, or replaces the one with the same selector. No selector may occur twice.
 	Quotas []*Quota `protobuf:"bytes,1,rep,name=quotas,proto3" json:"quotas,omitempty"`
-	// Names the set, for example after the file it came from; the rules carry it as their source. Empty is "api". A name that
-	// begins with "file:" is refused: those rules belong to the files that the coordinator watches.
+	// Names the set, for example after the file it came from; the rules carry it as their source.
+	// Empty is "api". A name that begins with "file:" is refused: those rules belong to the files
+	// that the coordinator watches.
 	Source string `protobuf:"bytes,2,opt,name=source,proto3" json:"source,omitempty"`
 	// Remove the rules of this source that are not in the set.
 	Prune bool `protobuf:"varint,3,opt,name=prune,proto3" json:"prune,omitempty"`
@@ -346,7 +348,7 @@ func (x *ApplyRequest) GetDryRun() bool {
 	return false
 }
 
-// ApplyResponse says what became of the rules, or what would.
+// ApplyResponse has the result for the rules, or with dry_run what it would be.
 type ApplyResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Added []*Quota               `protobuf:"bytes,1,rep,name=added,proto3" json:"added,omitempty"`
@@ -355,7 +357,7 @@ type ApplyResponse struct {
 	// By prune.
 	Deleted   []*Quota `protobuf:"bytes,3,rep,name=deleted,proto3" json:"deleted,omitempty"`
 	Unchanged int32    `protobuf:"varint,4,opt,name=unchanged,proto3" json:"unchanged,omitempty"`
-	// How many more there are of each than are listed, because the answer would be too large.
+	// How many more of each there are that are not listed, because the answer would be too large.
 	MoreAdded     int32 `protobuf:"varint,5,opt,name=more_added,json=moreAdded,proto3" json:"more_added,omitempty"`
 	MoreChanged   int32 `protobuf:"varint,6,opt,name=more_changed,json=moreChanged,proto3" json:"more_changed,omitempty"`
 	MoreDeleted   int32 `protobuf:"varint,7,opt,name=more_deleted,json=moreDeleted,proto3" json:"more_deleted,omitempty"`
@@ -525,7 +527,7 @@ func (*DeleteResponse) Descriptor() ([]byte, []int) {
 type QuotaServiceGetRequest struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Selector map[string]string      `protobuf:"bytes,1,rep,name=selector,proto3" json:"selector,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// A standby may answer from what it last saw.
+	// A standby may answer with what it last saw.
 	AllowStale    bool `protobuf:"varint,2,opt,name=allow_stale,json=allowStale,proto3" json:"allow_stale,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -635,7 +637,7 @@ type QuotaServiceListRequest struct {
 	PageToken string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	// Accounts whose labels match all of these; the value "*" matches any value that is there.
 	Labels map[string]string `protobuf:"bytes,3,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// A standby may answer from what it last saw.
+	// A standby may answer with what it last saw.
 	AllowStale    bool `protobuf:"varint,4,opt,name=allow_stale,json=allowStale,proto3" json:"allow_stale,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -701,7 +703,8 @@ func (x *QuotaServiceListRequest) GetAllowStale() bool {
 
 type QuotaServiceListResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// All rules come before the first account: on the first page, and on the next ones where they are many.
+	// All rules come before the first account: on the first page, and on the next ones if they are
+	// many.
 	Quotas   []*Quota   `protobuf:"bytes,1,rep,name=quotas,proto3" json:"quotas,omitempty"`
 	Accounts []*Account `protobuf:"bytes,2,rep,name=accounts,proto3" json:"accounts,omitempty"`
 	// Empty on the last page.

@@ -22,8 +22,9 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Resource is a vector of quantities. A field that is unset is not zero: a limit lists the dimensions it limits, and a
-// request asks for those that are set and not zero. Quantities stay below 2^53 so that every JSON reader keeps them exact.
+// Resource is a vector of quantities. A field that is unset is not zero: a limit lists the
+// dimensions it limits, and a request asks for those that are set and not zero. Quantities stay
+// below 2^53 so that every JSON reader keeps them exact.
 type Resource struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Memory in bytes.
@@ -34,7 +35,7 @@ type Resource struct {
 	Instances *int64 `protobuf:"varint,3,opt,name=instances,proto3,oneof" json:"instances,omitempty"`
 	// Countable things that a host lists in its configuration, such as "gpu".
 	Custom map[string]int64 `protobuf:"bytes,4,rep,name=custom,proto3" json:"custom,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
-	// Parts that lie outside the host, each in a place of its own.
+	// Parts outside the host, each in a place of its own.
 	External      []*ExternalResource `protobuf:"bytes,5,rep,name=external,proto3" json:"external,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -105,10 +106,11 @@ func (x *Resource) GetExternal() []*ExternalResource {
 	return nil
 }
 
-// ExternalResource is the part of a resource that another system grants: a YARN queue, later a Kubernetes namespace.
+// ExternalResource is the part of a resource that another system grants: a YARN queue, later a
+// Kubernetes namespace.
 type ExternalResource struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Which provider knows it, for example "yarn".
+	// The kind of its provider, for example "yarn".
 	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
 	// The cluster's configured name; empty is the default cluster of that kind.
 	Cluster string `protobuf:"bytes,2,opt,name=cluster,proto3" json:"cluster,omitempty"`

@@ -1,5 +1,6 @@
-// Command manual writes the manual pages that are about files and about the keeper: bursar-agent.yaml(5), bursar-coordinator.yaml(5) and
-// bursar-keeper(8). Those of commands come from the program itself. Their date is SOURCE_DATE_EPOCH.
+// Command manual writes the manual pages that are about files and about the keeper:
+// bursar-agent.yaml(5), bursar-coordinator.yaml(5) and bursar-keeper(8). Those of commands come
+// from the program itself. Their date is SOURCE_DATE_EPOCH.
 package main
 
 import (

@@ -43,7 +43,8 @@ func ask(client *http.Client, method string, body io.Reader) (answer []byte, sta
 	return answer, status, err
 }
 
-// flood calls as fast as sixteen connections can, for three seconds, and prints how many calls were answered and how many refused.
+// flood calls as fast as sixteen connections can, for three seconds, and prints how many calls
+// were answered and how many refused.
 func flood(socket, method string) error {
 	var answered, refused atomic.Int64
 	client := overSocket(socket)
@@ -70,7 +71,8 @@ func flood(socket, method string) error {
 	return err
 }
 
-// call makes one call of Bursar's API over a Unix socket: the request is JSON on the standard input, the answer JSON on the standard output.
+// call makes one call of Bursar's API over a Unix socket: the request is JSON on the standard
+// input, the answer JSON on the standard output.
 func call(socket, method string) error {
 	answer, status, err := ask(overSocket(socket), method, os.Stdin)
 	if err != nil {

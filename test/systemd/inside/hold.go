@@ -10,8 +10,9 @@ import (
 	"time"
 )
 
-// tool plays an engine: `inside hold MIB [deaf]` takes that much memory, says "holding", and keeps it until SIGTERM; deaf, until SIGKILL.
-// `inside spin` keeps one core busy. `inside call` and `flood` are in call.go.
+// tool plays an engine: `inside hold MIB [deaf]` takes that much memory, says "holding", and keeps
+// it until SIGTERM; deaf, until SIGKILL. `inside spin` keeps one core busy. `inside call` and
+// `flood` are in call.go.
 func tool(name string, arguments []string) error {
 	stop := make(chan os.Signal, 1)
 	signal.Notify(stop, syscall.SIGTERM)

@@ -1,5 +1,6 @@
-// Command inside runs in a machine of test/systemd and carries out what the test asks for: commands, as root or as a user of the machine.
-// With arguments it is a tool of the tests instead: see tool.
+// Command inside runs in a machine of test/systemd and carries out what the test asks for:
+// commands, as root or as a user of the machine. With arguments it is a tool of the tests instead:
+// see tool.
 package main
 
 import (
@@ -114,7 +115,8 @@ func (s *server) cancel(id uint64) {
 	}
 }
 
-// run carries out a command. Its output goes to files, so that what it leaves running may hold them.
+// run carries out a command. Its output goes to files, so that what it leaves running may hold
+// them.
 func (s *server) run(request wire.Request) (answer wire.Answer) {
 	start := time.Now()
 	defer func() { answer.Took = time.Since(start) }()
@@ -179,7 +181,8 @@ func (s *server) start(id uint64, command *exec.Cmd) error {
 	return nil
 }
 
-// become has a command run as a user, with what a login would give it. A name of all digits may be one that nobody has.
+// become has a command run as a user, with what a login would give it. A name of all digits may be
+// one that nobody has.
 func become(command *exec.Cmd, name string) error {
 	if name == "" {
 		name = "root"

@@ -1,5 +1,5 @@
-// Command units does what an agent does with the units of engines, one thing each time it runs, as an agent that was just started would.
-// Results are JSON. See unit_test.go.
+// Command units does what an agent does with the units of engines, one thing each time it runs, as
+// an agent that was just started would. Results are JSON. See unit_test.go.
 package main
 
 import (
@@ -93,7 +93,7 @@ func limits(text string) cgroup.Limits {
 	return cgroup.Limits{MemoryMax: n << 20, CPUMillis: n * 10, CPUWeight: n}
 }
 
-// membersOf looks for the processes of an engine as an agent does.
+// membersOf finds the processes of an engine as an agent does.
 func membersOf(pid string) (cgroup.Members, error) {
 	number, err := strconv.ParseInt(pid, 10, 32)
 	if err != nil {

@@ -1,20 +1,23 @@
-// Package wire is what test/systemd and its program inside a machine say to each other: one JSON object a line, both ways, over a stream
-// that may break off anywhere when the machine is reset.
+// Package wire is the protocol between test/systemd and its program inside a machine: one JSON
+// object a line, both ways, over a stream that may break off anywhere when the machine is reset.
 package wire
 
 import "time"
 
-// Hello is what a machine says first, and says again after every boot. Nothing that was asked before it will be answered.
+// Hello is what a machine says first, and says again after every boot. Nothing that was asked
+// before it will be answered.
 type Hello struct {
-	Session string `json:"session"` // of this start of the program; it takes no request of another one
-	Boot    string `json:"boot"`    // the kernel's boot id
+	// Session names this start of the program, which takes no request for another one.
+	Session string `json:"session"`
+	Boot    string `json:"boot"` // the kernel's boot id
 }
 
 // Request asks for one command, or for the end of one that runs.
 type Request struct {
-	Session     string   `json:"session"`
-	ID          uint64   `json:"id"`
-	Cancel      bool     `json:"cancel,omitempty"` // ends the command of this id, with all that it started in its session
+	Session string `json:"session"`
+	ID      uint64 `json:"id"`
+	// Cancel ends the command of this id, with all that it started in its session.
+	Cancel      bool     `json:"cancel,omitempty"`
 	Arguments   []string `json:"arguments,omitempty"`
 	User        string   `json:"user,omitempty"` // default: root
 	Environment []string `json:"environment,omitempty"`
@@ -23,10 +26,11 @@ type Request struct {
 
 // Answer says how a command ended.
 type Answer struct {
-	ID      uint64        `json:"id"`
-	Output  []byte        `json:"output,omitempty"`
-	Errors  []byte        `json:"errors,omitempty"`
-	Code    int           `json:"code"` // as of a shell: 128 and the signal's number where a signal ended it
+	ID     uint64 `json:"id"`
+	Output []byte `json:"output,omitempty"`
+	Errors []byte `json:"errors,omitempty"`
+	// Code is as in a shell: 128 and the signal's number if a signal ended it.
+	Code    int           `json:"code"`
 	Failure string        `json:"failure,omitempty"`
 	Took    time.Duration `json:"took"`
 }

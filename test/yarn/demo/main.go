@@ -1,8 +1,10 @@
-// Command demo shows Bursar beside a YARN cluster, on this machine: a real ResourceManager and a NodeManager of Hadoop with a tree of queues, an
-// application of somebody else in one of them, and `bursar dev`, which reads the queues. It stays up until it is interrupted, and leaves
-// nothing behind. It is for trying things out: nobody is asked who they are, and everything is on loopback.
+// Command demo shows Bursar next to a YARN cluster, on this machine: a real ResourceManager and a
+// NodeManager of Hadoop with a tree of queues, an application of another user in one of them, and
+// `bursar dev`, which reads the queues. It runs until it is interrupted, and leaves nothing
+// behind. It is for trying things out: nobody is authenticated, and everything is on loopback.
 //
-// As `demo submit QUEUE MEMORY CORES` and `demo kill ID…` it is somebody else, who uses the cluster without Bursar.
+// As `demo submit QUEUE MEMORY CORES` and `demo kill ID…` it is somebody else, who uses the
+// cluster without Bursar.
 package main
 
 import (
@@ -166,12 +168,14 @@ func startBursar(ctx context.Context, binary, dir, providers string) (*bursarDev
 	if err != nil {
 		return nil, err
 	}
-	defer log.Close()                                                                                                        // the child has its own
+	// The child has its own.
+	defer log.Close()
 	b.process = exec.CommandContext(ctx, binary, "dev", "--listen", "127.0.0.1:0", "--data-dir", filepath.Join(dir, "data"), //nolint:gosec // what the caller says
 		"--agent-socket", b.socket, "--providers", providers)
 	b.process.Cancel = func() error { return b.process.Process.Signal(syscall.SIGTERM) }
 	b.process.WaitDelay = 10 * time.Second
-	b.process.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // the terminal's ^C is ours to pass on
+	// The terminal's ^C is ours to pass on.
+	b.process.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	b.process.Stdout, b.process.Stderr = log, log
 	if err := b.process.Start(); err != nil {
 		return nil, err

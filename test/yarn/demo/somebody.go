@@ -18,7 +18,8 @@ type somebody struct {
 	address string // http://HOST:PORT
 }
 
-// submit submits an application that sleeps, waits until it holds what it asks for, and returns its id.
+// submit submits an application that sleeps, waits until it holds what it asks for, and returns
+// its id.
 func (s somebody) submit(ctx context.Context, queue, memory, cores string) (string, error) {
 	size, err := resource.ParseVector(map[string]string{resource.Memory: memory})
 	if err != nil {
@@ -46,7 +47,8 @@ func (s somebody) submit(ctx context.Context, queue, memory, cores string) (stri
 	return made.ID, s.await(ctx, made.ID)
 }
 
-// await waits until an application holds something, for at most ten seconds: its queue may be full.
+// await waits until an application holds something, for at most ten seconds: its queue may be
+// full.
 func (s somebody) await(ctx context.Context, id string) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()

@@ -1,5 +1,6 @@
-// Package discover stands in for the library with which a Consul finds others to join in the clouds of a dozen vendors. Here nobody is
-// looked for in a cloud, and the vendors' libraries are a third of what there is to compile in a Consul.
+// Package discover replaces the library that finds other Consul servers in the clouds of a dozen
+// vendors. Nobody looks for servers in a cloud here, and the vendors' libraries are a third of
+// what has to be compiled for Consul.
 package discover
 
 import (
@@ -7,7 +8,7 @@ import (
 	"log"
 )
 
-// ErrNoClouds is what a look in a cloud comes to.
+// ErrNoClouds is the result of every search in a cloud.
 var ErrNoClouds = errors.New("this Consul was built without looking for others in clouds")
 
 // Provider is one of the clouds.
@@ -16,16 +17,16 @@ type Provider interface {
 	Help() string
 }
 
-// Providers are none.
+// Providers has none.
 var Providers map[string]Provider
 
-// Discover looks for others.
+// Discover finds no servers.
 type Discover struct{}
 
-// Option changes how it does so.
+// Option is an option of New.
 type Option func(*Discover) error
 
-// New returns one that finds nobody.
+// New returns a Discover.
 func New(...Option) (*Discover, error) { return new(Discover), nil }
 
 // WithUserAgent does nothing.

@@ -36,7 +36,7 @@ type AllocationRecord struct {
 	Lease        *durationpb.Duration   `protobuf:"bytes,5,opt,name=lease,proto3" json:"lease,omitempty"`
 	WaitDeadline *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=wait_deadline,json=waitDeadline,proto3" json:"wait_deadline,omitempty"`
 	Async        bool                   `protobuf:"varint,7,opt,name=async,proto3" json:"async,omitempty"`
-	// When others were first let past this waiting request.
+	// When other requests were first granted ahead of this waiting one.
 	PassedSince *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=passed_since,json=passedSince,proto3" json:"passed_since,omitempty"`
 	StopGrace   *durationpb.Duration   `protobuf:"bytes,9,opt,name=stop_grace,json=stopGrace,proto3" json:"stop_grace,omitempty"`
 	StopReason  string                 `protobuf:"bytes,10,opt,name=stop_reason,json=stopReason,proto3" json:"stop_reason,omitempty"`
@@ -153,7 +153,7 @@ func (x *AllocationRecord) GetGrantRevision() uint64 {
 	return 0
 }
 
-// HostRecord is a host as it must survive a restart. Its measurements need not.
+// HostRecord is what must survive a restart of a host. Its measurements need not.
 type HostRecord struct {
 	state        protoimpl.MessageState `protogen:"open.v1"`
 	Id           string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -170,7 +170,7 @@ type HostRecord struct {
 	BootId       string                 `protobuf:"bytes,12,opt,name=boot_id,json=bootId,proto3" json:"boot_id,omitempty"`
 	Version      string                 `protobuf:"bytes,13,opt,name=version,proto3" json:"version,omitempty"`
 	Revision     uint64                 `protobuf:"varint,14,opt,name=revision,proto3" json:"revision,omitempty"`
-	// When the engines of a draining host are stopped; unset: they are left to end.
+	// When the engines of a draining host are stopped; unset: they go on until they end.
 	StopTime      *timestamppb.Timestamp `protobuf:"bytes,15,opt,name=stop_time,json=stopTime,proto3" json:"stop_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -311,9 +311,11 @@ func (x *HostRecord) GetStopTime() *timestamppb.Timestamp {
 	return nil
 }
 
-// Additions is what rows have that came with this version. The version before refuses a row with fields that it does not know, as it would
-// write them back short; during an upgrade it may lead again. So these are among the unknown fields of a row's resource
-// (AllocationRecord.allocation.requested, HostRecord.capacity), which that version leaves aside: it loses them and goes on.
+// Additions is what rows have since this version. The version before refuses a row with fields
+// that it does not know, because it would lose them when it writes the row back; and during an
+// upgrade it may lead again. So these are among the unknown fields of a row's resource
+// (AllocationRecord.allocation.requested, HostRecord.capacity), which that version ignores: it
+// loses them and goes on.
 type Additions struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The last lines that an engine wrote to its standard error.
@@ -429,7 +431,8 @@ func (x *QuotaRecord) GetRevision() uint64 {
 	return 0
 }
 
-// ProviderRecord is how an external cluster is read, as it came over the API. Providers from files stay in their files.
+// ProviderRecord is how an external cluster is read, as it came over the API. Providers from files
+// stay in their files.
 type ProviderRecord struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Provider      *v1.Provider           `protobuf:"bytes,1,opt,name=provider,proto3" json:"provider,omitempty"`

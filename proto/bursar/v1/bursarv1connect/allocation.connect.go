@@ -65,26 +65,32 @@ const (
 
 // AllocationServiceClient is a client for the bursar.v1.AllocationService service.
 type AllocationServiceClient interface {
-	// Allocate reserves a resource, waits for it, or refuses with RESOURCE_EXHAUSTED and an InsufficientResources detail.
+	// Allocate reserves a resource, waits for it, or refuses with RESOURCE_EXHAUSTED and an
+	// InsufficientResources detail.
 	Allocate(context.Context, *v1.AllocateRequest) (*v1.AllocateResponse, error)
-	// Confirm says that the engine runs. NOT_FOUND or FAILED_PRECONDITION: the caller must stop that engine.
+	// Confirm says that the engine runs. NOT_FOUND or FAILED_PRECONDITION: the caller must stop that
+	// engine.
 	Confirm(context.Context, *v1.ConfirmRequest) (*v1.ConfirmResponse, error)
 	// Release gives everything back. Releasing twice, or an unknown id, is fine.
 	Release(context.Context, *v1.ReleaseRequest) (*v1.ReleaseResponse, error)
-	// Cancel ends a request that waits or a reservation; an active allocation is left alone (FAILED_PRECONDITION).
+	// Cancel ends a request that waits or a reservation. It does not touch an active allocation
+	// (FAILED_PRECONDITION).
 	Cancel(context.Context, *v1.CancelRequest) (*v1.CancelResponse, error)
-	// Renew extends a reservation, or the lease of an engine that has no pid on the host, be it the default one.
+	// Renew extends a reservation, or the lease of an engine that has no pid on the host, also the
+	// default lease.
 	Renew(context.Context, *v1.RenewRequest) (*v1.RenewResponse, error)
 	// Resize changes what an allocation is entitled to. More is checked like a request.
 	Resize(context.Context, *v1.ResizeRequest) (*v1.ResizeResponse, error)
-	// Stop asks the host's agent to end the engine: SIGTERM, grace, SIGKILL.
-	// What waits or is reserved is canceled. While the host's agent has yet to report what runs, a reservation stays, stopping, until it has.
+	// Stop asks the host's agent to end the engine: SIGTERM, grace, SIGKILL. A request that waits,
+	// or a reservation, is canceled. As long as the host's agent has yet to report what runs, a
+	// reservation stays in the state stopping.
 	Stop(context.Context, *v1.StopRequest) (*v1.StopResponse, error)
 	// Get reads one allocation, live or ended, by id or by request id.
 	Get(context.Context, *v1.AllocationServiceGetRequest) (*v1.AllocationServiceGetResponse, error)
 	// List reads allocations page by page.
 	List(context.Context, *v1.AllocationServiceListRequest) (*v1.AllocationServiceListResponse, error)
-	// Watch streams every transition after a revision. OUT_OF_RANGE: that revision is no longer held; List, then Watch from its revision.
+	// Watch streams every transition after a revision. OUT_OF_RANGE: that revision is no longer
+	// held; List, then Watch from its revision.
 	Watch(context.Context, *v1.AllocationServiceWatchRequest) (*connect.ServerStreamForClient[v1.AllocationServiceWatchResponse], error)
 	// Explain says what a request would meet, or why one waits. It changes nothing.
 	Explain(context.Context, *v1.ExplainRequest) (*v1.ExplainResponse, error)
@@ -285,26 +291,32 @@ func (c *allocationServiceClient) Explain(ctx context.Context, req *v1.ExplainRe
 
 // AllocationServiceHandler is an implementation of the bursar.v1.AllocationService service.
 type AllocationServiceHandler interface {
-	// Allocate reserves a resource, waits for it, or refuses with RESOURCE_EXHAUSTED and an InsufficientResources detail.
+	// Allocate reserves a resource, waits for it, or refuses with RESOURCE_EXHAUSTED and an
+	// InsufficientResources detail.
 	Allocate(context.Context, *v1.AllocateRequest) (*v1.AllocateResponse, error)
-	// Confirm says that the engine runs. NOT_FOUND or FAILED_PRECONDITION: the caller must stop that engine.
+	// Confirm says that the engine runs. NOT_FOUND or FAILED_PRECONDITION: the caller must stop that
+	// engine.
 	Confirm(context.Context, *v1.ConfirmRequest) (*v1.ConfirmResponse, error)
 	// Release gives everything back. Releasing twice, or an unknown id, is fine.
 	Release(context.Context, *v1.ReleaseRequest) (*v1.ReleaseResponse, error)
-	// Cancel ends a request that waits or a reservation; an active allocation is left alone (FAILED_PRECONDITION).
+	// Cancel ends a request that waits or a reservation. It does not touch an active allocation
+	// (FAILED_PRECONDITION).
 	Cancel(context.Context, *v1.CancelRequest) (*v1.CancelResponse, error)
-	// Renew extends a reservation, or the lease of an engine that has no pid on the host, be it the default one.
+	// Renew extends a reservation, or the lease of an engine that has no pid on the host, also the
+	// default lease.
 	Renew(context.Context, *v1.RenewRequest) (*v1.RenewResponse, error)
 	// Resize changes what an allocation is entitled to. More is checked like a request.
 	Resize(context.Context, *v1.ResizeRequest) (*v1.ResizeResponse, error)
-	// Stop asks the host's agent to end the engine: SIGTERM, grace, SIGKILL.
-	// What waits or is reserved is canceled. While the host's agent has yet to report what runs, a reservation stays, stopping, until it has.
+	// Stop asks the host's agent to end the engine: SIGTERM, grace, SIGKILL. A request that waits,
+	// or a reservation, is canceled. As long as the host's agent has yet to report what runs, a
+	// reservation stays in the state stopping.
 	Stop(context.Context, *v1.StopRequest) (*v1.StopResponse, error)
 	// Get reads one allocation, live or ended, by id or by request id.
 	Get(context.Context, *v1.AllocationServiceGetRequest) (*v1.AllocationServiceGetResponse, error)
 	// List reads allocations page by page.
 	List(context.Context, *v1.AllocationServiceListRequest) (*v1.AllocationServiceListResponse, error)
-	// Watch streams every transition after a revision. OUT_OF_RANGE: that revision is no longer held; List, then Watch from its revision.
+	// Watch streams every transition after a revision. OUT_OF_RANGE: that revision is no longer
+	// held; List, then Watch from its revision.
 	Watch(context.Context, *v1.AllocationServiceWatchRequest, *connect.ServerStream[v1.AllocationServiceWatchResponse]) error
 	// Explain says what a request would meet, or why one waits. It changes nothing.
 	Explain(context.Context, *v1.ExplainRequest) (*v1.ExplainResponse, error)

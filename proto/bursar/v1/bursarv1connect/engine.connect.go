@@ -39,12 +39,15 @@ const (
 
 // EngineServiceClient is a client for the bursar.v1.EngineService service.
 type EngineServiceClient interface {
-	// Launch starts the engine of a reservation of this host, confirms it, and keeps it: its output goes to files, and when it ends its
-	// allocation is released with how it ended and, in error_output, the last lines that it wrote to its standard error. It goes on when the agent ends.
+	// Launch starts the engine of a reservation of this host, confirms it, and keeps it: its output
+	// goes to files, and when it ends its allocation is released with how it ended and, in
+	// error_output, the last lines that it wrote to its standard error. It goes on when the agent
+	// ends.
 	//
-	// Launching again what runs already, from the same caller, returns it. Errors: NOT_FOUND and FAILED_PRECONDITION, as of Confirm;
-	// INVALID_ARGUMENT with an InvalidField, where the command could not be started as asked for: the reservation stays then;
-	// PERMISSION_DENIED, where the caller may not act for the allocation's user or as the user named.
+	// If the same caller launches again what runs already, the answer is that engine. Errors:
+	// NOT_FOUND and FAILED_PRECONDITION, as for Confirm; INVALID_ARGUMENT with an InvalidField, if
+	// the command could not be started as requested: then the reservation stays; PERMISSION_DENIED,
+	// if the caller may not act for the allocation's user or as the named user.
 	Launch(context.Context, *v1.LaunchRequest) (*v1.LaunchResponse, error)
 }
 
@@ -84,12 +87,15 @@ func (c *engineServiceClient) Launch(ctx context.Context, req *v1.LaunchRequest)
 
 // EngineServiceHandler is an implementation of the bursar.v1.EngineService service.
 type EngineServiceHandler interface {
-	// Launch starts the engine of a reservation of this host, confirms it, and keeps it: its output goes to files, and when it ends its
-	// allocation is released with how it ended and, in error_output, the last lines that it wrote to its standard error. It goes on when the agent ends.
+	// Launch starts the engine of a reservation of this host, confirms it, and keeps it: its output
+	// goes to files, and when it ends its allocation is released with how it ended and, in
+	// error_output, the last lines that it wrote to its standard error. It goes on when the agent
+	// ends.
 	//
-	// Launching again what runs already, from the same caller, returns it. Errors: NOT_FOUND and FAILED_PRECONDITION, as of Confirm;
-	// INVALID_ARGUMENT with an InvalidField, where the command could not be started as asked for: the reservation stays then;
-	// PERMISSION_DENIED, where the caller may not act for the allocation's user or as the user named.
+	// If the same caller launches again what runs already, the answer is that engine. Errors:
+	// NOT_FOUND and FAILED_PRECONDITION, as for Confirm; INVALID_ARGUMENT with an InvalidField, if
+	// the command could not be started as requested: then the reservation stays; PERMISSION_DENIED,
+	// if the caller may not act for the allocation's user or as the named user.
 	Launch(context.Context, *v1.LaunchRequest) (*v1.LaunchResponse, error)
 }
 

@@ -53,11 +53,14 @@ const (
 
 // HostServiceClient is a client for the bursar.v1.HostService service.
 type HostServiceClient interface {
-	// Register announces an agent's host. It is repeated at every start of the agent and whenever the coordinator asks.
+	// Register announces an agent's host. It is repeated at every start of the agent and whenever
+	// the coordinator asks.
 	Register(context.Context, *v1.RegisterRequest) (*v1.RegisterResponse, error)
-	// Sync is the heartbeat: what the agent measured and what became of its engines, for what it has to do.
+	// Sync is the heartbeat: the agent sends what it has measured and the state of its engines, and
+	// gets what it has to do.
 	Sync(context.Context, *v1.SyncRequest) (*v1.SyncResponse, error)
-	// Deregister removes a host. With live engines it is refused unless forced; forced, they become lost.
+	// Deregister removes a host. With live engines it is refused unless forced; forced, they become
+	// lost.
 	Deregister(context.Context, *v1.DeregisterRequest) (*v1.DeregisterResponse, error)
 	Get(context.Context, *v1.HostServiceGetRequest) (*v1.HostServiceGetResponse, error)
 	List(context.Context, *v1.HostServiceListRequest) (*v1.HostServiceListResponse, error)
@@ -219,11 +222,14 @@ func (c *hostServiceClient) Drain(ctx context.Context, req *v1.DrainRequest) (*v
 
 // HostServiceHandler is an implementation of the bursar.v1.HostService service.
 type HostServiceHandler interface {
-	// Register announces an agent's host. It is repeated at every start of the agent and whenever the coordinator asks.
+	// Register announces an agent's host. It is repeated at every start of the agent and whenever
+	// the coordinator asks.
 	Register(context.Context, *v1.RegisterRequest) (*v1.RegisterResponse, error)
-	// Sync is the heartbeat: what the agent measured and what became of its engines, for what it has to do.
+	// Sync is the heartbeat: the agent sends what it has measured and the state of its engines, and
+	// gets what it has to do.
 	Sync(context.Context, *v1.SyncRequest) (*v1.SyncResponse, error)
-	// Deregister removes a host. With live engines it is refused unless forced; forced, they become lost.
+	// Deregister removes a host. With live engines it is refused unless forced; forced, they become
+	// lost.
 	Deregister(context.Context, *v1.DeregisterRequest) (*v1.DeregisterResponse, error)
 	Get(context.Context, *v1.HostServiceGetRequest) (*v1.HostServiceGetResponse, error)
 	List(context.Context, *v1.HostServiceListRequest) (*v1.HostServiceListResponse, error)

@@ -58,8 +58,8 @@ type QueueServiceClient interface {
 	PutProvider(context.Context, *v1.PutProviderRequest) (*v1.PutProviderResponse, error)
 	DeleteProvider(context.Context, *v1.DeleteProviderRequest) (*v1.DeleteProviderResponse, error)
 	ListProviders(context.Context, *v1.ListProvidersRequest) (*v1.ListProvidersResponse, error)
-	// CheckProvider asks a cluster once, from the coordinator that leads, and says what came of it. It changes nothing here, but is no GET: it calls
-	// an address that the caller names.
+	// CheckProvider makes the coordinator that leads ask a cluster once, and returns the result. It
+	// changes nothing here, but is no GET: it calls an address that the caller names.
 	CheckProvider(context.Context, *v1.CheckProviderRequest) (*v1.CheckProviderResponse, error)
 }
 
@@ -187,8 +187,8 @@ type QueueServiceHandler interface {
 	PutProvider(context.Context, *v1.PutProviderRequest) (*v1.PutProviderResponse, error)
 	DeleteProvider(context.Context, *v1.DeleteProviderRequest) (*v1.DeleteProviderResponse, error)
 	ListProviders(context.Context, *v1.ListProvidersRequest) (*v1.ListProvidersResponse, error)
-	// CheckProvider asks a cluster once, from the coordinator that leads, and says what came of it. It changes nothing here, but is no GET: it calls
-	// an address that the caller names.
+	// CheckProvider makes the coordinator that leads ask a cluster once, and returns the result. It
+	// changes nothing here, but is no GET: it calls an address that the caller names.
 	CheckProvider(context.Context, *v1.CheckProviderRequest) (*v1.CheckProviderResponse, error)
 }
 

@@ -49,8 +49,9 @@ const (
 type QuotaServiceClient interface {
 	// Put adds the rule, or replaces the one with the same selector.
 	Put(context.Context, *v1.PutRequest) (*v1.PutResponse, error)
-	// Apply puts a whole set of rules in one step, or none of them. A rule that is wrong is refused with INVALID_ARGUMENT and an
-	// InvalidField detail whose field begins with its place in the request, such as "quotas[3].selector".
+	// Apply puts a whole set of rules in one step, or none of them. A rule that is wrong is refused
+	// with INVALID_ARGUMENT and an InvalidField detail whose field begins with its place in the
+	// request, such as "quotas[3].selector".
 	Apply(context.Context, *v1.ApplyRequest) (*v1.ApplyResponse, error)
 	// Delete removes the rule with this selector.
 	Delete(context.Context, *v1.DeleteRequest) (*v1.DeleteResponse, error)
@@ -164,8 +165,9 @@ func (c *quotaServiceClient) List(ctx context.Context, req *v1.QuotaServiceListR
 type QuotaServiceHandler interface {
 	// Put adds the rule, or replaces the one with the same selector.
 	Put(context.Context, *v1.PutRequest) (*v1.PutResponse, error)
-	// Apply puts a whole set of rules in one step, or none of them. A rule that is wrong is refused with INVALID_ARGUMENT and an
-	// InvalidField detail whose field begins with its place in the request, such as "quotas[3].selector".
+	// Apply puts a whole set of rules in one step, or none of them. A rule that is wrong is refused
+	// with INVALID_ARGUMENT and an InvalidField detail whose field begins with its place in the
+	// request, such as "quotas[3].selector".
 	Apply(context.Context, *v1.ApplyRequest) (*v1.ApplyResponse, error)
 	// Delete removes the rule with this selector.
 	Delete(context.Context, *v1.DeleteRequest) (*v1.DeleteResponse, error)

@@ -1,4 +1,4 @@
-// Package k8s stands in for Kubernetes, as package discover does for others.
+// Package k8s replaces the provider for Kubernetes, as package discover replaces the others.
 package k8s
 
 import (

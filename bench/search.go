@@ -12,16 +12,17 @@ import (
 	"github.com/bursar/bursar/internal/discovery/consul"
 )
 
-// These are the agent's own.
+// These are those of the agent.
 const (
 	reportTimeout    = 10 * time.Second
 	reportRetryFirst = 100 * time.Millisecond
 	reportRetryLast  = 2 * time.Second
-	newsSpread       = time.Second
+	searchSpread     = time.Second
 	reportGap        = 20 * time.Millisecond
 )
 
-// find returns where the coordinators are: as listed, or as Consul says. All agents of the fleet share one watch of Consul.
+// find returns where the coordinators are: as listed, or as Consul says. All agents of the fleet
+// share one watch of Consul.
 func find(ctx context.Context, o order) (discovery.Finder, error) {
 	if o.Consul == "" {
 		return discovery.Static(o.Servers)
@@ -41,8 +42,9 @@ func find(ctx context.Context, o order) (discovery.Finder, error) {
 	return finder, err
 }
 
-// ride reports for good, and rides over changes of leader as the agent does: it tries again where nobody answers, later each time, and
-// comes to a new leader within a second of its being named.
+// ride reports without end, also through changes of leader, as the agent does: if nobody answers
+// it tries again, later each time, and within a second of the announcement of a new leader it
+// reports to that one.
 func (a *simulated) ride(ctx context.Context, finder discovery.Finder) {
 	retry := backoff.NewExponentialBackOff(backoff.WithInitialInterval(reportRetryFirst), backoff.WithMaxInterval(reportRetryLast),
 		backoff.WithMultiplier(2), backoff.WithRandomizationFactor(0.5), backoff.WithMaxElapsedTime(0))
@@ -52,7 +54,7 @@ func (a *simulated) ride(ctx context.Context, finder discovery.Finder) {
 	for {
 		known, changed := finder.Coordinators()
 		if named := whoLeads(known); named != leader {
-			if soon := time.Now().Add(time.Duration(a.random.Int64N(int64(newsSpread)))); leader != "" && named != "" && soon.Before(next) {
+			if soon := time.Now().Add(time.Duration(a.random.Int64N(int64(searchSpread)))); leader != "" && named != "" && soon.Before(next) {
 				next = soon
 				timer.Reset(time.Until(next))
 			}
@@ -81,7 +83,8 @@ func (a *simulated) ride(ctx context.Context, finder discovery.Finder) {
 	}
 }
 
-// reportOnce reports in the time that one report may take. A coordinator that does not know the host is told of it next.
+// reportOnce reports in the time that one report may take. If a coordinator does not know the
+// host, it registers the host next.
 func (a *simulated) reportOnce(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
@@ -93,7 +96,7 @@ func (a *simulated) reportOnce(ctx context.Context) error {
 	return err
 }
 
-// whoLeads is the URL of who leads; empty: nobody is known to.
+// whoLeads is the URL of the leader; empty: no leader is known.
 func whoLeads(known []discovery.Coordinator) string {
 	for _, coordinator := range known {
 		if coordinator.Leads {

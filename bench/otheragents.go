@@ -15,18 +15,19 @@ import (
 	"github.com/bursar/bursar/test/proc"
 )
 
-// neighbour is an agent of another project that looks at the same machine at the same time.
-type neighbour struct {
+// otherAgent is an agent of another project that measures the same machine at the same time.
+type otherAgent struct {
 	*daemon
 
 	name string
-	// url is where it is read once a tick; empty: it measures by its own clock.
+	// url is the page to read once a tick; empty: the agent measures by its own clock.
 	url string
 }
 
-// startNeighbours starts those that there are programs of. What they do each tick is what the agent's tick is compared with: node_exporter
-// reads the whole machine and no process of its own accord; telegraf's procstat reads each of the engines' processes.
-func (r *run) startNeighbours(ctx context.Context, dir string, tick time.Duration) (list []neighbour, err error) {
+// startOtherAgents starts those whose programs are installed. Their work in a tick is compared
+// with that of our agent: node_exporter reads the whole machine but no process; telegraf's
+// procstat reads each of the engines' processes.
+func (r *run) startOtherAgents(ctx context.Context, dir string, tick time.Duration) (list []otherAgent, err error) {
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, stopAll(list))
@@ -42,7 +43,7 @@ func (r *run) startNeighbours(ctx context.Context, dir string, tick time.Duratio
 		if err != nil {
 			return list, err
 		}
-		list = append(list, neighbour{d, "node-exporter", "http://" + address + "/metrics"})
+		list = append(list, otherAgent{d, "node-exporter", "http://" + address + "/metrics"})
 	}
 	if r.telegraf != "" {
 		config := filepath.Join(dir, "telegraf.conf")
@@ -63,12 +64,13 @@ func (r *run) startNeighbours(ctx context.Context, dir string, tick time.Duratio
 		if err != nil {
 			return list, err
 		}
-		list = append(list, neighbour{d, "telegraf", ""})
+		list = append(list, otherAgent{d, "telegraf", ""})
 	}
 	return list, nil
 }
 
-// startOther starts a program that is not ours, and waits until its page is there, where it has one.
+// startOther starts a program of another project, and waits until its page is there, if it has
+// one.
 func (r *run) startOther(ctx context.Context, program, page string, arguments ...string) (*daemon, error) {
 	command := exec.Command(program, arguments...) //nolint:gosec,noctx // what this program was told to compare with
 	command.Stdout, command.Stderr = r.log, r.log
@@ -88,8 +90,8 @@ func (r *run) startOther(ctx context.Context, program, page string, arguments ..
 	return d, nil
 }
 
-// ask reads its page once a tick until ctx ends, as whoever collects its figures does.
-func (n neighbour) ask(ctx context.Context, tick time.Duration) {
+// ask reads its page once a tick until ctx ends, as a monitoring system does.
+func (n otherAgent) ask(ctx context.Context, tick time.Duration) {
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
 	for {
@@ -111,7 +113,7 @@ func (n neighbour) ask(ctx context.Context, tick time.Duration) {
 	}
 }
 
-func stopAll(list []neighbour) error {
+func stopAll(list []otherAgent) error {
 	var errs []error
 	for _, n := range list {
 		errs = append(errs, n.kill())
