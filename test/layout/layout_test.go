@@ -44,6 +44,7 @@ func rules() []rule {
 		{"pure packages have no I/O and no goroutine", purityBroken},
 		{"small programs stay small", sizeBroken},
 		{"packages say what they are for", packageCommentsBroken},
+		{"comments end before column 100", commentsBroken},
 		{"files are small and named for what they hold", filesBroken},
 		{"nothing is skipped or left over", leftoversBroken},
 		{"tests do not sleep", sleepsBroken},
