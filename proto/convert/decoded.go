@@ -31,8 +31,7 @@ func tooManyElements(most int64) error {
 const smallest = 4 << 10
 
 // checkBinary returns an error if the elements of a message would take more memory decoded than
-// most, in bytes; 0: there is no bound. It allocates nothing. What is malformed is left to who
-// decodes it.
+// most, in bytes; 0: no limit. It allocates nothing. The decoder reports what is malformed.
 func checkBinary(text []byte, message proto.Message, most int64) error {
 	if most <= 0 || len(text) <= smallest {
 		return nil

@@ -110,7 +110,7 @@ func TestWhatIsDecodedKeepsToTheBound(t *testing.T) {
 	}
 }
 
-// Reports and rules as they are keep far from the bound of eight times their own size.
+// Real reports and rules stay far below the limit of eight times their own size.
 func TestRealRequestsKeepFarFromTheBound(t *testing.T) {
 	report, rules := &bursarv1.SyncRequest{Full: true}, &bursarv1.ApplyRequest{}
 	resource := func() *bursarv1.Resource {

@@ -2,10 +2,10 @@ package convert
 
 import "strings"
 
-// SeparateReason takes from the reason of an end what an agent of an older version put behind its
-// own words: "exit code 1: LINE | LINE". What a caller has released an engine with in the same
-// form, and what follows the name of a cgroup with ": " in it, is taken for an engine's words too,
-// and shown to those alone who may see these.
+// SeparateReason takes from the reason of an end what an agent of an older version added to its
+// own words: "exit code 1: LINE | LINE". If a caller has released an engine with a reason of the
+// same form, or the name of a cgroup contains ": ", the rest is treated as an engine's words too,
+// and only those see it who may see these.
 func SeparateReason(reason string) (how, output string) {
 	how, output, _ = strings.Cut(reason, ": ")
 	switch {

@@ -11,15 +11,15 @@ import (
 )
 
 // What one request may leave in rows and events, in bytes of protobuf. The rules of the contract
-// bound each field; together they would let an Allocate leave 75 KB for 30 days. These bounds are
-// several times what the largest real requests take, see docs/adr/0032.
+// limit each field; together they would let an Allocate leave 75 KB for 30 days. These limits are
+// several times the size of the largest real requests, see docs/adr/0032.
 const (
 	// MaxAllocationSize bounds a request for an allocation, a confirmation and a new entitlement.
 	// With ten labels, eight long queue paths and 64 application ids they take about 1, 2 and 3
 	// KiB.
 	MaxAllocationSize = 8 << 10
-	// MaxGrantSize bounds the labels and resources of an agent's record of a grant: of a request
-	// and of a confirmation together. Of a larger one part is left out.
+	// MaxGrantSize limits the labels and resources of an agent's record of a grant: of a request
+	// and of a confirmation together. From a larger record one part is left out.
 	MaxGrantSize = 2 * MaxAllocationSize
 	// MaxHostSize bounds the announcement of a host: 64 labels of 100 bytes, and capacities of 16
 	// kinds.
@@ -32,8 +32,8 @@ const (
 	MaxProviderSize = 16 << 10
 )
 
-// CheckSize refuses a request that would leave too much in rows and events. Requests that leave
-// nothing, or that the rules of their fields bound well enough, pass. The error is a
+// CheckSize refuses a request that would leave too much in rows and events. It accepts requests
+// that leave nothing, and those whose fields have sufficient rules. The error is a
 // *resource.FieldError that names the largest field.
 func CheckSize(request any) error {
 	switch m := request.(type) {

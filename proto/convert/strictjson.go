@@ -12,8 +12,8 @@ import (
 // know is an error. A caller who writes "memory" for "memoryBytes" must get an error, not an
 // engine with no memory booked.
 type StrictJSON struct {
-	// MaxDecoded bounds what the elements of a request's lists and maps take in memory, in bytes;
-	// 0: nothing does.
+	// MaxDecoded limits the memory for the elements of a request's lists and maps, in bytes; 0: no
+	// limit.
 	MaxDecoded int64
 }
 

@@ -11,7 +11,7 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// amounts are quantities by dimension. The arithmetic of what is tested is not used to test it.
+// amounts are quantities by dimension. The tests do not use the arithmetic that they test.
 type amounts map[string]int64
 
 func amountsOf(r *bursarv1.Resource) amounts {
@@ -62,9 +62,9 @@ func (a amounts) String() string {
 	return "{" + strings.Join(parts, " ") + "}"
 }
 
-// book is what the clients hold, kept by themselves: a grant is in it from its answer until the
-// moment before its end is asked for. What it holds, the server's accounts must hold too, so that
-// it can never be more than a limit.
+// book is what the clients hold by their own record: a grant is in it from its answer until the
+// moment before its end is requested. The server's accounts must hold at least that much, so it
+// can never exceed a limit.
 type book struct {
 	limits map[string]amounts // by account; never changed
 
@@ -91,8 +91,8 @@ func newBook(limits map[string]amounts) *book {
 	return &book{limits: limits, held: map[string]amounts{}, highest: map[string]amounts{}, entries: map[string]entry{}}
 }
 
-// enter books a grant, or another size of it, in all of its accounts. Those that have ended by
-// themselves are taken out first: what they held may be what was granted.
+// enter books a grant, or another size of it, in all of its accounts. It first removes grants that
+// have ended by themselves: what they held may be what was granted.
 func (b *book) enter(id string, e entry) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

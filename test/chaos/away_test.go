@@ -97,8 +97,8 @@ func (c *cluster) expectNobodyAnswers(t *testing.T) {
 			t.Errorf("the %s says %v after %s, want that nobody answers within %s", name, err, took, deadline)
 		}
 	}
-	// Commands allow 10 s beyond what they ask to wait, and 3 s to cancel what they do not know
-	// the outcome of.
+	// Commands allow 10 s in addition to the time that they ask to wait, and 3 s to cancel a
+	// request whose outcome they do not know.
 	var commands sync.WaitGroup
 	for _, args := range [][]string{
 		{"run", "--memory", "1MiB", "--label", "user=alice", "--ttl", "1s", "--", "true"},

@@ -1,7 +1,7 @@
-// Package chaos proves what holds for the real binary and real processes: it builds bursar once,
-// starts it as a user would, starts engines that touch memory, fork and fill the page cache on
-// command, and kills, stops, starves and misleads all of them. What is claimed is checked from
-// outside: by books that the clients keep themselves, by the process table, and by `bursar audit`.
+// Package chaos tests the real binary and real processes. It builds bursar once, starts it as a
+// user would, starts engines that touch memory, fork and fill the page cache on command, and
+// kills, stops, starves and misleads all of them. It checks the results from outside: by books
+// that the clients keep themselves, by the process table, and by `bursar audit`.
 //
 // It is for what needs a process. Rules of the ledger, of the tracker and of the store are tested
 // in their packages, and their interleavings in test/sim. So is a clock that jumps: to set the
@@ -91,7 +91,7 @@ func always(t *testing.T, during time.Duration, what string, check func() error)
 	proc.Always(t, during, pollEvery, what, check)
 }
 
-// rest lets a client think, or chance choose a moment. Nothing is waited for by it.
+// rest lets a client think, or chance choose a moment. It waits for no condition.
 func rest(ctx context.Context, d time.Duration) { pause.For(d, ctx.Done(), nil) }
 
 // upTo draws a duration below the limit.

@@ -205,7 +205,7 @@ func (k *churner) giveBack(held *kept) {
 	delete(k.acknowledged, id)
 }
 
-// fail reports a call that was not answered, which only the forgetful must live with.
+// fail reports a call that was not answered. Only forgetful clients must accept that.
 func (k *churner) fail(what string, err error) {
 	if !k.forgetful && k.t.Context().Err() == nil {
 		k.t.Errorf("%s: %s: %v", k.name, what, err)

@@ -136,8 +136,7 @@ type siege struct {
 
 	done atomic.Int64 // things that the clients have done
 
-	// pauseLock is held shared while a client is at something, and exclusively while all is
-	// compared.
+	// pauseLock is held shared while a client works, and exclusively during a comparison.
 	pauseLock sync.RWMutex
 
 	mu sync.Mutex
@@ -207,7 +206,8 @@ func (s *siege) killServers() {
 	s.before = s.doomed
 }
 
-// hold lets one allocation have all of a quota, and another wait for it through all that follows.
+// hold makes one allocation that has all of a quota, and one that waits for it through all that
+// follows.
 func (s *siege) hold() {
 	s.t.Helper()
 	s.first = s.allocate(request("single", 0, 0)).GetId()

@@ -21,8 +21,8 @@ import (
 // soon is within which every death must be in the books: two ticks.
 const soon = 2 * tick
 
-// shown is within which the coordinator shows what an engine uses: it is measured at the next
-// tick, and reported an interval, which varies by a tenth, after that.
+// shown is the time in which the coordinator shows what an engine uses: it is measured at the next
+// tick, and reported an interval later, which varies by a tenth.
 const shown = 3 * tick
 
 const engineMemory = 64 << 20

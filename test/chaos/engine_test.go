@@ -18,9 +18,9 @@ import (
 	"github.com/bursar/bursar/test/proc"
 )
 
-// An engine here is this test binary, started again. It does what the lines on its standard input
-// say, one after the other, and answers each when it is done, so that nobody has to guess how long
-// anything takes. It ends when its input does.
+// An engine here is this test binary, started again. It carries out the lines on its standard
+// input, one after the other, and answers each when it is done, so that nobody has to guess how
+// long anything takes. It ends when its input does.
 
 // engineVariable in the environment makes the test binary an engine: "root" or "child".
 const engineVariable = "BURSAR_CHAOS_ENGINE"

@@ -23,9 +23,9 @@ import (
 const (
 	groupLimit = 768 << 20
 	entitled   = 384 << 20
-	// tolerance is what the headroom may move by while an engine uses what it was promised: what
-	// the test binary that plays the engine uses for itself, and how far the kernel's counters of
-	// a cgroup lag behind (64 pages for each processor).
+	// tolerance is how much the headroom may change while an engine uses what it was promised: by
+	// what the test binary that plays the engine uses for itself, and by the lag of the kernel's
+	// counters of a cgroup (64 pages for each processor).
 	tolerance = 12 << 20
 	step      = 96 << 20
 )

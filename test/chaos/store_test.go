@@ -29,8 +29,8 @@ func (c *cluster) stopCoordinator() {
 }
 
 // TestAStoreThatCannotBeUsedIsRefusedAndLeftAlone: the coordinator says what the file is and what
-// would be right, ends with the code for a bad configuration, so that nobody starts it again and
-// again, and does not touch the file.
+// would be right, and does not touch the file. It ends with the code for a bad configuration, so
+// that it is not started again and again.
 func TestAStoreThatCannotBeUsedIsRefusedAndLeftAlone(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t, settings{})

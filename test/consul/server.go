@@ -46,8 +46,7 @@ func Start(tb testing.TB, options Options) *Server {
 	return StartCluster(tb, 1, options)[0]
 }
 
-// StartCluster starts several servers that are one cluster. What the options say is so for all of
-// them.
+// StartCluster starts several servers that are one cluster. The options hold for all of them.
 func StartCluster(tb testing.TB, size int, options Options) []*Server {
 	tb.Helper()
 	servers, err := Launch(tb.Context(), tb.TempDir(), size, options)
@@ -65,8 +64,8 @@ func StartCluster(tb testing.TB, size int, options Options) []*Server {
 	return servers
 }
 
-// Launch is StartCluster for a program: the servers keep what they have in the folder, and run
-// until Kill or Stop.
+// Launch is StartCluster for a program: the servers keep their data in the folder, and run until
+// Kill or Stop.
 func Launch(ctx context.Context, dir string, size int, options Options) ([]*Server, error) {
 	each := make([]Options, size)
 	for i := range each {
@@ -178,7 +177,7 @@ func (s *Server) Client() (*api.Client, error) {
 	return api.NewClient(config)
 }
 
-// Ready waits until the server has a leader and knows that its node is well.
+// Ready waits until the server has a leader and reports its node as healthy.
 func (s *Server) Ready(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

@@ -13,19 +13,18 @@ import (
 type Options struct {
 	// Bind is the address to listen on. Default 127.0.0.1.
 	Bind string
-	// Prefix is a command that runs the server's, such as ip netns exec NAME. It must become the
-	// server, as that one does, and not wait for it.
+	// Prefix is a command that runs the server's command, such as ip netns exec NAME. It must
+	// become the server, and not wait for it.
 	Prefix []string
-	// Token switches access control on, with nothing allowed to anybody but to this token, which
-	// may do all: a UUID.
+	// Token switches access control on: only this token, a UUID, may do anything, and it may do
+	// everything.
 	Token string
 	// Cert, Key and CA are files in PEM. With them the server speaks HTTPS and no HTTP.
 	Cert, Key, CA string
 	// VerifyClients lets in only clients with a certificate of CA.
 	VerifyClients bool
-	// Patient takes a server for dead as late as Consul does by default, after some seconds, and
-	// not after half of one: for tests in which none dies, so that none does on a machine that has
-	// much to do.
+	// Patient makes a server count as dead after some seconds, as by Consul's default, and not
+	// after half a second. It is for tests in which no server dies, also on a busy machine.
 	Patient bool
 }
 

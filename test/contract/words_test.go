@@ -52,8 +52,8 @@ func sources(t *testing.T) []*ast.File {
 	return files
 }
 
-// literal is the text of a string, or of several that are put together. What is no literal in it
-// is written as {}. Such a text stays the same when its line is broken elsewhere.
+// literal is the text of a string, or of several that are joined. Other parts are written as {}.
+// Such a text stays the same when its line is broken elsewhere.
 func literal(e ast.Expr) (text string, found bool) {
 	switch e := e.(type) {
 	case *ast.BasicLit:

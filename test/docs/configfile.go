@@ -248,8 +248,8 @@ func elements(fields []Field, path string) []Field {
 	return list
 }
 
-// writeComment writes a line that stays one when its first # is taken away: in a section it has a
-// second.
+// writeComment writes a line that stays a comment when its first # is removed: in a section it has
+// a second.
 func writeComment(b *strings.Builder, indent, line string) {
 	if indent == "" {
 		fmt.Fprintf(b, "# %s\n", line)
@@ -258,7 +258,7 @@ func writeComment(b *strings.Builder, indent, line string) {
 	fmt.Fprintf(b, "#%s# %s\n", indent, line)
 }
 
-// wrapped breaks a text into lines of at most this many bytes, as far as its words allow.
+// wrapped breaks a text into lines of at most this many bytes, if its words allow.
 func wrapped(text string, width int) []string {
 	var lines []string
 	line := ""

@@ -45,8 +45,8 @@ func TestInstalledConfigurationSaysNothing(t *testing.T) {
 	}
 }
 
-// Uncommented as a whole, a file is read, gives what is in force without it, and has each field
-// just as the reference has it.
+// If all of it is uncommented, a file is valid, means what is in force without it, and has the
+// same fields as the reference.
 func TestInstalledConfigurationUncommentedIsTheDefault(t *testing.T) {
 	var readAgent agent.Config
 	var readCoordinator coordinator.Config
@@ -110,8 +110,8 @@ func programs(t *testing.T) []Program {
 	return list
 }
 
-// uncommented takes away what hides a field: a # before its name, with the indentation of its
-// section in between.
+// uncommented removes what hides a field: a # before its name, with the indentation of its section
+// in between.
 func uncommented(file string) string {
 	return regexp.MustCompile(`(?m)^#((?:  )*[a-zA-Z]+:)`).ReplaceAllString(file, "$1")
 }

@@ -150,8 +150,8 @@ func fields(b *strings.Builder, root string, structs map[string]*ast.StructType,
 	return nil
 }
 
-// yamlNames puts the names that a file has in place of those that Go has: of the fields of a
-// struct, and of those of another one that are written Struct.Field.
+// yamlNames replaces the names that Go has by those that a file has: of the fields of a struct,
+// and of those of another one that are written Struct.Field.
 func yamlNames(s *ast.StructType, doc string) string {
 	names := make(map[string]string)
 	for _, f := range s.Fields.List {

@@ -48,17 +48,17 @@ func (b *book) refused(requestID string) {
 	b.no[requestID] = true
 }
 
-// late reports whether an allocation is that of a request that was answered with no: an attempt
-// that its client had given up by then reached the leader after the one that was answered. Nobody
-// knows of it; it ends when its reservation does.
+// late reports whether an allocation is from an attempt that its client had given up: it reached
+// the leader after a later attempt of the same request was refused. Nobody knows of it; it ends
+// when its reservation does.
 func (b *book) late(a *bursarv1.Allocation) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return a.GetState() == reserved && b.no[a.GetRequestId()]
 }
 
-// acknowledged writes down that a request got an allocation. That two requests got the same one,
-// or one request two, is a fault.
+// acknowledged notes that a request got an allocation. It is a fault if two requests got the same
+// one, or one request two.
 func (b *book) acknowledged(a *bursarv1.Allocation, throughAgent bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -128,7 +128,7 @@ func (b *book) size() int {
 	return len(b.entries)
 }
 
-// faults returns what was wrong by the book alone, and how many allocations there were.
+// faults returns the faults that the book alone shows, and how many allocations there were.
 func (b *book) faults() (list []string, allocations int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

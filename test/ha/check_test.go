@@ -29,8 +29,8 @@ func everything(ctx context.Context, from *client.Client, request *bursarv1.Allo
 	return list, nil
 }
 
-// check has the load stand still and compares all that anybody knows: the clients' book, the
-// leader's books, and the agents.
+// check stops the load and compares all that anybody knows: the clients' book, the leader's books,
+// and the agents.
 func (l *load) check() {
 	l.t.Helper()
 	l.steps.Lock()
@@ -111,8 +111,8 @@ func (l *load) agentsAgree(byHost map[string][]string) error {
 	return wrong
 }
 
-// explained reads every allocation that was acknowledged since the last check: it is in a state
-// that its later operations explain.
+// explained reads every allocation that was acknowledged since the last check: its later
+// operations must explain its state.
 func (l *load) explained() error {
 	var group errgroup.Group
 	group.SetLimit(8)
@@ -132,8 +132,8 @@ func (l *load) explained() error {
 	return group.Wait()
 }
 
-// once takes out what was listed twice because it ended between two pages, and keeps the later of
-// the two.
+// once removes one of two entries for an allocation that ended between two pages, and keeps the
+// later one.
 func once(list []*bursarv1.Allocation) []*bursarv1.Allocation {
 	latest := make(map[string]*bursarv1.Allocation)
 	for _, a := range list {

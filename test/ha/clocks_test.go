@@ -96,8 +96,8 @@ type clocks struct {
 	lastMade time.Time // when, by the ledger
 }
 
-// fill takes all instances that the user "waits" may have, for as long as the test lasts, so that
-// what that user asks for waits.
+// fill takes all instances that the user "waits" may have, as long as the test lasts, so that
+// requests of that user wait.
 func (c *clocks) fill() {
 	c.t.Helper()
 	for range userInstances {

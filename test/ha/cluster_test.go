@@ -35,8 +35,8 @@ type cluster struct {
 	hosts    []*host
 	trust    *trust // nil: everybody may do everything, in clear text
 
-	// books and gateway are clients that find whichever coordinator answers: an admin, and one
-	// that asks for users.
+	// books and gateway are clients that find any coordinator that answers: an admin, and one that
+	// asks for users.
 	books, gateway *client.Client
 }
 
@@ -64,7 +64,7 @@ type size struct {
 }
 
 // How agents and hosts are named and measured. A host's capacity is far less than its share of the
-// machine, so that what is refused is refused by the books and never for lack of real memory.
+// machine, so that refusals come from the books and never from a lack of real memory.
 const (
 	tick           = 2 * time.Second
 	hostMemory     = 64 << 20
@@ -75,8 +75,8 @@ const (
 	requestMemory  = 4 << 20 // at most
 )
 
-// settings of every coordinator. A leader whose commits do not end stops leading after two
-// seconds, so that a store that hangs costs little of the time that this suite has.
+// settings are those of every coordinator. A leader whose commits do not end stops leading after
+// two seconds, so that a store that hangs costs little of the time of this suite.
 const settings = `quotaFiles: [%s]
 times:
   interval: 2s
@@ -97,8 +97,8 @@ var quotas = fmt.Sprintf(`quotas:
 // every coordinator answers.
 func newCluster(t *testing.T, want size, trusted *trust) *cluster {
 	t.Helper()
-	// Not t.TempDir, whose path may be too long for a socket and closed to the user that
-	// PostgreSQL runs as.
+	// Not t.TempDir: its path may be too long for a socket, and the user of PostgreSQL may not be
+	// able to enter it.
 	dir, err := os.MkdirTemp("", "ha") //nolint:usetesting // see above
 	if err != nil {
 		t.Fatal(err)
@@ -224,7 +224,7 @@ func (c *cluster) scheme() string {
 	return "http://"
 }
 
-// patiently makes a client go on until its server is back, as long as that may take here.
+// patiently makes a client go on until its server is back, for as long as that may take here.
 func patiently() []client.Option {
 	return []client.Option{client.WithTimeout(patience), client.WithRetries(client.RetryPolicy{Longest: time.Second, Patience: patience})}
 }
@@ -238,7 +238,7 @@ func (c *cluster) client(target string, options ...client.Option) *client.Client
 	return c.newClient(target, options...)
 }
 
-// newClient returns a client that shows what the options say and nothing else.
+// newClient returns a client that shows only what the options say.
 func (c *cluster) newClient(target string, options ...client.Option) *client.Client {
 	c.t.Helper()
 	made, err := client.New(target, options...)
@@ -249,7 +249,7 @@ func (c *cluster) newClient(target string, options ...client.Option) *client.Cli
 	return made
 }
 
-// awaitMembers waits until every coordinator answers out of the books, by itself or by passing the
+// awaitMembers waits until every coordinator answers from the books, by itself or by passing the
 // call on.
 func (c *cluster) awaitMembers() {
 	c.t.Helper()

@@ -69,8 +69,8 @@ type fault struct {
 	do   func(*load)
 }
 
-// survives does it, waits until all is as it was, compares all books, and tells for how long
-// nobody was granted anything.
+// survives causes the fault, waits until all is as before, compares all books, and logs for how
+// long nobody was granted anything.
 func (l *load) survives(f fault) {
 	l.t.Helper()
 	began := time.Now()
@@ -121,8 +121,8 @@ func (l *load) leaderKilled() {
 	leader.Start()
 }
 
-// leaderStopped: what the old leader is asked while it stands still it must not answer from the
-// past, and not grant either.
+// leaderStopped: the old leader must not answer from the past what it was asked while it was
+// stopped, and must not grant it.
 func (l *load) leaderStopped() {
 	leader := l.leader()
 	one := int64(1)
@@ -193,7 +193,7 @@ func (l *load) leaderWithoutStore() {
 	l.must(l.lab.Heal())
 }
 
-// leaderWithoutAgents: it goes on leading, and the others pass on what agents want.
+// leaderWithoutAgents: it keeps leading, and the others pass on what agents ask.
 func (l *load) leaderWithoutAgents() {
 	leader := l.leader()
 	l.must(l.lab.Cut(leader.node, l.lab.Node("hosts-1")))
@@ -211,8 +211,8 @@ func (l *load) leaderAlone() {
 	l.must(l.lab.Heal())
 }
 
-// consulRestarts: nobody can know for sure that nobody else leads, and so nobody leads, until
-// Consul is back.
+// consulRestarts: no coordinator can be sure that no other leads. So nobody leads until Consul is
+// back.
 func (l *load) consulRestarts() {
 	for _, s := range l.consuls {
 		s.Kill()

@@ -42,16 +42,15 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// build builds the bursar of a tree. It has to do without a network, as the module's dependencies
-// are here since this test was built.
+// build builds the bursar of a tree. It needs no network: the module's dependencies are here since
+// this test was built.
 func build(tree, into string, flags ...string) error {
 	return proc.Build{
 		Into: into, Tree: tree, Flags: flags, Environment: []string{"GOPROXY=off", "GOFLAGS=-mod=readonly", "GOWORK=off"},
 	}.Run(context.Background())
 }
 
-// patience is how long a machine that is busy with other things may take for what takes a second
-// or two.
+// patience is how long something that takes a second or two may take on a busy machine.
 const patience = 90 * time.Second
 
 // pollEvery is how often a condition is checked.

@@ -62,7 +62,7 @@ func (s sums) over(a *bursarv1.Allocation) (faults []string) {
 
 func isLive(a *bursarv1.Allocation) bool { return a.GetState() == reserved || a.GetState() == active }
 
-// replay follows what a watch tells, transition by transition in the order of their revisions.
+// replay follows a watch, transition by transition in the order of their revisions.
 type replay struct {
 	live   map[string]*bursarv1.Allocation
 	held   sums
@@ -106,8 +106,8 @@ type span struct{ from, to time.Time }
 
 func (s span) contains(t time.Time) bool { return !t.Before(s.from) && !t.After(s.to) }
 
-// sweep judges all allocations there have been, by the times that the books have of them: at every
-// grant, what its accounts hold.
+// sweep judges all allocations there have been, by their times in the books: at every grant, it
+// checks what the accounts hold.
 func sweep(all []*bursarv1.Allocation, but span) (faults []string, grants int) {
 	type edge struct {
 		at    *timestamppb.Timestamp

@@ -108,7 +108,7 @@ func (a account) step(what wish, got answer) (bool, any) {
 	return false, a
 }
 
-// linearizable checks a history. That it cannot be decided in the time is a failure, too.
+// linearizable checks a history. If it cannot be decided in the time, that is a failure, too.
 func linearizable(history []porcupine.Operation) porcupine.CheckResult {
 	return porcupine.CheckOperationsTimeout(accounts(), history, 30*time.Second)
 }

@@ -24,9 +24,9 @@ import (
 	"google.golang.org/protobuf/types/dynamicpb"
 )
 
-// TestAgentsOneVersionBehind: coordinators are brought up to date before agents are. Every
-// coordinator has one agent that says and understands nothing beyond the contract's baseline, and
-// one that was built from the version before. Such an agent knows one coordinator.
+// TestAgentsOneVersionBehind: coordinators are brought up to date before agents. Every coordinator
+// has one agent that knows only the contract's baseline, and one that was built from the version
+// before. Such an agent knows one coordinator.
 func TestAgentsOneVersionBehind(t *testing.T) {
 	c := newCluster(t, size{coordinators: 3, agents: 4}, nil)
 	before := versionBefore(t)
@@ -73,8 +73,8 @@ func (c *cluster) startAgent(id, program, coordinator string) {
 	c.hosts = append(c.hosts, h)
 }
 
-// speakBaseline serves in front of a coordinator, and takes out of every call and every answer
-// what the contract's baseline does not have. It returns its address.
+// speakBaseline serves in front of a coordinator, and removes from every call and answer what the
+// contract's baseline does not have. It returns its address.
 func (c *cluster) speakBaseline(coordinator string, count *atomic.Int64) string {
 	c.t.Helper()
 	methods := readBaseline(c.t)
@@ -120,7 +120,7 @@ func isProto(header http.Header) bool {
 	return header.Get("Content-Type") == "application/proto" && header.Get("Content-Encoding") == ""
 }
 
-// strip reads a message as the baseline knows it, and writes that down again.
+// strip reads a message as the baseline knows it, and writes it again.
 func (c *cluster) strip(body io.ReadCloser, kind protoreflect.MessageDescriptor, count *atomic.Int64) (io.ReadCloser, int64) {
 	defer body.Close()
 	encoded, err := io.ReadAll(body)

@@ -20,8 +20,8 @@ type process struct {
 	program string
 }
 
-// newProcess names a process that is started by Start. At the end of the test it is killed, and
-// judged by what it printed.
+// newProcess names a process that Start starts. At the end of the test it is killed, and its
+// output is checked.
 func newProcess(t *testing.T, name string, node *netlab.Node, args ...string) *process {
 	t.Helper()
 	p := &process{node: node}

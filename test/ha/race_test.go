@@ -17,11 +17,11 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// race is what clients do who want the few instances of an account, with the times at which they
-// asked and were answered. An attempt without an answer may take effect at any later time, so its
-// client goes on with the same request until that is granted, or with the same release until that
-// is confirmed. All those attempts are one operation, which begins with the first that was not
-// answered: of several that take effect only one changes anything.
+// race is clients that want the few instances of an account, with the times of their calls and
+// answers. An attempt without an answer may take effect at any later time, so its client repeats
+// the same request until that is granted, or the same release until that is confirmed. All those
+// attempts are one operation, which begins with the first that was not answered: if several take
+// effect, only one changes anything.
 type race struct {
 	*load
 	mu      sync.Mutex
@@ -38,7 +38,8 @@ const racers = 3
 // attemptTime is how long an answer is waited for.
 const attemptTime = 3 * time.Second
 
-// startRace has four clients race for each account: one at each coordinator, and one at an agent.
+// startRace makes four clients race for each account: one at each coordinator, and one at an
+// agent.
 func (l *load) startRace() {
 	for account := range racers {
 		places := []*client.Client{l.hosts[account].local.With(client.WithoutRetries())}

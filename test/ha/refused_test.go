@@ -149,8 +149,8 @@ func TestOneStoreIsOneClusters(t *testing.T) {
 	m.run("coordinator", m.coordinator(m.create("elsewhere"), m.consul.Address, "cluster: first\n"), exitConfig, "point it to theirs")
 }
 
-// TestNonsenseInConsulsKeysKeepsNoCoordinatorFromStarting, and lets no other store in: what the
-// cluster's store knows is put back.
+// TestNonsenseInConsulsKeysKeepsNoCoordinatorFromStarting, and it lets no other store in: the key
+// gets back what the cluster's store knows.
 func TestNonsenseInConsulsKeysKeepsNoCoordinatorFromStarting(t *testing.T) {
 	m := newWrongConfig(t)
 	asked, err := m.consul.Client()

@@ -26,8 +26,8 @@ func TestStoreIsPutBack(t *testing.T) {
 	from := time.Now()
 	l.recovered()
 	// More epochs, and allocations that the backup does not have. None of the epochs is the last
-	// there is, which somebody else announces: the agents would remember it, and nobody could lead
-	// above it.
+	// one possible, which an attacker announces: the agents would remember it, and nobody could
+	// lead above it.
 	backedUp := l.epoch()
 	asked, err := c.consuls[0].Client()
 	l.must(err)
@@ -51,8 +51,8 @@ func TestStoreIsPutBack(t *testing.T) {
 	l.finish(span{from, to})
 }
 
-// backUp copies the store while nobody asks for anything: a reservation that is in the copy would
-// come back with it, and hold until its time is over, as that of a launcher that died does.
+// backUp copies the store while nobody asks for anything. Otherwise a reservation in the copy
+// would come back with it, and hold until its time is over, like that of a launcher that died.
 func (l *load) backUp(into string) {
 	l.t.Helper()
 	l.steps.Lock()

@@ -86,7 +86,7 @@ func (c *cluster) startAgentInConsul(number int) {
 	c.awaitHosts()
 }
 
-// rogue writes into Consul, and has servers that it would like to be called.
+// rogue writes into Consul, and has servers that it wants others to call.
 type rogue struct {
 	*load
 
@@ -127,7 +127,7 @@ func announce(url string, epoch uint64) string {
 	return string(text)
 }
 
-// write keeps a value in the leader's key, however often that is corrected, while f runs.
+// write keeps a value in the leader's key while f runs, however often the leader corrects it.
 func (r *rogue) write(value string, f func()) {
 	r.t.Helper()
 	ctx, cancel := context.WithCancel(r.t.Context())
@@ -157,7 +157,7 @@ func (r *rogue) write(value string, f func()) {
 	}
 }
 
-// isNoticed makes calls until the leader has said once more that the key is not as it wrote it.
+// isNoticed makes calls until the leader has logged again that the key is not as it wrote it.
 func (r *rogue) isNoticed() {
 	r.t.Helper()
 	leader := r.leader()

@@ -21,7 +21,7 @@ import (
 	"github.com/bursar/bursar/test/netlab"
 )
 
-// trust is what an installation is secured by. A nil trust says so loudly that it is not.
+// trust is how an installation is secured. A nil trust means that it is not secured at all.
 type trust struct {
 	authority  *certs.Authority
 	dir, ca    string
@@ -127,8 +127,8 @@ func (s *trust) consulSection(c *cluster, server *consul.Server, name string) st
 	return fmt.Sprintf("consul: {address: '%s', token: %s, tls: {%s}}\n", server.Address, s.consul, s.show(c.t, certs.Request{Name: name + "-consul"}))
 }
 
-// TestTrustIsAskedForEverywhere: with certificates and tokens between all there are, a leader is
-// lost like any other.
+// TestTrustIsAskedForEverywhere: with certificates and tokens between all processes, a leader can
+// be lost as without them.
 func TestTrustIsAskedForEverywhere(t *testing.T) {
 	const agents = 8
 	c := newCluster(t, size{coordinators: 3, agents: agents}, newTrust(t, agents))

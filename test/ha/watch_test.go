@@ -61,8 +61,8 @@ func (o *observer) faultf(format string, arguments ...any) {
 	o.faults = append(o.faults, fmt.Sprintf(format, arguments...))
 }
 
-// follow reads the live allocations and then each transition, until the watch ends: with a leader,
-// what it remembers goes.
+// follow reads the live allocations and then each transition, until the watch ends. When a leader
+// ends, its memory of past transitions ends, too.
 func (o *observer) follow(ctx context.Context) {
 	var listed []*bursarv1.Allocation
 	revision := uint64(0)

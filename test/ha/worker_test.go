@@ -115,7 +115,7 @@ type engine struct {
 	process *exec.Cmd
 }
 
-// step asks for something and does something with it, or lets go of what it has.
+// step asks for something and uses it, or gives back what it has.
 func (w *worker) step() {
 	if len(w.kept) > 0 && w.random.IntN(3) == 0 {
 		w.endOne()
@@ -167,7 +167,7 @@ func (w *worker) fail(what string, err error) {
 	}
 }
 
-// allocate asks until it is answered. The answer may be no, and says what was short.
+// allocate asks until it gets an answer. The answer may be no, and says what was missing.
 func (w *worker) allocate(r *bursarv1.AllocateRequest) (*bursarv1.Allocation, bool) {
 	res, err := w.client.Allocate(w.t.Context(), r)
 	if err == nil {
@@ -255,7 +255,7 @@ func (w *worker) run(a *bursarv1.Allocation) {
 	w.kept = append(w.kept, e)
 }
 
-// endOne releases an engine, or has its process die, which its agent notices.
+// endOne releases an engine, or makes its process die, which its agent notices.
 func (w *worker) endOne() {
 	i := w.random.IntN(len(w.kept))
 	e := w.kept[i]

@@ -29,8 +29,8 @@ func filesBroken(files tree) []string {
 	return complaints
 }
 
-// packageCommentsBroken takes the comment from any file of the folder; a folder of tests alone has
-// it in a test.
+// packageCommentsBroken accepts the comment in any file of the folder. A folder that has only
+// tests has it in a test.
 func packageCommentsBroken(files tree) []string {
 	said := map[string]bool{}
 	var folders []string
@@ -74,7 +74,8 @@ func leftoversBroken(files tree) []string {
 	return complaints
 }
 
-// sleepsBroken lets a file sleep that has synctest bubbles: in one, sleeping is how time passes.
+// sleepsBroken allows sleeping in files with synctest bubbles: in a bubble, sleeping is how time
+// passes.
 func sleepsBroken(files tree) []string {
 	var complaints []string
 	for _, s := range files.sources() {

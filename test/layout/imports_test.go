@@ -39,8 +39,8 @@ func floors() [][]string {
 	}
 }
 
-// topFolders are all that the tree begins with. What is nobody's API stands in internal; each
-// other package has one that is promised.
+// topFolders are all top folders of the tree. Packages that are no API are in internal; each other
+// package has a stable one.
 func topFolders() []string {
 	return []string{
 		"agent", "bench", "client", "cmd", "coordinator", "deploy", "docs", "examples", "integrations", "internal", "label",
@@ -77,8 +77,8 @@ func computing() [][2]string {
 	return [][2]string{{"coordinator/ledger", "github.com/tidwall/btree"}}
 }
 
-// small are the packages of programs of which there are many processes: they import the standard
-// library, golang.org/x/sys and each other.
+// small are the packages of programs that run in many processes: they import the standard library,
+// golang.org/x/sys and each other.
 func small() []string {
 	return []string{"agent/keeper", "cmd/bursar-keeper"}
 }
@@ -183,7 +183,7 @@ func sizeBroken(files tree) []string {
 	return complaints
 }
 
-// concurrent names what makes a node the business of more than one goroutine.
+// concurrent names the part of a node that needs more than one goroutine.
 func concurrent(node ast.Node) string {
 	switch node := node.(type) {
 	case *ast.GoStmt:

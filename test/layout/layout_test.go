@@ -1,6 +1,6 @@
 // Package layout holds the rules of this tree that no compiler and no linter holds: which package
-// may import which, what a pure package may contain, how large a file may grow, and that links and
-// comments are there.
+// may import which, what a pure package may contain, how large a file and how wide a comment may
+// be, and that links and package comments are there.
 //
 // A rule is a function from a tree to its complaints, so that it can be shown a small tree in
 // memory that breaks it.
@@ -44,6 +44,7 @@ func rules() []rule {
 		{"pure packages have no I/O and no goroutine", purityBroken},
 		{"small programs stay small", sizeBroken},
 		{"packages say what they are for", packageCommentsBroken},
+		{"comments end before column 100", commentsBroken},
 		{"files are small and named for what they hold", filesBroken},
 		{"nothing is skipped or left over", leftoversBroken},
 		{"tests do not sleep", sleepsBroken},
@@ -138,7 +139,7 @@ func (files tree) sources() []source {
 			continue
 		}
 		s := source{path: name, folder: path.Dir(name), content: files[name], lines: token.NewFileSet()}
-		// What does not parse does not build either, and the compiler says so better.
+		// What does not parse does not build either, and the compiler reports it better.
 		s.File, _ = parser.ParseFile(s.lines, name, s.content, parser.ParseComments|parser.SkipObjectResolution)
 		s.test = strings.HasSuffix(name, "_test.go")
 		s.generated = ast.IsGenerated(s.File)

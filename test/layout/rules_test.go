@@ -117,6 +117,16 @@ func TestRulesFindWhatBreaksThem(t *testing.T) {
 			want: []string{"label: no file has a package comment (Package … or Command …)"},
 		},
 		{
+			name: "wide comments", path: "label/wide.go",
+			content: "package label\n\n// " + strings.Repeat("ä ", 49) + "\n\n// " + strings.Repeat("ä ", 48) + "\n" +
+				"//\t" + strings.Repeat("a table ", 20) + "\n// https://example.com/" + strings.Repeat("long", 30) + "\n" +
+				"func f() {\n\t// " + strings.Repeat("a ", 47) + "\n\tf() // " + strings.Repeat("a ", 60) + "\n\t//nolint:all // " + strings.Repeat("a ", 60) + "\n}\n",
+			want: []string{
+				"label/wide.go:3: a comment of 101 columns, more than 100",
+				"label/wide.go:9: a comment of 101 columns, more than 100",
+			},
+		},
+		{
 			name: "a long file", path: "label/long.go", content: "package label\n" + strings.Repeat("\n", maxLines),
 			want: []string{"label/long.go has 451 lines, more than 450"},
 		},

@@ -19,8 +19,8 @@ import (
 // killing is a policy that is not patient.
 const killing = "  cgroups: none\n  policies: [{onOverUse: kill, grace: 1s, stopGrace: 2s}]\n"
 
-// While no coordinator answers, engines go on, those that end are remembered, nothing is started,
-// and nothing is stopped for over-use. When one answers again it hears of all that.
+// While no coordinator answers, engines go on, ended ones are remembered, nothing is started, and
+// nothing is stopped for over-use. When one answers again it learns all that.
 func TestCoordinatorIsAway(t *testing.T) {
 	t.Parallel()
 	p := startPlace(t, settings{engines: killing})
@@ -82,8 +82,8 @@ func (p *place) killedForOverUse(e *engine) {
 	p.bursar("allocations", e.id).Expect(p.t, 0, "uses ", "is entitled to 64MiB")
 }
 
-// A coordinator that is put back to before engines were confirmed takes them up as their agent
-// describes them: each once, beyond a limit if need be, and ends none.
+// A coordinator that is put back to before engines were confirmed takes them over as their agent
+// reports them: each once, beyond a limit if need be, and it ends none.
 func TestCoordinatorIsPutBack(t *testing.T) {
 	t.Parallel()
 	p := startPlace(t, settings{})
@@ -103,8 +103,7 @@ func TestCoordinatorIsPutBack(t *testing.T) {
 		}
 		return nil
 	})
-	// What the backup does not know: three engines, one that was a reservation, and one that has
-	// ended.
+	// The backup does not know three engines, one that was a reservation, and one that has ended.
 	forgotten.end(8, "after the backup")
 	p.endedWith(forgotten, 8)
 	if err := p.launch(t.Context(), pending); err != nil {
@@ -142,8 +141,8 @@ func TestCoordinatorIsPutBack(t *testing.T) {
 		t.Errorf("%d accounts and allocations %v are over their limit, want one and %v", over, flagged, want)
 	}
 	always(t, 3*tick, "with an old backup", func() error { return undisturbed(engines) })
-	// What it gives out now are other ids, and the ends of those that it has taken up are heard
-	// of.
+	// What it grants now gets other ids, and the ends of the engines that it has taken over are
+	// known.
 	if _, err := p.local.Allocations().Allocate(t.Context(), request(old.labels())); connect.CodeOf(err) != connect.CodeResourceExhausted {
 		t.Errorf("beyond the limit: %v", err)
 	}

@@ -81,8 +81,8 @@ func TestDiskOfTheStateIsFull(t *testing.T) {
 	}
 }
 
-// readOnly lets nothing be written below a path any more, but to files that are open: a keeper's
-// record is.
+// readOnly prevents all writing below a path, except to files that are open, such as a keeper's
+// record.
 func readOnly(path string) error {
 	if err := unix.Mount(path, path, "", unix.MS_BIND, ""); err != nil {
 		return fmt.Errorf("bind: %w", err)

@@ -5,14 +5,13 @@
 // back, pids are reused, hosts boot, state files are damaged, disks fill up, and engines take more
 // memory than they may have.
 //
-// What it leaves to others: agent, with a coordinator that is played, has the state file of every
-// kind field by field, clocks that were set between two agents and while one runs (synctest), and
-// each refusal; test/systemd has real boots and a clock that is really set, in a virtual machine,
-// the watchdog, sockets that stay, and upgrades of packages; test/ha has leaders that are lost,
-// PostgreSQL that is put back, and agents of an older version; test/chaos has `bursar dev` that is
-// killed under load, and engines that touch memory slowly. A clock cannot be set for one process:
-// a program without a libc does not see what would be preloaded, and time namespaces leave the
-// time of day alone.
+// Other packages test the rest. agent, with a simulated coordinator, has every field of the state
+// file of every kind, clocks that were set between two agents and while one runs (synctest), and
+// each refusal. test/systemd has real boots and a clock that is really set, in a virtual machine,
+// the watchdog, sockets that stay, and upgrades of packages. test/ha has lost leaders, PostgreSQL
+// that is put back, and agents of an older version. test/chaos kills `bursar dev` under load, and
+// has engines that touch memory slowly. A clock cannot be set for one process: a program without a
+// libc cannot be preloaded, and time namespaces do not change the time of day.
 //
 // Tests need root: they make namespaces and cgroups. No test sleeps; each waits for a condition,
 // for long if the machine is busy. "Right within two heartbeats" means heartbeats that were
@@ -94,8 +93,8 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
-// isolated runs the rest of the test in a process that has the namespaces of flags for its own;
-// outside it returns false, and the test has been run. Whatever is mounted there is gone with it.
+// isolated runs the rest of the test in a process with namespaces of its own, by flags. Outside of
+// it, it returns false, and the test is done. All mounts in there go with it.
 func isolated(t *testing.T, flags uintptr) bool {
 	t.Helper()
 	if os.Getenv(insideVariable) == t.Name() {
@@ -113,8 +112,8 @@ func isolated(t *testing.T, flags uintptr) bool {
 	return false
 }
 
-// settle keeps what is mounted in here to this namespace. In a namespace of pids the process table
-// is that.
+// settle keeps the mounts in here to this namespace. In a pid namespace the process table is that
+// of the namespace.
 func settle() error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("private mounts: %w", err)
@@ -130,7 +129,7 @@ func settle() error {
 
 const (
 	pollEvery = 20 * time.Millisecond
-	// patience is how long anything may take on a machine that is busy with other things.
+	// patience is how long anything may take on a busy machine.
 	patience = 60 * time.Second
 )
 

@@ -148,9 +148,9 @@ func (p *place) settledHeadroom(e *engine, mebibytes int64) (headroom int64) {
 	return headroom
 }
 
-// Under the policy limit the kernel keeps an engine to its entitlement. One that wants more is
-// ended by it, which is recognised, and the reason names the limit; also when no agent was there.
-// Its neighbours go on.
+// Under the policy limit the kernel keeps an engine to its entitlement. If an engine wants more,
+// the kernel ends it. The agent recognises that, also if no agent ran at the time, and the reason
+// names the limit. Other engines go on.
 func TestLimitedEnginesAreEndedByTheKernel(t *testing.T) {
 	t.Parallel()
 	parent := fmt.Sprintf("/bursar-test-losses-%d", os.Getpid())
@@ -203,7 +203,7 @@ func cgroupFolders(t *testing.T, name string) []string {
 	return found
 }
 
-// awaitLimit waits until an engine is in a cgroup that has its entitlement for a limit.
+// awaitLimit waits until an engine is in a cgroup whose limit is its entitlement.
 func (p *place) awaitLimit(e *engine) {
 	p.t.Helper()
 	eventually(p.t, "engine "+e.name+" is limited", func() error {

@@ -54,8 +54,8 @@ type settings struct {
 	state   string // its stateDir; default: one of its own
 }
 
-// newPlace writes the configurations and makes the clients; nothing is started. No host is suspect
-// because this machine is busy.
+// newPlace writes the configurations and makes the clients; it starts nothing. No host becomes
+// suspect because this machine is busy.
 func newPlace(t *testing.T, s settings) *place {
 	t.Helper()
 	// Not t.TempDir, whose path may be too long for a socket.
@@ -135,7 +135,7 @@ func (p *place) newAgent() *proc.Process {
 	return start(p.t, nil, p.program, "agent", "--config", filepath.Join(p.dir, "agent.yaml"), "--log-format", "text")
 }
 
-// shut ends a server as a service manager does, and wants that it ends well.
+// shut ends a server as a service manager does, and expects that it ends well.
 func (p *place) shut(server *proc.Process) {
 	p.t.Helper()
 	server.Signal(syscall.SIGTERM)

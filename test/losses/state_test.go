@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// Whatever becomes of the state file while engines run, none is lost and none is ended, and each
-// is counted once.
+// Whatever happens to the state file while engines run, no engine is lost or ended, and each is
+// counted once.
 func TestStateFileIsDamaged(t *testing.T) {
 	t.Parallel()
 	p := startPlace(t, settings{})
@@ -66,8 +66,7 @@ func (p *place) setAside() int {
 	return len(found)
 }
 
-// An agent that is older than the state file says so and leaves everything as it is, engines and
-// file.
+// An agent that is older than the state file says so and leaves engines and file as they are.
 func TestStateFileIsOfANewerVersion(t *testing.T) {
 	t.Parallel()
 	p := startPlace(t, settings{})

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// Two agents for one host are a mistake that is found: the older one ends and says why. Engines go
-// on, and are the newer one's.
+// Two agents for one host are a mistake that is noticed: the older one ends and says why. Engines
+// go on, and belong to the newer one.
 func TestTwoAgentsAreOneHost(t *testing.T) {
 	t.Parallel()
 	p := startPlace(t, settings{})

@@ -19,8 +19,8 @@ import (
 // upgrade has the other program stand in for the agent from now on.
 func (p *place) upgrade() { p.program = filepath.Join(programs, "next", "bursar") }
 
-// Engines go on while their agent is replaced by one of another version, which takes all of them
-// up. A request that waits keeps its place.
+// Engines go on while an agent of another version replaces theirs and takes all of them over. A
+// request that waits keeps its place.
 func TestAgentIsUpgraded(t *testing.T) {
 	t.Parallel()
 	p := startPlace(t, settings{agent: "capacity: {memory: 256MiB}\n"})
@@ -84,8 +84,8 @@ func TestAgentIsUpgraded(t *testing.T) {
 	p.right(engines)
 }
 
-// waitingKeeper is a program that stands in for the keeper: it waits until it may go on, and is
-// the keeper then.
+// waitingKeeper is a program that replaces the keeper: it waits until it may go on, and then
+// becomes the keeper.
 func (p *place) waitingKeeper() (config string) {
 	p.t.Helper()
 	path := p.write("keeper", fmt.Sprintf("#!/bin/sh\n: >%[1]s/arrived\nwhile ! [ -e %[1]s/open ]; do sleep 0.05; done\nexec %[2]s/bursar-keeper \"$@\"\n", p.dir, programs))

@@ -82,8 +82,8 @@ func runInside() (code int, err error) {
 	again.Env = append(os.Environ(), insideVariable+"=1")
 	again.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Cloneflags: unix.CLONE_NEWNET}
 	if os.Geteuid() != 0 {
-		// The same user inside, because some servers refuse to be root, but with the right to make
-		// networks.
+		// The same user inside, because some servers refuse to run as root, but with the right to
+		// make networks.
 		again.SysProcAttr.Cloneflags |= unix.CLONE_NEWUSER
 		again.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: os.Geteuid(), HostID: os.Geteuid(), Size: 1}}
 		again.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: os.Getegid(), HostID: os.Getegid(), Size: 1}}

@@ -148,7 +148,7 @@ func (l *Lab) Node(name string) *Node {
 	return n
 }
 
-// Prefix is a command that runs another one's in the node, and becomes it.
+// Prefix is a command that runs another command in the node, and becomes it.
 func (n *Node) Prefix() []string {
 	program, err := os.Executable()
 	if err != nil {
@@ -157,7 +157,7 @@ func (n *Node) Prefix() []string {
 	return []string{program, enterWord, fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), n.ns.Fd())}
 }
 
-// Command is one that runs in the node, and is killed when this process ends.
+// Command is a command that runs in the node, and is killed when this process ends.
 func (n *Node) Command(ctx context.Context, argv ...string) *exec.Cmd {
 	line := append(n.Prefix(), argv...)
 	cmd := exec.CommandContext(ctx, line[0], line[1:]...) //nolint:gosec // whatever the test wants

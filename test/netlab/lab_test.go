@@ -23,8 +23,8 @@ const abandonVariable = "BURSAR_NETLAB_ABANDON"
 
 func TestMain(m *testing.M) { os.Exit(Main(m)) }
 
-// patience is how long a busy machine may take for what is done at once on an idle one; brief how
-// long silence is listened to.
+// patience is how long something immediate may take on a busy machine; brief is how long silence
+// must last.
 const (
 	patience = 20 * time.Second
 	brief    = 300 * time.Millisecond
@@ -221,7 +221,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 }
 
 // TestAbandon is the child of TestNothingIsLeftBehind, and by itself shows that a lab can be made
-// without anybody's help.
+// without help.
 func TestAbandon(t *testing.T) {
 	lab := New(t, "a")
 	left := lab.Node("a").Command(context.Background(), "sleep", "1000")

@@ -56,7 +56,7 @@ func (m *message) with(kind uint16, value []byte) *message {
 
 func text(s string) []byte { return append([]byte(s), 0) }
 
-// send hands the message to the kernel, in the namespace of the calling thread, and returns the
+// send sends the message to the kernel, in the namespace of the calling thread, and returns the
 // kernel's error.
 func (m *message) send() error {
 	socket, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE)
@@ -153,7 +153,7 @@ func addAddress(name string, address netip.Addr) error {
 	return nil
 }
 
-// setNeighbor writes down for good at which hardware address an address of the network is.
+// setNeighbor sets the hardware address of an address of the network, for ever.
 func setNeighbor(device string, address netip.Addr, mac net.HardwareAddr) error {
 	found, err := net.InterfaceByName(device)
 	if err != nil {

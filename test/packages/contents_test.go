@@ -155,8 +155,8 @@ func TestProgramKnowsItsVersion(t *testing.T) {
 	}
 }
 
-// What depends on the machine, the time or the user would show: everything else about the second
-// build is another.
+// A dependence on the machine, the time or the user would show: the second build differs in all of
+// these.
 func TestSameTreeGivesTheSameBytes(t *testing.T) {
 	again := made{t.TempDir(), built.version}
 	if err := again.make("ARCHES="+runtime.GOARCH, "TZ=Asia/Tokyo", "LC_ALL=C.UTF-8", "HOSTNAME=another", "TMPDIR="+t.TempDir()); err != nil {

@@ -12,7 +12,7 @@ import (
 
 const unitDir = root + "/deploy/systemd/"
 
-// The exposure that a unit states is the one that it has, and no line may go that kept it there.
+// A unit states its exposure, and that is right. No line may go that keeps it there.
 func TestExposureIsAsStated(t *testing.T) {
 	stated := regexp.MustCompile(`(?m)^# systemd-analyze security .*: exposure (\d+)\.(\d)`)
 	for unit, most := range map[string]string{"bursar-agent.service": "3.5", "bursar-coordinator.service": "1.3"} {

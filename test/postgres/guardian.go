@@ -2,10 +2,10 @@ package postgres
 
 import "github.com/bursar/bursar/test/proc"
 
-// guardScript clears away what is left of a server: all processes that stand in its data, stopped
-// ones too, and its directory. The kernel would signal the first process of the server alone, and
-// nobody those that are stopped. They get five seconds to end in order, because only then does the
-// kernel get back the memory that they share.
+// guardScript removes what is left of a server: its directory, and all processes that work in its
+// data, stopped ones too. The kernel would signal only the first process of the server, and none
+// that are stopped. They get five seconds to end in order, because only then does the kernel get
+// back the memory that they share.
 const guardScript = `data=$(readlink -f "$1/data")
 signal() {
 	found=1

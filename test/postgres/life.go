@@ -83,8 +83,8 @@ func (s *Server) Stop(signal syscall.Signal) error {
 	return s.waitUntilGone()
 }
 
-// Kill kills all of the server's processes at once, as when the machine loses power but for what
-// the kernel has in its caches.
+// Kill kills all of the server's processes at once. That is like a loss of power, except that the
+// kernel keeps what it has in its caches.
 func (s *Server) Kill() error {
 	if s.process == nil {
 		return nil

@@ -10,8 +10,8 @@ import (
 	"syscall"
 )
 
-// Guardian is a process that clears away after this one, even if this one was killed before it
-// could do so itself.
+// Guardian is a process that cleans up after this one, even if this one was killed before it could
+// do so itself.
 type Guardian struct {
 	process   *exec.Cmd
 	hold      io.Closer // as long as this is open in this process, it waits

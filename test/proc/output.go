@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// most is how many bytes an Output keeps. It is far more than a test reads, and bounds what a
-// server that prints in a loop takes.
+// most is how many bytes an Output keeps. It is far more than a test reads, and limits the memory
+// for a server that prints in a loop.
 const most = 64 << 20
 
 // faults are what no Bursar must ever print.

@@ -33,8 +33,8 @@ func (r Result) String() string {
 	return fmt.Sprintf("exit code %d after %s\n%s%s", r.Code, r.Took.Round(time.Millisecond), r.Output, r.Errors)
 }
 
-// Run carries out a command. It fails when the command cannot be started, and when ctx ends first,
-// which ends the command too; how the command itself ended is in the result.
+// Run carries out a command. It fails if the command cannot be started, or if ctx ends first,
+// which also ends the command. The result says how the command itself ended.
 func (m *Machine) Run(ctx context.Context, c Command) (Result, error) {
 	if _, bounded := ctx.Deadline(); !bounded {
 		var cancel context.CancelFunc

@@ -2,9 +2,9 @@ package systemd
 
 import "github.com/bursar/bursar/test/proc"
 
-// guardScript ends all processes in a machine's cgroups, and removes these and its folder. Its
-// mounts are in a namespace that goes with its processes. Nobody else would do it once who started
-// the machine is gone.
+// guardScript ends all processes in a machine's cgroups, and removes the cgroups and its folder.
+// Its mounts are in a namespace that goes with its processes. Nobody else would do it after the
+// end of the process that started the machine.
 const guardScript = `folder=$1; shift
 left=0
 round=0

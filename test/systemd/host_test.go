@@ -21,7 +21,7 @@ const (
 	socket = "/run/bursar/agent.sock"
 )
 
-// agentYAML is that of the machines here: a host with heartbeats of a second.
+// agentYAML is the agent.yaml of the machines here: a host with heartbeats of a second.
 const agentYAML = `hostId: host-1
 tick: 1s
 safety: 64MiB
@@ -71,8 +71,8 @@ func (h host) configure(t *testing.T, more string) {
 	h.Write(t, "/etc/bursar/coordinator.yaml", coordinatorYAML)
 }
 
-// soon is within how long the books are right: two heartbeats of a second, and what cores that
-// others use add, and emulated ones.
+// soon is the time in which the books must be right: two heartbeats of a second, and more for busy
+// cores, and for emulated ones.
 func (h host) soon() time.Duration {
 	if h.options.Kind == Virtual {
 		return 90 * time.Second

@@ -1,6 +1,6 @@
-// Command manual writes the manual pages that are about files and about the keeper:
-// bursar-agent.yaml(5), bursar-coordinator.yaml(5) and bursar-keeper(8). Those of commands come
-// from the program itself. Their date is SOURCE_DATE_EPOCH.
+// Command manual writes the manual pages of files and of the keeper: bursar-agent.yaml(5),
+// bursar-coordinator.yaml(5) and bursar-keeper(8). The program itself writes those of commands.
+// Their date is SOURCE_DATE_EPOCH.
 package main
 
 import (

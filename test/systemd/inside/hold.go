@@ -49,7 +49,8 @@ func tool(name string, arguments []string) error {
 	return nil
 }
 
-// touch has every page of a block be there, and not by zeroes, which a kernel may share.
+// touch makes every page of a block present, with other values than zero: the kernel may share
+// pages of zeroes.
 func touch(block []byte) {
 	for i := 0; i < len(block); i += os.Getpagesize() {
 		block[i] = byte(i>>12) | 1

@@ -181,8 +181,8 @@ func (s *server) start(id uint64, command *exec.Cmd) error {
 	return nil
 }
 
-// become has a command run as a user, with what a login would give it. A name of all digits may be
-// one that nobody has.
+// become makes a command run as a user, with the environment of a login. A name of digits only may
+// be a user that does not exist.
 func become(command *exec.Cmd, name string) error {
 	if name == "" {
 		name = "root"
