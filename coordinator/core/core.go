@@ -89,7 +89,7 @@ type Core struct {
 	ledger *ledger.Ledger // nil while not leading
 	meta   store.Meta
 	skew   Skew // of the ledger's time to the coordinator's clock
-	// the ledger's time of the latest command; it never goes back in a leadership
+	// now is the ledger's time of the latest command. It never goes back in a leadership.
 	now       ledger.Instant
 	kept      ledger.Instant // the ledger's time that the store got last
 	taken     uint64         // the revision that the last batch reached
@@ -114,9 +114,10 @@ type Core struct {
 	refused RefusedSet
 	aside   map[ledger.ID]string
 
-	// hosts of the ledger that know this leadership's epoch, or may know it
+	// informed has the hosts of the ledger that know this leadership's epoch, or may know it.
 	informed map[string]bool
-	// an epoch of another leadership, not below this one's, that an agent has seen; 0: none
+	// superseded is an epoch of another leadership, not below this one's, that an agent has seen;
+	// 0: none.
 	superseded  uint64
 	fenceLimits fenceLimits // limits of hosts that have seen such epochs, over all leaderships
 

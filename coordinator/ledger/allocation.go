@@ -72,7 +72,8 @@ type Allocation struct {
 
 	Async     bool // no caller waits for the answer: Get or Watch follows it
 	OverLimit bool // taken over from an agent although an account lacked the room
-	// it ended because no caller came back, or it is adopted: its request id may be used again
+	// Forget says that its request id may be used again: it ended because no caller came back, or
+	// it is adopted.
 	Forget    bool
 	Stopping  bool // its agent was asked to end the engine, or will be if the engine runs
 	StopGrace time.Duration

@@ -19,14 +19,14 @@ type branch struct {
 	below    int // branches that have it as their parent
 	attached int // live allocations, and requests that are being decided
 	dropped  bool
-	// whose agent's report created it; nil: a request or a provider did, or a provider has
-	// reported it since
+	// bringer is the host whose agent's report created it; nil: a request or a provider did, or a
+	// provider has reported it since.
 	bringer *host
 
 	report QueueReport
 	known  bool // it is in the last report
 	seen   int  // the cluster's count of reports when it was last in one
-	// the part of our allocations here that the report's figures include for certain
+	// shown is the part of our allocations here that the report's figures include for certain.
 	shown resource.Sum
 }
 

@@ -13,8 +13,8 @@ import (
 type cluster struct {
 	ClusterName
 	configured bool
-	// when it got its settings, or the load: an answer to an earlier question may be about another
-	// cluster
+	// since is when it got its settings, or when the ledger was loaded: an answer to an earlier
+	// question may be about another cluster.
 	since    Instant
 	attached int      // live allocations, and requests that are being decided, with a part there
 	members  []*entry // the live allocations that hold something there

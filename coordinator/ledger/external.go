@@ -10,11 +10,12 @@ import (
 // external is where the external parts of an allocation count. Their addresses never change; only
 // what is asked for there does.
 type external struct {
-	// of all parts, those above before those below; the charge of an empty part is empty
+	// charges are those of all parts, of branches above before those below. The charge of an empty
+	// part is empty.
 	charges     []charge
 	memberships []membership // one for each cluster
-	// for each part in Entitled.External, what the last report's figures include of its
-	// applications for certain
+	// granted is, for each part in Entitled.External, what the last report's figures include of
+	// its applications for certain.
 	granted []resource.Vector
 	// changed is when it was last granted more, or named more applications, since the load. The
 	// cluster has as long after this as after the confirmation to see it.

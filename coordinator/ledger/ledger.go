@@ -80,7 +80,8 @@ type Ledger struct {
 
 	requests requests
 
-	// bytes of live allocations, by caller, and by host for those that came through its agent
+	// callers and relays count the bytes of live allocations: by caller, and by host for those
+	// that came through its agent.
 	callers, relays usages
 	full            map[*usage]struct{} // the usages of both kinds that are nearly at their bound
 
@@ -117,7 +118,7 @@ type Ledger struct {
 	early    bool
 
 	changes Changes
-	// how many transitions came due by themselves since an Advance: see Config.OwnChanges
+	// own is how many transitions came due by themselves since an Advance: see Config.OwnChanges.
 	own      int
 	taken    int        // how many of them Changes has returned since then
 	unstored []unstored // in the order of their revisions

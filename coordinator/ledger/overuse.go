@@ -14,7 +14,7 @@ type OverUse struct {
 	Used, Entitled int64
 	Since          Instant // without a break
 	Policy         OverUsePolicy
-	// under PolicyKill: when it is stopped if the over-use goes on; else zero
+	// StopTime is, under PolicyKill, when it is stopped if the over-use goes on; else zero.
 	StopTime Instant
 }
 
