@@ -129,9 +129,9 @@ type Core struct {
 	providers []ledger.ProviderRecord
 	shadowed  []ledger.ProviderRecord
 	hidden    []string
-	// providerTurns counts how often a provider was changed in this leadership: what was read
+	// providerGenerations counts how often a provider was changed in this leadership: what was read
 	// before a change may be of another cluster.
-	providerTurns map[ledger.ClusterName]uint64
+	providerGenerations map[ledger.ClusterName]uint64
 }
 
 // NewCore returns a core that does not lead yet. Every Lead makes a new placer, and draws a number
@@ -169,7 +169,7 @@ func (c *Core) Lead(now ledger.Instant, meta store.Meta, snapshot ledger.Snapsho
 	c.refused.restore(snapshot.Refusals, c.now)
 	c.ledger, c.meta, c.taken, c.superseded = l, meta, snapshot.Revision, 0
 	c.leadership = c.draw()
-	c.informed, c.providerTurns = make(map[string]bool), make(map[ledger.ClusterName]uint64)
+	c.informed, c.providerGenerations = make(map[string]bool), make(map[ledger.ClusterName]uint64)
 	return nil
 }
 

@@ -95,10 +95,10 @@ type Ledger struct {
 	hostsBack Instant
 
 	rules ruleset
-	// rulesTurn counts how often the rules were replaced.
-	rulesTurn   uint64
-	accountSets map[string]*accountSet
-	shares      map[string]*share
+	// rulesGeneration counts how often the rules were replaced.
+	rulesGeneration uint64
+	accountSets     map[string]*accountSet
+	shares          map[string]*share
 
 	providers []ProviderRecord // by cluster
 	clusters  map[ClusterName]*cluster
@@ -242,7 +242,7 @@ func (l *Ledger) Restore(now Instant, s Snapshot) error {
 	}
 	l.now, l.revision, l.lastID = now, s.Revision, lastID(&s)
 	l.rules = newRuleset(bySource(s.Quotas))
-	l.rulesTurn++
+	l.rulesGeneration++
 	l.providers = slices.SortedFunc(slices.Values(s.Providers), func(a, b ProviderRecord) int { return a.Compare(b.ClusterName) })
 	if wrong, err := checkProviders(l.providers); err != nil {
 		return fmt.Errorf("ledger: restore: %w", &RestoreError{"provider", wrong.String(), err})

@@ -169,10 +169,10 @@ func (c *coord) beginRules() {
 // checkRules holds that the rules of the files are in force as they were read last, and every stored rule that none of them is in the way of.
 func (c *coord) checkRules() {
 	l := c.core.Ledger()
-	if c.rules.turn == l.RulesTurn() {
+	if c.rules.turn == l.RulesGeneration() {
 		return
 	}
-	c.rules = rules{turn: l.RulesTurn(), inForce: l.Quotas(), stored: storedRules(l)}
+	c.rules = rules{turn: l.RulesGeneration(), inForce: l.Quotas(), stored: storedRules(l)}
 	want := make(map[string]string)
 	for _, quotas := range c.files {
 		for i := range quotas {
