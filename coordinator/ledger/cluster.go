@@ -142,16 +142,16 @@ func (c *cluster) awaited(l *Ledger) bool {
 
 // branch finds or makes a branch, with those above it. Branches that it creates count on the host
 // that brought them; nil: no host did.
-func (c *cluster) branch(at queueKey, bringer *host) *branch {
+func (c *cluster) branch(at queueKey, creator *host) *branch {
 	if b := c.branches[at]; b != nil {
 		return b
 	}
 	b := newBranch(c, at)
 	if path, below := parentPath(at.path); below {
-		b.parent = c.branch(queueKey{path, at.partition}, bringer)
+		b.parent = c.branch(queueKey{path, at.partition}, creator)
 		b.parent.below++
 	}
-	b.setBringer(bringer)
+	b.setCreator(creator)
 	c.branches[at] = b
 	c.order.Set(b)
 	return b
@@ -162,7 +162,7 @@ func (c *cluster) branch(at queueKey, bringer *host) *branch {
 func (c *cluster) prune(b *branch) {
 	for b != nil && !b.known && b.attached == 0 && b.below == 0 && !b.dropped {
 		b.dropped = true
-		b.clearBringer()
+		b.clearCreator()
 		c.order.Delete(b)
 		delete(c.branches, queueKey{b.address.Path, b.address.Partition})
 		if b = b.parent; b != nil {

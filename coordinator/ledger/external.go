@@ -32,7 +32,7 @@ type membership struct {
 // attachExternal adds the parts of an entry to the tables of their clusters. The entry does not
 // count in the branches yet. New branches count on the host whose agent's report has them; nil: a
 // request has them.
-func (l *Ledger) attachExternal(e *entry, bringer *host) {
+func (l *Ledger) attachExternal(e *entry, creator *host) {
 	parts := e.Entitled.External
 	if len(parts) == 0 {
 		return
@@ -44,7 +44,7 @@ func (l *Ledger) attachExternal(e *entry, bringer *host) {
 			x.memberships = append(x.memberships, membership{cluster: c})
 			c.attached++
 		}
-		own := c.branch(queueKey{parts[i].Path, parts[i].Partition}, bringer)
+		own := c.branch(queueKey{parts[i].Path, parts[i].Partition}, creator)
 		for b := own; b != nil; b = b.parent {
 			x.charges = append(x.charges, charge{branch: b, own: b == own})
 		}
