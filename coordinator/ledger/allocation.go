@@ -136,7 +136,7 @@ type Process struct {
 
 // clean is the process with texts that rows can hold: valid UTF-8.
 func (p Process) clean() Process {
-	p.Cgroup, p.BootID = words(p.Cgroup), words(p.BootID)
+	p.Cgroup, p.BootID = validText(p.Cgroup), validText(p.BootID)
 	return p
 }
 

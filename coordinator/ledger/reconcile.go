@@ -97,7 +97,7 @@ func (l *Ledger) adopt(h *host, r *EngineReport, sampled bool, in *intake) (else
 	}
 	known := l.entry(r.ID)
 	switch {
-	case known == nil && l.requests.isOther(r.ID, keyOf(words(r.Grant.Caller), words(r.Grant.RequestID))):
+	case known == nil && l.requests.isOther(r.ID, keyOf(validText(r.Grant.Caller), validText(r.Grant.RequestID))):
 		return &Allocation{ID: r.ID}
 	case known == nil:
 		l.adoptUnknown(h, r, sampled, in)
@@ -135,7 +135,7 @@ func (l *Ledger) startReported(e *entry, r *EngineReport) {
 	entitled, _ := confirmedResource(e.Entitled, &r.Grant.Entitled)
 	l.updateOverUse(e, r.OverUse)
 	l.start(e, entitled, &ConfirmCommand{
-		Process: r.Grant.Process, Address: r.Grant.Address, ApplicationIDs: everyWord(r.Grant.ApplicationIDs),
+		Process: r.Grant.Process, Address: r.Grant.Address, ApplicationIDs: validTexts(r.Grant.ApplicationIDs),
 	})
 }
 
@@ -201,8 +201,8 @@ func (l *Ledger) adoptedAllocation(h *host, r *EngineReport, sampled bool) Alloc
 	a.Forget, a.RequestHash = false, 0
 	a.OverUse = nil // the report has it
 	a.Wishes = nil  // it has its host
-	a.Caller, a.RequestID, a.Address, a.StopReason = words(a.Caller), words(a.RequestID), words(a.Address), words(a.StopReason)
-	a.Process, a.ApplicationIDs = a.Process.clean(), everyWord(a.ApplicationIDs)
+	a.Caller, a.RequestID, a.Address, a.StopReason = validText(a.Caller), validText(a.RequestID), validText(a.Address), validText(a.StopReason)
+	a.Process, a.ApplicationIDs = a.Process.clean(), validTexts(a.ApplicationIDs)
 	if a.Stopping {
 		a.StopGrace, a.StopReason = l.cfg.StopGrace, orElse(a.StopReason, "its agent was asked to stop it")
 	}
