@@ -103,8 +103,8 @@ type Core struct {
 	leadership uint64
 
 	// fault is why this leadership cannot go on. explaining is the request whose failed wait is
-	// being explained. If that panics, mute is set, and waits end without an explanation from then
-	// on.
+	// being explained. If that panics, unexplained is set, and waits end without an explanation
+	// from then on.
 	fault       *PanicError
 	explaining  *Request
 	unexplained bool

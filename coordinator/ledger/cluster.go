@@ -140,8 +140,8 @@ func (c *cluster) awaited(l *Ledger) bool {
 	return c.configured && !c.reported && l.now < l.clustersRead
 }
 
-// branch finds or makes a branch, with those above it. Branches that it creates count on the host
-// that brought them; nil: no host did.
+// branch finds or makes a branch, with those above it. New branches count on the host whose
+// agent's report creates them; nil: another caller creates them.
 func (c *cluster) branch(at queueKey, creator *host) *branch {
 	if b := c.branches[at]; b != nil {
 		return b
