@@ -23,7 +23,7 @@ type host struct {
 	entries         []*entry         // entries that hold something here
 	bytes           int64            // of their rows and charges
 	callers         map[*usage]int64 // the bytes of each caller, without adopted engines
-	createdBranches int              // branches that exist only because its agent's reports created them
+	createdBranches int              // branches that exist only because of its agent's reports
 
 	// Of its last sample:
 	live     int64 // bytes available beyond safety
