@@ -205,8 +205,7 @@ func FuzzParseVector(f *testing.F) {
 	})
 }
 
-// A dimension that was misspelled is a custom one to whoever reads it: the error says which was
-// meant.
+// A misspelled dimension is read as a custom one: the error says which was meant.
 func TestAMisspelledDimensionIsSaid(t *testing.T) {
 	for dimension, want := range map[string]string{
 		"memroy": "memory", "memry": "memory", "Memory": "memory", "mem0ry": "memory", "cpus": "cpu", "cp": "cpu", "Cpu": "cpu",

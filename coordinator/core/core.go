@@ -89,34 +89,35 @@ type Core struct {
 	ledger *ledger.Ledger // nil while not leading
 	meta   store.Meta
 	skew   Skew // of the ledger's time to the coordinator's clock
-	// the ledger's time of the latest command; it never goes back in a leadership
-	now       ledger.Instant
-	kept      ledger.Instant // the ledger's time that the store got last
-	taken     uint64         // the revision that the last batch reached
-	applied   []Command      // applied; answered with the next batch
-	waiters   map[ledger.ID]*Request
-	deadlines deadlines // of the waiters
-	advance   Call      // does what is due
-	inFlight  *Batch
+	// now is the ledger's time of the latest command. It never goes back in a leadership.
+	now             ledger.Instant
+	storedTime      ledger.Instant // the ledger's time that the store got last
+	batchedRevision uint64         // the revision that the last batch reached
+	applied         []Command      // applied; answered with the next batch
+	waiters         map[ledger.ID]*Request
+	deadlines       deadlines // of the waiters
+	advance         Call      // does what is due
+	inFlight        *Batch
 	// leadership is a number that no other leadership has, not even one of the same epoch in a
 	// store that was restored from a backup.
 	leadership uint64
 
 	// fault is why this leadership cannot go on. explaining is the request whose failed wait is
-	// being explained. If that panics, mute is set, and waits end without an explanation from then
-	// on.
-	fault      *PanicError
-	explaining *Request
-	mute       bool
+	// being explained. If that panics, unexplained is set, and waits end without an explanation
+	// from then on.
+	fault       *PanicError
+	explaining  *Request
+	unexplained bool
 	// refused are commands, and aside stored requests that wait, which made the ledger panic. The
 	// store has the refused commands of an earlier leadership, or gets them with the first batch
 	// of the next one. The stored requests are canceled in the next leadership.
 	refused RefusedSet
 	aside   map[ledger.ID]string
 
-	// hosts of the ledger that know this leadership's epoch, or may know it
+	// informed has the hosts of the ledger that know this leadership's epoch, or may know it.
 	informed map[string]bool
-	// an epoch of another leadership, not below this one's, that an agent has seen; 0: none
+	// superseded is an epoch of another leadership, not below this one's, that an agent has seen;
+	// 0: none.
 	superseded  uint64
 	fenceLimits fenceLimits // limits of hosts that have seen such epochs, over all leaderships
 
@@ -128,9 +129,9 @@ type Core struct {
 	providers []ledger.ProviderRecord
 	shadowed  []ledger.ProviderRecord
 	hidden    []string
-	// providerTurns counts how often a provider was changed in this leadership: what was read
+	// providerGenerations counts how often a provider was changed in this leadership: what was read
 	// before a change may be of another cluster.
-	providerTurns map[ledger.ClusterName]uint64
+	providerGenerations map[ledger.ClusterName]uint64
 }
 
 // NewCore returns a core that does not lead yet. Every Lead makes a new placer, and draws a number
@@ -155,7 +156,7 @@ func (c *Core) Lead(now ledger.Instant, meta store.Meta, snapshot ledger.Snapsho
 	snapshot.Providers, c.hidden = WithFile(stored, c.providers)
 	c.shadowed = hiddenOf(stored, snapshot.Providers)
 	c.now = max(now, Latest(&snapshot))
-	c.skew, c.kept = Skew{Since: now, Ahead: c.now.Sub(now)}, c.now
+	c.skew, c.storedTime = Skew{Since: now, Ahead: c.now.Sub(now)}, c.now
 	l := c.EmptyLedger()
 	snapshot.SetAside = c.aside
 	var err error
@@ -166,9 +167,9 @@ func (c *Core) Lead(now ledger.Instant, meta store.Meta, snapshot ledger.Snapsho
 		return fmt.Errorf("coordinator: lead: %w", err)
 	}
 	c.refused.restore(snapshot.Refusals, c.now)
-	c.ledger, c.meta, c.taken, c.superseded = l, meta, snapshot.Revision, 0
+	c.ledger, c.meta, c.batchedRevision, c.superseded = l, meta, snapshot.Revision, 0
 	c.leadership = c.draw()
-	c.informed, c.providerTurns = make(map[string]bool), make(map[ledger.ClusterName]uint64)
+	c.informed, c.providerGenerations = make(map[string]bool), make(map[ledger.ClusterName]uint64)
 	return nil
 }
 
@@ -277,7 +278,7 @@ func (c *Core) NextTimer() (due ledger.Instant, set bool) {
 	}
 	if c.fault != nil || c.withRecover(c.ledger, nil, func() {
 		due, set = c.ledger.NextTimer()
-		if keep := c.kept.Add(keepTime); c.inFlight == nil && c.ledger.Pending() && (!set || keep < due) {
+		if keep := c.storedTime.Add(keepTime); c.inFlight == nil && c.ledger.Pending() && (!set || keep < due) {
 			due, set = keep, true
 		}
 	}) != nil {
@@ -304,8 +305,8 @@ func (c *Core) Take() *Batch {
 	if c.ledger == nil || c.fault != nil || c.inFlight != nil {
 		return nil
 	}
-	keep := c.now.Sub(c.kept) >= keepTime && c.ledger.Pending()
-	if len(c.applied) == 0 && c.ledger.Revision() == c.taken && !keep && c.refused.unkept == 0 {
+	keep := c.now.Sub(c.storedTime) >= keepTime && c.ledger.Pending()
+	if len(c.applied) == 0 && c.ledger.Revision() == c.batchedRevision && !keep && c.refused.unkept == 0 {
 		return nil
 	}
 	var changes ledger.Changes
@@ -318,12 +319,12 @@ func (c *Core) Take() *Batch {
 	if c.refused.unkept > 0 || len(c.refused.gone) > 0 {
 		c.refused.changes(&changes)
 	}
-	after := c.taken
+	after := c.batchedRevision
 	changes.Time = c.now // commands that only read move it on, too
-	c.taken = changes.Revision
+	c.batchedRevision = changes.Revision
 	c.inFlight = &Batch{Batch: store.Batch{Epoch: c.meta.Epoch, Changes: changes, KeepTime: keep}, Commands: c.applied, after: after, grace: c.ledger.Interval()}
 	if !c.inFlight.Empty() {
-		c.kept = c.now
+		c.storedTime = c.now
 	}
 	c.applied = nil
 	return c.inFlight

@@ -201,7 +201,7 @@ func TestHostsThatNobodyVouchesForCountAsOne(t *testing.T) {
 	}
 }
 
-// A fleet that comes to a store which was put back.
+// A fleet whose coordinators use a store that was restored from a backup.
 func TestOneStepIsEnoughForAllHosts(t *testing.T) {
 	r := newRig(t, storetest.NewMemory("test").Open())
 	r.host()

@@ -38,7 +38,7 @@ func (c *Core) panicked(l *ledger.Ledger, command Command, cause any) error {
 	blamed := command
 	switch id := culprit.Request.ID; {
 	case c.explaining != nil: // its wait was over, so it is not a waiter any more
-		c.mute = true
+		c.unexplained = true
 		blamed = c.explaining
 		c.explaining = nil
 		defer blamed.Answer(fault)

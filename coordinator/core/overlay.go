@@ -35,12 +35,12 @@ func (c *Core) ReplaceProviders(now ledger.Instant, file []ledger.ProviderRecord
 	c.providers, c.hidden, c.shadowed = file, hidden, hiddenOf(stored, all)
 	for _, record := range c.ledger.Providers() {
 		if was, known := before[record.ClusterName]; !known || !maps.Equal(was.Settings, record.Settings) {
-			c.providerTurns[record.ClusterName]++
+			c.providerGenerations[record.ClusterName]++
 		}
 		delete(before, record.ClusterName)
 	}
 	for name := range before {
-		c.providerTurns[name]++
+		c.providerGenerations[name]++
 	}
 	return nil
 }
@@ -81,13 +81,13 @@ func WithFile(stored, file []ledger.ProviderRecord) (all []ledger.ProviderRecord
 }
 
 // HiddenRules are the rules that are not in force, and how often the rules were replaced.
-func (c *Core) HiddenRules() (turn uint64, hidden []ledger.HiddenQuota) {
+func (c *Core) HiddenRules() (generation uint64, hidden []ledger.HiddenQuota) {
 	if c.ledger == nil || c.fault != nil {
 		return 0, nil
 	}
 	// a panic is in Fault
-	_ = c.withRecover(c.ledger, nil, func() { turn, hidden = c.ledger.RulesTurn(), c.ledger.HiddenQuotas() })
-	return turn, hidden
+	_ = c.withRecover(c.ledger, nil, func() { generation, hidden = c.ledger.RulesGeneration(), c.ledger.HiddenQuotas() })
+	return generation, hidden
 }
 
 // Assignment is a cluster that is to be read, with the leadership and the number of changes of its
@@ -95,32 +95,32 @@ func (c *Core) HiddenRules() (turn uint64, hidden []ledger.HiddenQuota) {
 type Assignment struct {
 	ledger.ProviderRecord
 
-	epoch, turn uint64
+	epoch, generation uint64
 }
 
 // Same reports whether two assignments are the same.
 func (a *Assignment) Same(b *Assignment) bool {
-	return a.ClusterName == b.ClusterName && a.epoch == b.epoch && a.turn == b.turn
+	return a.ClusterName == b.ClusterName && a.epoch == b.epoch && a.generation == b.generation
 }
 
 // Assignments are the clusters that are to be read now.
 func (c *Core) Assignments() (list []Assignment) {
 	for _, record := range c.ledger.Providers() {
-		list = append(list, Assignment{record, c.meta.Epoch, c.providerTurns[record.ClusterName]})
+		list = append(list, Assignment{record, c.meta.Epoch, c.providerGenerations[record.ClusterName]})
 	}
 	return list
 }
 
 // IsCurrent reports whether what is read for an assignment is still valid.
 func (c *Core) IsCurrent(a *Assignment) bool {
-	return c.meta.Epoch == a.epoch && c.providerTurns[a.ClusterName] == a.turn
+	return c.meta.Epoch == a.epoch && c.providerGenerations[a.ClusterName] == a.generation
 }
 
 // ChangeProvider puts or deletes a provider: what was read for it before is no longer valid.
 func (c *Core) ChangeProvider(now ledger.Instant, name ledger.ClusterName, change func(*ledger.Ledger, ledger.Instant) error) error {
 	err := change(c.ledger, now)
 	if err == nil {
-		c.providerTurns[name]++
+		c.providerGenerations[name]++
 	}
 	return err
 }

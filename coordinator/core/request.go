@@ -190,7 +190,7 @@ func (c *Core) verdict(request *Request, t *ledger.Allocation, spent *explainBud
 // waitExpired refuses a request whose wait is over.
 func (c *Core) waitExpired(request *Request, spent *explainBudget) error {
 	insufficient := &ledger.InsufficientError{Reason: ledger.ReasonWaited}
-	if c.mute {
+	if c.unexplained {
 		return insufficient
 	}
 	what := requestKey(&request.Command)

@@ -11,7 +11,7 @@ type View struct {
 	Revision uint64
 	Counts   ledger.Counts
 	Skew     Skew
-	// callers whose live allocations take nearly as much as they may
+	// Full has the callers whose live allocations take nearly as much as they may.
 	Full []ledger.LiveFullError
 }
 

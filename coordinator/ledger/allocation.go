@@ -72,7 +72,8 @@ type Allocation struct {
 
 	Async     bool // no caller waits for the answer: Get or Watch follows it
 	OverLimit bool // taken over from an agent although an account lacked the room
-	// it ended because no caller came back, or it is adopted: its request id may be used again
+	// Forget says that its request id may be used again: it ended because no caller came back, or
+	// it is adopted.
 	Forget    bool
 	Stopping  bool // its agent was asked to end the engine, or will be if the engine runs
 	StopGrace time.Duration
@@ -135,7 +136,7 @@ type Process struct {
 
 // clean is the process with texts that rows can hold: valid UTF-8.
 func (p Process) clean() Process {
-	p.Cgroup, p.BootID = words(p.Cgroup), words(p.BootID)
+	p.Cgroup, p.BootID = validText(p.Cgroup), validText(p.BootID)
 	return p
 }
 

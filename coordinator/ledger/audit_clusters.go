@@ -61,15 +61,15 @@ func (l *Ledger) auditClusters(sums map[*account]*balances, report func(int, str
 		}
 		c.order.Scan(func(b *branch) bool {
 			l.auditBranch(b, sums[&b.account], report)
-			if b.bringer != nil {
-				brought[b.bringer]++
+			if b.creator != nil {
+				brought[b.creator]++
 			}
 			return true
 		})
 	}
 	for _, h := range l.hostOrder {
-		if h.brought != brought[h] {
-			report(2, "host %s: its agent has brought %d branches, of those that are there %d", h.ID, h.brought, brought[h])
+		if h.createdBranches != brought[h] {
+			report(2, "host %s: its agent has brought %d branches, of those that are there %d", h.ID, h.createdBranches, brought[h])
 		}
 	}
 }
@@ -82,8 +82,8 @@ func (l *Ledger) auditBranch(b *branch, sum *balances, report func(int, string, 
 	if path, below := parentPath(b.address.Path); below && b.parent != b.cluster.branches[queueKey{path, b.address.Partition}] {
 		report(3, "%s: is not below %s", b.account.name, path)
 	}
-	if b.bringer != nil && b.known {
-		report(3, "%s: is reported, and counts on host %s", b.account.name, b.bringer.ID)
+	if b.creator != nil && b.known {
+		report(3, "%s: is reported, and counts on host %s", b.account.name, b.creator.ID)
 	}
 	if b.attached != sum.attached || !b.known && b.attached == 0 && b.below == 0 {
 		report(3, "%s: said to be touched by %d, is by %d, reported %t, %d below", b.account.name, b.attached, sum.attached, b.known, b.below)

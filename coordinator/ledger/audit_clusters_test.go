@@ -177,11 +177,11 @@ func TestTheAuditTellsWhereTheBooksOfAClusterAreWrong(t *testing.T) {
 			[]string{"3: queue yarn:prod:root.b: said to be touched by 0, is by 0, reported false, 0 below"},
 		},
 		"a queue that is reported and counts as brought": {
-			func(b books) { b.a.setBringer(b.hosts["h1"]) },
+			func(b books) { b.a.setCreator(b.hosts["h1"]) },
 			[]string{"3: queue yarn:prod:root.a: is reported, and counts on host h1"},
 		},
 		"a count of what a host's agent has brought": {
-			func(b books) { b.hosts["h1"].brought++ },
+			func(b books) { b.hosts["h1"].createdBranches++ },
 			[]string{"2: host h1: its agent has brought 1 branches, of those that are there 0"},
 		},
 		"another sum of what is shown": {

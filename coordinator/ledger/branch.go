@@ -19,14 +19,14 @@ type branch struct {
 	below    int // branches that have it as their parent
 	attached int // live allocations, and requests that are being decided
 	dropped  bool
-	// whose agent's report created it; nil: a request or a provider did, or a provider has
-	// reported it since
-	bringer *host
+	// creator is the host whose agent's report created it; nil: a request or a provider did, or a
+	// provider has reported it since.
+	creator *host
 
 	report QueueReport
 	known  bool // it is in the last report
 	seen   int  // the cluster's count of reports when it was last in one
-	// the part of our allocations here that the report's figures include for certain
+	// shown is the part of our allocations here that the report's figures include for certain.
 	shown resource.Sum
 }
 
@@ -139,24 +139,24 @@ func (b *branch) tooLarge(request resource.Vector) bool {
 
 // setReport stores what a report says of the branch.
 func (b *branch) setReport(r *QueueReport) {
-	b.clearBringer()
+	b.clearCreator()
 	b.known, b.report = true, *r
 	b.report.Limit, b.report.Used = clamped(r.Limit), clamped(r.Used)
 }
 
-// setBringer counts a new branch on the host whose agent's report created it, if one did.
-func (b *branch) setBringer(h *host) {
+// setCreator counts a new branch on the host whose agent's report created it, if one did.
+func (b *branch) setCreator(h *host) {
 	if h != nil {
-		b.bringer = h
-		h.brought++
+		b.creator = h
+		h.createdBranches++
 	}
 }
 
-// clearBringer stops counting the branch on a host.
-func (b *branch) clearBringer() {
-	if b.bringer != nil {
-		b.bringer.brought--
-		b.bringer = nil
+// clearCreator stops counting the branch on a host.
+func (b *branch) clearCreator() {
+	if b.creator != nil {
+		b.creator.createdBranches--
+		b.creator = nil
 	}
 }
 

@@ -40,7 +40,7 @@ func (w *liveWorld) report(sequence uint64, engines []ledger.EngineReport) (ledg
 	return result, time.Since(began)
 }
 
-// engines counts those of h1 that are in the books.
+// engines counts the engines of h1 that the ledger has.
 func (w *liveWorld) engines() (n int) {
 	w.ledger.HostAllocations("h1", func(*ledger.Allocation) bool { n++; return true })
 	return n

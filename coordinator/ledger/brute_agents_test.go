@@ -139,7 +139,7 @@ func newRows() rows {
 	}
 }
 
-func (r *rows) take(c *ledger.Changes) {
+func (r *rows) apply(c *ledger.Changes) {
 	r.revision, r.last, r.time = c.Revision, c.LastID, c.Time
 	for _, h := range c.Hosts {
 		r.hosts[h.ID] = h

@@ -12,11 +12,11 @@ import (
 // its code.
 const (
 	bruteRow      = 360  // of a row that says nothing
-	brutePair     = 12   // a label, beside its texts
+	brutePair     = 12   // a label, without its texts
 	bruteVector   = 40   // a vector of memory, cpu and instances
-	bruteCustom   = 22   // another countable, beside its name
+	bruteCustom   = 22   // another countable, without its name
 	brutePart     = 16   // an external part, without its address and its vector
-	bruteItem     = 3    // one of a list of texts, beside itself
+	bruteItem     = 3    // one of a list of texts, without the text
 	bruteRoom     = 1024 // what a row may grow by from the start
 	bruteLive     = 1024 // on its caller: that it lives
 	bruteQueue    = 1536 // on its caller: a queue of a part, or one above it

@@ -26,7 +26,7 @@ func next(s ledger.State) []ledger.State {
 func (b *brute) follow() {
 	changes := b.ledger.Changes()
 	b.ledger.Durable(b.now, changes.Revision)
-	b.stored.take(&changes)
+	b.stored.apply(&changes)
 	for _, a := range changes.Transitions {
 		before, known := b.live[a.ID]
 		was := ledger.State(0)

@@ -57,7 +57,7 @@ type brute struct {
 	stored  rows
 
 	line    map[ledger.ID][]ledger.Instant // callers of waiting requests: until when each waits
-	alone   map[ledger.ID]ledger.Instant   // since when nobody is on the line
+	alone   map[ledger.ID]ledger.Instant   // since when it has no caller
 	adopted map[ledger.ID]bool
 	asks    ledger.ID // what the step's command is about: it may be granted, or end, at once
 }

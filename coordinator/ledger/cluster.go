@@ -13,8 +13,8 @@ import (
 type cluster struct {
 	ClusterName
 	configured bool
-	// when it got its settings, or the load: an answer to an earlier question may be about another
-	// cluster
+	// since is when it got its settings, or when the ledger was loaded: an answer to an earlier
+	// question may be about another cluster.
 	since    Instant
 	attached int      // live allocations, and requests that are being decided, with a part there
 	members  []*entry // the live allocations that hold something there
@@ -140,18 +140,18 @@ func (c *cluster) awaited(l *Ledger) bool {
 	return c.configured && !c.reported && l.now < l.clustersRead
 }
 
-// branch finds or makes a branch, with those above it. Branches that it creates count on the host
-// that brought them; nil: no host did.
-func (c *cluster) branch(at queueKey, bringer *host) *branch {
+// branch finds or makes a branch, with those above it. New branches count on the host whose
+// agent's report creates them; nil: another caller creates them.
+func (c *cluster) branch(at queueKey, creator *host) *branch {
 	if b := c.branches[at]; b != nil {
 		return b
 	}
 	b := newBranch(c, at)
 	if path, below := parentPath(at.path); below {
-		b.parent = c.branch(queueKey{path, at.partition}, bringer)
+		b.parent = c.branch(queueKey{path, at.partition}, creator)
 		b.parent.below++
 	}
-	b.setBringer(bringer)
+	b.setCreator(creator)
 	c.branches[at] = b
 	c.order.Set(b)
 	return b
@@ -162,7 +162,7 @@ func (c *cluster) branch(at queueKey, bringer *host) *branch {
 func (c *cluster) prune(b *branch) {
 	for b != nil && !b.known && b.attached == 0 && b.below == 0 && !b.dropped {
 		b.dropped = true
-		b.clearBringer()
+		b.clearCreator()
 		c.order.Delete(b)
 		delete(c.branches, queueKey{b.address.Path, b.address.Partition})
 		if b = b.parent; b != nil {

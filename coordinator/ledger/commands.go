@@ -76,7 +76,7 @@ type AllocateResult struct {
 type ConfirmCommand struct {
 	Actor identity.Actor
 	ID    ID
-	// the agent's host, if it came through an agent; the allocation must be on it
+	// HostID is the agent's host, if it came through an agent. The allocation must be on it.
 	HostID         string
 	Entitled       *resource.Resource // nil: as reserved; it must not be more
 	Process        Process
@@ -190,8 +190,8 @@ type EngineReport struct {
 	Unreclaimable int64
 	OverUse       []OverUse   // all of it; one dimension each
 	Grant         *Allocation // the agent's record, in a full report
-	// the parts of that record that were left out because they are damaged or too large; empty:
-	// none
+	// Without names the parts of that record that were left out because they are damaged or too
+	// large; empty: none.
 	Without string
 }
 
@@ -265,8 +265,8 @@ type SyncResult struct {
 // another host, or were other requests.
 type NotTaken struct {
 	Count int
-	// the first of them as the ledger has it; only its id if it has ended; the zero Allocation if
-	// Count is 0
+	// First is the first of them as the ledger has it: only its id if it has ended, the zero
+	// Allocation if Count is 0.
 	First Allocation
 }
 
@@ -340,7 +340,7 @@ type HostInfo struct {
 	LastSync    Instant
 	Unavailable string // why it gets no new grants; empty if it does
 	Engines     resource.Vector
-	// another agent that lately reported for this host and was refused; empty: none
+	// Stranger is another agent that lately reported for this host and was refused; empty: none.
 	Stranger string
 }
 

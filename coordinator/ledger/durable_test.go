@@ -48,7 +48,7 @@ func TestStatesHaveNames(t *testing.T) {
 	}
 }
 
-// Rows hold no text that is not UTF-8, whoever sent it.
+// Rows hold only valid UTF-8, whatever was sent.
 func TestWhatIsToldOfAProcessIsText(t *testing.T) {
 	l := ready(t)
 	a, err := l.Confirm(start, ledger.ConfirmCommand{

@@ -10,11 +10,12 @@ import (
 // external is where the external parts of an allocation count. Their addresses never change; only
 // what is asked for there does.
 type external struct {
-	// of all parts, those above before those below; the charge of an empty part is empty
+	// charges are those of all parts, of branches above before those below. The charge of an empty
+	// part is empty.
 	charges     []charge
 	memberships []membership // one for each cluster
-	// for each part in Entitled.External, what the last report's figures include of its
-	// applications for certain
+	// granted is, for each part in Entitled.External, what the last report's figures include of
+	// its applications for certain.
 	granted []resource.Vector
 	// changed is when it was last granted more, or named more applications, since the load. The
 	// cluster has as long after this as after the confirmation to see it.
@@ -31,7 +32,7 @@ type membership struct {
 // attachExternal adds the parts of an entry to the tables of their clusters. The entry does not
 // count in the branches yet. New branches count on the host whose agent's report has them; nil: a
 // request has them.
-func (l *Ledger) attachExternal(e *entry, bringer *host) {
+func (l *Ledger) attachExternal(e *entry, creator *host) {
 	parts := e.Entitled.External
 	if len(parts) == 0 {
 		return
@@ -43,7 +44,7 @@ func (l *Ledger) attachExternal(e *entry, bringer *host) {
 			x.memberships = append(x.memberships, membership{cluster: c})
 			c.attached++
 		}
-		own := c.branch(queueKey{parts[i].Path, parts[i].Partition}, bringer)
+		own := c.branch(queueKey{parts[i].Path, parts[i].Partition}, creator)
 		for b := own; b != nil; b = b.parent {
 			x.charges = append(x.charges, charge{branch: b, own: b == own})
 		}

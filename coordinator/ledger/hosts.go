@@ -23,7 +23,7 @@ func (l *Ledger) Register(now Instant, c RegisterCommand) (time.Duration, error)
 	}
 	h := l.hosts[c.HostID]
 	if h != nil {
-		if err := l.recognize(h, &c); err != nil {
+		if err := l.checkAgent(h, &c); err != nil {
 			return 0, err
 		}
 	}
@@ -36,8 +36,8 @@ func (l *Ledger) Register(now Instant, c RegisterCommand) (time.Duration, error)
 	if c.Incarnation > h.Incarnation {
 		h.sequence = 0
 	}
-	h.Address, h.Labels, h.Incarnation, h.Version = words(c.Address), c.Labels, c.Incarnation, words(c.Version)
-	h.BootID, h.MachineID, h.PIDNamespace = words(c.BootID), words(c.MachineID), words(c.PIDNamespace)
+	h.Address, h.Labels, h.Incarnation, h.Version = validText(c.Address), c.Labels, c.Incarnation, validText(c.Version)
+	h.BootID, h.MachineID, h.PIDNamespace = validText(c.BootID), validText(c.MachineID), validText(c.PIDNamespace)
 	h.Lost = false
 	if !h.Capacity.Equal(c.Capacity) || !h.Protected.Equal(c.Protected) {
 		l.setCapacity(h, c.Capacity, c.Protected)
@@ -96,7 +96,7 @@ func (l *Ledger) hostDue(h *host) {
 	switch {
 	case h.state == Suspect:
 		if h.lastSync.Add(l.cfg.LostAfter) <= l.now {
-			l.lose(h)
+			l.markLost(h)
 		}
 	case h.lastSync.Add(patience) <= l.now:
 		h.state, h.measured = Suspect, false
@@ -107,8 +107,8 @@ func (l *Ledger) hostDue(h *host) {
 	l.updatePlacer(h)
 }
 
-// lose ends the allocations of a host that was silent for too long: they become lost.
-func (l *Ledger) lose(h *host) {
+// markLost ends the allocations of a host that was silent for too long: they become lost.
+func (l *Ledger) markLost(h *host) {
 	h.state, h.Lost, h.measured = LostHost, true, false
 	l.endAll(h, "host "+h.ID+" stopped reporting")
 	l.recordHost(h)
@@ -174,7 +174,7 @@ func (l *Ledger) setCordon(now Instant, hostID, reason string, cordoned, drainin
 	if err != nil {
 		return HostInfo{}, err
 	}
-	h.Cordoned, h.Draining, h.Reason, h.StopTime = cordoned, draining, words(reason), 0
+	h.Cordoned, h.Draining, h.Reason, h.StopTime = cordoned, draining, validText(reason), 0
 	if deadline != nil {
 		h.StopTime = l.now.Add(*deadline)
 	}

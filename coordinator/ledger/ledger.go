@@ -80,7 +80,8 @@ type Ledger struct {
 
 	requests requests
 
-	// bytes of live allocations, by caller, and by host for those that came through its agent
+	// callers and relays count the bytes of live allocations: by caller, and by host for those
+	// that came through its agent.
 	callers, relays usages
 	full            map[*usage]struct{} // the usages of both kinds that are nearly at their bound
 
@@ -94,10 +95,10 @@ type Ledger struct {
 	hostsBack Instant
 
 	rules ruleset
-	// rulesTurn counts how often the rules were replaced.
-	rulesTurn   uint64
-	accountSets map[string]*accountSet
-	shares      map[string]*share
+	// rulesGeneration counts how often the rules were replaced.
+	rulesGeneration uint64
+	accountSets     map[string]*accountSet
+	shares          map[string]*share
 
 	providers []ProviderRecord // by cluster
 	clusters  map[ClusterName]*cluster
@@ -117,7 +118,7 @@ type Ledger struct {
 	early    bool
 
 	changes Changes
-	// how many transitions came due by themselves since an Advance: see Config.OwnChanges
+	// own is how many transitions came due by themselves since an Advance: see Config.OwnChanges.
 	own      int
 	taken    int        // how many of them Changes has returned since then
 	unstored []unstored // in the order of their revisions
@@ -241,7 +242,7 @@ func (l *Ledger) Restore(now Instant, s Snapshot) error {
 	}
 	l.now, l.revision, l.lastID = now, s.Revision, lastID(&s)
 	l.rules = newRuleset(bySource(s.Quotas))
-	l.rulesTurn++
+	l.rulesGeneration++
 	l.providers = slices.SortedFunc(slices.Values(s.Providers), func(a, b ProviderRecord) int { return a.Compare(b.ClusterName) })
 	if wrong, err := checkProviders(l.providers); err != nil {
 		return fmt.Errorf("ledger: restore: %w", &RestoreError{"provider", wrong.String(), err})

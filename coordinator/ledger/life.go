@@ -40,7 +40,7 @@ func (l *Ledger) Confirm(now Instant, c ConfirmCommand) (Allocation, error) {
 	if c.Lease > 0 && c.Process.PID != 0 {
 		return Allocation{}, &FieldError{"lease", c.Lease.String(), "none for an engine with a pid: it lives as long as its process"}
 	}
-	if c.ApplicationIDs, err = appendApplications(nil, everyWord(c.ApplicationIDs)); err != nil {
+	if c.ApplicationIDs, err = appendApplications(nil, validTexts(c.ApplicationIDs)); err != nil {
 		return Allocation{}, err
 	}
 	next := e.Allocation
@@ -73,7 +73,7 @@ func appendApplications(ids, more []string) ([]string, error) {
 
 // addApplications adds applications to those that are known of an active entry.
 func (l *Ledger) addApplications(e *entry, ids []string) error {
-	list, err := appendApplications(e.ApplicationIDs, everyWord(ids))
+	list, err := appendApplications(e.ApplicationIDs, validTexts(ids))
 	if err != nil || len(list) == len(e.ApplicationIDs) {
 		return err
 	}
@@ -115,7 +115,7 @@ func (l *Ledger) start(e *entry, entitled resource.Resource, c *ConfirmCommand) 
 // confirm stores what a confirmation says.
 func (a *Allocation) confirm(entitled resource.Resource, c *ConfirmCommand) {
 	a.Entitled = entitled
-	a.Process, a.Address, a.ApplicationIDs, a.Lease = c.Process.clean(), words(c.Address), c.ApplicationIDs, c.Lease
+	a.Process, a.Address, a.ApplicationIDs, a.Lease = c.Process.clean(), validText(c.Address), c.ApplicationIDs, c.Lease
 }
 
 func sameProcess(a, b Process) bool {
@@ -191,7 +191,7 @@ func (l *Ledger) Release(now Instant, c ReleaseCommand) (Allocation, error) {
 	if c.HostID != "" && e.State.Holds() && c.HostID != e.HostID {
 		return Allocation{}, &StateError{"allocation", e.ID.String(), "on host " + e.HostID, "one on host " + c.HostID}
 	}
-	e.Exit, e.ErrorOutput = c.Exit, words(c.ErrorOutput)
+	e.Exit, e.ErrorOutput = c.Exit, validText(c.ErrorOutput)
 	return l.endAndGrant(e, Released, orElse(c.Reason, "released by "+c.Actor.Name)), nil
 }
 
@@ -200,7 +200,7 @@ func orElse(text, otherwise string) string {
 	if text == "" {
 		text = otherwise
 	}
-	return words(text)
+	return validText(text)
 }
 
 // endAndGrant ends an entry and grants requests that waited for what it held.

@@ -21,7 +21,7 @@ type mirror struct {
 	rows      map[ledger.ID]ledger.Allocation // live and ended ones
 	hosts     map[string]ledger.HostRecord
 	quotas    map[string]ledger.Quota   // by selector
-	files     map[string][]ledger.Quota // by source; not stored, read anew at every start
+	files     map[string][]ledger.Quota // by source; not stored, read again at every start
 	providers map[ledger.ClusterName]ledger.ProviderRecord
 	// By source; these are not stored either.
 	providerFiles map[string][]ledger.ProviderRecord
@@ -174,8 +174,8 @@ func booksOf(l *ledger.Ledger) books {
 	}
 	l.Allocations(0, func(a *ledger.Allocation) bool {
 		row := *a
-		row.Measured, row.Unreclaimable = resource.Vector{}, 0 // reported anew
-		row.PassedSince = 0                                    // waiting begins anew
+		row.Measured, row.Unreclaimable = resource.Vector{}, 0 // reported again
+		row.PassedSince = 0                                    // waiting begins again
 		row.Expires = 0                                        // has a grace after a load
 		if row.State == ledger.Waiting {
 			row.Reason = "" // what blocks it now, with all hosts still to report

@@ -174,7 +174,7 @@ func (m *machine) cordon(t *rapid.T) {
 		if h.draining && deadline != nil {
 			h.stopAt = m.model.now.Add(*deadline)
 		}
-		m.stopDrained(h, m.look(h), want)
+		m.stopDrained(h, m.standingOf(h), want)
 		wantError = ""
 	}
 	var err error
@@ -249,7 +249,7 @@ func (m *machine) advanceTo(t *rapid.T, now ledger.Instant) {
 		add(ledger.Expired, !waits && r.Expires != 0 && r.Expires <= now)
 		add(ledger.Lost, !waits && m.model.hosts[r.HostID].lost)
 		if h := m.model.hosts[r.HostID]; !waits && before < h.stopAt && h.stopAt <= now && !r.Stopping {
-			s := m.look(h)[id]
+			s := m.standingOf(h)[id]
 			stopped[id] = s
 			add(s.halted(h), s.halted(h) != s.state)
 		}

@@ -37,7 +37,7 @@ func (m *machine) predict(c ledger.SyncCommand) prediction {
 	}
 	fresh := c.Sample != nil && (c.Sample.Time == 0 || c.Sample.Time != h.sample)
 	sampled := fresh && c.Sample.MemoryAvailable != nil
-	after := m.look(h)
+	after := m.standingOf(h)
 	for _, end := range c.Ended {
 		after.end(end.ID, ledger.Released, p.want)
 	}
@@ -103,8 +103,8 @@ type held struct {
 	stopping bool
 }
 
-// look is what a host holds now.
-func (m *machine) look(h *modelHost) standing {
+// standingOf is what a host holds now.
+func (m *machine) standingOf(h *modelHost) standing {
 	s := make(standing)
 	for id, r := range m.model.rows {
 		if r.State.Holds() && r.HostID == h.id {

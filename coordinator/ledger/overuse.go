@@ -14,7 +14,7 @@ type OverUse struct {
 	Used, Entitled int64
 	Since          Instant // without a break
 	Policy         OverUsePolicy
-	// under PolicyKill: when it is stopped if the over-use goes on; else zero
+	// StopTime is, under PolicyKill, when it is stopped if the over-use goes on; else zero.
 	StopTime Instant
 }
 
@@ -58,7 +58,7 @@ type OverUseKind struct {
 func (l *Ledger) updateOverUse(e *entry, said []OverUse) (changed bool) {
 	next := make([]OverUse, 0, len(said))
 	for _, u := range said {
-		u.Dimension = words(u.Dimension)
+		u.Dimension = validText(u.Dimension)
 		if u.Policy > PolicyKill || slices.ContainsFunc(next, func(v OverUse) bool { return v.Dimension == u.Dimension }) {
 			continue
 		}

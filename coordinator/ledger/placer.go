@@ -39,7 +39,7 @@ type HostView struct {
 type Query struct {
 	Request resource.Vector
 	Wishes  *Wishes // Host is empty
-	// changes from request to request; it spreads a burst over nearly equal hosts
+	// Turn changes from request to request. It spreads a burst over nearly equal hosts.
 	Turn     uint64
 	NoHeld   bool            // leave out hosts that are held for a request
 	Rejected func(Slot) bool // hosts that are closed to the request's caller; nil: none

@@ -111,7 +111,7 @@ func preferred(w *ledger.Wishes, v ledger.HostView) int {
 	return n
 }
 
-// left is what the books alone have to give.
+// left is what is left by the accounts alone.
 func left(v ledger.HostView) resource.Vector {
 	free := v.Limit
 	for dimension, most := range v.Limit.All() {

@@ -125,9 +125,9 @@ func checkProviders(list []ProviderRecord) (wrong ClusterName, err error) {
 	for i, p := range list {
 		switch {
 		case p.Kind == "" || strings.Contains(p.Kind, ":") || !utf8.ValidString(p.Kind):
-			return p.ClusterName, &FieldError{"provider.kind", words(p.String()), `a kind of system, such as "yarn"`}
+			return p.ClusterName, &FieldError{"provider.kind", validText(p.String()), `a kind of system, such as "yarn"`}
 		case p.Cluster == "" || !utf8.ValidString(p.Cluster):
-			return p.ClusterName, &FieldError{"provider.cluster", words(p.String()), "a name for the cluster"}
+			return p.ClusterName, &FieldError{"provider.cluster", validText(p.String()), "a name for the cluster"}
 		case i > 0 && list[i-1].ClusterName == p.ClusterName:
 			return p.ClusterName, &FieldError{
 				"provider.cluster", p.String(),
@@ -135,7 +135,7 @@ func checkProviders(list []ProviderRecord) (wrong ClusterName, err error) {
 			}
 		}
 		for key, value := range p.Settings {
-			if err := cmp.Or(checkName("provider.settings", key), checkName("provider.settings["+words(key)+"]", value)); err != nil {
+			if err := cmp.Or(checkName("provider.settings", key), checkName("provider.settings["+validText(key)+"]", value)); err != nil {
 				return p.ClusterName, err
 			}
 		}

@@ -221,7 +221,7 @@ func (q Quota) equal(r Quota) bool {
 func (l *Ledger) replaceRules(rules ruleset) {
 	classes := l.dequeueAll()
 	l.rules = rules
-	l.rulesTurn++
+	l.rulesGeneration++
 	l.shares = make(map[string]*share)
 	l.accountSets = make(map[string]*accountSet)
 	for _, e := range l.entries.Values() {

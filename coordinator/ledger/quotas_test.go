@@ -14,20 +14,20 @@ import (
 func TestEachChangeOfARuleHasARevision(t *testing.T) {
 	l := ready(t)
 	alice := selector(t, "user=alice")
-	revision, turn := l.Revision(), l.RulesTurn()
+	revision, turn := l.Revision(), l.RulesGeneration()
 	step := func(what string, revisions, rules int, err error) {
 		t.Helper()
 		must(t, err)
 		if got := l.Revision() - revision; got != uint64(revisions) {
 			t.Errorf("%s: %d revisions; want %d", what, got, revisions)
 		}
-		if l.RulesTurn() == turn {
+		if l.RulesGeneration() == turn {
 			t.Errorf("%s: the rules pass for the same", what)
 		}
 		if got := l.Counts().QuotaRules; got != rules {
 			t.Errorf("%s: %d rules; want %d", what, got, rules)
 		}
-		revision, turn = l.Revision(), l.RulesTurn()
+		revision, turn = l.Revision(), l.RulesGeneration()
 	}
 	rule := func(memory int64) ledger.Quota {
 		return ledger.Quota{Selector: alice, Limit: resource.Vector{}.WithMemory(memory)}

@@ -139,9 +139,9 @@ type Counts struct {
 	Waiting, Reserved, Active                                int
 	HostsHealthy, HostsSuspect, HostsLost, HostsReturning    int
 	QuotaRules, QuotaAccounts, Remembered, WaitingForAnyHost int
-	// of all clusters, counted once for each partition
+	// Queues are those of all clusters, counted once for each partition.
 	Queues int
-	// engines in over-use, in one dimension or several
+	// OverUsers are engines in over-use, in one dimension or several.
 	OverUsers     int
 	OverUse       map[OverUseKind]int
 	HostsRefusing int // of the healthy hosts

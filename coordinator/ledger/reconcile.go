@@ -40,9 +40,9 @@ func (l *Ledger) reconcile(h *host, engines []EngineReport, seen uint64, sampled
 // ones. It is how many fit into the largest report by default.
 const mostEngines = 16_384
 
-// mostBrought is how many queues may exist only because a host's agent reported them. Queues that
+// mostCreated is how many queues may exist only because a host's agent reported them. Queues that
 // a provider has reported, or that requests name, do not count. A real host has a few dozen.
-const mostBrought = 1024
+const mostCreated = 1024
 
 // mostPlaces is how many places the engines that are adopted from one report may have together:
 // the host, each queue of a part, and each queue above that. A place costs the loop, which other
@@ -65,10 +65,10 @@ func (in *intake) admits(parts []resource.External) bool {
 	return !in.rest
 }
 
-// mayBring reports whether the host's agent may report these parts: the queues that do not exist
+// mayCreate reports whether the host's agent may report these parts: the queues that do not exist
 // yet must be few enough.
-func (l *Ledger) mayBring(h *host, parts []resource.External) bool {
-	left := mostBrought - h.brought
+func (l *Ledger) mayCreate(h *host, parts []resource.External) bool {
+	left := mostCreated - h.createdBranches
 	for i := range parts {
 		at := queueKey{parts[i].Path, parts[i].Partition}
 		c := l.clusters[ClusterName{parts[i].Kind, parts[i].Cluster}]
@@ -97,7 +97,7 @@ func (l *Ledger) adopt(h *host, r *EngineReport, sampled bool, in *intake) (else
 	}
 	known := l.entry(r.ID)
 	switch {
-	case known == nil && l.requests.isOther(r.ID, keyOf(words(r.Grant.Caller), words(r.Grant.RequestID))):
+	case known == nil && l.requests.isOther(r.ID, keyOf(validText(r.Grant.Caller), validText(r.Grant.RequestID))):
 		return &Allocation{ID: r.ID}
 	case known == nil:
 		l.adoptUnknown(h, r, sampled, in)
@@ -105,7 +105,7 @@ func (l *Ledger) adopt(h *host, r *EngineReport, sampled bool, in *intake) (else
 	case known.State == Reserved && known.host == h:
 		// it started; its confirmation has not arrived yet
 		l.startReported(known, r)
-	case known.State != Active && h.notTaken < mostNotTaken && known.mayRunOn(h, r.Grant) && l.mayBring(h, r.Grant.Entitled.External):
+	case known.State != Active && h.notTaken < mostNotTaken && known.mayRunOn(h, r.Grant) && l.mayCreate(h, r.Grant.Entitled.External):
 		// It waits, or is reserved elsewhere, but really runs here: the store is from another
 		// time.
 		ttl := known.ReservationTTL
@@ -124,7 +124,7 @@ func (l *Ledger) adoptUnknown(h *host, r *EngineReport, sampled bool, in *intake
 	if h.bytes >= adoptedTimes*l.cfg.HostLiveBytes || len(h.entries) >= mostEngines || in.rest {
 		return
 	}
-	if parts := r.Grant.Entitled.External; l.mayBring(h, parts) && in.admits(parts) {
+	if parts := r.Grant.Entitled.External; l.mayCreate(h, parts) && in.admits(parts) {
 		in.taken = l.adoptRecord(h, r, sampled, 0) || in.taken
 	}
 }
@@ -135,7 +135,7 @@ func (l *Ledger) startReported(e *entry, r *EngineReport) {
 	entitled, _ := confirmedResource(e.Entitled, &r.Grant.Entitled)
 	l.updateOverUse(e, r.OverUse)
 	l.start(e, entitled, &ConfirmCommand{
-		Process: r.Grant.Process, Address: r.Grant.Address, ApplicationIDs: everyWord(r.Grant.ApplicationIDs),
+		Process: r.Grant.Process, Address: r.Grant.Address, ApplicationIDs: validTexts(r.Grant.ApplicationIDs),
 	})
 }
 
@@ -201,8 +201,8 @@ func (l *Ledger) adoptedAllocation(h *host, r *EngineReport, sampled bool) Alloc
 	a.Forget, a.RequestHash = false, 0
 	a.OverUse = nil // the report has it
 	a.Wishes = nil  // it has its host
-	a.Caller, a.RequestID, a.Address, a.StopReason = words(a.Caller), words(a.RequestID), words(a.Address), words(a.StopReason)
-	a.Process, a.ApplicationIDs = a.Process.clean(), everyWord(a.ApplicationIDs)
+	a.Caller, a.RequestID, a.Address, a.StopReason = validText(a.Caller), validText(a.RequestID), validText(a.Address), validText(a.StopReason)
+	a.Process, a.ApplicationIDs = a.Process.clean(), validTexts(a.ApplicationIDs)
 	if a.Stopping {
 		a.StopGrace, a.StopReason = l.cfg.StopGrace, orElse(a.StopReason, "its agent was asked to stop it")
 	}

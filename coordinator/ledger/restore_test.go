@@ -284,14 +284,14 @@ func TestAfterALoadKnownHostsAreWaitedFor(t *testing.T) {
 			s.Hosts = append(s.Hosts, ledger.HostRecord{ID: string(rune('a' + i)), Incarnation: 1, Capacity: resource.Vector{}.WithMemory(1)})
 		}
 		l := ledger.New(ledger.Config{}, newPlainPlacer())
-		turn := l.RulesTurn()
+		turn := l.RulesGeneration()
 		must(t, l.Restore(start, s))
 		_, err := ask(l, start, "alice", 8)
 		refusal, refused := errors.AsType[*ledger.InsufficientError](err)
 		if !refused || refusal.Returning != early || (refusal.Reason == ledger.ReasonNever) == early {
 			t.Errorf("%d hosts: %v; want it too early to say: %t", hosts, err, early)
 		}
-		if l.RulesTurn() == turn {
+		if l.RulesGeneration() == turn {
 			t.Error("the rules that were loaded pass for those before")
 		}
 	}

@@ -44,7 +44,7 @@ type rule struct {
 // that match a request the most specific one applies, so each scope gives at most one account.
 type scope struct {
 	label.Scope
-	// most exact values first; among equals in any order, because no labels match two
+	// masks has the most exact values first. Equals are in any order, because no labels match two.
 	masks    []mask
 	accounts map[string]*account
 }

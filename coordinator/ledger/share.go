@@ -15,7 +15,8 @@ type share struct {
 	weight     int64
 	guaranteed resource.Vector
 
-	// the sum of what its reserved and active allocations are entitled to
+	// memory, cpu and instances are the sum of what its reserved and active allocations are
+	// entitled to.
 	memory, cpu, instances int64
 	sets                   int // account sets that count in it
 

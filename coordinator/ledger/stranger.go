@@ -24,9 +24,9 @@ func (e *StrangerError) Error() string {
 		"or the other one silent until its engines are given up", e.Host, e.What)
 }
 
-// recognize refuses an agent that is not the agent of this host. The error is a *StrangerError.
-func (l *Ledger) recognize(h *host, c *RegisterCommand) error {
-	boot, machine, namespace := words(c.BootID), words(c.MachineID), words(c.PIDNamespace)
+// checkAgent refuses an agent that is not the agent of this host. The error is a *StrangerError.
+func (l *Ledger) checkAgent(h *host, c *RegisterCommand) error {
+	boot, machine, namespace := validText(c.BootID), validText(c.MachineID), validText(c.PIDNamespace)
 	sameBoot, sameMachine := boot == h.BootID, h.MachineID == "" || machine == h.MachineID
 	silent := h.lastSync.Add(time.Duration(l.cfg.SuspectAfter)*l.Interval()) <= l.now
 	var what string

@@ -10,7 +10,7 @@ import "fmt"
 func (l *Ledger) Sync(now Instant, c SyncCommand) (SyncResult, error) {
 	l.begin(now)
 	h := l.hosts[c.HostID]
-	if h == nil || c.Incarnation > h.Incarnation || (c.Incarnation == h.Incarnation && words(c.BootID) != h.BootID) || h.state == LostHost {
+	if h == nil || c.Incarnation > h.Incarnation || (c.Incarnation == h.Incarnation && validText(c.BootID) != h.BootID) || h.state == LostHost {
 		return SyncResult{Revision: c.Seen, Interval: l.Interval(), Action: ActionResync}, nil
 	}
 	if c.Incarnation < h.Incarnation {
@@ -59,7 +59,7 @@ func (l *Ledger) Sync(now Instant, c SyncCommand) (SyncResult, error) {
 func (l *Ledger) Heard(now Instant, c SyncCommand) {
 	l.begin(now)
 	h := l.hosts[c.HostID]
-	if h == nil || h.state == LostHost || c.Incarnation != h.Incarnation || words(c.BootID) != h.BootID || c.Sequence <= h.sequence {
+	if h == nil || h.state == LostHost || c.Incarnation != h.Incarnation || validText(c.BootID) != h.BootID || c.Sequence <= h.sequence {
 		return
 	}
 	h.sequence = c.Sequence
@@ -112,7 +112,7 @@ func (l *Ledger) releaseEnded(h *host, ended []EngineEnd) []ID {
 		if e == nil || e.host != h {
 			continue
 		}
-		e.Exit, e.ErrorOutput = end.Exit, words(end.ErrorOutput)
+		e.Exit, e.ErrorOutput = end.Exit, validText(end.ErrorOutput)
 		l.end(e, Released, orElse(end.Reason, "its process ended"))
 	}
 	return acknowledged

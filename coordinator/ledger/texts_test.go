@@ -9,7 +9,7 @@ import (
 // A text that is only shown is made valid; a text that is a key is refused.
 func TestTextsAreMadeValidOrRefused(t *testing.T) {
 	for text, want := range map[string]string{"": "", "ü": "ü", "a\xffb": "a\uFFFDb", "\xff": "\uFFFD"} {
-		if got := words(text); got != want {
+		if got := validText(text); got != want {
 			t.Errorf("%q is shown as %q; want %q", text, got, want)
 		}
 		wrong, refused := errors.AsType[*FieldError](checkName("field", text))
@@ -18,11 +18,11 @@ func TestTextsAreMadeValidOrRefused(t *testing.T) {
 		}
 	}
 	shared := []string{"a", "b\xff", "\xffc"}
-	if got := everyWord(shared); !slices.Equal(got, []string{"a", "b\uFFFD", "\uFFFDc"}) || shared[1] != "b\xff" {
+	if got := validTexts(shared); !slices.Equal(got, []string{"a", "b\uFFFD", "\uFFFDc"}) || shared[1] != "b\xff" {
 		t.Errorf("a list is shown as %q, and is %q", got, shared)
 	}
 	valid := []string{"a", "ü"}
-	if got := everyWord(valid); &got[0] != &valid[0] {
+	if got := validTexts(valid); &got[0] != &valid[0] {
 		t.Error("a list that is valid is copied")
 	}
 }

@@ -34,8 +34,8 @@ type directory struct {
 	fleet *fleet
 	of    aspect
 	views [maxViews]*view
-	// bit: the view exists; host.members has a bit for each view that admits the host, and stale
-	// bits
+	// made has a bit for each view that exists. host.members has a bit for each view that admits
+	// the host, and stale bits.
 	made    uint16
 	clock   uint64 // counts searches
 	debtors []debtor

@@ -33,7 +33,7 @@ type host struct {
 	amounts [aspects]amounts
 	custom  *[aspects][]resource.Quantity // nil: none
 	grade   uint16                        // without gradeSpent
-	// by the aspect of a directory; bit: the view with that number admits the host
+	// members has, by the aspect of a directory, a bit for each of its views that admits the host.
 	members [2]uint16
 	state   state
 }

@@ -234,7 +234,7 @@ func (m *machine) audit() {
 	}
 }
 
-// grant books a request on the host that was chosen, as the ledger does.
+// grant books a request on the chosen host, as the ledger does.
 func (m *machine) grant(slot ledger.Slot, request resource.Vector) {
 	v := m.hosts[slot]
 	for dimension, n := range request.All() {

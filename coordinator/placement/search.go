@@ -31,7 +31,8 @@ type search struct {
 	bestMatches int
 
 	cells []int // scratch
-	// bounds and hosts that were checked, for the test that they do not grow with the fleet
+	// steps counts the bounds and hosts that were checked, for the test that they do not grow with
+	// the fleet.
 	steps int
 }
 

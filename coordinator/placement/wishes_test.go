@@ -120,7 +120,7 @@ func TestUnhealthyUnmeasuredAndHeldHostsAreLeftOut(t *testing.T) {
 
 func TestBooksAndHeadroomMustSuffice(t *testing.T) {
 	x := place(placement.Spread,
-		booked(empty, 253*gib, 0), // too little memory by the books
+		booked(empty, 253*gib, 0), // too little memory by the accounts
 		// by measurement
 		with(booked(empty, 16*gib, 0), func(v *ledger.HostView) { v.Available = v.Available.WithMemory(4*gib - 1) }),
 		booked(empty, 0, 63_001),

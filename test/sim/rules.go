@@ -172,10 +172,10 @@ func (c *coord) beginRules() {
 // stored rule that no file's rule hides.
 func (c *coord) checkRules() {
 	l := c.core.Ledger()
-	if c.rules.turn == l.RulesTurn() {
+	if c.rules.turn == l.RulesGeneration() {
 		return
 	}
-	c.rules = rules{turn: l.RulesTurn(), inForce: l.Quotas(), stored: storedRules(l)}
+	c.rules = rules{turn: l.RulesGeneration(), inForce: l.Quotas(), stored: storedRules(l)}
 	want := make(map[string]string)
 	for _, quotas := range c.files {
 		for i := range quotas {

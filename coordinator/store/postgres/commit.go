@@ -52,7 +52,7 @@ func (s *Store) commit(ctx context.Context, batch *store.Batch) error {
 		return err
 	}
 	err := s.writer.use(ctx, false, func(conn *pgx.Conn) error { return s.write(ctx, conn, batch.Epoch, a) })
-	if err == nil || errors.Is(err, store.ErrDeposed) || !begun(err) || certain(err) {
+	if err == nil || errors.Is(err, store.ErrDeposed) || !begun(err) || notCommitted(err) {
 		return classify(err)
 	}
 	return fmt.Errorf("%w: %w", store.ErrUnknownOutcome, classify(err))

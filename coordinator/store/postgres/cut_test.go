@@ -17,9 +17,9 @@ type cutter struct {
 	server string
 
 	mu sync.Mutex
-	// guarded by mu; what becomes of the next request, before its connection is cut
+	// next handles the next request, before its connection is cut. It is guarded by mu.
 	next func(request []byte, server net.Conn, answered <-chan struct{})
-	// closed when that has become of it
+	// over is closed when next has returned.
 	over chan struct{}
 	busy sync.WaitGroup
 }

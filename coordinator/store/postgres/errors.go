@@ -83,10 +83,10 @@ func classify(err error) error {
 	return err
 }
 
-// certain reports whether a commit with this error has certainly not happened: nothing was sent,
-// or the server said that it has undone the statement. An error that ends the session may come
-// after the commit.
-func certain(err error) bool {
+// notCommitted reports whether a commit with this error has certainly not happened: nothing was
+// sent, or the server said that it has undone the statement. An error that ends the session may
+// come after the commit.
+func notCommitted(err error) bool {
 	failed := answer(err)
 	if failed == nil {
 		return pgconn.SafeToRetry(err)

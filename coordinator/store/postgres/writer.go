@@ -29,8 +29,8 @@ type writer struct {
 // term is a leadership, as meta has it until another leader writes.
 type term struct {
 	epoch uint64
-	// a value that no other leadership has, not even one of the same epoch in a database that was
-	// restored
+	// secret is a value that no other leadership has, not even one of the same epoch in a database
+	// that was restored.
 	secret   string
 	sequence int64 // that its last commit has left
 }

@@ -40,7 +40,7 @@ func (s *Store) commit(ctx context.Context, batch *store.Batch) error {
 	b.Reset()
 	s.batches.Put(b)
 	var failed *commitError
-	if errors.As(err, &failed) && !certain(failed) {
+	if errors.As(err, &failed) && !notCommitted(failed) {
 		return fmt.Errorf("%w: %w", store.ErrUnknownOutcome, err)
 	}
 	return err

@@ -35,10 +35,10 @@ func classify(err error) error {
 	return err
 }
 
-// certain reports whether a COMMIT with this error has certainly not happened: the frame that
+// notCommitted reports whether a COMMIT with this error has certainly not happened: the frame that
 // completes the transaction was not written, or not in full. After any other failure it may be on
 // the disk, and the next process may find it there.
-func certain(err error) bool {
+func notCommitted(err error) bool {
 	switch code(err) {
 	case lib.SQLITE_FULL, lib.SQLITE_BUSY, lib.SQLITE_READONLY:
 		return true
