@@ -1,10 +1,10 @@
 package postgres
 
 import (
-	"io"
 	"net"
 	"net/url"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/bursar/bursar/coordinator/store"
@@ -52,7 +52,21 @@ func (c *cutter) serve(client net.Conn) {
 	}
 	defer server.Close()
 	answered := make(chan struct{})
-	c.busy.Go(func() { defer close(answered); _, _ = io.Copy(client, server); client.Close() })
+	var cutting atomic.Bool
+	c.busy.Go(func() {
+		defer client.Close()
+		defer close(answered)
+		answer := make([]byte, 1<<20)
+		for {
+			n, err := server.Read(answer)
+			if err != nil || cutting.Load() {
+				return
+			}
+			if _, err := client.Write(answer[:n]); err != nil {
+				return
+			}
+		}
+	})
 	buffer := make([]byte, 1<<20)
 	for {
 		n, err := client.Read(buffer)
@@ -64,8 +78,10 @@ func (c *cutter) serve(client net.Conn) {
 		c.next = nil
 		c.mu.Unlock()
 		if cut != nil {
-			client.Close() // the answer has nowhere to go
+			cutting.Store(true) // the answer is not passed on
 			cut(buffer[:n], server, answered)
+			// Only now: a client that is cut off asks the server to cancel what it was doing.
+			client.Close()
 			close(c.over)
 			return
 		}
