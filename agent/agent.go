@@ -30,7 +30,7 @@ import (
 )
 
 // ErrReplaced ends Run: another agent has registered for this host after this one.
-var ErrReplaced = errors.New("another agent has taken over this host: stop one of them, or give each a hostId of its own")
+var ErrReplaced = errors.New("another agent has taken over this host: stop one of them, or, if they are of two machines, give each a hostId of its own")
 
 // StrangerError says that a coordinator knows another agent by this one's hostId. It still hears
 // from that agent, or has not given up that agent's engines yet.
@@ -143,7 +143,7 @@ type Agent struct {
 	incarnation uint64
 	dir         State
 	saving      sync.Mutex    // held while the state is written
-	lost        lostState     // why its directory cannot be made again
+	notStored   notStored     // why it cannot be
 	unsaved     chan struct{} // one element: there is something to write
 	running     sync.WaitGroup
 	freshMemory freshMemory

@@ -233,6 +233,7 @@ func TestDiskThatIsFullAndIsNotAnyMore(t *testing.T) {
 	if _, err := s.confirm(b.GetId(), lives.Process.Pid); err == nil || !strings.Contains(err.Error(), "could not store") {
 		t.Errorf("confirmed without being stored: %v", err)
 	}
+	s.refusal("the state cannot be stored: write state: ")
 	_ = cmd.Process.Kill()
 	_ = cmd.Wait()
 	s.coordinator.awaitState(dies.GetId(), released)
@@ -253,6 +254,7 @@ func TestDiskThatIsFullAndIsNotAnyMore(t *testing.T) {
 	if _, err := s.confirm(b.GetId(), lives.Process.Pid); err != nil {
 		t.Errorf("with room: %v", err)
 	}
+	s.refusal("")
 	s.stop()
 	if got := s.state().Engines; len(got) != 1 || got[0].GetId() != b.GetId() {
 		t.Errorf("left in the end: %v", got)

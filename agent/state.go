@@ -87,9 +87,7 @@ func (a *Agent) save() error {
 		}
 	}
 	a.metrics.saved(time.Since(began), err)
-	if !intact {
-		a.lost.set(err)
-	}
+	a.notStored.set(intact, err)
 	if err == nil && !intact {
 		a.log.Warn("the state directory or its lock was removed while the agent runs: it was made again, with all that is known", "file", a.dir.File())
 	}
@@ -138,20 +136,24 @@ func (a *Agent) saveLast() error {
 	return nil
 }
 
-// lostState says why the state directory, which was removed, cannot be made again.
-type lostState struct{ why atomic.Pointer[string] }
+// notStored says why the state cannot be stored. The host takes no new engines meanwhile: an agent
+// that is started again would not know them.
+type notStored struct{ why atomic.Pointer[string] }
 
-func (l *lostState) set(err error) {
+func (n *notStored) set(intact bool, err error) {
 	if err == nil {
-		l.why.Store(nil)
+		n.why.Store(nil)
 		return
 	}
-	why := "the state directory was removed and cannot be made again: " + err.Error()
-	l.why.Store(&why)
+	why := "the state cannot be stored: " + err.Error()
+	if !intact {
+		why = "the state directory was removed and cannot be made again: " + err.Error()
+	}
+	n.why.Store(&why)
 }
 
-// checkState has the whole state written if its directory was removed, and says why that fails;
-// empty: it does not. It does not wait for a disk.
+// checkState has the whole state written if its directory was removed, and says why the state
+// cannot be stored; empty: it can. It does not wait for a disk.
 func (a *Agent) checkState() (problem string) {
 	if a.saving.TryLock() { // else a save is under way, which finds out
 		intact := a.dir.Intact()
@@ -161,7 +163,7 @@ func (a *Agent) checkState() (problem string) {
 			a.scheduleSave()
 		}
 	}
-	if why := a.lost.why.Load(); why != nil {
+	if why := a.notStored.why.Load(); why != nil {
 		return *why
 	}
 	return ""

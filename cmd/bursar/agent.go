@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net"
 	"strings"
@@ -95,7 +96,7 @@ func (c *cli) serveAgent(
 		}
 	}).Stop()
 	return serverError(loaded.explain(newNotifier(log).supervise(ctx, served{
-		run: server.Run, ready: server.Serving(), status: server.Status, hangups: hangups, stopping: agentStops,
+		run: func(ctx context.Context) error { return displaced(server.Run(ctx), server.Ready()) }, ready: server.Serving(), status: server.Status, hangups: hangups, stopping: agentStops,
 		live: func(context.Context) error { return server.Live(time.Now()) },
 		reload: func(context.Context) (reload.Changes, error) {
 			config, loaded, err := read()
@@ -112,6 +113,21 @@ func (c *cli) serveAgent(
 			return changes, logs.set(config.LogLevel)
 		},
 	})))
+}
+
+// displaced makes it a wrong configuration that another agent took the host of one that served it.
+// Service managers do not start such an agent again: the two would displace each other for ever.
+// One that has never served the host is started again, until its incarnation is the later one.
+func displaced(err error, ready <-chan struct{}) error {
+	if !errors.Is(err, agent.ErrReplaced) {
+		return err
+	}
+	select {
+	case <-ready:
+		return configError(err)
+	default:
+		return err
+	}
 }
 
 // checkAgent checks whether an agent would start with a configuration, as far as files can tell.

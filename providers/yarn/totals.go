@@ -14,11 +14,15 @@ import (
 // How large a cluster is, and each of its partitions, is found in this order, since the later ones
 // are wrong in some versions:
 //
-//  1. what the answer of the scheduler says itself: always for the FairScheduler, for the CapacityScheduler since Hadoop 3.1
-//  2. /metrics, totalClusterResourcesAcrossPartition (2.10 and some of 3.x), where there is but the default partition
-//  3. the sum over /nodes of the running machines, by their labels: large on large clusters, so it is kept until /metrics changes
-//  4. /metrics, available and allocated and reserved: the default partition alone. Its totalMB leaves out what is reserved before 2.7.4, and
-//     its totalVirtualCores adds a number of containers to cores from 2.7.4 to 3.1.0, so both are not used
+//  1. what the answer of the scheduler says itself: always for the FairScheduler, for the
+//     CapacityScheduler since Hadoop 3.1
+//  2. /metrics, totalClusterResourcesAcrossPartition (2.10 and some of 3.x), if there is only the
+//     default partition
+//  3. the sum over /nodes of the running machines, by their labels: large on large clusters, so it
+//     is kept until /metrics changes
+//  4. /metrics, available and allocated and reserved: the default partition alone. Its totalMB
+//     leaves out what is reserved before 2.7.4, and its totalVirtualCores adds a number of
+//     containers to cores from 2.7.4 to 3.1.0, so both are not used
 
 // nodesFor is how long a sum over all machines is kept if /metrics does not change: a machine can
 // get another label.

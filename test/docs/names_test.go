@@ -15,7 +15,8 @@ import (
 
 // declared are the names of a tree of Go files.
 type declared struct {
-	names   map[string]bool // of packages, types, functions, methods, fields, variables and constants
+	// of packages, types, functions, methods, fields, variables and constants
+	names   map[string]bool
 	members map[string]bool // as "Type.method", "Type.field" and "package.Name"
 	files   map[string]bool // base names
 }
@@ -117,8 +118,8 @@ var (
 	identifier = regexp.MustCompile(`^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*$`)
 )
 
-// notOfGo are words in docs/architecture.md that look like names of Go and are others: what it says by
-// way of example, files that operators write, their settings, and fields of the contract.
+// notOfGo are words in docs/architecture.md that look like names of Go and are others: what it says
+// by way of example, files that operators write, their settings, and fields of the contract.
 var notOfGo = map[string]bool{
 	"T": true, "T.f": true, "f": true, "agent.yaml": true, "allow_stale": true, "request_id": true, "capacity": true, "trustedUsers": true,
 }
