@@ -159,6 +159,12 @@ func (s *Store) open(ctx context.Context, options Options) error {
 	if err := prepareFile(s.path); err != nil {
 		return err
 	}
+	var opened files
+	for _, beside := range []string{"", lockSuffix} {
+		if err := opened.add(s.path + beside); err != nil {
+			return err
+		}
+	}
 	look := pool(s.path, "mode=ro", 1)
 	defer look.Close()
 	version, err := inspect(ctx, look, s.path, options.CheckTime, s.log)
@@ -179,7 +185,14 @@ func (s *Store) open(ctx context.Context, options Options) error {
 	if err := s.identify(ctx, options.IntoCopy); err != nil {
 		return err
 	}
-	return s.reads.prepare(ctx, s.reading)
+	if err := s.anchor.open(ctx, s.path); err != nil {
+		return err
+	}
+	if err := opened.add(s.path + walSuffix); err != nil {
+		return err
+	}
+	s.files, s.writer.files = opened, opened
+	return errors.Join(s.files.intact(), s.reads.prepare(ctx, s.reading))
 }
 
 // identify gives a new store its identity, and refuses one with an unfinished copy.
