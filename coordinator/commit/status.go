@@ -29,6 +29,9 @@ func (loop *Loop) setUnled(err error) {
 		loop.unled.Store(nil)
 		return
 	}
+	if failed, answered := errors.AsType[*Error](err); answered { // its words are for a caller of that commit
+		err = failed.Err
+	}
 	if _, named := errors.AsType[*store.RowError](err); named { // its key may be a caller's word
 		err = errUnreadRow
 	}
