@@ -60,7 +60,7 @@ func checkFiles(path string) error {
 	}
 	for _, beside := range besides {
 		file := path + beside
-		info, err := os.Lstat(file)
+		info, err := os.Lstat(file) //nolint:gosec // the operator says where
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -93,7 +93,7 @@ func checkFiles(path string) error {
 // to, unless the sticky bit keeps them from files that are there.
 func checkFolder(path string) (owner uint32, err error) {
 	dir := filepath.Dir(path)
-	info, err := os.Stat(dir)
+	info, err := os.Stat(dir) //nolint:gosec // the operator says where
 	if errors.Is(err, fs.ErrNotExist) {
 		return 0, nil
 	}

@@ -53,7 +53,7 @@ func openLock(path string) (*os.File, error) {
 	if err != nil || os.Geteuid() != 0 {
 		return regular(file, err)
 	}
-	if of, statErr := os.Lstat(path); statErr == nil {
+	if of, statErr := os.Lstat(path); statErr == nil { //nolint:gosec // as above
 		if stat, ok := of.Sys().(*syscall.Stat_t); ok && of.Mode().IsRegular() {
 			err = file.Chown(int(stat.Uid), int(stat.Gid))
 		}
