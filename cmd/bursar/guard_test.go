@@ -52,6 +52,17 @@ func TestRootRunsNoCoordinatorInAnotherUsersFolder(t *testing.T) {
 	}
 }
 
+// Who may not look into the folder can still check the rest of a configuration.
+func TestCheckPassesAFolderThatItCannotLookInto(t *testing.T) {
+	dir, _, alice, _ := tenantsOf(t)
+	if err := os.Chmod(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if out := alice.must("coordinator", "--check", "--listen", "127.0.0.1:0", "--data-dir", filepath.Join(dir, "data")); !strings.Contains(out, "fine") {
+		t.Errorf("%s", out)
+	}
+}
+
 func wantFolderRefused(t *testing.T, args []string, want string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)

@@ -91,10 +91,13 @@ func Check(path string) error {
 		return foreign(path, err.Error())
 	}
 	target, err := resolve(path)
-	if err != nil {
-		return err
+	if err == nil {
+		err = checkFiles(target)
 	}
-	return checkFiles(target)
+	if errors.Is(err, fs.ErrPermission) { // this user cannot look, but may not be the one who opens it
+		return nil
+	}
+	return err
 }
 
 // place creates the directory and returns the file's path without symbolic links, so that one file
