@@ -41,7 +41,8 @@ type Config struct {
 	Peers Peers `yaml:"peers" reload:"start"`
 	// AuditLog is the file that takes a line of JSON for every call refused for who made it, and
 	// every one that administers. It is made with mode 0600, and made anew when it was moved away.
-	// If root writes it, it and the folders above it are root's. Default: these records go to the log, with audit=true.
+	// If root writes it, it and the folders above it are root's. Default: these records go to the
+	// log, with audit=true.
 	AuditLog string `yaml:"auditLog" reload:"start"`
 	// Advertise is the base URL at which agents, clients and other coordinators reach this one,
 	// such as https://rm-1:7070. Default: the address that it listens on, where that is a certain

@@ -60,7 +60,8 @@ func TestNothingIsAcknowledgedOnceTheStoresFolderIsGone(t *testing.T) {
 	refuses()
 	second.stop()
 
-	// The same files back in their place: the first one goes on, and knows what it had acknowledged.
+	// The same files back in their place: the first one goes on, and knows what it had
+	// acknowledged.
 	if err := os.Rename(dir, dir+".second"); err != nil {
 		t.Fatal(err)
 	}
