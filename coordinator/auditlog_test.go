@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -260,5 +261,49 @@ func TestAFileThatCannotBeWrittenIsNamedByItsField(t *testing.T) {
 	err := openAuditLog(newAuditLog("/nowhere/audit.log", quiet, prometheus.NewRegistry()), "/nowhere/audit.log")
 	if _, named := errors.AsType[*ConfigError](err); !named || !strings.Contains(err.Error(), `auditLog: "/nowhere/audit.log": want a file that can be written`) {
 		t.Errorf("%v", err)
+	}
+}
+
+// The file is where the configuration says, not where another user's link leads.
+func TestTheAuditLogIsNotWrittenWhereAnotherUserLikes(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Fatal("this test plays several users: it needs root")
+	}
+	const stranger = 12345
+	for name, test := range map[string]struct {
+		spoil func(dir, file, target string) error
+		want  string // empty: it is fine
+	}{
+		"root's":           {func(string, string, string) error { return nil }, ""},
+		"a link of root's": {func(_, file, target string) error { return os.Symlink(target, file) }, ""},
+		"another's link": {func(_, file, target string) error {
+			return errors.Join(os.Symlink(target, file), os.Lchown(file, stranger, stranger))
+		}, "audit.log is owned by uid 12345"},
+		"in another's": {func(dir, _, _ string) error { return os.Chown(dir, stranger, stranger) }, "want a folder of uid 0"},
+		"another's": {func(_, file, _ string) error {
+			return errors.Join(os.WriteFile(file, nil, 0o600), os.Chown(file, stranger, stranger))
+		}, "want a file of uid 0"},
+		"in one for daemons": {func(dir, _, _ string) error { return errors.Join(os.Chown(dir, 0, stranger), os.Chmod(dir, 0o775)) }, ""},
+		"in everybody's":     {func(dir, _, _ string) error { return os.Chmod(dir, 0o777) }, "want that nobody else may write to it"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			target := filepath.Join(t.TempDir(), "precious")
+			dir := t.TempDir()
+			file := filepath.Join(dir, "audit.log")
+			if err := errors.Join(os.WriteFile(target, nil, 0o600), test.spoil(dir, file, target)); err != nil {
+				t.Fatal(err)
+			}
+			log := newAuditLog(file, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+			opened := openAuditLog(log, file)
+			if opened == nil {
+				log.Close()
+			}
+			for _, err := range []error{opened, checkAuditLog(file)} {
+				_, named := errors.AsType[*ConfigError](err)
+				if test.want == "" && err != nil || test.want != "" && (!named || !strings.Contains(err.Error(), test.want)) {
+					t.Errorf("%v: want %q", err, test.want)
+				}
+			}
+		})
 	}
 }

@@ -41,7 +41,8 @@ type Config struct {
 	Peers Peers `yaml:"peers" reload:"start"`
 	// AuditLog is the file that takes a line of JSON for every call refused for who made it, and
 	// every one that administers. It is made with mode 0600, and made anew when it was moved away.
-	// Default: these records go to the log, with audit=true.
+	// If root writes it, it and the folders above it are root's. Default: these records go to the
+	// log, with audit=true.
 	AuditLog string `yaml:"auditLog" reload:"start"`
 	// Advertise is the base URL at which agents, clients and other coordinators reach this one,
 	// such as https://rm-1:7070. Default: the address that it listens on, where that is a certain
@@ -66,7 +67,9 @@ type Config struct {
 	ElectionTTL time.Duration `yaml:"electionTTL" reload:"start"`
 	// Consul is where they agree, and where agents and clients find them.
 	Consul consul.Config `yaml:"consul" reload:"start"`
-	// DataDir is where the embedded store keeps its file. Default /var/lib/bursar/coordinator.
+	// DataDir is where the embedded store keeps its file. Default /var/lib/bursar/coordinator. If
+	// the coordinator runs as root, it is root's with all that is in it, and nobody else may write
+	// to it, nor to the folders above it. None of the store's files may be a symbolic link.
 	DataDir string `yaml:"dataDir" reload:"start"`
 	// Placement is how a host is chosen for requests that name none: "spread" (default) or
 	// "binpack".

@@ -63,6 +63,9 @@ func (p *probes) ready(ctx context.Context) error {
 		if route := p.peers.Route(); route.URL != "" {
 			return route.Fault
 		}
+		if why := p.loop.Unled(); why != nil {
+			return fmt.Errorf("%w: this coordinator does not lead: %w", err, why)
+		}
 	}
 	return err
 }

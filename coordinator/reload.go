@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/bursar/bursar/coordinator/auth"
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/internal/reload"
 	"github.com/bursar/bursar/internal/yamlfile"
@@ -117,6 +118,9 @@ func checkAuditLog(path string) error {
 	}
 	wrong := func(reason string) error {
 		return &ConfigError{"auditLog", path, "a file that can be written (" + reason + ")"}
+	}
+	if err := auth.GuardAuditLog(path); err != nil {
+		return wrong(err.Error())
 	}
 	switch info, err := os.Stat(path); {
 	case errors.Is(err, fs.ErrNotExist):

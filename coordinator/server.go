@@ -153,7 +153,9 @@ func New(config Config, deps Dependencies) (*Server, error) {
 		Rules: s.files.latest, ClustersChanged: func() { s.pollers.Changed() },
 	})
 	s.pollers = clusters.New(s.loop, deps.Kinds, clusters.Credentials(config.ProviderCredentials), rand.Float64, clusters.NewMeter(deps.Registry), s.log)
-	s.peers = forward.NewPeers(trust.peersOptions(s.log, s.tracing.Clients()))
+	peers := trust.peersOptions(s.log, s.tracing.Clients())
+	peers.Unled = s.loop.Unled
+	s.peers = forward.NewPeers(peers)
 	deps.Registry.MustRegister(newLedgerCollector(s.loop, config.Limits.MetricAccounts))
 	s.handler = s.routes(labels, deps.Version)
 	return s, nil
@@ -290,8 +292,12 @@ func (s *Server) warnings() []string {
 	list = append(list, s.loop.HiddenProviders()...)
 	list = append(list, s.loop.FaultWarnings()...)
 	list = append(list, s.loop.HiddenRules()...)
-	if err := s.peers.Route().Fault; err != nil {
-		list = append(list, err.Error())
+	route := s.peers.Route()
+	if route.Fault != nil {
+		list = append(list, route.Fault.Error())
+	}
+	if why := s.loop.Unled(); why != nil && route.URL == "" {
+		list = append(list, "this coordinator does not lead: "+why.Error())
 	}
 	return list
 }

@@ -139,6 +139,9 @@ func checkCoordinator(config coordinator.Config, loaded *configuration) error {
 // nothing.
 func checkStore(config coordinator.Config, where string, loaded *configuration) error {
 	err := opener.Check(where)
+	if err == nil {
+		err = opener.Guard(where)
+	}
 	refused, ok := errors.AsType[*store.RefusedError](err)
 	if !ok {
 		return err

@@ -52,7 +52,7 @@ then on: end them first.`,
 		if err != nil {
 			return err
 		}
-		options := opener.Options{Adopt: *adopt, Migrate: true, Log: log}
+		options := opener.Options{Adopt: *adopt, Migrate: true, OthersFolder: true, Log: log}
 		var client *consul.Client
 		if elected(config, place) {
 			if client, err = consul.New(config.Consul, log); err != nil {

@@ -106,7 +106,7 @@ func openExisting(ctx context.Context, where string) (store.Store, error) {
 			return nil, fmt.Errorf("store: %w", err)
 		}
 	}
-	return opener.Open(ctx, where, opener.Options{}) //nolint:wrapcheck // says where and why
+	return opener.Open(ctx, where, opener.Options{OthersFolder: true}) //nolint:wrapcheck // says where and why
 }
 
 // storeFacts are the facts of a store as JSON.
@@ -190,7 +190,7 @@ func copyStore(ctx context.Context, from, to string) (report copying.Report, err
 		return report, err
 	}
 	defer func() { err = errors.Join(err, source.Close()) }()
-	opened, err := opener.Open(ctx, to, opener.Options{Migrate: true, IntoCopy: true})
+	opened, err := opener.Open(ctx, to, opener.Options{Migrate: true, IntoCopy: true, OthersFolder: true})
 	if err != nil {
 		return report, err //nolint:wrapcheck // says where and why
 	}

@@ -10,6 +10,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -17,6 +18,7 @@ import (
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/coordinator/store"
 	"github.com/bursar/bursar/coordinator/store/opener"
+	"github.com/bursar/bursar/internal/regularfile"
 )
 
 // asideLine is a row that was set aside, as a line of the file.
@@ -167,11 +169,19 @@ func unquoted(key string) (text string, quoted bool) {
 
 // appendAside writes rows to the end of the file, and to the disk.
 func appendAside(path, storeID, because string, rows []store.AsideRow) (err error) {
-	file, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600) //nolint:gosec // the operator says which
+	// Root may have named a file in a folder where others can make links.
+	const flags = os.O_CREATE | os.O_WRONLY | os.O_APPEND | syscall.O_NOFOLLOW | syscall.O_NONBLOCK
+	file, err := os.OpenFile(path, flags, 0o600) //nolint:gosec // the operator says which
+	if errors.Is(err, syscall.ELOOP) || errors.Is(err, syscall.ENXIO) {
+		return fmt.Errorf("--into: %s: %w, which is no symbolic link", path, regularfile.ErrNotRegular)
+	}
 	if err != nil {
 		return fmt.Errorf("--into: %w", err)
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
+	if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() {
+		return errors.Join(err, fmt.Errorf("--into: %s: %w", path, regularfile.ErrNotRegular))
+	}
 	lines := json.NewEncoder(file)
 	for _, row := range rows {
 		if err := lines.Encode(asideLine{Time: time.Now().UTC(), StoreID: storeID, Because: because, AsideRow: row}); err != nil {

@@ -1,6 +1,13 @@
 package main
 
-import "testing"
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/bursar/bursar/internal/regularfile"
+)
 
 // A key is accepted as the log writes it, after the shell has removed the quotes.
 func TestAKeyIsTakenAsTheLogWritesIt(t *testing.T) {
@@ -12,6 +19,20 @@ func TestAKeyIsTakenAsTheLogWritesIt(t *testing.T) {
 	for _, key := range []string{"vm-17", "user=alice", `a\`, `a\q`} {
 		if got, quoted := unquoted(key); quoted {
 			t.Errorf("%s is %q", key, got)
+		}
+	}
+}
+
+func TestRowsAreNotAppendedWhereALinkLeads(t *testing.T) {
+	target := filepath.Join(t.TempDir(), "precious")
+	writeConfig(t, target, "")
+	link := filepath.Join(t.TempDir(), "aside.json")
+	if err := os.Symlink(target, link); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{link, os.DevNull} {
+		if err := appendAside(path, "id", "host vm", nil); !errors.Is(err, regularfile.ErrNotRegular) {
+			t.Errorf("%s: %v", path, err)
 		}
 	}
 }

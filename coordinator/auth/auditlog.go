@@ -8,8 +8,10 @@ import (
 	"log/slog"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 	"unicode/utf8"
 
@@ -17,6 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/bursar/bursar/internal/access"
+	"github.com/bursar/bursar/internal/regularfile"
 )
 
 const (
@@ -332,7 +335,11 @@ func (a *AuditLog) reopen() error {
 			return err //nolint:wrapcheck // it names the file
 		}
 	}
-	next, err := os.OpenFile(a.path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
+	flags, err := guardAuditLog(a.path)
+	if err != nil {
+		return err
+	}
+	next, err := os.OpenFile(a.path, os.O_WRONLY|os.O_APPEND|os.O_CREATE|flags, 0o600)
 	if err != nil {
 		return err //nolint:wrapcheck // it names the file
 	}
@@ -342,4 +349,33 @@ func (a *AuditLog) reopen() error {
 	}
 	a.file = next
 	return nil
+}
+
+// GuardAuditLog refuses a file that other users could make lead to another one: a link of theirs,
+// and if root writes it, one of which a folder on the way, or the file, is not root's or can be
+// written by everybody. It makes nothing.
+func GuardAuditLog(path string) error {
+	_, err := guardAuditLog(path)
+	return err
+}
+
+// guardAuditLog returns the flag with which links are not followed, unless there is a good one.
+func guardAuditLog(path string) (flags int, err error) {
+	uid := uint32(os.Geteuid()) //nolint:gosec // a uid
+	if err := regularfile.GuardedLink(path, uid); err != nil {
+		return 0, err //nolint:wrapcheck // it names the file
+	}
+	if info, err := os.Lstat(path); err != nil || info.Mode().Type() != fs.ModeSymlink {
+		flags = syscall.O_NOFOLLOW
+	}
+	if uid != 0 {
+		return flags, nil
+	}
+	if err := regularfile.GuardedButForGroups(filepath.Dir(path), 0); err != nil {
+		return 0, err //nolint:wrapcheck // it names the folder
+	}
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+		return flags, nil // a terminal or a pipe is whose it is
+	}
+	return flags, regularfile.GuardedFile(path, 0) //nolint:wrapcheck // it names the file
 }

@@ -44,6 +44,7 @@ func (c *Campaign) Run(ctx context.Context, first chan<- error) error {
 		if err == nil {
 			began := time.Now()
 			err = c.lead(ctx, term, first)
+			c.Loop.setUnled(err)
 			c.resign(ctx, term)
 			if time.Since(began) > steadyAfter {
 				retry.Reset()
@@ -78,6 +79,7 @@ func (c *Campaign) lead(ctx context.Context, term election.Term, first chan<- er
 		led := c.Loop.Lead(c.Announced()...)
 		select {
 		case meta := <-led.Began:
+			c.Loop.setUnled(nil)
 			reportFirst(first, nil)
 			announcing, stop := context.WithCancel(ctx)
 			announced := make(chan struct{})

@@ -41,7 +41,9 @@ type Loop struct {
 	notTaken notTakenLog              // what hosts report that others have
 	// unknownPanic is the last panic without a known cause; nil: there was none.
 	unknownPanic atomic.Pointer[unknownPanic]
-	rulesHidden  atomic.Pointer[[]string] // which rules are not in force, and why
+	// unled is why the last attempt to lead failed, or a leadership ended; nil: it did not.
+	unled       atomic.Pointer[error]
+	rulesHidden atomic.Pointer[[]string] // which rules are not in force, and why
 	// configured are the providers of the file, for the next leadership; nil: there was no file.
 	configured atomic.Pointer[[]ledger.ProviderRecord]
 	stopping   chan struct{} // closed by stop

@@ -1,14 +1,44 @@
 package commit
 
 import (
+	"errors"
 	"sync/atomic"
 	"time"
 
+	"github.com/bursar/bursar/coordinator/core"
 	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/coordinator/store"
 )
 
 // Leading reports whether this coordinator leads. Any goroutine may call it, as all that follow.
 func (loop *Loop) Leading() bool { return loop.leads.Load() }
+
+// Unled says why this coordinator does not lead, if its store is why; nil while it leads. It has no
+// words of callers. Which coordinator leads then is another question.
+func (loop *Loop) Unled() error {
+	if why := loop.unled.Load(); why != nil && !loop.Leading() {
+		return *why
+	}
+	return nil
+}
+
+// setUnled takes why a leadership did not begin, or ended.
+func (loop *Loop) setUnled(err error) {
+	switch {
+	case err == nil, errors.Is(err, errLockLost), errors.Is(err, core.ErrStopping), errors.Is(err, store.ErrDeposed):
+		loop.unled.Store(nil)
+		return
+	}
+	if failed, answered := errors.AsType[*Error](err); answered { // its words are for a caller of that commit
+		err = failed.Err
+	}
+	if _, named := errors.AsType[*store.RowError](err); named { // its key may be a caller's word
+		err = errUnreadRow
+	}
+	loop.unled.Store(&err)
+}
+
+var errUnreadRow = errors.New("a row of the store cannot be read: the log names it")
 
 // Waiting is how many commands wait.
 func (loop *Loop) Waiting() int { return len(loop.queue) }

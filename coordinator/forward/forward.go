@@ -104,7 +104,7 @@ func (f *Interceptor) route(ctx context.Context, received http.Header) (*leader,
 	case received.Get(forwardedHeader) != "":
 		return nil, nil, f.peers.notLeading
 	case to == nil:
-		return nil, nil, ErrLeaderless
+		return nil, nil, f.peers.leaderless()
 	}
 	if err := f.peers.Route().Fault; err != nil {
 		return nil, nil, connect.NewError(connect.CodeUnavailable, err)

@@ -3,6 +3,7 @@ package forward
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -40,6 +41,9 @@ type PeersOptions struct {
 	// NotLeading ends calls at a leader that does not lead any more. It also answers calls that
 	// another coordinator has passed on to one that does not lead.
 	NotLeading error
+	// Unled says why this coordinator does not lead, for callers whom nobody else answers either.
+	// Nil, or a nil error: there is nothing to say.
+	Unled func() error
 }
 
 // Peers keep the way to the coordinator that leads. Any goroutine may use them.
@@ -52,6 +56,7 @@ type Peers struct {
 	token        func() (string, error) // this coordinator's own, to show to the others; nil: none
 	// notLeading ends calls at a leader once another coordinator leads.
 	notLeading error
+	unled      func() error // why this coordinator does not lead; nil: nobody says
 
 	mu       sync.Mutex
 	election election.Election // guarded by mu; nil before the start
@@ -89,7 +94,7 @@ func NewPeers(o PeersOptions) *Peers {
 		transport.DialContext = discovery.DialKnown(discovery.DialLoopback(*dialer()))
 	}
 	client := &http.Client{Transport: readlimit.Transport(transport), CheckRedirect: noRedirects}
-	return &Peers{log: o.Log, client: client, transport: transport, interceptors: o.Interceptors, token: o.Token, notLeading: o.NotLeading}
+	return &Peers{log: o.Log, client: client, transport: transport, interceptors: o.Interceptors, token: o.Token, notLeading: o.NotLeading, unled: o.Unled}
 }
 
 // noRedirects takes a redirect for the answer. No coordinator redirects, and a server that does
@@ -192,6 +197,16 @@ func (p *Peers) Epochs() []uint64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Clone(p.announced)
+}
+
+// leaderless is the error for a call that came while no leader is known.
+func (p *Peers) leaderless() error {
+	if p.unled != nil {
+		if why := p.unled(); why != nil {
+			return fmt.Errorf("%w (the one that answers does not lead: %v)", ErrLeaderless, why) //nolint:errorlint // it has no code
+		}
+	}
+	return ErrLeaderless
 }
 
 // target returns the leader to pass a call on to; nil if this coordinator is elected itself and

@@ -25,6 +25,9 @@ var (
 	ErrDamaged = errors.New("the store is damaged")
 	// ErrIO says that reading or writing failed below the store.
 	ErrIO = errors.New("input or output error under the store")
+	// ErrGone says that the store's file was removed, moved or replaced while the store was open:
+	// what would be written now would not be found again.
+	ErrGone = errors.New("the store's file is gone")
 	// ErrAway says that the store's server cannot be reached now. The caller should try again.
 	ErrAway = errors.New("the store cannot be reached")
 )

@@ -31,7 +31,13 @@ func (e *GuardError) Error() string {
 // folder above it and every link on the way, and others may not write to any of them, unless the
 // sticky bit keeps them from what is not theirs. What does not exist yet is not checked. The error
 // is a *GuardError, or says what could not be checked.
-func Guarded(path string, uid uint32) error {
+func Guarded(path string, uid uint32) error { return guardedWay(path, uid, false) }
+
+// GuardedButForGroups is Guarded for a folder that groups may write to: on many systems /var/log is
+// such a one, of a group for daemons that write logs.
+func GuardedButForGroups(path string, uid uint32) error { return guardedWay(path, uid, true) }
+
+func guardedWay(path string, uid uint32, groups bool) error {
 	path, err := filepath.Abs(path)
 	if err != nil {
 		return err //nolint:wrapcheck // names the current folder
@@ -46,7 +52,7 @@ func Guarded(path string, uid uint32) error {
 			return err //nolint:wrapcheck // names the path
 		}
 		link := info.Mode().Type() == fs.ModeSymlink
-		if err := guarded(at, info, uid, len(left) == 0 && !link); err != nil {
+		if err := guarded(at, info, uid, groups, len(left) == 0 && !link); err != nil {
 			return err
 		}
 		if link {
@@ -74,8 +80,11 @@ func parts(path string) []string {
 }
 
 // guarded checks one step on the way to a folder, or the folder itself if it is the last step.
-func guarded(path string, info fs.FileInfo, uid uint32, last bool) error {
+func guarded(path string, info fs.FileInfo, uid uint32, groups, last bool) error {
 	owner, group := owners(info)
+	if groups {
+		group = 0
+	}
 	wrong := &GuardError{Path: path, Owner: owner, Mode: info.Mode()}
 	switch {
 	case last && owner != uid:
@@ -116,6 +125,23 @@ func GuardedFile(path string, uid uint32) error {
 		case !link && writable(info, uid, group):
 			return &GuardError{path, owner, info.Mode(), "that nobody else may write to it"}
 		}
+	}
+	return nil
+}
+
+// GuardedLink refuses a symbolic link that neither a user nor root made: it leads to where its
+// owner likes. Anything else, or nothing, is fine. The error is a *GuardError, or says what could
+// not be looked at.
+func GuardedLink(path string, uid uint32) error {
+	info, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err //nolint:wrapcheck // names the path
+	}
+	if owner, _ := owners(info); info.Mode().Type() == fs.ModeSymlink && owner != uid && owner != 0 {
+		return &GuardError{path, owner, info.Mode(), fmt.Sprintf("no symbolic link but of uid %d or root", uid)}
 	}
 	return nil
 }

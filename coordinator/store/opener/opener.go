@@ -27,6 +27,8 @@ type Options struct {
 	Migrate bool
 	// IntoCopy opens a store to copy into it: an empty one, or one with an unfinished copy.
 	IntoCopy bool
+	// OthersFolder lets root open a file of another user's, as who looks after a service does.
+	OthersFolder bool
 	// Log gets what an operator should know. Default: no log.
 	Log *slog.Logger
 }
@@ -47,7 +49,7 @@ func Open(ctx context.Context, where string, options Options) (store.Store, erro
 		}
 		return opened, nil
 	}
-	opened, err := sqlite.Open(ctx, where, sqlite.Options{IntoCopy: options.IntoCopy, Log: options.Log})
+	opened, err := sqlite.Open(ctx, where, sqlite.Options{IntoCopy: options.IntoCopy, OthersFolder: options.OthersFolder, Log: options.Log})
 	if err != nil {
 		return nil, err //nolint:wrapcheck // as above
 	}
@@ -69,6 +71,15 @@ func Check(where string) error {
 		Where: Name(where), Reason: store.Denied, Found: "it reads as an address, and not as one that is known here",
 		Want: "postgres://USER@HOST:PORT/DATABASE (PostgreSQL's keywords go behind it: ?sslmode=verify-full), or for a file of that name a path that begins with / or ./",
 	}
+}
+
+// Guard refuses, with a *store.RefusedError, a file that other users could change while a
+// coordinator of root's has it. A database is its server's to guard.
+func Guard(where string) error {
+	if IsDatabase(where) {
+		return nil
+	}
+	return sqlite.Guard(where) //nolint:wrapcheck // says where and why
 }
 
 // keyword matches the parts of PostgreSQL's other form of an address: host=db1 password=….

@@ -174,3 +174,14 @@ func BenchmarkLoad(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkIntact is what each commit pays to know that its files are in their places.
+func BenchmarkIntact(b *testing.B) {
+	s := at(b, filepath.Join(b.TempDir(), "bursar.db"))
+	defer s.Close()
+	for b.Loop() {
+		if err := s.files.intact(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -46,7 +46,8 @@ func (s *Store) commit(ctx context.Context, batch *store.Batch) error {
 	return err
 }
 
-// checkEpoch needs no read: nobody else writes the epoch while this process holds the lock.
+// checkEpoch needs no read: nobody else writes the epoch while this process holds the lock, and the
+// file and the lock are where they were.
 func (s *Store) checkEpoch(ctx context.Context, epoch uint64) error {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -56,7 +57,10 @@ func (s *Store) checkEpoch(ctx context.Context, epoch uint64) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	return s.writer.check(epoch)
+	if err := s.writer.check(epoch); err != nil {
+		return err
+	}
+	return s.files.intact()
 }
 
 // write makes a batch durable.

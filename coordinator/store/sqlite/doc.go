@@ -7,6 +7,9 @@
 // the log into the file while commits go on, because a checkpoint within a commit makes that
 // commit slow.
 //
+// If the file, its log or its lock is removed, moved or replaced while a Store is open, every
+// commit fails from then on, until it is back in its place: what was written would be lost.
+//
 // Rows that other tools write while a Store is open are not refused. Only the epoch's row is
 // protected.
 package sqlite

@@ -76,8 +76,10 @@ func fillDisk(dir string) error {
 		return err
 	}
 	ctx := context.Background()
+	// root in this namespace, below folders of users that it does not have
+	options := Options{OthersFolder: true}
 	path := filepath.Join(dir, "bursar.db")
-	s, err := Open(ctx, path, Options{})
+	s, err := Open(ctx, path, options)
 	if err != nil {
 		return err
 	}
@@ -97,7 +99,7 @@ func fillDisk(dir string) error {
 	if err := s.Close(); err != nil {
 		return err
 	}
-	if s, err = Open(ctx, path, Options{}); err != nil {
+	if s, err = Open(ctx, path, options); err != nil {
 		return err
 	}
 	return errors.Join(verify(ctx, s, acknowledged, acknowledged), s.Close())

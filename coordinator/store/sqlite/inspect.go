@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/bursar/bursar/coordinator/store"
@@ -25,24 +26,27 @@ const magic = "SQLite format 3\x00"
 
 // prepareFile creates the file if there is none, and checks the header of an existing one.
 func prepareFile(path string) error {
-	info, err := os.Stat(path)
+	file, err := regular(os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)) //nolint:gosec // the operator says where
 	if errors.Is(err, fs.ErrNotExist) {
 		return create(path)
 	}
 	if err != nil {
 		return err
 	}
-	if info.Size() == 0 {
-		return nil
+	// No connection to it is open yet in this process: closing the file would drop its locks.
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil || info.Size() == 0 {
+		return err
 	}
-	application, err := readHeader(path)
+	application, err := readHeader(file)
 	if err != nil {
 		return err
 	}
 	if application == applicationID && info.Mode().Perm()&0o077 != 0 {
 		// Other users may not read it, or the files that SQLite makes next to it: rows hold
 		// labels, addresses and the reasons that people gave.
-		return os.Chmod(path, 0o600)
+		return file.Chmod(0o600)
 	}
 	return nil
 }
@@ -69,27 +73,22 @@ func kind(mode fs.FileMode) string {
 		return "directory"
 	case mode&fs.ModeDevice != 0:
 		return "device"
+	case mode&fs.ModeSymlink != 0:
+		return "symbolic link"
 	default:
 		return "special file"
 	}
 }
 
-// readHeader checks that a file is SQLite's and returns its application id. It must be called
-// before this process opens a connection to the file: closing the file would drop the connection's
-// locks.
-func readHeader(path string) (application uint32, err error) {
-	file, err := os.Open(path) //nolint:gosec // as above
-	if err != nil {
-		return 0, err
-	}
-	defer file.Close()
+// readHeader checks that a file is SQLite's and returns its application id.
+func readHeader(file *os.File) (application uint32, err error) {
 	header := make([]byte, 100)
 	n, err := io.ReadFull(file, header)
 	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
 		return 0, err
 	}
 	if begin := header[:min(n, len(magic))]; string(begin) != magic {
-		return 0, foreign(path, fmt.Sprintf("it is no SQLite file: it begins with %q", begin))
+		return 0, foreign(file.Name(), fmt.Sprintf("it is no SQLite file: it begins with %q", begin))
 	}
 	return binary.BigEndian.Uint32(header[68:]), nil
 }

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"syscall"
 
 	"github.com/bursar/bursar/coordinator/store"
+	"github.com/bursar/bursar/internal/regularfile"
 )
 
 // acquire takes the lock of a store's file: that of a file next to it, which has the pid of the
@@ -16,7 +18,7 @@ import (
 // database's own locks are not enough: they admit several processes, and any close of the file in
 // this process drops them.
 func acquire(path string) (*os.File, error) {
-	file, err := os.OpenFile(path+".lock", os.O_RDWR|os.O_CREATE, 0o600) //nolint:gosec // the operator says where
+	file, err := openLock(path)
 	if err != nil {
 		return nil, refusal(path, err)
 	}
@@ -35,6 +37,43 @@ func acquire(path string) (*os.File, error) {
 	if err != nil {
 		file.Close()
 		return nil, refusal(path, err)
+	}
+	return file, nil
+}
+
+// openLock opens the lock file, and makes it if there is none. Root's is that of the store's user,
+// as the files that SQLite makes next to it are: that user must be able to take it.
+func openLock(path string) (*os.File, error) {
+	const flags = os.O_RDWR | syscall.O_NOFOLLOW | syscall.O_NONBLOCK
+	file, err := os.OpenFile(path+lockSuffix, flags, 0) //nolint:gosec // the operator says where
+	if !errors.Is(err, fs.ErrNotExist) {
+		return regular(file, err)
+	}
+	file, err = os.OpenFile(path+lockSuffix, flags|os.O_CREATE, 0o600) //nolint:gosec // as above
+	if err != nil || os.Geteuid() != 0 {
+		return regular(file, err)
+	}
+	if of, statErr := os.Lstat(path); statErr == nil { //nolint:gosec // as above
+		if stat, ok := of.Sys().(*syscall.Stat_t); ok && of.Mode().IsRegular() {
+			err = file.Chown(int(stat.Uid), int(stat.Gid))
+		}
+	}
+	return regular(file, err)
+}
+
+// regular passes a file that was opened, if it is a regular one.
+func regular(file *os.File, err error) (*os.File, error) {
+	if err == nil {
+		var info fs.FileInfo
+		if info, err = file.Stat(); err == nil && !info.Mode().IsRegular() {
+			err = fmt.Errorf("%s: %w", file.Name(), regularfile.ErrNotRegular)
+		}
+	}
+	if err != nil && file != nil {
+		_ = file.Close() // nothing was written
+	}
+	if err != nil {
+		return nil, err //nolint:wrapcheck // it names the file
 	}
 	return file, nil
 }

@@ -29,6 +29,9 @@ type Options struct {
 	CheckTime time.Duration
 	// IntoCopy opens a store to copy into it: one with an unfinished copy is not refused.
 	IntoCopy bool
+	// OthersFolder lets root open the store of another user, as who looks after a service does. A
+	// coordinator of root's refuses one, because its owner could change it at any time.
+	OthersFolder bool
 	// Log gets what an operator should know. Default: no log.
 	Log *slog.Logger
 
@@ -61,7 +64,7 @@ func Open(ctx context.Context, path string, options Options) (*Store, error) {
 	if options.carry == 0 {
 		options.carry = defaultCarry
 	}
-	path, err := place(path)
+	path, err := place(path, options.OthersFolder)
 	if err != nil {
 		return nil, err
 	}
@@ -78,7 +81,8 @@ func Open(ctx context.Context, path string, options Options) (*Store, error) {
 }
 
 // Check refuses, with a *store.RefusedError, a path at which there cannot be a store's file, as
-// far as that can be checked without creating anything.
+// far as that can be checked without creating anything. What only a coordinator of root's refuses
+// is Guard's.
 func Check(path string) error {
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
 		return foreign(path, "it is a "+kind(info.Mode()))
@@ -86,15 +90,29 @@ func Check(path string) error {
 	if err := regularfile.Folder(filepath.Dir(path)); err != nil {
 		return foreign(path, err.Error())
 	}
-	return nil
+	target, err := resolve(path)
+	if err == nil {
+		err = checkFiles(target)
+	}
+	if errors.Is(err, fs.ErrPermission) { // this user cannot look, but may not be the one who opens it
+		return nil
+	}
+	return err
 }
 
 // place creates the directory and returns the file's path without symbolic links, so that one file
 // has one lock.
-func place(path string) (string, error) {
+func place(path string, othersFolder bool) (string, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
 		return "", fmt.Errorf("store %s: %w", path, err)
+	}
+	root := os.Geteuid() == 0 && !othersFolder
+	if root {
+		// Before anything is made there.
+		if err := unguarded(path, regularfile.Guarded(filepath.Dir(path), 0)); err != nil {
+			return "", err
+		}
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil { //nolint:gosec // the operator says where
 		if regularfile.CannotBeMade(err) {
@@ -102,27 +120,53 @@ func place(path string) (string, error) {
 		}
 		return "", refusal(path, err)
 	}
-	target, err := filepath.EvalSymlinks(path)
-	if info, statErr := os.Stat(target); statErr == nil && !info.Mode().IsRegular() { //nolint:gosec // as above
-		return "", foreign(path, "it is a "+kind(info.Mode())) // before a lock file is created next to it
+	target, err := resolve(path)
+	if err == nil {
+		err = checkFiles(target)
 	}
+	if err == nil && root {
+		err = Guard(path)
+	}
+	return target, err // before a lock file is created next to it
+}
+
+// resolve returns a path without symbolic links. A link to the file itself must be this user's, or
+// root's.
+func resolve(path string) (string, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return "", fmt.Errorf("store %s: %w", path, err)
+	}
+	if err := unguarded(path, regularfile.GuardedLink(path, uint32(os.Geteuid()))); err != nil { //nolint:gosec // a uid
+		return "", err
+	}
+	target, err := filepath.EvalSymlinks(path)
+	if err == nil {
+		return target, nil
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return "", refusal(path, err)
+	}
+	dir, err := filepath.EvalSymlinks(filepath.Dir(path))
 	if errors.Is(err, fs.ErrNotExist) {
-		dir, err := filepath.EvalSymlinks(filepath.Dir(path))
-		if err != nil {
-			return "", refusal(path, err)
-		}
-		return filepath.Join(dir, filepath.Base(path)), nil
+		return path, nil // the directory is not there yet
 	}
 	if err != nil {
 		return "", refusal(path, err)
 	}
-	return target, nil
+	return filepath.Join(dir, filepath.Base(path)), nil
 }
 
 // open inspects the file and makes its connections. If it fails, release closes what it made.
 func (s *Store) open(ctx context.Context, options Options) error {
 	if err := prepareFile(s.path); err != nil {
 		return err
+	}
+	var opened files
+	for _, beside := range []string{"", lockSuffix} {
+		if err := opened.add(s.path + beside); err != nil {
+			return err
+		}
 	}
 	look := pool(s.path, "mode=ro", 1)
 	defer look.Close()
@@ -144,7 +188,14 @@ func (s *Store) open(ctx context.Context, options Options) error {
 	if err := s.identify(ctx, options.IntoCopy); err != nil {
 		return err
 	}
-	return s.reads.prepare(ctx, s.reading)
+	if err := s.anchor.open(ctx, s.path); err != nil {
+		return err
+	}
+	if err := opened.add(s.path + walSuffix); err != nil {
+		return err
+	}
+	s.files, s.writer.files = opened, opened
+	return errors.Join(s.files.intact(), s.reads.prepare(ctx, s.reading))
 }
 
 // identify gives a new store its identity, and refuses one with an unfinished copy.

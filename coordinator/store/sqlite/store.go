@@ -19,11 +19,14 @@ import (
 type Store struct {
 	path string
 	lock *os.File
-	log  *slog.Logger
+	// files must stay where they are; none before all are open.
+	files files
+	log   *slog.Logger
 	// carry is how many pages commits may write to the log before it is checkpointed.
 	carry int
 
 	writing, reading, checkpoints *sql.DB
+	anchor                        anchor
 	reads                         reads // on reading
 
 	writer  *writer
@@ -197,6 +200,7 @@ func (s *Store) release() error {
 			err = errors.Join(err, db.Close())
 		}
 	}
+	err = errors.Join(err, s.anchor.close())
 	if err = errors.Join(err, s.lock.Close()); err != nil {
 		return fmt.Errorf("store: closing %s: %w", s.path, classify(err))
 	}

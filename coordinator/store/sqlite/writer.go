@@ -19,6 +19,9 @@ type writer struct {
 
 	statements
 
+	// files are the store's; none until all are open.
+	files files
+
 	// written counts the pages that commits may have written to the log since the last checkpoint.
 	written int
 
@@ -128,7 +131,7 @@ func (e *commitError) Unwrap() error { return e.err }
 // nothing of it stays.
 func (w *writer) transaction(ctx context.Context, changes func() error) error {
 	if w.conn == nil {
-		if err := w.connect(ctx); err != nil {
+		if err := w.reconnect(ctx); err != nil {
 			return err
 		}
 	}
@@ -137,6 +140,20 @@ func (w *writer) transaction(ctx context.Context, changes func() error) error {
 		return err
 	}
 	return errors.Join(err, w.disconnect())
+}
+
+// reconnect makes the connection anew, to the same file.
+func (w *writer) reconnect(ctx context.Context) error {
+	if err := w.files.intact(); err != nil {
+		return err
+	}
+	if err := w.connect(ctx); err != nil {
+		return err
+	}
+	if err := w.files.intact(); err != nil {
+		return errors.Join(err, w.disconnect())
+	}
+	return nil
 }
 
 func (w *writer) attempt(ctx context.Context, changes func() error) error {
@@ -150,6 +167,11 @@ func (w *writer) attempt(ctx context.Context, changes func() error) error {
 		return err
 	}
 	if _, err := w.commit.ExecContext(ctx); err != nil {
+		return &commitError{err}
+	}
+	// What was synced to a file that had lost its name before is lost. It is there if the file
+	// was moved and comes back.
+	if err := w.files.intact(); err != nil {
 		return &commitError{err}
 	}
 	return nil

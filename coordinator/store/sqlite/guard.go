@@ -1,0 +1,125 @@
+package sqlite
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"github.com/bursar/bursar/coordinator/store"
+	"github.com/bursar/bursar/internal/regularfile"
+)
+
+// besides are the ends of the names of the files next to the store's file that this process or
+// SQLite writes. SQLite follows symbolic links there.
+var besides = []string{"", lockSuffix, walSuffix, "-shm", "-journal"}
+
+const (
+	lockSuffix = ".lock"
+	walSuffix  = "-wal"
+)
+
+// Guard refuses, with a *store.RefusedError, a place at which other users could make a store of
+// root's write to any file: the folder, a folder above it or a file of the store is another user's
+// or can be written by others. Other users than root pass. It creates nothing.
+func Guard(path string) error {
+	if os.Geteuid() != 0 {
+		return nil
+	}
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return fmt.Errorf("store %s: %w", path, err)
+	}
+	if err := unguarded(path, regularfile.Guarded(filepath.Dir(path), 0)); err != nil {
+		return err
+	}
+	target, err := resolve(path)
+	if err != nil {
+		return err
+	}
+	if err := unguarded(path, regularfile.Guarded(filepath.Dir(target), 0)); err != nil {
+		return err
+	}
+	for _, beside := range besides {
+		if err := unguarded(path, regularfile.GuardedFile(target+beside, 0)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkFiles refuses a store of which a file is a symbolic link, or no regular file. Root passes
+// files of the folder's owner and its own alone, and none in a folder that others may fill with
+// theirs. The path is the resolved one.
+func checkFiles(path string) error {
+	owner, err := checkFolder(path)
+	if err != nil {
+		return err
+	}
+	for _, beside := range besides {
+		file := path + beside
+		info, err := os.Lstat(file) //nolint:gosec // the operator says where
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return refusal(path, err)
+		}
+		stat, _ := info.Sys().(*syscall.Stat_t)
+		denied := &store.RefusedError{Where: path, Reason: store.Denied}
+		switch {
+		case !info.Mode().IsRegular() && beside == "":
+			return foreign(path, "it is a "+kind(info.Mode()))
+		case !info.Mode().IsRegular():
+			denied.Found, denied.Want = file+" is a "+kind(info.Mode()), "a regular file, or none"
+			return denied
+		case os.Geteuid() != 0 || stat == nil:
+		case stat.Uid != owner && stat.Uid != 0:
+			denied.Found = fmt.Sprintf("%s is owned by uid %d", file, stat.Uid)
+			denied.Want = fmt.Sprintf("a file of uid %d, as its folder", owner)
+			return denied
+		case stat.Uid != owner && stat.Nlink > 1: // the folder's owner may have linked it from elsewhere
+			denied.Found = fmt.Sprintf("%s is a file of root's with %d names", file, stat.Nlink)
+			denied.Want = fmt.Sprintf("a file of uid %d, as its folder", owner)
+			return denied
+		}
+	}
+	return nil
+}
+
+// checkFolder returns whose folder it is. Root is refused one that others than its owner may write
+// to, unless the sticky bit keeps them from files that are there.
+func checkFolder(path string) (owner uint32, err error) {
+	dir := filepath.Dir(path)
+	info, err := os.Stat(dir) //nolint:gosec // the operator says where
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, refusal(path, err)
+	}
+	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
+		owner = stat.Uid
+	}
+	if os.Geteuid() == 0 && info.Mode().Perm()&0o002 != 0 && info.Mode()&fs.ModeSticky == 0 {
+		return 0, unguarded(path, &regularfile.GuardError{Path: dir, Owner: owner, Mode: info.Mode(), Want: "that nobody else may write to it"})
+	}
+	return owner, nil
+}
+
+// unguarded is the refusal of what other users could change.
+func unguarded(path string, err error) error {
+	if err == nil {
+		return nil
+	}
+	wrong, ok := errors.AsType[*regularfile.GuardError](err)
+	if !ok {
+		return refusal(path, err)
+	}
+	return &store.RefusedError{
+		Where: path, Reason: store.Denied, Found: fmt.Sprintf("%s is owned by uid %d and has mode %04o", wrong.Path, wrong.Owner, wrong.Mode.Perm()),
+		Want: fmt.Sprintf("%s; this runs as uid %d", wrong.Want, os.Geteuid()), Err: err,
+	}
+}
