@@ -31,7 +31,13 @@ func (e *GuardError) Error() string {
 // folder above it and every link on the way, and others may not write to any of them, unless the
 // sticky bit keeps them from what is not theirs. What does not exist yet is not checked. The error
 // is a *GuardError, or says what could not be checked.
-func Guarded(path string, uid uint32) error {
+func Guarded(path string, uid uint32) error { return guardedExcept(path, uid, "") }
+
+// GuardedIn is Guarded for a folder below one of the system's that a group of the system may write
+// to, such as /var/log of some distributions: whom the system lets in there is trusted.
+func GuardedIn(system, path string, uid uint32) error { return guardedExcept(path, uid, system) }
+
+func guardedExcept(path string, uid uint32, system string) error {
 	path, err := filepath.Abs(path)
 	if err != nil {
 		return err //nolint:wrapcheck // names the current folder
@@ -46,6 +52,11 @@ func Guarded(path string, uid uint32) error {
 			return err //nolint:wrapcheck // names the path
 		}
 		link := info.Mode().Type() == fs.ModeSymlink
+		ofSystem := at == system && len(left) > 0 && info.IsDir() && info.Mode().Perm()&0o002 == 0
+		if owner, _ := owners(info); ofSystem && owner == 0 {
+			at, left = filepath.Join(at, left[0]), left[1:]
+			continue
+		}
 		if err := guarded(at, info, uid, len(left) == 0 && !link); err != nil {
 			return err
 		}
