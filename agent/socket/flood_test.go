@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"connectrpc.com/connect"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"golang.org/x/sys/unix"
@@ -228,6 +229,20 @@ func TestProcessIsLookedUpWhenItIsNeeded(t *testing.T) {
 	defer client.Close()
 	if f.processes.Load() != 0 {
 		t.Error("it was looked up before it was needed")
+	}
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 0, Max: limit.Max}); err != nil {
+		t.Fatal(err)
+	}
+	_, err := conn.process.Seen(t.Context())
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	if connect.CodeOf(err) != connect.CodeResourceExhausted || !strings.Contains(err.Error(), "LimitNOFILE=") {
+		t.Errorf("without descriptors: %v", err)
 	}
 	for range 2 {
 		if _, err := conn.process.Seen(t.Context()); err != nil {

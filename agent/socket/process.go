@@ -18,6 +18,7 @@ import (
 	"connectrpc.com/connect"
 	"golang.org/x/sys/unix"
 
+	"github.com/bursar/bursar/internal/admission"
 	"github.com/bursar/bursar/internal/sockdiag"
 	"github.com/bursar/bursar/providers/host"
 )
@@ -63,6 +64,10 @@ func (p *Process) Seen(ctx context.Context) (host.View, error) {
 	view, err := host.View{}, net.ErrClosed
 	if !p.closed {
 		view, err = p.find(ctx)
+	}
+	if errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) {
+		const again = time.Second
+		return view, admission.Refusal(fmt.Errorf("process.pid: the agent cannot look at the process that calls: %w: want a larger LimitNOFILE= of its unit, or ulimit -n: try again in %s", err, again), again)
 	}
 	if err != nil {
 		return view, connect.NewError(connect.CodeFailedPrecondition, fmt.Errorf("process.pid: the agent cannot know the process: %w: want an agent in the host's pid "+
@@ -180,6 +185,8 @@ func holdPeer(conn *net.UnixConn, pid int32) (held *os.File, sure bool, err erro
 		return os.NewFile(uintptr(pidfd), "pidfd"), sure, nil
 	case errors.Is(peerErr, unix.ENOSYS), errors.Is(peerErr, unix.EPERM): // before Linux 5.3, or a seccomp filter
 		return nil, false, nil
+	case errors.Is(peerErr, unix.EMFILE), errors.Is(peerErr, unix.ENFILE):
+		return nil, false, fmt.Errorf("peer: %w", peerErr)
 	default: // the kernel has several for one that has been waited for
 		return nil, false, errEndedPeer
 	}
