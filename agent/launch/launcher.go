@@ -48,8 +48,8 @@ func (e *FieldError) Error() string {
 // Unwrap returns what was found wrong.
 func (e *FieldError) Unwrap() error { return e.Err }
 
-// LogDirError says that the user of an engine cannot write to the folder that the agent has made for
-// its logs. The caller has named none, so it is the operator's to mend.
+// LogDirError says that the user of an engine cannot write to the folder that the agent has made
+// for its logs. The caller has named none, so it is the operator's to mend.
 type LogDirError struct {
 	LogDir string // of Launcher
 	User   string

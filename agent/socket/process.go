@@ -145,7 +145,7 @@ func sinceBoot() time.Duration {
 // startedAfter reports whether the process that has a pid now has started after a moment. The one
 // that was there at that moment has ended then.
 func startedAfter(proc string, pid int32, moment time.Duration) (bool, error) {
-	stat, err := os.ReadFile(filepath.Join(proc, strconv.Itoa(int(pid)), "stat"))
+	stat, err := os.ReadFile(filepath.Join(proc, strconv.Itoa(int(pid)), "stat")) //nolint:gosec // the process table's
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) {
 		return true, nil
 	}

@@ -223,7 +223,7 @@ func makeDataDir(dir string, standard bool) error {
 		return configError(fmt.Errorf("--data-dir: %w", err))
 	}
 	if info, err := os.Stat(dir); standard && err == nil && info.Mode().Perm() == 0o700 && ownedByUs(dir) {
-		if err := os.Chmod(dir, mode); err != nil { //nolint:gosec // as said
+		if err := os.Chmod(dir, mode); err != nil {
 			return configError(fmt.Errorf("--data-dir: %w", err))
 		}
 	}

@@ -19,9 +19,9 @@ import (
 )
 
 // ServerUsers is an environment variable with users, by name or number and separated by commas.
-// Their programs may answer on this machine's loopback without TLS and on Unix sockets of agents, in
-// addition to those of root, of the system's service users, and of the caller's own user. Default:
-// none.
+// Their programs may answer on this machine's loopback without TLS and on Unix sockets of agents,
+// in addition to those of root, of the system's service users, and of the caller's own user.
+// Default: none.
 const ServerUsers = "BURSAR_SERVER_USERS"
 
 // ForeignServerError refuses to talk to a program of this machine without TLS, because any user
