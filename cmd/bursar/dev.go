@@ -220,7 +220,7 @@ func makeDataDir(dir string, standard bool) error {
 	}
 	const mode = 0o711
 	if err := regularfile.MakeFolders(dir, mode); err != nil {
-		return configError(fmt.Errorf("--data-dir: %w", err))
+		return nil //nolint:nilerr // the store cannot make it either, and says what is wrong
 	}
 	if info, err := os.Stat(dir); standard && err == nil && info.Mode().Perm() == 0o700 && ownedByUs(dir) {
 		if err := os.Chmod(dir, mode); err != nil {
