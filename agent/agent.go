@@ -244,6 +244,9 @@ func (a *Agent) Socket() string { return a.settings().Socket }
 // newer version (*statefile.VersionError) or a directory in use (*statefile.InUseError), a socket
 // that another process serves (*SocketInUseError), ErrReplaced.
 func (a *Agent) Run(ctx context.Context) (err error) {
+	if err := a.settings().checkLogs(); err != nil {
+		return err
+	}
 	if err := a.open(ctx); err != nil {
 		return err
 	}

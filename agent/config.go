@@ -54,7 +54,8 @@ type Config struct {
 	TokenFile string `yaml:"tokenFile" reload:"start"`
 
 	// Socket is the path of the Unix socket. Default /run/bursar/agent.sock. Its directory is made
-	// where it is missing, so that every user gets there (0755).
+	// where it is missing, so that every user gets there (0755). Root's agent refuses one that
+	// others own or may write to.
 	Socket string `yaml:"socket" reload:"start"`
 	// SocketMode is its mode in octal. Default "0666": every user of the machine may call, as
 	// themselves.

@@ -23,7 +23,7 @@ type EnginesConfig struct {
 	// agent's own program, else /usr/libexec/bursar/bursar-keeper.
 	Keeper string `yaml:"keeper" reload:"start"`
 	// LogDir is where the output of launched engines goes that did not say where: a folder each.
-	// Default /var/log/bursar/engines.
+	// Default /var/log/bursar/engines. Root's agent refuses one that others own or may write to.
 	LogDir string `yaml:"logDir" reload:"start"`
 	// Policies say what is done about engines that use more than they are entitled to; the first
 	// that matches counts. Default, and for engines that none matches: warn.

@@ -223,6 +223,9 @@ func (a *Agent) launchError(ctx context.Context, id string, err error) error {
 	if ctx.Err() != nil {
 		return connect.NewError(connect.CodeDeadlineExceeded, fmt.Errorf("the engine did not start in time: %w", err))
 	}
+	if wrong, ok := errors.AsType[*launch.LogDirError](err); ok {
+		return connect.NewError(connect.CodeFailedPrecondition, wrong)
+	}
 	a.log.Error("an engine could not be launched", "allocation_id", id, "error", err)
 	if errors.Is(err, os.ErrNotExist) {
 		return connect.NewError(connect.CodeFailedPrecondition, fmt.Errorf("%w: want engines.keeper in the agent's configuration to be there", err))

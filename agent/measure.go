@@ -60,7 +60,7 @@ func (a *Agent) measure(ctx context.Context) {
 	counts, problems := a.countables.counts(time.Now())
 	measurement := tracker.Measurement{Sample: sampleMessage(sample, usages, problems)}
 	disks, short := a.workDirs.measure(ctx, a.settings().workDirs)
-	measurement.Sample.Disks, measurement.Sample.Refusal = disks, joined(a.socket.Check(ctx), a.checkState(), short)
+	measurement.Sample.Disks, measurement.Sample.Refusal = disks, joined(a.socket.Check(ctx), a.checkState(), checkDescriptors(), short)
 	for i := range usages {
 		measurement.Usages = append(measurement.Usages, a.usage(ctx, engines[i], list[i], usages[i]))
 	}

@@ -1,6 +1,8 @@
 package agent
 
 import (
+	"errors"
+	"fmt"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -77,7 +79,31 @@ func (s *settings) checkPlaces() error {
 	if info, err := os.Lstat(s.Socket); err == nil && info.Mode().Type() != fs.ModeSocket {
 		return &ConfigError{"socket", s.Socket, "a path that is free (" + info.Mode().String() + " is there, which is no socket)"}
 	}
-	return nil
+	if err := socket.CheckFolder(s.Socket, refuseSetting); err != nil {
+		return configError("socket", s.Socket, err)
+	}
+	return s.checkLogs()
+}
+
+// checkLogs refuses a folder of logs in which another user could put a link in place of an engine's
+// folder. An agent that is not root's makes folders of its own user alone.
+func (s *settings) checkLogs() error {
+	if os.Geteuid() != 0 {
+		return nil
+	}
+	err := regularfile.GuardedIn("/var/log", s.Engines.LogDir, 0)
+	if wrong, is := errors.AsType[*regularfile.GuardError](err); is {
+		err = fmt.Errorf("a folder that nobody else can change or replace (%w): they could put links to others' files there", wrong)
+	}
+	return configError("engines.logDir", s.Engines.LogDir, err)
+}
+
+// configError makes a refusal of a setting from what is wrong with it; nil: nothing is.
+func configError(field, value string, err error) error {
+	if is := (*ConfigError)(nil); err == nil || errors.As(err, &is) {
+		return err
+	}
+	return &ConfigError{field, value, err.Error()}
 }
 
 // checkLogLevel checks what only the program that runs the agent uses.

@@ -116,7 +116,7 @@ func newTransport(socket string, plainHTTP bool, s settings) *http.Transport {
 	}
 	if socket != "" {
 		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return dialer.DialContext(ctx, "unix", socket)
+			return discovery.DialSocket(ctx, dialer.DialContext, socket)
 		}
 	}
 	if s.h2c {

@@ -283,8 +283,7 @@ func TestTheAuditLogIsNotWrittenWhereAnotherUserLikes(t *testing.T) {
 		"another's": {func(_, file, _ string) error {
 			return errors.Join(os.WriteFile(file, nil, 0o600), os.Chown(file, stranger, stranger))
 		}, "want a file of uid 0"},
-		"in one for daemons": {func(dir, _, _ string) error { return errors.Join(os.Chown(dir, 0, stranger), os.Chmod(dir, 0o775)) }, ""},
-		"in everybody's":     {func(dir, _, _ string) error { return os.Chmod(dir, 0o777) }, "want that nobody else may write to it"},
+		"in everybody's": {func(dir, _, _ string) error { return os.Chmod(dir, 0o777) }, "want that nobody else may write to it"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			target := filepath.Join(t.TempDir(), "precious")

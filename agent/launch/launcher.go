@@ -48,6 +48,22 @@ func (e *FieldError) Error() string {
 // Unwrap returns what was found wrong.
 func (e *FieldError) Unwrap() error { return e.Err }
 
+// LogDirError says that the user of an engine cannot write to the folder that the agent has made
+// for its logs. The caller has named none, so it is the operator's to mend.
+type LogDirError struct {
+	LogDir string // of Launcher
+	User   string
+	Err    error
+}
+
+func (e *LogDirError) Error() string {
+	return fmt.Sprintf("engines.logDir: %q: want a folder that user %s may enter, and so all above it (chmod o+x), or logs.directory in the request (--log-dir): %v",
+		e.LogDir, e.User, e.Err)
+}
+
+// Unwrap returns the cause.
+func (e *LogDirError) Unwrap() error { return e.Err }
+
 // Request is an engine to be started.
 type Request struct {
 	// ID is the allocation. It names folders: cgroup.CheckID must accept it.
@@ -98,7 +114,8 @@ type Starting struct {
 	keeper *os.File // where it reads
 }
 
-// Start starts an engine. The error is a *FieldError if the request is wrong. After an error
+// Start starts an engine. The error is a *FieldError if the request is wrong, and a *LogDirError if
+// LogDir is. After an error
 // nothing runs; after Abandon nothing runs in a moment.
 func (l *Launcher) Start(ctx context.Context, r Request) (*Starting, error) {
 	ctx, cancel := context.WithTimeout(ctx, StartTimeout)
@@ -175,6 +192,9 @@ func (l *Launcher) start(ctx context.Context, r Request, spec keeper.Spec, recor
 	// lowered.
 	score.set(engineScore)
 	started, err := exchange(ctx, toKeeper, answers, spec)
+	if wrong, is := errors.AsType[*FieldError](err); is && wrong.Field == keeper.FieldLogs && r.Logs.Directory == "" {
+		err = &LogDirError{l.LogDir, r.User.Name, wrong.Err}
+	}
 	if err != nil {
 		return nil, errors.Join(err, toKeeper.Close())
 	}

@@ -77,6 +77,43 @@ func TestEngineGetsTheEnvironmentOfItsUser(t *testing.T) {
 	}
 }
 
+// A folder for logs that the agent has made, and its user cannot get to, is the operator's to mend:
+// the caller has named none.
+func TestFolderForLogsThatItsUserCannotGetTo(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can start an engine of another user")
+	}
+	l, direct := launcher(t, "bursar-keeper")
+	dir, err := os.MkdirTemp("", "launch") //nolint:usetesting // t.TempDir is for its owner alone
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	self, err := os.ReadFile("/proc/self/exe")
+	l.Keeper, l.LogDir = filepath.Join(dir, "bursar-keeper"), filepath.Join(dir, "closed", "engines")
+	if err := errors.Join(err, os.Chmod(dir, 0o755), os.WriteFile(l.Keeper, self, 0o755), os.Mkdir(filepath.Dir(l.LogDir), 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	r := request("true")
+	r.User = User{Name: "alice", UID: 65534, GID: 65534, Home: "/", Shell: "/bin/sh"}
+	_, err = l.Start(t.Context(), r)
+	wrong, is := errors.AsType[*LogDirError](err)
+	if !is || wrong.LogDir != l.LogDir || wrong.User != "alice" || !strings.Contains(err.Error(), "engines.logDir") || !strings.Contains(err.Error(), "permission denied") {
+		t.Errorf("%v", err)
+	}
+	if err := os.Chmod(filepath.Dir(l.LogDir), 0o711); err != nil {
+		t.Fatal(err)
+	}
+	s, err := l.Start(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Confirm(); err != nil {
+		t.Error(err)
+	}
+	await(t, direct)
+}
+
 func TestEngineGoesOnOnceItIsConfirmed(t *testing.T) {
 	l, direct := launcher(t, "bursar-keeper")
 	s, err := l.Start(t.Context(), request("sh", "-c", "echo $HOME; exit 4"))

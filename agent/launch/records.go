@@ -13,6 +13,7 @@ import (
 
 	"github.com/bursar/bursar/agent/cgroup"
 	"github.com/bursar/bursar/agent/keeper"
+	"github.com/bursar/bursar/internal/regularfile"
 )
 
 const (
@@ -21,6 +22,8 @@ const (
 	// maxRecord is how much of the end of a record is read, in bytes: what a keeper writes has
 	// less, and a user may write any amount.
 	maxRecord = 64 << 10
+	// maxNote is more than a note has, in bytes: its paths have at most 4 KiB.
+	maxNote = 64 << 10
 	// roomForRecord is reserved for a record, in bytes, if the file system can do that: the disk
 	// may be full when the engine ends.
 	roomForRecord = 16 << 10
@@ -77,7 +80,7 @@ func (r Records) Note(id string) (Note, error) {
 	if cgroup.CheckID(id) != nil {
 		return note, ErrNone
 	}
-	text, err := os.ReadFile(filepath.Join(string(r), id, noteName)) //nolint:gosec // a checked id
+	text, err := regularfile.Read(filepath.Join(string(r), id, noteName), maxNote)
 	if errors.Is(err, fs.ErrNotExist) {
 		return note, ErrNone
 	}
@@ -95,7 +98,7 @@ func (r Records) End(id string) (keeper.Record, error) {
 	if cgroup.CheckID(id) != nil {
 		return keeper.Record{}, ErrNone
 	}
-	file, err := os.Open(filepath.Join(string(r), id, recordName)) //nolint:gosec // a checked id
+	file, info, err := regularfile.Open(filepath.Join(string(r), id, recordName))
 	if errors.Is(err, fs.ErrNotExist) {
 		return keeper.Record{}, ErrNone
 	}
@@ -103,10 +106,6 @@ func (r Records) End(id string) (keeper.Record, error) {
 		return keeper.Record{}, fmt.Errorf("record of an engine: %w", err)
 	}
 	defer file.Close()
-	info, err := file.Stat()
-	if err != nil {
-		return keeper.Record{}, fmt.Errorf("record of an engine: %w", err)
-	}
 	content, err := io.ReadAll(io.NewSectionReader(file, max(0, info.Size()-maxRecord), maxRecord))
 	if err != nil {
 		return keeper.Record{}, fmt.Errorf("record of an engine: %w", err)

@@ -41,6 +41,11 @@ func (s *endpoint) open(ctx context.Context) (net.Listener, error) {
 		if s.path = s.current.Addr().String(); s.path != configured {
 			s.options.Log.Warn("the socket that the service manager has opened is served, not the one that is configured", "socket", s.path, "configured", configured)
 		}
+		if filepath.IsAbs(s.path) {
+			if err := CheckFolder(s.path, s.options.Refuse); err != nil {
+				return nil, err
+			}
+		}
 		s.find(ctx)
 		return s.current, nil
 	}

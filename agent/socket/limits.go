@@ -18,6 +18,9 @@ const (
 	// have some hundred bytes; only a Launch with a large environment has more.
 	maxBodies    = 4 << 20
 	maxAllBodies = 16 << 20
+	// connectsPerCall is how many connections one user may open for each request that the user may
+	// make: a `bursar run` opens one to three, and may wait for a while before it asks again.
+	connectsPerCall = 8
 )
 
 // Limits are those of one user's requests: how many a second in the long run, how many at once,
@@ -25,6 +28,7 @@ const (
 func Limits(rate, burst, waiting int) admission.Limits {
 	return admission.Limits{
 		Rate: rate, Burst: burst, Calls: burst + waiting, Waiting: waiting,
+		Connects: connectsPerCall * rate, ConnectBurst: connectsPerCall * (burst + waiting),
 		Bytes: maxBodies, AllBytes: maxAllBodies,
 	}
 }

@@ -36,7 +36,7 @@ func listenUnix(ctx context.Context, path string, mode fs.FileMode, group string
 	if err := regularfile.MakeFolders(filepath.Dir(path), 0o755); err != nil { // all callers must get there
 		return nil, fmt.Errorf("socket directory: %w", err)
 	}
-	if err := checkFolder(path, refuse); err != nil {
+	if err := CheckFolder(path, refuse); err != nil {
 		return nil, err
 	}
 	if err := removeStale(ctx, path); err != nil {
@@ -74,10 +74,30 @@ func listenClosed(ctx context.Context, path string) (*net.UnixListener, error) {
 	return unixListener, nil
 }
 
-// checkFolder refuses a folder in which any user could put a socket in place of the agent's, and
-// get what callers send.
-func checkFolder(path string, refuse Refuse) error {
+// CheckFolder refuses the folder of a socket in which another user could put one in place of the
+// agent's, and get what callers send. Root's agent serves all users: nobody else may own its folder
+// or write there, except in one of root's as /tmp, where no user can remove what is another's: who
+// takes the path there first keeps the agent from starting, and clients refuse to talk to them. One
+// that is not there yet is not checked.
+func CheckFolder(path string, refuse Refuse) error {
+	if os.Geteuid() == 0 {
+		err := regularfile.Guarded(filepath.Dir(path), 0)
+		wrong, is := errors.AsType[*regularfile.GuardError](err)
+		if is && wrong.Owner == 0 && wrong.Mode&fs.ModeSticky != 0 { // the folder itself: on the way to it that is no error
+			return nil
+		}
+		if is {
+			return refuse("socket", path, fmt.Sprintf("a folder that nobody else can change or replace (%s): they could pose as the agent there", wrong))
+		}
+		if err != nil {
+			return fmt.Errorf("socket directory: %w", err)
+		}
+		return nil
+	}
 	info, err := os.Stat(filepath.Dir(path))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
 	if err != nil {
 		return fmt.Errorf("socket directory: %w", err)
 	}

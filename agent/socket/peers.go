@@ -62,6 +62,8 @@ type Peers struct {
 	inFile func(uid uint32) (string, error) // what of it never takes long
 	// account is what a user of that name counts on.
 	account func(uid uint32, name string) string
+	// owner is what a user counts on whose name is not known.
+	owner func(uid uint32) string
 
 	mu      sync.Mutex
 	trusted []string         // guarded by mu; names and uids
@@ -69,6 +71,9 @@ type Peers struct {
 	// lookups are the users that are being looked up; a channel is closed when that is done.
 	// Guarded by mu.
 	lookups map[uint32]chan struct{}
+	// owners are what connections of unknown users count on, as of ownersRead. Guarded by mu.
+	owners     map[uint32]admission.Caller
+	ownersRead time.Time
 }
 
 // known is a caller as they were last looked up.
@@ -82,6 +87,8 @@ const (
 	knownFor = time.Minute
 	// unsureFor is the same if the machine's name service did not answer.
 	unsureFor = 5 * time.Second
+	// ownerFor is how long the owner of a uid without a known name is believed.
+	ownerFor = time.Second
 	// lookupRate and lookupBurst bound how often the name service is asked, in lookups a second: a
 	// user of user namespaces has some ten thousand uids, none of which is in a file.
 	lookupRate  = 20
@@ -98,9 +105,10 @@ const (
 // names and uids.
 func newPeers(hostID string, self uint32, trusted []string) *Peers {
 	users := launch.Users{Pace: rate.NewLimiter(lookupRate, lookupBurst), Slots: make(chan struct{}, LookupsAtOnce)}
+	ranges := subuid.New(subuid.Path, time.Now)
 	return &Peers{
-		hostID: hostID, self: self, trusted: trusted, lookup: users.NameOf, inFile: users.NameOfFile, account: subuid.New(subuid.Path, time.Now).Account,
-		known: make(map[uint32]known), lookups: make(map[uint32]chan struct{}),
+		hostID: hostID, self: self, trusted: trusted, lookup: users.NameOf, inFile: users.NameOfFile, account: ranges.Account, owner: ranges.Owner,
+		known: make(map[uint32]known), lookups: make(map[uint32]chan struct{}), owners: make(map[uint32]admission.Caller),
 	}
 }
 
@@ -176,6 +184,30 @@ func (p *Peers) withoutLookup(uid uint32) *Caller {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.callerLocked(uid, userName)
+}
+
+// connecting is what a connection of a user counts on before it is taken. It looks up no name: a
+// user with a range of subordinate uids can come as another one each time.
+func (p *Peers) connecting(uid uint32) admission.Caller {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if before, seen := p.known[uid]; seen {
+		return before.caller.account
+	}
+	if uid == 0 || uid == p.self {
+		return admission.Caller{}
+	}
+	if now := time.Now(); len(p.owners) >= maxUsers || now.Sub(p.ownersRead) >= ownerFor {
+		clear(p.owners)
+		p.ownersRead = now
+	}
+	counted, seen := p.owners[uid]
+	if !seen {
+		owner := p.owner(uid) // a file of this machine: it never takes long
+		counted = admission.Caller{ID: "user/" + owner, Name: owner + "@" + p.hostID}
+		p.owners[uid] = counted
+	}
+	return counted
 }
 
 func (p *Peers) callerLocked(uid uint32, userName string) *Caller {

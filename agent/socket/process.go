@@ -1,17 +1,24 @@
 package socket
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"net/netip"
 	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
 	"sync"
+	"time"
 
 	"connectrpc.com/connect"
 	"golang.org/x/sys/unix"
 
+	"github.com/bursar/bursar/internal/admission"
 	"github.com/bursar/bursar/internal/sockdiag"
 	"github.com/bursar/bursar/providers/host"
 )
@@ -21,8 +28,9 @@ import (
 type Process struct {
 	find func(ctx context.Context) (host.View, error)
 
-	mu   sync.Mutex
-	view *host.View // guarded by mu; nil: it has not been found yet
+	mu     sync.Mutex
+	view   *host.View // guarded by mu; nil: it has not been found yet
+	closed bool       // guarded by mu; the connection is
 }
 
 // View says how a process sees others. host.ErrNoProcess: no process has the pid.
@@ -53,7 +61,14 @@ func (p *Process) Seen(ctx context.Context) (host.View, error) {
 	if p.view != nil {
 		return *p.view, nil
 	}
-	view, err := p.find(ctx)
+	view, err := host.View{}, net.ErrClosed
+	if !p.closed {
+		view, err = p.find(ctx)
+	}
+	if errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) {
+		const again = time.Second
+		return view, admission.Refusal(fmt.Errorf("process.pid: the agent cannot look at the process that calls: %w: want a larger LimitNOFILE= of its unit, or ulimit -n: try again in %s", err, again), again)
+	}
 	if err != nil {
 		return view, connect.NewError(connect.CodeFailedPrecondition, fmt.Errorf("process.pid: the agent cannot know the process: %w: want an agent in the host's pid "+
 			"namespace (docker run --pid=host) and a caller that waits for its answer, an engine that the agent starts (bursar run --detach), or one with an address and a lease", err))
@@ -65,17 +80,10 @@ func (p *Process) Seen(ctx context.Context) (host.View, error) {
 func (p *Process) close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.closed = true
 	if p.view != nil {
 		_ = p.view.PIDs.Close() // it was only read
 	}
-}
-
-// knownProcess is a process that is known already, or whose error is known already.
-func knownProcess(view host.View, err error) *Process {
-	if err != nil {
-		return &Process{find: func(context.Context) (host.View, error) { return host.View{}, err }}
-	}
-	return &Process{view: &view}
 }
 
 var (
@@ -84,49 +92,103 @@ var (
 )
 
 // UnseenProcess is one in a pid namespace that this process does not see.
-func UnseenProcess() *Process { return knownProcess(host.View{}, errUnseenPeer) }
+func UnseenProcess() *Process {
+	return &Process{find: func(context.Context) (host.View, error) { return host.View{}, errUnseenPeer }}
+}
 
-// connectedProcess is the process that connected to a Unix socket. A pidfd is kept while it is
-// inspected, so that its pid cannot become another's.
-func connectedProcess(view View, conn *net.UnixConn, pid int32) *Process {
+// connectedProcess is the process that connected to a Unix socket, and was accepted so long after
+// the boot. It is looked up when it is needed: most connections never need it. By then its pid may
+// be another's, so the look-up holds the process that connected by a pidfd.
+func (s *Server) connectedProcess(conn *net.UnixConn, pid int32, accepted time.Duration) *Process {
 	if pid == 0 {
 		return UnseenProcess()
 	}
-	held, err := holdPeer(conn, pid)
-	if err != nil {
-		return knownProcess(host.View{}, err)
-	}
-	seen, err := view(pid)
-	if held != nil {
-		defer held.Close()
-		if unix.PidfdSendSignal(int(held.Fd()), 0, nil, 0) == unix.ESRCH {
-			return knownProcess(host.View{}, errors.Join(errEndedPeer, seen.PIDs.Close()))
+	return &Process{find: func(context.Context) (host.View, error) {
+		held, sure, err := holdPeer(conn, pid)
+		if err != nil {
+			return host.View{}, err
 		}
-	}
-	return knownProcess(seen, err)
+		if held != nil {
+			defer held.Close()
+		}
+		seen, err := s.options.View(pid)
+		if err != nil {
+			return seen, err
+		}
+		ended := held != nil && unix.PidfdSendSignal(int(held.Fd()), 0, nil, 0) == unix.ESRCH
+		if !ended && !sure { // its pid may have become another's before it was held
+			ended, err = startedAfter(s.options.Proc, pid, accepted)
+		}
+		if ended {
+			err = errEndedPeer
+		}
+		if err != nil {
+			return host.View{}, errors.Join(err, seen.PIDs.Close())
+		}
+		return seen, nil
+	}}
 }
 
-// holdPeer returns a pidfd of the process that connected; nil: this kernel has none.
-func holdPeer(conn *net.UnixConn, pid int32) (*os.File, error) {
+// clockTick is the unit of a process's start in /proc/PID/stat, which the kernel gives to programs
+// as USER_HZ, always 100 a second on Linux.
+const clockTick = time.Second / 100
+
+// sinceBoot is how long ago this machine has booted, as the start of a process is counted.
+func sinceBoot() time.Duration {
+	var now unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &now); err != nil {
+		return 0 // every process has started later: no kernel fails at that
+	}
+	return time.Duration(now.Nano())
+}
+
+// startedAfter reports whether the process that has a pid now has started after a moment. The one
+// that was there at that moment has ended then.
+func startedAfter(proc string, pid int32, moment time.Duration) (bool, error) {
+	stat, err := os.ReadFile(filepath.Join(proc, strconv.Itoa(int(pid)), "stat")) //nolint:gosec // the process table's
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) {
+		return true, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("peer: %w", err)
+	}
+	// its name is in parentheses, and can have any bytes; the start is field 22, of which 20 follow
+	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+	if len(fields) < 20 {
+		return false, fmt.Errorf("peer: malformed stat of process %d: %q", pid, stat)
+	}
+	ticks, err := strconv.ParseInt(fields[19], 10, 64)
+	if err != nil {
+		return false, fmt.Errorf("peer: malformed stat of process %d: %w", pid, err)
+	}
+	return ticks > int64(moment/clockTick), nil
+}
+
+// holdPeer returns a pidfd of the process that connected; nil: this kernel has none. sure is false
+// if it may be another one's, which has its pid now.
+func holdPeer(conn *net.UnixConn, pid int32) (held *os.File, sure bool, err error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {
-		return nil, fmt.Errorf("peer: %w", err)
+		return nil, false, fmt.Errorf("peer: %w", err)
 	}
-	var pidfd int
+	pidfd, sure := 0, true
 	var peerErr error
 	if err := raw.Control(func(fd uintptr) { pidfd, peerErr = unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_PEERPIDFD) }); err != nil {
-		return nil, fmt.Errorf("peer: %w", err)
+		return nil, false, fmt.Errorf("peer: %w", err)
 	}
 	if errors.Is(peerErr, unix.ENOPROTOOPT) { // before Linux 6.5
+		sure = false
 		pidfd, peerErr = unix.PidfdOpen(int(pid), 0)
 	}
 	switch {
 	case peerErr == nil:
-		return os.NewFile(uintptr(pidfd), "pidfd"), nil
+		return os.NewFile(uintptr(pidfd), "pidfd"), sure, nil
 	case errors.Is(peerErr, unix.ENOSYS), errors.Is(peerErr, unix.EPERM): // before Linux 5.3, or a seccomp filter
-		return nil, nil //nolint:nilnil // none is no error
+		return nil, false, nil
+	case errors.Is(peerErr, unix.EMFILE), errors.Is(peerErr, unix.ENFILE):
+		return nil, false, fmt.Errorf("peer: %w", peerErr)
 	default: // the kernel has several for one that has been waited for
-		return nil, errEndedPeer
+		return nil, false, errEndedPeer
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/bursar/bursar/agent/tracker"
+	"github.com/bursar/bursar/internal/regularfile"
 )
 
 const (
@@ -68,12 +69,19 @@ func (d *Dir) Load() (State, error) {
 	return s, nil
 }
 
+// read never waits for what has taken a file's place, and reads nothing of what is too large.
 func (d *Dir) read(path string) ([]byte, error) {
-	file, err := os.Open(path) //nolint:gosec // a path of this package
+	file, info, err := regularfile.Open(path)
+	if errors.Is(err, regularfile.ErrNotRegular) {
+		return nil, fmt.Errorf("read state: %w", &DamagedError{err})
+	}
 	if err != nil {
 		return nil, fmt.Errorf("read state: %w", err)
 	}
 	defer file.Close()
+	if info.Size() > maxSize {
+		return nil, fmt.Errorf("state file %s: %w", path, &DamagedError{fmt.Errorf("%d bytes: want at most %d", info.Size(), maxSize)})
+	}
 	content, err := io.ReadAll(io.LimitReader(file, maxSize+1))
 	if err != nil {
 		return nil, fmt.Errorf("read state: %w", err)
@@ -127,7 +135,7 @@ func (d *Dir) Append(c tracker.Change) error {
 // must not be written to.
 func (d *Dir) add(record []byte) (err error) {
 	path := d.logFile(d.log.name)
-	file, err := os.OpenFile(path, os.O_WRONLY|unix.O_NOFOLLOW, 0) //nolint:gosec // a path of this package
+	file, err := os.OpenFile(path, os.O_WRONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0) //nolint:gosec // a path of this package
 	if err != nil {
 		return err //nolint:wrapcheck // names operation and path
 	}
@@ -186,7 +194,13 @@ func (d *Dir) replace(s State) (size int64, err error) {
 	return int64(len(content)), nil
 }
 
+// write replaces a file, and a pipe or a device in its place: the open of a pipe would wait.
 func write(path string, content []byte) (err error) {
+	if info, err := os.Lstat(path); err == nil && !info.Mode().IsRegular() && !info.IsDir() {
+		if err := os.Remove(path); err != nil {
+			return err //nolint:wrapcheck // names operation and path
+		}
+	}
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600) //nolint:gosec // a path of this package
 	if err != nil {
 		return err //nolint:wrapcheck // names operation and path

@@ -105,6 +105,9 @@ func (c *cli) dev(ctx context.Context, f devFlags, log *slog.Logger) error {
 	if err := privateDir(filepath.Dir(f.socket)); err != nil {
 		return err
 	}
+	if err := makeDataDir(f.dataDir, f.dataDir == devDataDir()); err != nil {
+		return err
+	}
 	c.trace(ctx, "bursar-dev", log)
 	books, err := openCoordinator(ctx, coordinator.Config{
 		Listen: f.listen, DataDir: filepath.Join(f.dataDir, "coordinator"), QuotaFiles: f.quotas, ProvidersFile: f.providers,
@@ -206,6 +209,25 @@ func (c *cli) devUp(ctx context.Context, f devFlags, target, hostID string, took
 func available(a *bursarv1.Account, dimension string) string {
 	_, most, _ := strings.Cut(booked(a, dimension), " / ")
 	return most
+}
+
+// makeDataDir makes the folder of all data if root runs dev: other users can enter it, as their
+// engines' logs are below it, and cannot list it. What is in it keeps modes of its own. An earlier
+// version made the standard one for root alone.
+func makeDataDir(dir string, standard bool) error {
+	if os.Geteuid() != 0 {
+		return nil
+	}
+	const mode = 0o711
+	if err := regularfile.MakeFolders(dir, mode); err != nil {
+		return nil //nolint:nilerr // the store cannot make it either, and says what is wrong
+	}
+	if info, err := os.Stat(dir); standard && err == nil && info.Mode().Perm() == 0o700 && ownedByUs(dir) {
+		if err := os.Chmod(dir, mode); err != nil {
+			return configError(fmt.Errorf("--data-dir: %w", err))
+		}
+	}
+	return nil
 }
 
 // privateDir makes the folder of the socket if it is missing. It is for its owner alone; root's is

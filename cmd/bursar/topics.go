@@ -57,11 +57,12 @@ What to show to coordinators and whom to trust, if no flag says so:
                  the address that is called
   BURSAR_SERVER_USERS
                  more users whose programs may answer on this machine's loopback
-                 without TLS: names or numbers, with commas between them. Always
-                 trusted are root, users of services (below 1000, and 61184 to
-                 65519) and you. nobody (65534) and the 65532 of many container
-                 images are not among these. Agents, coordinators and the Go
-                 client use this variable too.
+                 without TLS, and on the sockets of agents: names or numbers,
+                 with commas between them. Always trusted are root, users of
+                 services (below 1000, and 61184 to 65519) and you. nobody
+                 (65534) and the 65532 of many container images are not among
+                 these. Agents, coordinators and the Go client use this
+                 variable too.
 
 What "bursar run" passes to its command:
 

@@ -371,7 +371,7 @@ func guardAuditLog(path string) (flags int, err error) {
 	if uid != 0 {
 		return flags, nil
 	}
-	if err := regularfile.GuardedButForGroups(filepath.Dir(path), 0); err != nil {
+	if err := regularfile.GuardedIn("/var/log", filepath.Dir(path), 0); err != nil {
 		return 0, err //nolint:wrapcheck // it names the folder
 	}
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {

@@ -28,6 +28,9 @@ type Limits struct {
 	// them may come at once. Requests that settle what was granted have as much again, of their
 	// own.
 	Rate, Burst int
+	// Connects is how many connections a second a caller may open in the long run, and ConnectBurst
+	// how many of them may come at once.
+	Connects, ConnectBurst int
 	// Calls is how many requests may be under way.
 	Calls, AllCalls int
 	// Waiting is how many of these may be such that take long: requests that wait for resources.
@@ -84,7 +87,8 @@ type account struct {
 	// followUps is the same again, for requests that give back or confirm what was granted; nil:
 	// no bound.
 	followUps *rate.Limiter
-	delayed   int // refusals that are held back
+	connects  *rate.Limiter // nil: no bound
+	delayed   int           // refusals that are held back
 }
 
 // Options are what a Controller tells, and whom.
@@ -119,6 +123,9 @@ func (c *Controller) newAccount(caller Caller) *account {
 		a.limiter = rate.NewLimiter(rate.Limit(c.limits.Rate), c.limits.Burst)
 		a.followUps = rate.NewLimiter(rate.Limit(c.limits.Rate), c.limits.Burst)
 	}
+	if c.limits.Connects > 0 {
+		a.connects = rate.NewLimiter(rate.Limit(c.limits.Connects), c.limits.ConnectBurst)
+	}
 	return a
 }
 
@@ -135,6 +142,10 @@ func (c *Controller) SetLimits(limits Limits) {
 				limiter.SetLimitAt(now, rate.Limit(limits.Rate))
 				limiter.SetBurstAt(now, limits.Burst)
 			}
+		}
+		if a.connects != nil {
+			a.connects.SetLimitAt(now, rate.Limit(limits.Connects))
+			a.connects.SetBurstAt(now, limits.ConnectBurst)
 		}
 	}
 	set(c.others)
@@ -166,15 +177,31 @@ func (c *Controller) ofLocked(caller Caller) *account {
 // forgetLocked drops accounts that are as if their callers had never been here.
 func (c *Controller) forgetLocked(now time.Time) {
 	for id, a := range c.accounts {
-		if a.usage == (usage{}) && a.delayed == 0 && c.isUnusedLocked(a.limiter, now) && c.isUnusedLocked(a.followUps, now) {
+		if a.usage == (usage{}) && a.delayed == 0 && isUnused(a.limiter, now) && isUnused(a.followUps, now) && isUnused(a.connects, now) {
 			delete(c.accounts, id)
 		}
 	}
 }
 
-// isUnusedLocked reports whether a limiter is like an unused one.
-func (c *Controller) isUnusedLocked(limiter *rate.Limiter, now time.Time) bool {
-	return limiter == nil || limiter.TokensAt(now) >= float64(c.limits.Burst)
+// isUnused reports whether a limiter is like an unused one.
+func isUnused(limiter *rate.Limiter, now time.Time) bool {
+	return limiter == nil || limiter.TokensAt(now) >= float64(limiter.Burst())
+}
+
+// Connect counts a connection that a caller opens, and reports whether it may be taken. It takes
+// less than a microsecond: a caller may come as fast as the kernel lets it.
+func (c *Controller) Connect(caller Caller) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	a := c.ofLocked(caller)
+	if a == nil || a.connects == nil || a.connects.AllowN(c.now(), 1) {
+		return true
+	}
+	c.refused.WithLabelValues(tooManyConnects).Inc()
+	if c.refusalLog.shouldLog(a.ID, c.now()) {
+		c.log.Warn("connections of a caller are closed at once, because they come too fast", "caller", a.Name, "limit", c.limits.Connects, "unit", "connections a second")
+	}
+	return false
 }
 
 // Begin counts a request of a caller, and returns what ends it, or an error that refuses it.

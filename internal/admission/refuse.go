@@ -17,6 +17,8 @@ const (
 	tooManyStreams = "streams"
 	tooManyBytes   = "bytes"
 	tooManyAnswers = "answers"
+	// tooManyConnects counts with the connections that are closed for others.
+	tooManyConnects = "connections"
 )
 
 // The reasons whose limits can be settings.

@@ -14,12 +14,14 @@ import (
 	"sync"
 	"time"
 
+	"github.com/bursar/bursar/internal/peercred"
 	"github.com/bursar/bursar/internal/sockdiag"
 )
 
 // ServerUsers is an environment variable with users, by name or number and separated by commas.
-// Their programs may answer on this machine's loopback without TLS, in addition to those of root,
-// of the system's service users, and of the caller's own user. Default: none.
+// Their programs may answer on this machine's loopback without TLS and on Unix sockets of agents,
+// in addition to those of root, of the system's service users, and of the caller's own user.
+// Default: none.
 const ServerUsers = "BURSAR_SERVER_USERS"
 
 // ForeignServerError refuses to talk to a program of this machine without TLS, because any user
@@ -27,11 +29,16 @@ const ServerUsers = "BURSAR_SERVER_USERS"
 type ForeignServerError struct {
 	Address string // that was dialed
 	User    string // the program's user
+	Socket  bool   // it is a Unix socket's path
 }
 
 func (e *ForeignServerError) Error() string {
-	return fmt.Sprintf("%s belongs to a program of user %s: want one of root, of a service's user or of your own, https:// and TLS there, or %s=%s%s",
-		e.Address, e.User, ServerUsers, e.User, serverUsers().hint())
+	secure := "https:// and TLS there, "
+	if e.Socket {
+		secure = ""
+	}
+	return fmt.Sprintf("%s belongs to a program of user %s: want one of root, of a service's user or of your own, %sor %s=%s%s",
+		e.Address, e.User, secure, ServerUsers, e.User, serverUsers().hint())
 }
 
 // acceptTime is how long a server of this machine has to accept a connection: until then the
@@ -87,9 +94,40 @@ func checkServer(ctx context.Context, conn net.Conn) error {
 		return fmt.Errorf("%s: whose program this is cannot be told: %w", server, err)
 	}
 	if !mayServe(uid) {
-		return &ForeignServerError{server.String(), sockdiag.UserName(uid)}
+		return &ForeignServerError{Address: server.String(), User: sockdiag.UserName(uid)}
 	}
 	return nil
+}
+
+// checkSocket refuses the program that listens on a Unix socket if its user may not answer there.
+func checkSocket(conn net.Conn, path string) error {
+	unixConn, is := conn.(*net.UnixConn)
+	if !is {
+		return nil
+	}
+	peer, err := peercred.Of(unixConn)
+	if err != nil {
+		return fmt.Errorf("%s: whose program this is cannot be told: %w", path, err)
+	}
+	if !mayServe(peer.Uid) && !unmapped(peer.Uid) {
+		return &ForeignServerError{Address: path, User: sockdiag.UserName(peer.Uid), Socket: true}
+	}
+	return nil
+}
+
+// overflowUser is the number of all users that a user namespace does not map
+// (/proc/sys/kernel/overflowuid, which nobody changes).
+const overflowUser = 65534
+
+// unmapped reports whether a user's number says nothing: this process is in a user namespace, a
+// rootless container say, which does not know the user. Whoever made the container chose the socket
+// in it.
+func unmapped(uid uint32) bool {
+	if uid != overflowUser {
+		return false
+	}
+	users, err := os.ReadFile("/proc/self/uid_map")
+	return err == nil && !slices.Equal(strings.Fields(string(users)), []string{"0", "0", "4294967295"})
 }
 
 // acceptedBy waits until a program has taken the connection in, and returns its user.

@@ -31,13 +31,14 @@ func (e *GuardError) Error() string {
 // folder above it and every link on the way, and others may not write to any of them, unless the
 // sticky bit keeps them from what is not theirs. What does not exist yet is not checked. The error
 // is a *GuardError, or says what could not be checked.
-func Guarded(path string, uid uint32) error { return guardedWay(path, uid, false) }
+func Guarded(path string, uid uint32) error { return guardedExcept(path, uid, "") }
 
-// GuardedButForGroups is Guarded for a folder that groups may write to: on many systems /var/log is
-// such a one, of a group for daemons that write logs.
-func GuardedButForGroups(path string, uid uint32) error { return guardedWay(path, uid, true) }
+// GuardedIn is Guarded for a folder in one of the system's that a group of the system may write to,
+// such as /var/log of some distributions, or for that folder itself: whom the system lets in there
+// is trusted.
+func GuardedIn(system, path string, uid uint32) error { return guardedExcept(path, uid, system) }
 
-func guardedWay(path string, uid uint32, groups bool) error {
+func guardedExcept(path string, uid uint32, system string) error {
 	path, err := filepath.Abs(path)
 	if err != nil {
 		return err //nolint:wrapcheck // names the current folder
@@ -52,7 +53,9 @@ func guardedWay(path string, uid uint32, groups bool) error {
 			return err //nolint:wrapcheck // names the path
 		}
 		link := info.Mode().Type() == fs.ModeSymlink
-		if err := guarded(at, info, uid, groups, len(left) == 0 && !link); err != nil {
+		owner, _ := owners(info)
+		trusted := at == system && owner == 0 && info.IsDir() && info.Mode().Perm()&0o002 == 0
+		if err := guarded(at, info, uid, len(left) == 0 && !link); err != nil && !trusted {
 			return err
 		}
 		if link {
@@ -80,11 +83,8 @@ func parts(path string) []string {
 }
 
 // guarded checks one step on the way to a folder, or the folder itself if it is the last step.
-func guarded(path string, info fs.FileInfo, uid uint32, groups, last bool) error {
+func guarded(path string, info fs.FileInfo, uid uint32, last bool) error {
 	owner, group := owners(info)
-	if groups {
-		group = 0
-	}
 	wrong := &GuardError{Path: path, Owner: owner, Mode: info.Mode()}
 	switch {
 	case last && owner != uid:

@@ -69,6 +69,14 @@ func TestFoldersThatOthersCanChangeOrReplaceAreRefused(t *testing.T) {
 				t.Fatal(err)
 			}
 		}, 0, "/state is owned by uid 12345 and has mode 0777: want that everything on the way"},
+		"the system's, with a group": {func(t *testing.T, dir string) {
+			made(t, dir+"/system", 0, fs.ModeDir|0o775)
+			made(t, dir+"/system/state", 0, fs.ModeDir|0o755)
+			if err := os.Chown(dir+"/system", 0, stranger); err != nil {
+				t.Fatal(err)
+			}
+			link(t, "system/state", dir+"/state")
+		}, 0, "/system is owned by uid 0 and has mode 0775: want that nobody else may write to a folder on the way"},
 		"a link to itself": {func(t *testing.T, dir string) { link(t, "state", dir+"/state") }, 0, ": too many levels of symbolic links"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -118,6 +126,41 @@ func TestFilesThatOthersCanChangeAreRefused(t *testing.T) {
 			err := regularfile.GuardedFile(file, 0)
 			if test.want == "" && err != nil || test.want != "" && (err == nil || err.Error() != file+test.want) {
 				t.Errorf("%v, want %q", err, test.want)
+			}
+		})
+	}
+}
+
+// Some distributions let a group of the system write to /var/log. What is below must be guarded all
+// the same, and the system's folder must not be everybody's.
+func TestFolderBelowOneOfTheSystem(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can give files away")
+	}
+	for name, test := range map[string]struct {
+		system, below fs.FileMode
+		owner         int
+		want          bool
+	}{
+		"a group's":      {0o775, 0o755, 0, true},
+		"all's":          {0o777, 0o755, 0, false},
+		"another's":      {0o755, 0o755, stranger, false},
+		"all's below it": {0o775, 0o777, 0, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			system := filepath.Join(t.TempDir(), "log")
+			made(t, system, 0, fs.ModeDir|test.system)
+			made(t, system+"/bursar", 0, fs.ModeDir|test.below)
+			made(t, system+"/bursar/engines", 0, fs.ModeDir|0o755)
+			if err := os.Chown(system, test.owner, stranger); err != nil {
+				t.Fatal(err)
+			}
+			if err := regularfile.GuardedIn(system, system+"/bursar/engines", 0); (err == nil) != test.want {
+				t.Error(err)
+			}
+			own := test.system != 0o777 && test.owner == 0
+			if err := regularfile.GuardedIn(system, system, 0); (err == nil) != own {
+				t.Errorf("the system's own: %v", err)
 			}
 		})
 	}

@@ -55,6 +55,12 @@ func (f *File) Account(uid uint32, name string) string {
 	if name != strconv.FormatUint(uint64(uid), 10) {
 		return name
 	}
+	return f.Owner(uid)
+}
+
+// Owner is what a user counts on whose name nobody has looked up: as Account of a user without a
+// name.
+func (f *File) Owner(uid uint32) string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.readLocked()
@@ -63,7 +69,7 @@ func (f *File) Account(uid uint32, name string) string {
 			return "subuid:" + s.owner
 		}
 	}
-	return name
+	return strconv.FormatUint(uint64(uid), 10)
 }
 
 // readLocked reads the file if it is not as it was.

@@ -1,0 +1,263 @@
+package socket
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"golang.org/x/sys/unix"
+
+	"github.com/bursar/bursar/internal/admission"
+	"github.com/bursar/bursar/providers/host"
+)
+
+// asUser calls f in a thread of another user, which ends with it. Only root can be another.
+func asUser(t *testing.T, uid int, f func()) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("only root can be another user")
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread() // for ever: the thread is not fit for others
+		const same = ^uintptr(0)
+		if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, same, uintptr(uid), same); errno != 0 {
+			t.Error(errno)
+			return
+		}
+		f()
+	}()
+	<-done
+}
+
+// flooded is a server whose callers' connections are accepted, with what it has looked up.
+type flooded struct {
+	*Server
+
+	path      string
+	processes atomic.Int64
+	names     atomic.Int64
+}
+
+func newFlooded(t *testing.T, owner func(uid uint32) string) *flooded {
+	t.Helper()
+	f := &flooded{Server: newServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})), path: filepath.Join(t.TempDir(), "s")}
+	f.options.Proc = "/proc"
+	f.options.View = func(int32) (host.View, error) {
+		f.processes.Add(1)
+		return host.View{}, nil
+	}
+	if owner != nil {
+		f.Peers.owner = owner
+	}
+	inFile := f.Peers.inFile
+	f.Peers.inFile = func(uid uint32) (string, error) {
+		f.names.Add(1)
+		return inFile(uid)
+	}
+	for dir := filepath.Dir(f.path); dir != os.TempDir() && dir != "/"; dir = filepath.Dir(dir) {
+		if err := os.Chmod(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: f.path, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(f.path, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	server := f.HTTP(true)
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(f.ofPeers(listener)) }()
+	t.Cleanup(func() {
+		_ = server.Close()
+		if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
+			t.Error(err)
+		}
+	})
+	return f
+}
+
+// open opens a connection as the user of this thread. It waits while the queue is full, as net.Dial
+// does not.
+func (f *flooded) open(t *testing.T) (fd int) {
+	t.Helper()
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM, 0)
+	if err == nil {
+		err = unix.Connect(fd, &unix.SockaddrUnix{Name: f.path})
+	}
+	if err != nil {
+		t.Error(err)
+	}
+	return fd
+}
+
+// connect opens a connection as the user of this thread, and reports whether it was closed at once.
+func (f *flooded) connect(t *testing.T) (closed bool) {
+	t.Helper()
+	fd := f.open(t)
+	defer unix.Close(fd)
+	if _, err := unix.Write(fd, []byte("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")); err != nil {
+		return true
+	}
+	answer := make([]byte, 64)
+	n, err := unix.Read(fd, answer)
+	return n <= 0 || err != nil
+}
+
+const stranger, honest = 65531, 65532
+
+// A user who connects as fast as possible is turned away before anything is looked up, of the
+// process or of the user. Others are served meanwhile.
+func TestFloodOfConnectionsIsClosedBeforeAnythingIsLookedUp(t *testing.T) {
+	f := newFlooded(t, nil)
+	limits := Limits(50, 200, 64)
+	flood := limits.ConnectBurst + 3000
+	asUser(t, stranger, func() {
+		for range flood {
+			_ = unix.Close(f.open(t))
+		}
+	})
+	asUser(t, honest, func() {
+		for range 100 {
+			if f.connect(t) {
+				t.Error("another user's connection was closed")
+			}
+		}
+	})
+	// Connections are taken in their order, so all of the flood were. In each second of it, some
+	// hundred more may come.
+	if taken := flood - f.refused(t); taken < limits.ConnectBurst || taken > limits.ConnectBurst+2000 {
+		t.Errorf("of %d connections of one user %d were taken: want about %d", flood, taken, limits.ConnectBurst)
+	}
+	if n := f.processes.Load(); n != 0 {
+		t.Errorf("%d processes were looked up, and no request was about one", n)
+	}
+	if n := f.names.Load(); n > int64(limits.ConnectBurst)+2100 {
+		t.Errorf("%d names were looked up", n)
+	}
+}
+
+// refused is how many connections were closed at once.
+func (f *flooded) refused(t *testing.T) (n int) {
+	t.Helper()
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(f.options.Refused)
+	page := httptest.NewRecorder()
+	promhttp.HandlerFor(registry, promhttp.HandlerOpts{}).ServeHTTP(page, httptest.NewRequest(http.MethodGet, "/", http.NoBody))
+	_, value, _ := strings.Cut(page.Body.String(), "refused_total{reason=\"connections\"} ")
+	if _, err := fmt.Sscan(value, &n); err != nil {
+		t.Fatal(err, page.Body)
+	}
+	return n
+}
+
+// Subordinate uids count on their owner, before their names are known.
+func TestConnectionsOfSubordinateUsersCountOnTheirOwner(t *testing.T) {
+	f := newFlooded(t, func(uint32) string { return "subuid:alice" })
+	f.Admitted.SetLimits(admission.Limits{Rate: 1000, Burst: 1000, Calls: 1000, Connects: 1, ConnectBurst: 3})
+	taken := 0
+	for uid := 100000; uid < 100010; uid++ {
+		asUser(t, uid, func() {
+			if !f.connect(t) {
+				taken++
+			}
+		})
+	}
+	if taken < 3 || taken > 5 {
+		t.Errorf("%d of 10 users of one owner were served: want 3", taken)
+	}
+	for range 10 {
+		if f.connect(t) {
+			t.Error("a trusted user's connection was closed")
+		}
+	}
+}
+
+// Before Linux 6.5 the process that connected cannot be held any more once its pid is another's.
+// What has started after the connection was there is another one.
+func TestProcessThatStartedAfterItsConnectionIsAnother(t *testing.T) {
+	pid := int32(os.Getpid())
+	now := sinceBoot()
+	for moment, want := range map[time.Duration]bool{now: false, time.Second: true, 0: true} {
+		if after, err := startedAfter("/proc", pid, moment); err != nil || after != want {
+			t.Errorf("started after %v: %v, %v", moment, after, err)
+		}
+	}
+	if after, err := startedAfter(t.TempDir(), pid, now); err != nil || !after {
+		t.Errorf("a process that is gone: %v, %v", after, err)
+	}
+}
+
+// The process is looked up when it is asked for, once, and not after the connection was closed.
+func TestProcessIsLookedUpWhenItIsNeeded(t *testing.T) {
+	f := newFlooded(t, nil)
+	accepted := func() (*peerConn, net.Conn) {
+		t.Helper()
+		path := filepath.Join(t.TempDir(), "s")
+		listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer listener.Close()
+		client, err := net.Dial("unix", path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		conn, err := f.ofPeers(listener).Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return conn.(*peerConn), client //nolint:errcheck // it gives no other
+	}
+	conn, client := accepted()
+	defer client.Close()
+	if f.processes.Load() != 0 {
+		t.Error("it was looked up before it was needed")
+	}
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 0, Max: limit.Max}); err != nil {
+		t.Fatal(err)
+	}
+	_, err := conn.process.Seen(t.Context())
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	if connect.CodeOf(err) != connect.CodeResourceExhausted || !strings.Contains(err.Error(), "LimitNOFILE=") {
+		t.Errorf("without descriptors: %v", err)
+	}
+	for range 2 {
+		if _, err := conn.process.Seen(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	if n := f.processes.Load(); n != 1 {
+		t.Errorf("it was looked up %d times", n)
+	}
+	_ = conn.Close()
+	another, other := accepted()
+	defer other.Close()
+	_ = another.Close()
+	if _, err := another.process.Seen(t.Context()); err == nil || f.processes.Load() != 1 {
+		t.Errorf("after the connection was closed: %v", err)
+	}
+	_, _ = io.Copy(io.Discard, client)
+}
