@@ -106,7 +106,10 @@ func (a *Agent) toMeasure() ([]*engine, []host.Engine) {
 	list := make([]host.Engine, len(listed))
 	for i, l := range listed {
 		name := l.Process.GetCgroup()
-		list[i] = host.Engine{ID: l.ID, PID: l.Process.GetPid(), StartTime: l.Process.GetStartTime(), Cgroup: name, Moved: !cgroup.Whole(name)}
+		list[i] = host.Engine{
+			ID: l.ID, PID: l.Process.GetPid(), StartTime: l.Process.GetStartTime(),
+			Cgroup: name, Moved: !cgroup.Whole(name), Given: name != "" && !a.cgroups.Made(l.ID, name), User: l.Process.Uid, //nolint:protogetter // nil says that it is not known
+		}
 	}
 	return engines, list
 }

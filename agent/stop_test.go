@@ -84,6 +84,43 @@ func TestStopLeavesAloneWhoHasEnteredTheCgroupOfAnEngineSince(t *testing.T) {
 	}
 }
 
+// Who was put into the cgroup since is not measured as the engine, and does not keep its allocation
+// when the engine has ended.
+func TestWhoEntersTheCgroupOfAnEngineIsNotCountedAsTheEngine(t *testing.T) {
+	name := ownCgroup(t)
+	s := run(t)
+	a := s.allocate(100)
+	engine, bystander := exec.Command("sleep", "1000"), exec.Command("sleep", "1000")
+	for _, c := range []*exec.Cmd{engine, bystander} {
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			_ = c.Process.Kill()
+			_ = c.Wait()
+		})
+	}
+	enter(t, name, engine.Process.Pid)
+	if _, err := s.confirm(a.GetId(), engine.Process.Pid); err != nil {
+		t.Fatal(err)
+	}
+	s.ticks(3)
+	const said = "processes that are not the engine's are in it"
+	if strings.Contains(s.log.String(), said) {
+		t.Error("the engine is alone in its cgroup, and is said not to be")
+	}
+	enter(t, name, bystander.Process.Pid)
+	until(t, "it is said that others are inside", func() bool { return strings.Contains(s.log.String(), said) })
+	if err := engine.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = engine.Wait()
+	until(t, "the engine has ended", func() bool { return strings.Contains(s.log.String(), "an engine has ended") })
+	if zombie(bystander.Process.Pid) {
+		t.Error("who has entered was ended too")
+	}
+}
+
 // If an engine's process ended while no agent ran, it is not known what it has left: its session
 // may be another's by now.
 func TestStopLeavesASessionAloneThatNobodyHasSeenWithItsLeader(t *testing.T) {

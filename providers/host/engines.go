@@ -19,6 +19,13 @@ type Engine struct {
 	// Cgroup is its own, as OwnCgroup gives it; "" if it has none of its own. Nothing but the
 	// engine may be in it: all that it uses is counted as the engine's.
 	Cgroup string
+	// Given: the caller did not make that cgroup, and others may have been put there since. It is
+	// measured only as long as all that is in it is the engine's: descendants of the root, and
+	// processes of User.
+	Given bool
+	// User is the real uid of the root when it became an engine. Nil or 0: only descendants are the
+	// engine's.
+	User *uint32
 	// Moved: the engine ran before it was moved to that cgroup, and what it had touched by then is
 	// charged elsewhere. Its memory is that of its processes, and what only the cgroup knows of.
 	Moved bool

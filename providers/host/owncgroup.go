@@ -11,11 +11,16 @@ import (
 
 // ownCgroup is how an engine's own cgroup is measured.
 type ownCgroup struct {
-	// name is the cgroup's; moved: the engine was moved there; resolved: the places below have
-	// been looked for.
+	// name is the cgroup's; moved: the engine was moved there; given: the caller did not make it;
+	// resolved: the places below have been looked for.
 	name     string
 	moved    bool
+	given    bool
 	resolved bool
+	// entered: others were seen in one that was given. proven are the pids of the engine's
+	// processes in it at the last look.
+	entered bool
+	proven  map[int32]struct{}
 	// memoryAt and cpuAt are the places to read it at; nil: the cgroup does not count that, the
 	// process tree has to.
 	memoryAt, cpuAt *cgroupfs.Place
@@ -57,8 +62,8 @@ var errNotInCgroup = errors.New("the engine is not in this cgroup")
 // What cannot be read there is left to the process tree, and said in usage.Err.
 func (m *Meter) measureCgroup(e *engine, wanted Engine, now time.Time, usage *Usage) {
 	own, name := &e.cgroup, wanted.Cgroup
-	if own.name != name || own.moved != wanted.Moved {
-		*own = ownCgroup{name: name, moved: wanted.Moved}
+	if own.name != name || own.moved != wanted.Moved || own.given != wanted.Given {
+		*own = ownCgroup{name: name, moved: wanted.Moved, given: wanted.Given}
 	}
 	own.memory, own.cpu = false, false
 	e.inside = e.inside[:0]
@@ -70,6 +75,9 @@ func (m *Meter) measureCgroup(e *engine, wanted Engine, now time.Time, usage *Us
 	if cgroupfs.Absent(usage.Err) && wasResolved {
 		// It was removed. That is as it should be when the engine has ended; looking again tells.
 		usage.Err = m.readOwnCgroup(e, now, usage)
+	}
+	if wanted.Given {
+		m.leaveOthersOut(e, wanted.User, usage)
 	}
 }
 

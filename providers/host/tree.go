@@ -115,7 +115,7 @@ func (f *forest) setRoots(engines []*engine) {
 		if row := f.table.same(e.key.pid, e.key.start); row != nil && row.owner == nil {
 			row.owner, row.progress = e, settled
 		}
-		if e.cgroup.moved {
+		if e.cgroup.moved || e.cgroup.entered {
 			for _, pid := range e.inside {
 				f.inside[pid] = e
 			}
