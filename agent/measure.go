@@ -70,6 +70,12 @@ func (a *Agent) measure(ctx context.Context) {
 			t.SetCapacity(a.settings().limits(capacity.MemoryBytes, capacity.CPUMillis, counts))
 		}
 		t.SetPolicies(a.settings().policies, a.settings().Tick)
+		for i, e := range engines {
+			e.orphans = nil
+			if left := usages[i].Orphans; len(left) > 0 {
+				e.orphans = &orphans{of: process.Ref{PID: list[i].PID, StartTime: list[i].StartTime}, list: left}
+			}
+		}
 		ends = t.Measure(time.Now(), measurement)
 	})
 	a.metrics.measured(time.Since(began), measurement.Sample.GetDegraded(), len(ends))

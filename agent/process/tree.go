@@ -32,11 +32,12 @@ type found struct {
 	descends bool // from the root
 	inside   bool // in its cgroup
 	numbered bool // in the session or group of the root's number, which is not the root's any more
+	measured bool // counted as the engine's
 }
 
 // findProcesses finds the processes of an engine as they are now, in the order of their pids: its
-// descendants and the members of its cgroup. If the root is gone, it also finds others in the
-// session or group that has its number.
+// descendants, the members of its cgroup and what else was measured as the engine's. If the root is
+// gone, it also finds others in the session or group that has its number.
 func findProcesses(proc string, e Engine, d *descent) ([]found, error) {
 	fs, err := procfs.NewFS(proc)
 	if err != nil {
@@ -62,6 +63,10 @@ func findProcesses(proc string, e Engine, d *descent) ([]found, error) {
 	d.update(table, at)
 	number := int(e.Root.PID)
 	_, taken := table[number]
+	measured := make(map[Ref]bool, len(e.Measured))
+	for _, ref := range e.Measured {
+		measured[ref] = true
+	}
 	self := make(map[int]bool)
 	for _, stat := range lineage(table, os.Getpid()) {
 		self[stat.PID] = true
@@ -70,9 +75,10 @@ func findProcesses(proc string, e Engine, d *descent) ([]found, error) {
 	for pid, stat := range table {
 		f := found{Ref: refOf(stat), descends: d.known[refOf(stat)], inside: inside[pid]}
 		f.numbered = !taken && (stat.Session == number || stat.PGRP == number)
+		f.measured = measured[f.Ref] || f.inside && e.Made
 		ended := stat.State == "Z" && stat.NumThreads <= 1 // else only its first thread has
 		starter := d.above[f.Ref] && !e.Guarded            // the launcher is not part of the engine
-		if pid > 1 && !self[pid] && !ended && !starter && (f.descends || f.inside || f.numbered) {
+		if pid > 1 && !self[pid] && !ended && !starter && (f.descends || f.inside || f.numbered || f.measured) {
 			list = append(list, f)
 		}
 	}

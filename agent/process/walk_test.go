@@ -10,6 +10,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/bursar/bursar/providers/host"
 	"github.com/bursar/bursar/test/underrace"
 )
 
@@ -44,6 +45,8 @@ type walk struct {
 	engine Engine
 	root   *node
 	handle *Handle
+	meter  *host.Meter
+	given  bool // the cgroup, by somebody else than the agent
 }
 
 func (w *walk) begin() {
@@ -59,7 +62,11 @@ func (w *walk) begin() {
 		w.engine.Cgroup, w.engine.Guarded = w.cgroup.name, kind == "guarded"
 		p.move(w.cgroup, w.root, true)
 	}
+	w.given = w.cgroup.name != "" && !w.engine.Guarded
 	var err error
+	if w.meter, err = host.NewMeter(host.Options{}); err != nil {
+		t.Fatal(err)
+	}
 	if w.handle, err = p.o.Open(w.root.ref); err != nil {
 		t.Fatal(err)
 	}
@@ -114,8 +121,23 @@ func (w *walk) step() {
 		}
 	case "tick":
 		w.handle.Touch()
+		w.measure()
 	default:
 		p.tells(n, deed)
+	}
+}
+
+// measure has the meter say what has left the tree.
+func (w *walk) measure() {
+	w.engine.Descendants, w.engine.Measured = nil, nil
+	e := host.Engine{ID: "e", PID: w.root.ref.PID, StartTime: w.root.ref.StartTime, Cgroup: w.engine.Cgroup, Given: w.given, User: w.engine.User}
+	for _, orphan := range w.meter.Engines(w.t.Context(), []host.Engine{e})[0].Orphans {
+		ref := Ref{PID: orphan.PID, StartTime: orphan.StartTime}
+		if orphan.Descends {
+			w.engine.Descendants = append(w.engine.Descendants, ref)
+		} else {
+			w.engine.Measured = append(w.engine.Measured, ref)
+		}
 	}
 }
 

@@ -57,8 +57,22 @@ type Usage struct {
 	CPUMillis int64
 	// Processes that have not ended, in the cgroup or the tree.
 	Processes int
+	// Orphans are those that are not found by going down from the root: to end the engine, they
+	// have to be known. Those in a cgroup that the caller made may be missing.
+	Orphans []Orphan
 	// Err says what could not be measured; the other fields hold what could.
 	Err error
+}
+
+// Orphan is a process that was measured as an engine's.
+type Orphan struct {
+	PID int32
+	// StartTime is in clock ticks after boot.
+	StartTime uint64
+	// Descends: the way from parent to parent led to the engine's root, or to another process of
+	// which that was known, when it was first seen. Else only the number of its session or process
+	// group says that it is the engine's, or its user and its cgroup.
+	Descends bool
 }
 
 // errTwice is in the Usage of all but the first of several engines with one root process.
@@ -151,6 +165,7 @@ func (m *Meter) Engines(ctx context.Context, engines []Engine) []Usage {
 			continue
 		}
 		usages[i].Alive = m.alive(e, passed, &usages[i])
+		usages[i].Orphans = m.orphans(e, passed)
 		if e.cgroup.memory && !usages[i].Alive {
 			usages[i].Processes = m.countLiving(e)
 		}

@@ -3,6 +3,7 @@ package host
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -14,11 +15,11 @@ var errEntered = errors.New("processes that are not the engine's are in it, or w
 // that are the engine's stay in e.inside.
 func (m *Meter) leaveOthersOut(e *engine, user *uint32, usage *Usage) {
 	own := &e.cgroup
-	if m.sortInside(e, user) {
-		own.entered = true
-	}
-	if own.memoryAt == nil {
+	switch {
+	case !own.memory:
 		own.cpu = false // nobody has looked who is inside
+	case m.sortInside(e, user):
+		own.entered = true
 	}
 	if !own.entered {
 		return
@@ -32,12 +33,12 @@ func (m *Meter) leaveOthersOut(e *engine, user *uint32, usage *Usage) {
 // nothing but the engine and root brings a process there.
 func (m *Meter) sortInside(e *engine, user *uint32) (others bool) {
 	own := &e.cgroup
-	kept, proven := e.inside[:0], make(map[int32]struct{}, len(e.inside))
+	kept, proven := e.inside[:0], make(map[int32]Orphan, len(e.inside))
 	for _, pid := range e.inside {
-		_, known := own.proven[pid]
+		process, known := own.proven[pid]
 		if !known {
 			var ended bool
-			if known, ended = m.isOfEngine(e, pid, user); ended {
+			if process, known, ended = m.isOfEngine(e, pid, user); ended {
 				continue
 			}
 		}
@@ -45,7 +46,7 @@ func (m *Meter) sortInside(e *engine, user *uint32) (others bool) {
 			others = true
 			continue
 		}
-		kept, proven[pid] = append(kept, pid), struct{}{}
+		kept, proven[pid] = append(kept, pid), process
 	}
 	e.inside, own.proven = kept, proven
 	return others
@@ -54,29 +55,30 @@ func (m *Meter) sortInside(e *engine, user *uint32) (others bool) {
 // isOfEngine reports whether a process in the engine's cgroup is the engine's, by the rule of Stop:
 // it descends from the root, or it is of the engine's user, unless that is root. One that ended is
 // nobody's.
-func (m *Meter) isOfEngine(e *engine, pid int32, user *uint32) (is, ended bool) {
+func (m *Meter) isOfEngine(e *engine, pid int32, user *uint32) (process Orphan, is, ended bool) {
 	s := &m.tracker.scratch
-	process, err := m.readStat(s, pid)
+	found, err := m.readStat(s, pid)
 	if err != nil {
-		return false, errors.Is(err, ErrNoProcess)
+		return Orphan{}, false, errors.Is(err, ErrNoProcess)
 	}
-	if m.hasProvenAncestor(e, process) {
-		return true, false
+	process = Orphan{PID: pid, StartTime: found.start, Descends: m.hasProvenAncestor(e, found)}
+	if process.Descends {
+		return process, true, false
 	}
-	if leader, err := m.readStat(s, process.session); err == nil && leader.start <= process.start && e.isProven(leader) {
-		return true, false
+	if leader, err := m.readStat(s, found.session); err == nil && leader.start <= found.start && e.knownAs(leader).PID != 0 {
+		return process, true, false
 	}
 	if user == nil || *user == 0 {
-		return false, false
+		return process, false, false
 	}
 	identity, err := m.Identify(pid)
-	return err == nil && identity.UID == *user, errors.Is(err, ErrNoProcess)
+	return process, err == nil && identity.UID == *user, errors.Is(err, ErrNoProcess)
 }
 
-// hasProvenAncestor goes from a process up to one that is the engine's. A parent is no younger than
-// its child: if it is, it has only got the pid of the real one.
+// hasProvenAncestor goes from a process up to one that descends from the root. A parent is no
+// younger than its child: if it is, it has only got the pid of the real one.
 func (m *Meter) hasProvenAncestor(e *engine, process stat) bool {
-	for !e.isProven(process) {
+	for known := e.knownAs(process); !known.Descends; known = e.knownAs(process) {
 		parent, err := m.readStat(&m.tracker.scratch, process.parent)
 		if err != nil || process.parent <= 1 || parent.start > process.start {
 			return false
@@ -86,8 +88,41 @@ func (m *Meter) hasProvenAncestor(e *engine, process stat) bool {
 	return true
 }
 
-// isProven reports whether a process is the root, or was known to be the engine's at the last look.
-func (e *engine) isProven(process stat) bool {
-	_, known := e.cgroup.proven[process.pid]
-	return known || process.pid == e.key.pid && process.start == e.key.start
+// knownAs is what was known of a process at the last look, or of the root; the zero value: nothing.
+func (e *engine) knownAs(process stat) Orphan {
+	if process.pid == e.key.pid && process.start == e.key.start {
+		return Orphan{PID: process.pid, StartTime: process.start, Descends: true}
+	}
+	if known := e.cgroup.proven[process.pid]; known.StartTime == process.start {
+		return known
+	}
+	return Orphan{}
+}
+
+// orphans are the processes of an engine that are not found by going down from its root.
+func (m *Meter) orphans(e *engine, passed bool) (list []Orphan) {
+	if e.cgroup.given {
+		for _, pid := range e.inside {
+			if process := e.cgroup.proven[pid]; process.Descends && pid != e.key.pid {
+				list = append(list, process) // no more is known of its parents by now
+			}
+		}
+	}
+	if !passed {
+		return list
+	}
+	f := &m.tracker.forest
+	for _, i := range e.members {
+		row := &f.table.rows[i]
+		root := row.pid == e.key.pid && row.start == e.key.start
+		if root || row.ended() || row.descends && f.hasParentOf(row) {
+			continue
+		}
+		found := Orphan{PID: row.pid, StartTime: row.start, Descends: row.descends}
+		if _, known := e.cgroup.proven[row.pid]; !known || !slices.Contains(list, found) {
+			list = append(list, found)
+		}
+	}
+	slices.SortFunc(list, func(a, b Orphan) int { return int(a.PID - b.PID) })
+	return list
 }

@@ -17,10 +17,10 @@ type ownCgroup struct {
 	moved    bool
 	given    bool
 	resolved bool
-	// entered: others were seen in one that was given. proven are the pids of the engine's
-	// processes in it at the last look.
+	// entered: others were seen in one that was given. proven are the engine's
+	// processes in it at the last look, by pid.
 	entered bool
-	proven  map[int32]struct{}
+	proven  map[int32]Orphan
 	// memoryAt and cpuAt are the places to read it at; nil: the cgroup does not count that, the
 	// process tree has to.
 	memoryAt, cpuAt *cgroupfs.Place
