@@ -84,6 +84,7 @@ type tracker struct {
 	forest  forest
 	engines map[engineKey]*engine
 	shares  shares
+	subtree subtree
 	// order has the listed engines, none twice.
 	order []*engine
 	// descent bounds the looks below cgroups of this call.
@@ -167,7 +168,7 @@ func (m *Meter) Engines(ctx context.Context, engines []Engine) []Usage {
 		usages[i].Alive = m.alive(e, passed, &usages[i])
 		usages[i].Orphans = m.orphans(e, passed)
 		if e.cgroup.memory && !usages[i].Alive {
-			usages[i].Processes = m.countLiving(e)
+			usages[i].Processes = m.countLiving(e, now)
 		}
 		if !e.byTree() && !e.cgroup.moved {
 			continue

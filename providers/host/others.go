@@ -13,12 +13,12 @@ var errEntered = errors.New("processes that are not the engine's are in it, or w
 // leaveOthersOut looks who is in a cgroup that the caller did not make. If others are there, the
 // cgroup tells nothing of the engine any more, also once they have left. Those of its processes
 // that are the engine's stay in e.inside.
-func (m *Meter) leaveOthersOut(e *engine, user *uint32, usage *Usage) {
+func (m *Meter) leaveOthersOut(e *engine, usage *Usage) {
 	own := &e.cgroup
 	switch {
 	case !own.memory:
 		own.cpu = false // nobody has looked who is inside
-	case m.sortInside(e, user):
+	case m.sortInside(e):
 		own.entered = true
 	}
 	if !own.entered {
@@ -31,14 +31,14 @@ func (m *Meter) leaveOthersOut(e *engine, user *uint32, usage *Usage) {
 // sortInside keeps the engine's processes in e.inside and reports whether there were others. A pid
 // that was there at the last look is not looked at again, so that this costs next to nothing:
 // nothing but the engine and root brings a process there.
-func (m *Meter) sortInside(e *engine, user *uint32) (others bool) {
+func (m *Meter) sortInside(e *engine) (others bool) {
 	own := &e.cgroup
 	kept, proven := e.inside[:0], make(map[int32]Orphan, len(e.inside))
 	for _, pid := range e.inside {
 		process, known := own.proven[pid]
 		if !known {
 			var ended bool
-			if process, known, ended = m.isOfEngine(e, pid, user); ended {
+			if process, known, ended = m.isOfEngine(e, pid); ended {
 				continue
 			}
 		}
@@ -55,7 +55,7 @@ func (m *Meter) sortInside(e *engine, user *uint32) (others bool) {
 // isOfEngine reports whether a process in the engine's cgroup is the engine's, by the rule of Stop:
 // it descends from the root, or it is of the engine's user, unless that is root. One that ended is
 // nobody's.
-func (m *Meter) isOfEngine(e *engine, pid int32, user *uint32) (process Orphan, is, ended bool) {
+func (m *Meter) isOfEngine(e *engine, pid int32) (process Orphan, is, ended bool) {
 	s := &m.tracker.scratch
 	found, err := m.readStat(s, pid)
 	if err != nil {
@@ -68,6 +68,7 @@ func (m *Meter) isOfEngine(e *engine, pid int32, user *uint32) (process Orphan, 
 	if leader, err := m.readStat(s, found.session); err == nil && leader.start <= found.start && e.knownAs(leader).PID != 0 {
 		return process, true, false
 	}
+	user := e.cgroup.user
 	if user == nil || *user == 0 {
 		return process, false, false
 	}

@@ -21,6 +21,11 @@ type ownCgroup struct {
 	// processes in it at the last look, by pid.
 	entered bool
 	proven  map[int32]Orphan
+	// user is the engine's, as the caller says.
+	user *uint32
+	// emptyIn is the first of the looks in a row, by number, in which nobody was in it or below it;
+	// 0: none.
+	emptyIn int
 	// memoryAt and cpuAt are the places to read it at; nil: the cgroup does not count that, the
 	// process tree has to.
 	memoryAt, cpuAt *cgroupfs.Place
@@ -38,8 +43,8 @@ type ownCgroup struct {
 
 // countLiving counts the processes in an engine's cgroup. It leaves out those that have ended and
 // that their parents have not waited for, which version 1 lists too. If some may have been left
-// out, there is one at least.
-func (m *Meter) countLiving(e *engine) (processes int) {
+// out, there is one at least, unless it is known that there is none.
+func (m *Meter) countLiving(e *engine, now time.Time) (processes int) {
 	for _, pid := range e.inside {
 		got, err := m.readStat(&m.tracker.scratch, pid)
 		if err == nil && !got.ended() || err != nil && !errors.Is(err, ErrNoProcess) {
@@ -47,7 +52,7 @@ func (m *Meter) countLiving(e *engine) (processes int) {
 		}
 	}
 	if e.cgroup.partial {
-		return max(1, processes)
+		return m.leftBelow(e, processes, now)
 	}
 	return processes
 }
@@ -65,6 +70,7 @@ func (m *Meter) measureCgroup(e *engine, wanted Engine, now time.Time, usage *Us
 	if own.name != name || own.moved != wanted.Moved || own.given != wanted.Given {
 		*own = ownCgroup{name: name, moved: wanted.Moved, given: wanted.Given}
 	}
+	own.user = wanted.User
 	own.memory, own.cpu = false, false
 	e.inside = e.inside[:0]
 	if name == "" {
@@ -77,7 +83,7 @@ func (m *Meter) measureCgroup(e *engine, wanted Engine, now time.Time, usage *Us
 		usage.Err = m.readOwnCgroup(e, now, usage)
 	}
 	if wanted.Given {
-		m.leaveOthersOut(e, wanted.User, usage)
+		m.leaveOthersOut(e, usage)
 	}
 }
 
