@@ -87,6 +87,8 @@ type tracker struct {
 	subtree subtree
 	// order has the listed engines, none twice.
 	order []*engine
+	// clock is time.Now: the machine's time may be a test's.
+	clock func() time.Time
 	// descent bounds the looks below cgroups of this call.
 	descent *cgroupfs.Walk
 	// calls counts them, so that it is not always the same engines for which the descent has no
@@ -133,7 +135,7 @@ func (m *Meter) Engines(ctx context.Context, engines []Engine) []Usage {
 	usages := make([]Usage, len(engines))
 	listed := t.list(engines, usages)
 	byTree := false
-	t.descent = newDescent(&t.scratch, time.Now, descentTime)
+	t.descent = newDescent(&t.scratch, t.clock, descentTime)
 	t.calls++
 	for n := range listed {
 		i := (t.calls + n) % len(listed)
