@@ -2,6 +2,7 @@ package cgroup
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 
 	"github.com/bursar/bursar/internal/cgroupfs"
@@ -16,7 +17,7 @@ type limitFile struct {
 }
 
 // limitFiles are those of both versions: a mount of version 1 may have several controllers.
-var limitFiles = func() []limitFile {
+func limitFiles() []limitFile {
 	files := []limitFile{
 		{"memory.max", is("max")},
 		{"memory.high", is("max")},
@@ -66,17 +67,10 @@ var limitFiles = func() []limitFile {
 		}
 	}
 	return files
-}()
+}
 
 func is(one ...string) func(string) bool {
-	return func(content string) bool {
-		for _, text := range one {
-			if content == text {
-				return true
-			}
-		}
-		return false
-	}
+	return func(content string) bool { return slices.Contains(one, content) }
 }
 
 // isMax is for a limit with a period behind it.

@@ -112,7 +112,7 @@ func (t *Tree) limitsOf(h *hierarchy, name string, tell func(name, file string, 
 	if !visible {
 		return tell(name, "what is not seen here", 0), nil
 	}
-	for _, file := range limitFiles {
+	for _, file := range limitFiles() {
 		text, err := t.limitText(folder, file.name)
 		if cgroupfs.Absent(err) || errors.Is(err, errors.ErrUnsupported) {
 			continue // of another controller or version, or the kernel has no such thing

@@ -44,21 +44,9 @@ func findProcesses(proc string, e Engine, d *descent) ([]found, error) {
 		return nil, fmt.Errorf("process table: %w", err)
 	}
 	at := now()
-	all, err := fs.AllProcs()
+	table, inside, err := readTable(fs, e.Cgroup)
 	if err != nil {
-		return nil, fmt.Errorf("process table: %w", err)
-	}
-	table := make(map[int]procfs.ProcStat, len(all))
-	inside := make(map[int]bool)
-	for _, p := range all {
-		stat, err := p.Stat()
-		if err != nil {
-			continue // it has ended
-		}
-		table[p.PID] = stat
-		if e.Cgroup != "" {
-			inside[p.PID] = within(p, e.Cgroup)
-		}
+		return nil, err
 	}
 	d.update(table, at)
 	number := int(e.Root.PID)
@@ -84,6 +72,26 @@ func findProcesses(proc string, e Engine, d *descent) ([]found, error) {
 	}
 	slices.SortFunc(list, func(a, b found) int { return int(a.PID - b.PID) })
 	return list, nil
+}
+
+// readTable reads all processes, and which of them are in a cgroup, if one is named.
+func readTable(fs procfs.FS, cgroup string) (table map[int]procfs.ProcStat, inside map[int]bool, err error) {
+	all, err := fs.AllProcs()
+	if err != nil {
+		return nil, nil, fmt.Errorf("process table: %w", err)
+	}
+	table, inside = make(map[int]procfs.ProcStat, len(all)), make(map[int]bool)
+	for _, p := range all {
+		stat, err := p.Stat()
+		if err != nil {
+			continue // it has ended
+		}
+		table[p.PID] = stat
+		if cgroup != "" {
+			inside[p.PID] = within(p, cgroup)
+		}
+	}
+	return table, inside, nil
 }
 
 // within reports whether a process is in a cgroup or below it, in the hierarchy that accounts for

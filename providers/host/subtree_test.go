@@ -15,7 +15,7 @@ func wideEngine(t *testing.T, v1 bool) (*machine, Engine) {
 	machine := newMachine(t)
 	directory, stat := "sys/fs/cgroup/", "inactive_anon 0\nactive_anon 1048576\ninactive_file 0\nactive_file 0\nunevictable 0\n"
 	if v1 {
-		machine.write("proc/self/mountinfo", "35 31 0:32 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n")
+		machine.write("proc/self/mountinfo", "35 31 0:32 / /sys/fs/cgroup/memory rw - cgroup none rw,memory\n")
 		machine.write("proc/self/cgroup", "4:memory:/agent\n")
 		directory += "memory/"
 		machine.write(directory+"e/memory.usage_in_bytes", "1048576\n")
