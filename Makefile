@@ -146,7 +146,7 @@ pure = ^$(MODULE)/($(pure_names)|$(pure_tests))(/|$$)
 go_test = go test -count=1 -shuffle=on
 
 .PHONY: test
-test: test-sim test-pure test-mutants test-race test-soak
+test: test-sim test-pure test-mutants test-walk test-race test-soak
 test: test-packages test-systemd test-yarn test-ha
 test: ## Run every test, of all that begin with test-
 
@@ -170,6 +170,12 @@ test-pure: ## Test the packages without a goroutine, and the tree itself
 test-mutants: ## Make small changes in one small package, and see that its tests notice
 	$(call section,test-mutants: mutants of label)
 	@go run ./tools/mutants ./label
+
+# Without the race detector, with which it takes a quarter of the steps.
+.PHONY: test-walk
+test-walk: ## Let processes do whatever they can for 10,000 steps, then Stop an engine
+	$(call section,test-walk: nobody but the engine is signalled)
+	@$(go_test) -timeout 10m ./agent/process -run TestNobodyBut
 
 # A program with the race detector waits for a second before it exits, and tests run many. SQLite
 # is translated C code: under the race detector it is ten times slower, and the races to find are

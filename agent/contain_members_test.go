@@ -6,9 +6,11 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/bursar/bursar/agent"
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
 // childOf is a child of a process.
@@ -89,5 +91,41 @@ func (s *subject) leaves(t *testing.T, parent *exec.Cmd, child int) {
 	s.moves(t, parent)
 	if now := cgroupOf(int32(child)); now != before {
 		t.Errorf("the child was moved from %s to %s", before, now)
+	}
+}
+
+// What an engine leaves in the cgroup that it was moved to may outlive the agent, and its
+// allocation. The cgroup goes with it.
+func TestACgroupGoesWithItsLastProcessThoughTheAgentWasRestarted(t *testing.T) {
+	for name, released := range map[string]bool{"held": false, "released": true} {
+		t.Run(name, func(t *testing.T) {
+			s := contained(t, agent.PolicyConfig{})
+			s.start()
+			root := process(t, "setsid sleep 1000 & wait")
+			daemon := childOf(t, root)
+			a := s.allocate(10)
+			if _, err := s.confirm(a.GetId(), root.Process.Pid); err != nil {
+				t.Fatal(err)
+			}
+			want := s.config.Engines.Cgroup + "/bursar-engines/" + a.GetId() + ".adopted"
+			until(t, "both are moved", func() bool { return cgroupOf(int32(root.Process.Pid)) == want && cgroupOf(int32(daemon)) == want })
+			if err := root.Process.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			s.ticks(3)
+			if released {
+				if _, err := s.Release(t.Context(), &bursarv1.ReleaseRequest{Id: a.GetId()}); err != nil {
+					t.Fatal(err)
+				}
+				s.ticks(2)
+			}
+			s.stop()
+			s.start()
+			s.ticks(3)
+			if err := syscall.Kill(daemon, syscall.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+			until(t, "its cgroup is gone", func() bool { return len(folders(t, want)) == 0 })
+		})
 	}
 }

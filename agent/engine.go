@@ -6,6 +6,7 @@ import (
 	"github.com/bursar/bursar/agent/process"
 	"github.com/bursar/bursar/agent/tracker"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+	"github.com/bursar/bursar/providers/host"
 )
 
 // engine is what the agent does about one engine, and what it has noticed of it. The tracker has
@@ -16,6 +17,9 @@ type engine struct {
 
 	// handle is the engine's process; nil: it is not watched.
 	handle *process.Handle
+	// orphans are what the last measurement has found that is not found by going down from the
+	// engine's process; nil: nothing.
+	orphans *orphans
 	// stop is what is done to end the engine; nil: there was no order.
 	stop *stopping
 	// asking: a coordinator is being asked to stop the engine.
@@ -32,6 +36,12 @@ type engine struct {
 	// unrecorded is when a launched engine was found to have ended without a record of how; zero:
 	// it was not.
 	unrecorded time.Time
+}
+
+// orphans are those of one process.
+type orphans struct {
+	of   process.Ref
+	list []host.Orphan
 }
 
 // watches reports whether the handle is that of this process.

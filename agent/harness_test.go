@@ -84,6 +84,7 @@ type subject struct {
 	coordinator *coordinator
 	seats       *seats // nil: one coordinator alone
 	meter       *meter
+	usual       *host.Meter   // the one in meter, unless a test has put in its own
 	cgroups     cgroup.Driver // nil: as configured
 	config      agent.Config
 	forgetEpoch bool
@@ -117,7 +118,7 @@ func newSubject(t *testing.T) *subject {
 		t.Fatal(err)
 	}
 	dir := folder(t)
-	s := &subject{t: t, coordinator: newCoordinator(t), meter: &meter{Meter: own}, log: &testLog{t: t}}
+	s := &subject{t: t, coordinator: newCoordinator(t), meter: &meter{Meter: own}, usual: own, log: &testLog{t: t}}
 	s.meter.available.Store(1000 * mib)
 	s.config = agent.Config{
 		HostID: "h1", Socket: filepath.Join(dir, "run", "agent.sock"), StateDir: filepath.Join(dir, "state"),
@@ -139,6 +140,13 @@ func run(t *testing.T) *subject {
 
 func (s *subject) begin() {
 	s.t.Helper()
+	if s.meter.Meter == s.usual { // an incarnation knows nothing of what the last one has seen
+		var err error
+		if s.usual, err = host.NewMeter(host.Options{SafetyBytes: -1}); err != nil {
+			s.t.Fatal(err)
+		}
+		s.meter.Meter = s.usual
+	}
 	s.meter.uncounted = s.cgroups != nil
 	deps := agent.Deps{
 		Meter: s.meter, Logger: slog.New(slog.NewTextHandler(s.log, &slog.HandlerOptions{Level: slog.LevelDebug})), Version: "test",

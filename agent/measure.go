@@ -70,6 +70,12 @@ func (a *Agent) measure(ctx context.Context) {
 			t.SetCapacity(a.settings().limits(capacity.MemoryBytes, capacity.CPUMillis, counts))
 		}
 		t.SetPolicies(a.settings().policies, a.settings().Tick)
+		for i, e := range engines {
+			e.orphans = nil
+			if left := usages[i].Orphans; len(left) > 0 {
+				e.orphans = &orphans{of: process.Ref{PID: list[i].PID, StartTime: list[i].StartTime}, list: left}
+			}
+		}
 		ends = t.Measure(time.Now(), measurement)
 	})
 	a.metrics.measured(time.Since(began), measurement.Sample.GetDegraded(), len(ends))
@@ -106,7 +112,10 @@ func (a *Agent) toMeasure() ([]*engine, []host.Engine) {
 	list := make([]host.Engine, len(listed))
 	for i, l := range listed {
 		name := l.Process.GetCgroup()
-		list[i] = host.Engine{ID: l.ID, PID: l.Process.GetPid(), StartTime: l.Process.GetStartTime(), Cgroup: name, Moved: !cgroup.Whole(name)}
+		list[i] = host.Engine{
+			ID: l.ID, PID: l.Process.GetPid(), StartTime: l.Process.GetStartTime(),
+			Cgroup: name, Moved: !cgroup.Whole(name), Given: name != "" && !a.cgroups.Made(l.ID, name), User: l.Process.Uid, //nolint:protogetter // nil says that it is not known
+		}
 	}
 	return engines, list
 }

@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/cenkalti/backoff/v4"
+
 	"github.com/bursar/bursar/agent/process"
 	"github.com/bursar/bursar/agent/tracker"
 	"github.com/bursar/bursar/internal/spelling"
@@ -14,18 +16,39 @@ import (
 // defaultGrace is the time between SIGTERM and SIGKILL if an order does not say.
 const defaultGrace = 10 * time.Second
 
+// An engine that could not be ended is tried again after stopAgainFirst, and later after up to
+// stopAgainLast: each time the whole process table is read, and the order comes with every Sync.
+const (
+	stopAgainFirst = time.Second
+	stopAgainLast  = time.Minute
+)
+
 // stopping is what the agent does to end an engine.
 type stopping struct {
 	reason   string
+	grace    time.Duration
+	root     process.Ref
 	underway bool
 	failed   string // what went wrong last
+	// retry says how long it is until the same is tried again, and next when that is.
+	retry backoff.BackOff
+	next  time.Time
+}
+
+// isSame reports whether that is the order that was followed before.
+func (s *stopping) isSame(other *stopping) bool {
+	return s != nil && s.reason == other.reason && s.grace == other.grace && s.root == other.root
 }
 
 // stop begins to end an engine, unless that is under way already: orders are repeated until the
 // engine is gone. If ctx ends, the engine is left as it is, and the next incarnation gets the
-// order again.
+// order again. An order that was followed in vain is followed again after a while.
 func (a *Agent) stop(ctx context.Context, order *bursarv1.StopOrder) {
 	id := order.GetAllocationId()
+	grace := defaultGrace
+	if order.GetGrace() != nil {
+		grace = order.GetGrace().AsDuration()
+	}
 	var engine process.Engine
 	var stop *stopping
 	var failed string
@@ -41,19 +64,27 @@ func (a *Agent) stop(ctx context.Context, order *bursarv1.StopOrder) {
 		if before != nil && before.underway {
 			return
 		}
+		known := toStop(e, p)
+		wanted := &stopping{reason: order.GetReason(), grace: grace, root: known.Root, underway: true}
 		if before != nil {
-			repeated, failed = true, before.failed
+			repeated, wanted.failed = true, before.failed
 		}
-		stop = &stopping{reason: order.GetReason(), underway: true, failed: failed}
+		if before.isSame(wanted) {
+			if time.Now().Before(before.next) {
+				return
+			}
+			wanted.retry = before.retry
+		} else {
+			wanted.retry = backoff.NewExponentialBackOff(
+				backoff.WithInitialInterval(stopAgainFirst), backoff.WithMaxInterval(stopAgainLast),
+				backoff.WithMultiplier(2), backoff.WithRandomizationFactor(jitter), backoff.WithMaxElapsedTime(0),
+			)
+		}
+		stop, engine, failed = wanted, known, wanted.failed
 		e.stop = stop
-		engine = toStop(e, p)
 	})
 	if stop == nil {
 		return
-	}
-	grace := defaultGrace
-	if order.GetGrace() != nil {
-		grace = order.GetGrace().AsDuration()
 	}
 	level := slog.LevelInfo
 	if repeated {
@@ -61,13 +92,16 @@ func (a *Agent) stop(ctx context.Context, order *bursarv1.StopOrder) {
 	}
 	a.log.Log(ctx, level, "an engine is stopped", "allocation_id", id, "pid", engine.Root.PID, "grace", grace, "reason", order.GetReason())
 	a.running.Go(func() {
+		engine.Made = a.cgroups.Made(id, engine.Cgroup)
 		engine.Guarded = a.cgroups.Guarded(ctx, id, engine.Cgroup)
 		err := a.opener.Stop(ctx, engine, grace)
 		text := ""
 		if err != nil {
 			text = err.Error()
 		}
-		a.locked(func(*tracker.Tracker) { stop.underway, stop.failed = false, text })
+		a.locked(func(*tracker.Tracker) {
+			stop.underway, stop.failed, stop.next = false, text, time.Now().Add(stop.retry.NextBackOff())
+		})
 		if err != nil && ctx.Err() == nil {
 			level := slog.LevelError
 			if text == failed {
@@ -84,6 +118,16 @@ func toStop(e *engine, p *bursarv1.Process) process.Engine {
 	known := process.Engine{Root: process.Ref{PID: p.GetPid(), StartTime: p.GetStartTime()}, User: p.Uid, Cgroup: p.GetCgroup()} //nolint:protogetter // nil says that it is not known
 	if e.watches(p) {
 		known.LastAlive = e.handle.LastAlive()
+	}
+	if e.orphans != nil && e.orphans.of == known.Root {
+		for _, orphan := range e.orphans.list {
+			ref := process.Ref{PID: orphan.PID, StartTime: orphan.StartTime}
+			if orphan.Descends {
+				known.Descendants = append(known.Descendants, ref)
+			} else {
+				known.Measured = append(known.Measured, ref)
+			}
+		}
 	}
 	return known
 }

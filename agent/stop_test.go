@@ -1,6 +1,7 @@
 package agent_test
 
 import (
+	"bufio"
 	"fmt"
 	"os"
 	"os/exec"
@@ -84,6 +85,43 @@ func TestStopLeavesAloneWhoHasEnteredTheCgroupOfAnEngineSince(t *testing.T) {
 	}
 }
 
+// Who was put into the cgroup since is not measured as the engine, and does not keep its allocation
+// when the engine has ended.
+func TestWhoEntersTheCgroupOfAnEngineIsNotCountedAsTheEngine(t *testing.T) {
+	name := ownCgroup(t)
+	s := run(t)
+	a := s.allocate(100)
+	engine, bystander := exec.Command("sleep", "1000"), exec.Command("sleep", "1000")
+	for _, c := range []*exec.Cmd{engine, bystander} {
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			_ = c.Process.Kill()
+			_ = c.Wait()
+		})
+	}
+	enter(t, name, engine.Process.Pid)
+	if _, err := s.confirm(a.GetId(), engine.Process.Pid); err != nil {
+		t.Fatal(err)
+	}
+	s.ticks(3)
+	const said = "processes that are not the engine's are in it"
+	if strings.Contains(s.log.String(), said) {
+		t.Error("the engine is alone in its cgroup, and is said not to be")
+	}
+	enter(t, name, bystander.Process.Pid)
+	until(t, "it is said that others are inside", func() bool { return strings.Contains(s.log.String(), said) })
+	if err := engine.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = engine.Wait()
+	until(t, "the engine has ended", func() bool { return strings.Contains(s.log.String(), "an engine has ended") })
+	if zombie(bystander.Process.Pid) {
+		t.Error("who has entered was ended too")
+	}
+}
+
 // If an engine's process ended while no agent ran, it is not known what it has left: its session
 // may be another's by now.
 func TestStopLeavesASessionAloneThatNobodyHasSeenWithItsLeader(t *testing.T) {
@@ -102,5 +140,57 @@ func TestStopLeavesASessionAloneThatNobodyHasSeenWithItsLeader(t *testing.T) {
 	until(t, "it is said who is left", func() bool { return strings.Contains(s.log.String(), said) })
 	if err := syscall.Kill(inner, 0); err != nil {
 		t.Error("it was ended")
+	}
+}
+
+// leavesTheTree starts an engine whose child begins a session of its own, ends its root once it was
+// measured, and returns its allocation and the child.
+func (s *subject) leavesTheTree(child string) (id string, left int) {
+	s.t.Helper()
+	a := s.allocate(100)
+	root := exec.Command("sh", "-c", "setsid "+child+" & wait")
+	root.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	out, err := root.StdoutPipe()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if err := root.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if left, err = strconv.Atoi(strings.TrimSpace(line)); err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { _ = syscall.Kill(left, syscall.SIGKILL) })
+	if _, err := s.confirm(a.GetId(), root.Process.Pid); err != nil {
+		s.t.Fatal(err)
+	}
+	s.coordinator.await("its use is known", func() bool {
+		return s.coordinator.allocations[a.GetId()].GetMeasured().GetMemoryBytes() > 0
+	})
+	if err := root.Process.Kill(); err != nil {
+		s.t.Fatal(err)
+	}
+	_ = root.Process.Release()
+	_, _ = syscall.Wait4(root.Process.Pid, nil, 0, nil)
+	s.ticks(3)
+	s.coordinator.awaitState(a.GetId(), active)
+	return a.GetId(), left
+}
+
+// What has left the tree and the session of an engine is still counted as the engine's, as it was
+// seen in the tree. So it is stopped.
+func TestStopEndsWhatIsCountedAsTheEngineThoughItHasLeftTheTree(t *testing.T) {
+	s := run(t)
+	id, left := s.leavesTheTree("sh -c 'echo $$; exec sleep 1000'")
+	if _, err := s.Stop(t.Context(), &bursarv1.StopRequest{Id: id, Grace: durationpb.New(0)}); err != nil {
+		t.Fatal(err)
+	}
+	s.coordinator.awaitState(id, released)
+	if err := syscall.Kill(left, 0); err == nil && !zombie(left) {
+		t.Error("what it has left runs")
 	}
 }

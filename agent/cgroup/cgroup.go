@@ -117,6 +117,16 @@ func ScopeName(id string) string { return unitPrefix + id + scopeSuffix }
 // ServiceName is the systemd unit of an engine that is started there.
 func ServiceName(id string) string { return unitPrefix + id + ".service" }
 
+// IsNameOf reports whether a driver would give that path to the cgroup of an engine.
+func IsNameOf(id, name string) bool {
+	switch base := path.Base(name); base {
+	case id, id + adoptedSuffix:
+		return path.Base(path.Dir(name)) == engines
+	default:
+		return base == ScopeName(id) || base == ServiceName(id)
+	}
+}
+
 // Whole reports whether all memory of an engine is charged to the cgroup of this path. Memory
 // stays charged to the cgroup in which a process has touched it. So an engine that was moved to
 // ours has only that charged there which it has touched since.

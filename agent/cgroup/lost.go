@@ -12,12 +12,12 @@ import (
 )
 
 // Lost names what a process would leave behind if it was moved below the cgroup of this path: a
-// limit of memory, processors, input and output, or the number of processes that it is under and
-// the other is not; or the container it is in. Limits in the files named last do not count, as the
+// limit or a weight (see limitFiles) that it is under and the other is not; or the container it is
+// in. Limits in the files named last do not count, as the
 // caller sets them again. "": nothing. ErrNone: there is no such process.
 //
-// With version 1 a process keeps its limit on the number of processes: that hierarchy is not one
-// of those in which it is moved.
+// With version 1 a process keeps what other hierarchies hold it to, such as the number of
+// processes: it is not moved there.
 func (t *Tree) Lost(pid int32, to string, kept ...string) (string, error) {
 	container, err := t.elsewhere(pid)
 	if err != nil {
@@ -112,34 +112,36 @@ func (t *Tree) limitsOf(h *hierarchy, name string, tell func(name, file string, 
 	if !visible {
 		return tell(name, "what is not seen here", 0), nil
 	}
-	for _, file := range []string{
-		"memory.max", "memory.high", "cpu.max", "cpuset.cpus", "cpuset.mems", "io.max", tasksFile, // version 2
-		"memory.limit_in_bytes", "cpu.cfs_quota_us",
-	} {
-		content, err := t.files.Read(filepath.Join(folder, file))
-		if cgroupfs.Absent(err) {
-			continue // of another controller, or version
+	for _, file := range limitFiles() {
+		text, err := t.limitText(folder, file.name)
+		if cgroupfs.Absent(err) || errors.Is(err, errors.ErrUnsupported) {
+			continue // of another controller or version, or the kernel has no such thing
 		}
 		if err != nil {
 			return false, fmt.Errorf("cgroup %s: %w", name, err)
 		}
-		word, _, _ := strings.Cut(strings.TrimSpace(string(content)), " ")
-		if word == "max" || word == "-1" || word == "" {
+		if file.unset(text) {
 			continue
 		}
-		if strings.HasPrefix(file, "cpuset.") || file == "io.max" { // any content is a limit
-			if !tell(name, file, 0) {
-				return false, nil
+		if h.V1 && strings.HasPrefix(file.name, "cpuset.") { // version 1 has a child begin with what its parent has
+			if above, err := t.limitText(filepath.Dir(folder), file.name); err == nil && above == text {
+				continue
 			}
-			continue
 		}
-		limit, err := number(word)
-		if err != nil {
-			return false, fmt.Errorf("cgroup %s: %s: %w", name, file, err)
+		limit := int64(0)
+		if file.name == tasksFile {
+			if limit, err = number(text); err != nil {
+				return false, fmt.Errorf("cgroup %s: %s: %w", name, file.name, err)
+			}
 		}
-		if limit < cgroupfs.UnlimitedV1 && !tell(name, file, limit) {
+		if !tell(name, file.name, limit) {
 			return false, nil
 		}
 	}
 	return true, nil
+}
+
+func (t *Tree) limitText(folder, file string) (string, error) {
+	content, err := t.files.Read(filepath.Join(folder, file))
+	return strings.TrimSpace(string(content)), err //nolint:wrapcheck // it names the file
 }

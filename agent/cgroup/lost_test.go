@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/bursar/bursar/internal/cgroupfs"
 )
 
 // A process is in a cgroup that is not ours. What it would get out of by a move is a limit on its
@@ -58,6 +60,68 @@ func TestWhatAProcessWouldLoseByAMove(t *testing.T) {
 		}
 		if _, err := d.Lost(101); !errors.Is(err, ErrNone) {
 			t.Errorf("of no process: %v", err)
+		}
+	}
+}
+
+// All that an admin can have set on a cgroup is a reason not to lift a process out of it; what the
+// kernel gives to each cgroup is none.
+func TestWhatAnAdminHasSetOnACgroupWouldBeLost(t *testing.T) {
+	for file, contents := range map[string]struct{ unset, set string }{
+		"memory.swap.max": {"max", "0"}, "memory.low": {"0", "1048576"}, "memory.min": {"0", "4096"}, "memory.zswap.max": {"max", "0"},
+		"cpu.weight": {"100", "10"}, "cpu.idle": {"0", "1"}, "cpu.uclamp.max": {"max", "50.00"}, "cpu.max": {"max 100000", "50000 100000"},
+		"pids.max": {"max", "7"}, "io.max": {"", "8:0 rbps=1048576"}, "io.weight": {"default 100", "default 100\n8:0 50"}, "io.bfq.weight": {"default 100", "default 10"},
+		"io.latency": {"", "8:0 target=10"}, "cpuset.mems": {"", "0"},
+		"hugetlb.2MB.max": {"max", "0"}, "hugetlb.1GB.rsvd.max": {"max", "1073741824"},
+		"rdma.max": {"mlx4_0 hca_handle=max hca_object=max", "mlx4_0 hca_handle=2 hca_object=max"}, "misc.max": {"sev max\nsev_es max", "sev max\nsev_es 2"},
+		"memory.limit_in_bytes": {"9223372036854771712", "1048576"}, "memory.soft_limit_in_bytes": {"9223372036854771712", "1048576"},
+		"memory.memsw.limit_in_bytes": {"9223372036854771712", "1048576"}, "memory.kmem.tcp.limit_in_bytes": {"9223372036854771712", "1048576"},
+		"cpu.shares": {"1024", "2"}, "cpu.cfs_quota_us": {"-1", "50000"}, "blkio.weight": {"500", "10"}, "blkio.throttle.read_bps_device": {"", "8:0 1048576"},
+		"hugetlb.2MB.limit_in_bytes": {"9223372036852678656", "0"}, "devices.list": {"a *:* rwm", "c 1:3 rwm"},
+		"net_cls.classid": {"0", "1048577"}, "net_prio.ifpriomap": {"lo 0\neth0 0", "lo 0\neth0 5"},
+	} {
+		for content, want := range map[string]string{contents.unset: "", contents.set: file + " of cgroup /batch"} {
+			k := newUnified("cpu", "memory")
+			k.make(t, "/bursar")
+			k.make(t, "/bursar/agent", 77)
+			k.make(t, "/batch", 100)
+			k.cgroups["/batch"].files = map[string]string{file: content}
+			k.any = true
+			o := k.process(t, "/bursar/agent", "/")
+			for _, pid := range []string{"77", "100"} {
+				spaces(t, filepath.Join(o.Proc, pid), nil)
+			}
+			if err := os.WriteFile(filepath.Join(o.Proc, "100", "cgroup"), []byte("0::/batch\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			d, err := OpenDirect(DirectOptions{Tree: o})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if lost, err := d.Lost(100); err != nil || lost != want {
+				t.Errorf("%s %q: %q, %v; want %q", file, content, lost, err, want)
+			}
+		}
+	}
+}
+
+// Version 1 gives a new cgroup the processors of its parent, if cpuset is mounted with cpu.
+func TestProcessorsOfTheParentAreNoLimit(t *testing.T) {
+	for content, want := range map[string]string{"0-3": "", "0": "cpuset.cpus of cgroup /batch"} {
+		k := newUnified("cpu", "memory")
+		k.make(t, "/batch", 100)
+		k.cgroups["/"].files["cpuset.cpus"], k.cgroups["/batch"].files["cpuset.cpus"] = "0-3", content
+		k.any = true
+		h := &hierarchy{Place: cgroupfs.Place{Point: mountedAt, Root: "/", Name: "/", V1: true}, controllers: []string{"cpu", "cpuset"}}
+		found := ""
+		_, err := (&Tree{files: k}).limitsOf(h, "/batch", func(name, file string, _ int64) bool {
+			if strings.HasPrefix(file, "cpuset.") {
+				found = file + " of cgroup " + name
+			}
+			return true
+		})
+		if err != nil || found != want {
+			t.Errorf("%q: %q, %v; want %q", content, found, err, want)
 		}
 	}
 }

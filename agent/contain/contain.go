@@ -134,6 +134,8 @@ type contained struct {
 	// unknownSince is when a cgroup was found whose allocation this agent did not know; zero: it
 	// knows it.
 	unknownSince time.Time
+	// populated: such a cgroup was seen to have processes.
+	populated bool
 }
 
 // New returns Cgroups that do nothing yet. The error is that of metrics which are registered

@@ -112,11 +112,20 @@ func (c *Cgroups) Guarded(ctx context.Context, id, path string) bool {
 	}
 	c.findOnce(ctx)
 	driver, ok := c.current().(guardedDriver)
+	return ok && c.isOurs(id, path) && driver.Guarded(path)
+}
+
+// Made reports whether the agent has made the cgroup for the engine. As long as it is not known
+// which ones there are, the name tells. It never waits.
+func (c *Cgroups) Made(id, path string) bool {
+	return c.isOurs(id, path) || !c.found.Load() && cgroup.IsNameOf(id, path)
+}
+
+func (c *Cgroups) isOurs(id, path string) bool {
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	e := c.engines[id]
-	ours := e != nil && e.path == path
-	c.mu.Unlock()
-	return ok && ours && driver.Guarded(path)
+	return e != nil && e.path == path
 }
 
 // Spawn is that of launch.Spawner.

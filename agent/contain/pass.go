@@ -39,8 +39,14 @@ func (c *Cgroups) pass(ctx context.Context) {
 	if !all {
 		return
 	}
-	for _, id := range c.others(desired) {
+	over, waiting := c.others(desired)
+	for _, id := range over {
 		c.remove(ctx, driver, id)
+	}
+	for _, id := range waiting {
+		if c.emptied(ctx, driver, id) {
+			c.remove(ctx, driver, id)
+		}
 	}
 }
 
@@ -195,8 +201,9 @@ func (c *Cgroups) failed(ctx context.Context, id string, err error, again bool) 
 	c.log.Log(ctx, level, "an engine's cgroup is not as it should be; the engine goes on", "allocation_id", id, "error", err)
 }
 
-// others are the cgroups of allocations that have no engine any more, or not yet.
-func (c *Cgroups) others(known map[string]desired) (ids []string) {
+// others are the cgroups of allocations that have no engine any more, or not yet. Those of waiting
+// may be another agent's.
+func (c *Cgroups) others(known map[string]desired) (over, waiting []string) {
 	tracked := make(map[string]bool)
 	c.options.Locked(func(t *tracker.Tracker) {
 		for _, e := range t.Engines() {
@@ -206,11 +213,30 @@ func (c *Cgroups) others(known map[string]desired) (ids []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for id, e := range c.engines {
-		if _, is := known[id]; !is && !tracked[id] && time.Since(e.unknownSince) > unknownPatience {
-			ids = append(ids, id)
+		if _, is := known[id]; is || tracked[id] {
+			continue
+		}
+		if time.Since(e.unknownSince) > unknownPatience {
+			over = append(over, id)
+		} else {
+			waiting = append(waiting, id)
 		}
 	}
-	return ids
+	return over, waiting
+}
+
+// emptied reports whether a cgroup had processes and has none any more. So nobody is about to use
+// it: its engine was released and ran on, or what it has left did.
+func (c *Cgroups) emptied(ctx context.Context, driver cgroup.Driver, id string) bool {
+	facts, err := driver.Facts(ctx, id)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e := c.engines[id]
+	if err != nil || e == nil {
+		return false
+	}
+	e.populated = e.populated || !facts.Empty
+	return e.populated && facts.Empty
 }
 
 // remove removes a cgroup without processes. One that has processes stays, and the next pass tries

@@ -18,12 +18,18 @@ type Engine struct {
 	User *uint32
 	// Cgroup is its own, "" if it has none.
 	Cgroup string
+	// Made: the agent made that cgroup, so that all that is inside is counted as the engine's.
+	Made bool
 	// Guarded: the agent made that cgroup, and only root and the agent can move a process there.
 	Guarded bool
 	// LastAlive is when the root was last known to be there, in clock ticks after boot, as
 	// Handle.LastAlive tells it. 0: not known. Then a session proves nothing once the root is
 	// gone.
 	LastAlive uint64
+	// Descendants are processes that were seen to descend from the root, and may have got another
+	// parent since. Measured are others that were counted as the engine's: they are named if they
+	// are left.
+	Descendants, Measured []Ref
 }
 
 // now is the time in clock ticks after boot, in which the kernel tells when processes started.
@@ -48,7 +54,11 @@ type descent struct {
 }
 
 func newDescent(e Engine) *descent {
-	return &descent{root: e.Root, until: e.LastAlive, above: make(map[Ref]bool)}
+	d := &descent{root: e.Root, until: e.LastAlive, known: make(map[Ref]bool), above: make(map[Ref]bool)}
+	for _, ref := range e.Descendants {
+		d.known[ref] = true
+	}
+	return d
 }
 
 func refOf(stat procfs.ProcStat) Ref {

@@ -23,7 +23,8 @@ const killRounds = 250
 // package comment.
 type LeftError struct {
 	// Foreign run as another user than the engine's. Unproven are in the session or group that has
-	// its root's number, which may be another's by now.
+	// its root's number, which may be another's by now, or were counted as the engine's by the
+	// number of another such.
 	Foreign, Unproven []int32
 }
 
@@ -175,9 +176,9 @@ func (s *stopper) allowed(h *target) (bool, error) {
 		h.found.descends && (own || user != nil && *user == 0),
 		inside && own && *user != 0:
 		return true, nil
-	case h.found.descends:
+	case h.found.descends, h.found.measured && !own:
 		s.left.Foreign = append(s.left.Foreign, h.ref.PID)
-	case h.found.numbered && own:
+	case own && (h.found.numbered || h.found.measured):
 		s.left.Unproven = append(s.left.Unproven, h.ref.PID)
 	}
 	return false, nil

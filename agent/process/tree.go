@@ -32,36 +32,29 @@ type found struct {
 	descends bool // from the root
 	inside   bool // in its cgroup
 	numbered bool // in the session or group of the root's number, which is not the root's any more
+	measured bool // counted as the engine's
 }
 
 // findProcesses finds the processes of an engine as they are now, in the order of their pids: its
-// descendants and the members of its cgroup. If the root is gone, it also finds others in the
-// session or group that has its number.
+// descendants, the members of its cgroup and what else was measured as the engine's. If the root is
+// gone, it also finds others in the session or group that has its number.
 func findProcesses(proc string, e Engine, d *descent) ([]found, error) {
 	fs, err := procfs.NewFS(proc)
 	if err != nil {
 		return nil, fmt.Errorf("process table: %w", err)
 	}
 	at := now()
-	all, err := fs.AllProcs()
+	table, inside, err := readTable(fs, e.Cgroup)
 	if err != nil {
-		return nil, fmt.Errorf("process table: %w", err)
-	}
-	table := make(map[int]procfs.ProcStat, len(all))
-	inside := make(map[int]bool)
-	for _, p := range all {
-		stat, err := p.Stat()
-		if err != nil {
-			continue // it has ended
-		}
-		table[p.PID] = stat
-		if e.Cgroup != "" {
-			inside[p.PID] = within(p, e.Cgroup)
-		}
+		return nil, err
 	}
 	d.update(table, at)
 	number := int(e.Root.PID)
 	_, taken := table[number]
+	measured := make(map[Ref]bool, len(e.Measured))
+	for _, ref := range e.Measured {
+		measured[ref] = true
+	}
 	self := make(map[int]bool)
 	for _, stat := range lineage(table, os.Getpid()) {
 		self[stat.PID] = true
@@ -70,14 +63,35 @@ func findProcesses(proc string, e Engine, d *descent) ([]found, error) {
 	for pid, stat := range table {
 		f := found{Ref: refOf(stat), descends: d.known[refOf(stat)], inside: inside[pid]}
 		f.numbered = !taken && (stat.Session == number || stat.PGRP == number)
+		f.measured = measured[f.Ref] || f.inside && e.Made
 		ended := stat.State == "Z" && stat.NumThreads <= 1 // else only its first thread has
 		starter := d.above[f.Ref] && !e.Guarded            // the launcher is not part of the engine
-		if pid > 1 && !self[pid] && !ended && !starter && (f.descends || f.inside || f.numbered) {
+		if pid > 1 && !self[pid] && !ended && !starter && (f.descends || f.inside || f.numbered || f.measured) {
 			list = append(list, f)
 		}
 	}
 	slices.SortFunc(list, func(a, b found) int { return int(a.PID - b.PID) })
 	return list, nil
+}
+
+// readTable reads all processes, and which of them are in a cgroup, if one is named.
+func readTable(fs procfs.FS, cgroup string) (table map[int]procfs.ProcStat, inside map[int]bool, err error) {
+	all, err := fs.AllProcs()
+	if err != nil {
+		return nil, nil, fmt.Errorf("process table: %w", err)
+	}
+	table, inside = make(map[int]procfs.ProcStat, len(all)), make(map[int]bool)
+	for _, p := range all {
+		stat, err := p.Stat()
+		if err != nil {
+			continue // it has ended
+		}
+		table[p.PID] = stat
+		if cgroup != "" {
+			inside[p.PID] = within(p, cgroup)
+		}
+	}
+	return table, inside, nil
 }
 
 // within reports whether a process is in a cgroup or below it, in the hierarchy that accounts for

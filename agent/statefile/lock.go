@@ -67,7 +67,8 @@ func (d *Dir) restore() error {
 
 // nameLock is a second lock, on the directory's name: removing the directory does not free it. It
 // is an abstract Unix socket, which the kernel removes with the process. Any user of the machine
-// can take such a name, so a name that another user has is no lock. A process that connects learns
+// can take such a name, so a name that another user has is no lock. Names belong to a network
+// namespace: an agent in another one is not kept out by it. A process that connects learns
 // whose it is. Its connection is closed at once: connections that wait would keep others from
 // asking.
 type nameLock struct {

@@ -19,6 +19,13 @@ type Engine struct {
 	// Cgroup is its own, as OwnCgroup gives it; "" if it has none of its own. Nothing but the
 	// engine may be in it: all that it uses is counted as the engine's.
 	Cgroup string
+	// Given: the caller did not make that cgroup, and others may have been put there since. It is
+	// measured only as long as all that is in it is the engine's: descendants of the root, and
+	// processes of User.
+	Given bool
+	// User is the real uid of the root when it became an engine. Nil or 0: only descendants are the
+	// engine's.
+	User *uint32
 	// Moved: the engine ran before it was moved to that cgroup, and what it had touched by then is
 	// charged elsewhere. Its memory is that of its processes, and what only the cgroup knows of.
 	Moved bool
@@ -50,8 +57,22 @@ type Usage struct {
 	CPUMillis int64
 	// Processes that have not ended, in the cgroup or the tree.
 	Processes int
+	// Orphans are those that are not found by going down from the root: to end the engine, they
+	// have to be known. Those in a cgroup that the caller made may be missing.
+	Orphans []Orphan
 	// Err says what could not be measured; the other fields hold what could.
 	Err error
+}
+
+// Orphan is a process that was measured as an engine's.
+type Orphan struct {
+	PID int32
+	// StartTime is in clock ticks after boot.
+	StartTime uint64
+	// Descends: the way from parent to parent led to the engine's root, or to another process of
+	// which that was known, when it was first seen. Else only the number of its session or process
+	// group says that it is the engine's, or its user and its cgroup.
+	Descends bool
 }
 
 // errTwice is in the Usage of all but the first of several engines with one root process.
@@ -63,8 +84,11 @@ type tracker struct {
 	forest  forest
 	engines map[engineKey]*engine
 	shares  shares
+	subtree subtree
 	// order has the listed engines, none twice.
 	order []*engine
+	// clock is time.Now: the machine's time may be a test's.
+	clock func() time.Time
 	// descent bounds the looks below cgroups of this call.
 	descent *cgroupfs.Walk
 	// calls counts them, so that it is not always the same engines for which the descent has no
@@ -111,7 +135,7 @@ func (m *Meter) Engines(ctx context.Context, engines []Engine) []Usage {
 	usages := make([]Usage, len(engines))
 	listed := t.list(engines, usages)
 	byTree := false
-	t.descent = newDescent(&t.scratch, time.Now, descentTime)
+	t.descent = newDescent(&t.scratch, t.clock, descentTime)
 	t.calls++
 	for n := range listed {
 		i := (t.calls + n) % len(listed)
@@ -144,8 +168,9 @@ func (m *Meter) Engines(ctx context.Context, engines []Engine) []Usage {
 			continue
 		}
 		usages[i].Alive = m.alive(e, passed, &usages[i])
+		usages[i].Orphans = m.orphans(e, passed)
 		if e.cgroup.memory && !usages[i].Alive {
-			usages[i].Processes = m.countLiving(e)
+			usages[i].Processes = m.countLiving(e, now)
 		}
 		if !e.byTree() && !e.cgroup.moved {
 			continue

@@ -106,6 +106,7 @@ func NewMeter(options Options) (*Meter, error) {
 		facts:   newFacts(options.Root),
 		proc:    filepath.Join(options.Root, "proc"),
 		now:     options.Now,
+		tracker: tracker{clock: time.Now},
 		sampler: sampler{gate: pressureGate{some: options.SomeAvg10, full: options.FullAvg10, hold: options.PressureHold}},
 	}, nil
 }

@@ -11,11 +11,21 @@ import (
 
 // ownCgroup is how an engine's own cgroup is measured.
 type ownCgroup struct {
-	// name is the cgroup's; moved: the engine was moved there; resolved: the places below have
-	// been looked for.
+	// name is the cgroup's; moved: the engine was moved there; given: the caller did not make it;
+	// resolved: the places below have been looked for.
 	name     string
 	moved    bool
+	given    bool
 	resolved bool
+	// entered: others were seen in one that was given. proven are the engine's
+	// processes in it at the last look, by pid.
+	entered bool
+	proven  map[int32]Orphan
+	// user is the engine's, as the caller says.
+	user *uint32
+	// emptyIn is the first of the looks in a row, by number, in which nobody was in it or below it;
+	// 0: none.
+	emptyIn int
 	// memoryAt and cpuAt are the places to read it at; nil: the cgroup does not count that, the
 	// process tree has to.
 	memoryAt, cpuAt *cgroupfs.Place
@@ -33,8 +43,8 @@ type ownCgroup struct {
 
 // countLiving counts the processes in an engine's cgroup. It leaves out those that have ended and
 // that their parents have not waited for, which version 1 lists too. If some may have been left
-// out, there is one at least.
-func (m *Meter) countLiving(e *engine) (processes int) {
+// out, there is one at least, unless it is known that there is none.
+func (m *Meter) countLiving(e *engine, now time.Time) (processes int) {
 	for _, pid := range e.inside {
 		got, err := m.readStat(&m.tracker.scratch, pid)
 		if err == nil && !got.ended() || err != nil && !errors.Is(err, ErrNoProcess) {
@@ -42,7 +52,7 @@ func (m *Meter) countLiving(e *engine) (processes int) {
 		}
 	}
 	if e.cgroup.partial {
-		return max(1, processes)
+		return m.leftBelow(e, processes, now)
 	}
 	return processes
 }
@@ -57,9 +67,10 @@ var errNotInCgroup = errors.New("the engine is not in this cgroup")
 // What cannot be read there is left to the process tree, and said in usage.Err.
 func (m *Meter) measureCgroup(e *engine, wanted Engine, now time.Time, usage *Usage) {
 	own, name := &e.cgroup, wanted.Cgroup
-	if own.name != name || own.moved != wanted.Moved {
-		*own = ownCgroup{name: name, moved: wanted.Moved}
+	if own.name != name || own.moved != wanted.Moved || own.given != wanted.Given {
+		*own = ownCgroup{name: name, moved: wanted.Moved, given: wanted.Given}
 	}
+	own.user = wanted.User
 	own.memory, own.cpu = false, false
 	e.inside = e.inside[:0]
 	if name == "" {
@@ -70,6 +81,9 @@ func (m *Meter) measureCgroup(e *engine, wanted Engine, now time.Time, usage *Us
 	if cgroupfs.Absent(usage.Err) && wasResolved {
 		// It was removed. That is as it should be when the engine has ended; looking again tells.
 		usage.Err = m.readOwnCgroup(e, now, usage)
+	}
+	if wanted.Given {
+		m.leaveOthersOut(e, usage)
 	}
 }
 

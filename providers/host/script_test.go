@@ -14,11 +14,12 @@ import (
 //
 //	run       adds processes, or changes them, one on a line: PID PARENT and what differs from the default, of start (ticks
 //	          after boot; PID), session and group (1), own and children (ticks of CPU time; 0), anon, file, shared and
-//	          swap (MiB; 0), state (S), threads (1), image (0: as if it could not be told), pss and swappss (MiB; absent)
+//	          swap (MiB; 0), state (S), threads (1), image (0: as if it could not be told), pss and swappss (MiB; absent), uid (1000)
 //	end       removes processes, by PID
 //	write     writes the named file; a line "---" begins the next, the first line of each of which is its name
 //	remove    removes files or directories, by name
-//	measure   after=SECONDS and ID=PID, ID=PID/START, ID=PID@CGROUP for each engine: prints what they use
+//	measure   after=SECONDS and ID=PID, ID=PID/START, ID=PID@CGROUP, or ID=PID@CGROUP:UID (a cgroup that the caller did not make,
+//	          and the engine's user) for each engine: prints what they use
 //	own       prints the own cgroup of each process
 func TestEngines(t *testing.T) {
 	datadriven.Walk(t, "testdata/engines", func(t *testing.T, path string) {
@@ -72,13 +73,18 @@ func measure(machine *machine, meter *Meter, d *datadriven.TestData) string {
 			continue
 		}
 		root, cgroup, _ := strings.Cut(arg.Vals[0], "@")
+		cgroup, user, given := strings.Cut(cgroup, ":")
 		pid, start, found := strings.Cut(root, "/")
 		if !found {
 			start = pid
 		}
-		engines = append(engines, Engine{
-			ID: arg.Key, PID: number32(machine.TB, pid), StartTime: uint64(number32(machine.TB, start)), Cgroup: cgroup,
-		})
+		engine := Engine{
+			ID: arg.Key, PID: number32(machine.TB, pid), StartTime: uint64(number32(machine.TB, start)), Cgroup: cgroup, Given: given,
+		}
+		if given {
+			engine.User = new(uint32(number32(machine.TB, user)))
+		}
+		engines = append(engines, engine)
 	}
 	var out strings.Builder
 	for _, usage := range meter.Engines(machine.Context(), engines) {
@@ -127,6 +133,7 @@ type fakeProcess struct {
 	state                       string
 	threads                     int32
 	image                       uint64
+	uid                         uint64
 	// In KiB.
 	anon, file, shared, swap int64
 	// pss is -1 for a process that cannot be looked into; swappss is of what is in swap.
@@ -139,7 +146,7 @@ func (p fakeProcess) changed(t *testing.T, line string) fakeProcess {
 	fields := strings.Fields(line)
 	pid := number32(t, fields[0])
 	if p.pid == 0 {
-		p = fakeProcess{pid: pid, start: uint64(pid), session: 1, group: 1, state: "S", threads: 1, pss: -1}
+		p = fakeProcess{pid: pid, start: uint64(pid), session: 1, group: 1, state: "S", threads: 1, uid: 1000, pss: -1}
 	}
 	p.parent = number32(t, fields[1])
 	for _, setting := range fields[2:] {
@@ -164,6 +171,8 @@ func (p fakeProcess) changed(t *testing.T, line string) fakeProcess {
 			p.threads = amount
 		case "image":
 			p.image = uint64(amount)
+		case "uid":
+			p.uid = uint64(amount)
 		case "anon":
 			p.anon = int64(amount) << 10
 		case "file":
@@ -191,8 +200,8 @@ func (m *machine) run(p fakeProcess) {
 		"%d (engine (%d) x) %s %d %d %d 0 -1 4194304 0 0 0 0 %d 0 %d 0 20 0 %d 0 %d 0 0 18446744073709551615 %d 0 %d\n",
 		p.pid, p.pid, p.state, p.parent, p.group, p.session, p.own, p.children, p.threads, p.start, p.image, p.image))
 	m.write(directory+"status", fmt.Sprintf(
-		"Name:\tengine\nTgid:\t%d\nUid:\t1000\t1000\t1000\t1000\nVmRSS:\t%d kB\nRssAnon:\t%d kB\nRssFile:\t%d kB\nRssShmem:\t%d kB\nVmSwap:\t%d kB\nHugetlbPages:\t4194304 kB\n",
-		p.pid, p.anon+p.file+p.shared, p.anon, p.file, p.shared, p.swap))
+		"Name:\tengine\nTgid:\t%[1]d\nUid:\t%[2]d\t%[2]d\t%[2]d\t%[2]d\nVmRSS:\t%[3]d kB\nRssAnon:\t%[4]d kB\nRssFile:\t%[5]d kB\nRssShmem:\t%[6]d kB\nVmSwap:\t%[7]d kB\nHugetlbPages:\t4194304 kB\n",
+		p.pid, p.uid, p.anon+p.file+p.shared, p.anon, p.file, p.shared, p.swap))
 	if p.pss >= 0 {
 		m.write(directory+"smaps_rollup", fmt.Sprintf("Pss: 0 kB\nPss_Anon: %d kB\nPss_File: 7 kB\nPss_Shmem: 0 kB\nPrivate_Hugetlb: 4194304 kB\nSwap: 0 kB\nSwapPss: %d kB\n", p.pss, p.swappss))
 	}

@@ -49,6 +49,8 @@ type process struct {
 	progress progress
 	// owner is the engine that the process belongs to; nil: none.
 	owner *engine
+	// descends: it is the root of that engine, or is known to descend from it.
+	descends bool
 	// thread is a thread that tells of the address space, below /proc like a pid: the first, or
 	// another one if the first has ended before the others.
 	thread int32

@@ -17,6 +17,8 @@ import (
 type member struct {
 	start  uint64
 	engine *engine
+	// descends is as in a row of the table.
+	descends bool
 	// first is the parent it was seen with first, parent the one it was seen with last.
 	first, parent int32
 	own, children uint64
@@ -113,9 +115,9 @@ func (f *forest) setRoots(engines []*engine) {
 			f.roots[e.key.pid] = e
 		}
 		if row := f.table.same(e.key.pid, e.key.start); row != nil && row.owner == nil {
-			row.owner, row.progress = e, settled
+			row.owner, row.progress, row.descends = e, settled, true
 		}
-		if e.cgroup.moved {
+		if e.cgroup.moved || e.cgroup.entered {
 			for _, pid := range e.inside {
 				f.inside[pid] = e
 			}
@@ -128,9 +130,27 @@ func (f *forest) owner(row *process) *engine {
 	if row.progress == untouched {
 		row.progress = underway // A process in a circle belongs to no engine.
 		row.owner = f.find(row)
+		row.descends = f.descends(row)
 		row.progress = settled
 	}
 	return row.owner
+}
+
+// descends reports whether a process is known to descend from the root of its engine: by its parent,
+// or because that was so when it was seen first.
+func (f *forest) descends(row *process) bool {
+	if row.owner == nil {
+		return false
+	}
+	was, known := f.members[row.pid]
+	return f.hasParentOf(row) || known && was.start == row.start && was.engine == row.owner && was.descends
+}
+
+// hasParentOf reports whether the parent of a process is known to descend from the root of the same
+// engine. A parent is no younger than its child: if it is, it has only got the pid of the real one.
+func (f *forest) hasParentOf(row *process) bool {
+	parent := f.table.row(row.parent)
+	return parent != nil && parent != row && parent.owner == row.owner && parent.descends && parent.start <= row.start
 }
 
 func (f *forest) find(row *process) *engine {
@@ -252,7 +272,7 @@ func (f *forest) remember() {
 			continue
 		}
 		now := member{
-			start: row.start, engine: row.owner, first: row.parent, parent: row.parent,
+			start: row.start, engine: row.owner, descends: row.descends, first: row.parent, parent: row.parent,
 			own: row.own, children: row.children,
 		}
 		if was, known := f.members[row.pid]; known && was.start == row.start {

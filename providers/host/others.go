@@ -1,0 +1,129 @@
+package host
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// errEntered is also told once the others have left: what they had touched stays charged there.
+var errEntered = errors.New("processes that are not the engine's are in it, or were: the engine is measured by its process tree")
+
+// leaveOthersOut looks who is in a cgroup that the caller did not make. If others are there, the
+// cgroup tells nothing of the engine any more, also once they have left. Those of its processes
+// that are the engine's stay in e.inside.
+func (m *Meter) leaveOthersOut(e *engine, usage *Usage) {
+	own := &e.cgroup
+	switch {
+	case !own.memory:
+		own.cpu = false // nobody has looked who is inside
+	case m.sortInside(e):
+		own.entered = true
+	}
+	if !own.entered {
+		return
+	}
+	own.memory, own.cpu, own.taken = false, false, time.Time{}
+	*usage = Usage{ID: usage.ID, Err: errors.Join(usage.Err, fmt.Errorf("cgroup %s: %w", own.name, errEntered))}
+}
+
+// sortInside keeps the engine's processes in e.inside and reports whether there were others. A pid
+// that was there at the last look is not looked at again, so that this costs next to nothing:
+// nothing but the engine and root brings a process there.
+func (m *Meter) sortInside(e *engine) (others bool) {
+	own := &e.cgroup
+	kept, proven := e.inside[:0], make(map[int32]Orphan, len(e.inside))
+	for _, pid := range e.inside {
+		process, known := own.proven[pid]
+		if !known {
+			var ended bool
+			if process, known, ended = m.isOfEngine(e, pid); ended {
+				continue
+			}
+		}
+		if !known {
+			others = true
+			continue
+		}
+		kept, proven[pid] = append(kept, pid), process
+	}
+	e.inside, own.proven = kept, proven
+	return others
+}
+
+// isOfEngine reports whether a process in the engine's cgroup is the engine's, by the rule of Stop:
+// it descends from the root, or it is of the engine's user, unless that is root. One that ended is
+// nobody's.
+func (m *Meter) isOfEngine(e *engine, pid int32) (process Orphan, is, ended bool) {
+	s := &m.tracker.scratch
+	found, err := m.readStat(s, pid)
+	if err != nil {
+		return Orphan{}, false, errors.Is(err, ErrNoProcess)
+	}
+	process = Orphan{PID: pid, StartTime: found.start, Descends: m.hasProvenAncestor(e, found)}
+	if process.Descends {
+		return process, true, false
+	}
+	if leader, err := m.readStat(s, found.session); err == nil && leader.start <= found.start && e.knownAs(leader).PID != 0 {
+		return process, true, false
+	}
+	user := e.cgroup.user
+	if user == nil || *user == 0 {
+		return process, false, false
+	}
+	identity, err := m.Identify(pid)
+	return process, err == nil && identity.UID == *user, errors.Is(err, ErrNoProcess)
+}
+
+// hasProvenAncestor goes from a process up to one that descends from the root. A parent is no
+// younger than its child: if it is, it has only got the pid of the real one.
+func (m *Meter) hasProvenAncestor(e *engine, process stat) bool {
+	for known := e.knownAs(process); !known.Descends; known = e.knownAs(process) {
+		parent, err := m.readStat(&m.tracker.scratch, process.parent)
+		if err != nil || process.parent <= 1 || parent.start > process.start {
+			return false
+		}
+		process = parent
+	}
+	return true
+}
+
+// knownAs is what was known of a process at the last look, or of the root; the zero value: nothing.
+func (e *engine) knownAs(process stat) Orphan {
+	if process.pid == e.key.pid && process.start == e.key.start {
+		return Orphan{PID: process.pid, StartTime: process.start, Descends: true}
+	}
+	if known := e.cgroup.proven[process.pid]; known.StartTime == process.start {
+		return known
+	}
+	return Orphan{}
+}
+
+// orphans are the processes of an engine that are not found by going down from its root.
+func (m *Meter) orphans(e *engine, passed bool) (list []Orphan) {
+	if e.cgroup.given {
+		for _, pid := range e.inside {
+			if process := e.cgroup.proven[pid]; process.Descends && pid != e.key.pid {
+				list = append(list, process) // no more is known of its parents by now
+			}
+		}
+	}
+	if !passed {
+		return list
+	}
+	f := &m.tracker.forest
+	for _, i := range e.members {
+		row := &f.table.rows[i]
+		root := row.pid == e.key.pid && row.start == e.key.start
+		if root || row.ended() || row.descends && f.hasParentOf(row) {
+			continue
+		}
+		found := Orphan{PID: row.pid, StartTime: row.start, Descends: row.descends}
+		if _, known := e.cgroup.proven[row.pid]; !known || !slices.Contains(list, found) {
+			list = append(list, found)
+		}
+	}
+	slices.SortFunc(list, func(a, b Orphan) int { return int(a.PID - b.PID) })
+	return list
+}
