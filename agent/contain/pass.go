@@ -163,6 +163,9 @@ func (c *Cgroups) stays(ctx context.Context, driver cgroup.Driver, id string, wa
 // apply moves an engine to its cgroup, or sets other limits.
 func (c *Cgroups) apply(ctx context.Context, driver cgroup.Driver, id string, want desired, before contained) {
 	path := before.path
+	c.mu.Lock()
+	c.engines[id].wouldLose = "" // from now on there may be a cgroup to remove, however this ends
+	c.mu.Unlock()
 	var err error
 	if before.applied {
 		err = driver.Set(ctx, id, want.limits)
@@ -177,7 +180,7 @@ func (c *Cgroups) apply(ctx context.Context, driver cgroup.Driver, id string, wa
 	e := c.engines[id]
 	e.path, e.limits, e.applied = path, want.limits, err == nil
 	again := err != nil && e.failed == err.Error()
-	e.failed, e.retry, e.wouldLose = "", time.Time{}, ""
+	e.failed, e.retry = "", time.Time{}
 	if err != nil {
 		e.failed, e.retry = err.Error(), time.Now().Add(containPatience)
 	}

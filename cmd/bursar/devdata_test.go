@@ -9,7 +9,7 @@ import (
 // Other users' engines have their logs below the data of root's dev.
 func TestDataOfRootsDevCanBeEnteredAndNotListed(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("other users' dev is theirs alone")
+		t.Fatal("this test plays several users: it needs root")
 	}
 	made := func(path string, mode os.FileMode) string {
 		t.Helper()
