@@ -136,7 +136,7 @@ func (q *quotaFiles) start() (map[string][]ledger.Quota, error) {
 		f.pending = false
 		sets[f.source()] = f.quotas
 	}
-	if err := ledger.CheckQuotas(core.FromFiles(sets)); err != nil {
+	if err := ledger.CheckQuotas(core.QuotasOfFiles(sets)); err != nil {
 		return nil, q.locateRefusal(err)
 	}
 	q.setLatest(sets)
@@ -234,13 +234,13 @@ func (q *quotaFiles) enforce(ctx context.Context, loop *commit.Loop, files ...*q
 // setFiles puts sets of rules in force. If this coordinator does not lead, they are not compared
 // with the stored rules: they must be right by themselves, to begin a leadership with.
 func (q *quotaFiles) setFiles(ctx context.Context, loop *commit.Loop, sets map[string][]ledger.Quota) error {
-	err := loop.SetFiles(ctx, originOfFiles(sets), sets)
+	err := loop.SetQuotaFiles(ctx, originOfFiles(sets), sets)
 	if !errors.Is(err, core.ErrNotLeading) {
 		return err
 	}
 	all := q.latest()
 	maps.Copy(all, sets)
-	if wrong := ledger.CheckQuotas(core.FromFiles(all)); wrong != nil {
+	if wrong := ledger.CheckQuotas(core.QuotasOfFiles(all)); wrong != nil {
 		return wrong //nolint:wrapcheck // as the ledger would say it
 	}
 	return err

@@ -235,7 +235,7 @@ func (s *Server) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := s.core.SetFiles(0, sets); err != nil {
+	if err := s.core.SetQuotaFiles(0, sets); err != nil {
 		return err
 	}
 	configured, err := readProviders(s.config.ProvidersFile, s.pollers.Kinds)

@@ -113,7 +113,7 @@ func (loop *Loop) sendTerm(t *Term) {
 func (loop *Loop) startLeading(o outcome) error {
 	if loop.Rules != nil {
 		// it does not lead yet: nothing to refuse them
-		if err := loop.core.SetFiles(0, loop.Rules()); err != nil {
+		if err := loop.core.SetQuotaFiles(0, loop.Rules()); err != nil {
 			return err
 		}
 	}

@@ -66,13 +66,6 @@ func (loop *Loop) WhileAssigned(ctx context.Context, a *core.Assignment, run fun
 	})
 }
 
-// SetFiles replaces the rules of files, by source.
-func (loop *Loop) SetFiles(ctx context.Context, from *core.Origin, sets map[string][]ledger.Quota) error {
-	return loop.change(ctx, from, func(c *core.Core, now ledger.Instant) error {
-		return c.ReplaceFiles(now, sets)
-	}, nil)
-}
-
 // SetProviders puts the providers of a file in force: now, if this coordinator leads, and at each
 // later leadership.
 func (loop *Loop) SetProviders(ctx context.Context, list []ledger.ProviderRecord) error {

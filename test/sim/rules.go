@@ -60,7 +60,7 @@ func (w *World) changeRules() {
 // readRules takes over the rules of the files as they are now. No stored rule may prevent that.
 func (c *coord) readRules() {
 	c.advance()
-	if err := c.core.SetFiles(c.instant(), c.w.files); err != nil {
+	if err := c.core.SetQuotaFiles(c.instant(), c.w.files); err != nil {
 		c.w.failf(3, "rules: %v", err)
 	}
 	c.files = c.w.files
