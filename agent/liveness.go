@@ -29,25 +29,25 @@ type watchedLoop struct {
 }
 
 // do is one pass.
-func (t *watchedLoop) do(f func()) {
-	t.began.Store(max(1, int64(time.Since(t.born))))
-	defer t.began.Store(0)
+func (l *watchedLoop) do(f func()) {
+	l.began.Store(max(1, int64(time.Since(l.born))))
+	defer l.began.Store(0)
 	f()
 }
 
 // hung says what is wrong if the loop hangs.
-func (t *watchedLoop) hung(now time.Time) error {
-	if began := t.began.Load(); began != 0 {
-		if took := now.Sub(t.born) - time.Duration(began); took > t.longest {
-			return fmt.Errorf("%s takes %s: want at most %s", t.doing, took.Round(time.Millisecond), t.longest)
+func (l *watchedLoop) hung(now time.Time) error {
+	if began := l.began.Load(); began != 0 {
+		if took := now.Sub(l.born) - time.Duration(began); took > l.longest {
+			return fmt.Errorf("%s takes %s: want at most %s", l.doing, took.Round(time.Millisecond), l.longest)
 		}
 		return nil
 	}
-	if t.due == nil {
+	if l.due == nil {
 		return nil
 	}
-	if late := now.Sub(t.due.when()); late > t.longest {
-		return fmt.Errorf("%s is late by %s: want at most %s", t.doing, late.Round(time.Millisecond), t.longest)
+	if late := now.Sub(l.due.when()); late > l.longest {
+		return fmt.Errorf("%s is late by %s: want at most %s", l.doing, late.Round(time.Millisecond), l.longest)
 	}
 	return nil
 }
@@ -69,8 +69,8 @@ func newWatchedLoops(now time.Time, measureDue, syncDue *wakeup) watchedLoops {
 // serves; the error says which one hangs. It is no error if no coordinator answers, or if a disk
 // is only slow. Live takes no lock that a loop holds while it works.
 func (a *Agent) Live(now time.Time) error {
-	for _, t := range []*watchedLoop{a.loops.measure, a.loops.sync, a.loops.save} {
-		if err := t.hung(now); err != nil {
+	for _, l := range []*watchedLoop{a.loops.measure, a.loops.sync, a.loops.save} {
+		if err := l.hung(now); err != nil {
 			return err
 		}
 	}

@@ -104,12 +104,12 @@ func (loop *Loop) await(ctx context.Context, done <-chan error) (answered bool, 
 }
 
 // Decide runs a command of the ledger that has a result.
-func Decide[R any](ctx context.Context, b Reader, f func(l *ledger.Ledger, now ledger.Instant) (R, error)) (R, error) {
+func Decide[R any](ctx context.Context, r Reader, f func(l *ledger.Ledger, now ledger.Instant) (R, error)) (R, error) {
 	var result struct {
 		value R
 		err   error
 	}
-	if err := b.Do(ctx, func(l *ledger.Ledger, now ledger.Instant) { result.value, result.err = f(l, now) }); err != nil {
+	if err := r.Do(ctx, func(l *ledger.Ledger, now ledger.Instant) { result.value, result.err = f(l, now) }); err != nil {
 		var none R
 		return none, err
 	}
@@ -132,14 +132,14 @@ func (loop *Loop) Sync(ctx context.Context, r *core.Report) error {
 }
 
 // Register sends an announcement of a host through the loop.
-func (loop *Loop) Register(ctx context.Context, e *core.Registration) error {
+func (loop *Loop) Register(ctx context.Context, r *core.Registration) error {
 	done := make(chan error, 1)
-	e.Done, e.From, e.Span = func(err error) { done <- err }, loop.origin(ctx), loop.Spans.newSpan(ctx)
-	if _, err := loop.send(ctx, e, done); err != nil {
+	r.Done, r.From, r.Span = func(err error) { done <- err }, loop.origin(ctx), loop.Spans.newSpan(ctx)
+	if _, err := loop.send(ctx, r, done); err != nil {
 		return err
 	}
-	loop.Spans.recordCall(e.Span, false)
-	return e.Err
+	loop.Spans.recordCall(r.Span, false)
+	return r.Err
 }
 
 // Allocate sends a request through the loop and waits until it is decided, or its caller is about

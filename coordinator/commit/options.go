@@ -38,7 +38,7 @@ type Options struct {
 
 // New returns a loop that does not run yet. Nothing else may use the core.
 func New(c *core.Core, o Options) *Loop {
-	w := &Loop{
+	loop := &Loop{
 		Options: o, core: c,
 		calls:    sync.Pool{New: newPendingCall},
 		requests: sync.Pool{New: newPendingRequest},
@@ -50,9 +50,9 @@ func New(c *core.Core, o Options) *Loop {
 		stopping: make(chan struct{}),
 		done:     make(chan struct{}),
 	}
-	w.history = newHistory(w)
-	w.replica = newReplica(w, c.EmptyLedger)
-	return w
+	loop.history = newHistory(loop)
+	loop.replica = newReplica(loop, c.EmptyLedger)
+	return loop
 }
 
 // origin is where a call comes from; nil if it is not known.
