@@ -84,7 +84,7 @@ func (c *ledgerCollector) Collect(out chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, value float64, labels ...string) {
 		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
 	}
-	gauge(c.queued, float64(c.loop.Waiting()))
+	gauge(c.queued, float64(c.loop.Queued()))
 	events, bytes := c.loop.Feed.Held()
 	gauge(c.watchEvents, float64(events))
 	if size := c.loop.HistorySize(); size != nil {

@@ -150,7 +150,7 @@ func TestWhatIsReadForAnEarlierProviderChangesNothing(t *testing.T) {
 			t.Error("it is heard")
 			return nil
 		})
-		if !errors.Is(err, commit.ErrSuperseded) {
+		if !errors.Is(err, commit.ErrNotAssigned) {
 			t.Errorf("got %v", err)
 		}
 		here.With(func(c *fakecluster.Cluster) { c.Takes = 3 * time.Second })

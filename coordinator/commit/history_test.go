@@ -43,7 +43,7 @@ func newHistoryRig(t *testing.T, bounds HistoryBounds) *historyRig {
 		made.History.PruneStep = bounds.PruneStep
 	}
 	w := made.loop()
-	w.led.Store(meta.Epoch)
+	w.lastEpoch.Store(meta.Epoch)
 	w.leads.Store(true)
 	return &historyRig{t: t, store: s, epoch: meta.Epoch, clock: clock, history: w.history}
 }

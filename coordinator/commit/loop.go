@@ -32,9 +32,9 @@ type Loop struct {
 
 	leads atomic.Bool // the core does
 	// skew is that of the ledger's time to the clock; nil while it does not lead.
-	skew    atomic.Pointer[core.Skew]
-	led     atomic.Uint64 // the epoch of the latest leadership
-	history *history      // what has ended
+	skew      atomic.Pointer[core.Skew]
+	lastEpoch atomic.Uint64 // the epoch of the latest leadership
+	history   *history      // what has ended
 	// hidden is what the file of providers hides of the stored ones.
 	hidden   atomic.Pointer[[]string]
 	refusals atomic.Pointer[[]string] // which commands are refused, and why
@@ -130,11 +130,11 @@ func (loop *Loop) startLeading(o outcome) error {
 		}
 		return err
 	}
-	led := loop.core.ClockSkew()
-	loop.skew.Store(&led)
+	skew := loop.core.ClockSkew()
+	loop.skew.Store(&skew)
 	loop.Feed.reset(o.snapshot.Revision)
 	loop.Meter.leads(o.meta.Epoch)
-	loop.led.Store(o.meta.Epoch)
+	loop.lastEpoch.Store(o.meta.Epoch)
 	loop.leads.Store(true)
 	loop.replica.forget()
 	for _, what := range loop.core.HiddenProviders() {
@@ -144,8 +144,8 @@ func (loop *Loop) startLeading(o outcome) error {
 	loop.hidden.Store(&hidden)
 	loop.refusals.Store(&refused)
 	loop.refreshPollers()
-	for _, warning := range led.Warning(now) {
-		loop.Log.Warn(warning, "skew", led.Ahead)
+	for _, warning := range skew.Warning(now) {
+		loop.Log.Warn(warning, "skew", skew.Ahead)
 	}
 	loop.Log.Info("leading", "epoch", o.meta.Epoch, "store", o.meta.StoreID, "revision", o.snapshot.Revision,
 		"allocations", len(o.snapshot.Allocations), "hosts", len(o.snapshot.Hosts))

@@ -9,9 +9,9 @@ import (
 	"github.com/bursar/bursar/coordinator/ledger"
 )
 
-// ErrSuperseded ends a reading if its leadership is over or its provider has changed: it may be of
+// ErrNotAssigned ends a reading if its leadership is over or its provider has changed: it may be of
 // another cluster.
-var ErrSuperseded = errors.New("the provider has changed, or the leadership")
+var ErrNotAssigned = errors.New("the provider has changed, or the leadership")
 
 // ChangeProvider puts or deletes a provider. When it returns, that is durable, and readings for
 // the provider as it was before change nothing any more.
@@ -60,7 +60,7 @@ func (loop *Loop) Assignments(ctx context.Context) ([]core.Assignment, error) {
 func (loop *Loop) WhileAssigned(ctx context.Context, a *core.Assignment, run func(l *ledger.Ledger, now ledger.Instant) error) error {
 	return loop.DoPriority(ctx, &core.Origin{Procedure: "reading of " + a.String()}, func(c *core.Core, now ledger.Instant) error {
 		if !c.IsCurrent(a) {
-			return ErrSuperseded
+			return ErrNotAssigned
 		}
 		return run(c.Ledger(), now)
 	})

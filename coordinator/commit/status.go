@@ -10,8 +10,8 @@ import (
 // Leading reports whether this coordinator leads. Any goroutine may call it, as all that follow.
 func (loop *Loop) Leading() bool { return loop.leads.Load() }
 
-// Waiting is how many commands wait.
-func (loop *Loop) Waiting() int { return len(loop.queue) }
+// Queued is how many commands wait.
+func (loop *Loop) Queued() int { return len(loop.queue) }
 
 // Ended is closed when the loop has ended.
 func (loop *Loop) Ended() <-chan struct{} { return loop.done }
