@@ -26,7 +26,7 @@ import (
 type quotaFiles struct {
 	files   []*quotaFile
 	reloads chan quotaReload
-	meter   *commit.Meter
+	metrics *commit.Metrics
 	log     *slog.Logger
 
 	mu    sync.Mutex
@@ -54,8 +54,8 @@ type fileStamp struct {
 	size     int64
 }
 
-func newQuotaFiles(paths []string, m *commit.Meter, log *slog.Logger) *quotaFiles {
-	q := &quotaFiles{reloads: make(chan quotaReload), meter: m, log: log, wrong: make(map[string]string), sets: make(map[string][]ledger.Quota)}
+func newQuotaFiles(paths []string, m *commit.Metrics, log *slog.Logger) *quotaFiles {
+	q := &quotaFiles{reloads: make(chan quotaReload), metrics: m, log: log, wrong: make(map[string]string), sets: make(map[string][]ledger.Quota)}
 	for _, path := range paths {
 		q.files = append(q.files, &quotaFile{path: path})
 		m.WrongFiles.WithLabelValues(path).Set(0)
@@ -254,7 +254,7 @@ func (q *quotaFiles) setWrong(f *quotaFile, err error) {
 	q.wrong[f.path] = err.Error()
 	q.mu.Unlock()
 	if before != err.Error() {
-		q.meter.WrongFiles.WithLabelValues(f.path).Set(1)
+		q.metrics.WrongFiles.WithLabelValues(f.path).Set(1)
 		q.log.Error("a quota file is wrong: the rules it had stay in force", "file", f.path, "error", err)
 	}
 }
@@ -264,7 +264,7 @@ func (q *quotaFiles) setRight(f *quotaFile) {
 	q.mu.Lock()
 	delete(q.wrong, f.path)
 	q.mu.Unlock()
-	q.meter.WrongFiles.WithLabelValues(f.path).Set(0)
+	q.metrics.WrongFiles.WithLabelValues(f.path).Set(0)
 }
 
 // warnings says what is wrong with the files now.

@@ -76,10 +76,10 @@ func (q *quotaFiles) replace(ctx context.Context, loop *commit.Loop, paths []str
 	maps.Copy(q.sets, sets)
 	q.mu.Unlock()
 	for _, f := range gone {
-		q.meter.WrongFiles.DeleteLabelValues(f.path)
+		q.metrics.WrongFiles.DeleteLabelValues(f.path)
 	}
 	for _, f := range next {
-		q.meter.WrongFiles.WithLabelValues(f.path).Set(0)
+		q.metrics.WrongFiles.WithLabelValues(f.path).Set(0)
 	}
 	return nil
 }

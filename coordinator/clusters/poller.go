@@ -221,7 +221,7 @@ func (r *poller) succeeded(got *reading) {
 	r.health.Failures, r.health.failingSince = 0, 0
 	r.health.Server, r.health.Took = got.server, got.took
 	r.health.Applications, r.health.Message = got.asked, message
-	r.pollers.ifRunning(r, func() { r.pollers.meter.observe(r.ClusterName, got.took) })
+	r.pollers.ifRunning(r, func() { r.pollers.metrics.observe(r.ClusterName, got.took) })
 }
 
 // failed tells the ledger that the cluster could not be read.
@@ -234,7 +234,7 @@ func (r *poller) failed(ctx context.Context, failure error) error {
 	}); err != nil {
 		return err
 	}
-	r.pollers.ifRunning(r, func() { r.pollers.meter.countFailure(r.ClusterName) })
+	r.pollers.ifRunning(r, func() { r.pollers.metrics.countFailure(r.ClusterName) })
 	r.logChange(text, failure)
 	now := r.pollers.loop.Now()
 	if r.health.Failures++; r.health.Failures == 1 {
@@ -263,7 +263,7 @@ func (r *poller) publish(wait time.Duration) {
 	r.health.Interval = wait
 	r.pollers.ifRunning(r, func() {
 		r.shown = r.health
-		r.pollers.meter.setInterval(r.ClusterName, r.interval)
+		r.pollers.metrics.setInterval(r.ClusterName, r.interval)
 	})
 }
 

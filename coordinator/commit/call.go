@@ -125,7 +125,7 @@ func (loop *Loop) Sync(ctx context.Context, r *core.Report) error {
 	}
 	loop.Spans.recordCall(r.Span, false)
 	if n := &r.Result.NotTaken; r.Err == nil && n.Count > 0 {
-		loop.Meter.notTaken.Add(float64(n.Count))
+		loop.Metrics.notTaken.Add(float64(n.Count))
 		loop.notTaken.log(loop.Log, r.Command.HostID, n)
 	}
 	return r.Err
@@ -215,12 +215,12 @@ func (loop *Loop) observeLatency(r *core.Request, start ledger.Instant) {
 	_, short := errors.AsType[*ledger.InsufficientError](r.Err)
 	switch {
 	case r.Waited:
-		loop.Meter.waited.Observe(took)
+		loop.Metrics.waited.Observe(took)
 	case r.Err == nil && r.Result.Allocation.State == ledger.Reserved:
-		loop.Meter.granted.Observe(took)
+		loop.Metrics.granted.Observe(took)
 	case short:
-		loop.Meter.short.Observe(took)
+		loop.Metrics.short.Observe(took)
 	default:
-		loop.Meter.other.Observe(took)
+		loop.Metrics.other.Observe(took)
 	}
 }

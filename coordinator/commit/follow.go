@@ -30,8 +30,8 @@ func (loop *Loop) Follow(ctx context.Context, after uint64, ping func(revision u
 		return err
 	}
 	defer from.close()
-	loop.Meter.watchers.Inc()
-	defer loop.Meter.watchers.Dec()
+	loop.Metrics.watchers.Inc()
+	defer loop.Metrics.watchers.Dec()
 	if err := ping(revision); err != nil {
 		return err
 	}
@@ -42,7 +42,7 @@ func (loop *Loop) Follow(ctx context.Context, after uint64, ping func(revision u
 		batch, wait, caughtUp, err := from.poll(events)
 		if err != nil {
 			if errors.Is(err, ErrFellBehind) {
-				loop.Meter.cutOff.Inc()
+				loop.Metrics.cutOff.Inc()
 			}
 			return err
 		}

@@ -104,7 +104,7 @@ func (h *history) run(ctx context.Context) {
 			return
 		}
 		if err := h.round(ctx); err != nil && ctx.Err() == nil {
-			h.loop.Meter.pruneFailed.Inc()
+			h.loop.Metrics.pruneFailed.Inc()
 			h.loop.Log.Warn("cannot keep the history within its bounds", "error", err)
 			h.began = 0 // what was deleted is not known
 		}
@@ -174,7 +174,7 @@ func (h *history) deleteRows(ctx context.Context, ends []store.End) error {
 		places[i] = ends[i].Position
 	}
 	n, err := h.loop.Store.Delete(ctx, places)
-	h.loop.Meter.pruned.Add(float64(n))
+	h.loop.Metrics.pruned.Add(float64(n))
 	if err != nil {
 		return err //nolint:wrapcheck // says it
 	}

@@ -133,7 +133,7 @@ func (loop *Loop) startLeading(o outcome) error {
 	skew := loop.core.ClockSkew()
 	loop.skew.Store(&skew)
 	loop.Feed.reset(o.snapshot.Revision)
-	loop.Meter.leads(o.meta.Epoch)
+	loop.Metrics.leads(o.meta.Epoch)
 	loop.lastEpoch.Store(o.meta.Epoch)
 	loop.leads.Store(true)
 	loop.replica.forget()
@@ -164,7 +164,7 @@ func (loop *Loop) submit(command core.Command) error {
 	case loop.queue <- command:
 		return nil
 	default:
-		loop.Meter.refused.Inc()
+		loop.Metrics.refused.Inc()
 		return ErrBusy
 	}
 }
@@ -376,7 +376,7 @@ func (loop *Loop) abandon(err error) {
 
 // endTerm ends the term of a leadership that was dropped.
 func (loop *Loop) endTerm(err error) {
-	loop.Meter.abandoned.Inc()
+	loop.Metrics.abandoned.Inc()
 	t := loop.term
 	loop.term = nil
 	t.over <- err
@@ -391,8 +391,8 @@ func (loop *Loop) dropLedger(err error) {
 	loop.hidden.Store(nil)
 	loop.rulesHidden.Store(nil)
 	loop.rulesSeen = 0
-	loop.Meter.hiddenRules.Set(0)
-	loop.Meter.leading.Set(0)
+	loop.Metrics.hiddenRules.Set(0)
+	loop.Metrics.leading.Set(0)
 	loop.Feed.endWatches(err)
 	loop.core.Drop(err)
 	loop.refreshPollers()

@@ -13,12 +13,12 @@ import (
 
 // Options are what a loop works with. All but the functions are required.
 type Options struct {
-	Store store.Store
-	Clock core.Steady
-	Feed  *ChangeFeed
-	Meter *Meter
-	Spans *Tracer // nil: nothing is traced
-	Log   *slog.Logger
+	Store   store.Store
+	Clock   core.Steady
+	Feed    *ChangeFeed
+	Metrics *Metrics
+	Spans   *Tracer // nil: nothing is traced
+	Log     *slog.Logger
 	// Queue is how many commands may wait, Batch how many one commit may cover, CommitTimeout how
 	// long one may take.
 	Queue, Batch  int

@@ -35,8 +35,8 @@ func (loop *Loop) auditOnce(ctx context.Context) (AuditResult, error) {
 	if err != nil {
 		return result, err
 	}
-	loop.Meter.audits.Inc()
-	loop.Meter.violations.Set(float64(len(result.Violations)))
+	loop.Metrics.audits.Inc()
+	loop.Metrics.violations.Set(float64(len(result.Violations)))
 	for _, v := range result.Violations {
 		loop.Log.Error("the books are wrong", "invariant", v.Invariant, "violation", v.Message, "revision", result.Revision)
 	}
