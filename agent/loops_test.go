@@ -171,18 +171,18 @@ func TestWhatIsUrgentIsToldAtOnceAndNotTooOften(t *testing.T) {
 		time.Sleep(time.Second)
 		before := p.calls()
 		for range 10 {
-			a.syncDue.by(time.Now())
+			a.syncDue.noLaterThan(time.Now())
 		}
 		time.Sleep(time.Second)
 		if got := p.calls() - before; got != 1 {
 			t.Errorf("%d heartbeats for what became urgent in one moment, want 1", got)
 		}
 		p.fail(connect.NewError(connect.CodeUnavailable, errors.New("away")))
-		a.syncDue.by(time.Now())
+		a.syncDue.noLaterThan(time.Now())
 		time.Sleep(10 * time.Second)
 		before = p.calls()
 		for range 1000 {
-			a.syncDue.by(time.Now())
+			a.syncDue.noLaterThan(time.Now())
 			time.Sleep(time.Millisecond)
 		}
 		if got := p.calls() - before; got > 2 {
@@ -267,7 +267,7 @@ func TestLeaderThatIsNamedHearsOfTheHostSoon(t *testing.T) {
 		}
 		// Also where it was waiting longer and longer for the one before.
 		p.fail(connect.NewError(connect.CodeUnavailable, errors.New("away")))
-		a.syncDue.by(time.Now())
+		a.syncDue.noLaterThan(time.Now())
 		time.Sleep(time.Minute)
 		p.fail(nil)
 		before := p.calls()
@@ -324,7 +324,7 @@ func TestAnswerToACallerEndsALongPause(t *testing.T) {
 			t.Errorf("%d heartbeats after a coordinator answered again, want 1", got)
 		}
 		p.fail(connect.NewError(connect.CodePermissionDenied, errors.New("not for heartbeats")))
-		a.syncDue.by(time.Now())
+		a.syncDue.noLaterThan(time.Now())
 		time.Sleep(time.Second)
 		before = p.calls()
 		for range 10_000 {
@@ -363,7 +363,7 @@ func TestAnsweredHeartbeatEndsThePausesOfCallers(t *testing.T) {
 		p.fail(nil)
 		back.Store(true)
 		came := time.Now()
-		a.syncDue.bring(came)
+		a.syncDue.bringForward(came)
 		for range callers {
 			if late := (<-answered).Sub(came); late > syncGap {
 				t.Errorf("a caller was answered %v after a heartbeat was", late)
@@ -404,9 +404,9 @@ func TestAlarmRingsAtTheEarliestMomentThatIsAllowed(t *testing.T) {
 		a.set(began.Add(time.Hour), began.Add(2*time.Second))
 		go func() {
 			time.Sleep(time.Second)
-			a.by(began.Add(5 * time.Minute))
-			a.by(began) // too early
-			a.by(began.Add(10 * time.Minute))
+			a.noLaterThan(began.Add(5 * time.Minute))
+			a.noLaterThan(began) // too early
+			a.noLaterThan(began.Add(10 * time.Minute))
 		}()
 		if !a.wait(t.Context()) || time.Since(began) != 2*time.Second {
 			t.Errorf("rang after %v, want 2 s", time.Since(began))

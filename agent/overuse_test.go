@@ -122,7 +122,7 @@ func TestEntitlementThatGrowsEndsOverUse(t *testing.T) {
 		b.do(func() {
 			b.put(func(a *bursarv1.Allocation) { a.Entitled = &bursarv1.Resource{MemoryBytes: new(6 * gib)} })
 		})
-		b.agent.syncDue.by(time.Now())
+		b.agent.syncDue.noLaterThan(time.Now())
 		b.settle(20)
 		if len(b.asked) != 0 || len(b.overUse) != 0 {
 			t.Errorf("%d stops asked for: %v", len(b.asked), b.overUse)
@@ -133,7 +133,7 @@ func TestEntitlementThatGrowsEndsOverUse(t *testing.T) {
 func TestNothingIsStoppedWhileNoCoordinatorAnswers(t *testing.T) {
 	overuse(t, newDesk("kill"), func(b *bench) {
 		b.do(func() { b.away = true })
-		b.agent.syncDue.by(time.Now())
+		b.agent.syncDue.noLaterThan(time.Now())
 		b.settle(1)
 		b.machine.uses(6 * gib)
 		b.settle(720) // an hour
@@ -194,7 +194,7 @@ func TestStopIsAskedForAgainWhereTheCoordinatorHasForgotten(t *testing.T) {
 			b.order = nil
 			b.put(func(a *bursarv1.Allocation) { a.Stopping = false })
 		})
-		b.agent.syncDue.by(time.Now())
+		b.agent.syncDue.noLaterThan(time.Now())
 		b.settle(8)
 		if len(b.asked) != 2 {
 			t.Errorf("asked for %d times, want again after a grace", len(b.asked))

@@ -13,7 +13,7 @@ type wakeup struct {
 
 	mu       sync.Mutex
 	at       time.Time // guarded by mu
-	earliest time.Time // guarded by mu; by brings it no further forward
+	earliest time.Time // guarded by mu; noLaterThan brings it no further forward
 }
 
 func newWakeup(at time.Time) *wakeup {
@@ -34,8 +34,8 @@ func (w *wakeup) when() time.Time {
 	return w.at
 }
 
-// by makes the loop due no later than that.
-func (w *wakeup) by(at time.Time) {
+// noLaterThan makes the loop due no later than that.
+func (w *wakeup) noLaterThan(at time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if at.Before(w.earliest) {
@@ -51,15 +51,15 @@ func (w *wakeup) by(at time.Time) {
 	}
 }
 
-// bring makes the loop due no later than that, also if that is before the earliest: what it had to
+// bringForward makes the loop due no later than that, also if that is before the earliest: what it had to
 // wait for is over.
-func (w *wakeup) bring(at time.Time) {
+func (w *wakeup) bringForward(at time.Time) {
 	w.mu.Lock()
 	if at.Before(w.earliest) {
 		w.earliest = at
 	}
 	w.mu.Unlock()
-	w.by(at)
+	w.noLaterThan(at)
 }
 
 // wait returns when the moment has come: true, or when ctx has ended: false.
