@@ -175,8 +175,8 @@ func (q *quotaFiles) watch(ctx context.Context, every time.Duration, loop *commi
 		select {
 		case <-tick.C:
 			q.poll(ctx, loop)
-		case ask := <-q.reloads:
-			ask.done <- q.replace(ask.ctx, loop, ask.paths) //nolint:contextcheck // that of who asks
+		case reload := <-q.reloads:
+			reload.done <- q.replace(reload.ctx, loop, reload.paths) //nolint:contextcheck // that of the reload's caller
 		case <-ctx.Done():
 			return
 		}
