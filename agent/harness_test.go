@@ -82,7 +82,7 @@ type subject struct {
 
 	t           *testing.T
 	coordinator *coordinator
-	seats       *seats // nil: one coordinator alone
+	servers     *fakeServers // nil: one coordinator alone
 	meter       *meter
 	cgroups     cgroup.Driver // nil: as configured
 	config      agent.Config
@@ -144,11 +144,11 @@ func (s *subject) begin() {
 		Meter: s.meter, Logger: slog.New(slog.NewTextHandler(s.log, &slog.HandlerOptions{Level: slog.LevelDebug})), Version: "test",
 		Cgroups: s.cgroups, ForgetEpoch: s.forgetEpoch, Socket: s.given,
 	}
-	if s.seats != nil {
-		coordinators := client.NewCluster(s.seats, client.WithoutRetries(), client.WithLargestAnswer(readlimit.Agent))
+	if s.servers != nil {
+		coordinators := client.NewCluster(s.servers, client.WithoutRetries(), client.WithLargestAnswer(readlimit.Agent))
 		s.t.Cleanup(coordinators.Close)
 		deps.Allocations, deps.Hosts = coordinators.Allocations(), coordinators.Hosts()
-		deps.Finder, deps.Elsewhere = s.seats, coordinators.Elsewhere
+		deps.Finder, deps.Elsewhere = s.servers, coordinators.Elsewhere
 	} else {
 		upstream := &http.Client{Transport: &http.Transport{}}
 		s.t.Cleanup(upstream.CloseIdleConnections)
