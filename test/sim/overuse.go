@@ -127,25 +127,25 @@ func (a *agent) checkStop(g *bursarv1.Allocation, order *bursarv1.StopOrder) {
 }
 
 // checkOverUseOf holds that what is committed of an engine's over-use and end is true.
-func (b *book) checkOverUseOf(t *ledger.Allocation) {
+func (r *callerRecord) checkOverUseOf(t *ledger.Allocation) {
 	id := t.ID.String()
 	if len(t.OverUse) > 0 {
-		b.w.tally.OverUses++
-		if !b.w.truth.overUsed[id] || t.State == ledger.Waiting || t.State == ledger.Reserved {
-			b.w.failf(8, "%s is %s and said to use too much: %v", id, t.State, t.OverUse)
+		r.w.tally.OverUses++
+		if !r.w.truth.overUsed[id] || t.State == ledger.Waiting || t.State == ledger.Reserved {
+			r.w.failf(8, "%s is %s and said to use too much: %v", id, t.State, t.OverUse)
 		}
 	}
 	if t.Exit != nil && t.Exit.OutOfMemory {
-		b.w.tally.OutOfMemory++
-		if !b.w.truth.outOfMemory[id] {
-			b.w.failf(8, "%s is said to have been ended for lack of memory", id)
+		r.w.tally.OutOfMemory++
+		if !r.w.truth.outOfMemory[id] {
+			r.w.failf(8, "%s is said to have been ended for lack of memory", id)
 		}
 	}
 	if !t.State.Live() && strings.Contains(t.Reason, "is drained") {
-		b.drained[id] = true
+		r.drained[id] = true
 	}
 	if t.Stopping && strings.Contains(t.StopReason, "is drained") {
-		b.w.tally.Drained++
+		r.w.tally.Drained++
 	}
 }
 

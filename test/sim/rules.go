@@ -142,12 +142,12 @@ func storedRules(l *ledger.Ledger) map[string]string {
 }
 
 // putRules takes in the rules of a batch.
-func (b *books) putRules(put []ledger.Quota, removed []string) {
+func (r *storeRecord) putRules(put []ledger.Quota, removed []string) {
 	for i := range put {
-		b.rules[put[i].Selector.String()] = put[i].Limit.String()
+		r.rules[put[i].Selector.String()] = put[i].Limit.String()
 	}
 	for _, text := range removed {
-		delete(b.rules, text)
+		delete(r.rules, text)
 	}
 }
 

@@ -8,13 +8,13 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// book is what the callers know: the grants that they were told. It is kept apart from everything
+// callerRecord is what the callers know: the grants that they were told. It is kept apart from everything
 // that the system itself keeps.
-type book struct {
+type callerRecord struct {
 	w       *World
 	granted map[string]*knownGrant // by allocation id
-	// byAsk has the allocation id by request id, as the callers know it.
-	byAsk map[string]string
+	// byRequest has the allocation id by request id, as the callers know it.
+	byRequest map[string]string
 	// lost were given up with their host: engines that run are adopted later, reservations are
 	// not.
 	lost map[string]bool
@@ -41,92 +41,92 @@ type knownGrant struct {
 	attempt *attempt
 }
 
-func newBook(w *World) *book {
-	return &book{
-		w: w, granted: make(map[string]*knownGrant), byAsk: make(map[string]string),
+func newCallerRecord(w *World) *callerRecord {
+	return &callerRecord{
+		w: w, granted: make(map[string]*knownGrant), byRequest: make(map[string]string),
 		lost: make(map[string]bool), vetoed: make(map[string]bool), drained: make(map[string]bool), undone: make(map[string]bool),
 	}
 }
 
 // grant notes that a caller knows of a reservation, and checks that callers have not been given
 // too much.
-func (b *book) grant(a *attempt, g *bursarv1.Allocation) {
-	if before, known := b.byAsk[a.command.RequestID]; known && before != g.GetId() && !b.undone[before] {
-		b.w.failf(5, "request %s is allocation %s and %s", a.command.RequestID, before, g.GetId())
+func (r *callerRecord) grant(a *attempt, g *bursarv1.Allocation) {
+	if before, known := r.byRequest[a.command.RequestID]; known && before != g.GetId() && !r.undone[before] {
+		r.w.failf(5, "request %s is allocation %s and %s", a.command.RequestID, before, g.GetId())
 	}
-	b.byAsk[a.command.RequestID] = g.GetId()
-	if at := g.GetReserveTime().AsTime(); at.After(b.latest) {
-		b.latest = at
+	r.byRequest[a.command.RequestID] = g.GetId()
+	if at := g.GetReserveTime().AsTime(); at.After(r.latest) {
+		r.latest = at
 	}
-	b.granted[g.GetId()] = &knownGrant{
+	r.granted[g.GetId()] = &knownGrant{
 		id: g.GetId(), host: g.GetHostId(), team: a.command.Labels.Value("team"),
 		memory: g.GetEntitled().GetMemoryBytes(), expires: g.GetExpireTime().AsTime(), attempt: a,
 	}
-	b.checkHost(g.GetHostId())
-	b.checkTeam(a.command.Labels.Value("team"))
+	r.checkHost(g.GetHostId())
+	r.checkTeam(a.command.Labels.Value("team"))
 }
 
 // checkHost adds up what callers hold on a host.
-func (b *book) checkHost(host string) {
+func (r *callerRecord) checkHost(host string) {
 	sum := int64(0)
-	for _, t := range b.granted {
-		if t.host == host && b.holds(t) {
+	for _, t := range r.granted {
+		if t.host == host && r.holds(t) {
 			sum += t.memory
 		}
 	}
-	m := b.w.machine(host)
+	m := r.w.machine(host)
 	if sum > m.total-m.base {
-		b.w.failf(1, "callers were told of %d MiB on host %s, which has %d MiB to give", sum/mib, host, (m.total-m.base)/mib)
+		r.w.failf(1, "callers were told of %d MiB on host %s, which has %d MiB to give", sum/mib, host, (m.total-m.base)/mib)
 	}
 }
 
 // checkTeam adds up what callers hold of an account whose limit never changes. Grants that were
 // given up with their host, or lost with a past of the store, no longer count in the account. They
 // may be taken over again, above the limit if need be.
-func (b *book) checkTeam(team string) {
+func (r *callerRecord) checkTeam(team string) {
 	sum := int64(0)
-	for _, t := range b.granted {
-		if t.team == team && b.holds(t) && !b.lost[t.id] && !b.undone[t.id] {
+	for _, t := range r.granted {
+		if t.team == team && r.holds(t) && !r.lost[t.id] && !r.undone[t.id] {
 			sum += t.memory
 		}
 	}
-	if limit := b.w.teamLimit; sum > limit {
-		b.w.failf(1, "callers were told of %d MiB for team %s, whose limit is %d MiB", sum/mib, team, limit/mib)
+	if limit := r.w.teamLimit; sum > limit {
+		r.w.failf(1, "callers were told of %d MiB for team %s, whose limit is %d MiB", sum/mib, team, limit/mib)
 	}
 }
 
 // holds reports whether the caller has a right to its grant.
-func (b *book) holds(t *knownGrant) bool {
+func (r *callerRecord) holds(t *knownGrant) bool {
 	switch {
-	case t.ended, b.drained[t.id], t.attempt.l.machine == nil && b.vetoed[t.id], (b.lost[t.id] || b.undone[t.id]) && !t.confirmed:
+	case t.ended, r.drained[t.id], t.attempt.l.machine == nil && r.vetoed[t.id], (r.lost[t.id] || r.undone[t.id]) && !t.confirmed:
 		return false
 	case t.confirmed:
 		return !t.attempt.gone()
 	case t.attempt.process != nil && t.attempt.gone():
 		return false
 	default:
-		return b.latest.Before(t.expires) // both by the ledger's time, for clocks differ
+		return r.latest.Before(t.expires) // both by the ledger's time, for clocks differ
 	}
 }
 
 // offer notes that a caller needs less, from the moment that it says so.
-func (b *book) offer(a *attempt) { b.granted[a.id].memory = a.entitled }
+func (r *callerRecord) offer(a *attempt) { r.granted[a.id].memory = a.entitled }
 
-func (b *book) confirm(a *attempt) { b.granted[a.id].confirmed = true }
+func (r *callerRecord) confirm(a *attempt) { r.granted[a.id].confirmed = true }
 
-func (b *book) end(id string) { b.granted[id].ended = true }
+func (r *callerRecord) end(id string) { r.granted[id].ended = true }
 
 // record checks every transition that was committed.
-func (b *book) record(transitions []ledger.Allocation) {
+func (r *callerRecord) record(transitions []ledger.Allocation) {
 	for i := range transitions {
 		t := &transitions[i]
 		switch {
 		case t.State == ledger.Lost:
-			b.lost[t.ID.String()] = true
+			r.lost[t.ID.String()] = true
 		case strings.HasPrefix(t.Reason, ledger.ReasonVetoed):
-			b.vetoed[t.ID.String()] = true
+			r.vetoed[t.ID.String()] = true
 		}
-		b.checkOverUseOf(t)
-		b.w.tellf("  %s %s -> %s on %q at revision %d %s", t.ID, t.RequestID, t.State, t.HostID, t.Revision, t.Reason)
+		r.checkOverUseOf(t)
+		r.w.tellf("  %s %s -> %s on %q at revision %d %s", t.ID, t.RequestID, t.State, t.HostID, t.Revision, t.Reason)
 	}
 }
