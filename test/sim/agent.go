@@ -127,7 +127,7 @@ func (m *machine) usage(e tracker.Engine) tracker.Usage {
 	p := m.processes[e.Process.GetPid()]
 	if p == nil || p.start != e.Process.GetStartTime() || e.Process.GetBootId() != m.bootID {
 		u.Ended = true
-		if m.w.truth.outOfMemory[e.ID] && e.Process.GetBootId() == m.bootID {
+		if m.w.truth.of(e.ID).outOfMemory && e.Process.GetBootId() == m.bootID {
 			u.Exit = &bursarv1.ExitStatus{Signal: 9, OutOfMemory: true}
 		}
 		return u

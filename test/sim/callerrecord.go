@@ -8,24 +8,37 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// callerRecord is what the callers know: the grants that they were told. It is kept apart from everything
-// that the system itself keeps.
+// callerRecord is what the callers know: the grants that they were told. It is kept apart from
+// everything that the system itself keeps.
 type callerRecord struct {
 	w       *World
 	granted map[string]*knownGrant // by allocation id
 	// byRequest has the allocation id by request id, as the callers know it.
 	byRequest map[string]string
-	// lost were given up with their host: engines that run are adopted later, reservations are
-	// not.
-	lost map[string]bool
-	// vetoed were taken back by an agent; a gateway learns that when it wants to confirm.
-	vetoed  map[string]bool
-	drained map[string]bool // ended because their host was drained by a deadline
-	// undone were changed after the state that the store was put back to, and so are lost or older
-	// there.
-	undone map[string]bool
+	pasts     map[string]*past // by allocation id; use pastOf
 	// latest is the ledger's time of the latest reservation that a caller knows.
 	latest time.Time
+}
+
+// past is what has happened to an allocation.
+type past struct {
+	// lost: it was given up with its host. An engine that runs is adopted later, a reservation is
+	// not.
+	lost bool
+	// vetoed: an agent took it back. A gateway learns that when it wants to confirm.
+	vetoed  bool
+	drained bool // it ended because its host was drained by a deadline
+	// undone: it was changed after the state that the store was put back to, and so it is lost or
+	// older there.
+	undone bool
+}
+
+// pastOf returns the past of an allocation, which may be changed.
+func (r *callerRecord) pastOf(id string) *past {
+	if r.pasts[id] == nil {
+		r.pasts[id] = new(past)
+	}
+	return r.pasts[id]
 }
 
 // knownGrant is a grant that a caller knows.
@@ -43,15 +56,14 @@ type knownGrant struct {
 
 func newCallerRecord(w *World) *callerRecord {
 	return &callerRecord{
-		w: w, granted: make(map[string]*knownGrant), byRequest: make(map[string]string),
-		lost: make(map[string]bool), vetoed: make(map[string]bool), drained: make(map[string]bool), undone: make(map[string]bool),
+		w: w, granted: make(map[string]*knownGrant), byRequest: make(map[string]string), pasts: make(map[string]*past),
 	}
 }
 
 // grant notes that a caller knows of a reservation, and checks that callers have not been given
 // too much.
 func (r *callerRecord) grant(a *attempt, g *bursarv1.Allocation) {
-	if before, known := r.byRequest[a.command.RequestID]; known && before != g.GetId() && !r.undone[before] {
+	if before, known := r.byRequest[a.command.RequestID]; known && before != g.GetId() && !r.pastOf(before).undone {
 		r.w.failf(5, "request %s is allocation %s and %s", a.command.RequestID, before, g.GetId())
 	}
 	r.byRequest[a.command.RequestID] = g.GetId()
@@ -86,7 +98,7 @@ func (r *callerRecord) checkHost(host string) {
 func (r *callerRecord) checkTeam(team string) {
 	sum := int64(0)
 	for _, t := range r.granted {
-		if t.team == team && r.holds(t) && !r.lost[t.id] && !r.undone[t.id] {
+		if past := r.pastOf(t.id); t.team == team && r.holds(t) && !past.lost && !past.undone {
 			sum += t.memory
 		}
 	}
@@ -97,8 +109,8 @@ func (r *callerRecord) checkTeam(team string) {
 
 // holds reports whether the caller has a right to its grant.
 func (r *callerRecord) holds(t *knownGrant) bool {
-	switch {
-	case t.ended, r.drained[t.id], t.attempt.l.machine == nil && r.vetoed[t.id], (r.lost[t.id] || r.undone[t.id]) && !t.confirmed:
+	switch past := r.pastOf(t.id); {
+	case t.ended, past.drained, t.attempt.l.machine == nil && past.vetoed, (past.lost || past.undone) && !t.confirmed:
 		return false
 	case t.confirmed:
 		return !t.attempt.gone()
@@ -122,9 +134,9 @@ func (r *callerRecord) record(transitions []ledger.Allocation) {
 		t := &transitions[i]
 		switch {
 		case t.State == ledger.Lost:
-			r.lost[t.ID.String()] = true
+			r.pastOf(t.ID.String()).lost = true
 		case strings.HasPrefix(t.Reason, ledger.ReasonVetoed):
-			r.vetoed[t.ID.String()] = true
+			r.pastOf(t.ID.String()).vetoed = true
 		}
 		r.checkOverUseOf(t)
 		r.w.tellf("  %s %s -> %s on %q at revision %d %s", t.ID, t.RequestID, t.State, t.HostID, t.Revision, t.Reason)

@@ -14,7 +14,7 @@ import (
 func (r *callerRecord) checkStored(disk store.Store) {
 	for _, id := range slices.Sorted(maps.Keys(r.granted)) {
 		t := r.granted[id]
-		if r.undone[id] {
+		if r.pastOf(id).undone {
 			continue
 		}
 		number, err := ledger.ParseID(id)

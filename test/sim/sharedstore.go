@@ -203,7 +203,7 @@ func (s *sharedStore) becomes(past storeRecord) {
 	s.restored++
 	for id, r := range s.known.rows {
 		if past.rows[id] != r {
-			s.w.callers.undone[id.String()] = true
+			s.w.callers.pastOf(id.String()).undone = true
 		}
 	}
 	s.known = past

@@ -6,8 +6,8 @@ import (
 	"github.com/bursar/bursar/coordinator/ledger"
 )
 
-// storeRecord is a second record of what was committed, apart from the store: who may commit, the rows,
-// and who they belong to.
+// storeRecord is a second record of what was committed, apart from the store: who may commit, the
+// rows, and who they belong to.
 type storeRecord struct {
 	leadership uint64 // the last one that was taken
 	epoch      uint64
@@ -76,7 +76,7 @@ func (r *storeRecord) put(w *World, t *ledger.Allocation) {
 		maps.DeleteFunc(r.requests, func(_ string, id ledger.ID) bool { return id == t.ID })
 	}
 	key := t.Caller + "/" + t.RequestID
-	if id, known := r.requests[key]; known && id != t.ID && !r.rows[id].forget && t.RequestID != "" && !w.callers.undone[t.ID.String()] {
+	if id, known := r.requests[key]; known && id != t.ID && !r.rows[id].forget && t.RequestID != "" && !w.callers.pastOf(t.ID.String()).undone {
 		w.failf(5, "request %s is stored as %s and as %s", key, id, t.ID)
 	}
 	r.requests[key] = t.ID

@@ -94,7 +94,7 @@ type World struct {
 func NewWorld(cfg Config) *World {
 	source := newSource(cfg.Seed)
 	w := &World{cfg: cfg, source: source, rng: rand.New(source), now: start()}
-	w.callers, w.truth = newCallerRecord(w), newTruth()
+	w.callers, w.truth = newCallerRecord(w), make(truth)
 	w.store = newSharedStore(w)
 	w.consul = &consul{w: w}
 	for i := range cfg.Coordinators {
