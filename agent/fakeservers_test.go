@@ -115,8 +115,7 @@ func (s *fakeServer) passOn(t *testing.T, to *fakeServer) {
 	s.does(proxy)
 }
 
-// lead makes one of them the leader of a new epoch; its books are
-// empty, and the others refuse.
+// lead makes one of them the leader of a new epoch; its books are empty, and the others refuse.
 func (s *fakeServers) lead(n int) {
 	s.books.do(func() {
 		s.books.epoch++

@@ -51,8 +51,8 @@ func (w *wakeup) noLaterThan(at time.Time) {
 	}
 }
 
-// bringForward makes the loop due no later than that, also if that is before the earliest: what it had to
-// wait for is over.
+// bringForward makes the loop due no later than that, also if that is before the earliest: what it
+// had to wait for is over.
 func (w *wakeup) bringForward(at time.Time) {
 	w.mu.Lock()
 	if at.Before(w.earliest) {

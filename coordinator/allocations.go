@@ -15,7 +15,7 @@ import (
 	"github.com/bursar/bursar/proto/convert"
 )
 
-// allocationService serves bursar.v1.AllocationService. Watch stands in watch.go, List in
+// allocationService serves bursar.v1.AllocationService. Watch is in watch.go, List in
 // allocationlist.go.
 type allocationService struct {
 	loop   *commit.Loop

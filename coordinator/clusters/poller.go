@@ -40,7 +40,7 @@ const (
 	// up to the interval.
 	firstRetry = 500 * time.Millisecond
 	// spread is by how much two times are apart that should be the same, so that coordinators and
-	// clusters do not march in step.
+	// clusters do not act at the same time.
 	spread = 0.2
 )
 
@@ -206,7 +206,7 @@ func (r *poller) report(ctx context.Context, got *reading) (failure, err error) 
 		refused = l.ReportCluster(now, got.report)
 		return nil
 	}); err != nil {
-		return nil, err // not refused, which the loop may be about to write
+		return nil, err // refused must not be read: the loop may still write it
 	}
 	return refused, nil
 }

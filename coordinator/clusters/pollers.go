@@ -17,8 +17,8 @@ import (
 
 // Pollers read external clusters while this coordinator leads, each in a goroutine of its own:
 // those that the ledger has providers for, in the leadership that it has them in. What they read
-// goes through the loop like any command, and is nothing any more once the leadership is over or
-// the provider has changed.
+// goes through the loop like any command, and is dropped once the leadership is over or the
+// provider has changed.
 type Pollers struct {
 	loop        *commit.Loop
 	Kinds       providers.Kinds

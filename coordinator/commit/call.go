@@ -142,8 +142,8 @@ func (loop *Loop) Register(ctx context.Context, r *core.Registration) error {
 	return r.Err
 }
 
-// Allocate sends a request through the loop and waits until it is decided, or its caller is about
-// to lose patience.
+// Allocate sends a request through the loop and waits until it is decided, or its caller's
+// deadline is near.
 func (loop *Loop) Allocate(ctx context.Context, command *ledger.AllocateCommand) (ledger.AllocateResult, error) {
 	start := loop.Clock.Now()
 	patience, stop := loop.patienceTimer(ctx, command)
@@ -190,8 +190,8 @@ func (loop *Loop) takeResult(p *pendingRequest, start ledger.Instant, err error)
 }
 
 // patienceTimer fires shortly before the caller's deadline, if that comes before the end of the
-// wait. The answer must still get there, and nothing may be granted to a caller who is about to
-// hang up. A wait that ends at about the deadline is shortened, so that its end is the answer.
+// wait. The answer must still get there, and nothing may be granted to a caller who is about to go
+// away. A wait that ends at about the deadline is shortened, so that its end is the answer.
 func (loop *Loop) patienceTimer(ctx context.Context, command *ledger.AllocateCommand) (fires <-chan time.Time, stop func()) {
 	deadline, bounded := ctx.Deadline()
 	if !bounded || command.Wait <= 0 || command.Async {

@@ -20,7 +20,7 @@ const (
 // It begins with ping, which sends a revision alone, and repeats it if nothing else was sent for a
 // while. send may skip a change.
 func (loop *Loop) Follow(ctx context.Context, after uint64, ping func(revision uint64) error, send func(Event) error) error {
-	// A look through the loop: a coordinator that does not lead must not say what the latest
+	// This goes through the loop: a coordinator that does not lead must not say what the latest
 	// revision is.
 	if err := loop.Do(ctx, func(*ledger.Ledger, ledger.Instant) {}); err != nil {
 		return err

@@ -10,7 +10,7 @@ import (
 	"github.com/bursar/bursar/coordinator/store"
 )
 
-// recountAfter is how long a count is gone on with. What it does not see, such as a lost
+// recountAfter is the age at which a count is started again. What it does not see, such as a lost
 // allocation that is adopted again, adds up until then.
 const recountAfter = 24 * time.Hour
 

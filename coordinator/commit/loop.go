@@ -25,7 +25,7 @@ type Loop struct {
 	requests sync.Pool         // of *pendingRequest, for reuse
 	queue    chan core.Command // bounded: what callers ask for
 	priority priorityQueue     // unbounded, but each entry ends one that was bounded
-	jobs     chan job          // for the goroutine that talks to the store; at most one under way
+	jobs     chan job          // for the goroutine that calls the store; at most one under way
 	outcomes chan outcome
 
 	terms chan *Term // to lead, or with nil not to
@@ -275,7 +275,7 @@ func (loop *Loop) apply(command core.Command) {
 func (loop *Loop) tick() {
 	now := loop.Clock.Now()
 	if loop.inFlight != nil && loop.deadline != 0 && now >= loop.deadline {
-		loop.deadline = 0 // the goroutine that commits is still at it; a new Lead waits for it
+		loop.deadline = 0 // the goroutine that commits has not returned; a new Lead waits for it
 		err := &Error{Err: store.ErrUnknownOutcome}
 		loop.Log.Error("a commit takes too long", "timeout", loop.CommitTimeout, "epoch", loop.inFlight.Epoch)
 		loop.inFlight.Answer(err)

@@ -9,8 +9,8 @@ import (
 	"github.com/bursar/bursar/coordinator/ledger"
 )
 
-// ErrNotAssigned ends a reading if its leadership is over or its provider has changed: it may be of
-// another cluster.
+// ErrNotAssigned ends a reading if its leadership is over or its provider has changed: it may be
+// of another cluster.
 var ErrNotAssigned = errors.New("the provider has changed, or the leadership")
 
 // ChangeProvider puts or deletes a provider. When it returns, that is durable, and readings for

@@ -15,7 +15,7 @@ import (
 // The spans of a call that goes through the loop, below that of the call itself:
 //
 //	queue   until the loop has applied it
-//	wait    until it was granted or given up, where it waited for resources
+//	wait    until it was granted or given up, if it waited for resources
 //	commit  while the batch that answers it was made durable
 //
 // A commit that answers several traced calls is one span, below the first of them, with links to
@@ -76,7 +76,7 @@ func (t *Tracer) beginCommit(ctx context.Context, b *core.Batch) (context.Contex
 	if c == nil {
 		return ctx, nil
 	}
-	ctx, c.Span = t.spans.Start(trace.ContextWithSpanContext(ctx, callSpan(c.Owner)), "commit", //nolint:spancheck // ended by end
+	ctx, c.Span = t.spans.Start(trace.ContextWithSpanContext(ctx, callSpan(c.Owner)), "commit", //nolint:spancheck // ended by endCommit
 		trace.WithTimestamp(c.Began), trace.WithLinks(others...),
 		trace.WithAttributes(
 			tracing.KeyEpoch.Int64(int64(b.Epoch)), //nolint:gosec // not that many

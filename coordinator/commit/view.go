@@ -8,7 +8,7 @@ import (
 	"github.com/bursar/bursar/coordinator/ledger"
 )
 
-// View takes a view.
+// View returns an overview, once all that it shows is durable.
 func (loop *Loop) View(ctx context.Context) (core.View, error) {
 	var v core.View
 	if err := loop.call(ctx, func(c *core.Core, _ ledger.Instant) { v = c.View() }); err != nil {
@@ -51,7 +51,7 @@ func (loop *Loop) Probe(ctx context.Context) error {
 	return loop.Do(ctx, func(*ledger.Ledger, ledger.Instant) {})
 }
 
-// aliveTime bounds how long alive waits for the loop.
+// aliveTime bounds how long Alive waits for the loop.
 const aliveTime = 5 * time.Second
 
 // Alive reports whether the loop still runs, whatever the store does.

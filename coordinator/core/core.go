@@ -392,8 +392,8 @@ func clearWaiters(waiters map[ledger.ID]*Request, each func(ledger.ID, *Request)
 // backup, or this is not the leader any more.
 func (c *Core) Superseded() (uint64, bool) { return c.superseded, c.superseded != 0 }
 
-// SetQuotaFiles replaces the rules of some files, by source, all or nothing. If the core leads, the
-// ledger applies them or refuses them with a *ledger.FieldError. If not, the next Lead applies
+// SetQuotaFiles replaces the rules of some files, by source, all or nothing. If the core leads,
+// the ledger applies them or refuses them with a *ledger.FieldError. If not, the next Lead applies
 // them.
 func (c *Core) SetQuotaFiles(now ledger.Instant, files map[string][]ledger.Quota) error {
 	if c.ledger != nil {

@@ -36,8 +36,8 @@ type search struct {
 	steps int
 }
 
-// goldenStep is 2^64 divided by the golden ratio. Its multiples are far apart, so consecutive turns
-// are spread over the equals as evenly as is possible without knowing their number.
+// goldenStep is 2^64 divided by the golden ratio. Its multiples are far apart, so consecutive
+// turns are spread over the equals as evenly as is possible without knowing their number.
 const goldenStep = 0x9e3779b97f4a7c15
 
 // begin sets the search to a query.
