@@ -228,7 +228,7 @@ func (c *Core) explain(request *Request) (ledger.Explanation, error) {
 
 // DescribeEnd names the state of an allocation, and why it is in it.
 func DescribeEnd(t *ledger.Allocation) string {
-	reason := ShownReason(t)
+	reason := shownReason(t)
 	if reason == "" {
 		return t.State.String()
 	}
