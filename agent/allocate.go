@@ -103,7 +103,7 @@ func (a *Agent) allocate(ctx context.Context, open *bool, request *bursarv1.Allo
 			a.locked(func(t *tracker.Tracker) { refused, _ = t.Veto(allocation.GetId()) })
 			a.log.Warn("a grant was refused", "allocation_id", allocation.GetId(), "reason", a.whyRefused(),
 				"memory_bytes", allocation.GetEntitled().GetMemoryBytes(), "headroom_bytes", refused)
-			a.syncDue.by(time.Now())
+			a.syncDue.noLaterThan(time.Now())
 			if request.GetWait().AsDuration() <= 0 {
 				return nil, a.vetoError(request, refused)
 			}
@@ -117,7 +117,7 @@ func (a *Agent) allocate(ctx context.Context, open *bool, request *bursarv1.Allo
 		case stale > 0 || allocation.GetHostId() != a.settings().HostID:
 			// It was asked for again and is still granted: so what the agent knows is wrong.
 			a.locked((*tracker.Tracker).Resync)
-			a.syncDue.by(time.Now())
+			a.syncDue.noLaterThan(time.Now())
 			return allocation, nil
 		default: // a late answer: it has ended, or was refused, since
 			stale++

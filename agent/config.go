@@ -264,7 +264,7 @@ func (s *settings) checkLoopback() error {
 	if !s.LoopbackTrusted {
 		return &ConfigError{
 			"loopbackListen", s.LoopbackListen,
-			"loopbackTrusted: true beside it, because TCP does not tell who calls and lets everybody on this machine act as anyone; or nothing, and the socket",
+			"loopbackTrusted: true next to it, because TCP does not tell who calls and lets everybody on this machine act as anyone; or nothing, and the socket",
 		}
 	}
 	return nil

@@ -128,7 +128,8 @@ func (a *Agent) claimed(ctx context.Context, request *bursarv1.ConfirmRequest) (
 	view, err := socket.ProcessOf(ctx).Seen(ctx)
 	c := socket.CallerOf(ctx)
 	switch {
-	case err != nil && c != nil && c.TCP && started != 0: // the start shows that the caller sees the same process as this agent
+	case err != nil && c != nil && c.TCP && started != 0:
+		// the start shows that the caller sees the same process as this agent
 		return a.whoRuns(number, number, started)
 	case err != nil:
 		return host.Identity{}, err

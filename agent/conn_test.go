@@ -54,7 +54,7 @@ func (p *patient) Allocate(ctx context.Context, _ *bursarv1.AllocateRequest) (*b
 
 func TestRequestMayWaitLongerThanAnyTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, err := New(Config{HostID: "h1"}, Deps{Allocations: &patient{}, Hosts: &pulse{}, Meter: still{}})
+		a, err := New(Config{HostID: "h1"}, Deps{Allocations: &patient{}, Hosts: &heartbeatServer{}, Meter: still{}})
 		if err != nil {
 			t.Fatal(err)
 		}

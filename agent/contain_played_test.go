@@ -17,12 +17,14 @@ import (
 
 // playedCgroups are cgroups that no kernel knows of.
 type playedCgroups struct {
-	mu      sync.Mutex
-	limits  map[string]cgroup.Limits // guarded by mu; those in force
-	kills   map[string]int64         // guarded by mu
-	empty   map[string]bool          // guarded by mu; those without a process
-	held    int64                    // guarded by mu; bytes of each engine, below which no limit can be set
-	refuses int                      // guarded by mu; how often an engine that is launched gets no limits
+	mu     sync.Mutex
+	limits map[string]cgroup.Limits // guarded by mu; those in force
+	kills  map[string]int64         // guarded by mu
+	empty  map[string]bool          // guarded by mu; those without a process
+	// guarded by mu; bytes of each engine, below which no limit can be set
+	held int64
+	// guarded by mu; how often an engine that is launched gets no limits
+	refuses int
 }
 
 func (p *playedCgroups) Name() string { return "played" }

@@ -48,7 +48,8 @@ func contained(t *testing.T, policy agent.PolicyConfig) *subject {
 				below, _ := os.ReadDir(folder + "/bursar-engines")
 				for _, entry := range below {
 					if entry.IsDir() {
-						_ = os.Remove(filepath.Join(folder, "bursar-engines", entry.Name())) // what has processes that are being killed goes later
+						// what has processes that are being killed goes later
+						_ = os.Remove(filepath.Join(folder, "bursar-engines", entry.Name()))
 					}
 				}
 				_ = os.Remove(folder + "/bursar-engines")
@@ -295,7 +296,8 @@ func TestKillForLackOfMemoryIsRecognisedWithoutACgroupOfOurs(t *testing.T) {
 const grows = "until [ -e %s ]; do sleep 0.02; done; dd if=/dev/zero of=/dev/null bs=256M count=1 status=none; exit %d"
 
 func TestEngineThatOutlivesItsKilledProcessesSaysSo(t *testing.T) {
-	const lack = ", after the kernel had killed 1 of its processes for lack of memory: its cgroup's limit of 120MiB" // its keeper, which is this binary, has 40
+	// its keeper, which is this binary, has 40
+	const lack = ", after the kernel had killed 1 of its processes for lack of memory: its cgroup's limit of 120MiB"
 	for code, want := range map[int]string{0: "exit code 0" + lack, 1: "exit code 1" + lack} {
 		t.Run(want, func(t *testing.T) {
 			s := contained(t, agent.PolicyConfig{OnOverUse: "limit", Tolerance: "0%"})
@@ -370,7 +372,8 @@ func TestAConfirmedEngineGetsACgroupUnlessItWouldLoseALimit(t *testing.T) {
 			return len(folders(t, limited)) == 0
 		})
 	})
-	shared, in := process(t, "exec sleep 1000"), process(t, "exec sleep 1000") // two: for one alone it would be its own
+	// two: for one alone it would be its own
+	shared, in := process(t, "exec sleep 1000"), process(t, "exec sleep 1000")
 	for _, p := range []*exec.Cmd{shared, in} {
 		limitedTo(t, limited, 1000*mib, p.Process.Pid)
 	}

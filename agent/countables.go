@@ -69,7 +69,7 @@ func (c *countables) use(now time.Time, wanted map[string]countableSettings) {
 		return !is
 	})
 	if changed {
-		c.due.by(now)
+		c.due.noLaterThan(now)
 	}
 }
 
@@ -162,7 +162,7 @@ func (c *countables) note(now time.Time, name string, of *countable, amount int6
 	if err == nil {
 		of.amount, of.counted = amount, now
 	}
-	c.due.by(of.next)
+	c.due.noLaterThan(of.next)
 }
 
 // counts are how many there are of each, and, by name, why that is not known or not new. A count

@@ -175,7 +175,8 @@ func (o *output) collect() {
 }
 
 // hurry bounds the time of reading: the process has ended.
-func (o *output) hurry() { _ = o.read.SetReadDeadline(time.Now().Add(drainTime)) } // a pipe has deadlines
+// a pipe has deadlines
+func (o *output) hurry() { _ = o.read.SetReadDeadline(time.Now().Add(drainTime)) }
 
 // wait returns what was printed, after hurry.
 func (o *output) wait() ([]byte, error) {

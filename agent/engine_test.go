@@ -141,7 +141,8 @@ func TestOrderThatIsUnderWayIsNotBegunAgain(t *testing.T) {
 	a := withEngines(t, anEngine("a", 1))
 	underWay := &stopping{reason: "first", underway: true}
 	a.engines.enter("a").stop = underWay
-	a.stop(t.Context(), &bursarv1.StopOrder{AllocationId: "a", Reason: "second"}) // it would log, and there is no log
+	// it would log, and there is no log
+	a.stop(t.Context(), &bursarv1.StopOrder{AllocationId: "a", Reason: "second"})
 	if a.engines.find("a").stop != underWay {
 		t.Error("the second order has taken the place of the first")
 	}

@@ -116,7 +116,8 @@ func FuzzLocalAPI(f *testing.F) {
 		r := httptest.NewRequest(http.MethodPost, "/bursar.v1."+procedure, bytes.NewReader(body))
 		r.Header.Set("Content-Type", media)
 		r.Header.Set("Connect-Timeout-Ms", "100")
-		r.Header.Set(identity.Header, `{"name":"root@h1","anyone":true}`) // which the agent does not believe
+		// which the agent does not believe
+		r.Header.Set(identity.Header, `{"name":"root@h1","anyone":true}`)
 		upstream.names()
 		log.Reset()
 		w := httptest.NewRecorder()
@@ -139,7 +140,7 @@ func FuzzLocalAPI(f *testing.F) {
 func localAPI(f *testing.F, upstream *suspicious, log *strings.Builder) (http.Handler, *socket.Caller) {
 	f.Helper()
 	a, err := New(Config{HostID: "h1", StateDir: f.TempDir(), Patience: 100 * time.Millisecond}, Deps{
-		Allocations: bursarv1connect.NewAllocationServiceClient(&http.Client{Transport: upstream}, "http://coordinator", connect.WithProtoJSON()), Hosts: &pulse{}, Logger: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelError})),
+		Allocations: bursarv1connect.NewAllocationServiceClient(&http.Client{Transport: upstream}, "http://coordinator", connect.WithProtoJSON()), Hosts: &heartbeatServer{}, Logger: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelError})),
 	})
 	if err != nil {
 		f.Fatal(err)

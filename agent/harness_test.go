@@ -52,7 +52,8 @@ type meter struct {
 	*host.Meter
 
 	available atomic.Int64 // bytes; negative: unknown
-	uncounted bool         // this machine's kernel does not count those that it kills: played ones do not count there
+	// this machine's kernel does not count those that it kills: played ones do not count there
+	uncounted bool
 }
 
 func (m *meter) Sample(ctx context.Context) host.Sample {
@@ -82,7 +83,7 @@ type subject struct {
 
 	t           *testing.T
 	coordinator *coordinator
-	seats       *seats // nil: one coordinator alone
+	servers     *fakeServers // nil: one coordinator alone
 	meter       *meter
 	usual       *host.Meter   // the one in meter, unless a test has put in its own
 	cgroups     cgroup.Driver // nil: as configured
@@ -152,11 +153,11 @@ func (s *subject) begin() {
 		Meter: s.meter, Logger: slog.New(slog.NewTextHandler(s.log, &slog.HandlerOptions{Level: slog.LevelDebug})), Version: "test",
 		Cgroups: s.cgroups, ForgetEpoch: s.forgetEpoch, Socket: s.given,
 	}
-	if s.seats != nil {
-		coordinators := client.NewCluster(s.seats, client.WithoutRetries(), client.WithLargestAnswer(readlimit.Agent))
+	if s.servers != nil {
+		coordinators := client.NewCluster(s.servers, client.WithoutRetries(), client.WithLargestAnswer(readlimit.Agent))
 		s.t.Cleanup(coordinators.Close)
 		deps.Allocations, deps.Hosts = coordinators.Allocations(), coordinators.Hosts()
-		deps.Finder, deps.Elsewhere = s.seats, coordinators.Elsewhere
+		deps.Finder, deps.Elsewhere = s.servers, coordinators.Elsewhere
 	} else {
 		upstream := &http.Client{Transport: &http.Transport{}}
 		s.t.Cleanup(upstream.CloseIdleConnections)

@@ -15,7 +15,8 @@ import (
 func TestHeadersCountAsWhatIsHeldOfARequest(t *testing.T) {
 	s := newSubject(t)
 	s.startOnLoopback()
-	var short strings.Builder // a name of three letters and no value, 2,600 times: 16 KB on the wire, 250 KB in memory
+	// a name of three letters and no value, 2,600 times: 16 KB on the wire, 250 KB in memory
+	var short strings.Builder
 	for i := range 2600 {
 		fmt.Fprintf(&short, "%c%c%c:\r\n", 'a'+i/400, 'a'+i/20%20, 'a'+i%20)
 	}

@@ -170,7 +170,8 @@ func TestSocketFolderThatEverybodyCanWriteToIsRefused(t *testing.T) {
 	if err := s.runError(); !errors.As(err, &wrong) || wrong.Field != "socket" || !strings.Contains(wrong.Want, "pose as the agent") {
 		t.Errorf("%v", err)
 	}
-	if err := os.Chmod(folder, 0o777|os.ModeSticky); err != nil { // as /tmp: no user can remove what is another's
+	if err := os.Chmod(folder, 0o777|os.ModeSticky); err != nil {
+		// as /tmp: no user can remove what is another's
 		t.Fatal(err)
 	}
 	s.start()

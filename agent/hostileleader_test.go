@@ -18,7 +18,7 @@ import (
 // callers go on.
 func TestACoordinatorCannotFillAnAgent(t *testing.T) {
 	s := runAmong(t, 1)
-	seat := s.seats.all[0]
+	fake := s.servers.all[0]
 	s.allocate(1)
 	for name, serve := range hostile.Answers() {
 		var calls atomic.Int64
@@ -28,7 +28,7 @@ func TestACoordinatorCannotFillAnAgent(t *testing.T) {
 			}
 			serve(w, r)
 		}))
-		s.seats.is(server.URL)
+		s.servers.is(server.URL)
 		var before, now runtime.MemStats
 		runtime.GC()
 		runtime.ReadMemStats(&before)
@@ -50,14 +50,14 @@ func TestACoordinatorCannotFillAnAgent(t *testing.T) {
 		server.CloseClientConnections()
 		server.Close()
 	}
-	s.seats.name(0)
-	calls := seat.calls.Load()
-	until(t, "the agent goes on", func() bool { return seat.calls.Load() > calls })
+	s.servers.name(0)
+	calls := fake.calls.Load()
+	until(t, "the agent goes on", func() bool { return fake.calls.Load() > calls })
 	s.allocate(1)
 }
 
 // is makes another server the one that the finder says leads.
-func (s *seats) is(url string) {
+func (s *fakeServers) is(url string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.list = []discovery.Coordinator{{URL: url, Leads: true}}

@@ -49,7 +49,7 @@ func TestLaunchRefusesWhatTheContractDoes(t *testing.T) {
 // the agent wait for hundreds.
 func TestLaunchesOfAUserCountAsWaiting(t *testing.T) {
 	a, err := New(Config{HostID: "h1", StateDir: t.TempDir(), Callers: CallersConfig{Waiting: 1}}, Deps{
-		Allocations: bursarv1connect.NewAllocationServiceClient(&http.Client{Transport: &suspicious{}}, "http://coordinator", connect.WithProtoJSON()), Hosts: &pulse{},
+		Allocations: bursarv1connect.NewAllocationServiceClient(&http.Client{Transport: &suspicious{}}, "http://coordinator", connect.WithProtoJSON()), Hosts: &heartbeatServer{},
 	})
 	if err != nil {
 		t.Fatal(err)

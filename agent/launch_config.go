@@ -31,9 +31,9 @@ func (s *settings) resolveLaunch() error {
 // standardKeeper is the one that was built or installed with this program.
 func standardKeeper() string {
 	if own, err := os.Executable(); err == nil {
-		beside := filepath.Join(filepath.Dir(own), keeperName)
-		if _, err := os.Stat(beside); err == nil {
-			return beside
+		sibling := filepath.Join(filepath.Dir(own), keeperName)
+		if _, err := os.Stat(sibling); err == nil {
+			return sibling
 		}
 	}
 	return packagedKeeper

@@ -273,7 +273,8 @@ func TestEngineOfARefusedConfirmationIsEnded(t *testing.T) {
 	until(t, "the engine has ended", func() bool {
 		text, _ := os.ReadFile(pid)
 		number, err := strconv.Atoi(strings.TrimSpace(string(text)))
-		return err != nil || errors.Is(syscall.Kill(number, 0), syscall.ESRCH) // before it could say its pid, or after
+		// before it could say its pid, or after
+		return err != nil || errors.Is(syscall.Kill(number, 0), syscall.ESRCH)
 	})
 	s.coordinator.awaitState(a.GetId(), reserved)
 	if _, err := os.Stat(filepath.Join(s.config.StateDir, "engines", a.GetId())); !errors.Is(err, fs.ErrNotExist) {

@@ -29,8 +29,8 @@ func (c *coordinator) once(t *testing.T, o outcome) {
 }
 
 func TestWaitingRequestIsGrantedOnceWhoeverLeads(t *testing.T) {
-	for name, end := range map[string]func(s *seat){
-		"dies": (*seat).die, "hangs": (*seat).freeze, "steps down": func(s *seat) {
+	for name, end := range map[string]func(s *fakeServer){
+		"dies": (*fakeServer).die, "hangs": (*fakeServer).freeze, "steps down": func(s *fakeServer) {
 			s.refuse()
 			s.server.CloseClientConnections()
 		},
@@ -42,10 +42,10 @@ func TestWaitingRequestIsGrantedOnceWhoeverLeads(t *testing.T) {
 				c.do(func() { c.hold, c.careful = true, true })
 				done := s.ask(t.Context(), waiter())
 				c.await("it waits", func() bool { return len(c.asked) == 1 })
-				end(s.seats.all[0])
-				s.seats.lead(1)
+				end(s.servers.all[0])
+				s.servers.lead(1)
 				if named {
-					s.seats.name(1)
+					s.servers.name(1)
 				}
 				c.do(func() { c.hold = false })
 				c.once(t, s.result(done))
@@ -59,11 +59,11 @@ func TestEnginesGoThroughAChangeOfLeader(t *testing.T) {
 	s := runAmong(t, 3)
 	lives, _ := s.engine(100, "exec sleep 1000")
 	dies, cmd := s.engine(100, "exec sleep 1000")
-	s.seats.all[0].die()
+	s.servers.all[0].die()
 	_ = cmd.Process.Kill()
 	_ = cmd.Wait()
-	s.seats.lead(2)
-	s.seats.name(2)
+	s.servers.lead(2)
+	s.servers.name(2)
 	s.coordinator.awaitState(dies.GetId(), released)
 	s.coordinator.await("all engines are reported to the new leader", func() bool {
 		for _, q := range s.coordinator.syncs {
@@ -87,10 +87,11 @@ func TestNewLeaderIsToldOfTheHostBeforeItRefuses(t *testing.T) {
 			s := runAmong(t, 2)
 			c := s.coordinator
 			c.do(func() { c.careful, c.early = true, early })
-			s.seats.all[0].die()
-			s.seats.lead(1)
+			s.servers.all[0].die()
+			s.servers.lead(1)
 			s.allocate(100)
-			c.do(func() { c.host, c.heardAll = nil, false }) // it has forgotten the host, and the agent does not know
+			// it has forgotten the host, and the agent does not know
+			c.do(func() { c.host, c.heardAll = nil, false })
 			s.allocate(100)
 		})
 	}
@@ -99,13 +100,13 @@ func TestNewLeaderIsToldOfTheHostBeforeItRefuses(t *testing.T) {
 func TestDeposedLeaderIsNotBelieved(t *testing.T) {
 	s := runAmong(t, 2)
 	a, _ := s.engine(100, "exec sleep 1000")
-	s.seats.lead(1)
-	s.seats.name(1)
+	s.servers.lead(1)
+	s.servers.name(1)
 	c := s.coordinator
 	c.await("the new leader has heard of the host", func() bool { return c.heardAll })
 	old := newCoordinator(t) // knows of nothing, and that is the epoch before
-	s.seats.all[0].does(old.handler)
-	s.seats.name(0)
+	s.servers.all[0].does(old.handler)
+	s.servers.name(0)
 	old.await("it is asked", func() bool { return old.host != nil || len(old.syncs) > 0 })
 	c.mu.Lock()
 	before := len(c.syncs)
@@ -144,11 +145,11 @@ func TestGrantOfADeposedLeaderIsNotHandedOut(t *testing.T) {
 	mux := http.NewServeMux()
 	mux.Handle(bursarv1connect.NewAllocationServiceHandler(old))
 	mux.HandleFunc("GET /healthz", func(http.ResponseWriter, *http.Request) {})
-	s.seats.all[0].does(mux)
+	s.servers.all[0].does(mux)
 	done := s.ask(t.Context(), request(100))
 	<-old.asked
-	s.seats.lead(1)
-	s.seats.name(1)
+	s.servers.lead(1)
+	s.servers.name(1)
 	s.coordinator.await("the new leader has answered", func() bool {
 		n := len(s.coordinator.syncs)
 		return s.coordinator.heardAll && n > 0 && s.coordinator.syncs[n-1].GetLedgerSequence() > 0
@@ -161,15 +162,15 @@ func TestCoordinatorsThatAreAllAwayAreWaitedFor(t *testing.T) {
 	s := runAmong(t, 3)
 	c := s.coordinator
 	a, _ := s.engine(100, "exec sleep 1000")
-	for _, seat := range s.seats.all {
-		seat.die()
+	for _, fake := range s.servers.all {
+		fake.die()
 	}
-	s.seats.name(-1)
+	s.servers.name(-1)
 	q := waiter()
 	done := s.ask(t.Context(), q)
-	away := s.seats.calls()
-	c.await("it was asked for in vain", func() bool { return s.seats.calls() > away })
-	s.seats.lead(2)
+	away := s.servers.calls()
+	c.await("it was asked for in vain", func() bool { return s.servers.calls() > away })
+	s.servers.lead(2)
 	if o := s.result(done); o.err != nil || o.allocation.GetState() != reserved {
 		t.Errorf("%v, %v", o.allocation, o.err)
 	}
@@ -182,11 +183,11 @@ func TestCoordinatorsThatAreAllAwayAreWaitedFor(t *testing.T) {
 // of their attempts is bounded.
 func TestCallersThatWaitForALeaderAskInModeration(t *testing.T) {
 	s := runAmong(t, 3)
-	for _, seat := range s.seats.all {
-		seat.refuse()
+	for _, fake := range s.servers.all {
+		fake.refuse()
 	}
 	const callers = 20
-	before := s.seats.calls()
+	before := s.servers.calls()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 	defer cancel()
 	var waiting []<-chan outcome
@@ -200,7 +201,7 @@ func TestCallersThatWaitForALeaderAskInModeration(t *testing.T) {
 	}
 	// Within 3 s a caller asks at 0, 50 ms, 150 ms, 350 ms, 750 ms, 1.5 s, 2.5 s: more or less the
 	// half of each pause.
-	asked := s.seats.calls() - before
+	asked := s.servers.calls() - before
 	if asked < 3*callers || asked > 14*callers {
 		t.Errorf("%d calls for %d callers in 3 s", asked, callers)
 	}
@@ -209,8 +210,8 @@ func TestCallersThatWaitForALeaderAskInModeration(t *testing.T) {
 func TestStandbyThatPassesCallsOnIsAsGoodAsTheLeader(t *testing.T) {
 	s := runAmong(t, 2)
 	c := s.coordinator
-	s.seats.all[0].passOn(t, s.seats.all[1])
-	s.seats.lead(1)
+	s.servers.all[0].passOn(t, s.servers.all[1])
+	s.servers.lead(1)
 	a, cmd := s.engine(100, "exec sleep 1000")
 	c.do(func() { c.hold = true })
 	done := s.ask(t.Context(), waiter())

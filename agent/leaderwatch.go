@@ -28,7 +28,7 @@ func (a *Agent) leaderWatch(ctx context.Context) error {
 		}
 		if named != leader && named != "" {
 			a.newLeader.Store(true)
-			a.syncDue.bring(time.Now().Add(rand.N(newLeaderSpread)))
+			a.syncDue.bringForward(time.Now().Add(rand.N(newLeaderSpread)))
 		}
 		leader = named
 		select {
@@ -43,7 +43,7 @@ func (a *Agent) leaderWatch(ctx context.Context) error {
 // have failed.
 func (a *Agent) heardAgain() {
 	if a.unsynced.CompareAndSwap(true, false) {
-		a.syncDue.bring(time.Now().Add(syncRetryFirst))
+		a.syncDue.bringForward(time.Now().Add(syncRetryFirst))
 	}
 }
 
@@ -58,7 +58,7 @@ const (
 // whileWaiting makes a call, and sends a Sync if the answer takes long.
 func (a *Agent) whileWaiting(ctx context.Context, request *bursarv1.AllocateRequest) (*bursarv1.AllocateResponse, error) {
 	late := time.AfterFunc(reportAfter, func() {
-		a.syncDue.by(later(time.Now(), a.syncedAt.last().Add(reportGap)))
+		a.syncDue.noLaterThan(later(time.Now(), a.syncedAt.last().Add(reportGap)))
 	})
 	defer late.Stop()
 	return a.deps.Allocations.Allocate(ctx, request)
@@ -87,7 +87,7 @@ func (a *Agent) agree(ctx context.Context) bool {
 	answered := a.answered
 	a.mu.Unlock()
 	for {
-		a.syncDue.by(time.Now())
+		a.syncDue.noLaterThan(time.Now())
 		select {
 		case <-answered:
 		case <-ctx.Done():

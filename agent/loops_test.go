@@ -36,8 +36,8 @@ func (still) Capacity(context.Context) (host.Capacity, error) {
 	return host.Capacity{MemoryBytes: 1 << 30, CPUMillis: 4000}, nil
 }
 
-// pulse is a coordinator that writes down when it was called.
-type pulse struct {
+// heartbeatServer is a coordinator that writes down when it was called.
+type heartbeatServer struct {
 	bursarv1connect.HostServiceClient
 
 	interval time.Duration
@@ -50,23 +50,23 @@ type pulse struct {
 }
 
 // calls is how many Syncs there were.
-func (p *pulse) calls() int {
+func (p *heartbeatServer) calls() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.syncs)
 }
 
-func (p *pulse) fail(err error) {
+func (p *heartbeatServer) fail(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.err = err
 }
 
-func (p *pulse) Register(context.Context, *bursarv1.RegisterRequest) (*bursarv1.RegisterResponse, error) {
+func (p *heartbeatServer) Register(context.Context, *bursarv1.RegisterRequest) (*bursarv1.RegisterResponse, error) {
 	return &bursarv1.RegisterResponse{Epoch: 1, Interval: durationpb.New(p.interval)}, nil
 }
 
-func (p *pulse) Sync(ctx context.Context, q *bursarv1.SyncRequest) (*bursarv1.SyncResponse, error) {
+func (p *heartbeatServer) Sync(ctx context.Context, q *bursarv1.SyncRequest) (*bursarv1.SyncResponse, error) {
 	p.mu.Lock()
 	p.syncs = append(p.syncs, time.Now())
 	if q.GetSample() != nil {
@@ -82,7 +82,7 @@ func (p *pulse) Sync(ctx context.Context, q *bursarv1.SyncRequest) (*bursarv1.Sy
 }
 
 // gaps are the times between the Syncs from the n-th on.
-func (p *pulse) gaps(from int) []time.Duration {
+func (p *heartbeatServer) gaps(from int) []time.Duration {
 	var gaps []time.Duration
 	for i := from + 1; i < len(p.syncs); i++ {
 		gaps = append(gaps, p.syncs[i].Sub(p.syncs[i-1]))
@@ -91,7 +91,7 @@ func (p *pulse) gaps(from int) []time.Duration {
 }
 
 // beat runs the loops of an agent without its server, in a bubble, until f returns.
-func beat(t *testing.T, p *pulse, f func(a *Agent)) {
+func beat(t *testing.T, p *heartbeatServer, f func(a *Agent)) {
 	t.Helper()
 	dir, err := statefile.Open(t.TempDir())
 	if err != nil {
@@ -121,7 +121,7 @@ func beat(t *testing.T, p *pulse, f func(a *Agent)) {
 }
 
 func TestHeartbeatsComeAtTheIntervalThatTheCoordinatorWants(t *testing.T) {
-	p := &pulse{interval: 7 * time.Second}
+	p := &heartbeatServer{interval: 7 * time.Second}
 	beat(t, p, func(*Agent) { time.Sleep(10 * time.Minute) })
 	distinct := map[time.Duration]bool{}
 	for _, gap := range p.gaps(2) {
@@ -139,7 +139,7 @@ func TestHeartbeatsComeAtTheIntervalThatTheCoordinatorWants(t *testing.T) {
 }
 
 func TestFailedHeartbeatsBackOff(t *testing.T) {
-	for name, p := range map[string]*pulse{
+	for name, p := range map[string]*heartbeatServer{
 		"refused": {interval: 5 * time.Second, err: connect.NewError(connect.CodeUnavailable, errors.New("away"))},
 		"hanging": {interval: 5 * time.Second, hang: true},
 	} {
@@ -166,23 +166,23 @@ func TestFailedHeartbeatsBackOff(t *testing.T) {
 }
 
 func TestWhatIsUrgentIsToldAtOnceAndNotTooOften(t *testing.T) {
-	p := &pulse{interval: time.Minute}
+	p := &heartbeatServer{interval: time.Minute}
 	beat(t, p, func(a *Agent) {
 		time.Sleep(time.Second)
 		before := p.calls()
 		for range 10 {
-			a.syncDue.by(time.Now())
+			a.syncDue.noLaterThan(time.Now())
 		}
 		time.Sleep(time.Second)
 		if got := p.calls() - before; got != 1 {
 			t.Errorf("%d heartbeats for what became urgent in one moment, want 1", got)
 		}
 		p.fail(connect.NewError(connect.CodeUnavailable, errors.New("away")))
-		a.syncDue.by(time.Now())
+		a.syncDue.noLaterThan(time.Now())
 		time.Sleep(10 * time.Second)
 		before = p.calls()
 		for range 1000 {
-			a.syncDue.by(time.Now())
+			a.syncDue.noLaterThan(time.Now())
 			time.Sleep(time.Millisecond)
 		}
 		if got := p.calls() - before; got > 2 {
@@ -192,7 +192,7 @@ func TestWhatIsUrgentIsToldAtOnceAndNotTooOften(t *testing.T) {
 }
 
 func TestMeasurementsCanBeBroughtForwardButNotWithoutEnd(t *testing.T) {
-	p := &pulse{interval: time.Hour}
+	p := &heartbeatServer{interval: time.Hour}
 	beat(t, p, func(a *Agent) {
 		time.Sleep(62 * time.Second) // between two ticks
 		count := func(f func()) int {
@@ -242,7 +242,7 @@ func (h *heralds) name(leader string) {
 }
 
 func TestLeaderThatIsNamedHearsOfTheHostSoon(t *testing.T) {
-	p := &pulse{interval: time.Minute}
+	p := &heartbeatServer{interval: time.Minute}
 	herald := &heralds{leader: "a"}
 	beat(t, p, func(a *Agent) {
 		a.deps.Finder = herald
@@ -267,7 +267,7 @@ func TestLeaderThatIsNamedHearsOfTheHostSoon(t *testing.T) {
 		}
 		// Also where it was waiting longer and longer for the one before.
 		p.fail(connect.NewError(connect.CodeUnavailable, errors.New("away")))
-		a.syncDue.by(time.Now())
+		a.syncDue.noLaterThan(time.Now())
 		time.Sleep(time.Minute)
 		p.fail(nil)
 		before := p.calls()
@@ -284,7 +284,7 @@ func TestLeaderThatIsNamedHearsOfTheHostSoon(t *testing.T) {
 func TestFleetComesToANewLeaderBitByBit(t *testing.T) {
 	var first, last time.Duration
 	for i := range 40 {
-		p := &pulse{interval: time.Minute}
+		p := &heartbeatServer{interval: time.Minute}
 		beat(t, p, func(a *Agent) {
 			time.Sleep(time.Second)
 			herald := &heralds{leader: "a"}
@@ -313,7 +313,7 @@ func TestFleetComesToANewLeaderBitByBit(t *testing.T) {
 }
 
 func TestAnswerToACallerEndsALongPause(t *testing.T) {
-	p := &pulse{interval: time.Minute, err: connect.NewError(connect.CodeUnavailable, errors.New("away"))}
+	p := &heartbeatServer{interval: time.Minute, err: connect.NewError(connect.CodeUnavailable, errors.New("away"))}
 	beat(t, p, func(a *Agent) {
 		time.Sleep(time.Minute)
 		p.fail(nil)
@@ -324,7 +324,7 @@ func TestAnswerToACallerEndsALongPause(t *testing.T) {
 			t.Errorf("%d heartbeats after a coordinator answered again, want 1", got)
 		}
 		p.fail(connect.NewError(connect.CodePermissionDenied, errors.New("not for heartbeats")))
-		a.syncDue.by(time.Now())
+		a.syncDue.noLaterThan(time.Now())
 		time.Sleep(time.Second)
 		before = p.calls()
 		for range 10_000 {
@@ -339,10 +339,11 @@ func TestAnswerToACallerEndsALongPause(t *testing.T) {
 
 func TestAnsweredHeartbeatEndsThePausesOfCallers(t *testing.T) {
 	unavailable := connect.NewError(connect.CodeUnavailable, errors.New("away"))
-	p := &pulse{interval: time.Minute, err: unavailable}
+	p := &heartbeatServer{interval: time.Minute, err: unavailable}
 	beat(t, p, func(a *Agent) {
 		var back atomic.Bool
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute) // the test's own is not of the bubble
+		// the test's own is not of the bubble
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		const callers = 20
 		answered := make(chan time.Time, callers)
@@ -363,7 +364,7 @@ func TestAnsweredHeartbeatEndsThePausesOfCallers(t *testing.T) {
 		p.fail(nil)
 		back.Store(true)
 		came := time.Now()
-		a.syncDue.bring(came)
+		a.syncDue.bringForward(came)
 		for range callers {
 			if late := (<-answered).Sub(came); late > syncGap {
 				t.Errorf("a caller was answered %v after a heartbeat was", late)
@@ -375,7 +376,7 @@ func TestAnsweredHeartbeatEndsThePausesOfCallers(t *testing.T) {
 // Asking again would be in vain until the next heartbeat: an agent that gets this answer is to
 // send one first.
 func TestRefusalForWantOfAReportIsNotAskedAgain(t *testing.T) {
-	beat(t, &pulse{interval: time.Minute}, func(a *Agent) {
+	beat(t, &heartbeatServer{interval: time.Minute}, func(a *Agent) {
 		early := connect.NewError(connect.CodeUnavailable, errors.New("hosts have not reported yet"))
 		detail, err := connect.NewErrorDetail(&bursarv1.InsufficientResources{Shortfalls: []*bursarv1.Shortfall{{
 			Account: &bursarv1.AccountName{Kind: bursarv1.AccountKind_ACCOUNT_KIND_HOST}, Dimension: "memory", Note: "health",
@@ -384,7 +385,8 @@ func TestRefusalForWantOfAReportIsNotAskedAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		early.AddDetail(detail)
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute) // the test's own is not of the bubble
+		// the test's own is not of the bubble
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		calls := 0
 		_, err = relay(ctx, a, func(context.Context, *bursarv1.AllocateRequest) (*bursarv1.AllocateResponse, error) {
@@ -404,9 +406,9 @@ func TestAlarmRingsAtTheEarliestMomentThatIsAllowed(t *testing.T) {
 		a.set(began.Add(time.Hour), began.Add(2*time.Second))
 		go func() {
 			time.Sleep(time.Second)
-			a.by(began.Add(5 * time.Minute))
-			a.by(began) // too early
-			a.by(began.Add(10 * time.Minute))
+			a.noLaterThan(began.Add(5 * time.Minute))
+			a.noLaterThan(began) // too early
+			a.noLaterThan(began.Add(10 * time.Minute))
 		}()
 		if !a.wait(t.Context()) || time.Since(began) != 2*time.Second {
 			t.Errorf("rang after %v, want 2 s", time.Since(began))

@@ -168,7 +168,8 @@ func TestStateOfANewerAgentIsLeftAsItIs(t *testing.T) {
 	if zombie(cmd.Process.Pid) {
 		t.Error("the engine was ended")
 	}
-	if err := os.WriteFile(s.stateFile(), content, 0o600); err != nil { // as the newer agent would write it for this one
+	if err := os.WriteFile(s.stateFile(), content, 0o600); err != nil {
+		// as the newer agent would write it for this one
 		t.Fatal(err)
 	}
 	s.start()
@@ -182,13 +183,15 @@ func TestStateOfANewerAgentIsLeftAsItIs(t *testing.T) {
 func (s *subject) fill() (free func()) {
 	s.t.Helper()
 	blocked := s.stateFile() + ".new"
-	for err := os.ErrExist; errors.Is(err, os.ErrExist); { // as long as something is just being written
+	for err := os.ErrExist; errors.Is(err, os.ErrExist); {
+		// as long as something is just being written
 		err = os.Mkdir(blocked, 0o700)
 	}
 	if err := os.WriteFile(filepath.Join(blocked, "x"), nil, 0o600); err != nil {
 		s.t.Fatal(err)
 	}
-	for path := range s.logs() { // the agent does not write to one any more that others have written to
+	for path := range s.logs() {
+		// the agent does not write to one any more that others have written to
 		log, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
 		if err != nil {
 			s.t.Fatal(err)

@@ -36,7 +36,7 @@ func (a *Agent) measureLoop(ctx context.Context) error {
 }
 
 // measureIn brings the next measurement forward.
-func (a *Agent) measureIn(d time.Duration) { a.measureDue.by(time.Now().Add(d)) }
+func (a *Agent) measureIn(d time.Duration) { a.measureDue.noLaterThan(time.Now().Add(d)) }
 
 // measure measures the machine and its engines once, and acts on what it finds.
 func (a *Agent) measure(ctx context.Context) {
@@ -144,7 +144,7 @@ func (a *Agent) afterChange(ctx context.Context) {
 	urgent := false
 	a.locked(func(t *tracker.Tracker) { urgent = t.Urgent() })
 	if urgent {
-		a.syncDue.by(time.Now())
+		a.syncDue.noLaterThan(time.Now())
 	}
 	a.scheduleSave()
 }

@@ -92,11 +92,11 @@ func (a *Agent) askToStop(ctx context.Context, e *engine, stop tracker.DueStop) 
 	switch {
 	case err == nil:
 		a.log.WarnContext(ctx, "an engine is to be stopped for over-use", "allocation_id", stop.ID, "reason", stop.Reason)
-		a.syncDue.by(time.Now()) // brings the order
+		a.syncDue.noLaterThan(time.Now()) // brings the order
 	case unsynced:
 		a.log.DebugContext(ctx, "no coordinator has heard that an engine is to be stopped for over-use", "allocation_id", stop.ID, "error", err)
 	case connect.CodeOf(err) == connect.CodeNotFound, connect.CodeOf(err) == connect.CodeFailedPrecondition:
-		a.syncDue.by(time.Now()) // it has ended, by the ledger: the answer says so
+		a.syncDue.noLaterThan(time.Now()) // it has ended, by the ledger: the answer says so
 	default:
 		a.log.ErrorContext(ctx, "an engine that is in over-use could not be stopped", "allocation_id", stop.ID, "reason", stop.Reason, "error", err)
 	}

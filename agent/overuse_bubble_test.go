@@ -77,8 +77,8 @@ func (*greedy) Capacity(context.Context) (host.Capacity, error) {
 // Identify finds none of its processes, so that no signal is sent.
 func (*greedy) Identify(int32) (host.Identity, error) { return host.Identity{}, host.ErrNoProcess }
 
-// desk is a coordinator that holds one allocation, the engine "e" of 4 GiB.
-type desk struct {
+// fakeCoordinator is a coordinator that holds one allocation, the engine "e" of 4 GiB.
+type fakeCoordinator struct {
 	mu       sync.Mutex
 	away     bool
 	refuses  error // of Stop
@@ -94,22 +94,22 @@ type desk struct {
 	ended    *bursarv1.EngineEnd
 }
 
-func newDesk(action string) *desk {
-	d := &desk{revision: 7, engine: &bursarv1.Allocation{
+func newFakeCoordinator(action string) *fakeCoordinator {
+	d := &fakeCoordinator{revision: 7, engine: &bursarv1.Allocation{
 		Id: "e", HostId: "h1", State: bursarv1.AllocationState_ALLOCATION_STATE_ACTIVE, Revision: 7, Labels: map[string]string{"policy": action},
 		Entitled: &bursarv1.Resource{MemoryBytes: new(4 * gib)}, Process: &bursarv1.Process{Pid: 4242, StartTime: 7, BootId: "boot-1"},
 	}}
 	return d
 }
 
-func (d *desk) do(f func()) {
+func (d *fakeCoordinator) do(f func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	f()
 }
 
 // put changes the allocation; the caller holds mu.
-func (d *desk) put(change func(a *bursarv1.Allocation)) *bursarv1.Allocation {
+func (d *fakeCoordinator) put(change func(a *bursarv1.Allocation)) *bursarv1.Allocation {
 	d.revision++
 	d.engine = proto.CloneOf(d.engine)
 	d.engine.Revision = d.revision
@@ -119,19 +119,19 @@ func (d *desk) put(change func(a *bursarv1.Allocation)) *bursarv1.Allocation {
 
 var errAway = connect.NewError(connect.CodeUnavailable, errors.New("away"))
 
-// deskHosts and deskAllocations are its two services.
+// fakeHosts and fakeAllocations are its two services.
 type (
-	deskHosts struct {
+	fakeHosts struct {
 		bursarv1connect.HostServiceClient
-		*desk
+		*fakeCoordinator
 	}
-	deskAllocations struct {
+	fakeAllocations struct {
 		bursarv1connect.AllocationServiceClient
-		*desk
+		*fakeCoordinator
 	}
 )
 
-func (d deskHosts) Register(context.Context, *bursarv1.RegisterRequest) (*bursarv1.RegisterResponse, error) {
+func (d fakeHosts) Register(context.Context, *bursarv1.RegisterRequest) (*bursarv1.RegisterResponse, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.away {
@@ -140,7 +140,7 @@ func (d deskHosts) Register(context.Context, *bursarv1.RegisterRequest) (*bursar
 	return &bursarv1.RegisterResponse{Epoch: 1, Interval: durationpb.New(5 * time.Second)}, nil
 }
 
-func (d deskHosts) Sync(_ context.Context, q *bursarv1.SyncRequest) (*bursarv1.SyncResponse, error) {
+func (d fakeHosts) Sync(_ context.Context, q *bursarv1.SyncRequest) (*bursarv1.SyncResponse, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.away {
@@ -167,7 +167,7 @@ func (d deskHosts) Sync(_ context.Context, q *bursarv1.SyncRequest) (*bursarv1.S
 	return r, nil
 }
 
-func (d deskAllocations) Stop(_ context.Context, q *bursarv1.StopRequest) (*bursarv1.StopResponse, error) {
+func (d fakeAllocations) Stop(_ context.Context, q *bursarv1.StopRequest) (*bursarv1.StopResponse, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.asked, d.request = append(d.asked, time.Now()), q
@@ -188,11 +188,11 @@ func sameOverUse(a, b []*bursarv1.OverUse) bool {
 // bench is an agent in a bubble, with its machine, its coordinator and its log.
 type bench struct {
 	*testing.T
-	*desk
+	*fakeCoordinator
 
 	machine *greedy
 	agent   *Agent
-	log     bytes.Buffer // guarded by the desk's mu; read when nothing runs
+	log     bytes.Buffer // guarded by the fakeCoordinator's mu; read when nothing runs
 }
 
 // settle lets so many ticks pass and everything that they begin end.
@@ -223,7 +223,7 @@ func (b *bench) held() *bursarv1.Allocation {
 func (b *bench) logged(text string) int { return strings.Count(b.log.String(), text) }
 
 // overuse runs an agent whose policies are named by the label "policy", until f returns.
-func overuse(t *testing.T, d *desk, f func(b *bench)) {
+func overuse(t *testing.T, d *fakeCoordinator, f func(b *bench)) {
 	t.Helper()
 	dir, err := statefile.Open(t.TempDir())
 	if err != nil {
@@ -232,13 +232,13 @@ func overuse(t *testing.T, d *desk, f func(b *bench)) {
 	defer dir.Close()
 	proc := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		b := &bench{T: t, desk: d, machine: &greedy{used: gib}}
+		b := &bench{T: t, fakeCoordinator: d, machine: &greedy{used: gib}}
 		config := Config{HostID: "h1"}
 		for _, action := range []string{"observe", "warn", "limit", "kill"} {
 			config.Engines.Policies = append(config.Engines.Policies, PolicyConfig{Match: map[string]string{"policy": action}, OnOverUse: action})
 		}
 		if b.agent, err = New(config, Deps{
-			Allocations: deskAllocations{desk: d}, Hosts: deskHosts{desk: d}, Meter: b.machine, Proc: proc,
+			Allocations: fakeAllocations{fakeCoordinator: d}, Hosts: fakeHosts{fakeCoordinator: d}, Meter: b.machine, Proc: proc,
 			Logger: slog.New(slog.NewTextHandler(b, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		}); err != nil {
 			t.Fatal(err)

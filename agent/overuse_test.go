@@ -22,7 +22,7 @@ func TestOverUseIsReportedAtOnceLoggedOnceAndShown(t *testing.T) {
 		"other":   {bursarv1.OverUsePolicy_OVER_USE_POLICY_WARN, 1},
 	} {
 		t.Run(action, func(t *testing.T) {
-			overuse(t, newDesk(action), func(b *bench) {
+			overuse(t, newFakeCoordinator(action), func(b *bench) {
 				b.machine.uses(4*gib + gib/10) // of the tolerance a part
 				b.settle(20)
 				if len(b.reports) != 0 {
@@ -65,7 +65,7 @@ func TestOverUseIsReportedAtOnceLoggedOnceAndShown(t *testing.T) {
 }
 
 func TestEngineInOverUseIsStoppedThroughTheCoordinatorAfterTheGrace(t *testing.T) {
-	overuse(t, newDesk("kill"), func(b *bench) {
+	overuse(t, newFakeCoordinator("kill"), func(b *bench) {
 		b.machine.uses(5 * gib)
 		b.settle(1)
 		began := time.Now()
@@ -102,7 +102,7 @@ func TestEngineInOverUseIsStoppedThroughTheCoordinatorAfterTheGrace(t *testing.T
 }
 
 func TestEngineThatGivesBackWithinTheGraceGoesOn(t *testing.T) {
-	overuse(t, newDesk("kill"), func(b *bench) {
+	overuse(t, newFakeCoordinator("kill"), func(b *bench) {
 		for range 20 {
 			b.machine.uses(6 * gib)
 			b.settle(5)
@@ -116,13 +116,13 @@ func TestEngineThatGivesBackWithinTheGraceGoesOn(t *testing.T) {
 }
 
 func TestEntitlementThatGrowsEndsOverUse(t *testing.T) {
-	overuse(t, newDesk("kill"), func(b *bench) {
+	overuse(t, newFakeCoordinator("kill"), func(b *bench) {
 		b.machine.uses(6 * gib)
 		b.settle(5)
 		b.do(func() {
 			b.put(func(a *bursarv1.Allocation) { a.Entitled = &bursarv1.Resource{MemoryBytes: new(6 * gib)} })
 		})
-		b.agent.syncDue.by(time.Now())
+		b.agent.syncDue.noLaterThan(time.Now())
 		b.settle(20)
 		if len(b.asked) != 0 || len(b.overUse) != 0 {
 			t.Errorf("%d stops asked for: %v", len(b.asked), b.overUse)
@@ -131,9 +131,9 @@ func TestEntitlementThatGrowsEndsOverUse(t *testing.T) {
 }
 
 func TestNothingIsStoppedWhileNoCoordinatorAnswers(t *testing.T) {
-	overuse(t, newDesk("kill"), func(b *bench) {
+	overuse(t, newFakeCoordinator("kill"), func(b *bench) {
 		b.do(func() { b.away = true })
-		b.agent.syncDue.by(time.Now())
+		b.agent.syncDue.noLaterThan(time.Now())
 		b.settle(1)
 		b.machine.uses(6 * gib)
 		b.settle(720) // an hour
@@ -150,7 +150,7 @@ func TestNothingIsStoppedWhileNoCoordinatorAnswers(t *testing.T) {
 }
 
 func TestStopThatNobodyHeardIsAskedForWithTheNextMeasurement(t *testing.T) {
-	overuse(t, newDesk("kill"), func(b *bench) {
+	overuse(t, newFakeCoordinator("kill"), func(b *bench) {
 		b.do(func() { b.refuses = errAway })
 		b.machine.uses(6 * gib)
 		b.settle(10)
@@ -166,7 +166,7 @@ func TestStopThatNobodyHeardIsAskedForWithTheNextMeasurement(t *testing.T) {
 }
 
 func TestStopThatIsRefusedIsAskedForOnceAGrace(t *testing.T) {
-	d := newDesk("kill")
+	d := newFakeCoordinator("kill")
 	d.refuses = connect.NewError(connect.CodePermissionDenied, errors.New("no"))
 	overuse(t, d, func(b *bench) {
 		b.machine.uses(6 * gib)
@@ -187,14 +187,14 @@ func TestStopThatIsRefusedIsAskedForOnceAGrace(t *testing.T) {
 
 // An order of the coordinator that is lost with a backup does not protect the engine for ever.
 func TestStopIsAskedForAgainWhereTheCoordinatorHasForgotten(t *testing.T) {
-	overuse(t, newDesk("kill"), func(b *bench) {
+	overuse(t, newFakeCoordinator("kill"), func(b *bench) {
 		b.machine.uses(6 * gib)
 		b.settle(8)
 		b.do(func() {
 			b.order = nil
 			b.put(func(a *bursarv1.Allocation) { a.Stopping = false })
 		})
-		b.agent.syncDue.by(time.Now())
+		b.agent.syncDue.noLaterThan(time.Now())
 		b.settle(8)
 		if len(b.asked) != 2 {
 			t.Errorf("asked for %d times, want again after a grace", len(b.asked))
@@ -203,7 +203,7 @@ func TestStopIsAskedForAgainWhereTheCoordinatorHasForgotten(t *testing.T) {
 }
 
 func TestWhatCannotBeMeasuredIsNotStopped(t *testing.T) {
-	overuse(t, newDesk("kill"), func(b *bench) {
+	overuse(t, newFakeCoordinator("kill"), func(b *bench) {
 		b.machine.uses(6 * gib)
 		b.settle(4)
 		b.machine.set(func() { b.machine.used, b.machine.err = 0, errors.New("no such file") })
@@ -230,7 +230,7 @@ func TestWhatCannotBeMeasuredIsNotStopped(t *testing.T) {
 // What it knows of over-use ends with an agent: the next one begins from the start, and stops
 // nothing sooner for it.
 func TestRestartedAgentBeginsTheGraceAnew(t *testing.T) {
-	d := newDesk("kill")
+	d := newFakeCoordinator("kill")
 	overuse(t, d, func(b *bench) {
 		b.machine.uses(6 * gib)
 		b.settle(6)

@@ -34,7 +34,7 @@ func (s *service) Release(ctx context.Context, request *bursarv1.ReleaseRequest)
 		a.watchEngine(ctx, request.GetId())
 		// What the engine had touched can be granted once a sample shows that it is free.
 		a.measureIn(0)
-		a.syncDue.by(time.Now().Add(measureGap))
+		a.syncDue.noLaterThan(time.Now().Add(measureGap))
 	}
 	return answer.msg, nil
 }

@@ -100,7 +100,7 @@ func effects() map[string]struct {
 // it was measured.
 type watching struct {
 	still
-	*pulse
+	*heartbeatServer
 
 	registered *bursarv1.RegisterRequest
 	measured   atomic.Int64
@@ -108,7 +108,7 @@ type watching struct {
 
 func (h *watching) Register(ctx context.Context, q *bursarv1.RegisterRequest) (*bursarv1.RegisterResponse, error) {
 	h.registered = q
-	return h.pulse.Register(ctx, q)
+	return h.heartbeatServer.Register(ctx, q)
 }
 
 func (h *watching) Sample(ctx context.Context) host.Sample {
@@ -135,7 +135,7 @@ func TestEveryFieldSaysWhetherAReloadChangesIt(t *testing.T) {
 func TestReloadHasEffects(t *testing.T) {
 	for field, test := range effects() {
 		t.Run(field, func(t *testing.T) {
-			h := &watching{pulse: &pulse{interval: 5 * time.Second}}
+			h := &watching{heartbeatServer: &heartbeatServer{interval: 5 * time.Second}}
 			reloading(t, h, func(a *Agent, config Config) {
 				if got := test.seen(a, h); cmp.Equal(got, test.want) {
 					t.Fatalf("it is %v already", got)
@@ -191,7 +191,7 @@ func reloading(t *testing.T, h *watching, f func(a *Agent, config Config)) {
 }
 
 func TestReloadOfWhatIsWrongOrNeedsARestartChangesNothing(t *testing.T) {
-	h := &watching{pulse: &pulse{interval: 5 * time.Second}}
+	h := &watching{heartbeatServer: &heartbeatServer{interval: 5 * time.Second}}
 	reloading(t, h, func(a *Agent, config Config) {
 		before := *a.settings()
 		wrong := config

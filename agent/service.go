@@ -75,7 +75,7 @@ func (s *service) Stop(ctx context.Context, request *bursarv1.StopRequest) (*bur
 		return nil, err
 	}
 	s.agent.observe(answer.msg.GetAllocation(), answer.asOf)
-	s.agent.syncDue.by(time.Now())
+	s.agent.syncDue.noLaterThan(time.Now())
 	return answer.msg, nil
 }
 

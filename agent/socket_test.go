@@ -50,7 +50,8 @@ func (s *subject) as(uid uint32, call ...string) string {
 	cmd := exec.Command(s.binary())
 	cmd.Env = []string{
 		asCaller + "=" + s.config.Socket, "CALL=" + strings.Join(call, " "),
-		"GORACE=atexit_sleep_ms=0", // with the race detector it would wait for a second before it exits
+		// with the race detector it would wait for a second before it exits
+		"GORACE=atexit_sleep_ms=0",
 	}
 	cmd.Dir = "/"
 	if os.Geteuid() == 0 {

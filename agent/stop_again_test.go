@@ -12,7 +12,7 @@ import (
 // An order comes with every Sync until the engine is gone. One that was followed in vain costs a
 // look at all processes of the host.
 func TestAnOrderThatWasFollowedInVainIsFollowedAgainAfterAWhile(t *testing.T) {
-	overuse(t, newDesk("warn"), func(b *bench) {
+	overuse(t, newFakeCoordinator("warn"), func(b *bench) {
 		order := &bursarv1.StopOrder{AllocationId: "e", Grace: durationpb.New(0), Reason: "because"}
 		followed := func() int { return b.logged("an engine is stopped") }
 		for range 10 * time.Minute / DefaultTick {

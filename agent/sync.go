@@ -31,8 +31,8 @@ const (
 	syncRetryLast  = 2 * time.Second
 	// newLeaderSpread is the time over which a fleet comes to a new leader when it is named.
 	newLeaderSpread = time.Second
-	// jitter is how far an interval varies, as a share of it, so that a fleet does not beat in
-	// time.
+	// jitter is how far an interval varies, as a share of it, so that a fleet does not report at
+	// once.
 	jitter = 0.1
 )
 
@@ -193,7 +193,8 @@ func reserved(a *bursarv1.Allocation) bool {
 	return a.GetState() == bursarv1.AllocationState_ALLOCATION_STATE_RESERVED
 }
 
-// leaveSuperseded turns away from a coordinator whose leadership is over, though it answers.
+// leaveSuperseded makes the next call avoid a coordinator whose leadership is over, though it
+// answers.
 func (a *Agent) leaveSuperseded(err error) {
 	if _, superseded := errors.AsType[*tracker.EpochError](err); superseded {
 		a.deps.Elsewhere()

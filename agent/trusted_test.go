@@ -52,7 +52,7 @@ func TestATrustedUserThatNobodyKnowsIsWarnedOf(t *testing.T) {
 }
 
 func TestReloadedTrustedUsersAreLookedUp(t *testing.T) {
-	a, err := New(Config{HostID: "h1"}, Deps{Allocations: &patient{}, Hosts: &pulse{}, Meter: still{}})
+	a, err := New(Config{HostID: "h1"}, Deps{Allocations: &patient{}, Hosts: &heartbeatServer{}, Meter: still{}})
 	if err != nil {
 		t.Fatal(err)
 	}

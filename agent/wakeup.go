@@ -13,7 +13,7 @@ type wakeup struct {
 
 	mu       sync.Mutex
 	at       time.Time // guarded by mu
-	earliest time.Time // guarded by mu; by brings it no further forward
+	earliest time.Time // guarded by mu; noLaterThan brings it no further forward
 }
 
 func newWakeup(at time.Time) *wakeup {
@@ -21,53 +21,53 @@ func newWakeup(at time.Time) *wakeup {
 }
 
 // set replaces the moment, and how far it can be brought forward.
-func (a *wakeup) set(at, earliest time.Time) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.at, a.earliest = at, earliest
+func (w *wakeup) set(at, earliest time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.at, w.earliest = at, earliest
 }
 
 // when is the moment.
-func (a *wakeup) when() time.Time {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.at
+func (w *wakeup) when() time.Time {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.at
 }
 
-// by makes the loop due no later than that.
-func (a *wakeup) by(at time.Time) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if at.Before(a.earliest) {
-		at = a.earliest
+// noLaterThan makes the loop due no later than that.
+func (w *wakeup) noLaterThan(at time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if at.Before(w.earliest) {
+		at = w.earliest
 	}
-	if !at.Before(a.at) {
+	if !at.Before(w.at) {
 		return
 	}
-	a.at = at
+	w.at = at
 	select {
-	case a.moved <- struct{}{}:
+	case w.moved <- struct{}{}:
 	default:
 	}
 }
 
-// bring makes the loop due no later than that, also if that is before the earliest: what it had to
-// wait for is over.
-func (a *wakeup) bring(at time.Time) {
-	a.mu.Lock()
-	if at.Before(a.earliest) {
-		a.earliest = at
+// bringForward makes the loop due no later than that, also if that is before the earliest: what it
+// had to wait for is over.
+func (w *wakeup) bringForward(at time.Time) {
+	w.mu.Lock()
+	if at.Before(w.earliest) {
+		w.earliest = at
 	}
-	a.mu.Unlock()
-	a.by(at)
+	w.mu.Unlock()
+	w.noLaterThan(at)
 }
 
 // wait returns when the moment has come: true, or when ctx has ended: false.
-func (a *wakeup) wait(ctx context.Context) bool {
+func (w *wakeup) wait(ctx context.Context) bool {
 	for {
-		a.mu.Lock()
-		left := time.Until(a.at)
-		a.mu.Unlock()
+		w.mu.Lock()
+		left := time.Until(w.at)
+		w.mu.Unlock()
 		if left <= 0 {
 			return ctx.Err() == nil
 		}
@@ -76,7 +76,7 @@ func (a *wakeup) wait(ctx context.Context) bool {
 		case <-ctx.Done():
 			timer.Stop()
 			return false
-		case <-a.moved:
+		case <-w.moved:
 			timer.Stop()
 		case <-timer.C:
 		}

@@ -128,11 +128,11 @@ func (c *choice) failed(now time.Time, url string, hangs bool) {
 
 func (c *choice) failedLocked(now time.Time, url string, hangs bool) {
 	c.count++
-	t := failure{count: c.count, at: now, hangs: c.failures[url].hangs}
+	f := failure{count: c.count, at: now, hangs: c.failures[url].hangs}
 	if hangs {
-		t.hangs = now.Add(hangsFor)
+		f.hangs = now.Add(hangsFor)
 	}
-	c.failures[url] = t
+	c.failures[url] = f
 	if c.current == url {
 		c.current = ""
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/bursar/bursar/proto/convert"
 )
 
-// allocationService serves bursar.v1.AllocationService. Watch stands in watch.go, List in
+// allocationService serves bursar.v1.AllocationService. Watch is in watch.go, List in
 // allocationlist.go.
 type allocationService struct {
 	loop   *commit.Loop
@@ -69,7 +69,7 @@ func (s *allocationService) answerRepeat(ctx context.Context, id ledger.ID) (*bu
 		if a.State == ledger.Expired {
 			return nil, &ledger.InsufficientError{Reason: ledger.ReasonWaited}
 		}
-		return nil, &EndedError{Allocation: a, Want: "a new request_id"}
+		return nil, &endedError{Allocation: a, Want: "a new request_id"}
 	}
 	return &bursarv1.AllocateResponse{Allocation: wire.AllocationMessage(&a)}, nil
 }
@@ -282,5 +282,5 @@ func (s *allocationService) describeEnded(ctx context.Context, id ledger.ID, err
 	if lookup != nil {
 		return lookup
 	}
-	return &EndedError{Allocation: a, Want: want}
+	return &endedError{Allocation: a, Want: want}
 }

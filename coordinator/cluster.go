@@ -18,7 +18,7 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// clusterService serves bursar.v1.ClusterService. Watch stands in watch.go.
+// clusterService serves bursar.v1.ClusterService. Watch is in watch.go.
 type clusterService struct {
 	loop    *commit.Loop
 	version string
@@ -30,7 +30,7 @@ type clusterService struct {
 	audited func() (commit.AuditResult, error)
 }
 
-// Status tells how the whole is doing.
+// Status returns the state of the cluster as this coordinator knows it.
 func (s *clusterService) Status(ctx context.Context, req *bursarv1.StatusRequest) (*bursarv1.StatusResponse, error) {
 	v, err := s.loop.View(ctx)
 	if errors.Is(err, core.ErrNotLeading) && req.GetAllowStale() {

@@ -3,7 +3,7 @@
 // and only then answers.
 //
 // The work is done below: package ledger decides, core turns commands into batches, commit runs
-// the loop, talks to the store and campaigns for the lead, clusters reads external clusters, auth
+// the loop, calls the store and campaigns for the lead, clusters reads external clusters, auth
 // says who calls and what they may have, forward passes calls on to the coordinator that leads,
 // wire translates messages. This package puts them together. It has the services, one procedure
 // after the other, in the goroutine of each call; the mapping of errors to codes, once; the routes

@@ -24,13 +24,13 @@ import (
 	"github.com/bursar/bursar/proto/convert"
 )
 
-// EndedError refuses a command for an allocation that is over.
-type EndedError struct {
+// endedError refuses a command for an allocation that is over.
+type endedError struct {
 	Allocation ledger.Allocation
 	Want       string
 }
 
-func (e *EndedError) Error() string {
+func (e *endedError) Error() string {
 	return fmt.Sprintf("allocation %s is %s: want %s", e.Allocation.ID, core.DescribeEnd(&e.Allocation), e.Want)
 }
 
@@ -67,7 +67,7 @@ func classify(err error) (connect.Code, proto.Message) {
 		}
 		return connect.CodeResourceExhausted, wire.InsufficientMessage(insufficient)
 	}
-	if ended, ok := errors.AsType[*EndedError](err); ok {
+	if ended, ok := errors.AsType[*endedError](err); ok {
 		return connect.CodeFailedPrecondition, wire.AllocationMessage(&ended.Allocation)
 	}
 	if stranger, ok := errors.AsType[*ledger.StrangerError](err); ok {

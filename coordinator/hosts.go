@@ -14,7 +14,7 @@ import (
 	"github.com/bursar/bursar/proto/convert"
 )
 
-// hostService serves bursar.v1.HostService. Register and Sync stand in reports.go.
+// hostService serves bursar.v1.HostService. Register and Sync are in heartbeat.go.
 type hostService struct {
 	loop *commit.Loop
 }

@@ -61,7 +61,7 @@ func newLedgerCollector(loop *commit.Loop, most int) *ledgerCollector {
 		overUse: describe("engines_over_use", "Engines that use more of a dimension than they are entitled to, by what their hosts do about it.",
 			"dimension", "policy"),
 		callersFull: describe("callers_full", "Callers whose live allocations take nearly as much memory as they may (limits.callerLiveBytes)."),
-		hostRefuses: describe("hosts_refusing", "Hosts that report in time and whose agents want no new grants, beside memory pressure, such as for want of disk space, or could not be told of more allocations."),
+		hostRefuses: describe("hosts_refusing", "Hosts that report in time and whose agents want no new grants for another reason than memory pressure, such as a lack of disk space, or could not be told of more allocations."),
 	}
 }
 
@@ -84,7 +84,7 @@ func (c *ledgerCollector) Collect(out chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, value float64, labels ...string) {
 		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
 	}
-	gauge(c.queued, float64(c.loop.Waiting()))
+	gauge(c.queued, float64(c.loop.Queued()))
 	events, bytes := c.loop.Feed.Held()
 	gauge(c.watchEvents, float64(events))
 	if size := c.loop.HistorySize(); size != nil {

@@ -41,8 +41,8 @@ func newProbes(loop *commit.Loop, p *forward.Peers, m *mismatch) *probes {
 	}
 }
 
-// alive says whether the process works at all. What it lacks to be of use is ready's to say: a
-// restart would not bring it.
+// alive says whether the process works at all. ready reports what else is missing: a restart would
+// not help.
 func (p *probes) alive(ctx context.Context) error { return p.loopProbe.probe(ctx) }
 
 // ready reports why calls are not answered. A leader does not answer if nothing becomes durable.

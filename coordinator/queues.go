@@ -11,7 +11,7 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// queueService serves bursar.v1.QueueService. What is about providers stands in providers.go and
+// queueService serves bursar.v1.QueueService. What is about providers is in providers.go and
 // providercheck.go.
 type queueService struct {
 	loop    *commit.Loop

@@ -26,7 +26,7 @@ import (
 type quotaFiles struct {
 	files   []*quotaFile
 	reloads chan quotaReload
-	meter   *commit.Meter
+	metrics *commit.Metrics
 	log     *slog.Logger
 
 	mu    sync.Mutex
@@ -54,8 +54,8 @@ type fileStamp struct {
 	size     int64
 }
 
-func newQuotaFiles(paths []string, m *commit.Meter, log *slog.Logger) *quotaFiles {
-	q := &quotaFiles{reloads: make(chan quotaReload), meter: m, log: log, wrong: make(map[string]string), sets: make(map[string][]ledger.Quota)}
+func newQuotaFiles(paths []string, m *commit.Metrics, log *slog.Logger) *quotaFiles {
+	q := &quotaFiles{reloads: make(chan quotaReload), metrics: m, log: log, wrong: make(map[string]string), sets: make(map[string][]ledger.Quota)}
 	for _, path := range paths {
 		q.files = append(q.files, &quotaFile{path: path})
 		m.WrongFiles.WithLabelValues(path).Set(0)
@@ -136,7 +136,7 @@ func (q *quotaFiles) start() (map[string][]ledger.Quota, error) {
 		f.pending = false
 		sets[f.source()] = f.quotas
 	}
-	if err := ledger.CheckQuotas(core.FromFiles(sets)); err != nil {
+	if err := ledger.CheckQuotas(core.QuotasOfFiles(sets)); err != nil {
 		return nil, q.locateRefusal(err)
 	}
 	q.setLatest(sets)
@@ -175,8 +175,8 @@ func (q *quotaFiles) watch(ctx context.Context, every time.Duration, loop *commi
 		select {
 		case <-tick.C:
 			q.poll(ctx, loop)
-		case ask := <-q.reloads:
-			ask.done <- q.replace(ask.ctx, loop, ask.paths) //nolint:contextcheck // that of who asks
+		case reload := <-q.reloads:
+			reload.done <- q.replace(reload.ctx, loop, reload.paths) //nolint:contextcheck // that of the reload's caller
 		case <-ctx.Done():
 			return
 		}
@@ -234,13 +234,13 @@ func (q *quotaFiles) enforce(ctx context.Context, loop *commit.Loop, files ...*q
 // setFiles puts sets of rules in force. If this coordinator does not lead, they are not compared
 // with the stored rules: they must be right by themselves, to begin a leadership with.
 func (q *quotaFiles) setFiles(ctx context.Context, loop *commit.Loop, sets map[string][]ledger.Quota) error {
-	err := loop.SetFiles(ctx, originOfFiles(sets), sets)
+	err := loop.SetQuotaFiles(ctx, originOfFiles(sets), sets)
 	if !errors.Is(err, core.ErrNotLeading) {
 		return err
 	}
 	all := q.latest()
 	maps.Copy(all, sets)
-	if wrong := ledger.CheckQuotas(core.FromFiles(all)); wrong != nil {
+	if wrong := ledger.CheckQuotas(core.QuotasOfFiles(all)); wrong != nil {
 		return wrong //nolint:wrapcheck // as the ledger would say it
 	}
 	return err
@@ -254,7 +254,7 @@ func (q *quotaFiles) setWrong(f *quotaFile, err error) {
 	q.wrong[f.path] = err.Error()
 	q.mu.Unlock()
 	if before != err.Error() {
-		q.meter.WrongFiles.WithLabelValues(f.path).Set(1)
+		q.metrics.WrongFiles.WithLabelValues(f.path).Set(1)
 		q.log.Error("a quota file is wrong: the rules it had stay in force", "file", f.path, "error", err)
 	}
 }
@@ -264,7 +264,7 @@ func (q *quotaFiles) setRight(f *quotaFile) {
 	q.mu.Lock()
 	delete(q.wrong, f.path)
 	q.mu.Unlock()
-	q.meter.WrongFiles.WithLabelValues(f.path).Set(0)
+	q.metrics.WrongFiles.WithLabelValues(f.path).Set(0)
 }
 
 // warnings says what is wrong with the files now.

@@ -13,7 +13,7 @@ import (
 
 // quotaReload asks the goroutine that reads the files to read others.
 type quotaReload struct {
-	ctx   context.Context //nolint:containedctx // of who asks
+	ctx   context.Context //nolint:containedctx // of the reload's caller
 	paths []string
 	done  chan error // holds one
 }
@@ -22,14 +22,14 @@ type quotaReload struct {
 // in one step. That includes unchanged rules: another owner may have put a rule in place of one of
 // them. The rules of files that are no longer named go. An error changes nothing.
 func (q *quotaFiles) reload(ctx context.Context, paths []string) error {
-	ask := quotaReload{ctx: ctx, paths: paths, done: make(chan error, 1)}
+	reload := quotaReload{ctx: ctx, paths: paths, done: make(chan error, 1)}
 	select {
-	case q.reloads <- ask:
+	case q.reloads <- reload:
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
 	select {
-	case err := <-ask.done:
+	case err := <-reload.done:
 		return err
 	case <-ctx.Done():
 		return context.Cause(ctx)
@@ -76,10 +76,10 @@ func (q *quotaFiles) replace(ctx context.Context, loop *commit.Loop, paths []str
 	maps.Copy(q.sets, sets)
 	q.mu.Unlock()
 	for _, f := range gone {
-		q.meter.WrongFiles.DeleteLabelValues(f.path)
+		q.metrics.WrongFiles.DeleteLabelValues(f.path)
 	}
 	for _, f := range next {
-		q.meter.WrongFiles.WithLabelValues(f.path).Set(0)
+		q.metrics.WrongFiles.WithLabelValues(f.path).Set(0)
 	}
 	return nil
 }

@@ -71,7 +71,7 @@ type Server struct {
 	log       *slog.Logger
 	store     store.Store
 	registry  *prometheus.Registry
-	meter     *commit.Meter
+	metrics   *commit.Metrics
 	feed      *commit.ChangeFeed
 	core      *core.Core
 	newPlacer func() ledger.Placer
@@ -136,7 +136,7 @@ func New(config Config, deps Dependencies) (*Server, error) {
 	}
 	s := &Server{
 		config: config, running: config, log: deps.Logger, store: deps.Store, registry: deps.Registry,
-		meter: commit.NewMeter(deps.Registry), feed: commit.NewChangeFeed(config.Limits.WatchEvents, int(config.Limits.WatchBytes)), clock: core.NewSteady(deps.Clock),
+		metrics: commit.NewMetrics(deps.Registry), feed: commit.NewChangeFeed(config.Limits.WatchEvents, int(config.Limits.WatchBytes)), clock: core.NewSteady(deps.Clock),
 		trust: trust, tracing: deps.Tracing, audit: newAuditLog(config.AuditLog, deps.Logger, deps.Registry),
 		limits:   newLimits(&config.Limits, deps.Registry, deps.Logger),
 		timeouts: defaultTimeouts(), elect: deps.Elect, fatal: make(chan error, 1), ready: make(chan struct{}),
@@ -145,14 +145,14 @@ func New(config Config, deps Dependencies) (*Server, error) {
 	s.newPlacer = func() ledger.Placer { return placement.New(policy) }
 	s.core = core.NewCore(config.ledger(), func() ledger.Placer { return s.newPlacer() }, core.DrawLeadership)
 	s.core.SetVersion(deps.Version)
-	s.files = newQuotaFiles(config.QuotaFiles, s.meter, s.log)
+	s.files = newQuotaFiles(config.QuotaFiles, s.metrics, s.log)
 	s.loop = commit.New(s.core, commit.Options{
-		Store: s.store, Clock: s.clock, Feed: s.feed, Meter: s.meter, Spans: commit.NewTracer(s.tracing), Log: s.log,
+		Store: s.store, Clock: s.clock, Feed: s.feed, Metrics: s.metrics, Spans: commit.NewTracer(s.tracing), Log: s.log,
 		Queue: config.Limits.Queue, Batch: config.Limits.Batch, CommitTimeout: config.Limits.CommitTimeout,
 		Remember: config.Times.RequestRetention, History: config.History.bounds(), Origin: originOf,
 		Rules: s.files.latest, ClustersChanged: func() { s.pollers.Changed() },
 	})
-	s.pollers = clusters.New(s.loop, deps.Kinds, clusters.Credentials(config.ProviderCredentials), rand.Float64, clusters.NewMeter(deps.Registry), s.log)
+	s.pollers = clusters.New(s.loop, deps.Kinds, clusters.Credentials(config.ProviderCredentials), rand.Float64, clusters.NewMetrics(deps.Registry), s.log)
 	peers := trust.peersOptions(s.log, s.tracing.Clients())
 	peers.Unled = s.loop.Unled
 	s.peers = forward.NewPeers(peers)
@@ -237,7 +237,7 @@ func (s *Server) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := s.core.SetFiles(0, sets); err != nil {
+	if err := s.core.SetQuotaFiles(0, sets); err != nil {
 		return err
 	}
 	configured, err := readProviders(s.config.ProvidersFile, s.pollers.Kinds)

@@ -166,7 +166,7 @@ func (t *trust) insecureWarnings() []string {
 	}
 	var list []string
 	if !t.who.Set() {
-		list = append(list, "insecure: whoever can connect to "+t.config.Listen+" may do everything, as anybody: want identities, or tls.clientCA")
+		list = append(list, "insecure: anyone who can connect to "+t.config.Listen+" may do everything, as anybody: want identities, or tls.clientCA")
 	}
 	if t.tls == nil {
 		list = append(list, "insecure: what crosses the network can be read and changed on its way: want tls.cert and tls.key")

@@ -174,7 +174,7 @@ func TestInsecureOnANetworkIsLoud(t *testing.T) {
 	if err := errors.Join(err, <-ended); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"whoever can connect to 0.0.0.0:0 may do everything", "what crosses the network can be read"} {
+	for _, want := range []string{"anyone who can connect to 0.0.0.0:0 may do everything", "what crosses the network can be read"} {
 		if !strings.Contains(strings.Join(res.GetWarnings(), "\n"), want) || !strings.Contains(log.String(), want) {
 			t.Errorf("want %q in Status and in the log: %q\n%s", want, res.GetWarnings(), log.String())
 		}

@@ -120,7 +120,8 @@ func (d *Direct) setMemoryV1(folder string, limit int64) error {
 	if limit != 0 {
 		most = strconv.FormatInt(limit, 10)
 	}
-	both := filepath.Join(folder, "memory.memsw.limit_in_bytes") // only if the kernel accounts for swap
+	// only if the kernel accounts for swap
+	both := filepath.Join(folder, "memory.memsw.limit_in_bytes")
 	if err := ifThere(d.tree.files.Write(both, "-1")); err != nil {
 		return inUse(err)
 	}

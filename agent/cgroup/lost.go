@@ -123,7 +123,8 @@ func (t *Tree) limitsOf(h *hierarchy, name string, tell func(name, file string, 
 		if file.unset(text) {
 			continue
 		}
-		if h.V1 && strings.HasPrefix(file.name, "cpuset.") { // version 1 has a child begin with what its parent has
+		if h.V1 && strings.HasPrefix(file.name, "cpuset.") {
+			// version 1 has a child begin with what its parent has
 			if above, err := t.limitText(filepath.Dir(folder), file.name); err == nil && above == text {
 				continue
 			}

@@ -51,7 +51,8 @@ func TestWhoHasThePIDOfAMemberIsNotMoved(t *testing.T) {
 	options.stat(t, 100, 1, 1000)
 	options.stat(t, 101, 5, 2001) // another's since the list was made
 	options.stat(t, 102, 100, 1002)
-	options.Files = handsOver{k, "102", func() { options.stat(t, 102, 5, 2002) }} // and this one just when it is moved
+	// and this one just when it is moved
+	options.Files = handsOver{k, "102", func() { options.stat(t, 102, 5, 2002) }}
 	list := []Member{{PID: 100, StartTime: 1000}, {PID: 101, StartTime: 1001}, {PID: 102, StartTime: 1002}}
 	name, err := openDirect(t, DirectOptions{Tree: options}).Adopt(t.Context(), "e1", Limits{}, func() ([]Member, error) {
 		now := list

@@ -24,7 +24,8 @@ func (c *Cgroups) count(id string, facts cgroup.Facts, ended bool) {
 	c.mu.Lock()
 	e := c.engines[id]
 	if e != nil && e.inherited && !ended {
-		if facts.Empty { // it has ended, which is about to be found out: what was killed in it is why
+		if facts.Empty {
+			// it has ended, which is about to be found out: what was killed in it is why
 			c.mu.Unlock()
 			return
 		}

@@ -191,7 +191,7 @@ func (c *Cgroups) apply(ctx context.Context, driver cgroup.Driver, id string, wa
 	case !before.applied:
 		c.log.InfoContext(ctx, "an engine is in a cgroup of its own", "allocation_id", id, "cgroup", path, "limits", want.limits)
 	default:
-		c.log.InfoContext(ctx, "an engine's limits are set anew", "allocation_id", id, "limits", want.limits)
+		c.log.InfoContext(ctx, "an engine's limits are set again", "allocation_id", id, "limits", want.limits)
 	}
 }
 

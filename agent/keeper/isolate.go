@@ -100,7 +100,8 @@ func softenLimits() {
 		var now syscall.Rlimit
 		if syscall.Getrlimit(limit.resource, &now) == nil {
 			now.Cur = min(limit.soft, now.Max)
-			_ = syscall.Setrlimit(limit.resource, &now) // of syscall, which then gives it to a child too
+			// of syscall, which then gives it to a child too
+			_ = syscall.Setrlimit(limit.resource, &now)
 		}
 	}
 }

@@ -124,7 +124,8 @@ PATH=/usr/bin:/bin
 WIDE=ö
 x
 `, min(hard.Max, 65536), pid, pid)
-	clean := func(text string) string { // who runs the tests may have groups, which a keeper of the same user keeps
+	clean := func(text string) string {
+		// who runs the tests may have groups, which a keeper of the same user keeps
 		lines := strings.Split(text, "\n")
 		for i, line := range lines {
 			if strings.HasPrefix(line, "Groups:") {

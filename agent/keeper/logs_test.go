@@ -116,7 +116,8 @@ func TestLogsAreTheirUsersAlone(t *testing.T) {
 	spec := shell(t, "echo x >&2; head -c 3000 /dev/zero")
 	spec.Log.MaxBytes, spec.Log.Keep = 1000, 3
 	before := filepath.Join(spec.Log.Directory, "stderr")
-	if err := errors.Join(os.WriteFile(before, nil, 0o600), os.Chmod(before, 0o644)); err != nil { // as an older version has left it, or more
+	if err := errors.Join(os.WriteFile(before, nil, 0o600), os.Chmod(before, 0o644)); err != nil {
+		// as an older version has left it, or more
 		t.Fatal(err)
 	}
 	if err := os.Chown(before, nobody, nobody); os.Geteuid() == 0 && err != nil {
@@ -142,7 +143,8 @@ func TestFolderInUseIsNotCleanedUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer dir.Close()
-	lock := func() error { return syscall.Flock(int(dir.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) } // as systemd-tmpfiles does
+	// as systemd-tmpfiles does
+	lock := func() error { return syscall.Flock(int(dir.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) }
 	if err := lock(); !errors.Is(err, syscall.EWOULDBLOCK) {
 		t.Errorf("while the engine runs: %v", err)
 	}

@@ -121,7 +121,8 @@ func TestProgramsAreLookedForInTheirOwnPath(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := os.Chmod(filepath.Join(dir, "first", "engine"), 0o644); err != nil { // a file that is no program hides none
+	if err := os.Chmod(filepath.Join(dir, "first", "engine"), 0o644); err != nil {
+		// a file that is no program hides none
 		t.Fatal(err)
 	}
 	spec := shell(t, "")

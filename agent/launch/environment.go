@@ -56,7 +56,8 @@ func makeLogs(parent, id string, user User) (string, error) {
 	if err := unix.Fstat(fd, &made); err != nil {
 		return "", fmt.Errorf("folder for logs: %w", err)
 	}
-	if int(made.Uid) != os.Geteuid() && made.Uid != user.UID { // its content would seem to be this user's
+	if int(made.Uid) != os.Geteuid() && made.Uid != user.UID {
+		// its content would seem to be this user's
 		return "", fmt.Errorf("folder for logs: %s is of uid %d: want it to be of %d, or not there", path, made.Uid, user.UID)
 	}
 	if err := private(dir, made, user); err != nil {

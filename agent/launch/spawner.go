@@ -17,15 +17,15 @@ import (
 // keeperPath is all of a keeper's own environment.
 const keeperPath = "PATH=/usr/local/bin:/usr/bin:/bin"
 
-// KeeperEnvironment is the whole environment that a keeper is started with: nothing of the
+// keeperEnvironment is the whole environment that a keeper is started with: nothing of the
 // agent's.
-func KeeperEnvironment() []string { return []string{keeperPath} }
+func keeperEnvironment() []string { return []string{keeperPath} }
 
-// KeeperUmask is what a keeper and its engine begin with.
-const KeeperUmask = 0o022
+// keeperUmask is what a keeper and its engine begin with.
+const keeperUmask = 0o022
 
 // Spawn is a keeper to be started: as its user and with that user's groups, in a new session, in
-// "/", with KeeperEnvironment and KeeperUmask, and with these three descriptors and no others.
+// "/", with keeperEnvironment and keeperUmask, and with these three descriptors and no others.
 type Spawn struct {
 	// ID is the allocation.
 	ID   string
@@ -66,7 +66,7 @@ var _ Spawner = (*Direct)(nil)
 // Spawn starts a keeper. The caller may still move it to a cgroup: it waits for its spec.
 func (d *Direct) Spawn(_ context.Context, s Spawn) (Spawned, error) {
 	attributes := &os.ProcAttr{
-		Dir: "/", Env: KeeperEnvironment(), Files: []*os.File{s.Stdin, s.Stdout, s.Record},
+		Dir: "/", Env: keeperEnvironment(), Files: []*os.File{s.Stdin, s.Stdout, s.Record},
 		Sys: &syscall.SysProcAttr{Setsid: true, Credential: s.User.credential()},
 	}
 	child, err := os.StartProcess(s.Keeper, []string{s.Keeper, s.ID}, attributes)

@@ -19,7 +19,7 @@ func (b ByUnit) Spawn(ctx context.Context, s Spawn) (Spawned, error) {
 	service := unit.Service{
 		ID: s.ID, Command: []string{s.Keeper, s.ID},
 		UID: s.User.UID, GID: s.User.GID, Groups: s.User.Groups,
-		Environment: KeeperEnvironment(), Umask: KeeperUmask,
+		Environment: keeperEnvironment(), Umask: keeperUmask,
 		Stdin: s.Stdin, Stdout: s.Stdout, Stderr: s.Record,
 	}
 	if s.Limits != nil {

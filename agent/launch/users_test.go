@@ -62,7 +62,8 @@ func TestUsersAreThoseOfFilesAndOfTheNameService(t *testing.T) {
 			t.Errorf("%q: %+v, %v", key, got, err)
 		}
 	}
-	for _, key := range []string{"slow", "flood", "root"} { // of the last the groups cannot be found out
+	for _, key := range []string{"slow", "flood", "root"} {
+		// of the last the groups cannot be found out
 		if _, err := u.Named(t.Context(), key); err == nil || errors.Is(err, ErrNoUser) {
 			t.Errorf("%q: %v: want an error that does not say that there is no such user", key, err)
 		}

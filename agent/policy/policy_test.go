@@ -30,7 +30,8 @@ func TestFirstPolicyThatMatchesCounts(t *testing.T) {
 	}{
 		{map[string]string{"engineType": "spark", "user": "alice"}, policy.Observe},
 		{map[string]string{"engineType": "spark", "user": "bob"}, policy.Kill},
-		{map[string]string{"user": "bob"}, policy.Limit}, // "*" matches what is not there, as in a quota
+		// "*" matches what is not there, as in a quota
+		{map[string]string{"user": "bob"}, policy.Limit},
 		{map[string]string{"engineType": "python", "user": "alice"}, policy.Warn},
 		{nil, policy.Warn},
 		{map[string]string{"": "spark"}, policy.Warn},

@@ -73,8 +73,10 @@ func (o *Opener) Open(ref Ref) (*Handle, error) {
 		h.file = os.NewFile(uintptr(fd), "pidfd")
 	case errors.Is(err, unix.ESRCH):
 		return nil, ErrEnded
-	case errors.Is(err, unix.EINVAL): // a thread of a process; or a kernel between 5.3 and 5.10, without the flag
-	case errors.Is(err, unix.ENOSYS), errors.Is(err, unix.EPERM): // an older kernel, or a seccomp filter
+	case errors.Is(err, unix.EINVAL):
+		// a thread of a process; or a kernel between 5.3 and 5.10, without the flag
+	case errors.Is(err, unix.ENOSYS), errors.Is(err, unix.EPERM):
+		// an older kernel, or a seccomp filter
 	default:
 		return nil, fmt.Errorf("open process %d: %w", ref.PID, err)
 	}

@@ -88,7 +88,8 @@ func TestStopEndsWhatAnEngineLeavesBehind(t *testing.T) {
 			c := start(t, o, `sh -c 'trap "" TERM; echo $$; while :; do sleep 1000; done' & wait`)
 			inner := c.saysPID(t, o)
 			c.reap()
-			stop(t, o, Engine{Root: c.ref}, 100*time.Millisecond) // the outer shell ends by the signal, the inner one does not
+			// the outer shell ends by the signal, the inner one does not
+			stop(t, o, Engine{Root: c.ref}, 100*time.Millisecond)
 			gone(t, o, inner)
 		})
 	}

@@ -74,7 +74,8 @@ func goneEngine(t *testing.T, o *Opener) Engine {
 		t.Fatal(err)
 	}
 	_ = c.Wait()
-	if _, err := syscall.Wait4(int(last.PID), nil, 0, nil); err != nil { // as long as it is a zombie the number is taken
+	if _, err := syscall.Wait4(int(last.PID), nil, 0, nil); err != nil {
+		// as long as it is a zombie the number is taken
 		t.Fatal(err)
 	}
 	return e
@@ -288,7 +289,8 @@ func TestStopEndsMoreThanItHolds(t *testing.T) {
 	}
 	c.reap()
 	stop(t, o, Engine{Root: c.ref, LastAlive: now()}, 50*time.Millisecond)
-	if left, err := Members(proc, Engine{Root: c.ref, LastAlive: now()}); len(left) > 0 || err != nil { // those that were not reaped do not count
+	if left, err := Members(proc, Engine{Root: c.ref, LastAlive: now()}); len(left) > 0 || err != nil {
+		// those that were not reaped do not count
 		t.Errorf("left: %v, %v", left, err)
 	}
 	if len(o.slots) != cap(o.slots) {

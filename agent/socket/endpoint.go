@@ -22,9 +22,10 @@ type endpoint struct {
 	// given: a service manager has made it, and may not have said its path.
 	given bool
 	// Of the measuring loop alone:
-	made    fs.FileInfo // what was made on the path; nil: nothing that this agent knows
-	rules   fs.FileInfo // who may connect, if it was given: what was found on the path; nil: not known
-	problem string      // as last logged
+	made fs.FileInfo // what was made on the path; nil: nothing that this agent knows
+	// who may connect, if it was given: what was found on the path; nil: not known
+	rules   fs.FileInfo
+	problem string // as last logged
 
 	mu      sync.Mutex
 	current net.Listener       // guarded by mu; the last that was made

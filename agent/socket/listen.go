@@ -33,7 +33,8 @@ func (e *InUseError) Error() string {
 
 // listenUnix serves on a path, in place of a socket that an agent left behind when it was killed.
 func listenUnix(ctx context.Context, path string, mode fs.FileMode, group string, refuse Refuse) (*net.UnixListener, error) {
-	if err := regularfile.MakeFolders(filepath.Dir(path), 0o755); err != nil { // all callers must get there
+	if err := regularfile.MakeFolders(filepath.Dir(path), 0o755); err != nil {
+		// all callers must get there
 		return nil, fmt.Errorf("socket directory: %w", err)
 	}
 	if err := CheckFolder(path, refuse); err != nil {
@@ -83,7 +84,8 @@ func CheckFolder(path string, refuse Refuse) error {
 	if os.Geteuid() == 0 {
 		err := regularfile.Guarded(filepath.Dir(path), 0)
 		wrong, is := errors.AsType[*regularfile.GuardError](err)
-		if is && wrong.Owner == 0 && wrong.Mode&fs.ModeSticky != 0 { // the folder itself: on the way to it that is no error
+		if is && wrong.Owner == 0 && wrong.Mode&fs.ModeSticky != 0 {
+			// the folder itself: on the way to it that is no error
 			return nil
 		}
 		if is {

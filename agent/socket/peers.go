@@ -160,7 +160,8 @@ func (p *Peers) lookUp(ctx context.Context, uid uint32, before *Caller, done cha
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	c := p.callerLocked(uid, userName)
-	if len(p.known) >= maxUsers { // trusted users are few, and must not be forgotten because of others
+	if len(p.known) >= maxUsers {
+		// trusted users are few, and must not be forgotten because of others
 		maps.DeleteFunc(p.known, func(_ uint32, k known) bool { return !k.caller.Trusted })
 	}
 	p.known[uid] = known{caller: c, read: read}

@@ -183,7 +183,8 @@ func holdPeer(conn *net.UnixConn, pid int32) (held *os.File, sure bool, err erro
 	switch {
 	case peerErr == nil:
 		return os.NewFile(uintptr(pidfd), "pidfd"), sure, nil
-	case errors.Is(peerErr, unix.ENOSYS), errors.Is(peerErr, unix.EPERM): // before Linux 5.3, or a seccomp filter
+	case errors.Is(peerErr, unix.ENOSYS), errors.Is(peerErr, unix.EPERM):
+		// before Linux 5.3, or a seccomp filter
 		return nil, false, nil
 	case errors.Is(peerErr, unix.EMFILE), errors.Is(peerErr, unix.ENFILE):
 		return nil, false, fmt.Errorf("peer: %w", peerErr)

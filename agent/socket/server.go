@@ -122,7 +122,7 @@ func (s *Server) Listen(ctx context.Context) error {
 		if err != nil {
 			return errors.Join(fmt.Errorf("agent: %w", err), socket.Close())
 		}
-		s.options.Log.Warn("whoever can connect on loopback may act as anyone", "address", loopback.Addr().String())
+		s.options.Log.Warn("anyone who can connect on loopback may act as any user", "address", loopback.Addr().String())
 		s.listeners = append(s.listeners, &loopbackListener{Listener: loopback, server: s})
 	}
 	return nil

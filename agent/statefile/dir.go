@@ -63,7 +63,8 @@ func Open(path string) (*Dir, error) {
 	if err := makeFolder(path); err != nil {
 		return nil, err
 	}
-	name, err := lockName(path) // first: an agent that has it may be about to take the other lock again
+	// first: an agent that has it may be about to take the other lock again
+	name, err := lockName(path)
 	if err != nil {
 		return nil, err
 	}

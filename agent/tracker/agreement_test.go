@@ -197,7 +197,8 @@ func (w *world) settle(t *rapid.T) {
 		q := w.tracker.BuildSync(w.now)
 		r := w.books.sync(q)
 		if r == nil {
-			w.tracker.Resync() // a sequence that was used before the answer to the registration came
+			// a sequence that was used before the answer to the registration came
+			w.tracker.Resync()
 			continue
 		}
 		w.take(t, q, r)

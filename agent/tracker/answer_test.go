@@ -175,7 +175,8 @@ func TestCompleteAnswerDropsWhatItDoesNotList(t *testing.T) {
 		change func(k *tracker.Tracker) // after the request was built
 		want   []string
 	}{
-		"known to the ledger": {func(*tracker.Tracker) {}, []string{"a"}}, // which has not heard that it runs
+		// which has not heard that it runs
+		"known to the ledger": {func(*tracker.Tracker) {}, []string{"a"}},
 		"granted after the answer": {func(k *tracker.Tracker) {
 			k.Observe(start, grant("new", reserved, 21, 100), 5)
 		}, []string{"a", "new"}},
@@ -198,7 +199,8 @@ func TestRestartedAgentKeepsAnEngineUntilTheLedgerHasHeardOfIt(t *testing.T) {
 	k := tracker.New(start, host(2), saved)
 	register(t, k, 6)
 	q := k.BuildSync(start)
-	k.Observe(start, engine("b", 301, 100, 43), 5) // an answer of the leader before, under way until now
+	// an answer of the leader before, under way until now
+	k.Observe(start, engine("b", 301, 100, 43), 5)
 	outcome := answer(t, k, q, &bursarv1.SyncResponse{Epoch: 6, LedgerSequence: 400, Complete: true})
 	same(t, "held", []string{"b"}, held(k)) // of b the ledger could not know that it runs
 	same(t, "forgotten", []*bursarv1.Allocation{engine("a", 300, 100, 42)}, outcome.Forgotten)

@@ -230,7 +230,8 @@ func TestReportsCarryWhatChanged(t *testing.T) {
 	answer(t, k, q, answered)
 	same(t, "nothing new", map[string]int64{}, reports(k.BuildSync(start)))
 	measure(11, 20)
-	same(t, "one changed", map[string]int64{"a": 11}, reports(k.BuildSync(start))) // its answer is lost: it may have been heard
+	// its answer is lost: it may have been heard
+	same(t, "one changed", map[string]int64{"a": 11}, reports(k.BuildSync(start)))
 	measure(10, 20)
 	same(t, "changed back", map[string]int64{"a": 10}, reports(k.BuildSync(start)))
 	q = k.BuildSync(start)

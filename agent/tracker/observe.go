@@ -124,7 +124,8 @@ func (e *entry) before(a *bursarv1.Allocation, epoch uint64) bool {
 	case e.phase == held && known == reserved && latest == active:
 		return true
 	case e.phase == held && known == active && latest == reserved:
-		return false // a life does not go back; a ledger that did hears of the engine with the next full Sync
+		// a life does not go back; a ledger that did hears of the engine with the next full Sync
+		return false
 	}
 	return e.epoch < epoch || e.epoch == epoch && e.grant.GetRevision() < a.GetRevision()
 }

@@ -108,7 +108,8 @@ func TestAVetoOutlivesAnAnswerToACallOfTheLeadershipBefore(t *testing.T) {
 	if len(out.Vetoed) != 1 {
 		t.Fatalf("not refused: %+v", out)
 	}
-	answer(t, k, k.BuildSync(start), &bursarv1.SyncResponse{Epoch: 5, LedgerSequence: 12}) // it waits again
+	// it waits again
+	answer(t, k, k.BuildSync(start), &bursarv1.SyncResponse{Epoch: 5, LedgerSequence: 12})
 	k.Measure(start, tracker.Measurement{Sample: free(1000)})
 	if got := k.Observe(start, told, 4); got != tracker.Passed {
 		t.Errorf("verdict %d: what was given back is held", got)
@@ -186,7 +187,8 @@ func TestAnotherBootEndsEveryEngine(t *testing.T) {
 	register(t, k, 5)
 	answer(t, k, k.BuildSync(start), &bursarv1.SyncResponse{
 		Epoch: 5, LedgerSequence: 10, Complete: true, Acknowledged: []string{"a"},
-		Grants: []*bursarv1.Allocation{engine("b", 5, 100, 44)}, // confirmed before the state was saved
+		// confirmed before the state was saved
+		Grants: []*bursarv1.Allocation{engine("b", 5, 100, 44)},
 	})
 	if q := k.BuildSync(start); len(q.GetEnded()) != 1 || q.GetEnded()[0].GetAllocationId() != "b" {
 		t.Errorf("an engine of the boot before, told by the coordinator: %v", q)

@@ -118,7 +118,8 @@ func New(now time.Time, host Host, saved Snapshot) *Tracker {
 		epoch: saved.Epoch, leadership: saved.Leadership, storeID: saved.StoreID, unsaved: unsaved{all: true},
 	}
 	for _, grant := range saved.Engines {
-		e := &entry{phase: held, grant: grant} // of no epoch: all that a coordinator says of it is newer
+		// of no epoch: all that a coordinator says of it is newer
+		e := &entry{phase: held, grant: grant}
 		t.put(e)
 		t.shown[grant.GetId()] = grant.GetProcess()
 		if saved.BootID != host.BootID {

@@ -1,7 +1,7 @@
 // Package unit gives engines cgroups by asking systemd for units: a transient scope for an engine
 // that runs already, a transient service for the keeper of one that is to be started. If systemd
 // runs, it owns the hierarchy of cgroups, and no other program may make any outside of what
-// systemd has given it. The package talks D-Bus, as root over systemd's private socket: no D-Bus
+// systemd has given it. The package speaks D-Bus, as root over systemd's private socket: no D-Bus
 // daemon is needed.
 //
 // The units of engines stand in the slice bursar-engines.slice and depend on nothing: neither the

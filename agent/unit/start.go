@@ -357,7 +357,7 @@ func serviceProperties(s Service) []systemd.Property {
 		value("StandardInputFileDescriptor", dbus.UnixFD(s.Stdin.Fd())),   //nolint:gosec // a descriptor
 		value("StandardOutputFileDescriptor", dbus.UnixFD(s.Stdout.Fd())), //nolint:gosec // a descriptor
 		value("StandardErrorFileDescriptor", dbus.UnixFD(s.Stderr.Fd())),  //nolint:gosec // a descriptor
-		// A keeper does not heed SIGTERM: with the machine's end the engine itself must get it.
+		// A keeper ignores SIGTERM: with the machine's end the engine itself must get it.
 		value("KillMode", "control-group"),
 	)
 }

@@ -30,7 +30,8 @@ type played struct {
 	gone      uint32 // a process that has ended
 	result    string // of a job; empty: "done"
 	connected bool
-	broken    error // of the next call: what a connection says of which only writing shows that it has ended
+	// of the next call: what a connection says of which only writing shows that it has ended
+	broken error
 }
 
 func (p *played) Connected() bool { return p.connected }

@@ -183,7 +183,7 @@ func checkConsul(config coordinator.Config, where string) error {
 	if config.Election == "" && !opener.IsDatabase(where) {
 		return &coordinator.ConfigError{
 			Field: "consul", Value: "…",
-			Want: "a store that several coordinators share beside it (store or storeFile with postgres://…), or election: consul or alone to say what is meant with the store " + where,
+			Want: "a store that several coordinators share next to it (store or storeFile with postgres://…), or election: consul or alone to say what is meant with the store " + where,
 		}
 	}
 	return config.Consul.Validate()

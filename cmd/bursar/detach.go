@@ -52,7 +52,7 @@ func (f *detachFlags) check(cmd *cobra.Command) error {
 	}
 	for _, name := range detachOnly() {
 		if cmd.Flags().Changed(name) {
-			return usagef("--%s: want --detach beside it", name)
+			return usagef("--%s: want --detach next to it", name)
 		}
 	}
 	return nil

@@ -109,7 +109,7 @@ func (c *cli) dev(ctx context.Context, f devFlags, log *slog.Logger) error {
 		return err
 	}
 	c.trace(ctx, "bursar-dev", log)
-	books, err := openCoordinator(ctx, coordinator.Config{
+	server, err := openCoordinator(ctx, coordinator.Config{
 		Listen: f.listen, DataDir: filepath.Join(f.dataDir, "coordinator"), QuotaFiles: f.quotas, ProvidersFile: f.providers,
 		Times: coordinator.Times{Interval: devInterval, SuspectAfter: devSuspect},
 	}, &configuration{set: map[string]string{"listen": "--listen", "dataDir": "--data-dir", "providersFile": "--providers"}}, c.tracing, log, func(string) {})
@@ -122,22 +122,22 @@ func (c *cli) dev(ctx context.Context, f devFlags, log *slog.Logger) error {
 	serving, stopServing := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopServing()
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return books.Run(serving) })
+	group.Go(func() error { return server.Run(serving) })
 	group.Go(func() error {
 		defer stopServing()
-		return c.devAgent(ctx, f, books, log, began)
+		return c.devAgent(ctx, f, server, log, began)
 	})
 	return group.Wait()
 }
 
 // devAgent runs the agent as soon as there is a coordinator, and prints when it is ready.
-func (c *cli) devAgent(ctx context.Context, f devFlags, books *coordinator.Server, log *slog.Logger, began time.Time) error {
+func (c *cli) devAgent(ctx context.Context, f devFlags, server *coordinator.Server, log *slog.Logger, began time.Time) error {
 	select {
-	case <-books.Ready():
+	case <-server.Ready():
 	case <-ctx.Done():
 		return nil
 	}
-	target := "http://" + books.Address()
+	target := "http://" + server.Address()
 	loaded := &configuration{set: map[string]string{"socket": "--agent-socket", "stateDir": "--data-dir", "engines.logDir": "--data-dir"}}
 	host, err := c.openAgent(ctx, agent.Config{
 		Socket: f.socket, StateDir: filepath.Join(f.dataDir, "agent"), Tick: devTick, Coordinators: []string{target},

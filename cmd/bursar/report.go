@@ -65,10 +65,10 @@ func (c *cli) describe(out io.Writer, err error) {
 	if _, leaderless := errors.AsType[*leaderlessError](err); leaderless && connect.IsWireError(err) {
 		// A coordinator that stands by has said why, which may also be that the leader does not
 		// let it in.
-		sayf("hint: none of those that answer leads; where a leader has just ended, another one leads in some seconds")
+		sayf("hint: none of those that answer leads; if a leader has just ended, another one leads in some seconds")
 	}
 	if c.byDefault && nothingThere(err) {
-		sayf("hint: `systemctl status bursar-agent bursar-coordinator` where these are services, `bursar dev` starts everything on this machine; " +
+		sayf("hint: `systemctl status bursar-agent bursar-coordinator` if these are services, `bursar dev` starts everything on this machine; " +
 			"--addr or BURSAR_ADDR says where a coordinator is, --agent or BURSAR_AGENT where an agent is")
 	}
 }

@@ -47,7 +47,7 @@ func (l *asideLine) key() string {
 // gives says what is given up together with a row of a table.
 var gives = map[string]string{
 	store.AllocationTable: "what it holds counts as free at once, though its engine may run: an agent that knows the engine reports it, and it is taken in again; " +
-		"a waiting request is lost, and its request id may be granted anew",
+		"a waiting request is lost, and its request id may be granted again",
 	store.HostTable: "the host's live allocations go with it, as do those of hosts that have no row, and whether it was cordoned or drained; its agent registers it again and reports the engines " +
 		"that run, which are taken in again; reservations and requests that wait for it are lost",
 	store.QuotaTable:    "the limit holds no more, until it is set again: bursar quota set",

@@ -62,7 +62,7 @@ func (w *waitLine) follow(ctx context.Context) {
 			return
 		case <-ticker.C:
 		}
-		text, left := w.look(ctx)
+		text, left := w.read(ctx)
 		text = printable(text)
 		switch {
 		case ctx.Err() != nil || text == "":
@@ -76,9 +76,9 @@ func (w *waitLine) follow(ctx context.Context) {
 	}
 }
 
-// look returns the place of the request, and how long it may still wait; nothing if it does not
+// read returns the place of the request, and how long it may still wait; nothing if it does not
 // wait.
-func (w *waitLine) look(ctx context.Context) (text, left string) {
+func (w *waitLine) read(ctx context.Context) (text, left string) {
 	found, err := w.client.Allocations().Get(ctx, &bursarv1.AllocationServiceGetRequest{RequestId: w.requestID})
 	if client.Unavailable(err) {
 		return w.cli.message(err) + "; trying again", ""

@@ -41,19 +41,19 @@ func newDecoding(slots int) *decoding {
 func (d *decoding) join(caller admission.Caller) *callerSlots {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	l := d.callers[caller.ID]
-	if l == nil {
-		l = &callerSlots{slots: make(chan struct{}, d.each)}
-		d.callers[caller.ID] = l
+	s := d.callers[caller.ID]
+	if s == nil {
+		s = &callerSlots{slots: make(chan struct{}, d.each)}
+		d.callers[caller.ID] = s
 	}
-	l.users++
-	return l
+	s.users++
+	return s
 }
 
-func (d *decoding) leave(caller admission.Caller, l *callerSlots) {
+func (d *decoding) leave(caller admission.Caller, s *callerSlots) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if l.users--; l.users == 0 {
+	if s.users--; s.users == 0 {
 		delete(d.callers, caller.ID)
 	}
 }
@@ -63,24 +63,24 @@ func (d *decoding) acquire(ctx context.Context, caller admission.Caller) (done f
 	if err := ctx.Err(); err != nil {
 		return nil, err //nolint:wrapcheck // as it is
 	}
-	l := d.join(caller)
+	s := d.join(caller)
 	select {
-	case l.slots <- struct{}{}:
+	case s.slots <- struct{}{}:
 	case <-ctx.Done():
-		d.leave(caller, l)
+		d.leave(caller, s)
 		return nil, ctx.Err()
 	}
 	select {
 	case d.slots <- struct{}{}:
 	case <-ctx.Done():
-		<-l.slots
-		d.leave(caller, l)
+		<-s.slots
+		d.leave(caller, s)
 		return nil, ctx.Err()
 	}
 	return func() {
 		<-d.slots
-		<-l.slots
-		d.leave(caller, l)
+		<-s.slots
+		d.leave(caller, s)
 	}, nil
 }
 

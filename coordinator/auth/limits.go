@@ -231,7 +231,7 @@ func (l *Limits) serve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	limit := l.Largest(r.URL.Path)
-	// of a GET: its message is in the address
+	// The message of a GET is in its address.
 	if r.URL.RawQuery != "" && r.URL.Query().Has("compression") {
 		if err := intake.Add(int(limit)); err != nil {
 			admission.Refuse(w, r, err)
@@ -253,8 +253,8 @@ func (l *Limits) serve(w http.ResponseWriter, r *http.Request) {
 // countCall counts a call and its connection.
 func (l *Limits) countCall(c *Caller, r *http.Request) (ended func(), err error) {
 	owner := admission.Caller{ID: "caller/" + c.Maker.Name, Name: c.Maker.Name}
-	// and believed: it counts among those that are known, which are not closed under their
-	// requests
+	// An anonymous caller that was let in counts among the known: its connection is not closed
+	// during a request.
 	if c.isAnonymous() {
 		owner = c.account
 	}

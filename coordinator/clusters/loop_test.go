@@ -35,7 +35,7 @@ func newLoopRig(tb testing.TB, s store.Store, change func(*commit.Options)) *loo
 	tb.Helper()
 	options := commit.Options{
 		Store: s, Clock: core.NewSteady(monotonic(time.Now())), Feed: commit.NewChangeFeed(1024, 1<<20),
-		Meter: commit.NewMeter(prometheus.NewRegistry()), Log: slog.New(slog.DiscardHandler),
+		Metrics: commit.NewMetrics(prometheus.NewRegistry()), Log: slog.New(slog.DiscardHandler),
 		Queue: 8192, Batch: 1024, CommitTimeout: 5 * time.Second, Remember: 24 * time.Hour,
 		History: commit.HistoryBounds{Retention: 30 * 24 * time.Hour, CallerBytes: 2 << 30, PruneEvery: 10 * time.Second, PruneStep: 500},
 	}

@@ -40,7 +40,7 @@ const (
 	// up to the interval.
 	firstRetry = 500 * time.Millisecond
 	// spread is by how much two times are apart that should be the same, so that coordinators and
-	// clusters do not march in step.
+	// clusters do not act at the same time.
 	spread = 0.2
 )
 
@@ -206,7 +206,7 @@ func (r *poller) report(ctx context.Context, got *reading) (failure, err error) 
 		refused = l.ReportCluster(now, got.report)
 		return nil
 	}); err != nil {
-		return nil, err // not refused, which the loop may be about to write
+		return nil, err // refused must not be read: the loop may still write it
 	}
 	return refused, nil
 }
@@ -221,7 +221,7 @@ func (r *poller) succeeded(got *reading) {
 	r.health.Failures, r.health.failingSince = 0, 0
 	r.health.Server, r.health.Took = got.server, got.took
 	r.health.Applications, r.health.Message = got.asked, message
-	r.pollers.ifRunning(r, func() { r.pollers.meter.observe(r.ClusterName, got.took) })
+	r.pollers.ifRunning(r, func() { r.pollers.metrics.observe(r.ClusterName, got.took) })
 }
 
 // failed tells the ledger that the cluster could not be read.
@@ -234,7 +234,7 @@ func (r *poller) failed(ctx context.Context, failure error) error {
 	}); err != nil {
 		return err
 	}
-	r.pollers.ifRunning(r, func() { r.pollers.meter.countFailure(r.ClusterName) })
+	r.pollers.ifRunning(r, func() { r.pollers.metrics.countFailure(r.ClusterName) })
 	r.logChange(text, failure)
 	now := r.pollers.loop.Now()
 	if r.health.Failures++; r.health.Failures == 1 {
@@ -263,7 +263,7 @@ func (r *poller) publish(wait time.Duration) {
 	r.health.Interval = wait
 	r.pollers.ifRunning(r, func() {
 		r.shown = r.health
-		r.pollers.meter.setInterval(r.ClusterName, r.interval)
+		r.pollers.metrics.setInterval(r.ClusterName, r.interval)
 	})
 }
 

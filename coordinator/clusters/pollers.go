@@ -17,14 +17,14 @@ import (
 
 // Pollers read external clusters while this coordinator leads, each in a goroutine of its own:
 // those that the ledger has providers for, in the leadership that it has them in. What they read
-// goes through the loop like any command, and is nothing any more once the leadership is over or
-// the provider has changed.
+// goes through the loop like any command, and is dropped once the leadership is over or the
+// provider has changed.
 type Pollers struct {
 	loop        *commit.Loop
 	Kinds       providers.Kinds
 	Credentials Credentials
 	random      func() float64 // from 0 to 1; by any goroutine
-	meter       *Meter
+	metrics     *Metrics
 	log         *slog.Logger
 
 	wake chan struct{} // holds one
@@ -47,9 +47,9 @@ type Health struct {
 
 // New returns pollers that read nothing before Run. random gives numbers from 0 to 1, to any
 // goroutine.
-func New(loop *commit.Loop, kinds providers.Kinds, dir Credentials, random func() float64, m *Meter, log *slog.Logger) *Pollers {
+func New(loop *commit.Loop, kinds providers.Kinds, dir Credentials, random func() float64, m *Metrics, log *slog.Logger) *Pollers {
 	return &Pollers{
-		loop: loop, Kinds: kinds, Credentials: dir, random: random, meter: m, log: log,
+		loop: loop, Kinds: kinds, Credentials: dir, random: random, metrics: m, log: log,
 		wake: make(chan struct{}, 1), running: make(map[ledger.ClusterName]*poller),
 	}
 }
@@ -93,7 +93,7 @@ func (p *Pollers) follow(ctx context.Context, wanted []core.Assignment, all *syn
 		r.end()
 		ended[name] = r.ended
 		delete(p.running, name)
-		p.meter.forget(name)
+		p.metrics.forget(name)
 	}
 	for _, a := range wanted {
 		if p.running[a.ClusterName] != nil {

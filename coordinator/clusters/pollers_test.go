@@ -37,7 +37,7 @@ func newPollersRig(t *testing.T, random func() float64) *pollersRig {
 	t.Helper()
 	w := &pollersRig{loopRig: newLoopRig(t, storetest.NewMemory("test").Open(), nil), kind: fakecluster.New(), log: &proc.Output{}, ended: make(chan struct{})}
 	w.pollers = New(w.Loop, providers.Kinds{w.kind}, Credentials(t.TempDir()), random,
-		NewMeter(prometheus.NewRegistry()), slog.New(slog.NewTextHandler(w.log, nil)))
+		NewMetrics(prometheus.NewRegistry()), slog.New(slog.NewTextHandler(w.log, nil)))
 	w.ClustersChanged = w.pollers.Changed
 	lead(t, w.Loop)
 	var ctx context.Context
@@ -150,7 +150,7 @@ func TestWhatIsReadForAnEarlierProviderChangesNothing(t *testing.T) {
 			t.Error("it is heard")
 			return nil
 		})
-		if !errors.Is(err, commit.ErrSuperseded) {
+		if !errors.Is(err, commit.ErrNotAssigned) {
 			t.Errorf("got %v", err)
 		}
 		here.With(func(c *fakecluster.Cluster) { c.Takes = 3 * time.Second })

@@ -22,7 +22,7 @@ func TestTheBooksAreAuditedAgainAndAgain(t *testing.T) {
 		time.Sleep(10*auditEvery + time.Second)
 		cancel()
 		<-ended
-		if n := counterValue(t, d.Meter.audits); n != 10 {
+		if n := counterValue(t, d.Metrics.audits); n != 10 {
 			t.Errorf("%v audits in ten minutes: want 10", n)
 		}
 	})

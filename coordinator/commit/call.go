@@ -104,12 +104,12 @@ func (loop *Loop) await(ctx context.Context, done <-chan error) (answered bool, 
 }
 
 // Decide runs a command of the ledger that has a result.
-func Decide[R any](ctx context.Context, b Reader, f func(l *ledger.Ledger, now ledger.Instant) (R, error)) (R, error) {
+func Decide[R any](ctx context.Context, r Reader, f func(l *ledger.Ledger, now ledger.Instant) (R, error)) (R, error) {
 	var result struct {
 		value R
 		err   error
 	}
-	if err := b.Do(ctx, func(l *ledger.Ledger, now ledger.Instant) { result.value, result.err = f(l, now) }); err != nil {
+	if err := r.Do(ctx, func(l *ledger.Ledger, now ledger.Instant) { result.value, result.err = f(l, now) }); err != nil {
 		var none R
 		return none, err
 	}
@@ -125,25 +125,25 @@ func (loop *Loop) Sync(ctx context.Context, r *core.Report) error {
 	}
 	loop.Spans.recordCall(r.Span, false)
 	if n := &r.Result.NotTaken; r.Err == nil && n.Count > 0 {
-		loop.Meter.notTaken.Add(float64(n.Count))
+		loop.Metrics.notTaken.Add(float64(n.Count))
 		loop.notTaken.log(loop.Log, r.Command.HostID, n)
 	}
 	return r.Err
 }
 
 // Register sends an announcement of a host through the loop.
-func (loop *Loop) Register(ctx context.Context, e *core.Registration) error {
+func (loop *Loop) Register(ctx context.Context, r *core.Registration) error {
 	done := make(chan error, 1)
-	e.Done, e.From, e.Span = func(err error) { done <- err }, loop.origin(ctx), loop.Spans.newSpan(ctx)
-	if _, err := loop.send(ctx, e, done); err != nil {
+	r.Done, r.From, r.Span = func(err error) { done <- err }, loop.origin(ctx), loop.Spans.newSpan(ctx)
+	if _, err := loop.send(ctx, r, done); err != nil {
 		return err
 	}
-	loop.Spans.recordCall(e.Span, false)
-	return e.Err
+	loop.Spans.recordCall(r.Span, false)
+	return r.Err
 }
 
-// Allocate sends a request through the loop and waits until it is decided, or its caller is about
-// to lose patience.
+// Allocate sends a request through the loop and waits until it is decided, or its caller's
+// deadline is near.
 func (loop *Loop) Allocate(ctx context.Context, command *ledger.AllocateCommand) (ledger.AllocateResult, error) {
 	start := loop.Clock.Now()
 	patience, stop := loop.patienceTimer(ctx, command)
@@ -190,8 +190,8 @@ func (loop *Loop) takeResult(p *pendingRequest, start ledger.Instant, err error)
 }
 
 // patienceTimer fires shortly before the caller's deadline, if that comes before the end of the
-// wait. The answer must still get there, and nothing may be granted to a caller who is about to
-// hang up. A wait that ends at about the deadline is shortened, so that its end is the answer.
+// wait. The answer must still get there, and nothing may be granted to a caller who is about to go
+// away. A wait that ends at about the deadline is shortened, so that its end is the answer.
 func (loop *Loop) patienceTimer(ctx context.Context, command *ledger.AllocateCommand) (fires <-chan time.Time, stop func()) {
 	deadline, bounded := ctx.Deadline()
 	if !bounded || command.Wait <= 0 || command.Async {
@@ -215,12 +215,12 @@ func (loop *Loop) observeLatency(r *core.Request, start ledger.Instant) {
 	_, short := errors.AsType[*ledger.InsufficientError](r.Err)
 	switch {
 	case r.Waited:
-		loop.Meter.waited.Observe(took)
+		loop.Metrics.waited.Observe(took)
 	case r.Err == nil && r.Result.Allocation.State == ledger.Reserved:
-		loop.Meter.granted.Observe(took)
+		loop.Metrics.granted.Observe(took)
 	case short:
-		loop.Meter.short.Observe(took)
+		loop.Metrics.short.Observe(took)
 	default:
-		loop.Meter.other.Observe(took)
+		loop.Metrics.other.Observe(took)
 	}
 }

@@ -76,9 +76,9 @@ func (c *Campaign) lead(ctx context.Context, term election.Term, first chan<- er
 		backoff.WithInitialInterval(50*time.Millisecond), backoff.WithMaxInterval(5*time.Second), backoff.WithMaxElapsedTime(0))
 	for {
 		began := time.Now()
-		led := c.Loop.Lead(c.Announced()...)
+		leadership := c.Loop.Lead(c.Announced()...)
 		select {
-		case meta := <-led.Began:
+		case meta := <-leadership.Began:
 			c.Loop.setUnled(nil)
 			reportFirst(first, nil)
 			announcing, stop := context.WithCancel(ctx)
@@ -87,7 +87,7 @@ func (c *Campaign) lead(ctx context.Context, term election.Term, first chan<- er
 				defer close(announced)
 				c.announce(announcing, term, meta)
 			}()
-			err := c.awaitEnd(term, led)
+			err := c.awaitEnd(term, leadership)
 			stop()
 			<-announced // otherwise it would be announced after the term
 			if err != nil {
@@ -98,7 +98,7 @@ func (c *Campaign) lead(ctx context.Context, term election.Term, first chan<- er
 			} else if !pause.For(faults.NextBackOff(), term.Over(), c.Loop.done) {
 				continue // which finds out what it was
 			}
-		case err := <-led.over:
+		case err := <-leadership.over:
 			if isFault(err) { // over a stored request: the next attempt sets it aside
 				pause.For(faults.NextBackOff(), term.Over(), c.Loop.done)
 				continue
@@ -116,10 +116,10 @@ func (c *Campaign) lead(ctx context.Context, term election.Term, first chan<- er
 
 // awaitEnd waits for the end of a leadership. The error is nil if another leadership may follow in
 // the same term.
-func (c *Campaign) awaitEnd(term election.Term, led *Term) error {
+func (c *Campaign) awaitEnd(term election.Term, leadership *Term) error {
 	began := time.Now()
 	select {
-	case err := <-led.over:
+	case err := <-leadership.over:
 		switch {
 		case errors.Is(err, store.ErrDeposed):
 			return fmt.Errorf("another coordinator has begun to lead on this store (if that repeats, two clusters share it, or two coordinators are alone on it): %w", err)

@@ -22,7 +22,7 @@ func (loop *Loop) endAfterPanic(err error) {
 // recordFault logs that the ledger panicked, and what is refused because of it.
 func (loop *Loop) recordFault(fault *core.PanicError) {
 	loop.Log.Error("the ledger panicked: this leadership is over", "cause", fault.Cause, "refused", fault.Refused, "stack", string(fault.Stack))
-	loop.Meter.faults.Inc()
+	loop.Metrics.faults.Inc()
 	if fault.Refused == "" {
 		loop.unknownPanic.Store(&unknownPanic{loop.Clock.Now(), fmt.Sprint(fault.Cause)})
 	}

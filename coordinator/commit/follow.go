@@ -20,7 +20,7 @@ const (
 // It begins with ping, which sends a revision alone, and repeats it if nothing else was sent for a
 // while. send may skip a change.
 func (loop *Loop) Follow(ctx context.Context, after uint64, ping func(revision uint64) error, send func(Event) error) error {
-	// A look through the loop: a coordinator that does not lead must not say what the latest
+	// This goes through the loop: a coordinator that does not lead must not say what the latest
 	// revision is.
 	if err := loop.Do(ctx, func(*ledger.Ledger, ledger.Instant) {}); err != nil {
 		return err
@@ -30,8 +30,8 @@ func (loop *Loop) Follow(ctx context.Context, after uint64, ping func(revision u
 		return err
 	}
 	defer from.close()
-	loop.Meter.watchers.Inc()
-	defer loop.Meter.watchers.Dec()
+	loop.Metrics.watchers.Inc()
+	defer loop.Metrics.watchers.Dec()
 	if err := ping(revision); err != nil {
 		return err
 	}
@@ -42,7 +42,7 @@ func (loop *Loop) Follow(ctx context.Context, after uint64, ping func(revision u
 		batch, wait, caughtUp, err := from.poll(events)
 		if err != nil {
 			if errors.Is(err, ErrFellBehind) {
-				loop.Meter.cutOff.Inc()
+				loop.Metrics.cutOff.Inc()
 			}
 			return err
 		}

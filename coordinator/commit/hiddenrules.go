@@ -28,7 +28,7 @@ func (loop *Loop) publishHiddenRules() {
 	}
 	slices.Sort(list)
 	loop.rulesHidden.Store(&list)
-	loop.Meter.hiddenRules.Set(float64(len(list)))
+	loop.Metrics.hiddenRules.Set(float64(len(list)))
 }
 
 // AtMost shortens a list of warnings, and says where the rest is.

@@ -10,7 +10,7 @@ import (
 	"github.com/bursar/bursar/coordinator/store"
 )
 
-// recountAfter is how long a count is gone on with. What it does not see, such as a lost
+// recountAfter is the age at which a count is started again. What it does not see, such as a lost
 // allocation that is adopted again, adds up until then.
 const recountAfter = 24 * time.Hour
 
@@ -34,9 +34,9 @@ type history struct {
 	// remember is how long rows are kept whatever their size, because they answer repeated
 	// requests.
 	remember time.Duration
-	// settled is how long rows are not counted yet: until then one may become durable behind
+	// countAfter is how long rows are not counted yet: until then one may become durable behind
 	// another of a later end.
-	settled time.Duration
+	countAfter time.Duration
 
 	// Owned by run:
 	epoch   uint64         // of the leadership that all below was counted in; 0: none
@@ -70,7 +70,7 @@ func (e *HistoryFullError) Error() string {
 
 func newHistory(loop *Loop) *history {
 	// The commit of a row may wait for the one before it, and each has its time.
-	return &history{loop: loop, config: loop.History, remember: loop.Remember, settled: 2 * loop.CommitTimeout}
+	return &history{loop: loop, config: loop.History, remember: loop.Remember, countAfter: 2 * loop.CommitTimeout}
 }
 
 // admit refuses a new request of a caller whose history is full.
@@ -104,7 +104,7 @@ func (h *history) run(ctx context.Context) {
 			return
 		}
 		if err := h.round(ctx); err != nil && ctx.Err() == nil {
-			h.loop.Meter.pruneFailed.Inc()
+			h.loop.Metrics.pruneFailed.Inc()
 			h.loop.Log.Warn("cannot keep the history within its bounds", "error", err)
 			h.began = 0 // what was deleted is not known
 		}
@@ -113,7 +113,7 @@ func (h *history) run(ctx context.Context) {
 
 // round does what has come due since the last one.
 func (h *history) round(ctx context.Context) error {
-	epoch := h.loop.led.Load()
+	epoch := h.loop.lastEpoch.Load()
 	if !h.loop.leads.Load() {
 		epoch = 0
 	}
@@ -132,7 +132,7 @@ func (h *history) round(ctx context.Context) error {
 	if err := h.deleteOld(ctx, h.loop.Clock.Earliest().Add(-h.config.Retention)); err != nil {
 		return err
 	}
-	if done, err := h.count(ctx, now.Add(-h.settled)); err != nil || !done {
+	if done, err := h.count(ctx, now.Add(-h.countAfter)); err != nil || !done {
 		return err
 	}
 	err := h.trimCallers(ctx, now.Add(-h.remember))
@@ -143,7 +143,7 @@ func (h *history) round(ctx context.Context) error {
 
 // isCurrent reports whether it is still this leadership's turn.
 func (h *history) isCurrent(ctx context.Context) bool {
-	return ctx.Err() == nil && h.loop.leads.Load() && h.loop.led.Load() == h.epoch
+	return ctx.Err() == nil && h.loop.leads.Load() && h.loop.lastEpoch.Load() == h.epoch
 }
 
 // deleteOld deletes what ended before a time, the oldest first, in steps.
@@ -174,7 +174,7 @@ func (h *history) deleteRows(ctx context.Context, ends []store.End) error {
 		places[i] = ends[i].Position
 	}
 	n, err := h.loop.Store.Delete(ctx, places)
-	h.loop.Meter.pruned.Add(float64(n))
+	h.loop.Metrics.pruned.Add(float64(n))
 	if err != nil {
 		return err //nolint:wrapcheck // says it
 	}

@@ -43,7 +43,7 @@ func newHistoryRig(t *testing.T, bounds HistoryBounds) *historyRig {
 		made.History.PruneStep = bounds.PruneStep
 	}
 	w := made.loop()
-	w.led.Store(meta.Epoch)
+	w.lastEpoch.Store(meta.Epoch)
 	w.leads.Store(true)
 	return &historyRig{t: t, store: s, epoch: meta.Epoch, clock: clock, history: w.history}
 }
@@ -326,7 +326,7 @@ func TestTheHistoryIsPrunedByAgeInSmallSteps(t *testing.T) {
 		}
 		cancel()
 		<-ended
-		if n := counterValue(t, k.loop.Meter.pruned); n != 23 {
+		if n := counterValue(t, k.loop.Metrics.pruned); n != 23 {
 			t.Errorf("%v were deleted: want 23", n)
 		}
 	})

@@ -25,16 +25,16 @@ type Loop struct {
 	requests sync.Pool         // of *pendingRequest, for reuse
 	queue    chan core.Command // bounded: what callers ask for
 	priority priorityQueue     // unbounded, but each entry ends one that was bounded
-	jobs     chan job          // for the goroutine that talks to the store; at most one under way
+	jobs     chan job          // for the goroutine that calls the store; at most one under way
 	outcomes chan outcome
 
 	terms chan *Term // to lead, or with nil not to
 
 	leads atomic.Bool // the core does
 	// skew is that of the ledger's time to the clock; nil while it does not lead.
-	skew    atomic.Pointer[core.Skew]
-	led     atomic.Uint64 // the epoch of the latest leadership
-	history *history      // what has ended
+	skew      atomic.Pointer[core.Skew]
+	lastEpoch atomic.Uint64 // the epoch of the latest leadership
+	history   *history      // what has ended
 	// hidden is what the file of providers hides of the stored ones.
 	hidden   atomic.Pointer[[]string]
 	refusals atomic.Pointer[[]string] // which commands are refused, and why
@@ -115,7 +115,7 @@ func (loop *Loop) sendTerm(t *Term) {
 func (loop *Loop) startLeading(o outcome) error {
 	if loop.Rules != nil {
 		// it does not lead yet: nothing to refuse them
-		if err := loop.core.SetFiles(0, loop.Rules()); err != nil {
+		if err := loop.core.SetQuotaFiles(0, loop.Rules()); err != nil {
 			return err
 		}
 	}
@@ -132,11 +132,11 @@ func (loop *Loop) startLeading(o outcome) error {
 		}
 		return err
 	}
-	led := loop.core.ClockSkew()
-	loop.skew.Store(&led)
+	skew := loop.core.ClockSkew()
+	loop.skew.Store(&skew)
 	loop.Feed.reset(o.snapshot.Revision)
-	loop.Meter.leads(o.meta.Epoch)
-	loop.led.Store(o.meta.Epoch)
+	loop.Metrics.leads(o.meta.Epoch)
+	loop.lastEpoch.Store(o.meta.Epoch)
 	loop.leads.Store(true)
 	loop.replica.forget()
 	for _, what := range loop.core.HiddenProviders() {
@@ -146,8 +146,8 @@ func (loop *Loop) startLeading(o outcome) error {
 	loop.hidden.Store(&hidden)
 	loop.refusals.Store(&refused)
 	loop.refreshPollers()
-	for _, warning := range led.Warning(now) {
-		loop.Log.Warn(warning, "skew", led.Ahead)
+	for _, warning := range skew.Warning(now) {
+		loop.Log.Warn(warning, "skew", skew.Ahead)
 	}
 	loop.Log.Info("leading", "epoch", o.meta.Epoch, "store", o.meta.StoreID, "revision", o.snapshot.Revision,
 		"allocations", len(o.snapshot.Allocations), "hosts", len(o.snapshot.Hosts))
@@ -166,7 +166,7 @@ func (loop *Loop) submit(command core.Command) error {
 	case loop.queue <- command:
 		return nil
 	default:
-		loop.Meter.refused.Inc()
+		loop.Metrics.refused.Inc()
 		return ErrBusy
 	}
 }
@@ -277,7 +277,7 @@ func (loop *Loop) apply(command core.Command) {
 func (loop *Loop) tick() {
 	now := loop.Clock.Now()
 	if loop.inFlight != nil && loop.deadline != 0 && now >= loop.deadline {
-		loop.deadline = 0 // the goroutine that commits is still at it; a new Lead waits for it
+		loop.deadline = 0 // the goroutine that commits has not returned; a new Lead waits for it
 		err := &Error{Err: store.ErrUnknownOutcome}
 		loop.Log.Error("a commit takes too long", "timeout", loop.CommitTimeout, "epoch", loop.inFlight.Epoch)
 		loop.inFlight.Answer(err)
@@ -378,7 +378,7 @@ func (loop *Loop) abandon(err error) {
 
 // endTerm ends the term of a leadership that was dropped.
 func (loop *Loop) endTerm(err error) {
-	loop.Meter.abandoned.Inc()
+	loop.Metrics.abandoned.Inc()
 	t := loop.term
 	loop.term = nil
 	t.over <- err
@@ -393,8 +393,8 @@ func (loop *Loop) dropLedger(err error) {
 	loop.hidden.Store(nil)
 	loop.rulesHidden.Store(nil)
 	loop.rulesSeen = 0
-	loop.Meter.hiddenRules.Set(0)
-	loop.Meter.leading.Set(0)
+	loop.Metrics.hiddenRules.Set(0)
+	loop.Metrics.leading.Set(0)
 	loop.Feed.endWatches(err)
 	loop.core.Drop(err)
 	loop.refreshPollers()

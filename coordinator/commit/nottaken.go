@@ -20,8 +20,8 @@ type notTakenLog struct {
 }
 
 // log writes a line, unless there was one about this host within a minute.
-func (e *notTakenLog) log(logger *slog.Logger, host string, n *ledger.NotTaken) {
-	if e.isDue(host, time.Now()) {
+func (l *notTakenLog) log(logger *slog.Logger, host string, n *ledger.NotTaken) {
+	if l.isDue(host, time.Now()) {
 		logger.Warn("a host reports engines that the books have elsewhere, or had as other requests, and they are not taken in: its agent is not to be trusted, or the store was put back",
 			"host", host, "engines", n.Count, "allocation", n.First.ID, "state", n.First.State, "on", n.First.HostID)
 	}
@@ -29,16 +29,16 @@ func (e *notTakenLog) log(logger *slog.Logger, host string, n *ledger.NotTaken) 
 
 // isDue reports whether there was no line about a host within the last minute, and takes note that
 // there is one now.
-func (e *notTakenLog) isDue(host string, now time.Time) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if at, known := e.lastLine[host]; known && now.Sub(at) < notTakenEvery {
+func (l *notTakenLog) isDue(host string, now time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if at, known := l.lastLine[host]; known && now.Sub(at) < notTakenEvery {
 		return false
 	}
-	maps.DeleteFunc(e.lastLine, func(_ string, at time.Time) bool { return now.Sub(at) >= notTakenEvery })
-	if e.lastLine == nil {
-		e.lastLine = make(map[string]time.Time)
+	maps.DeleteFunc(l.lastLine, func(_ string, at time.Time) bool { return now.Sub(at) >= notTakenEvery })
+	if l.lastLine == nil {
+		l.lastLine = make(map[string]time.Time)
 	}
-	e.lastLine[host] = now
+	l.lastLine[host] = now
 	return true
 }

@@ -13,12 +13,12 @@ import (
 
 // Options are what a loop works with. All but the functions are required.
 type Options struct {
-	Store store.Store
-	Clock core.Steady
-	Feed  *ChangeFeed
-	Meter *Meter
-	Spans *Tracer // nil: nothing is traced
-	Log   *slog.Logger
+	Store   store.Store
+	Clock   core.Steady
+	Feed    *ChangeFeed
+	Metrics *Metrics
+	Spans   *Tracer // nil: nothing is traced
+	Log     *slog.Logger
 	// Queue is how many commands may wait, Batch how many one commit may cover, CommitTimeout how
 	// long one may take.
 	Queue, Batch  int
@@ -38,7 +38,7 @@ type Options struct {
 
 // New returns a loop that does not run yet. Nothing else may use the core.
 func New(c *core.Core, o Options) *Loop {
-	w := &Loop{
+	loop := &Loop{
 		Options: o, core: c,
 		calls:    sync.Pool{New: newPendingCall},
 		requests: sync.Pool{New: newPendingRequest},
@@ -50,9 +50,9 @@ func New(c *core.Core, o Options) *Loop {
 		stopping: make(chan struct{}),
 		done:     make(chan struct{}),
 	}
-	w.history = newHistory(w)
-	w.replica = newReplica(w, c.EmptyLedger)
-	return w
+	loop.history = newHistory(loop)
+	loop.replica = newReplica(loop, c.EmptyLedger)
+	return loop
 }
 
 // origin is where a call comes from; nil if it is not known.

@@ -9,9 +9,9 @@ import (
 	"github.com/bursar/bursar/coordinator/ledger"
 )
 
-// ErrSuperseded ends a reading if its leadership is over or its provider has changed: it may be of
-// another cluster.
-var ErrSuperseded = errors.New("the provider has changed, or the leadership")
+// ErrNotAssigned ends a reading if its leadership is over or its provider has changed: it may be
+// of another cluster.
+var ErrNotAssigned = errors.New("the provider has changed, or the leadership")
 
 // ChangeProvider puts or deletes a provider. When it returns, that is durable, and readings for
 // the provider as it was before change nothing any more.
@@ -60,17 +60,10 @@ func (loop *Loop) Assignments(ctx context.Context) ([]core.Assignment, error) {
 func (loop *Loop) WhileAssigned(ctx context.Context, a *core.Assignment, run func(l *ledger.Ledger, now ledger.Instant) error) error {
 	return loop.DoPriority(ctx, &core.Origin{Procedure: "reading of " + a.String()}, func(c *core.Core, now ledger.Instant) error {
 		if !c.IsCurrent(a) {
-			return ErrSuperseded
+			return ErrNotAssigned
 		}
 		return run(c.Ledger(), now)
 	})
-}
-
-// SetFiles replaces the rules of files, by source.
-func (loop *Loop) SetFiles(ctx context.Context, from *core.Origin, sets map[string][]ledger.Quota) error {
-	return loop.change(ctx, from, func(c *core.Core, now ledger.Instant) error {
-		return c.ReplaceFiles(now, sets)
-	}, nil)
 }
 
 // SetProviders puts the providers of a file in force: now, if this coordinator leads, and at each

@@ -71,7 +71,7 @@ func newReplica(loop *Loop, empty func() *ledger.Ledger) *replica {
 			return nil, core.Skew{}, err
 		}
 		if loop.Rules != nil {
-			snapshot.Quotas = append(snapshot.Quotas, core.FromFiles(loop.Rules())...)
+			snapshot.Quotas = append(snapshot.Quotas, core.QuotasOfFiles(loop.Rules())...)
 		}
 		if configured := loop.configured.Load(); configured != nil {
 			snapshot.Providers, _ = core.WithFile(snapshot.Providers, *configured)

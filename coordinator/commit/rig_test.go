@@ -50,7 +50,7 @@ type setup struct {
 func defaults(s store.Store, clock core.Clock) *setup {
 	return &setup{
 		Options: Options{
-			Store: s, Clock: core.NewSteady(clock), Meter: NewMeter(prometheus.NewRegistry()), Log: slog.New(slog.DiscardHandler),
+			Store: s, Clock: core.NewSteady(clock), Metrics: NewMetrics(prometheus.NewRegistry()), Log: slog.New(slog.DiscardHandler),
 			Queue: 8192, Batch: 1024, CommitTimeout: 5 * time.Second, Remember: 24 * time.Hour, Origin: originOfTest,
 			History: HistoryBounds{Retention: 30 * 24 * time.Hour, CallerBytes: 2 << 30, PruneEvery: 10 * time.Second, PruneStep: 500},
 		},

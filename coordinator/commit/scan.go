@@ -34,11 +34,11 @@ type Visit[T any, P any] func(l *ledger.Ledger, after P, want int) Step[T, P]
 
 // Scan visits the ledger until it has found as many as wanted or has seen all. Revision is that of
 // the first visit: a watch from there misses nothing that the page may have missed.
-func Scan[T any, P any](ctx context.Context, b Reader, after P, want int, visit Visit[T, P]) (Step[T, P], error) {
+func Scan[T any, P any](ctx context.Context, r Reader, after P, want int, visit Visit[T, P]) (Step[T, P], error) {
 	all := Step[T, P]{Place: after}
 	for first := true; ; first = false {
 		var s Step[T, P]
-		err := b.Do(ctx, func(l *ledger.Ledger, _ ledger.Instant) {
+		err := r.Do(ctx, func(l *ledger.Ledger, _ ledger.Instant) {
 			s = visit(l, all.Place, want-len(all.Found))
 			s.Revision = l.Revision()
 		})

@@ -218,7 +218,7 @@ func TestRulesOfFilesMoveNoTimeUnderASkew(t *testing.T) {
 			t.Fatal(err)
 		}
 		rules := []ledger.Quota{{Selector: selector, Limit: resource.Vector{}.WithMemory(100)}}
-		if err := d.SetFiles(t.Context(), nil, map[string][]ledger.Quota{"file:q": rules}); err != nil {
+		if err := d.SetQuotaFiles(t.Context(), nil, map[string][]ledger.Quota{"file:q": rules}); err != nil {
 			t.Fatal(err)
 		}
 		if a := d.async("a", 1, time.Minute, 0); a.Created > d.Now() {

@@ -29,7 +29,8 @@ func (loop *Loop) setUnled(err error) {
 		loop.unled.Store(nil)
 		return
 	}
-	if failed, answered := errors.AsType[*Error](err); answered { // its words are for a caller of that commit
+	if failed, answered := errors.AsType[*Error](err); answered {
+		// its words are for a caller of that commit
 		err = failed.Err
 	}
 	if _, named := errors.AsType[*store.RowError](err); named { // its key may be a caller's word
@@ -40,8 +41,8 @@ func (loop *Loop) setUnled(err error) {
 
 var errUnreadRow = errors.New("a row of the store cannot be read: the log names it")
 
-// Waiting is how many commands wait.
-func (loop *Loop) Waiting() int { return len(loop.queue) }
+// Queued is how many commands wait.
+func (loop *Loop) Queued() int { return len(loop.queue) }
 
 // Ended is closed when the loop has ended.
 func (loop *Loop) Ended() <-chan struct{} { return loop.done }

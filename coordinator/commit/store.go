@@ -91,7 +91,7 @@ func (loop *Loop) commit(ctx context.Context, b *core.Batch) error {
 		b.Answer(&Error{Err: err})
 		return err
 	}
-	loop.Meter.committed(b, loop.Clock.Now().Sub(start))
+	loop.Metrics.committed(b, loop.Clock.Now().Sub(start))
 	if !b.Empty() {
 		loop.Feed.Publish(&b.Changes)
 	}

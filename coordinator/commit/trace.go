@@ -15,7 +15,7 @@ import (
 // The spans of a call that goes through the loop, below that of the call itself:
 //
 //	queue   until the loop has applied it
-//	wait    until it was granted or given up, where it waited for resources
+//	wait    until it was granted or given up, if it waited for resources
 //	commit  while the batch that answers it was made durable
 //
 // A commit that answers several traced calls is one span, below the first of them, with links to
@@ -45,12 +45,12 @@ func (t *Tracer) newSpan(ctx context.Context) *core.Span {
 }
 
 // callSpan is the span of the call: what happens to the call is below it.
-func callSpan(p *core.Span) trace.SpanContext { return trace.SpanContextFromContext(p.Call) }
+func callSpan(s *core.Span) trace.SpanContext { return trace.SpanContextFromContext(s.Call) }
 
 // markApplied says that the loop has come to the call.
-func markApplied(p *core.Span) {
-	if p != nil {
-		p.Applied = time.Now()
+func markApplied(s *core.Span) {
+	if s != nil {
+		s.Applied = time.Now()
 	}
 }
 
@@ -62,21 +62,21 @@ func (t *Tracer) beginCommit(ctx context.Context, b *core.Batch) (context.Contex
 	var c *core.CommitSpan
 	var others []trace.Link
 	for _, command := range b.Commands {
-		p := command.Trace()
+		s := command.Trace()
 		switch {
-		case p == nil:
+		case s == nil:
 			continue
 		case c == nil:
-			c = &core.CommitSpan{Owner: p, Began: time.Now()}
+			c = &core.CommitSpan{Owner: s, Began: time.Now()}
 		default:
-			others = append(others, trace.Link{SpanContext: callSpan(p)})
+			others = append(others, trace.Link{SpanContext: callSpan(s)})
 		}
-		p.Commit = c
+		s.Commit = c
 	}
 	if c == nil {
 		return ctx, nil
 	}
-	ctx, c.Span = t.spans.Start(trace.ContextWithSpanContext(ctx, callSpan(c.Owner)), "commit", //nolint:spancheck // ended by end
+	ctx, c.Span = t.spans.Start(trace.ContextWithSpanContext(ctx, callSpan(c.Owner)), "commit", //nolint:spancheck // ended by endCommit
 		trace.WithTimestamp(c.Began), trace.WithLinks(others...),
 		trace.WithAttributes(
 			tracing.KeyEpoch.Int64(int64(b.Epoch)), //nolint:gosec // not that many
@@ -99,16 +99,16 @@ func (t *Tracer) endCommit(c *core.CommitSpan, err error) {
 
 // recordCall records the spans of a call whose answer is durable. waited: it has waited for
 // resources.
-func (t *Tracer) recordCall(p *core.Span, waited bool) {
-	if p == nil || p.Commit == nil {
+func (t *Tracer) recordCall(s *core.Span, waited bool) {
+	if s == nil || s.Commit == nil {
 		return
 	}
-	t.record(p.Call, "queue", p.Queued, p.Applied)
+	t.record(s.Call, "queue", s.Queued, s.Applied)
 	if waited {
-		t.record(p.Call, "wait", p.Applied, p.Commit.Began)
+		t.record(s.Call, "wait", s.Applied, s.Commit.Began)
 	}
-	if p.Commit.Owner != p {
-		t.record(p.Call, "commit", p.Commit.Began, p.Commit.Ended, trace.Link{SpanContext: p.Commit.Span.SpanContext()})
+	if s.Commit.Owner != s {
+		t.record(s.Call, "commit", s.Commit.Began, s.Commit.Ended, trace.Link{SpanContext: s.Commit.Span.SpanContext()})
 	}
 }
 

@@ -146,12 +146,12 @@ func NewCore(config ledger.Config, newPlacer func() ledger.Placer, draw func() u
 
 // Lead begins a leadership with what the store has. The ledger's time goes on from the store's
 // time, or from the clock if that is later. The rules and providers from files are those of
-// SetFiles and SetProviders. An error leaves the core not leading.
+// SetQuotaFiles and SetProviders. An error leaves the core not leading.
 func (c *Core) Lead(now ledger.Instant, meta store.Meta, snapshot ledger.Snapshot) error {
 	if c.ledger != nil {
 		return errors.New("coordinator: lead: leads already")
 	}
-	snapshot.Quotas = append(snapshot.Quotas, FromFiles(c.files)...)
+	snapshot.Quotas = append(snapshot.Quotas, QuotasOfFiles(c.files)...)
 	stored := snapshot.Providers
 	snapshot.Providers, c.hidden = WithFile(stored, c.providers)
 	c.shadowed = hiddenOf(stored, snapshot.Providers)
@@ -173,8 +173,8 @@ func (c *Core) Lead(now ledger.Instant, meta store.Meta, snapshot ledger.Snapsho
 	return nil
 }
 
-// FromFiles returns the rules of files in the form of a snapshot.
-func FromFiles(files map[string][]ledger.Quota) (rules []ledger.Quota) {
+// QuotasOfFiles returns the rules of files in the form of a snapshot.
+func QuotasOfFiles(files map[string][]ledger.Quota) (rules []ledger.Quota) {
 	for source, quotas := range files {
 		for _, q := range quotas {
 			q.Source = source
@@ -392,18 +392,18 @@ func clearWaiters(waiters map[ledger.ID]*Request, each func(ledger.ID, *Request)
 // backup, or this is not the leader any more.
 func (c *Core) Superseded() (uint64, bool) { return c.superseded, c.superseded != 0 }
 
-// SetFiles replaces the rules of some files, by source, all or nothing. If the core leads, the
-// ledger applies them or refuses them with a *ledger.FieldError. If not, the next Lead applies
+// SetQuotaFiles replaces the rules of some files, by source, all or nothing. If the core leads,
+// the ledger applies them or refuses them with a *ledger.FieldError. If not, the next Lead applies
 // them.
-func (c *Core) SetFiles(now ledger.Instant, files map[string][]ledger.Quota) error {
+func (c *Core) SetQuotaFiles(now ledger.Instant, files map[string][]ledger.Quota) error {
 	if c.ledger != nil {
 		now = c.advanceTime(now)
 	}
-	return c.ReplaceFiles(now, files)
+	return c.ReplaceQuotaFiles(now, files)
 }
 
-// ReplaceFiles does the same at a given time of the ledger. It is for use in a command.
-func (c *Core) ReplaceFiles(now ledger.Instant, files map[string][]ledger.Quota) error {
+// ReplaceQuotaFiles does the same at a given time of the ledger. It is for use in a command.
+func (c *Core) ReplaceQuotaFiles(now ledger.Instant, files map[string][]ledger.Quota) error {
 	if c.ledger != nil {
 		if err := c.ledger.SetSources(now, files); err != nil {
 			return err

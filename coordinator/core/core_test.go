@@ -423,7 +423,7 @@ func TestRulesOfFilesOutliveALeadership(t *testing.T) {
 		t.Fatal(err)
 	}
 	rules := map[string][]ledger.Quota{"file:q": {{Selector: selector, Limit: resource.Vector{}.WithMemory(50)}}}
-	if err := r.core.SetFiles(r.now, rules); err != nil {
+	if err := r.core.SetQuotaFiles(r.now, rules); err != nil {
 		t.Fatal(err)
 	}
 	r.ask("a", 60, 0)

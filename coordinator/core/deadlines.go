@@ -13,42 +13,42 @@ type deadlines []*Request
 // notQueued is the index of a request that is not in the heap.
 const notQueued = -1
 
-func (l deadlines) Len() int           { return len(l) }
-func (l deadlines) Less(i, j int) bool { return l[i].until < l[j].until }
-func (l deadlines) Swap(i, j int) {
-	l[i], l[j] = l[j], l[i]
-	l[i].heapIndex, l[j].heapIndex = i, j
+func (d deadlines) Len() int           { return len(d) }
+func (d deadlines) Less(i, j int) bool { return d[i].until < d[j].until }
+func (d deadlines) Swap(i, j int) {
+	d[i], d[j] = d[j], d[i]
+	d[i].heapIndex, d[j].heapIndex = i, j
 }
 
 // Push implements heap.Interface.
-func (l *deadlines) Push(x any) {
+func (d *deadlines) Push(x any) {
 	request, _ := x.(*Request)
-	request.heapIndex = len(*l)
-	*l = append(*l, request)
+	request.heapIndex = len(*d)
+	*d = append(*d, request)
 }
 
 // Pop implements heap.Interface.
-func (l *deadlines) Pop() any {
-	last := len(*l) - 1
-	request := (*l)[last]
-	(*l)[last] = nil
-	*l = (*l)[:last]
+func (d *deadlines) Pop() any {
+	last := len(*d) - 1
+	request := (*d)[last]
+	(*d)[last] = nil
+	*d = (*d)[:last]
 	request.heapIndex = notQueued
 	return request
 }
 
 // add adds a request that has just begun to wait, if its wait ends before that of its allocation.
-func (l *deadlines) add(request *Request, now ledger.Instant) {
+func (d *deadlines) add(request *Request, now ledger.Instant) {
 	request.heapIndex = notQueued
 	if request.until = now.Add(request.Command.Wait); request.until < request.Result.Allocation.WaitDeadline {
-		heap.Push(l, request)
+		heap.Push(d, request)
 	}
 }
 
 // drop removes a request that does not wait any more.
-func (l *deadlines) drop(request *Request) {
+func (d *deadlines) drop(request *Request) {
 	if request.heapIndex != notQueued {
-		heap.Remove(l, request.heapIndex)
+		heap.Remove(d, request.heapIndex)
 	}
 }
 

@@ -107,17 +107,17 @@ type fenceLimits map[string]ledger.Instant
 
 // allow counts one ended leadership on the host that reports. If the host has ended too many, it is
 // not counted, and wait says when the next one is.
-func (c fenceLimits) allow(reporter string, now ledger.Instant) (wait time.Duration) {
-	free := max(c[reporter], now)
+func (f fenceLimits) allow(reporter string, now ledger.Instant) (wait time.Duration) {
+	free := max(f[reporter], now)
 	if wait = free.Sub(now) - (fenceBurst-1)*fenceEvery; wait > 0 {
 		return wait
 	}
-	for other, until := range c {
+	for other, until := range f {
 		if until <= now {
-			delete(c, other)
+			delete(f, other)
 		}
 	}
-	c[reporter] = free.Add(fenceEvery)
+	f[reporter] = free.Add(fenceEvery)
 	return 0
 }
 

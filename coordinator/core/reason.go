@@ -5,8 +5,8 @@ import (
 	"github.com/bursar/bursar/proto/convert"
 )
 
-// ShownReason is why an allocation is in its state, without text from an engine.
-func ShownReason(a *ledger.Allocation) string {
+// shownReason is why an allocation is in its state, without text from an engine.
+func shownReason(a *ledger.Allocation) string {
 	if a.Exit == nil {
 		return a.Reason
 	}

@@ -35,32 +35,32 @@ type Request struct {
 }
 
 // Trace implements Command.
-func (a *Request) Trace() *Span { return a.Span }
+func (r *Request) Trace() *Span { return r.Span }
 
 // Answer implements Command.
-func (a *Request) Answer(err error) { a.Done(err) }
+func (r *Request) Answer(err error) { r.Done(err) }
 
-func (a *Request) origin() *Origin { return a.From }
+func (r *Request) origin() *Origin { return r.From }
 
 // repeats reports whether it is the same request as that of an allocation. A request without an id
 // repeats no other.
-func (a *Request) repeats(of *ledger.Allocation) bool {
-	return a.Command.RequestID != "" && a.Command.RequestID == of.RequestID && a.Command.Actor.Name == of.Caller
+func (r *Request) repeats(of *ledger.Allocation) bool {
+	return r.Command.RequestID != "" && r.Command.RequestID == of.RequestID && r.Command.Actor.Name == of.Caller
 }
 
-func (a *Request) apply(c *Core, now ledger.Instant) bool {
-	if a.withdrawn.Load() {
+func (r *Request) apply(c *Core, now ledger.Instant) bool {
+	if r.withdrawn.Load() {
 		return true
 	}
-	a.applied = true
-	a.Result, a.Err = c.ledger.Allocate(now, a.Command)
-	if a.Err != nil || a.Result.Ended || a.Command.Async || a.Result.Allocation.State != ledger.Waiting {
+	r.applied = true
+	r.Result, r.Err = c.ledger.Allocate(now, r.Command)
+	if r.Err != nil || r.Result.Ended || r.Command.Async || r.Result.Allocation.State != ledger.Waiting {
 		return true
 	}
-	id := a.Result.Allocation.ID
-	a.next, a.since, a.waiting, a.Waited = c.waiters[id], c.ledger.Revision(), true, true
-	c.waiters[id] = a
-	c.deadlines.add(a, now)
+	id := r.Result.Allocation.ID
+	r.next, r.since, r.waiting, r.Waited = c.waiters[id], c.ledger.Revision(), true, true
+	c.waiters[id] = r
+	c.deadlines.add(r, now)
 	return false
 }
 
@@ -68,9 +68,9 @@ func (a *Request) apply(c *Core, now ledger.Instant) bool {
 // near. The time to live counts from the commit, but the next leader may know only the row, and
 // that nothing ends within one interval after a load. So the answer has no later expiry than these
 // two give.
-func (a *Request) stored(b *Batch) {
-	grant := &a.Result.Allocation
-	fresh := a.Err == nil && grant.State == ledger.Reserved && grant.GrantRevision > b.after
+func (r *Request) stored(b *Batch) {
+	grant := &r.Result.Allocation
+	fresh := r.Err == nil && grant.State == ledger.Reserved && grant.GrantRevision > b.after
 	if fresh && grant.Expires.Sub(b.stored) < grant.ReservationTTL/2 {
 		grant.Expires = max(grant.Expires, b.stored.Add(min(grant.ReservationTTL, b.grace)))
 	}
@@ -80,24 +80,24 @@ func (a *Request) stored(b *Batch) {
 // answer. It may overtake the Request, which then does nothing. An allocation without a request id
 // ends, because its caller could never find it again. Any other keeps its place, or its
 // reservation, for some time.
-func (a *Request) Withdraw() Command {
-	a.withdrawn.Store(true)
-	return &Call{Do: a.withdraw, Done: func(error) {}}
+func (r *Request) Withdraw() Command {
+	r.withdrawn.Store(true)
+	return &Call{Do: r.withdraw, Done: func(error) {}}
 }
 
-func (a *Request) withdraw(c *Core, now ledger.Instant) {
-	if !a.applied || a.Err != nil || a.Result.Ended {
+func (r *Request) withdraw(c *Core, now ledger.Instant) {
+	if !r.applied || r.Err != nil || r.Result.Ended {
 		return // it came before the Request, or the Request was refused
 	}
-	id := a.Result.Allocation.ID
-	if a.waiting {
-		c.removeWaiter(id, a)
+	id := r.Result.Allocation.ID
+	if r.waiting {
+		c.removeWaiter(id, r)
 		c.ledger.Detach(now, id)
 	}
-	if a.Command.RequestID == "" && !a.Command.Async {
+	if r.Command.RequestID == "" && !r.Command.Async {
 		// This is right in every state: an allocation that is confirmed is not changed, and one
 		// that ended needs nothing.
-		_, _ = c.ledger.Cancel(now, ledger.CancelCommand{Actor: a.Command.Actor, ID: id, Reason: "its caller went away"})
+		_, _ = c.ledger.Cancel(now, ledger.CancelCommand{Actor: r.Command.Actor, ID: id, Reason: "its caller went away"})
 	}
 }
 
@@ -228,7 +228,7 @@ func (c *Core) explain(request *Request) (ledger.Explanation, error) {
 
 // DescribeEnd names the state of an allocation, and why it is in it.
 func DescribeEnd(t *ledger.Allocation) string {
-	reason := ShownReason(t)
+	reason := shownReason(t)
 	if reason == "" {
 		return t.State.String()
 	}

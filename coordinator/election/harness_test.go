@@ -132,7 +132,7 @@ func (c *coordinator) lead(t *testing.T, epoch uint64) Term {
 		switch err := term.Announce(ctx, epoch, storeOne); {
 		case err == nil:
 			return term
-		case !errors.Is(err, ErrOver):
+		case !errors.Is(err, errOver):
 			t.Fatal(err)
 		}
 		if err := term.Resign(ctx); err != nil {

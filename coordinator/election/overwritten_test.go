@@ -126,7 +126,8 @@ func TestNonsenseInTheLeadersKeyIsCut(t *testing.T) {
 		`{"url":"http://b.example.com:7070","id":"` + long[:200_000] + `","store_id":"` + long[:200_000] + `"}`,
 	} {
 		write(t, a.key(), nonsense)
-		eventually(t, func() bool { return value(t, a.key()) != nonsense }) // the leader corrects it
+		// the leader corrects it
+		eventually(t, func() bool { return value(t, a.key()) != nonsense })
 		eventually(t, func() bool {
 			leader, _ := b.Leader()
 			return leader.URL == a.options.URL

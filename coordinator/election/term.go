@@ -12,8 +12,8 @@ import (
 	"github.com/bursar/bursar/internal/discovery"
 )
 
-// ErrOver is Announce's error if the term has ended.
-var ErrOver = errors.New("the term is over: somebody else may lead")
+// errOver is Announce's error if the term has ended.
+var errOver = errors.New("the term is over: somebody else may lead")
 
 // consulTerm is a session that holds the key.
 type consulTerm struct {
@@ -38,10 +38,10 @@ func (t *consulTerm) isOver() bool {
 	}
 }
 
-// Announce implements Term. If Consul says that the term has ended, the error is ErrOver.
+// Announce implements Term. If Consul says that the term has ended, the error is errOver.
 func (t *consulTerm) Announce(ctx context.Context, epoch uint64, storeID string) error {
 	if t.isOver() {
-		return ErrOver
+		return errOver
 	}
 	e := t.election
 	said := announcement{ID: e.options.ID, URL: e.options.URL, Epoch: epoch, StoreID: storeID}
@@ -52,7 +52,7 @@ func (t *consulTerm) Announce(ctx context.Context, epoch uint64, storeID string)
 	switch {
 	case invalidSession(err), err == nil && !held:
 		t.lease.end()
-		return ErrOver
+		return errOver
 	case err != nil:
 		return e.client.Explain("announce the leadership in "+e.key(), err)
 	}

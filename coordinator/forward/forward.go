@@ -14,7 +14,8 @@ import (
 )
 
 // forwardedHeader marks a call that another coordinator has passed on; its value is that one's
-// URL. It is not passed on again: two that take each other for the leader would play ball with it.
+// URL. It is not passed on again: two that take each other for the leader would pass it back and
+// forth.
 const forwardedHeader = "Bursar-Forwarded"
 
 // Options are what an Interceptor needs.

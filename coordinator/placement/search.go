@@ -36,16 +36,16 @@ type search struct {
 	steps int
 }
 
-// turning is 2^64 divided by the golden ratio. Its multiples are far apart, so consecutive turns
-// are spread over the equals as evenly as is possible without knowing their number.
-const turning = 0x9e3779b97f4a7c15
+// goldenStep is 2^64 divided by the golden ratio. Its multiples are far apart, so consecutive
+// turns are spread over the equals as evenly as is possible without knowing their number.
+const goldenStep = 0x9e3779b97f4a7c15
 
 // begin sets the search to a query.
 func (s *search) begin(q *ledger.Query) {
 	s.need = room{q.Request.Memory(), q.Request.CPU()}
 	s.row, s.column = memoryLevel(s.need.memory), cpuLevel(s.need.cpu)
 	s.instances = q.Request.Instances()
-	s.noHeld, s.rejected, s.draw = q.NoHeld, q.Rejected, q.Turn*turning
+	s.noHeld, s.rejected, s.draw = q.NoHeld, q.Rejected, q.Turn*goldenStep
 	s.avoiding = false
 	s.number++
 	s.steps = 0

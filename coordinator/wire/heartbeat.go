@@ -16,28 +16,28 @@ import (
 
 // NewRegistration reads an announcement. Done is the caller's to set.
 func NewRegistration(req *bursarv1.RegisterRequest) (*core.Registration, error) {
-	e := &core.Registration{Seen: core.SeenEpoch{Epoch: req.GetEpoch(), Number: req.GetLeadership()}, Command: ledger.RegisterCommand{
+	r := &core.Registration{Seen: core.SeenEpoch{Epoch: req.GetEpoch(), Number: req.GetLeadership()}, Command: ledger.RegisterCommand{
 		HostID: req.GetHostId(), Address: req.GetAddress(), BootID: req.GetBootId(),
 		Incarnation: req.GetIncarnation(), Version: req.GetVersion(),
 		MachineID: req.GetMachineId(), PIDNamespace: req.GetPidNamespace(), Uptime: DurationFrom(req.GetUptime()),
 	}}
 	var err error
-	if e.Command.Labels, err = convert.LabelsFromProto(req.GetLabels()); err != nil {
+	if r.Command.Labels, err = convert.LabelsFromProto(req.GetLabels()); err != nil {
 		return nil, err
 	}
-	if e.Command.Capacity, err = vectorFrom("capacity", req.GetCapacity()); err != nil {
+	if r.Command.Capacity, err = vectorFrom("capacity", req.GetCapacity()); err != nil {
 		return nil, err
 	}
-	if e.Command.Protected, err = vectorFrom("protected", req.GetProtected()); err != nil {
+	if r.Command.Protected, err = vectorFrom("protected", req.GetProtected()); err != nil {
 		return nil, err
 	}
-	return e, nil
+	return r, nil
 }
 
 // RegisterResponse is the answer to an announcement.
-func RegisterResponse(e *core.Registration) *bursarv1.RegisterResponse {
+func RegisterResponse(r *core.Registration) *bursarv1.RegisterResponse {
 	return &bursarv1.RegisterResponse{
-		Epoch: e.Result.Led.Epoch, Leadership: e.Result.Led.Number, StoreId: e.Result.StoreID, Interval: DurationMessage(e.Result.Interval),
+		Epoch: r.Result.Led.Epoch, Leadership: r.Result.Led.Number, StoreId: r.Result.StoreID, Interval: DurationMessage(r.Result.Interval),
 	}
 }
 

@@ -110,7 +110,7 @@ func ofSubject(leaf *x509.Certificate) (identity.Actor, error) {
 		}
 	}
 	if len(said) != 1 {
-		return identity.Actor{}, &UnknownError{Wrong: wrong, Want: `one with the role in its subject, such as O = "bursar:reader", or a token beside it`}
+		return identity.Actor{}, &UnknownError{Wrong: wrong, Want: `one with the role in its subject, such as O = "bursar:reader", or a token next to it`}
 	}
 	role, err := identity.ParseRole(said[0])
 	if err != nil {

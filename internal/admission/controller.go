@@ -39,8 +39,8 @@ type Limits struct {
 	Streams, AllStreams int
 	// Bytes is how much of requests under way may be held.
 	Bytes, AllBytes int
-	// Answers is how many bytes of answers may be held until they are sent. A single one is,
-	// however large.
+	// Answers is how many bytes of answers may be held until they are sent. One answer of any size
+	// is always held.
 	Answers, AllAnswers int
 }
 

@@ -145,11 +145,6 @@ func NormalizationToProto(n resource.Normalization) *bursarv1.Normalization {
 	}
 }
 
-// AddressToLabels returns the labels by which an AccountName tells a queue.
-func AddressToLabels(a resource.Address) map[string]string {
-	return map[string]string{"kind": a.Kind, "cluster": a.Cluster, "path": a.Path, "partition": a.Partition}
-}
-
 // InvalidField returns the detail of INVALID_ARGUMENT for an error of this package, of resource or
 // of label; false for others.
 func InvalidField(err error) (*bursarv1.InvalidField, bool) {

@@ -14,7 +14,6 @@ import (
 	"google.golang.org/protobuf/testing/protocmp"
 	"pgregory.net/rapid"
 
-	"github.com/bursar/bursar/label"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/resource"
 )
@@ -182,16 +181,6 @@ func TestNormalization(t *testing.T) {
 	_, err := NormalizationFromProto(&bursarv1.Normalization{Increment: &bursarv1.Resource{CpuMillis: proto.Int64(-1)}})
 	if _, ok := InvalidField(err); !ok || !strings.Contains(err.Error(), "increment") {
 		t.Errorf("a negative increment: %v", err)
-	}
-}
-
-func TestAddressToLabels(t *testing.T) {
-	want := map[string]string{"kind": "yarn", "cluster": "c", "path": "root.a", "partition": "p"}
-	if diff := cmp.Diff(want, AddressToLabels(resource.Address{Kind: "yarn", Cluster: "c", Path: "root.a", Partition: "p"})); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-	if _, err := label.FromMap(want); err != nil {
-		t.Errorf("they are no labels: %v", err)
 	}
 }
 

@@ -54,7 +54,8 @@ func TestLooksBelowCgroupsEndInTime(t *testing.T) {
 		if most := int(descentTime / each / below); whole == 0 || whole > most {
 			t.Errorf("%d engines were looked at in full, want %d at most", whole, most)
 		}
-		if most := int(descentTime/each) + many + 2; looks > most { // one for each engine to see that it is late
+		if most := int(descentTime/each) + many + 2; looks > most {
+			// one for each engine to see that it is late
 			t.Errorf("%d looks of %v in a call, want %d at most", looks, each, most)
 		}
 	}

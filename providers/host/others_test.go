@@ -47,8 +47,8 @@ func TestOrphansAreNamedWithWhatIsKnownOfThem(t *testing.T) {
 		Orphan{PID: 104, StartTime: 104}, Orphan{PID: 105, StartTime: 105, Descends: true}, Orphan{PID: 106, StartTime: 106})
 }
 
-// In a cgroup that the caller did not make, an orphan of an engine of root's is known if it was seen
-// with its parent.
+// In a cgroup that the caller did not make, an orphan of an engine of root's is known if it was
+// seen with its parent.
 func TestOrphansInACgroupAreNamedIfTheyWereSeenToDescend(t *testing.T) {
 	machine := newMachine(t)
 	machine.write("proc/self/mountinfo", "36 25 0:32 / /sys/fs/cgroup rw - cgroup2 none rw\n")

@@ -136,8 +136,8 @@ func (f *forest) owner(row *process) *engine {
 	return row.owner
 }
 
-// descends reports whether a process is known to descend from the root of its engine: by its parent,
-// or because that was so when it was seen first.
+// descends reports whether a process is known to descend from the root of its engine: by its
+// parent, or because that was so when it was seen first.
 func (f *forest) descends(row *process) bool {
 	if row.owner == nil {
 		return false

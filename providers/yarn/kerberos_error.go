@@ -58,7 +58,7 @@ func saidByKDC(code int, service string) KerberosError {
 	case 68: // KDC_ERR_WRONG_REALM
 		return KerberosError{Setting: settingPrincipal, Advice: "the principal is of another realm"}
 	case 23, 24, 31: // KDC_ERR_KEY_EXPIRED, KDC_ERR_PREAUTH_FAILED, KRB_AP_ERR_BAD_INTEGRITY
-		return KerberosError{Setting: settingKeytab, Advice: "the key in the keytab is not that of the principal any longer: make the keytab anew"}
+		return KerberosError{Setting: settingKeytab, Advice: "the key in the keytab is not that of the principal any longer: make a new keytab"}
 	case 14: // KDC_ERR_ETYPE_NOSUPP
 		return KerberosError{Setting: settingKeytab, Advice: "the keytab has no key of a type that the KDC takes"}
 	case 37: // KRB_AP_ERR_SKEW

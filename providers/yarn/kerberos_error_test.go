@@ -12,7 +12,7 @@ func TestKerberosErrorSaysWhatIsWrong(t *testing.T) {
 	for text, want := range map[string]struct{ setting, advice string }{
 		kdc + "(6) KDC_ERR_C_PRINCIPAL_UNKNOWN Client not found in Kerberos database":                     {"principal", "does not know the principal"},
 		kdc + "(18) KDC_ERR_CLIENT_REVOKED Clients credentials have been revoked":                         {"principal", "locked"},
-		kdc + "(24) KDC_ERR_PREAUTH_FAILED Pre-authentication information was invalid":                    {"keytab", "make the keytab anew"},
+		kdc + "(24) KDC_ERR_PREAUTH_FAILED Pre-authentication information was invalid":                    {"keytab", "make a new keytab"},
 		kdc + "(14) KDC_ERR_ETYPE_NOSUPP KDC has no support for encryption type":                          {"keytab", "of a type"},
 		kdc + "(37) KRB_AP_ERR_SKEW Clock skew too great":                                                 {"", "clocks"},
 		kdc + "(68) KDC_ERR_WRONG_REALM Reserved for future use":                                          {"principal", "another realm"},

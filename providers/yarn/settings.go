@@ -165,7 +165,7 @@ func (s *settings) checkAuth(given map[string]string) error {
 		case needed && !is:
 			return &providers.SettingError{Setting: name, Want: "a value, as auth is " + string(s.auth)}
 		case is && !needed && !slices.Contains(allows, name):
-			return &providers.SettingError{Setting: name, Value: given[name], Want: fmt.Sprintf("auth: %s beside it; auth is %s", belongsTo[name], s.auth)}
+			return &providers.SettingError{Setting: name, Value: given[name], Want: fmt.Sprintf("auth: %s next to it; auth is %s", belongsTo[name], s.auth)}
 		}
 	}
 	return s.checkNamesOfPrincipals()

@@ -194,7 +194,7 @@ func (s *siege) launch() {
 func (s *siege) killServers() {
 	s.t.Helper()
 	for _, p := range s.doomed {
-		p.Doom() // a moment before each is waited for
+		p.SendKill() // a moment before each is waited for
 	}
 	for _, p := range s.doomed {
 		p.Kill()

@@ -149,9 +149,9 @@ func unlike() error { return errors.New("unlike") }
 func never() bool { return false }
 
 func TestEventuallyLooksOftenEvenIfTimeIsShort(t *testing.T) {
-	looks := 0
+	checks := 0
 	Eventually(t, 0, time.Microsecond, "the last look", func() error {
-		if looks++; looks < fewestLooks {
+		if checks++; checks < leastChecks {
 			return unlike()
 		}
 		return nil

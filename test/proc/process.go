@@ -89,8 +89,8 @@ func (p *Process) Signal(s syscall.Signal) {
 	}
 }
 
-// Doom sends it SIGKILL and does not wait. It may have ended.
-func (p *Process) Doom() {
+// SendKill sends it SIGKILL and does not wait for its end. It may have ended before.
+func (p *Process) SendKill() {
 	if p.cmd == nil {
 		return
 	}
@@ -101,7 +101,7 @@ func (p *Process) Doom() {
 
 // Kill ends it by SIGKILL and waits until it is gone. It may have ended, or not been started.
 func (p *Process) Kill() {
-	p.Doom()
+	p.SendKill()
 	if p.cmd != nil {
 		<-p.ended
 	}

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// fewestLooks is how often Eventually checks at least before it gives up. If it cannot check that
+// leastChecks is how often Eventually checks at least before it gives up. If it cannot check that
 // often in the time, the machine is so busy that the condition has not had its time either.
-const fewestLooks = 60
+const leastChecks = 60
 
 // Eventually checks every so often until check finds no fault, and returns how long that took.
 // After the time is over, and after at least 60 checks, the test ends with the last fault.
@@ -17,13 +17,13 @@ func Eventually(tb testing.TB, within, every time.Duration, what string, check f
 	began := time.Now()
 	again := time.NewTicker(every)
 	defer again.Stop()
-	for looks := 1; ; looks++ {
+	for checks := 1; ; checks++ {
 		err := check()
 		took := time.Since(began)
 		if err == nil {
 			return took
 		}
-		if took > within && looks > fewestLooks {
+		if took > within && checks > leastChecks {
 			tb.Fatalf("%s: not within %s: %v", what, within, err)
 		}
 		<-again.C

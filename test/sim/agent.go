@@ -127,7 +127,7 @@ func (m *machine) usage(e tracker.Engine) tracker.Usage {
 	p := m.processes[e.Process.GetPid()]
 	if p == nil || p.start != e.Process.GetStartTime() || e.Process.GetBootId() != m.bootID {
 		u.Ended = true
-		if m.w.truth.outOfMemory[e.ID] && e.Process.GetBootId() == m.bootID {
+		if m.w.truth.of(e.ID).outOfMemory && e.Process.GetBootId() == m.bootID {
 			u.Exit = &bursarv1.ExitStatus{Signal: 9, OutOfMemory: true}
 		}
 		return u
@@ -256,7 +256,7 @@ var errVetoed = errors.New("vetoed")
 
 // allocate forwards a launcher's request and decides last about the grant. If the answer comes
 // late, the launcher asks again; if the grant still stands then, the agent knows something wrong.
-func (a *agent) allocate(command ledger.AllocateCommand, anew bool, done func(*bursarv1.Allocation, error)) {
+func (a *agent) allocate(command ledger.AllocateCommand, repeated bool, done func(*bursarv1.Allocation, error)) {
 	a.forward(command.Wait, func(c *coord, reply func(answer)) func() {
 		return c.allocate(command, reply)
 	}, func(g *bursarv1.Allocation, verdict tracker.Verdict, err error) {
@@ -266,7 +266,7 @@ func (a *agent) allocate(command ledger.AllocateCommand, anew bool, done func(*b
 		case verdict == tracker.Vetoed:
 			a.machine.w.tellf("%s: agent has no memory for %s", a.machine.id, g.GetId())
 			done(g, errVetoed)
-		case anew:
+		case repeated:
 			a.machine.w.tellf("%s: agent does not know of %s", a.machine.id, g.GetId())
 			a.t.Resync()
 			done(g, nil)

@@ -61,9 +61,9 @@ func (c *coord) checkReasons(refusal *ledger.InsufficientError) {
 }
 
 // checkWished holds that a grant is on a host with the required labels.
-func (b *book) checkWished(a *ledger.Allocation, info *ledger.HostInfo) {
+func (r *callerRecord) checkWished(a *ledger.Allocation, info *ledger.HostInfo) {
 	if w := a.Wishes; w != nil && !info.Labels.MatchesFilter(w.Required) {
-		b.w.failf(3, "%s requires %s and is granted on host %s with %s", a.ID, w.Required, info.ID, info.Labels)
+		r.w.failf(3, "%s requires %s and is granted on host %s with %s", a.ID, w.Required, info.ID, info.Labels)
 	}
 }
 

@@ -11,25 +11,25 @@ import (
 )
 
 // checkStored holds invariant 4: what a caller knows is in the store when a leadership begins.
-func (b *book) checkStored(disk store.Store) {
-	for _, id := range slices.Sorted(maps.Keys(b.granted)) {
-		t := b.granted[id]
-		if b.undone[id] {
+func (r *callerRecord) checkStored(disk store.Store) {
+	for _, id := range slices.Sorted(maps.Keys(r.granted)) {
+		t := r.granted[id]
+		if r.pastOf(id).undone {
 			continue
 		}
 		number, err := ledger.ParseID(id)
 		if err != nil {
-			b.w.failf(4, "%v", err)
+			r.w.failf(4, "%v", err)
 			return
 		}
 		a, err := disk.Get(context.Background(), number)
 		switch {
 		case errors.Is(err, store.ErrNotFound):
-			b.w.failf(4, "%s was granted to %s and is not stored", id, t.attempt.l.name)
+			r.w.failf(4, "%s was granted to %s and is not stored", id, t.attempt.l.name)
 		case err != nil:
-			b.w.failf(4, "%s: %v", id, err)
+			r.w.failf(4, "%s: %v", id, err)
 		case t.confirmed && (a.State == ledger.Reserved || a.State == ledger.Waiting || a.State == ledger.Expired):
-			b.w.failf(4, "%s was confirmed and is stored as %s", id, a.State)
+			r.w.failf(4, "%s was confirmed and is stored as %s", id, a.State)
 		}
 	}
 }

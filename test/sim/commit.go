@@ -22,7 +22,7 @@ type inFlight struct {
 // pumpSoon puts what arrives within a moment into one batch. It checks the grants first: the
 // process may stop here.
 func (c *coord) pumpSoon() {
-	c.w.book.checkGrants(c)
+	c.w.callers.checkGrants(c)
 	if c.pumping {
 		return
 	}

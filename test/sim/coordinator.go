@@ -251,7 +251,7 @@ func (c *coord) advance() {
 		c.w.failf(2, "%v", err)
 		return
 	}
-	c.w.book.checkGrants(c)
+	c.w.callers.checkGrants(c)
 }
 
 // do applies a command and starts the batch.
@@ -262,7 +262,7 @@ func (c *coord) do(command core.Command) {
 		return
 	}
 	c.follow()
-	c.w.book.checkGrants(c)
+	c.w.callers.checkGrants(c)
 	if epoch, superseded := c.core.Superseded(); superseded {
 		c.atLeast = max(c.atLeast, epoch+1)
 		c.tellf("an agent has seen epoch %d", epoch)

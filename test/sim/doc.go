@@ -18,9 +18,8 @@
 // are pointed at other clusters.
 //
 // After every step the simulation checks the invariants of design §12: by the audit of every
-// ledger, by a second set of books over what was committed, by the books that the callers keep,
-// and by the true state of the clusters. At the end the faults stop, and the world must come to
-// rest.
+// ledger, by a second record of what was committed, by the record of what callers were told, and
+// by the true state of the clusters. At the end the faults stop, and the world must come to rest.
 //
 // Callers ask for zeros of countables that nobody has, up to the limit of a message and of two of
 // them together. They repeat requests with other waits, move parts between queues, and wait for

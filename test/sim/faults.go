@@ -80,7 +80,7 @@ func (w *World) killSomething() {
 	}
 	pid, how := pids[w.rng.IntN(len(pids))], "is killed with -9"
 	if w.chance(3) {
-		w.truth.outOfMemory[m.processes[pid].id] = true
+		w.truth.of(m.processes[pid].id).outOfMemory = true
 		how = "is killed for lack of memory"
 	}
 	m.exit(pid, how)

@@ -6,7 +6,7 @@ import (
 
 // checkHeadroom holds invariant 9 from the sample and the reports that the coordinator has taken
 // in: what is promised on a host is there.
-func (b *book) checkHeadroom(l *ledger.Ledger, a *ledger.Allocation, info ledger.HostInfo) {
+func (r *callerRecord) checkHeadroom(l *ledger.Ledger, a *ledger.Allocation, info ledger.HostInfo) {
 	if a.Entitled.Memory() == 0 || info.Sample == nil || info.Sample.MemoryAvailable == nil {
 		return
 	}
@@ -16,13 +16,13 @@ func (b *book) checkHeadroom(l *ledger.Ledger, a *ledger.Allocation, info ledger
 		return true
 	})
 	if left < 0 {
-		b.w.failf(9, "the grant of %s put host %s %d bytes below its live headroom", a.ID, a.HostID, -left)
+		r.w.failf(9, "the grant of %s put host %s %d bytes below its live headroom", a.ID, a.HostID, -left)
 	}
 }
 
 // checkGrants holds invariants 1 and 9 at the moment of every grant: right after it, no account
 // that it touches is short.
-func (b *book) checkGrants(c *coord) {
+func (r *callerRecord) checkGrants(c *coord) {
 	l := c.core.Ledger()
 	if l == nil || l.Revision() == c.granted {
 		return
@@ -35,7 +35,7 @@ func (b *book) checkGrants(c *coord) {
 		}
 		return true
 	})
-	b.checkQueueGrants(c)
+	r.checkQueueGrants(c)
 	if len(fresh) > 0 {
 		c.checkRules()
 	}
@@ -43,20 +43,20 @@ func (b *book) checkGrants(c *coord) {
 	for i := range fresh {
 		a := &fresh[i]
 		info, _ := l.Host(a.HostID)
-		b.checkAccount(a, info.Account)
-		b.checkWished(a, &info)
-		b.checkHeadroom(l, a, info)
+		r.checkAccount(a, info.Account)
+		r.checkWished(a, &info)
+		r.checkHeadroom(l, a, info)
 		scopes := 0
 		l.QuotaAccounts("", func(_ string, account ledger.AccountInfo) bool {
 			if touches(a, account) {
-				b.checkAccount(a, account)
+				r.checkAccount(a, account)
 				c.checkLimit(account)
 				scopes++
 			}
 			return true
 		})
 		if want := c.rules.scopes(a.Labels); scopes != want {
-			b.w.failf(1, "the grant of %s for %s counts in %d accounts of quotas, want %d", a.ID, a.Labels, scopes, want)
+			r.w.failf(1, "the grant of %s for %s counts in %d accounts of quotas, want %d", a.ID, a.Labels, scopes, want)
 		}
 	}
 }
@@ -73,7 +73,7 @@ func touches(a *ledger.Allocation, account ledger.AccountInfo) bool {
 }
 
 // checkAccount holds invariant 1 in the dimensions that the grant asks for.
-func (b *book) checkAccount(a *ledger.Allocation, account ledger.AccountInfo) {
+func (r *callerRecord) checkAccount(a *ledger.Allocation, account ledger.AccountInfo) {
 	for dimension, asked := range a.Entitled.All() {
 		limit, limited := account.Limit.Get(dimension)
 		if !limited || asked == 0 {
@@ -82,7 +82,7 @@ func (b *book) checkAccount(a *ledger.Allocation, account ledger.AccountInfo) {
 		used, _ := account.Used.Get(dimension)
 		reserved, _ := account.Reserved.Get(dimension)
 		if used+reserved > limit {
-			b.w.failf(1, "the grant of %s put %s over its limit: %s used %d, reserved %d, limit %d", a.ID, account.Name, dimension, used, reserved, limit)
+			r.w.failf(1, "the grant of %s put %s over its limit: %s used %d, reserved %d, limit %d", a.ID, account.Name, dimension, used, reserved, limit)
 		}
 	}
 }

@@ -161,7 +161,7 @@ func (a *attempt) answered(g *bursarv1.Allocation, err error) {
 	a.id, a.host = g.GetId(), w.machine(g.GetHostId())
 	a.expires = g.GetExpireTime().AsTime()
 	a.entitled, a.parts = g.GetEntitled().GetMemoryBytes(), partsOf(g)
-	w.book.grant(a, g)
+	w.callers.grant(a, g)
 	w.tellf("%s: %s is granted as %s on %s", a.l.name, a.command.RequestID, a.id, a.host.id)
 	if w.chance(10) {
 		w.tellf("%s forgets about %s", a.l.name, a.id)
@@ -209,7 +209,7 @@ func (a *attempt) launch() {
 	if w.chance(4) {
 		a.entitled -= a.entitled / 4
 	}
-	w.book.offer(a)
+	w.callers.offer(a)
 	a.boot = a.host.boots
 	a.process = a.host.spawn(a.id, a.entitled)
 	if !w.chance(6) {
@@ -237,7 +237,7 @@ func (a *attempt) confirm() {
 			a.l.next()
 		case err == nil:
 			w.tellf("%s: %s is confirmed", a.l.name, a.id)
-			w.book.confirm(a)
+			w.callers.confirm(a)
 			if g != nil {
 				a.parts = partsOf(g)
 			}
@@ -290,7 +290,7 @@ func (a *attempt) attend() {
 
 func (a *attempt) give(times int) {
 	id, _ := ledger.ParseID(a.id)
-	a.l.w.book.end(a.id)
+	a.l.w.callers.end(a.id)
 	a.host.agent.command(func(l *ledger.Ledger, now ledger.Instant) (ledger.Allocation, error) {
 		return l.Release(now, ledger.ReleaseCommand{Actor: a.command.Actor, ID: id, HostID: a.host.id})
 	}, func(_ *bursarv1.Allocation, err error) {

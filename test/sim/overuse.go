@@ -28,16 +28,21 @@ func policies() policy.Set {
 	return policy.Set{kill}
 }
 
-// truth is what engines really did and others are told.
-type truth struct {
-	// overUsed are the allocations whose engine has used more than it was entitled to.
-	overUsed map[string]bool
-	// outOfMemory are the allocations whose engine the kernel has ended for lack of memory.
-	outOfMemory map[string]bool
+// truth is what engines really did and others are told, by allocation id; use of.
+type truth map[string]*engineTruth
+
+// engineTruth is what one engine really did.
+type engineTruth struct {
+	overUsed    bool // it has used more than it was entitled to
+	outOfMemory bool // the kernel has ended it for lack of memory
 }
 
-func newTruth() truth {
-	return truth{overUsed: make(map[string]bool), outOfMemory: make(map[string]bool)}
+// of returns the truth about the engine of an allocation, which may be changed.
+func (t truth) of(id string) *engineTruth {
+	if t[id] == nil {
+		t[id] = new(engineTruth)
+	}
+	return t[id]
 }
 
 // startOverUse makes an engine use more than it is entitled to, of memory for a while, of CPU
@@ -50,7 +55,7 @@ func (w *World) startOverUse() {
 		return
 	}
 	p := m.processes[pids[w.rng.IntN(len(pids))]]
-	w.truth.overUsed[p.id] = true
+	w.truth.of(p.id).overUsed = true
 	if w.chance(3) {
 		p.busy = true
 		w.tellf("%s: process %d of %s is busy", m.id, p.pid, p.id)
@@ -121,31 +126,31 @@ func (a *agent) checkStop(g *bursarv1.Allocation, order *bursarv1.StopOrder) {
 	}
 	w := a.machine.w
 	w.tally.Killed++
-	if !w.truth.overUsed[g.GetId()] || g.GetLabels()["creator"] != "IDE" {
+	if !w.truth.of(g.GetId()).overUsed || g.GetLabels()["creator"] != "IDE" {
 		w.failf(8, "%s of %s is stopped: %s", g.GetId(), g.GetLabels()["creator"], order.GetReason())
 	}
 }
 
 // checkOverUseOf holds that what is committed of an engine's over-use and end is true.
-func (b *book) checkOverUseOf(t *ledger.Allocation) {
+func (r *callerRecord) checkOverUseOf(t *ledger.Allocation) {
 	id := t.ID.String()
 	if len(t.OverUse) > 0 {
-		b.w.tally.OverUses++
-		if !b.w.truth.overUsed[id] || t.State == ledger.Waiting || t.State == ledger.Reserved {
-			b.w.failf(8, "%s is %s and said to use too much: %v", id, t.State, t.OverUse)
+		r.w.tally.OverUses++
+		if !r.w.truth.of(id).overUsed || t.State == ledger.Waiting || t.State == ledger.Reserved {
+			r.w.failf(8, "%s is %s and said to use too much: %v", id, t.State, t.OverUse)
 		}
 	}
 	if t.Exit != nil && t.Exit.OutOfMemory {
-		b.w.tally.OutOfMemory++
-		if !b.w.truth.outOfMemory[id] {
-			b.w.failf(8, "%s is said to have been ended for lack of memory", id)
+		r.w.tally.OutOfMemory++
+		if !r.w.truth.of(id).outOfMemory {
+			r.w.failf(8, "%s is said to have been ended for lack of memory", id)
 		}
 	}
 	if !t.State.Live() && strings.Contains(t.Reason, "is drained") {
-		b.drained[id] = true
+		r.pastOf(id).drained = true
 	}
 	if t.Stopping && strings.Contains(t.StopReason, "is drained") {
-		b.w.tally.Drained++
+		r.w.tally.Drained++
 	}
 }
 

@@ -36,8 +36,8 @@ func tenants(l *ledger.Ledger) (list []ledger.Allocation) {
 // checkQueueGrants holds, for everything that was granted in queues since it last ran, that the
 // queues had room: for grants, and for what a resize has added. What an agent brings back was
 // granted before.
-func (b *book) checkQueueGrants(c *coord) {
-	if len(b.w.clusters) == 0 {
+func (r *callerRecord) checkQueueGrants(c *coord) {
+	if len(r.w.clusters) == 0 {
 		return
 	}
 	l := c.core.Ledger()
@@ -62,13 +62,13 @@ func (b *book) checkQueueGrants(c *coord) {
 		if fresh {
 			before = make([]amount, len(parts[a.ID]))
 		}
-		b.checkParts(c, a, before, grown, live)
+		r.checkParts(c, a, before, grown, live)
 	}
 	c.parts = parts
 }
 
 // checkParts looks at every queue that a grant touches, and at those above.
-func (b *book) checkParts(c *coord, a *ledger.Allocation, before, grown []amount, live []ledger.Allocation) {
+func (r *callerRecord) checkParts(c *coord, a *ledger.Allocation, before, grown []amount, live []ledger.Allocation) {
 	seen := make(map[ledger.ClusterName]map[queueKey]bool)
 	for i := range a.Entitled.External {
 		x := &a.Entitled.External[i]
@@ -79,10 +79,10 @@ func (b *book) checkParts(c *coord, a *ledger.Allocation, before, grown []amount
 		if seen[name] == nil {
 			seen[name] = make(map[queueKey]bool)
 		}
-		if !b.checkKnown(c, a, x) {
+		if !r.checkKnown(c, a, x) {
 			return
 		}
-		b.w.tally.QueueGrants++
+		r.w.tally.QueueGrants++
 		for path := x.Path; path != ""; path = parent(path) {
 			at := queueKey{path, x.Partition}
 			if !seen[name][at] {
@@ -91,7 +91,7 @@ func (b *book) checkParts(c *coord, a *ledger.Allocation, before, grown []amount
 				if !grewIn(a, before, name, at) {
 					continue
 				}
-				b.checkQueue(c, a, name, at, grown, live)
+				r.checkQueue(c, a, name, at, grown, live)
 			}
 		}
 	}
@@ -114,17 +114,17 @@ func grewIn(a *ledger.Allocation, before []amount, name ledger.ClusterName, at q
 
 // checkKnown holds that the cluster of a grant was known: it was read, and the report is reliable,
 // not too old, and not forgotten since; and that it has the queue, or makes it.
-func (b *book) checkKnown(c *coord, a *ledger.Allocation, x *resource.External) bool {
+func (r *callerRecord) checkKnown(c *coord, a *ledger.Allocation, x *resource.External) bool {
 	s := c.standing[clusterName(x)]
 	switch now := c.ledgerTime(); {
 	case s == nil:
-		b.w.failf(1, "%s was granted in %s, of which nothing is known", a.ID, x.Address)
+		r.w.failf(1, "%s was granted in %s, of which nothing is known", a.ID, x.Address)
 	case s.report.Untrusted != "":
-		b.w.failf(1, "%s was granted in %s: %s", a.ID, x.Address, s.report.Untrusted)
+		r.w.failf(1, "%s was granted in %s: %s", a.ID, x.Address, s.report.Untrusted)
 	case now >= s.report.Asked.Add(s.report.GoodFor):
-		b.w.failf(1, "%s was granted in %s, which was read %s ago", a.ID, x.Address, now.Sub(s.report.Asked))
+		r.w.failf(1, "%s was granted in %s, which was read %s ago", a.ID, x.Address, now.Sub(s.report.Asked))
 	case s.queues[queueKeyOf(x)] == nil && !s.makes(queueKeyOf(x)):
-		b.w.failf(1, "%s was granted in %s, which is not there", a.ID, x.Address)
+		r.w.failf(1, "%s was granted in %s, which is not there", a.ID, x.Address)
 	default:
 		return true
 	}
@@ -150,14 +150,14 @@ func (s *snapshot) makes(at queueKey) bool {
 // as much as its part is entitled to was its own; what they held beyond that, or in another queue
 // or partition, belonged to others. If an engine had named no application when the cluster was
 // read, and the settle time was over, all of its part counts as held.
-func (b *book) checkQueue(c *coord, a *ledger.Allocation, name ledger.ClusterName, at queueKey, grown []amount, live []ledger.Allocation) {
+func (r *callerRecord) checkQueue(c *coord, a *ledger.Allocation, name ledger.ClusterName, at queueKey, grown []amount, live []ledger.Allocation) {
 	s := c.standing[name]
 	q := s.queues[at]
 	if q == nil {
 		return // it is to be made, and has no limit yet
 	}
 	if q.Closed {
-		b.w.failf(1, "%s was granted in %s %s, which is closed", a.ID, name, at)
+		r.w.failf(1, "%s was granted in %s %s, which is closed", a.ID, name, at)
 		return
 	}
 	var asked amount
@@ -173,7 +173,7 @@ func (b *book) checkQueue(c *coord, a *ledger.Allocation, name ledger.ClusterNam
 			continue
 		}
 		if ours[i]+others[i] > limit {
-			b.w.failf(1, "the grant of %s put queue %s %s over its limit: %s of allocations %d, of others %d, limit %d",
+			r.w.failf(1, "the grant of %s put queue %s %s over its limit: %s of allocations %d, of others %d, limit %d",
 				a.ID, name, at, dimension, ours[i], others[i], limit)
 		}
 	}

@@ -60,7 +60,7 @@ func (w *World) changeRules() {
 // readRules takes over the rules of the files as they are now. No stored rule may prevent that.
 func (c *coord) readRules() {
 	c.advance()
-	if err := c.core.SetFiles(c.instant(), c.w.files); err != nil {
+	if err := c.core.SetQuotaFiles(c.instant(), c.w.files); err != nil {
 		c.w.failf(3, "rules: %v", err)
 	}
 	c.files = c.w.files
@@ -142,12 +142,12 @@ func storedRules(l *ledger.Ledger) map[string]string {
 }
 
 // putRules takes in the rules of a batch.
-func (b *books) putRules(put []ledger.Quota, removed []string) {
+func (r *storeRecord) putRules(put []ledger.Quota, removed []string) {
 	for i := range put {
-		b.rules[put[i].Selector.String()] = put[i].Limit.String()
+		r.rules[put[i].Selector.String()] = put[i].Limit.String()
 	}
 	for _, text := range removed {
-		delete(b.rules, text)
+		delete(r.rules, text)
 	}
 }
 

@@ -114,7 +114,7 @@ func (c *coord) ended(id ledger.ID) (*bursarv1.Allocation, error) {
 		return nil, store.ErrIO
 	}
 	a, err := c.disk.Get(context.Background(), id)
-	if errors.Is(err, store.ErrNotFound) && c.w.store.known.leadership == c.leadership && !c.w.book.undone[id.String()] {
+	if errors.Is(err, store.ErrNotFound) && c.w.store.known.leadership == c.leadership && !c.w.callers.pastOf(id.String()).undone {
 		c.w.failf(5, "%s is remembered and not stored", id)
 	}
 	return wire.AllocationMessage(&a), err

@@ -9,12 +9,12 @@ import (
 	"github.com/bursar/bursar/coordinator/store/storetest"
 )
 
-// sharedStore is the database of all coordinators, the network in front of it, and the second set
-// of books over what was committed.
+// sharedStore is the database of all coordinators, the network in front of it, and the second
+// record of what was committed.
 type sharedStore struct {
 	w     *World
 	place *storetest.Memory
-	known books
+	known storeRecord
 	down  bool
 	slow  bool
 
@@ -27,11 +27,11 @@ type sharedStore struct {
 type backup struct {
 	at    time.Time
 	place *storetest.Memory
-	known books
+	known storeRecord
 }
 
 func newSharedStore(w *World) *sharedStore {
-	return &sharedStore{w: w, place: storetest.NewMemory("store"), known: newBooks()}
+	return &sharedStore{w: w, place: storetest.NewMemory("store"), known: newStoreRecord()}
 }
 
 // reaches reports whether a coordinator can talk to the store.
@@ -83,7 +83,7 @@ func (s *sharedStore) lead(c *coord, atLeast uint64, done func(led)) {
 		s.exchange(c, func() {
 			o.snapshot, o.err = disk.Load(context.Background(), o.meta.Epoch, s.w.now.Add(-retention))
 			if o.err == nil {
-				s.w.book.checkStored(disk)
+				s.w.callers.checkStored(disk)
 			}
 		}, func() { done(o) })
 	})
@@ -199,11 +199,11 @@ func (s *sharedStore) copyTo(b backup) {
 }
 
 // becomes begins another past of the store. What was only in the one before is undone.
-func (s *sharedStore) becomes(past books) {
+func (s *sharedStore) becomes(past storeRecord) {
 	s.restored++
 	for id, r := range s.known.rows {
 		if past.rows[id] != r {
-			s.w.book.undone[id.String()] = true
+			s.w.callers.pastOf(id.String()).undone = true
 		}
 	}
 	s.known = past

@@ -221,7 +221,7 @@ func (t *transcript) end(w *World) {
 	for _, m := range w.hosts {
 		t.machine(m)
 	}
-	t.deeds.numbers(w.order, uint64(w.tally.Steps), uint64(len(w.book.granted))) //nolint:gosec // never negative
+	t.deeds.numbers(w.order, uint64(w.tally.Steps), uint64(len(w.callers.granted))) //nolint:gosec // never negative
 	if source, err := w.source.MarshalBinary(); err == nil {
 		t.deeds.bytes(source)
 	}

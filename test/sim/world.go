@@ -81,7 +81,7 @@ type World struct {
 	probes   []*prober
 	operator *link
 	gateways []*link
-	book     *book
+	callers  *callerRecord
 	truth    truth
 
 	tally Tally
@@ -94,7 +94,7 @@ type World struct {
 func NewWorld(cfg Config) *World {
 	source := newSource(cfg.Seed)
 	w := &World{cfg: cfg, source: source, rng: rand.New(source), now: start()}
-	w.book, w.truth = newBook(w), newTruth()
+	w.callers, w.truth = newCallerRecord(w), make(truth)
 	w.store = newSharedStore(w)
 	w.consul = &consul{w: w}
 	for i := range cfg.Coordinators {
@@ -195,7 +195,7 @@ func (w *World) Transcript() string { return w.said.String() }
 // Tally is what the world has gone through.
 func (w *World) Tally() Tally {
 	t := w.tally
-	t.Grants = len(w.book.granted)
+	t.Grants = len(w.callers.granted)
 	return t
 }
 

@@ -33,8 +33,8 @@ func (s *Store) commit(ctx context.Context, batch *store.Batch) error {
 	if err := b.Encode(batch); err != nil {
 		return err
 	}
-	settled, err := s.do(ctx, func(ctx context.Context, w *writer) error { return w.write(ctx, b) })
-	if !settled {
+	ended, err := s.do(ctx, func(ctx context.Context, w *writer) error { return w.write(ctx, b) })
+	if !ended {
 		return fmt.Errorf("%w: %w", store.ErrUnknownOutcome, err)
 	}
 	b.Reset()
@@ -168,7 +168,7 @@ func (w *writer) writeKeyed(ctx context.Context, b *store.Rows) error {
 // Delete implements store.Store.
 func (s *Store) Delete(ctx context.Context, ended []store.Position) (int, error) {
 	deleted := 0
-	settled, err := s.do(ctx, func(ctx context.Context, w *writer) error {
+	taskEnded, err := s.do(ctx, func(ctx context.Context, w *writer) error {
 		n := 0
 		err := w.transaction(ctx, func() error {
 			for _, at := range ended {
@@ -188,7 +188,7 @@ func (s *Store) Delete(ctx context.Context, ended []store.Position) (int, error)
 		deleted = n
 		return err
 	})
-	if err != nil || !settled {
+	if err != nil || !taskEnded {
 		return 0, fmt.Errorf("store: deleting from the history: %w", classify(err))
 	}
 	return deleted, nil

@@ -80,7 +80,8 @@ func checkFiles(path string) error {
 			denied.Found = fmt.Sprintf("%s is owned by uid %d", file, stat.Uid)
 			denied.Want = fmt.Sprintf("a file of uid %d, as its folder", owner)
 			return denied
-		case stat.Uid != owner && stat.Nlink > 1: // the folder's owner may have linked it from elsewhere
+		case stat.Uid != owner && stat.Nlink > 1:
+			// the folder's owner may have linked it from elsewhere
 			denied.Found = fmt.Sprintf("%s is a file of root's with %d names", file, stat.Nlink)
 			denied.Want = fmt.Sprintf("a file of uid %d, as its folder", owner)
 			return denied

@@ -94,7 +94,8 @@ func Check(path string) error {
 	if err == nil {
 		err = checkFiles(target)
 	}
-	if errors.Is(err, fs.ErrPermission) { // this user cannot look, but may not be the one who opens it
+	if errors.Is(err, fs.ErrPermission) {
+		// this user cannot look, but may not be the one who opens it
 		return nil
 	}
 	return err

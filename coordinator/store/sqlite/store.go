@@ -63,9 +63,9 @@ func (s *Store) start() {
 }
 
 // do makes the goroutine that writes run a task. Once begun a task is not interrupted: if it takes
-// too long, the call stops waiting for it, but SQLite goes on. Then settled is false: the task
-// ends later.
-func (s *Store) do(ctx context.Context, run func(context.Context, *writer) error) (settled bool, err error) {
+// too long, the call stops waiting for it, but SQLite goes on. Then ended is false: the task ends
+// later.
+func (s *Store) do(ctx context.Context, run func(context.Context, *writer) error) (ended bool, err error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	if s.closed {

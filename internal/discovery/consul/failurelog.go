@@ -17,22 +17,22 @@ type FailureLog struct {
 }
 
 // Failed says that something failed.
-func (q *FailureLog) Failed(message string, err error) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if text := err.Error(); text != q.last {
-		q.last = text
+func (l *FailureLog) Failed(message string, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if text := err.Error(); text != l.last {
+		l.last = text
 		// it may name each entry of a catalog
-		q.Log.Warn(message, "error", discovery.Cut(text, discovery.MaxShownError))
+		l.Log.Warn(message, "error", discovery.Cut(text, discovery.MaxShownError))
 	}
 }
 
 // Worked says that it worked. It is logged only if it had failed.
-func (q *FailureLog) Worked(message string) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.last != "" {
-		q.last = ""
-		q.Log.Info(message)
+func (l *FailureLog) Worked(message string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.last != "" {
+		l.last = ""
+		l.Log.Info(message)
 	}
 }

@@ -119,7 +119,8 @@ func (d *descent) descends(table map[int]procfs.ProcStat, stat procfs.ProcStat, 
 		if found, known = judged[stat.PID]; known {
 			break
 		}
-		judged[stat.PID] = false // also of what goes in a circle, since what was read does not fit together
+		// also of what goes in a circle, since what was read does not fit together
+		judged[stat.PID] = false
 		way = append(way, stat.PID)
 		if found = d.known[refOf(stat)] || refOf(stat) == d.root || d.led(stat); found {
 			break

@@ -92,21 +92,21 @@ type Registered struct {
 }
 
 // Trace implements Command.
-func (e *Registration) Trace() *Span { return e.Span }
+func (r *Registration) Trace() *Span { return r.Span }
 
 // Answer implements Command.
-func (e *Registration) Answer(err error) { e.Done(err) }
+func (r *Registration) Answer(err error) { r.Done(err) }
 
-func (e *Registration) origin() *Origin { return e.From }
+func (r *Registration) origin() *Origin { return r.From }
 
-func (e *Registration) apply(c *Core, now ledger.Instant) bool {
-	e.Result.Led, e.Result.StoreID = c.ownEpoch(), c.meta.StoreID
-	if e.Err = c.observeEpoch(now, e.Command.HostID, e.OfAgent, e.Seen); e.Err != nil {
-		e.Done(e.Err) // it has read nothing that could fail to become durable
+func (r *Registration) apply(c *Core, now ledger.Instant) bool {
+	r.Result.Led, r.Result.StoreID = c.ownEpoch(), c.meta.StoreID
+	if r.Err = c.observeEpoch(now, r.Command.HostID, r.OfAgent, r.Seen); r.Err != nil {
+		r.Done(r.Err) // it has read nothing that could fail to become durable
 		return false
 	}
-	if e.Result.Interval, e.Err = c.ledger.Register(now, e.Command); e.Err == nil {
-		c.markInformed(e.Command.HostID)
+	if r.Result.Interval, r.Err = c.ledger.Register(now, r.Command); r.Err == nil {
+		c.markInformed(r.Command.HostID)
 	}
 	return true
 }

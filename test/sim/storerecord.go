@@ -6,14 +6,14 @@ import (
 	"github.com/bursar/bursar/coordinator/ledger"
 )
 
-// books are a second record of what was committed, apart from the store: who may commit, the rows,
-// and who they belong to.
-type books struct {
+// storeRecord is a second record of what was committed, apart from the store: who may commit, the
+// rows, and who they belong to.
+type storeRecord struct {
 	leadership uint64 // the last one that was taken
 	epoch      uint64
 	sequence   uint64
 	rows       map[ledger.ID]row
-	asks       map[string]ledger.ID // by caller and request id
+	requests   map[string]ledger.ID // by caller and request id
 	sum        uint64               // over the live rows
 	rules      map[string]string    // the stored rules: limits by selector
 }
@@ -25,64 +25,64 @@ type row struct {
 	forget   bool
 }
 
-func newBooks() books {
-	return books{rows: make(map[ledger.ID]row), asks: make(map[string]ledger.ID), rules: make(map[string]string)}
+func newStoreRecord() storeRecord {
+	return storeRecord{rows: make(map[ledger.ID]row), requests: make(map[string]ledger.ID), rules: make(map[string]string)}
 }
 
-func (b *books) clone() books {
-	c := *b
-	c.rows, c.asks, c.rules = maps.Clone(b.rows), maps.Clone(b.asks), maps.Clone(b.rules)
+func (r *storeRecord) clone() storeRecord {
+	c := *r
+	c.rows, c.requests, c.rules = maps.Clone(r.rows), maps.Clone(r.requests), maps.Clone(r.rules)
 	return c
 }
 
 // lead holds that every leadership has a higher epoch than all before it in the same past.
-func (b *books) lead(w *World, leadership, epoch uint64) {
-	if epoch <= b.epoch {
-		w.failf(6, "epoch %d was given out after %d", epoch, b.epoch)
+func (r *storeRecord) lead(w *World, leadership, epoch uint64) {
+	if epoch <= r.epoch {
+		w.failf(6, "epoch %d was given out after %d", epoch, r.epoch)
 	}
-	b.leadership, b.epoch = leadership, epoch
+	r.leadership, r.epoch = leadership, epoch
 }
 
 // commit takes a batch that the store has accepted. It holds invariant 6: a leadership that is
 // over commits nothing. It holds invariant 5: one request id is one allocation. And it holds that
 // the rows then equal the ledger of the batch, so that all that was checked in the ledger is true
 // of the rows.
-func (b *books) commit(w *World, by string, f *inFlight) {
-	if f.leadership != b.leadership {
-		w.failf(6, "the store took a commit of %s in epoch %d, whose leadership is over; it is in %d", by, f.batch.Epoch, b.epoch)
+func (r *storeRecord) commit(w *World, by string, f *inFlight) {
+	if f.leadership != r.leadership {
+		w.failf(6, "the store took a commit of %s in epoch %d, whose leadership is over; it is in %d", by, f.batch.Epoch, r.epoch)
 	}
-	if f.batch.Revision < b.sequence {
-		w.failf(6, "the store went from revision %d back to %d", b.sequence, f.batch.Revision)
+	if f.batch.Revision < r.sequence {
+		w.failf(6, "the store went from revision %d back to %d", r.sequence, f.batch.Revision)
 	}
 	if !f.batch.Empty() {
-		b.sequence = f.batch.Revision
+		r.sequence = f.batch.Revision
 	}
 	for i := range f.batch.Transitions {
-		b.put(w, &f.batch.Transitions[i])
+		r.put(w, &f.batch.Transitions[i])
 	}
-	b.putRules(f.batch.Quotas, f.batch.QuotasRemoved)
-	if !maps.Equal(b.rules, f.rules) {
-		w.failf(4, "after a commit of %s at revision %d the stored rules are %v, and its ledger has %v", by, f.batch.Revision, b.rules, f.rules)
+	r.putRules(f.batch.Quotas, f.batch.QuotasRemoved)
+	if !maps.Equal(r.rules, f.rules) {
+		w.failf(4, "after a commit of %s at revision %d the stored rules are %v, and its ledger has %v", by, f.batch.Revision, r.rules, f.rules)
 	}
-	if b.sum != f.sum {
+	if r.sum != f.sum {
 		w.failf(4, "after a commit of %s at revision %d the rows are not what its ledger has", by, f.batch.Revision)
 	}
-	w.book.record(f.batch.Transitions)
+	w.callers.record(f.batch.Transitions)
 }
 
-func (b *books) put(w *World, t *ledger.Allocation) {
+func (r *storeRecord) put(w *World, t *ledger.Allocation) {
 	// Its host may have other labels by now than its request wants.
 	if t.RequestID == "" && t.Adopted() {
-		maps.DeleteFunc(b.asks, func(_ string, id ledger.ID) bool { return id == t.ID })
+		maps.DeleteFunc(r.requests, func(_ string, id ledger.ID) bool { return id == t.ID })
 	}
 	key := t.Caller + "/" + t.RequestID
-	if id, known := b.asks[key]; known && id != t.ID && !b.rows[id].forget && t.RequestID != "" && !w.book.undone[t.ID.String()] {
+	if id, known := r.requests[key]; known && id != t.ID && !r.rows[id].forget && t.RequestID != "" && !w.callers.pastOf(t.ID.String()).undone {
 		w.failf(5, "request %s is stored as %s and as %s", key, id, t.ID)
 	}
-	b.asks[key] = t.ID
-	b.sum -= b.rows[t.ID].weight(t.ID)
-	b.rows[t.ID] = row{t.State, t.Revision, t.Forget}
-	b.sum += b.rows[t.ID].weight(t.ID)
+	r.requests[key] = t.ID
+	r.sum -= r.rows[t.ID].weight(t.ID)
+	r.rows[t.ID] = row{t.State, t.Revision, t.Forget}
+	r.sum += r.rows[t.ID].weight(t.ID)
 }
 
 // weight is a row's part in the sum over all live rows; zero if the row is not live. Equal sums

@@ -16,18 +16,18 @@ import (
 	"github.com/bursar/bursar/internal/discovery"
 )
 
-// seats are several coordinators before the same books, and the finder that knows them.
-type seats struct {
+// fakeServers are several coordinators before the same books, and the finder that knows them.
+type fakeServers struct {
 	books *coordinator
-	all   []*seat
+	all   []*fakeServer
 
 	mu      sync.Mutex
 	list    []discovery.Coordinator // guarded by mu
 	changed chan struct{}           // guarded by mu
 }
 
-// seat is one of them.
-type seat struct {
+// fakeServer is one of them.
+type fakeServer struct {
 	books  *coordinator
 	server *httptest.Server
 	calls  atomic.Int64 // but for those for a sign of life
@@ -39,7 +39,7 @@ type seat struct {
 	isFrozen atomic.Bool
 }
 
-func (s *seat) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (s *fakeServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	acts := s.acts
 	s.mu.Unlock()
@@ -47,21 +47,21 @@ func (s *seat) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.calls.Add(1)
 		s.books.do(func() {}) // who waits for a change may wait for this
 	}
-	acts.ServeHTTP(&gate{ResponseWriter: w, seat: s, over: r.Context().Done()}, r)
+	acts.ServeHTTP(&gate{ResponseWriter: w, fake: s, over: r.Context().Done()}, r)
 }
 
-// gate lets answers through as long as the seat is not frozen.
+// gate lets answers through as long as the server is not frozen.
 type gate struct {
 	http.ResponseWriter
 
-	seat *seat
+	fake *fakeServer
 	over <-chan struct{}
 }
 
 func (g *gate) Write(p []byte) (int, error) {
-	if g.seat.isFrozen.Load() {
+	if g.fake.isFrozen.Load() {
 		select {
-		case <-g.seat.frozen:
+		case <-g.fake.frozen:
 		case <-g.over:
 		}
 	}
@@ -71,27 +71,27 @@ func (g *gate) Write(p []byte) (int, error) {
 // Unwrap is for http.ResponseController.
 func (g *gate) Unwrap() http.ResponseWriter { return g.ResponseWriter }
 
-func (s *seat) does(acts http.Handler) {
+func (s *fakeServer) does(acts http.Handler) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.acts = acts
 }
 
 // refuse answers that another coordinator leads.
-func (s *seat) refuse() {
+func (s *fakeServer) refuse() {
 	s.does(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_ = connect.NewErrorWriter().Write(w, r, connect.NewError(connect.CodeUnavailable, errors.New("I do not lead")))
 	}))
 }
 
 // die cuts every connection and takes no new ones.
-func (s *seat) die() {
+func (s *fakeServer) die() {
 	s.does(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }))
 	s.server.CloseClientConnections()
 }
 
 // freeze answers nothing any more, and nothing of what is under way.
-func (s *seat) freeze() {
+func (s *fakeServer) freeze() {
 	s.isFrozen.Store(true)
 	s.does(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		select {
@@ -102,7 +102,7 @@ func (s *seat) freeze() {
 }
 
 // passOn forwards everything to another one.
-func (s *seat) passOn(t *testing.T, to *seat) {
+func (s *fakeServer) passOn(t *testing.T, to *fakeServer) {
 	t.Helper()
 	u, err := url.Parse(to.server.URL)
 	if err != nil {
@@ -115,9 +115,8 @@ func (s *seat) passOn(t *testing.T, to *seat) {
 	s.does(proxy)
 }
 
-// lead makes a seat the leader of a new epoch; the books are begun anew by whoever leads, and the
-// others refuse.
-func (s *seats) lead(n int) {
+// lead makes one of them the leader of a new epoch; its books are empty, and the others refuse.
+func (s *fakeServers) lead(n int) {
 	s.books.do(func() {
 		s.books.epoch++
 		s.books.host, s.books.heardAll = nil, false
@@ -125,28 +124,28 @@ func (s *seats) lead(n int) {
 	s.all[n].does(s.books.handler)
 }
 
-// name makes a seat the one that the finder says leads; -1: none. The finder knows all.
-func (s *seats) name(n int) {
+// name makes one of them the one that the finder says leads; -1: none. The finder knows all.
+func (s *fakeServers) name(n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.list = nil
-	for i, seat := range s.all {
-		s.list = append(s.list, discovery.Coordinator{URL: seat.server.URL, Leads: i == n})
+	for i, fake := range s.all {
+		s.list = append(s.list, discovery.Coordinator{URL: fake.server.URL, Leads: i == n})
 	}
 	close(s.changed)
 	s.changed = make(chan struct{})
 }
 
 // Coordinators implements discovery.Finder.
-func (s *seats) Coordinators() ([]discovery.Coordinator, <-chan struct{}) {
+func (s *fakeServers) Coordinators() ([]discovery.Coordinator, <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.list, s.changed
 }
 
-func (s *seats) calls() (sum int64) {
-	for _, seat := range s.all {
-		sum += seat.calls.Load()
+func (s *fakeServers) calls() (sum int64) {
+	for _, fake := range s.all {
+		sum += fake.calls.Load()
 	}
 	return sum
 }
@@ -155,19 +154,19 @@ func (s *seats) calls() (sum int64) {
 func runAmong(t *testing.T, n int) *subject {
 	t.Helper()
 	s := newSubject(t)
-	s.seats = &seats{books: s.coordinator, changed: make(chan struct{})}
+	s.servers = &fakeServers{books: s.coordinator, changed: make(chan struct{})}
 	for range n {
-		seat := &seat{books: s.coordinator, frozen: make(chan struct{})}
-		seat.refuse()
-		seat.server = httptest.NewServer(seat)
+		fake := &fakeServer{books: s.coordinator, frozen: make(chan struct{})}
+		fake.refuse()
+		fake.server = httptest.NewServer(fake)
 		t.Cleanup(func() {
-			close(seat.frozen)
-			seat.server.Close()
+			close(fake.frozen)
+			fake.server.Close()
 		})
-		s.seats.all = append(s.seats.all, seat)
+		s.servers.all = append(s.servers.all, fake)
 	}
-	s.seats.lead(0)
-	s.seats.name(0)
+	s.servers.lead(0)
+	s.servers.name(0)
 	s.start()
 	return s
 }

@@ -8,17 +8,17 @@ import (
 	"github.com/bursar/bursar/coordinator/ledger"
 )
 
-// Meter measures the reading of external clusters. There are as many of its series as clusters
-// that are read by this coordinator.
-type Meter struct {
+// Metrics are those of the reading of external clusters. There are as many series of each as
+// clusters that are read by this coordinator.
+type Metrics struct {
 	seconds  *prometheus.HistogramVec
 	failures *prometheus.CounterVec
 	interval *prometheus.GaugeVec
 }
 
-// NewMeter returns a Meter with its metrics in a registry.
-func NewMeter(r prometheus.Registerer) *Meter {
-	m := &Meter{
+// NewMetrics returns these metrics, in a registry.
+func NewMetrics(r prometheus.Registerer) *Metrics {
+	m := &Metrics{
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "bursar_cluster_read_seconds", Buckets: prometheus.ExponentialBucketsRange(1e-3, 60, 12), Help: "Time that reading an external cluster took, its queues and our applications.",
 		}, []string{"cluster"}),
@@ -33,21 +33,21 @@ func NewMeter(r prometheus.Registerer) *Meter {
 	return m
 }
 
-func (m *Meter) observe(name ledger.ClusterName, d time.Duration) {
+func (m *Metrics) observe(name ledger.ClusterName, d time.Duration) {
 	m.seconds.WithLabelValues(name.String()).Observe(d.Seconds())
 }
 
-func (m *Meter) countFailure(name ledger.ClusterName) {
+func (m *Metrics) countFailure(name ledger.ClusterName) {
 	m.failures.WithLabelValues(name.String()).Inc()
 }
 
-func (m *Meter) setInterval(name ledger.ClusterName, interval time.Duration) {
+func (m *Metrics) setInterval(name ledger.ClusterName, interval time.Duration) {
 	m.failures.WithLabelValues(name.String()) // 0 is worth showing
 	m.interval.WithLabelValues(name.String()).Set(interval.Seconds())
 }
 
 // forget drops what is known of a cluster that is not read any more.
-func (m *Meter) forget(name ledger.ClusterName) {
+func (m *Metrics) forget(name ledger.ClusterName) {
 	m.seconds.DeleteLabelValues(name.String())
 	m.failures.DeleteLabelValues(name.String())
 	m.interval.DeleteLabelValues(name.String())

@@ -20,7 +20,7 @@ import (
 // regard for contexts, until the test ends.
 type hanging struct {
 	still
-	*pulse
+	*heartbeatServer
 
 	what chan string // what is to hang; closed: nothing any more
 	over chan struct{}
@@ -54,7 +54,7 @@ func (h *hanging) Sample(ctx context.Context) host.Sample {
 
 func (h *hanging) Sync(ctx context.Context, q *bursarv1.SyncRequest) (*bursarv1.SyncResponse, error) {
 	h.at("heartbeat")
-	return h.pulse.Sync(ctx, q)
+	return h.heartbeatServer.Sync(ctx, q)
 }
 
 func (h *hanging) Begin(statefile.State) error {
@@ -70,8 +70,8 @@ func (h *hanging) Intact() bool                       { return true }
 func (h *hanging) File() string                       { return "nowhere" }
 func (h *hanging) Close() error                       { return nil }
 
-// turningAgent runs the loops of an agent in a bubble, until f returns.
-func turningAgent(t *testing.T, h *hanging, f func(a *Agent)) {
+// runningAgent runs the loops of an agent in a bubble, until f returns.
+func runningAgent(t *testing.T, h *hanging, f func(a *Agent)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		h.samples = map[time.Time]bool{}
@@ -105,11 +105,12 @@ func TestLoopThatHangsIsNamed(t *testing.T) {
 	}{
 		"measuring": {"measuring the machine takes ", longestMeasure + 10*time.Second},
 		"heartbeat": {"a heartbeat to the coordinator takes ", longestSync + 10*time.Second},
-		"writing":   {"writing the state file takes ", longestSave + 20*time.Minute}, // it has to have something to write
+		// it has to have something to write
+		"writing": {"writing the state file takes ", longestSave + 20*time.Minute},
 	} {
 		t.Run(what, func(t *testing.T) {
-			h := &hanging{pulse: &pulse{interval: 5 * time.Second}}
-			turningAgent(t, h, func(a *Agent) {
+			h := &hanging{heartbeatServer: &heartbeatServer{interval: 5 * time.Second}}
+			runningAgent(t, h, func(a *Agent) {
 				time.Sleep(20 * time.Minute)
 				if err := a.Live(time.Now()); err != nil {
 					t.Fatalf("nothing hangs, but %v", err)
@@ -132,13 +133,13 @@ func TestLoopThatHangsIsNamed(t *testing.T) {
 
 func TestCoordinatorThatIsAwayIsNoHang(t *testing.T) {
 	for name, h := range map[string]*hanging{
-		"refuses":                     {pulse: &pulse{interval: 5 * time.Second, err: errors.New("connection refused")}},
-		"does not answer":             {pulse: &pulse{interval: 5 * time.Second, hang: true}},
-		"a slow disk, a slow machine": {pulse: &pulse{interval: 5 * time.Second}, slow: 9 * time.Second},
-		"is in no hurry":              {pulse: &pulse{interval: 5 * time.Minute}},
+		"refuses":                     {heartbeatServer: &heartbeatServer{interval: 5 * time.Second, err: errors.New("connection refused")}},
+		"does not answer":             {heartbeatServer: &heartbeatServer{interval: 5 * time.Second, hang: true}},
+		"a slow disk, a slow machine": {heartbeatServer: &heartbeatServer{interval: 5 * time.Second}, slow: 9 * time.Second},
+		"is in no hurry":              {heartbeatServer: &heartbeatServer{interval: 5 * time.Minute}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			turningAgent(t, h, func(a *Agent) {
+			runningAgent(t, h, func(a *Agent) {
 				for began := time.Now(); time.Since(began) < time.Hour; {
 					time.Sleep(time.Second)
 					if err := a.Live(time.Now()); err != nil {
@@ -151,8 +152,8 @@ func TestCoordinatorThatIsAwayIsNoHang(t *testing.T) {
 }
 
 func TestStatusSaysWhatMatters(t *testing.T) {
-	p := &pulse{interval: 5 * time.Second, err: errors.New("away")}
-	turningAgent(t, &hanging{pulse: p}, func(a *Agent) {
+	p := &heartbeatServer{interval: 5 * time.Second, err: errors.New("away")}
+	runningAgent(t, &hanging{heartbeatServer: p}, func(a *Agent) {
 		time.Sleep(time.Minute)
 		if got := a.Status(); got != "no coordinator has answered yet: requests wait; engines: 0" {
 			t.Error(got)
@@ -178,10 +179,10 @@ func TestStatusSaysWhatMatters(t *testing.T) {
 func TestWhatCannotBeMeasuredIsTold(t *testing.T) {
 	var log bytes.Buffer
 	h := &hanging{
-		pulse: &pulse{interval: 5 * time.Second}, lost: map[string]string{host.SourceMemoryCgroup: "no such cgroup"},
+		heartbeatServer: &heartbeatServer{interval: 5 * time.Second}, lost: map[string]string{host.SourceMemoryCgroup: "no such cgroup"},
 		log: slog.New(slog.NewTextHandler(&log, nil)),
 	}
-	turningAgent(t, h, func(a *Agent) {
+	runningAgent(t, h, func(a *Agent) {
 		time.Sleep(time.Minute)
 		if got, want := a.Status(), "a coordinator answers; engines: 0; no new engines: memory is not measured"; got != want {
 			t.Errorf("got %q, want %q", got, want)

@@ -11,15 +11,15 @@ import (
 
 // Register announces an agent's host.
 func (s *hostService) Register(ctx context.Context, req *bursarv1.RegisterRequest) (*bursarv1.RegisterResponse, error) {
-	e, err := wire.NewRegistration(req)
+	r, err := wire.NewRegistration(req)
 	if err != nil {
 		return nil, err
 	}
-	e.OfAgent = isAgentOf(ctx, req.GetHostId())
-	if err := s.loop.Register(ctx, e); err != nil {
+	r.OfAgent = isAgentOf(ctx, req.GetHostId())
+	if err := s.loop.Register(ctx, r); err != nil {
 		return nil, err
 	}
-	return wire.RegisterResponse(e), nil
+	return wire.RegisterResponse(r), nil
 }
 
 // isAgentOf reports whether a call comes from the agent of a host.

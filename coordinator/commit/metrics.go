@@ -8,9 +8,9 @@ import (
 	"github.com/bursar/bursar/coordinator/core"
 )
 
-// Meter counts what happens on the write path. What the ledger says at a moment is read when it is
-// asked for, see ledgerCollector.
-type Meter struct {
+// Metrics are those of the write path. What the ledger says at a moment is read when it is asked
+// for, see ledgerCollector.
+type Metrics struct {
 	decisions   *prometheus.HistogramVec
 	commits     prometheus.Histogram
 	batchCalls  prometheus.Histogram
@@ -38,10 +38,10 @@ type Meter struct {
 // latencyBuckets go from 100 µs, less than any commit takes, to 10 s in steps of about 2.2.
 var latencyBuckets = prometheus.ExponentialBucketsRange(100e-6, 10, 16) //nolint:gochecknoglobals // never changed
 
-// NewMeter returns a Meter with its metrics in a registry.
-func NewMeter(r prometheus.Registerer) *Meter {
+// NewMetrics returns the metrics of the write path, in a registry.
+func NewMetrics(r prometheus.Registerer) *Metrics {
 	sizes := prometheus.ExponentialBuckets(1, 2, 12)
-	m := &Meter{
+	m := &Metrics{
 		decisions: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "bursar_decision_seconds", Buckets: latencyBuckets,
 			Help: "From the queue to the durable answer of an Allocate, by what it was: granted, waited (granted or given up after a wait), insufficient, or other.",
@@ -108,12 +108,12 @@ func NewMeter(r prometheus.Registerer) *Meter {
 	return m
 }
 
-func (m *Meter) leads(epoch uint64) {
+func (m *Metrics) leads(epoch uint64) {
 	m.epoch.Set(float64(epoch))
 	m.leading.Set(1)
 }
 
-func (m *Meter) committed(b *core.Batch, took time.Duration) {
+func (m *Metrics) committed(b *core.Batch, took time.Duration) {
 	m.commits.Observe(took.Seconds())
 	m.batchCalls.Observe(float64(b.Size()))
 	if !b.Empty() {

@@ -1,0 +1,54 @@
+package agent
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/bursar/bursar/agent/tracker"
+)
+
+// Serving is closed when the socket is served and the machine was measured. Ready says whether a
+// coordinator answers.
+func (a *Agent) Serving() <-chan struct{} { return a.serving }
+
+// Status says in one line what matters now; it changes when that does. Empty: the agent does not
+// run yet.
+func (a *Agent) Status() string {
+	var parts []string
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.tracker == nil {
+		return ""
+	}
+	switch synced := a.syncedAt.last(); {
+	case a.stranger.Load() != nil:
+		parts = append(parts, "another agent has this hostId: no engines are started")
+	case synced.IsZero():
+		parts = append(parts, "no coordinator has answered yet: requests wait")
+	case a.unsynced.Load():
+		parts = append(parts, "no coordinator answers since "+synced.UTC().Format(time.DateTime)+" UTC: requests wait, engines go on")
+	default:
+		parts = append(parts, "a coordinator answers")
+	}
+	parts = append(parts, fmt.Sprintf("engines: %d", a.tracker.Stats().Engines))
+	return strings.Join(append(parts, closedFor(a.tracker)...), "; ")
+}
+
+// closedFor says why there are no new engines here.
+func closedFor(t *tracker.Tracker) (reasons []string) {
+	sample := t.Sample()
+	if refusal := sample.GetRefusal(); refusal != "" {
+		reasons = append(reasons, "no new engines: "+refusal)
+	}
+	if sample != nil && sample.MemoryAvailableBytes == nil {
+		reasons = append(reasons, "no new engines: memory is not measured")
+	}
+	if sample.GetPressure() {
+		reasons = append(reasons, "no new engines: memory pressure")
+	}
+	if t.Draining() {
+		reasons = append(reasons, "no new engines: drained")
+	}
+	return reasons
+}
