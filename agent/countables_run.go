@@ -175,7 +175,7 @@ func (o *output) collect() {
 }
 
 // hurry bounds the time of reading: the process has ended.
-// a pipe has deadlines
+// hurry bounds the time of what is still read: a pipe has deadlines.
 func (o *output) hurry() { _ = o.read.SetReadDeadline(time.Now().Add(drainTime)) }
 
 // wait returns what was printed, after hurry.
