@@ -2,6 +2,7 @@ package agent_test
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -22,9 +23,14 @@ func (s *subject) logs() map[string][]byte {
 	}
 	logs := make(map[string][]byte)
 	for _, path := range paths {
-		if logs[path], err = os.ReadFile(path); err != nil {
+		content, err := os.ReadFile(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // the agent has just removed it
+		}
+		if err != nil {
 			s.t.Fatal(err)
 		}
+		logs[path] = content
 	}
 	return logs
 }
