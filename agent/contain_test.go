@@ -1,6 +1,7 @@
 package agent_test
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -32,6 +33,9 @@ func folders(t *testing.T, name string) []string {
 }
 
 // contained is an agent whose engines have cgroups below one of the test's own, under a policy.
+//
+// Each has a folder of its own for them: allocations have the same ids in each test, and the
+// kernel's log still has what it killed in the cgroup of an earlier one.
 func contained(t *testing.T, policy agent.PolicyConfig) *subject {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -39,7 +43,7 @@ func contained(t *testing.T, policy agent.PolicyConfig) *subject {
 	}
 	s := newSubject(t)
 	s.config.Engines = agent.EnginesConfig{
-		Cgroups: "direct", Cgroup: fmt.Sprintf("/bursar-test-agent-%d", os.Getpid()), Policies: []agent.PolicyConfig{policy},
+		Cgroups: "direct", Cgroup: "/bursar-test-agent-" + strings.ToLower(rand.Text()[:8]), Policies: []agent.PolicyConfig{policy},
 	}
 	t.Cleanup(func() {
 		until(t, "its cgroups are gone", func() bool {
@@ -320,7 +324,6 @@ func TestEngineThatOutlivesItsKilledProcessesSaysSo(t *testing.T) {
 // Its cgroup is one that its starter has made and removes: only the kernel's log knows.
 func TestEngineInACgroupOfItsStartersSaysThatItsProcessesWereKilled(t *testing.T) {
 	s := contained(t, agent.PolicyConfig{OnOverUse: "observe", Cgroup: new(false)})
-	s.config.Engines.Cgroup += "-given" // the kernel's log has what another test's was
 	s.start()
 	begin := filepath.Join(folder(t), "begin")
 	cmd := process(t, fmt.Sprintf(grows, begin, 1))

@@ -93,9 +93,13 @@ func (s *settings) checkLogs() error {
 	}
 	err := regularfile.GuardedIn("/var/log", s.Engines.LogDir, 0)
 	if wrong, is := errors.AsType[*regularfile.GuardError](err); is {
-		err = fmt.Errorf("a folder that nobody else can change or replace (%w): they could put links to others' files there", wrong)
+		return &ConfigError{"engines.logDir", s.Engines.LogDir, fmt.Sprintf(
+			"a folder that nobody else can change or replace (%v): they could put links to others' files there", wrong)}
 	}
-	return configError("engines.logDir", s.Engines.LogDir, err)
+	if err != nil { // a disk that fails may be better at the next start
+		return fmt.Errorf("engines.logDir: %w", err)
+	}
+	return nil
 }
 
 // configError makes a refusal of a setting from what is wrong with it; nil: nothing is.

@@ -2,6 +2,7 @@ package coordinator
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -44,6 +45,8 @@ func TestCallersAreToldWhyNobodyLeads(t *testing.T) {
 	}{
 		"a full disk":    {err: fmt.Errorf("store: commit: %w", store.ErrFull), want: store.ErrFull.Error()},
 		"an unread row":  {err: &store.RowError{Table: store.QuotaTable, Key: "user=alice", Err: store.ErrDamaged}, want: "a row of the store cannot be read: the log names it", secret: "alice"},
+		"a database":     {err: fmt.Errorf("connect to user=bursar host=db: %w", store.ErrAway), want: store.ErrAway.Error(), secret: "user=bursar"},
+		"another fault":  {err: errors.New("user=bursar host=db"), want: "the log names it", secret: "user=bursar"},
 		"a store's file": {err: fmt.Errorf("store: commit: %w", store.ErrGone), want: store.ErrGone.Error()},
 	} {
 		t.Run(name, func(t *testing.T) {

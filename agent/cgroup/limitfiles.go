@@ -36,7 +36,7 @@ func limitFiles() []limitFile {
 		{"io.max", is("")},
 		{"io.latency", is("")},
 		{"io.weight", is("default 100")},
-		{"io.bfq.weight", is("default 100")},
+		{"io.bfq.weight", is("default 100", "100")}, // the latter before Linux 5.4
 		{tasksFile, is("max")},
 		{"rdma.max", allMax},
 		{"misc.max", allMax},

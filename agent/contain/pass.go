@@ -173,12 +173,15 @@ func (c *Cgroups) apply(ctx context.Context, driver cgroup.Driver, id string, wa
 	if !before.applied || errors.Is(err, cgroup.ErrNone) {
 		path, err = driver.Adopt(ctx, id, want.limits, func() ([]cgroup.Member, error) { return c.members(driver, id, want) })
 	}
-	if errors.Is(err, cgroup.ErrNone) || ctx.Err() != nil && errors.Is(err, ctx.Err()) && path == "" {
+	if errors.Is(err, cgroup.ErrNone) || errors.Is(err, context.Canceled) && path == "" {
 		return // it has ended, which the next measurement finds; or the agent ends
 	}
 	c.mu.Lock()
 	e := c.engines[id]
-	e.path, e.limits, e.applied = path, want.limits, err == nil
+	e.limits, e.applied = want.limits, err == nil
+	if err == nil || path != "" { // else the engine is where it was
+		e.path = path
+	}
 	again := err != nil && e.failed == err.Error()
 	e.failed, e.retry = "", time.Time{}
 	if err != nil {
@@ -231,6 +234,8 @@ func (c *Cgroups) others(known map[string]desired) (over, waiting []string) {
 // emptied reports whether a cgroup had processes and has none any more. So nobody is about to use
 // it: its engine was released and ran on, or what it has left did.
 func (c *Cgroups) emptied(ctx context.Context, driver cgroup.Driver, id string) bool {
+	ctx, cancel := context.WithTimeout(ctx, factsTimeout)
+	defer cancel()
 	facts, err := driver.Facts(ctx, id)
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -22,7 +22,7 @@ func TestStopDoesNotKillWhatBecomesAnotherUsersInTheGrace(t *testing.T) {
 			child := p.fork(root, alice, false, false)
 			e := p.root(root)
 			stopped := make(chan error, 1)
-			const grace = time.Second
+			const grace = 3 * time.Second
 			go func() { stopped <- o.Stop(t.Context(), e, grace) }()
 			for p.signalled(root) == "" {
 				runtime.Gosched()

@@ -116,7 +116,8 @@ func (c *cli) serveAgent(
 }
 
 // displaced makes it a wrong configuration that another agent took the host of one that served it.
-// Service managers do not start such an agent again: the two would displace each other for ever.
+// Service managers do not start such an agent again by themselves (the caller of a socket that they
+// hold still does): the two would displace each other for ever.
 // One that has never served the host is started again, until its incarnation is the later one.
 func displaced(err error, ready <-chan struct{}) error {
 	if !errors.Is(err, agent.ErrReplaced) {

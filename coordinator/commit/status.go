@@ -2,6 +2,7 @@ package commit
 
 import (
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -29,17 +30,28 @@ func (loop *Loop) setUnled(err error) {
 		loop.unled.Store(nil)
 		return
 	}
-	if failed, answered := errors.AsType[*Error](err); answered {
-		// its words are for a caller of that commit
-		err = failed.Err
-	}
-	if _, named := errors.AsType[*store.RowError](err); named { // its key may be a caller's word
-		err = errUnreadRow
-	}
-	loop.unled.Store(&err)
+	loop.unled.Store(new(shownFault(err)))
 }
 
-var errUnreadRow = errors.New("a row of the store cannot be read: the log names it")
+// shownFault is what anybody may read of a store that fails. The rest, such as the address of a
+// database, or a key that a caller has chosen, is in the log.
+func shownFault(err error) error {
+	if failed, answered := errors.AsType[*Error](err); answered {
+		err = failed.Err // the rest is for a caller of that commit
+	}
+	if _, named := errors.AsType[*store.RowError](err); named {
+		return errors.New("a row of the store cannot be read: the log names it")
+	}
+	if errors.Is(err, store.ErrGone) {
+		return err // it has a path alone
+	}
+	for _, known := range []error{store.ErrFull, store.ErrReadOnly, store.ErrDamaged, store.ErrIO, store.ErrAway} {
+		if errors.Is(err, known) {
+			return fmt.Errorf("%w: the log says more", known)
+		}
+	}
+	return errors.New("the last leadership ended with an error: the log names it")
+}
 
 // Queued is how many commands wait.
 func (loop *Loop) Queued() int { return len(loop.queue) }

@@ -36,44 +36,46 @@ func (m *Meter) sortInside(e *engine) (others bool) {
 	kept, proven := e.inside[:0], make(map[int32]Orphan, len(e.inside))
 	for _, pid := range e.inside {
 		process, known := own.proven[pid]
+		var err error
 		if !known {
-			var ended bool
-			if process, known, ended = m.isOfEngine(e, pid); ended {
-				continue
-			}
+			process, known, err = m.isOfEngine(e, pid)
 		}
-		if !known {
+		switch {
+		case errors.Is(err, ErrNoProcess): // it has ended
+		case err != nil: // it counts for now, and is looked at again
+			kept = append(kept, pid)
+		case !known:
 			others = true
-			continue
+		default:
+			kept, proven[pid] = append(kept, pid), process
 		}
-		kept, proven[pid] = append(kept, pid), process
 	}
 	e.inside, own.proven = kept, proven
 	return others
 }
 
 // isOfEngine reports whether a process in the engine's cgroup is the engine's, by the rule of Stop:
-// it descends from the root, or it is of the engine's user, unless that is root. One that ended is
-// nobody's.
-func (m *Meter) isOfEngine(e *engine, pid int32) (process Orphan, is, ended bool) {
+// it descends from the root, or it is of the engine's user, unless that is root. ErrNoProcess: it
+// has ended. Another error: it could not be looked at.
+func (m *Meter) isOfEngine(e *engine, pid int32) (process Orphan, is bool, err error) {
 	s := &m.tracker.scratch
 	found, err := m.readStat(s, pid)
 	if err != nil {
-		return Orphan{}, false, errors.Is(err, ErrNoProcess)
+		return Orphan{}, false, err
 	}
 	process = Orphan{PID: pid, StartTime: found.start, Descends: m.hasProvenAncestor(e, found)}
 	if process.Descends {
-		return process, true, false
+		return process, true, nil
 	}
 	if leader, err := m.readStat(s, found.session); err == nil && leader.start <= found.start && e.knownAs(leader).PID != 0 {
-		return process, true, false
+		return process, true, nil
 	}
 	user := e.cgroup.user
 	if user == nil || *user == 0 {
-		return process, false, false
+		return process, false, nil
 	}
 	identity, err := m.Identify(pid)
-	return process, err == nil && identity.UID == *user, errors.Is(err, ErrNoProcess)
+	return process, err == nil && identity.UID == *user, err
 }
 
 // hasProvenAncestor goes from a process up to one that descends from the root. A parent is no
