@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -92,10 +93,26 @@ func TestScriptsOfNetworks(t *testing.T) {
 	})
 }
 
+// scriptsTime is how long all scripts of a folder may take. What a script has left running at its
+// end is interrupted and waited for until then.
+const scriptsTime = 8 * time.Minute
+
+// takeIgnored makes the tests those of a shell in the foreground. One in the background has SIGINT
+// and SIGHUP ignored for what it starts, and programs pass that on; a signal that is taken here is
+// not ignored by what is started.
+func takeIgnored() {
+	for _, which := range []os.Signal{syscall.SIGINT, syscall.SIGHUP} {
+		if signal.Ignored(which) {
+			signal.Notify(make(chan os.Signal, 1), which)
+		}
+	}
+}
+
 func runScripts(t *testing.T, dir string, setup func(env *testscript.Env)) {
 	t.Helper()
+	takeIgnored()
 	testscript.Run(t, testscript.Params{
-		Dir: dir,
+		Dir: dir, Deadline: time.Now().Add(scriptsTime),
 		Setup: func(env *testscript.Env) error {
 			setup(env)
 			env.Setenv("XDG_RUNTIME_DIR", filepath.Join(env.WorkDir, "run"))
