@@ -2,6 +2,7 @@ package process
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"slices"
@@ -16,7 +17,7 @@ import (
 
 // steps is the length of a walk. With rapid's 100 walks they are 11,000 in all, of which some do
 // nothing: 10,000 that do are what invariant 11 asks for. With the race detector, with which a
-// program takes long to start, they are fewer by underrace.Factor: make test-walk does without it.
+// program takes long to start, walks and steps are fewer: make test-walk does without it.
 const steps = 110 / underrace.Factor
 
 // mostProcesses bounds how many processes there are at a time.
@@ -26,6 +27,11 @@ const mostProcesses = 20
 // engine's root and members of its cgroup, of its user, is ever signalled.
 func TestNobodyButTheEngineIsSignalledWhateverProcessesDo(t *testing.T) {
 	o := openers(t)["pidfd"]
+	if underrace.Factor > 1 {
+		if err := flag.Set("rapid.checks", "25"); err != nil {
+			t.Fatal(err)
+		}
+	}
 	rapid.Check(t, func(t *rapid.T) {
 		w := walk{t: t, tree: newTestTree(t, o)}
 		defer w.end()

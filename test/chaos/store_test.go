@@ -155,7 +155,7 @@ func TestAFullDiskRefusesAndLosesNothing(t *testing.T) {
 		if err := os.Mkdir(data, 0o700); err != nil {
 			t.Fatal(err)
 		}
-		if err := unix.Mount("tmpfs", data, "tmpfs", 0, "size=4m"); err != nil {
+		if err := unix.Mount("tmpfs", data, "tmpfs", 0, "size=4m,mode=0700"); err != nil {
 			t.Logf("this user cannot mount: the limit on files has to do: %v", err)
 			return
 		}
