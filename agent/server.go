@@ -44,7 +44,7 @@ func (a *Agent) newSocket(refused *prometheus.CounterVec) *socket.Server {
 			s := a.settings()
 			return socket.Where{Path: s.Socket, Mode: s.socketMode, Group: s.SocketGroup, Loopback: s.LoopbackListen}
 		},
-		Given: a.deps.Socket, Refuse: refuseSetting, View: a.deps.Meter.View, Proc: a.deps.Proc,
+		Given: a.deps.Socket, Refuse: refuseSetting, View: a.deps.Meter.View, Identify: a.deps.Meter.Identify, Proc: a.deps.Proc,
 		Handler: func(stopping context.Context, local bool) http.Handler {
 			return (&api{agent: a, stopping: stopping}).handler(local)
 		},

@@ -1,10 +1,7 @@
 package process
 
 import (
-	"time"
-
 	"github.com/prometheus/procfs"
-	"golang.org/x/sys/unix"
 
 	"github.com/bursar/bursar/providers/host"
 )
@@ -32,14 +29,7 @@ type Engine struct {
 	Descendants, Measured []Ref
 }
 
-// now is the time in clock ticks after boot, in which the kernel tells when processes started.
-func now() uint64 {
-	var t unix.Timespec
-	if unix.ClockGettime(unix.CLOCK_BOOTTIME, &t) != nil {
-		return 0
-	}
-	return uint64(t.Nano()) / uint64(time.Second/host.TicksPerSecond) //nolint:gosec // since boot
-}
+func now() uint64 { return host.TicksSinceBoot() }
 
 // descent says which processes descend from the root of an engine. See the package comment.
 type descent struct {

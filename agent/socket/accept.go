@@ -10,6 +10,7 @@ import (
 
 	"github.com/bursar/bursar/internal/admission"
 	"github.com/bursar/bursar/internal/peercred"
+	"github.com/bursar/bursar/providers/host"
 )
 
 // peerListener accepts connections whose user the kernel names.
@@ -47,7 +48,7 @@ func (l *peerListener) Accept() (net.Conn, error) {
 		if conn == nil {
 			continue
 		}
-		accepted := sinceBoot()
+		accepted := host.TicksSinceBoot()
 		// Accept must not wait for a directory of users.
 		counted := l.server.connections.Admit(conn, l.server.Peers.withoutLookup(peer.Uid).Counted())
 		if counted == nil {

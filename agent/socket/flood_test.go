@@ -13,7 +13,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"connectrpc.com/connect"
 	"github.com/prometheus/client_golang/prometheus"
@@ -193,13 +192,20 @@ func TestConnectionsOfSubordinateUsersCountOnTheirOwner(t *testing.T) {
 // What has started after the connection was there is another one.
 func TestProcessThatStartedAfterItsConnectionIsAnother(t *testing.T) {
 	pid := int32(os.Getpid())
-	now := sinceBoot()
-	for moment, want := range map[time.Duration]bool{now: false, time.Second: true, 0: true} {
-		if after, err := startedAfter("/proc", pid, moment); err != nil || after != want {
+	now := host.TicksSinceBoot()
+	identify := func(root string) Identify {
+		meter, err := host.NewMeter(host.Options{Root: root})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return meter.Identify
+	}
+	for moment, want := range map[uint64]bool{now: false, host.TicksPerSecond: true, 0: true} {
+		if after, err := startedAfter(identify("/"), pid, moment); err != nil || after != want {
 			t.Errorf("started after %v: %v, %v", moment, after, err)
 		}
 	}
-	if after, err := startedAfter(t.TempDir(), pid, now); err != nil || !after {
+	if after, err := startedAfter(identify(t.TempDir()), pid, now); err != nil || !after {
 		t.Errorf("a process that is gone: %v, %v", after, err)
 	}
 }

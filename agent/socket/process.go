@@ -1,17 +1,12 @@
 package socket
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net"
 	"net/netip"
 	"os"
-	"path/filepath"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -35,6 +30,9 @@ type Process struct {
 
 // View says how a process sees others. host.ErrNoProcess: no process has the pid.
 type View func(pid int32) (host.View, error)
+
+// Identify says which process has a pid. host.ErrNoProcess: none has.
+type Identify func(pid int32) (host.Identity, error)
 
 type processKey struct{}
 
@@ -96,10 +94,10 @@ func UnseenProcess() *Process {
 	return &Process{find: func(context.Context) (host.View, error) { return host.View{}, errUnseenPeer }}
 }
 
-// connectedProcess is the process that connected to a Unix socket, and was accepted so long after
-// the boot. It is looked up when it is needed: most connections never need it. By then its pid may
-// be another's, so the look-up holds the process that connected by a pidfd.
-func (s *Server) connectedProcess(conn *net.UnixConn, pid int32, accepted time.Duration) *Process {
+// connectedProcess is the process that connected to a Unix socket, and was accepted so many ticks
+// after the boot. It is looked up when it is needed: most connections never need it. By then its
+// pid may be another's, so the look-up holds the process that connected by a pidfd.
+func (s *Server) connectedProcess(conn *net.UnixConn, pid int32, accepted uint64) *Process {
 	if pid == 0 {
 		return UnseenProcess()
 	}
@@ -117,7 +115,7 @@ func (s *Server) connectedProcess(conn *net.UnixConn, pid int32, accepted time.D
 		}
 		ended := held != nil && unix.PidfdSendSignal(int(held.Fd()), 0, nil, 0) == unix.ESRCH
 		if !ended && !sure { // its pid may have become another's before it was held
-			ended, err = startedAfter(s.options.Proc, pid, accepted)
+			ended, err = startedAfter(s.options.Identify, pid, accepted)
 		}
 		if ended {
 			err = errEndedPeer
@@ -129,39 +127,17 @@ func (s *Server) connectedProcess(conn *net.UnixConn, pid int32, accepted time.D
 	}}
 }
 
-// clockTick is the unit of a process's start in /proc/PID/stat, which the kernel gives to programs
-// as USER_HZ, always 100 a second on Linux.
-const clockTick = time.Second / 100
-
-// sinceBoot is how long ago this machine has booted, as the start of a process is counted.
-func sinceBoot() time.Duration {
-	var now unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &now); err != nil {
-		return 0 // every process has started later: no kernel fails at that
-	}
-	return time.Duration(now.Nano())
-}
-
-// startedAfter reports whether the process that has a pid now has started after a moment. The one
-// that was there at that moment has ended then.
-func startedAfter(proc string, pid int32, moment time.Duration) (bool, error) {
-	stat, err := os.ReadFile(filepath.Join(proc, strconv.Itoa(int(pid)), "stat")) //nolint:gosec // the process table's
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) {
+// startedAfter reports whether the process that has a pid now has started after a moment, in ticks
+// after boot. The one that was there at that moment has ended then.
+func startedAfter(identify Identify, pid int32, moment uint64) (bool, error) {
+	found, err := identify(pid)
+	switch {
+	case errors.Is(err, host.ErrNoProcess):
 		return true, nil
-	}
-	if err != nil {
+	case err != nil:
 		return false, fmt.Errorf("peer: %w", err)
 	}
-	// its name is in parentheses, and can have any bytes; the start is field 22, of which 20 follow
-	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
-	if len(fields) < 20 {
-		return false, fmt.Errorf("peer: malformed stat of process %d: %q", pid, stat)
-	}
-	ticks, err := strconv.ParseInt(fields[19], 10, 64)
-	if err != nil {
-		return false, fmt.Errorf("peer: malformed stat of process %d: %w", pid, err)
-	}
-	return ticks > int64(moment/clockTick), nil
+	return found.StartTime > moment, nil
 }
 
 // holdPeer returns a pidfd of the process that connected; nil: this kernel has none. sure is false

@@ -54,6 +54,8 @@ type Options struct {
 	// View says how a process sees others, by its pid in the process table Proc.
 	View View
 	Proc string
+	// Identify says which process has a pid now.
+	Identify Identify
 	// Handler is what is served: on the socket, or over TCP. Calls that wait for resources end
 	// with stopping.
 	Handler func(stopping context.Context, socket bool) http.Handler

@@ -4,6 +4,9 @@ import (
 	"bytes"
 	"fmt"
 	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // stat is what this package uses of /proc/PID/stat (proc(5)).
@@ -31,6 +34,16 @@ type image struct {
 // TicksPerSecond is the unit of times in /proc/PID/stat: USER_HZ, which is 100 on every
 // architecture that Go runs on.
 const TicksPerSecond = 100
+
+// TicksSinceBoot is the time in which the kernel tells when processes started: clock ticks after
+// boot. 0: it is not known, which no kernel of today says.
+func TicksSinceBoot() uint64 {
+	var t unix.Timespec
+	if unix.ClockGettime(unix.CLOCK_BOOTTIME, &t) != nil {
+		return 0
+	}
+	return uint64(t.Nano()) / uint64(time.Second/TicksPerSecond) //nolint:gosec // since boot
+}
 
 // ended reports whether the process has ended. The state is that of its first thread. If it is Z
 // (zombie) with other threads still counted, the first thread ended before the others.
