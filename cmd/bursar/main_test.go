@@ -43,17 +43,21 @@ const patience = 60 * time.Second
 // TestScripts runs testdata/*.txtar with real servers and real processes. In addition to
 // testscript's own commands there are
 //
-//	dev [FLAG]…              start `bursar dev` with a store in $WORK/dev, on a free port that ADDRESS has then, and wait until it is up
+//	dev [FLAG]…              start `bursar dev` with a store in $WORK/dev, on a free port that
+//	                         ADDRESS has then, and wait until it is up
 //	enddev SIGNAL            end it by a signal and wait for it
 //	code N COMMAND…          run a command that ends with exit code N; stdout and stderr check what it printed
 //	until REGEXP COMMAND…    run a command again and again until its output matches
 //	setenv NAME REGEXP       set NAME to what the first group of the pattern matches in stdout
 //	signal SIGNAL PIDVAR     send a signal to the process in an environment variable
 //	cmpdemo REGEXP           check what dev printed until it was up
-//	serve NAME COMMAND…      start a server that logs; waits for "serving" or "agent starts" and sets ADDRESS to where it serves
+//	serve NAME COMMAND…      start a server that logs; waits for "serving" or "agent starts" and
+//	                         sets ADDRESS to where it serves
 //	endserve NAME SIGNAL     end it by a signal; it must end with code 0
-//	yarn server NAME ROLE    a ResourceManager that is active, standby, none (knows of none active), broken or down, at the address in NAME
-//	yarn queue PATH …        a queue of the cluster they all serve: limit=8GiB/8, used=1GiB/1, state=STOPPED, or state=GONE
+//	yarn server NAME ROLE    a ResourceManager that is active, standby, none (knows of none
+//	                         active), broken or down, at the address in NAME
+//	yarn queue PATH …        a queue of the cluster they all serve: limit=8GiB/8, used=1GiB/1,
+//	                         state=STOPPED, or state=GONE
 //	yarn many PATH N         that many queues below one
 //	yarn app ID …            an application in it: queue=root.a, used=2GiB/2, state=KILLED
 func TestScripts(t *testing.T) {

@@ -12,14 +12,18 @@ import (
 
 // TestEngines runs the scripts in testdata/engines. Their commands:
 //
-//	run       adds processes, or changes them, one on a line: PID PARENT and what differs from the default, of start (ticks
-//	          after boot; PID), session and group (1), own and children (ticks of CPU time; 0), anon, file, shared and
-//	          swap (MiB; 0), state (S), threads (1), image (0: as if it could not be told), pss and swappss (MiB; absent), uid (1000)
+//	run       adds processes, or changes them, one on a line: PID PARENT and what differs from
+//	          the default, of start (ticks after boot; PID), session and group (1), own and
+//	          children (ticks of CPU time; 0), anon, file, shared and swap (MiB; 0), state (S),
+//	          threads (1), image (0: as if it could not be told), pss and swappss (MiB; absent),
+//	          uid (1000)
 //	end       removes processes, by PID
-//	write     writes the named file; a line "---" begins the next, the first line of each of which is its name
+//	write     writes the named file; a line "---" begins the next, the first line of each of
+//	          which is its name
 //	remove    removes files or directories, by name
-//	measure   after=SECONDS and ID=PID, ID=PID/START, ID=PID@CGROUP, or ID=PID@CGROUP:UID (a cgroup that the caller did not make,
-//	          and the engine's user) for each engine: prints what they use
+//	measure   after=SECONDS and ID=PID, ID=PID/START, ID=PID@CGROUP, or ID=PID@CGROUP:UID (a
+//	          cgroup that the caller did not make, and the engine's user) for each engine: prints
+//	          what they use
 //	own       prints the own cgroup of each process
 func TestEngines(t *testing.T) {
 	datadriven.Walk(t, "testdata/engines", func(t *testing.T, path string) {
