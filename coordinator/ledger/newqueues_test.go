@@ -31,59 +31,63 @@ func deep(i int, caller string) ledger.AllocateCommand {
 // A request takes as long as what is new for it, however many queues of others there are, and so
 // do its end and its load.
 func TestARequestInQueuesOfItsOwnTakesAsLongWhateverOthersHave(t *testing.T) {
-	const batch, batches = 100, 10
-	w := newLiveWorld(t, ledger.Config{Interval: time.Hour}, "h1")
+	const few, many = 100, 1000
+	a, b := newBesideOthers(t, few), newBesideOthers(t, many)
+	// ten times as many; if each had to do with all others, a hundred times as long
+	wantRatio(t, "a load", 50, a.loads, b.loads)
+	wantRatio(t, "a request", 4, a.asks, b.asks)
+	wantRatio(t, "an end", 4, a.ends, b.ends)
+	for _, w := range []*besideOthers{a, b} {
+		for _, id := range w.ids {
+			w.release(id)
+		}
+		if n := w.queues(); n != 0 {
+			t.Errorf("%d queues are left", n)
+		}
+		w.audit()
+	}
+}
+
+// besideOthers is a ledger with requests that wait in queues of their own.
+type besideOthers struct {
+	*liveWorld
+
+	store *mirror
+	ids   []ledger.ID
+}
+
+func newBesideOthers(t *testing.T, others int) *besideOthers {
+	t.Helper()
+	w := &besideOthers{liveWorld: newLiveWorld(t, ledger.Config{Interval: time.Hour}, "h1"), store: newMirror()}
 	must(t, w.ledger.PutProvider(w.now, ledger.ProviderRecord{ClusterName: prod}))
-	store := newMirror()
-	least := func(n int, do func(i int)) time.Duration {
-		least := time.Hour
-		for i := range n {
-			began := time.Now()
-			do(i)
-			least = min(least, time.Since(began))
-		}
-		return least
+	for range others {
+		w.asks()
 	}
-	restore := func(times int) time.Duration {
-		return least(times, func(int) {
-			_, err := store.restore(w.now, ledger.Config{Interval: time.Hour})
-			must(t, err)
-		})
-	}
-	var ids []ledger.ID
-	var first, last, load time.Duration
-	for n := range batches {
-		last = least(batch, func(i int) {
-			result, err := w.ledger.Allocate(w.now, deep(n*batch+i, fmt.Sprint("c", n*batch+i)))
-			must(t, err)
-			ids = append(ids, result.Allocation.ID)
-		})
-		store.fold(w.ledger.Changes())
-		if n == 0 {
-			first, load = last, restore(3)
-		}
-		if last > 4*first {
-			t.Fatalf("a request takes %v after %d others, and %v at first", last, n*batch, first)
-		}
-	}
-	// if each had to do with all others: ten times batches
-	if all := restore(2); all > 5*batches*load {
-		t.Errorf("%d requests are loaded in %v, and %d in %v", batches*batch, all, batch, load)
-	}
-	release := func(i int) { w.release(ids[len(ids)-1-i]) }
-	many := least(batch, release)
-	ids = ids[:len(ids)-batch]
-	for len(ids) > batch {
-		w.release(ids[len(ids)-1])
-		ids = ids[:len(ids)-1]
-	}
-	if few := least(batch, release); many > 4*few {
-		t.Errorf("an end takes %v next to %d others, and %v next to few", many, batches*batch, few)
-	}
-	if n := w.queues(); n != 0 {
-		t.Errorf("%d queues are left", n)
-	}
-	w.audit()
+	return w
+}
+
+func (w *besideOthers) asks() time.Duration {
+	n := len(w.ids)
+	command := deep(n, fmt.Sprint("c", n))
+	return took(func() {
+		result, err := w.ledger.Allocate(w.now, command)
+		must(w.T, err)
+		w.ids = append(w.ids, result.Allocation.ID)
+	})
+}
+
+func (w *besideOthers) ends() time.Duration {
+	last := len(w.ids) - 1
+	defer func() { w.ids = w.ids[:last] }()
+	return took(func() { w.release(w.ids[last]) })
+}
+
+func (w *besideOthers) loads() time.Duration {
+	w.store.fold(w.ledger.Changes())
+	return took(func() {
+		_, err := w.store.restore(w.now, ledger.Config{Interval: time.Hour})
+		must(w.T, err)
+	})
 }
 
 // A request in queues of its own counts on its caller with what these take.

@@ -122,19 +122,15 @@ func BenchmarkList(b *testing.B) {
 // A host's agent may make up ids, also of a far future. Others do not wait because of that.
 func TestEnginesWithIDsFromTheFutureDoNotSlowOthersDown(t *testing.T) {
 	const engines, pairs = 16_384, 200
-	took := func(w *turnover) time.Duration {
-		began := time.Now()
-		for range pairs {
-			w.pair(t)
+	pair := func(w *turnover) func() time.Duration {
+		return func() time.Duration {
+			return took(func() {
+				for range pairs {
+					w.pair(t)
+				}
+			})
 		}
-		return time.Since(began)
 	}
-	plain, crowded := newTurnover(t, 1000, 0), newTurnover(t, 1000, engines)
-	without, with := time.Hour, time.Hour
-	for range 20 {
-		without, with = min(without, took(plain)), min(with, took(crowded))
-	}
-	if with > 4*without {
-		t.Errorf("%d pairs of a release and an allocation take %s, with %d engines from the future %s", pairs, without, engines, with)
-	}
+	wantRatio(t, "200 pairs of a release and an allocation, with engines from the future,", 4,
+		pair(newTurnover(t, 1000, 0)), pair(newTurnover(t, 1000, engines)))
 }
