@@ -17,6 +17,7 @@ import (
 	"github.com/bursar/bursar/agent/cgroup"
 	"github.com/bursar/bursar/agent/contain"
 	"github.com/bursar/bursar/agent/launch"
+	"github.com/bursar/bursar/agent/osuser"
 	"github.com/bursar/bursar/agent/process"
 	"github.com/bursar/bursar/agent/socket"
 	"github.com/bursar/bursar/agent/statefile"
@@ -124,7 +125,7 @@ type Agent struct {
 	ownMeter bool // Deps had none
 	opener   *process.Opener
 	metrics  *metrics
-	users    launch.Users
+	users    osuser.Users
 	trusted  trustedLoop
 	direct   *launch.Direct
 	cgroups  *contain.Cgroups
@@ -207,7 +208,7 @@ func New(config Config, deps Deps) (*Agent, error) {
 		measureDue: newWakeup(now), syncDue: newWakeup(now),
 		ready: make(chan struct{}), serving: make(chan struct{}), answered: make(chan struct{}), unsaved: make(chan struct{}, 1),
 		direct: &launch.Direct{},
-		users:  launch.Users{Slots: make(chan struct{}, socket.LookupsAtOnce)},
+		users:  osuser.Users{Slots: make(chan struct{}, socket.LookupsAtOnce)},
 	}
 	a.trusted = trustedLoop{users: func() []string { return a.settings().TrustedUsers }, find: a.users.Named, changed: make(chan struct{}, 1), log: a.log}
 	refused := newRefused()

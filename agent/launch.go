@@ -11,6 +11,7 @@ import (
 	"connectrpc.com/connect"
 
 	"github.com/bursar/bursar/agent/launch"
+	"github.com/bursar/bursar/agent/osuser"
 	"github.com/bursar/bursar/agent/socket"
 	"github.com/bursar/bursar/agent/tracker"
 	"github.com/bursar/bursar/client"
@@ -109,7 +110,7 @@ func (a *Agent) launched(c *socket.Caller, allocation *bursarv1.Allocation) (*bu
 }
 
 // launchUser returns the account that an engine runs as, if the caller may start engines as that.
-func (a *Agent) launchUser(ctx context.Context, c *socket.Caller, named string) (launch.User, error) {
+func (a *Agent) launchUser(ctx context.Context, c *socket.Caller, named string) (osuser.User, error) {
 	wanted := named
 	if wanted == "" {
 		wanted = strconv.FormatUint(uint64(c.UID), 10)
@@ -117,19 +118,19 @@ func (a *Agent) launchUser(ctx context.Context, c *socket.Caller, named string) 
 	own := uint32(os.Geteuid()) //nolint:gosec // a uid
 	user, err := a.users.Named(ctx, wanted)
 	switch {
-	case errors.Is(err, launch.ErrNoUser) && named == "" && c.UID == own:
-		user = launch.Self() // in a container, for example
-	case errors.Is(err, launch.ErrNoUser):
-		return launch.User{}, invalid("user", wanted, "an account of this machine")
+	case errors.Is(err, osuser.ErrNoUser) && named == "" && c.UID == own:
+		user = osuser.Self() // in a container, for example
+	case errors.Is(err, osuser.ErrNoUser):
+		return osuser.User{}, invalid("user", wanted, "an account of this machine")
 	case err != nil:
-		return launch.User{}, connect.NewError(connect.CodeUnavailable, err)
+		return osuser.User{}, connect.NewError(connect.CodeUnavailable, err)
 	case user.UID != c.UID && !c.Trusted, user.UID == 0 && c.UID != 0:
-		return launch.User{}, withDetail(
+		return osuser.User{}, withDetail(
 			connect.NewError(connect.CodePermissionDenied, fmt.Errorf("user: %q: uid %d may not start engines as uid %d", wanted, c.UID, user.UID)),
 			&bursarv1.InvalidField{Field: "user", Value: wanted, Want: "the caller's own account; another one is for trusted callers, root for root alone"})
 	}
 	if own != 0 && user.UID != own {
-		return launch.User{}, connect.NewError(connect.CodeFailedPrecondition,
+		return osuser.User{}, connect.NewError(connect.CodeFailedPrecondition,
 			fmt.Errorf("user: %q: the agent runs as uid %d and can start engines as that alone: want an agent that is root", wanted, own))
 	}
 	return user, nil
@@ -137,7 +138,7 @@ func (a *Agent) launchUser(ctx context.Context, c *socket.Caller, named string) 
 
 // launch starts the engine and confirms it.
 func (a *Agent) launch(
-	ctx context.Context, c *socket.Caller, request *bursarv1.LaunchRequest, allocation *bursarv1.Allocation, user launch.User,
+	ctx context.Context, c *socket.Caller, request *bursarv1.LaunchRequest, allocation *bursarv1.Allocation, user osuser.User,
 ) (*bursarv1.LaunchResponse, error) {
 	id := allocation.GetId()
 	logs := request.GetLogs()
@@ -180,7 +181,7 @@ func (a *Agent) launch(
 // confirmLaunched does for a launched engine what Confirm does for one that its launcher has
 // started.
 func (a *Agent) confirmLaunched(
-	ctx context.Context, request *bursarv1.LaunchRequest, s *launch.Starting, user launch.User,
+	ctx context.Context, request *bursarv1.LaunchRequest, s *launch.Starting, user osuser.User,
 ) (*bursarv1.Allocation, error) {
 	// The keeper is a process of the user, so what it says of the engine is checked. An engine
 	// that has ended is its zombie.

@@ -6,24 +6,24 @@ import (
 	"log/slog"
 	"strconv"
 
-	"github.com/bursar/bursar/agent/launch"
+	"github.com/bursar/bursar/agent/osuser"
 )
 
 // UnknownUsers returns those of TrustedUsers, by their place in the list, whose names the machine
 // does not know. They are no error: an account may come later. It asks the machine's name service,
 // and takes as long as that.
 func (c Config) UnknownUsers(ctx context.Context) []int {
-	return unknownUsers(ctx, c.TrustedUsers, launch.Users{}.Named)
+	return unknownUsers(ctx, c.TrustedUsers, osuser.Users{}.Named)
 }
 
 // unknownUsers passes over uids, which need no account, and names that the name service cannot
 // look up now.
-func unknownUsers(ctx context.Context, users []string, find func(context.Context, string) (launch.User, error)) (unknown []int) {
+func unknownUsers(ctx context.Context, users []string, find func(context.Context, string) (osuser.User, error)) (unknown []int) {
 	for i, user := range users {
 		if _, err := strconv.ParseUint(user, 10, 32); err == nil {
 			continue
 		}
-		if _, err := find(ctx, user); errors.Is(err, launch.ErrNoUser) {
+		if _, err := find(ctx, user); errors.Is(err, osuser.ErrNoUser) {
 			unknown = append(unknown, i)
 		}
 	}
@@ -34,7 +34,7 @@ func unknownUsers(ctx context.Context, users []string, find func(context.Context
 // list has changed. Nothing else waits for the name service.
 type trustedLoop struct {
 	users   func() []string
-	find    func(context.Context, string) (launch.User, error)
+	find    func(context.Context, string) (osuser.User, error)
 	changed chan struct{} // one element
 	log     *slog.Logger
 }

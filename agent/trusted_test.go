@@ -11,18 +11,18 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/bursar/bursar/agent/launch"
+	"github.com/bursar/bursar/agent/osuser"
 )
 
 // played knows alice, and cannot tell of bob.
-func played(_ context.Context, name string) (launch.User, error) {
+func played(_ context.Context, name string) (osuser.User, error) {
 	switch name {
 	case "alice":
-		return launch.User{Name: name}, nil
+		return osuser.User{Name: name}, nil
 	case "bob":
-		return launch.User{}, errors.New("the name service does not answer")
+		return osuser.User{}, errors.New("the name service does not answer")
 	}
-	return launch.User{}, fmt.Errorf("%q: %w", name, launch.ErrNoUser)
+	return osuser.User{}, fmt.Errorf("%q: %w", name, osuser.ErrNoUser)
 }
 
 func TestATrustedUserThatNobodyKnowsIsWarnedOf(t *testing.T) {

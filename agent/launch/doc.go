@@ -1,6 +1,6 @@
 // Package launch starts engines, each under a keeper of its own, and reads how they ended. It is
-// the agent's side of package keeper: the protocol of the pipes, the folder of a record, the
-// accounts of the machine, and the defaults of an engine's environment and logs.
+// the agent's side of package keeper: the protocol of the pipes, the folder of a record, and the
+// defaults of an engine's environment and logs.
 //
 // It does not decide who may start what, and it knows only the ids of allocations. Nothing of a
 // request is done as the agent's own user: the keeper, which runs as the engine's user, looks for

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/bursar/bursar/agent/osuser"
 	"github.com/bursar/bursar/internal/regularfile"
 )
 
@@ -29,7 +30,7 @@ func environment(r Request) []string {
 }
 
 // pathOf is the PATH of a login.
-func pathOf(user User) string {
+func pathOf(user osuser.User) string {
 	if user.UID == 0 {
 		return "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 	}
@@ -38,7 +39,7 @@ func pathOf(user User) string {
 
 // makeLogs makes a folder for logs that is the user's. The folders above it are the agent's own,
 // so that no other user can put a link there. No link is followed all the same.
-func makeLogs(parent, id string, user User) (string, error) {
+func makeLogs(parent, id string, user osuser.User) (string, error) {
 	path := filepath.Join(parent, id)
 	if err := regularfile.MakeFolders(parent, 0o755); err != nil { // users get to their folders
 		return "", fmt.Errorf("folder for logs: %w", err)
@@ -69,7 +70,7 @@ func makeLogs(parent, id string, user User) (string, error) {
 // private makes a folder the user's alone: engines write secrets, and many accounts share a
 // primary group. If an earlier attempt has made it, it may be the user's already, with another
 // mode.
-func private(dir *os.File, made unix.Stat_t, user User) error {
+func private(dir *os.File, made unix.Stat_t, user osuser.User) error {
 	const mode = 0o700
 	root := os.Geteuid() == 0
 	if made.Mode&0o7777 != mode {

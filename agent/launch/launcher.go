@@ -2,6 +2,7 @@ package launch
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/bursar/bursar/agent/cgroup"
 	"github.com/bursar/bursar/agent/keeper"
+	"github.com/bursar/bursar/agent/osuser"
 )
 
 const (
@@ -68,7 +70,7 @@ func (e *LogDirError) Unwrap() error { return e.Err }
 type Request struct {
 	// ID is the allocation. It names folders: cgroup.CheckID must accept it.
 	ID   string
-	User User
+	User osuser.User
 	// Command, Environment, WorkingDirectory and Logs are as in a LaunchRequest, with its
 	// defaults.
 	Command          []string
@@ -143,7 +145,7 @@ func (l *Launcher) Start(ctx context.Context, r Request) (*Starting, error) {
 // spec fills in the defaults, and makes the folder for logs if none is named.
 func (l *Launcher) spec(r Request) (keeper.Spec, error) {
 	spec := keeper.Spec{
-		ID: r.ID, Command: r.Command, Environment: environment(r), WorkingDirectory: orElse(r.WorkingDirectory, r.User.Home),
+		ID: r.ID, Command: r.Command, Environment: environment(r), WorkingDirectory: cmp.Or(r.WorkingDirectory, r.User.Home),
 		Log: keeper.Log{Directory: r.Logs.Directory, MaxBytes: r.Logs.MaxBytes, Keep: defaultLogKeep}, StderrLines: stderrLines,
 	}
 	if spec.Log.MaxBytes == 0 {

@@ -16,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/bursar/bursar/agent/keeper"
+	"github.com/bursar/bursar/agent/osuser"
 )
 
 func TestMain(m *testing.M) {
@@ -55,14 +56,14 @@ func launcher(t *testing.T, keeperName string) (*Launcher, *Direct) {
 }
 
 func request(command ...string) Request {
-	user := Self()
+	user := osuser.Self()
 	user.Name, user.Home = "me", "/"
 	return Request{ID: "a1", User: user, Command: command}
 }
 
 func TestEngineGetsTheEnvironmentOfItsUser(t *testing.T) {
 	r := request("env")
-	r.User = User{Name: "alice", UID: 1000, Home: "/users/alice", Shell: "/bin/zsh"}
+	r.User = osuser.User{Name: "alice", UID: 1000, Home: "/users/alice", Shell: "/bin/zsh"}
 	r.Environment = map[string]string{"SHELL": "/bin/false", "X": "a b", "BURSAR_ALLOCATION_ID": "forged"}
 	r.Added = map[string]string{"BURSAR_ALLOCATION_ID": "a1"}
 	want := []string{
@@ -95,7 +96,7 @@ func TestFolderForLogsThatItsUserCannotGetTo(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := request("true")
-	r.User = User{Name: "alice", UID: 65534, GID: 65534, Home: "/", Shell: "/bin/sh"}
+	r.User = osuser.User{Name: "alice", UID: 65534, GID: 65534, Home: "/", Shell: "/bin/sh"}
 	_, err = l.Start(t.Context(), r)
 	wrong, is := errors.AsType[*LogDirError](err)
 	if !is || wrong.LogDir != l.LogDir || wrong.User != "alice" || !strings.Contains(err.Error(), "engines.logDir") || !strings.Contains(err.Error(), "permission denied") {

@@ -9,13 +9,15 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/bursar/bursar/agent/osuser"
 )
 
 const asAgent = "BURSAR_TEST_LOGS_OF"
 
 // beAgent makes the same folder for logs twice.
 func beAgent() int {
-	user := User{UID: 65534, GID: 65534}
+	user := osuser.User{UID: 65534, GID: 65534}
 	for range 2 {
 		if _, err := makeLogs(os.Getenv(asAgent), "a1", user); err != nil {
 			_, _ = os.Stderr.WriteString(err.Error() + "\n")
@@ -66,10 +68,10 @@ func TestFolderForLogsOfAnotherUserIsNotGivenAway(t *testing.T) {
 		t.Fatal("this test plays several users: it needs root")
 	}
 	dir := t.TempDir()
-	if _, err := makeLogs(dir, "a1", User{UID: 4711, GID: 4711}); err != nil {
+	if _, err := makeLogs(dir, "a1", osuser.User{UID: 4711, GID: 4711}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := makeLogs(dir, "a1", User{UID: 4712, GID: 4712}); err == nil {
+	if _, err := makeLogs(dir, "a1", osuser.User{UID: 4712, GID: 4712}); err == nil {
 		t.Error("it was")
 	}
 	var stat unix.Stat_t
@@ -82,7 +84,7 @@ func TestFolderForLogsOfAnotherUserIsNotGivenAway(t *testing.T) {
 func TestUsersGetToTheirLogsWhateverTheUmask(t *testing.T) {
 	dir := t.TempDir()
 	before := syscall.Umask(0o077)
-	path, err := makeLogs(filepath.Join(dir, "log", "engines"), "a1", User{UID: uint32(os.Geteuid()), GID: uint32(os.Getegid())})
+	path, err := makeLogs(filepath.Join(dir, "log", "engines"), "a1", osuser.User{UID: uint32(os.Geteuid()), GID: uint32(os.Getegid())})
 	syscall.Umask(before)
 	if err != nil {
 		t.Fatal(err)

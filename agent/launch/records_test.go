@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/bursar/bursar/agent/keeper"
+	"github.com/bursar/bursar/agent/osuser"
 )
 
 func TestRecordIsWhatAKeeperHasAppended(t *testing.T) {
@@ -106,7 +107,7 @@ func TestFolderForLogsFollowsNoLink(t *testing.T) {
 	if err := os.Symlink(elsewhere, filepath.Join(dir, "a1")); err != nil {
 		t.Fatal(err)
 	}
-	user := User{UID: 65534, GID: 65534}
+	user := osuser.User{UID: 65534, GID: 65534}
 	if path, err := makeLogs(dir, "a1", user); err == nil {
 		t.Errorf("made %s", path)
 	}

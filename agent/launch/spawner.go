@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/bursar/bursar/agent/cgroup"
+	"github.com/bursar/bursar/agent/osuser"
 )
 
 // keeperPath is all of a keeper's own environment.
@@ -29,7 +30,7 @@ const keeperUmask = 0o022
 type Spawn struct {
 	// ID is the allocation.
 	ID   string
-	User User
+	User osuser.User
 	// Stdin, Stdout and Record are the keeper's descriptors 0, 1 and 2. They stay the caller's to
 	// close.
 	Stdin, Stdout, Record *os.File
@@ -67,7 +68,7 @@ var _ Spawner = (*Direct)(nil)
 func (d *Direct) Spawn(_ context.Context, s Spawn) (Spawned, error) {
 	attributes := &os.ProcAttr{
 		Dir: "/", Env: keeperEnvironment(), Files: []*os.File{s.Stdin, s.Stdout, s.Record},
-		Sys: &syscall.SysProcAttr{Setsid: true, Credential: s.User.credential()},
+		Sys: &syscall.SysProcAttr{Setsid: true, Credential: credential(s.User)},
 	}
 	child, err := os.StartProcess(s.Keeper, []string{s.Keeper, s.ID}, attributes)
 	if err != nil {

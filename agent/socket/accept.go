@@ -36,9 +36,9 @@ func (c *peerConn) Close() error {
 }
 
 // Accept returns the next connection. One whose caller cannot be known, has too many, or opens them
-// too fast, is closed and passed over. All callers wait for this loop, so it costs a few
-// microseconds for each connection, whoever opens it: it looks up no process, and no name of a user
-// who comes too fast.
+// too fast, is closed and passed over. All callers wait for this loop, so it takes a few
+// microseconds for each connection of any user: it looks up no process, and no name of a user who
+// opens connections too fast.
 func (l *peerListener) Accept() (net.Conn, error) {
 	for {
 		conn, peer, err := l.next()

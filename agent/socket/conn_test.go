@@ -13,7 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/bursar/bursar/agent/launch"
+	"github.com/bursar/bursar/agent/osuser"
 	"github.com/bursar/bursar/internal/identity"
 )
 
@@ -182,7 +182,7 @@ func TestTrustIsByNameOrNumber(t *testing.T) {
 	p.lookup = func(_ context.Context, uid uint32) (string, error) {
 		lookups++
 		if names[uid] == "" {
-			return "", launch.ErrNoUser
+			return "", osuser.ErrNoUser
 		}
 		return names[uid], nil
 	}

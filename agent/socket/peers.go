@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/time/rate"
 
-	"github.com/bursar/bursar/agent/launch"
+	"github.com/bursar/bursar/agent/osuser"
 	"github.com/bursar/bursar/internal/admission"
 	"github.com/bursar/bursar/internal/identity"
 	"github.com/bursar/bursar/internal/subuid"
@@ -104,7 +104,7 @@ const (
 // newPeers returns the callers of an agent on a host, which runs as the user self. Trusted are
 // names and uids.
 func newPeers(hostID string, self uint32, trusted []string) *Peers {
-	users := launch.Users{Pace: rate.NewLimiter(lookupRate, lookupBurst), Slots: make(chan struct{}, LookupsAtOnce)}
+	users := osuser.Users{Pace: rate.NewLimiter(lookupRate, lookupBurst), Slots: make(chan struct{}, LookupsAtOnce)}
 	ranges := subuid.New(subuid.Path, time.Now)
 	return &Peers{
 		hostID: hostID, self: self, trusted: trusted, lookup: users.NameOf, inFile: users.NameOfFile, account: ranges.Account, owner: ranges.Owner,
@@ -261,7 +261,7 @@ func (p *Peers) isTrustedLocked(uid uint32, userName string) bool {
 func (p *Peers) name(ctx context.Context, uid uint32) (text string, sure bool) {
 	text, err := p.lookup(context.WithoutCancel(ctx), uid) // other calls wait for it too
 	if err != nil || text == "" {
-		return strconv.FormatUint(uint64(uid), 10), err == nil || errors.Is(err, launch.ErrNoUser)
+		return strconv.FormatUint(uint64(uid), 10), err == nil || errors.Is(err, osuser.ErrNoUser)
 	}
 	return text, true
 }

@@ -12,7 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/bursar/bursar/agent/launch"
+	"github.com/bursar/bursar/agent/osuser"
 	"github.com/bursar/bursar/providers/host"
 )
 
@@ -27,7 +27,7 @@ func TestUsersKeepTheirNamesWhileNobodyCanBeAsked(t *testing.T) {
 				return "", errors.New("timed out")
 			}
 			if uid == 7 {
-				return "", launch.ErrNoUser
+				return "", osuser.ErrNoUser
 			}
 			return map[uint32]string{5: "alice", 6: "ecm"}[uid], nil
 		}
@@ -127,7 +127,7 @@ func TestConnectionsAreTakenWithoutADirectoryOfUsers(t *testing.T) {
 		if uid == 6 {
 			return "ecm", nil
 		}
-		return "", launch.ErrNoUser
+		return "", osuser.ErrNoUser
 	}
 	if c := p.withoutLookup(6); !c.Trusted {
 		t.Error("who is trusted by a name of the file is not known at once")

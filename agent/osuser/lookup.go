@@ -1,8 +1,9 @@
-package launch
+package osuser
 
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,6 +28,8 @@ const (
 	// Defaults for users whose line leaves them out.
 	defaultShell = "/bin/sh"
 	defaultHome  = "/"
+	// path is what the programs get as PATH.
+	path = "PATH=/usr/local/bin:/usr/bin:/bin"
 )
 
 // Users knows the accounts of this machine: those of its files, and what else its name service has
@@ -94,7 +97,7 @@ func (u Users) find(ctx context.Context, key string) (User, error) {
 	if u.Pace != nil && !u.Pace.Allow() {
 		return User{}, errPace
 	}
-	out, err := u.query(ctx, orElse(u.Getent, "/usr/bin/getent"), "passwd", key)
+	out, err := u.query(ctx, cmp.Or(u.Getent, "/usr/bin/getent"), "passwd", key)
 	if exit, ok := errors.AsType[*exec.ExitError](err); errors.Is(err, os.ErrNotExist) || ok && exit.ExitCode() == notFound {
 		return User{}, fmt.Errorf("%q: %w", key, ErrNoUser)
 	}
@@ -108,7 +111,7 @@ func (u Users) find(ctx context.Context, key string) (User, error) {
 }
 
 func (u Users) findInFile(key string) (User, error) {
-	file, err := os.Open(orElse(u.Passwd, "/etc/passwd"))
+	file, err := os.Open(cmp.Or(u.Passwd, "/etc/passwd"))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return User{}, err //nolint:wrapcheck // names the file
 	}
@@ -150,7 +153,7 @@ func parseUser(line string) (User, bool) {
 		return User{}, false
 	}
 	return User{
-		Name: fields[0], UID: uid, GID: gid, Home: orElse(fields[5], defaultHome), Shell: orElse(fields[6], defaultShell),
+		Name: fields[0], UID: uid, GID: gid, Home: cmp.Or(fields[5], defaultHome), Shell: cmp.Or(fields[6], defaultShell),
 	}, true
 }
 
@@ -165,7 +168,7 @@ func parseNumber(text string) (uint32, error) {
 
 // groups are all of a user's, its own first.
 func (u Users) groups(ctx context.Context, user User) ([]uint32, error) {
-	out, err := u.query(ctx, orElse(u.ID, "/usr/bin/id"), "-G", "--", user.Name)
+	out, err := u.query(ctx, cmp.Or(u.ID, "/usr/bin/id"), "-G", "--", user.Name)
 	if errors.Is(err, os.ErrNotExist) {
 		return u.groupsOfFile(user)
 	}
@@ -186,7 +189,7 @@ func (u Users) groups(ctx context.Context, user User) ([]uint32, error) {
 // groupsOfFile reads name:password:gid:member,member.
 func (u Users) groupsOfFile(user User) ([]uint32, error) {
 	groups := []uint32{user.GID}
-	file, err := os.Open(orElse(u.Group, "/etc/group"))
+	file, err := os.Open(cmp.Or(u.Group, "/etc/group"))
 	if errors.Is(err, os.ErrNotExist) {
 		return groups, nil
 	}
@@ -228,7 +231,7 @@ func (u Users) query(ctx context.Context, program string, args ...string) ([]byt
 		}
 	}
 	cmd := exec.CommandContext(ctx, program, args...) //nolint:gosec // fixed programs; no argument is an option
-	cmd.Env, cmd.Dir, cmd.WaitDelay = []string{keeperPath, "LC_ALL=C"}, "/", time.Second
+	cmd.Env, cmd.Dir, cmd.WaitDelay = []string{path, "LC_ALL=C"}, "/", time.Second
 	var out bounded
 	cmd.Stdout = &out
 	if err := cmd.Run(); err != nil {
@@ -248,11 +251,4 @@ func (b *bounded) Write(p []byte) (int, error) {
 	}
 	b.text = append(b.text, p...)
 	return len(p), nil
-}
-
-func orElse(text, standard string) string {
-	if text == "" {
-		return standard
-	}
-	return text
 }
