@@ -40,12 +40,12 @@ type Config struct {
 	// Labels are what requests can ask of a host.
 	Labels map[string]string `yaml:"labels" reload:"live"`
 	// Discovery is how coordinators are found: "static" by the list in Coordinators, "consul" in
-	// Consul's catalog. Default: consul where the section consul says anything, else static.
+	// Consul's catalog. Default: consul if any field of Consul is set, else static.
 	Discovery string `yaml:"discovery" reload:"start"`
-	// Coordinators are their base URLs, such as https://10.0.0.1:7070: all of them, as any takes
-	// any call. Default: http://127.0.0.1:7070.
+	// Coordinators are the base URLs of all coordinators, such as https://10.0.0.1:7070. Each of
+	// them takes any call. Default: http://127.0.0.1:7070.
 	Coordinators []string `yaml:"coordinators" reload:"start"`
-	// Consul is where coordinators are found by discovery "consul". All of it has defaults.
+	// Consul is where coordinators are found if Discovery is "consul". All of it has defaults.
 	Consul consul.Config `yaml:"consul" reload:"start"`
 	// TLS is for coordinators whose URL begins with https.
 	TLS credential.ClientTLS `yaml:"tls" reload:"start"`
@@ -53,9 +53,9 @@ type Config struct {
 	// Default: none.
 	TokenFile string `yaml:"tokenFile" reload:"start"`
 
-	// Socket is the path of the Unix socket. Default /run/bursar/agent.sock. Its directory is made
-	// where it is missing, so that every user gets there (0755). Root's agent refuses one that
-	// others own or may write to.
+	// Socket is the path of the Unix socket. Default /run/bursar/agent.sock. If its directory is
+	// missing, it is made with mode 0755, so that every user can reach the socket. An agent that
+	// runs as root refuses a directory that others own or may write to.
 	Socket string `yaml:"socket" reload:"start"`
 	// SocketMode is its mode in octal. Default "0666": every user of the machine may call, as
 	// themselves.
@@ -63,56 +63,59 @@ type Config struct {
 	// SocketGroup is the group that owns it, by name or number. Default: the agent's own.
 	SocketGroup string `yaml:"socketGroup" reload:"start"`
 	// LoopbackListen serves the same on TCP, such as 127.0.0.1:7071. Default: not at all. TCP does
-	// not tell who calls, so that everybody on the machine could act as anyone: it needs
+	// not say who calls, so everybody on the machine could act as anybody: it needs
 	// LoopbackTrusted.
 	LoopbackListen string `yaml:"loopbackListen" reload:"start"`
-	// LoopbackTrusted says that whoever can connect to LoopbackListen may act as any user, as the
-	// actor "local@" and the host's id. Default false, which refuses LoopbackListen.
+	// LoopbackTrusted says that everybody who can connect to LoopbackListen may act as any user.
+	// The actor is "local@" and the host's id. Default false, which refuses LoopbackListen.
 	LoopbackTrusted bool `yaml:"loopbackTrusted" reload:"start"`
-	// TrustedUsers may act as any user and set priorities, by name or uid: the account of the
-	// EngineConnManager, for example. Root and the agent's own account always may.
+	// TrustedUsers are names or uids of users who may act as any user and set priorities: the
+	// account of the EngineConnManager, for example. Root and the agent's own account always may.
 	TrustedUsers []string `yaml:"trustedUsers" reload:"live"`
 
 	// StateDir is where the agent keeps what it must know after a restart. Default
-	// /var/lib/bursar/agent. It belongs to the agent's user, and nobody else may write to it, nor,
-	// if that is root, to the folders above it.
+	// /var/lib/bursar/agent. It must be the agent's user's, and nobody else may write to it. If
+	// that user is root, nobody else may write to the folders above it either.
 	StateDir string `yaml:"stateDir" reload:"start"`
 
-	// Capacity caps what the host gives away, by dimension: memory as 64GiB, cpu as 16 or 1500m,
-	// instances, and custom countables such as gpu, of which it has none unless they are listed.
-	// Memory and cpu are never more than what the machine and its cgroups allow. Default: that,
-	// and any number of instances.
+	// Capacity bounds what the host gives away, by dimension: memory as 64GiB, cpu as 16 or 1500m,
+	// instances, and custom countables such as gpu. The host has no custom countable that is not
+	// listed. Memory and cpu are never more than what the machine and its cgroups allow. Default:
+	// as much memory and cpu as they allow, and any number of instances.
 	Capacity map[string]string `yaml:"capacity" reload:"live"`
-	// Protected is the part of the capacity that is never given away, in the same form. Default:
-	// nothing.
+	// Protected is the part of the capacity that is never given away, written like Capacity.
+	// Default: nothing.
 	Protected map[string]string `yaml:"protected" reload:"live"`
-	// Safety is measured memory that is kept free for the machine itself. Default 128MiB; "0"
-	// keeps none. More is safer against what measurements do not see, and leaves less to engines.
+	// Safety is measured memory that is kept free for the machine itself. Default 128MiB; "0" keeps
+	// none. With more, the machine is safer if engines use memory that is not measured, and engines
+	// get less.
 	Safety string `yaml:"safety" reload:"live"`
-	// Cgroup is the cgroup whose limits cap what engines can have, below the cgroup mount.
-	// Default: the agent's own, or where systemd runs the agent as a service, whose limits are not
-	// for engines, that of the slice bursar-engines.slice. Set it where engines have others.
+	// Cgroup is the cgroup whose limits bound what engines can have, as a path below the cgroup
+	// mount. Default: the agent's own. If systemd runs the agent as a service, that one's limits
+	// are not for engines; then the default is the one of bursar-engines.slice. Set it if engines
+	// run elsewhere.
 	Cgroup string `yaml:"cgroup" reload:"start"`
 
-	// WorkDirs are the directories that engines write to; without space in one of them the host
-	// takes no new engines. Default: none.
+	// WorkDirs are the directories that engines write to. If one of them has too little space, the
+	// host takes no new engines. Default: none.
 	WorkDirs []WorkDir `yaml:"workDirs" reload:"live"`
-	// Countables are custom countables that a command counts, such as gpu; Capacity caps them.
-	// Default: none.
+	// Countables are custom countables that a command counts, such as gpu. If Capacity names one
+	// too, the host has the lesser number. Default: none.
 	Countables map[string]CountableConfig `yaml:"countables" reload:"live"`
 	// Engines says how engines are kept here.
 	Engines EnginesConfig `yaml:"engines"`
-	// Callers bounds what one user may ask.
+	// Callers bounds what one user may ask for.
 	Callers CallersConfig `yaml:"callers" reload:"live"`
 
-	// Tick is the time between two measurements. Default 5 s. Shorter notices sooner and costs
-	// more; the end of an engine is noticed at once where the kernel has pidfds (5.3 and later).
+	// Tick is the time between two measurements. Default 5 s. With a shorter time the agent notices
+	// more and uses more CPU. It notices the end of an engine at once if the kernel has pidfds (5.3
+	// and later).
 	Tick time.Duration `yaml:"tick" reload:"live"`
-	// Patience is how long a call that has no deadline of its own waits for a coordinator to
-	// answer at all, on top of the time that it asked to wait for resources. Default 10 s, enough
-	// for a change of leader.
+	// Patience is how long a call without a deadline waits until a coordinator answers, in addition
+	// to the time for which it asked to wait for resources. Default 10 s, which is enough for a
+	// change of leader.
 	Patience time.Duration `yaml:"patience" reload:"live"`
-	// LogLevel is how much it tells: debug, info, warn or error. The flag --log-level goes before
+	// LogLevel is how much is logged: debug, info, warn or error. The flag --log-level overrides
 	// it. Default info.
 	LogLevel string `yaml:"logLevel" reload:"live"`
 }

@@ -19,7 +19,7 @@ const (
 // LoopbackListen count as one user.
 type CallersConfig struct {
 	// Rate is how many requests a second a user may make in the long run. Confirm, Renew, Release,
-	// Cancel and Stop have as many again, of their own. Default 50.
+	// Cancel and Stop have a rate of their own, of the same size. Default 50.
 	Rate int `yaml:"rate"`
 	// Burst is how many of them may come at once. Default 200.
 	Burst int `yaml:"burst"`

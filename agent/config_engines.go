@@ -12,21 +12,22 @@ import (
 
 // EnginesConfig says how engines are kept on this host.
 type EnginesConfig struct {
-	// Cgroups is how an engine gets a cgroup of its own: "systemd" by units, "direct" below
-	// Cgroup, "none" not at all. Default "auto": systemd where it runs, else direct where the
-	// hierarchy can be written, else none.
+	// Cgroups is how an engine gets a cgroup of its own: "systemd" makes a unit, "direct" makes it
+	// below Cgroup, "none" makes none. Default "auto": systemd if it runs here, else direct if the
+	// agent can write to the hierarchy, else none.
 	Cgroups string `yaml:"cgroups" reload:"start"`
-	// Cgroup is the cgroup below which direct makes those of engines. Default: the parent of the
+	// Cgroup is the cgroup below which "direct" makes those of engines. Default: the parent of the
 	// agent's own.
 	Cgroup string `yaml:"cgroup" reload:"start"`
-	// Keeper is the program that stands over a launched engine. Default: bursar-keeper beside the
-	// agent's own program, else /usr/libexec/bursar/bursar-keeper.
+	// Keeper is the program that starts a launched engine and waits for its end. Default:
+	// bursar-keeper next to the agent's own program, else /usr/libexec/bursar/bursar-keeper.
 	Keeper string `yaml:"keeper" reload:"start"`
-	// LogDir is where the output of launched engines goes that did not say where: a folder each.
-	// Default /var/log/bursar/engines. Root's agent refuses one that others own or may write to.
+	// LogDir is the directory for the output of launched engines whose request names no folder.
+	// Each engine gets a folder in it. Default /var/log/bursar/engines. An agent that runs as root
+	// refuses a directory that others own or may write to.
 	LogDir string `yaml:"logDir" reload:"start"`
-	// Policies say what is done about engines that use more than they are entitled to; the first
-	// that matches counts. Default, and for engines that none matches: warn.
+	// Policies say what is done about engines that use more than they are entitled to. The first
+	// that matches counts. Default, also for engines that none matches: warn.
 	Policies []PolicyConfig `yaml:"policies" reload:"live"`
 }
 
@@ -44,11 +45,12 @@ type PolicyConfig struct {
 	// Grace is how long over-use of memory goes on before kill stops the engine, from 1s to 24h.
 	// Default 30s.
 	Grace time.Duration `yaml:"grace"`
-	// StopGrace is the time between SIGTERM and SIGKILL then, at most 1h. Default 10s.
+	// StopGrace is the time between SIGTERM and SIGKILL when kill stops the engine, at most 1h.
+	// Default 10s.
 	StopGrace time.Duration `yaml:"stopGrace"`
-	// Cgroup true moves an engine that somebody else has started to a cgroup of its own, false
-	// leaves it where it is. Default: true where OnOverUse is limit; else it is moved unless it
-	// would leave a limit or a container behind.
+	// Cgroup says whether an engine that was not started by the agent is moved to a cgroup of its
+	// own: true moves it, false leaves it. Default: true if OnOverUse is limit; else it is moved
+	// unless it would leave a limit or a container.
 	Cgroup *bool `yaml:"cgroup"`
 }
 

@@ -30,28 +30,28 @@ const (
 
 // WorkDir is a directory that engines write to.
 type WorkDir struct {
-	// Path is absolute, and there.
+	// Path is the directory, as an absolute path. It must exist.
 	Path string `yaml:"path"`
 	// MinFree is the space below which the host takes no new engines, as 10GiB or 5%. Default 5%.
-	// It takes them again once there is a tenth more than that.
+	// The host takes engines again when there is a tenth more than that.
 	MinFree string `yaml:"minFree"`
-	// MinFreeInodes is the same for inodes, as a number or a percentage. Default 5%. File systems
-	// that do not count inodes have enough.
+	// MinFreeInodes is the same for inodes, as a number or a percentage. Default 5%. A file system
+	// that does not count inodes has enough.
 	MinFreeInodes string `yaml:"minFreeInodes"`
 }
 
 // CountableConfig says how many of a custom countable the host has.
 type CountableConfig struct {
-	// Command is a program, by its absolute path, and its arguments; no shell sees them. It runs
-	// with no input, as the agent, in /, with PATH and LC_ALL=C as its environment.
+	// Command is a program, by its absolute path, and its arguments. It is run without a shell. It
+	// runs as the agent, with no input, in /, with PATH and LC_ALL=C as its environment.
 	Command []string `yaml:"command"`
-	// Count is "number" where it prints one, "lines" where it prints a line for each. Default
-	// number.
+	// Count says what the program prints: "number" is one number, "lines" is a line for each.
+	// Default number.
 	Count string `yaml:"count"`
-	// Interval is the time between two runs, 1s to 24h. Default 1m. Where runs fail the last count
-	// stays for three of these, then there are none.
+	// Interval is the time between two runs, 1s to 24h. Default 1m. If runs fail, the last count
+	// stays for three intervals; after that the host has none.
 	Interval time.Duration `yaml:"interval"`
-	// Timeout is how long it may take before it is killed with all that it started, 10ms to 1m.
+	// Timeout is how long a run may take, 10ms to 1m. Then it is killed with all that it started.
 	// Default 5s.
 	Timeout time.Duration `yaml:"timeout"`
 }

@@ -23,31 +23,33 @@ import (
 
 // Config says how a coordinator runs. The zero value of a field is its default.
 type Config struct {
-	// Listen is the address to serve on, HTTP/1.1 and HTTP/2, with TLS where it is configured.
-	// Default 127.0.0.1:7070. Any other than a loopback address is refused without TLS, and
-	// without Identities or TLS.ClientCA, unless Insecure is set.
+	// Listen is the address to serve on, with HTTP/1.1 and HTTP/2, and with TLS if that is
+	// configured. Default 127.0.0.1:7070. An address that is not a loopback address needs TLS, and
+	// Identities or TLS.ClientCA. Without them it is refused, unless Insecure is set.
 	Listen string `yaml:"listen" reload:"start"`
-	// Insecure serves a network without TLS, and where there are neither Identities nor
-	// TLS.ClientCA whoever can connect, as anybody. Status and the log warn of it.
+	// Insecure allows Listen to be an address of a network without TLS. Without Identities and
+	// TLS.ClientCA everybody who can connect may then do everything, as anybody. Status and the log
+	// warn of it.
 	Insecure bool `yaml:"insecure" reload:"start"`
 	// TLS is the server's certificate, and the CA of certificates by which clients are known.
 	TLS credential.ServerTLS `yaml:"tls" reload:"start"`
 	// Identities is a file of those who may call, with the SHA-256 of their tokens; bursar token
-	// create writes it. Where it is set nobody else may, over loopback neither. A changed file is
-	// in force within 2 s, all of it or nothing. Default: none; then root and the user that it
-	// runs as may do everything over loopback, other users of the machine what is their own.
+	// create writes it. If it is set, nobody else may call, also not over loopback. A changed file
+	// is in force within 2 s, all of it or nothing. Default: none. Then root and the user that the
+	// coordinator runs as may do everything over loopback, and other users of the machine what is
+	// their own.
 	Identities string `yaml:"identities" reload:"start"`
-	// Peers is how this coordinator shows itself to the others, and knows them.
+	// Peers is how this coordinator shows itself to the other coordinators, and how it knows them.
 	Peers Peers `yaml:"peers" reload:"start"`
-	// AuditLog is the file that takes a line of JSON for every call refused for who made it, and
-	// every one that administers. It is made with mode 0600, and made anew when it was moved away.
-	// If root writes it, it and the folders above it are root's. Default: these records go to the
-	// log, with audit=true.
+	// AuditLog is a file. It takes a line of JSON for every call that is refused because of its
+	// caller, and for every call that administers. It is made with mode 0600; if it is moved away,
+	// it is made again. If root writes it, the file and the folders above it must be root's.
+	// Default: the records go to the log, with audit=true.
 	AuditLog string `yaml:"auditLog" reload:"start"`
 	// Advertise is the base URL at which agents, clients and other coordinators reach this one,
-	// such as https://rm-1:7070. Default: the address that it listens on, where that is a certain
-	// one, and else the machine's host name. Needed where it stands for election and listens on a
-	// loopback address.
+	// such as https://rm-1:7070. Default: the address in Listen; if that is every address of the
+	// machine, the machine's host name. It is needed if the coordinator stands for election and
+	// listens on a loopback address.
 	Advertise string `yaml:"advertise" reload:"start"`
 	// Cluster names the coordinators that share a store and an election: letters, digits, - and _.
 	// Default bursar.
@@ -55,41 +57,44 @@ type Config struct {
 	// Store is where the rows are: postgres://… of a database that several coordinators share, or
 	// the path of a file for one alone. Default: bursar.db in DataDir.
 	Store string `yaml:"store" reload:"start"`
-	// StoreFile holds what Store would, so that a password in it stands neither here nor in the
-	// environment. Only its owner may read it.
+	// StoreFile is a file that holds what Store would, so that a password in it is neither in this
+	// file nor in the environment. Only its owner may read it.
 	StoreFile string `yaml:"storeFile" reload:"start"`
-	// Election is how coordinators agree on who leads: "consul", or "alone" where there is one.
-	// Default: consul where the store is a database, else alone.
+	// Election is how coordinators agree on who leads: "consul", or "alone" if there is only one.
+	// Default: consul if the store is a database, else alone.
 	Election string `yaml:"election" reload:"start"`
-	// ElectionTTL is how long a leader that does nothing any more keeps the others from leading.
-	// Shorter is a shorter pause when a machine is lost; longer lets a leader get over a longer
-	// pause of its process, of the network or of Consul. Default 3 s, at least 2 s.
+	// ElectionTTL is how long a leader that has stopped working keeps the others from leading. With
+	// a shorter time the pause is shorter when a machine is lost. With a longer time a leader stays
+	// through a longer pause of its process, of the network or of Consul. Default 3 s, at least 2
+	// s.
 	ElectionTTL time.Duration `yaml:"electionTTL" reload:"start"`
-	// Consul is where they agree, and where agents and clients find them.
+	// Consul is where coordinators agree on who leads, and where agents and clients find them.
 	Consul consul.Config `yaml:"consul" reload:"start"`
 	// DataDir is where the embedded store keeps its file. Default /var/lib/bursar/coordinator. If
-	// the coordinator runs as root, it is root's with all that is in it, and nobody else may write
-	// to it, nor to the folders above it. None of the store's files may be a symbolic link.
+	// the coordinator runs as root, the directory and all that is in it must be root's, and nobody
+	// else may write to it or to the folders above it. None of the store's files may be a symbolic
+	// link.
 	DataDir string `yaml:"dataDir" reload:"start"`
 	// Placement is how a host is chosen for requests that name none: "spread" (default) or
 	// "binpack".
 	Placement string `yaml:"placement" reload:"start"`
 
-	// QuotaFiles are read at the start, where a wrong one is refused, and again whenever they
-	// change, where a wrong one changes nothing.
+	// QuotaFiles are files of rules. They are read at the start and whenever they change. At the
+	// start a wrong file is refused; later a wrong file changes nothing.
 	QuotaFiles []string `yaml:"quotaFiles" reload:"live"`
-	// QuotaPoll is how often they are looked at. Default 2 s.
+	// QuotaPoll is how often the coordinator looks whether they have changed. Default 2 s.
 	QuotaPoll time.Duration `yaml:"quotaPoll" reload:"start"`
 	// ProvidersFile says how external clusters are read, such as those of YARN. It is read at the
-	// start, where a wrong one is refused; a cluster that does not answer is a warning. Others may
-	// be added over the API. Default: none.
+	// start, and a wrong file is refused. A cluster that does not answer is a warning. More
+	// clusters may be added over the API. Default: none.
 	ProvidersFile string `yaml:"providersFile" reload:"live"`
-	// ProviderCredentials is the directory of passwords, keys and keytabs. Files that are named by
-	// a provider which came over the API must lie in it. Default /etc/bursar/credentials.
+	// ProviderCredentials is the directory of passwords, keys and keytabs. If a provider is added
+	// over the API, the files that it names must be in this directory. Default
+	// /etc/bursar/credentials.
 	ProviderCredentials string `yaml:"providerCredentials" reload:"start"`
-	// Labels are the rules that every request's labels go through first.
+	// Labels are rules for the labels of every request. They are applied before everything else.
 	Labels label.Rules `yaml:"labels" reload:"start"`
-	// LogLevel is how much it tells: debug, info, warn or error. The flag --log-level goes before
+	// LogLevel is how much is logged: debug, info, warn or error. The flag --log-level overrides
 	// it. Default info.
 	LogLevel string `yaml:"logLevel" reload:"live"`
 
@@ -100,31 +105,33 @@ type Config struct {
 
 // Times are the ledger's.
 type Times struct {
-	// ReservationTTL is how long a grant holds without Confirm where the request does not say.
-	// Longer gives slow launchers time, and keeps what a dead one had for as long. Default 2 min.
+	// ReservationTTL is how long a grant holds without Confirm if the request does not say. A
+	// longer time helps slow launchers, but a dead one keeps its grant for as long. Default 2 min.
 	ReservationTTL time.Duration `yaml:"reservationTTL"`
-	// Interval is the least time between two reports of a host. Shorter sees the end of an engine
-	// and the real load sooner, and costs both ends more. Default 5 s.
+	// Interval is the least time between two reports of a host. With a shorter time the coordinator
+	// sees the end of an engine and the real load sooner, and coordinator and agents do more work.
+	// Default 5 s.
 	Interval time.Duration `yaml:"interval"`
-	// ReportsPerSecond bounds what all hosts together send: with many of them the interval grows.
-	// Default 200.
+	// ReportsPerSecond bounds the reports of all hosts together. If there are many hosts, the
+	// interval grows. Default 200.
 	ReportsPerSecond int `yaml:"reportsPerSecond"`
-	// SuspectAfter is how many intervals without a report make a host suspect, so that it gets no
-	// new grants. Default 3.
+	// SuspectAfter is a number of intervals. A host that has not reported for so many is suspect:
+	// it gets no new grants. Default 3.
 	SuspectAfter int `yaml:"suspectAfter"`
 	// LostAfter is how long a host may be silent before its allocations are given up. Default 5
 	// min.
 	LostAfter time.Duration `yaml:"lostAfter"`
-	// StarvationAfter is how long others may go past a waiting request before what its account
-	// frees is held for it. Shorter is fairer to large requests, and leaves more unused. Default
-	// 30 s.
+	// StarvationAfter is how long other requests may pass a waiting one. After that, what its
+	// account frees is held for it. A shorter time is fairer to large requests, and leaves more
+	// unused. Default 30 s.
 	StarvationAfter time.Duration `yaml:"starvationAfter"`
-	// CallerGrace is how long a waiting request keeps its place without a caller. Default 10 s.
+	// CallerGrace is how long a waiting request keeps its place when its caller has gone away.
+	// Default 10 s.
 	CallerGrace time.Duration `yaml:"callerGrace"`
 	// RequestRetention is how long a request id is remembered after its allocation ended. Default
 	// 24 h.
 	RequestRetention time.Duration `yaml:"requestRetention"`
-	// StopGrace is the time between SIGTERM and SIGKILL where a Stop does not say. Default 10 s.
+	// StopGrace is the time between SIGTERM and SIGKILL if a Stop does not say. Default 10 s.
 	StopGrace time.Duration `yaml:"stopGrace"`
 }
 
@@ -141,41 +148,42 @@ func (c Config) ledger() ledger.Config {
 
 // Limits bound what callers can make a coordinator hold.
 type Limits struct {
-	// Queue is how many commands may wait for the loop; what comes beyond is refused with
-	// RESOURCE_EXHAUSTED, to be sent again. Default 8192.
+	// Queue is how many commands may wait for the loop. If there are more, they are refused with
+	// RESOURCE_EXHAUSTED, and may be sent again. Default 8192.
 	Queue int `yaml:"queue"`
-	// Batch is how many commands one commit may cover. More lift the rate where commits are slow,
-	// and make each of its callers wait for all. Default 1024.
+	// Batch is how many commands one commit may cover. With more, the rate is higher if commits are
+	// slow, but each caller waits for the whole batch. Default 1024.
 	Batch int `yaml:"batch"`
-	// CommitTimeout is how long a commit may take before its outcome counts as unknown and the
-	// coordinator leads anew, or gives the lead away. Shorter is a shorter pause when a leader has
-	// lost its way to the database; longer bears with a slower one. Default 5 s.
+	// CommitTimeout is how long a commit may take. After that its outcome is unknown, and the
+	// coordinator begins a new leadership or gives the lead away. With a shorter time the pause is
+	// shorter when the leader cannot reach its database. With a longer time a slow database ends no
+	// leadership. Default 5 s.
 	CommitTimeout time.Duration `yaml:"commitTimeout"`
 	// MessageBytes is the largest request that applies rules (QuotaService/Apply), decompressed.
-	// Others have 128 KiB at most. Default 1 MiB.
+	// Other requests have 128 KiB at most. Default 1 MiB.
 	MessageBytes resource.Size `yaml:"messageBytes"`
 	// SyncBytes is the largest report of a host, decompressed: an engine takes about 1 KiB in a
 	// full one. Default 16 MiB.
 	SyncBytes resource.Size `yaml:"syncBytes"`
-	// CallerWaiting is how many requests of one caller may wait for resources at a time, of all
-	// together four times as many. One takes some 20 KiB. What comes beyond is refused with
-	// RESOURCE_EXHAUSTED, to be sent again. Default 4096.
+	// CallerWaiting is how many requests of one caller may wait for resources at a time. All
+	// callers together may have four times as many. One takes some 20 KiB. If there are more, they
+	// are refused with RESOURCE_EXHAUSTED, and may be sent again. Default 4096.
 	CallerWaiting int `yaml:"callerWaiting"`
 	// CallerLiveBytes is how much memory the live allocations (waiting, reserved, active) of one
-	// caller may take, in bytes; it is also what all callers of one host's agent may have
-	// together, each of them half of it at most. Beyond, new requests are refused with
-	// RESOURCE_EXHAUSTED. A usual allocation counts with 2.2 to 3 KiB, the largest with 18, and
-	// each with 1.5 KiB more for each queue of its parts, those above included. Default 256 MiB:
-	// some 100,000.
+	// caller may take, in bytes. All callers of one host's agent may together have as much, and
+	// each of them half of it. Beyond this bound new requests are refused with RESOURCE_EXHAUSTED.
+	// A usual allocation counts with 2.2 to 3 KiB, the largest with 18. Each queue of its external
+	// parts, and each queue above those, counts with 1.5 KiB more. Default 256 MiB: some 100,000
+	// allocations.
 	CallerLiveBytes resource.Size `yaml:"callerLiveBytes"`
 	// WatchEvents is how many changes are kept for watchers to resume from; a watcher that falls
 	// further behind is cut off. One takes about 1 KiB. Default 16384.
 	WatchEvents int `yaml:"watchEvents"`
-	// WatchBytes is how much memory these changes may take, in bytes: where they are large, fewer
-	// are kept. Default 32 MiB.
+	// WatchBytes is how much memory these changes may take, in bytes: if they are large, fewer are
+	// kept. Default 32 MiB.
 	WatchBytes resource.Size `yaml:"watchBytes"`
-	// MetricAccounts is how many quota accounts, how many hosts and how many queues get metrics of
-	// their own: those with the smallest names. Default 200.
+	// MetricAccounts is how many quota accounts, hosts and queues (so many of each) get metrics of
+	// their own: those whose names come first in the alphabet. Default 200.
 	MetricAccounts int `yaml:"metricAccounts"`
 	// Shutdown is how long calls under way may take to finish when the coordinator stops. Default
 	// 10 s.
@@ -184,15 +192,16 @@ type Limits struct {
 
 // History says how long what has ended can be looked up.
 type History struct {
-	// Retention is how long. Default 30 days; at least Times.RequestRetention, so that a repeated
-	// request finds its answer.
+	// Retention is how long an allocation that has ended can be looked up. Default 30 days. It is
+	// at least Times.RequestRetention, so that a repeated request finds its answer.
 	Retention time.Duration `yaml:"retention"`
-	// CallerBytes is how much of the history one caller may have, in bytes: beyond it its own
-	// oldest go first. While what ended within Times.RequestRetention alone takes more, its new
-	// requests are refused. A usual allocation takes about 600 bytes. Default 2 GiB.
+	// CallerBytes is how much of the history one caller may have, in bytes. Beyond it the caller's
+	// own oldest allocations are deleted first. If those that ended within Times.RequestRetention
+	// take more than this, new requests of the caller are refused. A usual allocation takes about
+	// 600 bytes. Default 2 GiB.
 	CallerBytes resource.Size `yaml:"callerBytes"`
-	// PruneEvery is how often what is beyond these bounds is looked for, and deleted in small
-	// steps. Default 10 s.
+	// PruneEvery is how often the coordinator looks for what is beyond these bounds, and deletes it
+	// in small steps. Default 10 s.
 	PruneEvery time.Duration `yaml:"pruneEvery"`
 	// PruneStep is the size of a step, in allocations; steps follow each other while there is
 	// more. Default 500.

@@ -11,18 +11,18 @@ type Rules struct {
 	// Defaults are labels that a request gets if it does not have them.
 	Defaults map[string]string `yaml:"defaults"`
 	Derived  []Derivation      `yaml:"derived"`
-	// Required are keys that a request must have in the end.
+	// Required are keys that a request must have when all other rules were applied.
 	Required []string `yaml:"required"`
 }
 
 // Alias converts other spellings of one label.
 type Alias struct {
-	// Key is the label's key here.
+	// Key is the label's key in Bursar.
 	Key string `yaml:"key"`
 	// Keys are other keys that mean the same, such as "engine_type" for "engineType". A request
 	// that has several of them with different values is refused.
 	Keys []string `yaml:"keys"`
-	// Values are other values, each with the one used here: "spark3": "spark-3.3".
+	// Values are other values, each with the one that replaces it: "spark3": "spark-3.3".
 	Values map[string]string `yaml:"values"`
 }
 
@@ -34,14 +34,14 @@ type Derivation struct {
 	Key string `yaml:"key"`
 	// From is the label that Values and Patterns look at.
 	From string `yaml:"from"`
-	// Values come first: exact values, each with its result.
+	// Values are exact values, each with its result. They are tried first.
 	Values map[string]string `yaml:"values"`
 	// Patterns are tried in order; the first that matches decides.
 	Patterns []Pattern `yaml:"patterns"`
-	// Template combines labels, "${user}-${creator}", and is used instead of From. It gives
-	// nothing if one of them is missing.
+	// Template combines labels, "${user}-${creator}". It is used instead of From. If one of the
+	// labels is missing, it gives no result.
 	Template string `yaml:"template"`
-	// Default is the result if nothing else gives one. Without it the label is not set then.
+	// Default is the result if nothing else gives one. Without it the label is not set.
 	Default string `yaml:"default"`
 }
 
@@ -49,9 +49,9 @@ type Derivation struct {
 type Pattern struct {
 	// Prefix matches values that begin with it.
 	Prefix string `yaml:"prefix"`
-	// Match is a regular expression (RE2) for the whole value.
+	// Match is a regular expression (RE2). It must match the whole value.
 	Match string `yaml:"match"`
-	// Value is the result. After Match, "${1}" and "${name}" stand for what a group has captured;
-	// "$$" is a dollar sign.
+	// Value is the result. With Match, "${1}" and "${name}" are what a group has captured; "$$" is
+	// a dollar sign.
 	Value string `yaml:"value"`
 }

@@ -20,12 +20,12 @@ const (
 // PaceSettings are the settings that every kind has.
 func PaceSettings() []Setting {
 	return []Setting{
-		{settingInterval, Duration, "The time between two readings, give or take a fifth. Shorter sees sooner what others take and give back, and costs the cluster more. It grows, up to a minute, " +
-			"while a reading takes more than a quarter of it. Default 5s; 2s to 1h: clusters learn what their machines do about once a second."},
+		{settingInterval, Duration, "The time between two readings, plus or minus a fifth. With a shorter time the coordinator sees sooner what others take and give back, and the cluster has more work. " +
+			"While a reading takes more than a quarter of it, the time grows, up to a minute. Default 5s; 2s to 1h: clusters learn what their machines do about once a second."},
 		{settingTimeout, Duration, "How long one reading may take. Default 10s; 100ms to 1h."},
-		{settingMaxAge, Duration, "How long what was read is good, and at least three intervals while readings are slow: then requests wait. Longer gets over a longer absence of the cluster, " +
-			"and knows less of what others took meanwhile. Default 30s, or twice the interval where that is more; twice the interval to 1h."},
-		{settingSettle, Duration, "How long after its confirmation an engine without an application id is taken for not seen yet by the cluster. Default 1m; 0s to 1h."},
+		{settingMaxAge, Duration, "How long a reading is used; while readings are slow, it is at least three intervals. After that requests for the cluster wait. With a longer time grants go on through a longer absence of the cluster, " +
+			"but the coordinator knows less of what others took in that time. Default 30s, or twice the interval if that is more; twice the interval to 1h."},
+		{settingSettle, Duration, "For how long after its confirmation an engine without an application id counts as not yet seen by the cluster. Default 1m; 0s to 1h."},
 	}
 }
 

@@ -45,21 +45,21 @@ type document struct {
 }
 
 type identityYAML struct {
-	// Name is how logs and allocations know it: 1 to 128 letters, digits, and . _ -.
+	// Name is the identity's name in logs and allocations: 1 to 128 letters, digits, and . _ -.
 	Name yamlfile.Scalar `yaml:"name"`
 	// Role is reader, submitter, agent, operator, admin or coordinator.
 	Role yamlfile.Scalar `yaml:"role"`
-	// TokenHash is "sha256:" and the SHA-256 of the token in 64 hex digits; a list of them while
-	// tokens are being exchanged. Never the token itself.
+	// TokenHash is "sha256:" and the SHA-256 of the token in 64 hex digits. It is a list while one
+	// token replaces another. The token itself is never here.
 	TokenHash yamlfile.OneOrMore `yaml:"tokenHash"`
-	// Users are those that a submitter or an operator may act as, "*" for all.
+	// Users are the users that a submitter or an operator may act as; "*" is all.
 	Users []yamlfile.Scalar `yaml:"users"`
-	// Priority lets a submitter set priorities other than 0. Default false.
+	// Priority allows a submitter to set priorities other than 0. Default false.
 	Priority yamlfile.Scalar `yaml:"priority"`
 	// Host is the id of the host that an agent speaks for.
 	Host yamlfile.Scalar `yaml:"host"`
-	// NotAfter is the last day, such as 2027-01-31, or the time, such as 2027-01-31T12:00:00Z, at
-	// which it ends. Default: never.
+	// NotAfter is when the identity ends: the last day, such as 2027-01-31, or a time, such as
+	// 2027-01-31T12:00:00Z. Default: never.
 	NotAfter yamlfile.Scalar `yaml:"notAfter"`
 }
 

@@ -14,14 +14,14 @@ import (
 // zero value trusts the CAs that the machine trusts, and shows nothing.
 type ClientTLS struct {
 	// CA is the file of the CAs that may have issued the server's certificate, in PEM. Default:
-	// those that the machine trusts. A changed file is used for the next connection, one that
-	// cannot be used is not.
+	// those that the machine trusts. If the file changes, the next connection uses it. If the new
+	// one is wrong, the old one stays in use.
 	CA string `yaml:"ca"`
-	// Cert is the file of the client's own certificate in PEM, with those of the CAs between it
-	// and the root behind it. Default: none.
+	// Cert is the file of the client's own certificate in PEM, followed by those of the CAs between
+	// it and the root. Default: none.
 	Cert string `yaml:"cert"`
-	// Key is the file of its private key in PEM. It must not be readable for everybody (0600 or
-	// 0640).
+	// Key is the file of the client's private key in PEM. It must not be readable for everybody
+	// (0600 or 0640).
 	Key string `yaml:"key"`
 	// ServerName is the name that the server's certificate must have. Default: the name or address
 	// that is called.

@@ -11,16 +11,16 @@ import (
 
 // ServerTLS is the part of a server's configuration that makes it speak TLS.
 type ServerTLS struct {
-	// Cert is the file of the server's certificate in PEM, with those of the CAs between it and
-	// the root behind it. Without it the server speaks no TLS. A changed file is used for the next
-	// connection, one that cannot be used is not.
+	// Cert is the file of the server's certificate in PEM, followed by those of the CAs between it
+	// and the root. Without it the server does not use TLS. If the file changes, the next
+	// connection uses it. If the new one is wrong, the old one stays in use.
 	Cert string `yaml:"cert"`
-	// Key is the file of its private key in PEM. It must not be readable for everybody (0600 or
-	// 0640).
+	// Key is the file of the server's private key in PEM. It must not be readable for everybody
+	// (0600 or 0640).
 	Key string `yaml:"key"`
-	// ClientCA is the file of the CAs whose certificates clients may show, in PEM. Default: none,
-	// clients show tokens. Removing a CA from it ends what its certificates may do with their next
-	// call.
+	// ClientCA is the file of the CAs that may have issued the certificates of clients, in PEM.
+	// Default: none, clients show tokens. If a CA is removed from the file, the next call with one
+	// of its certificates is refused.
 	ClientCA string `yaml:"clientCA"`
 }
 

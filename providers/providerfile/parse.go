@@ -41,15 +41,15 @@ type file struct {
 }
 
 type entry struct {
-	// Kind is the sort of cluster: yarn.
+	// Kind is the kind of the cluster: yarn.
 	Kind yamlfile.Scalar `yaml:"kind"`
-	// Cluster is its name here, which addresses and the label cluster carry: 1 to 128 letters,
-	// digits, and - _ .
+	// Cluster is the name of the cluster here, as in addresses and in the label cluster: 1 to 128
+	// letters, digits, and - _ .
 	Cluster yamlfile.Scalar `yaml:"cluster"`
-	// Default says that requests which name no cluster of the kind mean this one; true for one of
-	// a kind at most. Default false. An only cluster of its kind is meant anyway.
+	// Default says that this cluster is meant by requests that name no cluster of the kind. At most
+	// one of a kind can have it. If a kind has only one cluster, that one is meant in any case.
 	Default yamlfile.Scalar `yaml:"default"`
-	// Settings are those below, by name.
+	// Settings are the settings listed below, by name.
 	Settings map[string]yamlfile.Scalar `yaml:"settings"`
 }
 

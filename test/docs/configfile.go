@@ -24,7 +24,8 @@ type Field struct {
 	// sections it is in.
 	Name, Path string
 	Depth      int
-	// Type is what a value looks like in YAML, Meaning the field's comment, in one line.
+	// Type is what a value looks like in YAML. Meaning is the field's comment, in one line and with
+	// the names of the file.
 	Type, Meaning string
 	// Live says that a reload changes it.
 	Live bool
@@ -110,7 +111,7 @@ func (w *walk) fields(value reflect.Value, path string, depth int, live bool) ([
 	return list, nil
 }
 
-// comments are those of a struct's fields, each in one line.
+// comments are those of a struct's fields, each in one line, with the names that a file has.
 func (w *walk) comments(of reflect.Type) (map[string]string, error) {
 	dir := strings.TrimPrefix(of.PkgPath(), module)
 	if w.packages[dir] == nil {
@@ -127,7 +128,7 @@ func (w *walk) comments(of reflect.Type) (map[string]string, error) {
 	said := make(map[string]string)
 	for _, f := range parsed.Fields.List {
 		for _, name := range f.Names {
-			said[name.Name] = strings.Join(strings.Fields(f.Doc.Text()+f.Comment.Text()), " ")
+			said[name.Name] = yamlNames(parsed, strings.Join(strings.Fields(f.Doc.Text()+f.Comment.Text()), " "), "")
 		}
 	}
 	return said, nil
@@ -194,19 +195,25 @@ func inYAML(value reflect.Value) string {
 	}
 }
 
+// fileColumns is where comments of an installed file end.
+const fileColumns = 80
+
 // ConfigFile is the file that the packages install: every field with its meaning and its default,
 // in comments.
 func ConfigFile(p Program) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `# Configuration of the Bursar %[1]s (bursar-%[1]s.service).
 #
-# Every field stands here with its default, commented out. To change one, take the # away before it, and before the section that it is
-# in, if any. The environment (BURSAR_%[2]s_FIELD_NAME) goes over this file, flags go over both.
+# Every field is here with its default, commented out. To change one, remove the
+# "#" before it, and the one before its section, if it is in one. The environment
+# (BURSAR_%[2]s_FIELD_NAME) overrides this file, and flags override both.
 #
-#   bursar %[1]s --config /etc/bursar/%[1]s.yaml --check     tells whether a file is right, and where not
-#   systemctl reload bursar-%[1]s                            has fields marked "reload" changed; the others need a restart
+# Check a file. If it is wrong, this says where:
+#   bursar %[1]s --config /etc/bursar/%[1]s.yaml --check
+# Change the fields marked "reload". The others need a restart:
+#   systemctl reload bursar-%[1]s
 #
-# All of it is in bursar-%[1]s.yaml(5) as well.
+# The same text is in bursar-%[1]s.yaml(5).
 `, p.Name, strings.ToUpper(p.Name))
 	for _, f := range p.Fields {
 		// A comment has one space after its #, and two more in a section; what can be uncommented
@@ -217,13 +224,13 @@ func ConfigFile(p Program) string {
 			meaning = strings.TrimSpace(meaning + " (reload)")
 		}
 		b.WriteString("\n")
-		for _, line := range wrapped(meaning, 110-len(indent)) {
+		for _, line := range wrapped(meaning, fileColumns-len("# #")-len(indent)) {
 			writeComment(&b, indent, line)
 		}
 		if len(f.Elements) > 0 {
 			writeComment(&b, indent, "Each has:")
 			for _, e := range elements(f.Elements, "") {
-				for i, line := range wrapped(fmt.Sprintf("%s (%s): %s", e.Path, e.Type, e.Meaning), 106-len(indent)) {
+				for i, line := range wrapped(fmt.Sprintf("%s (%s): %s", e.Path, e.Type, e.Meaning), fileColumns-len("# # - ")-len(indent)) {
 					writeComment(&b, indent, map[bool]string{true: "- ", false: "| "}[i == 0]+line)
 				}
 			}

@@ -43,7 +43,7 @@ func Reference(root string) (string, error) {
 	b.WriteString("# Configuration reference\n\n" +
 		"Made from the code by `go test ./test/docs -update`; a test fails if it is stale. Durations are\n" +
 		"written `30s`, `5m`, `24h`; memory `4GiB`, CPU `2` or `500m`. A field marked with ↻ changes with a\n" +
-		"reload (SIGHUP, `systemctl reload`), every other one at the next start.\n")
+		"reload (SIGHUP, `systemctl reload`), every other field at the next start.\n")
 	for _, s := range Sections() {
 		structs, err := structsOf(filepath.Join(root, s.Dir))
 		if err != nil {
@@ -55,10 +55,10 @@ func Reference(root string) (string, error) {
 		}
 	}
 	b.WriteString("\n## Providers\n\n" +
-		"The settings of a cluster, by file or by `bursar provider set`. An unknown one is refused, and so\n" +
-		"is one without a value. No setting is a secret itself: those of type file name files on the\n" +
-		"coordinators' machines. In a provider that came over the API these are in `providerCredentials`; a\n" +
-		"name without a directory is one in there.\n")
+		"The settings of a cluster, in the file or with `bursar provider set`. An unknown setting is\n" +
+		"refused, and so is one without a value. No setting holds a secret: those of type file name files on\n" +
+		"the coordinators' machines. If a provider was added over the API, these files are in\n" +
+		"`providerCredentials`; a name without a directory means a file there.\n")
 	settings(&b, "Of every kind", providers.PaceSettings())
 	settings(&b, "Of yarn", yarn.Settings())
 	return b.String(), nil
@@ -140,7 +140,7 @@ func fields(b *strings.Builder, root string, structs map[string]*ast.StructType,
 				return err
 			}
 		default:
-			meaning := strings.ReplaceAll(yamlNames(s, strings.Join(strings.Fields(doc), " ")), "|", "\\|")
+			meaning := strings.ReplaceAll(yamlNames(s, strings.Join(strings.Fields(doc), " "), "`"), "|", "\\|")
 			if live || tagOf(f, "reload") == "live" {
 				meaning += reloaded
 			}
@@ -151,8 +151,8 @@ func fields(b *strings.Builder, root string, structs map[string]*ast.StructType,
 }
 
 // yamlNames replaces the names that Go has by those that a file has: of the fields of a struct,
-// and of those of another one that are written Struct.Field.
-func yamlNames(s *ast.StructType, doc string) string {
+// and of those of another one that are written Struct.Field. Each is put between quotes.
+func yamlNames(s *ast.StructType, doc, quote string) string {
 	names := make(map[string]string)
 	for _, f := range s.Fields.List {
 		if key := yamlName(f); key != "" && key != "-" {
@@ -163,11 +163,11 @@ func yamlNames(s *ast.StructType, doc string) string {
 	}
 	doc = otherField.ReplaceAllStringFunc(doc, func(path string) string {
 		parent, field, _ := strings.Cut(path, ".")
-		return "`" + lowerFirst(parent) + "." + lowerFirst(field) + "`"
+		return quote + lowerFirst(parent) + "." + lowerFirst(field) + quote
 	})
 	return goName.ReplaceAllStringFunc(doc, func(name string) string {
 		if key := names[name]; key != "" && name != "Consul" { // which is also what it is called
-			return "`" + key + "`"
+			return quote + key + quote
 		}
 		return name
 	})

@@ -12,21 +12,21 @@ import (
 // variable, it is an environment variable; the configuration goes before it.
 type Config struct {
 	// Address is that of the Consul agent on this machine: host:port, http://host:port,
-	// https://host:port or unix:///path. It is one agent, not a balancer before several: a
-	// registration and its health check belong to the agent that was told of them. Default
-	// CONSUL_HTTP_ADDR, else 127.0.0.1:8500.
+	// https://host:port or unix:///path. It must be one agent, not a load balancer: a registration
+	// and its health check belong to the agent that they were sent to. Default CONSUL_HTTP_ADDR,
+	// else 127.0.0.1:8500.
 	Address string `yaml:"address"`
-	// Scheme is http or https, for an address that does not say. Default https where
-	// CONSUL_HTTP_SSL is true, else http.
+	// Scheme is http or https, for an address that does not say. Default: https if CONSUL_HTTP_SSL
+	// is true, else http.
 	Scheme string `yaml:"scheme"`
-	// Token is the ACL token. Better keep it out of the file with TokenFile. Default that of
-	// CONSUL_HTTP_TOKEN_FILE, else CONSUL_HTTP_TOKEN, else none.
+	// Token is the ACL token. It is better to keep it out of this file, with TokenFile. Default:
+	// what is in the file that CONSUL_HTTP_TOKEN_FILE names, else CONSUL_HTTP_TOKEN, else none.
 	Token string `yaml:"token"`
 	// TokenFile holds the ACL token and nothing else. It must not be readable for everybody (0600
-	// or 0640), and is read again when it changes. Default none.
+	// or 0640). It is read again when it changes. Default: none.
 	TokenFile string `yaml:"tokenFile"`
-	// Datacenter is where coordinators are looked for. Coordinators themselves need the one that
-	// their Consul agent is in. Default the agent's.
+	// Datacenter is the datacenter in which coordinators are looked for. A coordinator needs the
+	// one of its own Consul agent. Default: the Consul agent's.
 	Datacenter string `yaml:"datacenter"`
 	// Namespace and Partition are those of Consul Enterprise. Default CONSUL_NAMESPACE and
 	// CONSUL_PARTITION.
@@ -34,12 +34,11 @@ type Config struct {
 	Partition string `yaml:"partition"`
 	TLS       TLS    `yaml:"tls"`
 
-	// Service is the name that coordinators are registered by; coordinators of one name are one
+	// Service is the name that coordinators are registered by. Coordinators of one name are one
 	// cluster. Default bursar-coordinator.
 	Service string `yaml:"service"`
-	// WaitTime is how long Consul may hold a question that has nothing new for an answer. Longer
-	// is less work for Consul; a change is seen at once in any case. Default 1 min, at most 10
-	// min.
+	// WaitTime is how long Consul may hold a query whose answer has not changed. With a longer time
+	// Consul has less work. A change is seen at once in any case. Default 1 min, at most 10 min.
 	WaitTime time.Duration `yaml:"waitTime"`
 	// Timeout is how long any other call to Consul may take. Default 5 s.
 	Timeout time.Duration `yaml:"timeout"`
@@ -51,15 +50,15 @@ type TLS struct {
 	// CA is a file of certificates in PEM. Default CONSUL_CACERT, CONSUL_CAPATH, else those of the
 	// system.
 	CA string `yaml:"ca"`
-	// Cert and Key are files in PEM: what a Consul that verifies its callers asks for. Default
+	// Cert and Key are files in PEM, for a Consul that verifies its callers. Default
 	// CONSUL_CLIENT_CERT and CONSUL_CLIENT_KEY. The key must not be readable for everybody.
 	Cert string `yaml:"cert"`
 	Key  string `yaml:"key"`
 	// ServerName is the name that Consul's certificate must have. Default CONSUL_TLS_SERVER_NAME,
 	// else the host of the address.
 	ServerName string `yaml:"serverName"`
-	// InsecureSkipVerify takes any certificate for Consul's: whoever is in between reads the
-	// token. Default false, or true where CONSUL_HTTP_SSL_VERIFY is false.
+	// InsecureSkipVerify accepts any certificate of Consul. Then everybody on the way to Consul can
+	// read the token. Default: true if CONSUL_HTTP_SSL_VERIFY is false, else false.
 	InsecureSkipVerify bool `yaml:"insecureSkipVerify"`
 }
 
