@@ -278,7 +278,7 @@ type Shortfall struct {
 	Requested int64  `protobuf:"varint,3,opt,name=requested,proto3" json:"requested,omitempty"`
 	Available int64  `protobuf:"varint,4,opt,name=available,proto3" json:"available,omitempty"`
 	Limit     int64  `protobuf:"varint,5,opt,name=limit,proto3" json:"limit,omitempty"`
-	// Why it has too little, if the numbers do not say it: "measured" (the books would allow it, the
+	// Why it has too little, if the numbers do not say it: "measured" (the ledger would allow it, the
 	// machine does not), "held" (kept for a request that waits longer), "unknown" (no recent
 	// measurement, or no recent report of a queue's cluster), "pressure", "refused" (its agent takes
 	// no grants, for example for lack of disk space), "never" (above the limit), "labels" (the
@@ -447,9 +447,9 @@ type HostFilters struct {
 	Health int64 `protobuf:"varint,3,opt,name=health,proto3" json:"health,omitempty"`
 	// No fresh measurement, under memory pressure, or refused by the agent.
 	Measurement int64 `protobuf:"varint,4,opt,name=measurement,proto3" json:"measurement,omitempty"`
-	// Too full by the books.
+	// Too full: the ledger has no room for it.
 	Books int64 `protobuf:"varint,5,opt,name=books,proto3" json:"books,omitempty"`
-	// The books would allow it, the measured headroom does not.
+	// The ledger would allow it, the measured headroom does not.
 	Headroom int64 `protobuf:"varint,6,opt,name=headroom,proto3" json:"headroom,omitempty"`
 	// Would take the request now.
 	Fit int64 `protobuf:"varint,7,opt,name=fit,proto3" json:"fit,omitempty"`

@@ -230,7 +230,7 @@ type Allocation struct {
 	HostAddress string                 `protobuf:"bytes,9,opt,name=host_address,json=hostAddress,proto3" json:"host_address,omitempty"`
 	CreateTime  *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
 	// When it began to hold what it is entitled to: when it was last granted, or adopted after it
-	// had ended in the books.
+	// had ended in the ledger.
 	ReserveTime *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=reserve_time,json=reserveTime,proto3" json:"reserve_time,omitempty"`
 	ConfirmTime *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=confirm_time,json=confirmTime,proto3" json:"confirm_time,omitempty"`
 	EndTime     *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=end_time,json=endTime,proto3" json:"end_time,omitempty"`

@@ -26,7 +26,7 @@ const (
 type StatusRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The coordinator that is asked answers itself. If it does not lead it knows who does, but it
-	// does not know the books.
+	// does not know the ledger.
 	AllowStale    bool `protobuf:"varint,1,opt,name=allow_stale,json=allowStale,proto3" json:"allow_stale,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -386,7 +386,7 @@ func (*AuditRequest) Descriptor() ([]byte, []int) {
 
 type AuditResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Empty: the books are right.
+	// Empty: the ledger is right.
 	Violations    []*Violation `protobuf:"bytes,1,rep,name=violations,proto3" json:"violations,omitempty"`
 	Allocations   int64        `protobuf:"varint,2,opt,name=allocations,proto3" json:"allocations,omitempty"`
 	Accounts      int64        `protobuf:"varint,3,opt,name=accounts,proto3" json:"accounts,omitempty"`

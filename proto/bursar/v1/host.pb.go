@@ -151,7 +151,7 @@ type Host struct {
 	State    HostState         `protobuf:"varint,4,opt,name=state,proto3,enum=bursar.v1.HostState" json:"state,omitempty"`
 	Cordoned bool              `protobuf:"varint,5,opt,name=cordoned,proto3" json:"cordoned,omitempty"`
 	Draining bool              `protobuf:"varint,6,opt,name=draining,proto3" json:"draining,omitempty"`
-	// The books.
+	// As the ledger has it.
 	Account *Account `protobuf:"bytes,7,opt,name=account,proto3" json:"account,omitempty"`
 	// The last sample.
 	Sample *HostSample `protobuf:"bytes,8,opt,name=sample,proto3" json:"sample,omitempty"`
