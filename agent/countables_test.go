@@ -111,7 +111,7 @@ func TestCommandThatLingersIsNotRunAgain(t *testing.T) {
 		after(t, time.Hour)
 		c.wants(t, "while it lingers", 0, "not counted yet, so that there are none: no driver, and hangs in the kernel")
 		if runs.Load() != 1 {
-			t.Errorf("%d runs beside one that lingers", runs.Load())
+			t.Errorf("%d runs during one that lingers", runs.Load())
 		}
 		close(gone)
 		after(t, time.Minute)

@@ -16,7 +16,7 @@ import (
 	"github.com/bursar/bursar/internal/discovery"
 )
 
-// fakeServers are several coordinators before the same books, and the finder that knows them.
+// fakeServers are several coordinators with the same ledger, and the finder that knows them.
 type fakeServers struct {
 	books *coordinator
 	all   []*fakeServer
@@ -115,7 +115,7 @@ func (s *fakeServer) passOn(t *testing.T, to *fakeServer) {
 	s.does(proxy)
 }
 
-// lead makes one of them the leader of a new epoch; its books are empty, and the others refuse.
+// lead makes one of them the leader of a new epoch; its ledger is empty, and the others refuse.
 func (s *fakeServers) lead(n int) {
 	s.books.do(func() {
 		s.books.epoch++

@@ -125,7 +125,7 @@ func newSubject(t *testing.T) *subject {
 		HostID: "h1", Socket: filepath.Join(dir, "run", "agent.sock"), StateDir: filepath.Join(dir, "state"),
 		Tick: 100 * time.Millisecond, Patience: 5 * time.Second,
 		// Tests that want cgroups say where: all others would have theirs by the same names in the
-		// same place, whoever else runs tests.
+		// same place as other tests that run.
 		Engines: agent.EnginesConfig{Cgroups: "none"},
 	}
 	return s

@@ -14,8 +14,7 @@ import (
 	"github.com/bursar/bursar/test/hostile"
 )
 
-// Whoever is taken for a coordinator costs an agent no more than its largest answers; engines and
-// callers go on.
+// A false coordinator costs an agent no more than its largest answers. Engines and callers go on.
 func TestACoordinatorCannotFillAnAgent(t *testing.T) {
 	s := runAmong(t, 1)
 	fake := s.servers.all[0]

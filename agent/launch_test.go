@@ -374,7 +374,7 @@ func TestRecordsGoWithTheirAllocations(t *testing.T) {
 	}
 }
 
-// An engine that its user has robbed of its keeper still ends in the books.
+// An engine that its user has robbed of its keeper still ends in the ledger.
 func TestEngineWithoutAKeeperIsReleasedToo(t *testing.T) {
 	s := launcher(t)
 	a := s.mustLaunch("exec sleep 1000", asNobody).GetAllocation()

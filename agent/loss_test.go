@@ -250,7 +250,7 @@ func TestDiskThatIsFullAndIsNotAnyMore(t *testing.T) {
 	}
 	s.start()
 	s.ticks(3)
-	s.coordinator.await("the engine that the file does not know is told of", func() bool {
+	s.coordinator.await("the engine that the file does not know is reported", func() bool {
 		return slices.ContainsFunc(s.coordinator.syncs, func(q *bursarv1.SyncRequest) bool {
 			return q.GetIncarnation() == s.coordinator.host.GetIncarnation() && slices.ContainsFunc(q.GetEngines(), func(r *bursarv1.EngineReport) bool {
 				return r.GetAllocationId() == b.GetId()

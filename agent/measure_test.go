@@ -23,11 +23,11 @@ func TestAnEngineThatIsMeasuredInPartIsToldOfOnce(t *testing.T) {
 		a.usage(t.Context(), &e, host.Engine{ID: "e"}, inPart)
 	}
 	if told() != 1 {
-		t.Errorf("told of %d times:\n%s", told(), out.String())
+		t.Errorf("logged %d times:\n%s", told(), out.String())
 	}
 	a.usage(t.Context(), &e, host.Engine{ID: "e"}, host.Usage{Alive: true, Processes: 1})
 	a.usage(t.Context(), &e, host.Engine{ID: "e"}, inPart)
 	if told() != 2 {
-		t.Errorf("again, after it was measured in full: told of %d times:\n%s", told(), out.String())
+		t.Errorf("again, after it was measured in full: logged %d times:\n%s", told(), out.String())
 	}
 }

@@ -133,7 +133,7 @@ func (g *gauges) Collect(metrics chan<- prometheus.Metric) {
 	if a.tracker == nil {
 		return // it does not run yet
 	}
-	putBooks(put, a.tracker)
+	putTracker(put, a.tracker)
 	putOverUse(metrics, a.tracker)
 	putSample(put, a.tracker.Sample())
 	putDisks(metrics, a.tracker.Sample().GetDisks())
@@ -147,19 +147,19 @@ func (g *gauges) Collect(metrics chan<- prometheus.Metric) {
 
 type putFunc func(name, help string, value float64)
 
-func putBooks(put putFunc, t *tracker.Tracker) {
-	books, host := t.Stats(), t.Host()
-	put("engines", "Engines with a process here.", float64(books.Engines))
-	put("engines_orphaned", "Engines whose process has ended and left others behind.", float64(books.Orphaned))
-	put("leases", "Active allocations without a process here.", float64(books.Leases))
-	put("reservations", "Reservations.", float64(books.Reserved))
-	put("tombstones", "Ended engines that the coordinator has not acknowledged.", float64(books.Tombstones))
-	put("vetoes", "Refused grants that the coordinator has not heard of.", float64(books.Vetoes))
-	put("booked_memory_bytes", "Memory that reserved and active allocations are entitled to.", float64(books.BookedMemory))
-	put("booked_cpu_millis", "CPU that reserved and active allocations are entitled to.", float64(books.BookedCPU))
-	put("engines_memory_bytes", "Memory that the engines were measured to hold.", float64(books.UsedMemory))
-	put("engines_unreclaimable_bytes", "Memory of the engines that the kernel cannot take back.", float64(books.UnreclaimableMemory))
-	put("engines_cpu_millis", "CPU that the engines were measured to use.", float64(books.UsedCPU))
+func putTracker(put putFunc, t *tracker.Tracker) {
+	stats, host := t.Stats(), t.Host()
+	put("engines", "Engines with a process here.", float64(stats.Engines))
+	put("engines_orphaned", "Engines whose process has ended and left others behind.", float64(stats.Orphaned))
+	put("leases", "Active allocations without a process here.", float64(stats.Leases))
+	put("reservations", "Reservations.", float64(stats.Reserved))
+	put("tombstones", "Ended engines that the coordinator has not acknowledged.", float64(stats.Tombstones))
+	put("vetoes", "Refused grants that the coordinator has not heard of.", float64(stats.Vetoes))
+	put("booked_memory_bytes", "Memory that reserved and active allocations are entitled to.", float64(stats.EntitledMemory))
+	put("booked_cpu_millis", "CPU that reserved and active allocations are entitled to.", float64(stats.EntitledCPU))
+	put("engines_memory_bytes", "Memory that the engines were measured to hold.", float64(stats.UsedMemory))
+	put("engines_unreclaimable_bytes", "Memory of the engines that the kernel cannot take back.", float64(stats.UnreclaimableMemory))
+	put("engines_cpu_millis", "CPU that the engines were measured to use.", float64(stats.UsedCPU))
 	put("capacity_memory_bytes", "Memory that may be given away at most.", float64(host.Capacity.GetMemoryBytes()))
 	put("capacity_cpu_millis", "CPU that may be given away at most.", float64(host.Capacity.GetCpuMillis()))
 	draining := 0.0

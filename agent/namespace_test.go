@@ -159,7 +159,7 @@ func TestEngineOfAContainerIsTheProcessThatItsCallerMeans(t *testing.T) {
 				t.Errorf("the engine is process %d of the host; the bystander is %d", pid, other.Process.Pid)
 			}
 			if got := s.coordinator.awaitState(a.GetId(), active).GetProcess(); int(got.GetPid()) != pid || got.GetStartTime() != startOf(pid) {
-				t.Errorf("the books have %v, want process %d that started at %d", got, pid, startOf(pid))
+				t.Errorf("the ledger has %v, want process %d that started at %d", got, pid, startOf(pid))
 			}
 			if _, err := s.Stop(t.Context(), &bursarv1.StopRequest{Id: a.GetId(), Grace: durationpb.New(time.Minute), Reason: "enough"}); err != nil {
 				t.Fatal(err)

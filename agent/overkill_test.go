@@ -28,7 +28,7 @@ func TestGreedyProcessIsStoppedThroughTheCoordinator(t *testing.T) {
 		t.Errorf("ended: %v", end)
 	}
 	if got := end.GetEntitled().GetMemoryBytes(); got != 40*mib {
-		t.Errorf("the books count %d bytes for it, want what it was entitled to", got)
+		t.Errorf("the ledger counts %d bytes for it, want what it was entitled to", got)
 	}
 	s.coordinator.mu.Lock()
 	defer s.coordinator.mu.Unlock()

@@ -180,7 +180,7 @@ func TestStopThatIsRefusedIsAskedForOnceAGrace(t *testing.T) {
 			}
 		}
 		if b.logged("level=ERROR") != len(b.asked) {
-			t.Error("a refusal is not told of")
+			t.Error("a refusal is not logged")
 		}
 	})
 }
@@ -218,7 +218,7 @@ func TestWhatCannotBeMeasuredIsNotStopped(t *testing.T) {
 		b.machine.set(func() { b.machine.used, b.machine.err = 6*gib, nil })
 		b.settle(6)
 		if len(b.overUse) != 1 || len(b.asked) != 0 {
-			t.Errorf("it begins anew: %v, %d stops asked for", b.overUse, len(b.asked))
+			t.Errorf("it begins again: %v, %d stops asked for", b.overUse, len(b.asked))
 		}
 		b.settle(2)
 		if len(b.asked) != 1 {

@@ -29,7 +29,7 @@ func TestSeriesOfFailuresIsToldWhenItChanges(t *testing.T) {
 		}
 	}
 	if got, want := fmt.Sprint(loud), "[1 2 7 30 60]"; got != want {
-		t.Errorf("told of at %s, want %s", got, want)
+		t.Errorf("logged at %s, want %s", got, want)
 	}
 }
 
@@ -42,7 +42,7 @@ func TestSeriesOfEverOtherTextsIsNoFlood(t *testing.T) {
 		}
 	}
 	if told != loudTexts+1 {
-		t.Errorf("told of %d times, want %d", told, loudTexts+1)
+		t.Errorf("logged %d times, want %d", told, loudTexts+1)
 	}
 }
 

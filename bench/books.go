@@ -203,7 +203,7 @@ func (b *books) times(n int) resource.Resource {
 // audit proves that the measured result is right.
 func (b *books) audit() error {
 	if found := b.ledger.Audit(); len(found) > 0 {
-		return fmt.Errorf("%d violations of the books, the first: %s", len(found), found[0].Message)
+		return fmt.Errorf("%d violations of the ledger, the first: %s", len(found), found[0].Message)
 	}
 	return nil
 }

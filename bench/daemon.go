@@ -107,7 +107,7 @@ func (s setup) configure(address string) string {
 		b.WriteString("election: alone\n")
 	}
 	if s.interval > 0 {
-		// Hosts of the books need not report.
+		// Hosts of the ledger need not report.
 		fmt.Fprintf(&b, "times: {interval: %s, lostAfter: %s}\n", s.interval, never)
 	}
 	return b.String()

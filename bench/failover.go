@@ -177,7 +177,7 @@ func (f *failover) healthy(ctx context.Context, leader *member) error {
 	})
 }
 
-// verify compares what the launchers got, and what was there before, with the books of the new
+// verify compares what the launchers got, and what was there before, with the ledger of the new
 // leader.
 func (f *failover) verify(ctx context.Context, leader *member, calls []call) error {
 	status, err := leader.client.Cluster().Status(ctx, &bursarv1.StatusRequest{})
@@ -189,7 +189,7 @@ func (f *failover) verify(ctx context.Context, leader *member, calls []call) err
 	}
 	audit, auditErr := leader.client.Cluster().Audit(ctx, &bursarv1.AuditRequest{})
 	if found := audit.GetViolations(); len(found) > 0 {
-		auditErr = fmt.Errorf("%d violations of the books, the first: %s", len(found), found[0].GetMessage())
+		auditErr = fmt.Errorf("%d violations of the ledger, the first: %s", len(found), found[0].GetMessage())
 	}
 	return errors.Join(err, auditErr, f.launchers.compare(ctx, leader.client, calls))
 }

@@ -121,7 +121,7 @@ func (l *launchers) retryFailed(ctx context.Context, calls []call) (failed int, 
 	return failed, nil
 }
 
-// compare compares the grants with the books: each grant is there, and nothing else is.
+// compare compares the grants with the ledger: each grant is there, and nothing else is.
 func (l *launchers) compare(ctx context.Context, books *client.Client, calls []call) error {
 	live := make(map[string]string) // request ids, by id
 	for token := ""; ; {
@@ -150,7 +150,7 @@ func (l *launchers) compare(ctx context.Context, books *client.Client, calls []c
 		delete(live, c.id)
 	}
 	for id, request := range live {
-		errs = append(errs, fmt.Errorf("allocation %s of request %s is in the books, and nobody got it", id, request))
+		errs = append(errs, fmt.Errorf("allocation %s of request %s is in the ledger, and nobody got it", id, request))
 	}
 	return errors.Join(errs...)
 }

@@ -51,7 +51,7 @@ func TestWhatWasGrantedIsComparedWithTheBooks(t *testing.T) {
 		{"lost", []*bursarv1.Allocation{reserved("a", "1")}, "b was granted to request 2 and is lost"},
 		{"given to another", []*bursarv1.Allocation{reserved("a", "1"), reserved("b", "3")}, "b was granted to request 2 and is lost"},
 		{"ended", []*bursarv1.Allocation{reserved("a", "1"), ended}, "want it reserved"},
-		{"doubled", []*bursarv1.Allocation{reserved("a", "1"), reserved("b", "2"), reserved("c", "2")}, "c of request 2 is in the books, and nobody got it"},
+		{"doubled", []*bursarv1.Allocation{reserved("a", "1"), reserved("b", "2"), reserved("c", "2")}, "c of request 2 is in the ledger, and nobody got it"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, handler := bursarv1connect.NewAllocationServiceHandler(&fakeBooks{live: c.live})

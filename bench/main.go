@@ -78,8 +78,8 @@ func execute(args []string, out, log io.Writer) int {
 	short := flags.Bool("short", false, "a few seconds in all: shows that everything runs, the numbers mean little")
 	bursar := flags.String("bursar", "bin/bursar", "the binary to measure; `make build` makes it")
 	dir := flags.String("dir", "", "directory on a real disk for stores (default: a new one where temporary files go)")
-	nodeExporter := flags.String("node-exporter", "", "a node_exporter to measure the agent beside; `make bench` builds it")
-	telegraf := flags.String("telegraf", "", "a telegraf with procstat to measure the agent beside; `make bench` builds it")
+	nodeExporter := flags.String("node-exporter", "", "a node_exporter to compare the agent with; `make bench` builds it")
+	telegraf := flags.String("telegraf", "", "a telegraf with procstat to compare the agent with; `make bench` builds it")
 	child := flags.String("child", "", "what this process is for another one")
 	switch err := flags.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):

@@ -202,7 +202,7 @@ func (k *caller) audit(ctx context.Context) error {
 		return fmt.Errorf("audit: %w", err)
 	}
 	if found := res.GetViolations(); len(found) > 0 {
-		return fmt.Errorf("%d violations of the books, the first: %s", len(found), found[0].GetMessage())
+		return fmt.Errorf("%d violations of the ledger, the first: %s", len(found), found[0].GetMessage())
 	}
 	return nil
 }

@@ -69,7 +69,7 @@ func TestAttemptAtACoordinatorThatHangsIsGivenUp(t *testing.T) {
 			t.Errorf("given up after %v, %v; want at most %v", took, context.Cause(ctx), longest)
 		}
 		if !slices.Equal(p.givenUp(), []string{"u"}) {
-			t.Errorf("told of %q", p.givenUp())
+			t.Errorf("given up: %q", p.givenUp())
 		}
 	})
 }

@@ -229,6 +229,6 @@ func TestRunTellsARefusedRelease(t *testing.T) {
 	}}
 	result, err := newClient(t, fake, client.WithoutRetries()).Run(t.Context(), client.RunOptions{Request: request(), Command: exec.Command("false")})
 	if phase(err) != client.PhaseRelease || result.State.ExitCode() != 1 {
-		t.Errorf("%+v, %v; want the process's end beside the error", result, err)
+		t.Errorf("%+v, %v; want the process's end and the error", result, err)
 	}
 }

@@ -139,7 +139,7 @@ func TestTheAuditLogIsMadeAnewWhenItWasRotatedAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	refuse()
-	eventually(t, "it is made anew", func() bool { return count() == 1 })
+	eventually(t, "it is made again", func() bool { return count() == 1 })
 }
 
 func TestAFullDiskKeepsNobodyWaitingAndShows(t *testing.T) {

@@ -42,7 +42,7 @@ func storing(t *rapid.T) {
 		"change more": c.with((*storer).change), "register": c.with((*storer).register), "sync": c.with((*storer).sync),
 		"host": c.with((*storer).operate), "quota": c.with((*storer).quota), "provider": c.with((*storer).provider),
 		"cluster": c.with((*storer).cluster), "pass": c.with((*storer).pass),
-		"lead anew": c.with(func(c *storer) {
+		"lead again": c.with(func(c *storer) {
 			c.core.Drop(core.ErrNotLeading)
 			c.lead()
 		}),

@@ -49,19 +49,19 @@ func newLedgerCollector(loop *commit.Loop, most int) *ledgerCollector {
 		account: describe("account", "Quota accounts, the first by name: what each limits, has reserved, used and available, by dimension.",
 			"account", "dimension", "kind"),
 		accountWaiting: describe("account_waiting", "Requests that wait behind a quota account.", "account"),
-		host: describe("host", "Hosts, the first by id: limit, reserved and used by the books, available, and measured, by dimension.",
+		host: describe("host", "Hosts, the first by id: limit, reserved and used as in the ledger, available, and measured, by dimension.",
 			"host", "dimension", "kind"),
 		hostEngines: describe("host_engines", "Allocations that hold something on a host.", "host"),
 		queue: describe("queue", "Queues of external clusters, the first by address: limit, use as the cluster says, what we have reserved and used, what others use, and available there and in all queues above while it grants anything, by dimension.",
 			"cluster", "queue", "partition", "dimension", "kind"),
 		queueApplications: describe("queue_applications", "Applications in a queue of an external cluster, as that says.", "cluster", "queue", "partition", "state"),
 		queueWaiting:      describe("queue_waiting", "Requests that wait behind a queue of an external cluster.", "cluster", "queue", "partition"),
-		clusterKnown:      describe("cluster_known", "1 while what was read of an external cluster last is good.", "cluster"),
-		clusterAge:        describe("cluster_age_seconds", "Time since an external cluster was read last.", "cluster"),
+		clusterKnown:      describe("cluster_known", "1 while the last reading of an external cluster is used.", "cluster"),
+		clusterAge:        describe("cluster_age_seconds", "Time since the last reading of an external cluster.", "cluster"),
 		overUse: describe("engines_over_use", "Engines that use more of a dimension than they are entitled to, by what their hosts do about it.",
 			"dimension", "policy"),
 		callersFull: describe("callers_full", "Callers whose live allocations take nearly as much memory as they may (limits.callerLiveBytes)."),
-		hostRefuses: describe("hosts_refusing", "Hosts that report in time and whose agents want no new grants for another reason than memory pressure, such as a lack of disk space, or could not be told of more allocations."),
+		hostRefuses: describe("hosts_refusing", "Hosts that report in time and whose agents want no new grants for another reason than memory pressure, such as a lack of disk space, or cannot be sent more allocations."),
 	}
 }
 
@@ -119,7 +119,7 @@ func (c *ledgerCollector) Collect(out chan<- prometheus.Metric) {
 		})
 		clusters = l.Clusters()
 	}); err != nil {
-		return // not leading: there are no books
+		return // not leading: there is no ledger
 	}
 	gauge(c.revision, float64(revision))
 	gauge(c.remembered, float64(counts.Remembered))

@@ -75,11 +75,11 @@ func TestAHostIsNeverGivenMoreThanItsAgentCanBeToldOf(t *testing.T) {
 	}
 	_, refused := f.allocations.Allocate(t.Context(), largeRequest("more"))
 	short, found := detail[*bursarv1.InsufficientResources](refused)
-	if connect.CodeOf(refused) != connect.CodeResourceExhausted || !found || !strings.Contains(fmt.Sprint(short), "its agent can be told of") {
+	if connect.CodeOf(refused) != connect.CodeResourceExhausted || !found || !strings.Contains(fmt.Sprint(short), "its agent can be sent") {
 		t.Fatalf("a host with 2,700 large rows takes one more: %v", refused)
 	}
 	res, err := f.hosts.Get(t.Context(), &bursarv1.HostServiceGetRequest{Id: "h1"})
-	if err != nil || !strings.Contains(res.GetHost().GetUnavailableReason(), "its agent can be told of") {
+	if err != nil || !strings.Contains(res.GetHost().GetUnavailableReason(), "its agent can be sent") {
 		t.Errorf("the host says %q, %v", res.GetHost().GetUnavailableReason(), err)
 	}
 	// A full report without them would release them. This report is not a full one, and its answer

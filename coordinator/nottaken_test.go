@@ -49,7 +49,7 @@ func TestWhatAHostSaysOfOthersAllocationsChangesNothing(t *testing.T) {
 		}
 	}
 	f.wantMetric("bursar_engines_elsewhere_total 9")
-	if n := strings.Count(log.String(), "engines that the books have elsewhere"); n != 1 || strings.Count(log.String(), "host=h2") == 0 {
+	if n := strings.Count(log.String(), "engines that the ledger has elsewhere"); n != 1 || strings.Count(log.String(), "host=h2") == 0 {
 		t.Errorf("%d lines of the log tell of it: want 1, with the host", n)
 	}
 	f.audited()

@@ -116,7 +116,7 @@ func TestATimeThatIsNoneIsNotTaken(t *testing.T) {
 		a.says(id, over)
 		got := f.get(id)
 		if since := got.GetOverUse()[0].GetSince().AsTime(); since.Before(began) || got.GetOverUse()[0].GetStopTime() != nil {
-			t.Errorf("%v: over-use since %s, stops at %v: want since it was told of, and no stop", at, since, got.GetOverUse()[0].GetStopTime())
+			t.Errorf("%v: over-use since %s, stops at %v: want since it was reported, and no stop", at, since, got.GetOverUse()[0].GetStopTime())
 		}
 		if _, err := protojson.Marshal(got); err != nil {
 			t.Errorf("%v: %v", at, err)

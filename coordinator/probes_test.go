@@ -69,7 +69,7 @@ func TestWhatAProbeFindsIsToldForAWhile(t *testing.T) {
 			impatient, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 			// the others are not to suffer for it
 			if err := p.probe(impatient); !errors.Is(err, context.DeadlineExceeded) {
-				t.Errorf("whoever cannot wait is told %v", err)
+				t.Errorf("a caller that cannot wait gets %v", err)
 			}
 			cancel()
 			for range cap(results) {

@@ -100,7 +100,7 @@ func (c *providerCheck) snapshot(ctx context.Context) {
 	}
 }
 
-// reportedQueue is a queue as its cluster shows it, without our books.
+// reportedQueue is a queue as its cluster shows it, without what the ledger has.
 func reportedQueue(p *bursarv1.Provider, r *ledger.QueueReport, asked ledger.Instant) *bursarv1.Queue {
 	m := wire.ReportMessage(r)
 	m.Kind, m.Cluster, m.SnapshotTime = p.GetKind(), p.GetCluster(), wire.TimeMessage(asked)

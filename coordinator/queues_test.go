@@ -326,7 +326,7 @@ func TestMetricsOfQueuesAreBounded(t *testing.T) {
 	if _, err := f.queues.DeleteProvider(t.Context(), &bursarv1.DeleteProviderRequest{Kind: "fake", Cluster: "test"}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "nothing is told of it", func() bool { return !strings.Contains(f.metrics(), "fake:test") })
+	eventually(t, "no metric names it", func() bool { return !strings.Contains(f.metrics(), "fake:test") })
 }
 
 func TestQueueThatGrantsNothingHasNothingAvailable(t *testing.T) {

@@ -259,10 +259,10 @@ func (s *Server) start(ctx context.Context) error {
 	s.cancel = cancel
 	first := make(chan error, 1)
 	s.tasks.Go(s.loop.Run)
-	electing, ballotsOver := context.WithCancel(context.WithoutCancel(ctx))
+	electing, stopElecting := context.WithCancel(context.WithoutCancel(ctx))
 	s.tasks.Go(func() { _ = elected.Run(electing) }) // it ends with its context
 	s.tasks.Go(func() {
-		defer ballotsOver() // once the lead was handed over
+		defer stopElecting() // after the lead was handed over
 		if err := campaign.Run(background, first); err != nil {
 			s.fatal <- err
 		}

@@ -36,8 +36,8 @@ func (s *failing) Lead(ctx context.Context, atLeast uint64) (store.Meta, error) 
 	return s.Store.Lead(ctx, atLeast)
 }
 
-// Who asks a coordinator that does not lead because of its store is told of that, without what
-// others wrote into it.
+// If a coordinator does not lead because of its store, it says so to callers, without what others
+// wrote into the store.
 func TestCallersAreToldWhyNobodyLeads(t *testing.T) {
 	for name, test := range map[string]struct {
 		err          error

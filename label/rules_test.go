@@ -214,7 +214,7 @@ func TestCompileNamesTheRuleThatIsWrong(t *testing.T) {
 		{"a derivation from nothing", "derived[0]", derive(Derivation{Key: "a"})},
 		{"a source without a rule", "derived[0]", derive(Derivation{Key: "a", From: "user"})},
 		{"a rule without a source", "derived[0]", derive(Derivation{Key: "a", Values: map[string]string{"x": "y"}})},
-		{"a template beside a source", "derived[0]", derive(Derivation{Key: "a", From: "user", Template: "${user}"})},
+		{"a template and a source", "derived[0]", derive(Derivation{Key: "a", From: "user", Template: "${user}"})},
 		{"an empty result", "derived[0].values[x]", derive(Derivation{Key: "a", From: "user", Values: map[string]string{"x": ""}})},
 		{"a default for everything", "derived[0].default", derive(Derivation{Key: "a", Default: "*"})},
 		{"an unclosed name", "derived[0].template", derive(Derivation{Key: "a", Template: "${user"})},

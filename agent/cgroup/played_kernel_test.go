@@ -23,7 +23,7 @@ type unified struct {
 	swap bool
 	// dead is a process that has ended and whose parent has not waited for it.
 	dead int
-	// any: a cgroup has each file that a test has written, whoever's it is.
+	// any: a cgroup has each file that a test has written, also if it is another cgroup's.
 	any bool
 }
 

@@ -9,8 +9,8 @@ import (
 	"github.com/bursar/bursar/agent/keeper"
 )
 
-// Whoever gets at a keeper can have it say anything: no terminal shall act on it, and no log be
-// filled with it.
+// An attacker who controls a keeper can make it say anything. No terminal must act on that, and it
+// must not fill a log.
 func TestWhatAForgedKeeperSaysIsPrintable(t *testing.T) {
 	record, err := keeper.DecodeRecord([]byte(
 		`{"exit":{"code":3},"time":"2026-01-02T03:04:05Z","stderr":["","\u001b[2Jgone","\n"," \u202ea","` + strings.Repeat("x", 20<<10) + `"]}` + "\n"))

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// An agent that was started from root's login has that session's keyring. Whoever inherits it has
-// its keys, whatever user they are.
+// An agent that was started from root's login has that session's keyring. A process
+// that inherits it has its keys, as any user.
 func TestEngineDoesNotHaveTheKeysOfWhoStartedTheAgent(t *testing.T) {
 	runtime.LockOSThread() // and never unlocked: the keyring goes with the thread
 	const secret = "bursar-test-secret"

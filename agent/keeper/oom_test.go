@@ -16,7 +16,7 @@ func TestKillsAreReadFromTheCgroupOfItsOwn(t *testing.T) {
 		"version 1":             {"5:memory:/e/a1\n1:name=systemd:/x\n0::/\n", "memory/e/a1/memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 2\n", 2, true},
 		"version 1, with other": {"7:cpu,memory:/e/a1\n", "cpu,memory/e/a1/memory.oom_control", "oom_kill 1\n", 1, true},
 		"hybrid":                {"5:memory:/e/a1\n0::/e/a1\n", "memory/e/a1/memory.oom_control", "oom_kill 6\n", 6, true},
-		"beside version 1":      {"5:cpu:/e/a1\n0::/e/a1\n", "unified/e/a1/memory.events", "oom_kill 8\n", 8, true},
+		"next to version 1":     {"5:cpu:/e/a1\n0::/e/a1\n", "unified/e/a1/memory.events", "oom_kill 8\n", 8, true},
 		"of another":            {"0::/e/a1\n", "e/a2/memory.events", "oom_kill 3\n", 0, false},
 		"no controller":         {"0::/e/a1\n", "e/a1/cgroup.events", "populated 1\n", 0, false},
 		"an older kernel":       {"5:memory:/e/a1\n", "memory/e/a1/memory.oom_control", "oom_kill_disable 0\nunder_oom 0\n", 0, false},

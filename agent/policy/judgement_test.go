@@ -277,7 +277,7 @@ func TestWhatIsNotMeasuredIsNotHeldAgainstAnEngine(t *testing.T) {
 	w.want("not measured for longer")
 	w.use(5*gib, 0)
 	over.Since, over.StopTime = w.now, w.now.Add(30*time.Second)
-	w.want("it begins anew", over)
+	w.want("it begins again", over)
 	w.now = w.now.Add(time.Hour) // and without anybody saying that something is missing
 	w.use(5*gib, 0)
 	over.Since, over.StopTime = w.now, w.now.Add(30*time.Second)

@@ -29,8 +29,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// testProcess is one such process. Its saved uid stays root's, so that it can be whoever it is
-// told to be.
+// testProcess is one such process. Its saved uid stays root's, so that it can become
+// any user.
 type testProcess struct {
 	name string // TREE-NUMBER
 	uid  int

@@ -249,7 +249,7 @@ func TestAgentAndLedgerAgreeWhateverTheNetworkDoes(t *testing.T) {
 }
 
 // Whatever restarts, and whatever the store is put back to, an engine whose Confirm was answered
-// stays in the books.
+// stays in the ledger.
 func TestEnginesThatRunAreNeverGivenUp(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWorld()

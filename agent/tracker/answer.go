@@ -22,7 +22,7 @@ type EpochError struct {
 
 func (e *EpochError) Error() string {
 	if e.Got > e.Have {
-		return fmt.Sprintf("answer of epoch %d is more than %d above %d, the last that was seen: whoever gave it is no coordinator of this host's cluster; if it is, start the agent once with --forget-epoch",
+		return fmt.Sprintf("answer of epoch %d is more than %d above %d, the last that was seen: it is not from a coordinator of this host's cluster; if it is, start the agent once with --forget-epoch",
 			e.Got, discovery.EpochStride, e.Have)
 	}
 	if e.Got == e.Have {

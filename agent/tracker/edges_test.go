@@ -197,7 +197,7 @@ func TestTheBooksOfTheHost(t *testing.T) {
 	k.Observe(start, grant("refused", reserved, 11, 300), 5)
 	same(t, "books", tracker.Stats{
 		Reserved: 1, Engines: 2, Leases: 1, Tombstones: 1, Vetoes: 1,
-		BookedMemory: 311 * mib, BookedCPU: 1750, UsedMemory: 60 * mib, UsedCPU: 700, UnreclaimableMemory: 40 * mib,
+		EntitledMemory: 311 * mib, EntitledCPU: 1750, UsedMemory: 60 * mib, UsedCPU: 700, UnreclaimableMemory: 40 * mib,
 	}, k.Stats())
 }
 

@@ -137,7 +137,7 @@ func TestVetoIsToldUntilItWasHeard(t *testing.T) {
 	}
 	k.Measure(start, tracker.Measurement{Sample: free(1000)})
 	if got := k.Observe(start, grant("a", reserved, 14, 300), 5); got != tracker.Held {
-		t.Errorf("granted anew: verdict %d", got)
+		t.Errorf("granted again: verdict %d", got)
 	}
 }
 
@@ -203,7 +203,7 @@ func TestOrphansKeepTheEntitlement(t *testing.T) {
 	if got, _ := k.Headroom(); got != (700-100-250)*mib {
 		t.Errorf("headroom %d MiB, want 350", got/mib)
 	}
-	if s := k.Stats(); s.Orphaned != 1 || s.Engines != 1 || s.BookedMemory != 400*mib || s.UsedMemory != 150*mib {
+	if s := k.Stats(); s.Orphaned != 1 || s.Engines != 1 || s.EntitledMemory != 400*mib || s.UsedMemory != 150*mib {
 		t.Errorf("stats: %+v", s)
 	}
 }
@@ -309,6 +309,6 @@ func TestUseIsToldAgainBesideASampleThatIsNew(t *testing.T) {
 		t.Error("not agreed after a full report")
 	}
 	if got := reports(free(800)); got != 1 {
-		t.Errorf("after a full report beside an old sample: %d reports, want 1", got)
+		t.Errorf("after a full report with an old sample: %d reports, want 1", got)
 	}
 }

@@ -136,7 +136,7 @@ func TestExcessIsFeltByTheHeadroomAndNotByTheBooks(t *testing.T) {
 		if got, known := k.Headroom(); !known || got != test.headroom*mib {
 			t.Errorf("with %d MiB used: headroom %d MiB, want %d", test.used, got/mib, test.headroom)
 		}
-		if got := k.Stats().BookedMemory; got != 400*mib {
+		if got := k.Stats().EntitledMemory; got != 400*mib {
 			t.Errorf("with %d MiB used: booked %d MiB, want 400", test.used, got/mib)
 		}
 		if got := k.All()[0].GetEntitled().GetMemoryBytes(); got != 400*mib {
@@ -145,7 +145,7 @@ func TestExcessIsFeltByTheHeadroomAndNotByTheBooks(t *testing.T) {
 	}
 	measure(k, 2, 300, uses("a", 42, 700, 700))
 	if got := k.Observe(start.Add(2*tick), grant("b", reserved, 11, 201), 5); got != tracker.Vetoed {
-		t.Errorf("a grant of more than what is left beside the excess: %v", got)
+		t.Errorf("a grant of more than what the excess leaves: %v", got)
 	}
 	if got := k.Observe(start.Add(2*tick), grant("c", reserved, 12, 200), 5); got != tracker.Held {
 		t.Errorf("a grant of what is left: %v", got)

@@ -103,11 +103,11 @@ func (t *Tracker) takeUnsaved() { t.taken, t.unsaved = t.unsaved, unsaved{} }
 type Stats struct {
 	Reserved, Engines, Leases, Orphaned int
 	Tombstones, Vetoes                  int
-	// Booked is what reserved and active allocations are entitled to, Used what the engines'
+	// Entitled is what reserved and active allocations are entitled to, Used what the engines'
 	// processes were measured to use.
-	BookedMemory, BookedCPU int64
-	UsedMemory, UsedCPU     int64
-	UnreclaimableMemory     int64
+	EntitledMemory, EntitledCPU int64
+	UsedMemory, UsedCPU         int64
+	UnreclaimableMemory         int64
 }
 
 // Stats counts.
@@ -136,8 +136,8 @@ func (s *Stats) count(e *entry) {
 	default:
 		s.Leases++
 	}
-	s.BookedMemory += e.grant.GetEntitled().GetMemoryBytes()
-	s.BookedCPU += e.grant.GetEntitled().GetCpuMillis()
+	s.EntitledMemory += e.grant.GetEntitled().GetMemoryBytes()
+	s.EntitledCPU += e.grant.GetEntitled().GetCpuMillis()
 	if u := e.usage; u != nil {
 		s.UsedMemory += u.MemoryBytes
 		s.UsedCPU += u.CPUMillis

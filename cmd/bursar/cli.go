@@ -87,7 +87,7 @@ func (c *cli) root() *cobra.Command {
 		Use:   "bursar",
 		Short: "The resource manager for engine hosts",
 		Long: `Bursar decides which engine may start where, by labels, by quotas and by what
-the hosts measure. It keeps the books.
+the hosts measure. Its ledger has every grant.
 
 Try it on this machine:
 

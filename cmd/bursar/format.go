@@ -213,7 +213,7 @@ func timeText(t *timestamppb.Timestamp) string {
 
 // local converts a time to this machine's zone.
 func local(t time.Time) time.Time {
-	return t.In(time.Local) //nolint:gosmopolitan // for whoever sits in front of it
+	return t.In(time.Local) //nolint:gosmopolitan // a person reads it on this machine
 }
 
 // fieldPath writes the path of a field that the contract's rules refused.

@@ -97,7 +97,7 @@ func TestRefusalNamesAccountsInWords(t *testing.T) {
 		"host vm-1: memory: asked for 4GiB, available 1.5GiB of 8GiB, short by 2.5GiB (by what the machine measures)",
 		"quota of everything: instances: asked for 1, available 0 of 5, short by 3",
 		"queue yarn:east:root.a: unknown",
-		"hosts: 0 of 5 fit, 1 by labels, 1 not healthy, 1 closed by what they measure, 1 without room by the books, 1 short of measured memory",
+		"hosts: 0 of 5 fit, 1 by labels, 1 not healthy, 1 closed because of what they measure, 1 without room in the ledger, 1 short of measured memory",
 	}
 	got := shortfallLines(in)
 	if len(got) != len(want) {

@@ -1,7 +1,7 @@
 //go:build !man
 
 // Command bursar is the resource manager for engine hosts in one binary: the coordinator that
-// keeps the books, the agent that runs on every host, both in one process to try it out (dev), and
+// keeps the ledger, the agent that runs on every host, both in one process to try it out (dev), and
 // the commands of users and operators.
 //
 // Each command has a file of its own name. Some files are for all commands: cli.go has one

@@ -326,8 +326,8 @@ func filtersText(f *bursarv1.HostFilters) string {
 	}{
 		{f.GetLabels(), "by labels"},
 		{f.GetHealth(), "not healthy"},
-		{f.GetMeasurement(), "closed by what they measure"},
-		{f.GetBooks(), "without room by the books"},
+		{f.GetMeasurement(), "closed because of what they measure"},
+		{f.GetBooks(), "without room in the ledger"},
 		{f.GetHeadroom(), "short of measured memory"},
 		{f.GetHeld(), "kept for a request that waits longer"},
 	} {

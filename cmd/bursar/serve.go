@@ -28,8 +28,8 @@ const (
 func (c *cli) coordinatorCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "coordinator",
-		Short: "Keep the books: serve agents, gateways and operators",
-		Long: `Coordinator keeps the books and decides. It serves Connect, gRPC and JSON over
+		Short: "Keep the ledger: serve agents, gateways and operators",
+		Long: `Coordinator keeps the ledger and decides. It serves Connect, gRPC and JSON over
 HTTP on one port, with /metrics, /healthz and /readyz, until it gets SIGTERM or
 SIGINT. With SIGHUP it reads its files again; some settings need a restart.
 Without --config it reads ` + coordinatorFile + ` if there is one; every field has a

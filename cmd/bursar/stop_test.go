@@ -17,6 +17,6 @@ func TestStopWhileTheDatabaseIsAwayIsLikeAnyOther(t *testing.T) {
 	s.stops()
 	s.logged.until("stopped before the store answered")
 	for line := range s.logged.lines {
-		t.Errorf("said beside it: %s", line)
+		t.Errorf("another line: %s", line)
 	}
 }

@@ -147,7 +147,7 @@ func (c *cli) storeCopyCommand() *cobra.Command {
 		Use:   "copy --from STORE --to STORE",
 		Short: "Copy a store, from a file to a database or the other way",
 		Long: `Copy copies all rows of a store into an empty one, compares both, and checks the
-books of the copy. First end the coordinators that use either of them. The copy
+ledger in the copy. First end the coordinators that use either of them. The copy
 gets an identity of its own. If copying was interrupted, no coordinator uses the
 copy; copy again.`,
 		Example: `  bursar store copy --from /var/lib/bursar/coordinator/bursar.db \
@@ -177,7 +177,7 @@ copy; copy again.`,
 		if err != nil {
 			return serverError(err)
 		}
-		c.sayf("copied %d live and %d ended allocations, %d hosts and %d rules; the copy is the same, and its books are right",
+		c.sayf("copied %d live and %d ended allocations, %d hosts and %d rules; the copy is the same, and its ledger is right",
 			report.Live, report.Ended, report.Hosts, report.Quotas)
 		return c.printMeta(to, report.Copy)
 	}

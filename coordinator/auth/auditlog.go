@@ -68,8 +68,7 @@ type AuditOptions struct {
 	Registry prometheus.Registerer
 	// Now tells the time of a record.
 	Now func() time.Time
-	// Suspicious reports whether an error is written down whoever the caller is, as often as
-	// refusals are.
+	// Suspicious reports whether an error is recorded for every caller, as often as refusals are.
 	Suspicious func(error) bool
 }
 

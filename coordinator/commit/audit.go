@@ -47,7 +47,7 @@ func (loop *Loop) auditOnce(ctx context.Context) (AuditResult, error) {
 	loop.Metrics.audits.Inc()
 	loop.Metrics.violations.Set(float64(len(result.Violations)))
 	for _, v := range result.Violations {
-		loop.Log.Error("the books are wrong", "invariant", v.Invariant, "violation", v.Message, "revision", result.Revision)
+		loop.Log.Error("the ledger is wrong", "invariant", v.Invariant, "violation", v.Message, "revision", result.Revision)
 	}
 	return result, nil
 }

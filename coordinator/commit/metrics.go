@@ -74,10 +74,10 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			Name: "bursar_watches", Help: "Watches that are open.",
 		}),
 		violations: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "bursar_audit_violations", Help: "What the latest audit found wrong in the books. Anything but 0 is a defect.",
+			Name: "bursar_audit_violations", Help: "What the latest audit found wrong in the ledger. Anything but 0 is a defect.",
 		}),
 		audits: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "bursar_audits_total", Help: "Audits of the books.",
+			Name: "bursar_audits_total", Help: "Audits of the ledger.",
 		}),
 		WrongFiles: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "bursar_quota_file_wrong", Help: "1 while a quota file cannot be used and the rules it had before stay in force.",
@@ -95,7 +95,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			Name: "bursar_history_prune_failures_total", Help: "Failed attempts to delete from the history.",
 		}),
 		notTaken: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "bursar_engines_elsewhere_total", Help: "Engines that a host reported and that were not taken in, because the books have their allocations elsewhere. The log names the hosts.",
+			Name: "bursar_engines_elsewhere_total", Help: "Engines that a host reported and that were not taken in, because the ledger has their allocations elsewhere. The log names the hosts.",
 		}),
 		outOfMemory: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "bursar_engines_out_of_memory_total", Help: "Engines that the kernel ended because memory had run out, their own or the machine's.",

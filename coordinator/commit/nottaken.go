@@ -22,7 +22,7 @@ type notTakenLog struct {
 // log writes a line, unless there was one about this host within a minute.
 func (l *notTakenLog) log(logger *slog.Logger, host string, n *ledger.NotTaken) {
 	if l.isDue(host, time.Now()) {
-		logger.Warn("a host reports engines that the books have elsewhere, or had as other requests, and they are not taken in: its agent is not to be trusted, or the store was put back",
+		logger.Warn("a host reports engines that the ledger has elsewhere, or had as other requests, and they are not taken in: its agent is not to be trusted, or the store was put back",
 			"host", host, "engines", n.Count, "allocation", n.First.ID, "state", n.First.State, "on", n.First.HostID)
 	}
 }

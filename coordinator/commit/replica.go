@@ -93,8 +93,7 @@ func restored(restore func() error) (err error) {
 	return restore()
 }
 
-// currentSnapshot reads the store's state at this moment, whoever leads on it, without ended
-// requests.
+// currentSnapshot reads the store's state at this moment, under any leader, without ended requests.
 func currentSnapshot(ctx context.Context, s store.Store) (snapshot ledger.Snapshot, err error) {
 	never := ledger.Instant(math.MaxInt64).Time()
 	for range 3 { // somebody may begin to lead in between

@@ -90,7 +90,7 @@ func TestAHostOfAnotherLeadershipOfTheSameEpochIsNotHeard(t *testing.T) {
 		return report
 	}
 	if late := say(older); late.Err != nil || late.Led != second {
-		t.Fatalf("a host of an older epoch is told of this leadership: %+v, %v", late.Led, late.Err)
+		t.Fatalf("a host of an older epoch learns of this leadership: %+v, %v", late.Led, late.Err)
 	}
 	for name, seen := range map[string]SeenEpoch{"this leadership": second, "not known which, but told": {Epoch: second.Epoch}} {
 		if err := say(seen).Err; errors.Is(err, ErrNotLeading) {

@@ -31,8 +31,8 @@ type Origin struct {
 type RefusedError struct{ Refusal ledger.Refusal }
 
 func (e *RefusedError) Error() string {
-	return fmt.Sprintf("refused: the same request made the coordinator fail at %s (%s): change it, or tell whoever runs the coordinator, "+
-		"whose log has the cause under %s", e.Refusal.At.Time().UTC().Format(time.RFC3339), e.Refusal.Cause, e.Refusal.ID())
+	return fmt.Sprintf("refused: the same request made the coordinator fail at %s (%s): change it, or tell the operator of the coordinator; "+
+		"the coordinator's log has the cause under %s", e.Refusal.At.Time().UTC().Format(time.RFC3339), e.Refusal.Cause, e.Refusal.ID())
 }
 
 const (

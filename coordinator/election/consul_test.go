@@ -37,7 +37,7 @@ func TestOneOfThreeLeadsAndAllKnow(t *testing.T) {
 	}
 	select {
 	case second := <-won:
-		t.Fatalf("%d leads beside %d", second, first)
+		t.Fatalf("%d leads at the same time as %d", second, first)
 	default:
 	}
 

@@ -72,7 +72,7 @@ func TestAnAccountCountsWhatTheNumbersHold(t *testing.T) {
 		can      bool
 	}{{0, true}, {-1, false}, {unlimited - 25, true}, {unlimited - 24, false}} {
 		if got := a.canCount(resource.Vector{}.WithMemory(test.quantity)); got != test.can {
-			t.Errorf("%d beside the 25 that are counted: %t, want %t", test.quantity, got, test.can)
+			t.Errorf("%d in addition to the 25 that are counted: %t, want %t", test.quantity, got, test.can)
 		}
 	}
 }

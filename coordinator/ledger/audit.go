@@ -80,7 +80,7 @@ func (l *Ledger) auditEntry(id ID, e *entry, sums map[*account]*balances, report
 	case id != e.ID:
 		report(3, "allocation %s is filed under %s", e.ID, id)
 	case !e.State.Live():
-		report(3, "allocation %s is %s and still in the books", e.ID, e.State)
+		report(3, "allocation %s is %s and still in the ledger", e.ID, e.State)
 	case e.State.Holds() && (e.host == nil || e.host.ID != e.HostID || l.hosts[e.HostID] != e.host):
 		report(3, "allocation %s is %s on host %q, which does not have it", e.ID, e.State, e.HostID)
 	case e.State == Waiting && e.host != nil:

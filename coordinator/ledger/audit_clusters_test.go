@@ -64,7 +64,7 @@ func rightBooks(t *testing.T) books {
 	c := l.clusters[prod]
 	b := books{l, c, c.branches[queueKey{"root", ""}], c.branches[queueKey{"root.a", ""}], runs, waits}
 	if found := b.audit(); len(found) > 0 || runs.State != Active || waits.State != Waiting || b.a.shown.Memory() != 3 {
-		t.Fatalf("the books are not as this test needs them: %v", found)
+		t.Fatalf("the ledger is not as this test needs it: %v", found)
 	}
 	return b
 }

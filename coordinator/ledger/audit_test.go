@@ -80,7 +80,7 @@ func TestTheAuditFindsEachMistake(t *testing.T) {
 			w.entries.Delete(w.active.ID)
 			w.entries.Set(100, w.active)
 		}, 3, "is filed under"},
-		"one that has ended":            {func(w *audited) { w.waiting.State = Canceled }, 3, "still in the books"},
+		"one that has ended":            {func(w *audited) { w.waiting.State = Canceled }, 3, "still in the ledger"},
 		"an active one without a host":  {func(w *audited) { w.active.host = nil }, 3, "which does not have it"},
 		"a reserved one elsewhere":      {func(w *audited) { w.reserved.HostID = "h2" }, 3, "which does not have it"},
 		"on a host that is not there":   {func(w *audited) { delete(w.hosts, "h1") }, 3, "which does not have it"},

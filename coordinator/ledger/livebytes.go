@@ -329,7 +329,7 @@ func (l *Ledger) countHostBytes(e *entry, h *host, more int64) {
 }
 
 func (h *host) fullText(most int64) string {
-	return fmt.Sprintf("the allocations on it take %d bytes, and its agent can be told of at most %d: more when some have ended", h.bytes, most)
+	return fmt.Sprintf("the allocations on it take %d bytes, and its agent can be sent at most %d: more when some have ended", h.bytes, most)
 }
 
 // hostShare is how many bytes of a host's rows one caller may have and still get a new grant there.

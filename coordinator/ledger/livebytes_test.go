@@ -91,7 +91,7 @@ func TestAHostWithAsManyRowsAsItsAgentCanBeToldOfGetsNoMore(t *testing.T) {
 		}
 	}
 	info, _ := w.ledger.Host("h1")
-	if !strings.Contains(info.Unavailable, "its agent can be told of") || w.ledger.Counts().HostsRefusing != 1 {
+	if !strings.Contains(info.Unavailable, "its agent can be sent") || w.ledger.Counts().HostsRefusing != 1 {
 		t.Errorf("the host says %q, and %d refuse", info.Unavailable, w.ledger.Counts().HostsRefusing)
 	}
 	// A request for any host does not get there either, and waits.
@@ -294,7 +294,7 @@ func TestARowGrowsUpToTheBoundsOfItsCallerAndItsHost(t *testing.T) {
 				detail string
 			}{
 				{ledger.Config{CallerLiveBytes: large.LiveBytes() + ledger.LiveOverhead}, 0, ""},
-				{ledger.Config{HostLiveBytes: large.LiveBytes() + other.LiveBytes()}, 1, "its agent can be told of"},
+				{ledger.Config{HostLiveBytes: large.LiveBytes() + other.LiveBytes()}, 1, "its agent can be sent"},
 				{ledger.Config{HostLiveBytes: 2 * large.LiveBytes()}, 0, "one caller may have"},
 			} {
 				bound := side.bound

@@ -77,7 +77,7 @@ func (m *machine) runEngine(t *rapid.T) {
 		e := g.engines[id]
 		e.memory = rapid.Int64Range(0, 8).Draw(t, "memory")
 		e.unreclaim = rapid.Int64Range(0, e.memory).Draw(t, "unreclaimable")
-		if rapid.Bool().Draw(t, "judged anew") {
+		if rapid.Bool().Draw(t, "judged again") {
 			e.overUse = m.overUse(t)
 		}
 	}

@@ -76,11 +76,11 @@ func TestAHostShowsWhatItCanGive(t *testing.T) {
 		limit, headroom int64
 		want            resource.Vector
 	}{
-		"the books have less":        {books, 9, resource.Vector{}.WithMemory(8)},
-		"less is measured":           {books, 5, resource.Vector{}.WithMemory(5)},
-		"nothing is left":            {books, 0, resource.Vector{}.WithMemory(0)},
-		"more is gone than there is": {books, -3, resource.Vector{}.WithMemory(0)},
-		"the books do not limit it":  {unlimited, 5, resource.Vector{}},
+		"the account has less":          {books, 9, resource.Vector{}.WithMemory(8)},
+		"less is measured":              {books, 5, resource.Vector{}.WithMemory(5)},
+		"nothing is left":               {books, 0, resource.Vector{}.WithMemory(0)},
+		"more is gone than there is":    {books, -3, resource.Vector{}.WithMemory(0)},
+		"the account does not limit it": {unlimited, 5, resource.Vector{}},
 	} {
 		l := ledger.New(ledger.Config{}, newPlainPlacer())
 		c := ledger.RegisterCommand{HostID: "h1", Incarnation: 1}

@@ -109,11 +109,11 @@ func TestAnAgentIsToldOfAllEndsSinceItsLastAnswer(t *testing.T) {
 			continue
 		}
 		if heard < ends-kept {
-			t.Fatalf("one that heard of %d of %d ends is told of single ones", heard, ends)
+			t.Fatalf("one that heard of %d of %d ends gets single ones", heard, ends)
 		}
 		for _, id := range gone[heard:] {
 			if !slices.Contains(answer.Gone, id) {
-				t.Fatalf("one that heard of %d of %d ends is told of %d: not of %s", heard, ends, len(answer.Gone), id)
+				t.Fatalf("one that heard of %d of %d ends gets %d: not %s", heard, ends, len(answer.Gone), id)
 			}
 		}
 	}

@@ -104,7 +104,7 @@ func (x *Index) Survey(q ledger.Query) ledger.HostFilters {
 			f.Health++
 		case h.state&measured == 0 || s.rejected != nil && s.rejected(ledger.Slot(n)):
 			f.Measurement++
-		case !s.fitsBooks(h):
+		case !s.fitsAccount(h):
 			f.Books++
 		case !s.fits(h):
 			f.Headroom++
@@ -124,8 +124,8 @@ func (s *search) fit(a *amounts) bool {
 	return s.need.memory <= max(0, a.memory) && s.need.cpu <= max(0, a.cpu) && s.instances <= max(0, a.instances)
 }
 
-// fitsBooks reports whether the request fits by the books alone: within limit less booked.
-func (s *search) fitsBooks(h *host) bool {
+// fitsAccount reports whether the request fits by the account alone: within limit less booked.
+func (s *search) fitsAccount(h *host) bool {
 	most, used := &h.amounts[limit], &h.amounts[booked]
 	if !s.fit(&amounts{most.memory - used.memory, most.cpu - used.cpu, most.instances - used.instances}) {
 		return false

@@ -124,7 +124,7 @@ func accountNameMessage(n ledger.AccountName) *bursarv1.AccountName {
 	return &bursarv1.AccountName{Kind: bursarv1.AccountKind(n.Kind), Labels: convert.LabelsToProto(n.Labels)}
 }
 
-// AccountMessage is an account with its books.
+// AccountMessage is an account with its amounts.
 func AccountMessage(a *ledger.AccountInfo) *bursarv1.Account {
 	m := &bursarv1.Account{
 		Name:  accountNameMessage(a.Name),
@@ -170,7 +170,7 @@ func filtersMessage(f *ledger.HostFilters) *bursarv1.HostFilters {
 	}
 }
 
-// HostMessage is a host with its books and its latest sample.
+// HostMessage is a host with its account and its latest sample.
 func HostMessage(h *ledger.HostInfo) *bursarv1.Host {
 	return &bursarv1.Host{
 		Id: h.ID, Address: h.Address, Labels: convert.LabelsToProto(h.Labels),
@@ -182,7 +182,7 @@ func HostMessage(h *ledger.HostInfo) *bursarv1.Host {
 	}
 }
 
-// HostRecordMessage is a host as watchers see it: what is stored of it, without books and
+// HostRecordMessage is a host as watchers see it: what is stored of it, without account and
 // measurements, which change without a transition.
 func HostRecordMessage(r *ledger.HostRecord) *bursarv1.Host {
 	m := &bursarv1.Host{

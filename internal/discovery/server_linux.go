@@ -120,8 +120,8 @@ func checkSocket(conn net.Conn, path string) error {
 const overflowUser = 65534
 
 // unmapped reports whether a user's number says nothing: this process is in a user namespace, a
-// rootless container say, which does not know the user. Whoever made the container chose the socket
-// in it.
+// rootless container say, which does not know the user. The maker of the container chose the
+// socket in it.
 func unmapped(uid uint32) bool {
 	if uid != overflowUser {
 		return false

@@ -59,7 +59,7 @@ func TestWalkThatHangsHoldsNothingUp(t *testing.T) {
 		pass(largest, largest)
 	}
 	if meter.tracker.shares.pending != pending {
-		t.Error("another walk was begun beside one that hangs")
+		t.Error("another walk was begun while one hangs")
 	}
 
 	writer, err := os.OpenFile(pipe, os.O_WRONLY, 0)

@@ -265,10 +265,10 @@ func TestServerThatNeverHasEnoughIsAskedTwice(t *testing.T) {
 
 func TestNoTicketIsTold(t *testing.T) {
 	rm, _ := startGuarded(t, func(*guarded) {})
-	tickets := &fakeTickets{err: &KerberosError{Setting: settingKeytab, Advice: "make it anew", Err: errors.New("no")}}
+	tickets := &fakeTickets{err: &KerberosError{Setting: settingKeytab, Advice: "make it again", Err: errors.New("no")}}
 	_, err := openWith(t, tickets, rm).Snapshot(t.Context())
 	wantUnavailable(t, err, false)
-	if got := troubles(t, err)[rm.URL]; got.Trouble != NotAllowed || !strings.Contains(err.Error(), "make it anew (setting keytab): no") {
+	if got := troubles(t, err)[rm.URL]; got.Trouble != NotAllowed || !strings.Contains(err.Error(), "make it again (setting keytab): no") {
 		t.Errorf("%v", err)
 	}
 }

@@ -91,7 +91,7 @@ func newBook(limits map[string]amounts) *book {
 	return &book{limits: limits, held: map[string]amounts{}, highest: map[string]amounts{}, entries: map[string]entry{}}
 }
 
-// enter books a grant, or another size of it, in all of its accounts. It first removes grants that
+// enter notes a grant, or another size of it, in all of its accounts. It first removes grants that
 // have ended by themselves: what they held may be what was granted.
 func (b *book) enter(id string, e entry) {
 	b.mu.Lock()

@@ -1,6 +1,6 @@
 // Package chaos tests the real binary and real processes. It builds bursar once, starts it as a
 // user would, starts engines that touch memory, fork and fill the page cache on command, and
-// kills, stops, starves and misleads all of them. It checks the results from outside: by books
+// kills, stops, starves and misleads all of them. It checks the results from outside: by ledgers
 // that the clients keep themselves, by the process table, and by `bursar audit`.
 //
 // It is for what needs a process. Rules of the ledger, of the tracker and of the store are tested

@@ -151,7 +151,7 @@ func (c *cluster) bursar(args ...string) proc.Result {
 	return command(c.t, c.environment(), args...)
 }
 
-// audited fails the test unless the books are right.
+// audited fails the test unless the ledger is right.
 func (c *cluster) audited() {
 	c.t.Helper()
 	c.bursar("audit").Expect(c.t, 0, " 0 violations")
@@ -247,7 +247,7 @@ func (c *cluster) release(id string) {
 	}
 }
 
-// expectEmpty waits until nothing lives and every account is at zero, and audits the books.
+// expectEmpty waits until nothing lives and every account is at zero, and audits the ledger.
 func (c *cluster) expectEmpty(within time.Duration) {
 	c.t.Helper()
 	eventually(c.t, within, "everything is given back", func() error {

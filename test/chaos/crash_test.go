@@ -350,7 +350,7 @@ func (s *siege) compareClients(byID map[string]*bursarv1.Allocation) {
 	for id, a := range byID {
 		ours := id == s.first || id == s.waits || a.GetLabels()["user"] == "keeper"
 		if s.acknowledged[id] == nil && !s.forgotten[a.GetRequestId()] && !ours {
-			s.t.Errorf("nobody was told of %v", a)
+			s.t.Errorf("no caller got %v", a)
 		}
 	}
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/bursar/bursar/test/proc"
 )
 
-// soon is within which every death must be in the books: two ticks.
+// soon is within which every death must be in the ledger: two ticks.
 const soon = 2 * tick
 
 // shown is the time in which the coordinator shows what an engine uses: it is measured at the next

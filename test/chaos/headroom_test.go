@@ -144,7 +144,7 @@ func (h *measured) checkSample(when string, host *bursarv1.Host, a *bursarv1.All
 }
 
 // expectRefusalBeyondHeadroom asks for more than the headroom, and for less than the machine has
-// available and the books have left.
+// available and the ledger has left.
 func (h *measured) expectRefusalBeyondHeadroom() {
 	h.t.Helper()
 	r := h.bursar("hosts", "-o", "json")
@@ -159,7 +159,7 @@ func (h *measured) expectRefusalBeyondHeadroom() {
 	headroom, otherwise := host.GetHeadroomBytes(), min(left, host.GetSample().GetMemoryAvailableBytes())
 	beyond := (headroom + otherwise) / 2
 	if beyond < headroom+tolerance {
-		h.t.Fatalf("nothing to show: headroom %d, available and left by the books %d", headroom, otherwise)
+		h.t.Fatalf("nothing to show: headroom %d, available and left by the ledger %d", headroom, otherwise)
 	}
 	for _, from := range []struct {
 		name string

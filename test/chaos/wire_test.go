@@ -181,12 +181,12 @@ func TestHalfOpenConnectionsDoNotStopTheService(t *testing.T) {
 	} {
 		res, err := server.Allocations().Allocate(t.Context(), engineRequest())
 		if err != nil {
-			t.Fatalf("the %s beside %d half-open connections: %v", name, connections, err)
+			t.Fatalf("the %s with %d half-open connections: %v", name, connections, err)
 		}
 		c.release(res.GetAllocation().GetId())
 	}
 	c.bursar("run", "--memory", "1MiB", "--label", "user=alice", "--", "true").Expect(t, 0)
-	t.Logf("served beside %d half-open connections to each, in %s", connections, time.Since(began).Round(time.Millisecond))
+	t.Logf("served with %d half-open connections to each, in %s", connections, time.Since(began).Round(time.Millisecond))
 
 	for _, conn := range headless {
 		_ = conn.SetReadDeadline(began.Add(headerPatience))

@@ -152,7 +152,7 @@ func (c *cluster) start(ctx context.Context, what, name string, arguments ...str
 	}
 	fmt.Printf("%s is process %d\n", what, cmd.Process.Pid)
 	c.running.Go(func() {
-		_ = cmd.Wait() // whoever tries things out may kill it
+		_ = cmd.Wait() // the user may kill it to see what happens
 		_ = log.Close()
 	})
 	return nil

@@ -107,7 +107,7 @@ func (b *book) open() map[string]entry {
 	return list
 }
 
-// live reports whether an entry is one that must be in the books.
+// live reports whether an entry is one that must be in the ledger.
 func (e entry) live() bool {
 	return !slices.ContainsFunc(e.may, func(s bursarv1.AllocationState) bool { return s != reserved && s != active })
 }

@@ -29,7 +29,7 @@ func everything(ctx context.Context, from *client.Client, request *bursarv1.Allo
 	return list, nil
 }
 
-// check stops the load and compares all that anybody knows: the clients' book, the leader's books,
+// check stops the load and compares all that anybody knows: the clients' book, the leader's ledger,
 // and the agents.
 func (l *load) check() {
 	l.t.Helper()
@@ -38,7 +38,7 @@ func (l *load) check() {
 	if l.t.Failed() {
 		return
 	}
-	eventually(l.t, "the books are what the clients were told, and what the agents hold", l.agrees)
+	eventually(l.t, "the ledger is what the clients were told, and what the agents hold", l.agrees)
 	audit, err := l.books.Cluster().Audit(l.t.Context(), &bursarv1.AuditRequest{})
 	if err != nil || len(audit.GetViolations()) > 0 {
 		l.t.Errorf("audit: %v, %v", audit.GetViolations(), err)
@@ -68,7 +68,7 @@ func (l *load) agrees() error {
 			}
 			wrong = errors.Join(wrong, fmt.Errorf("allocation %s came late", a.GetId()))
 		case !found:
-			wrong = errors.Join(wrong, fmt.Errorf("nobody was told of %v", a))
+			wrong = errors.Join(wrong, fmt.Errorf("no caller got %v", a))
 		case !slices.Contains(e.may, a.GetState()):
 			wrong = errors.Join(wrong, fmt.Errorf("allocation %s is %s (%s), want %v", a.GetId(), a.GetState(), a.GetReason(), e.may))
 		}
@@ -82,7 +82,7 @@ func (l *load) agrees() error {
 	return errors.Join(wrong, l.agentsAgree(byHost))
 }
 
-// agentsAgree compares what each agent holds with what the books have for its host.
+// agentsAgree compares what each agent holds with what the ledger has for its host.
 func (l *load) agentsAgree(byHost map[string][]string) error {
 	var mu sync.Mutex
 	var wrong error
@@ -101,7 +101,7 @@ func (l *load) agentsAgree(byHost map[string][]string) error {
 			slices.Sort(want)
 			slices.Sort(list)
 			if err == nil && !slices.Equal(list, want) {
-				err = fmt.Errorf("%s holds %v, the books have %v", h.id, list, want)
+				err = fmt.Errorf("%s holds %v, the ledger has %v", h.id, list, want)
 			}
 			wrong = errors.Join(wrong, err)
 			return nil

@@ -64,7 +64,7 @@ type size struct {
 }
 
 // How agents and hosts are named and measured. A host's capacity is far less than its share of the
-// machine, so that refusals come from the books and never from a lack of real memory.
+// machine, so that refusals come from the ledger and never from a lack of real memory.
 const (
 	tick           = 2 * time.Second
 	hostMemory     = 64 << 20
@@ -249,7 +249,7 @@ func (c *cluster) newClient(target string, options ...client.Option) *client.Cli
 	return made
 }
 
-// awaitMembers waits until every coordinator answers from the books, by itself or by passing the
+// awaitMembers waits until every coordinator answers from the ledger, by itself or by passing the
 // call on.
 func (c *cluster) awaitMembers() {
 	c.t.Helper()

@@ -69,7 +69,7 @@ type fault struct {
 	do   func(*load)
 }
 
-// survives causes the fault, waits until all is as before, compares all books, and logs for how
+// survives causes the fault, waits until all is as before, compares all ledgers, and logs for how
 // long nobody was granted anything.
 func (l *load) survives(f fault) {
 	l.t.Helper()

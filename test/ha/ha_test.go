@@ -3,7 +3,7 @@
 // Package ha runs Bursar as a platform team would: three coordinators, each with a Consul server
 // of its own, one PostgreSQL, and many agents. Every one is a real process on a network of its own
 // (test/netlab), and all have load. Machines are killed, stopped, cut off, restarted and put back,
-// and after each fault the books are compared with what every client knows and with what every
+// and after each fault the ledger is compared with what every client knows and with what every
 // agent holds.
 package ha
 

@@ -106,7 +106,7 @@ type span struct{ from, to time.Time }
 
 func (s span) contains(t time.Time) bool { return !t.Before(s.from) && !t.After(s.to) }
 
-// sweep judges all allocations there have been, by their times in the books: at every grant, it
+// sweep judges all allocations there have been, by their times in the ledger: at every grant, it
 // checks what the accounts hold.
 func sweep(all []*bursarv1.Allocation, but span) (faults []string, grants int) {
 	type edge struct {
@@ -150,7 +150,7 @@ func sweep(all []*bursarv1.Allocation, but span) (faults []string, grants int) {
 			continue
 		}
 		if over := held.over(e.of); len(over) > 0 {
-			faults = append(faults, strings.Join(over, ", ")+" beside"+described(holders, e.of))
+			faults = append(faults, strings.Join(over, ", ")+" together with"+described(holders, e.of))
 		}
 	}
 	return faults, grants

@@ -61,7 +61,7 @@ func (l *load) backUp(into string) {
 }
 
 // putBack restores the backup while nobody asks for anything. What ended since the backup was made
-// may be unknown again, or have ended in another way. What runs must be in the books.
+// may be unknown again, or have ended in another way. What runs must be in the ledger.
 func (l *load) putBack(backup string) {
 	l.t.Helper()
 	l.steps.Lock()
@@ -69,7 +69,7 @@ func (l *load) putBack(backup string) {
 	l.inDatabase(func() error { return l.database.Restore(l.t.Context(), backup) })
 	l.recovered()
 	l.book.removeEnded()
-	eventually(l.t, "what ran before the store was put back is in the books", l.agrees)
+	eventually(l.t, "what ran before the store was put back is in the ledger", l.agrees)
 	audit, err := l.books.Cluster().Audit(l.t.Context(), &bursarv1.AuditRequest{})
 	if err != nil || len(audit.GetViolations()) > 0 {
 		l.t.Errorf("audit: %v, %v", audit.GetViolations(), err)

@@ -80,7 +80,7 @@ func (p *place) accounts() []*bursarv1.Account {
 	return accounts
 }
 
-// has returns an error unless the books have these engines, each once, with the process that runs,
+// has returns an error unless the ledger has these engines, each once, with the process that runs,
 // and nothing else. That holds for the list, for every account, and for the agent.
 func (p *place) has(engines []*engine) error {
 	p.t.Helper()
@@ -111,11 +111,11 @@ func (p *place) has(engines []*engine) error {
 	return nil
 }
 
-// right waits until the books have these engines and nothing else, for two heartbeats at most, and
+// right waits until the ledger has these engines and nothing else, for two heartbeats at most, and
 // audits them.
 func (p *place) right(engines []*engine) {
 	p.t.Helper()
-	p.inTime("the books are right", func() error {
+	p.inTime("the ledger is right", func() error {
 		if err := undisturbed(engines); err != nil {
 			p.t.Fatal(err)
 		}

@@ -16,7 +16,7 @@ import (
 )
 
 // After a boot nothing that ran before still runs: a process with an engine's pid, which started
-// at the same time after the boot, is another one. It is neither counted nor ended, and the books
+// at the same time after the boot, is another one. It is neither counted nor ended, and the ledger
 // are empty.
 func TestHostBoots(t *testing.T) {
 	if !isolated(t, 0) {

@@ -1,4 +1,4 @@
-// Package losses shows what happens to engines and books when something is lost. It runs the
+// Package losses shows what happens to engines and the ledger when something is lost. It runs the
 // shipped programs bursar and bursar-keeper, a coordinator on SQLite, an agent, and real processes
 // as engines, each started in all three ways: by `bursar run --detach`, by `bursar run`, and by a
 // launcher that confirms its pid. Agents are killed and upgraded, coordinators are away or put

@@ -53,7 +53,7 @@ func TestGreedyEnginesAreStopped(t *testing.T) {
 	p.right([]*engine{fair, repentant})
 }
 
-// flagged waits until the books say that an engine is in over-use.
+// flagged waits until the ledger says that an engine is in over-use.
 func (p *place) flagged(e *engine, policy bursarv1.OverUsePolicy) {
 	p.t.Helper()
 	var over *bursarv1.OverUse
@@ -70,7 +70,7 @@ func (p *place) flagged(e *engine, policy bursarv1.OverUsePolicy) {
 	}
 }
 
-// Under the policy warn over-use is shown everywhere and lowers the headroom, while the books keep
+// Under the policy warn over-use is shown everywhere and lowers the headroom, while the ledger keeps
 // what the engine is entitled to. It ends when the engine gives back.
 func TestOverUseIsWarnedOf(t *testing.T) {
 	t.Parallel()

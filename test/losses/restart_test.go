@@ -4,7 +4,7 @@ import (
 	"testing"
 )
 
-// An agent that is killed leaves engines and books alone. The next one takes all of them over, and
+// An agent that is killed leaves engines and the ledger alone. The next one takes all of them over, and
 // reports how those ended that have ended in between.
 func TestAgentIsKilled(t *testing.T) {
 	t.Parallel()

@@ -188,7 +188,7 @@ echo active >"$tree/state.bursar-agent.service"
 inside dpkg -i /packages/newer.deb
 is "$(calls)" ' daemon-reload restart bursar-agent.service '
 
-# One that does not start again is told of, and does not leave the package half configured.
+# If one does not start again, that is reported, and the package is not left half configured.
 echo active >"$tree/state.bursar-coordinator.service"
 echo 'restart bursar-coordinator.service' >"$tree/fails"
 said=$(inside dpkg -i /packages/newer.deb 2>&1)

@@ -30,7 +30,7 @@ type made struct{ dir, version string }
 
 var built made
 
-var ready = flag.String("packages", "", "a folder where make packages has built them from this tree, to look at instead of building them anew")
+var ready = flag.String("packages", "", "a folder with the packages that make packages has built from this tree; without it they are built")
 
 var arches = flag.String("arches", runtime.GOARCH, "the architectures that packages are built for and looked at, with spaces between")
 

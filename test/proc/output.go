@@ -12,7 +12,7 @@ const most = 64 << 20
 
 // faults are what no Bursar must ever print.
 func faults() []string {
-	return []string{"DATA RACE", "panic: ", "fatal error: ", "the ledger panicked", "the books are wrong"}
+	return []string{"DATA RACE", "panic: ", "fatal error: ", "the ledger panicked", "the ledger is wrong"}
 }
 
 // Output gathers what a process prints: the last 64 MiB of it at most. The zero value is empty. It

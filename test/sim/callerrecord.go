@@ -88,7 +88,7 @@ func (r *callerRecord) checkHost(host string) {
 	}
 	m := r.w.machine(host)
 	if sum > m.total-m.base {
-		r.w.failf(1, "callers were told of %d MiB on host %s, which has %d MiB to give", sum/mib, host, (m.total-m.base)/mib)
+		r.w.failf(1, "callers got %d MiB on host %s, which has %d MiB to give", sum/mib, host, (m.total-m.base)/mib)
 	}
 }
 
@@ -103,7 +103,7 @@ func (r *callerRecord) checkTeam(team string) {
 		}
 	}
 	if limit := r.w.teamLimit; sum > limit {
-		r.w.failf(1, "callers were told of %d MiB for team %s, whose limit is %d MiB", sum/mib, team, limit/mib)
+		r.w.failf(1, "callers got %d MiB for team %s, whose limit is %d MiB", sum/mib, team, limit/mib)
 	}
 }
 

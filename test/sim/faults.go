@@ -63,7 +63,7 @@ func (w *World) cutOff(m *machine) {
 	w.after(d, m.id+" is connected again", func() { m.link.cut = false })
 }
 
-// removeHost removes a host from the books by force, while its agent and engines go on.
+// removeHost removes a host from the ledger by force, while its agent and engines go on.
 func (w *World) removeHost() {
 	m := w.anyHost()
 	w.operate("deregister by force", m.id, func(l *ledger.Ledger, now ledger.Instant) {

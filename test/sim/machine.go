@@ -19,7 +19,7 @@ type machine struct {
 	total  int64 // bytes
 	cores  int64 // thousandths
 	base   int64 // used by the system, always
-	others int64 // used by programs that nobody has told of
+	others int64 // used by programs that the ledger does not know
 	offer  int64 // what it lets the coordinator give away
 	gpus   int64
 	zone   string // its label

@@ -28,7 +28,7 @@ func (w *World) checkClustersEnd(c *coord) {
 			if q.Address.Cluster == e.name.Cluster {
 				at := queueKey{q.Address.Path, q.Address.Partition}
 				if !places[at] {
-					w.failf(2, "queue %s is in the books and nobody's", q.Address)
+					w.failf(2, "queue %s is in the ledger and nobody's", q.Address)
 				}
 				delete(places, at)
 				w.checkQueueEnd(s, q, at, live)
@@ -36,13 +36,13 @@ func (w *World) checkClustersEnd(c *coord) {
 			return true
 		})
 		for at := range places {
-			w.failf(2, "queue %s %s is not in the books", e.name, at)
+			w.failf(2, "queue %s %s is not in the ledger", e.name, at)
 		}
 	}
 	w.checkRemote(live)
 }
 
-// places are all queues that the books must have for the cluster: its own, and those that live
+// places are all queues that the ledger must have for the cluster: its own, and those that live
 // allocations touch.
 func (s *snapshot) places(live []ledger.Allocation) map[queueKey]bool {
 	places := make(map[queueKey]bool)

@@ -14,7 +14,7 @@ func (w *World) launchReaders() {
 	}
 }
 
-// read reads the books again and again, each time at any coordinator.
+// read reads the ledger again and again, each time at any coordinator.
 func (w *World) read(l *link) {
 	w.after(w.between(100*time.Millisecond, 3*time.Second), "", func() {
 		if w.calm {

@@ -228,7 +228,7 @@ func (t *transcript) end(w *World) {
 	t.failure(w.fault)
 }
 
-// ledger takes in the books of the leader.
+// ledger adds the state of the leader's ledger.
 func (t *transcript) ledger(l *ledger.Ledger) {
 	t.deeds.number(l.Revision())
 	l.Allocations(0, func(a *ledger.Allocation) bool {

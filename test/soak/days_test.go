@@ -31,7 +31,7 @@ const (
 
 // TestDays lets days pass on a host whose engines come and go. Every few hours something happens:
 // the coordinator is away, for an hour at times, or starts again with what its store has; the
-// agent does. In the end nothing may be left in the books, nothing of them wrong, and neither
+// agent does. In the end nothing may be left in the ledger, nothing in it may be wrong, and neither
 // server may hold more than it did early.
 func TestDays(t *testing.T) {
 	dir, err := os.MkdirTemp("", "soak") //nolint:usetesting // a socket's path must be short
@@ -252,16 +252,16 @@ func (w *world) insist(call func(context.Context) error) {
 	}
 }
 
-// settled checks the books when all engines have ended.
+// settled checks the ledger when all engines have ended.
 func (w *world) settled() {
 	w.t.Helper()
 	list, err := w.api.List(w.t.Context(), &bursarv1.AllocationServiceListRequest{})
 	if err != nil || len(list.GetAllocations()) > 0 {
-		w.t.Errorf("left in the books: %v, %v", list, err)
+		w.t.Errorf("left in the ledger: %v, %v", list, err)
 	}
 	audit, err := w.audit.Audit(w.t.Context(), &bursarv1.AuditRequest{})
 	if err != nil || len(audit.GetViolations()) > 0 {
-		w.t.Errorf("the books: %v, %v", audit, err)
+		w.t.Errorf("the ledger: %v, %v", audit, err)
 	}
 }
 

@@ -204,7 +204,7 @@ func (s *servers) oneEngine(ctx context.Context, random *rand.Rand) {
 	_ = cmd.Wait() // however it ended
 }
 
-// settled waits until the books are empty, and checks whether they are right.
+// settled waits until the ledger is empty, and checks whether it is right.
 func (s *servers) settled() {
 	s.t.Helper()
 	deadline := time.Now().Add(time.Minute)
@@ -223,7 +223,7 @@ func (s *servers) settled() {
 	}
 	audit, err := s.operator.Cluster().Audit(s.t.Context(), &bursarv1.AuditRequest{})
 	if err != nil || len(audit.GetViolations()) > 0 {
-		s.t.Errorf("the books: %v, %v", audit, err)
+		s.t.Errorf("the ledger: %v, %v", audit, err)
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 )
 
 // errReset says that a machine, or the program in it, restarted before a command had ended.
-var errReset = errors.New("the machine has started anew")
+var errReset = errors.New("the machine has restarted")
 
 // channel is this end of the talk with the program in a machine.
 type channel struct {

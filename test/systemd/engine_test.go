@@ -34,7 +34,7 @@ func (h host) socketReturns(t *testing.T) {
 	}
 }
 
-// An engine that a user runs, and one that the agent starts for a user: both are in the books, and
+// An engine that a user runs, and one that the agent starts for a user: both are in the ledger, and
 // leave them with how they ended.
 func (h host) runsEngines(t *testing.T) {
 	t.Run("run", func(t *testing.T) {

@@ -71,7 +71,7 @@ func (h host) configure(t *testing.T, more string) {
 	h.Write(t, "/etc/bursar/coordinator.yaml", coordinatorYAML)
 }
 
-// soon is the time in which the books must be right: two heartbeats of a second, and more for busy
+// soon is the time in which the ledger must be right: two heartbeats of a second, and more for busy
 // cores, and for emulated ones.
 func (h host) soon() time.Duration {
 	if h.options.Kind == Virtual {
@@ -247,7 +247,7 @@ type running struct {
 	within     time.Duration
 }
 
-// run starts `bursar run` as alice, and waits until its engine is in the books.
+// run starts `bursar run` as alice, and waits until its engine is in the ledger.
 func (h host) run(t *testing.T, command ...string) running {
 	t.Helper()
 	name := fmt.Sprintf("run-%d", time.Now().UnixNano())
@@ -300,7 +300,7 @@ func (h host) unit(t *testing.T, unit, property string) string {
 	return strings.TrimSpace(h.Must(t, "systemctl", "show", "-p", property, "--value", unit))
 }
 
-// pids are those of engines, as the books have them.
+// pids are those of engines, as the ledger has them.
 func pids(all ...*bursarv1.Allocation) []int32 {
 	var list []int32
 	for _, a := range all {

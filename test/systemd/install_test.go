@@ -98,7 +98,7 @@ func TestPackageThroughItsLife(t *testing.T) {
 			h.await(t, h.soon(), id, "it is active after the upgrade", active)
 		}
 		if all := h.allocations(t); len(all) != 2 {
-			t.Errorf("the books have %v", all)
+			t.Errorf("the ledger has %v", all)
 		}
 	})
 

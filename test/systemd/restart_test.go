@@ -12,7 +12,7 @@ import (
 
 func itoa(n int32) string { return strconv.Itoa(int(n)) }
 
-// Engines outlive whatever becomes of the two programs, and are in the books once, before and
+// Engines outlive what happens to the two programs, and are in the ledger once, before and
 // after.
 func TestEnginesOutliveAgentAndCoordinator(t *testing.T) {
 	t.Parallel()
@@ -42,7 +42,7 @@ func TestEnginesOutliveAgentAndCoordinator(t *testing.T) {
 			}
 		}
 		if all := h.allocations(t); len(all) != 2 {
-			t.Errorf("the books have %v", all)
+			t.Errorf("the ledger has %v", all)
 		}
 		h.Must(t, "bursar", "audit")
 	}

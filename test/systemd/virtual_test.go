@@ -38,7 +38,7 @@ func TestVirtualMachine(t *testing.T) {
 			}
 		}
 		if all := h.allocations(t); len(all) != 2 {
-			t.Errorf("the books have %v", all)
+			t.Errorf("the ledger has %v", all)
 		}
 	}
 
@@ -83,7 +83,7 @@ func TestVirtualMachine(t *testing.T) {
 				t.Logf("released: %s", end.GetReason())
 			}
 			if all := h.allocations(t); len(all) != 0 {
-				t.Errorf("the books have %v", all)
+				t.Errorf("the ledger has %v", all)
 			}
 			h.Must(t, "bursar", "audit")
 			first, second = h.launch(t, engine{}), h.launch(t, engine{user: "bob"})

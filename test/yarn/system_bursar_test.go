@@ -231,7 +231,7 @@ func (s *system) queue(t *testing.T, path string) *bursarv1.Queue {
 }
 
 // figures are those of a queue in MiB/cores: what it can give at most, what the cluster says is
-// used, what of the books is ours and what is used by others, and what there is to have.
+// used, what of the ledger is ours and what is used by others, and what there is to have.
 func figures(q *bursarv1.Queue) string {
 	a := q.GetAccount()
 	sum := func(parts ...*bursarv1.Resource) string {

@@ -127,7 +127,7 @@ func settled(t *testing.T, c *yarn.Cluster, s *system) {
 	s.audit(t)
 }
 
-// audit asks whether the books are right: those of the host, and of all queues.
+// audit asks whether the ledger is right: the accounts of the host and of all queues.
 func (s *system) audit(t *testing.T) {
 	t.Helper()
 	var queues bursarv1.QueueServiceListResponse

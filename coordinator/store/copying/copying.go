@@ -242,12 +242,12 @@ func sameRow(a, b *ledger.Allocation) error {
 
 // audit builds a ledger from what was loaded and runs its audit.
 func audit(now time.Time, loaded ledger.Snapshot) error {
-	books := ledger.New(ledger.Config{}, placement.New(placement.Spread))
-	if err := books.Restore(ledger.At(now), loaded); err != nil {
+	copied := ledger.New(ledger.Config{}, placement.New(placement.Spread))
+	if err := copied.Restore(ledger.At(now), loaded); err != nil {
 		return fmt.Errorf("the copy makes no ledger: %w", err)
 	}
-	if found := books.Audit(); len(found) > 0 {
-		return fmt.Errorf("the books of the copy are wrong, %d times; the first: invariant %d: %s", len(found), found[0].Invariant, found[0].Message)
+	if found := copied.Audit(); len(found) > 0 {
+		return fmt.Errorf("the ledger in the copy is wrong, %d times; the first: invariant %d: %s", len(found), found[0].Invariant, found[0].Message)
 	}
 	return nil
 }

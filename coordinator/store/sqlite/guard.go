@@ -12,9 +12,9 @@ import (
 	"github.com/bursar/bursar/internal/regularfile"
 )
 
-// besides are the ends of the names of the files next to the store's file that this process or
+// suffixes are the ends of the names of the files next to the store's file that this process or
 // SQLite writes. SQLite follows symbolic links there.
-var besides = []string{"", lockSuffix, walSuffix, "-shm", "-journal"}
+var suffixes = []string{"", lockSuffix, walSuffix, "-shm", "-journal"}
 
 const (
 	lockSuffix = ".lock"
@@ -42,8 +42,8 @@ func Guard(path string) error {
 	if err := unguarded(path, regularfile.Guarded(filepath.Dir(target), 0)); err != nil {
 		return err
 	}
-	for _, beside := range besides {
-		if err := unguarded(path, regularfile.GuardedFile(target+beside, 0)); err != nil {
+	for _, suffix := range suffixes {
+		if err := unguarded(path, regularfile.GuardedFile(target+suffix, 0)); err != nil {
 			return err
 		}
 	}
@@ -58,8 +58,8 @@ func checkFiles(path string) error {
 	if err != nil {
 		return err
 	}
-	for _, beside := range besides {
-		file := path + beside
+	for _, suffix := range suffixes {
+		file := path + suffix
 		info, err := os.Lstat(file) //nolint:gosec // the operator says where
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
@@ -70,7 +70,7 @@ func checkFiles(path string) error {
 		stat, _ := info.Sys().(*syscall.Stat_t)
 		denied := &store.RefusedError{Where: path, Reason: store.Denied}
 		switch {
-		case !info.Mode().IsRegular() && beside == "":
+		case !info.Mode().IsRegular() && suffix == "":
 			return foreign(path, "it is a "+kind(info.Mode()))
 		case !info.Mode().IsRegular():
 			denied.Found, denied.Want = file+" is a "+kind(info.Mode()), "a regular file, or none"

@@ -87,24 +87,25 @@ func refused(t *testing.T, path string, options Options, want ...string) {
 	t.Log(err)
 }
 
-// Whoever can make links in the folder must not reach other files through the store, whoever runs.
+// A user who can make links in the folder must not reach other files through the store, no matter
+// who runs it.
 func TestNoFileOfAStoreIsALink(t *testing.T) {
-	for _, beside := range []string{".lock", "-wal", "-shm", "-journal"} {
+	for _, suffix := range []string{".lock", "-wal", "-shm", "-journal"} {
 		for _, there := range []bool{false, true} {
 			target, check := precious(t)
 			path := filepath.Join(t.TempDir(), "bursar.db")
 			if there {
 				path = filled(t, 1)
-				_ = os.Remove(path + beside)
+				_ = os.Remove(path + suffix)
 			}
-			if err := os.Symlink(target, path+beside); err != nil {
+			if err := os.Symlink(target, path+suffix); err != nil {
 				t.Fatal(err)
 			}
-			refused(t, path, Options{}, path+beside, "symbolic link", "want a regular file")
-			refused(t, path, Options{OthersFolder: true}, path+beside, "symbolic link")
+			refused(t, path, Options{}, path+suffix, "symbolic link", "want a regular file")
+			refused(t, path, Options{OthersFolder: true}, path+suffix, "symbolic link")
 			check()
 			if _, err := os.Lstat(path); !there && err == nil {
-				t.Errorf("%s: the store was made all the same", beside)
+				t.Errorf("%s: the store was made all the same", suffix)
 			}
 		}
 	}
@@ -180,8 +181,8 @@ func TestRootLooksAfterTheStoreOfAnotherUser(t *testing.T) {
 		t.Fatal(err)
 	}
 	fill(t, s, 1)
-	for _, beside := range []string{"", ".lock", "-wal", "-shm"} {
-		info, err := os.Lstat(path + beside)
+	for _, suffix := range []string{"", ".lock", "-wal", "-shm"} {
+		info, err := os.Lstat(path + suffix)
 		if err != nil {
 			t.Error(err)
 		} else if uid := ownerOf(info); uid != stranger {

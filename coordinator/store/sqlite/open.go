@@ -164,8 +164,8 @@ func (s *Store) open(ctx context.Context, options Options) error {
 		return err
 	}
 	var opened files
-	for _, beside := range []string{"", lockSuffix} {
-		if err := opened.add(s.path + beside); err != nil {
+	for _, suffix := range []string{"", lockSuffix} {
+		if err := opened.add(s.path + suffix); err != nil {
 			return err
 		}
 	}

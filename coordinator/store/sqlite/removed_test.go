@@ -100,7 +100,7 @@ func TestOfTwoStoresInOnePlaceOneAcknowledges(t *testing.T) {
 	second := at(t, path)
 	defer second.Close()
 	other := fill(t, second, 5)
-	for range 3 { // the connection is made anew after a failure
+	for range 3 { // the connection is made again after a failure
 		if err := first.Commit(t.Context(), store.Batch{Epoch: epoch, Changes: allocations(1, 9, 9)}); err == nil {
 			t.Error("the first one acknowledges")
 		}

@@ -142,7 +142,7 @@ func (w *writer) transaction(ctx context.Context, changes func() error) error {
 	return errors.Join(err, w.disconnect())
 }
 
-// reconnect makes the connection anew, to the same file.
+// reconnect makes another connection to the same file.
 func (w *writer) reconnect(ctx context.Context) error {
 	if err := w.files.intact(); err != nil {
 		return err

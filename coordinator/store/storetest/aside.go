@@ -59,7 +59,7 @@ func Aside(t *testing.T, fresh func(t *testing.T) Opener, spoil func(t *testing.
 				t.Errorf("kept %v: want rows of %v, with their bytes", kept, test.gone)
 			}
 			if err := s.Commit(t.Context(), store.Batch{Epoch: before.Epoch}); !errors.Is(err, store.ErrDeposed) {
-				t.Errorf("whoever led goes on: %v", err)
+				t.Errorf("the earlier leader goes on: %v", err)
 			}
 			left, err := s.Load(t.Context(), lead(t, s, 0).Epoch, time.Time{})
 			if err != nil {

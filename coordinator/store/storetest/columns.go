@@ -115,6 +115,6 @@ func rebuild(t *testing.T, s store.Store) error {
 	if err != nil {
 		return err //nolint:wrapcheck // names the row
 	}
-	books := ledger.New(ledger.Config{}, placement.New(placement.Spread))
-	return books.Restore(ledger.At(time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC)), snapshot) //nolint:wrapcheck // as above
+	restored := ledger.New(ledger.Config{}, placement.New(placement.Spread))
+	return restored.Restore(ledger.At(time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC)), snapshot) //nolint:wrapcheck // as above
 }

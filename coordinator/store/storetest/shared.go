@@ -23,10 +23,10 @@ func RunShared(t *testing.T, fresh func(t *testing.T) Opener) {
 	}{
 		{"all that are open are one store", testOneStore},
 		{"who takes the lead deposes the one before", testDeposed},
-		{"a commit beside a leadership is loaded or refused", testTakeover},
+		{"a commit during a change of leader is loaded or refused", testTakeover},
 		{"of many who take the lead each gets an epoch of its own", testManyLead},
 		{"those that stand by read what is committed", testStandbyReads},
-		{"what leads deletes beside others' commits", testDeleteBeside},
+		{"the leader deletes during others' commits", testDeleteBeside},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.run(t, fresh(t)) })
 	}
