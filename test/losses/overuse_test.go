@@ -70,8 +70,8 @@ func (p *place) flagged(e *engine, policy bursarv1.OverUsePolicy) {
 	}
 }
 
-// Under the policy warn over-use is shown everywhere and lowers the headroom, while the ledger keeps
-// what the engine is entitled to. It ends when the engine gives back.
+// Under the policy warn over-use is shown everywhere and lowers the headroom, while the ledger
+// keeps what the engine is entitled to. It ends when the engine gives back.
 func TestOverUseIsWarnedOf(t *testing.T) {
 	t.Parallel()
 	p := startPlace(t, settings{})

@@ -4,8 +4,8 @@ import (
 	"testing"
 )
 
-// An agent that is killed leaves engines and the ledger alone. The next one takes all of them over, and
-// reports how those ended that have ended in between.
+// An agent that is killed leaves engines and the ledger alone. The next one takes all of them over,
+// and reports how those ended that have ended in between.
 func TestAgentIsKilled(t *testing.T) {
 	t.Parallel()
 	p := startPlace(t, settings{})
