@@ -2,9 +2,12 @@ package coordinator
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"google.golang.org/protobuf/proto"
@@ -30,12 +33,68 @@ func (s *quotaService) Put(ctx context.Context, req *bursarv1.PutRequest) (*burs
 	}
 	q.Source = ledger.SourceAPI
 	_, err = commit.Decide(ctx, s.loop, func(l *ledger.Ledger, now ledger.Instant) (struct{}, error) {
+		if err := checkETag(l, q.Selector, req.IfEtag); err != nil {
+			return struct{}{}, err
+		}
 		return struct{}{}, l.PutQuota(now, q)
 	})
 	if err != nil {
 		return nil, inQuota(err, "quota.", q)
 	}
-	return &bursarv1.PutResponse{Quota: wire.QuotaMessage(&q)}, nil
+	return &bursarv1.PutResponse{Quota: withETag(wire.QuotaMessage(&q))}, nil
+}
+
+// changedQuotaError refuses a Put that was made from what the rule was before.
+type changedQuotaError struct {
+	selector  label.Selector
+	got, have string
+}
+
+func (e *changedQuotaError) Error() string {
+	have := strconv.Quote(e.have)
+	if e.have == "" {
+		have = "none: there is no such rule"
+	}
+	return fmt.Sprintf("quota %s has changed: its etag was %q and is %s: want a change of the rule as it is now", e.selector, e.got, have)
+}
+
+// checkETag checks that the rule with a selector is as the caller has read it, if it says so.
+func checkETag(l *ledger.Ledger, selector label.Selector, want *string) error {
+	if want == nil {
+		return nil
+	}
+	if have := withETag(findQuota(l, selector)).GetEtag(); have != *want {
+		return &changedQuotaError{selector, *want, have}
+	}
+	return nil
+}
+
+// findQuota finds the rule with a selector, in force or hidden; nil if there is none.
+func findQuota(l *ledger.Ledger, selector label.Selector) *bursarv1.Quota {
+	rules := l.Quotas()
+	if i := slices.IndexFunc(rules, func(q ledger.Quota) bool { return q.Selector.Equal(selector) }); i >= 0 {
+		return wire.QuotaMessage(&rules[i])
+	}
+	return hiddenQuota(l, selector)
+}
+
+// withETag gives a rule its etag: a hash of what it says, of where it is from, and of whether it is
+// in force. nil stays nil.
+func withETag(q *bursarv1.Quota) *bursarv1.Quota {
+	if q == nil {
+		return nil
+	}
+	said := &bursarv1.Quota{
+		Selector: q.GetSelector(), Limit: q.GetLimit(), Guaranteed: q.GetGuaranteed(), Weight: q.GetWeight(), Normalization: q.GetNormalization(),
+		Source: q.GetSource(), Hidden: q.GetHidden(),
+	}
+	text, err := proto.MarshalOptions{Deterministic: true}.Marshal(said)
+	if err != nil { // our own messages always marshal
+		return q
+	}
+	hash := sha256.Sum256(text)
+	q.Etag = hex.EncodeToString(hash[:8])
+	return q
 }
 
 // Apply puts a set of rules, all or none.
@@ -126,14 +185,12 @@ func (s *quotaService) Get(ctx context.Context, req *bursarv1.QuotaServiceGetReq
 	var accounts []ledger.AccountInfo
 	_, err = commit.Decide(ctx, s.loop.Reader(req.GetAllowStale()), func(l *ledger.Ledger, _ ledger.Instant) (struct{}, error) {
 		rules := l.Quotas()
-		i := slices.IndexFunc(rules, func(q ledger.Quota) bool { return q.Selector.Equal(selector) })
-		if i < 0 {
-			if quota = hiddenQuota(l, selector); quota == nil {
-				return struct{}{}, &ledger.NotFoundError{What: "quota", ID: selector.String()}
-			}
+		if quota = withETag(findQuota(l, selector)); quota == nil {
+			return struct{}{}, &ledger.NotFoundError{What: "quota", ID: selector.String()}
+		}
+		if quota.GetHidden() != "" {
 			return struct{}{}, nil
 		}
-		quota = wire.QuotaMessage(&rules[i])
 		l.QuotaAccounts("", func(_ string, a ledger.AccountInfo) bool {
 			if rulesOver(rules, a.Name.Labels, selector) {
 				accounts = append(accounts, a)
@@ -168,7 +225,7 @@ type listedQuota struct {
 func (q *listedQuota) message() *bursarv1.Quota {
 	m := wire.QuotaMessage(&q.Quota)
 	m.Hidden = q.hidden
-	return m
+	return withETag(m)
 }
 
 // allQuotas are the rules in force, by selector, each with the one behind it that it hides, and

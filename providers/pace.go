@@ -2,6 +2,8 @@ package providers
 
 import (
 	"time"
+
+	"github.com/bursar/bursar/internal/duration"
 )
 
 // Pace is how often a cluster is read, and how long what was read is good: what PaceSettings say.
@@ -37,32 +39,32 @@ const (
 // PaceFrom reads a pace from the settings of a provider. The error is a *SettingError.
 func PaceFrom(settings map[string]string) (Pace, error) {
 	p := Pace{Interval: 5 * time.Second, Timeout: 10 * time.Second, MaxAge: 30 * time.Second, Settle: time.Minute}
-	if err := duration(settings, settingInterval, &p.Interval, leastInterval); err != nil {
+	if err := readDuration(settings, settingInterval, &p.Interval, leastInterval); err != nil {
 		return p, err
 	}
 	if _, given := settings[settingMaxAge]; !given {
 		p.MaxAge = max(p.MaxAge, 2*p.Interval)
 	}
-	if err := duration(settings, settingTimeout, &p.Timeout, 100*time.Millisecond); err != nil {
+	if err := readDuration(settings, settingTimeout, &p.Timeout, 100*time.Millisecond); err != nil {
 		return p, err
 	}
-	if err := duration(settings, settingMaxAge, &p.MaxAge, 2*p.Interval); err != nil {
+	if err := readDuration(settings, settingMaxAge, &p.MaxAge, 2*p.Interval); err != nil {
 		err.Want += "; the least is twice the interval"
 		return p, err
 	}
-	if err := duration(settings, settingSettle, &p.Settle, 0); err != nil {
+	if err := readDuration(settings, settingSettle, &p.Settle, 0); err != nil {
 		return p, err
 	}
 	return p, nil
 }
 
-// duration reads one setting, if it is given.
-func duration(settings map[string]string, name string, into *time.Duration, least time.Duration) *SettingError {
+// readDuration reads one setting, if it is given.
+func readDuration(settings map[string]string, name string, into *time.Duration, least time.Duration) *SettingError {
 	text, given := settings[name]
 	if !given {
 		return nil
 	}
-	d, err := time.ParseDuration(text)
+	d, err := duration.Parse(text)
 	if err != nil || d < least || d > mostPace {
 		return &SettingError{name, text, "a duration such as 5s, from " + least.String() + " to " + mostPace.String()}
 	}

@@ -55,7 +55,27 @@ func ParseMemory(text string) (int64, error) {
 			return n, nil
 		}
 	}
-	return 0, &FieldError{Memory, text, "a size such as 4GiB, 512MiB or 1.5GiB (powers of 1024), 4G or 500M (powers of 1000), or plain bytes, up to 8PiB"}
+	want := "a size such as 4GiB, 512MiB or 1.5GiB (powers of 1024), 4G or 500M (powers of 1000), or plain bytes, up to 8PiB"
+	if near := misspelledSize(text); near != "" {
+		want += "; did you mean " + near + "?"
+	}
+	return 0, &FieldError{Memory, text, want}
+}
+
+// misspelledSize is a size that was probably meant: 4GiB for 4g, which is that for a JVM; empty if
+// there is none.
+func misspelledSize(text string) string {
+	number := strings.TrimRight(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
+	if _, ok := scaleDecimal(number, 1); !ok {
+		return ""
+	}
+	letter := strings.TrimSuffix(strings.TrimSuffix(strings.ToUpper(text[len(number):]), "B"), "I")
+	for _, u := range binaryUnits {
+		if letter == u.name[:1] {
+			return number + u.name
+		}
+	}
+	return ""
 }
 
 // FormatMemory writes a size so that ParseMemory reads exactly the same size: in the unit that

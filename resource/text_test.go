@@ -222,3 +222,15 @@ func TestAMisspelledDimensionIsSaid(t *testing.T) {
 		}
 	}
 }
+
+func TestSizeThatWasMeantIsNamed(t *testing.T) {
+	for text, want := range map[string]string{
+		"4g": "4GiB", "4gb": "4GiB", "4gib": "4GiB", "4GIB": "4GiB", "500m": "500MiB", "1.5t": "1.5TiB", "64kib": "64KiB",
+		"g": "", "4 g": "", "4x": "", "4bg": "", "-4g": "", "b": "", "4b": "", "4i": "", "": "",
+	} {
+		_, err := ParseMemory(text)
+		if got := misspelledSize(text); got != want || err == nil || strings.HasSuffix(err.Error(), "; did you mean "+want+"?") != (want != "") {
+			t.Errorf("%q: %q, %v; want %q", text, got, err, want)
+		}
+	}
+}

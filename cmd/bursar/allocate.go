@@ -108,18 +108,19 @@ func (c *cli) printGrant(a *bursarv1.Allocation) {
 
 func (c *cli) cancelCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "cancel ID",
+		Use:   "cancel ID…",
 		Short: "End a request that waits, or a reservation",
 		Long: `Cancel ends a request that waits, or a reservation that is not confirmed. It
-does not touch engines that run: see stop and release.`,
+does not touch engines that run: see stop and release. Of several ids each is
+tried. The exit code is that of the first failure.`,
 		Example: `  bursar cancel 3f7k
   bursar cancel my-request-id --reason "not needed any more"`,
-		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: c.completeOneAllocation,
+		Args:              cobra.MinimumNArgs(1),
+		ValidArgsFunction: c.completeAllocations,
 	}
 	reason := cmd.Flags().String("reason", "", "why, for the history")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return c.onAllocation(cmd, args[0], func(ctx context.Context, cl *client.Client, id string) (*bursarv1.Allocation, error) {
+		return c.onEachAllocation(cmd, args, func(ctx context.Context, cl *client.Client, id string) (*bursarv1.Allocation, error) {
 			res, err := cl.Allocations().Cancel(ctx, &bursarv1.CancelRequest{Id: id, Reason: *reason})
 			return res.GetAllocation(), err
 		})
@@ -129,21 +130,22 @@ does not touch engines that run: see stop and release.`,
 
 func (c *cli) renewCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "renew ID",
+		Use:   "renew ID…",
 		Short: "Extend a reservation or a lease",
 		Long: `Renew extends a reservation. It also extends the lease of an engine that runs
-without a pid on its host.`,
+without a pid on its host. Of several ids each is tried. The exit code is that
+of the first failure.`,
 		Example: `  bursar renew 3f7k
   bursar renew 3f7k --ttl 10m`,
-		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: c.completeOneAllocation,
+		Args:              cobra.MinimumNArgs(1),
+		ValidArgsFunction: c.completeAllocations,
 	}
-	ttl := cmd.Flags().Duration("ttl", 0, "from now on (default: as long as at first)")
+	ttl := newDuration(cmd.Flags(), 0, "ttl", "from now on (default: as long as at first)")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := withinBounds("--ttl", *ttl, &bursarv1.RenewRequest{}, "ttl"); err != nil {
 			return err
 		}
-		return c.onAllocation(cmd, args[0], func(ctx context.Context, cl *client.Client, id string) (*bursarv1.Allocation, error) {
+		return c.onEachAllocation(cmd, args, func(ctx context.Context, cl *client.Client, id string) (*bursarv1.Allocation, error) {
 			req := &bursarv1.RenewRequest{Id: id}
 			if *ttl != 0 {
 				req.Ttl = durationpb.New(*ttl)
@@ -166,6 +168,17 @@ func (c *cli) onAllocation(
 	return c.onAllocationAt(cmd.Context(), cl, text, do)
 }
 
+// onEachAllocation changes each of the allocations that texts name, and prints each.
+func (c *cli) onEachAllocation(
+	cmd *cobra.Command, texts []string, do func(context.Context, *client.Client, string) (*bursarv1.Allocation, error),
+) error {
+	cl, err := c.either(cmd)
+	if err != nil {
+		return err
+	}
+	return c.each(texts, func(text string) error { return c.onAllocationAt(cmd.Context(), cl, text, do) })
+}
+
 func (c *cli) onAllocationAt(
 	ctx context.Context, cl *client.Client, text string, do func(context.Context, *client.Client, string) (*bursarv1.Allocation, error),
 ) error {
@@ -180,7 +193,10 @@ func (c *cli) onAllocationAt(
 	if allocation == nil {
 		return &noSuchError{"allocation", text}
 	}
-	return c.print(allocation, func() {
-		c.printf("%s %s\n", allocation.GetId(), allocationLine(allocation))
-	})
+	return c.printAllocationLine(allocation)
+}
+
+// printAllocationLine prints an allocation in one line, or all of it as JSON.
+func (c *cli) printAllocationLine(a *bursarv1.Allocation) error {
+	return c.print(a, func() { c.printf("%s %s\n", a.GetId(), allocationLine(a)) })
 }

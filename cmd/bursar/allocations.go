@@ -125,7 +125,7 @@ func (c *cli) printAllocations(allocations []*bursarv1.Allocation) {
 		c.sayf("no allocations: `bursar run` or `bursar allocate` makes one")
 		return
 	}
-	header := []string{"ID", "STATE", "HOST", "MEMORY", "USED", "CPU", "USED", "OVER-USE", "OTHER", "AGE", "PID", "LABELS"}
+	header := []string{"ID", "STATE", "HOST", "MEMORY", "USED", "CORES", "USED", "OVER-USE", "OTHER", "AGE", "PID", "LABELS"}
 	if c.wide() {
 		header = append(header, "CALLER", "PRIORITY", "ENDS", "ADDRESS", "REQUEST ID")
 	}
@@ -188,6 +188,9 @@ func (c *cli) printAllocation(a *bursarv1.Allocation) {
 // allocationLine is an allocation in a few words.
 func allocationLine(a *bursarv1.Allocation) string {
 	text := allocationState(a.GetState())
+	if a.GetStopping() && !hasEnded(a) {
+		text = "stopping" // its engine runs, or may run
+	}
 	if size := resourceText(entitledOrRequested(a)); size != "" {
 		text += " " + size
 	}

@@ -64,6 +64,9 @@ func execute(ctx context.Context, args []string, s streams) int {
 	wrapHelp(root)
 	root.SetArgs(args)
 	command, err := root.ExecuteContextC(ctx)
+	if err != nil && !c.begun && saysJSON(args) {
+		c.output = outputJSON // the flag may be behind the mistake
+	}
 	if err != nil && !c.begun {
 		err = &usageError{fmt.Errorf("%w; see: %s --help", err, command.CommandPath())}
 	}
@@ -108,6 +111,14 @@ Try it on this machine:
 			c.begun, c.out.json = true, c.output == outputJSON
 			return nil
 		},
+	}
+	root.SetFlagErrorFunc(flagMistake)
+	asksVersion := root.Flags().Bool("version", false, "print which bursar this is, as the command version does")
+	root.RunE = func(cmd *cobra.Command, _ []string) error {
+		if *asksVersion {
+			return c.printVersion()
+		}
+		return cmd.Help()
 	}
 	root.SetOut(&c.out)
 	root.SetErr(harmless{to: c.err})

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/bursar/bursar/internal/duration"
 	"github.com/bursar/bursar/internal/regularfile"
 	"github.com/bursar/bursar/internal/spelling"
 	"github.com/bursar/bursar/internal/yamlfile"
@@ -129,7 +130,7 @@ func setField(field reflect.Value, text string) (want string) {
 	}
 	switch field.Interface().(type) {
 	case time.Duration:
-		d, err := time.ParseDuration(text)
+		d, err := duration.Parse(text)
 		if err != nil {
 			return "a duration such as 500ms, 30s or 5m"
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -35,7 +36,9 @@ as long as its applications.
 
 With resources it keeps only those from now on and gives back the rest. Say what
 the engine is entitled to (a JVM's heap and overhead), not what it happens to
-use now. Code 66 or 1 means that the reservation is gone: stop the engine.
+use now. Code 66 means that the reservation is gone: stop the engine. Code 65
+means that the process of --pid cannot be the engine, such as one that has
+ended. After any other code it is not known: confirm it again.
 
 An engine that runs can be confirmed again with --application, as soon as it
 knows its application: that one is added. Within "bursar run" the id may be left
@@ -59,7 +62,7 @@ out.`,
 	flags.StringVar(&f.cgroup, "cgroup", "", "the engine's own cgroup below the cgroup mount")
 	flags.StringVar(&f.address, "address", "", "where the engine can be reached")
 	flags.StringSliceVar(&f.applications, "application", nil, "id of its application in an external cluster; repeatable")
-	flags.DurationVar(&f.lease, "lease", 0, "without --pid: how long it lives without a renewal (24h if nothing else ends it)")
+	addDuration(flags, &f.lease, "lease", "", "without --pid: how long it lives without a renewal (24h if nothing else ends it)")
 	addSizeFlags(cmd, &f.entitled)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		req, err := f.request()
@@ -78,7 +81,7 @@ out.`,
 		if err != nil {
 			return err
 		}
-		return c.onAllocationAt(cmd.Context(), cl, text,
+		return confirmEnd(c.onAllocationAt(cmd.Context(), cl, text,
 			func(ctx context.Context, cl *client.Client, id string) (*bursarv1.Allocation, error) {
 				req.Id = id
 				if f.addsToOne() {
@@ -88,9 +91,21 @@ out.`,
 				}
 				res, err := cl.Allocations().Confirm(ctx, req)
 				return res.GetAllocation(), err
-			})
+			}))
 	}
 	return cmd
+}
+
+// confirmEnd gives the error of a Confirm its exit code. A script stops its engine at one of them,
+// so no other error may have that one.
+func confirmEnd(err error) error {
+	if !client.Precondition(err) {
+		return err
+	}
+	if field, ok := client.InvalidField(err); ok && strings.HasPrefix(field.GetField(), "process.") {
+		return &exitError{exitData, err}
+	}
+	return &exitError{exitNoSuchThing, err}
 }
 
 func (f *confirmFlags) request() (*bursarv1.ConfirmRequest, error) {

@@ -67,13 +67,14 @@ func exitCode(err error) int {
 		file    *yamlfile.Error
 		missing *noSuchError
 		vague   *ambiguousError
+		text    *notUTF8Error
 	)
 	switch {
 	case err == nil:
 		return exitOK
 	case errors.As(err, &exit):
 		return exit.code
-	case errors.As(err, &usage), errors.As(err, &target), errors.As(err, &wrong):
+	case errors.As(err, &usage), errors.As(err, &target), errors.As(err, &wrong), errors.As(err, &text):
 		return exitUsage
 	case errors.As(err, &file), errors.As(err, &vague):
 		return exitData

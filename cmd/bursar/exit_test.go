@@ -27,6 +27,7 @@ func TestEveryErrorHasItsExitCode(t *testing.T) {
 		"none":               {nil, 0},
 		"any":                {errors.New("odd"), 1},
 		"usage":              {usagef("what?"), 64},
+		"not UTF-8":          {connect.NewError(connect.CodeUnknown, &notUTF8Error{"reason", "\xff"}), 64},
 		"bad target":         {&client.TargetError{Target: "x", Reason: "no port"}, 64},
 		"wrong file":         {&yamlfile.Error{File: "q.yaml"}, 65},
 		"not unique":         {&ambiguousError{what: "host", prefix: "v"}, 65},

@@ -136,7 +136,7 @@ func accountRows(accounts []*bursarv1.Account) [][]string {
 	for _, a := range accounts {
 		first := true
 		for _, dimension := range dimensions(a) {
-			row := []string{"", dimension}
+			row := []string{"", withUnit(dimension)}
 			for _, r := range []*bursarv1.Resource{a.GetLimit(), a.GetProtected(), a.GetUsed(), a.GetReserved(), a.GetUsedByOthers(), a.GetAvailable()} {
 				row = append(row, quantityOf(r, dimension))
 			}
@@ -152,6 +152,14 @@ func accountRows(accounts []*bursarv1.Account) [][]string {
 		}
 	}
 	return rows
+}
+
+// withUnit names a dimension and the unit of its cells, if they do not have it themselves.
+func withUnit(dimension string) string {
+	if dimension == resource.CPU {
+		return "cpu (cores)"
+	}
+	return dimension
 }
 
 func accountNote(a *bursarv1.Account) string {

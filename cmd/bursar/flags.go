@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -31,7 +32,7 @@ func (f quantityFlag) String() string {
 }
 
 func (f quantityFlag) Set(text string) error {
-	n, err := resource.ParseQuantity(f.dimension, text)
+	n, err := parseQuantity(f.dimension, text)
 	if err != nil {
 		return err
 	}
@@ -68,13 +69,37 @@ func (f countFlag) Set(text string) error {
 		if fixed := name == resource.Memory || name == resource.CPU || name == resource.Instances; fixed && !f.any {
 			return fmt.Errorf("%q: want --%s %s", pair, name, value)
 		}
-		n, err := resource.ParseQuantity(name, value)
+		n, err := parseQuantity(name, value)
 		if err != nil {
 			return err
 		}
 		*f.vector = f.vector.With(name, n)
 	}
 	return nil
+}
+
+// leastBare is the least size that may be typed without a unit. Nobody means 4 bytes.
+const leastBare = 1 << 20
+
+// parseQuantity is resource.ParseQuantity for what people type. It refuses what is hardly meant: a
+// size without a unit that is tiny, and less than the least part of a core.
+func parseQuantity(dimension, text string) (int64, error) {
+	n, err := resource.ParseQuantity(dimension, text)
+	if err != nil || n == 0 {
+		return n, err
+	}
+	number, inMillis := strings.CutSuffix(text, "m")
+	value, _ := strconv.ParseFloat(number, 64) // 0 if there is another unit
+	switch {
+	case value == 0:
+	case dimension == resource.Memory && n < leastBare:
+		return 0, &resource.FieldError{
+			Field: dimension, Value: text, Want: fmt.Sprintf("a size with its unit, such as %sMiB or %sGiB: without one it is bytes", text, text),
+		}
+	case dimension == resource.CPU && (inMillis && value < 1 || value < 0.001):
+		return 0, &resource.FieldError{Field: dimension, Value: text, Want: "at least 1m, a thousandth of a core, such as 100m or 0.5"}
+	}
+	return n, nil
 }
 
 // labelFlag adds labels from "k=v".
@@ -90,6 +115,9 @@ func (f labelFlag) Set(text string) error {
 		return err
 	}
 	for _, l := range set {
+		if l.Key == label.User && l.Value == "" {
+			return &label.FieldError{Field: "labels[user]", Want: "the name of a user: this one is empty, as $USER is if it is not set"}
+		}
 		if before, twice := f[l.Key]; twice && before != l.Value {
 			return fmt.Errorf("%s is %q and %q: want one value", l.Key, before, l.Value)
 		}
@@ -109,6 +137,13 @@ func (f externalFlag) Set(text string) error {
 	part, err := resource.ParseExternal(text)
 	if err != nil {
 		return err
+	}
+	for pair := range strings.SplitSeq(text, ",") {
+		if name, value, isQuantity := strings.Cut(pair, "="); isQuantity {
+			if _, err := parseQuantity(name, value); err != nil {
+				return err
+			}
+		}
 	}
 	for name := range part.All() {
 		// These are YARN's own words. They would be counted as something that no queue has.
@@ -168,8 +203,8 @@ func addRequestFlags(cmd *cobra.Command) *requestFlags {
 	addSizeFlags(cmd, &f.resource)
 	flags := cmd.Flags()
 	flags.VarP(f.labels, "label", "l", "who it is for: user=alice, creator=IDE, engineType=spark-3.3, …; repeatable")
-	flags.DurationVarP(&f.wait, "wait", "w", 0, "how long to wait if it does not fit now, such as 30s")
-	flags.DurationVar(&f.reservation, "ttl", 0, "how long the reservation holds until it is confirmed (default 2m)")
+	addDuration(flags, &f.wait, "wait", "w", "how long to wait if it does not fit now, such as 30s")
+	addDuration(flags, &f.reservation, "ttl", "", "how long the reservation holds until it is confirmed (default 2m)")
 	flags.Int32Var(&f.priority, "priority", 0, "higher goes first; only some callers may set it")
 	flags.StringVar(&f.requestID, "request-id", "", "makes the request safe to repeat: the same id is the same allocation")
 	return f
@@ -189,6 +224,11 @@ func addPlaceFlags(cmd *cobra.Command, f *requestFlags) {
 func (f *requestFlags) request() (*bursarv1.AllocateRequest, error) {
 	if !f.resource.isSet() {
 		return nil, usagef("nothing asked for: want at least one of --memory, --cpu, --instances, --custom and --external")
+	}
+	for _, dimension := range []string{resource.Memory, resource.CPU, resource.Instances} {
+		if n, set := f.resource.vector.Get(dimension); set && n == 0 {
+			return nil, usagef("--%s 0: want more than nothing, or no --%s", dimension, dimension)
+		}
 	}
 	for _, flag := range []struct {
 		name  string

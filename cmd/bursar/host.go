@@ -1,7 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -13,22 +16,23 @@ import (
 func (c *cli) hostCommand() *cobra.Command {
 	return family("host", "Cordon, drain and remove hosts",
 		`Host commands take a host out of service and bring it back. "bursar hosts" shows
-them.`,
+them. Of several hosts in one command each is tried; the exit code is that of
+the first failure.`,
 		c.hostCordonCommand(), c.hostUncordonCommand(), c.hostDrainCommand(), c.hostRemoveCommand())
 }
 
 func (c *cli) hostCordonCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:               "cordon ID",
+		Use:               "cordon ID…",
 		Short:             "No new engines on this host; what runs goes on",
 		Long:              "Cordon keeps new engines off a host. What runs there goes on.",
-		Example:           `  bursar host cordon vm-1 --reason "new kernel"`,
-		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: c.completeHosts,
+		Example:           `  bursar host cordon vm-1 vm-2 --reason "new kernel"`,
+		Args:              cobra.MinimumNArgs(1),
+		ValidArgsFunction: c.offerHosts,
 	}
 	reason := cmd.Flags().String("reason", "", "why, for those who look at the host")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return c.onHost(cmd, args[0], func(ctx context.Context, cl *client.Client, id string) (*bursarv1.Host, error) {
+		return c.onHosts(cmd, args, func(ctx context.Context, cl *client.Client, id string) (*bursarv1.Host, error) {
 			res, err := cl.Hosts().Cordon(ctx, &bursarv1.CordonRequest{HostId: id, Reason: *reason})
 			return res.GetHost(), err
 		})
@@ -38,14 +42,14 @@ func (c *cli) hostCordonCommand() *cobra.Command {
 
 func (c *cli) hostUncordonCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:               "uncordon ID",
+		Use:               "uncordon ID…",
 		Short:             "End a cordon or a drain",
 		Long:              "Uncordon lets new engines onto a host again, after cordon or drain.",
 		Example:           "  bursar host uncordon vm-1",
-		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: c.completeHosts,
+		Args:              cobra.MinimumNArgs(1),
+		ValidArgsFunction: c.offerHosts,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return c.onHost(cmd, args[0], func(ctx context.Context, cl *client.Client, id string) (*bursarv1.Host, error) {
+			return c.onHosts(cmd, args, func(ctx context.Context, cl *client.Client, id string) (*bursarv1.Host, error) {
 				res, err := cl.Hosts().Uncordon(ctx, &bursarv1.UncordonRequest{HostId: id})
 				return res.GetHost(), err
 			})
@@ -55,44 +59,99 @@ func (c *cli) hostUncordonCommand() *cobra.Command {
 
 func (c *cli) hostDrainCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "drain ID",
+		Use:   "drain ID…",
 		Short: "Cordon a host and let its engines end",
 		Long: `Drain cordons a host and tells its agent. With --deadline its engines are asked
-to stop after that time. Without it they go on until they end by themselves.`,
+to stop after that time. Without it they go on until they end by themselves.
+
+With --wait the command ends when nothing is left on any of the hosts, or with
+code 1 when the time is over.`,
 		Example: `  bursar host drain vm-1
-  bursar host drain vm-1 --deadline 10m --reason "disk failing"`,
-		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: c.completeHosts,
+  bursar host drain vm-1 --deadline 10m --reason "disk failing"
+  bursar host drain vm-1 vm-2 --deadline 10m --wait 15m`,
+		Args:              cobra.MinimumNArgs(1),
+		ValidArgsFunction: c.offerHosts,
 	}
 	reason := cmd.Flags().String("reason", "", "why, for those who look at the host")
-	deadline := cmd.Flags().Duration("deadline", 0, "after this its engines are asked to stop")
+	deadline := newDuration(cmd.Flags(), 0, "deadline", "after this its engines are asked to stop")
+	wait := newDuration(cmd.Flags(), 0, "wait", "how long to wait until its engines have ended, such as 15m")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := withinBounds("--deadline", *deadline, &bursarv1.DrainRequest{}, "deadline"); err != nil {
 			return err
 		}
-		return c.onHost(cmd, args[0], func(ctx context.Context, cl *client.Client, id string) (*bursarv1.Host, error) {
+		if *wait < 0 {
+			return usagef("--wait %s: want a duration that is not negative", hours(*wait))
+		}
+		cl, err := c.coordinator(cmd.Context())
+		if err != nil {
+			return err
+		}
+		var full []string // hosts on which something is left
+		failed := c.each(args, func(text string) error {
+			id, err := hostID(cmd.Context(), cl, text)
+			if err != nil {
+				return err
+			}
 			req := &bursarv1.DrainRequest{HostId: id, Reason: *reason}
 			if cmd.Flags().Changed("deadline") {
 				req.Deadline = durationpb.New(*deadline)
 			}
-			res, err := cl.Hosts().Drain(ctx, req)
-			return res.GetHost(), err
+			res, err := cl.Hosts().Drain(cmd.Context(), req)
+			if err != nil {
+				return err
+			}
+			if *wait > 0 && !isEmpty(res.GetHost()) {
+				full = append(full, id)
+				if c.output == outputJSON {
+					return nil // it is printed when it is empty
+				}
+			}
+			return c.printHostLine(res.GetHost())
 		})
+		if len(full) == 0 {
+			return failed
+		}
+		ctx, cancel := context.WithTimeout(cmd.Context(), *wait)
+		defer cancel()
+		late := c.each(full, func(id string) error { return c.awaitEmpty(ctx, cl, id, *wait) })
+		return cmp.Or(failed, late)
 	}
 	return cmd
 }
 
+// awaitEmpty waits until nothing is left on a host, and prints it.
+func (c *cli) awaitEmpty(ctx context.Context, cl *client.Client, id string, most time.Duration) error {
+	var last *bursarv1.Host
+	err := waitFor(ctx, func() (bool, error) {
+		res, err := cl.Hosts().Get(ctx, &bursarv1.HostServiceGetRequest{Id: id})
+		if err == nil {
+			last = res.GetHost()
+		}
+		return err == nil && isEmpty(last), err
+	})
+	switch {
+	case err == nil:
+		return c.printHostLine(last)
+	case ctx.Err() != nil:
+		return fmt.Errorf("host %s has %s left after %s", id, counted(int(last.GetAccount().GetAllocations()), "engine", "engines"), hours(most))
+	}
+	return err
+}
+
+// isEmpty reports whether nothing runs on a host or is reserved there.
+func isEmpty(h *bursarv1.Host) bool { return h.GetAccount().GetAllocations() == 0 }
+
 func (c *cli) hostRemoveCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "remove ID",
+		Use:   "remove ID…",
 		Short: "Forget a host that is gone",
 		Long: `Remove forgets a host. A host with live engines is refused, unless --force says
 that they are gone: then they count as lost. If an agent still runs there, it
 brings its host and its engines back.`,
 		Example: `  bursar host remove vm-1
   bursar host remove vm-1 --force`,
-		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: c.completeHosts,
+		Args:              cobra.MinimumNArgs(1),
+		ValidArgsFunction: c.offerHosts,
 	}
 	force := cmd.Flags().Bool("force", false, "even with live engines: they become lost")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -100,35 +159,44 @@ brings its host and its engines back.`,
 		if err != nil {
 			return err
 		}
-		id, err := hostID(cmd.Context(), cl, args[0])
-		if err != nil {
-			return err
-		}
-		res, err := cl.Hosts().Deregister(cmd.Context(), &bursarv1.DeregisterRequest{HostId: id, Force: *force})
-		if err != nil {
-			return err
-		}
-		return c.print(res, func() { c.printf("%s removed\n", id) })
+		return c.each(args, func(text string) error {
+			id, err := hostID(cmd.Context(), cl, text)
+			if err != nil {
+				return err
+			}
+			res, err := cl.Hosts().Deregister(cmd.Context(), &bursarv1.DeregisterRequest{HostId: id, Force: *force})
+			if err != nil {
+				return err
+			}
+			return c.print(res, func() { c.printf("%s removed\n", id) })
+		})
 	}
 	return cmd
 }
 
-// onHost changes the host that a text names, and prints the result.
-func (c *cli) onHost(
-	cmd *cobra.Command, text string, do func(context.Context, *client.Client, string) (*bursarv1.Host, error),
+// onHosts changes each of the hosts that texts name, and prints each.
+func (c *cli) onHosts(
+	cmd *cobra.Command, texts []string, do func(context.Context, *client.Client, string) (*bursarv1.Host, error),
 ) error {
 	cl, err := c.coordinator(cmd.Context())
 	if err != nil {
 		return err
 	}
-	id, err := hostID(cmd.Context(), cl, text)
-	if err != nil {
-		return err
-	}
-	host, err := do(cmd.Context(), cl, id)
-	if err != nil {
-		return err
-	}
+	return c.each(texts, func(text string) error {
+		id, err := hostID(cmd.Context(), cl, text)
+		if err != nil {
+			return err
+		}
+		host, err := do(cmd.Context(), cl, id)
+		if err != nil {
+			return err
+		}
+		return c.printHostLine(host)
+	})
+}
+
+// printHostLine prints a host in one line, or all of it as JSON.
+func (c *cli) printHostLine(host *bursarv1.Host) error {
 	return c.print(host, func() {
 		note := hostNote(host)
 		if note != "" {

@@ -25,8 +25,8 @@ its last measurement (headroom). With an id it shows all about one host.`,
   bursar hosts vm-1
 
   # hosts with less than 4 GiB of headroom
-  bursar hosts -o json | \
-    jq -r '.hosts[] | select(.headroomBytes < "4294967296") | .id'`,
+  bursar hosts -o json | jq -r '.hosts[] | select(.headroomBytes) |
+    select((.headroomBytes | tonumber) < 4294967296) | .id'`,
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: c.completeHosts,
 	}
@@ -76,9 +76,9 @@ func (c *cli) printHosts(hosts []*bursarv1.Host) {
 		c.sayf("no hosts: `bursar agent` on a machine makes it one")
 		return
 	}
-	header := []string{"HOST", "STATE", "ENGINES", "WAITING", "MEMORY BOOKED", "USED", "HEADROOM", "CPU BOOKED", "USED", "OTHER BOOKED", "SEEN"}
+	header := []string{"HOST", "STATE", "ENGINES", "WAITING", "MEMORY BOOKED", "USED", "HEADROOM", "CORES BOOKED", "USED", "OTHER BOOKED", "SEEN"}
 	if c.wide() {
-		header = append(header, "HOST MEMORY FREE", "HOST CPU USED", "LOAD", "LABELS", "ADDRESS", "VERSION")
+		header = append(header, "HOST MEMORY FREE", "HOST CORES USED", "LOAD", "LABELS", "ADDRESS", "VERSION")
 	}
 	header = append(header, "NOTE")
 	now := time.Now()

@@ -43,11 +43,21 @@ func (f *logFlags) logger(out *os.File, configured string) (*slog.Logger, error)
 	case "text":
 		return slog.New(slog.NewTextHandler(out, options)), nil
 	case "json":
+		options.ReplaceAttr = inSeconds
 		return slog.New(slog.NewJSONHandler(harmless{out, true}, options)), nil
 	case "journal":
 		return slog.New(newJournalHandler(out, &f.now)), nil
 	}
 	return nil, usagef("--log-format %q: want text, json or journal", f.format)
+}
+
+// inSeconds makes durations seconds, as a number. The library would write nanoseconds, which
+// nobody expects. Text has the unit: "took=1.5s".
+func inSeconds(_ []string, attr slog.Attr) slog.Attr {
+	if attr.Value.Kind() == slog.KindDuration {
+		attr.Value = slog.Float64Value(attr.Value.Duration().Seconds())
+	}
+	return attr
 }
 
 // set changes how much is logged: the command line wins over the configuration.

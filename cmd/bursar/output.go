@@ -39,11 +39,16 @@ func (c *cli) print(msg proto.Message, table func()) error {
 	if err != nil {
 		return err
 	}
+	return c.printJSON(text)
+}
+
+// printJSON writes JSON with line breaks and indentation.
+func (c *cli) printJSON(text []byte) error {
 	var indented bytes.Buffer
 	if err := json.Indent(&indented, text, "", "  "); err != nil {
 		return fmt.Errorf("indent: %w", err)
 	}
-	_, err = fmt.Fprintln(&c.out, indented.String())
+	_, err := fmt.Fprintln(&c.out, indented.String())
 	return err //nolint:wrapcheck // names the file
 }
 
@@ -57,9 +62,11 @@ func (c *cli) printLine(msg proto.Message) error {
 	return err //nolint:wrapcheck // names the file
 }
 
-// jsonText is the API's JSON without the blanks that protojson varies on purpose.
+// jsonText is the API's JSON without the blanks that protojson varies on purpose. It has zeros,
+// empty texts and empty lists, so that a script need not know what may be missing. A quantity that
+// is not set, or a part that is not there, is left out: that is not the same as zero.
 func jsonText(msg proto.Message) ([]byte, error) {
-	text, err := protojson.Marshal(msg)
+	text, err := protojson.MarshalOptions{EmitDefaultValues: true}.Marshal(msg)
 	if err != nil {
 		return nil, fmt.Errorf("marshal: %w", err)
 	}
@@ -67,7 +74,14 @@ func jsonText(msg proto.Message) ([]byte, error) {
 	if err := json.Compact(&compact, text); err != nil {
 		return nil, fmt.Errorf("compact: %w", err)
 	}
-	return compact.Bytes(), nil
+	// A list has all pages. Within a text the quotes would have backslashes.
+	return bytes.ReplaceAll(compact.Bytes(), []byte(`,"nextPageToken":""`), nil), nil
+}
+
+// withField adds a field to a JSON object that has others.
+func withField(object []byte, name string, value []byte) []byte {
+	more := slices.Concat([]byte(`,"`+name+`":`), value, []byte("}"))
+	return append(bytes.TrimSuffix(slices.Clone(object), []byte("}")), more...)
 }
 
 // table prints rows below a header, without borders. A column that is empty in every row is left

@@ -33,7 +33,7 @@ queue by its full path, or by its last name if that is unique.`,
   # in one partition
   bursar queues yarn:prod:root.a@gpu
 
-  bursar queues -o json | jq '.queues[] | select(.unavailable)'
+  bursar queues -o json | jq '.queues[] | select(.unavailable != "")'
 
   # can the clusters be read, and by which server?
   bursar queues check

@@ -13,7 +13,6 @@ import (
 	"github.com/bursar/bursar/internal/quotafile"
 	"github.com/bursar/bursar/label"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
-	"github.com/bursar/bursar/proto/convert"
 	"github.com/bursar/bursar/resource"
 )
 
@@ -30,10 +29,25 @@ into its account of every set of keys.`,
 func (c *cli) quotaSetCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "set SELECTOR",
-		Short: "Add a rule, or replace the one with the same selector",
-		Long: `Set adds a rule. If there is one with the same selector, set replaces it as a
-whole: what is not named is not limited any more.`,
+		Short: "Add a rule, or change the one with the same selector",
+		Long: `Set adds a rule. If there is one with the same selector, set changes what is
+named and leaves the rest as it is; with --replace the rule is what is named and
+nothing else. Several changes at the same time do not undo one another.
+
+Set prints the rule, what has changed, and which accounts have more than the new
+limit allows. What they have stays theirs; they get nothing more until they have
+less. --dry-run prints the same and changes nothing.
+
+With -o json it prints the rule as it is now. "before" is what it was, or null,
+and "over" lists those accounts.`,
 		Example: `  bursar quota set user=alice --memory 64GiB --cpu 16
+
+  # who would be over it?
+  bursar quota set user=alice --memory 32GiB --dry-run
+
+  # only these; nothing else of the rule stays
+  bursar quota set user=alice --memory 64GiB --replace
+
   bursar quota set 'user=*,creator=IDE' --memory 8GiB --instances 5 --weight 2
   bursar quota set creator=schedule --memory 96GiB \
     --guaranteed memory=16GiB,cpu=8
@@ -45,27 +59,32 @@ whole: what is not named is not limited any more.`,
 	addResourceFlags(cmd, &limit)
 	cmd.Flags().Var(countFlag{&guaranteed, true}, "guaranteed", "below this its requests go before others': memory=8GiB,cpu=4")
 	weight := cmd.Flags().Int32("weight", 0, "share compared with others when requests wait (default 1)")
+	replace := cmd.Flags().Bool("replace", false, "the rule is what is named here, and nothing else")
+	dryRun := cmd.Flags().Bool("dry-run", false, "change nothing: check, and say what would change")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		selector, err := selectorArg(args[0])
 		if err != nil {
 			return err
 		}
-		if limit.IsUnset() && guaranteed.IsUnset() && *weight == 0 {
-			return usagef("a rule that says nothing: want at least one of --memory, --cpu, --instances, --custom, --guaranteed and --weight")
+		change := quotaChange{selector: selector, limit: limit, guaranteed: guaranteed, replace: *replace, dryRun: *dryRun}
+		if cmd.Flags().Changed("weight") {
+			change.weight = weight
 		}
-		q := &bursarv1.Quota{Selector: selector, Limit: convert.VectorToProto(limit), Weight: *weight}
-		if !guaranteed.IsUnset() {
-			q.Guaranteed = convert.VectorToProto(guaranteed)
+		if limit.IsUnset() && guaranteed.IsUnset() && change.weight == nil {
+			return usagef("a rule that says nothing: want at least one of --memory, --cpu, --instances, --custom, --guaranteed and --weight")
 		}
 		cl, err := c.coordinator(cmd.Context())
 		if err != nil {
 			return err
 		}
-		res, err := cl.Quotas().Put(cmd.Context(), &bursarv1.PutRequest{Quota: q})
+		set, err := change.put(cmd.Context(), cl)
 		if err != nil {
 			return err
 		}
-		return c.print(res.GetQuota(), func() { c.printf("%s\n", quotaLine(res.GetQuota())) })
+		if set.over, err = accountsOver(cmd.Context(), cl, set.now); err != nil {
+			c.sayf("bursar: who is over the new limit is not known: %s", c.message(err))
+		}
+		return c.printSetQuota(set, *dryRun)
 	}
 	return cmd
 }
@@ -221,6 +240,9 @@ func selectorArg(text string) (map[string]string, error) {
 	selector, err := label.ParseSelector(text)
 	if err != nil {
 		return nil, &usageError{err}
+	}
+	if user, named := selector.Labels().Get(label.User); named && user == "" {
+		return nil, usagef("selector %s: user is empty, as $USER is if it is not set: want the name of a user, or user=* for each", shown(text))
 	}
 	return selector.Labels().Map(), nil
 }

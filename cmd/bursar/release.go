@@ -2,10 +2,9 @@ package main
 
 import (
 	"context"
-	"time"
+	"errors"
 
 	"github.com/spf13/cobra"
-	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/bursar/bursar/client"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
@@ -15,8 +14,11 @@ func (c *cli) releaseCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "release ID…",
 		Short: "Give everything back",
-		Long: `Release gives back what an allocation holds. It is safe to do this twice.
-Release does not end the engine: end it first, or use "bursar stop".`,
+		Long: `Release gives back what an allocation holds. It is safe to do this twice, and
+an id that nobody knows is no error: it holds nothing. Release does not end the
+engine: end it first, or use "bursar stop".
+
+Of several ids each is tried. The exit code is that of the first failure.`,
 		Example: `  bursar release 3f7k
   bursar release 3f7k 9ab2 --reason "session closed"`,
 		Args:              cobra.MinimumNArgs(1),
@@ -24,22 +26,21 @@ Release does not end the engine: end it first, or use "bursar stop".`,
 	}
 	reason := cmd.Flags().String("reason", "", "why, for the history")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		code := exitOK
-		// Each by itself: if one is unknown, the others are released.
-		for _, text := range args {
-			err := c.onAllocation(cmd, text, func(ctx context.Context, cl *client.Client, id string) (*bursarv1.Allocation, error) {
+		cl, err := c.either(cmd)
+		if err != nil {
+			return err
+		}
+		return c.each(args, func(text string) error {
+			err := c.onAllocationAt(cmd.Context(), cl, text, func(ctx context.Context, cl *client.Client, id string) (*bursarv1.Allocation, error) {
 				res, err := cl.Allocations().Release(ctx, &bursarv1.ReleaseRequest{Id: id, Reason: *reason})
 				return res.GetAllocation(), err
 			})
-			if err != nil {
-				c.report(err)
-				code = exitCode(err)
+			if missing, ok := errors.AsType[*noSuchError](err); ok {
+				c.sayf("%s: nothing is given back", missing)
+				return nil
 			}
-		}
-		if code != exitOK {
-			return &exitError{code: code}
-		}
-		return nil
+			return err
+		})
 	}
 	return cmd
 }
@@ -66,32 +67,6 @@ there; it cannot add one.`,
 		}
 		return c.onAllocation(cmd, args[0], func(ctx context.Context, cl *client.Client, id string) (*bursarv1.Allocation, error) {
 			res, err := cl.Allocations().Resize(ctx, &bursarv1.ResizeRequest{Id: id, Entitled: entitled.message()})
-			return res.GetAllocation(), err
-		})
-	}
-	return cmd
-}
-
-func (c *cli) stopCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "stop ID",
-		Short: "Ask the host's agent to end an engine",
-		Long: `Stop asks the agent of the engine's host to end the engine: first with SIGTERM,
-and after the grace with SIGKILL. When the engine has ended, everything it held
-is given back.`,
-		Example: `  bursar stop 3f7k
-  bursar stop 3f7k --grace 1m --reason "host maintenance"`,
-		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: c.completeOneAllocation,
-	}
-	grace := cmd.Flags().Duration("grace", 10*time.Second, "time between SIGTERM and SIGKILL")
-	reason := cmd.Flags().String("reason", "", "why, for the history")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := withinBounds("--grace", *grace, &bursarv1.StopRequest{}, "grace"); err != nil {
-			return err
-		}
-		return c.onAllocation(cmd, args[0], func(ctx context.Context, cl *client.Client, id string) (*bursarv1.Allocation, error) {
-			res, err := cl.Allocations().Stop(ctx, &bursarv1.StopRequest{Id: id, Grace: durationpb.New(*grace), Reason: *reason})
 			return res.GetAllocation(), err
 		})
 	}

@@ -22,6 +22,10 @@ import (
 // report says on stderr what went wrong: one line, then what helps. journald gets all of it as an
 // error: `journalctl -p err` of a unit that does not start says why.
 func (c *cli) report(err error) {
+	if c.output == outputJSON {
+		_, _ = harmless{to: c.err, json: true}.Write(c.describeJSON(err))
+		return
+	}
 	var text bytes.Buffer
 	c.describe(&text, err)
 	if !toJournal(c.err) {
@@ -112,6 +116,12 @@ func (c *cli) sayf(format string, args ...any) {
 
 // message returns an error in one line.
 func (c *cli) message(err error) string {
+	if about, ok := errors.AsType[*aboutError](err); ok {
+		return about.name + ": " + c.message(about.err)
+	}
+	if text, ok := errors.AsType[*notUTF8Error](err); ok {
+		return text.Error()
+	}
 	var call *connect.Error
 	_, leaderless := errors.AsType[*leaderlessError](err)
 	if leaderless && !connect.IsWireError(err) || !errors.As(err, &call) {

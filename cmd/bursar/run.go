@@ -55,7 +55,7 @@ also HOME, USER, LOGNAME, SHELL, PATH and the BURSAR_ variables.`,
 		Args: cobra.MinimumNArgs(1),
 	}
 	f := addRequestFlags(cmd)
-	grace := cmd.Flags().Duration("grace", client.DefaultGrace, "time between SIGTERM and SIGKILL, if the command has to be stopped")
+	grace := newDuration(cmd.Flags(), client.DefaultGrace, "grace", "time between SIGTERM and SIGKILL, if the command has to be stopped")
 	detached := addDetachFlags(cmd)
 	cmd.Flags().SetInterspersed(false) // what follows the command is the command's
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

@@ -70,7 +70,7 @@ func (c *cli) coordinators(ctx context.Context, patience time.Duration) (*client
 
 // calling are the options of every client.
 func calling(patience time.Duration) []client.Option {
-	return []client.Option{client.WithRetries(client.RetryPolicy{Patience: patience, Refused: refusedPatience}), client.WithTimeout(callTimeout)}
+	return []client.Option{client.WithRetries(client.RetryPolicy{Patience: patience, Refused: refusedPatience}), client.WithTimeout(callTimeout), client.WithInterceptors(checkEncoding())}
 }
 
 // localAgent returns a client of this machine's agent.

@@ -252,10 +252,14 @@ one, tokenHash: ["sha256:…", "sha256:…"].`,
 		if missing, ok := errors.AsType[*access.MissingError](err); ok {
 			return &exitError{exitNoSuchThing, missing}
 		}
-		if err == nil {
-			c.printf("%s revoked\n", args[0])
+		if err != nil {
+			return err
 		}
-		return err
+		if c.output == outputJSON {
+			return json.NewEncoder(&c.out).Encode(map[string]string{"name": args[0]})
+		}
+		c.printf("%s revoked\n", args[0])
+		return nil
 	}
 	return cmd
 }

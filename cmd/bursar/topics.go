@@ -14,7 +14,7 @@ func topics() []*cobra.Command {
     1   another error
    64   usage: the command line cannot be understood
    65   bad input data: a file or a request that is wrong, a short id that is
-        not unique
+        not unique; of "bursar confirm" a process that cannot be the engine
    66   no such allocation, host, rule, queue, cluster or file
    69   nobody answers, or not in time; a check of a cluster that cannot be read
    75   refused or timed out for lack of resources: try again later
@@ -22,13 +22,16 @@ func topics() []*cobra.Command {
    78   bad configuration (coordinator, agent, dev, a check of providers); a
         file of a certificate or token that cannot be used
 
+A command about several things tries each; its code is that of the first
+failure. Of "bursar confirm" 66 means: the reservation is gone, stop the engine.
+
 "bursar run" ends with its command's own code, and:
 
   126   the command cannot be executed
   127   there is no such command
   128+n signal n ended the command, or interrupted bursar while it waited`,
 		},
-		externalTopic(),
+		outputTopic(), externalTopic(),
 		{
 			Use:   "environment",
 			Short: "Environment variables",
@@ -80,6 +83,46 @@ over the file, and a flag wins over the variable:
                  sections: BURSAR_COORDINATOR_DATA_DIR for dataDir,
                  BURSAR_COORDINATOR_LIMITS_QUEUE for limits.queue`,
 		},
+	}
+}
+
+// outputTopic is about what is printed, and where.
+func outputTopic() *cobra.Command {
+	return &cobra.Command{
+		Use:   "output",
+		Short: "What -o json prints, and what a refusal looks like",
+		Long: `With -o json a command prints the API's messages:
+
+  a list             an object with the list, and the revision at which it was
+                     read: {"allocations": [...], "revision": "4711"}
+  one thing          that thing: {"id": "3f7k...", "state": ...}
+  a new allocation   (bursar allocate, run --detach) the API's answer, which has
+                     it in "allocation"
+  several things     each by itself, one after the other, as jq reads them
+  what happens       (bursar watch) an object in each line
+
+Zeros, empty texts and empty lists are there. What is left out is not zero: a
+quantity that is not set or not known, a time that has not come, a part that is
+not there. Whole numbers of 64 bits are texts, as in all JSON of protobuf: in jq
+use tonumber before you compare them. Fields are added from time to time; none
+is removed.
+
+    bursar hosts -o json | jq -r '.hosts[] | select(.headroomBytes) |
+      select((.headroomBytes | tonumber) < 4294967296) | .id'
+
+An error is one line of standard error, and standard output has nothing of it:
+
+    {"error": {"message": "not enough resources", "exitCode": 75,
+      "notes": [...], "hints": [...], "code": "resource_exhausted", ...}}
+
+The message, the notes and the hints are what is printed without -o json. code
+is that of the API, if it has answered. insufficientResources and invalidField
+are the API's details. Other lines of standard error, such as the place in the
+queue of a request that waits, are no JSON. The exit code is the same as without
+-o json; see: bursar help exit-codes.
+
+In tables, sizes have their unit. CPU is in cores: 2 are two cores, 500m half of
+one. Ages and durations have their unit. Times are in this machine's zone.`,
 	}
 }
 

@@ -16,18 +16,20 @@ func (c *cli) versionCommand() *cobra.Command {
 		Example:           "  bursar version -o json",
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE: func(*cobra.Command, []string) error {
-			platform := runtime.GOOS + "/" + runtime.GOARCH
-			if c.output != outputJSON {
-				c.printf("bursar %s %s %s\n", version, runtime.Version(), platform)
-				return nil
-			}
-			text, err := json.Marshal(map[string]string{"version": version, "go": runtime.Version(), "platform": platform})
-			if err != nil {
-				return fmt.Errorf("marshal: %w", err)
-			}
-			c.printf("%s\n", text)
-			return nil
-		},
+		RunE:              func(*cobra.Command, []string) error { return c.printVersion() },
 	}
+}
+
+func (c *cli) printVersion() error {
+	platform := runtime.GOOS + "/" + runtime.GOARCH
+	if c.output != outputJSON {
+		c.printf("bursar %s %s %s\n", version, runtime.Version(), platform)
+		return nil
+	}
+	text, err := json.Marshal(map[string]string{"version": version, "go": runtime.Version(), "platform": platform})
+	if err != nil {
+		return fmt.Errorf("marshal: %w", err)
+	}
+	c.printf("%s\n", text)
+	return nil
 }

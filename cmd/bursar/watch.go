@@ -18,8 +18,12 @@ func (c *cli) watchCommand() *cobra.Command {
 		Long: `Watch prints every change of allocations, hosts and rules as it happens, until
 it is interrupted. With an id, --label, --host or --agent it prints the changes
 of those allocations only. When the coordinator restarts, watch goes on from
-where it was. With -o json each line is one message; --after continues after the
-revision of one.`,
+where it was.
+
+Each line has the time at which it happened, in this machine's zone, then the
+revision, then what changed. --after takes the revision of a line and prints what
+came after it: a number, no time. With -o json each line is one message, with its
+"revision".`,
 		Example: `  bursar watch
   bursar watch --label user=alice
   bursar watch 3f7k
@@ -83,7 +87,7 @@ func (c *cli) printChange(msg *bursarv1.ClusterServiceWatchResponse, known overU
 		return c.printLine(msg)
 	}
 	when, what := changeText(msg, known)
-	_, err := fmt.Fprintf(&c.out, "%s  %d  %s\n", local(when).Format(time.TimeOnly), msg.GetRevision(), printable(what))
+	_, err := fmt.Fprintf(&c.out, "%s  %d  %s\n", local(when).Format(time.DateTime), msg.GetRevision(), printable(what))
 	return err //nolint:wrapcheck // names the file
 }
 

@@ -22,6 +22,8 @@ import (
 	"github.com/goccy/go-yaml/lexer"
 	"github.com/goccy/go-yaml/parser"
 	"github.com/goccy/go-yaml/token"
+
+	"github.com/bursar/bursar/internal/duration"
 )
 
 // MaxBytes is the size above which a file is refused unread: it is not what somebody meant.
@@ -87,10 +89,20 @@ func (d *Document) Decode(v any) error {
 	if wrong != nil {
 		return wrong
 	}
-	if err := yaml.NodeToValue(body, v, yaml.Strict()); err != nil {
+	if err := yaml.NodeToValue(body, v, yaml.Strict(), yaml.CustomUnmarshaler(readDuration)); err != nil {
 		return d.wrap(err, reflect.TypeOf(v))
 	}
 	return nil
+}
+
+// readDuration reads a duration as everywhere else, days included.
+func readDuration(into *time.Duration, node []byte) error {
+	var text string
+	err := yaml.Unmarshal(node, &text)
+	if err == nil {
+		*into, err = duration.Parse(text)
+	}
+	return err
 }
 
 // At returns an error about a field, such as "quotas[3].limit.memory" or "labels[user]". If the
@@ -120,8 +132,8 @@ func wanted(field reflect.Type, node ast.Node) string {
 		if err != nil {
 			return err.Error()
 		}
-	case field == duration:
-		if _, err = time.ParseDuration(text); err != nil {
+	case field == durations:
+		if _, err = duration.Parse(text); err != nil {
 			return "a duration with its unit, such as 500ms, 30s or 5m"
 		}
 	case kind >= reflect.Int && kind <= reflect.Uint64:

@@ -151,6 +151,8 @@ func TestNothingIsRounded(t *testing.T) {
 		"count: 1.5":                  `x:1:8: count: "1.5": want a whole number`,
 		"interval: 5":                 `x:1:11: interval: "5": want a duration with its unit, such as 500ms, 30s or 5m`,
 		"interval: 5s":                "",
+		"interval: 1d":                "",
+		"interval: '1d12h' # so long": "",
 		"ratio: 1.5":                  "",
 		"ratio: 2":                    "",
 		"name: 7070":                  "",

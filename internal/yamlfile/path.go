@@ -54,8 +54,8 @@ func fields(t reflect.Type, path string) []string {
 	return names
 }
 
-// duration is the type of durations, which are integers to the library.
-var duration = reflect.TypeFor[time.Duration]() //nolint:gochecknoglobals // a constant
+// durations is the type of durations, which are integers to the library.
+var durations = reflect.TypeFor[time.Duration]() //nolint:gochecknoglobals // a constant
 
 var unmarshaler = reflect.TypeFor[encoding.TextUnmarshaler]() //nolint:gochecknoglobals // a constant
 

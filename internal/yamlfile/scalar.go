@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/goccy/go-yaml/ast"
+
+	"github.com/bursar/bursar/internal/duration"
 )
 
 // Scalar is one value as it was written, without its quotes: 0.50 stays "0.50", yes stays "yes".
@@ -63,7 +65,7 @@ func (s Scalar) Int(least, most int64) (n int64, wrong string) {
 
 // Duration reads a duration such as 30s, from least to most.
 func (s Scalar) Duration(least, most time.Duration) (d time.Duration, wrong string) {
-	d, err := time.ParseDuration(s.text)
+	d, err := duration.Parse(s.text)
 	if err != nil || d < least || d > most {
 		return 0, Want(s.text, "a duration such as 500ms, 30s or 5m, from "+least.String()+" to "+most.String())
 	}

@@ -13,7 +13,7 @@ import (
 // of those below.
 func floors() [][]string {
 	return [][]string{
-		{"resource", "internal/spelling"},
+		{"resource", "internal/spelling", "internal/duration"},
 		{"label", "resource/linkis", "internal/identity", "internal/yamlfile", "internal/reload", "internal/regularfile", "internal/credential", "internal/sockdiag", "internal/subuid", "internal/cgroupfs", "internal/peercred", "internal/pause", "test/certs", "test/consul", "test/hostile", "test/otlp", "test/postgres", "test/proc", "test/underrace"},
 		{"proto"},
 		{"internal/quotafile", "internal/access", "internal/tracing", "internal/admission"},
@@ -69,7 +69,7 @@ func strangers() [][2]string {
 // any machine, at any time. The ledger can be replayed, and the race detector has nothing to find,
 // because of it.
 func pure() []string {
-	return []string{"internal/spelling", "resource", "resource/linkis", "label", "internal/identity", "coordinator/ledger", "coordinator/placement", "agent/policy"}
+	return []string{"internal/spelling", "internal/duration", "resource", "resource/linkis", "label", "internal/identity", "coordinator/ledger", "coordinator/placement", "agent/policy"}
 }
 
 // computing are pairs of a pure package and a library that it may import, which computes and does

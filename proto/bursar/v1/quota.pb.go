@@ -39,7 +39,10 @@ type Quota struct {
 	Source string `protobuf:"bytes,6,opt,name=source,proto3" json:"source,omitempty"`
 	// Why the rule is not in force although it is stored, such as that a file has a rule with its
 	// selector. Empty: it is in force. Set by the server.
-	Hidden        string `protobuf:"bytes,7,opt,name=hidden,proto3" json:"hidden,omitempty"`
+	Hidden string `protobuf:"bytes,7,opt,name=hidden,proto3" json:"hidden,omitempty"`
+	// Changes whenever the rule does; see PutRequest.if_etag. Set by the server in the answers of Put,
+	// Get and List.
+	Etag          string `protobuf:"bytes,9,opt,name=etag,proto3" json:"etag,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -123,6 +126,13 @@ func (x *Quota) GetHidden() string {
 	return ""
 }
 
+func (x *Quota) GetEtag() string {
+	if x != nil {
+		return x.Etag
+	}
+	return ""
+}
+
 // Normalization rounds a request up, as YARN does: to at least the minimum, then to the next
 // multiple of increment above it, and refuses what is above the maximum. Dimensions that are unset
 // are left alone.
@@ -187,8 +197,11 @@ func (x *Normalization) GetMaximum() *Resource {
 }
 
 type PutRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Quota         *Quota                 `protobuf:"bytes,1,opt,name=quota,proto3" json:"quota,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Quota *Quota                 `protobuf:"bytes,1,opt,name=quota,proto3" json:"quota,omitempty"`
+	// If it is set, the rule with this selector must still have this etag, or with the empty one there
+	// must be none. Else nothing changes, and the answer is ABORTED: read the rule again.
+	IfEtag        *string `protobuf:"bytes,3,opt,name=if_etag,json=ifEtag,proto3,oneof" json:"if_etag,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -228,6 +241,13 @@ func (x *PutRequest) GetQuota() *Quota {
 		return x.Quota
 	}
 	return nil
+}
+
+func (x *PutRequest) GetIfEtag() string {
+	if x != nil && x.IfEtag != nil {
+		return *x.IfEtag
+	}
+	return ""
 }
 
 type PutResponse struct {
@@ -776,7 +796,7 @@ var File_bursar_v1_quota_proto protoreflect.FileDescriptor
 
 const file_bursar_v1_quota_proto_rawDesc = "" +
 	"\n" +
-	"\x15bursar/v1/quota.proto\x12\tbursar.v1\x1a\x1bbuf/validate/validate.proto\x1a\x17bursar/v1/account.proto\x1a\x18bursar/v1/resource.proto\"\xc1\x03\n" +
+	"\x15bursar/v1/quota.proto\x12\tbursar.v1\x1a\x1bbuf/validate/validate.proto\x1a\x17bursar/v1/account.proto\x1a\x18bursar/v1/resource.proto\"\xd5\x03\n" +
 	"\x05Quota\x12\x85\x01\n" +
 	"\bselector\x18\x01 \x03(\v2\x1e.bursar.v1.Quota.SelectorEntryBI\xbaHF\x9a\x01C\x10\x10\"#r!2\x1f^[a-zA-Z][a-zA-Z0-9_./-]{0,62}$*\x1ar\x18\x18\xff\x012\x13^[^\\x00-\\x1f\\x7f]*$R\bselector\x12)\n" +
 	"\x05limit\x18\x02 \x01(\v2\x13.bursar.v1.ResourceR\x05limit\x123\n" +
@@ -786,17 +806,21 @@ const file_bursar_v1_quota_proto_rawDesc = "" +
 	"\x06weight\x18\x04 \x01(\x05B\v\xbaH\b\x1a\x06\x18\xc0\x84=(\x00R\x06weight\x12>\n" +
 	"\rnormalization\x18\x05 \x01(\v2\x18.bursar.v1.NormalizationR\rnormalization\x12\x16\n" +
 	"\x06source\x18\x06 \x01(\tR\x06source\x12\x16\n" +
-	"\x06hidden\x18\a \x01(\tR\x06hidden\x1a;\n" +
+	"\x06hidden\x18\a \x01(\tR\x06hidden\x12\x12\n" +
+	"\x04etag\x18\t \x01(\tR\x04etag\x1a;\n" +
 	"\rSelectorEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xa0\x01\n" +
 	"\rNormalization\x12-\n" +
 	"\aminimum\x18\x01 \x01(\v2\x13.bursar.v1.ResourceR\aminimum\x121\n" +
 	"\tincrement\x18\x02 \x01(\v2\x13.bursar.v1.ResourceR\tincrement\x12-\n" +
-	"\amaximum\x18\x03 \x01(\v2\x13.bursar.v1.ResourceR\amaximum\"<\n" +
+	"\amaximum\x18\x03 \x01(\v2\x13.bursar.v1.ResourceR\amaximum\"o\n" +
 	"\n" +
 	"PutRequest\x12.\n" +
-	"\x05quota\x18\x01 \x01(\v2\x10.bursar.v1.QuotaB\x06\xbaH\x03\xc8\x01\x01R\x05quota\"5\n" +
+	"\x05quota\x18\x01 \x01(\v2\x10.bursar.v1.QuotaB\x06\xbaH\x03\xc8\x01\x01R\x05quota\x12%\n" +
+	"\aif_etag\x18\x03 \x01(\tB\a\xbaH\x04r\x02\x18@H\x00R\x06ifEtag\x88\x01\x01B\n" +
+	"\n" +
+	"\b_if_etag\"5\n" +
 	"\vPutResponse\x12&\n" +
 	"\x05quota\x18\x01 \x01(\v2\x10.bursar.v1.QuotaR\x05quota\"\xa9\x01\n" +
 	"\fApplyRequest\x123\n" +
@@ -930,6 +954,7 @@ func file_bursar_v1_quota_proto_init() {
 	}
 	file_bursar_v1_account_proto_init()
 	file_bursar_v1_resource_proto_init()
+	file_bursar_v1_quota_proto_msgTypes[2].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

@@ -1,0 +1,80 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"github.com/bursar/bursar/client"
+)
+
+// aboutError says which of several things an error is about.
+type aboutError struct {
+	name string
+	err  error
+}
+
+func (e *aboutError) Error() string { return e.name + ": " + e.err.Error() }
+
+func (e *aboutError) Unwrap() error { return e.err }
+
+// each does something to several things, one after the other. If one fails it says so and goes on
+// with the next. The code is that of the first failure. If nobody answers it does not try the
+// others: it says which those are.
+func (c *cli) each(names []string, do func(name string) error) error {
+	if len(names) == 1 {
+		return do(names[0])
+	}
+	code := exitOK
+	for i, name := range names {
+		err := do(name)
+		if err == nil {
+			continue
+		}
+		c.report(about(name, err))
+		if code == exitOK {
+			code = exitCode(err)
+		}
+		if rest := names[i+1:]; len(rest) > 0 && client.Unavailable(err) && !connect.IsWireError(err) {
+			c.report(&exitError{exitCode(err), fmt.Errorf("not tried: %s", strings.Join(rest, ", "))})
+			break
+		}
+	}
+	if code != exitOK {
+		return &exitError{code: code}
+	}
+	return nil
+}
+
+// about names the thing that an error is about, unless the error does so itself.
+func about(name string, err error) error {
+	_, missing := errors.AsType[*noSuchError](err)
+	_, vague := errors.AsType[*ambiguousError](err)
+	if missing || vague {
+		return err
+	}
+	return &aboutError{name, err}
+}
+
+// lookAgain is how often a command that waits for an end looks whether it has come.
+const lookAgain = 250 * time.Millisecond
+
+// waitFor looks until something has ended, or until the context has.
+func waitFor(ctx context.Context, ended func() (bool, error)) error {
+	pause := time.NewTicker(lookAgain)
+	defer pause.Stop()
+	for {
+		if done, err := ended(); done || err != nil {
+			return err
+		}
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			return ctx.Err() //nolint:wrapcheck // the caller's own
+		}
+	}
+}

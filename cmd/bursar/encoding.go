@@ -1,0 +1,76 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"unicode/utf8"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+)
+
+// notUTF8Error is a text that no message can hold.
+type notUTF8Error struct{ field, value string }
+
+func (e *notUTF8Error) Error() string {
+	return fmt.Sprintf("%s: %q: want valid UTF-8", e.field, e.value)
+}
+
+// checkEncoding refuses requests whose texts are not UTF-8, and says which. The library would say
+// the field alone, and after a failed call.
+func checkEncoding() connect.Interceptor {
+	return connect.UnaryInterceptorFunc(func(next connect.UnaryFunc) connect.UnaryFunc {
+		return func(ctx context.Context, req connect.AnyRequest) (connect.AnyResponse, error) {
+			if msg, ok := req.Any().(proto.Message); ok {
+				if wrong := invalidText(msg.ProtoReflect(), ""); wrong != nil {
+					return nil, wrong
+				}
+			}
+			return next(ctx, req)
+		}
+	})
+}
+
+// invalidText finds the first text of a message that is not UTF-8; nil if there is none.
+func invalidText(msg protoreflect.Message, path string) (wrong *notUTF8Error) {
+	msg.Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
+		at := path + string(field.Name())
+		switch {
+		case field.IsMap():
+			value.Map().Range(func(key protoreflect.MapKey, value protoreflect.Value) bool {
+				name := key.String()
+				if !utf8.ValidString(name) {
+					wrong = &notUTF8Error{at, name}
+				} else {
+					wrong = invalidValue(field.MapValue(), value, at+"["+name+"]")
+				}
+				return wrong == nil
+			})
+		case field.IsList():
+			for i := range value.List().Len() {
+				if wrong = invalidValue(field, value.List().Get(i), at+"["+strconv.Itoa(i)+"]"); wrong != nil {
+					break
+				}
+			}
+		default:
+			wrong = invalidValue(field, value, at)
+		}
+		return wrong == nil
+	})
+	return wrong
+}
+
+// invalidValue is invalidText for one value of a field.
+func invalidValue(field protoreflect.FieldDescriptor, value protoreflect.Value, path string) *notUTF8Error {
+	switch field.Kind() { //nolint:exhaustive // nothing else has text
+	case protoreflect.StringKind:
+		if text := value.String(); !utf8.ValidString(text) {
+			return &notUTF8Error{path, text}
+		}
+	case protoreflect.MessageKind:
+		return invalidText(value.Message(), path+".")
+	}
+	return nil
+}

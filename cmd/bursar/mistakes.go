@@ -1,0 +1,92 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/bursar/bursar/internal/duration"
+	"github.com/bursar/bursar/resource"
+)
+
+// durationFlag is a duration as people type it: 30s, 1h30m, 1d.
+type durationFlag struct{ value *time.Duration }
+
+// String is empty for zero, so that no help text calls it a default.
+func (f durationFlag) String() string {
+	if f.value == nil || *f.value == 0 {
+		return ""
+	}
+	return hours(*f.value)
+}
+
+func (f durationFlag) Type() string { return "duration" }
+
+func (f durationFlag) Set(text string) error {
+	d, err := duration.Parse(text)
+	if err == nil {
+		*f.value = d
+	}
+	return err //nolint:wrapcheck // says all
+}
+
+// addDuration adds a flag. It keeps the value that is there as the default.
+func addDuration(flags *pflag.FlagSet, into *time.Duration, name, shorthand, usage string) {
+	flags.VarP(durationFlag{into}, name, shorthand, usage)
+}
+
+// newDuration adds a flag with a default.
+func newDuration(flags *pflag.FlagSet, standard time.Duration, name, usage string) *time.Duration {
+	value := standard
+	addDuration(flags, &value, name, "", usage)
+	return &value
+}
+
+// flagMistake says which flag has a wrong value, the value, and what would be right. Other
+// mistakes are told in the library's words.
+func flagMistake(_ *cobra.Command, err error) error {
+	wrong, ok := errors.AsType[*pflag.InvalidValueError](err)
+	if !ok {
+		return err
+	}
+	flag, cause := wrong.GetFlag(), wrong.Unwrap()
+	if d, ok := errors.AsType[*duration.Error](cause); ok {
+		return fmt.Errorf("--%s %w", flag.Name, d)
+	}
+	if field, ok := errors.AsType[*resource.FieldError](cause); ok && field.Field == flag.Name {
+		return fmt.Errorf("--%s %q: want %s", flag.Name, field.Value, field.Want)
+	}
+	if want := wantedNumber(flag.Value.Type()); want != "" {
+		return fmt.Errorf("--%s %q: want %s", flag.Name, wrong.GetValue(), want)
+	}
+	return fmt.Errorf("--%s %s: %w", flag.Name, shown(wrong.GetValue()), cause)
+}
+
+// wantedNumber is what a flag of a type wants, for the types that the library reads.
+func wantedNumber(flagType string) string {
+	between := func(least, most int64) string { return fmt.Sprintf("a whole number from %d to %d", least, most) }
+	switch flagType {
+	case "int32":
+		return between(math.MinInt32, math.MaxInt32)
+	case "int", "int64":
+		return between(math.MinInt64, math.MaxInt64)
+	case "uint64":
+		return fmt.Sprintf("a whole number from 0 to %d", uint64(math.MaxUint64))
+	case "bool":
+		return "true or false"
+	}
+	return ""
+}
+
+// shown is a text as it was typed if a terminal can show it, else in quotes with escapes.
+func shown(text string) string {
+	if quoted := strconv.Quote(text); quoted != `"`+text+`"` {
+		return quoted
+	}
+	return text
+}

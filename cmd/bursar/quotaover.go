@@ -1,0 +1,174 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/bursar/bursar/client"
+	"github.com/bursar/bursar/label"
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+	"github.com/bursar/bursar/proto/convert"
+	"github.com/bursar/bursar/resource"
+)
+
+// overAccount is an account that has more of a dimension than a rule allows.
+type overAccount struct {
+	labels     map[string]string
+	dimension  string
+	has, limit int64
+	ids        []string // of the allocations that have some of it
+}
+
+func (o *overAccount) text() string {
+	const most = 5
+	ids := strings.Join(o.ids[:min(len(o.ids), most)], ", ")
+	if len(o.ids) > most {
+		ids += ", …"
+	}
+	amount := func(n int64) string { return quantityText(o.dimension, n) }
+	name := accountText(&bursarv1.AccountName{Kind: bursarv1.AccountKind_ACCOUNT_KIND_QUOTA, Labels: o.labels})
+	return fmt.Sprintf("%s: %s: has %s of %s, in %s: %s",
+		name, o.dimension, amount(o.has), amount(o.limit), counted(len(o.ids), "allocation", "allocations"), ids)
+}
+
+// overJSON is an overAccount in JSON. Quantities are texts, as in the API's JSON.
+type overJSON struct {
+	Labels      map[string]string `json:"labels"`
+	Dimension   string            `json:"dimension"`
+	Has         string            `json:"has"`
+	Limit       string            `json:"limit"`
+	Allocations []string          `json:"allocations"`
+}
+
+func (o *overAccount) json() overJSON {
+	return overJSON{o.labels, o.dimension, strconv.FormatInt(o.has, 10), strconv.FormatInt(o.limit, 10), o.ids}
+}
+
+// held is what the allocations of one account have.
+type held struct {
+	labels map[string]string
+	sum    resource.Vector
+	by     []*bursarv1.Allocation
+}
+
+// accountsOver finds the accounts that have more than a rule allows, whether it is in force or not.
+// It counts live allocations, as the rule may not have accounts yet. It leaves out accounts for
+// which a rule with the same keys is more specific.
+func accountsOver(ctx context.Context, cl *client.Client, rule *bursarv1.Quota) ([]overAccount, error) {
+	limit, err := convert.VectorFromProto(orEmpty(rule.GetLimit()))
+	if err != nil || limit.IsUnset() {
+		return nil, err
+	}
+	closer, err := closerRules(ctx, cl, rule.GetSelector())
+	if err != nil {
+		return nil, err
+	}
+	holding := listFlags{labels: rule.GetSelector(), states: []string{"reserved", "active"}}
+	list, err := holding.list(ctx, cl)
+	if err != nil {
+		return nil, err
+	}
+	accounts := make(map[string]*held)
+	for _, a := range list.GetAllocations() {
+		labels := scopeOf(a.GetLabels(), rule.GetSelector())
+		if slices.ContainsFunc(closer, func(other map[string]string) bool { return matches(other, labels) }) {
+			continue
+		}
+		name := labelsText(labels)
+		if accounts[name] == nil {
+			accounts[name] = &held{labels: labels}
+		}
+		if err := accounts[name].add(a); err != nil {
+			return nil, err
+		}
+	}
+	var over []overAccount
+	for _, h := range accounts {
+		over = append(over, h.over(limit)...)
+	}
+	slices.SortFunc(over, func(a, b overAccount) int {
+		return strings.Compare(labelsText(a.labels)+" "+a.dimension, labelsText(b.labels)+" "+b.dimension)
+	})
+	return over, nil
+}
+
+// closerRules are the selectors in force that have the same keys and more exact values.
+func closerRules(ctx context.Context, cl *client.Client, selector map[string]string) ([]map[string]string, error) {
+	var closer []map[string]string
+	for page, err := range cl.ListQuotas(ctx, &bursarv1.QuotaServiceListRequest{PageSize: 1}) {
+		if err != nil {
+			return nil, err
+		}
+		for _, q := range page.GetQuotas() {
+			if q.GetHidden() == "" && sameKeys(q.GetSelector(), selector) && exactValues(q.GetSelector()) > exactValues(selector) {
+				closer = append(closer, q.GetSelector())
+			}
+		}
+		if len(page.GetAccounts()) > 0 { // the rules come first
+			break
+		}
+	}
+	return closer, nil
+}
+
+func sameKeys(a, b map[string]string) bool {
+	for key := range a {
+		if _, found := b[key]; !found {
+			return false
+		}
+	}
+	return len(a) == len(b)
+}
+
+func exactValues(selector map[string]string) (n int) {
+	for _, value := range selector {
+		if value != label.Any {
+			n++
+		}
+	}
+	return n
+}
+
+// matches reports whether a selector is for an account with the same keys.
+func matches(selector, labels map[string]string) bool {
+	for key, value := range selector {
+		if value != label.Any && value != labels[key] {
+			return false
+		}
+	}
+	return true
+}
+
+func (h *held) add(a *bursarv1.Allocation) error {
+	v, err := convert.ResourceFromProto(orEmpty(entitledOrRequested(a)))
+	if err != nil {
+		return fmt.Errorf("allocation %s: %w", a.GetId(), err)
+	}
+	for dimension, n := range v.All() {
+		before, _ := h.sum.Get(dimension)
+		h.sum = h.sum.With(dimension, before+n)
+	}
+	h.by = append(h.by, a)
+	return nil
+}
+
+// over lists the dimensions of which an account has more than the limit.
+func (h *held) over(limit resource.Vector) (list []overAccount) {
+	for dimension, most := range limit.All() {
+		has, _ := h.sum.Get(dimension)
+		if has <= most {
+			continue
+		}
+		o := overAccount{labels: h.labels, dimension: dimension, has: has, limit: most}
+		for _, a := range h.by {
+			if quantityOf(entitledOrRequested(a), dimension) != "" {
+				o.ids = append(o.ids, a.GetId())
+			}
+		}
+		list = append(list, o)
+	}
+	return list
+}

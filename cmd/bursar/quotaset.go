@@ -1,0 +1,220 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/bursar/bursar/client"
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+	"github.com/bursar/bursar/proto/convert"
+	"github.com/bursar/bursar/resource"
+)
+
+// quotaChange is what `bursar quota set` changes of a rule.
+type quotaChange struct {
+	selector          map[string]string
+	limit, guaranteed resource.Vector
+	weight            *int32 // nil: not named
+	replace, dryRun   bool
+}
+
+// setQuota is a rule that was set, or would be.
+type setQuota struct {
+	before *bursarv1.Quota // nil: there was none
+	now    *bursarv1.Quota
+	over   []overAccount
+}
+
+// mostTries bounds how often a change is made again because somebody else was quicker.
+const mostTries = 20
+
+// put reads the rule, changes it, and puts it if nobody else has changed it meanwhile.
+func (q *quotaChange) put(ctx context.Context, cl *client.Client) (setQuota, error) {
+	var set setQuota
+	for range mostTries {
+		before, err := q.read(ctx, cl)
+		if err != nil {
+			return set, err
+		}
+		if !says(before, set.now) { // else the rule is ours: an answer was lost
+			set.before = before
+		}
+		if set.now, err = q.of(before); err != nil {
+			return set, err
+		}
+		now, err := q.send(ctx, cl, set.now, before.GetEtag())
+		if connect.CodeOf(err) == connect.CodeAborted {
+			continue
+		}
+		set.now = now
+		return set, err
+	}
+	return set, fmt.Errorf("quota %s: others change it all the time: nothing was changed", selectorText(q.selector))
+}
+
+// read returns the rule as it is, nil if there is none.
+func (q *quotaChange) read(ctx context.Context, cl *client.Client) (*bursarv1.Quota, error) {
+	res, err := cl.Quotas().Get(ctx, &bursarv1.QuotaServiceGetRequest{Selector: q.selector})
+	if client.NotFound(err) {
+		return nil, nil //nolint:nilnil // there is none
+	}
+	return res.GetQuota(), err
+}
+
+// send puts a rule, if it is as it was when it had the etag, or asks what that would do.
+func (q *quotaChange) send(ctx context.Context, cl *client.Client, rule *bursarv1.Quota, etag string) (*bursarv1.Quota, error) {
+	if q.dryRun {
+		_, err := cl.Quotas().Apply(ctx, &bursarv1.ApplyRequest{Quotas: []*bursarv1.Quota{rule}, DryRun: true})
+		rule.Source = sourceAPI
+		return rule, err
+	}
+	res, err := cl.Quotas().Put(ctx, &bursarv1.PutRequest{Quota: rule, IfEtag: &etag})
+	return res.GetQuota(), err
+}
+
+// sourceAPI is the source of rules that were set over the API.
+const sourceAPI = "api"
+
+// of returns the rule that the change makes of one, or of none.
+func (q *quotaChange) of(before *bursarv1.Quota) (*bursarv1.Quota, error) {
+	now := &bursarv1.Quota{Selector: q.selector}
+	if before != nil && !q.replace {
+		now = proto.CloneOf(before)
+		now.Source, now.Hidden, now.Etag = "", "", ""
+	}
+	var err error
+	if now.Limit, err = with(now.GetLimit(), q.limit); err != nil {
+		return nil, err
+	}
+	if !q.guaranteed.IsUnset() {
+		if now.Guaranteed, err = with(now.GetGuaranteed(), q.guaranteed); err != nil {
+			return nil, err
+		}
+	}
+	if q.weight != nil {
+		now.Weight = *q.weight
+	}
+	return now, nil
+}
+
+// with sets some dimensions of a vector and leaves the others as they are.
+func with(before *bursarv1.Resource, named resource.Vector) (*bursarv1.Resource, error) {
+	v, err := convert.VectorFromProto(orEmpty(before))
+	if err != nil {
+		return nil, fmt.Errorf("the rule as it is: %w", err)
+	}
+	for dimension, n := range named.All() {
+		v = v.With(dimension, n)
+	}
+	return convert.VectorToProto(v), nil
+}
+
+// says reports whether two rules say the same, wherever they come from. None says nothing.
+func says(a, b *bursarv1.Quota) bool {
+	if a == nil || b == nil {
+		return false
+	}
+	return len(quotaDifference(a, b)) == 0
+}
+
+// quotaDifference lists what differs between two rules: "memory: 2GiB -> 4GiB".
+func quotaDifference(before, now *bursarv1.Quota) (lines []string) {
+	add := func(name, was, is string) {
+		if was != is {
+			lines = append(lines, fmt.Sprintf("%s: %s -> %s", name, was, is))
+		}
+	}
+	for _, part := range []struct {
+		prefix, none string
+		before, now  *bursarv1.Resource
+	}{
+		{"", "no limit", before.GetLimit(), now.GetLimit()},
+		{"guaranteed ", "nothing", before.GetGuaranteed(), now.GetGuaranteed()},
+	} {
+		named := slices.Concat(setDimensions(orEmpty(part.before)), setDimensions(orEmpty(part.now)))
+		for i, dimension := range named {
+			if slices.Contains(named[:i], dimension) {
+				continue
+			}
+			text := func(r *bursarv1.Resource) string { return cmp.Or(quantityOf(orEmpty(r), dimension), part.none) }
+			add(part.prefix+dimension, text(part.before), text(part.now))
+		}
+	}
+	weight := func(q *bursarv1.Quota) string { return fmt.Sprint(max(1, q.GetWeight())) }
+	add("weight", weight(before), weight(now))
+	rounding := func(q *bursarv1.Quota) string { return cmp.Or(normalizationText(q.GetNormalization()), "none") }
+	add("rounding", rounding(before), rounding(now))
+	return lines
+}
+
+// printSetQuota prints a rule, what has changed, and who has more than it allows.
+func (c *cli) printSetQuota(set setQuota, dryRun bool) error {
+	if c.output == outputJSON {
+		return c.printSetQuotaJSON(set)
+	}
+	c.printf("%s\n", quotaLine(set.now))
+	if set.before != nil {
+		lines := quotaDifference(set.before, set.now)
+		if was, is := set.before.GetSource(), set.now.GetSource(); was != is {
+			lines = append(lines, fmt.Sprintf("source: %s -> %s", was, is))
+		}
+		if len(lines) == 0 {
+			lines = []string{"as it was"}
+		}
+		for _, line := range lines {
+			c.printf("  %s\n", line)
+		}
+	}
+	for i, over := range set.over {
+		if i == mostOver {
+			c.printf("over: %d more\n", len(set.over)-mostOver)
+			break
+		}
+		c.printf("over: %s\n", over.text())
+	}
+	if dryRun {
+		c.printf("nothing was changed (--dry-run)\n")
+	}
+	return c.out.lost()
+}
+
+// mostOver is how many accounts are listed that have too much.
+const mostOver = 20
+
+func (c *cli) printSetQuotaJSON(set setQuota) error {
+	now, err := jsonText(set.now)
+	if err != nil {
+		return err
+	}
+	before := []byte("null")
+	if set.before != nil {
+		if before, err = jsonText(set.before); err != nil {
+			return err
+		}
+	}
+	list := make([]overJSON, len(set.over))
+	for i, over := range set.over {
+		list[i] = over.json()
+	}
+	over, err := json.Marshal(list)
+	if err != nil {
+		return fmt.Errorf("marshal: %w", err)
+	}
+	return c.printJSON(withField(withField(now, "before", before), "over", over))
+}
+
+// scopeOf is the part of an allocation's labels that a rule looks at, as text.
+func scopeOf(labels, selector map[string]string) map[string]string {
+	scope := make(map[string]string, len(selector))
+	for key := range maps.Keys(selector) {
+		scope[key] = labels[key]
+	}
+	return scope
+}

@@ -1,0 +1,178 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/bursar/bursar/client"
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+)
+
+// stopFlags say what is stopped, and how.
+type stopFlags struct {
+	labels      labelFlag
+	grace, wait time.Duration
+	reason      string
+	yes, dryRun bool
+}
+
+func (c *cli) stopCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "stop ID… | -l KEY=VALUE",
+		Short: "Ask the host's agent to end an engine",
+		Long: `Stop asks the agent of the engine's host to end the engine: first with SIGTERM,
+and after the grace with SIGKILL. When the engine has ended, everything it held
+is given back. Until then it is shown as stopping; --wait waits for that. A
+request that waits is canceled.
+
+With --label it is about all that wait, are reserved or run with these labels.
+It prints them, and stops them only with --yes.
+
+Of several each is tried. The exit code is that of the first failure, and 1 if
+one has not ended when --wait is over.`,
+		Example: `  bursar stop 3f7k
+  bursar stop 3f7k 9ab2 --wait 1m
+  bursar stop 3f7k --grace 1m --reason "host maintenance"
+
+  # all of a user's: look first
+  bursar stop -l user=alice --dry-run
+  bursar stop -l user=alice --yes`,
+		Args:              cobra.ArbitraryArgs,
+		ValidArgsFunction: c.completeAllocations,
+	}
+	f := stopFlags{labels: labelFlag{}, grace: 10 * time.Second}
+	flags := cmd.Flags()
+	flags.VarP(f.labels, "label", "l", "all with this label, * for any value; repeatable")
+	flags.BoolVar(&f.yes, "yes", false, "with --label: stop them")
+	flags.BoolVar(&f.dryRun, "dry-run", false, "stop nothing: print what would be stopped")
+	addDuration(flags, &f.wait, "wait", "w", "how long to wait until they have ended, such as 1m")
+	addDuration(flags, &f.grace, "grace", "", "time between SIGTERM and SIGKILL")
+	flags.StringVar(&f.reason, "reason", "", "why, for the history")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := f.check(args); err != nil {
+			return err
+		}
+		cl, err := c.either(cmd)
+		if err != nil {
+			return err
+		}
+		if len(f.labels) > 0 {
+			return c.stopLabelled(cmd.Context(), cl, &f)
+		}
+		return c.stop(cmd.Context(), cl, args, &f)
+	}
+	return cmd
+}
+
+func (f *stopFlags) check(args []string) error {
+	switch {
+	case len(args) == 0 && len(f.labels) == 0:
+		return usagef("nothing named: want at least one ID, or --label")
+	case len(args) > 0 && len(f.labels) > 0:
+		return usagef("ids and --label: want one of them")
+	case f.yes && len(f.labels) == 0:
+		return usagef("--yes is for --label")
+	case f.yes && f.dryRun:
+		return usagef("--yes and --dry-run: want one of them")
+	case f.wait < 0:
+		return usagef("--wait %s: want a duration that is not negative", hours(f.wait))
+	}
+	return withinBounds("--grace", f.grace, &bursarv1.StopRequest{}, "grace")
+}
+
+// stopLabelled stops all that live with labels. It prints them first.
+func (c *cli) stopLabelled(ctx context.Context, cl *client.Client, f *stopFlags) error {
+	live := listFlags{labels: f.labels}
+	found, err := live.list(ctx, cl)
+	if err != nil {
+		return err
+	}
+	var ids []string
+	for _, a := range found.GetAllocations() {
+		ids = append(ids, a.GetId())
+	}
+	switch {
+	case len(ids) == 0:
+		c.sayf("nothing lives with %s", labelsText(f.labels))
+		return c.print(found, func() {})
+	case !f.yes:
+		if err := c.print(found, func() { c.printAllocations(found.GetAllocations()) }); err != nil || f.dryRun {
+			return err
+		}
+		return usagef("%s with %s: nothing was stopped: want --yes to stop them", counted(len(ids), "allocation", "allocations"), labelsText(f.labels))
+	}
+	return c.stop(ctx, cl, ids, f)
+}
+
+// stop asks for the end of each, and then waits for the ends.
+func (c *cli) stop(ctx context.Context, cl *client.Client, texts []string, f *stopFlags) error {
+	var asked []string
+	failed := c.each(texts, func(text string) error {
+		id, err := allocationID(ctx, cl, text)
+		if err != nil {
+			return err
+		}
+		a, err := f.stop(ctx, cl, id)
+		if err != nil {
+			return err
+		}
+		if f.wait > 0 && !f.dryRun && !hasEnded(a) {
+			asked = append(asked, id)
+			if c.output == outputJSON {
+				return nil // its end is printed
+			}
+		}
+		return c.printAllocationLine(a)
+	})
+	if len(asked) == 0 {
+		return failed
+	}
+	ctx, cancel := context.WithTimeout(ctx, f.wait)
+	defer cancel()
+	late := c.each(asked, func(id string) error { return c.awaitEnd(ctx, cl, id, f.wait) })
+	return cmp.Or(failed, late)
+}
+
+// stop asks for the end of one. With --dry-run it only reads that. One that was found by its labels
+// may have ended since, which is fine.
+func (f *stopFlags) stop(ctx context.Context, cl *client.Client, id string) (*bursarv1.Allocation, error) {
+	read := func() (*bursarv1.Allocation, error) {
+		res, err := cl.Allocations().Get(ctx, &bursarv1.AllocationServiceGetRequest{Id: id})
+		return res.GetAllocation(), err
+	}
+	if f.dryRun {
+		return read()
+	}
+	res, err := cl.Allocations().Stop(ctx, &bursarv1.StopRequest{Id: id, Grace: durationpb.New(f.grace), Reason: f.reason})
+	if client.Precondition(err) && len(f.labels) > 0 {
+		if a, _ := read(); hasEnded(a) {
+			return a, nil
+		}
+	}
+	return res.GetAllocation(), err
+}
+
+// awaitEnd waits until an allocation has ended, and prints how it did.
+func (c *cli) awaitEnd(ctx context.Context, cl *client.Client, id string, most time.Duration) error {
+	var last *bursarv1.Allocation
+	err := waitFor(ctx, func() (bool, error) {
+		res, err := cl.Allocations().Get(ctx, &bursarv1.AllocationServiceGetRequest{Id: id})
+		last = res.GetAllocation()
+		return hasEnded(last), err
+	})
+	switch {
+	case err == nil:
+		return c.printAllocationLine(last)
+	case ctx.Err() != nil:
+		return fmt.Errorf("allocation %s has not ended within %s", id, hours(most))
+	}
+	return err
+}
+
+// hasEnded reports whether an allocation is over.
+func hasEnded(a *bursarv1.Allocation) bool { return a.GetEndTime() != nil }
