@@ -34,7 +34,7 @@ revision of one.`,
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		ctx, interrupts := catchInterrupts(cmd.Context())
 		defer interrupts.stop()
-		cl, err := c.patientEither(cmd, longPatience)
+		cl, err := c.either(cmd)
 		if err != nil {
 			return err
 		}
