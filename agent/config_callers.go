@@ -21,7 +21,8 @@ type CallersConfig struct {
 	// Rate is how many requests a second a user may make in the long run. Confirm, Renew, Release,
 	// Cancel and Stop have as many again, of their own. Default 100.
 	Rate int `yaml:"rate"`
-	// Burst is how many of them may come at once. Default 1000: a shell that starts a thousand jobs.
+	// Burst is how many of them may come at once. Default 1000: a shell that starts a thousand
+	// jobs.
 	Burst int `yaml:"burst"`
 	// Waiting is how many requests of a user may wait for resources at a time, watches and
 	// launches included; all users together may have three times as many. One takes some 45 KiB.

@@ -97,7 +97,8 @@ func (c *cli) localAgent(ctx context.Context) (*client.Client, error) {
 	return c.patientAgent(ctx, absentPatience)
 }
 
-// patientAgent is localAgent for a caller who knows that there is an agent, which may be restarting.
+// patientAgent is localAgent for a caller who knows that there is an agent, which may be
+// restarting.
 func (c *cli) patientAgent(ctx context.Context, absent time.Duration) (*client.Client, error) {
 	cl, err := client.New(c.agentTarget(ctx), c.calling(absent)...)
 	if err != nil {

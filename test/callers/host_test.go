@@ -25,6 +25,7 @@ const (
 type host struct {
 	t                  *testing.T
 	dir, socket        string
+	address            string // of the coordinator
 	coordinator, agent *proc.Process
 	books              *client.Client // of the coordinator, as root
 }
@@ -40,8 +41,8 @@ func newHost(t *testing.T, slots int) *host {
 	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	h := &host{t: t, dir: dir, socket: filepath.Join(dir, "agent.sock")}
 	address := proc.Address(t)
+	h := &host{t: t, dir: dir, socket: filepath.Join(dir, "agent.sock"), address: address}
 	// No host becomes suspect because this machine is busy.
 	h.write("coordinator.yaml", fmt.Sprintf("listen: %s\ndataDir: %s/data\ntimes: {suspectAfter: 30}\n", address, dir))
 	h.write("agent.yaml", fmt.Sprintf("hostId: vm-1\nsocket: %s\nstateDir: %s/state\ncoordinators: [http://%s]\ntick: 1s\ncapacity: {slot: %d}\nengines: {cgroups: none, logDir: %[2]s/logs}\n",
@@ -71,9 +72,13 @@ func (h *host) write(name, content string) {
 
 func (h *host) start(name string) *proc.Process {
 	h.t.Helper()
-	cmd := exec.Command(program, name, "--config", filepath.Join(h.dir, name+".yaml"), "--log-format", "text", "--log-level", "warn")
-	cmd.Env = proc.Environment()
-	return proc.Start(h.t, cmd)
+	p := proc.New(h.t, "bursar "+name, func() *exec.Cmd {
+		cmd := exec.Command(program, name, "--config", filepath.Join(h.dir, name+".yaml"), "--log-format", "text", "--log-level", "warn")
+		cmd.Env = proc.Environment()
+		return cmd
+	})
+	p.Start()
+	return p
 }
 
 func (h *host) eventually(what string, check func() error) {

@@ -27,8 +27,9 @@ const (
 	// parked is how many requests wait in TestARequestThatWaitsTakesLittleMemory.
 	parked = 500
 	// waiterBytes is what one may take, in the agent and in the coordinator together. Measured: 82
-	// KB, half of it stacks of four goroutines (the handlers here and there, what reads the caller's
-	// connection, the stream between the two); 110 KB when each had a connection to the coordinator.
+	// KB, half of it stacks of four goroutines (the handlers here and there, what reads the
+	// caller's connection, the stream between the two); 110 KB when each had a connection to the
+	// coordinator.
 	waiterBytes = 88 << 10
 )
 
