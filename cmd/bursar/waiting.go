@@ -25,9 +25,13 @@ const (
 	// a terminal is written again.
 	waitUnseen = time.Second
 	// askFirst is after how long a request's place is asked for again, and askLast what that grows
-	// to: a thousand commands that wait ask 70 times a second together.
+	// to, askGrows times each: a thousand commands that wait ask 70 times a second together. They
+	// ask no sooner because a machine is so busy that they are not answered.
 	askFirst = time.Second
+	askGrows = 4
 	askLast  = 15 * time.Second
+	// askTime is how long an answer may take. An agent says within 2 s that it has no coordinator.
+	askTime = 5 * time.Second
 )
 
 // showWait shows on stderr, while a request waits, its place and the reason. On a terminal it
@@ -38,7 +42,7 @@ func (c *cli) showWait(ctx context.Context, cl *client.Client, req *bursarv1.All
 		return func() {}
 	}
 	// A client that does not try again: what it shows is about now.
-	quick := cl.With(client.WithoutRetries(), client.WithTimeout(2*time.Second))
+	quick := cl.With(client.WithoutRetries(), client.WithTimeout(askTime))
 	ctx, cancel := context.WithCancel(ctx)
 	w := &waitLine{
 		cli: c, client: quick, requestID: req.GetRequestId(), began: time.Now(), pace: askFirst, live: term.IsTerminal(int(c.err.Fd())),
@@ -69,6 +73,8 @@ type waitLine struct {
 	ends     *timestamppb.Timestamp
 	// pace is how long after a reading the next one is.
 	pace time.Duration
+	// failures are the readings in a row that nobody answered.
+	failures int
 }
 
 func (w *waitLine) follow(ctx context.Context) {
@@ -86,7 +92,7 @@ func (w *waitLine) follow(ctx context.Context) {
 			// the connection is not kept: every command that waits would have two
 			w.client.CloseIdle()
 			next = now.Add(w.pace - waitUnseen/2) // ticks are not exact
-			w.pace = min(2*w.pace, askLast)
+			w.pace = min(askGrows*w.pace, askLast)
 		}
 		left := ""
 		if w.ends != nil {
@@ -107,7 +113,7 @@ func (w *waitLine) follow(ctx context.Context) {
 }
 
 // read returns the place of the request; nothing if it does not wait. If the server has too much to
-// do, the text stays as it was.
+// do, the text stays as it was. One reading that fails says little; two in a row are said.
 func (w *waitLine) read(ctx context.Context) (text string) {
 	if w.id == "" {
 		found, err := w.client.Allocations().Get(ctx, &bursarv1.AllocationServiceGetRequest{RequestId: w.requestID})
@@ -123,6 +129,7 @@ func (w *waitLine) read(ctx context.Context) (text string) {
 	if err != nil {
 		return w.unread(err)
 	}
+	w.failures = 0
 	text = "waiting" + placeText(res)
 	var lacks []string
 	for _, s := range res.GetShortfalls() {
@@ -138,13 +145,16 @@ func (w *waitLine) read(ctx context.Context) (text string) {
 
 // unread is what is shown if the place could not be read.
 func (w *waitLine) unread(err error) (text string) {
-	switch {
-	case client.Unavailable(err):
-		w.id, w.ends = "", nil // it may have been granted meanwhile
-		w.pace = askFirst
-		return w.cli.message(err) + tryingAgain
-	case connect.CodeOf(err) == connect.CodeResourceExhausted:
+	switch code := connect.CodeOf(err); {
+	case code == connect.CodeDeadlineExceeded, code == connect.CodeResourceExhausted:
 		return w.text
+	case client.Unavailable(err):
+		if w.failures++; w.failures == 1 {
+			w.pace = askFirst
+			return w.text
+		}
+		w.id, w.ends = "", nil // it may have been granted meanwhile
+		return w.cli.message(err) + tryingAgain
 	}
 	w.id, w.ends = "", nil // it does not wait any more
 	return ""

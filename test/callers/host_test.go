@@ -9,6 +9,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/bursar/bursar/client"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
@@ -81,9 +82,10 @@ func (h *host) start(name string) *proc.Process {
 	return p
 }
 
+// eventually waits for as long as that many programs may take to start on a busy machine.
 func (h *host) eventually(what string, check func() error) {
 	h.t.Helper()
-	proc.Eventually(h.t, patience, pollEvery, what, check)
+	proc.Eventually(h.t, patience*time.Duration(1+*jobs/200), pollEvery, what, check)
 }
 
 func (h *host) status() (*bursarv1.StatusResponse, error) {
