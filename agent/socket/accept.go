@@ -197,7 +197,7 @@ type opened struct{ *net.UnixConn }
 
 func (o opened) peer() (*unix.Ucred, error)   { return peercred.Of(o.UnixConn) }
 func (o opened) open() (*net.UnixConn, error) { return o.UnixConn, nil }
-func (o opened) close()                       { _ = o.UnixConn.Close() } // nothing was sent
+func (o opened) close()                       { _ = o.Close() } // nothing was sent
 
 // admit passes a connection on, at once or later, or closes it.
 func (l *peerListener) admit(conn incoming) {

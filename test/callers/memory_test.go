@@ -141,7 +141,7 @@ func TestARequestThatWaitsTakesLittleMemory(t *testing.T) {
 	for round, number := range []int{20, parked} { // what is there once comes with the first
 		for i := range number {
 			fd := m.ask(strconv.Itoa(round) + "-" + strconv.Itoa(i))
-			defer unix.Close(fd) //nolint:revive // all of them stay open
+			defer unix.Close(fd)
 		}
 		want := int64(number)
 		if round > 0 {

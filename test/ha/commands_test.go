@@ -3,7 +3,6 @@
 package ha
 
 import (
-	"fmt"
 	"os/exec"
 	"strings"
 	"sync"
@@ -133,5 +132,5 @@ func (u *commandLine) allEndWell(commands [][]string) {
 	if told == 0 {
 		u.t.Error("none says what it waits for")
 	}
-	u.t.Log(fmt.Sprintf("%d commands, the longest took %s; %d said what they wait for", len(commands), longest.Round(time.Millisecond), told))
+	u.t.Logf("%d commands, the longest took %s; %d said what they wait for", len(commands), longest.Round(time.Millisecond), told)
 }
