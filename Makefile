@@ -27,6 +27,7 @@ MUTANTS   ?= ./resource ./resource/linkis ./label \
              ./agent/tracker ./coordinator/placement ./coordinator/ledger
 KILLS     ?= 100
 SOAKTIME  ?= 10m
+JOBS      ?= 1000
 ARCHES    ?=
 PARTS     ?=
 PACKAGE_VERSION ?=
@@ -229,6 +230,10 @@ test-soak: ## Run an agent and a coordinator for 40 s, and for ten simulated day
 soak: ## Run them for SOAKTIME=10m and ten simulated days
 	$(go_test) -timeout 0 -v ./test/soak -soak.for=$(SOAKTIME)
 
+.PHONY: callers
+callers: ## Run JOBS=1000 jobs of an ordinary user at a time
+	$(go_test) -timeout 0 -v ./test/callers -callers.jobs=$(JOBS)
+
 # If the heap may grow to five times the live memory, the simulator needs a fifth less of the
 # processor; worlds are small.
 .PHONY: sim
@@ -247,12 +252,13 @@ fuzz: ## Run every fuzz target for FUZZTIME=10s
 
 # A new part is a new target of make: add it to PARTS in .ci/acceptance, and its size here. `make
 # test` has each of them in small.
-# PARTS='sim kills fuzz soak test-arches mutants' runs only these; keep the output with tee.
+# PARTS='sim kills fuzz soak callers test-arches mutants' runs only these; keep the output with tee.
 .PHONY: acceptance
 acceptance: export SEEDS = 100000
 acceptance: export KILLS = 1000
 acceptance: export FUZZTIME = 1m
 acceptance: export SOAKTIME = 10m
+acceptance: export JOBS = 1000
 acceptance: export MUTANTS := $(MUTANTS)
 acceptance: ## Run what takes hours, to the end even if something fails (PARTS=…)
 	@$(if $(PARTS),PARTS='$(PARTS)') .ci/acceptance
@@ -331,7 +337,7 @@ check-generate: $(BUF) ## Fail when the generated code is stale
 # without the race detector. It does not test packages that import a changed one, and runs no
 # suites of whole clusters: make lint and make test do. The packages that changed are those that
 # differ from origin/main, or else from the commit before.
-suites = ^\./test/(acceptance|chaos|ha|losses|packages|sim|soak|systemd|yarn)$$
+suites = ^\./test/(acceptance|callers|chaos|ha|losses|packages|sim|soak|systemd|yarn)$$
 
 .PHONY: check
 check: lint-vet lint-go ## Check a change in minutes: pure packages, 500 seeds, what changed

@@ -66,6 +66,9 @@ type Deps struct {
 	// required.
 	Allocations bursarv1connect.AllocationServiceClient
 	Hosts       bursarv1connect.HostServiceClient
+	// Waiting are the same coordinators for requests that wait: better over HTTP/2, where a
+	// thousand of them share a connection. Nil: Allocations.
+	Waiting bursarv1connect.AllocationServiceClient
 	// Finder says which coordinator leads, so that the agent reports to a new leader at once. Nil:
 	// the agent does not know. The clients may use the same.
 	Finder discovery.Finder
@@ -158,6 +161,8 @@ type Agent struct {
 	tracker  *tracker.Tracker // guarded by mu
 	answered chan struct{}    // guarded by mu; closed and replaced when a Sync was answered
 	engines  engines          // guarded by mu, except the part of the measuring loop
+	// unconfirmed are the reservations of callers that will confirm a process; guarded by mu, by id
+	unconfirmed map[string]*unconfirmed
 
 	draining bool // as last logged; of the sync loop alone
 
@@ -175,6 +180,9 @@ func New(config Config, deps Deps) (*Agent, error) {
 	}
 	if deps.Allocations == nil || deps.Hosts == nil {
 		return nil, errors.New("agent: want clients of a coordinator")
+	}
+	if deps.Waiting == nil {
+		deps.Waiting = deps.Allocations
 	}
 	ownMeter := deps.Meter == nil
 	if ownMeter {
@@ -209,6 +217,8 @@ func New(config Config, deps Deps) (*Agent, error) {
 		ready: make(chan struct{}), serving: make(chan struct{}), answered: make(chan struct{}), unsaved: make(chan struct{}, 1),
 		direct: &launch.Direct{},
 		users:  osuser.Users{Slots: make(chan struct{}, socket.LookupsAtOnce)},
+
+		unconfirmed: make(map[string]*unconfirmed),
 	}
 	a.trusted = trustedLoop{users: func() []string { return a.settings().TrustedUsers }, find: a.users.Named, changed: make(chan struct{}, 1), log: a.log}
 	refused := newRefused()

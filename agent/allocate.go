@@ -10,6 +10,7 @@ import (
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/bursar/bursar/agent/process"
 	"github.com/bursar/bursar/agent/socket"
 	"github.com/bursar/bursar/agent/tracker"
 	"github.com/bursar/bursar/client"
@@ -24,10 +25,13 @@ func (s *service) Allocate(ctx context.Context, request *bursarv1.AllocateReques
 	if id := request.GetHost().GetId(); id != "" && id != a.settings().HostID {
 		return nil, invalid("host.id", id, fmt.Sprintf("%q, or nothing: an agent gives out its own host; a coordinator chooses among all", a.settings().HostID))
 	}
-	if request.GetConfirmsProcess() {
+	var caller process.Ref // who is to confirm a process
+	confirms := request.GetConfirmsProcess()
+	if confirms {
 		if _, err := socket.ProcessOf(ctx).Seen(ctx); err != nil {
 			return nil, err
 		}
+		caller, confirms = callerProcess(ctx)
 	}
 	request = proto.CloneOf(request)
 	if request.Host == nil {
@@ -56,6 +60,8 @@ func (s *service) Allocate(ctx context.Context, request *bursarv1.AllocateReques
 		case refused || !open:
 		case minted:
 			a.abandon(ctx, request.GetRequestId())
+		case confirms && ctx.Err() != nil:
+			s.cancelIfEnded(ctx, caller, request.GetRequestId())
 		default:
 			err = unsettled(err)
 		}
@@ -63,6 +69,9 @@ func (s *service) Allocate(ctx context.Context, request *bursarv1.AllocateReques
 			return nil, connect.NewError(connect.CodeUnavailable, errors.New("the agent is shutting down: ask again with the same request_id"))
 		}
 		return nil, err
+	}
+	if confirms && reserved(allocation) {
+		s.awaitConfirm(ctx, caller, allocation)
 	}
 	return &bursarv1.AllocateResponse{Allocation: allocation}, nil
 }
@@ -75,8 +84,9 @@ func (a *Agent) allocate(ctx context.Context, open *bool, request *bursarv1.Allo
 	}
 	refused := int64(-1) // the headroom for lack of which a grant was refused
 	reported := false    // the host, on this request's account
+	call := noting(open, a.whileWaiting(request))
 	for stale := 0; ; {
-		answer, err := repeat(ctx, a, noting(open, a.whileWaiting), request)
+		answer, err := repeat(ctx, a, call, request)
 		switch {
 		case err != nil && !reported && a.unknownTo(err):
 			reported = true

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"os/exec"
 	"strconv"
 	"strings"
 	"sync"
@@ -44,6 +45,24 @@ func call(words []string) (string, error) {
 	case "allocate":
 		r, err := client.Allocate(ctx, request(10))
 		return r.GetAllocation().GetId(), err
+	case "promise": // to confirm a process, and end without doing so
+		req := request(10)
+		req.ConfirmsProcess = true
+		r, err := client.Allocate(ctx, req)
+		return r.GetAllocation().GetId(), err
+	case "keep": // confirm a process that goes on, and end
+		req := request(10)
+		req.ConfirmsProcess = true
+		r, err := client.Allocate(ctx, req)
+		if err != nil {
+			return "", err
+		}
+		engine := exec.Command("/bin/sleep", "1000")
+		if err := engine.Start(); err != nil {
+			return "", err
+		}
+		_, err = client.Confirm(ctx, &bursarv1.ConfirmRequest{Id: r.GetAllocation().GetId(), Process: &bursarv1.Process{Pid: int32(engine.Process.Pid)}})
+		return fmt.Sprint(r.GetAllocation().GetId(), " ", engine.Process.Pid), err
 	case "confirm":
 		pid, err := strconv.Atoi(words[2])
 		if words[2] == "self" {

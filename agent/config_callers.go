@@ -9,9 +9,9 @@ import (
 
 // Defaults of CallersConfig.
 const (
-	DefaultCallerRate    = 50
-	DefaultCallerBurst   = 200
-	DefaultCallerWaiting = 64
+	DefaultCallerRate    = 100
+	DefaultCallerBurst   = 1000
+	DefaultCallerWaiting = 1500
 )
 
 // CallersConfig bounds what one user of the machine may ask of the agent; what is beyond it is
@@ -19,12 +19,14 @@ const (
 // LoopbackListen count as one user.
 type CallersConfig struct {
 	// Rate is how many requests a second a user may make in the long run. Confirm, Renew, Release,
-	// Cancel and Stop have a rate of their own, of the same size. Default 50.
+	// Cancel and Stop have a rate of their own, of the same size. Default 100.
 	Rate int `yaml:"rate"`
-	// Burst is how many of them may come at once. Default 200.
+	// Burst is how many of them may come at once. Default 1000: a shell that starts a thousand
+	// jobs.
 	Burst int `yaml:"burst"`
 	// Waiting is how many requests of a user may wait for resources at a time, watches and
-	// launches included. Default 64.
+	// launches included; all users together may have three times as many. One takes some 45 KiB.
+	// Default 1500.
 	Waiting int `yaml:"waiting"`
 }
 

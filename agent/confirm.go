@@ -211,6 +211,9 @@ func (a *Agent) ownHost(ctx context.Context, id string) error {
 
 // observe notes what a call has changed.
 func (a *Agent) observe(allocation *bursarv1.Allocation, asOf uint64) {
+	if !reserved(allocation) {
+		a.settled(allocation.GetId())
+	}
 	a.locked(func(t *tracker.Tracker) { t.Observe(time.Now(), allocation, asOf) })
 	a.cgroups.Schedule(allocation.GetId()) // it may be entitled to something else
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/bursar/bursar/agent/tracker"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+	"github.com/bursar/bursar/proto/convert"
 )
 
 // leaderWatch has the agent report to a new leader soon after it is named: a leader grants nothing
@@ -55,13 +56,23 @@ const (
 	reportGap   = time.Second
 )
 
-// whileWaiting makes a call, and sends a Sync if the answer takes long.
-func (a *Agent) whileWaiting(ctx context.Context, request *bursarv1.AllocateRequest) (*bursarv1.AllocateResponse, error) {
-	late := time.AfterFunc(reportAfter, func() {
-		a.syncDue.noLaterThan(later(time.Now(), a.syncedAt.last().Add(reportGap)))
-	})
-	defer late.Stop()
-	return a.deps.Allocations.Allocate(ctx, request)
+// whileWaiting returns the call of a request, which sends a Sync if the answer takes long. If an
+// attempt of a request that waits breaks, the next goes as other calls do: a proxy on the way may
+// know no HTTP/2.
+func (a *Agent) whileWaiting(request *bursarv1.AllocateRequest) func(context.Context, *bursarv1.AllocateRequest) (*bursarv1.AllocateResponse, error) {
+	shares := convert.Wait(request) > 0
+	return func(ctx context.Context, request *bursarv1.AllocateRequest) (*bursarv1.AllocateResponse, error) {
+		late := time.AfterFunc(reportAfter, func() {
+			a.syncDue.noLaterThan(later(time.Now(), a.syncedAt.last().Add(reportGap)))
+		})
+		defer late.Stop()
+		if !shares {
+			return a.deps.Allocations.Allocate(ctx, request)
+		}
+		response, err := a.deps.Waiting.Allocate(ctx, request)
+		shares = err == nil || connect.IsWireError(err)
+		return response, err
+	}
 }
 
 // unknownTo reports whether a request was refused because the coordinator does not know this host,

@@ -38,7 +38,7 @@ func (a *Agent) Reload(config Config) (reload.Changes, error) {
 	if changes.Has("trustedUsers") {
 		a.trusted.again()
 	}
-	a.socket.Admitted.SetLimits(next.Callers.limits())
+	a.socket.SetLimits(next.Callers.limits())
 	if changes.Has("labels") || changes.Has("protected") {
 		a.locked(func(t *tracker.Tracker) { t.Announce(next.Labels, convert.VectorToProto(next.protected)) })
 	}

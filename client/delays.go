@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"connectrpc.com/connect"
@@ -30,6 +31,15 @@ type delays struct {
 	silent  time.Time     // since when nobody has answered; zero: the last attempt was answered
 	again   time.Duration // after which the server asked for the next attempt; 0: it did not
 	refused bool          // the server has too much to do, and said when to come again
+	present bool          // somebody was there for an attempt
+	// last is the last failure, for who is told of it meanwhile; nil: no attempt has failed yet.
+	last atomic.Pointer[failedAttempt]
+}
+
+// failedAttempt is how an attempt has failed. busy: the server has said when to come again.
+type failedAttempt struct {
+	err  error
+	busy bool
 }
 
 // newDelays are those of a call that asks the server to wait for so long. To be refused for as
@@ -68,7 +78,9 @@ func (d *delays) isOver() bool {
 // attemptFailed takes notice of how an attempt has failed.
 func (d *delays) attemptFailed(err error) {
 	d.again = admission.TryAgain(err)
+	d.present = d.present || wasPresent(err)
 	d.refused = d.again > 0 && connect.CodeOf(err) == connect.CodeResourceExhausted
+	d.last.Store(&failedAttempt{err: err, busy: d.refused})
 	if !d.refused {
 		return
 	}
@@ -76,6 +88,37 @@ func (d *delays) attemptFailed(err error) {
 	if !d.end.IsZero() {
 		d.end = time.Now().Add(d.again + d.timeout)
 	}
+}
+
+// notify calls f if the call has no answer after so long. Nil calls nothing. The function that it
+// returns ends that, and waits until f has returned.
+func (d *delays) notify(after time.Duration, f func(last error)) (stop func()) {
+	if f == nil {
+		return func() {}
+	}
+	told := make(chan struct{})
+	timer := time.AfterFunc(after, func() {
+		defer close(told)
+		switch last := d.last.Load(); {
+		case last == nil:
+			f(nil)
+		case !last.busy:
+			f(last.err)
+		}
+	})
+	return func() {
+		if !timer.Stop() {
+			<-told
+		}
+	}
+}
+
+// patience is how long the call goes on without an answer.
+func (d *delays) patience() time.Duration {
+	if d.present {
+		return d.policy.Present
+	}
+	return d.policy.Patience
 }
 
 // Reset begins again.
@@ -95,7 +138,7 @@ func (d *delays) NextBackOff() time.Duration {
 	}
 	switch {
 	case d.again > 0 && !d.waited.IsZero() && next.After(d.waited),
-		!d.refused && d.policy.Patience > 0 && next.Sub(d.silent) > d.policy.Patience,
+		!d.refused && d.policy.Patience > 0 && next.Sub(d.silent) > d.patience(),
 		!d.end.IsZero() && next.After(d.end):
 		return backoff.Stop
 	}

@@ -8,6 +8,8 @@ import (
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/bursar/bursar/internal/credential"
+	"github.com/bursar/bursar/internal/discovery"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
@@ -67,6 +69,20 @@ func Undecided(err error) bool {
 	default:
 		return !connect.IsWireError(err)
 	}
+}
+
+// wasPresent reports whether somebody was there for an attempt that has failed: its answer came, or
+// its connection broke after it was made. An address that nobody serves, and a server that does not
+// trust this client, do not get better by themselves.
+func wasPresent(err error) bool {
+	if connect.IsWireError(err) {
+		return true
+	}
+	if _, trust := errors.AsType[*credential.TrustError](err); trust || errors.Is(err, errNoneKnown) {
+		return false
+	}
+	_, foreign := errors.AsType[*discovery.ForeignServerError](err)
+	return !foreign && Undecided(err)
 }
 
 // undecidedError is the last error of a call with an undecided attempt.

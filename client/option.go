@@ -30,6 +30,9 @@ type settings struct {
 	token   func() (string, error) // nil: none
 	// attempts are the interceptors of each attempt.
 	attempts []connect.Interceptor
+	// notify is called once for a call that has no answer after notifyAfter; nil: nobody is told.
+	notify      func(last error)
+	notifyAfter time.Duration
 }
 
 // newSettings applies the options to the defaults.
@@ -55,6 +58,11 @@ type RetryPolicy struct {
 	// deadline, or an Allocate with a wait, goes on until that is over. Default 15 s, which
 	// outlasts a restart or a change of leader. Negative: never repeat.
 	Patience time.Duration
+	// Present is how long such a call goes on if somebody was there for one of its attempts: a
+	// coordinator answers that none leads, an agent that no coordinator answers, or a connection
+	// breaks that was there. Default, and at least: Patience. More than Patience outlasts a change
+	// of leader, and still ends soon if an address is wrong.
+	Present time.Duration
 	// Refused is how long such a call goes on while the server refuses it because it has too much
 	// to do, and says when to try again. The timeout of a call begins again with such a refusal.
 	// Default: Patience. More gets a larger burst of calls through; the server says how fast they
@@ -80,6 +88,7 @@ func (p RetryPolicy) withDefaults() RetryPolicy {
 	if p.Patience == 0 {
 		p.Patience = defaultPatience
 	}
+	p.Present = max(p.Present, p.Patience)
 	if p.Refused <= 0 {
 		p.Refused = p.Patience
 	}
@@ -156,6 +165,14 @@ func WithCoordinatorsOnly() Option {
 // MiB: the largest page of a list.
 func WithLargestAnswer(size int) Option {
 	return optionFunc(func(s *settings) { s.largest = size })
+}
+
+// WithNotice calls f once for each unary call that has no answer after so long, with the error of
+// its last attempt, or nil if its first one is still under way. An Allocate that waits, and a
+// Launch, rightly take long: there is no notice of them, nor of a call that the server asks to come
+// later. f has returned when the call does. Default: none.
+func WithNotice(after time.Duration, f func(last error)) Option {
+	return optionFunc(func(s *settings) { s.notify, s.notifyAfter = f, after })
 }
 
 // WithInterceptors adds interceptors that see each attempt of each call, inside of what repeats

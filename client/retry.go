@@ -14,6 +14,7 @@ import (
 
 	"github.com/bursar/bursar/internal/credential"
 	"github.com/bursar/bursar/internal/identity"
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
 	"github.com/bursar/bursar/proto/convert"
 )
@@ -54,6 +55,9 @@ func (c *callInterceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 		}
 		if policy.Patience < 0 || req.Spec().Procedure == bursarv1connect.HostServiceSyncProcedure {
 			return call()
+		}
+		if _, launches := req.Any().(*bursarv1.LaunchRequest); wait <= 0 && !launches {
+			defer d.notify(c.settings.notifyAfter, c.settings.notify)()
 		}
 		return repeat(ctx, policy, d, call)
 	}

@@ -21,7 +21,8 @@ import (
 	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
 )
 
-var errRefused = connect.NewError(connect.CodeUnavailable, errors.New("connection refused"))
+// errRefused is the error of an attempt at an address that nobody serves.
+var errRefused = connect.NewError(connect.CodeUnavailable, &net.OpError{Op: "dial", Net: "unix", Err: syscall.ECONNREFUSED})
 
 // attempts calls through the interceptor; each attempt gets its number from 1 on and the context.
 func attempts(
@@ -90,7 +91,7 @@ func TestServerSaysWhenToTryAgain(t *testing.T) {
 // A server that answers "too many, try again" is given more time than one that gives no answer.
 func TestRefusalsThatSayWhenToTryAgainAreObeyedForLonger(t *testing.T) {
 	s := defaults()
-	s.retries.Patience, s.retries.Refused, s.timeout = 2*time.Second, 30*time.Second, 10*time.Second
+	s.retries.Patience, s.retries.Present, s.retries.Refused, s.timeout = 2*time.Second, 4*time.Second, 30*time.Second, 10*time.Second
 	refused := connect.NewWireError(connect.CodeResourceExhausted, errors.New("too many requests"))
 	refused.AddDetail(admission.Refusal(nil, 20*time.Millisecond).Details()[0])
 	for name, c := range map[string]struct {

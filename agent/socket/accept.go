@@ -4,7 +4,10 @@ import (
 	"errors"
 	"net"
 	"os"
+	"sync"
+	"sync/atomic"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -13,11 +16,66 @@ import (
 	"github.com/bursar/bursar/providers/host"
 )
 
-// peerListener accepts connections whose user the kernel names.
+// peerListener accepts connections whose user the kernel names. A user who opens them somewhat too
+// fast is kept waiting: they are parked.
 type peerListener struct {
 	net.Listener
 
-	server *Server
+	server   *Server
+	begin    sync.Once
+	accepted chan accepted // one element
+	closed   chan struct{}
+	close    sync.Once
+	parked   atomic.Int64
+}
+
+// accepted is what Accept returns.
+type accepted struct {
+	conn net.Conn
+	err  error
+}
+
+func newPeerListener(socket net.Listener, server *Server) *peerListener {
+	return &peerListener{Listener: socket, server: server, accepted: make(chan accepted, 1), closed: make(chan struct{})}
+}
+
+// Accept returns the next connection.
+func (l *peerListener) Accept() (net.Conn, error) {
+	l.begin.Do(func() { go l.acceptAll() })
+	select {
+	case next := <-l.accepted:
+		return next.conn, next.err
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+// Close ends Accept. Connections that are parked are closed at the end of their time.
+func (l *peerListener) Close() error {
+	l.close.Do(func() {
+		close(l.closed)
+		select {
+		case next := <-l.accepted:
+			if next.conn != nil {
+				_ = next.conn.Close() // nothing was sent
+			}
+		default:
+		}
+	})
+	return l.Listener.Close() //nolint:wrapcheck // it is the listener's
+}
+
+// pass has Accept return a connection or an error. It reports false if nobody accepts any more.
+func (l *peerListener) pass(next accepted) bool {
+	select {
+	case l.accepted <- next:
+		return true
+	case <-l.closed:
+		if next.conn != nil {
+			_ = next.conn.Close() // nothing was sent
+		}
+		return false
+	}
 }
 
 // peerConn is a connection of a user. The user's name and rights are looked up for every request,
@@ -35,56 +93,42 @@ func (c *peerConn) Close() error {
 	return c.Connection.Close() //nolint:wrapcheck // it is the connection's
 }
 
-// Accept returns the next connection. One whose caller cannot be known, has too many, or opens them
-// too fast, is closed and passed over. All callers wait for this loop, so it takes a few
-// microseconds for each connection of any user: it looks up no process, and no name of a user who
-// opens connections too fast.
-func (l *peerListener) Accept() (net.Conn, error) {
+// acceptAll takes connections until the listener is closed. One whose caller cannot be known, has
+// too many, or opens them far too fast, is closed and passed over. All callers wait for this loop,
+// so it takes a few microseconds for each connection of any user: it looks up no process, and no
+// name of a user who opens connections too fast.
+func (l *peerListener) acceptAll() {
 	for {
-		conn, peer, err := l.next()
-		if err != nil {
-			return nil, err
+		err := l.next()
+		if err != nil && (!l.pass(accepted{err: err}) || errors.Is(err, net.ErrClosed)) {
+			return
 		}
-		if conn == nil {
-			continue
-		}
-		accepted := host.TicksSinceBoot()
-		// Accept must not wait for a directory of users.
-		counted := l.server.connections.Admit(conn, l.server.Peers.withoutLookup(peer.Uid).Counted())
-		if counted == nil {
-			_ = conn.Close() // nothing was sent
-			continue
-		}
-		return &peerConn{Connection: counted, uid: &peer.Uid, process: l.server.connectedProcess(conn, peer.Pid, accepted)}, nil
 	}
 }
 
-// next takes the next connection and says who has opened it; nil: it was closed at once. While
-// connections wait, they are taken without the runtime's poller, which costs several times as much
-// as the rest. A user who opens them as fast as possible then does not fill the queue for others.
-func (l *peerListener) next() (*net.UnixConn, *unix.Ucred, error) {
+// next takes the next connection. While connections wait, they are taken without the runtime's
+// poller, which costs several times as much as the rest. A user who opens them as fast as possible
+// then does not fill the queue for others.
+func (l *peerListener) next() error {
 	if listener, is := l.Listener.(syscall.Conn); is {
 		switch fd, err := acceptWaiting(listener); {
 		case err == nil:
-			return l.admit(fd)
+			l.admit(descriptor(fd))
+			return nil
 		case !errors.Is(err, unix.EAGAIN):
-			return nil, nil, &net.OpError{Op: "accept", Net: "unix", Addr: l.Addr(), Err: err}
+			return &net.OpError{Op: "accept", Net: "unix", Addr: l.Addr(), Err: err}
 		}
 	}
 	conn, err := l.Listener.Accept()
 	if err != nil {
-		return nil, nil, err //nolint:wrapcheck // the server decides on it
+		return err //nolint:wrapcheck // the server decides on it
 	}
 	unixConn, isUnix := conn.(*net.UnixConn)
 	if !isUnix {
-		return nil, nil, errors.Join(errors.New("agent: a connection that is not a Unix socket's"), conn.Close())
+		return errors.Join(errors.New("agent: a connection that is not a Unix socket's"), conn.Close())
 	}
-	peer, err := peercred.Of(unixConn)
-	if !l.mayConnect(peer, err) {
-		_ = conn.Close() // nothing was sent
-		return nil, nil, nil
-	}
-	return unixConn, peer, nil
+	l.admit(opened{unixConn})
+	return nil
 }
 
 // acceptWaiting takes a connection that waits. The error is unix.EAGAIN if none does.
@@ -107,33 +151,96 @@ func acceptWaiting(listener syscall.Conn) (fd int, err error) {
 	return fd, os.NewSyscallError("accept4", acceptErr)
 }
 
-// admit makes a connection of a descriptor, or closes it.
-func (l *peerListener) admit(fd int) (*net.UnixConn, *unix.Ucred, error) {
-	peer, err := unix.GetsockoptUcred(fd, unix.SOL_SOCKET, unix.SO_PEERCRED)
-	if !l.mayConnect(peer, err) {
-		_ = unix.Close(fd) // nothing was sent
-		return nil, nil, nil
-	}
-	file := os.NewFile(uintptr(fd), "connection")
+const (
+	// parkTime is how long a connection of a user who opens them too fast may wait for its turn.
+	// What would wait longer is closed.
+	parkTime = 500 * time.Millisecond
+	// maxParked is how many connections of all users may be parked: each takes a descriptor, and
+	// nothing else.
+	maxParked = 1024
+)
+
+// incoming is a connection that was accepted and of which nothing was read.
+type incoming interface {
+	// peer is who has opened it, by the kernel.
+	peer() (*unix.Ucred, error)
+	// open makes a connection of it, or closes it.
+	open() (*net.UnixConn, error)
+	close()
+}
+
+// descriptor is one that the runtime's poller does not know.
+type descriptor int
+
+func (d descriptor) peer() (*unix.Ucred, error) {
+	return unix.GetsockoptUcred(int(d), unix.SOL_SOCKET, unix.SO_PEERCRED) //nolint:wrapcheck // the caller says what it was for
+}
+
+func (d descriptor) open() (*net.UnixConn, error) {
+	file := os.NewFile(uintptr(d), "connection")
 	conn, err := net.FileConn(file)
 	_ = file.Close() // the connection has a descriptor of its own
 	if err != nil {
-		return nil, nil, &net.OpError{Op: "accept", Net: "unix", Addr: l.Addr(), Err: err}
+		return nil, err //nolint:wrapcheck // the caller says what it was for
 	}
 	unixConn, isUnix := conn.(*net.UnixConn)
 	if !isUnix {
-		return nil, nil, errors.Join(errors.New("agent: a connection that is not a Unix socket's"), conn.Close())
+		return nil, errors.Join(errors.New("a connection that is not a Unix socket's"), conn.Close())
 	}
-	return unixConn, peer, nil
+	return unixConn, nil
 }
 
-// mayConnect decides on a connection by the user that the kernel names, or an error.
-func (l *peerListener) mayConnect(peer *unix.Ucred, err error) bool {
+func (d descriptor) close() { _ = unix.Close(int(d)) } // nothing was sent
+
+// opened is one that the runtime's poller knows.
+type opened struct{ *net.UnixConn }
+
+func (o opened) peer() (*unix.Ucred, error)   { return peercred.Of(o.UnixConn) }
+func (o opened) open() (*net.UnixConn, error) { return o.UnixConn, nil }
+func (o opened) close()                       { _ = o.Close() } // nothing was sent
+
+// admit passes a connection on, at once or later, or closes it.
+func (l *peerListener) admit(conn incoming) {
+	peer, err := conn.peer()
 	if err != nil {
 		l.server.options.Log.Warn("a connection was refused", "error", err)
-		return false
+		conn.close()
+		return
 	}
-	return l.server.Admitted.Connect(l.server.Peers.connecting(peer.Uid))
+	most := parkTime
+	if l.parked.Load() >= maxParked {
+		most = 0
+	}
+	at := host.TicksSinceBoot()
+	switch after, ok := l.server.Admitted.Connect(l.server.Peers.connecting(peer.Uid), most); {
+	case !ok:
+		conn.close()
+	case after == 0:
+		l.take(conn, peer, at)
+	default:
+		l.parked.Add(1)
+		time.AfterFunc(after, func() {
+			defer l.parked.Add(-1)
+			l.take(conn, peer, at)
+		})
+	}
+}
+
+// take has Accept return a connection that was accepted at a moment, in ticks after boot, unless
+// its user has too many.
+func (l *peerListener) take(conn incoming, peer *unix.Ucred, at uint64) {
+	unixConn, err := conn.open()
+	if err != nil {
+		l.pass(accepted{err: &net.OpError{Op: "accept", Net: "unix", Addr: l.Addr(), Err: err}})
+		return
+	}
+	// Accept must not wait for a directory of users.
+	counted := l.server.connections.Admit(unixConn, l.server.Peers.withoutLookup(peer.Uid).Counted())
+	if counted == nil {
+		_ = unixConn.Close() // nothing was sent
+		return
+	}
+	l.pass(accepted{conn: &peerConn{Connection: counted, uid: &peer.Uid, process: l.server.connectedProcess(unixConn, peer.Pid, at)}})
 }
 
 // loopbackListener bounds the connections over TCP.

@@ -166,6 +166,31 @@ func (f *flooded) refused(t *testing.T) (n int) {
 	return n
 }
 
+// Who opens connections somewhat too fast waits for a moment, and is then answered: a loop of
+// commands of a user is no flood.
+func TestWhoConnectsSomewhatTooFastIsAnsweredAMomentLater(t *testing.T) {
+	f := newFlooded(t, nil)
+	f.Admitted.SetLimits(admission.Limits{Rate: 1000, Burst: 1000, Calls: 1000, Connects: 1000, ConnectBurst: 10})
+	asUser(t, stranger, func() {
+		var all [100]int
+		for i := range all { // the last one's turn is after 90 ms
+			all[i] = f.open(t)
+			if _, err := unix.Write(all[i], []byte("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")); err != nil {
+				t.Errorf("connection %d was closed: %v", i, err)
+			}
+		}
+		for i, fd := range all {
+			if n, err := unix.Read(fd, make([]byte, 64)); n <= 0 || err != nil {
+				t.Errorf("connection %d was not answered: %v", i, err)
+			}
+			_ = unix.Close(fd)
+		}
+	})
+	if n := f.refused(t); n != 0 {
+		t.Errorf("%d were refused", n)
+	}
+}
+
 // Subordinate uids count on their owner, before their names are known.
 func TestConnectionsOfSubordinateUsersCountOnTheirOwner(t *testing.T) {
 	f := newFlooded(t, func(uint32) string { return "subuid:alice" })

@@ -6,13 +6,16 @@ import (
 )
 
 const (
-	// maxConns is how many connections one user may have open. Over HTTP/1.1 each request that
-	// waits has one.
-	maxConns = 256
+	// moreConns is how many connections one user may have open beyond one for each request that may
+	// be under way. Over HTTP/1.1 each request that waits has one. So a user with too many
+	// connections always has an idle one, which is closed for the next.
+	moreConns = 256
 	// maxAllConns is how many connections all users together may have: a user with a range of
 	// subordinate uids can be many users. A connection takes some 20 KiB. Those of trusted callers
 	// are neither counted nor refused.
-	maxAllConns = 4096
+	maxAllConns = 8192
+	// allOfOne is how many times as many requests all users together may have as one.
+	allOfOne = 3
 	// maxBodies is how many bytes of requests that are under way are held for one user,
 	// maxAllBodies for all. Once decoded, they take up to fourteen times as much memory. Requests
 	// have some hundred bytes; only a Launch with a large environment has more.
@@ -27,7 +30,7 @@ const (
 // how many that wait.
 func Limits(rate, burst, waiting int) admission.Limits {
 	return admission.Limits{
-		Rate: rate, Burst: burst, Calls: burst + waiting, Waiting: waiting,
+		Rate: rate, Burst: burst, Calls: burst + waiting, AllCalls: allOfOne * (burst + waiting), Waiting: waiting, AllWaiting: allOfOne * waiting,
 		Connects: connectsPerCall * rate, ConnectBurst: connectsPerCall * (burst + waiting),
 		Bytes: maxBodies, AllBytes: maxAllBodies,
 	}
@@ -48,7 +51,7 @@ func keepsGrant(path string) bool {
 
 // connectionLimits are those of the callers' connections. One user can be as many as there are
 // subordinate uids: if there are too many connections, the user with the most loses one.
-func connectionLimits() admission.ConnectionLimits {
-	known, of := admission.Descriptors(maxAllConns, 1, 4)
-	return admission.ConnectionLimits{Known: known, KnownOf: of, Caller: maxConns, First: headerTimeout}
+func connectionLimits(of admission.Limits) admission.ConnectionLimits {
+	known, descriptors := admission.Descriptors(maxAllConns, 1, 2)
+	return admission.ConnectionLimits{Known: known, KnownOf: descriptors, Caller: of.Calls + moreConns, First: headerTimeout}
 }

@@ -22,6 +22,8 @@ import (
 // caller's pids are: a container that has the agent's socket knows its processes by other numbers.
 type Process struct {
 	find func(ctx context.Context) (host.View, error)
+	// identify says which process it is; nil: that is not known.
+	identify func() (host.Identity, error)
 
 	mu     sync.Mutex
 	view   *host.View // guarded by mu; nil: it has not been found yet
@@ -75,6 +77,21 @@ func (p *Process) Seen(ctx context.Context) (host.View, error) {
 	return view, nil
 }
 
+// Identity says which process it is, by its numbers on this machine. It is asked for while the call
+// is under way: once the process has ended, and its connection with it, nobody knows any more. The
+// error says why it is not known.
+func (p *Process) Identity() (host.Identity, error) {
+	if p == nil || p.identify == nil {
+		return host.Identity{}, errUnseenPeer
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return host.Identity{}, net.ErrClosed
+	}
+	return p.identify()
+}
+
 func (p *Process) close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -101,7 +118,26 @@ func (s *Server) connectedProcess(conn *net.UnixConn, pid int32, accepted uint64
 	if pid == 0 {
 		return UnseenProcess()
 	}
-	return &Process{find: func(context.Context) (host.View, error) {
+	return &Process{identify: func() (host.Identity, error) {
+		held, _, err := holdPeer(conn, pid)
+		if err != nil {
+			return host.Identity{}, err
+		}
+		found, err := s.options.Identify(pid)
+		if held != nil {
+			defer held.Close()
+			if unix.PidfdSendSignal(int(held.Fd()), 0, nil, 0) == unix.ESRCH {
+				return host.Identity{}, errEndedPeer
+			}
+		}
+		switch {
+		case errors.Is(err, host.ErrNoProcess) || err == nil && found.StartTime > accepted:
+			return host.Identity{}, errEndedPeer
+		case err != nil:
+			return host.Identity{}, fmt.Errorf("peer: %w", err)
+		}
+		return found, nil
+	}, find: func(context.Context) (host.View, error) {
 		held, sure, err := holdPeer(conn, pid)
 		if err != nil {
 			return host.View{}, err

@@ -99,7 +99,7 @@ func New(o Options) *Server {
 		Peers:    newPeers(o.HostID, uint32(os.Geteuid()), o.Trusted), //nolint:gosec // a uid
 		Admitted: admission.New(o.Limits, admission.Options{Refused: o.Refused, Settings: o.Settings, Log: o.Log}),
 		options:  o,
-		connections: admission.NewConnections(connectionLimits(), admission.ConnectionOptions{
+		connections: admission.NewConnections(connectionLimits(o.Limits), admission.ConnectionOptions{
 			Refused: o.Refused.WithLabelValues("connections").Inc, Log: o.Log,
 		}),
 		lookups: make(chan struct{}, 1), endpoint: endpoint{options: o},
@@ -108,6 +108,12 @@ func New(o Options) *Server {
 	s.stopping, s.stopWaiting = context.WithCancel(context.Background())
 	s.calls, s.stopCalls = context.WithCancel(context.Background())
 	return s
+}
+
+// SetLimits replaces the limits of all users.
+func (s *Server) SetLimits(limits admission.Limits) {
+	s.Admitted.SetLimits(limits)
+	s.connections.SetCaller(connectionLimits(limits).Caller)
 }
 
 // Listen opens the listeners. The errors are *InUseError, those of Options.Refuse, and the
@@ -175,7 +181,7 @@ func (s *Server) Serve(ctx context.Context) error {
 
 // ofPeers accepts connections whose user the kernel names.
 func (s *Server) ofPeers(socket net.Listener) net.Listener {
-	return &peerListener{Listener: socket, server: s}
+	return newPeerListener(socket, s)
 }
 
 // HTTP returns the server of one listener. What shows the inside of the agent is served on the

@@ -42,14 +42,23 @@ func (c *cli) openAgent(
 		return nil, loaded.wrong("coordinators", err.Error())
 	}
 	// The agent knows better than a client how long to try again.
-	upstream, err := at.open(append(options, client.WithoutRetries(), client.WithLargestAnswer(readlimit.Agent),
-		client.WithInterceptors(c.tracing.Clients()...))...)
+	options = append(options, client.WithoutRetries(), client.WithLargestAnswer(readlimit.Agent), client.WithInterceptors(c.tracing.Clients()...))
+	upstream, err := at.open(options...)
 	if err != nil {
 		return nil, loaded.wrong("coordinators", err.Error())
 	}
-	c.clients = append(c.clients, upstream)
+	// One call at a time is quicker over HTTP/1.1; over HTTP/2 those that wait share a connection.
+	waiting, err := at.open(append(options, client.WithH2C())...)
+	if err != nil {
+		return nil, loaded.wrong("coordinators", err.Error())
+	}
+	c.clients = append(c.clients, upstream, waiting)
 	server, err := agent.New(config, agent.Deps{
-		Allocations: upstream.Allocations(), Hosts: upstream.Hosts(), Finder: at.finder, Elsewhere: upstream.Elsewhere,
+		Allocations: upstream.Allocations(), Waiting: waiting.Allocations(), Hosts: upstream.Hosts(), Finder: at.finder,
+		Elsewhere: func() {
+			upstream.Elsewhere()
+			waiting.Elsewhere()
+		},
 		Logger: log, Version: version, Tracing: c.tracing, Socket: start.socket, ForgetEpoch: start.forgetEpoch,
 	})
 	if err != nil {

@@ -47,7 +47,7 @@ it, the reservation expires. Without --host bursar chooses the best host.
 			return err
 		}
 		req.Async = *async
-		cl, err := c.patientEither(cmd, patienceFor(f.wait))
+		cl, err := c.either(cmd)
 		if err != nil {
 			return err
 		}
@@ -84,7 +84,7 @@ func (c *cli) allocate(ctx context.Context, cl *client.Client, req *bursarv1.All
 		reason, err = "interrupted", &exitError{code: code}
 	}
 	if interrupted || minted && client.Undecided(err) {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), shortPatience)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), giveUpTime)
 		defer cancel()
 		_, _ = cl.Allocations().Cancel(ctx, &bursarv1.CancelRequest{RequestId: req.GetRequestId(), Reason: reason})
 	}

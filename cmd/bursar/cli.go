@@ -36,6 +36,8 @@ type cli struct {
 	begun bool
 	// clients are those made so far; execute closes them. An error is about the last one.
 	clients []*client.Client
+	// unanswered says that a call is not answered yet, at most once.
+	unanswered sync.Once
 	// byDefault is set if nobody has said where the last one is.
 	byDefault bool
 	// finders are the functions that end the finders, and finding waits for them, when the command

@@ -173,7 +173,7 @@ func processOf(ctx context.Context, cl *client.Client, id string, ofRun bool) (*
 // coordinator.
 func (c *cli) confirmServer(cmd *cobra.Command, process bool) (*client.Client, error) {
 	if process && !cmd.Flags().Changed("addr") {
-		return c.localAgent(cmd.Context(), longPatience)
+		return c.patientAgent(cmd.Context(), presentPatience)
 	}
 	return c.either(cmd)
 }

@@ -137,7 +137,7 @@ func (c *cli) runDetached(ctx context.Context, cl *client.Client, req *bursarv1.
 // grant expires by itself. If the command may have been started after all, giveBack stops it: what
 // runs must not be released.
 func (c *cli) giveBack(ctx context.Context, cl *client.Client, id string, launch error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), shortPatience)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), giveUpTime)
 	defer cancel()
 	if client.Undecided(launch) {
 		if _, err := cl.Allocations().Stop(ctx, &bursarv1.StopRequest{Id: id, Reason: "its launch failed"}); err != nil {

@@ -263,7 +263,7 @@ func TestTheLineOfAWaitMovesTheCursorToItsBeginningAlone(t *testing.T) {
 	t.Cleanup(func() { _ = file.Close() })
 	c := newCLI(streams{err: file})
 	c.clients = append(c.clients, cl)
-	ctx, cancel := context.WithTimeout(t.Context(), 3*waitUnseen/2)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*waitUnseen/2) // two readings
 	defer cancel()
 	(&waitLine{cli: c, client: cl, requestID: "r", live: true}).follow(ctx)
 	text, err := os.ReadFile(file.Name())

@@ -159,13 +159,21 @@ const inTime = "no answer in time"
 func (c *cli) nobodyAnswers(err *connect.Error) string {
 	reason := c.reason(err)
 	text := fmt.Sprintf("nobody answers at %s: %s", c.server(), reason)
-	if reason == inTime && filepath.IsAbs(c.server()) {
+	switch ofAgent := filepath.IsAbs(c.server()); {
+	case ofAgent && reason == inTime:
 		text = "the agent at " + c.server() + " gives no answer in time: it may have no coordinator that answers"
+	case ofAgent && hungUp(err):
+		text = "the agent at " + c.server() + " closed the connection: it restarts, or has too many: try again (" + reason + ")"
 	}
 	if other := c.warnings.String(); other != "" {
 		text += ": " + oneLine(other)
 	}
 	return text
+}
+
+// hungUp reports whether a connection was there, and ended before an answer came.
+func hungUp(err error) bool {
+	return errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 }
 
 // reason is why there was no answer: the system's word if there is one. If one end does not trust

@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -188,6 +189,24 @@ func TestAgentThatIsInTimeForNothing(t *testing.T) {
 		defer called.Close()
 		if got := reported(t, &cli{clients: []*client.Client{called}}, late); got != want {
 			t.Errorf("%s: %q, want %q", server, got, want)
+		}
+	}
+}
+
+// An agent that closes a connection for another one is there.
+func TestAgentThatHangsUpIsThere(t *testing.T) {
+	called, err := client.New("/run/a.sock")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer called.Close()
+	for failure, want := range map[error]string{
+		syscall.ECONNRESET:   "bursar: the agent at /run/a.sock closed the connection: it restarts, or has too many: try again (connection reset by peer)\n",
+		io.ErrUnexpectedEOF:  "bursar: the agent at /run/a.sock closed the connection: it restarts, or has too many: try again (unexpected EOF)\n",
+		syscall.ECONNREFUSED: "bursar: nobody answers at /run/a.sock: connection refused\n",
+	} {
+		if got := reported(t, &cli{clients: []*client.Client{called}}, connect.NewError(connect.CodeUnavailable, failure)); got != want {
+			t.Errorf("%v: %q, want %q", failure, got, want)
 		}
 	}
 }

@@ -66,7 +66,7 @@ also HOME, USER, LOGNAME, SHELL, PATH and the BURSAR_ variables.`,
 		if err := detached.check(cmd); err != nil {
 			return err
 		}
-		cl, err := c.localAgent(cmd.Context(), patienceFor(f.wait))
+		cl, err := c.localAgent(cmd.Context())
 		if err != nil {
 			return err
 		}

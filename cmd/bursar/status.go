@@ -26,7 +26,7 @@ each, also when none leads.`,
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cl, at, err := c.coordinators(cmd.Context(), shortPatience)
+			cl, at, err := c.coordinators(cmd.Context())
 			if err != nil {
 				return err
 			}

@@ -21,33 +21,38 @@ const (
 	systemSocket = "/run/bursar/agent.sock"
 )
 
-// How long a command goes on if nobody answers. A command that waits anyway goes on through a
-// restart.
+// How long a command goes on without an answer. One that waits for resources goes on as long as it
+// would wait.
 const (
-	shortPatience = 2 * time.Second
-	longPatience  = 15 * time.Second
+	// absentPatience is for an address that nobody serves: it may be wrong. It outlasts the restart
+	// of a coordinator that is alone (RestartSec=2s in its unit).
+	absentPatience = 5 * time.Second
+	// presentPatience is for servers that are there and cannot answer: none leads, or an agent has
+	// no coordinator. It outlasts a change of leader.
+	presentPatience = 15 * time.Second
 	// refusedPatience is for a server that answers that it has too much to do, and says when to
 	// try again: many commands come at once.
 	refusedPatience = 30 * time.Second
+	// unansweredUnseen is after how long a command says what it waits for.
+	unansweredUnseen = 2 * time.Second
+	// giveUpTime bounds the cancellation of a request that is given up. It outlasts most changes of
+	// leader; who does not want to wait interrupts once more.
+	giveUpTime = 5 * time.Second
 )
 
 // callTimeout bounds each call, in addition to the time that it asks to wait, in case the other
 // end runs but does not answer: a coordinator that was stopped, or an agent without a coordinator.
-// It is longer than a change of leader takes.
-const callTimeout = 10 * time.Second
+// An agent that has this time for a call answers why within it.
+const callTimeout = presentPatience + time.Second
 
 // coordinator returns a client of the coordinators.
 func (c *cli) coordinator(ctx context.Context) (*client.Client, error) {
-	return c.patientCoordinator(ctx, shortPatience)
-}
-
-func (c *cli) patientCoordinator(ctx context.Context, patience time.Duration) (*client.Client, error) {
-	cl, _, err := c.coordinators(ctx, patience)
+	cl, _, err := c.coordinators(ctx)
 	return cl, err
 }
 
 // coordinators returns a client of the coordinators, and where they are.
-func (c *cli) coordinators(ctx context.Context, patience time.Duration) (*client.Client, place, error) {
+func (c *cli) coordinators(ctx context.Context) (*client.Client, place, error) {
 	own := c.credentials.overEnvironment()
 	log := slog.New(&c.warnings)
 	options, err := own.options(log)
@@ -59,7 +64,7 @@ func (c *cli) coordinators(ctx context.Context, patience time.Duration) (*client
 	if err != nil {
 		return nil, place{}, placeError(err)
 	}
-	cl, err := at.open(append(options, calling(patience)...)...)
+	cl, err := at.open(append(options, c.calling(absentPatience)...)...)
 	if err != nil {
 		return nil, place{}, err
 	}
@@ -68,14 +73,34 @@ func (c *cli) coordinators(ctx context.Context, patience time.Duration) (*client
 	return cl, at, nil
 }
 
-// calling are the options of every client.
-func calling(patience time.Duration) []client.Option {
-	return []client.Option{client.WithRetries(client.RetryPolicy{Patience: patience, Refused: refusedPatience}), client.WithTimeout(callTimeout), client.WithInterceptors(checkEncoding())}
+// calling are the options of every client. absent is its patience if nobody is there.
+func (c *cli) calling(absent time.Duration) []client.Option {
+	return []client.Option{
+		client.WithRetries(client.RetryPolicy{Patience: absent, Present: presentPatience, Refused: refusedPatience}),
+		client.WithTimeout(callTimeout), client.WithNotice(unansweredUnseen, c.tellUnanswered), client.WithInterceptors(checkEncoding()),
+	}
+}
+
+// tellUnanswered says once, on stderr, that a call is not answered yet, and why.
+func (c *cli) tellUnanswered(last error) {
+	c.unanswered.Do(func() {
+		if last == nil {
+			c.sayf("bursar: no answer from %s yet", c.server())
+			return
+		}
+		c.sayf("bursar: %s%s", c.message(last), tryingAgain)
+	})
 }
 
 // localAgent returns a client of this machine's agent.
-func (c *cli) localAgent(ctx context.Context, patience time.Duration) (*client.Client, error) {
-	cl, err := client.New(c.agentTarget(ctx), calling(patience)...)
+func (c *cli) localAgent(ctx context.Context) (*client.Client, error) {
+	return c.patientAgent(ctx, absentPatience)
+}
+
+// patientAgent is localAgent for a caller who knows that there is an agent, which may be
+// restarting.
+func (c *cli) patientAgent(ctx context.Context, absent time.Duration) (*client.Client, error) {
+	cl, err := client.New(c.agentTarget(ctx), c.calling(absent)...)
 	if err != nil {
 		return nil, err
 	}
@@ -86,23 +111,10 @@ func (c *cli) localAgent(ctx context.Context, patience time.Duration) (*client.C
 // either returns a client of the agent if --agent was given, else of the coordinator. Both serve
 // allocations.
 func (c *cli) either(cmd *cobra.Command) (*client.Client, error) {
-	return c.patientEither(cmd, shortPatience)
-}
-
-func (c *cli) patientEither(cmd *cobra.Command, patience time.Duration) (*client.Client, error) {
 	if cmd.Flags().Changed("agent") && !cmd.Flags().Changed("addr") {
-		return c.localAgent(cmd.Context(), patience)
+		return c.localAgent(cmd.Context())
 	}
-	return c.patientCoordinator(cmd.Context(), patience)
-}
-
-// patienceFor is the patience of a command whose request waits for so long. The request itself
-// goes on for as long as it would wait.
-func patienceFor(wait time.Duration) time.Duration {
-	if wait > 0 {
-		return longPatience
-	}
-	return shortPatience
+	return c.coordinator(cmd.Context())
 }
 
 // agentTarget is the target that the user named, or else the first of the usual sockets on which

@@ -8,16 +8,31 @@ import (
 	"sync"
 	"time"
 
+	"connectrpc.com/connect"
 	"golang.org/x/term"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/bursar/bursar/client"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/proto/convert"
 )
 
-// waitUnseen is how long a request may wait before its user sees that, and how often what they see
-// is brought up to date.
-const waitUnseen = time.Second
+// tryingAgain ends what is said of a call that has no answer yet.
+const tryingAgain = "; trying again"
+
+const (
+	// waitUnseen is how long a request may wait before its user sees that, and how often a line on
+	// a terminal is written again.
+	waitUnseen = time.Second
+	// askFirst is after how long a request's place is asked for again, and askLast what that grows
+	// to, askGrows times each: a thousand commands that wait ask 70 times a second together. They
+	// ask no sooner because a machine is so busy that they are not answered.
+	askFirst = time.Second
+	askGrows = 4
+	askLast  = 15 * time.Second
+	// askTime is how long an answer may take. An agent says within 2 s that it has no coordinator.
+	askTime = 5 * time.Second
+)
 
 // showWait shows on stderr, while a request waits, its place and the reason. On a terminal it
 // keeps one line up to date, elsewhere it writes a line whenever something changed. The returned
@@ -27,9 +42,11 @@ func (c *cli) showWait(ctx context.Context, cl *client.Client, req *bursarv1.All
 		return func() {}
 	}
 	// A client that does not try again: what it shows is about now.
-	quick := cl.With(client.WithoutRetries(), client.WithTimeout(2*time.Second))
+	quick := cl.With(client.WithoutRetries(), client.WithTimeout(askTime))
 	ctx, cancel := context.WithCancel(ctx)
-	w := &waitLine{cli: c, client: quick, requestID: req.GetRequestId(), began: time.Now(), live: term.IsTerminal(int(c.err.Fd()))}
+	w := &waitLine{
+		cli: c, client: quick, requestID: req.GetRequestId(), began: time.Now(), pace: askFirst, live: term.IsTerminal(int(c.err.Fd())),
+	}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -51,46 +68,68 @@ type waitLine struct {
 	// live: stderr is a terminal, and the line is written over.
 	live  bool
 	shown string // without what is left of the wait
+	// As last read: the text, the request's id, and when its wait ends; empty and nil before.
+	text, id string
+	ends     *timestamppb.Timestamp
+	// pace is how long after a reading the next one is.
+	pace time.Duration
+	// failures are the readings in a row that nobody answered.
+	failures int
 }
 
 func (w *waitLine) follow(ctx context.Context) {
 	ticker := time.NewTicker(waitUnseen)
 	defer ticker.Stop()
+	next := w.began // when the place is read again
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
 		}
-		text, left := w.read(ctx)
-		text = printable(text)
+		if now := time.Now(); !now.Before(next) {
+			w.text = printable(w.read(ctx))
+			// the connection is not kept: every command that waits would have two
+			w.client.CloseIdle()
+			next = now.Add(w.pace - waitUnseen/2) // ticks are not exact
+			w.pace = min(askGrows*w.pace, askLast)
+		}
+		left := ""
+		if w.ends != nil {
+			left = "; " + until(w.ends, time.Now()) + " left"
+		}
 		switch {
-		case ctx.Err() != nil || text == "":
+		case ctx.Err() != nil || w.text == "":
 		case w.live:
-			fmt.Fprintf(w.cli.err, "\r\033[K%s%s", w.fit(text, left), left)
-			w.shown = text
-		case withoutAges(text) != withoutAges(w.shown):
-			w.cli.sayf("%s%s", text, left)
-			w.shown = text
+			fmt.Fprintf(w.cli.err, "\r\033[K%s%s", w.fit(w.text, left), left)
+			w.shown = w.text
+		case strings.HasSuffix(w.text, tryingAgain) && strings.HasSuffix(w.shown, tryingAgain):
+			// once for an outage, however its words change
+		case withoutAges(w.text) != withoutAges(w.shown):
+			w.cli.sayf("%s%s", w.text, left)
+			w.shown = w.text
 		}
 	}
 }
 
-// read returns the place of the request, and how long it may still wait; nothing if it does not
-// wait.
-func (w *waitLine) read(ctx context.Context) (text, left string) {
-	found, err := w.client.Allocations().Get(ctx, &bursarv1.AllocationServiceGetRequest{RequestId: w.requestID})
-	if client.Unavailable(err) {
-		return w.cli.message(err) + "; trying again", ""
+// read returns the place of the request; nothing if it does not wait. If the server has too much to
+// do, the text stays as it was. One reading that fails says little; two in a row are said.
+func (w *waitLine) read(ctx context.Context) (text string) {
+	if w.id == "" {
+		found, err := w.client.Allocations().Get(ctx, &bursarv1.AllocationServiceGetRequest{RequestId: w.requestID})
+		if err != nil {
+			return w.unread(err)
+		}
+		if found.GetAllocation().GetState() != bursarv1.AllocationState_ALLOCATION_STATE_WAITING {
+			return ""
+		}
+		w.id, w.ends = found.GetAllocation().GetId(), found.GetAllocation().GetExpireTime()
 	}
-	a := found.GetAllocation()
-	if err != nil || a.GetState() != bursarv1.AllocationState_ALLOCATION_STATE_WAITING {
-		return "", ""
-	}
-	res, err := w.client.Allocations().Explain(ctx, &bursarv1.ExplainRequest{Id: a.GetId()})
+	res, err := w.client.Allocations().Explain(ctx, &bursarv1.ExplainRequest{Id: w.id})
 	if err != nil {
-		return "", ""
+		return w.unread(err)
 	}
+	w.failures = 0
 	text = "waiting" + placeText(res)
 	var lacks []string
 	for _, s := range res.GetShortfalls() {
@@ -101,7 +140,24 @@ func (w *waitLine) read(ctx context.Context) (text, left string) {
 	if len(lacks) > 0 {
 		text += ": " + strings.Join(lacks, ", ")
 	}
-	return text, "; " + until(a.GetExpireTime(), time.Now()) + " left"
+	return text
+}
+
+// unread is what is shown if the place could not be read.
+func (w *waitLine) unread(err error) (text string) {
+	switch code := connect.CodeOf(err); {
+	case code == connect.CodeDeadlineExceeded, code == connect.CodeResourceExhausted:
+		return w.text
+	case client.Unavailable(err):
+		if w.failures++; w.failures == 1 {
+			w.pace = askFirst
+			return w.text
+		}
+		w.id, w.ends = "", nil // it may have been granted meanwhile
+		return w.cli.message(err) + tryingAgain
+	}
+	w.id, w.ends = "", nil // it does not wait any more
+	return ""
 }
 
 // lackText says what is missing without repeating the account that is already named.

@@ -38,7 +38,7 @@ came after it: a number, no time. With -o json each line is one message, with it
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		ctx, interrupts := catchInterrupts(cmd.Context())
 		defer interrupts.stop()
-		cl, err := c.patientEither(cmd, longPatience)
+		cl, err := c.either(cmd)
 		if err != nil {
 			return err
 		}

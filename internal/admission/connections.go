@@ -85,6 +85,13 @@ func NewConnections(limits ConnectionLimits, options ConnectionOptions) *Connect
 	}
 }
 
+// SetCaller replaces how many connections one caller may have.
+func (c *Connections) SetCaller(limit int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.limits.Caller = limit
+}
+
 // Listen counts what a listener accepts.
 func (c *Connections) Listen(l net.Listener) net.Listener { return &countingListener{l, c} }
 

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"golang.org/x/time/rate"
 )
 
 // Caller is what something is counted on. Nothing is counted on the zero value.
@@ -83,12 +82,12 @@ type account struct {
 	usage
 	Caller
 
-	limiter *rate.Limiter // nil: no bound
+	requests *pace // nil: no bound
 	// followUps is the same again, for requests that give back or confirm what was granted; nil:
 	// no bound.
-	followUps *rate.Limiter
-	connects  *rate.Limiter // nil: no bound
-	delayed   int           // refusals that are held back
+	followUps *pace
+	connects  *pace // nil: no bound
+	delayed   int   // refusals that are held back
 }
 
 // Options are what a Controller tells, and whom.
@@ -120,11 +119,10 @@ func New(limits Limits, options Options) *Controller {
 func (c *Controller) newAccount(caller Caller) *account {
 	a := &account{Caller: caller}
 	if c.limits.Rate > 0 {
-		a.limiter = rate.NewLimiter(rate.Limit(c.limits.Rate), c.limits.Burst)
-		a.followUps = rate.NewLimiter(rate.Limit(c.limits.Rate), c.limits.Burst)
+		a.requests, a.followUps = newPace(c.limits.Rate, c.limits.Burst), newPace(c.limits.Rate, c.limits.Burst)
 	}
 	if c.limits.Connects > 0 {
-		a.connects = rate.NewLimiter(rate.Limit(c.limits.Connects), c.limits.ConnectBurst)
+		a.connects = newPace(c.limits.Connects, c.limits.ConnectBurst)
 	}
 	return a
 }
@@ -137,16 +135,9 @@ func (c *Controller) SetLimits(limits Limits) {
 	c.limits = limits
 	now := c.now()
 	set := func(a *account) {
-		for _, limiter := range []*rate.Limiter{a.limiter, a.followUps} {
-			if limiter != nil {
-				limiter.SetLimitAt(now, rate.Limit(limits.Rate))
-				limiter.SetBurstAt(now, limits.Burst)
-			}
-		}
-		if a.connects != nil {
-			a.connects.SetLimitAt(now, rate.Limit(limits.Connects))
-			a.connects.SetBurstAt(now, limits.ConnectBurst)
-		}
+		a.requests.set(now, limits.Rate, limits.Burst)
+		a.followUps.set(now, limits.Rate, limits.Burst)
+		a.connects.set(now, limits.Connects, limits.ConnectBurst)
 	}
 	set(c.others)
 	for _, a := range c.accounts {
@@ -177,48 +168,47 @@ func (c *Controller) ofLocked(caller Caller) *account {
 // forgetLocked drops accounts that are as if their callers had never been here.
 func (c *Controller) forgetLocked(now time.Time) {
 	for id, a := range c.accounts {
-		if a.usage == (usage{}) && a.delayed == 0 && isUnused(a.limiter, now) && isUnused(a.followUps, now) && isUnused(a.connects, now) {
+		if a.usage == (usage{}) && a.delayed == 0 && a.requests.isUnused(now) && a.followUps.isUnused(now) && a.connects.isUnused(now) {
 			delete(c.accounts, id)
 		}
 	}
 }
 
-// isUnused reports whether a limiter is like an unused one.
-func isUnused(limiter *rate.Limiter, now time.Time) bool {
-	return limiter == nil || limiter.TokensAt(now) >= float64(limiter.Burst())
-}
-
-// Connect counts a connection that a caller opens, and reports whether it may be taken. It takes
-// less than a microsecond: a caller may come as fast as the kernel lets it.
-func (c *Controller) Connect(caller Caller) bool {
+// Connect counts a connection that a caller opens. It may be taken after the time that Connect
+// returns, which is at most most, or not at all. It takes less than a microsecond: a caller may
+// come as fast as the kernel lets it.
+func (c *Controller) Connect(caller Caller, most time.Duration) (after time.Duration, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	a := c.ofLocked(caller)
-	if a == nil || a.connects == nil || a.connects.AllowN(c.now(), 1) {
-		return true
+	if a == nil {
+		return 0, true
+	}
+	if after, ok = a.connects.reserve(c.now(), most); ok {
+		return after, true
 	}
 	c.refused.WithLabelValues(tooManyConnects).Inc()
 	if c.refusalLog.shouldLog(a.ID, c.now()) {
 		c.log.Warn("connections of a caller are closed at once, because they come too fast", "caller", a.Name, "limit", c.limits.Connects, "unit", "connections a second")
 	}
-	return false
+	return 0, false
 }
 
 // Begin counts a request of a caller, and returns what ends it, or an error that refuses it.
 func (c *Controller) Begin(caller Caller) (ended func(), err error) {
-	return c.begin(caller, func(a *account) *rate.Limiter { return a.limiter })
+	return c.begin(caller, func(a *account) *pace { return a.requests })
 }
 
 // BeginFollowUp is Begin for a request that gives back or confirms what was granted. It has a rate
 // of its own, so that a caller who has used up its rate for requests can still end what was
 // granted.
 func (c *Controller) BeginFollowUp(caller Caller) (ended func(), err error) {
-	return c.begin(caller, func(a *account) *rate.Limiter { return a.followUps })
+	return c.begin(caller, func(a *account) *pace { return a.followUps })
 }
 
-func (c *Controller) begin(caller Caller, limiter func(*account) *rate.Limiter) (ended func(), err error) {
+func (c *Controller) begin(caller Caller, pace func(*account) *pace) (ended func(), err error) {
 	return c.admit(caller, bound{
-		reason: TooManyCalls, what: "requests under way", limiter: limiter, of: func(t *usage) *int { return &t.calls },
+		reason: TooManyCalls, what: "requests under way", pace: pace, of: func(t *usage) *int { return &t.calls },
 		limit: func(l *Limits) (one, all int) { return l.Calls, l.AllCalls }, again: time.Second,
 	})
 }
@@ -286,9 +276,9 @@ type bound struct {
 	reason, what string
 	of           func(*usage) *int
 	limit        func(*Limits) (one, all int)
-	again        time.Duration                // after which there may be room
-	limiter      func(*account) *rate.Limiter // bounds it too; nil: no rate does
-	single       bool                         // the first is taken, however large
+	again        time.Duration        // after which there may be room
+	pace         func(*account) *pace // bounds it too; nil: no rate does
+	single       bool                 // the first is taken, however large
 }
 
 func (c *Controller) admit(caller Caller, b bound) (ended func(), err error) {
@@ -327,9 +317,9 @@ func (c *Controller) acquireLocked(a *account, b bound, number int) error {
 		no.what, no.limit = fmt.Sprintf("%s, while others have %d of %d,", b.what, others, together), (together-others)/2
 		return c.refuseLocked(a, no)
 	}
-	if b.limiter != nil {
-		if limiter := b.limiter(a); limiter != nil && !limiter.AllowN(c.now(), 1) {
-			again := time.Duration(float64(time.Second) / float64(c.limits.Rate))
+	if b.pace != nil {
+		if now := c.now(); !b.pace(a).allow(now) {
+			again := b.pace(a).turn(now)
 			return c.refuseLocked(a, refusal{reason: TooFast, who: a.Name, limit: c.limits.Rate, what: "requests a second", again: again})
 		}
 	}

@@ -2,6 +2,7 @@ package admission
 
 import (
 	"log/slog"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -61,6 +62,49 @@ func TestRequestsOfOneUserAreLimited(t *testing.T) {
 	_, err = c.Begin(someone(1))
 	if connect.CodeOf(err) != connect.CodeResourceExhausted || !strings.Contains(err.Error(), "too many requests: someone@h1 may have 10 requests a second") {
 		t.Errorf("%v", err)
+	}
+}
+
+// A thousand requests that are refused together come again one after the other, so that each is
+// taken when it comes: told the same, all but one would be refused again.
+func TestRefusedRequestsComeAgainInTurns(t *testing.T) {
+	c, now, _ := flooded(t, Limits{Rate: 100, Burst: 200})
+	if got := c.granted(someone(1), 200); got != 200 {
+		t.Fatalf("%d at once, want the burst", got)
+	}
+	comesAgain := func() time.Duration {
+		ended, err := c.Begin(someone(1))
+		if err == nil {
+			ended()
+			return 0
+		}
+		return TryAgain(err)
+	}
+	turns := make(map[time.Duration]int)
+	var all []time.Duration
+	for range 1000 {
+		again := comesAgain()
+		turns[again]++
+		all = append(all, again)
+	}
+	if len(turns) != 1000 || all[0] != 10*time.Millisecond || slices.Max(all) > lastTurn {
+		t.Errorf("%d turns, from %s to %s: want 1000, 10ms apart", len(turns), all[0], slices.Max(all))
+	}
+	began, refused := *now, 0
+	for _, again := range all {
+		*now = began.Add(again)
+		if comesAgain() > 0 {
+			refused++
+		}
+	}
+	if refused > 0 {
+		t.Errorf("%d of 1000 came in their turn and were refused again", refused)
+	}
+	// More than there are turns for share them.
+	for range 5000 {
+		if again := comesAgain(); again < 10*time.Millisecond || again > lastTurn {
+			t.Fatalf("try again in %s: want 10ms to %s", again, lastTurn)
+		}
 	}
 }
 

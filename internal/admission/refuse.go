@@ -49,7 +49,7 @@ func (c *Controller) refuseLocked(a *account, r refusal) error {
 	if name := c.setting[r.reason]; name != "" {
 		setting = " (" + name + ")"
 	}
-	return Refusal(fmt.Errorf("too many requests: %s may have %d %s here%s: try again in %s", r.who, r.limit, r.what, setting, r.again), r.again)
+	return Refusal(fmt.Errorf("too many requests: %s may have %d %s here%s: try again in %s", r.who, r.limit, r.what, setting, max(time.Millisecond, r.again.Round(time.Millisecond))), r.again)
 }
 
 // Refusal is an error with RESOURCE_EXHAUSTED that says when to try again: as a

@@ -819,8 +819,9 @@ type AllocateRequest struct {
 	Host     *HostWishes `protobuf:"bytes,8,opt,name=host,proto3" json:"host,omitempty"`
 	// The caller will confirm with a pid. If the caller is in a pid namespace that the agent does
 	// not see, the agent could not know the process by its pid. Then it refuses at once
-	// (FAILED_PRECONDITION) instead of when the process runs. This is no part of the request: a
-	// coordinator ignores it.
+	// (FAILED_PRECONDITION) instead of when the process runs. If the process that has asked ends
+	// before it has confirmed, the agent cancels the request or the reservation. This is no part of
+	// the request: a coordinator ignores it.
 	ConfirmsProcess bool `protobuf:"varint,9,opt,name=confirms_process,json=confirmsProcess,proto3" json:"confirms_process,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache

@@ -1,0 +1,86 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"io"
+	"slices"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"github.com/bursar/bursar/internal/admission"
+	"github.com/bursar/bursar/internal/credential"
+	"github.com/bursar/bursar/internal/discovery"
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+)
+
+// A coordinator that answers that nobody leads, and one whose connection broke, were there: a
+// change of leader takes longer than to find out that an address is wrong.
+func TestPatienceIsLongerIfSomebodyWasThere(t *testing.T) {
+	leaderless := wireError(connect.CodeUnavailable)
+	broken := connect.NewError(connect.CodeUnavailable, io.ErrUnexpectedEOF)
+	untrusted := connect.NewError(connect.CodeUnavailable, &credential.TrustError{Err: errors.New("unknown authority"), Advice: "want another ca"})
+	for name, c := range map[string]struct {
+		failures []error
+		most     time.Duration
+	}{
+		"nobody listens":                           {[]error{errRefused}, 5 * time.Second},
+		"no coordinator is known":                  {[]error{connect.NewError(connect.CodeUnavailable, errNoneKnown)}, 5 * time.Second},
+		"another user's program":                   {[]error{connect.NewError(connect.CodeUnavailable, &discovery.ForeignServerError{})}, 5 * time.Second},
+		"one that is not trusted":                  {[]error{untrusted}, 5 * time.Second},
+		"nobody leads":                             {[]error{leaderless}, 15 * time.Second},
+		"hangs":                                    {[]error{connect.NewError(connect.CodeUnavailable, errHangs)}, 15 * time.Second},
+		"broke, then nobody listens":               {[]error{broken, errRefused}, 15 * time.Second},
+		"one is gone, another says nobody leads":   {[]error{errRefused, leaderless, errRefused}, 15 * time.Second},
+		"a connection that was closed for another": {[]error{connect.NewError(connect.CodeCanceled, syscall.ECONNRESET)}, 15 * time.Second},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := defaults()
+			s.retries.Patience, s.retries.Present = 5*time.Second, 15*time.Second
+			began := time.Now()
+			_, err := attempts(t.Context(), s, get(), func(_ context.Context, n int) error { return c.failures[min(n, len(c.failures))-1] })
+			if took := time.Since(began); err == nil || took > c.most || took < c.most-4*time.Second {
+				t.Errorf("%s: %v after %s: want to give up after %s", name, err, took, c.most)
+			}
+		})
+	}
+}
+
+// Who waits hears once why, unless the server has said when to come again.
+func TestWhoWaitsForAnAnswerHearsWhyOnce(t *testing.T) {
+	refused := connect.NewWireError(connect.CodeResourceExhausted, errors.New("too many requests"))
+	refused.AddDetail(admission.Refusal(nil, time.Second).Details()[0])
+	launch := connect.NewRequest(&bursarv1.LaunchRequest{})
+	for name, c := range map[string]struct {
+		req  connect.AnyRequest
+		try  func(ctx context.Context) error
+		want []error
+	}{
+		"nobody leads":  {get(), func(context.Context) error { return errRefused }, []error{errRefused}},
+		"no answer yet": {get(), func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }, []error{nil}},
+		"answered":      {get(), func(context.Context) error { return nil }, nil},
+		"too busy":      {get(), func(context.Context) error { return refused }, nil},
+		"waits":         {waiting(time.Minute), func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }, nil},
+		"launches":      {launch, func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }, nil},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var heard []error
+			began := time.Now()
+			s := defaults()
+			WithNotice(2*time.Second, func(last error) {
+				if took := time.Since(began); took != 2*time.Second {
+					t.Errorf("%s: after %s, want 2s", name, took)
+				}
+				heard = append(heard, last)
+			}).apply(&s)
+			_, _ = attempts(t.Context(), s, c.req, func(ctx context.Context, _ int) error { return c.try(ctx) })
+			if !slices.Equal(heard, c.want) {
+				t.Errorf("%s: heard %v, want %v", name, heard, c.want)
+			}
+		})
+	}
+}
