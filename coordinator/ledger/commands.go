@@ -8,8 +8,11 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// Config holds the ledger's times. The zero value of a field is its default.
+// Config holds the ledger's settings. The zero value of a field is its default.
 type Config struct {
+	// Dimensions are custom dimensions that rules may be for although no host lists them yet.
+	// Default: none.
+	Dimensions []string
 	// ReservationTTL is how long a grant lasts without Confirm, counted from when it is durable,
 	// if the request does not say. Default 2 min.
 	ReservationTTL time.Duration
@@ -188,8 +191,10 @@ type EngineReport struct {
 	ID            ID
 	Measured      resource.Vector
 	Unreclaimable int64
-	OverUse       []OverUse   // all of it; one dimension each
-	Grant         *Allocation // the agent's record, in a full report
+	Peak          resource.Vector // the most that its agent has measured; unset: not known
+	StopError     string          // why it could not be stopped; empty: nothing went wrong
+	OverUse       []OverUse       // all of it; one dimension each
+	Grant         *Allocation     // the agent's record, in a full report
 	// Without names the parts of that record that were left out because they are damaged or too
 	// large; empty: none.
 	Without string
@@ -203,6 +208,8 @@ type EngineEnd struct {
 	Exit   *ExitStatus
 
 	ErrorOutput string // what the engine wrote last to its standard error
+	// Measured is what it was last measured to use, and Peak the most; unset: not known.
+	Measured, Peak resource.Vector
 }
 
 // Veto is an agent's refusal of a grant.
@@ -342,6 +349,8 @@ type HostInfo struct {
 	Engines     resource.Vector
 	// Stranger is another agent that lately reported for this host and was refused; empty: none.
 	Stranger string
+	// SameMachine are other hosts on the same machine that report too, at most mostSameMachine.
+	SameMachine []string
 }
 
 // AccountInfo is an account's state, for readers.
@@ -401,6 +410,11 @@ type Changes struct {
 	// Providers and ProvidersRemoved are those of every source except files.
 	Providers        []ProviderRecord
 	ProvidersRemoved []ClusterName
+	// Stamps, by revision, are those of Transitions and Hosts. The last one before a change is its
+	// own. QuotaStamps, by selector, are those of Quotas and QuotasRemoved, and HostStamps, by id,
+	// those of HostsRemoved. They are for watchers, and not stored.
+	Stamps                  []RevisionStamp
+	QuotaStamps, HostStamps map[string]Stamp
 	// Refusals, and RefusalsRemoved by id, belong to the coordinator: the ledger leaves them
 	// empty.
 	Refusals        []Refusal
