@@ -29,13 +29,15 @@ func (s *quotaService) Put(ctx context.Context, req *bursarv1.PutRequest) (*burs
 		return nil, err
 	}
 	q.Source = ledger.SourceAPI
-	_, err = commit.Decide(ctx, s.loop, func(l *ledger.Ledger, now ledger.Instant) (struct{}, error) {
-		return struct{}{}, l.PutQuota(now, q)
+	set := ledger.QuotaSet{Quotas: []ledger.Quota{q}, Force: req.GetForce()}
+	undeclared, err := commit.Decide(ctx, s.loop, func(l *ledger.Ledger, now ledger.Instant) ([]string, error) {
+		_, err := l.ApplyQuotas(now, set)
+		return l.Dimensions().Undeclared(&q), err
 	})
 	if err != nil {
 		return nil, inQuota(err, "quota.", q)
 	}
-	return &bursarv1.PutResponse{Quota: wire.QuotaMessage(&q)}, nil
+	return &bursarv1.PutResponse{Quota: (&listedQuota{Quota: q, undeclared: undeclared}).message()}, nil
 }
 
 // Apply puts a set of rules, all or none.
@@ -44,7 +46,7 @@ func (s *quotaService) Apply(ctx context.Context, req *bursarv1.ApplyRequest) (*
 	if err != nil {
 		return nil, err
 	}
-	set := ledger.QuotaSet{Source: req.GetSource(), Quotas: quotas, Prune: req.GetPrune(), DryRun: req.GetDryRun()}
+	set := ledger.QuotaSet{Source: req.GetSource(), Quotas: quotas, Prune: req.GetPrune(), DryRun: req.GetDryRun(), Force: req.GetForce()}
 	changes, err := commit.Decide(ctx, s.loop, func(l *ledger.Ledger, now ledger.Instant) (ledger.QuotaChanges, error) {
 		return l.ApplyQuotas(now, set)
 	})
@@ -133,7 +135,7 @@ func (s *quotaService) Get(ctx context.Context, req *bursarv1.QuotaServiceGetReq
 			}
 			return struct{}{}, nil
 		}
-		quota = wire.QuotaMessage(&rules[i])
+		quota = (&listedQuota{Quota: rules[i], undeclared: l.Dimensions().Undeclared(&rules[i])}).message()
 		l.QuotaAccounts("", func(_ string, a ledger.AccountInfo) bool {
 			if rulesOver(rules, a.Name.Labels, selector) {
 				accounts = append(accounts, a)
@@ -152,7 +154,7 @@ func (s *quotaService) Get(ctx context.Context, req *bursarv1.QuotaServiceGetReq
 func hiddenQuota(l *ledger.Ledger, selector label.Selector) *bursarv1.Quota {
 	for _, h := range l.HiddenQuotas() {
 		if h.Selector.Equal(selector) {
-			return (&listedQuota{h.Quota, h.Why()}).message()
+			return (&listedQuota{Quota: h.Quota, hidden: h.Why()}).message()
 		}
 	}
 	return nil
@@ -162,12 +164,13 @@ func hiddenQuota(l *ledger.Ledger, selector label.Selector) *bursarv1.Quota {
 type listedQuota struct {
 	ledger.Quota
 
-	hidden string
+	hidden     string
+	undeclared []string // dimensions; of a rule in force
 }
 
 func (q *listedQuota) message() *bursarv1.Quota {
 	m := wire.QuotaMessage(&q.Quota)
-	m.Hidden = q.hidden
+	m.Hidden, m.UndeclaredDimensions = q.hidden, q.undeclared
 	return m
 }
 
@@ -176,14 +179,15 @@ func (q *listedQuota) message() *bursarv1.Quota {
 func allQuotas(l *ledger.Ledger) []listedQuota {
 	rules, hidden := l.Quotas(), l.HiddenQuotas()
 	list := make([]listedQuota, 0, len(rules)+len(hidden))
+	known := l.Dimensions()
 	hide := func() {
-		list, hidden = append(list, listedQuota{hidden[0].Quota, hidden[0].Why()}), hidden[1:]
+		list, hidden = append(list, listedQuota{Quota: hidden[0].Quota, hidden: hidden[0].Why()}), hidden[1:]
 	}
 	for i := range rules {
 		for len(hidden) > 0 && hidden[0].Selector.String() < rules[i].Selector.String() {
 			hide()
 		}
-		list = append(list, listedQuota{rules[i], ""})
+		list = append(list, listedQuota{Quota: rules[i], undeclared: known.Undeclared(&rules[i])})
 	}
 	for len(hidden) > 0 {
 		hide()
