@@ -207,9 +207,8 @@ type EngineEnd struct {
 	Reason string
 	Exit   *ExitStatus
 
-	ErrorOutput string // what the engine wrote last to its standard error
-	// Measured is what it was last measured to use, and Peak the most; unset: not known.
-	Measured, Peak resource.Vector
+	ErrorOutput    string          // what the engine wrote last to its standard error
+	Measured, Peak resource.Vector // the last measurement, and the most; unset: not known
 }
 
 // Veto is an agent's refusal of a grant.
@@ -410,9 +409,8 @@ type Changes struct {
 	// Providers and ProvidersRemoved are those of every source except files.
 	Providers        []ProviderRecord
 	ProvidersRemoved []ClusterName
-	// Stamps, by revision, are those of Transitions and Hosts. The last one before a change is its
-	// own. QuotaStamps, by selector, are those of Quotas and QuotasRemoved, and HostStamps, by id,
-	// those of HostsRemoved. They are for watchers, and not stored.
+	// Stamps, by revision, are of Transitions and Hosts; QuotaStamps, by selector, of Quotas and
+	// QuotasRemoved; HostStamps, by id, of HostsRemoved. They are for watchers, and not stored.
 	Stamps                  []RevisionStamp
 	QuotaStamps, HostStamps map[string]Stamp
 	// Refusals, and RefusalsRemoved by id, belong to the coordinator: the ledger leaves them

@@ -175,8 +175,8 @@ func booksOf(l *ledger.Ledger) books {
 	l.Allocations(0, func(a *ledger.Allocation) bool {
 		row := *a
 		row.Measured, row.Peak, row.Unreclaimable = resource.Vector{}, resource.Vector{}, 0 // reported again
-		row.PassedSince = 0                                    // waiting begins again
-		row.Expires = 0                                        // has a grace after a load
+		row.PassedSince = 0                                                                 // waiting begins again
+		row.Expires = 0                                                                     // has a grace after a load
 		if row.State == ledger.Waiting {
 			row.Reason = "" // what blocks it now, with all hosts still to report
 		}
