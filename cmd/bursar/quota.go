@@ -45,6 +45,7 @@ whole: what is not named is not limited any more.`,
 	addResourceFlags(cmd, &limit)
 	cmd.Flags().Var(countFlag{&guaranteed, true}, "guaranteed", "below this its requests go before others': memory=8GiB,cpu=4")
 	weight := cmd.Flags().Int32("weight", 0, "share compared with others when requests wait (default 1)")
+	force := cmd.Flags().Bool("force", false, "even for a dimension that no host has yet")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		selector, err := selectorArg(args[0])
 		if err != nil {
@@ -61,7 +62,7 @@ whole: what is not named is not limited any more.`,
 		if err != nil {
 			return err
 		}
-		res, err := cl.Quotas().Put(cmd.Context(), &bursarv1.PutRequest{Quota: q})
+		res, err := cl.Quotas().Put(cmd.Context(), &bursarv1.PutRequest{Quota: q, Force: *force})
 		if err != nil {
 			return err
 		}
@@ -123,6 +124,7 @@ came from it before.`,
 	source := cmd.Flags().String("source", "", "name of the set, by which --prune finds its rules (default: the file's name)")
 	prune := cmd.Flags().Bool("prune", false, "remove the rules of this source that are not in the file")
 	dryRun := cmd.Flags().Bool("dry-run", false, "change nothing: check, and say what would change")
+	force := cmd.Flags().Bool("force", false, "even for dimensions that no host has yet")
 	_ = cmd.MarkFlagFilename("file", "yaml", "yml")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if *file == "" {
@@ -141,7 +143,7 @@ came from it before.`,
 			return err
 		}
 		res, err := cl.Quotas().Apply(cmd.Context(), &bursarv1.ApplyRequest{
-			Quotas: quotas, Source: firstSet(*source, filepath.Base(name)), Prune: *prune, DryRun: *dryRun,
+			Quotas: quotas, Source: firstSet(*source, filepath.Base(name)), Prune: *prune, DryRun: *dryRun, Force: *force,
 		})
 		if err != nil {
 			return inFile(err, name, data)
