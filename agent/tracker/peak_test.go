@@ -25,7 +25,7 @@ func resourceOf(memory, cpu int64) *bursarv1.Resource {
 // end has that, and the last measurement.
 func TestPeaksOfAnEngine(t *testing.T) {
 	k := registered(t, engine("a", 3, 400, 42))
-	for _, u := range []tracker.Usage{usesBoth(100, 50), usesBoth(300, 20), usesBoth(200, 900)} {
+	for _, u := range []tracker.Usage{usesBoth(100, 900), usesBoth(300, 20), usesBoth(200, 800)} {
 		k.Measure(start, tracker.Measurement{Sample: free(1000), Usages: []tracker.Usage{u}})
 	}
 	reports := k.BuildSync(start).GetEngines()
@@ -44,7 +44,7 @@ func TestPeaksOfAnEngine(t *testing.T) {
 	if len(ends) != 1 {
 		t.Fatalf("ends: %v; want one", ends)
 	}
-	want := &bursarv1.EngineEnd{Measured: resourceOf(200, 900), MeasuredPeak: resourceOf(300, 900)}
+	want := &bursarv1.EngineEnd{Measured: resourceOf(200, 800), MeasuredPeak: resourceOf(300, 900)}
 	got := &bursarv1.EngineEnd{Measured: ends[0].GetMeasured(), MeasuredPeak: ends[0].GetMeasuredPeak()}
 	if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
 		t.Errorf("at the end (-want +got):\n%s", diff)

@@ -169,7 +169,7 @@ func (l *Ledger) wantDimension(custom string) string {
 }
 
 // otherNames are names by which other systems know the fixed dimensions.
-var otherNames = map[string]string{ //nolint:gochecknoglobals // a constant
+var otherNames = map[string]string{
 	"core": resource.CPU, "cores": resource.CPU, "vcore": resource.CPU, "vcores": resource.CPU, "cpus": resource.CPU, "millicores": resource.CPU,
 	"mem": resource.Memory, "ram": resource.Memory, "heap": resource.Memory,
 	"engine": resource.Instances, "engines": resource.Instances, "count": resource.Instances,

@@ -1,6 +1,7 @@
 package ledger_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/bursar/bursar/coordinator/ledger"
@@ -24,10 +25,9 @@ func run(t *testing.T, l *ledger.Ledger, id ledger.ID) {
 // last returns the last transition of an allocation.
 func last(t *testing.T, l *ledger.Ledger, id ledger.ID) ledger.Allocation {
 	t.Helper()
-	transitions := l.Changes().Transitions
-	for i := len(transitions) - 1; i >= 0; i-- {
-		if transitions[i].ID == id {
-			return transitions[i]
+	for _, a := range slices.Backward(l.Changes().Transitions) {
+		if a.ID == id {
+			return a
 		}
 	}
 	t.Fatalf("%s has made no transition", id)

@@ -28,9 +28,9 @@ func (l *Ledger) stamp() Stamp {
 
 // stampRevision stamps the change with the present revision.
 func (l *Ledger) stampRevision() {
-	stamps, next := l.changes.Stamps, l.stamp()
-	if n := len(stamps); n == 0 || stamps[n-1].Stamp != next {
-		l.changes.Stamps = append(stamps, RevisionStamp{l.revision, next})
+	next := l.stamp()
+	if n := len(l.changes.Stamps); n == 0 || l.changes.Stamps[n-1].Stamp != next {
+		l.changes.Stamps = append(l.changes.Stamps, RevisionStamp{l.revision, next})
 	}
 }
 
