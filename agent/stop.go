@@ -99,8 +99,11 @@ func (a *Agent) stop(ctx context.Context, order *bursarv1.StopOrder) {
 		if err != nil {
 			text = err.Error()
 		}
-		a.locked(func(*tracker.Tracker) {
+		a.locked(func(t *tracker.Tracker) {
 			stop.underway, stop.failed, stop.next = false, text, time.Now().Add(stop.retry.NextBackOff())
+			if ctx.Err() == nil {
+				t.SetStopError(id, spelling.Cut(text, maxReason))
+			}
 		})
 		if err != nil && ctx.Err() == nil {
 			level := slog.LevelError

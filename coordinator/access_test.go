@@ -118,6 +118,36 @@ func TestSubmittersActAsTheirUsersAlone(t *testing.T) {
 	}
 }
 
+// A request without the label user is for the one user that its caller may act as; it is the same
+// request when it is repeated. An empty user, and no user of a caller that may act as none or as
+// several, is refused.
+func TestAMissingUserIsTheCallersOnlyOne(t *testing.T) {
+	c := newAuthServer(t)
+	c.addHosts(t)
+	ctx := t.Context()
+	alice := c.visit(t, "alice")
+	req := &bursarv1.AllocateRequest{RequestId: "r1", Resource: memory(mib), Host: &bursarv1.HostWishes{Id: "h1"}}
+	first, err := alice.allocations.Allocate(ctx, req)
+	if err != nil || first.GetAllocation().GetLabels()["user"] != "alice" {
+		t.Fatalf("alice names no user: %v, %v; want user=alice", first, err)
+	}
+	again, err := alice.allocations.Allocate(ctx, req)
+	if err != nil || again.GetAllocation().GetId() != first.GetAllocation().GetId() {
+		t.Errorf("the same again: %v, %v; want allocation %s", again, err, first.GetAllocation().GetId())
+	}
+	explained, err := alice.allocations.Explain(ctx, &bursarv1.ExplainRequest{Request: &bursarv1.AllocateRequest{Resource: memory(mib)}})
+	if err != nil || explained.GetVerdict() != bursarv1.ExplainResponse_VERDICT_FITS {
+		t.Errorf("alice asks what would happen: %v, %v; want that it fits", explained, err)
+	}
+	_, err = alice.allocate(t, "h1", "")
+	expect(t, "an empty user", err, connect.CodeInvalidArgument, `labels[user]: "": want the name of a user`)
+	_, err = c.visit(t, "ops").allocations.Allocate(ctx, &bursarv1.AllocateRequest{Resource: memory(mib)})
+	expect(t, "a caller without users", err, connect.CodePermissionDenied, "ops may not allocate for no user: want the label user")
+	through := c.visit(t, "agent1", identity.Actor{Name: "team@h1", Users: []string{"alice", "bob"}})
+	_, err = through.allocations.Allocate(ctx, req)
+	expect(t, "a caller with two users", err, connect.CodePermissionDenied, "team@h1 may not allocate for no user: want the label user")
+}
+
 func TestAgentsSpeakForTheirHostAlone(t *testing.T) {
 	c := newAuthServer(t)
 	c.addHosts(t)

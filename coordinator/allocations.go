@@ -83,7 +83,7 @@ func (s *allocationService) command(ctx context.Context, req *bursarv1.AllocateR
 	if err != nil {
 		return c, err
 	}
-	if c.Labels, err = s.labels.Apply(given); err != nil {
+	if c.Labels, err = s.labels.ApplyFor(given, c.Actor.OnlyUser()); err != nil {
 		return c, err
 	}
 	if c.Resource, err = convert.ResourceFromProto(req.GetResource()); err != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
+	"strings"
 
 	"github.com/bursar/bursar/coordinator/auth"
 	"github.com/bursar/bursar/coordinator/commit"
@@ -48,7 +49,7 @@ func (s *clusterService) Status(ctx context.Context, req *bursarv1.StatusRequest
 		HostsHealthy: int64(c.HostsHealthy), HostsSuspect: int64(c.HostsSuspect),
 		HostsLost: int64(c.HostsLost), HostsReturning: int64(c.HostsReturning),
 		QuotaRules: int64(c.QuotaRules), QuotaAccounts: int64(c.QuotaAccounts),
-		Warnings:  slices.Concat(s.warn(), enginesWarnings(&c), fullWarnings(auth.ActorOf(ctx), v.Full), v.Skew.Warning(now)),
+		Warnings:  slices.Concat(s.warn(), enginesWarnings(&c), fullWarnings(auth.ActorOf(ctx), v.Full), sharedWarnings(auth.ActorOf(ctx), v.Shared), v.Skew.Warning(now)),
 		ClockSkew: wire.DurationMessage(v.Skew.Left(now)),
 		History:   historyMessage(s.loop.HistorySize()),
 	}, nil
@@ -76,6 +77,24 @@ func enginesWarnings(c *ledger.Counts) (list []string) {
 	}
 	return list
 }
+
+// sharedWarnings says which hosts are on one machine. As with fullWarnings, an agent does not get
+// it.
+func sharedWarnings(to identity.Actor, shared [][]string) (list []string) {
+	if to.Host != "" {
+		return nil
+	}
+	for _, hosts := range shared {
+		list = append(list, "hosts "+strings.Join(commit.AtMost(hosts, mostOnOneMachine, "bursar hosts"), ", ")+" are on one machine: "+onOneMachine)
+	}
+	return list
+}
+
+// mostOnOneMachine bounds how many hosts of one machine a warning names.
+const mostOnOneMachine = 16
+
+// onOneMachine is what is wrong with that, and what would be right.
+const onOneMachine = "each gives away what it sees of it; want one agent, or a capacity in each agent.yaml that is its part"
 
 // mostFull bounds how many callers stand among the warnings that have nearly as much as they may.
 const mostFull = 20

@@ -84,6 +84,11 @@ type Config struct {
 	QuotaFiles []string `yaml:"quotaFiles" reload:"live"`
 	// QuotaPoll is how often the coordinator looks whether they have changed. Default 2 s.
 	QuotaPoll time.Duration `yaml:"quotaPoll" reload:"start"`
+	// Dimensions are custom dimensions that rules may be for before a host has them, such as gpu or
+	// a license. A rule for another one is refused unless it is forced, because its name may be
+	// misspelt; in QuotaFiles it is a warning. What hosts and the queues of external clusters have
+	// need not be named here. Default: none.
+	Dimensions []string `yaml:"dimensions" reload:"start"`
 	// ProvidersFile says how external clusters are read, such as those of YARN. It is read at the
 	// start, and a wrong file is refused. A cluster that does not answer is a warning. More
 	// clusters may be added over the API. Default: none.
@@ -139,6 +144,7 @@ type Times struct {
 func (c Config) ledger() ledger.Config {
 	t := c.Times
 	return ledger.Config{
+		Dimensions:      c.Dimensions,
 		CallerLiveBytes: int64(c.Limits.CallerLiveBytes),
 		ReservationTTL:  t.ReservationTTL, Interval: t.Interval, ReportsPerSecond: t.ReportsPerSecond,
 		SuspectAfter: t.SuspectAfter, LostAfter: t.LostAfter, StarvationAfter: t.StarvationAfter,
@@ -282,6 +288,9 @@ func (c Config) Validate() error {
 	if c.Placement != "spread" && c.Placement != "binpack" {
 		return &ConfigError{"placement", c.Placement, `"spread" or "binpack"`}
 	}
+	if err := c.checkDimensions(); err != nil {
+		return err
+	}
 	if err := c.checkLeast(); err != nil {
 		return err
 	}
@@ -289,6 +298,17 @@ func (c Config) Validate() error {
 		return &ConfigError{
 			"history.retention", c.History.Retention.String(),
 			fmt.Sprintf("at least times.requestRetention (%s)", c.Times.RequestRetention),
+		}
+	}
+	return nil
+}
+
+// checkDimensions refuses names that no custom dimension can have.
+func (c Config) checkDimensions() error {
+	for i, name := range c.Dimensions {
+		wrong := &resource.FieldError{}
+		if err := (resource.Vector{}).WithCustom(map[string]int64{name: 1}).Validate(); errors.As(err, &wrong) {
+			return &ConfigError{fmt.Sprintf("dimensions[%d]", i), name, wrong.Want}
 		}
 	}
 	return nil

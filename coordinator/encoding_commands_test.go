@@ -95,7 +95,9 @@ func (c *storer) sync() {
 	}
 	for range rapid.IntRange(0, 2).Draw(c.T, "engines") {
 		id := c.id()
-		engine := ledger.EngineReport{ID: id, Measured: c.vector("measured"), Unreclaimable: c.number("unreclaimable")}
+		engine := ledger.EngineReport{
+			ID: id, Measured: c.vector("measured"), Peak: c.vector("peak"), Unreclaimable: c.number("unreclaimable"), StopError: c.text("stop error"),
+		}
 		if rapid.Bool().Draw(c.T, "over") {
 			engine.OverUse = []ledger.OverUse{{
 				Dimension: c.text("dimension"), Used: c.number("used"), Since: ledger.Instant(c.number("since")),
@@ -112,7 +114,7 @@ func (c *storer) sync() {
 		command.Engines = append(command.Engines, engine)
 	}
 	if rapid.Bool().Draw(c.T, "ended") {
-		command.Ended = []ledger.EngineEnd{{ID: c.id(), Reason: c.text("reason"), Exit: c.exit()}}
+		command.Ended = []ledger.EngineEnd{{ID: c.id(), Reason: c.text("reason"), Exit: c.exit(), Measured: c.vector("last"), Peak: c.vector("most")}}
 	}
 	if rapid.Bool().Draw(c.T, "veto") {
 		command.Vetoes = []ledger.Veto{{ID: c.id(), Headroom: c.number("headroom"), Revision: 1 << 60}}

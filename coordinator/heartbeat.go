@@ -19,6 +19,9 @@ func (s *hostService) Register(ctx context.Context, req *bursarv1.RegisterReques
 	if err := s.loop.Register(ctx, r); err != nil {
 		return nil, err
 	}
+	if r.Err == nil && len(r.Result.SameMachine) > 0 {
+		s.loop.Log.Warn("hosts are on one machine: "+onOneMachine, "host_id", req.GetHostId(), "others", r.Result.SameMachine)
+	}
 	return wire.RegisterResponse(r), nil
 }
 

@@ -32,16 +32,18 @@ func (s *quotaService) Put(ctx context.Context, req *bursarv1.PutRequest) (*burs
 		return nil, err
 	}
 	q.Source = ledger.SourceAPI
-	_, err = commit.Decide(ctx, s.loop, func(l *ledger.Ledger, now ledger.Instant) (struct{}, error) {
+	set := ledger.QuotaSet{Quotas: []ledger.Quota{q}, Force: req.GetForce()}
+	undeclared, err := commit.Decide(ctx, s.loop, func(l *ledger.Ledger, now ledger.Instant) ([]string, error) {
 		if err := checkETag(l, q.Selector, req.IfEtag); err != nil {
-			return struct{}{}, err
+			return nil, err
 		}
-		return struct{}{}, l.PutQuota(now, q)
+		_, err := l.ApplyQuotas(now, set)
+		return l.Dimensions().Undeclared(&q), err
 	})
 	if err != nil {
 		return nil, inQuota(err, "quota.", q)
 	}
-	return &bursarv1.PutResponse{Quota: withETag(wire.QuotaMessage(&q))}, nil
+	return &bursarv1.PutResponse{Quota: (&listedQuota{Quota: q, undeclared: undeclared}).message()}, nil
 }
 
 // changedQuotaError refuses a Put that was made from what the rule was before.
@@ -63,7 +65,7 @@ func checkETag(l *ledger.Ledger, selector label.Selector, want *string) error {
 	if want == nil {
 		return nil
 	}
-	if have := withETag(findQuota(l, selector)).GetEtag(); have != *want {
+	if have := findQuota(l, selector).GetEtag(); have != *want {
 		return &changedQuotaError{selector, *want, have}
 	}
 	return nil
@@ -73,9 +75,9 @@ func checkETag(l *ledger.Ledger, selector label.Selector, want *string) error {
 func findQuota(l *ledger.Ledger, selector label.Selector) *bursarv1.Quota {
 	rules := l.Quotas()
 	if i := slices.IndexFunc(rules, func(q ledger.Quota) bool { return q.Selector.Equal(selector) }); i >= 0 {
-		return wire.QuotaMessage(&rules[i])
+		return (&listedQuota{Quota: rules[i], undeclared: l.Dimensions().Undeclared(&rules[i])}).message()
 	}
-	return hiddenQuota(l, selector)
+	return withETag(hiddenQuota(l, selector))
 }
 
 // withETag gives a rule its etag: a hash of what it says, of where it is from, and of whether it is
@@ -103,7 +105,7 @@ func (s *quotaService) Apply(ctx context.Context, req *bursarv1.ApplyRequest) (*
 	if err != nil {
 		return nil, err
 	}
-	set := ledger.QuotaSet{Source: req.GetSource(), Quotas: quotas, Prune: req.GetPrune(), DryRun: req.GetDryRun()}
+	set := ledger.QuotaSet{Source: req.GetSource(), Quotas: quotas, Prune: req.GetPrune(), DryRun: req.GetDryRun(), Force: req.GetForce()}
 	changes, err := commit.Decide(ctx, s.loop, func(l *ledger.Ledger, now ledger.Instant) (ledger.QuotaChanges, error) {
 		return l.ApplyQuotas(now, set)
 	})
@@ -185,7 +187,7 @@ func (s *quotaService) Get(ctx context.Context, req *bursarv1.QuotaServiceGetReq
 	var accounts []ledger.AccountInfo
 	_, err = commit.Decide(ctx, s.loop.Reader(req.GetAllowStale()), func(l *ledger.Ledger, _ ledger.Instant) (struct{}, error) {
 		rules := l.Quotas()
-		if quota = withETag(findQuota(l, selector)); quota == nil {
+		if quota = findQuota(l, selector); quota == nil {
 			return struct{}{}, &ledger.NotFoundError{What: "quota", ID: selector.String()}
 		}
 		if quota.GetHidden() != "" {
@@ -209,7 +211,7 @@ func (s *quotaService) Get(ctx context.Context, req *bursarv1.QuotaServiceGetReq
 func hiddenQuota(l *ledger.Ledger, selector label.Selector) *bursarv1.Quota {
 	for _, h := range l.HiddenQuotas() {
 		if h.Selector.Equal(selector) {
-			return (&listedQuota{h.Quota, h.Why()}).message()
+			return (&listedQuota{Quota: h.Quota, hidden: h.Why()}).message()
 		}
 	}
 	return nil
@@ -219,12 +221,13 @@ func hiddenQuota(l *ledger.Ledger, selector label.Selector) *bursarv1.Quota {
 type listedQuota struct {
 	ledger.Quota
 
-	hidden string
+	hidden     string
+	undeclared []string // dimensions; of a rule in force
 }
 
 func (q *listedQuota) message() *bursarv1.Quota {
 	m := wire.QuotaMessage(&q.Quota)
-	m.Hidden = q.hidden
+	m.Hidden, m.UndeclaredDimensions = q.hidden, q.undeclared
 	return withETag(m)
 }
 
@@ -233,14 +236,15 @@ func (q *listedQuota) message() *bursarv1.Quota {
 func allQuotas(l *ledger.Ledger) []listedQuota {
 	rules, hidden := l.Quotas(), l.HiddenQuotas()
 	list := make([]listedQuota, 0, len(rules)+len(hidden))
+	known := l.Dimensions()
 	hide := func() {
-		list, hidden = append(list, listedQuota{hidden[0].Quota, hidden[0].Why()}), hidden[1:]
+		list, hidden = append(list, listedQuota{Quota: hidden[0].Quota, hidden: hidden[0].Why()}), hidden[1:]
 	}
 	for i := range rules {
 		for len(hidden) > 0 && hidden[0].Selector.String() < rules[i].Selector.String() {
 			hide()
 		}
-		list = append(list, listedQuota{rules[i], ""})
+		list = append(list, listedQuota{Quota: rules[i], undeclared: known.Undeclared(&rules[i])})
 	}
 	for len(hidden) > 0 {
 		hide()

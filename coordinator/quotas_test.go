@@ -115,8 +115,8 @@ func TestARuleKeepsAllItSays(t *testing.T) {
 		t.Error(diff)
 	}
 	f.host("h1", gib)
-	if a := f.allocate(request("", 70*mib)); a.GetRequested().GetMemoryBytes() != 96*mib {
-		t.Errorf("normalized to %v", a.GetRequested())
+	if a := f.allocate(request("", 70*mib)); a.GetRequested().GetMemoryBytes() != 70*mib || a.GetEntitled().GetMemoryBytes() != 96*mib {
+		t.Errorf("asked for %v, normalized to %v", a.GetRequested(), a.GetEntitled())
 	}
 	_, err = f.allocations.Allocate(t.Context(), request("", 600*mib))
 	if connect.CodeOf(err) != connect.CodeInvalidArgument {
@@ -222,7 +222,7 @@ func TestAPageOfRulesHasAllThatHaveOneSelector(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		all = append(all, listedQuota{ledger.Quota{Selector: selector, Source: strings.Repeat("s", wire.PageBytes/10)}, "hidden"})
+		all = append(all, listedQuota{Quota: ledger.Quota{Selector: selector, Source: strings.Repeat("s", wire.PageBytes/10)}, hidden: "hidden"})
 	}
 	seen, place := 0, ""
 	for seen < len(all) {

@@ -292,6 +292,7 @@ func (s *Server) warnings() []string {
 	list = append(list, s.loop.HiddenProviders()...)
 	list = append(list, s.loop.FaultWarnings()...)
 	list = append(list, s.loop.HiddenRules()...)
+	list = append(list, s.loop.UndeclaredDimensions()...)
 	route := s.peers.Route()
 	if route.Fault != nil {
 		list = append(list, route.Fault.Error())

@@ -26,7 +26,7 @@ func (s *allocationService) Watch(ctx context.Context, req *bursarv1.AllocationS
 		if e.Allocation == nil || !keep(e.Allocation) {
 			return nil
 		}
-		return stream.Send(&bursarv1.AllocationServiceWatchResponse{Allocation: wire.AllocationMessage(e.Allocation), Revision: e.Resume})
+		return stream.Send(&bursarv1.AllocationServiceWatchResponse{Allocation: wire.AllocationMessage(e.Allocation), Revision: e.Resume, Time: wire.TimeMessage(e.Stamp.Time), Actor: e.Stamp.Actor})
 	})
 }
 
@@ -63,7 +63,7 @@ func (s *clusterService) Watch(ctx context.Context, req *bursarv1.ClusterService
 }
 
 func changeMessage(e commit.Event) *bursarv1.ClusterServiceWatchResponse {
-	m := &bursarv1.ClusterServiceWatchResponse{Revision: e.Resume}
+	m := &bursarv1.ClusterServiceWatchResponse{Revision: e.Resume, Time: wire.TimeMessage(e.Stamp.Time), Actor: e.Stamp.Actor}
 	switch {
 	case e.Allocation != nil:
 		m.Change = &bursarv1.ClusterServiceWatchResponse_Allocation{Allocation: wire.AllocationMessage(e.Allocation)}

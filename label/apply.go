@@ -10,8 +10,14 @@ import (
 // each other, are required and missing, or came out malformed; and *ClaimError.
 //
 // Applying the rules to their own result changes nothing. The set itself is not checked, see
-// FromMap. The result has no labels with an empty value.
-func (p *Preprocessor) Apply(set Set) (Set, error) {
+// FromMap. The result has no labels with an empty value. The label user alone must not be given
+// with one: that is more likely a variable that is not set than a wish.
+func (p *Preprocessor) Apply(set Set) (Set, error) { return p.ApplyFor(set, "") }
+
+// ApplyFor is Apply for a caller who may act as this user only. If no label and no default says
+// another one, the request is for that user. A user that is derived stays as it is derived. The
+// empty user is as Apply.
+func (p *Preprocessor) ApplyFor(set Set, user string) (Set, error) {
 	if p == nil {
 		p = &Preprocessor{}
 	}
@@ -23,6 +29,9 @@ func (p *Preprocessor) Apply(set Set) (Set, error) {
 		if out.Value(l.Key) == "" {
 			out = out.With(l.Key, l.Value)
 		}
+	}
+	if user != "" && out.Value(User) == "" && !p.derives(User) {
+		out = out.With(User, p.convert(User, user))
 	}
 	for _, d := range p.derived {
 		value := p.convert(d.Key, d.derive(out))
@@ -59,6 +68,9 @@ func (p *Preprocessor) convertAll(set Set) (Set, error) {
 		if to := p.keys[key]; to != "" {
 			key = to
 		}
+		if key == User && value == "" {
+			return nil, &FieldError{field(l.Key), "", "the name of a user: is a variable such as $USER not set?"}
+		}
 		value = p.convert(key, value)
 		switch other := out.Value(key); {
 		case value == "" || value == other:
@@ -71,6 +83,11 @@ func (p *Preprocessor) convertAll(set Set) (Set, error) {
 		out = out.With(key, value)
 	}
 	return out, nil
+}
+
+// derives reports whether a rule makes the label from others.
+func (p *Preprocessor) derives(key string) bool {
+	return slices.ContainsFunc(p.derived, func(d derivation) bool { return d.Key == key })
 }
 
 // concerns reports whether the label cannot stay as it is.

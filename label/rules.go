@@ -5,7 +5,9 @@ package label
 // labels, derivations make labels from other labels, and finally required keys must be there. A
 // label that no rule and no quota mentions stays unchanged and limits nothing.
 //
-// A label with the empty value counts as missing everywhere.
+// A label with the empty value counts as missing everywhere, except user: a request with an empty
+// user is refused. After the defaults, a request without a user is for the one user that its caller
+// may act as, if there is exactly one.
 type Rules struct {
 	Aliases []Alias `yaml:"aliases"`
 	// Defaults are labels that a request gets if it does not have them.

@@ -158,13 +158,17 @@ func TestApplyRefuses(t *testing.T) {
 		{Key: "tenant", From: "user", Patterns: []Pattern{{Match: `a(.*)`, Value: "${1}"}}},
 		{Key: "both", Template: "${user}${zone}"},
 	}})
+	required := must(t, Rules.Compile, Rules{Required: []string{"who"}, Defaults: map[string]string{"user": "nobody"}})
 	for _, test := range []struct {
 		name, in string
 		*Preprocessor
 		field string
 	}{
 		{"a required label that is missing", "creator=IDE", p, "labels[user]"},
-		{"a required label that is empty", "user=", p, "labels[user]"},
+		{"a required label that is empty", "creator=IDE,user=alice,who=", required, "labels[who]"},
+		{"an empty user", "user=", nil, "labels[user]"},
+		{"an empty user, even with a default", "user=", required, "labels[user]"},
+		{"an empty user under another name", "proxyUser=", p, "labels[proxyUser]"},
 		{"a key and its alias that differ", "user=alice,proxyUser=bob", p, "labels[user]"},
 		{"two aliases that differ", "engine=hive,engine_type=spark,user=alice", p, "labels[engine_type]"},
 		{"the value that stands for all", "user=*", p, "labels[user]"},
@@ -177,6 +181,35 @@ func TestApplyRefuses(t *testing.T) {
 			checkField(t, err, test.field)
 			if set != nil {
 				t.Errorf("set is %v", set)
+			}
+		})
+	}
+}
+
+// A request without a user is for the one user that its caller may act as. Labels, defaults and
+// derivations go first, and what is derived from the user is derived from that one.
+func TestTheCallersOnlyUserFillsIn(t *testing.T) {
+	p := must(t, Rules.Compile, companyRules(t))
+	aliased := must(t, Rules.Compile, Rules{Aliases: []Alias{{Key: "user", Values: map[string]string{"alice": "a.smith"}}}})
+	byDefault := must(t, Rules.Compile, Rules{Defaults: map[string]string{"user": "guest"}})
+	derived := must(t, Rules.Compile, Rules{Derived: []Derivation{{Key: "user", From: "account", Values: map[string]string{"x": "bob"}}}})
+	for _, test := range []struct {
+		name string
+		*Preprocessor
+		in, out string
+	}{
+		{"without rules", nil, "creator=IDE", "creator=IDE,user=alice"},
+		{"before derivations and required keys", p, "engineType=hive", "account=research/alice,creator=shell,engineType=hive,site=berlin,tenant=research,user=alice"},
+		{"but for a label", p, "proxyUser=etl_7,engineType=hive", "account=batch/etl_7,batch=yes,creator=shell,engineType=hive,site=berlin,tenant=batch,user=etl_7"},
+		{"through its aliases", aliased, "", "user=a.smith"},
+		{"but for a default", byDefault, "", "user=guest"},
+		{"but for a derivation", derived, "account=x", "account=x,user=bob"},
+		{"but for a derivation that gives nothing", derived, "account=y", "account=y"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			out, err := test.ApplyFor(must(t, Parse, test.in), "alice")
+			if err != nil || out.String() != test.out {
+				t.Errorf("%s, %v; want %s", out, err, test.out)
 			}
 		})
 	}

@@ -49,6 +49,18 @@ func newSelector(set Set) Selector {
 	return s
 }
 
+// CheckValues refuses a value that has a "*" next to other characters. It would be meant as a
+// pattern, and there are none: it would match this very value only. Rules that are stored may have
+// one. The error is a *FieldError.
+func (s Selector) CheckValues() error {
+	for _, l := range s.labels {
+		if l.Value != Any && strings.Contains(l.Value, Any) {
+			return &FieldError{field(l.Key), l.Value, `"*" alone, which is one account for each value, or one value exactly: there are no patterns`}
+		}
+	}
+	return nil
+}
+
 // String returns the selector as ParseSelector reads it.
 func (s Selector) String() string {
 	if len(s.labels) == 0 {

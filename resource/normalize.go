@@ -11,14 +11,17 @@ type Normalization struct {
 	// Minimum is what a request is raised to; it applies also if the request does not set the
 	// dimension.
 	Minimum Vector
-	// Increment is the step above the minimum. Zero is no step.
+	// Increment is the step: what is given is a multiple of it, even if the minimum is not. Zero is
+	// no step.
 	Increment Vector
 	// Maximum is what a request must not exceed. Rounding up stops at it.
 	Maximum Vector
 }
 
-// Apply returns the request raised to the minimum, then up to the next minimum + k*increment. A
-// request above the maximum, or one that Validate refuses, is refused with a *FieldError.
+// Apply returns the request raised to the minimum, then up to the next multiple of the increment,
+// as the resource calculators of YARN do (normalize: roundUp(max(request, minimum), increment), at
+// most the maximum). A request above the maximum, or one that Validate refuses, is refused with a
+// *FieldError.
 func (n Normalization) Apply(request Vector) (Vector, error) {
 	if err := request.Validate(); err != nil {
 		return Vector{}, err
@@ -30,9 +33,9 @@ func (n Normalization) Apply(request Vector) (Vector, error) {
 		}
 		out = out.With(dimension, n.round(dimension, asked))
 	}
-	for dimension, least := range n.Minimum.All() {
+	for dimension := range n.Minimum.All() {
 		if !request.Has(dimension) {
-			out = out.With(dimension, least)
+			out = out.With(dimension, n.round(dimension, 0))
 		}
 	}
 	if err := out.Validate(); err != nil {
@@ -47,7 +50,7 @@ func (n Normalization) round(dimension string, asked int64) int64 {
 	step, _ := n.Increment.Get(dimension)
 	rounded := max(asked, least)
 	if step > 0 {
-		if rest := (rounded - least) % step; rest != 0 {
+		if rest := rounded % step; rest != 0 {
 			rounded += step - rest
 		}
 	}

@@ -34,6 +34,40 @@ func TestNormalization(t *testing.T) {
 	}
 }
 
+// The figures are those of Hadoop's own tests: TestSchedulerUtils, testNormalizeRequest and
+// testNormalizeRequestWithDominantResourceCalculator (3.3), with the defaults of a cluster (minimum
+// and increment 1024 MiB and one vcore, maximum 8192). One differs: what is above the maximum is
+// refused there by the check that comes before.
+func TestNormalizationIsThatOfYARN(t *testing.T) {
+	const mib = 1 << 20
+	of := func(memory, cores int64) Vector { return Vector{}.WithMemory(memory * mib).WithCPU(cores * 1000) }
+	capacity := Normalization{Minimum: of(1024, 1), Increment: of(1024, 1), Maximum: of(8192, 10)}
+	odd := capacity // a maximum that is no multiple
+	odd.Maximum = of(8192-10, 10)
+	fair := Normalization{Minimum: of(1000, 1), Increment: of(512, 2), Maximum: of(8192, 10)} // increment-allocation
+	for _, test := range []struct {
+		name          string
+		rule          Normalization
+		request, want Vector
+	}{
+		{"zero is the minimum", capacity, of(0, 0), of(1024, 1)},
+		{"a multiple stays", capacity, of(2048, 2), of(2048, 2)},
+		{"ten more is the next multiple", capacity, of(1024+10, 1), of(2048, 1)},
+		{"the maximum stays", capacity, of(8192, 10), of(8192, 10)},
+		{"ten less than the maximum is the maximum", capacity, of(8192-10, 10), of(8192, 10)},
+		{"rounding stops at a maximum that is no multiple", odd, of(8192-100, 10), of(8192-10, 10)},
+		{"a minimum that is no multiple is rounded up too", fair, of(0, 0), of(1024, 2)},
+		{"the steps begin at zero, not at the minimum", fair, of(1025, 3), of(1536, 4)},
+		{"and so for what the request does not set", fair, Vector{}, of(1024, 2)},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if got := must(t, test.rule.Apply, test.request); !got.Equal(test.want) {
+				t.Errorf("%v became %v, want %v", test.request, got, test.want)
+			}
+		})
+	}
+}
+
 func TestNormalizationRefusesMoreThanTheMaximum(t *testing.T) {
 	rule := Normalization{Maximum: Vector{}.WithMemory(1<<30).With("gpu", 0)}
 	for field, request := range map[string]Vector{

@@ -68,6 +68,10 @@ func (t *Tracker) Measure(now time.Time, m Measurement) []*bursarv1.EngineEnd {
 			}
 			end := &bursarv1.EngineEnd{
 				AllocationId: usage.ID, EndTime: timestamppb.New(now), ExitStatus: usage.Exit, Reason: reason, ErrorOutput: usage.ErrorOutput,
+				MeasuredPeak: e.measuredPeak(),
+			}
+			if e.usage != nil {
+				end.Measured = e.usage.measured()
 			}
 			t.end(e, end)
 			ends = append(ends, end)
@@ -76,6 +80,7 @@ func (t *Tracker) Measure(now time.Time, m Measurement) []*bursarv1.EngineEnd {
 		if e.usage == nil && e.reported == nil {
 			t.urgent = true // users want to see what the new engine uses
 		}
+		e.peak.memoryBytes, e.peak.cpuMillis = max(e.peak.memoryBytes, usage.MemoryBytes), max(e.peak.cpuMillis, usage.CPUMillis)
 		t.judge(now, e, &usage)
 		judged[e] = true
 	}

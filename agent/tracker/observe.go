@@ -94,7 +94,10 @@ func (t *Tracker) accept(now time.Time, a *bursarv1.Allocation, epoch uint64, ve
 		a = proto.CloneOf(a)
 		a.Process = process // as SetProcess completed it
 	}
-	*e = entry{phase: held, grant: a, epoch: epoch, usage: e.usage, reported: e.reported, pending: e.pending, judgement: e.judgement, counted: e.counted}
+	*e = entry{
+		phase: held, grant: a, epoch: epoch, usage: e.usage, reported: e.reported, pending: e.pending, judgement: e.judgement, counted: e.counted,
+		peak: e.peak, stopError: e.stopError, reportedStopError: e.reportedStopError,
+	}
 	t.believe(e)
 	if p := a.GetProcess(); p.GetPid() != process.GetPid() || p.GetStartTime() != process.GetStartTime() {
 		e.usage, e.judgement = nil, policy.Judgement{}

@@ -109,10 +109,14 @@ func (t *Tracker) BuildSync(now time.Time) *bursarv1.SyncRequest {
 
 // report is the engine's part of the next Sync; nil if the coordinator knows all there is.
 func (t *Tracker) report(e *entry) *bursarv1.EngineReport {
-	if !t.full && (e.usage == nil || !e.pending && !e.usage.differs(e.reported)) {
+	changed := e.pending || e.usage != nil && e.usage.differs(e.reported) || e.stopError != e.reportedStopError
+	if !t.full && !changed {
 		return nil
 	}
-	report := &bursarv1.EngineReport{AllocationId: e.grant.GetId()}
+	report := &bursarv1.EngineReport{AllocationId: e.grant.GetId(), MeasuredPeak: e.measuredPeak(), StopError: e.stopError}
+	if e.stopError != e.reportedStopError {
+		e.reportedStopError, e.pending = e.stopError, true
+	}
 	if e.usage != nil {
 		report.Measured, report.UnreclaimableBytes, report.OverUse = e.usage.measured(), e.usage.UnreclaimableBytes, overUses(e.usage.over)
 		e.reported, e.pending = e.usage, true

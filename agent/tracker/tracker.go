@@ -100,6 +100,10 @@ type entry struct {
 	reported  *Usage // as the coordinator has it, for all that is known
 	pending   bool   // was sent in a Sync that is not answered
 	judgement policy.Judgement
+	// peak has the most of memory and cpu of all samples since the agent knows it.
+	peak struct{ memoryBytes, cpuMillis int64 }
+	// stopError is why it could not be stopped, and reportedStopError what was sent of it.
+	stopError, reportedStopError string
 
 	// Of a veto:
 	headroom int64  // bytes, when it was refused
@@ -208,7 +212,25 @@ func (e *entry) shown() *bursarv1.Allocation {
 	}
 	a := proto.CloneOf(e.grant)
 	a.Measured, a.UnreclaimableBytes, a.OverUse = e.usage.measured(), e.usage.UnreclaimableBytes, overUses(e.usage.over)
+	a.MeasuredPeak, a.StopError = e.measuredPeak(), e.stopError
 	return a
+}
+
+// measuredPeak is nil before the first sample.
+func (e *entry) measuredPeak() *bursarv1.Resource {
+	if e.usage == nil {
+		return nil
+	}
+	peak := e.peak
+	return &bursarv1.Resource{MemoryBytes: &peak.memoryBytes, CpuMillis: &peak.cpuMillis}
+}
+
+// SetStopError notes why an engine could not be stopped; empty: nothing went wrong.
+func (t *Tracker) SetStopError(id, text string) {
+	if e := t.entries[id]; e != nil && e.tracked() && e.stopError != text {
+		e.stopError = text
+		t.urgent = true
+	}
 }
 
 // Engine is an active allocation with a process here.

@@ -159,6 +159,7 @@ func (c *cli) printAllocation(a *bursarv1.Allocation) {
 		"requested", resourceText(a.GetRequested()),
 		"entitled", resourceText(a.GetEntitled()),
 		"uses", usedText(a.GetMeasured()),
+		"at most", usedText(a.GetMeasuredPeak()),
 	}
 	facts = append(facts, overUseFacts(a, now)...)
 	facts = append(facts,
@@ -175,6 +176,7 @@ func (c *cli) printAllocation(a *bursarv1.Allocation) {
 		"ends", ends(a, now),
 		"ended", ago(a.GetEndTime(), now),
 		"exit", exitText(a.GetExitStatus()),
+		"stop failed", a.GetStopError(),
 		"revision", fmt.Sprint(a.GetRevision()),
 	)
 	name := "error output"

@@ -115,6 +115,7 @@ func (c *cli) runDetached(ctx context.Context, cl *client.Client, req *bursarv1.
 	if err != nil {
 		return err
 	}
+	c.sayNormalized(allocation)
 	wanted.Id = allocation.GetId()
 	launching, cancel := context.WithTimeout(ctx, launchTimeout)
 	defer cancel()

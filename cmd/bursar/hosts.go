@@ -112,6 +112,7 @@ func (c *cli) printHost(h *bursarv1.Host, overUses []string) {
 		"state", hostState(h),
 		"takes no engines", h.GetUnavailableReason(),
 		"also calls for it", h.GetStranger(),
+		"same machine as", strings.Join(h.GetSameMachine(), ", "),
 		"address", h.GetAddress(),
 		"labels", labelsText(h.GetLabels()),
 		"agent", h.GetVersion(),

@@ -61,12 +61,13 @@ and "over" lists those accounts.`,
 	weight := cmd.Flags().Int32("weight", 0, "share compared with others when requests wait (default 1)")
 	replace := cmd.Flags().Bool("replace", false, "the rule is what is named here, and nothing else")
 	dryRun := cmd.Flags().Bool("dry-run", false, "change nothing: check, and say what would change")
+	force := cmd.Flags().Bool("force", false, "even for a dimension that no host has yet")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		selector, err := selectorArg(args[0])
 		if err != nil {
 			return err
 		}
-		change := quotaChange{selector: selector, limit: limit, guaranteed: guaranteed, replace: *replace, dryRun: *dryRun}
+		change := quotaChange{selector: selector, limit: limit, guaranteed: guaranteed, replace: *replace, dryRun: *dryRun, force: *force}
 		if cmd.Flags().Changed("weight") {
 			change.weight = weight
 		}
@@ -142,6 +143,7 @@ came from it before.`,
 	source := cmd.Flags().String("source", "", "name of the set, by which --prune finds its rules (default: the file's name)")
 	prune := cmd.Flags().Bool("prune", false, "remove the rules of this source that are not in the file")
 	dryRun := cmd.Flags().Bool("dry-run", false, "change nothing: check, and say what would change")
+	force := cmd.Flags().Bool("force", false, "even for dimensions that no host has yet")
 	_ = cmd.MarkFlagFilename("file", "yaml", "yml")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if *file == "" {
@@ -160,7 +162,7 @@ came from it before.`,
 			return err
 		}
 		res, err := cl.Quotas().Apply(cmd.Context(), &bursarv1.ApplyRequest{
-			Quotas: quotas, Source: firstSet(*source, filepath.Base(name)), Prune: *prune, DryRun: *dryRun,
+			Quotas: quotas, Source: firstSet(*source, filepath.Base(name)), Prune: *prune, DryRun: *dryRun, Force: *force,
 		})
 		if err != nil {
 			return inFile(err, name, data)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -58,6 +59,10 @@ func (c *cli) printQuotas(all *bursarv1.QuotaServiceListResponse) {
 		if q.GetHidden() != "" {
 			row[4] += " (hidden)"
 			hidden = append(hidden, fmt.Sprintf("%s of %s is not in force: %s", selectorText(q.GetSelector()), q.GetSource(), q.GetHidden()))
+		}
+		if names := q.GetUndeclaredDimensions(); len(names) > 0 {
+			hidden = append(hidden, fmt.Sprintf("%s of %s is for %s: no host, external cluster or configuration has that",
+				selectorText(q.GetSelector()), q.GetSource(), strings.Join(names, ", ")))
 		}
 		if c.wide() {
 			row = append(row, normalizationText(q.GetNormalization()))

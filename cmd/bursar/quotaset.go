@@ -23,6 +23,7 @@ type quotaChange struct {
 	limit, guaranteed resource.Vector
 	weight            *int32 // nil: not named
 	replace, dryRun   bool
+	force             bool // even for a dimension that nothing has
 }
 
 // setQuota is a rule that was set, or would be.
@@ -71,11 +72,11 @@ func (q *quotaChange) read(ctx context.Context, cl *client.Client) (*bursarv1.Qu
 // send puts a rule, if it is as it was when it had the etag, or asks what that would do.
 func (q *quotaChange) send(ctx context.Context, cl *client.Client, rule *bursarv1.Quota, etag string) (*bursarv1.Quota, error) {
 	if q.dryRun {
-		_, err := cl.Quotas().Apply(ctx, &bursarv1.ApplyRequest{Quotas: []*bursarv1.Quota{rule}, DryRun: true})
+		_, err := cl.Quotas().Apply(ctx, &bursarv1.ApplyRequest{Quotas: []*bursarv1.Quota{rule}, DryRun: true, Force: q.force})
 		rule.Source = sourceAPI
 		return rule, err
 	}
-	res, err := cl.Quotas().Put(ctx, &bursarv1.PutRequest{Quota: rule, IfEtag: &etag})
+	res, err := cl.Quotas().Put(ctx, &bursarv1.PutRequest{Quota: rule, IfEtag: &etag, Force: q.force})
 	return res.GetQuota(), err
 }
 
@@ -87,7 +88,7 @@ func (q *quotaChange) of(before *bursarv1.Quota) (*bursarv1.Quota, error) {
 	now := &bursarv1.Quota{Selector: q.selector}
 	if before != nil && !q.replace {
 		now = proto.CloneOf(before)
-		now.Source, now.Hidden, now.Etag = "", "", ""
+		now.Source, now.Hidden, now.Etag, now.UndeclaredDimensions = "", "", "", nil
 	}
 	var err error
 	if now.Limit, err = with(now.GetLimit(), q.limit); err != nil {

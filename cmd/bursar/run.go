@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/bursar/bursar/client"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
@@ -96,7 +97,10 @@ func (c *cli) run(ctx context.Context, cl *client.Client, req *bursarv1.Allocate
 	stopShowing := c.showWait(ctx, cl, req)
 	result, err := cl.Run(ctx, client.RunOptions{
 		Request: req, Command: command, Grace: grace,
-		Granted: func(*bursarv1.Allocation) { stopShowing() },
+		Granted: func(a *bursarv1.Allocation) {
+			stopShowing()
+			c.sayNormalized(a)
+		},
 		Started: relay.to,
 		Ending:  relay.stop,
 	})
@@ -106,6 +110,18 @@ func (c *cli) run(ctx context.Context, cl *client.Client, req *bursarv1.Allocate
 		return &exitError{code: exitSignal + int(sig)}
 	}
 	return c.runEnd(result, err)
+}
+
+// sayNormalized says in one line if a grant is not what was asked for.
+func (c *cli) sayNormalized(a *bursarv1.Allocation) {
+	asked, granted := proto.CloneOf(a.GetRequested()), proto.CloneOf(a.GetEntitled())
+	if asked == nil || granted == nil {
+		return
+	}
+	asked.External, granted.External = nil, nil // their names are completed, not their sizes
+	if asked, granted := resourceText(asked), resourceText(granted); asked != granted {
+		c.sayf("bursar: granted %s for %s: a quota rounds requests", printable(granted), printable(asked))
+	}
 }
 
 // absoluteTarget is a server's name for a command that may run in another folder.

@@ -27,7 +27,9 @@ type Event struct {
 	Quota        *ledger.Quota
 	QuotaRemoved string
 	HostRemoved  string
-	bytes        int // its size, as the feed counts it
+	// Stamp says when it was made and by whom.
+	Stamp ledger.Stamp
+	bytes int // its size, as the feed counts it
 }
 
 // ChangeFeed keeps the latest durable changes for watchers, up to a number and up to a size.
@@ -86,30 +88,44 @@ func (f *ChangeFeed) reset(revision uint64) {
 func (f *ChangeFeed) Publish(c *ledger.Changes) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	hosts := c.Hosts
+	hosts, stamps := c.Hosts, stampsByRevision(c.Stamps)
 	for i := range c.Transitions {
 		t := &c.Transitions[i]
 		for len(hosts) > 0 && hosts[0].Revision < t.Revision {
-			f.addLocked(Event{revision: hosts[0].Revision, Host: &hosts[0]})
+			f.addLocked(Event{revision: hosts[0].Revision, Host: &hosts[0], Stamp: stamps.next(hosts[0].Revision)})
 			hosts = hosts[1:]
 		}
 		t.Wishes = nil // watchers are not shown them
-		f.addLocked(Event{revision: t.Revision, Allocation: t})
+		f.addLocked(Event{revision: t.Revision, Allocation: t, Stamp: stamps.next(t.Revision)})
 	}
 	for i := range hosts {
-		f.addLocked(Event{revision: hosts[i].Revision, Host: &hosts[i]})
+		f.addLocked(Event{revision: hosts[i].Revision, Host: &hosts[i], Stamp: stamps.next(hosts[i].Revision)})
 	}
 	for _, id := range c.HostsRemoved {
-		f.addLocked(Event{revision: c.Revision, HostRemoved: id})
+		f.addLocked(Event{revision: c.Revision, HostRemoved: id, Stamp: c.HostStamps[id]})
 	}
 	for i := range c.Quotas {
-		f.addLocked(Event{revision: c.Revision, Quota: &c.Quotas[i]})
+		f.addLocked(Event{revision: c.Revision, Quota: &c.Quotas[i], Stamp: c.QuotaStamps[c.Quotas[i].Selector.String()]})
 	}
 	for _, selector := range c.QuotasRemoved {
-		f.addLocked(Event{revision: c.Revision, QuotaRemoved: selector})
+		f.addLocked(Event{revision: c.Revision, QuotaRemoved: selector, Stamp: c.QuotaStamps[selector]})
 	}
 	f.revision = c.Revision
 	f.wakeLocked()
+}
+
+// stampsByRevision are the stamps of a batch that are not used yet.
+type stampsByRevision []ledger.RevisionStamp
+
+// next returns the stamp of a revision. No earlier one may be asked for after it.
+func (s *stampsByRevision) next(revision uint64) ledger.Stamp {
+	for len(*s) > 1 && (*s)[1].From <= revision {
+		*s = (*s)[1:]
+	}
+	if len(*s) == 0 || (*s)[0].From > revision {
+		return ledger.Stamp{}
+	}
+	return (*s)[0].Stamp
 }
 
 func (f *ChangeFeed) addLocked(e Event) {

@@ -11,7 +11,7 @@ import (
 // size is about what an event keeps in memory, in bytes: the event, the row that it points to, and
 // the texts and lists of that row. Texts that rows share are counted for each.
 func (e *Event) size() int {
-	n := int(unsafe.Sizeof(*e)) + len(e.QuotaRemoved) + len(e.HostRemoved)
+	n := int(unsafe.Sizeof(*e)) + len(e.QuotaRemoved) + len(e.HostRemoved) + len(e.Stamp.Actor)
 	switch {
 	case e.Allocation != nil:
 		n += allocationSize(e.Allocation)
@@ -30,7 +30,7 @@ func (e *Event) size() int {
 }
 
 func allocationSize(a *ledger.Allocation) int {
-	n := int(unsafe.Sizeof(*a)) + len(a.RequestID) + len(a.Caller) + len(a.HostID) + len(a.HostAddress) + len(a.Reason) + len(a.StopReason) + len(a.ErrorOutput) +
+	n := int(unsafe.Sizeof(*a)) + len(a.RequestID) + len(a.Caller) + len(a.HostID) + len(a.HostAddress) + len(a.Reason) + len(a.StopReason) + len(a.StopError) + len(a.ErrorOutput) +
 		len(a.Process.Cgroup) + len(a.Process.BootID) + len(a.Address) + labelsSize(a.Labels) + resourceSize(&a.Requested) + resourceSize(&a.Entitled)
 	for _, id := range a.ApplicationIDs {
 		n += int(unsafe.Sizeof(id)) + len(id)

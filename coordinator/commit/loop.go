@@ -44,6 +44,7 @@ type Loop struct {
 	// unled is why the last attempt to lead failed, or a leadership ended; nil: it did not.
 	unled       atomic.Pointer[error]
 	rulesHidden atomic.Pointer[[]string] // which rules are not in force, and why
+	undeclared  atomic.Pointer[[]string] // which rules are for dimensions that nothing declares
 	// configured are the providers of the file, for the next leadership; nil: there was no file.
 	configured atomic.Pointer[[]ledger.ProviderRecord]
 	stopping   chan struct{} // closed by stop
@@ -57,7 +58,9 @@ type Loop struct {
 	atLeast  uint64         // the least that the next epoch may be
 	// rulesSeen is the ledger's count of changes of the rules, when rulesHidden was looked at.
 	rulesSeen uint64
-	stopped   bool
+	// dimensionsSeen is the same of undeclared, by Ledger.DimensionsGeneration.
+	dimensionsSeen uint64
+	stopped        bool
 }
 
 // Term is the permission to lead once: to take the lead, and to keep it until it is lost. The loop
@@ -392,7 +395,8 @@ func (loop *Loop) dropLedger(err error) {
 	loop.skew.Store(nil)
 	loop.hidden.Store(nil)
 	loop.rulesHidden.Store(nil)
-	loop.rulesSeen = 0
+	loop.undeclared.Store(nil)
+	loop.rulesSeen, loop.dimensionsSeen = 0, 0
 	loop.Metrics.hiddenRules.Set(0)
 	loop.Metrics.leading.Set(0)
 	loop.Feed.endWatches(err)

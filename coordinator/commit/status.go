@@ -69,6 +69,12 @@ func (loop *Loop) HiddenRules() []string {
 	return AtMost(stored(&loop.rulesHidden), mostHidden, "bursar quotas")
 }
 
+// UndeclaredDimensions says which rules are for dimensions that nothing declares; nothing while
+// this coordinator does not lead.
+func (loop *Loop) UndeclaredDimensions() []string {
+	return AtMost(stored(&loop.undeclared), mostHidden, "bursar quotas")
+}
+
 func stored(list *atomic.Pointer[[]string]) []string {
 	if known := list.Load(); known != nil {
 		return *known

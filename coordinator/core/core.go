@@ -256,12 +256,30 @@ func (c *Core) Do(now ledger.Instant, command Command) error {
 			report.refused = refused
 		}
 	}
+	c.ledger.ActAs(actorOf(command))
 	return c.withRecover(c.ledger, command, func() {
 		if command.apply(c, c.now) {
 			c.applied = append(c.applied, command)
 		}
 	})
 }
+
+// actorOf is who gives a command, for those who watch what changes; empty: this coordinator.
+func actorOf(command Command) string {
+	switch r := command.(type) {
+	case *Report:
+		return hostActor + r.Command.HostID
+	case *Registration:
+		return hostActor + r.Command.HostID
+	}
+	if from := command.origin(); from != nil {
+		return from.Caller
+	}
+	return ""
+}
+
+// hostActor comes before the id of a host whose agent reported a change.
+const hostActor = "host:"
 
 // Advance lets the ledger do what is due. An error is as for Do.
 func (c *Core) Advance(now ledger.Instant) error {

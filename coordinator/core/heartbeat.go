@@ -89,6 +89,8 @@ type Registered struct {
 	Led      SeenEpoch
 	StoreID  string
 	Interval time.Duration // until the first Sync, and between two
+	// SameMachine are other hosts whose agents report from the same machine.
+	SameMachine []string
 }
 
 // Trace implements Command.
@@ -107,6 +109,7 @@ func (r *Registration) apply(c *Core, now ledger.Instant) bool {
 	}
 	if r.Result.Interval, r.Err = c.ledger.Register(now, r.Command); r.Err == nil {
 		c.markInformed(r.Command.HostID)
+		r.Result.SameMachine = c.ledger.SameMachine(r.Command.HostID)
 	}
 	return true
 }

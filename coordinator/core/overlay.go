@@ -90,6 +90,21 @@ func (c *Core) HiddenRules() (generation uint64, hidden []ledger.HiddenQuota) {
 	return generation, hidden
 }
 
+// UndeclaredDimensions are what rules in force are for and nothing declares, unless that is as at
+// an earlier generation. The generation is another one if it may have changed.
+func (c *Core) UndeclaredDimensions(seen uint64) (generation uint64, list []ledger.UndeclaredDimension) {
+	if c.ledger == nil || c.fault != nil {
+		return 0, nil
+	}
+	// a panic is in Fault
+	_ = c.withRecover(c.ledger, nil, func() {
+		if generation = c.ledger.DimensionsGeneration(); generation != seen {
+			list = c.ledger.UndeclaredDimensions()
+		}
+	})
+	return generation, list
+}
+
 // Assignment is a cluster that is to be read, with the leadership and the number of changes of its
 // provider at that time.
 type Assignment struct {

@@ -13,9 +13,15 @@ type View struct {
 	Skew     Skew
 	// Full has the callers whose live allocations take nearly as much as they may.
 	Full []ledger.LiveFullError
+	// Shared has the hosts that report from one machine, for each machine with several, some
+	// machines at most.
+	Shared [][]string
 }
+
+// mostShared bounds how many machines with several hosts are in a View.
+const mostShared = 20
 
 // View returns the overview of now.
 func (c *Core) View() View {
-	return View{Meta: c.meta, Revision: c.ledger.Revision(), Counts: c.ledger.Counts(), Skew: c.skew, Full: c.ledger.FullCallers()}
+	return View{Meta: c.meta, Revision: c.ledger.Revision(), Counts: c.ledger.Counts(), Skew: c.skew, Full: c.ledger.FullCallers(), Shared: c.ledger.SharedMachines(mostShared)}
 }

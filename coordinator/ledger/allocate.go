@@ -87,7 +87,8 @@ func (l *Ledger) matchesAdopted(e *entry, c *AllocateCommand) bool {
 		return false
 	}
 	r, err := l.normalized(c)
-	return err == nil && r.Equal(e.Requested) && e.Labels.Equal(c.Labels) && e.Priority == c.Priority
+	// the record of an older agent has it after normalization
+	return err == nil && (asked(c).Equal(e.Requested) || r.Equal(e.Requested)) && e.Labels.Equal(c.Labels) && e.Priority == c.Priority
 }
 
 // clearRequestID takes the request id away from an adopted engine.
@@ -97,12 +98,18 @@ func (l *Ledger) clearRequestID(e *entry) {
 	l.recordEntry(e)
 }
 
-// normalized is what a request asks for: an engine is one instance, and the rules round.
-func (l *Ledger) normalized(c *AllocateCommand) (resource.Resource, error) {
+// asked is what a request asks for: an engine is one instance.
+func asked(c *AllocateCommand) resource.Resource {
 	r := c.Resource
 	if !r.Has(resource.Instances) {
 		r.Vector = r.WithInstances(1)
 	}
+	return r
+}
+
+// normalized is what the rules make of what a request asks for.
+func (l *Ledger) normalized(c *AllocateCommand) (resource.Resource, error) {
+	r := asked(c)
 	v, err := l.rules.normalize(c.Labels, r.Vector)
 	r.Vector = v
 	return r, err
@@ -140,7 +147,7 @@ func (l *Ledger) prepare(c *AllocateCommand) (*entry, error) {
 	}
 	a := Allocation{
 		RequestID: c.RequestID, Caller: c.Actor.Name, RequestHash: c.RequestHash,
-		Labels: c.Labels, Requested: r, Entitled: resource.Resource{Vector: r.Vector, External: entitled}, Wishes: c.Wishes, Priority: c.Priority,
+		Labels: c.Labels, Requested: asked(c), Entitled: resource.Resource{Vector: r.Vector, External: entitled}, Wishes: c.Wishes, Priority: c.Priority,
 		Created: l.now, ReservationTTL: c.ReservationTTL, Async: c.Async,
 	}
 	if a.ReservationTTL <= 0 {

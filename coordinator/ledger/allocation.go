@@ -48,8 +48,8 @@ type Allocation struct {
 	RequestHash uint64
 	State       State
 	Labels      label.Set
-	Requested   resource.Resource // as asked for, after normalization
-	Entitled    resource.Resource // what it counts as in its accounts
+	Requested   resource.Resource // as asked for; one that names no instances is one
+	Entitled    resource.Resource // what it counts as in its accounts: at first, that after normalization
 	HostID      string            // the host it is on; while it waits, the only host it wants
 	HostAddress string
 	Wishes      *Wishes // nil: no wishes
@@ -81,6 +81,9 @@ type Allocation struct {
 	Reason string
 	// StopReason is sent to the agent with the order to stop.
 	StopReason string
+	// StopError is why the agent could not follow that order, which it goes on to try; empty:
+	// nothing went wrong.
+	StopError string
 
 	Process        Process
 	Address        string
@@ -90,9 +93,9 @@ type Allocation struct {
 	// user.
 	ErrorOutput string
 
-	// Measured is what the engine's process tree used when it was last measured. It is never
-	// stored and never counted.
-	Measured resource.Vector
+	// Measured is what the engine's process tree used when it was last measured, and Peak the most
+	// of memory and of cpu. They are never counted, and stored only of an engine that has ended.
+	Measured, Peak resource.Vector
 	// Unreclaimable is the part of its memory, in bytes, that the kernel cannot take back.
 	Unreclaimable int64
 	// OverUse is what it uses beyond its entitlement, as its agent reports it, by dimension, with

@@ -86,6 +86,7 @@ func (l *Ledger) forgetCluster(c *cluster) {
 	c.reported, c.known, c.asked, c.taken = false, false, 0, 0
 	c.incarnation, c.untrusted, c.silence, c.answers = "", "", "", nil
 	c.queues, c.leaves, c.standard = 0, nil, nil
+	l.dimensionsGeneration++
 	l.timers.set(&c.timer, 0)
 	for _, e := range c.members {
 		e.external.membership(c).ended = false

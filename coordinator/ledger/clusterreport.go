@@ -101,6 +101,7 @@ func (l *Ledger) ReportCluster(now Instant, r ClusterReport) error {
 	}
 	if changed {
 		c.indexQueues()
+		l.dimensionsGeneration++ // they may list others
 	}
 	over := c.applyAnswers(&r)
 	c.order.Scan(func(b *branch) bool {

@@ -8,8 +8,11 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// Config holds the ledger's times. The zero value of a field is its default.
+// Config holds the ledger's settings. The zero value of a field is its default.
 type Config struct {
+	// Dimensions are custom dimensions that rules may be for although no host lists them yet.
+	// Default: none.
+	Dimensions []string
 	// ReservationTTL is how long a grant lasts without Confirm, counted from when it is durable,
 	// if the request does not say. Default 2 min.
 	ReservationTTL time.Duration
@@ -188,8 +191,10 @@ type EngineReport struct {
 	ID            ID
 	Measured      resource.Vector
 	Unreclaimable int64
-	OverUse       []OverUse   // all of it; one dimension each
-	Grant         *Allocation // the agent's record, in a full report
+	Peak          resource.Vector // the most that its agent has measured; unset: not known
+	StopError     string          // why it could not be stopped; empty: nothing went wrong
+	OverUse       []OverUse       // all of it; one dimension each
+	Grant         *Allocation     // the agent's record, in a full report
 	// Without names the parts of that record that were left out because they are damaged or too
 	// large; empty: none.
 	Without string
@@ -202,7 +207,8 @@ type EngineEnd struct {
 	Reason string
 	Exit   *ExitStatus
 
-	ErrorOutput string // what the engine wrote last to its standard error
+	ErrorOutput    string          // what the engine wrote last to its standard error
+	Measured, Peak resource.Vector // the last measurement, and the most; unset: not known
 }
 
 // Veto is an agent's refusal of a grant.
@@ -342,6 +348,8 @@ type HostInfo struct {
 	Engines     resource.Vector
 	// Stranger is another agent that lately reported for this host and was refused; empty: none.
 	Stranger string
+	// SameMachine are other hosts on the same machine that report too, at most mostSameMachine.
+	SameMachine []string
 }
 
 // AccountInfo is an account's state, for readers.
@@ -401,6 +409,10 @@ type Changes struct {
 	// Providers and ProvidersRemoved are those of every source except files.
 	Providers        []ProviderRecord
 	ProvidersRemoved []ClusterName
+	// Stamps, by revision, are of Transitions and Hosts; QuotaStamps, by selector, of Quotas and
+	// QuotasRemoved; HostStamps, by id, of HostsRemoved. They are for watchers, and not stored.
+	Stamps                  []RevisionStamp
+	QuotaStamps, HostStamps map[string]Stamp
 	// Refusals, and RefusalsRemoved by id, belong to the coordinator: the ledger leaves them
 	// empty.
 	Refusals        []Refusal

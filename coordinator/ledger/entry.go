@@ -175,6 +175,9 @@ func (l *Ledger) end(e *entry, s State, reason string) {
 		l.unhold(e)
 	}
 	e.Ended, e.Expires = l.now, 0
+	if e.Measured.Validate() != nil { // it is stored from now on
+		e.Measured = resource.Vector{}
+	}
 	// not needed any more, and it may be the largest part of a row that is kept for 30 days
 	e.Wishes = nil
 	e.Forget = e.Forget || e.Adopted()

@@ -36,6 +36,7 @@ type host struct {
 
 	account account
 	HostRecord
+	listed machine // under which it is in Ledger.machines
 
 	timer    timer
 	lastSync Instant // or the load, while it is returning
@@ -210,7 +211,9 @@ func (l *Ledger) addHost(r HostRecord) *host {
 	l.hosts[r.ID] = h
 	at, _ := l.hostPlace(r.ID)
 	l.hostOrder = slices.Insert(l.hostOrder, at, h)
+	h.Capacity = resource.Vector{} // nothing of it is counted yet
 	l.setCapacity(h, r.Capacity, r.Protected)
+	l.updateMachine(h, false)
 	return h
 }
 
@@ -222,6 +225,8 @@ func (l *Ledger) hostPlace(id string) (int, bool) {
 func (l *Ledger) setCapacity(h *host, capacity, protected resource.Vector) {
 	l.fleet.memory -= known(h.account.most[0])
 	l.fleet.cpu -= known(h.account.most[1])
+	l.countDimensions(h.Capacity, -1)
+	l.countDimensions(capacity, 1)
 	h.Capacity, h.Protected = capacity, protected
 	h.account.setLimit(capacity, protected)
 	l.fleet.memory += known(h.account.most[0])
@@ -240,6 +245,7 @@ func known(most int64) int64 {
 func (l *Ledger) removeHost(h *host) {
 	l.timers.set(&h.timer, 0)
 	l.setCapacity(h, resource.Vector{}, resource.Vector{}) // a host that is gone counts in no share
+	l.updateMachine(h, true)
 	l.placer.Remove(h.slot)
 	l.slots[h.slot] = nil
 	l.freeSlots = append(l.freeSlots, h.slot)
@@ -250,12 +256,14 @@ func (l *Ledger) removeHost(h *host) {
 	l.revision++
 	l.changes.Hosts = slices.DeleteFunc(l.changes.Hosts, func(r HostRecord) bool { return r.ID == h.ID })
 	l.changes.HostsRemoved = append(l.changes.HostsRemoved, h.ID)
+	l.stampNamed(&l.changes.HostStamps, h.ID)
 }
 
 // recordHost gives the host a new revision and hands its durable part to the store.
 func (l *Ledger) recordHost(h *host) {
 	l.revision++
 	h.Revision = l.revision
+	l.stampRevision()
 	l.changes.HostsRemoved = slices.DeleteFunc(l.changes.HostsRemoved, func(id string) bool { return id == h.ID })
 	l.changes.Hosts = append(l.changes.Hosts, h.HostRecord)
 }

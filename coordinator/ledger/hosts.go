@@ -38,6 +38,7 @@ func (l *Ledger) Register(now Instant, c RegisterCommand) (time.Duration, error)
 	}
 	h.Address, h.Labels, h.Incarnation, h.Version = validText(c.Address), c.Labels, c.Incarnation, validText(c.Version)
 	h.BootID, h.MachineID, h.PIDNamespace = validText(c.BootID), validText(c.MachineID), validText(c.PIDNamespace)
+	l.updateMachine(h, false)
 	h.Lost = false
 	if !h.Capacity.Equal(c.Capacity) || !h.Protected.Equal(c.Protected) {
 		l.setCapacity(h, c.Capacity, c.Protected)

@@ -90,6 +90,12 @@ type Ledger struct {
 	slots     []*host
 	freeSlots []Slot
 	fleet     fleet
+	// declared counts the hosts that list a custom dimension.
+	declared             map[string]int
+	dimensionsGeneration uint64 // changes when another set of dimensions is declared
+	// machines has the hosts by the machine that they are on, and shared the machines of several.
+	machines map[machine][]*host
+	shared   map[machine]struct{}
 	// hostsBack is the time by which hosts can have reported after a load. Before it no request is
 	// refused as one that can never fit.
 	hostsBack Instant
@@ -118,6 +124,7 @@ type Ledger struct {
 	early    bool
 
 	changes Changes
+	actor   string // who gives the command; see ActAs
 	// own is how many transitions came due by themselves since an Advance: see Config.OwnChanges.
 	own      int
 	taken    int        // how many of them Changes has returned since then
@@ -137,6 +144,9 @@ func New(cfg Config, placer Placer) *Ledger {
 		relays:      make(usages),
 		full:        make(map[*usage]struct{}),
 		hosts:       make(map[string]*host),
+		declared:    make(map[string]int),
+		machines:    make(map[machine][]*host),
+		shared:      make(map[machine]struct{}),
 		rules:       ruleset{keys: label.NewScope(userKey)},
 		accountSets: make(map[string]*accountSet),
 		shares:      make(map[string]*share),
@@ -380,6 +390,7 @@ func (l *Ledger) recordEntry(e *entry) {
 	}
 	l.revision++
 	e.Revision = l.revision
+	l.stampRevision()
 	if e.host != nil {
 		e.host.changed = l.revision
 	}

@@ -320,9 +320,33 @@ func (l *Ledger) roomFor(e *entry, next resource.Resource) error {
 		return nil
 	}
 	if _, blocked := l.decide(&more); blocked != nil {
-		return l.insufficient(&more)
+		refusal := l.insufficient(&more)
+		for i := range refusal.Shortfalls {
+			e.showWhole(&refusal.Shortfalls[i], next)
+		}
+		return refusal
 	}
 	return nil
+}
+
+// showWhole makes of the shortfall of the entry's growth that of its whole next size, which is what
+// was asked for. What the entry holds already is there for it.
+func (e *entry) showWhole(s *Shortfall, next resource.Resource) {
+	size := next.Vector
+	if s.Account.Kind == QueueAccount {
+		size = resource.Vector{}
+		for _, t := range e.charges() {
+			if t.branch.account.name.Labels.Equal(s.Account.Labels) {
+				size = t.branch.sum(next.External, func(part int) resource.Vector { return next.External[part].Vector })
+			}
+		}
+	}
+	lack := s.Requested - s.Available
+	s.Requested = get(size, s.Dimension)
+	s.Available = max(0, s.Requested-lack)
+	if s.Note == "" && s.Limit > 0 && s.Requested > s.Limit {
+		s.Note = NoteNever
+	}
 }
 
 // growth is what the next vector has beyond the one before.

@@ -74,7 +74,7 @@ func (m *mirror) snapshot(now ledger.Instant) ledger.Snapshot {
 	for _, id := range slices.Sorted(maps.Keys(m.rows)) {
 		a := m.rows[id]
 		if a.State.Live() {
-			a.Measured, a.Unreclaimable = resource.Vector{}, 0 // never stored
+			a.Measured, a.Peak, a.Unreclaimable = resource.Vector{}, resource.Vector{}, 0 // not stored of what is live
 			s.Allocations = append(s.Allocations, a)
 		} else if a.RequestID != "" && !a.Forget && a.Ended.Add(m.retention) > now {
 			s.Remembered = append(s.Remembered, ledger.Remembered{
@@ -174,9 +174,9 @@ func booksOf(l *ledger.Ledger) books {
 	}
 	l.Allocations(0, func(a *ledger.Allocation) bool {
 		row := *a
-		row.Measured, row.Unreclaimable = resource.Vector{}, 0 // reported again
-		row.PassedSince = 0                                    // waiting begins again
-		row.Expires = 0                                        // has a grace after a load
+		row.Measured, row.Peak, row.Unreclaimable = resource.Vector{}, resource.Vector{}, 0 // reported again
+		row.PassedSince = 0                                                                 // waiting begins again
+		row.Expires = 0                                                                     // has a grace after a load
 		if row.State == ledger.Waiting {
 			row.Reason = "" // what blocks it now, with all hosts still to report
 		}

@@ -166,8 +166,7 @@ func (m *machine) ask(t *rapid.T, c ledger.AllocateCommand) {
 	case err != nil:
 	case row.State == ledger.Reserved && !slices.Contains(hosts, row.HostID):
 		t.Fatalf("granted on %s; it fits on %v", row.HostID, hosts)
-	case !row.Entitled.Equal(entry.Entitled) || !row.Requested.Vector.Equal(entry.Entitled.Vector) ||
-		!row.Requested.Equal(resource.Resource{Vector: row.Requested.Vector, External: c.Resource.External}):
+	case !row.Entitled.Equal(entry.Entitled) || !row.Requested.Equal(askedOf(&c)):
 		t.Fatalf("entitled to %s after a request for %s; want %s", row.Entitled, row.Requested, entry.Entitled)
 	case row.State == ledger.Waiting && !c.Async:
 		row.callers = 1
@@ -218,7 +217,16 @@ func (m *model) alike(r *modelRow, c *ledger.AllocateCommand) bool {
 		where = (w.Host == "" || w.Host == r.HostID) && matches(m.hosts[r.HostID], w) && !slices.Contains(w.Avoid, r.HostID)
 	}
 	return err == nil && where && r.Labels.Equal(c.Labels) && r.Priority == c.Priority &&
-		r.Requested.Equal(resource.Resource{Vector: rounded, External: c.Resource.External})
+		(r.Requested.Equal(askedOf(c)) || r.Requested.Equal(resource.Resource{Vector: rounded, External: c.Resource.External}))
+}
+
+// askedOf is what a request asks for: one engine, if it does not say how many.
+func askedOf(c *ledger.AllocateCommand) resource.Resource {
+	r := c.Resource
+	if !r.Has(resource.Instances) {
+		r.Vector = r.WithInstances(1)
+	}
+	return r
 }
 
 // askAgain makes a request whose id is taken: invariant 5.

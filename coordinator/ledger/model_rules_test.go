@@ -48,9 +48,35 @@ func (m *machine) putQuota(t *rapid.T) {
 	rules := slices.DeleteFunc(slices.Clone(m.model.all), func(r ledger.Quota) bool {
 		return r.Selector.Equal(q.Selector) && r.Source == ledger.SourceAPI
 	})
-	m.changeRules(t, append(rules, q), m.hidesMore(append(rules, q), q.Selector.String()), func(l *ledger.Ledger) error {
-		return l.PutQuota(m.model.now, q)
+	force := rapid.IntRange(0, 3).Draw(t, "force") == 0
+	refused := m.hidesMore(append(rules, q), q.Selector.String()) || !force && m.undeclared(q)
+	m.changeRules(t, append(rules, q), refused, func(l *ledger.Ledger) error {
+		_, err := l.ApplyQuotas(m.model.now, ledger.QuotaSet{Quotas: []ledger.Quota{q}, Force: force})
+		return err
 	})
+}
+
+// undeclared reports whether a rule is for gpus, and the stored one with its selector is not, and
+// no host and no queue has any.
+func (m *machine) undeclared(q ledger.Quota) bool {
+	if !q.Limit.Has("gpu") || slices.ContainsFunc(m.model.all, func(r ledger.Quota) bool {
+		return r.Source == ledger.SourceAPI && r.Selector.Equal(q.Selector) && r.Limit.Has("gpu")
+	}) {
+		return false
+	}
+	for _, h := range m.model.hosts {
+		if h.capacity.Has("gpu") {
+			return false
+		}
+	}
+	for _, c := range m.model.clusters {
+		for _, queue := range c.queues {
+			if queue.Limit.Has("gpu") {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 func (m *machine) deleteQuota(t *rapid.T) {

@@ -95,6 +95,8 @@ type QuotaSet struct {
 	Prune bool
 	// DryRun changes nothing.
 	DryRun bool
+	// Force takes rules for dimensions that nothing declares; see UndeclaredDimensions.
+	Force bool
 }
 
 // QuotaChanges is how the stored rules changed, by selector.
@@ -122,6 +124,11 @@ func (l *Ledger) ApplyQuotas(now Instant, set QuotaSet) (QuotaChanges, error) {
 			return QuotaChanges{}, &FieldError{"selector", text, "each selector once in a set"}
 		}
 		taken[text] = true
+	}
+	if !set.Force {
+		if err := l.checkDimensions(set.Quotas); err != nil {
+			return QuotaChanges{}, err
+		}
 	}
 	sources := make(map[string][]Quota, len(l.rules.sources)+1)
 	for name, quotas := range l.rules.sources {
@@ -162,11 +169,13 @@ func (l *Ledger) recordQuotas(changes QuotaChanges) {
 		l.changes.QuotasRemoved = slices.DeleteFunc(l.changes.QuotasRemoved, func(removed string) bool { return removed == text })
 		l.changes.Quotas = append(l.changes.Quotas, q)
 		l.revision++
+		l.stampNamed(&l.changes.QuotaStamps, text)
 	}
 	for _, q := range changes.Deleted {
 		l.changes.Quotas = slices.DeleteFunc(l.changes.Quotas, func(put Quota) bool { return put.Selector.Equal(q.Selector) })
 		l.changes.QuotasRemoved = append(l.changes.QuotasRemoved, q.Selector.String())
 		l.revision++
+		l.stampNamed(&l.changes.QuotaStamps, q.Selector.String())
 	}
 }
 

@@ -86,7 +86,7 @@ func (l *Ledger) Hosts(after string, yield func(HostInfo) bool) {
 }
 
 func (l *Ledger) hostInfo(h *host) HostInfo {
-	info := HostInfo{HostRecord: h.HostRecord, State: h.state, Account: h.account.info(), Sample: h.sample, LastSync: h.lastSync}
+	info := HostInfo{HostRecord: h.HostRecord, State: h.state, Account: h.account.info(), Sample: h.sample, LastSync: h.lastSync, SameMachine: l.sameMachine(h)}
 	_, info.Unavailable = h.unschedulable()
 	if h.stranger.at != 0 && l.now < h.stranger.at.Add(l.cfg.LostAfter) {
 		info.Stranger = h.stranger.what

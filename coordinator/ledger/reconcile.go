@@ -193,7 +193,8 @@ func (l *Ledger) adoptedAllocation(h *host, r *EngineReport, sampled bool) Alloc
 	a := *r.Grant
 	a.ID, a.State = r.ID, Active
 	a.HostID, a.HostAddress = h.ID, h.Address
-	a.Measured, a.Unreclaimable = r.Measured, 0
+	a.Measured, a.Peak, a.Unreclaimable = r.Measured, peak(r.Measured, r.Peak), 0
+	a.StopError = validText(r.StopError)
 	if sampled {
 		a.Unreclaimable = r.Unreclaimable
 	}

@@ -166,7 +166,10 @@ func (s *script) explain(a *arguments) string {
 
 // quota puts one rule, over the API.
 func (s *script) quota(a *arguments) string {
-	return problem(s.ledger.PutQuota(s.now, readQuota(a)))
+	set := ledger.QuotaSet{Force: a.flag("force")}
+	set.Quotas = []ledger.Quota{readQuota(a)}
+	_, err := s.ledger.ApplyQuotas(s.now, set)
+	return problem(err)
 }
 
 // quotaSet replaces all rules of a source by those in its input.
@@ -187,7 +190,7 @@ func (s *script) quotaSet(a *arguments) string {
 
 // applyQuotas puts the rules of its input together, and says what became of them.
 func (s *script) applyQuotas(a *arguments) string {
-	set := ledger.QuotaSet{Prune: a.flag("prune"), DryRun: a.flag("dry"), Quotas: readQuotas(a)}
+	set := ledger.QuotaSet{Prune: a.flag("prune"), DryRun: a.flag("dry"), Force: a.flag("force"), Quotas: readQuotas(a)}
 	set.Source, _ = a.option("source")
 	changes, err := s.ledger.ApplyQuotas(s.now, set)
 	if err != nil {

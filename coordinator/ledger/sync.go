@@ -1,6 +1,10 @@
 package ledger
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/bursar/bursar/resource"
+)
 
 // Sync applies an agent's report and answers what the agent has to do.
 //
@@ -112,7 +116,11 @@ func (l *Ledger) releaseEnded(h *host, ended []EngineEnd) []ID {
 		if e == nil || e.host != h {
 			continue
 		}
-		e.Exit, e.ErrorOutput = end.Exit, validText(end.ErrorOutput)
+		e.Exit, e.ErrorOutput, e.StopError = end.Exit, validText(end.ErrorOutput), ""
+		if !end.Measured.IsUnset() {
+			e.Measured = end.Measured
+		}
+		e.Peak = peak(e.Peak, end.Measured, end.Peak)
 		l.end(e, Released, orElse(end.Reason, "its process ended"))
 	}
 	return acknowledged
@@ -127,14 +135,35 @@ func (l *Ledger) updateMeasured(h *host, engines []EngineReport, sampled bool) {
 		if e == nil || e.host != h {
 			continue
 		}
-		e.Measured = r.Measured
+		e.Measured, e.Peak = r.Measured, peak(e.Peak, r.Measured, r.Peak)
 		if sampled {
 			e.Unreclaimable = r.Unreclaimable
 		}
-		if e.State == Active && l.updateOverUse(e, r.OverUse) {
+		stopError := validText(r.StopError)
+		changed := e.State == Active && e.StopError != stopError
+		if changed {
+			e.StopError = stopError
+		}
+		if e.State == Active && l.updateOverUse(e, r.OverUse) || changed {
 			l.recordEntry(e)
 		}
 	}
+}
+
+// peak is the most of memory and of cpu in some measurements, as far as they have them. One that is
+// out of range does not count.
+func peak(vectors ...resource.Vector) (most resource.Vector) {
+	for _, v := range vectors {
+		if v.Validate() != nil {
+			continue
+		}
+		for _, dimension := range [...]string{resource.Memory, resource.CPU} {
+			if quantity, measured := v.Get(dimension); measured && (quantity > get(most, dimension) || !most.Has(dimension)) {
+				most = most.With(dimension, quantity)
+			}
+		}
+	}
+	return most
 }
 
 // veto takes back a grant for which the agent did not find the memory. The request waits again in

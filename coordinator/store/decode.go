@@ -15,6 +15,7 @@ import (
 	storev1 "github.com/bursar/bursar/proto/bursar/store/v1"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/proto/convert"
+	"github.com/bursar/bursar/resource"
 )
 
 // DecodeAllocation reads what AppendAllocation wrote. forget is the row's column. The error is a
@@ -73,7 +74,10 @@ func allocation(id ledger.ID, record *storev1.AllocationRecord) (ledger.Allocati
 		r.fail("entitled", err)
 	}
 	more := r.additions("requested", m.Requested)
-	a.ErrorOutput = more.GetErrorOutput()
+	a.ErrorOutput, a.StopError = more.GetErrorOutput(), more.GetStopError()
+	if !a.State.Live() {
+		a.Measured, a.Peak = r.vector("measured", more.GetMeasured()), r.vector("measured_peak", more.GetMeasuredPeak())
+	}
 	if p := m.GetProcess(); p != nil {
 		a.Process = ledger.Process{PID: p.GetPid(), StartTime: p.GetStartTime(), Cgroup: p.GetCgroup(), BootID: p.GetBootId()}
 	}
@@ -236,6 +240,14 @@ func (r *reader) labels(field string, m map[string]string) label.Set {
 		r.fail(field, err)
 	}
 	return set
+}
+
+func (r *reader) vector(field string, m *bursarv1.Resource) resource.Vector {
+	v, err := convert.VectorFromProto(m)
+	if err != nil {
+		r.fail(field, err)
+	}
+	return v
 }
 
 func (r *reader) overUse(m *bursarv1.OverUse) ledger.OverUse {

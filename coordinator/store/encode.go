@@ -25,9 +25,9 @@ const (
 )
 
 // AppendAllocation appends the payload of an allocation's row, a storev1.AllocationRecord. It has
-// everything except what was measured and Forget, which is a column. It refuses what
-// DecodeAllocation would refuse, so that every written row can be loaded. The error is a
-// *RowError.
+// everything except Forget, which is a column, and what was measured of one that is live. It
+// refuses what DecodeAllocation would refuse, so that every written row can be loaded. The error is
+// a *RowError.
 func AppendAllocation(payload []byte, a *ledger.Allocation) ([]byte, error) {
 	if a.State < ledger.Waiting || a.State > ledger.Lost {
 		return nil, &RowError{AllocationTable, a.ID.String(), fmt.Errorf("state %d: want one of the known", a.State)}
@@ -40,6 +40,11 @@ func AppendAllocation(payload []byte, a *ledger.Allocation) ([]byte, error) {
 	for i := range a.OverUse {
 		if policy := a.OverUse[i].Policy; policy > ledger.PolicyKill {
 			return nil, &RowError{AllocationTable, a.ID.String(), fmt.Errorf("policy %d: want one of the known", policy)}
+		}
+	}
+	for _, v := range []*resource.Vector{&a.Measured, &a.Peak} {
+		if err := v.Validate(); err != nil && !a.State.Live() {
+			return nil, &RowError{AllocationTable, a.ID.String(), err}
 		}
 	}
 	w := wire{b: payload}

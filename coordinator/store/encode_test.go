@@ -26,7 +26,10 @@ import (
 
 // stored is what of an allocation a store keeps.
 func stored(a ledger.Allocation) ledger.Allocation {
-	a.Measured, a.Unreclaimable = resource.Vector{}, 0
+	a.Unreclaimable = 0
+	if a.State.Live() {
+		a.Measured, a.Peak = resource.Vector{}, resource.Vector{}
+	}
 	return a
 }
 

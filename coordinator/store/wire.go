@@ -52,8 +52,13 @@ func (w *wire) allocation(a *ledger.Allocation) {
 	w.text(2, a.RequestID)
 	w.number(3, uint64(a.State)) // the numbers are the same, a test holds it
 	w.labels(4, a.Labels)
-	w.resource(5, &a.Requested, a.ErrorOutput)
-	w.resource(6, &a.Entitled, "")
+	at := w.open(5)
+	w.resource(&a.Requested)
+	w.additions(a)
+	w.close(at)
+	at = w.open(6)
+	w.resource(&a.Entitled)
+	w.close(at)
 	w.text(8, a.HostID)
 	w.text(9, a.HostAddress)
 	w.instant(10, a.Created)
@@ -103,10 +108,28 @@ func (w *wire) overUse(u *ledger.OverUse) {
 	w.close(at)
 }
 
-// resource writes a bursar.v1.Resource, with the fields that the version before ignores: see
-// storev1.Additions.
-func (w *wire) resource(field protowire.Number, r *resource.Resource, errorOutput string) {
+// additions writes the fields that the version before ignores: see storev1.Additions.
+func (w *wire) additions(a *ledger.Allocation) {
+	w.text(1000, a.ErrorOutput)
+	if !a.State.Live() {
+		w.measured(1003, &a.Measured)
+		w.measured(1004, &a.Peak)
+	}
+	w.text(1005, a.StopError)
+}
+
+// measured writes a vector as a bursar.v1.Resource, nothing for one that is not set.
+func (w *wire) measured(field protowire.Number, v *resource.Vector) {
+	if v.IsUnset() {
+		return
+	}
 	at := w.open(field)
+	w.vector(v, 1)
+	w.close(at)
+}
+
+// resource writes the fields of a bursar.v1.Resource.
+func (w *wire) resource(r *resource.Resource) {
 	w.vector(&r.Vector, 1)
 	for i := range r.External {
 		e := &r.External[i]
@@ -118,8 +141,6 @@ func (w *wire) resource(field protowire.Number, r *resource.Resource, errorOutpu
 		w.vector(&e.Vector, 5)
 		w.close(part)
 	}
-	w.text(1000, errorOutput)
-	w.close(at)
 }
 
 // vector writes memory, cpu, instances and custom parts, which both messages have in this order,

@@ -15,6 +15,7 @@ import (
 	storev1 "github.com/bursar/bursar/proto/bursar/store/v1"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/proto/convert"
+	"github.com/bursar/bursar/resource"
 )
 
 // What is written without building the message is the message, and as short as it can be.
@@ -38,6 +39,14 @@ func TestPayloadIsTheMessage(t *testing.T) {
 	})
 }
 
+// measured is a measurement, nil if there is none.
+func measured(v resource.Vector) *bursarv1.Resource {
+	if v.IsUnset() {
+		return nil
+	}
+	return convert.VectorToProto(v)
+}
+
 // message is the payload of an allocation's row as the protobuf package has it.
 func message(a *ledger.Allocation) *storev1.AllocationRecord {
 	record := &storev1.AllocationRecord{
@@ -57,7 +66,11 @@ func message(a *ledger.Allocation) *storev1.AllocationRecord {
 		WaitDeadline: asTimestamp(a.WaitDeadline), PassedSince: asTimestamp(a.PassedSince),
 		Async: a.Async, StopReason: a.StopReason, GrantRevision: a.GrantRevision,
 	}
-	if more, err := proto.Marshal(&storev1.Additions{ErrorOutput: a.ErrorOutput}); err == nil {
+	additions := &storev1.Additions{ErrorOutput: a.ErrorOutput, StopError: a.StopError}
+	if !a.State.Live() {
+		additions.Measured, additions.MeasuredPeak = measured(a.Measured), measured(a.Peak)
+	}
+	if more, err := (proto.MarshalOptions{Deterministic: true}).Marshal(additions); err == nil {
 		record.Allocation.Requested.ProtoReflect().SetUnknown(more)
 	}
 	if p := a.Process; p != (ledger.Process{}) {

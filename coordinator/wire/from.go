@@ -124,6 +124,9 @@ func QuotaFrom(path string, m *bursarv1.Quota) (ledger.Quota, error) {
 	if q.Selector, err = SelectorFrom(path+"selector", m.GetSelector()); err != nil {
 		return q, err
 	}
+	if err := q.Selector.CheckValues(); err != nil {
+		return q, inSelector(path+"selector", err)
+	}
 	if q.Limit, err = vectorFrom(path+"limit", m.GetLimit()); err != nil {
 		return q, err
 	}
@@ -144,10 +147,14 @@ func QuotaFrom(path string, m *bursarv1.Quota) (ledger.Quota, error) {
 // "selector[KEY]".
 func SelectorFrom(field string, labels map[string]string) (label.Selector, error) {
 	selector, err := label.NewSelector(labels)
+	return selector, inSelector(field, err)
+}
+
+func inSelector(field string, err error) error {
 	if e, ok := errors.AsType[*label.FieldError](err); ok {
-		return selector, FieldError(field+strings.TrimPrefix(e.Field, "labels"), e.Value, e.Want)
+		return FieldError(field+strings.TrimPrefix(e.Field, "labels"), e.Value, e.Want)
 	}
-	return selector, err
+	return err
 }
 
 // InField puts a path before the field that a resource's or a label's error names.

@@ -23,6 +23,7 @@ const (
 	longestCaller      = 256
 	longestRequestID   = 128
 	longestDegraded    = 256
+	longestStopError   = 512
 )
 
 // truncated is a text within a number of bytes.

@@ -65,7 +65,7 @@ func SyncResponse(r *core.Report) *bursarv1.SyncResponse {
 	for i := range r.Result.Grants {
 		grant := AllocationMessage(&r.Result.Grants[i])
 		// an agent's own word
-		grant.Measured, grant.UnreclaimableBytes, grant.OverUse = nil, 0, nil
+		grant.Measured, grant.MeasuredPeak, grant.UnreclaimableBytes, grant.OverUse, grant.StopError = nil, nil, 0, nil, ""
 		m.Grants = append(m.Grants, grant)
 	}
 	for _, stop := range r.Result.Stops {
@@ -112,9 +112,16 @@ func syncFrom(req *bursarv1.SyncRequest) (ledger.SyncCommand, error) {
 		if err != nil {
 			return c, err
 		}
-		c.Ended = append(c.Ended, ledger.EngineEnd{
+		end := ledger.EngineEnd{
 			ID: id, Time: instantFrom(m.GetEndTime()), Reason: m.GetReason(), Exit: ExitFrom(m.GetExitStatus()), ErrorOutput: m.GetErrorOutput(),
-		})
+		}
+		if end.Measured, err = vectorFrom("ended.measured", m.GetMeasured()); err != nil {
+			return c, err
+		}
+		if end.Peak, err = vectorFrom("ended.measured_peak", m.GetMeasuredPeak()); err != nil {
+			return c, err
+		}
+		c.Ended = append(c.Ended, end)
 	}
 	for _, m := range req.GetVetoes() {
 		id, err := ParseID("vetoes.allocation_id", m.GetAllocationId())
@@ -135,7 +142,14 @@ func engineFrom(m *bursarv1.EngineReport) (ledger.EngineReport, error) {
 	if err != nil {
 		return ledger.EngineReport{}, err
 	}
-	engine := ledger.EngineReport{ID: id, Measured: measured, Unreclaimable: m.GetUnreclaimableBytes(), OverUse: overUseFrom(m.GetOverUse())}
+	peak, err := vectorFrom("engines.measured_peak", m.GetMeasuredPeak())
+	if err != nil {
+		return ledger.EngineReport{}, err
+	}
+	engine := ledger.EngineReport{
+		ID: id, Measured: measured, Peak: peak, Unreclaimable: m.GetUnreclaimableBytes(), OverUse: overUseFrom(m.GetOverUse()),
+		StopError: truncated(cleanText(m.GetStopError()), longestStopError),
+	}
 	if m.GetGrant() != nil {
 		engine.Grant, engine.Without = grantFrom(id, m.GetGrant())
 	}

@@ -1,6 +1,8 @@
 package wire
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -80,6 +82,8 @@ func AllocationMessage(a *ledger.Allocation) *bursarv1.Allocation {
 	m.ErrorOutput = a.ErrorOutput
 	m.UnreclaimableBytes = a.Unreclaimable
 	m.OverUse = overUseMessages(a.OverUse)
+	m.MeasuredPeak = VectorMessage(a.Peak)
+	m.StopError = a.StopError
 	return m
 }
 
@@ -179,7 +183,18 @@ func HostMessage(h *ledger.HostInfo) *bursarv1.Host {
 		RegisterTime: TimeMessage(h.Registered), LastSyncTime: TimeMessage(h.LastSync),
 		Version: h.Version, Revision: h.Revision, UnavailableReason: h.Unavailable,
 		EnginesMeasured: VectorMessage(h.Engines), Stranger: h.Stranger,
+		Machine: machineText(&h.HostRecord), SameMachine: h.SameMachine,
 	}
+}
+
+// machineText stands for a machine since its last boot. It is a hash, because a machine id is not
+// to be shown to everybody: see machine-id(5).
+func machineText(r *ledger.HostRecord) string {
+	if r.MachineID == "" || r.BootID == "" {
+		return ""
+	}
+	sum := sha256.Sum256([]byte("bursar machine\n" + r.MachineID + "\n" + r.BootID))
+	return hex.EncodeToString(sum[:8])
 }
 
 // HostRecordMessage is a host as watchers see it: what is stored of it, without account and
@@ -193,6 +208,7 @@ func HostRecordMessage(r *ledger.HostRecord) *bursarv1.Host {
 			Limit: VectorMessage(r.Capacity), Protected: VectorMessage(r.Protected),
 		},
 		RegisterTime: TimeMessage(r.Registered), Version: r.Version, Revision: r.Revision, UnavailableReason: r.MutedReason(),
+		Machine: machineText(r),
 	}
 	if r.Lost {
 		m.State = bursarv1.HostState_HOST_STATE_LOST

@@ -62,6 +62,20 @@ func (a Actor) MayActAs(user string) bool {
 	return a.Anyone || slices.Contains(a.Users, user)
 }
 
+// OnlyUser is the user that the actor acts as if it names none: the one that it may act as, or
+// empty if there are several or none.
+func (a Actor) OnlyUser() string {
+	if a.Anyone || len(a.Users) == 0 {
+		return ""
+	}
+	for _, user := range a.Users[1:] {
+		if user != a.Users[0] {
+			return ""
+		}
+	}
+	return a.Users[0]
+}
+
 // Encode returns the header's value.
 func (a Actor) Encode() string {
 	text, err := json.Marshal(a)

@@ -54,6 +54,23 @@ func TestMayActAs(t *testing.T) {
 	}
 }
 
+func TestOnlyUser(t *testing.T) {
+	for _, test := range []struct {
+		actor identity.Actor
+		want  string
+	}{
+		{identity.Actor{Users: []string{"alice"}}, "alice"},
+		{identity.Actor{Users: []string{"alice", "alice"}}, "alice"},
+		{identity.Actor{Users: []string{"alice", "bob"}}, ""},
+		{identity.Actor{Users: []string{"alice"}, Anyone: true}, ""},
+		{identity.Actor{}, ""},
+	} {
+		if got := test.actor.OnlyUser(); got != test.want {
+			t.Errorf("of %+v the only user is %q; want %q", test.actor, got, test.want)
+		}
+	}
+}
+
 func TestActorsOfAnOlderVersionHaveARole(t *testing.T) {
 	for header, want := range map[string]identity.Role{
 		`{"name":"alice@h","users":["alice"]}`:                 identity.Submitter,

@@ -120,7 +120,11 @@ func (r rule) quota() (*bursarv1.Quota, *fieldError) {
 		}
 		q.Selector[key] = value.String()
 	}
-	if _, err := label.NewSelector(q.GetSelector()); err != nil {
+	selector, err := label.NewSelector(q.GetSelector())
+	if err == nil {
+		err = selector.CheckValues()
+	}
+	if err != nil {
 		return nil, asFieldError("selector", err)
 	}
 	if r.Weight != nil {

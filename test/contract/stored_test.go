@@ -102,7 +102,10 @@ func set(t *testing.T, example any, but ...string) {
 // TestRows keeps the bytes of the store's rows. What an earlier version has written is read.
 func TestRows(t *testing.T) {
 	a, h, q, p, r := allocation(), host(), quota(t), provider(), refusal()
-	set(t, a, "Measured", "Unreclaimable")
+	set(t, a, "Measured", "Peak", "StopError", "Unreclaimable")
+	ended := a // with what rows have since then
+	ended.ID, ended.State, ended.Measured, ended.Peak, ended.StopError = a.ID+1, ledger.Released, size(1), size(3), "why it did not end"
+	set(t, ended, "Unreclaimable")
 	set(t, h)
 	set(t, q)
 	set(t, p)
@@ -110,7 +113,7 @@ func TestRows(t *testing.T) {
 	var rows store.Rows
 	batch := store.Batch{Epoch: 3}
 	batch.Revision, batch.LastID, batch.Time = 77, a.ID, at(9)
-	batch.Transitions, batch.Hosts, batch.Quotas = []ledger.Allocation{a}, []ledger.HostRecord{h}, []ledger.Quota{q}
+	batch.Transitions, batch.Hosts, batch.Quotas = []ledger.Allocation{a, ended}, []ledger.HostRecord{h}, []ledger.Quota{q}
 	batch.Providers, batch.Refusals = []ledger.ProviderRecord{p}, []ledger.Refusal{r}
 	if err := rows.Encode(&batch); err != nil {
 		t.Fatal(err)
@@ -131,6 +134,7 @@ func TestRows(t *testing.T) {
 	} {
 		fmt.Fprintf(&text, "%s %s\n%s\n", table.name, table.rows[0].Key, hex.Dump(table.rows[0].Payload))
 	}
+	fmt.Fprintf(&text, "allocation %d\n%s\n", rows.Allocations[1].ID, hex.Dump(rows.Allocations[1].Payload))
 	golden(t, "rows.txt", text.String())
 
 	payloads := undumped(t, "rows.txt")
@@ -144,6 +148,8 @@ func TestRows(t *testing.T) {
 	same(t, err, p, gotProvider)
 	gotRefusal, err := store.DecodeRefusal(rows.Refusals[0].Key, payloads[4])
 	same(t, err, r, gotRefusal)
+	gotEnded, err := store.DecodeAllocation(ended.ID, ended.Forget, payloads[5])
+	same(t, err, ended, gotEnded)
 }
 
 func same(t *testing.T, err error, want, got any) {

@@ -39,7 +39,9 @@ func (m *model) commit(c ledger.Changes) {
 	}
 	m.sequence, m.lastID, m.time = c.Revision, c.LastID, c.Time
 	for _, a := range c.Transitions {
-		a.Measured, a.Unreclaimable = resource.Vector{}, 0
+		if a.Unreclaimable = 0; a.State.Live() {
+			a.Measured, a.Peak = resource.Vector{}, resource.Vector{}
+		}
 		if len(a.ApplicationIDs) == 0 {
 			a.ApplicationIDs = nil
 		}

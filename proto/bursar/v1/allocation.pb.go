@@ -220,11 +220,13 @@ type Allocation struct {
 	RequestId string                 `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	State     AllocationState        `protobuf:"varint,3,opt,name=state,proto3,enum=bursar.v1.AllocationState" json:"state,omitempty"`
 	Labels    map[string]string      `protobuf:"bytes,4,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// As asked for, after normalization.
+	// As asked for; an engine that names no instances is one. Of an allocation from before this was
+	// kept: after normalization.
 	Requested *Resource `protobuf:"bytes,5,opt,name=requested,proto3" json:"requested,omitempty"`
-	// What it may use; it counts as this in every account.
+	// What it may use: what was asked for after normalization, or what a Confirm or a Resize made of
+	// it. It counts as this in every account.
 	Entitled *Resource `protobuf:"bytes,6,opt,name=entitled,proto3" json:"entitled,omitempty"`
-	// What its process tree was last seen to use.
+	// What its process tree was last seen to use. One that has ended has its last measurement.
 	Measured    *Resource              `protobuf:"bytes,7,opt,name=measured,proto3" json:"measured,omitempty"`
 	HostId      string                 `protobuf:"bytes,8,opt,name=host_id,json=hostId,proto3" json:"host_id,omitempty"`
 	HostAddress string                 `protobuf:"bytes,9,opt,name=host_address,json=hostAddress,proto3" json:"host_address,omitempty"`
@@ -265,7 +267,12 @@ type Allocation struct {
 	// not end as it should. They are the engine's own words and may hold anything, such as a
 	// password: only callers that may act as the allocation's user, operators and admins see them,
 	// and no log has them.
-	ErrorOutput   string `protobuf:"bytes,27,opt,name=error_output,json=errorOutput,proto3" json:"error_output,omitempty"`
+	ErrorOutput string `protobuf:"bytes,27,opt,name=error_output,json=errorOutput,proto3" json:"error_output,omitempty"`
+	// The most of memory and of cpu that it was seen to use at a time, each for itself.
+	MeasuredPeak *Resource `protobuf:"bytes,28,opt,name=measured_peak,json=measuredPeak,proto3" json:"measured_peak,omitempty"`
+	// Why its host's agent could not end it, in the agent's words, if it was to. The agent tries
+	// again. Empty: nothing went wrong.
+	StopError     string `protobuf:"bytes,29,opt,name=stop_error,json=stopError,proto3" json:"stop_error,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -485,6 +492,20 @@ func (x *Allocation) GetOverUse() []*OverUse {
 func (x *Allocation) GetErrorOutput() string {
 	if x != nil {
 		return x.ErrorOutput
+	}
+	return ""
+}
+
+func (x *Allocation) GetMeasuredPeak() *Resource {
+	if x != nil {
+		return x.MeasuredPeak
+	}
+	return nil
+}
+
+func (x *Allocation) GetStopError() string {
+	if x != nil {
+		return x.StopError
 	}
 	return ""
 }
@@ -805,9 +826,11 @@ type AllocateRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Makes the call safe to repeat: same caller and request_id, same allocation. Another body under
 	// the same id is refused.
-	RequestId string            `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	Labels    map[string]string `protobuf:"bytes,2,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	Resource  *Resource         `protobuf:"bytes,3,opt,name=resource,proto3" json:"resource,omitempty"`
+	RequestId string `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	// If they have no user, and neither have the label rules, the request is for the one user that
+	// its caller may act as, if there is exactly one. A user that is there and empty is refused.
+	Labels   map[string]string `protobuf:"bytes,2,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Resource *Resource         `protobuf:"bytes,3,opt,name=resource,proto3" json:"resource,omitempty"`
 	// How long to wait if it does not fit now; unset or zero: not at all.
 	Wait *durationpb.Duration `protobuf:"bytes,4,opt,name=wait,proto3" json:"wait,omitempty"`
 	// Answer at once with the waiting allocation, to be followed by Get or Watch.
@@ -1973,7 +1996,13 @@ type AllocationServiceWatchResponse struct {
 	// the revision.
 	Allocation *Allocation `protobuf:"bytes,1,opt,name=allocation,proto3" json:"allocation,omitempty"`
 	// Watch after this to resume.
-	Revision      uint64 `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
+	Revision uint64 `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
+	// When the transition was made.
+	Time *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=time,proto3" json:"time,omitempty"`
+	// Who made it: a caller's name, as in Allocation.caller, or "host:" and the id of the host whose
+	// agent reported it. Empty: the coordinator did, as when something expires or a request that
+	// waits is granted.
+	Actor         string `protobuf:"bytes,4,opt,name=actor,proto3" json:"actor,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2020,6 +2049,20 @@ func (x *AllocationServiceWatchResponse) GetRevision() uint64 {
 		return x.Revision
 	}
 	return 0
+}
+
+func (x *AllocationServiceWatchResponse) GetTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Time
+	}
+	return nil
+}
+
+func (x *AllocationServiceWatchResponse) GetActor() string {
+	if x != nil {
+		return x.Actor
+	}
+	return ""
 }
 
 type ExplainRequest struct {
@@ -2195,7 +2238,8 @@ var File_bursar_v1_allocation_proto protoreflect.FileDescriptor
 
 const file_bursar_v1_allocation_proto_rawDesc = "" +
 	"\n" +
-	"\x1abursar/v1/allocation.proto\x12\tbursar.v1\x1a\x1bbuf/validate/validate.proto\x1a\x17bursar/v1/account.proto\x1a\x18bursar/v1/resource.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb2\t\n" +
+	"\x1abursar/v1/allocation.proto\x12\tbursar.v1\x1a\x1bbuf/validate/validate.proto\x1a\x17bursar/v1/account.proto\x1a\x18bursar/v1/resource.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x8b\n" +
+	"\n" +
 	"\n" +
 	"Allocation\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1d\n" +
@@ -2230,7 +2274,10 @@ const file_bursar_v1_allocation_proto_rawDesc = "" +
 	"exitStatus\x12/\n" +
 	"\x13unreclaimable_bytes\x18\x19 \x01(\x03R\x12unreclaimableBytes\x12-\n" +
 	"\bover_use\x18\x1a \x03(\v2\x12.bursar.v1.OverUseR\aoverUse\x12!\n" +
-	"\ferror_output\x18\x1b \x01(\tR\verrorOutput\x1a9\n" +
+	"\ferror_output\x18\x1b \x01(\tR\verrorOutput\x128\n" +
+	"\rmeasured_peak\x18\x1c \x01(\v2\x13.bursar.v1.ResourceR\fmeasuredPeak\x12\x1d\n" +
+	"\n" +
+	"stop_error\x18\x1d \x01(\tR\tstopError\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x8f\x02\n" +
@@ -2377,12 +2424,14 @@ const file_bursar_v1_allocation_proto_rawDesc = "" +
 	"\x02id\x18\x04 \x01(\tB\a\xbaH\x04r\x02\x18 R\x02id\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"s\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xb9\x01\n" +
 	"\x1eAllocationServiceWatchResponse\x125\n" +
 	"\n" +
 	"allocation\x18\x01 \x01(\v2\x15.bursar.v1.AllocationR\n" +
 	"allocation\x12\x1a\n" +
-	"\brevision\x18\x02 \x01(\x04R\brevision\"_\n" +
+	"\brevision\x18\x02 \x01(\x04R\brevision\x12.\n" +
+	"\x04time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x14\n" +
+	"\x05actor\x18\x04 \x01(\tR\x05actor\"_\n" +
 	"\x0eExplainRequest\x12\x17\n" +
 	"\x02id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18 R\x02id\x124\n" +
 	"\arequest\x18\x02 \x01(\v2\x1a.bursar.v1.AllocateRequestR\arequest\"\x8f\x04\n" +
@@ -2508,70 +2557,72 @@ var file_bursar_v1_allocation_proto_depIdxs = []int32{
 	5,  // 10: bursar.v1.Allocation.process:type_name -> bursar.v1.Process
 	6,  // 11: bursar.v1.Allocation.exit_status:type_name -> bursar.v1.ExitStatus
 	4,  // 12: bursar.v1.Allocation.over_use:type_name -> bursar.v1.OverUse
-	37, // 13: bursar.v1.OverUse.since:type_name -> google.protobuf.Timestamp
-	1,  // 14: bursar.v1.OverUse.policy:type_name -> bursar.v1.OverUsePolicy
-	37, // 15: bursar.v1.OverUse.stop_time:type_name -> google.protobuf.Timestamp
-	31, // 16: bursar.v1.HostWishes.required_labels:type_name -> bursar.v1.HostWishes.RequiredLabelsEntry
-	32, // 17: bursar.v1.HostWishes.preferred_labels:type_name -> bursar.v1.HostWishes.PreferredLabelsEntry
-	33, // 18: bursar.v1.AllocateRequest.labels:type_name -> bursar.v1.AllocateRequest.LabelsEntry
-	36, // 19: bursar.v1.AllocateRequest.resource:type_name -> bursar.v1.Resource
-	38, // 20: bursar.v1.AllocateRequest.wait:type_name -> google.protobuf.Duration
-	38, // 21: bursar.v1.AllocateRequest.reservation_ttl:type_name -> google.protobuf.Duration
-	7,  // 22: bursar.v1.AllocateRequest.host:type_name -> bursar.v1.HostWishes
-	3,  // 23: bursar.v1.AllocateResponse.allocation:type_name -> bursar.v1.Allocation
-	36, // 24: bursar.v1.ConfirmRequest.entitled:type_name -> bursar.v1.Resource
-	5,  // 25: bursar.v1.ConfirmRequest.process:type_name -> bursar.v1.Process
-	38, // 26: bursar.v1.ConfirmRequest.lease:type_name -> google.protobuf.Duration
-	3,  // 27: bursar.v1.ConfirmResponse.allocation:type_name -> bursar.v1.Allocation
-	6,  // 28: bursar.v1.ReleaseRequest.exit_status:type_name -> bursar.v1.ExitStatus
-	3,  // 29: bursar.v1.ReleaseResponse.allocation:type_name -> bursar.v1.Allocation
-	3,  // 30: bursar.v1.CancelResponse.allocation:type_name -> bursar.v1.Allocation
-	38, // 31: bursar.v1.RenewRequest.ttl:type_name -> google.protobuf.Duration
-	3,  // 32: bursar.v1.RenewResponse.allocation:type_name -> bursar.v1.Allocation
-	36, // 33: bursar.v1.ResizeRequest.entitled:type_name -> bursar.v1.Resource
-	3,  // 34: bursar.v1.ResizeResponse.allocation:type_name -> bursar.v1.Allocation
-	38, // 35: bursar.v1.StopRequest.grace:type_name -> google.protobuf.Duration
-	3,  // 36: bursar.v1.StopResponse.allocation:type_name -> bursar.v1.Allocation
-	3,  // 37: bursar.v1.AllocationServiceGetResponse.allocation:type_name -> bursar.v1.Allocation
-	34, // 38: bursar.v1.AllocationServiceListRequest.labels:type_name -> bursar.v1.AllocationServiceListRequest.LabelsEntry
-	0,  // 39: bursar.v1.AllocationServiceListRequest.states:type_name -> bursar.v1.AllocationState
-	3,  // 40: bursar.v1.AllocationServiceListResponse.allocations:type_name -> bursar.v1.Allocation
-	35, // 41: bursar.v1.AllocationServiceWatchRequest.labels:type_name -> bursar.v1.AllocationServiceWatchRequest.LabelsEntry
-	3,  // 42: bursar.v1.AllocationServiceWatchResponse.allocation:type_name -> bursar.v1.Allocation
-	8,  // 43: bursar.v1.ExplainRequest.request:type_name -> bursar.v1.AllocateRequest
-	2,  // 44: bursar.v1.ExplainResponse.verdict:type_name -> bursar.v1.ExplainResponse.Verdict
-	39, // 45: bursar.v1.ExplainResponse.shortfalls:type_name -> bursar.v1.Shortfall
-	40, // 46: bursar.v1.ExplainResponse.accounts:type_name -> bursar.v1.Account
-	41, // 47: bursar.v1.ExplainResponse.filters:type_name -> bursar.v1.HostFilters
-	42, // 48: bursar.v1.ExplainResponse.blocked_by:type_name -> bursar.v1.AccountName
-	3,  // 49: bursar.v1.ExplainResponse.allocation:type_name -> bursar.v1.Allocation
-	8,  // 50: bursar.v1.AllocationService.Allocate:input_type -> bursar.v1.AllocateRequest
-	10, // 51: bursar.v1.AllocationService.Confirm:input_type -> bursar.v1.ConfirmRequest
-	12, // 52: bursar.v1.AllocationService.Release:input_type -> bursar.v1.ReleaseRequest
-	14, // 53: bursar.v1.AllocationService.Cancel:input_type -> bursar.v1.CancelRequest
-	16, // 54: bursar.v1.AllocationService.Renew:input_type -> bursar.v1.RenewRequest
-	18, // 55: bursar.v1.AllocationService.Resize:input_type -> bursar.v1.ResizeRequest
-	20, // 56: bursar.v1.AllocationService.Stop:input_type -> bursar.v1.StopRequest
-	22, // 57: bursar.v1.AllocationService.Get:input_type -> bursar.v1.AllocationServiceGetRequest
-	24, // 58: bursar.v1.AllocationService.List:input_type -> bursar.v1.AllocationServiceListRequest
-	26, // 59: bursar.v1.AllocationService.Watch:input_type -> bursar.v1.AllocationServiceWatchRequest
-	28, // 60: bursar.v1.AllocationService.Explain:input_type -> bursar.v1.ExplainRequest
-	9,  // 61: bursar.v1.AllocationService.Allocate:output_type -> bursar.v1.AllocateResponse
-	11, // 62: bursar.v1.AllocationService.Confirm:output_type -> bursar.v1.ConfirmResponse
-	13, // 63: bursar.v1.AllocationService.Release:output_type -> bursar.v1.ReleaseResponse
-	15, // 64: bursar.v1.AllocationService.Cancel:output_type -> bursar.v1.CancelResponse
-	17, // 65: bursar.v1.AllocationService.Renew:output_type -> bursar.v1.RenewResponse
-	19, // 66: bursar.v1.AllocationService.Resize:output_type -> bursar.v1.ResizeResponse
-	21, // 67: bursar.v1.AllocationService.Stop:output_type -> bursar.v1.StopResponse
-	23, // 68: bursar.v1.AllocationService.Get:output_type -> bursar.v1.AllocationServiceGetResponse
-	25, // 69: bursar.v1.AllocationService.List:output_type -> bursar.v1.AllocationServiceListResponse
-	27, // 70: bursar.v1.AllocationService.Watch:output_type -> bursar.v1.AllocationServiceWatchResponse
-	29, // 71: bursar.v1.AllocationService.Explain:output_type -> bursar.v1.ExplainResponse
-	61, // [61:72] is the sub-list for method output_type
-	50, // [50:61] is the sub-list for method input_type
-	50, // [50:50] is the sub-list for extension type_name
-	50, // [50:50] is the sub-list for extension extendee
-	0,  // [0:50] is the sub-list for field type_name
+	36, // 13: bursar.v1.Allocation.measured_peak:type_name -> bursar.v1.Resource
+	37, // 14: bursar.v1.OverUse.since:type_name -> google.protobuf.Timestamp
+	1,  // 15: bursar.v1.OverUse.policy:type_name -> bursar.v1.OverUsePolicy
+	37, // 16: bursar.v1.OverUse.stop_time:type_name -> google.protobuf.Timestamp
+	31, // 17: bursar.v1.HostWishes.required_labels:type_name -> bursar.v1.HostWishes.RequiredLabelsEntry
+	32, // 18: bursar.v1.HostWishes.preferred_labels:type_name -> bursar.v1.HostWishes.PreferredLabelsEntry
+	33, // 19: bursar.v1.AllocateRequest.labels:type_name -> bursar.v1.AllocateRequest.LabelsEntry
+	36, // 20: bursar.v1.AllocateRequest.resource:type_name -> bursar.v1.Resource
+	38, // 21: bursar.v1.AllocateRequest.wait:type_name -> google.protobuf.Duration
+	38, // 22: bursar.v1.AllocateRequest.reservation_ttl:type_name -> google.protobuf.Duration
+	7,  // 23: bursar.v1.AllocateRequest.host:type_name -> bursar.v1.HostWishes
+	3,  // 24: bursar.v1.AllocateResponse.allocation:type_name -> bursar.v1.Allocation
+	36, // 25: bursar.v1.ConfirmRequest.entitled:type_name -> bursar.v1.Resource
+	5,  // 26: bursar.v1.ConfirmRequest.process:type_name -> bursar.v1.Process
+	38, // 27: bursar.v1.ConfirmRequest.lease:type_name -> google.protobuf.Duration
+	3,  // 28: bursar.v1.ConfirmResponse.allocation:type_name -> bursar.v1.Allocation
+	6,  // 29: bursar.v1.ReleaseRequest.exit_status:type_name -> bursar.v1.ExitStatus
+	3,  // 30: bursar.v1.ReleaseResponse.allocation:type_name -> bursar.v1.Allocation
+	3,  // 31: bursar.v1.CancelResponse.allocation:type_name -> bursar.v1.Allocation
+	38, // 32: bursar.v1.RenewRequest.ttl:type_name -> google.protobuf.Duration
+	3,  // 33: bursar.v1.RenewResponse.allocation:type_name -> bursar.v1.Allocation
+	36, // 34: bursar.v1.ResizeRequest.entitled:type_name -> bursar.v1.Resource
+	3,  // 35: bursar.v1.ResizeResponse.allocation:type_name -> bursar.v1.Allocation
+	38, // 36: bursar.v1.StopRequest.grace:type_name -> google.protobuf.Duration
+	3,  // 37: bursar.v1.StopResponse.allocation:type_name -> bursar.v1.Allocation
+	3,  // 38: bursar.v1.AllocationServiceGetResponse.allocation:type_name -> bursar.v1.Allocation
+	34, // 39: bursar.v1.AllocationServiceListRequest.labels:type_name -> bursar.v1.AllocationServiceListRequest.LabelsEntry
+	0,  // 40: bursar.v1.AllocationServiceListRequest.states:type_name -> bursar.v1.AllocationState
+	3,  // 41: bursar.v1.AllocationServiceListResponse.allocations:type_name -> bursar.v1.Allocation
+	35, // 42: bursar.v1.AllocationServiceWatchRequest.labels:type_name -> bursar.v1.AllocationServiceWatchRequest.LabelsEntry
+	3,  // 43: bursar.v1.AllocationServiceWatchResponse.allocation:type_name -> bursar.v1.Allocation
+	37, // 44: bursar.v1.AllocationServiceWatchResponse.time:type_name -> google.protobuf.Timestamp
+	8,  // 45: bursar.v1.ExplainRequest.request:type_name -> bursar.v1.AllocateRequest
+	2,  // 46: bursar.v1.ExplainResponse.verdict:type_name -> bursar.v1.ExplainResponse.Verdict
+	39, // 47: bursar.v1.ExplainResponse.shortfalls:type_name -> bursar.v1.Shortfall
+	40, // 48: bursar.v1.ExplainResponse.accounts:type_name -> bursar.v1.Account
+	41, // 49: bursar.v1.ExplainResponse.filters:type_name -> bursar.v1.HostFilters
+	42, // 50: bursar.v1.ExplainResponse.blocked_by:type_name -> bursar.v1.AccountName
+	3,  // 51: bursar.v1.ExplainResponse.allocation:type_name -> bursar.v1.Allocation
+	8,  // 52: bursar.v1.AllocationService.Allocate:input_type -> bursar.v1.AllocateRequest
+	10, // 53: bursar.v1.AllocationService.Confirm:input_type -> bursar.v1.ConfirmRequest
+	12, // 54: bursar.v1.AllocationService.Release:input_type -> bursar.v1.ReleaseRequest
+	14, // 55: bursar.v1.AllocationService.Cancel:input_type -> bursar.v1.CancelRequest
+	16, // 56: bursar.v1.AllocationService.Renew:input_type -> bursar.v1.RenewRequest
+	18, // 57: bursar.v1.AllocationService.Resize:input_type -> bursar.v1.ResizeRequest
+	20, // 58: bursar.v1.AllocationService.Stop:input_type -> bursar.v1.StopRequest
+	22, // 59: bursar.v1.AllocationService.Get:input_type -> bursar.v1.AllocationServiceGetRequest
+	24, // 60: bursar.v1.AllocationService.List:input_type -> bursar.v1.AllocationServiceListRequest
+	26, // 61: bursar.v1.AllocationService.Watch:input_type -> bursar.v1.AllocationServiceWatchRequest
+	28, // 62: bursar.v1.AllocationService.Explain:input_type -> bursar.v1.ExplainRequest
+	9,  // 63: bursar.v1.AllocationService.Allocate:output_type -> bursar.v1.AllocateResponse
+	11, // 64: bursar.v1.AllocationService.Confirm:output_type -> bursar.v1.ConfirmResponse
+	13, // 65: bursar.v1.AllocationService.Release:output_type -> bursar.v1.ReleaseResponse
+	15, // 66: bursar.v1.AllocationService.Cancel:output_type -> bursar.v1.CancelResponse
+	17, // 67: bursar.v1.AllocationService.Renew:output_type -> bursar.v1.RenewResponse
+	19, // 68: bursar.v1.AllocationService.Resize:output_type -> bursar.v1.ResizeResponse
+	21, // 69: bursar.v1.AllocationService.Stop:output_type -> bursar.v1.StopResponse
+	23, // 70: bursar.v1.AllocationService.Get:output_type -> bursar.v1.AllocationServiceGetResponse
+	25, // 71: bursar.v1.AllocationService.List:output_type -> bursar.v1.AllocationServiceListResponse
+	27, // 72: bursar.v1.AllocationService.Watch:output_type -> bursar.v1.AllocationServiceWatchResponse
+	29, // 73: bursar.v1.AllocationService.Explain:output_type -> bursar.v1.ExplainResponse
+	63, // [63:74] is the sub-list for method output_type
+	52, // [52:63] is the sub-list for method input_type
+	52, // [52:52] is the sub-list for extension type_name
+	52, // [52:52] is the sub-list for extension extendee
+	0,  // [0:52] is the sub-list for field type_name
 }
 
 func init() { file_bursar_v1_allocation_proto_init() }

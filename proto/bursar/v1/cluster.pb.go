@@ -564,7 +564,11 @@ type ClusterServiceWatchResponse struct {
 	//	*ClusterServiceWatchResponse_Quota
 	//	*ClusterServiceWatchResponse_QuotaDeleted
 	//	*ClusterServiceWatchResponse_HostDeleted
-	Change        isClusterServiceWatchResponse_Change `protobuf_oneof:"change"`
+	Change isClusterServiceWatchResponse_Change `protobuf_oneof:"change"`
+	// When it was changed, and by whom, as in AllocationServiceWatchResponse. Rules of files are
+	// changed by the coordinator.
+	Time          *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=time,proto3" json:"time,omitempty"`
+	Actor         string                 `protobuf:"bytes,8,opt,name=actor,proto3" json:"actor,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -658,6 +662,20 @@ func (x *ClusterServiceWatchResponse) GetHostDeleted() string {
 	return ""
 }
 
+func (x *ClusterServiceWatchResponse) GetTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Time
+	}
+	return nil
+}
+
+func (x *ClusterServiceWatchResponse) GetActor() string {
+	if x != nil {
+		return x.Actor
+	}
+	return ""
+}
+
 type isClusterServiceWatchResponse_Change interface {
 	isClusterServiceWatchResponse_Change()
 }
@@ -746,7 +764,7 @@ const file_bursar_v1_cluster_proto_rawDesc = "" +
 	"\tinvariant\x18\x01 \x01(\x05R\tinvariant\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\"C\n" +
 	"\x1aClusterServiceWatchRequest\x12%\n" +
-	"\x0eafter_revision\x18\x01 \x01(\x04R\rafterRevision\"\x99\x02\n" +
+	"\x0eafter_revision\x18\x01 \x01(\x04R\rafterRevision\"\xdf\x02\n" +
 	"\x1bClusterServiceWatchResponse\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\x04R\brevision\x127\n" +
 	"\n" +
@@ -755,7 +773,9 @@ const file_bursar_v1_cluster_proto_rawDesc = "" +
 	"\x04host\x18\x03 \x01(\v2\x0f.bursar.v1.HostH\x00R\x04host\x12(\n" +
 	"\x05quota\x18\x04 \x01(\v2\x10.bursar.v1.QuotaH\x00R\x05quota\x12%\n" +
 	"\rquota_deleted\x18\x05 \x01(\tH\x00R\fquotaDeleted\x12#\n" +
-	"\fhost_deleted\x18\x06 \x01(\tH\x00R\vhostDeletedB\b\n" +
+	"\fhost_deleted\x18\x06 \x01(\tH\x00R\vhostDeleted\x12.\n" +
+	"\x04time\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x14\n" +
+	"\x05actor\x18\b \x01(\tR\x05actorB\b\n" +
 	"\x06change2\xef\x01\n" +
 	"\x0eClusterService\x12B\n" +
 	"\x06Status\x12\x18.bursar.v1.StatusRequest\x1a\x19.bursar.v1.StatusResponse\"\x03\x90\x02\x01\x12?\n" +
@@ -799,17 +819,18 @@ var file_bursar_v1_cluster_proto_depIdxs = []int32{
 	10, // 5: bursar.v1.ClusterServiceWatchResponse.allocation:type_name -> bursar.v1.Allocation
 	11, // 6: bursar.v1.ClusterServiceWatchResponse.host:type_name -> bursar.v1.Host
 	12, // 7: bursar.v1.ClusterServiceWatchResponse.quota:type_name -> bursar.v1.Quota
-	0,  // 8: bursar.v1.ClusterService.Status:input_type -> bursar.v1.StatusRequest
-	3,  // 9: bursar.v1.ClusterService.Audit:input_type -> bursar.v1.AuditRequest
-	6,  // 10: bursar.v1.ClusterService.Watch:input_type -> bursar.v1.ClusterServiceWatchRequest
-	1,  // 11: bursar.v1.ClusterService.Status:output_type -> bursar.v1.StatusResponse
-	4,  // 12: bursar.v1.ClusterService.Audit:output_type -> bursar.v1.AuditResponse
-	7,  // 13: bursar.v1.ClusterService.Watch:output_type -> bursar.v1.ClusterServiceWatchResponse
-	11, // [11:14] is the sub-list for method output_type
-	8,  // [8:11] is the sub-list for method input_type
-	8,  // [8:8] is the sub-list for extension type_name
-	8,  // [8:8] is the sub-list for extension extendee
-	0,  // [0:8] is the sub-list for field type_name
+	8,  // 8: bursar.v1.ClusterServiceWatchResponse.time:type_name -> google.protobuf.Timestamp
+	0,  // 9: bursar.v1.ClusterService.Status:input_type -> bursar.v1.StatusRequest
+	3,  // 10: bursar.v1.ClusterService.Audit:input_type -> bursar.v1.AuditRequest
+	6,  // 11: bursar.v1.ClusterService.Watch:input_type -> bursar.v1.ClusterServiceWatchRequest
+	1,  // 12: bursar.v1.ClusterService.Status:output_type -> bursar.v1.StatusResponse
+	4,  // 13: bursar.v1.ClusterService.Audit:output_type -> bursar.v1.AuditResponse
+	7,  // 14: bursar.v1.ClusterService.Watch:output_type -> bursar.v1.ClusterServiceWatchResponse
+	12, // [12:15] is the sub-list for method output_type
+	9,  // [9:12] is the sub-list for method input_type
+	9,  // [9:9] is the sub-list for extension type_name
+	9,  // [9:9] is the sub-list for extension extendee
+	0,  // [0:9] is the sub-list for field type_name
 }
 
 func init() { file_bursar_v1_cluster_proto_init() }

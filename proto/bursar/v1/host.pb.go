@@ -169,7 +169,13 @@ type Host struct {
 	EnginesMeasured *Resource `protobuf:"bytes,15,opt,name=engines_measured,json=enginesMeasured,proto3" json:"engines_measured,omitempty"`
 	// Another agent has called for this host within the last minutes, and was refused: which one, in
 	// words. Empty: none has.
-	Stranger      string `protobuf:"bytes,16,opt,name=stranger,proto3" json:"stranger,omitempty"`
+	Stranger string `protobuf:"bytes,16,opt,name=stranger,proto3" json:"stranger,omitempty"`
+	// Says which machine it is, since its last boot: a hash of its machine id and boot id. Empty: its
+	// agent reports none.
+	Machine string `protobuf:"bytes,17,opt,name=machine,proto3" json:"machine,omitempty"`
+	// Other hosts on the same machine whose agents report, too, at most 16. Each of them gives away
+	// what it sees of the machine, as if it were alone.
+	SameMachine   []string `protobuf:"bytes,18,rep,name=same_machine,json=sameMachine,proto3" json:"same_machine,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -314,6 +320,20 @@ func (x *Host) GetStranger() string {
 		return x.Stranger
 	}
 	return ""
+}
+
+func (x *Host) GetMachine() string {
+	if x != nil {
+		return x.Machine
+	}
+	return ""
+}
+
+func (x *Host) GetSameMachine() []string {
+	if x != nil {
+		return x.SameMachine
+	}
+	return nil
 }
 
 // HostSample is what an agent measured. A source that could not be read leaves its fields unset.
@@ -1012,7 +1032,13 @@ type EngineReport struct {
 	// counts.
 	Grant *Allocation `protobuf:"bytes,4,opt,name=grant,proto3" json:"grant,omitempty"`
 	// What it uses beyond its entitlement: all of it, in every report.
-	OverUse       []*OverUse `protobuf:"bytes,5,rep,name=over_use,json=overUse,proto3" json:"over_use,omitempty"`
+	OverUse []*OverUse `protobuf:"bytes,5,rep,name=over_use,json=overUse,proto3" json:"over_use,omitempty"`
+	// The most of memory and of cpu that its agent has seen it use. Unset, as from an older agent:
+	// not known.
+	MeasuredPeak *Resource `protobuf:"bytes,6,opt,name=measured_peak,json=measuredPeak,proto3" json:"measured_peak,omitempty"`
+	// Why it could not be stopped, if it was to be; empty: nothing went wrong. In every report of the
+	// engine as long as that is so.
+	StopError     string `protobuf:"bytes,7,opt,name=stop_error,json=stopError,proto3" json:"stop_error,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1082,6 +1108,20 @@ func (x *EngineReport) GetOverUse() []*OverUse {
 	return nil
 }
 
+func (x *EngineReport) GetMeasuredPeak() *Resource {
+	if x != nil {
+		return x.MeasuredPeak
+	}
+	return nil
+}
+
+func (x *EngineReport) GetStopError() string {
+	if x != nil {
+		return x.StopError
+	}
+	return ""
+}
+
 // EngineEnd is the tombstone of an engine whose process ended.
 type EngineEnd struct {
 	state        protoimpl.MessageState `protogen:"open.v1"`
@@ -1090,7 +1130,10 @@ type EngineEnd struct {
 	ExitStatus   *ExitStatus            `protobuf:"bytes,3,opt,name=exit_status,json=exitStatus,proto3" json:"exit_status,omitempty"`
 	Reason       string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
 	// Its last lines on standard error. Few callers see them: see Allocation.
-	ErrorOutput   string `protobuf:"bytes,5,opt,name=error_output,json=errorOutput,proto3" json:"error_output,omitempty"`
+	ErrorOutput string `protobuf:"bytes,5,opt,name=error_output,json=errorOutput,proto3" json:"error_output,omitempty"`
+	// As in EngineReport: what it last used, and the most that it used.
+	Measured      *Resource `protobuf:"bytes,6,opt,name=measured,proto3" json:"measured,omitempty"`
+	MeasuredPeak  *Resource `protobuf:"bytes,7,opt,name=measured_peak,json=measuredPeak,proto3" json:"measured_peak,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1158,6 +1201,20 @@ func (x *EngineEnd) GetErrorOutput() string {
 		return x.ErrorOutput
 	}
 	return ""
+}
+
+func (x *EngineEnd) GetMeasured() *Resource {
+	if x != nil {
+		return x.Measured
+	}
+	return nil
+}
+
+func (x *EngineEnd) GetMeasuredPeak() *Resource {
+	if x != nil {
+		return x.MeasuredPeak
+	}
+	return nil
 }
 
 // Veto is an agent's refusal of a grant for lack of measured memory.
@@ -2036,7 +2093,7 @@ var File_bursar_v1_host_proto protoreflect.FileDescriptor
 
 const file_bursar_v1_host_proto_rawDesc = "" +
 	"\n" +
-	"\x14bursar/v1/host.proto\x12\tbursar.v1\x1a\x1bbuf/validate/validate.proto\x1a\x17bursar/v1/account.proto\x1a\x1abursar/v1/allocation.proto\x1a\x18bursar/v1/resource.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xe4\x05\n" +
+	"\x14bursar/v1/host.proto\x12\tbursar.v1\x1a\x1bbuf/validate/validate.proto\x1a\x17bursar/v1/account.proto\x1a\x1abursar/v1/allocation.proto\x1a\x18bursar/v1/resource.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa1\x06\n" +
 	"\x04Host\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x123\n" +
@@ -2054,7 +2111,9 @@ const file_bursar_v1_host_proto_rawDesc = "" +
 	"\brevision\x18\r \x01(\x04R\brevision\x12-\n" +
 	"\x12unavailable_reason\x18\x0e \x01(\tR\x11unavailableReason\x12>\n" +
 	"\x10engines_measured\x18\x0f \x01(\v2\x13.bursar.v1.ResourceR\x0fenginesMeasured\x12\x1a\n" +
-	"\bstranger\x18\x10 \x01(\tR\bstranger\x1a9\n" +
+	"\bstranger\x18\x10 \x01(\tR\bstranger\x12\x18\n" +
+	"\amachine\x18\x11 \x01(\tR\amachine\x12!\n" +
+	"\fsame_machine\x18\x12 \x03(\tR\vsameMachine\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\x11\n" +
@@ -2160,20 +2219,25 @@ const file_bursar_v1_host_proto_rawDesc = "" +
 	"\bcapacity\x18\r \x01(\v2\x13.bursar.v1.ResourceR\bcapacity\x12\x1e\n" +
 	"\n" +
 	"leadership\x18\x0e \x01(\x06R\n" +
-	"leadership\"\x8c\x02\n" +
+	"leadership\"\xef\x02\n" +
 	"\fEngineReport\x12#\n" +
 	"\rallocation_id\x18\x01 \x01(\tR\fallocationId\x12/\n" +
 	"\bmeasured\x18\x02 \x01(\v2\x13.bursar.v1.ResourceR\bmeasured\x128\n" +
 	"\x13unreclaimable_bytes\x18\x03 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x12unreclaimableBytes\x123\n" +
 	"\x05grant\x18\x04 \x01(\v2\x15.bursar.v1.AllocationB\x06\xbaH\x03\xd8\x01\x03R\x05grant\x127\n" +
-	"\bover_use\x18\x05 \x03(\v2\x12.bursar.v1.OverUseB\b\xbaH\x05\x92\x01\x02\x10\x10R\aoverUse\"\xee\x01\n" +
+	"\bover_use\x18\x05 \x03(\v2\x12.bursar.v1.OverUseB\b\xbaH\x05\x92\x01\x02\x10\x10R\aoverUse\x128\n" +
+	"\rmeasured_peak\x18\x06 \x01(\v2\x13.bursar.v1.ResourceR\fmeasuredPeak\x12'\n" +
+	"\n" +
+	"stop_error\x18\a \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\tstopError\"\xd9\x02\n" +
 	"\tEngineEnd\x12#\n" +
 	"\rallocation_id\x18\x01 \x01(\tR\fallocationId\x125\n" +
 	"\bend_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\aendTime\x126\n" +
 	"\vexit_status\x18\x03 \x01(\v2\x15.bursar.v1.ExitStatusR\n" +
 	"exitStatus\x12 \n" +
 	"\x06reason\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\x06reason\x12+\n" +
-	"\ferror_output\x18\x05 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\verrorOutput\"\x89\x01\n" +
+	"\ferror_output\x18\x05 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\verrorOutput\x12/\n" +
+	"\bmeasured\x18\x06 \x01(\v2\x13.bursar.v1.ResourceR\bmeasured\x128\n" +
+	"\rmeasured_peak\x18\a \x01(\v2\x13.bursar.v1.ResourceR\fmeasuredPeak\"\x89\x01\n" +
 	"\x04Veto\x12#\n" +
 	"\rallocation_id\x18\x01 \x01(\tR\fallocationId\x12@\n" +
 	"\x0eheadroom_bytes\x18\x02 \x01(\x03B\x19\xbaH\x16\"\x14\x18\xff\xff\xff\xff\xff\xff\xff\x0f(\x81\x80\x80\x80\x80\x80\x80\xf0\xff\x01R\rheadroomBytes\x12\x1a\n" +
@@ -2343,42 +2407,45 @@ var file_bursar_v1_host_proto_depIdxs = []int32{
 	31, // 20: bursar.v1.EngineReport.measured:type_name -> bursar.v1.Resource
 	33, // 21: bursar.v1.EngineReport.grant:type_name -> bursar.v1.Allocation
 	34, // 22: bursar.v1.EngineReport.over_use:type_name -> bursar.v1.OverUse
-	30, // 23: bursar.v1.EngineEnd.end_time:type_name -> google.protobuf.Timestamp
-	35, // 24: bursar.v1.EngineEnd.exit_status:type_name -> bursar.v1.ExitStatus
-	33, // 25: bursar.v1.SyncResponse.grants:type_name -> bursar.v1.Allocation
-	12, // 26: bursar.v1.SyncResponse.stops:type_name -> bursar.v1.StopOrder
-	32, // 27: bursar.v1.SyncResponse.interval:type_name -> google.protobuf.Duration
-	1,  // 28: bursar.v1.SyncResponse.action:type_name -> bursar.v1.SyncAction
-	32, // 29: bursar.v1.StopOrder.grace:type_name -> google.protobuf.Duration
-	2,  // 30: bursar.v1.HostServiceGetResponse.host:type_name -> bursar.v1.Host
-	28, // 31: bursar.v1.HostServiceListRequest.labels:type_name -> bursar.v1.HostServiceListRequest.LabelsEntry
-	0,  // 32: bursar.v1.HostServiceListRequest.states:type_name -> bursar.v1.HostState
-	2,  // 33: bursar.v1.HostServiceListResponse.hosts:type_name -> bursar.v1.Host
-	2,  // 34: bursar.v1.CordonResponse.host:type_name -> bursar.v1.Host
-	2,  // 35: bursar.v1.UncordonResponse.host:type_name -> bursar.v1.Host
-	32, // 36: bursar.v1.DrainRequest.deadline:type_name -> google.protobuf.Duration
-	2,  // 37: bursar.v1.DrainResponse.host:type_name -> bursar.v1.Host
-	5,  // 38: bursar.v1.HostService.Register:input_type -> bursar.v1.RegisterRequest
-	7,  // 39: bursar.v1.HostService.Sync:input_type -> bursar.v1.SyncRequest
-	13, // 40: bursar.v1.HostService.Deregister:input_type -> bursar.v1.DeregisterRequest
-	15, // 41: bursar.v1.HostService.Get:input_type -> bursar.v1.HostServiceGetRequest
-	17, // 42: bursar.v1.HostService.List:input_type -> bursar.v1.HostServiceListRequest
-	19, // 43: bursar.v1.HostService.Cordon:input_type -> bursar.v1.CordonRequest
-	21, // 44: bursar.v1.HostService.Uncordon:input_type -> bursar.v1.UncordonRequest
-	23, // 45: bursar.v1.HostService.Drain:input_type -> bursar.v1.DrainRequest
-	6,  // 46: bursar.v1.HostService.Register:output_type -> bursar.v1.RegisterResponse
-	11, // 47: bursar.v1.HostService.Sync:output_type -> bursar.v1.SyncResponse
-	14, // 48: bursar.v1.HostService.Deregister:output_type -> bursar.v1.DeregisterResponse
-	16, // 49: bursar.v1.HostService.Get:output_type -> bursar.v1.HostServiceGetResponse
-	18, // 50: bursar.v1.HostService.List:output_type -> bursar.v1.HostServiceListResponse
-	20, // 51: bursar.v1.HostService.Cordon:output_type -> bursar.v1.CordonResponse
-	22, // 52: bursar.v1.HostService.Uncordon:output_type -> bursar.v1.UncordonResponse
-	24, // 53: bursar.v1.HostService.Drain:output_type -> bursar.v1.DrainResponse
-	46, // [46:54] is the sub-list for method output_type
-	38, // [38:46] is the sub-list for method input_type
-	38, // [38:38] is the sub-list for extension type_name
-	38, // [38:38] is the sub-list for extension extendee
-	0,  // [0:38] is the sub-list for field type_name
+	31, // 23: bursar.v1.EngineReport.measured_peak:type_name -> bursar.v1.Resource
+	30, // 24: bursar.v1.EngineEnd.end_time:type_name -> google.protobuf.Timestamp
+	35, // 25: bursar.v1.EngineEnd.exit_status:type_name -> bursar.v1.ExitStatus
+	31, // 26: bursar.v1.EngineEnd.measured:type_name -> bursar.v1.Resource
+	31, // 27: bursar.v1.EngineEnd.measured_peak:type_name -> bursar.v1.Resource
+	33, // 28: bursar.v1.SyncResponse.grants:type_name -> bursar.v1.Allocation
+	12, // 29: bursar.v1.SyncResponse.stops:type_name -> bursar.v1.StopOrder
+	32, // 30: bursar.v1.SyncResponse.interval:type_name -> google.protobuf.Duration
+	1,  // 31: bursar.v1.SyncResponse.action:type_name -> bursar.v1.SyncAction
+	32, // 32: bursar.v1.StopOrder.grace:type_name -> google.protobuf.Duration
+	2,  // 33: bursar.v1.HostServiceGetResponse.host:type_name -> bursar.v1.Host
+	28, // 34: bursar.v1.HostServiceListRequest.labels:type_name -> bursar.v1.HostServiceListRequest.LabelsEntry
+	0,  // 35: bursar.v1.HostServiceListRequest.states:type_name -> bursar.v1.HostState
+	2,  // 36: bursar.v1.HostServiceListResponse.hosts:type_name -> bursar.v1.Host
+	2,  // 37: bursar.v1.CordonResponse.host:type_name -> bursar.v1.Host
+	2,  // 38: bursar.v1.UncordonResponse.host:type_name -> bursar.v1.Host
+	32, // 39: bursar.v1.DrainRequest.deadline:type_name -> google.protobuf.Duration
+	2,  // 40: bursar.v1.DrainResponse.host:type_name -> bursar.v1.Host
+	5,  // 41: bursar.v1.HostService.Register:input_type -> bursar.v1.RegisterRequest
+	7,  // 42: bursar.v1.HostService.Sync:input_type -> bursar.v1.SyncRequest
+	13, // 43: bursar.v1.HostService.Deregister:input_type -> bursar.v1.DeregisterRequest
+	15, // 44: bursar.v1.HostService.Get:input_type -> bursar.v1.HostServiceGetRequest
+	17, // 45: bursar.v1.HostService.List:input_type -> bursar.v1.HostServiceListRequest
+	19, // 46: bursar.v1.HostService.Cordon:input_type -> bursar.v1.CordonRequest
+	21, // 47: bursar.v1.HostService.Uncordon:input_type -> bursar.v1.UncordonRequest
+	23, // 48: bursar.v1.HostService.Drain:input_type -> bursar.v1.DrainRequest
+	6,  // 49: bursar.v1.HostService.Register:output_type -> bursar.v1.RegisterResponse
+	11, // 50: bursar.v1.HostService.Sync:output_type -> bursar.v1.SyncResponse
+	14, // 51: bursar.v1.HostService.Deregister:output_type -> bursar.v1.DeregisterResponse
+	16, // 52: bursar.v1.HostService.Get:output_type -> bursar.v1.HostServiceGetResponse
+	18, // 53: bursar.v1.HostService.List:output_type -> bursar.v1.HostServiceListResponse
+	20, // 54: bursar.v1.HostService.Cordon:output_type -> bursar.v1.CordonResponse
+	22, // 55: bursar.v1.HostService.Uncordon:output_type -> bursar.v1.UncordonResponse
+	24, // 56: bursar.v1.HostService.Drain:output_type -> bursar.v1.DrainResponse
+	49, // [49:57] is the sub-list for method output_type
+	41, // [41:49] is the sub-list for method input_type
+	41, // [41:41] is the sub-list for extension type_name
+	41, // [41:41] is the sub-list for extension extendee
+	0,  // [0:41] is the sub-list for field type_name
 }
 
 func init() { file_bursar_v1_host_proto_init() }

@@ -25,7 +25,8 @@ const (
 // Quota is a rule: what requests that match the selector may have together.
 type Quota struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The keys are the scope; a value is exact, or "*" for one account per distinct value.
+	// The keys are the scope; a value is exact, or "*" for one account per distinct value. There are
+	// no patterns: a new rule with another "*" in a value is refused.
 	Selector map[string]string `protobuf:"bytes,1,rep,name=selector,proto3" json:"selector,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// The most its accounts may give away; only the dimensions that are set are limited.
 	Limit *Resource `protobuf:"bytes,2,opt,name=limit,proto3" json:"limit,omitempty"`
@@ -42,9 +43,12 @@ type Quota struct {
 	Hidden string `protobuf:"bytes,7,opt,name=hidden,proto3" json:"hidden,omitempty"`
 	// Changes whenever the rule does; see PutRequest.if_etag. Set by the server in the answers of Put,
 	// Get and List.
-	Etag          string `protobuf:"bytes,9,opt,name=etag,proto3" json:"etag,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Etag string `protobuf:"bytes,9,opt,name=etag,proto3" json:"etag,omitempty"`
+	// Custom dimensions of the rule that nothing has: no host, no queue of an external cluster and no
+	// configuration. The rule limits nothing there; a name may be misspelt. Set by the server.
+	UndeclaredDimensions []string `protobuf:"bytes,8,rep,name=undeclared_dimensions,json=undeclaredDimensions,proto3" json:"undeclared_dimensions,omitempty"`
+	unknownFields        protoimpl.UnknownFields
+	sizeCache            protoimpl.SizeCache
 }
 
 func (x *Quota) Reset() {
@@ -133,9 +137,16 @@ func (x *Quota) GetEtag() string {
 	return ""
 }
 
+func (x *Quota) GetUndeclaredDimensions() []string {
+	if x != nil {
+		return x.UndeclaredDimensions
+	}
+	return nil
+}
+
 // Normalization rounds a request up, as YARN does: to at least the minimum, then to the next
-// multiple of increment above it, and refuses what is above the maximum. Dimensions that are unset
-// are left alone.
+// multiple of increment, but not above the maximum; and refuses what is above the maximum.
+// Dimensions that are unset are left alone.
 type Normalization struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Minimum       *Resource              `protobuf:"bytes,1,opt,name=minimum,proto3" json:"minimum,omitempty"`
@@ -201,7 +212,9 @@ type PutRequest struct {
 	Quota *Quota                 `protobuf:"bytes,1,opt,name=quota,proto3" json:"quota,omitempty"`
 	// If it is set, the rule with this selector must still have this etag, or with the empty one there
 	// must be none. Else nothing changes, and the answer is ABORTED: read the rule again.
-	IfEtag        *string `protobuf:"bytes,3,opt,name=if_etag,json=ifEtag,proto3,oneof" json:"if_etag,omitempty"`
+	IfEtag *string `protobuf:"bytes,3,opt,name=if_etag,json=ifEtag,proto3,oneof" json:"if_etag,omitempty"`
+	// Take a rule for a custom dimension that nothing has yet: it is refused otherwise.
+	Force         bool `protobuf:"varint,2,opt,name=force,proto3" json:"force,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -248,6 +261,13 @@ func (x *PutRequest) GetIfEtag() string {
 		return *x.IfEtag
 	}
 	return ""
+}
+
+func (x *PutRequest) GetForce() bool {
+	if x != nil {
+		return x.Force
+	}
+	return false
 }
 
 type PutResponse struct {
@@ -305,7 +325,9 @@ type ApplyRequest struct {
 	// Remove the rules of this source that are not in the set.
 	Prune bool `protobuf:"varint,3,opt,name=prune,proto3" json:"prune,omitempty"`
 	// Check everything and say what would change, but change nothing.
-	DryRun        bool `protobuf:"varint,4,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	DryRun bool `protobuf:"varint,4,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	// Take rules for custom dimensions that nothing has yet: they are refused otherwise.
+	Force         bool `protobuf:"varint,5,opt,name=force,proto3" json:"force,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -364,6 +386,13 @@ func (x *ApplyRequest) GetPrune() bool {
 func (x *ApplyRequest) GetDryRun() bool {
 	if x != nil {
 		return x.DryRun
+	}
+	return false
+}
+
+func (x *ApplyRequest) GetForce() bool {
+	if x != nil {
+		return x.Force
 	}
 	return false
 }
@@ -796,7 +825,7 @@ var File_bursar_v1_quota_proto protoreflect.FileDescriptor
 
 const file_bursar_v1_quota_proto_rawDesc = "" +
 	"\n" +
-	"\x15bursar/v1/quota.proto\x12\tbursar.v1\x1a\x1bbuf/validate/validate.proto\x1a\x17bursar/v1/account.proto\x1a\x18bursar/v1/resource.proto\"\xd5\x03\n" +
+	"\x15bursar/v1/quota.proto\x12\tbursar.v1\x1a\x1bbuf/validate/validate.proto\x1a\x17bursar/v1/account.proto\x1a\x18bursar/v1/resource.proto\"\x8a\x04\n" +
 	"\x05Quota\x12\x85\x01\n" +
 	"\bselector\x18\x01 \x03(\v2\x1e.bursar.v1.Quota.SelectorEntryBI\xbaHF\x9a\x01C\x10\x10\"#r!2\x1f^[a-zA-Z][a-zA-Z0-9_./-]{0,62}$*\x1ar\x18\x18\xff\x012\x13^[^\\x00-\\x1f\\x7f]*$R\bselector\x12)\n" +
 	"\x05limit\x18\x02 \x01(\v2\x13.bursar.v1.ResourceR\x05limit\x123\n" +
@@ -807,27 +836,30 @@ const file_bursar_v1_quota_proto_rawDesc = "" +
 	"\rnormalization\x18\x05 \x01(\v2\x18.bursar.v1.NormalizationR\rnormalization\x12\x16\n" +
 	"\x06source\x18\x06 \x01(\tR\x06source\x12\x16\n" +
 	"\x06hidden\x18\a \x01(\tR\x06hidden\x12\x12\n" +
-	"\x04etag\x18\t \x01(\tR\x04etag\x1a;\n" +
+	"\x04etag\x18\t \x01(\tR\x04etag\x123\n" +
+	"\x15undeclared_dimensions\x18\b \x03(\tR\x14undeclaredDimensions\x1a;\n" +
 	"\rSelectorEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xa0\x01\n" +
 	"\rNormalization\x12-\n" +
 	"\aminimum\x18\x01 \x01(\v2\x13.bursar.v1.ResourceR\aminimum\x121\n" +
 	"\tincrement\x18\x02 \x01(\v2\x13.bursar.v1.ResourceR\tincrement\x12-\n" +
-	"\amaximum\x18\x03 \x01(\v2\x13.bursar.v1.ResourceR\amaximum\"o\n" +
+	"\amaximum\x18\x03 \x01(\v2\x13.bursar.v1.ResourceR\amaximum\"\x85\x01\n" +
 	"\n" +
 	"PutRequest\x12.\n" +
 	"\x05quota\x18\x01 \x01(\v2\x10.bursar.v1.QuotaB\x06\xbaH\x03\xc8\x01\x01R\x05quota\x12%\n" +
-	"\aif_etag\x18\x03 \x01(\tB\a\xbaH\x04r\x02\x18@H\x00R\x06ifEtag\x88\x01\x01B\n" +
+	"\aif_etag\x18\x03 \x01(\tB\a\xbaH\x04r\x02\x18@H\x00R\x06ifEtag\x88\x01\x01\x12\x14\n" +
+	"\x05force\x18\x02 \x01(\bR\x05forceB\n" +
 	"\n" +
 	"\b_if_etag\"5\n" +
 	"\vPutResponse\x12&\n" +
-	"\x05quota\x18\x01 \x01(\v2\x10.bursar.v1.QuotaR\x05quota\"\xa9\x01\n" +
+	"\x05quota\x18\x01 \x01(\v2\x10.bursar.v1.QuotaR\x05quota\"\xbf\x01\n" +
 	"\fApplyRequest\x123\n" +
 	"\x06quotas\x18\x01 \x03(\v2\x10.bursar.v1.QuotaB\t\xbaH\x06\x92\x01\x03\x10\x90NR\x06quotas\x125\n" +
 	"\x06source\x18\x02 \x01(\tB\x1d\xbaH\x1ar\x18\x18\x80\x042\x13^[^\\x00-\\x1f\\x7f]*$R\x06source\x12\x14\n" +
 	"\x05prune\x18\x03 \x01(\bR\x05prune\x12\x17\n" +
-	"\adry_run\x18\x04 \x01(\bR\x06dryRun\"\x92\x02\n" +
+	"\adry_run\x18\x04 \x01(\bR\x06dryRun\x12\x14\n" +
+	"\x05force\x18\x05 \x01(\bR\x05force\"\x92\x02\n" +
 	"\rApplyResponse\x12&\n" +
 	"\x05added\x18\x01 \x03(\v2\x10.bursar.v1.QuotaR\x05added\x12*\n" +
 	"\achanged\x18\x02 \x03(\v2\x10.bursar.v1.QuotaR\achanged\x12*\n" +

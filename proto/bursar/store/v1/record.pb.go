@@ -321,8 +321,13 @@ type Additions struct {
 	// The last lines that an engine wrote to its standard error.
 	ErrorOutput string `protobuf:"bytes,1000,opt,name=error_output,json=errorOutput,proto3" json:"error_output,omitempty"`
 	// Who a host's agent is.
-	MachineId     string `protobuf:"bytes,1001,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
-	PidNamespace  string `protobuf:"bytes,1002,opt,name=pid_namespace,json=pidNamespace,proto3" json:"pid_namespace,omitempty"`
+	MachineId    string `protobuf:"bytes,1001,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
+	PidNamespace string `protobuf:"bytes,1002,opt,name=pid_namespace,json=pidNamespace,proto3" json:"pid_namespace,omitempty"`
+	// Of an allocation: what Allocation says in the fields of these names. Measurements are stored of
+	// one that has ended.
+	Measured      *v1.Resource `protobuf:"bytes,1003,opt,name=measured,proto3" json:"measured,omitempty"`
+	MeasuredPeak  *v1.Resource `protobuf:"bytes,1004,opt,name=measured_peak,json=measuredPeak,proto3" json:"measured_peak,omitempty"`
+	StopError     string       `protobuf:"bytes,1005,opt,name=stop_error,json=stopError,proto3" json:"stop_error,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -374,6 +379,27 @@ func (x *Additions) GetMachineId() string {
 func (x *Additions) GetPidNamespace() string {
 	if x != nil {
 		return x.PidNamespace
+	}
+	return ""
+}
+
+func (x *Additions) GetMeasured() *v1.Resource {
+	if x != nil {
+		return x.Measured
+	}
+	return nil
+}
+
+func (x *Additions) GetMeasuredPeak() *v1.Resource {
+	if x != nil {
+		return x.MeasuredPeak
+	}
+	return nil
+}
+
+func (x *Additions) GetStopError() string {
+	if x != nil {
+		return x.StopError
 	}
 	return ""
 }
@@ -606,12 +632,16 @@ const file_bursar_store_v1_record_proto_rawDesc = "" +
 	"\tstop_time\x18\x0f \x01(\v2\x1a.google.protobuf.TimestampR\bstopTime\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"u\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x82\x02\n" +
 	"\tAdditions\x12\"\n" +
 	"\ferror_output\x18\xe8\a \x01(\tR\verrorOutput\x12\x1e\n" +
 	"\n" +
 	"machine_id\x18\xe9\a \x01(\tR\tmachineId\x12$\n" +
-	"\rpid_namespace\x18\xea\a \x01(\tR\fpidNamespace\"Q\n" +
+	"\rpid_namespace\x18\xea\a \x01(\tR\fpidNamespace\x120\n" +
+	"\bmeasured\x18\xeb\a \x01(\v2\x13.bursar.v1.ResourceR\bmeasured\x129\n" +
+	"\rmeasured_peak\x18\xec\a \x01(\v2\x13.bursar.v1.ResourceR\fmeasuredPeak\x12\x1e\n" +
+	"\n" +
+	"stop_error\x18\xed\a \x01(\tR\tstopError\"Q\n" +
 	"\vQuotaRecord\x12&\n" +
 	"\x05quota\x18\x01 \x01(\v2\x10.bursar.v1.QuotaR\x05quota\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\x04R\brevision\"A\n" +
@@ -667,14 +697,16 @@ var file_bursar_store_v1_record_proto_depIdxs = []int32{
 	11, // 9: bursar.store.v1.HostRecord.protected:type_name -> bursar.v1.Resource
 	10, // 10: bursar.store.v1.HostRecord.register_time:type_name -> google.protobuf.Timestamp
 	10, // 11: bursar.store.v1.HostRecord.stop_time:type_name -> google.protobuf.Timestamp
-	12, // 12: bursar.store.v1.QuotaRecord.quota:type_name -> bursar.v1.Quota
-	13, // 13: bursar.store.v1.ProviderRecord.provider:type_name -> bursar.v1.Provider
-	10, // 14: bursar.store.v1.RefusalRecord.time:type_name -> google.protobuf.Timestamp
-	15, // [15:15] is the sub-list for method output_type
-	15, // [15:15] is the sub-list for method input_type
-	15, // [15:15] is the sub-list for extension type_name
-	15, // [15:15] is the sub-list for extension extendee
-	0,  // [0:15] is the sub-list for field type_name
+	11, // 12: bursar.store.v1.Additions.measured:type_name -> bursar.v1.Resource
+	11, // 13: bursar.store.v1.Additions.measured_peak:type_name -> bursar.v1.Resource
+	12, // 14: bursar.store.v1.QuotaRecord.quota:type_name -> bursar.v1.Quota
+	13, // 15: bursar.store.v1.ProviderRecord.provider:type_name -> bursar.v1.Provider
+	10, // 16: bursar.store.v1.RefusalRecord.time:type_name -> google.protobuf.Timestamp
+	17, // [17:17] is the sub-list for method output_type
+	17, // [17:17] is the sub-list for method input_type
+	17, // [17:17] is the sub-list for extension type_name
+	17, // [17:17] is the sub-list for extension extendee
+	0,  // [0:17] is the sub-list for field type_name
 }
 
 func init() { file_bursar_store_v1_record_proto_init() }

@@ -69,7 +69,8 @@ type AllocationServiceClient interface {
 	// InsufficientResources detail.
 	Allocate(context.Context, *v1.AllocateRequest) (*v1.AllocateResponse, error)
 	// Confirm says that the engine runs. NOT_FOUND or FAILED_PRECONDITION: the caller must stop that
-	// engine.
+	// engine. With an InvalidField detail about process.pid it is the process that was not found, such
+	// as one that has ended: the reservation stays.
 	Confirm(context.Context, *v1.ConfirmRequest) (*v1.ConfirmResponse, error)
 	// Release gives everything back. Releasing twice, or an unknown id, is fine.
 	Release(context.Context, *v1.ReleaseRequest) (*v1.ReleaseResponse, error)
@@ -295,7 +296,8 @@ type AllocationServiceHandler interface {
 	// InsufficientResources detail.
 	Allocate(context.Context, *v1.AllocateRequest) (*v1.AllocateResponse, error)
 	// Confirm says that the engine runs. NOT_FOUND or FAILED_PRECONDITION: the caller must stop that
-	// engine.
+	// engine. With an InvalidField detail about process.pid it is the process that was not found, such
+	// as one that has ended: the reservation stays.
 	Confirm(context.Context, *v1.ConfirmRequest) (*v1.ConfirmResponse, error)
 	// Release gives everything back. Releasing twice, or an unknown id, is fine.
 	Release(context.Context, *v1.ReleaseRequest) (*v1.ReleaseResponse, error)
