@@ -1,11 +1,14 @@
 package ledger
 
 import (
+	"maps"
+	"slices"
+
 	"github.com/bursar/bursar/resource"
 )
 
-// auditCharges checks which cluster queues an entry counts in, and adds it to their sums.
-func (l *Ledger) auditCharges(e *entry, sums map[*account]*balances, report func(int, string, ...any)) {
+// countCharges checks which cluster queues an entry counts in.
+func (a *auditor) countCharges(e *entry, c *counted) {
 	want := make(map[resource.Address]resource.Vector)
 	for _, part := range e.Entitled.External {
 		at := part.Address
@@ -14,86 +17,129 @@ func (l *Ledger) auditCharges(e *entry, sums map[*account]*balances, report func
 		}
 	}
 	if len(want) != len(e.charges()) {
-		report(3, "allocation %s touches %d cluster queues, its parts %d", e.ID, len(e.charges()), len(want))
+		a.report(3, "allocation %s touches %d cluster queues, its parts %d", e.ID, len(e.charges()), len(want))
 		return
 	}
 	for i := range e.charges() {
 		t := &e.external.charges[i]
 		at := t.queue.address
 		asked, wanted := want[at]
-		sum := sums[&t.queue.account]
+		known := a.isInTable(t.queue)
 		switch {
 		case !wanted || !asked.Equal(t.vector):
-			report(3, "allocation %s has %s in %s, its parts there are %s", e.ID, t.vector, at, asked)
-		case sum == nil:
-			report(3, "allocation %s touches %s, which is in no table", e.ID, at)
+			a.report(3, "allocation %s has %s in %s, its parts there are %s", e.ID, t.vector, at, asked)
+		case !known:
+			a.report(3, "allocation %s touches %s, which is in no table", e.ID, at)
 		case !t.shown.NotMoreThan(t.vector), !e.State.Holds() && !t.shown.IsZero():
-			report(2, "allocation %s is %s with %s in %s, and its cluster is said to show %s of it", e.ID, e.State, t.vector, at, t.shown)
+			a.report(2, "allocation %s is %s with %s in %s, and its cluster is said to show %s of it", e.ID, e.State, t.vector, at, t.shown)
 		}
-		if sum == nil {
-			continue
-		}
-		sum.attached++
-		sum.shown, _ = sum.shown.Add(t.shown)
-		if e.State.Holds() {
-			sum.count(e.State, t.vector)
-			if !t.vector.IsZero() {
-				sum.held++
-			}
+		if known {
+			c.charges = append(c.charges, *t)
 		}
 	}
 	for _, s := range e.external.memberships {
 		if in := s.index < len(s.cluster.members) && s.cluster.members[s.index] == e; in != e.State.Holds() {
-			report(3, "allocation %s is %s; that it holds something in %s is %t", e.ID, e.State, s.cluster, in)
+			a.report(3, "allocation %s is %s; that it holds something in %s is %t", e.ID, e.State, s.cluster, in)
 		}
 	}
 }
 
-// auditClusters checks the tables of the clusters, and what others use in their cluster queues.
-func (l *Ledger) auditClusters(sums map[*account]*balances, report func(int, string, ...any)) {
+func (a *auditor) isInTable(q *clusterQueue) bool {
+	return a.clusters[q.cluster.ClusterName] == q.cluster && q.cluster.queues[queueKey{q.address.Path, q.address.Partition}] == q
+}
+
+// addCharges adds what an allocation has in cluster queues to their sums, or takes it away again.
+func (a *auditor) addCharges(id ID, c *counted, by int) {
+	for i := range c.charges {
+		t := &c.charges[i]
+		in := a.attached[t.queue.cluster]
+		if in == nil {
+			in = make(map[ID]struct{})
+			a.attached[t.queue.cluster] = in
+		}
+		if by > 0 {
+			in[id] = struct{}{}
+		} else {
+			delete(in, id)
+		}
+		sum := a.sumOf(&t.queue.account)
+		sum.attached += by
+		addOrSubtract(&sum.shown, t.shown, by)
+		if c.state.Holds() {
+			sum.count(c.state, t.vector, by)
+			if !t.vector.IsZero() {
+				sum.held += by
+			}
+		}
+	}
+}
+
+// compareCluster checks the tables of a cluster, and what others use in its queues. What the
+// cluster shows of an allocation changes with each report, without a new form of the allocation.
+// So the allocations with a part there are counted anew. This is one step: it takes no longer than
+// to take in a report of the cluster.
+func (a *auditor) compareCluster(name ClusterName, c *cluster) {
+	a.silent = true
+	for _, id := range slices.Sorted(maps.Keys(a.attached[c])) {
+		a.recount(id)
+	}
+	a.silent = false
+	if c.configured != (a.provider(name) != nil) || !c.configured && c.attached == 0 {
+		a.report(3, "cluster %s: configured %t, %d allocations", name, c.configured, c.attached)
+	}
+	if c.order.Len() != len(c.queues) {
+		a.report(3, "cluster %s: %d cluster queues, %d in order", name, len(c.queues), c.order.Len())
+	}
+	for _, q := range c.queues {
+		a.compare(&q.account)
+	}
+	c.order.Scan(func(q *clusterQueue) bool {
+		a.compareClusterQueue(q)
+		return true
+	})
+}
+
+// compareCreators compares how many cluster queues each host is said to have brought with those
+// that are there.
+func (a *auditor) compareCreators() {
 	brought := make(map[*host]int)
-	for name, c := range l.clusters {
-		if c.configured != (l.provider(name) != nil) || !c.configured && c.attached == 0 {
-			report(3, "cluster %s: configured %t, %d allocations", name, c.configured, c.attached)
-		}
-		if c.order.Len() != len(c.queues) {
-			report(3, "cluster %s: %d cluster queues, %d in order", name, len(c.queues), c.order.Len())
-		}
+	for _, c := range a.clusters {
 		c.order.Scan(func(q *clusterQueue) bool {
-			l.auditClusterQueue(q, sums[&q.account], report)
 			if q.creator != nil {
 				brought[q.creator]++
 			}
 			return true
 		})
 	}
-	for _, h := range l.hostOrder {
+	for _, h := range a.hostOrder {
 		if h.createdQueues != brought[h] {
-			report(2, "host %s: its agent has brought %d cluster queues, of those that are there %d", h.ID, h.createdQueues, brought[h])
+			a.report(2, "host %s: its agent has brought %d cluster queues, of those that are there %d", h.ID, h.createdQueues, brought[h])
 		}
 	}
 }
 
-func (l *Ledger) auditClusterQueue(q *clusterQueue, sum *balances, report func(int, string, ...any)) {
-	if sum == nil || q.dropped {
-		report(3, "%s: in order and in no table", q.account.name)
+func (a *auditor) compareClusterQueue(q *clusterQueue) {
+	if !a.isInTable(q) || q.dropped {
+		a.report(3, "%s: in order and in no table", q.account.name)
 		return
 	}
 	if path, below := parentPath(q.address.Path); below && q.parent != q.cluster.queues[queueKey{path, q.address.Partition}] {
-		report(3, "%s: is not below %s", q.account.name, path)
+		a.report(3, "%s: is not below %s", q.account.name, path)
 	}
 	if q.creator != nil && q.known {
-		report(3, "%s: is reported, and counts on host %s", q.account.name, q.creator.ID)
+		a.report(3, "%s: is reported, and counts on host %s", q.account.name, q.creator.ID)
 	}
+	sum := a.sumOf(&q.account)
 	if q.attached != sum.attached || !q.known && q.attached == 0 && q.below == 0 {
-		report(3, "%s: said to be touched by %d, is by %d, reported %t, %d below", q.account.name, q.attached, sum.attached, q.known, q.below)
+		a.report(3, "%s: said to be touched by %d, is by %d, reported %t, %d below", q.account.name, q.attached, sum.attached, q.known, q.below)
 	}
-	if !sum.shown.EqualTo(q.shown.Vector()) {
-		report(2, "%s: shows %s of our allocations, by these %s", q.account.name, q.shown.Vector(), sum.shown)
+	shown := sum.shown.Vector()
+	if !shown.EqualTo(q.shown.Vector()) {
+		a.report(2, "%s: shows %s of our allocations, by these %s", q.account.name, q.shown.Vector(), shown)
 	}
 	for dimension, used := range q.report.Used.All() {
-		if others := max(0, used-get(sum.shown, dimension)); others != get(q.account.others, dimension) {
-			report(2, "%s: others use %s, by the report %s less %s", q.account.name, q.account.others, q.report.Used, sum.shown)
+		if others := max(0, used-get(shown, dimension)); others != get(q.account.others, dimension) {
+			a.report(2, "%s: others use %s, by the report %s less %s", q.account.name, q.account.others, q.report.Used, shown)
 		}
 	}
 }
