@@ -141,11 +141,12 @@ func (c Config) ledger() ledger.Config {
 
 // Limits bound what callers can make a coordinator hold.
 type Limits struct {
-	// Queue is how many commands may wait for the loop; what comes beyond is refused with
-	// RESOURCE_EXHAUSTED, to be sent again. Default 8192.
+	// Queue is how many commands of one caller may wait for the loop, of all together four times
+	// as many; what comes beyond is refused with RESOURCE_EXHAUSTED, to be sent again. Callers take
+	// turns, so nobody waits for the commands of one who has many. Default 8192.
 	Queue int `yaml:"queue"`
-	// Batch is how many commands one commit may cover. More lift the rate where commits are slow,
-	// and make each of its callers wait for all. Default 1024.
+	// Batch is how many commands one commit may cover; it covers less if they took 1 ms or changed
+	// rows of 256 KiB. More make each of its callers wait for all. Default 1024.
 	Batch int `yaml:"batch"`
 	// CommitTimeout is how long a commit may take before its outcome counts as unknown and the
 	// coordinator leads anew, or gives the lead away. Shorter is a shorter pause when a leader has
