@@ -88,7 +88,15 @@ func (loop *Loop) sendOf(ctx context.Context, of turns.Owner, command core.Comma
 	if err := loop.submit(of, command); err != nil {
 		return true, err
 	}
+	loop.park(ctx)
 	return loop.await(ctx, done)
+}
+
+// park says that a call waits for the loop from now on.
+func (loop *Loop) park(ctx context.Context) {
+	if loop.Parked != nil {
+		loop.Parked(ctx)
+	}
 }
 
 // await waits for an answer. answered is false if none came, because the caller went away or the
@@ -165,6 +173,7 @@ func (loop *Loop) Allocate(ctx context.Context, command *ledger.AllocateCommand)
 		loop.requests.Put(p)
 		return ledger.AllocateResult{}, err
 	}
+	loop.park(ctx)
 	select {
 	case err := <-p.done:
 		return loop.takeResult(p, start, err)

@@ -37,6 +37,9 @@ type Limits struct {
 	Waiting, AllWaiting int
 	// Streams is how many of these may be streams.
 	Streams, AllStreams int
+	// Sends is how many messages a second the streams of one caller may send together. Messages
+	// beyond wait.
+	Sends int
 	// Bytes is how much of requests under way may be held.
 	Bytes, AllBytes int
 	// Answers is how many bytes of answers may be held until they are sent. One answer of any size
@@ -88,6 +91,7 @@ type account struct {
 	// no bound.
 	followUps *rate.Limiter
 	connects  *rate.Limiter // nil: no bound
+	sends     *rate.Limiter // nil: no bound
 	delayed   int           // refusals that are held back
 }
 
@@ -125,6 +129,9 @@ func (c *Controller) newAccount(caller Caller) *account {
 	}
 	if c.limits.Connects > 0 {
 		a.connects = rate.NewLimiter(rate.Limit(c.limits.Connects), c.limits.ConnectBurst)
+	}
+	if c.limits.Sends > 0 {
+		a.sends = rate.NewLimiter(rate.Limit(c.limits.Sends), c.limits.Sends)
 	}
 	return a
 }
@@ -177,7 +184,7 @@ func (c *Controller) ofLocked(caller Caller) *account {
 // forgetLocked drops accounts that are as if their callers had never been here.
 func (c *Controller) forgetLocked(now time.Time) {
 	for id, a := range c.accounts {
-		if a.usage == (usage{}) && a.delayed == 0 && isUnused(a.limiter, now) && isUnused(a.followUps, now) && isUnused(a.connects, now) {
+		if a.usage == (usage{}) && a.delayed == 0 && isUnused(a.limiter, now) && isUnused(a.followUps, now) && isUnused(a.connects, now) && isUnused(a.sends, now) {
 			delete(c.accounts, id)
 		}
 	}
