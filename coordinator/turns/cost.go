@@ -9,6 +9,10 @@ const (
 	// leastCost is what a command costs at least, so that the number of commands counts even if a
 	// clock does not see them.
 	leastCost = time.Microsecond
+	// mostCost is what a caller is charged for one command at most. Few commands take that long. If
+	// one did, the loop was more likely kept from the processor meanwhile, which is nobody's fault.
+	// The class is charged with all of it.
+	mostCost = 5 * time.Millisecond
 	// byteCost is what a byte of the rows of a command costs: a batch that is full by its bytes
 	// costs as much as one that is full by its time, 1 ms.
 	byteCost = 4 * time.Nanosecond

@@ -143,7 +143,7 @@ func (q *Queue[T]) Charge(cost Cost) {
 		q.above = append(q.above, c)
 	}
 	g := &q.groups[c.Class]
-	c.credit -= cost.total()
+	c.credit -= min(cost.total(), mostCost)
 	g.credit -= cost.total()
 	if c.commands.len() == 0 && c.credit >= 0 { // it is still the first in line
 		g.line.pop()
