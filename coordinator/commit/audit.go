@@ -63,7 +63,7 @@ func (loop *Loop) audit(ctx context.Context) (AuditResult, error) {
 	defer func() { run.stop() }()
 	for !run.result.Done {
 		// No step is given up: the loop may be doing it.
-		if err := run.step(); err != nil {
+		if err := run.step(); err != nil { //nolint:contextcheck // for that reason
 			return AuditResult{}, err
 		}
 		if run.result.Restarts > mostRestarts {

@@ -175,7 +175,9 @@ func TestWhoGoesAwayIsHeardWhenItsQueueIsFull(t *testing.T) {
 		synctest.Wait()
 		close(hold)
 		for range 4 {
-			<-answers
+			if err := <-answers; err != nil && !errors.Is(err, context.Canceled) {
+				t.Error(err)
+			}
 		}
 		if n := d.counts().Waiting; n != 0 {
 			t.Errorf("%d wait whose caller has gone", n)

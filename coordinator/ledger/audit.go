@@ -62,15 +62,15 @@ type counted struct {
 func (a *auditor) count(id ID, e *entry) {
 	switch {
 	case id != e.ID:
-		a.report(3, "allocation %s is filed under %s", e.ID, id)
+		a.reportf(3, "allocation %s is filed under %s", e.ID, id)
 	case !e.State.Live():
-		a.report(3, "allocation %s is %s and still in the books", e.ID, e.State)
+		a.reportf(3, "allocation %s is %s and still in the books", e.ID, e.State)
 	case e.State.Holds() && (e.host == nil || e.host.ID != e.HostID || a.hosts[e.HostID] != e.host):
-		a.report(3, "allocation %s is %s on host %q, which does not have it", e.ID, e.State, e.HostID)
+		a.reportf(3, "allocation %s is %s on host %q, which does not have it", e.ID, e.State, e.HostID)
 	case e.State == Waiting && e.host != nil:
-		a.report(3, "allocation %s waits and holds host %s", e.ID, e.host.ID)
+		a.reportf(3, "allocation %s waits and holds host %s", e.ID, e.host.ID)
 	case e.State == Waiting && e.present() && (e.class == nil || e.class.group == nil):
-		a.report(7, "allocation %s waits behind nothing", e.ID)
+		a.reportf(7, "allocation %s waits behind nothing", e.ID)
 	}
 	c := &counted{state: e.State, vector: e.request(), bytes: e.LiveBytes() + e.overhead()}
 	if e.State.Holds() && e.host != nil {
@@ -93,12 +93,12 @@ func (a *auditor) count(id ID, e *entry) {
 func (a *auditor) countAccounts(e *entry, c *counted) {
 	a.quotas = a.rules.accounts(a.quotas[:0], e.Labels, &a.key)
 	if len(a.quotas) != len(e.accounts) {
-		a.report(3, "allocation %s touches %d quota accounts, its labels %d", e.ID, len(e.accounts), len(a.quotas))
+		a.reportf(3, "allocation %s touches %d quota accounts, its labels %d", e.ID, len(e.accounts), len(a.quotas))
 		return
 	}
 	for i, quota := range a.quotas {
 		if e.accounts[i] != quota {
-			a.report(3, "allocation %s touches %s, its labels %s", e.ID, e.accounts[i].name, quota.name)
+			a.reportf(3, "allocation %s touches %s, its labels %s", e.ID, e.accounts[i].name, quota.name)
 		}
 	}
 	c.quotas, c.host = e.accounts, &e.host.account
@@ -141,11 +141,11 @@ func (a *auditor) compare(of *account) {
 	}
 	used, reserved := sum.used.Vector(), sum.reserved.Vector()
 	if !used.EqualTo(of.used.Vector()) || !reserved.EqualTo(of.reserved.Vector()) || sum.held != of.held {
-		a.report(2, "%s: used %s reserved %s of %d allocations; its allocations are entitled to used %s reserved %s of %d",
+		a.reportf(2, "%s: used %s reserved %s of %d allocations; its allocations are entitled to used %s reserved %s of %d",
 			of.name, of.used.Vector(), of.reserved.Vector(), of.held, used, reserved, sum.held)
 	}
 	if of.overLimit() && !of.exceeded {
-		a.report(1, "%s: over its limit %s with used %s reserved %s", of.name, of.limit, of.used.Vector(), of.reserved.Vector())
+		a.reportf(1, "%s: over its limit %s with used %s reserved %s", of.name, of.limit, of.used.Vector(), of.reserved.Vector())
 	}
 }
 
@@ -155,7 +155,7 @@ func (a *auditor) compareHost(h *host) {
 	promised, bytes, shares := int64(0), int64(0), make(map[*usage]int64)
 	for i, e := range h.entries {
 		if e.hostIndex != i || e.host != h {
-			a.report(3, "host %s: allocation %s is in its list, and does not say so", h.ID, e.ID)
+			a.reportf(3, "host %s: allocation %s is in its list, and does not say so", h.ID, e.ID)
 		}
 		promised += e.promise
 		own := e.LiveBytes() + ChargeOverhead*int64(len(e.charges()))
@@ -164,7 +164,7 @@ func (a *auditor) compareHost(h *host) {
 		}
 	}
 	if promised != h.promised {
-		a.report(9, "host %s: promised %d, its allocations %d", h.ID, h.promised, promised)
+		a.reportf(9, "host %s: promised %d, its allocations %d", h.ID, h.promised, promised)
 	}
 	a.compareHostBytes(h, bytes, shares)
 }

@@ -39,9 +39,9 @@ func (a *auditor) compareUsages(what string, has usages, want byteSums) bool {
 		}
 		switch sum := want[name]; {
 		case sum == nil:
-			a.report(2, "the bytes of each %s: %q has %d, and no allocations", what, name, t.bytes)
+			a.reportf(2, "the bytes of each %s: %q has %d, and no allocations", what, name, t.bytes)
 		case sum.bytes != t.bytes:
-			a.report(2, "the bytes of each %s: %q has %d; its allocations have %d", what, name, t.bytes, sum.bytes)
+			a.reportf(2, "the bytes of each %s: %q has %d; its allocations have %d", what, name, t.bytes, sum.bytes)
 		}
 		if _, said := a.full[t]; said != t.full() {
 			a.reportFull(t.full())
@@ -52,7 +52,7 @@ func (a *auditor) compareUsages(what string, has usages, want byteSums) bool {
 			return false
 		}
 		if has[name] == nil && want[name] == sum {
-			a.report(2, "the bytes of each %s: %q is not there; its allocations have %d", what, name, sum.bytes)
+			a.reportf(2, "the bytes of each %s: %q is not there; its allocations have %d", what, name, sum.bytes)
 		}
 	}
 	return true
@@ -72,15 +72,15 @@ func (a *auditor) reportFull(is bool) {
 	if is {
 		full, said = 1, 0
 	}
-	a.report(2, "callers with nearly as much as they may have: %d, and these or others are said to be: %d", full, said)
+	a.reportf(2, "callers with nearly as much as they may have: %d, and these or others are said to be: %d", full, said)
 }
 
 // compareHostBytes compares the bytes of a host with those of its allocations.
 func (a *auditor) compareHostBytes(h *host, bytes int64, shares map[*usage]int64) {
 	if h.bytes != bytes || (h.full != "") != (h.bytes >= a.cfg.HostLiveBytes) {
-		a.report(2, "host %s: %d bytes, full: %q; its allocations have %d", h.ID, h.bytes, h.full, bytes)
+		a.reportf(2, "host %s: %d bytes, full: %q; its allocations have %d", h.ID, h.bytes, h.full, bytes)
 	}
 	if !maps.Equal(h.callers, shares) {
-		a.report(2, "host %s: bytes of %d callers, or of others than its allocations are of: %d", h.ID, len(h.callers), len(shares))
+		a.reportf(2, "host %s: bytes of %d callers, or of others than its allocations are of: %d", h.ID, len(h.callers), len(shares))
 	}
 }

@@ -17,7 +17,7 @@ func (a *auditor) countCharges(e *entry, c *counted) {
 		}
 	}
 	if len(want) != len(e.charges()) {
-		a.report(3, "allocation %s touches %d cluster queues, its parts %d", e.ID, len(e.charges()), len(want))
+		a.reportf(3, "allocation %s touches %d cluster queues, its parts %d", e.ID, len(e.charges()), len(want))
 		return
 	}
 	for i := range e.charges() {
@@ -27,11 +27,11 @@ func (a *auditor) countCharges(e *entry, c *counted) {
 		known := a.isInTable(t.queue)
 		switch {
 		case !wanted || !asked.Equal(t.vector):
-			a.report(3, "allocation %s has %s in %s, its parts there are %s", e.ID, t.vector, at, asked)
+			a.reportf(3, "allocation %s has %s in %s, its parts there are %s", e.ID, t.vector, at, asked)
 		case !known:
-			a.report(3, "allocation %s touches %s, which is in no table", e.ID, at)
+			a.reportf(3, "allocation %s touches %s, which is in no table", e.ID, at)
 		case !t.shown.NotMoreThan(t.vector), !e.State.Holds() && !t.shown.IsZero():
-			a.report(2, "allocation %s is %s with %s in %s, and its cluster is said to show %s of it", e.ID, e.State, t.vector, at, t.shown)
+			a.reportf(2, "allocation %s is %s with %s in %s, and its cluster is said to show %s of it", e.ID, e.State, t.vector, at, t.shown)
 		}
 		if known {
 			c.charges = append(c.charges, *t)
@@ -39,7 +39,7 @@ func (a *auditor) countCharges(e *entry, c *counted) {
 	}
 	for _, s := range e.external.memberships {
 		if in := s.index < len(s.cluster.members) && s.cluster.members[s.index] == e; in != e.State.Holds() {
-			a.report(3, "allocation %s is %s; that it holds something in %s is %t", e.ID, e.State, s.cluster, in)
+			a.reportf(3, "allocation %s is %s; that it holds something in %s is %t", e.ID, e.State, s.cluster, in)
 		}
 	}
 }
@@ -85,10 +85,10 @@ func (a *auditor) compareCluster(name ClusterName, c *cluster) {
 	}
 	a.silent = false
 	if c.configured != (a.provider(name) != nil) || !c.configured && c.attached == 0 {
-		a.report(3, "cluster %s: configured %t, %d allocations", name, c.configured, c.attached)
+		a.reportf(3, "cluster %s: configured %t, %d allocations", name, c.configured, c.attached)
 	}
 	if c.order.Len() != len(c.queues) {
-		a.report(3, "cluster %s: %d cluster queues, %d in order", name, len(c.queues), c.order.Len())
+		a.reportf(3, "cluster %s: %d cluster queues, %d in order", name, len(c.queues), c.order.Len())
 	}
 	for _, q := range c.queues {
 		a.compare(&q.account)
@@ -113,33 +113,33 @@ func (a *auditor) compareCreators() {
 	}
 	for _, h := range a.hostOrder {
 		if h.createdQueues != brought[h] {
-			a.report(2, "host %s: its agent has brought %d cluster queues, of those that are there %d", h.ID, h.createdQueues, brought[h])
+			a.reportf(2, "host %s: its agent has brought %d cluster queues, of those that are there %d", h.ID, h.createdQueues, brought[h])
 		}
 	}
 }
 
 func (a *auditor) compareClusterQueue(q *clusterQueue) {
 	if !a.isInTable(q) || q.dropped {
-		a.report(3, "%s: in order and in no table", q.account.name)
+		a.reportf(3, "%s: in order and in no table", q.account.name)
 		return
 	}
 	if path, below := parentPath(q.address.Path); below && q.parent != q.cluster.queues[queueKey{path, q.address.Partition}] {
-		a.report(3, "%s: is not below %s", q.account.name, path)
+		a.reportf(3, "%s: is not below %s", q.account.name, path)
 	}
 	if q.creator != nil && q.known {
-		a.report(3, "%s: is reported, and counts on host %s", q.account.name, q.creator.ID)
+		a.reportf(3, "%s: is reported, and counts on host %s", q.account.name, q.creator.ID)
 	}
 	sum := a.sumOf(&q.account)
 	if q.attached != sum.attached || !q.known && q.attached == 0 && q.below == 0 {
-		a.report(3, "%s: said to be touched by %d, is by %d, reported %t, %d below", q.account.name, q.attached, sum.attached, q.known, q.below)
+		a.reportf(3, "%s: said to be touched by %d, is by %d, reported %t, %d below", q.account.name, q.attached, sum.attached, q.known, q.below)
 	}
 	shown := sum.shown.Vector()
 	if !shown.EqualTo(q.shown.Vector()) {
-		a.report(2, "%s: shows %s of our allocations, by these %s", q.account.name, q.shown.Vector(), shown)
+		a.reportf(2, "%s: shows %s of our allocations, by these %s", q.account.name, q.shown.Vector(), shown)
 	}
 	for dimension, used := range q.report.Used.All() {
 		if others := max(0, used-get(shown, dimension)); others != get(q.account.others, dimension) {
-			a.report(2, "%s: others use %s, by the report %s less %s", q.account.name, q.account.others, q.report.Used, shown)
+			a.reportf(2, "%s: others use %s, by the report %s less %s", q.account.name, q.account.others, q.report.Used, shown)
 		}
 	}
 }

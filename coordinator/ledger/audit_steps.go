@@ -96,8 +96,8 @@ func newAuditor(l *Ledger, result *AuditResult, yield func(*AuditResult) bool) *
 	}
 }
 
-// report adds what is wrong.
-func (a *auditor) report(invariant int, format string, args ...any) {
+// reportf adds what is wrong.
+func (a *auditor) reportf(invariant int, format string, args ...any) {
 	if a.silent {
 		return
 	}
@@ -225,7 +225,7 @@ func (a *auditor) compareHosts() bool {
 		}
 		at := sort.Search(len(a.hostOrder), func(i int) bool { return a.hostOrder[i].ID >= id })
 		if a.hosts[id] == h && (at == len(a.hostOrder) || a.hostOrder[at] != h) {
-			a.report(3, "%d allocations touch %s, which is in no table", h.account.held, h.account.name)
+			a.reportf(3, "%d allocations touch %s, which is in no table", h.account.held, h.account.name)
 		}
 	}
 	return true
