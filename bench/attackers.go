@@ -25,7 +25,7 @@ import (
 // attack is a way to keep a coordinator busy.
 type attack struct {
 	name string
-	run  func(a *attackers, ctx context.Context) error //nolint:revive // a method of it
+	run  func(a *attackers, ctx context.Context) error
 }
 
 func attacks() []attack {
@@ -50,7 +50,7 @@ func (c *attackersChild) do(ctx context.Context, o order) (answer, error) {
 		c.running, err = startAttackers(ctx, o)
 		return answer{}, err
 	}
-	return answer{Reports: int(c.running.counted.Load())}, c.running.close()
+	return answer{Reports: int(c.running.counted.Load())}, c.running.end()
 }
 
 // attackers are many clients of one user.
@@ -100,24 +100,24 @@ func startAttackers(ctx context.Context, o order) (*attackers, error) {
 			continue
 		}
 		if err := attack.run(a, ctx); err != nil {
-			return nil, errors.Join(err, a.close())
+			return nil, errors.Join(err, a.end())
 		}
 		<-time.After(attackTime)
 		a.counted.from.Store(a.counted.calls.Load())
 		return a, nil
 	}
-	return nil, errors.Join(fmt.Errorf("no such attack: %q", o.Attack), a.close())
+	return nil, errors.Join(fmt.Errorf("no such attack: %q", o.Attack), a.end())
 }
 
-// close ends the attack and waits for the attackers.
-func (a *attackers) close() error {
+// end ends the attack and waits for the attackers.
+func (a *attackers) end() error {
 	a.stop()
 	a.group.Wait()
 	var err error
 	if a.cleanup != nil {
 		err = a.cleanup()
 	}
-	a.Client.Close()
+	a.Close()
 	a.http.CloseIdleConnections()
 	return err
 }
@@ -232,7 +232,7 @@ func (a *attackers) kinds(ctx context.Context) error {
 	wait := func(kind int) (string, error) {
 		message := a.request()
 		message.Labels["job"] = strconv.Itoa(kind)
-		message.Resource = &bursarv1.Resource{MemoryBytes: proto.Int64(all.Memory())}
+		message.Resource = &bursarv1.Resource{MemoryBytes: new(all.Memory())}
 		message.Wait, message.Async = durationpb.New(time.Hour), true
 		res, err := a.Allocations().Allocate(ctx, message)
 		return res.GetAllocation().GetId(), err
@@ -294,7 +294,7 @@ func (a *attackers) resizes(ctx context.Context) error {
 	a.again(ctx, clients, func(n int) error {
 		sizes[n]++
 		entitled := proto.CloneOf(a.resource)
-		entitled.MemoryBytes = proto.Int64((1 + sizes[n]%8) << 30)
+		entitled.MemoryBytes = new((1 + sizes[n]%8) << 30)
 		_, err := a.Allocations().Resize(ctx, &bursarv1.ResizeRequest{Id: ids[n], Entitled: entitled})
 		return err
 	})
