@@ -28,6 +28,8 @@ type order struct {
 
 	Queues []int // serve YARN clusters with so many
 
+	Attack string // be attackers of this kind, of the first of Servers
+
 	Servers []string      // the coordinators of Hosts simulated agents
 	Consul  string        // or who knows
 	Beat    time.Duration // let them report for as long
@@ -41,7 +43,7 @@ type answer struct {
 	Err     string
 
 	Engines  int     // that the agents know of
-	Reports  int     // that were answered
+	Reports  int     // that were answered; of attackers, their calls
 	P50, P99 float64 // how long they took, in microseconds
 
 	Polls []poll // since they were last asked for
@@ -57,6 +59,8 @@ func serveChild(ctx context.Context, role string, in io.Reader, out io.Writer) e
 		do = (&fleetChild{}).do
 	case "resourcemanager":
 		do = (&resourceManager{}).do
+	case "attackers":
+		do = (&attackersChild{}).do
 	case "echo":
 		do = (&echoChild{}).do
 	default:

@@ -51,6 +51,7 @@ func suites() []suite {
 		{"fleet", fleetSuite},
 		{"queues", queuesSuite},
 		{"failover", failoverSuite},
+		{"neighbours", neighboursSuite},
 	}
 }
 

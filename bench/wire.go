@@ -28,9 +28,9 @@ type caller struct {
 	next      atomic.Int64
 }
 
-func newCaller(server string, w *workload) (*caller, error) {
+func newCaller(server string, w *workload, options ...client.Option) (*caller, error) {
 	// Each call is made once, so that a failure is noticed.
-	c, err := client.New(server, client.WithoutRetries())
+	c, err := client.New(server, append(options, client.WithoutRetries())...)
 	if err != nil {
 		return nil, err
 	}

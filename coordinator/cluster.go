@@ -136,17 +136,13 @@ func addressOf(base string) string {
 }
 
 // Audit recomputes every account.
-func (s *clusterService) Audit(_ context.Context, _ *bursarv1.AuditRequest) (*bursarv1.AuditResponse, error) {
+func (s *clusterService) Audit(ctx context.Context, _ *bursarv1.AuditRequest) (*bursarv1.AuditResponse, error) {
+	auth.Parked(ctx)
 	result, err := s.audited()
 	if err != nil {
 		return nil, err
 	}
-	c := result.Counts
-	res := &bursarv1.AuditResponse{
-		Allocations: int64(c.Waiting + c.Reserved + c.Active),
-		Accounts:    int64(c.QuotaAccounts + c.Queues + c.HostsHealthy + c.HostsSuspect + c.HostsLost + c.HostsReturning),
-		Revision:    result.Revision,
-	}
+	res := &bursarv1.AuditResponse{Allocations: int64(result.Allocations), Accounts: int64(result.Accounts), Revision: result.To}
 	for _, v := range result.Violations {
 		res.Violations = append(res.Violations, &bursarv1.Violation{Invariant: int32(v.Invariant), Message: v.Message}) //nolint:gosec // 1 to 9
 	}

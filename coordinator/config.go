@@ -154,11 +154,12 @@ func (c Config) ledger() ledger.Config {
 
 // Limits bound what callers can make a coordinator hold.
 type Limits struct {
-	// Queue is how many commands may wait for the loop. If there are more, they are refused with
-	// RESOURCE_EXHAUSTED, and may be sent again. Default 8192.
+	// Queue is how many commands of one caller may wait for the loop. All callers together may
+	// have four times as many. If there are more, they are refused with RESOURCE_EXHAUSTED, and may
+	// be sent again. Callers take turns, so nobody waits for all commands of another. Default 8192.
 	Queue int `yaml:"queue"`
-	// Batch is how many commands one commit may cover. With more, the rate is higher if commits are
-	// slow, but each caller waits for the whole batch. Default 1024.
+	// Batch is how many commands one commit may cover. A commit covers fewer if they took 1 ms or
+	// changed rows of 256 KiB. With more, each caller waits for the whole batch. Default 1024.
 	Batch int `yaml:"batch"`
 	// CommitTimeout is how long a commit may take. After that its outcome is unknown, and the
 	// coordinator begins a new leadership or gives the lead away. With a shorter time the pause is

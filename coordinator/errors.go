@@ -7,9 +7,7 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
-	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/bursar/bursar/coordinator/auth"
 	"github.com/bursar/bursar/coordinator/commit"
@@ -19,6 +17,7 @@ import (
 	"github.com/bursar/bursar/coordinator/store"
 	"github.com/bursar/bursar/coordinator/wire"
 	"github.com/bursar/bursar/internal/access"
+	"github.com/bursar/bursar/internal/admission"
 	"github.com/bursar/bursar/label"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/proto/convert"
@@ -42,6 +41,9 @@ func rpcError(err error) error {
 	}
 	if already, ok := errors.AsType[*connect.Error](err); ok {
 		return already
+	}
+	if again := tryAgain(err); again > 0 {
+		return admission.Refusal(err, again)
 	}
 	code, detail := classify(err)
 	answer := connect.NewError(code, err)
@@ -82,10 +84,8 @@ func classify(err error) (connect.Code, proto.Message) {
 	switch {
 	case errors.Is(err, store.ErrNotFound):
 		return connect.CodeNotFound, nil
-	case errors.Is(err, commit.ErrBusy):
-		return connect.CodeResourceExhausted, nil
-	case isFull(err):
-		return connect.CodeResourceExhausted, &errdetails.RetryInfo{RetryDelay: durationpb.New(fullFor)}
+	case errors.Is(err, commit.ErrAuditDisturbed):
+		return connect.CodeAborted, nil
 	case errors.Is(err, core.ErrNotLeading), errors.Is(err, forward.ErrLeaderless), errors.Is(err, core.ErrStopping), errors.Is(err, auth.ErrRightsChanged), errors.Is(err, store.ErrClosed):
 		return connect.CodeUnavailable, nil
 	case errors.Is(err, commit.ErrTooOld), errors.Is(err, commit.ErrFellBehind), errors.Is(err, commit.ErrAhead):
@@ -99,9 +99,29 @@ func classify(err error) (connect.Code, proto.Message) {
 	}
 }
 
-// fullFor is how long a caller who has too much must wait before it tries again: some of it must
-// have ended.
-const fullFor = 30 * time.Second
+const (
+	// fullFor is how long a caller who has too much must wait before it tries again: some of it
+	// must have ended.
+	fullFor = 30 * time.Second
+	// busyFor is the same for one of whom too many commands wait: the loop takes thousands in that
+	// time.
+	busyFor = 200 * time.Millisecond
+)
+
+// tryAgain is after how long a refused caller is asked to try again; 0: it is refused for
+// something else.
+func tryAgain(err error) time.Duration {
+	switch _, lost := errors.AsType[*commit.Error](err); {
+	case lost: // it may wrap anything
+		return 0
+	case errors.Is(err, commit.ErrBusy):
+		return busyFor
+	case isFull(err):
+		return fullFor
+	default:
+		return 0
+	}
+}
 
 // isFull reports whether a caller is refused for what it has in the ledger or in the history.
 func isFull(err error) bool {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"connectrpc.com/connect"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/coordinator/store"
 	"github.com/bursar/bursar/coordinator/wire"
+	"github.com/bursar/bursar/internal/admission"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/resource"
 )
@@ -55,5 +57,28 @@ func TestACommitThatFailsNamesNobodysField(t *testing.T) {
 	}
 	if text := (&commit.Error{Err: refused}).Error(); strings.Contains(text, "custom") || strings.Contains(text, ledger.ID(1).String()) {
 		t.Errorf("%q tells of another caller's row", text)
+	}
+}
+
+// Who has too much is told when to try again, in the detail and in the header that clients obey.
+func TestWhoHasTooMuchIsToldWhenToTryAgain(t *testing.T) {
+	for err, want := range map[error]time.Duration{
+		commit.ErrBusy:                          200 * time.Millisecond,
+		&ledger.LiveFullError{Caller: "alice"}:  30 * time.Second,
+		&commit.Error{Err: commit.ErrBusy}:      0,
+		&ledger.NotFoundError{What: "host"}:     0,
+		fmt.Errorf("audit: %w", commit.ErrBusy): 200 * time.Millisecond,
+	} {
+		answer, ok := errors.AsType[*connect.Error](rpcError(err))
+		if !ok {
+			t.Fatal("no error of Connect's")
+		}
+		header := answer.Meta().Get("Retry-After")
+		if got := admission.TryAgain(answer); got != want || (header != "") != (want > 0) {
+			t.Errorf("%v: again in %s, Retry-After %q; want %s", err, got, header, want)
+		}
+		if want > 0 && answer.Code() != connect.CodeResourceExhausted {
+			t.Errorf("%v: %s", err, answer.Code())
+		}
 	}
 }

@@ -51,6 +51,14 @@ func (c *Caller) countStream() (ended func(), err error) {
 	return c.limits.Stream(c.account)
 }
 
+// send waits until a stream of the caller may send one more message.
+func (c *Caller) send(ctx context.Context) error {
+	if c.limits == nil {
+		return nil
+	}
+	return c.limits.Send(ctx, c.account)
+}
+
 // countPage counts a page before it is made, at the largest size that it may have. So no caller
 // has more pages made at a time than may be sent. 0: it is no page.
 func (c *Caller) countPage(most int) (err error) {

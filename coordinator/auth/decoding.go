@@ -127,35 +127,48 @@ func releaseDecodeSlot(ctx context.Context) {
 	}
 }
 
-// decodedStream is a stream whose request is decoded once it is received.
+// decodedStream is a stream whose request is decoded once it is received. Its caller's streams
+// share what they may send.
 type decodedStream struct {
 	connect.StreamingHandlerConn
 
 	ctx context.Context //nolint:containedctx // lives as long as the call
 }
 
+// Send implements connect.StreamingHandlerConn.
+func (r *decodedStream) Send(message any) error {
+	if err := CallerOf(r.ctx).send(r.ctx); err != nil {
+		return err
+	}
+	return r.StreamingHandlerConn.Send(message) //nolint:wrapcheck // as it is
+}
+
 // Receive implements connect.StreamingHandlerConn.
 func (r *decodedStream) Receive(message any) error {
 	defer releaseDecodeSlot(r.ctx)
+	defer Parked(r.ctx)
 	return r.StreamingHandlerConn.Receive(message) //nolint:wrapcheck // io.EOF must stay as it is
 }
 
-// decodedWriter ends a request's decoding before anything is answered, because the answer may wait
-// for its reader.
+// decodedWriter ends a request's decoding, and the work on it, before anything is answered, because
+// the answer may wait for its reader.
 type decodedWriter struct {
 	http.ResponseWriter
 
 	slot *decodeSlot
+	work *workSlot // nil: none is counted
 }
 
 func (w *decodedWriter) Write(p []byte) (int, error) {
 	w.slot.release()
+	w.work.release()
 	return w.ResponseWriter.Write(p) //nolint:wrapcheck // as it is
 }
 
 // Flush sends what was written.
 func (w *decodedWriter) Flush() {
 	w.slot.release()
+	w.work.release()
 	_ = http.NewResponseController(w.ResponseWriter).Flush() // the next write finds out
 }
 

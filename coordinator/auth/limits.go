@@ -50,6 +50,10 @@ const (
 	// maxRefused is how many refused requests of one caller may wait until their refusals are
 	// sent.
 	maxNameless, maxRefused = 1024, 1024
+	// maxSends is how many messages a second the streams of one caller get together. One costs some
+	// 10 µs: a caller with many streams takes a tenth of a processor with them. A stream that falls
+	// behind for it is cut off, as one whose reader is slow.
+	maxSends = 10_000
 	// HeaderBytes bounds the texts of a request's header. A call keeps its header while it waits,
 	// so it counts with what is held of the request.
 	HeaderBytes = 16 << 10
@@ -88,6 +92,8 @@ type Limits struct {
 	nameless *admission.Controller
 	refusals *admission.Controller
 	limits   map[string]int64 // by path: other sizes of requests than SmallBytes
+	work     *workSlots       // of callers
+	hostWork *workSlots       // of hosts
 	decoding *decoding
 	page     func(request any) int
 	code     func(error) error
@@ -116,7 +122,7 @@ func NewLimits(o LimitsOptions) *Limits {
 	waiting := o.Waiting
 	return &Limits{
 		Callers: class("callers", admission.Limits{
-			Calls: waiting + 1024, AllCalls: 4*waiting + 4096, Waiting: waiting, AllWaiting: 4 * waiting, Streams: 256, AllStreams: 2048,
+			Calls: waiting + 1024, AllCalls: 4*waiting + 4096, Waiting: waiting, AllWaiting: 4 * waiting, Streams: 256, AllStreams: 2048, Sends: maxSends,
 			Bytes: max(callerBytes, 2*int(o.MessageBytes)), AllBytes: max(allBytes, 4*int(o.MessageBytes)),
 			Answers: callerAnswers, AllAnswers: allAnswers,
 		}),
@@ -135,7 +141,7 @@ func NewLimits(o LimitsOptions) *Limits {
 			bursarv1connect.QuotaServiceApplyProcedure: o.MessageBytes,
 			"": min(SmallBytes, o.MessageBytes),
 		},
-		decoding: newDecoding(runtime.GOMAXPROCS(0)), page: o.Page, code: o.Code,
+		work: newWorkSlots(runtime.GOMAXPROCS(0)), hostWork: newWorkSlots(runtime.GOMAXPROCS(0)), decoding: newDecoding(runtime.GOMAXPROCS(0)), page: o.Page, code: o.Code,
 	}
 }
 
@@ -238,16 +244,39 @@ func (l *Limits) serve(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
+	work := l.workSlot(c)
+	if work.enter(r.Context()) != nil {
+		return // the caller has gone
+	}
+	defer work.release()
 	d := &decodeSlot{decoding: l.decoding, caller: c.account}
 	defer d.release()
 	defer c.answerSent()
-	r = r.WithContext(context.WithValue(r.Context(), decodeSlotKey{}, d))
+	r = r.WithContext(context.WithValue(context.WithValue(r.Context(), decodeSlotKey{}, d), workSlotKey{}, work))
 	admission.Body(r, admission.Bounds{
 		Limit: limit, Intake: intake, TooLarge: func() error { return l.code(tooLarge("more than "+strconv.FormatInt(limit, 10), limit)) },
-		Whole:  func(size int64) error { return d.acquire(r.Context(), size) }, //nolint:contextcheck // the context is the request's
+		Whole: func(size int64) error { //nolint:contextcheck // the context is the request's
+			if err := work.cameWhole(r.Context()); err != nil {
+				return err
+			}
+			return d.acquire(r.Context(), size)
+		},
 		Single: !strings.HasPrefix(r.URL.Path, "/grpc.reflection."),
 	})
-	l.next.ServeHTTP(&decodedWriter{ResponseWriter: w, slot: d}, r)
+	l.next.ServeHTTP(&decodedWriter{ResponseWriter: w, slot: d, work: work}, r)
+}
+
+// workSlot is for a call. Probes, whose callers have no identity, are not counted. Hosts do not
+// count as active callers for others, because there are always some.
+func (l *Limits) workSlot(c *Caller) *workSlot {
+	switch {
+	case c.Actor.Name == "":
+		return nil
+	case c.limits == l.Hosts:
+		return &workSlot{work: l.hostWork, caller: c.account}
+	default:
+		return &workSlot{work: l.work, caller: c.account}
+	}
 }
 
 // countCall counts a call and its connection.

@@ -2,9 +2,13 @@ package commit
 
 import (
 	"context"
+	"fmt"
+	"iter"
 	"time"
 
+	"github.com/bursar/bursar/coordinator/core"
 	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/coordinator/turns"
 	"github.com/bursar/bursar/internal/pause"
 )
 
@@ -13,14 +17,22 @@ const (
 	auditEvery = time.Minute
 	// auditShare bounds the part of the loop's time that audits take: one in so many.
 	auditShare = 1000
+	// mostRestarts is how often one audit begins anew because the rules were replaced.
+	mostRestarts = 10
 )
+
+// ErrAuditDisturbed ends an audit if the rules are replaced faster than it can be made.
+var ErrAuditDisturbed = fmt.Errorf("the rules were replaced %d times while the books were audited: try again when they stay", mostRestarts)
+
+// errAuditedGone ends an audit of a ledger that is gone.
+var errAuditedGone = fmt.Errorf("the books were loaded anew while they were audited: %w", core.ErrNotLeading)
 
 // AuditRegularly checks the ledger again and again until ctx ends: seldom enough not to be felt.
 func AuditRegularly(ctx context.Context, loop *Loop) {
 	wait := auditEvery
 	for pause.For(wait, ctx.Done(), nil) {
 		wait = auditEvery
-		if result, err := loop.auditOnce(ctx); err == nil {
+		if result, err := loop.audit(ctx); err == nil {
 			wait = max(wait, auditShare*result.took)
 		}
 	}
@@ -28,29 +40,89 @@ func AuditRegularly(ctx context.Context, loop *Loop) {
 
 // AuditResult is what an audit found.
 type AuditResult struct {
-	Violations []ledger.Violation
-	Revision   uint64
-	Counts     ledger.Counts
-	took       time.Duration
-}
+	ledger.AuditResult
 
-// auditOnce recomputes the ledger in the loop, which does nothing else meanwhile.
-func (loop *Loop) auditOnce(ctx context.Context) (AuditResult, error) {
-	result, err := Decide(ctx, loop, func(l *ledger.Ledger, _ ledger.Instant) (AuditResult, error) {
-		start := loop.Clock.Now()
-		violations := l.Audit()
-		return AuditResult{violations, l.Revision(), l.Counts(), loop.Clock.Now().Sub(start)}, nil
-	})
-	if err != nil {
-		return result, err
-	}
-	loop.Metrics.audits.Inc()
-	loop.Metrics.violations.Set(float64(len(result.Violations)))
-	for _, v := range result.Violations {
-		loop.Log.Error("the ledger is wrong", "invariant", v.Invariant, "violation", v.Message, "revision", result.Revision)
-	}
-	return result, nil
+	took time.Duration // of the loop's time
 }
 
 // Audit is an audit for all who ask. None of them can end it.
-func (loop *Loop) Audit() (AuditResult, error) { return loop.auditOnce(context.Background()) }
+func (loop *Loop) Audit() (AuditResult, error) { return loop.audit(context.Background()) }
+
+// audit recomputes the ledger in the loop, in steps: commands of others are applied between them.
+// What it has seen is durable when it returns.
+func (loop *Loop) audit(ctx context.Context) (AuditResult, error) {
+	select { // a ledger has one audit at a time
+	case loop.auditing <- struct{}{}:
+	case <-ctx.Done():
+		return AuditResult{}, ctx.Err()
+	case <-loop.done:
+		return AuditResult{}, core.ErrStopping
+	}
+	defer func() { <-loop.auditing }()
+	run := &auditRun{loop: loop, stop: func() {}}
+	defer func() { run.stop() }()
+	for !run.result.Done {
+		// No step is given up: the loop may be doing it.
+		if err := run.step(); err != nil { //nolint:contextcheck // for that reason
+			return AuditResult{}, err
+		}
+		if run.result.Restarts > mostRestarts {
+			return AuditResult{}, ErrAuditDisturbed
+		}
+		if ctx.Err() != nil {
+			return AuditResult{}, ctx.Err()
+		}
+	}
+	if err := loop.ownCall(ctx, func(*core.Core, ledger.Instant) {}, false); err != nil {
+		return AuditResult{}, err
+	}
+	loop.Metrics.audits.Inc()
+	loop.Metrics.violations.Set(float64(len(run.result.Violations)))
+	for _, v := range run.result.Violations {
+		loop.Log.Error("the books are wrong", "invariant", v.Invariant, "violation", v.Message, "revision", run.result.To)
+	}
+	return run.result, nil
+}
+
+// auditRun is an audit that is under way. While the loop does a step of it, the goroutine that
+// waits for the result waits.
+type auditRun struct {
+	loop   *Loop
+	of     *ledger.Ledger
+	next   func() (*ledger.AuditResult, bool)
+	stop   func()
+	result AuditResult
+}
+
+// step lets the loop do one step. It is answered at once, and not with a commit: only the end of
+// an audit is shown to anybody.
+func (r *auditRun) step() error {
+	gone := false
+	err := r.loop.ownCall(context.Background(), func(c *core.Core, _ ledger.Instant) {
+		if r.of == nil {
+			r.of = c.Ledger()
+			r.next, r.stop = iter.Pull(r.of.AuditSteps())
+		}
+		if gone = r.of != c.Ledger(); gone {
+			return
+		}
+		began := r.loop.Clock.Now()
+		result, _ := r.next()
+		r.result.AuditResult = *result
+		r.result.took += r.loop.Clock.Now().Sub(began)
+	}, true)
+	if err == nil && gone {
+		return errAuditedGone
+	}
+	return err
+}
+
+// ownCall sends a command of the coordinator's own, which waits for its turn among those of
+// operators. It is never refused because the queue is full. One that is answered at once must show
+// nothing that could fail to become durable.
+func (loop *Loop) ownCall(ctx context.Context, run func(c *core.Core, now ledger.Instant), atOnce bool) error {
+	done := make(chan error, 2) // a ledger that panics answers a second time
+	loop.queue.force(turns.Owner{Class: turns.Operators}, &core.Call{Do: run, AtOnce: atOnce, Done: func(err error) { done <- err }})
+	_, err := loop.await(ctx, done)
+	return err
+}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/bursar/bursar/coordinator/core"
 	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/coordinator/turns"
 )
 
 // pendingCall is a caller's side of a command: its goroutine waits here.
@@ -79,10 +80,23 @@ func (loop *Loop) change(ctx context.Context, from *core.Origin, run func(c *cor
 // send queues a command and waits for its answer, which Done gives to done. If answered is true,
 // nothing refers to the command any more.
 func (loop *Loop) send(ctx context.Context, command core.Command, done <-chan error) (answered bool, err error) {
-	if err := loop.submit(command); err != nil {
+	return loop.sendOf(ctx, loop.owner(ctx), command, done)
+}
+
+// sendOf is send for a command whose owner is known.
+func (loop *Loop) sendOf(ctx context.Context, of turns.Owner, command core.Command, done <-chan error) (answered bool, err error) {
+	if err := loop.submit(of, command); err != nil {
 		return true, err
 	}
+	loop.park(ctx)
 	return loop.await(ctx, done)
+}
+
+// park says that a call waits for the loop from now on.
+func (loop *Loop) park(ctx context.Context) {
+	if loop.Parked != nil {
+		loop.Parked(ctx)
+	}
 }
 
 // await waits for an answer. answered is false if none came, because the caller went away or the
@@ -116,11 +130,14 @@ func Decide[R any](ctx context.Context, r Reader, f func(l *ledger.Ledger, now l
 	return result.value, result.err
 }
 
+// ofHost is whose the reports of a host are.
+func ofHost(id string) turns.Owner { return turns.Owner{Class: turns.Hosts, Name: id} }
+
 // Sync sends a heartbeat through the loop.
 func (loop *Loop) Sync(ctx context.Context, r *core.Report) error {
 	done := make(chan error, 1)
 	r.Done, r.From, r.Span = func(err error) { done <- err }, loop.origin(ctx), loop.Spans.newSpan(ctx)
-	if _, err := loop.send(ctx, r, done); err != nil {
+	if _, err := loop.sendOf(ctx, ofHost(r.Command.HostID), r, done); err != nil {
 		return err
 	}
 	loop.Spans.recordCall(r.Span, false)
@@ -135,7 +152,7 @@ func (loop *Loop) Sync(ctx context.Context, r *core.Report) error {
 func (loop *Loop) Register(ctx context.Context, r *core.Registration) error {
 	done := make(chan error, 1)
 	r.Done, r.From, r.Span = func(err error) { done <- err }, loop.origin(ctx), loop.Spans.newSpan(ctx)
-	if _, err := loop.send(ctx, r, done); err != nil {
+	if _, err := loop.sendOf(ctx, ofHost(r.Command.HostID), r, done); err != nil {
 		return err
 	}
 	loop.Spans.recordCall(r.Span, false)
@@ -150,19 +167,21 @@ func (loop *Loop) Allocate(ctx context.Context, command *ledger.AllocateCommand)
 	defer stop()
 	p, _ := loop.requests.Get().(*pendingRequest)
 	p.Command, p.From, p.Span = *command, loop.origin(ctx), loop.Spans.newSpan(ctx)
-	if err := loop.submit(&p.Request); err != nil {
+	of := loop.owner(ctx)
+	if err := loop.submit(of, &p.Request); err != nil {
 		p.Span, p.From = nil, nil
 		loop.requests.Put(p)
 		return ledger.AllocateResult{}, err
 	}
+	loop.park(ctx)
 	select {
 	case err := <-p.done:
 		return loop.takeResult(p, start, err)
 	case <-patience:
-		loop.priority.put(p.Withdraw())
+		loop.queue.force(of, p.Withdraw())
 		return ledger.AllocateResult{}, &PatienceError{RequestID: command.RequestID}
 	case <-ctx.Done():
-		loop.priority.put(p.Withdraw())
+		loop.queue.force(of, p.Withdraw())
 		return ledger.AllocateResult{}, ctx.Err()
 	case <-loop.done:
 	}

@@ -7,7 +7,8 @@ import (
 	"github.com/bursar/bursar/coordinator/store"
 )
 
-// ErrBusy refuses a command because the queue is full. Nothing was done; asking again is right.
+// ErrBusy refuses a command because too many of its caller wait already, or of all. Nothing was
+// done; asking again is right.
 var ErrBusy = errors.New("too many commands are waiting: try again")
 
 // Error answers the callers of a batch that is not known to be durable.

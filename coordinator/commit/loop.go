@@ -10,23 +10,25 @@ import (
 	"github.com/bursar/bursar/coordinator/core"
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/coordinator/store"
+	"github.com/bursar/bursar/coordinator/turns"
 )
 
-// Loop runs a Core. One goroutine owns it and applies what comes through a bounded queue, another
-// one calls the store. The first never waits for the second, so it can answer whatever the store
-// does.
+// Loop runs a Core. One goroutine owns it and applies what comes through a bounded queue, in which
+// callers take turns; another one calls the store. The first never waits for the second, so it can
+// answer whatever the store does.
 type Loop struct {
 	Options
 
 	core    *core.Core
 	replica *replica
 
-	calls    sync.Pool         // of *pendingCall, for reuse
-	requests sync.Pool         // of *pendingRequest, for reuse
-	queue    chan core.Command // bounded: what callers ask for
-	priority priorityQueue     // unbounded, but each entry ends one that was bounded
-	jobs     chan job          // for the goroutine that calls the store; at most one under way
+	calls    sync.Pool     // of *pendingCall, for reuse
+	requests sync.Pool     // of *pendingRequest, for reuse
+	queue    *commandQueue // what callers ask for
+	priority priorityQueue // what the server itself asks for
+	jobs     chan job      // for the goroutine that calls the store; at most one under way
 	outcomes chan outcome
+	auditing chan struct{} // holds one while an audit is made
 
 	terms chan *Term // to lead, or with nil not to
 
@@ -158,19 +160,17 @@ func (loop *Loop) startLeading(o outcome) error {
 }
 
 // submit queues a command, without waiting.
-func (loop *Loop) submit(command core.Command) error {
+func (loop *Loop) submit(of turns.Owner, command core.Command) error {
 	switch {
 	case loop.IsStopping():
 		return core.ErrStopping
 	case !loop.leads.Load():
 		return core.ErrNotLeading
-	}
-	select {
-	case loop.queue <- command:
-		return nil
-	default:
+	case !loop.queue.put(of, command):
 		loop.Metrics.refused.Inc()
 		return ErrBusy
+	default:
+		return nil
 	}
 }
 
@@ -208,17 +208,16 @@ func (loop *Loop) Run() {
 	defer timer.Stop()
 	stopping := loop.stopping
 	for !loop.stopped {
-		queue := loop.queue
-		if loop.core.Pending() >= loop.Batch {
-			queue = nil // full: what comes now waits in the queue, and the queue's bound applies
+		queue := loop.queue.signal
+		if loop.batchFull() {
+			queue = nil // what comes now waits in the queue, and the queue's bounds apply
 		}
 		timer.Reset(loop.untilDue())
 		select {
-		case command := <-queue:
-			loop.apply(command)
+		case <-queue: // gather takes it
 		case <-loop.priority.signal:
 			for _, command := range loop.priority.takeAll() {
-				loop.apply(command)
+				loop.apply(loop.Clock.Now(), command)
 			}
 		case t := <-loop.terms:
 			loop.setTerm(t)
@@ -257,21 +256,31 @@ func (loop *Loop) untilDue() time.Duration {
 	return max(0, due.Sub(loop.Clock.Now()))
 }
 
-// gather applies what else has arrived, so that one commit covers it.
+// batchFull reports whether the batch that gathers has enough. What comes while the core does not
+// lead is answered at once, and is in no batch.
+func (loop *Loop) batchFull() bool {
+	return loop.core.Leading() && (loop.core.Pending() >= loop.Batch || loop.queue.full())
+}
+
+// gather applies what has arrived, each caller in its turn, until the batch has enough: one commit
+// covers it. Each command is charged with the time that it took and with the rows that it changed.
 func (loop *Loop) gather() {
-	for loop.core.Pending() < loop.Batch {
-		select {
-		case command := <-loop.queue:
-			loop.apply(command)
-		default:
+	now, rows := loop.Clock.Now(), loop.core.Recorded()
+	for !loop.batchFull() {
+		command := loop.queue.take()
+		if command == nil {
 			return
 		}
+		loop.apply(now, command)
+		began, before := now, rows
+		now, rows = loop.Clock.Now(), loop.core.Recorded()
+		loop.queue.charge(turns.Cost{Time: now.Sub(began), Bytes: rows - before})
 	}
 }
 
-func (loop *Loop) apply(command core.Command) {
+func (loop *Loop) apply(now ledger.Instant, command core.Command) {
 	markApplied(command.Trace())
-	if err := loop.core.Do(loop.Clock.Now(), command); err != nil {
+	if err := loop.core.Do(now, command); err != nil {
 		loop.endAfterPanic(err)
 	}
 }
@@ -306,6 +315,7 @@ func (loop *Loop) dispatch() {
 		}
 		return
 	}
+	loop.queue.nextBatch()
 	if loop.inFlight = loop.core.Take(); loop.core.Fault() != nil {
 		loop.endAfterPanic(loop.core.Fault())
 	} else if loop.inFlight != nil {
@@ -418,12 +428,7 @@ func (loop *Loop) Stop() { close(loop.stopping) }
 // refuseQueued answers what came too late.
 func (loop *Loop) refuseQueued() {
 	loop.dropLedger(core.ErrStopping)
-	for {
-		select {
-		case command := <-loop.queue:
-			command.Answer(core.ErrStopping)
-		default:
-			return
-		}
+	for command := loop.queue.take(); command != nil; command = loop.queue.take() {
+		command.Answer(core.ErrStopping)
 	}
 }

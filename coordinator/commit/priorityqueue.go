@@ -6,8 +6,9 @@ import (
 	"github.com/bursar/bursar/coordinator/core"
 )
 
-// priorityQueue takes commands that must not be refused: those of callers who leave, and of the
-// server itself.
+// priorityQueue takes the commands of the server itself that are answered at once. They are few,
+// they must not be refused, and they are applied even while a batch that has enough waits for the
+// store.
 type priorityQueue struct {
 	mu     sync.Mutex
 	list   []core.Command // guarded by mu

@@ -138,11 +138,17 @@ func (d *loopRig) report(memory int64, sequence uint64) {
 }
 
 func (d *loopRig) allocate(ctx context.Context, id string, memory int64, wait time.Duration) (ledger.Allocation, error) {
-	result, err := d.Allocate(ctx, &ledger.AllocateCommand{
-		Actor: identity.Local(), RequestID: id, Labels: label.Of("user", "alice"), Wait: wait,
-		Resource: resource.NewResource(resource.Vector{}.WithMemory(memory)),
-	})
+	command := requestOf("alice", memory)
+	command.RequestID, command.Wait = id, wait
+	result, err := d.Allocate(ctx, command)
 	return result.Allocation, err
+}
+
+// requestOf is a request of a user for so much memory.
+func requestOf(user string, memory int64) *ledger.AllocateCommand {
+	return &ledger.AllocateCommand{
+		Actor: identity.Local(), Labels: label.Of("user", user), Resource: resource.NewResource(resource.Vector{}.WithMemory(memory)),
+	}
 }
 
 func (d *loopRig) counts() ledger.Counts {

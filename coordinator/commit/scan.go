@@ -2,7 +2,6 @@ package commit
 
 import (
 	"context"
-	"math"
 
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/resource"
@@ -16,9 +15,8 @@ const (
 	hostStep = 256
 	// queueStep is how many queues: what each has left is looked up in all queues above it.
 	queueStep = 256
-	// quotaStep has no bound: the ledger sorts all accounts of rules for every visit, so one visit
-	// looks at as many as it takes.
-	quotaStep = math.MaxInt
+	// quotaStep is how many accounts of rules: they are copied.
+	quotaStep = 1024
 )
 
 // Step is what one visit to the ledger found.

@@ -54,7 +54,7 @@ func shownFault(err error) error {
 }
 
 // Queued is how many commands wait.
-func (loop *Loop) Queued() int { return len(loop.queue) }
+func (loop *Loop) Queued() int { return loop.queue.len() }
 
 // Ended is closed when the loop has ended.
 func (loop *Loop) Ended() <-chan struct{} { return loop.done }

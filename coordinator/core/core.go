@@ -313,6 +313,15 @@ func (c *Core) NextTimer() (due ledger.Instant, set bool) {
 // pass again.
 const keepTime = 5 * time.Second
 
+// Recorded is how many bytes the rows of allocations had that were changed in this leadership; 0
+// while not leading.
+func (c *Core) Recorded() int64 {
+	if c.ledger == nil {
+		return 0
+	}
+	return c.ledger.Recorded()
+}
+
 // Pending is the number of commands that were applied and are not in a batch yet.
 func (c *Core) Pending() int { return len(c.applied) }
 

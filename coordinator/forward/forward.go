@@ -65,6 +65,7 @@ func (f *Interceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 			ctx, expire = context.WithTimeout(ctx, forwardTime+convert.Wait(req.Any()))
 			defer expire()
 		}
+		auth.Parked(ctx)
 		res, err := to.unary[req.Spec().Procedure](ctx, req.Any(), header)
 		return res, f.callerError(ctx, to, err)
 	}

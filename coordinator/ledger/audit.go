@@ -1,118 +1,170 @@
 package ledger
 
 import (
-	"fmt"
+	"slices"
 
 	"github.com/bursar/bursar/resource"
 )
 
 // Audit recomputes every balance from the allocations and checks the invariants that a state can
-// show: 1 to 3. It returns nothing if all sums are right.
-func (l *Ledger) Audit() []Violation {
-	var found []Violation
-	report := func(invariant int, format string, args ...any) {
-		found = append(found, Violation{invariant, fmt.Sprintf(format, args...)})
-	}
-	sums := make(map[*account]*balances)
-	for _, h := range l.hostOrder {
-		sums[&h.account] = &balances{}
-	}
-	for _, s := range l.rules.scopes {
-		for _, a := range s.accounts {
-			sums[a] = &balances{}
-		}
-	}
-	for _, c := range l.clusters {
-		for _, b := range c.branches {
-			sums[&b.account] = &balances{}
-		}
-	}
-	l.entries.Scan(func(id ID, e *entry) bool {
-		l.auditEntry(id, e, sums, report)
-		return true
-	})
-	l.auditClusters(sums, report)
-	for a, sum := range sums {
-		if !sum.used.EqualTo(a.used.Vector()) || !sum.reserved.EqualTo(a.reserved.Vector()) || sum.held != a.held {
-			report(2, "%s: used %s reserved %s of %d allocations; its allocations are entitled to used %s reserved %s of %d",
-				a.name, a.used.Vector(), a.reserved.Vector(), a.held, sum.used, sum.reserved, sum.held)
-		}
-		if a.overLimit() && !a.exceeded {
-			report(1, "%s: over its limit %s with used %s reserved %s", a.name, a.limit, a.used.Vector(), a.reserved.Vector())
-		}
-	}
-	l.auditBytes(report)
-	for _, h := range l.hostOrder {
-		promised := int64(0)
-		for _, e := range h.entries {
-			promised += e.promise
-		}
-		if promised != h.promised {
-			report(9, "host %s: promised %d, its allocations %d", h.ID, h.promised, promised)
-		}
+// show: 1 to 3. It returns nothing if all sums are right. It does all that AuditSteps does, at one
+// moment.
+func (l *Ledger) Audit() (found []Violation) {
+	defer func(other *auditor) { l.auditor = other }(l.auditor) // nothing changes meanwhile
+	for result := range l.AuditSteps() {
+		found = result.Violations
 	}
 	return found
 }
 
 // balances is the sum of the allocations of an account.
 type balances struct {
-	used, reserved resource.Vector
+	used, reserved resource.Sum
 	held           int
-	// Of a branch:
-	shown    resource.Vector
+	// Of a cluster queue:
+	shown    resource.Sum
 	attached int
 }
 
-// count adds an allocation.
-func (b *balances) count(s State, v resource.Vector) {
+// count adds what an allocation has in the account, or takes it away again.
+func (b *balances) count(s State, v resource.Vector, by int) {
 	into := &b.reserved
 	if s == Active {
 		into = &b.used
 	}
-	if total, err := into.Add(v); err == nil {
-		*into = total
+	addOrSubtract(into, v, by)
+}
+
+// addOrSubtract adds the vector if by is 1, and takes it away if by is -1. What cannot be added,
+// because it overflows, shows as a difference to the account.
+func addOrSubtract(s *resource.Sum, v resource.Vector, by int) {
+	if by > 0 {
+		_ = s.Add(v)
+	} else {
+		_ = s.Minus(v)
 	}
 }
 
-// auditEntry checks an entry by itself.
-func (l *Ledger) auditEntry(id ID, e *entry, sums map[*account]*balances, report func(int, string, ...any)) {
+// counted is what the sums of an audit have of an allocation: it is taken away again when the
+// allocation has changed.
+type counted struct {
+	state   State
+	vector  resource.Vector
+	quotas  []*account // nobody changes the list
+	host    *account   // nil: it holds nothing
+	charges []charge   // of cluster queues that are in the tables
+	caller  string     // empty: it was adopted
+	relay   string     // the host whose agent it came through; empty: none
+	bytes   int64
+}
+
+// count checks an entry by itself, and adds it to the sums.
+func (a *auditor) count(id ID, e *entry) {
 	switch {
 	case id != e.ID:
-		report(3, "allocation %s is filed under %s", e.ID, id)
+		a.reportf(3, "allocation %s is filed under %s", e.ID, id)
 	case !e.State.Live():
-		report(3, "allocation %s is %s and still in the ledger", e.ID, e.State)
-	case e.State.Holds() && (e.host == nil || e.host.ID != e.HostID || l.hosts[e.HostID] != e.host):
-		report(3, "allocation %s is %s on host %q, which does not have it", e.ID, e.State, e.HostID)
+		a.reportf(3, "allocation %s is %s and still in the ledger", e.ID, e.State)
+	case e.State.Holds() && (e.host == nil || e.host.ID != e.HostID || a.hosts[e.HostID] != e.host):
+		a.reportf(3, "allocation %s is %s on host %q, which does not have it", e.ID, e.State, e.HostID)
 	case e.State == Waiting && e.host != nil:
-		report(3, "allocation %s waits and holds host %s", e.ID, e.host.ID)
+		a.reportf(3, "allocation %s waits and holds host %s", e.ID, e.host.ID)
 	case e.State == Waiting && e.present() && (e.class == nil || e.class.group == nil):
-		report(7, "allocation %s waits behind nothing", e.ID)
+		a.reportf(7, "allocation %s waits behind nothing", e.ID)
 	}
+	c := &counted{state: e.State, vector: e.request(), bytes: e.LiveBytes() + e.overhead()}
 	if e.State.Holds() && e.host != nil {
-		l.auditAccounts(e, sums, report)
+		a.countAccounts(e, c)
 	}
 	if e.external != nil || len(e.Entitled.External) > 0 {
-		l.auditCharges(e, sums, report)
+		a.countCharges(e, c)
+	}
+	if !e.Adopted() {
+		c.caller = e.Caller
+	}
+	if e.relayed() {
+		c.relay = e.HostID
+	}
+	a.entries.Set(id, c)
+	a.add(id, c, 1)
+}
+
+// countAccounts checks which accounts an entry counts in.
+func (a *auditor) countAccounts(e *entry, c *counted) {
+	a.quotas = a.rules.accounts(a.quotas[:0], e.Labels, &a.key)
+	if len(a.quotas) != len(e.accounts) {
+		a.reportf(3, "allocation %s touches %d quota accounts, its labels %d", e.ID, len(e.accounts), len(a.quotas))
+		return
+	}
+	for i, quota := range a.quotas {
+		if e.accounts[i] != quota {
+			a.reportf(3, "allocation %s touches %s, its labels %s", e.ID, e.accounts[i].name, quota.name)
+		}
+	}
+	c.quotas, c.host = e.accounts, &e.host.account
+	if !slices.Equal(a.quotas, e.accounts) {
+		c.quotas = slices.Clone(a.quotas)
 	}
 }
 
-// auditAccounts checks which accounts an entry counts in, and adds it to their sums.
-func (l *Ledger) auditAccounts(e *entry, sums map[*account]*balances, report func(int, string, ...any)) {
-	want := l.rules.accounts(nil, e.Labels, new([]byte))
-	if len(want) != len(e.accounts) {
-		report(3, "allocation %s touches %d quota accounts, its labels %d", e.ID, len(e.accounts), len(want))
-		return
+// add adds what an allocation counts as to the sums, or takes it away again.
+func (a *auditor) add(id ID, c *counted, by int) {
+	if c.host != nil {
+		a.sumOf(c.host).held += by
+		a.sumOf(c.host).count(c.state, c.vector, by)
 	}
-	for i, a := range append(want, &e.host.account) {
-		if i < len(e.accounts) && e.accounts[i] != a {
-			report(3, "allocation %s touches %s, its labels %s", e.ID, e.accounts[i].name, a.name)
-		}
-		sum := sums[a]
-		if sum == nil {
-			report(3, "allocation %s touches %s, which is in no table", e.ID, a.name)
-			continue
-		}
-		sum.held++
-		sum.count(e.State, e.request())
+	for _, quota := range c.quotas {
+		a.sumOf(quota).held += by
+		a.sumOf(quota).count(c.state, c.vector, by)
 	}
+	a.addCharges(id, c, by)
+	a.callerBytes.add(c.caller, c.bytes, by)
+	a.relayBytes.add(c.relay, c.bytes, by)
+}
+
+// sumOf is the sum of the allocations of an account.
+func (a *auditor) sumOf(of *account) *balances {
+	sum := a.sums[of]
+	if sum == nil {
+		sum = new(balances)
+		a.sums[of] = sum
+	}
+	return sum
+}
+
+// compare compares an account with its allocations.
+func (a *auditor) compare(of *account) {
+	a.result.Accounts++
+	sum := a.sums[of]
+	if sum == nil {
+		sum = new(balances)
+	}
+	used, reserved := sum.used.Vector(), sum.reserved.Vector()
+	if !used.EqualTo(of.used.Vector()) || !reserved.EqualTo(of.reserved.Vector()) || sum.held != of.held {
+		a.reportf(2, "%s: used %s reserved %s of %d allocations; its allocations are entitled to used %s reserved %s of %d",
+			of.name, of.used.Vector(), of.reserved.Vector(), of.held, used, reserved, sum.held)
+	}
+	if of.overLimit() && !of.exceeded {
+		a.reportf(1, "%s: over its limit %s with used %s reserved %s", of.name, of.limit, of.used.Vector(), of.reserved.Vector())
+	}
+}
+
+// compareHost compares a host with its allocations.
+func (a *auditor) compareHost(h *host) {
+	a.compare(&h.account)
+	promised, bytes, shares := int64(0), int64(0), make(map[*usage]int64)
+	for i, e := range h.entries {
+		if e.hostIndex != i || e.host != h {
+			a.reportf(3, "host %s: allocation %s is in its list, and does not say so", h.ID, e.ID)
+		}
+		promised += e.promise
+		own := e.LiveBytes() + ChargeOverhead*int64(len(e.charges()))
+		if bytes += own; !e.Adopted() {
+			shares[a.callers[e.Caller]] += own
+		}
+	}
+	if promised != h.promised {
+		a.reportf(9, "host %s: promised %d, its allocations %d", h.ID, h.promised, promised)
+	}
+	a.compareHostBytes(h, bytes, shares)
 }

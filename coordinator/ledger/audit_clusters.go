@@ -1,11 +1,14 @@
 package ledger
 
 import (
+	"maps"
+	"slices"
+
 	"github.com/bursar/bursar/resource"
 )
 
-// auditCharges checks which branches an entry counts in, and adds it to their sums.
-func (l *Ledger) auditCharges(e *entry, sums map[*account]*balances, report func(int, string, ...any)) {
+// countCharges checks which cluster queues an entry counts in.
+func (a *auditor) countCharges(e *entry, c *counted) {
 	want := make(map[resource.Address]resource.Vector)
 	for _, part := range e.Entitled.External {
 		at := part.Address
@@ -14,86 +17,129 @@ func (l *Ledger) auditCharges(e *entry, sums map[*account]*balances, report func
 		}
 	}
 	if len(want) != len(e.charges()) {
-		report(3, "allocation %s touches %d branches, its parts %d", e.ID, len(e.charges()), len(want))
+		a.reportf(3, "allocation %s touches %d cluster queues, its parts %d", e.ID, len(e.charges()), len(want))
 		return
 	}
 	for i := range e.charges() {
 		t := &e.external.charges[i]
-		at := t.branch.address
+		at := t.queue.address
 		asked, wanted := want[at]
-		sum := sums[&t.branch.account]
+		known := a.isInTable(t.queue)
 		switch {
 		case !wanted || !asked.Equal(t.vector):
-			report(3, "allocation %s has %s in %s, its parts there are %s", e.ID, t.vector, at, asked)
-		case sum == nil:
-			report(3, "allocation %s touches %s, which is in no table", e.ID, at)
+			a.reportf(3, "allocation %s has %s in %s, its parts there are %s", e.ID, t.vector, at, asked)
+		case !known:
+			a.reportf(3, "allocation %s touches %s, which is in no table", e.ID, at)
 		case !t.shown.NotMoreThan(t.vector), !e.State.Holds() && !t.shown.IsZero():
-			report(2, "allocation %s is %s with %s in %s, and its cluster is said to show %s of it", e.ID, e.State, t.vector, at, t.shown)
+			a.reportf(2, "allocation %s is %s with %s in %s, and its cluster is said to show %s of it", e.ID, e.State, t.vector, at, t.shown)
 		}
-		if sum == nil {
-			continue
-		}
-		sum.attached++
-		sum.shown, _ = sum.shown.Add(t.shown)
-		if e.State.Holds() {
-			sum.count(e.State, t.vector)
-			if !t.vector.IsZero() {
-				sum.held++
-			}
+		if known {
+			c.charges = append(c.charges, *t)
 		}
 	}
 	for _, s := range e.external.memberships {
 		if in := s.index < len(s.cluster.members) && s.cluster.members[s.index] == e; in != e.State.Holds() {
-			report(3, "allocation %s is %s; that it holds something in %s is %t", e.ID, e.State, s.cluster, in)
+			a.reportf(3, "allocation %s is %s; that it holds something in %s is %t", e.ID, e.State, s.cluster, in)
 		}
 	}
 }
 
-// auditClusters checks the tables of the clusters, and what others use in their branches.
-func (l *Ledger) auditClusters(sums map[*account]*balances, report func(int, string, ...any)) {
+func (a *auditor) isInTable(q *clusterQueue) bool {
+	return a.clusters[q.cluster.ClusterName] == q.cluster && q.cluster.queues[queueKey{q.address.Path, q.address.Partition}] == q
+}
+
+// addCharges adds what an allocation has in cluster queues to their sums, or takes it away again.
+func (a *auditor) addCharges(id ID, c *counted, by int) {
+	for i := range c.charges {
+		t := &c.charges[i]
+		in := a.attached[t.queue.cluster]
+		if in == nil {
+			in = make(map[ID]struct{})
+			a.attached[t.queue.cluster] = in
+		}
+		if by > 0 {
+			in[id] = struct{}{}
+		} else {
+			delete(in, id)
+		}
+		sum := a.sumOf(&t.queue.account)
+		sum.attached += by
+		addOrSubtract(&sum.shown, t.shown, by)
+		if c.state.Holds() {
+			sum.count(c.state, t.vector, by)
+			if !t.vector.IsZero() {
+				sum.held += by
+			}
+		}
+	}
+}
+
+// compareCluster checks the tables of a cluster, and what others use in its queues. What the
+// cluster shows of an allocation changes with each report, without a new form of the allocation.
+// So the allocations with a part there are counted anew. This is one step: it takes no longer than
+// to take in a report of the cluster.
+func (a *auditor) compareCluster(name ClusterName, c *cluster) {
+	a.silent = true
+	for _, id := range slices.Sorted(maps.Keys(a.attached[c])) {
+		a.recount(id)
+	}
+	a.silent = false
+	if c.configured != (a.provider(name) != nil) || !c.configured && c.attached == 0 {
+		a.reportf(3, "cluster %s: configured %t, %d allocations", name, c.configured, c.attached)
+	}
+	if c.order.Len() != len(c.queues) {
+		a.reportf(3, "cluster %s: %d cluster queues, %d in order", name, len(c.queues), c.order.Len())
+	}
+	for _, q := range c.queues {
+		a.compare(&q.account)
+	}
+	c.order.Scan(func(q *clusterQueue) bool {
+		a.compareClusterQueue(q)
+		return true
+	})
+}
+
+// compareCreators compares how many cluster queues each host is said to have brought with those
+// that are there.
+func (a *auditor) compareCreators() {
 	brought := make(map[*host]int)
-	for name, c := range l.clusters {
-		if c.configured != (l.provider(name) != nil) || !c.configured && c.attached == 0 {
-			report(3, "cluster %s: configured %t, %d allocations", name, c.configured, c.attached)
-		}
-		if c.order.Len() != len(c.branches) {
-			report(3, "cluster %s: %d branches, %d in order", name, len(c.branches), c.order.Len())
-		}
-		c.order.Scan(func(b *branch) bool {
-			l.auditBranch(b, sums[&b.account], report)
-			if b.creator != nil {
-				brought[b.creator]++
+	for _, c := range a.clusters {
+		c.order.Scan(func(q *clusterQueue) bool {
+			if q.creator != nil {
+				brought[q.creator]++
 			}
 			return true
 		})
 	}
-	for _, h := range l.hostOrder {
-		if h.createdBranches != brought[h] {
-			report(2, "host %s: its agent has brought %d branches, of those that are there %d", h.ID, h.createdBranches, brought[h])
+	for _, h := range a.hostOrder {
+		if h.createdQueues != brought[h] {
+			a.reportf(2, "host %s: its agent has brought %d cluster queues, of those that are there %d", h.ID, h.createdQueues, brought[h])
 		}
 	}
 }
 
-func (l *Ledger) auditBranch(b *branch, sum *balances, report func(int, string, ...any)) {
-	if sum == nil || b.dropped {
-		report(3, "%s: in order and in no table", b.account.name)
+func (a *auditor) compareClusterQueue(q *clusterQueue) {
+	if !a.isInTable(q) || q.dropped {
+		a.reportf(3, "%s: in order and in no table", q.account.name)
 		return
 	}
-	if path, below := parentPath(b.address.Path); below && b.parent != b.cluster.branches[queueKey{path, b.address.Partition}] {
-		report(3, "%s: is not below %s", b.account.name, path)
+	if path, below := parentPath(q.address.Path); below && q.parent != q.cluster.queues[queueKey{path, q.address.Partition}] {
+		a.reportf(3, "%s: is not below %s", q.account.name, path)
 	}
-	if b.creator != nil && b.known {
-		report(3, "%s: is reported, and counts on host %s", b.account.name, b.creator.ID)
+	if q.creator != nil && q.known {
+		a.reportf(3, "%s: is reported, and counts on host %s", q.account.name, q.creator.ID)
 	}
-	if b.attached != sum.attached || !b.known && b.attached == 0 && b.below == 0 {
-		report(3, "%s: said to be touched by %d, is by %d, reported %t, %d below", b.account.name, b.attached, sum.attached, b.known, b.below)
+	sum := a.sumOf(&q.account)
+	if q.attached != sum.attached || !q.known && q.attached == 0 && q.below == 0 {
+		a.reportf(3, "%s: said to be touched by %d, is by %d, reported %t, %d below", q.account.name, q.attached, sum.attached, q.known, q.below)
 	}
-	if !sum.shown.EqualTo(b.shown.Vector()) {
-		report(2, "%s: shows %s of our allocations, by these %s", b.account.name, b.shown.Vector(), sum.shown)
+	shown := sum.shown.Vector()
+	if !shown.EqualTo(q.shown.Vector()) {
+		a.reportf(2, "%s: shows %s of our allocations, by these %s", q.account.name, q.shown.Vector(), shown)
 	}
-	for dimension, used := range b.report.Used.All() {
-		if others := max(0, used-get(sum.shown, dimension)); others != get(b.account.others, dimension) {
-			report(2, "%s: others use %s, by the report %s less %s", b.account.name, b.account.others, b.report.Used, sum.shown)
+	for dimension, used := range q.report.Used.All() {
+		if others := max(0, used-get(shown, dimension)); others != get(q.account.others, dimension) {
+			a.reportf(2, "%s: others use %s, by the report %s less %s", q.account.name, q.account.others, q.report.Used, shown)
 		}
 	}
 }

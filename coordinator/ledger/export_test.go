@@ -1,5 +1,7 @@
 package ledger
 
+import "iter"
+
 // Unstored is how many times to live do not count yet.
 func (l *Ledger) Unstored() int { return len(l.unstored) }
 
@@ -15,3 +17,6 @@ func (l *Ledger) CallerBytes(caller string) int64 { return l.callers.of(caller) 
 
 // RelayedBytes is the same of all callers of a host's agent together.
 func (l *Ledger) RelayedBytes(host string) int64 { return l.relays.of(host) }
+
+// AuditStepsOf is AuditSteps with steps of another size.
+func (l *Ledger) AuditStepsOf(size int) iter.Seq[*AuditResult] { return l.auditSteps(size) }

@@ -103,6 +103,8 @@ type Ledger struct {
 	rules ruleset
 	// rulesGeneration counts how often the rules were replaced.
 	rulesGeneration uint64
+	listed          []Quota // what Quotas has returned, of the rules of listedAt
+	listedAt        uint64
 	accountSets     map[string]*accountSet
 	shares          map[string]*share
 
@@ -131,6 +133,9 @@ type Ledger struct {
 	unstored []unstored // in the order of their revisions
 	turn     uint64     // of the Placer's queries
 	scratch  []byte
+
+	recorded int64    // see Recorded
+	auditor  *auditor // the audit that is under way; nil: none
 }
 
 // New returns an empty ledger.
@@ -395,6 +400,7 @@ func (l *Ledger) recordEntry(e *entry) {
 		e.host.changed = l.revision
 	}
 	l.changes.Transitions = append(l.changes.Transitions, e.Allocation)
+	l.noteRecorded(e)
 }
 
 // entry finds a live entry; nil if there is none.

@@ -2,7 +2,6 @@ package ledger
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -352,64 +351,4 @@ func (l *Ledger) mayCrowd(e *entry) bool {
 func (l *Ledger) crowdedText(caller string, has int64) string {
 	return fmt.Sprintf("the allocations of caller %q on it take %d bytes, and one caller may have at most %d there: more when some of them have ended",
 		caller, has, l.hostShare())
-}
-
-// auditBytes adds up again what is kept as sums.
-func (l *Ledger) auditBytes(report func(int, string, ...any)) {
-	callers, relays, hosts := make(map[string]int64), make(map[string]int64), make(map[*host]int64)
-	shares := make(map[*host]map[*usage]int64)
-	for _, e := range l.entries.Values() {
-		bytes := e.LiveBytes()
-		if !e.Adopted() {
-			callers[e.Caller] += bytes + e.overhead()
-		}
-		if e.relayed() {
-			relays[e.HostID] += bytes + e.overhead()
-		}
-		if e.host != nil {
-			bytes += ChargeOverhead * int64(len(e.charges()))
-			hosts[e.host] += bytes
-			if !e.Adopted() {
-				if shares[e.host] == nil {
-					shares[e.host] = make(map[*usage]int64)
-				}
-				shares[e.host][l.callers[e.Caller]] += bytes
-			}
-		}
-	}
-	for _, side := range []struct {
-		what      string
-		has, want map[string]int64
-	}{{"caller", sums(l.callers), callers}, {"callers of host", sums(l.relays), relays}} {
-		if !maps.Equal(side.has, side.want) {
-			report(2, "the bytes of each %s: %v; their allocations have %v", side.what, side.has, side.want)
-		}
-	}
-	full := make(map[*usage]struct{})
-	for _, side := range []usages{l.callers, l.relays} {
-		for _, t := range side {
-			if t.full() {
-				full[t] = struct{}{}
-			}
-		}
-	}
-	if !maps.Equal(l.full, full) {
-		report(2, "callers with nearly as much as they may have: %d, and these or others are said to be: %d", len(full), len(l.full))
-	}
-	for _, h := range l.hostOrder {
-		if h.bytes != hosts[h] || (h.full != "") != (h.bytes >= l.cfg.HostLiveBytes) {
-			report(2, "host %s: %d bytes, full: %q; its allocations have %d", h.ID, h.bytes, h.full, hosts[h])
-		}
-		if !maps.Equal(h.callers, shares[h]) {
-			report(2, "host %s: bytes of %d callers, or of others than its allocations are of: %d", h.ID, len(h.callers), len(shares[h]))
-		}
-	}
-}
-
-func sums(t usages) map[string]int64 {
-	list := make(map[string]int64, len(t))
-	for name, has := range t {
-		list[name] = has.bytes
-	}
-	return list
 }

@@ -18,6 +18,7 @@ func (m *machine) check(t *rapid.T) {
 	for _, v := range m.ledger.Audit() {
 		t.Fatalf("audit: invariant %d: %s", v.Invariant, v.Message)
 	}
+	m.audit.step(t, m.ledger)
 	m.checkRows(t)
 	m.checkAccounts(t)
 	m.checkHosts(t)

@@ -65,6 +65,7 @@ func TestLedgerAgreesWithAModel(t *testing.T) {
 // machine is a ledger, a second one that gets the same commands, the store behind it, and the
 // model.
 type machine struct {
+	audit        steppedAudit
 	ledger, twin *ledger.Ledger
 	mirror       *mirror
 	model        *model

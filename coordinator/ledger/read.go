@@ -2,7 +2,6 @@ package ledger
 
 import (
 	"maps"
-	"slices"
 	"sort"
 	"strings"
 
@@ -106,34 +105,6 @@ func (l *Ledger) hostInfo(h *host) HostInfo {
 	return info
 }
 
-// Quotas returns all rules in force, by selector.
-func (l *Ledger) Quotas() []Quota {
-	list := make([]Quota, 0, l.rules.count)
-	for _, s := range l.rules.scopes {
-		for _, m := range s.masks {
-			for _, r := range m.rules {
-				list = append(list, r.Quota)
-			}
-		}
-	}
-	slices.SortFunc(list, func(a, b Quota) int { return strings.Compare(a.Selector.String(), b.Selector.String()) })
-	return list
-}
-
-// QuotaAccounts yields the accounts of all rules with keys above after, ascending. Only the order
-// of keys has a meaning.
-func (l *Ledger) QuotaAccounts(after string, yield func(key string, a AccountInfo) bool) {
-	byKey := make(map[string]*account)
-	for _, s := range l.rules.scopes {
-		maps.Copy(byKey, s.accounts)
-	}
-	for _, key := range slices.Sorted(maps.Keys(byKey)) {
-		if key > after && !yield(key, byKey[key].info()) {
-			return
-		}
-	}
-}
-
 // Counts is how many there are of each kind.
 type Counts struct {
 	Waiting, Reserved, Active                                int
@@ -174,7 +145,7 @@ func (l *Ledger) Counts() Counts {
 		c.QuotaAccounts += len(s.accounts)
 	}
 	for _, external := range l.clusters {
-		c.Queues += len(external.branches)
+		c.Queues += len(external.queues)
 	}
 	return c
 }

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tidwall/btree"
+
 	"github.com/bursar/bursar/label"
 	"github.com/bursar/bursar/resource"
 )
@@ -47,6 +49,7 @@ type scope struct {
 	// masks has the most exact values first. Equals are in any order, because no labels match two.
 	masks    []mask
 	accounts map[string]*account
+	order    btree.Map[string, *account] // the same accounts, by key
 }
 
 // mask is the rules of a scope that are exact in the same keys.
@@ -239,6 +242,7 @@ func (s *scope) account(r *rule, key []byte, labels label.Set) *account {
 	a.queue.account = a
 	a.setLimit(r.Limit, resource.Vector{})
 	s.accounts[a.key] = a
+	s.order.Set(a.key, a)
 	return a
 }
 
@@ -276,6 +280,7 @@ func (rs *ruleset) accounts(list []*account, labels label.Set, scratch *[]byte) 
 func (rs *ruleset) prune(a *account) {
 	if a.sets == 0 && !a.rule.fixed {
 		delete(a.rule.scope.accounts, a.key)
+		a.rule.scope.order.Delete(a.key)
 	}
 }
 

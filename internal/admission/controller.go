@@ -36,6 +36,9 @@ type Limits struct {
 	Waiting, AllWaiting int
 	// Streams is how many of these may be streams.
 	Streams, AllStreams int
+	// Sends is how many messages a second the streams of one caller may send together. Messages
+	// beyond wait.
+	Sends int
 	// Bytes is how much of requests under way may be held.
 	Bytes, AllBytes int
 	// Answers is how many bytes of answers may be held until they are sent. One answer of any size
@@ -87,6 +90,7 @@ type account struct {
 	// no bound.
 	followUps *pace
 	connects  *pace // nil: no bound
+	sends     *pace // nil: no bound
 	delayed   int   // refusals that are held back
 }
 
@@ -123,6 +127,9 @@ func (c *Controller) newAccount(caller Caller) *account {
 	}
 	if c.limits.Connects > 0 {
 		a.connects = newPace(c.limits.Connects, c.limits.ConnectBurst)
+	}
+	if c.limits.Sends > 0 {
+		a.sends = newPace(c.limits.Sends, c.limits.Sends)
 	}
 	return a
 }
@@ -168,7 +175,7 @@ func (c *Controller) ofLocked(caller Caller) *account {
 // forgetLocked drops accounts that are as if their callers had never been here.
 func (c *Controller) forgetLocked(now time.Time) {
 	for id, a := range c.accounts {
-		if a.usage == (usage{}) && a.delayed == 0 && a.requests.isUnused(now) && a.followUps.isUnused(now) && a.connects.isUnused(now) {
+		if a.usage == (usage{}) && a.delayed == 0 && a.requests.isUnused(now) && a.followUps.isUnused(now) && a.connects.isUnused(now) && a.sends.isUnused(now) {
 			delete(c.accounts, id)
 		}
 	}

@@ -23,7 +23,7 @@ func floors() [][]string {
 		{"coordinator/ledger"},
 		{"coordinator/placement", "test/trapplacer", "test/fakecluster"},
 		{"coordinator/store"},
-		{"coordinator/election"},
+		{"coordinator/election", "coordinator/turns"},
 		{"coordinator/core"},
 		{"coordinator/wire"},
 		{"coordinator/commit"},
@@ -69,7 +69,7 @@ func strangers() [][2]string {
 // any machine, at any time. The ledger can be replayed, and the race detector has nothing to find,
 // because of it.
 func pure() []string {
-	return []string{"internal/spelling", "internal/duration", "resource", "resource/linkis", "label", "internal/identity", "coordinator/ledger", "coordinator/placement", "agent/policy"}
+	return []string{"internal/spelling", "internal/duration", "resource", "resource/linkis", "label", "internal/identity", "coordinator/ledger", "coordinator/placement", "coordinator/turns", "agent/policy"}
 }
 
 // computing are pairs of a pure package and a library that it may import, which computes and does

@@ -1,0 +1,134 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/bursar/bursar/client"
+	"github.com/bursar/bursar/internal/identity"
+)
+
+// neighbours is what is measured of one attack. The attackers call the same coordinator as the
+// quiet caller, or another one.
+type neighbours struct {
+	near, far neighbour
+	attacks   []float64 // calls a second that the attackers made to the same coordinator
+}
+
+// neighbour has the results of the quiet caller by round, in microseconds.
+type neighbour struct {
+	p50, p99 []float64
+	all      []time.Duration
+}
+
+// neighboursSuite shows what a caller feels of another one who submits with all its might.
+func neighboursSuite(ctx context.Context, r *run) (err error) {
+	w, err := readWorkload("neighbours")
+	if err != nil {
+		return err
+	}
+	var addresses []string
+	for _, name := range []string{"near", "far"} {
+		d, err := r.startAttacked(ctx, filepath.Join(r.dir, "neighbours-"+name), w)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, d.stop()) }()
+		addresses = append(addresses, d.address)
+	}
+	quiet, err := newCaller(addresses[0], w, client.WithActor(actorOf("user-0")))
+	if err != nil {
+		return err
+	}
+	defer quiet.client.Close()
+	for _, attack := range attacks() {
+		n, err := r.attacked(ctx, w, attack.name, quiet, addresses)
+		if err != nil {
+			return fmt.Errorf("%s: %w", attack.name, err)
+		}
+		name := "neighbours/" + attack.name
+		r.line(name+"-p99", median(n.near.p99), "µs", median(ratios(n.near.p99, n.far.p99)))
+		r.line(name+"-p50", median(n.near.p50), "µs", median(ratios(n.near.p50, n.far.p50)))
+		r.line(name+"-max", percentile(n.near.sorted(), 1), "µs", percentile(n.near.sorted(), 1)/percentile(n.far.sorted(), 1))
+		r.line(name+"-attacks", median(n.attacks), "calls/s", 0)
+	}
+	return quiet.audit(ctx)
+}
+
+// startAttacked starts a coordinator with the hosts and rules of the workload.
+func (r *run) startAttacked(ctx context.Context, dir string, w *workload) (*daemon, error) {
+	d, err := r.startCoordinator(ctx, dir, never)
+	if err != nil {
+		return nil, err
+	}
+	operator, err := client.New(d.address, client.WithoutRetries())
+	if err == nil {
+		defer operator.Close()
+		err = populate(ctx, operator, w)
+	}
+	if err != nil {
+		return nil, errors.Join(err, d.kill())
+	}
+	return d, nil
+}
+
+// actorOf is a caller who may act as one user.
+func actorOf(user string) identity.Actor {
+	return identity.Actor{Name: user, Users: []string{user}, Role: identity.Submitter}
+}
+
+// attacked measures the quiet caller in rounds, with attackers of one kind at its coordinator and
+// at the other one in turns.
+func (r *run) attacked(ctx context.Context, w *workload, attack string, quiet *caller, addresses []string) (*neighbours, error) {
+	n := new(neighbours)
+	for range r.rounds(w.Rounds) {
+		for i, side := range []*neighbour{&n.near, &n.far} {
+			calls, err := r.attackedRound(ctx, attack, addresses[i], func() error { return side.round(ctx, quiet, r.size(w.Window)) })
+			if err != nil {
+				return nil, err
+			}
+			if i == 0 {
+				n.attacks = append(n.attacks, calls)
+			}
+		}
+	}
+	return n, nil
+}
+
+// attackedRound measures while attackers of a new process call a server. It returns how many calls
+// they made a second.
+func (r *run) attackedRound(ctx context.Context, attack, server string, measure func() error) (calls float64, err error) {
+	attackers, err := r.startChild(ctx, "attackers", order{Attack: attack, Servers: []string{server}, Short: r.short})
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, attackers.stop()) }()
+	began := time.Now()
+	if err := measure(); err != nil {
+		return 0, err
+	}
+	took := time.Since(began)
+	a, err := attackers.do(order{})
+	return float64(a.Reports) / took.Seconds(), err
+}
+
+// round makes pairs of calls, one after the other.
+func (n *neighbour) round(ctx context.Context, quiet *caller, pairs int) error {
+	turn, err := quiet.turn(ctx, 1, pairs, 0)
+	if err != nil {
+		return err
+	}
+	n.p50 = append(n.p50, percentile(turn.latencies, 0.5))
+	n.p99 = append(n.p99, percentile(turn.latencies, 0.99))
+	n.all = append(n.all, turn.latencies...)
+	return nil
+}
+
+func (n *neighbour) sorted() []time.Duration {
+	slices.Sort(n.all)
+	return n.all
+}

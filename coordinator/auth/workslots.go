@@ -1,0 +1,214 @@
+package auth
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/bursar/bursar/internal/admission"
+)
+
+const (
+	// workTime is how long a request keeps its slot at most: a body may come slowly.
+	workTime = 50 * time.Millisecond
+	// activeTime is how long a caller counts as active after a request.
+	activeTime = 100 * time.Millisecond
+)
+
+// workSlots let a few requests of each caller be worked on at a time: as many as there are
+// processors, and half as many while other callers are active. The others of that caller wait in
+// the order in which they came, before their bodies are read. Without it, the goroutines of all
+// requests of one caller would be runnable, and those of another would wait behind all of them.
+//
+// A request has its slot from when its header has come until it waits for the loop or for another
+// coordinator, until something is answered, or for workTime.
+type workSlots struct {
+	each int
+	now  func() time.Time
+
+	mu sync.Mutex
+	// callers are those with a request that is worked on, by account; guarded by mu.
+	callers map[string]*callerWork
+	// last is who came last, and who came last of the others, and when; guarded by mu.
+	last [2]seen
+}
+
+// seen is when a caller had its last request.
+type seen struct {
+	caller string
+	at     time.Time
+}
+
+// callerWork is one caller's. It is guarded by the lock of workSlots.
+type callerWork struct {
+	running int
+	waiting []chan struct{} // each is closed when its request has a slot
+}
+
+func newWorkSlots(each int) *workSlots {
+	return &workSlots{each: max(1, each), now: time.Now, callers: make(map[string]*callerWork)}
+}
+
+// enter waits for a slot. If there is no error, leave must follow.
+func (w *workSlots) enter(ctx context.Context, caller admission.Caller) error {
+	if err := ctx.Err(); err != nil {
+		return err //nolint:wrapcheck // as it is
+	}
+	w.mu.Lock()
+	w.seeLocked(caller)
+	c := w.callers[caller.ID]
+	if c == nil {
+		c = new(callerWork)
+		w.callers[caller.ID] = c
+	}
+	if len(c.waiting) == 0 && c.running < w.limitLocked(caller) {
+		c.running++
+		w.mu.Unlock()
+		return nil
+	}
+	mine := make(chan struct{})
+	c.waiting = append(c.waiting, mine)
+	w.startLocked(caller, c)
+	w.mu.Unlock()
+	select {
+	case <-mine:
+		return nil
+	case <-ctx.Done():
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if i := slices.Index(c.waiting, mine); i >= 0 {
+		c.waiting = slices.Delete(c.waiting, i, i+1)
+		return ctx.Err()
+	}
+	w.leaveLocked(caller) // it got one in the meantime
+	return ctx.Err()
+}
+
+// leave gives a slot back.
+func (w *workSlots) leave(caller admission.Caller) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.leaveLocked(caller)
+}
+
+func (w *workSlots) leaveLocked(caller admission.Caller) {
+	c := w.callers[caller.ID]
+	c.running--
+	if w.startLocked(caller, c); c.running == 0 {
+		delete(w.callers, caller.ID)
+	}
+}
+
+// startLocked gives slots to those that wait, as long as there are any.
+func (w *workSlots) startLocked(caller admission.Caller, c *callerWork) {
+	if len(c.waiting) == 0 {
+		return
+	}
+	for limit := w.limitLocked(caller); len(c.waiting) > 0 && c.running < limit; c.running++ {
+		close(c.waiting[0])
+		c.waiting[0] = nil
+		c.waiting = c.waiting[1:]
+	}
+}
+
+// seeLocked takes note of a caller's request.
+func (w *workSlots) seeLocked(caller admission.Caller) {
+	if w.last[0].caller != caller.ID {
+		w.last[1] = w.last[0]
+	}
+	w.last[0] = seen{caller.ID, w.now()}
+}
+
+// limitLocked is how many requests of a caller may be worked on now.
+func (w *workSlots) limitLocked(caller admission.Caller) int {
+	now := w.now()
+	for _, other := range w.last {
+		if other.caller != caller.ID && other.caller != "" && now.Sub(other.at) < activeTime {
+			return max(1, w.each/2)
+		}
+	}
+	return w.each
+}
+
+// workSlot is that of one request. A nil one is of a request that is not counted.
+type workSlot struct {
+	work   *workSlots
+	caller admission.Caller
+
+	mu    sync.Mutex
+	held  bool        // guarded by mu
+	ended bool        // guarded by mu; it is not taken again
+	late  *time.Timer // lets the slot go after workTime
+}
+
+type workSlotKey struct{}
+
+// enter waits for the slot.
+func (s *workSlot) enter(ctx context.Context) error {
+	if s == nil {
+		return nil
+	}
+	if err := s.work.enter(ctx, s.caller); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.held = true
+	if s.late == nil {
+		s.late = time.AfterFunc(workTime, s.letGo)
+	}
+	return nil
+}
+
+// cameWhole says that all of the body is there. If it took too long, the slot was let go.
+func (s *workSlot) cameWhole(ctx context.Context) error {
+	if s == nil {
+		return nil
+	}
+	s.mu.Lock()
+	gone := !s.held && !s.ended
+	s.mu.Unlock()
+	if !gone {
+		return nil
+	}
+	return s.enter(ctx)
+}
+
+func (s *workSlot) letGo() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.held {
+		s.held = false
+		s.work.leave(s.caller)
+	}
+}
+
+// release gives the slot back for good.
+func (s *workSlot) release() {
+	if s == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended {
+		return
+	}
+	s.ended = true
+	if s.late != nil {
+		s.late.Stop()
+	}
+	if s.held {
+		s.held = false
+		s.work.leave(s.caller)
+	}
+}
+
+// Parked says that a call waits for something else than a processor from now on, or works no more.
+// It counts no longer among those of its caller that are worked on.
+func Parked(ctx context.Context) {
+	if s, ok := ctx.Value(workSlotKey{}).(*workSlot); ok {
+		s.release()
+	}
+}

@@ -1,0 +1,181 @@
+package turns
+
+// Queue has commands that wait for their turn. Make it with New. One goroutine at a time may use
+// it.
+type Queue[T any] struct {
+	limits Limits
+	groups [classCount]group[T]
+	turn   Class // whose turn it is among the classes
+	length int
+	served *caller[T] // whose command Next returned last; nil: it is charged
+
+	batch uint64 // the number of the batch
+	spent tally  // in this batch
+	// resting have a part of this batch; above has those of them that have half of it or more: six
+	// at most, two by each bound.
+	resting, above []*caller[T]
+}
+
+// New returns an empty queue.
+func New[T any](limits Limits) *Queue[T] {
+	q := &Queue[T]{limits: limits}
+	for i := range q.groups {
+		q.groups[i].callers = make(map[string]*caller[T])
+	}
+	return q
+}
+
+// Len is how many commands wait.
+func (q *Queue[T]) Len() int { return q.length }
+
+// Put adds a command, behind those of its owner. It reports false, and adds nothing, if too many
+// of this owner wait already, or of all.
+func (q *Queue[T]) Put(o Owner, command T) bool {
+	own := 0
+	if c := q.groups[o.Class].callers[o.Name]; c != nil {
+		own = c.commands.len()
+	}
+	left := q.limits.All - q.length - 1
+	if own >= q.limits.Caller || left < 0 || own > 0 && own+1 > left {
+		return false
+	}
+	q.Force(o, command)
+	return true
+}
+
+// Force is Put without a bound. It is for commands of which each ends one that was put.
+func (q *Queue[T]) Force(o Owner, command T) {
+	g := &q.groups[o.Class]
+	c := g.callers[o.Name]
+	if c == nil {
+		c = &caller[T]{Owner: o}
+		g.callers[o.Name] = c
+	}
+	if !c.inLine {
+		c.inLine, c.credit = true, quantum
+		g.line.push(c)
+	}
+	if c.commands.len() == 0 {
+		g.waiting++
+	}
+	c.commands.push(command)
+	q.length++
+}
+
+// Next takes the command whose turn it is; ok is false if none waits. Charge must follow.
+func (q *Queue[T]) Next() (command T, ok bool) {
+	if q.served != nil {
+		q.Charge(Cost{})
+	}
+	if q.length == 0 {
+		q.forgive()
+		return command, false
+	}
+	// While others wait, nobody gets more than half of a batch.
+	crowded := q.others(nil) > 0
+	passOver := func(c *caller[T]) bool { return crowded && q.isAbove(c) }
+	g := q.nextGroup(crowded)
+	c := g.next(passOver)
+	command = c.commands.pop()
+	if c.commands.len() == 0 {
+		g.waiting--
+	}
+	q.length--
+	q.served = c
+	return command, true
+}
+
+// nextGroup returns the class whose turn it is. crowded: some caller who has less than half of the
+// batch waits, and only a class with such a caller is meant.
+func (q *Queue[T]) nextGroup(crowded bool) *group[T] {
+	for {
+		g := &q.groups[q.turn]
+		switch {
+		case g.waiting == 0: // what it has not taken is gone
+			g.credit = min(0, g.credit+q.turn.share())
+		case crowded && q.others(g) == 0:
+		case g.credit > 0:
+			return g
+		default:
+			g.credit += q.turn.share()
+		}
+		q.turn = (q.turn + 1) % classCount
+	}
+}
+
+// others counts the callers of a class who have less than half of the batch and of whom commands
+// wait; nil: those of all classes.
+func (q *Queue[T]) others(of *group[T]) int {
+	n := 0
+	for i := range q.groups {
+		if g := &q.groups[i]; of == nil || of == g {
+			n += g.waiting
+		}
+	}
+	for _, c := range q.above {
+		if c.commands.len() > 0 && (of == nil || of == &q.groups[c.Class]) {
+			n--
+		}
+	}
+	return n
+}
+
+func (q *Queue[T]) isAbove(c *caller[T]) bool { return c.batch == q.batch && c.spent.has(2, q.limits) }
+
+// Charge says what the command has cost that Next returned.
+func (q *Queue[T]) Charge(cost Cost) {
+	c := q.served
+	if c == nil {
+		return
+	}
+	q.served = nil
+	if c.batch != q.batch || !c.resting {
+		c.batch, c.spent = q.batch, tally{}
+	}
+	before := q.isAbove(c)
+	c.spent.add(cost)
+	q.spent.add(cost)
+	if !c.resting {
+		c.resting = true
+		q.resting = append(q.resting, c)
+	}
+	if !before && q.isAbove(c) {
+		q.above = append(q.above, c)
+	}
+	g := &q.groups[c.Class]
+	c.credit -= min(cost.total(), mostCost)
+	g.credit -= cost.total()
+	if c.commands.len() == 0 && c.credit >= 0 { // it is still the first in line
+		g.line.pop()
+		g.leave(c)
+	}
+}
+
+// Full reports whether the batch has enough.
+func (q *Queue[T]) Full() bool { return q.spent.has(1, q.limits) }
+
+// NextBatch begins the next batch.
+func (q *Queue[T]) NextBatch() {
+	q.batch++
+	q.spent = tally{}
+	for _, c := range q.resting {
+		if c.resting = false; !c.inLine {
+			delete(q.groups[c.Class].callers, c.Name)
+		}
+	}
+	clear(q.resting)
+	q.resting = q.resting[:0]
+	clear(q.above)
+	q.above = q.above[:0]
+}
+
+// forgive lets those go who have taken more than their turn: nobody waits for it.
+func (q *Queue[T]) forgive() {
+	for i := range q.groups {
+		g := &q.groups[i]
+		g.credit = 0
+		for g.line.len() > 0 {
+			g.leave(g.line.pop())
+		}
+	}
+}
