@@ -34,8 +34,8 @@ func (l *Ledger) newAccountSet(text string, labels label.Set) *accountSet {
 	return set
 }
 
-// unlink takes an entry, which counts nowhere any more, out of its account set. Accounts, branches
-// and shares that no entry is left in are removed, too.
+// unlink takes an entry, which counts nowhere any more, out of its account set. Accounts, cluster
+// queues and shares that no entry is left in are removed, too.
 func (l *Ledger) unlink(e *entry) {
 	l.detachExternal(e)
 	set := e.accountSet

@@ -207,7 +207,7 @@ func (l *Ledger) index(e *entry) {
 }
 
 // decide finds the host that a request can go to now, or the queue of what blocks it: the first of
-// its quotas that is short, then the first of its branches, then the host it wants, then all
+// its quotas that is short, then the first of its cluster queues, then the host it wants, then all
 // hosts.
 func (l *Ledger) decide(e *entry) (*host, *queue) {
 	l.deciding = e
@@ -224,8 +224,8 @@ func (l *Ledger) place(e *entry) (*host, *queue) {
 		}
 	}
 	for _, t := range e.charges() {
-		if !t.branch.fits(t.vector) || t.branch.account.heldFrom(e, t.vector) {
-			return nil, &t.branch.account.queue
+		if !t.queue.fits(t.vector) || t.queue.account.heldFrom(e, t.vector) {
+			return nil, &t.queue.account.queue
 		}
 	}
 	if e.HostID != "" {
@@ -251,8 +251,8 @@ func (l *Ledger) query(e *entry) Query {
 	return q
 }
 
-// heldFrom reports whether the account is held for another request, so that e, which asks it for
-// v, cannot have it. A quota or a branch holds only what it limits. A host is held as a whole.
+// heldFrom reports whether the account is held for another request, so that e, which asks it for v,
+// cannot have it. A quota or a cluster queue holds only what it limits. A host is held as a whole.
 func (a *account) heldFrom(e *entry, v resource.Vector) bool {
 	return a.holder != nil && a.holder != e && (a.queue.host != nil || a.concerns(v))
 }
@@ -271,9 +271,9 @@ func (l *Ledger) grant(e *entry, h *host) {
 }
 
 // never refuses a request that could not be granted even if everything else ended, because the
-// limit of a quota or of a branch, or every matching host, is smaller. It does not judge hosts
-// until they had the time to report after a load, and does not judge branches of which nothing is
-// known.
+// limit of a quota or of a cluster queue, or every matching host, is smaller. It does not judge
+// hosts until they had the time to report after a load, and does not judge cluster queues of which
+// nothing is known.
 func (l *Ledger) never(e *entry) error {
 	v := e.request()
 	refusal := &InsufficientError{Reason: ReasonNever}
@@ -283,8 +283,8 @@ func (l *Ledger) never(e *entry) error {
 		}
 	}
 	for _, t := range e.charges() {
-		if t.branch.tooLarge(t.vector) {
-			refusal.Shortfalls = t.branch.account.shortfalls(refusal.Shortfalls, t.vector)
+		if t.queue.tooLarge(t.vector) {
+			refusal.Shortfalls = t.queue.account.shortfalls(refusal.Shortfalls, t.vector)
 		}
 	}
 	switch {
@@ -324,7 +324,7 @@ func (l *Ledger) insufficient(e *entry) *InsufficientError {
 		refusal.Shortfalls = l.shortIn(refusal.Shortfalls, t, e)
 		switch {
 		case len(refusal.Shortfalls) == before:
-		case t.branch.cluster.awaited(l):
+		case t.queue.cluster.awaited(l):
 			awaited = true
 		default:
 			final = true
@@ -346,20 +346,20 @@ func (l *Ledger) insufficient(e *entry) *InsufficientError {
 	return refusal
 }
 
-// shortIn appends what a branch lacks, or why nothing new may go there. If its cluster is not
-// known, that is said once, for the queue that was asked for.
+// shortIn appends what a cluster queue lacks, or why nothing new may go there. If its cluster is
+// not known, that is said once, for the queue that was asked for.
 func (l *Ledger) shortIn(list []Shortfall, t *charge, e *entry) []Shortfall {
-	note := t.branch.unschedulable()
+	note := t.queue.unschedulable()
 	if note == "" {
-		return l.short(list, &t.branch.account, e, t.vector)
+		return l.short(list, &t.queue.account, e, t.vector)
 	}
 	if note == NoteUnknown && !t.own {
 		return list
 	}
 	for dimension, asked := range t.vector.All() {
 		if asked != 0 {
-			s := t.branch.account.shortfall(dimension, asked, 0, note)
-			s.Detail = t.branch.detail(note, l.now)
+			s := t.queue.account.shortfall(dimension, asked, 0, note)
+			s.Detail = t.queue.detail(note, l.now)
 			return append(list, s)
 		}
 	}

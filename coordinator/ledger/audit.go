@@ -23,8 +23,8 @@ func (l *Ledger) Audit() []Violation {
 		}
 	}
 	for _, c := range l.clusters {
-		for _, b := range c.branches {
-			sums[&b.account] = &balances{}
+		for _, q := range c.queues {
+			sums[&q.account] = &balances{}
 		}
 	}
 	l.entries.Scan(func(id ID, e *entry) bool {
@@ -58,7 +58,7 @@ func (l *Ledger) Audit() []Violation {
 type balances struct {
 	used, reserved resource.Vector
 	held           int
-	// Of a branch:
+	// Of a cluster queue:
 	shown    resource.Vector
 	attached int
 }

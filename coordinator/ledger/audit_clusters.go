@@ -4,7 +4,7 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// auditCharges checks which branches an entry counts in, and adds it to their sums.
+// auditCharges checks which cluster queues an entry counts in, and adds it to their sums.
 func (l *Ledger) auditCharges(e *entry, sums map[*account]*balances, report func(int, string, ...any)) {
 	want := make(map[resource.Address]resource.Vector)
 	for _, part := range e.Entitled.External {
@@ -14,14 +14,14 @@ func (l *Ledger) auditCharges(e *entry, sums map[*account]*balances, report func
 		}
 	}
 	if len(want) != len(e.charges()) {
-		report(3, "allocation %s touches %d branches, its parts %d", e.ID, len(e.charges()), len(want))
+		report(3, "allocation %s touches %d cluster queues, its parts %d", e.ID, len(e.charges()), len(want))
 		return
 	}
 	for i := range e.charges() {
 		t := &e.external.charges[i]
-		at := t.branch.address
+		at := t.queue.address
 		asked, wanted := want[at]
-		sum := sums[&t.branch.account]
+		sum := sums[&t.queue.account]
 		switch {
 		case !wanted || !asked.Equal(t.vector):
 			report(3, "allocation %s has %s in %s, its parts there are %s", e.ID, t.vector, at, asked)
@@ -49,51 +49,51 @@ func (l *Ledger) auditCharges(e *entry, sums map[*account]*balances, report func
 	}
 }
 
-// auditClusters checks the tables of the clusters, and what others use in their branches.
+// auditClusters checks the tables of the clusters, and what others use in their cluster queues.
 func (l *Ledger) auditClusters(sums map[*account]*balances, report func(int, string, ...any)) {
 	brought := make(map[*host]int)
 	for name, c := range l.clusters {
 		if c.configured != (l.provider(name) != nil) || !c.configured && c.attached == 0 {
 			report(3, "cluster %s: configured %t, %d allocations", name, c.configured, c.attached)
 		}
-		if c.order.Len() != len(c.branches) {
-			report(3, "cluster %s: %d branches, %d in order", name, len(c.branches), c.order.Len())
+		if c.order.Len() != len(c.queues) {
+			report(3, "cluster %s: %d cluster queues, %d in order", name, len(c.queues), c.order.Len())
 		}
-		c.order.Scan(func(b *branch) bool {
-			l.auditBranch(b, sums[&b.account], report)
-			if b.creator != nil {
-				brought[b.creator]++
+		c.order.Scan(func(q *clusterQueue) bool {
+			l.auditClusterQueue(q, sums[&q.account], report)
+			if q.creator != nil {
+				brought[q.creator]++
 			}
 			return true
 		})
 	}
 	for _, h := range l.hostOrder {
-		if h.createdBranches != brought[h] {
-			report(2, "host %s: its agent has brought %d branches, of those that are there %d", h.ID, h.createdBranches, brought[h])
+		if h.createdQueues != brought[h] {
+			report(2, "host %s: its agent has brought %d cluster queues, of those that are there %d", h.ID, h.createdQueues, brought[h])
 		}
 	}
 }
 
-func (l *Ledger) auditBranch(b *branch, sum *balances, report func(int, string, ...any)) {
-	if sum == nil || b.dropped {
-		report(3, "%s: in order and in no table", b.account.name)
+func (l *Ledger) auditClusterQueue(q *clusterQueue, sum *balances, report func(int, string, ...any)) {
+	if sum == nil || q.dropped {
+		report(3, "%s: in order and in no table", q.account.name)
 		return
 	}
-	if path, below := parentPath(b.address.Path); below && b.parent != b.cluster.branches[queueKey{path, b.address.Partition}] {
-		report(3, "%s: is not below %s", b.account.name, path)
+	if path, below := parentPath(q.address.Path); below && q.parent != q.cluster.queues[queueKey{path, q.address.Partition}] {
+		report(3, "%s: is not below %s", q.account.name, path)
 	}
-	if b.creator != nil && b.known {
-		report(3, "%s: is reported, and counts on host %s", b.account.name, b.creator.ID)
+	if q.creator != nil && q.known {
+		report(3, "%s: is reported, and counts on host %s", q.account.name, q.creator.ID)
 	}
-	if b.attached != sum.attached || !b.known && b.attached == 0 && b.below == 0 {
-		report(3, "%s: said to be touched by %d, is by %d, reported %t, %d below", b.account.name, b.attached, sum.attached, b.known, b.below)
+	if q.attached != sum.attached || !q.known && q.attached == 0 && q.below == 0 {
+		report(3, "%s: said to be touched by %d, is by %d, reported %t, %d below", q.account.name, q.attached, sum.attached, q.known, q.below)
 	}
-	if !sum.shown.EqualTo(b.shown.Vector()) {
-		report(2, "%s: shows %s of our allocations, by these %s", b.account.name, b.shown.Vector(), sum.shown)
+	if !sum.shown.EqualTo(q.shown.Vector()) {
+		report(2, "%s: shows %s of our allocations, by these %s", q.account.name, q.shown.Vector(), sum.shown)
 	}
-	for dimension, used := range b.report.Used.All() {
-		if others := max(0, used-get(sum.shown, dimension)); others != get(b.account.others, dimension) {
-			report(2, "%s: others use %s, by the report %s less %s", b.account.name, b.account.others, b.report.Used, sum.shown)
+	for dimension, used := range q.report.Used.All() {
+		if others := max(0, used-get(sum.shown, dimension)); others != get(q.account.others, dimension) {
+			report(2, "%s: others use %s, by the report %s less %s", q.account.name, q.account.others, q.report.Used, sum.shown)
 		}
 	}
 }

@@ -18,7 +18,7 @@ type books struct {
 	*Ledger
 
 	cluster     *cluster
-	root, a     *branch
+	root, a     *clusterQueue
 	runs, waits *entry
 }
 
@@ -62,7 +62,7 @@ func rightBooks(t *testing.T) books {
 	report()
 	report()
 	c := l.clusters[prod]
-	b := books{l, c, c.branches[queueKey{"root", ""}], c.branches[queueKey{"root.a", ""}], runs, waits}
+	b := books{l, c, c.queues[queueKey{"root", ""}], c.queues[queueKey{"root.a", ""}], runs, waits}
 	if found := b.audit(); len(found) > 0 || runs.State != Active || waits.State != Waiting || b.a.shown.Memory() != 3 {
 		t.Fatalf("the books are not as this test needs them: %v", found)
 	}
@@ -90,7 +90,7 @@ func TestTheAuditTellsWhereTheBooksOfAClusterAreWrong(t *testing.T) {
 		"a touch that is missing": {
 			func(b books) { b.waits.external.charges = b.waits.external.charges[1:] },
 			[]string{
-				"3: allocation B touches 1 branches, its parts 2",
+				"3: allocation B touches 1 cluster queues, its parts 2",
 				"3: queue yarn:prod:root.a: said to be touched by 2, is by 1, reported true, 0 below",
 				"3: queue yarn:prod:root: said to be touched by 2, is by 1, reported true, 1 below",
 			},
@@ -101,7 +101,7 @@ func TestTheAuditTellsWhereTheBooksOfAClusterAreWrong(t *testing.T) {
 		},
 		"a touch of a queue that has none of its parts": {
 			func(b books) {
-				b.waits.external.charges[1] = charge{branch: newBranch(b.cluster, queueKey{"root.b", ""})}
+				b.waits.external.charges[1] = charge{queue: newClusterQueue(b.cluster, queueKey{"root.b", ""})}
 			},
 			[]string{
 				"3: allocation B has none in yarn:prod:root.b, its parts there are none",
@@ -109,11 +109,11 @@ func TestTheAuditTellsWhereTheBooksOfAClusterAreWrong(t *testing.T) {
 			},
 		},
 		"a queue that is in no table": {
-			func(b books) { delete(b.cluster.branches, queueKey{"root.a", ""}) },
+			func(b books) { delete(b.cluster.queues, queueKey{"root.a", ""}) },
 			[]string{
 				"3: allocation A touches yarn:prod:root.a, which is in no table",
 				"3: allocation B touches yarn:prod:root.a, which is in no table",
-				"3: cluster yarn:prod: 1 branches, 2 in order",
+				"3: cluster yarn:prod: 1 cluster queues, 2 in order",
 				"3: queue yarn:prod:root.a: in order and in no table",
 			},
 		},
@@ -158,7 +158,7 @@ func TestTheAuditTellsWhereTheBooksOfAClusterAreWrong(t *testing.T) {
 		},
 		"a queue that is missing in the order": {
 			func(b books) { b.cluster.order.Delete(b.a) },
-			[]string{"3: cluster yarn:prod: 2 branches, 1 in order"},
+			[]string{"3: cluster yarn:prod: 2 cluster queues, 1 in order"},
 		},
 		"a queue in order that was dropped": {
 			func(b books) { b.a.dropped = true },
@@ -173,7 +173,7 @@ func TestTheAuditTellsWhereTheBooksOfAClusterAreWrong(t *testing.T) {
 			[]string{"3: queue yarn:prod:root.a: said to be touched by 3, is by 2, reported true, 0 below"},
 		},
 		"a queue that nobody needs": {
-			func(b books) { b.cluster.branch(queueKey{"root.b", ""}, nil) },
+			func(b books) { b.cluster.queue(queueKey{"root.b", ""}, nil) },
 			[]string{"3: queue yarn:prod:root.b: said to be touched by 0, is by 0, reported false, 0 below"},
 		},
 		"a queue that is reported and counts as brought": {
@@ -181,8 +181,8 @@ func TestTheAuditTellsWhereTheBooksOfAClusterAreWrong(t *testing.T) {
 			[]string{"3: queue yarn:prod:root.a: is reported, and counts on host h1"},
 		},
 		"a count of what a host's agent has brought": {
-			func(b books) { b.hosts["h1"].createdBranches++ },
-			[]string{"2: host h1: its agent has brought 1 branches, of those that are there 0"},
+			func(b books) { b.hosts["h1"].createdQueues++ },
+			[]string{"2: host h1: its agent has brought 1 cluster queues, of those that are there 0"},
 		},
 		"another sum of what is shown": {
 			func(b books) { _ = b.a.shown.Add(resource.Vector{}.WithMemory(1)) },
@@ -208,8 +208,8 @@ func TestARefusedReportLeavesNoQueues(t *testing.T) {
 		ClusterName: b.cluster.ClusterName, Asked: 1, GoodFor: time.Hour,
 		Queues: []QueueReport{{Path: "root.x.y"}, {Path: "root.x"}, {Path: "root.x"}},
 	})
-	if err == nil || len(b.audit()) > 0 || b.root.below != 1 || len(b.cluster.branches) != 2 {
-		t.Errorf("%v: %d queues, %d below root, %v; want root and root.a", err, len(b.cluster.branches), b.root.below, b.audit())
+	if err == nil || len(b.audit()) > 0 || b.root.below != 1 || len(b.cluster.queues) != 2 {
+		t.Errorf("%v: %d queues, %d below root, %v; want root and root.a", err, len(b.cluster.queues), b.root.below, b.audit())
 	}
 }
 

@@ -164,11 +164,11 @@ func TestAQueueIsHopelessWhereNobodyCanHaveEnough(t *testing.T) {
 
 // Behind a queue of an external cluster counts what a request asks for there, not what it asks of
 // hosts.
-func TestABranchCountsWhatIsAskedOfIt(t *testing.T) {
-	other, own := &branch{}, &branch{}
-	q := queue{branch: own}
+func TestAClusterQueueCountsWhatIsAskedOfIt(t *testing.T) {
+	other, own := &clusterQueue{}, &clusterQueue{}
+	q := queue{clusterQueue: own}
 	e := &entry{external: &external{charges: []charge{
-		{branch: other, vector: resource.Vector{}.WithMemory(9)}, {branch: own, vector: resource.Vector{}.WithMemory(2)},
+		{queue: other, vector: resource.Vector{}.WithMemory(9)}, {queue: own, vector: resource.Vector{}.WithMemory(2)},
 	}}}
 	c := &class{share: &share{weight: 1}, request: resource.Vector{}.WithMemory(5), members: newMembers()}
 	c.add(e)

@@ -20,21 +20,21 @@ type cluster struct {
 	members  []*entry // the live allocations that hold something there
 
 	// Of the last report:
-	reported    bool // there was one, since the load and with these settings
-	known       bool // what it said is still valid
-	asked       Instant
-	taken       Instant // when it was handed in: all its answers are older
-	incarnation string
-	untrusted   string
-	silence     string // why the cluster could not be read after it
-	answers     map[string]*ApplicationReport
-	reports     int                 // how many there were
-	queues      int                 // in the last report, counted once for each partition
-	leaves      map[string][]string // full paths by their last element, sorted
-	standard    map[string]string   // default partitions by path, of all paths
+	reported       bool // there was one, since the load and with these settings
+	known          bool // what it said is still valid
+	asked          Instant
+	taken          Instant // when it was handed in: all its answers are older
+	incarnation    string
+	untrusted      string
+	silence        string // why the cluster could not be read after it
+	answers        map[string]*ApplicationReport
+	reports        int                 // how many there were
+	reportedQueues int                 // in the last report, counted once for each partition
+	leaves         map[string][]string // full paths by their last element, sorted
+	standard       map[string]string   // default partitions by path, of all paths
 
-	branches map[queueKey]*branch
-	order    *btree.BTreeG[*branch] // the branches by address
+	queues map[queueKey]*clusterQueue
+	order  *btree.BTreeG[*clusterQueue] // the cluster queues by address
 
 	timer timer
 }
@@ -46,16 +46,16 @@ type queueKey struct{ path, partition string }
 func (l *Ledger) cluster(name ClusterName) *cluster {
 	c := l.clusters[name]
 	if c == nil {
-		c = &cluster{ClusterName: name, branches: make(map[queueKey]*branch), order: newOrder()}
+		c = &cluster{ClusterName: name, queues: make(map[queueKey]*clusterQueue), order: newOrder()}
 		c.timer.cluster = c
 		l.clusters[name] = c
 	}
 	return c
 }
 
-// newOrder is for branches of one cluster. There are no locks: a ledger has one user at a time.
-func newOrder() *btree.BTreeG[*branch] {
-	before := func(a, b *branch) bool { return a.address.Compare(b.address) < 0 }
+// newOrder is for queues of one cluster. There are no locks: a ledger has one user at a time.
+func newOrder() *btree.BTreeG[*clusterQueue] {
+	before := func(a, b *clusterQueue) bool { return a.address.Compare(b.address) < 0 }
 	return btree.NewBTreeGOptions(before, btree.Options{NoLocks: true})
 }
 
@@ -85,14 +85,14 @@ func (l *Ledger) unconfigure(name ClusterName) {
 func (l *Ledger) forgetCluster(c *cluster) {
 	c.reported, c.known, c.asked, c.taken = false, false, 0, 0
 	c.incarnation, c.untrusted, c.silence, c.answers = "", "", "", nil
-	c.queues, c.leaves, c.standard = 0, nil, nil
+	c.reportedQueues, c.leaves, c.standard = 0, nil, nil
 	l.timers.set(&c.timer, 0)
 	for _, e := range c.members {
 		e.external.membership(c).ended = false
 	}
-	// a copy: branches that no allocation charges are removed meanwhile
-	for _, b := range c.order.Items() {
-		b.forgetReport()
+	// a copy: cluster queues that no allocation charges are removed meanwhile
+	for _, q := range c.order.Items() {
+		q.forgetReport()
 	}
 }
 
@@ -140,49 +140,49 @@ func (c *cluster) awaited(l *Ledger) bool {
 	return c.configured && !c.reported && l.now < l.clustersRead
 }
 
-// branch finds or makes a branch, with those above it. New branches count on the host whose
+// queue finds or makes a queue, with those above it. New queues count on the host whose
 // agent's report creates them; nil: another caller creates them.
-func (c *cluster) branch(at queueKey, creator *host) *branch {
-	if b := c.branches[at]; b != nil {
-		return b
+func (c *cluster) queue(at queueKey, creator *host) *clusterQueue {
+	if q := c.queues[at]; q != nil {
+		return q
 	}
-	b := newBranch(c, at)
+	q := newClusterQueue(c, at)
 	if path, below := parentPath(at.path); below {
-		b.parent = c.branch(queueKey{path, at.partition}, creator)
-		b.parent.below++
+		q.parent = c.queue(queueKey{path, at.partition}, creator)
+		q.parent.below++
 	}
-	b.setCreator(creator)
-	c.branches[at] = b
-	c.order.Set(b)
-	return b
+	q.setCreator(creator)
+	c.queues[at] = q
+	c.order.Set(q)
+	return q
 }
 
-// prune drops a branch that the cluster did not report and that no allocation charges, and then
-// the branches above it that were there for it alone.
-func (c *cluster) prune(b *branch) {
-	for b != nil && !b.known && b.attached == 0 && b.below == 0 && !b.dropped {
-		b.dropped = true
-		b.clearCreator()
-		c.order.Delete(b)
-		delete(c.branches, queueKey{b.address.Path, b.address.Partition})
-		if b = b.parent; b != nil {
-			b.below--
+// prune drops a cluster queue that the cluster did not report and that no allocation charges, and
+// then the cluster queues above it that were there for it alone.
+func (c *cluster) prune(q *clusterQueue) {
+	for q != nil && !q.known && q.attached == 0 && q.below == 0 && !q.dropped {
+		q.dropped = true
+		q.clearCreator()
+		c.order.Delete(q)
+		delete(c.queues, queueKey{q.address.Path, q.address.Partition})
+		if q = q.parent; q != nil {
+			q.below--
 		}
 	}
 }
 
 // indexQueues lists the paths of the cluster's queues by the names that a request may use.
 func (c *cluster) indexQueues() {
-	c.leaves, c.standard = make(map[string][]string, c.queues), make(map[string]string, c.queues)
-	c.order.Scan(func(b *branch) bool {
-		if !b.known {
+	c.leaves, c.standard = make(map[string][]string, c.reportedQueues), make(map[string]string, c.reportedQueues)
+	c.order.Scan(func(q *clusterQueue) bool {
+		if !q.known {
 			return true
 		}
-		path := b.address.Path
+		path := q.address.Path
 		if _, twice := c.standard[path]; !twice { // else it was listed for another partition
 			c.leaves[leaf(path)] = append(c.leaves[leaf(path)], path)
 		}
-		c.standard[path] = b.report.DefaultPartition
+		c.standard[path] = q.report.DefaultPartition
 		return true
 	})
 }

@@ -91,7 +91,7 @@ func (l *Ledger) ReportCluster(now Instant, r ClusterReport) error {
 	if r.Incarnation != c.incarnation || r.Untrusted != "" || !c.known || asked < c.taken {
 		c.answers = nil // they are from another time, or may be newer than these queues
 	}
-	c.reported, c.asked, c.taken, c.queues = true, asked, l.now, len(r.Queues)
+	c.reported, c.asked, c.taken, c.reportedQueues = true, asked, l.now, len(r.Queues)
 	c.incarnation, c.untrusted, c.silence = r.Incarnation, r.Untrusted, ""
 	until := asked.Add(r.GoodFor)
 	c.known = r.Untrusted == "" && l.now < until
@@ -103,9 +103,9 @@ func (l *Ledger) ReportCluster(now Instant, r ClusterReport) error {
 		c.indexQueues()
 	}
 	over := c.applyAnswers(&r)
-	c.order.Scan(func(b *branch) bool {
-		b.applyReport()
-		l.freed(&b.account)
+	c.order.Scan(func(q *clusterQueue) bool {
+		q.applyReport()
+		l.freed(&q.account)
 		return true
 	})
 	for _, e := range over {
@@ -120,34 +120,34 @@ func (l *Ledger) ReportCluster(now Instant, r ClusterReport) error {
 // changed.
 func (c *cluster) applyQueues(queues []QueueReport) (changed bool, err error) {
 	c.reports++
-	list := make([]*branch, 0, len(queues))
+	list := make([]*clusterQueue, 0, len(queues))
 	for i := range queues {
-		q := &queues[i]
-		b := c.branch(queueKey{q.Path, q.Partition}, nil)
-		list = append(list, b)
+		reported := &queues[i]
+		q := c.queue(queueKey{reported.Path, reported.Partition}, nil)
+		list = append(list, q)
 		switch {
-		case q.Path == "":
+		case reported.Path == "":
 			err = &FieldError{fmt.Sprintf("queues[%d].path", i), "", "the full path of the queue"}
-		case b.seen == c.reports:
-			err = &FieldError{fmt.Sprintf("queues[%d].path", i), b.address.String(), "each queue once in each partition"}
+		case q.seen == c.reports:
+			err = &FieldError{fmt.Sprintf("queues[%d].path", i), q.address.String(), "each queue once in each partition"}
 		}
-		b.seen = c.reports
+		q.seen = c.reports
 	}
 	if err != nil {
-		for _, b := range list {
-			c.prune(b)
+		for _, q := range list {
+			c.prune(q)
 		}
 		return changed, err
 	}
-	for i, b := range list {
-		changed = changed || !b.known || b.report.DefaultPartition != queues[i].DefaultPartition
-		b.setReport(&queues[i])
+	for i, q := range list {
+		changed = changed || !q.known || q.report.DefaultPartition != queues[i].DefaultPartition
+		q.setReport(&queues[i])
 	}
-	// a copy: branches that no allocation charges are removed meanwhile
-	for _, b := range c.order.Items() {
-		if b.known && b.seen != c.reports {
+	// a copy: cluster queues that no allocation charges are removed meanwhile
+	for _, q := range c.order.Items() {
+		if q.known && q.seen != c.reports {
 			changed = true
-			b.forgetReport()
+			q.forgetReport()
 		}
 	}
 	return changed, nil

@@ -39,8 +39,8 @@ func (l *Ledger) Queues(after resource.Address, yield func(QueueInfo) bool) {
 	for _, name := range l.clusterNames() {
 		c := l.clusters[name]
 		more := true
-		c.order.Ascend(&branch{address: after}, func(b *branch) bool {
-			more = b.address == after || yield(l.queueInfo(b))
+		c.order.Ascend(&clusterQueue{address: after}, func(q *clusterQueue) bool {
+			more = q.address == after || yield(l.queueInfo(q))
 			return more
 		})
 		if !more {
@@ -72,26 +72,26 @@ func (l *Ledger) Queue(at resource.Address) (QueueInfo, error) {
 	if full.Partition == "" {
 		full.Partition = c.standard[full.Path]
 	}
-	b := c.branches[queueKey{full.Path, full.Partition}]
-	if b == nil {
+	q := c.queues[queueKey{full.Path, full.Partition}]
+	if q == nil {
 		return QueueInfo{}, &NotFoundError{What: "queue", ID: full.String()}
 	}
-	return l.queueInfo(b), nil
+	return l.queueInfo(q), nil
 }
 
-func (l *Ledger) queueInfo(b *branch) QueueInfo {
+func (l *Ledger) queueInfo(q *clusterQueue) QueueInfo {
 	info := QueueInfo{
-		Address: b.address, Account: b.account.info(), Report: b.report,
-		Known: b.known && b.cluster.known, Asked: b.cluster.asked, Unavailable: b.unavailable(l.now),
+		Address: q.address, Account: q.account.info(), Report: q.report,
+		Known: q.known && q.cluster.known, Asked: q.cluster.asked, Unavailable: q.unavailable(l.now),
 	}
-	info.Parent, _ = parentPath(b.address.Path)
-	for limiting := b; limiting != nil; limiting = limiting.parent {
+	info.Parent, _ = parentPath(q.address.Path)
+	for limiting := q; limiting != nil; limiting = limiting.parent {
 		for dimension := range limiting.account.limit.All() {
 			if info.Available.Has(dimension) {
 				continue
 			}
-			least := b.account.available(dimension)
-			for higher := b.parent; higher != nil; higher = higher.parent {
+			least := q.account.available(dimension)
+			for higher := q.parent; higher != nil; higher = higher.parent {
 				least = min(least, higher.account.available(dimension))
 			}
 			info.Available = info.Available.With(dimension, max(0, least))
@@ -101,8 +101,8 @@ func (l *Ledger) queueInfo(b *branch) QueueInfo {
 }
 
 // unavailable says why the queue grants nothing; empty if it is available.
-func (b *branch) unavailable(now Instant) string {
-	for at := b; at != nil; at = at.parent {
+func (q *clusterQueue) unavailable(now Instant) string {
+	for at := q; at != nil; at = at.parent {
 		var why string
 		switch note := at.unschedulable(); note {
 		case "":
@@ -114,7 +114,7 @@ func (b *branch) unavailable(now Instant) string {
 		default:
 			why = withReason("it takes no applications", at.detail(note, now))
 		}
-		if at != b {
+		if at != q {
 			why = at.address.Path + ": " + why
 		}
 		return why
@@ -129,7 +129,7 @@ func (l *Ledger) Clusters() []ClusterInfo {
 		c := l.clusters[name]
 		list = append(list, ClusterInfo{
 			ClusterName: name, Configured: c.configured, Known: c.known, Asked: c.asked, Unavailable: c.unknown(l.now),
-			Queues: c.queues, Allocations: len(c.members),
+			Queues: c.reportedQueues, Allocations: len(c.members),
 		})
 	}
 	return list

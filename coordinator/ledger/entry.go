@@ -42,7 +42,7 @@ func (e *entry) present() bool { return e.Async || e.callers > 0 }
 // request is what it asks of its host and its quotas.
 func (e *entry) request() resource.Vector { return e.Entitled.Vector }
 
-// charges are those of its external parts, of branches above before those below.
+// charges are those of its external parts, of cluster queues above before those below.
 func (e *entry) charges() []charge {
 	if e.external == nil {
 		return nil
@@ -145,7 +145,7 @@ func (l *Ledger) activate(e *entry) {
 		quota.replace(Reserved, Active, v, v)
 	}
 	for _, t := range e.charges() {
-		t.branch.account.replace(Reserved, Active, t.vector, t.vector)
+		t.queue.account.replace(Reserved, Active, t.vector, t.vector)
 	}
 }
 

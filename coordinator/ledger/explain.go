@@ -33,7 +33,7 @@ func (l *Ledger) ExplainID(now Instant, id ID) (Explanation, error) {
 			x.Accounts = append(x.Accounts, quota.info())
 		}
 		for _, t := range e.charges() {
-			x.Accounts = append(x.Accounts, t.branch.account.info())
+			x.Accounts = append(x.Accounts, t.queue.account.info())
 		}
 		x.Accounts = append(x.Accounts, l.hostInfo(e.host).Account)
 		return x, nil
@@ -62,7 +62,7 @@ func (l *Ledger) explain(e *entry) Explanation {
 		x.Accounts = append(x.Accounts, quota.info())
 	}
 	for _, t := range e.charges() {
-		x.Accounts = append(x.Accounts, t.branch.account.info())
+		x.Accounts = append(x.Accounts, t.queue.account.info())
 	}
 	if h := l.hosts[e.HostID]; h != nil {
 		x.Accounts = append(x.Accounts, l.hostInfo(h).Account)

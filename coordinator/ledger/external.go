@@ -10,8 +10,8 @@ import (
 // external is where the external parts of an allocation count. Their addresses never change; only
 // what is asked for there does.
 type external struct {
-	// charges are those of all parts, of branches above before those below. The charge of an empty
-	// part is empty.
+	// charges are those of all parts, of cluster queues above before those below. The charge of an
+	// empty part is empty.
 	charges     []charge
 	memberships []membership // one for each cluster
 	// granted is, for each part in Entitled.External, what the last report's figures include of
@@ -30,8 +30,8 @@ type membership struct {
 }
 
 // attachExternal adds the parts of an entry to the tables of their clusters. The entry does not
-// count in the branches yet. New branches count on the host whose agent's report has them; nil: a
-// request has them.
+// count in the cluster queues yet. New cluster queues count on the host whose agent's report has
+// them; nil: a request has them.
 func (l *Ledger) attachExternal(e *entry, creator *host) {
 	parts := e.Entitled.External
 	if len(parts) == 0 {
@@ -44,26 +44,26 @@ func (l *Ledger) attachExternal(e *entry, creator *host) {
 			x.memberships = append(x.memberships, membership{cluster: c})
 			c.attached++
 		}
-		own := c.branch(queueKey{parts[i].Path, parts[i].Partition}, creator)
-		for b := own; b != nil; b = b.parent {
-			x.charges = append(x.charges, charge{branch: b, own: b == own})
+		own := c.queue(queueKey{parts[i].Path, parts[i].Partition}, creator)
+		for q := own; q != nil; q = q.parent {
+			x.charges = append(x.charges, charge{queue: q, own: q == own})
 		}
 	}
-	slices.SortStableFunc(x.charges, func(a, b charge) int { return a.branch.address.Compare(b.branch.address) })
+	slices.SortStableFunc(x.charges, func(a, b charge) int { return a.queue.address.Compare(b.queue.address) })
 	x.charges = slices.Clip(mergeCharges(x.charges))
 	for i := range x.charges {
 		t := &x.charges[i]
-		t.branch.attached++
-		t.vector = t.branch.sum(parts, func(part int) resource.Vector { return parts[part].Vector })
+		t.queue.attached++
+		t.vector = t.queue.sum(parts, func(part int) resource.Vector { return parts[part].Vector })
 	}
 	e.external = x
 }
 
-// mergeCharges merges the charges of the same branch, which are next to each other.
+// mergeCharges merges the charges of the same cluster queue, which are next to each other.
 func mergeCharges(list []charge) []charge {
 	merged := list[:0]
 	for _, t := range list {
-		if n := len(merged); n > 0 && merged[n-1].branch == t.branch {
+		if n := len(merged); n > 0 && merged[n-1].queue == t.queue {
 			merged[n-1].own = merged[n-1].own || t.own
 		} else {
 			merged = append(merged, t)
@@ -72,19 +72,19 @@ func mergeCharges(list []charge) []charge {
 	return merged
 }
 
-// detachExternal takes an entry, which counts in no branch any more, out of the tables of its
-// clusters.
+// detachExternal takes an entry, which counts in no cluster queue any more, out of the tables of
+// its clusters.
 func (l *Ledger) detachExternal(e *entry) {
 	x := e.external
 	if x == nil {
 		return
 	}
 	for i := range x.charges {
-		x.charges[i].branch.attached--
+		x.charges[i].queue.attached--
 	}
 	for i := range x.charges {
-		b := x.charges[i].branch
-		b.cluster.prune(b)
+		q := x.charges[i].queue
+		q.cluster.prune(q)
 	}
 	for i := range x.memberships {
 		c := x.memberships[i].cluster
@@ -93,39 +93,39 @@ func (l *Ledger) detachExternal(e *entry) {
 	}
 }
 
-// contains reports whether a part with this address counts in the branch.
-func (b *branch) contains(at resource.Address) bool {
-	if b.address.Kind != at.Kind || b.address.Cluster != at.Cluster || b.address.Partition != at.Partition {
+// contains reports whether a part with this address counts in the cluster queue.
+func (q *clusterQueue) contains(at resource.Address) bool {
+	if q.address.Kind != at.Kind || q.address.Cluster != at.Cluster || q.address.Partition != at.Partition {
 		return false
 	}
-	rest, inside := strings.CutPrefix(at.Path, b.address.Path)
+	rest, inside := strings.CutPrefix(at.Path, q.address.Path)
 	return inside && (rest == "" || rest[0] == '.')
 }
 
-// sum adds up a value of each part that counts in the branch. A resource that Validate lets pass
-// cannot overflow here.
-func (b *branch) sum(parts []resource.External, of func(part int) resource.Vector) resource.Vector {
+// sum adds up a value of each part that counts in the cluster queue. A resource that Validate lets
+// pass cannot overflow here.
+func (q *clusterQueue) sum(parts []resource.External, of func(part int) resource.Vector) resource.Vector {
 	total := resource.Vector{}
 	for i := range parts {
-		if !b.contains(parts[i].Address) {
+		if !q.contains(parts[i].Address) {
 			continue
 		}
 		sum, err := total.Add(of(i))
 		if err != nil {
-			panic("ledger: " + b.account.name.String() + ": " + err.Error())
+			panic("ledger: " + q.account.name.String() + ": " + err.Error())
 		}
 		total = sum
 	}
 	return total
 }
 
-// holdExternal counts the parts of an entry in their branches.
+// holdExternal counts the parts of an entry in their cluster queues.
 func (e *entry) holdExternal() {
 	x := e.external
 	for i := range x.charges {
 		t := &x.charges[i]
-		t.branch.account.add(e.State, t.vector)
-		t.branch.countHeld(t.vector, 1)
+		t.queue.account.add(e.State, t.vector)
+		t.queue.countHeld(t.vector, 1)
 	}
 	for i := range x.memberships {
 		s := &x.memberships[i]
@@ -134,10 +134,10 @@ func (e *entry) holdExternal() {
 	}
 }
 
-// countHeld counts, or with -1 discounts, an allocation that has the vector in the branch.
-func (b *branch) countHeld(v resource.Vector, by int) {
+// countHeld counts, or with -1 discounts, an allocation that has the vector in the cluster queue.
+func (q *clusterQueue) countHeld(v resource.Vector, by int) {
 	if !v.IsZero() {
-		b.account.held += by
+		q.account.held += by
 	}
 }
 
@@ -147,12 +147,12 @@ func (l *Ledger) unholdExternal(e *entry) {
 	x := e.external
 	for i := range x.charges {
 		t := &x.charges[i]
-		if t.branch.setShown(t, resource.Vector{}) {
-			t.branch.updateOthers()
+		if t.queue.setShown(t, resource.Vector{}) {
+			t.queue.updateOthers()
 		}
-		t.branch.account.subtract(e.State, t.vector)
-		t.branch.countHeld(t.vector, -1)
-		l.freed(&t.branch.account)
+		t.queue.account.subtract(e.State, t.vector)
+		t.queue.countHeld(t.vector, -1)
+		l.freed(&t.queue.account)
 	}
 	for i := range x.memberships {
 		s := &x.memberships[i]
@@ -176,36 +176,37 @@ func (l *Ledger) entitleExternal(e *entry) {
 	for i := range e.external.charges {
 		t := &e.external.charges[i]
 		before := t.vector
-		after := t.branch.sum(parts, func(part int) resource.Vector { return parts[part].Vector })
+		after := t.queue.sum(parts, func(part int) resource.Vector { return parts[part].Vector })
 		if !after.NotMoreThan(before) {
 			e.external.changed = l.now
 		}
-		t.branch.countHeld(before, -1)
-		t.branch.countHeld(after, 1)
+		t.queue.countHeld(before, -1)
+		t.queue.countHeld(after, 1)
 		t.vector = after
 		if e.updateShown(t) { // even if the sum is the same: its parts may have changed
-			t.branch.updateOthers()
+			t.queue.updateOthers()
 		}
-		t.branch.account.replace(e.State, e.State, before, after)
-		l.freed(&t.branch.account)
+		t.queue.account.replace(e.State, e.State, before, after)
+		l.freed(&t.queue.account)
 	}
 }
 
-// growthIn returns how much of a branch's free resources an entry would take if its parts became
-// next. Parts of the same branch can trade: what one part gives up, another part may take.
+// growthIn returns how much of a cluster queue's free resources an entry would take if its parts
+// became next. Parts of the same cluster queue can trade: what one part gives up, another part may
+// take.
 //
 // There is one exception. The last report of the cluster may still show that the applications of a
 // shrinking part hold more than the part's new size. That surplus no longer counts as the entry's.
 // It counts as used by others until a later report does not show it, so it is added to the growth.
 func (e *entry) growthIn(t *charge, next []resource.External) resource.Vector {
-	b := t.branch
-	after := b.sum(next, func(part int) resource.Vector { return next[part].Vector })
-	shown := b.sum(next, func(part int) resource.Vector { return lesser(next[part].Vector, e.external.granted[part]) })
+	q := t.queue
+	after := q.sum(next, func(part int) resource.Vector { return next[part].Vector })
+	shown := q.sum(next, func(part int) resource.Vector { return lesser(next[part].Vector, e.external.granted[part]) })
 	less := resource.Vector{}
 	// after has all dimensions of before: a resize removes none
 	for dimension, quantity := range after.All() {
 		// what others use now, if it is positive
-		beyond := get(b.report.Used, dimension) - b.shown.Get(dimension)
+		beyond := get(q.report.Used, dimension) - q.shown.Get(dimension)
 		left := max(0, get(t.shown, dimension)-get(shown, dimension)) // the surplus
 		if n := quantity - get(t.vector, dimension) + max(0, beyond+left) - max(0, beyond); n > 0 {
 			less = less.With(dimension, n)
@@ -214,11 +215,11 @@ func (e *entry) growthIn(t *charge, next []resource.External) resource.Vector {
 	return less
 }
 
-// updateShown computes how much of an entry a branch's figures include: for each part what its
-// applications hold, but no more than the part.
+// updateShown computes how much of an entry a cluster queue's figures include: for each part what
+// its applications hold, but no more than the part.
 func (e *entry) updateShown(t *charge) (changed bool) {
 	parts := e.Entitled.External
-	return t.branch.setShown(t, t.branch.sum(parts, func(part int) resource.Vector {
+	return t.queue.setShown(t, t.queue.sum(parts, func(part int) resource.Vector {
 		return lesser(parts[part].Vector, e.external.granted[part])
 	}))
 }

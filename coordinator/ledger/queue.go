@@ -42,13 +42,13 @@ func (g *group) first() *class { return g.classes.items[0] }
 
 // queue is the requests that wait behind one account, or for any host.
 type queue struct {
-	waiting int      // requests in all its classes
-	dirty   bool     // its account has more to give
-	account *account // nil: requests here wait for any host
-	host    *host    // the host if the account is a host's
-	branch  *branch  // the branch if the account is a branch's
-	groups  heap[*group]
-	byShare map[*share]*group
+	waiting      int           // requests in all its classes
+	dirty        bool          // its account has more to give
+	account      *account      // nil: requests here wait for any host
+	host         *host         // the host if the account is a host's
+	clusterQueue *clusterQueue // the cluster queue if the account is a cluster queue's
+	groups       heap[*group]
+	byShare      map[*share]*group
 	// least is at most what each request here asks for, in memory, cpu and instances. If less is
 	// free, no request need be tried.
 	least [3]int64
@@ -119,11 +119,11 @@ func (q *queue) push(c *class) {
 
 // asked is what each request of a class asks of the queue's account.
 func (q *queue) asked(c *class) resource.Vector {
-	if q.branch == nil {
+	if q.clusterQueue == nil {
 		return c.request
 	}
 	for _, t := range c.first().charges() {
-		if t.branch == q.branch {
+		if t.queue == q.clusterQueue {
 			return t.vector
 		}
 	}

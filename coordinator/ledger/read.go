@@ -174,7 +174,7 @@ func (l *Ledger) Counts() Counts {
 		c.QuotaAccounts += len(s.accounts)
 	}
 	for _, external := range l.clusters {
-		c.Queues += len(external.branches)
+		c.Queues += len(external.queues)
 	}
 	return c
 }

@@ -68,11 +68,11 @@ func (in *intake) admits(parts []resource.External) bool {
 // mayCreate reports whether the host's agent may report these parts: the queues that do not exist
 // yet must be few enough.
 func (l *Ledger) mayCreate(h *host, parts []resource.External) bool {
-	left := mostCreated - h.createdBranches
+	left := mostCreated - h.createdQueues
 	for i := range parts {
 		at := queueKey{parts[i].Path, parts[i].Partition}
 		c := l.clusters[ClusterName{parts[i].Kind, parts[i].Cluster}]
-		for below := true; below && (c == nil || c.branches[at] == nil); at.path, below = parentPath(at.path) {
+		for below := true; below && (c == nil || c.queues[at] == nil); at.path, below = parentPath(at.path) {
 			if left--; left < 0 {
 				return false
 			}
@@ -168,7 +168,7 @@ func (l *Ledger) adoptRecord(h *host, r *EngineReport, sampled bool, ttl time.Du
 		account.exceeded = account.overLimit()
 	}
 	for _, t := range e.charges() {
-		t.branch.account.exceeded = t.branch.account.overLimit()
+		t.queue.account.exceeded = t.queue.account.overLimit()
 	}
 	e.Reason = "adopted from its agent's report"
 	if r.Without != "" {
@@ -228,7 +228,7 @@ func (l *Ledger) countable(e *entry, h *host) bool {
 		}
 	}
 	for _, t := range e.charges() {
-		if !t.branch.account.canCount(t.vector) {
+		if !t.queue.account.canCount(t.vector) {
 			return false
 		}
 	}
@@ -242,7 +242,7 @@ func (l *Ledger) hasRoom(e *entry, h *host) bool {
 		}
 	}
 	for _, t := range e.charges() { // by the account: an unknown cluster is not a full one
-		if !t.branch.account.fits(t.vector) {
+		if !t.queue.account.fits(t.vector) {
 			return false
 		}
 	}

@@ -122,7 +122,7 @@ func (c *cluster) resolve(now Instant, field string, x *resource.External) (reso
 	if at.Partition == "" {
 		at.Partition = c.defaultPartition(at.Path)
 	}
-	if b := c.branches[queueKey{at.Path, at.Partition}]; (b == nil || !b.known) && !c.autoCreates(queueKey{at.Path, at.Partition}) {
+	if q := c.queues[queueKey{at.Path, at.Partition}]; (q == nil || !q.known) && !c.autoCreates(queueKey{at.Path, at.Partition}) {
 		return at, &NotFoundError{What: "queue", ID: at.String()}
 	}
 	return at, nil

@@ -199,8 +199,8 @@ func (q *queue) free() [3]int64 {
 	switch {
 	case q.host != nil:
 		return q.host.free()
-	case q.branch != nil:
-		return q.branch.free()
+	case q.clusterQueue != nil:
+		return q.clusterQueue.free()
 	default:
 		return q.account.free()
 	}
@@ -283,8 +283,8 @@ func (l *Ledger) markPassedOver(e *entry) {
 		}
 	}
 	for i := range e.charges() {
-		if t := &e.external.charges[i]; t.branch.account.queue.waiting > 0 && !t.vector.IsZero() {
-			l.markPassed(t.branch.account.queue.first(), e)
+		if t := &e.external.charges[i]; t.queue.account.queue.waiting > 0 && !t.vector.IsZero() {
+			l.markPassed(t.queue.account.queue.first(), e)
 		}
 	}
 	if e.host.account.queue.waiting > 0 {
@@ -333,8 +333,8 @@ func (l *Ledger) soleBlocker(e *entry) *account {
 		}
 	}
 	for _, t := range e.charges() {
-		if !t.branch.fits(t.vector) {
-			sole = &t.branch.account
+		if !t.queue.fits(t.vector) {
+			sole = &t.queue.account
 			blockers++
 		}
 	}

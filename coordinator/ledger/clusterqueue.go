@@ -7,16 +7,16 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// branch is a queue of an external cluster, in one of its partitions, with its account. A part of
-// an allocation counts in its queue and in every branch above, up to the root. The path alone says
-// which these are. So a ledger that was just loaded, and knows nothing of the cluster yet, has the
-// same sums.
-type branch struct {
+// clusterQueue is a queue of an external cluster, in one of its partitions, with its account. A
+// part of an allocation counts in its queue and in every queue above, up to the root. The path
+// alone says which these are. So a ledger that was just loaded, and knows nothing of the cluster
+// yet, has the same sums.
+type clusterQueue struct {
 	account  account
 	cluster  *cluster
-	parent   *branch // nil: the root
+	parent   *clusterQueue // nil: the root
 	address  resource.Address
-	below    int // branches that have it as their parent
+	below    int // queues that have it as their parent
 	attached int // live allocations, and requests that are being decided
 	dropped  bool
 	// creator is the host whose agent's report created it; nil: a request or a provider did, or a
@@ -30,20 +30,20 @@ type branch struct {
 	shown resource.Sum
 }
 
-// charge is what an allocation asks of one branch, and counts there.
+// charge is what an allocation asks of one cluster queue, and counts there.
 type charge struct {
-	branch *branch
+	queue  *clusterQueue
 	own    bool            // one of its parts is in this very queue, not in one below
 	vector resource.Vector // the sum of its parts here and below
 	shown  resource.Vector // the part of it that the last report's figures include for certain
 }
 
-func newBranch(c *cluster, at queueKey) *branch {
-	b := &branch{cluster: c, address: resource.Address{Kind: c.Kind, Cluster: c.Cluster, Path: at.path, Partition: at.partition}}
-	b.account.name = queueName(b.address)
-	b.account.queue.account, b.account.queue.branch = &b.account, b
-	b.account.setLimit(resource.Vector{}, resource.Vector{})
-	return b
+func newClusterQueue(c *cluster, at queueKey) *clusterQueue {
+	q := &clusterQueue{cluster: c, address: resource.Address{Kind: c.Kind, Cluster: c.Cluster, Path: at.path, Partition: at.partition}}
+	q.account.name = queueName(q.address)
+	q.account.queue.account, q.account.queue.clusterQueue = &q.account, q
+	q.account.setLimit(resource.Vector{}, resource.Vector{})
+	return q
 }
 
 // queueName is the name of a queue's account.
@@ -75,33 +75,33 @@ func parentPath(path string) (string, bool) {
 func leaf(path string) string { return path[strings.LastIndexByte(path, '.')+1:] }
 
 // unschedulable says why no new grant may go there; empty if one may.
-func (b *branch) unschedulable() string {
+func (q *clusterQueue) unschedulable() string {
 	switch {
-	case !b.cluster.known:
+	case !q.cluster.known:
 		return NoteUnknown
-	case !b.known && !b.autoCreated():
+	case !q.known && !q.autoCreated():
 		return NoteMissing
-	case b.report.Closed:
+	case q.report.Closed:
 		return NoteStopped
 	}
 	return ""
 }
 
 // detail is the note in full.
-func (b *branch) detail(note string, now Instant) string {
+func (q *clusterQueue) detail(note string, now Instant) string {
 	switch note {
 	case NoteUnknown:
-		return b.cluster.unknown(now)
+		return q.cluster.unknown(now)
 	case NoteStopped:
-		return b.report.State
+		return q.report.State
 	}
 	return ""
 }
 
 // autoCreated reports whether the cluster creates the queue, which it does not have, when it is
 // used.
-func (b *branch) autoCreated() bool {
-	return b.cluster.autoCreates(queueKey{b.address.Path, b.address.Partition})
+func (q *clusterQueue) autoCreated() bool {
+	return q.cluster.autoCreates(queueKey{q.address.Path, q.address.Partition})
 }
 
 // autoCreates reports whether the cluster creates a queue that it does not have when it is used.
@@ -111,8 +111,8 @@ func (c *cluster) autoCreates(at queueKey) bool {
 		return false
 	}
 	for path, below := parentPath(at.path); below; path, below = parentPath(path) {
-		if b := c.branches[queueKey{path, at.partition}]; b != nil && b.known {
-			return b.report.CreatesChildren
+		if q := c.queues[queueKey{path, at.partition}]; q != nil && q.known {
+			return q.report.CreatesChildren
 		}
 	}
 	return false
@@ -120,70 +120,70 @@ func (c *cluster) autoCreates(at queueKey) bool {
 
 // fits reports whether the request can go there now, by what is known of the cluster and by the
 // account.
-func (b *branch) fits(request resource.Vector) bool {
-	return request.IsZero() || b.unschedulable() == "" && b.account.fits(request)
+func (q *clusterQueue) fits(request resource.Vector) bool {
+	return request.IsZero() || q.unschedulable() == "" && q.account.fits(request)
 }
 
 // free is what a request could get at most, in memory, cpu and instances.
-func (b *branch) free() [3]int64 {
-	if b.unschedulable() != "" {
+func (q *clusterQueue) free() [3]int64 {
+	if q.unschedulable() != "" {
 		return [3]int64{-1, -1, -1}
 	}
-	return b.account.free()
+	return q.account.free()
 }
 
 // tooLarge reports whether the queue is known to be smaller than the request.
-func (b *branch) tooLarge(request resource.Vector) bool {
-	return b.cluster.known && b.known && !b.account.couldEverFit(request)
+func (q *clusterQueue) tooLarge(request resource.Vector) bool {
+	return q.cluster.known && q.known && !q.account.couldEverFit(request)
 }
 
-// setReport stores what a report says of the branch.
-func (b *branch) setReport(r *QueueReport) {
-	b.clearCreator()
-	b.known, b.report = true, *r
-	b.report.Limit, b.report.Used = clamped(r.Limit), clamped(r.Used)
+// setReport stores what a report says of the cluster queue.
+func (q *clusterQueue) setReport(r *QueueReport) {
+	q.clearCreator()
+	q.known, q.report = true, *r
+	q.report.Limit, q.report.Used = clamped(r.Limit), clamped(r.Used)
 }
 
-// setCreator counts a new branch on the host whose agent's report created it, if one did.
-func (b *branch) setCreator(h *host) {
+// setCreator counts a new cluster queue on the host whose agent's report created it, if one did.
+func (q *clusterQueue) setCreator(h *host) {
 	if h != nil {
-		b.creator = h
-		h.createdBranches++
+		q.creator = h
+		h.createdQueues++
 	}
 }
 
-// clearCreator stops counting the branch on a host.
-func (b *branch) clearCreator() {
-	if b.creator != nil {
-		b.creator.createdBranches--
-		b.creator = nil
+// clearCreator stops counting the cluster queue on a host.
+func (q *clusterQueue) clearCreator() {
+	if q.creator != nil {
+		q.creator.createdQueues--
+		q.creator = nil
 	}
 }
 
-// forgetReport forgets what was reported of the branch.
-func (b *branch) forgetReport() {
-	b.known, b.report = false, QueueReport{}
-	b.applyReport()
-	b.cluster.prune(b)
+// forgetReport forgets what was reported of the cluster queue.
+func (q *clusterQueue) forgetReport() {
+	q.known, q.report = false, QueueReport{}
+	q.applyReport()
+	q.cluster.prune(q)
 }
 
 // applyReport gives the account the limits and the use of the report.
-func (b *branch) applyReport() {
-	b.account.complete = b.known
-	b.updateOthers()
-	b.account.setLimit(b.report.Limit, resource.Vector{})
+func (q *clusterQueue) applyReport() {
+	q.account.complete = q.known
+	q.updateOthers()
+	q.account.setLimit(q.report.Limit, resource.Vector{})
 }
 
 // updateOthers computes what others use: the report's figures less the part of our allocations
 // that they include.
-func (b *branch) updateOthers() {
+func (q *clusterQueue) updateOthers() {
 	others := resource.Vector{}
-	for dimension, used := range b.report.Used.All() {
-		if more := used - b.shown.Get(dimension); more > 0 {
+	for dimension, used := range q.report.Used.All() {
+		if more := used - q.shown.Get(dimension); more > 0 {
 			others = others.With(dimension, more)
 		}
 	}
-	b.account.others = others
+	q.account.others = others
 }
 
 // clamped limits quantities to the range in which sums cannot overflow.
@@ -199,16 +199,16 @@ func clamped(v resource.Vector) resource.Vector {
 // setShown changes how much of an allocation the report's figures include. Call updateOthers
 // afterwards: what an allocation leaves behind counts as used by others until a report says
 // otherwise.
-func (b *branch) setShown(t *charge, v resource.Vector) (changed bool) {
+func (q *clusterQueue) setShown(t *charge, v resource.Vector) (changed bool) {
 	if t.shown.EqualTo(v) {
 		return false
 	}
-	err := b.shown.Minus(t.shown)
+	err := q.shown.Minus(t.shown)
 	if err == nil {
-		err = b.shown.Add(v)
+		err = q.shown.Add(v)
 	}
 	if err != nil {
-		panic("ledger: " + b.account.name.String() + ": shown: " + err.Error())
+		panic("ledger: " + q.account.name.String() + ": shown: " + err.Error())
 	}
 	t.shown = v
 	return true
