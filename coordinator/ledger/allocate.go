@@ -217,23 +217,14 @@ func (l *Ledger) decide(e *entry) (*host, *queue) {
 }
 
 func (l *Ledger) place(e *entry) (*host, *queue) {
-	v := e.request()
-	for _, quota := range e.accounts {
-		if !quota.fits(v) || quota.heldFrom(e, v) {
-			return nil, &quota.queue
+	asked := l.charges(e)
+	for c := range asked.all {
+		if h := c.host(); !c.fits() || h != nil && l.closedTo(e, h) || c.account.heldFrom(e, c.vector) {
+			return nil, &c.account.queue
 		}
 	}
-	for _, t := range e.charges() {
-		if !t.queue.fits(t.vector) || t.queue.account.heldFrom(e, t.vector) {
-			return nil, &t.queue.account.queue
-		}
-	}
-	if e.HostID != "" {
-		h := l.hosts[e.HostID]
-		if !h.fits(v) || !h.suits(e.Wishes) || l.crowded(e, h) || h.account.heldFrom(e, v) {
-			return nil, &h.account.queue
-		}
-		return h, nil
+	if asked.host != nil {
+		return asked.host, nil
 	}
 	slot := l.placer.Choose(l.query(e))
 	if slot == NoSlot {
@@ -275,30 +266,21 @@ func (l *Ledger) grant(e *entry, h *host) {
 // hosts until they had the time to report after a load, and does not judge cluster queues of which
 // nothing is known.
 func (l *Ledger) never(e *entry) error {
-	v := e.request()
 	refusal := &InsufficientError{Reason: ReasonNever}
-	for _, quota := range e.accounts {
-		if !quota.couldEverFit(v) {
-			refusal.Shortfalls = quota.shortfalls(refusal.Shortfalls, v)
+	asked := l.charges(e)
+	for c := range asked.all {
+		if c.host() != nil && (len(refusal.Shortfalls) > 0 || l.now < l.hostsBack) {
+			break
 		}
-	}
-	for _, t := range e.charges() {
-		if t.queue.tooLarge(t.vector) {
-			refusal.Shortfalls = t.queue.account.shortfalls(refusal.Shortfalls, t.vector)
+		if c.tooLarge() {
+			refusal.Shortfalls = c.account.shortfalls(refusal.Shortfalls, c.vector)
 		}
 	}
 	switch {
 	case len(refusal.Shortfalls) > 0:
 		return refusal
-	case l.now < l.hostsBack:
+	case l.now < l.hostsBack || asked.host != nil:
 		return nil
-	case e.HostID != "":
-		h := l.hosts[e.HostID]
-		if h.account.couldEverFit(v) {
-			return nil
-		}
-		refusal.Shortfalls = h.account.shortfalls(nil, v)
-		return refusal
 	}
 	q := l.query(e)
 	if l.placer.Possible(q) {
@@ -314,28 +296,22 @@ func (l *Ledger) never(e *entry) error {
 // insufficient describes everything that is short for a request.
 func (l *Ledger) insufficient(e *entry) *InsufficientError {
 	refusal := &InsufficientError{Reason: ReasonRefused}
-	for _, quota := range e.accounts {
-		refusal.Shortfalls = l.short(refusal.Shortfalls, quota, e, e.request())
-	}
-	final, awaited := len(refusal.Shortfalls) > 0, false
-	for i := range e.charges() {
-		t := &e.external.charges[i]
+	asked := l.charges(e)
+	var final, awaited, short, returning bool
+	for c := range asked.all {
 		before := len(refusal.Shortfalls)
-		refusal.Shortfalls = l.shortIn(refusal.Shortfalls, t, e)
-		switch {
+		refusal.Shortfalls = l.shortfalls(refusal.Shortfalls, e, c)
+		switch h := c.host(); {
+		case h != nil:
+			short, returning = len(refusal.Shortfalls) > before, h.state == Returning
 		case len(refusal.Shortfalls) == before:
-		case t.queue.cluster.awaited(l):
+		case c.part != nil && c.part.queue.cluster.awaited(l):
 			awaited = true
 		default:
 			final = true
 		}
 	}
-	var short, returning bool
-	if e.HostID != "" {
-		h, before := l.hosts[e.HostID], len(refusal.Shortfalls)
-		refusal.Shortfalls = l.shortOn(refusal.Shortfalls, h, e)
-		short, returning = len(refusal.Shortfalls) > before, h.state == Returning
-	} else {
+	if asked.host == nil {
 		q := l.query(e)
 		if short = l.placer.Choose(q) == NoSlot; short {
 			l.noHost(refusal, e, q)
@@ -346,9 +322,20 @@ func (l *Ledger) insufficient(e *entry) *InsufficientError {
 	return refusal
 }
 
+// shortfalls appends what one account lacks for a request, or why it gives it nothing.
+func (l *Ledger) shortfalls(list []Shortfall, e *entry, c charge) []Shortfall {
+	switch h := c.host(); {
+	case h != nil:
+		return l.shortOn(list, h, e)
+	case c.part != nil:
+		return l.shortIn(list, c.part, e)
+	}
+	return l.short(list, c.account, e, c.vector)
+}
+
 // shortIn appends what a cluster queue lacks, or why nothing new may go there. If its cluster is
 // not known, that is said once, for the queue that was asked for.
-func (l *Ledger) shortIn(list []Shortfall, t *charge, e *entry) []Shortfall {
+func (l *Ledger) shortIn(list []Shortfall, t *queueCharge, e *entry) []Shortfall {
 	note := t.queue.unschedulable()
 	if note == "" {
 		return l.short(list, &t.queue.account, e, t.vector)

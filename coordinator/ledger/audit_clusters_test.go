@@ -101,7 +101,7 @@ func TestTheAuditTellsWhereTheBooksOfAClusterAreWrong(t *testing.T) {
 		},
 		"a touch of a queue that has none of its parts": {
 			func(b books) {
-				b.waits.external.charges[1] = charge{queue: newClusterQueue(b.cluster, queueKey{"root.b", ""})}
+				b.waits.external.charges[1] = queueCharge{queue: newClusterQueue(b.cluster, queueKey{"root.b", ""})}
 			},
 			[]string{
 				"3: allocation B has none in yarn:prod:root.b, its parts there are none",

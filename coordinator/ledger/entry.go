@@ -42,8 +42,8 @@ func (e *entry) present() bool { return e.Async || e.callers > 0 }
 // request is what it asks of its host and its quotas.
 func (e *entry) request() resource.Vector { return e.Entitled.Vector }
 
-// charges are those of its external parts, of cluster queues above before those below.
-func (e *entry) charges() []charge {
+// queueCharges are those of its external parts, of cluster queues above before those below.
+func (e *entry) queueCharges() []queueCharge {
 	if e.external == nil {
 		return nil
 	}
@@ -144,7 +144,7 @@ func (l *Ledger) activate(e *entry) {
 	for _, quota := range e.accounts {
 		quota.replace(Reserved, Active, v, v)
 	}
-	for _, t := range e.charges() {
+	for _, t := range e.queueCharges() {
 		t.queue.account.replace(Reserved, Active, t.vector, t.vector)
 	}
 }

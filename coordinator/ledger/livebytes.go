@@ -298,7 +298,7 @@ func (l *Ledger) FullCallers() []LiveFullError {
 
 // hostBytes is what the entry counts with on its host: its row as it was last recorded, and its
 // charges.
-func (e *entry) hostBytes() int64 { return e.bytes + ChargeOverhead*int64(len(e.charges())) }
+func (e *entry) hostBytes() int64 { return e.bytes + ChargeOverhead*int64(len(e.queueCharges())) }
 
 // countHostBytes counts bytes of an entry's row on its host, and on the entry's caller there. The
 // host may close for new grants, or open again, for all or for that caller. Adopted engines count
@@ -367,7 +367,7 @@ func (l *Ledger) auditBytes(report func(int, string, ...any)) {
 			relays[e.HostID] += bytes + e.overhead()
 		}
 		if e.host != nil {
-			bytes += ChargeOverhead * int64(len(e.charges()))
+			bytes += ChargeOverhead * int64(len(e.queueCharges()))
 			hosts[e.host] += bytes
 			if !e.Adopted() {
 				if shares[e.host] == nil {

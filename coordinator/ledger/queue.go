@@ -122,7 +122,7 @@ func (q *queue) asked(c *class) resource.Vector {
 	if q.clusterQueue == nil {
 		return c.request
 	}
-	for _, t := range c.first().charges() {
+	for _, t := range c.first().queueCharges() {
 		if t.queue == q.clusterQueue {
 			return t.vector
 		}

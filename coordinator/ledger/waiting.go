@@ -277,18 +277,10 @@ func (l *Ledger) tryHolder(q *queue) (granted bool) {
 // markPassedOver marks the requests that the grant of e passed over: the first ones behind its
 // accounts that came earlier and have at least its priority.
 func (l *Ledger) markPassedOver(e *entry) {
-	for _, quota := range e.accounts {
-		if quota.queue.waiting > 0 {
-			l.markPassed(quota.queue.first(), e)
+	for c := range l.charges(e).all {
+		if c.account.queue.waiting > 0 && (c.part == nil || !c.vector.IsZero()) {
+			l.markPassed(c.account.queue.first(), e)
 		}
-	}
-	for i := range e.charges() {
-		if t := &e.external.charges[i]; t.queue.account.queue.waiting > 0 && !t.vector.IsZero() {
-			l.markPassed(t.queue.account.queue.first(), e)
-		}
-	}
-	if e.host.account.queue.waiting > 0 {
-		l.markPassed(e.host.account.queue.first(), e)
 	}
 	// classes that were set aside are the first of their queues
 	for i := 0; i < len(l.skipped) && i < 8; i++ {
@@ -326,28 +318,17 @@ func (l *Ledger) holdForStarved(e *entry) {
 func (l *Ledger) soleBlocker(e *entry) *account {
 	var sole *account
 	blockers := 0
-	for _, quota := range e.accounts {
-		if !quota.fits(e.request()) {
-			sole = quota
-			blockers++
-		}
-	}
-	for _, t := range e.charges() {
-		if !t.queue.fits(t.vector) {
-			sole = &t.queue.account
-			blockers++
-		}
-	}
-	if e.HostID != "" {
-		h := l.hosts[e.HostID]
-		if !h.suits(e.Wishes) || l.crowded(e, h) { // nothing that becomes free there would help
+	asked := l.charges(e)
+	for c := range asked.all {
+		if h := c.host(); h != nil && l.closedTo(e, h) { // nothing that becomes free there would help
 			return nil
 		}
-		if !h.fits(e.request()) {
-			sole = &h.account
+		if !c.fits() {
+			sole = c.account
 			blockers++
 		}
-	} else if l.placer.Choose(l.query(e)) == NoSlot {
+	}
+	if asked.host == nil && l.placer.Choose(l.query(e)) == NoSlot {
 		return nil
 	}
 	if blockers != 1 {
