@@ -28,6 +28,9 @@ func (l *Ledger) Allocate(now Instant, c AllocateCommand) (AllocateResult, error
 	}
 	e.key = key
 	h, blocked := l.decide(e)
+	if blocked == nil && c.Wait > 0 {
+		blocked = l.waitsItsTurn(e)
+	}
 	if blocked == nil {
 		l.index(e)
 		l.grant(e, h)

@@ -106,10 +106,14 @@ type Ledger struct {
 	// request is refused for good because a cluster is unknown.
 	clustersRead Instant
 
-	classes map[string]*class
-	anyHost queue    // requests that no host has room for
-	dirty   []*queue // queues whose account has more to give
-	skipped []skip   // classes that are set aside while others are tried
+	classes  map[string]*class
+	anyHost  queue    // requests that no host has room for
+	marked   []*queue // queues whose account has more to give, see walk.go
+	setAside []*group // that had all the misses they may have in this step
+	step     uint64   // of the walks
+	// crowdedOut says that the last step granted as much as one may, so that others who come first
+	// may still wait for what is free.
+	crowdedOut bool
 
 	// deciding is the request that is being decided. early is set before a command begins, while
 	// the ledger does what was due by then. If the ledger panics, they say whose fault it is.
@@ -163,9 +167,12 @@ func (l *Ledger) Advance(now Instant) {
 // Behind reports whether more may have come due than the batch has room for.
 func (l *Ledger) Behind() bool { return l.own >= l.cfg.OwnChanges }
 
-// NextTimer returns when Advance has something to do. If the batch is at its bound, that is when
-// Changes was called.
+// NextTimer returns when Advance has something to do. If the last step left some of its work to the
+// next one, that is now. If the batch is at its bound, that is when Changes was called.
 func (l *Ledger) NextTimer() (Instant, bool) {
+	if len(l.marked) > 0 { // the last step had no time for all that may be granted
+		return l.now, true
+	}
 	due := Instant(0)
 	if t := l.nextTimer(); t != nil {
 		due = t.due

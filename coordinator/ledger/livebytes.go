@@ -310,10 +310,14 @@ func (l *Ledger) countHostBytes(e *entry, h *host, more int64) {
 		if h.callers == nil {
 			h.callers = make(map[*usage]int64)
 		}
-		if has := h.callers[e.caller] + more; has != 0 {
+		had := h.callers[e.caller]
+		if has := had + more; has != 0 {
 			h.callers[e.caller] = has
 		} else {
 			delete(h.callers, e.caller)
+		}
+		if most := l.hostShare(); had >= most && had+more < most {
+			l.freed(&h.account)
 		}
 	}
 	switch full := h.bytes >= l.cfg.HostLiveBytes; {

@@ -127,6 +127,16 @@ func (m *machine) do(t *rapid.T, want func() expected, command func(l *ledger.Le
 	}
 }
 
+// goOn does what a step has left to the next ones, which are due at once.
+func goOn(l *ledger.Ledger, now ledger.Instant) {
+	for range 100 {
+		if due, set := l.NextTimer(); !set || due > now {
+			return
+		}
+		l.Advance(now)
+	}
+}
+
 // nothing is what most refusals do.
 func nothing() expected { return expected{} }
 

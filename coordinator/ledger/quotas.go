@@ -252,10 +252,10 @@ func (l *Ledger) dequeueAll() []*class {
 	for _, c := range classes {
 		c.dequeue()
 	}
-	for _, q := range l.dirty {
-		q.dirty = false
+	for _, q := range l.marked {
+		q.marked, q.again = false, false
 	}
-	l.dirty = l.dirty[:0]
+	l.marked = l.marked[:0]
 	return classes
 }
 

@@ -1,18 +1,5 @@
 package ledger
 
-import "slices"
-
-// missesPerStep bounds how many classes are tried without success after one command. It is reached
-// only if so many different kinds of requests wait behind one account. Those further back are
-// tried when something else becomes free.
-const missesPerStep = 1024
-
-// skip is a class that was set aside while others are tried, and the queue that it waits in.
-type skip struct {
-	class *class
-	queue *queue
-}
-
 // wait makes an entry, which is in the tables, wait behind what blocks it.
 func (l *Ledger) wait(e *entry, blocked *queue, reason string) {
 	l.setState(e, Waiting, reason)
@@ -125,134 +112,6 @@ func (l *Ledger) freed(a *account) {
 	}
 }
 
-func (l *Ledger) mark(q *queue) {
-	if !q.dirty {
-		q.dirty = true
-		l.dirty = append(l.dirty, q)
-	}
-}
-
-// grantWaiting grants waiting requests as far as the accounts that have more to give allow, in the
-// order of priority, fair share and arrival. It does all of that before a later request is
-// decided.
-func (l *Ledger) grantWaiting() {
-	for misses := 0; misses < missesPerStep; {
-		q := l.nextQueue()
-		if q == nil {
-			break
-		}
-		var granted bool
-		if q.account != nil && q.account.holder != nil {
-			granted = l.tryHolder(q)
-		} else {
-			granted = l.try(q, q.groups.items[0].first())
-		}
-		if !granted {
-			misses++
-		}
-	}
-	for _, q := range l.dirty {
-		q.dirty = false
-	}
-	l.dirty = l.dirty[:0]
-	for _, s := range l.skipped {
-		l.enqueueClass(s.class, s.queue)
-	}
-	l.skipped = l.skipped[:0]
-}
-
-// nextQueue is the marked queue whose first request goes first. It unmarks queues in which no
-// request can be granted.
-func (l *Ledger) nextQueue() *queue {
-	var best *queue
-	kept := l.dirty[:0]
-	for _, q := range l.dirty {
-		if q.idle() {
-			q.dirty = false
-			continue
-		}
-		kept = append(kept, q)
-		if best == nil || q.goesBefore(best) {
-			best = q
-		}
-	}
-	l.dirty = kept
-	return best
-}
-
-// idle reports whether no request in the queue can be granted.
-func (q *queue) idle() bool {
-	switch {
-	case q.account != nil && q.account.holder != nil:
-		return false
-	case q.waiting == 0:
-		return true
-	case q.account == nil:
-		return false
-	default:
-		return q.hopeless(q.free())
-	}
-}
-
-// free is what a request behind the queue's account could get at most.
-func (q *queue) free() [3]int64 {
-	switch {
-	case q.host != nil:
-		return q.host.free()
-	case q.clusterQueue != nil:
-		return q.clusterQueue.free()
-	default:
-		return q.account.free()
-	}
-}
-
-// goesBefore orders queues by their first requests. A queue whose account is held goes first,
-// because no other request can get what that account has.
-func (q *queue) goesBefore(other *queue) bool {
-	mine, theirs := q.account != nil && q.account.holder != nil, other.account != nil && other.account.holder != nil
-	if mine || theirs {
-		return mine && !theirs
-	}
-	g, h := q.groups.items[0], other.groups.items[0]
-	return goesBefore(g, g.first(), g.first().first(), h, h.first(), h.first().first())
-}
-
-// try grants the first of a class, or moves the class to what blocks it now, or sets it aside.
-func (l *Ledger) try(q *queue, c *class) (granted bool) {
-	e := c.first()
-	h, blocked := l.decide(e)
-	switch blocked {
-	case nil:
-		l.admit(e, h)
-		return true
-	case q:
-		c.dequeue()
-		l.skipped = append(l.skipped, skip{c, q})
-	default:
-		c.dequeue()
-		l.enqueueClass(c, blocked)
-		l.setAside(c, blocked)
-	}
-	return false
-}
-
-// admit grants a request that waits, whichever command made room for it.
-func (l *Ledger) admit(e *entry, h *host) {
-	l.deciding, l.admits = e, true
-	l.stopWaiting(e)
-	l.grant(e, h)
-	l.deciding, l.admits = nil, false
-}
-
-// setAside takes a class out of a marked queue that was just found to block it, so that it is not
-// tried there again in this step.
-func (l *Ledger) setAside(c *class, blocked *queue) {
-	if blocked.dirty {
-		c.dequeue()
-		l.skipped = append(l.skipped, skip{c, blocked})
-	}
-}
-
 // tryHolder grants the request that the account is held for, if the account has enough now.
 func (l *Ledger) tryHolder(q *queue) (granted bool) {
 	e := q.account.holder
@@ -262,8 +121,7 @@ func (l *Ledger) tryHolder(q *queue) (granted bool) {
 		l.admit(e, h)
 		return true
 	case blocked == q && (q.host == nil || q.host.suits(e.Wishes) && !l.crowded(e, q.host)):
-		q.dirty = false
-		l.dirty = slices.DeleteFunc(l.dirty, func(other *queue) bool { return other == q })
+		q.holderTried = true
 	default:
 		// something else blocks it, the host has lost its labels, or is closed to its caller:
 		// other requests need not wait for it
@@ -278,13 +136,14 @@ func (l *Ledger) tryHolder(q *queue) (granted bool) {
 // accounts that came earlier and have at least its priority.
 func (l *Ledger) markPassedOver(e *entry) {
 	for c := range l.charges(e).all {
-		if c.account.queue.waiting > 0 && (c.part == nil || !c.vector.IsZero()) {
-			l.markPassed(c.account.queue.first(), e)
+		if q := &c.account.queue; q.waiting > 0 && (c.part == nil || !c.vector.IsZero()) {
+			l.markPassed(q.first(), e)
+			for _, tried := range q.triedClasses[:min(8, len(q.triedClasses))] {
+				if tried.tried && tried.group != nil && tried.group.queue == q {
+					l.markPassed(tried.first(), e)
+				}
+			}
 		}
-	}
-	// classes that were set aside are the first of their queues
-	for i := 0; i < len(l.skipped) && i < 8; i++ {
-		l.markPassed(l.skipped[i].class.first(), e)
 	}
 }
 
