@@ -220,12 +220,10 @@ func (l *Ledger) hostPlace(id string) (int, bool) {
 
 // setCapacity sets what the host may give. All fair shares are measured by the sum of that.
 func (l *Ledger) setCapacity(h *host, capacity, protected resource.Vector) {
-	l.fleet.memory -= known(h.account.most[0])
-	l.fleet.cpu -= known(h.account.most[1])
+	l.fleet.add(&h.account, -1)
 	h.Capacity, h.Protected = capacity, protected
 	h.account.setLimit(capacity, protected)
-	l.fleet.memory += known(h.account.most[0])
-	l.fleet.cpu += known(h.account.most[1])
+	l.fleet.add(&h.account, 1)
 	l.revalueAll()
 }
 

@@ -390,7 +390,7 @@ func (m *model) normalize(labels label.Set, v resource.Vector) (resource.Vector,
 func (m *model) share(labels label.Set) (value float64) {
 	of := func(labels label.Set) (string, *ledger.Quota) {
 		for _, a := range m.quotas(labels) {
-			if a.rule.Weight > 0 || !a.rule.Guaranteed.IsUnset() {
+			if a.rule.Selector.String() != "*" && (a.rule.Weight > 0 || !a.rule.Guaranteed.IsUnset()) {
 				return a.name, &a.rule
 			}
 		}
@@ -405,9 +405,12 @@ func (m *model) share(labels label.Set) (value float64) {
 			}
 		}
 	}
-	for _, dimension := range []string{resource.Memory, resource.CPU} {
+	for dimension := range has {
 		everything := int64(0)
 		for _, h := range m.hosts {
+			if dimension == resource.Instances {
+				break
+			}
 			everything += hostAccount(h).most[dimension]
 		}
 		if everything > 0 {
@@ -418,8 +421,8 @@ func (m *model) share(labels label.Set) (value float64) {
 		return value + beyondGuarantee
 	}
 	value /= float64(max(1, q.Weight))
-	for _, dimension := range []string{resource.Memory, resource.CPU, resource.Instances} {
-		if least, listed := q.Guaranteed.Get(dimension); listed && has[dimension] >= least {
+	for dimension, least := range q.Guaranteed.All() {
+		if has[dimension] >= least {
 			return value + beyondGuarantee
 		}
 	}
