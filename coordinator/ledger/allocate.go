@@ -229,26 +229,19 @@ func (l *Ledger) place(e *entry) (*host, *queue) {
 	if asked.host != nil {
 		return asked.host, nil
 	}
-	slot := l.placer.Choose(l.query(e))
-	if slot == NoSlot {
-		return nil, &l.anyHost
+	if h := l.hostFor(e); h != nil {
+		return h, nil
 	}
-	return l.slots[slot], nil
+	return nil, &l.anyHost
 }
 
 func (l *Ledger) query(e *entry) Query {
 	l.turn++
-	q := Query{Request: e.request(), Wishes: e.Wishes, Turn: l.turn, NoHeld: true}
+	q := Query{Request: e.request(), Wishes: e.Wishes, Turn: l.turn}
 	if l.mayCrowd(e) {
 		q.Rejected = func(slot Slot) bool { return l.crowded(e, l.slots[slot]) }
 	}
 	return q
-}
-
-// heldFrom reports whether the account is held for another request, so that e, which asks it for v,
-// cannot have it. A quota or a cluster queue holds only what it limits. A host is held as a whole.
-func (a *account) heldFrom(e *entry, v resource.Vector) bool {
-	return a.holder != nil && a.holder != e && (a.queue.host != nil || a.concerns(v))
 }
 
 // grant reserves what the request asks for on the host and in every account.
@@ -259,7 +252,11 @@ func (l *Ledger) grant(e *entry, h *host) {
 	l.setTTL(e, e.ReservationTTL)
 	e.GrantRevision = l.revision + 1
 	l.hold(e, h)
-	l.markPassedOver(e)
+	for c := range l.charges(e).all {
+		if c.part == nil || !c.vector.IsZero() {
+			c.account.grants.add(e)
+		}
+	}
 	l.recordEntry(e)
 	l.setEntryTimer(e)
 }
@@ -382,12 +379,10 @@ func (l *Ledger) short(list []Shortfall, a *account, e *entry, v resource.Vector
 	list = a.shortfalls(list, v)
 	if len(list) == before && a.heldFrom(e, v) {
 		for dimension, asked := range v.All() {
-			if asked != 0 && a.mostOf(dimension) < unlimited {
-				list = append(list, a.shortfall(dimension, asked, 0, NoteHeld))
+			free := a.left(dimension)
+			if more := free - a.kept(dimension, free); asked > more && a.mostOf(dimension) < unlimited {
+				list = append(list, a.shortfall(dimension, asked, more, NoteHeld))
 			}
-		}
-		if len(list) == before { // it asks for nothing that the account limits
-			list = append(list, a.shortfall(resource.Instances, v.Instances(), 0, NoteHeld))
 		}
 	}
 	return list
@@ -409,6 +404,18 @@ func (l *Ledger) noHost(refusal *InsufficientError, e *entry, q Query) {
 
 func (l *Ledger) survey(q Query) *HostFilters {
 	filters := l.placer.Survey(q)
+	for _, c := range l.claims {
+		for i := range c.held {
+			h := c.held[i].host()
+			if h == nil || !h.suits(q.Wishes) || q.Wishes != nil && slices.Contains(q.Wishes.Avoid, h.ID) || q.Rejected != nil && q.Rejected(h.slot) {
+				continue
+			}
+			if h.fits(q.Request) && h.account.keeps(q.Request) { // the Placer knows what is left beside the hold
+				filters.Headroom--
+				filters.Held++
+			}
+		}
+	}
 	return &filters
 }
 

@@ -42,6 +42,7 @@ func (l *Ledger) Audit() []Violation {
 		}
 	}
 	l.auditBytes(report)
+	l.auditClaims(sums, report)
 	for _, h := range l.hostOrder {
 		promised := int64(0)
 		for _, e := range h.entries {

@@ -77,7 +77,8 @@ func TestABatchDoesNotSayThatSomethingIsThereAndGone(t *testing.T) {
 }
 
 // However many wait: what becomes free is given to all requests that it is enough for. That takes
-// some steps, which are due at once, and no request that comes meanwhile and may wait is before them.
+// some steps, which are due at once, and no request that comes meanwhile and may wait is before
+// them.
 func TestAllWhoCanBeServedAreServedBeforeLaterOnes(t *testing.T) {
 	const waiting = 3000
 	l := ready(t)

@@ -148,7 +148,7 @@ func (l *Ledger) updatePlacer(h *host) {
 	v := HostView{
 		ID: h.ID, Labels: h.Labels, Limit: h.most(),
 		Health: note != NoteHealth, Measured: note == "" || note == NoteHealth,
-		Held: h.account.holder != nil, LoadMillis: h.loadPerCore(),
+		Held: h.account.claim != nil, LoadMillis: h.loadPerCore(),
 	}
 	v.Available, v.Booked = h.balance()
 	l.placer.Put(h.slot, v)
@@ -171,6 +171,9 @@ func (h *host) balance() (available, booked resource.Vector) {
 		free := a.available(q.Name)
 		available = available.With(q.Name, max(0, free))
 		booked = booked.With(q.Name, a.mostOf(q.Name)-free)
+	}
+	for dimension, kept := range a.idle().All() { // others cannot have it
+		available = available.With(dimension, get(available, dimension)-kept)
 	}
 	return available, booked
 }
@@ -237,6 +240,10 @@ func known(most int64) int64 {
 // removeHost removes a host, on which nothing is left, from the tables.
 func (l *Ledger) removeHost(h *host) {
 	l.timers.set(&h.timer, 0)
+	if c := h.account.claim; c != nil {
+		l.endClaim(c.entry)
+		l.setEntryTimer(c.entry)
+	}
 	l.setCapacity(h, resource.Vector{}, resource.Vector{}) // a host that is gone counts in no share
 	l.placer.Remove(h.slot)
 	l.slots[h.slot] = nil

@@ -115,6 +115,14 @@ type Ledger struct {
 	// may still wait for what is free.
 	crowdedOut bool
 
+	starved  heap[*share] // those that have starved requests
+	claims   []*claim
+	visits   uint64 // of the starved
+	visitDue bool   // something has changed that concerns them
+	// visitTimer is when something changes that concerns them without a command.
+	visitTimer   timer
+	claimedHosts int
+
 	// deciding is the request that is being decided. early is set before a command begins, while
 	// the ledger does what was due by then. If the ledger panics, they say whose fault it is.
 	deciding *entry
@@ -146,6 +154,8 @@ func New(cfg Config, placer Placer) *Ledger {
 		shares:      make(map[string]*share),
 		clusters:    make(map[ClusterName]*cluster),
 		classes:     make(map[string]*class),
+		starved:     newStarved(),
+		visits:      1, // an account that nobody wanted has the number 0
 	}
 }
 
@@ -170,7 +180,7 @@ func (l *Ledger) Behind() bool { return l.own >= l.cfg.OwnChanges }
 // NextTimer returns when Advance has something to do. If the last step left some of its work to the
 // next one, that is now. If the batch is at its bound, that is when Changes was called.
 func (l *Ledger) NextTimer() (Instant, bool) {
-	if len(l.marked) > 0 { // the last step had no time for all that may be granted
+	if len(l.marked) > 0 || l.visitDue { // the last step had no time for all that may be granted
 		return l.now, true
 	}
 	due := Instant(0)
@@ -218,6 +228,9 @@ func (l *Ledger) fire() {
 			l.deciding = nil
 		case t.host != nil:
 			l.hostDue(t.host)
+		case t == &l.visitTimer:
+			l.timers.set(t, 0)
+			l.visitDue = true
 		default:
 			l.clusterDue(t.cluster)
 		}
@@ -322,7 +335,7 @@ func (l *Ledger) restoreEntry(a *Allocation, aside map[ID]string) error {
 		return unrestored(a.ID, "no such host: %q", a.HostID)
 	}
 	if e.State == Waiting {
-		e.detached = l.now
+		e.detached, e.waitsSince = l.now, e.Created
 		if _, ends := aside[e.ID]; !ends && e.present() {
 			_, blocked := l.decide(e) // no host gets grants before it reports
 			l.enqueue(e, blocked)

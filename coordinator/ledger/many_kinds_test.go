@@ -58,7 +58,7 @@ func (c *crowd) report(t tester, now ledger.Instant, available int64) {
 	c.sequence++
 	_, err := c.Sync(now, ledger.SyncCommand{
 		HostID: "h1", Incarnation: 1, Sequence: c.sequence, Full: c.sequence == 1,
-		Sample: &ledger.Sample{MemoryAvailable: &available, Time: ledger.Instant(c.sequence)}, //nolint:gosec // a small number
+		Sample: &ledger.Sample{MemoryAvailable: &available, Time: ledger.Instant(c.sequence)},
 	})
 	if err != nil {
 		t.Fatal(err)

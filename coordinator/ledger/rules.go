@@ -47,6 +47,9 @@ type scope struct {
 	// masks has the most exact values first. Equals are in any order, because no labels match two.
 	masks    []mask
 	accounts map[string]*account
+	// rests says, by the keys of accounts, until when they are not held again: they were held by
+	// the rules before these.
+	rests map[string]Instant
 }
 
 // mask is the rules of a scope that are exact in the same keys.
@@ -237,6 +240,7 @@ func (s *scope) account(r *rule, key []byte, labels label.Set) *account {
 		rule: r,
 	}
 	a.queue.account = a
+	a.rests = s.rests[a.key]
 	a.setLimit(r.Limit, resource.Vector{})
 	s.accounts[a.key] = a
 	return a

@@ -23,8 +23,9 @@ type share struct {
 
 	// value is the order: the largest of its fractions of the fleet, divided by the weight. Shares
 	// within their guarantee come before all others.
-	value  float64
-	groups []*group // the groups in which requests of it wait
+	value   float64
+	groups  []*group // the groups in which requests of it wait
+	starved starvation
 }
 
 // aboveGuarantee is added to the value of a share that has more than its guarantee, or has no

@@ -71,7 +71,7 @@ func (l *Ledger) markGrown(h *host, before room) {
 	now := h.room()
 	switch {
 	case !now.open:
-	case !before.open:
+	case !before.open, h.account.claim != nil && now.memory > before.memory:
 		l.freed(&h.account)
 	default:
 		for _, q := range [...]*queue{&h.account.queue, &l.anyHost} {

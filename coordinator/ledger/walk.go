@@ -1,6 +1,10 @@
 package ledger
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/bursar/bursar/resource"
+)
 
 // A queue is marked when its account has more to give. Then it is walked: each of its classes is
 // tried once, in the order of the queue. A walk takes as many steps as it needs, and a mark stays
@@ -18,7 +22,8 @@ const (
 	missesPerStep = 64
 	grantsPerStep = 512
 	// queuesPerRound is how many marked queues have their turn at the same time: of these the one
-	// whose first request goes first is tried. More are marked only if many accounts change at once.
+	// whose first request goes first is tried. More are marked only if many accounts change at
+	// once.
 	queuesPerRound = 64
 )
 
@@ -42,10 +47,17 @@ func (l *Ledger) mark(q *queue) {
 // order of priority, fair share and arrival. It does so before a later request is decided. If there
 // is more to try than one step may take, the next steps go on, and NextTimer is now.
 func (l *Ledger) grantWaiting() {
+	l.visitStarved()
 	if len(l.marked) == 0 {
 		l.crowdedOut = false
 		return
 	}
+	l.walk()
+	l.visitStarved()
+}
+
+// walk goes on with the walks through the marked queues.
+func (l *Ledger) walk() {
 	l.step++
 	left := step{missesPerStep, grantsPerStep}
 	for idle := 0; idle < len(l.marked) && !left.over(); {
@@ -68,9 +80,9 @@ func (l *Ledger) grantWaiting() {
 	l.setAside = l.setAside[:0]
 }
 
-// waitsItsTurn returns the queue in which a request that fits, and may wait, has to wait nevertheless;
-// nil: none. There is enough for many who came before it, and the last step had no time for all of
-// them.
+// waitsItsTurn returns the queue in which a request that fits, and may wait, has to wait
+// nevertheless; nil: none. There is enough for many who came before it, and the last step had no
+// time for all of them.
 func (l *Ledger) waitsItsTurn(e *entry) *queue {
 	if !l.crowdedOut {
 		return nil
@@ -127,10 +139,7 @@ func (l *Ledger) endRound(n int) {
 
 // more reports whether the walk may try something in the queue in this step.
 func (q *queue) more() bool {
-	if q.account != nil && q.account.holder != nil {
-		return !q.holderTried
-	}
-	return q.next() != nil && !q.exhausted()
+	return q.heldFirst() || q.next() != nil && !q.exhausted()
 }
 
 // next is the class that the walk tries next; nil if all were tried, or are set aside in this step.
@@ -152,8 +161,8 @@ func (q *queue) exhausted() bool { return q.account != nil && q.hopeless(q.free(
 // first request again.
 func (q *queue) walked() bool {
 	switch {
-	case q.account != nil && q.account.holder != nil:
-		return q.holderTried
+	case q.heldFirst():
+		return false
 	case q.waiting == 0 || q.exhausted():
 		q.again = false
 	case q.tried < q.classes:
@@ -165,24 +174,34 @@ func (q *queue) walked() bool {
 	return !again
 }
 
-// free is what a request behind the queue's account could get at most.
-func (q *queue) free() [3]int64 {
+// heldFirst reports whether the queue's account is held for a request that was not tried since the
+// account had more to give.
+func (q *queue) heldFirst() bool { return q.account != nil && q.account.claim != nil && !q.holderTried }
+
+// free is what a request behind the queue's account could get at most. If the account is held for
+// another, that is what is left beside it.
+func (q *queue) free() (free [3]int64) {
 	switch {
 	case q.host != nil:
-		return q.host.free()
+		free = q.host.free()
 	case q.clusterQueue != nil:
-		return q.clusterQueue.free()
+		free = q.clusterQueue.free()
 	default:
-		return q.account.free()
+		free = q.account.free()
 	}
+	if q.account.claim != nil {
+		for i, dimension := range [...]string{resource.Memory, resource.CPU, resource.Instances} {
+			free[i] -= q.account.kept(dimension, free[i])
+		}
+	}
+	return free
 }
 
-// goesBefore orders queues by their first requests. A queue whose account is held goes first,
-// because no other request can get what that account has.
+// goesBefore orders marked queues by the requests that are tried next. Those that an account is
+// held for go first: they have waited long enough.
 func (q *queue) goesBefore(other *queue) bool {
-	mine, theirs := q.account != nil && q.account.holder != nil, other.account != nil && other.account.holder != nil
-	if mine || theirs {
-		return mine && !theirs
+	if q.heldFirst() || other.heldFirst() {
+		return q.heldFirst() && !other.heldFirst()
 	}
 	g, h := q.groups.items[0], other.groups.items[0]
 	return goesBefore(g, g.first(), g.first().first(), h, h.first(), h.first().first())
@@ -190,7 +209,7 @@ func (q *queue) goesBefore(other *queue) bool {
 
 // tryFirst tries what goes first in a marked queue.
 func (l *Ledger) tryFirst(q *queue) (granted bool) {
-	if q.account != nil && q.account.holder != nil {
+	if q.heldFirst() {
 		return l.tryHolder(q)
 	}
 	c := q.next()
