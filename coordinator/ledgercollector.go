@@ -28,6 +28,7 @@ type ledgerCollector struct {
 	clusterKnown, clusterAge                         *prometheus.Desc
 	overUse                                          *prometheus.Desc
 	hostRefuses, callersFull                         *prometheus.Desc
+	heldAccounts, heldIdle                           *prometheus.Desc
 }
 
 func newLedgerCollector(loop *commit.Loop, most int) *ledgerCollector {
@@ -60,8 +61,10 @@ func newLedgerCollector(loop *commit.Loop, most int) *ledgerCollector {
 		clusterAge:        describe("cluster_age_seconds", "Time since the last reading of an external cluster.", "cluster"),
 		overUse: describe("engines_over_use", "Engines that use more of a dimension than they are entitled to, by what their hosts do about it.",
 			"dimension", "policy"),
-		callersFull: describe("callers_full", "Callers whose live allocations take nearly as much memory as they may (limits.callerLiveBytes)."),
-		hostRefuses: describe("hosts_refusing", "Hosts that report in time and whose agents want no new grants for another reason than memory pressure, such as a lack of disk space, or cannot be sent more allocations."),
+		heldAccounts: describe("held_accounts", "Accounts that are held for requests which have waited too long, by their kind.", "kind"),
+		heldIdle:     describe("held_idle", "What is free on hosts and kept for requests which have waited too long, by dimension.", "dimension"),
+		callersFull:  describe("callers_full", "Callers whose live allocations take nearly as much memory as they may (limits.callerLiveBytes)."),
+		hostRefuses:  describe("hosts_refusing", "Hosts that report in time and whose agents want no new grants for another reason than memory pressure, such as a lack of disk space, or cannot be sent more allocations."),
 	}
 }
 
@@ -71,6 +74,7 @@ func (c *ledgerCollector) Describe(out chan<- *prometheus.Desc) {
 		c.allocations, c.hosts, c.revision, c.queued, c.skew, c.remembered,
 		c.watchEvents, c.watchBytes, c.historyRows, c.historyBytes, c.account, c.accountWaiting, c.host, c.hostEngines,
 		c.queue, c.queueApplications, c.queueWaiting, c.clusterKnown, c.clusterAge, c.overUse, c.hostRefuses, c.callersFull,
+		c.heldAccounts, c.heldIdle,
 	} {
 		out <- d
 	}
@@ -139,6 +143,14 @@ func (c *ledgerCollector) Collect(out chan<- prometheus.Metric) {
 	}
 	gauge(c.hostRefuses, float64(counts.HostsRefusing))
 	gauge(c.callersFull, float64(counts.CallersFull))
+	for _, kind := range []ledger.Kind{ledger.HostAccount, ledger.QuotaAccount, ledger.QueueAccount} {
+		gauge(c.heldAccounts, float64(counts.Held[kind]), kind.String())
+	}
+	gauge(c.heldIdle, float64(counts.HeldIdle.Memory()), resource.Memory)
+	gauge(c.heldIdle, float64(counts.HeldIdle.CPU()), resource.CPU)
+	for _, q := range counts.HeldIdle.Custom() {
+		gauge(c.heldIdle, float64(q.Value), q.Name)
+	}
 	for i := range accounts {
 		a := &accounts[i]
 		name := a.Name.Labels.String()

@@ -168,7 +168,14 @@ func accountNote(a *bursarv1.Account) string {
 		notes = append(notes, "over its limit")
 	}
 	if a.GetHeldFor() != "" {
-		notes = append(notes, "held for "+a.GetHeldFor())
+		note := "held for " + a.GetHeldFor()
+		if a.GetHeldUntil() != nil { // an older coordinator does not say it
+			note += " until " + timeText(a.GetHeldUntil())
+		}
+		if kept := resourceText(a.GetKept()); kept != "" {
+			note += ", keeps " + kept
+		}
+		notes = append(notes, note)
 	}
 	return strings.Join(notes, ", ")
 }

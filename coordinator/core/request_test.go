@@ -35,8 +35,9 @@ func TestTheEndOfAWaitIsExplainedToEachCallerOnItsOwn(t *testing.T) {
 		as("alice", fmt.Sprint("has", i), 10, 0)
 	}
 	r.now = r.now.Add(2 * time.Second)
-	first, second := as("alice", "first", 10, time.Second), as("bob", "second", 10, 2*time.Second)
-	r.now = r.now.Add(2 * time.Second)
+	const wait = 500 * time.Millisecond // the host is held for a second
+	first, second := as("alice", "first", 10, wait), as("bob", "second", 10, wait)
+	r.now = r.now.Add(wait)
 	if err := r.core.Advance(r.now); err != nil {
 		t.Fatal(err)
 	}

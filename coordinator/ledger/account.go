@@ -22,10 +22,8 @@ type account struct {
 	reserved resource.Sum    // of reservations
 	others   resource.Vector // in an external queue: what is used and is not ours
 
-	// holder is the request that everything that becomes free is held for. It was passed over for
-	// too long.
-	holder *entry
-	held   int // live allocations that count in it
+	claim *claim // it is held for one request; nil: it is not
+	held  int    // live allocations that count in it
 	// complete says that the account has no custom countable that the limit does not list. If it
 	// is false, such a countable is not limited.
 	complete bool
@@ -39,7 +37,10 @@ type account struct {
 	protected resource.Vector
 	key       string // of a quota: within its scope
 	rule      *rule  // of a quota
-	sets      int    // that charge it
+	grants    grants
+	rests     Instant // until then it is not held again
+	wanted    uint64  // the last visit of the starved in which a request could not get it yet
+	sets      int     // that charge it
 }
 
 // setLimit changes what the account may give.
@@ -162,16 +163,6 @@ func (a *account) closedShortfall(request resource.Vector, note string) Shortfal
 	return a.shortfall(resource.Instances, 0, 0, note) // it asks for nothing, and gets nothing
 }
 
-// concerns reports whether the request asks the account for anything that it limits.
-func (a *account) concerns(request resource.Vector) bool {
-	for dimension, asked := range request.All() {
-		if asked != 0 && a.mostOf(dimension) < unlimited {
-			return true
-		}
-	}
-	return false
-}
-
 // overLimit reports whether more is used than the limit allows.
 func (a *account) overLimit() bool {
 	for dimension := range a.limit.All() {
@@ -243,8 +234,8 @@ func (a *account) info() AccountInfo {
 	for dimension := range a.limit.All() {
 		info.Available = info.Available.With(dimension, max(0, a.available(dimension)))
 	}
-	if a.holder != nil {
-		info.HeldFor = a.holder.ID
+	if a.claim != nil {
+		info.HeldFor, info.HeldUntil, info.Kept = a.claim.entry.ID, a.claim.until, a.idle()
 	}
 	return info
 }

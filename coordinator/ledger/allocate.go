@@ -28,6 +28,9 @@ func (l *Ledger) Allocate(now Instant, c AllocateCommand) (AllocateResult, error
 	}
 	e.key = key
 	h, blocked := l.decide(e)
+	if blocked == nil && c.Wait > 0 {
+		blocked = l.waitsItsTurn(e)
+	}
 	if blocked == nil {
 		l.index(e)
 		l.grant(e, h)
@@ -224,44 +227,28 @@ func (l *Ledger) decide(e *entry) (*host, *queue) {
 }
 
 func (l *Ledger) place(e *entry) (*host, *queue) {
-	v := e.request()
-	for _, quota := range e.accounts {
-		if !quota.fits(v) || quota.heldFrom(e, v) {
-			return nil, &quota.queue
+	asked := l.charges(e)
+	for c := range asked.all {
+		if h := c.host(); !c.fits() || h != nil && l.closedTo(e, h) || c.account.heldFrom(e, c.vector) {
+			return nil, &c.account.queue
 		}
 	}
-	for _, t := range e.charges() {
-		if !t.queue.fits(t.vector) || t.queue.account.heldFrom(e, t.vector) {
-			return nil, &t.queue.account.queue
-		}
+	if asked.host != nil {
+		return asked.host, nil
 	}
-	if e.HostID != "" {
-		h := l.hosts[e.HostID]
-		if !h.fits(v) || !h.suits(e.Wishes) || l.crowded(e, h) || h.account.heldFrom(e, v) {
-			return nil, &h.account.queue
-		}
+	if h := l.hostFor(e); h != nil {
 		return h, nil
 	}
-	slot := l.placer.Choose(l.query(e))
-	if slot == NoSlot {
-		return nil, &l.anyHost
-	}
-	return l.slots[slot], nil
+	return nil, &l.anyHost
 }
 
 func (l *Ledger) query(e *entry) Query {
 	l.turn++
-	q := Query{Request: e.request(), Wishes: e.Wishes, Turn: l.turn, NoHeld: true}
+	q := Query{Request: e.request(), Wishes: e.Wishes, Turn: l.turn}
 	if l.mayCrowd(e) {
 		q.Rejected = func(slot Slot) bool { return l.crowded(e, l.slots[slot]) }
 	}
 	return q
-}
-
-// heldFrom reports whether the account is held for another request, so that e, which asks it for v,
-// cannot have it. A quota or a cluster queue holds only what it limits. A host is held as a whole.
-func (a *account) heldFrom(e *entry, v resource.Vector) bool {
-	return a.holder != nil && a.holder != e && (a.queue.host != nil || a.concerns(v))
 }
 
 // grant reserves what the request asks for on the host and in every account.
@@ -272,7 +259,11 @@ func (l *Ledger) grant(e *entry, h *host) {
 	l.setTTL(e, e.ReservationTTL)
 	e.GrantRevision = l.revision + 1
 	l.hold(e, h)
-	l.markPassedOver(e)
+	for c := range l.charges(e).all {
+		if c.part == nil || !c.vector.IsZero() {
+			c.account.grants.add(e)
+		}
+	}
 	l.recordEntry(e)
 	l.setEntryTimer(e)
 }
@@ -282,30 +273,21 @@ func (l *Ledger) grant(e *entry, h *host) {
 // hosts until they had the time to report after a load, and does not judge cluster queues of which
 // nothing is known.
 func (l *Ledger) never(e *entry) error {
-	v := e.request()
 	refusal := &InsufficientError{Reason: ReasonNever}
-	for _, quota := range e.accounts {
-		if !quota.couldEverFit(v) {
-			refusal.Shortfalls = quota.shortfalls(refusal.Shortfalls, v)
+	asked := l.charges(e)
+	for c := range asked.all {
+		if c.host() != nil && (len(refusal.Shortfalls) > 0 || l.now < l.hostsBack) {
+			break
 		}
-	}
-	for _, t := range e.charges() {
-		if t.queue.tooLarge(t.vector) {
-			refusal.Shortfalls = t.queue.account.shortfalls(refusal.Shortfalls, t.vector)
+		if c.tooLarge() {
+			refusal.Shortfalls = c.account.shortfalls(refusal.Shortfalls, c.vector)
 		}
 	}
 	switch {
 	case len(refusal.Shortfalls) > 0:
 		return refusal
-	case l.now < l.hostsBack:
+	case l.now < l.hostsBack || asked.host != nil:
 		return nil
-	case e.HostID != "":
-		h := l.hosts[e.HostID]
-		if h.account.couldEverFit(v) {
-			return nil
-		}
-		refusal.Shortfalls = h.account.shortfalls(nil, v)
-		return refusal
 	}
 	q := l.query(e)
 	if l.placer.Possible(q) {
@@ -321,28 +303,22 @@ func (l *Ledger) never(e *entry) error {
 // insufficient describes everything that is short for a request.
 func (l *Ledger) insufficient(e *entry) *InsufficientError {
 	refusal := &InsufficientError{Reason: ReasonRefused}
-	for _, quota := range e.accounts {
-		refusal.Shortfalls = l.short(refusal.Shortfalls, quota, e, e.request())
-	}
-	final, awaited := len(refusal.Shortfalls) > 0, false
-	for i := range e.charges() {
-		t := &e.external.charges[i]
+	asked := l.charges(e)
+	var final, awaited, short, returning bool
+	for c := range asked.all {
 		before := len(refusal.Shortfalls)
-		refusal.Shortfalls = l.shortIn(refusal.Shortfalls, t, e)
-		switch {
+		refusal.Shortfalls = l.shortfalls(refusal.Shortfalls, e, c)
+		switch h := c.host(); {
+		case h != nil:
+			short, returning = len(refusal.Shortfalls) > before, h.state == Returning
 		case len(refusal.Shortfalls) == before:
-		case t.queue.cluster.awaited(l):
+		case c.part != nil && c.part.queue.cluster.awaited(l):
 			awaited = true
 		default:
 			final = true
 		}
 	}
-	var short, returning bool
-	if e.HostID != "" {
-		h, before := l.hosts[e.HostID], len(refusal.Shortfalls)
-		refusal.Shortfalls = l.shortOn(refusal.Shortfalls, h, e)
-		short, returning = len(refusal.Shortfalls) > before, h.state == Returning
-	} else {
+	if asked.host == nil {
 		q := l.query(e)
 		if short = l.placer.Choose(q) == NoSlot; short {
 			l.noHost(refusal, e, q)
@@ -353,9 +329,20 @@ func (l *Ledger) insufficient(e *entry) *InsufficientError {
 	return refusal
 }
 
+// shortfalls appends what one account lacks for a request, or why it gives it nothing.
+func (l *Ledger) shortfalls(list []Shortfall, e *entry, c charge) []Shortfall {
+	switch h := c.host(); {
+	case h != nil:
+		return l.shortOn(list, h, e)
+	case c.part != nil:
+		return l.shortIn(list, c.part, e)
+	}
+	return l.short(list, c.account, e, c.vector)
+}
+
 // shortIn appends what a cluster queue lacks, or why nothing new may go there. If its cluster is
 // not known, that is said once, for the queue that was asked for.
-func (l *Ledger) shortIn(list []Shortfall, t *charge, e *entry) []Shortfall {
+func (l *Ledger) shortIn(list []Shortfall, t *queueCharge, e *entry) []Shortfall {
 	note := t.queue.unschedulable()
 	if note == "" {
 		return l.short(list, &t.queue.account, e, t.vector)
@@ -399,12 +386,10 @@ func (l *Ledger) short(list []Shortfall, a *account, e *entry, v resource.Vector
 	list = a.shortfalls(list, v)
 	if len(list) == before && a.heldFrom(e, v) {
 		for dimension, asked := range v.All() {
-			if asked != 0 && a.mostOf(dimension) < unlimited {
-				list = append(list, a.shortfall(dimension, asked, 0, NoteHeld))
+			free := a.left(dimension)
+			if more := free - a.kept(dimension, free); asked > more && a.mostOf(dimension) < unlimited {
+				list = append(list, a.shortfall(dimension, asked, more, NoteHeld))
 			}
-		}
-		if len(list) == before { // it asks for nothing that the account limits
-			list = append(list, a.shortfall(resource.Instances, v.Instances(), 0, NoteHeld))
 		}
 	}
 	return list
@@ -426,6 +411,18 @@ func (l *Ledger) noHost(refusal *InsufficientError, e *entry, q Query) {
 
 func (l *Ledger) survey(q Query) *HostFilters {
 	filters := l.placer.Survey(q)
+	for _, c := range l.claims {
+		for i := range c.held {
+			h := c.held[i].host()
+			if h == nil || !h.suits(q.Wishes) || q.Wishes != nil && slices.Contains(q.Wishes.Avoid, h.ID) || q.Rejected != nil && q.Rejected(h.slot) {
+				continue
+			}
+			if h.fits(q.Request) && h.account.keeps(q.Request) { // the Placer knows what is left beside the hold
+				filters.Headroom--
+				filters.Held++
+			}
+		}
+	}
 	return &filters
 }
 

@@ -50,11 +50,11 @@ func addOrSubtract(s *resource.Sum, v resource.Vector, by int) {
 type counted struct {
 	state   State
 	vector  resource.Vector
-	quotas  []*account // nobody changes the list
-	host    *account   // nil: it holds nothing
-	charges []charge   // of cluster queues that are in the tables
-	caller  string     // empty: it was adopted
-	relay   string     // the host whose agent it came through; empty: none
+	quotas  []*account    // nobody changes the list
+	host    *account      // nil: it holds nothing
+	charges []queueCharge // of cluster queues that are in the tables
+	caller  string        // empty: it was adopted
+	relay   string        // the host whose agent it came through; empty: none
 	bytes   int64
 }
 
@@ -72,6 +72,7 @@ func (a *auditor) count(id ID, e *entry) {
 	case e.State == Waiting && e.present() && (e.class == nil || e.class.group == nil):
 		a.reportf(7, "allocation %s waits behind nothing", e.ID)
 	}
+	a.countStarved(e)
 	c := &counted{state: e.State, vector: e.request(), bytes: e.LiveBytes() + e.overhead()}
 	if e.State.Holds() && e.host != nil {
 		a.countAccounts(e, c)
@@ -135,6 +136,7 @@ func (a *auditor) sumOf(of *account) *balances {
 // compare compares an account with its allocations.
 func (a *auditor) compare(of *account) {
 	a.result.Accounts++
+	a.compareClaim(of)
 	sum := a.sums[of]
 	if sum == nil {
 		sum = new(balances)
@@ -158,7 +160,7 @@ func (a *auditor) compareHost(h *host) {
 			a.reportf(3, "host %s: allocation %s is in its list, and does not say so", h.ID, e.ID)
 		}
 		promised += e.promise
-		own := e.LiveBytes() + ChargeOverhead*int64(len(e.charges()))
+		own := e.LiveBytes() + ChargeOverhead*int64(len(e.queueCharges()))
 		if bytes += own; !e.Adopted() {
 			shares[a.callers[e.Caller]] += own
 		}

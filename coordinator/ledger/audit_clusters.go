@@ -16,11 +16,11 @@ func (a *auditor) countCharges(e *entry, c *counted) {
 			want[at], _ = want[at].Add(part.Vector)
 		}
 	}
-	if len(want) != len(e.charges()) {
-		a.reportf(3, "allocation %s touches %d cluster queues, its parts %d", e.ID, len(e.charges()), len(want))
+	if len(want) != len(e.queueCharges()) {
+		a.reportf(3, "allocation %s touches %d cluster queues, its parts %d", e.ID, len(e.queueCharges()), len(want))
 		return
 	}
-	for i := range e.charges() {
+	for i := range e.queueCharges() {
 		t := &e.external.charges[i]
 		at := t.queue.address
 		asked, wanted := want[at]

@@ -101,7 +101,7 @@ func TestTheAuditTellsWhereTheBooksOfAClusterAreWrong(t *testing.T) {
 		},
 		"a touch of a queue that has none of its parts": {
 			func(b books) {
-				b.waits.external.charges[1] = charge{queue: newClusterQueue(b.cluster, queueKey{"root.b", ""})}
+				b.waits.external.charges[1] = queueCharge{queue: newClusterQueue(b.cluster, queueKey{"root.b", ""})}
 			},
 			[]string{
 				"3: allocation B has none in yarn:prod:root.b, its parts there are none",
@@ -218,7 +218,7 @@ func TestAFleetHasNothingOfWhatItsHostsDoNotLimit(t *testing.T) {
 	if _, err := l.Register(1, RegisterCommand{HostID: "h1", Incarnation: 1, Capacity: resource.Vector{}.WithInstances(9)}); err != nil {
 		t.Fatal(err)
 	}
-	if l.fleet != (fleet{}) {
+	if l.fleet.memory+l.fleet.cpu != 0 || len(l.fleet.custom) > 0 {
 		t.Errorf("the fleet has %+v", l.fleet)
 	}
 }

@@ -107,7 +107,7 @@ func (a *auditor) reportf(invariant int, format string, args ...any) {
 // run does all of it, and reports whether it came to the end.
 func (a *auditor) run() bool {
 	return a.countAll() && a.compareQuotas() && a.compareHosts() && a.compareClusters() &&
-		a.compareUsages("caller", a.callers, a.callerBytes) && a.compareUsages("callers of host", a.relays, a.relayBytes)
+		a.compareUsages("caller", a.callers, a.callerBytes) && a.compareUsages("callers of host", a.relays, a.relayBytes) && a.compareClaims()
 }
 
 // step counts one more thing that is about to be looked at. If the step has enough, it ends it

@@ -167,7 +167,7 @@ func TestAQueueIsHopelessWhereNobodyCanHaveEnough(t *testing.T) {
 func TestAClusterQueueCountsWhatIsAskedOfIt(t *testing.T) {
 	other, own := &clusterQueue{}, &clusterQueue{}
 	q := queue{clusterQueue: own}
-	e := &entry{external: &external{charges: []charge{
+	e := &entry{external: &external{charges: []queueCharge{
 		{queue: other, vector: resource.Vector{}.WithMemory(9)}, {queue: own, vector: resource.Vector{}.WithMemory(2)},
 	}}}
 	c := &class{share: &share{weight: 1}, request: resource.Vector{}.WithMemory(5), members: newMembers()}

@@ -30,8 +30,8 @@ type clusterQueue struct {
 	shown resource.Sum
 }
 
-// charge is what an allocation asks of one cluster queue, and counts there.
-type charge struct {
+// queueCharge is what an allocation asks of one cluster queue, and counts there.
+type queueCharge struct {
 	queue  *clusterQueue
 	own    bool            // one of its parts is in this very queue, not in one below
 	vector resource.Vector // the sum of its parts here and below
@@ -199,7 +199,7 @@ func clamped(v resource.Vector) resource.Vector {
 // setShown changes how much of an allocation the report's figures include. Call updateOthers
 // afterwards: what an allocation leaves behind counts as used by others until a report says
 // otherwise.
-func (q *clusterQueue) setShown(t *charge, v resource.Vector) (changed bool) {
+func (q *clusterQueue) setShown(t *queueCharge, v resource.Vector) (changed bool) {
 	if t.shown.EqualTo(v) {
 		return false
 	}

@@ -364,7 +364,11 @@ type AccountInfo struct {
 	Allocations int
 	Waiting     int
 	OverLimit   bool
-	HeldFor     ID // zero: not held
+	// HeldFor is the request that the account is held for, until HeldUntil at the latest; zero: it
+	// is not held. Kept is what others cannot have of it meanwhile, although it is free.
+	HeldFor   ID
+	HeldUntil Instant
+	Kept      resource.Vector
 }
 
 // Remembered is a request id whose allocation has ended.

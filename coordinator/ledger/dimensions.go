@@ -103,9 +103,9 @@ func (d *Dimensions) has(custom string) bool {
 	if d.queues == nil {
 		d.queues = make(map[string]bool)
 		for _, c := range l.clusters {
-			c.order.Scan(func(b *branch) bool {
-				for _, q := range b.report.Limit.Custom() { // none if it is not in the last report
-					d.queues[q.Name] = true
+			c.order.Scan(func(q *clusterQueue) bool {
+				for _, c := range q.report.Limit.Custom() { // none if it is not in the last report
+					d.queues[c.Name] = true
 				}
 				return true
 			})

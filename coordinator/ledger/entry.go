@@ -28,12 +28,17 @@ type entry struct {
 	promise   int64 // bytes of memory that it may still use beyond what the last sample showed
 
 	// While it waits:
-	callers     int     // callers that wait for its answer
-	detached    Instant // since when there are none
-	class       *class  // nil while it has no caller
-	memberIndex int
-	heldAccount *account // the account that is held for it
-	nextHold    Instant  // when it may next get a hold
+	callers      int     // callers that wait for its answer
+	detached     Instant // since when there are none
+	class        *class  // nil while it has no caller
+	memberIndex  int
+	waitsSince   Instant
+	nextLook     Instant  // whether it is starved
+	claim        *claim   // on the accounts that are held for it; nil: none is
+	windows      int      // holds that it had
+	lastHosts    []string // that were held for it, if it names none
+	starved      bool
+	starvedIndex int // in those of its share
 }
 
 // present reports whether somebody waits for a grant or will look for it.
@@ -42,8 +47,8 @@ func (e *entry) present() bool { return e.Async || e.callers > 0 }
 // request is what it asks of its host and its quotas.
 func (e *entry) request() resource.Vector { return e.Entitled.Vector }
 
-// charges are those of its external parts, of cluster queues above before those below.
-func (e *entry) charges() []charge {
+// queueCharges are those of its external parts, of cluster queues above before those below.
+func (e *entry) queueCharges() []queueCharge {
 	if e.external == nil {
 		return nil
 	}
@@ -144,7 +149,7 @@ func (l *Ledger) activate(e *entry) {
 	for _, quota := range e.accounts {
 		quota.replace(Reserved, Active, v, v)
 	}
-	for _, t := range e.charges() {
+	for _, t := range e.queueCharges() {
 		t.queue.account.replace(Reserved, Active, t.vector, t.vector)
 	}
 }
@@ -211,8 +216,9 @@ func (l *Ledger) setEntryTimer(e *entry) {
 		if !e.present() {
 			first(e.detached.Add(l.cfg.CallerGrace))
 		}
-		if e.PassedSince != 0 && e.present() {
-			first(max(e.PassedSince.Add(l.cfg.StarvationAfter), e.nextHold))
+		first(l.starvationDue(e))
+		if e.claim != nil {
+			first(e.claim.until)
 		}
 	} else if e.unstored == 0 {
 		first(max(e.Expires, e.durableExpiry))
@@ -232,8 +238,11 @@ func (l *Ledger) entryDue(e *entry) {
 	case !e.present() && e.detached.Add(l.cfg.CallerGrace) <= l.now:
 		e.Forget = true
 		l.end(e, Canceled, "its caller did not come back within "+l.cfg.CallerGrace.String())
+	case e.claim != nil:
+		l.endClaim(e)
+		l.setEntryTimer(e)
 	default:
-		l.holdForStarved(e)
+		l.lookForStarvation(e)
 	}
 }
 

@@ -28,15 +28,7 @@ func (l *Ledger) ExplainID(now Instant, id ID) (Explanation, error) {
 	}
 	a := e.shown()
 	if e.State != Waiting {
-		x := Explanation{Verdict: Decided, Allocation: &a, HostID: e.HostID, Place: -1}
-		for _, quota := range e.accounts {
-			x.Accounts = append(x.Accounts, quota.info())
-		}
-		for _, t := range e.charges() {
-			x.Accounts = append(x.Accounts, t.queue.account.info())
-		}
-		x.Accounts = append(x.Accounts, l.hostInfo(e.host).Account)
-		return x, nil
+		return Explanation{Verdict: Decided, Allocation: &a, HostID: e.HostID, Place: -1, Accounts: l.accountInfos(e)}, nil
 	}
 	x := l.explain(e)
 	x.Allocation = &a
@@ -57,16 +49,8 @@ func (l *Ledger) explain(e *entry) Explanation {
 	turn := l.turn
 	defer func() { l.turn = turn }()
 	h, blocked := l.decide(e)
-	x := Explanation{Place: -1}
-	for _, quota := range e.accounts {
-		x.Accounts = append(x.Accounts, quota.info())
-	}
-	for _, t := range e.charges() {
-		x.Accounts = append(x.Accounts, t.queue.account.info())
-	}
-	if h := l.hosts[e.HostID]; h != nil {
-		x.Accounts = append(x.Accounts, l.hostInfo(h).Account)
-	} else {
+	x := Explanation{Place: -1, Accounts: l.accountInfos(e)}
+	if e.HostID == "" {
 		x.Filters = l.survey(l.query(e))
 	}
 	if blocked == nil {

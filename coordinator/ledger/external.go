@@ -12,7 +12,7 @@ import (
 type external struct {
 	// charges are those of all parts, of cluster queues above before those below. The charge of an
 	// empty part is empty.
-	charges     []charge
+	charges     []queueCharge
 	memberships []membership // one for each cluster
 	// granted is, for each part in Entitled.External, what the last report's figures include of
 	// its applications for certain.
@@ -46,10 +46,10 @@ func (l *Ledger) attachExternal(e *entry, creator *host) {
 		}
 		own := c.queue(queueKey{parts[i].Path, parts[i].Partition}, creator)
 		for q := own; q != nil; q = q.parent {
-			x.charges = append(x.charges, charge{queue: q, own: q == own})
+			x.charges = append(x.charges, queueCharge{queue: q, own: q == own})
 		}
 	}
-	slices.SortStableFunc(x.charges, func(a, b charge) int { return a.queue.address.Compare(b.queue.address) })
+	slices.SortStableFunc(x.charges, func(a, b queueCharge) int { return a.queue.address.Compare(b.queue.address) })
 	x.charges = slices.Clip(mergeCharges(x.charges))
 	for i := range x.charges {
 		t := &x.charges[i]
@@ -60,7 +60,7 @@ func (l *Ledger) attachExternal(e *entry, creator *host) {
 }
 
 // mergeCharges merges the charges of the same cluster queue, which are next to each other.
-func mergeCharges(list []charge) []charge {
+func mergeCharges(list []queueCharge) []queueCharge {
 	merged := list[:0]
 	for _, t := range list {
 		if n := len(merged); n > 0 && merged[n-1].queue == t.queue {
@@ -198,7 +198,7 @@ func (l *Ledger) entitleExternal(e *entry) {
 // There is one exception. The last report of the cluster may still show that the applications of a
 // shrinking part hold more than the part's new size. That surplus no longer counts as the entry's.
 // It counts as used by others until a later report does not show it, so it is added to the growth.
-func (e *entry) growthIn(t *charge, next []resource.External) resource.Vector {
+func (e *entry) growthIn(t *queueCharge, next []resource.External) resource.Vector {
 	q := t.queue
 	after := q.sum(next, func(part int) resource.Vector { return next[part].Vector })
 	shown := q.sum(next, func(part int) resource.Vector { return lesser(next[part].Vector, e.external.granted[part]) })
@@ -217,7 +217,7 @@ func (e *entry) growthIn(t *charge, next []resource.External) resource.Vector {
 
 // updateShown computes how much of an entry a cluster queue's figures include: for each part what
 // its applications hold, but no more than the part.
-func (e *entry) updateShown(t *charge) (changed bool) {
+func (e *entry) updateShown(t *queueCharge) (changed bool) {
 	parts := e.Entitled.External
 	return t.queue.setShown(t, t.queue.sum(parts, func(part int) resource.Vector {
 		return lesser(parts[part].Vector, e.external.granted[part])

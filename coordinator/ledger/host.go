@@ -149,7 +149,7 @@ func (l *Ledger) updatePlacer(h *host) {
 	v := HostView{
 		ID: h.ID, Labels: h.Labels, Limit: h.most(),
 		Health: note != NoteHealth, Measured: note == "" || note == NoteHealth,
-		Held: h.account.holder != nil, LoadMillis: h.loadPerCore(),
+		Held: h.account.claim != nil, LoadMillis: h.loadPerCore(),
 	}
 	v.Available, v.Booked = h.balance()
 	l.placer.Put(h.slot, v)
@@ -172,6 +172,9 @@ func (h *host) balance() (available, booked resource.Vector) {
 		free := a.available(q.Name)
 		available = available.With(q.Name, max(0, free))
 		booked = booked.With(q.Name, a.mostOf(q.Name)-free)
+	}
+	for dimension, kept := range a.idle().All() { // others cannot have it
+		available = available.With(dimension, get(available, dimension)-kept)
 	}
 	return available, booked
 }
@@ -223,14 +226,12 @@ func (l *Ledger) hostPlace(id string) (int, bool) {
 
 // setCapacity sets what the host may give. All fair shares are measured by the sum of that.
 func (l *Ledger) setCapacity(h *host, capacity, protected resource.Vector) {
-	l.fleet.memory -= known(h.account.most[0])
-	l.fleet.cpu -= known(h.account.most[1])
+	l.fleet.add(&h.account, -1)
 	l.countDimensions(h.Capacity, -1)
 	l.countDimensions(capacity, 1)
 	h.Capacity, h.Protected = capacity, protected
 	h.account.setLimit(capacity, protected)
-	l.fleet.memory += known(h.account.most[0])
-	l.fleet.cpu += known(h.account.most[1])
+	l.fleet.add(&h.account, 1)
 	l.revalueAll()
 }
 
@@ -244,6 +245,10 @@ func known(most int64) int64 {
 // removeHost removes a host, on which nothing is left, from the tables.
 func (l *Ledger) removeHost(h *host) {
 	l.timers.set(&h.timer, 0)
+	if c := h.account.claim; c != nil {
+		l.endClaim(c.entry)
+		l.setEntryTimer(c.entry)
+	}
 	l.setCapacity(h, resource.Vector{}, resource.Vector{}) // a host that is gone counts in no share
 	l.updateMachine(h, true)
 	l.placer.Remove(h.slot)

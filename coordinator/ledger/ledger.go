@@ -114,10 +114,22 @@ type Ledger struct {
 	// request is refused for good because a cluster is unknown.
 	clustersRead Instant
 
-	classes map[string]*class
-	anyHost queue    // requests that no host has room for
-	dirty   []*queue // queues whose account has more to give
-	skipped []skip   // classes that are set aside while others are tried
+	classes  map[string]*class
+	anyHost  queue    // requests that no host has room for
+	marked   []*queue // queues whose account has more to give, see walk.go
+	setAside []*group // that had all the misses they may have in this step
+	step     uint64   // of the walks
+	// crowdedOut says that the last step granted as much as one may, so that others who come first
+	// may still wait for what is free.
+	crowdedOut bool
+
+	starved  heap[*share] // those that have starved requests
+	claims   []*claim
+	visits   uint64 // of the starved
+	visitDue bool   // something has changed that concerns them
+	// visitTimer is when something changes that concerns them without a command.
+	visitTimer   timer
+	claimedHosts int
 
 	// deciding is the request that is being decided. early is set before a command begins, while
 	// the ledger does what was due by then. If the ledger panics, they say whose fault it is.
@@ -157,6 +169,8 @@ func New(cfg Config, placer Placer) *Ledger {
 		shares:      make(map[string]*share),
 		clusters:    make(map[ClusterName]*cluster),
 		classes:     make(map[string]*class),
+		starved:     newStarved(),
+		visits:      1, // an account that nobody wanted has the number 0
 	}
 }
 
@@ -178,9 +192,12 @@ func (l *Ledger) Advance(now Instant) {
 // Behind reports whether more may have come due than the batch has room for.
 func (l *Ledger) Behind() bool { return l.own >= l.cfg.OwnChanges }
 
-// NextTimer returns when Advance has something to do. If the batch is at its bound, that is when
-// Changes was called.
+// NextTimer returns when Advance has something to do. If the last step left some of its work to the
+// next one, that is now. If the batch is at its bound, that is when Changes was called.
 func (l *Ledger) NextTimer() (Instant, bool) {
+	if len(l.marked) > 0 || l.visitDue { // the last step had no time for all that may be granted
+		return l.now, true
+	}
 	due := Instant(0)
 	if t := l.nextTimer(); t != nil {
 		due = t.due
@@ -226,6 +243,9 @@ func (l *Ledger) fire() {
 			l.deciding = nil
 		case t.host != nil:
 			l.hostDue(t.host)
+		case t == &l.visitTimer:
+			l.timers.set(t, 0)
+			l.visitDue = true
 		default:
 			l.clusterDue(t.cluster)
 		}
@@ -330,7 +350,7 @@ func (l *Ledger) restoreEntry(a *Allocation, aside map[ID]string) error {
 		return unrestored(a.ID, "no such host: %q", a.HostID)
 	}
 	if e.State == Waiting {
-		e.detached = l.now
+		e.detached, e.waitsSince = l.now, e.Created
 		if _, ends := aside[e.ID]; !ends && e.present() {
 			_, blocked := l.decide(e) // no host gets grants before it reports
 			l.enqueue(e, blocked)

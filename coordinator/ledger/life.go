@@ -335,9 +335,9 @@ func (e *entry) showWhole(s *Shortfall, next resource.Resource) {
 	size := next.Vector
 	if s.Account.Kind == QueueAccount {
 		size = resource.Vector{}
-		for _, t := range e.charges() {
-			if t.branch.account.name.Labels.Equal(s.Account.Labels) {
-				size = t.branch.sum(next.External, func(part int) resource.Vector { return next.External[part].Vector })
+		for _, t := range e.queueCharges() {
+			if t.queue.account.name.Labels.Equal(s.Account.Labels) {
+				size = t.queue.sum(next.External, func(part int) resource.Vector { return next.External[part].Vector })
 			}
 		}
 	}

@@ -297,7 +297,7 @@ func (l *Ledger) FullCallers() []LiveFullError {
 
 // hostBytes is what the entry counts with on its host: its row as it was last recorded, and its
 // charges.
-func (e *entry) hostBytes() int64 { return e.bytes + ChargeOverhead*int64(len(e.charges())) }
+func (e *entry) hostBytes() int64 { return e.bytes + ChargeOverhead*int64(len(e.queueCharges())) }
 
 // countHostBytes counts bytes of an entry's row on its host, and on the entry's caller there. The
 // host may close for new grants, or open again, for all or for that caller. Adopted engines count
@@ -309,10 +309,14 @@ func (l *Ledger) countHostBytes(e *entry, h *host, more int64) {
 		if h.callers == nil {
 			h.callers = make(map[*usage]int64)
 		}
-		if has := h.callers[e.caller] + more; has != 0 {
+		had := h.callers[e.caller]
+		if has := had + more; has != 0 {
 			h.callers[e.caller] = has
 		} else {
 			delete(h.callers, e.caller)
+		}
+		if most := l.hostShare(); had >= most && had+more < most {
+			l.freed(&h.account)
 		}
 	}
 	switch full := h.bytes >= l.cfg.HostLiveBytes; {

@@ -444,5 +444,6 @@ func TestALiveAllocationTakesNoMoreThanItCounts(t *testing.T) {
 		})
 		_, err := w.ledger.Uncordon(w.now, "h1")
 		must(t, err)
+		goOn(w.ledger, w.now)
 	}
 }

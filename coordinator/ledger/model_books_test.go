@@ -268,16 +268,6 @@ func (m *model) exceeded(a modelAccount) bool {
 	return false
 }
 
-// concerns reports whether the request asks the account for anything that it limits.
-func (a modelAccount) concerns(request resource.Resource) bool {
-	for dimension, asked := range a.asked(request).All() {
-		if _, limited := a.limits(dimension); asked != 0 && limited {
-			return true
-		}
-	}
-	return false
-}
-
 // tooSmall reports whether the account could not give the request even if nothing were used.
 func (a modelAccount) tooSmall(request resource.Resource) bool {
 	for dimension, asked := range a.asked(request).All() {
@@ -300,14 +290,6 @@ func (m *model) headroom(h *modelHost) int64 {
 	return left
 }
 
-// holds is for whom accounts are held, by name.
-type holds map[string]ledger.ID
-
-func (h holds) against(a modelAccount, request resource.Resource, id ledger.ID) bool {
-	holder := h[a.name]
-	return holder != 0 && holder != id && (a.host != nil || a.concerns(request))
-}
-
 // takes reports whether a host would take the request now.
 func (m *model) takes(h *modelHost, request resource.Resource) bool {
 	return m.open(h) && !m.short(hostAccount(h), request) && (request.Memory() == 0 || request.Memory() <= m.headroom(h))
@@ -323,12 +305,12 @@ func matches(h *modelHost, w *ledger.Wishes) bool {
 func (m *model) fits(a *ledger.Allocation, held holds) []string {
 	request := a.Entitled
 	for _, quota := range m.quotas(a.Labels) {
-		if m.short(quota, request) || held.against(quota, request, a.ID) {
+		if m.short(quota, request) || m.against(held, quota, request, a.ID) {
 			return nil
 		}
 	}
 	for _, queue := range m.chains(request) {
-		if m.shut(queue.queue) || m.short(queue, request) || held.against(queue, request, a.ID) {
+		if m.shut(queue.queue) || m.short(queue, request) || m.against(held, queue, request, a.ID) {
 			return nil
 		}
 	}
@@ -339,8 +321,9 @@ func (m *model) fits(a *ledger.Allocation, held holds) []string {
 		}
 		account := hostAccount(h)
 		switch named := a.Wishes != nil && a.Wishes.Host != ""; {
-		case named && (a.Wishes.Host != h.id || !h.labels.MatchesFilter(a.Wishes.Required) || held.against(account, request, a.ID)):
-		case !named && (held[account.name] != 0 || !matches(h, a.Wishes)):
+		case m.against(held, account, request, a.ID):
+		case named && (a.Wishes.Host != h.id || !h.labels.MatchesFilter(a.Wishes.Required)):
+		case !named && !matches(h, a.Wishes):
 		default:
 			hosts = append(hosts, h.id)
 		}
@@ -390,7 +373,7 @@ func (m *model) normalize(labels label.Set, v resource.Vector) (resource.Vector,
 func (m *model) share(labels label.Set) (value float64) {
 	of := func(labels label.Set) (string, *ledger.Quota) {
 		for _, a := range m.quotas(labels) {
-			if a.rule.Weight > 0 || !a.rule.Guaranteed.IsUnset() {
+			if a.rule.Selector.String() != "*" && (a.rule.Weight > 0 || !a.rule.Guaranteed.IsUnset()) {
 				return a.name, &a.rule
 			}
 		}
@@ -405,9 +388,12 @@ func (m *model) share(labels label.Set) (value float64) {
 			}
 		}
 	}
-	for _, dimension := range []string{resource.Memory, resource.CPU} {
+	for dimension := range has {
 		everything := int64(0)
 		for _, h := range m.hosts {
+			if dimension == resource.Instances {
+				break
+			}
 			everything += hostAccount(h).most[dimension]
 		}
 		if everything > 0 {
@@ -418,8 +404,8 @@ func (m *model) share(labels label.Set) (value float64) {
 		return value + beyondGuarantee
 	}
 	value /= float64(max(1, q.Weight))
-	for _, dimension := range []string{resource.Memory, resource.CPU, resource.Instances} {
-		if least, listed := q.Guaranteed.Get(dimension); listed && has[dimension] >= least {
+	for dimension, least := range q.Guaranteed.All() {
+		if has[dimension] >= least {
 			return value + beyondGuarantee
 		}
 	}

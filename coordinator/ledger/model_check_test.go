@@ -174,10 +174,11 @@ func (m *machine) checkWaiting(t *rapid.T) {
 		if r := m.model.rows[id]; r == nil || r.State != ledger.Waiting || !r.present() {
 			t.Fatalf("%s is held for %s, which does not wait", name, id)
 		}
-		if a, _ := m.ledger.Get(id); a.PassedSince == 0 || a.PassedSince.Add(starvationAfter) > m.model.now {
-			t.Fatalf("%s is held for %s, which nobody has gone past for long", name, id)
+		if a, _ := m.ledger.Get(id); a.PassedSince == 0 || a.Created.Add(starvationAfter) > m.model.now {
+			t.Fatalf("%s is held for %s, which nobody has gone past, or which has not waited for long", name, id)
 		}
 	}
+	m.checkWindows(t)
 	for _, r := range m.model.rows {
 		switch {
 		case r.Expires != 0 && r.Expires <= m.model.now:

@@ -32,7 +32,8 @@ func someQuota(t *rapid.T) ledger.Quota {
 	case 0:
 		q.Weight = rapid.Int32Range(1, 3).Draw(t, "weight")
 	case 1:
-		q.Guaranteed = quantity(t, resource.Vector{}, resource.Memory, 6, 0)
+		dimension := rapid.SampledFrom([]string{resource.Memory, "gpu"}).Draw(t, "guaranteed")
+		q.Guaranteed = quantity(t, resource.Vector{}, dimension, 6, 0)
 	case 2:
 		q.Normalization = &resource.Normalization{
 			Minimum: resource.Vector{}.WithMemory(1), Increment: resource.Vector{}.WithMemory(2), Maximum: resource.Vector{}.WithMemory(5),
@@ -59,8 +60,9 @@ func (m *machine) putQuota(t *rapid.T) {
 // undeclared reports whether a rule is for gpus, and the stored one with its selector is not, and
 // no host and no queue has any.
 func (m *machine) undeclared(q ledger.Quota) bool {
-	if !q.Limit.Has("gpu") || slices.ContainsFunc(m.model.all, func(r ledger.Quota) bool {
-		return r.Source == ledger.SourceAPI && r.Selector.Equal(q.Selector) && r.Limit.Has("gpu")
+	isForGPUs := func(r ledger.Quota) bool { return r.Limit.Has("gpu") || r.Guaranteed.Has("gpu") }
+	if !isForGPUs(q) || slices.ContainsFunc(m.model.all, func(r ledger.Quota) bool {
+		return r.Source == ledger.SourceAPI && r.Selector.Equal(q.Selector) && isForGPUs(r)
 	}) {
 		return false
 	}
@@ -209,9 +211,13 @@ func contradict(rules []ledger.Quota) bool {
 	seen := make(map[string]bool)
 	for _, q := range rules {
 		text := q.Selector.String()
-		guaranteed, limited := q.Limit.Get(resource.Memory)
-		if least, _ := q.Guaranteed.Get(resource.Memory); seen[text] || limited && least > guaranteed {
+		if seen[text] {
 			return true
+		}
+		for dimension, least := range q.Guaranteed.All() {
+			if most, limited := q.Limit.Get(dimension); limited && least > most {
+				return true
+			}
 		}
 		seen[text] = true
 	}

@@ -76,7 +76,8 @@ type machine struct {
 	// remembered
 	forgets bool
 	step    int
-	abroad  bool // this run is about clusters: most of what is asked for is there
+	windows map[string]window // holds that were seen, by account
+	abroad  bool              // this run is about clusters: most of what is asked for is there
 }
 
 func newMachine() *machine {
@@ -103,6 +104,8 @@ func (m *machine) do(t *rapid.T, want func() expected, command func(l *ledger.Le
 	command(m.twin)
 	m.model.now = now
 	command(m.ledger)
+	goOn(m.twin, now)
+	goOn(m.ledger, now)
 	changes, same := m.ledger.Changes(), m.twin.Changes()
 	if diff := cmp.Diff(changes, same, cmpopts.EquateEmpty()); diff != "" {
 		t.Fatalf("the same commands do not make the same changes (-one +other):\n%s", diff)
@@ -125,6 +128,16 @@ func (m *machine) do(t *rapid.T, want func() expected, command func(l *ledger.Le
 		return maps.EqualFunc(a, b, slices.Equal[[]ledger.State])
 	})); diff != "" {
 		t.Fatalf("transitions (-want +got):\n%s", diff)
+	}
+}
+
+// goOn does what a step has left to the next ones, which are due at once.
+func goOn(l *ledger.Ledger, now ledger.Instant) {
+	for range 100 {
+		if due, set := l.NextTimer(); !set || due > now {
+			return
+		}
+		l.Advance(now)
 	}
 }
 
@@ -262,7 +275,7 @@ func (m *machine) granted(t *rapid.T, a *ledger.Allocation, held holds, waited b
 		if m.model.short(account, request) {
 			t.Fatalf("invariant 1: %s is granted %s, which %s does not have", a.ID, request, account.name)
 		}
-		if held[account.name] == now[account.name] && held.against(account, request, a.ID) {
+		if held[account.name] == now[account.name] && m.model.against(held, account, request, a.ID) {
 			t.Fatalf("%s is granted %s, which %s keeps for %s", a.ID, request, account.name, held[account.name])
 		}
 	}
@@ -306,12 +319,12 @@ func (m *machine) accounts(each func(ledger.AccountInfo)) {
 	})
 }
 
-// overdue reports whether somebody has been passed over for so long that an account may be held
-// for it.
+// overdue reports whether somebody has waited for so long that it may be starved: then it is not
+// the turn of those who would be first otherwise.
 func (m *machine) overdue() bool {
 	overdue := false
 	m.ledger.Allocations(0, func(a *ledger.Allocation) bool {
-		overdue = overdue || a.State == ledger.Waiting && a.PassedSince != 0 && a.PassedSince.Add(starvationAfter) <= m.model.now
+		overdue = overdue || a.State == ledger.Waiting && a.Created.Add(starvationAfter) <= m.model.now
 		return true
 	})
 	return overdue

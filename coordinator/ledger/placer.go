@@ -21,7 +21,8 @@ type HostView struct {
 	// not listed is not there.
 	Limit resource.Vector
 	// Available is what a request can get now by the account, and for memory never more than the
-	// measured headroom. It is never negative.
+	// measured headroom. If the host is held for a request, it is what others get beside that one.
+	// It is never negative.
 	Available resource.Vector
 	// Booked is used plus reserved, by the account alone. The policies score by it.
 	Booked resource.Vector
@@ -31,7 +32,7 @@ type HostView struct {
 	// cordoned or draining. Measured: it has a fresh measurement without pressure.
 	Health   bool
 	Measured bool
-	// Held is set while what the host frees is held for a request that waited too long.
+	// Held is set while the host is held for a request that waited too long.
 	Held bool
 }
 

@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"math"
 
+	"github.com/tidwall/btree"
+
 	"github.com/bursar/bursar/resource"
 )
 
@@ -26,6 +28,7 @@ type class struct {
 	members heap[*entry]
 	group   *group // that it waits in; nil: in none
 	index   int    // in the group's heap
+	tried   bool   // by the present walk through its queue, see walk.go
 }
 
 func (c *class) first() *entry { return c.members.items[0] }
@@ -36,14 +39,19 @@ type group struct {
 	queue   *queue
 	classes heap[*class]
 	index   int // in the queue's heap
+
+	// Of a step of the walk, see walk.go:
+	step   uint64
+	misses int  // classes that were tried without success
+	aside  bool // no more are tried
 }
 
 func (g *group) first() *class { return g.classes.items[0] }
 
 // queue is the requests that wait behind one account, or for any host.
 type queue struct {
-	waiting      int           // requests in all its classes
-	dirty        bool          // its account has more to give
+	waiting      int // requests in all its classes
+	classes      int
 	account      *account      // nil: requests here wait for any host
 	host         *host         // the host if the account is a host's
 	clusterQueue *clusterQueue // the cluster queue if the account is a cluster queue's
@@ -52,9 +60,23 @@ type queue struct {
 	// least is at most what each request here asks for, in memory, cpu and instances. If less is
 	// free, no request need be tried.
 	least [3]int64
+	// needs counts the classes that wait for any host, or for this one, by the memory that they ask
+	// for. A host's report that shows more memory concerns only those that ask for that much.
+	needs *btree.Map[int64, int]
+
+	// Of the walk through it, see walk.go:
+	marked       bool // its account has more to give
+	again        bool // and had still more, after the walk had begun
+	turn         int  // how many more may be tried without success in this round
+	tried        int  // classes that were tried
+	triedClasses []*class
+	holderTried  bool
 }
 
 func classBefore(a, b *class) bool {
+	if a.tried != b.tried {
+		return b.tried
+	}
 	if a.priority != b.priority {
 		return a.priority > b.priority
 	}
@@ -63,6 +85,12 @@ func classBefore(a, b *class) bool {
 
 func groupBefore(a, b *group) bool {
 	x, y := a.first(), b.first()
+	switch {
+	case a.aside != b.aside:
+		return b.aside
+	case x.tried != y.tried:
+		return y.tried
+	}
 	if x.priority != y.priority {
 		return x.priority > y.priority
 	}
@@ -111,10 +139,40 @@ func (q *queue) push(c *class) {
 		q.least = [3]int64{math.MaxInt64, math.MaxInt64, math.MaxInt64}
 	}
 	q.waiting += len(c.members.items)
+	q.classes++
 	asked := q.asked(c)
+	q.countNeed(asked.Memory(), 1)
 	q.least[0] = min(q.least[0], asked.Memory())
 	q.least[1] = min(q.least[1], asked.CPU())
 	q.least[2] = min(q.least[2], asked.Instances())
+}
+
+// countNeed counts, or with -1 discounts, a class that waits for any host or for this one.
+func (q *queue) countNeed(memory int64, by int) {
+	if q.account != nil && q.host == nil {
+		return
+	}
+	if q.needs == nil {
+		q.needs = new(btree.Map[int64, int])
+	}
+	if n, _ := q.needs.Get(memory); n+by > 0 {
+		q.needs.Set(memory, n+by)
+	} else {
+		q.needs.Delete(memory)
+	}
+}
+
+// needsBetween reports whether a class asks for more memory than the first amount, and at most for
+// the second.
+func (q *queue) needsBetween(less, most int64) bool {
+	found := false
+	if q.needs != nil && q.waiting > 0 && less < most {
+		q.needs.Ascend(less+1, func(memory int64, _ int) bool {
+			found = memory <= most
+			return false
+		})
+	}
+	return found
 }
 
 // asked is what each request of a class asks of the queue's account.
@@ -122,7 +180,7 @@ func (q *queue) asked(c *class) resource.Vector {
 	if q.clusterQueue == nil {
 		return c.request
 	}
-	for _, t := range c.first().charges() {
+	for _, t := range c.first().queueCharges() {
 		if t.queue == q.clusterQueue {
 			return t.vector
 		}
@@ -140,6 +198,12 @@ func (c *class) dequeue() {
 	q.waiting -= len(c.members.items)
 	g.classes.remove(c.index)
 	c.group = nil
+	q.classes--
+	if c.tried {
+		c.tried = false
+		q.tried--
+	}
+	q.countNeed(c.request.Memory(), -1)
 	if len(g.classes.items) > 0 {
 		q.groups.fix(g.index)
 		return

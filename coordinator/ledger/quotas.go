@@ -228,7 +228,8 @@ func (q Quota) equal(r Quota) bool {
 // replaceRules puts new rules in force: every live allocation gets the accounts that it would get
 // after a restart.
 func (l *Ledger) replaceRules(rules ruleset) {
-	classes := l.dequeueAll()
+	classes, starved := l.dequeueAll()
+	rules.keepRests(&l.rules, l.now)
 	l.rules = rules
 	l.rulesGeneration++
 	l.shares = make(map[string]*share)
@@ -247,25 +248,53 @@ func (l *Ledger) replaceRules(rules ruleset) {
 	for _, c := range classes {
 		l.requeue(c)
 	}
+	for _, e := range starved { // they are starved by the new rules, too
+		l.setEntryTimer(e)
+	}
 }
 
-// dequeueAll takes every waiting class out of its queue, drops all holds, and returns the classes
-// in order of priority and arrival.
-func (l *Ledger) dequeueAll() []*class {
-	for _, e := range l.entries.Values() {
-		l.dropHold(e)
+// keepRests lets the accounts rest that were held by the rules before, and are there by these.
+func (rs *ruleset) keepRests(before *ruleset, now Instant) {
+	for _, old := range before.scopes {
+		i := slices.IndexFunc(rs.scopes, func(s *scope) bool { return s.Key() == old.Key() })
+		if i < 0 {
+			continue
+		}
+		for key, a := range old.accounts {
+			if a.rests <= now {
+				continue
+			}
+			if rs.scopes[i].rests == nil {
+				rs.scopes[i].rests = make(map[string]Instant)
+			}
+			rs.scopes[i].rests[key] = a.rests
+			if known := rs.scopes[i].accounts[key]; known != nil {
+				known.rests = a.rests
+			}
+		}
 	}
-	classes := slices.SortedFunc(maps.Values(l.classes), func(a, b *class) int {
+}
+
+// dequeueAll takes every waiting class out of its queue and ends all holds. It returns the classes
+// in order of priority and arrival, and the requests that were starved.
+func (l *Ledger) dequeueAll() (classes []*class, starved []*entry) {
+	for len(l.starved.items) > 0 {
+		e := l.starved.items[0].starved.requests.items[0]
+		l.endClaim(e)
+		l.removeStarved(e)
+		starved = append(starved, e)
+	}
+	classes = slices.SortedFunc(maps.Values(l.classes), func(a, b *class) int {
 		return cmp.Or(-cmp.Compare(a.priority, b.priority), cmp.Compare(a.first().ID, b.first().ID))
 	})
 	for _, c := range classes {
 		c.dequeue()
 	}
-	for _, q := range l.dirty {
-		q.dirty = false
+	for _, q := range l.marked {
+		q.marked, q.again = false, false
 	}
-	l.dirty = l.dirty[:0]
-	return classes
+	l.marked = l.marked[:0]
+	return classes, starved
 }
 
 // requeue enqueues a class behind what blocks it now. If nothing does, it enqueues the class

@@ -117,6 +117,10 @@ type Counts struct {
 	OverUse       map[OverUseKind]int
 	HostsRefusing int // of the healthy hosts
 	CallersFull   int // see FullCallers
+	// Held is how many accounts are held for requests that have waited too long, and HeldIdle what
+	// is free on hosts and kept for them.
+	Held     map[Kind]int
+	HeldIdle resource.Vector
 }
 
 // Counts counts. Its cost grows with the number of hosts, scopes and clusters.
@@ -139,6 +143,19 @@ func (l *Ledger) Counts() Counts {
 			c.HostsLost++
 		case Returning:
 			c.HostsReturning++
+		}
+	}
+	c.Held, c.HeldIdle = make(map[Kind]int), resource.Vector{}
+	for _, claim := range l.claims {
+		for i := range claim.held {
+			a := claim.held[i].account
+			c.Held[a.name.Kind]++
+			if a.queue.host == nil {
+				continue
+			}
+			if sum, err := c.HeldIdle.Add(a.idle()); err == nil {
+				c.HeldIdle = sum
+			}
 		}
 	}
 	for _, s := range l.rules.scopes {

@@ -157,18 +157,15 @@ func (l *Ledger) adoptRecord(h *host, r *EngineReport, sampled bool, ttl time.Du
 	e.Allocation = a
 	l.link(e)
 	l.attachExternal(e, h)
-	if !l.countable(e, h) {
+	if !l.countable(e) {
 		l.discard(e)
 		return false
 	}
-	e.OverLimit = !l.hasRoom(e, h)
+	e.OverLimit = !l.hasRoom(e)
 	l.index(e)
 	l.hold(e, h)
-	for _, account := range append([]*account{&h.account}, e.accounts...) {
-		account.exceeded = account.overLimit()
-	}
-	for _, t := range e.charges() {
-		t.queue.account.exceeded = t.queue.account.overLimit()
+	for c := range l.charges(e).all {
+		c.account.exceeded = c.account.overLimit()
 	}
 	e.Reason = "adopted from its agent's report"
 	if r.Without != "" {
@@ -222,28 +219,21 @@ func (l *Ledger) adoptedAllocation(h *host, r *EngineReport, sampled bool) Alloc
 	return a
 }
 
-func (l *Ledger) countable(e *entry, h *host) bool {
-	for _, a := range append([]*account{&h.account}, e.accounts...) {
-		if !a.canCount(e.request()) {
-			return false
-		}
-	}
-	for _, t := range e.charges() {
-		if !t.queue.account.canCount(t.vector) {
+// countable reports whether an engine that its agent reports can be added to every account.
+func (l *Ledger) countable(e *entry) bool {
+	for c := range l.charges(e).all {
+		if !c.account.canCount(c.vector) {
 			return false
 		}
 	}
 	return true
 }
 
-func (l *Ledger) hasRoom(e *entry, h *host) bool {
-	for _, a := range append([]*account{&h.account}, e.accounts...) {
-		if !a.fits(e.request()) {
-			return false
-		}
-	}
-	for _, t := range e.charges() { // by the account: an unknown cluster is not a full one
-		if !t.queue.account.fits(t.vector) {
+// hasRoom reports whether every account has the room for an engine, by the account alone: it runs
+// already, and an unknown cluster is not a full one.
+func (l *Ledger) hasRoom(e *entry) bool {
+	for c := range l.charges(e).all {
+		if !c.account.fits(c.vector) {
 			return false
 		}
 	}

@@ -50,6 +50,9 @@ type scope struct {
 	masks    []mask
 	accounts map[string]*account
 	order    btree.Map[string, *account] // the same accounts, by key
+	// rests says, by the keys of accounts, until when they are not held again: they were held by
+	// the rules before these.
+	rests map[string]Instant
 }
 
 // mask is the rules of a scope that are exact in the same keys.
@@ -240,6 +243,7 @@ func (s *scope) account(r *rule, key []byte, labels label.Set) *account {
 		rule: r,
 	}
 	a.queue.account = a
+	a.rests = s.rests[a.key]
 	a.setLimit(r.Limit, resource.Vector{})
 	s.accounts[a.key] = a
 	s.order.Set(a.key, a)

@@ -191,7 +191,10 @@ func (s *script) numbers(a *ledger.AccountInfo) string {
 		text += "; over its limit"
 	}
 	if a.HeldFor != 0 {
-		text += "; held for " + s.name(a.HeldFor)
+		text += "; held for " + s.name(a.HeldFor) + " until " + since(a.HeldUntil)
+		if !a.Kept.IsZero() {
+			text += ", keeps " + a.Kept.String()
+		}
 	}
 	return text
 }

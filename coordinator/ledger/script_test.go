@@ -116,6 +116,7 @@ func (s *script) run(t *testing.T, d *datadriven.TestData) string {
 	a := &arguments{t: t, pos: d.Pos, list: d.CmdArgs, input: d.Input}
 	answer := command(a)
 	a.done()
+	goOn(s.ledger, s.now)
 	output := s.trace("") + answer
 	for _, v := range s.ledger.Audit() {
 		output += fmt.Sprintf("AUDIT: invariant %d: %s\n", v.Invariant, v.Message)
@@ -196,6 +197,7 @@ func (s *script) advance(a *arguments) string {
 		} else {
 			what.beat(s)
 		}
+		goOn(s.ledger, s.now)
 		text.WriteString(s.trace("@" + since(s.now) + " "))
 		if next, set := s.ledger.NextTimer(); set && next <= s.now {
 			a.t.Fatalf("%s: at %s a timer is due at %s and Advance does not take it away", a.pos, since(s.now), since(next))

@@ -15,15 +15,17 @@ type share struct {
 	weight     int64
 	guaranteed resource.Vector
 
-	// memory, cpu and instances are the sum of what its reserved and active allocations are
+	// memory, cpu, instances and custom are the sum of what its reserved and active allocations are
 	// entitled to.
 	memory, cpu, instances int64
+	custom                 counts
 	sets                   int // account sets that count in it
 
 	// value is the order: the largest of its fractions of the fleet, divided by the weight. Shares
 	// within their guarantee come before all others.
-	value  float64
-	groups []*group // the groups in which requests of it wait
+	value   float64
+	groups  []*group // the groups in which requests of it wait
+	starved starvation
 }
 
 // aboveGuarantee is added to the value of a share that has more than its guarantee, or has no
@@ -33,10 +35,36 @@ const aboveGuarantee = 1 << 20
 // fleet is what all hosts could give. Dominant shares are fractions of it.
 type fleet struct {
 	memory, cpu int64
+	custom      counts
+}
+
+// add adds what a host could give, or takes it away with sign -1.
+func (f *fleet) add(a *account, sign int64) {
+	f.memory += sign * known(a.most[0])
+	f.cpu += sign * known(a.most[1])
+	for _, q := range a.limit.Custom() {
+		f.custom.add(q.Name, sign*a.mostOf(q.Name))
+	}
+}
+
+// counts are sums of custom countables, by name. None is zero.
+type counts map[string]int64
+
+func (c *counts) add(name string, n int64) {
+	if *c == nil {
+		*c = make(counts)
+	}
+	if (*c)[name] += n; (*c)[name] == 0 {
+		delete(*c, name)
+	}
 }
 
 func (s *share) revalue(f fleet) {
-	s.value = max(fraction(s.memory, f.memory), fraction(s.cpu, f.cpu)) / float64(s.weight)
+	s.value = max(fraction(s.memory, f.memory), fraction(s.cpu, f.cpu))
+	for name, has := range s.custom {
+		s.value = max(s.value, fraction(has, f.custom[name]))
+	}
+	s.value /= float64(s.weight)
 	if !s.withinGuarantee() {
 		s.value += aboveGuarantee
 	}
@@ -59,6 +87,11 @@ func (s *share) withinGuarantee() bool {
 			return false
 		}
 	}
+	for _, most := range s.guaranteed.Custom() {
+		if s.custom[most.Name] >= most.Value {
+			return false
+		}
+	}
 	return true
 }
 
@@ -68,6 +101,11 @@ func (s *share) count(v resource.Vector, sign int64, f fleet) {
 	s.memory += sign * v.Memory()
 	s.cpu += sign * v.CPU()
 	s.instances += sign * v.Instances()
+	for _, q := range v.Custom() {
+		if q.Value != 0 {
+			s.custom.add(q.Name, sign*q.Value)
+		}
+	}
 	s.revalue(f)
 	for _, g := range s.groups {
 		g.queue.groups.fix(g.index)
@@ -80,12 +118,13 @@ func (s *share) drop(g *group) {
 }
 
 // shareOf finds or makes the share of a request: that of its first quota account whose rule sets a
-// weight or a guarantee, else that of its user.
+// weight or a guarantee, else that of its user. The rule for everything is not asked: whatever its
+// weight is, all requests would have the same share, and no user would be given way to another.
 func (l *Ledger) shareOf(f *accountSet, labels label.Set) *share {
 	buf := make([]byte, 0, 64)
 	var of *rule
 	for _, a := range f.accounts {
-		if a.rule.Weight > 0 || !a.rule.Guaranteed.IsUnset() {
+		if len(a.rule.Selector.Labels()) > 0 && (a.rule.Weight > 0 || !a.rule.Guaranteed.IsUnset()) {
 			of = a.rule
 			buf = append(append(buf, 'q'), a.key...)
 			break

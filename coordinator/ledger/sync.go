@@ -23,6 +23,7 @@ func (l *Ledger) Sync(now Instant, c SyncCommand) (SyncResult, error) {
 	if c.Sequence <= h.sequence {
 		return SyncResult{}, &StaleError{h.ID, "sequence", c.Sequence, h.sequence}
 	}
+	before := h.room()
 	h.sequence = c.Sequence
 	h.lastSync, h.heard = l.now, true
 	seen := c.Seen
@@ -50,11 +51,39 @@ func (l *Ledger) Sync(now Instant, c SyncCommand) (SyncResult, error) {
 	l.stopDrained(h)
 	l.setHostTimer(h)
 	l.updatePlacer(h)
-	l.freed(&h.account)
+	l.markGrown(h, before)
 	l.grantWaiting()
 
 	l.answer(h, &c, seen, &result)
 	return result, nil
+}
+
+// room is what a report of a host may add to, other than by what it releases.
+type room struct {
+	open   bool // it gets new grants
+	memory int64
+}
+
+func (h *host) room() room {
+	note, _ := h.unschedulable()
+	return room{note == "", h.free()[0]}
+}
+
+// markGrown marks the queues in which a request may fit on the host only since a report of it. Most
+// reports show a little more or less memory, which makes no difference to any request.
+func (l *Ledger) markGrown(h *host, before room) {
+	now := h.room()
+	switch {
+	case !now.open:
+	case !before.open, h.account.claim != nil && now.memory > before.memory:
+		l.freed(&h.account)
+	default:
+		for _, q := range [...]*queue{&h.account.queue, &l.anyHost} {
+			if q.needsBetween(before.memory, now.memory) {
+				l.mark(q)
+			}
+		}
+	}
 }
 
 // Heard records that a host's agent lives, and nothing else of its report. The host does not

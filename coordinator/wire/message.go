@@ -138,7 +138,7 @@ func AccountMessage(a *ledger.AccountInfo) *bursarv1.Account {
 		Allocations: int64(a.Allocations), Waiting: int64(a.Waiting), OverLimit: a.OverLimit,
 	}
 	if a.HeldFor != 0 {
-		m.HeldFor = a.HeldFor.String()
+		m.HeldFor, m.HeldUntil, m.Kept = a.HeldFor.String(), TimeMessage(a.HeldUntil), VectorMessage(a.Kept)
 	}
 	return m
 }

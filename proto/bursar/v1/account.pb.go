@@ -9,6 +9,7 @@ package bursarv1
 import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
@@ -156,8 +157,13 @@ type Account struct {
 	// More is used than the limit allows, after the limit shrank or engines were adopted. Nothing
 	// new is granted.
 	OverLimit bool `protobuf:"varint,10,opt,name=over_limit,json=overLimit,proto3" json:"over_limit,omitempty"`
-	// The allocation for which everything it frees is held, when one has waited too long.
-	HeldFor       string `protobuf:"bytes,11,opt,name=held_for,json=heldFor,proto3" json:"held_for,omitempty"`
+	// The allocation that it is held for, because that one has waited too long. Others still get what
+	// is left beside what that one needs.
+	HeldFor string `protobuf:"bytes,11,opt,name=held_for,json=heldFor,proto3" json:"held_for,omitempty"`
+	// When the hold ends at the latest. Then the account is not held for as long as it was.
+	HeldUntil *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=held_until,json=heldUntil,proto3" json:"held_until,omitempty"`
+	// What is free and kept from others meanwhile.
+	Kept          *Resource `protobuf:"bytes,13,opt,name=kept,proto3" json:"kept,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -267,6 +273,20 @@ func (x *Account) GetHeldFor() string {
 		return x.HeldFor
 	}
 	return ""
+}
+
+func (x *Account) GetHeldUntil() *timestamppb.Timestamp {
+	if x != nil {
+		return x.HeldUntil
+	}
+	return nil
+}
+
+func (x *Account) GetKept() *Resource {
+	if x != nil {
+		return x.Kept
+	}
+	return nil
 }
 
 // Shortfall says what an account lacks for a request.
@@ -613,13 +633,13 @@ var File_bursar_v1_account_proto protoreflect.FileDescriptor
 
 const file_bursar_v1_account_proto_rawDesc = "" +
 	"\n" +
-	"\x17bursar/v1/account.proto\x12\tbursar.v1\x1a\x18bursar/v1/resource.proto\"\xb0\x01\n" +
+	"\x17bursar/v1/account.proto\x12\tbursar.v1\x1a\x18bursar/v1/resource.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb0\x01\n" +
 	"\vAccountName\x12*\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x16.bursar.v1.AccountKindR\x04kind\x12:\n" +
 	"\x06labels\x18\x02 \x03(\v2\".bursar.v1.AccountName.LabelsEntryR\x06labels\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xd1\x03\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xb5\x04\n" +
 	"\aAccount\x12*\n" +
 	"\x04name\x18\x01 \x01(\v2\x16.bursar.v1.AccountNameR\x04name\x12)\n" +
 	"\x05limit\x18\x02 \x01(\v2\x13.bursar.v1.ResourceR\x05limit\x121\n" +
@@ -633,7 +653,10 @@ const file_bursar_v1_account_proto_rawDesc = "" +
 	"\n" +
 	"over_limit\x18\n" +
 	" \x01(\bR\toverLimit\x12\x19\n" +
-	"\bheld_for\x18\v \x01(\tR\aheldFor\"\xd9\x01\n" +
+	"\bheld_for\x18\v \x01(\tR\aheldFor\x129\n" +
+	"\n" +
+	"held_until\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\theldUntil\x12'\n" +
+	"\x04kept\x18\r \x01(\v2\x13.bursar.v1.ResourceR\x04kept\"\xd9\x01\n" +
 	"\tShortfall\x120\n" +
 	"\aaccount\x18\x01 \x01(\v2\x16.bursar.v1.AccountNameR\aaccount\x12\x1c\n" +
 	"\tdimension\x18\x02 \x01(\tR\tdimension\x12\x1c\n" +
@@ -691,6 +714,7 @@ var file_bursar_v1_account_proto_goTypes = []any{
 	(*InvalidField)(nil),          // 6: bursar.v1.InvalidField
 	nil,                           // 7: bursar.v1.AccountName.LabelsEntry
 	(*Resource)(nil),              // 8: bursar.v1.Resource
+	(*timestamppb.Timestamp)(nil), // 9: google.protobuf.Timestamp
 }
 var file_bursar_v1_account_proto_depIdxs = []int32{
 	0,  // 0: bursar.v1.AccountName.kind:type_name -> bursar.v1.AccountKind
@@ -702,14 +726,16 @@ var file_bursar_v1_account_proto_depIdxs = []int32{
 	8,  // 6: bursar.v1.Account.reserved:type_name -> bursar.v1.Resource
 	8,  // 7: bursar.v1.Account.used_by_others:type_name -> bursar.v1.Resource
 	8,  // 8: bursar.v1.Account.available:type_name -> bursar.v1.Resource
-	1,  // 9: bursar.v1.Shortfall.account:type_name -> bursar.v1.AccountName
-	3,  // 10: bursar.v1.InsufficientResources.shortfalls:type_name -> bursar.v1.Shortfall
-	5,  // 11: bursar.v1.InsufficientResources.filters:type_name -> bursar.v1.HostFilters
-	12, // [12:12] is the sub-list for method output_type
-	12, // [12:12] is the sub-list for method input_type
-	12, // [12:12] is the sub-list for extension type_name
-	12, // [12:12] is the sub-list for extension extendee
-	0,  // [0:12] is the sub-list for field type_name
+	9,  // 9: bursar.v1.Account.held_until:type_name -> google.protobuf.Timestamp
+	8,  // 10: bursar.v1.Account.kept:type_name -> bursar.v1.Resource
+	1,  // 11: bursar.v1.Shortfall.account:type_name -> bursar.v1.AccountName
+	3,  // 12: bursar.v1.InsufficientResources.shortfalls:type_name -> bursar.v1.Shortfall
+	5,  // 13: bursar.v1.InsufficientResources.filters:type_name -> bursar.v1.HostFilters
+	14, // [14:14] is the sub-list for method output_type
+	14, // [14:14] is the sub-list for method input_type
+	14, // [14:14] is the sub-list for extension type_name
+	14, // [14:14] is the sub-list for extension extendee
+	0,  // [0:14] is the sub-list for field type_name
 }
 
 func init() { file_bursar_v1_account_proto_init() }

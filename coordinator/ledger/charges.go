@@ -1,0 +1,85 @@
+package ledger
+
+import "github.com/bursar/bursar/resource"
+
+// charge is what a request asks of one of its accounts.
+type charge struct {
+	account *account
+	vector  resource.Vector
+	part    *queueCharge // of a cluster queue; nil: of a quota or a host
+}
+
+// charges are what a request asks of all its accounts.
+type charges struct {
+	entry *entry
+	host  *host // that it is on, or the only one that it wants; nil: any
+}
+
+func (l *Ledger) charges(e *entry) charges {
+	if e.HostID == "" {
+		return charges{e, nil}
+	}
+	return charges{e, l.hosts[e.HostID]}
+}
+
+// all yields the charges in the order in which they are decided: quotas, from the widest; cluster
+// queues, those above before those below; the host. Whatever asks something of every account of a
+// request goes through this list, so that all agree on it. Ranging over it allocates nothing.
+func (c charges) all(yield func(charge) bool) {
+	request := c.entry.request()
+	for _, quota := range c.entry.accounts {
+		if !yield(charge{account: quota, vector: request}) {
+			return
+		}
+	}
+	parts := c.entry.queueCharges()
+	for i := range parts {
+		if !yield(charge{&parts[i].queue.account, parts[i].vector, &parts[i]}) {
+			return
+		}
+	}
+	if c.host != nil {
+		yield(charge{account: &c.host.account, vector: request})
+	}
+}
+
+// host is the host whose account it is; nil: it is another's.
+func (c charge) host() *host { return c.account.queue.host }
+
+// fits reports whether the account has everything that the request asks of it: for a host also by
+// its health and by measurement, for a cluster queue by what is known of its cluster.
+func (c charge) fits() bool {
+	switch {
+	case c.part != nil:
+		return c.part.queue.fits(c.vector)
+	case c.host() != nil:
+		return c.host().fits(c.vector)
+	}
+	return c.account.fits(c.vector)
+}
+
+// tooLarge reports whether the account could not give that much even if nothing else were used. A
+// cluster queue of which nothing is known could.
+func (c charge) tooLarge() bool {
+	if c.part != nil {
+		return c.part.queue.tooLarge(c.vector)
+	}
+	return !c.account.couldEverFit(c.vector)
+}
+
+// closedTo reports whether a host takes none of the request's kind, however much of it is free: it
+// does not have the labels, or its caller has its share of the host.
+func (l *Ledger) closedTo(e *entry, h *host) bool { return !h.suits(e.Wishes) || l.crowded(e, h) }
+
+// accountInfos are the accounts of a request, for readers.
+func (l *Ledger) accountInfos(e *entry) []AccountInfo {
+	var list []AccountInfo
+	for c := range l.charges(e).all {
+		if h := c.host(); h != nil {
+			list = append(list, l.hostInfo(h).Account)
+		} else {
+			list = append(list, c.account.info())
+		}
+	}
+	return list
+}

@@ -1,0 +1,356 @@
+package ledger
+
+import (
+	"slices"
+	"time"
+
+	"github.com/bursar/bursar/resource"
+)
+
+// The rule of holds is in waiting.go.
+const (
+	// starvedVisited is for how many starved requests a hold is looked for at a time.
+	starvedVisited = 64
+	// longestWindow bounds how long a hold lasts: StarvationAfter·2^k for the k-th of a request.
+	longestWindow = time.Hour
+	// claimedHostsOf is of how many hosts one may be held.
+	claimedHostsOf = 20
+	// hostsTried is how many other hosts are tried, if there are any, before one is held again for
+	// a request that names none.
+	hostsTried = 4
+	// closestTried is how many hosts are looked at for one that can be held.
+	closestTried = 8
+)
+
+// claim is a window in which accounts are held for one request.
+type claim struct {
+	entry        *entry
+	share        *share // of the request
+	held         []charge
+	since, until Instant
+	index        int // in the ledger's list
+}
+
+// need is what the hold's request asks of a held account.
+func (c *claim) need(a *account) resource.Vector {
+	for i := range c.held {
+		if c.held[i].account == a {
+			return c.held[i].vector
+		}
+	}
+	return resource.Vector{}
+}
+
+// kept is how much of what is free in a dimension is kept for the request that the account is held
+// for: what it needs, if there is that much.
+func (a *account) kept(dimension string, free int64) int64 {
+	if a.claim == nil {
+		return 0
+	}
+	return max(0, min(get(a.claim.need(a), dimension), free))
+}
+
+// left is what the account has left for a request now, by the books and, for the memory of a host,
+// by measurement.
+func (a *account) left(dimension string) int64 {
+	free := a.available(dimension)
+	if h := a.queue.host; h != nil && dimension == resource.Memory {
+		free = min(free, h.headroom())
+	}
+	return free
+}
+
+// heldFrom reports whether the account is held for another request, and e, which asks it for v,
+// does not fit beside that one.
+func (a *account) heldFrom(e *entry, v resource.Vector) bool {
+	if a.claim == nil || a.claim.entry == e {
+		return false
+	}
+	return a.keeps(v)
+}
+
+// keeps reports whether a request does not fit beside what is kept for the one that the account is
+// held for.
+func (a *account) keeps(v resource.Vector) bool {
+	for dimension, asked := range v.All() {
+		if asked == 0 || a.mostOf(dimension) >= unlimited {
+			continue
+		}
+		if free := a.left(dimension); asked > free-a.kept(dimension, free) {
+			return true
+		}
+	}
+	return false
+}
+
+// idle is what the hold keeps from other requests now, in the dimensions that the account limits.
+func (a *account) idle() (kept resource.Vector) {
+	if a.claim == nil {
+		return kept
+	}
+	for dimension := range a.claim.need(a).All() {
+		if n := a.kept(dimension, a.left(dimension)); n > 0 && a.mostOf(dimension) < unlimited {
+			kept = kept.With(dimension, n)
+		}
+	}
+	return kept
+}
+
+// visitStarved grants starved requests, or holds for them what they lack, if anything has changed
+// that concerns them. It visits the first ones, in their order.
+func (l *Ledger) visitStarved() {
+	if !l.visitDue {
+		return
+	}
+	l.visitDue = false
+	l.visits++
+	next := Instant(0)
+	for _, e := range l.firstStarved() {
+		if !e.starved { // a visit before has ended it
+			continue
+		}
+		at := l.visit(e)
+		l.deciding = nil
+		if at != 0 && (next == 0 || at < next) {
+			next = at
+		}
+	}
+	l.timers.set(&l.visitTimer, next)
+}
+
+// visit grants one starved request, keeps or drops its hold, or gives it one. It returns when to
+// try again; zero: when something changes.
+func (l *Ledger) visit(e *entry) (again Instant) {
+	if e.claim != nil {
+		l.keepClaim(e)
+		return 0
+	}
+	if h, blocked := l.decide(e); blocked == nil {
+		l.admit(e, h)
+		return 0
+	}
+	l.deciding = e
+	lacking, helps := l.lacks(e)
+	again = l.now.Add(l.cfg.StarvationAfter)
+	if !helps || len(lacking) == 0 || !l.mayClaimHost(e, lacking) {
+		return again
+	}
+	free := true
+	for _, c := range lacking {
+		switch a := c.account; {
+		case a.claim != nil || a.wanted == l.visits:
+			free = false
+		case a.rests > l.now:
+			again, free = min(again, a.rests), false
+		}
+	}
+	if !free { // nobody who is behind it gets a part of that
+		for _, c := range lacking {
+			c.account.wanted = l.visits
+		}
+		return again
+	}
+	l.claimFor(e, lacking)
+	return 0
+}
+
+// lacks returns the accounts that a request lacks something of. For one that names no host, and for
+// which no host has room, the closest one is among them. If helps is false, nothing that becomes
+// free in these accounts would help.
+func (l *Ledger) lacks(e *entry) (lacking []charge, helps bool) {
+	asked := l.charges(e)
+	helps = true
+	for c := range asked.all {
+		if c.fits() && !c.account.heldFrom(e, c.vector) {
+			if h := c.host(); h != nil && l.closedTo(e, h) {
+				helps = false
+			}
+			continue
+		}
+		lacking = append(lacking, c)
+		helps = helps && l.canDrain(e, c)
+	}
+	if asked.host != nil || l.hostFor(e) != nil {
+		return lacking, helps
+	}
+	h := e.claimedHost()
+	if h == nil {
+		h = l.closestHost(e)
+	}
+	if h == nil {
+		return lacking, false
+	}
+	c := charge{account: &h.account, vector: e.request()}
+	return append(lacking, c), helps && l.canDrain(e, c)
+}
+
+// canDrain reports whether a request could get what it asks of an account if enough became free.
+func (l *Ledger) canDrain(e *entry, c charge) bool {
+	switch {
+	case c.tooLarge(), c.part != nil && c.part.queue.unschedulable() != "":
+		return false
+	case c.host() != nil:
+		note, _ := c.host().unschedulable()
+		return note == "" && !l.closedTo(e, c.host())
+	}
+	return true
+}
+
+// closestHost is the host that comes closest to what a request asks for, of those that can be held
+// for it; nil: there is none. Its last ones come after all others, the latest of them last.
+func (l *Ledger) closestHost(e *entry) *host {
+	for at := range len(e.lastHosts) + 1 {
+		if h := l.closestBut(e, e.lastHosts[at:]); h != nil {
+			return h
+		}
+	}
+	return nil
+}
+
+// closestBut is the closest host that can be held for a request and is not one of these.
+func (l *Ledger) closestBut(e *entry, avoid []string) *host {
+	q := l.query(e)
+	w := Wishes{}
+	if e.Wishes != nil {
+		w = *e.Wishes
+	}
+	w.Avoid = slices.Concat(w.Avoid, avoid)
+	q.Wishes = &w
+	for range closestTried {
+		slot := l.placer.Closest(q)
+		if slot == NoSlot {
+			return nil
+		}
+		h := l.slots[slot]
+		a := &h.account
+		if a.claim == nil && a.rests <= l.now && a.wanted != l.visits && l.canDrain(e, charge{account: a, vector: e.request()}) {
+			return h
+		}
+		w.Avoid = append(w.Avoid, h.ID)
+	}
+	return nil
+}
+
+// hostFor is the host that a request which names none can go to now: the one that is held for it,
+// or the best; nil: there is none.
+func (l *Ledger) hostFor(e *entry) *host {
+	if h := e.claimedHost(); h != nil && h.fits(e.request()) && !l.closedTo(e, h) {
+		return h
+	}
+	if slot := l.placer.Choose(l.query(e)); slot != NoSlot {
+		return l.slots[slot]
+	}
+	return nil
+}
+
+// mayClaimHost reports whether one more host may be held for a request, if it lacks one.
+func (l *Ledger) mayClaimHost(e *entry, lacking []charge) bool {
+	if !slices.ContainsFunc(lacking, func(c charge) bool { return c.host() != nil }) {
+		return true
+	}
+	alone := len(l.starved.items) < 2 // no request of another share is starved
+	return l.claimedHosts < max(1, len(l.hosts)/claimedHostsOf) && (alone || e.share.starved.hosts == 0)
+}
+
+// claimFor begins a window in which accounts are held for a starved request.
+func (l *Ledger) claimFor(e *entry, lacking []charge) {
+	window := longestWindow
+	if k := e.windows; k < 20 {
+		window = min(window, l.cfg.StarvationAfter<<k)
+	}
+	e.windows++
+	e.share.starved.windows++
+	l.starved.fix(e.share.starved.index)
+	e.claim = &claim{entry: e, share: e.share, since: l.now, until: l.now.Add(window), index: len(l.claims)}
+	l.claims = append(l.claims, e.claim)
+	l.extendClaim(e, lacking)
+	l.setEntryTimer(e)
+}
+
+// extendClaim holds accounts for a request until the end of its window.
+func (l *Ledger) extendClaim(e *entry, lacking []charge) {
+	for _, c := range lacking {
+		c.account.claim = e.claim
+		e.claim.held = append(e.claim.held, c)
+		if h := c.host(); h != nil {
+			l.claimedHosts++
+			e.claim.share.starved.hosts++
+			l.updatePlacer(h)
+			if e.HostID == "" {
+				e.lastHosts = append(e.lastHosts, h.ID)
+				e.lastHosts = e.lastHosts[max(0, len(e.lastHosts)-hostsTried):]
+			}
+		}
+	}
+}
+
+// keepClaim holds for a request what it lacks by now, too. If that is held for another, or nothing
+// would help, its hold ends: a part of what it needs is of no use.
+func (l *Ledger) keepClaim(e *entry) {
+	lacking, helps := l.lacks(e)
+	var more []charge
+	for _, c := range lacking {
+		if a := c.account; a.claim != e.claim {
+			more = append(more, c)
+			helps = helps && a.claim == nil && a.rests <= l.now && a.wanted != l.visits
+		}
+	}
+	if !helps || !l.mayClaimHost(e, more) {
+		l.endClaim(e)
+		l.setEntryTimer(e)
+		return
+	}
+	l.extendClaim(e, more)
+}
+
+// endClaim ends the hold for a request, if it has one. For as long as it lasted, its accounts are
+// not held again.
+func (l *Ledger) endClaim(e *entry) {
+	ends := e.claim
+	if ends == nil {
+		return
+	}
+	e.claim = nil
+	rests := l.now.Add(l.now.Sub(ends.since))
+	for _, c := range ends.held {
+		c.account.claim, c.account.rests = nil, rests
+		if h := c.host(); h != nil {
+			l.claimedHosts--
+			ends.share.starved.hosts--
+			l.updatePlacer(h)
+		}
+		l.freed(c.account)
+	}
+	last := l.claims[len(l.claims)-1]
+	l.claims[ends.index], last.index = last, ends.index
+	l.claims[len(l.claims)-1] = nil
+	l.claims = l.claims[:len(l.claims)-1]
+	l.visitDue = true
+}
+
+// claimedHost is the host that is held for a request; nil: none is.
+func (e *entry) claimedHost() *host {
+	if e.claim != nil {
+		for _, c := range e.claim.held {
+			if h := c.host(); h != nil {
+				return h
+			}
+		}
+	}
+	return nil
+}
+
+// tryHolder grants the request that an account is held for, if it has all that it needs now.
+func (l *Ledger) tryHolder(q *queue) (granted bool) {
+	q.holderTried = true
+	e := q.account.claim.entry
+	h, blocked := l.decide(e)
+	if blocked == nil {
+		l.admit(e, h)
+		return true
+	}
+	l.deciding = e
+	l.keepClaim(e)
+	l.deciding = nil
+	return false
+}

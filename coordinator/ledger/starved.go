@@ -1,0 +1,157 @@
+package ledger
+
+import "slices"
+
+// grants remembers the youngest requests that an account has granted something to, by their
+// priority. Each entry is of a higher priority and younger than the one before: else a lower one
+// says as much.
+type grants []granted
+
+type granted struct {
+	priority int32
+	id       ID
+}
+
+// mostPriorities bounds what an account remembers. More are in use at the same time only if
+// somebody tries that out.
+const mostPriorities = 8
+
+// add remembers a grant. Most requests are granted in the order of their ids, so that the latest
+// one replaces all before it.
+func (g *grants) add(e *entry) {
+	list := *g
+	kept := list[:0]
+	for _, other := range list {
+		switch {
+		case other.priority <= e.Priority && other.id >= e.ID:
+			return // it is the first such, so that nothing was moved
+		case other.priority < e.Priority || other.id > e.ID:
+			kept = append(kept, other)
+		}
+	}
+	if len(kept) < mostPriorities {
+		kept = append(kept, granted{e.Priority, e.ID})
+	}
+	*g = kept
+}
+
+// passed reports whether a request that came after this one, and is no more urgent, got something
+// of the account.
+func (g grants) passed(e *entry) bool {
+	for _, other := range g {
+		if other.priority <= e.Priority && other.id > e.ID {
+			return true
+		}
+	}
+	return false
+}
+
+// starvation is the requests of one share that are starved, the most urgent and then the longest
+// starved first, and how many windows the share has had.
+type starvation struct {
+	requests heap[*entry]
+	index    int // in the ledger's heap
+	windows  int // holds that requests of it had
+	hosts    int // that are held for requests of it now
+}
+
+// starvedBefore orders the starved requests of one share.
+func starvedBefore(a, b *entry) bool {
+	switch {
+	case a.Priority != b.Priority:
+		return a.Priority > b.Priority
+	case a.PassedSince != b.PassedSince:
+		return a.PassedSince < b.PassedSince
+	}
+	return a.ID < b.ID
+}
+
+// shareBefore orders shares by their first starved requests: the most urgent, then the one whose
+// share has had the fewest windows, then the longest starved.
+func shareBefore(a, b *share) bool {
+	x, y := a.starved.requests.items[0], b.starved.requests.items[0]
+	if x.Priority == y.Priority && a.starved.windows != b.starved.windows {
+		return a.starved.windows < b.starved.windows
+	}
+	return starvedBefore(x, y)
+}
+
+func newStarved() heap[*share] {
+	return heap[*share]{before: shareBefore, moved: func(s *share, i int) { s.starved.index = i }}
+}
+
+// addStarved adds a starved request to those of its share.
+func (l *Ledger) addStarved(e *entry) {
+	s := &e.share.starved
+	if s.requests.before == nil {
+		s.requests = heap[*entry]{before: starvedBefore, moved: func(e *entry, i int) { e.starvedIndex = i }}
+	}
+	e.starved = true
+	s.requests.push(e)
+	if len(s.requests.items) == 1 {
+		l.starved.push(e.share)
+	} else {
+		l.starved.fix(s.index)
+	}
+}
+
+// removeStarved takes a request out of those of its share, if it is there.
+func (l *Ledger) removeStarved(e *entry) {
+	if !e.starved {
+		return
+	}
+	s := &e.share.starved
+	e.starved = false
+	if len(s.requests.items) == 1 {
+		l.starved.remove(s.index)
+		s.requests.remove(0)
+		return
+	}
+	s.requests.remove(e.starvedIndex)
+	l.starved.fix(s.index)
+}
+
+// firstStarved returns the starved requests that may get a hold now, in their order.
+func (l *Ledger) firstStarved() []*entry {
+	list := make([]*entry, 0, starvedVisited)
+	for len(l.starved.items) > 0 && len(list) < starvedVisited {
+		e := l.starved.items[0].starved.requests.items[0]
+		l.removeStarved(e)
+		list = append(list, e)
+	}
+	for _, e := range list {
+		l.addStarved(e)
+	}
+	return list
+}
+
+// starvationDue is when it is next looked at whether a waiting request is starved; zero: it is not
+// looked at. Only the first of its kind is: the others are younger.
+func (l *Ledger) starvationDue(e *entry) Instant {
+	if e.starved || e.class == nil || e.class.first() != e {
+		return 0
+	}
+	return max(e.waitsSince.Add(l.cfg.StarvationAfter), e.nextLook)
+}
+
+// lookForStarvation finds out whether a request that has waited for long is starved: another one
+// that came later, and is no more urgent, got something that it lacks.
+func (l *Ledger) lookForStarvation(e *entry) {
+	e.nextLook = l.now.Add(l.cfg.StarvationAfter)
+	if l.starvationDue(e) != 0 && l.passedOver(e) {
+		if e.PassedSince == 0 {
+			e.PassedSince = l.now
+		}
+		l.addStarved(e)
+		l.visitDue = true
+	}
+	l.setEntryTimer(e)
+}
+
+func (l *Ledger) passedOver(e *entry) bool {
+	if e.PassedSince != 0 {
+		return true
+	}
+	lacking, _ := l.lacks(e)
+	return slices.ContainsFunc(lacking, func(c charge) bool { return c.account.grants.passed(e) })
+}
