@@ -93,6 +93,8 @@ type Ledger struct {
 	// hostsBack is the time by which hosts can have reported after a load. Before it no request is
 	// refused as one that can never fit.
 	hostsBack Instant
+	// shapes counts how often a host has come, gone, or got other labels or another size.
+	shapes uint64
 
 	rules ruleset
 	// rulesGeneration counts how often the rules were replaced.
@@ -108,6 +110,7 @@ type Ledger struct {
 
 	classes map[string]*class
 	anyHost queue    // requests that no host has room for
+	absent  queue    // requests that no host there is could ever take
 	dirty   []*queue // queues whose account has more to give
 	skipped []skip   // classes that are set aside while others are tried
 

@@ -320,7 +320,7 @@ func (l *Ledger) roomFor(e *entry, next resource.Resource) error {
 		return nil
 	}
 	if _, blocked := l.decide(&more); blocked != nil {
-		return l.insufficient(&more)
+		return l.growthRefusal(e, &more, next)
 	}
 	return nil
 }

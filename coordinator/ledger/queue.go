@@ -26,6 +26,9 @@ type class struct {
 	members heap[*entry]
 	group   *group // that it waits in; nil: in none
 	index   int    // in the group's heap
+	// absence says which host is missing, as of the shapes in absenceOf: see classAbsence.
+	absence   string
+	absenceOf uint64
 }
 
 func (c *class) first() *entry { return c.members.items[0] }

@@ -316,6 +316,9 @@ func (l *Ledger) holdForStarved(e *entry) {
 // soleBlocker is the only account that the request lacks; nil if there are several, or if no
 // particular host is short.
 func (l *Ledger) soleBlocker(e *entry) *account {
+	if l.hostless(e) { // nothing that becomes free would help
+		return nil
+	}
 	var sole *account
 	blockers := 0
 	asked := l.charges(e)
