@@ -72,7 +72,7 @@ func (l *Ledger) growthRefusal(e, more *entry, next resource.Resource) *Insuffic
 	if never == nil {
 		return l.insufficient(more)
 	}
-	for i := range never.Shortfalls { // what it has counts as available to it, and a resize is not rounded
+	for i := range never.Shortfalls { // what it has is available to it, and a resize is not rounded
 		s := &never.Shortfalls[i]
 		s.Available = min(s.Limit, s.Available+e.has(s))
 		if s.Note == NoteNever {
@@ -106,8 +106,8 @@ func whereIn(v, w resource.Vector) resource.Vector {
 	return least
 }
 
-// largest is the most of a dimension that a request with these labels may ask for, if the rules must
-// not round it up beyond a limit. It is 0 if they round up everything beyond.
+// largest is the most of a dimension that a request with these labels may ask for, if the rules
+// must not round it up beyond a limit. It is 0 if they round up everything beyond.
 func (rs *ruleset) largest(labels label.Set, dimension string, most int64) int64 {
 	if !rs.normalizing {
 		return most
