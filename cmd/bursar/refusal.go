@@ -279,10 +279,9 @@ func closedHosts(f *bursarv1.HostFilters) (n int64) {
 }
 
 func closedHostsText(c *bursarv1.ClosedHosts) string {
-	what, reason := "", oneLine(c.GetReason())
+	what, reason := "cordoned", oneLine(c.GetReason())
 	switch c.GetNote() {
 	case noteCordoned:
-		what = "cordoned"
 	case noteDraining:
 		what = "draining"
 	default:

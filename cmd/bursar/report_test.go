@@ -140,9 +140,10 @@ hint: --wait`,
 	}
 }
 
-func hostShortfall(id, dimension string, requested, available, limit int64, note bursarv1.ShortfallNote, detail string) *bursarv1.Shortfall {
+// hostShortfall is a shortfall of host h1.
+func hostShortfall(dimension string, requested, available, limit int64, note bursarv1.ShortfallNote, detail string) *bursarv1.Shortfall {
 	return &bursarv1.Shortfall{
-		Account:   &bursarv1.AccountName{Kind: bursarv1.AccountKind_ACCOUNT_KIND_HOST, Labels: map[string]string{"host": id}},
+		Account:   &bursarv1.AccountName{Kind: bursarv1.AccountKind_ACCOUNT_KIND_HOST, Labels: map[string]string{"host": "h1"}},
 		Dimension: dimension, Requested: requested, Available: available, Limit: limit, NoteCode: note, Detail: detail,
 	}
 }
@@ -155,9 +156,9 @@ func TestRefusalsAndHintsAgreeWithTheVerdict(t *testing.T) {
 		Account:   &bursarv1.AccountName{Kind: bursarv1.AccountKind_ACCOUNT_KIND_QUOTA, Labels: map[string]string{"user": "bob"}},
 		Dimension: "memory", Requested: 9 * gib, Available: gib, Limit: 7 * gib, NoteCode: noteNever, Largest: 4 * gib,
 	}
-	host := hostShortfall("h1", "memory", 9*gib, 8*gib, 8*gib, noteNever, "")
+	host := hostShortfall("memory", 9*gib, 8*gib, 8*gib, noteNever, "")
 	host.Largest = 8 * gib
-	gpu := hostShortfall("h1", "gpu", 1, 0, 0, noteNever, "")
+	gpu := hostShortfall("gpu", 1, 0, 0, noteNever, "")
 	for name, c := range map[string]struct {
 		detail *bursarv1.InsufficientResources
 		want   string
@@ -179,7 +180,7 @@ hint: ask for at most 8GiB of memory (host h1), or have the limit raised; `,
 		"no host that large": {
 			&bursarv1.InsufficientResources{
 				Verdict: bursarv1.InsufficientResources_VERDICT_NOT_NOW, Reason: "refused",
-				Shortfalls: []*bursarv1.Shortfall{hostShortfall("h1", "memory", 9*gib, 2*gib, 8*gib, noteTooSmall, "")},
+				Shortfalls: []*bursarv1.Shortfall{hostShortfall("memory", 9*gib, 2*gib, 8*gib, noteTooSmall, "")},
 			},
 			`bursar: not enough resources
   host h1, the largest today: memory: asked for 9GiB, it has 8GiB
@@ -196,7 +197,7 @@ hint: --wait 1h waits until such a host is there; `,
 		"cordoned": {
 			&bursarv1.InsufficientResources{
 				Verdict: bursarv1.InsufficientResources_VERDICT_NOT_NOW, Reason: "refused",
-				Shortfalls: []*bursarv1.Shortfall{hostShortfall("h1", "memory", gib, 0, 8*gib, noteCordoned, "new kernel")},
+				Shortfalls: []*bursarv1.Shortfall{hostShortfall("memory", gib, 0, 8*gib, noteCordoned, "new kernel")},
 				Filters: &bursarv1.HostFilters{Total: 5, Health: 5, Closed: []*bursarv1.ClosedHosts{
 					{Note: noteCordoned, Reason: "new kernel", Hosts: 2}, {Note: noteDraining, Hosts: 1}, {Note: noteHealth, Reason: "lost", Hosts: 1},
 				}},
@@ -209,7 +210,7 @@ hint: --wait 30s waits until the host is uncordoned; `,
 		"what it declares is missing": {
 			&bursarv1.InsufficientResources{
 				Verdict: bursarv1.InsufficientResources_VERDICT_NOT_NOW, Reason: "refused",
-				Shortfalls: []*bursarv1.Shortfall{hostShortfall("h1", "gpu", 1, 0, 0, noteMissing, "")},
+				Shortfalls: []*bursarv1.Shortfall{hostShortfall("gpu", 1, 0, 0, noteMissing, "")},
 			},
 			`bursar: not enough resources
   host h1: has no gpu now

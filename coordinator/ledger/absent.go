@@ -42,8 +42,12 @@ func (l *Ledger) why(q *queue, e *entry) string {
 	}
 }
 
-// classAbsence is absence for a class. It is worked out anew only after the hosts have changed.
-func (l *Ledger) classAbsence(c *class) string {
+// whyWaits is why for a class in its queue. Which host is missing is worked out anew only after the
+// hosts have changed.
+func (l *Ledger) whyWaits(c *class) string {
+	if c.group.queue != &l.absent {
+		return l.why(c.group.queue, c.first())
+	}
 	if c.absence == "" || c.absenceOf != l.shapes {
 		c.absence, c.absenceOf = l.absence(c.first()), l.shapes
 	}

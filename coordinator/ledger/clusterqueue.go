@@ -89,13 +89,14 @@ func (q *clusterQueue) unschedulable() Note {
 
 // detail is the note in full.
 func (q *clusterQueue) detail(note Note, now Instant) string {
-	switch note {
-	case NoteUnknown:
+	switch {
+	case note == NoteUnknown:
 		return q.cluster.unknown(now)
-	case NoteStopped:
+	case note == NoteStopped:
 		return q.report.State
+	default:
+		return ""
 	}
-	return ""
 }
 
 // autoCreated reports whether the cluster creates the queue, which it does not have, when it is

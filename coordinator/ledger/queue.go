@@ -26,7 +26,7 @@ type class struct {
 	members heap[*entry]
 	group   *group // that it waits in; nil: in none
 	index   int    // in the group's heap
-	// absence says which host is missing, as of the shapes in absenceOf: see classAbsence.
+	// absence says which host is missing, as of the shapes in absenceOf: see whyWaits.
 	absence   string
 	absenceOf uint64
 }

@@ -24,13 +24,7 @@ func (l *Ledger) shown(e *entry) Allocation {
 	if e.class == nil || e.class.group == nil {
 		return a
 	}
-	q := e.class.group.queue
-	why := ""
-	if q == &l.absent {
-		why = l.classAbsence(e.class)
-	} else {
-		why = l.why(q, e)
-	}
+	why := l.whyWaits(e.class)
 	if strings.HasPrefix(a.Reason, ReasonVetoed) { // the veto matters more: it had a grant
 		why = a.Reason + "; " + why
 	}

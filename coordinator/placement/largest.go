@@ -66,7 +66,7 @@ func (c *sizes) takes(p *place) bool {
 // scarcest.
 func (c *sizes) countShare(h *host) float64 {
 	share := 1.0
-	if n := c.search.instances; n > h.amounts[limit].instances {
+	if n := c.instances; n > h.amounts[limit].instances {
 		share = float64(h.amounts[limit].instances) / float64(n)
 	}
 	for _, q := range c.counts {
