@@ -230,18 +230,19 @@ func (a *Agent) whyRefused() (reason string) {
 // vetoError refuses a request in the words of the coordinator.
 func (a *Agent) vetoError(request *bursarv1.AllocateRequest, headroom int64) error {
 	var limit int64
-	note, detail := "measured", ""
+	note, code, detail := "measured", bursarv1.ShortfallNote_SHORTFALL_NOTE_MEASURED, ""
 	a.locked(func(t *tracker.Tracker) {
 		limit = t.Host().Capacity.GetMemoryBytes()
 		if refusal := t.Sample().GetRefusal(); refusal != "" {
-			note, detail = "refused", refusal
+			note, code, detail = "refused", bursarv1.ShortfallNote_SHORTFALL_NOTE_REFUSED, refusal
 		}
 	})
 	short := &bursarv1.Shortfall{
 		Account: &bursarv1.AccountName{
 			Kind: bursarv1.AccountKind_ACCOUNT_KIND_HOST, Labels: map[string]string{"host": a.settings().HostID},
 		},
-		Dimension: "memory", Requested: request.GetResource().GetMemoryBytes(), Available: headroom, Limit: limit, Note: note, Detail: detail,
+		Dimension: "memory", Requested: request.GetResource().GetMemoryBytes(), Available: headroom, Limit: limit,
+		Note: note, NoteCode: code, Detail: detail,
 	}
 	why := note
 	if detail != "" {
@@ -250,7 +251,9 @@ func (a *Agent) vetoError(request *bursarv1.AllocateRequest, headroom int64) err
 	err := connect.NewError(connect.CodeResourceExhausted, fmt.Errorf(
 		"insufficient resources (vetoed): host %s: memory: requested %d, available %d, limit %d (%s)",
 		a.settings().HostID, short.GetRequested(), short.GetAvailable(), short.GetLimit(), why))
-	return withDetail(err, &bursarv1.InsufficientResources{Shortfalls: []*bursarv1.Shortfall{short}, Reason: "vetoed"})
+	return withDetail(err, &bursarv1.InsufficientResources{
+		Shortfalls: []*bursarv1.Shortfall{short}, Reason: "vetoed", Verdict: bursarv1.InsufficientResources_VERDICT_NOT_NOW,
+	})
 }
 
 func withDetail(err *connect.Error, message proto.Message) error {

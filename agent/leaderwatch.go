@@ -84,11 +84,24 @@ func (a *Agent) unknownTo(err error) bool {
 	short, _ := insufficiency(err)
 	for _, s := range short.GetShortfalls() {
 		ofHost := s.GetAccount().GetKind() == bursarv1.AccountKind_ACCOUNT_KIND_HOST
-		if ofHost && (s.GetNote() == "health" || s.GetNote() == "unknown") {
+		if ofHost && notYetKnown(s) {
 			return true
 		}
 	}
 	return false
+}
+
+// notYetKnown reports whether a host falls short because the coordinator has not heard of it, or
+// of all that runs on it. A coordinator older than the enum has set the text only.
+func notYetKnown(s *bursarv1.Shortfall) bool {
+	switch s.GetNoteCode() {
+	case bursarv1.ShortfallNote_SHORTFALL_NOTE_HEALTH, bursarv1.ShortfallNote_SHORTFALL_NOTE_UNKNOWN:
+		return true
+	case bursarv1.ShortfallNote_SHORTFALL_NOTE_UNSPECIFIED:
+		return s.GetNote() == "health" || s.GetNote() == "unknown"
+	default:
+		return false
+	}
 }
 
 // agree sends Syncs until the coordinator that leads knows the host and all that runs on it. It

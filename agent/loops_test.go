@@ -399,6 +399,27 @@ func TestRefusalForWantOfAReportIsNotAskedAgain(t *testing.T) {
 	})
 }
 
+// A host that operators have closed is known: another report would not help. Coordinators of
+// versions that have no codes say "health" of it, too.
+func TestAClosedHostIsNotUnknown(t *testing.T) {
+	for name, test := range map[string]struct {
+		code bursarv1.ShortfallNote
+		note string
+		want bool
+	}{
+		"cordoned":     {bursarv1.ShortfallNote_SHORTFALL_NOTE_CORDONED, "health", false},
+		"draining":     {bursarv1.ShortfallNote_SHORTFALL_NOTE_DRAINING, "health", false},
+		"suspect":      {bursarv1.ShortfallNote_SHORTFALL_NOTE_HEALTH, "health", true},
+		"not measured": {bursarv1.ShortfallNote_SHORTFALL_NOTE_UNKNOWN, "unknown", true},
+		"by its text":  {bursarv1.ShortfallNote_SHORTFALL_NOTE_UNSPECIFIED, "health", true},
+		"full":         {bursarv1.ShortfallNote_SHORTFALL_NOTE_UNSPECIFIED, "", false},
+	} {
+		if got := notYetKnown(&bursarv1.Shortfall{NoteCode: test.code, Note: test.note}); got != test.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}
+
 func TestAlarmRingsAtTheEarliestMomentThatIsAllowed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -97,6 +98,13 @@ func TestErrorsAreToldApart(t *testing.T) {
 			got, ok := client.Insufficient(err)
 			return ok && proto.Equal(got, short)
 		}},
+		"insufficient for good": {
+			connect.CodeResourceExhausted, &bursarv1.InsufficientResources{Verdict: bursarv1.InsufficientResources_VERDICT_NEVER}, client.Never,
+		},
+		"insufficient now": {
+			connect.CodeResourceExhausted, &bursarv1.InsufficientResources{Verdict: bursarv1.InsufficientResources_VERDICT_NOT_NOW},
+			func(err error) bool { return !client.Never(err) },
+		},
 		"invalid field": {connect.CodeInvalidArgument, field, func(err error) bool {
 			got, ok := client.InvalidField(err)
 			return ok && proto.Equal(got, field) && client.Invalid(err)
@@ -128,7 +136,7 @@ func TestErrorsAreToldApart(t *testing.T) {
 			t.Errorf("%s: %v is not recognised", name, err)
 		}
 		_, insufficient := client.Insufficient(err)
-		if insufficient != (name == "insufficient") || client.NotFound(err) != (name == "not found") {
+		if insufficient != strings.HasPrefix(name, "insufficient") || client.Never(err) != (name == "insufficient for good") || client.NotFound(err) != (name == "not found") {
 			t.Errorf("%s: %v is taken for another", name, err)
 		}
 	}

@@ -19,6 +19,14 @@ func Insufficient(err error) (*bursarv1.InsufficientResources, bool) {
 	return detail[*bursarv1.InsufficientResources](err)
 }
 
+// Never reports whether a request was refused for lack of resources that it can never get: it is
+// larger than a quota's limit, the host that it names, or a queue's maximum. It is false if the
+// server is too old to say so.
+func Never(err error) bool {
+	short, _ := Insufficient(err)
+	return short.GetVerdict() == bursarv1.InsufficientResources_VERDICT_NEVER
+}
+
 // InvalidField returns the field that was wrong, if the server found it by its own rules.
 func InvalidField(err error) (*bursarv1.InvalidField, bool) {
 	return detail[*bursarv1.InvalidField](err)

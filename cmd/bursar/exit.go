@@ -80,6 +80,8 @@ func exitCode(err error) int {
 		return exitData
 	case errors.As(err, &missing), errors.Is(err, fs.ErrNotExist) && !isCall(err):
 		return exitNoSuchThing
+	case client.Never(err):
+		return exitData
 	case isCall(err):
 		return callCode(connect.CodeOf(err))
 	default:

@@ -14,6 +14,7 @@ import (
 	"github.com/bursar/bursar/client"
 	"github.com/bursar/bursar/coordinator/store"
 	"github.com/bursar/bursar/internal/yamlfile"
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
 func TestEveryErrorHasItsExitCode(t *testing.T) {
@@ -41,6 +42,9 @@ func TestEveryErrorHasItsExitCode(t *testing.T) {
 		"missing socket":     {connect.NewError(connect.CodeUnavailable, &fs.PathError{Err: fs.ErrNotExist}), 69},
 		"too late":           {call(connect.CodeDeadlineExceeded), 69},
 		"exhausted":          {call(connect.CodeResourceExhausted), 75},
+		"never":              {refusedFor(t, connect.CodeResourceExhausted, verdict(bursarv1.InsufficientResources_VERDICT_NEVER)), 65},
+		"not now":            {refusedFor(t, connect.CodeResourceExhausted, verdict(bursarv1.InsufficientResources_VERDICT_NOT_NOW)), 75},
+		"never, old server":  {refusedFor(t, connect.CodeResourceExhausted, &bursarv1.InsufficientResources{Reason: "never"}), 75},
 		"denied":             {call(connect.CodePermissionDenied), 77},
 		"unauthenticated":    {call(connect.CodeUnauthenticated), 77},
 		"precondition":       {call(connect.CodeFailedPrecondition), 1},
@@ -56,6 +60,10 @@ func TestEveryErrorHasItsExitCode(t *testing.T) {
 			t.Errorf("%s: exit code %d, want %d", name, got, c.want)
 		}
 	}
+}
+
+func verdict(v bursarv1.InsufficientResources_Verdict) *bursarv1.InsufficientResources {
+	return &bursarv1.InsufficientResources{Reason: "refused", Verdict: v}
 }
 
 func TestRunEndsWithWhatStoppedIt(t *testing.T) {
@@ -75,9 +83,12 @@ func TestRunEndsWithWhatStoppedIt(t *testing.T) {
 		err  error
 		want int
 	}{
-		"its own end":              {nil, 3},
-		"released nowhere":         {failed(client.PhaseRelease, connect.CodeUnavailable), 3},
-		"refused":                  {failed(client.PhaseAllocate, connect.CodeResourceExhausted), 75},
+		"its own end":      {nil, 3},
+		"released nowhere": {failed(client.PhaseRelease, connect.CodeUnavailable), 3},
+		"refused":          {failed(client.PhaseAllocate, connect.CodeResourceExhausted), 75},
+		"refused for good": {&client.RunError{
+			Phase: client.PhaseAllocate, Err: refusedFor(t, connect.CodeResourceExhausted, verdict(bursarv1.InsufficientResources_VERDICT_NEVER)),
+		}, 65},
 		"reservation expired":      {failed(client.PhaseConfirm, connect.CodeFailedPrecondition), 75},
 		"reservation forgotten":    {failed(client.PhaseConfirm, connect.CodeNotFound), 75},
 		"agent gone":               {failed(client.PhaseConfirm, connect.CodeUnavailable), 69},

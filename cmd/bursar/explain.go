@@ -99,7 +99,7 @@ func verdictText(res *bursarv1.ExplainResponse) string {
 		}
 		return "fits now, on host " + res.GetHostId()
 	case bursarv1.ExplainResponse_VERDICT_WAITS:
-		return "does not fit now" + placeText(res)
+		return "does not fit now" + placeText(res) + absenceText(res)
 	case bursarv1.ExplainResponse_VERDICT_NEVER:
 		return "can never fit"
 	case bursarv1.ExplainResponse_VERDICT_DECIDED:
@@ -107,6 +107,18 @@ func verdictText(res *bursarv1.ExplainResponse) string {
 	case bursarv1.ExplainResponse_VERDICT_UNSPECIFIED:
 	}
 	return "no verdict"
+}
+
+// absenceText says that no host there is could take the request; empty if one could.
+func absenceText(res *bursarv1.ExplainResponse) string {
+	f := res.GetFilters()
+	switch {
+	case slices.ContainsFunc(res.GetShortfalls(), func(s *bursarv1.Shortfall) bool { return noteOf(s) == noteTooSmall }):
+		return ": no host is that large yet"
+	case f != nil && f.GetTotal() == f.GetLabels():
+		return ": no such host is there yet"
+	}
+	return ""
 }
 
 // placeText says at which place in the queue a request is: ": next behind host vm-1", ": 3 go

@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/url"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 
@@ -16,7 +15,6 @@ import (
 	"github.com/bursar/bursar/client"
 	"github.com/bursar/bursar/internal/credential"
 	"github.com/bursar/bursar/internal/yamlfile"
-	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
 // report says on stderr what went wrong: one line, then what helps. journald gets all of it as an
@@ -204,154 +202,3 @@ func (c *cli) server() string {
 }
 
 func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
-
-// refusal says why there was no grant.
-func refusal(in *bursarv1.InsufficientResources) string {
-	switch in.GetReason() {
-	case "waited":
-		return "not enough resources, and the wait is over"
-	case "vetoed":
-		if slices.ContainsFunc(in.GetShortfalls(), func(s *bursarv1.Shortfall) bool { return s.GetNote() == noteRefused }) {
-			return "not enough resources: the host takes no new engines now"
-		}
-		return "not enough resources: the host measures less than it had reported"
-	case "never":
-		return "this can never fit"
-	}
-	return "not enough resources"
-}
-
-// shortfallLines says which account has too little, of what, and how much is missing.
-func shortfallLines(in *bursarv1.InsufficientResources) []string {
-	lines := shortfallTexts(in.GetShortfalls())
-	if f := in.GetFilters(); f != nil {
-		lines = append(lines, filtersText(f))
-	}
-	return lines
-}
-
-// shortfallTexts are the texts of shortfalls; equal texts appear once.
-func shortfallTexts(shortfalls []*bursarv1.Shortfall) []string {
-	lines := make([]string, 0, len(shortfalls))
-	for _, s := range shortfalls {
-		if text := shortfallText(s); !slices.Contains(lines, text) {
-			lines = append(lines, text)
-		}
-	}
-	return lines
-}
-
-func shortfallText(s *bursarv1.Shortfall) string {
-	text := accountText(s.GetAccount())
-	if closed := closedText(s); closed != "" {
-		return text + ": " + closed
-	}
-	amount := func(n int64) string { return quantityText(s.GetDimension(), n) }
-	if s.GetDimension() != "" {
-		text += fmt.Sprintf(": %s: asked for %s, available %s of %s, short by %s", s.GetDimension(),
-			amount(s.GetRequested()), amount(max(0, s.GetAvailable())), amount(s.GetLimit()), amount(s.GetRequested()-s.GetAvailable()))
-	}
-	note := noteText(s.GetNote())
-	if s.GetNote() == "never" && s.GetLimit() == 0 {
-		note = "there is none, it can never fit"
-	}
-	if note != "" {
-		text += " (" + note + ")"
-	}
-	return text
-}
-
-// closedText says why a queue, or a host whose agent wants no engines, grants nothing at all;
-// empty if the numbers say what is missing.
-func closedText(s *bursarv1.Shortfall) string {
-	if s.GetNote() == noteRefused {
-		return "takes no new engines: " + oneLine(s.GetDetail())
-	}
-	if s.GetAccount().GetKind() != bursarv1.AccountKind_ACCOUNT_KIND_QUEUE {
-		return ""
-	}
-	var text string
-	switch s.GetNote() {
-	case noteUnknown:
-		text = "unknown"
-	case noteStopped:
-		text = "takes no applications"
-	case noteMissing:
-		text = "its cluster does not have it any more"
-	default:
-		return ""
-	}
-	if s.GetDetail() != "" {
-		text += ": " + oneLine(s.GetDetail())
-	}
-	return text
-}
-
-// Notes of a shortfall that say more about an account than its numbers do.
-const (
-	noteRefused = "refused"
-	noteUnknown = "unknown"
-	noteStopped = "stopped"
-	noteMissing = "missing"
-)
-
-// noteText says in words why an account has too little, if its numbers do not say it.
-func noteText(note string) string {
-	switch note {
-	case "measured":
-		return "by what the machine measures"
-	case "held":
-		return "kept for a request that waits longer"
-	case noteUnknown:
-		return "no fresh measurement"
-	case "pressure":
-		return "under memory pressure"
-	case "health":
-		return "takes no new engines now"
-	case "never":
-		return "above the limit, it can never fit"
-	}
-	return note
-}
-
-func shortfallHint(in *bursarv1.InsufficientResources) string {
-	for _, s := range in.GetShortfalls() {
-		switch {
-		case s.GetNote() == "never":
-			return "ask for less, or have the limit raised; `bursar explain` with the same flags shows every account"
-		case s.GetNote() == noteRefused:
-			return "--wait 30s waits until the host takes engines again; `bursar hosts` shows those that do"
-		case closedText(s) != "" && s.GetNote() == noteUnknown:
-			return "--wait 30s waits until the cluster can be read again; `bursar providers` shows how that goes"
-		case closedText(s) != "":
-			return "--wait 30s waits until the queue takes applications again; `bursar queues` shows those that do"
-		}
-	}
-	if in.GetReason() == "waited" {
-		return "a longer --wait, or `bursar allocations` to see who holds what"
-	}
-	return "--wait 30s waits until it is there; `bursar explain` with the same flags shows every account"
-}
-
-func filtersText(f *bursarv1.HostFilters) string {
-	if f.GetTotal() == 0 {
-		return "there is no host yet"
-	}
-	parts := []string{fmt.Sprintf("hosts: %d of %d fit", f.GetFit(), f.GetTotal())}
-	for _, step := range []struct {
-		n    int64
-		what string
-	}{
-		{f.GetLabels(), "by labels"},
-		{f.GetHealth(), "not healthy"},
-		{f.GetMeasurement(), "closed because of what they measure"},
-		{f.GetBooks(), "without room in the ledger"},
-		{f.GetHeadroom(), "short of measured memory"},
-		{f.GetHeld(), "kept for a request that waits longer"},
-	} {
-		if step.n > 0 {
-			parts = append(parts, fmt.Sprintf("%d %s", step.n, step.what))
-		}
-	}
-	return strings.Join(parts, ", ")
-}

@@ -141,6 +141,98 @@ hint: --wait`,
 	}
 }
 
+// hostShortfall is a shortfall of host h1.
+func hostShortfall(dimension string, requested, available, limit int64, note bursarv1.ShortfallNote, detail string) *bursarv1.Shortfall {
+	return &bursarv1.Shortfall{
+		Account:   &bursarv1.AccountName{Kind: bursarv1.AccountKind_ACCOUNT_KIND_HOST, Labels: map[string]string{"host": "h1"}},
+		Dimension: dimension, Requested: requested, Available: available, Limit: limit, NoteCode: note, Detail: detail,
+	}
+}
+
+// A hint never speaks of waiting for what can never fit, nor of asking for less where waiting
+// helps.
+func TestRefusalsAndHintsAgreeWithTheVerdict(t *testing.T) {
+	const gib = 1 << 30
+	quota := &bursarv1.Shortfall{
+		Account:   &bursarv1.AccountName{Kind: bursarv1.AccountKind_ACCOUNT_KIND_QUOTA, Labels: map[string]string{"user": "bob"}},
+		Dimension: "memory", Requested: 9 * gib, Available: gib, Limit: 7 * gib, NoteCode: noteNever, Largest: 4 * gib,
+	}
+	host := hostShortfall("memory", 9*gib, 8*gib, 8*gib, noteNever, "")
+	host.Largest = 8 * gib
+	gpu := hostShortfall("gpu", 1, 0, 0, noteNever, "")
+	for name, c := range map[string]struct {
+		detail *bursarv1.InsufficientResources
+		want   string
+	}{
+		"never": {
+			&bursarv1.InsufficientResources{Verdict: bursarv1.InsufficientResources_VERDICT_NEVER, Reason: "never", Shortfalls: []*bursarv1.Shortfall{host, quota, gpu}},
+			`bursar: this can never fit
+  host h1: memory: asked for 9GiB, available 8GiB of 8GiB, short by 1GiB (above the limit, it can never fit)
+  quota user=bob: memory: asked for 9GiB, available 1GiB of 7GiB, short by 8GiB (above the limit, it can never fit)
+  host h1: gpu: asked for 1, available 0 of 0, short by 1 (there is none, it can never fit)
+hint: ask for at most 4GiB of memory (quota user=bob) and no gpu (host h1), or have the limit raised; `,
+		},
+		"never, after a wait": {
+			&bursarv1.InsufficientResources{Verdict: bursarv1.InsufficientResources_VERDICT_NEVER, Reason: "waited", Shortfalls: []*bursarv1.Shortfall{host}},
+			`bursar: this can never fit
+  host h1: memory: asked for 9GiB, available 8GiB of 8GiB, short by 1GiB (above the limit, it can never fit)
+hint: ask for at most 8GiB of memory (host h1), or have the limit raised; `,
+		},
+		"no host that large": {
+			&bursarv1.InsufficientResources{
+				Verdict: bursarv1.InsufficientResources_VERDICT_NOT_NOW, Reason: "refused",
+				Shortfalls: []*bursarv1.Shortfall{hostShortfall("memory", 9*gib, 2*gib, 8*gib, noteTooSmall, "")},
+			},
+			`bursar: not enough resources
+  host h1, the largest today: memory: asked for 9GiB, it has 8GiB
+hint: --wait 1h waits until a host that large is there; `,
+		},
+		"no host with the labels": {
+			&bursarv1.InsufficientResources{
+				Verdict: bursarv1.InsufficientResources_VERDICT_NOT_NOW, Reason: "refused", Filters: &bursarv1.HostFilters{Total: 3, Labels: 3},
+			},
+			`bursar: not enough resources
+  hosts: none of 3 has the required labels yet
+hint: --wait 1h waits until such a host is there; `,
+		},
+		"cordoned": {
+			&bursarv1.InsufficientResources{
+				Verdict: bursarv1.InsufficientResources_VERDICT_NOT_NOW, Reason: "refused",
+				Shortfalls: []*bursarv1.Shortfall{hostShortfall("memory", gib, 0, 8*gib, noteCordoned, "new kernel")},
+				Filters: &bursarv1.HostFilters{Total: 5, Health: 5, Closed: []*bursarv1.ClosedHosts{
+					{Note: noteCordoned, Reason: "new kernel", Hosts: 2}, {Note: noteDraining, Hosts: 1}, {Note: noteHealth, Reason: "lost", Hosts: 1},
+				}},
+			},
+			`bursar: not enough resources
+  host h1: takes no new engines: cordoned: new kernel
+  hosts: 0 of 5 fit, 1 not healthy, 2 cordoned (new kernel), 1 draining, 1 lost
+hint: --wait 30s waits until the host is uncordoned; `,
+		},
+		"what it declares is missing": {
+			&bursarv1.InsufficientResources{
+				Verdict: bursarv1.InsufficientResources_VERDICT_NOT_NOW, Reason: "refused",
+				Shortfalls: []*bursarv1.Shortfall{hostShortfall("gpu", 1, 0, 0, noteMissing, "")},
+			},
+			`bursar: not enough resources
+  host h1: has no gpu now
+hint: --wait 30s waits until it is there; `,
+		},
+		"an old server": {
+			&bursarv1.InsufficientResources{Reason: "refused", Shortfalls: []*bursarv1.Shortfall{{
+				Account: host.GetAccount(), Dimension: "memory", Requested: gib, Limit: 8 * gib, Note: "health",
+			}}},
+			`bursar: not enough resources
+  host h1: memory: asked for 1GiB, available 0 of 8GiB, short by 1GiB (takes no new engines now)
+hint: --wait 30s waits until it is there; `,
+		},
+	} {
+		err := refusedFor(t, connect.CodeResourceExhausted, c.detail)
+		if got := reported(t, &cli{}, err); !strings.HasPrefix(got, c.want) {
+			t.Errorf("%s:\n%s\nwant\n%s", name, got, c.want)
+		}
+	}
+}
+
 func TestTooEarlyIsToldOnce(t *testing.T) {
 	err := refusedFor(t, connect.CodeUnavailable, &bursarv1.InsufficientResources{
 		Shortfalls: []*bursarv1.Shortfall{queueShortfall("memory", 1, 0, 0, "unknown", "not read yet")},

@@ -14,10 +14,13 @@ func topics() []*cobra.Command {
     1   another error
    64   usage: the command line cannot be understood
    65   bad input data: a file or a request that is wrong, a short id that is
-        not unique; of "bursar confirm" a process that cannot be the engine
+        not unique; a request that can never fit, as it is larger than a
+        quota, a queue's maximum or the host that it is for; of
+        "bursar confirm" a process that cannot be the engine
    66   no such allocation, host, rule, queue, cluster or file
    69   nobody answers, or not in time; a check of a cluster that cannot be read
-   75   refused or timed out for lack of resources: try again later
+   75   refused or timed out for lack of resources: try again later; also if
+        no host is there yet, or none that large
    77   not allowed
    78   bad configuration (coordinator, agent, dev, a check of providers); a
         file of a certificate or token that cannot be used

@@ -137,6 +137,9 @@ func (w *waitLine) read(ctx context.Context) (text string) {
 			lacks = append(lacks, lack)
 		}
 	}
+	if f := res.GetFilters(); len(lacks) == 0 && f != nil {
+		lacks = append(lacks, filtersText(f))
+	}
 	if len(lacks) > 0 {
 		text += ": " + strings.Join(lacks, ", ")
 	}
@@ -169,8 +172,13 @@ func lackText(s *bursarv1.Shortfall, named *bursarv1.AccountName) string {
 	if closed := closedText(s); closed != "" {
 		return text + closed
 	}
+	if noteOf(s) == noteTooSmall {
+		amount := func(n int64) string { return quantityText(s.GetDimension(), n) }
+		return fmt.Sprintf("for a host with %s of %s; the largest today, %s, has %s", amount(s.GetRequested()), s.GetDimension(),
+			accountText(s.GetAccount()), amount(s.GetLimit()))
+	}
 	text += fmt.Sprintf("lacks %s of %s", quantityText(s.GetDimension(), s.GetRequested()-s.GetAvailable()), s.GetDimension())
-	if note := noteText(s.GetNote()); note != "" {
+	if note := noteText(s); note != "" {
 		text += " (" + note + ")"
 	}
 	return text

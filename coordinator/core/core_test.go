@@ -167,7 +167,7 @@ func TestABatchThatChangesNothingStillAsksTheStore(t *testing.T) {
 	}
 	r.answered()
 	batch.Answer(nil)
-	r.answered("a insufficient resources (never)")
+	r.answered("a insufficient resources (refused)")
 	r.core.Done(r.now)
 	if r.core.Take() != nil {
 		t.Error("a batch where nothing happened and nobody asks")

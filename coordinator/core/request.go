@@ -203,7 +203,7 @@ func (c *Core) waitExpired(request *Request, spent *explainBudget) error {
 	spent.explained++
 	c.explaining = request
 	if why, err := c.explain(request); err == nil {
-		insufficient.Shortfalls, insufficient.Filters = why.Shortfalls, why.Filters
+		insufficient.Shortfalls, insufficient.Filters, insufficient.Never = why.Shortfalls, why.Filters, why.Verdict == ledger.Never
 	}
 	c.explaining = nil
 	if insufficient.Filters != nil {

@@ -44,7 +44,7 @@ func TestTheEndOfAWaitIsExplainedToEachCallerOnItsOwn(t *testing.T) {
 	r.commit()
 	for _, test := range []struct {
 		ask  *Request
-		note string
+		note ledger.Note
 	}{{first, ledger.NoteRefused}, {second, ledger.NoteHeld}} {
 		insufficient, ok := errors.AsType[*ledger.InsufficientError](test.ask.Err)
 		if !ok || insufficient.Reason != ledger.ReasonWaited || len(insufficient.Shortfalls) == 0 {

@@ -133,7 +133,7 @@ func (a *account) shortfalls(list []Shortfall, request resource.Vector) []Shortf
 		if asked == 0 || asked <= available {
 			continue
 		}
-		note := ""
+		note := Note("")
 		if asked > a.mostOf(dimension) {
 			note = NoteNever
 		}
@@ -142,7 +142,7 @@ func (a *account) shortfalls(list []Shortfall, request resource.Vector) []Shortf
 	return list
 }
 
-func (a *account) shortfall(dimension string, asked, available int64, note string) Shortfall {
+func (a *account) shortfall(dimension string, asked, available int64, note Note) Shortfall {
 	limit := a.mostOf(dimension)
 	if limit == unlimited {
 		limit = 0
@@ -154,7 +154,7 @@ func (a *account) shortfall(dimension string, asked, available int64, note strin
 
 // closedShortfall says that the account gives nothing of what a request asks for. It names the
 // first dimension that the request asks for.
-func (a *account) closedShortfall(request resource.Vector, note string) Shortfall {
+func (a *account) closedShortfall(request resource.Vector, note Note) Shortfall {
 	for dimension, asked := range request.All() {
 		if asked != 0 {
 			return a.shortfall(dimension, asked, 0, note)

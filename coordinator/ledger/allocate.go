@@ -36,18 +36,20 @@ func (l *Ledger) Allocate(now Instant, c AllocateCommand) (AllocateResult, error
 		l.grant(e, h)
 		return AllocateResult{Allocation: e.Allocation}, nil
 	}
-	if never := l.never(e); never != nil || c.Wait <= 0 {
-		if never == nil {
-			never = l.insufficient(e)
-		}
+	if never := l.never(e); never != nil {
 		l.discard(e)
 		return AllocateResult{}, never
+	}
+	if c.Wait <= 0 {
+		refusal := l.insufficient(e)
+		l.discard(e)
+		return AllocateResult{}, refusal
 	}
 	l.index(e)
 	if !c.Async {
 		e.callers = 1
 	}
-	l.wait(e, blocked, blocked.why())
+	l.wait(e, blocked, l.why(blocked, e))
 	return AllocateResult{Allocation: e.Allocation}, nil
 }
 
@@ -74,12 +76,12 @@ func (l *Ledger) repeat(key requestKey, c *AllocateCommand) (AllocateResult, boo
 	default: // it does not want to wait any longer: it gets what is free now, or is refused
 		h, blocked := l.decide(e)
 		if blocked != nil {
-			return AllocateResult{}, true, l.insufficient(e)
+			return AllocateResult{}, true, l.refusal(e)
 		}
 		l.stopWaiting(e)
 		l.grant(e, h)
 	}
-	return AllocateResult{Allocation: e.shown()}, true, nil
+	return AllocateResult{Allocation: l.shown(e)}, true, nil
 }
 
 // matchesAdopted reports whether an adopted engine with the request id of c can be what c asks
@@ -216,12 +218,15 @@ func (l *Ledger) index(e *entry) {
 	}
 }
 
-// decide finds the host that a request can go to now, or the queue of what blocks it: the first of
-// its quotas that is short, then the first of its cluster queues, then the host it wants, then all
-// hosts.
+// decide finds the host that a request can go to now, or the queue of what blocks it: that no host
+// there is could take it, then the first of its quotas that is short, then the first of its cluster
+// queues, then the host it wants, then all hosts.
 func (l *Ledger) decide(e *entry) (*host, *queue) {
 	l.deciding = e
 	h, blocked := l.place(e)
+	if blocked != nil && l.hostless(e) {
+		blocked = &l.absent
+	}
 	l.deciding = nil
 	return h, blocked
 }
@@ -266,38 +271,6 @@ func (l *Ledger) grant(e *entry, h *host) {
 	}
 	l.recordEntry(e)
 	l.setEntryTimer(e)
-}
-
-// never refuses a request that could not be granted even if everything else ended, because the
-// limit of a quota or of a cluster queue, or every matching host, is smaller. It does not judge
-// hosts until they had the time to report after a load, and does not judge cluster queues of which
-// nothing is known.
-func (l *Ledger) never(e *entry) error {
-	refusal := &InsufficientError{Reason: ReasonNever}
-	asked := l.charges(e)
-	for c := range asked.all {
-		if c.host() != nil && (len(refusal.Shortfalls) > 0 || l.now < l.hostsBack) {
-			break
-		}
-		if c.tooLarge() {
-			refusal.Shortfalls = c.account.shortfalls(refusal.Shortfalls, c.vector)
-		}
-	}
-	switch {
-	case len(refusal.Shortfalls) > 0:
-		return refusal
-	case l.now < l.hostsBack || asked.host != nil:
-		return nil
-	}
-	q := l.query(e)
-	if l.placer.Possible(q) {
-		return nil
-	}
-	l.noHost(refusal, e, q)
-	if len(refusal.Shortfalls) == 0 { // no host matches, so there is no number to show
-		refusal.Filters = l.survey(q)
-	}
-	return refusal
 }
 
 // insufficient describes everything that is short for a request.
@@ -364,6 +337,7 @@ func (l *Ledger) shortIn(list []Shortfall, t *queueCharge, e *entry) []Shortfall
 func (l *Ledger) shortOn(list []Shortfall, h *host, e *entry) []Shortfall {
 	before := len(list)
 	list = h.shortfalls(list, e.request())
+	l.judgeSize(list[before:], e, h)
 	if len(list) == before && !h.suits(e.Wishes) {
 		lost := h.account.closedShortfall(e.request(), NoteLabels)
 		lost.Detail = "it does not have all of " + e.Wishes.Required.String()
@@ -399,37 +373,14 @@ func (l *Ledger) short(list []Shortfall, a *account, e *entry, v resource.Vector
 const surveyed = 1000
 
 // noHost describes why no host takes the request: what the closest host lacks, and in a small
-// fleet how many hosts each filter removes.
+// fleet, or if there is nothing else to say, how many hosts each filter removes.
 func (l *Ledger) noHost(refusal *InsufficientError, e *entry, q Query) {
-	if slot := l.placer.Closest(q); slot != NoSlot {
+	if l.hostless(e) {
+		refusal.Shortfalls = l.tooSmall(refusal.Shortfalls, e)
+	} else if slot := l.placer.Closest(q); slot != NoSlot {
 		refusal.Shortfalls = l.shortOn(refusal.Shortfalls, l.slots[slot], e)
 	}
-	if len(l.hosts) <= surveyed {
+	if len(l.hosts) <= surveyed || len(refusal.Shortfalls) == 0 {
 		refusal.Filters = l.survey(q)
 	}
-}
-
-func (l *Ledger) survey(q Query) *HostFilters {
-	filters := l.placer.Survey(q)
-	for _, c := range l.claims {
-		for i := range c.held {
-			h := c.held[i].host()
-			if h == nil || !h.suits(q.Wishes) || q.Wishes != nil && slices.Contains(q.Wishes.Avoid, h.ID) || q.Rejected != nil && q.Rejected(h.slot) {
-				continue
-			}
-			if h.fits(q.Request) && h.account.keeps(q.Request) { // the Placer knows what is left beside the hold
-				filters.Headroom--
-				filters.Held++
-			}
-		}
-	}
-	return &filters
-}
-
-// why names what the requests in a queue wait for.
-func (q *queue) why() string {
-	if q.account == nil {
-		return "waits for a host"
-	}
-	return "waits for " + q.account.name.String()
 }

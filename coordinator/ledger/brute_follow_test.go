@@ -155,7 +155,13 @@ func (b *brute) judgeReason(id ledger.ID, a *ledger.Allocation) {
 			b.t.Fatalf("seed %d: %s has %s for %s, which is said to wait for that", b.seed, account, a.Entitled, id)
 		}
 	}
-	if name, is := strings.CutPrefix(account, "host "); is {
+	name, is := strings.CutPrefix(account, "host ")
+	name, _, absent := strings.Cut(name, " to have ")
+	absent = absent || strings.Contains(account, "none is there yet")
+	if absent && b.couldFitSomewhere(a) {
+		b.t.Fatalf("seed %d: a host is large enough for %s, which is said to wait for %s", b.seed, id, account)
+	}
+	if is && !absent {
 		if h := b.hosts[name]; h.suits(a.Wishes) && b.takes(h, quantities(a.Entitled.Vector)) {
 			b.t.Fatalf("seed %d: host %s takes %s, which is said to wait for it", b.seed, name, id)
 		}

@@ -295,6 +295,9 @@ func (b *brute) judgeRefusal(a *ledger.Allocation, err error) {
 	for _, h := range b.hosts {
 		all = append(all, b.purseOf(h))
 	}
+	if (refusal.Reason == ledger.ReasonNever) != refusal.Never {
+		b.t.Fatalf("seed %d: refused as %q, and its verdict is never: %t", b.seed, refusal.Reason, refusal.Never)
+	}
 	impossible := false
 	for _, s := range refusal.Shortfalls {
 		i := slices.IndexFunc(all, func(p purse) bool { return p.name == s.Account.String() })
@@ -302,13 +305,17 @@ func (b *brute) judgeRefusal(a *ledger.Allocation, err error) {
 			b.t.Fatalf("seed %d: the refusal names %s, which the request does not touch: %v", b.seed, s.Account, err)
 		}
 		most := all[i].cap[s.Dimension]
-		impossible = impossible || s.Account.Kind != ledger.HostAccount && most != nil && most.Cmp(whole(s.Requested)) < 0
+		named := s.Account.Kind != ledger.HostAccount || a.Wishes != nil && s.Account.Labels.Value("host") == a.Wishes.Host
+		impossible = impossible || named && most != nil && most.Cmp(whole(s.Requested)) < 0
+		if (s.Note == ledger.NoteNever) && !refusal.Never {
+			b.t.Fatalf("seed %d: the verdict is not now, and says never: %v", b.seed, err)
+		}
 		if left := b.left(all[i], s.Dimension); s.Note == "" && (left == nil || left.Cmp(whole(s.Requested)) >= 0 || bigMax(left, whole(0)).Cmp(whole(s.Available)) != 0) {
 			b.t.Fatalf("seed %d: %s has %v left of %s; the refusal says %s", b.seed, s.Account, left, s.Dimension, s)
 		}
 	}
-	if refusal.Reason == ledger.ReasonNever && !impossible && b.couldFitSomewhere(a) {
-		b.t.Fatalf("seed %d: refused for ever although it could fit: %s: %v", b.seed, a.Entitled, err)
+	if refusal.Never && !impossible {
+		b.t.Fatalf("seed %d: refused for ever although a host may come that it fits on: %s: %v", b.seed, a.Entitled, err)
 	}
 }
 

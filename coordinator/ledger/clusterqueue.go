@@ -75,7 +75,7 @@ func parentPath(path string) (string, bool) {
 func leaf(path string) string { return path[strings.LastIndexByte(path, '.')+1:] }
 
 // unschedulable says why no new grant may go there; empty if one may.
-func (q *clusterQueue) unschedulable() string {
+func (q *clusterQueue) unschedulable() Note {
 	switch {
 	case !q.cluster.known:
 		return NoteUnknown
@@ -88,14 +88,15 @@ func (q *clusterQueue) unschedulable() string {
 }
 
 // detail is the note in full.
-func (q *clusterQueue) detail(note string, now Instant) string {
-	switch note {
-	case NoteUnknown:
+func (q *clusterQueue) detail(note Note, now Instant) string {
+	switch {
+	case note == NoteUnknown:
 		return q.cluster.unknown(now)
-	case NoteStopped:
+	case note == NoteStopped:
 		return q.report.State
+	default:
+		return ""
 	}
-	return ""
 }
 
 // autoCreated reports whether the cluster creates the queue, which it does not have, when it is

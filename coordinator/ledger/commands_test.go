@@ -370,7 +370,7 @@ func TestARefusalInALargeFleetCountsHostsWhereNoneMatches(t *testing.T) {
 	} {
 		_, err := ask(l, start, "alice", 9, func(c *ledger.AllocateCommand) { c.Wishes = test.wishes })
 		refusal, refused := errors.AsType[*ledger.InsufficientError](err)
-		if !refused || refusal.Reason != ledger.ReasonNever || (refusal.Filters != nil) != test.counts || len(refusal.Shortfalls) == 0 != test.counts {
+		if !refused || refusal.Never || refusal.Reason != ledger.ReasonRefused || (refusal.Filters != nil) != test.counts || len(refusal.Shortfalls) == 0 != test.counts {
 			t.Errorf("%s: %+v; want filters: %t", name, refusal, test.counts)
 		}
 	}

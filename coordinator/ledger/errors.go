@@ -61,18 +61,24 @@ func (n AccountName) String() string {
 // hostKey is the key in the name of a host's account.
 const hostKey = "host"
 
-// Why an account is short if its numbers alone do not say it.
+// Note is why an account is short if its numbers alone do not say it.
+type Note string
+
+// The notes.
 const (
-	NoteMeasured = "measured" // the account would allow it, the machine does not
-	NoteHeld     = "held"     // held for a request that waits longer
-	NoteUnknown  = "unknown"  // no fresh measurement; for a queue: no fresh report of its cluster
-	NotePressure = "pressure" // the host is under memory pressure
-	NoteRefused  = "refused"  // the agent wants no new grants, or its answer has no room for more
-	NoteHealth   = "health"   // the host is suspect, lost, cordoned or draining
-	NoteNever    = "never"    // above the limit: it can never fit
-	NoteLabels   = "labels"   // the host that was asked for has lost a required label
-	NoteStopped  = "stopped"  // the queue takes no applications
-	NoteMissing  = "missing"  // the cluster does not have the queue
+	NoteMeasured Note = "measured"  // the account would allow it, the machine does not
+	NoteHeld     Note = "held"      // held for a request that waits longer
+	NoteUnknown  Note = "unknown"   // no fresh measurement; for a queue: no fresh report of its cluster
+	NotePressure Note = "pressure"  // the host is under memory pressure
+	NoteRefused  Note = "refused"   // the agent wants no new grants, or its answer has no room for more
+	NoteHealth   Note = "health"    // the host is suspect, lost or returning
+	NoteCordoned Note = "cordoned"  // operators keep new engines off the host
+	NoteDraining Note = "draining"  // likewise, and those there are to end
+	NoteNever    Note = "never"     // above the limit: it can never fit
+	NoteLabels   Note = "labels"    // the host that was asked for has lost a required label
+	NoteStopped  Note = "stopped"   // the queue takes no applications
+	NoteMissing  Note = "missing"   // the cluster does not have the queue; the host has none of what it declares
+	NoteTooSmall Note = "too small" // no host is that large yet; this one is the largest that is there
 )
 
 // Shortfall says what one account lacks for a request, in one dimension.
@@ -82,8 +88,11 @@ type Shortfall struct {
 	Requested int64
 	Available int64
 	Limit     int64
-	Note      string
+	Note      Note
 	Detail    string // the note in full; empty if the note says everything
+	// Largest is, with NoteNever, the most that may be asked for of the dimension: the limit, or
+	// less if a rule would round that up.
+	Largest int64
 }
 
 func (s Shortfall) String() string {
@@ -92,9 +101,9 @@ func (s Shortfall) String() string {
 	case s.Note == "":
 		return text
 	case s.Detail == "":
-		return text + " (" + s.Note + ")"
+		return text + " (" + string(s.Note) + ")"
 	default:
-		return text + " (" + s.Note + ": " + s.Detail + ")"
+		return text + " (" + string(s.Note) + ": " + s.Detail + ")"
 	}
 }
 
@@ -111,6 +120,10 @@ type InsufficientError struct {
 	Shortfalls []Shortfall
 	Filters    *HostFilters // if no host was named
 	Reason     string
+	// Never says that the request could not be granted even if everything else ended: the limit of
+	// a quota, the host that was named, or the maximum of a queue is smaller. Else it may be
+	// granted later, also if no host is there yet, or none that large.
+	Never bool
 	// Returning says that it is too early to refuse: nothing that is known blocks the request, and
 	// a host that it may go to has not reported since the ledger was loaded, or a cluster has not
 	// been read.

@@ -12,7 +12,7 @@ import (
 func TestErrorsSayWhatIsLackingAndWhere(t *testing.T) {
 	host := ledger.AccountName{Kind: ledger.HostAccount, Labels: label.Of("host", "h1")}
 	queue := ledger.AccountName{Kind: ledger.QueueAccount, Labels: label.Of("cluster", "prod", "kind", "yarn", "partition", "gpu", "path", "root.a")}
-	short := func(of ledger.AccountName, note, detail string) ledger.Shortfall {
+	short := func(of ledger.AccountName, note ledger.Note, detail string) ledger.Shortfall {
 		return ledger.Shortfall{Account: of, Dimension: "memory", Requested: 4, Available: 1, Limit: 8, Note: note, Detail: detail}
 	}
 	filters := &ledger.HostFilters{Total: 9, Labels: 1, Health: 2, Measurement: 1, Books: 2, Headroom: 1, Held: 1, Fit: 1}

@@ -26,7 +26,7 @@ func (l *Ledger) ExplainID(now Instant, id ID) (Explanation, error) {
 	if err != nil {
 		return Explanation{}, err
 	}
-	a := e.shown()
+	a := l.shown(e)
 	if e.State != Waiting {
 		return Explanation{Verdict: Decided, Allocation: &a, HostID: e.HostID, Place: -1, Accounts: l.accountInfos(e)}, nil
 	}
@@ -58,9 +58,9 @@ func (l *Ledger) explain(e *entry) Explanation {
 		return x
 	}
 	x.Verdict = Waits
-	refusal := l.insufficient(e)
-	if never, ok := l.never(e).(*InsufficientError); ok { //nolint:errorlint // never returns it as it is, or nil
-		x.Verdict, refusal = Never, never
+	refusal := l.refusal(e)
+	if refusal.Never {
+		x.Verdict = Never
 	}
 	x.Shortfalls = refusal.Shortfalls
 	return x

@@ -1,6 +1,7 @@
 package ledger_test
 
 import (
+	"reflect"
 	"slices"
 	"testing"
 	"time"
@@ -98,7 +99,7 @@ func TestAnExplanationCountsWhatIsProtectedAndInUseOnce(t *testing.T) {
 		} {
 			x, err := l.Explain(start, c)
 			must(t, err)
-			if x.Verdict != want.verdict || x.Filters == nil || *x.Filters != want.filters {
+			if x.Verdict != want.verdict || x.Filters == nil || !reflect.DeepEqual(*x.Filters, want.filters) {
 				t.Errorf("%s: verdict %d and %v; want %d and %v", dimension, x.Verdict, x.Filters, want.verdict, want.filters)
 			}
 			_, _ = l.Allocate(start, c)

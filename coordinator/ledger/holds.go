@@ -50,7 +50,7 @@ func (a *account) kept(dimension string, free int64) int64 {
 	return max(0, min(get(a.claim.need(a), dimension), free))
 }
 
-// left is what the account has left for a request now, by the books and, for the memory of a host,
+// left is what the account has left for a request now, by the ledger and, for the memory of a host,
 // by measurement.
 func (a *account) left(dimension string) int64 {
 	free := a.available(dimension)
@@ -61,7 +61,7 @@ func (a *account) left(dimension string) int64 {
 }
 
 // heldFrom reports whether the account is held for another request, and e, which asks it for v,
-// does not fit beside that one.
+// does not fit next to that one.
 func (a *account) heldFrom(e *entry, v resource.Vector) bool {
 	if a.claim == nil || a.claim.entry == e {
 		return false
@@ -69,7 +69,7 @@ func (a *account) heldFrom(e *entry, v resource.Vector) bool {
 	return a.keeps(v)
 }
 
-// keeps reports whether a request does not fit beside what is kept for the one that the account is
+// keeps reports whether a request does not fit next to what is kept for the one that the account is
 // held for.
 func (a *account) keeps(v resource.Vector) bool {
 	for dimension, asked := range v.All() {
@@ -159,7 +159,7 @@ func (l *Ledger) visit(e *entry) (again Instant) {
 // free in these accounts would help.
 func (l *Ledger) lacks(e *entry) (lacking []charge, helps bool) {
 	asked := l.charges(e)
-	helps = true
+	helps = !l.hostless(e)
 	for c := range asked.all {
 		if c.fits() && !c.account.heldFrom(e, c.vector) {
 			if h := c.host(); h != nil && l.closedTo(e, h) {

@@ -54,14 +54,14 @@ func (h *host) headroom() int64 { return h.live - h.promised }
 
 // unschedulable says why no new grant may go there, as a note and in words; both are empty if one
 // may.
-func (h *host) unschedulable() (note, why string) {
+func (h *host) unschedulable() (note Note, why string) {
 	switch {
 	case h.state != Healthy:
 		return NoteHealth, h.state.String()
 	case h.Draining:
-		return NoteHealth, withReason("draining", h.MutedReason())
+		return NoteDraining, withReason("draining", h.MutedReason())
 	case h.Cordoned:
-		return NoteHealth, withReason("cordoned", h.Reason)
+		return NoteCordoned, withReason("cordoned", h.Reason)
 	case h.needFull:
 		return NoteUnknown, "its agent has not reported all its engines yet"
 	case !h.measured:
@@ -116,11 +116,15 @@ func (h *host) shortfalls(list []Shortfall, request resource.Vector) []Shortfall
 	before := len(list)
 	list = h.account.shortfalls(list, request)
 	if note, why := h.unschedulable(); note != "" {
-		if len(list) > before {
+		muted := note == NoteCordoned || note == NoteDraining
+		if len(list) > before && !muted {
 			return list
 		}
 		closed := h.account.closedShortfall(request, note)
-		if note == NoteRefused { // which says too little alone
+		switch {
+		case muted:
+			closed.Detail = h.MutedReason()
+		case note == NoteHealth || note == NoteRefused: // which say too little alone
 			closed.Detail = why
 		}
 		return append(list, closed)
@@ -146,9 +150,10 @@ func (h *host) free() [3]int64 {
 // updatePlacer gives the Placer the host's present state.
 func (l *Ledger) updatePlacer(h *host) {
 	note, _ := h.unschedulable()
+	closed := note == NoteHealth || note == NoteCordoned || note == NoteDraining
 	v := HostView{
 		ID: h.ID, Labels: h.Labels, Limit: h.most(),
-		Health: note != NoteHealth, Measured: note == "" || note == NoteHealth,
+		Health: !closed, Measured: note == "" || closed,
 		Held: h.account.claim != nil, LoadMillis: h.loadPerCore(),
 	}
 	v.Available, v.Booked = h.balance()
@@ -231,6 +236,7 @@ func (l *Ledger) setCapacity(h *host, capacity, protected resource.Vector) {
 	l.countDimensions(capacity, 1)
 	h.Capacity, h.Protected = capacity, protected
 	h.account.setLimit(capacity, protected)
+	l.shapes++
 	l.fleet.add(&h.account, 1)
 	l.revalueAll()
 }

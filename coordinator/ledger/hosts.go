@@ -30,9 +30,11 @@ func (l *Ledger) Register(now Instant, c RegisterCommand) (time.Duration, error)
 	if h != nil && c.Incarnation < h.Incarnation {
 		return 0, &StaleError{h.ID, "incarnation", c.Incarnation, h.Incarnation}
 	}
-	if h == nil {
+	isNew := h == nil
+	if isNew {
 		h = l.addHost(HostRecord{ID: c.HostID, Registered: l.now})
 	}
+	reshaped := isNew || !h.Labels.Equal(c.Labels) || !h.Capacity.Equal(c.Capacity) || !h.Protected.Equal(c.Protected)
 	if c.Incarnation > h.Incarnation {
 		h.sequence = 0
 	}
@@ -49,6 +51,10 @@ func (l *Ledger) Register(now Instant, c RegisterCommand) (time.Duration, error)
 	l.setHostTimer(h)
 	l.recordHost(h)
 	l.updatePlacer(h)
+	if reshaped {
+		l.hostShaped(h)
+		l.grantWaiting()
+	}
 	return l.Interval(), nil // it gets no grants before its first report
 }
 
@@ -141,6 +147,7 @@ func (l *Ledger) Deregister(now Instant, hostID string, force bool) error {
 		}
 	}
 	l.removeHost(h)
+	l.mark(&l.anyHost) // for those whom no other host could take
 	l.grantWaiting()
 	return nil
 }
@@ -224,5 +231,5 @@ func (l *Ledger) updateCapacity(h *host, capacity resource.Vector) {
 	}
 	l.setCapacity(h, capacity, h.Protected)
 	l.recordHost(h)
-	l.freed(&h.account)
+	l.hostShaped(h)
 }

@@ -99,6 +99,8 @@ type Ledger struct {
 	// hostsBack is the time by which hosts can have reported after a load. Before it no request is
 	// refused as one that can never fit.
 	hostsBack Instant
+	// shapes counts how often a host has come, gone, or got other labels or another size.
+	shapes uint64
 
 	rules ruleset
 	// rulesGeneration counts how often the rules were replaced.
@@ -116,6 +118,7 @@ type Ledger struct {
 
 	classes  map[string]*class
 	anyHost  queue    // requests that no host has room for
+	absent   queue    // requests that no host there is could ever take
 	marked   []*queue // queues whose account has more to give, see walk.go
 	setAside []*group // that had all the misses they may have in this step
 	step     uint64   // of the walks

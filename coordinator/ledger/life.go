@@ -320,11 +320,7 @@ func (l *Ledger) roomFor(e *entry, next resource.Resource) error {
 		return nil
 	}
 	if _, blocked := l.decide(&more); blocked != nil {
-		refusal := l.insufficient(&more)
-		for i := range refusal.Shortfalls {
-			e.showWhole(&refusal.Shortfalls[i], next)
-		}
-		return refusal
+		return l.growthRefusal(e, &more, next)
 	}
 	return nil
 }
@@ -344,9 +340,6 @@ func (e *entry) showWhole(s *Shortfall, next resource.Resource) {
 	lack := s.Requested - s.Available
 	s.Requested = get(size, s.Dimension)
 	s.Available = max(0, s.Requested-lack)
-	if s.Note == "" && s.Limit > 0 && s.Requested > s.Limit {
-		s.Note = NoteNever
-	}
 }
 
 // growth is what the next vector has beyond the one before.

@@ -331,29 +331,6 @@ func (m *model) fits(a *ledger.Allocation, held holds) []string {
 	return hosts
 }
 
-// never reports whether a request could not be granted even if everything else ended.
-func (m *model) never(a *ledger.Allocation) bool {
-	for _, quota := range m.quotas(a.Labels) {
-		if quota.tooSmall(a.Entitled) {
-			return true
-		}
-	}
-	for _, queue := range m.chains(a.Entitled) {
-		if m.knows(queue.queue.cluster) && queue.queue.report != nil && queue.tooSmall(a.Entitled) {
-			return true
-		}
-	}
-	if m.now < m.judged {
-		return false
-	}
-	for _, h := range m.hosts {
-		if matches(h, a.Wishes) && !hostAccount(h).tooSmall(a.Entitled) {
-			return false
-		}
-	}
-	return true
-}
-
 // normalize rounds a request by the rules, one scope after the other.
 func (m *model) normalize(labels label.Set, v resource.Vector) (resource.Vector, error) {
 	for _, scope := range m.scopes() {

@@ -44,6 +44,7 @@ type Query struct {
 	Turn     uint64
 	NoHeld   bool            // leave out hosts that are held for a request
 	Rejected func(Slot) bool // hosts that are closed to the request's caller; nil: none
+	Closed   func(Slot)      // Survey calls it for each host that it counts in Health; nil: not
 }
 
 // HostFilters counts the hosts that each step of a search removed, in the order of the steps.
@@ -56,15 +57,39 @@ type HostFilters struct {
 	Headroom    int // the account would allow it, the measured headroom does not
 	Held        int // could take the request, but are held for one that waits longer
 	Fit         int // could take the request
+	// Closed are the hosts in Health by their reasons, the most frequent first, at most
+	// closedReasons. A Placer leaves it empty.
+	Closed []ClosedHosts
+}
+
+// ClosedHosts are the hosts that take no new engines for one reason.
+type ClosedHosts struct {
+	Note   Note   // NoteCordoned, NoteDraining or NoteHealth
+	Reason string // what operators gave as the reason, or the state
+	Hosts  int
+}
+
+func (c ClosedHosts) String() string {
+	what := string(c.Note)
+	if c.Note == NoteHealth {
+		return fmt.Sprintf("%d %s", c.Hosts, c.Reason)
+	}
+	return fmt.Sprintf("%d %s", c.Hosts, withReason(what, c.Reason))
 }
 
 func (f HostFilters) String() string {
-	held := ""
+	held, closed := "", ""
 	if f.Held > 0 {
 		held = fmt.Sprintf(", held %d", f.Held)
 	}
-	return fmt.Sprintf("hosts: %d in all, removed by labels %d, health %d, measurement %d, books %d, headroom %d%s; %d fit",
-		f.Total, f.Labels, f.Health, f.Measurement, f.Books, f.Headroom, held, f.Fit)
+	for i, c := range f.Closed {
+		closed += []string{" (", ", "}[min(i, 1)] + c.String()
+	}
+	if closed != "" {
+		closed += ")"
+	}
+	return fmt.Sprintf("hosts: %d in all, removed by labels %d, health %d%s, measurement %d, books %d, headroom %d%s; %d fit",
+		f.Total, f.Labels, f.Health, closed, f.Measurement, f.Books, f.Headroom, held, f.Fit)
 }
 
 // Placer chooses hosts for requests that name none. The ledger owns the hosts and tells the Placer
@@ -86,6 +111,9 @@ type Placer interface {
 	// Possible reports whether any host that matches the wishes is large enough for the request if
 	// nothing else ran, healthy or not.
 	Possible(q Query) bool
+	// Largest returns the host that matches the wishes and could give the largest part of the
+	// request if nothing else ran, healthy or not; or NoSlot.
+	Largest(q Query) Slot
 	// Survey counts what each filter removes. It looks at every host.
 	Survey(q Query) HostFilters
 }

@@ -52,6 +52,22 @@ func (p *plainPlacer) Possible(q ledger.Query) bool {
 	return false
 }
 
+func (p *plainPlacer) Largest(q ledger.Query) ledger.Slot {
+	largest, share := ledger.NoSlot, 0.0
+	for slot, v := range p.hosts {
+		mine := 1.0
+		for dimension, asked := range q.Request.All() {
+			if there, _ := v.Limit.Get(dimension); asked > there {
+				mine = min(mine, float64(there)/float64(asked))
+			}
+		}
+		if wished(q.Wishes, v) && (largest == ledger.NoSlot || mine > share || mine == share && v.ID < p.hosts[largest].ID) {
+			largest, share = slot, mine
+		}
+	}
+	return largest
+}
+
 func (p *plainPlacer) Survey(q ledger.Query) ledger.HostFilters {
 	f := ledger.HostFilters{Total: len(p.hosts)}
 	for slot, v := range p.hosts {
@@ -60,6 +76,9 @@ func (p *plainPlacer) Survey(q ledger.Query) ledger.HostFilters {
 			f.Labels++
 		case !v.Health:
 			f.Health++
+			if q.Closed != nil {
+				q.Closed(slot)
+			}
 		case !v.Measured || q.Rejected != nil && q.Rejected(slot):
 			f.Measurement++
 		case !has(left(v), q.Request):

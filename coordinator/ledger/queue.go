@@ -29,6 +29,9 @@ type class struct {
 	group   *group // that it waits in; nil: in none
 	index   int    // in the group's heap
 	tried   bool   // by the present walk through its queue, see walk.go
+	// absence says which host is missing, as of the shapes in absenceOf: see whyWaits.
+	absence   string
+	absenceOf uint64
 }
 
 func (c *class) first() *entry { return c.members.items[0] }

@@ -11,19 +11,19 @@ import (
 // Get returns a live allocation.
 func (l *Ledger) Get(id ID) (Allocation, bool) {
 	if e := l.entry(id); e != nil {
-		return e.shown(), true
+		return l.shown(e), true
 	}
 	return Allocation{}, false
 }
 
 // shown is the allocation for readers. If it waits, its reason says what blocks it now. The row
 // says what blocked it when it began to wait.
-func (e *entry) shown() Allocation {
+func (l *Ledger) shown(e *entry) Allocation {
 	a := e.Allocation
 	if e.class == nil || e.class.group == nil {
 		return a
 	}
-	why := e.class.group.queue.why()
+	why := l.whyWaits(e.class)
 	if strings.HasPrefix(a.Reason, ReasonVetoed) { // the veto matters more: it had a grant
 		why = a.Reason + "; " + why
 	}
@@ -47,7 +47,7 @@ func (l *Ledger) Allocations(after ID, yield func(*Allocation) bool) {
 		}
 		a := &e.Allocation
 		if a.State == Waiting {
-			waiting = e.shown()
+			waiting = l.shown(e)
 			a = &waiting
 		}
 		return yield(a)

@@ -275,8 +275,9 @@ func TestWhatIsDueNextIsTheEarlierOfTimersAndRequestIDs(t *testing.T) {
 	}
 }
 
-// Until the known hosts had the time to report, no request is refused because no host can be large
-// enough. If no host is known, there is no such time.
+// Until the known hosts had the time to report, it is too early to refuse a request that no host is
+// large enough for. If no host is known, there is no such time. Never is neither said then nor
+// later: a larger host may come.
 func TestAfterALoadKnownHostsAreWaitedFor(t *testing.T) {
 	for hosts, early := range []bool{false, true, true} {
 		s := ledger.Snapshot{Quotas: []ledger.Quota{{Selector: selector(t, "user=bob"), Source: ledger.SourceAPI}}}
@@ -288,7 +289,7 @@ func TestAfterALoadKnownHostsAreWaitedFor(t *testing.T) {
 		must(t, l.Restore(start, s))
 		_, err := ask(l, start, "alice", 8)
 		refusal, refused := errors.AsType[*ledger.InsufficientError](err)
-		if !refused || refusal.Returning != early || (refusal.Reason == ledger.ReasonNever) == early {
+		if !refused || refusal.Returning != early || refusal.Never {
 			t.Errorf("%d hosts: %v; want it too early to say: %t", hosts, err, early)
 		}
 		if l.RulesGeneration() == turn {

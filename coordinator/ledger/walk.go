@@ -179,7 +179,7 @@ func (q *queue) walked() bool {
 func (q *queue) heldFirst() bool { return q.account != nil && q.account.claim != nil && !q.holderTried }
 
 // free is what a request behind the queue's account could get at most. If the account is held for
-// another, that is what is left beside it.
+// another, that is what is left next to it.
 func (q *queue) free() (free [3]int64) {
 	switch {
 	case q.host != nil:

@@ -266,6 +266,7 @@ func TestHotPathDoesNotAllocate(t *testing.T) {
 		x.Choose(q)
 		x.Closest(q)
 		x.Possible(q)
+		x.Largest(q)
 		x.Survey(q)
 	}); n != 0 {
 		t.Errorf("%g allocations with a custom countable", n)

@@ -37,7 +37,7 @@ func (d *directory) closest(c *contest) ledger.Slot {
 		for word, left := range v.ranked {
 			for ; left != 0; left &= left - 1 {
 				if n := word*64 + bits.TrailingZeros64(left); v.mayBe(n, c.near, c.search) {
-					c.searchRank(v, v.ranks[n])
+					c.searchRank(v, v.ranks[n], c)
 				}
 			}
 		}
@@ -100,8 +100,8 @@ func (c *contest) shareOf(r room) float64 {
 }
 
 // searchRank searches the cells of a rank that may have a larger share than the best so far, the
-// largest first. It skips levels below that share of the need.
-func (c *contest) searchRank(v *view, in *rank) {
+// largest first. It skips levels below that share of the need. by is c, or what c is part of.
+func (c *contest) searchRank(v *view, in *rank, by visitor) {
 	share := max(0, c.share)
 	row, column := memoryLevel(int64(share*float64(c.need.memory))), cpuLevel(int64(share*float64(c.need.cpu)))
 	c.steps++
@@ -116,7 +116,7 @@ func (c *contest) searchRank(v *view, in *rank) {
 				continue
 			}
 			cell := &v.cells[ref.cell]
-			if cell.visit(c, 0) != ledger.NoSlot {
+			if cell.visit(by, 0) != ledger.NoSlot {
 				return
 			}
 			ref.bound = cell.bound()

@@ -41,7 +41,7 @@
 // cost four times as much, or for another signature when it is idle. See directory.
 //
 // A second set of the same views has the hosts as they would be if nothing ran. It changes when
-// labels or limits do, and answers Possible.
+// labels or limits do, and answers Possible and Largest.
 //
 // # Costs
 //

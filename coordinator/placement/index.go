@@ -13,6 +13,7 @@ type Index struct {
 	limits  *directory // by the size of hosts
 	search  search
 	contest contest
+	sizes   sizes
 }
 
 // New returns an Index without hosts.
@@ -20,7 +21,7 @@ func New(policy Policy) *Index {
 	x := &Index{policy: policy, fleet: fleet{slots: make(map[string]ledger.Slot)}}
 	x.free, x.limits = newDirectory(&x.fleet, available), newDirectory(&x.fleet, limit)
 	x.search.fleet = &x.fleet
-	x.contest.search = &x.search
+	x.contest.search, x.sizes.search = &x.search, &x.search
 	return x
 }
 
@@ -102,6 +103,9 @@ func (x *Index) Survey(q ledger.Query) ledger.HostFilters {
 			f.Labels++
 		case h.state&healthy == 0:
 			f.Health++
+			if q.Closed != nil {
+				q.Closed(ledger.Slot(n))
+			}
 		case h.state&measured == 0 || s.rejected != nil && s.rejected(ledger.Slot(n)):
 			f.Measurement++
 		case !s.fitsAccount(h):

@@ -145,6 +145,26 @@ func (m *model) closest(q ledger.Query) (level int, share float64, found bool) {
 	return level, share, found
 }
 
+// sizeShare is the smallest part of what is asked for that a host would have if nothing ran there.
+func sizeShare(v ledger.HostView, q ledger.Query) float64 {
+	share := 1.0
+	for dimension, asked := range q.Request.All() {
+		if has, _ := v.Limit.Get(dimension); asked > has {
+			share = min(share, float64(has)/float64(asked))
+		}
+	}
+	return share
+}
+
+func (m *model) largest(q ledger.Query) (share float64, found bool) {
+	for _, v := range m.hosts {
+		if wanted(v, q) {
+			share, found = max(share, sizeShare(v, q)), true
+		}
+	}
+	return share, found
+}
+
 func (m *model) survey(q ledger.Query) (f ledger.HostFilters) {
 	for slot, v := range m.hosts {
 		f.Total++

@@ -206,6 +206,7 @@ func (m *machine) ask(q ledger.Query) ledger.Slot {
 		m.Fatalf("Survey(%+v): -want +got\n%s", q, diff)
 	}
 	m.askClosest(q)
+	m.askLargest(q)
 	free, limits := m.index.Views()
 	m.views = max(m.views, free+limits)
 	return slot
@@ -225,6 +226,17 @@ func (m *machine) askClosest(q ledger.Query) {
 	}
 	if l, s := m.nearness(slot, q); l != level || s != share {
 		m.Fatalf("Closest(%+v) = %d at %d, %g: the closest is at %d, %g", q, slot, l, s, level, share)
+	}
+}
+
+func (m *machine) askLargest(q ledger.Query) {
+	share, found := m.largest(q)
+	slot := m.index.Largest(q)
+	switch {
+	case found != (slot != ledger.NoSlot):
+		m.Fatalf("Largest(%+v) = %d: brute force finds one: %t", q, slot, found)
+	case found && (!wanted(m.hosts[slot], q) || sizeShare(m.hosts[slot], q) != share):
+		m.Fatalf("Largest(%+v) = %d with %g: the largest has %g", q, slot, sizeShare(m.hosts[slot], q), share)
 	}
 }
 

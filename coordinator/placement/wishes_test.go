@@ -364,6 +364,12 @@ func TestSurveyCountsWhatEachFilterRemoves(t *testing.T) {
 	if diff := cmp.Diff(want, x.Survey(rejecting(q, func(slot ledger.Slot) bool { return slot == 6 }))); diff != "" {
 		t.Errorf("one rejected: -want +got\n%s", diff)
 	}
+	var closed []ledger.Slot
+	q.Closed = func(slot ledger.Slot) { closed = append(closed, slot) }
+	x.Survey(q)
+	if diff := cmp.Diff([]ledger.Slot{2}, closed); diff != "" {
+		t.Errorf("told of closed hosts: -want +got\n%s", diff)
+	}
 }
 
 func TestAnEmptyIndexHasNothing(t *testing.T) {
@@ -379,8 +385,11 @@ func TestAnEmptyIndexHasNothing(t *testing.T) {
 	if x.Possible(small) {
 		t.Error("Possible")
 	}
-	if f := x.Survey(small); f != (ledger.HostFilters{}) {
-		t.Error(f)
+	if slot := x.Largest(small); slot != ledger.NoSlot {
+		t.Errorf("Largest = %d", slot)
+	}
+	if diff := cmp.Diff(ledger.HostFilters{}, x.Survey(small)); diff != "" {
+		t.Error(diff)
 	}
 }
 

@@ -69,7 +69,11 @@ func why(x *ledger.Explanation) string {
 
 // InsufficientMessage is the detail of a refusal for lack of resources.
 func InsufficientMessage(e *ledger.InsufficientError) *bursarv1.InsufficientResources {
+	verdict := bursarv1.InsufficientResources_VERDICT_NOT_NOW
+	if e.Never {
+		verdict = bursarv1.InsufficientResources_VERDICT_NEVER
+	}
 	return &bursarv1.InsufficientResources{
-		Shortfalls: shortfallMessages(e.Shortfalls), Filters: filtersMessage(e.Filters), Reason: e.Reason,
+		Shortfalls: shortfallMessages(e.Shortfalls), Filters: filtersMessage(e.Filters), Reason: e.Reason, Verdict: verdict,
 	}
 }

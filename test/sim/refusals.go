@@ -63,6 +63,9 @@ func clusterOf(f *ledger.Shortfall) ledger.ClusterName {
 
 // checkNever holds that a request is refused for good only for a known limit that is smaller.
 func (c *coord) checkNever(refusal *ledger.InsufficientError) {
+	if refusal.Filters != nil {
+		c.w.failf(7, "refused for good for want of a host, which may come: %v", refusal)
+	}
 	for i := range refusal.Shortfalls {
 		f := &refusal.Shortfalls[i]
 		if f.Account.Kind != ledger.QueueAccount || f.Note != ledger.NoteNever {

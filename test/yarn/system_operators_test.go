@@ -63,7 +63,7 @@ func partition(t *testing.T, c *yarn.Cluster, s *system) {
 	const parts = "yarn:default:root.parts@gpu"
 	id := strings.TrimSpace(s.ok(t, "allocate", "-l", "user=alice", "--external", parts+",memory=4GiB,cpu=4,yarn.io/gpu=3"))
 	s.fails(t, 75, []string{"queue " + parts + ": yarn.io/gpu: asked for 2, available 1 of 4"}, "run", "--external", parts+",yarn.io/gpu=2", "--", "true")
-	s.fails(t, 75, []string{"queue yarn:default:root.parts: yarn.io/gpu: asked for 1, available 0 of 0", "never fit"},
+	s.fails(t, 65, []string{"queue yarn:default:root.parts: yarn.io/gpu: asked for 1, available 0 of 0", "never fit"},
 		"run", "--external", "yarn:default:root.parts,yarn.io/gpu=1", "--", "true")
 	app := c.Submit(t, yarn.Application{Queue: "root.parts", MemoryMiB: 4096, VCores: 4, Partition: "gpu"})
 	s.ok(t, "confirm", id, "--application", app)

@@ -25,7 +25,7 @@ func othersFill(t *testing.T, c *yarn.Cluster, s *system) {
 	}
 	s.fails(t, 65, []string{"twin", "root.full.twin", "root.race.twin"}, "run", "--external", "yarn:twin,memory=4GiB", "--", "true")
 	s.fails(t, 66, []string{"no such queue", "root.full.none"}, "run", "--external", "yarn:root.full.none,memory=4GiB", "--", "true")
-	s.fails(t, 75, []string{"queue yarn:default:root.full.f1: memory: asked for 13GiB", "of 12GiB", "can never fit"},
+	s.fails(t, 65, []string{"queue yarn:default:root.full.f1: memory: asked for 13GiB", "of 12GiB", "can never fit"},
 		"run", "--wait", "1m", "--external", "yarn:f1,memory=13GiB", "--", "true")
 
 	other := c.Submit(t, yarn.Application{Queue: f1, MemoryMiB: 10240, VCores: 4, User: "bob"})

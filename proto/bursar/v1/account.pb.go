@@ -78,6 +78,157 @@ func (AccountKind) EnumDescriptor() ([]byte, []int) {
 	return file_bursar_v1_account_proto_rawDescGZIP(), []int{0}
 }
 
+// ShortfallNote says why an account has too little, if its numbers alone do not say it.
+type ShortfallNote int32
+
+const (
+	// The numbers say it; or the server is older than this enum and has set the text only.
+	ShortfallNote_SHORTFALL_NOTE_UNSPECIFIED ShortfallNote = 0
+	// The account would allow it, the machine does not.
+	ShortfallNote_SHORTFALL_NOTE_MEASURED ShortfallNote = 1
+	// Kept for a request that waits longer.
+	ShortfallNote_SHORTFALL_NOTE_HELD ShortfallNote = 2
+	// No recent measurement, or no recent report of a queue's cluster.
+	ShortfallNote_SHORTFALL_NOTE_UNKNOWN ShortfallNote = 3
+	// The host is under memory pressure.
+	ShortfallNote_SHORTFALL_NOTE_PRESSURE ShortfallNote = 4
+	// The host's agent takes no grants, for example for lack of disk space.
+	ShortfallNote_SHORTFALL_NOTE_REFUSED ShortfallNote = 5
+	// The host is suspect, lost or returning: the detail says which.
+	ShortfallNote_SHORTFALL_NOTE_HEALTH ShortfallNote = 6
+	// Above the limit.
+	ShortfallNote_SHORTFALL_NOTE_NEVER ShortfallNote = 7
+	// The requested host has lost a required label.
+	ShortfallNote_SHORTFALL_NOTE_LABELS ShortfallNote = 8
+	// The queue takes no applications.
+	ShortfallNote_SHORTFALL_NOTE_STOPPED ShortfallNote = 9
+	// The cluster no longer has the queue; of a host: it declares such a thing, and has none now.
+	ShortfallNote_SHORTFALL_NOTE_MISSING ShortfallNote = 10
+	// Operators keep new engines off the host; the detail has their reason.
+	ShortfallNote_SHORTFALL_NOTE_CORDONED ShortfallNote = 11
+	// Likewise, and the engines there are to end.
+	ShortfallNote_SHORTFALL_NOTE_DRAINING ShortfallNote = 12
+	// No host is as large as the request yet. This is the largest one that is there.
+	ShortfallNote_SHORTFALL_NOTE_TOO_SMALL ShortfallNote = 13
+)
+
+// Enum value maps for ShortfallNote.
+var (
+	ShortfallNote_name = map[int32]string{
+		0:  "SHORTFALL_NOTE_UNSPECIFIED",
+		1:  "SHORTFALL_NOTE_MEASURED",
+		2:  "SHORTFALL_NOTE_HELD",
+		3:  "SHORTFALL_NOTE_UNKNOWN",
+		4:  "SHORTFALL_NOTE_PRESSURE",
+		5:  "SHORTFALL_NOTE_REFUSED",
+		6:  "SHORTFALL_NOTE_HEALTH",
+		7:  "SHORTFALL_NOTE_NEVER",
+		8:  "SHORTFALL_NOTE_LABELS",
+		9:  "SHORTFALL_NOTE_STOPPED",
+		10: "SHORTFALL_NOTE_MISSING",
+		11: "SHORTFALL_NOTE_CORDONED",
+		12: "SHORTFALL_NOTE_DRAINING",
+		13: "SHORTFALL_NOTE_TOO_SMALL",
+	}
+	ShortfallNote_value = map[string]int32{
+		"SHORTFALL_NOTE_UNSPECIFIED": 0,
+		"SHORTFALL_NOTE_MEASURED":    1,
+		"SHORTFALL_NOTE_HELD":        2,
+		"SHORTFALL_NOTE_UNKNOWN":     3,
+		"SHORTFALL_NOTE_PRESSURE":    4,
+		"SHORTFALL_NOTE_REFUSED":     5,
+		"SHORTFALL_NOTE_HEALTH":      6,
+		"SHORTFALL_NOTE_NEVER":       7,
+		"SHORTFALL_NOTE_LABELS":      8,
+		"SHORTFALL_NOTE_STOPPED":     9,
+		"SHORTFALL_NOTE_MISSING":     10,
+		"SHORTFALL_NOTE_CORDONED":    11,
+		"SHORTFALL_NOTE_DRAINING":    12,
+		"SHORTFALL_NOTE_TOO_SMALL":   13,
+	}
+)
+
+func (x ShortfallNote) Enum() *ShortfallNote {
+	p := new(ShortfallNote)
+	*p = x
+	return p
+}
+
+func (x ShortfallNote) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (ShortfallNote) Descriptor() protoreflect.EnumDescriptor {
+	return file_bursar_v1_account_proto_enumTypes[1].Descriptor()
+}
+
+func (ShortfallNote) Type() protoreflect.EnumType {
+	return &file_bursar_v1_account_proto_enumTypes[1]
+}
+
+func (x ShortfallNote) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use ShortfallNote.Descriptor instead.
+func (ShortfallNote) EnumDescriptor() ([]byte, []int) {
+	return file_bursar_v1_account_proto_rawDescGZIP(), []int{1}
+}
+
+// Verdict says whether the same request may succeed later.
+type InsufficientResources_Verdict int32
+
+const (
+	// The server is older than this field and does not say.
+	InsufficientResources_VERDICT_UNSPECIFIED InsufficientResources_Verdict = 0
+	// No: the limit of a quota, the size of the host that was named, or the maximum of a queue is
+	// smaller than the request. A smaller request is needed, or a larger limit.
+	InsufficientResources_VERDICT_NEVER InsufficientResources_Verdict = 1
+	// Yes, also if no host is there yet, or none that large.
+	InsufficientResources_VERDICT_NOT_NOW InsufficientResources_Verdict = 2
+)
+
+// Enum value maps for InsufficientResources_Verdict.
+var (
+	InsufficientResources_Verdict_name = map[int32]string{
+		0: "VERDICT_UNSPECIFIED",
+		1: "VERDICT_NEVER",
+		2: "VERDICT_NOT_NOW",
+	}
+	InsufficientResources_Verdict_value = map[string]int32{
+		"VERDICT_UNSPECIFIED": 0,
+		"VERDICT_NEVER":       1,
+		"VERDICT_NOT_NOW":     2,
+	}
+)
+
+func (x InsufficientResources_Verdict) Enum() *InsufficientResources_Verdict {
+	p := new(InsufficientResources_Verdict)
+	*p = x
+	return p
+}
+
+func (x InsufficientResources_Verdict) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (InsufficientResources_Verdict) Descriptor() protoreflect.EnumDescriptor {
+	return file_bursar_v1_account_proto_enumTypes[2].Descriptor()
+}
+
+func (InsufficientResources_Verdict) Type() protoreflect.EnumType {
+	return &file_bursar_v1_account_proto_enumTypes[2]
+}
+
+func (x InsufficientResources_Verdict) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use InsufficientResources_Verdict.Descriptor instead.
+func (InsufficientResources_Verdict) EnumDescriptor() ([]byte, []int) {
+	return file_bursar_v1_account_proto_rawDescGZIP(), []int{3, 0}
+}
+
 // AccountName identifies an account by what it limits, never by the rule that made it.
 type AccountName struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -158,7 +309,7 @@ type Account struct {
 	// new is granted.
 	OverLimit bool `protobuf:"varint,10,opt,name=over_limit,json=overLimit,proto3" json:"over_limit,omitempty"`
 	// The allocation that it is held for, because that one has waited too long. Others still get what
-	// is left beside what that one needs.
+	// is left next to what that one needs.
 	HeldFor string `protobuf:"bytes,11,opt,name=held_for,json=heldFor,proto3" json:"held_for,omitempty"`
 	// When the hold ends at the latest. Then the account is not held for as long as it was.
 	HeldUntil *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=held_until,json=heldUntil,proto3" json:"held_until,omitempty"`
@@ -298,15 +449,16 @@ type Shortfall struct {
 	Requested int64  `protobuf:"varint,3,opt,name=requested,proto3" json:"requested,omitempty"`
 	Available int64  `protobuf:"varint,4,opt,name=available,proto3" json:"available,omitempty"`
 	Limit     int64  `protobuf:"varint,5,opt,name=limit,proto3" json:"limit,omitempty"`
-	// Why it has too little, if the numbers do not say it: "measured" (the ledger would allow it, the
-	// machine does not), "held" (kept for a request that waits longer), "unknown" (no recent
-	// measurement, or no recent report of a queue's cluster), "pressure", "refused" (its agent takes
-	// no grants, for example for lack of disk space), "never" (above the limit), "labels" (the
-	// requested host has lost a required label), "stopped" (the queue takes no applications),
-	// "missing" (its cluster no longer has the queue).
+	// note_code as a text: "measured", "held", "unknown", "pressure", "refused", "health" (also if
+	// the host is cordoned or drains), "never", "labels", "stopped", "missing", "too small".
 	Note string `protobuf:"bytes,6,opt,name=note,proto3" json:"note,omitempty"`
 	// The note in full, such as since when and why nothing is known; empty if the note says it all.
-	Detail        string `protobuf:"bytes,7,opt,name=detail,proto3" json:"detail,omitempty"`
+	Detail string `protobuf:"bytes,7,opt,name=detail,proto3" json:"detail,omitempty"`
+	// Why it has too little, if the numbers do not say it.
+	NoteCode ShortfallNote `protobuf:"varint,8,opt,name=note_code,json=noteCode,proto3,enum=bursar.v1.ShortfallNote" json:"note_code,omitempty"`
+	// With NEVER: the most that may be asked for here. It is the limit, or less if a rule would round
+	// that up. 0: nothing.
+	Largest       int64 `protobuf:"varint,9,opt,name=largest,proto3" json:"largest,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -390,6 +542,20 @@ func (x *Shortfall) GetDetail() string {
 	return ""
 }
 
+func (x *Shortfall) GetNoteCode() ShortfallNote {
+	if x != nil {
+		return x.NoteCode
+	}
+	return ShortfallNote_SHORTFALL_NOTE_UNSPECIFIED
+}
+
+func (x *Shortfall) GetLargest() int64 {
+	if x != nil {
+		return x.Largest
+	}
+	return 0
+}
+
 // InsufficientResources is the detail of RESOURCE_EXHAUSTED: every account that has too little,
 // and the result of the search for a host. With UNAVAILABLE it says that hosts have not reported
 // yet since the coordinator began to lead: it is too early to refuse, so try again.
@@ -398,9 +564,10 @@ type InsufficientResources struct {
 	Shortfalls []*Shortfall           `protobuf:"bytes,1,rep,name=shortfalls,proto3" json:"shortfalls,omitempty"`
 	// Set if no host was named: how many hosts each filter removed.
 	Filters *HostFilters `protobuf:"bytes,2,opt,name=filters,proto3" json:"filters,omitempty"`
-	// "refused" (did not want to wait), "waited" (the wait is over) or "vetoed" (the agent found
-	// less than it had reported).
-	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	// "refused" (did not want to wait), "never" (likewise, see verdict), "waited" (the wait is over)
+	// or "vetoed" (the agent found less than it had reported).
+	Reason        string                        `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	Verdict       InsufficientResources_Verdict `protobuf:"varint,4,opt,name=verdict,proto3,enum=bursar.v1.InsufficientResources_Verdict" json:"verdict,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -456,6 +623,13 @@ func (x *InsufficientResources) GetReason() string {
 	return ""
 }
 
+func (x *InsufficientResources) GetVerdict() InsufficientResources_Verdict {
+	if x != nil {
+		return x.Verdict
+	}
+	return InsufficientResources_VERDICT_UNSPECIFIED
+}
+
 // HostFilters counts the hosts that each step of the search removed, in the order of the steps.
 type HostFilters struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -474,7 +648,9 @@ type HostFilters struct {
 	// Would take the request now.
 	Fit int64 `protobuf:"varint,7,opt,name=fit,proto3" json:"fit,omitempty"`
 	// Would take it, but are kept for a request that waits longer.
-	Held          int64 `protobuf:"varint,8,opt,name=held,proto3" json:"held,omitempty"`
+	Held int64 `protobuf:"varint,8,opt,name=held,proto3" json:"held,omitempty"`
+	// The hosts in health by their reasons, the most frequent first, at most 8.
+	Closed        []*ClosedHosts `protobuf:"bytes,9,rep,name=closed,proto3" json:"closed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -565,6 +741,77 @@ func (x *HostFilters) GetHeld() int64 {
 	return 0
 }
 
+func (x *HostFilters) GetClosed() []*ClosedHosts {
+	if x != nil {
+		return x.Closed
+	}
+	return nil
+}
+
+// ClosedHosts are the hosts that take no new engines for one reason.
+type ClosedHosts struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// CORDONED, DRAINING or HEALTH.
+	Note ShortfallNote `protobuf:"varint,1,opt,name=note,proto3,enum=bursar.v1.ShortfallNote" json:"note,omitempty"`
+	// Of CORDONED and DRAINING what operators gave as the reason, of HEALTH the state: "suspect",
+	// "lost", "returning".
+	Reason        string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	Hosts         int64  `protobuf:"varint,3,opt,name=hosts,proto3" json:"hosts,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ClosedHosts) Reset() {
+	*x = ClosedHosts{}
+	mi := &file_bursar_v1_account_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ClosedHosts) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ClosedHosts) ProtoMessage() {}
+
+func (x *ClosedHosts) ProtoReflect() protoreflect.Message {
+	mi := &file_bursar_v1_account_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ClosedHosts.ProtoReflect.Descriptor instead.
+func (*ClosedHosts) Descriptor() ([]byte, []int) {
+	return file_bursar_v1_account_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *ClosedHosts) GetNote() ShortfallNote {
+	if x != nil {
+		return x.Note
+	}
+	return ShortfallNote_SHORTFALL_NOTE_UNSPECIFIED
+}
+
+func (x *ClosedHosts) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *ClosedHosts) GetHosts() int64 {
+	if x != nil {
+		return x.Hosts
+	}
+	return 0
+}
+
 // InvalidField is the detail of INVALID_ARGUMENT for what protovalidate's rules cannot check.
 type InvalidField struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -580,7 +827,7 @@ type InvalidField struct {
 
 func (x *InvalidField) Reset() {
 	*x = InvalidField{}
-	mi := &file_bursar_v1_account_proto_msgTypes[5]
+	mi := &file_bursar_v1_account_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -592,7 +839,7 @@ func (x *InvalidField) String() string {
 func (*InvalidField) ProtoMessage() {}
 
 func (x *InvalidField) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_account_proto_msgTypes[5]
+	mi := &file_bursar_v1_account_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -605,7 +852,7 @@ func (x *InvalidField) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InvalidField.ProtoReflect.Descriptor instead.
 func (*InvalidField) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_account_proto_rawDescGZIP(), []int{5}
+	return file_bursar_v1_account_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *InvalidField) GetField() string {
@@ -656,7 +903,7 @@ const file_bursar_v1_account_proto_rawDesc = "" +
 	"\bheld_for\x18\v \x01(\tR\aheldFor\x129\n" +
 	"\n" +
 	"held_until\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\theldUntil\x12'\n" +
-	"\x04kept\x18\r \x01(\v2\x13.bursar.v1.ResourceR\x04kept\"\xd9\x01\n" +
+	"\x04kept\x18\r \x01(\v2\x13.bursar.v1.ResourceR\x04kept\"\xaa\x02\n" +
 	"\tShortfall\x120\n" +
 	"\aaccount\x18\x01 \x01(\v2\x16.bursar.v1.AccountNameR\aaccount\x12\x1c\n" +
 	"\tdimension\x18\x02 \x01(\tR\tdimension\x12\x1c\n" +
@@ -664,13 +911,20 @@ const file_bursar_v1_account_proto_rawDesc = "" +
 	"\tavailable\x18\x04 \x01(\x03R\tavailable\x12\x14\n" +
 	"\x05limit\x18\x05 \x01(\x03R\x05limit\x12\x12\n" +
 	"\x04note\x18\x06 \x01(\tR\x04note\x12\x16\n" +
-	"\x06detail\x18\a \x01(\tR\x06detail\"\x97\x01\n" +
+	"\x06detail\x18\a \x01(\tR\x06detail\x125\n" +
+	"\tnote_code\x18\b \x01(\x0e2\x18.bursar.v1.ShortfallNoteR\bnoteCode\x12\x18\n" +
+	"\alargest\x18\t \x01(\x03R\alargest\"\xa7\x02\n" +
 	"\x15InsufficientResources\x124\n" +
 	"\n" +
 	"shortfalls\x18\x01 \x03(\v2\x14.bursar.v1.ShortfallR\n" +
 	"shortfalls\x120\n" +
 	"\afilters\x18\x02 \x01(\v2\x16.bursar.v1.HostFiltersR\afilters\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\tR\x06reason\"\xcd\x01\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\x12B\n" +
+	"\averdict\x18\x04 \x01(\x0e2(.bursar.v1.InsufficientResources.VerdictR\averdict\"J\n" +
+	"\aVerdict\x12\x17\n" +
+	"\x13VERDICT_UNSPECIFIED\x10\x00\x12\x11\n" +
+	"\rVERDICT_NEVER\x10\x01\x12\x13\n" +
+	"\x0fVERDICT_NOT_NOW\x10\x02\"\xfd\x01\n" +
 	"\vHostFilters\x12\x14\n" +
 	"\x05total\x18\x01 \x01(\x03R\x05total\x12\x16\n" +
 	"\x06labels\x18\x02 \x01(\x03R\x06labels\x12\x16\n" +
@@ -679,7 +933,12 @@ const file_bursar_v1_account_proto_rawDesc = "" +
 	"\x05books\x18\x05 \x01(\x03R\x05books\x12\x1a\n" +
 	"\bheadroom\x18\x06 \x01(\x03R\bheadroom\x12\x10\n" +
 	"\x03fit\x18\a \x01(\x03R\x03fit\x12\x12\n" +
-	"\x04held\x18\b \x01(\x03R\x04held\"N\n" +
+	"\x04held\x18\b \x01(\x03R\x04held\x12.\n" +
+	"\x06closed\x18\t \x03(\v2\x16.bursar.v1.ClosedHostsR\x06closed\"i\n" +
+	"\vClosedHosts\x12,\n" +
+	"\x04note\x18\x01 \x01(\x0e2\x18.bursar.v1.ShortfallNoteR\x04note\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x14\n" +
+	"\x05hosts\x18\x03 \x01(\x03R\x05hosts\"N\n" +
 	"\fInvalidField\x12\x14\n" +
 	"\x05field\x18\x01 \x01(\tR\x05field\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value\x12\x12\n" +
@@ -688,7 +947,23 @@ const file_bursar_v1_account_proto_rawDesc = "" +
 	"\x18ACCOUNT_KIND_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11ACCOUNT_KIND_HOST\x10\x01\x12\x16\n" +
 	"\x12ACCOUNT_KIND_QUOTA\x10\x02\x12\x16\n" +
-	"\x12ACCOUNT_KIND_QUEUE\x10\x03B3Z1github.com/bursar/bursar/proto/bursar/v1;bursarv1b\x06proto3"
+	"\x12ACCOUNT_KIND_QUEUE\x10\x03*\x9a\x03\n" +
+	"\rShortfallNote\x12\x1e\n" +
+	"\x1aSHORTFALL_NOTE_UNSPECIFIED\x10\x00\x12\x1b\n" +
+	"\x17SHORTFALL_NOTE_MEASURED\x10\x01\x12\x17\n" +
+	"\x13SHORTFALL_NOTE_HELD\x10\x02\x12\x1a\n" +
+	"\x16SHORTFALL_NOTE_UNKNOWN\x10\x03\x12\x1b\n" +
+	"\x17SHORTFALL_NOTE_PRESSURE\x10\x04\x12\x1a\n" +
+	"\x16SHORTFALL_NOTE_REFUSED\x10\x05\x12\x19\n" +
+	"\x15SHORTFALL_NOTE_HEALTH\x10\x06\x12\x18\n" +
+	"\x14SHORTFALL_NOTE_NEVER\x10\a\x12\x19\n" +
+	"\x15SHORTFALL_NOTE_LABELS\x10\b\x12\x1a\n" +
+	"\x16SHORTFALL_NOTE_STOPPED\x10\t\x12\x1a\n" +
+	"\x16SHORTFALL_NOTE_MISSING\x10\n" +
+	"\x12\x1b\n" +
+	"\x17SHORTFALL_NOTE_CORDONED\x10\v\x12\x1b\n" +
+	"\x17SHORTFALL_NOTE_DRAINING\x10\f\x12\x1c\n" +
+	"\x18SHORTFALL_NOTE_TOO_SMALL\x10\rB3Z1github.com/bursar/bursar/proto/bursar/v1;bursarv1b\x06proto3"
 
 var (
 	file_bursar_v1_account_proto_rawDescOnce sync.Once
@@ -702,40 +977,47 @@ func file_bursar_v1_account_proto_rawDescGZIP() []byte {
 	return file_bursar_v1_account_proto_rawDescData
 }
 
-var file_bursar_v1_account_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_bursar_v1_account_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
+var file_bursar_v1_account_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
+var file_bursar_v1_account_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
 var file_bursar_v1_account_proto_goTypes = []any{
-	(AccountKind)(0),              // 0: bursar.v1.AccountKind
-	(*AccountName)(nil),           // 1: bursar.v1.AccountName
-	(*Account)(nil),               // 2: bursar.v1.Account
-	(*Shortfall)(nil),             // 3: bursar.v1.Shortfall
-	(*InsufficientResources)(nil), // 4: bursar.v1.InsufficientResources
-	(*HostFilters)(nil),           // 5: bursar.v1.HostFilters
-	(*InvalidField)(nil),          // 6: bursar.v1.InvalidField
-	nil,                           // 7: bursar.v1.AccountName.LabelsEntry
-	(*Resource)(nil),              // 8: bursar.v1.Resource
-	(*timestamppb.Timestamp)(nil), // 9: google.protobuf.Timestamp
+	(AccountKind)(0),                   // 0: bursar.v1.AccountKind
+	(ShortfallNote)(0),                 // 1: bursar.v1.ShortfallNote
+	(InsufficientResources_Verdict)(0), // 2: bursar.v1.InsufficientResources.Verdict
+	(*AccountName)(nil),                // 3: bursar.v1.AccountName
+	(*Account)(nil),                    // 4: bursar.v1.Account
+	(*Shortfall)(nil),                  // 5: bursar.v1.Shortfall
+	(*InsufficientResources)(nil),      // 6: bursar.v1.InsufficientResources
+	(*HostFilters)(nil),                // 7: bursar.v1.HostFilters
+	(*ClosedHosts)(nil),                // 8: bursar.v1.ClosedHosts
+	(*InvalidField)(nil),               // 9: bursar.v1.InvalidField
+	nil,                                // 10: bursar.v1.AccountName.LabelsEntry
+	(*Resource)(nil),                   // 11: bursar.v1.Resource
+	(*timestamppb.Timestamp)(nil),      // 12: google.protobuf.Timestamp
 }
 var file_bursar_v1_account_proto_depIdxs = []int32{
 	0,  // 0: bursar.v1.AccountName.kind:type_name -> bursar.v1.AccountKind
-	7,  // 1: bursar.v1.AccountName.labels:type_name -> bursar.v1.AccountName.LabelsEntry
-	1,  // 2: bursar.v1.Account.name:type_name -> bursar.v1.AccountName
-	8,  // 3: bursar.v1.Account.limit:type_name -> bursar.v1.Resource
-	8,  // 4: bursar.v1.Account.protected:type_name -> bursar.v1.Resource
-	8,  // 5: bursar.v1.Account.used:type_name -> bursar.v1.Resource
-	8,  // 6: bursar.v1.Account.reserved:type_name -> bursar.v1.Resource
-	8,  // 7: bursar.v1.Account.used_by_others:type_name -> bursar.v1.Resource
-	8,  // 8: bursar.v1.Account.available:type_name -> bursar.v1.Resource
-	9,  // 9: bursar.v1.Account.held_until:type_name -> google.protobuf.Timestamp
-	8,  // 10: bursar.v1.Account.kept:type_name -> bursar.v1.Resource
-	1,  // 11: bursar.v1.Shortfall.account:type_name -> bursar.v1.AccountName
-	3,  // 12: bursar.v1.InsufficientResources.shortfalls:type_name -> bursar.v1.Shortfall
-	5,  // 13: bursar.v1.InsufficientResources.filters:type_name -> bursar.v1.HostFilters
-	14, // [14:14] is the sub-list for method output_type
-	14, // [14:14] is the sub-list for method input_type
-	14, // [14:14] is the sub-list for extension type_name
-	14, // [14:14] is the sub-list for extension extendee
-	0,  // [0:14] is the sub-list for field type_name
+	10, // 1: bursar.v1.AccountName.labels:type_name -> bursar.v1.AccountName.LabelsEntry
+	3,  // 2: bursar.v1.Account.name:type_name -> bursar.v1.AccountName
+	11, // 3: bursar.v1.Account.limit:type_name -> bursar.v1.Resource
+	11, // 4: bursar.v1.Account.protected:type_name -> bursar.v1.Resource
+	11, // 5: bursar.v1.Account.used:type_name -> bursar.v1.Resource
+	11, // 6: bursar.v1.Account.reserved:type_name -> bursar.v1.Resource
+	11, // 7: bursar.v1.Account.used_by_others:type_name -> bursar.v1.Resource
+	11, // 8: bursar.v1.Account.available:type_name -> bursar.v1.Resource
+	12, // 9: bursar.v1.Account.held_until:type_name -> google.protobuf.Timestamp
+	11, // 10: bursar.v1.Account.kept:type_name -> bursar.v1.Resource
+	3,  // 11: bursar.v1.Shortfall.account:type_name -> bursar.v1.AccountName
+	1,  // 12: bursar.v1.Shortfall.note_code:type_name -> bursar.v1.ShortfallNote
+	5,  // 13: bursar.v1.InsufficientResources.shortfalls:type_name -> bursar.v1.Shortfall
+	7,  // 14: bursar.v1.InsufficientResources.filters:type_name -> bursar.v1.HostFilters
+	2,  // 15: bursar.v1.InsufficientResources.verdict:type_name -> bursar.v1.InsufficientResources.Verdict
+	8,  // 16: bursar.v1.HostFilters.closed:type_name -> bursar.v1.ClosedHosts
+	1,  // 17: bursar.v1.ClosedHosts.note:type_name -> bursar.v1.ShortfallNote
+	18, // [18:18] is the sub-list for method output_type
+	18, // [18:18] is the sub-list for method input_type
+	18, // [18:18] is the sub-list for extension type_name
+	18, // [18:18] is the sub-list for extension extendee
+	0,  // [0:18] is the sub-list for field type_name
 }
 
 func init() { file_bursar_v1_account_proto_init() }
@@ -749,8 +1031,8 @@ func file_bursar_v1_account_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_bursar_v1_account_proto_rawDesc), len(file_bursar_v1_account_proto_rawDesc)),
-			NumEnums:      1,
-			NumMessages:   7,
+			NumEnums:      3,
+			NumMessages:   8,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

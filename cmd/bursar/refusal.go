@@ -1,0 +1,294 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+)
+
+// refusal says why there was no grant.
+func refusal(in *bursarv1.InsufficientResources) string {
+	switch {
+	case in.GetReason() == "vetoed":
+		if slices.ContainsFunc(in.GetShortfalls(), func(s *bursarv1.Shortfall) bool { return noteOf(s) == noteRefused }) {
+			return "not enough resources: the host takes no new engines now"
+		}
+		return "not enough resources: the host measures less than it had reported"
+	case isNever(in):
+		return "this can never fit"
+	case in.GetReason() == "waited":
+		return "not enough resources, and the wait is over"
+	}
+	return "not enough resources"
+}
+
+// isNever reports whether the same request makes no sense later. A server that is too old for a
+// verdict has a reason.
+func isNever(in *bursarv1.InsufficientResources) bool {
+	if in.GetVerdict() == bursarv1.InsufficientResources_VERDICT_UNSPECIFIED {
+		return in.GetReason() == "never"
+	}
+	return in.GetVerdict() == bursarv1.InsufficientResources_VERDICT_NEVER
+}
+
+// shortfallLines says which account has too little, of what, and how much is missing.
+func shortfallLines(in *bursarv1.InsufficientResources) []string {
+	lines := shortfallTexts(in.GetShortfalls())
+	if f := in.GetFilters(); f != nil {
+		lines = append(lines, filtersText(f))
+	}
+	return lines
+}
+
+// shortfallTexts are the texts of shortfalls; equal texts appear once.
+func shortfallTexts(shortfalls []*bursarv1.Shortfall) []string {
+	lines := make([]string, 0, len(shortfalls))
+	for _, s := range shortfalls {
+		if text := shortfallText(s); !slices.Contains(lines, text) {
+			lines = append(lines, text)
+		}
+	}
+	return lines
+}
+
+func shortfallText(s *bursarv1.Shortfall) string {
+	text := accountText(s.GetAccount())
+	if closed := closedText(s); closed != "" {
+		return text + ": " + closed
+	}
+	amount := func(n int64) string { return quantityText(s.GetDimension(), n) }
+	if noteOf(s) == noteTooSmall {
+		return fmt.Sprintf("%s, the largest today: %s: asked for %s, it has %s", text, s.GetDimension(), amount(s.GetRequested()), amount(s.GetLimit()))
+	}
+	if s.GetDimension() != "" {
+		text += fmt.Sprintf(": %s: asked for %s, available %s of %s, short by %s", s.GetDimension(),
+			amount(s.GetRequested()), amount(max(0, s.GetAvailable())), amount(s.GetLimit()), amount(s.GetRequested()-s.GetAvailable()))
+	}
+	note := noteText(s)
+	if noteOf(s) == noteNever && s.GetLimit() == 0 {
+		note = "there is none, it can never fit"
+	}
+	if note != "" {
+		text += " (" + note + ")"
+	}
+	return text
+}
+
+// closedText says why an account grants nothing at all; empty if the numbers say what is missing.
+func closedText(s *bursarv1.Shortfall) string {
+	var text string
+	switch note, isQueue := noteOf(s), s.GetAccount().GetKind() == bursarv1.AccountKind_ACCOUNT_KIND_QUEUE; {
+	case note == noteRefused:
+		text = "takes no new engines"
+	case note == noteCordoned:
+		text = "takes no new engines: cordoned"
+	case note == noteDraining:
+		text = "takes no new engines: draining"
+	case note == noteHealth && s.GetDetail() != "":
+		text = "takes no new engines"
+	case note == noteMissing && !isQueue:
+		text = "has no " + s.GetDimension() + " now"
+	case !isQueue:
+		return ""
+	case note == noteUnknown:
+		text = "unknown"
+	case note == noteStopped:
+		text = "takes no applications"
+	case note == noteMissing:
+		text = "its cluster does not have it any more"
+	default:
+		return ""
+	}
+	if s.GetDetail() != "" {
+		text += ": " + oneLine(s.GetDetail())
+	}
+	return text
+}
+
+// Notes of a shortfall say more about an account than its numbers do.
+const (
+	noteMeasured = bursarv1.ShortfallNote_SHORTFALL_NOTE_MEASURED
+	noteHeld     = bursarv1.ShortfallNote_SHORTFALL_NOTE_HELD
+	noteUnknown  = bursarv1.ShortfallNote_SHORTFALL_NOTE_UNKNOWN
+	notePressure = bursarv1.ShortfallNote_SHORTFALL_NOTE_PRESSURE
+	noteRefused  = bursarv1.ShortfallNote_SHORTFALL_NOTE_REFUSED
+	noteHealth   = bursarv1.ShortfallNote_SHORTFALL_NOTE_HEALTH
+	noteNever    = bursarv1.ShortfallNote_SHORTFALL_NOTE_NEVER
+	noteLabels   = bursarv1.ShortfallNote_SHORTFALL_NOTE_LABELS
+	noteStopped  = bursarv1.ShortfallNote_SHORTFALL_NOTE_STOPPED
+	noteMissing  = bursarv1.ShortfallNote_SHORTFALL_NOTE_MISSING
+	noteCordoned = bursarv1.ShortfallNote_SHORTFALL_NOTE_CORDONED
+	noteDraining = bursarv1.ShortfallNote_SHORTFALL_NOTE_DRAINING
+	noteTooSmall = bursarv1.ShortfallNote_SHORTFALL_NOTE_TOO_SMALL
+	noNote       = bursarv1.ShortfallNote_SHORTFALL_NOTE_UNSPECIFIED
+)
+
+// noteOf is the note of a shortfall. A server that is older than the codes has set the text alone.
+func noteOf(s *bursarv1.Shortfall) bursarv1.ShortfallNote {
+	if code := s.GetNoteCode(); code != noNote {
+		return code
+	}
+	switch s.GetNote() {
+	case "measured":
+		return noteMeasured
+	case "held":
+		return noteHeld
+	case "unknown":
+		return noteUnknown
+	case "pressure":
+		return notePressure
+	case "refused":
+		return noteRefused
+	case "health":
+		return noteHealth
+	case "never":
+		return noteNever
+	case "labels":
+		return noteLabels
+	case "stopped":
+		return noteStopped
+	case "missing":
+		return noteMissing
+	}
+	return noNote
+}
+
+// noteText says in words why an account has too little, if its numbers do not say it.
+func noteText(s *bursarv1.Shortfall) string {
+	switch noteOf(s) {
+	case noteMeasured:
+		return "by what the machine measures"
+	case noteHeld:
+		return "kept for a request that waits longer"
+	case noteUnknown:
+		return "no fresh measurement"
+	case notePressure:
+		return "under memory pressure"
+	case noteHealth:
+		return "takes no new engines now"
+	case noteNever:
+		return "above the limit, it can never fit"
+	case noteLabels:
+		return "it does not have the required labels"
+	default:
+		return s.GetNote()
+	}
+}
+
+// shortfallHint says what helps. It never speaks of waiting for what can never fit, nor the other
+// way round.
+func shortfallHint(in *bursarv1.InsufficientResources) string {
+	unsure := in.GetVerdict() == bursarv1.InsufficientResources_VERDICT_UNSPECIFIED
+	if isNever(in) || unsure && slices.ContainsFunc(in.GetShortfalls(), func(s *bursarv1.Shortfall) bool { return noteOf(s) == noteNever }) {
+		return neverHint(in)
+	}
+	for _, s := range in.GetShortfalls() {
+		switch note := noteOf(s); {
+		case note == noteTooSmall:
+			return "--wait 1h waits until a host that large is there; `bursar hosts` shows those of today"
+		case note == noteCordoned || note == noteDraining:
+			return "--wait 30s waits until the host is uncordoned; `bursar hosts` shows those that take engines"
+		case note == noteRefused || note == noteHealth && closedText(s) != "":
+			return "--wait 30s waits until the host takes engines again; `bursar hosts` shows those that do"
+		case closedText(s) != "" && note == noteUnknown:
+			return "--wait 30s waits until the cluster can be read again; `bursar providers` shows how that goes"
+		case closedText(s) != "" && s.GetAccount().GetKind() == bursarv1.AccountKind_ACCOUNT_KIND_QUEUE:
+			return "--wait 30s waits until the queue takes applications again; `bursar queues` shows those that do"
+		}
+	}
+	if f := in.GetFilters(); f != nil && f.GetLabels() == f.GetTotal() {
+		return "--wait 1h waits until such a host is there; `bursar hosts` shows those of today"
+	}
+	if in.GetReason() == "waited" {
+		return "a longer --wait, or `bursar allocations` to see who holds what"
+	}
+	return "--wait 30s waits until it is there; `bursar explain` with the same flags shows every account"
+}
+
+// neverHint says what would fit, and what limits it. A server that is too old for a verdict does
+// not say what would fit.
+func neverHint(in *bursarv1.InsufficientResources) string {
+	var least []*bursarv1.Shortfall // the smallest of each dimension, queues apart
+	for _, s := range in.GetShortfalls() {
+		if noteOf(s) != noteNever {
+			continue
+		}
+		i := slices.IndexFunc(least, func(t *bursarv1.Shortfall) bool {
+			const queue = bursarv1.AccountKind_ACCOUNT_KIND_QUEUE
+			return t.GetDimension() == s.GetDimension() && (t.GetAccount().GetKind() == queue) == (s.GetAccount().GetKind() == queue)
+		})
+		switch {
+		case i < 0:
+			least = append(least, s)
+		case s.GetLargest() < least[i].GetLargest():
+			least[i] = s
+		}
+	}
+	const rest = "; `bursar explain` with the same flags shows every account"
+	if len(least) == 0 || in.GetVerdict() == bursarv1.InsufficientResources_VERDICT_UNSPECIFIED {
+		return "ask for less, or have the limit raised" + rest
+	}
+	parts := make([]string, len(least))
+	for i, s := range least {
+		most := "no " + s.GetDimension()
+		if n := s.GetLargest(); n > 0 {
+			most = fmt.Sprintf("at most %s of %s", quantityText(s.GetDimension(), n), s.GetDimension())
+		}
+		parts[i] = most + " (" + accountText(s.GetAccount()) + ")"
+	}
+	return "ask for " + strings.Join(parts, " and ") + ", or have the limit raised" + rest
+}
+
+func filtersText(f *bursarv1.HostFilters) string {
+	if f.GetTotal() == 0 {
+		return "there is no host yet"
+	}
+	if f.GetLabels() == f.GetTotal() {
+		return fmt.Sprintf("hosts: none of %d has the required labels yet", f.GetTotal())
+	}
+	parts := []string{fmt.Sprintf("hosts: %d of %d fit", f.GetFit(), f.GetTotal())}
+	for _, step := range []struct {
+		n    int64
+		what string
+	}{
+		{f.GetLabels(), "by labels"},
+		{f.GetHealth() - closedHosts(f), "not healthy"},
+		{f.GetMeasurement(), "closed by what they measure"},
+		{f.GetBooks(), "without room in the ledger"},
+		{f.GetHeadroom(), "short of measured memory"},
+		{f.GetHeld(), "kept for a request that waits longer"},
+	} {
+		if step.n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", step.n, step.what))
+		}
+	}
+	for _, c := range f.GetClosed() {
+		parts = append(parts, closedHostsText(c))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// closedHosts counts the hosts whose reason is told.
+func closedHosts(f *bursarv1.HostFilters) (n int64) {
+	for _, c := range f.GetClosed() {
+		n += c.GetHosts()
+	}
+	return n
+}
+
+func closedHostsText(c *bursarv1.ClosedHosts) string {
+	what, reason := "cordoned", oneLine(c.GetReason())
+	switch c.GetNote() {
+	case noteCordoned:
+	case noteDraining:
+		what = "draining"
+	default:
+		return fmt.Sprintf("%d %s", c.GetHosts(), reason)
+	}
+	if reason != "" {
+		what += " (" + reason + ")"
+	}
+	return fmt.Sprintf("%d %s", c.GetHosts(), what)
+}

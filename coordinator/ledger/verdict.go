@@ -1,0 +1,209 @@
+package ledger
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"sort"
+
+	"github.com/bursar/bursar/label"
+	"github.com/bursar/bursar/resource"
+)
+
+// A refusal has one of two verdicts. Never: something that its owner has set is smaller than the
+// request, that is the limit of a quota, the maximum of a cluster queue, or the size of the host
+// that the request names. Not now: everything else, also if no host is there yet, or none that
+// large, since one may come.
+
+// refusal refuses a request: for good if it can never fit, else with everything that is short now.
+func (l *Ledger) refusal(e *entry) *InsufficientError {
+	if never := l.never(e); never != nil {
+		return never
+	}
+	return l.insufficient(e)
+}
+
+// never refuses a request that could not be granted even if everything else ended; nil: it could.
+// It does not judge hosts until they had the time to report after a load, and does not judge
+// cluster queues of which nothing is known.
+func (l *Ledger) never(e *entry) *InsufficientError {
+	var list []Shortfall
+	for c := range l.charges(e).all {
+		h := c.host()
+		switch {
+		case h == nil && c.tooLarge():
+			list = c.account.shortfalls(list, c.vector)
+		case h != nil && l.now >= l.hostsBack && h.neverFits(c.vector):
+			before := len(list)
+			list = h.account.shortfalls(list, c.vector)
+			l.judgeSize(list[before:], e, h)
+		}
+	}
+	if len(list) == 0 {
+		return nil
+	}
+	for i := range list {
+		s := &list[i]
+		switch {
+		case s.Note != NoteNever:
+		case s.Account.Kind == QueueAccount: // parts are not rounded
+			s.Largest = s.Limit
+		default:
+			s.Largest = l.rules.largest(e.Labels, s.Dimension, s.Limit)
+		}
+	}
+	return &InsufficientError{Reason: ReasonNever, Never: true, Shortfalls: list}
+}
+
+// growthRefusal refuses a resize for what an entitlement would grow by. It is for good if the new
+// size, where it grows, is more than an account can give.
+func (l *Ledger) growthRefusal(e, more *entry, next resource.Resource) *InsufficientError {
+	grown := entry{Allocation: Allocation{Labels: e.Labels, HostID: e.HostID}, accountSet: e.accountSet}
+	grown.Entitled.Vector = whereIn(next.Vector, more.Entitled.Vector)
+	if more.external != nil {
+		grown.external = &external{charges: slices.Clone(more.external.charges)}
+		for i := range grown.external.charges {
+			t := &grown.external.charges[i]
+			after := t.queue.sum(next.External, func(part int) resource.Vector { return next.External[part].Vector })
+			t.vector = whereIn(after, t.vector)
+		}
+	}
+	never := l.never(&grown)
+	if never == nil {
+		refusal := l.insufficient(more)
+		for i := range refusal.Shortfalls {
+			e.showWhole(&refusal.Shortfalls[i], next)
+		}
+		return refusal
+	}
+	for i := range never.Shortfalls { // what it has is available to it, and a resize is not rounded
+		s := &never.Shortfalls[i]
+		s.Available = min(s.Limit, s.Available+e.has(s))
+		if s.Note == NoteNever {
+			s.Largest = s.Limit
+		}
+	}
+	return never
+}
+
+// has is what an entry that holds something counts with in the account of a shortfall.
+func (e *entry) has(s *Shortfall) int64 {
+	if s.Account.Kind != QueueAccount {
+		return get(e.request(), s.Dimension)
+	}
+	for i := range e.external.charges {
+		if t := &e.external.charges[i]; t.queue.account.name.Labels.Equal(s.Account.Labels) {
+			return get(t.vector, s.Dimension)
+		}
+	}
+	return 0
+}
+
+// whereIn is what v has in the dimensions of which w has something.
+func whereIn(v, w resource.Vector) resource.Vector {
+	least := resource.Vector{}
+	for dimension, quantity := range w.All() {
+		if quantity > 0 {
+			least = least.With(dimension, get(v, dimension))
+		}
+	}
+	return least
+}
+
+// largest is the most of a dimension that a request with these labels may ask for, if the rules
+// must not round it up beyond a limit. It is 0 if they round up everything beyond.
+func (rs *ruleset) largest(labels label.Set, dimension string, most int64) int64 {
+	if !rs.normalizing {
+		return most
+	}
+	return int64(sort.Search(int(most), func(n int) bool {
+		v, err := rs.normalize(labels, resource.Vector{}.With(dimension, int64(n)+1))
+		return err != nil || get(v, dimension) > most
+	}))
+}
+
+// neverFits reports whether the host is smaller than the request, even if it has again what it
+// misses.
+func (h *host) neverFits(request resource.Vector) bool {
+	for dimension, asked := range request.All() {
+		if asked > h.account.mostOf(dimension) && !h.misses(dimension) {
+			return true
+		}
+	}
+	return false
+}
+
+// misses reports whether the host declares a custom countable and has none of it at the moment,
+// such as devices that its agent cannot count.
+func (h *host) misses(dimension string) bool {
+	switch dimension {
+	case resource.Memory, resource.CPU, resource.Instances:
+		return false
+	}
+	n, declared := h.Capacity.Get(dimension)
+	return declared && n == 0
+}
+
+// judgeSize corrects what an account says of its limit if it is a host's: a host's size is a limit
+// for good only for who named that host.
+func (l *Ledger) judgeSize(list []Shortfall, e *entry, h *host) {
+	for i := range list {
+		s := &list[i]
+		switch {
+		case s.Note != NoteNever:
+		case h.misses(s.Dimension):
+			s.Note, s.Detail = NoteMissing, ""
+		case e.HostID == "" || l.now < l.hostsBack:
+			s.Note = ""
+		}
+	}
+}
+
+// closedReasons bounds how many reasons a survey tells.
+const closedReasons = 8
+
+// survey counts what each filter removes, and why hosts are closed.
+func (l *Ledger) survey(q Query) *HostFilters {
+	var closed map[ClosedHosts]int // the keys count no hosts
+	q.Closed = func(slot Slot) {
+		if closed == nil {
+			closed = make(map[ClosedHosts]int)
+		}
+		h := l.slots[slot]
+		note, _ := h.unschedulable()
+		reason := h.Reason
+		if note == NoteHealth {
+			reason = h.state.String()
+		}
+		closed[ClosedHosts{Note: note, Reason: reason}]++
+	}
+	filters := l.placer.Survey(q)
+	for _, c := range slices.SortedFunc(maps.Keys(closed), func(a, b ClosedHosts) int {
+		return cmp.Or(cmp.Compare(closed[b], closed[a]), cmp.Compare(a.Note, b.Note), cmp.Compare(a.Reason, b.Reason))
+	}) {
+		if len(filters.Closed) == closedReasons {
+			break
+		}
+		c.Hosts = closed[c]
+		filters.Closed = append(filters.Closed, c)
+	}
+	l.surveyHeld(&filters, q)
+	return &filters
+}
+
+// surveyHeld counts the hosts that are large enough but for what is kept there for another request:
+// the Placer knows only what is left next to that.
+func (l *Ledger) surveyHeld(filters *HostFilters, q Query) {
+	for _, c := range l.claims {
+		for i := range c.held {
+			h := c.held[i].host()
+			if h == nil || !h.suits(q.Wishes) || q.Wishes != nil && slices.Contains(q.Wishes.Avoid, h.ID) || q.Rejected != nil && q.Rejected(h.slot) {
+				continue
+			}
+			if h.fits(q.Request) && h.account.keeps(q.Request) {
+				filters.Headroom--
+				filters.Held++
+			}
+		}
+	}
+}
