@@ -1,0 +1,150 @@
+package ledger
+
+import (
+	"time"
+
+	"github.com/bursar/bursar/label"
+	"github.com/bursar/bursar/resource"
+)
+
+// RegisterCommand announces a host.
+type RegisterCommand struct {
+	HostID      string
+	Address     string
+	Labels      label.Set
+	Capacity    resource.Vector
+	Protected   resource.Vector
+	BootID      string
+	Incarnation uint64
+	Version     string
+	// MachineID and PIDNamespace say, with BootID, who the host's agent is; empty: not known, such
+	// as from an older agent.
+	MachineID, PIDNamespace string
+	// Uptime is how long ago its machine was booted; 0: not known, or just now.
+	Uptime time.Duration
+}
+
+// Sample is what a host measured. A nil field could not be read.
+type Sample struct {
+	Time            Instant // by the agent's clock, for display
+	MemoryTotal     *int64
+	MemoryAvailable *int64
+	MemorySafety    int64
+	CPUTotalMillis  *int64
+	CPUUsedMillis   *int64
+	Load1Millis     *int64
+	MemorySome10    *int32 // hundredths of a percent
+	MemoryFull10    *int32
+	CPUSome10       *int32
+	Pressure        bool
+	SwapUsed        *int64
+	SwapTotal       *int64
+	HugePagesTotal  *int64 // bytes reserved for them, not part of MemoryTotal
+	HugePagesFree   *int64
+	Processes       int32
+	// OutOfMemoryKills is how many processes the kernel has ended since the boot because memory
+	// was short.
+	OutOfMemoryKills *int64
+	// Refusal is why the agent wants no new grants, other than pressure; empty: it accepts them.
+	Refusal  string
+	Disks    []Disk
+	Degraded map[string]string
+}
+
+// Disk is the file system of a work directory of a host.
+type Disk struct {
+	Path                    string
+	Total, Free             int64 // bytes; Free is what ordinary users can still write
+	TotalInodes, FreeInodes int64 // both 0 if it does not count them
+	Short                   bool  // less is free than the agent's configuration requires
+}
+
+// EngineReport is what an agent knows of one engine.
+type EngineReport struct {
+	ID            ID
+	Measured      resource.Vector
+	Unreclaimable int64
+	Peak          resource.Vector // the most that its agent has measured; unset: not known
+	StopError     string          // why it could not be stopped; empty: nothing went wrong
+	OverUse       []OverUse       // all of it; one dimension each
+	Grant         *Allocation     // the agent's record, in a full report
+	// Without names the parts of that record that were left out because they are damaged or too
+	// large; empty: none.
+	Without string
+}
+
+// EngineEnd is the tombstone of an engine.
+type EngineEnd struct {
+	ID     ID
+	Time   Instant
+	Reason string
+	Exit   *ExitStatus
+
+	ErrorOutput    string          // what the engine wrote last to its standard error
+	Measured, Peak resource.Vector // the last measurement, and the most; unset: not known
+}
+
+// Veto is an agent's refusal of a grant.
+type Veto struct {
+	ID       ID
+	Headroom int64 // bytes it had left
+	// Revision is the allocation's revision that the agent got. A veto does not apply to a later
+	// grant.
+	Revision uint64
+}
+
+// SyncCommand is one heartbeat.
+type SyncCommand struct {
+	HostID      string
+	Incarnation uint64
+	Sequence    uint64
+	BootID      string
+	Seen        uint64 // the ledger revision of the last answer the agent got
+	Sample      *Sample
+	Engines     []EngineReport
+	Full        bool
+	Digest      uint64
+	Ended       []EngineEnd
+	Vetoes      []Veto
+	Capacity    *resource.Vector
+}
+
+// Action is what an agent must do apart from its grants.
+type Action uint8
+
+// The actions of a SyncResult.
+const (
+	ActionNone Action = iota
+	ActionResync
+	ActionDrain
+	ActionShutdown
+)
+
+// StopOrder asks an agent to end an engine.
+type StopOrder struct {
+	ID     ID
+	Grace  time.Duration
+	Reason string
+}
+
+// SyncResult answers a heartbeat.
+type SyncResult struct {
+	Revision     uint64
+	Grants       []Allocation
+	Complete     bool // Grants has all allocations that live on the host
+	Gone         []ID
+	Stops        []StopOrder
+	Interval     time.Duration
+	Action       Action
+	Acknowledged []ID
+	NotTaken     NotTaken
+}
+
+// NotTaken are engines in a report that the ledger did not adopt, because their allocations are on
+// another host, or were other requests.
+type NotTaken struct {
+	Count int
+	// First is the first of them as the ledger has it: only its id if it has ended, the zero
+	// Allocation if Count is 0.
+	First Allocation
+}
