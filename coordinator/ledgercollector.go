@@ -80,14 +80,46 @@ func (c *ledgerCollector) Describe(out chan<- *prometheus.Desc) {
 	}
 }
 
+// collectCounts tells what the ledger counts all the time.
+func (c *ledgerCollector) collectCounts(out chan<- prometheus.Metric, counts ledger.Counts) {
+	gauge := gauges(out)
+	gauge(c.remembered, float64(counts.Remembered))
+	for state, n := range map[ledger.State]int{ledger.Waiting: counts.Waiting, ledger.Reserved: counts.Reserved, ledger.Active: counts.Active} {
+		gauge(c.allocations, float64(n), state.String())
+	}
+	for state, n := range map[ledger.HostState]int{
+		ledger.Healthy: counts.HostsHealthy, ledger.Suspect: counts.HostsSuspect,
+		ledger.LostHost: counts.HostsLost, ledger.Returning: counts.HostsReturning,
+	} {
+		gauge(c.hosts, float64(n), state.String())
+	}
+	for _, dimension := range []string{resource.Memory, resource.CPU} {
+		for policy := ledger.PolicyObserve; policy <= ledger.PolicyKill; policy++ {
+			gauge(c.overUse, float64(counts.OverUse[ledger.OverUseKind{Dimension: dimension, Policy: policy}]), dimension, policy.String())
+		}
+	}
+	gauge(c.hostRefuses, float64(counts.HostsRefusing))
+	gauge(c.callersFull, float64(counts.CallersFull))
+	for _, kind := range []ledger.Kind{ledger.HostAccount, ledger.QuotaAccount, ledger.QueueAccount} {
+		gauge(c.heldAccounts, float64(counts.Held[kind]), kind.String())
+	}
+	gauge(c.heldIdle, float64(counts.HeldIdle.Memory()), resource.Memory)
+	gauge(c.heldIdle, float64(counts.HeldIdle.CPU()), resource.CPU)
+}
+
+// gauges returns what sends one gauge.
+func gauges(out chan<- prometheus.Metric) func(d *prometheus.Desc, value float64, labels ...string) {
+	return func(d *prometheus.Desc, value float64, labels ...string) {
+		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
+	}
+}
+
 // scrapeTime is how long a scrape waits for the loop.
 const scrapeTime = 5 * time.Second
 
 // Collect implements prometheus.Collector.
 func (c *ledgerCollector) Collect(out chan<- prometheus.Metric) {
-	gauge := func(d *prometheus.Desc, value float64, labels ...string) {
-		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
-	}
+	gauge := gauges(out)
 	gauge(c.queued, float64(c.loop.Queued()))
 	events, bytes := c.loop.Feed.Held()
 	gauge(c.watchEvents, float64(events))
@@ -126,28 +158,7 @@ func (c *ledgerCollector) Collect(out chan<- prometheus.Metric) {
 		return // not leading: there is no ledger
 	}
 	gauge(c.revision, float64(revision))
-	gauge(c.remembered, float64(counts.Remembered))
-	for state, n := range map[ledger.State]int{ledger.Waiting: counts.Waiting, ledger.Reserved: counts.Reserved, ledger.Active: counts.Active} {
-		gauge(c.allocations, float64(n), state.String())
-	}
-	for state, n := range map[ledger.HostState]int{
-		ledger.Healthy: counts.HostsHealthy, ledger.Suspect: counts.HostsSuspect,
-		ledger.LostHost: counts.HostsLost, ledger.Returning: counts.HostsReturning,
-	} {
-		gauge(c.hosts, float64(n), state.String())
-	}
-	for _, dimension := range []string{resource.Memory, resource.CPU} {
-		for policy := ledger.PolicyObserve; policy <= ledger.PolicyKill; policy++ {
-			gauge(c.overUse, float64(counts.OverUse[ledger.OverUseKind{Dimension: dimension, Policy: policy}]), dimension, policy.String())
-		}
-	}
-	gauge(c.hostRefuses, float64(counts.HostsRefusing))
-	gauge(c.callersFull, float64(counts.CallersFull))
-	for _, kind := range []ledger.Kind{ledger.HostAccount, ledger.QuotaAccount, ledger.QueueAccount} {
-		gauge(c.heldAccounts, float64(counts.Held[kind]), kind.String())
-	}
-	gauge(c.heldIdle, float64(counts.HeldIdle.Memory()), resource.Memory)
-	gauge(c.heldIdle, float64(counts.HeldIdle.CPU()), resource.CPU)
+	c.collectCounts(out, counts)
 	for _, q := range counts.HeldIdle.Custom() {
 		gauge(c.heldIdle, float64(q.Value), q.Name)
 	}

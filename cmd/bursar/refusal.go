@@ -255,7 +255,7 @@ func filtersText(f *bursarv1.HostFilters) string {
 	}{
 		{f.GetLabels(), "by labels"},
 		{f.GetHealth() - closedHosts(f), "not healthy"},
-		{f.GetMeasurement(), "closed by what they measure"},
+		{f.GetMeasurement(), "closed because of what they measure"},
 		{f.GetBooks(), "without room in the ledger"},
 		{f.GetHeadroom(), "short of measured memory"},
 		{f.GetHeld(), "kept for a request that waits longer"},

@@ -2,13 +2,8 @@ package main
 
 import "github.com/spf13/cobra"
 
-// topics are pages of help that belong to no command: bursar help TOPIC.
-func topics() []*cobra.Command {
-	return []*cobra.Command{
-		{
-			Use:   "exit-codes",
-			Short: "What the exit codes mean",
-			Long: `Exit codes. Those of sysexits.h have the same meaning as there:
+// exitCodesText is the page about exit codes.
+const exitCodesText = `Exit codes. Those of sysexits.h have the same meaning as there:
 
     0   done
     1   another error
@@ -32,7 +27,15 @@ failure. Of "bursar confirm" 66 means: the reservation is gone, stop the engine.
 
   126   the command cannot be executed
   127   there is no such command
-  128+n signal n ended the command, or interrupted bursar while it waited`,
+  128+n signal n ended the command, or interrupted bursar while it waited`
+
+// topics are pages of help that belong to no command: bursar help TOPIC.
+func topics() []*cobra.Command {
+	return []*cobra.Command{
+		{
+			Use:   "exit-codes",
+			Short: "What the exit codes mean",
+			Long:  exitCodesText,
 		},
 		outputTopic(), externalTopic(),
 		{

@@ -54,7 +54,7 @@ func (a *auditor) countStarved(e *entry) {
 
 // compareStarved checks that those that are in order are starved.
 func (a *auditor) compareStarved() bool {
-	for i := 0; i < len(a.starved.items); i++ {
+	for i := 0; i < len(a.starved.items); i++ { //nolint:intrange // the list changes between steps
 		s := &a.starved.items[i].starved
 		if s.index != i || len(s.requests.items) == 0 {
 			a.reportf(12, "share %d of those with starved requests has %d, and says it is %d", i, len(s.requests.items), s.index)

@@ -89,10 +89,10 @@ func (q *clusterQueue) unschedulable() Note {
 
 // detail is the note in full.
 func (q *clusterQueue) detail(note Note, now Instant) string {
-	switch {
-	case note == NoteUnknown:
+	switch note {
+	case NoteUnknown:
 		return q.cluster.unknown(now)
-	case note == NoteStopped:
+	case NoteStopped:
 		return q.report.State
 	default:
 		return ""

@@ -15,7 +15,7 @@ import (
 func TestTheStreamsOfACallerSendSoManyMessagesASecondTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := New(Limits{Sends: 100}, Options{
-			Refused: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "refused_total"}, []string{"reason"}), Log: slog.New(slog.DiscardHandler),
+			Refused: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "refused_total", Help: "Refusals."}, []string{"reason"}), Log: slog.New(slog.DiscardHandler),
 		})
 		mallory, alice := Caller{ID: "mallory"}, Caller{ID: "alice"}
 		began := time.Now()
