@@ -185,7 +185,7 @@ func (a *attackers) audits(ctx context.Context) error {
 	return nil
 }
 
-// hold makes allocations that stay. There are as many at any time, whoever made them.
+// hold makes allocations that stay. There are as many at any time, by anybody.
 func (a *attackers) hold(ctx context.Context, number int) error {
 	for i := range number {
 		message := a.request()

@@ -220,15 +220,23 @@ func addPlaceFlags(cmd *cobra.Command, f *requestFlags) {
 	flags.StringSliceVar(&f.avoid, "avoid", nil, "not on this host; repeatable")
 }
 
+// moreThanNothing refuses a size that is named and nothing.
+func (f *sizeFlags) moreThanNothing() error {
+	for _, dimension := range []string{resource.Memory, resource.CPU, resource.Instances} {
+		if n, set := f.vector.Get(dimension); set && n == 0 {
+			return usagef("--%s 0: want more than nothing, or no --%s", dimension, dimension)
+		}
+	}
+	return nil
+}
+
 // request returns what the flags ask for.
 func (f *requestFlags) request() (*bursarv1.AllocateRequest, error) {
 	if !f.resource.isSet() {
 		return nil, usagef("nothing asked for: want at least one of --memory, --cpu, --instances, --custom and --external")
 	}
-	for _, dimension := range []string{resource.Memory, resource.CPU, resource.Instances} {
-		if n, set := f.resource.vector.Get(dimension); set && n == 0 {
-			return nil, usagef("--%s 0: want more than nothing, or no --%s", dimension, dimension)
-		}
+	if err := f.resource.moreThanNothing(); err != nil {
+		return nil, err
 	}
 	for _, flag := range []struct {
 		name  string

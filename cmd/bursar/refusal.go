@@ -184,6 +184,9 @@ func shortfallHint(in *bursarv1.InsufficientResources) string {
 	if isNever(in) || unsure && slices.ContainsFunc(in.GetShortfalls(), func(s *bursarv1.Shortfall) bool { return noteOf(s) == noteNever }) {
 		return neverHint(in)
 	}
+	if in.GetReason() == "waited" {
+		return "a longer --wait, or `bursar allocations` to see who holds what"
+	}
 	for _, s := range in.GetShortfalls() {
 		switch note := noteOf(s); {
 		case note == noteTooSmall:
@@ -200,9 +203,6 @@ func shortfallHint(in *bursarv1.InsufficientResources) string {
 	}
 	if f := in.GetFilters(); f != nil && f.GetLabels() == f.GetTotal() {
 		return "--wait 1h waits until such a host is there; `bursar hosts` shows those of today"
-	}
-	if in.GetReason() == "waited" {
-		return "a longer --wait, or `bursar allocations` to see who holds what"
 	}
 	return "--wait 30s waits until it is there; `bursar explain` with the same flags shows every account"
 }

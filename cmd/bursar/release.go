@@ -65,6 +65,9 @@ there; it cannot add one.`,
 		if !entitled.isSet() {
 			return usagef("no new size: want at least one of --memory, --cpu, --instances, --custom and --external")
 		}
+		if err := entitled.moreThanNothing(); err != nil {
+			return err
+		}
 		return c.onAllocation(cmd, args[0], func(ctx context.Context, cl *client.Client, id string) (*bursarv1.Allocation, error) {
 			res, err := cl.Allocations().Resize(ctx, &bursarv1.ResizeRequest{Id: id, Entitled: entitled.message()})
 			return res.GetAllocation(), err

@@ -83,7 +83,7 @@ func TestACallerHasHalfOfTheSlotsWhileOthersAreActive(t *testing.T) {
 	})
 }
 
-// A body that comes slowly keeps none of its caller's other requests waiting, and whoever waits
+// A body that comes slowly keeps none of its caller's other requests waiting, and one that waits
 // for something else gives its slot back.
 func TestARequestKeepsItsSlotForAMomentOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

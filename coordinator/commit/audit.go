@@ -17,15 +17,15 @@ const (
 	auditEvery = time.Minute
 	// auditShare bounds the part of the loop's time that audits take: one in so many.
 	auditShare = 1000
-	// mostRestarts is how often one audit begins anew because the rules were replaced.
+	// mostRestarts is how often one audit begins again because the rules were replaced.
 	mostRestarts = 10
 )
 
 // ErrAuditDisturbed ends an audit if the rules are replaced faster than it can be made.
-var ErrAuditDisturbed = fmt.Errorf("the rules were replaced %d times while the books were audited: try again when they stay", mostRestarts)
+var ErrAuditDisturbed = fmt.Errorf("the rules were replaced %d times while the ledger was audited: try again when they stay", mostRestarts)
 
 // errAuditedGone ends an audit of a ledger that is gone.
-var errAuditedGone = fmt.Errorf("the books were loaded anew while they were audited: %w", core.ErrNotLeading)
+var errAuditedGone = fmt.Errorf("the ledger was loaded again while it was audited: %w", core.ErrNotLeading)
 
 // AuditRegularly checks the ledger again and again until ctx ends: seldom enough not to be felt.
 func AuditRegularly(ctx context.Context, loop *Loop) {
@@ -79,7 +79,7 @@ func (loop *Loop) audit(ctx context.Context) (AuditResult, error) {
 	loop.Metrics.audits.Inc()
 	loop.Metrics.violations.Set(float64(len(run.result.Violations)))
 	for _, v := range run.result.Violations {
-		loop.Log.Error("the books are wrong", "invariant", v.Invariant, "violation", v.Message, "revision", run.result.To)
+		loop.Log.Error("the ledger is wrong", "invariant", v.Invariant, "violation", v.Message, "revision", run.result.To)
 	}
 	return run.result, nil
 }

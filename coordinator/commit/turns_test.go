@@ -185,7 +185,7 @@ func TestWhoGoesAwayIsHeardWhenItsQueueIsFull(t *testing.T) {
 	})
 }
 
-// fill puts so many rules and allocations into the books, so that an audit takes several steps.
+// fill puts so many rules and allocations into the ledger, so that an audit takes several steps.
 func (d *loopRig) fill(users int) {
 	d.t.Helper()
 	selector, err := label.ParseSelector("user=*")

@@ -42,7 +42,7 @@ func (l *Ledger) why(q *queue, e *entry) string {
 	}
 }
 
-// whyWaits is why for a class in its queue. Which host is missing is worked out anew only after the
+// whyWaits is why for a class in its queue. Which host is missing is worked out again only after the
 // hosts have changed.
 func (l *Ledger) whyWaits(c *class) string {
 	if c.group.queue != &l.absent {

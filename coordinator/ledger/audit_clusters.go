@@ -76,7 +76,7 @@ func (a *auditor) addCharges(id ID, c *counted, by int) {
 
 // compareCluster checks the tables of a cluster, and what others use in its queues. What the
 // cluster shows of an allocation changes with each report, without a new form of the allocation.
-// So the allocations with a part there are counted anew. This is one step: it takes no longer than
+// So the allocations with a part there are counted again. This is one step: it takes no longer than
 // to take in a report of the cluster.
 func (a *auditor) compareCluster(name ClusterName, c *cluster) {
 	a.silent = true

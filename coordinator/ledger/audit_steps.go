@@ -13,7 +13,7 @@ const (
 	// to 2 µs.
 	auditStep = 256
 	// mostStale bounds how many changes an audit may have to catch up with. If there are more, it
-	// begins anew.
+	// begins again.
 	mostStale = 1 << 20
 )
 
@@ -25,7 +25,7 @@ type AuditResult struct {
 	Done     bool
 	// Allocations and Accounts are how many it has looked at.
 	Allocations, Accounts int
-	// Restarts is how often it had to begin anew.
+	// Restarts is how often it had to begin again.
 	Restarts int
 }
 
@@ -34,10 +34,10 @@ type AuditResult struct {
 //
 // Every allocation is looked at, and every account, at some moment between From and To. An account
 // is compared with its allocations as they are at that moment: what was counted and has changed
-// since is counted anew before anything is compared. So right books have no violations, however
+// since is counted again before anything is compared. So a right ledger has no violations, however
 // much changes meanwhile, and a sum that is wrong stays wrong until it is found.
 //
-// If the rules are replaced the audit begins anew, because all allocations count elsewhere then. A
+// If the rules are replaced the audit begins again, because all allocations count elsewhere then. A
 // ledger has one audit at a time: once another one has begun, this one must not be gone on with.
 func (l *Ledger) AuditSteps() iter.Seq[*AuditResult] { return l.auditSteps(auditStep) }
 
@@ -71,7 +71,7 @@ type auditor struct {
 	generation uint64 // of the rules that it counts by
 	size       int    // of a step
 	looked     int    // in this step
-	again      bool   // it must begin anew
+	again      bool   // it must begin again
 	silent     bool   // what is wrong with an allocation by itself was said before
 
 	// The allocations up to after were counted, and those that came since the audit began, whose
@@ -120,7 +120,7 @@ func (a *auditor) step() bool {
 	return a.yield(a.result) && a.catchUp()
 }
 
-// catchUp counts anew what has changed, in steps if it is much.
+// catchUp counts again what has changed, in steps if it is much.
 func (a *auditor) catchUp() bool {
 	for {
 		if a.generation != a.rulesGeneration || len(a.stale) >= mostStale {

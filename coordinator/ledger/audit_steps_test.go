@@ -128,7 +128,7 @@ func TestAnAuditInStepsFollowsWhatChanges(t *testing.T) {
 	}
 }
 
-// An audit that counts by rules which are not in force any more begins anew.
+// An audit that counts by rules which are not in force any more begins again.
 func TestAnAuditBeginsAnewWhenTheRulesAreReplaced(t *testing.T) {
 	w := newWorking(t, 2)
 	for range 40 {

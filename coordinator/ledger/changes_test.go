@@ -77,8 +77,8 @@ func TestABatchDoesNotSayThatSomethingIsThereAndGone(t *testing.T) {
 }
 
 // However many wait: what becomes free is given to all requests that it is enough for. That takes
-// some steps, which are due at once, and no request that comes meanwhile and may wait is before
-// them.
+// some steps, which are due at once, and some batches. No request that comes meanwhile and may wait
+// is before them.
 func TestAllWhoCanBeServedAreServedBeforeLaterOnes(t *testing.T) {
 	const waiting = 3000
 	l := ready(t)
@@ -102,6 +102,13 @@ func TestAllWhoCanBeServedAreServedBeforeLaterOnes(t *testing.T) {
 	later, err := ask(l, start, "later", 1, func(c *ledger.AllocateCommand) { c.Wait, c.Async = time.Hour, true })
 	must(t, err)
 	goOn(l, start)
+	if c := l.Counts(); c.Reserved > waiting/2 { // a commit that takes long must not end with all of them in one batch
+		t.Errorf("%d are granted before Changes is called", c.Reserved)
+	}
+	for range waiting/512 + 1 {
+		l.Changes()
+		goOn(l, start)
+	}
 	if c := l.Counts(); c.Waiting != 2 || c.Reserved != waiting || later.State != ledger.Waiting {
 		t.Errorf("%d wait, %d are granted, and who came meanwhile is %s; want 2, %d, waiting", c.Waiting, c.Reserved, later.State, waiting)
 	}

@@ -11,6 +11,8 @@ import (
 const (
 	// starvedVisited is for how many starved requests a hold is looked for at a time.
 	starvedVisited = 64
+	// starvedOfShare is how many of them may be of one share.
+	starvedOfShare = 4
 	// longestWindow bounds how long a hold lasts: StarvationAfter·2^k for the k-th of a request.
 	longestWindow = time.Hour
 	// claimedHostsOf is of how many hosts one may be held.

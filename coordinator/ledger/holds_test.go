@@ -98,7 +98,7 @@ func (d *drain) second(small func() (label.Set, string)) {
 	}
 }
 
-// A request that needs nearly all of a host, or of two quotas, is granted beside small ones that
+// A request that needs nearly all of a host, or of two quotas, is granted next to small ones that
 // come all the time and live for less than a minute: it is starved after 30 s, and its second
 // window is as long as the longest of them lives.
 func TestAStarvedRequestIsGrantedWithinABound(t *testing.T) {

@@ -231,5 +231,6 @@ func (l *Ledger) updateCapacity(h *host, capacity resource.Vector) {
 	}
 	l.setCapacity(h, capacity, h.Protected)
 	l.recordHost(h)
+	l.freed(&h.account)
 	l.hostShaped(h)
 }

@@ -182,7 +182,9 @@ func (l *Ledger) begin(now Instant) {
 	l.now = max(l.now, now)
 	l.early = true
 	l.fire()
+	before := l.revision
 	l.grantWaiting()
+	l.own += int(l.revision - before) //nolint:gosec // what one step grants at most
 	l.early = false
 }
 
@@ -198,7 +200,7 @@ func (l *Ledger) Behind() bool { return l.own >= l.cfg.OwnChanges }
 // NextTimer returns when Advance has something to do. If the last step left some of its work to the
 // next one, that is now. If the batch is at its bound, that is when Changes was called.
 func (l *Ledger) NextTimer() (Instant, bool) {
-	if len(l.marked) > 0 || l.visitDue { // the last step had no time for all that may be granted
+	if (len(l.marked) > 0 || l.visitDue) && !l.Behind() { // the last step had no time for all that may be granted
 		return l.now, true
 	}
 	due := Instant(0)

@@ -191,7 +191,7 @@ func TestAStepTriesFewOfManyKinds(t *testing.T) {
 }
 
 // A report of a host that shows a little more memory, or less, makes no difference to anybody: no
-// request is tried, whoever waits. One that shows enough for a request grants it.
+// request is tried, for any who wait. One that shows enough for a request grants it.
 func TestAReportThatChangesNothingTriesNobody(t *testing.T) {
 	c := newCrowd(t)
 	c.request(t, start, "runner", "", 5, 1)

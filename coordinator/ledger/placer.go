@@ -21,7 +21,7 @@ type HostView struct {
 	// not listed is not there.
 	Limit resource.Vector
 	// Available is what a request can get now by the account, and for memory never more than the
-	// measured headroom. If the host is held for a request, it is what others get beside that one.
+	// measured headroom. If the host is held for a request, it is what others get next to that one.
 	// It is never negative.
 	Available resource.Vector
 	// Booked is used plus reserved, by the account alone. The policies score by it.

@@ -53,6 +53,7 @@ type starvation struct {
 	index    int // in the ledger's heap
 	windows  int // holds that requests of it had
 	hosts    int // that are held for requests of it now
+	visited  int // requests of it in the present visit
 }
 
 // starvedBefore orders the starved requests of one share.
@@ -111,15 +112,26 @@ func (l *Ledger) removeStarved(e *entry) {
 	l.starved.fix(s.index)
 }
 
-// firstStarved returns the starved requests that may get a hold now, in their order.
+// firstStarved returns the starved requests that may get a hold now, in their order: a few of each
+// share, so that no share keeps those of all others from being visited.
 func (l *Ledger) firstStarved() []*entry {
 	list := make([]*entry, 0, starvedVisited)
+	var had []*share // as many as they may
 	for len(l.starved.items) > 0 && len(list) < starvedVisited {
-		e := l.starved.items[0].starved.requests.items[0]
+		s := l.starved.items[0]
+		e := s.starved.requests.items[0]
 		l.removeStarved(e)
 		list = append(list, e)
+		if s.starved.visited++; s.starved.visited == starvedOfShare && len(s.starved.requests.items) > 0 {
+			l.starved.remove(s.starved.index)
+			had = append(had, s)
+		}
+	}
+	for _, s := range had {
+		l.starved.push(s)
 	}
 	for _, e := range list {
+		e.share.starved.visited = 0
 		l.addStarved(e)
 	}
 	return list

@@ -22,15 +22,15 @@ package ledger
 //     is one of them, and its last 4 come after all others. What a request wants that comes first
 //     is not given to one that comes later. So no two requests wait for what the other one holds.
 //   - A hold consumes nothing. In every dimension that the account limits, others still get what is
-//     left beside what the request needs: they fit if they ask for no more than free - min(need,
+//     left next to what the request needs: they fit if they ask for no more than free - min(need,
 //     free).
 //   - It lasts for a window of StarvationAfter·2^k, at most 1 h, for the k-th of the request. Then
 //     the account is not held, for anybody, for as long as it was. So no account is held for more
-//     than half of the time, whoever does not end on it.
+//     than half of the time, even if its runners never end.
 //   - At most one host of 20 is held, or one, and one for each share while others starve.
 //
 // So a request is granted if what it needs ends within its longest window. Holds are not stored: a
-// leader that has just loaded begins anew.
+// leader that has just loaded begins again.
 
 // wait makes an entry, which is in the tables, wait behind what blocks it.
 func (l *Ledger) wait(e *entry, blocked *queue, reason string) {

@@ -46,7 +46,14 @@ func (l *Ledger) mark(q *queue) {
 // grantWaiting grants waiting requests as far as the accounts that have more to give allow, in the
 // order of priority, fair share and arrival. It does so before a later request is decided. If there
 // is more to try than one step may take, the next steps go on, and NextTimer is now.
+//
+// If the batch is at its bound, the next batch goes on. Until then those who may wait stand behind
+// those who were first.
 func (l *Ledger) grantWaiting() {
+	if l.Behind() {
+		l.crowdedOut = len(l.marked) > 0
+		return
+	}
 	l.visitStarved()
 	if len(l.marked) == 0 {
 		l.crowdedOut = false

@@ -145,6 +145,7 @@ func (c *Controller) SetLimits(limits Limits) {
 		a.requests.set(now, limits.Rate, limits.Burst)
 		a.followUps.set(now, limits.Rate, limits.Burst)
 		a.connects.set(now, limits.Connects, limits.ConnectBurst)
+		a.sends.set(now, limits.Sends, limits.Sends)
 	}
 	set(c.others)
 	for _, a := range c.accounts {
