@@ -42,8 +42,8 @@ func (l *Ledger) why(q *queue, e *entry) string {
 	}
 }
 
-// whyWaits is why for a class in its queue. Which host is missing is worked out again only after the
-// hosts have changed.
+// whyWaits is why for a class in its queue. Which host is missing is worked out again only after
+// the hosts have changed.
 func (l *Ledger) whyWaits(c *class) string {
 	if c.group.queue != &l.absent {
 		return l.why(c.group.queue, c.first())

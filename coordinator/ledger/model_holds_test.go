@@ -12,8 +12,8 @@ import (
 // holds is for whom accounts are held, by name.
 type holds map[string]ledger.ID
 
-// against reports whether a request does not fit next to what is kept in an account for another one:
-// in each dimension what that one needs, or all that is free if that is less.
+// against reports whether a request does not fit next to what is kept in an account for another
+// one: in each dimension what that one needs, or all that is free if that is less.
 func (m *model) against(held holds, a modelAccount, request resource.Resource, id ledger.ID) bool {
 	holder := m.rows[held[a.name]]
 	if holder == nil || holder.ID == id {
