@@ -96,6 +96,9 @@ func (c *coord) isHeldOn(request string) bool {
 // wakes those who wait for it.
 func (w *World) checkPatience(c *coord) {
 	l := c.core.Ledger()
+	if l.Behind() {
+		return // the batch is full of what came due by itself: the next one goes on
+	}
 	var waiting []ledger.Allocation
 	l.Allocations(0, func(a *ledger.Allocation) bool {
 		// Its caller may have been answered already.
