@@ -110,7 +110,8 @@ func TestWhatIsDecodedKeepsToTheBound(t *testing.T) {
 	}
 }
 
-// Real reports and rules stay far below the limit of eight times their own size.
+// Real reports stay below the limit of eight times their own size, and rules, of which a request
+// has 1 MiB at most, below half of the limit of thirty-two times.
 func TestRealRequestsKeepFarFromTheBound(t *testing.T) {
 	report, rules := &bursarv1.SyncRequest{Full: true}, &bursarv1.ApplyRequest{}
 	resource := func() *bursarv1.Resource {
@@ -131,14 +132,18 @@ func TestRealRequestsKeepFarFromTheBound(t *testing.T) {
 			Selector: map[string]string{"user": fmt.Sprintf("user-%04d", i), "creator": "*"}, Limit: resource(), Guaranteed: resource(),
 		})
 	}
-	for name, message := range map[string]proto.Message{"a full report": report, "rules": rules} {
+	for name, test := range map[string]struct {
+		message proto.Message
+		factor  int64
+	}{"a full report": {report, 8}, "rules": {rules, 16}} {
+		message := test.message
 		text, err := proto.Marshal(message)
 		if err != nil {
 			t.Fatal(err)
 		}
 		again := message.ProtoReflect().New().Interface()
 		var decodes error
-		used := allocated(func() { decodes = convert.Binary{MaxDecoded: 8 * int64(len(text))}.Unmarshal(text, again) })
+		used := allocated(func() { decodes = convert.Binary{MaxDecoded: test.factor * int64(len(text))}.Unmarshal(text, again) })
 		t.Logf("%s: %d bytes become %d", name, len(text), used)
 		if decodes != nil || !proto.Equal(message, again) {
 			t.Errorf("%s of %d bytes: %v", name, len(text), decodes)
@@ -147,7 +152,7 @@ func TestRealRequestsKeepFarFromTheBound(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := (convert.StrictJSON{MaxDecoded: 8 * int64(len(asJSON))}).Unmarshal(asJSON, again); err != nil {
+		if err := (convert.StrictJSON{MaxDecoded: test.factor * int64(len(asJSON))}).Unmarshal(asJSON, again); err != nil {
 			t.Errorf("%s in JSON: %v", name, err)
 		}
 	}
