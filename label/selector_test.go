@@ -177,3 +177,15 @@ func BenchmarkAccountKey(b *testing.B) {
 		}
 	}
 }
+
+func TestAPatternIsRefusedAsAValue(t *testing.T) {
+	for text, want := range map[string]bool{"*": true, "user=*": true, "user=alice,creator=*": true, "user=al*": false, "user=**": false, "user=*,creator=I*E": false} {
+		s, err := ParseSelector(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.CheckValues(); (err == nil) != want {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}

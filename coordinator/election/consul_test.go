@@ -283,7 +283,10 @@ func TestLeaderCorrectsWhatSomebodyElseWrites(t *testing.T) {
 		if _, err := admin(t, shared).KV().Put(&api.KVPair{Key: a.key(), Value: []byte(value)}, nil); err != nil {
 			t.Fatal(err)
 		}
-		b.awaitLeader(t, Leader{}, func(leader Leader) bool { return leader != want })
+		eventually(t, func() bool { // b may not see it: the leader is quick
+			pair, _, err := admin(t, shared).KV().Get(a.key(), nil)
+			return err == nil && pair != nil && string(pair.Value) != value
+		})
 		if leader, _ := a.Leader(); leader != want {
 			t.Errorf("the leader takes %+v for the leader", leader)
 		}
