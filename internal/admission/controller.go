@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/bursar/bursar/internal/pause"
 )
 
 // Caller is what something is counted on. Nothing is counted on the zero value.
@@ -390,12 +392,7 @@ func (c *Controller) DelayRefusal(ctx context.Context, caller Caller) {
 	}
 	a.delayed++
 	c.mu.Unlock()
-	timer := time.NewTimer(refusalDelay)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	}
+	pause.For(refusalDelay, ctx.Done(), nil)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	a.delayed--

@@ -2,7 +2,8 @@ package admission
 
 import (
 	"context"
-	"time"
+
+	"github.com/bursar/bursar/internal/pause"
 )
 
 // Send waits until a stream of a caller may send one more message. The streams of a caller wait
@@ -17,15 +18,8 @@ func (c *Controller) Send(ctx context.Context, caller Caller) error {
 	now := c.now()
 	wait := a.sends.limiter.ReserveN(now, 1).DelayFrom(now)
 	c.mu.Unlock()
-	if wait == 0 {
-		return ctx.Err() //nolint:wrapcheck // as it is
-	}
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
+	if wait > 0 && pause.For(wait, ctx.Done(), nil) {
 		return nil
-	case <-ctx.Done():
-		return ctx.Err() //nolint:wrapcheck // as it is
 	}
+	return ctx.Err() //nolint:wrapcheck // as it is
 }
