@@ -1,10 +1,13 @@
 package process
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"os/signal"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -26,7 +29,56 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
+	if stage := os.Getenv(ownNumbers); os.Geteuid() == 0 && stage != "tests" {
+		os.Exit(runWithOwnNumbers(stage))
+	}
 	goleak.VerifyTestMain(m)
+}
+
+// ownNumbers in the environment says that this process is in a pid namespace of the tests' own:
+// "first" is its first process, "tests" the one that runs the tests.
+const ownNumbers = "BURSAR_TEST_OWN_NUMBERS"
+
+// runWithOwnNumbers runs the tests in a pid namespace of their own. They choose which pids the
+// kernel gives out next. In a namespace that others use, a pid that somebody signals after its
+// process has ended could so become that of a test process, and the reverse. The first process of
+// a namespace is no engine's, so it is another one that runs the tests.
+func runWithOwnNumbers(stage string) (code int) {
+	runtime.LockOSThread() // what it starts is to die with this process, and that goes by thread
+	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
+	cmd.Args[0] = os.Args[0]
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	var err error
+	if stage == "first" {
+		cmd.Env = append(os.Environ(), ownNumbers+"=tests")
+		err = mountProc()
+	} else {
+		cmd.Env = append(os.Environ(), ownNumbers+"=first")
+		cmd.SysProcAttr.Cloneflags = unix.CLONE_NEWPID | unix.CLONE_NEWNS
+	}
+	if err == nil {
+		err = cmd.Run()
+	}
+	if ended := (*exec.ExitError)(nil); errors.As(err, &ended) && ended.Exited() {
+		return ended.ExitCode()
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "process: in a pid namespace of its own:", err)
+		return 1
+	}
+	return 0
+}
+
+// mountProc makes /proc that of the pid namespace.
+func mountProc() error {
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return fmt.Errorf("private mounts: %w", err)
+	}
+	if err := unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
+		return fmt.Errorf("mount /proc: %w", err)
+	}
+	return nil
 }
 
 // testProcess is one such process. Its saved uid stays root's, so that it can become

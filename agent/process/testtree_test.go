@@ -135,22 +135,30 @@ func (p *testTree) signalled(n *node) string {
 	return p.signals[n.name]
 }
 
-// hears waits for what a test process says.
-func (p *testTree) hears(name, word string) string {
+// next waits for what any test process says.
+func (p *testTree) next(what string) string {
 	p.t.Helper()
 	patience := time.NewTimer(20 * time.Second)
 	defer patience.Stop()
 	select {
 	case said := <-p.said:
-		rest, ok := strings.CutPrefix(said, name+" "+word)
-		if !ok {
-			p.t.Fatalf("heard %q, want %q of %s", said, word, name)
-		}
-		return strings.TrimSpace(rest)
+		return said
 	case <-patience.C:
-		p.t.Fatalf("%s does not say %q", name, word)
+		p.t.Fatalf("nobody says %s", what)
 		return ""
 	}
+}
+
+// hears waits for what a test process says.
+func (p *testTree) hears(name, word string) string {
+	p.t.Helper()
+	want := name + " " + word
+	said := p.next(want)
+	rest, ok := strings.CutPrefix(said, want)
+	if !ok {
+		p.t.Fatalf("heard %q, want %q of %s", said, word, name)
+	}
+	return strings.TrimSpace(rest)
 }
 
 // tells has a test process do something, and returns when it is done; exec ends with the new
@@ -199,7 +207,7 @@ func (p *testTree) fork(parent *node, uid uint32, heeds, setsid bool) *node {
 	}
 	// Which of them speaks first is open.
 	for range 2 {
-		said := <-p.said
+		said := p.next(parent.name + " done, or " + n.name + " is")
 		if rest, ok := strings.CutPrefix(said, n.name+" is "); ok {
 			pid, _ := strconv.Atoi(rest)
 			n.ref.PID = int32(pid)
