@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+	"github.com/bursar/bursar/test/proc"
 )
 
 // details are the typed details of an error.
@@ -158,12 +159,12 @@ func TestRequestWithoutCoordinatorIsUnavailableAtItsDeadline(t *testing.T) {
 	s.coordinator.goAway()
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
-	began := time.Now()
+	delays, began := proc.Delays(t), time.Now()
 	o := s.result(s.ask(ctx, waiter()))
 	if code := connect.CodeOf(o.err); code != connect.CodeUnavailable && code != connect.CodeDeadlineExceeded {
 		t.Errorf("%v", o.err)
 	}
-	if took := time.Since(began); took > 5*time.Second {
+	if took := time.Since(began); took > 5*time.Second+delays() {
 		t.Errorf("took %v", took)
 	}
 }
@@ -205,12 +206,12 @@ func TestShutdownSendsWaitingCallersAway(t *testing.T) {
 	q.RequestId = "mine"
 	done := s.ask(t.Context(), q)
 	c.await("it waits", func() bool { return len(c.asked) == 1 })
-	began := time.Now()
+	delays, began := proc.Delays(t), time.Now()
 	s.stop()
 	if o := s.result(done); connect.CodeOf(o.err) != connect.CodeUnavailable {
 		t.Errorf("%v", o.err)
 	}
-	if took := time.Since(began); took > 4*time.Second {
+	if took := time.Since(began); took > 4*time.Second+delays() {
 		t.Errorf("the shutdown took %v", took)
 	}
 	c.mu.Lock()
@@ -248,13 +249,13 @@ func TestAGrantIsNotGivenOnMemoryThatOthersHaveTakenSinceTheLastSample(t *testin
 	s.start()
 	s.allocate(100)
 	s.meter.available.Store(250 * mib)
-	began := time.Now()
+	delays, began := proc.Delays(t), time.Now()
 	for {
 		r, err := s.Allocate(t.Context(), request(200))
 		if connect.CodeOf(err) == connect.CodeResourceExhausted {
 			break
 		}
-		if err != nil || time.Since(began) > 5*time.Second {
+		if err != nil || time.Since(began) > 5*time.Second+delays() {
 			t.Fatalf("200 MiB granted of 250 that are left, of which 100 are promised: %v", err)
 		}
 		// Looks share what they find, for a moment and not for a tick.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/bursar/bursar/agent"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+	"github.com/bursar/bursar/test/proc"
 )
 
 // childOf is a child of a process.
@@ -103,6 +104,7 @@ func TestACgroupGoesWithItsLastProcessThoughTheAgentWasRestarted(t *testing.T) {
 			s.start()
 			root := process(t, "setsid sleep 1000 & wait")
 			daemon := childOf(t, root)
+			held := proc.KillAtEnd(t, daemon)
 			a := s.allocate(10)
 			if _, err := s.confirm(a.GetId(), root.Process.Pid); err != nil {
 				t.Fatal(err)
@@ -122,7 +124,7 @@ func TestACgroupGoesWithItsLastProcessThoughTheAgentWasRestarted(t *testing.T) {
 			s.stop()
 			s.start()
 			s.ticks(3)
-			if err := syscall.Kill(daemon, syscall.SIGKILL); err != nil {
+			if err := held.Signal(syscall.SIGKILL); err != nil {
 				t.Fatal(err)
 			}
 			until(t, "its cgroup is gone", func() bool { return len(folders(t, want)) == 0 })

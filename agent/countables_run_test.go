@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/bursar/bursar/test/proc"
 )
 
 // script writes a program of the shell's and returns its path.
@@ -170,10 +172,11 @@ func TestChildThatGotAwayWithThePipeIsNotWaitedFor(t *testing.T) {
 		t.Errorf("%d, %v", got, err)
 	}
 	pid := readPID(t, file)
+	left := proc.KillGroupAtEnd(t, pid)
 	if !alive(t, pid) {
 		t.Error("it did not get away")
 	}
-	if err := unix.Kill(-pid, unix.SIGKILL); err != nil {
+	if err := left.SignalGroup(unix.SIGKILL); err != nil {
 		t.Error(err)
 	}
 	awaitEnd(t, pid)

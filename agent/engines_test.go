@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+	"github.com/bursar/bursar/test/proc"
 )
 
 func TestEngineIsConfirmedMeasuredAndReleasedWhenItsProcessEnds(t *testing.T) {
@@ -65,7 +66,7 @@ func TestOwnerReleasesWithTheExitStatus(t *testing.T) {
 
 // tree is an engine whose root and inner process the test can kill; rest is what the root does
 // when it has started the other.
-func (s *subject) tree(rest string) (id string, root *exec.Cmd, inner int) {
+func (s *subject) tree(rest string) (id string, root *exec.Cmd, inner *proc.Held) {
 	s.t.Helper()
 	a := s.allocate(100)
 	root = exec.Command("sh", "-c", "sh -c 'echo $$; exec sleep 1000' & "+rest)
@@ -78,17 +79,15 @@ func (s *subject) tree(rest string) (id string, root *exec.Cmd, inner int) {
 		s.t.Fatal(err)
 	}
 	s.t.Cleanup(func() {
-		_ = syscall.Kill(-root.Process.Pid, syscall.SIGKILL)
 		_, _ = io.Copy(io.Discard, out)
 		_ = root.Wait()
 	})
+	proc.KillGroupAtEnd(s.t, root.Process.Pid)
 	line, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	if inner, err = strconv.Atoi(strings.TrimSpace(line)); err != nil {
-		s.t.Fatal(err)
-	}
+	inner = proc.HoldText(s.t, line)
 	if _, err := s.confirm(a.GetId(), root.Process.Pid); err != nil {
 		s.t.Fatal(err)
 	}
@@ -116,7 +115,7 @@ func (s *subject) ticks(n int) {
 func TestEngineOutlivesItsChild(t *testing.T) {
 	s := run(t)
 	id, _, inner := s.tree("while :; do sleep 1000; done")
-	if err := syscall.Kill(inner, syscall.SIGKILL); err != nil {
+	if err := inner.Signal(syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 	s.ticks(3)
@@ -131,7 +130,7 @@ func TestOrphansKeepTheAllocationUntilTheyEnd(t *testing.T) {
 	}
 	s.ticks(3)
 	s.coordinator.awaitState(id, active)
-	if err := syscall.Kill(inner, syscall.SIGKILL); err != nil {
+	if err := inner.Signal(syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 	s.coordinator.awaitState(id, released)
@@ -150,7 +149,7 @@ func TestStopEndsOrphansToo(t *testing.T) {
 	if got := s.coordinator.awaitState(id, released).GetReason(); got != "stopped: left over" {
 		t.Errorf("reason %q", got)
 	}
-	if !zombie(inner) {
+	if !zombie(inner.PID) {
 		t.Error("the process is still there")
 	}
 }

@@ -59,7 +59,7 @@ func (s *subject) launch(script string, changes ...func(*bursarv1.LaunchRequest)
 func (s *subject) launchAgain(q *bursarv1.LaunchRequest) (*bursarv1.LaunchResponse, error) {
 	r, err := bursarv1connect.NewEngineServiceClient(s.http, "http://agent").Launch(s.t.Context(), q)
 	if pid := r.GetAllocation().GetProcess().GetPid(); pid > 1 {
-		s.t.Cleanup(func() { _ = syscall.Kill(-int(pid), syscall.SIGKILL) })
+		proc.KillGroupAtEnd(s.t, int(pid))
 	}
 	return r, err
 }
@@ -334,7 +334,7 @@ func TestNobodyLaunchesAsOrForSomebodyElse(t *testing.T) {
 		t.Fatal(got)
 	}
 	a := s.coordinator.awaitState(theirs, active)
-	t.Cleanup(func() { _ = syscall.Kill(int(a.GetProcess().GetPid()), syscall.SIGKILL) })
+	proc.KillAtEnd(t, int(a.GetProcess().GetPid()))
 	if got := owner(t, fmt.Sprintf("/proc/%d", a.GetProcess().GetPid())); got != nobody {
 		t.Errorf("the engine is uid %d's", got)
 	}
@@ -350,7 +350,7 @@ func TestNobodyLaunchesAsOrForSomebodyElse(t *testing.T) {
 		t.Error(got)
 	}
 	daemon := s.coordinator.awaitState(third, active)
-	t.Cleanup(func() { _ = syscall.Kill(int(daemon.GetProcess().GetPid()), syscall.SIGKILL) })
+	proc.KillAtEnd(t, int(daemon.GetProcess().GetPid()))
 }
 
 func TestRecordsGoWithTheirAllocations(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+	"github.com/bursar/bursar/test/proc"
 )
 
 // enter moves a process to a cgroup in every hierarchy that has it.
@@ -64,6 +65,7 @@ func TestStopLeavesAloneWhoHasEnteredTheCgroupOfAnEngineSince(t *testing.T) {
 	if err := engine.Start(); err != nil {
 		t.Fatal(err)
 	}
+	held := proc.Hold(t, engine.Process.Pid)
 	go func() { _ = engine.Wait() }()
 	enter(t, name, engine.Process.Pid)
 	confirmed, err := s.confirm(a.GetId(), engine.Process.Pid)
@@ -78,7 +80,7 @@ func TestStopLeavesAloneWhoHasEnteredTheCgroupOfAnEngineSince(t *testing.T) {
 	if _, err := s.Stop(t.Context(), &bursarv1.StopRequest{Id: a.GetId(), Grace: durationpb.New(0)}); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "the engine has ended", func() bool { return syscall.Kill(engine.Process.Pid, 0) != nil })
+	until(t, "the engine has ended", func() bool { return !held.There() })
 	s.ticks(3)
 	if zombie(bystander.Process.Pid) {
 		t.Error("who has entered was ended too")
@@ -136,16 +138,16 @@ func TestStopLeavesASessionAloneThatNobodyHasSeenWithItsLeader(t *testing.T) {
 	if _, err := s.Stop(t.Context(), &bursarv1.StopRequest{Id: id, Grace: durationpb.New(0)}); err != nil {
 		t.Fatal(err)
 	}
-	said := fmt.Sprintf("may be the engine's or another's, by the number of their session or group: pid %d", inner)
+	said := fmt.Sprintf("may be the engine's or another's, by the number of their session or group: pid %d", inner.PID)
 	until(t, "it is said who is left", func() bool { return strings.Contains(s.log.String(), said) })
-	if err := syscall.Kill(inner, 0); err != nil {
+	if !inner.There() {
 		t.Error("it was ended")
 	}
 }
 
 // leavesTheTree starts an engine whose child begins a session of its own, ends its root once it was
 // measured, and returns its allocation and the child.
-func (s *subject) leavesTheTree(child string) (id string, left int) {
+func (s *subject) leavesTheTree(child string) (id string, left *proc.Held) {
 	s.t.Helper()
 	a := s.allocate(100)
 	root := exec.Command("sh", "-c", "setsid "+child+" & wait")
@@ -161,10 +163,8 @@ func (s *subject) leavesTheTree(child string) (id string, left int) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	if left, err = strconv.Atoi(strings.TrimSpace(line)); err != nil {
-		s.t.Fatal(err)
-	}
-	s.t.Cleanup(func() { _ = syscall.Kill(left, syscall.SIGKILL) })
+	left = proc.HoldText(s.t, line)
+	s.t.Cleanup(func() { _ = left.Signal(syscall.SIGKILL) })
 	if _, err := s.confirm(a.GetId(), root.Process.Pid); err != nil {
 		s.t.Fatal(err)
 	}
@@ -190,7 +190,7 @@ func TestStopEndsWhatIsCountedAsTheEngineThoughItHasLeftTheTree(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.coordinator.awaitState(id, released)
-	if err := syscall.Kill(left, 0); err == nil && !zombie(left) {
+	if left.There() && !zombie(left.PID) {
 		t.Error("what it has left runs")
 	}
 }

@@ -1,10 +1,11 @@
 package agent_test
 
 import (
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/bursar/bursar/test/proc"
 )
 
 // Who has said that it will confirm a process and ends before is the only one who knows of the
@@ -32,11 +33,8 @@ func TestAConfirmedEngineStaysWhenItsCallerEnds(t *testing.T) {
 	if len(said) != 2 {
 		t.Fatal(said)
 	}
-	pid, err := strconv.Atoi(said[1])
-	if err != nil {
-		t.Fatal(said)
-	}
-	defer func() { _ = syscall.Kill(pid, syscall.SIGKILL) }()
+	engine := proc.HoldText(t, said[1])
+	t.Cleanup(func() { _ = engine.Signal(syscall.SIGKILL) })
 	s.ticks(2)
 	s.coordinator.awaitState(said[0], active)
 }

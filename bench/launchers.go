@@ -122,10 +122,10 @@ func (l *launchers) retryFailed(ctx context.Context, calls []call) (failed int, 
 }
 
 // compare compares the grants with the ledger: each grant is there, and nothing else is.
-func (l *launchers) compare(ctx context.Context, books *client.Client, calls []call) error {
+func (l *launchers) compare(ctx context.Context, coordinator *client.Client, calls []call) error {
 	live := make(map[string]string) // request ids, by id
 	for token := ""; ; {
-		page, err := books.Allocations().List(ctx, &bursarv1.AllocationServiceListRequest{Labels: l.labels, PageSize: 1000, PageToken: token})
+		page, err := coordinator.Allocations().List(ctx, &bursarv1.AllocationServiceListRequest{Labels: l.labels, PageSize: 1000, PageToken: token})
 		if err != nil {
 			return fmt.Errorf("list: %w", err)
 		}
@@ -141,7 +141,7 @@ func (l *launchers) compare(ctx context.Context, books *client.Client, calls []c
 		if live[c.id] != c.request {
 			errs = append(errs, fmt.Errorf("allocation %s was granted to request %s and is lost", c.id, c.request))
 		}
-		got, err := books.Allocations().Get(ctx, &bursarv1.AllocationServiceGetRequest{Id: c.id})
+		got, err := coordinator.Allocations().Get(ctx, &bursarv1.AllocationServiceGetRequest{Id: c.id})
 		if err != nil {
 			errs = append(errs, fmt.Errorf("get allocation %s: %w", c.id, err))
 		} else if state := got.GetAllocation().GetState(); state != bursarv1.AllocationState_ALLOCATION_STATE_RESERVED {

@@ -15,18 +15,18 @@ import (
 	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
 )
 
-// fakeBooks answer with given allocations.
-type fakeBooks struct {
+// fakeCoordinator answers with given allocations.
+type fakeCoordinator struct {
 	bursarv1connect.UnimplementedAllocationServiceHandler
 
 	live []*bursarv1.Allocation
 }
 
-func (f *fakeBooks) List(context.Context, *bursarv1.AllocationServiceListRequest) (*bursarv1.AllocationServiceListResponse, error) {
+func (f *fakeCoordinator) List(context.Context, *bursarv1.AllocationServiceListRequest) (*bursarv1.AllocationServiceListResponse, error) {
 	return &bursarv1.AllocationServiceListResponse{Allocations: f.live}, nil
 }
 
-func (f *fakeBooks) Get(_ context.Context, q *bursarv1.AllocationServiceGetRequest) (*bursarv1.AllocationServiceGetResponse, error) {
+func (f *fakeCoordinator) Get(_ context.Context, q *bursarv1.AllocationServiceGetRequest) (*bursarv1.AllocationServiceGetResponse, error) {
 	for _, a := range f.live {
 		if a.GetId() == q.GetId() {
 			return &bursarv1.AllocationServiceGetResponse{Allocation: a}, nil
@@ -35,7 +35,7 @@ func (f *fakeBooks) Get(_ context.Context, q *bursarv1.AllocationServiceGetReque
 	return nil, connect.NewError(connect.CodeNotFound, errors.New("no such allocation"))
 }
 
-func TestWhatWasGrantedIsComparedWithTheBooks(t *testing.T) {
+func TestWhatWasGrantedIsComparedWithTheLedger(t *testing.T) {
 	reserved := func(id, request string) *bursarv1.Allocation {
 		return &bursarv1.Allocation{Id: id, RequestId: request, State: bursarv1.AllocationState_ALLOCATION_STATE_RESERVED}
 	}
@@ -54,15 +54,15 @@ func TestWhatWasGrantedIsComparedWithTheBooks(t *testing.T) {
 		{"doubled", []*bursarv1.Allocation{reserved("a", "1"), reserved("b", "2"), reserved("c", "2")}, "c of request 2 is in the ledger, and nobody got it"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			_, handler := bursarv1connect.NewAllocationServiceHandler(&fakeBooks{live: c.live})
+			_, handler := bursarv1connect.NewAllocationServiceHandler(&fakeCoordinator{live: c.live})
 			server := httptest.NewServer(handler)
 			defer server.Close()
-			books, err := client.New(server.URL, client.WithoutRetries())
+			coordinator, err := client.New(server.URL, client.WithoutRetries())
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer books.Close()
-			err = (&launchers{}).compare(t.Context(), books, got)
+			defer coordinator.Close()
+			err = (&launchers{}).compare(t.Context(), coordinator, got)
 			if c.want == "" && err != nil {
 				t.Errorf("got %v, want no error", err)
 			}

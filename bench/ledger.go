@@ -11,21 +11,21 @@ import (
 
 // ledgerChild is a process with one ledger.
 type ledgerChild struct {
-	books *books
+	filled *filledLedger
 }
 
 func (c *ledgerChild) do(_ context.Context, o order) (answer, error) {
-	if c.books == nil {
+	if c.filled == nil {
 		return answer{}, c.open(o)
 	}
 	if o.Pairs == 0 {
-		return answer{}, c.books.audit()
+		return answer{}, c.filled.audit()
 	}
 	before, err := cpuTime()
 	if err != nil {
 		return answer{}, err
 	}
-	if err := c.books.pairs(o.Pairs); err != nil {
+	if err := c.filled.pairs(o.Pairs); err != nil {
 		return answer{}, err
 	}
 	after, err := cpuTime()
@@ -42,18 +42,18 @@ func (c *ledgerChild) open(o order) error {
 	if o.Short {
 		w.Remembered /= 20
 	}
-	if c.books, err = newBooks(w, o.Hosts); err != nil {
+	if c.filled, err = newFilledLedger(w, o.Hosts); err != nil {
 		return err
 	}
 	if o.Waiting > 0 {
-		if err := c.books.wait(o.Waiting, w.Sizes, label.Of("user", "waiting")); err != nil {
+		if err := c.filled.wait(o.Waiting, w.Sizes, label.Of("user", "waiting")); err != nil {
 			return err
 		}
 	}
-	if err := c.books.fill(o.Live); err != nil {
+	if err := c.filled.fill(o.Live); err != nil {
 		return err
 	}
-	if err := c.books.pairs(w.Remembered); err != nil {
+	if err := c.filled.pairs(w.Remembered); err != nil {
 		return err
 	}
 	runtime.GC()

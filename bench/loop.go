@@ -30,34 +30,34 @@ type system interface {
 
 // lockedLedger is the ledger alone, in memory, behind a lock.
 type lockedLedger struct {
-	mu    sync.Mutex
-	books *books // guarded by mu
-	start time.Time
-	began ledger.Instant
+	mu     sync.Mutex
+	filled *filledLedger // guarded by mu
+	start  time.Time
+	began  ledger.Instant
 }
 
 func newLockedLedger(w *workload, hosts int) (*lockedLedger, error) {
-	b, err := newBooks(w, hosts)
+	b, err := newFilledLedger(w, hosts)
 	if err != nil {
 		return nil, err
 	}
-	return &lockedLedger{books: b, start: time.Now(), began: b.now}, nil
+	return &lockedLedger{filled: b, start: time.Now(), began: b.now}, nil
 }
 
 func (s *lockedLedger) allocate(_ context.Context, c ledger.AllocateCommand) (ledger.ID, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.books.now = s.began.Add(time.Since(s.start))
-	return s.books.allocate(c)
+	s.filled.now = s.began.Add(time.Since(s.start))
+	return s.filled.allocate(c)
 }
 
 func (s *lockedLedger) release(_ context.Context, id ledger.ID) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.books.release(id)
+	return s.filled.release(id)
 }
 
-func (s *lockedLedger) close() error { return s.books.audit() }
+func (s *lockedLedger) close() error { return s.filled.audit() }
 
 // durable is a coordinator's write path. Every commit is on disk before it answers.
 type durable struct {

@@ -39,7 +39,7 @@ func bursts(ctx context.Context, r *run) error {
 
 // oneBurst returns the grants per second.
 func oneBurst(w *workload, shape burst, requests int) (float64, error) {
-	b, err := newBooks(w, shape.Hosts)
+	b, err := newFilledLedger(w, shape.Hosts)
 	if err != nil {
 		return 0, err
 	}
@@ -58,9 +58,9 @@ func oneBurst(w *workload, shape burst, requests int) (float64, error) {
 	return float64(shape.Groups*requests) / took.Seconds(), b.audit()
 }
 
-// deepBooks is a ledger with groups that wait.
-type deepBooks struct {
-	*books
+// deepLedger is a ledger with groups that wait.
+type deepLedger struct {
+	*filledLedger
 
 	depth int
 	held  [][]ledger.ID // that a group has
@@ -72,9 +72,9 @@ func deepPending(ctx context.Context, r *run) error {
 	if err != nil {
 		return err
 	}
-	all := make([]*deepBooks, len(w.Depths))
+	all := make([]*deepLedger, len(w.Depths))
 	for i, depth := range w.Depths {
-		if all[i], err = newDeepBooks(w, r.size(depth)); err != nil {
+		if all[i], err = newDeepLedger(w, r.size(depth)); err != nil {
 			return err
 		}
 	}
@@ -110,12 +110,12 @@ func deepPending(ctx context.Context, r *run) error {
 	return nil
 }
 
-func newDeepBooks(w *workload, depth int) (*deepBooks, error) {
-	b, err := newBooks(w, w.Hosts)
+func newDeepLedger(w *workload, depth int) (*deepLedger, error) {
+	b, err := newFilledLedger(w, w.Hosts)
 	if err != nil {
 		return nil, err
 	}
-	d := &deepBooks{books: b, depth: depth, held: make([][]ledger.ID, w.Groups)}
+	d := &deepLedger{filledLedger: b, depth: depth, held: make([][]ledger.ID, w.Groups)}
 	if err := b.fill(1000); err != nil {
 		return nil, err
 	}
@@ -136,7 +136,7 @@ func newDeepBooks(w *workload, depth int) (*deepBooks, error) {
 }
 
 // timed is the CPU time that this process uses for f.
-func (d *deepBooks) timed(f func() error) (time.Duration, error) {
+func (d *deepLedger) timed(f func() error) (time.Duration, error) {
 	runtime.GC()
 	before, err := cpuTime()
 	if err != nil {
@@ -151,7 +151,7 @@ func (d *deepBooks) timed(f func() error) (time.Duration, error) {
 
 // letIn ends what the groups have, one allocation after the other, until so many waiting requests
 // have been granted.
-func (d *deepBooks) letIn(n int) error {
+func (d *deepLedger) letIn(n int) error {
 	d.drain()
 	for granted := 0; granted < n; {
 		for g, held := range d.held {

@@ -74,7 +74,7 @@ func writeStore(ctx context.Context, w *workload, live int, where string) (err e
 	if err != nil {
 		return err
 	}
-	b, err := newBooks(&workload{
+	b, err := newFilledLedger(&workload{
 		Seed: w.Seed, Host: w.Host, Labels: w.Labels, Request: w.Request, Remembered: 1, Batch: 1 << 62,
 	}, 0)
 	if err != nil {

@@ -70,9 +70,9 @@ func (r *run) coordinatorsOnStores(ctx context.Context, w *workload, database st
 
 // committer commits what happens in its own ledger.
 type committer struct {
-	store store.Store
-	epoch uint64
-	books *books
+	store  store.Store
+	epoch  uint64
+	filled *filledLedger
 }
 
 func newCommitter(ctx context.Context, w *workload, where string) (*committer, error) {
@@ -85,7 +85,7 @@ func newCommitter(ctx context.Context, w *workload, where string) (*committer, e
 	if err == nil {
 		c.epoch = meta.Epoch
 		// This test takes the changes out of the ledger.
-		c.books, err = newBooks(&workload{Seed: w.Seed, Host: w.Host, Labels: w.Labels, Request: w.Request, Remembered: 1, Batch: 1 << 62}, 1)
+		c.filled, err = newFilledLedger(&workload{Seed: w.Seed, Host: w.Host, Labels: w.Labels, Request: w.Request, Remembered: 1, Batch: 1 << 62}, 1)
 	}
 	if err != nil {
 		return nil, errors.Join(err, s.Close())
@@ -98,20 +98,20 @@ func newCommitter(ctx context.Context, w *workload, where string) (*committer, e
 func (c *committer) turn(ctx context.Context, rows int, lasts time.Duration) ([]time.Duration, error) {
 	var took []time.Duration
 	var total time.Duration
-	for total < lasts || len(c.books.live) > 0 {
-		if len(c.books.live) == 0 {
-			if err := c.books.fill(rows); err != nil {
+	for total < lasts || len(c.filled.live) > 0 {
+		if len(c.filled.live) == 0 {
+			if err := c.filled.fill(rows); err != nil {
 				return nil, err
 			}
 		} else {
-			for _, id := range c.books.live {
-				if err := c.books.release(id); err != nil {
+			for _, id := range c.filled.live {
+				if err := c.filled.release(id); err != nil {
 					return nil, err
 				}
 			}
-			c.books.live = c.books.live[:0]
+			c.filled.live = c.filled.live[:0]
 		}
-		batch := store.Batch{Epoch: c.epoch, Changes: c.books.ledger.Changes()}
+		batch := store.Batch{Epoch: c.epoch, Changes: c.filled.ledger.Changes()}
 		if len(batch.Transitions) != rows {
 			return nil, fmt.Errorf("%d rows in a commit: want %d", len(batch.Transitions), rows)
 		}
@@ -120,7 +120,7 @@ func (c *committer) turn(ctx context.Context, rows int, lasts time.Duration) ([]
 			return nil, fmt.Errorf("commit: %w", err)
 		}
 		took = append(took, time.Since(began))
-		c.books.ledger.Durable(c.books.now, batch.Revision)
+		c.filled.ledger.Durable(c.filled.now, batch.Revision)
 		total += took[len(took)-1]
 	}
 	return took, nil

@@ -164,6 +164,7 @@ func (m *team) pin(f *fixture, url string) {
 }
 
 func TestACallToALeaderThatHangsEndsWhenAnotherIsElected(t *testing.T) {
+	t.Parallel() // it waits
 	held := make(chan struct{})
 	m := startTeam(t, 3, func(_ int, s store.Store) store.Store { return &heldStore{Store: s, held: held} })
 	defer close(held)
@@ -213,6 +214,7 @@ func (s *heldStore) Commit(ctx context.Context, b store.Batch) error {
 }
 
 func TestAStandbyThatCannotReachTheLeaderSaysSoInTime(t *testing.T) {
+	t.Parallel() // it waits
 	m := startTeam(t, 2)
 	_, standbys := m.led()
 	full := fullListener(t)

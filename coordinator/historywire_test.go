@@ -46,6 +46,7 @@ func (v *visitor) flood(t *testing.T, round string) (ids []string, refused error
 // not be deleted yet is too much, its repeats are answered all the same, and nothing of another's
 // is lost.
 func TestAFloodOfEndedAllocationsIsBoundedPerCaller(t *testing.T) {
+	t.Parallel() // it waits
 	// some fifty pairs: a slow machine makes that many before the first are old
 	const bound = 24 << 10
 	c := newAuthServer(t, func(config *Config) {

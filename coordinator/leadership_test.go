@@ -223,6 +223,7 @@ func (s blackStore) Commit(ctx context.Context, b store.Batch) error {
 }
 
 func TestWhoHearsNothingFromTheStoreGivesTheLeadAway(t *testing.T) {
+	t.Parallel() // it waits
 	var cut [2]atomic.Bool
 	m := startTeam(t, 2, func(member int, s store.Store) store.Store { return blackStore{s, &cut[member]} })
 	leader, standbys := m.led()

@@ -190,6 +190,7 @@ func TestASnapshotWakesWhoWaits(t *testing.T) {
 }
 
 func TestWhatIsNotKnownIsNeitherFullNorFree(t *testing.T) {
+	t.Parallel() // it waits
 	kind := fakecluster.New()
 	f := start(t, Config{}, nil, knows(kind))
 	f.host("h1", gib)

@@ -19,6 +19,7 @@ import (
 
 	"github.com/bursar/bursar/agent/process"
 	"github.com/bursar/bursar/providers/host"
+	"github.com/bursar/bursar/test/proc"
 )
 
 // These tests are about this machine's kernel: they need root, and a hierarchy that accounts for
@@ -272,15 +273,8 @@ func TestTheKernelKeepsAnEngineToItsProcessorTime(t *testing.T) {
 func TestARunningTreeThatForksIsAdopted(t *testing.T) {
 	d := onThisMachine(t)
 	shell := exec.CommandContext(t.Context(), "/bin/sh", "-c", "while :; do /bin/sleep 0.2 & /bin/sleep 0.01; done")
-	shell.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := shell.Start(); err != nil {
-		t.Fatal(err)
-	}
+	held := proc.StartGroup(t, shell)
 	pid := int32(shell.Process.Pid)
-	t.Cleanup(func() {
-		_ = syscall.Kill(-shell.Process.Pid, syscall.SIGKILL)
-		_ = shell.Wait()
-	})
 	root := process.Ref{PID: pid, StartTime: identify(t, pid).StartTime}
 	members := func() ([]Member, error) {
 		refs, err := process.Members("/proc", process.Engine{Root: root})
@@ -318,8 +312,8 @@ func TestARunningTreeThatForksIsAdopted(t *testing.T) {
 	if err := d.Remove(t.Context(), "e1"); !errors.Is(err, ErrBusy) {
 		t.Error("removed with processes:", err)
 	}
-	if err := syscall.Kill(shell.Process.Pid, 0); err != nil {
-		t.Error("it has ended:", err)
+	if !held.There() {
+		t.Error("it has ended")
 	}
 }
 

@@ -58,6 +58,7 @@ type kept struct {
 	stdout  *bufio.Reader // of answers
 	record  string
 	started keeper.Started
+	engine  *proc.Held // once the keeper has started it
 }
 
 // folder is a directory that every user may enter; if this is root, the user nobody owns it.
@@ -143,9 +144,6 @@ func launch(t *testing.T, changes ...func(*exec.Cmd)) *kept {
 	}
 	t.Cleanup(func() {
 		_, _ = agentIn.Close(), agentOut.Close()
-		if pid := int(k.started.PID); pid > 0 {
-			_ = syscall.Kill(-pid, syscall.SIGKILL)
-		}
 		_ = k.cmd.Process.Kill()
 		_ = k.cmd.Wait()
 	})
@@ -161,6 +159,9 @@ func (k *kept) hear() {
 	}
 	if k.started, err = keeper.DecodeStarted(line); err != nil {
 		k.t.Fatal(err)
+	}
+	if k.started.PID > 0 {
+		k.engine = proc.KillGroupAtEnd(k.t, int(k.started.PID))
 	}
 	if rest, err := io.ReadAll(k.stdout); err != nil || len(rest) > 0 {
 		k.t.Errorf("the keeper goes on with %q, %v", rest, err)

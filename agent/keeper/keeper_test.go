@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/bursar/bursar/agent/keeper"
+	"github.com/bursar/bursar/test/proc"
 )
 
 func TestEngineIsKeptUntilItsEndIsWrittenDown(t *testing.T) {
@@ -43,7 +44,7 @@ func TestEndBySignalIsWrittenDownAsIt(t *testing.T) {
 	for _, signal := range []syscall.Signal{unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGABRT, unix.SIGKILL, unix.SIGSEGV, unix.SIGPIPE, unix.SIGTERM, unix.SIGUSR1, 40, 64} {
 		t.Run(strconv.Itoa(int(signal)), func(t *testing.T) {
 			k := run(t, shell(t, "exec sleep 1000"))
-			if err := syscall.Kill(int(k.started.PID), signal); err != nil {
+			if err := k.engine.Signal(signal); err != nil {
 				t.Fatal(err)
 			}
 			if got := k.end().Exit; got.Signal != int32(signal) || got.Code != nil {
@@ -258,19 +259,16 @@ func TestLeftoversThatHoldThePipesAreNotWaitedFor(t *testing.T) {
 	fifo, next := lines(t, spec)
 	spec.Command[2] = "setsid sh -c 'echo $$ > " + fifo + "; exec sleep 1000' & read pid < /dev/null; echo said; exit 4"
 	k := run(t, spec)
-	left, err := strconv.Atoi(next())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = syscall.Kill(left, syscall.SIGKILL) }()
+	left := proc.HoldText(t, next())
+	t.Cleanup(func() { _ = left.Signal(syscall.SIGKILL) })
 	if got := k.end().Exit.Code; got == nil || *got != 4 {
 		t.Errorf("exit code %v", got)
 	}
 	if got := said(t, spec, "stdout"); got != "said\n" {
 		t.Errorf("stdout: %q", got)
 	}
-	if err := syscall.Kill(left, 0); err != nil {
-		t.Errorf("what the engine left behind was ended: %v", err)
+	if !left.There() {
+		t.Error("what the engine left behind was ended")
 	}
 }
 

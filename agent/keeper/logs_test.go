@@ -148,7 +148,7 @@ func TestFolderInUseIsNotCleanedUp(t *testing.T) {
 	if err := lock(); !errors.Is(err, syscall.EWOULDBLOCK) {
 		t.Errorf("while the engine runs: %v", err)
 	}
-	if err := syscall.Kill(int(k.started.PID), syscall.SIGKILL); err != nil {
+	if err := k.engine.Signal(syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 	k.end()

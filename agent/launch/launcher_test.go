@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -17,6 +16,7 @@ import (
 
 	"github.com/bursar/bursar/agent/keeper"
 	"github.com/bursar/bursar/agent/osuser"
+	"github.com/bursar/bursar/test/proc"
 )
 
 func TestMain(m *testing.M) {
@@ -158,10 +158,11 @@ func TestAbandonedEngineEnds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	engine := proc.Hold(t, int(s.PID))
 	s.Abandon()
 	await(t, direct)
-	if err := syscall.Kill(int(s.PID), 0); !errors.Is(err, syscall.ESRCH) {
-		t.Errorf("the engine: %v", err)
+	if engine.There() {
+		t.Error("the engine is there")
 	}
 	if _, err := l.Records.End("a1"); !errors.Is(err, ErrNone) {
 		t.Errorf("its record: %v", err)

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/bursar/bursar/test/proc"
 	"github.com/bursar/bursar/test/underrace"
 )
 
@@ -35,13 +36,14 @@ func parsed(t *testing.T, text string) (bytes uint64, took time.Duration, err er
 // bounded expects a file to be refused in line, at little cost.
 func bounded(t *testing.T, text, want string, most uint64) {
 	t.Helper()
+	delays := proc.Delays(t)
 	bytes, took, err := parsed(t, text)
 	t.Logf("%d bytes: %d KiB, %s: %v", len(text), bytes>>10, took, err)
 	var e *Error
 	if !errors.As(err, &e) || e.Line < 1 || !strings.HasPrefix(err.Error(), "x.yaml:") || !strings.Contains(err.Error(), want) {
 		t.Errorf("%v: want a place and %q", err, want)
 	}
-	if bytes > most || took > underrace.Factor*2*time.Second {
+	if bytes > most || took > underrace.Factor*2*time.Second+delays() {
 		t.Errorf("a file of %d bytes took %d KiB and %s", len(text), bytes>>10, took)
 	}
 }

@@ -87,13 +87,14 @@ func brief() *bursarv1.AllocateRequest {
 // expectNobodyAnswers: every caller learns that nobody answers, in the time that it gave.
 func (c *cluster) expectNobodyAnswers(t *testing.T) {
 	t.Helper()
+	delays := proc.Delays(t)
 	for name, server := range map[string]*client.Client{"agent": c.local, "coordinator": c.books} {
 		const deadline = time.Second
 		ctx, cancel := context.WithTimeout(t.Context(), deadline)
 		began := time.Now()
 		_, err := server.Allocations().Allocate(ctx, brief())
 		cancel()
-		if took := time.Since(began); !client.Unavailable(err) || took > 2*deadline {
+		if took := time.Since(began); !client.Unavailable(err) || took > 2*deadline+delays() {
 			t.Errorf("the %s says %v after %s, want that nobody answers within %s", name, err, took, deadline)
 		}
 	}
@@ -108,7 +109,7 @@ func (c *cluster) expectNobodyAnswers(t *testing.T) {
 	} {
 		commands.Go(func() {
 			r := c.bursar(args...)
-			if r.Code != 69 || r.Took > most {
+			if r.Code != 69 || r.Took > most+delays() {
 				t.Errorf("bursar %s: exit code %d after %s, want 69 within %s\n%s", strings.Join(args, " "), r.Code, r.Took, most, r.Stderr)
 			}
 		})

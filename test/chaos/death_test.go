@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"strconv"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -107,7 +105,7 @@ func TestKillingAnEngineGivesBackWhatItHeld(t *testing.T) {
 	e, a := c.startConfirmed(engineRequest())
 	e.fork() // a child that ends with it, as most do, is no orphan
 	other, kept := c.startConfirmed(engineRequest())
-	if err := syscall.Kill(-e.pid(), syscall.SIGKILL); err != nil {
+	if err := proc.Hold(t, e.pid()).SignalGroup(syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 	took := eventually(t, soon, "the engine is released", func() error { return c.is(a.GetId(), released) })
@@ -135,14 +133,14 @@ func TestKillingAnEnginesChildLeavesTheEngine(t *testing.T) {
 	held := func() int64 { return c.get(a.GetId()).GetUnreclaimableBytes() }
 	eventually(t, shown, "the engine is measured alone", func() error { return measuredAtAll(c, a.GetId()) })
 	alone := held()
-	child := e.forkTouching(touched >> 20)
+	child := proc.Hold(t, e.forkTouching(touched>>20))
 	eventually(t, shown, "the engine is measured with its child", func() error {
 		if grown := held() - alone; grown < touched {
 			return fmt.Errorf("it grew by %d bytes, and its child touched %d", grown, touched)
 		}
 		return nil
 	})
-	if err := syscall.Kill(child, syscall.SIGKILL); err != nil {
+	if err := child.Signal(syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, shown, "the engine is measured without its child", func() error {
@@ -164,18 +162,18 @@ func TestKillingAnEnginesChildLeavesTheEngine(t *testing.T) {
 func TestAnOrphanKeepsTheAllocationOfItsEngine(t *testing.T) {
 	c := startCluster(t, settings{})
 	e, a := c.startConfirmed(engineRequest())
-	orphan := e.fork()
+	orphan := proc.Hold(t, e.fork())
 	eventually(t, shown, "the engine was measured", func() error { return measuredAtAll(c, a.GetId()) })
 	e.kill()
 	always(t, soon, "while the orphan lives", func() error { return c.is(a.GetId(), active) })
-	if !proc.Alive(orphan) {
+	if !proc.Alive(orphan.PID) {
 		t.Fatal("the orphan has ended")
 	}
 	// The next agent knows the orphan too: by the session it shares with the engine that was.
 	c.agent.Kill()
 	c.startAgent()
 	always(t, soon, "while the orphan lives, with the next agent", func() error { return c.is(a.GetId(), active) })
-	if err := syscall.Kill(orphan, syscall.SIGKILL); err != nil {
+	if err := orphan.Signal(syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, soon, "the orphan's allocation is released", func() error { return c.is(a.GetId(), released) })
@@ -204,8 +202,9 @@ func TestKillingBursarRunLeavesItsCommand(t *testing.T) {
 	t.Cleanup(func() { _ = run.Process.Kill() })
 	line := make([]byte, 32)
 	n := must[int](t)(out.Read(line))
-	pid := must[int](t)(strconv.Atoi(strings.TrimSpace(string(line[:n]))))
-	t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGKILL) })
+	command := proc.HoldText(t, string(line[:n]))
+	t.Cleanup(func() { _ = command.Signal(syscall.SIGKILL) })
+	pid := command.PID
 	var a *bursarv1.Allocation
 	eventually(t, 10*time.Second, "the command is confirmed", func() error {
 		if list := live(t, c.books); len(list) == 1 && list[0].GetState() == active {
@@ -225,7 +224,7 @@ func TestKillingBursarRunLeavesItsCommand(t *testing.T) {
 	if !proc.Alive(pid) {
 		t.Error("the command was killed with bursar run")
 	}
-	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+	if err := command.Signal(syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, soon, "the command's allocation is released", func() error { return c.is(a.GetId(), released) })

@@ -19,6 +19,7 @@ import (
 	"github.com/bursar/bursar/client"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/test/consul"
+	"github.com/bursar/bursar/test/proc"
 )
 
 // TestEveryFault does to an installation under load what happens to machines, one after the other.
@@ -84,23 +85,33 @@ func (l *load) survives(f fault) {
 	l.t.Logf("%-40s longest pause %6.2f s, in all %5.1f s, epoch %d", f.name, pause.Seconds(), time.Since(began).Seconds(), l.epoch())
 }
 
+// probes is how many agents probe at a time: fewer than a user may have instances.
+const probes = userInstances - 2
+
 // probe has every agent allocate and release once.
 func (l *load) probe() {
 	l.t.Helper()
+	var group errgroup.Group
+	group.SetLimit(probes)
 	for _, h := range l.hosts {
-		eventually(l.t, "an allocation through "+h.id, func() error {
-			one := int64(1)
-			res, err := h.local.Allocations().Allocate(l.t.Context(), &bursarv1.AllocateRequest{
-				RequestId: client.NewRequestID(), Labels: map[string]string{"user": "probe"}, Resource: &bursarv1.Resource{CpuMillis: &one},
-				Wait: durationpb.New(time.Second),
-			})
-			if err != nil {
-				return err
-			}
-			_, err = h.local.Allocations().Release(l.t.Context(), &bursarv1.ReleaseRequest{Id: res.GetAllocation().GetId()})
-			return err
+		group.Go(func() error {
+			return proc.Await(patience, pollEvery, "an allocation through "+h.id, func() error { return h.probe(l.t.Context()) })
 		})
 	}
+	l.must(group.Wait())
+}
+
+func (h *host) probe(ctx context.Context) error {
+	one := int64(1)
+	res, err := h.local.Allocations().Allocate(ctx, &bursarv1.AllocateRequest{
+		RequestId: client.NewRequestID(), Labels: map[string]string{"user": "probe"}, Resource: &bursarv1.Resource{CpuMillis: &one},
+		Wait: durationpb.New(time.Second),
+	})
+	if err != nil {
+		return err
+	}
+	_, err = h.local.Allocations().Release(ctx, &bursarv1.ReleaseRequest{Id: res.GetAllocation().GetId()})
+	return err
 }
 
 // recovered waits until everything is as it was: a leader, coordinators that answer, healthy
@@ -291,7 +302,12 @@ func (l *load) coordinatorsRestart() {
 func (l *load) agentsRestart() {
 	for some := range slices.Chunk(l.hosts, 10) {
 		for _, h := range some {
-			h.Stop(patience)
+			h.Signal(syscall.SIGTERM)
+		}
+		for _, h := range some {
+			if code := h.Wait(patience); code != 0 {
+				l.t.Errorf("%s ended with code %d", h.id, code)
+			}
 		}
 		for _, h := range some {
 			h.Start()

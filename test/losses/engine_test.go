@@ -46,8 +46,10 @@ func (p *place) prepare(name string) *engine {
 	}
 	p.t.Cleanup(func() {
 		_ = e.orders.Close()
-		if pid := e.saidPid(); pid != 0 && e.mine(pid) {
-			_ = syscall.Kill(pid, syscall.SIGKILL)
+		if pid := e.saidPid(); pid != 0 {
+			if held := proc.Hold(p.t, pid); e.mine(pid) {
+				_ = held.Signal(syscall.SIGKILL)
+			}
 		}
 		if e.cmd != nil {
 			<-e.reaped

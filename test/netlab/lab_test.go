@@ -10,11 +10,11 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
+
+	"github.com/bursar/bursar/test/proc"
 )
 
 // abandonVariable, in the environment of a child, has it leave a process in a lab and wait to be
@@ -201,21 +201,18 @@ func TestNothingIsLeftBehind(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pid, err := strconv.Atoi(strings.TrimSpace(line))
-	if err != nil {
-		t.Fatal(err)
-	}
+	left := proc.HoldText(t, line)
 	if err := child.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	_ = child.Wait()
 	deadline, again := time.After(patience), time.NewTicker(10*time.Millisecond)
 	defer again.Stop()
-	for !errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
+	for left.There() {
 		select {
 		case <-again.C:
 		case <-deadline:
-			t.Fatalf("process %d is still there", pid)
+			t.Fatalf("process %d is still there", left.PID)
 		}
 	}
 }

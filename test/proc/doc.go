@@ -9,5 +9,6 @@
 //
 // An Output is safe for concurrent use. A Process is started and ended by one goroutine at a time;
 // others may ask whether it runs. Functions that take a testing.TB end the test if they fail, so
-// they are for the test's own goroutine. Only Run and Kill may be called from any goroutine.
+// they are for the test's own goroutine. Only Run, Await and Kill may be called from any
+// goroutine.
 package proc

@@ -2,6 +2,7 @@ package proc
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 )
@@ -15,16 +16,25 @@ const leastChecks = 60
 func Eventually(tb testing.TB, within, every time.Duration, what string, check func() error) time.Duration {
 	tb.Helper()
 	began := time.Now()
+	if err := Await(within, every, what, check); err != nil {
+		tb.Fatalf("%v", err)
+	}
+	return time.Since(began)
+}
+
+// Await checks as Eventually does, and returns an error where that ends the test. It may be called
+// from any goroutine.
+func Await(within, every time.Duration, what string, check func() error) error {
+	began := time.Now()
 	again := time.NewTicker(every)
 	defer again.Stop()
 	for checks := 1; ; checks++ {
 		err := check()
-		took := time.Since(began)
 		if err == nil {
-			return took
+			return nil
 		}
-		if took > within && checks > leastChecks {
-			tb.Fatalf("%s: not within %s: %v", what, within, err)
+		if time.Since(began) > within && checks > leastChecks {
+			return fmt.Errorf("%s: not within %s: %w", what, within, err)
 		}
 		<-again.C
 	}

@@ -15,22 +15,22 @@ import (
 // yarnBench is the cluster of the queues suite.
 func yarnBench() ledger.ClusterName { return ledger.ClusterName{Kind: "yarn", Cluster: "bench"} }
 
-// queueBooks are books with a cluster whose queues are read.
-type queueBooks struct {
-	*books
+// queueLedger is a filled ledger with a cluster whose queues are read.
+type queueLedger struct {
+	*filledLedger
 
 	queues       [2][]ledger.QueueReport // two answers with other figures
 	applications []ledger.ApplicationReport
 	reports      int
 }
 
-// newQueueBooks reads the cluster's queues once, and returns how long the ledger took for that.
-func newQueueBooks(w *workload, queues, hosts int) (b *queueBooks, first cost, err error) {
-	own, err := newBooks(w, hosts)
+// newQueueLedger reads the cluster's queues once, and returns how long the ledger took for that.
+func newQueueLedger(w *workload, queues, hosts int) (b *queueLedger, first cost, err error) {
+	own, err := newFilledLedger(w, hosts)
 	if err != nil {
 		return nil, cost{}, err
 	}
-	b = &queueBooks{books: own}
+	b = &queueLedger{filledLedger: own}
 	for parity := range b.queues {
 		read, err := decode(bytes.NewReader(yarnCluster{queues: queues, parity: parity}.answer()))
 		if err != nil {
@@ -62,7 +62,7 @@ func queueReports(read []providers.Queue) []ledger.QueueReport {
 }
 
 // report gives the ledger one of the two answers, in turn.
-func (b *queueBooks) report() (cost, error) {
+func (b *queueLedger) report() (cost, error) {
 	b.now = b.now.Add(time.Second)
 	b.reports++
 	r := ledger.ClusterReport{
@@ -91,7 +91,7 @@ func (w *workload) partsIn(queues int) ([]resource.External, error) {
 
 // run makes so many allocations, spread over the leaves, each with an application that the cluster
 // has seen.
-func (b *queueBooks) run(n int, parts []resource.External) error {
+func (b *queueLedger) run(n int, parts []resource.External) error {
 	b.parts = parts
 	for i := range n {
 		part := parts[b.next%len(parts)]
@@ -124,7 +124,7 @@ func (r *run) takesReports(w *workload) error {
 		}
 		var alone []float64
 		for _, live := range []int{0, r.size(w.Live)} {
-			b, first, err := newQueueBooks(w, queues, r.size(w.Hosts))
+			b, first, err := newQueueLedger(w, queues, r.size(w.Hosts))
 			if err != nil {
 				return err
 			}
@@ -183,9 +183,9 @@ func (r *run) ledgerParts(w *workload) error {
 	if err != nil {
 		return err
 	}
-	var sides [2]*queueBooks // with parts, and without
+	var sides [2]*queueLedger // with parts, and without
 	for i := range sides {
-		if sides[i], _, err = newQueueBooks(w, queues, r.size(w.Hosts)); err != nil {
+		if sides[i], _, err = newQueueLedger(w, queues, r.size(w.Hosts)); err != nil {
 			return err
 		}
 		if i == 0 {

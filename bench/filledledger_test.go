@@ -9,14 +9,14 @@ func BenchmarkPair(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	books, err := newBooks(w, w.Fleets[1])
+	filled, err := newFilledLedger(w, w.Fleets[1])
 	if err != nil {
 		b.Fatal(err)
 	}
-	if err := books.fill(w.Live); err != nil {
+	if err := filled.fill(w.Live); err != nil {
 		b.Fatal(err)
 	}
-	if err := books.pairs(w.Remembered); err != nil {
+	if err := filled.pairs(w.Remembered); err != nil {
 		b.Fatal(err)
 	}
 	b.ReportAllocs()
@@ -25,7 +25,7 @@ func BenchmarkPair(b *testing.B) {
 		b.Fatal(err)
 	}
 	b.ResetTimer()
-	if err := books.pairs(b.N); err != nil {
+	if err := filled.pairs(b.N); err != nil {
 		b.Fatal(err)
 	}
 	after, err := cpuTime()

@@ -17,9 +17,9 @@ import (
 // allows for a pair.
 const pairTime = 2500 * time.Nanosecond
 
-// books is a ledger with hosts and rules, as a coordinator has it, and its user. One goroutine
+// filledLedger is a ledger with hosts and rules, as a coordinator has it, and its user. One goroutine
 // uses it.
-type books struct {
+type filledLedger struct {
 	ledger  *ledger.Ledger
 	now     ledger.Instant
 	actor   identity.Actor
@@ -36,9 +36,9 @@ type books struct {
 	name   []byte
 }
 
-// newBooks makes the hosts, all alike, healthy and measured, and sets the rules.
-func newBooks(w *workload, hosts int) (*books, error) {
-	b := &books{
+// newFilledLedger makes the hosts, all alike, healthy and measured, and sets the rules.
+func newFilledLedger(w *workload, hosts int) (*filledLedger, error) {
+	b := &filledLedger{
 		// Nobody reports and nobody confirms here: neither hosts nor reservations end by
 		// themselves. One caller makes all requests.
 		ledger: ledger.New(ledger.Config{
@@ -95,19 +95,19 @@ func addHost(l *ledger.Ledger, now ledger.Instant, id string, capacity resource.
 }
 
 // drain takes the changes out of the ledger, as a commit does.
-func (b *books) drain() {
+func (b *filledLedger) drain() {
 	b.since = 0
 	b.ledger.Durable(b.now, b.ledger.Changes().Revision)
 }
 
-func (b *books) done() {
+func (b *filledLedger) done() {
 	if b.since++; b.since >= b.batch {
 		b.drain()
 	}
 }
 
 // command is the next request: with a name of its own, and the labels of its number.
-func (b *books) command() ledger.AllocateCommand {
+func (b *filledLedger) command() ledger.AllocateCommand {
 	b.name = strconv.AppendInt(append(b.name[:0], "7d9f3f4e-request-"...), int64(b.next), 10)
 	c := ledger.AllocateCommand{
 		Actor: b.actor, RequestID: string(b.name), RequestHash: uint64(b.next), //nolint:gosec // a number
@@ -122,7 +122,7 @@ func (b *books) command() ledger.AllocateCommand {
 }
 
 // allocate makes one request, which must be granted.
-func (b *books) allocate(c ledger.AllocateCommand) (ledger.ID, error) {
+func (b *filledLedger) allocate(c ledger.AllocateCommand) (ledger.ID, error) {
 	r, err := b.ledger.Allocate(b.now, c)
 	if err != nil {
 		return 0, err
@@ -134,14 +134,14 @@ func (b *books) allocate(c ledger.AllocateCommand) (ledger.ID, error) {
 	return r.Allocation.ID, nil
 }
 
-func (b *books) release(id ledger.ID) error {
+func (b *filledLedger) release(id ledger.ID) error {
 	_, err := b.ledger.Release(b.now, ledger.ReleaseCommand{Actor: b.actor, ID: id})
 	b.done()
 	return err
 }
 
 // fill makes allocations until so many live.
-func (b *books) fill(live int) error {
+func (b *filledLedger) fill(live int) error {
 	for range live {
 		id, err := b.allocate(b.command())
 		if err != nil {
@@ -153,7 +153,7 @@ func (b *books) fill(live int) error {
 }
 
 // pairs makes one allocation and ends another one, n times.
-func (b *books) pairs(n int) error {
+func (b *filledLedger) pairs(n int) error {
 	for range n {
 		b.now = b.now.Add(pairTime)
 		id, err := b.allocate(b.command())
@@ -170,7 +170,7 @@ func (b *books) pairs(n int) error {
 }
 
 // wait makes requests that wait behind an account, which one allocation of the largest size fills.
-func (b *books) wait(n, sizes int, labels label.Set) error {
+func (b *filledLedger) wait(n, sizes int, labels label.Set) error {
 	limit := ledger.AllocateCommand{Actor: b.actor, Labels: labels, Resource: b.times(sizes)}
 	for {
 		if _, err := b.ledger.Allocate(b.now, limit); err != nil {
@@ -194,14 +194,14 @@ func (b *books) wait(n, sizes int, labels label.Set) error {
 }
 
 // times is the request with its memory multiplied.
-func (b *books) times(n int) resource.Resource {
+func (b *filledLedger) times(n int) resource.Resource {
 	r := b.request
 	r.Vector = r.WithMemory(r.Memory() * int64(n))
 	return r
 }
 
 // audit proves that the measured result is right.
-func (b *books) audit() error {
+func (b *filledLedger) audit() error {
 	if found := b.ledger.Audit(); len(found) > 0 {
 		return fmt.Errorf("%d violations of the ledger, the first: %s", len(found), found[0].Message)
 	}
