@@ -153,9 +153,9 @@ test: ## Run every test, of all that begin with test-
 
 # Against test/sim/testdata/transcripts.txt.
 .PHONY: test-sim
-test-sim: ## Run 2,000 seeds of the simulator, and compare their transcripts
+test-sim: ## Run 2,000 seeds of the simulator, compare transcripts; 10,000 kinds that wait
 	$(call section,test-sim: 2000 seeds without the race detector)
-	@$(go_test) -timeout 15m ./test/sim -run Simulation -sim.seeds=2000 -sim.transcripts=check
+	@$(go_test) -timeout 15m ./test/sim -run Simulation -sim.seeds=2000 -sim.transcripts=check -sim.kinds=10000
 
 # For an intended change of behaviour or of words.
 .PHONY: transcripts
@@ -243,7 +243,7 @@ callers: ## Run JOBS=1000 jobs of an ordinary user at a time
 .PHONY: sim
 sim: export GOGC := 400
 sim: ## Run SEEDS=20000 seeds of the simulator
-	$(go_test) -timeout 0 -v ./test/sim -run Simulation -sim.seeds=$(SEEDS)
+	$(go_test) -timeout 0 -v ./test/sim -run Simulation -sim.seeds=$(SEEDS) -sim.kinds=10000 -sim.crowds=20
 
 .PHONY: kills
 kills: postgres ## Kill `bursar dev` KILLS=100 times, and a coordinator a quarter as often

@@ -139,6 +139,9 @@ func (r *callerRecord) record(transitions []ledger.Allocation) {
 			r.pastOf(t.ID.String()).vetoed = true
 		}
 		r.checkOverUseOf(t)
+		if r.w.crowd != nil {
+			r.w.crowd.record(t)
+		}
 		r.w.tellf("  %s %s -> %s on %q at revision %d %s", t.ID, t.RequestID, t.State, t.HostID, t.Revision, t.Reason)
 	}
 }

@@ -36,6 +36,10 @@ func (r *callerRecord) checkStored(disk store.Store) {
 
 // checkStep runs after every event.
 func (w *World) checkStep() {
+	if w.crowd != nil {
+		w.crowd.check()
+		return
+	}
 	for _, c := range w.coords {
 		if c.up() && c.core.Leading() {
 			w.checkDurations(c)
@@ -68,6 +72,9 @@ func (w *World) checkEnd() {
 	}
 	w.checkClustersEnd(leader)
 	w.checkProbes()
+	if w.crowd != nil {
+		w.crowd.checkEnd(l)
+	}
 	for _, m := range w.hosts {
 		w.checkHostEnd(l, m)
 		if m.agent.t.Epoch() != w.store.known.epoch || m.agent.t.StoreID() != w.store.id() {

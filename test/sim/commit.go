@@ -14,8 +14,9 @@ const commitTimeout = 4 * time.Second
 // inFlight is a batch on its way to the store.
 type inFlight struct {
 	batch      *core.Batch
-	leadership uint64            // that it was made in
-	sum        uint64            // over the ledger behind it
+	leadership uint64 // that it was made in
+	sum        uint64 // over the ledger behind it, if it is summed
+	summed     bool
 	rules      map[string]string // that are stored, by the ledger behind it
 }
 
@@ -45,7 +46,10 @@ func (c *coord) pump() {
 	}
 	c.w.said.batch(&b.Batch)
 	c.checkRules()
-	f := &inFlight{batch: b, leadership: c.leadership, sum: ledgerSum(c.core.Ledger()), rules: c.rules.stored}
+	f := &inFlight{batch: b, leadership: c.leadership, rules: c.rules.stored}
+	if f.summed = c.w.crowd == nil || c.w.crowd.sums(); f.summed {
+		f.sum = ledgerSum(c.core.Ledger())
+	}
 	c.inFlight = f
 	c.hiccup("before a commit")
 	c.then(c.w.between(0, 100*time.Microsecond), func() {

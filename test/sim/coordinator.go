@@ -7,7 +7,6 @@ import (
 
 	"github.com/bursar/bursar/coordinator/core"
 	"github.com/bursar/bursar/coordinator/ledger"
-	"github.com/bursar/bursar/coordinator/placement"
 	"github.com/bursar/bursar/coordinator/store"
 )
 
@@ -29,7 +28,7 @@ func times() ledger.Config {
 // comes due or free.
 func (w *World) times() ledger.Config {
 	config := times()
-	if w.cfg.Seed%3 == 0 {
+	if w.cfg.Seed%3 == 0 && w.crowd == nil {
 		config.OwnChanges = 1 + int(w.cfg.Seed/3%3)
 	}
 	return config
@@ -136,7 +135,7 @@ func (c *coord) boot() {
 	c.tellf("starts")
 	c.setClock()
 	c.disk = c.w.store.place.Open()
-	c.core = core.NewCore(c.w.times(), func() ledger.Placer { return placement.New(placement.Spread) }, c.w.drawLeadership)
+	c.core = core.NewCore(c.w.times(), c.w.newPlacer, c.w.drawLeadership)
 	c.paused, c.backlog, c.stopping, c.pumping = false, nil, false, false
 	c.term, c.leading, c.campaigning, c.atLeast, c.lastEpoch, c.inFlight = nil, false, 0, 0, 0, nil
 	c.covering = &inFlight{batch: &core.Batch{}}

@@ -28,5 +28,10 @@
 // Files come and go that have rules with the same selectors, or with equally specific ones: in
 // half of the worlds the store has such rules from the start.
 //
+// In a world with a crowd thousands of requests wait, each of a kind of its own, behind nested
+// quotas and full hosts (crowd.go). The simulation holds there that nobody waits who fits, that
+// those whose need drains are granted within a bound, that every hold ends, and that a heartbeat
+// looks at few of them.
+//
 // The same seed gives the same story. A failure prints it.
 package sim

@@ -24,7 +24,7 @@ func (r *callerRecord) checkHeadroom(l *ledger.Ledger, a *ledger.Allocation, inf
 // that it touches is short.
 func (r *callerRecord) checkGrants(c *coord) {
 	l := c.core.Ledger()
-	if l == nil || l.Revision() == c.granted {
+	if l == nil || l.Revision() == c.granted || r.w.crowd != nil { // which has its own checks
 		return
 	}
 	var fresh []ledger.Allocation

@@ -193,6 +193,10 @@ func (c *coord) sync(q *bursarv1.SyncRequest, seenIn uint64, reply func(answer))
 			c.answer(reply, hostAnswer{wire.SyncResponse(report), c.covering.leadership}, nil)
 		}
 	}
+	if c.w.crowd != nil {
+		c.w.crowd.heartbeat(c, func() { c.do(report) })
+		return
+	}
 	c.do(report)
 }
 

@@ -13,7 +13,7 @@ const farSkew = 3 * time.Minute
 // setClock draws how far the machine's time of day is off. In some worlds each start of the
 // process sets it again.
 func (c *coord) setClock() {
-	if c.w.cfg.Seed%3 == 0 && len(c.w.coords) > 1 {
+	if c.w.cfg.Seed%3 == 0 && c.w.crowd == nil && len(c.w.coords) > 1 {
 		c.skew = []time.Duration{-farSkew, 0, 0, farSkew}[c.w.rng.IntN(4)] + c.w.between(0, 2*mostSkew) - mostSkew
 		c.tellf("its clock is off by %s", c.skew)
 	}

@@ -20,6 +20,8 @@ type Config struct {
 	Hosts, Coordinators int
 	// Busy is how long faults and load last; Quiet is how long the world then has to come to rest.
 	Busy, Quiet time.Duration
+	// Kinds makes it a world in which so many kinds of requests wait (crowd.go); 0: another one.
+	Kinds int
 	// Story keeps every line of what happened; without it only the last lines are kept.
 	Story bool
 }
@@ -82,6 +84,7 @@ type World struct {
 	operator *link
 	gateways []*link
 	callers  *callerRecord
+	crowd    *crowd // nil: a world without one
 	truth    truth
 
 	tally Tally
@@ -104,6 +107,10 @@ func NewWorld(cfg Config) *World {
 		w.hosts = append(w.hosts, newMachine(w, i))
 	}
 	w.operator = w.newLink("operator")
+	if cfg.Kinds > 0 {
+		w.crowd = newCrowd(w)
+		return w
+	}
 	w.drawClusters()
 	return w
 }
@@ -111,19 +118,27 @@ func NewWorld(cfg Config) *World {
 // Run plays the world to its end and returns the first violation.
 func (w *World) Run() error {
 	w.teamLimit = (4 + w.rng.Int64N(20)) * gib
-	w.files = w.drawFiles()
-	w.storeRulesBefore()
+	if w.crowd != nil {
+		w.files = w.crowd.rules()
+	} else {
+		w.files = w.drawFiles()
+		w.storeRulesBefore()
+	}
 	for _, c := range w.coords {
 		c.boot()
 	}
 	for _, m := range w.hosts {
 		m.boot()
 	}
-	w.launchClusters()
-	w.launchLoad()
-	w.launchReaders()
-	w.launchStrangers()
-	w.launchFaults()
+	if w.crowd != nil {
+		w.crowd.launch()
+	} else {
+		w.launchClusters()
+		w.launchLoad()
+		w.launchReaders()
+		w.launchStrangers()
+		w.launchFaults()
+	}
 	w.after(w.cfg.Busy, "faults stop", w.endFaults)
 	w.after(w.cfg.Busy+w.cfg.Quiet/2, "", w.rest)
 	w.after(w.cfg.Busy+w.cfg.Quiet*3/4, "", w.probe)
