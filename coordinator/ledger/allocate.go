@@ -131,6 +131,9 @@ func (l *Ledger) prepare(c *AllocateCommand) (*entry, error) {
 	if c.Priority != 0 && !c.Actor.Priority {
 		return nil, &DeniedError{Actor: c.Actor.Name, Wanted: fmt.Sprintf("set priority %d", c.Priority)}
 	}
+	if err := checkAsked(c.Resource.Vector); err != nil {
+		return nil, err
+	}
 	if err := c.Resource.Validate(); err != nil {
 		return nil, outOfRange("resource", err)
 	}
