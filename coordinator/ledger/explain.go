@@ -51,7 +51,7 @@ func (l *Ledger) explain(e *entry) Explanation {
 	h, blocked := l.decide(e)
 	x := Explanation{Place: -1, Accounts: l.accountInfos(e)}
 	if e.HostID == "" {
-		x.Filters = l.survey(l.query(e))
+		x.Filters = l.survey(e, l.query(e))
 	}
 	if blocked == nil {
 		x.Verdict, x.HostID = Fits, h.ID
