@@ -3,6 +3,7 @@ package coordinator
 import (
 	"context"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"connectrpc.com/connect"
@@ -100,10 +101,10 @@ func TestZerosAreReservedAndGivenBack(t *testing.T) {
 	f := start(t, Config{}, nil)
 	f.host("h1", gib)
 	req := request("zeros", mib)
-	req.Resource.CpuMillis, req.Resource.Instances = quantity(0), quantity(0)
+	req.Resource.CpuMillis = quantity(0)
 	a := f.allocate(req)
-	if a.GetEntitled().CpuMillis == nil || a.GetEntitled().Instances == nil {
-		t.Errorf("the zeros are gone: %v", a.GetEntitled())
+	if a.GetEntitled().CpuMillis == nil {
+		t.Errorf("the zero is gone: %v", a.GetEntitled())
 	}
 	if _, err := f.allocations.Confirm(t.Context(), &bursarv1.ConfirmRequest{Id: a.GetId(), Entitled: memory(0)}); err != nil {
 		t.Fatal(err)
@@ -118,6 +119,33 @@ func TestZerosAreReservedAndGivenBack(t *testing.T) {
 		t.Errorf("left over: %v", account)
 	}
 	f.audited()
+}
+
+// An engine of no instances would be in no quota of instances.
+func TestAnEngineOfNoInstancesIsRefused(t *testing.T) {
+	f := start(t, Config{}, nil)
+	f.host("h1", gib)
+	refused := func(field, value string, err error) {
+		t.Helper()
+		if connect.CodeOf(err) != connect.CodeInvalidArgument || !strings.Contains(err.Error(), field+`: "`+value+`": want 1 or more`) {
+			t.Errorf("got %v, want %s refused", err, field)
+		}
+	}
+	none := request("none", mib)
+	none.Resource.Instances = quantity(0)
+	_, err := f.allocations.Allocate(t.Context(), none)
+	refused("resource.instances", "0", err)
+	none = request("no-gpu", mib)
+	none.Resource.Custom = map[string]int64{"gpu": 0}
+	_, err = f.allocations.Allocate(t.Context(), none)
+	refused("resource.gpu", "0", err)
+
+	a := f.allocate(request("one", mib))
+	entitled := &bursarv1.Resource{Instances: quantity(0)}
+	_, err = f.allocations.Confirm(t.Context(), &bursarv1.ConfirmRequest{Id: a.GetId(), Entitled: entitled})
+	refused("entitled.instances", "0", err)
+	_, err = f.allocations.Resize(t.Context(), &bursarv1.ResizeRequest{Id: a.GetId(), Entitled: entitled})
+	refused("entitled.instances", "0", err)
 }
 
 func TestAllocationsOutliveARestart(t *testing.T) {

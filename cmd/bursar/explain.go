@@ -21,7 +21,9 @@ func (c *cli) explainCommand() *cobra.Command {
 		Long: `Explain says why a request waits, or what a request would meet now. It shows
 every account of the request with its numbers, and how much is missing in which
 of them. It shows how many hosts each step of the search removed, and the place
-in the queue. It changes nothing.
+in the queue. Of a request that has waited for long while later ones were
+granted, it names the largest allocations that stand in its way. It changes
+nothing.
 
 A request that names no host, by --host or by a label, is tried on all hosts;
 with --agent, on the agent's host.`,
@@ -80,6 +82,9 @@ func (c *cli) explainRequest(ctx context.Context, cl *client.Client, f *requestF
 func (c *cli) printExplanation(res *bursarv1.ExplainResponse) {
 	c.printf("%s\n", verdictText(res))
 	for _, text := range shortfallTexts(res.GetShortfalls()) {
+		c.printf("  %s\n", text)
+	}
+	for _, text := range runnersTexts(res.GetRunners()) {
 		c.printf("  %s\n", text)
 	}
 	if f := res.GetFilters(); f != nil {

@@ -238,6 +238,11 @@ func (f *requestFlags) request() (*bursarv1.AllocateRequest, error) {
 	if err := f.resource.moreThanNothing(); err != nil {
 		return nil, err
 	}
+	for _, c := range f.resource.vector.Custom() {
+		if c.Value == 0 {
+			return nil, usagef("--custom %s=0: want 1 or more, or no %s", c.Name, c.Name)
+		}
+	}
 	for _, flag := range []struct {
 		name  string
 		value time.Duration

@@ -35,7 +35,7 @@ func isNever(in *bursarv1.InsufficientResources) bool {
 
 // shortfallLines says which account has too little, of what, and how much is missing.
 func shortfallLines(in *bursarv1.InsufficientResources) []string {
-	lines := shortfallTexts(in.GetShortfalls())
+	lines := append(shortfallTexts(in.GetShortfalls()), runnersTexts(in.GetRunners())...)
 	if f := in.GetFilters(); f != nil {
 		lines = append(lines, filtersText(f))
 	}

@@ -70,11 +70,12 @@ func (q *commandQueue) take() core.Command {
 	return command
 }
 
-// charge says what the command has cost that was taken last.
-func (q *commandQueue) charge(cost turns.Cost) {
+// charge says what the command has cost that was taken last, and what was due before it.
+func (q *commandQueue) charge(cost, due turns.Cost) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.turns.Charge(cost)
+	q.turns.Spend(due)
 }
 
 // len is how many commands wait.

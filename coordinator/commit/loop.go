@@ -264,6 +264,8 @@ func (loop *Loop) batchFull() bool {
 
 // gather applies what has arrived, each caller in its turn, until the batch has enough: one commit
 // covers it. Each command is charged with the time that it took and with the rows that it changed.
+// What was due before it, and the requests that waited and were tried then, are of the batch, and
+// nobody is charged with them.
 func (loop *Loop) gather() {
 	now, rows := loop.Clock.Now(), loop.core.Recorded()
 	for !loop.batchFull() {
@@ -271,11 +273,23 @@ func (loop *Loop) gather() {
 		if command == nil {
 			return
 		}
-		loop.apply(now, command)
-		began, before := now, rows
-		now, rows = loop.Clock.Now(), loop.core.Recorded()
-		loop.queue.charge(turns.Cost{Time: now.Sub(began), Bytes: rows - before})
+		if err := loop.core.Begin(now); err != nil {
+			command.Answer(core.ErrNotLeading)
+			loop.endAfterPanic(err)
+			continue
+		}
+		at := now // later, more would be due
+		due := loop.spent(&now, &rows)
+		loop.apply(at, command)
+		loop.queue.charge(loop.spent(&now, &rows), due)
 	}
+}
+
+// spent is what has been spent since the time and the rows of before, which it moves on.
+func (loop *Loop) spent(now *ledger.Instant, rows *int64) turns.Cost {
+	began, before := *now, *rows
+	*now, *rows = loop.Clock.Now(), loop.core.Recorded()
+	return turns.Cost{Time: now.Sub(began), Bytes: *rows - before}
 }
 
 func (loop *Loop) apply(now ledger.Instant, command core.Command) {

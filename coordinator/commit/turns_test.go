@@ -12,8 +12,10 @@ import (
 
 	"github.com/bursar/bursar/coordinator/core"
 	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/coordinator/placement"
 	"github.com/bursar/bursar/coordinator/store"
 	"github.com/bursar/bursar/coordinator/turns"
+	"github.com/bursar/bursar/internal/identity"
 	"github.com/bursar/bursar/label"
 	"github.com/bursar/bursar/resource"
 )
@@ -87,6 +89,83 @@ func TestCallersAreServedInTurns(t *testing.T) {
 		if len(applied) != 53 {
 			t.Errorf("%d were applied; want 53", len(applied))
 		}
+	})
+}
+
+// slowPlacer takes so long for each choice.
+type slowPlacer struct {
+	ledger.Placer
+
+	takes *time.Duration
+}
+
+func (p slowPlacer) Choose(q ledger.Query) ledger.Slot {
+	time.Sleep(*p.takes)
+	return p.Placer.Choose(q)
+}
+
+// Before a command is applied, the ledger goes on with what it has left of the requests that wait.
+// Whose command it is does not pay for that.
+func TestWhoComesNextDoesNotPayForThoseWhoWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		made := defaults(NewMemoryStore(), &wallClock{start: time.Now()})
+		made.Owner = ownerOfTest
+		made.Feed = NewChangeFeed(made.WatchEvents, made.WatchBytes)
+		takes := time.Duration(0)
+		slow := func() ledger.Placer { return slowPlacer{placement.New(placement.Spread), &takes} }
+		d := &loopRig{Loop: New(core.NewCore(made.Ledger, slow, core.DrawLeadership), made.Options), t: t}
+		Lead(t, d.Loop)
+		defer d.Close()
+		d.Host(100)
+		err := d.Do(t.Context(), func(l *ledger.Ledger, now ledger.Instant) {
+			ask := func(user string, memory, cpu int64) ledger.ID {
+				c := *requestOf(user, memory)
+				c.Resource.Vector = c.Resource.WithCPU(cpu)
+				c.Async, c.Wait = true, time.Hour
+				result, err := l.Allocate(now, c)
+				if err != nil {
+					t.Error(err)
+				}
+				return result.Allocation.ID
+			}
+			ends := ask("runner", 20, 0)
+			ask("runner", 80, 1)
+			for i := range 3000 {
+				ask(fmt.Sprint("u", i), 60, 0)
+			}
+			ask("wide", 1, 1<<30) // so that what becomes free may be enough for one of them
+			takes = 50 * time.Microsecond
+			_, _ = l.Release(now, ledger.ReleaseCommand{Actor: identity.Local(), ID: ends})
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var applied []string
+		hold := make(chan struct{})
+		var answered sync.WaitGroup
+		call := func(of string, f func(l *ledger.Ledger, now ledger.Instant)) {
+			answered.Go(func() {
+				if err := d.Do(callerContext(t.Context(), of), f); err != nil {
+					t.Error(err)
+				}
+			})
+			synctest.Wait()
+		}
+		call("first", func(*ledger.Ledger, ledger.Instant) { <-hold })
+		for _, of := range []string{"alice", "alice", "alice", "alice", "bob", "bob"} {
+			call(of, func(l *ledger.Ledger, now ledger.Instant) {
+				l.Detach(now, 0) // begins as every command does
+				applied = append(applied, of)
+				time.Sleep(100 * time.Microsecond)
+			})
+		}
+		close(hold)
+		answered.Wait()
+		// two of 100 µs are a turn
+		if want := []string{"alice", "alice", "bob", "bob", "alice", "alice"}; !slices.Equal(applied, want) {
+			t.Errorf("applied in the order %v; want %v", applied, want)
+		}
+		takes = 0
 	})
 }
 

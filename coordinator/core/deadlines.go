@@ -68,7 +68,7 @@ func advance(c *Core, now ledger.Instant) {
 		// all others
 		c.ledger.Detach(now, id)
 		c.removeWaiter(id, request)
-		request.Err = c.waitExpired(request, &spent)
+		request.Err = c.waitExpired(request, 0, &spent)
 		c.applied = append(c.applied, request)
 	}
 }

@@ -128,7 +128,7 @@ func (c *Core) removeWaiter(id ledger.ID, request *Request) {
 // loop.
 const (
 	explainLimit = 64    // explanations
-	surveyLimit  = 10000 // hosts that they look at together
+	surveyLimit  = 10000 // hosts, and allocations in the way, that they look at together
 )
 
 // explainBudget is what has been spent, and the explanations that were found.
@@ -181,14 +181,14 @@ func (c *Core) verdict(request *Request, t *ledger.Allocation, spent *explainBud
 	case t.State.Holds():
 		return nil
 	case t.State == ledger.Expired:
-		return c.waitExpired(request, spent)
+		return c.waitExpired(request, t.PassedSince, spent)
 	default:
 		return &ledger.StateError{What: "allocation", ID: t.ID.String(), State: DescribeEnd(t), Want: "a new request"}
 	}
 }
 
-// waitExpired refuses a request whose wait is over.
-func (c *Core) waitExpired(request *Request, spent *explainBudget) error {
+// waitExpired refuses a request whose wait is over, and that was starved since then; 0: it was not.
+func (c *Core) waitExpired(request *Request, starvedSince ledger.Instant, spent *explainBudget) error {
 	insufficient := &ledger.InsufficientError{Reason: ledger.ReasonWaited}
 	if c.unexplained {
 		return insufficient
@@ -202,8 +202,12 @@ func (c *Core) waitExpired(request *Request, spent *explainBudget) error {
 	}
 	spent.explained++
 	c.explaining = request
-	if why, err := c.explain(request); err == nil {
+	if why, err := c.explain(request, starvedSince); err == nil {
 		insufficient.Shortfalls, insufficient.Filters, insufficient.Never = why.Shortfalls, why.Filters, why.Verdict == ledger.Never
+		insufficient.Runners = why.Runners
+		for i := range why.Runners {
+			spent.surveyed += why.Runners[i].Looked
+		}
 	}
 	c.explaining = nil
 	if insufficient.Filters != nil {
@@ -218,12 +222,12 @@ func (c *Core) waitExpired(request *Request, spent *explainBudget) error {
 
 // explain says what blocks a request. If its allocation still waits, it explains that one, because
 // a new request like it may be more than its caller may have.
-func (c *Core) explain(request *Request) (ledger.Explanation, error) {
+func (c *Core) explain(request *Request, starvedSince ledger.Instant) (ledger.Explanation, error) {
 	id := request.Result.Allocation.ID
 	if a, live := c.ledger.Get(id); live && a.State == ledger.Waiting {
-		return c.ledger.ExplainID(c.now, id) //nolint:wrapcheck // it is not shown
+		return c.ledger.ExplainIDTo(c.now, id, request.Command.Actor) //nolint:wrapcheck // it is not shown
 	}
-	return c.ledger.Explain(c.now, request.Command) //nolint:wrapcheck // likewise
+	return c.ledger.ExplainAgain(c.now, request.Command, starvedSince) //nolint:wrapcheck // likewise
 }
 
 // DescribeEnd names the state of an allocation, and why it is in it.

@@ -56,3 +56,30 @@ func TestTheEndOfAWaitIsExplainedToEachCallerOnItsOwn(t *testing.T) {
 		}
 	}
 }
+
+// A request waits behind a runner while a smaller one that came later is granted. When its wait is
+// over, it is told who stood in its way.
+func TestTheEndOfAStarvedWaitNamesTheRunners(t *testing.T) {
+	r := newRig(t, storetest.NewMemory("test").Open())
+	config := ledger.Config{StarvationAfter: time.Second}
+	r.core = NewCore(config, func() ledger.Placer { return placement.New(placement.Spread) }, DrawLeadership)
+	r.lead(0)
+	r.host()
+	runs := r.ask("runs", 70, 0)
+	waits := r.ask("waits", 80, 10*time.Second)
+	r.ask("passes", 10, 0)
+	for range 10 {
+		r.now = r.now.Add(time.Second)
+		if err := r.core.Advance(r.now); err != nil {
+			t.Fatal(err)
+		}
+		r.commit()
+	}
+	insufficient, ok := errors.AsType[*ledger.InsufficientError](waits.Err)
+	if !ok || insufficient.Reason != ledger.ReasonWaited || len(insufficient.Runners) != 1 {
+		t.Fatalf("got %v: %+v", waits.Err, insufficient)
+	}
+	if first := insufficient.Runners[0].Largest[0]; first.ID != runs.Result.Allocation.ID || first.Size.Memory() != 70 {
+		t.Errorf("got %+v; want %s", first, runs.Result.Allocation.ID)
+	}
+}

@@ -131,6 +131,9 @@ func (l *Ledger) prepare(c *AllocateCommand) (*entry, error) {
 	if c.Priority != 0 && !c.Actor.Priority {
 		return nil, &DeniedError{Actor: c.Actor.Name, Wanted: fmt.Sprintf("set priority %d", c.Priority)}
 	}
+	if err := checkAsked(c.Resource.Vector); err != nil {
+		return nil, err
+	}
 	if err := c.Resource.Validate(); err != nil {
 		return nil, outOfRange("resource", err)
 	}
@@ -292,9 +295,8 @@ func (l *Ledger) insufficient(e *entry) *InsufficientError {
 		}
 	}
 	if asked.host == nil {
-		q := l.query(e)
-		if short = l.placer.Choose(q) == NoSlot; short {
-			l.noHost(refusal, e, q)
+		if short = l.hostFor(e) == nil; short {
+			l.noHost(refusal, e)
 		}
 		returning = l.now < l.hostsBack && l.Counts().HostsReturning > 0
 	}
@@ -374,13 +376,14 @@ const surveyed = 1000
 
 // noHost describes why no host takes the request: what the closest host lacks, and in a small
 // fleet, or if there is nothing else to say, how many hosts each filter removes.
-func (l *Ledger) noHost(refusal *InsufficientError, e *entry, q Query) {
+func (l *Ledger) noHost(refusal *InsufficientError, e *entry) {
+	q := l.query(e)
 	if l.hostless(e) {
 		refusal.Shortfalls = l.tooSmall(refusal.Shortfalls, e)
 	} else if slot := l.placer.Closest(q); slot != NoSlot {
 		refusal.Shortfalls = l.shortOn(refusal.Shortfalls, l.slots[slot], e)
 	}
 	if len(l.hosts) <= surveyed || len(refusal.Shortfalls) == 0 {
-		refusal.Filters = l.survey(q)
+		refusal.Filters = l.survey(e, q)
 	}
 }

@@ -98,7 +98,7 @@ func (b *brute) allocate() {
 func (b *brute) vector() resource.Vector {
 	v := resource.Vector{}.WithMemory(b.upTo(5)).WithCPU(b.upTo(5))
 	if b.random.IntN(4) == 0 {
-		v = v.With("gpu", b.upTo(1)).WithInstances(b.upTo(2))
+		v = v.With("gpu", 1).WithInstances(1 + b.upTo(1))
 	}
 	return v
 }

@@ -302,6 +302,8 @@ type Explanation struct {
 	Place      int // how many requests are ahead of it; -1 if it does not wait
 	BlockedBy  *AccountName
 	Allocation *Allocation
+	// Runners are, for a starved request that cannot be granted, those who stand in its way.
+	Runners []Runners
 }
 
 // Violation is something that an invariant forbids.

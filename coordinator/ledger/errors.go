@@ -120,6 +120,7 @@ type InsufficientError struct {
 	Shortfalls []Shortfall
 	Filters    *HostFilters // if no host was named
 	Reason     string
+	Runners    []Runners // that stood in the way, if it waited and was starved
 	// Never says that the request could not be granted even if everything else ended: the limit of
 	// a quota, the host that was named, or the maximum of a queue is smaller. Else it may be
 	// granted later, also if no host is there yet, or none that large.

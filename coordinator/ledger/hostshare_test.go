@@ -13,11 +13,11 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// free asks for nothing that a quota limits, with a row as large as can be.
+// free asks for no memory and no cpu, with a row as large as can be.
 func (w *liveWorld) free(caller, host string, wait time.Duration) (ledger.Allocation, error) {
 	c := ledger.AllocateCommand{
 		Actor: identity.Actor{Name: caller, Anyone: true}, Async: true, Wait: wait,
-		Resource: resource.NewResource(resource.Vector{}.WithInstances(0)),
+		Resource: resource.NewResource(resource.Vector{}.WithMemory(0)),
 		Labels:   label.Set{{Key: "note", Value: strings.Repeat("x", 4000)}, {Key: "user", Value: "u"}},
 	}
 	if host != "" {
@@ -155,8 +155,11 @@ func TestAUsualConfirmationIsTakenOnAFullHost(t *testing.T) {
 	w := newLiveWorld(t, ledger.Config{HostLiveBytes: 64 << 10}, "h1")
 	custom := make(map[string]int64)
 	for i := range 16 {
-		custom[fmt.Sprintf("accelerator_model%02d_of_a_vendor", i)] = 0
+		custom[fmt.Sprintf("accelerator_model%02d_of_a_vendor", i)] = 1
 	}
+	capacity := resource.Vector{}.WithMemory(1 << 50).WithCustom(custom)
+	_, err := w.ledger.Sync(w.now, ledger.SyncCommand{HostID: "h1", Incarnation: 1, Sequence: 2, Seen: w.ledger.Revision(), Capacity: &capacity})
+	must(t, err)
 	asked := resource.Vector{}.WithMemory(1).WithCustom(custom)
 	res, err := w.ledger.Allocate(w.now, ledger.AllocateCommand{
 		Actor: identity.Local(), Labels: label.Of("user", "alice"), Resource: resource.NewResource(asked), Wishes: &ledger.Wishes{Host: "h1"},

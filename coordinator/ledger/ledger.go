@@ -139,6 +139,7 @@ type Ledger struct {
 	deciding *entry
 	admits   bool // deciding waited, and is being granted
 	early    bool
+	begun    bool // see Begin
 
 	changes Changes
 	actor   string // who gives the command; see ActAs
@@ -177,8 +178,21 @@ func New(cfg Config, placer Placer) *Ledger {
 	}
 }
 
+// Begin does what the next command begins with: it moves time on, and does what is due by then. The
+// command need not do it again at this time. So that can be told from what the command does itself.
+func (l *Ledger) Begin(now Instant) {
+	l.begun = false
+	l.begin(now)
+	l.begun = true
+}
+
 // begin starts a command: it moves time on, and does what is due by then.
 func (l *Ledger) begin(now Instant) {
+	if begun := l.begun; begun {
+		if l.begun = false; now <= l.now {
+			return
+		}
+	}
 	l.now = max(l.now, now)
 	l.early = true
 	l.fire()

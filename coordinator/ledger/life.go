@@ -33,6 +33,11 @@ func (l *Ledger) Confirm(now Instant, c ConfirmCommand) (Allocation, error) {
 	if e.State != Reserved {
 		return Allocation{}, &StateError{"allocation", e.ID.String(), e.State.String(), "reserved"}
 	}
+	if c.Entitled != nil {
+		if err := checkEntitled(e.Entitled.Vector, c.Entitled.Vector); err != nil {
+			return Allocation{}, err
+		}
+	}
 	entitled, err := confirmedResource(e.Entitled, c.Entitled)
 	if err != nil {
 		return Allocation{}, err
@@ -282,6 +287,9 @@ func (l *Ledger) Resize(now Instant, c ResizeCommand) (Allocation, error) {
 	}
 	if !e.State.Holds() {
 		return Allocation{}, &StateError{"allocation", e.ID.String(), e.State.String(), "reserved or active"}
+	}
+	if err := checkEntitled(e.Entitled.Vector, c.Entitled.Vector); err != nil {
+		return Allocation{}, err
 	}
 	if err := c.Entitled.Validate(); err != nil {
 		return Allocation{}, outOfRange("entitled", err)

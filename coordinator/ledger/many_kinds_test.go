@@ -274,3 +274,27 @@ func BenchmarkReportBesideManyKinds(b *testing.B) {
 		c.report(b, now, 99+int64(i%2))
 	}
 }
+
+// More kinds are before a request than one step tries, and none of them fits. One that is alike and
+// comes meanwhile does not pass it.
+func TestWhoComesLaterDoesNotPassWhoIsAlikeAndNotTriedYet(t *testing.T) {
+	c := newCrowd(t)
+	runs := c.request(t, start, "runner", "", 20, 1)
+	c.request(t, start, "runner", "", 75, 1)
+	c.kinds(t, 1000, eachItsUser)
+	first := c.request(t, start, "zoe", "", 10, 1)
+	c.goOn(start)
+	now := start.Add(time.Second)
+	c.release(t, now, runs)
+	if got := c.state(first); got != ledger.Waiting {
+		t.Fatalf("%s is %s before its turn", first.ID, got)
+	}
+	later := c.request(t, now, "zoe", "", 10, 1)
+	if later.State != ledger.Waiting {
+		t.Errorf("who came later is %s, who is alike and came first is %s", later.State, c.state(first))
+	}
+	c.goOn(now)
+	if c.state(first) != ledger.Reserved || c.state(later) != ledger.Reserved {
+		t.Errorf("in the end they are %s and %s; want both reserved", c.state(first), c.state(later))
+	}
+}

@@ -12,10 +12,10 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// zeros is as many custom countables as a message may have, none of which is asked for.
-func zeros(prefix string) (v resource.Vector) {
+// countables is as many custom countables as a message may have, so many of each.
+func countables(prefix string, each int64) (v resource.Vector) {
 	for i := range resource.MaxCustom {
-		v = v.With(fmt.Sprintf("%s%d", prefix, i), 0)
+		v = v.With(fmt.Sprintf("%s%d", prefix, i), each)
 	}
 	return v
 }
@@ -25,7 +25,7 @@ func zeros(prefix string) (v resource.Vector) {
 func merging(t *testing.T) (*ledger.Ledger, ledger.ID) {
 	t.Helper()
 	l := ledger.New(ledger.Config{}, newPlainPlacer())
-	capacity := resource.Vector{}.WithMemory(8 << 30).WithCPU(4000).WithInstances(10)
+	capacity := countables("a", 1).WithMemory(8 << 30).WithCPU(4000).WithInstances(10)
 	memory := int64(8 << 30)
 	yarn := ledger.ClusterName{Kind: "yarn", Cluster: "prod"}
 	_, err := l.Register(start, ledger.RegisterCommand{HostID: "h1", Capacity: capacity, Incarnation: 1})
@@ -44,9 +44,9 @@ func merging(t *testing.T) (*ledger.Ledger, ledger.ID) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	part := resource.External{Address: resource.Address{Kind: "yarn", Path: "a"}, Vector: zeros("a")}
+	part := resource.External{Address: resource.Address{Kind: "yarn", Path: "a"}, Vector: countables("a", 0)}
 	result, err := l.Allocate(start, ledger.AllocateCommand{
-		Actor: identity.Local(), Labels: label.Of("user", "alice"), Resource: resource.NewResource(zeros("a").WithMemory(1<<30), part),
+		Actor: identity.Local(), Labels: label.Of("user", "alice"), Resource: resource.NewResource(countables("a", 1).WithMemory(1<<30), part),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -56,9 +56,9 @@ func merging(t *testing.T) (*ledger.Ledger, ledger.ID) {
 
 // Both messages are in range, and so was what the allocation had. A store must accept the result.
 func TestAMergedEntitlementIsInRangeOrRefused(t *testing.T) {
-	part := resource.External{Address: resource.Address{Kind: "yarn", Path: "a"}, Vector: zeros("b")}
+	part := resource.External{Address: resource.Address{Kind: "yarn", Path: "a"}, Vector: countables("b", 0)}
 	for name, over := range map[string]resource.Resource{
-		"here": resource.NewResource(zeros("b")), "elsewhere": resource.NewResource(resource.Vector{}, part),
+		"here": resource.NewResource(countables("b", 0)), "elsewhere": resource.NewResource(resource.Vector{}, part),
 	} {
 		t.Run(name, func(t *testing.T) {
 			l, id := merging(t)

@@ -179,7 +179,7 @@ func (m *machine) admit(c *ledger.AllocateCommand) (entry ledger.Allocation, wan
 	if !c.Actor.MayActAs(c.Labels.Value("user")) || (c.Priority != 0 && !c.Actor.Priority) {
 		return entry, "denied"
 	}
-	if c.Resource.Validate() != nil {
+	if c.Resource.Validate() != nil || asksForNone(c.Resource.Vector) {
 		return entry, "field"
 	}
 	if entry.Entitled.External, wantError = m.model.resolve(c.Resource.External, c.Labels); wantError != "" {
@@ -203,6 +203,16 @@ func (m *machine) admit(c *ledger.AllocateCommand) (entry ledger.Allocation, wan
 		}
 	}
 	return entry, ""
+}
+
+// asksForNone reports whether an engine of no instances is asked for, or none of a custom countable.
+func asksForNone(v resource.Vector) bool {
+	for dimension, quantity := range v.All() {
+		if quantity == 0 && dimension != resource.Memory && dimension != resource.CPU {
+			return true
+		}
+	}
+	return false
 }
 
 // alike reports whether an adopted engine may be what a request asks for.

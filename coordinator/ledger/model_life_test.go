@@ -164,7 +164,7 @@ func (m *machine) resize(t *rapid.T) {
 			}
 		}
 		switch {
-		case !named:
+		case !named || endsInstances(r, c.Entitled):
 			wantError = "field"
 		case grows && (short || len(m.model.fits(&growth, m.holds())) == 0):
 			wantError = "insufficient"
@@ -184,6 +184,11 @@ func (m *machine) resize(t *rapid.T) {
 	if err == nil && !m.model.rows[c.ID].Entitled.Equal(next) {
 		t.Fatalf("%s is entitled to %s; want %s", c.ID, m.model.rows[c.ID].Entitled, next)
 	}
+}
+
+// endsInstances reports whether an engine of some instances is said to be one of none.
+func endsInstances(r *modelRow, said resource.Resource) bool {
+	return said.Has(resource.Instances) && said.Instances() == 0 && r.Entitled.Instances() > 0
 }
 
 func (m *machine) stop(t *rapid.T) {
@@ -261,7 +266,7 @@ func (m *machine) confirmAs(t *rapid.T, c ledger.ConfirmCommand, entitle bool) {
 		next, names = r.Entitled, together(nil, c.ApplicationIDs)
 		if c.Entitled != nil {
 			var named bool
-			if next, named = overlaid(r.Entitled, *c.Entitled); !named || !next.NotMoreThan(r.Entitled) {
+			if next, named = overlaid(r.Entitled, *c.Entitled); !named || !next.NotMoreThan(r.Entitled) || endsInstances(r, *c.Entitled) {
 				wantError = "field"
 			}
 		}

@@ -158,6 +158,14 @@ func (s *script) explain(a *arguments) string {
 	}
 	b.WriteByte('\n')
 	b.WriteString(shortfalls(x.Shortfalls, x.Filters))
+	for i := range x.Runners {
+		r := &x.Runners[i]
+		fmt.Fprintf(&b, "  in the way in %s, by %s, %d of %d looked at:", r.Account, r.Dimension, r.Looked, r.Of)
+		for _, runner := range r.Largest {
+			fmt.Fprintf(&b, " %s of %s (%s)", s.name(runner.ID), runner.User, runner.Size)
+		}
+		b.WriteByte('\n')
+	}
 	for i := range x.Accounts {
 		fmt.Fprintf(&b, "  touches %s: %s\n", x.Accounts[i].Name, s.numbers(&x.Accounts[i]))
 	}

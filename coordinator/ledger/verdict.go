@@ -163,7 +163,7 @@ func (l *Ledger) judgeSize(list []Shortfall, e *entry, h *host) {
 const closedReasons = 8
 
 // survey counts what each filter removes, and why hosts are closed.
-func (l *Ledger) survey(q Query) *HostFilters {
+func (l *Ledger) survey(e *entry, q Query) *HostFilters {
 	var closed map[ClosedHosts]int // the keys count no hosts
 	q.Closed = func(slot Slot) {
 		if closed == nil {
@@ -187,21 +187,27 @@ func (l *Ledger) survey(q Query) *HostFilters {
 		c.Hosts = closed[c]
 		filters.Closed = append(filters.Closed, c)
 	}
-	l.surveyHeld(&filters, q)
+	l.surveyHeld(&filters, e, q)
 	return &filters
 }
 
 // surveyHeld counts the hosts that are large enough but for what is kept there for another request:
-// the Placer knows only what is left next to that.
-func (l *Ledger) surveyHeld(filters *HostFilters, q Query) {
+// the Placer knows only what is left next to that. The host that is held for the request itself is
+// one that it fits on.
+func (l *Ledger) surveyHeld(filters *HostFilters, e *entry, q Query) {
 	for _, c := range l.claims {
 		for i := range c.held {
 			h := c.held[i].host()
 			if h == nil || !h.suits(q.Wishes) || q.Wishes != nil && slices.Contains(q.Wishes.Avoid, h.ID) || q.Rejected != nil && q.Rejected(h.slot) {
 				continue
 			}
-			if h.fits(q.Request) && h.account.keeps(q.Request) {
-				filters.Headroom--
+			if !h.fits(q.Request) || !h.account.keeps(q.Request) {
+				continue
+			}
+			filters.Headroom--
+			if c.entry == e {
+				filters.Fit++
+			} else {
 				filters.Held++
 			}
 		}

@@ -88,9 +88,17 @@ func (l *Ledger) walk() {
 }
 
 // waitsItsTurn returns the queue in which a request that fits, and may wait, has to wait
-// nevertheless; nil: none. There is enough for many who came before it, and the last step had no
-// time for all of them.
+// nevertheless; nil: none. Either requests that are alike wait already, and a walk has not come to
+// them yet: they were first. Or there is enough for many who came before it, and the last step had
+// no time for all of them.
 func (l *Ledger) waitsItsTurn(e *entry) *queue {
+	if len(l.marked) == 0 {
+		return nil
+	}
+	l.scratch = classKey(l.scratch[:0], &e.Allocation)
+	if c := l.classes[string(l.scratch)]; c != nil && c.group != nil && c.group.queue.marked && !c.tried {
+		return c.group.queue
+	}
 	if !l.crowdedOut {
 		return nil
 	}

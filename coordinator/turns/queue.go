@@ -151,6 +151,12 @@ func (q *Queue[T]) Charge(cost Cost) {
 	}
 }
 
+// Spend says what the batch has cost that is nobody's command.
+func (q *Queue[T]) Spend(cost Cost) {
+	q.spent.bytes += max(0, cost.Bytes)
+	q.spent.time += max(0, cost.Time)
+}
+
 // Full reports whether the batch has enough.
 func (q *Queue[T]) Full() bool { return q.spent.has(1, q.limits) }
 

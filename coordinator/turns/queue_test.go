@@ -314,3 +314,27 @@ func TestALineThatNeverEndsDoesNotGrow(t *testing.T) {
 		t.Errorf("room for %d", cap(f.list))
 	}
 }
+
+// What is done before a command and is nobody's fills the batch, and costs no caller its turn.
+func TestWhatIsNobodysIsOfTheBatchAlone(t *testing.T) {
+	limits := ample()
+	limits.Time = time.Millisecond
+	q := New[string](limits)
+	for _, command := range []string{"a1", "a2", "b1"} {
+		q.Force(owner(command[:1]), command)
+	}
+	var got []string
+	for range 3 {
+		command, _ := q.Next()
+		got = append(got, command)
+		q.Charge(Cost{Time: 100 * time.Microsecond})
+		q.Spend(Cost{Time: time.Millisecond, Bytes: -1})
+		if !q.Full() {
+			t.Error("the batch has room after a millisecond")
+		}
+		q.NextBatch()
+	}
+	if want := []string{"a1", "a2", "b1"}; !slices.Equal(got, want) {
+		t.Errorf("served %v; want %v", got, want)
+	}
+}

@@ -14,7 +14,7 @@ func ExplanationMessage(x *ledger.Explanation) *bursarv1.ExplainResponse {
 	m := &bursarv1.ExplainResponse{
 		Verdict: bursarv1.ExplainResponse_Verdict(x.Verdict), Summary: summary(x),
 		Shortfalls: shortfallMessages(x.Shortfalls), Accounts: AccountMessages(x.Accounts), Filters: filtersMessage(x.Filters),
-		HostId: x.HostID, Place: int64(max(0, x.Place)),
+		HostId: x.HostID, Place: int64(max(0, x.Place)), Runners: runnersMessages(x.Runners),
 	}
 	if x.BlockedBy != nil {
 		m.BlockedBy = accountNameMessage(*x.BlockedBy)
@@ -75,5 +75,22 @@ func InsufficientMessage(e *ledger.InsufficientError) *bursarv1.InsufficientReso
 	}
 	return &bursarv1.InsufficientResources{
 		Shortfalls: shortfallMessages(e.Shortfalls), Filters: filtersMessage(e.Filters), Reason: e.Reason, Verdict: verdict,
+		Runners: runnersMessages(e.Runners),
 	}
+}
+
+func runnersMessages(list []ledger.Runners) (messages []*bursarv1.Runners) {
+	for i := range list {
+		r := &list[i]
+		m := &bursarv1.Runners{
+			Account: accountNameMessage(r.Account), Dimension: r.Dimension, LookedAt: int64(r.Looked), Allocations: int64(r.Of),
+		}
+		for _, runner := range r.Largest {
+			m.Largest = append(m.Largest, &bursarv1.Runner{
+				Id: runner.ID.String(), User: runner.User, Resource: VectorMessage(runner.Size), HostId: runner.HostID, ReserveTime: TimeMessage(runner.Since),
+			})
+		}
+		messages = append(messages, m)
+	}
+	return messages
 }

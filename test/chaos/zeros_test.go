@@ -9,8 +9,8 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// TestZerosAreReservedConfirmedAndGivenBack: a dimension of which nothing is asked for neither
-// blocks nor hides the others, for engines with and without a process.
+// TestZerosAreReservedConfirmedAndGivenBack: if nothing is asked for of memory or cpu, that neither
+// blocks nor hides the rest, for engines with and without a process.
 func TestZerosAreReservedConfirmedAndGivenBack(t *testing.T) {
 	c := startCluster(t, settings{
 		agent:  "capacity: {memory: 1GiB, cpu: 2, instances: 4, gpu: 2}\n",
@@ -23,16 +23,15 @@ func TestZerosAreReservedConfirmedAndGivenBack(t *testing.T) {
 		want amounts // of every account
 	}{
 		{"no cores", &bursarv1.Resource{MemoryBytes: memory, CpuMillis: zero, Instances: one}, amounts{"memory": 64 << 20, "instances": 1}},
-		{"no instances", &bursarv1.Resource{MemoryBytes: memory, CpuMillis: cpu, Instances: zero}, amounts{"memory": 64 << 20, "cpu": 100}},
 		{"no memory", &bursarv1.Resource{MemoryBytes: zero, CpuMillis: cpu, Instances: one}, amounts{"cpu": 100, "instances": 1}},
-		{"memory alone", &bursarv1.Resource{MemoryBytes: memory, CpuMillis: zero, Instances: zero}, amounts{"memory": 64 << 20}},
+		{"memory alone", &bursarv1.Resource{MemoryBytes: memory, CpuMillis: zero}, amounts{"memory": 64 << 20, "instances": 1}},
 		{"instances left out are one", &bursarv1.Resource{CpuMillis: cpu}, amounts{"cpu": 100, "instances": 1}},
 		{
 			"a countable thing alone",
-			&bursarv1.Resource{MemoryBytes: zero, CpuMillis: zero, Instances: zero, Custom: map[string]int64{"gpu": 1}},
-			amounts{"gpu": 1},
+			&bursarv1.Resource{MemoryBytes: zero, CpuMillis: zero, Custom: map[string]int64{"gpu": 1}},
+			amounts{"gpu": 1, "instances": 1},
 		},
-		{"nothing at all", &bursarv1.Resource{MemoryBytes: zero, CpuMillis: zero, Instances: zero, Custom: map[string]int64{"gpu": 0}}, amounts{}},
+		{"an engine and nothing else", &bursarv1.Resource{MemoryBytes: zero, CpuMillis: zero}, amounts{"instances": 1}},
 	} {
 		for _, process := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s, process %v", test.name, process), func(t *testing.T) {

@@ -82,9 +82,9 @@ func (l *launcher) draw() *attempt {
 	v := resource.Vector{}.WithMemory(memory).WithCPU(w.rng.Int64N(9) * 250)
 	switch w.rng.IntN(8) {
 	case 0:
-		v = v.WithInstances(0)
+		v = v.WithInstances(2)
 	case 1:
-		v = v.WithCPU(0).WithInstances(0)
+		v = v.WithCPU(0)
 	case 2:
 		v = v.WithMemory(0)
 	}

@@ -226,7 +226,7 @@ func (x InsufficientResources_Verdict) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use InsufficientResources_Verdict.Descriptor instead.
 func (InsufficientResources_Verdict) EnumDescriptor() ([]byte, []int) {
-	return file_bursar_v1_account_proto_rawDescGZIP(), []int{3, 0}
+	return file_bursar_v1_account_proto_rawDescGZIP(), []int{5, 0}
 }
 
 // AccountName identifies an account by what it limits, never by the rule that made it.
@@ -556,6 +556,169 @@ func (x *Shortfall) GetLargest() int64 {
 	return 0
 }
 
+// Runners are the allocations in one account that stand in the way of a starved request: one that
+// has waited for long while others that came later were granted.
+type Runners struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Account *AccountName           `protobuf:"bytes,1,opt,name=account,proto3" json:"account,omitempty"`
+	// The first dimension that the account is short of.
+	Dimension string `protobuf:"bytes,2,opt,name=dimension,proto3" json:"dimension,omitempty"`
+	// Those that hold most of it, the largest first, at most 5. A call through a host's agent gets
+	// those on that host only.
+	Largest []*Runner `protobuf:"bytes,3,rep,name=largest,proto3" json:"largest,omitempty"`
+	// How many allocations of the account were looked at, and how many it has. If these are not all,
+	// the oldest were looked at.
+	LookedAt      int64 `protobuf:"varint,4,opt,name=looked_at,json=lookedAt,proto3" json:"looked_at,omitempty"`
+	Allocations   int64 `protobuf:"varint,5,opt,name=allocations,proto3" json:"allocations,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Runners) Reset() {
+	*x = Runners{}
+	mi := &file_bursar_v1_account_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Runners) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Runners) ProtoMessage() {}
+
+func (x *Runners) ProtoReflect() protoreflect.Message {
+	mi := &file_bursar_v1_account_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Runners.ProtoReflect.Descriptor instead.
+func (*Runners) Descriptor() ([]byte, []int) {
+	return file_bursar_v1_account_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *Runners) GetAccount() *AccountName {
+	if x != nil {
+		return x.Account
+	}
+	return nil
+}
+
+func (x *Runners) GetDimension() string {
+	if x != nil {
+		return x.Dimension
+	}
+	return ""
+}
+
+func (x *Runners) GetLargest() []*Runner {
+	if x != nil {
+		return x.Largest
+	}
+	return nil
+}
+
+func (x *Runners) GetLookedAt() int64 {
+	if x != nil {
+		return x.LookedAt
+	}
+	return 0
+}
+
+func (x *Runners) GetAllocations() int64 {
+	if x != nil {
+		return x.Allocations
+	}
+	return 0
+}
+
+// Runner is an allocation that holds something.
+type Runner struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// Its label "user".
+	User string `protobuf:"bytes,2,opt,name=user,proto3" json:"user,omitempty"`
+	// What it holds of the account.
+	Resource *Resource `protobuf:"bytes,3,opt,name=resource,proto3" json:"resource,omitempty"`
+	HostId   string    `protobuf:"bytes,4,opt,name=host_id,json=hostId,proto3" json:"host_id,omitempty"`
+	// When it was granted.
+	ReserveTime   *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=reserve_time,json=reserveTime,proto3" json:"reserve_time,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Runner) Reset() {
+	*x = Runner{}
+	mi := &file_bursar_v1_account_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Runner) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Runner) ProtoMessage() {}
+
+func (x *Runner) ProtoReflect() protoreflect.Message {
+	mi := &file_bursar_v1_account_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Runner.ProtoReflect.Descriptor instead.
+func (*Runner) Descriptor() ([]byte, []int) {
+	return file_bursar_v1_account_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *Runner) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *Runner) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
+func (x *Runner) GetResource() *Resource {
+	if x != nil {
+		return x.Resource
+	}
+	return nil
+}
+
+func (x *Runner) GetHostId() string {
+	if x != nil {
+		return x.HostId
+	}
+	return ""
+}
+
+func (x *Runner) GetReserveTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ReserveTime
+	}
+	return nil
+}
+
 // InsufficientResources is the detail of RESOURCE_EXHAUSTED: every account that has too little,
 // and the result of the search for a host. With UNAVAILABLE it says that hosts have not reported
 // yet since the coordinator began to lead: it is too early to refuse, so try again.
@@ -566,15 +729,18 @@ type InsufficientResources struct {
 	Filters *HostFilters `protobuf:"bytes,2,opt,name=filters,proto3" json:"filters,omitempty"`
 	// "refused" (did not want to wait), "never" (likewise, see verdict), "waited" (the wait is over)
 	// or "vetoed" (the agent found less than it had reported).
-	Reason        string                        `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
-	Verdict       InsufficientResources_Verdict `protobuf:"varint,4,opt,name=verdict,proto3,enum=bursar.v1.InsufficientResources_Verdict" json:"verdict,omitempty"`
+	Reason  string                        `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	Verdict InsufficientResources_Verdict `protobuf:"varint,4,opt,name=verdict,proto3,enum=bursar.v1.InsufficientResources_Verdict" json:"verdict,omitempty"`
+	// With "waited", if the request was starved: who stood in its way, for each account that was
+	// short.
+	Runners       []*Runners `protobuf:"bytes,5,rep,name=runners,proto3" json:"runners,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *InsufficientResources) Reset() {
 	*x = InsufficientResources{}
-	mi := &file_bursar_v1_account_proto_msgTypes[3]
+	mi := &file_bursar_v1_account_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -586,7 +752,7 @@ func (x *InsufficientResources) String() string {
 func (*InsufficientResources) ProtoMessage() {}
 
 func (x *InsufficientResources) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_account_proto_msgTypes[3]
+	mi := &file_bursar_v1_account_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -599,7 +765,7 @@ func (x *InsufficientResources) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InsufficientResources.ProtoReflect.Descriptor instead.
 func (*InsufficientResources) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_account_proto_rawDescGZIP(), []int{3}
+	return file_bursar_v1_account_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *InsufficientResources) GetShortfalls() []*Shortfall {
@@ -630,6 +796,13 @@ func (x *InsufficientResources) GetVerdict() InsufficientResources_Verdict {
 	return InsufficientResources_VERDICT_UNSPECIFIED
 }
 
+func (x *InsufficientResources) GetRunners() []*Runners {
+	if x != nil {
+		return x.Runners
+	}
+	return nil
+}
+
 // HostFilters counts the hosts that each step of the search removed, in the order of the steps.
 type HostFilters struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -657,7 +830,7 @@ type HostFilters struct {
 
 func (x *HostFilters) Reset() {
 	*x = HostFilters{}
-	mi := &file_bursar_v1_account_proto_msgTypes[4]
+	mi := &file_bursar_v1_account_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -669,7 +842,7 @@ func (x *HostFilters) String() string {
 func (*HostFilters) ProtoMessage() {}
 
 func (x *HostFilters) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_account_proto_msgTypes[4]
+	mi := &file_bursar_v1_account_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -682,7 +855,7 @@ func (x *HostFilters) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostFilters.ProtoReflect.Descriptor instead.
 func (*HostFilters) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_account_proto_rawDescGZIP(), []int{4}
+	return file_bursar_v1_account_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *HostFilters) GetTotal() int64 {
@@ -763,7 +936,7 @@ type ClosedHosts struct {
 
 func (x *ClosedHosts) Reset() {
 	*x = ClosedHosts{}
-	mi := &file_bursar_v1_account_proto_msgTypes[5]
+	mi := &file_bursar_v1_account_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -775,7 +948,7 @@ func (x *ClosedHosts) String() string {
 func (*ClosedHosts) ProtoMessage() {}
 
 func (x *ClosedHosts) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_account_proto_msgTypes[5]
+	mi := &file_bursar_v1_account_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -788,7 +961,7 @@ func (x *ClosedHosts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClosedHosts.ProtoReflect.Descriptor instead.
 func (*ClosedHosts) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_account_proto_rawDescGZIP(), []int{5}
+	return file_bursar_v1_account_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ClosedHosts) GetNote() ShortfallNote {
@@ -827,7 +1000,7 @@ type InvalidField struct {
 
 func (x *InvalidField) Reset() {
 	*x = InvalidField{}
-	mi := &file_bursar_v1_account_proto_msgTypes[6]
+	mi := &file_bursar_v1_account_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -839,7 +1012,7 @@ func (x *InvalidField) String() string {
 func (*InvalidField) ProtoMessage() {}
 
 func (x *InvalidField) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_account_proto_msgTypes[6]
+	mi := &file_bursar_v1_account_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -852,7 +1025,7 @@ func (x *InvalidField) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InvalidField.ProtoReflect.Descriptor instead.
 func (*InvalidField) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_account_proto_rawDescGZIP(), []int{6}
+	return file_bursar_v1_account_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *InvalidField) GetField() string {
@@ -913,14 +1086,27 @@ const file_bursar_v1_account_proto_rawDesc = "" +
 	"\x04note\x18\x06 \x01(\tR\x04note\x12\x16\n" +
 	"\x06detail\x18\a \x01(\tR\x06detail\x125\n" +
 	"\tnote_code\x18\b \x01(\x0e2\x18.bursar.v1.ShortfallNoteR\bnoteCode\x12\x18\n" +
-	"\alargest\x18\t \x01(\x03R\alargest\"\xa7\x02\n" +
+	"\alargest\x18\t \x01(\x03R\alargest\"\xc5\x01\n" +
+	"\aRunners\x120\n" +
+	"\aaccount\x18\x01 \x01(\v2\x16.bursar.v1.AccountNameR\aaccount\x12\x1c\n" +
+	"\tdimension\x18\x02 \x01(\tR\tdimension\x12+\n" +
+	"\alargest\x18\x03 \x03(\v2\x11.bursar.v1.RunnerR\alargest\x12\x1b\n" +
+	"\tlooked_at\x18\x04 \x01(\x03R\blookedAt\x12 \n" +
+	"\vallocations\x18\x05 \x01(\x03R\vallocations\"\xb5\x01\n" +
+	"\x06Runner\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
+	"\x04user\x18\x02 \x01(\tR\x04user\x12/\n" +
+	"\bresource\x18\x03 \x01(\v2\x13.bursar.v1.ResourceR\bresource\x12\x17\n" +
+	"\ahost_id\x18\x04 \x01(\tR\x06hostId\x12=\n" +
+	"\freserve_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\vreserveTime\"\xd5\x02\n" +
 	"\x15InsufficientResources\x124\n" +
 	"\n" +
 	"shortfalls\x18\x01 \x03(\v2\x14.bursar.v1.ShortfallR\n" +
 	"shortfalls\x120\n" +
 	"\afilters\x18\x02 \x01(\v2\x16.bursar.v1.HostFiltersR\afilters\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12B\n" +
-	"\averdict\x18\x04 \x01(\x0e2(.bursar.v1.InsufficientResources.VerdictR\averdict\"J\n" +
+	"\averdict\x18\x04 \x01(\x0e2(.bursar.v1.InsufficientResources.VerdictR\averdict\x12,\n" +
+	"\arunners\x18\x05 \x03(\v2\x12.bursar.v1.RunnersR\arunners\"J\n" +
 	"\aVerdict\x12\x17\n" +
 	"\x13VERDICT_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rVERDICT_NEVER\x10\x01\x12\x13\n" +
@@ -978,7 +1164,7 @@ func file_bursar_v1_account_proto_rawDescGZIP() []byte {
 }
 
 var file_bursar_v1_account_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_bursar_v1_account_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
+var file_bursar_v1_account_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
 var file_bursar_v1_account_proto_goTypes = []any{
 	(AccountKind)(0),                   // 0: bursar.v1.AccountKind
 	(ShortfallNote)(0),                 // 1: bursar.v1.ShortfallNote
@@ -986,38 +1172,45 @@ var file_bursar_v1_account_proto_goTypes = []any{
 	(*AccountName)(nil),                // 3: bursar.v1.AccountName
 	(*Account)(nil),                    // 4: bursar.v1.Account
 	(*Shortfall)(nil),                  // 5: bursar.v1.Shortfall
-	(*InsufficientResources)(nil),      // 6: bursar.v1.InsufficientResources
-	(*HostFilters)(nil),                // 7: bursar.v1.HostFilters
-	(*ClosedHosts)(nil),                // 8: bursar.v1.ClosedHosts
-	(*InvalidField)(nil),               // 9: bursar.v1.InvalidField
-	nil,                                // 10: bursar.v1.AccountName.LabelsEntry
-	(*Resource)(nil),                   // 11: bursar.v1.Resource
-	(*timestamppb.Timestamp)(nil),      // 12: google.protobuf.Timestamp
+	(*Runners)(nil),                    // 6: bursar.v1.Runners
+	(*Runner)(nil),                     // 7: bursar.v1.Runner
+	(*InsufficientResources)(nil),      // 8: bursar.v1.InsufficientResources
+	(*HostFilters)(nil),                // 9: bursar.v1.HostFilters
+	(*ClosedHosts)(nil),                // 10: bursar.v1.ClosedHosts
+	(*InvalidField)(nil),               // 11: bursar.v1.InvalidField
+	nil,                                // 12: bursar.v1.AccountName.LabelsEntry
+	(*Resource)(nil),                   // 13: bursar.v1.Resource
+	(*timestamppb.Timestamp)(nil),      // 14: google.protobuf.Timestamp
 }
 var file_bursar_v1_account_proto_depIdxs = []int32{
 	0,  // 0: bursar.v1.AccountName.kind:type_name -> bursar.v1.AccountKind
-	10, // 1: bursar.v1.AccountName.labels:type_name -> bursar.v1.AccountName.LabelsEntry
+	12, // 1: bursar.v1.AccountName.labels:type_name -> bursar.v1.AccountName.LabelsEntry
 	3,  // 2: bursar.v1.Account.name:type_name -> bursar.v1.AccountName
-	11, // 3: bursar.v1.Account.limit:type_name -> bursar.v1.Resource
-	11, // 4: bursar.v1.Account.protected:type_name -> bursar.v1.Resource
-	11, // 5: bursar.v1.Account.used:type_name -> bursar.v1.Resource
-	11, // 6: bursar.v1.Account.reserved:type_name -> bursar.v1.Resource
-	11, // 7: bursar.v1.Account.used_by_others:type_name -> bursar.v1.Resource
-	11, // 8: bursar.v1.Account.available:type_name -> bursar.v1.Resource
-	12, // 9: bursar.v1.Account.held_until:type_name -> google.protobuf.Timestamp
-	11, // 10: bursar.v1.Account.kept:type_name -> bursar.v1.Resource
+	13, // 3: bursar.v1.Account.limit:type_name -> bursar.v1.Resource
+	13, // 4: bursar.v1.Account.protected:type_name -> bursar.v1.Resource
+	13, // 5: bursar.v1.Account.used:type_name -> bursar.v1.Resource
+	13, // 6: bursar.v1.Account.reserved:type_name -> bursar.v1.Resource
+	13, // 7: bursar.v1.Account.used_by_others:type_name -> bursar.v1.Resource
+	13, // 8: bursar.v1.Account.available:type_name -> bursar.v1.Resource
+	14, // 9: bursar.v1.Account.held_until:type_name -> google.protobuf.Timestamp
+	13, // 10: bursar.v1.Account.kept:type_name -> bursar.v1.Resource
 	3,  // 11: bursar.v1.Shortfall.account:type_name -> bursar.v1.AccountName
 	1,  // 12: bursar.v1.Shortfall.note_code:type_name -> bursar.v1.ShortfallNote
-	5,  // 13: bursar.v1.InsufficientResources.shortfalls:type_name -> bursar.v1.Shortfall
-	7,  // 14: bursar.v1.InsufficientResources.filters:type_name -> bursar.v1.HostFilters
-	2,  // 15: bursar.v1.InsufficientResources.verdict:type_name -> bursar.v1.InsufficientResources.Verdict
-	8,  // 16: bursar.v1.HostFilters.closed:type_name -> bursar.v1.ClosedHosts
-	1,  // 17: bursar.v1.ClosedHosts.note:type_name -> bursar.v1.ShortfallNote
-	18, // [18:18] is the sub-list for method output_type
-	18, // [18:18] is the sub-list for method input_type
-	18, // [18:18] is the sub-list for extension type_name
-	18, // [18:18] is the sub-list for extension extendee
-	0,  // [0:18] is the sub-list for field type_name
+	3,  // 13: bursar.v1.Runners.account:type_name -> bursar.v1.AccountName
+	7,  // 14: bursar.v1.Runners.largest:type_name -> bursar.v1.Runner
+	13, // 15: bursar.v1.Runner.resource:type_name -> bursar.v1.Resource
+	14, // 16: bursar.v1.Runner.reserve_time:type_name -> google.protobuf.Timestamp
+	5,  // 17: bursar.v1.InsufficientResources.shortfalls:type_name -> bursar.v1.Shortfall
+	9,  // 18: bursar.v1.InsufficientResources.filters:type_name -> bursar.v1.HostFilters
+	2,  // 19: bursar.v1.InsufficientResources.verdict:type_name -> bursar.v1.InsufficientResources.Verdict
+	6,  // 20: bursar.v1.InsufficientResources.runners:type_name -> bursar.v1.Runners
+	10, // 21: bursar.v1.HostFilters.closed:type_name -> bursar.v1.ClosedHosts
+	1,  // 22: bursar.v1.ClosedHosts.note:type_name -> bursar.v1.ShortfallNote
+	23, // [23:23] is the sub-list for method output_type
+	23, // [23:23] is the sub-list for method input_type
+	23, // [23:23] is the sub-list for extension type_name
+	23, // [23:23] is the sub-list for extension extendee
+	0,  // [0:23] is the sub-list for field type_name
 }
 
 func init() { file_bursar_v1_account_proto_init() }
@@ -1032,7 +1225,7 @@ func file_bursar_v1_account_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_bursar_v1_account_proto_rawDesc), len(file_bursar_v1_account_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   8,
+			NumMessages:   10,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

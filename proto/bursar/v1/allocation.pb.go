@@ -2136,7 +2136,9 @@ type ExplainResponse struct {
 	// The account it waits behind.
 	BlockedBy *AccountName `protobuf:"bytes,8,opt,name=blocked_by,json=blockedBy,proto3" json:"blocked_by,omitempty"`
 	// The allocation, if one was named.
-	Allocation    *Allocation `protobuf:"bytes,9,opt,name=allocation,proto3" json:"allocation,omitempty"`
+	Allocation *Allocation `protobuf:"bytes,9,opt,name=allocation,proto3" json:"allocation,omitempty"`
+	// If the request waits and is starved: who stands in its way, for each account that is short.
+	Runners       []*Runners `protobuf:"bytes,10,rep,name=runners,proto3" json:"runners,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2230,6 +2232,13 @@ func (x *ExplainResponse) GetBlockedBy() *AccountName {
 func (x *ExplainResponse) GetAllocation() *Allocation {
 	if x != nil {
 		return x.Allocation
+	}
+	return nil
+}
+
+func (x *ExplainResponse) GetRunners() []*Runners {
+	if x != nil {
+		return x.Runners
 	}
 	return nil
 }
@@ -2434,7 +2443,7 @@ const file_bursar_v1_allocation_proto_rawDesc = "" +
 	"\x05actor\x18\x04 \x01(\tR\x05actor\"_\n" +
 	"\x0eExplainRequest\x12\x17\n" +
 	"\x02id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18 R\x02id\x124\n" +
-	"\arequest\x18\x02 \x01(\v2\x1a.bursar.v1.AllocateRequestR\arequest\"\x8f\x04\n" +
+	"\arequest\x18\x02 \x01(\v2\x1a.bursar.v1.AllocateRequestR\arequest\"\xbd\x04\n" +
 	"\x0fExplainResponse\x12<\n" +
 	"\averdict\x18\x01 \x01(\x0e2\".bursar.v1.ExplainResponse.VerdictR\averdict\x12\x18\n" +
 	"\asummary\x18\x02 \x01(\tR\asummary\x124\n" +
@@ -2449,7 +2458,9 @@ const file_bursar_v1_allocation_proto_rawDesc = "" +
 	"blocked_by\x18\b \x01(\v2\x16.bursar.v1.AccountNameR\tblockedBy\x125\n" +
 	"\n" +
 	"allocation\x18\t \x01(\v2\x15.bursar.v1.AllocationR\n" +
-	"allocation\"o\n" +
+	"allocation\x12,\n" +
+	"\arunners\x18\n" +
+	" \x03(\v2\x12.bursar.v1.RunnersR\arunners\"o\n" +
 	"\aVerdict\x12\x17\n" +
 	"\x13VERDICT_UNSPECIFIED\x10\x00\x12\x10\n" +
 	"\fVERDICT_FITS\x10\x01\x12\x11\n" +
@@ -2542,6 +2553,7 @@ var file_bursar_v1_allocation_proto_goTypes = []any{
 	(*Account)(nil),                        // 40: bursar.v1.Account
 	(*HostFilters)(nil),                    // 41: bursar.v1.HostFilters
 	(*AccountName)(nil),                    // 42: bursar.v1.AccountName
+	(*Runners)(nil),                        // 43: bursar.v1.Runners
 }
 var file_bursar_v1_allocation_proto_depIdxs = []int32{
 	0,  // 0: bursar.v1.Allocation.state:type_name -> bursar.v1.AllocationState
@@ -2596,33 +2608,34 @@ var file_bursar_v1_allocation_proto_depIdxs = []int32{
 	41, // 49: bursar.v1.ExplainResponse.filters:type_name -> bursar.v1.HostFilters
 	42, // 50: bursar.v1.ExplainResponse.blocked_by:type_name -> bursar.v1.AccountName
 	3,  // 51: bursar.v1.ExplainResponse.allocation:type_name -> bursar.v1.Allocation
-	8,  // 52: bursar.v1.AllocationService.Allocate:input_type -> bursar.v1.AllocateRequest
-	10, // 53: bursar.v1.AllocationService.Confirm:input_type -> bursar.v1.ConfirmRequest
-	12, // 54: bursar.v1.AllocationService.Release:input_type -> bursar.v1.ReleaseRequest
-	14, // 55: bursar.v1.AllocationService.Cancel:input_type -> bursar.v1.CancelRequest
-	16, // 56: bursar.v1.AllocationService.Renew:input_type -> bursar.v1.RenewRequest
-	18, // 57: bursar.v1.AllocationService.Resize:input_type -> bursar.v1.ResizeRequest
-	20, // 58: bursar.v1.AllocationService.Stop:input_type -> bursar.v1.StopRequest
-	22, // 59: bursar.v1.AllocationService.Get:input_type -> bursar.v1.AllocationServiceGetRequest
-	24, // 60: bursar.v1.AllocationService.List:input_type -> bursar.v1.AllocationServiceListRequest
-	26, // 61: bursar.v1.AllocationService.Watch:input_type -> bursar.v1.AllocationServiceWatchRequest
-	28, // 62: bursar.v1.AllocationService.Explain:input_type -> bursar.v1.ExplainRequest
-	9,  // 63: bursar.v1.AllocationService.Allocate:output_type -> bursar.v1.AllocateResponse
-	11, // 64: bursar.v1.AllocationService.Confirm:output_type -> bursar.v1.ConfirmResponse
-	13, // 65: bursar.v1.AllocationService.Release:output_type -> bursar.v1.ReleaseResponse
-	15, // 66: bursar.v1.AllocationService.Cancel:output_type -> bursar.v1.CancelResponse
-	17, // 67: bursar.v1.AllocationService.Renew:output_type -> bursar.v1.RenewResponse
-	19, // 68: bursar.v1.AllocationService.Resize:output_type -> bursar.v1.ResizeResponse
-	21, // 69: bursar.v1.AllocationService.Stop:output_type -> bursar.v1.StopResponse
-	23, // 70: bursar.v1.AllocationService.Get:output_type -> bursar.v1.AllocationServiceGetResponse
-	25, // 71: bursar.v1.AllocationService.List:output_type -> bursar.v1.AllocationServiceListResponse
-	27, // 72: bursar.v1.AllocationService.Watch:output_type -> bursar.v1.AllocationServiceWatchResponse
-	29, // 73: bursar.v1.AllocationService.Explain:output_type -> bursar.v1.ExplainResponse
-	63, // [63:74] is the sub-list for method output_type
-	52, // [52:63] is the sub-list for method input_type
-	52, // [52:52] is the sub-list for extension type_name
-	52, // [52:52] is the sub-list for extension extendee
-	0,  // [0:52] is the sub-list for field type_name
+	43, // 52: bursar.v1.ExplainResponse.runners:type_name -> bursar.v1.Runners
+	8,  // 53: bursar.v1.AllocationService.Allocate:input_type -> bursar.v1.AllocateRequest
+	10, // 54: bursar.v1.AllocationService.Confirm:input_type -> bursar.v1.ConfirmRequest
+	12, // 55: bursar.v1.AllocationService.Release:input_type -> bursar.v1.ReleaseRequest
+	14, // 56: bursar.v1.AllocationService.Cancel:input_type -> bursar.v1.CancelRequest
+	16, // 57: bursar.v1.AllocationService.Renew:input_type -> bursar.v1.RenewRequest
+	18, // 58: bursar.v1.AllocationService.Resize:input_type -> bursar.v1.ResizeRequest
+	20, // 59: bursar.v1.AllocationService.Stop:input_type -> bursar.v1.StopRequest
+	22, // 60: bursar.v1.AllocationService.Get:input_type -> bursar.v1.AllocationServiceGetRequest
+	24, // 61: bursar.v1.AllocationService.List:input_type -> bursar.v1.AllocationServiceListRequest
+	26, // 62: bursar.v1.AllocationService.Watch:input_type -> bursar.v1.AllocationServiceWatchRequest
+	28, // 63: bursar.v1.AllocationService.Explain:input_type -> bursar.v1.ExplainRequest
+	9,  // 64: bursar.v1.AllocationService.Allocate:output_type -> bursar.v1.AllocateResponse
+	11, // 65: bursar.v1.AllocationService.Confirm:output_type -> bursar.v1.ConfirmResponse
+	13, // 66: bursar.v1.AllocationService.Release:output_type -> bursar.v1.ReleaseResponse
+	15, // 67: bursar.v1.AllocationService.Cancel:output_type -> bursar.v1.CancelResponse
+	17, // 68: bursar.v1.AllocationService.Renew:output_type -> bursar.v1.RenewResponse
+	19, // 69: bursar.v1.AllocationService.Resize:output_type -> bursar.v1.ResizeResponse
+	21, // 70: bursar.v1.AllocationService.Stop:output_type -> bursar.v1.StopResponse
+	23, // 71: bursar.v1.AllocationService.Get:output_type -> bursar.v1.AllocationServiceGetResponse
+	25, // 72: bursar.v1.AllocationService.List:output_type -> bursar.v1.AllocationServiceListResponse
+	27, // 73: bursar.v1.AllocationService.Watch:output_type -> bursar.v1.AllocationServiceWatchResponse
+	29, // 74: bursar.v1.AllocationService.Explain:output_type -> bursar.v1.ExplainResponse
+	64, // [64:75] is the sub-list for method output_type
+	53, // [53:64] is the sub-list for method input_type
+	53, // [53:53] is the sub-list for extension type_name
+	53, // [53:53] is the sub-list for extension extendee
+	0,  // [0:53] is the sub-list for field type_name
 }
 
 func init() { file_bursar_v1_allocation_proto_init() }
