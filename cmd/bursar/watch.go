@@ -31,10 +31,10 @@ message, with its "revision", "time" and "actor".`,
   bursar watch --label user=alice
   bursar watch 3f7k
   bursar watch --after 4711 -o json`,
-		Args:              cobra.MaximumNArgs(1),
+		Args:              atMost(1),
 		ValidArgsFunction: c.completeOneAllocation,
 	}
-	labels := labelFlag{}
+	labels := filterFlag{}
 	cmd.Flags().VarP(labels, "label", "l", "only allocations with this label, * for any value; repeatable")
 	host := cmd.Flags().String("host", "", "only allocations on this host")
 	after := cmd.Flags().Uint64("after", 0, "changes after this revision (default: from now on)")
