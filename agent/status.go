@@ -27,7 +27,7 @@ func (a *Agent) Status() string {
 	case synced.IsZero():
 		parts = append(parts, "no coordinator has answered yet: requests wait")
 	case a.unsynced.Load():
-		parts = append(parts, "no coordinator answers since "+synced.UTC().Format(time.DateTime)+" UTC: requests wait, engines go on")
+		parts = append(parts, "no coordinator answers since "+synced.UTC().Format(time.RFC3339)+": requests wait, engines go on")
 	default:
 		parts = append(parts, "a coordinator answers")
 	}

@@ -165,7 +165,7 @@ func TestStatusSaysWhatMatters(t *testing.T) {
 		}
 		p.fail(errors.New("away"))
 		time.Sleep(time.Minute)
-		if got := a.Status(); !strings.HasPrefix(got, "no coordinator answers since 2000-01-01 00:0") {
+		if got := a.Status(); !strings.HasPrefix(got, "no coordinator answers since 2000-01-01T00:0") {
 			t.Error(got)
 		}
 	})

@@ -31,7 +31,7 @@ type delays struct {
 	silent  time.Time     // since when nobody has answered; zero: the last attempt was answered
 	again   time.Duration // after which the server asked for the next attempt; 0: it did not
 	refused bool          // the server has too much to do, and said when to come again
-	present bool          // somebody was there for an attempt
+	present bool          // an attempt has failed in a way that may end by itself
 	// last is the last failure, for who is told of it meanwhile; nil: no attempt has failed yet.
 	last atomic.Pointer[failedAttempt]
 }
@@ -78,7 +78,7 @@ func (d *delays) isOver() bool {
 // attemptFailed takes notice of how an attempt has failed.
 func (d *delays) attemptFailed(err error) {
 	d.again = admission.TryAgain(err)
-	d.present = d.present || wasPresent(err)
+	d.present = d.present || !looksWrong(err)
 	d.refused = d.again > 0 && connect.CodeOf(err) == connect.CodeResourceExhausted
 	d.last.Store(&failedAttempt{err: err, busy: d.refused})
 	if !d.refused {

@@ -2,7 +2,10 @@ package client
 
 import (
 	"errors"
+	"io/fs"
 	"net"
+	"os"
+	"path/filepath"
 
 	"buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
 	"connectrpc.com/connect"
@@ -79,18 +82,30 @@ func Undecided(err error) bool {
 	}
 }
 
-// wasPresent reports whether somebody was there for an attempt that has failed: its answer came, or
-// its connection broke after it was made. An address that nobody serves, and a server that does not
-// trust this client, do not get better by themselves.
-func wasPresent(err error) bool {
+// looksWrong reports whether an attempt has failed for a reason that does not end by itself: nobody
+// knows the name, the folder of the socket is not there, or the server is not one to trust. An
+// address that refuses connections is right, as far as anybody can tell: its server may restart.
+func looksWrong(err error) bool {
 	if connect.IsWireError(err) {
-		return true
-	}
-	if _, trust := errors.AsType[*credential.TrustError](err); trust || errors.Is(err, errNoneKnown) {
 		return false
 	}
+	if name, ok := errors.AsType[*net.DNSError](err); ok {
+		return name.IsNotFound
+	}
+	_, untrusted := errors.AsType[*credential.TrustError](err)
 	_, foreign := errors.AsType[*discovery.ForeignServerError](err)
-	return !foreign && Undecided(err)
+	return untrusted || foreign || hasNoFolder(err)
+}
+
+// hasNoFolder reports whether nobody listens at a Unix socket, and even its folder is missing. An
+// agent that restarts leaves the folder.
+func hasNoFolder(err error) bool {
+	dial, ok := errors.AsType[*net.OpError](err)
+	if !ok || dial.Addr == nil || dial.Addr.Network() != "unix" || !errors.Is(err, fs.ErrNotExist) {
+		return false
+	}
+	_, err = os.Stat(filepath.Dir(dial.Addr.String()))
+	return errors.Is(err, fs.ErrNotExist)
 }
 
 // undecidedError is the last error of a call with an undecided attempt.

@@ -58,10 +58,11 @@ type RetryPolicy struct {
 	// deadline, or an Allocate with a wait, goes on until that is over. Default 15 s, which
 	// outlasts a restart or a change of leader. Negative: never repeat.
 	Patience time.Duration
-	// Present is how long such a call goes on if somebody was there for one of its attempts: a
-	// coordinator answers that none leads, an agent that no coordinator answers, or a connection
-	// breaks that was there. Default, and at least: Patience. More than Patience outlasts a change
-	// of leader, and still ends soon if an address is wrong.
+	// Present is how long such a call goes on if the address seems to be right: it refuses
+	// connections or breaks them, as that of a server that restarts does, a coordinator answers
+	// that none leads, or an agent that no coordinator answers. Default, and at least: Patience.
+	// More than Patience outlasts a restart and a change of leader, and still ends soon if nobody
+	// knows the name, the folder of a socket is missing, or the server is not to be trusted.
 	Present time.Duration
 	// Refused is how long such a call goes on while the server refuses it because it has too much
 	// to do, and says when to try again. The timeout of a call begins again with such a refusal.
@@ -170,7 +171,8 @@ func WithLargestAnswer(size int) Option {
 // WithNotice calls f once for each unary call that has no answer after so long, with the error of
 // its last attempt, or nil if its first one is still under way. An Allocate that waits, and a
 // Launch, rightly take long: there is no notice of them, nor of a call that the server asks to come
-// later. f has returned when the call does. Default: none.
+// later. f has returned when the call does. A watch calls f once for each time in which nobody has
+// answered for so long, when an attempt has failed. Default: none.
 func WithNotice(after time.Duration, f func(last error)) Option {
 	return optionFunc(func(s *settings) { s.notify, s.notifyAfter = f, after })
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
+	"path/filepath"
 	"slices"
 	"syscall"
 	"testing"
@@ -18,9 +20,8 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// A coordinator that answers that nobody leads, and one whose connection broke, were there: a
-// change of leader takes longer than to find out that an address is wrong.
-func TestPatienceIsLongerIfSomebodyWasThere(t *testing.T) {
+// A restart and a change of leader take longer than to find out that an address is wrong.
+func TestPatienceIsShorterIfTheAddressLooksWrong(t *testing.T) {
 	leaderless := wireError(connect.CodeUnavailable)
 	broken := connect.NewError(connect.CodeUnavailable, io.ErrUnexpectedEOF)
 	untrusted := connect.NewError(connect.CodeUnavailable, &credential.TrustError{Err: errors.New("unknown authority"), Advice: "want another ca"})
@@ -28,8 +29,13 @@ func TestPatienceIsLongerIfSomebodyWasThere(t *testing.T) {
 		failures []error
 		most     time.Duration
 	}{
-		"nobody listens":                           {[]error{errRefused}, 5 * time.Second},
-		"no coordinator is known":                  {[]error{connect.NewError(connect.CodeUnavailable, errNoneKnown)}, 5 * time.Second},
+		"nobody listens":                           {[]error{errRefused}, 15 * time.Second},
+		"no coordinator is known":                  {[]error{connect.NewError(connect.CodeUnavailable, errNoneKnown)}, 15 * time.Second},
+		"the machine does not answer":              {[]error{noDial("tcp", syscall.EHOSTUNREACH)}, 15 * time.Second},
+		"the name is not known":                    {[]error{noDial("tcp", &net.DNSError{Name: "rm-9", IsNotFound: true})}, 5 * time.Second},
+		"names cannot be looked up":                {[]error{noDial("tcp", &net.DNSError{Name: "rm-9", IsTemporary: true})}, 15 * time.Second},
+		"no socket":                                {[]error{noSocket(filepath.Join(t.TempDir(), "agent.sock"))}, 15 * time.Second},
+		"no folder of a socket":                    {[]error{noSocket(filepath.Join(t.TempDir(), "none", "agent.sock"))}, 5 * time.Second},
 		"another user's program":                   {[]error{connect.NewError(connect.CodeUnavailable, &discovery.ForeignServerError{})}, 5 * time.Second},
 		"one that is not trusted":                  {[]error{untrusted}, 5 * time.Second},
 		"nobody leads":                             {[]error{leaderless}, 15 * time.Second},
@@ -48,6 +54,17 @@ func TestPatienceIsLongerIfSomebodyWasThere(t *testing.T) {
 			}
 		})
 	}
+}
+
+// noDial is the error of an attempt whose connection was not made.
+func noDial(network string, err error) error {
+	return connect.NewError(connect.CodeUnavailable, &net.OpError{Op: "dial", Net: network, Err: err})
+}
+
+func noSocket(path string) error {
+	return connect.NewError(connect.CodeUnavailable, &net.OpError{
+		Op: "dial", Net: "unix", Addr: &net.UnixAddr{Name: path, Net: "unix"}, Err: syscall.ENOENT,
+	})
 }
 
 // Who waits hears once why, unless the server has said when to come again.

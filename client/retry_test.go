@@ -112,7 +112,7 @@ func TestRefusalsThatSayWhenToTryAgainAreObeyedForLonger(t *testing.T) {
 			}
 			return errRefused
 		}, errRefused, 8 * time.Second, 13 * time.Second},
-		"gone": {func(time.Duration) error { return errRefused }, errRefused, 0, 2 * time.Second},
+		"gone": {func(time.Duration) error { return errRefused }, errRefused, 0, 4 * time.Second},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			began := time.Now()
@@ -239,7 +239,7 @@ func TestPatienceEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
 		s := defaults()
-		s.retries.Patience = 3 * time.Second
+		s.retries = RetryPolicy{Patience: 3 * time.Second}.withDefaults()
 		made, err := attempts(t.Context(), s, get(), func(context.Context, int) error { return errRefused })
 		if took := time.Since(began); !errors.Is(err, errRefused) || took > 3*time.Second || made < 3 {
 			t.Errorf("%d attempts in %v, %v; want several within 3s and the last one's error", made, took, err)
@@ -253,7 +253,7 @@ func TestDeadlineOfItsOwnIsACallsPatience(t *testing.T) {
 		t.Helper()
 		began := time.Now()
 		s := defaults()
-		s.retries.Patience = 3 * time.Second
+		s.retries = RetryPolicy{Patience: 3 * time.Second}.withDefaults()
 		_, err := attempts(ctx, s, req, func(context.Context, int) error {
 			if time.Since(began) < until {
 				return errRefused

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"time"
 
 	"connectrpc.com/connect"
 	"github.com/cenkalti/backoff/v4"
@@ -22,7 +23,7 @@ func (c *Client) WatchAllocations(
 	ctx context.Context, req *bursarv1.AllocationServiceWatchRequest,
 ) iter.Seq2[*bursarv1.AllocationServiceWatchResponse, error] {
 	req = orEmpty(req)
-	return follow(ctx, c.settings.retries, req.GetAfterRevision(),
+	return follow(ctx, c.settings, req.GetAfterRevision(),
 		func(after uint64) (*connect.ServerStreamForClient[bursarv1.AllocationServiceWatchResponse], error) {
 			next := proto.CloneOf(req)
 			next.AfterRevision = after
@@ -36,7 +37,7 @@ func (c *Client) WatchCluster(
 	ctx context.Context, req *bursarv1.ClusterServiceWatchRequest,
 ) iter.Seq2[*bursarv1.ClusterServiceWatchResponse, error] {
 	req = orEmpty(req)
-	return follow(ctx, c.settings.retries, req.GetAfterRevision(),
+	return follow(ctx, c.settings, req.GetAfterRevision(),
 		func(after uint64) (*connect.ServerStreamForClient[bursarv1.ClusterServiceWatchResponse], error) {
 			next := proto.CloneOf(req)
 			next.AfterRevision = after
@@ -56,10 +57,11 @@ func follow[M any, R interface {
 	*M
 	GetRevision() uint64
 }](
-	ctx context.Context, policy RetryPolicy, after uint64, open func(after uint64) (*connect.ServerStreamForClient[M], error),
+	ctx context.Context, s settings, after uint64, open func(after uint64) (*connect.ServerStreamForClient[M], error),
 ) iter.Seq2[R, error] {
 	return func(yield func(R, error) bool) {
-		delays := newDelays(ctx, policy, 0)
+		delays := newDelays(ctx, s.retries, 0)
+		o := outage{settings: s}
 		for {
 			answered := false
 			stream, err := open(after)
@@ -84,10 +86,13 @@ func follow[M any, R interface {
 			}
 			if answered {
 				// it may have been silent for long before: patience begins now
-				delays = newDelays(ctx, policy, 0)
+				delays = newDelays(ctx, s.retries, 0)
+				delays.present = true // the address was right
+				o = outage{settings: s}
 			}
 			delays.attemptFailed(err)
-			if policy.Patience >= 0 && retriable(err) && waitForAttempt(ctx, delays) {
+			o.failed(err)
+			if s.retries.Patience >= 0 && retriable(err) && waitForAttempt(ctx, delays) {
 				continue
 			}
 			if ctx.Err() == nil {
@@ -95,6 +100,25 @@ func follow[M any, R interface {
 			}
 			return
 		}
+	}
+}
+
+// outage is a time in which nobody answers a watch.
+type outage struct {
+	settings settings
+	began    time.Time // of its first failure; zero: nothing has failed
+	told     bool
+}
+
+// failed takes notice of an attempt that has failed, and tells of the outage once.
+func (o *outage) failed(err error) {
+	now := time.Now()
+	if o.began.IsZero() {
+		o.began = now
+	}
+	if o.settings.notify != nil && !o.told && now.Sub(o.began) >= o.settings.notifyAfter {
+		o.told = true
+		o.settings.notify(err)
 	}
 }
 

@@ -142,10 +142,10 @@ func TestAMissingUserIsTheCallersOnlyOne(t *testing.T) {
 	_, err = alice.allocate(t, "h1", "")
 	expect(t, "an empty user", err, connect.CodeInvalidArgument, `labels[user]: "": want the name of a user`)
 	_, err = c.visit(t, "ops").allocations.Allocate(ctx, &bursarv1.AllocateRequest{Resource: memory(mib)})
-	expect(t, "a caller without users", err, connect.CodePermissionDenied, "ops may not allocate for no user: want the label user")
+	expect(t, "a caller without users", err, connect.CodePermissionDenied, "ops may not allocate for no user: want the label user (--label user=NAME), and a caller that may act as that user")
 	through := c.visit(t, "agent1", identity.Actor{Name: "team@h1", Users: []string{"alice", "bob"}})
 	_, err = through.allocations.Allocate(ctx, req)
-	expect(t, "a caller with two users", err, connect.CodePermissionDenied, "team@h1 may not allocate for no user: want the label user")
+	expect(t, "a caller with two users", err, connect.CodePermissionDenied, "team@h1 may not allocate for no user: want the label user (--label user=NAME) with one of alice, bob")
 }
 
 func TestAgentsSpeakForTheirHostAlone(t *testing.T) {

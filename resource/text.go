@@ -71,7 +71,7 @@ func misspelledSize(text string) string {
 	}
 	letter := strings.TrimSuffix(strings.TrimSuffix(strings.ToUpper(text[len(number):]), "B"), "I")
 	for _, u := range binaryUnits {
-		if letter == u.name[:1] {
+		if _, fits := scaleDecimal(number, u.bytes); letter == u.name[:1] && fits {
 			return number + u.name
 		}
 	}
@@ -187,7 +187,7 @@ func ParseQuantity(dimension, text string) (int64, error) {
 		return n, nil
 	}
 	want := fmt.Sprintf("a whole number from 0 to %d", int64(MaxQuantity))
-	if near := misspelled(dimension); near != "" {
+	if near := misspelled(dimension); near != "" && near != dimension {
 		want += "; did you mean " + near + "?"
 	}
 	return 0, &FieldError{dimension, text, want}

@@ -36,7 +36,7 @@ it, the reservation expires. Without --host bursar chooses the best host.
 
   # get in line and look again later
   bursar allocate -m 4GiB -l user=alice --wait 1h --async`,
-		Args: cobra.NoArgs,
+		Args: noArguments,
 	}
 	f := addRequestFlags(cmd)
 	addPlaceFlags(cmd, f)
@@ -88,6 +88,9 @@ func (c *cli) allocate(ctx context.Context, cl *client.Client, req *bursarv1.All
 		defer cancel()
 		_, _ = cl.Allocations().Cancel(ctx, &bursarv1.CancelRequest{RequestId: req.GetRequestId(), Reason: reason})
 	}
+	if host := req.GetHost().GetId(); host != "" && client.NotFound(err) {
+		err = &hintedError{err, "--host wants a host that is there, see `bursar hosts`; --require KEY=VALUE with --wait waits for one that is to come"}
+	}
 	return nil, err
 }
 
@@ -115,7 +118,7 @@ does not touch engines that run: see stop and release. Of several ids each is
 tried. The exit code is that of the first failure.`,
 		Example: `  bursar cancel 3f7k
   bursar cancel my-request-id --reason "not needed any more"`,
-		Args:              cobra.MinimumNArgs(1),
+		Args:              atLeast(1),
 		ValidArgsFunction: c.completeAllocations,
 	}
 	reason := cmd.Flags().String("reason", "", "why, for the history")
@@ -137,7 +140,7 @@ without a pid on its host. Of several ids each is tried. The exit code is that
 of the first failure.`,
 		Example: `  bursar renew 3f7k
   bursar renew 3f7k --ttl 10m`,
-		Args:              cobra.MinimumNArgs(1),
+		Args:              atLeast(1),
 		ValidArgsFunction: c.completeAllocations,
 	}
 	ttl := newDuration(cmd.Flags(), 0, "ttl", "from now on (default: as long as at first)")

@@ -30,10 +30,10 @@ much more it used when this was noticed, and what its host does about it.`,
   bursar allocations --ended --limit 20
   bursar allocations 3f7k
   bursar allocations -o json | jq -r '.allocations[].id'`,
-		Args:              cobra.MaximumNArgs(1),
+		Args:              atMost(1),
 		ValidArgsFunction: c.completeOneAllocation,
 	}
-	f := listFlags{labels: labelFlag{}}
+	f := listFlags{labels: filterFlag{}}
 	flags := cmd.Flags()
 	flags.VarP(f.labels, "label", "l", "only with this label, * for any value; repeatable")
 	flags.StringVar(&f.host, "host", "", "only on this host")
@@ -60,18 +60,23 @@ much more it used when this was noticed, and what its host does about it.`,
 		if err != nil {
 			return err
 		}
-		return c.print(all, func() { c.printAllocations(all.GetAllocations()) })
+		return c.print(all, func() { c.printAllocations(all.GetAllocations(), f.text()) })
 	}
 	return cmd
 }
 
 // listFlags select allocations.
 type listFlags struct {
-	labels labelFlag
+	labels filterFlag
 	host   string
 	states []string
 	ended  bool
 	limit  int
+}
+
+// text is the filter as it was typed; empty without any.
+func (f *listFlags) text() string {
+	return filtersOf(f.labels.text(), filterText("--host", f.host), filterText("--state", f.states...))
 }
 
 // maxPage is the largest page that the contract allows.
@@ -120,8 +125,13 @@ func stateNames() []string {
 	return names
 }
 
-func (c *cli) printAllocations(allocations []*bursarv1.Allocation) {
-	if len(allocations) == 0 {
+// printAllocations prints those that a filter has left.
+func (c *cli) printAllocations(allocations []*bursarv1.Allocation, filter string) {
+	switch {
+	case len(allocations) == 0 && filter != "":
+		c.sayf("no allocation matches %s", filter)
+		return
+	case len(allocations) == 0:
 		c.sayf("no allocations: `bursar run` or `bursar allocate` makes one")
 		return
 	}
@@ -229,10 +239,10 @@ func usedText(r *bursarv1.Resource) string {
 	}
 	var parts []string
 	if r.MemoryBytes != nil {
-		parts = append(parts, quantityText(resource.Memory, r.GetMemoryBytes())+" of memory")
+		parts = append(parts, amountText(resource.Memory, r.GetMemoryBytes()))
 	}
 	if r.CpuMillis != nil {
-		parts = append(parts, quantityText(resource.CPU, r.GetCpuMillis())+" of cpu")
+		parts = append(parts, amountText(resource.CPU, r.GetCpuMillis()))
 	}
 	return strings.Join(parts, ", ")
 }

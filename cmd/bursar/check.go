@@ -33,7 +33,7 @@ cluster.`,
 		Example: `  bursar queues check
   bursar queues check yarn:prod
   bursar queues check -f /etc/bursar/providers.yaml`,
-		Args:              cobra.MaximumNArgs(1),
+		Args:              atMost(1),
 		ValidArgsFunction: c.completeProviders,
 	}
 	file := cmd.Flags().StringP("file", "f", "", "file of providers to check from here; - is standard input")

@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/bursar/bursar/client"
 	"github.com/bursar/bursar/internal/tracing"
@@ -34,6 +35,8 @@ type cli struct {
 	// begun is set when the command line has been understood. An error before that is a mistake of
 	// the user.
 	begun bool
+	// flags are those of the command that runs; nil before.
+	flags *pflag.FlagSet
 	// clients are those made so far; execute closes them. An error is about the last one.
 	clients []*client.Client
 	// unanswered says that a call is not answered yet, at most once.
@@ -106,11 +109,11 @@ Try it on this machine:
   bursar hosts; bursar allocations`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		PersistentPreRunE: func(*cobra.Command, []string) error {
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
 			if err := checkOutput(c.output); err != nil {
 				return err
 			}
-			c.begun, c.out.json = true, c.output == outputJSON
+			c.begun, c.out.json, c.flags = true, c.output == outputJSON, cmd.Flags()
 			return nil
 		},
 	}
@@ -245,7 +248,7 @@ func family(use, short, long string, members ...*cobra.Command) *cobra.Command {
 		Use: use, Short: short, Long: long,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return usagef("unknown command %q for %q", args[0], cmd.CommandPath())
+				return usagef("unknown command %q for %q; see: %s --help", args[0], cmd.CommandPath(), cmd.CommandPath())
 			}
 			return cmd.Help()
 		},

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -37,8 +38,9 @@ as long as its applications.
 With resources it keeps only those from now on and gives back the rest. Say what
 the engine is entitled to (a JVM's heap and overhead), not what it happens to
 use now. Code 66 means that the reservation is gone: stop the engine. Code 65
-means that the process of --pid cannot be the engine, such as one that has
-ended. After any other code it is not known: confirm it again.
+means that the process of --pid cannot be the engine: it has ended, or the
+allocation has another one. After any other code it is not known: confirm it
+again.
 
 An engine that runs can be confirmed again with --application, as soon as it
 knows its application: that one is added. Within "bursar run" the id may be left
@@ -53,7 +55,7 @@ out.`,
 
   # in a script that "bursar run" runs
   bursar confirm --application application_1700000000000_0042`,
-		Args:              cobra.MaximumNArgs(1),
+		Args:              atMost(1),
 		ValidArgsFunction: c.completeOneAllocation,
 	}
 	var f confirmFlags
@@ -90,7 +92,10 @@ out.`,
 					}
 				}
 				res, err := cl.Allocations().Confirm(ctx, req)
-				return res.GetAllocation(), err
+				if client.Precondition(err) && isActive(ctx, cl, id) {
+					return nil, &exitError{exitData, err} // its engine must not be stopped
+				}
+				return res.GetAllocation(), withoutWait(err)
 			}))
 	}
 	return cmd
@@ -99,13 +104,19 @@ out.`,
 // confirmEnd gives the error of a Confirm its exit code. A script stops its engine at one of them,
 // so no other error may have that one.
 func confirmEnd(err error) error {
-	if !client.Precondition(err) {
+	if _, decided := errors.AsType[*exitError](err); decided || !client.Precondition(err) {
 		return err
 	}
 	if field, ok := client.InvalidField(err); ok && strings.HasPrefix(field.GetField(), "process.") {
 		return &exitError{exitData, err}
 	}
 	return &exitError{exitNoSuchThing, err}
+}
+
+// isActive reports whether an allocation has an engine.
+func isActive(ctx context.Context, cl *client.Client, id string) bool {
+	found, err := cl.Allocations().Get(ctx, &bursarv1.AllocationServiceGetRequest{Id: id})
+	return err == nil && found.GetAllocation().GetState() == bursarv1.AllocationState_ALLOCATION_STATE_ACTIVE
 }
 
 func (f *confirmFlags) request() (*bursarv1.ConfirmRequest, error) {

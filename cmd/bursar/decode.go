@@ -31,7 +31,7 @@ and state. A figure that the answer does not have is left out.`,
 		Example: `  curl -H 'Accept: application/json' \
     http://rm:8088/ws/v1/cluster/scheduler | bursar queues decode -f -
   bursar queues decode -f scheduler.json -o json`,
-		Args:              cobra.NoArgs,
+		Args:              noArguments,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	file := cmd.Flags().StringP("file", "f", "", "the file; - is standard input")

@@ -42,12 +42,12 @@ func (c *cli) demo(ctx context.Context, cl *client.Client, host *bursarv1.Host) 
 		return err
 	}
 	c.printf("\n$ bursar allocations --label user=demo\n")
-	list := listFlags{labels: labelFlag{"user": "demo"}}
+	list := listFlags{labels: filterFlag{"user": "demo"}}
 	now, err := list.list(ctx, cl)
 	if err != nil {
 		return err
 	}
-	c.printAllocations(now.GetAllocations())
+	c.printAllocations(now.GetAllocations(), list.text())
 	c.printf("\n")
 	return nil
 }

@@ -122,7 +122,7 @@ func (c *cli) runDetached(ctx context.Context, cl *client.Client, req *bursarv1.
 	launched, err := cl.Engines().Launch(launching, wanted)
 	if err != nil {
 		c.giveBack(ctx, cl, allocation.GetId(), err)
-		return err
+		return launchEnd(err)
 	}
 	err = c.print(launched, func() {
 		c.printf("%s\n", launched.GetAllocation().GetId())
@@ -132,6 +132,18 @@ func (c *cli) runDetached(ctx context.Context, cl *client.Client, req *bursarv1.
 		return fmt.Errorf("%w; the command runs: its allocation's id is %s", err, allocation.GetId())
 	}
 	return nil
+}
+
+// launchEnd gives the error of a Launch the exit code that the same command has without --detach.
+func launchEnd(err error) error {
+	field, ok := client.InvalidField(err)
+	switch {
+	case !ok || field.GetField() != "command[0]":
+		return err
+	case strings.Contains(field.GetWant(), "execute"), strings.Contains(field.GetWant(), "#!"):
+		return &exitError{exitNotExecutable, err}
+	}
+	return &exitError{exitNotFound, err}
 }
 
 // giveBack releases what was granted for a command that was not started. If nobody hears that, the

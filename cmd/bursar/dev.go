@@ -53,7 +53,7 @@ what it knows in --data-dir and finds it again at the next start.`,
 
   bursar dev --listen 127.0.0.1:0 --data-dir /tmp/b \
     --agent-socket /tmp/b/agent.sock`,
-		Args:              cobra.NoArgs,
+		Args:              noArguments,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	var f devFlags

@@ -38,7 +38,7 @@ with --agent, on the agent's host.`,
   # also its queue, with those above it
   bursar explain -m 4GiB -l user=alice \
     --external yarn:prod:root.a,memory=64GiB,cpu=16`,
-		Args:              cobra.MaximumNArgs(1),
+		Args:              atMost(1),
 		ValidArgsFunction: c.completeOneAllocation,
 	}
 	f := addRequestFlags(cmd)
@@ -88,7 +88,7 @@ func (c *cli) printExplanation(res *bursarv1.ExplainResponse) {
 		c.printf("  %s\n", text)
 	}
 	if f := res.GetFilters(); f != nil {
-		c.printf("\n%s\n", filtersText(f))
+		c.printf("\n%s\n", filtersText(f, res.GetShortfalls()))
 	}
 	if len(res.GetAccounts()) > 0 {
 		c.printf("\n")

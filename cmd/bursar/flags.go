@@ -66,12 +66,12 @@ func (f countFlag) Set(text string) error {
 		if !found {
 			return fmt.Errorf("%q: want name=number, such as gpu=1", pair)
 		}
-		if fixed := name == resource.Memory || name == resource.CPU || name == resource.Instances; fixed && !f.any {
-			return fmt.Errorf("%q: want --%s %s", pair, name, value)
-		}
 		n, err := parseQuantity(name, value)
 		if err != nil {
 			return err
+		}
+		if fixed := name == resource.Memory || name == resource.CPU || name == resource.Instances; fixed && !f.any {
+			return fmt.Errorf("%q: want --%s %s", pair, name, value)
 		}
 		*f.vector = f.vector.With(name, n)
 	}
@@ -124,6 +124,47 @@ func (f labelFlag) Set(text string) error {
 		f[l.Key] = l.Value
 	}
 	return nil
+}
+
+// filterFlag adds labels that select what is there: each with one value, or * for any.
+type filterFlag labelFlag
+
+func (f filterFlag) String() string { return "" }
+
+func (f filterFlag) Type() string { return "key=value" }
+
+func (f filterFlag) Set(text string) error {
+	set, err := label.Parse(text)
+	if err != nil {
+		return err
+	}
+	for _, l := range set {
+		if l.Value != label.Any && strings.Contains(l.Value, label.Any) {
+			return &label.FieldError{Field: "labels[" + l.Key + "]", Value: l.Value, Want: "one value, or * alone for any"}
+		}
+	}
+	return labelFlag(f).Set(text)
+}
+
+// text writes the filter as it was typed.
+func (f filterFlag) text() string {
+	if len(f) == 0 {
+		return ""
+	}
+	return "--label " + labelsText(f)
+}
+
+// filtersOf puts together what filters a list; empty without any.
+func filtersOf(texts ...string) string {
+	return strings.Join(slices.DeleteFunc(texts, func(text string) bool { return text == "" }), " ")
+}
+
+// filterText writes a flag that filters by one value or several; empty without any.
+func filterText(flag string, values ...string) string {
+	if text := strings.Join(values, ","); text != "" {
+		return flag + " " + text
+	}
+	return ""
 }
 
 // externalFlag adds parts in queues of other clusters from "yarn:prod:root.a,memory=4GiB,cpu=4".
@@ -214,7 +255,7 @@ func addRequestFlags(cmd *cobra.Command) *requestFlags {
 // is for the agent's host.
 func addPlaceFlags(cmd *cobra.Command, f *requestFlags) {
 	flags := cmd.Flags()
-	flags.StringVar(&f.host, "host", "", "on this host and no other")
+	flags.StringVar(&f.host, "host", "", "on this host, which is there, and no other")
 	flags.Var(f.required, "require", "only on hosts with this label; repeatable")
 	flags.Var(f.wanted, "prefer", "if possible on hosts with this label; repeatable")
 	flags.StringSliceVar(&f.avoid, "avoid", nil, "not on this host; repeatable")

@@ -30,6 +30,20 @@ func quantityText(dimension string, n int64) string {
 	return sign + strconv.FormatInt(n, 10)
 }
 
+// amountText writes a quantity with what it is of: "4GiB of memory", "2 cores", "3 of gpu".
+func amountText(dimension string, n int64) string {
+	switch dimension {
+	case resource.CPU:
+		if n == 1000 {
+			return "1 core"
+		}
+		return strconv.FormatFloat(float64(n)/1000, 'f', -1, 64) + " cores"
+	case resource.Instances:
+		return counted(int(n), "instance", "instances")
+	}
+	return quantityText(dimension, n) + " of " + dimension
+}
+
 // memoryText is exact if the exact number is short.
 func memoryText(bytes int64) string {
 	if bytes == 0 {

@@ -27,7 +27,7 @@ func (c *cli) hostCordonCommand() *cobra.Command {
 		Short:             "No new engines on this host; what runs goes on",
 		Long:              "Cordon keeps new engines off a host. What runs there goes on.",
 		Example:           `  bursar host cordon vm-1 vm-2 --reason "new kernel"`,
-		Args:              cobra.MinimumNArgs(1),
+		Args:              atLeast(1),
 		ValidArgsFunction: c.offerHosts,
 	}
 	reason := cmd.Flags().String("reason", "", "why, for those who look at the host")
@@ -46,7 +46,7 @@ func (c *cli) hostUncordonCommand() *cobra.Command {
 		Short:             "End a cordon or a drain",
 		Long:              "Uncordon lets new engines onto a host again, after cordon or drain.",
 		Example:           "  bursar host uncordon vm-1",
-		Args:              cobra.MinimumNArgs(1),
+		Args:              atLeast(1),
 		ValidArgsFunction: c.offerHosts,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return c.onHosts(cmd, args, func(ctx context.Context, cl *client.Client, id string) (*bursarv1.Host, error) {
@@ -69,7 +69,7 @@ code 1 when the time is over.`,
 		Example: `  bursar host drain vm-1
   bursar host drain vm-1 --deadline 10m --reason "disk failing"
   bursar host drain vm-1 vm-2 --deadline 10m --wait 15m`,
-		Args:              cobra.MinimumNArgs(1),
+		Args:              atLeast(1),
 		ValidArgsFunction: c.offerHosts,
 	}
 	reason := cmd.Flags().String("reason", "", "why, for those who look at the host")
@@ -147,10 +147,10 @@ func (c *cli) hostRemoveCommand() *cobra.Command {
 		Short: "Forget a host that is gone",
 		Long: `Remove forgets a host. A host with live engines is refused, unless --force says
 that they are gone: then they count as lost. If an agent still runs there, it
-brings its host and its engines back.`,
+brings its host and its engines back with its next report: stop it first.`,
 		Example: `  bursar host remove vm-1
   bursar host remove vm-1 --force`,
-		Args:              cobra.MinimumNArgs(1),
+		Args:              atLeast(1),
 		ValidArgsFunction: c.offerHosts,
 	}
 	force := cmd.Flags().Bool("force", false, "even with live engines: they become lost")
@@ -164,9 +164,13 @@ brings its host and its engines back.`,
 			if err != nil {
 				return err
 			}
+			before, _ := cl.Hosts().Get(cmd.Context(), &bursarv1.HostServiceGetRequest{Id: id}) // for the note alone
 			res, err := cl.Hosts().Deregister(cmd.Context(), &bursarv1.DeregisterRequest{HostId: id, Force: *force})
 			if err != nil {
 				return err
+			}
+			if before.GetHost().GetState() == bursarv1.HostState_HOST_STATE_HEALTHY {
+				c.sayf("%s: its agent reports, and brings it back with its next report: stop the agent first to be rid of it", id)
 			}
 			return c.print(res, func() { c.printf("%s removed\n", id) })
 		})
@@ -202,6 +206,6 @@ func (c *cli) printHostLine(host *bursarv1.Host) error {
 		if note != "" {
 			note = " (" + note + ")"
 		}
-		c.printf("%s %s%s, %d engines\n", host.GetId(), hostState(host), note, host.GetAccount().GetAllocations())
+		c.printf("%s %s%s, %s\n", host.GetId(), hostState(host), note, counted(int(host.GetAccount().GetAllocations()), "engine", "engines"))
 	})
 }

@@ -27,10 +27,10 @@ its last measurement (headroom). With an id it shows all about one host.`,
   # hosts with less than 4 GiB of headroom
   bursar hosts -o json | jq -r '.hosts[] | select(.headroomBytes) |
     select((.headroomBytes | tonumber) < 4294967296) | .id'`,
-		Args:              cobra.MaximumNArgs(1),
+		Args:              atMost(1),
 		ValidArgsFunction: c.completeHosts,
 	}
-	labels := labelFlag{}
+	labels := filterFlag{}
 	var states []string
 	cmd.Flags().VarP(labels, "label", "l", "only hosts with this label; repeatable")
 	cmd.Flags().StringSliceVar(&states, "state", nil, "only hosts in this state: healthy, suspect, lost or returning; repeatable")
@@ -50,6 +50,7 @@ its last measurement (headroom). With an id it shows all about one host.`,
 			}
 			return c.print(res.GetHost(), func() { c.printHost(res.GetHost(), hostOverUses(cmd.Context(), cl, id, time.Now())) })
 		}
+		filter := filtersOf(labels.text(), filterText("--state", states...))
 		req := &bursarv1.HostServiceListRequest{Labels: labels, PageSize: 1000}
 		for _, name := range states {
 			state, known := bursarv1.HostState_value["HOST_STATE_"+strings.ToUpper(name)]
@@ -66,13 +67,18 @@ its last measurement (headroom). With an id it shows all about one host.`,
 			all.Hosts = append(all.Hosts, page.GetHosts()...)
 			all.Revision = page.GetRevision()
 		}
-		return c.print(all, func() { c.printHosts(all.GetHosts()) })
+		return c.print(all, func() { c.printHosts(all.GetHosts(), filter) })
 	}
 	return cmd
 }
 
-func (c *cli) printHosts(hosts []*bursarv1.Host) {
-	if len(hosts) == 0 {
+// printHosts prints those that a filter has left.
+func (c *cli) printHosts(hosts []*bursarv1.Host, filter string) {
+	switch {
+	case len(hosts) == 0 && filter != "":
+		c.sayf("no host matches %s", filter)
+		return
+	case len(hosts) == 0:
 		c.sayf("no hosts: `bursar agent` on a machine makes it one")
 		return
 	}

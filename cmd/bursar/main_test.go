@@ -60,6 +60,8 @@ const patience = 60 * time.Second
 //	                         state=STOPPED, or state=GONE
 //	yarn many PATH N         that many queues below one
 //	yarn app ID …            an application in it: queue=root.a, used=2GiB/2, state=KILLED
+//
+// FREE is an address on loopback that nobody serves.
 func TestScripts(t *testing.T) {
 	runScripts(t, "testdata", func(*testscript.Env) {})
 }
@@ -67,14 +69,12 @@ func TestScripts(t *testing.T) {
 // TestScriptsOfNetworks runs testdata/net/*.txtar, which also have: certificates in $WORK/tls, of
 // the authority ca.pem (server.pem for 127.0.0.1, agent.pem for the agent of host vm-one,
 // admin.pem) and elsewhere.pem, which is another authority; the token of an admin in token, its
-// hash in identities.yaml; a Consul at CONSUL_HTTP_ADDR; and an address on loopback at FREE that
-// nobody serves.
+// hash in identities.yaml; and a Consul at CONSUL_HTTP_ADDR.
 func TestScriptsOfNetworks(t *testing.T) {
 	catalog := consultest.Start(t, consultest.Options{})
 	ca, elsewhere := certs.New(t, "here"), certs.New(t, "elsewhere")
 	runScripts(t, filepath.Join("testdata", "net"), func(env *testscript.Env) {
 		env.Setenv("CONSUL_HTTP_ADDR", catalog.Address)
-		env.Setenv("FREE", proc.Address(t))
 		env.Setenv("CATALOG", strings.Replace(catalog.Address, "http:", "consul:", 1))
 		dir := filepath.Join(env.WorkDir, "tls")
 		if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -122,7 +122,8 @@ func runScripts(t *testing.T, dir string, setup func(env *testscript.Env)) {
 			env.Setenv("XDG_RUNTIME_DIR", filepath.Join(env.WorkDir, "run"))
 			env.Setenv("XDG_STATE_HOME", filepath.Join(env.WorkDir, "state"))
 			env.Setenv("BURSAR_ADDR", "127.0.0.1:1") // nobody's
-			env.Setenv("BURSAR_AGENT", filepath.Join(env.WorkDir, "no.sock"))
+			env.Setenv("FREE", proc.Address(t))
+			env.Setenv("BURSAR_AGENT", filepath.Join(env.WorkDir, "none", "agent.sock")) // nobody's, and given up soon
 			env.Setenv("USER", "alice")
 			env.Setenv("GORACE", goRace)
 			env.Values[serversKey{}] = &servers{running: make(map[string]*exec.Cmd)}

@@ -26,7 +26,7 @@ then on: end them first.`,
 		Example: `  bursar coordinator migrate --config /etc/bursar/coordinator.yaml
   bursar coordinator migrate --store postgres://owner@db1/bursar
   bursar coordinator migrate --adopt`,
-		Args:              cobra.NoArgs,
+		Args:              noArguments,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	file := addConfigFlag(cmd, coordinatorFile)

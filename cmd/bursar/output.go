@@ -10,6 +10,8 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
+
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
 // Forms of output.
@@ -66,7 +68,7 @@ func (c *cli) printLine(msg proto.Message) error {
 // empty texts and empty lists, so that a script need not know what may be missing. A quantity that
 // is not set, or a part that is not there, is left out: that is not the same as zero.
 func jsonText(msg proto.Message) ([]byte, error) {
-	text, err := protojson.MarshalOptions{EmitDefaultValues: true}.Marshal(msg)
+	text, err := protojson.MarshalOptions{EmitDefaultValues: true}.Marshal(withWeights(msg))
 	if err != nil {
 		return nil, fmt.Errorf("marshal: %w", err)
 	}
@@ -76,6 +78,36 @@ func jsonText(msg proto.Message) ([]byte, error) {
 	}
 	// A list has all pages. Within a text the quotes would have backslashes.
 	return bytes.ReplaceAll(compact.Bytes(), []byte(`,"nextPageToken":""`), nil), nil
+}
+
+// withWeights gives rules that name no weight the one that they count with. A zero would say that
+// their requests get nothing.
+func withWeights(msg proto.Message) proto.Message {
+	if len(rulesOf(msg)) == 0 {
+		return msg
+	}
+	msg = proto.Clone(msg)
+	for _, q := range rulesOf(msg) {
+		q.Weight = max(1, q.GetWeight())
+	}
+	return msg
+}
+
+// rulesOf are the rules that a message shows.
+func rulesOf(msg proto.Message) (rules []*bursarv1.Quota) {
+	switch msg := msg.(type) {
+	case *bursarv1.Quota:
+		return []*bursarv1.Quota{msg}
+	case *bursarv1.QuotaServiceListResponse:
+		return msg.GetQuotas()
+	case *bursarv1.ApplyResponse:
+		return slices.Concat(msg.GetAdded(), msg.GetChanged(), msg.GetDeleted())
+	case *bursarv1.ClusterServiceWatchResponse:
+		if q := msg.GetQuota(); q != nil {
+			return []*bursarv1.Quota{q}
+		}
+	}
+	return nil
 }
 
 // withField adds a field to a JSON object that has others.

@@ -26,7 +26,7 @@ for the cluster's queues wait; the message says why.`,
 		Example: `  bursar providers
   bursar providers -o json | \
     jq '.providers[] | select(.health.state != "STATE_KNOWN")'`,
-		Args:              cobra.NoArgs,
+		Args:              noArguments,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cl, err := c.coordinator(cmd.Context())

@@ -40,7 +40,7 @@ queue by its full path, or by its last name if that is unique.`,
 
   # how bursar reads an answer of YARN
   bursar queues decode -f scheduler.json`,
-		Args:              cobra.MaximumNArgs(1),
+		Args:              atMost(1),
 		ValidArgsFunction: c.completeQueues,
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

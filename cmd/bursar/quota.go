@@ -52,7 +52,7 @@ and "over" lists those accounts.`,
   bursar quota set creator=schedule --memory 96GiB \
     --guaranteed memory=16GiB,cpu=8
   bursar quota set '*' --instances 500`,
-		Args:              cobra.ExactArgs(1),
+		Args:              exactly(1),
 		ValidArgsFunction: c.completeSelectors,
 	}
 	var limit, guaranteed resource.Vector
@@ -96,10 +96,11 @@ func (c *cli) quotaDeleteCommand() *cobra.Command {
 		Short: "Remove a rule",
 		Long: `Delete removes the rule with this selector. After that the next most specific
 rule limits what its accounts held; if there is none, nothing does. A rule from
-a file that the coordinator watches is removed from that file instead.`,
+a file that the coordinator watches is removed from that file instead. If such a
+file hides the rule, delete says that the file's stays in force.`,
 		Example: `  bursar quota delete user=alice
   bursar quota delete 'user=*,creator=IDE'`,
-		Args:              cobra.ExactArgs(1),
+		Args:              exactly(1),
 		ValidArgsFunction: c.completeSelectors,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			selector, err := selectorArg(args[0])
@@ -113,6 +114,10 @@ a file that the coordinator watches is removed from that file instead.`,
 			res, err := cl.Quotas().Delete(cmd.Context(), &bursarv1.DeleteRequest{Selector: selector})
 			if err != nil {
 				return err
+			}
+			// A file may have a rule with the same selector, which hid this one.
+			if left, err := cl.Quotas().Get(cmd.Context(), &bursarv1.QuotaServiceGetRequest{Selector: selector}); err == nil {
+				c.sayf("%s: the rule of %s with the same selector stays in force", selectorText(selector), left.GetQuota().GetSource())
 			}
 			return c.print(res, func() { c.printf("%s deleted\n", selectorText(selector)) })
 		},
@@ -136,7 +141,7 @@ came from it before.`,
   bursar quota apply -f quotas.yaml --prune
 
   generate-quotas | bursar quota apply -f - --source generated`,
-		Args:              cobra.NoArgs,
+		Args:              noArguments,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	file := cmd.Flags().StringP("file", "f", "", "the file; - is standard input")

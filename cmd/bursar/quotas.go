@@ -21,10 +21,10 @@ rule is in force.`,
 		Example: `  bursar quotas
   bursar quotas --label user=alice
   bursar quotas -o json | jq '.accounts[] | select(.overLimit)'`,
-		Args:              cobra.NoArgs,
+		Args:              noArguments,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
-	labels := labelFlag{}
+	labels := filterFlag{}
 	cmd.Flags().VarP(labels, "label", "l", "only accounts with this label, * for any value; repeatable")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		cl, err := c.coordinator(cmd.Context())
@@ -40,12 +40,12 @@ rule is in force.`,
 			all.Accounts = append(all.Accounts, page.GetAccounts()...)
 			all.Revision = page.GetRevision()
 		}
-		return c.print(all, func() { c.printQuotas(all) })
+		return c.print(all, func() { c.printQuotas(all, labels.text()) })
 	}
 	return cmd
 }
 
-func (c *cli) printQuotas(all *bursarv1.QuotaServiceListResponse) {
+func (c *cli) printQuotas(all *bursarv1.QuotaServiceListResponse, filter string) {
 	if len(all.GetQuotas()) == 0 {
 		c.sayf("no quotas: `bursar quota apply -f FILE` or `bursar quota set SELECTOR --memory 64GiB` makes some")
 		return
@@ -73,7 +73,10 @@ func (c *cli) printQuotas(all *bursarv1.QuotaServiceListResponse) {
 	for _, text := range hidden {
 		c.printf("%s\n", text)
 	}
-	if len(all.GetAccounts()) > 0 {
+	switch {
+	case len(all.GetAccounts()) == 0 && filter != "":
+		c.sayf("no account matches %s", filter)
+	case len(all.GetAccounts()) > 0:
 		c.printf("\n")
 		c.table(accountHeader(), accountRows(all.GetAccounts()))
 	}

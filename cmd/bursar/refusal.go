@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/bursar/bursar/client"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
@@ -37,7 +38,7 @@ func isNever(in *bursarv1.InsufficientResources) bool {
 func shortfallLines(in *bursarv1.InsufficientResources) []string {
 	lines := append(shortfallTexts(in.GetShortfalls()), runnersTexts(in.GetRunners())...)
 	if f := in.GetFilters(); f != nil {
-		lines = append(lines, filtersText(f))
+		lines = append(lines, filtersText(f, in.GetShortfalls()))
 	}
 	return lines
 }
@@ -60,10 +61,10 @@ func shortfallText(s *bursarv1.Shortfall) string {
 	}
 	amount := func(n int64) string { return quantityText(s.GetDimension(), n) }
 	if noteOf(s) == noteTooSmall {
-		return fmt.Sprintf("%s, the largest today: %s: asked for %s, it has %s", text, s.GetDimension(), amount(s.GetRequested()), amount(s.GetLimit()))
+		return fmt.Sprintf("%s, the largest today: %s: asked for %s, it has %s", text, withUnit(s.GetDimension()), amount(s.GetRequested()), amount(s.GetLimit()))
 	}
 	if s.GetDimension() != "" {
-		text += fmt.Sprintf(": %s: asked for %s, available %s of %s, short by %s", s.GetDimension(),
+		text += fmt.Sprintf(": %s: asked for %s, available %s of %s, short by %s", withUnit(s.GetDimension()),
 			amount(s.GetRequested()), amount(max(0, s.GetAvailable())), amount(s.GetLimit()), amount(s.GetRequested()-s.GetAvailable()))
 	}
 	note := noteText(s)
@@ -207,6 +208,20 @@ func shortfallHint(in *bursarv1.InsufficientResources) string {
 	return "--wait 30s waits until it is there; `bursar explain` with the same flags shows every account"
 }
 
+// withoutWait gives a refusal the hint of a command that does not wait, and changes an allocation
+// that explain knows nothing new about.
+func withoutWait(err error) error {
+	in, short := client.Insufficient(err)
+	switch {
+	case !short:
+		return err
+	case isNever(in):
+		hint, _, _ := strings.Cut(neverHint(in), "; ")
+		return &hintedError{err, hint}
+	}
+	return &hintedError{err, "nothing was changed: ask for less, or try again later; `bursar hosts` and `bursar quotas` show what is free"}
+}
+
 // neverHint says what would fit, and what limits it. A server that is too old for a verdict does
 // not say what would fit.
 func neverHint(in *bursarv1.InsufficientResources) string {
@@ -234,14 +249,23 @@ func neverHint(in *bursarv1.InsufficientResources) string {
 	for i, s := range least {
 		most := "no " + s.GetDimension()
 		if n := s.GetLargest(); n > 0 {
-			most = fmt.Sprintf("at most %s of %s", quantityText(s.GetDimension(), n), s.GetDimension())
+			most = "at most " + amountText(s.GetDimension(), n)
 		}
 		parts[i] = most + " (" + accountText(s.GetAccount()) + ")"
 	}
 	return "ask for " + strings.Join(parts, " and ") + ", or have the limit raised" + rest
 }
 
-func filtersText(f *bursarv1.HostFilters) string {
+// filtersText says at which step of the search hosts were removed. Shortfalls say whether those
+// without room in the ledger are too small.
+func filtersText(f *bursarv1.HostFilters, shortfalls []*bursarv1.Shortfall) string {
+	withoutRoom := "without room in the ledger"
+	if slices.ContainsFunc(shortfalls, func(s *bursarv1.Shortfall) bool { return noteOf(s) == noteTooSmall }) {
+		withoutRoom = "too small, or without room in the ledger"
+		if f.GetTotal() == 1 {
+			withoutRoom = "too small"
+		}
+	}
 	if f.GetTotal() == 0 {
 		return "there is no host yet"
 	}
@@ -256,7 +280,7 @@ func filtersText(f *bursarv1.HostFilters) string {
 		{f.GetLabels(), "by labels"},
 		{f.GetHealth() - closedHosts(f), "not healthy"},
 		{f.GetMeasurement(), "closed because of what they measure"},
-		{f.GetBooks(), "without room in the ledger"},
+		{f.GetBooks(), withoutRoom},
 		{f.GetHeadroom(), "short of measured memory"},
 		{f.GetHeld(), "kept for a request that waits longer"},
 	} {

@@ -15,13 +15,13 @@ func (c *cli) releaseCommand() *cobra.Command {
 		Use:   "release ID…",
 		Short: "Give everything back",
 		Long: `Release gives back what an allocation holds. It is safe to do this twice, and
-an id that nobody knows is no error: it holds nothing. Release does not end the
-engine: end it first, or use "bursar stop".
+an id that nobody knows is no error: it holds nothing, and -o json prints null.
+Release does not end the engine: end it first, or use "bursar stop".
 
 Of several ids each is tried. The exit code is that of the first failure.`,
 		Example: `  bursar release 3f7k
   bursar release 3f7k 9ab2 --reason "session closed"`,
-		Args:              cobra.MinimumNArgs(1),
+		Args:              atLeast(1),
 		ValidArgsFunction: c.completeAllocations,
 	}
 	reason := cmd.Flags().String("reason", "", "why, for the history")
@@ -37,6 +37,9 @@ Of several ids each is tried. The exit code is that of the first failure.`,
 			})
 			if missing, ok := errors.AsType[*noSuchError](err); ok {
 				c.sayf("%s: nothing is given back", missing)
+				if c.output == outputJSON {
+					return c.printJSON([]byte("null"))
+				}
 				return nil
 			}
 			return err
@@ -56,7 +59,7 @@ there; it cannot add one.`,
 		Example: `  bursar resize 3f7k --memory 6GiB
   bursar resize 3f7k --cpu 1 --memory 2GiB
   bursar resize 3f7k --external yarn:prod:root.a,memory=128GiB`,
-		Args:              cobra.ExactArgs(1),
+		Args:              exactly(1),
 		ValidArgsFunction: c.completeOneAllocation,
 	}
 	var entitled sizeFlags
@@ -70,7 +73,7 @@ there; it cannot add one.`,
 		}
 		return c.onAllocation(cmd, args[0], func(ctx context.Context, cl *client.Client, id string) (*bursarv1.Allocation, error) {
 			res, err := cl.Allocations().Resize(ctx, &bursarv1.ResizeRequest{Id: id, Entitled: entitled.message()})
-			return res.GetAllocation(), err
+			return res.GetAllocation(), withoutWait(err)
 		})
 	}
 	return cmd

@@ -52,14 +52,20 @@ func (c *cli) describe(out io.Writer, err error) {
 	if hint := whereToLook(text); hint != "" {
 		sayf("hint: %s", hint)
 	}
+	hinted, hasHint := errors.AsType[*hintedError](err)
 	if insufficient, ok := client.Insufficient(err); ok {
 		for _, line := range shortfallLines(insufficient) {
 			sayf("  %s", line)
 		}
-		sayf("hint: %s", shortfallHint(insufficient))
+		if !hasHint {
+			sayf("hint: %s", shortfallHint(insufficient))
+		}
+	}
+	if hasHint {
+		sayf("hint: %s", hinted.hint)
 	}
 	for _, v := range client.Violations(err) {
-		sayf("  %s: %s", fieldPath(v.GetField()), v.GetMessage())
+		sayf("  %s: %s", c.typedAs(fieldPath(v.GetField())), v.GetMessage())
 	}
 	if file, ok := errors.AsType[*yamlfile.Error](err); ok {
 		fmt.Fprint(out, file.Excerpt())
@@ -74,6 +80,16 @@ func (c *cli) describe(out io.Writer, err error) {
 			"--addr or BURSAR_ADDR says where a coordinator is, --agent or BURSAR_AGENT where an agent is")
 	}
 }
+
+// hintedError is an error for which a command knows better what would help than the error itself.
+type hintedError struct {
+	err  error
+	hint string
+}
+
+func (e *hintedError) Error() string { return e.err.Error() }
+
+func (e *hintedError) Unwrap() error { return e.err }
 
 // whereToLook says in which listing to find the thing that a message says does not exist; empty
 // for other messages.
@@ -142,7 +158,11 @@ func (c *cli) message(err error) string {
 		return prefix + c.server() + ": " + oneLine(call.Message())
 	}
 	if field, ok := client.InvalidField(err); ok {
-		return prefix + fmt.Sprintf("%s: %q: want %s", field.GetField(), field.GetValue(), field.GetWant())
+		name := c.typedAs(field.GetField())
+		if name == field.GetField() {
+			name += ":"
+		}
+		return prefix + fmt.Sprintf("%s %q: want %s", name, field.GetValue(), field.GetWant())
 	}
 	if len(client.Violations(err)) > 0 {
 		return prefix + "the request is not valid"

@@ -39,7 +39,7 @@ default.`,
   bursar coordinator --data-dir /srv/bursar \
     --quotas /etc/bursar/quotas.yaml --providers /etc/bursar/providers.yaml
   BURSAR_COORDINATOR_LISTEN=127.0.0.1:7080 bursar coordinator`,
-		Args:              cobra.NoArgs,
+		Args:              noArguments,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	file := addConfigFlag(cmd, coordinatorFile)
@@ -103,7 +103,7 @@ every field has a default.`,
   bursar agent --coordinator consul --token-file /etc/bursar/token \
     --tls-ca /etc/bursar/ca.pem
   BURSAR_AGENT_HOST_ID=vm-1 bursar agent`,
-		Args:              cobra.NoArgs,
+		Args:              noArguments,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	file := addConfigFlag(cmd, agentFile)

@@ -18,12 +18,13 @@ func (c *cli) statusCommand() *cobra.Command {
 		Short: "Show the state of the cluster",
 		Long: `Status shows who leads, who answered, and how many allocations, hosts, quotas
 and clusters there are. If several coordinators are known it shows the state of
-each, also when none leads.`,
+each, also when none leads. With -o json their list is "coordinators", and all
+that there is if none leads.`,
 		Example: `  bursar status
   bursar status --addr coordinator-2:7070 -o json
   bursar status --addr https://rm-1:7070,https://rm-2:7070,https://rm-3:7070
   bursar status --addr consul`,
-		Args:              cobra.NoArgs,
+		Args:              noArguments,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cl, at, err := c.coordinators(cmd.Context())
@@ -39,11 +40,16 @@ each, also when none leads.`,
 				return teamErr
 			}
 			if err != nil {
-				c.printTeam(team)
+				if err := c.printLeaderlessTeam(team); err != nil {
+					return err
+				}
 				if leaderless(team) {
 					return &leaderlessError{err}
 				}
 				return err
+			}
+			if c.output == outputJSON && len(team) > 0 {
+				return c.printTeamJSON(res, team)
 			}
 			return c.print(res, func() {
 				c.printStatus(res, at, clustersText(cmd.Context(), cl))
@@ -68,12 +74,12 @@ func (c *cli) printStatus(s *bursarv1.StatusResponse, at place, clusters string)
 		"allocations", fmt.Sprintf("%d active, %d reserved, %d waiting", s.GetActive(), s.GetReserved(), s.GetWaiting()),
 		"hosts", fmt.Sprintf("%d healthy, %d suspect, %d lost, %d returning",
 			s.GetHostsHealthy(), s.GetHostsSuspect(), s.GetHostsLost(), s.GetHostsReturning()),
-		"quotas", fmt.Sprintf("%d rules, %d accounts", s.GetQuotaRules(), s.GetQuotaAccounts()),
+		"quotas", counted(int(s.GetQuotaRules()), "rule", "rules") + ", " + counted(int(s.GetQuotaAccounts()), "account", "accounts"),
 		"clusters", clusters,
 		"store", s.GetStoreId(),
 	}
 	if h := s.GetHistory(); h != nil {
-		facts = append(facts, "history", fmt.Sprintf("%d ended allocations, %s", h.GetAllocations(), memoryText(h.GetBytes())))
+		facts = append(facts, "history", counted(int(h.GetAllocations()), "ended allocation", "ended allocations")+", "+memoryText(h.GetBytes()))
 	}
 	if skew := s.GetClockSkew().AsDuration(); skew >= time.Second {
 		facts = append(facts, "clock skew", durationText(skew)+": the ledger's time is ahead of the leader's clock")
@@ -112,7 +118,7 @@ func (c *cli) auditCommand() *cobra.Command {
 it says what, and ends with code 1.`,
 		Example: `  bursar audit
   bursar audit -o json | jq .violations`,
-		Args:              cobra.NoArgs,
+		Args:              noArguments,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cl, err := c.coordinator(cmd.Context())
@@ -127,8 +133,8 @@ it says what, and ends with code 1.`,
 				for _, v := range res.GetViolations() {
 					c.printf("invariant %d: %s\n", v.GetInvariant(), v.GetMessage())
 				}
-				c.printf("%d allocations, %d accounts, revision %d: %d violations\n",
-					res.GetAllocations(), res.GetAccounts(), res.GetRevision(), len(res.GetViolations()))
+				c.printf("%s, %s, revision %d: %s\n", counted(int(res.GetAllocations()), "allocation", "allocations"),
+					counted(int(res.GetAccounts()), "account", "accounts"), res.GetRevision(), counted(len(res.GetViolations()), "violation", "violations"))
 			})
 			if err == nil && len(res.GetViolations()) > 0 {
 				err = &exitError{code: exitFailed}

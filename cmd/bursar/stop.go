@@ -15,7 +15,7 @@ import (
 
 // stopFlags say what is stopped, and how.
 type stopFlags struct {
-	labels      labelFlag
+	labels      filterFlag
 	grace, wait time.Duration
 	reason      string
 	yes, dryRun bool
@@ -45,7 +45,7 @@ one has not ended when --wait is over.`,
 		Args:              cobra.ArbitraryArgs,
 		ValidArgsFunction: c.completeAllocations,
 	}
-	f := stopFlags{labels: labelFlag{}, grace: 10 * time.Second}
+	f := stopFlags{labels: filterFlag{}, grace: 10 * time.Second}
 	flags := cmd.Flags()
 	flags.VarP(f.labels, "label", "l", "all with this label, * for any value; repeatable")
 	flags.BoolVar(&f.yes, "yes", false, "with --label: stop them")
@@ -99,14 +99,27 @@ func (c *cli) stopLabelled(ctx context.Context, cl *client.Client, f *stopFlags)
 	switch {
 	case len(ids) == 0:
 		c.sayf("nothing lives with %s", labelsText(f.labels))
-		return c.print(found, func() {})
+		return nil
 	case !f.yes:
-		if err := c.print(found, func() { c.printAllocations(found.GetAllocations()) }); err != nil || f.dryRun {
+		if err := c.printEach(found); err != nil || f.dryRun {
 			return err
 		}
 		return usagef("%s with %s: nothing was stopped: want --yes to stop them", counted(len(ids), "allocation", "allocations"), labelsText(f.labels))
 	}
 	return c.stop(ctx, cl, ids, f)
+}
+
+// printEach prints a table, or each by itself as JSON, as the stop that follows would.
+func (c *cli) printEach(found *bursarv1.AllocationServiceListResponse) error {
+	if c.output != outputJSON {
+		return c.print(found, func() { c.printAllocations(found.GetAllocations(), "") })
+	}
+	for _, a := range found.GetAllocations() {
+		if err := c.printAllocationLine(a); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // stop asks for the end of each, and then waits for the ends.

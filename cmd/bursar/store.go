@@ -153,7 +153,7 @@ copy; copy again.`,
 		Example: `  bursar store copy --from /var/lib/bursar/coordinator/bursar.db \
     --to-file /etc/bursar/store
   bursar store copy --from postgres://bursar@db1/bursar --to ./bursar.db`,
-		Args:              cobra.NoArgs,
+		Args:              noArguments,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	source := addStoreFlags(cmd, "from", "the store to copy: path of a file or postgres://…")
@@ -177,8 +177,9 @@ copy; copy again.`,
 		if err != nil {
 			return serverError(err)
 		}
-		c.sayf("copied %d live and %d ended allocations, %d hosts and %d rules; the copy is the same, and its ledger is right",
-			report.Live, report.Ended, report.Hosts, report.Quotas)
+		c.sayf("copied %d live and %s, %s and %s; the copy is the same, and its ledger is right",
+			report.Live, counted(int(report.Ended), "ended allocation", "ended allocations"),
+			counted(int(report.Hosts), "host", "hosts"), counted(int(report.Quotas), "rule", "rules"))
 		return c.printMeta(to, report.Copy)
 	}
 	return cmd

@@ -76,7 +76,7 @@ again.`,
   bursar store set-aside host vm-17 --into aside.json \
     --store-file /etc/bursar/store --force
   bursar store set-aside --list --into aside.json`,
-		Args:              cobra.MaximumNArgs(2),
+		Args:              atMost(2),
 		ValidArgsFunction: cobra.FixedCompletions(store.Tables(), cobra.ShellCompDirectiveNoFileComp),
 	}
 	where := addStoreFlags(cmd, "store", "path of a file or postgres://… (env "+storeVariable+")")
@@ -220,7 +220,7 @@ func (c *cli) listAside(path string) (err error) {
 		} else if err != nil {
 			return fmt.Errorf("--into: %s: %w", path, err)
 		}
-		rows = append(rows, []string{line.Time.Format(time.RFC3339), line.StoreID, line.Table, line.key(), line.Because})
+		rows = append(rows, []string{local(line.Time).Format(time.DateTime), line.StoreID, line.Table, line.key(), line.Because})
 	}
 	c.table([]string{"TIME", "STORE", "TABLE", "ROW", "BECAUSE OF"}, rows)
 	return nil
@@ -236,7 +236,7 @@ epochs more than 2^20 above the store's own. Coordinators refuse the agents'
 reports then, and name N. A coordinator that leads is deposed, and leads again
 above N.`,
 		Example:           `  bursar store epoch --at-least 1048999 --store-file /etc/bursar/store`,
-		Args:              cobra.NoArgs,
+		Args:              noArguments,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	where := addStoreFlags(cmd, "store", "path of a file or postgres://… (env "+storeVariable+")")

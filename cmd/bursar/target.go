@@ -24,11 +24,12 @@ const (
 // How long a command goes on without an answer. One that waits for resources goes on as long as it
 // would wait.
 const (
-	// absentPatience is for an address that nobody serves: it may be wrong. It outlasts the restart
-	// of a coordinator that is alone (RestartSec=2s in its unit).
+	// absentPatience is for an address that looks wrong: nobody knows the name, the folder of the
+	// socket is not there, or the server is not to be trusted.
 	absentPatience = 5 * time.Second
-	// presentPatience is for servers that are there and cannot answer: none leads, or an agent has
-	// no coordinator. It outlasts a change of leader.
+	// presentPatience is for servers that do not answer now: they restart, none leads, or an agent
+	// has no coordinator. It outlasts the restart of a coordinator that is alone, and a change of
+	// leader.
 	presentPatience = 15 * time.Second
 	// refusedPatience is for a server that answers that it has too much to do, and says when to
 	// try again: many commands come at once.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -65,9 +66,62 @@ func leaderless(team []member) bool {
 		!slices.ContainsFunc(team, func(m member) bool { return m.status.GetIsLeader() })
 }
 
+// memberJSON is one of several coordinators in the JSON of `bursar status`. What it does not say is
+// not known.
+type memberJSON struct {
+	URL     string `json:"url"`
+	Part    string `json:"part,omitempty"`
+	Version string `json:"version,omitempty"`
+	Epoch   string `json:"epoch,omitempty"`
+	// Error is why it does not answer.
+	Error string `json:"error,omitempty"`
+}
+
+func (c *cli) teamJSON(team []member) ([]byte, error) {
+	list := make([]memberJSON, len(team))
+	for i, m := range team {
+		if m.err != nil {
+			list[i] = memberJSON{URL: m.url, Error: c.reason(m.err)}
+			continue
+		}
+		list[i] = memberJSON{URL: m.url, Part: part(m.status), Version: m.status.GetVersion(), Epoch: fmt.Sprint(m.status.GetEpoch())}
+	}
+	text, err := json.Marshal(list)
+	if err != nil {
+		return nil, fmt.Errorf("marshal: %w", err)
+	}
+	return text, nil
+}
+
+// printTeamJSON prints the status that one of several coordinators has answered, with all of them.
+func (c *cli) printTeamJSON(answer *bursarv1.StatusResponse, team []member) error {
+	status, err := jsonText(answer)
+	if err != nil {
+		return err
+	}
+	list, err := c.teamJSON(team)
+	if err != nil {
+		return err
+	}
+	return c.printJSON(withField(status, "coordinators", list))
+}
+
+// printLeaderlessTeam prints several coordinators if none of them gave the status of the cluster.
+func (c *cli) printLeaderlessTeam(team []member) error {
+	if len(team) == 0 || c.output != outputJSON {
+		c.printTeam(team)
+		return nil
+	}
+	list, err := c.teamJSON(team)
+	if err != nil {
+		return err
+	}
+	return c.printJSON(slices.Concat([]byte(`{"coordinators":`), list, []byte("}")))
+}
+
 // printTeam prints several coordinators, one a line.
 func (c *cli) printTeam(team []member) {
-	if len(team) == 0 || c.output == "json" {
+	if len(team) == 0 || c.output == outputJSON {
 		return
 	}
 	c.printf("\n")

@@ -49,7 +49,7 @@ add it by hand.
     --identities /etc/bursar/identities.yaml --out vm-1.token
   bursar token create --name nightly --role submitter --user etl \
     --not-after 2027-01-31`,
-		Args:              cobra.NoArgs,
+		Args:              noArguments,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	flags := cmd.Flags()
@@ -177,7 +177,7 @@ func (c *cli) tokenListCommand() *cobra.Command {
 		Long: `List shows the identities of a file, and checks the file: for each mistake it
 names the line.`,
 		Example:           "  bursar token list --identities /etc/bursar/identities.yaml",
-		Args:              cobra.NoArgs,
+		Args:              noArguments,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	file := addIdentitiesFlag(cmd, "file of identities")
@@ -204,7 +204,7 @@ func (c *cli) printIdentities(entries []access.Entry) error {
 		}
 		end := ""
 		if !e.NotAfter.IsZero() {
-			end = e.NotAfter.UTC().Format(time.RFC3339)
+			end = local(e.NotAfter).Format(time.DateTime)
 			if time.Now().After(e.NotAfter) {
 				end += " (over)"
 			}
@@ -240,7 +240,7 @@ its tokens within 2 s, also on connections that are open. To replace a token
 without a gap, do not revoke it: put the hash of the new token next to the old
 one, tokenHash: ["sha256:…", "sha256:…"].`,
 		Example:           "  bursar token revoke nightly --identities /etc/bursar/identities.yaml",
-		Args:              cobra.ExactArgs(1),
+		Args:              exactly(1),
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	file := addIdentitiesFlag(cmd, "file of identities")

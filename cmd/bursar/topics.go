@@ -47,7 +47,8 @@ func topics() []*cobra.Command {
                  with commas between them; or consul, consul://HOST:PORT or
                  consul://HOST:PORT/SERVICE for those that Consul knows, with
                  the CONSUL_ variables as for Consul's own commands;
-                 default http://127.0.0.1:7070
+                 default http://127.0.0.1:7070. For commands: an agent does not
+                 read it, see BURSAR_AGENT_COORDINATORS below
   BURSAR_AGENT   this machine's agent: the path of its socket, or HOST:PORT;
                  default: the socket of your own "bursar dev" if one runs
                  ($XDG_RUNTIME_DIR/bursar/agent.sock), else
@@ -87,7 +88,8 @@ over the file, and a flag wins over the variable:
   BURSAR_COORDINATOR_FIELD, BURSAR_AGENT_FIELD
                  the field's path in capitals, with _ between words and between
                  sections: BURSAR_COORDINATOR_DATA_DIR for dataDir,
-                 BURSAR_COORDINATOR_LIMITS_QUEUE for limits.queue`,
+                 BURSAR_COORDINATOR_LIMITS_QUEUE for limits.queue,
+                 BURSAR_AGENT_COORDINATORS for coordinators, with commas`,
 		},
 	}
 }
@@ -104,7 +106,8 @@ func outputTopic() *cobra.Command {
   one thing          that thing: {"id": "3f7k...", "state": ...}
   a new allocation   (bursar allocate, run --detach) the API's answer, which has
                      it in "allocation"
-  several things     each by itself, one after the other, as jq reads them
+  several things     each by itself, one after the other, as jq reads them; null
+                     for one that nobody knows, if that is no error
   what happens       (bursar watch) an object in each line
 
 Zeros, empty texts and empty lists are there. What is left out is not zero: a
@@ -128,7 +131,9 @@ queue of a request that waits, are no JSON. The exit code is the same as without
 -o json; see: bursar help exit-codes.
 
 In tables, sizes have their unit. CPU is in cores: 2 are two cores, 500m half of
-one. Ages and durations have their unit. Times are in this machine's zone.`,
+one. Ages and durations have their unit. Times are in this machine's zone. A
+time with a T and a Z in it, as JSON and the servers' own messages have it, is
+in UTC.`,
 	}
 }
 

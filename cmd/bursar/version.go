@@ -14,7 +14,7 @@ func (c *cli) versionCommand() *cobra.Command {
 		Short:             "Which bursar this is",
 		Long:              `Version shows which bursar this is, and what it was built with.`,
 		Example:           "  bursar version -o json",
-		Args:              cobra.NoArgs,
+		Args:              noArguments,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE:              func(*cobra.Command, []string) error { return c.printVersion() },
 	}

@@ -138,7 +138,7 @@ func (w *waitLine) read(ctx context.Context) (text string) {
 		}
 	}
 	if f := res.GetFilters(); len(lacks) == 0 && f != nil {
-		lacks = append(lacks, filtersText(f))
+		lacks = append(lacks, filtersText(f, nil))
 	}
 	if len(lacks) > 0 {
 		text += ": " + strings.Join(lacks, ", ")
@@ -174,10 +174,10 @@ func lackText(s *bursarv1.Shortfall, named *bursarv1.AccountName) string {
 	}
 	if noteOf(s) == noteTooSmall {
 		amount := func(n int64) string { return quantityText(s.GetDimension(), n) }
-		return fmt.Sprintf("for a host with %s of %s; the largest today, %s, has %s", amount(s.GetRequested()), s.GetDimension(),
+		return fmt.Sprintf("for a host with %s; the largest today, %s, has %s", amountText(s.GetDimension(), s.GetRequested()),
 			accountText(s.GetAccount()), amount(s.GetLimit()))
 	}
-	text += fmt.Sprintf("lacks %s of %s", quantityText(s.GetDimension(), s.GetRequested()-s.GetAvailable()), s.GetDimension())
+	text += "lacks " + amountText(s.GetDimension(), s.GetRequested()-s.GetAvailable())
 	if note := noteText(s); note != "" {
 		text += " (" + note + ")"
 	}

@@ -2,12 +2,14 @@ package main
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/bursar/bursar/client"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
@@ -17,21 +19,22 @@ func (c *cli) watchCommand() *cobra.Command {
 		Short: "Follow every change as it happens",
 		Long: `Watch prints every change of allocations, hosts and rules as it happens, until
 it is interrupted. With an id, --label, --host or --agent it prints the changes
-of those allocations only. When the coordinator restarts, watch goes on from
-where it was.
+of those allocations only. If nobody answers it says so on standard error, and
+goes on from where it was as soon as somebody does, even after days.
 
 Each line has the time at which it happened, in this machine's zone, then the
-revision, then what changed. --after takes the revision of a line and prints what
-came after it: a number, no time. With -o json each line is one message, with its
-"revision".`,
+revision, then what changed, and "by" whom; nobody is named if the coordinator
+did it itself, as when something expires. --after takes the revision of a line
+and prints what came after it: a number, no time. With -o json each line is one
+message, with its "revision", "time" and "actor".`,
 		Example: `  bursar watch
   bursar watch --label user=alice
   bursar watch 3f7k
   bursar watch --after 4711 -o json`,
-		Args:              cobra.MaximumNArgs(1),
+		Args:              atMost(1),
 		ValidArgsFunction: c.completeOneAllocation,
 	}
-	labels := labelFlag{}
+	labels := filterFlag{}
 	cmd.Flags().VarP(labels, "label", "l", "only allocations with this label, * for any value; repeatable")
 	host := cmd.Flags().String("host", "", "only allocations on this host")
 	after := cmd.Flags().Uint64("after", 0, "changes after this revision (default: from now on)")
@@ -42,9 +45,10 @@ came after it: a number, no time. With -o json each line is one message, with it
 		if err != nil {
 			return err
 		}
+		watched := cl.With(client.WithRetries(followRetries()), client.WithNotice(unansweredUnseen, c.tellOutage))
 		if len(args) == 0 && len(labels) == 0 && *host == "" && !cmd.Flags().Changed("agent") {
 			known := make(overUsers)
-			for msg, err := range cl.WatchCluster(ctx, &bursarv1.ClusterServiceWatchRequest{AfterRevision: *after}) {
+			for msg, err := range watched.WatchCluster(ctx, &bursarv1.ClusterServiceWatchRequest{AfterRevision: *after}) {
 				if err != nil {
 					return err
 				}
@@ -61,11 +65,11 @@ came after it: a number, no time. With -o json each line is one message, with it
 				return err
 			}
 		}
-		for msg, err := range cl.WatchAllocations(ctx, req) {
+		for msg, err := range watched.WatchAllocations(ctx, req) {
 			if err != nil {
 				return err
 			}
-			change := &bursarv1.ClusterServiceWatchResponse{Revision: msg.GetRevision()}
+			change := &bursarv1.ClusterServiceWatchResponse{Revision: msg.GetRevision(), Time: msg.GetTime(), Actor: msg.GetActor()}
 			if msg.GetAllocation() != nil {
 				change.Change = &bursarv1.ClusterServiceWatchResponse_Allocation{Allocation: msg.GetAllocation()}
 			}
@@ -78,6 +82,15 @@ came after it: a number, no time. With -o json each line is one message, with it
 	return cmd
 }
 
+// followRetries are those of a command that follows for days: it ends with an address that looks
+// wrong, and else never.
+func followRetries() client.RetryPolicy {
+	return client.RetryPolicy{Patience: absentPatience, Present: math.MaxInt64, Refused: math.MaxInt64}
+}
+
+// tellOutage says that nobody answers what a command follows.
+func (c *cli) tellOutage(err error) { c.sayf("bursar: %s%s", c.message(err), tryingAgain) }
+
 // printChange prints one change in one line. Keep-alives are not printed.
 func (c *cli) printChange(msg *bursarv1.ClusterServiceWatchResponse, known overUsers) error {
 	if msg.GetChange() == nil {
@@ -87,12 +100,19 @@ func (c *cli) printChange(msg *bursarv1.ClusterServiceWatchResponse, known overU
 		return c.printLine(msg)
 	}
 	when, what := changeText(msg, known)
+	if actor := msg.GetActor(); actor != "" {
+		what += "  by " + actor
+	}
 	_, err := fmt.Fprintf(&c.out, "%s  %d  %s\n", local(when).Format(time.DateTime), msg.GetRevision(), printable(what))
 	return err //nolint:wrapcheck // names the file
 }
 
+// changeText says what has changed, and when.
 func changeText(msg *bursarv1.ClusterServiceWatchResponse, known overUsers) (when time.Time, what string) {
 	when = time.Now()
+	if msg.GetTime() != nil {
+		when = msg.GetTime().AsTime()
+	}
 	switch change := msg.GetChange().(type) {
 	case *bursarv1.ClusterServiceWatchResponse_Allocation:
 		a := change.Allocation
@@ -100,10 +120,12 @@ func changeText(msg *bursarv1.ClusterServiceWatchResponse, known overUsers) (whe
 		if status := exitNote(a); status != "" {
 			text += "  " + status
 		}
-		now := when
-		when = transitionTime(a, now)
-		if began, update := known.update(a, now); update != "" {
+		began, update := known.update(a, when)
+		if update != "" {
 			text += "  " + update
+		}
+		if msg.GetTime() == nil { // of a server that does not say it
+			when = transitionTime(a, when)
 			if !began.IsZero() {
 				when = began
 			}

@@ -226,16 +226,31 @@ func (e *DeniedError) Error() string {
 	return text
 }
 
-// notAs refuses a request for a user that the actor may not act as. If no user is named, the error
-// says how to name one.
+// mostNamed is how many users an error names.
+const mostNamed = 3
+
+// notAs refuses a request for a user that the actor may not act as. The error names those that it
+// may act as, and if no user is named, how to name one.
 func notAs(actor *identity.Actor, user string) error {
 	denied := &DeniedError{Actor: actor.Name, Wanted: fmt.Sprintf("act as user %q", user)}
+	own := strings.Join(actor.Users[:min(len(actor.Users), mostNamed)], ", ")
+	if len(actor.Users) > mostNamed {
+		own += ", …"
+	}
 	if user != "" {
+		if own != "" {
+			denied.Wanted += ", only as " + own
+		}
 		return denied
 	}
-	denied.Wanted, denied.Instead = "allocate for no user", "the label user (--label user=NAME)"
-	if len(actor.Users) == 1 {
-		denied.Instead = fmt.Sprintf("the label user=%s (--label user=%s)", actor.Users[0], actor.Users[0])
+	denied.Wanted = "allocate for no user"
+	switch len(actor.Users) {
+	case 0:
+		denied.Instead = "the label user (--label user=NAME), and a caller that may act as that user"
+	case 1:
+		denied.Instead = fmt.Sprintf("the label user=%s (--label user=%s)", own, own)
+	default:
+		denied.Instead = "the label user (--label user=NAME) with one of " + own
 	}
 	return denied
 }

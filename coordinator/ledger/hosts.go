@@ -138,7 +138,7 @@ func (l *Ledger) Deregister(now Instant, hostID string, force bool) error {
 		return err
 	}
 	if len(h.entries) > 0 && !force {
-		return &StateError{"host", hostID, "in use by live allocations", "none, or force"}
+		return &StateError{"host", hostID, "in use by live allocations", "none, or force (--force)"}
 	}
 	l.endAll(h, "host "+hostID+" was removed")
 	for _, e := range l.entries.Values() {

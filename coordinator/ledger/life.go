@@ -30,6 +30,11 @@ func (l *Ledger) Confirm(now Instant, c ConfirmCommand) (Allocation, error) {
 	if e.State == Active && sameProcess(e.Process, c.Process) {
 		return e.Allocation, l.addApplications(e, c.ApplicationIDs)
 	}
+	if e.State == Active && e.Process.PID != 0 {
+		return Allocation{}, &StateError{
+			"allocation", e.ID.String(), fmt.Sprintf("active, with process %d", e.Process.PID), "that process, or a reservation for another one",
+		}
+	}
 	if e.State != Reserved {
 		return Allocation{}, &StateError{"allocation", e.ID.String(), e.State.String(), "reserved"}
 	}

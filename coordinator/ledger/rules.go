@@ -158,7 +158,7 @@ func (q Quota) check() error {
 	}
 	for dimension, guaranteed := range q.Guaranteed.All() {
 		if limit, limited := q.Limit.Get(dimension); limited && guaranteed > limit {
-			return &FieldError{q.Selector.String() + ": guaranteed." + dimension, fmt.Sprint(guaranteed), fmt.Sprintf("at most the limit, %d", limit)}
+			return &FieldError{q.Selector.String() + ": guaranteed." + dimension, resource.FormatQuantity(dimension, guaranteed), "at most the limit, " + resource.FormatQuantity(dimension, limit)}
 		}
 	}
 	if q.Weight < 0 {

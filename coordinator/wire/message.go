@@ -75,7 +75,7 @@ func AllocationMessage(a *ledger.Allocation) *bursarv1.Allocation {
 	m.Address = a.Address
 	m.ApplicationIds = a.ApplicationIDs
 	m.OverLimit = a.OverLimit
-	m.Stopping = a.Stopping
+	m.Stopping = a.Stopping && a.Ended == 0 // the ledger keeps it, for the reason
 	if a.Exit != nil {
 		m.ExitStatus = &bursarv1.ExitStatus{Code: a.Exit.Code, Signal: a.Exit.Signal, OutOfMemory: a.Exit.OutOfMemory}
 	}

@@ -1,0 +1,42 @@
+package client
+
+import (
+	"errors"
+	"math"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"connectrpc.com/connect"
+
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+)
+
+// A watch whose policy has no end goes on for days without a server, and tells of that once.
+func TestWatchWithoutEndTellsOfAnOutageOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const away = 48 * time.Hour
+		var told []time.Duration
+		began := time.Now()
+		s := newSettings([]Option{
+			WithRetries(RetryPolicy{Patience: 5 * time.Second, Present: math.MaxInt64}),
+			WithNotice(2*time.Second, func(error) { told = append(told, time.Since(began)) }),
+		})
+		over := connect.NewError(connect.CodeOutOfRange, errors.New("too long ago"))
+		var last error
+		for _, err := range follow(t.Context(), s, 7, func(uint64) (*connect.ServerStreamForClient[bursarv1.AllocationServiceWatchResponse], error) {
+			if time.Since(began) < away {
+				return nil, errRefused
+			}
+			return nil, over
+		}) {
+			last = err
+		}
+		if took := time.Since(began); !errors.Is(last, over) || took > away+2*time.Second {
+			t.Errorf("ended after %s with %v: want the server's answer after %s", took, last, away)
+		}
+		if len(told) != 1 || told[0] < 2*time.Second || told[0] > 5*time.Second {
+			t.Errorf("told after %v: want once, after 2s to 5s", told)
+		}
+	})
+}

@@ -1,0 +1,46 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// noArguments, exactly, atMost and atLeast are cobra's checks of positional arguments, with errors
+// that say what is wrong and what would be right.
+func noArguments(cmd *cobra.Command, args []string) error { return atMost(0)(cmd, args) }
+
+func exactly(n int) cobra.PositionalArgs {
+	return cobra.MatchAll(atLeast(n), atMost(n))
+}
+
+func atMost(n int) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		switch wanted := argumentsOf(cmd); {
+		case len(args) <= n:
+			return nil
+		case wanted == "":
+			return fmt.Errorf("%q: %s takes flags only", args[n], cmd.CommandPath())
+		default:
+			return fmt.Errorf("%q is one argument too many: want %s %s", args[n], cmd.CommandPath(), wanted)
+		}
+	}
+}
+
+func atLeast(n int) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) >= n {
+			return nil
+		}
+		wanted := argumentsOf(cmd)
+		first := strings.Fields(strings.NewReplacer("[flags]", "", "--", "").Replace(wanted))[len(args)]
+		return fmt.Errorf("no %s: want %s %s", strings.TrimSuffix(first, "…"), cmd.CommandPath(), wanted)
+	}
+}
+
+// argumentsOf is what the usage of a command shows behind its name.
+func argumentsOf(cmd *cobra.Command) string {
+	_, arguments, _ := strings.Cut(cmd.Use, " ")
+	return arguments
+}

@@ -1,0 +1,55 @@
+package main
+
+import "strings"
+
+// typedAs names a field of a request as the user has typed it: --memory for resource.memory_bytes,
+// --label user for labels[user]. A field for which the command has no flag keeps its name.
+func (c *cli) typedAs(field string) string {
+	path := strings.TrimPrefix(field, "request.")
+	if i := strings.LastIndex(path, ": "); i >= 0 { // of a rule, with its selector
+		path = path[i+len(": "):]
+	}
+	path = strings.TrimPrefix(path, "quota.")
+	path, entry, _ := strings.Cut(path, "[")
+	entry, within, _ := strings.Cut(entry, "]")
+	parts := []string{entry, strings.TrimPrefix(within, ".")}
+	group, last, nested := strings.Cut(path, ".")
+	flag := strings.ReplaceAll(path, "_", "-")
+	switch {
+	case nested && (group == "resource" || group == "entitled" || group == "limit"):
+		flag = flagOfDimension(last)
+	case nested && group == "guaranteed":
+		flag, parts = group, []string{flagOfDimension(last)}
+	default:
+		if known, ok := flagsOfFields()[path]; ok {
+			flag = known
+		}
+	}
+	if c.flags == nil || c.flags.Lookup(flag) == nil {
+		return field
+	}
+	for _, part := range parts {
+		if part != "" && !isNumber(part) {
+			flag += " " + part
+		}
+	}
+	return "--" + flag
+}
+
+// flagOfDimension is the flag for a field of a resource. Its name in the API may have the unit.
+func flagOfDimension(field string) string {
+	return strings.TrimSuffix(strings.TrimSuffix(field, "_bytes"), "_millis")
+}
+
+// flagsOfFields are the flags whose names are not those of their fields.
+func flagsOfFields() map[string]string {
+	return map[string]string{
+		"labels": "label", "reservation_ttl": "ttl",
+		"host.id": "host", "host.required_labels": "require", "host.preferred_labels": "prefer", "host.avoid": "avoid",
+		"process.pid": "pid", "process.cgroup": "cgroup", "application_ids": "application",
+		"working_directory": "workdir", "logs.directory": "log-dir", "environment": "env",
+	}
+}
+
+// isNumber reports whether a text is the index of a list.
+func isNumber(text string) bool { return strings.Trim(text, "0123456789") == "" }
