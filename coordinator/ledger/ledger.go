@@ -188,10 +188,9 @@ func (l *Ledger) Begin(now Instant) {
 
 // begin starts a command: it moves time on, and does what is due by then.
 func (l *Ledger) begin(now Instant) {
-	if begun := l.begun; begun {
-		if l.begun = false; now <= l.now {
-			return
-		}
+	begun := l.begun && now <= l.now
+	if l.begun = false; begun {
+		return
 	}
 	l.now = max(l.now, now)
 	l.early = true

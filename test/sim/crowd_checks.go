@@ -215,8 +215,8 @@ func (c *crowd) checkLarge() {
 	}
 }
 
-// checkHolds holds that every hold ends: in the end, and each window as the rule says, StarvationAfter
-// for a request's first, and twice as long for each one after it.
+// checkHolds holds that every hold ends: in the end, and each window as the rule says,
+// StarvationAfter for a request's first, and twice as long for each one after it.
 func (c *crowd) checkHolds(l *coord) {
 	book, now := l.core.Ledger(), l.ledgerTime()
 	look := func(a *ledger.AccountInfo) {
