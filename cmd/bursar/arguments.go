@@ -7,13 +7,11 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// noArguments, exactly, atMost and atLeast are cobra's checks of positional arguments, with errors
-// that say what is wrong and what would be right.
+// noArguments, exactlyOne, atMost and atLeast check positional arguments as cobra's functions do.
+// Their errors say what is wrong and what would be right.
 func noArguments(cmd *cobra.Command, args []string) error { return atMost(0)(cmd, args) }
 
-func exactly(n int) cobra.PositionalArgs {
-	return cobra.MatchAll(atLeast(n), atMost(n))
-}
+func exactlyOne() cobra.PositionalArgs { return cobra.MatchAll(atLeast(1), atMost(1)) }
 
 func atMost(n int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {

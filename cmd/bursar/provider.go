@@ -167,7 +167,7 @@ func (c *cli) providerDeleteCommand() *cobra.Command {
 released; nothing new is granted there. A provider from a file is removed from
 that file instead.`,
 		Example:           `  bursar provider delete yarn:prod`,
-		Args:              exactly(1),
+		Args:              exactlyOne(),
 		ValidArgsFunction: c.completeProviders,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			kind, cluster, err := clusterArg(args[0])

@@ -59,7 +59,7 @@ there; it cannot add one.`,
 		Example: `  bursar resize 3f7k --memory 6GiB
   bursar resize 3f7k --cpu 1 --memory 2GiB
   bursar resize 3f7k --external yarn:prod:root.a,memory=128GiB`,
-		Args:              exactly(1),
+		Args:              exactlyOne(),
 		ValidArgsFunction: c.completeOneAllocation,
 	}
 	var entitled sizeFlags
