@@ -118,7 +118,7 @@ does not touch engines that run: see stop and release. Of several ids each is
 tried. The exit code is that of the first failure.`,
 		Example: `  bursar cancel 3f7k
   bursar cancel my-request-id --reason "not needed any more"`,
-		Args:              atLeast(1),
+		Args:              atLeastOne,
 		ValidArgsFunction: c.completeAllocations,
 	}
 	reason := cmd.Flags().String("reason", "", "why, for the history")
@@ -140,7 +140,7 @@ without a pid on its host. Of several ids each is tried. The exit code is that
 of the first failure.`,
 		Example: `  bursar renew 3f7k
   bursar renew 3f7k --ttl 10m`,
-		Args:              atLeast(1),
+		Args:              atLeastOne,
 		ValidArgsFunction: c.completeAllocations,
 	}
 	ttl := newDuration(cmd.Flags(), 0, "ttl", "from now on (default: as long as at first)")

@@ -7,13 +7,11 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// noArguments, exactly, atMost and atLeast are cobra's checks of positional arguments, with errors
-// that say what is wrong and what would be right.
+// noArguments, exactlyOne, atMost and atLeastOne check positional arguments as cobra's functions do.
+// Their errors say what is wrong and what would be right.
 func noArguments(cmd *cobra.Command, args []string) error { return atMost(0)(cmd, args) }
 
-func exactly(n int) cobra.PositionalArgs {
-	return cobra.MatchAll(atLeast(n), atMost(n))
-}
+func exactlyOne() cobra.PositionalArgs { return cobra.MatchAll(atLeastOne, atMost(1)) }
 
 func atMost(n int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
@@ -28,15 +26,13 @@ func atMost(n int) cobra.PositionalArgs {
 	}
 }
 
-func atLeast(n int) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
-		if len(args) >= n {
-			return nil
-		}
-		wanted := argumentsOf(cmd)
-		first := strings.Fields(strings.NewReplacer("[flags]", "", "--", "").Replace(wanted))[len(args)]
-		return fmt.Errorf("no %s: want %s %s", strings.TrimSuffix(first, "…"), cmd.CommandPath(), wanted)
+func atLeastOne(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return nil
 	}
+	wanted := argumentsOf(cmd)
+	first := strings.Fields(strings.NewReplacer("[flags]", "", "--", "").Replace(wanted))[0]
+	return fmt.Errorf("no %s: want %s %s", strings.TrimSuffix(first, "…"), cmd.CommandPath(), wanted)
 }
 
 // argumentsOf is what the usage of a command shows behind its name.

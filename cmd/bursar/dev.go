@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -178,14 +177,14 @@ func (c *cli) devUp(ctx context.Context, f devFlags, target, hostID string, took
 		}
 		return err
 	}
-	a := res.GetHost().GetAccount()
+	limit := res.GetHost().GetAccount().GetLimit()
 	c.printf("bursar %s is up after %s\n", version, took.Round(time.Millisecond))
 	c.facts(
 		"  coordinator", target,
 		"  agent", f.socket,
 		"  data", f.dataDir,
-		"  host", fmt.Sprintf("%s gives away %s of memory and %s of cpu, measured free now: %s", hostID,
-			available(a, resource.Memory), available(a, resource.CPU), headroom(res.GetHost())),
+		"  host", fmt.Sprintf("%s gives away %s and %s, measured free now: %s", hostID,
+			amountText(resource.Memory, limit.GetMemoryBytes()), amountText(resource.CPU, limit.GetCpuMillis()), headroom(res.GetHost())),
 	)
 	if f.demo {
 		if err := c.demo(ctx, cl, res.GetHost()); err != nil {
@@ -203,12 +202,6 @@ func (c *cli) devUp(ctx context.Context, f devFlags, target, hostID string, took
   bursar explain --memory 256MiB --cpu 500m --label user=$USER
 `)
 	return nil
-}
-
-// available writes the most that an account gives away.
-func available(a *bursarv1.Account, dimension string) string {
-	_, most, _ := strings.Cut(booked(a, dimension), " / ")
-	return most
 }
 
 // makeDataDir makes the folder of all data if root runs dev: other users can enter it, as their

@@ -17,7 +17,9 @@ func (c *cli) typedAs(field string) string {
 	flag := strings.ReplaceAll(path, "_", "-")
 	switch {
 	case nested && (group == "resource" || group == "entitled" || group == "limit"):
-		flag = flagOfDimension(last)
+		if flag = flagOfDimension(last); c.flags != nil && c.flags.Lookup(flag) == nil {
+			flag, parts = "custom", []string{last}
+		}
 	case nested && group == "guaranteed":
 		flag, parts = group, []string{flagOfDimension(last)}
 	default:

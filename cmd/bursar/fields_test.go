@@ -9,7 +9,7 @@ import (
 func TestFieldsAreNamedAsTheyAreTyped(t *testing.T) {
 	for command, fields := range map[string]map[string]string{
 		"allocate": {
-			"resource.memory_bytes": "--memory", "request.resource.cpu_millis": "--cpu", "resource.custom[gpu]": "--custom gpu",
+			"resource.memory_bytes": "--memory", "request.resource.cpu_millis": "--cpu", "resource.custom[gpu]": "--custom gpu", "entitled.gpu": "--custom gpu",
 			"labels[user]": "--label user", "host.id": "--host", "host.required_labels[zone]": "--require zone", "host.avoid[0]": "--avoid",
 			"reservation_ttl": "--ttl", "request_id": "--request-id", "priority": "--priority", "wait": "--wait",
 			"resource.external[yarn:prod:a]": "--external yarn:prod:a", "resource.external[0]": "--external",

@@ -67,11 +67,13 @@ func (f countFlag) Set(text string) error {
 			return fmt.Errorf("%q: want name=number, such as gpu=1", pair)
 		}
 		n, err := parseQuantity(name, value)
-		if err != nil {
-			return err
-		}
-		if fixed := name == resource.Memory || name == resource.CPU || name == resource.Instances; fixed && !f.any {
+		switch fixed := name == resource.Memory || name == resource.CPU || name == resource.Instances; {
+		case fixed && !f.any && err == nil:
 			return fmt.Errorf("%q: want --%s %s", pair, name, value)
+		case fixed && !f.any:
+			return fmt.Errorf("%q: want --%s", pair, name)
+		case err != nil:
+			return err
 		}
 		*f.vector = f.vector.With(name, n)
 	}

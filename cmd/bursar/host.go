@@ -27,7 +27,7 @@ func (c *cli) hostCordonCommand() *cobra.Command {
 		Short:             "No new engines on this host; what runs goes on",
 		Long:              "Cordon keeps new engines off a host. What runs there goes on.",
 		Example:           `  bursar host cordon vm-1 vm-2 --reason "new kernel"`,
-		Args:              atLeast(1),
+		Args:              atLeastOne,
 		ValidArgsFunction: c.offerHosts,
 	}
 	reason := cmd.Flags().String("reason", "", "why, for those who look at the host")
@@ -46,7 +46,7 @@ func (c *cli) hostUncordonCommand() *cobra.Command {
 		Short:             "End a cordon or a drain",
 		Long:              "Uncordon lets new engines onto a host again, after cordon or drain.",
 		Example:           "  bursar host uncordon vm-1",
-		Args:              atLeast(1),
+		Args:              atLeastOne,
 		ValidArgsFunction: c.offerHosts,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return c.onHosts(cmd, args, func(ctx context.Context, cl *client.Client, id string) (*bursarv1.Host, error) {
@@ -69,7 +69,7 @@ code 1 when the time is over.`,
 		Example: `  bursar host drain vm-1
   bursar host drain vm-1 --deadline 10m --reason "disk failing"
   bursar host drain vm-1 vm-2 --deadline 10m --wait 15m`,
-		Args:              atLeast(1),
+		Args:              atLeastOne,
 		ValidArgsFunction: c.offerHosts,
 	}
 	reason := cmd.Flags().String("reason", "", "why, for those who look at the host")
@@ -150,7 +150,7 @@ that they are gone: then they count as lost. If an agent still runs there, it
 brings its host and its engines back with its next report: stop it first.`,
 		Example: `  bursar host remove vm-1
   bursar host remove vm-1 --force`,
-		Args:              atLeast(1),
+		Args:              atLeastOne,
 		ValidArgsFunction: c.offerHosts,
 	}
 	force := cmd.Flags().Bool("force", false, "even with live engines: they become lost")

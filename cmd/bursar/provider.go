@@ -77,7 +77,7 @@ machine.`,
   bursar provider set yarn:knox addresses=https://knox:8443 \
     basePath=/gateway/prod/resourcemanager/v1/cluster auth=basic user=bursar \
     passwordFile=/etc/bursar/credentials/knox ca=/etc/bursar/credentials/ca.pem`,
-		Args:              atLeast(1),
+		Args:              atLeastOne,
 		ValidArgsFunction: c.completeProviders,
 	}
 	var f providerFlags
@@ -167,7 +167,7 @@ func (c *cli) providerDeleteCommand() *cobra.Command {
 released; nothing new is granted there. A provider from a file is removed from
 that file instead.`,
 		Example:           `  bursar provider delete yarn:prod`,
-		Args:              exactly(1),
+		Args:              exactlyOne(),
 		ValidArgsFunction: c.completeProviders,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			kind, cluster, err := clusterArg(args[0])
@@ -197,7 +197,7 @@ as it is configured or, with settings, as it would be. It changes nothing. Code
 		Example: `  bursar provider check yarn:prod
   bursar provider check yarn:new addresses=http://rm1:8088 timeout=3s
   bursar provider check yarn:new --site /etc/hadoop/conf/yarn-site.xml`,
-		Args:              atLeast(1),
+		Args:              atLeastOne,
 		ValidArgsFunction: c.completeProviders,
 	}
 	var f providerFlags

@@ -52,7 +52,7 @@ and "over" lists those accounts.`,
   bursar quota set creator=schedule --memory 96GiB \
     --guaranteed memory=16GiB,cpu=8
   bursar quota set '*' --instances 500`,
-		Args:              exactly(1),
+		Args:              exactlyOne(),
 		ValidArgsFunction: c.completeSelectors,
 	}
 	var limit, guaranteed resource.Vector
@@ -100,7 +100,7 @@ a file that the coordinator watches is removed from that file instead. If such a
 file hides the rule, delete says that the file's stays in force.`,
 		Example: `  bursar quota delete user=alice
   bursar quota delete 'user=*,creator=IDE'`,
-		Args:              exactly(1),
+		Args:              exactlyOne(),
 		ValidArgsFunction: c.completeSelectors,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			selector, err := selectorArg(args[0])

@@ -21,7 +21,7 @@ Release does not end the engine: end it first, or use "bursar stop".
 Of several ids each is tried. The exit code is that of the first failure.`,
 		Example: `  bursar release 3f7k
   bursar release 3f7k 9ab2 --reason "session closed"`,
-		Args:              atLeast(1),
+		Args:              atLeastOne,
 		ValidArgsFunction: c.completeAllocations,
 	}
 	reason := cmd.Flags().String("reason", "", "why, for the history")
@@ -59,7 +59,7 @@ there; it cannot add one.`,
 		Example: `  bursar resize 3f7k --memory 6GiB
   bursar resize 3f7k --cpu 1 --memory 2GiB
   bursar resize 3f7k --external yarn:prod:root.a,memory=128GiB`,
-		Args:              exactly(1),
+		Args:              exactlyOne(),
 		ValidArgsFunction: c.completeOneAllocation,
 	}
 	var entitled sizeFlags

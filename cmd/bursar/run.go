@@ -53,7 +53,7 @@ also HOME, USER, LOGNAME, SHELL, PATH and the BURSAR_ variables.`,
   bursar run -m 4GiB -l user=alice --wait 5m \
     --external yarn:prod:root.a,memory=64GiB,cpu=16 \
     -- spark-submit --master yarn job.py`,
-		Args: atLeast(1),
+		Args: atLeastOne,
 	}
 	f := addRequestFlags(cmd)
 	grace := newDuration(cmd.Flags(), client.DefaultGrace, "grace", "time between SIGTERM and SIGKILL, if the command has to be stopped")

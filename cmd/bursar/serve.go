@@ -110,7 +110,7 @@ every field has a default.`,
 	logs := addLogFlags(cmd, "info")
 	socket := cmd.Flags().String("socket", "", "path of the socket to serve on (default "+agent.DefaultSocket+")")
 	stateDir := cmd.Flags().String("state-dir", "", "directory for what it must know after a restart (default "+agent.DefaultStateDir+")")
-	coordinators := cmd.Flags().String("coordinator", "", "the coordinators, as --addr names them (default "+defaultAddr+")")
+	coordinators := cmd.Flags().String("coordinator", "", "the coordinators, as --addr names them; BURSAR_ADDR does not count here (default "+defaultAddr+")")
 	forget := cmd.Flags().Bool("forget-epoch", false, "take the epoch of the coordinator that answers, once: for the case that the epoch seen last belongs to no coordinator")
 	check := addCheckFlag(cmd)
 	read := func() (agent.Config, *configuration, error) {

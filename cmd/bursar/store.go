@@ -178,8 +178,8 @@ copy; copy again.`,
 			return serverError(err)
 		}
 		c.sayf("copied %d live and %s, %s and %s; the copy is the same, and its ledger is right",
-			report.Live, counted(int(report.Ended), "ended allocation", "ended allocations"),
-			counted(int(report.Hosts), "host", "hosts"), counted(int(report.Quotas), "rule", "rules"))
+			report.Live, counted(report.Ended, "ended allocation", "ended allocations"),
+			counted(report.Hosts, "host", "hosts"), counted(report.Quotas, "rule", "rules"))
 		return c.printMeta(to, report.Copy)
 	}
 	return cmd

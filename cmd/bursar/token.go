@@ -240,7 +240,7 @@ its tokens within 2 s, also on connections that are open. To replace a token
 without a gap, do not revoke it: put the hash of the new token next to the old
 one, tokenHash: ["sha256:…", "sha256:…"].`,
 		Example:           "  bursar token revoke nightly --identities /etc/bursar/identities.yaml",
-		Args:              exactly(1),
+		Args:              exactlyOne(),
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	file := addIdentitiesFlag(cmd, "file of identities")

@@ -149,16 +149,24 @@ func confirmedResource(reserved resource.Resource, said *resource.Resource) (res
 		for dimension, quantity := range said.External[i].All() {
 			if most := get(reserved.External[at].Vector, dimension); quantity > most {
 				field := fmt.Sprintf("entitled.external[%d].%s", i, dimension)
-				return reserved, &FieldError{field, fmt.Sprint(quantity), fmt.Sprintf("at most what is reserved, %d; Resize asks for more", most)}
+				return reserved, aboveReserved(field, dimension, quantity, most)
 			}
 		}
 	}
 	for dimension, quantity := range next.All() {
 		if most := get(reserved.Vector, dimension); quantity > most {
-			return reserved, &FieldError{"entitled." + dimension, fmt.Sprint(quantity), fmt.Sprintf("at most what is reserved, %d; Resize asks for more", most)}
+			return reserved, aboveReserved("entitled."+dimension, dimension, quantity, most)
 		}
 	}
 	return next, nil
+}
+
+// aboveReserved refuses a Confirm that wants more of a dimension than is reserved.
+func aboveReserved(field, dimension string, quantity, most int64) error {
+	return &FieldError{
+		field, resource.FormatQuantity(dimension, quantity),
+		"at most what is reserved, " + resource.FormatQuantity(dimension, most) + "; Resize asks for more",
+	}
 }
 
 // merged returns base with the dimensions replaced that over sets, and the index in it of each
