@@ -126,12 +126,12 @@ func (c *crowd) smalls(n int) {
 // launchFaults makes things go wrong until crowdFaults.
 func (c *crowd) launchFaults() {
 	w := c.w
-	at := func(least, most time.Duration, what string, do func()) { w.after(w.between(least, most), what, do) }
-	at(15*time.Second, 25*time.Second, "", func() { w.leaderOrAny().killAndRestart() })
-	at(35*time.Second, 55*time.Second, "", func() { w.leaderOrAny().pause(12 * time.Second) })
-	at(30*time.Second, 60*time.Second, "", func() { w.anyHost().agent.crashAndRestart() })
-	at(35*time.Second, 60*time.Second, "", func() { w.hosts[1].reboot() })
-	at(30*time.Second, 50*time.Second, "", func() {
+	at := func(least, most time.Duration, do func()) { w.after(w.between(least, most), "", do) }
+	at(15*time.Second, 25*time.Second, func() { w.leaderOrAny().killAndRestart() })
+	at(35*time.Second, 55*time.Second, func() { w.leaderOrAny().pause(12 * time.Second) })
+	at(30*time.Second, 60*time.Second, func() { w.anyHost().agent.crashAndRestart() })
+	at(35*time.Second, 60*time.Second, func() { w.hosts[1].reboot() })
+	at(30*time.Second, 50*time.Second, func() {
 		w.operate("drain", w.hosts[3].id, func(l *ledger.Ledger, now ledger.Instant) { _, _ = l.Drain(now, w.hosts[3].id, "test", nil) })
 	})
 	w.after(crowdFaults-5*time.Second, "", w.reopen)

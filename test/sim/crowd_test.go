@@ -9,7 +9,7 @@ import (
 )
 
 var (
-	kinds  = flag.Int("sim.kinds", 2000, "how many kinds of requests wait in a world with a crowd")
+	kinds  = flag.Int("sim.kinds", 1000, "how many kinds of requests wait in a world with a crowd")
 	crowds = flag.Int("sim.crowds", 1, "how many worlds with a crowd to play")
 )
 
