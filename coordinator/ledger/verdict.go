@@ -183,7 +183,7 @@ func (l *Ledger) survey(e *entry, q Query) *HostFilters {
 		closed[ClosedHosts{Note: note, Reason: reason}]++
 	}
 	if n := len(l.hosts); n > mostSurveyed {
-		q.Stride = uint64((n + mostSurveyed - 1) / mostSurveyed) //nolint:gosec // not negative
+		q.Stride = uint64((n + mostSurveyed - 1) / mostSurveyed)
 	}
 	filters := l.placer.Survey(q)
 	if filters.Total < len(l.hosts) {

@@ -95,10 +95,9 @@ func (x *Index) Survey(q ledger.Query) ledger.HostFilters {
 	s := &x.search
 	s.begin(&q)
 	f := ledger.HostFilters{}
-	stride := max(1, q.Stride)
-	for n := q.Turn % stride; n < uint64(len(x.fleet.hosts)); n += stride {
+	for n := range x.fleet.hosts {
 		h := &x.fleet.hosts[n]
-		if !h.present() {
+		if !h.present() || !q.Surveys(ledger.Slot(n)) {
 			continue
 		}
 		f.Total++
