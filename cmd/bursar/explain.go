@@ -120,7 +120,7 @@ func absenceText(res *bursarv1.ExplainResponse) string {
 	switch {
 	case slices.ContainsFunc(res.GetShortfalls(), func(s *bursarv1.Shortfall) bool { return noteOf(s) == noteTooSmall }):
 		return ": no host is that large yet"
-	case f != nil && f.GetTotal() == f.GetLabels():
+	case f != nil && f.GetTotal() == f.GetLabels() && f.GetFleet() == 0:
 		return ": no such host is there yet"
 	}
 	return ""

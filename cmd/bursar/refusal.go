@@ -266,13 +266,16 @@ func filtersText(f *bursarv1.HostFilters, shortfalls []*bursarv1.Shortfall) stri
 			withoutRoom = "too small"
 		}
 	}
-	if f.GetTotal() == 0 {
+	if f.GetTotal() == 0 && f.GetFleet() == 0 {
 		return "there is no host yet"
 	}
-	if f.GetLabels() == f.GetTotal() {
+	if f.GetLabels() == f.GetTotal() && f.GetFleet() == 0 {
 		return fmt.Sprintf("hosts: none of %d has the required labels yet", f.GetTotal())
 	}
 	parts := []string{fmt.Sprintf("hosts: %d of %d fit", f.GetFit(), f.GetTotal())}
+	if f.GetFleet() > 0 {
+		parts[0] += fmt.Sprintf(", which are a sample of %d", f.GetFleet())
+	}
 	for _, step := range []struct {
 		n    int64
 		what string

@@ -30,3 +30,14 @@ func TestWhoStandsInTheWayIsNamedAfterWhatIsShort(t *testing.T) {
 		t.Errorf("got %q; want %q", got, want)
 	}
 }
+
+// A sample of a large fleet is named as such, and says nothing of the hosts that it does not have.
+func TestACountOfASampleSaysOfHowMany(t *testing.T) {
+	f := &bursarv1.HostFilters{Total: 3334, Labels: 3334, Fleet: 10_000}
+	if got, want := filtersText(f, nil), "hosts: 0 of 3334 fit, which are a sample of 10000, 3334 by labels"; got != want {
+		t.Errorf("got %q; want %q", got, want)
+	}
+	if text := absenceText(&bursarv1.ExplainResponse{Filters: f}); text != "" {
+		t.Errorf("a sample says %q", text)
+	}
+}

@@ -45,11 +45,18 @@ type Query struct {
 	NoHeld   bool            // leave out hosts that are held for a request
 	Rejected func(Slot) bool // hosts that are closed to the request's caller; nil: none
 	Closed   func(Slot)      // Survey calls it for each host that it counts in Health; nil: not
+	// Stride lets Survey look at one slot of so many, see Surveys; 0 or 1: at every host.
+	Stride uint64
+}
+
+// Surveys reports whether Survey looks at the host in a slot.
+func (q *Query) Surveys(slot Slot) bool {
+	return q.Stride <= 1 || uint64(slot)%q.Stride == q.Turn%q.Stride //nolint:gosec // slots are not negative
 }
 
 // HostFilters counts the hosts that each step of a search removed, in the order of the steps.
 type HostFilters struct {
-	Total       int
+	Total       int // that were looked at
 	Labels      int // lack a required label, or are to be avoided
 	Health      int // suspect, lost, cordoned, draining
 	Measurement int // no fresh measurement, under pressure, refuse new engines, or rejected
@@ -57,6 +64,9 @@ type HostFilters struct {
 	Headroom    int // the account would allow it, the measured headroom does not
 	Held        int // could take the request, but are held for one that waits longer
 	Fit         int // could take the request
+	// Fleet is how many hosts there are, if not all of them were looked at: Total is an even
+	// sample of them then. A Placer leaves it empty.
+	Fleet int
 	// Closed are the hosts in Health by their reasons, the most frequent first, at most
 	// closedReasons. A Placer leaves it empty.
 	Closed []ClosedHosts
@@ -88,8 +98,12 @@ func (f HostFilters) String() string {
 	if closed != "" {
 		closed += ")"
 	}
-	return fmt.Sprintf("hosts: %d in all, removed by labels %d, health %d%s, measurement %d, books %d, headroom %d%s; %d fit",
-		f.Total, f.Labels, f.Health, closed, f.Measurement, f.Books, f.Headroom, held, f.Fit)
+	all := "in all"
+	if f.Fleet > 0 {
+		all = fmt.Sprintf("of %d looked at", f.Fleet)
+	}
+	return fmt.Sprintf("hosts: %d %s, removed by labels %d, health %d%s, measurement %d, books %d, headroom %d%s; %d fit",
+		f.Total, all, f.Labels, f.Health, closed, f.Measurement, f.Books, f.Headroom, held, f.Fit)
 }
 
 // Placer chooses hosts for requests that name none. The ledger owns the hosts and tells the Placer
@@ -114,6 +128,7 @@ type Placer interface {
 	// Largest returns the host that matches the wishes and could give the largest part of the
 	// request if nothing else ran, healthy or not; or NoSlot.
 	Largest(q Query) Slot
-	// Survey counts what each filter removes. It looks at every host.
+	// Survey counts what each filter removes. It looks at every host, or at those that the query
+	// says.
 	Survey(q Query) HostFilters
 }

@@ -69,8 +69,12 @@ func (p *plainPlacer) Largest(q ledger.Query) ledger.Slot {
 }
 
 func (p *plainPlacer) Survey(q ledger.Query) ledger.HostFilters {
-	f := ledger.HostFilters{Total: len(p.hosts)}
+	f := ledger.HostFilters{}
 	for slot, v := range p.hosts {
+		if !q.Surveys(slot) {
+			continue
+		}
+		f.Total++
 		switch {
 		case !wished(q.Wishes, v):
 			f.Labels++

@@ -54,7 +54,7 @@
 // 100 (0.25 µs, both with the benchmark's own accounts). A host takes about 250 bytes, and 40 in
 // every further view.
 //
-// Survey looks at every host.
+// Survey looks at every host, or at one of as many as it is told.
 //
 // # Worst cases
 //

@@ -89,16 +89,19 @@ func (d *directory) choose(s *search) ledger.Slot {
 	return slot
 }
 
-// Survey counts what each filter removes. It looks at every host. Rejected hosts count as not
+// Survey counts what each filter removes. It looks at every host, or at one of Stride. Rejected hosts count as not
 // measured, and held ones like others unless NoHeld is asked for.
 func (x *Index) Survey(q ledger.Query) ledger.HostFilters {
 	s := &x.search
 	s.begin(&q)
-	f := ledger.HostFilters{Total: x.fleet.size()}
+	f := ledger.HostFilters{}
 	for n := range x.fleet.hosts {
 		h := &x.fleet.hosts[n]
+		if !h.present() || !q.Surveys(ledger.Slot(n)) {
+			continue
+		}
+		f.Total++
 		switch {
-		case !h.present():
 		case !h.labels.MatchesFilter(s.required) || s.avoids(ledger.Slot(n)):
 			f.Labels++
 		case h.state&healthy == 0:

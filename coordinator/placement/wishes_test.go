@@ -372,6 +372,29 @@ func TestSurveyCountsWhatEachFilterRemoves(t *testing.T) {
 	}
 }
 
+// Of a large fleet one host of so many is looked at, another one at each turn.
+func TestSurveyLooksAtOneOfSoMany(t *testing.T) {
+	var views []ledger.HostView
+	for range 103 {
+		views = append(views, empty)
+	}
+	x := place(placement.Spread, views...)
+	x.Remove(7)
+	looked := 0
+	for turn := range 10 {
+		q := small
+		q.Stride, q.Turn = 10, uint64(turn)
+		f := x.Survey(q)
+		if f.Total != f.Fit || f.Total < 9 || f.Total > 11 {
+			t.Errorf("turn %d: got %+v; want 9 to 11 looked at", turn, f)
+		}
+		looked += f.Total
+	}
+	if looked != 102 {
+		t.Errorf("ten turns looked at %d hosts; want each of 102 once", looked)
+	}
+}
+
 func TestAnEmptyIndexHasNothing(t *testing.T) {
 	x := placement.New(placement.Spread)
 	x.Remove(0)

@@ -806,7 +806,7 @@ func (x *InsufficientResources) GetRunners() []*Runners {
 // HostFilters counts the hosts that each step of the search removed, in the order of the steps.
 type HostFilters struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Hosts that were looked at.
+	// Hosts that were looked at: all, unless fleet is set.
 	Total int64 `protobuf:"varint,1,opt,name=total,proto3" json:"total,omitempty"`
 	// Lack a required label, or are to be avoided.
 	Labels int64 `protobuf:"varint,2,opt,name=labels,proto3" json:"labels,omitempty"`
@@ -823,7 +823,10 @@ type HostFilters struct {
 	// Would take it, but are kept for a request that waits longer.
 	Held int64 `protobuf:"varint,8,opt,name=held,proto3" json:"held,omitempty"`
 	// The hosts in health by their reasons, the most frequent first, at most 8.
-	Closed        []*ClosedHosts `protobuf:"bytes,9,rep,name=closed,proto3" json:"closed,omitempty"`
+	Closed []*ClosedHosts `protobuf:"bytes,9,rep,name=closed,proto3" json:"closed,omitempty"`
+	// How many hosts there are, if not all of them were looked at: total is an even sample of a large
+	// fleet then.
+	Fleet         int64 `protobuf:"varint,10,opt,name=fleet,proto3" json:"fleet,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -919,6 +922,13 @@ func (x *HostFilters) GetClosed() []*ClosedHosts {
 		return x.Closed
 	}
 	return nil
+}
+
+func (x *HostFilters) GetFleet() int64 {
+	if x != nil {
+		return x.Fleet
+	}
+	return 0
 }
 
 // ClosedHosts are the hosts that take no new engines for one reason.
@@ -1110,7 +1120,7 @@ const file_bursar_v1_account_proto_rawDesc = "" +
 	"\aVerdict\x12\x17\n" +
 	"\x13VERDICT_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rVERDICT_NEVER\x10\x01\x12\x13\n" +
-	"\x0fVERDICT_NOT_NOW\x10\x02\"\xfd\x01\n" +
+	"\x0fVERDICT_NOT_NOW\x10\x02\"\x93\x02\n" +
 	"\vHostFilters\x12\x14\n" +
 	"\x05total\x18\x01 \x01(\x03R\x05total\x12\x16\n" +
 	"\x06labels\x18\x02 \x01(\x03R\x06labels\x12\x16\n" +
@@ -1120,7 +1130,9 @@ const file_bursar_v1_account_proto_rawDesc = "" +
 	"\bheadroom\x18\x06 \x01(\x03R\bheadroom\x12\x10\n" +
 	"\x03fit\x18\a \x01(\x03R\x03fit\x12\x12\n" +
 	"\x04held\x18\b \x01(\x03R\x04held\x12.\n" +
-	"\x06closed\x18\t \x03(\v2\x16.bursar.v1.ClosedHostsR\x06closed\"i\n" +
+	"\x06closed\x18\t \x03(\v2\x16.bursar.v1.ClosedHostsR\x06closed\x12\x14\n" +
+	"\x05fleet\x18\n" +
+	" \x01(\x03R\x05fleet\"i\n" +
 	"\vClosedHosts\x12,\n" +
 	"\x04note\x18\x01 \x01(\x0e2\x18.bursar.v1.ShortfallNoteR\x04note\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x14\n" +
