@@ -90,7 +90,7 @@ func (d *directory) choose(s *search) ledger.Slot {
 }
 
 // Survey counts what each filter removes. It looks at every host. Rejected hosts count as not
-// measured, and held ones like others unless NoHeld is asked for.
+// measured, and held ones like others.
 func (x *Index) Survey(q ledger.Query) ledger.HostFilters {
 	s := &x.search
 	s.begin(&q)
@@ -112,8 +112,6 @@ func (x *Index) Survey(q ledger.Query) ledger.HostFilters {
 			f.Books++
 		case !s.fits(h):
 			f.Headroom++
-		case s.noHeld && h.held():
-			f.Held++
 		default:
 			f.Fit++
 		}
