@@ -194,16 +194,13 @@ func (l *Ledger) survey(q Query) *HostFilters {
 // surveyHeld counts the hosts that are large enough but for what is kept there for another request:
 // the Placer knows only what is left next to that.
 func (l *Ledger) surveyHeld(filters *HostFilters, q Query) {
-	for _, c := range l.claims {
-		for i := range c.held {
-			h := c.held[i].host()
-			if h == nil || !h.suits(q.Wishes) || q.Wishes != nil && slices.Contains(q.Wishes.Avoid, h.ID) || q.Rejected != nil && q.Rejected(h.slot) {
-				continue
-			}
-			if h.fits(q.Request) && h.account.keeps(q.Request) {
-				filters.Headroom--
-				filters.Held++
-			}
+	for _, h := range l.claimedHosts {
+		if !h.suits(q.Wishes) || avoids(q.Wishes, h) || q.Rejected != nil && q.Rejected(h.slot) {
+			continue
+		}
+		if h.fits(q.Request) && h.account.keeps(q.Request) {
+			filters.Headroom--
+			filters.Held++
 		}
 	}
 }

@@ -54,13 +54,13 @@ func (l *Ledger) grantWaiting() {
 		l.crowdedOut = len(l.marked) > 0
 		return
 	}
-	l.visitStarved()
+	left := l.visitStarved(visitsPerStep)
 	if len(l.marked) == 0 {
 		l.crowdedOut = false
 		return
 	}
 	l.walk()
-	l.visitStarved()
+	l.visitStarved(left)
 }
 
 // walk goes on with the walks through the marked queues.
@@ -177,8 +177,21 @@ func (q *queue) walked() bool {
 	}
 	again := q.again
 	q.again = false
+	q.ended, q.endedAgain = again && q.endedAgain, false
 	q.rewind()
 	return !again
+}
+
+// noteEnded notes that a hold of the queue's account has ended, or for those who wait for any host
+// of one of them. If the queue is not marked, nobody in it is helped by that.
+func (q *queue) noteEnded() {
+	switch {
+	case !q.marked:
+	case q.tried > 0:
+		q.endedAgain = true
+	default:
+		q.ended = true
+	}
 }
 
 // heldFirst reports whether the queue's account is held for a request that was not tried since the
@@ -239,6 +252,11 @@ func (l *Ledger) tryFirst(q *queue) (granted bool) {
 func (l *Ledger) try(q *queue, c *class) (granted bool) {
 	e := c.first()
 	h, blocked := l.decide(e)
+	if blocked != nil && q.ended {
+		if h = l.afterHold(e); h != nil {
+			blocked = nil
+		}
+	}
 	switch blocked {
 	case nil:
 		l.admit(e, h)
