@@ -10,8 +10,8 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// lines is a ledger in which each user has a quota of 10 bytes in a line of jobs, some of it in use,
-// and waits for all of it; one byte went to another who came later. Everybody is starved when 30 s
+// lines is a ledger in which each user has a quota of 10 bytes in a line of jobs, some of it in
+// use, and waits for all of it; one byte went to another who came later. Everybody is starved when 30 s
 // are over.
 type lines struct {
 	*Ledger

@@ -345,8 +345,8 @@ func (m *model) normalize(labels label.Set, v resource.Vector) (resource.Vector,
 	return v, nil
 }
 
-// shareOf names the share of some labels: that of the account of their first rule with a weight or a
-// guarantee, else that of their user.
+// shareOf names the share of some labels: that of the account of their first rule with a weight or
+// a guarantee, else that of their user.
 func (m *model) shareOf(labels label.Set) (string, *ledger.Quota) {
 	for _, a := range m.quotas(labels) {
 		if a.rule.Selector.String() != "*" && (a.rule.Weight > 0 || !a.rule.Guaranteed.IsUnset()) {

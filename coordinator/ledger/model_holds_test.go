@@ -76,8 +76,8 @@ func (m *machine) checkWindows(t *rapid.T) {
 	m.windows = seen
 }
 
-// checkShares: a share has one hold on shared accounts at a time, which are all but the hosts'. Then
-// it has none for as long as that lasted.
+// checkShares: a share has one hold on shared accounts at a time, which are all but the hosts'.
+// Then it has none for as long as that lasted.
 func (m *machine) checkShares(t *rapid.T) {
 	t.Helper()
 	type hold struct {

@@ -46,8 +46,8 @@ func (g grants) passed(e *entry) bool {
 	return false
 }
 
-// starvation is the requests of one share that are starved, and when something was last held for the
-// share.
+// starvation is the requests of one share that are starved, and when something was last held for
+// the share.
 type starvation struct {
 	requests heap[*entry]
 	index    int     // in the ledger's heap

@@ -31,11 +31,11 @@ package ledger
 //     than half of the time, even if its runners never end.
 //   - A share has one hold on shared accounts at a time: all but hosts are shared. After it the
 //     share gets no other one for as long as it lasted, whatever it cancels and asks again, and
-//     also if the rules change (holders.go). So one submitter holds shared accounts for at most half
-//     of the time.
+//     also if the rules change (holders.go). So one submitter holds shared accounts for at most
+//     half of the time.
 //   - Nothing is held for a request that does not fit next to what its own share has in an account
-//     that it lacks. If nobody but the share, or the request's user, counts in what it lacks, it may
-//     be held nevertheless: that keeps out nobody else.
+//     that it lacks. If nobody but the share, or the request's user, counts in what it lacks, it
+//     may be held nevertheless: that keeps out nobody else.
 //   - Nobody is kept out by two holds in a row. If a request waits behind an account when a hold of
 //     it ends, and fits but for other holds of requests that are no more urgent, it is granted.
 //   - At most one host of 20 is held, or one, and one for each share while others starve.

@@ -182,18 +182,6 @@ func (q *queue) walked() bool {
 	return !again
 }
 
-// noteEnded notes that a hold of the queue's account has ended, or for those who wait for any host
-// of one of them. If the queue is not marked, nobody in it is helped by that.
-func (q *queue) noteEnded() {
-	switch {
-	case !q.marked:
-	case q.tried > 0:
-		q.endedAgain = true
-	default:
-		q.ended = true
-	}
-}
-
 // heldFirst reports whether the queue's account is held for a request that was not tried since the
 // account had more to give.
 func (q *queue) heldFirst() bool { return q.account != nil && q.account.claim != nil && !q.holderTried }
