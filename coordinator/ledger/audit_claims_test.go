@@ -11,8 +11,8 @@ import (
 )
 
 // lines is a ledger in which each user has a quota of 10 bytes in a line of jobs, some of it in
-// use, and waits for all of it; one byte went to another who came later. Everybody is starved when 30 s
-// are over.
+// use, and waits for all of it; one byte went to another who came later. Everybody is starved when
+// 30 s are over.
 type lines struct {
 	*Ledger
 
