@@ -25,7 +25,7 @@ func TestTheEndOfAWaitIsExplainedToEachCallerOnItsOwn(t *testing.T) {
 	r.host()
 	as := func(caller, id string, memory int64, wait time.Duration) *Request {
 		return r.askAs(id, ledger.AllocateCommand{
-			Actor: identity.Actor{Name: caller, Anyone: true}, RequestID: id, Labels: label.Of("user", "u"), Wait: wait,
+			Actor: identity.Actor{Name: caller, Anyone: true}, RequestID: id, Labels: label.Of("user", caller), Wait: wait,
 			Resource: resource.NewResource(resource.Vector{}.WithMemory(memory)), Wishes: &ledger.Wishes{Host: "h"},
 		})
 	}

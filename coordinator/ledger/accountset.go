@@ -10,7 +10,8 @@ type accountSet struct {
 	// account is not among them.
 	accounts []*account
 	share    *share
-	live     int // allocations that share it
+	uses     []*shareUse // of the share, in these accounts
+	live     int         // allocations that share it
 }
 
 // link gives an entry its account set.
@@ -30,6 +31,10 @@ func (l *Ledger) newAccountSet(text string, labels label.Set) *accountSet {
 		quota.sets++
 	}
 	set.share = l.shareOf(set, labels)
+	set.uses = make([]*shareUse, len(set.accounts))
+	for i, quota := range set.accounts {
+		set.uses[i] = set.share.use(quota)
+	}
 	l.accountSets[text] = set
 	return set
 }
@@ -43,7 +48,8 @@ func (l *Ledger) unlink(e *entry) {
 		return
 	}
 	delete(l.accountSets, set.text)
-	for _, quota := range set.accounts {
+	for i, quota := range set.accounts {
+		set.share.dropUse(set.uses[i])
 		quota.sets--
 		l.rules.prune(quota)
 	}

@@ -272,6 +272,7 @@ func (l *Ledger) grant(e *entry, h *host) {
 			c.account.grants.add(e)
 		}
 	}
+	l.hostGrants.add(e, h)
 	l.recordEntry(e)
 	l.setEntryTimer(e)
 }

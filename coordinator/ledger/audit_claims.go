@@ -15,6 +15,7 @@ func (a *auditor) compareClaims() bool {
 		if c.until <= a.now && !a.Behind() || c.until.Sub(c.since) > longestWindow || len(c.held) == 0 {
 			a.reportf(12, "the hold for %s of %d accounts lasts from %d until %d; it is %d", e.ID, len(c.held), c.since, c.until, a.now)
 		}
+		a.compareHolder(c)
 		for j := range c.held {
 			if of := c.held[j].account; of.claim != c {
 				a.reportf(12, "%s is held for %s, and does not know that", of.name, e.ID)
@@ -24,10 +25,27 @@ func (a *auditor) compareClaims() bool {
 			}
 		}
 	}
-	if hosts != a.claimedHosts {
-		a.reportf(12, "%d hosts are held, and it counts %d", hosts, a.claimedHosts)
+	if hosts != len(a.claimedHosts) || hosts > a.mostClaimedHosts() {
+		a.reportf(12, "%d hosts are held, and it lists %d; at most %d of %d may be", hosts, len(a.claimedHosts), a.mostClaimedHosts(), len(a.hosts))
 	}
 	return a.compareStarved()
+}
+
+// compareHolder checks that a share has one hold on shared accounts, which began when the share had
+// rested.
+func (a *auditor) compareHolder(c *claim) {
+	shared := slices.ContainsFunc(c.held, charge.shared)
+	h := a.holders.byShare[c.share.key]
+	switch {
+	case shared != (c.shared != 0):
+		a.reportf(12, "the hold for %s is on shared accounts %t, and says since %d", c.entry.ID, shared, c.shared)
+	case h == nil || h.claims == 0 || c.share != c.entry.share:
+		a.reportf(12, "the hold for %s is not known of its share %s", c.entry.ID, c.share.key)
+	case shared && h.shared != c:
+		a.reportf(12, "the hold for %s is one of several of its share %s on shared accounts", c.entry.ID, c.share.key)
+	case shared && c.shared < h.rests:
+		a.reportf(12, "shared accounts are held for %s since %d, and its share %s rests until %d", c.entry.ID, c.shared, c.share.key, h.rests)
+	}
 }
 
 // compareClaim checks that an account that is held is in a hold.

@@ -55,6 +55,9 @@ func (l *Ledger) auditSteps(size int) iter.Seq[*AuditResult] {
 				return
 			}
 			if !a.again || !yield(result) {
+				if l.auditor == a { // nobody goes on with it
+					l.auditor = nil
+				}
 				return
 			}
 		}

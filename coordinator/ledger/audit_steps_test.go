@@ -176,6 +176,9 @@ func TestAnAuditThatIsGivenUpLeavesTheLedgerAsItWas(t *testing.T) {
 	for range w.AuditStepsOf(4) {
 		break
 	}
+	if w.Auditing() {
+		t.Error("the ledger keeps an audit that nobody goes on with")
+	}
 	w.grant()
 	w.end()
 	if v := w.Audit(); len(v) > 0 {

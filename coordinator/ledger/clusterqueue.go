@@ -36,6 +36,7 @@ type queueCharge struct {
 	own    bool            // one of its parts is in this very queue, not in one below
 	vector resource.Vector // the sum of its parts here and below
 	shown  resource.Vector // the part of it that the last report's figures include for certain
+	use    *shareUse       // of its share, while it holds something
 }
 
 func newClusterQueue(c *cluster, at queueKey) *clusterQueue {

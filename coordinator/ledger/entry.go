@@ -33,9 +33,10 @@ type entry struct {
 	class        *class  // nil while it has no caller
 	memberIndex  int
 	waitsSince   Instant
-	nextLook     Instant  // whether it is starved
+	nextCheck    Instant  // of whether it is starved
 	claim        *claim   // on the accounts that are held for it; nil: none is
 	windows      int      // holds that it had
+	turn         Instant  // when it last had its turn among the starved of its share
 	lastHosts    []string // that were held for it, if it names none
 	starved      bool
 	starvedIndex int // in those of its share
@@ -82,8 +83,9 @@ func (l *Ledger) hold(e *entry, h *host) {
 	h.promise(e)
 	l.countHostBytes(e, h, e.hostBytes())
 	l.count(&h.account, e)
-	for _, quota := range e.accounts {
+	for i, quota := range e.accounts {
 		l.count(quota, e)
+		e.uses[i].add(e.request())
 	}
 	if e.external != nil {
 		e.holdExternal()
@@ -126,8 +128,9 @@ func (l *Ledger) unhold(e *entry) {
 	h.promised, e.promise = h.promised-e.promise, 0
 	l.countHostBytes(e, h, -e.hostBytes())
 	l.uncount(&h.account, e)
-	for _, quota := range e.accounts {
+	for i, quota := range e.accounts {
 		l.uncount(quota, e)
+		e.uses[i].subtract(e.request())
 	}
 	if e.external != nil {
 		l.unholdExternal(e)
@@ -164,6 +167,10 @@ func (l *Ledger) entitle(e *entry, r resource.Resource) {
 	for _, a := range append([]*account{&h.account}, e.accounts...) {
 		a.replace(e.State, e.State, before, after)
 		l.freed(a)
+	}
+	for _, u := range e.uses {
+		u.subtract(before)
+		u.add(after)
 	}
 	if e.external != nil {
 		l.entitleExternal(e)
@@ -242,7 +249,7 @@ func (l *Ledger) entryDue(e *entry) {
 		l.endClaim(e)
 		l.setEntryTimer(e)
 	default:
-		l.lookForStarvation(e)
+		l.checkStarvation(e)
 	}
 }
 

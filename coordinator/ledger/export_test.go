@@ -1,6 +1,11 @@
 package ledger
 
-import "iter"
+import (
+	"fmt"
+	"iter"
+
+	"github.com/bursar/bursar/resource"
+)
 
 // Unstored is how many times to live do not count yet.
 func (l *Ledger) Unstored() int { return len(l.unstored) }
@@ -20,3 +25,45 @@ func (l *Ledger) RelayedBytes(host string) int64 { return l.relays.of(host) }
 
 // AuditStepsOf is AuditSteps with steps of another size.
 func (l *Ledger) AuditStepsOf(size int) iter.Seq[*AuditResult] { return l.auditSteps(size) }
+
+// Auditing reports whether an audit is under way.
+func (l *Ledger) Auditing() bool { return l.auditor != nil }
+
+// CheckShareUses compares what each share has in its accounts with its allocations, and says what
+// is wrong.
+func (l *Ledger) CheckShareUses() (wrong string) {
+	sums := make(map[*shareUse]*balances)
+	count := func(u *shareUse, e *entry, v resource.Vector) {
+		if u == nil || e.share.uses[u.account] != u {
+			wrong = fmt.Sprintf("%s counts for its share where that is not known", e.ID)
+			return
+		}
+		if sums[u] == nil {
+			sums[u] = new(balances)
+		}
+		sums[u].count(Active, v, 1)
+	}
+	for _, e := range l.entries.Values() {
+		if !e.State.Holds() {
+			continue
+		}
+		for _, u := range e.uses {
+			count(u, e, e.request())
+		}
+		for _, t := range e.queueCharges() {
+			count(t.use, e, t.vector)
+		}
+	}
+	for _, s := range l.shares {
+		for a, u := range s.uses {
+			has := resource.Vector{}
+			if sums[u] != nil {
+				has = sums[u].used.Vector()
+			}
+			if u.account != a || u.refs <= 0 || !u.sum.Vector().EqualTo(has) {
+				wrong = fmt.Sprintf("share %s has %s in %s; its allocations have %s", s.key, u.sum.Vector(), a.name, has)
+			}
+		}
+	}
+	return wrong
+}

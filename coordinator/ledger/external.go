@@ -126,12 +126,19 @@ func (e *entry) holdExternal() {
 		t := &x.charges[i]
 		t.queue.account.add(e.State, t.vector)
 		t.queue.countHeld(t.vector, 1)
+		t.countUse(e.share)
 	}
 	for i := range x.memberships {
 		s := &x.memberships[i]
 		s.index = len(s.cluster.members)
 		s.cluster.members = append(s.cluster.members, e)
 	}
+}
+
+// countUse counts what an allocation that holds something has in the cluster queue for its share.
+func (t *queueCharge) countUse(s *share) {
+	t.use = s.use(&t.queue.account)
+	t.use.add(t.vector)
 }
 
 // countHeld counts, or with -1 discounts, an allocation that has the vector in the cluster queue.
@@ -152,6 +159,9 @@ func (l *Ledger) unholdExternal(e *entry) {
 		}
 		t.queue.account.subtract(e.State, t.vector)
 		t.queue.countHeld(t.vector, -1)
+		t.use.subtract(t.vector)
+		e.share.dropUse(t.use)
+		t.use = nil
 		l.freed(&t.queue.account)
 	}
 	for i := range x.memberships {
@@ -183,6 +193,8 @@ func (l *Ledger) entitleExternal(e *entry) {
 		t.queue.countHeld(before, -1)
 		t.queue.countHeld(after, 1)
 		t.vector = after
+		t.use.subtract(before)
+		t.use.add(after)
 		if e.updateShown(t) { // even if the sum is the same: its parts may have changed
 			t.queue.updateOthers()
 		}

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -22,6 +23,9 @@ const (
 	hostsTried = 4
 	// closestTried is how many hosts are looked at for one that can be held.
 	closestTried = 8
+	// visitsPerStep is how many starved requests are visited in one step. A visit decides the
+	// request, looks at closestTried hosts, and at ownCounted engines of each.
+	visitsPerStep = 8
 )
 
 // claim is a window in which accounts are held for one request.
@@ -30,7 +34,8 @@ type claim struct {
 	share        *share // of the request
 	held         []charge
 	since, until Instant
-	index        int // in the ledger's list
+	shared       Instant // since when a shared account is held; zero: none is
+	index        int     // in the ledger's list
 }
 
 // need is what the hold's request asks of a held account.
@@ -99,42 +104,66 @@ func (a *account) idle() (kept resource.Vector) {
 }
 
 // visitStarved grants starved requests, or holds for them what they lack, if anything has changed
-// that concerns them. It visits the first ones, in their order.
-func (l *Ledger) visitStarved() {
-	if !l.visitDue {
-		return
+// that concerns them. It visits the first ones, in their order, as many as are left to this step;
+// the next steps go on with the others. It returns how many visits are left.
+func (l *Ledger) visitStarved(left int) int {
+	if len(l.visiting) == 0 {
+		if !l.visitDue {
+			return left
+		}
+		l.visitDue = false
+		l.visits++
+		l.visiting, l.visitAgain = l.firstStarved(), 0
 	}
-	l.visitDue = false
-	l.visits++
-	next := Instant(0)
-	for _, e := range l.firstStarved() {
-		if !e.starved { // a visit before has ended it
+	for ; len(l.visiting) > 0 && left > 0; l.visiting = l.visiting[1:] {
+		e := l.entry(l.visiting[0])
+		if e == nil || !e.starved { // it has ended, or is granted
 			continue
 		}
+		left--
 		at := l.visit(e)
 		l.deciding = nil
-		if at != 0 && (next == 0 || at < next) {
-			next = at
+		if at != 0 && (l.visitAgain == 0 || at < l.visitAgain) {
+			l.visitAgain = at
 		}
 	}
-	l.timers.set(&l.visitTimer, next)
+	if len(l.visiting) == 0 {
+		l.visiting = nil
+		l.timers.set(&l.visitTimer, l.visitAgain)
+	}
+	return left
 }
 
 // visit grants one starved request, keeps or drops its hold, or gives it one. It returns when to
 // try again; zero: when something changes.
 func (l *Ledger) visit(e *entry) (again Instant) {
 	if e.claim != nil {
-		l.keepClaim(e)
+		l.keepClaim(e, l.hostless(e))
 		return 0
 	}
-	if h, blocked := l.decide(e); blocked == nil {
+	h, blocked := l.decide(e)
+	if blocked == nil {
 		l.admit(e, h)
 		return 0
 	}
+	again = l.now.Add(l.cfg.StarvationAfter)
+	if blocked == &l.absent {
+		l.setTurn(e)
+		return again
+	}
 	l.deciding = e
 	lacking, helps := l.lacks(e)
-	again = l.now.Add(l.cfg.StarvationAfter)
-	if !helps || len(lacking) == 0 || !l.mayClaimHost(e, lacking) {
+	if !helps {
+		l.setTurn(e) // else a few of these would keep the others of their share from being visited
+		return again
+	}
+	if len(lacking) == 0 || !l.mayClaimHost(e, lacking) {
+		return again
+	}
+	if may, rests := l.mayClaimShared(e, lacking); !may {
+		if rests != 0 {
+			again = min(again, rests)
+		}
 		return again
 	}
 	free := true
@@ -157,11 +186,11 @@ func (l *Ledger) visit(e *entry) (again Instant) {
 }
 
 // lacks returns the accounts that a request lacks something of. For one that names no host, and for
-// which no host has room, the closest one is among them. If helps is false, nothing that becomes
-// free in these accounts would help.
+// which no host has room, the closest one is among them. If helps is false, nothing that others
+// give back in these accounts would help.
 func (l *Ledger) lacks(e *entry) (lacking []charge, helps bool) {
 	asked := l.charges(e)
-	helps = !l.hostless(e)
+	helps = true
 	for c := range asked.all {
 		if c.fits() && !c.account.heldFrom(e, c.vector) {
 			if h := c.host(); h != nil && l.closedTo(e, h) {
@@ -173,7 +202,7 @@ func (l *Ledger) lacks(e *entry) (lacking []charge, helps bool) {
 		helps = helps && l.canDrain(e, c)
 	}
 	if asked.host != nil || l.hostFor(e) != nil {
-		return lacking, helps
+		return lacking, helps && !l.blocksItself(e, lacking)
 	}
 	h := e.claimedHost()
 	if h == nil {
@@ -183,7 +212,18 @@ func (l *Ledger) lacks(e *entry) (lacking []charge, helps bool) {
 		return lacking, false
 	}
 	c := charge{account: &h.account, vector: e.request()}
-	return append(lacking, c), helps && l.canDrain(e, c)
+	lacking = append(lacking, c)
+	return lacking, helps && l.canDrain(e, c) && !l.blocksItself(e, lacking)
+}
+
+// blocksItself reports whether what the request's own share has stands in its way in an account
+// that it lacks something of. If nobody else counts in these accounts, a hold keeps out nobody
+// else, and what the share has may end as well.
+func (l *Ledger) blocksItself(e *entry, lacking []charge) bool {
+	if !slices.ContainsFunc(lacking, func(c charge) bool { return !e.share.alone(c.account) }) {
+		return false
+	}
+	return slices.ContainsFunc(lacking, e.share.blocks)
 }
 
 // canDrain reports whether a request could get what it asks of an account if enough became free.
@@ -224,8 +264,8 @@ func (l *Ledger) closestBut(e *entry, avoid []string) *host {
 			return nil
 		}
 		h := l.slots[slot]
-		a := &h.account
-		if a.claim == nil && a.rests <= l.now && a.wanted != l.visits && l.canDrain(e, charge{account: a, vector: e.request()}) {
+		a, c := &h.account, charge{account: &h.account, vector: e.request()}
+		if a.claim == nil && a.rests <= l.now && a.wanted != l.visits && l.canDrain(e, c) && !e.share.blocks(c) {
 			return h
 		}
 		w.Avoid = append(w.Avoid, h.ID)
@@ -251,8 +291,37 @@ func (l *Ledger) mayClaimHost(e *entry, lacking []charge) bool {
 		return true
 	}
 	alone := len(l.starved.items) < 2 // no request of another share is starved
-	return l.claimedHosts < max(1, len(l.hosts)/claimedHostsOf) && (alone || e.share.starved.hosts == 0)
+	return len(l.claimedHosts) < l.mostClaimedHosts() && (alone || e.share.starved.hosts == 0)
 }
+
+// mostClaimedHosts is how many hosts may be held.
+func (l *Ledger) mostClaimedHosts() int { return max(1, len(l.hosts)/claimedHostsOf) }
+
+// limitClaimedHosts ends the latest holds of hosts if there are more than the hosts that are left
+// allow.
+func (l *Ledger) limitClaimedHosts() {
+	for len(l.claimedHosts) > l.mostClaimedHosts() {
+		latest := slices.MaxFunc(l.claimedHosts, func(a, b *host) int {
+			x, y := a.account.claim, b.account.claim
+			return cmp.Or(cmp.Compare(x.since, y.since), cmp.Compare(x.entry.ID, y.entry.ID))
+		}).account.claim
+		l.endClaim(latest.entry)
+		l.setEntryTimer(latest.entry)
+	}
+}
+
+// mayClaimShared reports whether more accounts may be held for a request: a share has one hold on
+// shared accounts at a time, and rests after it. If it may not, rests is when it may; zero: when
+// that hold ends.
+func (l *Ledger) mayClaimShared(e *entry, lacking []charge) (may bool, rests Instant) {
+	if e.claim != nil && e.claim.shared != 0 || !slices.ContainsFunc(lacking, charge.shared) {
+		return true, 0
+	}
+	return l.holders.mayHoldShared(e.share, l.now)
+}
+
+// shared reports whether the account is not a host's: all hosts depend on it.
+func (c charge) shared() bool { return c.host() == nil }
 
 // claimFor begins a window in which accounts are held for a starved request.
 func (l *Ledger) claimFor(e *entry, lacking []charge) {
@@ -261,12 +330,27 @@ func (l *Ledger) claimFor(e *entry, lacking []charge) {
 		window = min(window, l.cfg.StarvationAfter<<k)
 	}
 	e.windows++
-	e.share.starved.windows++
-	l.starved.fix(e.share.starved.index)
+	l.holders.begin(e.share.key, l.now)
+	l.setHeld(e)
 	e.claim = &claim{entry: e, share: e.share, since: l.now, until: l.now.Add(window), index: len(l.claims)}
 	l.claims = append(l.claims, e.claim)
 	l.extendClaim(e, lacking)
 	l.setEntryTimer(e)
+}
+
+// setHeld moves a share, and a request of it, to the end of their orders: a hold for it begins or
+// ends now.
+func (l *Ledger) setHeld(e *entry) {
+	e.share.starved.last = l.now
+	l.setTurn(e)
+}
+
+// setTurn moves a starved request to the end of those of its share.
+func (l *Ledger) setTurn(e *entry) {
+	s := &e.share.starved
+	e.turn = l.now
+	s.requests.fix(e.starvedIndex)
+	l.starved.fix(s.index)
 }
 
 // extendClaim holds accounts for a request until the end of its window.
@@ -274,8 +358,12 @@ func (l *Ledger) extendClaim(e *entry, lacking []charge) {
 	for _, c := range lacking {
 		c.account.claim = e.claim
 		e.claim.held = append(e.claim.held, c)
+		if c.shared() && e.claim.shared == 0 {
+			e.claim.shared = l.now
+			l.holders.byShare[e.share.key].shared = e.claim
+		}
 		if h := c.host(); h != nil {
-			l.claimedHosts++
+			l.claimedHosts = append(l.claimedHosts, h)
 			e.claim.share.starved.hosts++
 			l.updatePlacer(h)
 			if e.HostID == "" {
@@ -288,8 +376,9 @@ func (l *Ledger) extendClaim(e *entry, lacking []charge) {
 
 // keepClaim holds for a request what it lacks by now, too. If that is held for another, or nothing
 // would help, its hold ends: a part of what it needs is of no use.
-func (l *Ledger) keepClaim(e *entry) {
+func (l *Ledger) keepClaim(e *entry, hostless bool) {
 	lacking, helps := l.lacks(e)
+	helps = helps && !hostless
 	var more []charge
 	for _, c := range lacking {
 		if a := c.account; a.claim != e.claim {
@@ -297,7 +386,7 @@ func (l *Ledger) keepClaim(e *entry) {
 			helps = helps && a.claim == nil && a.rests <= l.now && a.wanted != l.visits
 		}
 	}
-	if !helps || !l.mayClaimHost(e, more) {
+	if may, _ := l.mayClaimShared(e, more); !helps || !may || !l.mayClaimHost(e, more) {
 		l.endClaim(e)
 		l.setEntryTimer(e)
 		return
@@ -317,12 +406,15 @@ func (l *Ledger) endClaim(e *entry) {
 	for _, c := range ends.held {
 		c.account.claim, c.account.rests = nil, rests
 		if h := c.host(); h != nil {
-			l.claimedHosts--
+			l.claimedHosts = slices.DeleteFunc(l.claimedHosts, func(other *host) bool { return other == h })
 			ends.share.starved.hosts--
 			l.updatePlacer(h)
 		}
 		l.freed(c.account)
+		l.markEnded(c.account)
 	}
+	l.holders.end(ends, l.now, rests)
+	l.setHeld(e)
 	last := l.claims[len(l.claims)-1]
 	l.claims[ends.index], last.index = last, ends.index
 	l.claims[len(l.claims)-1] = nil
@@ -352,7 +444,7 @@ func (l *Ledger) tryHolder(q *queue) (granted bool) {
 		return true
 	}
 	l.deciding = e
-	l.keepClaim(e)
+	l.keepClaim(e, blocked == &l.absent)
 	l.deciding = nil
 	return false
 }

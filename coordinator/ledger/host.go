@@ -111,6 +111,9 @@ func (h *host) fits(request resource.Vector) bool {
 // wishes.
 func (h *host) suits(w *Wishes) bool { return w == nil || h.Labels.MatchesFilter(w.Required) }
 
+// avoids reports whether a request wants to avoid the host.
+func avoids(w *Wishes, h *host) bool { return w != nil && slices.Contains(w.Avoid, h.ID) }
+
 // shortfalls appends why the request cannot go there.
 func (h *host) shortfalls(list []Shortfall, request resource.Vector) []Shortfall {
 	before := len(list)
@@ -264,6 +267,7 @@ func (l *Ledger) removeHost(h *host) {
 	if at, found := l.hostPlace(h.ID); found {
 		l.hostOrder = slices.Delete(l.hostOrder, at, at+1)
 	}
+	l.limitClaimedHosts()
 	l.revision++
 	l.changes.Hosts = slices.DeleteFunc(l.changes.Hosts, func(r HostRecord) bool { return r.ID == h.ID })
 	l.changes.HostsRemoved = append(l.changes.HostsRemoved, h.ID)

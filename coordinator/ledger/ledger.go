@@ -126,13 +126,18 @@ type Ledger struct {
 	// may still wait for what is free.
 	crowdedOut bool
 
-	starved  heap[*share] // those that have starved requests
-	claims   []*claim
-	visits   uint64 // of the starved
-	visitDue bool   // something has changed that concerns them
+	starved    heap[*share] // those that have starved requests
+	hostGrants hostGrants
+	claims     []*claim
+	holders    holders
+	visits     uint64 // rounds of visits of the starved
+	visitDue   bool   // something has changed that concerns them
+	visiting   []ID   // those whom the present round has yet to visit
+	// visitAgain is when, as far as the present round knows, the next one is due.
+	visitAgain Instant
 	// visitTimer is when something changes that concerns them without a command.
 	visitTimer   timer
-	claimedHosts int
+	claimedHosts []*host // those that are held
 
 	// deciding is the request that is being decided. early is set before a command begins, while
 	// the ledger does what was due by then. If the ledger panics, they say whose fault it is.
@@ -174,6 +179,7 @@ func New(cfg Config, placer Placer) *Ledger {
 		clusters:    make(map[ClusterName]*cluster),
 		classes:     make(map[string]*class),
 		starved:     newStarved(),
+		holders:     newHolders(),
 		visits:      1, // an account that nobody wanted has the number 0
 	}
 }
@@ -213,7 +219,7 @@ func (l *Ledger) Behind() bool { return l.own >= l.cfg.OwnChanges }
 // NextTimer returns when Advance has something to do. If the last step left some of its work to the
 // next one, that is now. If the batch is at its bound, that is when Changes was called.
 func (l *Ledger) NextTimer() (Instant, bool) {
-	if (len(l.marked) > 0 || l.visitDue) && !l.Behind() { // the last step had no time for all that may be granted
+	if (len(l.marked) > 0 || l.visitDue || len(l.visiting) > 0) && !l.Behind() { // the last step had no time for all that may be granted
 		return l.now, true
 	}
 	due := Instant(0)

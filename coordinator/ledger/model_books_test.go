@@ -345,21 +345,24 @@ func (m *model) normalize(labels label.Set, v resource.Vector) (resource.Vector,
 	return v, nil
 }
 
+// shareOf names the share of some labels: that of the account of their first rule with a weight or
+// a guarantee, else that of their user.
+func (m *model) shareOf(labels label.Set) (string, *ledger.Quota) {
+	for _, a := range m.quotas(labels) {
+		if a.rule.Selector.String() != "*" && (a.rule.Weight > 0 || !a.rule.Guaranteed.IsUnset()) {
+			return a.name, &a.rule
+		}
+	}
+	return "user " + labels.Value(label.User), nil
+}
+
 // share is the value of the fair share of some labels: the largest fraction of everything, by
 // weight; those that have less than they are guaranteed come before all others.
 func (m *model) share(labels label.Set) (value float64) {
-	of := func(labels label.Set) (string, *ledger.Quota) {
-		for _, a := range m.quotas(labels) {
-			if a.rule.Selector.String() != "*" && (a.rule.Weight > 0 || !a.rule.Guaranteed.IsUnset()) {
-				return a.name, &a.rule
-			}
-		}
-		return "user " + labels.Value(label.User), nil
-	}
-	key, q := of(labels)
+	key, q := m.shareOf(labels)
 	has := make(map[string]int64)
 	for _, r := range m.rows {
-		if other, _ := of(r.Labels); other == key && r.State.Holds() {
+		if other, _ := m.shareOf(r.Labels); other == key && r.State.Holds() {
 			for dimension, quantity := range r.Entitled.All() {
 				has[dimension] += quantity
 			}

@@ -26,6 +26,9 @@ func (m *machine) check(t *rapid.T) {
 	m.checkWaiting(t)
 	m.checkQueues(t)
 	m.checkOverUsers(t)
+	if wrong := m.ledger.CheckShareUses(); wrong != "" {
+		t.Fatal(wrong)
+	}
 	if m.step++; m.step%4 == 0 {
 		if report := m.mirror.compare(m.model.now, ledger.Config{}, m.ledger); report != "" {
 			t.Fatal(report)
@@ -185,6 +188,7 @@ func (m *machine) checkWaiting(t *rapid.T) {
 		}
 	}
 	m.checkWindows(t)
+	m.checkShares(t)
 	for _, r := range m.model.rows {
 		switch {
 		case r.Expires != 0 && r.Expires <= m.model.now:

@@ -283,7 +283,7 @@ func (m *machine) advanceTo(t *rapid.T, now ledger.Instant) {
 
 // restart makes new ledgers of what was stored.
 func (m *machine) restart(t *rapid.T) {
-	m.windows = nil
+	m.windows, m.shares = nil, nil
 	for _, l := range []**ledger.Ledger{&m.ledger, &m.twin} {
 		restored, err := m.mirror.restore(m.model.now, ledger.Config{})
 		if err != nil {

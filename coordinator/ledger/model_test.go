@@ -77,6 +77,7 @@ type machine struct {
 	forgets bool
 	step    int
 	windows map[string]window // holds that were seen, by account
+	shares  map[string]window // those on shared accounts, by share
 	abroad  bool              // this run is about clusters: most of what is asked for is there
 }
 
@@ -97,6 +98,7 @@ type expected map[ledger.ID][]ledger.State
 func (m *machine) do(t *rapid.T, want func() expected, command func(l *ledger.Ledger)) {
 	t.Helper()
 	held := m.holds()
+	kept, had := m.keptOut(held), m.holding()
 	waited := m.overdue()
 	now := m.model.now
 	// time never goes back: this changes nothing
@@ -129,6 +131,8 @@ func (m *machine) do(t *rapid.T, want func() expected, command func(l *ledger.Le
 	})); diff != "" {
 		t.Fatalf("transitions (-want +got):\n%s", diff)
 	}
+	m.checkKeptOut(t, kept)
+	m.checkOwn(t, held, had)
 }
 
 // goOn does what a step has left to the next ones, which are due at once.
@@ -275,7 +279,7 @@ func (m *machine) granted(t *rapid.T, a *ledger.Allocation, held holds, waited b
 		if m.model.short(account, request) {
 			t.Fatalf("invariant 1: %s is granted %s, which %s does not have", a.ID, request, account.name)
 		}
-		if held[account.name] == now[account.name] && m.model.against(held, account, request, a.ID) {
+		if held[account.name] == now[account.name] && m.model.against(held, account, request, a.ID) && !m.sheltered(a, held, now, account) {
 			t.Fatalf("%s is granted %s, which %s keeps for %s", a.ID, request, account.name, held[account.name])
 		}
 	}

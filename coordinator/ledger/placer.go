@@ -42,7 +42,6 @@ type Query struct {
 	Wishes  *Wishes // Host is empty
 	// Turn changes from request to request. It spreads a burst over nearly equal hosts.
 	Turn     uint64
-	NoHeld   bool            // leave out hosts that are held for a request
 	Rejected func(Slot) bool // hosts that are closed to the request's caller; nil: none
 	Closed   func(Slot)      // Survey calls it for each host that it counts in Health; nil: not
 	// Stride lets Survey look at one slot of so many, see Surveys; 0 or 1: at every host.

@@ -34,7 +34,7 @@ func (p *plainPlacer) Remove(slot ledger.Slot) { delete(p.hosts, slot) }
 
 func (p *plainPlacer) Choose(q ledger.Query) ledger.Slot {
 	return p.best(q, func(slot ledger.Slot, v ledger.HostView) bool {
-		return v.Health && v.Measured && (!q.NoHeld || !v.Held) && has(v.Available, q.Request) &&
+		return v.Health && v.Measured && has(v.Available, q.Request) &&
 			(q.Rejected == nil || !q.Rejected(slot))
 	})
 }
@@ -89,8 +89,6 @@ func (p *plainPlacer) Survey(q ledger.Query) ledger.HostFilters {
 			f.Books++
 		case !has(v.Available, q.Request):
 			f.Headroom++
-		case q.NoHeld && v.Held:
-			f.Held++
 		default:
 			f.Fit++
 		}

@@ -70,6 +70,8 @@ type queue struct {
 	// Of the walk through it, see walk.go:
 	marked       bool // its account has more to give
 	again        bool // and had still more, after the walk had begun
+	ended        bool // a hold of it has ended, before the walk began
+	endedAgain   bool // or after that
 	turn         int  // how many more may be tried without success in this round
 	tried        int  // classes that were tried
 	triedClasses []*class

@@ -239,9 +239,13 @@ func (l *Ledger) replaceRules(rules ruleset) {
 		if !e.State.Holds() {
 			continue
 		}
-		for _, quota := range e.accounts {
+		for i, quota := range e.accounts {
 			l.count(quota, e)
+			e.uses[i].add(e.request())
 			quota.exceeded = quota.overLimit()
+		}
+		for i := range e.queueCharges() {
+			e.external.charges[i].countUse(e.share)
 		}
 		e.share.count(e.request(), 1, l.fleet)
 	}
@@ -278,6 +282,7 @@ func (rs *ruleset) keepRests(before *ruleset, now Instant) {
 // dequeueAll takes every waiting class out of its queue and ends all holds. It returns the classes
 // in order of priority and arrival, and the requests that were starved.
 func (l *Ledger) dequeueAll() (classes []*class, starved []*entry) {
+	l.visiting = nil
 	for len(l.starved.items) > 0 {
 		e := l.starved.items[0].starved.requests.items[0]
 		l.endClaim(e)
@@ -291,7 +296,7 @@ func (l *Ledger) dequeueAll() (classes []*class, starved []*entry) {
 		c.dequeue()
 	}
 	for _, q := range l.marked {
-		q.marked, q.again = false, false
+		q.marked, q.again, q.ended, q.endedAgain = false, false, false, false
 	}
 	l.marked = l.marked[:0]
 	return classes, starved

@@ -26,6 +26,16 @@ type share struct {
 	value   float64
 	groups  []*group // the groups in which requests of it wait
 	starved starvation
+	uses    map[*account]*shareUse
+	account *account // the one whose rule sets its weight or guarantee; nil: it is a user's
+}
+
+// shareUse is what a share has in one account: the sum of what its reserved and active allocations
+// are entitled to there.
+type shareUse struct {
+	account *account
+	sum     resource.Sum
+	refs    int // account sets, or allocations in a cluster queue, that count here
 }
 
 // aboveGuarantee is added to the value of a share that has more than its guarantee, or has no
@@ -112,6 +122,74 @@ func (s *share) count(v resource.Vector, sign int64, f fleet) {
 	}
 }
 
+// use finds or makes what the share has in an account, and counts one that counts there.
+func (s *share) use(a *account) *shareUse {
+	u := s.uses[a]
+	if u == nil {
+		u = &shareUse{account: a}
+		s.uses[a] = u
+	}
+	u.refs++
+	return u
+}
+
+// dropUse undoes use.
+func (s *share) dropUse(u *shareUse) {
+	if u.refs--; u.refs == 0 {
+		delete(s.uses, u.account)
+	}
+}
+
+// add counts a resource. It cannot overflow: the account's sums have it, too.
+func (u *shareUse) add(v resource.Vector) {
+	if err := u.sum.Add(v); err != nil {
+		panic("ledger: a share in " + u.account.name.String() + ": " + err.Error())
+	}
+}
+
+// subtract gives back what add counted.
+func (u *shareUse) subtract(v resource.Vector) {
+	if err := u.sum.Minus(v); err != nil {
+		panic("ledger: a share in " + u.account.name.String() + ": " + err.Error())
+	}
+}
+
+// blocks reports whether what a share has in an account stands in the way of what a request of it
+// asks for there: even if all others gave back what they have, it would not fit.
+func (s *share) blocks(c charge) bool {
+	if s.memory == 0 && s.cpu == 0 && s.instances == 0 && len(s.custom) == 0 && c.part == nil {
+		return false
+	}
+	own := &resource.Sum{}
+	if h := c.host(); h != nil {
+		for i, e := range h.entries {
+			if i == ownCounted {
+				return true
+			}
+			if e.share == s && own.Add(e.request()) != nil {
+				return true
+			}
+		}
+	} else if u := s.uses[c.account]; u != nil {
+		own = &u.sum
+	}
+	for dimension, asked := range c.vector.All() {
+		if most := c.account.mostOf(dimension); asked != 0 && most < unlimited && asked > most-own.Get(dimension) {
+			return true
+		}
+	}
+	return false
+}
+
+// ownCounted is how many engines of a host are looked at for those of one share. A host with more
+// is not held for a share that has something somewhere.
+const ownCounted = 256
+
+// alone reports whether nobody but the share, or the user of its requests, counts in an account.
+func (s *share) alone(a *account) bool {
+	return a.rule != nil && (a == s.account || a.name.Labels.Value(userKey) != "")
+}
+
 // drop forgets a group in which no request waits any more.
 func (s *share) drop(g *group) {
 	s.groups = slices.DeleteFunc(s.groups, func(other *group) bool { return other == g })
@@ -122,10 +200,10 @@ func (s *share) drop(g *group) {
 // weight is, all requests would have the same share, and no user would be given way to another.
 func (l *Ledger) shareOf(f *accountSet, labels label.Set) *share {
 	buf := make([]byte, 0, 64)
-	var of *rule
+	var of *account
 	for _, a := range f.accounts {
 		if len(a.rule.Selector.Labels()) > 0 && (a.rule.Weight > 0 || !a.rule.Guaranteed.IsUnset()) {
-			of = a.rule
+			of = a
 			buf = append(append(buf, 'q'), a.key...)
 			break
 		}
@@ -135,10 +213,11 @@ func (l *Ledger) shareOf(f *accountSet, labels label.Set) *share {
 	}
 	s := l.shares[string(buf)]
 	if s == nil {
-		s = &share{key: string(buf), weight: 1}
+		s = &share{key: string(buf), weight: 1, account: of, uses: make(map[*account]*shareUse)}
 		if of != nil {
-			s.weight, s.guaranteed = max(1, int64(of.Weight)), of.Guaranteed
+			s.weight, s.guaranteed = max(1, int64(of.rule.Weight)), of.rule.Guaranteed
 		}
+		s.starved.last = l.holders.last(s.key)
 		l.shares[s.key] = s
 	}
 	s.sets++

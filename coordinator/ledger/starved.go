@@ -46,33 +46,37 @@ func (g grants) passed(e *entry) bool {
 	return false
 }
 
-// starvation is the requests of one share that are starved, the most urgent and then the longest
-// starved first, and how many windows the share has had.
+// starvation is the requests of one share that are starved, and when something was last held for
+// the share.
 type starvation struct {
 	requests heap[*entry]
-	index    int // in the ledger's heap
-	windows  int // holds that requests of it had
-	hosts    int // that are held for requests of it now
-	visited  int // requests of it in the present visit
+	index    int     // in the ledger's heap
+	last     Instant // when a hold of it last began or ended; see holders.last
+	hosts    int     // that are held for requests of it now
+	visited  int     // requests of it in the present visit
 }
 
-// starvedBefore orders the starved requests of one share.
+// starvedBefore orders the starved requests of one share: the most urgent first, then the one that
+// is starved, and has not had its turn, for the longest time. A turn is a hold, or a visit that
+// finds nothing that would help.
 func starvedBefore(a, b *entry) bool {
 	switch {
 	case a.Priority != b.Priority:
 		return a.Priority > b.Priority
-	case a.PassedSince != b.PassedSince:
-		return a.PassedSince < b.PassedSince
+	case max(a.PassedSince, a.turn) != max(b.PassedSince, b.turn):
+		return max(a.PassedSince, a.turn) < max(b.PassedSince, b.turn)
+	case a.turn != b.turn:
+		return a.turn < b.turn
 	}
 	return a.ID < b.ID
 }
 
-// shareBefore orders shares by their first starved requests: the most urgent, then the one whose
-// share has had the fewest windows, then the longest starved.
+// shareBefore orders shares by their first starved requests: the most urgent, then the one for
+// whose share nothing was held for the longest time, then the longest starved.
 func shareBefore(a, b *share) bool {
 	x, y := a.starved.requests.items[0], b.starved.requests.items[0]
-	if x.Priority == y.Priority && a.starved.windows != b.starved.windows {
-		return a.starved.windows < b.starved.windows
+	if x.Priority == y.Priority && a.starved.last != b.starved.last {
+		return a.starved.last < b.starved.last
 	}
 	return starvedBefore(x, y)
 }
@@ -114,7 +118,8 @@ func (l *Ledger) removeStarved(e *entry) {
 
 // firstStarved returns the starved requests that may get a hold now, in their order: a few of each
 // share, so that no share keeps those of all others from being visited.
-func (l *Ledger) firstStarved() []*entry {
+func (l *Ledger) firstStarved() []ID {
+	ids := make([]ID, 0, starvedVisited)
 	list := make([]*entry, 0, starvedVisited)
 	var had []*share // as many as they may
 	for len(l.starved.items) > 0 && len(list) < starvedVisited {
@@ -133,23 +138,24 @@ func (l *Ledger) firstStarved() []*entry {
 	for _, e := range list {
 		e.share.starved.visited = 0
 		l.addStarved(e)
+		ids = append(ids, e.ID)
 	}
-	return list
+	return ids
 }
 
-// starvationDue is when it is next looked at whether a waiting request is starved; zero: it is not
-// looked at. Only the first of its kind is: the others are younger.
+// starvationDue is when it is next checked whether a waiting request is starved; zero: it is not
+// checked. Only the first of its kind is: the others are younger.
 func (l *Ledger) starvationDue(e *entry) Instant {
 	if e.starved || e.class == nil || e.class.first() != e {
 		return 0
 	}
-	return max(e.waitsSince.Add(l.cfg.StarvationAfter), e.nextLook)
+	return max(e.waitsSince.Add(l.cfg.StarvationAfter), e.nextCheck)
 }
 
-// lookForStarvation finds out whether a request that has waited for long is starved: another one
+// checkStarvation finds out whether a request that has waited for long is starved: another one
 // that came later, and is no more urgent, got something that it lacks.
-func (l *Ledger) lookForStarvation(e *entry) {
-	e.nextLook = l.now.Add(l.cfg.StarvationAfter)
+func (l *Ledger) checkStarvation(e *entry) {
+	e.nextCheck = l.now.Add(l.cfg.StarvationAfter)
 	if l.starvationDue(e) != 0 && l.passedOver(e) {
 		if e.PassedSince == 0 {
 			e.PassedSince = l.now
@@ -165,5 +171,44 @@ func (l *Ledger) passedOver(e *entry) bool {
 		return true
 	}
 	lacking, _ := l.lacks(e)
-	return slices.ContainsFunc(lacking, func(c charge) bool { return c.account.grants.passed(e) })
+	if slices.ContainsFunc(lacking, func(c charge) bool { return c.account.grants.passed(e) }) {
+		return true
+	}
+	lacksHost := e.class.group.queue == &l.anyHost || slices.ContainsFunc(lacking, func(c charge) bool { return c.host() != nil })
+	return e.HostID == "" && lacksHost && l.passedOnHosts(e)
+}
+
+// hostGrant is a grant on a host.
+type hostGrant struct {
+	granted
+	host *host
+}
+
+// hostGrants are the latest grants on all hosts, in a ring.
+type hostGrants struct {
+	list [hostGrantsKept]hostGrant
+	next int
+}
+
+// hostGrantsKept is how many of them are kept. If one host of 20 is one that a request can go to,
+// 19 of 20 checks find a grant there among so many.
+const hostGrantsKept = 64
+
+func (g *hostGrants) add(e *entry, h *host) {
+	g.list[g.next] = hostGrant{granted{e.Priority, e.ID}, h}
+	g.next = (g.next + 1) % hostGrantsKept
+}
+
+// passedOnHosts reports whether a request that came after this one, which waits for any host, and
+// is no more urgent, got something of a host that this one could go to. Only the latest grants are
+// looked at; if they are all on other hosts, the next check looks again.
+func (l *Ledger) passedOnHosts(e *entry) bool {
+	for i := range l.hostGrants.list {
+		g := &l.hostGrants.list[i]
+		if g.host != nil && g.priority <= e.Priority && g.id > e.ID && g.host.suits(e.Wishes) && !avoids(e.Wishes, g.host) &&
+			g.host.account.couldEverFit(e.request()) {
+			return true
+		}
+	}
+	return false
 }

@@ -206,21 +206,18 @@ func (l *Ledger) survey(e *entry, q Query) *HostFilters {
 // the Placer knows only what is left next to that. The host that is held for the request itself is
 // one that it fits on.
 func (l *Ledger) surveyHeld(filters *HostFilters, e *entry, q Query) {
-	for _, c := range l.claims {
-		for i := range c.held {
-			h := c.held[i].host()
-			if h == nil || !q.Surveys(h.slot) || !h.suits(q.Wishes) || q.Wishes != nil && slices.Contains(q.Wishes.Avoid, h.ID) || q.Rejected != nil && q.Rejected(h.slot) {
-				continue
-			}
-			if !h.fits(q.Request) || !h.account.keeps(q.Request) {
-				continue
-			}
-			filters.Headroom--
-			if c.entry == e {
-				filters.Fit++
-			} else {
-				filters.Held++
-			}
+	for _, h := range l.claimedHosts {
+		if !q.Surveys(h.slot) || !h.suits(q.Wishes) || avoids(q.Wishes, h) || q.Rejected != nil && q.Rejected(h.slot) {
+			continue
+		}
+		if !h.fits(q.Request) || !h.account.keeps(q.Request) {
+			continue
+		}
+		filters.Headroom--
+		if h.account.claim.entry == e {
+			filters.Fit++
+		} else {
+			filters.Held++
 		}
 	}
 }

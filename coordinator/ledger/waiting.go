@@ -14,10 +14,12 @@ package ledger
 //
 // Who is smaller may go ahead, but not for ever. A request is starved when it has waited for
 // StarvationAfter and an account that it lacks something of has granted to one that came later and
-// is no more urgent (starved.go). For the starved, accounts are held (holds.go):
+// is no more urgent; for one that waits for any host, a host that it could go to (starved.go). For
+// the starved, accounts are held (holds.go):
 //
-//   - They stand in one order: by priority, by how many windows their share has had, by how long
-//     they are starved, by id. The first 64 are visited whenever something changes for them.
+//   - They stand in one order: by priority, then the shares for which nothing was held for the
+//     longest time. Within a share requests take turns. Whenever something changes for them, a
+//     round visits the first 64, at most 4 of one share, 8 in a step.
 //   - A request gets all the accounts that it lacks, or none. If it names no host, the closest host
 //     is one of them, and its last 4 come after all others. What a request wants that comes first
 //     is not given to one that comes later. So no two requests wait for what the other one holds.
@@ -27,10 +29,19 @@ package ledger
 //   - It lasts for a window of StarvationAfter·2^k, at most 1 h, for the k-th of the request. Then
 //     the account is not held, for anybody, for as long as it was. So no account is held for more
 //     than half of the time, even if its runners never end.
+//   - A share has one hold on shared accounts at a time: all but hosts are shared. After it the
+//     share gets no other one for as long as it lasted, whatever it cancels and asks again, and
+//     also if the rules change (holders.go). So one submitter holds shared accounts for at most
+//     half of the time.
+//   - Nothing is held for a request that does not fit next to what its own share has in an account
+//     that it lacks. If nobody but the share, or the request's user, counts in what it lacks, it
+//     may be held nevertheless: that keeps out nobody else.
+//   - Nobody is kept out by two holds in a row. If a request waits behind an account when a hold of
+//     it ends, and fits but for other holds of requests that are no more urgent, it is granted.
 //   - At most one host of 20 is held, or one, and one for each share while others starve.
 //
-// So a request is granted if what it needs ends within its longest window. Holds are not stored: a
-// leader that has just loaded begins again.
+// So a request is granted if what it needs ends within its longest window, and whoever waits loses
+// one window at most to others. Holds are not stored: a leader that has just loaded begins again.
 
 // wait makes an entry, which is in the tables, wait behind what blocks it.
 func (l *Ledger) wait(e *entry, blocked *queue, reason string) {
@@ -101,13 +112,13 @@ func (l *Ledger) Detach(now Instant, id ID) {
 		return
 	}
 	e.detached = l.now
-	l.leaveLine(e)
+	l.dequeue(e)
 	l.setEntryTimer(e)
 	l.grantWaiting()
 }
 
-// dequeue takes a waiting entry out of its class.
-func (l *Ledger) dequeue(e *entry) {
+// leaveClass takes a waiting entry out of its class, if it is in one.
+func (l *Ledger) leaveClass(e *entry) {
 	c := e.class
 	if c == nil {
 		return
@@ -122,13 +133,13 @@ func (l *Ledger) dequeue(e *entry) {
 
 // stopWaiting takes an entry out of its class, ends what is held for it and drops its callers.
 func (l *Ledger) stopWaiting(e *entry) {
-	l.leaveLine(e)
+	l.dequeue(e)
 	e.callers = 0
 }
 
-// leaveLine takes an entry out of its class and ends what is held for it.
-func (l *Ledger) leaveLine(e *entry) {
-	l.dequeue(e)
+// dequeue takes a waiting entry out of its class and ends what is held for it.
+func (l *Ledger) dequeue(e *entry) {
+	l.leaveClass(e)
 	l.endClaim(e)
 	if e.starved {
 		l.removeStarved(e)

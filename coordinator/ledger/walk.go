@@ -54,13 +54,13 @@ func (l *Ledger) grantWaiting() {
 		l.crowdedOut = len(l.marked) > 0
 		return
 	}
-	l.visitStarved()
+	left := l.visitStarved(visitsPerStep)
 	if len(l.marked) == 0 {
 		l.crowdedOut = false
 		return
 	}
 	l.walk()
-	l.visitStarved()
+	l.visitStarved(left)
 }
 
 // walk goes on with the walks through the marked queues.
@@ -185,6 +185,7 @@ func (q *queue) walked() bool {
 	}
 	again := q.again
 	q.again = false
+	q.ended, q.endedAgain = again && q.endedAgain, false
 	q.rewind()
 	return !again
 }
@@ -247,6 +248,11 @@ func (l *Ledger) tryFirst(q *queue) (granted bool) {
 func (l *Ledger) try(q *queue, c *class) (granted bool) {
 	e := c.first()
 	h, blocked := l.decide(e)
+	if blocked != nil && q.ended {
+		if h = l.afterHold(e); h != nil {
+			blocked = nil
+		}
+	}
 	switch blocked {
 	case nil:
 		l.admit(e, h)

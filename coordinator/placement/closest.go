@@ -10,7 +10,7 @@ import (
 const (
 	nearOpen   = iota // schedulable, and its instances and custom countables suffice
 	nearShort         // schedulable, and they would suffice if nothing else ran
-	nearClosed        // not schedulable: unhealthy, unmeasured, or held if NoHeld is asked for
+	nearClosed        // not schedulable: unhealthy or unmeasured
 	nearLevels
 )
 
@@ -52,8 +52,6 @@ func (v *view) mayBe(rank, near int, s *search) bool {
 		return near == nearClosed
 	}
 	switch {
-	case s.noHeld && rank&gradeHeld != 0:
-		return near == nearClosed
 	case near == nearClosed:
 		return false
 	case rank >= v.shortRank() || rank&gradeSpent != 0 && s.instances > 0:
@@ -68,7 +66,7 @@ func (s *search) nearness(h *host) int {
 	switch {
 	case s.instances > h.amounts[limit].instances || !s.countsFit(h, limit):
 		return nearLevels
-	case !h.schedulable() || h.held() && s.noHeld:
+	case !h.schedulable():
 		return nearClosed
 	case s.instances > h.amounts[available].instances || !s.countsFit(h, available):
 		return nearShort

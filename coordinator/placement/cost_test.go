@@ -39,7 +39,7 @@ func booked(v ledger.HostView, memory, cpu int64) ledger.HostView {
 }
 
 func ask(memory, cpu int64) ledger.Query {
-	return ledger.Query{Request: resource.Vector{}.WithMemory(memory).WithCPU(cpu).WithInstances(1), NoHeld: true}
+	return ledger.Query{Request: resource.Vector{}.WithMemory(memory).WithCPU(cpu).WithInstances(1)}
 }
 
 func always(q ledger.Query) func(*rand.Rand, int) ledger.Query {

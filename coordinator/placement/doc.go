@@ -7,8 +7,8 @@
 // # Score
 //
 // A request can go to the hosts that have the required labels, are not to be avoided, are healthy
-// and measured, have everything available that it asks for, are not held if the query leaves out
-// held ones, and are not rejected. The best of these are, one criterion after the other:
+// and measured, have everything available that it asks for, and are not rejected. The best of these
+// are, one criterion after the other:
 //
 //  1. those where most preferred labels match;
 //  2. by policy, those of the lowest (Spread) or the highest (Binpack) class of use: floor(32 ×

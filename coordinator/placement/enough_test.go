@@ -21,17 +21,17 @@ func TestWhatIsLeftIsEnoughForThatAndNoMore(t *testing.T) {
 	full.Available = resource.Vector{}.WithMemory(0).WithCPU(0).WithInstances(0).With("gpu", 0)
 	full.Booked = v.Limit
 	x, none := place(placement.Spread, v), place(placement.Spread, full)
-	exact := ledger.Query{Request: left, NoHeld: true}
+	exact := ledger.Query{Request: left}
 	if slot, f := x.Choose(exact), x.Survey(exact); slot != 0 || f.Fit != 1 {
 		t.Errorf("for exactly what is left: host %d, %s", slot, f)
 	}
 	for _, dimension := range []string{resource.Memory, resource.CPU, resource.Instances, "gpu"} {
 		most, _ := left.Get(dimension)
-		more := ledger.Query{Request: left.With(dimension, most+1), NoHeld: true}
+		more := ledger.Query{Request: left.With(dimension, most+1)}
 		if slot, f := x.Choose(more), x.Survey(more); slot != ledger.NoSlot || f.Books != 1 {
 			t.Errorf("for one more of %s: host %d, %s", dimension, slot, f)
 		}
-		one := ledger.Query{Request: resource.Vector{}.With(dimension, 1), NoHeld: true}
+		one := ledger.Query{Request: resource.Vector{}.With(dimension, 1)}
 		if slot, f := none.Choose(one), none.Survey(one); slot != ledger.NoSlot || f.Books != 1 {
 			t.Errorf("for 1 of %s where nothing is left: host %d, %s", dimension, slot, f)
 		}

@@ -53,8 +53,6 @@ func (h *host) present() bool { return h.state&present != 0 }
 // schedulable reports whether new grants may go there.
 func (h *host) schedulable() bool { return h.state == schedulable }
 
-func (h *host) held() bool { return h.grade&gradeHeld != 0 }
-
 // count is the quantity of a custom countable of the host.
 func (h *host) count(of aspect, name string) int64 {
 	if h.custom == nil {

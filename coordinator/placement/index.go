@@ -89,8 +89,8 @@ func (d *directory) choose(s *search) ledger.Slot {
 	return slot
 }
 
-// Survey counts what each filter removes. It looks at every host, or at one of Stride. Rejected hosts count as not
-// measured, and held ones like others unless NoHeld is asked for.
+// Survey counts what each filter removes. It looks at every host, or at one of Stride. Rejected
+// hosts count as not measured, and held ones like others.
 func (x *Index) Survey(q ledger.Query) ledger.HostFilters {
 	s := &x.search
 	s.begin(&q)
@@ -115,8 +115,6 @@ func (x *Index) Survey(q ledger.Query) ledger.HostFilters {
 			f.Books++
 		case !s.fits(h):
 			f.Headroom++
-		case s.noHeld && h.held():
-			f.Held++
 		default:
 			f.Fit++
 		}

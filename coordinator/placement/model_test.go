@@ -46,7 +46,7 @@ func hasAll(labels, required label.Set) bool {
 
 func (m *model) fits(slot ledger.Slot, q ledger.Query) bool {
 	v := m.hosts[slot]
-	return wanted(v, q) && v.Health && v.Measured && (!v.Held || !q.NoHeld) && (q.Rejected == nil || !q.Rejected(slot)) &&
+	return wanted(v, q) && v.Health && v.Measured && (q.Rejected == nil || !q.Rejected(slot)) &&
 		has(v.Available, q.Request)
 }
 
@@ -112,7 +112,7 @@ func (m *model) possible(q ledger.Query) bool {
 func (m *model) nearness(slot ledger.Slot, q ledger.Query) (level int, share float64) {
 	v := m.hosts[slot]
 	counts := q.Request.Without(resource.Memory).Without(resource.CPU)
-	open := v.Health && v.Measured && (!v.Held || !q.NoHeld)
+	open := v.Health && v.Measured
 	switch {
 	case !has(v.Limit, counts) && !open:
 		level = 4
@@ -179,8 +179,6 @@ func (m *model) survey(q ledger.Query) (f ledger.HostFilters) {
 			f.Books++
 		case !has(v.Available, q.Request):
 			f.Headroom++
-		case q.NoHeld && v.Held:
-			f.Held++
 		default:
 			f.Fit++
 		}

@@ -182,7 +182,6 @@ func (m *machine) query() ledger.Query {
 		Request: rapid.SampledFrom(m.requests).Draw(m.T, "request"),
 		Wishes:  rapid.SampledFrom(m.wishes).Draw(m.T, "wish"),
 		Turn:    m.turn,
-		NoHeld:  rapid.Bool().Draw(m.T, "no held"),
 	}
 	return q
 }

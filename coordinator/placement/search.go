@@ -15,7 +15,6 @@ type search struct {
 	need        room
 	row, column int // levels of need: lower ones cannot hold it
 	instances   int64
-	noHeld      bool
 	rejected    func(ledger.Slot) bool
 	draw        uint64 // a fraction of 2^64 that changes with Query.Turn
 
@@ -45,7 +44,7 @@ func (s *search) begin(q *ledger.Query) {
 	s.need = room{q.Request.Memory(), q.Request.CPU()}
 	s.row, s.column = memoryLevel(s.need.memory), cpuLevel(s.need.cpu)
 	s.instances = q.Request.Instances()
-	s.noHeld, s.rejected, s.draw = q.NoHeld, q.Rejected, q.Turn*goldenStep
+	s.rejected, s.draw = q.Rejected, q.Turn*goldenStep
 	s.avoiding = false
 	s.number++
 	s.steps = 0
@@ -77,13 +76,10 @@ func (s *search) avoids(slot ledger.Slot) bool {
 }
 
 // grades is a bit for each of the four kinds of grade (held or not, spent or not) that the search
-// looks at, repeated to fill a word of view.ranked.
+// looks at, spent ones only for a request for no instance, repeated to fill a word of view.ranked.
 func (s *search) grades() uint64 {
 	const all = 0x1111111111111111
-	kinds := uint64(1)
-	if !s.noHeld {
-		kinds |= kinds << gradeHeld
-	}
+	kinds := uint64(1 | 1<<gradeHeld)
 	if s.instances <= 0 {
 		kinds |= kinds << gradeSpent
 	}

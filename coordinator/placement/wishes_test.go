@@ -105,17 +105,14 @@ func TestAvoidedHostsAreLeftOut(t *testing.T) {
 	})
 }
 
-func TestUnhealthyUnmeasuredAndHeldHostsAreLeftOut(t *testing.T) {
+func TestUnhealthyAndUnmeasuredHostsAreLeftOut(t *testing.T) {
 	x := place(placement.Spread,
 		with(empty, func(v *ledger.HostView) { v.Health = false }),
 		with(empty, func(v *ledger.HostView) { v.Measured = false }),
 		with(empty, func(v *ledger.HostView) { v.Held = true }),
 		booked(empty, 128*gib, 0),
 	)
-	wantOrder(t, x, small, 3)
-	q := small
-	q.NoHeld = false
-	wantOrder(t, x, q, 2, 3)
+	wantOrder(t, x, small, 2, 3)
 }
 
 func TestBooksAndHeadroomMustSuffice(t *testing.T) {
@@ -331,10 +328,6 @@ func TestClosestHasTheMostToGive(t *testing.T) {
 	if got := place(placement.Spread, with(booked(empty, 1, 0), sick), with(empty, sick)).Closest(q); got > 1 || got < 0 {
 		t.Errorf("where all are closed: %d", got)
 	}
-	held := place(placement.Spread, with(empty, func(v *ledger.HostView) { v.Held = true }), booked(empty, 255*gib, 0))
-	if got := held.Closest(q); got != 1 {
-		t.Errorf("what is held for somebody is nothing to give: %d", got)
-	}
 }
 
 func TestSurveyCountsWhatEachFilterRemoves(t *testing.T) {
@@ -351,16 +344,10 @@ func TestSurveyCountsWhatEachFilterRemoves(t *testing.T) {
 	)
 	q := wishing(small, ledger.Wishes{Required: label.Of("zone", "a"), Avoid: []string{id(1)}})
 	want := ledger.HostFilters{Total: 8, Labels: 2, Health: 1, Measurement: 1, Books: 1, Headroom: 1, Fit: 2}
-	q.NoHeld = false
 	if diff := cmp.Diff(want, x.Survey(q)); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}
-	q.NoHeld = true
-	want.Fit, want.Held = 1, 1
-	if diff := cmp.Diff(want, x.Survey(q)); diff != "" {
-		t.Errorf("-want +got\n%s", diff)
-	}
-	want.Fit, want.Measurement = 0, 2
+	want.Fit, want.Measurement = 1, 2
 	if diff := cmp.Diff(want, x.Survey(rejecting(q, func(slot ledger.Slot) bool { return slot == 6 }))); diff != "" {
 		t.Errorf("one rejected: -want +got\n%s", diff)
 	}

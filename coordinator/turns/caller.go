@@ -43,7 +43,7 @@ type caller[T any] struct {
 	// credit is what is left of its turn, below zero if it took more. It has its turn while it is
 	// above.
 	credit  time.Duration
-	inLine  bool // it is in the line of its class
+	queued  bool // it is in the line of its class
 	spent   tally
 	batch   uint64 // the batch that spent is of
 	resting bool   // it is in the list of those that have a part of the batch
@@ -82,7 +82,7 @@ func (g *group[T]) next(passOver func(*caller[T]) bool) *caller[T] {
 // leave is for a caller that was taken out of the line, of whom nothing waits, and who owes
 // nothing.
 func (g *group[T]) leave(c *caller[T]) {
-	c.inLine = false
+	c.queued = false
 	if !c.resting {
 		delete(g.callers, c.Name)
 	}

@@ -51,8 +51,8 @@ func (q *Queue[T]) Force(o Owner, command T) {
 		c = &caller[T]{Owner: o}
 		g.callers[o.Name] = c
 	}
-	if !c.inLine {
-		c.inLine, c.credit = true, quantum
+	if !c.queued {
+		c.queued, c.credit = true, quantum
 		g.line.push(c)
 	}
 	if c.commands.len() == 0 {
@@ -165,7 +165,7 @@ func (q *Queue[T]) NextBatch() {
 	q.batch++
 	q.spent = tally{}
 	for _, c := range q.resting {
-		if c.resting = false; !c.inLine {
+		if c.resting = false; !c.queued {
 			delete(q.groups[c.Class].callers, c.Name)
 		}
 	}
