@@ -89,8 +89,8 @@ func (d *directory) choose(s *search) ledger.Slot {
 	return slot
 }
 
-// Survey counts what each filter removes. It looks at every host, or at one of Stride. Rejected hosts count as not
-// measured, and held ones like others unless NoHeld is asked for.
+// Survey counts what each filter removes. It looks at every host, or at one of Stride. Rejected
+// hosts count as not measured, and held ones like others unless NoHeld is asked for.
 func (x *Index) Survey(q ledger.Query) ledger.HostFilters {
 	s := &x.search
 	s.begin(&q)
