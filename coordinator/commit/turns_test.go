@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -96,11 +97,11 @@ func TestCallersAreServedInTurns(t *testing.T) {
 type slowPlacer struct {
 	ledger.Placer
 
-	takes *time.Duration
+	takes *atomic.Int64 // ns
 }
 
 func (p slowPlacer) Choose(q ledger.Query) ledger.Slot {
-	time.Sleep(*p.takes)
+	time.Sleep(time.Duration(p.takes.Load()))
 	return p.Placer.Choose(q)
 }
 
@@ -111,8 +112,8 @@ func TestWhoComesNextDoesNotPayForThoseWhoWait(t *testing.T) {
 		made := defaults(NewMemoryStore(), &wallClock{start: time.Now()})
 		made.Owner = ownerOfTest
 		made.Feed = NewChangeFeed(made.WatchEvents, made.WatchBytes)
-		takes := time.Duration(0)
-		slow := func() ledger.Placer { return slowPlacer{placement.New(placement.Spread), &takes} }
+		takes := new(atomic.Int64)
+		slow := func() ledger.Placer { return slowPlacer{placement.New(placement.Spread), takes} }
 		d := &loopRig{Loop: New(core.NewCore(made.Ledger, slow, core.DrawLeadership), made.Options), t: t}
 		Lead(t, d.Loop)
 		defer d.Close()
@@ -134,7 +135,7 @@ func TestWhoComesNextDoesNotPayForThoseWhoWait(t *testing.T) {
 				ask(fmt.Sprint("u", i), 60, 0)
 			}
 			ask("wide", 1, 1<<30) // so that what becomes free may be enough for one of them
-			takes = 50 * time.Microsecond
+			takes.Store(int64(50 * time.Microsecond))
 			_, _ = l.Release(now, ledger.ReleaseCommand{Actor: identity.Local(), ID: ends})
 		})
 		if err != nil {
@@ -165,7 +166,7 @@ func TestWhoComesNextDoesNotPayForThoseWhoWait(t *testing.T) {
 		if want := []string{"alice", "alice", "bob", "bob", "alice", "alice"}; !slices.Equal(applied, want) {
 			t.Errorf("applied in the order %v; want %v", applied, want)
 		}
-		takes = 0
+		takes.Store(0)
 	})
 }
 

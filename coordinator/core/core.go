@@ -264,17 +264,6 @@ func (c *Core) Do(now ledger.Instant, command Command) error {
 	})
 }
 
-// Begin does what is due before the next command. An error is as for Do. Without it Do does the
-// same.
-func (c *Core) Begin(now ledger.Instant) error {
-	if c.ledger == nil || c.fault != nil {
-		return c.Fault()
-	}
-	c.advanceTime(now)
-	c.ledger.ActAs("")
-	return c.withRecover(c.ledger, nil, func() { c.ledger.Begin(c.now) })
-}
-
 // actorOf is who gives a command, for those who watch what changes; empty: this coordinator.
 func actorOf(command Command) string {
 	switch r := command.(type) {

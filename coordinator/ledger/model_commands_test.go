@@ -205,8 +205,7 @@ func (m *machine) admit(c *ledger.AllocateCommand) (entry ledger.Allocation, wan
 	return entry, ""
 }
 
-// asksForNone reports whether an engine of no instances is asked for, or none of a custom
-// countable.
+// asksForNone reports whether an engine of no instances is asked for, or none of a countable.
 func asksForNone(v resource.Vector) bool {
 	for dimension, quantity := range v.All() {
 		if quantity == 0 && dimension != resource.Memory && dimension != resource.CPU {
