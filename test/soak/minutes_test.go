@@ -115,6 +115,13 @@ func startServers(t *testing.T) *servers {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.operator.Close)
+	proc.Eventually(t, time.Minute, 50*time.Millisecond, "the agent's host is healthy", func() error {
+		status, err := s.operator.Cluster().Status(t.Context(), &bursarv1.StatusRequest{})
+		if err == nil && status.GetHostsHealthy() != 1 {
+			err = fmt.Errorf("%d hosts are healthy", status.GetHostsHealthy())
+		}
+		return err
+	})
 	return s
 }
 
