@@ -17,8 +17,8 @@ import (
 // allows for a pair.
 const pairTime = 2500 * time.Nanosecond
 
-// filledLedger is a ledger with hosts and rules, as a coordinator has it, and its user. One goroutine
-// uses it.
+// filledLedger is a ledger with hosts and rules, as a coordinator has it, and its user. One
+// goroutine uses it.
 type filledLedger struct {
 	ledger  *ledger.Ledger
 	now     ledger.Instant

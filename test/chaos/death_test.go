@@ -28,8 +28,8 @@ const engineMemory = 64 << 20
 // engineRequest is what an engine of these tests asks for.
 func engineRequest() *bursarv1.AllocateRequest { return request("alice", engineMemory, 100) }
 
-// TestKillingTheAgentLeavesEnginesAndTheLedgerAlone: the engines go on, the coordinator keeps what it
-// has, and the next agent takes over each engine once, except the one that has ended.
+// TestKillingTheAgentLeavesEnginesAndTheLedgerAlone: the engines go on, the coordinator keeps
+// what it has, and the next agent takes over each engine once, except the one that has ended.
 func TestKillingTheAgentLeavesEnginesAndTheLedgerAlone(t *testing.T) {
 	c := startCluster(t, settings{})
 	one, first := c.startConfirmed(engineRequest())

@@ -35,8 +35,8 @@ type cluster struct {
 	hosts    []*host
 	trust    *trust // nil: everybody may do everything, in clear text
 
-	// admin and gateway are clients that find any coordinator that answers: an admin's, and one that
-	// asks for users.
+	// admin and gateway are clients that find any coordinator that answers: an admin's, and one
+	// that asks for users.
 	admin, gateway *client.Client
 }
 
