@@ -185,15 +185,15 @@ test-race test-yarn: export GORACE := atexit_sleep_ms=0
 test-race test-yarn: export CGO_ENABLED := 1
 race = -race -gcflags='modernc.org/...=-race=false'
 
-# The tests of most packages wait for more than half of their time: three packages at a time keep
-# two cores busy.
-at_once = $$(( $$(nproc) * 3 / 2 ))
+# Most packages wait for more than half of their time, and so do tests that call t.Parallel: on two
+# cores, three packages and four such tests of each keep them busy.
+at_once = -p $$(( $$(nproc) * 3 / 2 )) -parallel $$(( $$(nproc) * 2 ))
 
 .PHONY: test-race
 test-race: $(BUF) $(GRPCURL) $(CONSUL) postgres ## Test all other packages with the race detector
 	$(call section,test-race: all other packages with the race detector)
 	@packages=$$(go list ./... | grep -Ev '$(pure)|/test/(ha|packages|soak|systemd|yarn)$$'); \
-	$(go_test) $(race) -p $(at_once) -timeout 20m $$packages
+	$(go_test) $(race) $(at_once) -timeout 20m $$packages
 
 # By itself, and without the race detector: it builds all packages, and installs them in a copy of
 # this machine's tree.

@@ -100,7 +100,7 @@ func whereToLook(message string) string {
 	case !isMissing:
 		return ""
 	case what == "queue":
-		return "`bursar queues` shows the queues that are known, with their partitions where there are several"
+		return "`bursar queues` shows the queues that are known, with their partitions if there are several"
 	case what == "cluster", what == "provider", what == "kind of cluster":
 		return "`bursar providers` shows the clusters that are configured; a queue is KIND:CLUSTER:QUEUE"
 	}

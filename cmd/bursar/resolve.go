@@ -192,7 +192,7 @@ func (c *cli) complete(cmd *cobra.Command) {
 		"state": cobra.FixedCompletions(stateNames(), cobra.ShellCompDirectiveNoFileComp),
 	} {
 		if cmd.Flags().Lookup(flag) != nil {
-			_ = cmd.RegisterFlagCompletionFunc(flag, offer) // fails where there is no such flag
+			_ = cmd.RegisterFlagCompletionFunc(flag, offer) // fails if there is no such flag
 		}
 	}
 	if cmd.HasParent() {

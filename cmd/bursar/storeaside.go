@@ -109,7 +109,7 @@ again.`,
 		}
 		meta, err := setAside(cmd.Context(), place, table, key, keep)
 		if errors.Is(err, errUnforced) {
-			return usagef("nothing was changed: %s %q would be set aside, and %s; restore a backup instead where there is one, or repeat with --force", table, key, given)
+			return usagef("nothing was changed: %s %q would be set aside, and %s; restore a backup instead if there is one, or repeat with --force", table, key, given)
 		}
 		if errors.Is(err, store.ErrNotFound) {
 			return &exitError{exitNoSuchThing, fmt.Errorf("%s %q: no such row in %s", table, key, opener.Name(place))}

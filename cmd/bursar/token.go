@@ -59,7 +59,7 @@ add it by hand.
 	host := flags.String("host", "", "id of the host that it speaks for (agent)")
 	priority := flags.Bool("priority", false, "lets it set priorities (submitter)")
 	notAfter := flags.String("not-after", "", "the last day it may be used on, 2027-01-31, or a time, 2027-01-31T12:00:00Z (default never)")
-	file := addIdentitiesFlag(cmd, "file of identities to add it to; made where it is missing")
+	file := addIdentitiesFlag(cmd, "file of identities to add it to; made if it is missing")
 	out := flags.String("out", "", "new file to put the token into, mode 0600 (default: print it)")
 	_ = cmd.RegisterFlagCompletionFunc("role", cobra.FixedCompletions(roleNames(), cobra.ShellCompDirectiveNoFileComp))
 	cmd.RunE = func(*cobra.Command, []string) error {

@@ -88,7 +88,7 @@ func brief() *bursarv1.AllocateRequest {
 func (c *cluster) expectNobodyAnswers(t *testing.T) {
 	t.Helper()
 	delays := proc.Delays(t)
-	for name, server := range map[string]*client.Client{"agent": c.local, "coordinator": c.books} {
+	for name, server := range map[string]*client.Client{"agent": c.local, "coordinator": c.remote} {
 		const deadline = time.Second
 		ctx, cancel := context.WithTimeout(t.Context(), deadline)
 		began := time.Now()
@@ -159,13 +159,13 @@ func TestAWaitOutlastsItsCoordinator(t *testing.T) {
 	e, first := c.startConfirmed(engineRequest())
 	waits, later := c.askLate(), c.askLate()
 	eventually(t, 5*time.Second, "two wait", func() error {
-		if n := len(live(t, c.books)); n != 3 {
+		if n := len(live(t, c.remote)); n != 3 {
 			return fmt.Errorf("%d allocations", n)
 		}
 		return nil
 	})
 	order := []string{}
-	for _, a := range live(t, c.books) {
+	for _, a := range live(t, c.remote) {
 		if a.GetState() == waiting {
 			order = append(order, a.GetId())
 		}

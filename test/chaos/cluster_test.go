@@ -31,8 +31,8 @@ type cluster struct {
 	t               *testing.T
 	dir             string
 	address, socket string
-	// books and local are clients of the coordinator and of the agent's socket.
-	books, local *client.Client
+	// remote and local are clients of the coordinator and of the agent's socket.
+	remote, local *client.Client
 
 	coordinator, agent *proc.Process
 }
@@ -53,7 +53,7 @@ func place(t *testing.T) *cluster {
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	c := &cluster{t: t, dir: dir, address: proc.Address(t), socket: filepath.Join(dir, "agent.sock")}
-	c.books, c.local = c.client(c.address), c.client(c.socket)
+	c.remote, c.local = c.client(c.address), c.client(c.socket)
 	return c
 }
 
@@ -160,7 +160,7 @@ func (c *cluster) audited() {
 // host reads the host, with its account.
 func (c *cluster) host() *bursarv1.Host {
 	c.t.Helper()
-	res := must[*bursarv1.HostServiceListResponse](c.t)(c.books.Hosts().List(c.t.Context(), &bursarv1.HostServiceListRequest{}))
+	res := must[*bursarv1.HostServiceListResponse](c.t)(c.remote.Hosts().List(c.t.Context(), &bursarv1.HostServiceListRequest{}))
 	if len(res.GetHosts()) != 1 {
 		c.t.Fatalf("%d hosts, want one", len(res.GetHosts()))
 	}
@@ -171,7 +171,7 @@ func (c *cluster) host() *bursarv1.Host {
 func (c *cluster) get(id string) *bursarv1.Allocation {
 	c.t.Helper()
 	request := &bursarv1.AllocationServiceGetRequest{Id: id}
-	return must[*bursarv1.AllocationServiceGetResponse](c.t)(c.books.Allocations().Get(c.t.Context(), request)).GetAllocation()
+	return must[*bursarv1.AllocationServiceGetResponse](c.t)(c.remote.Allocations().Get(c.t.Context(), request)).GetAllocation()
 }
 
 // live lists what lives, from any server.
@@ -251,7 +251,7 @@ func (c *cluster) release(id string) {
 func (c *cluster) expectEmpty(within time.Duration) {
 	c.t.Helper()
 	eventually(c.t, within, "everything is given back", func() error {
-		if list := live(c.t, c.books); len(list) > 0 {
+		if list := live(c.t, c.remote); len(list) > 0 {
 			return fmt.Errorf("%d allocations live, the first: %v", len(list), list[0])
 		}
 		for _, account := range append(c.quotaAccounts(), c.host().GetAccount()) {
@@ -271,7 +271,7 @@ func (c *cluster) expectEmpty(within time.Duration) {
 func (c *cluster) quotaAccounts() []*bursarv1.Account {
 	c.t.Helper()
 	var accounts []*bursarv1.Account
-	for page, err := range c.books.ListQuotas(c.t.Context(), &bursarv1.QuotaServiceListRequest{PageSize: 1000}) {
+	for page, err := range c.remote.ListQuotas(c.t.Context(), &bursarv1.QuotaServiceListRequest{PageSize: 1000}) {
 		if err != nil {
 			c.t.Fatal(err)
 		}

@@ -102,7 +102,7 @@ func (s *siege) run(kills int) {
 		k.engine.kill()
 	}
 	for id := range s.acknowledged { // some of them have no host, and so no agent may touch them
-		if _, err := s.books.Allocations().Release(s.t.Context(), &bursarv1.ReleaseRequest{Id: id}); err != nil {
+		if _, err := s.remote.Allocations().Release(s.t.Context(), &bursarv1.ReleaseRequest{Id: id}); err != nil {
 			s.t.Fatal(err)
 		}
 	}
@@ -307,7 +307,7 @@ func (s *siege) compare(mourned string) {
 		// Agents measure every second here.
 		eventually(s.t, 2*tick, "an engine that ended while its agent was away is released", func() error { return s.is(mourned, released) })
 	}
-	listed := live(s.t, s.books)
+	listed := live(s.t, s.remote)
 	byID, byRequest := map[string]*bursarv1.Allocation{}, map[string]string{}
 	for _, a := range listed {
 		if byID[a.GetId()] != nil {
@@ -391,7 +391,7 @@ func (s *siege) repeatSome() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for id, k := range s.acknowledged {
-		again := s.books.Allocations()
+		again := s.remote.Allocations()
 		// request ids are their caller's, who came over the agent
 		if strings.HasPrefix(k.request.GetRequestId(), "a") {
 			again = s.local.Allocations()
@@ -411,7 +411,7 @@ func (s *siege) compareAccounts() {
 	s.t.Helper()
 	eventually(s.t, 5*time.Second, "the accounts hold the sum of the allocations", func() error {
 		sums := map[string]amounts{}
-		for _, a := range live(s.t, s.books) {
+		for _, a := range live(s.t, s.remote) {
 			if a.GetState() == waiting {
 				continue
 			}
@@ -438,7 +438,7 @@ func (s *siege) compareAccounts() {
 		}
 		return nil
 	})
-	res, err := s.books.Cluster().Audit(s.t.Context(), &bursarv1.AuditRequest{})
+	res, err := s.remote.Cluster().Audit(s.t.Context(), &bursarv1.AuditRequest{})
 	if err != nil || len(res.GetViolations()) > 0 {
 		s.t.Errorf("audit: %v, %v", res.GetViolations(), err)
 	}

@@ -28,9 +28,9 @@ const engineMemory = 64 << 20
 // engineRequest is what an engine of these tests asks for.
 func engineRequest() *bursarv1.AllocateRequest { return request("alice", engineMemory, 100) }
 
-// TestKillingTheAgentLeavesEnginesAndBooksAlone: the engines go on, the coordinator keeps what it
-// has, and the next agent takes over each engine once, except the one that has ended.
-func TestKillingTheAgentLeavesEnginesAndBooksAlone(t *testing.T) {
+// TestKillingTheAgentLeavesEnginesAndTheLedgerAlone: the engines go on, the coordinator keeps
+// what it has, and the next agent takes over each engine once, except the one that has ended.
+func TestKillingTheAgentLeavesEnginesAndTheLedgerAlone(t *testing.T) {
 	c := startCluster(t, settings{})
 	one, first := c.startConfirmed(engineRequest())
 	two, second := c.startConfirmed(engineRequest())
@@ -51,7 +51,7 @@ func TestKillingTheAgentLeavesEnginesAndBooksAlone(t *testing.T) {
 		if !proc.Alive(one.pid()) || !proc.Alive(two.pid()) {
 			return fmt.Errorf("engine %d alive: %v, engine %d alive: %v", one.pid(), proc.Alive(one.pid()), two.pid(), proc.Alive(two.pid()))
 		}
-		if n := len(live(t, c.books)); n != 4 {
+		if n := len(live(t, c.remote)); n != 4 {
 			return fmt.Errorf("%d allocations, want 4", n)
 		}
 		return before.differs(c)
@@ -207,7 +207,7 @@ func TestKillingBursarRunLeavesItsCommand(t *testing.T) {
 	pid := command.PID
 	var a *bursarv1.Allocation
 	eventually(t, 10*time.Second, "the command is confirmed", func() error {
-		if list := live(t, c.books); len(list) == 1 && list[0].GetState() == active {
+		if list := live(t, c.remote); len(list) == 1 && list[0].GetState() == active {
 			a = list[0]
 			return nil
 		}

@@ -170,7 +170,7 @@ func (h *measured) expectRefusalBeyondHeadroom() {
 			return err
 		}},
 		{"coordinator", func(r *bursarv1.AllocateRequest) error {
-			_, err := h.books.Allocations().Allocate(h.t.Context(), r)
+			_, err := h.remote.Allocations().Allocate(h.t.Context(), r)
 			return err
 		}},
 	} {

@@ -99,9 +99,9 @@ func TestAStoreThatCannotBeUsedIsRefusedAndLeftAlone(t *testing.T) {
 	c.expectEmpty(upTime)
 }
 
-// TestWithoutAStoreAgentsBringTheBooksBack: the file is gone with all that was in it, and the
+// TestWithoutAStoreAgentsBringTheLedgerBack: the file is gone with all that was in it, and the
 // engines that run are entered again.
-func TestWithoutAStoreAgentsBringTheBooksBack(t *testing.T) {
+func TestWithoutAStoreAgentsBringTheLedgerBack(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t, settings{})
 	e, a := c.startConfirmed(engineRequest())
@@ -111,7 +111,7 @@ func TestWithoutAStoreAgentsBringTheBooksBack(t *testing.T) {
 	}
 	c.startCoordinator()
 	eventually(t, upTime, "the engine is adopted", func() error {
-		list := live(t, c.books)
+		list := live(t, c.remote)
 		if len(list) != 1 || list[0].GetId() != a.GetId() || list[0].GetState() != active {
 			return fmt.Errorf("live: %v", list)
 		}

@@ -39,7 +39,7 @@ func (l *load) check() {
 		return
 	}
 	eventually(l.t, "the ledger is what the clients were told, and what the agents hold", l.agrees)
-	audit, err := l.books.Cluster().Audit(l.t.Context(), &bursarv1.AuditRequest{})
+	audit, err := l.admin.Cluster().Audit(l.t.Context(), &bursarv1.AuditRequest{})
 	if err != nil || len(audit.GetViolations()) > 0 {
 		l.t.Errorf("audit: %v, %v", audit.GetViolations(), err)
 	}
@@ -51,7 +51,7 @@ func (l *load) check() {
 
 // agrees compares what lives.
 func (l *load) agrees() error {
-	live, err := everything(l.t.Context(), l.books, &bursarv1.AllocationServiceListRequest{})
+	live, err := everything(l.t.Context(), l.admin, &bursarv1.AllocationServiceListRequest{})
 	if err != nil {
 		return err
 	}
@@ -63,7 +63,7 @@ func (l *load) agrees() error {
 		known[a.GetId()] = true
 		switch {
 		case !found && l.book.late(a):
-			if _, err := l.books.Allocations().Release(l.t.Context(), &bursarv1.ReleaseRequest{Id: a.GetId(), Reason: "late"}); err != nil {
+			if _, err := l.admin.Allocations().Release(l.t.Context(), &bursarv1.ReleaseRequest{Id: a.GetId(), Reason: "late"}); err != nil {
 				return err
 			}
 			wrong = errors.Join(wrong, fmt.Errorf("allocation %s came late", a.GetId()))
@@ -118,7 +118,7 @@ func (l *load) explained() error {
 	group.SetLimit(8)
 	for id, e := range l.book.open() {
 		group.Go(func() error {
-			res, err := l.books.Allocations().Get(l.t.Context(), &bursarv1.AllocationServiceGetRequest{Id: id})
+			res, err := l.admin.Allocations().Get(l.t.Context(), &bursarv1.AllocationServiceGetRequest{Id: id})
 			if err != nil {
 				return fmt.Errorf("acknowledged allocation %s: %w", id, err)
 			}
@@ -152,7 +152,7 @@ func (l *load) finish(but span) {
 	if l.t.Failed() {
 		return
 	}
-	all, err := everything(l.t.Context(), l.books, &bursarv1.AllocationServiceListRequest{Ended: true})
+	all, err := everything(l.t.Context(), l.admin, &bursarv1.AllocationServiceListRequest{Ended: true})
 	if err != nil {
 		l.t.Fatal(err)
 	}

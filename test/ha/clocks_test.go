@@ -75,7 +75,7 @@ func TestCoordinatorsWhoseClocksDiffer(t *testing.T) {
 	if skew := c.tellsTheSkew(c.leader(), time.Hour); skew > time.Hour {
 		t.Errorf("the last id has moved the time: the skew is %v", skew)
 	}
-	audit, err := c.books.Cluster().Audit(t.Context(), &bursarv1.AuditRequest{})
+	audit, err := c.admin.Cluster().Audit(t.Context(), &bursarv1.AuditRequest{})
 	if err != nil || len(audit.GetViolations()) > 0 {
 		t.Errorf("audit: %v, %v", audit.GetViolations(), err)
 	}
@@ -116,7 +116,7 @@ func (c *clocks) allocate(user string, ttl, wait time.Duration) *bursarv1.Alloca
 	}
 	var a *bursarv1.Allocation
 	eventually(c.t, "an allocation of "+user, func() error {
-		res, err := c.books.Allocations().Allocate(c.t.Context(), r)
+		res, err := c.admin.Allocations().Allocate(c.t.Context(), r)
 		a = res.GetAllocation()
 		return err
 	})
@@ -157,7 +157,7 @@ func (c *clocks) over(a *bursarv1.Allocation, began time.Time, least time.Durati
 		lasts = 2 * longer
 	}
 	return due{fmt.Sprintf("%s, which was %s, is over", a.GetId(), a.GetState()), began, min(least, lasts), lasts, func() error {
-		res, err := c.books.Allocations().Get(c.t.Context(), &bursarv1.AllocationServiceGetRequest{Id: a.GetId()})
+		res, err := c.admin.Allocations().Get(c.t.Context(), &bursarv1.AllocationServiceGetRequest{Id: a.GetId()})
 		if state := res.GetAllocation().GetState(); err == nil && (state == reserved || state == waiting) {
 			err = fmt.Errorf("it is %s", state)
 		}
@@ -167,7 +167,7 @@ func (c *clocks) over(a *bursarv1.Allocation, began time.Time, least time.Durati
 
 // oneIsSuspect holds when one host is suspect and all others live.
 func (c *clocks) oneIsSuspect() error {
-	status, err := c.books.Cluster().Status(c.t.Context(), &bursarv1.StatusRequest{})
+	status, err := c.admin.Cluster().Status(c.t.Context(), &bursarv1.StatusRequest{})
 	if err == nil && (status.GetHostsSuspect() != 1 || status.GetHostsHealthy() != int64(len(c.hosts)-1)) {
 		err = fmt.Errorf("%d are healthy, %d suspect", status.GetHostsHealthy(), status.GetHostsSuspect())
 	}

@@ -35,9 +35,9 @@ type cluster struct {
 	hosts    []*host
 	trust    *trust // nil: everybody may do everything, in clear text
 
-	// books and gateway are clients that find any coordinator that answers: an admin, and one that
-	// asks for users.
-	books, gateway *client.Client
+	// admin and gateway are clients that find any coordinator that answers: an admin's, and one
+	// that asks for users.
+	admin, gateway *client.Client
 }
 
 // member is a coordinator, with the nodes of its machine: its own, and that of its Consul server.
@@ -210,9 +210,9 @@ func (c *cluster) startCoordinators(want size) {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	c.books = client.NewCluster(finder, append(c.trust.client(c, "ops"), patiently()...)...)
+	c.admin = client.NewCluster(finder, append(c.trust.client(c, "ops"), patiently()...)...)
 	c.gateway = client.NewCluster(finder, append(c.trust.client(c, "gateway"), patiently()...)...)
-	c.t.Cleanup(c.books.Close)
+	c.t.Cleanup(c.admin.Close)
 	c.t.Cleanup(c.gateway.Close)
 	c.awaitMembers()
 }
@@ -339,7 +339,7 @@ func (c *cluster) awaitHosts() {
 				c.t.Fatalf("%s has ended:\n%s", h.Name, h.Output.Tail())
 			}
 		}
-		status, err := c.books.Cluster().Status(c.t.Context(), &bursarv1.StatusRequest{})
+		status, err := c.admin.Cluster().Status(c.t.Context(), &bursarv1.StatusRequest{})
 		if err == nil && status.GetHostsHealthy() != int64(len(c.hosts)) {
 			err = fmt.Errorf("%d healthy, %d returning, %d suspect, %d lost", status.GetHostsHealthy(), status.GetHostsReturning(),
 				status.GetHostsSuspect(), status.GetHostsLost())

@@ -137,7 +137,7 @@ func (l *load) leaderKilled() {
 func (l *load) leaderStopped() {
 	leader := l.leader()
 	one := int64(1)
-	res, err := l.books.Allocations().Allocate(l.t.Context(), &bursarv1.AllocateRequest{
+	res, err := l.admin.Allocations().Allocate(l.t.Context(), &bursarv1.AllocateRequest{
 		RequestId: client.NewRequestID(), Labels: map[string]string{"user": "probe"}, Resource: &bursarv1.Resource{CpuMillis: &one},
 	})
 	if err != nil {
@@ -146,7 +146,7 @@ func (l *load) leaderStopped() {
 	id := res.GetAllocation().GetId()
 	leader.Signal(syscall.SIGSTOP)
 	l.leaderBut(leader)
-	if _, err := l.books.Allocations().Release(l.t.Context(), &bursarv1.ReleaseRequest{Id: id}); err != nil {
+	if _, err := l.admin.Allocations().Release(l.t.Context(), &bursarv1.ReleaseRequest{Id: id}); err != nil {
 		l.t.Fatal(err)
 	}
 	// These wait in its sockets when it continues, before anybody can have told it.

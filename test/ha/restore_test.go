@@ -70,7 +70,7 @@ func (l *load) putBack(backup string) {
 	l.recovered()
 	l.book.removeEnded()
 	eventually(l.t, "what ran before the store was put back is in the ledger", l.agrees)
-	audit, err := l.books.Cluster().Audit(l.t.Context(), &bursarv1.AuditRequest{})
+	audit, err := l.admin.Cluster().Audit(l.t.Context(), &bursarv1.AuditRequest{})
 	if err != nil || len(audit.GetViolations()) > 0 {
 		l.t.Errorf("audit: %v, %v", audit.GetViolations(), err)
 	}
@@ -92,7 +92,7 @@ func (l *load) acknowledges(more int) {
 func (c *cluster) epoch() (epoch uint64) {
 	c.t.Helper()
 	eventually(c.t, "the epoch", func() error {
-		status, err := c.books.Cluster().Status(c.t.Context(), &bursarv1.StatusRequest{})
+		status, err := c.admin.Cluster().Status(c.t.Context(), &bursarv1.StatusRequest{})
 		if err == nil && !status.GetIsLeader() {
 			err = errors.New("nobody leads")
 		}

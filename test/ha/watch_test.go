@@ -66,7 +66,7 @@ func (o *observer) faultf(format string, arguments ...any) {
 func (o *observer) follow(ctx context.Context) {
 	var listed []*bursarv1.Allocation
 	revision := uint64(0)
-	for page, err := range o.books.ListAllocations(ctx, &bursarv1.AllocationServiceListRequest{PageSize: 1000}) {
+	for page, err := range o.admin.ListAllocations(ctx, &bursarv1.AllocationServiceListRequest{PageSize: 1000}) {
 		if err != nil {
 			return
 		}
@@ -79,7 +79,7 @@ func (o *observer) follow(ctx context.Context) {
 		return
 	}
 	seen := newReplay(listed)
-	stream := o.books.With(client.WithoutRetries())
+	stream := o.admin.With(client.WithoutRetries())
 	for message, err := range stream.WatchCluster(ctx, &bursarv1.ClusterServiceWatchRequest{AfterRevision: revision}) {
 		if err != nil {
 			break

@@ -30,7 +30,7 @@ func TestHostBoots(t *testing.T) {
 	ending.end(3, "the power fails")
 	// What is to be stopped before the boot is not what runs after it.
 	for _, e := range engines {
-		if _, err := p.books.Allocations().Stop(t.Context(), &bursarv1.StopRequest{Id: e.id, Reason: "out of the way"}); err != nil {
+		if _, err := p.remote.Allocations().Stop(t.Context(), &bursarv1.StopRequest{Id: e.id, Reason: "out of the way"}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -71,7 +71,7 @@ func TestPidsAreGivenOutAgain(t *testing.T) {
 			p.right([]*engine{stays, e})
 			if away {
 				p.agent.Kill()
-				if _, err := p.books.Allocations().Stop(t.Context(), &bursarv1.StopRequest{Id: e.id, Reason: "out of the way"}); err != nil {
+				if _, err := p.remote.Allocations().Stop(t.Context(), &bursarv1.StopRequest{Id: e.id, Reason: "out of the way"}); err != nil {
 					t.Fatal(err)
 				}
 			}

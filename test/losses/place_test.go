@@ -39,8 +39,8 @@ type place struct {
 	t               *testing.T
 	dir             string
 	address, socket string
-	// books and local are clients of the coordinator and of the agent's socket.
-	books, local *client.Client
+	// remote and local are clients of the coordinator and of the agent's socket.
+	remote, local *client.Client
 
 	coordinator, agent *proc.Process
 	// program is the agent's.
@@ -65,7 +65,7 @@ func newPlace(t *testing.T, s settings) *place {
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	p := &place{t: t, dir: dir, address: proc.Address(t), socket: filepath.Join(dir, "agent.sock"), program: filepath.Join(programs, "bursar")}
-	p.books, p.local = p.client(p.address), p.client(p.socket)
+	p.remote, p.local = p.client(p.address), p.client(p.socket)
 	p.write("quotas.yaml", "quotas:\n  - selector: {user: \"*\"}\n    limit: {instances: 20, memory: 16GiB, cpu: 64}\n")
 	p.write("coordinator.yaml", fmt.Sprintf("listen: %s\ndataDir: %s\nquotaFiles: [%[3]s/quotas.yaml]\ntimes:\n  interval: %s\n  suspectAfter: 30\n",
 		p.address, p.data(), dir, tick))

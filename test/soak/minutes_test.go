@@ -17,6 +17,8 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/types/known/durationpb"
+
 	"github.com/bursar/bursar/client"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/test/proc"
@@ -115,6 +117,13 @@ func startServers(t *testing.T) *servers {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.operator.Close)
+	proc.Eventually(t, time.Minute, 50*time.Millisecond, "the agent's host is healthy", func() error {
+		status, err := s.operator.Cluster().Status(t.Context(), &bursarv1.StatusRequest{})
+		if err == nil && status.GetHostsHealthy() != 1 {
+			err = fmt.Errorf("%d hosts are healthy", status.GetHostsHealthy())
+		}
+		return err
+	})
 	return s
 }
 
@@ -154,6 +163,8 @@ func (s *servers) oneEngine(ctx context.Context, random *rand.Rand) {
 	res, err := s.client.Allocations().Allocate(background, &bursarv1.AllocateRequest{
 		RequestId: client.NewRequestID(), Labels: map[string]string{"user": fmt.Sprint("user", random.IntN(10)), "engineType": "soak"},
 		Resource: &bursarv1.Resource{MemoryBytes: new(8 * mib)},
+		// On a busy machine heartbeats may be late, and the host takes no engines for a moment.
+		Wait: durationpb.New(30 * time.Second),
 	})
 	if err != nil {
 		s.t.Errorf("allocate: %v", err)

@@ -15,7 +15,7 @@ import (
 // live lists what lives, by the coordinator.
 func (p *place) live() []*bursarv1.Allocation {
 	p.t.Helper()
-	return list(p.t, p.books)
+	return list(p.t, p.remote)
 }
 
 func list(t *testing.T, from *client.Client) (all []*bursarv1.Allocation) {
@@ -32,7 +32,7 @@ func list(t *testing.T, from *client.Client) (all []*bursarv1.Allocation) {
 // host reads the host, with its account.
 func (p *place) host() *bursarv1.Host {
 	p.t.Helper()
-	response, err := p.books.Hosts().Get(p.t.Context(), &bursarv1.HostServiceGetRequest{Id: hostID})
+	response, err := p.remote.Hosts().Get(p.t.Context(), &bursarv1.HostServiceGetRequest{Id: hostID})
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -42,7 +42,7 @@ func (p *place) host() *bursarv1.Host {
 // read reads an allocation, live or ended.
 func (p *place) read(id string) *bursarv1.Allocation {
 	p.t.Helper()
-	response, err := p.books.Allocations().Get(p.t.Context(), &bursarv1.AllocationServiceGetRequest{Id: id})
+	response, err := p.remote.Allocations().Get(p.t.Context(), &bursarv1.AllocationServiceGetRequest{Id: id})
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -71,7 +71,7 @@ func (p *place) allocate(labels map[string]string) *bursarv1.Allocation {
 func (p *place) accounts() []*bursarv1.Account {
 	p.t.Helper()
 	accounts := []*bursarv1.Account{p.host().GetAccount()}
-	for page, err := range p.books.ListQuotas(p.t.Context(), &bursarv1.QuotaServiceListRequest{PageSize: 1000}) {
+	for page, err := range p.remote.ListQuotas(p.t.Context(), &bursarv1.QuotaServiceListRequest{PageSize: 1000}) {
 		if err != nil {
 			p.t.Fatal(err)
 		}
