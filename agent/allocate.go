@@ -230,13 +230,14 @@ func (a *Agent) whyRefused() (reason string) {
 // vetoError refuses a request in the words of the coordinator.
 func (a *Agent) vetoError(request *bursarv1.AllocateRequest, headroom int64) error {
 	var limit int64
-	note, code, detail := "measured", bursarv1.ShortfallNote_SHORTFALL_NOTE_MEASURED, ""
+	code, detail := bursarv1.ShortfallNote_SHORTFALL_NOTE_MEASURED, ""
 	a.locked(func(t *tracker.Tracker) {
 		limit = t.Host().Capacity.GetMemoryBytes()
 		if refusal := t.Sample().GetRefusal(); refusal != "" {
-			note, code, detail = "refused", bursarv1.ShortfallNote_SHORTFALL_NOTE_REFUSED, refusal
+			code, detail = bursarv1.ShortfallNote_SHORTFALL_NOTE_REFUSED, refusal
 		}
 	})
+	note := convert.NoteText(code)
 	short := &bursarv1.Shortfall{
 		Account: &bursarv1.AccountName{
 			Kind: bursarv1.AccountKind_ACCOUNT_KIND_HOST, Labels: map[string]string{"host": a.settings().HostID},

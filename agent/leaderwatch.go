@@ -92,16 +92,10 @@ func (a *Agent) unknownTo(err error) bool {
 }
 
 // notYetKnown reports whether a host falls short because the coordinator has not heard of it, or
-// of all that runs on it. A coordinator older than the enum has set the text only.
+// of all that runs on it.
 func notYetKnown(s *bursarv1.Shortfall) bool {
-	switch s.GetNoteCode() {
-	case bursarv1.ShortfallNote_SHORTFALL_NOTE_HEALTH, bursarv1.ShortfallNote_SHORTFALL_NOTE_UNKNOWN:
-		return true
-	case bursarv1.ShortfallNote_SHORTFALL_NOTE_UNSPECIFIED:
-		return s.GetNote() == "health" || s.GetNote() == "unknown"
-	default:
-		return false
-	}
+	note := convert.NoteOf(s)
+	return note == bursarv1.ShortfallNote_SHORTFALL_NOTE_HEALTH || note == bursarv1.ShortfallNote_SHORTFALL_NOTE_UNKNOWN
 }
 
 // agree sends Syncs until the coordinator that leads knows the host and all that runs on it. It
