@@ -70,8 +70,12 @@ func (s *service) Allocate(ctx context.Context, request *bursarv1.AllocateReques
 		}
 		return nil, err
 	}
-	if confirms && reserved(allocation) {
+	switch {
+	case !reserved(allocation):
+	case confirms:
 		s.awaitConfirm(ctx, caller, allocation)
+	case minted && ctx.Err() != nil:
+		a.abandon(ctx, request.GetRequestId())
 	}
 	return &bursarv1.AllocateResponse{Allocation: allocation}, nil
 }
