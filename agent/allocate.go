@@ -33,7 +33,7 @@ func (s *service) Allocate(ctx context.Context, request *bursarv1.AllocateReques
 		}
 		caller, confirms = callerProcess(ctx)
 	}
-	request = proto.CloneOf(request)
+	request.Streamed = nil // the request is this call's alone
 	if request.Host == nil {
 		request.Host = &bursarv1.HostWishes{}
 	}

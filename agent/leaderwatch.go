@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"time"
 
@@ -56,16 +57,24 @@ const (
 	reportGap   = time.Second
 )
 
-// whileWaiting returns the call of a request, which sends a Sync if the answer takes long. If an
-// attempt of a request that waits breaks, the next goes as other calls do: a proxy on the way may
-// know no HTTP/2.
+// whileWaiting returns the call of a request, which sends a Sync if the answer takes long. A
+// request that waits does so with the agent's stream. If the coordinator knows no such stream, the
+// request's own call lasts; if an attempt of that breaks, the next goes as other calls do: a proxy
+// on the way may know no HTTP/2.
 func (a *Agent) whileWaiting(request *bursarv1.AllocateRequest) func(context.Context, *bursarv1.AllocateRequest) (*bursarv1.AllocateResponse, error) {
 	shares := convert.Wait(request) > 0
+	waits := shares
 	return func(ctx context.Context, request *bursarv1.AllocateRequest) (*bursarv1.AllocateResponse, error) {
 		late := time.AfterFunc(reportAfter, func() {
 			a.syncDue.noLaterThan(later(time.Now(), a.syncedAt.last().Add(reportGap)))
 		})
 		defer late.Stop()
+		if waits {
+			response, err := a.waits.allocate(ctx, request)
+			if !errors.Is(err, errNoWaitStream) {
+				return response, err
+			}
+		}
 		if !shares {
 			return a.deps.Allocations.Allocate(ctx, request)
 		}
