@@ -298,16 +298,21 @@ func (w *waitStreams) allocate(ctx context.Context, request *bursarv1.AllocateRe
 }
 
 // ask is askHere on a stack of its own: what a call needs of a stack, and keeps with its context,
-// is given back before the wait.
+// is given back before the wait. A panic is passed on.
 func (s *waitStream) ask(ctx context.Context, request *bursarv1.AllocateRequest, number uint64, ended bool) (response *bursarv1.AllocateResponse, err error) {
 	ctx, cancel := context.WithCancel(inNameOf(ctx))
 	defer cancel()
+	var thrown any
 	answered := make(chan struct{})
 	go func() {
 		defer close(answered)
+		defer func() { thrown = recover() }()
 		response, err = s.askHere(ctx, request, number, ended)
 	}()
 	<-answered
+	if thrown != nil {
+		panic(thrown)
+	}
 	return response, err
 }
 
