@@ -20,7 +20,7 @@ import (
 )
 
 // Allocate asks for resources of this host in the caller's name, and has the last word on a grant.
-func (s *service) Allocate(ctx context.Context, request *bursarv1.AllocateRequest) (*bursarv1.AllocateResponse, error) {
+func (s *service) Allocate(ctx context.Context, request *bursarv1.AllocateRequest) (*bursarv1.AllocateResponse, error) { //nolint:cyclop // each end of a request once
 	a := s.agent
 	if id := request.GetHost().GetId(); id != "" && id != a.settings().HostID {
 		return nil, invalid("host.id", id, fmt.Sprintf("%q, or nothing: an agent gives out its own host; a coordinator chooses among all", a.settings().HostID))
@@ -70,12 +70,13 @@ func (s *service) Allocate(ctx context.Context, request *bursarv1.AllocateReques
 		}
 		return nil, err
 	}
-	switch {
-	case !reserved(allocation):
-	case confirms:
-		s.awaitConfirm(ctx, caller, allocation)
-	case minted && ctx.Err() != nil:
-		a.abandon(ctx, request.GetRequestId())
+	if reserved(allocation) {
+		switch {
+		case confirms:
+			s.awaitConfirm(ctx, caller, allocation)
+		case minted && ctx.Err() != nil:
+			a.abandon(ctx, request.GetRequestId())
+		}
 	}
 	return &bursarv1.AllocateResponse{Allocation: allocation}, nil
 }

@@ -74,7 +74,7 @@ func (s *service) List(ctx context.Context, request *bursarv1.AllocationServiceL
 }
 
 // relayRead passes a read on. It tries only once more, if the connection has broken.
-func relayRead[Q, R any](ctx context.Context, a *Agent, call func(context.Context, *Q) (*R, error), request *Q) (*R, error) {
+func relayRead[Q, R any](ctx context.Context, _ *Agent, call func(context.Context, *Q) (*R, error), request *Q) (*R, error) {
 	ctx, cancel := context.WithTimeout(ctx, readPatience)
 	defer cancel()
 	response, err := call(inNameOf(ctx), request)

@@ -102,7 +102,7 @@ func (c *coordinator) waits() (n int) {
 
 // streaming is an agent whose coordinator knows Await and grants nothing yet, with three callers
 // that wait. The function returns the result of one of them.
-func streaming(t *testing.T, ctx context.Context) (*subject, func() error) {
+func streaming(ctx context.Context, t *testing.T) (*subject, func() error) {
 	t.Helper()
 	s := run(t)
 	s.coordinator.do(func() { s.coordinator.hold, s.coordinator.streams.known = true, true })
@@ -123,7 +123,7 @@ func streaming(t *testing.T, ctx context.Context) (*subject, func() error) {
 }
 
 func TestCallersWaitWithOneStream(t *testing.T) {
-	s, result := streaming(t, t.Context())
+	s, result := streaming(t.Context(), t)
 	c := s.coordinator
 	c.do(func() { c.hold = false })
 	c.grantAll()
@@ -140,7 +140,7 @@ func TestCallersWaitWithOneStream(t *testing.T) {
 }
 
 func TestCallersWaitWithTheNextStreamIfOneEnds(t *testing.T) {
-	s, result := streaming(t, t.Context())
+	s, result := streaming(t.Context(), t)
 	c := s.coordinator
 	c.do(func() {
 		close(c.streams.cut)
@@ -163,7 +163,7 @@ func TestCallersWaitWithTheNextStreamIfOneEnds(t *testing.T) {
 
 func TestACallerThatLeavesItsStreamIsSeenAtOnce(t *testing.T) {
 	ctx, leave := context.WithCancel(t.Context())
-	s, result := streaming(t, ctx)
+	s, result := streaming(ctx, t)
 	leave()
 	for range 3 {
 		if err := result(); err == nil {

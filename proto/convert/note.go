@@ -8,7 +8,7 @@ import (
 )
 
 // notes are the texts of all notes of a shortfall, as the coordinator's ledger has them.
-var notes = map[bursarv1.ShortfallNote]string{
+var notes = map[bursarv1.ShortfallNote]string{ //nolint:gochecknoglobals // a table that nothing changes
 	bursarv1.ShortfallNote_SHORTFALL_NOTE_UNSPECIFIED: "",
 	bursarv1.ShortfallNote_SHORTFALL_NOTE_MEASURED:    "measured",
 	bursarv1.ShortfallNote_SHORTFALL_NOTE_HELD:        "held",
@@ -25,7 +25,7 @@ var notes = map[bursarv1.ShortfallNote]string{
 	bursarv1.ShortfallNote_SHORTFALL_NOTE_TOO_SMALL:   "too small",
 }
 
-var notesByText = func() map[string]bursarv1.ShortfallNote {
+var notesByText = func() map[string]bursarv1.ShortfallNote { //nolint:gochecknoglobals // likewise
 	by := make(map[string]bursarv1.ShortfallNote, len(notes))
 	for _, note := range slices.Sorted(maps.Keys(notes)) {
 		by[notes[note]] = note
@@ -39,8 +39,7 @@ func NoteOfText(text string) bursarv1.ShortfallNote { return notesByText[text] }
 // NoteText is the text of Shortfall.note for a note. It is for clients that are older than the
 // notes' codes, and know a host that takes no engines for any reason as "health".
 func NoteText(note bursarv1.ShortfallNote) string {
-	switch note {
-	case bursarv1.ShortfallNote_SHORTFALL_NOTE_CORDONED, bursarv1.ShortfallNote_SHORTFALL_NOTE_DRAINING:
+	if note == bursarv1.ShortfallNote_SHORTFALL_NOTE_CORDONED || note == bursarv1.ShortfallNote_SHORTFALL_NOTE_DRAINING {
 		note = bursarv1.ShortfallNote_SHORTFALL_NOTE_HEALTH
 	}
 	return notes[note]

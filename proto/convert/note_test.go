@@ -12,7 +12,7 @@ func TestEveryNoteHasATextAndIsFoundByIt(t *testing.T) {
 		note := bursarv1.ShortfallNote(number)
 		text := convert.NoteText(note)
 		want := note
-		switch note {
+		switch note { //nolint:exhaustive // the others have texts of their own
 		case bursarv1.ShortfallNote_SHORTFALL_NOTE_CORDONED, bursarv1.ShortfallNote_SHORTFALL_NOTE_DRAINING:
 			want = bursarv1.ShortfallNote_SHORTFALL_NOTE_HEALTH
 		case bursarv1.ShortfallNote_SHORTFALL_NOTE_UNSPECIFIED:
