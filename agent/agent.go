@@ -131,6 +131,7 @@ type Agent struct {
 	users    osuser.Users
 	trusted  trustedLoop
 	direct   *launch.Direct
+	waits    *waitStreams // of callers
 	cgroups  *contain.Cgroups
 	launches launches
 	// What the machine has next to memory and cpu:
@@ -225,6 +226,7 @@ func New(config Config, deps Deps) (*Agent, error) {
 	if err := deps.Metrics.Register(refused); err != nil {
 		return nil, fmt.Errorf("agent: metrics: %w", err)
 	}
+	a.waits = newWaitStreams(deps.Waiting, deps.Allocations, a.running.Go, a.log)
 	a.live.Store(&s)
 	a.socket = a.newSocket(refused)
 	if a.cgroups, err = a.newCgroups(); err != nil {
@@ -276,6 +278,7 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	group.Go(func() error { return a.syncLoop(ctx) })
 	group.Go(func() error { return a.saveLoop(ctx) })
 	group.Go(func() error { return a.leaderWatch(ctx) })
+	group.Go(func() error { return a.waits.run(ctx) })
 	group.Go(func() error { return a.countables.loop(ctx) })
 	group.Go(func() error { return a.trusted.run(ctx) })
 	err = group.Wait()

@@ -20,7 +20,7 @@ import (
 )
 
 // Allocate asks for resources of this host in the caller's name, and has the last word on a grant.
-func (s *service) Allocate(ctx context.Context, request *bursarv1.AllocateRequest) (*bursarv1.AllocateResponse, error) {
+func (s *service) Allocate(ctx context.Context, request *bursarv1.AllocateRequest) (*bursarv1.AllocateResponse, error) { //nolint:cyclop // each end of a request once
 	a := s.agent
 	if id := request.GetHost().GetId(); id != "" && id != a.settings().HostID {
 		return nil, invalid("host.id", id, fmt.Sprintf("%q, or nothing: an agent gives out its own host; a coordinator chooses among all", a.settings().HostID))
@@ -33,7 +33,7 @@ func (s *service) Allocate(ctx context.Context, request *bursarv1.AllocateReques
 		}
 		caller, confirms = callerProcess(ctx)
 	}
-	request = proto.CloneOf(request)
+	request.Streamed = nil // the request is this call's alone
 	if request.Host == nil {
 		request.Host = &bursarv1.HostWishes{}
 	}
@@ -70,8 +70,13 @@ func (s *service) Allocate(ctx context.Context, request *bursarv1.AllocateReques
 		}
 		return nil, err
 	}
-	if confirms && reserved(allocation) {
-		s.awaitConfirm(ctx, caller, allocation)
+	if reserved(allocation) {
+		switch {
+		case confirms:
+			s.awaitConfirm(ctx, caller, allocation)
+		case minted && ctx.Err() != nil:
+			a.abandon(ctx, request.GetRequestId())
+		}
 	}
 	return &bursarv1.AllocateResponse{Allocation: allocation}, nil
 }
@@ -230,13 +235,14 @@ func (a *Agent) whyRefused() (reason string) {
 // vetoError refuses a request in the words of the coordinator.
 func (a *Agent) vetoError(request *bursarv1.AllocateRequest, headroom int64) error {
 	var limit int64
-	note, code, detail := "measured", bursarv1.ShortfallNote_SHORTFALL_NOTE_MEASURED, ""
+	code, detail := bursarv1.ShortfallNote_SHORTFALL_NOTE_MEASURED, ""
 	a.locked(func(t *tracker.Tracker) {
 		limit = t.Host().Capacity.GetMemoryBytes()
 		if refusal := t.Sample().GetRefusal(); refusal != "" {
-			note, code, detail = "refused", bursarv1.ShortfallNote_SHORTFALL_NOTE_REFUSED, refusal
+			code, detail = bursarv1.ShortfallNote_SHORTFALL_NOTE_REFUSED, refusal
 		}
 	})
+	note := convert.NoteText(code)
 	short := &bursarv1.Shortfall{
 		Account: &bursarv1.AccountName{
 			Kind: bursarv1.AccountKind_ACCOUNT_KIND_HOST, Labels: map[string]string{"host": a.settings().HostID},

@@ -3,6 +3,7 @@ package agent
 import (
 	"bufio"
 	"context"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -10,6 +11,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"connectrpc.com/connect"
 
 	"github.com/bursar/bursar/agent/tracker"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
@@ -52,6 +55,11 @@ func (p *patient) Allocate(ctx context.Context, _ *bursarv1.AllocateRequest) (*b
 	}
 }
 
+// Await is what a coordinator says that knows no such stream.
+func (p *patient) Await(context.Context, *bursarv1.AwaitRequest) (*connect.ServerStreamForClient[bursarv1.AwaitResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("404 Not Found"))
+}
+
 func TestRequestMayWaitLongerThanAnyTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, err := New(Config{HostID: "h1"}, Deps{Allocations: &patient{}, Hosts: &heartbeatServer{}, Meter: still{}})
@@ -60,6 +68,9 @@ func TestRequestMayWaitLongerThanAnyTimeout(t *testing.T) {
 		}
 		close(a.ready)
 		a.tracker = tracker.New(time.Now(), tracker.Host{ID: "h1"}, tracker.Snapshot{})
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go func() { _ = a.waits.run(ctx) }()
 		server := a.socket.HTTP(true)
 		listener := &pipes{conns: make(chan net.Conn), closed: make(chan struct{})}
 		go func() { _ = server.Serve(listener) }()

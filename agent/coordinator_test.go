@@ -63,6 +63,7 @@ type coordinator struct {
 	// refuseConfirm: confirmations are refused.
 	refuseConfirm bool
 	left          int // callers that went away while they waited
+	streams       waitStreams
 	// careful coordinators give nothing out on a host that has not reported all its engines since
 	// they began to lead; heardAll says that it has. What they refuse until then has this code:
 	// RESOURCE_EXHAUSTED if it is 0.
@@ -213,7 +214,7 @@ func (c *coordinator) Allocate(ctx context.Context, q *bursarv1.AllocateRequest)
 		}
 		changed := c.changed
 		c.mu.Unlock()
-		if a.GetState() != waiting || q.GetAsync() {
+		if a.GetState() != waiting || q.GetAsync() || c.streams.add(c, q, id) {
 			return &bursarv1.AllocateResponse{Allocation: a}, nil
 		}
 		select {

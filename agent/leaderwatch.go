@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"time"
 
@@ -56,16 +57,24 @@ const (
 	reportGap   = time.Second
 )
 
-// whileWaiting returns the call of a request, which sends a Sync if the answer takes long. If an
-// attempt of a request that waits breaks, the next goes as other calls do: a proxy on the way may
-// know no HTTP/2.
+// whileWaiting returns the call of a request, which sends a Sync if the answer takes long. A
+// request that waits does so with the agent's stream. If the coordinator knows no such stream, the
+// request's own call lasts; if an attempt of that breaks, the next goes as other calls do: a proxy
+// on the way may know no HTTP/2.
 func (a *Agent) whileWaiting(request *bursarv1.AllocateRequest) func(context.Context, *bursarv1.AllocateRequest) (*bursarv1.AllocateResponse, error) {
 	shares := convert.Wait(request) > 0
+	waits := shares
 	return func(ctx context.Context, request *bursarv1.AllocateRequest) (*bursarv1.AllocateResponse, error) {
 		late := time.AfterFunc(reportAfter, func() {
 			a.syncDue.noLaterThan(later(time.Now(), a.syncedAt.last().Add(reportGap)))
 		})
 		defer late.Stop()
+		if waits {
+			response, err := a.waits.allocate(ctx, request)
+			if !errors.Is(err, errNoWaitStream) {
+				return response, err
+			}
+		}
 		if !shares {
 			return a.deps.Allocations.Allocate(ctx, request)
 		}
@@ -92,16 +101,10 @@ func (a *Agent) unknownTo(err error) bool {
 }
 
 // notYetKnown reports whether a host falls short because the coordinator has not heard of it, or
-// of all that runs on it. A coordinator older than the enum has set the text only.
+// of all that runs on it.
 func notYetKnown(s *bursarv1.Shortfall) bool {
-	switch s.GetNoteCode() {
-	case bursarv1.ShortfallNote_SHORTFALL_NOTE_HEALTH, bursarv1.ShortfallNote_SHORTFALL_NOTE_UNKNOWN:
-		return true
-	case bursarv1.ShortfallNote_SHORTFALL_NOTE_UNSPECIFIED:
-		return s.GetNote() == "health" || s.GetNote() == "unknown"
-	default:
-		return false
-	}
+	note := convert.NoteOf(s)
+	return note == bursarv1.ShortfallNote_SHORTFALL_NOTE_HEALTH || note == bursarv1.ShortfallNote_SHORTFALL_NOTE_UNKNOWN
 }
 
 // agree sends Syncs until the coordinator that leads knows the host and all that runs on it. It

@@ -74,12 +74,12 @@ func (s *service) List(ctx context.Context, request *bursarv1.AllocationServiceL
 }
 
 // relayRead passes a read on. It tries only once more, if the connection has broken.
-func relayRead[Q, R any](ctx context.Context, a *Agent, call func(context.Context, *Q) (*R, error), request *Q) (*R, error) {
+func relayRead[Q, R any](ctx context.Context, _ *Agent, call func(context.Context, *Q) (*R, error), request *Q) (*R, error) {
 	ctx, cancel := context.WithTimeout(ctx, readPatience)
 	defer cancel()
-	response, err := call(a.inNameOf(ctx), request)
+	response, err := call(inNameOf(ctx), request)
 	if err != nil && passing(err) && pause.For(relayRetryFirst, ctx.Done(), nil) {
-		response, err = call(a.inNameOf(ctx), request)
+		response, err = call(inNameOf(ctx), request)
 	}
 	if err != nil && passing(err) {
 		return nil, noAnswer(err)
@@ -127,6 +127,18 @@ func listed(request *bursarv1.AllocationServiceListRequest, allocation *bursarv1
 	return true
 }
 
+// Await and Leave are between an agent and a coordinator.
+func (s *service) Await(context.Context, *bursarv1.AwaitRequest, *connect.ServerStream[bursarv1.AwaitResponse]) error {
+	return errOfCoordinators
+}
+
+// Leave is refused as Await is.
+func (s *service) Leave(context.Context, *bursarv1.LeaveRequest) (*bursarv1.LeaveResponse, error) {
+	return nil, errOfCoordinators
+}
+
+var errOfCoordinators = connect.NewError(connect.CodeUnimplemented, errors.New("an agent does not serve this: a coordinator does, for agents"))
+
 // Watch streams this host's transitions, as long as the coordinator that it was begun with
 // answers. A caller resumes from the last revision.
 func (s *service) Watch(
@@ -144,7 +156,7 @@ func (s *service) Watch(
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(s.stopping, cancel)() //nolint:contextcheck // two contexts end the call
-	events, err := a.deps.Allocations.Watch(a.inNameOf(ctx), &bursarv1.AllocationServiceWatchRequest{
+	events, err := a.deps.Allocations.Watch(inNameOf(ctx), &bursarv1.AllocationServiceWatchRequest{
 		AfterRevision: request.GetAfterRevision(), Labels: request.GetLabels(), HostId: a.settings().HostID, Id: request.GetId(),
 	})
 	if err != nil {

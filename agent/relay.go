@@ -75,7 +75,7 @@ func unsettled(err error) error {
 // do until the end, the error is that coordinator's RESOURCE_EXHAUSTED; for a request that waits,
 // the end is then when its wait is over.
 func repeat[Q, R any](ctx context.Context, a *Agent, call func(context.Context, *Q) (*R, error), request *Q) (relayed[R], error) {
-	ctx = a.inNameOf(ctx)
+	ctx = inNameOf(ctx)
 	retry := backoff.NewExponentialBackOff(
 		backoff.WithInitialInterval(relayRetryFirst), backoff.WithMaxInterval(relayRetryLast),
 		backoff.WithMultiplier(2), backoff.WithRandomizationFactor(0.5), backoff.WithMaxElapsedTime(0),
@@ -141,8 +141,9 @@ func noAnswer(err error) error {
 	return connect.NewError(connect.CodeUnavailable, fmt.Errorf("no coordinator answers: %w", err))
 }
 
-// inNameOf adds the caller to what is sent.
-func (a *Agent) inNameOf(ctx context.Context) context.Context {
+// inNameOf adds the caller to what is sent. The context then holds what the last call with it has
+// sent and was answered.
+func inNameOf(ctx context.Context) context.Context {
 	ctx, info := connect.NewClientContext(ctx)
 	if c := socket.CallerOf(ctx); c != nil {
 		info.RequestHeader().Set(identity.Header, c.Header)

@@ -16,11 +16,12 @@ import (
 )
 
 // allocationService serves bursar.v1.AllocationService. Watch is in watch.go, List in
-// allocationlist.go.
+// allocationlist.go, Await in streamedwaits.go.
 type allocationService struct {
 	loop   *commit.Loop
 	store  store.Store
 	labels *label.Preprocessor
+	waits  *waitStreams
 }
 
 // Allocate reserves, waits or refuses.
@@ -29,10 +30,7 @@ func (s *allocationService) Allocate(ctx context.Context, req *bursarv1.Allocate
 	if err != nil {
 		return nil, err
 	}
-	if err := s.admit(ctx, &command); err != nil {
-		return nil, err
-	}
-	result, err := s.loop.Allocate(ctx, &command)
+	result, err := s.allocate(ctx, req, &command)
 	if err != nil {
 		return nil, err
 	}
@@ -40,6 +38,19 @@ func (s *allocationService) Allocate(ctx context.Context, req *bursarv1.Allocate
 		return s.answerRepeat(ctx, result.Allocation.ID)
 	}
 	return &bursarv1.AllocateResponse{Allocation: wire.AllocationMessage(&result.Allocation)}, nil
+}
+
+func (s *allocationService) allocate(ctx context.Context, req *bursarv1.AllocateRequest, command *ledger.AllocateCommand) (ledger.AllocateResult, error) {
+	if req.GetStreamed().GetEnded() {
+		return s.endOfWait(req.GetStreamed(), command)
+	}
+	if err := s.admit(ctx, command); err != nil {
+		return ledger.AllocateResult{}, err
+	}
+	if req.GetStreamed() != nil && convert.Wait(req) > 0 {
+		return s.allocateStreamed(ctx, req.GetStreamed(), command)
+	}
+	return s.loop.Allocate(ctx, command)
 }
 
 // admit refuses a request of a caller whose history is full, unless it is a repeat.

@@ -156,6 +156,9 @@ func ledgerCode(err error) connect.Code {
 	if _, ok := errors.AsType[*changedQuotaError](err); ok {
 		return connect.CodeAborted
 	}
+	if _, ok := errors.AsType[*streamEndedError](err); ok {
+		return connect.CodeAborted
+	}
 	if _, ok := errors.AsType[*core.RefusedError](err); ok {
 		return connect.CodeFailedPrecondition
 	}

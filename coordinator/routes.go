@@ -46,7 +46,7 @@ func (s *Server) routes(labels *label.Preprocessor, version string) http.Handler
 	mount := func(path string, handler http.Handler) { mux.Handle(path, handler) }
 
 	path, allocations := bursarv1connect.NewAllocationServiceHandler(
-		&allocationService{loop: s.loop, store: s.store, labels: labels}, options...)
+		&allocationService{loop: s.loop, store: s.store, labels: labels, waits: newWaitStreams()}, options...)
 	mount(path, allocations)
 	hostPath, hosts := bursarv1connect.NewHostServiceHandler(&hostService{loop: s.loop}, options...)
 	mount(hostPath, hosts)

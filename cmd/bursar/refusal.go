@@ -7,6 +7,7 @@ import (
 
 	"github.com/bursar/bursar/client"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+	"github.com/bursar/bursar/proto/convert"
 )
 
 // refusal says why there was no grant.
@@ -126,35 +127,8 @@ const (
 	noNote       = bursarv1.ShortfallNote_SHORTFALL_NOTE_UNSPECIFIED
 )
 
-// noteOf is the note of a shortfall. A server that is older than the codes has set the text alone.
-func noteOf(s *bursarv1.Shortfall) bursarv1.ShortfallNote {
-	if code := s.GetNoteCode(); code != noNote {
-		return code
-	}
-	switch s.GetNote() {
-	case "measured":
-		return noteMeasured
-	case "held":
-		return noteHeld
-	case "unknown":
-		return noteUnknown
-	case "pressure":
-		return notePressure
-	case "refused":
-		return noteRefused
-	case "health":
-		return noteHealth
-	case "never":
-		return noteNever
-	case "labels":
-		return noteLabels
-	case "stopped":
-		return noteStopped
-	case "missing":
-		return noteMissing
-	}
-	return noNote
-}
+// noteOf is the note of a shortfall.
+func noteOf(s *bursarv1.Shortfall) bursarv1.ShortfallNote { return convert.NoteOf(s) }
 
 // noteText says in words why an account has too little, if its numbers do not say it.
 func noteText(s *bursarv1.Shortfall) string {

@@ -33,6 +33,20 @@ type Caller struct {
 	limits  *admission.Controller
 	// answer is what is counted of the answer. Nil: nothing is counted.
 	answer *admission.Answer
+	// waits ends that the call counts as one that waits. Nil: it does not, or somebody else has to
+	// end it.
+	waits *func()
+}
+
+// KeepWaiting lets a request count as one that waits after its call, until ended is called.
+func KeepWaiting(ctx context.Context) (ended func()) {
+	c := CallerOf(ctx)
+	if c.waits == nil {
+		return func() {}
+	}
+	ended = *c.waits
+	c.waits = nil
+	return ended
 }
 
 // countWait counts a request that waits for resources.

@@ -306,7 +306,12 @@ func (l *Limits) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 			if err != nil {
 				return nil, err
 			}
-			defer ended()
+			c.waits = &ended
+			defer func() {
+				if c.waits != nil {
+					ended()
+				}
+			}()
 		}
 		if err := c.countPage(l.page(req.Any())); err != nil {
 			return nil, err

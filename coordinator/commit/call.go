@@ -163,7 +163,7 @@ func (loop *Loop) Register(ctx context.Context, r *core.Registration) error {
 // deadline is near.
 func (loop *Loop) Allocate(ctx context.Context, command *ledger.AllocateCommand) (ledger.AllocateResult, error) {
 	start := loop.Clock.Now()
-	patience, stop := loop.patienceTimer(ctx, command)
+	patience, stop := patienceTimer(ctx, command)
 	defer stop()
 	p, _ := loop.requests.Get().(*pendingRequest)
 	p.Command, p.From, p.Span = *command, loop.origin(ctx), loop.Spans.newSpan(ctx)
@@ -208,25 +208,35 @@ func (loop *Loop) takeResult(p *pendingRequest, start ledger.Instant, err error)
 	return result, err
 }
 
-// patienceTimer fires shortly before the caller's deadline, if that comes before the end of the
-// wait. The answer must still get there, and nothing may be granted to a caller who is about to go
-// away. A wait that ends at about the deadline is shortened, so that its end is the answer.
-func (loop *Loop) patienceTimer(ctx context.Context, command *ledger.AllocateCommand) (fires <-chan time.Time, stop func()) {
-	deadline, bounded := ctx.Deadline()
-	if !bounded || command.Wait <= 0 || command.Async {
+// patienceTimer fires when a caller's patience is over.
+func patienceTimer(ctx context.Context, command *ledger.AllocateCommand) (fires <-chan time.Time, stop func()) {
+	after, bounded := patience(ctx, command)
+	if !bounded {
 		return nil, func() {}
+	}
+	timer := time.NewTimer(after)
+	return timer.C, func() { timer.Stop() }
+}
+
+// patience is how long a caller waits whose deadline comes before the end of the wait: until
+// shortly before the deadline. The answer must still get there, and nothing may be granted to a
+// caller who is about to go away. A wait that ends at about the deadline is shortened, so that its
+// end is the answer. It is not bounded if the wait ends first.
+func patience(ctx context.Context, command *ledger.AllocateCommand) (after time.Duration, bounded bool) {
+	deadline, has := ctx.Deadline()
+	if !has || command.Wait <= 0 || command.Async {
+		return 0, false
 	}
 	left := time.Until(deadline)
 	ample := left - min(left/10, 250*time.Millisecond)
 	switch {
 	case command.Wait <= ample:
-		return nil, func() {}
+		return 0, false
 	case command.Wait <= left+time.Second:
 		command.Wait = max(0, ample)
-		return nil, func() {}
+		return 0, false
 	}
-	timer := time.NewTimer(ample)
-	return timer.C, func() { timer.Stop() }
+	return ample, true
 }
 
 func (loop *Loop) observeLatency(r *core.Request, start ledger.Instant) {

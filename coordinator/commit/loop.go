@@ -439,6 +439,9 @@ func (loop *Loop) refreshPollers() {
 // ErrStopping, and so are new commands.
 func (loop *Loop) Stop() { close(loop.stopping) }
 
+// Stopping is closed by Stop.
+func (loop *Loop) Stopping() <-chan struct{} { return loop.stopping }
+
 // refuseQueued answers what came too late.
 func (loop *Loop) refuseQueued() {
 	loop.dropLedger(core.ErrStopping)

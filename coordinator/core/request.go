@@ -1,11 +1,15 @@
 package core
 
 import (
+	"errors"
 	"fmt"
 	"sync/atomic"
 
 	"github.com/bursar/bursar/coordinator/ledger"
 )
+
+// ErrWithdrawn answers a request whose caller went away before its turn.
+var ErrWithdrawn = errors.New("the caller of the request went away")
 
 // Request is a request for an allocation. Its caller waits until it is decided. If the caller does
 // not want to wait any longer, it sends the command that Withdraw returns.
@@ -21,6 +25,9 @@ type Request struct {
 	From *Origin
 	// Span may be nil.
 	Span *Span
+	// Later waits in place of the request, which is then answered at once with the allocation that
+	// waits. Nil: the request waits itself. It has only Done.
+	Later *Request
 
 	// While it waits:
 	next      *Request // others that wait for the same allocation
@@ -49,7 +56,8 @@ func (r *Request) repeats(of *ledger.Allocation) bool {
 }
 
 func (r *Request) apply(c *Core, now ledger.Instant) bool {
-	if r.withdrawn.Load() {
+	if r.withdrawn.Load() || r.Later != nil && r.Later.withdrawn.Load() {
+		r.Err = ErrWithdrawn
 		return true
 	}
 	r.applied = true
@@ -57,11 +65,16 @@ func (r *Request) apply(c *Core, now ledger.Instant) bool {
 	if r.Err != nil || r.Result.Ended || r.Command.Async || r.Result.Allocation.State != ledger.Waiting {
 		return true
 	}
+	waiter := r
+	if r.Later != nil {
+		waiter = r.Later
+		waiter.Command, waiter.From, waiter.Result, waiter.applied = r.Command, r.From, r.Result, true
+	}
 	id := r.Result.Allocation.ID
-	r.next, r.since, r.waiting, r.Waited = c.waiters[id], c.ledger.Revision(), true, true
-	c.waiters[id] = r
-	c.deadlines.add(r, now)
-	return false
+	waiter.next, waiter.since, waiter.waiting, waiter.Waited = c.waiters[id], c.ledger.Revision(), true, true
+	c.waiters[id] = waiter
+	c.deadlines.add(waiter, now)
+	return waiter != r
 }
 
 // stored corrects the expiry in a grant's answer if its commit took so long that the expiry is
@@ -82,6 +95,9 @@ func (r *Request) stored(b *Batch) {
 // reservation, for some time.
 func (r *Request) Withdraw() Command {
 	r.withdrawn.Store(true)
+	if r.Later != nil {
+		return r.Later.Withdraw()
+	}
 	return &Call{Do: r.withdraw, Done: func(error) {}}
 }
 

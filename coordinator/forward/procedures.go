@@ -76,6 +76,8 @@ func unaryProcedures() map[string]func(connect.HTTPClient, string, ...connect.Cl
 		bursarv1connect.AllocationServiceListProcedure:     unary[bursarv1.AllocationServiceListRequest, bursarv1.AllocationServiceListResponse],
 		bursarv1connect.AllocationServiceExplainProcedure:  unary[bursarv1.ExplainRequest, bursarv1.ExplainResponse],
 
+		bursarv1connect.AllocationServiceLeaveProcedure: unary[bursarv1.LeaveRequest, bursarv1.LeaveResponse],
+
 		bursarv1connect.HostServiceRegisterProcedure:   unary[bursarv1.RegisterRequest, bursarv1.RegisterResponse],
 		bursarv1connect.HostServiceSyncProcedure:       unary[bursarv1.SyncRequest, bursarv1.SyncResponse],
 		bursarv1connect.HostServiceDeregisterProcedure: unary[bursarv1.DeregisterRequest, bursarv1.DeregisterResponse],
@@ -106,6 +108,7 @@ func unaryProcedures() map[string]func(connect.HTTPClient, string, ...connect.Cl
 // streamProcedures are those with a stream of answers.
 func streamProcedures() map[string]func(connect.HTTPClient, string, ...connect.ClientOption) streamCall {
 	return map[string]func(connect.HTTPClient, string, ...connect.ClientOption) streamCall{
+		bursarv1connect.AllocationServiceAwaitProcedure: streaming[bursarv1.AwaitRequest, bursarv1.AwaitResponse],
 		bursarv1connect.AllocationServiceWatchProcedure: streaming[bursarv1.AllocationServiceWatchRequest, bursarv1.AllocationServiceWatchResponse],
 		bursarv1connect.ClusterServiceWatchProcedure:    streaming[bursarv1.ClusterServiceWatchRequest, bursarv1.ClusterServiceWatchResponse],
 	}

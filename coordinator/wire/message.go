@@ -156,53 +156,14 @@ func shortfallMessages(list []ledger.Shortfall) []*bursarv1.Shortfall {
 	messages := make([]*bursarv1.Shortfall, 0, len(list))
 	for i := range list {
 		s := &list[i]
+		note := convert.NoteOfText(string(s.Note)) // the ledger's words are the contract's
 		messages = append(messages, &bursarv1.Shortfall{
 			Account: accountNameMessage(s.Account), Dimension: s.Dimension,
 			Requested: s.Requested, Available: s.Available, Limit: s.Limit,
-			Note: noteText(s.Note), NoteCode: noteMessage(s.Note), Detail: s.Detail, Largest: s.Largest,
+			Note: convert.NoteText(note), NoteCode: note, Detail: s.Detail, Largest: s.Largest,
 		})
 	}
 	return messages
-}
-
-// noteText is a note as clients know it that are older than the enum.
-func noteText(n ledger.Note) string {
-	if n == ledger.NoteCordoned || n == ledger.NoteDraining {
-		return string(ledger.NoteHealth)
-	}
-	return string(n)
-}
-
-func noteMessage(n ledger.Note) bursarv1.ShortfallNote {
-	switch n {
-	case ledger.NoteMeasured:
-		return bursarv1.ShortfallNote_SHORTFALL_NOTE_MEASURED
-	case ledger.NoteHeld:
-		return bursarv1.ShortfallNote_SHORTFALL_NOTE_HELD
-	case ledger.NoteUnknown:
-		return bursarv1.ShortfallNote_SHORTFALL_NOTE_UNKNOWN
-	case ledger.NotePressure:
-		return bursarv1.ShortfallNote_SHORTFALL_NOTE_PRESSURE
-	case ledger.NoteRefused:
-		return bursarv1.ShortfallNote_SHORTFALL_NOTE_REFUSED
-	case ledger.NoteHealth:
-		return bursarv1.ShortfallNote_SHORTFALL_NOTE_HEALTH
-	case ledger.NoteNever:
-		return bursarv1.ShortfallNote_SHORTFALL_NOTE_NEVER
-	case ledger.NoteLabels:
-		return bursarv1.ShortfallNote_SHORTFALL_NOTE_LABELS
-	case ledger.NoteStopped:
-		return bursarv1.ShortfallNote_SHORTFALL_NOTE_STOPPED
-	case ledger.NoteMissing:
-		return bursarv1.ShortfallNote_SHORTFALL_NOTE_MISSING
-	case ledger.NoteCordoned:
-		return bursarv1.ShortfallNote_SHORTFALL_NOTE_CORDONED
-	case ledger.NoteDraining:
-		return bursarv1.ShortfallNote_SHORTFALL_NOTE_DRAINING
-	case ledger.NoteTooSmall:
-		return bursarv1.ShortfallNote_SHORTFALL_NOTE_TOO_SMALL
-	}
-	return bursarv1.ShortfallNote_SHORTFALL_NOTE_UNSPECIFIED
 }
 
 func filtersMessage(f *ledger.HostFilters) *bursarv1.HostFilters {
@@ -215,7 +176,7 @@ func filtersMessage(f *ledger.HostFilters) *bursarv1.HostFilters {
 		Fleet: int64(f.Fleet),
 	}
 	for _, c := range f.Closed {
-		m.Closed = append(m.Closed, &bursarv1.ClosedHosts{Note: noteMessage(c.Note), Reason: c.Reason, Hosts: int64(c.Hosts)})
+		m.Closed = append(m.Closed, &bursarv1.ClosedHosts{Note: convert.NoteOfText(string(c.Note)), Reason: c.Reason, Hosts: int64(c.Hosts)})
 	}
 	return m
 }

@@ -159,10 +159,12 @@ func TestTableOfPermissions(t *testing.T) {
 	want := map[string]string{
 		"AllocationService": `
 Allocate -s-oa-
+Await --g-a-
 Cancel -s-oa-
 Confirm -s-oa-
 Explain rsgoac
 Get rsgoac
+Leave --g-a-
 List rsgoac
 Release -s-oa-
 Renew -s-oa-

@@ -86,6 +86,8 @@ var table = map[string]Rule{
 	bursarv1connect.AllocationServiceGetProcedure:      {Roles: readers(), Vouched: true},
 	bursarv1connect.AllocationServiceListProcedure:     {Roles: readers(), Vouched: true},
 	bursarv1connect.AllocationServiceWatchProcedure:    {Roles: readers(), Vouched: true},
+	bursarv1connect.AllocationServiceAwaitProcedure:    {Roles: []identity.Role{agent, admin}},
+	bursarv1connect.AllocationServiceLeaveProcedure:    {Roles: []identity.Role{agent, admin}},
 	bursarv1connect.AllocationServiceExplainProcedure:  {Roles: readers(), Vouched: true, AsAnyone: []identity.Role{reader, operator}},
 
 	bursarv1connect.HostServiceRegisterProcedure:   {Roles: []identity.Role{agent, admin}},

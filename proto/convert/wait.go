@@ -13,7 +13,7 @@ const LongestWait = 7 * 24 * time.Hour
 // at most, and 0 for one that is answered at once.
 func Wait(request any) time.Duration {
 	m, can := request.(*bursarv1.AllocateRequest)
-	if !can || m.GetAsync() {
+	if !can || m.GetAsync() || m.GetStreamed().GetEnded() {
 		return 0
 	}
 	return min(max(0, m.GetWait().AsDuration()), LongestWait)

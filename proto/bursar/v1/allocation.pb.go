@@ -210,7 +210,7 @@ func (x ExplainResponse_Verdict) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ExplainResponse_Verdict.Descriptor instead.
 func (ExplainResponse_Verdict) EnumDescriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{26, 0}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{31, 0}
 }
 
 // Allocation is one entry in the ledger.
@@ -846,8 +846,12 @@ type AllocateRequest struct {
 	// before it has confirmed, the agent cancels the request or the reservation. This is no part of
 	// the request: a coordinator ignores it.
 	ConfirmsProcess bool `protobuf:"varint,9,opt,name=confirms_process,json=confirmsProcess,proto3" json:"confirms_process,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// If set, the answer is the waiting allocation, and an Await says when the wait is over. This is no
+	// part of the request. An agent ignores it, and a coordinator that does not know it answers when
+	// the wait is over.
+	Streamed      *StreamedWait `protobuf:"bytes,10,opt,name=streamed,proto3" json:"streamed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *AllocateRequest) Reset() {
@@ -943,6 +947,255 @@ func (x *AllocateRequest) GetConfirmsProcess() bool {
 	return false
 }
 
+func (x *AllocateRequest) GetStreamed() *StreamedWait {
+	if x != nil {
+		return x.Streamed
+	}
+	return nil
+}
+
+// StreamedWait is a wait whose end an Await tells.
+type StreamedWait struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// That of AwaitResponse. ABORTED: that stream has ended; begin another one.
+	Stream string `protobuf:"bytes,1,opt,name=stream,proto3" json:"stream,omitempty"`
+	// Which wait of the stream it is. Each has another number.
+	Number uint64 `protobuf:"varint,2,opt,name=number,proto3" json:"number,omitempty"`
+	// The stream has told the end of this wait, and the answer is how it ended.
+	Ended         bool `protobuf:"varint,3,opt,name=ended,proto3" json:"ended,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StreamedWait) Reset() {
+	*x = StreamedWait{}
+	mi := &file_bursar_v1_allocation_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StreamedWait) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StreamedWait) ProtoMessage() {}
+
+func (x *StreamedWait) ProtoReflect() protoreflect.Message {
+	mi := &file_bursar_v1_allocation_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StreamedWait.ProtoReflect.Descriptor instead.
+func (*StreamedWait) Descriptor() ([]byte, []int) {
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *StreamedWait) GetStream() string {
+	if x != nil {
+		return x.Stream
+	}
+	return ""
+}
+
+func (x *StreamedWait) GetNumber() uint64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *StreamedWait) GetEnded() bool {
+	if x != nil {
+		return x.Ended
+	}
+	return false
+}
+
+type AwaitRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AwaitRequest) Reset() {
+	*x = AwaitRequest{}
+	mi := &file_bursar_v1_allocation_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AwaitRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AwaitRequest) ProtoMessage() {}
+
+func (x *AwaitRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_bursar_v1_allocation_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AwaitRequest.ProtoReflect.Descriptor instead.
+func (*AwaitRequest) Descriptor() ([]byte, []int) {
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{7}
+}
+
+type AwaitResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What StreamedWait.stream is to be. It is in the first message only.
+	Stream string `protobuf:"bytes,1,opt,name=stream,proto3" json:"stream,omitempty"`
+	// The numbers of the waits that have ended. Empty in the first message and in keep-alives.
+	Ended         []uint64 `protobuf:"varint,2,rep,packed,name=ended,proto3" json:"ended,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AwaitResponse) Reset() {
+	*x = AwaitResponse{}
+	mi := &file_bursar_v1_allocation_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AwaitResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AwaitResponse) ProtoMessage() {}
+
+func (x *AwaitResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_bursar_v1_allocation_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AwaitResponse.ProtoReflect.Descriptor instead.
+func (*AwaitResponse) Descriptor() ([]byte, []int) {
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *AwaitResponse) GetStream() string {
+	if x != nil {
+		return x.Stream
+	}
+	return ""
+}
+
+func (x *AwaitResponse) GetEnded() []uint64 {
+	if x != nil {
+		return x.Ended
+	}
+	return nil
+}
+
+type LeaveRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Stream        string                 `protobuf:"bytes,1,opt,name=stream,proto3" json:"stream,omitempty"`
+	Numbers       []uint64               `protobuf:"varint,2,rep,packed,name=numbers,proto3" json:"numbers,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LeaveRequest) Reset() {
+	*x = LeaveRequest{}
+	mi := &file_bursar_v1_allocation_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LeaveRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LeaveRequest) ProtoMessage() {}
+
+func (x *LeaveRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_bursar_v1_allocation_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LeaveRequest.ProtoReflect.Descriptor instead.
+func (*LeaveRequest) Descriptor() ([]byte, []int) {
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *LeaveRequest) GetStream() string {
+	if x != nil {
+		return x.Stream
+	}
+	return ""
+}
+
+func (x *LeaveRequest) GetNumbers() []uint64 {
+	if x != nil {
+		return x.Numbers
+	}
+	return nil
+}
+
+type LeaveResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LeaveResponse) Reset() {
+	*x = LeaveResponse{}
+	mi := &file_bursar_v1_allocation_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LeaveResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LeaveResponse) ProtoMessage() {}
+
+func (x *LeaveResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_bursar_v1_allocation_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LeaveResponse.ProtoReflect.Descriptor instead.
+func (*LeaveResponse) Descriptor() ([]byte, []int) {
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{10}
+}
+
 type AllocateResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Allocation    *Allocation            `protobuf:"bytes,1,opt,name=allocation,proto3" json:"allocation,omitempty"`
@@ -952,7 +1205,7 @@ type AllocateResponse struct {
 
 func (x *AllocateResponse) Reset() {
 	*x = AllocateResponse{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[6]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -964,7 +1217,7 @@ func (x *AllocateResponse) String() string {
 func (*AllocateResponse) ProtoMessage() {}
 
 func (x *AllocateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[6]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -977,7 +1230,7 @@ func (x *AllocateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllocateResponse.ProtoReflect.Descriptor instead.
 func (*AllocateResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{6}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *AllocateResponse) GetAllocation() *Allocation {
@@ -1009,7 +1262,7 @@ type ConfirmRequest struct {
 
 func (x *ConfirmRequest) Reset() {
 	*x = ConfirmRequest{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[7]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1021,7 +1274,7 @@ func (x *ConfirmRequest) String() string {
 func (*ConfirmRequest) ProtoMessage() {}
 
 func (x *ConfirmRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[7]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1034,7 +1287,7 @@ func (x *ConfirmRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfirmRequest.ProtoReflect.Descriptor instead.
 func (*ConfirmRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{7}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ConfirmRequest) GetId() string {
@@ -1088,7 +1341,7 @@ type ConfirmResponse struct {
 
 func (x *ConfirmResponse) Reset() {
 	*x = ConfirmResponse{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[8]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1100,7 +1353,7 @@ func (x *ConfirmResponse) String() string {
 func (*ConfirmResponse) ProtoMessage() {}
 
 func (x *ConfirmResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[8]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1113,7 +1366,7 @@ func (x *ConfirmResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfirmResponse.ProtoReflect.Descriptor instead.
 func (*ConfirmResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{8}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ConfirmResponse) GetAllocation() *Allocation {
@@ -1138,7 +1391,7 @@ type ReleaseRequest struct {
 
 func (x *ReleaseRequest) Reset() {
 	*x = ReleaseRequest{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[9]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1150,7 +1403,7 @@ func (x *ReleaseRequest) String() string {
 func (*ReleaseRequest) ProtoMessage() {}
 
 func (x *ReleaseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[9]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1163,7 +1416,7 @@ func (x *ReleaseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseRequest.ProtoReflect.Descriptor instead.
 func (*ReleaseRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{9}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ReleaseRequest) GetId() string {
@@ -1204,7 +1457,7 @@ type ReleaseResponse struct {
 
 func (x *ReleaseResponse) Reset() {
 	*x = ReleaseResponse{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[10]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1216,7 +1469,7 @@ func (x *ReleaseResponse) String() string {
 func (*ReleaseResponse) ProtoMessage() {}
 
 func (x *ReleaseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[10]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1229,7 +1482,7 @@ func (x *ReleaseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseResponse.ProtoReflect.Descriptor instead.
 func (*ReleaseResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{10}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ReleaseResponse) GetAllocation() *Allocation {
@@ -1251,7 +1504,7 @@ type CancelRequest struct {
 
 func (x *CancelRequest) Reset() {
 	*x = CancelRequest{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[11]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1263,7 +1516,7 @@ func (x *CancelRequest) String() string {
 func (*CancelRequest) ProtoMessage() {}
 
 func (x *CancelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[11]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1276,7 +1529,7 @@ func (x *CancelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRequest.ProtoReflect.Descriptor instead.
 func (*CancelRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{11}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *CancelRequest) GetId() string {
@@ -1310,7 +1563,7 @@ type CancelResponse struct {
 
 func (x *CancelResponse) Reset() {
 	*x = CancelResponse{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[12]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1322,7 +1575,7 @@ func (x *CancelResponse) String() string {
 func (*CancelResponse) ProtoMessage() {}
 
 func (x *CancelResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[12]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1335,7 +1588,7 @@ func (x *CancelResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelResponse.ProtoReflect.Descriptor instead.
 func (*CancelResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{12}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *CancelResponse) GetAllocation() *Allocation {
@@ -1356,7 +1609,7 @@ type RenewRequest struct {
 
 func (x *RenewRequest) Reset() {
 	*x = RenewRequest{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[13]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1368,7 +1621,7 @@ func (x *RenewRequest) String() string {
 func (*RenewRequest) ProtoMessage() {}
 
 func (x *RenewRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[13]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1381,7 +1634,7 @@ func (x *RenewRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewRequest.ProtoReflect.Descriptor instead.
 func (*RenewRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{13}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *RenewRequest) GetId() string {
@@ -1407,7 +1660,7 @@ type RenewResponse struct {
 
 func (x *RenewResponse) Reset() {
 	*x = RenewResponse{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[14]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1419,7 +1672,7 @@ func (x *RenewResponse) String() string {
 func (*RenewResponse) ProtoMessage() {}
 
 func (x *RenewResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[14]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1432,7 +1685,7 @@ func (x *RenewResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewResponse.ProtoReflect.Descriptor instead.
 func (*RenewResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{14}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *RenewResponse) GetAllocation() *Allocation {
@@ -1453,7 +1706,7 @@ type ResizeRequest struct {
 
 func (x *ResizeRequest) Reset() {
 	*x = ResizeRequest{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[15]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1465,7 +1718,7 @@ func (x *ResizeRequest) String() string {
 func (*ResizeRequest) ProtoMessage() {}
 
 func (x *ResizeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[15]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1478,7 +1731,7 @@ func (x *ResizeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResizeRequest.ProtoReflect.Descriptor instead.
 func (*ResizeRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{15}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ResizeRequest) GetId() string {
@@ -1504,7 +1757,7 @@ type ResizeResponse struct {
 
 func (x *ResizeResponse) Reset() {
 	*x = ResizeResponse{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[16]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1516,7 +1769,7 @@ func (x *ResizeResponse) String() string {
 func (*ResizeResponse) ProtoMessage() {}
 
 func (x *ResizeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[16]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1529,7 +1782,7 @@ func (x *ResizeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResizeResponse.ProtoReflect.Descriptor instead.
 func (*ResizeResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{16}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ResizeResponse) GetAllocation() *Allocation {
@@ -1551,7 +1804,7 @@ type StopRequest struct {
 
 func (x *StopRequest) Reset() {
 	*x = StopRequest{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[17]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1563,7 +1816,7 @@ func (x *StopRequest) String() string {
 func (*StopRequest) ProtoMessage() {}
 
 func (x *StopRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[17]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1576,7 +1829,7 @@ func (x *StopRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopRequest.ProtoReflect.Descriptor instead.
 func (*StopRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{17}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *StopRequest) GetId() string {
@@ -1609,7 +1862,7 @@ type StopResponse struct {
 
 func (x *StopResponse) Reset() {
 	*x = StopResponse{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[18]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1621,7 +1874,7 @@ func (x *StopResponse) String() string {
 func (*StopResponse) ProtoMessage() {}
 
 func (x *StopResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[18]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1634,7 +1887,7 @@ func (x *StopResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopResponse.ProtoReflect.Descriptor instead.
 func (*StopResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{18}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *StopResponse) GetAllocation() *Allocation {
@@ -1657,7 +1910,7 @@ type AllocationServiceGetRequest struct {
 
 func (x *AllocationServiceGetRequest) Reset() {
 	*x = AllocationServiceGetRequest{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[19]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1669,7 +1922,7 @@ func (x *AllocationServiceGetRequest) String() string {
 func (*AllocationServiceGetRequest) ProtoMessage() {}
 
 func (x *AllocationServiceGetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[19]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1682,7 +1935,7 @@ func (x *AllocationServiceGetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllocationServiceGetRequest.ProtoReflect.Descriptor instead.
 func (*AllocationServiceGetRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{19}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *AllocationServiceGetRequest) GetId() string {
@@ -1715,7 +1968,7 @@ type AllocationServiceGetResponse struct {
 
 func (x *AllocationServiceGetResponse) Reset() {
 	*x = AllocationServiceGetResponse{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[20]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1727,7 +1980,7 @@ func (x *AllocationServiceGetResponse) String() string {
 func (*AllocationServiceGetResponse) ProtoMessage() {}
 
 func (x *AllocationServiceGetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[20]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1740,7 +1993,7 @@ func (x *AllocationServiceGetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllocationServiceGetResponse.ProtoReflect.Descriptor instead.
 func (*AllocationServiceGetResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{20}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *AllocationServiceGetResponse) GetAllocation() *Allocation {
@@ -1773,7 +2026,7 @@ type AllocationServiceListRequest struct {
 
 func (x *AllocationServiceListRequest) Reset() {
 	*x = AllocationServiceListRequest{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[21]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1785,7 +2038,7 @@ func (x *AllocationServiceListRequest) String() string {
 func (*AllocationServiceListRequest) ProtoMessage() {}
 
 func (x *AllocationServiceListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[21]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1798,7 +2051,7 @@ func (x *AllocationServiceListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllocationServiceListRequest.ProtoReflect.Descriptor instead.
 func (*AllocationServiceListRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{21}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *AllocationServiceListRequest) GetPageSize() int32 {
@@ -1871,7 +2124,7 @@ type AllocationServiceListResponse struct {
 
 func (x *AllocationServiceListResponse) Reset() {
 	*x = AllocationServiceListResponse{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[22]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1883,7 +2136,7 @@ func (x *AllocationServiceListResponse) String() string {
 func (*AllocationServiceListResponse) ProtoMessage() {}
 
 func (x *AllocationServiceListResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[22]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1896,7 +2149,7 @@ func (x *AllocationServiceListResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllocationServiceListResponse.ProtoReflect.Descriptor instead.
 func (*AllocationServiceListResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{22}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *AllocationServiceListResponse) GetAllocations() []*Allocation {
@@ -1934,7 +2187,7 @@ type AllocationServiceWatchRequest struct {
 
 func (x *AllocationServiceWatchRequest) Reset() {
 	*x = AllocationServiceWatchRequest{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[23]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1946,7 +2199,7 @@ func (x *AllocationServiceWatchRequest) String() string {
 func (*AllocationServiceWatchRequest) ProtoMessage() {}
 
 func (x *AllocationServiceWatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[23]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1959,7 +2212,7 @@ func (x *AllocationServiceWatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllocationServiceWatchRequest.ProtoReflect.Descriptor instead.
 func (*AllocationServiceWatchRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{23}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *AllocationServiceWatchRequest) GetAfterRevision() uint64 {
@@ -2009,7 +2262,7 @@ type AllocationServiceWatchResponse struct {
 
 func (x *AllocationServiceWatchResponse) Reset() {
 	*x = AllocationServiceWatchResponse{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[24]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2021,7 +2274,7 @@ func (x *AllocationServiceWatchResponse) String() string {
 func (*AllocationServiceWatchResponse) ProtoMessage() {}
 
 func (x *AllocationServiceWatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[24]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2034,7 +2287,7 @@ func (x *AllocationServiceWatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllocationServiceWatchResponse.ProtoReflect.Descriptor instead.
 func (*AllocationServiceWatchResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{24}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *AllocationServiceWatchResponse) GetAllocation() *Allocation {
@@ -2076,7 +2329,7 @@ type ExplainRequest struct {
 
 func (x *ExplainRequest) Reset() {
 	*x = ExplainRequest{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[25]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2088,7 +2341,7 @@ func (x *ExplainRequest) String() string {
 func (*ExplainRequest) ProtoMessage() {}
 
 func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[25]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2101,7 +2354,7 @@ func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainRequest.ProtoReflect.Descriptor instead.
 func (*ExplainRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{25}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ExplainRequest) GetId() string {
@@ -2145,7 +2398,7 @@ type ExplainResponse struct {
 
 func (x *ExplainResponse) Reset() {
 	*x = ExplainResponse{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[26]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2157,7 +2410,7 @@ func (x *ExplainResponse) String() string {
 func (*ExplainResponse) ProtoMessage() {}
 
 func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[26]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2170,7 +2423,7 @@ func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainResponse.ProtoReflect.Descriptor instead.
 func (*ExplainResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{26}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ExplainResponse) GetVerdict() ExplainResponse_Verdict {
@@ -2323,7 +2576,7 @@ const file_bursar_v1_allocation_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1aB\n" +
 	"\x14PreferredLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xf6\x04\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xab\x05\n" +
 	"\x0fAllocateRequest\x121\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tB\x12\xbaH\x0fr\r\x18\x80\x012\b^[!-~]*$R\trequestId\x12\x89\x01\n" +
@@ -2335,10 +2588,24 @@ const file_bursar_v1_allocation_proto_rawDesc = "" +
 	"\"\x04\b\x80\xa3\x052\x02\b\x01R\x0ereservationTtl\x12/\n" +
 	"\bpriority\x18\a \x01(\x05B\x13\xbaH\x10\x1a\x0e\x18\xe8\a(\x98\xf8\xff\xff\xff\xff\xff\xff\xff\x01R\bpriority\x12)\n" +
 	"\x04host\x18\b \x01(\v2\x15.bursar.v1.HostWishesR\x04host\x12)\n" +
-	"\x10confirms_process\x18\t \x01(\bR\x0fconfirmsProcess\x1a9\n" +
+	"\x10confirms_process\x18\t \x01(\bR\x0fconfirmsProcess\x123\n" +
+	"\bstreamed\x18\n" +
+	" \x01(\v2\x17.bursar.v1.StreamedWaitR\bstreamed\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"I\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"_\n" +
+	"\fStreamedWait\x12!\n" +
+	"\x06stream\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x06stream\x12\x16\n" +
+	"\x06number\x18\x02 \x01(\x04R\x06number\x12\x14\n" +
+	"\x05ended\x18\x03 \x01(\bR\x05ended\"\x0e\n" +
+	"\fAwaitRequest\"=\n" +
+	"\rAwaitResponse\x12\x16\n" +
+	"\x06stream\x18\x01 \x01(\tR\x06stream\x12\x14\n" +
+	"\x05ended\x18\x02 \x03(\x04R\x05ended\"T\n" +
+	"\fLeaveRequest\x12\x1f\n" +
+	"\x06stream\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18@R\x06stream\x12#\n" +
+	"\anumbers\x18\x02 \x03(\x04B\t\xbaH\x06\x92\x01\x03\x10\xe8\aR\anumbers\"\x0f\n" +
+	"\rLeaveResponse\"I\n" +
 	"\x10AllocateResponse\x125\n" +
 	"\n" +
 	"allocation\x18\x01 \x01(\v2\x15.bursar.v1.AllocationR\n" +
@@ -2481,7 +2748,7 @@ const file_bursar_v1_allocation_proto_rawDesc = "" +
 	"\x17OVER_USE_POLICY_OBSERVE\x10\x01\x12\x18\n" +
 	"\x14OVER_USE_POLICY_WARN\x10\x02\x12\x19\n" +
 	"\x15OVER_USE_POLICY_LIMIT\x10\x03\x12\x18\n" +
-	"\x14OVER_USE_POLICY_KILL\x10\x042\xb3\x06\n" +
+	"\x14OVER_USE_POLICY_KILL\x10\x042\xad\a\n" +
 	"\x11AllocationService\x12C\n" +
 	"\bAllocate\x12\x1a.bursar.v1.AllocateRequest\x1a\x1b.bursar.v1.AllocateResponse\x12@\n" +
 	"\aConfirm\x12\x19.bursar.v1.ConfirmRequest\x1a\x1a.bursar.v1.ConfirmResponse\x12@\n" +
@@ -2493,7 +2760,9 @@ const file_bursar_v1_allocation_proto_rawDesc = "" +
 	"\x03Get\x12&.bursar.v1.AllocationServiceGetRequest\x1a'.bursar.v1.AllocationServiceGetResponse\"\x03\x90\x02\x01\x12^\n" +
 	"\x04List\x12'.bursar.v1.AllocationServiceListRequest\x1a(.bursar.v1.AllocationServiceListResponse\"\x03\x90\x02\x01\x12^\n" +
 	"\x05Watch\x12(.bursar.v1.AllocationServiceWatchRequest\x1a).bursar.v1.AllocationServiceWatchResponse0\x01\x12E\n" +
-	"\aExplain\x12\x19.bursar.v1.ExplainRequest\x1a\x1a.bursar.v1.ExplainResponse\"\x03\x90\x02\x01B3Z1github.com/bursar/bursar/proto/bursar/v1;bursarv1b\x06proto3"
+	"\aExplain\x12\x19.bursar.v1.ExplainRequest\x1a\x1a.bursar.v1.ExplainResponse\"\x03\x90\x02\x01\x12<\n" +
+	"\x05Await\x12\x17.bursar.v1.AwaitRequest\x1a\x18.bursar.v1.AwaitResponse0\x01\x12:\n" +
+	"\x05Leave\x12\x17.bursar.v1.LeaveRequest\x1a\x18.bursar.v1.LeaveResponseB3Z1github.com/bursar/bursar/proto/bursar/v1;bursarv1b\x06proto3"
 
 var (
 	file_bursar_v1_allocation_proto_rawDescOnce sync.Once
@@ -2508,7 +2777,7 @@ func file_bursar_v1_allocation_proto_rawDescGZIP() []byte {
 }
 
 var file_bursar_v1_allocation_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_bursar_v1_allocation_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
+var file_bursar_v1_allocation_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
 var file_bursar_v1_allocation_proto_goTypes = []any{
 	(AllocationState)(0),                   // 0: bursar.v1.AllocationState
 	(OverUsePolicy)(0),                     // 1: bursar.v1.OverUsePolicy
@@ -2519,123 +2788,133 @@ var file_bursar_v1_allocation_proto_goTypes = []any{
 	(*ExitStatus)(nil),                     // 6: bursar.v1.ExitStatus
 	(*HostWishes)(nil),                     // 7: bursar.v1.HostWishes
 	(*AllocateRequest)(nil),                // 8: bursar.v1.AllocateRequest
-	(*AllocateResponse)(nil),               // 9: bursar.v1.AllocateResponse
-	(*ConfirmRequest)(nil),                 // 10: bursar.v1.ConfirmRequest
-	(*ConfirmResponse)(nil),                // 11: bursar.v1.ConfirmResponse
-	(*ReleaseRequest)(nil),                 // 12: bursar.v1.ReleaseRequest
-	(*ReleaseResponse)(nil),                // 13: bursar.v1.ReleaseResponse
-	(*CancelRequest)(nil),                  // 14: bursar.v1.CancelRequest
-	(*CancelResponse)(nil),                 // 15: bursar.v1.CancelResponse
-	(*RenewRequest)(nil),                   // 16: bursar.v1.RenewRequest
-	(*RenewResponse)(nil),                  // 17: bursar.v1.RenewResponse
-	(*ResizeRequest)(nil),                  // 18: bursar.v1.ResizeRequest
-	(*ResizeResponse)(nil),                 // 19: bursar.v1.ResizeResponse
-	(*StopRequest)(nil),                    // 20: bursar.v1.StopRequest
-	(*StopResponse)(nil),                   // 21: bursar.v1.StopResponse
-	(*AllocationServiceGetRequest)(nil),    // 22: bursar.v1.AllocationServiceGetRequest
-	(*AllocationServiceGetResponse)(nil),   // 23: bursar.v1.AllocationServiceGetResponse
-	(*AllocationServiceListRequest)(nil),   // 24: bursar.v1.AllocationServiceListRequest
-	(*AllocationServiceListResponse)(nil),  // 25: bursar.v1.AllocationServiceListResponse
-	(*AllocationServiceWatchRequest)(nil),  // 26: bursar.v1.AllocationServiceWatchRequest
-	(*AllocationServiceWatchResponse)(nil), // 27: bursar.v1.AllocationServiceWatchResponse
-	(*ExplainRequest)(nil),                 // 28: bursar.v1.ExplainRequest
-	(*ExplainResponse)(nil),                // 29: bursar.v1.ExplainResponse
-	nil,                                    // 30: bursar.v1.Allocation.LabelsEntry
-	nil,                                    // 31: bursar.v1.HostWishes.RequiredLabelsEntry
-	nil,                                    // 32: bursar.v1.HostWishes.PreferredLabelsEntry
-	nil,                                    // 33: bursar.v1.AllocateRequest.LabelsEntry
-	nil,                                    // 34: bursar.v1.AllocationServiceListRequest.LabelsEntry
-	nil,                                    // 35: bursar.v1.AllocationServiceWatchRequest.LabelsEntry
-	(*Resource)(nil),                       // 36: bursar.v1.Resource
-	(*timestamppb.Timestamp)(nil),          // 37: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),            // 38: google.protobuf.Duration
-	(*Shortfall)(nil),                      // 39: bursar.v1.Shortfall
-	(*Account)(nil),                        // 40: bursar.v1.Account
-	(*HostFilters)(nil),                    // 41: bursar.v1.HostFilters
-	(*AccountName)(nil),                    // 42: bursar.v1.AccountName
-	(*Runners)(nil),                        // 43: bursar.v1.Runners
+	(*StreamedWait)(nil),                   // 9: bursar.v1.StreamedWait
+	(*AwaitRequest)(nil),                   // 10: bursar.v1.AwaitRequest
+	(*AwaitResponse)(nil),                  // 11: bursar.v1.AwaitResponse
+	(*LeaveRequest)(nil),                   // 12: bursar.v1.LeaveRequest
+	(*LeaveResponse)(nil),                  // 13: bursar.v1.LeaveResponse
+	(*AllocateResponse)(nil),               // 14: bursar.v1.AllocateResponse
+	(*ConfirmRequest)(nil),                 // 15: bursar.v1.ConfirmRequest
+	(*ConfirmResponse)(nil),                // 16: bursar.v1.ConfirmResponse
+	(*ReleaseRequest)(nil),                 // 17: bursar.v1.ReleaseRequest
+	(*ReleaseResponse)(nil),                // 18: bursar.v1.ReleaseResponse
+	(*CancelRequest)(nil),                  // 19: bursar.v1.CancelRequest
+	(*CancelResponse)(nil),                 // 20: bursar.v1.CancelResponse
+	(*RenewRequest)(nil),                   // 21: bursar.v1.RenewRequest
+	(*RenewResponse)(nil),                  // 22: bursar.v1.RenewResponse
+	(*ResizeRequest)(nil),                  // 23: bursar.v1.ResizeRequest
+	(*ResizeResponse)(nil),                 // 24: bursar.v1.ResizeResponse
+	(*StopRequest)(nil),                    // 25: bursar.v1.StopRequest
+	(*StopResponse)(nil),                   // 26: bursar.v1.StopResponse
+	(*AllocationServiceGetRequest)(nil),    // 27: bursar.v1.AllocationServiceGetRequest
+	(*AllocationServiceGetResponse)(nil),   // 28: bursar.v1.AllocationServiceGetResponse
+	(*AllocationServiceListRequest)(nil),   // 29: bursar.v1.AllocationServiceListRequest
+	(*AllocationServiceListResponse)(nil),  // 30: bursar.v1.AllocationServiceListResponse
+	(*AllocationServiceWatchRequest)(nil),  // 31: bursar.v1.AllocationServiceWatchRequest
+	(*AllocationServiceWatchResponse)(nil), // 32: bursar.v1.AllocationServiceWatchResponse
+	(*ExplainRequest)(nil),                 // 33: bursar.v1.ExplainRequest
+	(*ExplainResponse)(nil),                // 34: bursar.v1.ExplainResponse
+	nil,                                    // 35: bursar.v1.Allocation.LabelsEntry
+	nil,                                    // 36: bursar.v1.HostWishes.RequiredLabelsEntry
+	nil,                                    // 37: bursar.v1.HostWishes.PreferredLabelsEntry
+	nil,                                    // 38: bursar.v1.AllocateRequest.LabelsEntry
+	nil,                                    // 39: bursar.v1.AllocationServiceListRequest.LabelsEntry
+	nil,                                    // 40: bursar.v1.AllocationServiceWatchRequest.LabelsEntry
+	(*Resource)(nil),                       // 41: bursar.v1.Resource
+	(*timestamppb.Timestamp)(nil),          // 42: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),            // 43: google.protobuf.Duration
+	(*Shortfall)(nil),                      // 44: bursar.v1.Shortfall
+	(*Account)(nil),                        // 45: bursar.v1.Account
+	(*HostFilters)(nil),                    // 46: bursar.v1.HostFilters
+	(*AccountName)(nil),                    // 47: bursar.v1.AccountName
+	(*Runners)(nil),                        // 48: bursar.v1.Runners
 }
 var file_bursar_v1_allocation_proto_depIdxs = []int32{
 	0,  // 0: bursar.v1.Allocation.state:type_name -> bursar.v1.AllocationState
-	30, // 1: bursar.v1.Allocation.labels:type_name -> bursar.v1.Allocation.LabelsEntry
-	36, // 2: bursar.v1.Allocation.requested:type_name -> bursar.v1.Resource
-	36, // 3: bursar.v1.Allocation.entitled:type_name -> bursar.v1.Resource
-	36, // 4: bursar.v1.Allocation.measured:type_name -> bursar.v1.Resource
-	37, // 5: bursar.v1.Allocation.create_time:type_name -> google.protobuf.Timestamp
-	37, // 6: bursar.v1.Allocation.reserve_time:type_name -> google.protobuf.Timestamp
-	37, // 7: bursar.v1.Allocation.confirm_time:type_name -> google.protobuf.Timestamp
-	37, // 8: bursar.v1.Allocation.end_time:type_name -> google.protobuf.Timestamp
-	37, // 9: bursar.v1.Allocation.expire_time:type_name -> google.protobuf.Timestamp
+	35, // 1: bursar.v1.Allocation.labels:type_name -> bursar.v1.Allocation.LabelsEntry
+	41, // 2: bursar.v1.Allocation.requested:type_name -> bursar.v1.Resource
+	41, // 3: bursar.v1.Allocation.entitled:type_name -> bursar.v1.Resource
+	41, // 4: bursar.v1.Allocation.measured:type_name -> bursar.v1.Resource
+	42, // 5: bursar.v1.Allocation.create_time:type_name -> google.protobuf.Timestamp
+	42, // 6: bursar.v1.Allocation.reserve_time:type_name -> google.protobuf.Timestamp
+	42, // 7: bursar.v1.Allocation.confirm_time:type_name -> google.protobuf.Timestamp
+	42, // 8: bursar.v1.Allocation.end_time:type_name -> google.protobuf.Timestamp
+	42, // 9: bursar.v1.Allocation.expire_time:type_name -> google.protobuf.Timestamp
 	5,  // 10: bursar.v1.Allocation.process:type_name -> bursar.v1.Process
 	6,  // 11: bursar.v1.Allocation.exit_status:type_name -> bursar.v1.ExitStatus
 	4,  // 12: bursar.v1.Allocation.over_use:type_name -> bursar.v1.OverUse
-	36, // 13: bursar.v1.Allocation.measured_peak:type_name -> bursar.v1.Resource
-	37, // 14: bursar.v1.OverUse.since:type_name -> google.protobuf.Timestamp
+	41, // 13: bursar.v1.Allocation.measured_peak:type_name -> bursar.v1.Resource
+	42, // 14: bursar.v1.OverUse.since:type_name -> google.protobuf.Timestamp
 	1,  // 15: bursar.v1.OverUse.policy:type_name -> bursar.v1.OverUsePolicy
-	37, // 16: bursar.v1.OverUse.stop_time:type_name -> google.protobuf.Timestamp
-	31, // 17: bursar.v1.HostWishes.required_labels:type_name -> bursar.v1.HostWishes.RequiredLabelsEntry
-	32, // 18: bursar.v1.HostWishes.preferred_labels:type_name -> bursar.v1.HostWishes.PreferredLabelsEntry
-	33, // 19: bursar.v1.AllocateRequest.labels:type_name -> bursar.v1.AllocateRequest.LabelsEntry
-	36, // 20: bursar.v1.AllocateRequest.resource:type_name -> bursar.v1.Resource
-	38, // 21: bursar.v1.AllocateRequest.wait:type_name -> google.protobuf.Duration
-	38, // 22: bursar.v1.AllocateRequest.reservation_ttl:type_name -> google.protobuf.Duration
+	42, // 16: bursar.v1.OverUse.stop_time:type_name -> google.protobuf.Timestamp
+	36, // 17: bursar.v1.HostWishes.required_labels:type_name -> bursar.v1.HostWishes.RequiredLabelsEntry
+	37, // 18: bursar.v1.HostWishes.preferred_labels:type_name -> bursar.v1.HostWishes.PreferredLabelsEntry
+	38, // 19: bursar.v1.AllocateRequest.labels:type_name -> bursar.v1.AllocateRequest.LabelsEntry
+	41, // 20: bursar.v1.AllocateRequest.resource:type_name -> bursar.v1.Resource
+	43, // 21: bursar.v1.AllocateRequest.wait:type_name -> google.protobuf.Duration
+	43, // 22: bursar.v1.AllocateRequest.reservation_ttl:type_name -> google.protobuf.Duration
 	7,  // 23: bursar.v1.AllocateRequest.host:type_name -> bursar.v1.HostWishes
-	3,  // 24: bursar.v1.AllocateResponse.allocation:type_name -> bursar.v1.Allocation
-	36, // 25: bursar.v1.ConfirmRequest.entitled:type_name -> bursar.v1.Resource
-	5,  // 26: bursar.v1.ConfirmRequest.process:type_name -> bursar.v1.Process
-	38, // 27: bursar.v1.ConfirmRequest.lease:type_name -> google.protobuf.Duration
-	3,  // 28: bursar.v1.ConfirmResponse.allocation:type_name -> bursar.v1.Allocation
-	6,  // 29: bursar.v1.ReleaseRequest.exit_status:type_name -> bursar.v1.ExitStatus
-	3,  // 30: bursar.v1.ReleaseResponse.allocation:type_name -> bursar.v1.Allocation
-	3,  // 31: bursar.v1.CancelResponse.allocation:type_name -> bursar.v1.Allocation
-	38, // 32: bursar.v1.RenewRequest.ttl:type_name -> google.protobuf.Duration
-	3,  // 33: bursar.v1.RenewResponse.allocation:type_name -> bursar.v1.Allocation
-	36, // 34: bursar.v1.ResizeRequest.entitled:type_name -> bursar.v1.Resource
-	3,  // 35: bursar.v1.ResizeResponse.allocation:type_name -> bursar.v1.Allocation
-	38, // 36: bursar.v1.StopRequest.grace:type_name -> google.protobuf.Duration
-	3,  // 37: bursar.v1.StopResponse.allocation:type_name -> bursar.v1.Allocation
-	3,  // 38: bursar.v1.AllocationServiceGetResponse.allocation:type_name -> bursar.v1.Allocation
-	34, // 39: bursar.v1.AllocationServiceListRequest.labels:type_name -> bursar.v1.AllocationServiceListRequest.LabelsEntry
-	0,  // 40: bursar.v1.AllocationServiceListRequest.states:type_name -> bursar.v1.AllocationState
-	3,  // 41: bursar.v1.AllocationServiceListResponse.allocations:type_name -> bursar.v1.Allocation
-	35, // 42: bursar.v1.AllocationServiceWatchRequest.labels:type_name -> bursar.v1.AllocationServiceWatchRequest.LabelsEntry
-	3,  // 43: bursar.v1.AllocationServiceWatchResponse.allocation:type_name -> bursar.v1.Allocation
-	37, // 44: bursar.v1.AllocationServiceWatchResponse.time:type_name -> google.protobuf.Timestamp
-	8,  // 45: bursar.v1.ExplainRequest.request:type_name -> bursar.v1.AllocateRequest
-	2,  // 46: bursar.v1.ExplainResponse.verdict:type_name -> bursar.v1.ExplainResponse.Verdict
-	39, // 47: bursar.v1.ExplainResponse.shortfalls:type_name -> bursar.v1.Shortfall
-	40, // 48: bursar.v1.ExplainResponse.accounts:type_name -> bursar.v1.Account
-	41, // 49: bursar.v1.ExplainResponse.filters:type_name -> bursar.v1.HostFilters
-	42, // 50: bursar.v1.ExplainResponse.blocked_by:type_name -> bursar.v1.AccountName
-	3,  // 51: bursar.v1.ExplainResponse.allocation:type_name -> bursar.v1.Allocation
-	43, // 52: bursar.v1.ExplainResponse.runners:type_name -> bursar.v1.Runners
-	8,  // 53: bursar.v1.AllocationService.Allocate:input_type -> bursar.v1.AllocateRequest
-	10, // 54: bursar.v1.AllocationService.Confirm:input_type -> bursar.v1.ConfirmRequest
-	12, // 55: bursar.v1.AllocationService.Release:input_type -> bursar.v1.ReleaseRequest
-	14, // 56: bursar.v1.AllocationService.Cancel:input_type -> bursar.v1.CancelRequest
-	16, // 57: bursar.v1.AllocationService.Renew:input_type -> bursar.v1.RenewRequest
-	18, // 58: bursar.v1.AllocationService.Resize:input_type -> bursar.v1.ResizeRequest
-	20, // 59: bursar.v1.AllocationService.Stop:input_type -> bursar.v1.StopRequest
-	22, // 60: bursar.v1.AllocationService.Get:input_type -> bursar.v1.AllocationServiceGetRequest
-	24, // 61: bursar.v1.AllocationService.List:input_type -> bursar.v1.AllocationServiceListRequest
-	26, // 62: bursar.v1.AllocationService.Watch:input_type -> bursar.v1.AllocationServiceWatchRequest
-	28, // 63: bursar.v1.AllocationService.Explain:input_type -> bursar.v1.ExplainRequest
-	9,  // 64: bursar.v1.AllocationService.Allocate:output_type -> bursar.v1.AllocateResponse
-	11, // 65: bursar.v1.AllocationService.Confirm:output_type -> bursar.v1.ConfirmResponse
-	13, // 66: bursar.v1.AllocationService.Release:output_type -> bursar.v1.ReleaseResponse
-	15, // 67: bursar.v1.AllocationService.Cancel:output_type -> bursar.v1.CancelResponse
-	17, // 68: bursar.v1.AllocationService.Renew:output_type -> bursar.v1.RenewResponse
-	19, // 69: bursar.v1.AllocationService.Resize:output_type -> bursar.v1.ResizeResponse
-	21, // 70: bursar.v1.AllocationService.Stop:output_type -> bursar.v1.StopResponse
-	23, // 71: bursar.v1.AllocationService.Get:output_type -> bursar.v1.AllocationServiceGetResponse
-	25, // 72: bursar.v1.AllocationService.List:output_type -> bursar.v1.AllocationServiceListResponse
-	27, // 73: bursar.v1.AllocationService.Watch:output_type -> bursar.v1.AllocationServiceWatchResponse
-	29, // 74: bursar.v1.AllocationService.Explain:output_type -> bursar.v1.ExplainResponse
-	64, // [64:75] is the sub-list for method output_type
-	53, // [53:64] is the sub-list for method input_type
-	53, // [53:53] is the sub-list for extension type_name
-	53, // [53:53] is the sub-list for extension extendee
-	0,  // [0:53] is the sub-list for field type_name
+	9,  // 24: bursar.v1.AllocateRequest.streamed:type_name -> bursar.v1.StreamedWait
+	3,  // 25: bursar.v1.AllocateResponse.allocation:type_name -> bursar.v1.Allocation
+	41, // 26: bursar.v1.ConfirmRequest.entitled:type_name -> bursar.v1.Resource
+	5,  // 27: bursar.v1.ConfirmRequest.process:type_name -> bursar.v1.Process
+	43, // 28: bursar.v1.ConfirmRequest.lease:type_name -> google.protobuf.Duration
+	3,  // 29: bursar.v1.ConfirmResponse.allocation:type_name -> bursar.v1.Allocation
+	6,  // 30: bursar.v1.ReleaseRequest.exit_status:type_name -> bursar.v1.ExitStatus
+	3,  // 31: bursar.v1.ReleaseResponse.allocation:type_name -> bursar.v1.Allocation
+	3,  // 32: bursar.v1.CancelResponse.allocation:type_name -> bursar.v1.Allocation
+	43, // 33: bursar.v1.RenewRequest.ttl:type_name -> google.protobuf.Duration
+	3,  // 34: bursar.v1.RenewResponse.allocation:type_name -> bursar.v1.Allocation
+	41, // 35: bursar.v1.ResizeRequest.entitled:type_name -> bursar.v1.Resource
+	3,  // 36: bursar.v1.ResizeResponse.allocation:type_name -> bursar.v1.Allocation
+	43, // 37: bursar.v1.StopRequest.grace:type_name -> google.protobuf.Duration
+	3,  // 38: bursar.v1.StopResponse.allocation:type_name -> bursar.v1.Allocation
+	3,  // 39: bursar.v1.AllocationServiceGetResponse.allocation:type_name -> bursar.v1.Allocation
+	39, // 40: bursar.v1.AllocationServiceListRequest.labels:type_name -> bursar.v1.AllocationServiceListRequest.LabelsEntry
+	0,  // 41: bursar.v1.AllocationServiceListRequest.states:type_name -> bursar.v1.AllocationState
+	3,  // 42: bursar.v1.AllocationServiceListResponse.allocations:type_name -> bursar.v1.Allocation
+	40, // 43: bursar.v1.AllocationServiceWatchRequest.labels:type_name -> bursar.v1.AllocationServiceWatchRequest.LabelsEntry
+	3,  // 44: bursar.v1.AllocationServiceWatchResponse.allocation:type_name -> bursar.v1.Allocation
+	42, // 45: bursar.v1.AllocationServiceWatchResponse.time:type_name -> google.protobuf.Timestamp
+	8,  // 46: bursar.v1.ExplainRequest.request:type_name -> bursar.v1.AllocateRequest
+	2,  // 47: bursar.v1.ExplainResponse.verdict:type_name -> bursar.v1.ExplainResponse.Verdict
+	44, // 48: bursar.v1.ExplainResponse.shortfalls:type_name -> bursar.v1.Shortfall
+	45, // 49: bursar.v1.ExplainResponse.accounts:type_name -> bursar.v1.Account
+	46, // 50: bursar.v1.ExplainResponse.filters:type_name -> bursar.v1.HostFilters
+	47, // 51: bursar.v1.ExplainResponse.blocked_by:type_name -> bursar.v1.AccountName
+	3,  // 52: bursar.v1.ExplainResponse.allocation:type_name -> bursar.v1.Allocation
+	48, // 53: bursar.v1.ExplainResponse.runners:type_name -> bursar.v1.Runners
+	8,  // 54: bursar.v1.AllocationService.Allocate:input_type -> bursar.v1.AllocateRequest
+	15, // 55: bursar.v1.AllocationService.Confirm:input_type -> bursar.v1.ConfirmRequest
+	17, // 56: bursar.v1.AllocationService.Release:input_type -> bursar.v1.ReleaseRequest
+	19, // 57: bursar.v1.AllocationService.Cancel:input_type -> bursar.v1.CancelRequest
+	21, // 58: bursar.v1.AllocationService.Renew:input_type -> bursar.v1.RenewRequest
+	23, // 59: bursar.v1.AllocationService.Resize:input_type -> bursar.v1.ResizeRequest
+	25, // 60: bursar.v1.AllocationService.Stop:input_type -> bursar.v1.StopRequest
+	27, // 61: bursar.v1.AllocationService.Get:input_type -> bursar.v1.AllocationServiceGetRequest
+	29, // 62: bursar.v1.AllocationService.List:input_type -> bursar.v1.AllocationServiceListRequest
+	31, // 63: bursar.v1.AllocationService.Watch:input_type -> bursar.v1.AllocationServiceWatchRequest
+	33, // 64: bursar.v1.AllocationService.Explain:input_type -> bursar.v1.ExplainRequest
+	10, // 65: bursar.v1.AllocationService.Await:input_type -> bursar.v1.AwaitRequest
+	12, // 66: bursar.v1.AllocationService.Leave:input_type -> bursar.v1.LeaveRequest
+	14, // 67: bursar.v1.AllocationService.Allocate:output_type -> bursar.v1.AllocateResponse
+	16, // 68: bursar.v1.AllocationService.Confirm:output_type -> bursar.v1.ConfirmResponse
+	18, // 69: bursar.v1.AllocationService.Release:output_type -> bursar.v1.ReleaseResponse
+	20, // 70: bursar.v1.AllocationService.Cancel:output_type -> bursar.v1.CancelResponse
+	22, // 71: bursar.v1.AllocationService.Renew:output_type -> bursar.v1.RenewResponse
+	24, // 72: bursar.v1.AllocationService.Resize:output_type -> bursar.v1.ResizeResponse
+	26, // 73: bursar.v1.AllocationService.Stop:output_type -> bursar.v1.StopResponse
+	28, // 74: bursar.v1.AllocationService.Get:output_type -> bursar.v1.AllocationServiceGetResponse
+	30, // 75: bursar.v1.AllocationService.List:output_type -> bursar.v1.AllocationServiceListResponse
+	32, // 76: bursar.v1.AllocationService.Watch:output_type -> bursar.v1.AllocationServiceWatchResponse
+	34, // 77: bursar.v1.AllocationService.Explain:output_type -> bursar.v1.ExplainResponse
+	11, // 78: bursar.v1.AllocationService.Await:output_type -> bursar.v1.AwaitResponse
+	13, // 79: bursar.v1.AllocationService.Leave:output_type -> bursar.v1.LeaveResponse
+	67, // [67:80] is the sub-list for method output_type
+	54, // [54:67] is the sub-list for method input_type
+	54, // [54:54] is the sub-list for extension type_name
+	54, // [54:54] is the sub-list for extension extendee
+	0,  // [0:54] is the sub-list for field type_name
 }
 
 func init() { file_bursar_v1_allocation_proto_init() }
@@ -2653,7 +2932,7 @@ func file_bursar_v1_allocation_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_bursar_v1_allocation_proto_rawDesc), len(file_bursar_v1_allocation_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   33,
+			NumMessages:   38,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

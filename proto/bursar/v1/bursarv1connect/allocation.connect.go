@@ -61,6 +61,10 @@ const (
 	// AllocationServiceExplainProcedure is the fully-qualified name of the AllocationService's Explain
 	// RPC.
 	AllocationServiceExplainProcedure = "/bursar.v1.AllocationService/Explain"
+	// AllocationServiceAwaitProcedure is the fully-qualified name of the AllocationService's Await RPC.
+	AllocationServiceAwaitProcedure = "/bursar.v1.AllocationService/Await"
+	// AllocationServiceLeaveProcedure is the fully-qualified name of the AllocationService's Leave RPC.
+	AllocationServiceLeaveProcedure = "/bursar.v1.AllocationService/Leave"
 )
 
 // AllocationServiceClient is a client for the bursar.v1.AllocationService service.
@@ -95,6 +99,13 @@ type AllocationServiceClient interface {
 	Watch(context.Context, *v1.AllocationServiceWatchRequest) (*connect.ServerStreamForClient[v1.AllocationServiceWatchResponse], error)
 	// Explain says what a request would meet, or why one waits. It changes nothing.
 	Explain(context.Context, *v1.ExplainRequest) (*v1.ExplainResponse, error)
+	// Await is for the agent of a host, which so waits for many callers with one call: requests with
+	// AllocateRequest.streamed are answered at once, and the stream says which of them need not wait
+	// any longer. When it ends, their callers have gone away. An agent serves no such stream.
+	Await(context.Context, *v1.AwaitRequest) (*connect.ServerStreamForClient[v1.AwaitResponse], error)
+	// Leave says that callers of requests that wait with a stream have gone away. Waits and streams
+	// that are not known are fine.
+	Leave(context.Context, *v1.LeaveRequest) (*v1.LeaveResponse, error)
 }
 
 // NewAllocationServiceClient constructs a client for the bursar.v1.AllocationService service. By
@@ -177,6 +188,18 @@ func NewAllocationServiceClient(httpClient connect.HTTPClient, baseURL string, o
 			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
+		await: connect.NewClient[v1.AwaitRequest, v1.AwaitResponse](
+			httpClient,
+			baseURL+AllocationServiceAwaitProcedure,
+			connect.WithSchema(allocationServiceMethods.ByName("Await")),
+			connect.WithClientOptions(opts...),
+		),
+		leave: connect.NewClient[v1.LeaveRequest, v1.LeaveResponse](
+			httpClient,
+			baseURL+AllocationServiceLeaveProcedure,
+			connect.WithSchema(allocationServiceMethods.ByName("Leave")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
@@ -193,6 +216,8 @@ type allocationServiceClient struct {
 	list     *connect.Client[v1.AllocationServiceListRequest, v1.AllocationServiceListResponse]
 	watch    *connect.Client[v1.AllocationServiceWatchRequest, v1.AllocationServiceWatchResponse]
 	explain  *connect.Client[v1.ExplainRequest, v1.ExplainResponse]
+	await    *connect.Client[v1.AwaitRequest, v1.AwaitResponse]
+	leave    *connect.Client[v1.LeaveRequest, v1.LeaveResponse]
 }
 
 // Allocate calls bursar.v1.AllocationService.Allocate.
@@ -290,6 +315,20 @@ func (c *allocationServiceClient) Explain(ctx context.Context, req *v1.ExplainRe
 	return nil, err
 }
 
+// Await calls bursar.v1.AllocationService.Await.
+func (c *allocationServiceClient) Await(ctx context.Context, req *v1.AwaitRequest) (*connect.ServerStreamForClient[v1.AwaitResponse], error) {
+	return c.await.CallServerStream(ctx, connect.NewRequest(req))
+}
+
+// Leave calls bursar.v1.AllocationService.Leave.
+func (c *allocationServiceClient) Leave(ctx context.Context, req *v1.LeaveRequest) (*v1.LeaveResponse, error) {
+	response, err := c.leave.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
 // AllocationServiceHandler is an implementation of the bursar.v1.AllocationService service.
 type AllocationServiceHandler interface {
 	// Allocate reserves a resource, waits for it, or refuses with RESOURCE_EXHAUSTED and an
@@ -322,6 +361,13 @@ type AllocationServiceHandler interface {
 	Watch(context.Context, *v1.AllocationServiceWatchRequest, *connect.ServerStream[v1.AllocationServiceWatchResponse]) error
 	// Explain says what a request would meet, or why one waits. It changes nothing.
 	Explain(context.Context, *v1.ExplainRequest) (*v1.ExplainResponse, error)
+	// Await is for the agent of a host, which so waits for many callers with one call: requests with
+	// AllocateRequest.streamed are answered at once, and the stream says which of them need not wait
+	// any longer. When it ends, their callers have gone away. An agent serves no such stream.
+	Await(context.Context, *v1.AwaitRequest, *connect.ServerStream[v1.AwaitResponse]) error
+	// Leave says that callers of requests that wait with a stream have gone away. Waits and streams
+	// that are not known are fine.
+	Leave(context.Context, *v1.LeaveRequest) (*v1.LeaveResponse, error)
 }
 
 // NewAllocationServiceHandler builds an HTTP handler from the service implementation. It returns
@@ -400,6 +446,18 @@ func NewAllocationServiceHandler(svc AllocationServiceHandler, opts ...connect.H
 		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
+	allocationServiceAwaitHandler := connect.NewServerStreamHandlerSimple(
+		AllocationServiceAwaitProcedure,
+		svc.Await,
+		connect.WithSchema(allocationServiceMethods.ByName("Await")),
+		connect.WithHandlerOptions(opts...),
+	)
+	allocationServiceLeaveHandler := connect.NewUnaryHandlerSimple(
+		AllocationServiceLeaveProcedure,
+		svc.Leave,
+		connect.WithSchema(allocationServiceMethods.ByName("Leave")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/bursar.v1.AllocationService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case AllocationServiceAllocateProcedure:
@@ -424,6 +482,10 @@ func NewAllocationServiceHandler(svc AllocationServiceHandler, opts ...connect.H
 			allocationServiceWatchHandler.ServeHTTP(w, r)
 		case AllocationServiceExplainProcedure:
 			allocationServiceExplainHandler.ServeHTTP(w, r)
+		case AllocationServiceAwaitProcedure:
+			allocationServiceAwaitHandler.ServeHTTP(w, r)
+		case AllocationServiceLeaveProcedure:
+			allocationServiceLeaveHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -475,4 +537,12 @@ func (UnimplementedAllocationServiceHandler) Watch(context.Context, *v1.Allocati
 
 func (UnimplementedAllocationServiceHandler) Explain(context.Context, *v1.ExplainRequest) (*v1.ExplainResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("bursar.v1.AllocationService.Explain is not implemented"))
+}
+
+func (UnimplementedAllocationServiceHandler) Await(context.Context, *v1.AwaitRequest, *connect.ServerStream[v1.AwaitResponse]) error {
+	return connect.NewError(connect.CodeUnimplemented, errors.New("bursar.v1.AllocationService.Await is not implemented"))
+}
+
+func (UnimplementedAllocationServiceHandler) Leave(context.Context, *v1.LeaveRequest) (*v1.LeaveResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("bursar.v1.AllocationService.Leave is not implemented"))
 }

@@ -1,0 +1,329 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/bursar/bursar/client"
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
+)
+
+const (
+	// noStreamFor is for how long no stream is asked for after a coordinator has refused one: it
+	// is older than the streams, or does not let this agent have one.
+	noStreamFor = time.Minute
+	// leaveTimeout bounds how long it may take to say that callers went away. After that the
+	// stream is cut, which says so for all.
+	leaveTimeout = 3 * time.Second
+	// maxLeft is how many of them are told at a time; the contract allows no more.
+	maxLeft = 1000
+)
+
+// errNoWaitStream says that a request's own call must last as long as it waits.
+var errNoWaitStream = errors.New("no stream for requests that wait")
+
+// waitStreams is how requests of callers wait: all with one stream to the coordinator. A call of
+// its own for each would take 40 KiB in both processes. If a stream ends, its requests are asked
+// again with the next one, and keep their places. There is a stream as long as a request waits;
+// run makes it. Any goroutine may call the rest.
+type waitStreams struct {
+	clients [2]bursarv1connect.AllocationServiceClient // tried in turn
+	log     *slog.Logger
+	wanted  chan struct{} // one element
+	// background runs a function that the agent waits for before it ends.
+	background func(func())
+
+	mu      sync.Mutex
+	current *waitStream   // guarded by mu; nil: there is none
+	tried   chan struct{} // guarded by mu; closed and replaced after each attempt to begin one
+	failed  error         // guarded by mu; why the last one failed
+	refused time.Time     // guarded by mu; until then no stream is asked for
+	client  int           // of run alone: which client is next
+}
+
+func newWaitStreams(shared, plain bursarv1connect.AllocationServiceClient, background func(func()), log *slog.Logger) *waitStreams {
+	return &waitStreams{
+		clients: [...]bursarv1connect.AllocationServiceClient{shared, plain}, background: background, log: log,
+		wanted: make(chan struct{}, 1), tried: make(chan struct{}),
+	}
+}
+
+// waitStream is one stream.
+type waitStream struct {
+	id         string
+	client     bursarv1connect.AllocationServiceClient
+	background func(func())
+	cut        context.CancelFunc
+	over       chan struct{} // closed when it has ended
+
+	mu      sync.Mutex
+	next    uint64                   // guarded by mu, as all below
+	waits   map[uint64]chan struct{} // closed when a wait has ended; nil: the stream is over
+	left    []uint64                 // callers that went away, which was not told yet
+	leaving bool                     // somebody tells it
+}
+
+// run begins a stream when one is wanted, and reads it to its end, until ctx ends.
+func (w *waitStreams) run(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-w.wanted:
+			w.read(ctx)
+		}
+	}
+}
+
+// read begins a stream and reads it to its end.
+func (w *waitStreams) read(ctx context.Context) {
+	ctx, cut := context.WithCancel(ctx)
+	defer cut()
+	stream := &waitStream{
+		client: w.clients[w.client], background: w.background, cut: cut,
+		over: make(chan struct{}), waits: make(map[uint64]chan struct{}),
+	}
+	answers, err := stream.client.Await(ctx, &bursarv1.AwaitRequest{})
+	if err == nil {
+		defer answers.Close()
+		if answers.Receive() {
+			stream.id = answers.Msg().GetStream()
+		} else if err = answers.Err(); err == nil {
+			err = connect.NewError(connect.CodeUnavailable, errors.New("the coordinator has ended the stream at once"))
+		}
+	}
+	w.begun(stream, err)
+	if err != nil {
+		return
+	}
+	defer w.ended(stream)
+	for answers.Receive() {
+		if idle := stream.tell(answers.Msg().GetEnded()); idle {
+			return
+		}
+	}
+}
+
+// begun takes over a stream, or why there is none.
+func (w *waitStreams) begun(stream *waitStream, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.failed = err
+	switch {
+	case err == nil:
+		w.current = stream
+	case connect.CodeOf(err) == connect.CodeUnimplemented, connect.IsWireError(err) && connect.CodeOf(err) != connect.CodeUnavailable:
+		w.refused = time.Now().Add(noStreamFor)
+		w.log.Debug("requests wait with calls of their own: the coordinator gives no stream", "error", err)
+	case !connect.IsWireError(err):
+		w.client = (w.client + 1) % len(w.clients) // a proxy on the way may know no HTTP/2
+	}
+	close(w.tried)
+	w.tried = make(chan struct{})
+}
+
+// ended ends a stream for all that wait with it.
+func (w *waitStreams) ended(stream *waitStream) {
+	w.mu.Lock()
+	w.current = nil
+	w.mu.Unlock()
+	stream.mu.Lock()
+	stream.waits = nil
+	stream.mu.Unlock()
+	close(stream.over)
+}
+
+// stream returns the stream, if need be a new one. The error is errNoWaitStream if the coordinator
+// gives none.
+func (w *waitStreams) stream(ctx context.Context) (*waitStream, error) {
+	w.mu.Lock()
+	current, tried, refused := w.current, w.tried, time.Now().Before(w.refused)
+	w.mu.Unlock()
+	switch {
+	case current != nil:
+		return current, nil
+	case refused:
+		return nil, errNoWaitStream
+	}
+	select {
+	case w.wanted <- struct{}{}:
+	default: // it is known already
+	}
+	select {
+	case <-tried:
+	case <-ctx.Done():
+		return nil, ctxError(ctx)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case w.current != nil:
+		return w.current, nil
+	case time.Now().Before(w.refused):
+		return nil, errNoWaitStream
+	default:
+		return nil, unheard(w.failed)
+	}
+}
+
+// unheard is the error of a request whose stream has ended, or did not begin.
+func unheard(why error) error {
+	if why == nil {
+		why = errors.New("the stream with which it waits has ended")
+	}
+	return connect.NewError(connect.CodeUnavailable, fmt.Errorf("the request waits, and no coordinator is heard: %w", why))
+}
+
+// ctxError is the error of a call whose context has ended.
+func ctxError(ctx context.Context) error {
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return connect.NewError(connect.CodeDeadlineExceeded, ctx.Err())
+	}
+	return connect.NewError(connect.CodeCanceled, ctx.Err())
+}
+
+// join adds a wait. told is closed when the stream tells its end. If the stream is over, ok is
+// false.
+func (s *waitStream) join() (number uint64, told <-chan struct{}, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.waits == nil {
+		return 0, nil, false
+	}
+	s.next++
+	ended := make(chan struct{})
+	s.waits[s.next] = ended
+	return s.next, ended, true
+}
+
+// tell wakes those whose wait has ended. If there were none, the stream was told that it lives, and
+// if nobody waits with it, it is idle: it is over then.
+func (s *waitStream) tell(ended []uint64) (idle bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, number := range ended {
+		if told := s.waits[number]; told != nil {
+			close(told)
+			delete(s.waits, number)
+		}
+	}
+	if len(ended) > 0 || len(s.waits) > 0 {
+		return false
+	}
+	s.waits = nil
+	return true
+}
+
+// forget removes a wait that is none.
+func (s *waitStream) forget(number uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.waits, number)
+}
+
+// leave says that the caller of a wait went away.
+func (s *waitStream) leave(number uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.waits == nil {
+		return // the end of the stream says so
+	}
+	delete(s.waits, number)
+	s.left = append(s.left, number)
+	if !s.leaving {
+		s.leaving = true
+		s.background(s.tellLeft)
+	}
+}
+
+// tellLeft tells the coordinator of all that went away. If it cannot, it cuts the stream, which
+// tells it too.
+func (s *waitStream) tellLeft() {
+	for left := s.takeLeft(); len(left) > 0; left = s.takeLeft() {
+		ctx, cancel := context.WithTimeout(context.Background(), leaveTimeout)
+		_, err := s.client.Leave(ctx, &bursarv1.LeaveRequest{Stream: s.id, Numbers: left})
+		cancel()
+		if err != nil {
+			s.cut()
+		}
+	}
+}
+
+// takeLeft takes some of those who went away. If there are none, nobody tells it any more.
+func (s *waitStream) takeLeft() []uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	left := s.left[:min(len(s.left), maxLeft)]
+	s.left = s.left[len(left):]
+	s.leaving = len(left) > 0
+	return left
+}
+
+// allocate makes a call for a request, and if that waits, another one when its wait has ended.
+func (w *waitStreams) allocate(ctx context.Context, request *bursarv1.AllocateRequest) (*bursarv1.AllocateResponse, error) {
+	stream, err := w.stream(ctx)
+	if err != nil {
+		return nil, err
+	}
+	number, told, ok := stream.join()
+	if !ok {
+		return nil, unheard(nil)
+	}
+	response, err := stream.ask(ctx, request, number, false)
+	switch {
+	case err != nil && (client.Undecided(err) || ctx.Err() != nil):
+		stream.leave(number)
+		return nil, err
+	case err != nil || response.GetAllocation().GetState() != bursarv1.AllocationState_ALLOCATION_STATE_WAITING:
+		stream.forget(number)
+		return response, err
+	}
+	select {
+	case <-told:
+		return stream.ask(ctx, request, number, true)
+	case <-stream.over:
+		return nil, unheard(nil)
+	case <-ctx.Done():
+		stream.leave(number)
+		return nil, ctxError(ctx)
+	}
+}
+
+// ask is askHere on a stack of its own: what a call needs of a stack, and keeps with its context,
+// is given back before the wait. A panic is passed on.
+func (s *waitStream) ask(ctx context.Context, request *bursarv1.AllocateRequest, number uint64, ended bool) (response *bursarv1.AllocateResponse, err error) {
+	ctx, cancel := context.WithCancel(inNameOf(ctx))
+	defer cancel()
+	var thrown any
+	answered := make(chan struct{})
+	go func() {
+		defer close(answered)
+		defer func() { thrown = recover() }()
+		response, err = s.askHere(ctx, request, number, ended)
+	}()
+	<-answered
+	if thrown != nil {
+		panic(thrown)
+	}
+	return response, err
+}
+
+// askHere asks for a request that waits with the stream, or for how its wait ended.
+func (s *waitStream) askHere(ctx context.Context, request *bursarv1.AllocateRequest, number uint64, ended bool) (*bursarv1.AllocateResponse, error) {
+	request = proto.CloneOf(request)
+	request.Streamed = &bursarv1.StreamedWait{Stream: s.id, Number: number, Ended: ended}
+	response, err := s.client.Allocate(ctx, request)
+	if connect.CodeOf(err) == connect.CodeAborted && connect.IsWireError(err) {
+		s.cut() // another coordinator leads
+		return nil, unheard(err)
+	}
+	return response, err
+}
