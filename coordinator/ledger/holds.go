@@ -148,14 +148,14 @@ func (l *Ledger) visit(e *entry) (again Instant) {
 	}
 	again = l.now.Add(l.cfg.StarvationAfter)
 	if blocked == &l.absent {
-		l.setTurn(e)
-		return again
+		l.postpone(e)
+		return 0
 	}
 	l.deciding = e
 	lacking, helps := l.lacks(e)
 	if !helps {
-		l.setTurn(e) // else a few of these would keep the others of their share from being visited
-		return again
+		l.postpone(e)
+		return 0
 	}
 	if len(lacking) == 0 || !l.mayClaimHost(e, lacking) {
 		return again
@@ -341,17 +341,21 @@ func (l *Ledger) claimFor(e *entry, lacking []charge) {
 // setHeld moves a share, and a request of it, to the end of their orders: a hold for it begins or
 // ends now.
 func (l *Ledger) setHeld(e *entry) {
-	e.share.starved.last = l.now
-	l.setTurn(e)
-}
-
-// setTurn moves a starved request to the end of those of its share.
-func (l *Ledger) setTurn(e *entry) {
 	s := &e.share.starved
-	e.turn = l.now
+	s.last, e.turn = l.now, l.now
 	s.requests.fix(e.starvedIndex)
 	l.starved.fix(s.index)
 }
+
+// postpone takes a request out of the order until it is next checked: no hold would help it now.
+// Else a few such requests would keep all others from being visited.
+func (l *Ledger) postpone(e *entry) {
+	l.removeStarved(e)
+	l.visitDue = true // those who come after it are to be visited, too
+	e.nextCheck = l.now.Add(l.cfg.StarvationAfter)
+	l.setEntryTimer(e)
+}
+
 
 // extendClaim holds accounts for a request until the end of its window.
 func (l *Ledger) extendClaim(e *entry, lacking []charge) {

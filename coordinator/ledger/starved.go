@@ -57,8 +57,7 @@ type starvation struct {
 }
 
 // starvedBefore orders the starved requests of one share: the most urgent first, then the one that
-// is starved, and has not had its turn, for the longest time. A turn is a hold, or a visit that
-// finds nothing that would help.
+// is starved, and for which nothing was held, for the longest time.
 func starvedBefore(a, b *entry) bool {
 	switch {
 	case a.Priority != b.Priority:

@@ -73,9 +73,11 @@ func TestOneWhoStarvesALotKeepsNobodyFromAHold(t *testing.T) {
 	}
 }
 
-// So it is with a few such users, of whom four each are visited.
-func TestAFewWhoStarveALotKeepNobodyFromAHold(t *testing.T) {
-	if alice, heldFor := alicesTurn(t, 15, 20); heldFor != alice {
-		t.Errorf("next to 15 users with 20 starved requests each h1 is held for %s; want alice's %s", heldFor, alice)
+// So it is with many such users: the 64 are requests for which a hold may help.
+func TestManyWhoStarveKeepNobodyFromAHold(t *testing.T) {
+	for _, of := range []struct{ users, each int }{{15, 20}, {16, 4}, {64, 1}, {100, 8}} {
+		if alice, heldFor := alicesTurn(t, of.users, of.each); heldFor != alice {
+			t.Errorf("next to %d users with %d starved requests each h1 is held for %s; want alice's %s", of.users, of.each, heldFor, alice)
+		}
 	}
 }

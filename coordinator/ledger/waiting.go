@@ -19,7 +19,8 @@ package ledger
 //
 //   - They stand in one order: by priority, then the shares for which nothing was held for the
 //     longest time. Within a share requests take turns. Whenever something changes for them, a
-//     round visits the first 64, at most 4 of one share, 8 in a step.
+//     round visits the first 64, at most 4 of one share, 8 in a step. Who would be helped by no
+//     hold leaves the order until the next check.
 //   - A request gets all the accounts that it lacks, or none. If it names no host, the closest host
 //     is one of them, and its last 4 come after all others. What a request wants that comes first
 //     is not given to one that comes later. So no two requests wait for what the other one holds.
