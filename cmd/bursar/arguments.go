@@ -7,8 +7,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// noArguments, exactlyOne, atMost and atLeastOne check positional arguments as cobra's functions do.
-// Their errors say what is wrong and what would be right.
+// noArguments, exactlyOne, atMost and atLeastOne check positional arguments as cobra's functions
+// do. Their errors say what is wrong and what would be right.
 func noArguments(cmd *cobra.Command, args []string) error { return atMost(0)(cmd, args) }
 
 func exactlyOne() cobra.PositionalArgs { return cobra.MatchAll(atLeastOne, atMost(1)) }

@@ -44,8 +44,7 @@ func (w *liveWorld) report(sequence uint64, engines []ledger.EngineReport) (ledg
 	return result, threadTime(w.T) - began
 }
 
-// threadTime is how long the processor was busy with this thread. What else a machine does does
-// not count.
+// threadTime is how long the processor was busy with this thread, whatever else the machine does.
 func threadTime(t *testing.T) time.Duration {
 	t.Helper()
 	var now unix.Timespec

@@ -185,6 +185,15 @@ func (l *Ledger) visit(e *entry) (again Instant) {
 	return 0
 }
 
+// postpone takes a request out of the order until it is next checked: no hold would help it now.
+// Else a few such requests would keep all others from being visited.
+func (l *Ledger) postpone(e *entry) {
+	l.removeStarved(e)
+	l.visitDue = true // those who come after it are to be visited, too
+	e.nextCheck = l.now.Add(l.cfg.StarvationAfter)
+	l.setEntryTimer(e)
+}
+
 // lacks returns the accounts that a request lacks something of. For one that names no host, and for
 // which no host has room, the closest one is among them. If helps is false, nothing that others
 // give back in these accounts would help.
@@ -322,133 +331,3 @@ func (l *Ledger) mayClaimShared(e *entry, lacking []charge) (may bool, rests Ins
 
 // shared reports whether the account is not a host's: all hosts depend on it.
 func (c charge) shared() bool { return c.host() == nil }
-
-// claimFor begins a window in which accounts are held for a starved request.
-func (l *Ledger) claimFor(e *entry, lacking []charge) {
-	window := longestWindow
-	if k := e.windows; k < 20 {
-		window = min(window, l.cfg.StarvationAfter<<k)
-	}
-	e.windows++
-	l.holders.begin(e.share.key, l.now)
-	l.setHeld(e)
-	e.claim = &claim{entry: e, share: e.share, since: l.now, until: l.now.Add(window), index: len(l.claims)}
-	l.claims = append(l.claims, e.claim)
-	l.extendClaim(e, lacking)
-	l.setEntryTimer(e)
-}
-
-// setHeld moves a share, and a request of it, to the end of their orders: a hold for it begins or
-// ends now.
-func (l *Ledger) setHeld(e *entry) {
-	s := &e.share.starved
-	s.last, e.turn = l.now, l.now
-	s.requests.fix(e.starvedIndex)
-	l.starved.fix(s.index)
-}
-
-// postpone takes a request out of the order until it is next checked: no hold would help it now.
-// Else a few such requests would keep all others from being visited.
-func (l *Ledger) postpone(e *entry) {
-	l.removeStarved(e)
-	l.visitDue = true // those who come after it are to be visited, too
-	e.nextCheck = l.now.Add(l.cfg.StarvationAfter)
-	l.setEntryTimer(e)
-}
-
-
-// extendClaim holds accounts for a request until the end of its window.
-func (l *Ledger) extendClaim(e *entry, lacking []charge) {
-	for _, c := range lacking {
-		c.account.claim = e.claim
-		e.claim.held = append(e.claim.held, c)
-		if c.shared() && e.claim.shared == 0 {
-			e.claim.shared = l.now
-			l.holders.byShare[e.share.key].shared = e.claim
-		}
-		if h := c.host(); h != nil {
-			l.claimedHosts = append(l.claimedHosts, h)
-			e.claim.share.starved.hosts++
-			l.updatePlacer(h)
-			if e.HostID == "" {
-				e.lastHosts = append(e.lastHosts, h.ID)
-				e.lastHosts = e.lastHosts[max(0, len(e.lastHosts)-hostsTried):]
-			}
-		}
-	}
-}
-
-// keepClaim holds for a request what it lacks by now, too. If that is held for another, or nothing
-// would help, its hold ends: a part of what it needs is of no use.
-func (l *Ledger) keepClaim(e *entry, hostless bool) {
-	lacking, helps := l.lacks(e)
-	helps = helps && !hostless
-	var more []charge
-	for _, c := range lacking {
-		if a := c.account; a.claim != e.claim {
-			more = append(more, c)
-			helps = helps && a.claim == nil && a.rests <= l.now && a.wanted != l.visits
-		}
-	}
-	if may, _ := l.mayClaimShared(e, more); !helps || !may || !l.mayClaimHost(e, more) {
-		l.endClaim(e)
-		l.setEntryTimer(e)
-		return
-	}
-	l.extendClaim(e, more)
-}
-
-// endClaim ends the hold for a request, if it has one. For as long as it lasted, its accounts are
-// not held again.
-func (l *Ledger) endClaim(e *entry) {
-	ends := e.claim
-	if ends == nil {
-		return
-	}
-	e.claim = nil
-	rests := l.now.Add(l.now.Sub(ends.since))
-	for _, c := range ends.held {
-		c.account.claim, c.account.rests = nil, rests
-		if h := c.host(); h != nil {
-			l.claimedHosts = slices.DeleteFunc(l.claimedHosts, func(other *host) bool { return other == h })
-			ends.share.starved.hosts--
-			l.updatePlacer(h)
-		}
-		l.freed(c.account)
-		l.markEnded(c.account)
-	}
-	l.holders.end(ends, l.now, rests)
-	l.setHeld(e)
-	last := l.claims[len(l.claims)-1]
-	l.claims[ends.index], last.index = last, ends.index
-	l.claims[len(l.claims)-1] = nil
-	l.claims = l.claims[:len(l.claims)-1]
-	l.visitDue = true
-}
-
-// claimedHost is the host that is held for a request; nil: none is.
-func (e *entry) claimedHost() *host {
-	if e.claim != nil {
-		for _, c := range e.claim.held {
-			if h := c.host(); h != nil {
-				return h
-			}
-		}
-	}
-	return nil
-}
-
-// tryHolder grants the request that an account is held for, if it has all that it needs now.
-func (l *Ledger) tryHolder(q *queue) (granted bool) {
-	q.holderTried = true
-	e := q.account.claim.entry
-	h, blocked := l.decide(e)
-	if blocked == nil {
-		l.admit(e, h)
-		return true
-	}
-	l.deciding = e
-	l.keepClaim(e, blocked == &l.absent)
-	l.deciding = nil
-	return false
-}

@@ -14,8 +14,8 @@ import (
 )
 
 // metrics writes down the series of coordinator and agent: their help, type and labels. Values are
-// left out, and so are the runtime's own series and those of the host, which depend on the
-// machine.
+// left out, and so are the runtime's own series, those of the host, which depend on the machine,
+// and those of the history, which are there once it was counted.
 func (s *server) metrics() string {
 	series := regexp.MustCompile(`^(bursar_\w+?)(_bucket|_sum|_count)?(\{.*\})? `)
 	label := regexp.MustCompile(`(\w+)="`)
@@ -26,7 +26,8 @@ func (s *server) metrics() string {
 		for lines := bufio.NewScanner(bytes.NewReader(content)); lines.Scan(); {
 			line := lines.Text()
 			switch match := series.FindStringSubmatch(line); {
-			case strings.Contains(line, "bursar_agent_host_"), strings.Contains(line, "bursar_agent_degraded"):
+			case strings.Contains(line, "bursar_agent_host_"), strings.Contains(line, "bursar_agent_degraded"),
+				strings.Contains(line, "bursar_history_allocations"), strings.Contains(line, "bursar_history_bytes"):
 			case strings.HasPrefix(line, "# HELP bursar_"), strings.HasPrefix(line, "# TYPE bursar_"):
 				fields := strings.SplitN(line, " ", 4)
 				kept[fmt.Sprintf("%s %s %s", fields[2], fields[1], fields[3])] = true
