@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/bursar/bursar/label"
+	"github.com/bursar/bursar/resource"
 )
 
 // SetQuotas replaces all rules of a source, all or nothing, and links every live allocation to its
@@ -156,7 +157,9 @@ func (l *Ledger) setSources(sources map[string][]Quota, dryRun bool, refuse func
 		return changes, nil
 	}
 	l.recordQuotas(changes)
-	l.replaceRules(rules)
+	if !l.adjustRules(rules) {
+		l.replaceRules(rules)
+	}
 	l.grantWaiting()
 	return changes, nil
 }
@@ -225,6 +228,86 @@ func (q Quota) equal(r Quota) bool {
 		q.Guaranteed.Equal(r.Guaranteed) && q.Weight == r.Weight && q.Source == r.Source
 }
 
+// adjustRules puts new rules in force if they differ from the present ones only in what they limit
+// and how they round, as most changes do. Allocations keep their accounts, so that it takes no
+// longer with more of them. If the rules differ in anything else, it changes nothing and reports
+// false.
+func (l *Ledger) adjustRules(rules ruleset) bool {
+	changed, ok := l.rules.adjustments(&rules)
+	if !ok {
+		return false
+	}
+	l.rules.sources, l.rules.hidden, l.rules.normalizing = rules.sources, rules.hidden, rules.normalizing
+	l.rulesGeneration++
+	lowers := make(map[*rule]bool, len(changed))
+	for r, to := range changed {
+		for dimension, limit := range to.Limit.All() {
+			before, limited := r.Limit.Get(dimension)
+			lowers[r] = lowers[r] || !limited || limit < before
+		}
+		r.Quota = to
+	}
+	for _, s := range l.rules.scopes {
+		s.order.Scan(func(_ string, a *account) bool {
+			if _, is := changed[a.rule]; is {
+				a.setLimit(a.rule.Limit, resource.Vector{})
+				l.freed(a)
+			}
+			return true
+		})
+	}
+	l.requeueBehind(lowers)
+	l.visitDue = true // what is held may be of no use any more
+	return true
+}
+
+// requeueBehind moves the classes that ask something of accounts of rules that allow less now: these
+// may be what blocks them.
+func (l *Ledger) requeueBehind(lowers map[*rule]bool) {
+	is := func(a *account) bool { return lowers[a.rule] }
+	var classes []*class
+	for _, c := range l.classes {
+		if slices.ContainsFunc(c.first().accounts, is) {
+			classes = append(classes, c)
+		}
+	}
+	slices.SortFunc(classes, byUrgency)
+	for _, c := range classes {
+		c.dequeue()
+	}
+	for _, c := range classes {
+		l.requeue(c)
+	}
+}
+
+// byUrgency orders classes by priority and arrival.
+func byUrgency(a, b *class) int {
+	return cmp.Or(-cmp.Compare(a.priority, b.priority), cmp.Compare(a.first().ID, b.first().ID))
+}
+
+// adjustments returns how the rules in force must change to be those of other rules. ok is false if
+// they differ in more than limits and normalization.
+func (rs *ruleset) adjustments(to *ruleset) (changed map[*rule]Quota, ok bool) {
+	if rs.count != to.count {
+		return nil, false
+	}
+	now := make(map[string]*rule, rs.count)
+	for r := range rs.inForce {
+		now[r.Selector.String()] = r
+	}
+	changed = make(map[*rule]Quota)
+	for r := range to.inForce {
+		old := now[r.Selector.String()]
+		if old == nil || old.Source != r.Source || old.Weight != r.Weight || !old.Guaranteed.Equal(r.Guaranteed) {
+			return nil, false
+		}
+		if !old.equal(r.Quota) {
+			changed[old] = r.Quota
+		}
+	}
+	return changed, true
+}
+
 // replaceRules puts new rules in force: every live allocation gets the accounts that it would get
 // after a restart.
 func (l *Ledger) replaceRules(rules ruleset) {
@@ -289,9 +372,7 @@ func (l *Ledger) dequeueAll() (classes []*class, starved []*entry) {
 		l.removeStarved(e)
 		starved = append(starved, e)
 	}
-	classes = slices.SortedFunc(maps.Values(l.classes), func(a, b *class) int {
-		return cmp.Or(-cmp.Compare(a.priority, b.priority), cmp.Compare(a.first().ID, b.first().ID))
-	})
+	classes = slices.SortedFunc(maps.Values(l.classes), byUrgency)
 	for _, c := range classes {
 		c.dequeue()
 	}

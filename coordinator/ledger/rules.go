@@ -93,6 +93,19 @@ func newRuleset(sources map[string][]Quota) ruleset {
 	return rs
 }
 
+// inForce yields the rules in force.
+func (rs *ruleset) inForce(yield func(*rule) bool) {
+	for _, s := range rs.scopes {
+		for _, m := range s.masks {
+			for _, r := range m.rules {
+				if !yield(r) {
+					return
+				}
+			}
+		}
+	}
+}
+
 // admit returns the rules by the key of their scope: those that are valid by themselves and the
 // first ones with their selector.
 func (rs *ruleset) admit() map[string][]*rule {
