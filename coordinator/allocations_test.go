@@ -135,10 +135,6 @@ func TestAnEngineOfNoInstancesIsRefused(t *testing.T) {
 	none.Resource.Instances = quantity(0)
 	_, err := f.allocations.Allocate(t.Context(), none)
 	refused("resource.instances", "0", err)
-	none = request("no-gpu", mib)
-	none.Resource.Custom = map[string]int64{"gpu": 0}
-	_, err = f.allocations.Allocate(t.Context(), none)
-	refused("resource.gpu", "0", err)
 
 	a := f.allocate(request("one", mib))
 	entitled := &bursarv1.Resource{Instances: quantity(0)}

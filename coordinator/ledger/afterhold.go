@@ -4,15 +4,16 @@ package ledger
 func (l *Ledger) markEnded(a *account) {
 	a.queue.noteEnded()
 	if a.queue.host != nil {
-		l.mark(&l.anyHost) // also if this host has no room: another one is held, too
 		l.anyHost.noteEnded()
 	}
 }
 
-// afterHold returns the host on which a request can be granted that was kept out by a hold, which
-// has ended, and is kept out by other holds only; nil: there is none. Nobody is kept out by one
-// hold after another, unless they are for more urgent requests.
-func (l *Ledger) afterHold(e *entry) *host {
+// afterHold returns the host on which a request in a queue can be granted that was kept out by a
+// hold, which has ended, and is kept out by other holds only; nil: there is none. Nobody is kept
+// out by one hold after another, unless they are for more urgent requests. If it was the hold of a
+// host, for one that waits for any host, no other host is taken that is held: it was not that hold
+// that kept it from those.
+func (l *Ledger) afterHold(e *entry, q *queue) *host {
 	asked := l.charges(e)
 	for c := range asked.all {
 		if h := c.host(); !c.fits() || h != nil && l.closedTo(e, h) || c.account.heldFrom(e, c.vector) && c.account.claim.entry.Priority > e.Priority {
@@ -22,7 +23,7 @@ func (l *Ledger) afterHold(e *entry) *host {
 	if asked.host != nil {
 		return asked.host
 	}
-	if h := l.hostFor(e); h != nil {
+	if h := l.hostFor(e); h != nil || q == &l.anyHost {
 		return h
 	}
 	for _, h := range l.claimedHosts {

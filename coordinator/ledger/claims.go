@@ -61,7 +61,7 @@ func (l *Ledger) keepClaim(e *entry, hostless bool) {
 			helps = helps && a.claim == nil && a.rests <= l.now && a.wanted != l.visits
 		}
 	}
-	if may, _ := l.mayClaimShared(e, more); !helps || !may || !l.mayClaimHost(e, more) {
+	if may, _ := l.mayClaim(e, more); !helps || !may || !l.mayClaimHost(e, more) {
 		l.endClaim(e)
 		l.setEntryTimer(e)
 		return

@@ -7,8 +7,9 @@ package ledger
 type holder struct {
 	key    string  // of the share
 	claims int     // its present holds
-	shared *claim  // the one of them on shared accounts; nil: none is
+	shared *claim  // the only one, on shared accounts; nil: none is
 	rests  Instant // until then it gets none on shared accounts
+	closed Instant // until then it gets none at all: the last was on shared accounts
 	last   Instant // when the last one began or ended
 	until  Instant // when it may be forgotten
 	index  int     // in holders.ended
@@ -59,8 +60,9 @@ func (hs *holders) begin(key string, now Instant) {
 // end counts a hold that ends. The share, and the accounts, rest until then.
 func (hs *holders) end(c *claim, now, rests Instant) {
 	h := hs.byShare[c.share.key]
+	h.rests = max(h.rests, rests)
 	if h.shared == c {
-		h.shared, h.rests = nil, rests
+		h.shared, h.closed = nil, rests
 	}
 	h.claims--
 	h.last, h.until = now, max(h.until, rests)
@@ -80,15 +82,23 @@ func (hs *holders) forget(now Instant) {
 	}
 }
 
-// mayHoldShared reports whether shared accounts may be held for a request of a share now, and
-// otherwise when that may be; zero: when its present hold ends.
-func (hs *holders) mayHoldShared(s *share, now Instant) (may bool, rests Instant) {
-	switch h := hs.byShare[s.key]; {
+// mayHold reports whether accounts may be held for a request of a share now, shared ones among them
+// or only hosts. own is how many holds the request has. If they may not, again is when; zero: when
+// another hold of the share ends.
+func (hs *holders) mayHold(key string, shared bool, own int, now Instant) (may bool, again Instant) {
+	h := hs.byShare[key]
+	switch {
 	case h == nil:
 		return true, 0
-	case h.shared != nil:
+	case shared && h.claims > own, !shared && h.shared != nil:
 		return false, 0
+	case shared:
+		again = h.rests
 	default:
-		return h.rests <= now, h.rests
+		again = h.closed
 	}
+	if again <= now {
+		return true, 0
+	}
+	return false, again
 }

@@ -23,6 +23,9 @@ const (
 	hostsTried = 4
 	// closestTried is how many hosts are looked at for one that can be held.
 	closestTried = 8
+	// sizesCompared is of how many hosts that are large enough the closest is taken, if the closest
+	// of all cannot be held.
+	sizesCompared = 256
 	// visitsPerStep is how many starved requests are visited in one step. A visit decides the
 	// request, looks at closestTried hosts, and at ownCounted engines of each.
 	visitsPerStep = 8
@@ -160,7 +163,7 @@ func (l *Ledger) visit(e *entry) (again Instant) {
 	if len(lacking) == 0 || !l.mayClaimHost(e, lacking) {
 		return again
 	}
-	if may, rests := l.mayClaimShared(e, lacking); !may {
+	if may, rests := l.mayClaim(e, lacking); !may {
 		if rests != 0 {
 			again = min(again, rests)
 		}
@@ -266,6 +269,7 @@ func (l *Ledger) closestBut(e *entry, avoid []string) *host {
 		w = *e.Wishes
 	}
 	w.Avoid = slices.Concat(w.Avoid, avoid)
+	avoids := len(w.Avoid)
 	q.Wishes = &w
 	for range closestTried {
 		slot := l.placer.Closest(q)
@@ -273,13 +277,46 @@ func (l *Ledger) closestBut(e *entry, avoid []string) *host {
 			return nil
 		}
 		h := l.slots[slot]
-		a, c := &h.account, charge{account: &h.account, vector: e.request()}
-		if a.claim == nil && a.rests <= l.now && a.wanted != l.visits && l.canDrain(e, c) && !e.share.blocks(c) {
+		if l.canHold(e, h) {
 			return h
 		}
 		w.Avoid = append(w.Avoid, h.ID)
 	}
-	return nil
+	w.Avoid = w.Avoid[:avoids]
+	return l.closestOfSize(e, q)
+}
+
+// closestOfSize is the closest host of some that are large enough: hosts that are too small may
+// have more to give than these.
+func (l *Ledger) closestOfSize(e *entry, q Query) (closest *host) {
+	part, compared := -1.0, 0
+	q.Rejected = func(slot Slot) bool {
+		compared++
+		h := l.slots[slot]
+		if n := h.account.partOf(e.request()); n > part && l.canHold(e, h) {
+			closest, part = h, n
+		}
+		return compared < sizesCompared
+	}
+	l.placer.Sized(q)
+	return closest
+}
+
+// canHold reports whether a host can be held for a request.
+func (l *Ledger) canHold(e *entry, h *host) bool {
+	a, c := &h.account, charge{account: &h.account, vector: e.request()}
+	return a.claim == nil && a.rests <= l.now && a.wanted != l.visits && l.canDrain(e, c) && !e.share.blocks(c)
+}
+
+// partOf is the part of a request that is left in the account, by the scarcest dimension.
+func (a *account) partOf(v resource.Vector) float64 {
+	part := 1.0
+	for dimension, asked := range v.All() {
+		if left := max(0, a.left(dimension)); left < asked {
+			part = min(part, float64(left)/float64(asked))
+		}
+	}
+	return part
 }
 
 // hostFor is the host that a request which names none can go to now: the one that is held for it,
@@ -319,14 +356,26 @@ func (l *Ledger) limitClaimedHosts() {
 	}
 }
 
-// mayClaimShared reports whether more accounts may be held for a request: a share has one hold on
-// shared accounts at a time, and rests after it. If it may not, rests is when it may; zero: when
-// that hold ends.
-func (l *Ledger) mayClaimShared(e *entry, lacking []charge) (may bool, rests Instant) {
-	if e.claim != nil && e.claim.shared != 0 || !slices.ContainsFunc(lacking, charge.shared) {
+// mayClaim reports whether more accounts may be held for a request, by what its share has had: see
+// holders.go. If not, again is when; zero: when a hold of its share ends.
+func (l *Ledger) mayClaim(e *entry, lacking []charge) (may bool, again Instant) {
+	if len(lacking) == 0 || e.claim != nil && e.claim.shared != 0 {
 		return true, 0
 	}
-	return l.holders.mayHoldShared(e.share, l.now)
+	s := &e.share.starved
+	shared := slices.ContainsFunc(lacking, charge.shared)
+	if !shared && s.wantsShared == l.visits {
+		return false, 0 // else the hosts that are held for one of its requests keep another from its turn
+	}
+	own := 0
+	if e.claim != nil {
+		own = 1
+	}
+	may, again = l.holders.mayHold(e.share.key, shared, own, l.now)
+	if !may && shared {
+		s.wantsShared = l.visits
+	}
+	return may, again
 }
 
 // shared reports whether the account is not a host's: all hosts depend on it.

@@ -205,14 +205,10 @@ func (m *machine) admit(c *ledger.AllocateCommand) (entry ledger.Allocation, wan
 	return entry, ""
 }
 
-// asksForNone reports whether an engine of no instances is asked for, or none of a countable.
+// asksForNone reports whether an engine of no instances is asked for.
 func asksForNone(v resource.Vector) bool {
-	for dimension, quantity := range v.All() {
-		if quantity == 0 && dimension != resource.Memory && dimension != resource.CPU {
-			return true
-		}
-	}
-	return false
+	n, asked := v.Get(resource.Instances)
+	return asked && n == 0
 }
 
 // alike reports whether an adopted engine may be what a request asks for.

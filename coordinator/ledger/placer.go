@@ -124,6 +124,9 @@ type Placer interface {
 	// Possible reports whether any host that matches the wishes is large enough for the request if
 	// nothing else ran, healthy or not.
 	Possible(q Query) bool
+	// Sized returns a host of those of Possible that Rejected does not reject, or NoSlot. They are
+	// in an order that Turn changes.
+	Sized(q Query) Slot
 	// Largest returns the host that matches the wishes and could give the largest part of the
 	// request if nothing else ran, healthy or not; or NoSlot.
 	Largest(q Query) Slot

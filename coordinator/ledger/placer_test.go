@@ -2,6 +2,7 @@ package ledger_test
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 
 	"github.com/bursar/bursar/coordinator/ledger"
@@ -50,6 +51,15 @@ func (p *plainPlacer) Possible(q ledger.Query) bool {
 		}
 	}
 	return false
+}
+
+func (p *plainPlacer) Sized(q ledger.Query) ledger.Slot {
+	for _, slot := range slices.Sorted(maps.Keys(p.hosts)) {
+		if v := p.hosts[slot]; wished(q.Wishes, v) && has(v.Limit, q.Request) && (q.Rejected == nil || !q.Rejected(slot)) {
+			return slot
+		}
+	}
+	return ledger.NoSlot
 }
 
 func (p *plainPlacer) Largest(q ledger.Query) ledger.Slot {

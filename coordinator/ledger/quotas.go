@@ -261,8 +261,8 @@ func (l *Ledger) adjustRules(rules ruleset) bool {
 	return true
 }
 
-// requeueBehind moves the classes that ask something of accounts of rules that allow less now: these
-// may be what blocks them.
+// requeueBehind moves the classes that ask something of accounts of rules that allow less now:
+// these may be what blocks them.
 func (l *Ledger) requeueBehind(lowers map[*rule]bool) {
 	is := func(a *account) bool { return lowers[a.rule] }
 	var classes []*class

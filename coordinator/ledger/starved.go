@@ -54,6 +54,8 @@ type starvation struct {
 	last     Instant // when a hold of it last began or ended; see holders.last
 	hosts    int     // that are held for requests of it now
 	visited  int     // requests of it in the present visit
+	// wantsShared is the visit in which shared accounts could not be held for a request of it.
+	wantsShared uint64
 }
 
 // starvedBefore orders the starved requests of one share: the most urgent first, then the one that

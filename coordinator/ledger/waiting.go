@@ -30,10 +30,11 @@ package ledger
 //   - It lasts for a window of StarvationAfter·2^k, at most 1 h, for the k-th of the request. Then
 //     the account is not held, for anybody, for as long as it was. So no account is held for more
 //     than half of the time, even if its runners never end.
-//   - A share has one hold on shared accounts at a time: all but hosts are shared. After it the
-//     share gets no other one for as long as it lasted, whatever it cancels and asks again, and
-//     also if the rules change (holders.go). So one submitter holds shared accounts for at most
-//     half of the time.
+//   - All accounts but hosts are shared. While a share holds shared accounts it has no other hold,
+//     and after it none for as long as it lasted. After the hold of a host it has none on shared
+//     accounts for as long; it may hold other hosts. So it is whatever it cancels and asks again,
+//     and also if the rules change (holders.go). So one submitter keeps what somebody else needs,
+//     shared accounts and a host, for at most half of the time.
 //   - Nothing is held for a request that does not fit next to what its own share has in an account
 //     that it lacks. If nobody but the share, or the request's user, counts in what it lacks, it
 //     may be held nevertheless: that keeps out nobody else.

@@ -249,7 +249,7 @@ func (l *Ledger) try(q *queue, c *class) (granted bool) {
 	e := c.first()
 	h, blocked := l.decide(e)
 	if blocked != nil && q.ended {
-		if h = l.afterHold(e); h != nil {
+		if h = l.afterHold(e, q); h != nil {
 			blocked = nil
 		}
 	}

@@ -7,16 +7,11 @@ import (
 )
 
 // checkAsked refuses a request for an engine of no instances, which no quota of instances would
-// hold, and for none of a custom countable, which is a mistake. Memory and cpu may be zero: an
-// engine in another cluster has none here. The error is a *FieldError.
+// hold. Memory and cpu may be zero, for an engine in another cluster has none here, and so may a
+// custom countable: some clients send all that they know of. The error is a *FieldError.
 func checkAsked(asked resource.Vector) error {
 	if n, set := asked.Get(resource.Instances); set && n < 1 {
 		return &FieldError{"resource." + resource.Instances, fmt.Sprint(n), "1 or more, or nothing, which is 1: an engine is at least one instance"}
-	}
-	for _, c := range asked.Custom() {
-		if c.Value == 0 {
-			return &FieldError{"resource." + c.Name, "0", "1 or more, or no " + c.Name + " at all"}
-		}
 	}
 	return nil
 }

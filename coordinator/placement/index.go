@@ -78,9 +78,15 @@ func (x *Index) Choose(q ledger.Query) ledger.Slot {
 // Possible reports whether a host with the required labels, and not to be avoided, has limits as
 // large as the request. It does not check whether the host is held or rejected.
 func (x *Index) Possible(q ledger.Query) bool {
+	q.Rejected = nil
+	return x.Sized(q) != ledger.NoSlot
+}
+
+// Sized returns a host of those that Possible looks for, which Rejected does not reject.
+func (x *Index) Sized(q ledger.Query) ledger.Slot {
 	x.search.begin(&q)
-	x.search.preferred, x.search.rejected = nil, nil
-	return x.limits.choose(&x.search) != ledger.NoSlot
+	x.search.preferred = nil
+	return x.limits.choose(&x.search)
 }
 
 func (d *directory) choose(s *search) ledger.Slot {

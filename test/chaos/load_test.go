@@ -219,6 +219,9 @@ func (w *worker) size() *bursarv1.Resource {
 	some(&r.MemoryBytes, 16<<20, 16)
 	some(&r.CpuMillis, 50, 8)
 	some(&r.Instances, 1, 2)
+	if r.Instances != nil {
+		*r.Instances = max(1, *r.Instances) // an engine is at least one
+	}
 	if w.random.IntN(4) == 0 {
 		r.Custom = map[string]int64{"gpu": int64(w.random.IntN(3))}
 	}
