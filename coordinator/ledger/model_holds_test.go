@@ -19,6 +19,11 @@ type holds map[string]ledger.ID
 // against reports whether a request does not fit next to what is kept in an account for another
 // one: in each dimension what that one needs, or all that is free if that is less.
 func (m *model) against(held holds, a modelAccount, request resource.Resource, id ledger.ID) bool {
+	return m.keptFrom(held, a, a.asked(request), id)
+}
+
+// keptFrom is that for what a request, or the growth of an allocation, asks of the account.
+func (m *model) keptFrom(held holds, a modelAccount, v resource.Vector, id ledger.ID) bool {
 	holder := m.rows[held[a.name]]
 	if holder == nil || holder.ID == id {
 		return false
@@ -26,7 +31,7 @@ func (m *model) against(held holds, a modelAccount, request resource.Resource, i
 	used, reserved, _ := m.sums(a)
 	others := m.others(a)
 	needs := amounts(a.asked(holder.Entitled))
-	for dimension, asked := range a.asked(request).All() {
+	for dimension, asked := range v.All() {
 		most, limited := a.limits(dimension)
 		if asked == 0 || !limited {
 			continue

@@ -159,8 +159,7 @@ func (m *machine) resize(t *rapid.T) {
 		for _, queue := range m.model.chains(next) {
 			if more := m.model.more(queue, r, next); !more.IsZero() {
 				grows = true
-				short = short || m.model.shut(queue.queue) || m.model.lacks(queue, more) ||
-					m.holds()[queue.name] != 0 && m.holds()[queue.name] != r.ID
+				short = short || m.model.shut(queue.queue) || m.model.lacks(queue, more) || m.model.keptFrom(m.holds(), queue, more, r.ID)
 			}
 		}
 		switch {
