@@ -29,7 +29,7 @@ const (
 // from what the agent holds.
 func (s *service) Get(ctx context.Context, request *bursarv1.AllocationServiceGetRequest) (*bursarv1.AllocationServiceGetResponse, error) {
 	a := s.agent
-	answer, err := relayRead(ctx, a, a.deps.Allocations.Get, request)
+	answer, err := relayRead(ctx, a.deps.Allocations.Get, request)
 	switch {
 	case err == nil:
 		if on := answer.GetAllocation().GetHostId(); on != "" && on != a.settings().HostID {
@@ -61,7 +61,7 @@ func (s *service) List(ctx context.Context, request *bursarv1.AllocationServiceL
 	}
 	forwarded := cloneList(request)
 	forwarded.HostId = a.settings().HostID
-	answer, err := relayRead(ctx, a, a.deps.Allocations.List, forwarded)
+	answer, err := relayRead(ctx, a.deps.Allocations.List, forwarded)
 	if err == nil {
 		return answer, nil
 	}
@@ -74,7 +74,7 @@ func (s *service) List(ctx context.Context, request *bursarv1.AllocationServiceL
 }
 
 // relayRead passes a read on. It tries only once more, if the connection has broken.
-func relayRead[Q, R any](ctx context.Context, _ *Agent, call func(context.Context, *Q) (*R, error), request *Q) (*R, error) {
+func relayRead[Q, R any](ctx context.Context, call func(context.Context, *Q) (*R, error), request *Q) (*R, error) {
 	ctx, cancel := context.WithTimeout(ctx, readPatience)
 	defer cancel()
 	response, err := call(inNameOf(ctx), request)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -14,12 +15,18 @@ import (
 	"github.com/bursar/bursar/client"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
+	"github.com/bursar/bursar/proto/convert"
 )
 
 const (
 	// noStreamFor is for how long no stream is asked for after a coordinator has refused one: it
 	// is older than the streams, or does not let this agent have one.
 	noStreamFor = time.Minute
+	// firstMessage is how long the first message of a stream may take. A proxy on the way may hold
+	// answers back until they are whole, and a stream never is.
+	firstMessage = 3 * time.Second
+	// maxSilence is how long a stream may say nothing; the coordinator sends keep-alives.
+	maxSilence = 3 * convert.KeepAlive
 	// leaveTimeout bounds how long it may take to say that callers went away. After that the
 	// stream is cut, which says so for all.
 	leaveTimeout = 3 * time.Second
@@ -29,6 +36,9 @@ const (
 
 // errNoWaitStream says that a request's own call must last as long as it waits.
 var errNoWaitStream = errors.New("no stream for requests that wait")
+
+// errSilent ends a stream on which nothing comes.
+var errSilent = errors.New("nothing comes on the stream")
 
 // waitStreams is how requests of callers wait: all with one stream to the coordinator. A call of
 // its own for each would take 40 KiB in both processes. If a stream ends, its requests are asked
@@ -85,10 +95,12 @@ func (w *waitStreams) run(ctx context.Context) error {
 
 // read begins a stream and reads it to its end.
 func (w *waitStreams) read(ctx context.Context) {
-	ctx, cut := context.WithCancel(ctx)
-	defer cut()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	silence := time.AfterFunc(firstMessage, func() { cancel(errSilent) })
+	defer silence.Stop()
 	stream := &waitStream{
-		client: w.clients[w.client], background: w.background, cut: cut,
+		client: w.clients[w.client], background: w.background, cut: func() { cancel(nil) },
 		over: make(chan struct{}), waits: make(map[uint64]chan struct{}),
 	}
 	answers, err := stream.client.Await(ctx, &bursarv1.AwaitRequest{})
@@ -100,12 +112,15 @@ func (w *waitStreams) read(ctx context.Context) {
 			err = connect.NewError(connect.CodeUnavailable, errors.New("the coordinator has ended the stream at once"))
 		}
 	}
+	if why := context.Cause(ctx); why != nil {
+		err = why
+	}
 	w.begun(stream, err)
 	if err != nil {
 		return
 	}
 	defer w.ended(stream)
-	for answers.Receive() {
+	for silence.Reset(maxSilence); answers.Receive(); silence.Reset(maxSilence) {
 		if idle := stream.tell(answers.Msg().GetEnded()); idle {
 			return
 		}
@@ -117,13 +132,15 @@ func (w *waitStreams) begun(stream *waitStream, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.failed = err
-	switch {
+	wire := connect.IsWireError(err)
+	switch code := connect.CodeOf(err); {
 	case err == nil:
 		w.current = stream
-	case connect.CodeOf(err) == connect.CodeUnimplemented, connect.IsWireError(err) && connect.CodeOf(err) != connect.CodeUnavailable:
+	case code == connect.CodeUnimplemented, wire && code != connect.CodeUnavailable, errors.Is(err, errSilent):
 		w.refused = time.Now().Add(noStreamFor)
 		w.log.Debug("requests wait with calls of their own: the coordinator gives no stream", "error", err)
-	case !connect.IsWireError(err):
+	}
+	if err != nil && !wire {
 		w.client = (w.client + 1) % len(w.clients) // a proxy on the way may know no HTTP/2
 	}
 	close(w.tried)
@@ -253,6 +270,7 @@ func (s *waitStream) tellLeft() {
 		cancel()
 		if err != nil {
 			s.cut()
+			return // and nobody else tells: leaving stays set
 		}
 	}
 }
@@ -261,6 +279,9 @@ func (s *waitStream) tellLeft() {
 func (s *waitStream) takeLeft() []uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.waits == nil {
+		return nil // the end of the stream says so
+	}
 	left := s.left[:min(len(s.left), maxLeft)]
 	s.left = s.left[len(left):]
 	s.leaving = len(left) > 0
@@ -278,35 +299,40 @@ func (w *waitStreams) allocate(ctx context.Context, request *bursarv1.AllocateRe
 		return nil, unheard(nil)
 	}
 	response, err := stream.ask(ctx, request, number, false)
-	switch {
-	case err != nil && (client.Undecided(err) || ctx.Err() != nil):
+	waits := err == nil && response.GetAllocation().GetState() == bursarv1.AllocationState_ALLOCATION_STATE_WAITING
+	if waits {
+		select {
+		case <-told:
+			response, err = stream.ask(ctx, request, number, true)
+		case <-stream.over:
+			return nil, unheard(nil)
+		case <-ctx.Done():
+			err = ctxError(ctx)
+		}
+	}
+	// A coordinator that was too busy to say how a wait ended still has it.
+	if err != nil && (client.Undecided(err) || ctx.Err() != nil || waits && passing(err)) {
 		stream.leave(number)
 		return nil, err
-	case err != nil || response.GetAllocation().GetState() != bursarv1.AllocationState_ALLOCATION_STATE_WAITING:
-		stream.forget(number)
-		return response, err
 	}
-	select {
-	case <-told:
-		return stream.ask(ctx, request, number, true)
-	case <-stream.over:
-		return nil, unheard(nil)
-	case <-ctx.Done():
-		stream.leave(number)
-		return nil, ctxError(ctx)
-	}
+	stream.forget(number)
+	return response, err
 }
 
 // ask is askHere on a stack of its own: what a call needs of a stack, and keeps with its context,
-// is given back before the wait. A panic is passed on.
+// is given back before the wait. A panic is passed on, with the stack that it came from.
 func (s *waitStream) ask(ctx context.Context, request *bursarv1.AllocateRequest, number uint64, ended bool) (response *bursarv1.AllocateResponse, err error) {
 	ctx, cancel := context.WithCancel(inNameOf(ctx))
 	defer cancel()
-	var thrown any
+	var thrown error
 	answered := make(chan struct{})
 	go func() {
 		defer close(answered)
-		defer func() { thrown = recover() }()
+		defer func() {
+			if cause := recover(); cause != nil {
+				thrown = fmt.Errorf("%v\n%s", cause, debug.Stack())
+			}
+		}()
 		response, err = s.askHere(ctx, request, number, ended)
 	}()
 	<-answered

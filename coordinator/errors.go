@@ -92,7 +92,7 @@ func classify(err error) (connect.Code, proto.Message) {
 		return connect.CodeOutOfRange, nil
 	case errors.Is(err, context.DeadlineExceeded):
 		return connect.CodeDeadlineExceeded, nil
-	case errors.Is(err, context.Canceled):
+	case errors.Is(err, context.Canceled), errors.Is(err, core.ErrWithdrawn):
 		return connect.CodeCanceled, nil
 	default:
 		return connect.CodeInternal, nil
@@ -158,6 +158,9 @@ func ledgerCode(err error) connect.Code {
 	}
 	if _, ok := errors.AsType[*streamEndedError](err); ok {
 		return connect.CodeAborted
+	}
+	if _, ok := errors.AsType[*streamLimitError](err); ok {
+		return connect.CodeResourceExhausted
 	}
 	if _, ok := errors.AsType[*core.RefusedError](err); ok {
 		return connect.CodeFailedPrecondition

@@ -17,6 +17,14 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
+const (
+	// maxHostStreams is how many streams one host's identity may have. Its agent needs one; others
+	// may be left of connections that broke, until that is noticed.
+	maxHostStreams = 4
+	// maxLeftEarly is how many callers of a stream may have left whose requests have not come.
+	maxLeftEarly = 4096
+)
+
 // waitStreams are the streams of Await, each with the requests that wait with it. A request that
 // waits so has neither a goroutine nor a call here. Any goroutine may use them.
 type waitStreams struct {
@@ -31,21 +39,17 @@ type waitStream struct {
 
 	mu    sync.Mutex
 	waits map[uint64]*streamedWait // guarded by mu; nil: the stream has ended
+	left  map[uint64]struct{}      // guarded by mu; callers that left before their requests came
 	ended []uint64                 // guarded by mu; what was not sent yet
-	// news has one element while there may be something to send, lost while the stream must end.
-	news, lost chan struct{}
+	news  chan struct{}            // has one element while there may be something to send
+	lost  chan error               // has one element once the stream must end: why
 }
 
-// streamedWait is one request of a stream.
+// streamedWait is one request of a stream, until the agent has heard how it ended.
 type streamedWait struct {
 	request *commit.LaterRequest
-	over    bool // guarded by the lock of the stream: it was decided
-
-	// Guarded by mu: ended ends that it counts among the requests of its caller that wait. gone:
-	// it counts no more.
-	mu    sync.Mutex
-	ended func()
-	gone  bool
+	counted func() // ends that it counts among the requests of its caller that wait
+	over    bool   // guarded by the lock of the stream: it was decided
 }
 
 // streamEndedError refuses a request that is to wait with a stream that is not there.
@@ -55,20 +59,37 @@ func (e *streamEndedError) Error() string {
 	return fmt.Sprintf("streamed.stream: %q: no such stream of Await is open here: want that of one that is", e.stream)
 }
 
+// streamLimitError refuses or ends a stream.
+type streamLimitError struct{ what string }
+
+func (e *streamLimitError) Error() string { return e.what }
+
 // errStreamCut ends a stream if this coordinator does not lead any more.
 var errStreamCut = fmt.Errorf("the requests that wait with this stream have no leader here: %w", core.ErrNotLeading)
 
 func newWaitStreams() *waitStreams { return &waitStreams{open: make(map[string]*waitStream)} }
 
 // begin makes a stream of an agent.
-func (w *waitStreams) begin(host string) *waitStream {
+func (w *waitStreams) begin(host string) (*waitStream, error) {
 	stream := &waitStream{
-		id: rand.Text(), host: host, waits: make(map[uint64]*streamedWait), news: make(chan struct{}, 1), lost: make(chan struct{}, 1),
+		id: rand.Text(), host: host, waits: make(map[uint64]*streamedWait), left: make(map[uint64]struct{}),
+		news: make(chan struct{}, 1), lost: make(chan error, 1),
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if host != "" {
+		of := 0
+		for _, other := range w.open {
+			if other.host == host {
+				of++
+			}
+		}
+		if of >= maxHostStreams {
+			return nil, &streamLimitError{fmt.Sprintf("host %s has %d streams of Await: want at most %d; one is enough for all its callers", host, of, maxHostStreams)}
+		}
+	}
 	w.open[stream.id] = stream
-	return stream
+	return stream, nil
 }
 
 // end ends a stream: the callers of its requests have gone away.
@@ -78,10 +99,11 @@ func (w *waitStreams) end(stream *waitStream) {
 	w.mu.Unlock()
 	stream.mu.Lock()
 	waits := stream.waits
-	stream.waits = nil
+	stream.waits, stream.left = nil, nil
 	stream.mu.Unlock()
 	for _, wait := range waits {
-		wait.leave()
+		wait.request.Withdraw()
+		wait.counted()
 	}
 }
 
@@ -96,78 +118,98 @@ func (w *waitStreams) of(id, host string) (*waitStream, error) {
 	return stream, nil
 }
 
-// count takes over that the request counts among those that wait.
-func (wait *streamedWait) count(ended func()) {
-	wait.mu.Lock()
-	defer wait.mu.Unlock()
-	if wait.gone {
-		ended()
-	} else {
-		wait.ended = ended
-	}
-}
-
-// counted ends that.
-func (wait *streamedWait) counted() {
-	wait.mu.Lock()
-	defer wait.mu.Unlock()
-	if wait.gone = true; wait.ended != nil {
-		wait.ended()
-		wait.ended = nil
-	}
-}
-
-func (wait *streamedWait) leave() {
-	wait.request.Withdraw()
-	wait.counted()
-}
-
-// add adds a request that may wait.
-func (s *waitStream) add(number uint64, loop *commit.Loop) (*streamedWait, error) {
+// add adds a request that may wait. It counts among those of its caller until it is taken out
+// again. The error is core.ErrWithdrawn if its caller has left already.
+func (s *waitStream) add(ctx context.Context, number uint64, loop *commit.Loop) (*streamedWait, error) {
 	wait := &streamedWait{}
-	wait.request = loop.NewLater(func(lost bool) { s.decided(number, wait, lost) })
+	wait.request = loop.NewLater(ctx, func(lost bool) { s.decided(number, wait, lost) })
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	_, left := s.left[number]
 	switch {
 	case s.waits == nil:
 		return nil, &streamEndedError{s.id}
+	case left:
+		delete(s.left, number)
+		return nil, core.ErrWithdrawn
 	case s.waits[number] != nil:
 		return nil, &ledger.FieldError{Field: "streamed.number", Value: fmt.Sprint(number), Want: "one that no other wait of the stream has"}
 	}
+	wait.counted = auth.KeepWaiting(ctx)
 	s.waits[number] = wait
 	return wait, nil
 }
 
-// decided has the stream tell that a wait is over.
+// decided has the stream tell that a wait is over, or end if nothing is known of it any more.
 func (s *waitStream) decided(number uint64, wait *streamedWait, lost bool) {
-	wait.counted()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.waits[number] != wait {
 		return
 	}
-	signal := s.news
-	if lost {
-		signal = s.lost
-	}
 	wait.over = true
+	if lost {
+		s.cut(errStreamCut)
+		return
+	}
 	s.ended = append(s.ended, number)
 	select {
-	case signal <- struct{}{}:
+	case s.news <- struct{}{}:
 	default: // it knows already
 	}
 }
 
-// take takes a wait out of the stream; nil: it is not there. If only is set, it must be over.
-func (s *waitStream) take(number uint64, only bool) *streamedWait {
+// cut has the stream end.
+func (s *waitStream) cut(why error) {
+	select {
+	case s.lost <- why:
+	default: // it ends already
+	}
+}
+
+// removeLocked takes a wait out of the stream.
+func (s *waitStream) removeLocked(number uint64, wait *streamedWait) {
+	delete(s.waits, number)
+	wait.counted()
+}
+
+// takeOver takes a wait out of the stream that is over; nil: it is not there, or not over.
+func (s *waitStream) takeOver(number uint64) *streamedWait {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	wait := s.waits[number]
-	if wait == nil || only && !wait.over {
+	if wait == nil || !wait.over {
 		return nil
 	}
-	delete(s.waits, number)
+	s.removeLocked(number, wait)
 	return wait
+}
+
+// drop takes a wait out of the stream that is none, or whose caller has gone away.
+func (s *waitStream) drop(number uint64, wait *streamedWait) {
+	wait.request.Withdraw()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.waits[number] == wait {
+		s.removeLocked(number, wait)
+	}
+}
+
+// leave takes over that the caller of a wait has gone away. If that overtakes the request, add
+// refuses it.
+func (s *waitStream) leave(number uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch wait := s.waits[number]; {
+	case s.waits == nil:
+	case wait != nil:
+		wait.request.Withdraw()
+		s.removeLocked(number, wait)
+	case len(s.left) >= maxLeftEarly:
+		s.cut(&streamLimitError{fmt.Sprintf("more than %d callers have left this stream before their requests came: begin another one", maxLeftEarly)})
+	default:
+		s.left[number] = struct{}{}
+	}
 }
 
 // takeEnded returns the numbers that were not sent yet.
@@ -185,7 +227,10 @@ func (s *allocationService) Await(ctx context.Context, _ *bursarv1.AwaitRequest,
 	if err := s.loop.Do(ctx, func(*ledger.Ledger, ledger.Instant) {}); err != nil {
 		return err
 	}
-	stream := s.waits.begin(auth.ActorOf(ctx).Host)
+	stream, err := s.waits.begin(auth.ActorOf(ctx).Host)
+	if err != nil {
+		return err
+	}
 	defer s.waits.end(stream)
 	if err := answers.Send(&bursarv1.AwaitResponse{Stream: stream.id}); err != nil {
 		return err
@@ -196,8 +241,8 @@ func (s *allocationService) Await(ctx context.Context, _ *bursarv1.AwaitRequest,
 		select {
 		case <-stream.news:
 		case <-tick.C:
-		case <-stream.lost:
-			return errStreamCut
+		case err := <-stream.lost:
+			return err
 		case <-s.loop.Stopping():
 			return core.ErrStopping
 		case <-ctx.Done():
@@ -213,9 +258,7 @@ func (s *allocationService) Await(ctx context.Context, _ *bursarv1.AwaitRequest,
 func (s *allocationService) Leave(ctx context.Context, req *bursarv1.LeaveRequest) (*bursarv1.LeaveResponse, error) {
 	if stream, err := s.waits.of(req.GetStream(), auth.ActorOf(ctx).Host); err == nil {
 		for _, number := range req.GetNumbers() {
-			if wait := stream.take(number, false); wait != nil {
-				wait.leave()
-			}
+			stream.leave(number)
 		}
 	}
 	return &bursarv1.LeaveResponse{}, nil
@@ -230,18 +273,18 @@ func (s *allocationService) allocateStreamed(ctx context.Context, streamed *burs
 	if err != nil {
 		return ledger.AllocateResult{}, err
 	}
-	wait, err := stream.add(streamed.GetNumber(), s.loop)
+	wait, err := stream.add(ctx, streamed.GetNumber(), s.loop)
 	if err != nil {
 		return ledger.AllocateResult{}, err
 	}
-	wait.count(auth.KeepWaiting(ctx))
 	result, err := s.loop.AllocateLater(ctx, command, wait.request)
 	if err != nil || result.Ended || result.Allocation.State != ledger.Waiting {
-		stream.take(streamed.GetNumber(), false)
-		wait.leave()
+		stream.drop(streamed.GetNumber(), wait)
 	}
-	if errors.Is(err, core.ErrWithdrawn) {
-		err = &streamEndedError{stream.id}
+	if errors.Is(err, core.ErrWithdrawn) { // by Leave, or by the end of the stream
+		if _, ended := s.waits.of(stream.id, command.Actor.Host); ended != nil {
+			err = ended
+		}
 	}
 	return result, err
 }
@@ -252,7 +295,7 @@ func (s *allocationService) endOfWait(streamed *bursarv1.StreamedWait, command *
 	if err != nil {
 		return ledger.AllocateResult{}, err
 	}
-	wait := stream.take(streamed.GetNumber(), true)
+	wait := stream.takeOver(streamed.GetNumber())
 	if wait == nil {
 		return ledger.AllocateResult{}, &streamEndedError{stream.id}
 	}

@@ -1,6 +1,8 @@
 package coordinator
 
 import (
+	"errors"
+	"strings"
 	"testing"
 
 	"connectrpc.com/connect"
@@ -30,6 +32,12 @@ func (f *fixture) await() *agentStream {
 }
 
 func (s *agentStream) close() { _ = s.answers.Close() }
+
+// leave says that callers have gone away.
+func (s *agentStream) leave(numbers ...uint64) error {
+	_, err := s.f.allocations.Leave(s.f.tb.Context(), &bursarv1.LeaveRequest{Stream: s.id, Numbers: numbers})
+	return err
+}
 
 // ask asks for a GiB with the id "waits", as one wait of the stream.
 func (s *agentStream) ask(number uint64, wait int64, ended bool) (*bursarv1.Allocation, error) {
@@ -103,10 +111,7 @@ func TestTheEndOfAStreamedWaitSaysWhatWasShort(t *testing.T) {
 // that is back.
 func TestACallerThatHasLeftAStreamIsGrantedNothing(t *testing.T) {
 	for name, leave := range map[string]func(*agentStream) error{
-		"by itself": func(s *agentStream) error {
-			_, err := s.f.allocations.Leave(s.f.tb.Context(), &bursarv1.LeaveRequest{Stream: s.id, Numbers: []uint64{3, 4}})
-			return err
-		},
+		"by itself": func(s *agentStream) error { return s.leave(3, 4) },
 		"with the stream": func(s *agentStream) error {
 			s.close()
 			eventually(s.f.tb, "the stream is over", func() bool {
@@ -138,20 +143,112 @@ func TestACallerThatHasLeftAStreamIsGrantedNothing(t *testing.T) {
 	}
 }
 
-func TestAStreamedWaitCountsUntilItIsOver(t *testing.T) {
-	f := start(t, Config{Limits: Limits{CallerWaiting: 1}}, nil)
+// Otherwise the stream would keep more and more waits of one caller that have ended.
+func TestAStreamedWaitCountsUntilItIsTakenOut(t *testing.T) {
+	for name, take := range map[string]func(*agentStream) error{
+		"asked for": func(s *agentStream) error {
+			_, err := s.ask(1, 60, true)
+			return err
+		},
+		"left": func(s *agentStream) error { return s.leave(1) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := start(t, Config{Limits: Limits{CallerWaiting: 1}}, nil)
+			f.host("h1", gib)
+			holder := f.allocate(request("holder", gib))
+			s := f.await()
+			s.waits(1, 60)
+			full := func(when string) {
+				if _, err := s.ask(2, 60, false); connect.CodeOf(err) != connect.CodeResourceExhausted {
+					t.Errorf("%s: %v: want RESOURCE_EXHAUSTED", when, err)
+				}
+			}
+			full("while it waits")
+			f.release(holder.GetId())
+			s.hears(1)
+			full("when it is over")
+			if err := take(s); err != nil {
+				t.Fatal(err)
+			}
+			if a, err := s.ask(2, 60, false); err != nil || a.GetState() != reserved {
+				t.Errorf("when it is taken out: %v, %v", a, err)
+			}
+		})
+	}
+}
+
+// As over another connection, or through another coordinator.
+func TestACallerThatLeavesBeforeItsRequestComesDoesNotWait(t *testing.T) {
+	f := start(t, Config{}, nil)
 	f.host("h1", gib)
-	holder := f.allocate(request("holder", gib))
+	f.allocate(request("holder", gib))
 	s := f.await()
-	s.waits(1, 60)
-	if _, err := s.ask(2, 60, false); connect.CodeOf(err) != connect.CodeResourceExhausted {
+	if err := s.leave(7); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.ask(7, 60, false); connect.CodeOf(err) != connect.CodeCanceled {
+		t.Errorf("%v: want CANCELED", err)
+	}
+	res, err := f.allocations.List(t.Context(), &bursarv1.AllocationServiceListRequest{States: []bursarv1.AllocationState{waiting}})
+	if err != nil || len(res.GetAllocations()) != 0 {
+		t.Errorf("%v, %v: want none that waits", res.GetAllocations(), err)
+	}
+	s.waits(8, 60) // the stream goes on
+}
+
+func TestAStreamEndsWhenTooManyLeaveBeforeTheyCome(t *testing.T) {
+	f := start(t, Config{}, nil)
+	s := f.await()
+	for number := uint64(0); number <= maxLeftEarly; {
+		var some []uint64
+		for ; number <= maxLeftEarly && len(some) < 1000; number++ {
+			some = append(some, number)
+		}
+		if err := s.leave(some...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if s.answers.Receive() {
+		t.Errorf("the stream says %v: want its end", s.answers.Msg())
+	}
+	if err := s.answers.Err(); connect.CodeOf(err) != connect.CodeResourceExhausted {
+		t.Errorf("%v: want RESOURCE_EXHAUSTED", err)
+	}
+}
+
+func TestAHostHasFewStreams(t *testing.T) {
+	c := newAuthServer(t)
+	begin := func(v *visitor) (*connect.ServerStreamForClient[bursarv1.AwaitResponse], error) {
+		answers, err := v.allocations.Await(t.Context(), &bursarv1.AwaitRequest{})
+		if err != nil || !answers.Receive() {
+			return nil, errors.Join(err, answers.Err())
+		}
+		t.Cleanup(func() { _ = answers.Close() })
+		return answers, nil
+	}
+	agent := c.visit(t, "agent1")
+	var last *connect.ServerStreamForClient[bursarv1.AwaitResponse]
+	for range maxHostStreams {
+		answers, err := begin(agent)
+		if err != nil {
+			t.Fatal(err)
+		}
+		last = answers
+	}
+	if _, err := begin(agent); connect.CodeOf(err) != connect.CodeResourceExhausted || !strings.Contains(err.Error(), "host h1 has 4 streams of Await: want at most 4") {
 		t.Errorf("one too many: %v", err)
 	}
-	f.release(holder.GetId())
-	s.hears(1)
-	if a, err := s.ask(2, 60, false); err != nil || a.GetState() != reserved {
-		t.Errorf("when the first is over: %v, %v", a, err)
+	if _, err := begin(c.visit(t, "agent2")); err != nil {
+		t.Errorf("another host: %v", err)
 	}
+	if _, err := begin(c.visit(t, "alice")); connect.CodeOf(err) != connect.CodePermissionDenied {
+		t.Errorf("no agent: %v: want PERMISSION_DENIED", err)
+	}
+	_ = last.Close()
+	eventually(t, "one has ended", func() bool {
+		_, err := begin(agent)
+		return err == nil
+	})
 }
 
 func TestWhatWaitsWithoutAStreamIsRefused(t *testing.T) {

@@ -6,12 +6,13 @@ import (
 	"time"
 
 	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/proto/convert"
 )
 
 const (
 	// KeepAlive is how often a watch on which nothing happens says that it is still there, and how
 	// far it has seen.
-	KeepAlive = 15 * time.Second
+	KeepAlive = convert.KeepAlive
 	// watchBatch is how many changes are taken from the feed at a time.
 	watchBatch = 64
 )

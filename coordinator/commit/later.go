@@ -2,6 +2,7 @@ package commit
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -14,66 +15,63 @@ import (
 // send it with AllocateLater, once. Any goroutine may use it.
 type LaterRequest struct {
 	loop    *Loop
+	of      turns.Owner
+	start   ledger.Instant
 	request core.Request // waits
 	decided func(lost bool)
 
 	mu       sync.Mutex
-	sent     bool // guarded by mu, as all below
-	of       turns.Owner
-	start    ledger.Instant
-	patience *time.Timer // nil: there is none
-	over     bool        // it was decided, or nobody waits for it
-	answered bool        // it was decided by the loop, and request has how
-	err      error       // if not
+	patience *time.Timer // guarded by mu; nil: there is none
+	over     bool        // guarded by mu; it was decided, or nobody waits for it
+	err      error       // guarded by mu; nil once it is over: request has how it was decided
 }
 
 // NewLater returns a request that waits later. decided is called once when its wait is over, unless
 // Withdraw came first. lost says that the leadership has ended, so that nothing is known of the
 // request. It must not block.
-func (loop *Loop) NewLater(decided func(lost bool)) *LaterRequest {
-	later := &LaterRequest{loop: loop, decided: decided}
+func (loop *Loop) NewLater(ctx context.Context, decided func(lost bool)) *LaterRequest {
+	later := &LaterRequest{loop: loop, of: loop.owner(ctx), start: loop.Clock.Now(), decided: decided}
 	later.request.Done = func(err error) {
 		if err == nil {
-			later.observe()
+			loop.observeLatency(&later.request, later.start)
 		}
-		later.decide(err == nil, err, err != nil)
+		if later.end(err) {
+			decided(err != nil)
+		}
 	}
 	return later
 }
 
 // AllocateLater is Allocate, but if the request must wait, it returns the allocation that waits.
-// If ctx ends before it returns, the request is withdrawn.
+// If ctx ends before it returns, the request is withdrawn. If Withdraw comes before the request has
+// its turn, the error is core.ErrWithdrawn.
 func (loop *Loop) AllocateLater(ctx context.Context, command *ledger.AllocateCommand, later *LaterRequest) (ledger.AllocateResult, error) {
-	start, of := loop.Clock.Now(), loop.owner(ctx)
 	patience, bounded := patience(ctx, command)
 	p, _ := loop.requests.Get().(*pendingRequest)
 	p.Command, p.From, p.Span, p.Later = *command, loop.origin(ctx), loop.Spans.newSpan(ctx), &later.request
-	later.begin(of, start)
 	if bounded {
 		later.limit(patience, command.RequestID)
 	}
-	if err := loop.submit(of, &p.Request); err != nil {
+	if err := loop.submit(later.of, &p.Request); err != nil {
 		p.Request = core.Request{Done: p.Done}
 		loop.requests.Put(p)
+		later.end(err)
 		return ledger.AllocateResult{}, err
 	}
 	loop.park(ctx)
 	answered, err := loop.await(ctx, p.done)
 	if !answered {
-		loop.queue.force(of, p.Withdraw())
+		later.Withdraw()
 		return ledger.AllocateResult{}, err
 	}
-	result, err := loop.takeResult(p, start, err)
+	result, err := loop.takeResult(p, later.start, err)
+	if errors.Is(err, core.ErrWithdrawn) {
+		return later.Answer() // says why
+	}
 	if err != nil || result.Ended || result.Allocation.State != ledger.Waiting {
-		later.end(false, err) // it does not wait
+		later.end(err) // it does not wait
 	}
 	return result, err
-}
-
-func (later *LaterRequest) begin(of turns.Owner, start ledger.Instant) {
-	later.mu.Lock()
-	defer later.mu.Unlock()
-	later.of, later.start, later.sent = of, start, true
 }
 
 // limit ends the wait when the caller's patience is over.
@@ -84,35 +82,20 @@ func (later *LaterRequest) limit(patience time.Duration, requestID string) {
 		return
 	}
 	later.patience = time.AfterFunc(patience, func() {
-		if later.decide(false, &PatienceError{RequestID: requestID}, false) {
-			later.loop.queue.force(later.of, later.request.Withdraw())
+		if later.withdraw(&PatienceError{RequestID: requestID}) {
+			later.decided(false)
 		}
 	})
 }
 
-func (later *LaterRequest) observe() {
-	later.mu.Lock()
-	start := later.start
-	later.mu.Unlock()
-	later.loop.observeLatency(&later.request, start)
-}
-
-// decide takes over how the wait ended. It reports false if that was known already.
-func (later *LaterRequest) decide(answered bool, err error, lost bool) bool {
-	if !later.end(answered, err) {
-		return false
-	}
-	later.decided(lost)
-	return true
-}
-
-func (later *LaterRequest) end(answered bool, err error) bool {
+// end takes over how the wait ended. It reports false if that was known already.
+func (later *LaterRequest) end(err error) bool {
 	later.mu.Lock()
 	defer later.mu.Unlock()
 	if later.over {
 		return false
 	}
-	later.over, later.answered, later.err = true, answered, err
+	later.over, later.err = true, err
 	if later.patience != nil {
 		later.patience.Stop()
 	}
@@ -120,25 +103,23 @@ func (later *LaterRequest) end(answered bool, err error) bool {
 }
 
 // Withdraw says that the caller has gone away.
-func (later *LaterRequest) Withdraw() {
-	if !later.end(false, core.ErrWithdrawn) {
-		return
+func (later *LaterRequest) Withdraw() { later.withdraw(core.ErrWithdrawn) }
+
+// withdraw is end for a request that the loop may have, or get later.
+func (later *LaterRequest) withdraw(why error) bool {
+	ended := later.end(why)
+	if ended {
+		later.loop.queue.force(later.of, later.request.Withdraw())
 	}
-	withdraw := later.request.Withdraw()
-	later.mu.Lock()
-	of, sent := later.of, later.sent
-	later.mu.Unlock()
-	if sent { // else the loop sees that it was withdrawn
-		later.loop.queue.force(of, withdraw)
-	}
+	return ended
 }
 
 // Answer is how the wait ended. It may be asked for once decided was called.
 func (later *LaterRequest) Answer() (ledger.AllocateResult, error) {
 	later.mu.Lock()
 	defer later.mu.Unlock()
-	if later.answered {
-		return later.request.Result, later.request.Err
+	if later.err != nil {
+		return ledger.AllocateResult{}, later.err
 	}
-	return ledger.AllocateResult{}, later.err
+	return later.request.Result, later.request.Err
 }

@@ -9,6 +9,10 @@ import (
 // LongestWait is the longest that the contract lets a request wait.
 const LongestWait = 7 * 24 * time.Hour
 
+// KeepAlive is how often a stream of a coordinator on which nothing happens says that it is still
+// there.
+const KeepAlive = 15 * time.Second
+
 // Wait is how long the answer to a request may take because the request asks to wait: LongestWait
 // at most, and 0 for one that is answered at once.
 func Wait(request any) time.Duration {

@@ -1058,7 +1058,8 @@ type AwaitResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// What StreamedWait.stream is to be. It is in the first message only.
 	Stream string `protobuf:"bytes,1,opt,name=stream,proto3" json:"stream,omitempty"`
-	// The numbers of the waits that have ended. Empty in the first message and in keep-alives.
+	// The numbers of the waits that have ended. Empty in the first message and in keep-alives,
+	// of which one comes each 15 s if nothing else does.
 	Ended         []uint64 `protobuf:"varint,2,rep,packed,name=ended,proto3" json:"ended,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

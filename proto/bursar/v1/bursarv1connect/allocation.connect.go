@@ -101,10 +101,11 @@ type AllocationServiceClient interface {
 	Explain(context.Context, *v1.ExplainRequest) (*v1.ExplainResponse, error)
 	// Await is for the agent of a host, which so waits for many callers with one call: requests with
 	// AllocateRequest.streamed are answered at once, and the stream says which of them need not wait
-	// any longer. When it ends, their callers have gone away. An agent serves no such stream.
+	// any longer. When it ends, their callers have gone away. The identity of a host may have four at
+	// a time (RESOURCE_EXHAUSTED). An agent serves no such stream.
 	Await(context.Context, *v1.AwaitRequest) (*connect.ServerStreamForClient[v1.AwaitResponse], error)
-	// Leave says that callers of requests that wait with a stream have gone away. Waits and streams
-	// that are not known are fine.
+	// Leave says that callers of requests that wait with a stream have gone away. Streams that are
+	// not known are fine. A wait that is not known is refused when it comes (CANCELED).
 	Leave(context.Context, *v1.LeaveRequest) (*v1.LeaveResponse, error)
 }
 
@@ -363,10 +364,11 @@ type AllocationServiceHandler interface {
 	Explain(context.Context, *v1.ExplainRequest) (*v1.ExplainResponse, error)
 	// Await is for the agent of a host, which so waits for many callers with one call: requests with
 	// AllocateRequest.streamed are answered at once, and the stream says which of them need not wait
-	// any longer. When it ends, their callers have gone away. An agent serves no such stream.
+	// any longer. When it ends, their callers have gone away. The identity of a host may have four at
+	// a time (RESOURCE_EXHAUSTED). An agent serves no such stream.
 	Await(context.Context, *v1.AwaitRequest, *connect.ServerStream[v1.AwaitResponse]) error
-	// Leave says that callers of requests that wait with a stream have gone away. Waits and streams
-	// that are not known are fine.
+	// Leave says that callers of requests that wait with a stream have gone away. Streams that are
+	// not known are fine. A wait that is not known is refused when it comes (CANCELED).
 	Leave(context.Context, *v1.LeaveRequest) (*v1.LeaveResponse, error)
 }
 

@@ -1,0 +1,50 @@
+package commit
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/bursar/bursar/coordinator/core"
+	"github.com/bursar/bursar/coordinator/ledger"
+)
+
+// laterRig is a loop that takes a second for a command, with a request behind that.
+func laterRig(t *testing.T, deadline time.Duration, meanwhile func(*LaterRequest)) (decided int, err error) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		d := runLoop(t, NewMemoryStore(), func(c *setup) { c.Ledger.Interval = time.Hour })
+		defer d.Close()
+		d.Host(100)
+		go func() {
+			_ = d.Do(context.Background(), func(*ledger.Ledger, ledger.Instant) { time.Sleep(time.Second) })
+		}()
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), deadline)
+		defer cancel()
+		command := requestOf("alice", 1000)
+		command.RequestID, command.Wait = "r", time.Hour
+		later := d.NewLater(ctx, func(bool) { decided++ })
+		go meanwhile(later)
+		_, err = d.AllocateLater(ctx, command, later)
+	})
+	return decided, err
+}
+
+// Its deadline is 1,050 ms away, and the loop takes it after 1,000. The answer must get there.
+func TestALaterRequestWhoseDeadlineComesInTheQueueSaysSo(t *testing.T) {
+	decided, err := laterRig(t, 1050*time.Millisecond, func(*LaterRequest) {})
+	patience, is := errors.AsType[*PatienceError](err)
+	if !is || patience.RequestID != "r" || decided != 1 {
+		t.Errorf("%v, decided %d times: want a PatienceError, once", err, decided)
+	}
+}
+
+func TestALaterRequestThatIsWithdrawnInTheQueueSaysSo(t *testing.T) {
+	decided, err := laterRig(t, time.Minute, (*LaterRequest).Withdraw)
+	if !errors.Is(err, core.ErrWithdrawn) || decided != 0 {
+		t.Errorf("%v, decided %d times: want %v, never", err, decided, core.ErrWithdrawn)
+	}
+}
