@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"syscall"
 	"time"
 
 	"connectrpc.com/connect"
@@ -138,8 +140,22 @@ func noAnswer(err error) error {
 	if connect.CodeOf(err) == connect.CodeResourceExhausted && connect.IsWireError(err) {
 		return err
 	}
-	return connect.NewError(connect.CodeUnavailable, fmt.Errorf("no coordinator answers: %w", err))
+	return connect.NewError(connect.CodeUnavailable, fmt.Errorf("no coordinator answers: %w", &unreachedError{err}))
 }
+
+// unreachedError says in few words why no coordinator was reached: the last one's address and the
+// system's word, if there are such.
+type unreachedError struct{ err error }
+
+func (e *unreachedError) Error() string {
+	call, isCall := errors.AsType[*net.OpError](e.err)
+	if errno, known := errors.AsType[syscall.Errno](e.err); known && isCall && call.Addr != nil {
+		return call.Addr.String() + ": " + errno.Error()
+	}
+	return e.err.Error()
+}
+
+func (e *unreachedError) Unwrap() error { return e.err }
 
 // inNameOf adds the caller to what is sent. The context then holds what the last call with it has
 // sent and was answered.

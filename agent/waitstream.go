@@ -196,7 +196,7 @@ func unheard(why error) error {
 	if why == nil {
 		why = errors.New("the stream with which it waits has ended")
 	}
-	return connect.NewError(connect.CodeUnavailable, fmt.Errorf("the request waits, and no coordinator is heard: %w", why))
+	return connect.NewError(connect.CodeUnavailable, fmt.Errorf("the request waits, and no coordinator is heard: %w", &unreachedError{why}))
 }
 
 // ctxError is the error of a call whose context has ended.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"strconv"
 	"strings"
 )
 
@@ -25,6 +26,8 @@ type TargetError struct {
 func (e *TargetError) Error() string {
 	return fmt.Sprintf("server %q: %s: want a socket such as /run/bursar/agent.sock, host:port, or http(s)://host:port", e.Target, e.Reason)
 }
+
+const maxPort = 65535
 
 // parseTarget reads the name of a server: a path or "unix:PATH" is a socket, everything else an
 // address. If the address has no scheme, it is https if secure is set. The error is a
@@ -59,6 +62,9 @@ func parseTarget(text string, secure bool) (target, error) {
 	// https has a port everybody knows; we do not listen on that of http.
 	if _, port, err := net.SplitHostPort(u.Host); u.Scheme == "http" && (err != nil || port == "") {
 		return target{}, &TargetError{text, "no port"}
+	}
+	if n, err := strconv.Atoi(u.Port()); u.Port() != "" && (err != nil || n < 1 || n > maxPort) {
+		return target{}, &TargetError{text, "no such port"}
 	}
 	if u.Hostname() == "" {
 		return target{}, &TargetError{text, "no host"}

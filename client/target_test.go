@@ -29,7 +29,7 @@ func TestTargetNamesASocketOrAnAddress(t *testing.T) {
 func TestTargetRefusesWhatNamesNoServer(t *testing.T) {
 	for _, text := range []string{
 		"", "unix:", "localhost", ":7070", "ftp://example.com:21", "http://example.com", "http://a:1?x=y", "http://u@a:1", "a b:7070",
-		"http://127.0.0.1:port",
+		"http://127.0.0.1:port", "127.0.0.1:99999", "127.0.0.1:0",
 	} {
 		got, err := parseTarget(text, false)
 		var targetErr *TargetError

@@ -303,7 +303,7 @@ func TestADeadlineStopsWhatIsLeftOnADrainedHost(t *testing.T) {
 	other := f.allocate(reserved).GetId()
 
 	far, err := f.hosts.Drain(t.Context(), &bursarv1.DrainRequest{HostId: "h1", Reason: "disk", Deadline: seconds(3600)})
-	if why := far.GetHost().GetUnavailableReason(); err != nil || !strings.HasPrefix(why, "draining: disk; its engines are stopped at 2") {
+	if why := far.GetHost().GetUnavailableReason(); err != nil || !strings.HasPrefix(why, "draining: disk; deadline for its engines: 2") {
 		t.Errorf("drained by a deadline: %q, %v", why, err)
 	}
 	if res := a.beat(func(*bursarv1.SyncRequest) {}); len(res.GetStops()) > 0 || res.GetAction() != bursarv1.SyncAction_SYNC_ACTION_DRAIN {

@@ -106,25 +106,37 @@ func (s *quotaService) Apply(ctx context.Context, req *bursarv1.ApplyRequest) (*
 		return nil, err
 	}
 	set := ledger.QuotaSet{Source: req.GetSource(), Quotas: quotas, Prune: req.GetPrune(), DryRun: req.GetDryRun(), Force: req.GetForce()}
+	undeclared := make(map[string][]string) // dimensions, by the rule's selector
 	changes, err := commit.Decide(ctx, s.loop, func(l *ledger.Ledger, now ledger.Instant) (ledger.QuotaChanges, error) {
-		return l.ApplyQuotas(now, set)
+		changes, err := l.ApplyQuotas(now, set)
+		known := l.Dimensions()
+		for _, list := range [][]ledger.Quota{changes.Added, changes.Changed} {
+			for i := range list {
+				if names := known.Undeclared(&list[i]); len(names) > 0 {
+					undeclared[list[i].Selector.String()] = names
+				}
+			}
+		}
+		return changes, err
 	})
 	if err != nil {
 		return nil, inQuotas(err, quotas)
 	}
 	res := &bursarv1.ApplyResponse{Unchanged: int32(changes.Unchanged)} //nolint:gosec // the contract bounds the set
 	left := wire.PageBytes
-	res.Added, res.MoreAdded, left = someQuotas(changes.Added, left)
-	res.Changed, res.MoreChanged, left = someQuotas(changes.Changed, left)
-	res.Deleted, res.MoreDeleted, _ = someQuotas(changes.Deleted, left)
+	res.Added, res.MoreAdded, left = someQuotas(changes.Added, undeclared, left)
+	res.Changed, res.MoreChanged, left = someQuotas(changes.Changed, undeclared, left)
+	res.Deleted, res.MoreDeleted, _ = someQuotas(changes.Deleted, nil, left)
 	return res, nil
 }
 
 // someQuotas makes messages of rules as far as there is room for them in an answer, in bytes, and
-// says how many more there are and what room is left.
-func someQuotas(list []ledger.Quota, room int) (messages []*bursarv1.Quota, more int32, left int) {
+// says how many more there are and what room is left. undeclared are the undeclared dimensions of
+// rules, by selector.
+func someQuotas(list []ledger.Quota, undeclared map[string][]string, room int) (messages []*bursarv1.Quota, more int32, left int) {
 	for i := range list {
 		m := wire.QuotaMessage(&list[i])
+		m.UndeclaredDimensions = undeclared[list[i].Selector.String()]
 		if room -= proto.Size(m) + 5; room < 0 { // with its tag and its length
 			return messages, int32(len(list) - i), 0 //nolint:gosec // there are not that many rules
 		}

@@ -135,7 +135,7 @@ func (c *cli) printAllocations(allocations []*bursarv1.Allocation, filter string
 		c.sayf("no allocations: `bursar run` or `bursar allocate` makes one")
 		return
 	}
-	header := []string{"ID", "STATE", "HOST", "MEMORY", "USED", "CORES", "USED", "OVER-USE", "OTHER", "AGE", "PID", "LABELS"}
+	header := []string{"ID", "STATE", "HOST", "MEMORY", "MEMORY USED", "CORES", "CORES USED", "OVER-USE", "OTHER", "AGE", "PID", "LABELS"}
 	if c.wide() {
 		header = append(header, "CALLER", "PRIORITY", "ENDS", "ADDRESS", "REQUEST ID")
 	}

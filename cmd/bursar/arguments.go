@@ -21,9 +21,25 @@ func atMost(n int) cobra.PositionalArgs {
 		case wanted == "":
 			return fmt.Errorf("%q: %s takes flags only", args[n], cmd.CommandPath())
 		default:
-			return fmt.Errorf("%q is one argument too many: want %s %s", args[n], cmd.CommandPath(), wanted)
+			return fmt.Errorf("%q is one argument too many: want %s %s%s", args[n], cmd.CommandPath(), wanted, singular(cmd, args[0]))
 		}
 	}
+}
+
+// singular says which command was meant if a listing was given a word of its singular, as in "hosts
+// drain vm-1"; else nothing.
+func singular(cmd *cobra.Command, word string) string {
+	for _, other := range cmd.Parent().Commands() {
+		if other.Name()+"s" != cmd.Name() {
+			continue
+		}
+		for _, member := range other.Commands() {
+			if member.Name() == word {
+				return "; did you mean " + member.CommandPath() + "?"
+			}
+		}
+	}
+	return ""
 }
 
 func atLeastOne(cmd *cobra.Command, args []string) error {

@@ -43,6 +43,8 @@ type cli struct {
 	unanswered sync.Once
 	// byDefault is set if nobody has said where the last one is.
 	byDefault bool
+	// ofAgent is set if the last one is an agent's.
+	ofAgent bool
 	// finders are the functions that end the finders, and finding waits for them, when the command
 	// is done.
 	finders []context.CancelFunc
@@ -248,7 +250,12 @@ func family(use, short, long string, members ...*cobra.Command) *cobra.Command {
 		Use: use, Short: short, Long: long,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return usagef("unknown command %q for %q; see: %s --help", args[0], cmd.CommandPath(), cmd.CommandPath())
+				meant := ""
+				cmd.SuggestionsMinimumDistance = 2
+				if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+					meant = fmt.Sprintf("; did you mean %s %s?", cmd.CommandPath(), near[0])
+				}
+				return usagef("unknown command %q for %q%s; see: %s --help", args[0], cmd.CommandPath(), meant, cmd.CommandPath())
 			}
 			return cmd.Help()
 		},

@@ -25,6 +25,9 @@ type confirmFlags struct {
 	entitled     sizeFlags
 }
 
+// wantedPID is what --pid wants.
+const wantedPID = "the number of a process, 1 or more"
+
 func (c *cli) confirmCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "confirm [ID]",
@@ -67,6 +70,9 @@ out.`,
 	addDuration(flags, &f.lease, "lease", "", "without --pid: how long it lives without a renewal (24h if nothing else ends it)")
 	addSizeFlags(cmd, &f.entitled)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if flags.Changed("pid") && f.pid < 1 {
+			return usagef("--pid %d: want %s", f.pid, wantedPID)
+		}
 		req, err := f.request()
 		if err != nil {
 			return err
@@ -121,8 +127,6 @@ func isActive(ctx context.Context, cl *client.Client, id string) bool {
 
 func (f *confirmFlags) request() (*bursarv1.ConfirmRequest, error) {
 	switch {
-	case f.pid < 0:
-		return nil, usagef("--pid %d: want a process id", f.pid)
 	case f.pid == 0 && f.address == "" && len(f.applications) == 0:
 		return nil, usagef("nothing said about the engine: want --pid, --address or --application")
 	case f.pid != 0 && f.lease != 0:

@@ -82,6 +82,8 @@ func exitCode(err error) int {
 		return exitNoSuchThing
 	case client.Never(err):
 		return exitData
+	case isForeign(err):
+		return exitUnavailable
 	case isCall(err):
 		return callCode(connect.CodeOf(err))
 	default:

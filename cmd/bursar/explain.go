@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -25,8 +26,8 @@ in the queue. Of a request that has waited for long while later ones were
 granted, it names the largest allocations that stand in its way. It changes
 nothing.
 
-A request that names no host, by --host or by a label, is tried on all hosts;
-with --agent, on the agent's host.`,
+A request that names no host with --host is tried on all hosts; with --agent, on
+the agent's host.`,
 		Example: `  # a request that was not made
   bursar explain -m 4GiB -c 2 --label user=alice --label creator=IDE
 
@@ -104,7 +105,14 @@ func verdictText(res *bursarv1.ExplainResponse) string {
 		}
 		return "fits now, on host " + res.GetHostId()
 	case bursarv1.ExplainResponse_VERDICT_WAITS:
-		return "does not fit now" + placeText(res) + absenceText(res)
+		if !waits(res) {
+			return "does not fit now" + placeText(res) + absenceText(res)
+		}
+		text := "waits" + placeText(res) + absenceText(res)
+		if ends := res.GetAllocation().GetExpireTime(); ends != nil {
+			text += "; until " + timeText(ends) + ", " + until(ends, time.Now()) + " left"
+		}
+		return text
 	case bursarv1.ExplainResponse_VERDICT_NEVER:
 		return "can never fit"
 	case bursarv1.ExplainResponse_VERDICT_DECIDED:
@@ -126,21 +134,26 @@ func absenceText(res *bursarv1.ExplainResponse) string {
 	return ""
 }
 
-// placeText says at which place in the queue a request is: ": next behind host vm-1", ": 3 go
-// before it behind quota user=alice".
+// waits reports whether a request was made and waits.
+func waits(res *bursarv1.ExplainResponse) bool {
+	return res.GetAllocation().GetState() == bursarv1.AllocationState_ALLOCATION_STATE_WAITING
+}
+
+// placeText says at which place in the queue a request is: ": next in line for host vm-1", ": 3
+// requests before it in line for quota user=alice". One that waits for any host is in line for no
+// account.
 func placeText(res *bursarv1.ExplainResponse) string {
-	if res.GetBlockedBy() == nil {
+	line := " in line"
+	switch {
+	case res.GetBlockedBy() != nil:
+		line += " for " + accountText(res.GetBlockedBy())
+	case !waits(res):
 		return ""
 	}
-	behind := " behind " + accountText(res.GetBlockedBy())
-	switch n := res.GetPlace(); n {
-	case 0:
-		return ": next in line" + behind
-	case 1:
-		return ": 1 goes before it" + behind
-	default:
-		return fmt.Sprintf(": %d go before it%s", n, behind)
+	if n := res.GetPlace(); n > 0 {
+		return ": " + counted(int(n), "request", "requests") + " before it" + line
 	}
+	return ": next" + line
 }
 
 // accountHeader and accountRows show accounts, a row for each dimension.
@@ -157,11 +170,13 @@ func accountRows(accounts []*bursarv1.Account) [][]string {
 			for _, r := range []*bursarv1.Resource{a.GetLimit(), a.GetProtected(), a.GetUsed(), a.GetReserved(), a.GetUsedByOthers(), a.GetAvailable()} {
 				row = append(row, quantityOf(r, dimension))
 			}
-			row = append(row, "", "")
+			note := overNote(a, dimension, first)
+			waiting := ""
 			if first {
-				row[0], row[len(row)-2], row[len(row)-1] = accountText(a.GetName()), count(a.GetWaiting()), accountNote(a)
+				row[0], waiting, note = accountText(a.GetName()), count(a.GetWaiting()), joined(note, heldNote(a))
 				first = false
 			}
+			row = append(row, waiting, note)
 			rows = append(rows, row)
 		}
 		if first {
@@ -179,22 +194,39 @@ func withUnit(dimension string) string {
 	return dimension
 }
 
+const overItsLimit = "over its limit"
+
+// accountNote says what is to be known of an account in addition to its numbers.
 func accountNote(a *bursarv1.Account) string {
-	var notes []string
-	if a.GetOverLimit() {
-		notes = append(notes, "over its limit")
+	if !a.GetOverLimit() {
+		return heldNote(a)
 	}
-	if a.GetHeldFor() != "" {
-		note := "held for " + a.GetHeldFor()
-		if a.GetHeldUntil() != nil { // an older coordinator does not say it
-			note += " until " + timeText(a.GetHeldUntil())
-		}
-		if kept := resourceText(a.GetKept()); kept != "" {
-			note += ", keeps " + kept
-		}
-		notes = append(notes, note)
+	return joined(overItsLimit, heldNote(a))
+}
+
+// overNote says of a dimension that the account has more of it than its limit. If the numbers do
+// not show of which, the first row says it.
+func overNote(a *bursarv1.Account, dimension string, first bool) string {
+	isOver := func(dimension string) bool { return strings.HasPrefix(quantityOf(a.GetAvailable(), dimension), "-") }
+	if a.GetOverLimit() && (isOver(dimension) || first && !slices.ContainsFunc(dimensions(a), isOver)) {
+		return overItsLimit
 	}
-	return strings.Join(notes, ", ")
+	return ""
+}
+
+// heldNote says for whom an account is held, until when, and what that keeps idle.
+func heldNote(a *bursarv1.Account) string {
+	if a.GetHeldFor() == "" {
+		return ""
+	}
+	note := "held for " + a.GetHeldFor()
+	if a.GetHeldUntil() != nil { // an older coordinator does not say it
+		note += " until " + timeText(a.GetHeldUntil())
+	}
+	if kept := amountsText(a.GetKept()); kept != "" {
+		note += ", keeps " + kept
+	}
+	return note
 }
 
 // dimensions lists, in the usual order, the dimensions that an account limits or has given

@@ -115,6 +115,16 @@ func resourceText(r *bursarv1.Resource) string {
 	return value.String()
 }
 
+// amountsText writes a resource's own part for people, whose numbers may be rounded:
+// "memory=23.5GiB,cpu=2".
+func amountsText(r *bursarv1.Resource) string {
+	var parts []string
+	for _, dimension := range setDimensions(orEmpty(r)) {
+		parts = append(parts, dimension+"="+quantityOf(r, dimension))
+	}
+	return strings.Join(parts, ",")
+}
+
 // labelsText writes "user=alice,creator=IDE".
 func labelsText(labels map[string]string) string {
 	set, err := label.FromMap(labels)

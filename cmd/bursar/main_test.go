@@ -61,7 +61,7 @@ const patience = 60 * time.Second
 //	yarn many PATH N         that many queues below one
 //	yarn app ID …            an application in it: queue=root.a, used=2GiB/2, state=KILLED
 //
-// FREE is an address on loopback that nobody serves.
+// FREE is an address on loopback that nobody serves. EXAMPLES is the folder of the examples.
 func TestScripts(t *testing.T) {
 	runScripts(t, "testdata", func(*testscript.Env) {})
 }
@@ -115,6 +115,10 @@ func takeIgnored() {
 func runScripts(t *testing.T, dir string, setup func(env *testscript.Env)) {
 	t.Helper()
 	takeIgnored()
+	examples, err := filepath.Abs("../../examples")
+	if err != nil {
+		t.Fatal(err)
+	}
 	testscript.Run(t, testscript.Params{
 		Dir: dir, Deadline: time.Now().Add(scriptsTime),
 		Setup: func(env *testscript.Env) error {
@@ -123,6 +127,7 @@ func runScripts(t *testing.T, dir string, setup func(env *testscript.Env)) {
 			env.Setenv("XDG_STATE_HOME", filepath.Join(env.WorkDir, "state"))
 			env.Setenv("BURSAR_ADDR", "127.0.0.1:1") // nobody's
 			env.Setenv("FREE", proc.Address(t))
+			env.Setenv("EXAMPLES", examples)
 			env.Setenv("BURSAR_AGENT", filepath.Join(env.WorkDir, "none", "agent.sock")) // nobody's, and given up soon
 			env.Setenv("USER", "alice")
 			env.Setenv("GORACE", goRace)

@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/bursar/bursar/internal/duration"
+	"github.com/bursar/bursar/label"
 	"github.com/bursar/bursar/resource"
 )
 
@@ -61,7 +63,22 @@ func flagMistake(_ *cobra.Command, err error) error {
 	if field, ok := errors.AsType[*resource.FieldError](cause); ok && field.Field == flag.Name {
 		return fmt.Errorf("--%s %q: want %s", flag.Name, field.Value, field.Want)
 	}
-	if want := wantedNumber(flag.Value.Type()); want != "" {
+	if field, ok := errors.AsType[*label.FieldError](cause); ok {
+		if key, isLabel := strings.CutPrefix(field.Field, "labels["); isLabel {
+			if key = strings.TrimSuffix(key, "]"); key == field.Value { // the key is wrong
+				return fmt.Errorf("--%s %q: want %s", flag.Name, key, field.Want)
+			}
+			return fmt.Errorf("--%s %s %q: want %s", flag.Name, shown(key), field.Value, field.Want)
+		}
+	}
+	if rest, quotesAll := strings.CutPrefix(cause.Error(), strconv.Quote(wrong.GetValue())+": "); quotesAll {
+		return fmt.Errorf("--%s %s: %s", flag.Name, shown(wrong.GetValue()), rest)
+	}
+	want := wantedNumber(flag.Value.Type())
+	if flag.Name == "pid" {
+		want = wantedPID
+	}
+	if want != "" {
 		return fmt.Errorf("--%s %q: want %s", flag.Name, wrong.GetValue(), want)
 	}
 	return fmt.Errorf("--%s %s: %w", flag.Name, shown(wrong.GetValue()), cause)

@@ -185,7 +185,7 @@ func TestInterruptEndsAWait(t *testing.T) {
 		}
 	}
 	term := inTerminal(t, env, bursar(t), "run", "--memory", "64MiB", "--label", "user=alice", "--wait", "1m", "--", "true")
-	term.await("waiting: next in line behind quota user=alice: lacks 1 instance;")
+	term.await("waiting: next in line for quota user=alice, which lacks 1 instance;")
 	term.enter("\x03")
 	_ = term.cmd.Wait()
 	if code := term.cmd.ProcessState.ExitCode(); code != exitSignal+int(syscall.SIGINT) {

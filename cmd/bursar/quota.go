@@ -3,8 +3,10 @@ package main
 import (
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -131,7 +133,8 @@ func (c *cli) quotaApplyCommand() *cobra.Command {
 		Long: `Apply puts the rules of a YAML file in force in one step. If one of them is
 wrong nothing changes, and the message names the file, line, column, field and
 reason. Rules that are not in the file stay, unless --prune removes those that
-came from it before.`,
+came from it before. A rule for a dimension that no host, external cluster or
+configuration has yet is taken with a warning: quota set refuses it.`,
 		Example: `  bursar quota apply -f examples/quotas.yaml
 
   # check it, and say what would change
@@ -148,7 +151,7 @@ came from it before.`,
 	source := cmd.Flags().String("source", "", "name of the set, by which --prune finds its rules (default: the file's name)")
 	prune := cmd.Flags().Bool("prune", false, "remove the rules of this source that are not in the file")
 	dryRun := cmd.Flags().Bool("dry-run", false, "change nothing: check, and say what would change")
-	force := cmd.Flags().Bool("force", false, "even for dimensions that no host has yet")
+	force := cmd.Flags().Bool("force", false, "no warning of dimensions that no host has yet")
 	_ = cmd.MarkFlagFilename("file", "yaml", "yml")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if *file == "" {
@@ -167,14 +170,40 @@ came from it before.`,
 			return err
 		}
 		res, err := cl.Quotas().Apply(cmd.Context(), &bursarv1.ApplyRequest{
-			Quotas: quotas, Source: firstSet(*source, filepath.Base(name)), Prune: *prune, DryRun: *dryRun, Force: *force,
+			// A file may be there before the hosts that it is for.
+			Quotas: quotas, Source: firstSet(*source, filepath.Base(name)), Prune: *prune, DryRun: *dryRun, Force: true,
 		})
 		if err != nil {
 			return inFile(err, name, data)
 		}
+		if !*force {
+			c.sayUndeclared(slices.Concat(res.GetAdded(), res.GetChanged()))
+		}
 		return c.print(res, func() { c.printApplied(res, *dryRun) })
 	}
 	return cmd
+}
+
+// mostSelectors is how many rules a warning names.
+const mostSelectors = 5
+
+// sayUndeclared warns of rules for dimensions that nothing has: a name may be misspelt.
+func (c *cli) sayUndeclared(quotas []*bursarv1.Quota) {
+	rules := make(map[string][]string) // selectors, by dimension
+	for _, q := range quotas {
+		for _, dimension := range q.GetUndeclaredDimensions() {
+			rules[dimension] = append(rules[dimension], selectorText(q.GetSelector()))
+		}
+	}
+	for _, dimension := range slices.Sorted(maps.Keys(rules)) {
+		list := slices.Sorted(slices.Values(rules[dimension]))
+		more := ""
+		if n := len(list) - mostSelectors; n > 0 {
+			list, more = list[:mostSelectors], fmt.Sprintf(" and %d more", n)
+		}
+		c.sayf("bursar: warning: no host, external cluster or configuration (dimensions) has %s, which these rules are for: %s%s",
+			dimension, strings.Join(list, "; "), more)
+	}
 }
 
 // readFile reads a file, or standard input if the name is "-".

@@ -154,10 +154,12 @@ func noteText(s *bursarv1.Shortfall) string {
 
 // shortfallHint says what helps. It never speaks of waiting for what can never fit, nor the other
 // way round.
-func shortfallHint(in *bursarv1.InsufficientResources) string {
+//
+// explain is the command that explains the request if it is given the same flags.
+func shortfallHint(in *bursarv1.InsufficientResources, explain string) string {
 	unsure := in.GetVerdict() == bursarv1.InsufficientResources_VERDICT_UNSPECIFIED
 	if isNever(in) || unsure && slices.ContainsFunc(in.GetShortfalls(), func(s *bursarv1.Shortfall) bool { return noteOf(s) == noteNever }) {
-		return neverHint(in)
+		return neverHint(in) + "; `" + explain + "` with the same flags shows every account"
 	}
 	if in.GetReason() == "waited" {
 		return "a longer --wait, or `bursar allocations` to see who holds what"
@@ -179,7 +181,7 @@ func shortfallHint(in *bursarv1.InsufficientResources) string {
 	if f := in.GetFilters(); f != nil && f.GetLabels() == f.GetTotal() {
 		return "--wait 1h waits until such a host is there; `bursar hosts` shows those of today"
 	}
-	return "--wait 30s waits until it is there; `bursar explain` with the same flags shows every account"
+	return "--wait 30s waits until it is there; `" + explain + "` with the same flags shows every account"
 }
 
 // withoutWait gives a refusal the hint of a command that does not wait, and changes an allocation
@@ -190,8 +192,7 @@ func withoutWait(err error) error {
 	case !short:
 		return err
 	case isNever(in):
-		hint, _, _ := strings.Cut(neverHint(in), "; ")
-		return &hintedError{err, hint}
+		return &hintedError{err, neverHint(in)}
 	}
 	return &hintedError{err, "nothing was changed: ask for less, or try again later; `bursar hosts` and `bursar quotas` show what is free"}
 }
@@ -215,10 +216,10 @@ func neverHint(in *bursarv1.InsufficientResources) string {
 			least[i] = s
 		}
 	}
-	const rest = "; `bursar explain` with the same flags shows every account"
 	if len(least) == 0 || in.GetVerdict() == bursarv1.InsufficientResources_VERDICT_UNSPECIFIED {
-		return "ask for less, or have the limit raised" + rest
+		return "ask for less, or have the limit raised"
 	}
+	raise := "" // a host's own size is no limit that somebody has set
 	parts := make([]string, len(least))
 	for i, s := range least {
 		most := "no " + s.GetDimension()
@@ -226,8 +227,11 @@ func neverHint(in *bursarv1.InsufficientResources) string {
 			most = "at most " + amountText(s.GetDimension(), n)
 		}
 		parts[i] = most + " (" + accountText(s.GetAccount()) + ")"
+		if s.GetAccount().GetKind() != bursarv1.AccountKind_ACCOUNT_KIND_HOST {
+			raise = ", or have the limit raised"
+		}
 	}
-	return "ask for " + strings.Join(parts, " and ") + ", or have the limit raised" + rest
+	return "ask for " + strings.Join(parts, " and ") + raise
 }
 
 // filtersText says at which step of the search hosts were removed. Shortfalls say whether those
@@ -244,7 +248,7 @@ func filtersText(f *bursarv1.HostFilters, shortfalls []*bursarv1.Shortfall) stri
 		return "there is no host yet"
 	}
 	if f.GetLabels() == f.GetTotal() && f.GetFleet() == 0 {
-		return fmt.Sprintf("hosts: none of %d has the required labels yet", f.GetTotal())
+		return fmt.Sprintf("hosts: none of %d is as asked for yet (--require, --avoid)", f.GetTotal())
 	}
 	parts := []string{fmt.Sprintf("hosts: %d of %d fit", f.GetFit(), f.GetTotal())}
 	if f.GetFleet() > 0 {

@@ -58,7 +58,7 @@ func (c *cli) describe(out io.Writer, err error) {
 			sayf("  %s", line)
 		}
 		if !hasHint {
-			sayf("hint: %s", shortfallHint(insufficient))
+			sayf("hint: %s", shortfallHint(insufficient, c.explainCommandLine()))
 		}
 	}
 	if hasHint {
@@ -79,6 +79,15 @@ func (c *cli) describe(out io.Writer, err error) {
 		sayf("hint: `systemctl status bursar-agent bursar-coordinator` if these are services, `bursar dev` starts everything on this machine; " +
 			"--addr or BURSAR_ADDR says where a coordinator is, --agent or BURSAR_AGENT where an agent is")
 	}
+}
+
+// explainCommandLine is how to ask the server of the last call what it thinks of a request. Explain
+// asks an agent only if it is told to.
+func (c *cli) explainCommandLine() string {
+	if c.ofAgent && (c.flags == nil || !c.flags.Changed("agent")) {
+		return "bursar explain --agent " + c.server()
+	}
+	return "bursar explain"
 }
 
 // hintedError is an error for which a command knows better what would help than the error itself.
@@ -154,8 +163,12 @@ func (c *cli) message(err error) string {
 		return prefix + refusal(insufficient)
 	case client.Unavailable(err) && !connect.IsWireError(err):
 		return prefix + c.nobodyAnswers(call)
+	case client.Unavailable(err) && c.ofAgent:
+		return prefix + "the agent at " + c.server() + ": " + oneLine(call.Message())
 	case client.Unavailable(err):
 		return prefix + c.server() + ": " + oneLine(call.Message())
+	case isForeign(err):
+		return prefix + c.server() + " answers, but it is no " + c.kindOfServer() + ", or one that is too old for this command: " + oneLine(call.Message())
 	}
 	if field, ok := client.InvalidField(err); ok {
 		name := c.typedAs(field.GetField())
@@ -168,6 +181,29 @@ func (c *cli) message(err error) string {
 		return prefix + "the request is not valid"
 	}
 	return prefix + oneLine(call.Message())
+}
+
+// kindOfServer is what the last call was for.
+func (c *cli) kindOfServer() string {
+	if c.ofAgent {
+		return "agent"
+	}
+	return "coordinator"
+}
+
+// isForeign reports whether the answer is that of a web server that does not know the API. The
+// library turns its status or its kind of content into an error.
+func isForeign(err error) bool {
+	call, ok := errors.AsType[*connect.Error](err)
+	if !ok || connect.IsWireError(err) {
+		return false
+	}
+	switch call.Code() { //nolint:exhaustive // the others are from a server of ours, or from none
+	case connect.CodeUnimplemented, connect.CodeUnknown, connect.CodeInternal:
+		status, _, _ := strings.Cut(call.Message(), " ")
+		return len(status) == 3 && isNumber(status) || strings.HasPrefix(call.Message(), "invalid content-type")
+	}
+	return false
 }
 
 // inTime is the reason if the time was over.

@@ -176,7 +176,7 @@ hint: ask for at most 4GiB of memory (quota user=bob) and no gpu (host h1), or h
 			&bursarv1.InsufficientResources{Verdict: bursarv1.InsufficientResources_VERDICT_NEVER, Reason: "waited", Shortfalls: []*bursarv1.Shortfall{host}},
 			`bursar: this can never fit
   host h1: memory: asked for 9GiB, available 8GiB of 8GiB, short by 1GiB (above the limit, it can never fit)
-hint: ask for at most 8GiB of memory (host h1), or have the limit raised; `,
+hint: ask for at most 8GiB of memory (host h1); `,
 		},
 		"no host that large": {
 			&bursarv1.InsufficientResources{
@@ -192,7 +192,7 @@ hint: --wait 1h waits until a host that large is there; `,
 				Verdict: bursarv1.InsufficientResources_VERDICT_NOT_NOW, Reason: "refused", Filters: &bursarv1.HostFilters{Total: 3, Labels: 3},
 			},
 			`bursar: not enough resources
-  hosts: none of 3 has the required labels yet
+  hosts: none of 3 is as asked for yet (--require, --avoid)
 hint: --wait 1h waits until such a host is there; `,
 		},
 		"cordoned": {

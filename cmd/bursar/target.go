@@ -2,11 +2,13 @@ package main
 
 import (
 	"context"
+	"io/fs"
 	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -70,7 +72,7 @@ func (c *cli) coordinators(ctx context.Context) (*client.Client, place, error) {
 		return nil, place{}, err
 	}
 	c.keep(ctx, at)
-	c.clients, c.byDefault = append(c.clients, cl), said == ""
+	c.clients, c.byDefault, c.ofAgent = append(c.clients, cl), said == "", false
 	return cl, at, nil
 }
 
@@ -85,6 +87,10 @@ func (c *cli) calling(absent time.Duration) []client.Option {
 // tellUnanswered says once, on stderr, that a call is not answered yet, and why.
 func (c *cli) tellUnanswered(last error) {
 	c.unanswered.Do(func() {
+		if last == nil && c.ofAgent {
+			c.sayf("bursar: no answer from the agent at %s yet: it may have no coordinator that answers", c.server())
+			return
+		}
 		if last == nil {
 			c.sayf("bursar: no answer from %s yet", c.server())
 			return
@@ -101,11 +107,15 @@ func (c *cli) localAgent(ctx context.Context) (*client.Client, error) {
 // patientAgent is localAgent for a caller who knows that there is an agent, which may be
 // restarting.
 func (c *cli) patientAgent(ctx context.Context, absent time.Duration) (*client.Client, error) {
-	cl, err := client.New(c.agentTarget(ctx), c.calling(absent)...)
+	target := c.agentTarget(ctx)
+	if info, err := os.Stat(target); err == nil && strings.Contains(target, "/") && info.Mode().Type() != fs.ModeSocket {
+		return nil, &client.TargetError{Target: target, Reason: "no socket, but a file or a folder"}
+	}
+	cl, err := client.New(target, c.calling(absent)...)
 	if err != nil {
 		return nil, err
 	}
-	c.clients, c.byDefault = append(c.clients, cl), firstSet(c.agent, os.Getenv("BURSAR_AGENT")) == ""
+	c.clients, c.byDefault, c.ofAgent = append(c.clients, cl), firstSet(c.agent, os.Getenv("BURSAR_AGENT")) == "", true
 	return cl, nil
 }
 

@@ -131,14 +131,21 @@ func (w *waitLine) read(ctx context.Context) (text string) {
 	}
 	w.failures = 0
 	text = "waiting" + placeText(res)
-	var lacks []string
+	var lacks, ofNamed []string
 	for _, s := range res.GetShortfalls() {
-		if lack := lackText(s, res.GetBlockedBy()); !slices.Contains(lacks, lack) {
+		lack := lackText(s, res.GetBlockedBy())
+		switch isNamed := strings.HasPrefix(lack, lacksWord); {
+		case isNamed && !slices.Contains(ofNamed, lack):
+			ofNamed = append(ofNamed, lack)
+		case !isNamed && !slices.Contains(lacks, lack):
 			lacks = append(lacks, lack)
 		}
 	}
-	if f := res.GetFilters(); len(lacks) == 0 && f != nil {
+	if f := res.GetFilters(); len(lacks)+len(ofNamed) == 0 && f != nil {
 		lacks = append(lacks, filtersText(f, nil))
+	}
+	if len(ofNamed) > 0 {
+		text += ", which " + strings.Join(ofNamed, ", ")
 	}
 	if len(lacks) > 0 {
 		text += ": " + strings.Join(lacks, ", ")
@@ -157,11 +164,14 @@ func (w *waitLine) unread(err error) (text string) {
 			return w.text
 		}
 		w.id, w.ends = "", nil // it may have been granted meanwhile
-		return w.cli.message(err) + tryingAgain
+		return "bursar: " + w.cli.message(err) + tryingAgain
 	}
 	w.id, w.ends = "", nil // it does not wait any more
 	return ""
 }
+
+// lacksWord begins what an account lacks that is named before.
+const lacksWord = "lacks "
 
 // lackText says what is missing without repeating the account that is already named.
 func lackText(s *bursarv1.Shortfall, named *bursarv1.AccountName) string {
@@ -177,7 +187,7 @@ func lackText(s *bursarv1.Shortfall, named *bursarv1.AccountName) string {
 		return fmt.Sprintf("for a host with %s; the largest today, %s, has %s", amountText(s.GetDimension(), s.GetRequested()),
 			accountText(s.GetAccount()), amount(s.GetLimit()))
 	}
-	text += "lacks " + amountText(s.GetDimension(), s.GetRequested()-s.GetAvailable())
+	text += lacksWord + amountText(s.GetDimension(), s.GetRequested()-s.GetAvailable())
 	if note := noteText(s); note != "" {
 		text += " (" + note + ")"
 	}

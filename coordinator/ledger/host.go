@@ -82,7 +82,7 @@ func (r *HostRecord) MutedReason() string {
 	if r.StopTime == 0 {
 		return r.Reason
 	}
-	stop := "its engines are stopped at " + r.StopTime.Time().UTC().Format(time.RFC3339)
+	stop := "deadline for its engines: " + r.StopTime.Time().UTC().Format(time.RFC3339)
 	if r.Reason == "" {
 		return stop
 	}

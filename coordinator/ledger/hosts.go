@@ -182,6 +182,9 @@ func (l *Ledger) setCordon(now Instant, hostID, reason string, cordoned, drainin
 	if err != nil {
 		return HostInfo{}, err
 	}
+	if cordoned && h.Cordoned && reason == "" {
+		reason = h.Reason // who gives none does not take back another's
+	}
 	h.Cordoned, h.Draining, h.Reason, h.StopTime = cordoned, draining, validText(reason), 0
 	if deadline != nil {
 		h.StopTime = l.now.Add(*deadline)

@@ -165,7 +165,7 @@ func confirmedResource(reserved resource.Resource, said *resource.Resource) (res
 func aboveReserved(field, dimension string, quantity, most int64) error {
 	return &FieldError{
 		field, resource.FormatQuantity(dimension, quantity),
-		"at most what is reserved, " + resource.FormatQuantity(dimension, most) + "; Resize asks for more",
+		"at most what is reserved, " + resource.FormatQuantity(dimension, most) + "; a resize asks for more",
 	}
 }
 
@@ -250,7 +250,7 @@ func (l *Ledger) Cancel(now Instant, c CancelCommand) (Allocation, error) {
 		return Allocation{}, err
 	}
 	if e.State == Active {
-		return Allocation{}, &StateError{"allocation", e.ID.String(), "active", "waiting or reserved; Release or Stop ends an active one"}
+		return Allocation{}, &StateError{"allocation", e.ID.String(), "active", "waiting or reserved; a release or a stop ends an active one"}
 	}
 	return l.endAndGrant(e, Canceled, orElse(c.Reason, "canceled by "+c.Actor.Name)), nil
 }

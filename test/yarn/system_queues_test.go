@@ -46,7 +46,7 @@ func othersFill(t *testing.T, c *yarn.Cluster, s *system) {
 	// A waiting request gets what YARN takes back from the other.
 	waits := s.command(t, t.TempDir(), "run", "--wait", "1m", "--external", "yarn:default:root.full.f1,memory=4GiB,cpu=4", "-l", "user=alice", "--", "echo", "it ran")
 	yarn.Await(t, "it waits", func() bool {
-		return strings.Contains(waits.errors.String(), "behind queue yarn:default:root.full: lacks 2GiB of memory")
+		return strings.Contains(waits.errors.String(), "in line for queue yarn:default:root.full, which lacks 2GiB of memory")
 	})
 	c.Kill(t, other)
 	killed := time.Now()
