@@ -177,3 +177,42 @@ func TestAnAnswerThatMayBeFromAfterTheQueuesCountsForNothing(t *testing.T) {
 		}
 	}
 }
+
+// What one step leaves to the next is done before the next command. So what a report frees is
+// granted by that report, even if the next command hands in another one that shows less room.
+func TestWhatIsDueIsDecidedByTheReportBefore(t *testing.T) {
+	l := ready(t)
+	root := resource.Address{Kind: yarnProd.Kind, Cluster: yarnProd.Cluster, Path: "root"}
+	report := func(used int64) {
+		must(t, reportQueues(l, yarnProd, ledger.QueueReport{
+			Path: "root", Limit: resource.Vector{}.WithMemory(20), Used: resource.Vector{}.WithMemory(used),
+		}))
+	}
+	wait := func(memory int64) ledger.ID {
+		a, err := ask(l, start, "alice", 1, func(c *ledger.AllocateCommand) {
+			c.Resource.External = []resource.External{{Address: root, Vector: resource.Vector{}.WithMemory(memory)}}
+			c.Async, c.Wait = true, time.Hour
+		})
+		must(t, err)
+		return a.ID
+	}
+	must(t, l.PutProvider(start, ledger.ProviderRecord{ClusterName: yarnProd}))
+	report(20)
+	for n := range int64(8) { // as many as one step tries of one share
+		wait(2 + n)
+	}
+	id := wait(1)
+	for _, next := range []struct {
+		used int64
+		want ledger.State
+	}{
+		{20, ledger.Waiting},
+		{19, ledger.Waiting}, // there is room for it, but the step has tried eight before it
+		{20, ledger.Reserved},
+	} {
+		report(next.used)
+		if a, _ := l.Get(id); a.State != next.want {
+			t.Fatalf("%s is %s after a report of %d used; want %s", id, a.State, next.used, next.want)
+		}
+	}
+}

@@ -318,6 +318,10 @@ func (w *truth) deliver(t *rapid.T) {
 	if w.reading == nil || !w.answered {
 		return
 	}
+	// What is still due of earlier steps is decided before the reading is applied, by the one
+	// before it. So it is checked against that one.
+	w.ledger.Begin(w.now)
+	w.granted(t)
 	w.seenOthers = w.readOthers
 	for _, a := range w.apps {
 		a.seen, a.moving = a.read, false
