@@ -114,14 +114,14 @@ func TestAllWhoCanBeServedAreServedBeforeLaterOnes(t *testing.T) {
 	}
 }
 
-func must(t *testing.T, err error) {
+func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
 	}
 }
 
-func selector(t *testing.T, text string) label.Selector {
+func selector(t testing.TB, text string) label.Selector {
 	t.Helper()
 	s, err := label.ParseSelector(text)
 	must(t, err)

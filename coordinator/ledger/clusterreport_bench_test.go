@@ -17,15 +17,15 @@ func BenchmarkReportCluster(b *testing.B) {
 		b.Run(fmt.Sprintf("queues=%d", queues), func(b *testing.B) {
 			l := ledger.New(ledger.Config{}, newPlainPlacer())
 			r := clusterOfQueues(queues)
-			orFatal(b, l.PutProvider(start, ledger.ProviderRecord{ClusterName: r.ClusterName}))
-			orFatal(b, l.ReportCluster(start, r))
+			must(b, l.PutProvider(start, ledger.ProviderRecord{ClusterName: r.ClusterName}))
+			must(b, l.ReportCluster(start, r))
 			fill(b, l, &r)
 			now := start
 			b.ReportAllocs()
 			for b.Loop() {
 				now++
 				r.Asked = now
-				orFatal(b, l.ReportCluster(now, r))
+				must(b, l.ReportCluster(now, r))
 			}
 		})
 	}
@@ -54,28 +54,21 @@ func clusterOfQueues(n int) ledger.ClusterReport {
 func fill(b *testing.B, l *ledger.Ledger, r *ledger.ClusterReport) {
 	b.Helper()
 	_, err := l.Register(start, ledger.RegisterCommand{HostID: "h1", Incarnation: 1, Capacity: resource.Vector{}.WithMemory(1 << 50)})
-	orFatal(b, err)
+	must(b, err)
 	available := int64(1 << 50)
 	_, err = l.Sync(start, ledger.SyncCommand{HostID: "h1", Incarnation: 1, Sequence: 1, Full: true, Sample: &ledger.Sample{MemoryAvailable: &available}})
-	orFatal(b, err)
+	must(b, err)
 	v := resource.Vector{}.WithMemory(1 << 30).WithCPU(1000)
 	for i, q := range r.Queues {
 		part := resource.External{Address: resource.Address{Kind: "yarn", Cluster: "prod", Path: q.Path}, Vector: v}
 		a, err := l.Allocate(start, ledger.AllocateCommand{Actor: identity.Local(), Resource: resource.NewResource(v, part)})
-		orFatal(b, err)
+		must(b, err)
 		id := fmt.Sprintf("application_%d", i)
 		_, err = l.Confirm(start, ledger.ConfirmCommand{Actor: identity.Local(), ID: a.Allocation.ID, Process: ledger.Process{PID: 1}, ApplicationIDs: []string{id}})
-		orFatal(b, err)
+		must(b, err)
 		r.Applications = append(r.Applications, ledger.ApplicationReport{
 			ID: id, Known: true, Queue: q.Path, Allocated: map[string]resource.Vector{ledger.AnyPartition: v},
 		})
 	}
 	l.Durable(start, l.Changes().Revision)
-}
-
-func orFatal(tb testing.TB, err error) {
-	tb.Helper()
-	if err != nil {
-		tb.Fatal(err)
-	}
 }

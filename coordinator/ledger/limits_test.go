@@ -11,8 +11,8 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// limited is a ledger with so many allocations of one user, and a rule for each user.
-func limited(t *testing.T, live int) (l *ledger.Ledger, rule ledger.Quota) {
+// limited is a ledger with so many allocations of 8 users, and a rule for each user.
+func limited(t testing.TB, live int) (l *ledger.Ledger, rule ledger.Quota) {
 	t.Helper()
 	l = ledger.New(ledger.Config{HostLiveBytes: 1 << 40, CallerLiveBytes: 1 << 40}, newPlainPlacer())
 	_, err := l.Register(start, ledger.RegisterCommand{HostID: "h1", Incarnation: 1, Capacity: resource.Vector{}.WithMemory(1 << 40)})
@@ -20,9 +20,7 @@ func limited(t *testing.T, live int) (l *ledger.Ledger, rule ledger.Quota) {
 	available := int64(1 << 40)
 	_, err = l.Sync(start, ledger.SyncCommand{HostID: "h1", Incarnation: 1, Sequence: 1, Full: true, Sample: &ledger.Sample{MemoryAvailable: &available}})
 	must(t, err)
-	selector, err := label.ParseSelector("user=*")
-	must(t, err)
-	rule = ledger.Quota{Selector: selector, Limit: resource.Vector{}.WithMemory(1 << 40), Source: ledger.SourceAPI}
+	rule = ledger.Quota{Selector: selector(t, "user=*"), Limit: resource.Vector{}.WithMemory(1 << 40), Source: ledger.SourceAPI}
 	must(t, l.PutQuota(start, rule))
 	for i := range live {
 		_, err := l.Allocate(start, ledger.AllocateCommand{

@@ -26,12 +26,12 @@ func newTurnover(tb testing.TB, live, future int) *turnover {
 	t := &turnover{ledger: ledger.New(roomy, newPlainPlacer()), now: start}
 	for _, host := range []string{"h1", "h2"} {
 		_, err := t.ledger.Register(t.now, ledger.RegisterCommand{HostID: host, Incarnation: 1, Capacity: resource.Vector{}.WithMemory(1 << 50)})
-		orFatal(tb, err)
+		must(tb, err)
 	}
 	available := int64(1 << 50)
 	c := ledger.SyncCommand{HostID: "h1", Incarnation: 1, Sequence: 1, Full: true, Sample: &ledger.Sample{MemoryAvailable: &available}}
 	_, err := t.ledger.Sync(t.now, c)
-	orFatal(tb, err)
+	must(tb, err)
 	c = ledger.SyncCommand{HostID: "h2", Incarnation: 1, Full: true}
 	for i := range future {
 		id := ledger.ID(1<<63) + ledger.ID(i)
@@ -40,7 +40,7 @@ func newTurnover(tb testing.TB, live, future int) *turnover {
 	for t.ledger.Counts().Active < future { // a report at a time
 		c.Sequence++
 		_, err = t.ledger.Sync(t.now, c)
-		orFatal(tb, err)
+		must(tb, err)
 	}
 	for range live {
 		t.ring = append(t.ring, t.allocate(tb))
@@ -52,14 +52,14 @@ func newTurnover(tb testing.TB, live, future int) *turnover {
 func (t *turnover) allocate(tb testing.TB) ledger.ID {
 	t.now += ledger.Instant(10 * time.Microsecond)
 	a, err := t.ledger.Allocate(t.now, ledger.AllocateCommand{Actor: identity.Local(), Resource: resource.NewResource(resource.Vector{}.WithMemory(1))})
-	orFatal(tb, err)
+	must(tb, err)
 	return a.Allocation.ID
 }
 
 // pair ends the oldest allocation and makes a new one.
 func (t *turnover) pair(tb testing.TB) {
 	_, err := t.ledger.Release(t.now, ledger.ReleaseCommand{Actor: identity.Local(), ID: t.ring[t.next]})
-	orFatal(tb, err)
+	must(tb, err)
 	t.ring[t.next] = t.allocate(tb)
 	if t.next++; t.next == len(t.ring) {
 		t.next = 0
@@ -99,7 +99,7 @@ func BenchmarkReport(b *testing.B) {
 		t := newTurnover(b, 100_000, 0)
 		b.StartTimer()
 		_, err := t.ledger.Sync(t.now, c)
-		orFatal(b, err)
+		must(b, err)
 	}
 }
 

@@ -25,7 +25,8 @@ type Runners struct {
 	// only those that the asker may see.
 	Largest []Runner
 	// Looked is how many of the account's Of allocations were looked at. If that is not all, they
-	// are the oldest ones: who has run for long is the least likely to end soon.
+	// are the oldest ones of a quota, because who has run for long is the least likely to end soon,
+	// and any of a host or a queue.
 	Looked, Of int
 }
 

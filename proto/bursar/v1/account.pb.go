@@ -567,7 +567,7 @@ type Runners struct {
 	// those on that host only.
 	Largest []*Runner `protobuf:"bytes,3,rep,name=largest,proto3" json:"largest,omitempty"`
 	// How many allocations of the account were looked at, and how many it has. If these are not all,
-	// the oldest were looked at.
+	// the oldest of a quota were looked at, and any of a host or a queue.
 	LookedAt      int64 `protobuf:"varint,4,opt,name=looked_at,json=lookedAt,proto3" json:"looked_at,omitempty"`
 	Allocations   int64 `protobuf:"varint,5,opt,name=allocations,proto3" json:"allocations,omitempty"`
 	unknownFields protoimpl.UnknownFields

@@ -33,8 +33,7 @@ type Resource struct {
 	CpuMillis *int64 `protobuf:"varint,2,opt,name=cpu_millis,json=cpuMillis,proto3,oneof" json:"cpu_millis,omitempty"`
 	// Number of engines. An engine is at least one: in a request, unset is 1 and 0 is refused.
 	Instances *int64 `protobuf:"varint,3,opt,name=instances,proto3,oneof" json:"instances,omitempty"`
-	// Countable things that a host lists in its configuration, such as "gpu". A request for 0 of one
-	// is refused.
+	// Countable things that a host lists in its configuration, such as "gpu". 0 of one asks for none.
 	Custom map[string]int64 `protobuf:"bytes,4,rep,name=custom,proto3" json:"custom,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
 	// Parts outside the host, each in a place of its own.
 	External      []*ExternalResource `protobuf:"bytes,5,rep,name=external,proto3" json:"external,omitempty"`
