@@ -31,8 +31,8 @@ func (a *auditor) compareClaims() bool {
 	return a.compareStarved()
 }
 
-// compareHolder checks that a share has one hold on shared accounts, which began when the share had
-// rested.
+// compareHolder checks that a share which has a hold on shared accounts has no other one, and that
+// a hold began when its share had rested.
 func (a *auditor) compareHolder(c *claim) {
 	shared := slices.ContainsFunc(c.held, charge.shared)
 	h := a.holders.byShare[c.share.key]
@@ -43,8 +43,12 @@ func (a *auditor) compareHolder(c *claim) {
 		a.reportf(12, "the hold for %s is not known of its share %s", c.entry.ID, c.share.key)
 	case shared && h.shared != c:
 		a.reportf(12, "the hold for %s is one of several of its share %s on shared accounts", c.entry.ID, c.share.key)
+	case h.shared != nil && h.claims > 1:
+		a.reportf(12, "the hold for %s is one of %d of its share %s, which has one on shared accounts", c.entry.ID, h.claims, c.share.key)
 	case shared && c.shared < h.rests:
 		a.reportf(12, "shared accounts are held for %s since %d, and its share %s rests until %d", c.entry.ID, c.shared, c.share.key, h.rests)
+	case c.since < h.closed:
+		a.reportf(12, "the hold for %s began at %d, and its share %s has none until %d", c.entry.ID, c.since, c.share.key, h.closed)
 	}
 }
 

@@ -147,6 +147,8 @@ func TestTheAuditFindsMistakesInHolds(t *testing.T) {
 		"a second hold":    {func(w *lines, c *claim) { w.holders.byShare[c.share.key].shared = w.claims[1] }, "is one of several of its share ua"},
 		"nobody's hold":    {func(w *lines, c *claim) { delete(w.holders.byShare, c.share.key) }, "is not known of its share ua"},
 		"during a rest":    {func(w *lines, c *claim) { w.holders.byShare[c.share.key].rests = c.since + 1 }, "its share ua rests until"},
+		"two at a time":    {func(w *lines, c *claim) { w.holders.byShare[c.share.key].claims++ }, "is one of 2 of its share ua, which has one on shared accounts"},
+		"while it rests":   {func(w *lines, c *claim) { w.holders.byShare[c.share.key].closed = c.since + 1 }, "its share ua has none until"},
 		"shared unnoticed": {func(_ *lines, c *claim) { c.shared = 0 }, "is on shared accounts true, and says since 0"},
 		"too many hosts": {func(w *lines, c *claim) {
 			for _, id := range []string{"h1", "h2"} {
