@@ -58,7 +58,7 @@ func (l *Ledger) keepClaim(e *entry, hostless bool) {
 	for _, c := range lacking {
 		if a := c.account; a.claim != e.claim {
 			more = append(more, c)
-			helps = helps && a.claim == nil && a.rests <= l.now && a.wanted != l.visits
+			helps = helps && l.unclaimed(a)
 		}
 	}
 	if may, _ := l.mayClaim(e, more); !helps || !may || !l.mayClaimHost(e, more) {

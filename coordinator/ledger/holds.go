@@ -304,8 +304,14 @@ func (l *Ledger) closestOfSize(e *entry, q Query) (closest *host) {
 
 // canHold reports whether a host can be held for a request.
 func (l *Ledger) canHold(e *entry, h *host) bool {
-	a, c := &h.account, charge{account: &h.account, vector: e.request()}
-	return a.claim == nil && a.rests <= l.now && a.wanted != l.visits && l.canDrain(e, c) && !e.share.blocks(c)
+	c := charge{account: &h.account, vector: e.request()}
+	return l.unclaimed(c.account) && l.canDrain(e, c) && !e.share.blocks(c)
+}
+
+// unclaimed reports whether an account is not held, does not rest, and is not wanted by a request
+// that comes before those who are visited now.
+func (l *Ledger) unclaimed(a *account) bool {
+	return a.claim == nil && a.rests <= l.now && a.wanted != l.visits
 }
 
 // partOf is the part of a request that is left in the account, by the scarcest dimension.
