@@ -148,10 +148,10 @@ func retriable(err error) bool {
 	}
 }
 
-// brokenIsUnavailable gives an error the code UNAVAILABLE if the connection broke under the call,
-// and advice if it broke for lack of trust. The library reports that as CANCELED, UNKNOWN or
-// INTERNAL, depending on when in the call it was noticed, as if the client had gone away and not
-// the server.
+// brokenIsUnavailable gives an error the code UNAVAILABLE if the connection broke under the call or
+// was not made in time, and advice if it broke for lack of trust. The library reports that as
+// CANCELED, DEADLINE_EXCEEDED, UNKNOWN or INTERNAL, depending on when in the call it was noticed,
+// as if the client had gone away and not the server.
 func brokenIsUnavailable(ctx context.Context, err error) error {
 	if err == nil || ctx.Err() != nil || connect.IsWireError(err) {
 		return err
@@ -163,7 +163,8 @@ func brokenIsUnavailable(ctx context.Context, err error) error {
 	if advised := credential.Describe(call.Unwrap()); advised != call.Unwrap() { //nolint:errorlint // the same, or one around it
 		return connect.NewError(connect.CodeUnavailable, advised)
 	}
-	broken := errors.Is(err, errHangs) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) ||
+	timeout, ok := errors.AsType[net.Error](call.Unwrap()) // ctx goes on: it is not the caller's
+	broken := ok && timeout.Timeout() || errors.Is(err, errHangs) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) ||
 		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 	if !broken || call.Code() == connect.CodeUnavailable {
 		return err

@@ -7,6 +7,8 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
+	"os"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -49,6 +51,10 @@ func TestCallIsRepeatedUntilItIsAnswered(t *testing.T) {
 		"broke while waiting": connect.NewError(connect.CodeCanceled, fmt.Errorf("read unix: %w", syscall.ECONNRESET)),
 		"broke while sending": connect.NewError(connect.CodeCanceled, fmt.Errorf("write unix: %w", syscall.EPIPE)),
 		"the server's queue":  wireError(connect.CodeResourceExhausted),
+		// the library takes both for the end of the caller's time
+		"a host that is cut off":         connect.NewError(connect.CodeDeadlineExceeded, &url.Error{Op: "Post", Err: dialTimeout(t)}),
+		"a host that was cut off":        connect.NewError(connect.CodeDeadlineExceeded, fmt.Errorf("read tcp: %w", syscall.ETIMEDOUT)),
+		"headers that did not come soon": connect.NewError(connect.CodeDeadlineExceeded, fmt.Errorf("read: %w", os.ErrDeadlineExceeded)),
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -64,6 +70,17 @@ func TestCallIsRepeatedUntilItIsAnswered(t *testing.T) {
 			})
 		})
 	}
+}
+
+// dialTimeout is the error of a dialer that got no answer in its own time.
+func dialTimeout(t *testing.T) error {
+	t.Helper()
+	c, err := net.DialTimeout("tcp", "127.0.0.1:1", time.Nanosecond)
+	if err == nil {
+		_ = c.Close()
+		t.Fatal("connected within a nanosecond")
+	}
+	return err
 }
 
 // wireError makes an error as one that a server sent.
