@@ -148,7 +148,7 @@ go_test = go test -count=1 -shuffle=on
 
 .PHONY: test
 test: test-sim test-pure test-mutants test-walk test-race test-soak
-test: test-packages test-systemd test-yarn test-ha
+test: test-packages test-systemd test-yarn test-ha test-bench
 test: ## Run every test, of all that begin with test-
 
 # Against test/sim/testdata/transcripts.txt.
@@ -223,6 +223,13 @@ test-yarn: yarn ## Test the provider against real YARN clusters, Hadoop 2.7 to 3
 test-ha: $(CONSUL) postgres ## Run three coordinators and fifty agents through all faults
 	$(call section,test-ha: three coordinators and fifty agents with real Consul and PostgreSQL)
 	@$(go_test) -timeout 15m ./test/ha
+
+# By itself: nothing is to be timed beside others. No figure makes it fail, but a suite that does not
+# come to its end does, and a call that fails when a leader is lost: ten times, with 1,000 hosts.
+.PHONY: test-bench
+test-bench: build $(CONSUL) postgres ## Run every suite of make bench with its smallest workload
+	$(call section,test-bench: every suite of make bench in short)
+	@go run ./bench -bursar bin/bursar -short
 
 # By itself: it compares what servers take early and late.
 .PHONY: test-soak

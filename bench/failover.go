@@ -71,6 +71,7 @@ func failoverSuite(ctx context.Context, r *run) (err error) {
 		team: t, workload: w, launchers: l, live: live, hosts: w.Hosts + 1, random: rand.New(rand.NewPCG(w.Seed, 0)),
 		log: func(format string, arguments ...any) { fmt.Fprintf(r.log, format, arguments...) },
 	}
+	failed := 0
 	for _, way := range []struct {
 		name   string
 		signal syscall.Signal
@@ -89,13 +90,16 @@ func failoverSuite(ctx context.Context, r *run) (err error) {
 				way.name, round+1, one.elected, one.granted, one.fleet, one.longest, one.failed)
 			losses = append(losses, one)
 		}
-		r.losses("failover/"+way.name, losses)
+		failed += r.losses("failover/"+way.name, losses)
+	}
+	if failed > 0 { // no machine is too slow for this
+		return fmt.Errorf("%d calls failed: want none", failed)
 	}
 	return nil
 }
 
-// losses prints the results of all rounds of a kind.
-func (r *run) losses(name string, losses []loss) {
+// losses prints the results of all rounds of a kind. It returns how many calls failed.
+func (r *run) losses(name string, losses []loss) (failed int) {
 	column := func(of func(loss) float64) (list []float64) {
 		for _, one := range losses {
 			list = append(list, of(one))
@@ -110,11 +114,11 @@ func (r *run) losses(name string, losses []loss) {
 	r.line(name+"-elected-max", slices.Max(elected), "s", 0)
 	r.line(name+"-hosts-median", median(column(func(l loss) float64 { return l.fleet })), "s", 0)
 	r.line(name+"-longest-call", slices.Max(column(func(l loss) float64 { return l.longest })), "s", 0)
-	failed := 0
 	for _, one := range losses {
 		failed += one.failed
 	}
 	r.line(name+"-failed-calls", float64(failed), "calls", 0)
+	return failed
 }
 
 // round ends the leader and measures what the launchers notice.
