@@ -147,7 +147,7 @@ func (c *watchersChild) watch(ctx context.Context, client *http.Client, server s
 	if err != nil {
 		return fmt.Errorf("watch: %w", err)
 	}
-	body := append([]byte{0, 0, 0, 0, byte(len(text))}, text...)
+	body := append([]byte{0, 0, 0, 0, byte(len(text))}, text...) //nolint:gosec // it names a host at most
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+server+bursarv1connect.AllocationServiceWatchProcedure, bytes.NewReader(body))
 	if err != nil {
 		return fmt.Errorf("watch: %w", err)

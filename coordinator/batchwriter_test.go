@@ -49,10 +49,10 @@ func TestABatchIsWrittenAndFlushedInOnePiece(t *testing.T) {
 		err   error
 		want  []string
 	}{
-		"a few":             {[]string{"one", "two"}, nil, []string{"<0>", "beat", "flush", "<0>one<1>two", "flush", "<0>", "beat", "flush"}},
-		"nothing":           {nil, nil, []string{"<0>", "beat", "flush", "flush", "<0>", "beat", "flush"}},
-		"more than is held": {[]string{"one", strings.Repeat("x", batchBytes-1), "two"}, nil, []string{"<0>", "beat", "flush", "<0>one<1>", "xxx…", "<2>two", "flush", "<0>", "beat", "flush"}},
-		"a larger one":      {[]string{"one", strings.Repeat("x", 2*batchBytes), "two"}, nil, []string{"<0>", "beat", "flush", "<0>one<1>", "xxx…", "<2>two", "flush", "<0>", "beat", "flush"}},
+		"a few":                  {[]string{"one", "two"}, nil, []string{"<0>", "beat", "flush", "<0>one<1>two", "flush", "<0>", "beat", "flush"}},
+		"nothing":                {nil, nil, []string{"<0>", "beat", "flush", "flush", "<0>", "beat", "flush"}},
+		"more than is held":      {[]string{"one", strings.Repeat("x", batchBytes-1), "two"}, nil, []string{"<0>", "beat", "flush", "<0>one<1>", "xxx…", "<2>two", "flush", "<0>", "beat", "flush"}},
+		"a larger one":           {[]string{"one", strings.Repeat("x", 2*batchBytes), "two"}, nil, []string{"<0>", "beat", "flush", "<0>one<1>", "xxx…", "<2>two", "flush", "<0>", "beat", "flush"}},
 		"a reader that has gone": {[]string{strings.Repeat("x", batchBytes-1), strings.Repeat("x", batchBytes-1)}, failed, []string{"<0>", "flush", "<0>", "flush", "<0>", "flush"}},
 	} {
 		t.Run(name, func(t *testing.T) {

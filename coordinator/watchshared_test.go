@@ -184,7 +184,8 @@ func TestWhatNoWatcherWantsIsNotEncoded(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer stream.Close()
-	if !stream.Receive() || !stream.Receive() || stream.Msg().GetAllocation().GetId() != wanted.GetId() {
+	begun := stream.Receive()
+	if !begun || !stream.Receive() || stream.Msg().GetAllocation().GetId() != wanted.GetId() {
 		t.Fatalf("got %v, %v", stream.Msg(), stream.Err())
 	}
 	if n := s.events.Load(); n != 1 {

@@ -221,4 +221,3 @@ func (f *ChangeFeed) endWatches(err error) {
 	f.cause = err
 	f.wakeLocked()
 }
-
