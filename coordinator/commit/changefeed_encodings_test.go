@@ -19,11 +19,14 @@ func TestAnEventIsEncodedOnceForAllWhoSendIt(t *testing.T) {
 	e := f.ring[f.first%4]
 	forms := []Form{{Codec: "proto"}, {Codec: "json"}, {Codec: "proto", Whole: true}, {Codec: "proto", Message: 1}}
 	encoded := make([]atomic.Int64, len(forms))
-	var senders sync.WaitGroup
+	var senders, ask sync.WaitGroup
+	ask.Add(50)
 	for range 50 {
 		senders.Go(func() {
+			ask.Done()
 			for i := range forms {
 				text, err := e.Encoded(forms[i], func() ([]byte, error) {
+					ask.Wait() // all ask meanwhile
 					encoded[i].Add(1)
 					return []byte{byte(i)}, nil
 				})
