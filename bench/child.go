@@ -30,6 +30,9 @@ type order struct {
 
 	Attack string // be attackers of this kind, of the first of Servers
 
+	Watchers int  // watch the first of Servers, so many times
+	PerHost  bool // each one host, in order
+
 	Servers []string      // the coordinators of Hosts simulated agents
 	Consul  string        // or who knows
 	Beat    time.Duration // let them report for as long
@@ -47,6 +50,8 @@ type answer struct {
 	P50, P99 float64 // how long they took, in microseconds
 
 	Polls []poll // since they were last asked for
+
+	Read int64 // bytes that watchers have read
 }
 
 // serveChild does what its parent orders, until there are no more orders.
@@ -61,6 +66,8 @@ func serveChild(ctx context.Context, role string, in io.Reader, out io.Writer) e
 		do = (&resourceManager{}).do
 	case "attackers":
 		do = (&attackersChild{}).do
+	case "watchers":
+		do = (&watchersChild{}).do
 	case "echo":
 		do = (&echoChild{}).do
 	default:

@@ -52,6 +52,7 @@ func suites() []suite {
 		{"queues", queuesSuite},
 		{"failover", failoverSuite},
 		{"neighbours", neighboursSuite},
+		{"watchers", watchersSuite},
 	}
 }
 

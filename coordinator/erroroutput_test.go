@@ -144,6 +144,12 @@ func TestWhatAnEngineWroteIsShownToItsUserOperatorsAndAdminsAlone(t *testing.T) 
 				if get := answers["Get"]; may && !strings.Contains(get, `"a\n`+secret) && !strings.Contains(get, "a | "+secret) {
 					t.Errorf("%s is not shown it: %s", who, get)
 				}
+				// Those who may and those who may not see it share the event, in any order.
+				for _, way := range []string{"Watch", "ClusterWatch"} {
+					if text := answers[way]; may && strings.Contains(text, id) && !strings.Contains(text, secret) {
+						t.Errorf("%s is not shown it by %s: %s", who, way, text)
+					}
+				}
 				if renew := answers["Renew"]; may && !strings.Contains(renew, secret) {
 					t.Errorf("%s is not shown it by the refusal: %s", who, renew)
 				}

@@ -48,6 +48,7 @@ func (s *Server) routes(labels *label.Preprocessor, version string) http.Handler
 	path, allocations := bursarv1connect.NewAllocationServiceHandler(
 		&allocationService{loop: s.loop, store: s.store, labels: labels, waits: newWaitStreams()}, options...)
 	mount(path, allocations)
+	mount(bursarv1connect.AllocationServiceWatchProcedure, withBatches(allocations))
 	hostPath, hosts := bursarv1connect.NewHostServiceHandler(&hostService{loop: s.loop}, options...)
 	mount(hostPath, hosts)
 	quotaPath, quotas := bursarv1connect.NewQuotaServiceHandler(&quotaService{loop: s.loop}, options...)
@@ -59,6 +60,7 @@ func (s *Server) routes(labels *label.Preprocessor, version string) http.Handler
 		loop:    s.loop, version: version, started: s.clock.Now(), self: s.URL, peers: s.peers, warn: s.warnings,
 	}, options...)
 	mount(clusterPath, cluster)
+	mount(bursarv1connect.ClusterServiceWatchProcedure, withBatches(cluster))
 	names := []string{
 		bursarv1connect.AllocationServiceName, bursarv1connect.HostServiceName, bursarv1connect.QuotaServiceName,
 		bursarv1connect.QueueServiceName, bursarv1connect.ClusterServiceName,

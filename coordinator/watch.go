@@ -2,9 +2,12 @@ package coordinator
 
 import (
 	"context"
+	"errors"
 
 	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
 
+	"github.com/bursar/bursar/coordinator/auth"
 	"github.com/bursar/bursar/coordinator/commit"
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/coordinator/wire"
@@ -15,23 +18,19 @@ import (
 
 // Watch streams transitions of allocations.
 func (s *allocationService) Watch(ctx context.Context, req *bursarv1.AllocationServiceWatchRequest, stream *connect.ServerStream[bursarv1.AllocationServiceWatchResponse]) error {
-	keep, err := allocationFilter(req)
+	filter, err := newWatchFilter(req)
 	if err != nil {
 		return err
 	}
 	beat := func(revision uint64) error {
 		return stream.Send(&bursarv1.AllocationServiceWatchResponse{Revision: revision})
 	}
-	return s.loop.Follow(ctx, req.GetAfterRevision(), beat, func(e commit.Event) error {
-		if e.Allocation == nil || !keep(e.Allocation) {
-			return nil
-		}
-		return stream.Send(&bursarv1.AllocationServiceWatchResponse{Allocation: wire.AllocationMessage(e.Allocation), Revision: e.Resume, Time: wire.TimeMessage(e.Stamp.Time), Actor: e.Stamp.Actor})
-	})
+	w := &watcher{conn: stream.Conn(), wants: filter.matches, event: sharedEvent{kind: allocationWatch}}
+	return s.loop.Follow(ctx, req.GetAfterRevision(), beat, func(batch []*commit.Event) error { return w.send(ctx, batch) })
 }
 
-func allocationFilter(req *bursarv1.AllocationServiceWatchRequest) (func(*ledger.Allocation) bool, error) {
-	filter, err := convert.LabelsFromProto(req.GetLabels())
+func newWatchFilter(req *bursarv1.AllocationServiceWatchRequest) (*watchFilter, error) {
+	labels, err := convert.LabelsFromProto(req.GetLabels())
 	if err != nil {
 		return nil, err
 	}
@@ -41,7 +40,7 @@ func allocationFilter(req *bursarv1.AllocationServiceWatchRequest) (func(*ledger
 			return nil, err
 		}
 	}
-	return watchFilter{labels: filter, hostID: req.GetHostId(), id: id}.matches, nil
+	return &watchFilter{labels: labels, hostID: req.GetHostId(), id: id}, nil
 }
 
 type watchFilter struct {
@@ -50,8 +49,9 @@ type watchFilter struct {
 	id     ledger.ID
 }
 
-func (f watchFilter) matches(a *ledger.Allocation) bool {
-	return (f.id == 0 || a.ID == f.id) && (f.hostID == "" || a.HostID == f.hostID) && a.Labels.MatchesFilter(f.labels)
+func (f *watchFilter) matches(e *commit.Event) bool {
+	a := e.Allocation
+	return a != nil && (f.id == 0 || a.ID == f.id) && (f.hostID == "" || a.HostID == f.hostID) && a.Labels.MatchesFilter(f.labels)
 }
 
 // Watch streams changes of allocations, hosts and rules.
@@ -59,10 +59,113 @@ func (s *clusterService) Watch(ctx context.Context, req *bursarv1.ClusterService
 	beat := func(revision uint64) error {
 		return stream.Send(&bursarv1.ClusterServiceWatchResponse{Revision: revision})
 	}
-	return s.loop.Follow(ctx, req.GetAfterRevision(), beat, func(e commit.Event) error { return stream.Send(changeMessage(e)) })
+	w := &watcher{conn: stream.Conn(), wants: func(*commit.Event) bool { return true }, event: sharedEvent{kind: clusterWatch}}
+	return s.loop.Follow(ctx, req.GetAfterRevision(), beat, func(batch []*commit.Event) error { return w.send(ctx, batch) })
 }
 
-func changeMessage(e commit.Event) *bursarv1.ClusterServiceWatchResponse {
+// watcher sends events to one caller.
+type watcher struct {
+	conn   connect.StreamingHandlerConn
+	wants  func(*commit.Event) bool
+	wanted []*commit.Event // of the batch that is being sent
+	event  sharedEvent     // that is being sent
+}
+
+// send sends those of the events that the caller wants.
+func (w *watcher) send(ctx context.Context, batch []*commit.Event) error {
+	w.wanted = w.wanted[:0]
+	for _, e := range batch {
+		if w.wants(e) {
+			w.wanted = append(w.wanted, e)
+		}
+	}
+	if len(w.wanted) == 0 {
+		return nil
+	}
+	defer func() { // a watch on which nothing happens keeps no events
+		clear(w.wanted)
+		w.event.Event = nil
+	}()
+	if err := auth.MaySend(ctx, len(w.wanted)); err != nil {
+		return err
+	}
+	return sendTogether(ctx, func() error {
+		for _, w.event.Event = range w.wanted {
+			w.event.redact = nil
+			if err := w.conn.Send(&w.event); err != nil {
+				return err //nolint:wrapcheck // it has its code
+			}
+		}
+		return nil
+	})
+}
+
+// The kinds of messages that an event is sent in.
+const (
+	allocationWatch = iota
+	clusterWatch
+)
+
+// sharedEvent is an event on its way to one watcher. What is sent of it is encoded once for all.
+type sharedEvent struct {
+	*commit.Event
+
+	kind   uint8
+	whole  bool
+	redact func(proto.Message)
+}
+
+var (
+	_ auth.SharedAnswer = (*sharedEvent)(nil)
+	_ convert.Encoded   = (*sharedEvent)(nil)
+)
+
+// OutputOf implements auth.SharedAnswer.
+func (e *sharedEvent) OutputOf() (user string, ok bool) {
+	a := e.Allocation
+	if a == nil {
+		return "", false
+	}
+	output := a.ErrorOutput
+	if output == "" && a.Exit != nil { // as an agent of an older version has it
+		_, output = convert.SeparateReason(a.Reason)
+	}
+	if output == "" {
+		return "", false
+	}
+	user, _ = a.Labels.Get("user")
+	return user, true
+}
+
+// Redacted implements auth.SharedAnswer.
+func (e *sharedEvent) Redacted(whole bool, redact func(proto.Message)) any {
+	e.whole, e.redact = whole, redact
+	return e
+}
+
+// AppendEncoded implements convert.Encoded.
+func (e *sharedEvent) AppendEncoded(dst []byte, codec string, marshal func(proto.Message) ([]byte, error)) ([]byte, error) {
+	if e.redact == nil {
+		return nil, errors.New("an event that was not redacted")
+	}
+	text, err := e.Encoded(commit.Form{Message: e.kind, Whole: e.whole, Codec: codec}, func() ([]byte, error) {
+		message := e.message()
+		e.redact(message)
+		return marshal(message)
+	})
+	return append(dst, text...), err //nolint:wrapcheck // the codec's
+}
+
+func (e *sharedEvent) message() proto.Message {
+	if e.kind == allocationWatch {
+		return &bursarv1.AllocationServiceWatchResponse{
+			Allocation: wire.AllocationMessage(e.Allocation), Revision: e.Resume, Time: wire.TimeMessage(e.Stamp.Time), Actor: e.Stamp.Actor,
+		}
+	}
+	return changeMessage(e.Event)
+}
+
+func changeMessage(e *commit.Event) *bursarv1.ClusterServiceWatchResponse {
 	m := &bursarv1.ClusterServiceWatchResponse{Revision: e.Resume, Time: wire.TimeMessage(e.Stamp.Time), Actor: e.Stamp.Actor}
 	switch {
 	case e.Allocation != nil:

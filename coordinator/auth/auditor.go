@@ -70,7 +70,7 @@ func (a *Auditor) WrapStreamingHandler(next connect.StreamingHandlerFunc) connec
 	return func(ctx context.Context, conn connect.StreamingHandlerConn) error {
 		c := CallerOf(ctx)
 		ctx, stop := a.watchRights(ctx, c)
-		err := a.redactor.redactError(c.Actor, a.advise(stop(next(ctx, &auditedStream{conn, c.Actor, a.redactor, a.code}))))
+		err := a.redactor.redactError(c.Actor, a.advise(stop(next(ctx, newAuditedStream(conn, c.Actor, a.redactor, a.code)))))
 		a.audit.recordAnswer(conn.Spec().Procedure, c, nil, a.code(err))
 		return err
 	}
@@ -88,11 +88,20 @@ type auditedStream struct {
 	actor    identity.Actor
 	redactor *redactor
 	code     func(error) error
+	shared   sharing
+}
+
+func newAuditedStream(conn connect.StreamingHandlerConn, actor identity.Actor, r *redactor, code func(error) error) *auditedStream {
+	return &auditedStream{conn, actor, r, code, newSharing(r, actor)}
 }
 
 // Send implements connect.StreamingHandlerConn.
 func (s *auditedStream) Send(message any) error {
-	s.redactor.redact(s.actor, message)
+	if answer, ok := message.(SharedAnswer); ok {
+		message = s.shared.view(answer)
+	} else {
+		s.redactor.redact(s.actor, message)
+	}
 	return s.StreamingHandlerConn.Send(message) //nolint:wrapcheck // it has its code
 }
 

@@ -36,6 +36,8 @@ type Caller struct {
 	// waits ends that the call counts as one that waits. Nil: it does not, or somebody else has to
 	// end it.
 	waits *func()
+	// mayStill is how many messages a stream may send that were counted before.
+	mayStill int
 }
 
 // KeepWaiting lets a request count as one that waits after its call, until ended is called.
@@ -67,10 +69,28 @@ func (c *Caller) countStream() (ended func(), err error) {
 
 // send waits until a stream of the caller may send one more message.
 func (c *Caller) send(ctx context.Context) error {
-	if c.limits == nil {
+	switch {
+	case c.limits == nil:
+		return nil
+	case c.mayStill > 0:
+		c.mayStill--
 		return nil
 	}
 	return c.limits.Send(ctx, c.account)
+}
+
+// MaySend waits until a stream may send so many messages, and counts them. They are sent next, and
+// together: they do not wait for each other any more. The goroutine that sends calls it.
+func MaySend(ctx context.Context, messages int) error {
+	c := CallerOf(ctx)
+	if c.limits == nil {
+		return nil
+	}
+	if err := c.limits.SendMany(ctx, c.account, messages); err != nil {
+		return err //nolint:wrapcheck // the context's
+	}
+	c.mayStill = messages
+	return nil
 }
 
 // countPage counts a page before it is made, at the largest size that it may have. So no caller

@@ -61,7 +61,7 @@ func TestNoProcedureAnswersWithWhatItsCallerMayNotSee(t *testing.T) {
 				withAllocations(answer, nil)
 				full := proto.Clone(answer.Interface())
 				i.redactor.redact(ops, full)
-				stream := &auditedStream{sends{}, bob, i.redactor, coded}
+				stream := newAuditedStream(sends{}, bob, i.redactor, coded)
 				if err := stream.Send(answer.Interface()); !errors.Is(err, errSent) {
 					t.Fatal(err)
 				}

@@ -2,8 +2,11 @@ package commit
 
 import (
 	"errors"
-	"sort"
 	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/time/rate"
 
 	"github.com/bursar/bursar/coordinator/ledger"
 )
@@ -16,7 +19,8 @@ var (
 	ErrFellBehind = errors.New("this watch fell too far behind and was cut off: List, then Watch from its revision")
 )
 
-// Event is one change, as watchers see it. One of the pointers or names is set.
+// Event is one change, as watchers see it. One of the pointers or names is set. All watchers share
+// it; nothing of it changes but its encodings.
 type Event struct {
 	revision uint64
 	// Resume is the revision to watch after once this event was seen: its own, or the one before
@@ -29,35 +33,50 @@ type Event struct {
 	HostRemoved  string
 	// Stamp says when it was made and by whom.
 	Stamp ledger.Stamp
-	bytes int // its size, as the feed counts it
+
+	feed   *ChangeFeed
+	serial uint64
+	bytes  int // its size without its encodings, as the feed counts it
+	// encoding is held while the event is encoded. The list is replaced, never changed; replacing
+	// it is guarded by feed.mu.
+	encoding  sync.Mutex
+	encodings atomic.Pointer[[]encoding]
 }
 
 // ChangeFeed keeps the latest durable changes for watchers, up to a number and up to a size.
 // Writers never wait for readers: every reader has its own place in one ring, and is cut off if
-// that place was overwritten.
+// that place was overwritten. Nor do they wake readers: a timer does, in order and a few at a time.
 type ChangeFeed struct {
 	mu sync.Mutex
 	// All below are guarded by mu. Events have serial numbers; ring[n % len] is number n, for
 	// first <= n < next.
-	ring        []Event
+	ring        []*Event
 	first, next uint64
-	// bytes is the size of the events in the ring, most is its bound. The latest event is kept
-	// whatever its size.
+	// bytes is the size of the events in the ring with their encodings, most is its bound. The
+	// latest event is kept whatever its size.
 	bytes, most int
+	// encoded is the size of the encodings alone. Only events from number bare on have any.
+	encoded int
+	bare    uint64
 	// floor is the revision that the ring goes back to: it has every change after it.
 	floor    uint64
 	revision uint64 // of the latest change
 	closed   error
 	// cuts counts how often all readers were sent away, and cause is why the last time.
-	cuts    uint64
-	cause   error
-	readers int
-	wake    chan struct{} // closed by the next change
+	cuts  uint64
+	cause error
+	// idle are the readers that wait for something new, due are those for which there is.
+	idle, due []*reader
+	// waker wakes those that are due; it is set while there are any, which waking says. pace says
+	// how many it may wake.
+	waker  *time.Timer
+	waking bool
+	pace   *rate.Limiter
 }
 
 // NewChangeFeed makes a feed that holds so many events, of so many bytes at most.
 func NewChangeFeed(events, bytes int) *ChangeFeed {
-	return &ChangeFeed{ring: make([]Event, events), most: bytes, wake: make(chan struct{})}
+	return &ChangeFeed{ring: make([]*Event, events), most: bytes, pace: rate.NewLimiter(wakesASecond, wakesAtOnce)}
 }
 
 // Held is how many events there are for watchers to resume from, and their size.
@@ -77,38 +96,59 @@ func (f *ChangeFeed) reset(revision uint64) {
 		return
 	}
 	f.next++
-	f.first = f.next
+	f.first, f.bare = f.next, f.next
 	clear(f.ring)
-	f.bytes = 0
+	f.bytes, f.encoded = 0, 0
 	f.floor, f.revision = revision, revision
 	f.wakeLocked()
 }
 
-// Publish adds what a batch has changed. The rows belong to the feed from then on.
+// Publish adds what a batch has changed. The rows belong to the feed from then on. It takes as long
+// with many readers as with few.
 func (f *ChangeFeed) Publish(c *ledger.Changes) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	// One piece of memory for all of the batch, as its rows are.
+	events := make([]Event, len(c.Hosts)+len(c.Transitions)+len(c.HostsRemoved)+len(c.Quotas)+len(c.QuotasRemoved))
+	add := func(revision uint64, stamp ledger.Stamp) *Event {
+		e := &events[0]
+		events = events[1:]
+		e.revision, e.Stamp = revision, stamp
+		return e
+	}
 	hosts, stamps := c.Hosts, stampsByRevision(c.Stamps)
 	for i := range c.Transitions {
 		t := &c.Transitions[i]
 		for len(hosts) > 0 && hosts[0].Revision < t.Revision {
-			f.addLocked(Event{revision: hosts[0].Revision, Host: &hosts[0], Stamp: stamps.next(hosts[0].Revision)})
+			e := add(hosts[0].Revision, stamps.next(hosts[0].Revision))
+			e.Host = &hosts[0]
+			f.addLocked(e)
 			hosts = hosts[1:]
 		}
 		t.Wishes = nil // watchers are not shown them
-		f.addLocked(Event{revision: t.Revision, Allocation: t, Stamp: stamps.next(t.Revision)})
+		e := add(t.Revision, stamps.next(t.Revision))
+		e.Allocation = t
+		f.addLocked(e)
 	}
 	for i := range hosts {
-		f.addLocked(Event{revision: hosts[i].Revision, Host: &hosts[i], Stamp: stamps.next(hosts[i].Revision)})
+		e := add(hosts[i].Revision, stamps.next(hosts[i].Revision))
+		e.Host = &hosts[i]
+		f.addLocked(e)
 	}
 	for _, id := range c.HostsRemoved {
-		f.addLocked(Event{revision: c.Revision, HostRemoved: id, Stamp: c.HostStamps[id]})
+		e := add(c.Revision, c.HostStamps[id])
+		e.HostRemoved = id
+		f.addLocked(e)
 	}
 	for i := range c.Quotas {
-		f.addLocked(Event{revision: c.Revision, Quota: &c.Quotas[i], Stamp: c.QuotaStamps[c.Quotas[i].Selector.String()]})
+		e := add(c.Revision, c.QuotaStamps[c.Quotas[i].Selector.String()])
+		e.Quota = &c.Quotas[i]
+		f.addLocked(e)
 	}
 	for _, selector := range c.QuotasRemoved {
-		f.addLocked(Event{revision: c.Revision, QuotaRemoved: selector, Stamp: c.QuotaStamps[selector]})
+		e := add(c.Revision, c.QuotaStamps[selector])
+		e.QuotaRemoved = selector
+		f.addLocked(e)
 	}
 	f.revision = c.Revision
 	f.wakeLocked()
@@ -128,17 +168,15 @@ func (s *stampsByRevision) next(revision uint64) ledger.Stamp {
 	return (*s)[0].Stamp
 }
 
-func (f *ChangeFeed) addLocked(e Event) {
+func (f *ChangeFeed) addLocked(e *Event) {
 	size := uint64(len(f.ring))
-	e.bytes = e.size()
-	for f.next > f.first && (f.next-f.first == size || f.bytes+e.bytes > f.most) {
-		oldest := &f.ring[f.first%size]
-		f.floor, f.bytes = oldest.revision, f.bytes-oldest.bytes
-		*oldest = Event{}
-		f.first++
+	e.feed, e.serial, e.bytes = f, f.next, e.size()
+	if f.next-f.first == size {
+		f.dropLocked()
 	}
+	f.makeRoomLocked(e.bytes, 0)
 	if f.next > f.first {
-		if last := &f.ring[(f.next-1)%size]; last.revision == e.revision {
+		if last := f.ring[(f.next-1)%size]; last.revision == e.revision {
 			last.Resume = e.revision - 1
 		}
 	}
@@ -148,11 +186,23 @@ func (f *ChangeFeed) addLocked(e Event) {
 	f.next++
 }
 
-func (f *ChangeFeed) wakeLocked() {
-	if f.readers > 0 {
-		close(f.wake)
-		f.wake = make(chan struct{})
+// makeRoomLocked drops the oldest events until there is room for so many bytes, or only the latest
+// few are left.
+func (f *ChangeFeed) makeRoomLocked(bytes int, least uint64) {
+	for f.next-f.first > least && f.bytes+bytes > f.most {
+		f.dropLocked()
 	}
+}
+
+// dropLocked drops the oldest event.
+func (f *ChangeFeed) dropLocked() {
+	if f.bare == f.first {
+		f.stripLocked()
+	}
+	at := &f.ring[f.first%uint64(len(f.ring))]
+	f.floor, f.bytes = (*at).revision, f.bytes-(*at).bytes
+	*at = nil
+	f.first++
 }
 
 // Close ends every watch with err.
@@ -170,67 +220,4 @@ func (f *ChangeFeed) endWatches(err error) {
 	f.cuts++
 	f.cause = err
 	f.wakeLocked()
-}
-
-// reader is one watcher's place in a feed. It belongs to one goroutine and must be left.
-type reader struct {
-	feed *ChangeFeed
-	next uint64
-	cuts uint64 // of the feed, when it began
-}
-
-// newReader begins to read after a revision; 0 is from now on. It returns the revision to send to
-// the watcher first.
-func (f *ChangeFeed) newReader(after uint64) (*reader, uint64, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	switch {
-	case f.closed != nil:
-		return nil, 0, f.closed
-	case after == 0:
-		after = f.revision
-	case after < f.floor:
-		return nil, 0, ErrTooOld
-	case after > f.revision:
-		return nil, 0, ErrAhead
-	}
-	held := int(f.next - f.first) //nolint:gosec // at most the ring's size
-	size := uint64(len(f.ring))
-	skip := sort.Search(held, func(i int) bool {
-		return f.ring[(f.first+uint64(i))%size].revision > after //nolint:gosec // not negative
-	})
-	f.readers++
-	return &reader{feed: f, next: f.first + uint64(skip), cuts: f.cuts}, after, nil //nolint:gosec // not negative
-}
-
-// poll appends the next changes to events, at most as many as fit without growing it. If there are
-// none, it returns a channel that is closed when there are. caughtUp is the revision up to which
-// the reader has seen everything, or 0 if it has not.
-func (r *reader) poll(events []Event) (batch []Event, wait <-chan struct{}, caughtUp uint64, err error) {
-	f := r.feed
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	switch {
-	case r.cuts != f.cuts:
-		return nil, nil, 0, f.cause
-	case r.next < f.first:
-		return nil, nil, 0, ErrFellBehind
-	}
-	for ; r.next < f.next && len(events) < cap(events); r.next++ {
-		events = append(events, f.ring[r.next%uint64(len(f.ring))])
-	}
-	if r.next == f.next {
-		caughtUp = f.revision
-	}
-	if len(events) == 0 && f.closed != nil {
-		return nil, nil, 0, f.closed
-	}
-	return events, f.wake, caughtUp, nil
-}
-
-// close gives up the place.
-func (r *reader) close() {
-	r.feed.mu.Lock()
-	defer r.feed.mu.Unlock()
-	r.feed.readers--
 }

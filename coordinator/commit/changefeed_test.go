@@ -87,7 +87,7 @@ func TestAFeedIsWhatWasPublished(t *testing.T) {
 		var got []change
 		var resume uint64
 		for {
-			batch, _, caughtUp, err := r.poll(make([]Event, 0, 2))
+			batch, caughtUp, err := r.poll(make([]*Event, 0, 2))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -129,16 +129,16 @@ func TestAReaderThatFallsBehindIsCutOff(t *testing.T) {
 	for revision := range uint64(4) {
 		publish(2 + revision)
 	}
-	if _, _, _, err := r.poll(make([]Event, 0, 1)); err != nil {
+	if _, _, err := r.poll(make([]*Event, 0, 1)); err != nil {
 		t.Fatalf("four behind in a ring of four: %v", err)
 	}
 	publish(10)
-	if _, _, _, err := r.poll(make([]Event, 0, 1)); err != nil {
+	if _, _, err := r.poll(make([]*Event, 0, 1)); err != nil {
 		t.Fatalf("still in the ring: %v", err)
 	}
 	publish(20)
 	publish(21)
-	if _, _, _, err := r.poll(make([]Event, 0, 1)); !errors.Is(err, ErrFellBehind) {
+	if _, _, err := r.poll(make([]*Event, 0, 1)); !errors.Is(err, ErrFellBehind) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -152,11 +152,11 @@ func TestAReaderGoesOnOverALeadershipThatMissedNothing(t *testing.T) {
 	}
 	defer r.close()
 	f.reset(5)
-	if _, _, _, err := r.poll(nil); err != nil {
+	if _, _, err := r.poll(nil); err != nil {
 		t.Errorf("nothing was missed, and yet: %v", err)
 	}
 	f.reset(6) // a batch had become durable without having been published
-	if _, _, _, err := r.poll(nil); !errors.Is(err, ErrFellBehind) {
+	if _, _, err := r.poll(nil); !errors.Is(err, ErrFellBehind) {
 		t.Errorf("something was missed: %v", err)
 	}
 	if _, _, err := f.newReader(5); !errors.Is(err, ErrTooOld) {
@@ -181,7 +181,7 @@ func TestAQuietWatchSaysThatItIsThere(t *testing.T) {
 			ended <- d.Follow(ctx, 0, func(revision uint64) error {
 				beats = append(beats, revision)
 				return nil
-			}, func(Event) error { return nil })
+			}, func([]*Event) error { return nil })
 		}()
 		synctest.Wait()
 		d.Host(100) // nothing that this watch is about
@@ -228,7 +228,7 @@ func TestAFeedIsBoundedInBytes(t *testing.T) {
 	if n < bytes/(6<<10) || n > bytes/(4<<10) || held < bytes/2 {
 		t.Errorf("%d events of 4 KiB in %d bytes are held", n, held)
 	}
-	if _, _, _, err := slow.poll(make([]Event, 0, 1)); !errors.Is(err, ErrFellBehind) {
+	if _, _, err := slow.poll(make([]*Event, 0, 1)); !errors.Is(err, ErrFellBehind) {
 		t.Errorf("a reader of what was given up: %v", err)
 	}
 	if _, _, err := f.newReader(revision - uint64(n) - 1); !errors.Is(err, ErrTooOld) {
@@ -268,9 +268,9 @@ func TestABusyWatchEndsAsWell(t *testing.T) {
 	defer w.Close()
 	ctx, cancel := context.WithCancel(t.Context())
 	sent := 0
-	err := w.Follow(ctx, 0, func(uint64) error { publish(); return nil }, func(Event) error {
+	err := w.Follow(ctx, 0, func(uint64) error { publish(); return nil }, func(batch []*Event) error {
 		publish()
-		if sent++; sent == 3 {
+		if sent += len(batch); sent == 3 {
 			cancel()
 		}
 		if sent > 10 {
@@ -288,8 +288,8 @@ func TestAnEventKeepsNoWishes(t *testing.T) {
 	f := NewChangeFeed(4, 1<<20)
 	f.Publish(&ledger.Changes{Revision: 1, Transitions: []ledger.Allocation{{Revision: 1, Wishes: &ledger.Wishes{}}}})
 	for i := range f.ring {
-		if a := f.ring[i].Allocation; a != nil && a.Wishes != nil {
-			t.Errorf("it keeps %+v", a.Wishes)
+		if e := f.ring[i]; e != nil && e.Allocation.Wishes != nil {
+			t.Errorf("it keeps %+v", e.Allocation.Wishes)
 		}
 	}
 }

@@ -19,8 +19,8 @@ const (
 
 // Follow sends what changes after a revision until the caller goes away or falls too far behind.
 // It begins with ping, which sends a revision alone, and repeats it if nothing else was sent for a
-// while. send may skip a change.
-func (loop *Loop) Follow(ctx context.Context, after uint64, ping func(revision uint64) error, send func(Event) error) error {
+// while. send gets changes that can be sent together; it may skip any, and must keep none.
+func (loop *Loop) Follow(ctx context.Context, after uint64, ping func(revision uint64) error, send func([]*Event) error) error {
 	// This goes through the loop: a coordinator that does not lead must not say what the latest
 	// revision is.
 	if err := loop.Do(ctx, func(*ledger.Ledger, ledger.Instant) {}); err != nil {
@@ -38,9 +38,9 @@ func (loop *Loop) Follow(ctx context.Context, after uint64, ping func(revision u
 	}
 	tick := time.NewTicker(KeepAlive)
 	defer tick.Stop()
-	events := make([]Event, 0, watchBatch)
+	events := make([]*Event, 0, watchBatch)
 	for {
-		batch, wait, caughtUp, err := from.poll(events)
+		batch, caughtUp, err := from.poll(events)
 		if err != nil {
 			if errors.Is(err, ErrFellBehind) {
 				loop.Metrics.cutOff.Inc()
@@ -50,18 +50,18 @@ func (loop *Loop) Follow(ctx context.Context, after uint64, ping func(revision u
 		if ctx.Err() != nil { // if changes follow each other closely, nothing else checks it
 			return ctx.Err()
 		}
-		for _, e := range batch {
-			if err := send(e); err != nil {
+		if len(batch) > 0 {
+			if err := send(batch); err != nil {
 				return err
 			}
-		}
-		if len(batch) > 0 {
 			clear(batch)
+		}
+		if len(batch) == cap(events) { // there may be more
 			continue
 		}
 		revision = max(revision, caughtUp)
 		select {
-		case <-wait:
+		case <-from.wait():
 		case <-tick.C:
 			if err := ping(revision); err != nil {
 				return err

@@ -9,6 +9,12 @@ import (
 // Send waits until a stream of a caller may send one more message. The streams of a caller wait
 // for each other in the order in which they ask. The error is that of the context.
 func (c *Controller) Send(ctx context.Context, caller Caller) error {
+	return c.SendMany(ctx, caller, 1)
+}
+
+// SendMany waits until a stream of a caller may send so many more messages, no more than the limit
+// for a second.
+func (c *Controller) SendMany(ctx context.Context, caller Caller, messages int) error {
 	c.mu.Lock()
 	a := c.ofLocked(caller)
 	if a == nil || a.sends == nil {
@@ -16,7 +22,7 @@ func (c *Controller) Send(ctx context.Context, caller Caller) error {
 		return ctx.Err() //nolint:wrapcheck // as it is
 	}
 	now := c.now()
-	wait := a.sends.limiter.ReserveN(now, 1).DelayFrom(now)
+	wait := a.sends.limiter.ReserveN(now, min(messages, c.limits.Sends)).DelayFrom(now)
 	c.mu.Unlock()
 	if wait > 0 && pause.For(wait, ctx.Done(), nil) {
 		return nil

@@ -49,4 +49,25 @@ func TestTheStreamsOfACallerSendSoManyMessagesASecondTogether(t *testing.T) {
 	})
 }
 
+// Messages that are sent together wait together, and count each.
+func TestMessagesThatAreSentTogetherCountEach(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := New(Limits{Sends: 100}, Options{
+			Refused: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "refused_total", Help: "Refusals."}, []string{"reason"}), Log: slog.New(slog.DiscardHandler),
+		})
+		began := time.Now()
+		for range 10 {
+			if err := c.SendMany(t.Context(), Caller{ID: "mallory"}, 50); err != nil {
+				t.Error(err)
+			}
+		}
+		if took := time.Since(began); took < 4*time.Second || took > 4100*time.Millisecond {
+			t.Errorf("500 messages took %s; want 4 s", took)
+		}
+		if err := c.SendMany(t.Context(), Caller{ID: "alice"}, 500); err != nil || time.Since(began) > 5*time.Second {
+			t.Errorf("more than a second's: %v after %s", err, time.Since(began))
+		}
+	})
+}
+
 func (c *Controller) optionsOfTest() Options { return Options{Refused: c.refused, Log: c.log} }

@@ -25,6 +25,9 @@ func (c Binary) Marshal(message any) ([]byte, error) { return c.MarshalAppend(ni
 
 // MarshalAppend writes a message behind what dst holds.
 func (Binary) MarshalAppend(dst []byte, message any) ([]byte, error) {
+	if e, encoded := message.(Encoded); encoded {
+		return e.AppendEncoded(dst, Binary{}.Name(), proto.Marshal)
+	}
 	m, ok := message.(proto.Message)
 	if !ok {
 		return nil, fmt.Errorf("%T is no protobuf message", message)

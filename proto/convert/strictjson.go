@@ -21,12 +21,19 @@ type StrictJSON struct {
 func (StrictJSON) Name() string { return "json" }
 
 // Marshal writes a message.
-func (StrictJSON) Marshal(message any) ([]byte, error) {
+func (c StrictJSON) Marshal(message any) ([]byte, error) { return c.MarshalAppend(nil, message) }
+
+// MarshalAppend writes a message behind what dst holds. Connect takes what it returns for its own,
+// and not what Marshal returns.
+func (StrictJSON) MarshalAppend(dst []byte, message any) ([]byte, error) {
+	if e, encoded := message.(Encoded); encoded {
+		return e.AppendEncoded(dst, StrictJSON{}.Name(), protojson.MarshalOptions{}.Marshal)
+	}
 	m, ok := message.(proto.Message)
 	if !ok {
 		return nil, fmt.Errorf("%T is no protobuf message", message)
 	}
-	return protojson.MarshalOptions{}.Marshal(m)
+	return protojson.MarshalOptions{}.MarshalAppend(dst, m)
 }
 
 // Unmarshal reads a message. The error names the field and its place.

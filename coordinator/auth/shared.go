@@ -1,0 +1,35 @@
+package auth
+
+import (
+	"google.golang.org/protobuf/proto"
+
+	"github.com/bursar/bursar/internal/identity"
+)
+
+// SharedAnswer is a message of a stream that is encoded once for all callers who may see the same
+// of it. It is no message itself: the Auditor decides what of it is sent.
+type SharedAnswer interface {
+	// OutputOf is the user whose engine wrote something that is in the message, and false if there
+	// is no such thing in it.
+	OutputOf() (user string, ok bool)
+	// Redacted is what to send, a convert.Encoded: whole, or without what engines wrote. redact
+	// leaves in the message what belongs into it, and is called before it is encoded.
+	Redacted(whole bool, redact func(proto.Message)) any
+}
+
+// sharing redacts the shared answers of one stream.
+type sharing struct {
+	actor  identity.Actor
+	redact func(proto.Message)
+}
+
+func newSharing(r *redactor, actor identity.Actor) sharing {
+	return sharing{actor, func(message proto.Message) { r.redact(actor, message) }}
+}
+
+// view is what the actor gets of an answer. It is the same for all to whom maySeeOutput says the
+// same, and only that may be: redactAllocation asks nothing else about its actor.
+func (s *sharing) view(answer SharedAnswer) any {
+	user, ok := answer.OutputOf()
+	return answer.Redacted(!ok || maySeeOutput(s.actor, user), s.redact)
+}

@@ -1,0 +1,102 @@
+package coordinator
+
+import (
+	"context"
+	"net/http"
+	"sync"
+)
+
+// batchBytes is how much of a batch is held back. A slow reader keeps it until it takes that, or is
+// cut off.
+const batchBytes = 16 << 10
+
+// batchWriter writes the answers of a stream. Connect sends each message with a flush of its own;
+// the messages of a batch are sent together. It belongs to the goroutine of the call.
+type batchWriter struct {
+	http.ResponseWriter
+
+	batching bool
+	held     *[]byte // what is held back; nil outside of a batch
+	err      error   // why the rest of a batch cannot be written
+}
+
+type batchWriterKey struct{}
+
+var batchBuffers = sync.Pool{New: func() any { //nolint:gochecknoglobals // buffers have no state
+	held := make([]byte, 0, batchBytes)
+	return &held
+}}
+
+// withBatches lets the handler of a stream send messages together.
+func withBatches(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		batches := &batchWriter{ResponseWriter: w}
+		next.ServeHTTP(batches, r.WithContext(context.WithValue(r.Context(), batchWriterKey{}, batches)))
+	})
+}
+
+// sendTogether sends what send sends in one piece, or in several if it is large. Without
+// withBatches each message is sent alone.
+func sendTogether(ctx context.Context, send func() error) error {
+	w, ok := ctx.Value(batchWriterKey{}).(*batchWriter)
+	if !ok {
+		return send()
+	}
+	w.begin()
+	err := send()
+	if flushed := w.end(); err == nil {
+		err = flushed
+	}
+	return err
+}
+
+func (w *batchWriter) begin() {
+	w.batching, w.err = true, nil
+	w.held, _ = batchBuffers.Get().(*[]byte)
+}
+
+// end sends what is held back.
+func (w *batchWriter) end() error {
+	w.pass()
+	w.batching = false
+	batchBuffers.Put(w.held)
+	w.held = nil
+	w.Flush()
+	return w.err
+}
+
+// pass writes what is held back.
+func (w *batchWriter) pass() {
+	if w.err == nil && len(*w.held) > 0 {
+		_, w.err = w.ResponseWriter.Write(*w.held)
+	}
+	*w.held = (*w.held)[:0]
+}
+
+// Write writes, or holds back within a batch.
+func (w *batchWriter) Write(p []byte) (int, error) {
+	if !w.batching {
+		return w.ResponseWriter.Write(p) //nolint:wrapcheck // as it is
+	}
+	if len(*w.held)+len(p) > batchBytes {
+		w.pass()
+	}
+	if w.err != nil {
+		return 0, w.err
+	}
+	if len(p) > batchBytes {
+		return w.ResponseWriter.Write(p) //nolint:wrapcheck // as it is
+	}
+	*w.held = append(*w.held, p...)
+	return len(p), nil
+}
+
+// Flush sends what was written, but not within a batch.
+func (w *batchWriter) Flush() {
+	if !w.batching {
+		_ = http.NewResponseController(w.ResponseWriter).Flush() // the next write finds out
+	}
+}
+
+// Unwrap lets http.ResponseController through.
+func (w *batchWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }

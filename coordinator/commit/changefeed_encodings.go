@@ -1,0 +1,100 @@
+package commit
+
+import (
+	"slices"
+	"unsafe"
+)
+
+// Form is one of the ways in which an event is sent. What its parts mean is up to the sender.
+type Form struct {
+	// Message is the kind of message.
+	Message uint8
+	// Whole says that nothing is left out that only some may see.
+	Whole bool
+	// Codec is the name of the encoding.
+	Codec string
+}
+
+// encoding is an event in one form.
+type encoding struct {
+	form Form
+	text []byte
+}
+
+// encodedPart is the part of a feed's bytes that encodings may take. What they take is short of
+// events, to which a watcher may want to go back, so it is little; and only readers that are about
+// as fast as each other share them.
+const encodedPart = 8
+
+// Encoded returns the event in a form. It calls encode if nobody has asked for that form before, or
+// if that was long ago. The text is shared: it must not be changed, and encode must not keep it.
+// Any goroutine may call it.
+func (e *Event) Encoded(form Form, encode func() ([]byte, error)) ([]byte, error) {
+	if text := e.find(form); text != nil {
+		return text, nil
+	}
+	e.encoding.Lock()
+	defer e.encoding.Unlock()
+	if text := e.find(form); text != nil {
+		return text, nil
+	}
+	text, err := encode()
+	if err != nil {
+		return nil, err
+	}
+	e.feed.keep(e, encoding{form, text})
+	return text, nil
+}
+
+// find returns a form that is kept, nil if it is not.
+func (e *Event) find(form Form) []byte {
+	kept := e.encodings.Load()
+	if kept == nil {
+		return nil
+	}
+	for i := range *kept {
+		if (*kept)[i].form == form {
+			return (*kept)[i].text
+		}
+	}
+	return nil
+}
+
+// keep keeps an encoding with its event, unless the event is too old for that.
+func (f *ChangeFeed) keep(e *Event, made encoding) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if e.serial < f.bare {
+		return
+	}
+	var kept []encoding
+	if now := e.encodings.Load(); now != nil {
+		kept = slices.Clip(*now)
+	}
+	kept = append(kept, made)
+	e.encodings.Store(&kept)
+	size := encodingSize(&made)
+	f.bytes += size
+	f.encoded += size
+	for f.encoded > f.most/encodedPart {
+		f.stripLocked()
+	}
+	f.makeRoomLocked(0, 1)
+}
+
+// stripLocked drops the encodings of the oldest event that may have any.
+func (f *ChangeFeed) stripLocked() {
+	e := f.ring[f.bare%uint64(len(f.ring))]
+	f.bare++
+	kept := e.encodings.Swap(nil)
+	if kept == nil {
+		return
+	}
+	for i := range *kept {
+		size := encodingSize(&(*kept)[i])
+		f.bytes -= size
+		f.encoded -= size
+	}
+}
+
+func encodingSize(e *encoding) int { return int(unsafe.Sizeof(*e)) + len(e.text) }
