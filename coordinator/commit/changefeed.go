@@ -2,6 +2,7 @@ package commit
 
 import (
 	"errors"
+	"slices"
 	"sort"
 	"sync"
 
@@ -84,13 +85,14 @@ func (f *ChangeFeed) reset(revision uint64) {
 	f.wakeLocked()
 }
 
-// Publish adds what a batch has changed. The rows belong to the feed from then on.
+// Publish adds what a batch has changed. The rows belong to the feed from then on, except the
+// transitions, of which it keeps copies: the ledger uses their array again.
 func (f *ChangeFeed) Publish(c *ledger.Changes) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	hosts, stamps := c.Hosts, stampsByRevision(c.Stamps)
-	for i := range c.Transitions {
-		t := &c.Transitions[i]
+	hosts, stamps, transitions := c.Hosts, stampsByRevision(c.Stamps), slices.Clone(c.Transitions)
+	for i := range transitions {
+		t := &transitions[i]
 		for len(hosts) > 0 && hosts[0].Revision < t.Revision {
 			f.addLocked(Event{revision: hosts[0].Revision, Host: &hosts[0], Stamp: stamps.next(hosts[0].Revision)})
 			hosts = hosts[1:]

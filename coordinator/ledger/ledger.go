@@ -147,7 +147,8 @@ type Ledger struct {
 	begun    bool // see Begin
 
 	changes Changes
-	actor   string // who gives the command; see ActAs
+	rows    []Allocation // the array for the transitions of the next batch; see Reuse
+	actor   string       // who gives the command; see ActAs
 	// own is how many transitions came due by themselves since an Advance: see Config.OwnChanges.
 	own      int
 	taken    int        // how many of them Changes has returned since then
@@ -253,16 +254,6 @@ func (l *Ledger) fire() {
 		l.own += int(l.revision - before) //nolint:gosec // the rows of a host at most
 	}
 	l.requests.expire(l.now)
-}
-
-// Changes returns what changed since it was last called, and begins an empty list.
-func (l *Ledger) Changes() Changes {
-	c := l.changes
-	c.Revision, c.LastID, c.Time = l.revision, l.lastID, l.now
-	// the next batch is likely to be about as large
-	l.changes = Changes{Transitions: make([]Allocation, 0, len(c.Transitions))}
-	l.taken = l.own
-	return c
 }
 
 // Revision is the number of the latest transition.
