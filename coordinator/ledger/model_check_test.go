@@ -26,7 +26,7 @@ func (m *machine) check(t *rapid.T) {
 	m.checkWaiting(t)
 	m.checkQueues(t)
 	m.checkOverUsers(t)
-	if wrong := m.ledger.CheckShareUses(); wrong != "" {
+	if wrong := m.ledger.CheckShareUses() + m.ledger.CheckAccountSets(); wrong != "" {
 		t.Fatal(wrong)
 	}
 	if m.step++; m.step%4 == 0 {
