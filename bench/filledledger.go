@@ -97,7 +97,9 @@ func addHost(l *ledger.Ledger, now ledger.Instant, id string, capacity resource.
 // drain takes the changes out of the ledger, as a commit does.
 func (b *filledLedger) drain() {
 	b.since = 0
-	b.ledger.Durable(b.now, b.ledger.Changes().Revision)
+	changes := b.ledger.Changes()
+	b.ledger.Durable(b.now, changes.Revision)
+	b.ledger.Reuse(&changes)
 }
 
 func (b *filledLedger) done() {

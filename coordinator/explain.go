@@ -41,7 +41,7 @@ func (s *allocationService) explainID(ctx context.Context, text string) (*bursar
 		if err := checkOwnHost(l, auth.ActorOf(ctx), id); err != nil {
 			return ledger.Explanation{}, err
 		}
-		return l.ExplainIDTo(now, id, auth.ActorOf(ctx))
+		return l.ExplainID(now, id, auth.ActorOf(ctx))
 	})
 	if _, unknown := errors.AsType[*ledger.NotFoundError](err); unknown {
 		var a ledger.Allocation

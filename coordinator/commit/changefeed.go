@@ -2,6 +2,7 @@ package commit
 
 import (
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -103,8 +104,9 @@ func (f *ChangeFeed) reset(revision uint64) {
 	f.wakeLocked()
 }
 
-// Publish adds what a batch has changed. The rows belong to the feed from then on. It takes as long
-// with many readers as with few.
+// Publish adds what a batch has changed. The rows belong to the feed from then on, except the
+// transitions, of which it keeps copies: the ledger uses their array again. It takes as long with
+// many readers as with few.
 func (f *ChangeFeed) Publish(c *ledger.Changes) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -116,9 +118,9 @@ func (f *ChangeFeed) Publish(c *ledger.Changes) {
 		e.revision, e.Stamp = revision, stamp
 		return e
 	}
-	hosts, stamps := c.Hosts, stampsByRevision(c.Stamps)
-	for i := range c.Transitions {
-		t := &c.Transitions[i]
+	hosts, stamps, transitions := c.Hosts, stampsByRevision(c.Stamps), slices.Clone(c.Transitions)
+	for i := range transitions {
+		t := &transitions[i]
 		for len(hosts) > 0 && hosts[0].Revision < t.Revision {
 			e := add(hosts[0].Revision, stamps.next(hosts[0].Revision))
 			e.Host = &hosts[0]

@@ -169,6 +169,27 @@ func TestAReaderGoesOnOverALeadershipThatMissedNothing(t *testing.T) {
 	}
 }
 
+// The ledger uses the array of a batch's transitions again.
+func TestAFeedKeepsCopiesOfTransitions(t *testing.T) {
+	f := NewChangeFeed(4, 1<<20)
+	wishes := &ledger.Wishes{Host: "h1"}
+	c := ledger.Changes{Revision: 2, Transitions: []ledger.Allocation{{ID: 1, Revision: 1}, {ID: 2, Revision: 2, Wishes: wishes}}}
+	r, _, err := f.newReader(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.close()
+	f.Publish(&c)
+	if c.Transitions[1].Wishes != wishes {
+		t.Error("the feed has changed what is not its own")
+	}
+	clear(c.Transitions)
+	events, _, err := r.poll(make([]*Event, 0, 4))
+	if err != nil || len(events) != 2 || events[0].Allocation.ID != 1 || events[1].Allocation.ID != 2 {
+		t.Errorf("got %+v, %v: want allocations 1 and 2", events, err)
+	}
+}
+
 // TestAQuietWatchSaysThatItIsThere is about the time that passes, so without sockets.
 func TestAQuietWatchSaysThatItIsThere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

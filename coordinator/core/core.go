@@ -361,7 +361,8 @@ func (c *Core) Take() *Batch {
 func (c *Core) InFlight() bool { return c.inFlight != nil }
 
 // Done says that the batch that was taken last is durable: the time of its grants begins to count.
-// It applies no command and does not move the ledger's time.
+// It applies no command and does not move the ledger's time. The transitions of the batch must not
+// be read any more: later batches use their array.
 func (c *Core) Done(now ledger.Instant) {
 	if c.inFlight == nil {
 		return
@@ -371,6 +372,7 @@ func (c *Core) Done(now ledger.Instant) {
 	c.refused.keep(done.Refusals)
 	_ = c.withRecover(c.ledger, nil, func() { // a panic there is in Fault
 		c.ledger.Durable(max(c.now, c.skew.Ledger(now)), done.Revision)
+		c.ledger.Reuse(&done.Changes)
 	})
 }
 

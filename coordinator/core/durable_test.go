@@ -85,3 +85,28 @@ func TestACommitThatEndsLateTouchesNoAskOfAnother(t *testing.T) {
 		t.Errorf("another request's grant is told to last until %d", got)
 	}
 }
+
+func TestABatchGivesItsTransitionsBackWhenItIsDurable(t *testing.T) {
+	r := newRig(t, storetest.NewMemory("test").Open())
+	r.host()
+	r.commit()
+	r.ask("a", 10, 0)
+	first := r.core.Take()
+	array := &first.Transitions[0]
+	r.ask("b", 10, 0)
+	if first.Transitions[0].RequestID != "a" {
+		t.Error("the batch was written over while it is under way")
+	}
+	first.Answer(nil)
+	r.core.Done(r.now)
+	second := r.core.Take() // its array was taken before the first was durable
+	if &second.Transitions[0] == array {
+		t.Error("the second batch has the array of the first, which was under way")
+	}
+	r.ask("c", 10, 0)
+	second.Answer(nil)
+	r.core.Done(r.now)
+	if third := r.core.Take(); &third.Transitions[0] != array {
+		t.Error("the third batch does not have the array of the first")
+	}
+}

@@ -241,7 +241,7 @@ func (c *Core) waitExpired(request *Request, starvedSince ledger.Instant, spent 
 func (c *Core) explain(request *Request, starvedSince ledger.Instant) (ledger.Explanation, error) {
 	id := request.Result.Allocation.ID
 	if a, live := c.ledger.Get(id); live && a.State == ledger.Waiting {
-		return c.ledger.ExplainIDTo(c.now, id, request.Command.Actor) //nolint:wrapcheck // it is not shown
+		return c.ledger.ExplainID(c.now, id, request.Command.Actor) //nolint:wrapcheck // it is not shown
 	}
 	return c.ledger.ExplainAgain(c.now, request.Command, starvedSince) //nolint:wrapcheck // likewise
 }

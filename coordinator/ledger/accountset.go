@@ -1,49 +1,109 @@
 package ledger
 
-import "github.com/bursar/bursar/label"
+import (
+	"slices"
+
+	"github.com/bursar/bursar/label"
+	"github.com/bursar/bursar/resource"
+)
 
 // accountSet is the quota accounts and the fair share of an allocation with certain labels. All
 // live allocations whose labels agree in the keys that the rules name, and in the user, share one.
+// They may agree in more: rules name fewer keys when some were removed, and more are told apart
+// before others come. The scope's name is a part of the text, so that sets of different keys are
+// different.
 type accountSet struct {
 	text string // of those labels
+	// keys are what its allocations agree in, labels their values.
+	keys   label.Scope
+	labels label.Set
 	// accounts are the quotas that the labels select, in the order of their scopes. The host's
 	// account is not among them.
 	accounts []*account
 	share    *share
 	uses     []*shareUse // of the share, in these accounts
 	live     int         // allocations that share it
+
+	// held is how many of them hold something, and used and reserved what that is: with other rules
+	// it counts elsewhere at once.
+	held           int
+	used, reserved resource.Sum
 }
 
 // link gives an entry its account set.
 func (l *Ledger) link(e *entry) {
-	l.scratch = l.rules.keys.AppendKey(l.scratch[:0], e.Labels)
+	keys := &l.rules.keys
+	if l.refiling != nil {
+		keys = &l.refiling.keys
+	}
+	l.scratch = keys.AppendKey(l.scratch[:0], e.Labels)
 	set := l.accountSets[string(l.scratch)]
 	if set == nil {
-		set = l.newAccountSet(string(l.scratch), e.Labels)
+		set = &accountSet{text: string(l.scratch), keys: *keys, labels: keys.Project(e.Labels)}
+		l.charge(set)
+		l.accountSets[set.text] = set
 	}
 	set.live++
 	e.accountSet = set
 }
 
-func (l *Ledger) newAccountSet(text string, labels label.Set) *accountSet {
-	set := &accountSet{text: text, accounts: l.rules.accounts(nil, labels, &l.scratch)}
+// charge finds the accounts and the share of an account set by the rules in force.
+func (l *Ledger) charge(set *accountSet) {
+	set.accounts = l.rules.accounts(nil, set.labels, &l.scratch)
 	for _, quota := range set.accounts {
 		quota.sets++
 	}
-	set.share = l.shareOf(set, labels)
+	set.share = l.shareOf(set, set.labels)
 	set.uses = make([]*shareUse, len(set.accounts))
 	for i, quota := range set.accounts {
 		set.uses[i] = set.share.use(quota)
 	}
-	l.accountSets[text] = set
-	return set
+}
+
+// tells reports whether the allocations of the set agree in all of these keys.
+func (set *accountSet) tells(keys *label.Scope) bool {
+	if set.keys.Key() == keys.Key() {
+		return true
+	}
+	for _, key := range keys.Keys() {
+		if !slices.Contains(set.keys.Keys(), key) {
+			return false
+		}
+	}
+	return true
+}
+
+// add counts what an allocation of the set holds. It cannot overflow: its accounts, or its hosts,
+// have it, too.
+func (set *accountSet) add(s State, v resource.Vector) {
+	if err := set.balance(s).Add(v); err != nil {
+		panic("ledger: the account set of " + set.labels.String() + ": " + err.Error())
+	}
+}
+
+// subtract gives back what add counted.
+func (set *accountSet) subtract(s State, v resource.Vector) {
+	if err := set.balance(s).Minus(v); err != nil {
+		panic("ledger: the account set of " + set.labels.String() + ": " + err.Error())
+	}
+}
+
+func (set *accountSet) balance(s State) *resource.Sum {
+	if s == Active {
+		return &set.used
+	}
+	return &set.reserved
 }
 
 // unlink takes an entry, which counts nowhere any more, out of its account set. Accounts, cluster
 // queues and shares that no entry is left in are removed, too.
 func (l *Ledger) unlink(e *entry) {
 	l.detachExternal(e)
-	set := e.accountSet
+	l.leaveSet(e.accountSet)
+}
+
+// leaveSet takes one allocation, which holds nothing in it, out of an account set.
+func (l *Ledger) leaveSet(set *accountSet) {
 	if set.live--; set.live > 0 {
 		return
 	}

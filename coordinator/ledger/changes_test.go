@@ -127,3 +127,38 @@ func selector(t testing.TB, text string) label.Selector {
 	must(t, err)
 	return s
 }
+
+// Nothing of the batch before is left in an array that was given back, and nobody gets one that
+// another still reads.
+func TestTransitionsAreWrittenIntoAnArrayThatWasGivenBack(t *testing.T) {
+	l, _ := limited(t, 0)
+	batch := func(n int) ledger.Changes {
+		for range n {
+			_, err := l.Allocate(start, ledger.AllocateCommand{
+				Actor: identity.Local(), Labels: label.Of("user", "u"), Resource: resource.NewResource(resource.Vector{}.WithMemory(1)), Wishes: &ledger.Wishes{Host: "h1"},
+			})
+			must(t, err)
+		}
+		return l.Changes()
+	}
+	first := batch(3)
+	array := &first.Transitions[0]
+	second := batch(2)
+	if &second.Transitions[0] == array {
+		t.Fatal("a batch is written over one that is still read")
+	}
+	l.Reuse(&first)
+	if first.Transitions != nil {
+		t.Error("the batch still has the array that it has given back")
+	}
+	batch(0) // takes the array with it, for the next one
+	third := batch(3)
+	if &third.Transitions[0] != array {
+		t.Error("an array that was given back is not used again")
+	}
+	l.Reuse(&third)
+	batch(0)
+	if short := batch(1).Transitions; &short[0] != array || short[:3][2].ID != 0 {
+		t.Errorf("of an earlier batch is left: %s", short[:3][2].ID)
+	}
+}

@@ -15,7 +15,7 @@ import (
 func BenchmarkReportCluster(b *testing.B) {
 	for _, queues := range []int{50, 500, 5000} {
 		b.Run(fmt.Sprintf("queues=%d", queues), func(b *testing.B) {
-			l := ledger.New(ledger.Config{}, newPlainPlacer())
+			l := ledger.New(ledger.Config{HostLiveBytes: 1 << 40, CallerLiveBytes: 1 << 40}, newPlainPlacer())
 			r := clusterOfQueues(queues)
 			must(b, l.PutProvider(start, ledger.ProviderRecord{ClusterName: r.ClusterName}))
 			must(b, l.ReportCluster(start, r))

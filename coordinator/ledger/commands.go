@@ -299,7 +299,7 @@ type Explanation struct {
 	Accounts   []AccountInfo
 	Filters    *HostFilters
 	HostID     string
-	Place      int // how many requests are ahead of it; -1 if it does not wait
+	Place      int // how many requests are ahead of it, see place.go; -1 if it does not wait
 	BlockedBy  *AccountName
 	Allocation *Allocation
 	// Runners are, for a starved request that cannot be granted, those who stand in its way.

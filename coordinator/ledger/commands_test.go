@@ -47,7 +47,7 @@ func TestEveryCommandDoesFirstWhatIsDue(t *testing.T) {
 			return err
 		},
 		"ExplainID": func(l *ledger.Ledger, now ledger.Instant, id ledger.ID) error {
-			_, err := l.ExplainID(now, id)
+			_, err := l.ExplainID(now, id, identity.Actor{})
 			return err
 		},
 		"Confirm": func(l *ledger.Ledger, now ledger.Instant, id ledger.ID) error {

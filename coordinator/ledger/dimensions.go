@@ -52,10 +52,11 @@ func (l *Ledger) DimensionsGeneration() uint64 { return l.rulesGeneration + l.di
 // mostGuesses bounds for how many undeclared dimensions the nearest declared one is looked for.
 const mostGuesses = 20
 
-// UndeclaredDimensions returns the dimensions of rules in force that nothing declares, by selector.
+// UndeclaredDimensions returns the dimensions of the rules of Quotas that nothing declares, by
+// selector.
 func (l *Ledger) UndeclaredDimensions() (list []UndeclaredDimension) {
 	known := l.Dimensions()
-	for _, s := range l.rules.scopes {
+	for _, s := range l.latestRules().scopes {
 		for _, m := range s.masks {
 			for _, r := range m.rules {
 				for _, dimension := range known.Undeclared(&r.Quota) {
@@ -140,7 +141,7 @@ func (l *Ledger) checkDimensions(quotas []Quota) error {
 			continue
 		}
 		if before == nil {
-			before = storedBySelector(l.rules.sources)
+			before = storedBySelector(l.latestRules().sources)
 		}
 		had := before[q.Selector.String()]
 		for _, part := range q.parts() {

@@ -32,19 +32,11 @@ func (l *Ledger) explainCommand(now Instant, c *AllocateCommand, starvedSince In
 	return x, nil
 }
 
-// ExplainID says why an allocation waits, or that it has been decided, to one who may see
-// everything.
+// ExplainID says why an allocation waits, or that it has been decided. An actor who comes through a
+// host's agent is told only of the runners on that host.
 //
 // Errors: *NotFoundError.
-func (l *Ledger) ExplainID(now Instant, id ID) (Explanation, error) {
-	return l.ExplainIDTo(now, id, identity.Actor{})
-}
-
-// ExplainIDTo is ExplainID for an actor: one who comes through a host's agent is told only of the
-// runners on that host.
-//
-// Errors: *NotFoundError.
-func (l *Ledger) ExplainIDTo(now Instant, id ID, actor identity.Actor) (Explanation, error) {
+func (l *Ledger) ExplainID(now Instant, id ID, actor identity.Actor) (Explanation, error) {
 	l.begin(now)
 	e, err := l.lookup(id)
 	if err != nil {

@@ -55,7 +55,7 @@ func TestExplainingDoesNotChangeWhereThingsGo(t *testing.T) {
 		must(t, err)
 		if explain {
 			before, revision := l.Changes(), l.Revision()
-			x, err := l.ExplainID(start, waits.Allocation.ID)
+			x, err := l.ExplainID(start, waits.Allocation.ID, identity.Actor{})
 			must(t, err)
 			if x.Allocation == nil || x.Allocation.ID != waits.Allocation.ID || x.Allocation.Reason != "waits for a host" {
 				t.Errorf("the explanation is of %+v; want %s, which waits for a host", x.Allocation, waits.Allocation.ID)

@@ -67,3 +67,38 @@ func (l *Ledger) CheckShareUses() (wrong string) {
 	}
 	return wrong
 }
+
+// SetRefileStep says how many allocations one step towards new rules looks at.
+func (l *Ledger) SetRefileStep(allocations int) { l.refileStep = allocations }
+
+// Refiling reports whether rules are not in force yet.
+func (l *Ledger) Refiling() bool { return l.refiling != nil }
+
+// CheckAccountSets compares what each account set holds with its allocations, and says what is
+// wrong.
+func (l *Ledger) CheckAccountSets() (wrong string) {
+	sums, live := make(map[*accountSet]*balances), make(map[*accountSet]int)
+	for _, e := range l.entries.Values() {
+		if l.accountSets[e.text] != e.accountSet {
+			return fmt.Sprintf("%s is in an account set that is in no table", e.ID)
+		}
+		if live[e.accountSet]++; sums[e.accountSet] == nil {
+			sums[e.accountSet] = new(balances)
+		}
+		if e.State.Holds() {
+			sums[e.accountSet].held++
+			sums[e.accountSet].count(e.State, e.request(), 1)
+		}
+	}
+	for _, set := range l.accountSets {
+		has := sums[set]
+		switch {
+		case has == nil:
+			wrong = fmt.Sprintf("account set %s has no allocation", set.labels)
+		case live[set] != set.live || has.held != set.held || !has.used.Vector().EqualTo(set.used.Vector()) || !has.reserved.Vector().EqualTo(set.reserved.Vector()):
+			wrong = fmt.Sprintf("account set %s of %d holds used %s reserved %s of %d; its %d allocations used %s reserved %s of %d",
+				set.labels, set.live, set.used.Vector(), set.reserved.Vector(), set.held, live[set], has.used.Vector(), has.reserved.Vector(), has.held)
+		}
+	}
+	return wrong
+}

@@ -112,7 +112,7 @@ func bySource(quotas []Quota) map[string][]Quota {
 }
 
 // HiddenQuotas returns the rules that are not in force, by selector. The list must not be changed.
-func (l *Ledger) HiddenQuotas() []HiddenQuota { return l.rules.hidden }
+func (l *Ledger) HiddenQuotas() []HiddenQuota { return l.latestRules().hidden }
 
 // RulesGeneration counts how often the rules were replaced.
 func (l *Ledger) RulesGeneration() uint64 { return l.rulesGeneration }

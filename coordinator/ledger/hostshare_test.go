@@ -103,7 +103,7 @@ func TestOneCallerFillsHalfOfAHostAtMost(t *testing.T) {
 	if waiting.State != ledger.Waiting || named.State != ledger.Waiting {
 		t.Fatalf("they are %s and %s: want them to wait", waiting.State, named.State)
 	}
-	x, err := w.ledger.ExplainID(w.now, named.ID)
+	x, err := w.ledger.ExplainID(w.now, named.ID, identity.Actor{})
 	must(t, err)
 	if len(x.Shortfalls) != 1 || !strings.Contains(x.Shortfalls[0].Detail, `caller "mallory"`) {
 		t.Errorf("explained by %v", x.Shortfalls)

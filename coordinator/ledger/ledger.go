@@ -109,6 +109,8 @@ type Ledger struct {
 	listedAt        uint64
 	accountSets     map[string]*accountSet
 	shares          map[string]*share
+	refiling        *refiling // new rules that are not in force yet; nil: none
+	refileStep      int       // allocations in one step of it
 
 	providers []ProviderRecord // by cluster
 	clusters  map[ClusterName]*cluster
@@ -147,7 +149,8 @@ type Ledger struct {
 	begun    bool // see Begin
 
 	changes Changes
-	actor   string // who gives the command; see ActAs
+	rows    []Allocation // the array for the transitions of the next batch; see Reuse
+	actor   string       // who gives the command; see ActAs
 	// own is how many transitions came due by themselves since an Advance: see Config.OwnChanges.
 	own      int
 	taken    int        // how many of them Changes has returned since then
@@ -175,6 +178,7 @@ func New(cfg Config, placer Placer) *Ledger {
 		shared:      make(map[machine]struct{}),
 		rules:       ruleset{keys: label.NewScope(userKey)},
 		accountSets: make(map[string]*accountSet),
+		refileStep:  refileStep,
 		shares:      make(map[string]*share),
 		clusters:    make(map[ClusterName]*cluster),
 		classes:     make(map[string]*class),
@@ -188,6 +192,7 @@ func New(cfg Config, placer Placer) *Ledger {
 func (l *Ledger) Advance(now Instant) {
 	l.own, l.taken = l.own-l.taken, 0
 	l.begin(now)
+	l.refile()
 }
 
 // Behind reports whether more may have come due than the batch has room for.
@@ -196,6 +201,9 @@ func (l *Ledger) Behind() bool { return l.own >= l.cfg.OwnChanges }
 // NextTimer returns when Advance has something to do. If the last step left some of its work to the
 // next one, that is now. If the batch is at its bound, that is when Changes was called.
 func (l *Ledger) NextTimer() (Instant, bool) {
+	if l.refiling != nil {
+		return l.now, true
+	}
 	if (len(l.marked) > 0 || l.visitDue || len(l.visiting) > 0) && !l.Behind() { // the last step had no time for all that may be granted
 		return l.now, true
 	}
@@ -253,16 +261,6 @@ func (l *Ledger) fire() {
 		l.own += int(l.revision - before) //nolint:gosec // the rows of a host at most
 	}
 	l.requests.expire(l.now)
-}
-
-// Changes returns what changed since it was last called, and begins an empty list.
-func (l *Ledger) Changes() Changes {
-	c := l.changes
-	c.Revision, c.LastID, c.Time = l.revision, l.lastID, l.now
-	// the next batch is likely to be about as large
-	l.changes = Changes{Transitions: make([]Allocation, 0, len(c.Transitions))}
-	l.taken = l.own
-	return c
 }
 
 // Revision is the number of the latest transition.

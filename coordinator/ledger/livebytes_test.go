@@ -100,7 +100,7 @@ func TestAHostWithAsManyRowsAsItsAgentCanBeToldOfGetsNoMore(t *testing.T) {
 	if waiting.State != ledger.Waiting {
 		t.Fatalf("it is %s", waiting.State)
 	}
-	x, err := w.ledger.ExplainID(w.now, waiting.ID)
+	x, err := w.ledger.ExplainID(w.now, waiting.ID, identity.Actor{})
 	must(t, err)
 	if len(x.Shortfalls) != 1 || x.Shortfalls[0].Note != ledger.NoteRefused {
 		t.Errorf("explained by %v", x.Shortfalls)

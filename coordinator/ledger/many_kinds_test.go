@@ -252,7 +252,7 @@ func TestNobodyOfThousandsWaitsForWhatIsFree(t *testing.T) {
 			if c.state(a) != ledger.Waiting {
 				continue
 			}
-			x, err := c.ExplainID(now, a.ID)
+			x, err := c.ExplainID(now, a.ID, identity.Actor{})
 			if err != nil || x.Verdict == ledger.Fits {
 				t.Fatalf("%s waits and fits: %v", a.ID, err)
 			}

@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/internal/identity"
 	"github.com/bursar/bursar/resource"
 )
 
@@ -26,7 +27,7 @@ func (m *machine) check(t *rapid.T) {
 	m.checkWaiting(t)
 	m.checkQueues(t)
 	m.checkOverUsers(t)
-	if wrong := m.ledger.CheckShareUses(); wrong != "" {
+	if wrong := m.ledger.CheckShareUses() + m.ledger.CheckAccountSets(); wrong != "" {
 		t.Fatal(wrong)
 	}
 	if m.step++; m.step%4 == 0 {
@@ -199,7 +200,7 @@ func (m *machine) checkWaiting(t *rapid.T) {
 		case !r.present() && r.detached.Add(callerGrace) <= m.model.now:
 			t.Fatalf("invariant 7: %s waits for its caller for too long", r.ID)
 		case r.present():
-			x, err := m.ledger.ExplainID(m.model.now, r.ID)
+			x, err := m.ledger.ExplainID(m.model.now, r.ID, identity.Actor{})
 			hosts := m.model.fits(&r.Allocation, held)
 			if err != nil || x.Verdict == ledger.Fits || len(hosts) > 0 {
 				t.Fatalf("%s waits, although it fits on %v: %v, %v", r.ID, hosts, x.Verdict, err)

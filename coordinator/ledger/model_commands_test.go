@@ -307,7 +307,7 @@ func (m *machine) explain(t *rapid.T) {
 func (m *machine) explainOne(t *rapid.T, id ledger.ID) {
 	var x ledger.Explanation
 	var err error
-	m.do(t, nothing, func(l *ledger.Ledger) { x, err = l.ExplainID(m.model.now, id) })
+	m.do(t, nothing, func(l *ledger.Ledger) { x, err = l.ExplainID(m.model.now, id, identity.Actor{}) })
 	switch r := m.model.rows[id]; {
 	case r == nil:
 		wantKind(t, "not found", err)

@@ -70,7 +70,11 @@ func (t *turnover) pair(tb testing.TB) {
 }
 
 // stored is what the write loop does after each batch.
-func (t *turnover) stored() { t.ledger.Durable(t.now, t.ledger.Changes().Revision) }
+func (t *turnover) stored() {
+	changes := t.ledger.Changes()
+	t.ledger.Durable(t.now, changes.Revision)
+	t.ledger.Reuse(&changes)
+}
 
 func BenchmarkAllocate(b *testing.B) {
 	for _, live := range []int{1000, 100_000} {

@@ -265,22 +265,6 @@ func (q *queue) hopeless(free [3]int64) bool {
 		q.least[0] > max(0, free[0]) || q.least[1] > max(0, free[1]) || q.least[2] > max(0, free[2])
 }
 
-// place counts the requests ahead of e in its queue.
-func (q *queue) place(e *entry) int {
-	before := 0
-	mine := e.class
-	for _, g := range q.groups.items {
-		for _, c := range g.classes.items {
-			for _, other := range c.members.items {
-				if other != e && goesBefore(g, c, other, mine.group, mine, e) {
-					before++
-				}
-			}
-		}
-	}
-	return before
-}
-
 // goesBefore orders two requests of one queue by priority, fair share and arrival.
 func goesBefore(g *group, c *class, e *entry, h *group, d *class, f *entry) bool {
 	if c.priority != d.priority {

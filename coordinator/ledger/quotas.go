@@ -9,8 +9,8 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// SetQuotas replaces all rules of a source, all or nothing, and links every live allocation to its
-// new accounts in the same step.
+// SetQuotas replaces all rules of a source, all or nothing. If they name labels that no rule has
+// named, and many allocations live, they are in force only after some more steps: see refile.go.
 //
 // Errors: *FieldError, which names the rule.
 func (l *Ledger) SetQuotas(now Instant, source string, quotas []Quota) error {
@@ -21,8 +21,8 @@ func (l *Ledger) SetQuotas(now Instant, source string, quotas []Quota) error {
 // stored rules that they conflict with.
 func (l *Ledger) SetSources(now Instant, sets map[string][]Quota) error {
 	l.begin(now)
-	sources := make(map[string][]Quota, len(l.rules.sources)+len(sets))
-	maps.Copy(sources, l.rules.sources)
+	sources := make(map[string][]Quota, len(l.latestRules().sources)+len(sets))
+	maps.Copy(sources, l.latestRules().sources)
 	for source, quotas := range sets {
 		sources[source] = slices.Clone(quotas)
 	}
@@ -56,7 +56,7 @@ func (l *Ledger) PutQuota(now Instant, q Quota) error {
 func (l *Ledger) DeleteQuota(now Instant, s label.Selector) error {
 	l.begin(now)
 	found, file := false, ""
-	sources := maps.Clone(l.rules.sources)
+	sources := maps.Clone(l.latestRules().sources)
 	for _, source := range slices.Sorted(maps.Keys(sources)) {
 		quotas := sources[source]
 		i := slices.IndexFunc(quotas, func(q Quota) bool { return q.Selector.Equal(s) })
@@ -82,7 +82,7 @@ func (l *Ledger) DeleteQuota(now Instant, s label.Selector) error {
 // refusing returns a check that refuses a command that puts a rule which would be hidden, or hides
 // one that is in force.
 func (l *Ledger) refusing(put func(selector label.Selector, source string) bool) func(*ruleset) error {
-	return func(rules *ruleset) error { return rules.refusal(l.rules.hidden, put) }
+	return func(rules *ruleset) error { return rules.refusal(l.latestRules().hidden, put) }
 }
 
 // QuotaSet is a set of rules that are put in one step.
@@ -131,8 +131,8 @@ func (l *Ledger) ApplyQuotas(now Instant, set QuotaSet) (QuotaChanges, error) {
 			return QuotaChanges{}, err
 		}
 	}
-	sources := make(map[string][]Quota, len(l.rules.sources)+1)
-	for name, quotas := range l.rules.sources {
+	sources := make(map[string][]Quota, len(l.latestRules().sources)+1)
+	for name, quotas := range l.latestRules().sources {
 		sources[name] = slices.DeleteFunc(slices.Clone(quotas), func(q Quota) bool {
 			return stored(name) && (taken[q.Selector.String()] || (set.Prune && name == source))
 		})
@@ -152,14 +152,12 @@ func (l *Ledger) setSources(sources map[string][]Quota, dryRun bool, refuse func
 	if err := refuse(&rules); err != nil {
 		return QuotaChanges{}, err
 	}
-	changes := difference(l.rules.sources, sources)
+	changes := difference(l.latestRules().sources, sources)
 	if dryRun {
 		return changes, nil
 	}
 	l.recordQuotas(changes)
-	if !l.adjustRules(rules) {
-		l.replaceRules(rules)
-	}
+	l.putRules(rules)
 	l.grantWaiting()
 	return changes, nil
 }
@@ -306,60 +304,6 @@ func (rs *ruleset) adjustments(to *ruleset) (changed map[*rule]Quota, ok bool) {
 		}
 	}
 	return changed, true
-}
-
-// replaceRules puts new rules in force: every live allocation gets the accounts that it would get
-// after a restart.
-func (l *Ledger) replaceRules(rules ruleset) {
-	classes, starved := l.dequeueAll()
-	rules.keepRests(&l.rules, l.now)
-	l.rules = rules
-	l.rulesGeneration++
-	l.shares = make(map[string]*share)
-	l.accountSets = make(map[string]*accountSet)
-	for _, e := range l.entries.Values() {
-		l.link(e)
-		if !e.State.Holds() {
-			continue
-		}
-		for i, quota := range e.accounts {
-			l.count(quota, e)
-			e.uses[i].add(e.request())
-			quota.exceeded = quota.overLimit()
-		}
-		for i := range e.queueCharges() {
-			e.external.charges[i].countUse(e.share)
-		}
-		e.share.count(e.request(), 1, l.fleet)
-	}
-	for _, c := range classes {
-		l.requeue(c)
-	}
-	for _, e := range starved { // they are starved by the new rules, too
-		l.setEntryTimer(e)
-	}
-}
-
-// keepRests lets the accounts rest that were held by the rules before, and are there by these.
-func (rs *ruleset) keepRests(before *ruleset, now Instant) {
-	for _, old := range before.scopes {
-		i := slices.IndexFunc(rs.scopes, func(s *scope) bool { return s.Key() == old.Key() })
-		if i < 0 {
-			continue
-		}
-		for key, a := range old.accounts {
-			if a.rests <= now {
-				continue
-			}
-			if rs.scopes[i].rests == nil {
-				rs.scopes[i].rests = make(map[string]Instant)
-			}
-			rs.scopes[i].rests[key] = a.rests
-			if known := rs.scopes[i].accounts[key]; known != nil {
-				known.rests = a.rests
-			}
-		}
-	}
 }
 
 // dequeueAll takes every waiting class out of its queue and ends all holds. It returns the classes

@@ -127,7 +127,7 @@ type Counts struct {
 func (l *Ledger) Counts() Counts {
 	c := Counts{
 		Waiting: l.states[Waiting], Reserved: l.states[Reserved], Active: l.states[Active],
-		QuotaRules: l.rules.count, Remembered: len(l.requests.ended), WaitingForAnyHost: l.anyHost.waiting,
+		QuotaRules: l.latestRules().count, Remembered: len(l.requests.ended), WaitingForAnyHost: l.anyHost.waiting,
 		OverUsers: l.overUsers, OverUse: maps.Clone(l.overUse), CallersFull: len(l.full),
 	}
 	for _, h := range l.hosts {

@@ -7,7 +7,8 @@ import (
 	"github.com/tidwall/btree"
 )
 
-// Quotas returns all rules in force, by selector. The caller must not change the list.
+// Quotas returns all rules that are in force, or will be once refile is done, by selector. The
+// caller must not change the list.
 func (l *Ledger) Quotas() []Quota {
 	if l.listed != nil && l.listedAt == l.rulesGeneration {
 		return l.listed
@@ -16,8 +17,8 @@ func (l *Ledger) Quotas() []Quota {
 		text string
 		Quota
 	}
-	rules := make([]named, 0, l.rules.count)
-	for _, s := range l.rules.scopes {
+	rules := make([]named, 0, l.latestRules().count)
+	for _, s := range l.latestRules().scopes {
 		for _, m := range s.masks {
 			for _, r := range m.rules {
 				rules = append(rules, named{r.Selector.String(), r.Quota})

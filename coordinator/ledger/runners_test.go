@@ -47,7 +47,7 @@ func starvedBehind(t *testing.T, runners int) (*crowd, ledger.ID, ledger.Instant
 
 func TestTheLargestWhoStandInTheWayOfAStarvedRequestAreNamed(t *testing.T) {
 	c, id, now := starvedBehind(t, 20)
-	x, err := c.ExplainID(now, id)
+	x, err := c.ExplainID(now, id, identity.Actor{})
 	must(t, err)
 	if len(x.Runners) != 2 {
 		t.Fatalf("%d accounts have runners; want the quota and the host: %+v", len(x.Runners), x.Runners)
@@ -68,7 +68,7 @@ func TestTheLargestWhoStandInTheWayOfAStarvedRequestAreNamed(t *testing.T) {
 func TestRunnersOfOtherHostsAreNotNamedToAnAgent(t *testing.T) {
 	c, id, now := starvedBehind(t, 3)
 	for host, want := range map[string]int{"h1": 4, "h2": 0} {
-		x, err := c.ExplainIDTo(now, id, identity.Actor{Name: "agent", Host: host})
+		x, err := c.ExplainID(now, id, identity.Actor{Name: "agent", Host: host})
 		must(t, err)
 		if n := len(x.Runners[0].Largest); n != want {
 			t.Errorf("%d are named to the agent of %s; want %d", n, host, want)
@@ -79,7 +79,7 @@ func TestRunnersOfOtherHostsAreNotNamedToAnAgent(t *testing.T) {
 // However many there are, a few are looked at, the oldest: one step of the ledger takes no longer.
 func TestFewRunnersAreLookedAt(t *testing.T) {
 	c, id, now := starvedBehind(t, 10_000)
-	x, err := c.ExplainID(now, id)
+	x, err := c.ExplainID(now, id, identity.Actor{})
 	must(t, err)
 	for _, r := range x.Runners {
 		if r.Looked > 2048 || r.Looked < 2000 || r.Of != 10_001 {

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/internal/identity"
 	"github.com/bursar/bursar/resource"
 )
 
@@ -135,7 +136,7 @@ func (s *script) explain(a *arguments) string {
 	var x ledger.Explanation
 	var err error
 	if len(a.list) > 0 && len(a.list[0].Vals) == 0 {
-		x, err = s.ledger.ExplainID(s.now, s.id(a))
+		x, err = s.ledger.ExplainID(s.now, s.id(a), identity.Actor{})
 	} else {
 		x, err = s.ledger.Explain(s.now, s.ask(a))
 	}

@@ -108,6 +108,15 @@ func (s *share) withinGuarantee() bool {
 // count adds to what the share has, or subtracts with sign -1, and restores the order of its
 // queues.
 func (s *share) count(v resource.Vector, sign int64, f fleet) {
+	s.add(v, sign)
+	s.revalue(f)
+	for _, g := range s.groups {
+		g.queue.groups.fix(g.index)
+	}
+}
+
+// add adds to what the share has, or subtracts with sign -1, and leaves its place in the order.
+func (s *share) add(v resource.Vector, sign int64) {
 	s.memory += sign * v.Memory()
 	s.cpu += sign * v.CPU()
 	s.instances += sign * v.Instances()
@@ -115,10 +124,6 @@ func (s *share) count(v resource.Vector, sign int64, f fleet) {
 		if q.Value != 0 {
 			s.custom.add(q.Name, sign*q.Value)
 		}
-	}
-	s.revalue(f)
-	for _, g := range s.groups {
-		g.queue.groups.fix(g.index)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/coordinator/store"
+	"github.com/bursar/bursar/internal/identity"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/resource"
 )
@@ -78,7 +79,7 @@ func (w *World) checkBlockers(c *coord) {
 		return true
 	})
 	for _, id := range waiting {
-		x, err := l.ExplainID(c.ledgerTime(), id)
+		x, err := l.ExplainID(c.ledgerTime(), id, identity.Actor{})
 		a, live := l.Get(id)
 		if err != nil || !live || a.State != ledger.Waiting || x.BlockedBy == nil {
 			continue

@@ -193,8 +193,8 @@ func (c *crowd) record(a *ledger.Allocation) {
 		j.asked = c.w.now
 	case a.State == ledger.Reserved:
 		j.granted = true
-		m, id, memory := c.w.machine(a.HostID), a.ID, a.Entitled.Memory()
-		c.w.after(c.w.between(0, time.Second), "", func() { j.start(m, id, memory, c.w.now.Add(a.ReservationTTL/2)) })
+		m, id, memory, ttl := c.w.machine(a.HostID), a.ID, a.Entitled.Memory(), a.ReservationTTL // a is valid only now
+		c.w.after(c.w.between(0, time.Second), "", func() { j.start(m, id, memory, c.w.now.Add(ttl/2)) })
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/internal/identity"
 )
 
 // countingPlacer counts how often it is asked for a host. A request that is tried asks once, if its
@@ -171,7 +172,7 @@ func (c *crowd) checkWaiting(l *coord) {
 		c.next = 0
 	}
 	for _, id := range ids {
-		x, err := book.ExplainID(l.ledgerTime(), id)
+		x, err := book.ExplainID(l.ledgerTime(), id, identity.Actor{})
 		if err != nil || x.Allocation.State != ledger.Waiting {
 			continue // its time has come just now
 		}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/bursar/bursar/coordinator/core"
 	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/internal/identity"
 	"github.com/bursar/bursar/label"
 )
 
@@ -109,7 +110,7 @@ func (w *World) checkPatience(c *coord) {
 		return true
 	})
 	for i := range waiting {
-		x, err := l.ExplainID(c.ledgerTime(), waiting[i].ID)
+		x, err := l.ExplainID(c.ledgerTime(), waiting[i].ID, identity.Actor{})
 		if err != nil {
 			continue // its time has come just now
 		}

@@ -2385,7 +2385,8 @@ type ExplainResponse struct {
 	Filters *HostFilters `protobuf:"bytes,5,opt,name=filters,proto3" json:"filters,omitempty"`
 	// Where it would go now.
 	HostId string `protobuf:"bytes,6,opt,name=host_id,json=hostId,proto3" json:"host_id,omitempty"`
-	// How many go before it in the queue of the account it waits for; 0 if it does not wait.
+	// How many go before it in the queue of the account it waits for; 0 if it does not wait. An
+	// estimate if thousands wait there.
 	Place int64 `protobuf:"varint,7,opt,name=place,proto3" json:"place,omitempty"`
 	// The account it waits behind.
 	BlockedBy *AccountName `protobuf:"bytes,8,opt,name=blocked_by,json=blockedBy,proto3" json:"blocked_by,omitempty"`

@@ -1,0 +1,214 @@
+package ledger
+
+import (
+	"slices"
+
+	"github.com/bursar/bursar/label"
+)
+
+// # How other rules come into force
+//
+// Live allocations count in accounts by their labels. Those that agree in all labels that rules
+// name are one account set, which knows what they hold together. So if other rules name no labels
+// that are new, each set gets the accounts and the share that it has by them, at once: that takes
+// as long as there are sets and accounts, however many allocations live.
+//
+// If they name labels that are new, allocations of one set may differ in these. So first, in steps,
+// each allocation moves to a set of those with which it agrees in the new labels, too. Nothing else
+// changes by that: the rules in force select the same accounts and the same share for the new set
+// as for the old one. New allocations get such sets at once. When all have one, the new rules come
+// into force as above.
+//
+// Until then the rules before are in force: what they allow is granted, and all that is said of
+// accounts is said of theirs. The new rules are durable meanwhile, and they are what is listed and
+// what another change starts from. A leader that loads has them in force from the beginning.
+
+// refileStep is how many allocations move to another set in one step. One takes less than a
+// microsecond.
+const refileStep = 512
+
+// refiling is new rules that are not in force yet.
+type refiling struct {
+	rules ruleset
+	keys  label.Scope // of the rules in force, and of these
+	after ID          // the allocations up to this one are in sets that tell enough
+}
+
+// latestRules are those that are in force, or will be when refile is done.
+func (l *Ledger) latestRules() *ruleset {
+	if l.refiling != nil {
+		return &l.refiling.rules
+	}
+	return &l.rules
+}
+
+// putRules puts new rules in force, or begins to.
+func (l *Ledger) putRules(rules ruleset) {
+	if l.adjustRules(rules) {
+		l.refiling = nil
+		return
+	}
+	l.refiling = &refiling{rules: rules, keys: label.NewScope(slices.Concat(l.rules.keys.Keys(), rules.keys.Keys())...)}
+	l.rulesGeneration++
+	for _, set := range l.accountSets {
+		if !set.tells(&rules.keys) {
+			l.refile()
+			return
+		}
+	}
+	l.replaceRules()
+}
+
+// refile does one step on the way to the new rules, if there are any.
+func (l *Ledger) refile() {
+	r := l.refiling
+	if r == nil {
+		return
+	}
+	left, more := l.refileStep, false
+	l.entries.Ascend(r.after, func(id ID, e *entry) bool {
+		switch {
+		case id == r.after:
+			return true
+		case left == 0:
+			more = true
+			return false
+		}
+		left--
+		r.after = id
+		if !e.tells(&r.rules.keys) {
+			l.moveToFinerSet(e)
+		}
+		return true
+	})
+	if !more {
+		l.replaceRules()
+	}
+}
+
+// moveToFinerSet moves an entry to a set of those that agree with it in the keys of the new rules,
+// too. That set has the same accounts and the same share.
+func (l *Ledger) moveToFinerSet(e *entry) {
+	from := e.accountSet
+	l.link(e)
+	if e.State.Holds() {
+		from.held--
+		from.subtract(e.State, e.request())
+		e.accountSet.held++
+		e.accountSet.add(e.State, e.request())
+	}
+	l.leaveSet(from)
+}
+
+// replaceRules puts the new rules in force: every account set gets the accounts and the share that
+// its allocations would get after a restart.
+func (l *Ledger) replaceRules() {
+	classes, starved := l.dequeueAll()
+	rules := l.refiling.rules
+	l.refiling = nil
+	rules.keepRests(&l.rules, l.now)
+	l.rules = rules
+	l.rulesGeneration++
+	before := l.shares
+	l.shares = make(map[string]*share, len(before))
+	moved := make(map[*accountSet]*share) // to another share, from this one
+	for _, set := range l.accountSets {
+		was := set.share
+		l.charge(set)
+		set.countAll()
+		if set.share.key != was.key {
+			moved[set] = was
+		}
+	}
+	for key, s := range l.shares {
+		s.takeQueueUses(before[key])
+		s.revalue(l.fleet)
+	}
+	l.moveQueueUses(moved)
+	for _, s := range l.rules.scopes {
+		for _, quota := range s.accounts {
+			quota.exceeded = quota.overLimit()
+		}
+	}
+	for _, c := range classes {
+		l.requeue(c)
+	}
+	for _, e := range starved { // they are starved by the new rules, too
+		l.setEntryTimer(e)
+	}
+}
+
+// countAll counts what the allocations of the set hold in its accounts and in its share, which are
+// new.
+func (set *accountSet) countAll() {
+	used, reserved := set.used.Vector(), set.reserved.Vector()
+	for i, quota := range set.accounts {
+		quota.add(Active, used)
+		quota.add(Reserved, reserved)
+		quota.held += set.held
+		set.uses[i].add(used)
+		set.uses[i].add(reserved)
+	}
+	set.share.add(used, 1)
+	set.share.add(reserved, 1)
+}
+
+// takeQueueUses takes over what the share with the same key had in the queues of clusters.
+func (s *share) takeQueueUses(before *share) {
+	if before == nil {
+		return
+	}
+	for a, u := range before.uses {
+		if a.rule == nil {
+			s.uses[a] = u
+		}
+	}
+}
+
+// moveQueueUses counts what allocations have in the queues of clusters for the share that they have
+// now, if it is not the one that they had.
+func (l *Ledger) moveQueueUses(moved map[*accountSet]*share) {
+	if len(moved) == 0 {
+		return
+	}
+	for _, c := range l.clusters {
+		for _, e := range c.members {
+			was := moved[e.accountSet]
+			if was == nil {
+				continue
+			}
+			if kept := l.shares[was.key]; kept != nil {
+				was = kept // it has taken over the uses
+			}
+			for i := range e.external.charges {
+				if t := &e.external.charges[i]; t.queue.cluster == c {
+					t.use.subtract(t.vector)
+					was.dropUse(t.use)
+					t.countUse(e.share)
+				}
+			}
+		}
+	}
+}
+
+// keepRests lets the accounts rest that were held by the rules before, and are there by these.
+func (rs *ruleset) keepRests(before *ruleset, now Instant) {
+	for _, old := range before.scopes {
+		i := slices.IndexFunc(rs.scopes, func(s *scope) bool { return s.Key() == old.Key() })
+		if i < 0 {
+			continue
+		}
+		for key, a := range old.accounts {
+			if a.rests <= now {
+				continue
+			}
+			if rs.scopes[i].rests == nil {
+				rs.scopes[i].rests = make(map[string]Instant)
+			}
+			rs.scopes[i].rests[key] = a.rests
+			if known := rs.scopes[i].accounts[key]; known != nil {
+				known.rests = a.rests
+			}
+		}
+	}
+}
