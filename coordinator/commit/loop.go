@@ -30,13 +30,17 @@ type Loop struct {
 	outcomes chan outcome
 	auditing chan struct{} // holds one while an audit is made
 
-	terms chan *Term // to lead, or with nil not to
+	terms   chan *Term  // to lead, or with nil not to
+	recalls chan recall // for the goroutine that recalls; the loop alone sends
 
 	leads atomic.Bool // the core does
 	// skew is that of the ledger's time to the clock; nil while it does not lead.
 	skew      atomic.Pointer[core.Skew]
 	lastEpoch atomic.Uint64 // the epoch of the latest leadership
-	history   *history      // what has ended
+	// recalling is the leadership whose ledger does not know all remembered request ids yet; 0:
+	// none.
+	recalling atomic.Uint64
+	history   *history // what has ended
 	// hidden is what the file of providers hides of the stored ones.
 	hidden   atomic.Pointer[[]string]
 	refusals atomic.Pointer[[]string] // which commands are refused, and why
@@ -142,6 +146,7 @@ func (loop *Loop) startLeading(o outcome) error {
 	loop.Feed.reset(o.snapshot.Revision)
 	loop.Metrics.leads(o.meta.Epoch)
 	loop.lastEpoch.Store(o.meta.Epoch)
+	loop.beginRecall(o.meta)
 	loop.leads.Store(true)
 	loop.replica.forget()
 	for _, what := range loop.core.HiddenProviders() {
@@ -194,12 +199,13 @@ func (loop *Loop) IsStopping() bool {
 	}
 }
 
-// Run applies and commits until stop. The goroutine that it starts has ended when it returns.
+// Run applies and commits until stop. The goroutines that it starts have ended when it returns.
 func (loop *Loop) Run() {
 	defer close(loop.done)
 	ctx, cancel := context.WithCancel(context.Background())
 	var storing sync.WaitGroup
 	storing.Go(func() { loop.storeLoop(ctx) })
+	storing.Go(func() { loop.recallLoop(ctx) })
 	defer storing.Wait()
 	defer cancel()
 	defer close(loop.jobs)
@@ -373,6 +379,7 @@ func (loop *Loop) endTerm(err error) {
 func (loop *Loop) dropLedger(err error) {
 	loop.atLeast = max(loop.atLeast, loop.core.Meta().Epoch+1)
 	loop.leads.Store(false)
+	loop.recalling.Store(0)
 	loop.skew.Store(nil)
 	loop.hidden.Store(nil)
 	loop.rulesHidden.Store(nil)
