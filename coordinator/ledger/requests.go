@@ -94,12 +94,14 @@ func (r *requests) remember(key requestKey, hash uint64, id ID, until Instant) {
 	r.known[key], r.ended[id] = request{hash: hash, id: id, node: place}, place
 }
 
-// recall remembers what ended before this ledger was restored. What is known of the request id or
-// of the allocation since then is newer, and stays.
+// recall remembers what ended before this ledger was restored. What is known since then of the
+// allocation or the request id stays, and so does what ended later with the same request id.
 func (r *requests) recall(key requestKey, hash uint64, id ID, until Instant) {
-	if _, ended := r.ended[id]; ended || key == noRequest || r.known[key].id != 0 {
+	q := r.known[key]
+	if _, ended := r.ended[id]; ended || key == noRequest || q.live() || q.id != 0 && r.expiries.at(q.node).until >= until {
 		return
 	}
+	r.unlistExpiry(q)
 	place := r.expiries.insert(key, until)
 	r.known[key], r.ended[id] = request{hash: hash, id: id, node: place}, place
 }
