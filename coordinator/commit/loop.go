@@ -30,8 +30,7 @@ type Loop struct {
 	outcomes chan outcome
 	auditing chan struct{} // holds one while an audit is made
 
-	terms   chan *Term  // to lead, or with nil not to
-	recalls chan recall // for the goroutine that recalls; the loop alone sends
+	terms chan *Term // to lead, or with nil not to
 
 	leads atomic.Bool // the core does
 	// skew is that of the ledger's time to the clock; nil while it does not lead.
@@ -62,6 +61,9 @@ type Loop struct {
 	term     *Term          // nil: may not lead
 	loading  bool           // the store is asked for a lead
 	atLeast  uint64         // the least that the next epoch may be
+	// recallers bring remembered request ids; stopRecaller ends the latest. Nil: there is none.
+	recallers    sync.WaitGroup
+	stopRecaller context.CancelFunc
 	// rulesSeen is the ledger's count of changes of the rules, when rulesHidden was looked at.
 	rulesSeen uint64
 	// dimensionsSeen is the same of undeclared, by Ledger.DimensionsGeneration.
@@ -205,7 +207,7 @@ func (loop *Loop) Run() {
 	ctx, cancel := context.WithCancel(context.Background())
 	var storing sync.WaitGroup
 	storing.Go(func() { loop.storeLoop(ctx) })
-	storing.Go(func() { loop.recallLoop(ctx) })
+	defer loop.recallers.Wait()
 	defer storing.Wait()
 	defer cancel()
 	defer close(loop.jobs)
@@ -379,7 +381,7 @@ func (loop *Loop) endTerm(err error) {
 func (loop *Loop) dropLedger(err error) {
 	loop.atLeast = max(loop.atLeast, loop.core.Meta().Epoch+1)
 	loop.leads.Store(false)
-	loop.recalling.Store(0)
+	loop.endRecall()
 	loop.skew.Store(nil)
 	loop.hidden.Store(nil)
 	loop.rulesHidden.Store(nil)

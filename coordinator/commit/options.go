@@ -52,7 +52,6 @@ func New(c *core.Core, o Options) *Loop {
 		jobs:     make(chan job, 1),
 		outcomes: make(chan outcome, 1),
 		terms:    make(chan *Term),
-		recalls:  make(chan recall, 1),
 		auditing: make(chan struct{}, 1),
 		stopping: make(chan struct{}),
 		done:     make(chan struct{}),

@@ -28,8 +28,10 @@ const (
 	mostLookUps = 3
 )
 
-// recall is what the goroutine that recalls has to do.
-type recall struct {
+// recaller brings request ids in one leadership.
+type recaller struct {
+	*Loop
+
 	leadership uint64
 	since      ledger.Instant // what ended before is not remembered
 }
@@ -55,45 +57,39 @@ func (loop *Loop) rememberSince(meta store.Meta) ledger.Instant {
 // knows that it leads.
 func (loop *Loop) beginRecall(meta store.Meta) {
 	if !loop.core.Ledger().Recalling() {
-		loop.recalling.Store(0)
 		return
 	}
-	select {
-	case <-loop.recalls: // of a leadership that is over
-	default:
-	}
-	r := recall{leadership: loop.core.Leadership(), since: loop.rememberSince(meta)}
+	r := recaller{Loop: loop, leadership: loop.core.Leadership(), since: loop.rememberSince(meta)}
 	loop.recalling.Store(r.leadership)
-	loop.recalls <- r
+	ctx, cancel := context.WithCancel(context.Background())
+	loop.stopRecaller = cancel
+	loop.recallers.Go(func() { r.run(ctx) })
 }
 
-// recallLoop recalls for one leadership after the other.
-func (loop *Loop) recallLoop(ctx context.Context) {
-	for {
-		select {
-		case r := <-loop.recalls:
-			loop.recall(ctx, r)
-		case <-ctx.Done():
-			return
-		}
+// endRecall ends what beginRecall began, if anything. The loop calls it.
+func (loop *Loop) endRecall() {
+	loop.recalling.Store(0)
+	if loop.stopRecaller != nil {
+		loop.stopRecaller()
+		loop.stopRecaller = nil
 	}
 }
 
-// recall brings the request ids to the ledger while its leadership lasts, those that ended last
-// first: these are the ones that callers repeat.
-func (loop *Loop) recall(ctx context.Context, r recall) {
-	began, n := loop.Clock.Now(), 0
+// run brings the request ids to the ledger until ctx ends, those that ended last first: these are
+// the ones that callers repeat.
+func (r *recaller) run(ctx context.Context) {
+	began, n := r.Clock.Now(), 0
 	retry := backoff.NewExponentialBackOff(
 		backoff.WithInitialInterval(100*time.Millisecond), backoff.WithMaxInterval(5*time.Second), backoff.WithMaxElapsedTime(0))
 	var at store.Position
 	for last := false; !last; {
-		page, next, err := loop.readRemembered(ctx, at, r.since)
-		if ctx.Err() != nil || loop.recalling.Load() != r.leadership {
+		page, next, err := r.read(ctx, at)
+		if ctx.Err() != nil {
 			return
 		}
 		if err != nil {
 			wait := retry.NextBackOff()
-			loop.Log.Warn("the request ids of ended allocations cannot be read: each new request is looked up in the store meanwhile", "error", err, "again_in", wait)
+			r.Log.Warn("the request ids of ended allocations cannot be read: each new request is looked up in the store meanwhile", "error", err, "again_in", wait)
 			if !pause.For(wait, ctx.Done(), nil) {
 				return
 			}
@@ -101,30 +97,30 @@ func (loop *Loop) recall(ctx context.Context, r recall) {
 		}
 		retry.Reset()
 		last = next == (store.Position{})
-		if !loop.bring(ctx, r.leadership, page, last) {
+		if !r.bring(ctx, page, last) {
 			return
 		}
 		at, n = next, n+len(page)
 	}
-	loop.recalling.CompareAndSwap(r.leadership, 0)
-	loop.Log.Info("the request ids of ended allocations are loaded", "epoch", loop.lastEpoch.Load(), "ids", n, "took", loop.Clock.Now().Sub(began))
+	r.recalling.CompareAndSwap(r.leadership, 0)
+	r.Log.Info("the request ids of ended allocations are loaded", "ids", n, "took", r.Clock.Now().Sub(began))
 }
 
-func (loop *Loop) readRemembered(ctx context.Context, at store.Position, since ledger.Instant) ([]ledger.Remembered, store.Position, error) {
+func (r *recaller) read(ctx context.Context, at store.Position) ([]ledger.Remembered, store.Position, error) {
 	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
 	defer cancel()
-	return loop.Store.Remembered(ctx, at, since, recallPage) //nolint:wrapcheck // says it
+	return r.Store.Remembered(ctx, at, r.since, recallPage) //nolint:wrapcheck // says it
 }
 
 // bring has the loop take a page, in steps; last says that no other page follows. It reports false
 // if the leadership is over.
-func (loop *Loop) bring(ctx context.Context, leadership uint64, page []ledger.Remembered, last bool) bool {
+func (r *recaller) bring(ctx context.Context, page []ledger.Remembered, last bool) bool {
 	for first := true; first || len(page) > 0; first = false {
 		step := page[:min(len(page), recallStep)]
 		page = page[len(step):]
 		end, current := last && len(page) == 0, false
-		err := loop.ownCall(ctx, func(c *core.Core, now ledger.Instant) {
-			if c.Leadership() == leadership {
+		err := r.ownCall(ctx, func(c *core.Core, now ledger.Instant) {
+			if c.Leadership() == r.leadership {
 				c.Ledger().Recall(now, step, end)
 				current = true
 			}
