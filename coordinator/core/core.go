@@ -211,9 +211,6 @@ func Latest(s *ledger.Snapshot) (last ledger.Instant) {
 // EmptyLedger makes a ledger, with a placer of its own. Any goroutine may call it.
 func (c *Core) EmptyLedger() *ledger.Ledger { return ledger.New(c.config, c.newPlacer()) }
 
-// Leadership is a number that no other leadership has; that of the latest one.
-func (c *Core) Leadership() uint64 { return c.leadership }
-
 // ClockSkew is how the ledger's time follows from the clock in the latest leadership.
 func (c *Core) ClockSkew() Skew { return c.skew }
 

@@ -71,11 +71,11 @@ type Store interface {
 	// Get reads an allocation, live or ended. ErrNotFound: there is none, or not any more.
 	Get(ctx context.Context, id ledger.ID) (ledger.Allocation, error)
 
-	// Remembered lists, from a place in the history backward, the request ids that Load lists: those
-	// of allocations that ended at or after since, the one that ended last first. It returns about
-	// limit, and next, which is before for the next page: zero after the last one. A zero before
-	// stands for the end of the history; then rows are included whose columns say no end, and that
-	// ended by their payload.
+	// Remembered lists, from a place in the history backward, the request ids that Load lists:
+	// those of allocations that ended at or after since, the one that ended last first. It returns
+	// about limit, and next, which is before for the next page: zero after the last one. A zero
+	// before stands for the end of the history; then rows are included whose columns say no end,
+	// and that ended by their payload.
 	Remembered(ctx context.Context, before Position, since ledger.Instant, limit int) (page []ledger.Remembered, next Position, err error)
 
 	// RememberedOf reads the same of the latest allocation that a caller got under a request id.

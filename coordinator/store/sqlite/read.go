@@ -36,8 +36,15 @@ func (r *reads) prepare(ctx context.Context, db *sql.DB) error {
 	for _, s := range []struct {
 		to    **sql.Stmt
 		query string
-	}{{&r.meta, metaSQL}, {&r.get, getSQL}, {&r.getByRequest, getByRequestSQL}, {&r.history, historySQL}, {&r.ends, endsSQL},
-		{&r.remembered, rememberedSQL}, {&r.rememberedOf, rememberedOfSQL}} {
+	}{
+		{&r.meta, metaSQL},
+		{&r.get, getSQL},
+		{&r.getByRequest, getByRequestSQL},
+		{&r.history, historySQL},
+		{&r.ends, endsSQL},
+		{&r.remembered, rememberedSQL},
+		{&r.rememberedOf, rememberedOfSQL},
+	} {
 		var err error
 		if *s.to, err = db.PrepareContext(ctx, s.query); err != nil { //nolint:sqlclosecheck // close does
 			return errors.Join(err, r.close())
