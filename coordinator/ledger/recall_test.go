@@ -119,15 +119,23 @@ func (r *recalling) end(t *rapid.T) {
 	id, forget := rapid.SampledFrom(live).Draw(t, "which"), rapid.Bool().Draw(t, "by a veto")
 	if forget {
 		r.sequence++
-		both(r, func(l *ledger.Ledger) (ledger.SyncResult, error) {
+		_, _, errA, errB := both(r, func(l *ledger.Ledger) (ledger.SyncResult, error) {
 			return l.Sync(r.now, ledger.SyncCommand{HostID: "h1", Incarnation: 1, Sequence: r.sequence, Seen: l.Revision(), Vetoes: []ledger.Veto{{ID: id, Revision: l.Revision()}}})
 		})
+		r.must(t, errA, errB)
 		r.report(t) // which opens the host again
 		return
 	}
-	both(r, func(l *ledger.Ledger) (ledger.Allocation, error) {
+	_, _, errA, errB := both(r, func(l *ledger.Ledger) (ledger.Allocation, error) {
 		return l.Release(r.now, ledger.ReleaseCommand{Actor: identity.Actor{Name: "alice", Anyone: true}, ID: id})
 	})
+	r.must(t, errA, errB)
+}
+
+func (r *recalling) must(t *rapid.T, errs ...error) {
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func (r *recalling) recall(t *rapid.T) {
