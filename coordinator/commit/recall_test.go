@@ -224,7 +224,7 @@ func TestNoStepOfRecallingIsLong(t *testing.T) {
 		done <- (&recaller{Loop: d.Loop, leadership: d.core.Leadership()}).bring(t.Context(), page, true)
 	}()
 	steps := 0
-	for before := 0; d.core.Ledger().Recalling(); steps++ {
+	for before := 0; d.core.Ledger().Recalling(); {
 		<-d.queue.signal
 		for command := d.queue.take(); command != nil; command = d.queue.take() {
 			if err := d.core.Do(now, command); err != nil {
@@ -236,6 +236,7 @@ func TestNoStepOfRecallingIsLong(t *testing.T) {
 				t.Errorf("a step has brought %d; want at most %d", after-before, recallStep)
 			}
 			before = after
+			steps++
 		}
 	}
 	if want := recallPage/recallStep + 1; !<-done || steps != want || d.core.Ledger().Counts().Remembered != len(page) {
