@@ -44,7 +44,7 @@ func failoverSuite(ctx context.Context, r *run) (err error) {
 		return err
 	}
 	live := r.size(w.Live)
-	t, err := r.startTeam(ctx, w.Members, setup{}, func(store string) error { return writeStore(ctx, w, live, store) })
+	t, err := r.startTeam(ctx, w.Members, setup{}, func(store string) error { return writeStore(ctx, w, live, r.size(w.Remembered), store) })
 	if err != nil {
 		return err
 	}

@@ -20,28 +20,50 @@ func startSuite(ctx context.Context, r *run) error {
 	if err != nil {
 		return err
 	}
-	dir := filepath.Join(r.dir, "start")
-	live := r.size(w.Live)
-	if err := writeStore(ctx, w, live, filepath.Join(dir, "bursar.db")); err != nil {
+	usual := &startStore{dir: filepath.Join(r.dir, "start"), live: r.size(w.Live)}
+	bare := &startStore{dir: filepath.Join(r.dir, "start-many"), live: r.size(w.Many)}
+	day := &startStore{dir: filepath.Join(r.dir, "start-day"), live: r.size(w.Many), remembered: r.size(w.Remembered)}
+	for _, s := range []*startStore{usual, bare, day} {
+		if err := writeStore(ctx, w, s.live, s.remembered, filepath.Join(s.dir, "bursar.db")); err != nil {
+			return err
+		}
+	}
+	for range r.rounds(w.Rounds) {
+		for _, s := range []*startStore{usual, bare, day} { // in turn: the machine's speed changes
+			if err := s.start(ctx, r); err != nil {
+				return err
+			}
+		}
+	}
+	r.line("start/serving", median(usual.took), "s", 0)
+	r.line("start/rss", median(usual.memory), "MiB", 0)
+	r.line("start/day-serving", median(day.took), "s", median(day.took)/median(bare.took))
+	r.line("start/day-rss", median(day.memory), "MiB", median(day.memory)/median(bare.memory))
+	return nil
+}
+
+// startStore is a store that coordinators are started on.
+type startStore struct {
+	dir              string
+	live, remembered int
+
+	took, memory []float64 // of each start; of the memory when it leads
+}
+
+// start starts a coordinator, and ends it.
+func (s *startStore) start(ctx context.Context, r *run) error {
+	d, err := r.startCoordinator(ctx, s.dir, 5*time.Second)
+	if err != nil {
 		return err
 	}
-	var took, memory []float64
-	for range r.rounds(w.Rounds) {
-		d, err := r.startCoordinator(ctx, dir, 5*time.Second)
-		if err != nil {
-			return err
-		}
-		bytes, err := memoryOf(d.pid())
-		if err == nil {
-			err = expect(ctx, d.address, live)
-		}
-		if err := errors.Join(err, d.stop()); err != nil {
-			return err
-		}
-		took, memory = append(took, d.took.Seconds()), append(memory, float64(bytes)/(1<<20))
+	bytes, err := memoryOf(d.pid())
+	if err == nil {
+		err = expect(ctx, d.address, s.live)
 	}
-	r.line("start/serving", median(took), "s", 0)
-	r.line("start/rss", median(memory), "MiB", 0)
+	if err := errors.Join(err, d.stop()); err != nil {
+		return err
+	}
+	s.took, s.memory = append(s.took, d.took.Seconds()), append(s.memory, float64(bytes)/(1<<20))
 	return nil
 }
 
@@ -63,8 +85,9 @@ func expect(ctx context.Context, address string, live int) error {
 }
 
 // writeStore writes what a coordinator leaves behind into a file or a database that belongs to no
-// cluster yet: hosts, rules and active allocations.
-func writeStore(ctx context.Context, w *workload, live int, where string) (err error) {
+// cluster yet: hosts, rules, active allocations, and some that ended in the last day and are
+// remembered.
+func writeStore(ctx context.Context, w *workload, live, remembered int, where string) (err error) {
 	s, err := opener.Open(ctx, where, opener.Options{Migrate: true})
 	if err != nil {
 		return err
@@ -121,5 +144,34 @@ func writeStore(ctx context.Context, w *workload, live int, where string) (err e
 			}
 		}
 	}
-	return commit()
+	if err := commit(); err != nil {
+		return err
+	}
+	return b.writeDay(ctx, s, meta.Epoch, remembered)
+}
+
+// writeDay writes n allocations that ended within the last day, the latest of them now.
+func (b *filledLedger) writeDay(ctx context.Context, s store.Store, epoch uint64, n int) error {
+	const batch = 5000
+	c := b.command()
+	last := b.ledger.Changes()
+	row := ledger.Allocation{
+		State: ledger.Released, Caller: b.actor.Name, Labels: c.Labels, Requested: c.Resource, Entitled: c.Resource, HostID: hostName(0),
+		ReservationTTL: 2 * time.Minute, Process: ledger.Process{PID: 7, StartTime: 7, BootID: "boot"}, Reason: "its process ended",
+	}
+	for from := 0; from < n; from += batch {
+		changes := ledger.Changes{Time: last.Time}
+		for i := from; i < min(n, from+batch); i++ {
+			at := b.now.Add(-time.Duration(n-1-i) * (20 * time.Hour / time.Duration(n)))
+			last.LastID, last.Revision = last.LastID+1, last.Revision+1
+			row.ID, row.RequestID, row.RequestHash, row.Revision = last.LastID, fmt.Sprintf("launcher-of-the-last-day-%08d", i), uint64(i), last.Revision
+			row.Created, row.Reserved, row.Confirmed, row.Ended = at, at, at, at
+			changes.Transitions = append(changes.Transitions, row)
+		}
+		changes.Revision, changes.LastID = last.Revision, last.LastID
+		if err := s.Commit(ctx, store.Batch{Epoch: epoch, Changes: changes}); err != nil {
+			return fmt.Errorf("write what has ended: %w", err)
+		}
+	}
+	return nil
 }

@@ -59,10 +59,7 @@ func (s *allocationService) admit(ctx context.Context, c *ledger.AllocateCommand
 	if refused == nil || c.RequestID == "" {
 		return refused
 	}
-	id, err := commit.Decide(ctx, s.loop, func(l *ledger.Ledger, _ ledger.Instant) (ledger.ID, error) {
-		id, _, _ := l.ByRequest(c.Actor.Name, c.RequestID)
-		return id, nil
-	})
+	id, err := s.loop.IDOf(ctx, c.Actor.Name, c.RequestID)
 	if err != nil || id != 0 {
 		return err
 	}
@@ -168,8 +165,14 @@ func (s *allocationService) Cancel(ctx context.Context, req *bursarv1.CancelRequ
 			return cancelResult{}, err
 		}
 		a, err := l.Cancel(now, c)
-		return cancelResult{a, c.ID}, err
+		return cancelResult{a, c.ID, l.Recalling()}, err
 	})
+	if _, unknown := errors.AsType[*ledger.NotFoundError](err); unknown && known.id == 0 && known.recalling {
+		past, wrong := s.loop.Past(ctx, actor.Name, req.GetRequestId())
+		if known.id = past.ID; wrong != nil {
+			return nil, wrong
+		}
+	}
 	m, err := s.answerEnded(ctx, known.id, known.allocation, err)
 	return &bursarv1.CancelResponse{Allocation: m}, err
 }
@@ -178,6 +181,7 @@ func (s *allocationService) Cancel(ctx context.Context, req *bursarv1.CancelRequ
 type cancelResult struct {
 	allocation ledger.Allocation
 	id         ledger.ID
+	recalling  bool // the ledger may not know the id of what has ended
 }
 
 // Renew extends a reservation or a lease.

@@ -62,6 +62,9 @@ func classify(err error) (connect.Code, proto.Message) {
 	if _, ok := errors.AsType[*commit.Error](err); ok {
 		return connect.CodeUnavailable, nil
 	}
+	if _, ok := errors.AsType[*commit.LookUpError](err); ok {
+		return connect.CodeUnavailable, nil
+	}
 	if insufficient, ok := errors.AsType[*ledger.InsufficientError](err); ok {
 		if insufficient.Returning {
 			// by which the host's agent knows that it is to report

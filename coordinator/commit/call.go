@@ -163,10 +163,25 @@ func (loop *Loop) Register(ctx context.Context, r *core.Registration) error {
 // deadline is near.
 func (loop *Loop) Allocate(ctx context.Context, command *ledger.AllocateCommand) (ledger.AllocateResult, error) {
 	start := loop.Clock.Now()
+	for range mostLookUps {
+		of, err := loop.lookUp(ctx, command)
+		if err != nil {
+			return ledger.AllocateResult{}, err
+		}
+		result, err := loop.allocate(ctx, command, of, start)
+		if !errors.Is(err, ledger.ErrNotRecalled) { // else another leadership has begun since then
+			return result, err
+		}
+	}
+	return ledger.AllocateResult{}, core.ErrNotLeading
+}
+
+// allocate is Allocate for a command whose Past was read in a leadership.
+func (loop *Loop) allocate(ctx context.Context, command *ledger.AllocateCommand, pastOf uint64, start ledger.Instant) (ledger.AllocateResult, error) {
 	patience, stop := patienceTimer(ctx, command)
 	defer stop()
 	p, _ := loop.requests.Get().(*pendingRequest)
-	p.Command, p.From, p.Span = *command, loop.origin(ctx), loop.Spans.newSpan(ctx)
+	p.Command, p.PastOf, p.From, p.Span = *command, pastOf, loop.origin(ctx), loop.Spans.newSpan(ctx)
 	of := loop.owner(ctx)
 	if err := loop.submit(of, &p.Request); err != nil {
 		p.Span, p.From = nil, nil

@@ -30,6 +30,20 @@ var errRefusedRow = errors.New("the store refused a row of the batch")
 // Unwrap returns the store's error.
 func (e *Error) Unwrap() error { return e.Err }
 
+// LookUpError refuses a request because the store does not say whether an allocation that has ended
+// had its request id.
+type LookUpError struct {
+	RequestID string
+	Err       error // the store's
+}
+
+func (e *LookUpError) Error() string {
+	return fmt.Sprintf("request_id: %q: the store does not say whether it was used before (%v): try again with the same one", e.RequestID, e.Err)
+}
+
+// Unwrap returns the store's error.
+func (e *LookUpError) Unwrap() error { return e.Err }
+
 // PatienceError ends a call if its own deadline comes before the end of the wait that it asked
 // for.
 type PatienceError struct {

@@ -46,12 +46,29 @@ func (loop *Loop) NewLater(ctx context.Context, decided func(lost bool)) *LaterR
 // If ctx ends before it returns, the request is withdrawn. If Withdraw comes before the request has
 // its turn, the error is core.ErrWithdrawn.
 func (loop *Loop) AllocateLater(ctx context.Context, command *ledger.AllocateCommand, later *LaterRequest) (ledger.AllocateResult, error) {
-	patience, bounded := patience(ctx, command)
-	p, _ := loop.requests.Get().(*pendingRequest)
-	p.Command, p.From, p.Span, p.Later = *command, loop.origin(ctx), loop.Spans.newSpan(ctx), &later.request
-	if bounded {
+	if patience, bounded := patience(ctx, command); bounded {
 		later.limit(patience, command.RequestID)
 	}
+	for range mostLookUps {
+		of, err := loop.lookUp(ctx, command)
+		if err != nil {
+			later.end(err)
+			return ledger.AllocateResult{}, err
+		}
+		result, err := loop.allocateLater(ctx, command, of, later)
+		if !errors.Is(err, ledger.ErrNotRecalled) { // else another leadership has begun since then
+			return result, err
+		}
+	}
+	later.end(core.ErrNotLeading)
+	return ledger.AllocateResult{}, core.ErrNotLeading
+}
+
+// allocateLater is AllocateLater for a command whose Past was read in a leadership. After
+// ledger.ErrNotRecalled the wait has not ended.
+func (loop *Loop) allocateLater(ctx context.Context, command *ledger.AllocateCommand, pastOf uint64, later *LaterRequest) (ledger.AllocateResult, error) {
+	p, _ := loop.requests.Get().(*pendingRequest)
+	p.Command, p.PastOf, p.From, p.Span, p.Later = *command, pastOf, loop.origin(ctx), loop.Spans.newSpan(ctx), &later.request
 	if err := loop.submit(later.of, &p.Request); err != nil {
 		p.Request = core.Request{Done: p.Done}
 		loop.requests.Put(p)
@@ -65,10 +82,12 @@ func (loop *Loop) AllocateLater(ctx context.Context, command *ledger.AllocateCom
 		return ledger.AllocateResult{}, err
 	}
 	result, err := loop.takeResult(p, later.start, err)
-	if errors.Is(err, core.ErrWithdrawn) {
+	switch {
+	case errors.Is(err, ledger.ErrNotRecalled):
+		return result, err
+	case errors.Is(err, core.ErrWithdrawn):
 		return later.Answer() // says why
-	}
-	if err != nil || result.Ended || result.Allocation.State != ledger.Waiting {
+	case err != nil, result.Ended, result.Allocation.State != ledger.Waiting:
 		later.end(err) // it does not wait
 	}
 	return result, err

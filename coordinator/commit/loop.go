@@ -36,7 +36,10 @@ type Loop struct {
 	// skew is that of the ledger's time to the clock; nil while it does not lead.
 	skew      atomic.Pointer[core.Skew]
 	lastEpoch atomic.Uint64 // the epoch of the latest leadership
-	history   *history      // what has ended
+	// recalling is the leadership whose ledger does not know all remembered request ids yet; 0:
+	// none.
+	recalling atomic.Uint64
+	history   *history // what has ended
 	// hidden is what the file of providers hides of the stored ones.
 	hidden   atomic.Pointer[[]string]
 	refusals atomic.Pointer[[]string] // which commands are refused, and why
@@ -58,6 +61,9 @@ type Loop struct {
 	term     *Term          // nil: may not lead
 	loading  bool           // the store is asked for a lead
 	atLeast  uint64         // the least that the next epoch may be
+	// recallers bring remembered request ids; stopRecaller ends the latest. Nil: there is none.
+	recallers    sync.WaitGroup
+	stopRecaller context.CancelFunc
 	// rulesSeen is the ledger's count of changes of the rules, when rulesHidden was looked at.
 	rulesSeen uint64
 	// dimensionsSeen is the same of undeclared, by Ledger.DimensionsGeneration.
@@ -142,6 +148,7 @@ func (loop *Loop) startLeading(o outcome) error {
 	loop.Feed.reset(o.snapshot.Revision)
 	loop.Metrics.leads(o.meta.Epoch)
 	loop.lastEpoch.Store(o.meta.Epoch)
+	loop.beginRecall(o.meta)
 	loop.leads.Store(true)
 	loop.replica.forget()
 	for _, what := range loop.core.HiddenProviders() {
@@ -194,12 +201,13 @@ func (loop *Loop) IsStopping() bool {
 	}
 }
 
-// Run applies and commits until stop. The goroutine that it starts has ended when it returns.
+// Run applies and commits until stop. The goroutines that it starts have ended when it returns.
 func (loop *Loop) Run() {
 	defer close(loop.done)
 	ctx, cancel := context.WithCancel(context.Background())
 	var storing sync.WaitGroup
 	storing.Go(func() { loop.storeLoop(ctx) })
+	defer loop.recallers.Wait()
 	defer storing.Wait()
 	defer cancel()
 	defer close(loop.jobs)
@@ -373,6 +381,7 @@ func (loop *Loop) endTerm(err error) {
 func (loop *Loop) dropLedger(err error) {
 	loop.atLeast = max(loop.atLeast, loop.core.Meta().Epoch+1)
 	loop.leads.Store(false)
+	loop.endRecall()
 	loop.skew.Store(nil)
 	loop.hidden.Store(nil)
 	loop.rulesHidden.Store(nil)

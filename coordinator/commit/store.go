@@ -41,8 +41,7 @@ func (loop *Loop) load(ctx context.Context, j job) outcome {
 	}
 	ctx, cancel = context.WithTimeout(ctx, loadTimeout)
 	defer cancel()
-	since := max(loop.Clock.Now(), o.meta.Time).Add(-loop.Remember).Time()
-	o.snapshot, o.err = loop.Store.Load(ctx, o.meta.Epoch, since)
+	o.snapshot, o.err = loop.loadLedger(ctx, o.meta)
 	if row, garbage := errors.AsType[*store.RowError](o.err); garbage {
 		o.err = badRow(o.err, row.Table, row.Key)
 	}

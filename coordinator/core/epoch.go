@@ -123,3 +123,6 @@ func (f fenceLimits) allow(reporter string, now ledger.Instant) (wait time.Durat
 
 // DrawLeadership draws the number of a leadership.
 func DrawLeadership() uint64 { return 1 + rand.Uint64N(math.MaxUint64) }
+
+// Leadership is a number that no other leadership has; that of the latest one.
+func (c *Core) Leadership() uint64 { return c.leadership }

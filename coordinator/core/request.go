@@ -15,6 +15,9 @@ var ErrWithdrawn = errors.New("the caller of the request went away")
 // not want to wait any longer, it sends the command that Withdraw returns.
 type Request struct {
 	Command ledger.AllocateCommand
+	// PastOf is the leadership in which Command.Past was read: in another one that counts as not
+	// read.
+	PastOf uint64
 	// Result and Err may be read after Done was called with nil.
 	Result ledger.AllocateResult
 	Err    error
@@ -61,6 +64,9 @@ func (r *Request) apply(c *Core, now ledger.Instant) bool {
 		return true
 	}
 	r.applied = true
+	if r.PastOf != c.leadership {
+		r.Command.Past = nil
+	}
 	r.Result, r.Err = c.ledger.Allocate(now, r.Command)
 	if r.Err != nil || r.Result.Ended || r.Command.Async || r.Result.Allocation.State != ledger.Waiting {
 		return true

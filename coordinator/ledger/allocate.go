@@ -10,7 +10,7 @@ import (
 // Allocate reserves, waits or refuses.
 //
 // Errors: *DeniedError, *FieldError, *ConflictError, *NotFoundError (the host it wants),
-// *LiveFullError, *InsufficientError.
+// *LiveFullError, *InsufficientError, ErrNotRecalled.
 func (l *Ledger) Allocate(now Instant, c AllocateCommand) (AllocateResult, error) {
 	l.begin(now)
 	if user := c.Labels.Value(userKey); !c.Actor.MayActAs(user) {
@@ -57,6 +57,8 @@ func (l *Ledger) Allocate(now Instant, c AllocateCommand) (AllocateResult, error
 func (l *Ledger) repeat(key requestKey, c *AllocateCommand) (AllocateResult, bool, error) {
 	r := l.requests.find(key)
 	switch {
+	case r.id == 0 && l.requests.recalling:
+		return l.repeatPast(c)
 	case r.id == 0:
 		return AllocateResult{}, false, nil
 	case r.hash != c.RequestHash && r.hash != 0:

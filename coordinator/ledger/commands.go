@@ -63,6 +63,10 @@ type AllocateCommand struct {
 	ReservationTTL time.Duration // zero: the default
 	Priority       int32
 	Wishes         *Wishes
+	// Past is what the store has under the request id: the latest allocation, if that has ended;
+	// ID 0: none. It must have been read since the ledger was restored. It is only looked at while
+	// the ledger is Recalling. Nil: the store was not asked.
+	Past *Remembered
 }
 
 // AllocateResult is what became of an AllocateCommand.
@@ -248,7 +252,9 @@ type Snapshot struct {
 	Quotas      []Quota // of every source
 	Providers   []ProviderRecord
 	Remembered  []Remembered
-	Refusals    []Refusal
+	// Recalling says that not all of Remembered are here: Recall brings the others.
+	Recalling bool
+	Refusals  []Refusal
 	// SetAside are requests that made the ledger panic, each with the reason. A request that waits
 	// is canceled without being decided. A request that is reserved does not wait again.
 	SetAside map[ID]string

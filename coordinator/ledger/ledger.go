@@ -65,6 +65,7 @@ type Ledger struct {
 	placer Placer
 
 	now      Instant // the time of the latest command; it never goes back
+	restored Instant // when Restore was
 	revision uint64
 	lastID   ID
 	spent    btree.Set[ID] // ids above lastID whose allocations have ended
@@ -274,7 +275,7 @@ func (l *Ledger) Restore(now Instant, s Snapshot) error {
 	if l.revision != 0 || l.entries.Len() != 0 {
 		return fmt.Errorf("ledger: restore: already in use at revision %d", l.revision)
 	}
-	l.now, l.revision, l.lastID = now, s.Revision, lastID(&s)
+	l.now, l.restored, l.revision, l.lastID = now, now, s.Revision, lastID(&s)
 	l.rules = newRuleset(bySource(s.Quotas))
 	l.rulesGeneration++
 	l.providers = slices.SortedFunc(slices.Values(s.Providers), func(a, b ProviderRecord) int { return a.Compare(b.ClusterName) })
@@ -317,9 +318,16 @@ func (l *Ledger) Restore(now Instant, s Snapshot) error {
 		}
 	}
 	for _, r := range sorted(s.Remembered, func(a, b Remembered) int { return cmp.Compare(a.Ended, b.Ended) }) {
-		l.requests.remember(keyOf(r.Caller, r.RequestID), r.RequestHash, r.ID, min(r.Ended, now).Add(l.cfg.RequestRetention))
+		l.requests.remember(keyOf(r.Caller, r.RequestID), r.RequestHash, r.ID, l.rememberedUntil(r.Ended))
 	}
+	l.requests.recalling = s.Recalling
 	return nil
+}
+
+// TellsTimes reports whether the time and the last id of the snapshot can be relied on. If not,
+// the rows tell them, those of what has ended as well.
+func (s *Snapshot) TellsTimes() bool {
+	return s.Time > 0 && s.Time <= MaxInstant && s.LastID < ^ID(0)-spareIDs
 }
 
 // sorted returns the list in order. Stores return it in order already; only an unordered list is

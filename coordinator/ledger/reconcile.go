@@ -33,7 +33,7 @@ func (l *Ledger) reconcile(h *host, engines []EngineReport, seen uint64, sampled
 			l.end(e, Canceled, e.StopReason)
 		}
 	}
-	return left, in.rest && in.taken
+	return left, in.rest && in.taken || in.recalled
 }
 
 // mostEngines is the number of engines on a host from which on the ledger adopts no more unknown
@@ -53,6 +53,7 @@ const mostPlaces = 8192
 type intake struct {
 	places      int
 	taken, rest bool // some were adopted; some are left for the next report
+	recalled    bool // some are left until the ledger is not Recalling any more
 }
 
 // admits reports whether an engine with these parts may still be adopted from the report.
@@ -99,6 +100,8 @@ func (l *Ledger) adopt(h *host, r *EngineReport, sampled bool, in *intake) (else
 	switch {
 	case known == nil && l.requests.isOther(r.ID, keyOf(validText(r.Grant.Caller), validText(r.Grant.RequestID))):
 		return &Allocation{ID: r.ID}
+	case known == nil && l.requests.recalling:
+		in.recalled = true // it may have ended, even as another request
 	case known == nil:
 		l.adoptUnknown(h, r, sampled, in)
 	case known.State == Active && known.host == h:

@@ -35,10 +35,12 @@ func (r request) live() bool { return r.id != 0 && r.node == 0 }
 
 // requests has the request ids of live allocations, and for some time of ended ones.
 type requests struct {
-	known    map[requestKey]request
-	live     int // how many of them have live allocations
-	expiries expiryList
-	ended    map[ID]nodeIndex // the nodes of the others, by their allocations
+	// recalling says that ids are remembered that are not here yet: see Recall.
+	recalling bool
+	known     map[requestKey]request
+	live      int // how many of them have live allocations
+	expiries  expiryList
+	ended     map[ID]nodeIndex // the nodes of the others, by their allocations
 }
 
 func newRequests() requests {
@@ -89,6 +91,18 @@ func (r *requests) remember(key requestKey, hash uint64, id ID, until Instant) {
 		return
 	}
 	place := r.expiries.add(key, until)
+	r.known[key], r.ended[id] = request{hash: hash, id: id, node: place}, place
+}
+
+// recall remembers what ended before this ledger was restored. What is known since then of the
+// allocation or the request id stays, and so does what ended later with the same request id.
+func (r *requests) recall(key requestKey, hash uint64, id ID, until Instant) {
+	q := r.known[key]
+	if _, ended := r.ended[id]; ended || key == noRequest || q.live() || q.id != 0 && r.expiries.at(q.node).until >= until {
+		return
+	}
+	r.unlistExpiry(q)
+	place := r.expiries.insert(key, until)
 	r.known[key], r.ended[id] = request{hash: hash, id: id, node: place}, place
 }
 
@@ -145,7 +159,20 @@ func (l *expiryList) at(place nodeIndex) *expiryNode {
 }
 
 // add appends a node to the list.
-func (l *expiryList) add(key requestKey, until Instant) nodeIndex {
+func (l *expiryList) add(key requestKey, until Instant) nodeIndex { return l.addBefore(0, key, until) }
+
+// insert adds a node where its time belongs. It looks from the front on: what is recalled comes in
+// the order from the last to the first.
+func (l *expiryList) insert(key requestKey, until Instant) nodeIndex {
+	at := l.at(0).next
+	for at != 0 && l.at(at).until < until {
+		at = l.at(at).next
+	}
+	return l.addBefore(at, key, until)
+}
+
+// addBefore adds a node before another one, or at the end of the list if that is node 0.
+func (l *expiryList) addBefore(next nodeIndex, key requestKey, until Instant) nodeIndex {
 	place := l.free
 	if place != 0 {
 		l.free = l.at(place).next
@@ -155,9 +182,9 @@ func (l *expiryList) add(key requestKey, until Instant) nodeIndex {
 		}
 		l.used++
 	}
-	last := l.at(0).before
-	*l.at(place) = expiryNode{key: key, until: until, before: last}
-	l.at(last).next, l.at(0).before = place, place
+	before := l.at(next).before
+	*l.at(place) = expiryNode{key: key, until: until, before: before, next: next}
+	l.at(before).next, l.at(next).before = place, place
 	return place
 }
 

@@ -20,5 +20,5 @@
 //
 // All methods of a Store may be called from several goroutines. Commits of one epoch take effect
 // in the order of their calls only if the caller makes them one after the other. Get,
-// GetByRequest, History and Meta never wait for a Commit.
+// GetByRequest, Remembered, RememberedOf, History and Meta never wait for a Commit.
 package store

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"log/slog"
 
 	"github.com/bursar/bursar/coordinator/ledger"
@@ -41,6 +42,22 @@ func Recall(broken []Broken, since ledger.Instant, read func(ledger.ID) (LiveRow
 			"rows", len(broken), "first", broken[0].ID.String(), "error", broken[0].Cause)
 	}
 	return list, nil
+}
+
+// EndedOf is what is remembered of a single row: as it was read, or by its payload if broken is not
+// nil. ErrNotFound: it is live, or its payload cannot be read.
+func EndedOf(r ledger.Remembered, broken *Broken, read func(ledger.ID) (LiveRow, error), log *slog.Logger) (ledger.Remembered, error) {
+	if broken != nil {
+		list, err := Recall([]Broken{*broken}, 0, read, log)
+		if err != nil || len(list) == 0 {
+			return ledger.Remembered{}, cmp.Or(err, ErrNotFound)
+		}
+		return list[0], nil
+	}
+	if r.Ended == 0 {
+		return ledger.Remembered{}, ErrNotFound
+	}
+	return r, nil
 }
 
 // Err names the row.

@@ -71,9 +71,7 @@ type Store interface {
 	// Get reads an allocation, live or ended. ErrNotFound: there is none, or not any more.
 	Get(ctx context.Context, id ledger.ID) (ledger.Allocation, error)
 
-	// GetByRequest reads the latest allocation that a caller got under a request id. ErrNotFound
-	// as for Get; also for an allocation that ended with Forget.
-	GetByRequest(ctx context.Context, caller, requestID string) (ledger.Allocation, error)
+	RequestIDs
 
 	// History reads a page of ended allocations, the one that ended last first. next is the token
 	// of the page that follows, empty on the last. A page may hold fewer than asked for, even
@@ -94,6 +92,24 @@ type Store interface {
 
 	// Close waits for calls in progress and closes the store. The second call does nothing.
 	Close() error
+}
+
+// RequestIDs is the part of a Store that finds allocations by their request ids.
+type RequestIDs interface {
+	// Remembered lists, from a place in the history backward, the request ids that Load lists:
+	// those of allocations that ended at or after since, the one that ended last first. It returns
+	// about limit, and next, which is before for the next page: zero after the last one. A zero
+	// before stands for the end of the history; then rows are included whose columns say no end,
+	// and that ended by their payload.
+	Remembered(ctx context.Context, before Position, since ledger.Instant, limit int) (page []ledger.Remembered, next Position, err error)
+
+	// RememberedOf reads the same of the latest allocation that a caller got under a request id.
+	// ErrNotFound: there is none, or it is live, or it ended with Forget.
+	RememberedOf(ctx context.Context, caller, requestID string) (ledger.Remembered, error)
+
+	// GetByRequest reads the latest allocation that a caller got under a request id. ErrNotFound
+	// as for Get; also for an allocation that ended with Forget.
+	GetByRequest(ctx context.Context, caller, requestID string) (ledger.Allocation, error)
 }
 
 // End is an ended allocation as Ends reads it.

@@ -82,6 +82,7 @@ func (c *coord) start(o *led) error {
 	c.follow()
 	c.term.announce(o.meta.Epoch, o.meta.StoreID)
 	c.pumpSoon()
+	c.recall(c.core.Leadership(), store.Position{})
 	return nil
 }
 

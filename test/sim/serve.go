@@ -75,7 +75,41 @@ type answerTo struct {
 
 // allocate serves a request.
 func (c *coord) allocate(command ledger.AllocateCommand, reply func(answer)) (withdraw func()) {
-	ask := &core.Request{Command: command}
+	if c.core.Ledger().Recalling() && command.RequestID != "" {
+		return c.lookUp(command, reply)
+	}
+	return c.decide(command, 0, reply)
+}
+
+// lookUp asks the store for the id of a request before it is decided: the ledger may not know all
+// that are remembered.
+func (c *coord) lookUp(command ledger.AllocateCommand, reply func(answer)) (withdraw func()) {
+	of, disk := c.core.Leadership(), c.disk
+	withdrawn := false
+	leave := func() { withdrawn = true }
+	var past ledger.Remembered
+	var err error
+	c.w.store.exchange(c, func() {
+		past, err = disk.RememberedOf(context.Background(), command.Actor.Name, command.RequestID)
+	}, func() {
+		switch {
+		case withdrawn:
+		case err != nil && !errors.Is(err, store.ErrNotFound):
+			reply(answer{broken: err})
+		case !c.core.Leading() || c.stopping:
+			reply(answer{broken: core.ErrNotLeading})
+		default:
+			c.w.tally.LookedUp++
+			command.Past = &past
+			leave = c.decide(command, of, reply)
+		}
+	})
+	return func() { leave() }
+}
+
+// decide serves a request whose Past was read in a leadership.
+func (c *coord) decide(command ledger.AllocateCommand, pastOf uint64, reply func(answer)) (withdraw func()) {
+	ask := &core.Request{Command: command, PastOf: pastOf}
 	line, key, waits := c.line, command.Actor.Name+"/"+command.RequestID, false
 	leave := func() {
 		waits = false
@@ -86,6 +120,8 @@ func (c *coord) allocate(command ledger.AllocateCommand, reply func(answer)) (wi
 		switch {
 		case err != nil:
 			c.answer(reply, nil, err)
+		case errors.Is(ask.Err, ledger.ErrNotRecalled): // of another leadership
+			c.answer(reply, nil, core.ErrNotLeading)
 		case ask.Err != nil:
 			c.answer(reply, answerTo{err: ask.Err}, nil)
 		case ask.Result.Ended:

@@ -81,7 +81,7 @@ func (s *sharedStore) lead(c *coord, atLeast uint64, done func(led)) {
 			return
 		}
 		s.exchange(c, func() {
-			o.snapshot, o.err = disk.Load(context.Background(), o.meta.Epoch, s.w.now.Add(-retention))
+			o.snapshot, o.err = loadLedger(disk, o.meta.Epoch, s.w.now.Add(-retention))
 			if o.err == nil {
 				s.w.callers.checkStored(disk)
 			}

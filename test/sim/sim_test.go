@@ -71,7 +71,7 @@ func TestSimulation(t *testing.T) {
 		t.Error("the worlds do not do what they are for")
 	}
 	often := min(all.Deposed, all.Forwarded, all.Late, all.Restored, all.Copied, all.QueueGrants, all.Reports, all.Silences, all.Failovers, all.OwnLives, all.OverUses, all.Killed,
-		all.OutOfMemory, all.Drained, all.Hidden)
+		all.OutOfMemory, all.Drained, all.Hidden, all.LookedUp, all.Recalled)
 	seldom := min(all.Outdated, all.Superseded, all.Untimely)
 	if *seeds >= 50 && often == 0 || *seeds >= 2000 && seldom == 0 {
 		t.Error("something that the worlds are for never happened")
@@ -91,6 +91,8 @@ func (t *Tally) add(other Tally) {
 	t.Reports += other.Reports
 	t.Outdated += other.Outdated
 	t.Superseded += other.Superseded
+	t.LookedUp += other.LookedUp
+	t.Recalled += other.Recalled
 	t.Untimely += other.Untimely
 	t.Silences += other.Silences
 	t.Failovers += other.Failovers

@@ -113,39 +113,25 @@ func (s *Store) loadRemembered(ctx context.Context, tx pgx.Tx, since ledger.Inst
 	defer found.Close()
 	var list []ledger.Remembered
 	for found.Next() {
-		var id, ended int64
-		var caller, request pgtype.Text
-		var hash pgtype.Int8
-		if err := found.Scan(&id, &caller, &request, &hash, &ended); err != nil {
+		var row rememberedRow
+		if err := found.Scan(&row.id, &row.caller, &row.request, &row.hash, &row.ended); err != nil {
 			return nil, fmt.Errorf("request ids: %w", err)
 		}
-		if !caller.Valid || !hash.Valid {
-			damaged = append(damaged, store.Broken{
-				ID: ledger.ID(store.Unsigned(id)), Ended: true, Cause: errors.New("caller or request_hash: it holds NULL"),
-			})
-			continue
+		if wrong := row.broken(); wrong != nil {
+			damaged = append(damaged, *wrong)
+		} else {
+			list = append(list, row.value())
 		}
-		list = append(list, ledger.Remembered{
-			Caller: unescape(caller.String), RequestID: unescape(request.String), RequestHash: store.Unsigned(hash.Int64),
-			ID: ledger.ID(store.Unsigned(id)), Ended: ledger.Instant(ended),
-		})
 	}
 	if err := found.Err(); err != nil {
 		return nil, err //nolint:wrapcheck // read does
 	}
-	recalled, err := store.Recall(damaged, since, func(id ledger.ID) (row store.LiveRow, err error) {
-		forget := pgtype.Int8{}
-		err = tx.QueryRow(ctx, getSQL, store.Signed(uint64(id))).Scan(&row.ID, &forget, &row.Payload)
-		if row.Forget = forget.Int64; !forget.Valid {
-			row.Forget = 1
-		}
-		return row, err //nolint:wrapcheck // read does
-	}, s.server.log)
+	recalled, err := store.Recall(damaged, since, payloads(ctx, tx), s.server.log)
 	return append(list, recalled...), err //nolint:wrapcheck // names the row
 }
 
 // loadStrays finds rows that are neither live nor in the history by their column.
-func loadStrays(ctx context.Context, tx pgx.Tx) (damaged []store.Broken, err error) {
+func loadStrays(ctx context.Context, tx querier) (damaged []store.Broken, err error) {
 	found, err := tx.Query(ctx, loadStraysSQL)
 	if err != nil {
 		return nil, fmt.Errorf("rows that ended before 1970: %w", err)

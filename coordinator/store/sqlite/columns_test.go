@@ -118,6 +118,14 @@ func TestARequestIDIsRememberedFromThePayload(t *testing.T) {
 		if err != nil || len(got.Remembered) != 1 || got.Remembered[0] != whole.Remembered[0] {
 			t.Errorf("%s: %+v, %v; want %+v", column, got.Remembered, err, whole.Remembered)
 		}
+		said.Reset()
+		if page, next, err := s.Remembered(t.Context(), store.Position{}, ended.Ended, 10); err != nil || len(page) != 1 || page[0] != whole.Remembered[0] || next != (store.Position{}) {
+			t.Errorf("%s: a page of %+v, %+v, %v; want %+v", column, page, next, err, whole.Remembered)
+		}
+		// by the others the row is not found
+		if past, err := s.RememberedOf(t.Context(), ended.Caller, ended.RequestID); (column == "request_hash" || column == "ended") && (err != nil || past != whole.Remembered[0]) {
+			t.Errorf("%s: by its request id %+v, %v; want %+v", column, past, err, whole.Remembered[0])
+		}
 		for _, want := range []string{"set-aside allocation", ledger.ID(1).String(), column} {
 			if !strings.Contains(said.String(), want) {
 				t.Errorf("%s: the log says %q; want %q", column, &said, want)

@@ -116,36 +116,21 @@ func (s *Store) loadRemembered(ctx context.Context, q querier, since ledger.Inst
 	}
 	defer rows.Close()
 	var list []ledger.Remembered
-	var id int64
-	var caller, request column[string]
-	var hash, ended column[int64]
+	var row rememberedRow
 	for rows.Next() {
-		if err := rows.Scan(&id, &caller, &request, &hash, &ended); err != nil {
+		if err := rows.Scan(&row.id, &row.caller, &row.request, &row.hash, &row.ended); err != nil {
 			return nil, err
 		}
-		wrong := cmp.Or(broken(id, "ended", ended.wrong), broken(id, "caller", caller.wrong),
-			broken(id, "request_id", request.wrong), broken(id, "request_hash", hash.wrong))
-		if wrong != nil {
-			wrong.Ended = ended.wrong == nil
+		if wrong := row.broken(); wrong != nil {
 			damaged = append(damaged, *wrong)
-			continue
+		} else {
+			list = append(list, row.value())
 		}
-		list = append(list, ledger.Remembered{
-			Caller: caller.value, RequestID: request.value, RequestHash: store.Unsigned(hash.value),
-			ID: ledger.ID(store.Unsigned(id)), Ended: ledger.Instant(ended.value),
-		})
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err
 	}
-	recalled, err := store.Recall(damaged, since, func(id ledger.ID) (row store.LiveRow, err error) {
-		var forget column[int64]
-		err = q.QueryRowContext(ctx, getSQL, store.Signed(uint64(id))).Scan(&row.ID, &forget, &row.Payload)
-		if row.Forget = forget.value; forget.wrong != nil {
-			row.Forget = 1
-		}
-		return row, err
-	}, s.log)
+	recalled, err := store.Recall(damaged, since, payloads(ctx, q), s.log)
 	return append(list, recalled...), err
 }
 

@@ -15,6 +15,8 @@ func TestQueriesUseIndexes(t *testing.T) {
 	for query, args := range map[string][]any{
 		getSQL:            {1},
 		getByRequestSQL:   {"r", "c"},
+		rememberedSQL:     {1, 1, 1, 1},
+		rememberedOfSQL:   {"r", "c"},
 		historySQL:        {1, 1, 1},
 		countLiveSQL:      nil,
 		loadLiveSQL:       nil,

@@ -29,14 +29,22 @@ const endsSQL = `SELECT id, ended, CASE WHEN state < 256 THEN caller ELSE '@' ||
 
 // reads are the statements of single reads, prepared on each connection that uses them.
 type reads struct {
-	meta, get, getByRequest, history, ends *sql.Stmt
+	meta, get, getByRequest, remembered, rememberedOf, history, ends *sql.Stmt
 }
 
 func (r *reads) prepare(ctx context.Context, db *sql.DB) error {
 	for _, s := range []struct {
 		to    **sql.Stmt
 		query string
-	}{{&r.meta, metaSQL}, {&r.get, getSQL}, {&r.getByRequest, getByRequestSQL}, {&r.history, historySQL}, {&r.ends, endsSQL}} {
+	}{
+		{&r.meta, metaSQL},
+		{&r.get, getSQL},
+		{&r.getByRequest, getByRequestSQL},
+		{&r.history, historySQL},
+		{&r.ends, endsSQL},
+		{&r.remembered, rememberedSQL},
+		{&r.rememberedOf, rememberedOfSQL},
+	} {
 		var err error
 		if *s.to, err = db.PrepareContext(ctx, s.query); err != nil { //nolint:sqlclosecheck // close does
 			return errors.Join(err, r.close())
@@ -47,7 +55,7 @@ func (r *reads) prepare(ctx context.Context, db *sql.DB) error {
 
 func (r *reads) close() error {
 	var err error
-	for _, statement := range []*sql.Stmt{r.meta, r.get, r.getByRequest, r.history, r.ends} {
+	for _, statement := range []*sql.Stmt{r.meta, r.get, r.getByRequest, r.remembered, r.rememberedOf, r.history, r.ends} {
 		if statement != nil {
 			err = errors.Join(err, statement.Close())
 		}

@@ -193,6 +193,22 @@ func (f *Faulty) Get(ctx context.Context, id ledger.ID) (ledger.Allocation, erro
 	return f.Store.Get(ctx, id)
 }
 
+// Remembered implements store.Store.
+func (f *Faulty) Remembered(ctx context.Context, before store.Position, since ledger.Instant, limit int) (page []ledger.Remembered, next store.Position, err error) {
+	if err := f.reachable(); err != nil {
+		return nil, next, err
+	}
+	return f.Store.Remembered(ctx, before, since, limit)
+}
+
+// RememberedOf implements store.Store.
+func (f *Faulty) RememberedOf(ctx context.Context, caller, requestID string) (ledger.Remembered, error) {
+	if err := f.reachable(); err != nil {
+		return ledger.Remembered{}, err
+	}
+	return f.Store.RememberedOf(ctx, caller, requestID)
+}
+
 // GetByRequest implements store.Store.
 func (f *Faulty) GetByRequest(ctx context.Context, caller, requestID string) (ledger.Allocation, error) {
 	if err := f.reachable(); err != nil {

@@ -114,9 +114,7 @@ func (s *memoryStore) Load(ctx context.Context, epoch uint64, rememberSince time
 		case row.ended == 0:
 			snapshot.Allocations = append(snapshot.Allocations, a)
 		case row.ended >= ledger.At(rememberSince) && row.requestID != "" && !row.forget:
-			snapshot.Remembered = append(snapshot.Remembered, ledger.Remembered{
-				Caller: row.caller, RequestID: row.requestID, RequestHash: a.RequestHash, ID: row.id, Ended: row.ended,
-			})
+			snapshot.Remembered = append(snapshot.Remembered, row.remembered(a.RequestHash))
 		}
 	}
 	for id, payload := range s.hosts {
@@ -247,8 +245,61 @@ func (s *memoryStore) GetByRequest(ctx context.Context, caller, requestID string
 	if err := s.usable(ctx); err != nil {
 		return ledger.Allocation{}, err
 	}
-	var latest *memoryRow
-	for _, row := range s.allocations {
+	latest := s.latest(caller, requestID)
+	if latest == nil {
+		return ledger.Allocation{}, store.ErrNotFound
+	}
+	return latest.decode()
+}
+
+func (s *memoryStore) Remembered(
+	ctx context.Context, before store.Position, since ledger.Instant, limit int,
+) (page []ledger.Remembered, next store.Position, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.usable(ctx); err != nil {
+		return nil, next, err
+	}
+	for _, row := range slices.Backward(s.ended()) {
+		switch {
+		case before != (store.Position{}) && row.position().Compare(before) >= 0, row.forget, row.requestID == "":
+			continue
+		case row.ended < since:
+			return page, store.Position{}, nil
+		case len(page) == limit:
+			return page, next, nil
+		}
+		a, err := row.decode()
+		if err != nil {
+			return nil, next, err
+		}
+		page = append(page, row.remembered(a.RequestHash))
+		next = row.position()
+	}
+	return page, store.Position{}, nil
+}
+
+func (r *memoryRow) remembered(hash uint64) ledger.Remembered {
+	return ledger.Remembered{Caller: r.caller, RequestID: r.requestID, RequestHash: hash, ID: r.id, Ended: r.ended}
+}
+
+func (s *memoryStore) RememberedOf(ctx context.Context, caller, requestID string) (ledger.Remembered, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.usable(ctx); err != nil {
+		return ledger.Remembered{}, err
+	}
+	latest := s.latest(caller, requestID)
+	if latest == nil || latest.ended == 0 {
+		return ledger.Remembered{}, store.ErrNotFound
+	}
+	a, err := latest.decode()
+	return latest.remembered(a.RequestHash), err
+}
+
+// latest is the latest row of a request id; nil: there is none.
+func (m *Memory) latest(caller, requestID string) (latest *memoryRow) {
+	for _, row := range m.allocations {
 		if requestID == "" || row.requestID != requestID || row.caller != caller || row.forget {
 			continue
 		}
@@ -256,10 +307,7 @@ func (s *memoryStore) GetByRequest(ctx context.Context, caller, requestID string
 			latest = &row
 		}
 	}
-	if latest == nil {
-		return ledger.Allocation{}, store.ErrNotFound
-	}
-	return latest.decode()
+	return latest
 }
 
 func (s *memoryStore) History(ctx context.Context, query store.HistoryQuery) (page []ledger.Allocation, next string, err error) {

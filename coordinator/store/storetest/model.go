@@ -84,9 +84,7 @@ func (m *model) snapshot(since ledger.Instant) ledger.Snapshot {
 		case a.State.Live():
 			s.Allocations = append(s.Allocations, a)
 		case a.RequestID != "" && !a.Forget && a.Ended >= since:
-			s.Remembered = append(s.Remembered, ledger.Remembered{
-				Caller: store.CallerOf(&a), RequestID: a.RequestID, RequestHash: a.RequestHash, ID: a.ID, Ended: a.Ended,
-			})
+			s.Remembered = append(s.Remembered, remembered(&a))
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(m.hosts)) {
@@ -98,6 +96,11 @@ func (m *model) snapshot(since ledger.Instant) ledger.Snapshot {
 	s.Providers = slices.Collect(maps.Values(m.providers))
 	s.Refusals = slices.Collect(maps.Values(m.refusals))
 	return sorted(s)
+}
+
+// remembered is what is remembered of an allocation that has ended.
+func remembered(a *ledger.Allocation) ledger.Remembered {
+	return ledger.Remembered{Caller: store.CallerOf(a), RequestID: a.RequestID, RequestHash: a.RequestHash, ID: a.ID, Ended: a.Ended}
 }
 
 // history is all that History must return, in its order.

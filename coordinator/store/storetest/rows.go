@@ -126,6 +126,55 @@ func testRemember(t *testing.T, open Opener) {
 	wantError(t, err, store.ErrNotFound)
 }
 
+// wantRemembered reads all pages of Remembered, and compares them with the model.
+func wantRemembered(t tester, s store.Store, m *model, since ledger.Instant, limit int) {
+	t.Helper()
+	var want []ledger.Remembered
+	for _, a := range m.history() {
+		if a.RequestID != "" && !a.Forget && a.Ended >= since {
+			want = append(want, remembered(&a))
+		}
+	}
+	var got []ledger.Remembered
+	var at store.Position
+	for range len(m.allocations) + 1 {
+		page, next, err := s.Remembered(t.Context(), at, since, limit)
+		if err != nil || len(page) > limit {
+			t.Fatalf("remembered: %d in a page of %d, %v", len(page), limit, err)
+		}
+		got = append(got, page...)
+		if at = next; at == (store.Position{}) {
+			break
+		}
+	}
+	if diff := difference(want, got); diff != "" || at != (store.Position{}) {
+		t.Fatalf("remembered since %d, %d a page, up to %+v (-want +got):\n%s", since, limit, at, diff)
+	}
+}
+
+// The pages come newest first, with a tie in the middle, and without what is forgotten.
+func testRememberedPages(t *testing.T, open Opener) {
+	s, epoch := leading(t, open)
+	m := newModel()
+	var list []ledger.Allocation
+	for i := range 10 {
+		a := Typical(ledger.ID(i+1), ledger.Released, uint64(i+1))
+		a.Ended, a.Forget = ledger.Instant(1000+i-i%3), i == 4
+		list = append(list, a)
+	}
+	c := transitions(append(list, Typical(20, ledger.Active, 20))...)
+	commit(t, s, epoch, c)
+	m.commit(c)
+	for _, limit := range []int{1, 3, 8, 9, 10, 100} {
+		for _, since := range []ledger.Instant{0, 1000, 1003, 1006, 1010} {
+			wantRemembered(t, s, m, since, limit)
+		}
+	}
+	if _, err := s.RememberedOf(t.Context(), list[0].Caller, Typical(20, ledger.Active, 20).RequestID); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("of a live one: %v", err)
+	}
+}
+
 func testByRequest(t *testing.T, open Opener) {
 	s, epoch := leading(t, open)
 	a, b, other, forgotten := Typical(1, ledger.Released, 1), Typical(2, ledger.Active, 2), Typical(3, ledger.Active, 3), Typical(4, ledger.Canceled, 4)
@@ -296,6 +345,12 @@ func compareReads(t *rapid.T, s store.Store, epoch uint64, m *model) {
 	if want, found := m.byRequest(caller, request); found != (err == nil) || found && difference(want, got) != "" {
 		t.Fatalf("get request %q of %q: %v (-want +got):\n%s", request, caller, err, difference(want, got))
 	}
+	past, err := s.RememberedOf(t.Context(), caller, request)
+	if want, found := m.byRequest(caller, request); (found && !want.State.Live()) != (err == nil) || err == nil && past != remembered(&want) ||
+		err != nil && !errors.Is(err, store.ErrNotFound) {
+		t.Fatalf("remembered of request %q of %q: %+v, %v; want %+v", request, caller, past, err, want)
+	}
+	wantRemembered(t, s, m, rapid.SampledFrom(ends).Draw(t, "remember since"), rapid.SampledFrom([]int{1, 2, 5}).Draw(t, "remembered page"))
 	query := store.HistoryQuery{PageSize: rapid.SampledFrom([]int{0, 2, 5}).Draw(t, "page size")}
 	var all []ledger.Allocation
 	for range len(ids) + 1 {

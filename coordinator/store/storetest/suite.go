@@ -37,6 +37,7 @@ func Run(t *testing.T, fresh func(t *testing.T) Opener) {
 		{"what was brought back and ended again counts on its host", testBroughtBack},
 		{"what is removed and put in one batch is there", testRemovedAndPut},
 		{"a request id is remembered until it may be forgotten", testRemember},
+		{"request ids are listed newest first, page by page", testRememberedPages},
 		{"the latest allocation of a request id is found", testByRequest},
 		{"history comes newest first, page by page, filtered", testHistory},
 		{"history gives up a page after a bounded search", testSparseHistory},

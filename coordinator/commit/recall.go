@@ -1,0 +1,176 @@
+package commit
+
+import (
+	"context"
+	"errors"
+	"math"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+
+	"github.com/bursar/bursar/coordinator/core"
+	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/coordinator/store"
+	"github.com/bursar/bursar/internal/pause"
+)
+
+// A leadership begins before it knows the request ids of what ended in the last day, which may be a
+// million. They are brought to the ledger behind it. Until all are there, the store is asked for
+// the id of each request before the request may enter the loop.
+
+const (
+	// recallPage is how many request ids are read from the store at a time.
+	recallPage = 4096
+	// recallStep is how many the loop takes at a time: less than 0.5 ms on average.
+	recallStep = 512
+	// mostLookUps is how often one request is looked up: once, and again for each change of leader
+	// on its way.
+	mostLookUps = 3
+)
+
+// recaller brings request ids in one leadership.
+type recaller struct {
+	*Loop
+
+	leadership uint64
+	since      ledger.Instant // what ended before is not remembered
+}
+
+// loadLedger reads what the ledger is rebuilt from, without the request ids that can be recalled
+// later.
+func (loop *Loop) loadLedger(ctx context.Context, meta store.Meta) (ledger.Snapshot, error) {
+	snapshot, err := loop.Store.Load(ctx, meta.Epoch, ledger.Instant(math.MaxInt64).Time())
+	if err == nil && !snapshot.TellsTimes() {
+		return loop.Store.Load(ctx, meta.Epoch, loop.rememberSince(meta).Time())
+	}
+	snapshot.Recalling = true
+	return snapshot, err
+}
+
+// rememberSince is the end of the latest allocations whose request ids are forgotten when a
+// leadership begins.
+func (loop *Loop) rememberSince(meta store.Meta) ledger.Instant {
+	return max(loop.Clock.Now(), meta.Time).Add(-loop.Remember)
+}
+
+// beginRecall has the request ids brought that the ledger lacks. The loop calls it before anybody
+// knows that it leads.
+func (loop *Loop) beginRecall(meta store.Meta) {
+	if !loop.core.Ledger().Recalling() {
+		return
+	}
+	r := recaller{Loop: loop, leadership: loop.core.Leadership(), since: loop.rememberSince(meta)}
+	loop.recalling.Store(r.leadership)
+	ctx, cancel := context.WithCancel(context.Background())
+	loop.stopRecaller = cancel
+	loop.recallers.Go(func() { r.run(ctx) })
+}
+
+// endRecall ends what beginRecall began, if anything. The loop calls it.
+func (loop *Loop) endRecall() {
+	loop.recalling.Store(0)
+	if loop.stopRecaller != nil {
+		loop.stopRecaller()
+		loop.stopRecaller = nil
+	}
+}
+
+// run brings the request ids to the ledger until ctx ends, those that ended last first: these are
+// the ones that callers repeat.
+func (r *recaller) run(ctx context.Context) {
+	began, n := r.Clock.Now(), 0
+	retry := backoff.NewExponentialBackOff(
+		backoff.WithInitialInterval(100*time.Millisecond), backoff.WithMaxInterval(5*time.Second), backoff.WithMaxElapsedTime(0))
+	var at store.Position
+	for last := false; !last; {
+		page, next, err := r.read(ctx, at)
+		if ctx.Err() != nil {
+			return
+		}
+		if err != nil {
+			wait := retry.NextBackOff()
+			r.Log.Warn("the request ids of ended allocations cannot be read: each new request is looked up in the store meanwhile", "error", err, "again_in", wait)
+			if !pause.For(wait, ctx.Done(), nil) {
+				return
+			}
+			continue
+		}
+		retry.Reset()
+		last = next == (store.Position{})
+		if !r.bring(ctx, page, last) {
+			return
+		}
+		at, n = next, n+len(page)
+	}
+	r.recalling.CompareAndSwap(r.leadership, 0)
+	r.Log.Info("the request ids of ended allocations are loaded", "ids", n, "took", r.Clock.Now().Sub(began))
+}
+
+func (r *recaller) read(ctx context.Context, at store.Position) ([]ledger.Remembered, store.Position, error) {
+	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
+	defer cancel()
+	return r.Store.Remembered(ctx, at, r.since, recallPage) //nolint:wrapcheck // says it
+}
+
+// bring has the loop take a page, in steps; last says that no other page follows. It reports false
+// if the leadership is over.
+func (r *recaller) bring(ctx context.Context, page []ledger.Remembered, last bool) bool {
+	for first := true; first || len(page) > 0; first = false {
+		step := page[:min(len(page), recallStep)]
+		page = page[len(step):]
+		end, current := last && len(page) == 0, false
+		err := r.ownCall(ctx, func(c *core.Core, now ledger.Instant) {
+			if c.Leadership() == r.leadership {
+				c.Ledger().Recall(now, step, end)
+				current = true
+			}
+		}, true)
+		if err != nil || !current {
+			return false
+		}
+	}
+	return true
+}
+
+// lookUp asks the store for the request id of a command if the ledger may not know it, and returns
+// the leadership in which it did.
+func (loop *Loop) lookUp(ctx context.Context, command *ledger.AllocateCommand) (leadership uint64, err error) {
+	// Before the store is read: what is stored after that leadership has begun is its own, and its
+	// ledger knows it.
+	leadership = loop.recalling.Load()
+	if leadership == 0 || command.RequestID == "" {
+		return 0, nil
+	}
+	past, err := loop.Past(ctx, command.Actor.Name, command.RequestID)
+	command.Past = &past
+	return leadership, err
+}
+
+// Past reads from the store what a request id stood for until its allocation ended. ID 0: nothing.
+func (loop *Loop) Past(ctx context.Context, caller, requestID string) (ledger.Remembered, error) {
+	past, err := loop.Store.RememberedOf(ctx, caller, requestID)
+	switch {
+	case err == nil && min(past.Ended, loop.Now()).Add(loop.Remember) > loop.Now():
+		return past, nil
+	case err == nil, errors.Is(err, store.ErrNotFound):
+		return ledger.Remembered{}, nil
+	case ctx.Err() != nil:
+		return ledger.Remembered{}, ctx.Err()
+	}
+	return ledger.Remembered{}, &LookUpError{RequestID: requestID, Err: err}
+}
+
+// IDOf finds the allocation of a request id, live or remembered; 0: there is none.
+func (loop *Loop) IDOf(ctx context.Context, caller, requestID string) (ledger.ID, error) {
+	var id ledger.ID
+	var recalling bool
+	err := loop.Do(ctx, func(l *ledger.Ledger, _ ledger.Instant) {
+		id, _, _ = l.ByRequest(caller, requestID)
+		recalling = l.Recalling()
+	})
+	if err != nil || id != 0 || !recalling {
+		return id, err
+	}
+	past, err := loop.Past(ctx, caller, requestID)
+	return past.ID, err
+}

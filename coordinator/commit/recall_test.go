@@ -1,0 +1,264 @@
+package commit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/bursar/bursar/coordinator/core"
+	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/coordinator/store"
+	"github.com/bursar/bursar/coordinator/store/storetest"
+	"github.com/bursar/bursar/coordinator/turns"
+)
+
+// recallStore returns pages of remembered request ids when the test lets it.
+type recallStore struct {
+	store.Store
+
+	pages   chan struct{} // a page is read for each value; closed: at once
+	loaded  atomic.Int64  // request ids that Load has returned
+	read    atomic.Int64  // and pages
+	lookUps atomic.Int64
+	sick    atomic.Bool // nothing is looked up or listed
+}
+
+func (s *recallStore) Load(ctx context.Context, epoch uint64, since time.Time) (ledger.Snapshot, error) {
+	snapshot, err := s.Store.Load(ctx, epoch, since)
+	s.loaded.Add(int64(len(snapshot.Remembered)))
+	return snapshot, err
+}
+
+func (s *recallStore) Remembered(ctx context.Context, before store.Position, since ledger.Instant, limit int) ([]ledger.Remembered, store.Position, error) {
+	select {
+	case <-s.pages:
+	case <-ctx.Done():
+		return nil, store.Position{}, ctx.Err()
+	}
+	if s.sick.Load() {
+		return nil, store.Position{}, store.ErrIO
+	}
+	page, next, err := s.Store.Remembered(ctx, before, since, limit)
+	s.read.Add(int64(len(page)))
+	return page, next, err
+}
+
+func (s *recallStore) RememberedOf(ctx context.Context, caller, requestID string) (ledger.Remembered, error) {
+	s.lookUps.Add(1)
+	if s.sick.Load() {
+		return ledger.Remembered{}, store.ErrIO
+	}
+	return s.Store.RememberedOf(ctx, caller, requestID)
+}
+
+const pastHash = 7
+
+// pastStore is a store with n allocations that ended in the last hours: r1 is the latest.
+func pastStore(t *testing.T, n int) *recallStore {
+	t.Helper()
+	s := NewMemoryStore()
+	meta, err := s.Lead(t.Context(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := ledger.At(time.Now())
+	c := ledger.Changes{Revision: uint64(n), LastID: ledger.ID(n), Time: now}
+	for i := range n {
+		a := storetest.Typical(ledger.ID(n-i), ledger.Released, uint64(n-i))
+		a.Caller, a.RequestID, a.RequestHash, a.Ended = requestOf("alice", 1).Actor.Name, fmt.Sprintf("r%d", i+1), pastHash, now.Add(-time.Duration(i)*time.Second)
+		c.Transitions = append(c.Transitions, a)
+	}
+	if err := s.Commit(t.Context(), store.Batch{Epoch: meta.Epoch, Changes: c}); err != nil {
+		t.Fatal(err)
+	}
+	return &recallStore{Store: s, pages: make(chan struct{})}
+}
+
+// again asks for an allocation under a request id that may have been used before.
+func (d *loopRig) again(id string, hash uint64) (ledger.AllocateResult, error) {
+	command := requestOf("alice", 1)
+	command.RequestID, command.RequestHash = id, hash
+	return d.Allocate(d.t.Context(), command)
+}
+
+// A start reads no request ids of what has ended. They come page by page, and at any point of that
+// a repeat is answered with its allocation, another request under its id is refused, and a new one
+// is granted.
+func TestARepeatIsAnsweredAtAnyPointOfRecalling(t *testing.T) {
+	const n = 2*recallPage + 10
+	synctest.Test(t, func(t *testing.T) {
+		s := pastStore(t, n)
+		d := runLoop(t, s, func(c *setup) { c.Ledger.Interval, c.Ledger.ReservationTTL = time.Hour, 10*time.Hour })
+		defer d.Close()
+		d.Host(1000)
+		if loaded := s.loaded.Load(); loaded != 0 {
+			t.Errorf("the start has loaded %d request ids", loaded)
+		}
+		for released, want := range []int{0, recallPage, 2 * recallPage, n} {
+			if released > 0 {
+				s.pages <- struct{}{}
+			}
+			synctest.Wait()
+			if got := d.counts().Remembered; got != want {
+				t.Errorf("after %d pages %d are remembered; want %d", released, got, want)
+			}
+			before := s.lookUps.Load()
+			for _, i := range []int{1, 2, recallPage, recallPage + 1, 2*recallPage + 1, n} {
+				id := fmt.Sprintf("r%d", i)
+				if r, err := d.again(id, pastHash); err != nil || !r.Ended || r.Allocation.ID != ledger.ID(n-i+1) {
+					t.Errorf("after %d pages %s again: %s, ended %t, %v", released, id, r.Allocation.ID, r.Ended, err)
+				}
+				if r, err := d.again(id, pastHash+1); !isConflict(err) {
+					t.Errorf("after %d pages another request under %s: %s, %v; want a conflict", released, id, r.Allocation.ID, err)
+				}
+				if got, err := d.IDOf(t.Context(), requestOf("alice", 1).Actor.Name, id); err != nil || got != ledger.ID(n-i+1) {
+					t.Errorf("after %d pages the id of %s: %s, %v", released, id, got, err)
+				}
+			}
+			fresh, err := d.again(fmt.Sprintf("new%d", released), pastHash)
+			if err != nil || fresh.Allocation.State != ledger.Reserved {
+				t.Errorf("after %d pages a new one: %s, %v", released, fresh.Allocation.State, err)
+			}
+			same, err := d.again(fmt.Sprintf("new%d", released), pastHash)
+			if err != nil || same.Allocation.ID != fresh.Allocation.ID {
+				t.Errorf("after %d pages the new one again: %s, %v", released, same.Allocation.ID, err)
+			}
+			if last := want == n; last != (s.lookUps.Load() == before) {
+				t.Errorf("after %d pages %d were looked up", released, s.lookUps.Load()-before)
+			}
+		}
+		if got := d.counts(); got.Reserved != 4 {
+			t.Errorf("%d reserved; want the four new ones", got.Reserved)
+		}
+	})
+}
+
+func isConflict(err error) bool {
+	_, conflict := errors.AsType[*ledger.ConflictError](err)
+	return conflict
+}
+
+// Leaderships end in the middle of the recalling; the next one begins it again.
+func TestRecallingBeginsAgainWithEachLeadership(t *testing.T) {
+	const n = recallPage + 10
+	synctest.Test(t, func(t *testing.T) {
+		s := pastStore(t, n)
+		d := runLoop(t, s, func(c *setup) { c.Ledger.Interval = time.Hour })
+		defer d.Close()
+		d.Host(1000)
+		for round := range 3 {
+			s.pages <- struct{}{}
+			synctest.Wait()
+			if got := d.counts().Remembered; got != recallPage {
+				t.Errorf("round %d: %d are remembered after a page", round, got)
+			}
+			d.abandonNow()
+			for _, i := range []int{1, n} {
+				if r, err := d.again(fmt.Sprintf("r%d", i), pastHash); err != nil || !r.Ended || r.Allocation.ID != ledger.ID(n-i+1) {
+					t.Errorf("round %d: r%d again: %s, ended %t, %v", round, i, r.Allocation.ID, r.Ended, err)
+				}
+			}
+		}
+		close(s.pages)
+		synctest.Wait()
+		if got := d.counts().Remembered; got != n || d.recalling.Load() != 0 {
+			t.Errorf("in the end %d are remembered", got)
+		}
+	})
+}
+
+// abandonNow has the loop lead again in another epoch, as after an agent's report of a later one.
+func (d *loopRig) abandonNow() {
+	d.t.Helper()
+	before := d.lastEpoch.Load()
+	_ = d.ownCall(d.t.Context(), func(*core.Core, ledger.Instant) { panic("the test ends this leadership") }, false)
+	for d.lastEpoch.Load() == before || !d.leads.Load() {
+		time.Sleep(time.Second)
+	}
+}
+
+// While the store does not answer, a request whose id may have been used is refused, not granted;
+// one without an id is granted. Then all is well again.
+func TestARequestThatCannotBeLookedUpIsNotGranted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := pastStore(t, 10)
+		close(s.pages)
+		s.sick.Store(true)
+		d := runLoop(t, s, func(c *setup) { c.Ledger.Interval = time.Hour })
+		defer d.Close()
+		d.Host(1000)
+		for _, id := range []string{"r1", "new"} {
+			_, err := d.again(id, pastHash)
+			if failed, ok := errors.AsType[*LookUpError](err); !ok || failed.RequestID != id || !errors.Is(err, store.ErrIO) {
+				t.Errorf("%s: %v; want that it could not be looked up", id, err)
+			}
+		}
+		if r, err := d.again("", 0); err != nil || r.Allocation.State != ledger.Reserved {
+			t.Errorf("without an id: %s, %v", r.Allocation.State, err)
+		}
+		s.sick.Store(false)
+		time.Sleep(10 * time.Second)
+		if r, err := d.again("r1", pastHash); err != nil || !r.Ended || d.counts().Remembered != 10 || d.recalling.Load() != 0 {
+			t.Errorf("later: ended %t, %v, %d are remembered", r.Ended, err, d.counts().Remembered)
+		}
+	})
+}
+
+// The loop takes the ids in steps, between which others have their turn.
+func TestNoStepOfRecallingIsLong(t *testing.T) {
+	d := newLoopRig(t, NewMemoryStore(), nil)
+	now := d.Clock.Now()
+	if err := d.core.Lead(now, store.Meta{Epoch: 1}, ledger.Snapshot{Time: now, Recalling: true}); err != nil {
+		t.Fatal(err)
+	}
+	page := make([]ledger.Remembered, recallPage+1)
+	for i := range page {
+		page[i] = ledger.Remembered{Caller: "alice", RequestID: fmt.Sprint(i), ID: ledger.ID(i + 1), Ended: now.Add(-time.Duration(i))}
+	}
+	done := make(chan bool, 1)
+	go func() {
+		done <- (&recaller{Loop: d.Loop, leadership: d.core.Leadership()}).bring(t.Context(), page, true)
+	}()
+	steps := 0
+	for before := 0; d.core.Ledger().Recalling(); {
+		<-d.queue.signal
+		for command := d.queue.take(); command != nil; command = d.queue.take() {
+			if err := d.core.Do(now, command); err != nil {
+				t.Fatal(err)
+			}
+			d.queue.charge(turns.Cost{}, turns.Cost{})
+			after := d.core.Ledger().Counts().Remembered
+			if after-before > recallStep {
+				t.Errorf("a step has brought %d; want at most %d", after-before, recallStep)
+			}
+			before = after
+			steps++
+		}
+	}
+	if want := recallPage/recallStep + 1; !<-done || steps != want || d.core.Ledger().Counts().Remembered != len(page) {
+		t.Errorf("%d steps brought %d; want %d", steps, d.core.Ledger().Counts().Remembered, want)
+	}
+}
+
+// A store whose time or last id says nothing tells them by its rows: then all are loaded before.
+func TestAStoreWithoutATimeIsLoadedInFull(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := pastStore(t, 10)
+		meta, err := s.Lead(t.Context(), 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Commit(t.Context(), store.Batch{Epoch: meta.Epoch, Changes: ledger.Changes{Revision: 11, LastID: 10, Hosts: []ledger.HostRecord{{ID: "h9"}}}}); err != nil {
+			t.Fatal(err)
+		}
+		d := runLoop(t, s, func(c *setup) { c.Ledger.Interval = time.Hour })
+		defer d.Close()
+		if got := d.counts().Remembered; got != 10 || s.loaded.Load() != 10 || d.recalling.Load() != 0 {
+			t.Errorf("%d are remembered, %d were loaded", got, s.loaded.Load())
+		}
+	})
+}
