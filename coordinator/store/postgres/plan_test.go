@@ -31,7 +31,13 @@ func filledForPlans(t *testing.T) *pgx.Conn {
 	if _, err := conn.Exec(t.Context(), insert, planRows); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := conn.Exec(t.Context(), "VACUUM ANALYZE allocation"); err != nil {
+	// a term for each host, one that all have, and 50 others
+	const entries = `INSERT INTO history_index (term, ended, id) SELECT t.term, ended, id FROM allocation,
+ LATERAL (VALUES (id % 100), (1000), (2000 + id % 50)) AS t (term) WHERE ended > 0`
+	if _, err := conn.Exec(t.Context(), entries); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.Exec(t.Context(), "VACUUM ANALYZE allocation, history_index"); err != nil {
 		t.Fatal(err)
 	}
 	return conn
@@ -52,17 +58,25 @@ func TestQueriesUseIndexes(t *testing.T) {
 		args    []any
 		indexes []string // all that are used
 	}{
-		"get":                     {getSQL, []any{4711}, []string{"allocation_pkey"}},
-		"get by request":          {getByRequestSQL, []any{"'r4711'", "'agent:h11'"}, []string{"allocation_by_request"}},
-		"history, first page":     {historySQL, []any{math.MaxInt64, 0, 101}, []string{"allocation_by_end"}},
-		"history, page in middle": {historySQL, []any{planRows / 2 * tick, planRows / 2, 101}, []string{"allocation_by_end"}},
-		"history, search":         {historySQL, []any{math.MaxInt64, 0, scanned}, []string{"allocation_by_end"}},
-		"count of the live":       {countLiveSQL, nil, []string{"allocation_by_end"}},
-		"load of the live":        {loadLiveSQL, nil, []string{"allocation_by_end"}},
-		"request ids of a day":    {loadRememberedSQL, []any{lastDay}, []string{"allocation_by_end"}},
-		"strays":                  {loadStraysSQL, nil, []string{"allocation_by_end"}},
-		"ends, the oldest":        {endsSQL, []any{0, 0, 1000}, []string{"allocation_by_end"}},
-		"ends, in the middle":     {endsSQL, []any{lastDay, 5, 1000}, []string{"allocation_by_end"}},
+		"get":                      {getSQL, []any{4711}, []string{"allocation_pkey"}},
+		"get by request":           {getByRequestSQL, []any{"'r4711'", "'agent:h11'"}, []string{"allocation_by_request"}},
+		"history, first page":      {historySQL, []any{math.MaxInt64, 0, 0, 0, 101}, []string{"allocation_by_end"}},
+		"history, page in middle":  {historySQL, []any{planRows / 2 * tick, planRows / 2, 0, 0, 101}, []string{"allocation_by_end"}},
+		"history, search":          {historySQL, []any{math.MaxInt64, 0, 0, 0, scanned}, []string{"allocation_by_end"}},
+		"count of the live":        {countLiveSQL, nil, []string{"allocation_by_end"}},
+		"load of the live":         {loadLiveSQL, nil, []string{"allocation_by_end"}},
+		"request ids of a day":     {loadRememberedSQL, []any{lastDay}, []string{"allocation_by_end"}},
+		"strays":                   {loadStraysSQL, nil, []string{"allocation_by_end"}},
+		"history, not indexed yet": {historySQL, []any{math.MaxInt64, 0, lastDay, 5, 101}, []string{"allocation_by_end"}},
+		"rows to index":            {toIndexSQL, []any{math.MaxInt64, lastDay, 5, 500}, []string{"allocation_by_end"}},
+		"by a host":                {foundSQL, []any{"'{}'", 7, math.MaxInt64, 0, 101}, []string{"allocation_pkey", "history_index_pkey"}},
+		"by a host and labels":     {foundSQL, []any{"'{1000,2000}'", 7, lastDay, 5, 101}, []string{"allocation_pkey", "history_index_pkey"}},
+		"by a long search":         {foundSQL, []any{"'{1000}'", 7, math.MaxInt64, 0, scanned + 1}, []string{"allocation_pkey", "history_index_pkey"}},
+		"how rare a term is":       {rareSQL, []any{7, math.MaxInt64, 0, rareAfter}, []string{"history_index_pkey"}},
+		"next entry":               {nextEntrySQL, []any{7, math.MaxInt64, math.MaxInt64}, []string{"allocation_by_end", "history_index_pkey"}},
+		"entries deleted":          {deleteEntriesSQL, []any{"'{7}'", "'{1}'", "'{1}'"}, []string{"history_index_pkey"}},
+		"ends, the oldest":         {endsSQL, []any{0, 0, 1000}, []string{"allocation_by_end"}},
+		"ends, in the middle":      {endsSQL, []any{lastDay, 5, 1000}, []string{"allocation_by_end"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			prepare(t, conn, c.query)
