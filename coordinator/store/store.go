@@ -77,9 +77,9 @@ type Store interface {
 
 	// History reads a page of ended allocations, the one that ended last first. next is the token
 	// of the page that follows, empty on the last. A page may hold fewer than asked for, even
-	// none, before the last: a call looks at a bounded number of rows. What the index of the history
-	// does not hold yet is searched row by row, so the answer does not depend on it. ErrBadToken:
-	// the query's token is not from this store.
+	// none, before the last: a call looks at a bounded number of rows. What the index of the
+	// history does not hold yet is searched row by row, so the answer does not depend on it.
+	// ErrBadToken: the query's token is not from this store.
 	History(ctx context.Context, query HistoryQuery) (page []ledger.Allocation, next string, err error)
 
 	// Ends lists ended allocations after a place in the history, the oldest first, at most limit,
@@ -93,14 +93,14 @@ type Store interface {
 	// IndexHistory goes on to fill the index of the history, which History uses as far as it is
 	// filled: the next allocations that ended before a time, at most limit. It returns how many it
 	// has come past; if these are fewer than limit, there are no more. Calls wait for each other,
-	// and commits wait for a small part of a call. ErrDeposed: the epoch is not that of this Store's
-	// last Lead, or is over.
+	// and commits wait for a small part of a call. ErrDeposed: the epoch is not that of this
+	// Store's last Lead, or is over.
 	IndexHistory(ctx context.Context, epoch uint64, before ledger.Instant, limit int) (int, error)
 
 	// SweepIndex goes on to remove entries without an allocation from the index of the history, of
-	// each term the oldest ones, if they ended before a time. It looks at no more entries than limit:
-	// those that it removes and one of each term. after is where it begins, IndexBegin or what the
-	// call before returned. done: it came to the end.
+	// each term the oldest ones, if they ended before a time. It looks at no more entries than
+	// limit: those that it removes and one of each term. after is where it begins, IndexBegin or
+	// what the call before returned. done: it came to the end.
 	SweepIndex(ctx context.Context, after IndexEntry, before ledger.Instant, limit int) (at IndexEntry, done bool, err error)
 
 	// Meta reads what the store knows of itself.

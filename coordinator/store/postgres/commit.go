@@ -303,7 +303,8 @@ func (s *Store) Delete(ctx context.Context, ended []store.Position) (int, error)
 	return deleted, nil
 }
 
-// deleteRows deletes rows, and returns their entries in the index of the history, and how many rows.
+// deleteRows deletes rows. It returns their entries in the index of the history, and how many rows
+// these were.
 func deleteRows(ctx context.Context, tx pgx.Tx, ids, times []int64) (entries []store.IndexEntry, n int, err error) {
 	found, err := tx.Query(ctx, deleteSQL, ids, times)
 	if err != nil {
