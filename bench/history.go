@@ -108,14 +108,15 @@ func writeHistory(ctx context.Context, w *workload, s store.Store, epoch uint64)
 	}
 	asked := resource.Resource{Vector: resource.Vector{}.WithMemory(4 << 30).WithCPU(2000).WithInstances(1)}
 	end := ledger.At(time.Now()).Add(-time.Hour - time.Duration(w.History)*100*time.Millisecond)
-	for id := ledger.ID(1); id <= ledger.ID(w.History); {
+	last := ledger.ID(w.History) //nolint:gosec // not negative
+	for id := ledger.ID(1); id <= last; {
 		var c ledger.Changes
-		for ; len(c.Transitions) < historyStep && id <= ledger.ID(w.History); id++ {
+		for ; len(c.Transitions) < historyStep && id <= last; id++ {
 			end = end.Add(100 * time.Millisecond)
 			c.Transitions = append(c.Transitions, ledger.Allocation{
 				ID: id, RequestID: id.String(), Caller: "gateway", RequestHash: uint64(id), State: ledger.Released,
-				Labels: sets[int(id)%len(sets)], Requested: asked, Entitled: asked, //nolint:gosec // small
-				HostID: hostName(int(id) % w.Hosts), HostAddress: "10.1.2.3:7071", //nolint:gosec // small
+				Labels: sets[int(id)%len(sets)], Requested: asked, Entitled: asked,
+				HostID: hostName(int(id) % w.Hosts), HostAddress: "10.1.2.3:7071",
 				Created: end.Add(-time.Hour), Reserved: end.Add(-time.Hour), Confirmed: end.Add(-time.Hour), Ended: end,
 				ReservationTTL: 2 * time.Minute, Revision: uint64(id), GrantRevision: uint64(id),
 			})

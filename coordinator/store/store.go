@@ -46,6 +46,8 @@ func (b Batch) Empty() bool {
 // Apart from the errors that the methods name, each may return ErrClosed, an error that wraps
 // ErrFull, ErrReadOnly or ErrIO, and, if it reads rows, a *RowError.
 type Store interface {
+	HistoryStore
+
 	// Lead takes leadership: the stored epoch becomes max(stored+1, atLeast), durably, before it
 	// returns. It waits for a Commit of this Store whose outcome was reported unknown, so that
 	// Load shows its outcome.
@@ -75,6 +77,15 @@ type Store interface {
 	// as for Get; also for an allocation that ended with Forget.
 	GetByRequest(ctx context.Context, caller, requestID string) (ledger.Allocation, error)
 
+	// Meta reads what the store knows of itself.
+	Meta(ctx context.Context) (Meta, error)
+
+	// Close waits for calls in progress and closes the store. The second call does nothing.
+	Close() error
+}
+
+// HistoryStore is what a Store does with what has ended.
+type HistoryStore interface {
 	// History reads a page of ended allocations, the one that ended last first. next is the token
 	// of the page that follows, empty on the last. A page may hold fewer than asked for, even
 	// none, before the last: a call looks at a bounded number of rows. What the index of the
@@ -102,12 +113,6 @@ type Store interface {
 	// limit: those that it removes and one of each term. after is where it begins, IndexBegin or
 	// what the call before returned. done: it came to the end.
 	SweepIndex(ctx context.Context, after IndexEntry, before ledger.Instant, limit int) (at IndexEntry, done bool, err error)
-
-	// Meta reads what the store knows of itself.
-	Meta(ctx context.Context) (Meta, error)
-
-	// Close waits for calls in progress and closes the store. The second call does nothing.
-	Close() error
 }
 
 // End is an ended allocation as Ends reads it.

@@ -21,7 +21,8 @@ const (
 	toIndexSQL = `SELECT id, ended, payload FROM allocation WHERE ended > 0 AND ended < $1 AND (ended, id) > ($2, $3)
  ORDER BY ended, id LIMIT $4`
 
-	addEntriesSQL = `INSERT INTO history_index (term, ended, id) SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[]) ON CONFLICT DO NOTHING`
+	addEntriesSQL = `INSERT INTO history_index (term, ended, id) SELECT e.term, e.ended, e.id
+ FROM unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS e (term, ended, id) ON CONFLICT DO NOTHING`
 
 	// The conditions are those of a commit: what it wrote would be lost with a database that was
 	// put back, and this must not say that it is there.
