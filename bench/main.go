@@ -47,6 +47,7 @@ func suites() []suite {
 		{"agent", agentSuite},
 		{"state", stateSuite},
 		{"stores", storesSuite},
+		{"history", historySuite},
 		{"forward", forwardSuite},
 		{"fleet", fleetSuite},
 		{"queues", queuesSuite},
@@ -60,10 +61,12 @@ func suites() []suite {
 type run struct {
 	*report
 
-	short  bool
-	bursar string // the binary that is measured
-	dir    string // for what is written to disk
-	log    io.Writer
+	short bool
+	// history is the number of rows of the history suite; 0: as its workload says.
+	history int
+	bursar  string // the binary that is measured
+	dir     string // for what is written to disk
+	log     io.Writer
 
 	// The other agents to measure next to ours; empty: none.
 	nodeExporter, telegraf string
@@ -78,6 +81,7 @@ func execute(args []string, out, log io.Writer) int {
 	flags.SetOutput(log)
 	name := flags.String("name", "", "run only the suites whose name matches this regular expression: "+names())
 	short := flags.Bool("short", false, "a few seconds in all: shows that everything runs, the numbers mean little")
+	history := flags.Int("history", 0, "rows of the suite history (default: as its workload says; the design's size is 30000000)")
 	bursar := flags.String("bursar", "bin/bursar", "the binary to measure; `make build` makes it")
 	dir := flags.String("dir", "", "directory on a real disk for stores (default: a new one where temporary files go)")
 	nodeExporter := flags.String("node-exporter", "", "a node_exporter to compare the agent with; `make bench` builds it")
@@ -98,7 +102,7 @@ func execute(args []string, out, log io.Writer) int {
 	if err != nil {
 		return exitCode(fmt.Errorf("-name: %w", err), log)
 	}
-	return exitCode(measure(ctx, only, &run{short: *short, bursar: *bursar, dir: *dir, log: log, nodeExporter: *nodeExporter, telegraf: *telegraf}, out), log)
+	return exitCode(measure(ctx, only, &run{short: *short, history: *history, bursar: *bursar, dir: *dir, log: log, nodeExporter: *nodeExporter, telegraf: *telegraf}, out), log)
 }
 
 func exitCode(err error, log io.Writer) int {

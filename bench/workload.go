@@ -37,6 +37,7 @@ type workload struct {
 	Live       int `yaml:"live"`
 	Waiting    int `yaml:"waiting"`
 	Remembered int `yaml:"remembered"`
+	History    int `yaml:"history"`
 	Batch      int `yaml:"batch"`
 
 	Engines   int `yaml:"engines"`

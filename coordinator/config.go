@@ -205,7 +205,7 @@ type History struct {
 	// CallerBytes is how much of the history one caller may have, in bytes. Beyond it the caller's
 	// own oldest allocations are deleted first. If those that ended within Times.RequestRetention
 	// take more than this, new requests of the caller are refused. A usual allocation takes about
-	// 600 bytes. Default 2 GiB.
+	// 800 bytes. Default 2 GiB.
 	CallerBytes resource.Size `yaml:"callerBytes"`
 	// PruneEvery is how often the coordinator looks for what is beyond these bounds, and deletes it
 	// in small steps. Default 10 s.

@@ -3,6 +3,7 @@ package commit
 import (
 	"context"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -95,6 +96,9 @@ func (h *history) warnings() []string {
 
 // run works until ctx ends.
 func (h *history) run(ctx context.Context) {
+	var indexing sync.WaitGroup
+	defer indexing.Wait()
+	indexing.Go(func() { (&historyIndex{history: h}).run(ctx) })
 	tick := time.NewTicker(h.config.PruneEvery)
 	defer tick.Stop()
 	for {

@@ -2,6 +2,7 @@ package store
 
 import (
 	"cmp"
+	"math"
 	"slices"
 
 	"github.com/bursar/bursar/coordinator/ledger"
@@ -14,10 +15,12 @@ type Rows struct {
 	Epoch            int64
 	Sequence, LastID int64
 	Time             int64
-	Allocations      []AllocationRow // in the order of ids, so that new rows append
-	Hosts, Quotas    []KeyedRow
-	Providers        []KeyedRow
-	Refusals         []KeyedRow
+	// FirstEnd is the earliest end of an allocation in the batch; the largest number if none ended.
+	FirstEnd      int64
+	Allocations   []AllocationRow // in the order of ids, so that new rows append
+	Hosts, Quotas []KeyedRow
+	Providers     []KeyedRow
+	Refusals      []KeyedRow
 	// HostsGone, QuotasGone, ProvidersGone and RefusalsGone are the keys that are removed and not
 	// put again.
 	HostsGone, QuotasGone, ProvidersGone, RefusalsGone []string
@@ -84,6 +87,7 @@ func (r *Rows) Encode(batch *Batch) error {
 }
 
 func (r *Rows) encodeAllocations(transitions []ledger.Allocation) error {
+	r.FirstEnd = math.MaxInt64
 	if r.last == nil {
 		r.last = make(map[ledger.ID]int)
 	}
@@ -106,6 +110,9 @@ func (r *Rows) encodeAllocations(transitions []ledger.Allocation) error {
 		}
 		if a.Forget {
 			row.Forget = 1
+		}
+		if row.Ended > 0 {
+			r.FirstEnd = min(r.FirstEnd, row.Ended)
 		}
 		r.Allocations = append(r.Allocations, row)
 	}

@@ -46,6 +46,8 @@ func (b Batch) Empty() bool {
 // Apart from the errors that the methods name, each may return ErrClosed, an error that wraps
 // ErrFull, ErrReadOnly or ErrIO, and, if it reads rows, a *RowError.
 type Store interface {
+	HistoryStore
+
 	// Lead takes leadership: the stored epoch becomes max(stored+1, atLeast), durably, before it
 	// returns. It waits for a Commit of this Store whose outcome was reported unknown, so that
 	// Load shows its outcome.
@@ -73,25 +75,42 @@ type Store interface {
 
 	RequestIDs
 
+	// Meta reads what the store knows of itself.
+	Meta(ctx context.Context) (Meta, error)
+
+	// Close waits for calls in progress and closes the store. The second call does nothing.
+	Close() error
+}
+
+// HistoryStore is what a Store does with what has ended.
+type HistoryStore interface {
 	// History reads a page of ended allocations, the one that ended last first. next is the token
 	// of the page that follows, empty on the last. A page may hold fewer than asked for, even
-	// none, before the last: a call looks at a bounded number of rows. ErrBadToken: the query's
-	// token is not from this store.
+	// none, before the last: a call looks at a bounded number of rows. What the index of the
+	// history does not hold yet is searched row by row, so the answer does not depend on it.
+	// ErrBadToken: the query's token is not from this store.
 	History(ctx context.Context, query HistoryQuery) (page []ledger.Allocation, next string, err error)
 
 	// Ends lists ended allocations after a place in the history, the oldest first, at most limit,
 	// without decoding them. If it returns fewer than limit, these are the last ones.
 	Ends(ctx context.Context, after Position, limit int) ([]End, error)
 
-	// Delete deletes allocations from the history and returns how many. It ignores an allocation
-	// that is gone, or that did not end at that time.
+	// Delete deletes allocations from the history, with their entries in its index, and returns how
+	// many. It ignores an allocation that is gone, or that did not end at that time.
 	Delete(ctx context.Context, ended []Position) (int, error)
 
-	// Meta reads what the store knows of itself.
-	Meta(ctx context.Context) (Meta, error)
+	// IndexHistory goes on to fill the index of the history, which History uses as far as it is
+	// filled: the next allocations that ended before a time, at most limit. It returns how many it
+	// has come past; if these are fewer than limit, there are no more. Calls wait for each other,
+	// and commits wait for a small part of a call. ErrDeposed: the epoch is not that of this
+	// Store's last Lead, or is over.
+	IndexHistory(ctx context.Context, epoch uint64, before ledger.Instant, limit int) (int, error)
 
-	// Close waits for calls in progress and closes the store. The second call does nothing.
-	Close() error
+	// SweepIndex goes on to remove entries without an allocation from the index of the history, of
+	// each term the oldest ones, if they ended before a time. It looks at no more entries than
+	// limit: those that it removes and one of each term. after is where it begins, IndexBegin or
+	// what the call before returned. done: it came to the end.
+	SweepIndex(ctx context.Context, after IndexEntry, before ledger.Instant, limit int) (at IndexEntry, done bool, err error)
 }
 
 // RequestIDs is the part of a Store that finds allocations by their request ids.
@@ -121,8 +140,9 @@ type End struct {
 }
 
 // RowOverhead is what a row takes apart from its payload and its texts, in bytes: numbers,
-// headers, and its entry in the index by end. Caller and request id are also in an index.
-const RowOverhead = 100
+// headers, its entry in the index by end, and as many as it may have in the index of the history.
+// Caller and request id are also in an index.
+const RowOverhead = 100 + MostTerms*entryBytes
 
 // HistoryQuery selects ended allocations. The zero query selects all, in pages of DefaultPage.
 type HistoryQuery struct {

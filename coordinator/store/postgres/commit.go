@@ -10,7 +10,9 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 
+	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/coordinator/store"
 )
 
@@ -99,6 +101,7 @@ func (s *Store) write(ctx context.Context, conn *pgx.Conn, epoch uint64, a *argu
 		return err
 	}
 	s.writer.warned.Store(false)
+	s.writer.firstEnd = min(s.writer.firstEnd, a.rows.FirstEnd)
 	var led int64
 	if err := conn.QueryRow(ctx, a.statement(own), a.list...).Scan(&led); err != nil {
 		return err //nolint:wrapcheck // its caller does
@@ -202,7 +205,11 @@ func unescape(text string) string {
 // others run for each row that the first has changed, which is one or none. All of them are one
 // statement and so one transaction. "$" stands for the number of a parameter.
 const (
-	fencePart = `WITH led AS (UPDATE meta SET sequence = $, last_id = $, ledger_time = $ WHERE one = 1 AND epoch = $ AND sequence = $ AND leadership = $ RETURNING one)`
+	// The index of the history goes no further than before the batch's first end: what a clock that
+	// went back has ended would be behind that, without entries.
+	fencePart = `WITH led AS (UPDATE meta SET sequence = $, last_id = $, ledger_time = $, indexed_end = least(indexed_end, $::bigint - 1),
+ indexed_id = CASE WHEN indexed_end >= $ THEN 9223372036854775807 ELSE indexed_id END
+ WHERE one = 1 AND epoch = $ AND sequence = $ AND leadership = $ RETURNING one)`
 
 	allocationPart = `, allocations AS (INSERT INTO allocation (id, state, ended, host_id, caller, request_id, request_hash, forget, payload)
  SELECT a.id, a.state, a.ended, a.host_id, a.caller, a.request_id, a.request_hash, a.forget, a.payload FROM led,
@@ -234,7 +241,7 @@ const (
 // statement joins the parts that the batch needs, and puts their parameters into list.
 func (a *arguments) statement(own term) string {
 	text := fencePart
-	a.list = append(a.list[:0], a.rows.Sequence, a.rows.LastID, a.rows.Time, a.rows.Epoch, own.sequence, own.secret)
+	a.list = append(a.list[:0], a.rows.Sequence, a.rows.LastID, a.rows.Time, a.rows.FirstEnd, a.rows.FirstEnd, a.rows.Epoch, own.sequence, own.secret)
 	add := func(some bool, part string, args ...any) {
 		if some {
 			text += part
@@ -272,7 +279,7 @@ func number(text string) string {
 
 // deleteSQL checks the end again: a row may have changed since it was read.
 const deleteSQL = `DELETE FROM allocation a USING unnest($1::bigint[], $2::bigint[]) AS d (id, ended)
- WHERE a.id = d.id AND a.ended = d.ended AND a.ended > 0`
+ WHERE a.id = d.id AND a.ended = d.ended AND a.ended > 0 RETURNING a.id, a.ended, a.payload`
 
 // Delete implements store.Store.
 func (s *Store) Delete(ctx context.Context, ended []store.Position) (int, error) {
@@ -280,14 +287,37 @@ func (s *Store) Delete(ctx context.Context, ended []store.Position) (int, error)
 	for i, at := range ended {
 		ids[i], times[i] = store.Signed(uint64(at.ID)), int64(at.Ended)
 	}
-	var deleted int64
+	deleted := 0
 	err := s.read(ctx, "deleting from the history", func(conn *pgx.Conn) error {
-		tag, err := conn.Exec(ctx, deleteSQL, ids, times)
-		deleted = tag.RowsAffected()
-		return err //nolint:wrapcheck // read does
+		return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+			entries, n, err := deleteRows(ctx, tx, ids, times)
+			if deleted = n; err != nil {
+				return err
+			}
+			return changeEntries(ctx, tx, deleteEntriesSQL, entries)
+		})
 	})
 	if err != nil {
 		return 0, err
 	}
-	return int(deleted), nil
+	return deleted, nil
+}
+
+// deleteRows deletes rows. It returns their entries in the index of the history, and how many rows
+// these were.
+func deleteRows(ctx context.Context, tx pgx.Tx, ids, times []int64) (entries []store.IndexEntry, n int, err error) {
+	found, err := tx.Query(ctx, deleteSQL, ids, times)
+	if err != nil {
+		return nil, 0, err //nolint:wrapcheck // read does
+	}
+	defer found.Close()
+	for ; found.Next(); n++ {
+		var id, ended int64
+		var payload pgtype.DriverBytes // valid until the next row
+		if err := found.Scan(&id, &ended, &payload); err != nil {
+			return nil, 0, err //nolint:wrapcheck // read does
+		}
+		entries = store.IndexEntries(entries, store.Position{Ended: ledger.Instant(ended), ID: ledger.ID(store.Unsigned(id))}, payload)
+	}
+	return entries, n, found.Err() //nolint:wrapcheck // read does
 }

@@ -121,7 +121,10 @@ func refuseStandby(ctx context.Context, conn *pgconn.PgConn) error {
 // idle sessions do not end. The server also gives a connection up some 10 s after the other
 // machine has vanished. Otherwise the session of a leader that vanished during a commit would lock
 // the row that the next leader must write, until the server's kernel gives up, which takes hours.
-const sessionSQL = `SELECT set_config('default_transaction_isolation', 'read committed', false),
+// All searches go through an index in its order. A server that knows little of the tables, or
+// that plans for a host with few rows and is asked for one with many, would rather collect all
+// rows and sort them.
+const sessionSQL = `SELECT set_config('default_transaction_isolation', 'read committed', false), set_config('enable_bitmapscan', 'off', false),
  CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', false) END,
  CASE WHEN current_setting('idle_session_timeout', true) IS NOT NULL THEN set_config('idle_session_timeout', '0', false) END,
  CASE WHEN current_setting('tcp_keepalives_idle', true) IS NOT NULL THEN set_config('tcp_keepalives_idle', '4', false) END,

@@ -15,8 +15,8 @@ import (
 // planRows is how many allocations the plans are made for; of each hundred, one is live.
 const planRows = 100_000
 
-// filledForPlans makes a table of a month's history, and has the server look at it.
-func filledForPlans(t *testing.T) *pgx.Conn {
+// filledForPlans makes a table of a month's history, and has the server look at it, or not yet.
+func filledForPlans(t *testing.T, analyzed bool) *pgx.Conn {
 	t.Helper()
 	dsn := emptySchema(t)
 	fill(t, opened(t, dsn), 1)
@@ -25,13 +25,25 @@ func filledForPlans(t *testing.T) *pgx.Conn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close(context.Background()) })
+	if _, err := conn.Exec(t.Context(), sessionSQL); err != nil {
+		t.Fatal(err)
+	}
 	const insert = `INSERT INTO allocation (id, state, ended, host_id, caller, request_id, request_hash, forget, payload)
  SELECT i, 3, CASE WHEN i % 100 = 0 THEN 0 ELSE i * 25920000000 END, 'h' || i % 100, 'agent:h' || i % 100,
  CASE WHEN i % 10 = 0 THEN '' ELSE 'r' || i END, i, 0, decode(repeat(md5(i::text), 18), 'hex') FROM generate_series(2, $1::bigint) AS i`
 	if _, err := conn.Exec(t.Context(), insert, planRows); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := conn.Exec(t.Context(), "VACUUM ANALYZE allocation"); err != nil {
+	// a term for each host, one that all have, and 50 others
+	const entries = `INSERT INTO history_index (term, ended, id) SELECT t.term, ended, id FROM allocation,
+ LATERAL (VALUES (id % 100), (1000), (2000 + id % 50)) AS t (term) WHERE ended > 0`
+	if _, err := conn.Exec(t.Context(), entries); err != nil {
+		t.Fatal(err)
+	}
+	if !analyzed {
+		return conn
+	}
+	if _, err := conn.Exec(t.Context(), "VACUUM ANALYZE allocation, history_index"); err != nil {
 		t.Fatal(err)
 	}
 	return conn
@@ -41,32 +53,54 @@ func filledForPlans(t *testing.T) *pgx.Conn {
 // they are wanted in. It may make one plan for all parameters after five for those it was given,
 // so each statement is executed more often than that.
 func TestQueriesUseIndexes(t *testing.T) {
+	testPlans(t, filledForPlans(t, true), "")
+}
+
+// The index of the history is used even if the server knows nothing of it yet: a search that sorts
+// all allocations of a host would do for a short history, and not for a long one.
+func TestTheIndexOfTheHistoryIsUsedBeforeAnAnalyze(t *testing.T) {
+	testPlans(t, filledForPlans(t, false), "history_index_pkey")
+}
+
+// testPlans tests the plans of all queries, or of those that use an index.
+func testPlans(t *testing.T, conn *pgx.Conn, only string) {
+	t.Helper()
 	const (
 		tick      = 25_920_000_000 // between two ends, for thirty days
 		lastDay   = planRows / 30 * 29 * tick
 		firstHour = planRows / 720 * tick
 	)
-	conn := filledForPlans(t)
 	for name, c := range map[string]struct {
 		query   string
 		args    []any
 		indexes []string // all that are used
 	}{
-		"get":                     {getSQL, []any{4711}, []string{"allocation_pkey"}},
-		"get by request":          {getByRequestSQL, []any{"'r4711'", "'agent:h11'"}, []string{"allocation_by_request"}},
-		"history, first page":     {historySQL, []any{math.MaxInt64, 0, 101}, []string{"allocation_by_end"}},
-		"history, page in middle": {historySQL, []any{planRows / 2 * tick, planRows / 2, 101}, []string{"allocation_by_end"}},
-		"history, search":         {historySQL, []any{math.MaxInt64, 0, scanned}, []string{"allocation_by_end"}},
-		"count of the live":       {countLiveSQL, nil, []string{"allocation_by_end"}},
-		"load of the live":        {loadLiveSQL, nil, []string{"allocation_by_end"}},
-		"request ids of a day":    {loadRememberedSQL, []any{lastDay}, []string{"allocation_by_end"}},
-		"request ids, first page": {rememberedSQL, []any{math.MaxInt64, math.MaxInt64, lastDay, 4096}, []string{"allocation_by_end"}},
-		"request ids, next page":  {rememberedSQL, []any{planRows / 60 * 59 * tick, 7, lastDay, 4096}, []string{"allocation_by_end"}},
-		"a request id":            {rememberedOfSQL, []any{"'r4711'", "'agent:h11'"}, []string{"allocation_by_request"}},
-		"strays":                  {loadStraysSQL, nil, []string{"allocation_by_end"}},
-		"ends, the oldest":        {endsSQL, []any{0, 0, 1000}, []string{"allocation_by_end"}},
-		"ends, in the middle":     {endsSQL, []any{lastDay, 5, 1000}, []string{"allocation_by_end"}},
+		"get":                      {getSQL, []any{4711}, []string{"allocation_pkey"}},
+		"get by request":           {getByRequestSQL, []any{"'r4711'", "'agent:h11'"}, []string{"allocation_by_request"}},
+		"history, first page":      {historySQL, []any{math.MaxInt64, 0, 0, 0, 101}, []string{"allocation_by_end"}},
+		"history, page in middle":  {historySQL, []any{planRows / 2 * tick, planRows / 2, 0, 0, 101}, []string{"allocation_by_end"}},
+		"history, search":          {historySQL, []any{math.MaxInt64, 0, 0, 0, scanned}, []string{"allocation_by_end"}},
+		"count of the live":        {countLiveSQL, nil, []string{"allocation_by_end"}},
+		"load of the live":         {loadLiveSQL, nil, []string{"allocation_by_end"}},
+		"request ids of a day":     {loadRememberedSQL, []any{lastDay}, []string{"allocation_by_end"}},
+		"strays":                   {loadStraysSQL, nil, []string{"allocation_by_end"}},
+		"history, not indexed yet": {historySQL, []any{math.MaxInt64, 0, lastDay, 5, 101}, []string{"allocation_by_end"}},
+		"rows to index":            {toIndexSQL, []any{math.MaxInt64, lastDay, 5, 500}, []string{"allocation_by_end"}},
+		"by a host":                {foundSQL, []any{"'{}'", 7, math.MaxInt64, 0, 101}, []string{"allocation_pkey", "history_index_pkey"}},
+		"by a host and labels":     {foundSQL, []any{"'{1000,2000}'", 7, lastDay, 5, 101}, []string{"allocation_pkey", "history_index_pkey"}},
+		"by a long search":         {foundSQL, []any{"'{1000}'", 7, math.MaxInt64, 0, scanned + 1}, []string{"allocation_pkey", "history_index_pkey"}},
+		"how rare a term is":       {rareSQL, []any{7, math.MaxInt64, 0, rareAfter}, []string{"history_index_pkey"}},
+		"next entry":               {nextEntrySQL, []any{7, math.MaxInt64, math.MaxInt64}, []string{"allocation_by_end", "history_index_pkey"}},
+		"entries deleted":          {deleteEntriesSQL, []any{"'{7}'", "'{1}'", "'{1}'"}, []string{"history_index_pkey"}},
+		"ends, the oldest":         {endsSQL, []any{0, 0, 1000}, []string{"allocation_by_end"}},
+		"ends, in the middle":      {endsSQL, []any{lastDay, 5, 1000}, []string{"allocation_by_end"}},
+		"request ids, first page":  {rememberedSQL, []any{math.MaxInt64, math.MaxInt64, lastDay, 4096}, []string{"allocation_by_end"}},
+		"request ids, next page":   {rememberedSQL, []any{planRows / 60 * 59 * tick, 7, lastDay, 4096}, []string{"allocation_by_end"}},
+		"a request id":             {rememberedOfSQL, []any{"'r4711'", "'agent:h11'"}, []string{"allocation_by_request"}},
 	} {
+		if only != "" && !slices.Contains(c.indexes, only) {
+			continue
+		}
 		t.Run(name, func(t *testing.T) {
 			prepare(t, conn, c.query)
 			var plan string

@@ -14,7 +14,7 @@ import (
 
 // rowPrivileges are what the statements of a store need on its tables. No table is locked or
 // truncated, and there are no sequences. The grant that a refusal names gives more than needed on
-// the two tables that are not in store.Tables, because it is one statement.
+// the tables of meta and of versions, because it is one statement.
 var rowPrivileges = []string{"SELECT", "INSERT", "UPDATE", "DELETE"}
 
 // needs are the privileges by table.
@@ -22,6 +22,8 @@ func needs() map[string][]string {
 	all := map[string][]string{
 		"meta":       {"SELECT", "INSERT", "UPDATE"},
 		versionTable: {"SELECT"},
+
+		store.HistoryIndexTable: rowPrivileges,
 	}
 	for _, table := range store.Tables() {
 		all[table] = rowPrivileges

@@ -60,7 +60,7 @@ func TestARoleNeedsTheRowsAndNothingElse(t *testing.T) {
 func TestEveryPrivilegeThatIsNeededIsAskedFor(t *testing.T) {
 	execute, dsn := migrated(t)
 	execute(grants)
-	for _, table := range append(store.Tables(), "meta", versionTable) {
+	for _, table := range append(store.Tables(), store.HistoryIndexTable, "meta", versionTable) {
 		for _, privilege := range []string{"SELECT", "INSERT", "UPDATE", "DELETE"} {
 			if table == versionTable && privilege != "SELECT" || table == "meta" && privilege == "DELETE" {
 				continue

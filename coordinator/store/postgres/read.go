@@ -3,10 +3,8 @@ package postgres
 import (
 	"context"
 	"errors"
-	"math"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/coordinator/store"
@@ -19,8 +17,6 @@ const (
 	getByRequestSQL = `SELECT id, forget, payload FROM allocation WHERE substr(request_id, 1, 128) = substr($1::text, 1, 128)
  AND substr(caller, 1, 128) = substr($2::text, 1, 128) AND request_id = $1 AND caller = $2 AND forget = 0 AND request_id <> ''
  ORDER BY id DESC`
-	historySQL = `SELECT id, ended, state, host_id, forget, payload FROM allocation WHERE ended > 0 AND (ended, id) < ($1, $2)
- ORDER BY ended DESC, id DESC LIMIT $3`
 )
 
 // Get implements store.Store.
@@ -48,90 +44,6 @@ func (s *Store) get(ctx context.Context, query string, args ...any) (a ledger.Al
 		return err
 	})
 	return a, err
-}
-
-// scanned is how many rows a call of History reads at most. Decoding all of them takes some 30 ms.
-const scanned = 5000
-
-// History implements store.Store.
-func (s *Store) History(ctx context.Context, query store.HistoryQuery) (page []ledger.Allocation, next string, err error) {
-	after := store.Position{Ended: math.MaxInt64}
-	if query.PageToken != "" {
-		if after, err = store.ParseToken(query.PageToken); err != nil {
-			return nil, "", err
-		}
-	}
-	err = s.read(ctx, "reading the history", func(conn *pgx.Conn) error {
-		search := historySearch{query: &query, at: after}
-		err := search.run(ctx, conn)
-		page, next = search.page, search.next
-		return err
-	})
-	if err != nil {
-		return nil, "", err
-	}
-	return page, next, nil
-}
-
-// historySearch collects a page.
-type historySearch struct {
-	query *store.HistoryQuery
-	at    store.Position // behind which it goes on
-
-	page []ledger.Allocation
-	next string
-}
-
-// run reads as many rows as make a page, and more if few of them match: the server sends all rows
-// that it is asked for.
-func (h *historySearch) run(ctx context.Context, conn *pgx.Conn) error {
-	limit := h.query.Size() + 1
-	for looked := 0; looked < scanned; {
-		limit = min(limit, scanned-looked)
-		n, err := h.scan(ctx, conn, limit)
-		if err != nil || n < limit || h.next != "" {
-			return err
-		}
-		looked += n
-		limit *= 4
-	}
-	h.next = h.at.Token()
-	return nil
-}
-
-// scan reads up to limit rows, fewer if the history or the page ends, and returns how many it
-// read.
-func (h *historySearch) scan(ctx context.Context, conn *pgx.Conn, limit int) (n int, err error) {
-	found, err := conn.Query(ctx, historySQL, int64(h.at.Ended), store.Signed(uint64(h.at.ID)), limit)
-	if err != nil {
-		return 0, err //nolint:wrapcheck // read does
-	}
-	defer found.Close()
-	for ; found.Next(); n++ {
-		if len(h.page) == h.query.Size() {
-			h.next = h.at.Token()
-			return n, nil
-		}
-		var id, ended, state, forget int64
-		var hostID string
-		var payload pgtype.DriverBytes // valid until the next row
-		if err := found.Scan(&id, &ended, &state, &hostID, &forget, &payload); err != nil {
-			return n, named(err, id)
-		}
-		h.at = store.Position{Ended: ledger.Instant(ended), ID: ledger.ID(store.Unsigned(id))}
-		// the payload says what is true
-		if !h.query.MatchesRow(h.at.ID, ledger.State(state&0xff), unescape(hostID)) {
-			continue
-		}
-		a, err := store.DecodeAllocation(h.at.ID, forget != 0, payload)
-		if err != nil {
-			return n, err
-		}
-		if h.query.Matches(&a) {
-			h.page = append(h.page, a)
-		}
-	}
-	return n, found.Err() //nolint:wrapcheck // read does
 }
 
 // endsSQL counts rows with store.CountsOnHost on their host. It needs only the length of the

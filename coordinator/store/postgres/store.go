@@ -26,6 +26,8 @@ type Store struct {
 
 	batches sync.Pool // of *arguments: the memory of batches that have been written
 
+	indexing sync.Mutex // held by a step of IndexHistory
+
 	mu     sync.RWMutex // held for reading by every call
 	closed bool         // guarded by mu
 }

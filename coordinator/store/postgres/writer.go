@@ -20,6 +20,9 @@ type writer struct {
 	// warned is set when the server has run a statement with a warning, for example without
 	// waiting for its standbys.
 	warned atomic.Bool
+	// firstEnd is the earliest end that was sent since the index of the history began its present
+	// step. Whoever has the turn uses it.
+	firstEnd int64
 
 	mu   sync.Mutex
 	term term // guarded by mu; of the last Lead
@@ -89,6 +92,17 @@ func (w *writer) use(ctx context.Context, again bool, run func(conn *pgx.Conn) e
 		conn = nil
 	}
 	return err
+}
+
+// alone runs a function while no statement is under way.
+func (w *writer) alone(ctx context.Context, run func() error) error {
+	select {
+	case conn := <-w.turn:
+		defer func() { w.turn <- conn }()
+		return run()
+	case <-ctx.Done():
+		return &notBegunError{ctx.Err()}
+	}
 }
 
 func (w *writer) close() {

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/bursar/bursar/coordinator/store"
 )
@@ -68,8 +69,9 @@ func (w *writer) write(ctx context.Context, b *store.Rows) error {
 	if err := w.check(store.Unsigned(b.Epoch)); err != nil {
 		return err
 	}
+	w.firstEnd = min(w.firstEnd, b.FirstEnd)
 	return w.transaction(ctx, func() error {
-		result, err := w.fence.ExecContext(ctx, b.Sequence, b.LastID, b.Time, b.Epoch)
+		result, err := w.fence.ExecContext(ctx, b.Sequence, b.LastID, b.Time, b.FirstEnd, b.Epoch)
 		if err != nil {
 			return err
 		}
@@ -165,31 +167,46 @@ func (w *writer) writeKeyed(ctx context.Context, b *store.Rows) error {
 	return nil
 }
 
+// deletedAtOnce is how many rows are deleted, with their entries in the index of the history, while
+// commits wait: some 5 ms.
+const deletedAtOnce = 100
+
 // Delete implements store.Store.
 func (s *Store) Delete(ctx context.Context, ended []store.Position) (int, error) {
 	deleted := 0
-	taskEnded, err := s.do(ctx, func(ctx context.Context, w *writer) error {
+	for part := range slices.Chunk(ended, deletedAtOnce) {
 		n := 0
-		err := w.transaction(ctx, func() error {
-			for _, at := range ended {
-				result, err := w.deleteEnded.ExecContext(ctx, store.Signed(uint64(at.ID)), int64(at.Ended))
-				if err != nil {
-					return err
-				}
-				one, err := result.RowsAffected()
-				if err != nil {
-					return err
-				}
-				n += int(one)
-			}
-			w.written += pagesOfRow * n
-			return nil
+		taskEnded, err := s.do(ctx, func(ctx context.Context, w *writer) error {
+			return w.transaction(ctx, func() error {
+				one, err := w.delete(ctx, part)
+				n = one
+				return err
+			})
 		})
-		deleted = n
-		return err
-	})
-	if err != nil || !taskEnded {
-		return 0, fmt.Errorf("store: deleting from the history: %w", classify(err))
+		if err != nil || !taskEnded {
+			return deleted, fmt.Errorf("store: deleting from the history: %w", classify(err))
+		}
+		deleted += n
 	}
 	return deleted, nil
+}
+
+// delete deletes rows and their entries, and returns how many rows.
+func (w *writer) delete(ctx context.Context, ended []store.Position) (n int, err error) {
+	var entries []store.IndexEntry
+	for _, at := range ended {
+		var payload []byte
+		err := w.deleteEnded.QueryRowContext(ctx, store.Signed(uint64(at.ID)), int64(at.Ended)).Scan(&payload)
+		if errors.Is(err, sql.ErrNoRows) {
+			continue
+		}
+		if err != nil {
+			return 0, err
+		}
+		n++
+		entries = store.IndexEntries(entries, at, payload)
+	}
+	w.written += pagesOfRow * n
+	slices.SortFunc(entries, store.IndexEntry.Compare)
+	return n, w.changeEntries(ctx, deleteEntrySQL, entries)
 }

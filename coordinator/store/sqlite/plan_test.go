@@ -4,6 +4,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/bursar/bursar/coordinator/store"
 )
 
 // No query looks at rows that it does not want: SQLite finds them by an index, in the order they
@@ -12,7 +14,18 @@ func TestQueriesUseIndexes(t *testing.T) {
 	s := at(t, filepath.Join(t.TempDir(), "bursar.db"))
 	defer s.Close()
 	fill(t, s, 100)
+	for others := range store.MostTerms {
+		args := make([]any, others+4)
+		for i := range args {
+			args[i] = 1
+		}
+		explain(t, s, foundSQL(others), args)
+	}
 	for query, args := range map[string][]any{
+		toIndexSQL:        {1, 1, 1, 1},
+		rareSQL:           {1, 1, 1, 1},
+		nextEntrySQL:      {1, 1, 1},
+		deleteEntrySQL:    {1, 1, 1},
 		getSQL:            {1},
 		getByRequestSQL:   {"r", "c"},
 		rememberedSQL:     {1, 1, 1, 1},

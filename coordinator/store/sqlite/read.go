@@ -1,12 +1,10 @@
 package sqlite
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
-	"math"
 
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/coordinator/store"
@@ -29,35 +27,40 @@ const endsSQL = `SELECT id, ended, CASE WHEN state < 256 THEN caller ELSE '@' ||
 
 // reads are the statements of single reads, prepared on each connection that uses them.
 type reads struct {
-	meta, get, getByRequest, remembered, rememberedOf, history, ends *sql.Stmt
+	meta, get, getByRequest, history, ends *sql.Stmt
+	remembered, rememberedOf               *sql.Stmt
+	indexed, toIndex, rare, nextEntry      *sql.Stmt
+	found                                  [store.MostTerms]*sql.Stmt // by the number of other terms
 }
 
 func (r *reads) prepare(ctx context.Context, db *sql.DB) error {
-	for _, s := range []struct {
-		to    **sql.Stmt
-		query string
-	}{
-		{&r.meta, metaSQL},
-		{&r.get, getSQL},
-		{&r.getByRequest, getByRequestSQL},
-		{&r.history, historySQL},
-		{&r.ends, endsSQL},
-		{&r.remembered, rememberedSQL},
-		{&r.rememberedOf, rememberedOfSQL},
-	} {
+	for statement, query := range r.all() {
 		var err error
-		if *s.to, err = db.PrepareContext(ctx, s.query); err != nil { //nolint:sqlclosecheck // close does
+		if *statement, err = db.PrepareContext(ctx, query); err != nil { //nolint:sqlclosecheck // close does
 			return errors.Join(err, r.close())
 		}
 	}
 	return nil
 }
 
+// all returns every statement with its text.
+func (r *reads) all() map[**sql.Stmt]string {
+	all := map[**sql.Stmt]string{
+		&r.meta: metaSQL, &r.get: getSQL, &r.getByRequest: getByRequestSQL, &r.history: historySQL, &r.ends: endsSQL,
+		&r.remembered: rememberedSQL, &r.rememberedOf: rememberedOfSQL,
+		&r.indexed: indexedSQL, &r.toIndex: toIndexSQL, &r.rare: rareSQL, &r.nextEntry: nextEntrySQL,
+	}
+	for others := range r.found {
+		all[&r.found[others]] = foundSQL(others)
+	}
+	return all
+}
+
 func (r *reads) close() error {
 	var err error
-	for _, statement := range []*sql.Stmt{r.meta, r.get, r.getByRequest, r.remembered, r.rememberedOf, r.history, r.ends} {
-		if statement != nil {
-			err = errors.Join(err, statement.Close())
+	for statement := range r.all() {
+		if *statement != nil {
+			err = errors.Join(err, (*statement).Close())
 		}
 	}
 	return err
@@ -93,67 +96,6 @@ func (s *Store) get(ctx context.Context, statement *sql.Stmt, args ...any) (ledg
 		return ledger.Allocation{}, wrong.Err()
 	}
 	return store.DecodeAllocation(ledger.ID(store.Unsigned(id)), forget.value != 0, payload)
-}
-
-// scanned is how many rows a call of History reads at most. Decoding all of them takes some 30 ms.
-const scanned = 5000
-
-// History implements store.Store.
-func (s *Store) History(ctx context.Context, query store.HistoryQuery) (page []ledger.Allocation, next string, err error) {
-	after := store.Position{Ended: math.MaxInt64}
-	if query.PageToken != "" {
-		if after, err = store.ParseToken(query.PageToken); err != nil {
-			return nil, "", err
-		}
-	}
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	if s.closed {
-		return nil, "", store.ErrClosed
-	}
-	page, next, err = s.history(ctx, &query, after)
-	if err != nil {
-		return nil, "", fmt.Errorf("store: reading the history: %w", classify(err))
-	}
-	return page, next, nil
-}
-
-func (s *Store) history(ctx context.Context, query *store.HistoryQuery, at store.Position) (page []ledger.Allocation, next string, err error) {
-	rows, err := s.reads.history.QueryContext(ctx, int64(at.Ended), store.Signed(uint64(at.ID)), scanned+1)
-	if err != nil {
-		return nil, "", err
-	}
-	defer rows.Close()
-	for looked := 0; rows.Next(); looked++ {
-		if looked == scanned || len(page) == query.Size() {
-			return page, at.Token(), nil
-		}
-		var id int64
-		var ended, state, forget column[int64]
-		var hostID column[string]
-		var payload sql.RawBytes
-		if err := rows.Scan(&id, &ended, &state, &hostID, &forget, &payload); err != nil {
-			return nil, "", err
-		}
-		wrong := cmp.Or(broken(id, "ended", ended.wrong), broken(id, "forget", forget.wrong))
-		if wrong != nil {
-			return nil, "", wrong.Err()
-		}
-		at = store.Position{Ended: ledger.Instant(ended.value), ID: ledger.ID(store.Unsigned(id))}
-		readable := state.wrong == nil && hostID.wrong == nil
-		// the payload says what is true
-		if readable && !query.MatchesRow(at.ID, ledger.State(state.value&0xff), hostID.value) {
-			continue
-		}
-		a, err := store.DecodeAllocation(at.ID, forget.value != 0, payload)
-		if err != nil {
-			return nil, "", err
-		}
-		if query.Matches(&a) {
-			page = append(page, a)
-		}
-	}
-	return page, "", rows.Err()
 }
 
 // Ends implements store.Store.

@@ -35,6 +35,8 @@ type Store struct {
 	filled  chan struct{}  // holds one signal: the log is worth carrying over
 	ending  sync.WaitGroup // of both goroutines
 
+	indexing sync.Mutex // held by a step of IndexHistory
+
 	mu     sync.RWMutex // held for reading by every call
 	closed bool         // guarded by mu
 }

@@ -45,22 +45,20 @@ func at(t testing.TB, path string) *Store {
 	return s
 }
 
-func TestStore(t *testing.T) {
-	storetest.Run(t, func(t *testing.T) storetest.Opener {
-		path := filepath.Join(t.TempDir(), "data", "bursar.db")
-		return func(t *testing.T) store.Store { return at(t, path) }
-	})
+// fresh makes an empty store.
+func fresh(t *testing.T) storetest.Opener {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "data", "bursar.db")
+	return func(t *testing.T) store.Store { return at(t, path) }
 }
+
+func TestStore(t *testing.T) { storetest.Run(t, fresh) }
 
 func TestKill(t *testing.T) {
 	storetest.Kill(t, filepath.Join(t.TempDir(), "bursar.db"), 20, open)
 }
 
 func TestRowsThatNobodyCanReadAreSetAside(t *testing.T) {
-	fresh := func(t *testing.T) storetest.Opener {
-		path := filepath.Join(t.TempDir(), "bursar.db")
-		return func(t *testing.T) store.Store { return at(t, path) }
-	}
 	storetest.Aside(t, fresh, func(t *testing.T, s store.Store, table string) {
 		own, _ := s.(*Store)
 		_, err := own.do(t.Context(), func(ctx context.Context, w *writer) error {

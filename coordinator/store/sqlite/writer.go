@@ -24,6 +24,9 @@ type writer struct {
 
 	// written counts the pages that commits may have written to the log since the last checkpoint.
 	written int
+	// firstEnd is the earliest end that was committed since the index of the history began its
+	// present step. Only the goroutine that runs tasks uses it.
+	firstEnd int64
 
 	mu    sync.Mutex
 	epoch uint64 // guarded by mu; of the last Lead
@@ -56,9 +59,13 @@ const (
 	moveSQL          = insertAllocation + `, ended = excluded.ended, caller = excluded.caller, request_id = excluded.request_id`
 
 	// The fence: no row is changed if the epoch is another one.
-	fenceSQL = `UPDATE meta SET sequence = ?, last_id = ?, ledger_time = ? WHERE one = 1 AND epoch = ?`
+	// The index of the history goes no further than before the batch's first end: what a clock that
+	// went back has ended would be behind that, without entries.
+	fenceSQL = `UPDATE meta SET sequence = ?1, last_id = ?2, ledger_time = ?3,
+ indexed_id = CASE WHEN ?4 <= indexed_end THEN 9223372036854775807 ELSE indexed_id END, indexed_end = min(indexed_end, ?4 - 1)
+ WHERE one = 1 AND epoch = ?5`
 
-	deleteSQL = `DELETE FROM allocation WHERE id = ? AND ended = ? AND ended > 0`
+	deleteSQL = `DELETE FROM allocation WHERE id = ? AND ended = ? AND ended > 0 RETURNING payload`
 )
 
 // connect makes the connection and prepares its statements.

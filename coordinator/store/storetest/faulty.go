@@ -241,6 +241,22 @@ func (f *Faulty) Delete(ctx context.Context, ended []store.Position) (int, error
 	return f.Store.Delete(ctx, ended)
 }
 
+// IndexHistory implements store.Store.
+func (f *Faulty) IndexHistory(ctx context.Context, epoch uint64, before ledger.Instant, limit int) (int, error) {
+	if err := f.reachable(); err != nil {
+		return 0, err
+	}
+	return f.Store.IndexHistory(ctx, epoch, before, limit)
+}
+
+// SweepIndex implements store.Store.
+func (f *Faulty) SweepIndex(ctx context.Context, after store.IndexEntry, before ledger.Instant, limit int) (store.IndexEntry, bool, error) {
+	if err := f.reachable(); err != nil {
+		return after, false, err
+	}
+	return f.Store.SweepIndex(ctx, after, before, limit)
+}
+
 // Meta implements store.Store.
 func (f *Faulty) Meta(ctx context.Context) (store.Meta, error) {
 	if err := f.reachable(); err != nil {

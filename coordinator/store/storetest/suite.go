@@ -41,6 +41,9 @@ func Run(t *testing.T, fresh func(t *testing.T) Opener) {
 		{"the latest allocation of a request id is found", testByRequest},
 		{"history comes newest first, page by page, filtered", testHistory},
 		{"history gives up a page after a bounded search", testSparseHistory},
+		{"the index of the history changes no answer, however far it is filled", testIndex},
+		{"what is deleted has no entries, and what was left in the index is removed", testSweep},
+		{"only who leads fills the index of the history", testIndexFence},
 		{"a token of others is refused", testBadToken},
 		{"what has ended is read and deleted from the oldest on, in steps", testDelete},
 		{"a batch may be large", testLargeBatch},
@@ -50,6 +53,7 @@ func Run(t *testing.T, fresh func(t *testing.T) Opener) {
 		t.Run(c.name, func(t *testing.T) { c.run(t, fresh(t)) })
 	}
 	t.Run("what was committed is what is loaded", func(t *testing.T) { testModel(t, fresh) })
+	t.Run("the history that is found is the one that there is", func(t *testing.T) { testIndexModel(t, fresh) })
 }
 
 // opened opens a store for the length of the test.
@@ -291,6 +295,10 @@ func testClosed(t *testing.T, open Opener) {
 	_, err = s.Ends(t.Context(), store.Position{}, 1)
 	wantError(t, err, store.ErrClosed)
 	_, err = s.Delete(t.Context(), []store.Position{{Ended: 1, ID: 1}})
+	wantError(t, err, store.ErrClosed)
+	_, err = s.IndexHistory(t.Context(), epoch, 1, 1)
+	wantError(t, err, store.ErrClosed)
+	_, _, err = s.SweepIndex(t.Context(), store.IndexBegin(), 1, 1)
 	wantError(t, err, store.ErrClosed)
 	_, err = s.Meta(t.Context())
 	wantError(t, err, store.ErrClosed)
