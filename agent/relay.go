@@ -72,11 +72,11 @@ func unsettled(err error) error {
 	return unavailable
 }
 
-// repeat makes a call, which says in whose name, and again as long as no coordinator answers and the
-// deadline allows another attempt: all calls of AllocationService may be repeated. ctx must have a
-// deadline. If no coordinator answers, the error is UNAVAILABLE. If a coordinator had too much to
-// do until the end, the error is that coordinator's RESOURCE_EXHAUSTED; for a request that waits,
-// the end is then when its wait is over.
+// repeat makes a call, which says in whose name, and again as long as no coordinator answers and
+// the deadline allows another attempt: all calls of AllocationService may be repeated. ctx must
+// have a deadline. If no coordinator answers, the error is UNAVAILABLE. If a coordinator had too
+// much to do until the end, the error is that coordinator's RESOURCE_EXHAUSTED; for a request that
+// waits, the end is then when its wait is over.
 func repeat[Q, R any](ctx context.Context, a *Agent, call func(context.Context, *Q) (*R, error), request *Q) (relayed[R], error) {
 	retry := backoff.NewExponentialBackOff(
 		backoff.WithInitialInterval(relayRetryFirst), backoff.WithMaxInterval(relayRetryLast),

@@ -183,8 +183,7 @@ func (w *waitStreams) stray(stream *waitStream, why error) error {
 			w.strays = 0 // it was known for long
 		}
 		if w.strays++; w.strays == maxStrays {
-			w.log.Warn("requests wait with calls of their own: a coordinator that they come to does not know their stream: want one address for all calls of an agent",
-				"streams", w.strays, "error", why)
+			w.log.Warn("requests wait with calls of their own: a coordinator that they come to does not know their stream: want one address for all calls of an agent", "streams", w.strays, "error", why)
 		}
 		if w.strays >= maxStrays {
 			w.refused = time.Now().Add(noStreamFor)

@@ -24,8 +24,8 @@ func (e *aboutError) Error() string { return e.name + ": " + e.err.Error() }
 func (e *aboutError) Unwrap() error { return e.err }
 
 // each does something to several things, one after the other, and once to one that is named twice.
-// If one fails it says so and goes on with the next. The code is that of the first failure. If nobody answers it does not try the
-// others: it says which those are.
+// If one fails it says so and goes on with the next. The code is that of the first failure. If
+// nobody answers it does not try the others: it says which those are.
 func (c *cli) each(names []string, do func(name string) error) error {
 	if names = withoutRepeats(names); len(names) == 1 {
 		return do(names[0])

@@ -37,8 +37,8 @@ func (f durationFlag) Set(text string) error {
 	return err //nolint:wrapcheck // says all
 }
 
-// ttlFlag is a durationFlag that may be left out, but not nothing: that would read as no time at all,
-// and a server takes it for its default.
+// ttlFlag is a durationFlag that may be left out, but not zero: that reads as no time at all, and a
+// server takes it for its default.
 type ttlFlag struct{ durationFlag }
 
 func (f ttlFlag) Set(text string) error {
