@@ -371,9 +371,9 @@ func (w *waitStreams) allocate(ctx context.Context, request *bursarv1.AllocateRe
 	return response, err
 }
 
-// pack empties a request that nobody else uses, and returns the function that fills it again. While
-// it waits it takes some 200 bytes in this way, and not 1.2 KiB. A request that came over the wire
-// can be written; one that cannot stays as it is.
+// pack empties a request that nobody else uses, and returns the function that fills it again: its
+// labels and messages are not kept while it waits. A request that came over the wire can be
+// written; one that cannot stays as it is.
 func pack(request *bursarv1.AllocateRequest) (unpack func()) {
 	packed, err := proto.Marshal(request)
 	if err != nil {
