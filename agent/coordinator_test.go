@@ -189,6 +189,9 @@ func (c *coordinator) Allocate(ctx context.Context, q *bursarv1.AllocateRequest)
 	if err := c.notYet(q); err != nil {
 		return nil, err
 	}
+	if err := c.streams.unknown(c, q); err != nil {
+		return nil, err
+	}
 	c.do(func() {
 		c.asked = append(c.asked, q)
 		key := actor.Name + "/" + q.GetRequestId()

@@ -76,9 +76,9 @@ func (a *Agent) whileWaiting(request *bursarv1.AllocateRequest) func(context.Con
 			}
 		}
 		if !shares {
-			return a.deps.Allocations.Allocate(ctx, request)
+			return a.deps.Allocations.Allocate(inNameOf(ctx), request)
 		}
-		response, err := a.deps.Waiting.Allocate(ctx, request)
+		response, err := a.deps.Waiting.Allocate(inNameOf(ctx), request)
 		shares = err == nil || connect.IsWireError(err)
 		return response, err
 	}

@@ -41,7 +41,8 @@ type relayed[R any] struct {
 // error is UNAVAILABLE.
 func relay[Q, R any](ctx context.Context, a *Agent, call func(context.Context, *Q) (*R, error), request *Q) (relayed[R], error) {
 	open := false
-	answer, err := repeat(ctx, a, noting(&open, call), request)
+	named := func(ctx context.Context, request *Q) (*R, error) { return call(inNameOf(ctx), request) }
+	answer, err := repeat(ctx, a, noting(&open, named), request)
 	if open {
 		err = unsettled(err)
 	}
@@ -71,13 +72,12 @@ func unsettled(err error) error {
 	return unavailable
 }
 
-// repeat makes a call in its caller's name, and again as long as no coordinator answers and the
-// deadline allows another attempt: all calls of AllocationService may be repeated. ctx must have a
-// deadline. If no coordinator answers, the error is UNAVAILABLE. If a coordinator had too much to
-// do until the end, the error is that coordinator's RESOURCE_EXHAUSTED; for a request that waits,
-// the end is then when its wait is over.
+// repeat makes a call, which says in whose name, and again as long as no coordinator answers and
+// the deadline allows another attempt: all calls of AllocationService may be repeated. ctx must
+// have a deadline. If no coordinator answers, the error is UNAVAILABLE. If a coordinator had too
+// much to do until the end, the error is that coordinator's RESOURCE_EXHAUSTED; for a request that
+// waits, the end is then when its wait is over.
 func repeat[Q, R any](ctx context.Context, a *Agent, call func(context.Context, *Q) (*R, error), request *Q) (relayed[R], error) {
-	ctx = inNameOf(ctx)
 	retry := backoff.NewExponentialBackOff(
 		backoff.WithInitialInterval(relayRetryFirst), backoff.WithMaxInterval(relayRetryLast),
 		backoff.WithMultiplier(2), backoff.WithRandomizationFactor(0.5), backoff.WithMaxElapsedTime(0),

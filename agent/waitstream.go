@@ -25,6 +25,10 @@ const (
 	// firstMessage is how long the first message of a stream may take. A proxy on the way may hold
 	// answers back until they are whole, and a stream never is.
 	firstMessage = 3 * time.Second
+	// maxStrays is how many streams in a row may be unknown to the coordinator that their requests
+	// come to. One is, after a change of leader. More are if a load balancer sends the stream to
+	// one coordinator and its requests to another one, which does not pass them on.
+	maxStrays = 3
 	// maxSilence is how long a stream may say nothing; the coordinator sends keep-alives.
 	maxSilence = 3 * convert.KeepAlive
 	// leaveTimeout bounds how long it may take to say that callers went away. After that the
@@ -56,6 +60,7 @@ type waitStreams struct {
 	tried   chan struct{} // guarded by mu; closed and replaced after each attempt to begin one
 	failed  error         // guarded by mu; why the last one failed
 	refused time.Time     // guarded by mu; until then no stream is asked for
+	strays  int           // guarded by mu; streams in a row that were unknown to a coordinator
 	client  int           // of run alone: which client is next
 }
 
@@ -72,7 +77,9 @@ type waitStream struct {
 	client     bursarv1connect.AllocationServiceClient
 	background func(func())
 	cut        context.CancelFunc
+	began      time.Time
 	over       chan struct{} // closed when it has ended
+	strayed    bool          // guarded by the lock of waitStreams; a coordinator did not know it
 
 	mu      sync.Mutex
 	next    uint64                   // guarded by mu, as all below
@@ -100,7 +107,7 @@ func (w *waitStreams) read(ctx context.Context) {
 	silence := time.AfterFunc(firstMessage, func() { cancel(errSilent) })
 	defer silence.Stop()
 	stream := &waitStream{
-		client: w.clients[w.client], background: w.background, cut: func() { cancel(nil) },
+		client: w.clients[w.client], background: w.background, cut: func() { cancel(nil) }, began: time.Now(),
 		over: make(chan struct{}), waits: make(map[uint64]chan struct{}),
 	}
 	answers, err := stream.client.Await(ctx, &bursarv1.AwaitRequest{})
@@ -124,6 +131,9 @@ func (w *waitStreams) read(ctx context.Context) {
 		if idle := stream.tell(answers.Msg().GetEnded()); idle {
 			return
 		}
+	}
+	if errors.Is(context.Cause(ctx), errSilent) {
+		w.log.Warn("nothing comes on the stream with which requests wait: they go on with another one", "silent", maxSilence, "waiting", stream.waiting())
 	}
 }
 
@@ -151,11 +161,38 @@ func (w *waitStreams) begun(stream *waitStream, err error) {
 func (w *waitStreams) ended(stream *waitStream) {
 	w.mu.Lock()
 	w.current = nil
+	if !stream.strayed {
+		w.strays = 0
+	}
 	w.mu.Unlock()
 	stream.mu.Lock()
 	stream.waits = nil
 	stream.mu.Unlock()
 	close(stream.over)
+}
+
+// stray ends a stream that is not known to the coordinator that one of its requests came to. It
+// returns the request's error: errNoWaitStream once there were too many such streams in a row.
+func (w *waitStreams) stray(stream *waitStream, why error) error {
+	defer stream.cut()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !stream.strayed { // this is the first request of it that comes back
+		stream.strayed = true
+		if time.Since(stream.began) > noStreamFor {
+			w.strays = 0 // it was known for long
+		}
+		if w.strays++; w.strays == maxStrays {
+			w.log.Warn("requests wait with calls of their own: a coordinator that they come to does not know their stream: want one address for all calls of an agent", "streams", w.strays, "error", why)
+		}
+		if w.strays >= maxStrays {
+			w.refused = time.Now().Add(noStreamFor)
+		}
+	}
+	if w.strays >= maxStrays {
+		return errNoWaitStream
+	}
+	return unheard(why)
 }
 
 // stream returns the stream, if need be a new one. The error is errNoWaitStream if the coordinator
@@ -246,6 +283,13 @@ func (s *waitStream) forget(number uint64) {
 	delete(s.waits, number)
 }
 
+// waiting is how many wait with the stream.
+func (s *waitStream) waiting() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.waits)
+}
+
 // leave says that the caller of a wait went away.
 func (s *waitStream) leave(number uint64) {
 	s.mu.Lock()
@@ -301,14 +345,22 @@ func (w *waitStreams) allocate(ctx context.Context, request *bursarv1.AllocateRe
 	response, err := stream.ask(ctx, request, number, false)
 	waits := err == nil && response.GetAllocation().GetState() == bursarv1.AllocationState_ALLOCATION_STATE_WAITING
 	if waits {
+		response = nil // not kept over the wait, as is the request but for a few bytes
+		unpack := pack(request)
 		select {
 		case <-told:
+			unpack()
 			response, err = stream.ask(ctx, request, number, true)
 		case <-stream.over:
+			unpack()
 			return nil, unheard(nil)
 		case <-ctx.Done():
+			unpack()
 			err = ctxError(ctx)
 		}
+	}
+	if connect.CodeOf(err) == connect.CodeAborted && connect.IsWireError(err) {
+		return nil, w.stray(stream, err)
 	}
 	// A coordinator that was too busy to say how a wait ended still has it.
 	if err != nil && (client.Undecided(err) || ctx.Err() != nil || waits && passing(err)) {
@@ -317,6 +369,22 @@ func (w *waitStreams) allocate(ctx context.Context, request *bursarv1.AllocateRe
 	}
 	stream.forget(number)
 	return response, err
+}
+
+// pack empties a request that nobody else uses, and returns the function that fills it again: its
+// labels and messages are not kept while it waits. A request that came over the wire can be
+// written; one that cannot stays as it is.
+func pack(request *bursarv1.AllocateRequest) (unpack func()) {
+	packed, err := proto.Marshal(request)
+	if err != nil {
+		return func() {}
+	}
+	proto.Reset(request)
+	return func() {
+		if err := proto.Unmarshal(packed, request); err != nil {
+			panic(fmt.Errorf("a request that was written cannot be read: %w", err))
+		}
+	}
 }
 
 // ask is askHere on a stack of its own: what a call needs of a stack, and keeps with its context,
@@ -346,10 +414,5 @@ func (s *waitStream) ask(ctx context.Context, request *bursarv1.AllocateRequest,
 func (s *waitStream) askHere(ctx context.Context, request *bursarv1.AllocateRequest, number uint64, ended bool) (*bursarv1.AllocateResponse, error) {
 	request = proto.CloneOf(request)
 	request.Streamed = &bursarv1.StreamedWait{Stream: s.id, Number: number, Ended: ended}
-	response, err := s.client.Allocate(ctx, request)
-	if connect.CodeOf(err) == connect.CodeAborted && connect.IsWireError(err) {
-		s.cut() // another coordinator leads
-		return nil, unheard(err)
-	}
-	return response, err
+	return s.client.Allocate(ctx, request)
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
 
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
@@ -28,8 +29,9 @@ type playedStreams struct {
 	await    func(context.Context, *connect.ServerStream[bursarv1.AwaitResponse]) error
 	allocate func(*bursarv1.StreamedWait) (*bursarv1.AllocateResponse, error)
 
-	mu   sync.Mutex
-	left []uint64
+	mu    sync.Mutex
+	left  []uint64
+	asked []*bursarv1.AllocateRequest
 }
 
 func (p *playedStreams) Await(ctx context.Context, _ *bursarv1.AwaitRequest, answers *connect.ServerStream[bursarv1.AwaitResponse]) error {
@@ -37,6 +39,9 @@ func (p *playedStreams) Await(ctx context.Context, _ *bursarv1.AwaitRequest, ans
 }
 
 func (p *playedStreams) Allocate(_ context.Context, q *bursarv1.AllocateRequest) (*bursarv1.AllocateResponse, error) {
+	p.mu.Lock()
+	p.asked = append(p.asked, q)
+	p.mu.Unlock()
 	return p.allocate(q.GetStreamed())
 }
 
@@ -123,6 +128,122 @@ func TestAStreamWithoutKeepAlivesIsCutAndAnotherOneBegun(t *testing.T) {
 			}
 		}
 	})
+}
+
+func TestASilentStreamIsLoggedOnce(t *testing.T) {
+	p := &playedStreams{allocate: waits, await: func(ctx context.Context, a *connect.ServerStream[bursarv1.AwaitResponse]) error {
+		err := says(0, a)
+		<-ctx.Done()
+		return err
+	}}
+	inBubble(t, p, func(t *testing.T, streams *waitStreams) {
+		var log strings.Builder
+		streams.log = slog.New(slog.NewTextHandler(&log, nil))
+		var asked sync.WaitGroup
+		for range 3 {
+			asked.Go(func() { _, _ = streams.allocate(t.Context(), &bursarv1.AllocateRequest{}) })
+		}
+		asked.Wait()
+		synctest.Wait()
+		if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "level=WARN") || !strings.Contains(got, "silent=45s waiting=3") {
+			t.Errorf("the log says %q: want one warning, of 45s and 3 that wait", got)
+		}
+	})
+}
+
+// As behind a load balancer that sends the stream to one coordinator and its requests to another.
+func TestRequestsWaitWithCallsOfTheirOwnIfTheirStreamIsNotKnown(t *testing.T) {
+	begun, unknown := 0, true
+	p := &playedStreams{
+		await: func(ctx context.Context, a *connect.ServerStream[bursarv1.AwaitResponse]) error {
+			begun++
+			err := says(0, a)
+			<-ctx.Done()
+			return err
+		},
+		allocate: func(streamed *bursarv1.StreamedWait) (*bursarv1.AllocateResponse, error) {
+			if unknown {
+				return nil, connect.NewError(connect.CodeAborted, errors.New("no such stream"))
+			}
+			return &bursarv1.AllocateResponse{Allocation: &bursarv1.Allocation{State: bursarv1.AllocationState_ALLOCATION_STATE_RESERVED}}, nil
+		},
+	}
+	inBubble(t, p, func(t *testing.T, streams *waitStreams) {
+		ask := func() error {
+			synctest.Wait() // the last stream has ended
+			_, err := streams.allocate(t.Context(), &bursarv1.AllocateRequest{})
+			return err
+		}
+		want := func(when string, streams int, own bool) {
+			t.Helper()
+			err := ask()
+			if errors.Is(err, errNoWaitStream) != own || !own && connect.CodeOf(err) != connect.CodeUnavailable || begun != streams {
+				t.Errorf("%s: %v, after %d streams: want %d, and calls of their own: %t", when, err, begun, streams, own)
+			}
+		}
+		want("the first, as after a change of leader", 1, false)
+		want("the second", 2, false)
+		want("the third", 3, true)
+		want("within a minute", 3, true)
+		time.Sleep(noStreamFor)
+		want("after a minute", 4, true)
+		time.Sleep(noStreamFor)
+		unknown = false
+		if err := ask(); err != nil || begun != 5 {
+			t.Errorf("a stream that is known: %v, after %d streams: want a grant with the fifth", err, begun)
+		}
+		time.Sleep(noStreamFor) // it has ended
+		unknown = true
+		want("another one leads", 6, false)
+	})
+}
+
+// While it waits, nothing of it is kept that takes much memory.
+func TestARequestIsTheSameAfterItsWait(t *testing.T) {
+	p := &playedStreams{
+		await: func(ctx context.Context, a *connect.ServerStream[bursarv1.AwaitResponse]) error {
+			err := says(0, a)
+			time.Sleep(time.Second)
+			err = errors.Join(err, says(1, a))
+			<-ctx.Done()
+			return err
+		},
+		allocate: func(streamed *bursarv1.StreamedWait) (*bursarv1.AllocateResponse, error) {
+			if streamed.GetEnded() {
+				return &bursarv1.AllocateResponse{}, nil
+			}
+			return waits(streamed)
+		},
+	}
+	inBubble(t, p, func(t *testing.T, streams *waitStreams) {
+		request := &bursarv1.AllocateRequest{
+			RequestId: "r", Labels: map[string]string{"user": "alice"}, Resource: &bursarv1.Resource{MemoryBytes: proto.Int64(1), Custom: map[string]int64{"gpu": 0}},
+			Host: &bursarv1.HostWishes{Id: "h1", Avoid: []string{""}}, Priority: -1,
+		}
+		request.ProtoReflect().SetUnknown([]byte{0xf8, 0x3f, 1}) // a field of a newer version
+		before := proto.CloneOf(request)
+		if _, err := streams.allocate(t.Context(), request); err != nil {
+			t.Fatal(err)
+		}
+		for _, asked := range p.asked {
+			asked.Streamed = nil
+		}
+		if len(p.asked) != 2 || !proto.Equal(p.asked[0], before) || !proto.Equal(p.asked[1], before) || !proto.Equal(request, before) {
+			t.Errorf("asked for %v, and left %v: want twice %v", p.asked, request, before)
+		}
+	})
+}
+
+// Changes of leader that are far apart are no load balancer.
+func TestAStreamThatWasKnownForLongIsTheFirstThatStrays(t *testing.T) {
+	streams := newWaitStreams(nil, nil, nil, slog.New(slog.DiscardHandler))
+	for n := 1; n <= 2*maxStrays; n++ {
+		cut := false
+		stream := &waitStream{began: time.Now().Add(-2 * noStreamFor), cut: func() { cut = true }}
+		if err := streams.stray(stream, connect.NewError(connect.CodeAborted, errors.New("no such stream"))); connect.CodeOf(err) != connect.CodeUnavailable || !cut {
+			t.Errorf("change %d: %v, cut: %t: want UNAVAILABLE and a stream that is cut", n, err, cut)
+		}
+	}
 }
 
 // Otherwise the coordinator would keep the wait as long as the stream lives.

@@ -19,6 +19,7 @@ type waitStreams struct {
 	begun  int
 	waits  map[string]map[uint64]string // ids of allocations
 	cut    chan struct{}                // closed to end them
+	strays int                          // streams of which requests find nothing, as behind a balancer
 	parked int                          // requests that waited with a call of their own
 }
 
@@ -77,6 +78,19 @@ func (c *coordinator) Await(ctx context.Context, _ *bursarv1.AwaitRequest, answe
 			return ctx.Err()
 		}
 	}
+}
+
+// unknown refuses a request of a stream that the coordinator that it comes to does not know.
+func (w *waitStreams) unknown(c *coordinator, q *bursarv1.AllocateRequest) (refused error) {
+	if q.GetStreamed() == nil {
+		return nil
+	}
+	c.do(func() {
+		if c.streams.begun <= w.strays {
+			refused = connect.NewError(connect.CodeAborted, errors.New("streamed.stream: no such stream"))
+		}
+	})
+	return refused
 }
 
 // Leave takes note of callers that went away.
@@ -157,6 +171,35 @@ func TestCallersWaitWithTheNextStreamIfOneEnds(t *testing.T) {
 	for range 3 {
 		if err := result(); err != nil {
 			t.Error(err)
+		}
+	}
+}
+
+func TestCallersWaitAlthoughTheirRequestsComeToOneWhoDoesNotKnowTheirStream(t *testing.T) {
+	for _, strays := range []int{1, 1000} { // a change of leader; a load balancer
+		s := run(t)
+		c := s.coordinator
+		c.do(func() { c.hold, c.streams.known, c.streams.strays = true, true, strays })
+		result := make(chan error, 1)
+		q := request(1)
+		q.RequestId, q.Wait = "r", durationpb.New(time.Hour)
+		go func() {
+			response, err := s.Allocate(t.Context(), q)
+			if err == nil && response.GetAllocation().GetState() != reserved {
+				err = fmt.Errorf("got %v", response)
+			}
+			result <- err
+		}()
+		c.await("it waits", func() bool { return c.waits()+c.streams.parked > 0 })
+		c.do(func() {
+			if own := c.streams.parked > 0; own != (strays > 1) || c.streams.begun > 3 {
+				t.Errorf("%d streams are not known: it waits with a call of its own: %t, after %d streams", strays, own, c.streams.begun)
+			}
+			c.hold = false
+		})
+		c.grantAll()
+		if err := <-result; err != nil {
+			t.Errorf("%d streams are not known: %v", strays, err)
 		}
 	}
 }

@@ -35,12 +35,16 @@ type Client struct {
 
 // New makes a client of one server: a path or "unix:PATH" names a Unix socket, "host:port" or
 // "http(s)://host:port" an address. With TLS, or with a token and another machine's address,
-// "host:port" means https. It does not connect yet. The error is a *TargetError.
+// "host:port" means https. It does not connect yet. The error is a *TargetError, also if there is
+// a file or a folder at the path.
 func New(server string, opts ...Option) (*Client, error) {
 	s := newSettings(opts)
 	t, err := parseTarget(server, s.tls != nil || s.credentials != nil)
 	if err == nil && s.token != nil && !t.hasScheme && InClear(t.baseURL) {
 		t, err = parseTarget(server, true)
+	}
+	if err == nil {
+		err = t.checkSocket(server)
 	}
 	if err != nil {
 		return nil, err

@@ -2,8 +2,10 @@ package client
 
 import (
 	"fmt"
+	"io/fs"
 	"net"
 	"net/url"
+	"os"
 	"strconv"
 	"strings"
 )
@@ -70,6 +72,18 @@ func parseTarget(text string, secure bool) (target, error) {
 		return target{}, &TargetError{text, "no host"}
 	}
 	return target{baseURL: strings.TrimSuffix(u.String(), "/"), hasScheme: hasScheme}, nil
+}
+
+// checkSocket refuses a path at which there is something else than a socket. That there is nothing
+// is fine: its server may be restarting.
+func (t target) checkSocket(text string) error {
+	if t.socket == "" {
+		return nil
+	}
+	if info, err := os.Stat(t.socket); err == nil && info.Mode().Type() != fs.ModeSocket {
+		return &TargetError{text, "no socket, but a file or a folder"}
+	}
+	return nil
 }
 
 func socketPath(text string) (path string, isSocket bool) {

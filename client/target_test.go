@@ -2,6 +2,9 @@ package client
 
 import (
 	"errors"
+	"net"
+	"os"
+	"path/filepath"
 	"testing"
 )
 
@@ -35,6 +38,28 @@ func TestTargetRefusesWhatNamesNoServer(t *testing.T) {
 		var targetErr *TargetError
 		if !errors.As(err, &targetErr) || targetErr.Target != text {
 			t.Errorf("parseTarget(%q) = %+v, %v; want a TargetError that quotes it", text, got, err)
+		}
+	}
+}
+
+func TestAPathIsThatOfASocketOrOfNothing(t *testing.T) {
+	dir := t.TempDir()
+	file, socket := filepath.Join(dir, "file"), filepath.Join(dir, "s")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	listener, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	for server, refused := range map[string]bool{dir: true, file: true, "unix:" + file: true, socket: false, "unix:" + socket: false, filepath.Join(dir, "none"): false} {
+		c, err := New(server)
+		if _, wrong := errors.AsType[*TargetError](err); wrong != refused || (err != nil) != refused {
+			t.Errorf("New(%q): %v: want a TargetError: %t", server, err, refused)
+		}
+		if err == nil {
+			c.Close()
 		}
 	}
 }

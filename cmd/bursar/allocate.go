@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -143,7 +144,8 @@ of the first failure.`,
 		Args:              atLeastOne,
 		ValidArgsFunction: c.completeAllocations,
 	}
-	ttl := newDuration(cmd.Flags(), 0, "ttl", "from now on (default: as long as at first)")
+	ttl := new(time.Duration)
+	cmd.Flags().Var(ttlFlag{durationFlag{ttl}}, "ttl", "from now on (default: as long as at first)")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := withinBounds("--ttl", *ttl, &bursarv1.RenewRequest{}, "ttl"); err != nil {
 			return err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -22,11 +23,11 @@ func (e *aboutError) Error() string { return e.name + ": " + e.err.Error() }
 
 func (e *aboutError) Unwrap() error { return e.err }
 
-// each does something to several things, one after the other. If one fails it says so and goes on
-// with the next. The code is that of the first failure. If nobody answers it does not try the
-// others: it says which those are.
+// each does something to several things, one after the other, and once to one that is named twice.
+// If one fails it says so and goes on with the next. The code is that of the first failure. If
+// nobody answers it does not try the others: it says which those are.
 func (c *cli) each(names []string, do func(name string) error) error {
-	if len(names) == 1 {
+	if names = withoutRepeats(names); len(names) == 1 {
 		return do(names[0])
 	}
 	code := exitOK
@@ -48,6 +49,16 @@ func (c *cli) each(names []string, do func(name string) error) error {
 		return &exitError{code: code}
 	}
 	return nil
+}
+
+// withoutRepeats leaves out what is in a list a second time.
+func withoutRepeats(names []string) (once []string) {
+	for _, name := range names {
+		if !slices.Contains(once, name) {
+			once = append(once, name)
+		}
+	}
+	return once
 }
 
 // about names the thing that an error is about, unless the error does so itself.

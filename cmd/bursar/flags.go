@@ -247,7 +247,7 @@ func addRequestFlags(cmd *cobra.Command) *requestFlags {
 	flags := cmd.Flags()
 	flags.VarP(f.labels, "label", "l", "who it is for: user=alice, creator=IDE, engineType=spark-3.3, …; repeatable")
 	addDuration(flags, &f.wait, "wait", "w", "how long to wait if it does not fit now, such as 30s")
-	addDuration(flags, &f.reservation, "ttl", "", "how long the reservation holds until it is confirmed (default 2m)")
+	flags.Var(ttlFlag{durationFlag{&f.reservation}}, "ttl", "how long the reservation holds until it is confirmed (default 2m)")
 	flags.Int32Var(&f.priority, "priority", 0, "higher goes first; only some callers may set it")
 	flags.StringVar(&f.requestID, "request-id", "", "makes the request safe to repeat: the same id is the same allocation")
 	return f

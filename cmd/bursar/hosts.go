@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -41,6 +42,11 @@ its last measurement (headroom). With an id it shows all about one host.`,
 		}
 		if len(args) == 1 {
 			id, err := hostID(cmd.Context(), cl, args[0])
+			if _, missing := errors.AsType[*noSuchError](err); missing {
+				if meant := singular(cmd, args[0]); meant != "" {
+					err = &hintedError{err, strings.TrimPrefix(meant, "; ")}
+				}
+			}
 			if err != nil {
 				return err
 			}

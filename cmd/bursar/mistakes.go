@@ -37,6 +37,20 @@ func (f durationFlag) Set(text string) error {
 	return err //nolint:wrapcheck // says all
 }
 
+// ttlFlag is a durationFlag that may be left out, but not zero: that reads as no time at all, and a
+// server takes it for its default.
+type ttlFlag struct{ durationFlag }
+
+func (f ttlFlag) Set(text string) error {
+	if err := f.durationFlag.Set(text); err != nil {
+		return err
+	}
+	if *f.value == 0 {
+		return errors.New("want at least 1s, or no --ttl for the default")
+	}
+	return nil
+}
+
 // addDuration adds a flag. It keeps the value that is there as the default.
 func addDuration(flags *pflag.FlagSet, into *time.Duration, name, shorthand, usage string) {
 	flags.VarP(durationFlag{into}, name, shorthand, usage)

@@ -71,6 +71,9 @@ and "over" lists those accounts.`,
 		}
 		change := quotaChange{selector: selector, limit: limit, guaranteed: guaranteed, replace: *replace, dryRun: *dryRun, force: *force}
 		if cmd.Flags().Changed("weight") {
+			if *weight == 0 {
+				return usagef("--weight 0: want 1 or more, or no --weight")
+			}
 			change.weight = weight
 		}
 		if limit.IsUnset() && guaranteed.IsUnset() && change.weight == nil {

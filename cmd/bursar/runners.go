@@ -23,9 +23,18 @@ func runnersTexts(list []*bursarv1.Runners) (lines []string) {
 		}
 		text := fmt.Sprintf("in the way in %s, by %s: %s", accountText(r.GetAccount()), r.GetDimension(), strings.Join(runners, ", "))
 		if r.GetLookedAt() < r.GetAllocations() {
-			text += fmt.Sprintf("; the largest of the oldest %d of %d", r.GetLookedAt(), r.GetAllocations())
+			text += fmt.Sprintf("; the largest of %s, of %d", lookedAtText(r), r.GetAllocations())
 		}
 		lines = append(lines, text)
 	}
 	return lines
+}
+
+// lookedAtText says which allocations of an account were looked at, if not all were: those that run
+// longest in a quota, any in a host or queue.
+func lookedAtText(r *bursarv1.Runners) string {
+	if r.GetAccount().GetKind() == bursarv1.AccountKind_ACCOUNT_KIND_QUOTA {
+		return fmt.Sprintf("the oldest %d", r.GetLookedAt())
+	}
+	return fmt.Sprintf("%d that were looked at", r.GetLookedAt())
 }

@@ -18,13 +18,15 @@ func TestWhoStandsInTheWayIsNamedAfterWhatIsShort(t *testing.T) {
 		Runners: []*bursarv1.Runners{
 			{Account: quota, Dimension: "memory", Largest: []*bursarv1.Runner{runner, {Id: "4abc", User: "bob"}}, LookedAt: 2, Allocations: 2},
 			{Account: host, Dimension: "memory", Largest: []*bursarv1.Runner{runner}, LookedAt: 2048, Allocations: 3000},
+			{Account: quota, Dimension: "cpu", Largest: []*bursarv1.Runner{runner}, LookedAt: 2048, Allocations: 3000},
 			{Account: host, Dimension: "cpu", LookedAt: 1, Allocations: 1}, // none that the caller may see
 		},
 	}
 	want := []string{
 		"quota team=x: memory: asked for 4GiB, available 1GiB of 12GiB, short by 3GiB",
 		"in the way in quota team=x, by memory: 3f7k of alice (memory=11GiB), 4abc of bob",
-		"in the way in host h1, by memory: 3f7k of alice (memory=11GiB); the largest of the oldest 2048 of 3000",
+		"in the way in host h1, by memory: 3f7k of alice (memory=11GiB); the largest of 2048 that were looked at, of 3000",
+		"in the way in quota team=x, by cpu: 3f7k of alice (memory=11GiB); the largest of the oldest 2048, of 3000",
 	}
 	if got := shortfallLines(in); !slices.Equal(got, want) {
 		t.Errorf("got %q; want %q", got, want)

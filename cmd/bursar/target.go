@@ -2,13 +2,11 @@ package main
 
 import (
 	"context"
-	"io/fs"
 	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
@@ -107,11 +105,7 @@ func (c *cli) localAgent(ctx context.Context) (*client.Client, error) {
 // patientAgent is localAgent for a caller who knows that there is an agent, which may be
 // restarting.
 func (c *cli) patientAgent(ctx context.Context, absent time.Duration) (*client.Client, error) {
-	target := c.agentTarget(ctx)
-	if info, err := os.Stat(target); err == nil && strings.Contains(target, "/") && info.Mode().Type() != fs.ModeSocket {
-		return nil, &client.TargetError{Target: target, Reason: "no socket, but a file or a folder"}
-	}
-	cl, err := client.New(target, c.calling(absent)...)
+	cl, err := client.New(c.agentTarget(ctx), c.calling(absent)...)
 	if err != nil {
 		return nil, err
 	}
