@@ -345,17 +345,13 @@ func (w *waitStreams) allocate(ctx context.Context, request *bursarv1.AllocateRe
 	response, err := stream.ask(ctx, request, number, false)
 	waits := err == nil && response.GetAllocation().GetState() == bursarv1.AllocationState_ALLOCATION_STATE_WAITING
 	if waits {
-		response = nil // not kept over the wait, as is the request but for a few bytes
-		unpack := pack(request)
+		response = nil // not kept over the wait
 		select {
 		case <-told:
-			unpack()
 			response, err = stream.ask(ctx, request, number, true)
 		case <-stream.over:
-			unpack()
 			return nil, unheard(nil)
 		case <-ctx.Done():
-			unpack()
 			err = ctxError(ctx)
 		}
 	}
@@ -369,22 +365,6 @@ func (w *waitStreams) allocate(ctx context.Context, request *bursarv1.AllocateRe
 	}
 	stream.forget(number)
 	return response, err
-}
-
-// pack empties a request that nobody else uses, and returns the function that fills it again: its
-// labels and messages are not kept while it waits. A request that came over the wire can be
-// written; one that cannot stays as it is.
-func pack(request *bursarv1.AllocateRequest) (unpack func()) {
-	packed, err := proto.Marshal(request)
-	if err != nil {
-		return func() {}
-	}
-	proto.Reset(request)
-	return func() {
-		if err := proto.Unmarshal(packed, request); err != nil {
-			panic(fmt.Errorf("a request that was written cannot be read: %w", err))
-		}
-	}
 }
 
 // ask is askHere on a stack of its own: what a call needs of a stack, and keeps with its context,

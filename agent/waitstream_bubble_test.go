@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
-	"google.golang.org/protobuf/proto"
 
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
@@ -29,9 +28,8 @@ type playedStreams struct {
 	await    func(context.Context, *connect.ServerStream[bursarv1.AwaitResponse]) error
 	allocate func(*bursarv1.StreamedWait) (*bursarv1.AllocateResponse, error)
 
-	mu    sync.Mutex
-	left  []uint64
-	asked []*bursarv1.AllocateRequest
+	mu   sync.Mutex
+	left []uint64
 }
 
 func (p *playedStreams) Await(ctx context.Context, _ *bursarv1.AwaitRequest, answers *connect.ServerStream[bursarv1.AwaitResponse]) error {
@@ -39,9 +37,6 @@ func (p *playedStreams) Await(ctx context.Context, _ *bursarv1.AwaitRequest, ans
 }
 
 func (p *playedStreams) Allocate(_ context.Context, q *bursarv1.AllocateRequest) (*bursarv1.AllocateResponse, error) {
-	p.mu.Lock()
-	p.asked = append(p.asked, q)
-	p.mu.Unlock()
 	return p.allocate(q.GetStreamed())
 }
 
@@ -195,42 +190,6 @@ func TestRequestsWaitWithCallsOfTheirOwnIfTheirStreamIsNotKnown(t *testing.T) {
 		time.Sleep(noStreamFor) // it has ended
 		unknown = true
 		want("another one leads", 6, false)
-	})
-}
-
-// While it waits, nothing of it is kept that takes much memory.
-func TestARequestIsTheSameAfterItsWait(t *testing.T) {
-	p := &playedStreams{
-		await: func(ctx context.Context, a *connect.ServerStream[bursarv1.AwaitResponse]) error {
-			err := says(0, a)
-			time.Sleep(time.Second)
-			err = errors.Join(err, says(1, a))
-			<-ctx.Done()
-			return err
-		},
-		allocate: func(streamed *bursarv1.StreamedWait) (*bursarv1.AllocateResponse, error) {
-			if streamed.GetEnded() {
-				return &bursarv1.AllocateResponse{}, nil
-			}
-			return waits(streamed)
-		},
-	}
-	inBubble(t, p, func(t *testing.T, streams *waitStreams) {
-		request := &bursarv1.AllocateRequest{
-			RequestId: "r", Labels: map[string]string{"user": "alice"}, Resource: &bursarv1.Resource{MemoryBytes: proto.Int64(1), Custom: map[string]int64{"gpu": 0}},
-			Host: &bursarv1.HostWishes{Id: "h1", Avoid: []string{""}}, Priority: -1,
-		}
-		request.ProtoReflect().SetUnknown([]byte{0xf8, 0x3f, 1}) // a field of a newer version
-		before := proto.CloneOf(request)
-		if _, err := streams.allocate(t.Context(), request); err != nil {
-			t.Fatal(err)
-		}
-		for _, asked := range p.asked {
-			asked.Streamed = nil
-		}
-		if len(p.asked) != 2 || !proto.Equal(p.asked[0], before) || !proto.Equal(p.asked[1], before) || !proto.Equal(request, before) {
-			t.Errorf("asked for %v, and left %v: want twice %v", p.asked, request, before)
-		}
 	})
 }
 
