@@ -73,16 +73,15 @@ func (set *accountSet) tells(keys *label.Scope) bool {
 	return true
 }
 
-// add counts what an allocation of the set holds. It cannot overflow: its accounts, or its hosts,
-// have it, too.
-func (set *accountSet) add(s State, v resource.Vector) {
+// addToSet counts what an allocation of the set holds. It cannot overflow: see heldAtMost.
+func (set *accountSet) addToSet(s State, v resource.Vector) {
 	if err := set.balance(s).Add(v); err != nil {
 		panic("ledger: the account set of " + set.labels.String() + ": " + err.Error())
 	}
 }
 
-// subtract gives back what add counted.
-func (set *accountSet) subtract(s State, v resource.Vector) {
+// takeFromSet gives back what addToSet counted.
+func (set *accountSet) takeFromSet(s State, v resource.Vector) {
 	if err := set.balance(s).Minus(v); err != nil {
 		panic("ledger: the account set of " + set.labels.String() + ": " + err.Error())
 	}

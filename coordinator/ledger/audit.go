@@ -113,6 +113,7 @@ func (a *auditor) add(id ID, c *counted, by int) {
 	if c.host != nil {
 		a.sumOf(c.host).held += by
 		a.sumOf(c.host).count(c.state, c.vector, by)
+		a.largest += int64(by) * largestQuantity(c.vector)
 	}
 	for _, quota := range c.quotas {
 		a.sumOf(quota).held += by

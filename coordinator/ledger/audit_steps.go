@@ -84,6 +84,7 @@ type auditor struct {
 	entries     btree.Map[ID, *counted]
 
 	sums                    map[*account]*balances
+	largest                 int64                        // of heldAtMost
 	attached                map[*cluster]map[ID]struct{} // with a part in the cluster
 	callerBytes, relayBytes byteSums
 
@@ -248,6 +249,9 @@ func (a *auditor) compareClusters() bool {
 	a.looked += len(a.hostOrder) / 16
 	if !a.step() {
 		return false
+	}
+	if a.heldAtMost != a.largest {
+		a.reportf(2, "the largest quantities of all allocations add up to %d, and are said to be %d", a.largest, a.heldAtMost)
 	}
 	a.compareCreators()
 	a.compareFull()

@@ -87,8 +87,9 @@ func (l *Ledger) hold(e *entry, h *host) {
 		l.count(quota, e)
 		e.uses[i].add(e.request())
 	}
-	e.accountSet.held++
-	e.accountSet.add(e.State, e.request())
+	e.held++
+	e.addToSet(e.State, e.request())
+	l.heldAtMost += largestQuantity(e.request())
 	if e.external != nil {
 		e.holdExternal()
 	}
@@ -134,8 +135,9 @@ func (l *Ledger) unhold(e *entry) {
 		l.uncount(quota, e)
 		e.uses[i].subtract(e.request())
 	}
-	e.accountSet.held--
-	e.accountSet.subtract(e.State, e.request())
+	e.held--
+	e.takeFromSet(e.State, e.request())
+	l.heldAtMost -= largestQuantity(e.request())
 	if e.external != nil {
 		l.unholdExternal(e)
 	}
@@ -156,8 +158,8 @@ func (l *Ledger) activate(e *entry) {
 	for _, quota := range e.accounts {
 		quota.replace(Reserved, Active, v, v)
 	}
-	e.accountSet.subtract(Reserved, v)
-	e.accountSet.add(Active, v)
+	e.takeFromSet(Reserved, v)
+	e.addToSet(Active, v)
 	for _, t := range e.queueCharges() {
 		t.queue.account.replace(Reserved, Active, t.vector, t.vector)
 	}
@@ -178,8 +180,9 @@ func (l *Ledger) entitle(e *entry, r resource.Resource) {
 		u.subtract(before)
 		u.add(after)
 	}
-	e.accountSet.subtract(e.State, before)
-	e.accountSet.add(e.State, after)
+	e.takeFromSet(e.State, before)
+	e.addToSet(e.State, after)
+	l.heldAtMost += largestQuantity(after) - largestQuantity(before)
 	if e.external != nil {
 		l.entitleExternal(e)
 	}

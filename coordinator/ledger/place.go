@@ -71,7 +71,10 @@ func (c *class) goBefore(e *entry, most, round int) int {
 func sample(n, most, round int) iter.Seq[int] {
 	return func(yield func(int) bool) {
 		stride := max(1, (n+most-1)/most)
-		for i := round % stride; i < n && yield(i); i += stride {
+		for i := round % stride; i < n; i += stride {
+			if !yield(i) {
+				return
+			}
 		}
 	}
 }

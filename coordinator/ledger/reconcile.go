@@ -222,14 +222,27 @@ func (l *Ledger) adoptedAllocation(h *host, r *EngineReport, sampled bool) Alloc
 	return a
 }
 
-// countable reports whether an engine that its agent reports can be added to every account.
+// countable reports whether an engine that its agent reports can be added to every account, and to
+// every other sum. What is granted later is bounded by what hosts have.
 func (l *Ledger) countable(e *entry) bool {
+	if largestQuantity(e.request()) > unlimited-l.heldAtMost {
+		return false
+	}
 	for c := range l.charges(e).all {
 		if !c.account.canCount(c.vector) {
 			return false
 		}
 	}
 	return true
+}
+
+// largestQuantity is the largest quantity of any dimension.
+func largestQuantity(v resource.Vector) int64 {
+	most := max(v.Memory(), v.CPU(), v.Instances())
+	for _, q := range v.Custom() {
+		most = max(most, q.Value)
+	}
+	return most
 }
 
 // hasRoom reports whether every account has the room for an engine, by the account alone: it runs

@@ -93,9 +93,9 @@ func (l *Ledger) moveToFinerSet(e *entry) {
 	l.link(e)
 	if e.State.Holds() {
 		from.held--
-		from.subtract(e.State, e.request())
-		e.accountSet.held++
-		e.accountSet.add(e.State, e.request())
+		from.takeFromSet(e.State, e.request())
+		e.held++
+		e.addToSet(e.State, e.request())
 	}
 	l.leaveSet(from)
 }
