@@ -40,11 +40,18 @@ type recaller struct {
 // later.
 func (loop *Loop) loadLedger(ctx context.Context, meta store.Meta) (ledger.Snapshot, error) {
 	snapshot, err := loop.Store.Load(ctx, meta.Epoch, ledger.Instant(math.MaxInt64).Time())
-	if err == nil && !snapshot.TellsTimes() {
+	if err == nil && !(snapshot.TellsTimes() && loop.endedBefore(ctx, snapshot.Time)) {
 		return loop.Store.Load(ctx, meta.Epoch, loop.rememberSince(meta).Time())
 	}
 	snapshot.Recalling = true
 	return snapshot, err
+}
+
+// endedBefore reports whether nothing in the store has ended after a time. A version that does not
+// store its time may have led since another one has.
+func (loop *Loop) endedBefore(ctx context.Context, last ledger.Instant) bool {
+	latest, _, err := loop.Store.History(ctx, store.HistoryQuery{PageSize: 1})
+	return err == nil && (len(latest) == 0 || latest[0].Ended <= last)
 }
 
 // rememberSince is the end of the latest allocations whose request ids are forgotten when a

@@ -246,19 +246,27 @@ func TestNoStepOfRecallingIsLong(t *testing.T) {
 
 // A store whose time or last id says nothing tells them by its rows: then all are loaded before.
 func TestAStoreWithoutATimeIsLoadedInFull(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := pastStore(t, 10)
-		meta, err := s.Lead(t.Context(), 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := s.Commit(t.Context(), store.Batch{Epoch: meta.Epoch, Changes: ledger.Changes{Revision: 11, LastID: 10, Hosts: []ledger.HostRecord{{ID: "h9"}}}}); err != nil {
-			t.Fatal(err)
-		}
-		d := runLoop(t, s, func(c *setup) { c.Ledger.Interval = time.Hour })
-		defer d.Close()
-		if got := d.counts().Remembered; got != 10 || s.loaded.Load() != 10 || d.recalling.Load() != 0 {
-			t.Errorf("%d are remembered, %d were loaded", got, s.loaded.Load())
-		}
-	})
+	for name, last := range map[string]ledger.Instant{
+		"without a time":                    0,
+		"with one from before the last end": 1,
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := pastStore(t, 10)
+				meta, err := s.Lead(t.Context(), 0)
+				if err != nil {
+					t.Fatal(err)
+				}
+				changes := ledger.Changes{Revision: 11, LastID: 10, Time: last, Hosts: []ledger.HostRecord{{ID: "h9"}}}
+				if err := s.Commit(t.Context(), store.Batch{Epoch: meta.Epoch, Changes: changes}); err != nil {
+					t.Fatal(err)
+				}
+				d := runLoop(t, s, func(c *setup) { c.Ledger.Interval = time.Hour })
+				defer d.Close()
+				if got := d.counts().Remembered; got != 10 || s.loaded.Load() != 10 || d.recalling.Load() != 0 {
+					t.Errorf("%d are remembered, %d were loaded", got, s.loaded.Load())
+				}
+			})
+		})
+	}
 }

@@ -62,8 +62,10 @@ func (s *Store) Lead(ctx context.Context, atLeast uint64) (store.Meta, error) {
 const (
 	metaColumns = `store_id, cluster, epoch, sequence, last_id, ledger_time, (SELECT max(version_id) FROM ` + versionTable + `)`
 	metaSQL     = `SELECT ` + metaColumns + ` FROM meta WHERE one = 1`
-	// A commit of the previous leader in progress locks the row: this waits for it.
+	// A commit of the previous leader in progress locks the row: this waits for it. If a version
+	// without the index has led since, the index is filled again.
 	leadSQL = `UPDATE meta SET epoch = greatest(epoch + 1, $1), cluster = CASE WHEN cluster = '' THEN $2::text ELSE cluster END,
+ indexed_end = CASE WHEN indexed_sequence = sequence THEN indexed_end ELSE 0 END, indexed_sequence = sequence,
  leadership = $4 WHERE one = 1 AND epoch < 9223372036854775807 AND ($2::text = '' OR cluster IN ('', $2::text)) AND (copying = '' OR $3)
  RETURNING ` + metaColumns
 )

@@ -13,3 +13,6 @@ CREATE TABLE history_index (
 -- All that ended up to this place in the history is in the index.
 ALTER TABLE meta ADD COLUMN indexed_end BIGINT NOT NULL DEFAULT 0;
 ALTER TABLE meta ADD COLUMN indexed_id BIGINT NOT NULL DEFAULT 0;
+-- The sequence of the last commit by a version that takes the place back for what ends before it. A version without the
+-- index may lead after one that has it, while both run.
+ALTER TABLE meta ADD COLUMN indexed_sequence BIGINT NOT NULL DEFAULT 0;
