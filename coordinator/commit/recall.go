@@ -40,7 +40,7 @@ type recaller struct {
 // later.
 func (loop *Loop) loadLedger(ctx context.Context, meta store.Meta) (ledger.Snapshot, error) {
 	snapshot, err := loop.Store.Load(ctx, meta.Epoch, ledger.Instant(math.MaxInt64).Time())
-	if err == nil && !(snapshot.TellsTimes() && loop.endedBefore(ctx, snapshot.Time)) {
+	if err == nil && (!snapshot.TellsTimes() || !loop.endedBefore(ctx, snapshot.Time)) {
 		return loop.Store.Load(ctx, meta.Epoch, loop.rememberSince(meta).Time())
 	}
 	snapshot.Recalling = true

@@ -42,8 +42,8 @@ func TestAPageReadsTheSameOfAnyHistory(t *testing.T) {
 	})
 }
 
-// A coordinator of the version before the index may lead after one that fills it, while both run. It
-// keeps the rest of meta as it is.
+// A coordinator of the version before the index may lead after one that fills it, while both run.
+// It keeps the rest of meta as it is.
 func TestWhatAnOlderVersionHasEndedIsFound(t *testing.T) {
 	s := opened(t, emptySchema(t))
 	lead := func() uint64 {
