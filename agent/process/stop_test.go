@@ -53,8 +53,9 @@ func (c *child) leaves(t *testing.T, o *Opener) (left Ref, e Engine) {
 // its own any more.
 const sleeper = `sh -c 'echo $$; exec sleep 1000'`
 
-// reap takes note of a child's end as soon as it comes, as a launcher does.
-func (c *child) reap() { go func() { _ = c.Wait() }() }
+// reap takes note of a child's end as soon as it comes, as a launcher does. The end of the test
+// waits for the command, too, which may be done once only.
+func (c *child) reap() { go func() { _, _ = c.Process.Wait() }() }
 
 func TestStopLetsAnEngineEndInItsOwnWay(t *testing.T) {
 	for name, o := range openers(t) {
