@@ -123,8 +123,8 @@ func TestStopEndsWhatTheRootStartsAtItsEnd(t *testing.T) {
 				if script != "exit" {
 					go func() { _, _ = c.Process.Wait() }()
 				}
-				stop(t, o, Engine{Root: c.ref}, time.Second)
-				c.says(t) // it was started
+				stop(t, o, Engine{Root: c.ref}, 3*time.Second) // enough to say so
+				c.says(t)                                      // it was started
 				if left, err := Members(proc, Engine{Root: c.ref, LastAlive: now()}); len(left) > 0 || err != nil {
 					t.Errorf("left: %v, %v", left, err)
 				}
