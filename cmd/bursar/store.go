@@ -96,7 +96,7 @@ func (f storeFlags) read() (string, error) {
 	return where, nil
 }
 
-// openExisting opens a store. It makes none if there is no file.
+// openExisting opens a store. It makes none if there is no file, and migrates none.
 func openExisting(ctx context.Context, where string) (store.Store, error) {
 	if err := opener.Check(where); err != nil {
 		return nil, err //nolint:wrapcheck // says why
@@ -106,7 +106,7 @@ func openExisting(ctx context.Context, where string) (store.Store, error) {
 			return nil, fmt.Errorf("store: %w", err)
 		}
 	}
-	return opener.Open(ctx, where, opener.Options{OthersFolder: true}) //nolint:wrapcheck // says where and why
+	return opener.Open(ctx, where, opener.Options{KeepSchema: true, OthersFolder: true}) //nolint:wrapcheck // says where and why
 }
 
 // storeFacts are the facts of a store as JSON.

@@ -23,8 +23,11 @@ type Options struct {
 	// Adopt makes the store this cluster's, even if it was another cluster's. The present leader
 	// is deposed.
 	Adopt bool
-	// Migrate allows Open to create or migrate a database's tables. A file is always migrated.
+	// Migrate allows Open to create or migrate a database's tables. A file is migrated in any case,
+	// unless KeepSchema is set.
 	Migrate bool
+	// KeepSchema refuses a file whose tables are of an earlier version, instead of migrating it.
+	KeepSchema bool
 	// IntoCopy opens a store to copy into it: an empty one, or one with an unfinished copy.
 	IntoCopy bool
 	// OthersFolder lets root open a file of another user's, as who looks after a service does.
@@ -49,7 +52,7 @@ func Open(ctx context.Context, where string, options Options) (store.Store, erro
 		}
 		return opened, nil
 	}
-	opened, err := sqlite.Open(ctx, where, sqlite.Options{IntoCopy: options.IntoCopy, OthersFolder: options.OthersFolder, Log: options.Log})
+	opened, err := sqlite.Open(ctx, where, sqlite.Options{KeepSchema: options.KeepSchema, IntoCopy: options.IntoCopy, OthersFolder: options.OthersFolder, Log: options.Log})
 	if err != nil {
 		return nil, err //nolint:wrapcheck // as above
 	}

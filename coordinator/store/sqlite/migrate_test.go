@@ -1,9 +1,14 @@
 package sqlite
 
 import (
+	"bytes"
 	"database/sql"
+	"errors"
 	"io/fs"
+	"log/slog"
+	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -179,6 +184,72 @@ func TestMigrationFails(t *testing.T) {
 	}
 	if got := read(t, s, meta.Epoch); len(got.Snapshot.Allocations) != 200 || len(got.History) != 101 {
 		t.Errorf("%d live, %d ended", len(got.Snapshot.Allocations), len(got.History))
+	}
+}
+
+// Who only looks at a store of an earlier version leaves it as it is: it may be the backup for a
+// downgrade.
+func TestSchemaIsKept(t *testing.T) {
+	latest, err := latestSchema()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for version := int64(1); version < latest; version++ {
+		path := filepath.Join(t.TempDir(), "bursar.db")
+		earlierVersion(t, path, version, rowsOfEveryKind(t))
+		before, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := Open(t.Context(), path, Options{KeepSchema: true})
+		if err == nil {
+			s.Close()
+		}
+		refused, ok := errors.AsType[*store.RefusedError](err)
+		if !ok || refused.Reason != store.Older || !strings.Contains(refused.Want, "coordinator migrate") {
+			t.Errorf("version %d: %v: want it refused as older", version, err)
+		}
+		if after, err := os.ReadFile(path); err != nil || !bytes.Equal(before, after) {
+			t.Errorf("version %d: the file was changed, %v", version, err)
+		}
+	}
+	path := filepath.Join(t.TempDir(), "bursar.db")
+	for range 2 { // one without tables is no older one, and then it is the latest
+		s, err := Open(t.Context(), path, Options{KeepSchema: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A migration of a store that had tables is logged, once.
+func TestMigrationIsLogged(t *testing.T) {
+	var text bytes.Buffer
+	open := func(path string) string {
+		t.Helper()
+		text.Reset()
+		s, err := Open(t.Context(), path, Options{Log: slog.New(slog.NewTextHandler(&text, nil))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		return text.String()
+	}
+	path := filepath.Join(t.TempDir(), "bursar.db")
+	earlierVersion(t, path, 3, rowsOfEveryKind(t))
+	const upToDate = "the store's tables are up to date"
+	if logged := open(path); !strings.Contains(logged, upToDate) || !strings.Contains(logged, "store="+path+" from=3 to=") {
+		t.Errorf("%q: want it to say what was migrated", logged)
+	}
+	for _, path := range []string{path, filepath.Join(t.TempDir(), "new.db")} {
+		if logged := open(path); strings.Contains(logged, upToDate) {
+			t.Errorf("%q: nothing was migrated", logged)
+		}
 	}
 }
 

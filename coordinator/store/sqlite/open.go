@@ -27,6 +27,9 @@ type Options struct {
 	// opened unchecked. A check reads the whole file, some 400 MB a second from memory. Default
 	// 200 ms, negative for none.
 	CheckTime time.Duration
+	// KeepSchema refuses a file whose tables are of an earlier version, instead of migrating it. A
+	// file without tables gets them.
+	KeepSchema bool
 	// IntoCopy opens a store to copy into it: one with an unfinished copy is not refused.
 	IntoCopy bool
 	// OthersFolder lets root open the store of another user, as who looks after a service does. A
@@ -175,12 +178,26 @@ func (s *Store) open(ctx context.Context, options Options) error {
 	if err != nil {
 		return err
 	}
+	latest, err := latestSchema()
+	if err != nil {
+		return err
+	}
+	older := version > 0 && version < latest
+	if older && options.KeepSchema {
+		return &store.RefusedError{
+			Where: s.path, Reason: store.Older, Found: fmt.Sprintf("its schema is version %d, this bursar's %d", version, latest),
+			Want: "`bursar coordinator migrate`, which changes the file: keep a copy for the version before",
+		}
+	}
 	s.writing = pool(s.path, "mode=rw&_txlock=immediate", 1, "journal_mode(WAL)", "synchronous(FULL)", "fullfsync(ON)",
 		"wal_autocheckpoint(0)", "journal_size_limit("+strconv.Itoa(logLimit(options.carry))+")", "cache_size(-"+strconv.Itoa(cacheKiB)+")", busy(busyTimeout))
 	s.reading = pool(s.path, "mode=rw", readers, "query_only(ON)", "synchronous(FULL)", busy(busyTimeout))
 	s.checkpoints = pool(s.path, "mode=rw", 1, "synchronous(FULL)", "fullfsync(ON)", busy(0))
 	if err := migrate(ctx, s.writing, version); err != nil {
 		return err
+	}
+	if older {
+		s.log.Info("the store's tables are up to date", "store", s.path, "from", version, "to", latest)
 	}
 	s.writer = &writer{pool: s.writing}
 	if err := s.writer.connect(ctx); err != nil {
