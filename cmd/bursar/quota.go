@@ -71,8 +71,8 @@ and "over" lists those accounts.`,
 		}
 		change := quotaChange{selector: selector, limit: limit, guaranteed: guaranteed, replace: *replace, dryRun: *dryRun, force: *force}
 		if cmd.Flags().Changed("weight") {
-			if *weight == 0 {
-				return usagef("--weight 0: want 1 or more, or no --weight")
+			if *weight < 1 {
+				return usagef("--weight %d: want 1 or more, or no --weight", *weight)
 			}
 			change.weight = weight
 		}

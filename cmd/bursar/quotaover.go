@@ -66,7 +66,13 @@ func accountsOver(ctx context.Context, cl *client.Client, rule *bursarv1.Quota) 
 	if err != nil {
 		return nil, err
 	}
-	holding := listFlags{labels: rule.GetSelector(), states: []string{"reserved", "active"}}
+	exact := make(map[string]string)
+	for key, value := range rule.GetSelector() {
+		if value != label.Any && value != "" { // both match a label that is not there, which no filter does
+			exact[key] = value
+		}
+	}
+	holding := listFlags{labels: exact, states: []string{"reserved", "active"}}
 	list, err := holding.list(ctx, cl)
 	if err != nil {
 		return nil, err
@@ -74,7 +80,7 @@ func accountsOver(ctx context.Context, cl *client.Client, rule *bursarv1.Quota) 
 	accounts := make(map[string]*held)
 	for _, a := range list.GetAllocations() {
 		labels := scopeOf(a.GetLabels(), rule.GetSelector())
-		if slices.ContainsFunc(closer, func(other map[string]string) bool { return matches(other, labels) }) {
+		if !matches(rule.GetSelector(), labels) || slices.ContainsFunc(closer, func(other map[string]string) bool { return matches(other, labels) }) {
 			continue
 		}
 		name := labelsText(labels)

@@ -31,8 +31,8 @@ func (c *cli) storeInfoCommand() *cobra.Command {
 		Use:   "info",
 		Short: "Show what a store is, and how far it has come",
 		Long: `Info shows which store it is, whose it is, and how far it has come. It changes
-nothing. It cannot read the file of a coordinator that runs: that coordinator
-has the file for itself.`,
+nothing, and refuses a store of an older version. It cannot read the file of a
+coordinator that runs: that coordinator has the file for itself.`,
 		Example: `  bursar store info --store postgres://bursar@db1,db2/bursar
   bursar store info --store /var/lib/bursar/coordinator/bursar.db -o json`,
 		Args: func(_ *cobra.Command, args []string) error {

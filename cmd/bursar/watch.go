@@ -139,8 +139,7 @@ func changeText(msg *bursarv1.ClusterServiceWatchResponse, known overUsers) (whe
 		}
 		return when, text
 	case *bursarv1.ClusterServiceWatchResponse_Quota:
-		q := change.Quota
-		return when, fmt.Sprintf("quota %s  %s  from %s", selectorText(q.GetSelector()), resourceText(q.GetLimit()), q.GetSource())
+		return when, "quota " + quotaLine(change.Quota) + "  from " + change.Quota.GetSource()
 	case *bursarv1.ClusterServiceWatchResponse_QuotaDeleted:
 		return when, fmt.Sprintf("quota %s  deleted", change.QuotaDeleted)
 	case *bursarv1.ClusterServiceWatchResponse_HostDeleted:
