@@ -205,7 +205,7 @@ type History struct {
 	// CallerBytes is how much of the history one caller may have, in bytes. Beyond it the caller's
 	// own oldest allocations are deleted first. If those that ended within Times.RequestRetention
 	// take more than this, new requests of the caller are refused. A usual allocation takes about
-	// 800 bytes. Default 2 GiB.
+	// 800 bytes. Default 3 GiB.
 	CallerBytes resource.Size `yaml:"callerBytes"`
 	// PruneEvery is how often the coordinator looks for what is beyond these bounds, and deletes it
 	// in small steps. Default 10 s.
@@ -268,7 +268,7 @@ func (c Config) WithDefaults() Config {
 
 	c.History.Retention = orDefault(c.History.Retention, 30*24*time.Hour)
 	c.History.PruneEvery = orDefault(c.History.PruneEvery, 10*time.Second)
-	c.History.CallerBytes = orDefault(c.History.CallerBytes, 2<<30)
+	c.History.CallerBytes = orDefault(c.History.CallerBytes, 3<<30)
 	c.History.PruneStep = orDefault(c.History.PruneStep, 500)
 	return c
 }

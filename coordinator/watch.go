@@ -126,11 +126,7 @@ func (e *sharedEvent) OutputOf() (user string, ok bool) {
 	if a == nil {
 		return "", false
 	}
-	output := a.ErrorOutput
-	if output == "" && a.Exit != nil { // as an agent of an older version has it
-		_, output = convert.SeparateReason(a.Reason)
-	}
-	if output == "" {
+	if _, output := convert.ErrorOutput(a.Reason, a.ErrorOutput, a.Exit != nil); output == "" {
 		return "", false
 	}
 	user, _ = a.Labels.Get("user")

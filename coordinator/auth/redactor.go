@@ -135,9 +135,7 @@ func (r *redactor) redactMessage(actor identity.Actor, message protoreflect.Mess
 }
 
 func redactAllocation(actor identity.Actor, a *bursarv1.Allocation) {
-	if a.GetErrorOutput() == "" && a.GetExitStatus() != nil {
-		a.Reason, a.ErrorOutput = convert.SeparateReason(a.GetReason())
-	}
+	a.Reason, a.ErrorOutput = convert.ErrorOutput(a.GetReason(), a.GetErrorOutput(), a.GetExitStatus() != nil)
 	if a.GetErrorOutput() != "" && !maySeeOutput(actor, a.GetLabels()["user"]) {
 		a.ErrorOutput = ""
 	}

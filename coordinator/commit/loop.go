@@ -64,6 +64,8 @@ type Loop struct {
 	// recallers bring remembered request ids; stopRecaller ends the latest. Nil: there is none.
 	recallers    sync.WaitGroup
 	stopRecaller context.CancelFunc
+	// recallFailed says over which row the request ids could not be brought; nil: there is none.
+	recallFailed error
 	// rulesSeen is the ledger's count of changes of the rules, when rulesHidden was looked at.
 	rulesSeen uint64
 	// dimensionsSeen is the same of undeclared, by Ledger.DimensionsGeneration.
@@ -84,6 +86,7 @@ type job struct {
 	batch   *core.Batch
 	term    *Term
 	atLeast uint64
+	whole   bool // also load the request ids of what has ended
 }
 
 // outcome is the result of a job.
@@ -288,6 +291,11 @@ func (loop *Loop) dispatch() {
 		loop.atLeast = max(loop.atLeast, epoch+1)
 		loop.abandon(core.ErrNotLeading)
 	}
+	if loop.recallFailed != nil && loop.core.Leading() {
+		loop.Log.Error("the request ids of ended allocations cannot be loaded: this leadership is over", "epoch", loop.core.Meta().Epoch, "error", loop.recallFailed)
+		loop.dropLedger(core.ErrNotLeading) // it may be another caller's row
+		loop.endTerm(loop.recallFailed)
+	}
 	if loop.inFlight != nil {
 		if fault := loop.core.Fault(); fault != nil {
 			loop.endAfterPanic(fault)
@@ -337,7 +345,7 @@ func (loop *Loop) finishLoad(o outcome) {
 		t.over <- err
 		return
 	}
-	loop.atLeast = 0
+	loop.atLeast, loop.recallFailed = 0, nil
 	t.Began <- o.meta
 }
 
@@ -358,7 +366,7 @@ func (loop *Loop) setTerm(t *Term) {
 func (loop *Loop) acquire() {
 	if loop.term != nil && !loop.core.Leading() && !loop.loading && loop.inFlight == nil {
 		loop.loading = true
-		loop.jobs <- job{term: loop.term, atLeast: loop.atLeast}
+		loop.jobs <- job{term: loop.term, atLeast: loop.atLeast, whole: loop.recallFailed != nil}
 	}
 }
 

@@ -26,6 +26,9 @@ const (
 	// mostLookUps is how often one request is looked up: once, and again for each change of leader
 	// on its way.
 	mostLookUps = 3
+	// lookUpTimeout bounds one look-up, which reads one row. A store that does not answer must not
+	// hold a request that wants to wait for an hour.
+	lookUpTimeout = 3 * time.Second
 )
 
 // recaller brings request ids in one leadership.
@@ -37,8 +40,11 @@ type recaller struct {
 }
 
 // loadLedger reads what the ledger is rebuilt from, without the request ids that can be recalled
-// later.
-func (loop *Loop) loadLedger(ctx context.Context, meta store.Meta) (ledger.Snapshot, error) {
+// later. If whole is true it reads these, too.
+func (loop *Loop) loadLedger(ctx context.Context, meta store.Meta, whole bool) (ledger.Snapshot, error) {
+	if whole {
+		return loop.Store.Load(ctx, meta.Epoch, loop.rememberSince(meta).Time())
+	}
 	snapshot, err := loop.Store.Load(ctx, meta.Epoch, ledger.Instant(math.MaxInt64).Time())
 	if err == nil && (!snapshot.TellsTimes() || !loop.endedBefore(ctx, snapshot.Time)) {
 		return loop.Store.Load(ctx, meta.Epoch, loop.rememberSince(meta).Time())
@@ -94,9 +100,14 @@ func (r *recaller) run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
+		if row, garbage := errors.AsType[*store.RowError](err); garbage {
+			r.giveUp(ctx, badRow(err, row.Table, row.Key))
+			return
+		}
 		if err != nil {
 			wait := retry.NextBackOff()
-			r.Log.Warn("the request ids of ended allocations cannot be read: each new request is looked up in the store meanwhile", "error", err, "again_in", wait)
+			r.Log.Warn("the request ids of ended allocations cannot be read: until then each new request is looked up in the store, "+
+				"and hosts that report engines which are not known get no grants", "error", err, "again_in", wait)
 			if !pause.For(wait, ctx.Done(), nil) {
 				return
 			}
@@ -111,6 +122,16 @@ func (r *recaller) run(ctx context.Context) {
 	}
 	r.recalling.CompareAndSwap(r.leadership, 0)
 	r.Log.Info("the request ids of ended allocations are loaded", "ids", n, "took", r.Clock.Now().Sub(began))
+}
+
+// giveUp has the loop end this leadership over a row that may be live and cannot be read. The next
+// one begins with the request ids, so that it is refused while the row is there.
+func (r *recaller) giveUp(ctx context.Context, err error) {
+	_ = r.ownCall(ctx, func(c *core.Core, _ ledger.Instant) {
+		if c.Leadership() == r.leadership {
+			r.recallFailed = err
+		}
+	}, true) // if it fails, the leadership is over
 }
 
 func (r *recaller) read(ctx context.Context, at store.Position) ([]ledger.Remembered, store.Position, error) {
@@ -155,7 +176,9 @@ func (loop *Loop) lookUp(ctx context.Context, command *ledger.AllocateCommand) (
 
 // Past reads from the store what a request id stood for until its allocation ended. ID 0: nothing.
 func (loop *Loop) Past(ctx context.Context, caller, requestID string) (ledger.Remembered, error) {
-	past, err := loop.Store.RememberedOf(ctx, caller, requestID)
+	limited, cancel := context.WithTimeout(ctx, lookUpTimeout)
+	defer cancel()
+	past, err := loop.Store.RememberedOf(limited, caller, requestID)
 	switch {
 	case err == nil && min(past.Ended, loop.Now()).Add(loop.Remember) > loop.Now():
 		return past, nil

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -25,9 +27,15 @@ type recallStore struct {
 	read    atomic.Int64  // and pages
 	lookUps atomic.Int64
 	sick    atomic.Bool // nothing is looked up or listed
+	hangs   atomic.Bool // look-ups are not answered
+	// damaged is a row of the last day that may be live; nil: there is none.
+	damaged atomic.Pointer[store.RowError]
 }
 
 func (s *recallStore) Load(ctx context.Context, epoch uint64, since time.Time) (ledger.Snapshot, error) {
+	if row := s.damaged.Load(); row != nil && since.Before(time.Now()) {
+		return ledger.Snapshot{}, row
+	}
 	snapshot, err := s.Store.Load(ctx, epoch, since)
 	s.loaded.Add(int64(len(snapshot.Remembered)))
 	return snapshot, err
@@ -42,6 +50,9 @@ func (s *recallStore) Remembered(ctx context.Context, before store.Position, sin
 	if s.sick.Load() {
 		return nil, store.Position{}, store.ErrIO
 	}
+	if row := s.damaged.Load(); row != nil && before != (store.Position{}) {
+		return nil, store.Position{}, row
+	}
 	page, next, err := s.Store.Remembered(ctx, before, since, limit)
 	s.read.Add(int64(len(page)))
 	return page, next, err
@@ -51,6 +62,10 @@ func (s *recallStore) RememberedOf(ctx context.Context, caller, requestID string
 	s.lookUps.Add(1)
 	if s.sick.Load() {
 		return ledger.Remembered{}, store.ErrIO
+	}
+	if s.hangs.Load() {
+		<-ctx.Done()
+		return ledger.Remembered{}, ctx.Err()
 	}
 	return s.Store.RememberedOf(ctx, caller, requestID)
 }
@@ -188,7 +203,11 @@ func TestARequestThatCannotBeLookedUpIsNotGranted(t *testing.T) {
 		s := pastStore(t, 10)
 		close(s.pages)
 		s.sick.Store(true)
-		d := runLoop(t, s, func(c *setup) { c.Ledger.Interval = time.Hour })
+		var log strings.Builder
+		d := runLoop(t, s, func(c *setup) {
+			c.Ledger.Interval = time.Hour
+			c.Log = slog.New(slog.NewTextHandler(&log, nil))
+		})
 		defer d.Close()
 		d.Host(1000)
 		for _, id := range []string{"r1", "new"} {
@@ -200,12 +219,97 @@ func TestARequestThatCannotBeLookedUpIsNotGranted(t *testing.T) {
 		if r, err := d.again("", 0); err != nil || r.Allocation.State != ledger.Reserved {
 			t.Errorf("without an id: %s, %v", r.Allocation.State, err)
 		}
+		synctest.Wait()
+		if !strings.Contains(log.String(), "hosts that report engines which are not known get no grants") {
+			t.Errorf("the log does not say who is not granted anything: %s", &log)
+		}
 		s.sick.Store(false)
 		time.Sleep(10 * time.Second)
 		if r, err := d.again("r1", pastHash); err != nil || !r.Ended || d.counts().Remembered != 10 || d.recalling.Load() != 0 {
 			t.Errorf("later: ended %t, %v, %d are remembered", r.Ended, err, d.counts().Remembered)
 		}
 	})
+}
+
+// A row that may be live and cannot be read keeps every coordinator from leading, as at a start
+// that reads all: what it holds would be granted to others. When it is gone, all is well again.
+func TestARowThatCannotBeRecalledEndsTheLeadership(t *testing.T) {
+	const n = recallPage + 10
+	synctest.Test(t, func(t *testing.T) {
+		s := pastStore(t, n)
+		row := &store.RowError{Table: store.AllocationTable, Key: "7", Err: errors.New("request_hash holds NULL")}
+		s.damaged.Store(row)
+		var log strings.Builder
+		d := runLoop(t, s, func(c *setup) {
+			c.Ledger.Interval = time.Hour
+			c.Log = slog.New(slog.NewTextHandler(&log, nil))
+		})
+		defer d.Close()
+		d.Host(1000)
+		waits := make(chan error, 1)
+		go func() {
+			_, err := d.allocate(t.Context(), "", 2000, time.Hour)
+			waits <- err
+		}()
+		synctest.Wait()
+		close(s.pages)
+		synctest.Wait()
+		if err := <-waits; !errors.Is(err, core.ErrNotLeading) {
+			t.Errorf("who waited: %v; want that it does not lead", err)
+		}
+		for range 3 { // whatever is tried in the meantime
+			time.Sleep(time.Minute)
+			if d.leads.Load() {
+				t.Error("it leads")
+			}
+			if _, err := d.again("", 0); !errors.Is(err, core.ErrNotLeading) {
+				t.Errorf("a request: %v; want that it does not lead", err)
+			}
+		}
+		for _, want := range []string{
+			"this leadership is over", "does not lead", "request_hash holds NULL", "no coordinator leads while this row is there", "bursar store set-aside allocation",
+		} {
+			if !strings.Contains(log.String(), want) {
+				t.Errorf("the log lacks %q: %s", want, &log)
+			}
+		}
+		s.damaged.Store(nil)
+		time.Sleep(10 * time.Second)
+		if r, err := d.again("r1", pastHash); err != nil || !r.Ended || d.counts().Remembered != n {
+			t.Errorf("later: ended %t, %v, %d are remembered", r.Ended, err, d.counts().Remembered)
+		}
+	})
+}
+
+// A store that hangs does not hold a request: its caller tries again, maybe elsewhere.
+func TestALookUpHasATimeLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := pastStore(t, 10)
+		d := runLoop(t, s, func(c *setup) { c.Ledger.Interval = time.Hour })
+		defer d.Close()
+		d.Host(1000)
+		s.hangs.Store(true)
+		began := time.Now()
+		command := requestOf("alice", 1)
+		command.RequestID, command.Wait = "r1", time.Hour
+		_, err := d.Allocate(t.Context(), command)
+		if failed, ok := errors.AsType[*LookUpError](err); !ok || failed.RequestID != "r1" || time.Since(began) > 5*time.Second {
+			t.Errorf("after %s: %v; want that it could not be looked up", time.Since(began), err)
+		}
+		if _, err := d.IDOf(t.Context(), command.Actor.Name, "r1"); err == nil || time.Since(began) > 10*time.Second {
+			t.Errorf("the id of r1 after %s: %v", time.Since(began), err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := d.Allocate(ctx, command); !errors.Is(err, context.DeadlineExceeded) || isLookUp(err) {
+			t.Errorf("with a deadline of its own: %v", err)
+		}
+	})
+}
+
+func isLookUp(err error) bool {
+	_, failed := errors.AsType[*LookUpError](err)
+	return failed
 }
 
 // The loop takes the ids in steps, between which others have their turn.

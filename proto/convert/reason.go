@@ -2,6 +2,16 @@ package convert
 
 import "strings"
 
+// ErrorOutput separates why an allocation is in its state from what its engine wrote, if one has
+// exited. An agent of an older version reports both in the reason. All that decide who sees what
+// an engine wrote ask it.
+func ErrorOutput(reason, output string, exited bool) (how, wrote string) {
+	if output != "" || !exited {
+		return reason, output
+	}
+	return SeparateReason(reason)
+}
+
 // SeparateReason takes from the reason of an end what an agent of an older version added to its
 // own words: "exit code 1: LINE | LINE". If a caller has released an engine with a reason of the
 // same form, or the name of a cgroup contains ": ", the rest is treated as an engine's words too,

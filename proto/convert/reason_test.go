@@ -28,3 +28,21 @@ func TestWhatAgentsOfAnOlderVersionPutBehindTheirWordsIsTakenFromAReason(t *test
 		}
 	}
 }
+
+func TestWhatAnEngineWroteIsInItsFieldOrInTheReasonOfItsExit(t *testing.T) {
+	for _, c := range []struct {
+		reason, output string
+		exited         bool
+		how, wrote     string
+	}{
+		{"exit code 1: a", "", true, "exit code 1", "a"},
+		{"exit code 1: a", "", false, "exit code 1: a", ""},
+		{"exit code 1: a", "b", true, "exit code 1: a", "b"},
+		{"exit code 1", "b", false, "exit code 1", "b"},
+		{"stopped", "", true, "stopped", ""},
+	} {
+		if how, wrote := ErrorOutput(c.reason, c.output, c.exited); how != c.how || wrote != c.wrote {
+			t.Errorf("%+v: %q and %q", c, how, wrote)
+		}
+	}
+}

@@ -124,7 +124,8 @@ func refuseStandby(ctx context.Context, conn *pgconn.PgConn) error {
 // All searches go through an index in its order. A server that knows little of the tables, or
 // that plans for a host with few rows and is asked for one with many, would rather collect all
 // rows and sort them.
-const sessionSQL = `SELECT set_config('default_transaction_isolation', 'read committed', false), set_config('enable_bitmapscan', 'off', false),
+const sessionSQL = `SELECT set_config('default_transaction_isolation', 'read committed', false),
+ CASE WHEN current_setting('enable_bitmapscan', true) IS NOT NULL THEN set_config('enable_bitmapscan', 'off', false) END,
  CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', false) END,
  CASE WHEN current_setting('idle_session_timeout', true) IS NOT NULL THEN set_config('idle_session_timeout', '0', false) END,
  CASE WHEN current_setting('tcp_keepalives_idle', true) IS NOT NULL THEN set_config('tcp_keepalives_idle', '4', false) END,

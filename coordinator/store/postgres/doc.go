@@ -17,7 +17,8 @@
 // CONFLICT. Only migrations take an advisory lock: on a compatible database without such locks,
 // run `bursar coordinator migrate` from one place. Between Bursar and the server a pooler must
 // keep a session for each connection. One that does not know named prepared statements needs
-// default_query_exec_mode=cache_describe in the address; commits are slower with it.
+// default_query_exec_mode=cache_describe in the address; commits are slower with it. Settings that
+// a server does not know are not set: idle_session_timeout, those of TCP, and enable_bitmapscan.
 //
 // # What it does not do
 //
