@@ -3,7 +3,6 @@ package commit
 import (
 	"context"
 	"errors"
-	"math"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
@@ -37,27 +36,6 @@ type recaller struct {
 
 	leadership uint64
 	since      ledger.Instant // what ended before is not remembered
-}
-
-// loadLedger reads what the ledger is rebuilt from, without the request ids that can be recalled
-// later. If whole is true it reads these, too.
-func (loop *Loop) loadLedger(ctx context.Context, meta store.Meta, whole bool) (ledger.Snapshot, error) {
-	if whole {
-		return loop.Store.Load(ctx, meta.Epoch, loop.rememberSince(meta).Time())
-	}
-	snapshot, err := loop.Store.Load(ctx, meta.Epoch, ledger.Instant(math.MaxInt64).Time())
-	if err == nil && (!snapshot.TellsTimes() || !loop.endedBefore(ctx, snapshot.Time)) {
-		return loop.Store.Load(ctx, meta.Epoch, loop.rememberSince(meta).Time())
-	}
-	snapshot.Recalling = true
-	return snapshot, err
-}
-
-// endedBefore reports whether nothing in the store has ended after a time. A version that does not
-// store its time may have led since another one has.
-func (loop *Loop) endedBefore(ctx context.Context, last ledger.Instant) bool {
-	latest, _, err := loop.Store.History(ctx, store.HistoryQuery{PageSize: 1})
-	return err == nil && (len(latest) == 0 || latest[0].Ended <= last)
 }
 
 // rememberSince is the end of the latest allocations whose request ids are forgotten when a

@@ -41,7 +41,7 @@ func (loop *Loop) load(ctx context.Context, j job) outcome {
 	}
 	ctx, cancel = context.WithTimeout(ctx, loadTimeout)
 	defer cancel()
-	o.snapshot, o.err = loop.loadLedger(ctx, o.meta, j.whole)
+	o.snapshot, o.err = core.Load(ctx, loop.Store, o.meta, loop.rememberSince(o.meta).Time(), j.whole)
 	if row, garbage := errors.AsType[*store.RowError](o.err); garbage {
 		o.err = badRow(o.err, row.Table, row.Key)
 	}

@@ -327,10 +327,10 @@ func (l *Ledger) Restore(now Instant, s Snapshot) error {
 	return nil
 }
 
-// TellsTimes reports whether the time and the last id of the snapshot can be relied on. If not,
-// the rows tell them, those of what has ended as well.
-func (s *Snapshot) TellsTimes() bool {
-	return s.Time > 0 && s.Time <= MaxInstant && s.LastID < ^ID(0)-spareIDs
+// TellsTimes reports whether the time and the last id of a ledger can be relied on, as they were
+// stored. If not, the rows tell them, those of what has ended as well.
+func TellsTimes(last Instant, lastID ID) bool {
+	return last > 0 && last <= MaxInstant && lastID < ^ID(0)-spareIDs
 }
 
 // sorted returns the list in order. Stores return it in order already; only an unordered list is

@@ -2,24 +2,12 @@ package sim
 
 import (
 	"context"
-	"math"
 	"time"
 
 	"github.com/bursar/bursar/coordinator/core"
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/coordinator/store"
 )
-
-// loadLedger reads what a ledger is rebuilt from. The remembered request ids come later if they
-// can.
-func loadLedger(disk store.Store, epoch uint64, since time.Time) (ledger.Snapshot, error) {
-	snapshot, err := disk.Load(context.Background(), epoch, ledger.Instant(math.MaxInt64).Time())
-	if err == nil && !snapshot.TellsTimes() {
-		return disk.Load(context.Background(), epoch, since)
-	}
-	snapshot.Recalling = true
-	return snapshot, err
-}
 
 // recall brings the next remembered request ids to the ledger of a leadership, a few at a time, and
 // then goes on. A read that gets lost is tried again.

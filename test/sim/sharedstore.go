@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/bursar/bursar/coordinator/core"
 	"github.com/bursar/bursar/coordinator/store"
 	"github.com/bursar/bursar/coordinator/store/storetest"
 )
@@ -81,7 +82,7 @@ func (s *sharedStore) lead(c *coord, atLeast uint64, done func(led)) {
 			return
 		}
 		s.exchange(c, func() {
-			o.snapshot, o.err = loadLedger(disk, o.meta.Epoch, s.w.now.Add(-retention))
+			o.snapshot, o.err = core.Load(context.Background(), disk, o.meta, s.w.now.Add(-retention), false)
 			if o.err == nil {
 				s.w.callers.checkStored(disk)
 			}
