@@ -163,17 +163,7 @@ func (loop *Loop) Register(ctx context.Context, r *core.Registration) error {
 // deadline is near.
 func (loop *Loop) Allocate(ctx context.Context, command *ledger.AllocateCommand) (ledger.AllocateResult, error) {
 	start := loop.Clock.Now()
-	for range mostLookUps {
-		of, err := loop.lookUp(ctx, command)
-		if err != nil {
-			return ledger.AllocateResult{}, err
-		}
-		result, err := loop.allocate(ctx, command, of, start)
-		if !errors.Is(err, ledger.ErrNotRecalled) { // else another leadership has begun since then
-			return result, err
-		}
-	}
-	return ledger.AllocateResult{}, core.ErrNotLeading
+	return loop.withPast(ctx, command, func(of uint64) (ledger.AllocateResult, error) { return loop.allocate(ctx, command, of, start) })
 }
 
 // allocate is Allocate for a command whose Past was read in a leadership.

@@ -49,30 +49,21 @@ func (loop *Loop) AllocateLater(ctx context.Context, command *ledger.AllocateCom
 	if patience, bounded := patience(ctx, command); bounded {
 		later.limit(patience, command.RequestID)
 	}
-	for range mostLookUps {
-		of, err := loop.lookUp(ctx, command)
-		if err != nil {
-			later.end(err)
-			return ledger.AllocateResult{}, err
-		}
-		result, err := loop.allocateLater(ctx, command, of, later)
-		if !errors.Is(err, ledger.ErrNotRecalled) { // else another leadership has begun since then
-			return result, err
-		}
+	result, err := loop.withPast(ctx, command, func(of uint64) (ledger.AllocateResult, error) { return loop.allocateLater(ctx, command, of, later) })
+	if err != nil || result.Ended || result.Allocation.State != ledger.Waiting {
+		later.end(err) // it does not wait
 	}
-	later.end(core.ErrNotLeading)
-	return ledger.AllocateResult{}, core.ErrNotLeading
+	return result, err
 }
 
-// allocateLater is AllocateLater for a command whose Past was read in a leadership. After
-// ledger.ErrNotRecalled the wait has not ended.
+// allocateLater is AllocateLater for a command whose Past was read in a leadership. It leaves it to
+// its caller to end the wait of a request that does not wait.
 func (loop *Loop) allocateLater(ctx context.Context, command *ledger.AllocateCommand, pastOf uint64, later *LaterRequest) (ledger.AllocateResult, error) {
 	p, _ := loop.requests.Get().(*pendingRequest)
 	p.Command, p.PastOf, p.From, p.Span, p.Later = *command, pastOf, loop.origin(ctx), loop.Spans.newSpan(ctx), &later.request
 	if err := loop.submit(later.of, &p.Request); err != nil {
 		p.Request = core.Request{Done: p.Done}
 		loop.requests.Put(p)
-		later.end(err)
 		return ledger.AllocateResult{}, err
 	}
 	loop.park(ctx)
@@ -82,13 +73,8 @@ func (loop *Loop) allocateLater(ctx context.Context, command *ledger.AllocateCom
 		return ledger.AllocateResult{}, err
 	}
 	result, err := loop.takeResult(p, later.start, err)
-	switch {
-	case errors.Is(err, ledger.ErrNotRecalled):
-		return result, err
-	case errors.Is(err, core.ErrWithdrawn):
+	if errors.Is(err, core.ErrWithdrawn) {
 		return later.Answer() // says why
-	case err != nil, result.Ended, result.Allocation.State != ledger.Waiting:
-		later.end(err) // it does not wait
 	}
 	return result, err
 }

@@ -152,6 +152,24 @@ func (loop *Loop) lookUp(ctx context.Context, command *ledger.AllocateCommand) (
 	return leadership, err
 }
 
+// withPast has a command applied with what the store has under its request id, if the ledger may
+// not know that. apply gets the leadership in which that was read, and is called again if another
+// one has begun since then.
+func (loop *Loop) withPast(
+	ctx context.Context, command *ledger.AllocateCommand, apply func(pastOf uint64) (ledger.AllocateResult, error),
+) (ledger.AllocateResult, error) {
+	for range mostLookUps {
+		of, err := loop.lookUp(ctx, command)
+		if err != nil {
+			return ledger.AllocateResult{}, err
+		}
+		if result, err := apply(of); !errors.Is(err, ledger.ErrNotRecalled) {
+			return result, err
+		}
+	}
+	return ledger.AllocateResult{}, core.ErrNotLeading
+}
+
 // Past reads from the store what a request id stood for until its allocation ended. ID 0: nothing.
 func (loop *Loop) Past(ctx context.Context, caller, requestID string) (ledger.Remembered, error) {
 	limited, cancel := context.WithTimeout(ctx, lookUpTimeout)

@@ -266,6 +266,7 @@ func TestARowThatCannotBeRecalledEndsTheLeadership(t *testing.T) {
 				t.Errorf("a request: %v; want that it does not lead", err)
 			}
 		}
+		synctest.Wait() // until nobody logs
 		for _, want := range []string{
 			"this leadership is over", "does not lead", "request_hash holds NULL", "no coordinator leads while this row is there", "bursar store set-aside allocation",
 		} {
