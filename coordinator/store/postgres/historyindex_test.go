@@ -30,9 +30,11 @@ func TestAPageReadsTheSameOfAnyHistory(t *testing.T) {
 	storetest.Pages(t, fresh, func(s store.Store, query store.HistoryQuery) (rows, found int) {
 		own, _ := s.(*Store)
 		err := own.read(t.Context(), "a page", func(conn *pgx.Conn) error {
-			search := historySearch{query: &query, conn: conn, at: store.Position{Ended: math.MaxInt64}}
-			err := search.run(t.Context())
-			rows, found = search.looked, len(search.page)
+			search, err := store.NewHistorySearch(&query)
+			if err == nil {
+				err = search.Run(&historyReads{search, t.Context(), conn})
+			}
+			rows, found = store.MostLooked+1-search.Limit(), len(search.Page)
 			return err
 		})
 		if err != nil {

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/bursar/bursar/coordinator/store"
 )
 
 // planRows is how many allocations the plans are made for; of each hundred, one is live.
@@ -79,7 +81,7 @@ func testPlans(t *testing.T, conn *pgx.Conn, only string) {
 		"get by request":           {getByRequestSQL, []any{"'r4711'", "'agent:h11'"}, []string{"allocation_by_request"}},
 		"history, first page":      {historySQL, []any{math.MaxInt64, 0, 0, 0, 101}, []string{"allocation_by_end"}},
 		"history, page in middle":  {historySQL, []any{planRows / 2 * tick, planRows / 2, 0, 0, 101}, []string{"allocation_by_end"}},
-		"history, search":          {historySQL, []any{math.MaxInt64, 0, 0, 0, scanned}, []string{"allocation_by_end"}},
+		"history, search":          {historySQL, []any{math.MaxInt64, 0, 0, 0, store.MostLooked}, []string{"allocation_by_end"}},
 		"count of the live":        {countLiveSQL, nil, []string{"allocation_by_end"}},
 		"load of the live":         {loadLiveSQL, nil, []string{"allocation_by_end"}},
 		"request ids of a day":     {loadRememberedSQL, []any{lastDay}, []string{"allocation_by_end"}},
@@ -88,8 +90,8 @@ func testPlans(t *testing.T, conn *pgx.Conn, only string) {
 		"rows to index":            {toIndexSQL, []any{math.MaxInt64, lastDay, 5, 500}, []string{"allocation_by_end"}},
 		"by a host":                {foundSQL, []any{"'{}'", 7, math.MaxInt64, 0, 101}, []string{"allocation_pkey", "history_index_pkey"}},
 		"by a host and labels":     {foundSQL, []any{"'{1000,2000}'", 7, lastDay, 5, 101}, []string{"allocation_pkey", "history_index_pkey"}},
-		"by a long search":         {foundSQL, []any{"'{1000}'", 7, math.MaxInt64, 0, scanned + 1}, []string{"allocation_pkey", "history_index_pkey"}},
-		"how rare a term is":       {rareSQL, []any{7, math.MaxInt64, 0, rareAfter}, []string{"history_index_pkey"}},
+		"by a long search":         {foundSQL, []any{"'{1000}'", 7, math.MaxInt64, 0, store.MostLooked + 1}, []string{"allocation_pkey", "history_index_pkey"}},
+		"how rare a term is":       {rareSQL, []any{7, math.MaxInt64, 0, store.RareAfter}, []string{"history_index_pkey"}},
 		"next entry":               {nextEntrySQL, []any{7, math.MaxInt64, math.MaxInt64}, []string{"allocation_by_end", "history_index_pkey"}},
 		"entries deleted":          {deleteEntriesSQL, []any{"'{7}'", "'{1}'", "'{1}'"}, []string{"history_index_pkey"}},
 		"ends, the oldest":         {endsSQL, []any{0, 0, 1000}, []string{"allocation_by_end"}},

@@ -27,10 +27,13 @@ func TestALateEndIsFound(t *testing.T) {
 func TestAPageReadsTheSameOfAnyHistory(t *testing.T) {
 	storetest.Pages(t, fresh, func(s store.Store, query store.HistoryQuery) (rows, found int) {
 		own, _ := s.(*Store)
-		search := historySearch{query: &query, reads: &own.reads, at: store.Position{Ended: math.MaxInt64}}
-		if err := search.run(t.Context()); err != nil {
+		search, err := store.NewHistorySearch(&query)
+		if err == nil {
+			err = search.Run(&historyReads{search, t.Context(), &own.reads})
+		}
+		if err != nil {
 			t.Fatal(err)
 		}
-		return search.looked, len(search.page)
+		return store.MostLooked + 1 - search.Limit(), len(search.Page)
 	})
 }
