@@ -261,9 +261,14 @@ kills: postgres ## Kill `bursar dev` KILLS=100 times, and a coordinator a quarte
 fuzz: ## Run every fuzz target for FUZZTIME=10s
 	@.ci/fuzz $(FUZZTIME)
 
+# test-bench has it in small.
+.PHONY: failovers
+failovers: build $(CONSUL) postgres ## Change leaders 200 times with 10,000 hosts and 200,000 engines
+	go run ./bench -bursar bin/bursar -name failover -size full
+
 # A new part is a new target of make: add it to PARTS in .ci/acceptance, and its size here. `make
 # test` has each of them in small.
-# PARTS='sim kills fuzz soak callers test-arches mutants' runs only these; keep the output with tee.
+# PARTS='sim kills fuzz soak callers failovers test-arches mutants' runs only these; keep the output with tee.
 .PHONY: acceptance
 acceptance: export SEEDS = 100000
 acceptance: export KILLS = 1000

@@ -60,7 +60,7 @@ func TestEveryPartRunsAndWhatFailedIsNamed(t *testing.T) {
 		fails, last string
 		code        int
 	}{
-		{"none", `  PASSED after 0m\d\ds: sim kills fuzz soak callers test-arches mutants$`, 0},
+		{"none", `  PASSED after 0m\d\ds: sim kills fuzz soak callers failovers test-arches mutants$`, 0},
 		{"kills|soak", `  FAILED after 0m\d\ds: \[make kills\] \[make soak\]$`, 2},
 	} {
 		dir := t.TempDir()

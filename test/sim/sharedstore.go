@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/bursar/bursar/coordinator/core"
 	"github.com/bursar/bursar/coordinator/store"
 	"github.com/bursar/bursar/coordinator/store/storetest"
 )
@@ -67,7 +66,7 @@ func (s *sharedStore) exchange(c *coord, do func(), then func()) {
 // reached, done does not run.
 func (s *sharedStore) lead(c *coord, atLeast uint64, done func(led)) {
 	var o led
-	disk := c.disk
+	disk, ahead := c.disk, c.ahead
 	s.exchange(c, func() {
 		if o.meta, o.err = disk.Lead(context.Background(), atLeast); o.err != nil {
 			return
@@ -82,7 +81,10 @@ func (s *sharedStore) lead(c *coord, atLeast uint64, done func(led)) {
 			return
 		}
 		s.exchange(c, func() {
-			o.snapshot, o.err = core.Load(context.Background(), disk, o.meta, s.w.now.Add(-retention), false)
+			var why error
+			if o.snapshot, why, o.err = ahead.Load(context.Background(), o.meta, s.w.now.Add(-retention), false); why == nil {
+				s.w.tally.Filed++
+			}
 			if o.err == nil {
 				s.w.callers.checkStored(disk)
 			}

@@ -82,6 +82,11 @@ func (s *Store) lead(ctx context.Context, atLeast uint64) (meta store.Meta, err 
 		if errors.Is(err, pgx.ErrNoRows) {
 			return s.mayNotLead(ctx, conn)
 		}
+		if err == nil {
+			s.writer.records = records{}
+			// if it fails, those that stand by read everything until the first commit
+			_, _ = conn.Exec(ctx, beginRecordsSQL, secret)
+		}
 		return err
 	})
 	if err == nil {

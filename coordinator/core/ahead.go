@@ -1,0 +1,144 @@
+package core
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/coordinator/store"
+)
+
+// Ahead keeps what a leadership begins with filed, while another coordinator leads: what is left to
+// read when this one begins to lead is what has changed since it last looked. It is never believed:
+// the store's records must lead without a gap from the state that it has to the present one, and
+// then it must have as many live allocations as the store, with the same ids. It has no goroutine.
+type Ahead struct {
+	Store store.Store
+	// Empty makes the ledger to file in.
+	Empty func() *ledger.Ledger
+	// AddFiles adds the rules and the providers of files to those of the store. Nil: there are no
+	// files.
+	AddFiles func(*ledger.Snapshot)
+
+	filed *ledger.Filed // nil: nothing is
+	mark  store.Mark    // of the state that is filed
+	// quotas and providers are those of the store in that state.
+	quotas    []ledger.Quota
+	providers []ledger.ProviderRecord
+}
+
+// Why a leadership does not begin with what is filed.
+var (
+	ErrNothingFiled = errors.New("nothing was filed ahead")
+	errDiffers      = errors.New("what was filed ahead has other live allocations than the store")
+)
+
+// Drop forgets what is filed.
+func (a *Ahead) Drop() { a.filed, a.mark, a.quotas, a.providers = nil, store.Mark{}, nil, nil }
+
+// Follow catches up with the store. It reports false if that cannot be followed from where it is
+// now: nothing is filed then. An error that wraps store.ErrNotFollowed will not change.
+func (a *Ahead) Follow(ctx context.Context) (bool, error) {
+	f, err := a.Store.Follow(ctx, a.mark)
+	if err == nil && f.Mark != (store.Mark{}) {
+		err = a.takeIn(&f)
+	}
+	if err != nil || f.Mark == (store.Mark{}) {
+		a.Drop()
+		return false, err
+	}
+	return true, nil
+}
+
+// takeIn files a state of the store, or what has changed. A panic is an error.
+func (a *Ahead) takeIn(f *store.Followed) (err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			err = &PanicError{Cause: cause, Stack: debug.Stack()}
+		}
+	}()
+	if f.Rest {
+		a.quotas, a.providers = f.Rows.Quotas, f.Rows.Providers
+	}
+	a.mark = f.Mark
+	if f.Whole {
+		return a.file(&f.Rows)
+	}
+	if err := a.filed.Update(&f.Rows, f.Ended, f.HostsRemoved); err != nil {
+		return fmt.Errorf("coordinator: filing ahead: %w", err)
+	}
+	return a.refile()
+}
+
+// refile files everything again if other rules or providers are in force. All allocations count
+// elsewhere then.
+func (a *Ahead) refile() error {
+	var rows ledger.Snapshot
+	a.addRules(&rows)
+	if a.filed.Suits(&rows) {
+		return nil
+	}
+	a.filed.Rows(&rows)
+	return a.file(&rows)
+}
+
+func (a *Ahead) addRules(rows *ledger.Snapshot) {
+	rows.Quotas, rows.Providers = a.quotas, a.providers
+	if a.AddFiles != nil {
+		a.AddFiles(rows)
+	}
+}
+
+func (a *Ahead) file(rows *ledger.Snapshot) (err error) {
+	a.addRules(rows)
+	if a.filed, err = ledger.File(a.Empty(), rows); err != nil {
+		return fmt.Errorf("coordinator: filing ahead: %w", err)
+	}
+	return nil
+}
+
+// Load is as the function Load, but takes what is filed if it is proven to be what the store has.
+// If not, why says why, and everything was read. What was filed is used up.
+func (a *Ahead) Load(ctx context.Context, meta store.Meta, since time.Time, whole bool) (snapshot ledger.Snapshot, why, err error) {
+	defer a.Drop()
+	if whole || !tellsAll(ctx, a.Store, meta) {
+		why = errors.New("the store does not tell its time: request ids are loaded first")
+	} else {
+		snapshot, why = a.take(ctx, meta)
+	}
+	if why != nil {
+		snapshot, err = Load(ctx, a.Store, meta, since, whole)
+	}
+	return snapshot, why, err
+}
+
+// take returns what is filed, brought up to the present state of the store.
+func (a *Ahead) take(ctx context.Context, meta store.Meta) (ledger.Snapshot, error) {
+	if a.filed == nil {
+		return ledger.Snapshot{}, ErrNothingFiled
+	}
+	f, err := a.Store.CatchUp(ctx, a.mark)
+	switch {
+	case err != nil:
+		return ledger.Snapshot{}, err //nolint:wrapcheck // says it
+	case f.Meta.Epoch != meta.Epoch:
+		return ledger.Snapshot{}, &store.DeposedError{Epoch: meta.Epoch, Stored: f.Meta.Epoch}
+	}
+	if err := a.takeIn(&f); err != nil {
+		return ledger.Snapshot{}, err
+	}
+	live, sum := 0, int64(0)
+	a.filed.Each(func(row *ledger.Allocation) {
+		live++
+		sum += store.SumOfIDs(row.ID)
+	})
+	if live != f.Live || sum != f.Sum {
+		return ledger.Snapshot{}, fmt.Errorf("%w: %d, and the store has %d", errDiffers, live, f.Live)
+	}
+	snapshot := f.Rows
+	snapshot.Allocations, snapshot.Hosts, snapshot.Filed, snapshot.Recalling = nil, nil, a.filed, true
+	return snapshot, nil
+}

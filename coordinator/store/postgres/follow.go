@@ -1,0 +1,279 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/coordinator/store"
+)
+
+const (
+	// The first one is the record of the mark itself.
+	recordsSQL      = `SELECT sequence, before, leadership, keys FROM change WHERE sequence >= $1 ORDER BY sequence LIMIT $2`
+	lastRecordSQL   = `SELECT leadership FROM change WHERE sequence = $1`
+	changedSQL      = `SELECT id, ended, forget, payload FROM allocation WHERE id = ANY($1::bigint[]) ORDER BY id`
+	changedHostsSQL = `SELECT id, payload FROM host WHERE id = ANY($1::text[]) ORDER BY id`
+	sumLiveSQL      = `SELECT count(*), coalesce(sum(id % 1000000007), 0)::bigint FROM allocation WHERE ended = 0`
+
+	// beginRecordsSQL names the state that a leadership begins with, if nothing does.
+	beginRecordsSQL = `INSERT INTO change (sequence, before, leadership, keys) SELECT sequence, sequence, leadership, '' FROM meta
+ WHERE one = 1 AND leadership = $1 ON CONFLICT (sequence) DO NOTHING`
+
+	recordPart = `, recorded AS (INSERT INTO change (sequence, before, leadership, keys) SELECT $::bigint, $::bigint, $::text, $::bytea FROM led)`
+	// What is recorded before no longer leads to the present state.
+	unrecordPart = `, unrecorded AS (DELETE FROM change USING led)`
+	forgetPart   = `, forgotten AS (DELETE FROM change USING led WHERE sequence <= $::bigint)`
+)
+
+// mostRecords bounds what a reader that was away catches up with: reading everything is as fast
+// then.
+const mostRecords = store.RecordsKept
+
+// Follow implements store.Store.
+func (s *Store) Follow(ctx context.Context, since store.Mark) (f store.Followed, err error) {
+	err = s.readState(ctx, "following", func(tx pgx.Tx) error {
+		f = store.Followed{}
+		return follow(ctx, tx, since, &f)
+	})
+	return f, err
+}
+
+// CatchUp implements store.Store.
+func (s *Store) CatchUp(ctx context.Context, since store.Mark) (f store.Followed, err error) {
+	err = s.readState(ctx, "catching up", func(tx pgx.Tx) error {
+		f = store.Followed{}
+		return catchUp(ctx, tx, since, &f)
+	})
+	return f, err
+}
+
+// readState runs reads that see the state after one batch. They may be run twice.
+func (s *Store) readState(ctx context.Context, what string, run func(pgx.Tx) error) error {
+	return s.read(ctx, what, func(conn *pgx.Conn) error {
+		return pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, run)
+	})
+}
+
+func follow(ctx context.Context, tx pgx.Tx, since store.Mark, f *store.Followed) error {
+	changed, proven, err := begin(ctx, tx, since, f)
+	if err != nil {
+		return err
+	}
+	if proven {
+		f.Rest = changed.Rest
+		err = readChanged(ctx, tx, changed, f)
+	} else {
+		f.Mark = store.Mark{Sequence: f.Meta.Sequence}
+		err = tx.QueryRow(ctx, lastRecordSQL, store.Signed(f.Meta.Sequence)).Scan(&f.Mark.Leadership)
+		if errors.Is(err, pgx.ErrNoRows) {
+			f.Mark = store.Mark{}
+			return nil
+		}
+		f.Whole, f.Rest = true, true
+		if err == nil {
+			err = loadTables(ctx, tx, &f.Rows)
+		}
+	}
+	if err != nil || !f.Rest {
+		return err
+	}
+	return loadRest(ctx, tx, &f.Rows)
+}
+
+func catchUp(ctx context.Context, tx pgx.Tx, since store.Mark, f *store.Followed) error {
+	changed, proven, err := begin(ctx, tx, since, f)
+	switch {
+	case err != nil:
+		return err
+	case !proven:
+		return store.ErrGap
+	}
+	damaged, err := loadStrays(ctx, tx)
+	if err != nil {
+		return err
+	}
+	if len(damaged) > 0 { // it may be live: Load finds that out
+		return damaged[0].Err()
+	}
+	f.Rest = true
+	if err := readChanged(ctx, tx, changed, f); err != nil {
+		return err
+	}
+	if err := loadRest(ctx, tx, &f.Rows); err != nil {
+		return err
+	}
+	return tx.QueryRow(ctx, sumLiveSQL).Scan(&f.Live, &f.Sum) //nolint:wrapcheck // read does
+}
+
+// begin reads meta, and what was recorded since a mark.
+func begin(ctx context.Context, tx pgx.Tx, since store.Mark, f *store.Followed) (changed store.ChangedKeys, proven bool, err error) {
+	if f.Meta, err = scanMeta(tx.QueryRow(ctx, metaSQL)); err != nil {
+		return changed, false, err
+	}
+	f.Rows.Revision, f.Rows.LastID, f.Rows.Time = f.Meta.Sequence, f.Meta.LastID, f.Meta.Time
+	if since == (store.Mark{}) {
+		return changed, false, nil
+	}
+	f.Mark, changed, proven, err = readRecords(ctx, tx, since, f.Meta.Sequence)
+	return changed, proven, err
+}
+
+// loadTables reads all hosts and live allocations.
+func loadTables(ctx context.Context, tx pgx.Tx, to *ledger.Snapshot) (err error) {
+	if to.Hosts, err = loadKeyed(ctx, tx, store.HostTable, loadHostsSQL, store.DecodeHost); err != nil {
+		return err
+	}
+	to.Allocations, err = loadLive(ctx, tx)
+	return err
+}
+
+// loadRest reads all rules, providers and refusals.
+func loadRest(ctx context.Context, tx pgx.Tx, to *ledger.Snapshot) (err error) {
+	if to.Quotas, err = loadKeyed(ctx, tx, store.QuotaTable, loadQuotasSQL, store.DecodeQuota); err != nil {
+		return err
+	}
+	if to.Providers, err = loadKeyed(ctx, tx, store.ProviderTable, loadProvidersSQL, store.DecodeProvider); err != nil {
+		return err
+	}
+	to.Refusals, err = loadKeyed(ctx, tx, store.RefusalTable, loadRefusalsSQL, store.DecodeRefusal)
+	return err
+}
+
+// readRecords reads the records of the commits since a mark. They are proven if they lead, each
+// from where the one before it ends, from the mark's own record to the present sequence. What a
+// version has committed that keeps no records leaves a gap.
+func readRecords(ctx context.Context, tx pgx.Tx, since store.Mark, present uint64) (mark store.Mark, changed store.ChangedKeys, proven bool, err error) {
+	found, err := tx.Query(ctx, recordsSQL, store.Signed(since.Sequence), mostRecords)
+	if err != nil {
+		return mark, changed, false, fmt.Errorf("records of changes: %w", err)
+	}
+	defer found.Close()
+	for found.Next() {
+		var sequence, before int64
+		var leadership string
+		var keys pgtype.DriverBytes // valid until the next row
+		if err := found.Scan(&sequence, &before, &leadership, &keys); err != nil {
+			return mark, changed, false, fmt.Errorf("records of changes: %w", err)
+		}
+		at := store.Mark{Sequence: store.Unsigned(sequence), Leadership: leadership}
+		if mark == (store.Mark{}) {
+			if at != since {
+				return mark, changed, false, nil
+			}
+		} else if store.Unsigned(before) != mark.Sequence || changed.Add(keys) != nil {
+			return mark, changed, false, nil
+		}
+		mark = at
+	}
+	return mark, changed, mark.Sequence == present && mark != (store.Mark{}), found.Err() //nolint:wrapcheck // read does
+}
+
+// readChanged reads the rows with these keys as they are now.
+func readChanged(ctx context.Context, tx pgx.Tx, keys store.ChangedKeys, f *store.Followed) error {
+	if len(keys.Allocations) > 0 {
+		if err := readChangedAllocations(ctx, tx, keys.Allocations, f); err != nil {
+			return err
+		}
+	}
+	if len(keys.Hosts) == 0 {
+		return nil
+	}
+	gone := make(map[string]struct{}, len(keys.Hosts))
+	escaped := make([]string, len(keys.Hosts))
+	for i, id := range keys.Hosts {
+		gone[id], escaped[i] = struct{}{}, escape(id)
+	}
+	var err error
+	if f.Rows.Hosts, err = loadKeyed(ctx, tx, store.HostTable, changedHostsSQL, store.DecodeHost, escaped); err != nil {
+		return err
+	}
+	for i := range f.Rows.Hosts {
+		delete(gone, f.Rows.Hosts[i].ID)
+	}
+	for id := range gone {
+		f.HostsRemoved = append(f.HostsRemoved, id)
+	}
+	return nil
+}
+
+func readChangedAllocations(ctx context.Context, tx pgx.Tx, changed []ledger.ID, f *store.Followed) error {
+	gone := make(map[ledger.ID]struct{}, len(changed))
+	ids := make([]int64, 0, len(changed))
+	for _, id := range changed {
+		if _, twice := gone[id]; !twice {
+			ids = append(ids, store.Signed(uint64(id)))
+		}
+		gone[id] = struct{}{}
+	}
+	found, err := tx.Query(ctx, changedSQL, ids)
+	if err != nil {
+		return fmt.Errorf("changed allocations: %w", err)
+	}
+	defer found.Close()
+	for found.Next() {
+		var id, ended, forget int64
+		var payload pgtype.DriverBytes // valid until the next row
+		if err := found.Scan(&id, &ended, &forget, &payload); err != nil {
+			return named(err, id)
+		}
+		if ended != 0 {
+			continue
+		}
+		a, err := store.DecodeAllocation(ledger.ID(store.Unsigned(id)), forget != 0, payload)
+		if err != nil {
+			return err //nolint:wrapcheck // names the row
+		}
+		delete(gone, a.ID)
+		f.Rows.Allocations = append(f.Rows.Allocations, a)
+	}
+	for id := range gone {
+		f.Ended = append(f.Ended, id)
+	}
+	return found.Err() //nolint:wrapcheck // read does
+}
+
+// record adds the parts of a statement that record which rows it changes. A commit that does not
+// raise the sequence cannot have a record of its own.
+func (a *arguments) record(own term, kept *records, add func(some bool, part string, args ...any)) {
+	if store.Unsigned(a.rows.Sequence) <= store.Unsigned(own.sequence) {
+		add(a.rows.ChangesRows(), unrecordPart)
+		return
+	}
+	a.change = a.rows.Changed(a.change[:0])
+	add(a.change != nil, recordPart, a.rows.Sequence, own.sequence, own.secret, a.change)
+	forget, due := kept.forget()
+	add(due, forgetPart, forget)
+}
+
+// records are the sequences that a leadership has left, one of every few commits, the oldest
+// first: up to the first one, records are forgotten next.
+type records struct {
+	left    [store.RecordSteps + 1]int64
+	filled  int
+	commits int
+}
+
+// forget returns the sequence up to which records are to be forgotten with the next commit, if
+// any are.
+func (r *records) forget() (sequence int64, due bool) {
+	return r.left[0], r.filled == len(r.left)
+}
+
+// committed counts a commit, which has left a sequence.
+func (r *records) committed(sequence int64) {
+	if r.filled == len(r.left) {
+		copy(r.left[:], r.left[1:])
+		r.filled--
+	}
+	if r.commits%(store.RecordsKept/store.RecordSteps) == 0 {
+		r.left[r.filled] = sequence
+		r.filled++
+	}
+	r.commits++
+}
+
