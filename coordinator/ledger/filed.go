@@ -18,6 +18,8 @@ type Filed struct {
 	quotas    []Quota           // of every source
 	providers []ProviderRecord
 	touched   map[*host]struct{} // hosts whose entries may not be in the order of their ids
+	// left are the sums that an allocation was taken out of.
+	left leftSums
 }
 
 // File files a snapshot in a new ledger. Its request ids, its times and its revision do not matter.
@@ -25,7 +27,7 @@ type Filed struct {
 func File(l *Ledger, s *Snapshot) (*Filed, error) {
 	f := &Filed{
 		ledger: l, waiting: make(map[ID]Allocation), quotas: inOrder(s.Quotas), providers: providersInOrder(s.Providers),
-		touched: make(map[*host]struct{}),
+		touched: make(map[*host]struct{}), left: newLeftSums(),
 	}
 	if err := l.fileRules(s); err != nil {
 		return nil, err
@@ -122,6 +124,7 @@ func (f *Filed) remove(id ID) {
 		return
 	}
 	f.touched[e.host] = struct{}{} // the last one has its place there
+	f.left.add(e)
 	l.unhold(e)
 	l.countState(e, -1)
 	l.countOverUse(e, -1)
@@ -197,6 +200,7 @@ func (f *Filed) settle() {
 			return true
 		})
 	}
+	f.left.begin(f)
 	created := make(map[*clusterQueue]struct{})
 	l.entries.Scan(func(_ ID, e *entry) bool {
 		for _, t := range e.queueCharges() {
@@ -205,9 +209,11 @@ func (f *Filed) settle() {
 				t.queue.setCreator(e.host)
 			}
 		}
+		f.left.count(e)
 		l.settle(e)
 		return true
 	})
+	f.left.end(l)
 }
 
 func byID(a, b *entry) int { return cmp.Compare(a.ID, b.ID) }
