@@ -52,6 +52,7 @@ func suites() []suite {
 		{"fleet", fleetSuite},
 		{"queues", queuesSuite},
 		{"failover", failoverSuite},
+		{"takeover", takeoverSuite},
 		{"neighbours", neighboursSuite},
 		{"watchers", watchersSuite},
 	}
