@@ -78,7 +78,7 @@ func TestEveryPartRunsAndWhatFailedIsNamed(t *testing.T) {
 			}
 		}
 		var want []string
-		for _, part := range []string{"sim", "kills", "fuzz", "soak", "callers", "test-arches", "mutants"} {
+		for _, part := range []string{"sim", "kills", "fuzz", "soak", "callers", "failovers", "test-arches", "mutants"} {
 			want = append(want, part+" 100000 7 1m 10m ./resource")
 		}
 		if !slices.Equal(ran, want) || code != test.code {
