@@ -17,18 +17,12 @@ type Filed struct {
 	waiting   map[ID]Allocation // requests that wait: they are decided by Restore
 	quotas    []Quota           // of every source
 	providers []ProviderRecord
-	touched   map[*host]struct{} // hosts whose entries may not be in the order of their ids
-	// left are the sums that an allocation was taken out of.
-	left leftSums
 }
 
 // File files a snapshot in a new ledger. Its request ids, its times and its revision do not matter.
 // The error is as that of Restore.
 func File(l *Ledger, s *Snapshot) (*Filed, error) {
-	f := &Filed{
-		ledger: l, waiting: make(map[ID]Allocation), quotas: inOrder(s.Quotas), providers: providersInOrder(s.Providers),
-		touched: make(map[*host]struct{}), left: newLeftSums(),
-	}
+	f := &Filed{ledger: l, waiting: make(map[ID]Allocation), quotas: inOrder(s.Quotas), providers: providersInOrder(s.Providers)}
 	if err := l.fileRules(s); err != nil {
 		return nil, err
 	}
@@ -59,7 +53,6 @@ func (f *Filed) Update(changed *Snapshot, ended []ID, hostsRemoved []string) err
 		if len(h.entries) > 0 {
 			return unrestored(h.entries[0].ID, "no such host: %q", id)
 		}
-		delete(f.touched, h)
 		l.removeHost(h)
 	}
 	f.forgetChanges()
@@ -100,19 +93,11 @@ func (f *Filed) put(rows []Allocation) error {
 			f.waiting[a.ID] = *a
 			continue
 		}
-		e, err := f.ledger.file(a)
-		if err != nil {
+		if _, err := f.ledger.file(a); err != nil {
 			return err
 		}
-		f.touch(e.host)
 	}
 	return nil
-}
-
-func (f *Filed) touch(h *host) {
-	if n := len(h.entries); n > 1 && h.entries[n-1].ID < h.entries[n-2].ID {
-		f.touched[h] = struct{}{}
-	}
 }
 
 // remove takes an allocation out, if it is there, as if it had never been.
@@ -123,8 +108,6 @@ func (f *Filed) remove(id ID) {
 	if e == nil {
 		return
 	}
-	f.touched[e.host] = struct{}{} // the last one has its place there
-	f.left.add(e)
 	l.unhold(e)
 	l.countState(e, -1)
 	l.countOverUse(e, -1)
@@ -146,6 +129,13 @@ func (f *Filed) Each(yield func(*Allocation)) {
 	}
 }
 
+// EachHost calls yield for every host. It must not change them.
+func (f *Filed) EachHost(yield func(*HostRecord)) {
+	for _, h := range f.ledger.hostOrder {
+		yield(&h.HostRecord)
+	}
+}
+
 // Len is the number of live allocations.
 func (f *Filed) Len() int { return f.ledger.entries.Len() + len(f.waiting) }
 
@@ -153,9 +143,7 @@ func (f *Filed) Len() int { return f.ledger.entries.Len() + len(f.waiting) }
 func (f *Filed) Rows(s *Snapshot) {
 	s.Hosts, s.Allocations = nil, make([]Allocation, 0, f.Len())
 	f.Each(func(a *Allocation) { s.Allocations = append(s.Allocations, *a) })
-	for _, h := range f.ledger.hostOrder {
-		s.Hosts = append(s.Hosts, h.HostRecord)
-	}
+	f.EachHost(func(h *HostRecord) { s.Hosts = append(s.Hosts, *h) })
 }
 
 // Suits reports whether it was filed by the rules and the providers of a snapshot. If not, Restore
@@ -177,30 +165,27 @@ func providersInOrder(providers []ProviderRecord) []ProviderRecord {
 // Ledger is the ledger to call Restore of.
 func (f *Filed) Ledger() *Ledger { return f.ledger }
 
-// settle makes the tables those that Restore would have made of the rows at a time.
+// settle makes the tables those that Restore would have made of the rows at a time: in the order of
+// the ids, and with sums that no allocation was taken out of.
 func (f *Filed) settle() {
 	l := f.ledger
 	f.forgetChanges()
-	for h := range f.touched {
-		slices.SortFunc(h.entries, byID)
+	for _, h := range l.hostOrder {
+		h.entries = sorted(h.entries, byID)
 		for i, e := range h.entries {
 			e.hostIndex = i
 		}
 	}
 	for _, c := range l.clusters {
-		slices.SortFunc(c.members, byID)
+		c.members = sorted(c.members, byID)
 		for i, e := range c.members {
 			e.external.membership(c).index = i
 		}
 		if c.configured {
 			c.since = l.now
 		}
-		c.order.Scan(func(q *clusterQueue) bool {
-			q.clearCreator()
-			return true
-		})
 	}
-	f.left.begin(f)
+	f.emptySums()
 	created := make(map[*clusterQueue]struct{})
 	l.entries.Scan(func(_ ID, e *entry) bool {
 		for _, t := range e.queueCharges() {
@@ -209,11 +194,11 @@ func (f *Filed) settle() {
 				t.queue.setCreator(e.host)
 			}
 		}
-		f.left.count(e)
+		l.sum(e)
 		l.settle(e)
 		return true
 	})
-	f.left.end(l)
+	l.sumSets()
 }
 
 func byID(a, b *entry) int { return cmp.Compare(a.ID, b.ID) }
