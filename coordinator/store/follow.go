@@ -35,10 +35,11 @@ type Followed struct {
 	// Rest says that Rows has all rules, providers and refusals. If not, no rule and no provider
 	// has changed.
 	Rest bool
-	// Live is the number of live allocations, and Sum that of their ids, see SumOfIDs. CatchUp
-	// reads them.
-	Live int
-	Sum  int64
+	// Live is the number of live allocations, Sum that of their ids, see SumOfIDs, and Hosts the
+	// number of hosts. CatchUp reads them.
+	Live  int
+	Sum   int64
+	Hosts int
 }
 
 // Follower is the part of a Store for coordinators that stand by. Its methods read one state of the
@@ -49,8 +50,8 @@ type Follower interface {
 	Follow(ctx context.Context, since Mark) (Followed, error)
 
 	// CatchUp reads what has changed since a mark, and all that a ledger is rebuilt from besides,
-	// and what shows whether the reader has the live allocations of the store. ErrGap: not all
-	// that has changed is recorded.
+	// and what shows whether the reader has the hosts and the live allocations of the store.
+	// ErrGap: not all that has changed is recorded.
 	CatchUp(ctx context.Context, since Mark) (Followed, error)
 }
 
@@ -69,11 +70,12 @@ func SumOfIDs(id ledger.ID) int64 { return Signed(uint64(id)) % IDModulus }
 const ChangeTable = "change"
 
 const (
-	// MostRecorded is how many keys a record of a commit has at most. A commit that changes more
-	// rows has none.
+	// MostRecorded is how many keys a record of a commit has at most. That of a commit that changes
+	// more rows has none, and says so.
 	MostRecorded = 4096
-	// RecordsKept is how many records there are at least, once there were as many commits. They
-	// are removed in steps of a RecordSteps-th of that.
+	// RecordsKept is how many records there are at least, once there were as many commits. The
+	// leader removes older ones: when it begins, and from then on in steps of a RecordSteps-th of
+	// that.
 	RecordsKept, RecordSteps = 8192, 8
 )
 

@@ -18,11 +18,16 @@ const (
 	lastRecordSQL   = `SELECT leadership FROM change WHERE sequence = $1`
 	changedSQL      = `SELECT id, ended, forget, payload FROM allocation WHERE id = ANY($1::bigint[]) ORDER BY id`
 	changedHostsSQL = `SELECT id, payload FROM host WHERE id = ANY($1::text[]) ORDER BY id`
-	sumLiveSQL      = `SELECT count(*), coalesce(sum(id % 1000000007), 0)::bigint FROM allocation WHERE ended = 0`
+	sumLiveSQL      = `SELECT count(*), coalesce(sum(id % 1000000007), 0)::bigint, (SELECT count(*) FROM host) FROM allocation WHERE ended = 0`
 
-	// beginRecordsSQL names the state that a leadership begins with, if nothing does.
-	beginRecordsSQL = `INSERT INTO change (sequence, before, leadership, keys) SELECT sequence, sequence, leadership, '' FROM meta
- WHERE one = 1 AND leadership = $1 ON CONFLICT (sequence) DO NOTHING`
+	// beginRecordsSQL names the state that a leadership begins with, if nothing does, and removes
+	// old records: a leadership may end before it has removed any with its commits. What is later
+	// than the present state is of another past, and would stand in the way of commits.
+	beginRecordsSQL = `WITH led AS (SELECT sequence, leadership FROM meta WHERE one = 1 AND leadership = $1),
+ past AS (SELECT sequence FROM change ORDER BY sequence DESC OFFSET $2 LIMIT 1),
+ old AS (DELETE FROM change WHERE sequence <= (SELECT sequence FROM past) AND EXISTS (SELECT 1 FROM led)),
+ later AS (DELETE FROM change USING led WHERE change.sequence > led.sequence)
+ INSERT INTO change (sequence, before, leadership, keys) SELECT sequence, sequence, leadership, '' FROM led ON CONFLICT (sequence) DO NOTHING`
 
 	recordPart = `, recorded AS (INSERT INTO change (sequence, before, leadership, keys) SELECT $::bigint, $::bigint, $::text, $::bytea FROM led)`
 	// What is recorded before no longer leads to the present state.
@@ -107,7 +112,7 @@ func catchUp(ctx context.Context, tx pgx.Tx, since store.Mark, f *store.Followed
 	if err := loadRest(ctx, tx, &f.Rows); err != nil {
 		return err
 	}
-	return tx.QueryRow(ctx, sumLiveSQL).Scan(&f.Live, &f.Sum) //nolint:wrapcheck // read does
+	return tx.QueryRow(ctx, sumLiveSQL).Scan(&f.Live, &f.Sum, &f.Hosts) //nolint:wrapcheck // read does
 }
 
 // begin reads meta, and what was recorded since a mark.
@@ -244,10 +249,22 @@ func (a *arguments) record(own term, kept *records, add func(some bool, part str
 		add(a.rows.ChangesRows(), unrecordPart)
 		return
 	}
-	a.change = a.rows.Changed(a.change[:0])
-	add(a.change != nil, recordPart, a.rows.Sequence, own.sequence, own.secret, a.change)
+	before := own.sequence
+	if a.change = a.rows.Changed(a.change[:0]); a.change == nil { // too many: nothing leads on from before
+		a.change, before = []byte{}, a.rows.Sequence
+	}
+	add(true, recordPart, a.rows.Sequence, before, own.secret, a.change)
 	forget, due := kept.forget()
 	add(due, forgetPart, forget)
+}
+
+// beginRecords begins the records of a leadership. If that fails, nobody can follow the store until
+// the first commit, and it leads all the same.
+func (s *Store) beginRecords(ctx context.Context, conn *pgx.Conn, secret string) {
+	s.writer.records = records{}
+	if _, err := conn.Exec(ctx, beginRecordsSQL, secret, store.RecordsKept); err != nil {
+		s.server.log.Warn("the records of changes cannot be begun: coordinators that stand by cannot follow until the first commit", "error", err)
+	}
 }
 
 // records are the sequences that a leadership has left, one of every few commits, the oldest
@@ -276,4 +293,3 @@ func (r *records) committed(sequence int64) {
 	}
 	r.commits++
 }
-

@@ -83,9 +83,7 @@ func (s *Store) lead(ctx context.Context, atLeast uint64) (meta store.Meta, err 
 			return s.mayNotLead(ctx, conn)
 		}
 		if err == nil {
-			s.writer.records = records{}
-			// if it fails, those that stand by read everything until the first commit
-			_, _ = conn.Exec(ctx, beginRecordsSQL, secret)
+			s.beginRecords(ctx, conn, secret)
 		}
 		return err
 	})

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strconv"
@@ -16,8 +17,8 @@ type memoryChange struct {
 	keys   store.ChangedKeys
 }
 
-// mostMemoryChanges is how many are kept: so few that readers often come too late.
-const mostMemoryChanges = 40
+// mostMemoryChanges is how many are kept: so few that readers sometimes come too late.
+const mostMemoryChanges = 150
 
 // mark names the present state.
 func (m *Memory) mark() store.Mark {
@@ -44,6 +45,9 @@ func (m *Memory) recordChange(before uint64, batch *store.Batch) {
 	c.keys.Rest = len(batch.Quotas)+len(batch.QuotasRemoved)+len(batch.Providers)+len(batch.ProvidersRemoved) > 0
 	switch {
 	case batch.Revision > before:
+		if len(c.keys.Allocations)+len(c.keys.Hosts) > store.MostRecorded {
+			c.before, c.keys = c.mark.Sequence, store.ChangedKeys{}
+		}
 		m.changes = append(m.changes, c)
 		m.changes = m.changes[max(0, len(m.changes)-mostMemoryChanges):]
 	case len(c.keys.Allocations)+len(c.keys.Hosts) > 0 || c.keys.Rest:
@@ -76,26 +80,24 @@ func (s *memoryStore) Follow(ctx context.Context, since store.Mark) (store.Follo
 	if err := s.usable(ctx); err != nil {
 		return store.Followed{}, err
 	}
-	f := store.Followed{Meta: s.meta}
-	if n := len(s.changes); n > 0 && s.changes[n-1].mark.Sequence == s.meta.Sequence {
-		f.Mark = s.changes[n-1].mark
-	} else {
+	f := store.Followed{Meta: s.meta, Rows: s.noRows()}
+	n := len(s.changes)
+	if n == 0 || s.changes[n-1].mark.Sequence != s.meta.Sequence {
 		return f, nil
 	}
-	all, err := s.load(ledger.MaxInstant)
-	if err != nil {
-		return store.Followed{}, err
-	}
+	f.Mark = s.changes[n-1].mark
 	keys, proven := s.since(since)
-	if f.Rows, f.Rest = sorted(all), true; !proven {
-		f.Whole = true
-		return f, nil
+	if !proven {
+		all, err := s.load(ledger.MaxInstant)
+		f.Rows, f.Whole, f.Rest = all, true, true
+		return f, err
 	}
-	s.onlyChanged(&f, &keys)
-	if f.Rest = keys.Rest; !f.Rest {
-		f.Rows.Quotas, f.Rows.Providers, f.Rows.Refusals = nil, nil, nil
+	err := s.loadChanged(&f, &keys)
+	if f.Rest = keys.Rest; f.Rest && err == nil {
+		err = s.loadRest(&f.Rows)
 	}
-	return f, nil
+	f.Rows = sorted(f.Rows)
+	return f, err
 }
 
 // CatchUp implements store.Store.
@@ -109,31 +111,52 @@ func (s *memoryStore) CatchUp(ctx context.Context, since store.Mark) (store.Foll
 	if !proven {
 		return store.Followed{}, store.ErrGap
 	}
-	all, err := s.load(ledger.MaxInstant)
-	if err != nil {
-		return store.Followed{}, err
+	f := store.Followed{Meta: s.meta, Mark: s.changes[len(s.changes)-1].mark, Rows: s.noRows(), Rest: true, Hosts: len(s.hosts)}
+	for id, row := range s.allocations {
+		if row.ended == 0 {
+			f.Live++
+			f.Sum += store.SumOfIDs(id)
+		}
 	}
-	f := store.Followed{Meta: s.meta, Mark: s.changes[len(s.changes)-1].mark, Rows: sorted(all), Rest: true, Live: len(all.Allocations)}
-	for i := range all.Allocations {
-		f.Sum += store.SumOfIDs(all.Allocations[i].ID)
+	err := s.loadChanged(&f, &keys)
+	if err == nil {
+		err = s.loadRest(&f.Rows)
 	}
-	s.onlyChanged(&f, &keys)
-	return f, nil
+	f.Rows = sorted(f.Rows)
+	return f, err
 }
 
-// onlyChanged takes out the hosts and live allocations that have not changed, and adds what is
-// gone.
-func (s *memoryStore) onlyChanged(f *store.Followed, keys *store.ChangedKeys) {
-	f.Rows.Allocations = slices.DeleteFunc(f.Rows.Allocations, func(a ledger.Allocation) bool { return !slices.Contains(keys.Allocations, a.ID) })
-	f.Rows.Hosts = slices.DeleteFunc(f.Rows.Hosts, func(h ledger.HostRecord) bool { return !slices.Contains(keys.Hosts, h.ID) })
-	for _, id := range keys.Allocations {
-		if row, there := s.allocations[id]; (!there || row.ended != 0) && !slices.Contains(f.Ended, id) {
+// loadChanged reads the hosts and live allocations with these keys, and names those that are gone.
+func (s *memoryStore) loadChanged(f *store.Followed, keys *store.ChangedKeys) error {
+	for _, id := range distinct(keys.Allocations) {
+		row, there := s.allocations[id]
+		if !there || row.ended != 0 {
 			f.Ended = append(f.Ended, id)
+			continue
 		}
+		a, err := row.decode()
+		if err != nil {
+			return err
+		}
+		f.Rows.Allocations = append(f.Rows.Allocations, a)
 	}
-	for _, id := range keys.Hosts {
-		if _, there := s.hosts[id]; !there && !slices.Contains(f.HostsRemoved, id) {
+	for _, id := range distinct(keys.Hosts) {
+		payload, there := s.hosts[id]
+		if !there {
 			f.HostsRemoved = append(f.HostsRemoved, id)
+			continue
 		}
+		h, err := store.DecodeHost(id, payload)
+		if err != nil {
+			return err
+		}
+		f.Rows.Hosts = append(f.Rows.Hosts, h)
 	}
+	return nil
+}
+
+// distinct are the keys in order, each once.
+func distinct[K cmp.Ordered](keys []K) []K {
+	slices.Sort(keys)
+	return slices.Compact(keys)
 }

@@ -88,8 +88,8 @@ func testFollow(t *testing.T, open Opener) {
 	epoch = lead(t, b, 0).Epoch
 	commit(t, b, epoch, transitions(Typical(5, ledger.Active, 7)))
 	caughtUp, err := a.CatchUp(t.Context(), some.Mark)
-	if err != nil || len(caughtUp.Rows.Allocations) != 1 || caughtUp.Live != 4 || caughtUp.Sum != 1+2+4+5 || caughtUp.Meta.Epoch != epoch {
-		t.Errorf("caught up %+v, %v; want 5, and that there are four", caughtUp, err)
+	if err != nil || len(caughtUp.Rows.Allocations) != 1 || caughtUp.Live != 4 || caughtUp.Sum != 1+2+4+5 || caughtUp.Hosts != 1 || caughtUp.Meta.Epoch != epoch {
+		t.Errorf("caught up %+v, %v; want 5, and that there are four, and a host", caughtUp, err)
 	}
 	// a state that there was in another past, or never
 	for _, mark := range []store.Mark{{Sequence: 6, Leadership: "another"}, {Sequence: 4, Leadership: some.Mark.Leadership}, {Sequence: 99, Leadership: "x"}} {
@@ -99,6 +99,15 @@ func testFollow(t *testing.T, open Opener) {
 		if f := follow(t, a, mark); !f.Whole || len(f.Rows.Allocations) != 4 {
 			t.Errorf("%+v: read %+v; want everything", mark, f)
 		}
+	}
+	// a commit of so many rows that it is not recorded which ones: they are there at once, all of them
+	c = ledger.Changes{Revision: 8}
+	for i := range store.MostRecorded + 1 {
+		c.Transitions = append(c.Transitions, Typical(ledger.ID(10+i), ledger.Active, 8)) //nolint:gosec // few
+	}
+	commit(t, b, epoch, c)
+	if f := follow(t, a, caughtUp.Mark); !f.Whole || len(f.Rows.Allocations) != 4+store.MostRecorded+1 || f.Mark.Sequence != 8 {
+		t.Errorf("read %d allocations, whole: %t, %+v; want all", len(f.Rows.Allocations), f.Whole, f.Mark)
 	}
 }
 
@@ -155,8 +164,8 @@ func testFollowModel(t *testing.T, fresh func(t *testing.T) Opener) {
 				for i := range want.Allocations {
 					sum += store.SumOfIDs(want.Allocations[i].ID)
 				}
-				if f.Live != len(want.Allocations) || f.Sum != sum {
-					rt.Fatalf("%d live, sum %d; want %d, %d", f.Live, f.Sum, len(want.Allocations), sum)
+				if f.Live != len(want.Allocations) || f.Sum != sum || f.Hosts != len(want.Hosts) {
+					rt.Fatalf("%d live, sum %d, %d hosts; want %d, %d, %d", f.Live, f.Sum, f.Hosts, len(want.Allocations), sum, len(want.Hosts))
 				}
 			},
 		})

@@ -112,7 +112,7 @@ func (s *memoryStore) Load(ctx context.Context, epoch uint64, rememberSince time
 
 // load reads everything, and the request ids of what ended at or after a time.
 func (s *memoryStore) load(rememberSince ledger.Instant) (ledger.Snapshot, error) {
-	snapshot := ledger.Snapshot{Revision: s.meta.Sequence, LastID: s.meta.LastID, Time: s.meta.Time}
+	snapshot := s.noRows()
 	for _, row := range s.allocations {
 		a, err := row.decode()
 		switch {
@@ -131,27 +131,40 @@ func (s *memoryStore) load(rememberSince ledger.Instant) (ledger.Snapshot, error
 		}
 		snapshot.Hosts = append(snapshot.Hosts, h)
 	}
-	for selector, payload := range s.quotas {
-		q, err := store.DecodeQuota(selector, payload)
-		if err != nil {
-			return ledger.Snapshot{}, err
-		}
-		snapshot.Quotas = append(snapshot.Quotas, q)
-	}
-	for name, payload := range s.providers {
-		p, err := store.DecodeProvider(name, payload)
-		if err != nil {
-			return ledger.Snapshot{}, err
-		}
-		snapshot.Providers = append(snapshot.Providers, p)
-	}
-	for id, payload := range s.refusals {
-		if r, err := store.DecodeRefusal(id, payload); err == nil {
-			snapshot.Refusals = append(snapshot.Refusals, r)
-		}
+	if err := s.loadRest(&snapshot); err != nil {
+		return ledger.Snapshot{}, err
 	}
 	// the same for the same rows, so that simulations repeat themselves
 	return sorted(snapshot), nil
+}
+
+// noRows is a snapshot without rows.
+func (m *Memory) noRows() ledger.Snapshot {
+	return ledger.Snapshot{Revision: m.meta.Sequence, LastID: m.meta.LastID, Time: m.meta.Time}
+}
+
+// loadRest reads all rules, providers and refusals.
+func (m *Memory) loadRest(to *ledger.Snapshot) error {
+	for selector, payload := range m.quotas {
+		q, err := store.DecodeQuota(selector, payload)
+		if err != nil {
+			return err
+		}
+		to.Quotas = append(to.Quotas, q)
+	}
+	for name, payload := range m.providers {
+		p, err := store.DecodeProvider(name, payload)
+		if err != nil {
+			return err
+		}
+		to.Providers = append(to.Providers, p)
+	}
+	for id, payload := range m.refusals {
+		if r, err := store.DecodeRefusal(id, payload); err == nil {
+			to.Refusals = append(to.Refusals, r)
+		}
+	}
+	return nil
 }
 
 func (s *memoryStore) Commit(ctx context.Context, batch store.Batch) error {
