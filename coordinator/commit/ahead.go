@@ -27,10 +27,11 @@ const (
 type follower struct {
 	loop *Loop
 
-	// wanted counts those who want to take what is filed: nothing is read for it then.
-	wanted atomic.Int32
-	// leaveOff ends the reading that is under way; nil: none is.
-	leaveOff atomic.Pointer[context.CancelFunc]
+	// suspended is set from when this coordinator asks the store for the lead until it leads, or
+	// does not: nothing is read for it then.
+	suspended atomic.Bool
+	// cancelRead ends the reading that is under way; nil: none is.
+	cancelRead atomic.Pointer[context.CancelFunc]
 
 	mu    sync.Mutex  // held while it reads and files
 	ahead *core.Ahead // guarded by mu
@@ -55,21 +56,16 @@ func (f *follower) run(ctx context.Context) {
 	failed := false
 	for wait := followEvery; pause.For(wait, ctx.Done(), nil); {
 		wait = followEvery
-		if f.loop.leads.Load() {
-			continue
-		}
-		followed, err := f.follow(ctx)
+		err := f.follow(ctx)
 		switch {
 		case errors.Is(err, store.ErrNotFollowed):
 			return
-		case ctx.Err() != nil, errors.Is(err, context.Canceled): // somebody wants it
+		case ctx.Err() != nil, errors.Is(err, errNotNow):
 		case err != nil:
 			if wait = followAgain; !failed {
-				f.loop.Log.Warn("the store cannot be followed: until that works, a change of leader to this coordinator takes as long as a start", "error", err)
+				f.warn(err)
 			}
 			failed = true
-		case !followed:
-			wait = followAgain
 		case failed:
 			failed = false
 			f.loop.Log.Info("the store is followed again")
@@ -77,32 +73,56 @@ func (f *follower) run(ctx context.Context) {
 	}
 }
 
-// follow catches up once. It reports false if the store cannot be followed now.
-func (f *follower) follow(ctx context.Context) (bool, error) {
+// warn says why the store cannot be followed.
+func (f *follower) warn(err error) {
+	attrs := []any{"error", err}
+	if fault, ok := errors.AsType[*core.PanicError](err); ok {
+		attrs = append(attrs, "stack", string(fault.Stack))
+		f.loop.Metrics.faults.Inc()
+	}
+	f.loop.Log.Warn("the store cannot be followed: until that works, this coordinator must load everything before it can lead", attrs...)
+}
+
+// errNotNow says that this coordinator leads, or is about to.
+var errNotNow = errors.New("this coordinator leads")
+
+// follow catches up once.
+func (f *follower) follow(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
 	defer cancel()
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.leaveOff.Store(&cancel)
-	defer f.leaveOff.Store(nil)
-	if f.wanted.Load() > 0 { // after leaveOff is set: one of the two is seen
-		return false, context.Canceled
+	f.cancelRead.Store(&cancel)
+	defer f.cancelRead.Store(nil)
+	// Both after cancelRead is set: suspend cancels this reading, or is seen here. And it leads only
+	// after a load, which waits for mu.
+	if f.suspended.Load() || f.loop.leads.Load() {
+		return errNotNow
 	}
-	return f.ahead.Follow(ctx) //nolint:wrapcheck // says it
+	err := f.ahead.Follow(ctx)
+	if err != nil && f.suspended.Load() {
+		return errNotNow
+	}
+	return err //nolint:wrapcheck // says it
 }
+
+// suspend ends what is read, and lets nothing more be read until resume.
+func (f *follower) suspend() {
+	f.suspended.Store(true)
+	if cancel := f.cancelRead.Load(); cancel != nil {
+		(*cancel)()
+	}
+}
+
+func (f *follower) resume() { f.suspended.Store(false) }
 
 // load reads what a leadership begins with, if it can from what is filed.
 func (f *follower) load(ctx context.Context, meta store.Meta, whole bool) (ledger.Snapshot, error) {
-	f.wanted.Add(1)
-	defer f.wanted.Add(-1)
-	if cancel := f.leaveOff.Load(); cancel != nil {
-		(*cancel)()
-	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	snapshot, why, err := f.ahead.Load(ctx, meta, f.loop.rememberSince(meta).Time(), whole)
 	if why != nil && !errors.Is(why, core.ErrNothingFiled) {
-		f.loop.Log.Warn("what was filed ahead is not used: the whole ledger is loaded from the store", "why", why)
+		f.loop.Log.Warn("this standby's copy of the ledger is not used: everything is loaded from the store", "why", why)
 	}
 	return snapshot, err //nolint:wrapcheck // says it
 }

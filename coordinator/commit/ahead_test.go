@@ -2,6 +2,7 @@ package commit
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -51,13 +52,18 @@ func TestWhoStandsByHasTheLedgerFiled(t *testing.T) {
 type lonelyStore struct {
 	store.Store
 
-	err   error
-	asked atomic.Int64
+	err    error
+	silent bool // it does not answer
+	asked  atomic.Int64
 }
 
-func (s *lonelyStore) Follow(context.Context, store.Mark) (store.Followed, error) {
+func (s *lonelyStore) Follow(ctx context.Context, _ store.Mark) (store.Followed, error) {
 	s.asked.Add(1)
-	return store.Followed{}, s.err
+	if s.silent {
+		<-ctx.Done()
+		return store.Followed{}, ctx.Err()
+	}
+	return store.Followed{Meta: store.Meta{Epoch: 1}}, s.err
 }
 
 // A store that cannot be followed now is asked again after a while. One that nobody can follow is
@@ -77,6 +83,36 @@ func TestAStoreThatCannotBeFollowedIsLoaded(t *testing.T) {
 				t.Errorf("%v: it does not lead", err)
 			}
 			d.Close()
+		}
+	})
+}
+
+// Nothing is read for what is filed from when a coordinator asks for the lead: it needs the
+// processor and the store itself. What is under way ends at once.
+func TestWhoBeginsToLeadDoesNotFollow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &lonelyStore{Store: NewMemoryStore(), err: store.ErrIO}
+		d := newLoopRig(t, s, nil)
+		for _, begins := range []func(){d.follower.suspend, func() {
+			d.leads.Store(true)
+			d.follower.resume()
+		}} {
+			begins()
+			if err := d.follower.follow(t.Context()); !errors.Is(err, errNotNow) || s.asked.Load() > 0 {
+				t.Errorf("%v, asked %d times; want %v", err, s.asked.Load(), errNotNow)
+			}
+		}
+		d.leads.Store(false)
+		if err := d.follower.follow(t.Context()); !errors.Is(err, store.ErrIO) {
+			t.Errorf("%v; want the store's error", err)
+		}
+		s.silent = true
+		ended := make(chan error)
+		go func() { ended <- d.follower.follow(t.Context()) }()
+		synctest.Wait()
+		d.follower.suspend()
+		if err := <-ended; !errors.Is(err, errNotNow) {
+			t.Errorf("%v; want %v", err, errNotNow)
 		}
 	})
 }

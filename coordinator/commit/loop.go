@@ -168,7 +168,7 @@ func (loop *Loop) startLeading(o outcome) error {
 	}
 	hosts := loop.core.Ledger().Counts()
 	loop.Log.Info("leading", "epoch", o.meta.Epoch, "store", o.meta.StoreID, "revision", o.snapshot.Revision,
-		"allocations", live, "hosts", hosts.HostsReturning+hosts.HostsLost, "filed_ahead", ahead, "read_in", o.read, "filed_in", loop.Clock.Now().Sub(now))
+		"allocations", live, "hosts", hosts.HostsReturning+hosts.HostsLost, "from_copy", ahead, "read_in", o.read, "restored_in", loop.Clock.Now().Sub(now))
 	return nil
 }
 
@@ -321,6 +321,7 @@ func (loop *Loop) finishJob(o outcome) {
 	if o.job.batch == nil {
 		loop.loading = false
 		loop.finishLoad(o)
+		loop.follower.resume()
 	} else {
 		loop.inFlight = nil
 		switch {
@@ -370,6 +371,7 @@ func (loop *Loop) setTerm(t *Term) {
 func (loop *Loop) acquire() {
 	if loop.term != nil && !loop.core.Leading() && !loop.loading && loop.inFlight == nil {
 		loop.loading = true
+		loop.follower.suspend()
 		loop.jobs <- job{term: loop.term, atLeast: loop.atLeast, whole: loop.recallFailed != nil}
 	}
 }

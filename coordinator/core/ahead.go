@@ -28,36 +28,63 @@ type Ahead struct {
 	// quotas and providers are those of the store in that state.
 	quotas    []ledger.Quota
 	providers []ledger.ProviderRecord
+	whole     int // how many times in a row everything had to be read
 }
 
 // Why a leadership does not begin with what is filed.
 var (
-	ErrNothingFiled = errors.New("nothing was filed ahead")
-	errDiffers      = errors.New("what was filed ahead has other live allocations than the store")
+	ErrNothingFiled = errors.New("there is no copy")
+	errDiffers      = errors.New("the copy has other hosts or live allocations than the store")
+)
+
+// Why the store cannot be followed now.
+var (
+	// ErrNoRecords: that will be so until a coordinator of this version leads.
+	ErrNoRecords = errors.New("the store has no record of its latest change: an earlier version has made it, or bursar store set-aside")
+	// ErrBehind: what is filed is too old already.
+	ErrBehind = errors.New("the store changes faster than it can be read")
 )
 
 // Drop forgets what is filed.
-func (a *Ahead) Drop() { a.filed, a.mark, a.quotas, a.providers = nil, store.Mark{}, nil, nil }
-
-// Follow catches up with the store. It reports false if that cannot be followed from where it is
-// now: nothing is filed then. An error that wraps store.ErrNotFollowed will not change.
-func (a *Ahead) Follow(ctx context.Context) (bool, error) {
-	f, err := a.Store.Follow(ctx, a.mark)
-	if err == nil && f.Mark != (store.Mark{}) {
-		err = a.takeIn(&f)
-	}
-	if err != nil || f.Mark == (store.Mark{}) {
-		a.Drop()
-		return false, err
-	}
-	return true, nil
+func (a *Ahead) Drop() {
+	a.filed, a.mark, a.quotas, a.providers, a.whole = nil, store.Mark{}, nil, nil, 0
 }
 
-// takeIn files a state of the store, or what has changed. A panic is an error.
+// Follow catches up with the store. If that cannot be read, what is filed stays: it is only older.
+// Errors: ErrNoRecords (nothing is filed then), ErrBehind, store.ErrNotFollowed, which will not
+// change; *PanicError and those of ledger.File (nothing is filed then).
+func (a *Ahead) Follow(ctx context.Context) error {
+	f, err := a.Store.Follow(ctx, a.mark)
+	if err != nil {
+		return err //nolint:wrapcheck // says it
+	}
+	if f.Mark == (store.Mark{}) {
+		a.Drop()
+		if f.Meta.Epoch == 0 { // nobody has led yet: there is nothing
+			return nil
+		}
+		return ErrNoRecords
+	}
+	if err := a.takeIn(&f); err != nil {
+		return err
+	}
+	if !f.Whole {
+		a.whole = 0
+	} else if a.whole++; a.whole > 2 { // a change of leader may be the reason for one more
+		return ErrBehind
+	}
+	return nil
+}
+
+// takeIn files a state of the store, or what has changed. A panic is an error. After an error
+// nothing is filed.
 func (a *Ahead) takeIn(f *store.Followed) (err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			err = &PanicError{Cause: cause, Stack: debug.Stack()}
+		}
+		if err != nil {
+			a.Drop()
 		}
 	}()
 	if f.Rest {
@@ -65,10 +92,11 @@ func (a *Ahead) takeIn(f *store.Followed) (err error) {
 	}
 	a.mark = f.Mark
 	if f.Whole {
+		a.filed = nil // its memory is needed
 		return a.file(&f.Rows)
 	}
 	if err := a.filed.Update(&f.Rows, f.Ended, f.HostsRemoved); err != nil {
-		return fmt.Errorf("coordinator: filing ahead: %w", err)
+		return fmt.Errorf("coordinator: the copy of the ledger: %w", err)
 	}
 	return a.refile()
 }
@@ -95,7 +123,7 @@ func (a *Ahead) addRules(rows *ledger.Snapshot) {
 func (a *Ahead) file(rows *ledger.Snapshot) (err error) {
 	a.addRules(rows)
 	if a.filed, err = ledger.File(a.Empty(), rows); err != nil {
-		return fmt.Errorf("coordinator: filing ahead: %w", err)
+		return fmt.Errorf("coordinator: the copy of the ledger: %w", err)
 	}
 	return nil
 }
@@ -130,13 +158,14 @@ func (a *Ahead) take(ctx context.Context, meta store.Meta) (ledger.Snapshot, err
 	if err := a.takeIn(&f); err != nil {
 		return ledger.Snapshot{}, err
 	}
-	live, sum := 0, int64(0)
+	live, sum, hosts := 0, int64(0), 0
 	a.filed.Each(func(row *ledger.Allocation) {
 		live++
 		sum += store.SumOfIDs(row.ID)
 	})
-	if live != f.Live || sum != f.Sum {
-		return ledger.Snapshot{}, fmt.Errorf("%w: %d, and the store has %d", errDiffers, live, f.Live)
+	a.filed.EachHost(func(*ledger.HostRecord) { hosts++ })
+	if live != f.Live || sum != f.Sum || hosts != f.Hosts {
+		return ledger.Snapshot{}, fmt.Errorf("%w: %d allocations on %d hosts, and the store has %d on %d", errDiffers, live, hosts, f.Live, f.Hosts)
 	}
 	snapshot := f.Rows
 	snapshot.Allocations, snapshot.Hosts, snapshot.Filed, snapshot.Recalling = nil, nil, a.filed, true

@@ -1,8 +1,10 @@
 package core
 
 import (
+	"context"
 	"errors"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -31,8 +33,8 @@ func (r *rig) standsBy(s store.Store) *standby {
 
 func (b *standby) follows() {
 	b.t.Helper()
-	if followed, err := b.ahead.Follow(b.t.Context()); !followed || err != nil {
-		b.t.Fatalf("followed: %t, %v", followed, err)
+	if err := b.ahead.Follow(b.t.Context()); err != nil {
+		b.t.Fatal(err)
 	}
 }
 
@@ -128,6 +130,70 @@ func (b *standby) takesOverAgain() error {
 	return b.takesOver()
 }
 
+// A store that does not answer, or a reading that was given up, does not cost what is filed.
+func TestWhatIsFiledOutlivesAReadingThatFails(t *testing.T) {
+	place, leader, ids := held(t)
+	b := leader.standsBy(place.Open())
+	b.follows()
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := b.ahead.Follow(ended); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v; want that it was canceled", err)
+	}
+	leader.release(ids[0])
+	if why := b.takesOver(); why != nil {
+		t.Errorf("what is filed is not used: %v", why)
+	}
+	b.wantLive(leader)
+}
+
+// unrecorded is a store whose latest change has no record.
+type unrecorded struct{ store.Store }
+
+func (s unrecorded) Follow(ctx context.Context, _ store.Mark) (store.Followed, error) {
+	meta, err := s.Meta(ctx)
+	return store.Followed{Meta: meta}, err
+}
+
+// If an earlier version leads, that is said. A store in which nobody has led yet is no reason to
+// say so.
+func TestAStoreWithoutRecordsIsNotFollowed(t *testing.T) {
+	place, leader, _ := held(t)
+	b := leader.standsBy(unrecorded{place.Open()})
+	if err := b.ahead.Follow(t.Context()); !errors.Is(err, ErrNoRecords) {
+		t.Errorf("%v; want %v", err, ErrNoRecords)
+	}
+	b = leader.standsBy(unrecorded{storetest.NewMemory("new").Open()})
+	if err := b.ahead.Follow(t.Context()); err != nil {
+		t.Errorf("a new store: %v", err)
+	}
+}
+
+// Who finds again and again that too much has changed says so, until it has caught up.
+func TestWhoFallsBehindSaysSo(t *testing.T) {
+	place, leader, _ := held(t)
+	b := leader.standsBy(place.Open())
+	b.follows()
+	leader.commits(200)
+	b.follows()
+	leader.commits(200)
+	if err := b.ahead.Follow(t.Context()); !errors.Is(err, ErrBehind) {
+		t.Errorf("%v; want %v", err, ErrBehind)
+	}
+	b.follows()
+	if why := b.takesOver(); why != nil {
+		t.Errorf("what is filed is not used: %v", why)
+	}
+	b.wantLive(leader)
+}
+
+// commits makes n commits.
+func (r *rig) commits(n int) {
+	for range n / 2 {
+		r.release(r.ask("at "+strconv.FormatUint(r.core.Ledger().Revision(), 10), 1, 0).Result.Allocation.ID)
+	}
+}
+
 // What is filed and is not what the store has is noticed, and everything is read.
 func TestWhatIsFiledWrongIsNotUsed(t *testing.T) {
 	for name, test := range map[string]struct {
@@ -141,10 +207,11 @@ func TestWhatIsFiledWrongIsNotUsed(t *testing.T) {
 			other := ledger.Snapshot{Allocations: []ledger.Allocation{{ID: 7, State: ledger.Active, HostID: "h"}}}
 			_ = b.ahead.filed.Update(&other, []ledger.ID{ids[0]}, nil)
 		}, errDiffers},
+		"a host is missing": {func(b *standby, _ *storetest.Memory, _ *rig, _ []ledger.ID) {
+			_ = b.ahead.filed.Update(&ledger.Snapshot{Hosts: []ledger.HostRecord{{ID: "another"}}}, nil, nil)
+		}, errDiffers},
 		"it has missed too much": {func(_ *standby, _ *storetest.Memory, leader *rig, _ []ledger.ID) {
-			for i := range 100 {
-				leader.release(leader.ask("n"+string(rune('a'+i)), 1, 0).Result.Allocation.ID)
-			}
+			leader.commits(200)
 		}, store.ErrGap},
 		"the store was put back": {func(b *standby, place *storetest.Memory, leader *rig, ids []ledger.ID) {
 			backup := place.Copy("test")

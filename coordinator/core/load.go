@@ -47,6 +47,7 @@ func Latest(s *ledger.Snapshot) (last ledger.Instant) {
 	tells(s.Time)
 	if s.Filed != nil {
 		s.Filed.Each(func(a *ledger.Allocation) { tells(a.Created, a.Reserved, a.Confirmed) })
+		s.Filed.EachHost(func(h *ledger.HostRecord) { tells(h.Registered) })
 	}
 	for i := range s.Allocations {
 		a := &s.Allocations[i]
