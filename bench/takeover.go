@@ -32,20 +32,20 @@ func takeoverSuite(ctx context.Context, r *run) (err error) {
 	if err := writeStore(ctx, w, r.size(w.Live), 0, dsn); err != nil {
 		return err
 	}
-	var sides [2]*side
+	var sides [2]*candidate
 	for i := range sides {
 		s, err := opener.Open(ctx, dsn, opener.Options{})
 		if err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, s.Close()) }()
-		sides[i] = newSide(s)
+		sides[i] = newCandidate(s)
 	}
 	loads, follows := sides[0], sides[1]
 	var whole, loaded, filed, read []float64
 	for range r.rounds(10) {
 		began := time.Now()
-		if followed, err := follows.ahead.Follow(ctx); !followed || err != nil {
+		if err := follows.ahead.Follow(ctx); err != nil {
 			return fmt.Errorf("the store cannot be followed: %w", err)
 		}
 		whole = append(whole, time.Since(began).Seconds())
@@ -76,28 +76,28 @@ func takeoverSuite(ctx context.Context, r *run) (err error) {
 // takeoverChanges is how many allocations have ended since the one that stands by has looked.
 const takeoverChanges = 200
 
-// side is a coordinator without a loop.
-type side struct {
+// candidate is a coordinator without a loop.
+type candidate struct {
 	store store.Store
 	core  *core.Core
 	ahead *core.Ahead
 	epoch uint64
 }
 
-func newSide(s store.Store) *side {
+func newCandidate(s store.Store) *candidate {
 	c := core.NewCore(ledger.Config{}, func() ledger.Placer { return placement.New(placement.Spread) }, core.DrawLeadership)
-	return &side{store: s, core: c, ahead: &core.Ahead{Store: s, Empty: c.EmptyLedger}}
+	return &candidate{store: s, core: c, ahead: &core.Ahead{Store: s, Empty: c.EmptyLedger}}
 }
 
 // lead takes the lead, and returns how long that took, in seconds, and how long until all was read.
 // The ledger must, or must not, be the one that was filed ahead.
-func (s *side) lead(ctx context.Context, ahead bool) (took, reading float64, err error) {
+func (c *candidate) lead(ctx context.Context, ahead bool) (took, reading float64, err error) {
 	began := time.Now()
-	meta, err := s.store.Lead(ctx, 0)
+	meta, err := c.store.Lead(ctx, 0)
 	if err != nil {
 		return 0, 0, err
 	}
-	snapshot, why, err := s.ahead.Load(ctx, meta, began.Add(-24*time.Hour), false)
+	snapshot, why, err := c.ahead.Load(ctx, meta, began.Add(-24*time.Hour), false)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -105,16 +105,16 @@ func (s *side) lead(ctx context.Context, ahead bool) (took, reading float64, err
 		return 0, 0, fmt.Errorf("filed ahead: %t, %w", why == nil, why)
 	}
 	reading = time.Since(began).Seconds()
-	if err := s.core.Lead(ledger.At(time.Now()), meta, snapshot); err != nil {
+	if err := c.core.Lead(ledger.At(time.Now()), meta, snapshot); err != nil {
 		return 0, 0, err
 	}
-	s.epoch = meta.Epoch
+	c.epoch = meta.Epoch
 	return time.Since(began).Seconds(), reading, nil
 }
 
 // release ends n allocations, and commits that.
-func (s *side) release(ctx context.Context, n int) error {
-	l := s.core.Ledger()
+func (c *candidate) release(ctx context.Context, n int) error {
+	l := c.core.Ledger()
 	var ids []ledger.ID
 	l.Allocations(0, func(a *ledger.Allocation) bool {
 		ids = append(ids, a.ID)
@@ -125,5 +125,5 @@ func (s *side) release(ctx context.Context, n int) error {
 			return fmt.Errorf("release: %w", err)
 		}
 	}
-	return s.store.Commit(ctx, store.Batch{Epoch: s.epoch, Changes: l.Changes()})
+	return c.store.Commit(ctx, store.Batch{Epoch: c.epoch, Changes: l.Changes()})
 }

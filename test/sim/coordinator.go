@@ -258,7 +258,7 @@ func (c *coord) fileAhead() {
 	if c.ticks++; c.ticks%10 != 0 || c.core.Leading() || c.leading || !c.w.store.reaches(c) {
 		return
 	}
-	if _, err := c.ahead.Follow(context.Background()); err != nil {
+	if err := c.ahead.Follow(context.Background()); err != nil && !errors.Is(err, core.ErrBehind) {
 		c.w.failf(4, "%s cannot follow the store: %v", c.name, err)
 	}
 }
