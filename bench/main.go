@@ -64,6 +64,8 @@ type run struct {
 	short bool
 	// history is the number of rows of the history suite; 0: as its workload says.
 	history int
+	// attacks are those of the neighbours suite to run.
+	attacks *regexp.Regexp
 	bursar  string // the binary that is measured
 	dir     string // for what is written to disk
 	log     io.Writer
@@ -82,6 +84,7 @@ func execute(args []string, out, log io.Writer) int {
 	name := flags.String("name", "", "run only the suites whose name matches this regular expression: "+names())
 	short := flags.Bool("short", false, "a few seconds in all: shows that everything runs, the numbers mean little")
 	history := flags.Int("history", 0, "rows of the suite history (default: as its workload says; the design's size is 30000000)")
+	attack := flags.String("attack", "", "run only the attacks of the suite neighbours whose name matches this regular expression")
 	bursar := flags.String("bursar", "bin/bursar", "the binary to measure; `make build` makes it")
 	dir := flags.String("dir", "", "directory on a real disk for stores (default: a new one where temporary files go)")
 	nodeExporter := flags.String("node-exporter", "", "a node_exporter to compare the agent with; `make bench` builds it")
@@ -102,7 +105,11 @@ func execute(args []string, out, log io.Writer) int {
 	if err != nil {
 		return exitCode(fmt.Errorf("-name: %w", err), log)
 	}
-	return exitCode(measure(ctx, only, &run{short: *short, history: *history, bursar: *bursar, dir: *dir, log: log, nodeExporter: *nodeExporter, telegraf: *telegraf}, out), log)
+	attacks, err := regexp.Compile(*attack)
+	if err != nil {
+		return exitCode(fmt.Errorf("-attack: %w", err), log)
+	}
+	return exitCode(measure(ctx, only, &run{short: *short, history: *history, attacks: attacks, bursar: *bursar, dir: *dir, log: log, nodeExporter: *nodeExporter, telegraf: *telegraf}, out), log)
 }
 
 func exitCode(err error, log io.Writer) int {
