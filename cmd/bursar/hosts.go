@@ -163,7 +163,7 @@ func (c *cli) printHost(h *bursarv1.Host, overUses []string) {
 // engines is how many engines a host has. A reservation has none yet.
 func engines(h *bursarv1.Host) int64 { return h.GetAccount().GetAllocations() - h.GetReservations() }
 
-// liveText is how many engines and reservations a host has: "2 engines", "0 engines, 1 reservation".
+// liveText is how many engines and reservations a host has: "2 engines, 1 reservation".
 func liveText(h *bursarv1.Host) string {
 	text := counted(int(engines(h)), "engine", "engines")
 	if n := h.GetReservations(); n > 0 {
