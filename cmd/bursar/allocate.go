@@ -89,9 +89,6 @@ func (c *cli) allocate(ctx context.Context, cl *client.Client, req *bursarv1.All
 		defer cancel()
 		_, _ = cl.Allocations().Cancel(ctx, &bursarv1.CancelRequest{RequestId: req.GetRequestId(), Reason: reason})
 	}
-	if host := req.GetHost().GetId(); host != "" && client.NotFound(err) {
-		err = &hintedError{err, "--host wants a host that is there, see `bursar hosts`; --require KEY=VALUE with --wait waits for one that is to come"}
-	}
 	return nil, err
 }
 
@@ -181,7 +178,15 @@ func (c *cli) onEachAllocation(
 	if err != nil {
 		return err
 	}
-	return c.each(texts, func(text string) error { return c.onAllocationAt(cmd.Context(), cl, text, do) })
+	ctx := cmd.Context()
+	isFirst := firstTime()
+	return c.each(texts, func(text string) error {
+		id, err := allocationID(ctx, cl, text)
+		if err != nil || !isFirst(id) {
+			return err
+		}
+		return c.onAllocationID(ctx, cl, id, do)
+	})
 }
 
 func (c *cli) onAllocationAt(
@@ -191,12 +196,18 @@ func (c *cli) onAllocationAt(
 	if err != nil {
 		return err
 	}
+	return c.onAllocationID(ctx, cl, id, do)
+}
+
+func (c *cli) onAllocationID(
+	ctx context.Context, cl *client.Client, id string, do func(context.Context, *client.Client, string) (*bursarv1.Allocation, error),
+) error {
 	allocation, err := do(ctx, cl, id)
 	if err != nil {
 		return err
 	}
 	if allocation == nil {
-		return &noSuchError{"allocation", text}
+		return &noSuchError{"allocation", id}
 	}
 	return c.printAllocationLine(allocation)
 }

@@ -22,12 +22,18 @@ its whole process tree really uses. With an id it shows all about one
 allocation, live or ended. With --agent it asks the agent of this host, about
 this host.
 
+With --since or --until it shows those that ended in that time, the latest
+first. Each takes a time in this machine's zone, as tables have it, a day, or
+how long ago that was.
+
 An engine that uses more than it is entitled to is marked. The mark says how
 much more it used when this was noticed, and what its host does about it.`,
 		Example: `  bursar allocations
   bursar allocations --label user=alice --label 'engineType=*'
   bursar allocations --state waiting
   bursar allocations --ended --limit 20
+  bursar allocations --since 2h
+  bursar allocations --since '2027-01-31 08:00:00' --until 2027-02-01
   bursar allocations 3f7k
   bursar allocations -o json | jq -r '.allocations[].id'`,
 		Args:              atMost(1),
@@ -39,7 +45,9 @@ much more it used when this was noticed, and what its host does about it.`,
 	flags.StringVar(&f.host, "host", "", "only on this host")
 	flags.StringSliceVar(&f.states, "state", nil, "only in this state: waiting, reserved, active, …; repeatable")
 	flags.BoolVar(&f.ended, "ended", false, "also those that have ended, newest first")
-	flags.IntVar(&f.limit, "limit", 0, "at most this many (default: all that live; 100 with --ended)")
+	flags.Var(&f.since, "since", "that ended at this time or later: 2027-01-31, '2027-01-31 08:00:00', or 2h for 2 hours ago")
+	flags.Var(&f.until, "until", "that ended before this time")
+	flags.IntVar(&f.limit, "limit", 0, "at most this many (default: all that live; 100 of those that have ended)")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		cl, err := c.either(cmd)
 		if err != nil {
@@ -71,12 +79,14 @@ type listFlags struct {
 	host   string
 	states []string
 	ended  bool
+	since  timeFlag
+	until  timeFlag
 	limit  int
 }
 
 // text is the filter as it was typed; empty without any.
 func (f *listFlags) text() string {
-	return filtersOf(f.labels.text(), filterText("--host", f.host), filterText("--state", f.states...))
+	return filtersOf(f.labels.text(), filterText("--host", f.host), filterText("--state", f.states...), filterText("--since", f.since.text), filterText("--until", f.until.text))
 }
 
 // maxPage is the largest page that the contract allows.
@@ -84,13 +94,16 @@ const maxPage = 1000
 
 func (f *listFlags) list(ctx context.Context, cl *client.Client) (*bursarv1.AllocationServiceListResponse, error) {
 	most := f.limit
-	if most == 0 && f.ended {
+	if most == 0 && (f.ended || f.since.text != "" || f.until.text != "") {
 		most = 100
+	}
+	if f.until.text != "" && !f.until.time.After(f.since.time) {
+		return nil, usagef("--until %s: want a time after --since %s", f.until.text, f.since.text)
 	}
 	if most < 0 {
 		return nil, usagef("--limit %d: want a number that is not negative", f.limit)
 	}
-	req := &bursarv1.AllocationServiceListRequest{Labels: f.labels, HostId: f.host, Ended: f.ended, PageSize: maxPage}
+	req := &bursarv1.AllocationServiceListRequest{Labels: f.labels, HostId: f.host, Ended: f.ended, PageSize: maxPage, EndedSince: f.since.message(), EndedBefore: f.until.message()}
 	if most > 0 {
 		req.PageSize = int32(min(most, maxPage))
 	}

@@ -51,6 +51,17 @@ func (c *cli) each(names []string, do func(name string) error) error {
 	return nil
 }
 
+// firstTime reports of each id whether it comes for the first time: several names, such as an id
+// and its beginning, may mean the same thing.
+func firstTime() func(id string) bool {
+	seen := make(map[string]bool)
+	return func(id string) bool {
+		first := !seen[id]
+		seen[id] = true
+		return first
+	}
+}
+
 // withoutRepeats leaves out what is in a list a second time.
 func withoutRepeats(names []string) (once []string) {
 	for _, name := range names {

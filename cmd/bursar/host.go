@@ -87,9 +87,10 @@ code 1 when the time is over.`,
 			return err
 		}
 		var full []string // hosts on which something is left
+		isFirst := firstTime()
 		failed := c.each(args, func(text string) error {
 			id, err := hostID(cmd.Context(), cl, text)
-			if err != nil {
+			if err != nil || !isFirst(id) {
 				return err
 			}
 			req := &bursarv1.DrainRequest{HostId: id, Reason: *reason}
@@ -133,7 +134,7 @@ func (c *cli) awaitEmpty(ctx context.Context, cl *client.Client, id string, most
 	case err == nil:
 		return c.printHostLine(last)
 	case ctx.Err() != nil:
-		return fmt.Errorf("host %s has %s left after %s", id, counted(int(last.GetAccount().GetAllocations()), "engine", "engines"), hours(most))
+		return fmt.Errorf("host %s has %s left after %s", id, liveText(last), hours(most))
 	}
 	return err
 }
@@ -159,9 +160,10 @@ brings its host and its engines back with its next report: stop it first.`,
 		if err != nil {
 			return err
 		}
+		isFirst := firstTime()
 		return c.each(args, func(text string) error {
 			id, err := hostID(cmd.Context(), cl, text)
-			if err != nil {
+			if err != nil || !isFirst(id) {
 				return err
 			}
 			before, _ := cl.Hosts().Get(cmd.Context(), &bursarv1.HostServiceGetRequest{Id: id}) // for the note alone
@@ -186,9 +188,10 @@ func (c *cli) onHosts(
 	if err != nil {
 		return err
 	}
+	isFirst := firstTime()
 	return c.each(texts, func(text string) error {
 		id, err := hostID(cmd.Context(), cl, text)
-		if err != nil {
+		if err != nil || !isFirst(id) {
 			return err
 		}
 		host, err := do(cmd.Context(), cl, id)
@@ -206,6 +209,6 @@ func (c *cli) printHostLine(host *bursarv1.Host) error {
 		if note != "" {
 			note = " (" + note + ")"
 		}
-		c.printf("%s %s%s, %s\n", host.GetId(), hostState(host), note, counted(int(host.GetAccount().GetAllocations()), "engine", "engines"))
+		c.printf("%s %s%s, %s\n", host.GetId(), hostState(host), note, liveText(host))
 	})
 }

@@ -90,6 +90,8 @@ func closedText(s *bursarv1.Shortfall) string {
 		text = "takes no new engines: draining"
 	case note == noteHealth && s.GetDetail() != "":
 		text = "takes no new engines"
+	case isAbsent(s):
+		return oneLine(s.GetDetail())
 	case note == noteMissing && !isQueue:
 		text = "has no " + s.GetDimension() + " now"
 	case !isQueue:
@@ -104,9 +106,15 @@ func closedText(s *bursarv1.Shortfall) string {
 		return ""
 	}
 	if s.GetDetail() != "" {
-		text += ": " + oneLine(s.GetDetail())
+		text += ": " + oneLine(withLocalDeadline(s.GetDetail()))
 	}
 	return text
+}
+
+// isAbsent reports whether the host that was asked for is not there yet: the detail says so. Of a
+// host that has none of something now there is none.
+func isAbsent(s *bursarv1.Shortfall) bool {
+	return noteOf(s) == noteMissing && s.GetAccount().GetKind() == bursarv1.AccountKind_ACCOUNT_KIND_HOST && s.GetDetail() != ""
 }
 
 // Notes of a shortfall say more about an account than its numbers do.
@@ -166,6 +174,8 @@ func shortfallHint(in *bursarv1.InsufficientResources, explain string) string {
 	}
 	for _, s := range in.GetShortfalls() {
 		switch note := noteOf(s); {
+		case isAbsent(s):
+			return "--wait 1h waits until it is there; `bursar hosts` shows those of today"
 		case note == noteTooSmall:
 			return "--wait 1h waits until a host that large is there; `bursar hosts` shows those of today"
 		case note == noteCordoned || note == noteDraining:
@@ -284,7 +294,7 @@ func closedHosts(f *bursarv1.HostFilters) (n int64) {
 }
 
 func closedHostsText(c *bursarv1.ClosedHosts) string {
-	what, reason := "cordoned", oneLine(c.GetReason())
+	what, reason := "cordoned", oneLine(withLocalDeadline(c.GetReason()))
 	switch c.GetNote() {
 	case noteCordoned:
 	case noteDraining:

@@ -30,11 +30,18 @@ Of several ids each is tried. The exit code is that of the first failure.`,
 		if err != nil {
 			return err
 		}
+		isFirst := firstTime()
 		return c.each(args, func(text string) error {
-			err := c.onAllocationAt(cmd.Context(), cl, text, func(ctx context.Context, cl *client.Client, id string) (*bursarv1.Allocation, error) {
-				res, err := cl.Allocations().Release(ctx, &bursarv1.ReleaseRequest{Id: id, Reason: *reason})
-				return res.GetAllocation(), err
-			})
+			id, err := allocationID(cmd.Context(), cl, text)
+			if err == nil && !isFirst(id) {
+				return nil
+			}
+			if err == nil {
+				err = c.onAllocationID(cmd.Context(), cl, id, func(ctx context.Context, cl *client.Client, id string) (*bursarv1.Allocation, error) {
+					res, err := cl.Allocations().Release(ctx, &bursarv1.ReleaseRequest{Id: id, Reason: *reason})
+					return res.GetAllocation(), err
+				})
+			}
 			if missing, ok := errors.AsType[*noSuchError](err); ok {
 				c.sayf("%s: nothing is given back", missing)
 				if c.output == outputJSON {

@@ -125,9 +125,10 @@ func (c *cli) printEach(found *bursarv1.AllocationServiceListResponse) error {
 // stop asks for the end of each, and then waits for the ends.
 func (c *cli) stop(ctx context.Context, cl *client.Client, texts []string, f *stopFlags) error {
 	var asked []string
+	isFirst := firstTime()
 	failed := c.each(texts, func(text string) error {
 		id, err := allocationID(ctx, cl, text)
-		if err != nil {
+		if err != nil || !isFirst(id) {
 			return err
 		}
 		a, err := f.stop(ctx, cl, id)

@@ -9,8 +9,8 @@ import (
 
 // Allocate reserves, waits or refuses.
 //
-// Errors: *DeniedError, *FieldError, *ConflictError, *NotFoundError (the host it wants),
-// *LiveFullError, *InsufficientError, ErrNotRecalled.
+// Errors: *DeniedError, *FieldError, *ConflictError, *NotFoundError (a queue that its cluster does
+// not have), *LiveFullError, *InsufficientError, ErrNotRecalled.
 func (l *Ledger) Allocate(now Instant, c AllocateCommand) (AllocateResult, error) {
 	l.begin(now)
 	if user := c.Labels.Value(userKey); !c.Actor.MayActAs(user) {
@@ -167,11 +167,11 @@ func (l *Ledger) prepare(c *AllocateCommand) (*entry, error) {
 		a.WaitDeadline = l.now.Add(c.Wait)
 	}
 	if w := c.Wishes; w != nil && w.Host != "" {
-		h := l.hosts[w.Host]
-		if h == nil {
-			return nil, &NotFoundError{What: "host", ID: w.Host}
+		if err := checkName("host.id", w.Host); err != nil {
+			return nil, err
 		}
-		if !h.suits(w) || slices.Contains(w.Avoid, h.ID) {
+		h := l.hosts[w.Host] // nil: it is not there yet
+		if h != nil && !h.suits(w) || slices.Contains(w.Avoid, w.Host) {
 			return nil, &FieldError{"host.id", w.Host, "a host that has the required labels and is not to be avoided"}
 		}
 		a.HostID = w.Host
@@ -243,8 +243,11 @@ func (l *Ledger) place(e *entry) (*host, *queue) {
 			return nil, &c.account.queue
 		}
 	}
-	if asked.host != nil {
+	switch {
+	case asked.host != nil:
 		return asked.host, nil
+	case e.HostID != "": // that host is not there
+		return nil, &l.absent
 	}
 	if h := l.hostFor(e); h != nil {
 		return h, nil
@@ -297,7 +300,11 @@ func (l *Ledger) insufficient(e *entry) *InsufficientError {
 			final = true
 		}
 	}
-	if asked.host == nil {
+	switch {
+	case asked.host != nil:
+	case e.HostID != "":
+		short, refusal.Shortfalls = true, append(refusal.Shortfalls, e.noSuchHost())
+	default:
 		if short = l.hostFor(e) == nil; short {
 			l.noHost(refusal, e)
 		}

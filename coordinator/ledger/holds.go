@@ -213,6 +213,9 @@ func (l *Ledger) lacks(e *entry) (lacking []charge, helps bool) {
 		lacking = append(lacking, c)
 		helps = helps && l.canDrain(e, c)
 	}
+	if e.HostID != "" && asked.host == nil { // it waits for a host that is not there
+		return lacking, false
+	}
 	if asked.host != nil || l.hostFor(e) != nil {
 		return lacking, helps && !l.blocksItself(e, lacking)
 	}

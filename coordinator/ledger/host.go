@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/bursar/bursar/label"
 	"github.com/bursar/bursar/resource"
 )
 
@@ -208,7 +207,7 @@ func (l *Ledger) addHost(r HostRecord) *host {
 	// earlier departures are not known here
 	h := &host{HostRecord: r, gone: departed{before: l.revision}}
 	h.timer.host = h
-	h.account.name = AccountName{Kind: HostAccount, Labels: label.Set{{Key: hostKey, Value: r.ID}}}
+	h.account.name = hostName(r.ID)
 	h.account.complete = true
 	h.account.queue.account, h.account.queue.host = &h.account, h
 	if n := len(l.freeSlots); n > 0 {

@@ -356,7 +356,7 @@ func (l *Ledger) restoreEntry(a *Allocation, aside map[ID]string) error {
 	h := l.hosts[a.HostID]
 	l.attachExternal(e, h) // which of them a provider knows is in its next report
 	l.index(e)
-	if h == nil && (e.State.Holds() || a.HostID != "") {
+	if h == nil && e.State.Holds() {
 		return unrestored(a.ID, "no such host: %q", a.HostID)
 	}
 	if e.State == Waiting {

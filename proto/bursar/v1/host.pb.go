@@ -175,7 +175,9 @@ type Host struct {
 	Machine string `protobuf:"bytes,17,opt,name=machine,proto3" json:"machine,omitempty"`
 	// Other hosts on the same machine whose agents report, too, at most 16. Each of them gives away
 	// what it sees of the machine, as if it were alone.
-	SameMachine   []string `protobuf:"bytes,18,rep,name=same_machine,json=sameMachine,proto3" json:"same_machine,omitempty"`
+	SameMachine []string `protobuf:"bytes,18,rep,name=same_machine,json=sameMachine,proto3" json:"same_machine,omitempty"`
+	// How many of the account's allocations are reservations: no engine runs for them yet.
+	Reservations  int64 `protobuf:"varint,19,opt,name=reservations,proto3" json:"reservations,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -334,6 +336,13 @@ func (x *Host) GetSameMachine() []string {
 		return x.SameMachine
 	}
 	return nil
+}
+
+func (x *Host) GetReservations() int64 {
+	if x != nil {
+		return x.Reservations
+	}
+	return 0
 }
 
 // HostSample is what an agent measured. A source that could not be read leaves its fields unset.
@@ -2095,7 +2104,7 @@ var File_bursar_v1_host_proto protoreflect.FileDescriptor
 
 const file_bursar_v1_host_proto_rawDesc = "" +
 	"\n" +
-	"\x14bursar/v1/host.proto\x12\tbursar.v1\x1a\x1bbuf/validate/validate.proto\x1a\x17bursar/v1/account.proto\x1a\x1abursar/v1/allocation.proto\x1a\x18bursar/v1/resource.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa1\x06\n" +
+	"\x14bursar/v1/host.proto\x12\tbursar.v1\x1a\x1bbuf/validate/validate.proto\x1a\x17bursar/v1/account.proto\x1a\x1abursar/v1/allocation.proto\x1a\x18bursar/v1/resource.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc5\x06\n" +
 	"\x04Host\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x123\n" +
@@ -2115,7 +2124,8 @@ const file_bursar_v1_host_proto_rawDesc = "" +
 	"\x10engines_measured\x18\x0f \x01(\v2\x13.bursar.v1.ResourceR\x0fenginesMeasured\x12\x1a\n" +
 	"\bstranger\x18\x10 \x01(\tR\bstranger\x12\x18\n" +
 	"\amachine\x18\x11 \x01(\tR\amachine\x12!\n" +
-	"\fsame_machine\x18\x12 \x03(\tR\vsameMachine\x1a9\n" +
+	"\fsame_machine\x18\x12 \x03(\tR\vsameMachine\x12\"\n" +
+	"\freservations\x18\x13 \x01(\x03R\freservations\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\x11\n" +
