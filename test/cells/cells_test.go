@@ -12,8 +12,8 @@ import (
 
 func patterns() []Pattern { return []Pattern{Uniform, Skewed, Moving, Bursts} }
 
-// usual is how a world works that nothing happens to: leases of a minute, clocks that differ by 1 in
-// 1,000, which is more than a clock does that NTP corrects.
+// usual is how a world works that nothing happens to: leases of a minute, clocks that differ by 1
+// in 1,000, which is more than a clock does that NTP corrects.
 func usual(cfg Config) Config {
 	cfg.Lease, cfg.Drift, cfg.Margin = time.Minute, 0.001, 0.001
 	return cfg
@@ -105,8 +105,8 @@ func TestTheShareOfACellThatIsGoneIsGivenUp(t *testing.T) {
 	}
 }
 
-// One row for each pattern of demand and its size, for a hundred cells; each compares ways to divide
-// the limit, for the same demand. The first is one ledger that everybody asks.
+// One row for each pattern of demand and its size, for a hundred cells; each compares ways to
+// divide the limit, for the same demand. The first is one ledger that everybody asks.
 func TestHundredCellsStrandLittle(t *testing.T) {
 	const cells, limit = 100, 10_000
 	type way struct {

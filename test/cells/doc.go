@@ -11,7 +11,8 @@
 //   - A cell takes only the answer to its latest question. So when the owner reads a question, no
 //     earlier answer can raise the cell's share any more, however late it comes.
 //   - A lease begins, for the cell, when it asked, and for the owner when it answered. The owner
-//     waits for longer by as much as two clocks may differ in speed. What they show is not compared.
+//     waits for longer by as much as two clocks may differ in speed. What they show is not
+//     compared.
 //
 // What engines use outlives a lease, unless engines are stopped with it: see Config.Stops.
 //

@@ -162,8 +162,8 @@ func TestRealLedgersGrantWhatSimulatedCellsGrant(t *testing.T) {
 	}
 }
 
-// inUse is what the ledgers have granted and not got back. If a coordinator is down, its ledger does
-// not hear of ends: then it is what runs there.
+// inUse is what the ledgers have granted and not got back. If a coordinator is down, its ledger
+// does not hear of ends: then it is what runs there.
 func inUse(w *World, ledgers []*ledgerBooks) (used int) {
 	for i, b := range ledgers {
 		if w.now < w.cells[i].downUntil {

@@ -20,8 +20,8 @@ type Config struct {
 	Split bool
 	// Lease is how long a share lasts without another answer.
 	Lease time.Duration
-	// Stops says that engines are stopped when the lease of their cell ends. Otherwise what they use
-	// is counted until the cell is heard of again.
+	// Stops says that engines are stopped when the lease of their cell ends. Otherwise what they
+	// use is counted until the cell is heard of again.
 	Stops bool
 	// Drift is by how much a clock may be fast or slow, as a part. Margin is what the owner allows
 	// for that.
