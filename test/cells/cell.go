@@ -2,6 +2,7 @@ package cells
 
 import (
 	"math"
+	"slices"
 	"time"
 )
 
@@ -127,6 +128,9 @@ func (c *Cell) Step(now time.Duration, asks bool) (Question, bool) {
 }
 
 func (c *Cell) release(now time.Duration) {
+	if !slices.ContainsFunc(c.running, func(e engine) bool { return e.ends <= now }) {
+		return
+	}
 	kept := c.running[:0]
 	for _, e := range c.running {
 		if e.ends <= now {

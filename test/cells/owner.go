@@ -28,6 +28,8 @@ type Owner struct {
 	safe  time.Duration
 	stops bool
 	cells []account
+
+	least, most []int // by cell, of the present question; see fill
 }
 
 // account is what the owner knows of one cell.
@@ -59,34 +61,51 @@ func (o *Owner) Answer(now time.Duration, q Question) (Answer, bool) {
 	return Answer{Cell: q.Cell, Number: q.Number, Share: share}, true
 }
 
-// level returns what the cell wants, and how much a cell may have that has less than it wants:
-// the same for all cells. If all together need more than there is, nobody has a reserve.
+// level returns what the cell wants, and how much a cell may have that has less than it wants: the
+// same for all cells. If all together need more than there is, nobody has a reserve.
 func (o *Owner) level(q Question) (wants, level int) {
-	want := func(c *account) int { return c.question.Needs }
-	if o.sum(o.limit, want) <= o.limit {
-		want = func(c *account) int { return c.question.Needs + c.question.Reserve }
+	wants = q.Needs + q.Reserve
+	if o.fill(true); o.sum(o.limit) <= o.limit {
+		return wants, o.limit
+	}
+	if o.fill(false); o.sum(o.limit) > o.limit {
+		wants = q.Needs
+	} else {
+		o.fill(true)
 	}
 	low, high := 0, o.limit
 	for low < high {
-		if middle := (low + high + 1) / 2; o.sum(middle, want) <= o.limit {
+		if middle := (low + high + 1) / 2; o.sum(middle) <= o.limit {
 			low = middle
 		} else {
 			high = middle - 1
 		}
 	}
-	// One more than the level, as long as there is a rest.
-	return want(&o.cells[q.Cell]), low + 1
+	return wants, low + 1 // one more than the level, as long as there is a rest
 }
 
-// sum is what cells have together if nobody has more than level, except what is in use. What is
-// counted for a cell that does not answer stays where it is.
-func (o *Owner) sum(level int, want func(*account) int) (sum int) {
+// fill notes what each cell has at least and wants at most. What is counted for a cell that does not
+// answer stays where it is.
+func (o *Owner) fill(reserve bool) {
+	least, most := o.least[:0], o.most[:0]
 	for i := range o.cells {
-		if c := &o.cells[i]; c.over {
-			sum += c.counted
-		} else {
-			sum += max(c.question.Used, min(want(c), level))
+		c := &o.cells[i]
+		uses, wants := c.question.Used, c.question.Needs
+		if reserve {
+			wants += c.question.Reserve
 		}
+		if c.over {
+			uses, wants = c.counted, c.counted
+		}
+		least, most = append(least, uses), append(most, wants)
+	}
+	o.least, o.most = least, most
+}
+
+// sum is what cells have together if nobody has more than level, except what is in use.
+func (o *Owner) sum(level int) (sum int) {
+	for i, least := range o.least {
+		sum += max(least, min(o.most[i], level))
 	}
 	return sum
 }
