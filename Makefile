@@ -139,7 +139,7 @@ tar: ## Build archives of what the packages install: bin/packages/*.tar.gz
 # proto), those that read the tree, and the one that runs other suites. The race detector has
 # nothing to find there and would make them ten times slower; everything else runs under it.
 pure_names := resource|label|internal/identity|proto|coordinator/ledger|coordinator/placement
-pure_tests := test/layout|test/docs|test/contract|test/acceptance
+pure_tests := test/layout|test/docs|test/contract|test/acceptance|test/cells
 pure = ^$(MODULE)/($(pure_names)|$(pure_tests))(/|$$)
 
 # -count=1: tests run binaries and read files that the test cache does not know. -shuffle: no test

@@ -13,12 +13,17 @@ import (
 	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
 )
 
-// NewRequestID mints a request id: 128 random bits as 26 characters of a-z and 2-7.
+// NewRequestID mints a request id: the time in milliseconds, 48 bits, then 80 random bits, as 26
+// characters of 0-9 and a-v. Later ids come after earlier ones in the order of text. So a store
+// writes them next to each other in its index; ids without an order cost it a page each (ADR 56).
 func NewRequestID() string {
-	var random [16]byte
-	_, _ = rand.Read(random[:]) // never fails: crypto/rand ends the program instead
-	text := base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(random[:])
-	return strings.ToLower(text)
+	var id [16]byte
+	_, _ = rand.Read(id[6:])                               // never fails: crypto/rand ends the program instead
+	milliseconds := uint64(max(0, time.Now().UnixMilli())) //nolint:gosec // not negative
+	for i := range 6 {
+		id[i] = byte(milliseconds >> (40 - 8*i))
+	}
+	return strings.ToLower(base32.HexEncoding.WithPadding(base32.NoPadding).EncodeToString(id[:]))
 }
 
 // allocations gives every Allocate a request id.
