@@ -84,8 +84,8 @@ func (o *Owner) level(q Question) (wants, level int) {
 	return wants, low + 1 // one more than the level, as long as there is a rest
 }
 
-// fill notes what each cell has at least and wants at most. What is counted for a cell that does not
-// answer stays where it is.
+// fill notes what each cell has at least and wants at most. What is counted for a cell that does
+// not answer stays where it is.
 func (o *Owner) fill(reserve bool) {
 	least, most := o.least[:0], o.most[:0]
 	for i := range o.cells {
