@@ -27,7 +27,7 @@ func BenchmarkSync(b *testing.B) {
 			request := request("", 1<<30)
 			request.Host = &bursarv1.HostWishes{Id: id}
 			a := f.allocate(request)
-			process := &bursarv1.Process{Pid: int32(n + 10), StartTime: 5, BootId: "boot"} //nolint:gosec // a few
+			process := &bursarv1.Process{Pid: int32(n + 10), StartTime: 5, BootId: "boot"}
 			if _, err := f.allocations.Confirm(b.Context(), &bursarv1.ConfirmRequest{Id: a.GetId(), Process: process}); err != nil {
 				b.Fatal(err)
 			}
