@@ -3,7 +3,6 @@ package agent
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"time"
 
 	"connectrpc.com/connect"
@@ -28,9 +27,9 @@ func (a *Agent) leaderWatch(ctx context.Context) error {
 				named = coordinator.URL
 			}
 		}
-		if named != leader && named != "" {
+		if named != leader && named != "" && !a.awaited() {
 			a.newLeader.Store(true)
-			a.syncDue.bringForward(time.Now().Add(rand.N(newLeaderSpread)))
+			a.syncDue.bringForward(time.Now().Add(a.spread()))
 		}
 		leader = named
 		select {

@@ -37,6 +37,12 @@ type order struct {
 	Consul  string        // or who knows
 	Beat    time.Duration // let them report for as long
 	Ride    bool          // let them report for good
+	// Connections is how many connections all agents share; 0: each has its own. Own is how many
+	// have one in addition, and OverOwn lets those alone report, over these, each once in Every.
+	Connections, Own int
+	OverOwn          bool
+	Every            time.Duration
+	Quiet            bool // engines use what they used before
 }
 
 // answer is the result.
@@ -52,6 +58,9 @@ type answer struct {
 	Polls []poll // since they were last asked for
 
 	Read int64 // bytes that watchers have read
+
+	Seconds []second // while agents rode
+	Failed  int      // reports
 }
 
 // serveChild does what its parent orders, until there are no more orders.
@@ -62,6 +71,8 @@ func serveChild(ctx context.Context, role string, in io.Reader, out io.Writer) e
 		do = (&ledgerChild{}).do
 	case "fleet":
 		do = (&fleetChild{}).do
+	case "scale":
+		do = (&scaleChild{}).do
 	case "resourcemanager":
 		do = (&resourceManager{}).do
 	case "attackers":

@@ -50,6 +50,7 @@ func suites() []suite {
 		{"history", historySuite},
 		{"forward", forwardSuite},
 		{"fleet", fleetSuite},
+		{"scale", scaleSuite},
 		{"queues", queuesSuite},
 		{"failover", failoverSuite},
 		{"neighbours", neighboursSuite},

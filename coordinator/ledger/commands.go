@@ -20,7 +20,7 @@ type Config struct {
 	// Default 5 s.
 	Interval time.Duration
 	// ReportsPerSecond bounds what all hosts together send: the interval is at least hosts /
-	// ReportsPerSecond. Default 200.
+	// ReportsPerSecond. Default 1000.
 	ReportsPerSecond int
 	// SuspectAfter is how many intervals without a report make a host suspect: no new grants.
 	// Default 3.

@@ -288,6 +288,13 @@ func (l *Ledger) Interval() time.Duration {
 	return max(l.cfg.Interval, time.Duration(len(l.hosts))*time.Second/time.Duration(l.cfg.ReportsPerSecond))
 }
 
+// FullReportGap is the least time between the full reports of two hosts after a change of leader.
+// They are larger than others, and come with a registration each, so half as many may come in a
+// second. All hosts have come within two intervals.
+func (l *Ledger) FullReportGap() time.Duration {
+	return 2 * time.Second / time.Duration(l.cfg.ReportsPerSecond)
+}
+
 // departed remembers the latest allocations that ended on a host, for its agent.
 type departed struct {
 	list []departure

@@ -18,7 +18,7 @@ const userKey = label.User
 const (
 	defaultReservationTTL   = 2 * time.Minute
 	defaultInterval         = 5 * time.Second
-	defaultReportsPerSecond = 200
+	defaultReportsPerSecond = 1000
 	defaultOwnChanges       = 512
 	defaultSuspectAfter     = 3
 	defaultLostAfter        = 5 * time.Minute

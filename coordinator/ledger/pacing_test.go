@@ -1,0 +1,35 @@
+package ledger_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/resource"
+)
+
+// reporting is a ledger with so many hosts.
+func reporting(t *testing.T, c ledger.Config, hosts int) *ledger.Ledger {
+	t.Helper()
+	l := ledger.New(c, newPlainPlacer())
+	for i := range hosts {
+		id := fmt.Sprint("h", i)
+		_, err := l.Register(start, ledger.RegisterCommand{HostID: id, Incarnation: 1, Capacity: resource.Vector{}.WithMemory(8)})
+		must(t, err)
+	}
+	return l
+}
+
+// After a change of leader all hosts have reported everything within two intervals, whatever the
+// settings are.
+func TestFullReportsComeWithinTwoIntervals(t *testing.T) {
+	for _, c := range []ledger.Config{{}, {ReportsPerSecond: 200}, {ReportsPerSecond: 1}, {Interval: time.Second}} {
+		for _, hosts := range []int{1, 2000} {
+			l := reporting(t, c, hosts)
+			if all := time.Duration(hosts) * l.FullReportGap(); all > 2*l.Interval() {
+				t.Errorf("%+v: full reports of %d hosts take %s; want at most two intervals of %s", c, hosts, all, l.Interval())
+			}
+		}
+	}
+}
