@@ -132,6 +132,9 @@ func (r *Results) decades(p plot, names, systems []string) (low, high float64) {
 			}
 		}
 	}
+	if low > high {
+		return 0, 1 // nothing was measured
+	}
 	return low, max(high, low+1)
 }
 
