@@ -31,6 +31,7 @@ JOBS      ?= 1000
 ARCHES    ?=
 PARTS     ?=
 PACKAGE_VERSION ?=
+PEERS     ?=
 
 # The tools, by the version that their module pins.
 pinned        = $(shell awk '$$1 == "$(2)" { print $$2 }' tools/$(1)/go.mod)
@@ -148,7 +149,7 @@ go_test = go test -count=1 -shuffle=on
 
 .PHONY: test
 test: test-sim test-pure test-mutants test-walk test-race test-soak
-test: test-packages test-systemd test-yarn test-ha test-bench
+test: test-packages test-systemd test-yarn test-ha test-bench test-peers
 test: ## Run every test, of all that begin with test-
 
 # Against test/sim/testdata/transcripts.txt.
@@ -231,6 +232,14 @@ test-bench: build $(CONSUL) postgres ## Run every suite of make bench with its s
 	$(call section,test-bench: every suite of make bench in short)
 	@go run ./bench -bursar bin/bursar -short
 
+# These are modules of their own. Nomad is compiled by bench-peers alone: its module cannot be had
+# without its repository.
+.PHONY: test-peers
+test-peers: ## Test what gives orders to peers, and YuniKorn core in small
+	$(call section,test-peers: what peers share, and YuniKorn core)
+	@CGO_ENABLED=1 go -C bench/peers test -count=1 -shuffle=on -race ./...
+	@go -C bench/peers/yunikorn test -count=1 -shuffle=on ./...
+
 # By itself: it compares what servers take early and late.
 .PHONY: test-soak
 test-soak: ## Run an agent and a coordinator for 40 s, and for ten simulated days
@@ -284,6 +293,22 @@ bench: ## Measure the budgets of design §17, each as one line (BENCH=regexp of 
 	go run ./bench -bursar bin/bursar -node-exporter $(NODE_EXPORTER) -telegraf $(TELEGRAF) \
 		-name '$(BENCH)'
 
+# The schedulers of other projects are modules of their own (bench/peers), so that nothing of theirs
+# is among our dependencies. PEERS is a directory with checkouts, for what cannot be downloaded:
+# PEERS/yunikorn-core and PEERS/nomad. What was measured is in bin/peers/results.json.
+.PHONY: bench-peers
+bench-peers: build ## Measure YuniKorn core and Nomad next to ours, in turns (PEERS=DIR: checkouts)
+	@bench/peers/build.sh '$(PEERS)'
+	@built=(); for peer in yunikorn nomad; do \
+		[[ ! -x bin/peers/$$peer ]] || built+=("-$$peer" "bin/peers/$$peer"); \
+	done; \
+	go run ./bench -bursar bin/bursar -version '$(VERSION)' -name '^peers-.*($(BENCH))' \
+		-results bin/peers/results.json "$${built[@]}"
+
+.PHONY: performance
+performance: ## Write the tables and plots of docs/performance.md from its results.json
+	go run ./bench -draw docs/performance.md
+
 # --- check ---------------------------------------------------------------------------------------
 
 .PHONY: lint
@@ -313,11 +338,15 @@ lint-systemd: packaging
 lint-vet:
 	$(call section,lint: go vet)
 	@go vet ./...
+	@for module in bench/peers bench/peers/yunikorn; do go -C $$module vet ./...; done
 
 .PHONY: lint-go
 lint-go: $(GOLANGCI_LINT)
 	$(call section,lint: golangci-lint and gofumpt)
 	@$(GOLANGCI_LINT) run ./...
+	@for module in bench/peers bench/peers/yunikorn; do \
+		(cd $$module && $(CURDIR)/$(GOLANGCI_LINT) run ./...); \
+	done
 
 # The contract is compared with proto/baseline.binpb, the image of the last contract that somebody
 # may depend on. A file in the tree works in a shallow or fresh clone, where a tag or an older

@@ -26,6 +26,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/bursar/bursar/bench/performance"
 )
 
 // suite is a group of lines that are measured together.
@@ -55,6 +57,9 @@ func suites() []suite {
 		{"failover", failoverSuite},
 		{"neighbours", neighboursSuite},
 		{"watchers", watchersSuite},
+		{"peers-closed", peersClosed},
+		{"peers-deep", peersDeep},
+		{"peers-burst", peersBurst},
 	}
 }
 
@@ -73,6 +78,12 @@ type run struct {
 
 	// The other agents to measure next to ours; empty: none.
 	nodeExporter, telegraf string
+
+	// Schedulers of other projects to measure next to ours, by their names, and the file for what
+	// was measured; empty: none.
+	peers   map[string]string
+	results string
+	version string // of what is measured
 }
 
 func main() {
@@ -90,6 +101,11 @@ func execute(args []string, out, log io.Writer) int {
 	dir := flags.String("dir", "", "directory on a real disk for stores (default: a new one where temporary files go)")
 	nodeExporter := flags.String("node-exporter", "", "a node_exporter to compare the agent with; `make bench` builds it")
 	telegraf := flags.String("telegraf", "", "a telegraf with procstat to compare the agent with; `make bench` builds it")
+	yunikorn := flags.String("yunikorn", "", "YuniKorn core as a peer; `make bench-peers` builds it")
+	nomad := flags.String("nomad", "", "Nomad as a peer; `make bench-peers` builds it")
+	results := flags.String("results", "", "write what the suites peers-… measured into this file, for -draw; what others measured is kept there")
+	version := flags.String("version", "devel", "the version that results name")
+	draw := flags.String("draw", "", "only write the tables of this page, and its plots, from the results file next to the plots")
 	child := flags.String("child", "", "what this process is for another one")
 	switch err := flags.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):
@@ -102,6 +118,9 @@ func execute(args []string, out, log io.Writer) int {
 	if *child != "" {
 		return exitCode(serveChild(ctx, *child, os.Stdin, out), log)
 	}
+	if *draw != "" {
+		return exitCode(performance.Draw(*draw), log)
+	}
 	only, err := regexp.Compile(*name)
 	if err != nil {
 		return exitCode(fmt.Errorf("-name: %w", err), log)
@@ -110,7 +129,11 @@ func execute(args []string, out, log io.Writer) int {
 	if err != nil {
 		return exitCode(fmt.Errorf("-attack: %w", err), log)
 	}
-	return exitCode(measure(ctx, only, &run{short: *short, history: *history, attacks: attacks, bursar: *bursar, dir: *dir, log: log, nodeExporter: *nodeExporter, telegraf: *telegraf}, out), log)
+	r := &run{
+		short: *short, history: *history, attacks: attacks, bursar: *bursar, dir: *dir, log: log, nodeExporter: *nodeExporter, telegraf: *telegraf,
+		peers: map[string]string{performance.YuniKorn: *yunikorn, performance.Nomad: *nomad}, results: *results, version: *version,
+	}
+	return exitCode(measure(ctx, only, r, out), log)
 }
 
 func exitCode(err error, log io.Writer) int {
