@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/base32"
+	"encoding/binary"
 	"strings"
 	"time"
 
@@ -17,12 +18,11 @@ import (
 // characters of 0-9 and a-v. Later ids come after earlier ones in the order of text. So a store
 // writes them next to each other in its index; ids without an order cost it a page each (ADR 56).
 func NewRequestID() string {
+	var milliseconds [8]byte
+	binary.BigEndian.PutUint64(milliseconds[:], uint64(time.Now().UnixMilli()))
 	var id [16]byte
-	_, _ = rand.Read(id[6:])                               // never fails: crypto/rand ends the program instead
-	milliseconds := uint64(max(0, time.Now().UnixMilli())) //nolint:gosec // not negative
-	for i := range 6 {
-		id[i] = byte(milliseconds >> (40 - 8*i))
-	}
+	copy(id[:6], milliseconds[2:])
+	_, _ = rand.Read(id[6:]) // never fails: crypto/rand ends the program instead
 	return strings.ToLower(base32.HexEncoding.WithPadding(base32.NoPadding).EncodeToString(id[:]))
 }
 

@@ -166,15 +166,8 @@ func (l *Ledger) prepare(c *AllocateCommand) (*entry, error) {
 	if c.Wait > 0 { // one that is granted at once too: its host's agent may veto that
 		a.WaitDeadline = l.now.Add(c.Wait)
 	}
-	if w := c.Wishes; w != nil && w.Host != "" {
-		if err := checkName("host.id", w.Host); err != nil {
-			return nil, err
-		}
-		h := l.hosts[w.Host] // nil: it is not there yet
-		if h != nil && !h.suits(w) || slices.Contains(w.Avoid, w.Host) {
-			return nil, &FieldError{"host.id", w.Host, "a host that has the required labels and is not to be avoided"}
-		}
-		a.HostID = w.Host
+	if a.HostID, err = l.namedHost(c.Wishes); err != nil {
+		return nil, err
 	}
 	if err := l.affords(&a, a.LiveBytes()+a.overhead()); err != nil {
 		return nil, err
@@ -184,6 +177,20 @@ func (l *Ledger) prepare(c *AllocateCommand) (*entry, error) {
 	l.link(e)
 	l.attachExternal(e, nil)
 	return e, nil
+}
+
+// namedHost is the only host that a request wants, which may not be there yet; empty: any host.
+func (l *Ledger) namedHost(w *Wishes) (string, error) {
+	if w == nil || w.Host == "" {
+		return "", nil
+	}
+	if err := checkName("host.id", w.Host); err != nil {
+		return "", err
+	}
+	if h := l.hosts[w.Host]; h != nil && !h.suits(w) || slices.Contains(w.Avoid, w.Host) {
+		return "", &FieldError{"host.id", w.Host, "a host that has the required labels and is not to be avoided"}
+	}
+	return w.Host, nil
 }
 
 // newEntry returns an entry to fill in.

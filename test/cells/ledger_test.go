@@ -119,13 +119,13 @@ func TestRealLedgersGrantWhatSimulatedCellsGrant(t *testing.T) {
 		for _, pattern := range patterns() {
 			t.Run(fmt.Sprintf("%s, engines are stopped: %t", pattern, stops), func(t *testing.T) {
 				var grants [2][]grant
-				for real := range 2 {
+				for way := range 2 {
 					cfg := faulty(Config{Cells: cells, Limit: limit, Pattern: pattern, Demand: 1.2, Seed: 7, Stops: stops})
 					cfg.Granted = func(now time.Duration, cell int, r Request) {
-						grants[real] = append(grants[real], grant{now, cell, r.ID})
+						grants[way] = append(grants[way], grant{now, cell, r.ID})
 					}
 					var ledgers []*ledgerBooks
-					if real == 1 {
+					if way == 1 {
 						cfg.Books = func(int) Books {
 							ledgers = append(ledgers, newLedgerBooks(t, hosts))
 							return ledgers[len(ledgers)-1]
