@@ -29,6 +29,9 @@ const (
 	// visitsPerStep is how many starved requests are visited in one step. A visit decides the
 	// request, looks at closestTried hosts, and at ownCounted engines of each.
 	visitsPerStep = 8
+	// checksPerStep is of how many requests it is found out in one step whether they are starved. A
+	// check costs up to 10 µs.
+	checksPerStep = 64
 )
 
 // claim is a window in which accounts are held for one request.

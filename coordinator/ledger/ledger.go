@@ -157,6 +157,7 @@ type Ledger struct {
 	actor   string       // who gives the command; see ActAs
 	// own is how many transitions came due by themselves since an Advance: see Config.OwnChanges.
 	own      int
+	checks   int        // of starvation, in this step
 	taken    int        // how many of them Changes has returned since then
 	unstored []unstored // in the order of their revisions
 	turn     uint64     // of the Placer's queries
@@ -241,9 +242,10 @@ func (l *Ledger) nextTimer() *timer {
 	return t
 }
 
-// fire does what is due, up to the bound of the batch.
+// fire does what is due, up to the bound of the batch and of the checks of a step: the next step
+// goes on.
 func (l *Ledger) fire() {
-	for {
+	for l.checks = 0; l.checks < checksPerStep; {
 		t := l.nextTimer()
 		if t == nil || t.due > l.now {
 			break

@@ -298,3 +298,25 @@ func TestWhoComesLaterDoesNotPassWhoIsAlikeAndNotTriedYet(t *testing.T) {
 		t.Errorf("in the end they are %s and %s; want both reserved", c.state(first), c.state(later))
 	}
 }
+
+// Thousands of requests that came at the same moment, or were restored, have waited for long at the
+// same moment too. Nobody else waits until all of them were looked at: a step looks at a few.
+func TestWhoHasWaitedForLongIsLookedForAFewAtATime(t *testing.T) {
+	const kinds, most = 3000, 64
+	c := newCrowd(t)
+	c.request(t, start, "runner", "", 95, 0)
+	c.kinds(t, kinds, eachItsUser)
+	now := start.Add(59 * time.Minute)
+	steps := 0
+	for due, set := c.NextTimer(); set && due <= now; due, set = c.NextTimer() {
+		before := c.placer.asked
+		c.Advance(now)
+		if asked := c.placer.asked - before; asked > 10*most {
+			t.Fatalf("step %d asks for a host %d times; want at most ten times for each of %d", steps, asked, most)
+		}
+		steps++
+	}
+	if least := kinds / most; steps < least {
+		t.Errorf("%d kinds were looked at in %d steps; want at least %d", kinds, steps, least)
+	}
+}
