@@ -87,7 +87,7 @@ func (a *Agent) whileWaiting(request *bursarv1.AllocateRequest) func(context.Con
 // or not all that runs on it.
 func (a *Agent) unknownTo(err error) bool {
 	if connect.CodeOf(err) == connect.CodeNotFound {
-		return true // the host: there is nothing else that the request names
+		return true // the host, by a coordinator of an earlier version
 	}
 	short, _ := insufficiency(err)
 	for _, s := range short.GetShortfalls() {
@@ -100,10 +100,17 @@ func (a *Agent) unknownTo(err error) bool {
 }
 
 // notYetKnown reports whether a host falls short because the coordinator has not heard of it, or
-// of all that runs on it.
+// of all that runs on it. If a host lacks something that it declares, the note "missing" comes
+// without a detail.
 func notYetKnown(s *bursarv1.Shortfall) bool {
-	note := convert.NoteOf(s)
-	return note == bursarv1.ShortfallNote_SHORTFALL_NOTE_HEALTH || note == bursarv1.ShortfallNote_SHORTFALL_NOTE_UNKNOWN
+	switch convert.NoteOf(s) {
+	case bursarv1.ShortfallNote_SHORTFALL_NOTE_HEALTH, bursarv1.ShortfallNote_SHORTFALL_NOTE_UNKNOWN:
+		return true
+	case bursarv1.ShortfallNote_SHORTFALL_NOTE_MISSING:
+		return s.GetDetail() != ""
+	default:
+		return false
+	}
 }
 
 // agree sends Syncs until the coordinator that leads knows the host and all that runs on it. It

@@ -391,16 +391,19 @@ func TestAClosedHostIsNotUnknown(t *testing.T) {
 	for name, test := range map[string]struct {
 		code bursarv1.ShortfallNote
 		note string
+		why  string
 		want bool
 	}{
-		"cordoned":     {bursarv1.ShortfallNote_SHORTFALL_NOTE_CORDONED, "health", false},
-		"draining":     {bursarv1.ShortfallNote_SHORTFALL_NOTE_DRAINING, "health", false},
-		"suspect":      {bursarv1.ShortfallNote_SHORTFALL_NOTE_HEALTH, "health", true},
-		"not measured": {bursarv1.ShortfallNote_SHORTFALL_NOTE_UNKNOWN, "unknown", true},
-		"by its text":  {bursarv1.ShortfallNote_SHORTFALL_NOTE_UNSPECIFIED, "health", true},
-		"full":         {bursarv1.ShortfallNote_SHORTFALL_NOTE_UNSPECIFIED, "", false},
+		"cordoned":     {bursarv1.ShortfallNote_SHORTFALL_NOTE_CORDONED, "health", "", false},
+		"draining":     {bursarv1.ShortfallNote_SHORTFALL_NOTE_DRAINING, "health", "", false},
+		"suspect":      {bursarv1.ShortfallNote_SHORTFALL_NOTE_HEALTH, "health", "", true},
+		"not measured": {bursarv1.ShortfallNote_SHORTFALL_NOTE_UNKNOWN, "unknown", "", true},
+		"by its text":  {bursarv1.ShortfallNote_SHORTFALL_NOTE_UNSPECIFIED, "health", "", true},
+		"full":         {bursarv1.ShortfallNote_SHORTFALL_NOTE_UNSPECIFIED, "", "", false},
+		"not there":    {bursarv1.ShortfallNote_SHORTFALL_NOTE_MISSING, "missing", "there is no such host yet", true},
+		"without GPUs": {bursarv1.ShortfallNote_SHORTFALL_NOTE_MISSING, "missing", "", false},
 	} {
-		if got := notYetKnown(&bursarv1.Shortfall{NoteCode: test.code, Note: test.note}); got != test.want {
+		if got := notYetKnown(&bursarv1.Shortfall{NoteCode: test.code, Note: test.note, Detail: test.why}); got != test.want {
 			t.Errorf("%s: %t", name, got)
 		}
 	}

@@ -293,6 +293,7 @@ func (s *scale) change(ctx context.Context) (one comeback, err error) {
 	if !pause.For(s.period(10*time.Second), ctx.Done(), nil) { // they report to the leader before
 		return one, ctx.Err()
 	}
+	stopped := time.Now()
 	if err := s.stop(); err != nil {
 		return one, err
 	}
@@ -314,7 +315,7 @@ func (s *scale) change(ctx context.Context) (one comeback, err error) {
 	took, failed := pairs.sorted()
 	rode, rideErr := s.fleet.do(order{})
 	for _, second := range rode.Seconds {
-		if second.At.After(began) {
+		if second.At.After(stopped) { // nobody answered before the next one led
 			one.full, one.calls = max(one.full, float64(second.Full)), max(one.calls, float64(second.Reports))
 		}
 	}

@@ -52,6 +52,7 @@ func (s *allocationService) findEnded(ctx context.Context, id ledger.ID, caller,
 	if id != 0 {
 		return s.getEnded(ctx, id)
 	}
+	auth.Parked(ctx) // it waits for the store
 	a, err := s.store.GetByRequest(ctx, caller, requestID)
 	if errors.Is(err, store.ErrNotFound) {
 		return a, &ledger.NotFoundError{What: "request", ID: requestID}
@@ -275,6 +276,7 @@ const historyStep = 250
 
 // readHistory goes on to fill the page up from what has ended.
 func (p *allocationPage) readHistory(ctx context.Context, s store.Store) error {
+	auth.Parked(ctx) // it waits for the store
 	step := min(historyStep, p.want-len(p.found))
 	ended, next, err := s.History(ctx, p.query.history(step, p.next[1:]))
 	p.rare = len(ended) < step

@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 
 	"github.com/bursar/bursar/resource"
@@ -179,13 +180,16 @@ func (l *Ledger) prepare(c *AllocateCommand) (*entry, error) {
 	return e, nil
 }
 
+// hostID is what the contract takes as the id of a host when its agent registers.
+var hostID = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9._:-]{0,252}$`) //nolint:gochecknoglobals // never changed
+
 // namedHost is the only host that a request wants, which may not be there yet; empty: any host.
 func (l *Ledger) namedHost(w *Wishes) (string, error) {
 	if w == nil || w.Host == "" {
 		return "", nil
 	}
-	if err := checkName("host.id", w.Host); err != nil {
-		return "", err
+	if !hostID.MatchString(w.Host) {
+		return "", &FieldError{"host.id", validText(w.Host), "the id of a host: at most 253 letters, digits and . _ : -, the first one a letter or a digit"}
 	}
 	if h := l.hosts[w.Host]; h != nil && !h.suits(w) || slices.Contains(w.Avoid, w.Host) {
 		return "", &FieldError{"host.id", w.Host, "a host that has the required labels and is not to be avoided"}

@@ -30,7 +30,7 @@ const (
 	// request, looks at closestTried hosts, and at ownCounted engines of each.
 	visitsPerStep = 8
 	// checksPerStep is of how many requests it is found out in one step whether they are starved. A
-	// check costs up to 10 µs.
+	// check looks at closestTried hosts.
 	checksPerStep = 64
 )
 

@@ -290,9 +290,10 @@ func (l *Ledger) Interval() time.Duration {
 
 // FullReportGap is the least time between the full reports of two hosts after a change of leader.
 // They are larger than others, and come with a registration each, so half as many may come in a
-// second. All hosts have come within two intervals.
+// second. But all hosts have come before one of them is suspect.
 func (l *Ledger) FullReportGap() time.Duration {
-	return 2 * time.Second / time.Duration(l.cfg.ReportsPerSecond)
+	patience := max(time.Duration(l.cfg.SuspectAfter-1)*l.Interval(), l.Interval()/2)
+	return min(2*time.Second/time.Duration(l.cfg.ReportsPerSecond), patience/time.Duration(max(1, len(l.hosts))))
 }
 
 // departed remembers the latest allocations that ended on a host, for its agent.

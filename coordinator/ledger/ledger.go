@@ -242,8 +242,7 @@ func (l *Ledger) nextTimer() *timer {
 	return t
 }
 
-// fire does what is due, up to the bound of the batch and of the checks of a step: the next step
-// goes on.
+// fire does what is due, up to the bound of the batch and of the checks in one step.
 func (l *Ledger) fire() {
 	for l.checks = 0; l.checks < checksPerStep; {
 		t := l.nextTimer()

@@ -1,6 +1,7 @@
 package ledger_test
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -318,5 +319,19 @@ func TestWhoHasWaitedForLongIsLookedForAFewAtATime(t *testing.T) {
 	}
 	if least := kinds / most; steps < least {
 		t.Errorf("%d kinds were looked at in %d steps; want at least %d", kinds, steps, least)
+	}
+}
+
+// A request that names a host which can never register would wait for nothing.
+func TestARequestNamesAHostThatMayCome(t *testing.T) {
+	c := newCrowd(t)
+	for id, may := range map[string]bool{"h-2.site:1": true, "bad name": false, "a\nb\x1b[31m": false, "later,vm": false, "-h": false} {
+		_, err := c.Allocate(start, ledger.AllocateCommand{
+			Actor: identity.Local(), Labels: label.Of("user", "zoe"), Wait: time.Hour, Async: true,
+			Resource: resource.NewResource(resource.Vector{}.WithMemory(1)), Wishes: &ledger.Wishes{Host: id},
+		})
+		if wrong, refused := errors.AsType[*ledger.FieldError](err); refused == may || refused && wrong.Field != "host.id" {
+			t.Errorf("%q: %v", id, err)
+		}
 	}
 }

@@ -21,14 +21,18 @@ func reporting(t *testing.T, c ledger.Config, hosts int) *ledger.Ledger {
 	return l
 }
 
-// After a change of leader all hosts have reported everything within two intervals, whatever the
-// settings are.
-func TestFullReportsComeWithinTwoIntervals(t *testing.T) {
-	for _, c := range []ledger.Config{{}, {ReportsPerSecond: 200}, {ReportsPerSecond: 1}, {Interval: time.Second}} {
+// After a change of leader all hosts have reported everything within two intervals, and before one
+// of them is suspect, whatever the settings are.
+func TestFullReportsComeInTime(t *testing.T) {
+	for _, c := range []ledger.Config{{}, {ReportsPerSecond: 200}, {ReportsPerSecond: 1}, {Interval: time.Second}, {SuspectAfter: 1}, {SuspectAfter: 2}} {
 		for _, hosts := range []int{1, 2000} {
 			l := reporting(t, c, hosts)
-			if all := time.Duration(hosts) * l.FullReportGap(); all > 2*l.Interval() {
-				t.Errorf("%+v: full reports of %d hosts take %s; want at most two intervals of %s", c, hosts, all, l.Interval())
+			most := 2 * l.Interval()
+			if c.SuspectAfter > 0 {
+				most = min(most, time.Duration(c.SuspectAfter)*l.Interval()-1)
+			}
+			if all := time.Duration(hosts) * l.FullReportGap(); all > most {
+				t.Errorf("%+v: full reports of %d hosts take %s; want at most %s, with intervals of %s", c, hosts, all, most, l.Interval())
 			}
 		}
 	}
