@@ -112,8 +112,10 @@ func (c *cli) cancelCommand() *cobra.Command {
 		Use:   "cancel ID…",
 		Short: "End a request that waits, or a reservation",
 		Long: `Cancel ends a request that waits, or a reservation that is not confirmed. It
-does not touch engines that run: see stop and release. Of several ids each is
-tried. The exit code is that of the first failure.`,
+does not touch engines that run: see stop and release.
+
+Of several ids each is tried, but nothing is done if one is the beginning of no
+id or of several. The exit code is that of the first failure.`,
 		Example: `  bursar cancel 3f7k
   bursar cancel my-request-id --reason "not needed any more"`,
 		Args:              atLeastOne,
@@ -134,8 +136,10 @@ func (c *cli) renewCommand() *cobra.Command {
 		Use:   "renew ID…",
 		Short: "Extend a reservation or a lease",
 		Long: `Renew extends a reservation. It also extends the lease of an engine that runs
-without a pid on its host. Of several ids each is tried. The exit code is that
-of the first failure.`,
+without a pid on its host.
+
+Of several ids each is tried, but nothing is done if one is the beginning of no
+id or of several. The exit code is that of the first failure.`,
 		Example: `  bursar renew 3f7k
   bursar renew 3f7k --ttl 10m`,
 		Args:              atLeastOne,
@@ -179,14 +183,7 @@ func (c *cli) onEachAllocation(
 		return err
 	}
 	ctx := cmd.Context()
-	isFirst := firstTime()
-	return c.each(texts, func(text string) error {
-		id, err := allocationID(ctx, cl, text)
-		if err != nil || !isFirst(id) {
-			return err
-		}
-		return c.onAllocationID(ctx, cl, id, do)
-	})
+	return c.eachID(texts, allocationIDs(ctx, cl), func(id string) error { return c.onAllocationID(ctx, cl, id, do) })
 }
 
 func (c *cli) onAllocationAt(
