@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -96,7 +97,7 @@ func (c *cli) allocate(ctx context.Context, cl *client.Client, req *bursarv1.All
 func (c *cli) printGrant(a *bursarv1.Allocation) {
 	c.printf("%s\n", a.GetId())
 	if a.GetState() == bursarv1.AllocationState_ALLOCATION_STATE_WAITING {
-		c.sayf("waits until %s; bursar explain %s says for what", timeText(a.GetExpireTime()), a.GetId())
+		c.sayf("%s; until %s; bursar explain %s says more", cmp.Or(a.GetReason(), "waits"), timeText(a.GetExpireTime()), a.GetId())
 		return
 	}
 	engine := "--pid PID"

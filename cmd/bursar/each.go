@@ -63,7 +63,7 @@ func (c *cli) eachID(names []string, resolve func(name string) (id string, err e
 	})
 	switch exit, told := errors.AsType[*exitError](err); {
 	case told && exit.err == nil:
-		return &exitError{exit.code, errors.New("nothing was done to the others")}
+		return &exitError{exit.code, errors.New("nothing was done")}
 	case err != nil:
 		return err
 	}

@@ -169,7 +169,10 @@ func shortfallHint(in *bursarv1.InsufficientResources, explain string) string {
 	if isNever(in) || unsure && slices.ContainsFunc(in.GetShortfalls(), func(s *bursarv1.Shortfall) bool { return noteOf(s) == noteNever }) {
 		return neverHint(in) + "; `" + explain + "` with the same flags shows every account"
 	}
-	if in.GetReason() == "waited" {
+	switch waited := in.GetReason() == "waited"; {
+	case waited && slices.ContainsFunc(in.GetShortfalls(), isAbsent):
+		return "a longer --wait, or a host that is there: `bursar hosts` shows those of today"
+	case waited:
 		return "a longer --wait, or `bursar allocations` to see who holds what"
 	}
 	for _, s := range in.GetShortfalls() {

@@ -89,7 +89,7 @@ func (f *stopFlags) check(args []string) error {
 // stopLabelled stops all that live with labels. It prints them first.
 func (c *cli) stopLabelled(ctx context.Context, cl *client.Client, f *stopFlags) error {
 	live := listFlags{labels: f.labels}
-	found, err := live.list(ctx, cl)
+	found, _, err := live.list(ctx, cl)
 	if err != nil {
 		return err
 	}
