@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -96,7 +97,7 @@ func (c *cli) allocate(ctx context.Context, cl *client.Client, req *bursarv1.All
 func (c *cli) printGrant(a *bursarv1.Allocation) {
 	c.printf("%s\n", a.GetId())
 	if a.GetState() == bursarv1.AllocationState_ALLOCATION_STATE_WAITING {
-		c.sayf("waits until %s; bursar explain %s says for what", timeText(a.GetExpireTime()), a.GetId())
+		c.sayf("%s; until %s; bursar explain %s says more", cmp.Or(a.GetReason(), "waits"), timeText(a.GetExpireTime()), a.GetId())
 		return
 	}
 	engine := "--pid PID"
@@ -112,8 +113,10 @@ func (c *cli) cancelCommand() *cobra.Command {
 		Use:   "cancel ID…",
 		Short: "End a request that waits, or a reservation",
 		Long: `Cancel ends a request that waits, or a reservation that is not confirmed. It
-does not touch engines that run: see stop and release. Of several ids each is
-tried. The exit code is that of the first failure.`,
+does not touch engines that run: see stop and release.
+
+Of several ids each is tried, but nothing is done if one is the beginning of no
+id or of several. The exit code is that of the first failure.`,
 		Example: `  bursar cancel 3f7k
   bursar cancel my-request-id --reason "not needed any more"`,
 		Args:              atLeastOne,
@@ -134,8 +137,10 @@ func (c *cli) renewCommand() *cobra.Command {
 		Use:   "renew ID…",
 		Short: "Extend a reservation or a lease",
 		Long: `Renew extends a reservation. It also extends the lease of an engine that runs
-without a pid on its host. Of several ids each is tried. The exit code is that
-of the first failure.`,
+without a pid on its host.
+
+Of several ids each is tried, but nothing is done if one is the beginning of no
+id or of several. The exit code is that of the first failure.`,
 		Example: `  bursar renew 3f7k
   bursar renew 3f7k --ttl 10m`,
 		Args:              atLeastOne,
@@ -179,14 +184,7 @@ func (c *cli) onEachAllocation(
 		return err
 	}
 	ctx := cmd.Context()
-	isFirst := firstTime()
-	return c.each(texts, func(text string) error {
-		id, err := allocationID(ctx, cl, text)
-		if err != nil || !isFirst(id) {
-			return err
-		}
-		return c.onAllocationID(ctx, cl, id, do)
-	})
+	return c.eachID(texts, allocationIDs(ctx, cl), func(id string) error { return c.onAllocationID(ctx, cl, id, do) })
 }
 
 func (c *cli) onAllocationAt(

@@ -170,7 +170,7 @@ func shortfallHint(in *bursarv1.InsufficientResources, explain string) string {
 		return neverHint(in) + "; `" + explain + "` with the same flags shows every account"
 	}
 	if in.GetReason() == "waited" {
-		return "a longer --wait, or `bursar allocations` to see who holds what"
+		return waitedHint(in)
 	}
 	for _, s := range in.GetShortfalls() {
 		switch note := noteOf(s); {
@@ -192,6 +192,14 @@ func shortfallHint(in *bursarv1.InsufficientResources, explain string) string {
 		return "--wait 1h waits until such a host is there; `bursar hosts` shows those of today"
 	}
 	return "--wait 30s waits until it is there; `" + explain + "` with the same flags shows every account"
+}
+
+// waitedHint says what helps after a wait that is over.
+func waitedHint(in *bursarv1.InsufficientResources) string {
+	if slices.ContainsFunc(in.GetShortfalls(), isAbsent) {
+		return "a longer --wait, or a host that is there: `bursar hosts` shows those of today"
+	}
+	return "a longer --wait, or `bursar allocations` to see who holds what"
 }
 
 // withoutWait gives a refusal the hint of a command that does not wait, and changes an allocation
