@@ -232,12 +232,18 @@ test-bench: build $(CONSUL) postgres ## Run every suite of make bench with its s
 	$(call section,test-bench: every suite of make bench in short)
 	@go run ./bench -bursar bin/bursar -short
 
-# These are modules of their own. Nomad is compiled by bench-peers alone: its module cannot be had
-# without its repository.
+# A module of its own, as each peer is. It plays a peer.
 .PHONY: test-peers
-test-peers: ## Test what gives orders to peers, and YuniKorn core in small
-	$(call section,test-peers: what peers share, and YuniKorn core)
+test-peers: ## Test what gives orders to peers
+	$(call section,test-peers: what peers share)
 	@CGO_ENABLED=1 go -C bench/peers test -count=1 -shuffle=on -race ./...
+
+# It downloads and compiles the client of Kubernetes. Nomad is compiled by bench-peers alone: its
+# module cannot be had without its repository.
+.PHONY: test-yunikorn
+test-yunikorn: $(GOLANGCI_LINT) ## Check what runs YuniKorn core, and run it in small
+	@go -C bench/peers/yunikorn vet ./...
+	@cd bench/peers/yunikorn && $(CURDIR)/$(GOLANGCI_LINT) run ./...
 	@go -C bench/peers/yunikorn test -count=1 -shuffle=on ./...
 
 # By itself: it compares what servers take early and late.
@@ -272,7 +278,7 @@ fuzz: ## Run every fuzz target for FUZZTIME=10s
 
 # A new part is a new target of make: add it to PARTS in .ci/acceptance, and its size here. `make
 # test` has each of them in small.
-# PARTS='sim kills fuzz soak callers test-arches mutants' runs only these; keep the output with tee.
+# PARTS='sim kills fuzz soak callers test-arches test-yunikorn mutants' runs only these; keep the output with tee.
 .PHONY: acceptance
 acceptance: export SEEDS = 100000
 acceptance: export KILLS = 1000
@@ -338,15 +344,13 @@ lint-systemd: packaging
 lint-vet:
 	$(call section,lint: go vet)
 	@go vet ./...
-	@for module in bench/peers bench/peers/yunikorn; do go -C $$module vet ./...; done
+	@go -C bench/peers vet ./...
 
 .PHONY: lint-go
 lint-go: $(GOLANGCI_LINT)
 	$(call section,lint: golangci-lint and gofumpt)
 	@$(GOLANGCI_LINT) run ./...
-	@for module in bench/peers bench/peers/yunikorn; do \
-		(cd $$module && $(CURDIR)/$(GOLANGCI_LINT) run ./...); \
-	done
+	@cd bench/peers && $(CURDIR)/$(GOLANGCI_LINT) run ./...
 
 # The contract is compared with proto/baseline.binpb, the image of the last contract that somebody
 # may depend on. A file in the tree works in a shallow or fresh clone, where a tag or an older
