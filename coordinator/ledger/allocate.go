@@ -181,7 +181,7 @@ func (l *Ledger) prepare(c *AllocateCommand) (*entry, error) {
 }
 
 // hostID is what the contract takes as the id of a host when its agent registers.
-var hostID = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9._:-]{0,252}$`) //nolint:gochecknoglobals // never changed
+var hostID = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9._:-]{0,252}$`)
 
 // namedHost is the only host that a request wants, which may not be there yet; empty: any host.
 func (l *Ledger) namedHost(w *Wishes) (string, error) {
