@@ -104,23 +104,12 @@ func cpuTimes(r *Results, b *strings.Builder, p plot) {
 
 // compared shows ratios, which are above 1 if ours is better, and bold if not.
 func (r *Results) compared(b *strings.Builder, p plot, value func(Turn) string, of func(Ratio) float64) {
-	systems := r.systemsOf(p.workload)
-	header := []string{p.points}
-	for _, s := range systems {
-		header = append(header, title(s))
-	}
-	pairs := ratiosOf(systems)
+	pairs := ratiosOf(r.systemsOf(p.workload))
+	var ratios []string
 	for _, pair := range pairs {
-		header = append(header, title(pair[0])+" to "+title(pair[1]))
+		ratios = append(ratios, title(pair[0])+" to "+title(pair[1]))
 	}
-	row(b, header)
-	row(b, separators(len(header)))
-	for _, name := range r.Points(p.workload) {
-		cells := []string{point(name)}
-		for _, s := range systems {
-			m, turns := r.Median(p.workload, name, s)
-			cells = append(cells, cell(value(m), turns))
-		}
+	r.table(b, p, "", value, ratios, func(name string) (cells []string) {
 		for _, pair := range pairs {
 			text := ""
 			if ratio, found := r.ratio(p.workload, name, pair[0], pair[1]); found {
@@ -131,26 +120,33 @@ func (r *Results) compared(b *strings.Builder, p plot, value func(Turn) string, 
 			}
 			cells = append(cells, text)
 		}
-		row(b, cells)
-	}
-	b.WriteString("\n")
+		return cells
+	})
 }
 
 func latencies(r *Results, b *strings.Builder, p plot) {
+	value := func(m Turn) string { return duration(m.P50) + ", " + duration(m.P99) }
+	r.table(b, p, " p50, p99", value, nil, func(string) []string { return nil })
+}
+
+// table has a row for each point of a workload: what value shows of the median turn of each system,
+// with what it is behind the system's name, then more cells, under more columns.
+func (r *Results) table(b *strings.Builder, p plot, what string, value func(Turn) string, more []string, cells func(point string) []string) {
 	systems := r.systemsOf(p.workload)
 	header := []string{p.points}
 	for _, s := range systems {
-		header = append(header, title(s)+" p50, p99")
+		header = append(header, title(s)+what)
 	}
+	header = append(header, more...)
 	row(b, header)
 	row(b, separators(len(header)))
 	for _, name := range r.Points(p.workload) {
-		cells := []string{point(name)}
+		line := []string{point(name)}
 		for _, s := range systems {
 			m, turns := r.Median(p.workload, name, s)
-			cells = append(cells, cell(duration(m.P50)+", "+duration(m.P99), turns))
+			line = append(line, cell(value(m), turns))
 		}
-		row(b, cells)
+		row(b, append(line, cells(name)...))
 	}
 	b.WriteString("\n")
 }

@@ -159,10 +159,11 @@ wants whole ids: the beginning of one could be that of another host later.`,
 		}
 		reports := make(map[string]bool)
 		exactly := func(id string) (string, error) {
-			res, err := cl.Hosts().Get(cmd.Context(), &bursarv1.HostServiceGetRequest{Id: id})
 			if id == "" {
-				err = usagef("an id that is empty")
-			} else if client.NotFound(err) {
+				return "", usagef("an id that is empty")
+			}
+			res, err := cl.Hosts().Get(cmd.Context(), &bursarv1.HostServiceGetRequest{Id: id})
+			if client.NotFound(err) {
 				err = &noSuchError{"host", id}
 			}
 			reports[id] = res.GetHost().GetState() == bursarv1.HostState_HOST_STATE_HEALTHY

@@ -2,9 +2,9 @@ package ledger
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 
+	"github.com/bursar/bursar/internal/identity"
 	"github.com/bursar/bursar/resource"
 )
 
@@ -180,15 +180,12 @@ func (l *Ledger) prepare(c *AllocateCommand) (*entry, error) {
 	return e, nil
 }
 
-// hostID is what the contract takes as the id of a host when its agent registers.
-var hostID = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9._:-]{0,252}$`)
-
 // namedHost is the only host that a request wants, which may not be there yet; empty: any host.
 func (l *Ledger) namedHost(w *Wishes) (string, error) {
 	if w == nil || w.Host == "" {
 		return "", nil
 	}
-	if !hostID.MatchString(w.Host) {
+	if !identity.IsHostID(w.Host) {
 		return "", &FieldError{"host.id", validText(w.Host), "the id of a host: at most 253 letters, digits and . _ : -, the first one a letter or a digit"}
 	}
 	if h := l.hosts[w.Host]; h != nil && !h.suits(w) || slices.Contains(w.Avoid, w.Host) {

@@ -1,14 +1,12 @@
 package convert
 
 import (
-	"strings"
-
+	"github.com/bursar/bursar/internal/identity"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
 // The bounds of the contract that IsPlain knows.
 const (
-	longestHostID  = 253
 	longestBootID  = 64
 	longestText    = 1024
 	longestPath    = 4096
@@ -24,26 +22,13 @@ const (
 // is wrong.
 func IsPlain(request any) bool {
 	m, ok := request.(*bursarv1.SyncRequest)
-	if !ok || !isHostID(m.GetHostId()) || len(m.GetBootId()) > longestBootID || len(m.GetEngines()) > mostEngines ||
+	if !ok || !identity.IsHostID(m.GetHostId()) || len(m.GetBootId()) > longestBootID || len(m.GetEngines()) > mostEngines ||
 		len(m.GetEnded()) > 0 || len(m.GetVetoes()) > 0 || !isPlainResource(m.GetCapacity()) || !isPlainSample(m.GetSample()) {
 		return false
 	}
 	for _, e := range m.GetEngines() {
 		if e.GetUnreclaimableBytes() < 0 || len(e.GetOverUse()) > 0 || len(e.GetStopError()) > longestText ||
 			!isPlainResource(e.GetMeasured()) || !isPlainResource(e.GetMeasuredPeak()) {
-			return false
-		}
-	}
-	return true
-}
-
-func isHostID(id string) bool {
-	if id == "" || len(id) > longestHostID || strings.IndexByte("._:-", id[0]) >= 0 {
-		return false
-	}
-	for i := range len(id) {
-		c := id[i]
-		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && strings.IndexByte("._:-", c) < 0 {
 			return false
 		}
 	}
