@@ -100,17 +100,10 @@ func (a *Agent) unknownTo(err error) bool {
 }
 
 // notYetKnown reports whether a host falls short because the coordinator has not heard of it, or
-// of all that runs on it. If a host lacks something that it declares, the note "missing" comes
-// without a detail.
+// of all that runs on it.
 func notYetKnown(s *bursarv1.Shortfall) bool {
-	switch convert.NoteOf(s) {
-	case bursarv1.ShortfallNote_SHORTFALL_NOTE_HEALTH, bursarv1.ShortfallNote_SHORTFALL_NOTE_UNKNOWN:
-		return true
-	case bursarv1.ShortfallNote_SHORTFALL_NOTE_MISSING:
-		return s.GetDetail() != ""
-	default:
-		return false
-	}
+	note := convert.NoteOf(s)
+	return note == bursarv1.ShortfallNote_SHORTFALL_NOTE_HEALTH || note == bursarv1.ShortfallNote_SHORTFALL_NOTE_UNKNOWN || convert.HostIsAbsent(s)
 }
 
 // agree sends Syncs until the coordinator that leads knows the host and all that runs on it. It

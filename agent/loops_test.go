@@ -403,7 +403,9 @@ func TestAClosedHostIsNotUnknown(t *testing.T) {
 		"not there":    {bursarv1.ShortfallNote_SHORTFALL_NOTE_MISSING, "missing", "there is no such host yet", true},
 		"without GPUs": {bursarv1.ShortfallNote_SHORTFALL_NOTE_MISSING, "missing", "", false},
 	} {
-		if got := notYetKnown(&bursarv1.Shortfall{NoteCode: test.code, Note: test.note, Detail: test.why}); got != test.want {
+		if got := notYetKnown(&bursarv1.Shortfall{
+			Account: &bursarv1.AccountName{Kind: bursarv1.AccountKind_ACCOUNT_KIND_HOST}, NoteCode: test.code, Note: test.note, Detail: test.why,
+		}); got != test.want {
 			t.Errorf("%s: %t", name, got)
 		}
 	}

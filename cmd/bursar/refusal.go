@@ -90,7 +90,7 @@ func closedText(s *bursarv1.Shortfall) string {
 		text = "takes no new engines: draining"
 	case note == noteHealth && s.GetDetail() != "":
 		text = "takes no new engines"
-	case isAbsent(s):
+	case convert.HostIsAbsent(s):
 		return oneLine(s.GetDetail())
 	case note == noteMissing && !isQueue:
 		text = "has no " + s.GetDimension() + " now"
@@ -109,12 +109,6 @@ func closedText(s *bursarv1.Shortfall) string {
 		text += ": " + oneLine(withLocalDeadline(s.GetDetail()))
 	}
 	return text
-}
-
-// isAbsent reports whether the host that was asked for is not there yet: the detail says so. Of a
-// host that has none of something now there is none.
-func isAbsent(s *bursarv1.Shortfall) bool {
-	return noteOf(s) == noteMissing && s.GetAccount().GetKind() == bursarv1.AccountKind_ACCOUNT_KIND_HOST && s.GetDetail() != ""
 }
 
 // Notes of a shortfall say more about an account than its numbers do.
@@ -174,7 +168,7 @@ func shortfallHint(in *bursarv1.InsufficientResources, explain string) string {
 	}
 	for _, s := range in.GetShortfalls() {
 		switch note := noteOf(s); {
-		case isAbsent(s):
+		case convert.HostIsAbsent(s):
 			return "--wait 1h waits until it is there; `bursar hosts` shows those of today"
 		case note == noteTooSmall:
 			return "--wait 1h waits until a host that large is there; `bursar hosts` shows those of today"
@@ -196,7 +190,7 @@ func shortfallHint(in *bursarv1.InsufficientResources, explain string) string {
 
 // waitedHint says what helps after a wait that is over.
 func waitedHint(in *bursarv1.InsufficientResources) string {
-	if slices.ContainsFunc(in.GetShortfalls(), isAbsent) {
+	if slices.ContainsFunc(in.GetShortfalls(), convert.HostIsAbsent) {
 		return "a longer --wait, or a host that is there: `bursar hosts` shows those of today"
 	}
 	return "a longer --wait, or `bursar allocations` to see who holds what"

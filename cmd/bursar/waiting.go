@@ -155,7 +155,7 @@ func (w *waitLine) read(ctx context.Context) (text string) {
 		return w.unread(err)
 	}
 	w.failures = 0
-	w.absent = slices.ContainsFunc(res.GetShortfalls(), isAbsent)
+	w.absent = slices.ContainsFunc(res.GetShortfalls(), convert.HostIsAbsent)
 	text = "waiting" + placeText(res)
 	var lacks, ofNamed []string
 	for _, s := range res.GetShortfalls() {
@@ -201,7 +201,7 @@ const lacksWord = "lacks "
 
 // lackText says what is missing without repeating the account that is already named.
 func lackText(s *bursarv1.Shortfall, named *bursarv1.AccountName) string {
-	if isAbsent(s) {
+	if convert.HostIsAbsent(s) {
 		return "for " + accountText(s.GetAccount()) + ": " + closedText(s)
 	}
 	text := ""
