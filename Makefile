@@ -31,6 +31,7 @@ JOBS      ?= 1000
 ARCHES    ?=
 PARTS     ?=
 PACKAGE_VERSION ?=
+PEERS     ?=
 
 # The tools, by the version that their module pins.
 pinned        = $(shell awk '$$1 == "$(2)" { print $$2 }' tools/$(1)/go.mod)
@@ -139,7 +140,7 @@ tar: ## Build archives of what the packages install: bin/packages/*.tar.gz
 # proto), those that read the tree, and the one that runs other suites. The race detector has
 # nothing to find there and would make them ten times slower; everything else runs under it.
 pure_names := resource|label|internal/identity|proto|coordinator/ledger|coordinator/placement
-pure_tests := test/layout|test/docs|test/contract|test/acceptance
+pure_tests := test/layout|test/docs|test/contract|test/acceptance|test/cells
 pure = ^$(MODULE)/($(pure_names)|$(pure_tests))(/|$$)
 
 # -count=1: tests run binaries and read files that the test cache does not know. -shuffle: no test
@@ -148,7 +149,7 @@ go_test = go test -count=1 -shuffle=on
 
 .PHONY: test
 test: test-sim test-pure test-mutants test-walk test-race test-soak
-test: test-packages test-systemd test-yarn test-ha test-bench
+test: test-packages test-systemd test-yarn test-ha test-bench test-peers
 test: ## Run every test, of all that begin with test-
 
 # Against test/sim/testdata/transcripts.txt.
@@ -231,6 +232,20 @@ test-bench: build $(CONSUL) postgres ## Run every suite of make bench with its s
 	$(call section,test-bench: every suite of make bench in short)
 	@go run ./bench -bursar bin/bursar -short
 
+# A module of its own, as each peer is. It plays a peer.
+.PHONY: test-peers
+test-peers: ## Test what gives orders to peers
+	$(call section,test-peers: what peers share)
+	@CGO_ENABLED=1 go -C bench/peers test -count=1 -shuffle=on -race ./...
+
+# It downloads and compiles the client of Kubernetes. Nomad is compiled by bench-peers alone: its
+# module cannot be had without its repository.
+.PHONY: test-yunikorn
+test-yunikorn: $(GOLANGCI_LINT) ## Check what runs YuniKorn core, and run it in small
+	@go -C bench/peers/yunikorn vet ./...
+	@cd bench/peers/yunikorn && $(CURDIR)/$(GOLANGCI_LINT) run ./...
+	@go -C bench/peers/yunikorn test -count=1 -shuffle=on ./...
+
 # By itself: it compares what servers take early and late.
 .PHONY: test-soak
 test-soak: ## Run an agent and a coordinator for 40 s, and for ten simulated days
@@ -268,7 +283,7 @@ failovers: build $(CONSUL) postgres ## Change leaders 200 times with 10,000 host
 
 # A new part is a new target of make: add it to PARTS in .ci/acceptance, and its size here. `make
 # test` has each of them in small.
-# PARTS='sim kills fuzz soak callers failovers test-arches mutants' runs only these; keep the output with tee.
+# PARTS='sim kills fuzz soak callers failovers test-arches test-yunikorn mutants' runs only these; keep the output with tee.
 .PHONY: acceptance
 acceptance: export SEEDS = 100000
 acceptance: export KILLS = 1000
@@ -288,6 +303,22 @@ bench: build $(CONSUL) $(NODE_EXPORTER) $(TELEGRAF) postgres
 bench: ## Measure the budgets of design §17, each as one line (BENCH=regexp of suites)
 	go run ./bench -bursar bin/bursar -node-exporter $(NODE_EXPORTER) -telegraf $(TELEGRAF) \
 		-name '$(BENCH)'
+
+# The schedulers of other projects are modules of their own (bench/peers), so that nothing of theirs
+# is among our dependencies. PEERS is a directory with checkouts, for what cannot be downloaded:
+# PEERS/yunikorn-core and PEERS/nomad. What was measured is in bin/peers/results.json.
+.PHONY: bench-peers
+bench-peers: build ## Measure YuniKorn core and Nomad next to ours, in turns (PEERS=DIR: checkouts)
+	@bench/peers/build.sh '$(PEERS)'
+	@built=(); for peer in yunikorn nomad; do \
+		[[ ! -x bin/peers/$$peer ]] || built+=("-$$peer" "bin/peers/$$peer"); \
+	done; \
+	go run ./bench -bursar bin/bursar -version '$(VERSION)' -name '^peers-.*($(BENCH))' \
+		-results bin/peers/results.json "$${built[@]}"
+
+.PHONY: performance
+performance: ## Write the tables and plots of docs/performance.md from its results.json
+	go run ./bench -draw docs/performance.md
 
 # --- check ---------------------------------------------------------------------------------------
 
@@ -318,11 +349,13 @@ lint-systemd: packaging
 lint-vet:
 	$(call section,lint: go vet)
 	@go vet ./...
+	@go -C bench/peers vet ./...
 
 .PHONY: lint-go
 lint-go: $(GOLANGCI_LINT)
 	$(call section,lint: golangci-lint and gofumpt)
 	@$(GOLANGCI_LINT) run ./...
+	@cd bench/peers && $(CURDIR)/$(GOLANGCI_LINT) run ./...
 
 # The contract is compared with proto/baseline.binpb, the image of the last contract that somebody
 # may depend on. A file in the tree works in a shallow or fresh clone, where a tag or an older

@@ -2,7 +2,6 @@ package agent
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"time"
@@ -40,7 +39,7 @@ func (s *service) Allocate(ctx context.Context, request *bursarv1.AllocateReques
 	request.Host.Id = a.settings().HostID
 	minted := request.GetRequestId() == ""
 	if minted {
-		request.RequestId = "agent-" + rand.Text()
+		request.RequestId = "agent-" + client.NewRequestID()
 	}
 	wait := convert.Wait(request)
 	if wait > 0 {

@@ -7,7 +7,6 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -15,6 +14,7 @@ import (
 	"github.com/bursar/bursar/agent/policy"
 	"github.com/bursar/bursar/internal/credential"
 	"github.com/bursar/bursar/internal/discovery/consul"
+	"github.com/bursar/bursar/internal/identity"
 	"github.com/bursar/bursar/label"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/proto/convert"
@@ -207,7 +207,7 @@ func orDefault[T comparable](value, standard T) T {
 
 func (s *settings) checkNames() error {
 	// As the contract has it.
-	if !regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9._:-]{0,252}$`).MatchString(s.HostID) {
+	if !identity.IsHostID(s.HostID) {
 		return &ConfigError{"hostId", s.HostID, "a letter or digit, then up to 252 letters, digits, and . _ : -"}
 	}
 	if len(s.Address) > 512 {

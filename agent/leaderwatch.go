@@ -3,7 +3,6 @@ package agent
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"time"
 
 	"connectrpc.com/connect"
@@ -28,9 +27,9 @@ func (a *Agent) leaderWatch(ctx context.Context) error {
 				named = coordinator.URL
 			}
 		}
-		if named != leader && named != "" {
+		if named != leader && named != "" && !a.awaited() {
 			a.newLeader.Store(true)
-			a.syncDue.bringForward(time.Now().Add(rand.N(newLeaderSpread)))
+			a.syncDue.bringForward(time.Now().Add(a.spread()))
 		}
 		leader = named
 		select {
@@ -88,7 +87,7 @@ func (a *Agent) whileWaiting(request *bursarv1.AllocateRequest) func(context.Con
 // or not all that runs on it.
 func (a *Agent) unknownTo(err error) bool {
 	if connect.CodeOf(err) == connect.CodeNotFound {
-		return true // the host: there is nothing else that the request names
+		return true // the host, by a coordinator of an earlier version
 	}
 	short, _ := insufficiency(err)
 	for _, s := range short.GetShortfalls() {
@@ -104,7 +103,7 @@ func (a *Agent) unknownTo(err error) bool {
 // of all that runs on it.
 func notYetKnown(s *bursarv1.Shortfall) bool {
 	note := convert.NoteOf(s)
-	return note == bursarv1.ShortfallNote_SHORTFALL_NOTE_HEALTH || note == bursarv1.ShortfallNote_SHORTFALL_NOTE_UNKNOWN
+	return note == bursarv1.ShortfallNote_SHORTFALL_NOTE_HEALTH || note == bursarv1.ShortfallNote_SHORTFALL_NOTE_UNKNOWN || convert.HostIsAbsent(s)
 }
 
 // agree sends Syncs until the coordinator that leads knows the host and all that runs on it. It

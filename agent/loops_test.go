@@ -15,7 +15,6 @@ import (
 
 	"github.com/bursar/bursar/agent/statefile"
 	"github.com/bursar/bursar/agent/tracker"
-	"github.com/bursar/bursar/internal/discovery"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
 	"github.com/bursar/bursar/providers/host"
@@ -42,11 +41,14 @@ type heartbeatServer struct {
 
 	interval time.Duration
 	hang     bool
+	// answer is another answer to Sync number n, from 1; nil: the usual one.
+	answer func(n int) *bursarv1.SyncResponse
 
-	mu      sync.Mutex
-	err     error
-	syncs   []time.Time
-	samples map[time.Time]bool
+	mu        sync.Mutex
+	err       error
+	registers []time.Time
+	syncs     []time.Time
+	samples   map[time.Time]bool
 }
 
 // calls is how many Syncs there were.
@@ -62,8 +64,11 @@ func (p *heartbeatServer) fail(err error) {
 	p.err = err
 }
 
-func (p *heartbeatServer) Register(context.Context, *bursarv1.RegisterRequest) (*bursarv1.RegisterResponse, error) {
-	return &bursarv1.RegisterResponse{Epoch: 1, Interval: durationpb.New(p.interval)}, nil
+func (p *heartbeatServer) Register(_ context.Context, q *bursarv1.RegisterRequest) (*bursarv1.RegisterResponse, error) {
+	p.mu.Lock()
+	p.registers = append(p.registers, time.Now())
+	p.mu.Unlock()
+	return &bursarv1.RegisterResponse{Epoch: max(1, q.GetEpoch()), Interval: durationpb.New(p.interval)}, nil
 }
 
 func (p *heartbeatServer) Sync(ctx context.Context, q *bursarv1.SyncRequest) (*bursarv1.SyncResponse, error) {
@@ -72,13 +77,18 @@ func (p *heartbeatServer) Sync(ctx context.Context, q *bursarv1.SyncRequest) (*b
 	if q.GetSample() != nil {
 		p.samples[q.GetSample().GetSampleTime().AsTime()] = true
 	}
-	err := p.err
+	err, n := p.err, len(p.syncs)
 	p.mu.Unlock()
 	if p.hang {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}
-	return &bursarv1.SyncResponse{Epoch: 1, LedgerSequence: 1, Complete: true, Interval: durationpb.New(p.interval)}, err
+	if p.answer != nil {
+		if answer := p.answer(n); answer != nil {
+			return answer, nil
+		}
+	}
+	return &bursarv1.SyncResponse{Epoch: max(1, q.GetEpoch()), LedgerSequence: 1, Complete: true, Interval: durationpb.New(p.interval)}, err
 }
 
 // gaps are the times between the Syncs from the n-th on.
@@ -217,30 +227,6 @@ func TestMeasurementsCanBeBroughtForwardButNotWithoutEnd(t *testing.T) {
 	})
 }
 
-// heralds is a finder that names a leader.
-type heralds struct {
-	mu      sync.Mutex
-	leader  string        // guarded by mu
-	changed chan struct{} // guarded by mu
-}
-
-func (h *heralds) Coordinators() ([]discovery.Coordinator, <-chan struct{}) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.changed == nil {
-		h.changed = make(chan struct{})
-	}
-	return []discovery.Coordinator{{URL: h.leader, Leads: h.leader != ""}}, h.changed
-}
-
-func (h *heralds) name(leader string) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.leader = leader
-	close(h.changed)
-	h.changed = make(chan struct{})
-}
-
 func TestLeaderThatIsNamedHearsOfTheHostSoon(t *testing.T) {
 	p := &heartbeatServer{interval: time.Minute}
 	herald := &heralds{leader: "a"}
@@ -256,7 +242,7 @@ func TestLeaderThatIsNamedHearsOfTheHostSoon(t *testing.T) {
 		for _, named := range []string{"b", "", "b"} {
 			before := p.calls()
 			herald.name(named)
-			time.Sleep(newLeaderSpread + syncGap)
+			time.Sleep(spreadOf(p.interval) + syncGap)
 			want := 1
 			if named == "" {
 				want = 0
@@ -272,7 +258,7 @@ func TestLeaderThatIsNamedHearsOfTheHostSoon(t *testing.T) {
 		p.fail(nil)
 		before := p.calls()
 		herald.name("c")
-		time.Sleep(newLeaderSpread + syncGap)
+		time.Sleep(spreadOf(p.interval) + syncGap)
 		if got := p.calls() - before; got < 1 {
 			t.Error("no heartbeat for a leader that was named after a long time without")
 		}
@@ -284,7 +270,7 @@ func TestLeaderThatIsNamedHearsOfTheHostSoon(t *testing.T) {
 func TestFleetComesToANewLeaderBitByBit(t *testing.T) {
 	var first, last time.Duration
 	for i := range 40 {
-		p := &heartbeatServer{interval: time.Minute}
+		p := &heartbeatServer{interval: 15 * time.Second}
 		beat(t, p, func(a *Agent) {
 			time.Sleep(time.Second)
 			herald := &heralds{leader: "a"}
@@ -307,8 +293,8 @@ func TestFleetComesToANewLeaderBitByBit(t *testing.T) {
 			<-ended
 		})
 	}
-	if first > newLeaderSpread/4 || last < newLeaderSpread*3/4 || last > newLeaderSpread*11/10 {
-		t.Errorf("40 agents came between %v and %v after, want all over %v", first, last, newLeaderSpread)
+	if want := 3 * time.Second; first > want/4 || last < want*3/4 || last > want*11/10 { // a fifth of the interval
+		t.Errorf("40 agents came between %v and %v after, want all over %v", first, last, want)
 	}
 }
 
@@ -405,16 +391,21 @@ func TestAClosedHostIsNotUnknown(t *testing.T) {
 	for name, test := range map[string]struct {
 		code bursarv1.ShortfallNote
 		note string
+		why  string
 		want bool
 	}{
-		"cordoned":     {bursarv1.ShortfallNote_SHORTFALL_NOTE_CORDONED, "health", false},
-		"draining":     {bursarv1.ShortfallNote_SHORTFALL_NOTE_DRAINING, "health", false},
-		"suspect":      {bursarv1.ShortfallNote_SHORTFALL_NOTE_HEALTH, "health", true},
-		"not measured": {bursarv1.ShortfallNote_SHORTFALL_NOTE_UNKNOWN, "unknown", true},
-		"by its text":  {bursarv1.ShortfallNote_SHORTFALL_NOTE_UNSPECIFIED, "health", true},
-		"full":         {bursarv1.ShortfallNote_SHORTFALL_NOTE_UNSPECIFIED, "", false},
+		"cordoned":     {bursarv1.ShortfallNote_SHORTFALL_NOTE_CORDONED, "health", "", false},
+		"draining":     {bursarv1.ShortfallNote_SHORTFALL_NOTE_DRAINING, "health", "", false},
+		"suspect":      {bursarv1.ShortfallNote_SHORTFALL_NOTE_HEALTH, "health", "", true},
+		"not measured": {bursarv1.ShortfallNote_SHORTFALL_NOTE_UNKNOWN, "unknown", "", true},
+		"by its text":  {bursarv1.ShortfallNote_SHORTFALL_NOTE_UNSPECIFIED, "health", "", true},
+		"full":         {bursarv1.ShortfallNote_SHORTFALL_NOTE_UNSPECIFIED, "", "", false},
+		"not there":    {bursarv1.ShortfallNote_SHORTFALL_NOTE_MISSING, "missing", "there is no such host yet", true},
+		"without GPUs": {bursarv1.ShortfallNote_SHORTFALL_NOTE_MISSING, "missing", "", false},
 	} {
-		if got := notYetKnown(&bursarv1.Shortfall{NoteCode: test.code, Note: test.note}); got != test.want {
+		if got := notYetKnown(&bursarv1.Shortfall{
+			Account: &bursarv1.AccountName{Kind: bursarv1.AccountKind_ACCOUNT_KIND_HOST}, NoteCode: test.code, Note: test.note, Detail: test.why,
+		}); got != test.want {
 			t.Errorf("%s: %t", name, got)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/bursar/bursar/agent/socket"
 	"github.com/bursar/bursar/internal/pause"
@@ -59,7 +60,7 @@ func (s *service) List(ctx context.Context, request *bursarv1.AllocationServiceL
 	if local {
 		return a.listHeld(request, after), nil
 	}
-	forwarded := cloneList(request)
+	forwarded := proto.CloneOf(request)
 	forwarded.HostId = a.settings().HostID
 	answer, err := relayRead(ctx, a.deps.Allocations.List, forwarded)
 	if err == nil {
@@ -67,7 +68,8 @@ func (s *service) List(ctx context.Context, request *bursarv1.AllocationServiceL
 	}
 	// Only a coordinator knows what has ended, and only a coordinator can continue a list that one
 	// has begun.
-	if connect.CodeOf(err) != connect.CodeUnavailable || request.GetEnded() || request.GetPageToken() != "" {
+	ended := request.GetEnded() || request.GetEndedSince() != nil || request.GetEndedBefore() != nil
+	if connect.CodeOf(err) != connect.CodeUnavailable || ended || request.GetPageToken() != "" {
 		return nil, err
 	}
 	return a.listHeld(request, ""), nil
@@ -85,13 +87,6 @@ func relayRead[Q, R any](ctx context.Context, call func(context.Context, *Q) (*R
 		return nil, noAnswer(err)
 	}
 	return response, err
-}
-
-func cloneList(r *bursarv1.AllocationServiceListRequest) *bursarv1.AllocationServiceListRequest {
-	return &bursarv1.AllocationServiceListRequest{
-		PageSize: r.GetPageSize(), PageToken: r.GetPageToken(), Labels: r.GetLabels(), States: r.GetStates(),
-		HostId: r.GetHostId(), IdPrefix: r.GetIdPrefix(), Ended: r.GetEnded(), AllowStale: r.GetAllowStale(),
-	}
 }
 
 // listHeld is a page of what the agent holds, by id.

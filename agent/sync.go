@@ -29,8 +29,11 @@ const (
 	// thousand agents make some 500 calls a second then.
 	syncRetryFirst = 100 * time.Millisecond
 	syncRetryLast  = 2 * time.Second
-	// newLeaderSpread is the time over which a fleet comes to a new leader when it is named.
+	// newLeaderSpread is the time over which a fleet comes to a new leader when it is named, at
+	// least. A fleet so large that its interval has grown takes a part of that, one in
+	// newLeaderShare: 10,000 agents come within 2 s.
 	newLeaderSpread = time.Second
+	newLeaderShare  = 5
 	// jitter is how far an interval varies, as a share of it, so that a fleet does not report at
 	// once.
 	jitter = 0.1
@@ -74,8 +77,8 @@ func (a *Agent) syncLoop(ctx context.Context) error {
 		switch {
 		case a.urgent():
 			next = now
-		case a.newLeader.Load():
-			next = now.Add(rand.N(newLeaderSpread))
+		case a.newLeader.Load() && !a.awaited():
+			next = now.Add(a.spread())
 		}
 		a.syncDue.set(later(next, now.Add(syncGap)), now.Add(syncGap))
 	}
@@ -131,11 +134,32 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// interval is the time to the next Sync, varied.
+// interval is the time to the next Sync: as a new leader has said it for this host, or the usual
+// one, varied.
 func (a *Agent) interval() time.Duration {
+	var interval, resync time.Duration
+	a.locked(func(t *tracker.Tracker) { interval, resync = t.Interval(), t.ResyncAfter() })
+	if resync > 0 {
+		return resync
+	}
+	return time.Duration(float64(interval) * (1 + jitter*(2*rand.Float64()-1)))
+}
+
+// awaited reports whether a new leader has heard of the host, and has said when to report.
+func (a *Agent) awaited() (awaited bool) {
+	a.locked(func(t *tracker.Tracker) { awaited = t.ResyncAfter() > 0 })
+	return awaited
+}
+
+// spread is when this agent comes to a new leader that was just named, one of a fleet.
+func (a *Agent) spread() time.Duration {
 	var interval time.Duration
 	a.locked(func(t *tracker.Tracker) { interval = t.Interval() })
-	return time.Duration(float64(interval) * (1 + jitter*(2*rand.Float64()-1)))
+	return rand.N(spreadOf(interval))
+}
+
+func spreadOf(interval time.Duration) time.Duration {
+	return max(newLeaderSpread, interval/newLeaderShare)
 }
 
 func (a *Agent) urgent() (urgent bool) {

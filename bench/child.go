@@ -37,6 +37,12 @@ type order struct {
 	Consul  string        // or who knows
 	Beat    time.Duration // let them report for as long
 	Ride    bool          // let them report for good
+	// Connections is how many connections all agents share; 0: each has its own. Own is how many
+	// have one in addition, and OverOwn lets those alone report, over these, each once in Every.
+	Connections, Own int
+	OverOwn          bool
+	Every            time.Duration
+	Quiet            bool // engines use what they used before
 }
 
 // answer is the result.
@@ -52,6 +58,9 @@ type answer struct {
 	Polls []poll // since they were last asked for
 
 	Read int64 // bytes that watchers have read
+
+	Seconds []second // while agents rode
+	Failed  int      // reports
 }
 
 // serveChild does what its parent orders, until there are no more orders.
@@ -62,6 +71,8 @@ func serveChild(ctx context.Context, role string, in io.Reader, out io.Writer) e
 		do = (&ledgerChild{}).do
 	case "fleet":
 		do = (&fleetChild{}).do
+	case "scale":
+		do = (&scaleChild{}).do
 	case "resourcemanager":
 		do = (&resourceManager{}).do
 	case "attackers":
@@ -93,7 +104,7 @@ func serveChild(ctx context.Context, role string, in io.Reader, out io.Writer) e
 	}
 }
 
-// child is this program in another process.
+// child is another process that takes orders: this program again, or a peer.
 type child struct {
 	command *exec.Cmd
 	in      io.WriteCloser
@@ -110,6 +121,20 @@ func (r *run) startChild(ctx context.Context, role string, first order, environm
 	}
 	command := exec.CommandContext(ctx, self, "-child", role) //nolint:gosec // it is this one
 	command.Env = append(os.Environ(), environment...)
+	c, err := r.spawn(command)
+	if err != nil {
+		return nil, err
+	}
+	a, err := c.do(first)
+	if err != nil {
+		return nil, errors.Join(err, c.stop())
+	}
+	c.first = a
+	return c, nil
+}
+
+// spawn starts a program that takes orders and answers them.
+func (r *run) spawn(command *exec.Cmd) (*child, error) {
 	command.Stderr = r.log
 	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	in, err := command.StdinPipe()
@@ -123,13 +148,7 @@ func (r *run) startChild(ctx context.Context, role string, first order, environm
 	if err := command.Start(); err != nil {
 		return nil, fmt.Errorf("child: %w", err)
 	}
-	c := &child{command: command, in: in, orders: json.NewEncoder(in), answers: json.NewDecoder(bufio.NewReader(out))}
-	a, err := c.do(first)
-	if err != nil {
-		return nil, errors.Join(err, c.stop())
-	}
-	c.first = a
-	return c, nil
+	return &child{command: command, in: in, orders: json.NewEncoder(in), answers: json.NewDecoder(bufio.NewReader(out))}, nil
 }
 
 func (c *child) do(o order) (answer, error) {

@@ -125,6 +125,11 @@ func (r *run) startAlone(ctx context.Context, s setup) (*daemon, error) {
 	if err != nil {
 		return nil, err
 	}
+	return r.startAt(ctx, s, address)
+}
+
+// startAt starts a coordinator without others, on an address.
+func (r *run) startAt(ctx context.Context, s setup, address string) (*daemon, error) {
 	d, err := r.start(ctx, "coordinator", s.configure(address), func(ctx context.Context) error { return probe(ctx, "http://"+address+"/readyz") })
 	if err != nil {
 		return nil, err

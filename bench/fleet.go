@@ -11,6 +11,7 @@ import (
 // both.
 type slice struct {
 	load, fleet bool
+	how         order // in which the fleet reports, apart from how long
 
 	cpu      []float64 // of the coordinator, in percent of a core
 	p50, p99 []float64 // of Allocate, in microseconds
@@ -18,6 +19,7 @@ type slice struct {
 	own     []float64
 	agents  []float64 // what the fleet's process costs, the same
 	reports []float64 // a second
+	failed  int       // reports, of all rounds
 	syncs   []float64 // p50 of a report, in microseconds
 	slowest []float64 // p99 of a report
 }
@@ -100,7 +102,9 @@ func (s *slice) run(ctx context.Context, coordinator *daemon, load *caller, flee
 	}()
 	var reported answer
 	if s.fleet {
-		reported, err = fleet.do(order{Beat: lasts})
+		how := s.how
+		how.Beat = lasts
+		reported, err = fleet.do(how)
 	}
 	<-loaded
 	took, failed := pairs.sorted()
@@ -108,6 +112,7 @@ func (s *slice) run(ctx context.Context, coordinator *daemon, load *caller, flee
 		return err
 	}
 	elapsed := time.Since(began).Seconds()
+	s.failed += reported.Failed
 	after, err := cpuTimeOf(coordinator.pid())
 	if err != nil {
 		return err

@@ -26,6 +26,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/bursar/bursar/bench/performance"
 )
 
 // suite is a group of lines that are measured together.
@@ -50,11 +52,15 @@ func suites() []suite {
 		{"history", historySuite},
 		{"forward", forwardSuite},
 		{"fleet", fleetSuite},
+		{"scale", scaleSuite},
 		{"queues", queuesSuite},
 		{"failover", failoverSuite},
 		{"takeover", takeoverSuite},
 		{"neighbours", neighboursSuite},
 		{"watchers", watchersSuite},
+		{"peers-closed", peersClosed},
+		{"peers-deep", peersDeep},
+		{"peers-burst", peersBurst},
 	}
 }
 
@@ -66,12 +72,20 @@ type run struct {
 	// history is the number of rows of the history suite; 0: as its workload says.
 	history int
 	full    bool // the suite failover at the design's size
+	// attacks are those of the neighbours suite to run.
+	attacks *regexp.Regexp
 	bursar  string // the binary that is measured
 	dir     string // for what is written to disk
 	log     io.Writer
 
 	// The other agents to measure next to ours; empty: none.
 	nodeExporter, telegraf string
+
+	// Schedulers of other projects to measure next to ours, by their names, and the file for what
+	// was measured; empty: none.
+	peers   map[string]string
+	results string
+	version string // of what is measured
 }
 
 func main() {
@@ -85,10 +99,16 @@ func execute(args []string, out, log io.Writer) int {
 	short := flags.Bool("short", false, "a few seconds in all: shows that everything runs, the numbers mean little")
 	history := flags.Int("history", 0, "rows of the suite history (default: as its workload says; the design's size is 30000000)")
 	size := flags.String("size", "", "size of the suite failover: as its workload says, or full, the design's, which takes hours")
+	attack := flags.String("attack", "", "run only the attacks of the suite neighbours whose name matches this regular expression")
 	bursar := flags.String("bursar", "bin/bursar", "the binary to measure; `make build` makes it")
 	dir := flags.String("dir", "", "directory on a real disk for stores (default: a new one where temporary files go)")
 	nodeExporter := flags.String("node-exporter", "", "a node_exporter to compare the agent with; `make bench` builds it")
 	telegraf := flags.String("telegraf", "", "a telegraf with procstat to compare the agent with; `make bench` builds it")
+	yunikorn := flags.String("yunikorn", "", "YuniKorn core as a peer; `make bench-peers` builds it")
+	nomad := flags.String("nomad", "", "Nomad as a peer; `make bench-peers` builds it")
+	results := flags.String("results", "", "write what the suites peers-… measured into this file, for -draw; what others measured is kept there")
+	version := flags.String("version", "devel", "the version that results name")
+	draw := flags.String("draw", "", "only write the tables of this page, and its plots, from the results file next to the plots")
 	child := flags.String("child", "", "what this process is for another one")
 	switch err := flags.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):
@@ -104,11 +124,22 @@ func execute(args []string, out, log io.Writer) int {
 	if *size != "" && *size != "full" {
 		return exitCode(fmt.Errorf("-size: %q: want full", *size), log)
 	}
+	if *draw != "" {
+		return exitCode(performance.Draw(*draw), log)
+	}
 	only, err := regexp.Compile(*name)
 	if err != nil {
 		return exitCode(fmt.Errorf("-name: %w", err), log)
 	}
-	return exitCode(measure(ctx, only, &run{short: *short, history: *history, full: *size == "full", bursar: *bursar, dir: *dir, log: log, nodeExporter: *nodeExporter, telegraf: *telegraf}, out), log)
+	attacks, err := regexp.Compile(*attack)
+	if err != nil {
+		return exitCode(fmt.Errorf("-attack: %w", err), log)
+	}
+	r := &run{
+		short: *short, history: *history, full: *size == "full", attacks: attacks, bursar: *bursar, dir: *dir, log: log, nodeExporter: *nodeExporter, telegraf: *telegraf,
+		peers: map[string]string{performance.YuniKorn: *yunikorn, performance.Nomad: *nomad}, results: *results, version: *version,
+	}
+	return exitCode(measure(ctx, only, r, out), log)
 }
 
 func exitCode(err error, log io.Writer) int {

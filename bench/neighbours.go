@@ -46,6 +46,9 @@ func neighboursSuite(ctx context.Context, r *run) (err error) {
 	}
 	defer quiet.client.Close()
 	for _, attack := range attacks() {
+		if !r.attacks.MatchString(attack.name) {
+			continue
+		}
 		n, err := r.attacked(ctx, w, attack.name, quiet, addresses)
 		if err != nil {
 			return fmt.Errorf("%s: %w", attack.name, err)

@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/bursar/bursar/bench/performance"
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/label"
 )
@@ -20,14 +21,14 @@ func bursts(ctx context.Context, r *run) error {
 	rates := make([][]float64, len(w.Bursts))
 	for range r.rounds(w.Rounds) {
 		for i, shape := range w.Bursts {
-			rate, err := oneBurst(w, shape, r.size(shape.Requests))
+			turn, err := oneBurst(w, shape, r.size(shape.Requests))
 			if err != nil {
 				return err
 			}
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
-			rates[i] = append(rates[i], rate)
+			rates[i] = append(rates[i], turn.Rate)
 		}
 	}
 	for i, shape := range w.Bursts {
@@ -37,25 +38,34 @@ func bursts(ctx context.Context, r *run) error {
 	return nil
 }
 
-// oneBurst returns the grants per second.
-func oneBurst(w *workload, shape burst, requests int) (float64, error) {
+// oneBurst returns the grants per second, and the CPU time of one.
+func oneBurst(w *workload, shape burst, requests int) (turn performance.Turn, err error) {
 	b, err := newFilledLedger(w, shape.Hosts)
 	if err != nil {
-		return 0, err
+		return turn, err
 	}
 	b.sets = make([]label.Set, shape.Groups)
 	for i := range b.sets {
 		b.sets[i] = label.Of("queue", fmt.Sprint("queue-", i), "user", fmt.Sprint("user-", i))
 	}
 	runtime.GC()
+	before, err := cpuTime()
+	if err != nil {
+		return turn, err
+	}
 	start := time.Now()
 	for range shape.Groups * requests {
 		if _, err := b.allocate(b.command()); err != nil {
-			return 0, err
+			return turn, err
 		}
 	}
 	took := time.Since(start)
-	return float64(shape.Groups*requests) / took.Seconds(), b.audit()
+	after, err := cpuTime()
+	if err != nil {
+		return turn, err
+	}
+	n := shape.Groups * requests
+	return performance.Turn{Rate: float64(n) / took.Seconds(), CPU: each(after-before, n)}, b.audit()
 }
 
 // deepLedger is a ledger with groups that wait.

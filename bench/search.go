@@ -18,6 +18,7 @@ const (
 	reportRetryFirst = 100 * time.Millisecond
 	reportRetryLast  = 2 * time.Second
 	searchSpread     = time.Second
+	searchShare      = 5
 	reportGap        = 20 * time.Millisecond
 )
 
@@ -43,8 +44,8 @@ func find(ctx context.Context, o order) (discovery.Finder, error) {
 }
 
 // ride reports without end, also through changes of leader, as the agent does: if nobody answers
-// it tries again, later each time, and within a second of the announcement of a new leader it
-// reports to that one.
+// it tries again, later each time, and soon after the announcement of a new leader it reports to
+// that one, unless that one has said when.
 func (a *simulated) ride(ctx context.Context, finder discovery.Finder) {
 	retry := backoff.NewExponentialBackOff(backoff.WithInitialInterval(reportRetryFirst), backoff.WithMaxInterval(reportRetryLast),
 		backoff.WithMultiplier(2), backoff.WithRandomizationFactor(0.5), backoff.WithMaxElapsedTime(0))
@@ -54,7 +55,9 @@ func (a *simulated) ride(ctx context.Context, finder discovery.Finder) {
 	for {
 		known, changed := finder.Coordinators()
 		if named := whoLeads(known); named != leader {
-			if soon := time.Now().Add(time.Duration(a.random.Int64N(int64(searchSpread)))); leader != "" && named != "" && soon.Before(next) {
+			spread := max(searchSpread, a.tracker.Interval()/searchShare)
+			soon := time.Now().Add(time.Duration(a.random.Int64N(int64(spread))))
+			if leader != "" && named != "" && soon.Before(next) && a.tracker.ResyncAfter() == 0 {
 				next = soon
 				timer.Reset(time.Until(next))
 			}
@@ -88,7 +91,7 @@ func (a *simulated) ride(ctx context.Context, finder discovery.Finder) {
 func (a *simulated) reportOnce(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
-	err := a.report(ctx)
+	_, err := a.timed(ctx)
 	switch connect.CodeOf(err) { //nolint:exhaustive // the others say nothing about this host
 	case connect.CodeNotFound, connect.CodeAborted:
 		a.tracker.Resync()

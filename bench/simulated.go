@@ -1,11 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -35,6 +37,15 @@ type simulated struct {
 	random  *rand.Rand
 	// due is the time of the next report, from the start of the next beat.
 	due time.Duration
+
+	lane  *sync.Mutex                 // held during a report; nil: the client is its own
+	every time.Duration               // between two reports; 0: as the coordinator says
+	quiet bool                        // its engines use what they used before
+	used  []int64                     // by each engine, in bytes
+	note  func(*bursarv1.SyncRequest) // is told of each report that was answered; nil: nobody is
+	// failed counts reports that failed, which are made again at the next interval; nil: one that
+	// fails ends the suite.
+	failed *atomic.Int64
 }
 
 // setupWorkers is how many agents are set up at the same time.
@@ -57,6 +68,11 @@ func (c *fleetChild) do(ctx context.Context, o order) (answer, error) {
 		}
 		return answer{Engines: engines}, err
 	}
+	return beatAll(ctx, c.agents, o.Beat)
+}
+
+// beatAll makes agents report for as long.
+func beatAll(ctx context.Context, agents []*simulated, lasts time.Duration) (answer, error) {
 	before, err := cpuTime()
 	if err != nil {
 		return answer{}, err
@@ -64,8 +80,8 @@ func (c *fleetChild) do(ctx context.Context, o order) (answer, error) {
 	var reports stopwatch
 	var group sync.WaitGroup
 	start := time.Now()
-	for _, a := range c.agents {
-		group.Go(func() { a.beat(ctx, start, o.Beat, &reports) })
+	for _, a := range agents {
+		group.Go(func() { a.beat(ctx, start, lasts, &reports) })
 	}
 	group.Wait()
 	took, err := reports.sorted()
@@ -82,29 +98,40 @@ func (c *fleetChild) setUp(ctx context.Context, o order, finder discovery.Finder
 	if err != nil {
 		return err
 	}
+	for i := range o.Hosts {
+		a, err := newSimulated(w, i, client.NewCluster(finder, client.WithoutRetries()))
+		if err != nil {
+			return err
+		}
+		c.agents = append(c.agents, a)
+	}
+	return setUpAll(ctx, w, c.agents)
+}
+
+// newSimulated makes the agent of a host of the workload.
+func newSimulated(w *workload, number int, calls *client.Client) (*simulated, error) {
 	capacity, err := w.Host.vector()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	engine, err := w.Request.vector()
-	if err != nil {
-		return err
-	}
-	for i := range o.Hosts {
-		c.agents = append(c.agents, &simulated{
-			client: client.NewCluster(finder, client.WithoutRetries()),
-			tracker: tracker.New(time.Now(), tracker.Host{
-				ID: hostName(i), Address: hostName(i) + ":7071", Capacity: convert.VectorToProto(capacity), BootID: "boot", Incarnation: 2,
-			}, tracker.Snapshot{}),
-			engine: engine, memory: capacity.Memory(), random: rand.New(rand.NewPCG(w.Seed, uint64(i))),
-		})
-	}
+	return &simulated{
+		client: calls,
+		tracker: tracker.New(time.Now(), tracker.Host{
+			ID: hostName(number), Address: hostName(number) + ":7071", Capacity: convert.VectorToProto(capacity), BootID: "boot", Incarnation: 2,
+		}, tracker.Snapshot{}),
+		engine: engine, memory: capacity.Memory(), random: rand.New(rand.NewPCG(w.Seed, uint64(number))), //nolint:gosec // a number
+	}, err
+}
+
+// setUpAll registers all hosts, a few at a time.
+func setUpAll(ctx context.Context, w *workload, agents []*simulated) error {
 	errs := make([]error, setupWorkers)
 	var group sync.WaitGroup
 	for n := range setupWorkers {
 		group.Go(func() {
-			for i := n; i < len(c.agents) && errs[n] == nil; i += setupWorkers {
-				errs[n] = c.agents[i].setUp(ctx, w, i)
+			for i := n; i < len(agents) && errs[n] == nil; i += setupWorkers {
+				errs[n] = agents[i].setUp(ctx, w, i)
 			}
 		})
 	}
@@ -114,7 +141,7 @@ func (c *fleetChild) setUp(ctx context.Context, o order, finder discovery.Finder
 
 // setUp makes the host known, with its engines.
 func (a *simulated) setUp(ctx context.Context, w *workload, number int) error {
-	if err := a.report(ctx); err != nil {
+	if _, err := a.timed(ctx); err != nil {
 		return err
 	}
 	for i := range w.Engines {
@@ -130,7 +157,7 @@ func (a *simulated) setUp(ctx context.Context, w *workload, number int) error {
 			return fmt.Errorf("an engine: %w", err)
 		}
 	}
-	if err := a.report(ctx); err != nil { // it learns of them here
+	if _, err := a.timed(ctx); err != nil { // it learns of them here
 		return err
 	}
 	if got := len(a.tracker.Engines()); w.Engines > 0 && got != w.Engines {
@@ -151,16 +178,34 @@ func (a *simulated) beat(ctx context.Context, start time.Time, lasts time.Durati
 		case <-ctx.Done():
 			return
 		}
-		began := time.Now()
-		err := a.report(ctx)
-		reports.add(time.Since(began), err)
+		took, err := a.timed(ctx)
+		if err != nil && a.failed != nil {
+			a.failed.Add(1)
+			continue
+		}
+		reports.add(took, err)
 	}
 	a.due -= lasts
 }
 
-// interval is the time to the next report, varied by a tenth, as the agent varies it.
+// timed reports, and says how long that took.
+func (a *simulated) timed(ctx context.Context) (time.Duration, error) {
+	if a.lane != nil {
+		a.lane.Lock()
+		defer a.lane.Unlock()
+	}
+	began := time.Now()
+	err := a.report(ctx)
+	return time.Since(began), err
+}
+
+// interval is the time to the next report: as a new leader says it, or the usual one, varied by a
+// tenth, as the agent varies it.
 func (a *simulated) interval() time.Duration {
-	return time.Duration(float64(a.tracker.Interval()) * (0.9 + 0.2*a.random.Float64()))
+	if after := a.tracker.ResyncAfter(); after > 0 {
+		return after
+	}
+	return time.Duration(float64(cmp.Or(a.every, a.tracker.Interval())) * (0.9 + 0.2*a.random.Float64()))
 }
 
 // report measures, and makes the calls that an agent makes after a measurement.
@@ -183,20 +228,31 @@ func (a *simulated) report(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("sync %s: %w", a.tracker.Host().ID, err)
 	}
+	if a.note != nil {
+		a.note(request)
+	}
 	return nil
 }
 
 // measure makes up what a host and its engines use. Every engine uses between a half and all of
-// its entitlement, and another share each time, so that each report has all of them.
+// its entitlement, and another share each time, so that each report has all of them. Those of a
+// quiet host keep their shares.
 func (a *simulated) measure() {
 	free := a.memory
 	var usages []tracker.Usage
-	for _, engine := range a.tracker.Engines() {
-		used := a.engine.Memory()/2 + a.random.Int64N(a.engine.Memory()/2)
+	engines := a.tracker.Engines()
+	if !a.quiet || len(a.used) != len(engines) {
+		a.used = make([]int64, len(engines))
+		for i := range a.used {
+			a.used[i] = a.engine.Memory()/2 + a.random.Int64N(a.engine.Memory()/2)
+		}
+	}
+	for i, engine := range engines {
+		used := a.used[i]
 		free -= used
 		usages = append(usages, tracker.Usage{
 			ID: engine.ID, PID: engine.Process.GetPid(), StartTime: engine.Process.GetStartTime(),
-			MemoryBytes: used, UnreclaimableBytes: used, CPUMillis: a.random.Int64N(1000),
+			MemoryBytes: used, UnreclaimableBytes: used, CPUMillis: 1 + used%1000,
 		})
 	}
 	a.tracker.Measure(time.Now(), tracker.Measurement{Usages: usages, Sample: &bursarv1.HostSample{

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // median of the numbers; the one above the middle if their number is even.
@@ -51,6 +53,15 @@ func cpuTime() (time.Duration, error) {
 		return 0, fmt.Errorf("own CPU time: %w", err)
 	}
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano()), nil
+}
+
+// threadTime is the CPU time that this thread has used.
+func threadTime() (time.Duration, error) {
+	var used unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &used); err != nil {
+		return 0, fmt.Errorf("CPU time of a thread: %w", err)
+	}
+	return time.Duration(used.Nano()), nil
 }
 
 // clockTick is the unit of the times in /proc/PID/stat: USER_HZ, which is 100 on every

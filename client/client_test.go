@@ -37,7 +37,7 @@ func TestAllocateIsOneRequestHoweverOftenItIsSent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !regexp.MustCompile(`^[a-z2-7]{26}$`).MatchString(ids[0]) || ids[1] != ids[0] || ids[2] != ids[0] {
+	if !regexp.MustCompile(`^[0-9a-v]{26}$`).MatchString(ids[0]) || ids[1] != ids[0] || ids[2] != ids[0] {
 		t.Errorf("request ids %q: want three times the same minted one", ids)
 	}
 	if req.GetRequestId() != "" {
@@ -45,9 +45,6 @@ func TestAllocateIsOneRequestHoweverOftenItIsSent(t *testing.T) {
 	}
 	if res.GetAllocation().GetRequestId() != ids[0] {
 		t.Errorf("got %v", res)
-	}
-	if one, other := client.NewRequestID(), client.NewRequestID(); one == other {
-		t.Error("two request ids are the same")
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/base32"
+	"encoding/binary"
 	"strings"
 	"time"
 
@@ -13,12 +14,16 @@ import (
 	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
 )
 
-// NewRequestID mints a request id: 128 random bits as 26 characters of a-z and 2-7.
+// NewRequestID mints a request id: the time in milliseconds, 48 bits, then 80 random bits, as 26
+// characters of 0-9 and a-v. Later ids come after earlier ones in the order of text. So a store
+// writes them next to each other in its index; ids without an order cost it a page each (ADR 56).
 func NewRequestID() string {
-	var random [16]byte
-	_, _ = rand.Read(random[:]) // never fails: crypto/rand ends the program instead
-	text := base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(random[:])
-	return strings.ToLower(text)
+	var milliseconds [8]byte
+	binary.BigEndian.PutUint64(milliseconds[:], uint64(time.Now().UnixMilli()))
+	var id [16]byte
+	copy(id[:6], milliseconds[2:])
+	_, _ = rand.Read(id[6:]) // never fails: crypto/rand ends the program instead
+	return strings.ToLower(base32.HexEncoding.WithPadding(base32.NoPadding).EncodeToString(id[:]))
 }
 
 // allocations gives every Allocate a request id.

@@ -3,6 +3,7 @@ package coordinator
 import (
 	"context"
 	"errors"
+	"math"
 	"slices"
 	"strings"
 
@@ -51,6 +52,7 @@ func (s *allocationService) findEnded(ctx context.Context, id ledger.ID, caller,
 	if id != 0 {
 		return s.getEnded(ctx, id)
 	}
+	auth.Parked(ctx) // it waits for the store
 	a, err := s.store.GetByRequest(ctx, caller, requestID)
 	if errors.Is(err, store.ErrNotFound) {
 		return a, &ledger.NotFoundError{What: "request", ID: requestID}
@@ -66,6 +68,8 @@ type allocationQuery struct {
 	idPrefix string
 	live     bool // whether live ones are wanted at all
 	ended    bool
+	// Of the ended ones only those that ended at since or later, and before before.
+	since, before ledger.Instant
 }
 
 func newAllocationQuery(req *bursarv1.AllocationServiceListRequest) (*allocationQuery, error) {
@@ -86,7 +90,23 @@ func newAllocationQuery(req *bursarv1.AllocationServiceListRequest) (*allocation
 		q.live = q.live || state.Live()
 		q.ended = q.ended || !state.Live() // a query for an end wants the history
 	}
-	return q, nil
+	return q, q.setTimes(req)
+}
+
+// setTimes reads when what is wanted has ended: it is not live.
+func (q *allocationQuery) setTimes(req *bursarv1.AllocationServiceListRequest) (err error) {
+	q.before = math.MaxInt64
+	if since := req.GetEndedSince(); since != nil {
+		q.live, q.ended = false, true
+		if q.since, err = wire.TimeFrom("ended_since", since); err != nil {
+			return err
+		}
+	}
+	if before := req.GetEndedBefore(); before != nil {
+		q.live, q.ended = false, true
+		q.before, err = wire.TimeFrom("ended_before", before)
+	}
+	return err
 }
 
 func (q *allocationQuery) fingerprint() uint64 {
@@ -99,6 +119,10 @@ func (q *allocationQuery) fingerprint() uint64 {
 	f.Text(q.idPrefix)
 	if q.ended {
 		f.Number(1)
+	}
+	if q.since != 0 || q.before != math.MaxInt64 {
+		f.Number(int64(q.since))
+		f.Number(int64(q.before))
 	}
 	return uint64(f)
 }
@@ -127,6 +151,34 @@ func (q *allocationQuery) history(size int, token string) (h store.HistoryQuery)
 // endsWanted reports whether the history may hold anything that the query wants.
 func (q *allocationQuery) endsWanted() bool {
 	return q.ended && (len(q.states) == 0 || slices.ContainsFunc(q.states, func(s ledger.State) bool { return !s.Live() }))
+}
+
+// historyPlace is the place at which the history begins; empty if it may not hold anything that the
+// query wants.
+func (q *allocationQuery) historyPlace() string {
+	switch {
+	case !q.endsWanted():
+		return ""
+	case q.before == math.MaxInt64:
+		return string(placeHistory)
+	}
+	return string(placeHistory) + store.BeforeAll(q.before).Next().Token()
+}
+
+// within returns those of a part of the history, the latest first, that have not ended too early.
+func (q *allocationQuery) within(ended []ledger.Allocation) []ledger.Allocation {
+	for i := range ended {
+		if store.EndOf(&ended[i]) < q.since {
+			return ended[:i]
+		}
+	}
+	return ended
+}
+
+// goesOn reports whether what the query wants may go on at a place in the history.
+func (q *allocationQuery) goesOn(token string) bool {
+	at, err := store.ParseToken(token)
+	return err == nil && at.Ended >= q.since
 }
 
 // A place in the list is either behind a live allocation or somewhere in the history, which comes
@@ -199,7 +251,7 @@ func (p *allocationPage) readLive(ctx context.Context, from commit.Reader, place
 		}
 	}
 	if !p.query.live {
-		p.next = string(placeHistory)
+		p.next = p.query.historyPlace()
 		return from.Do(ctx, p.readRevision)
 	}
 	s, err := commit.Scan(ctx, from, after, p.want, commit.AllocationsWhere(p.query.matches))
@@ -213,8 +265,8 @@ func (p *allocationPage) readLive(ctx context.Context, from commit.Reader, place
 	switch {
 	case s.More:
 		p.next = string(placeLive) + s.Place.String()
-	case p.query.endsWanted():
-		p.next = string(placeHistory)
+	default:
+		p.next = p.query.historyPlace()
 	}
 	return nil
 }
@@ -224,12 +276,17 @@ const historyStep = 250
 
 // readHistory goes on to fill the page up from what has ended.
 func (p *allocationPage) readHistory(ctx context.Context, s store.Store) error {
+	auth.Parked(ctx) // it waits for the store
 	step := min(historyStep, p.want-len(p.found))
 	ended, next, err := s.History(ctx, p.query.history(step, p.next[1:]))
 	p.rare = len(ended) < step
 	if err != nil {
 		return err
 	}
+	if next != "" && !p.query.goesOn(next) {
+		next = ""
+	}
+	ended = p.query.within(ended)
 	if n := p.add(ended); n < len(ended) {
 		next = store.Position{Ended: store.EndOf(&ended[n-1]), ID: ended[n-1].ID}.Token()
 	}

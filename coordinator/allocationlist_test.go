@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/coordinator/store"
@@ -81,6 +82,32 @@ func TestListsArePagedAndFiltered(t *testing.T) {
 	check("the history alone", list(func(r *bursarv1.AllocationServiceListRequest) {
 		r.States = []bursarv1.AllocationState{released, canceled}
 	}), ended)
+
+	// By when they ended, from one time to before another.
+	times := make([]*timestamppb.Timestamp, len(ended))
+	for i, id := range ended {
+		times[i] = f.get(id).GetEndTime()
+	}
+	within := func(since, before *timestamppb.Timestamp) (ids []string) {
+		for i, id := range ended {
+			if at := times[i].AsTime(); (since == nil || !at.Before(since.AsTime())) && (before == nil || at.Before(before.AsTime())) {
+				ids = append(ids, id)
+			}
+		}
+		return ids
+	}
+	for name, c := range map[string]struct{ since, before *timestamppb.Timestamp }{
+		"since the first": {times[len(times)-1], nil}, "since the third": {times[len(times)-3], nil}, "since the last": {times[0], nil},
+		"before the first": {nil, times[len(times)-1]}, "before the last": {nil, times[0]}, "in between": {times[5], times[2]},
+		"at no time": {times[2], times[2]}, "in the future": {timestamppb.New(time.Now().AddDate(1, 0, 0)), nil},
+		"of all times": {timestamppb.New(time.Unix(0, 0)), timestamppb.New(time.Now().AddDate(50, 0, 0))}, "before all": {nil, timestamppb.New(time.Unix(0, 0))},
+	} {
+		check(name, list(func(r *bursarv1.AllocationServiceListRequest) { r.EndedSince, r.EndedBefore = c.since, c.before }), within(c.since, c.before))
+	}
+	check("that live, and ended", list(func(r *bursarv1.AllocationServiceListRequest) {
+		r.EndedSince, r.States = times[5], []bursarv1.AllocationState{reserved}
+	}), nil)
+	check("of a host, and ended", list(func(r *bursarv1.AllocationServiceListRequest) { r.EndedSince, r.HostId = times[0], "h2" }), nil)
 
 	res, err := f.allocations.List(t.Context(), &bursarv1.AllocationServiceListRequest{PageSize: 1})
 	if err != nil {

@@ -243,6 +243,7 @@ func (s *allocationService) target(ctx context.Context, text string) (actor iden
 // getEnded reads an allocation that is not live any more. The error is a *ledger.NotFoundError if
 // there is none.
 func (s *allocationService) getEnded(ctx context.Context, id ledger.ID) (ledger.Allocation, error) {
+	auth.Parked(ctx) // it waits for the store
 	a, err := s.store.Get(ctx, id)
 	switch {
 	case errors.Is(err, store.ErrNotFound):

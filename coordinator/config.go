@@ -118,7 +118,10 @@ type Times struct {
 	// Default 5 s.
 	Interval time.Duration `yaml:"interval"`
 	// ReportsPerSecond bounds the reports of all hosts together. If there are many hosts, the
-	// interval grows. Default 200.
+	// interval grows: to 10 s for 10,000 hosts. Half as many full reports come in a second after a
+	// change of leader. It does not bound the first short reports after that: agents that follow
+	// Consul send one within a fifth of their interval, 1 s at least. A report took 0.23 to 0.36 ms
+	// of CPU time on a busy machine. Default 1000.
 	ReportsPerSecond int `yaml:"reportsPerSecond"`
 	// SuspectAfter is a number of intervals. A host that has not reported for so many is suspect:
 	// it gets no new grants. Default 3.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"connectrpc.com/connect"
@@ -71,6 +72,15 @@ func classify(err error) (connect.Code, proto.Message) {
 			return connect.CodeUnavailable, wire.InsufficientMessage(insufficient)
 		}
 		return connect.CodeResourceExhausted, wire.InsufficientMessage(insufficient)
+	}
+	if wrong, ok := errors.AsType[*commit.RevisionError](err); ok {
+		return connect.CodeOutOfRange, revisionField(wrong)
+	}
+	if conflict, ok := errors.AsType[*ledger.ConflictError](err); ok {
+		return connect.CodeAlreadyExists, &bursarv1.InvalidField{
+			Field: "request_id", Value: conflict.RequestID,
+			Want: fmt.Sprintf("a new one, because allocation %s has it, of another request; or that request again", conflict.ID),
+		}
 	}
 	if ended, ok := errors.AsType[*endedError](err); ok {
 		return connect.CodeFailedPrecondition, wire.AllocationMessage(&ended.Allocation)
@@ -141,9 +151,6 @@ func ledgerCode(err error) connect.Code {
 	if _, ok := errors.AsType[*ledger.StateError](err); ok {
 		return connect.CodeFailedPrecondition
 	}
-	if _, ok := errors.AsType[*ledger.ConflictError](err); ok {
-		return connect.CodeAlreadyExists
-	}
 	if _, ok := errors.AsType[*ledger.DeniedError](err); ok {
 		return connect.CodePermissionDenied
 	}
@@ -172,6 +179,15 @@ func ledgerCode(err error) connect.Code {
 		return connect.CodeDeadlineExceeded
 	}
 	return 0
+}
+
+// revisionField says after which revisions a watch may begin.
+func revisionField(e *commit.RevisionError) proto.Message {
+	want := fmt.Sprintf("at least %d, the oldest revision that is still held", e.Oldest)
+	if e.After > e.Newest {
+		want = fmt.Sprintf("at most %d, the newest revision of this ledger", e.Newest)
+	}
+	return &bursarv1.InvalidField{Field: "after_revision", Value: strconv.FormatUint(e.After, 10), Want: want}
 }
 
 // invalidField is the detail of INVALID_ARGUMENT; nil for other errors.

@@ -67,6 +67,9 @@ func start(tb testing.TB, config Config, s store.Store, changes ...func(*Server)
 	if config.Times.Interval == 0 {
 		config.Times.Interval = time.Hour // the hosts of these tests send one heartbeat
 	}
+	if config.Limits.CommitTimeout == 0 {
+		config.Limits.CommitTimeout = time.Minute // some commit megabytes, maybe on a busy machine
+	}
 	server, err := New(config, Dependencies{Store: s, Version: "test"})
 	if err != nil {
 		tb.Fatal(err)

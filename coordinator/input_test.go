@@ -19,6 +19,7 @@ import (
 	"buf.build/go/protovalidate"
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/bursar/bursar/label"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
@@ -105,7 +106,7 @@ func badInputs() map[string]badInput {
 		"bad wish": {allocating(func(r *bursarv1.AllocateRequest) {
 			r.Host = &bursarv1.HostWishes{RequiredLabels: map[string]string{"": ""}}
 		}), invalid, "host.required_labels"},
-		"unknown host": {allocating(func(r *bursarv1.AllocateRequest) { r.Host = &bursarv1.HostWishes{Id: "nowhere"} }), connect.CodeNotFound, ""},
+		"unknown host": {allocating(func(r *bursarv1.AllocateRequest) { r.Host = &bursarv1.HostWishes{Id: "nowhere"} }), connect.CodeResourceExhausted, ""},
 		"no provider": {
 			allocating(func(r *bursarv1.AllocateRequest) {
 				r.Resource.External = []*bursarv1.ExternalResource{{Kind: "yarn", Path: "root.a", MemoryBytes: quantity(1)}}
@@ -179,7 +180,15 @@ func badInputs() map[string]badInput {
 			defer stream.Close()
 			stream.Receive()
 			return stream.Err()
-		}, connect.CodeOutOfRange, ""},
+		}, connect.CodeOutOfRange, "after_revision"},
+		"list what ended in another age": {func(f *fixture) error {
+			_, err := f.allocations.List(f.tb.Context(), &bursarv1.AllocationServiceListRequest{EndedSince: &timestamppb.Timestamp{Seconds: 1 << 40}})
+			return err
+		}, invalid, "ended_since"},
+		"list what ended before a time that is none": {func(f *fixture) error {
+			_, err := f.allocations.List(f.tb.Context(), &bursarv1.AllocationServiceListRequest{EndedBefore: &timestamppb.Timestamp{Nanos: -1}})
+			return err
+		}, invalid, "ended_before"},
 
 		"a host without a name":             {registering(func(r *bursarv1.RegisterRequest) { r.HostId = "" }), invalid, "host_id"},
 		"a host with a bad name":            {registering(func(r *bursarv1.RegisterRequest) { r.HostId = "a b" }), invalid, "host_id"},

@@ -161,8 +161,7 @@ func TestAccountsArePagedAndFiltered(t *testing.T) {
 
 // Rules come before the accounts, as far as a page goes in bytes: a page has both if both fit.
 func TestAPageOfRulesEndsWhereItIsLarge(t *testing.T) {
-	// 6 MB at once, maybe on a busy machine
-	f := start(t, Config{Limits: Limits{CommitTimeout: time.Minute}}, nil)
+	f := start(t, Config{}, nil)
 	f.host("h1", gib)
 	const n = 1500 // 6 MB
 	var quotas []ledger.Quota

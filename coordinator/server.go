@@ -149,7 +149,7 @@ func New(config Config, deps Dependencies) (*Server, error) {
 	s.loop = commit.New(s.core, commit.Options{
 		Store: s.store, Clock: s.clock, Feed: s.feed, Metrics: s.metrics, Spans: commit.NewTracer(s.tracing), Log: s.log,
 		Queue: config.Limits.Queue, Batch: config.Limits.Batch, CommitTimeout: config.Limits.CommitTimeout,
-		Remember: config.Times.RequestRetention, History: config.History.bounds(), Origin: originOf, Owner: ownerOf, Parked: auth.Parked,
+		Remember: config.Times.RequestRetention, History: config.History.bounds(), Origin: originOf, Owner: ownerOf, Parked: auth.Parked, Resumed: auth.Resumed,
 		Rules: s.files.latest, ClustersChanged: func() { s.pollers.Changed() },
 	})
 	s.pollers = clusters.New(s.loop, deps.Kinds, clusters.Credentials(config.ProviderCredentials), rand.Float64, clusters.NewMetrics(deps.Registry), s.log)

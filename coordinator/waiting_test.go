@@ -71,6 +71,44 @@ func TestAWaitingRequestIsGrantedWhenAnotherEnds(t *testing.T) {
 	f.audited()
 }
 
+// A request may name a host that is not there yet. It is not now: it waits until that host comes.
+func TestARequestWaitsForAHostThatIsToCome(t *testing.T) {
+	f := start(t, Config{}, nil)
+	f.host("h1", gib)
+	named := func(id string) *bursarv1.AllocateRequest {
+		req := request(id, mib)
+		req.Host = &bursarv1.HostWishes{Id: "h2"}
+		return req
+	}
+	_, err := f.allocations.Allocate(t.Context(), named(""))
+	refused, _ := detail[*bursarv1.InsufficientResources](err)
+	if connect.CodeOf(err) != connect.CodeResourceExhausted || refused.GetVerdict() != bursarv1.InsufficientResources_VERDICT_NOT_NOW {
+		t.Fatalf("without a wait: %v, %v", err, refused)
+	}
+	if s := refused.GetShortfalls(); len(s) != 1 || s[0].GetAccount().GetLabels()["host"] != "h2" || s[0].GetDetail() != "there is no such host yet" {
+		t.Errorf("without a wait: %v", refused)
+	}
+	granted := make(chan *bursarv1.Allocation, 1)
+	go func() {
+		req := named("waits")
+		req.Wait = seconds(60)
+		res, err := f.allocations.Allocate(context.Background(), req)
+		if err != nil {
+			t.Error(err)
+		}
+		granted <- res.GetAllocation()
+	}()
+	eventually(t, "one waits", func() bool { return f.status().GetWaiting() == 1 })
+	if why := f.waiter().GetReason(); why != "waits for host h2: there is no such host yet" {
+		t.Errorf("it %s", why)
+	}
+	f.host("h2", gib)
+	if a := <-granted; a.GetState() != reserved || a.GetHostId() != "h2" {
+		t.Errorf("got %v", a)
+	}
+	f.audited()
+}
+
 // waiter reads the allocation with the request id "waits".
 func (f *fixture) waiter() *bursarv1.Allocation {
 	f.tb.Helper()

@@ -68,6 +68,7 @@ func (t *Tracker) Answer(now time.Time, q *bursarv1.SyncRequest, r *bursarv1.Syn
 		// What else it says is not based on all that runs here, and must not make the agent give
 		// anything up.
 		t.Resync()
+		t.resyncAfter = min(max(0, r.GetResyncAfter().AsDuration()), mostResyncAfter)
 		return Outcome{Stops: t.stops(r)}, nil
 	}
 	t.draining = r.GetAction() == bursarv1.SyncAction_SYNC_ACTION_DRAIN

@@ -26,7 +26,7 @@ func (t *Tracker) Registered(r *bursarv1.RegisterResponse) error {
 	}
 	t.enter(r, r.GetStoreId())
 	t.setInterval(r.GetInterval().AsDuration())
-	t.registered, t.resized = true, false
+	t.registered, t.resized, t.resyncAfter = true, false, 0
 	t.full, t.seen = true, 0
 	return nil
 }
@@ -71,7 +71,7 @@ func (t *Tracker) setInterval(interval time.Duration) {
 
 // Resync makes the agent register again and report everything: the coordinator has said that it
 // does not know the host.
-func (t *Tracker) Resync() { t.registered, t.full, t.seen = false, true, 0 }
+func (t *Tracker) Resync() { t.registered, t.full, t.seen, t.resyncAfter = false, true, 0, 0 }
 
 // BuildSync returns the next heartbeat. One that is never answered loses nothing: the next one
 // says it again.

@@ -15,6 +15,9 @@ const (
 	// fullEvery is how often a Sync reports everything and asks for everything, so that no drift
 	// stays.
 	fullEvery = 10 * time.Minute
+	// mostResyncAfter bounds how long a coordinator can put off a registration. After 5 min without
+	// one it takes the host for lost.
+	mostResyncAfter = 2 * time.Minute
 	// defaultInterval is the time between two Syncs if no coordinator has said it.
 	defaultInterval = 5 * time.Second
 )
@@ -61,6 +64,8 @@ type Tracker struct {
 	resized    bool // the capacity is not what the coordinator was told
 	urgent     bool
 	draining   bool
+	// resyncAfter is how long the host need not register although it has to; 0: at once.
+	resyncAfter time.Duration
 
 	sample  *bursarv1.HostSample
 	sampled time.Time
@@ -154,7 +159,13 @@ func (t *Tracker) NeedsRegister() bool { return !t.registered }
 func (t *Tracker) Agreed() bool { return t.registered && !t.full }
 
 // Urgent reports whether there is something that the coordinator should hear at once.
-func (t *Tracker) Urgent() bool { return t.urgent || !t.registered || t.full }
+func (t *Tracker) Urgent() bool {
+	return t.urgent || t.resyncAfter == 0 && (!t.registered || t.full)
+}
+
+// ResyncAfter is how long after its last answer a new leader wants to hear of the host again, with
+// a registration and a full report; 0: it has not said. It may hear of it earlier.
+func (t *Tracker) ResyncAfter() time.Duration { return t.resyncAfter }
 
 // Draining reports whether the coordinator wants no new engines here.
 func (t *Tracker) Draining() bool { return t.draining }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -89,9 +90,6 @@ func (c *cli) allocate(ctx context.Context, cl *client.Client, req *bursarv1.All
 		defer cancel()
 		_, _ = cl.Allocations().Cancel(ctx, &bursarv1.CancelRequest{RequestId: req.GetRequestId(), Reason: reason})
 	}
-	if host := req.GetHost().GetId(); host != "" && client.NotFound(err) {
-		err = &hintedError{err, "--host wants a host that is there, see `bursar hosts`; --require KEY=VALUE with --wait waits for one that is to come"}
-	}
 	return nil, err
 }
 
@@ -99,7 +97,7 @@ func (c *cli) allocate(ctx context.Context, cl *client.Client, req *bursarv1.All
 func (c *cli) printGrant(a *bursarv1.Allocation) {
 	c.printf("%s\n", a.GetId())
 	if a.GetState() == bursarv1.AllocationState_ALLOCATION_STATE_WAITING {
-		c.sayf("waits until %s; bursar explain %s says for what", timeText(a.GetExpireTime()), a.GetId())
+		c.sayf("%s; until %s; bursar explain %s says more", cmp.Or(a.GetReason(), "waits"), timeText(a.GetExpireTime()), a.GetId())
 		return
 	}
 	engine := "--pid PID"
@@ -115,8 +113,10 @@ func (c *cli) cancelCommand() *cobra.Command {
 		Use:   "cancel ID…",
 		Short: "End a request that waits, or a reservation",
 		Long: `Cancel ends a request that waits, or a reservation that is not confirmed. It
-does not touch engines that run: see stop and release. Of several ids each is
-tried. The exit code is that of the first failure.`,
+does not touch engines that run: see stop and release.
+
+Of several ids each is tried, but nothing is done if one is the beginning of no
+id or of several. The exit code is that of the first failure.`,
 		Example: `  bursar cancel 3f7k
   bursar cancel my-request-id --reason "not needed any more"`,
 		Args:              atLeastOne,
@@ -137,8 +137,10 @@ func (c *cli) renewCommand() *cobra.Command {
 		Use:   "renew ID…",
 		Short: "Extend a reservation or a lease",
 		Long: `Renew extends a reservation. It also extends the lease of an engine that runs
-without a pid on its host. Of several ids each is tried. The exit code is that
-of the first failure.`,
+without a pid on its host.
+
+Of several ids each is tried, but nothing is done if one is the beginning of no
+id or of several. The exit code is that of the first failure.`,
 		Example: `  bursar renew 3f7k
   bursar renew 3f7k --ttl 10m`,
 		Args:              atLeastOne,
@@ -181,7 +183,8 @@ func (c *cli) onEachAllocation(
 	if err != nil {
 		return err
 	}
-	return c.each(texts, func(text string) error { return c.onAllocationAt(cmd.Context(), cl, text, do) })
+	ctx := cmd.Context()
+	return c.eachID(texts, allocationIDs(ctx, cl), func(id string) error { return c.onAllocationID(ctx, cl, id, do) })
 }
 
 func (c *cli) onAllocationAt(
@@ -191,12 +194,18 @@ func (c *cli) onAllocationAt(
 	if err != nil {
 		return err
 	}
+	return c.onAllocationID(ctx, cl, id, do)
+}
+
+func (c *cli) onAllocationID(
+	ctx context.Context, cl *client.Client, id string, do func(context.Context, *client.Client, string) (*bursarv1.Allocation, error),
+) error {
 	allocation, err := do(ctx, cl, id)
 	if err != nil {
 		return err
 	}
 	if allocation == nil {
-		return &noSuchError{"allocation", text}
+		return &noSuchError{"allocation", id}
 	}
 	return c.printAllocationLine(allocation)
 }

@@ -22,12 +22,18 @@ its whole process tree really uses. With an id it shows all about one
 allocation, live or ended. With --agent it asks the agent of this host, about
 this host.
 
+With --since or --until it shows those that ended in that time, the latest
+first. Each takes a time in this machine's zone, as tables have it, a day, or
+how long ago that was.
+
 An engine that uses more than it is entitled to is marked. The mark says how
 much more it used when this was noticed, and what its host does about it.`,
 		Example: `  bursar allocations
   bursar allocations --label user=alice --label 'engineType=*'
   bursar allocations --state waiting
   bursar allocations --ended --limit 20
+  bursar allocations --since 2h
+  bursar allocations --since '2027-01-31 08:00:00' --until 2027-02-01
   bursar allocations 3f7k
   bursar allocations -o json | jq -r '.allocations[].id'`,
 		Args:              atMost(1),
@@ -36,11 +42,16 @@ much more it used when this was noticed, and what its host does about it.`,
 	f := listFlags{labels: filterFlag{}}
 	flags := cmd.Flags()
 	flags.VarP(f.labels, "label", "l", "only with this label, * for any value; repeatable")
-	flags.StringVar(&f.host, "host", "", "only on this host")
+	flags.Var(hostFlag{&f.host}, "host", "only on this host")
 	flags.StringSliceVar(&f.states, "state", nil, "only in this state: waiting, reserved, active, …; repeatable")
 	flags.BoolVar(&f.ended, "ended", false, "also those that have ended, newest first")
-	flags.IntVar(&f.limit, "limit", 0, "at most this many (default: all that live; 100 with --ended)")
+	flags.Var(&f.since, "since", "that ended at this time or later: 2027-01-31, '2027-01-31 08:00:00', or 2h for 2 hours ago")
+	flags.Var(&f.until, "until", "that ended before this time")
+	flags.IntVar(&f.limit, "limit", 0, "at most this many (default: all that live; 100 of those that have ended)")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if flag := f.timed(); flag != "" && len(args) > 0 {
+			return usagef("%s: means nothing next to an ID: want one of them", flag)
+		}
 		cl, err := c.either(cmd)
 		if err != nil {
 			return err
@@ -56,13 +67,34 @@ much more it used when this was noticed, and what its host does about it.`,
 			}
 			return c.print(res.GetAllocation(), func() { c.printAllocation(res.GetAllocation()) })
 		}
-		all, err := f.list(cmd.Context(), cl)
+		all, more, err := f.list(cmd.Context(), cl)
 		if err != nil {
 			return err
+		}
+		if more {
+			return c.printSome(all, f)
 		}
 		return c.print(all, func() { c.printAllocations(all.GetAllocations(), f.text()) })
 	}
 	return cmd
+}
+
+// printSome prints a list that is cut off: there are more.
+func (c *cli) printSome(some *bursarv1.AllocationServiceListResponse, f listFlags) error {
+	if c.output == outputJSON {
+		text, err := jsonText(some)
+		if err != nil {
+			return err
+		}
+		return c.printJSON(withField(text, "more", []byte("true")))
+	}
+	c.printAllocations(some.GetAllocations(), f.text())
+	which := "first"
+	if f.ended || f.timed() != "" {
+		which = "latest"
+	}
+	c.sayf("the %s %d; --limit N shows more", which, len(some.GetAllocations()))
+	return c.out.lost()
 }
 
 // listFlags select allocations.
@@ -71,49 +103,80 @@ type listFlags struct {
 	host   string
 	states []string
 	ended  bool
+	since  timeFlag
+	until  timeFlag
 	limit  int
 }
 
 // text is the filter as it was typed; empty without any.
 func (f *listFlags) text() string {
-	return filtersOf(f.labels.text(), filterText("--host", f.host), filterText("--state", f.states...))
+	return filtersOf(f.labels.text(), filterText("--host", f.host), filterText("--state", f.states...), filterText("--since", f.since.text), filterText("--until", f.until.text))
 }
 
 // maxPage is the largest page that the contract allows.
 const maxPage = 1000
 
-func (f *listFlags) list(ctx context.Context, cl *client.Client) (*bursarv1.AllocationServiceListResponse, error) {
+// timed is the flag that asks for what has ended in a time; empty if none does.
+func (f *listFlags) timed() string {
+	switch {
+	case f.since.text != "":
+		return "--since"
+	case f.until.text != "":
+		return "--until"
+	}
+	return ""
+}
+
+// list asks for all pages, up to the limit. It reports whether there are more.
+func (f *listFlags) list(ctx context.Context, cl *client.Client) (all *bursarv1.AllocationServiceListResponse, more bool, err error) {
 	most := f.limit
-	if most == 0 && f.ended {
+	if most == 0 && (f.ended || f.timed() != "") {
 		most = 100
 	}
-	if most < 0 {
-		return nil, usagef("--limit %d: want a number that is not negative", f.limit)
+	if f.until.text != "" && !f.until.time.After(f.since.time) {
+		return nil, false, usagef("--until %q: want a time after --since %q", f.until.text, f.since.text)
 	}
-	req := &bursarv1.AllocationServiceListRequest{Labels: f.labels, HostId: f.host, Ended: f.ended, PageSize: maxPage}
+	if most < 0 {
+		return nil, false, usagef("--limit %d: want a number that is not negative", f.limit)
+	}
+	req := &bursarv1.AllocationServiceListRequest{Labels: f.labels, HostId: f.host, Ended: f.ended, PageSize: maxPage, EndedSince: f.since.message(), EndedBefore: f.until.message()}
 	if most > 0 {
-		req.PageSize = int32(min(most, maxPage))
+		req.PageSize = int32(min(most, maxPage-1) + 1) // one more shows whether there are more
 	}
 	for _, name := range f.states {
 		state, known := bursarv1.AllocationState_value["ALLOCATION_STATE_"+strings.ToUpper(name)]
 		if !known || state == 0 {
-			return nil, usagef("--state %q: want %s", name, strings.Join(stateNames(), ", "))
+			return nil, false, usagef("--state %q: want %s", name, strings.Join(stateNames(), ", "))
+		}
+		if flag := f.timed(); flag != "" && lives(bursarv1.AllocationState(state)) {
+			return nil, false, usagef("--state %q: has not ended, and %s shows what has: want released, expired, canceled or lost", name, flag)
 		}
 		req.States = append(req.States, bursarv1.AllocationState(state))
 	}
-	all := &bursarv1.AllocationServiceListResponse{}
+	all = &bursarv1.AllocationServiceListResponse{}
 	for page, err := range cl.ListAllocations(ctx, req) {
 		if err != nil {
-			return nil, err
+			return nil, false, err
 		}
 		all.Allocations = append(all.Allocations, page.GetAllocations()...)
 		all.Revision = page.GetRevision()
-		if most > 0 && len(all.GetAllocations()) >= most {
+		if most > 0 && len(all.GetAllocations()) > most {
 			all.Allocations = all.Allocations[:most]
-			break
+			return all, true, nil
 		}
 	}
-	return all, nil
+	return all, false, nil
+}
+
+// lives reports whether an allocation in a state has not ended.
+func lives(state bursarv1.AllocationState) bool {
+	switch state {
+	case bursarv1.AllocationState_ALLOCATION_STATE_WAITING, bursarv1.AllocationState_ALLOCATION_STATE_RESERVED,
+		bursarv1.AllocationState_ALLOCATION_STATE_ACTIVE:
+		return true
+	default:
+		return false
+	}
 }
 
 // stateNames lists the states of allocations as they are typed.

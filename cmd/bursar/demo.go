@@ -43,7 +43,7 @@ func (c *cli) demo(ctx context.Context, cl *client.Client, host *bursarv1.Host) 
 	}
 	c.printf("\n$ bursar allocations --label user=demo\n")
 	list := listFlags{labels: filterFlag{"user": "demo"}}
-	now, err := list.list(ctx, cl)
+	now, _, err := list.list(ctx, cl)
 	if err != nil {
 		return err
 	}

@@ -51,6 +51,25 @@ func (c *cli) each(names []string, do func(name string) error) error {
 	return nil
 }
 
+// eachID is each for names that are looked up, such as the beginnings of ids. It looks up all of
+// them before it does anything: what is done may make a name mean something else. If one of several
+// means nothing, or several things, it does nothing.
+func (c *cli) eachID(names []string, resolve func(name string) (id string, err error), do func(id string) error) error {
+	var ids []string
+	err := c.each(names, func(name string) error {
+		id, err := resolve(name)
+		ids = append(ids, id)
+		return err
+	})
+	switch exit, told := errors.AsType[*exitError](err); {
+	case told && exit.err == nil:
+		return &exitError{exit.code, errors.New("nothing was done")}
+	case err != nil:
+		return err
+	}
+	return c.each(ids, do)
+}
+
 // withoutRepeats leaves out what is in a list a second time.
 func withoutRepeats(names []string) (once []string) {
 	for _, name := range names {

@@ -4,11 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"syscall"
 
 	"connectrpc.com/connect"
 
 	"github.com/bursar/bursar/client"
 	"github.com/bursar/bursar/internal/discovery"
+	"github.com/bursar/bursar/internal/regularfile"
 	"github.com/bursar/bursar/internal/yamlfile"
 )
 
@@ -78,7 +80,7 @@ func exitCode(err error) int {
 		return exitUsage
 	case errors.As(err, &file), errors.As(err, &vague):
 		return exitData
-	case errors.As(err, &missing), errors.Is(err, fs.ErrNotExist) && !isCall(err):
+	case errors.As(err, &missing), isNoFile(err) && !isCall(err):
 		return exitNoSuchThing
 	case client.Never(err):
 		return exitData
@@ -89,6 +91,11 @@ func exitCode(err error) int {
 	default:
 		return exitFailed
 	}
+}
+
+// isNoFile reports whether there is no regular file at a path.
+func isNoFile(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.EISDIR) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, regularfile.ErrNotRegular)
 }
 
 // isCall reports whether the error is the answer to a call, or says that there was none.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/bursar/bursar/client"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+	"github.com/bursar/bursar/proto/convert"
 	"github.com/bursar/bursar/resource"
 )
 
@@ -126,6 +127,8 @@ func verdictText(res *bursarv1.ExplainResponse) string {
 func absenceText(res *bursarv1.ExplainResponse) string {
 	f := res.GetFilters()
 	switch {
+	case slices.ContainsFunc(res.GetShortfalls(), convert.HostIsAbsent):
+		return ": no such host is there yet"
 	case slices.ContainsFunc(res.GetShortfalls(), func(s *bursarv1.Shortfall) bool { return noteOf(s) == noteTooSmall }):
 		return ": no host is that large yet"
 	case f != nil && f.GetTotal() == f.GetLabels() && f.GetFleet() == 0:

@@ -9,7 +9,7 @@ func (c *cli) typedAs(field string) string {
 	if i := strings.LastIndex(path, ": "); i >= 0 { // of a rule, with its selector
 		path = path[i+len(": "):]
 	}
-	path = strings.TrimPrefix(path, "quota.")
+	path = strings.TrimPrefix(strings.TrimPrefix(path, "quota."), "provider.")
 	path, entry, _ := strings.Cut(path, "[")
 	entry, within, _ := strings.Cut(entry, "]")
 	parts := []string{entry, strings.TrimPrefix(within, ".")}
@@ -20,6 +20,8 @@ func (c *cli) typedAs(field string) string {
 		if flag = flagOfDimension(last); c.flags != nil && c.flags.Lookup(flag) == nil {
 			flag, parts = "custom", []string{last}
 		}
+	case nested && group == "guaranteed" && last == "custom":
+		flag = group
 	case nested && group == "guaranteed":
 		flag, parts = group, []string{flagOfDimension(last)}
 	default:
@@ -38,6 +40,19 @@ func (c *cli) typedAs(field string) string {
 	return "--" + flag
 }
 
+// inTyped names the field that a message begins with as the user has typed it.
+func (c *cli) inTyped(message string) string {
+	field, rest, found := strings.Cut(message, ": ")
+	name := c.typedAs(field)
+	switch {
+	case !found || name == field:
+		return message
+	case strings.HasPrefix(rest, `"`): // the value
+		return name + " " + rest
+	}
+	return name + ": " + rest
+}
+
 // flagOfDimension is the flag for a field of a resource. Its name in the API may have the unit.
 func flagOfDimension(field string) string {
 	return strings.TrimSuffix(strings.TrimSuffix(field, "_bytes"), "_millis")
@@ -46,7 +61,8 @@ func flagOfDimension(field string) string {
 // flagsOfFields are the flags whose names are not those of their fields.
 func flagsOfFields() map[string]string {
 	return map[string]string{
-		"labels": "label", "reservation_ttl": "ttl",
+		"labels": "label", "reservation_ttl": "ttl", "host_id": "host", "states": "state", "after_revision": "after",
+		"ended_since": "since", "ended_before": "until",
 		"host.id": "host", "host.required_labels": "require", "host.preferred_labels": "prefer", "host.avoid": "avoid",
 		"process.pid": "pid", "process.cgroup": "cgroup", "application_ids": "application",
 		"working_directory": "workdir", "logs.directory": "log-dir", "environment": "env",

@@ -3,6 +3,11 @@ package main
 import (
 	"strings"
 	"testing"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
 // Who types flags is told flags.
@@ -39,4 +44,101 @@ func TestFieldsAreNamedAsTheyAreTyped(t *testing.T) {
 	if got := newCLI(streams{}).typedAs("labels[user]"); got != "labels[user]" {
 		t.Errorf("without a command: %q", got)
 	}
+}
+
+// Every field of the requests that a command makes is named by its flag, if there is one.
+func TestEveryFieldThatHasAFlagIsNamedByIt(t *testing.T) {
+	for command, c := range map[string]struct {
+		requests []proto.Message
+		without  string // the beginnings of the fields that have no flag
+	}{
+		"allocate": {[]proto.Message{&bursarv1.AllocateRequest{}}, "confirms_process streamed."},
+		"explain":  {[]proto.Message{&bursarv1.ExplainRequest{}}, "id request.async request.confirms_process request.streamed."},
+		"run": {
+			[]proto.Message{&bursarv1.AllocateRequest{}, &bursarv1.LaunchRequest{}},
+			"async host. confirms_process streamed. id command[ logs.max_bytes logs.keep address application_ids[",
+		},
+		"confirm":       {[]proto.Message{&bursarv1.ConfirmRequest{}}, "id process.start_time process.boot_id process.uid"},
+		"release":       {[]proto.Message{&bursarv1.ReleaseRequest{}}, "id exit_status. error_output"},
+		"cancel":        {[]proto.Message{&bursarv1.CancelRequest{}}, "id request_id"},
+		"renew":         {[]proto.Message{&bursarv1.RenewRequest{}}, "id"},
+		"resize":        {[]proto.Message{&bursarv1.ResizeRequest{}}, "id"},
+		"stop":          {[]proto.Message{&bursarv1.StopRequest{}}, "id"},
+		"allocations":   {[]proto.Message{&bursarv1.AllocationServiceListRequest{}}, "page_size page_token id_prefix allow_stale"},
+		"hosts":         {[]proto.Message{&bursarv1.HostServiceListRequest{}}, "page_size page_token id_prefix allow_stale"},
+		"watch":         {[]proto.Message{&bursarv1.AllocationServiceWatchRequest{}, &bursarv1.ClusterServiceWatchRequest{}}, "id"},
+		"quotas":        {[]proto.Message{&bursarv1.QuotaServiceListRequest{}}, "page_size page_token allow_stale"},
+		"quota set":     {[]proto.Message{&bursarv1.PutRequest{}}, "quota.selector[ quota.normalization. quota.source quota.hidden quota.etag quota.undeclared_dimensions[ if_etag"},
+		"quota apply":   {[]proto.Message{&bursarv1.ApplyRequest{}}, "quotas["},
+		"quota delete":  {[]proto.Message{&bursarv1.DeleteRequest{}}, "selector["},
+		"queues":        {[]proto.Message{&bursarv1.QueueServiceListRequest{}}, "page_size page_token kind cluster allow_stale"},
+		"provider set":  {[]proto.Message{&bursarv1.PutProviderRequest{}}, "provider.kind provider.cluster provider.settings[ provider.source provider.health."},
+		"host cordon":   {[]proto.Message{&bursarv1.CordonRequest{}}, "host_id"},
+		"host uncordon": {[]proto.Message{&bursarv1.UncordonRequest{}}, "host_id"},
+		"host drain":    {[]proto.Message{&bursarv1.DrainRequest{}}, "host_id"},
+		"host remove":   {[]proto.Message{&bursarv1.DeregisterRequest{}}, "host_id"},
+	} {
+		cli := newCLI(streams{})
+		found, _, err := cli.root().Find(strings.Fields(command))
+		if err != nil {
+			t.Fatal(err)
+		}
+		cli.flags = found.Flags()
+		without := make(map[string]bool)
+		for begin := range strings.FieldsSeq(c.without) {
+			without[begin] = false
+		}
+		for _, request := range c.requests {
+			for _, field := range fieldsOf(request.ProtoReflect().Descriptor(), "") {
+				name := cli.typedAs(field)
+				if name == field {
+					if !isWithout(without, field) {
+						t.Errorf("%s: %s has no flag", command, field)
+					}
+					continue
+				}
+				flag, _, _ := strings.Cut(strings.TrimPrefix(name, "--"), " ")
+				if cli.flags.Lookup(flag) == nil {
+					t.Errorf("%s: %s is named %s, and there is no such flag", command, field, name)
+				}
+			}
+		}
+		for begin, found := range without {
+			if !found {
+				t.Errorf("%s: no field begins with %s, or it has a flag now", command, begin)
+			}
+		}
+	}
+}
+
+// isWithout reports whether a field begins as one of those without a flag, and notes which.
+func isWithout(without map[string]bool, field string) bool {
+	for begin := range without {
+		if field == begin || strings.HasPrefix(field, begin) && strings.ContainsAny(begin[len(begin)-1:], ".[") {
+			without[begin] = true
+			return true
+		}
+	}
+	return false
+}
+
+// fieldsOf are the paths of all fields of a message that a person may set, as errors name them.
+func fieldsOf(of protoreflect.MessageDescriptor, prefix string) (paths []string) {
+	for i := range of.Fields().Len() {
+		field := of.Fields().Get(i)
+		path := prefix + string(field.Name())
+		switch {
+		case field.IsMap():
+			paths = append(paths, path+"[x]")
+			continue
+		case field.IsList():
+			path += "[0]"
+		}
+		if m := field.Message(); m != nil && m.ParentFile().Package() == of.ParentFile().Package() {
+			paths = append(paths, fieldsOf(m, path+".")...)
+		} else {
+			paths = append(paths, path)
+		}
+	}
+	return paths
 }

@@ -257,7 +257,7 @@ func addRequestFlags(cmd *cobra.Command) *requestFlags {
 // is for the agent's host.
 func addPlaceFlags(cmd *cobra.Command, f *requestFlags) {
 	flags := cmd.Flags()
-	flags.StringVar(&f.host, "host", "", "on this host, which is there, and no other")
+	flags.Var(hostFlag{&f.host}, "host", "on this host and no other; with --wait it need not be there yet")
 	flags.Var(f.required, "require", "only on hosts with this label; repeatable")
 	flags.Var(f.wanted, "prefer", "if possible on hosts with this label; repeatable")
 	flags.StringSliceVar(&f.avoid, "avoid", nil, "not on this host; repeatable")

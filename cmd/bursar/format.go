@@ -188,7 +188,19 @@ func hostNote(h *bursarv1.Host) string {
 	if strings.Contains(hostState(h), h.GetUnavailableReason()) {
 		return ""
 	}
-	return h.GetUnavailableReason()
+	return withLocalDeadline(h.GetUnavailableReason())
+}
+
+// withLocalDeadline writes the deadline at the end of the reason of a drain as other times are
+// written.
+func withLocalDeadline(reason string) string {
+	const deadline = "deadline for its engines: "
+	if i := strings.LastIndex(reason, deadline); i >= 0 {
+		if t, err := time.Parse(time.RFC3339, reason[i+len(deadline):]); err == nil {
+			return reason[:i+len(deadline)] + local(t).Format(time.DateTime)
+		}
+	}
+	return reason
 }
 
 // since writes how long ago something was: "5s", "3m", "2h5m", "4d".

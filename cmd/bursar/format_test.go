@@ -126,3 +126,18 @@ func TestRulesThatAreTooManyToListAreCounted(t *testing.T) {
 		t.Errorf("%v, printed\n%s\nwant\n%s", err, got, want)
 	}
 }
+
+func TestTheDeadlineOfADrainIsWrittenAsOtherTimes(t *testing.T) {
+	at := local(time.Date(2026, 11, 26, 12, 0, 5, 0, time.UTC)).Format(time.DateTime)
+	for reason, want := range map[string]string{
+		"": "", "draining: disk": "draining: disk",
+		"draining: deadline for its engines: 2026-11-26T12:00:05Z":       "draining: deadline for its engines: " + at,
+		"draining: disk; deadline for its engines: 2026-11-26T12:00:05Z": "draining: disk; deadline for its engines: " + at,
+		"deadline for its engines: soon":                                 "deadline for its engines: soon",
+		"until 2026-11-26T12:00:05Z":                                     "until 2026-11-26T12:00:05Z",
+	} {
+		if got := withLocalDeadline(reason); got != want {
+			t.Errorf("%q is %q: want %q", reason, got, want)
+		}
+	}
+}

@@ -16,8 +16,9 @@ import (
 func (c *cli) hostCommand() *cobra.Command {
 	return family("host", "Cordon, drain and remove hosts",
 		`Host commands take a host out of service and bring it back. "bursar hosts" shows
-them. Of several hosts in one command each is tried; the exit code is that of
-the first failure.`,
+them. Of several hosts in one command each is tried, but nothing is done if one
+is the beginning of no id or of several. The exit code is that of the first
+failure.`,
 		c.hostCordonCommand(), c.hostUncordonCommand(), c.hostDrainCommand(), c.hostRemoveCommand())
 }
 
@@ -87,11 +88,7 @@ code 1 when the time is over.`,
 			return err
 		}
 		var full []string // hosts on which something is left
-		failed := c.each(args, func(text string) error {
-			id, err := hostID(cmd.Context(), cl, text)
-			if err != nil {
-				return err
-			}
+		failed := c.eachID(args, hostIDs(cmd.Context(), cl), func(id string) error {
 			req := &bursarv1.DrainRequest{HostId: id, Reason: *reason}
 			if cmd.Flags().Changed("deadline") {
 				req.Deadline = durationpb.New(*deadline)
@@ -133,7 +130,7 @@ func (c *cli) awaitEmpty(ctx context.Context, cl *client.Client, id string, most
 	case err == nil:
 		return c.printHostLine(last)
 	case ctx.Err() != nil:
-		return fmt.Errorf("host %s has %s left after %s", id, counted(int(last.GetAccount().GetAllocations()), "engine", "engines"), hours(most))
+		return fmt.Errorf("host %s has %s left after %s", id, liveText(last), hours(most))
 	}
 	return err
 }
@@ -147,7 +144,8 @@ func (c *cli) hostRemoveCommand() *cobra.Command {
 		Short: "Forget a host that is gone",
 		Long: `Remove forgets a host. A host with live engines is refused, unless --force says
 that they are gone: then they count as lost. If an agent still runs there, it
-brings its host and its engines back with its next report: stop it first.`,
+brings its host and its engines back with its next report: stop it first. It
+wants whole ids: the beginning of one could be that of another host later.`,
 		Example: `  bursar host remove vm-1
   bursar host remove vm-1 --force`,
 		Args:              atLeastOne,
@@ -159,17 +157,24 @@ brings its host and its engines back with its next report: stop it first.`,
 		if err != nil {
 			return err
 		}
-		return c.each(args, func(text string) error {
-			id, err := hostID(cmd.Context(), cl, text)
-			if err != nil {
-				return err
+		reports := make(map[string]bool)
+		exactly := func(id string) (string, error) {
+			if id == "" {
+				return "", usagef("an id that is empty")
 			}
-			before, _ := cl.Hosts().Get(cmd.Context(), &bursarv1.HostServiceGetRequest{Id: id}) // for the note alone
+			res, err := cl.Hosts().Get(cmd.Context(), &bursarv1.HostServiceGetRequest{Id: id})
+			if client.NotFound(err) {
+				err = &noSuchError{"host", id}
+			}
+			reports[id] = res.GetHost().GetState() == bursarv1.HostState_HOST_STATE_HEALTHY
+			return id, err
+		}
+		return c.eachID(args, exactly, func(id string) error {
 			res, err := cl.Hosts().Deregister(cmd.Context(), &bursarv1.DeregisterRequest{HostId: id, Force: *force})
 			if err != nil {
 				return err
 			}
-			if before.GetHost().GetState() == bursarv1.HostState_HOST_STATE_HEALTHY {
+			if reports[id] {
 				c.sayf("%s: its agent reports, and brings it back with its next report: stop the agent first to be rid of it", id)
 			}
 			return c.print(res, func() { c.printf("%s removed\n", id) })
@@ -186,11 +191,7 @@ func (c *cli) onHosts(
 	if err != nil {
 		return err
 	}
-	return c.each(texts, func(text string) error {
-		id, err := hostID(cmd.Context(), cl, text)
-		if err != nil {
-			return err
-		}
+	return c.eachID(texts, hostIDs(cmd.Context(), cl), func(id string) error {
 		host, err := do(cmd.Context(), cl, id)
 		if err != nil {
 			return err
@@ -206,6 +207,6 @@ func (c *cli) printHostLine(host *bursarv1.Host) error {
 		if note != "" {
 			note = " (" + note + ")"
 		}
-		c.printf("%s %s%s, %s\n", host.GetId(), hostState(host), note, counted(int(host.GetAccount().GetAllocations()), "engine", "engines"))
+		c.printf("%s %s%s, %s\n", host.GetId(), hostState(host), note, liveText(host))
 	})
 }

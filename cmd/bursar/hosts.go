@@ -88,7 +88,7 @@ func (c *cli) printHosts(hosts []*bursarv1.Host, filter string) {
 		c.sayf("no hosts: `bursar agent` on a machine makes it one")
 		return
 	}
-	header := []string{"HOST", "STATE", "ENGINES", "WAITING", "MEMORY BOOKED", "USED", "HEADROOM", "CORES BOOKED", "USED", "OTHER BOOKED", "SEEN"}
+	header := []string{"HOST", "STATE", "ENGINES", "RESERVED", "WAITING", "MEMORY BOOKED", "USED", "HEADROOM", "CORES BOOKED", "USED", "OTHER BOOKED", "SEEN"}
 	if c.wide() {
 		header = append(header, "HOST MEMORY FREE", "HOST CORES USED", "LOAD", "LABELS", "ADDRESS", "VERSION")
 	}
@@ -98,7 +98,7 @@ func (c *cli) printHosts(hosts []*bursarv1.Host, filter string) {
 	for _, h := range hosts {
 		a, used := h.GetAccount(), orEmpty(h.GetEnginesMeasured())
 		row := []string{
-			h.GetId(), hostState(h), fmt.Sprint(a.GetAllocations()), count(a.GetWaiting()),
+			h.GetId(), hostState(h), fmt.Sprint(engines(h)), count(h.GetReservations()), count(a.GetWaiting()),
 			booked(a, resource.Memory), optional(resource.Memory, used.MemoryBytes), headroom(h),
 			booked(a, resource.CPU), optional(resource.CPU, used.CpuMillis),
 			otherBooked(a), since(h.GetLastSyncTime(), now),
@@ -122,7 +122,7 @@ func (c *cli) printHost(h *bursarv1.Host, overUses []string) {
 	c.facts(append([]string{
 		"id", h.GetId(),
 		"state", hostState(h),
-		"takes no engines", h.GetUnavailableReason(),
+		"takes no engines", withLocalDeadline(h.GetUnavailableReason()),
 		"also calls for it", h.GetStranger(),
 		"same machine as", strings.Join(h.GetSameMachine(), ", "),
 		"address", h.GetAddress(),
@@ -130,7 +130,8 @@ func (c *cli) printHost(h *bursarv1.Host, overUses []string) {
 		"agent", h.GetVersion(),
 		"registered", ago(h.GetRegisterTime(), now),
 		"last report", ago(h.GetLastSyncTime(), now),
-		"engines", fmt.Sprint(h.GetAccount().GetAllocations()),
+		"engines", fmt.Sprint(engines(h)),
+		"reservations", count(h.GetReservations()),
 		"engines use", usedText(h.GetEnginesMeasured()),
 		"headroom", headroom(h),
 	}, overUses...)...)
@@ -157,6 +158,18 @@ func (c *cli) printHost(h *bursarv1.Host, overUses []string) {
 	}
 	c.printf("\n")
 	c.table(accountHeader(), accountRows([]*bursarv1.Account{h.GetAccount()}))
+}
+
+// engines is how many engines a host has. A reservation has none yet.
+func engines(h *bursarv1.Host) int64 { return h.GetAccount().GetAllocations() - h.GetReservations() }
+
+// liveText is how many engines and reservations a host has: "2 engines, 1 reservation".
+func liveText(h *bursarv1.Host) string {
+	text := counted(int(engines(h)), "engine", "engines")
+	if n := h.GetReservations(); n > 0 {
+		text += ", " + counted(int(n), "reservation", "reservations")
+	}
+	return text
 }
 
 // hugePages writes how much of the memory for huge pages is free; empty if there is none.

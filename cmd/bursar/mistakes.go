@@ -51,6 +51,27 @@ func (f ttlFlag) Set(text string) error {
 	return nil
 }
 
+// hostFlag is the id of a host. An empty one is refused: it comes from a variable that is not set,
+// and would mean any host.
+type hostFlag struct{ id *string }
+
+func (f hostFlag) String() string {
+	if f.id == nil {
+		return ""
+	}
+	return *f.id
+}
+
+func (f hostFlag) Type() string { return "string" }
+
+func (f hostFlag) Set(text string) error {
+	if text == "" {
+		return errors.New("want a host id")
+	}
+	*f.id = text
+	return nil
+}
+
 // addDuration adds a flag. It keeps the value that is there as the default.
 func addDuration(flags *pflag.FlagSet, into *time.Duration, name, shorthand, usage string) {
 	flags.VarP(durationFlag{into}, name, shorthand, usage)
@@ -94,6 +115,10 @@ func flagMistake(_ *cobra.Command, err error) error {
 	}
 	if want != "" {
 		return fmt.Errorf("--%s %q: want %s", flag.Name, wrong.GetValue(), want)
+	}
+	switch flag.Value.(type) {
+	case *timeFlag, hostFlag:
+		return fmt.Errorf("--%s %q: %w", flag.Name, wrong.GetValue(), cause)
 	}
 	return fmt.Errorf("--%s %s: %w", flag.Name, shown(wrong.GetValue()), cause)
 }

@@ -144,6 +144,9 @@ func siteAddresses(name string) (string, error) {
 	}
 	defer file.Close()
 	addresses, err := yarn.AddressesFromSite(file)
+	if isNoFile(err) {
+		return "", fmt.Errorf("--site: %w", err)
+	}
 	if err != nil {
 		return "", &exitError{exitData, fmt.Errorf("%s: %w", name, err)}
 	}

@@ -73,7 +73,7 @@ func accountsOver(ctx context.Context, cl *client.Client, rule *bursarv1.Quota) 
 		}
 	}
 	holding := listFlags{labels: exact, states: []string{"reserved", "active"}}
-	list, err := holding.list(ctx, cl)
+	list, _, err := holding.list(ctx, cl)
 	if err != nil {
 		return nil, err
 	}

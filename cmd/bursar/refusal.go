@@ -90,6 +90,8 @@ func closedText(s *bursarv1.Shortfall) string {
 		text = "takes no new engines: draining"
 	case note == noteHealth && s.GetDetail() != "":
 		text = "takes no new engines"
+	case convert.HostIsAbsent(s):
+		return oneLine(s.GetDetail())
 	case note == noteMissing && !isQueue:
 		text = "has no " + s.GetDimension() + " now"
 	case !isQueue:
@@ -104,7 +106,7 @@ func closedText(s *bursarv1.Shortfall) string {
 		return ""
 	}
 	if s.GetDetail() != "" {
-		text += ": " + oneLine(s.GetDetail())
+		text += ": " + oneLine(withLocalDeadline(s.GetDetail()))
 	}
 	return text
 }
@@ -162,10 +164,12 @@ func shortfallHint(in *bursarv1.InsufficientResources, explain string) string {
 		return neverHint(in) + "; `" + explain + "` with the same flags shows every account"
 	}
 	if in.GetReason() == "waited" {
-		return "a longer --wait, or `bursar allocations` to see who holds what"
+		return waitedHint(in)
 	}
 	for _, s := range in.GetShortfalls() {
 		switch note := noteOf(s); {
+		case convert.HostIsAbsent(s):
+			return "--wait 1h waits until it is there; `bursar hosts` shows those of today"
 		case note == noteTooSmall:
 			return "--wait 1h waits until a host that large is there; `bursar hosts` shows those of today"
 		case note == noteCordoned || note == noteDraining:
@@ -182,6 +186,14 @@ func shortfallHint(in *bursarv1.InsufficientResources, explain string) string {
 		return "--wait 1h waits until such a host is there; `bursar hosts` shows those of today"
 	}
 	return "--wait 30s waits until it is there; `" + explain + "` with the same flags shows every account"
+}
+
+// waitedHint says what helps after a wait that is over.
+func waitedHint(in *bursarv1.InsufficientResources) string {
+	if slices.ContainsFunc(in.GetShortfalls(), convert.HostIsAbsent) {
+		return "a longer --wait, or a host that is there: `bursar hosts` shows those of today"
+	}
+	return "a longer --wait, or `bursar allocations` to see who holds what"
 }
 
 // withoutWait gives a refusal the hint of a command that does not wait, and changes an allocation
@@ -284,7 +296,7 @@ func closedHosts(f *bursarv1.HostFilters) (n int64) {
 }
 
 func closedHostsText(c *bursarv1.ClosedHosts) string {
-	what, reason := "cordoned", oneLine(c.GetReason())
+	what, reason := "cordoned", oneLine(withLocalDeadline(c.GetReason()))
 	switch c.GetNote() {
 	case noteCordoned:
 	case noteDraining:

@@ -18,7 +18,8 @@ func (c *cli) releaseCommand() *cobra.Command {
 an id that nobody knows is no error: it holds nothing, and -o json prints null.
 Release does not end the engine: end it first, or use "bursar stop".
 
-Of several ids each is tried. The exit code is that of the first failure.`,
+Of several ids each is tried, but nothing is done if one is the beginning of
+several ids. The exit code is that of the first failure.`,
 		Example: `  bursar release 3f7k
   bursar release 3f7k 9ab2 --reason "session closed"`,
 		Args:              atLeastOne,
@@ -30,11 +31,23 @@ Of several ids each is tried. The exit code is that of the first failure.`,
 		if err != nil {
 			return err
 		}
-		return c.each(args, func(text string) error {
-			err := c.onAllocationAt(cmd.Context(), cl, text, func(ctx context.Context, cl *client.Client, id string) (*bursarv1.Allocation, error) {
-				res, err := cl.Allocations().Release(ctx, &bursarv1.ReleaseRequest{Id: id, Reason: *reason})
-				return res.GetAllocation(), err
-			})
+		unknown := make(map[string]error) // by what was typed
+		resolve := func(text string) (string, error) {
+			id, err := allocationID(cmd.Context(), cl, text)
+			if _, missing := errors.AsType[*noSuchError](err); missing {
+				unknown[text] = err
+				return text, nil
+			}
+			return id, err
+		}
+		return c.eachID(args, resolve, func(id string) error {
+			err := unknown[id]
+			if err == nil {
+				err = c.onAllocationID(cmd.Context(), cl, id, func(ctx context.Context, cl *client.Client, id string) (*bursarv1.Allocation, error) {
+					res, err := cl.Allocations().Release(ctx, &bursarv1.ReleaseRequest{Id: id, Reason: *reason})
+					return res.GetAllocation(), err
+				})
+			}
 			if missing, ok := errors.AsType[*noSuchError](err); ok {
 				c.sayf("%s: nothing is given back", missing)
 				if c.output == outputJSON {

@@ -164,9 +164,9 @@ func (c *cli) message(err error) string {
 	case client.Unavailable(err) && !connect.IsWireError(err):
 		return prefix + c.nobodyAnswers(call)
 	case client.Unavailable(err) && c.ofAgent:
-		return prefix + "the agent at " + c.server() + ": " + oneLine(call.Message())
+		return prefix + "the agent at " + c.server() + ": " + oneLine(c.inTyped(call.Message()))
 	case client.Unavailable(err):
-		return prefix + c.server() + ": " + oneLine(call.Message())
+		return prefix + c.server() + ": " + oneLine(c.inTyped(call.Message()))
 	case isForeign(err):
 		return prefix + c.server() + " answers, but it is no " + c.kindOfServer() + ", or one that is too old for this command: " + oneLine(call.Message())
 	}
@@ -180,7 +180,7 @@ func (c *cli) message(err error) string {
 	if len(client.Violations(err)) > 0 {
 		return prefix + "the request is not valid"
 	}
-	return prefix + oneLine(call.Message())
+	return prefix + oneLine(c.inTyped(call.Message()))
 }
 
 // kindOfServer is what the last call was for.

@@ -76,6 +76,11 @@ func allocationID(ctx context.Context, cl *client.Client, text string) (string, 
 	return found.GetAllocation().GetId(), nil
 }
 
+// allocationIDs is allocationID for eachID.
+func allocationIDs(ctx context.Context, cl *client.Client) func(text string) (string, error) {
+	return func(text string) (string, error) { return allocationID(ctx, cl, text) }
+}
+
 // hostID completes the beginning of a host's id.
 func hostID(ctx context.Context, cl *client.Client, text string) (string, error) {
 	if text == "" {
@@ -94,6 +99,11 @@ func hostID(ctx context.Context, cl *client.Client, text string) (string, error)
 		err = &noSuchError{"host", text}
 	}
 	return id, err
+}
+
+// hostIDs is hostID for eachID.
+func hostIDs(ctx context.Context, cl *client.Client) func(text string) (string, error) {
+	return func(text string) (string, error) { return hostID(ctx, cl, text) }
 }
 
 // unique returns the only id, or the one that equals the text; none if there is none.

@@ -33,8 +33,9 @@ request that waits is canceled.
 With --label it is about all that wait, are reserved or run with these labels.
 It prints them, and stops them only with --yes.
 
-Of several each is tried. The exit code is that of the first failure, and 1 if
-one has not ended when --wait is over.`,
+Of several each is tried, but nothing is done if one is the beginning of no id
+or of several. The exit code is that of the first failure, and 1 if one has not
+ended when --wait is over.`,
 		Example: `  bursar stop 3f7k
   bursar stop 3f7k 9ab2 --wait 1m
   bursar stop 3f7k --grace 1m --reason "host maintenance"
@@ -88,7 +89,7 @@ func (f *stopFlags) check(args []string) error {
 // stopLabelled stops all that live with labels. It prints them first.
 func (c *cli) stopLabelled(ctx context.Context, cl *client.Client, f *stopFlags) error {
 	live := listFlags{labels: f.labels}
-	found, err := live.list(ctx, cl)
+	found, _, err := live.list(ctx, cl)
 	if err != nil {
 		return err
 	}
@@ -125,11 +126,7 @@ func (c *cli) printEach(found *bursarv1.AllocationServiceListResponse) error {
 // stop asks for the end of each, and then waits for the ends.
 func (c *cli) stop(ctx context.Context, cl *client.Client, texts []string, f *stopFlags) error {
 	var asked []string
-	failed := c.each(texts, func(text string) error {
-		id, err := allocationID(ctx, cl, text)
-		if err != nil {
-			return err
-		}
+	failed := c.eachID(texts, allocationIDs(ctx, cl), func(id string) error {
 		a, err := f.stop(ctx, cl, id)
 		if err != nil {
 			return err

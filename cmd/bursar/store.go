@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"strconv"
 	"time"
 
@@ -100,11 +99,6 @@ func (f storeFlags) read() (string, error) {
 func openExisting(ctx context.Context, where string) (store.Store, error) {
 	if err := opener.Check(where); err != nil {
 		return nil, err //nolint:wrapcheck // says why
-	}
-	if !opener.IsDatabase(where) {
-		if _, err := os.Stat(where); err != nil {
-			return nil, fmt.Errorf("store: %w", err)
-		}
 	}
 	return opener.Open(ctx, where, opener.Options{KeepSchema: true, OthersFolder: true}) //nolint:wrapcheck // says where and why
 }

@@ -28,6 +28,9 @@ const (
 	// to, askGrows times each: a thousand commands that wait ask 70 times a second together. They
 	// ask no sooner because a machine is so busy that they are not answered.
 	askFirst = time.Second
+	// askNamed is how often a request that names a host is looked for until it is seen to wait. If
+	// that host is not there, it may wait for a typing error: its user sees that at once.
+	askNamed = 100 * time.Millisecond
 	askGrows = 4
 	askLast  = 15 * time.Second
 	// askTime is how long an answer may take. An agent says within 2 s that it has no coordinator.
@@ -45,7 +48,8 @@ func (c *cli) showWait(ctx context.Context, cl *client.Client, req *bursarv1.All
 	quick := cl.With(client.WithoutRetries(), client.WithTimeout(askTime))
 	ctx, cancel := context.WithCancel(ctx)
 	w := &waitLine{
-		cli: c, client: quick, requestID: req.GetRequestId(), began: time.Now(), pace: askFirst, live: term.IsTerminal(int(c.err.Fd())),
+		cli: c, client: quick, requestID: req.GetRequestId(), began: time.Now(), pace: askFirst,
+		named: req.GetHost().GetId() != "", live: term.IsTerminal(int(c.err.Fd())),
 	}
 	done := make(chan struct{})
 	go func() {
@@ -65,6 +69,8 @@ type waitLine struct {
 	client    *client.Client
 	requestID string
 	began     time.Time
+	// named: the request names a host.
+	named bool
 	// live: stderr is a terminal, and the line is written over.
 	live  bool
 	shown string // without what is left of the wait
@@ -73,6 +79,8 @@ type waitLine struct {
 	ends     *timestamppb.Timestamp
 	// pace is how long after a reading the next one is.
 	pace time.Duration
+	// absent: as last read, the host that the request names is not there.
+	absent bool
 	// failures are the readings in a row that nobody answered.
 	failures int
 }
@@ -81,11 +89,28 @@ func (w *waitLine) follow(ctx context.Context) {
 	ticker := time.NewTicker(waitUnseen)
 	defer ticker.Stop()
 	next := w.began // when the place is read again
+	var early <-chan time.Time
+	if w.named {
+		ticker := time.NewTicker(askNamed)
+		defer ticker.Stop()
+		early = ticker.C
+	}
 	for {
 		select {
 		case <-ctx.Done():
 			return
+		case <-early:
+			text := printable(w.read(ctx))
+			w.client.CloseIdle()
+			if w.id != "" {
+				early = nil
+			}
+			if !w.absent {
+				continue
+			}
+			w.text, next = text, time.Now().Add(w.pace-waitUnseen/2)
 		case <-ticker.C:
+			early = nil
 		}
 		if now := time.Now(); !now.Before(next) {
 			w.text = printable(w.read(ctx))
@@ -130,6 +155,7 @@ func (w *waitLine) read(ctx context.Context) (text string) {
 		return w.unread(err)
 	}
 	w.failures = 0
+	w.absent = slices.ContainsFunc(res.GetShortfalls(), convert.HostIsAbsent)
 	text = "waiting" + placeText(res)
 	var lacks, ofNamed []string
 	for _, s := range res.GetShortfalls() {
@@ -175,6 +201,9 @@ const lacksWord = "lacks "
 
 // lackText says what is missing without repeating the account that is already named.
 func lackText(s *bursarv1.Shortfall, named *bursarv1.AccountName) string {
+	if convert.HostIsAbsent(s) {
+		return "for " + accountText(s.GetAccount()) + ": " + closedText(s)
+	}
 	text := ""
 	if account := accountText(s.GetAccount()); named == nil || account != accountText(named) {
 		text = account + " "

@@ -10,8 +10,13 @@ import (
 	"github.com/bursar/bursar/internal/admission"
 )
 
-// decodesAlone is the size from which requests are decoded a few at a time.
-const decodesAlone = 8 << 10
+const (
+	// decodesAlone is the size from which requests are decoded a few at a time.
+	decodesAlone = 8 << 10
+	// buffered is how much of an answer net/http takes without waiting for the reader: less than
+	// what it has for one connection.
+	buffered = 2 << 10
+)
 
 // decoding lets a few large requests be decoded at a time, and half as many of one caller. So a
 // caller who sends many waits behind its own requests, and other callers wait for one of them at
@@ -150,8 +155,9 @@ func (r *decodedStream) Receive(message any) error {
 	return r.StreamingHandlerConn.Receive(message) //nolint:wrapcheck // io.EOF must stay as it is
 }
 
-// decodedWriter ends a request's decoding, and the work on it, before anything is answered, because
-// the answer may wait for its reader.
+// decodedWriter ends a request's decoding before anything is answered, because the answer may wait
+// for its reader. For the same reason it ends the work on the request before it sends something
+// that does not fit into the buffers of net/http.
 type decodedWriter struct {
 	http.ResponseWriter
 
@@ -161,7 +167,9 @@ type decodedWriter struct {
 
 func (w *decodedWriter) Write(p []byte) (int, error) {
 	w.slot.release()
-	w.work.release()
+	if len(p) > buffered {
+		w.work.release()
+	}
 	return w.ResponseWriter.Write(p) //nolint:wrapcheck // as it is
 }
 

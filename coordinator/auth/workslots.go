@@ -22,7 +22,9 @@ const (
 // requests of one caller would be runnable, and those of another would wait behind all of them.
 //
 // A request has its slot from when its header has come until it waits for the loop or for another
-// coordinator, until something is answered, or for workTime.
+// coordinator, until its answer is on its way, or for workTime. One that has waited gets a slot
+// again before those that have just come, if other callers are active: a commit answers many
+// requests of one caller at once.
 type workSlots struct {
 	each int
 	now  func() time.Time
@@ -43,8 +45,11 @@ type seen struct {
 // callerWork is one caller's. It is guarded by the lock of workSlots.
 type callerWork struct {
 	running int
-	waiting []chan struct{} // each is closed when its request has a slot
+	// Those that wait, in the order of the two lists. Each is closed when its request has a slot.
+	resuming, entering []chan struct{}
 }
+
+func (c *callerWork) waits() bool { return len(c.resuming)+len(c.entering) > 0 }
 
 func newWorkSlots(each int) *workSlots {
 	return &workSlots{each: max(1, each), now: time.Now, callers: make(map[string]*callerWork)}
@@ -57,18 +62,43 @@ func (w *workSlots) enter(ctx context.Context, caller admission.Caller) error {
 	}
 	w.mu.Lock()
 	w.seeLocked(caller)
+	c := w.ofLocked(caller)
+	return w.await(ctx, caller, c, &c.entering)
+}
+
+// resume is enter for a request that had a slot before. It is not had if no other caller is
+// active.
+func (w *workSlots) resume(ctx context.Context, caller admission.Caller) (had bool) {
+	if ctx.Err() != nil {
+		return false
+	}
+	w.mu.Lock()
+	if !w.crowdedLocked(caller) {
+		w.mu.Unlock()
+		return false
+	}
+	c := w.ofLocked(caller)
+	return w.await(ctx, caller, c, &c.resuming) == nil
+}
+
+func (w *workSlots) ofLocked(caller admission.Caller) *callerWork {
 	c := w.callers[caller.ID]
 	if c == nil {
 		c = new(callerWork)
 		w.callers[caller.ID] = c
 	}
-	if len(c.waiting) == 0 && c.running < w.limitLocked(caller) {
+	return c
+}
+
+// await waits for a slot, in a list of c. It unlocks.
+func (w *workSlots) await(ctx context.Context, caller admission.Caller, c *callerWork, list *[]chan struct{}) error {
+	if !c.waits() && c.running < w.limitLocked(caller) {
 		c.running++
 		w.mu.Unlock()
 		return nil
 	}
 	mine := make(chan struct{})
-	c.waiting = append(c.waiting, mine)
+	*list = append(*list, mine)
 	w.startLocked(caller, c)
 	w.mu.Unlock()
 	select {
@@ -78,8 +108,8 @@ func (w *workSlots) enter(ctx context.Context, caller admission.Caller) error {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if i := slices.Index(c.waiting, mine); i >= 0 {
-		c.waiting = slices.Delete(c.waiting, i, i+1)
+	if i := slices.Index(*list, mine); i >= 0 {
+		*list = slices.Delete(*list, i, i+1)
 		return ctx.Err()
 	}
 	w.leaveLocked(caller) // it got one in the meantime
@@ -103,13 +133,17 @@ func (w *workSlots) leaveLocked(caller admission.Caller) {
 
 // startLocked gives slots to those that wait, as long as there are any.
 func (w *workSlots) startLocked(caller admission.Caller, c *callerWork) {
-	if len(c.waiting) == 0 {
+	if !c.waits() {
 		return
 	}
-	for limit := w.limitLocked(caller); len(c.waiting) > 0 && c.running < limit; c.running++ {
-		close(c.waiting[0])
-		c.waiting[0] = nil
-		c.waiting = c.waiting[1:]
+	for limit := w.limitLocked(caller); c.waits() && c.running < limit; c.running++ {
+		list := &c.entering
+		if len(c.resuming) > 0 {
+			list = &c.resuming
+		}
+		close((*list)[0])
+		(*list)[0] = nil
+		*list = (*list)[1:]
 	}
 }
 
@@ -123,13 +157,21 @@ func (w *workSlots) seeLocked(caller admission.Caller) {
 
 // limitLocked is how many requests of a caller may be worked on now.
 func (w *workSlots) limitLocked(caller admission.Caller) int {
+	if w.crowdedLocked(caller) {
+		return max(1, w.each/2)
+	}
+	return w.each
+}
+
+// crowdedLocked reports whether other callers are active.
+func (w *workSlots) crowdedLocked(caller admission.Caller) bool {
 	now := w.now()
 	for _, other := range w.last {
 		if other.caller != caller.ID && other.caller != "" && now.Sub(other.at) < activeTime {
-			return max(1, w.each/2)
+			return true
 		}
 	}
-	return w.each
+	return false
 }
 
 // workSlot is that of one request. A nil one is of a request that is not counted.
@@ -137,10 +179,10 @@ type workSlot struct {
 	work   *workSlots
 	caller admission.Caller
 
-	mu    sync.Mutex
-	held  bool        // guarded by mu
-	ended bool        // guarded by mu; it is not taken again
-	late  *time.Timer // lets the slot go after workTime
+	mu     sync.Mutex
+	held   bool        // guarded by mu
+	parked bool        // guarded by mu; it waits for something else, or has ended
+	late   *time.Timer // guarded by mu; lets the slot go after workTime; nil: there was none
 }
 
 type workSlotKey struct{}
@@ -153,13 +195,20 @@ func (s *workSlot) enter(ctx context.Context) error {
 	if err := s.work.enter(ctx, s.caller); err != nil {
 		return err
 	}
+	s.hold()
+	return nil
+}
+
+// hold says that it has a slot, for workTime at most.
+func (s *workSlot) hold() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.held = true
+	s.held, s.parked = true, false
 	if s.late == nil {
 		s.late = time.AfterFunc(workTime, s.letGo)
+		return
 	}
-	return nil
+	s.late.Reset(workTime)
 }
 
 // cameWhole says that all of the body is there. If it took too long, the slot was let go.
@@ -168,7 +217,7 @@ func (s *workSlot) cameWhole(ctx context.Context) error {
 		return nil
 	}
 	s.mu.Lock()
-	gone := !s.held && !s.ended
+	gone := !s.held && !s.parked
 	s.mu.Unlock()
 	if !gone {
 		return nil
@@ -179,30 +228,28 @@ func (s *workSlot) cameWhole(ctx context.Context) error {
 func (s *workSlot) letGo() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.letGoLocked()
+}
+
+func (s *workSlot) letGoLocked() {
 	if s.held {
 		s.held = false
 		s.work.leave(s.caller)
 	}
 }
 
-// release gives the slot back for good.
+// release gives the slot back until the request is resumed.
 func (s *workSlot) release() {
 	if s == nil {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.ended {
-		return
-	}
-	s.ended = true
+	s.parked = true
 	if s.late != nil {
 		s.late.Stop()
 	}
-	if s.held {
-		s.held = false
-		s.work.leave(s.caller)
-	}
+	s.letGoLocked()
 }
 
 // Parked says that a call waits for something else than a processor from now on, or works no more.
@@ -210,5 +257,14 @@ func (s *workSlot) release() {
 func Parked(ctx context.Context) {
 	if s, ok := ctx.Value(workSlotKey{}).(*workSlot); ok {
 		s.release()
+	}
+}
+
+// Resumed says that a call that was parked is worked on again. If other callers are active, it
+// waits until the call counts among those of its caller that are. Without it, all those whose
+// answers came with one commit would be runnable at once.
+func Resumed(ctx context.Context) {
+	if s, ok := ctx.Value(workSlotKey{}).(*workSlot); ok && s != nil && s.work.resume(ctx, s.caller) {
+		s.hold()
 	}
 }

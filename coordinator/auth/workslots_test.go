@@ -162,3 +162,99 @@ func TestWhoLeavesWhileItWaitsTakesNoSlot(t *testing.T) {
 		}
 	})
 }
+
+// Those whose answers come together are worked on a few at a time, before those that have just
+// come.
+func TestAResumedRequestWaitsForASlotBeforeNewOnes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorkSlots(2) // one of each, as there are two callers
+		mallory, alice := admission.Caller{ID: "mallory"}, admission.Caller{ID: "alice"}
+		of := func(caller admission.Caller) (*workSlot, context.Context) {
+			s := &workSlot{work: w, caller: caller}
+			return s, context.WithValue(t.Context(), workSlotKey{}, s)
+		}
+		resumed, contexts, order := make([]*workSlot, 3), make([]context.Context, 3), make(chan string, 10)
+		for i := range resumed {
+			resumed[i], contexts[i] = of(mallory)
+			if err := resumed[i].enter(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			Parked(contexts[i])
+		}
+		hers, _ := of(alice)
+		if err := hers.enter(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		first, _ := of(mallory)
+		if err := first.enter(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		start := func(name string, begin func()) {
+			go func() {
+				begin()
+				order <- name
+			}()
+			synctest.Wait()
+		}
+		late, _ := of(mallory)
+		start("new", func() { _ = late.enter(t.Context()) })
+		for i := range resumed {
+			start("resumed", func() { Resumed(contexts[i]) })
+		}
+		if len(order) > 0 {
+			t.Fatalf("%q does not wait", <-order)
+		}
+		for i, s := range append([]*workSlot{first}, resumed...) {
+			if s.release(); i < len(resumed) {
+				if synctest.Wait(); len(order) != 1 {
+					t.Fatalf("%d go on when one has ended; want 1", len(order))
+				}
+				if got := <-order; got != "resumed" {
+					t.Errorf("%q is the next; want all resumed ones first", got)
+				}
+			}
+		}
+		if got := <-order; got != "new" {
+			t.Errorf("%q is the last one", got)
+		}
+		late.release()
+		hers.release()
+		if len(w.callers) != 0 {
+			t.Errorf("%d callers are left", len(w.callers))
+		}
+	})
+}
+
+// While nobody else is active, nobody waits for anybody's sake. Nor does one who has gone.
+func TestAResumedRequestDoesNotWaitWhileItsCallerIsAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorkSlots(1)
+		held, s := &workSlot{work: w, caller: admission.Caller{ID: "alice"}}, &workSlot{work: w, caller: admission.Caller{ID: "alice"}}
+		ctx := context.WithValue(t.Context(), workSlotKey{}, s)
+		if err := s.enter(ctx); err != nil {
+			t.Fatal(err)
+		}
+		Parked(ctx)
+		if err := held.enter(ctx); err != nil {
+			t.Fatal(err)
+		}
+		Resumed(ctx)
+		if err := w.enter(t.Context(), admission.Caller{ID: "mallory"}); err != nil {
+			t.Fatal(err)
+		}
+		gone, leave := context.WithCancel(ctx)
+		leave()
+		Resumed(gone)
+		began := time.Now()
+		if Resumed(ctx); time.Since(began) != workTime { // that of the one that holds it
+			t.Errorf("it waited %s beside another caller; want %s", time.Since(began), workTime)
+		}
+		for _, s := range []*workSlot{s, held} {
+			s.release()
+		}
+		w.leave(admission.Caller{ID: "mallory"})
+		if len(w.callers) != 0 {
+			t.Errorf("%d callers are left", len(w.callers))
+		}
+	})
+}

@@ -42,7 +42,8 @@ func AuditRegularly(ctx context.Context, loop *Loop) {
 type AuditResult struct {
 	ledger.AuditResult
 
-	took time.Duration // of the loop's time
+	took    time.Duration // of the loop's time
+	longest time.Duration // of its steps
 }
 
 // Audit is an audit for all who ask. None of them can end it.
@@ -77,6 +78,7 @@ func (loop *Loop) audit(ctx context.Context) (AuditResult, error) {
 		return AuditResult{}, err
 	}
 	loop.Metrics.audits.Inc()
+	loop.Metrics.auditStep.Set(run.result.longest.Seconds())
 	loop.Metrics.violations.Set(float64(len(run.result.Violations)))
 	for _, v := range run.result.Violations {
 		loop.Log.Error("the ledger is wrong", "invariant", v.Invariant, "violation", v.Message, "revision", run.result.To)
@@ -109,7 +111,9 @@ func (r *auditRun) step() error {
 		began := r.loop.Clock.Now()
 		result, _ := r.next()
 		r.result.AuditResult = *result
-		r.result.took += r.loop.Clock.Now().Sub(began)
+		took := r.loop.Clock.Now().Sub(began)
+		r.result.took += took
+		r.result.longest = max(r.result.longest, took)
 	}, true)
 	if err == nil && gone {
 		return errAuditedGone

@@ -89,13 +89,22 @@ func (loop *Loop) sendOf(ctx context.Context, of turns.Owner, command core.Comma
 		return true, err
 	}
 	loop.park(ctx)
-	return loop.await(ctx, done)
+	answered, err = loop.await(ctx, done)
+	loop.resume(ctx)
+	return answered, err
 }
 
 // park says that a call waits for the loop from now on.
 func (loop *Loop) park(ctx context.Context) {
 	if loop.Parked != nil {
 		loop.Parked(ctx)
+	}
+}
+
+// resume says that a call has its answer from the loop.
+func (loop *Loop) resume(ctx context.Context) {
+	if loop.Resumed != nil {
+		loop.Resumed(ctx)
 	}
 }
 
@@ -181,7 +190,9 @@ func (loop *Loop) allocate(ctx context.Context, command *ledger.AllocateCommand,
 	loop.park(ctx)
 	select {
 	case err := <-p.done:
-		return loop.takeResult(p, start, err)
+		result, err := loop.takeResult(p, start, err)
+		loop.resume(ctx)
+		return result, err
 	case <-patience:
 		loop.queue.force(of, p.Withdraw())
 		return ledger.AllocateResult{}, &PatienceError{RequestID: command.RequestID}

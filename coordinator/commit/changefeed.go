@@ -20,6 +20,22 @@ var (
 	ErrFellBehind = errors.New("this watch fell too far behind and was cut off: List, then Watch from its revision")
 )
 
+// RevisionError refuses a watch after a revision that is not held. It wraps ErrTooOld or ErrAhead.
+type RevisionError struct {
+	// Oldest and Newest are the first and the last revision that a watch may begin after.
+	After, Oldest, Newest uint64
+}
+
+func (e *RevisionError) Error() string { return e.Unwrap().Error() }
+
+// Unwrap says on which side of the held ones the revision is.
+func (e *RevisionError) Unwrap() error {
+	if e.After > e.Newest {
+		return ErrAhead
+	}
+	return ErrTooOld
+}
+
 // Event is one change, as watchers see it. One of the pointers or names is set. All watchers share
 // it; nothing of it changes but its encodings.
 type Event struct {

@@ -41,10 +41,8 @@ func (f *ChangeFeed) newReader(after uint64) (*reader, uint64, error) {
 		return nil, 0, f.closed
 	case after == 0:
 		after = f.revision
-	case after < f.floor:
-		return nil, 0, ErrTooOld
-	case after > f.revision:
-		return nil, 0, ErrAhead
+	case after < f.floor || after > f.revision:
+		return nil, 0, &RevisionError{after, f.floor, f.revision}
 	}
 	held := int(f.next - f.first) //nolint:gosec // at most the ring's size
 	size := uint64(len(f.ring))

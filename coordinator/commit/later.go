@@ -73,6 +73,7 @@ func (loop *Loop) allocateLater(ctx context.Context, command *ledger.AllocateCom
 		return ledger.AllocateResult{}, err
 	}
 	result, err := loop.takeResult(p, later.start, err)
+	loop.resume(ctx)
 	if errors.Is(err, core.ErrWithdrawn) {
 		return later.Answer() // says why
 	}

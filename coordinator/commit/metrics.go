@@ -23,6 +23,7 @@ type Metrics struct {
 	watchers    prometheus.Gauge
 	violations  prometheus.Gauge
 	audits      prometheus.Counter
+	auditStep   prometheus.Gauge
 	faults      prometheus.Counter
 	hiddenRules prometheus.Gauge
 	WrongFiles  *prometheus.GaugeVec
@@ -79,6 +80,9 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		audits: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "bursar_audits_total", Help: "Audits of the ledger.",
 		}),
+		auditStep: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "bursar_audit_longest_step_seconds", Help: "The longest step of the latest audit: so long nobody else was served.",
+		}),
 		WrongFiles: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "bursar_quota_file_wrong", Help: "1 while a quota file cannot be used and the rules it had before stay in force.",
 		}, []string{"file"}),
@@ -102,7 +106,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		}),
 	}
 	r.MustRegister(m.decisions, m.commits, m.batchCalls, m.batchRows, m.refused, m.epoch, m.leading, m.abandoned, m.cutOff,
-		m.watchers, m.violations, m.audits, m.WrongFiles, m.faults, m.hiddenRules, m.pruned, m.pruneFailed, m.outOfMemory, m.notTaken)
+		m.watchers, m.violations, m.audits, m.auditStep, m.WrongFiles, m.faults, m.hiddenRules, m.pruned, m.pruneFailed, m.outOfMemory, m.notTaken)
 	m.granted, m.waited = m.decisions.WithLabelValues("granted"), m.decisions.WithLabelValues("waited")
 	m.short, m.other = m.decisions.WithLabelValues("insufficient"), m.decisions.WithLabelValues("other")
 	return m

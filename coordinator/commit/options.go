@@ -32,8 +32,9 @@ type Options struct {
 	Origin func(ctx context.Context) *core.Origin
 	// Owner is whose turn a call's commands wait for. Nil: all are the same caller's.
 	Owner func(ctx context.Context) turns.Owner
-	// Parked is called when a call begins to wait for the loop. Nil: nobody wants to know.
-	Parked func(ctx context.Context)
+	// Parked is called when a call begins to wait for the loop, and Resumed when it was answered,
+	// if its caller is still there. Resumed may wait. Nil: nobody wants to know.
+	Parked, Resumed func(ctx context.Context)
 	// Rules are those of the files at the moment, by source. Nil: they are the core's already.
 	Rules func() map[string][]ledger.Quota
 	// ClustersChanged is called when other external clusters may have to be read. It must not

@@ -187,9 +187,9 @@ func TestWhoFallsBehindSaysSo(t *testing.T) {
 	b.wantLive(leader)
 }
 
-// commits makes n commits.
+// commits makes n commits, each of a request that is granted and ends.
 func (r *rig) commits(n int) {
-	for range n / 2 {
+	for range n {
 		r.release(r.ask("at "+strconv.FormatUint(r.core.Ledger().Revision(), 10), 1, 0).Result.Allocation.ID)
 	}
 }

@@ -116,6 +116,8 @@ type Core struct {
 
 	// informed has the hosts of the ledger that know this leadership's epoch, or may know it.
 	informed map[string]bool
+	// returns spreads the full reports of the hosts that come from an earlier leadership.
+	returns returns
 	// superseded is an epoch of another leadership, not below this one's, that an agent has seen;
 	// 0: none.
 	superseded  uint64
@@ -176,6 +178,7 @@ func (c *Core) Lead(now ledger.Instant, meta store.Meta, snapshot ledger.Snapsho
 	c.ledger, c.meta, c.batchedRevision, c.superseded = l, meta, snapshot.Revision, 0
 	c.leadership = c.draw()
 	c.informed, c.providerGenerations = make(map[string]bool), make(map[ledger.ClusterName]uint64)
+	c.returns = returns{slots: make(map[string]ledger.Instant)}
 	return nil
 }
 
@@ -423,10 +426,6 @@ func (c *Core) ReplaceQuotaFiles(now ledger.Instant, files map[string][]ledger.Q
 	maps.Copy(c.files, files)
 	return nil
 }
-
-// SetVersion says which version of the coordinator this is, for the next Lead: only commands that
-// made a ledger of this version panic are refused.
-func (c *Core) SetVersion(version string) { c.refused.version = version }
 
 // SetProviders says which providers come from a file, for the next Lead.
 func (c *Core) SetProviders(records []ledger.ProviderRecord) { c.providers = records }

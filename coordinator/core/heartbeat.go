@@ -16,7 +16,10 @@ type Report struct {
 	// Result and Err may be read after Done was called with nil. Led is part of the answer.
 	Result ledger.SyncResult
 	Led    SeenEpoch
-	Err    error
+	// ResyncAfter is when the host is to register and report everything, from now on. It is part
+	// of an answer with the action RESYNC; zero: at once.
+	ResyncAfter time.Duration
+	Err         error
 	// Done is called once: with nil when the result is durable, or with the reason why it is not.
 	// It must not block.
 	Done func(error)
@@ -62,6 +65,7 @@ func (r *Report) apply(c *Core, now ledger.Instant) bool {
 	}
 	c.markInformed(r.Command.HostID)
 	r.Result.Action, r.Result.Revision = ledger.ActionResync, c.ledger.Revision()
+	r.ResyncAfter = c.returns.after(r.Command.HostID, c.now, c.ledger.FullReportGap())
 	return true
 }
 

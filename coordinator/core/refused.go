@@ -241,3 +241,7 @@ func lastingReport(m *bursarv1.SyncRequest) proto.Message {
 	}
 	return same
 }
+
+// SetVersion says which version of the coordinator this is, for the next Lead: only commands that
+// made a ledger of this version panic are refused.
+func (c *Core) SetVersion(version string) { c.refused.version = version }

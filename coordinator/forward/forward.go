@@ -67,6 +67,7 @@ func (f *Interceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 		}
 		auth.Parked(ctx)
 		res, err := to.unary[req.Spec().Procedure](ctx, req.Any(), header)
+		auth.Resumed(ctx)
 		return res, f.callerError(ctx, to, err)
 	}
 }

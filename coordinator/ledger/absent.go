@@ -11,14 +11,14 @@ import (
 // size. So these requests cost nothing when hosts report or other engines end, and nothing is held
 // for them.
 
-// hostless reports whether no host that is there could take the request even if nothing ran: none
-// has the labels, or those that have them are too small.
+// hostless reports whether no host that is there could take the request even if nothing ran: the
+// one that it names is not there, none has the labels, or those that have them are too small.
 func (l *Ledger) hostless(e *entry) bool {
 	if e.HostID == "" {
 		return !l.placer.Possible(Query{Request: e.request(), Wishes: e.Wishes})
 	}
 	h := l.hosts[e.HostID]
-	return !h.suits(e.Wishes) || !h.account.couldEverFit(e.request())
+	return h == nil || !h.suits(e.Wishes) || !h.account.couldEverFit(e.request())
 }
 
 // hostShaped says that a host has come, or has other labels or another size: it may be one that
@@ -58,6 +58,9 @@ func (l *Ledger) whyWaits(c *class) string {
 func (l *Ledger) absence(e *entry) string {
 	if e.HostID != "" {
 		h := l.hosts[e.HostID]
+		if h == nil {
+			return "waits for host " + e.HostID + ": there is no such host yet"
+		}
 		if !h.suits(e.Wishes) {
 			return "waits for host " + h.ID + " to have the required labels"
 		}
@@ -76,6 +79,14 @@ func (l *Ledger) absence(e *entry) string {
 	h := l.slots[slot]
 	asked, has := h.tooSmallFor(e.request())
 	return "waits for a host with " + asked + ": none is there yet, the largest, " + h.ID + ", has " + has
+}
+
+// noSuchHost says that the host that a request names is not there.
+func (e *entry) noSuchHost() Shortfall {
+	a := account{name: hostName(e.HostID)}
+	s := a.closedShortfall(e.request(), NoteMissing)
+	s.Detail = "there is no such host yet"
+	return s
 }
 
 // tooSmallFor names the first two dimensions in which the host is smaller than the request.

@@ -4,13 +4,14 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/bursar/bursar/internal/identity"
 	"github.com/bursar/bursar/resource"
 )
 
 // Allocate reserves, waits or refuses.
 //
-// Errors: *DeniedError, *FieldError, *ConflictError, *NotFoundError (the host it wants),
-// *LiveFullError, *InsufficientError, ErrNotRecalled.
+// Errors: *DeniedError, *FieldError, *ConflictError, *NotFoundError (a queue that its cluster does
+// not have), *LiveFullError, *InsufficientError, ErrNotRecalled.
 func (l *Ledger) Allocate(now Instant, c AllocateCommand) (AllocateResult, error) {
 	l.begin(now)
 	if user := c.Labels.Value(userKey); !c.Actor.MayActAs(user) {
@@ -166,15 +167,8 @@ func (l *Ledger) prepare(c *AllocateCommand) (*entry, error) {
 	if c.Wait > 0 { // one that is granted at once too: its host's agent may veto that
 		a.WaitDeadline = l.now.Add(c.Wait)
 	}
-	if w := c.Wishes; w != nil && w.Host != "" {
-		h := l.hosts[w.Host]
-		if h == nil {
-			return nil, &NotFoundError{What: "host", ID: w.Host}
-		}
-		if !h.suits(w) || slices.Contains(w.Avoid, h.ID) {
-			return nil, &FieldError{"host.id", w.Host, "a host that has the required labels and is not to be avoided"}
-		}
-		a.HostID = w.Host
+	if a.HostID, err = l.namedHost(c.Wishes); err != nil {
+		return nil, err
 	}
 	if err := l.affords(&a, a.LiveBytes()+a.overhead()); err != nil {
 		return nil, err
@@ -184,6 +178,20 @@ func (l *Ledger) prepare(c *AllocateCommand) (*entry, error) {
 	l.link(e)
 	l.attachExternal(e, nil)
 	return e, nil
+}
+
+// namedHost is the only host that a request wants, which may not be there yet; empty: any host.
+func (l *Ledger) namedHost(w *Wishes) (string, error) {
+	if w == nil || w.Host == "" {
+		return "", nil
+	}
+	if !identity.IsHostID(w.Host) {
+		return "", &FieldError{"host.id", validText(w.Host), "the id of a host: at most 253 letters, digits and . _ : -, the first one a letter or a digit"}
+	}
+	if h := l.hosts[w.Host]; h != nil && !h.suits(w) || slices.Contains(w.Avoid, w.Host) {
+		return "", &FieldError{"host.id", w.Host, "a host that has the required labels and is not to be avoided"}
+	}
+	return w.Host, nil
 }
 
 // newEntry returns an entry to fill in.
@@ -243,8 +251,11 @@ func (l *Ledger) place(e *entry) (*host, *queue) {
 			return nil, &c.account.queue
 		}
 	}
-	if asked.host != nil {
+	switch {
+	case asked.host != nil:
 		return asked.host, nil
+	case e.HostID != "": // that host is not there
+		return nil, &l.absent
 	}
 	if h := l.hostFor(e); h != nil {
 		return h, nil
@@ -297,7 +308,11 @@ func (l *Ledger) insufficient(e *entry) *InsufficientError {
 			final = true
 		}
 	}
-	if asked.host == nil {
+	switch {
+	case asked.host != nil:
+	case e.HostID != "":
+		short, refusal.Shortfalls = true, append(refusal.Shortfalls, e.noSuchHost())
+	default:
 		if short = l.hostFor(e) == nil; short {
 			l.noHost(refusal, e)
 		}

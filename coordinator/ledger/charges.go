@@ -12,7 +12,7 @@ type charge struct {
 // charges are what a request asks of all its accounts.
 type charges struct {
 	entry *entry
-	host  *host // that it is on, or the only one that it wants; nil: any
+	host  *host // that it is on, or the only one that it wants; nil: any, or that one is not there
 }
 
 func (l *Ledger) charges(e *entry) charges {

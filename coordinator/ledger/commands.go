@@ -20,7 +20,7 @@ type Config struct {
 	// Default 5 s.
 	Interval time.Duration
 	// ReportsPerSecond bounds what all hosts together send: the interval is at least hosts /
-	// ReportsPerSecond. Default 200.
+	// ReportsPerSecond. Default 1000.
 	ReportsPerSecond int
 	// SuspectAfter is how many intervals without a report make a host suspect: no new grants.
 	// Default 3.
@@ -208,6 +208,8 @@ type HostInfo struct {
 	LastSync    Instant
 	Unavailable string // why it gets no new grants; empty if it does
 	Engines     resource.Vector
+	// Reservations is how many of the account's allocations are not confirmed yet.
+	Reservations int
 	// Stranger is another agent that lately reported for this host and was refused; empty: none.
 	Stranger string
 	// SameMachine are other hosts on the same machine that report too, at most mostSameMachine.

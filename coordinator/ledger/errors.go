@@ -61,6 +61,10 @@ func (n AccountName) String() string {
 // hostKey is the key in the name of a host's account.
 const hostKey = "host"
 
+func hostName(id string) AccountName {
+	return AccountName{Kind: HostAccount, Labels: label.Set{{Key: hostKey, Value: id}}}
+}
+
 // Note is why an account is short if its numbers alone do not say it.
 type Note string
 
@@ -77,7 +81,7 @@ const (
 	NoteNever    Note = "never"     // above the limit: it can never fit
 	NoteLabels   Note = "labels"    // the host that was asked for has lost a required label
 	NoteStopped  Note = "stopped"   // the queue takes no applications
-	NoteMissing  Note = "missing"   // the cluster does not have the queue; the host has none of what it declares
+	NoteMissing  Note = "missing"   // the cluster does not have the queue; the host has none of what it declares, or is not there yet
 	NoteTooSmall Note = "too small" // no host is that large yet; this one is the largest that is there
 )
 

@@ -29,6 +29,9 @@ const (
 	// visitsPerStep is how many starved requests are visited in one step. A visit decides the
 	// request, looks at closestTried hosts, and at ownCounted engines of each.
 	visitsPerStep = 8
+	// checksPerStep is of how many requests it is found out in one step whether they are starved. A
+	// check looks at closestTried hosts.
+	checksPerStep = 64
 )
 
 // claim is a window in which accounts are held for one request.
@@ -212,6 +215,9 @@ func (l *Ledger) lacks(e *entry) (lacking []charge, helps bool) {
 		}
 		lacking = append(lacking, c)
 		helps = helps && l.canDrain(e, c)
+	}
+	if e.HostID != "" && asked.host == nil { // it waits for a host that is not there
+		return lacking, false
 	}
 	if asked.host != nil || l.hostFor(e) != nil {
 		return lacking, helps && !l.blocksItself(e, lacking)

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/bursar/bursar/label"
 	"github.com/bursar/bursar/resource"
 )
 
@@ -208,7 +207,7 @@ func (l *Ledger) addHost(r HostRecord) *host {
 	// earlier departures are not known here
 	h := &host{HostRecord: r, gone: departed{before: l.revision}}
 	h.timer.host = h
-	h.account.name = AccountName{Kind: HostAccount, Labels: label.Set{{Key: hostKey, Value: r.ID}}}
+	h.account.name = hostName(r.ID)
 	h.account.complete = true
 	h.account.queue.account, h.account.queue.host = &h.account, h
 	if n := len(l.freeSlots); n > 0 {
@@ -287,6 +286,14 @@ func (l *Ledger) recordHost(h *host) {
 // stay below a rate. After a load every deadline is at least this far away.
 func (l *Ledger) Interval() time.Duration {
 	return max(l.cfg.Interval, time.Duration(len(l.hosts))*time.Second/time.Duration(l.cfg.ReportsPerSecond))
+}
+
+// FullReportGap is the least time between the full reports of two hosts after a change of leader.
+// They are larger than others, and come with a registration each, so half as many may come in a
+// second. But all hosts have come before one of them is suspect.
+func (l *Ledger) FullReportGap() time.Duration {
+	patience := max(time.Duration(l.cfg.SuspectAfter-1)*l.Interval(), l.Interval()/2)
+	return min(2*time.Second/time.Duration(l.cfg.ReportsPerSecond), patience/time.Duration(max(1, len(l.hosts))))
 }
 
 // departed remembers the latest allocations that ended on a host, for its agent.

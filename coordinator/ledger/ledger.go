@@ -14,7 +14,7 @@ const userKey = label.User
 const (
 	defaultReservationTTL   = 2 * time.Minute
 	defaultInterval         = 5 * time.Second
-	defaultReportsPerSecond = 200
+	defaultReportsPerSecond = 1000
 	defaultOwnChanges       = 512
 	defaultSuspectAfter     = 3
 	defaultLostAfter        = 5 * time.Minute
@@ -153,6 +153,7 @@ type Ledger struct {
 	actor   string       // who gives the command; see ActAs
 	// own is how many transitions came due by themselves since an Advance: see Config.OwnChanges.
 	own      int
+	checks   int        // of starvation, in this step
 	taken    int        // how many of them Changes has returned since then
 	unstored []unstored // in the order of their revisions
 	turn     uint64     // of the Placer's queries
@@ -237,9 +238,9 @@ func (l *Ledger) nextTimer() *timer {
 	return t
 }
 
-// fire does what is due, up to the bound of the batch.
+// fire does what is due, up to the bound of the batch and of the checks in one step.
 func (l *Ledger) fire() {
-	for {
+	for l.checks = 0; l.checks < checksPerStep; {
 		t := l.nextTimer()
 		if t == nil || t.due > l.now {
 			break

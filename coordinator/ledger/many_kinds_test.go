@@ -1,6 +1,7 @@
 package ledger_test
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -296,5 +297,41 @@ func TestWhoComesLaterDoesNotPassWhoIsAlikeAndNotTriedYet(t *testing.T) {
 	c.goOn(now)
 	if c.state(first) != ledger.Reserved || c.state(later) != ledger.Reserved {
 		t.Errorf("in the end they are %s and %s; want both reserved", c.state(first), c.state(later))
+	}
+}
+
+// Thousands of requests that came at the same moment, or were restored, have waited for long at the
+// same moment too. Nobody else waits until all of them were looked at: a step looks at a few.
+func TestWhoHasWaitedForLongIsLookedForAFewAtATime(t *testing.T) {
+	const kinds, most = 3000, 64
+	c := newCrowd(t)
+	c.request(t, start, "runner", "", 95, 0)
+	c.kinds(t, kinds, eachItsUser)
+	now := start.Add(59 * time.Minute)
+	steps := 0
+	for due, set := c.NextTimer(); set && due <= now; due, set = c.NextTimer() {
+		before := c.placer.asked
+		c.Advance(now)
+		if asked := c.placer.asked - before; asked > 10*most {
+			t.Fatalf("step %d asks for a host %d times; want at most ten times for each of %d", steps, asked, most)
+		}
+		steps++
+	}
+	if least := kinds / most; steps < least {
+		t.Errorf("%d kinds were looked at in %d steps; want at least %d", kinds, steps, least)
+	}
+}
+
+// A request that names a host which can never register would wait for nothing.
+func TestARequestNamesAHostThatMayCome(t *testing.T) {
+	c := newCrowd(t)
+	for id, may := range map[string]bool{"h-2.site:1": true, "bad name": false, "a\nb\x1b[31m": false, "later,vm": false, "-h": false} {
+		_, err := c.Allocate(start, ledger.AllocateCommand{
+			Actor: identity.Local(), Labels: label.Of("user", "zoe"), Wait: time.Hour, Async: true,
+			Resource: resource.NewResource(resource.Vector{}.WithMemory(1)), Wishes: &ledger.Wishes{Host: id},
+		})
+		if wrong, refused := errors.AsType[*ledger.FieldError](err); refused == may || refused && wrong.Field != "host.id" {
+			t.Errorf("%q: %v", id, err)
+		}
 	}
 }

@@ -194,11 +194,7 @@ func (m *machine) admit(c *ledger.AllocateCommand) (entry ledger.Allocation, wan
 	}
 	entry.Entitled.Vector = rounded
 	if w := c.Wishes; w != nil && w.Host != "" {
-		h := m.model.hosts[w.Host]
-		if h == nil {
-			return entry, "not found"
-		}
-		if !matches(h, w) {
+		if h := m.model.hosts[w.Host]; h != nil && !matches(h, w) {
 			return entry, "field"
 		}
 	}

@@ -20,6 +20,9 @@ func (m *model) never(a *ledger.Allocation) bool {
 		return false
 	}
 	h := m.hosts[a.Wishes.Host]
+	if h == nil { // it may come, and be large enough
+		return false
+	}
 	wanted := a.Entitled
 	if n, declared := h.capacity.Get("gpu"); declared && n == 0 {
 		wanted.Vector = wanted.Without("gpu")

@@ -98,6 +98,9 @@ func (l *Ledger) hostInfo(h *host) HostInfo {
 		}
 	}
 	for _, e := range h.entries {
+		if e.State == Reserved {
+			info.Reservations++
+		}
 		if sum, err := info.Engines.Add(e.Measured); err == nil {
 			info.Engines = sum
 		}

@@ -161,18 +161,14 @@ func (l *Ledger) settle(e *entry) {
 
 // restoreWaiting puts a request that waits into the tables, and decides it.
 func (l *Ledger) restoreWaiting(a *Allocation, aside map[ID]string) error {
-	h := l.hosts[a.HostID]
-	switch {
-	case l.entry(a.ID) != nil:
+	if l.entry(a.ID) != nil {
 		return unrestored(a.ID, "twice")
-	case h == nil && a.HostID != "":
-		return unrestored(a.ID, "no such host: %q", a.HostID)
 	}
 	e := l.newEntry()
 	e.Allocation = *a
 	e.notAfter(l.now)
 	l.link(e)
-	l.attachExternal(e, h)
+	l.attachExternal(e, l.hosts[a.HostID]) // the one that it names may not be there yet
 	l.index(e)
 	e.detached, e.waitsSince = l.now, e.Created
 	if _, ends := aside[e.ID]; !ends && e.present() {

@@ -156,6 +156,7 @@ func (l *Ledger) starvationDue(e *entry) Instant {
 // checkStarvation finds out whether a request that has waited for long is starved: another one
 // that came later, and is no more urgent, got something that it lacks.
 func (l *Ledger) checkStarvation(e *entry) {
+	l.checks++
 	e.nextCheck = l.now.Add(l.cfg.StarvationAfter)
 	if l.starvationDue(e) != 0 && l.passedOver(e) {
 		if e.PassedSince == 0 {

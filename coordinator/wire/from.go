@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/label"
@@ -21,6 +22,19 @@ func DurationFrom(m *durationpb.Duration) time.Duration {
 		return 0
 	}
 	return m.AsDuration()
+}
+
+// TimeFrom is a message's time. The error is a *ledger.FieldError.
+func TimeFrom(field string, m *timestamppb.Timestamp) (ledger.Instant, error) {
+	const most = int64(ledger.MaxInstant) / int64(time.Second)
+	const want = "a time from the years 1970 to 2109"
+	switch {
+	case !m.IsValid():
+		return 0, FieldError(field, m.String(), want)
+	case m.GetSeconds() < 0 || m.GetSeconds() > most:
+		return 0, FieldError(field, m.AsTime().Format(time.RFC3339), want)
+	}
+	return ledger.Instant(m.GetSeconds()*int64(time.Second) + int64(m.GetNanos())), nil
 }
 
 // WishesFrom reads which hosts a request wants. The error is a *ledger.FieldError.

@@ -62,6 +62,9 @@ func SyncResponse(r *core.Report) *bursarv1.SyncResponse {
 		Action: bursarv1.SyncAction(r.Result.Action), Complete: r.Result.Complete,
 		Acknowledged: idTexts(r.Result.Acknowledged), Gone: idTexts(r.Result.Gone),
 	}
+	if r.ResyncAfter > 0 {
+		m.ResyncAfter = DurationMessage(r.ResyncAfter)
+	}
 	for i := range r.Result.Grants {
 		grant := AllocationMessage(&r.Result.Grants[i])
 		// an agent's own word

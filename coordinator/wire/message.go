@@ -190,7 +190,7 @@ func HostMessage(h *ledger.HostInfo) *bursarv1.Host {
 		RegisterTime: TimeMessage(h.Registered), LastSyncTime: TimeMessage(h.LastSync),
 		Version: h.Version, Revision: h.Revision, UnavailableReason: h.Unavailable,
 		EnginesMeasured: VectorMessage(h.Engines), Stranger: h.Stranger,
-		Machine: machineText(&h.HostRecord), SameMachine: h.SameMachine,
+		Machine: machineText(&h.HostRecord), SameMachine: h.SameMachine, Reservations: int64(h.Reservations),
 	}
 }
 

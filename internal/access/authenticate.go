@@ -118,7 +118,7 @@ func ofSubject(leaf *x509.Certificate) (identity.Actor, error) {
 	}
 	name := leaf.Subject.CommonName
 	if role == identity.Agent {
-		if !hostPattern.MatchString(name) {
+		if !identity.IsHostID(name) {
 			return identity.Actor{}, &UnknownError{Wrong: wrong, Want: "the id of the agent's host as CN"}
 		}
 		actor := actorOf(role, "agent:"+name)

@@ -66,11 +66,9 @@ type identityYAML struct {
 // ofIdentities is what every file of identities has somewhere.
 var ofIdentities = regexp.MustCompile(`\bidentities\b`)
 
-// Bounds of names and hosts: names stand before an @ and behind a colon in others, hosts are as in
-// the contract.
+// Bounds of names, which stand before an @ and behind a colon in others, and of hashes.
 var (
 	namePattern = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9._-]{0,127}$`)
-	hostPattern = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9._:-]{0,252}$`)
 	hashPattern = regexp.MustCompile("^" + hashPrefix + "[0-9a-f]{64}$")
 )
 
@@ -190,7 +188,7 @@ func (l identityYAML) rights(a *identity.Actor) *wrongField {
 		return &wrongField{"users", fmt.Sprintf("means nothing for the role %s: want it for submitter and operator only", a.Role)}
 	case l.Priority.IsSet() && a.Role != identity.Submitter:
 		return &wrongField{"priority", fmt.Sprintf("means nothing for the role %s: want it for submitter only", a.Role)}
-	case a.Role == identity.Agent && !hostPattern.MatchString(l.Host.String()):
+	case a.Role == identity.Agent && !identity.IsHostID(l.Host.String()):
 		return &wrongField{"host", yamlfile.Want(l.Host.String(), "the id of the agent's host: a letter or digit, then up to 252 letters, digits, and . _ : -")}
 	case l.Host.IsSet() && a.Role != identity.Agent:
 		return &wrongField{"host", fmt.Sprintf("means nothing for the role %s: want it for agent only", a.Role)}

@@ -52,3 +52,11 @@ func NoteOf(s *bursarv1.Shortfall) bursarv1.ShortfallNote {
 	}
 	return NoteOfText(s.GetNote())
 }
+
+// HostIsAbsent reports whether a shortfall is that the host which a request names is not there. Of
+// a host that is there and has none of something that it declares, the note is the same, without a
+// detail.
+func HostIsAbsent(s *bursarv1.Shortfall) bool {
+	return NoteOf(s) == bursarv1.ShortfallNote_SHORTFALL_NOTE_MISSING &&
+		s.GetAccount().GetKind() == bursarv1.AccountKind_ACCOUNT_KIND_HOST && s.GetDetail() != ""
+}

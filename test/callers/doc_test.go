@@ -29,6 +29,9 @@ var program string
 func TestMain(m *testing.M) { os.Exit(run(m)) }
 
 func run(m *testing.M) int {
+	if os.Getenv(asCoordinator) != "" {
+		return exitCode(serveCoordinator())
+	}
 	flag.Parse()
 	if os.Geteuid() != 0 {
 		fmt.Fprintln(os.Stderr, "callers: this test plays several users: it needs root")
@@ -43,9 +46,16 @@ func run(m *testing.M) int {
 	if err == nil {
 		err = proc.Build{Into: program}.Run(context.Background())
 	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "callers:", err)
+	if exitCode(err) != 0 {
 		return 1
 	}
 	return m.Run()
+}
+
+func exitCode(err error) int {
+	if err == nil {
+		return 0
+	}
+	fmt.Fprintln(os.Stderr, "callers:", err)
+	return 1
 }

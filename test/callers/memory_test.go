@@ -1,11 +1,14 @@
 package callers
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strconv"
@@ -36,12 +39,41 @@ const (
 	waiterBytes = 48 << 10
 )
 
-// inMemory has a coordinator and an agent in this process, connected as the shipped ones are.
+// asCoordinator is the variable that makes this test program serveCoordinator.
+const asCoordinator = "BURSAR_TEST_COORDINATOR"
+
+// serveCoordinator is a coordinator with a store in memory. It writes its address, and at each line
+// that it reads, what its memory is. It ends with its input.
+func serveCoordinator() error {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	books, err := coordinator.New(coordinator.Config{Listen: listener.Addr().String()}, coordinator.Dependencies{Store: storetest.NewMemory("s").Open()})
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- books.Serve(ctx, listener) }()
+	<-books.Ready()
+	fmt.Println(books.Address())
+	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
+		fmt.Println(taken())
+	}
+	cancel()
+	return <-ended
+}
+
+// inMemory has an agent in this process, and a coordinator in one of its own, connected as the
+// shipped ones are.
 type inMemory struct {
-	t       *testing.T
-	socket  string
-	address string
-	books   *client.Client
+	t      *testing.T
+	socket string
+	books  *client.Client
+	// Of the coordinator:
+	input  io.Writer
+	output *bufio.Scanner
 }
 
 func newInMemory(t *testing.T) *inMemory {
@@ -51,21 +83,13 @@ func newInMemory(t *testing.T) *inMemory {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	m := &inMemory{t: t, socket: filepath.Join(dir, "s"), address: listener.Addr().String()}
-	books, err := coordinator.New(coordinator.Config{Listen: m.address}, coordinator.Dependencies{Store: storetest.NewMemory("s").Open()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	m.background(func(ctx context.Context) error { return books.Serve(ctx, listener) })
-	if m.books, err = client.New(m.address); err != nil {
+	m := &inMemory{t: t, socket: filepath.Join(dir, "s")}
+	address := m.startCoordinator()
+	if m.books, err = client.New(address); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(m.books.Close)
-	finder, err := discovery.Static([]string{"http://" + m.address})
+	finder, err := discovery.Static([]string{"http://" + address})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,6 +112,48 @@ func newInMemory(t *testing.T) *inMemory {
 		t.Fatal("the agent is not ready")
 	}
 	return m
+}
+
+// startCoordinator starts the coordinator and returns its address.
+func (m *inMemory) startCoordinator() (address string) {
+	m.t.Helper()
+	command := exec.Command(os.Args[0])
+	command.Env, command.Stderr = append(os.Environ(), asCoordinator+"=1"), os.Stderr
+	input, err := command.StdinPipe()
+	output, outputErr := command.StdoutPipe()
+	if err = errors.Join(err, outputErr); err == nil {
+		err = command.Start()
+	}
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	m.t.Cleanup(func() {
+		_ = input.Close()
+		if err := command.Wait(); err != nil {
+			m.t.Error(err)
+		}
+	})
+	m.input, m.output = input, bufio.NewScanner(output)
+	if !m.output.Scan() {
+		m.t.Fatal("the coordinator does not start")
+	}
+	return m.output.Text()
+}
+
+// taken is what the agent and the coordinator take.
+func (m *inMemory) taken() (agent, coordinator int) {
+	m.t.Helper()
+	if _, err := fmt.Fprintln(m.input); err != nil {
+		m.t.Fatal(err)
+	}
+	if !m.output.Scan() {
+		m.t.Fatal("the coordinator does not answer")
+	}
+	coordinator, err := strconv.Atoi(m.output.Text())
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return taken(), coordinator
 }
 
 func (m *inMemory) background(run func(context.Context) error) {
@@ -144,7 +210,7 @@ func TestARequestThatWaitsTakesLittleMemory(t *testing.T) {
 	if _, err := first.Allocations().Allocate(t.Context(), request); err != nil {
 		t.Fatal(err)
 	}
-	before, goroutines := 0, 0
+	agent, coordinator, goroutines := 0, 0, 0
 	for round, number := range []int{20, parked} { // what is there once comes with the first
 		for i := range number {
 			fd := m.ask(strconv.Itoa(round) + "-" + strconv.Itoa(i))
@@ -157,11 +223,14 @@ func TestARequestThatWaitsTakesLittleMemory(t *testing.T) {
 		h := &host{t: t, books: m.books}
 		h.waiting(int(want))
 		if round == 0 {
-			before, goroutines = taken(), runtime.NumGoroutine()
+			agent, coordinator = m.taken()
+			goroutines = runtime.NumGoroutine()
 		}
 	}
-	each := (taken() - before) / parked
-	t.Logf("%d bytes and %.1f goroutines each", each, float64(runtime.NumGoroutine()-goroutines)/parked)
+	agentAfter, coordinatorAfter := m.taken()
+	agent, coordinator = (agentAfter-agent)/parked, (coordinatorAfter-coordinator)/parked
+	each := agent + coordinator
+	t.Logf("%d bytes each: %d in the agent, %d in the coordinator; %.1f goroutines", each, agent, coordinator, float64(runtime.NumGoroutine()-goroutines)/parked)
 	if each > waiterBytes*underrace.Factor {
 		t.Errorf("a request that waits takes %d bytes in the agent and the coordinator, want at most %d", each, waiterBytes*underrace.Factor)
 	}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Kill ends the server at once, as a crash does, and waits for that. A server that does not run
@@ -33,8 +35,17 @@ func (s *Server) Stop() error {
 	}
 }
 
-// Pause makes the server stand still, with all its connections open.
-func (s *Server) Pause() error { return s.process.Process.Signal(syscall.SIGSTOP) }
+// Pause makes the server stand still, with all its connections open. When it returns, all its
+// threads do.
+func (s *Server) Pause() error {
+	if err := s.process.Process.Signal(syscall.SIGSTOP); err != nil {
+		return err
+	}
+	if err := unix.Waitid(unix.P_PID, s.process.Process.Pid, nil, unix.WSTOPPED|unix.WNOWAIT, nil); err != nil {
+		return fmt.Errorf("wait until consul stands still: %w", err)
+	}
+	return nil
+}
 
 // Continue lets a server that was paused go on.
 func (s *Server) Continue() error { return s.process.Process.Signal(syscall.SIGCONT) }

@@ -26,7 +26,8 @@ type Options struct {
 	// Migrate allows Open to create or migrate a database's tables. A file is migrated in any case,
 	// unless KeepSchema is set.
 	Migrate bool
-	// KeepSchema refuses a file whose tables are of an earlier version, instead of migrating it.
+	// KeepSchema refuses a file whose tables are of an earlier version, instead of migrating it,
+	// and one that has none. It makes no file.
 	KeepSchema bool
 	// IntoCopy opens a store to copy into it: an empty one, or one with an unfinished copy.
 	IntoCopy bool

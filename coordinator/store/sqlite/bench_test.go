@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"crypto/rand"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -8,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/bursar/bursar/client"
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/coordinator/store"
 	"github.com/bursar/bursar/coordinator/store/storetest"
@@ -19,6 +21,7 @@ type workload struct {
 	revision uint64
 	id       ledger.ID
 	live     []ledger.Allocation
+	mint     func() string // request ids; nil: they are like the allocation's
 }
 
 // batch makes the next batch of so many transitions.
@@ -39,6 +42,9 @@ func (w *workload) batch(n int) ledger.Changes {
 		default:
 			w.id++
 			a = storetest.Typical(w.id, ledger.Reserved, w.revision)
+			if w.mint != nil {
+				a.RequestID = w.mint()
+			}
 			w.live = append(w.live, a)
 		}
 		a.Revision = w.revision
@@ -112,6 +118,70 @@ func benchmarkCommit(b *testing.B, n int) {
 	b.ReportMetric(float64(commits[len(commits)/2].Microseconds()), "p50-us")
 	b.ReportMetric(float64(commits[len(commits)*99/100].Microseconds()), "p99-us")
 	b.ReportMetric(float64(appends[len(appends)*99/100].Microseconds()), "raw-p99-us")
+}
+
+// BenchmarkRequestIDs commits batches to two stores, turn by turn: with the request ids that
+// clients and agents mint, which rise with time, and with random ones. Both have a history already.
+// The ratio is that of the times; written-ratio that of the bytes in their logs, which other
+// programs on the machine do not change.
+func BenchmarkRequestIDs(b *testing.B) {
+	for _, n := range []int{1, 16, 256} {
+		b.Run(fmt.Sprintf("batch=%d", n), func(b *testing.B) { benchmarkRequestIDs(b, n) })
+	}
+}
+
+func benchmarkRequestIDs(b *testing.B, n int) {
+	type side struct {
+		store   *Store
+		epoch   uint64
+		load    workload
+		took    time.Duration
+		written int
+	}
+	rising, random := &side{load: workload{mint: client.NewRequestID}}, &side{load: workload{mint: rand.Text}}
+	commit := func(s *side, n int) {
+		batch := store.Batch{Epoch: s.epoch, Changes: s.load.batch(n)}
+		begin := time.Now()
+		if err := s.store.Commit(b.Context(), batch); err != nil {
+			b.Fatal(err)
+		}
+		s.took += time.Since(begin)
+	}
+	for i, s := range []*side{rising, random} {
+		// The log is never checkpointed, so that its length is what was written.
+		var err error
+		if s.store, err = Open(b.Context(), filepath.Join(b.TempDir(), fmt.Sprint(i)), Options{carry: 1 << 30}); err != nil {
+			b.Fatal(err)
+		}
+		defer s.store.Close()
+		meta, err := s.store.Lead(b.Context(), 0)
+		if err != nil {
+			b.Fatal(err)
+		}
+		s.epoch = meta.Epoch
+		for range 40 {
+			commit(s, 1000)
+		}
+		s.took, s.written = 0, -logSize(b, s.store)
+	}
+	for b.Loop() {
+		commit(rising, n)
+		commit(random, n)
+	}
+	rising.written, random.written = rising.written+logSize(b, rising.store), random.written+logSize(b, random.store)
+	b.ReportMetric(0, "ns/op") // both together mean nothing
+	b.ReportMetric(float64(rising.took)/float64(random.took), "ratio")
+	b.ReportMetric(float64(rising.written)/float64(random.written), "written-ratio")
+	b.ReportMetric(float64(rising.written)/float64(b.N)/1000, "kB/commit")
+}
+
+func logSize(b *testing.B, s *Store) int {
+	b.Helper()
+	info, err := os.Stat(s.path + walSuffix)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return int(info.Size())
 }
 
 func sum(list []time.Duration) (total time.Duration) {

@@ -214,14 +214,53 @@ func TestSchemaIsKept(t *testing.T) {
 		}
 	}
 	path := filepath.Join(t.TempDir(), "bursar.db")
-	for range 2 { // one without tables is no older one, and then it is the latest
-		s, err := Open(t.Context(), path, Options{KeepSchema: true})
+	for _, kept := range []bool{false, true} { // then it is the latest
+		s, err := Open(t.Context(), path, Options{KeepSchema: kept})
 		if err != nil {
 			t.Fatal(err)
 		}
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// Who only looks makes nothing: no file, no folder, no tables.
+func TestWhatIsNotThereIsNotMadeForWhoLooks(t *testing.T) {
+	dir := t.TempDir()
+	empty, blank := filepath.Join(dir, "empty.db"), filepath.Join(dir, "blank.db")
+	if err := os.WriteFile(empty, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	db := pool(blank, "mode=rwc", 1) // a file of SQLite's that has no tables
+	if _, err := db.ExecContext(t.Context(), "CREATE TABLE gone (x); DROP TABLE gone"); err != nil {
+		t.Fatal(err)
+	}
+	db.Close()
+	for path, isThere := range map[string]bool{
+		filepath.Join(dir, "missing.db"): false, filepath.Join(dir, "missing", "bursar.db"): false, empty: true, blank: true,
+	} {
+		before, _ := os.ReadFile(path)
+		s, err := Open(t.Context(), path, Options{KeepSchema: true})
+		if err == nil {
+			s.Close()
+		}
+		refused, ok := errors.AsType[*store.RefusedError](err)
+		if ok != isThere || ok && (refused.Reason != store.Older || refused.Found != "the file has no tables yet") {
+			t.Errorf("%s: %v: want it refused if it is there: %t", path, err, isThere)
+		}
+		if !isThere && !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s: %v: want it not to be there", path, err)
+		}
+		if after, _ := os.ReadFile(path); !bytes.Equal(before, after) {
+			t.Errorf("%s: it was changed", path)
+		}
+	}
+	if made, err := filepath.Glob(filepath.Join(dir, "missing*")); err != nil || len(made) > 0 {
+		t.Errorf("made %v, %v", made, err)
+	}
+	if made, err := filepath.Glob(empty + "?*"); err != nil || len(made) > 0 {
+		t.Errorf("made %v, %v", made, err)
 	}
 }
 

@@ -27,8 +27,8 @@ type Options struct {
 	// opened unchecked. A check reads the whole file, some 400 MB a second from memory. Default
 	// 200 ms, negative for none.
 	CheckTime time.Duration
-	// KeepSchema refuses a file whose tables are of an earlier version, instead of migrating it. A
-	// file without tables gets them.
+	// KeepSchema refuses a file whose tables are of an earlier version, instead of migrating it,
+	// and one that has none. If there is no file, the error wraps fs.ErrNotExist. Nothing is made.
 	KeepSchema bool
 	// IntoCopy opens a store to copy into it: one with an unfinished copy is not refused.
 	IntoCopy bool
@@ -67,6 +67,11 @@ func Open(ctx context.Context, path string, options Options) (*Store, error) {
 	if options.carry == 0 {
 		options.carry = defaultCarry
 	}
+	if options.KeepSchema {
+		if err := there(path); err != nil {
+			return nil, err
+		}
+	}
 	path, err := place(path, options.OthersFolder)
 	if err != nil {
 		return nil, err
@@ -81,6 +86,25 @@ func Open(ctx context.Context, path string, options Options) (*Store, error) {
 	}
 	s.start()
 	return s, nil
+}
+
+// there refuses, before anything is made next to it, a file that is empty or not there.
+func there(path string) error {
+	info, err := os.Stat(path) //nolint:gosec // the operator's own
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("store: %w", err)
+	case err == nil && info.Mode().IsRegular() && info.Size() == 0:
+		return noTables(path)
+	}
+	return nil // what else is wrong is found by who opens it
+}
+
+func noTables(path string) error {
+	return &store.RefusedError{
+		Where: path, Reason: store.Older, Found: "the file has no tables yet",
+		Want: "the file of a coordinator, or tables made by: bursar coordinator migrate",
+	}
 }
 
 // Check refuses, with a *store.RefusedError, a path at which there cannot be a store's file, as
@@ -183,6 +207,9 @@ func (s *Store) open(ctx context.Context, options Options) error {
 		return err
 	}
 	older := version > 0 && version < latest
+	if version == 0 && options.KeepSchema {
+		return noTables(s.path)
+	}
 	if older && options.KeepSchema {
 		return &store.RefusedError{
 			Where: s.path, Reason: store.Older, Found: fmt.Sprintf("its schema is version %d, this bursar's %d", version, latest),

@@ -102,7 +102,8 @@ const (
 	ShortfallNote_SHORTFALL_NOTE_LABELS ShortfallNote = 8
 	// The queue takes no applications.
 	ShortfallNote_SHORTFALL_NOTE_STOPPED ShortfallNote = 9
-	// The cluster no longer has the queue; of a host: it declares such a thing, and has none now.
+	// The cluster no longer has the queue. Of a host: it declares such a thing, and has none now; or
+	// there is no such host yet, which the detail says.
 	ShortfallNote_SHORTFALL_NOTE_MISSING ShortfallNote = 10
 	// Operators keep new engines off the host; the detail has their reason.
 	ShortfallNote_SHORTFALL_NOTE_CORDONED ShortfallNote = 11

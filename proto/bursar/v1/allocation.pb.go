@@ -753,7 +753,7 @@ func (x *ExitStatus) GetOutOfMemory() bool {
 // HostWishes say where an allocation may go. All empty: anywhere.
 type HostWishes struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Exactly this host.
+	// Exactly this host. It need not be there yet: a request that may wait waits until it comes.
 	Id             string            `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	RequiredLabels map[string]string `protobuf:"bytes,2,rep,name=required_labels,json=requiredLabels,proto3" json:"required_labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// More matches are better; none is fine.
@@ -2020,7 +2020,11 @@ type AllocationServiceListRequest struct {
 	// Ended allocations too, from the history, newest first.
 	Ended bool `protobuf:"varint,7,opt,name=ended,proto3" json:"ended,omitempty"`
 	// A standby may answer with what it last saw.
-	AllowStale    bool `protobuf:"varint,8,opt,name=allow_stale,json=allowStale,proto3" json:"allow_stale,omitempty"`
+	AllowStale bool `protobuf:"varint,8,opt,name=allow_stale,json=allowStale,proto3" json:"allow_stale,omitempty"`
+	// Only those that ended at this time or later, and before that time: from the history, without
+	// those that live. Either may be unset.
+	EndedSince    *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=ended_since,json=endedSince,proto3" json:"ended_since,omitempty"`
+	EndedBefore   *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=ended_before,json=endedBefore,proto3" json:"ended_before,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2109,6 +2113,20 @@ func (x *AllocationServiceListRequest) GetAllowStale() bool {
 		return x.AllowStale
 	}
 	return false
+}
+
+func (x *AllocationServiceListRequest) GetEndedSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.EndedSince
+	}
+	return nil
+}
+
+func (x *AllocationServiceListRequest) GetEndedBefore() *timestamppb.Timestamp {
+	if x != nil {
+		return x.EndedBefore
+	}
+	return nil
 }
 
 type AllocationServiceListResponse struct {
@@ -2674,7 +2692,7 @@ const file_bursar_v1_allocation_proto_rawDesc = "" +
 	"\x1cAllocationServiceGetResponse\x125\n" +
 	"\n" +
 	"allocation\x18\x01 \x01(\v2\x15.bursar.v1.AllocationR\n" +
-	"allocation\"\xc5\x03\n" +
+	"allocation\"\xc1\x04\n" +
 	"\x1cAllocationServiceListRequest\x12'\n" +
 	"\tpage_size\x18\x01 \x01(\x05B\n" +
 	"\xbaH\a\x1a\x05\x18\xe8\a(\x00R\bpageSize\x12'\n" +
@@ -2687,7 +2705,11 @@ const file_bursar_v1_allocation_proto_rawDesc = "" +
 	"\tid_prefix\x18\x06 \x01(\tB\a\xbaH\x04r\x02\x18 R\bidPrefix\x12\x14\n" +
 	"\x05ended\x18\a \x01(\bR\x05ended\x12\x1f\n" +
 	"\vallow_stale\x18\b \x01(\bR\n" +
-	"allowStale\x1a9\n" +
+	"allowStale\x12;\n" +
+	"\vended_since\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"endedSince\x12=\n" +
+	"\fended_before\x18\n" +
+	" \x01(\v2\x1a.google.protobuf.TimestampR\vendedBefore\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x9c\x01\n" +
@@ -2874,49 +2896,51 @@ var file_bursar_v1_allocation_proto_depIdxs = []int32{
 	3,  // 39: bursar.v1.AllocationServiceGetResponse.allocation:type_name -> bursar.v1.Allocation
 	39, // 40: bursar.v1.AllocationServiceListRequest.labels:type_name -> bursar.v1.AllocationServiceListRequest.LabelsEntry
 	0,  // 41: bursar.v1.AllocationServiceListRequest.states:type_name -> bursar.v1.AllocationState
-	3,  // 42: bursar.v1.AllocationServiceListResponse.allocations:type_name -> bursar.v1.Allocation
-	40, // 43: bursar.v1.AllocationServiceWatchRequest.labels:type_name -> bursar.v1.AllocationServiceWatchRequest.LabelsEntry
-	3,  // 44: bursar.v1.AllocationServiceWatchResponse.allocation:type_name -> bursar.v1.Allocation
-	42, // 45: bursar.v1.AllocationServiceWatchResponse.time:type_name -> google.protobuf.Timestamp
-	8,  // 46: bursar.v1.ExplainRequest.request:type_name -> bursar.v1.AllocateRequest
-	2,  // 47: bursar.v1.ExplainResponse.verdict:type_name -> bursar.v1.ExplainResponse.Verdict
-	44, // 48: bursar.v1.ExplainResponse.shortfalls:type_name -> bursar.v1.Shortfall
-	45, // 49: bursar.v1.ExplainResponse.accounts:type_name -> bursar.v1.Account
-	46, // 50: bursar.v1.ExplainResponse.filters:type_name -> bursar.v1.HostFilters
-	47, // 51: bursar.v1.ExplainResponse.blocked_by:type_name -> bursar.v1.AccountName
-	3,  // 52: bursar.v1.ExplainResponse.allocation:type_name -> bursar.v1.Allocation
-	48, // 53: bursar.v1.ExplainResponse.runners:type_name -> bursar.v1.Runners
-	8,  // 54: bursar.v1.AllocationService.Allocate:input_type -> bursar.v1.AllocateRequest
-	15, // 55: bursar.v1.AllocationService.Confirm:input_type -> bursar.v1.ConfirmRequest
-	17, // 56: bursar.v1.AllocationService.Release:input_type -> bursar.v1.ReleaseRequest
-	19, // 57: bursar.v1.AllocationService.Cancel:input_type -> bursar.v1.CancelRequest
-	21, // 58: bursar.v1.AllocationService.Renew:input_type -> bursar.v1.RenewRequest
-	23, // 59: bursar.v1.AllocationService.Resize:input_type -> bursar.v1.ResizeRequest
-	25, // 60: bursar.v1.AllocationService.Stop:input_type -> bursar.v1.StopRequest
-	27, // 61: bursar.v1.AllocationService.Get:input_type -> bursar.v1.AllocationServiceGetRequest
-	29, // 62: bursar.v1.AllocationService.List:input_type -> bursar.v1.AllocationServiceListRequest
-	31, // 63: bursar.v1.AllocationService.Watch:input_type -> bursar.v1.AllocationServiceWatchRequest
-	33, // 64: bursar.v1.AllocationService.Explain:input_type -> bursar.v1.ExplainRequest
-	10, // 65: bursar.v1.AllocationService.Await:input_type -> bursar.v1.AwaitRequest
-	12, // 66: bursar.v1.AllocationService.Leave:input_type -> bursar.v1.LeaveRequest
-	14, // 67: bursar.v1.AllocationService.Allocate:output_type -> bursar.v1.AllocateResponse
-	16, // 68: bursar.v1.AllocationService.Confirm:output_type -> bursar.v1.ConfirmResponse
-	18, // 69: bursar.v1.AllocationService.Release:output_type -> bursar.v1.ReleaseResponse
-	20, // 70: bursar.v1.AllocationService.Cancel:output_type -> bursar.v1.CancelResponse
-	22, // 71: bursar.v1.AllocationService.Renew:output_type -> bursar.v1.RenewResponse
-	24, // 72: bursar.v1.AllocationService.Resize:output_type -> bursar.v1.ResizeResponse
-	26, // 73: bursar.v1.AllocationService.Stop:output_type -> bursar.v1.StopResponse
-	28, // 74: bursar.v1.AllocationService.Get:output_type -> bursar.v1.AllocationServiceGetResponse
-	30, // 75: bursar.v1.AllocationService.List:output_type -> bursar.v1.AllocationServiceListResponse
-	32, // 76: bursar.v1.AllocationService.Watch:output_type -> bursar.v1.AllocationServiceWatchResponse
-	34, // 77: bursar.v1.AllocationService.Explain:output_type -> bursar.v1.ExplainResponse
-	11, // 78: bursar.v1.AllocationService.Await:output_type -> bursar.v1.AwaitResponse
-	13, // 79: bursar.v1.AllocationService.Leave:output_type -> bursar.v1.LeaveResponse
-	67, // [67:80] is the sub-list for method output_type
-	54, // [54:67] is the sub-list for method input_type
-	54, // [54:54] is the sub-list for extension type_name
-	54, // [54:54] is the sub-list for extension extendee
-	0,  // [0:54] is the sub-list for field type_name
+	42, // 42: bursar.v1.AllocationServiceListRequest.ended_since:type_name -> google.protobuf.Timestamp
+	42, // 43: bursar.v1.AllocationServiceListRequest.ended_before:type_name -> google.protobuf.Timestamp
+	3,  // 44: bursar.v1.AllocationServiceListResponse.allocations:type_name -> bursar.v1.Allocation
+	40, // 45: bursar.v1.AllocationServiceWatchRequest.labels:type_name -> bursar.v1.AllocationServiceWatchRequest.LabelsEntry
+	3,  // 46: bursar.v1.AllocationServiceWatchResponse.allocation:type_name -> bursar.v1.Allocation
+	42, // 47: bursar.v1.AllocationServiceWatchResponse.time:type_name -> google.protobuf.Timestamp
+	8,  // 48: bursar.v1.ExplainRequest.request:type_name -> bursar.v1.AllocateRequest
+	2,  // 49: bursar.v1.ExplainResponse.verdict:type_name -> bursar.v1.ExplainResponse.Verdict
+	44, // 50: bursar.v1.ExplainResponse.shortfalls:type_name -> bursar.v1.Shortfall
+	45, // 51: bursar.v1.ExplainResponse.accounts:type_name -> bursar.v1.Account
+	46, // 52: bursar.v1.ExplainResponse.filters:type_name -> bursar.v1.HostFilters
+	47, // 53: bursar.v1.ExplainResponse.blocked_by:type_name -> bursar.v1.AccountName
+	3,  // 54: bursar.v1.ExplainResponse.allocation:type_name -> bursar.v1.Allocation
+	48, // 55: bursar.v1.ExplainResponse.runners:type_name -> bursar.v1.Runners
+	8,  // 56: bursar.v1.AllocationService.Allocate:input_type -> bursar.v1.AllocateRequest
+	15, // 57: bursar.v1.AllocationService.Confirm:input_type -> bursar.v1.ConfirmRequest
+	17, // 58: bursar.v1.AllocationService.Release:input_type -> bursar.v1.ReleaseRequest
+	19, // 59: bursar.v1.AllocationService.Cancel:input_type -> bursar.v1.CancelRequest
+	21, // 60: bursar.v1.AllocationService.Renew:input_type -> bursar.v1.RenewRequest
+	23, // 61: bursar.v1.AllocationService.Resize:input_type -> bursar.v1.ResizeRequest
+	25, // 62: bursar.v1.AllocationService.Stop:input_type -> bursar.v1.StopRequest
+	27, // 63: bursar.v1.AllocationService.Get:input_type -> bursar.v1.AllocationServiceGetRequest
+	29, // 64: bursar.v1.AllocationService.List:input_type -> bursar.v1.AllocationServiceListRequest
+	31, // 65: bursar.v1.AllocationService.Watch:input_type -> bursar.v1.AllocationServiceWatchRequest
+	33, // 66: bursar.v1.AllocationService.Explain:input_type -> bursar.v1.ExplainRequest
+	10, // 67: bursar.v1.AllocationService.Await:input_type -> bursar.v1.AwaitRequest
+	12, // 68: bursar.v1.AllocationService.Leave:input_type -> bursar.v1.LeaveRequest
+	14, // 69: bursar.v1.AllocationService.Allocate:output_type -> bursar.v1.AllocateResponse
+	16, // 70: bursar.v1.AllocationService.Confirm:output_type -> bursar.v1.ConfirmResponse
+	18, // 71: bursar.v1.AllocationService.Release:output_type -> bursar.v1.ReleaseResponse
+	20, // 72: bursar.v1.AllocationService.Cancel:output_type -> bursar.v1.CancelResponse
+	22, // 73: bursar.v1.AllocationService.Renew:output_type -> bursar.v1.RenewResponse
+	24, // 74: bursar.v1.AllocationService.Resize:output_type -> bursar.v1.ResizeResponse
+	26, // 75: bursar.v1.AllocationService.Stop:output_type -> bursar.v1.StopResponse
+	28, // 76: bursar.v1.AllocationService.Get:output_type -> bursar.v1.AllocationServiceGetResponse
+	30, // 77: bursar.v1.AllocationService.List:output_type -> bursar.v1.AllocationServiceListResponse
+	32, // 78: bursar.v1.AllocationService.Watch:output_type -> bursar.v1.AllocationServiceWatchResponse
+	34, // 79: bursar.v1.AllocationService.Explain:output_type -> bursar.v1.ExplainResponse
+	11, // 80: bursar.v1.AllocationService.Await:output_type -> bursar.v1.AwaitResponse
+	13, // 81: bursar.v1.AllocationService.Leave:output_type -> bursar.v1.LeaveResponse
+	69, // [69:82] is the sub-list for method output_type
+	56, // [56:69] is the sub-list for method input_type
+	56, // [56:56] is the sub-list for extension type_name
+	56, // [56:56] is the sub-list for extension extendee
+	0,  // [0:56] is the sub-list for field type_name
 }
 
 func init() { file_bursar_v1_allocation_proto_init() }

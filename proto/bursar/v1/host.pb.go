@@ -90,7 +90,8 @@ type SyncAction int32
 const (
 	// Nothing special.
 	SyncAction_SYNC_ACTION_UNSPECIFIED SyncAction = 0
-	// Register (with a new epoch or after the host was forgotten) and send a full Sync at once.
+	// Register (with a new epoch or after the host was forgotten) and send a full Sync, at once or
+	// after resync_after.
 	SyncAction_SYNC_ACTION_RESYNC SyncAction = 1
 	// Take no new engines.
 	SyncAction_SYNC_ACTION_DRAIN SyncAction = 2
@@ -175,7 +176,9 @@ type Host struct {
 	Machine string `protobuf:"bytes,17,opt,name=machine,proto3" json:"machine,omitempty"`
 	// Other hosts on the same machine whose agents report, too, at most 16. Each of them gives away
 	// what it sees of the machine, as if it were alone.
-	SameMachine   []string `protobuf:"bytes,18,rep,name=same_machine,json=sameMachine,proto3" json:"same_machine,omitempty"`
+	SameMachine []string `protobuf:"bytes,18,rep,name=same_machine,json=sameMachine,proto3" json:"same_machine,omitempty"`
+	// How many of the account's allocations are reservations: no engine runs for them yet.
+	Reservations  int64 `protobuf:"varint,19,opt,name=reservations,proto3" json:"reservations,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -334,6 +337,13 @@ func (x *Host) GetSameMachine() []string {
 		return x.SameMachine
 	}
 	return nil
+}
+
+func (x *Host) GetReservations() int64 {
+	if x != nil {
+		return x.Reservations
+	}
+	return 0
 }
 
 // HostSample is what an agent measured. A source that could not be read leaves its fields unset.
@@ -1297,7 +1307,11 @@ type SyncResponse struct {
 	// The grants are all the live allocations of this host; what else the agent holds is gone.
 	Complete bool `protobuf:"varint,9,opt,name=complete,proto3" json:"complete,omitempty"`
 	// As in RegisterResponse.
-	Leadership    uint64 `protobuf:"fixed64,10,opt,name=leadership,proto3" json:"leadership,omitempty"`
+	Leadership uint64 `protobuf:"fixed64,10,opt,name=leadership,proto3" json:"leadership,omitempty"`
+	// With the action RESYNC: when to register and report everything, from now on. After a change of
+	// leader it spreads the full reports of a fleet. An agent need not wait if a caller does. Unset,
+	// as from an older coordinator: at once.
+	ResyncAfter   *durationpb.Duration `protobuf:"bytes,11,opt,name=resync_after,json=resyncAfter,proto3" json:"resync_after,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1400,6 +1414,13 @@ func (x *SyncResponse) GetLeadership() uint64 {
 		return x.Leadership
 	}
 	return 0
+}
+
+func (x *SyncResponse) GetResyncAfter() *durationpb.Duration {
+	if x != nil {
+		return x.ResyncAfter
+	}
+	return nil
 }
 
 // StopOrder asks an agent to end an engine.
@@ -2095,7 +2116,7 @@ var File_bursar_v1_host_proto protoreflect.FileDescriptor
 
 const file_bursar_v1_host_proto_rawDesc = "" +
 	"\n" +
-	"\x14bursar/v1/host.proto\x12\tbursar.v1\x1a\x1bbuf/validate/validate.proto\x1a\x17bursar/v1/account.proto\x1a\x1abursar/v1/allocation.proto\x1a\x18bursar/v1/resource.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa1\x06\n" +
+	"\x14bursar/v1/host.proto\x12\tbursar.v1\x1a\x1bbuf/validate/validate.proto\x1a\x17bursar/v1/account.proto\x1a\x1abursar/v1/allocation.proto\x1a\x18bursar/v1/resource.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc5\x06\n" +
 	"\x04Host\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x123\n" +
@@ -2115,7 +2136,8 @@ const file_bursar_v1_host_proto_rawDesc = "" +
 	"\x10engines_measured\x18\x0f \x01(\v2\x13.bursar.v1.ResourceR\x0fenginesMeasured\x12\x1a\n" +
 	"\bstranger\x18\x10 \x01(\tR\bstranger\x12\x18\n" +
 	"\amachine\x18\x11 \x01(\tR\amachine\x12!\n" +
-	"\fsame_machine\x18\x12 \x03(\tR\vsameMachine\x1a9\n" +
+	"\fsame_machine\x18\x12 \x03(\tR\vsameMachine\x12\"\n" +
+	"\freservations\x18\x13 \x01(\x03R\freservations\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\x11\n" +
@@ -2243,7 +2265,7 @@ const file_bursar_v1_host_proto_rawDesc = "" +
 	"\x04Veto\x12#\n" +
 	"\rallocation_id\x18\x01 \x01(\tR\fallocationId\x12@\n" +
 	"\x0eheadroom_bytes\x18\x02 \x01(\x03B\x19\xbaH\x16\"\x14\x18\xff\xff\xff\xff\xff\xff\xff\x0f(\x81\x80\x80\x80\x80\x80\x80\xf0\xff\x01R\rheadroomBytes\x12\x1a\n" +
-	"\brevision\x18\x03 \x01(\x04R\brevision\"\x82\x03\n" +
+	"\brevision\x18\x03 \x01(\x04R\brevision\"\xc0\x03\n" +
 	"\fSyncResponse\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12'\n" +
 	"\x0fledger_sequence\x18\x02 \x01(\x04R\x0eledgerSequence\x12-\n" +
@@ -2257,7 +2279,8 @@ const file_bursar_v1_host_proto_rawDesc = "" +
 	"\n" +
 	"leadership\x18\n" +
 	" \x01(\x06R\n" +
-	"leadership\"y\n" +
+	"leadership\x12<\n" +
+	"\fresync_after\x18\v \x01(\v2\x19.google.protobuf.DurationR\vresyncAfter\"y\n" +
 	"\tStopOrder\x12#\n" +
 	"\rallocation_id\x18\x01 \x01(\tR\fallocationId\x12/\n" +
 	"\x05grace\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05grace\x12\x16\n" +
@@ -2418,36 +2441,37 @@ var file_bursar_v1_host_proto_depIdxs = []int32{
 	12, // 29: bursar.v1.SyncResponse.stops:type_name -> bursar.v1.StopOrder
 	32, // 30: bursar.v1.SyncResponse.interval:type_name -> google.protobuf.Duration
 	1,  // 31: bursar.v1.SyncResponse.action:type_name -> bursar.v1.SyncAction
-	32, // 32: bursar.v1.StopOrder.grace:type_name -> google.protobuf.Duration
-	2,  // 33: bursar.v1.HostServiceGetResponse.host:type_name -> bursar.v1.Host
-	28, // 34: bursar.v1.HostServiceListRequest.labels:type_name -> bursar.v1.HostServiceListRequest.LabelsEntry
-	0,  // 35: bursar.v1.HostServiceListRequest.states:type_name -> bursar.v1.HostState
-	2,  // 36: bursar.v1.HostServiceListResponse.hosts:type_name -> bursar.v1.Host
-	2,  // 37: bursar.v1.CordonResponse.host:type_name -> bursar.v1.Host
-	2,  // 38: bursar.v1.UncordonResponse.host:type_name -> bursar.v1.Host
-	32, // 39: bursar.v1.DrainRequest.deadline:type_name -> google.protobuf.Duration
-	2,  // 40: bursar.v1.DrainResponse.host:type_name -> bursar.v1.Host
-	5,  // 41: bursar.v1.HostService.Register:input_type -> bursar.v1.RegisterRequest
-	7,  // 42: bursar.v1.HostService.Sync:input_type -> bursar.v1.SyncRequest
-	13, // 43: bursar.v1.HostService.Deregister:input_type -> bursar.v1.DeregisterRequest
-	15, // 44: bursar.v1.HostService.Get:input_type -> bursar.v1.HostServiceGetRequest
-	17, // 45: bursar.v1.HostService.List:input_type -> bursar.v1.HostServiceListRequest
-	19, // 46: bursar.v1.HostService.Cordon:input_type -> bursar.v1.CordonRequest
-	21, // 47: bursar.v1.HostService.Uncordon:input_type -> bursar.v1.UncordonRequest
-	23, // 48: bursar.v1.HostService.Drain:input_type -> bursar.v1.DrainRequest
-	6,  // 49: bursar.v1.HostService.Register:output_type -> bursar.v1.RegisterResponse
-	11, // 50: bursar.v1.HostService.Sync:output_type -> bursar.v1.SyncResponse
-	14, // 51: bursar.v1.HostService.Deregister:output_type -> bursar.v1.DeregisterResponse
-	16, // 52: bursar.v1.HostService.Get:output_type -> bursar.v1.HostServiceGetResponse
-	18, // 53: bursar.v1.HostService.List:output_type -> bursar.v1.HostServiceListResponse
-	20, // 54: bursar.v1.HostService.Cordon:output_type -> bursar.v1.CordonResponse
-	22, // 55: bursar.v1.HostService.Uncordon:output_type -> bursar.v1.UncordonResponse
-	24, // 56: bursar.v1.HostService.Drain:output_type -> bursar.v1.DrainResponse
-	49, // [49:57] is the sub-list for method output_type
-	41, // [41:49] is the sub-list for method input_type
-	41, // [41:41] is the sub-list for extension type_name
-	41, // [41:41] is the sub-list for extension extendee
-	0,  // [0:41] is the sub-list for field type_name
+	32, // 32: bursar.v1.SyncResponse.resync_after:type_name -> google.protobuf.Duration
+	32, // 33: bursar.v1.StopOrder.grace:type_name -> google.protobuf.Duration
+	2,  // 34: bursar.v1.HostServiceGetResponse.host:type_name -> bursar.v1.Host
+	28, // 35: bursar.v1.HostServiceListRequest.labels:type_name -> bursar.v1.HostServiceListRequest.LabelsEntry
+	0,  // 36: bursar.v1.HostServiceListRequest.states:type_name -> bursar.v1.HostState
+	2,  // 37: bursar.v1.HostServiceListResponse.hosts:type_name -> bursar.v1.Host
+	2,  // 38: bursar.v1.CordonResponse.host:type_name -> bursar.v1.Host
+	2,  // 39: bursar.v1.UncordonResponse.host:type_name -> bursar.v1.Host
+	32, // 40: bursar.v1.DrainRequest.deadline:type_name -> google.protobuf.Duration
+	2,  // 41: bursar.v1.DrainResponse.host:type_name -> bursar.v1.Host
+	5,  // 42: bursar.v1.HostService.Register:input_type -> bursar.v1.RegisterRequest
+	7,  // 43: bursar.v1.HostService.Sync:input_type -> bursar.v1.SyncRequest
+	13, // 44: bursar.v1.HostService.Deregister:input_type -> bursar.v1.DeregisterRequest
+	15, // 45: bursar.v1.HostService.Get:input_type -> bursar.v1.HostServiceGetRequest
+	17, // 46: bursar.v1.HostService.List:input_type -> bursar.v1.HostServiceListRequest
+	19, // 47: bursar.v1.HostService.Cordon:input_type -> bursar.v1.CordonRequest
+	21, // 48: bursar.v1.HostService.Uncordon:input_type -> bursar.v1.UncordonRequest
+	23, // 49: bursar.v1.HostService.Drain:input_type -> bursar.v1.DrainRequest
+	6,  // 50: bursar.v1.HostService.Register:output_type -> bursar.v1.RegisterResponse
+	11, // 51: bursar.v1.HostService.Sync:output_type -> bursar.v1.SyncResponse
+	14, // 52: bursar.v1.HostService.Deregister:output_type -> bursar.v1.DeregisterResponse
+	16, // 53: bursar.v1.HostService.Get:output_type -> bursar.v1.HostServiceGetResponse
+	18, // 54: bursar.v1.HostService.List:output_type -> bursar.v1.HostServiceListResponse
+	20, // 55: bursar.v1.HostService.Cordon:output_type -> bursar.v1.CordonResponse
+	22, // 56: bursar.v1.HostService.Uncordon:output_type -> bursar.v1.UncordonResponse
+	24, // 57: bursar.v1.HostService.Drain:output_type -> bursar.v1.DrainResponse
+	50, // [50:58] is the sub-list for method output_type
+	42, // [42:50] is the sub-list for method input_type
+	42, // [42:42] is the sub-list for extension type_name
+	42, // [42:42] is the sub-list for extension extendee
+	0,  // [0:42] is the sub-list for field type_name
 }
 
 func init() { file_bursar_v1_host_proto_init() }

@@ -1,0 +1,117 @@
+package agent
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/bursar/bursar/internal/discovery"
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+)
+
+// changesLeader is a coordinator whose third Sync is answered by a new leader, which says when the
+// host is to come back.
+func changesLeader(after *durationpb.Duration) *heartbeatServer {
+	return &heartbeatServer{interval: 5 * time.Second, answer: func(n int) *bursarv1.SyncResponse {
+		if n != 3 {
+			return nil
+		}
+		return &bursarv1.SyncResponse{Epoch: 2, Action: bursarv1.SyncAction_SYNC_ACTION_RESYNC, ResyncAfter: after}
+	}}
+}
+
+// toBack lets an agent run until the host is registered again, and returns how long that was after
+// the answer of the new leader. told is called at that answer.
+func toBack(t *testing.T, p *heartbeatServer, told func(a *Agent)) (took time.Duration) {
+	t.Helper()
+	beat(t, p, func(a *Agent) {
+		for p.calls() < 3 {
+			time.Sleep(time.Millisecond)
+		}
+		told(a)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+	})
+	if len(p.registers) != 2 {
+		t.Fatalf("registered %d times; want once at each leader", len(p.registers))
+	}
+	took = p.registers[1].Sub(p.syncs[2])
+	if full := p.syncs[3].Sub(p.registers[1]); full != 0 {
+		t.Errorf("the full report came %s after the registration; want it at once", full)
+	}
+	return took
+}
+
+func TestAHostComesBackWhenANewLeaderSaysSo(t *testing.T) {
+	for name, test := range map[string]struct {
+		told *durationpb.Duration
+		want time.Duration
+	}{
+		"in its turn":                      {durationpb.New(17 * time.Second), 17 * time.Second},
+		"at once, to an older coordinator": {nil, syncGap},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := toBack(t, changesLeader(test.told), func(*Agent) {}); got != test.want {
+				t.Errorf("the host was registered after %s; want %s", got, test.want)
+			}
+		})
+	}
+}
+
+// A caller that waits for the host is worth more than a turn.
+func TestAHostComesBackAtOnceForACaller(t *testing.T) {
+	got := toBack(t, changesLeader(durationpb.New(17*time.Second)), func(a *Agent) {
+		time.Sleep(time.Second)
+		a.syncDue.noLaterThan(time.Now())
+	})
+	if got > time.Second+2*syncGap {
+		t.Errorf("the host was registered after %s; want it at once when a caller asked, after 1 s", got)
+	}
+}
+
+// That leader is often named only after it has answered. That is no reason to come before.
+func TestALeaderThatIsNamedLateIsNotReportedToEarlier(t *testing.T) {
+	p := changesLeader(durationpb.New(17 * time.Second))
+	herald := &heralds{}
+	got := toBack(t, p, func(a *Agent) {
+		a.deps.Finder = herald
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		go func() {
+			time.Sleep(time.Second)
+			herald.name("a")
+		}()
+		_ = a.leaderWatch(ctx)
+	})
+	if got != 17*time.Second {
+		t.Errorf("the host was registered after %s; want 17s", got)
+	}
+}
+
+// heralds is a finder that names a leader.
+type heralds struct {
+	mu      sync.Mutex
+	leader  string        // guarded by mu
+	changed chan struct{} // guarded by mu
+}
+
+func (h *heralds) Coordinators() ([]discovery.Coordinator, <-chan struct{}) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.changed == nil {
+		h.changed = make(chan struct{})
+	}
+	return []discovery.Coordinator{{URL: h.leader, Leads: h.leader != ""}}, h.changed
+}
+
+func (h *heralds) name(leader string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.leader = leader
+	close(h.changed)
+	h.changed = make(chan struct{})
+}

@@ -1,0 +1,137 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"syscall"
+	"time"
+
+	"github.com/bursar/bursar/bench/performance"
+)
+
+// peer is a scheduler of another project, in a process of its own. What it is told and what it
+// answers are the Order and the Answer of bench/peers, which is a module of its own, so that no
+// dependency of a peer is one of ours.
+type peer struct {
+	*child
+
+	name, version string
+}
+
+// peerOrder has exactly one of its fields.
+type peerOrder struct {
+	Open   *peerCluster `json:",omitempty"`
+	Wait   *peerBatch   `json:",omitempty"`
+	Closed *peerClosed  `json:",omitempty"`
+	Burst  *peerBatch   `json:",omitempty"`
+}
+
+type peerCluster struct {
+	Hosts  int
+	Host   peerQuantities
+	Queues []peerQueue
+	Apps   []peerApp
+}
+
+type peerQuantities struct {
+	Memory, CPU int64
+}
+
+type peerQueue struct {
+	Name           string
+	Limit, PerUser peerQuantities
+}
+
+type peerApp struct {
+	Queue, User string
+}
+
+type peerClosed struct {
+	Clients int
+	Lasts   time.Duration
+	Request peerQuantities
+}
+
+type peerBatch struct {
+	From, Apps int
+	Requests   int
+	Request    peerQuantities
+	Sizes      int
+}
+
+type peerAnswer struct {
+	Version  string
+	Pairs    int
+	Took     time.Duration
+	P50, P99 float64
+	Err      string
+}
+
+// startPeer starts a peer with a cluster.
+func (r *run) startPeer(ctx context.Context, name string, cluster *peerCluster) (*peer, error) {
+	c, err := r.spawn(exec.CommandContext(ctx, r.peers[name])) //nolint:gosec // what the caller of this program names
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	p := &peer{child: c, name: name}
+	a, err := p.do(peerOrder{Open: cluster})
+	if err != nil {
+		return nil, errors.Join(err, p.stop())
+	}
+	p.version = a.Version
+	return p, nil
+}
+
+func (p *peer) do(o peerOrder) (a peerAnswer, err error) {
+	if err := p.orders.Encode(o); err != nil {
+		return a, fmt.Errorf("%s: %w", p.name, err)
+	}
+	if err := p.answers.Decode(&a); err != nil {
+		return a, fmt.Errorf("%s: no answer, see what it printed: %w", p.name, err)
+	}
+	if a.Err != "" {
+		return a, fmt.Errorf("%s: %s", p.name, a.Err)
+	}
+	return a, nil
+}
+
+// turn makes the peer do something, between two pauses: nobody's turn is disturbed by what a peer
+// does in the background.
+func (p *peer) turn(o peerOrder) (performance.Turn, error) {
+	if err := p.command.Process.Signal(syscall.SIGCONT); err != nil {
+		return performance.Turn{}, fmt.Errorf("%s: %w", p.name, err)
+	}
+	before, err := cpuTimeOf(p.command.Process.Pid)
+	if err != nil {
+		return performance.Turn{}, err
+	}
+	a, err := p.do(o)
+	if err != nil {
+		return performance.Turn{}, err
+	}
+	after, err := cpuTimeOf(p.command.Process.Pid)
+	if err != nil {
+		return performance.Turn{}, err
+	}
+	turn := performance.Turn{Rate: float64(a.Pairs) / a.Took.Seconds(), P50: a.P50, P99: a.P99, CPU: each(after-before, a.Pairs)}
+	return turn, p.pause()
+}
+
+// each is what one of so many took, in microseconds.
+func each(took time.Duration, pairs int) float64 {
+	return float64(took.Nanoseconds()) / 1000 / float64(max(1, pairs))
+}
+
+func (p *peer) pause() error {
+	if err := p.command.Process.Signal(syscall.SIGSTOP); err != nil {
+		return fmt.Errorf("%s: %w", p.name, err)
+	}
+	return nil
+}
+
+// stop ends a peer, paused or not.
+func (p *peer) stop() error {
+	return errors.Join(p.command.Process.Signal(syscall.SIGCONT), p.child.stop())
+}

@@ -1,0 +1,79 @@
+package main
+
+import (
+	"bytes"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/bursar/bursar/bench/performance"
+)
+
+// The peer grants at once; that of a real scheduler is in a module of its own.
+func TestPeersTakeTurnsWithOurs(t *testing.T) {
+	program := filepath.Join(t.TempDir(), "instant")
+	if out, err := exec.CommandContext(t.Context(), "go", "-C", "peers", "build", "-buildvcs=false", "-o", program, "./instant").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	var out bytes.Buffer
+	results := filepath.Join(t.TempDir(), "results.json")
+	r := &run{
+		short: true, dir: t.TempDir(), log: &out, results: results, version: "v1",
+		peers: map[string]string{performance.YuniKorn: program, performance.Nomad: ""},
+	}
+	if err := measure(t.Context(), regexp.MustCompile("^peers-"), r, &out); err != nil {
+		t.Fatalf("%v\n%s", err, out.String())
+	}
+	for _, want := range []string{
+		"peers-closed/nomad not measured: ", "\npeers-closed/1000x64-yunikorn ", "\npeers-closed/5000x1-durable-to-yunikorn ",
+		"\npeers-burst/1000x2x25000-ledger-to-yunikorn ", "\npeers-deep/25000x64-yunikorn-p99 ",
+	} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("a line %q is missing:\n%s", want, out.String())
+		}
+	}
+	got, err := performance.Read(results)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if bursts, closed := got.Points(performance.Burst), got.Points(performance.Closed); len(bursts) != 5 || len(closed) != 6 || len(got.Runs) != 3 {
+		t.Errorf("the results have the bursts %q and the closed loops %q: want 5 and 6, of all suites", bursts, closed)
+	}
+}
+
+func TestAPeerThatFailsIsNamed(t *testing.T) {
+	r := &run{peers: map[string]string{"sleepy": "false"}, log: &bytes.Buffer{}}
+	if _, err := r.startPeer(t.Context(), "sleepy", &peerCluster{}); err == nil || !strings.Contains(err.Error(), "sleepy: no answer") {
+		t.Errorf("error %v: want one that names the peer", err)
+	}
+}
+
+func TestAPeersQueuesHaveTheLimitsOfTheWorkload(t *testing.T) {
+	w, err := readWorkload("deep-pending")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := w.cluster(7, append(w.loopApps(12), peerApp{"full-1", "full-1"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Hosts != 7 || c.Host != (peerQuantities{64 << 30, 64_000}) || len(c.Apps) != 13 || len(c.Queues) != 11 {
+		t.Errorf("%d hosts of %v, %d applications, %d queues: want 7 of 64 GiB and 64 cores, 13, 11", c.Hosts, c.Host, len(c.Apps), len(c.Queues))
+	}
+	if got, want := c.Queues[10], (peerQueue{Name: "full-1", Limit: peerQuantities{Memory: 32 << 30}}); got != want {
+		t.Errorf("queue %+v: want %+v", got, want)
+	}
+	w, err = readWorkload("closed-loop")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c, err = w.cluster(1, w.loopApps(64)); err != nil {
+		t.Fatal(err)
+	}
+	want := peerQueue{Name: "queue-3", Limit: peerQuantities{4 << 40, 4_000_000}, PerUser: peerQuantities{512 << 30, 400_000}}
+	if got := c.Queues[3]; got != want || c.Apps[63] != (peerApp{"queue-3", "user-63"}) {
+		t.Errorf("queue %+v and application %+v: want %+v and that of user-63 in queue-3", got, c.Apps[63], want)
+	}
+}

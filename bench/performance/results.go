@@ -1,0 +1,201 @@
+// Package performance holds what `make bench-peers` measured, and makes the table and the plots of
+// docs/performance.md from it. The same results give the same bytes.
+package performance
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
+)
+
+// Results are those of one run of each workload.
+type Results struct {
+	Runs    []Run    `json:"runs"`
+	Systems []System `json:"systems"`
+	// Measures are in the order in which they were made.
+	Measures []Measure `json:"measures"`
+}
+
+// Run is when and where a workload was measured.
+type Run struct {
+	Workload string  `json:"workload"`
+	Date     string  `json:"date"` // YYYY-MM-DD
+	Machine  string  `json:"machine"`
+	Waited   float64 `json:"waited"` // share of the time in which somebody waited for a core (PSI, some)
+}
+
+// System is one that was measured.
+type System struct {
+	Name    string `json:"name"`
+	Version string `json:"version"`
+}
+
+// Measure is what one system did at one point of a workload.
+type Measure struct {
+	Workload string `json:"workload"` // closed, burst or deep
+	Point    string `json:"point"`    // such as 1000x64
+	System   string `json:"system"`
+	Turns    []Turn `json:"turns"`
+}
+
+// Turn is the result of one turn.
+type Turn struct {
+	Rate float64 `json:"rate"`          // pairs, or of a burst grants, a second
+	P50  float64 `json:"p50,omitempty"` // of a grant, in microseconds; a burst has none
+	P99  float64 `json:"p99,omitempty"`
+	// CPU is the CPU time of the system's process for a pair or grant, in microseconds. Of ours
+	// it has that of the clients in it, as it has of peers.
+	CPU float64 `json:"cpu,omitempty"`
+}
+
+// What is shown of a turn.
+
+func rate(t Turn) float64 { return t.Rate }
+
+func p50(t Turn) float64 { return t.P50 }
+
+func p99(t Turn) float64 { return t.P99 }
+
+func cpu(t Turn) float64 { return t.CPU }
+
+// Add notes a turn.
+func (r *Results) Add(workload, point, system string, turn Turn) {
+	if m := r.find(workload, point, system); m != nil {
+		m.Turns = append(m.Turns, turn)
+		return
+	}
+	r.Measures = append(r.Measures, Measure{workload, point, system, []Turn{turn}})
+}
+
+// AddSystem notes who was measured, once in each version.
+func (r *Results) AddSystem(name, version string) {
+	if !slices.ContainsFunc(r.Systems, func(s System) bool { return s == System{name, version} }) {
+		r.Systems = append(r.Systems, System{name, version})
+	}
+}
+
+func (r *Results) find(workload, point, system string) *Measure {
+	for i := range r.Measures {
+		if m := &r.Measures[i]; m.Workload == workload && m.Point == point && m.System == system {
+			return m
+		}
+	}
+	return nil
+}
+
+// Median of a system's turns, and how many there were. Both are zero if it was not measured.
+func (r *Results) Median(workload, point, system string) (middle Turn, turns int) {
+	m := r.find(workload, point, system)
+	if m == nil {
+		return Turn{}, 0
+	}
+	return Turn{Rate: median(m.Turns, rate), P50: median(m.Turns, p50), P99: median(m.Turns, p99), CPU: median(m.Turns, cpu)}, len(m.Turns)
+}
+
+// median is the value in the middle; the one above it if the number of turns is even.
+func median(turns []Turn, of func(Turn) float64) float64 {
+	list := make([]float64, len(turns))
+	for i, t := range turns {
+		list[i] = of(t)
+	}
+	slices.Sort(list)
+	return list[len(list)/2]
+}
+
+// Ratio compares one of ours with one of theirs, at a point at which both were measured.
+type Ratio struct {
+	Workload, Point, Ours, Theirs string
+
+	Rate  float64 // ours
+	Ratio float64 // of the medians, ours to theirs
+	CPU   float64 // of the medians of CPU times, theirs to ours; 0 if not measured
+}
+
+// Ratios compares each of ours with each of theirs.
+func (r *Results) Ratios() (list []Ratio) {
+	for _, m := range r.Measures {
+		if !mine(m.System) {
+			continue
+		}
+		for _, s := range r.systemsOf(m.Workload) {
+			if ratio, found := r.ratio(m.Workload, m.Point, m.System, s); found && !mine(s) {
+				list = append(list, ratio)
+			}
+		}
+	}
+	return list
+}
+
+func (r *Results) ratio(workload, point, ours, theirs string) (Ratio, bool) {
+	a, some := r.Median(workload, point, ours)
+	b, others := r.Median(workload, point, theirs)
+	if some == 0 || others == 0 || b.Rate == 0 {
+		return Ratio{}, false
+	}
+	ratio := Ratio{workload, point, ours, theirs, a.Rate, a.Rate / b.Rate, 0}
+	if a.CPU > 0 {
+		ratio.CPU = b.CPU / a.CPU
+	}
+	return ratio, true
+}
+
+// Points are those of a workload, in the order in which they were measured.
+func (r *Results) Points(workload string) []string {
+	var list []string
+	for _, m := range r.Measures {
+		if m.Workload == workload && !slices.Contains(list, m.Point) {
+			list = append(list, m.Point)
+		}
+	}
+	return list
+}
+
+// Read reads a file that Merge has written.
+func Read(file string) (*Results, error) {
+	data, err := os.ReadFile(file) //nolint:gosec // what the caller names
+	if err != nil {
+		return nil, fmt.Errorf("results: %w", err)
+	}
+	r := &Results{}
+	if err := json.Unmarshal(data, r); err != nil {
+		return nil, fmt.Errorf("results: %s: %w", file, err)
+	}
+	return r, nil
+}
+
+// Merge writes the results into a file, with four significant digits. What the file has of other
+// workloads is kept.
+func (r *Results) Merge(file string) error {
+	merged := &Results{}
+	if _, err := os.Stat(file); err == nil {
+		if merged, err = Read(file); err != nil {
+			return err
+		}
+	}
+	ours := func(workload string) bool {
+		return slices.ContainsFunc(r.Runs, func(run Run) bool { return run.Workload == workload })
+	}
+	merged.Runs = slices.DeleteFunc(merged.Runs, func(run Run) bool { return ours(run.Workload) })
+	merged.Measures = slices.DeleteFunc(merged.Measures, func(m Measure) bool { return ours(m.Workload) })
+	for _, run := range r.Runs {
+		run.Waited = significant(run.Waited)
+		merged.Runs = append(merged.Runs, run)
+	}
+	for _, s := range r.Systems {
+		merged.AddSystem(s.Name, s.Version)
+	}
+	for _, m := range r.Measures {
+		for _, t := range m.Turns {
+			merged.Add(m.Workload, m.Point, m.System, Turn{significant(t.Rate), significant(t.P50), significant(t.P99), significant(t.CPU)})
+		}
+	}
+	data, err := json.MarshalIndent(merged, "", " ")
+	if err != nil {
+		return fmt.Errorf("results: %w", err)
+	}
+	if err := os.WriteFile(file, append(data, '\n'), 0o644); err != nil { //nolint:gosec // everybody may read it
+		return fmt.Errorf("results: %w", err)
+	}
+	return nil
+}

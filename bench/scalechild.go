@@ -1,0 +1,146 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/bursar/bursar/client"
+	"github.com/bursar/bursar/internal/discovery"
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+)
+
+// scaleChild is a process with so many agents that they share connections.
+type scaleChild struct {
+	finder discovery.Finder
+	agents []*simulated
+	own    []*client.Client // those of the first agents
+	failed atomic.Int64     // reports, since the last order
+
+	ride  *ride // nil: they do not ride
+	group sync.WaitGroup
+}
+
+// second is what agents sent in a second, as far as it was answered.
+type second struct {
+	At            time.Time // its beginning
+	Reports, Full int
+}
+
+// ride counts the reports of agents that report until it ends.
+type ride struct {
+	end func()
+
+	mu      sync.Mutex
+	began   time.Time
+	seconds []second // guarded by mu
+}
+
+func (r *ride) note(request *bursarv1.SyncRequest) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for at := int(time.Since(r.began) / time.Second); len(r.seconds) <= at; {
+		r.seconds = append(r.seconds, second{At: r.began.Add(time.Duration(len(r.seconds)) * time.Second)})
+	}
+	last := &r.seconds[len(r.seconds)-1]
+	if last.Reports++; request.GetFull() {
+		last.Full++
+	}
+}
+
+// do sets the fleet up at the first order. Then it lets agents report, for a time, or until the
+// next order.
+func (c *scaleChild) do(ctx context.Context, o order) (answer, error) {
+	switch {
+	case c.agents == nil:
+		return c.setUp(ctx, o)
+	case o.Ride:
+		c.begin(ctx)
+		return answer{}, nil
+	case c.ride != nil:
+		return c.end(), nil
+	}
+	agents := c.agents
+	if o.OverOwn {
+		agents = agents[:len(c.own)]
+		defer c.overOwn(agents, o.Every)()
+	}
+	for _, a := range agents {
+		a.quiet, a.failed = o.Quiet, &c.failed
+	}
+	beat, err := beatAll(ctx, agents, o.Beat)
+	beat.Failed = int(c.failed.Swap(0))
+	return beat, err
+}
+
+// setUp makes the agents, and has them report until they know their engines.
+func (c *scaleChild) setUp(ctx context.Context, o order) (answer, error) {
+	w, err := readWorkload(o.Workload)
+	if err != nil {
+		return answer{}, err
+	}
+	if c.finder, err = discovery.Static(o.Servers); err != nil {
+		return answer{}, fmt.Errorf("scale: %w", err)
+	}
+	lanes, clients := make([]sync.Mutex, o.Connections), make([]*client.Client, o.Connections)
+	for i := range clients {
+		clients[i] = client.NewCluster(c.finder, client.WithoutRetries())
+	}
+	for i := range o.Hosts {
+		a, err := newSimulated(w, i, clients[i%len(clients)])
+		if err != nil {
+			return answer{}, err
+		}
+		a.lane = &lanes[i%len(lanes)]
+		c.agents = append(c.agents, a)
+	}
+	for range o.Own {
+		c.own = append(c.own, client.NewCluster(c.finder, client.WithoutRetries()))
+	}
+	err = setUpAll(ctx, w, c.agents)
+	var a answer
+	for _, agent := range c.agents {
+		a.Engines += len(agent.tracker.Engines())
+	}
+	return a, err
+}
+
+// overOwn gives agents the connections of their own, until the function that it returns is called.
+func (c *scaleChild) overOwn(agents []*simulated, every time.Duration) (back func()) {
+	shared := make([]simulated, len(agents))
+	for i, a := range agents {
+		shared[i] = simulated{client: a.client, lane: a.lane}
+		a.client, a.lane, a.every = c.own[i], nil, every
+		a.due = time.Duration(a.random.Int64N(int64(every)))
+	}
+	return func() {
+		for i, a := range agents {
+			a.client, a.lane, a.every = shared[i].client, shared[i].lane, 0
+			a.due = time.Duration(a.random.Int64N(int64(a.tracker.Interval())))
+		}
+	}
+}
+
+// begin lets all agents report until end.
+func (c *scaleChild) begin(ctx context.Context) {
+	ctx, cancel := context.WithCancel(ctx)
+	c.ride = &ride{end: cancel, began: time.Now()}
+	for _, a := range c.agents {
+		a.note = c.ride.note
+		c.group.Go(func() { a.ride(ctx, c.finder) })
+	}
+}
+
+func (c *scaleChild) end() answer {
+	c.ride.end()
+	c.group.Wait()
+	seconds := c.ride.seconds
+	c.ride = nil
+	for _, a := range c.agents {
+		a.note = nil
+		a.due = time.Duration(a.random.Int64N(int64(a.tracker.Interval())))
+	}
+	return answer{Seconds: seconds}
+}
