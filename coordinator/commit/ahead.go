@@ -94,8 +94,8 @@ func (f *follower) follow(ctx context.Context) error {
 	defer f.mu.Unlock()
 	f.cancelRead.Store(&cancel)
 	defer f.cancelRead.Store(nil)
-	// Both after cancelRead is set: suspend cancels this reading, or is seen here. And it leads only
-	// after a load, which waits for mu.
+	// Both after cancelRead is set: suspend cancels this reading, or is seen here. And it leads
+	// only after a load, which waits for mu.
 	if f.suspended.Load() || f.loop.leads.Load() {
 		return errNotNow
 	}

@@ -92,8 +92,8 @@ func TestACommitWithoutARecordIsAGap(t *testing.T) {
 	}
 }
 
-// Records are removed while a leadership lasts, and what earlier ones have left when it begins. What
-// is later than the store's state does not stand in the way.
+// Records are removed while a leadership lasts, and what earlier ones have left when it begins.
+// What is later than the store's state does not stand in the way.
 func TestRecordsAreBounded(t *testing.T) {
 	s := opened(t, emptySchema(t))
 	fill(t, s, 1)

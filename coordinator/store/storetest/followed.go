@@ -100,7 +100,7 @@ func testFollow(t *testing.T, open Opener) {
 			t.Errorf("%+v: read %+v; want everything", mark, f)
 		}
 	}
-	// a commit of so many rows that it is not recorded which ones: they are there at once, all of them
+	// a commit of so many rows that it is not recorded which ones: all are there at once
 	c = ledger.Changes{Revision: 8}
 	for i := range store.MostRecorded + 1 {
 		c.Transitions = append(c.Transitions, Typical(ledger.ID(10+i), ledger.Active, 8)) //nolint:gosec // few

@@ -138,35 +138,6 @@ func (s *memoryStore) load(rememberSince ledger.Instant) (ledger.Snapshot, error
 	return sorted(snapshot), nil
 }
 
-// noRows is a snapshot without rows.
-func (m *Memory) noRows() ledger.Snapshot {
-	return ledger.Snapshot{Revision: m.meta.Sequence, LastID: m.meta.LastID, Time: m.meta.Time}
-}
-
-// loadRest reads all rules, providers and refusals.
-func (m *Memory) loadRest(to *ledger.Snapshot) error {
-	for selector, payload := range m.quotas {
-		q, err := store.DecodeQuota(selector, payload)
-		if err != nil {
-			return err
-		}
-		to.Quotas = append(to.Quotas, q)
-	}
-	for name, payload := range m.providers {
-		p, err := store.DecodeProvider(name, payload)
-		if err != nil {
-			return err
-		}
-		to.Providers = append(to.Providers, p)
-	}
-	for id, payload := range m.refusals {
-		if r, err := store.DecodeRefusal(id, payload); err == nil {
-			to.Refusals = append(to.Refusals, r)
-		}
-	}
-	return nil
-}
-
 func (s *memoryStore) Commit(ctx context.Context, batch store.Batch) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
