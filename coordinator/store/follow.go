@@ -76,7 +76,8 @@ const (
 	// RecordsKept is how many records there are at least, once there were as many commits. The
 	// leader removes older ones: when it begins, and from then on in steps of a RecordSteps-th of
 	// that.
-	RecordsKept, RecordSteps = 8192, 8
+	RecordsKept = 8192
+	RecordSteps = 8
 )
 
 // ChangedKeys are the keys of the rows that a commit has changed.
@@ -144,7 +145,7 @@ func (k *ChangedKeys) Add(record []byte) error {
 	}
 	for len(record) > 0 {
 		n, size := binary.Uvarint(record)
-		if size <= 0 || n > uint64(len(record)-size) {
+		if size <= 0 || n > uint64(len(record)-size) { //nolint:gosec // size is at most the record's
 			return errRecord
 		}
 		k.Hosts = append(k.Hosts, string(record[size:size+int(n)])) //nolint:gosec // it is within the record

@@ -27,7 +27,7 @@ const (
  past AS (SELECT sequence FROM change ORDER BY sequence DESC OFFSET $2 LIMIT 1),
  old AS (DELETE FROM change WHERE sequence <= (SELECT sequence FROM past) AND EXISTS (SELECT 1 FROM led)),
  later AS (DELETE FROM change USING led WHERE change.sequence > led.sequence)
- INSERT INTO change (sequence, before, leadership, keys) SELECT sequence, sequence, leadership, '' FROM led ON CONFLICT (sequence) DO NOTHING`
+ INSERT INTO change (sequence, leadership, before, keys) SELECT sequence, leadership, sequence, '' FROM led ON CONFLICT (sequence) DO NOTHING`
 
 	recordPart = `, recorded AS (INSERT INTO change (sequence, before, leadership, keys) SELECT $::bigint, $::bigint, $::text, $::bytea FROM led)`
 	// What is recorded before no longer leads to the present state.

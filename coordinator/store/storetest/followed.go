@@ -91,22 +91,33 @@ func testFollow(t *testing.T, open Opener) {
 	if err != nil || len(caughtUp.Rows.Allocations) != 1 || caughtUp.Live != 4 || caughtUp.Sum != 1+2+4+5 || caughtUp.Hosts != 1 || caughtUp.Meta.Epoch != epoch {
 		t.Errorf("caught up %+v, %v; want 5, and that there are four, and a host", caughtUp, err)
 	}
-	// a state that there was in another past, or never
-	for _, mark := range []store.Mark{{Sequence: 6, Leadership: "another"}, {Sequence: 4, Leadership: some.Mark.Leadership}, {Sequence: 99, Leadership: "x"}} {
-		if _, err := a.CatchUp(t.Context(), mark); !errors.Is(err, store.ErrGap) {
+	testOtherPast(t, a, some.Mark)
+	testTooManyChanged(t, a, b, epoch, caughtUp.Mark)
+}
+
+// testOtherPast asks for what has changed since states that there were in another past, or never.
+func testOtherPast(t *testing.T, s store.Store, known store.Mark) {
+	t.Helper()
+	for _, mark := range []store.Mark{{Sequence: 6, Leadership: "another"}, {Sequence: 4, Leadership: known.Leadership}, {Sequence: 99, Leadership: "x"}} {
+		if _, err := s.CatchUp(t.Context(), mark); !errors.Is(err, store.ErrGap) {
 			t.Errorf("%+v: %v; want a gap", mark, err)
 		}
-		if f := follow(t, a, mark); !f.Whole || len(f.Rows.Allocations) != 4 {
+		if f := follow(t, s, mark); !f.Whole || len(f.Rows.Allocations) != 4 {
 			t.Errorf("%+v: read %+v; want everything", mark, f)
 		}
 	}
-	// a commit of so many rows that it is not recorded which ones: all are there at once
-	c = ledger.Changes{Revision: 8}
+}
+
+// testTooManyChanged makes a commit of so many rows that it is not recorded which ones: all are
+// there at once.
+func testTooManyChanged(t *testing.T, a, b store.Store, epoch uint64, since store.Mark) {
+	t.Helper()
+	c := ledger.Changes{Revision: 8}
 	for i := range store.MostRecorded + 1 {
-		c.Transitions = append(c.Transitions, Typical(ledger.ID(10+i), ledger.Active, 8)) //nolint:gosec // few
+		c.Transitions = append(c.Transitions, Typical(ledger.ID(10+i), ledger.Active, 8))
 	}
 	commit(t, b, epoch, c)
-	if f := follow(t, a, caughtUp.Mark); !f.Whole || len(f.Rows.Allocations) != 4+store.MostRecorded+1 || f.Mark.Sequence != 8 {
+	if f := follow(t, a, since); !f.Whole || len(f.Rows.Allocations) != 4+store.MostRecorded+1 || f.Mark.Sequence != 8 {
 		t.Errorf("read %d allocations, whole: %t, %+v; want all", len(f.Rows.Allocations), f.Whole, f.Mark)
 	}
 }
