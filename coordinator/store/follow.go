@@ -74,9 +74,9 @@ const (
 	// more rows has none, and says so.
 	MostRecorded = 4096
 	// RecordsKept is how many records there are at least, once there were as many commits. The
-	// leader removes older ones: when it begins, and from then on in steps of a RecordSteps-th of
-	// that.
+	// leader removes older ones: when it begins, and from then on in steps.
 	RecordsKept = 8192
+	// RecordSteps is in how many steps as many records as RecordsKept are removed.
 	RecordSteps = 8
 )
 

@@ -85,13 +85,19 @@ func testFollow(t *testing.T, open Opener) {
 	if nothing.Whole || nothing.Mark != some.Mark || len(nothing.Rows.Allocations)+len(nothing.Ended) > 0 {
 		t.Errorf("read %+v; want nothing", nothing)
 	}
-	epoch = lead(t, b, 0).Epoch
+	testCatchUp(t, a, b, some.Mark)
+}
+
+// testCatchUp has b lead, and a catch up.
+func testCatchUp(t *testing.T, a, b store.Store, since store.Mark) {
+	t.Helper()
+	epoch := lead(t, b, 0).Epoch
 	commit(t, b, epoch, transitions(Typical(5, ledger.Active, 7)))
-	caughtUp, err := a.CatchUp(t.Context(), some.Mark)
+	caughtUp, err := a.CatchUp(t.Context(), since)
 	if err != nil || len(caughtUp.Rows.Allocations) != 1 || caughtUp.Live != 4 || caughtUp.Sum != 1+2+4+5 || caughtUp.Hosts != 1 || caughtUp.Meta.Epoch != epoch {
 		t.Errorf("caught up %+v, %v; want 5, and that there are four, and a host", caughtUp, err)
 	}
-	testOtherPast(t, a, some.Mark)
+	testOtherPast(t, a, since)
 	testTooManyChanged(t, a, b, epoch, caughtUp.Mark)
 }
 
