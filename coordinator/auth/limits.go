@@ -119,7 +119,7 @@ func NewLimits(o LimitsOptions) *Limits {
 	if known/2 < maxKnownCaller {
 		perCaller, perCallerOf = max(1, known/2), knownOf
 	}
-	waiting := o.Waiting
+	waiting, processors := o.Waiting, min(runtime.NumCPU(), runtime.GOMAXPROCS(0))
 	return &Limits{
 		Callers: class("callers", admission.Limits{
 			Calls: waiting + 1024, AllCalls: 4*waiting + 4096, Waiting: waiting, AllWaiting: 4 * waiting, Streams: 256, AllStreams: 2048, Sends: maxSends,
@@ -141,7 +141,7 @@ func NewLimits(o LimitsOptions) *Limits {
 			bursarv1connect.QuotaServiceApplyProcedure: o.MessageBytes,
 			"": min(SmallBytes, o.MessageBytes),
 		},
-		work: newWorkSlots(runtime.GOMAXPROCS(0)), hostWork: newWorkSlots(runtime.GOMAXPROCS(0)), decoding: newDecoding(runtime.GOMAXPROCS(0)), page: o.Page, code: o.Code,
+		work: newWorkSlots(processors), hostWork: newWorkSlots(processors), decoding: newDecoding(processors), page: o.Page, code: o.Code,
 	}
 }
 
@@ -152,7 +152,9 @@ func namelessTime(probe time.Duration) time.Duration { return probe + 3*time.Sec
 // ConnContext is for http.Server. Every connection is counted, and remembers who is at its other
 // end.
 func (l *Limits) ConnContext(ctx context.Context, conn net.Conn) context.Context {
-	return l.Connections.Context(withPeerCred(ctx, conn), conn)
+	ctx = l.Connections.Context(withPeerCred(ctx, conn), conn)
+	l.Connections.Tell(ctx, &workSlot{work: l.work, caller: l.Connections.Owner(ctx), first: true})
+	return ctx
 }
 
 // Largest is the size of the largest request of a path, decompressed.
@@ -196,6 +198,9 @@ func (l *Limits) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // A coordinator that passes calls on takes them, over the connection that all its callers share.
 func (l *Limits) refuse(w http.ResponseWriter, r *http.Request, c *Caller, why error) {
 	answer := func(w http.ResponseWriter, r *http.Request) {
+		if slot := l.Connections.Told(r.Context()); slot != nil {
+			slot.End() // nothing is worked on
+		}
 		c.limits.DelayRefusal(r.Context(), c.account)
 		admission.Refuse(w, r, why)
 	}
@@ -211,6 +216,22 @@ func (l *Limits) refuse(w http.ResponseWriter, r *http.Request, c *Caller, why e
 // none.
 func (l *Limits) serveNameless(w http.ResponseWriter, r *http.Request, serve http.HandlerFunc) {
 	l.serveShort(w, r, l.nameless, l.Connections.Owner(r.Context()), serve)
+}
+
+// serveDenied answers a request that is not let through.
+func (l *Limits) serveDenied(w http.ResponseWriter, r *http.Request, c *Caller, serve http.HandlerFunc) {
+	account := c.account
+	if c.Actor.Name == "" {
+		account = l.Connections.Owner(r.Context())
+	}
+	work, kept := l.slotOf(r, l.work, account)
+	if work.enter(r.Context()) != nil {
+		return // the caller has gone
+	}
+	if !kept {
+		defer work.release()
+	}
+	l.serveNameless(w, r, serve)
 }
 
 // serveShort answers a request with little, such as a refusal. It counts until its answer is sent,
@@ -244,11 +265,13 @@ func (l *Limits) serve(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	work := l.workSlot(c)
+	work, kept := l.workSlot(c, r)
 	if work.enter(r.Context()) != nil {
 		return // the caller has gone
 	}
-	defer work.release()
+	if !kept {
+		defer work.release()
+	}
 	d := &decodeSlot{decoding: l.decoding, caller: c.account}
 	defer d.release()
 	defer c.answerSent()
@@ -268,15 +291,35 @@ func (l *Limits) serve(w http.ResponseWriter, r *http.Request) {
 
 // workSlot is for a call. Probes, whose callers have no identity, are not counted. Hosts do not
 // count as active callers for others, because there are always some.
-func (l *Limits) workSlot(c *Caller) *workSlot {
+func (l *Limits) workSlot(c *Caller, r *http.Request) (slot *workSlot, kept bool) {
 	switch {
 	case c.Actor.Name == "":
-		return nil
+		return nil, false
 	case c.limits == l.Hosts:
-		return &workSlot{work: l.hostWork, caller: c.account}
+		return l.slotOf(r, l.hostWork, c.account)
 	default:
-		return &workSlot{work: l.work, caller: c.account}
+		return l.slotOf(r, l.work, c.account)
 	}
+}
+
+// slotOf is for a request of a caller. A connection of HTTP/1 keeps it as long as all its requests
+// are of one caller: then a request enters before its header is read, and leaves when its answer is
+// sent.
+func (l *Limits) slotOf(r *http.Request, work *workSlots, caller admission.Caller) (slot *workSlot, kept bool) {
+	has, _ := l.Connections.Told(r.Context()).(*workSlot)
+	if has != nil && has.work == work && has.caller == caller && r.ProtoMajor == 1 {
+		return has, true
+	}
+	slot = &workSlot{work: work, caller: caller}
+	if has == nil {
+		return slot, false
+	}
+	has.release()
+	if !has.first || r.ProtoMajor != 1 {
+		l.Connections.Tell(r.Context(), nil) // nobody knows whose the next one is
+		return slot, false
+	}
+	return slot, l.Connections.Tell(r.Context(), slot)
 }
 
 // countCall counts a call and its connection.

@@ -22,9 +22,10 @@ const (
 // requests of one caller would be runnable, and those of another would wait behind all of them.
 //
 // A request has its slot from when its header has come until it waits for the loop or for another
-// coordinator, until its answer is on its way, or for workTime. One that has waited gets a slot
-// again before those that have just come, if other callers are active: a commit answers many
-// requests of one caller at once.
+// coordinator, until its answer is on its way, or for workTime. On a connection of HTTP/1 it has it
+// from its first bytes until its answer is sent. One that has waited gets a slot again before those
+// that have just come, if other callers are active: a commit answers many requests of one caller at
+// once.
 type workSlots struct {
 	each int
 	now  func() time.Time
@@ -178,6 +179,7 @@ func (w *workSlots) crowdedLocked(caller admission.Caller) bool {
 type workSlot struct {
 	work   *workSlots
 	caller admission.Caller
+	first  bool // of a connection that has had no request: its caller is who seems to own it
 
 	mu     sync.Mutex
 	held   bool        // guarded by mu
@@ -187,9 +189,16 @@ type workSlot struct {
 
 type workSlotKey struct{}
 
-// enter waits for the slot.
+// Begin implements admission.Requests. It is not let in without a slot even if its connection was
+// closed in the meantime.
+func (s *workSlot) Begin() { _ = s.enter(context.Background()) }
+
+// End implements admission.Requests.
+func (s *workSlot) End() { s.release() }
+
+// enter waits for the slot, unless the request has it already.
 func (s *workSlot) enter(ctx context.Context) error {
-	if s == nil {
+	if s == nil || s.holds() {
 		return nil
 	}
 	if err := s.work.enter(ctx, s.caller); err != nil {
@@ -197,6 +206,12 @@ func (s *workSlot) enter(ctx context.Context) error {
 	}
 	s.hold()
 	return nil
+}
+
+func (s *workSlot) holds() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.held
 }
 
 // hold says that it has a slot, for workTime at most.

@@ -71,6 +71,9 @@ type Connection struct {
 	first      *time.Timer  // set under the lock of owner, before anything else has the connection
 	calls      atomic.Int64 // under way
 	identified atomic.Bool  // its caller is known
+	answering  atomic.Bool  // a request of HTTP/1 has come whole, and its answer is not sent
+	begun      atomic.Bool  // something of a request has come that counts among calls for it
+	told       atomic.Pointer[heading]
 
 	// Guarded by the lock of owner:
 	caller  Caller
@@ -293,9 +296,9 @@ func (c *Connections) Begin(ctx context.Context) (ended func()) {
 	if !ok {
 		return func() {}
 	}
-	if conn.calls.Add(1) == 1 {
-		conn.first.Stop()
-	}
+	conn.calls.Add(1)
+	conn.first.Stop()
+	conn.answering.Store(true)
 	if conn.identified.Load() {
 		return func() { conn.calls.Add(-1) }
 	}

@@ -1,0 +1,187 @@
+package auth
+
+import (
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/bursar/bursar/internal/admission"
+	"github.com/bursar/bursar/internal/identity"
+)
+
+// pipes is a listener of connections within the process.
+type pipes struct {
+	conns chan net.Conn
+	ended chan struct{}
+}
+
+func (p *pipes) Accept() (net.Conn, error) {
+	select {
+	case conn := <-p.conns:
+		return conn, nil
+	case <-p.ended:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p *pipes) Close() error   { close(p.ended); return nil }
+func (p *pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipe", Net: "unix"} }
+
+// bareServer has the limits of a server in front of nothing. Who calls is in a header; who calls
+// /denied is not let through.
+type bareServer struct {
+	limits *Limits
+	pipes  *pipes
+}
+
+func newBareServer(t *testing.T) *bareServer {
+	t.Helper()
+	s := &bareServer{NewLimits(usualLimits()), &pipes{make(chan net.Conn), make(chan struct{})}}
+	s.limits.work = newWorkSlots(1)
+	s.limits.next = http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
+	server := &http.Server{
+		ConnContext: s.limits.ConnContext, ConnState: s.limits.Connections.State,
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			defer s.limits.Connections.Begin(r.Context())()
+			actor := identity.Actor{Name: r.Header.Get("Who")}
+			c := &Caller{Actor: actor, Maker: actor, Peer: r.RemoteAddr}
+			c.account = accountOf(c)
+			r = r.WithContext(WithCaller(r.Context(), c))
+			if r.URL.Path == "/denied" {
+				s.limits.serveDenied(w, r, c, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) })
+				return
+			}
+			s.limits.ServeHTTP(w, r)
+		}),
+	}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(s.limits.Connections.Listen(s.pipes)) }()
+	t.Cleanup(func() {
+		_ = server.Close()
+		if err := <-served; !errors.Is(err, http.ErrServerClosed) {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// connect returns a function that sends a request with a header that is not read at once. It
+// reports whether it is read whole.
+func (s *bareServer) connect(t *testing.T) (send func(path, who string) (read *bool)) {
+	t.Helper()
+	here, there := net.Pipe()
+	s.pipes.conns <- there
+	go func() { _, _ = io.Copy(io.Discard, here) }()
+	t.Cleanup(func() { _ = here.Close() })
+	return func(path, who string) *bool {
+		read := new(bool)
+		go func() {
+			_, err := io.WriteString(here, "POST "+path+" HTTP/1.1\r\nHost: x\r\nWho: "+who+"\r\nContent-Length: 0\r\nX: "+strings.Repeat("x", 8<<10)+"\r\n\r\n")
+			*read = err == nil
+		}()
+		synctest.Wait()
+		return read
+	}
+}
+
+// The header of a caller's next request is not read, and understood, before the request has its
+// turn among those of that caller. That holds for calls that are not let through as well.
+func TestACallersNextRequestIsReadInItsTurn(t *testing.T) {
+	for _, path := range []string{"/", "/denied"} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newBareServer(t)
+			mallory, alice := s.connect(t), s.connect(t)
+			if !*mallory(path, "mallory") || !*alice(path, "alice") {
+				t.Fatal("the first ones are not read")
+			}
+			busy := &workSlot{work: s.limits.work, caller: admission.Caller{ID: "caller/mallory"}}
+			if err := busy.enter(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			waits := mallory(path, "mallory")
+			if *waits {
+				t.Errorf("%s: mallory's next request is read while another one of hers has the turn", path)
+			}
+			if !*alice(path, "alice") {
+				t.Errorf("%s: alice waits for mallory", path)
+			}
+			busy.release()
+			if synctest.Wait(); !*waits {
+				t.Errorf("%s: mallory's request is not read when she has a turn", path)
+			}
+			if s.limits.work.callers["caller/mallory"] != nil {
+				t.Errorf("%s: an answered request keeps its turn", path)
+			}
+		})
+	}
+}
+
+// What comes first on a connection waits for its turn among those of the connection's owner.
+func TestTheFirstRequestOfAConnectionIsReadInItsTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newBareServer(t)
+		busy := &workSlot{work: s.limits.work, caller: admission.Caller{ID: "network/pipe"}}
+		if err := busy.enter(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		waits := s.connect(t)("/", "mallory")
+		if *waits {
+			t.Error("it is read while another one has the turn")
+		}
+		busy.release()
+		if synctest.Wait(); !*waits {
+			t.Error("it is not read when it has a turn")
+		}
+	})
+}
+
+// Over a connection with requests of several callers, none waits for another's turn.
+func TestAConnectionOfSeveralCallersWaitsForNobodysTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newBareServer(t)
+		gateway := s.connect(t)
+		for _, who := range []string{"mallory", "alice", "bob"} {
+			if !*gateway("/", who) {
+				t.Fatalf("%s's request is not read", who)
+			}
+		}
+		for _, who := range []string{"mallory", "alice", "bob"} {
+			busy := &workSlot{work: s.limits.work, caller: admission.Caller{ID: "caller/" + who}}
+			if err := busy.enter(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			defer busy.release()
+		}
+		if !*gateway("/", "carol") {
+			t.Error("carol waits for somebody else's turn")
+		}
+	})
+}
+
+// Who sends a header slowly keeps nobody waiting, not even for workTime.
+func TestASlowHeaderKeepsNoTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newBareServer(t)
+		slow, other := s.connect(t), s.connect(t)
+		if !*slow("/", "mallory") || !*other("/", "mallory") {
+			t.Fatal("the first ones are not read")
+		}
+		here, there := net.Pipe()
+		s.pipes.conns <- there
+		go func() { _, _ = io.Copy(io.Discard, here) }()
+		defer here.Close()
+		if _, err := io.WriteString(here, "POST / HTTP/1.1\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		began := time.Now()
+		if !*s.connect(t)("/", "mallory") || time.Since(began) > 0 {
+			t.Error("a connection of the same owner waits for one with half a header")
+		}
+	})
+}
