@@ -24,7 +24,7 @@ BENCH     ?= .
 FUZZTIME  ?= 10s
 # Packages, or files of one, whose survivors have all been examined: docs/adr/0030-mutants.md.
 MUTANTS   ?= ./resource ./resource/linkis ./label \
-             ./agent/tracker ./coordinator/placement ./coordinator/ledger
+             ./agent/tracker ./coordinator/placement ./coordinator/ledger ./coordinator/turns
 KILLS     ?= 100
 SOAKTIME  ?= 10m
 JOBS      ?= 1000

@@ -74,6 +74,12 @@ func (l *Ledger) SetRefileStep(allocations int) { l.refileStep = allocations }
 // Refiling reports whether rules are not in force yet.
 func (l *Ledger) Refiling() bool { return l.refiling != nil }
 
+// SetReadingStep says how much of a cluster's report one step takes in.
+func (l *Ledger) SetReadingStep(most int) { l.readings.step = most }
+
+// TakingIn reports whether a report of a cluster is being taken in.
+func (l *Ledger) TakingIn() bool { return len(l.readings.clusters) > 0 }
+
 // CheckAccountSets compares what each account set holds with its allocations, and says what is
 // wrong.
 func (l *Ledger) CheckAccountSets() (wrong string) {
