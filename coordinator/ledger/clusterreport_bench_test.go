@@ -21,6 +21,7 @@ func BenchmarkReportCluster(b *testing.B) {
 		b.Run(fmt.Sprintf("changed/queues=%d", queues), func(b *testing.B) { reportOften(b, queues, true) })
 	}
 }
+
 func reportOften(b *testing.B, queues int, change bool) {
 	b.Helper()
 	l := ledger.New(ledger.Config{HostLiveBytes: 1 << 40, CallerLiveBytes: 1 << 40}, newPlainPlacer())

@@ -1,14 +1,13 @@
 package ledger_test
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"slices"
 	"testing"
 	"time"
 
-	gocmp "github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
 	"github.com/bursar/bursar/coordinator/ledger"
@@ -150,7 +149,6 @@ type reader struct {
 	now    ledger.Instant
 	beats  uint64
 	ids    []ledger.ID
-	used   map[string]int64 // in the last report, in each queue
 }
 
 func newReader(t *rapid.T) *reader {
@@ -314,8 +312,8 @@ func (w *reader) comeToRest(t *rapid.T) {
 		})
 		return list
 	}
-	if got, want := figures(w.ledger), figures(again.ledger); !gocmp.Equal(got, want) {
-		t.Fatalf("queues: %s", gocmp.Diff(want, got))
+	if got, want := figures(w.ledger), figures(again.ledger); !cmp.Equal(got, want) {
+		t.Fatalf("queues: %s", cmp.Diff(want, got))
 	}
 }
 
@@ -442,7 +440,7 @@ func TestAnAllocationThatNamesAnotherApplicationInTimeGoesOn(t *testing.T) {
 		ids = append(ids, a.ID)
 		return true
 	})
-	slices.SortFunc(ids, func(a, b ledger.ID) int { return cmp.Compare(a, b) })
+	slices.Sort(ids)
 	r = used(r, start, 0, 0)
 	for i := range r.Applications {
 		r.Applications[i].Ended = true
