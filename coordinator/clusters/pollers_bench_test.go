@@ -31,8 +31,8 @@ func manyQueues(n int) []providers.Queue {
 }
 
 // BenchmarkClusterReport measures what a snapshot of so many queues, with 200 of our applications,
-// costs: "outside" the loop, which holds no call up, and "inside", for which every call waits. Inside
-// it is the first step that is measured; each of those that follow is no longer.
+// costs: "outside" the loop, which holds no call up, and "inside", for which every call waits.
+// Inside it is the first step that is measured.
 func BenchmarkClusterReport(b *testing.B) {
 	for _, n := range []int{50, 500, 5000} {
 		queues := manyQueues(n)

@@ -14,13 +14,15 @@ import (
 // BenchmarkReportCluster takes in a report of so many queues, in which we have as many allocations
 // with an application each, as the commit loop does at every reading of a cluster. Either nothing
 // has changed, or all applications have. longest-us is the longest step, of each step the shortest
-// time: what other processes took is not in it. ns/op includes Prepare, which does not hold the loop.
+// time: what other processes took is not in it. ns/op includes Prepare, which does not hold the
+// loop.
 func BenchmarkReportCluster(b *testing.B) {
 	for _, queues := range []int{50, 500, 5000} {
 		b.Run(fmt.Sprintf("same/queues=%d", queues), func(b *testing.B) { reportOften(b, queues, false) })
 		b.Run(fmt.Sprintf("changed/queues=%d", queues), func(b *testing.B) { reportOften(b, queues, true) })
 	}
 }
+
 func reportOften(b *testing.B, queues int, change bool) {
 	b.Helper()
 	l := ledger.New(ledger.Config{HostLiveBytes: 1 << 40, CallerLiveBytes: 1 << 40}, newPlainPlacer())

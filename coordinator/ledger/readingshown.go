@@ -178,7 +178,8 @@ func (x *external) nextShown() *nextShown {
 	return n
 }
 
-// mergeShown lets what the report includes of an allocation take the place of what the last one did.
+// mergeShown lets what the report includes of an allocation take the place of what the last one
+// did.
 func (r *reading) mergeShown(e *entry) (changed bool) {
 	n := r.next[e.ID]
 	if n == nil {

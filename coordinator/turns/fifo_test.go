@@ -37,7 +37,8 @@ func TestALineIsInOrderAndKeepsNothingThatHasLeft(t *testing.T) {
 	})
 }
 
-// A short list of so many elements has room for twice as many at most, however many have come and gone.
+// A short list has room for twice as many elements as it has at most, however many have come and
+// gone.
 func TestALineHasRoomForTwiceAsMany(t *testing.T) {
 	for _, waiting := range []int{2, 8, 16} {
 		var f fifo[*int]
