@@ -77,6 +77,7 @@ type truth struct {
 	// seenBefore is the same of those that were delivered before. They hold for some queues until
 	// the last ones are taken in.
 	seenBefore map[string]pairOf
+	takingIn   bool // at the last look at what was granted
 	delivered  bool
 }
 
@@ -330,6 +331,7 @@ func (w *truth) deliver(t *rapid.T) {
 	// before it. So it is checked against that one.
 	w.ledger.Begin(w.now)
 	w.granted(t)
+	w.takingIn = false // what is left of the one before is taken in before anything is granted
 	w.seenOthers, w.seenBefore = w.readOthers, w.seenOthers
 	for _, a := range w.apps {
 		a.seen, a.seenBefore, a.moving = a.read, a.seen, false
