@@ -30,7 +30,6 @@ import (
 func openCoordinator(
 	ctx context.Context, config coordinator.Config, loaded *configuration, traces *tracing.Tracing, log *slog.Logger, waits func(what string),
 ) (*coordinator.Server, error) {
-	keepProcessorFree()
 	// Before anything is opened: once its tables are brought up to date, the version before cannot
 	// use a store.
 	if err := checkCoordinator(config, loaded); err != nil {
@@ -69,13 +68,14 @@ func openCoordinator(
 	if err != nil {
 		return nil, errors.Join(loaded.explain(err), deps.Store.Close())
 	}
+	keepProcessorFree()
 	return server, nil
 }
 
 // keepProcessorFree lets Go run at least four threads at a time. It looks at the network when one
 // of them has nothing to do, and otherwise every 10 ms. With two of them, one caller with all its
 // might keeps one busy, and the ledger and the collector of garbage the other: others waited for
-// 10 ms several times a call.
+// 10 ms several times a call. Bounds that go by the number of processors have been set before.
 func keepProcessorFree() {
 	const fewest = 4
 	if os.Getenv("GOMAXPROCS") == "" && runtime.GOMAXPROCS(0) < fewest {

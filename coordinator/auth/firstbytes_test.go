@@ -3,45 +3,26 @@ package auth
 import (
 	"errors"
 	"io"
-	"net"
 	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/bursar/bursar/internal/admission"
 	"github.com/bursar/bursar/internal/identity"
+	"github.com/bursar/bursar/test/pipes"
 )
-
-// pipes is a listener of connections within the process.
-type pipes struct {
-	conns chan net.Conn
-	ended chan struct{}
-}
-
-func (p *pipes) Accept() (net.Conn, error) {
-	select {
-	case conn := <-p.conns:
-		return conn, nil
-	case <-p.ended:
-		return nil, net.ErrClosed
-	}
-}
-
-func (p *pipes) Close() error   { close(p.ended); return nil }
-func (p *pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipe", Net: "unix"} }
 
 // bareServer has the limits of a server in front of nothing. Who calls is in a header; who calls
 // /denied is not let through.
 type bareServer struct {
 	limits *Limits
-	pipes  *pipes
+	pipes  *pipes.Listener
 }
 
 func newBareServer(t *testing.T) *bareServer {
 	t.Helper()
-	s := &bareServer{NewLimits(usualLimits()), &pipes{make(chan net.Conn), make(chan struct{})}}
+	s := &bareServer{NewLimits(usualLimits()), pipes.Listen()}
 	s.limits.work = newWorkSlots(1)
 	s.limits.next = http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
 	server := &http.Server{
@@ -74,8 +55,7 @@ func newBareServer(t *testing.T) *bareServer {
 // reports whether it is read whole.
 func (s *bareServer) connect(t *testing.T) (send func(path, who string) (read *bool)) {
 	t.Helper()
-	here, there := net.Pipe()
-	s.pipes.conns <- there
+	here := s.pipes.Dial()
 	go func() { _, _ = io.Copy(io.Discard, here) }()
 	t.Cleanup(func() { _ = here.Close() })
 	return func(path, who string) *bool {
@@ -121,21 +101,21 @@ func TestACallersNextRequestIsReadInItsTurn(t *testing.T) {
 	}
 }
 
-// What comes first on a connection waits for its turn among those of the connection's owner.
-func TestTheFirstRequestOfAConnectionIsReadInItsTurn(t *testing.T) {
+// Callers who are not known do not wait for one another: they may have nothing but an address in
+// common. Nor does the first request on a connection.
+func TestCallersWhoAreNotKnownDoNotWaitForOneAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newBareServer(t)
-		busy := &workSlot{work: s.limits.work, caller: admission.Caller{ID: "network/pipe"}}
-		if err := busy.enter(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		waits := s.connect(t)("/", "mallory")
-		if *waits {
-			t.Error("it is read while another one has the turn")
-		}
-		busy.release()
-		if synctest.Wait(); !*waits {
-			t.Error("it is not read when it has a turn")
+		nobody := s.connect(t)
+		for range 2 {
+			busy := &workSlot{work: s.limits.work, caller: admission.Caller{ID: "network/pipe"}}
+			if err := busy.enter(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if !*nobody("/denied", "") || !*s.connect(t)("/denied", "") {
+				t.Error("a request is not read")
+			}
+			busy.release()
 		}
 	})
 }
@@ -145,12 +125,12 @@ func TestAConnectionOfSeveralCallersWaitsForNobodysTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newBareServer(t)
 		gateway := s.connect(t)
-		for _, who := range []string{"mallory", "alice", "bob"} {
+		for _, who := range []string{"mallory", "alice"} {
 			if !*gateway("/", who) {
 				t.Fatalf("%s's request is not read", who)
 			}
 		}
-		for _, who := range []string{"mallory", "alice", "bob"} {
+		for _, who := range []string{"mallory", "alice"} {
 			busy := &workSlot{work: s.limits.work, caller: admission.Caller{ID: "caller/" + who}}
 			if err := busy.enter(t.Context()); err != nil {
 				t.Fatal(err)
@@ -163,25 +143,30 @@ func TestAConnectionOfSeveralCallersWaitsForNobodysTurn(t *testing.T) {
 	})
 }
 
-// Who sends a header slowly keeps nobody waiting, not even for workTime.
-func TestASlowHeaderKeepsNoTurn(t *testing.T) {
+// If two goroutines of a connection enter at the same time, it has one turn, and gives it back.
+func TestAConnectionHasOneTurnAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newBareServer(t)
-		slow, other := s.connect(t), s.connect(t)
-		if !*slow("/", "mallory") || !*other("/", "mallory") {
-			t.Fatal("the first ones are not read")
+		w := newWorkSlots(4)
+		slot := &workSlot{work: w, caller: admission.Caller{ID: "alice"}}
+		blocked := make([]*workSlot, 4)
+		for i := range blocked {
+			blocked[i] = &workSlot{work: w, caller: slot.caller}
+			blocked[i].Begin()
 		}
-		here, there := net.Pipe()
-		s.pipes.conns <- there
-		go func() { _, _ = io.Copy(io.Discard, here) }()
-		defer here.Close()
-		if _, err := io.WriteString(here, "POST / HTTP/1.1\r\n"); err != nil {
-			t.Fatal(err)
+		for range 2 {
+			go slot.Begin()
 		}
 		synctest.Wait()
-		began := time.Now()
-		if !*s.connect(t)("/", "mallory") || time.Since(began) > 0 {
-			t.Error("a connection of the same owner waits for one with half a header")
+		for _, other := range blocked {
+			other.End()
+		}
+		synctest.Wait()
+		if got := w.callers["alice"].running; got != 1 {
+			t.Errorf("%d turns are taken; want 1", got)
+		}
+		slot.End()
+		if len(w.callers) != 0 {
+			t.Errorf("%d callers are left", len(w.callers))
 		}
 	})
 }

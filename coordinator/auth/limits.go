@@ -119,7 +119,7 @@ func NewLimits(o LimitsOptions) *Limits {
 	if known/2 < maxKnownCaller {
 		perCaller, perCallerOf = max(1, known/2), knownOf
 	}
-	waiting, processors := o.Waiting, min(runtime.NumCPU(), runtime.GOMAXPROCS(0))
+	waiting, processors := o.Waiting, runtime.GOMAXPROCS(0)
 	return &Limits{
 		Callers: class("callers", admission.Limits{
 			Calls: waiting + 1024, AllCalls: 4*waiting + 4096, Waiting: waiting, AllWaiting: 4 * waiting, Streams: 256, AllStreams: 2048, Sends: maxSends,
@@ -152,9 +152,7 @@ func namelessTime(probe time.Duration) time.Duration { return probe + 3*time.Sec
 // ConnContext is for http.Server. Every connection is counted, and remembers who is at its other
 // end.
 func (l *Limits) ConnContext(ctx context.Context, conn net.Conn) context.Context {
-	ctx = l.Connections.Context(withPeerCred(ctx, conn), conn)
-	l.Connections.Tell(ctx, &workSlot{work: l.work, caller: l.Connections.Owner(ctx), first: true})
-	return ctx
+	return l.Connections.Context(withPeerCred(ctx, conn), conn)
 }
 
 // Largest is the size of the largest request of a path, decompressed.
@@ -198,8 +196,8 @@ func (l *Limits) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // A coordinator that passes calls on takes them, over the connection that all its callers share.
 func (l *Limits) refuse(w http.ResponseWriter, r *http.Request, c *Caller, why error) {
 	answer := func(w http.ResponseWriter, r *http.Request) {
-		if slot := l.Connections.Told(r.Context()); slot != nil {
-			slot.End() // nothing is worked on
+		if work := l.Connections.Work(r.Context()); work != nil {
+			work.End() // nothing is done for it
 		}
 		c.limits.DelayRefusal(r.Context(), c.account)
 		admission.Refuse(w, r, why)
@@ -218,18 +216,18 @@ func (l *Limits) serveNameless(w http.ResponseWriter, r *http.Request, serve htt
 	l.serveShort(w, r, l.nameless, l.Connections.Owner(r.Context()), serve)
 }
 
-// serveDenied answers a request that is not let through.
+// serveDenied answers a request that is not let through. If it is known whose it is, it takes turns
+// with the others of that caller. Callers who are not known have no turns: those behind one address
+// would wait for one another.
 func (l *Limits) serveDenied(w http.ResponseWriter, r *http.Request, c *Caller, serve http.HandlerFunc) {
-	account := c.account
-	if c.Actor.Name == "" {
-		account = l.Connections.Owner(r.Context())
-	}
-	work, kept := l.slotOf(r, l.work, account)
-	if work.enter(r.Context()) != nil {
-		return // the caller has gone
-	}
-	if !kept {
-		defer work.release()
+	if c.Actor.Name != "" {
+		work, kept := l.slotOf(r, l.work, c.account)
+		if work.enter(r.Context()) != nil {
+			return // the caller has gone
+		}
+		if !kept {
+			defer work.release()
+		}
 	}
 	l.serveNameless(w, r, serve)
 }
@@ -306,21 +304,29 @@ func (l *Limits) workSlot(c *Caller, r *http.Request) (slot *workSlot, kept bool
 // are of one caller: then a request enters before its header is read, and leaves when its answer is
 // sent.
 func (l *Limits) slotOf(r *http.Request, work *workSlots, caller admission.Caller) (slot *workSlot, kept bool) {
-	has, _ := l.Connections.Told(r.Context()).(*workSlot)
-	if has != nil && has.work == work && has.caller == caller && r.ProtoMajor == 1 {
-		return has, true
-	}
 	slot = &workSlot{work: work, caller: caller}
-	if has == nil {
+	if r.ProtoMajor != 1 {
 		return slot, false
 	}
-	has.release()
-	if !has.first || r.ProtoMajor != 1 {
-		l.Connections.Tell(r.Context(), nil) // nobody knows whose the next one is
-		return slot, false
+	switch has := l.Connections.Work(r.Context()).(type) {
+	case nil:
+		return slot, l.Connections.KeepWork(r.Context(), slot)
+	case *workSlot:
+		if has.work == work && has.caller == caller {
+			return has, true
+		}
+		has.release()
+		l.Connections.KeepWork(r.Context(), ofSeveral{})
 	}
-	return slot, l.Connections.Tell(r.Context(), slot)
+	return slot, false
 }
+
+// ofSeveral is for a connection that has had requests of several callers: nobody knows whose the
+// next one is.
+type ofSeveral struct{}
+
+func (ofSeveral) Begin() {}
+func (ofSeveral) End()   {}
 
 // countCall counts a call and its connection.
 func (l *Limits) countCall(c *Caller, r *http.Request) (ended func(), err error) {

@@ -179,7 +179,6 @@ func (w *workSlots) crowdedLocked(caller admission.Caller) bool {
 type workSlot struct {
 	work   *workSlots
 	caller admission.Caller
-	first  bool // of a connection that has had no request: its caller is who seems to own it
 
 	mu     sync.Mutex
 	held   bool        // guarded by mu
@@ -189,11 +188,11 @@ type workSlot struct {
 
 type workSlotKey struct{}
 
-// Begin implements admission.Requests. It is not let in without a slot even if its connection was
+// Begin implements admission.Work. It is not let in without a slot even if its connection was
 // closed in the meantime.
 func (s *workSlot) Begin() { _ = s.enter(context.Background()) }
 
-// End implements admission.Requests.
+// End implements admission.Work.
 func (s *workSlot) End() { s.release() }
 
 // enter waits for the slot, unless the request has it already.
@@ -218,6 +217,10 @@ func (s *workSlot) holds() bool {
 func (s *workSlot) hold() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.held { // two goroutines of a connection have entered at the same time
+		s.work.leave(s.caller)
+		return
+	}
 	s.held, s.parked = true, false
 	if s.late == nil {
 		s.late = time.AfterFunc(workTime, s.letGo)

@@ -86,7 +86,7 @@ func (l *Ledger) unconfigure(name ClusterName) {
 // forgetCluster drops all that was read of a cluster.
 func (l *Ledger) forgetCluster(c *cluster) {
 	if c.reading != nil {
-		c.reading.over.Clear()
+		c.reading.endsNone = true
 		l.finishReading(c)
 	}
 	c.reported, c.known, c.asked, c.taken = false, false, 0, 0

@@ -111,7 +111,11 @@ func (q *clusterQueue) autoCreated() bool {
 // autoCreates reports whether the cluster creates a queue that it does not have when it is used.
 // The nearest existing queue above it decides that.
 func (c *cluster) autoCreates(at queueKey) bool {
-	if _, elsewhere := c.standard[at.path]; elsewhere { // the queue exists, in other partitions
+	_, elsewhere := c.standard[at.path] // the queue exists, in other partitions
+	if r := c.reading; r != nil && elsewhere {
+		_, elsewhere = r.standard[at.path] // else it exists no longer
+	}
+	if elsewhere {
 		return false
 	}
 	for path, below := parentPath(at.path); below; path, below = parentPath(path) {

@@ -168,6 +168,7 @@ func (l *Ledger) unholdExternal(e *entry) {
 	}
 	for i := range x.memberships {
 		s := &x.memberships[i]
+		s.cluster.reading.forget(e.ID)
 		list := s.cluster.members
 		last := list[len(list)-1]
 		list[s.index] = last

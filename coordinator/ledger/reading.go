@@ -106,6 +106,8 @@ type reading struct {
 	// must not count in two. What an allocation names later counts nowhere until the next report.
 	owners map[string]ID
 	over   btree.Set[ID] // the allocations that end with their applications
+	// endsNone keeps these: what is read of the cluster is forgotten.
+	endsNone bool
 	// next is what the report includes of allocations, and sums that of all in a queue; none: what
 	// the last report includes.
 	next map[ID]*nextShown
@@ -133,7 +135,7 @@ const (
 	allDone
 )
 
-// ReportCluster takes in what was read of a cluster, all or nothing. If it is much, that takes more
+// ReportCluster takes in what was read of a cluster, or refuses it. If it is much, that takes more
 // steps: NextTimer is now until it is done. The ledger keeps the lists of the report.
 //
 // Errors: *NotFoundError (there is no provider for it any more), and those of Prepare.
@@ -192,8 +194,8 @@ func (l *Ledger) takeInReports() {
 	l.own += int(l.revision - before) //nolint:gosec // what one step ends at most
 }
 
-// finishReading takes in all that is left of a report, if there is one. That is one long step: it
-// is for what comes so rarely that it cannot hold the loop often.
+// finishReading takes in all that is left of a report, if there is one. That is one long step: for
+// other settings, for silence, and for a report that comes before the last one was taken in.
 func (l *Ledger) finishReading(c *cluster) {
 	for c.reading != nil {
 		left := l.readings.step

@@ -136,7 +136,12 @@ func TestWhateverHappensWhileAReportIsTakenIn(t *testing.T) {
 			},
 			"provider": func(t *rapid.T) { w.provider(t, rapid.SampledFrom([]string{"", "x"}).Draw(t, "settings")) },
 			"time":     w.pass,
-			"":         func(t *rapid.T) { sound(t, w.ledger) },
+			"": func(t *rapid.T) {
+				sound(t, w.ledger)
+				if n := w.ledger.Lingering(); n > 0 {
+					t.Fatalf("%d allocations that have ended are still there", n)
+				}
+			},
 		})
 		w.comeToRest(t)
 	})

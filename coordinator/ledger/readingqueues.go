@@ -12,7 +12,6 @@ const (
 // has, and those that it has not.
 func (r *reading) updateQueues(l *Ledger, left *int) (done bool) {
 	c := r.cluster
-	c.leaves, c.standard = r.leaves, r.standard
 	there := r.queuesAfter(*left/queueCost + 1)
 	for ; *left > 0 && (r.at < len(r.order) || len(there) > 0); *left -= queueCost {
 		var q *clusterQueue
@@ -68,7 +67,7 @@ func (r *reading) updateQueue(l *Ledger, q *clusterQueue, report *QueueReport) {
 func (r *reading) conclude(l *Ledger) {
 	c := r.cluster
 	c.reported, c.asked, c.taken, c.reportedQueues = true, r.Asked, r.taken, len(r.Queues)
-	c.incarnation, c.untrusted, c.answers = r.Incarnation, r.Untrusted, r.answers
+	c.incarnation, c.untrusted, c.answers, c.leaves, c.standard = r.Incarnation, r.Untrusted, r.answers, r.leaves, r.standard
 	r.wake = !c.known && r.valid(l.now)
 	c.known = r.valid(l.now)
 	l.timers.set(&c.timer, 0)
@@ -96,6 +95,9 @@ func (r *reading) wakeQueues(l *Ledger, left *int) (done bool) {
 
 // endMembers ends allocations with their applications, unless these have changed meanwhile.
 func (r *reading) endMembers(l *Ledger, left *int) (done bool) {
+	if r.endsNone {
+		return true
+	}
 	for *left > 0 && r.over.Len() > 0 {
 		id, _ := r.over.PopMin()
 		if e := l.entry(id); e != nil && e.State == Active && e.external.ended() {

@@ -93,10 +93,13 @@ func (e *entry) setShown(t *queueCharge, by whichReading, v resource.Vector) (ch
 		n.shown[e.external.index(t)] = v
 		return true
 	}
-	t.queue.replaceShown(&t.queue.shown, before, v)
-	if r != nil && n == nil && r.sums[t.queue] != nil {
+	switch {
+	case n != nil:
+		r.sum(t.queue) // which begins with what the last one includes
+	case r != nil && r.sums[t.queue] != nil:
 		t.queue.replaceShown(r.sums[t.queue], before, v)
 	}
+	t.queue.replaceShown(&t.queue.shown, before, v)
 	t.shown = v
 	return true
 }
@@ -207,5 +210,13 @@ func (x *external) eachCharge(c *cluster, visit func(i int, t *queueCharge)) {
 		if t := &x.charges[i]; t.queue.cluster == c {
 			visit(i, t)
 		}
+	}
+}
+
+// forget drops an allocation that holds nothing any more.
+func (r *reading) forget(id ID) {
+	if r != nil {
+		delete(r.next, id)
+		r.over.Delete(id)
 	}
 }

@@ -68,12 +68,12 @@ type Connection struct {
 	net.Conn
 
 	owner      *Connections
-	first      *time.Timer  // set under the lock of owner, before anything else has the connection
-	calls      atomic.Int64 // under way
-	identified atomic.Bool  // its caller is known
-	answering  atomic.Bool  // a request of HTTP/1 has come whole, and its answer is not sent
-	begun      atomic.Bool  // something of a request has come that counts among calls for it
-	told       atomic.Pointer[heading]
+	first      *time.Timer          // set under the lock of owner, before anything else has the connection
+	calls      atomic.Int64         // under way
+	identified atomic.Bool          // its caller is known
+	work       atomic.Pointer[Work] // nil: nothing is told of its requests
+	between    atomic.Bool          // the next bytes are the first ones of a request, and work is told
+	begun      atomic.Bool          // these have come, and count among calls
 
 	// Guarded by the lock of owner:
 	caller  Caller
@@ -298,7 +298,7 @@ func (c *Connections) Begin(ctx context.Context) (ended func()) {
 	}
 	conn.calls.Add(1)
 	conn.first.Stop()
-	conn.answering.Store(true)
+	conn.between.Store(false)
 	if conn.identified.Load() {
 		return func() { conn.calls.Add(-1) }
 	}
