@@ -77,9 +77,9 @@ func (e *UndeadError) Error() string {
 // Unwrap returns the cause.
 func (e *UndeadError) Unwrap() error { return e.Cause }
 
-// Run runs the program to its end, or until ctx ends. Errors: *exec.ExitError (it ended with another
-// code than 0, or by a signal), the cause of ctx, *TooMuchError, *UndeadError, others if it could
-// not be started. What it has printed is returned with an error, too.
+// Run runs the program to its end, or until ctx ends. Errors: *exec.ExitError (it ended with
+// another code than 0, or by a signal), the cause of ctx, *TooMuchError, *UndeadError, others if it
+// could not be started. What it has printed is returned with an error, too.
 func (c *Command) Run(ctx context.Context) (Printed, error) {
 	if ctx.Err() != nil {
 		return Printed{}, context.Cause(ctx)
@@ -160,8 +160,8 @@ func confine() error {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("no new privileges: %w", err)
 	}
-	// Capabilities that were handed to this process would be handed on, also to another user. Before
-	// Linux 4.3 there are none of that kind.
+	// Capabilities that were handed to this process would be handed on, also to another user.
+	// Before Linux 4.3 there are none of that kind.
 	if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil && !errors.Is(err, unix.EINVAL) {
 		return fmt.Errorf("ambient capabilities: %w", err)
 	}
@@ -172,13 +172,10 @@ func confine() error {
 // the process was started with may be others.
 func closeOnExec() error {
 	err := unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC)
-	if err != nil && !errors.Is(err, unix.ENOSYS) && !errors.Is(err, unix.EINVAL) {
-		return fmt.Errorf("files of this process: %w", err)
+	if err != nil { // before Linux 5.11, or in a sandbox that does not know the call
+		err = closeEachOnExec()
 	}
-	if err == nil {
-		return nil
-	}
-	return closeEachOnExec() // before Linux 5.11
+	return err
 }
 
 // wait waits until the program has ended, or should have, and kills what is left of its process

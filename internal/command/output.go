@@ -109,7 +109,7 @@ func clean(text []byte) string {
 func closeEachOnExec() error {
 	files, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
-		return err //nolint:wrapcheck // names the folder
+		return fmt.Errorf("files of this process: %w", err)
 	}
 	for _, file := range files {
 		if fd, err := strconv.Atoi(file.Name()); err == nil && fd > 2 {

@@ -45,8 +45,8 @@ func (o *OneOrMore) UnmarshalYAML(node ast.Node) error {
 	return nil
 }
 
-// ScalarOrList is a Scalar in whose place a list of them may stand. Its text is then a JSON array of
-// their texts.
+// ScalarOrList is a Scalar in whose place a list of them may stand. Its text is then a JSON array
+// of their texts.
 type ScalarOrList struct{ Scalar }
 
 // UnmarshalYAML takes either.

@@ -108,8 +108,8 @@ func TestExampleOfKubernetes(t *testing.T) {
 		namespaces []string
 		want       string
 	}{
-		// memory is that of limits, which has less left than that of requests; pods are those of the
-		// quota few-pods
+		// memory is that of limits, which has less left than that of requests; pods are those of
+		// the quota few-pods
 		"all":  {nil, "analytics: memory=60GiB,cpu=7250m,instances=12,nvidia.com/gpu=1 of memory=220GiB,cpu=40,instances=30,nvidia.com/gpu=4\n" + etl},
 		"some": {[]string{"etl", "ana"}, etl},
 	} {
