@@ -54,7 +54,7 @@ func Decode(data []byte) (*Answer, error) {
 	case !queues:
 		return nil, missing("queues", "a list of queues")
 	case len(a.Queues) == 0:
-		return nil, refuse("queues", "[]", `at least one queue; if there is none for now, print "untrusted" with the reason or end with another code than 0`)
+		return nil, refuse("queues", "[]", `at least one queue; if none is known now, end with another code than 0`)
 	}
 	return &a, a.check()
 }
@@ -165,23 +165,23 @@ func fieldOf(dimension string) string {
 
 // checkPlace checks the address of a queue: somebody must be able to ask for it.
 func checkPlace(at, path, partition string) error {
-	const wantText = "no commas, no blanks at its ends, and no characters that cannot be seen"
+	const wantText = "no commas, and no blanks at its ends"
 	switch {
 	case path == "":
 		return missing(at+".path", "the path of the queue, such as licences or team-a.batch")
 	case !resource.ValidPath(path):
 		return refuse(at+".path", quoted(path), "1 to 32 names with a dot between two, of at most 512 characters together")
-	case !visible(path):
+	case !writable(path):
 		return refuse(at+".path", quoted(path), wantText)
-	case !visible(partition) || partition == providers.AnyPartition:
+	case !writable(partition) || partition == providers.AnyPartition:
 		return refuse(at+".partition", quoted(partition), wantText+`, and not "*"`)
 	}
 	return nil
 }
 
-// visible reports whether a name can be written on a command line and seen in its answer.
-func visible(name string) bool {
-	return strings.TrimSpace(name) == name && !strings.ContainsFunc(name, func(r rune) bool { return r == ',' || !strconv.IsPrint(r) })
+// writable reports whether a name can be written on a command line.
+func writable(name string) bool {
+	return strings.TrimSpace(name) == name && !strings.Contains(name, ",")
 }
 
 // application reads one application.

@@ -57,7 +57,8 @@ func readList[T any](r reader, at string, most int, item func(at string) (T, err
 	}))
 }
 
-// text reads a text of at most so many characters; 0: of any length.
+// text reads a text of at most so many characters; 0: of any length. Texts are shown to people, so
+// what a terminal would act on is refused.
 func (r reader) text(at string, most int) (string, error) {
 	if r.json.Next() != jx.String {
 		return "", r.mistyped(at, "a text")
@@ -68,8 +69,8 @@ func (r reader) text(at string, most int) (string, error) {
 		return "", r.syntax(err)
 	case text == "":
 		return "", refuse(at, `""`, "a text, or no such field")
-	case !utf8.ValidString(text):
-		return "", refuse(at, quoted(text), "text in UTF-8")
+	case strings.ContainsFunc(text, func(r rune) bool { return !strconv.IsPrint(r) }):
+		return "", refuse(at, quoted(text), "no characters that cannot be seen")
 	case most > 0 && utf8.RuneCountInString(text) > most:
 		return "", refuse(at, quoted(text), fmt.Sprintf("at most %d characters", most))
 	}

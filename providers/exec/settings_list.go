@@ -19,7 +19,7 @@ func Settings() []providers.Setting {
 		{Name: settingUser, Type: providers.Text, Doc: "The user that it runs as, by name or uid, from /etc/passwd; never root. " +
 			"Needed if the coordinator runs as root. Another user than the coordinator's needs root, or CAP_SETUID, CAP_SETGID and CAP_KILL. Default: the coordinator's."},
 		{Name: settingEnvironment, Type: providers.List, Doc: "Variables that it gets: NAME with the coordinator's value, or NAME=VALUE. Default: none. " +
-			"PATH (" + defaultPath + ") and LANG (" + defaultLang + ") are always there, unless they are listed."},
+			"PATH (" + defaultPath + ") and LANG (" + defaultLang + ") are always there, unless they are listed. What stands here is shown in `bursar providers`: no secrets."},
 		{Name: settingDirectory, Type: providers.Text, Doc: "Its working directory, a whole path. Default /."},
 		{Name: settingMaxBytes, Type: providers.Size, Doc: "The most that it may print. Default 4MiB; 4KiB to 64MiB."},
 	}
