@@ -29,8 +29,7 @@ func (a *Agent) leaderWatch(ctx context.Context) error {
 			}
 		}
 		if named != leader && named != "" {
-			answered := a.naming.named()
-			if !answered || !a.awaited() {
+			if a.naming.named(a.awaited()) {
 				a.newLeader.Store(true)
 				a.syncDue.bringForward(time.Now().Add(a.spread()))
 			}
@@ -52,13 +51,15 @@ type naming struct {
 	ahead bool // a leader has answered that was not named yet; guarded by mu
 }
 
-// named says that another leader was named. It reports whether that one has answered already.
-func (n *naming) named() (answered bool) {
+// named says that another leader was named, and whether the host is awaited by the one that has
+// answered last. It reports whether the host is to report to it now: it is not if these two are the
+// same.
+func (n *naming) named(awaited bool) (report bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	answered = n.ahead
-	n.waits, n.ahead = !answered, false
-	return answered
+	report = !n.ahead || !awaited
+	n.waits, n.ahead = report, false
+	return report
 }
 
 // hasAnswered reports whether the leader that was named last has answered.
