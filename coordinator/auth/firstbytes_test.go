@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/bursar/bursar/internal/admission"
 	"github.com/bursar/bursar/internal/identity"
@@ -99,6 +100,26 @@ func TestACallersNextRequestIsReadInItsTurn(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The request may be another caller's, over a connection that several share. So its first bytes do
+// not wait long for the caller before.
+func TestTheFirstBytesOfARequestWaitForAMomentOnly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newBareServer(t)
+		shared := s.connect(t)
+		if !*shared("/", "mallory") {
+			t.Fatal("the first one is not read")
+		}
+		if err := s.limits.work.enter(t.Context(), admission.Caller{ID: "caller/mallory"}); err != nil { // and never leaves
+			t.Fatal(err)
+		}
+		waits := shared("/", "alice")
+		time.Sleep(beginTime)
+		if synctest.Wait(); !*waits {
+			t.Error("alice's request is not read")
+		}
+	})
 }
 
 // Callers who are not known do not wait for one another: they may have nothing but an address in

@@ -12,6 +12,8 @@ import (
 const (
 	// workTime is how long a request keeps its slot at most: a body may come slowly.
 	workTime = 50 * time.Millisecond
+	// beginTime is how long the first bytes of a request wait for a slot at most.
+	beginTime = 500 * time.Millisecond
 	// activeTime is how long a caller counts as active after a request.
 	activeTime = 100 * time.Millisecond
 )
@@ -188,9 +190,13 @@ type workSlot struct {
 
 type workSlotKey struct{}
 
-// Begin implements admission.Work. It is not let in without a slot even if its connection was
-// closed in the meantime.
-func (s *workSlot) Begin() { _ = s.enter(context.Background()) }
+// Begin implements admission.Work. It waits for beginTime at most: the request may be another
+// caller's than those before it.
+func (s *workSlot) Begin() {
+	ctx, cancel := context.WithTimeout(context.Background(), beginTime)
+	defer cancel()
+	_ = s.enter(ctx) // the request waits once more when it is known whose it is
+}
 
 // End implements admission.Work.
 func (s *workSlot) End() { s.release() }

@@ -21,7 +21,7 @@ func TestMain(m *testing.M) {
 		c := shell("id -u; grep -E '^Cap(Prm|Eff|Amb):' /proc/self/status; sleep 3600 & exit 0")
 		c.Credential = &syscall.Credential{Uid: 2, Gid: 2}
 		printed, err := c.Run(context.Background())
-		fmt.Printf("%s%v", printed.Output, err)
+		fmt.Fprintf(os.Stdout, "%s%v", printed.Output, err)
 		return
 	}
 	os.Exit(m.Run())

@@ -1,9 +1,10 @@
 // Package command runs a program that the configuration names, to read what it prints. The program
-// gets no terminal, no shell and no more rights than it is given. It is the leader of a process
-// group of its own, which is killed as a whole when the program has ended, or should have. It
-// cannot gain rights by a setuid bit, and ends with this process.
+// gets no shell and no more rights than it is given. It is the leader of a session of its own: it
+// has no terminal, and could not type into one. Its process group is killed as a whole when the
+// program has ended, or should have. It cannot gain rights by a setuid bit.
 //
-// What leaves the process group (setsid) is not killed, and nothing waits for it.
+// What leaves the process group (setsid) is not killed, and its output is waited for a second. If
+// this process is killed, the program is killed as well, but not what it has started.
 //
 // A Command may be run by any goroutine, more than once at a time.
 package command
@@ -127,7 +128,7 @@ func (c *Command) start(output, problems *output) (*process, error) {
 	command := exec.Command(c.Args[0], c.Args[1:]...)              //nolint:gosec,noctx // it is the configuration's to say, and is killed with its group
 	command.Dir, command.Env = c.Dir, append([]string{}, c.Env...) // nil would be this process's
 	command.Stdout, command.Stderr = output.write, problems.write
-	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Credential: c.Credential, Pdeathsig: syscall.SIGKILL}
+	command.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Credential: c.Credential, Pdeathsig: syscall.SIGKILL}
 	p := &process{ended: make(chan struct{}), reap: make(chan struct{}), gone: make(chan struct{})}
 	started := make(chan error, 1)
 	go func() {

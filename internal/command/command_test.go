@@ -3,6 +3,7 @@ package command
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -33,7 +34,12 @@ func within(t *testing.T) context.Context {
 }
 
 func TestWhatACommandIsGiven(t *testing.T) {
-	leaked, err := unix.Open("/dev/null", unix.O_RDONLY, 0) // as a process may be started with
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	leaked, err := unix.FcntlInt(null.Fd(), unix.F_DUPFD, 100) // as a process may be started with
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,8 +52,10 @@ func TestWhatACommandIsGiven(t *testing.T) {
 		"nothing to read":                {"cat", ""},
 		"its working directory":          {"pwd", "/\n"},
 		"its environment and no more":    {"env | grep -v -e ^PWD= -e ^_= -e ^SHLVL=", "PATH=/usr/bin:/bin\n"},
-		"no files of this process":       {"ls /proc/$$/fd | tr '\\n' ' '", "0 1 2 "},
+		"no files of this process":       {fmt.Sprintf("[ -e /proc/$$/fd/%d ] || echo none", leaked), "none\n"},
 		"a process group of its own":     {`[ "$(cut -d" " -f5 /proc/$$/stat)" = $$ ] && echo yes`, "yes\n"},
+		"a session of its own":           {`[ "$(cut -d" " -f6 /proc/$$/stat)" = $$ ] && echo yes`, "yes\n"},
+		"no terminal":                    {`cut -d" " -f7 /proc/$$/stat`, "0\n"},
 		"no rights by setuid bits":       {"grep ^NoNewPrivs: /proc/self/status", "NoNewPrivs:\t1\n"},
 		"no capabilities that stay":      {"grep ^CapAmb: /proc/self/status", "CapAmb:\t0000000000000000\n"},
 		"more than a pipe holds of text": {"head -c 1000000 /dev/zero | tr '\\0' x", strings.Repeat("x", 1000000)},

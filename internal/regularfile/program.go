@@ -32,9 +32,11 @@ func GuardedProgram(path string, uid uint32) error {
 
 // guardedStep checks one step on the way to a program.
 func guardedStep(path string, info fs.FileInfo, uid uint32, mayStick bool) error {
-	owner, group := owners(info)
+	owner, _ := owners(info)
 	mode := info.Mode()
-	shared := mode.Perm()&0o002 != 0 || mode.Perm()&0o020 != 0 && group != 0
+	// Root's group too: others may be in it, and with an access control list the bits of the group
+	// say what any of its entries may do.
+	shared := mode.Perm()&0o022 != 0
 	sticks := mayStick && mode.IsDir() && mode&fs.ModeSticky != 0
 	switch {
 	case owner != 0 && owner != uid && uid == 0:

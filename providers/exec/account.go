@@ -78,13 +78,16 @@ func (m machine) account(name string) (*syscall.Credential, error) {
 		return nil, wrong(fmt.Sprintf("no user, or the one with uid %d: this coordinator runs as that one, "+
 			"and without CAP_SETUID, CAP_SETGID and CAP_KILL it can run commands as no other (docs/providers.md says how it can)", m.uid))
 	}
+	if gid == 0 {
+		return nil, wrong(wantUser + ", nor of root's group")
+	}
 	credential := &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
 	groups, err := found.GroupIds()
 	if err != nil {
 		return nil, wrong(fmt.Sprintf("a user whose groups can be read (%v)", err))
 	}
 	for _, group := range groups {
-		if id, err := strconv.ParseUint(group, 10, 32); err == nil {
+		if id, err := strconv.ParseUint(group, 10, 32); err == nil && id != 0 {
 			credential.Groups = append(credential.Groups, uint32(id))
 		}
 	}

@@ -165,7 +165,7 @@ func fieldOf(dimension string) string {
 
 // checkPlace checks the address of a queue: somebody must be able to ask for it.
 func checkPlace(at, path, partition string) error {
-	const wantText = "no commas, and no blanks at its ends"
+	const wantText = "no commas, no @, and no blanks at its ends"
 	switch {
 	case path == "":
 		return missing(at+".path", "the path of the queue, such as licences or team-a.batch")
@@ -181,7 +181,7 @@ func checkPlace(at, path, partition string) error {
 
 // writable reports whether a name can be written on a command line.
 func writable(name string) bool {
-	return strings.TrimSpace(name) == name && !strings.Contains(name, ",")
+	return strings.TrimSpace(name) == name && !strings.ContainsAny(name, ",@")
 }
 
 // application reads one application.

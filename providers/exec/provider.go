@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/bursar/bursar/internal/command"
 	"github.com/bursar/bursar/internal/regularfile"
@@ -47,12 +48,14 @@ func (k kind) Open(_ string, given map[string]string) (providers.Provider, error
 	if err != nil {
 		return nil, err
 	}
-	return &Provider{
+	p := &Provider{
 		settings: s, uid: uint32(here.uid), //nolint:gosec // an id
 		command: command.Command{
 			Args: s.command, Dir: s.directory, Env: s.environment(here.variable), Credential: credential, MaxOutput: s.maxBytes,
 		},
-	}, nil
+	}
+	p.guard = p.check
+	return p, nil
 }
 
 // Provider reads one system by running a command.
@@ -60,6 +63,7 @@ type Provider struct {
 	settings settings
 	uid      uint32 // this process's
 	command  command.Command
+	guard    func() error // check, but in tests
 
 	mu sync.Mutex // guards all below; held while the command runs
 	// applications are those that the last run listed; nil: it has no list of them.
@@ -120,18 +124,52 @@ func (p *Provider) run(ctx context.Context) (*Answer, string, error) {
 	if p.lingers() {
 		return nil, "", errors.New("its last run was killed and hangs in the kernel; it runs again when that one has ended")
 	}
-	if err := p.check(); err != nil {
-		return nil, "", err
-	}
-	printed, err := p.command.Run(ctx)
+	printed, err := p.attempt(ctx)
 	if undead, is := errors.AsType[*command.UndeadError](err); is {
 		p.undead = undead.Gone
 	}
 	if err != nil {
-		return nil, printed.Errors, p.explain(err)
+		return nil, printed.Errors, err
 	}
 	answer, err := Decode(printed.Output)
 	return answer, printed.Errors, err
+}
+
+// endTime is how long a run may take after its timeout: to kill it, and to read what it has printed.
+const endTime = 5 * time.Second
+
+// attempt checks the program and runs it. What looks at a file may hang in the kernel as well as
+// the program, if it is in a file system of the network.
+func (p *Provider) attempt(ctx context.Context) (command.Printed, error) {
+	type result struct {
+		command.Printed
+
+		err error
+	}
+	ended, gone := make(chan result, 1), make(chan struct{})
+	go func() {
+		defer close(gone)
+		r := result{err: p.guard()}
+		if r.err == nil {
+			if r.Printed, r.err = p.command.Run(ctx); r.err != nil {
+				r.err = p.explain(r.err)
+			}
+		}
+		ended <- r
+	}()
+	select {
+	case r := <-ended:
+		return r.Printed, r.err
+	case <-ctx.Done():
+	}
+	late := time.NewTimer(endTime)
+	defer late.Stop()
+	select {
+	case r := <-ended:
+		return r.Printed, r.err
+	case <-late.C:
+		return command.Printed{}, &command.UndeadError{Cause: context.Cause(ctx), Gone: gone}
+	}
 }
 
 // explain says what would be right, where that is not plain.

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -236,6 +237,28 @@ func TestACommandThatCannotBeKilledDoesNotRunAgain(t *testing.T) {
 	if _, err := p.Snapshot(t.Context()); err != nil {
 		t.Error(err)
 	}
+}
+
+// A file system that does not answer must not keep a reading for ever.
+func TestAProgramThatCannotBeLookedAtEndsTheReading(t *testing.T) {
+	p, _ := open(t, settingsOf(script(t, "exit 0"))).(*Provider)
+	synctest.Test(t, func(t *testing.T) {
+		hangs := make(chan struct{})
+		p.guard = func() error {
+			<-hangs
+			return errors.New("it is away")
+		}
+		for _, want := range []string{"no answer within 30s", "hangs in the kernel; it runs again when that one has ended"} {
+			if _, err := p.Snapshot(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%v, want %q", err, want)
+			}
+		}
+		close(hangs)
+		synctest.Wait()
+		if _, err := p.Snapshot(t.Context()); err == nil || !strings.Contains(err.Error(), "it is away") {
+			t.Errorf("%v, want it looked at again", err)
+		}
+	})
 }
 
 // After a reading that failed, nothing of the one before counts.

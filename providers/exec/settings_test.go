@@ -75,7 +75,7 @@ func TestTheKindIsForFiles(t *testing.T) {
 
 // users are those of a machine.
 func users(name string) (*user.User, error) {
-	for _, u := range []user.User{{Username: "root2", Uid: "0", Gid: "0"}, {Username: "bursar", Uid: "900", Gid: "900"}, {Username: "nobody", Uid: "65534", Gid: "65534"}} {
+	for _, u := range []user.User{{Username: "root2", Uid: "0", Gid: "0"}, {Username: "operator", Uid: "11", Gid: "0"}, {Username: "bursar", Uid: "900", Gid: "900"}, {Username: "nobody", Uid: "65534", Gid: "65534"}} {
 		if name == u.Username || name == u.Uid {
 			return &u, nil
 		}
@@ -96,6 +96,7 @@ func TestWhoRunsACommand(t *testing.T) {
 		"root, by uid":                  {root, "65534", 65534, ""},
 		"root, as nobody in particular": {root, "", 0, "the user that the command runs as, such as nobody: this coordinator runs as root"},
 		"root, as root":                 {root, "root2", 0, "never root"},
+		"root, of root's group":         {root, "operator", 0, "nor of root's group"},
 		"root, as a stranger":           {root, "mallory", 0, "an unprivileged user of this machine"},
 		"root in a cage":                {machine{uid: 0, lookUp: users}, "nobody", 0, "without CAP_SETUID"},
 		"bursar, as itself":             {bursar, "", 0, ""},
