@@ -23,6 +23,9 @@ printf '%s\n' "$said" | awk -v wanted="$*" '
 BEGIN {
 	count = split(wanted, features, " ")
 }
+NF {
+	last = $0
+}
 # lic1: license server UP (MASTER) v11.19.5
 /license server UP/ {
 	up = 1
@@ -30,6 +33,7 @@ BEGIN {
 # What explains why something is missing.
 /[Cc]annot connect|is down|not running|^Error/ {
 	print > "/dev/stderr"
+	said = 1
 }
 # Users of MATLAB:  (Total of 10 licenses issued;  Total of 4 licenses in use)
 /^ *Users of .*\(Total of [0-9]+ licenses? issued;  Total of [0-9]+ licenses? in use\)/ {
@@ -44,6 +48,9 @@ BEGIN {
 }
 END {
 	if (!up) {
+		if (!said) {
+			print last > "/dev/stderr"
+		}
 		print "lmstat does not say that the license server is up" > "/dev/stderr"
 		exit 1
 	}

@@ -75,4 +75,7 @@ def quantities:
           used: (.least | map({(.dimension): .used}) | add | quantities)
         })
   )
-}' --args "$@"
+}
+| ($ARGS.positional - [.queues[].path]) as $missing
+| if $missing == [] then . else error("\($missing | join(", ")): no ResourceQuota that counts") end
+' --args "$@"

@@ -63,7 +63,7 @@ func queue(fields string) string { return `{"version":1,"queues":[{"path":"a",` 
 
 // limit is an answer with a limit, of which nothing is used.
 func limit(fields string) string {
-	return queue(`"limit":{` + fields + `},"used":{"memory":"0B","cpu":0,"instances":0}`)
+	return queue(`"limit":{` + fields + `},"used":{"memory":0,"cpu":0,"instances":0}`)
 }
 
 const whole = "a whole number from 0 to 9007199254740991; for no limit leave it out"
@@ -99,6 +99,7 @@ func TestWhatMakesNoSenseIsRefusedWhereItStands(t *testing.T) {
 		"any partition":        {queue(`"partition":"*"`), `queues[0].partition: "*": want no commas`},
 		"a hostile reason":     {`{"version":1,"queues":[{"path":"a"}],"untrusted":"\u001b[2Jall is well"}`, `untrusted: "\x1b[2Jall is well": want no characters that cannot be seen`},
 		"blanks at its end":    {`{"version":1,"queues":[{"path":"a "}]}`, `queues[0].path: "a ": want no commas, no @, and no blanks at its ends`},
+		"a size of 4":          {limit(`"memory":4`), "queues[0].limit.memory: 4: want a size with its unit"},
 		"with a partition":     {`{"version":1,"queues":[{"path":"a@p"}]}`, `queues[0].path: "a@p": want no commas, no @`},
 		"a queue twice":        {`{"version":1,"queues":[{"path":"a"},{"path":"b"},{"path":"a"}]}`, `queues[2].path: "a": want each path once in each partition; queues[0] has it, too`},
 		"no queue above":       {`{"version":1,"queues":[{"path":"a"},{"path":"a.b.c"}]}`, `queues[1].path: "a.b.c": want the queue above it, "a.b", in the list`},

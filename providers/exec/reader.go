@@ -124,6 +124,9 @@ func (r reader) memory(at, unlimited string) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
+	if text == "0" { // in any unit
+		return 0, nil
+	}
 	n, err := resource.ParseMemory(text)
 	if err != nil || strings.TrimLeft(text, "0123456789.") == "" {
 		return 0, refuse(at, shown, want)
