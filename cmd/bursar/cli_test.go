@@ -75,7 +75,7 @@ func TestExampleProvidersAreRight(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(list) != 3 || defaultText(list[0], list) != "yes" || list[1].GetSettings()["auth"] != "kerberos" {
+	if len(list) != 4 || defaultText(list[0], list) != "yes" || list[1].GetSettings()["auth"] != "kerberos" || list[3].GetKind() != "exec" {
 		t.Errorf("read %v", list)
 	}
 }
