@@ -176,7 +176,7 @@ func (p *Provider) attempt(ctx context.Context) (command.Printed, error) {
 func (p *Provider) explain(err error) error {
 	as := "the coordinator's user"
 	if p.settings.user != "" {
-		as = p.settings.user
+		as = fmt.Sprintf("user %q", p.settings.user)
 	}
 	_, tooMuch := errors.AsType[*command.TooMuchError](err)
 	switch {
@@ -186,6 +186,8 @@ func (p *Provider) explain(err error) error {
 		return fmt.Errorf("%w: want that %s may execute it, and enter its folder and %s", err, as, p.settings.directory)
 	case errors.Is(err, syscall.ENOEXEC):
 		return fmt.Errorf("%w: want a program of this machine, or a script with #! and its interpreter in the first line", err)
+	case errors.Is(err, syscall.ENOENT): // the program itself was there
+		return fmt.Errorf("%w: want the interpreter that its first line names (#!), and no carriage return at the end of that line", err)
 	case errors.Is(err, syscall.EPERM):
 		return fmt.Errorf("%w: want that the coordinator may become %s (of a systemd unit: CapabilityBoundingSet, SystemCallFilter)", err, as)
 	default:

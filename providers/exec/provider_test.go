@@ -160,10 +160,15 @@ func TestCommandsThatGiveNoAnswer(t *testing.T) {
 	if err := os.WriteFile(noScript, []byte("echo a"), 0); err != nil {
 		t.Fatal(err)
 	}
+	ofDOS := script(t, "")
+	if err := os.WriteFile(ofDOS, []byte("#!/bin/sh\r\necho a\r\n"), 0); err != nil {
+		t.Fatal(err)
+	}
 	for name, test := range map[string]struct {
 		settings map[string]string
 		want     string
 	}{
+		"lines of DOS":      {settingsOf(ofDOS), "it could not be started: fork/exec " + ofDOS + ": no such file or directory: want the interpreter that its first line names (#!), and no carriage"},
 		"exit status":       {settingsOf(script(t, "echo '"+oneQueue+"'; echo connecting >&2; echo 'no licence server' >&2; exit 3")), "exit status 3: connecting / no licence server"},
 		"no JSON":           {settingsOf(script(t, "echo warming up; echo 'deprecated' >&2")), `standard output: "warming up": want one JSON object (`},
 		"nothing":           {settingsOf(script(t, "echo 'who are you?' >&2")), "standard output: missing: want one JSON object; the command printed nothing there: who are you?"},
@@ -175,7 +180,7 @@ func TestCommandsThatGiveNoAnswer(t *testing.T) {
 		"no directory":      {settingsOf("/bin/true", "directory", "/no/such"), "its working directory: stat /no/such: no such file or directory"},
 		"a file":            {settingsOf("/bin/true", "directory", "/etc/passwd"), "its working directory: /etc/passwd is no directory"},
 		"no script":         {settingsOf(noScript), "it could not be started: fork/exec " + noScript + ": exec format error: want a program of this machine, or a script with #! and"},
-		"not nobody's":      {settingsOf(secret), "it could not be started: fork/exec " + secret + ": permission denied: want that nobody may execute it, and enter its folder and /"},
+		"not nobody's":      {settingsOf(secret), "it could not be started: fork/exec " + secret + ": permission denied: want that user \"nobody\" may execute it, and enter its folder and /"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := open(t, test.settings).Snapshot(t.Context())
