@@ -199,7 +199,9 @@ test-race: $(BUF) $(GRPCURL) $(CONSUL) postgres ## Test all other packages with 
 # Each of them takes half of two cores, so they run side by side. What they need is there before.
 .PHONY: test-half
 test-half: $(NFPM) packaging ## Run test-packages and test-soak at the same time
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target test-packages test-soak
+	@mkdir -p bin; $(MAKE) test-soak >bin/soak.log 2>&1 & soak=$$!; failed=0; \
+	$(MAKE) test-packages || failed=1; \
+	wait $$soak || failed=1; cat bin/soak.log; exit $$failed
 
 # Without the race detector: it builds all packages, and installs them in a copy of this machine's
 # tree.

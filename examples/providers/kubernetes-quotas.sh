@@ -53,7 +53,7 @@ def quantities:
     [
       .items[]
       | select((.spec.scopes // []) == [] and (.spec.scopeSelector // {}) == {})
-      | select(($ARGS.positional | length) == 0 or (.metadata.namespace | IN($ARGS.positional[])))
+      | select($ARGS.positional == [] or (.metadata.namespace | IN($ARGS.positional[])))
       | .metadata.namespace as $namespace | (.status.used // {}) as $used
       | (.status.hard // {}) | to_entries[]
       | (.key | dimension) as $dimension | select($dimension != null)
