@@ -135,11 +135,11 @@ func (p *Provider) run(ctx context.Context) (*Answer, string, error) {
 	return answer, printed.Errors, err
 }
 
-// endTime is how long a run may take after its timeout: to kill it, and to read what it has printed.
+// endTime is how long a run may take after its timeout: to kill it, and to read what it printed.
 const endTime = 5 * time.Second
 
-// attempt checks the program and runs it. What looks at a file may hang in the kernel as well as
-// the program, if it is in a file system of the network.
+// attempt checks the program and runs it. To look at a file may hang in the kernel as well as the
+// program, if it is in a file system of the network.
 func (p *Provider) attempt(ctx context.Context) (command.Printed, error) {
 	type result struct {
 		command.Printed
