@@ -28,11 +28,9 @@ func (a *Agent) leaderWatch(ctx context.Context) error {
 				named = coordinator.URL
 			}
 		}
-		if named != leader && named != "" {
-			if a.naming.named(a.awaited()) {
-				a.newLeader.Store(true)
-				a.syncDue.bringForward(time.Now().Add(a.spread()))
-			}
+		if named != leader && named != "" && a.naming.named(a.awaited()) {
+			a.newLeader.Store(true)
+			a.syncDue.bringForward(time.Now().Add(a.spread()))
 		}
 		leader = named
 		select {

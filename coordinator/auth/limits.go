@@ -221,13 +221,11 @@ func (l *Limits) serveNameless(w http.ResponseWriter, r *http.Request, serve htt
 // would wait for one another.
 func (l *Limits) serveDenied(w http.ResponseWriter, r *http.Request, c *Caller, serve http.HandlerFunc) {
 	if c.Actor.Name != "" {
-		work, kept := l.slotOf(r, l.work, c.account)
+		work := l.slotOf(r, l.work, c.account)
 		if work.enter(r.Context()) != nil {
 			return // the caller has gone
 		}
-		if !kept {
-			defer work.release()
-		}
+		defer work.handled()
 	}
 	l.serveNameless(w, r, serve)
 }
@@ -263,13 +261,11 @@ func (l *Limits) serve(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	work, kept := l.workSlot(c, r)
+	work := l.workSlot(c, r)
 	if work.enter(r.Context()) != nil {
 		return // the caller has gone
 	}
-	if !kept {
-		defer work.release()
-	}
+	defer work.handled()
 	d := &decodeSlot{decoding: l.decoding, caller: c.account}
 	defer d.release()
 	defer c.answerSent()
@@ -289,10 +285,10 @@ func (l *Limits) serve(w http.ResponseWriter, r *http.Request) {
 
 // workSlot is for a call. Probes, whose callers have no identity, are not counted. Hosts do not
 // count as active callers for others, because there are always some.
-func (l *Limits) workSlot(c *Caller, r *http.Request) (slot *workSlot, kept bool) {
+func (l *Limits) workSlot(c *Caller, r *http.Request) *workSlot {
 	switch {
 	case c.Actor.Name == "":
-		return nil, false
+		return nil
 	case c.limits == l.Hosts:
 		return l.slotOf(r, l.hostWork, c.account)
 	default:
@@ -303,22 +299,22 @@ func (l *Limits) workSlot(c *Caller, r *http.Request) (slot *workSlot, kept bool
 // slotOf is for a request of a caller. A connection of HTTP/1 keeps it as long as all its requests
 // are of one caller: then a request enters before its header is read, and leaves when its answer is
 // sent.
-func (l *Limits) slotOf(r *http.Request, work *workSlots, caller admission.Caller) (slot *workSlot, kept bool) {
-	slot = &workSlot{work: work, caller: caller}
+func (l *Limits) slotOf(r *http.Request, work *workSlots, caller admission.Caller) *workSlot {
+	slot := &workSlot{work: work, caller: caller}
 	if r.ProtoMajor != 1 {
-		return slot, false
+		return slot
 	}
 	switch has := l.Connections.Work(r.Context()).(type) {
 	case nil:
-		return slot, l.Connections.KeepWork(r.Context(), slot)
+		slot.kept = l.Connections.KeepWork(r.Context(), slot)
 	case *workSlot:
 		if has.work == work && has.caller == caller {
-			return has, true
+			return has
 		}
 		has.release()
 		l.Connections.KeepWork(r.Context(), ofSeveral{})
 	}
-	return slot, false
+	return slot
 }
 
 // ofSeveral is for a connection that has had requests of several callers: nobody knows whose the

@@ -181,6 +181,7 @@ func (w *workSlots) crowdedLocked(caller admission.Caller) bool {
 type workSlot struct {
 	work   *workSlots
 	caller admission.Caller
+	kept   bool // its connection has it, and gives it back when the answer is sent
 
 	mu     sync.Mutex
 	held   bool        // guarded by mu
@@ -274,6 +275,14 @@ func (s *workSlot) release() {
 		s.late.Stop()
 	}
 	s.letGoLocked()
+}
+
+// handled gives the slot back when the request's handler returns, unless its connection does that
+// later.
+func (s *workSlot) handled() {
+	if s != nil && !s.kept {
+		s.release()
+	}
 }
 
 // Parked says that a call waits for something else than a processor from now on, or works no more.

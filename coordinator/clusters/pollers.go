@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -127,7 +126,7 @@ func (p *Pollers) Open(record *ledger.ProviderRecord) (providers.Provider, provi
 	if err != nil {
 		return nil, providers.Pace{}, err
 	}
-	if _, only := kind.(providers.FileOnly); only && !strings.HasPrefix(record.Source, ledger.SourceFilePrefix) {
+	if _, only := kind.(providers.FileOnly); only && !record.FromFile() {
 		return nil, providers.Pace{}, fmt.Errorf("a provider of kind %s that is not in the file of providers: want %s", record.Kind, providers.WantFile)
 	}
 	pace, err := providers.PaceFrom(record.Settings)

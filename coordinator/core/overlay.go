@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/bursar/bursar/coordinator/ledger"
 )
@@ -67,7 +66,7 @@ func hiddenOf(stored, all []ledger.ProviderRecord) (list []ledger.ProviderRecord
 func WithFile(stored, file []ledger.ProviderRecord) (all []ledger.ProviderRecord, hidden []string) {
 	all = slices.Clone(file)
 	for _, record := range stored {
-		if strings.HasPrefix(record.Source, ledger.SourceFilePrefix) {
+		if record.FromFile() {
 			record.Source = ledger.SourceAPI // whoever can write rows has no more rights than an admin for that
 		}
 		of := func(match func(ledger.ProviderRecord) bool) int { return slices.IndexFunc(file, match) }

@@ -76,7 +76,7 @@ func (a *auditor) addCharges(c *counted, by int) {
 
 // compareCluster checks the tables of a cluster, and what others use in its queues. What the
 // cluster shows of an allocation changes with each report, without a new form of the allocation:
-// noteShown tells of that.
+// noteForAudit tells of that.
 func (a *auditor) compareCluster(name ClusterName, c *cluster) bool {
 	if c.configured != (a.provider(name) != nil) || !c.configured && c.attached == 0 {
 		a.reportf(3, "cluster %s: configured %t, %d allocations", name, c.configured, c.attached)
@@ -85,30 +85,15 @@ func (a *auditor) compareCluster(name ClusterName, c *cluster) bool {
 		a.reportf(3, "cluster %s: %d cluster queues, %d in order", name, len(c.queues), c.order.Len())
 	}
 	after := resource.Address{Kind: c.Kind, Cluster: c.Cluster}
-	for more := true; more; {
-		if !a.step() {
-			return false
+	for a.step() {
+		next := c.queuesAfter(after, 1, nil)
+		if a.clusters[name] != c || len(next) == 0 { // it has gone in the meantime, or this was the last one
+			return true
 		}
-		more = false
-		if a.clusters[name] != c { // it has gone in the meantime
-			break
-		}
-		c.order.Ascend(&clusterQueue{address: after}, func(q *clusterQueue) bool {
-			if more = q.address != after; more {
-				after = q.address
-				a.compareClusterQueue(q)
-			}
-			return !more
-		})
+		after = next[0].address
+		a.compareClusterQueue(next[0])
 	}
-	return true
-}
-
-// noteShown says that a report shows another part of an allocation.
-func (l *Ledger) noteShown(e *entry) {
-	if l.auditor != nil {
-		l.auditor.noteChange(e.ID)
-	}
+	return false
 }
 
 // compareCreators compares how many cluster queues each host is said to have brought with those

@@ -259,6 +259,11 @@ func (l *Ledger) Recorded() int64 { return l.recorded }
 // noteRecorded takes note of an entry that has a new form.
 func (l *Ledger) noteRecorded(e *entry) {
 	l.recorded += e.bytes
+	l.noteForAudit(e)
+}
+
+// noteForAudit tells an audit that is under way that an entry counts as something else.
+func (l *Ledger) noteForAudit(e *entry) {
 	if l.auditor != nil {
 		l.auditor.noteChange(e.ID)
 	}

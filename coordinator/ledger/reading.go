@@ -3,6 +3,7 @@ package ledger
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/tidwall/btree"
@@ -197,8 +198,8 @@ func (l *Ledger) takeInReports() {
 // finishReading takes in all that is left of a report, if there is one. That is one long step: for
 // other settings, for silence, and for a report that comes before the last one was taken in.
 func (l *Ledger) finishReading(c *cluster) {
-	for c.reading != nil {
-		left := l.readings.step
+	if c.reading != nil {
+		left := math.MaxInt
 		l.takeIn(c.reading, &left)
 	}
 }
@@ -226,7 +227,7 @@ func (r *reading) goOn(l *Ledger, left *int) (done bool) {
 	case countingShown:
 		return r.eachMember(left, 2, func(e *entry) {
 			if r.countShown(e) {
-				l.noteShown(e)
+				l.noteForAudit(e)
 			}
 		})
 	case updatingQueues:
@@ -238,7 +239,7 @@ func (r *reading) goOn(l *Ledger, left *int) (done bool) {
 	default:
 		return r.eachMember(left, 1, func(e *entry) {
 			if r.mergeShown(e) {
-				l.noteShown(e)
+				l.noteForAudit(e)
 			}
 		})
 	}

@@ -1,5 +1,7 @@
 package ledger
 
+import "github.com/bursar/bursar/resource"
+
 const (
 	// queueCost is what a queue that goes over to a report counts of a step: it takes more than a
 	// microsecond.
@@ -12,7 +14,8 @@ const (
 // has, and those that it has not.
 func (r *reading) updateQueues(l *Ledger, left *int) (done bool) {
 	c := r.cluster
-	there := r.queuesAfter(*left/queueCost + 1)
+	r.list = c.queuesAfter(r.after, *left/queueCost+1, r.list[:0])
+	there := r.list
 	for ; *left > 0 && (r.at < len(r.order) || len(there) > 0); *left -= queueCost {
 		var q *clusterQueue
 		var report *QueueReport
@@ -36,16 +39,16 @@ func (r *reading) updateQueues(l *Ledger, left *int) (done bool) {
 	return true
 }
 
-// queuesAfter is at most so many of the cluster's queues that come after those that have gone over.
-func (r *reading) queuesAfter(most int) []*clusterQueue {
-	r.list = r.list[:0]
-	r.cluster.order.Ascend(&clusterQueue{address: r.after}, func(q *clusterQueue) bool {
-		if q.address != r.after {
-			r.list = append(r.list, q)
+// queuesAfter adds at most so many of the cluster's queues to an empty list, in order: those that
+// come after an address.
+func (c *cluster) queuesAfter(after resource.Address, most int, list []*clusterQueue) []*clusterQueue {
+	c.order.Ascend(&clusterQueue{address: after}, func(q *clusterQueue) bool {
+		if q.address != after {
+			list = append(list, q)
 		}
-		return len(r.list) < most
+		return len(list) < most
 	})
-	return r.list
+	return list
 }
 
 // updateQueue lets a queue go over to the report; nil: the report does not have it.
@@ -85,7 +88,8 @@ func (r *reading) wakeQueues(l *Ledger, left *int) (done bool) {
 	if !r.wake {
 		return true
 	}
-	for _, q := range r.queuesAfter(*left) {
+	r.list = r.cluster.queuesAfter(r.after, *left, r.list[:0])
+	for _, q := range r.list {
 		l.freed(&q.account)
 		r.after = q.address
 		*left--

@@ -279,13 +279,19 @@ type connectionKey struct{}
 
 // Context is for http.Server.ConnContext: it lets requests know their connection.
 func (c *Connections) Context(ctx context.Context, conn net.Conn) context.Context {
-	if secured, ok := conn.(*tls.Conn); ok {
-		conn = secured.NetConn()
-	}
-	if counted, ok := conn.(*Connection); ok {
+	if counted, ok := counted(conn); ok {
 		return context.WithValue(ctx, connectionKey{}, counted)
 	}
 	return ctx
+}
+
+// counted is the connection below one that a server has, if it is counted.
+func counted(conn net.Conn) (c *Connection, ok bool) {
+	if secured, ok := conn.(*tls.Conn); ok {
+		conn = secured.NetConn()
+	}
+	c, ok = conn.(*Connection)
+	return c, ok
 }
 
 // Begin says that a request has come on its connection. It returns a function that says that the

@@ -2,7 +2,6 @@ package admission
 
 import (
 	"context"
-	"crypto/tls"
 	"net"
 	"net/http"
 )
@@ -21,8 +20,8 @@ type Work interface {
 }
 
 // KeepWork sets what is told of the end of a request, and of those that come after it on its
-// connection. It returns false if the connection is not counted. Only handlers of
-// HTTP/1 may call it: over HTTP/2 a connection has many requests at a time.
+// connection. It returns false if the connection is not counted. Only handlers of HTTP/1 may call
+// it: over HTTP/2 a connection has many requests at a time.
 func (c *Connections) KeepWork(ctx context.Context, work Work) bool {
 	conn, ok := ctx.Value(connectionKey{}).(*Connection)
 	if ok {
@@ -42,36 +41,32 @@ func (c *Connections) Work(ctx context.Context) Work {
 }
 
 // State is for http.Server.ConnState.
-func (c *Connections) State(conn net.Conn, state http.ConnState) {
-	if secured, ok := conn.(*tls.Conn); ok {
-		conn = secured.NetConn()
-	}
-	counted, ok := conn.(*Connection)
+func (*Connections) State(conn net.Conn, state http.ConnState) {
+	c, ok := counted(conn)
 	if !ok {
 		return
 	}
-	work := counted.work.Load()
+	work := c.work.Load()
 	if work == nil {
 		return
 	}
-	counted.between.Store(false)
+	c.between.Store(false)
 	if state != http.StateIdle && state != http.StateClosed {
 		return
 	}
 	(*work).End()
-	if counted.begun.CompareAndSwap(true, false) {
-		counted.calls.Add(-1)
+	if c.begun.CompareAndSwap(true, false) {
+		c.calls.Add(-1)
 	}
-	counted.between.Store(state == http.StateIdle)
+	c.between.Store(state == http.StateIdle)
 }
 
 // Read reads from the connection.
 func (conn *Connection) Read(p []byte) (int, error) {
 	n, err := conn.Conn.Read(p)
 	if n > 0 && conn.between.CompareAndSwap(true, false) {
-		if conn.begun.CompareAndSwap(false, true) {
-			conn.calls.Add(1) // it is not idle
-		}
+		conn.begun.Store(true)
+		conn.calls.Add(1) // it is not idle
 		(*conn.work.Load()).Begin()
 	}
 	return n, err //nolint:wrapcheck // as the connection says it

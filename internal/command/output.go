@@ -92,12 +92,7 @@ func clean(text []byte) string {
 	lines := bytes.Split(text, []byte("\n"))
 	var last []string
 	for i := len(lines) - 1; i >= 0 && len(last) < maxErrorLines; i-- {
-		line := strings.Join(strings.Fields(strings.Map(func(r rune) rune {
-			if !strconv.IsPrint(r) {
-				return ' '
-			}
-			return r
-		}, strings.ToValidUTF8(string(lines[i]), "?"))), " ")
+		line := strings.Join(strings.Fields(spelling.Printable(strings.ToValidUTF8(string(lines[i]), "?"), ' ')), " ")
 		if line != "" {
 			last = append([]string{spelling.Cut(line, MaxErrors/maxErrorLines-len(" / "))}, last...)
 		}

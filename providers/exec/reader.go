@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-faster/jx"
 
+	"github.com/bursar/bursar/internal/spelling"
 	"github.com/bursar/bursar/resource"
 )
 
@@ -238,10 +239,5 @@ func printable(text string) string {
 	if len(shown) > maxShown {
 		shown, cut = shown[:maxShown], " …"
 	}
-	return strings.Map(func(r rune) rune {
-		if !strconv.IsPrint(r) {
-			return '?'
-		}
-		return r
-	}, string(shown)) + cut
+	return spelling.Printable(string(shown), '?') + cut
 }
