@@ -202,9 +202,8 @@ func (p *place) heartbeats() int {
 // heartbeats have been answered.
 func (p *place) inTime(what string, check func() error) {
 	p.t.Helper()
-	// The one that is under way may have been made before, and one is answered by a new leader with
-	// nothing but that the host has to register.
-	last := p.heartbeats() + 4
+	// The one that is under way may have been made before.
+	last := p.heartbeats() + 3
 	eventually(p.t, what, func() error {
 		beats := p.heartbeats()
 		err := check()
