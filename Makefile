@@ -24,7 +24,7 @@ BENCH     ?= .
 FUZZTIME  ?= 10s
 # Packages, or files of one, whose survivors have all been examined: docs/adr/0030-mutants.md.
 MUTANTS   ?= ./resource ./resource/linkis ./label \
-             ./agent/tracker ./coordinator/placement ./coordinator/ledger
+             ./agent/tracker ./coordinator/placement ./coordinator/ledger ./coordinator/turns
 KILLS     ?= 100
 SOAKTIME  ?= 10m
 JOBS      ?= 1000
@@ -148,8 +148,8 @@ pure = ^$(MODULE)/($(pure_names)|$(pure_tests))(/|$$)
 go_test = go test -count=1 -shuffle=on
 
 .PHONY: test
-test: test-sim test-pure test-mutants test-walk test-race test-soak
-test: test-packages test-systemd test-yarn test-ha test-bench test-peers
+test: test-sim test-pure test-mutants test-walk test-race test-half
+test: test-systemd test-yarn test-ha test-bench test-peers
 test: ## Run every test, of all that begin with test-
 
 # Against test/sim/testdata/transcripts.txt.
@@ -196,8 +196,15 @@ test-race: $(BUF) $(GRPCURL) $(CONSUL) postgres ## Test all other packages with 
 	@packages=$$(go list ./... | grep -Ev '$(pure)|/test/(ha|packages|soak|systemd|yarn)$$'); \
 	$(go_test) $(race) $(at_once) -timeout 20m $$packages
 
-# By itself, and without the race detector: it builds all packages, and installs them in a copy of
-# this machine's tree.
+# Each of them takes half of two cores, so they run side by side. What they need is there before.
+.PHONY: test-half
+test-half: $(NFPM) packaging ## Run test-packages and test-soak at the same time
+	@mkdir -p bin; $(MAKE) test-soak >bin/soak.log 2>&1 & soak=$$!; failed=0; \
+	$(MAKE) test-packages || failed=1; \
+	wait $$soak || failed=1; cat bin/soak.log; exit $$failed
+
+# Without the race detector: it builds all packages, and installs them in a copy of this machine's
+# tree.
 .PHONY: test-packages
 test-packages: $(NFPM) packaging ## Build, install, upgrade, remove and purge the packages
 	$(call section,test-packages: what make packages builds for this architecture)
@@ -246,7 +253,7 @@ test-yunikorn: $(GOLANGCI_LINT) ## Check what runs YuniKorn core, and run it in 
 	@cd bench/peers/yunikorn && $(CURDIR)/$(GOLANGCI_LINT) run ./...
 	@go -C bench/peers/yunikorn test -count=1 -shuffle=on ./...
 
-# By itself: it compares what servers take early and late.
+# It compares what servers take early and late.
 .PHONY: test-soak
 test-soak: ## Run an agent and a coordinator for 40 s, and for ten simulated days
 	$(call section,test-soak: nothing grows)

@@ -197,12 +197,7 @@ func (o *output) close() {
 // explain adds the last line that the command has printed on its standard error.
 func explain(err error, said []byte) error {
 	lines := bytes.Split(bytes.TrimSpace(said), []byte("\n"))
-	last := strings.Map(func(r rune) rune {
-		if !strconv.IsPrint(r) {
-			return ' '
-		}
-		return r
-	}, strings.ToValidUTF8(string(lines[len(lines)-1]), "?"))
+	last := spelling.Printable(strings.ToValidUTF8(string(lines[len(lines)-1]), "?"), ' ')
 	if last = strings.TrimSpace(last); last == "" {
 		return err
 	}

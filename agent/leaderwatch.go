@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"connectrpc.com/connect"
@@ -27,7 +28,7 @@ func (a *Agent) leaderWatch(ctx context.Context) error {
 				named = coordinator.URL
 			}
 		}
-		if named != leader && named != "" && !a.awaited() {
+		if named != leader && named != "" && a.naming.named(a.awaited()) {
 			a.newLeader.Store(true)
 			a.syncDue.bringForward(time.Now().Add(a.spread()))
 		}
@@ -38,6 +39,39 @@ func (a *Agent) leaderWatch(ctx context.Context) error {
 		case <-changed:
 		}
 	}
+}
+
+// naming tells whether a leader that is named has answered already. Which of the two comes first is
+// chance. Any goroutine may use it.
+type naming struct {
+	mu    sync.Mutex
+	waits bool // a leader was named that has not answered yet; guarded by mu
+	ahead bool // a leader has answered that was not named yet; guarded by mu
+}
+
+// named says that another leader was named, and whether the host is awaited by the one that has
+// answered last. It reports whether the host is to report to it now: it is not if these two are the
+// same.
+func (n *naming) named(awaited bool) (report bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	report = !n.ahead || !awaited
+	n.waits, n.ahead = report, false
+	return report
+}
+
+// hasAnswered reports whether the leader that was named last has answered.
+func (n *naming) hasAnswered() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return !n.waits
+}
+
+// answered says that a leader has answered that had not before.
+func (n *naming) answered() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.waits, n.ahead = false, !n.waits
 }
 
 // heardAgain brings the next Sync forward when a coordinator answers a caller and the last Syncs

@@ -92,6 +92,35 @@ func TestALeaderThatIsNamedLateIsNotReportedToEarlier(t *testing.T) {
 	}
 }
 
+// A leader that was named, and that has put the host off, may be lost as well. The next one is
+// reported to when it is named, and not only when the host would have reported to the one before.
+func TestALeaderAfterTheNextIsReportedToWhenItIsNamed(t *testing.T) {
+	p := changesLeader(durationpb.New(17 * time.Second))
+	herald := &heralds{}
+	var named time.Time
+	beat(t, p, func(a *Agent) {
+		a.deps.Finder = herald
+		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+		defer cancel()
+		go func() {
+			for p.calls() < 2 {
+				time.Sleep(time.Millisecond)
+			}
+			herald.name("b") // its answer is the third
+			for p.calls() < 3 {
+				time.Sleep(time.Millisecond)
+			}
+			time.Sleep(3 * time.Second)
+			named = time.Now()
+			herald.name("c")
+		}()
+		_ = a.leaderWatch(ctx)
+	})
+	if p.syncs[3].Before(named) || p.syncs[3].Sub(named) > newLeaderSpread+syncGap {
+		t.Errorf("a Sync was sent %s after the third leader was named; want it within %s", p.syncs[3].Sub(named), newLeaderSpread+syncGap)
+	}
+}
+
 // heralds is a finder that names a leader.
 type heralds struct {
 	mu      sync.Mutex

@@ -77,7 +77,7 @@ func (a *Agent) syncLoop(ctx context.Context) error {
 		switch {
 		case a.urgent():
 			next = now
-		case a.newLeader.Load() && !a.awaited():
+		case a.newLeader.Load() && !a.naming.hasAnswered():
 			next = now.Add(a.spread())
 		}
 		a.syncDue.set(later(next, now.Add(syncGap)), now.Add(syncGap))
@@ -180,6 +180,8 @@ func (a *Agent) heartbeat(ctx context.Context) error {
 func (a *Agent) sync(ctx context.Context) (tracker.Outcome, error) {
 	ctx, cancel := context.WithTimeout(ctx, syncTimeout)
 	defer cancel()
+	var before uint64
+	a.locked(func(t *tracker.Tracker) { before = t.Epoch() })
 	if err := a.register(ctx); err != nil {
 		return tracker.Outcome{}, err
 	}
@@ -202,7 +204,9 @@ func (a *Agent) sync(ctx context.Context) (tracker.Outcome, error) {
 	}
 	var outcome tracker.Outcome
 	a.locked(func(t *tracker.Tracker) {
-		outcome, err = t.Answer(time.Now(), request, response)
+		if outcome, err = t.Answer(time.Now(), request, response); t.Epoch() > before {
+			a.naming.answered()
+		}
 		close(a.answered)
 		a.answered = make(chan struct{})
 	})

@@ -33,6 +33,9 @@ func (s *queueService) checkSettings(record *ledger.ProviderRecord) error {
 	if err != nil {
 		return unknownKind(err)
 	}
+	if _, only := kind.(providers.FileOnly); only {
+		return wire.FieldError("provider.kind", record.Kind, providers.WantFile)
+	}
 	if !providers.ValidCluster(record.Cluster) {
 		return wire.FieldError("provider.cluster", record.Cluster, providers.WantCluster)
 	}

@@ -318,6 +318,7 @@ func (s *Server) httpServer() *http.Server {
 		}),
 		Protocols:         protocols,
 		ConnContext:       s.limits.ConnContext,
+		ConnState:         s.limits.Connections.State,
 		ReadHeaderTimeout: s.timeouts.Header,
 		IdleTimeout:       s.timeouts.Idle,
 		MaxHeaderBytes:    auth.HeaderBytes,

@@ -92,19 +92,13 @@ func (w *waitStreams) begin(host string) (*waitStream, error) {
 	return stream, nil
 }
 
-// end ends a stream: the callers of its requests have gone away.
+// end ends a stream: the callers of its requests have gone away. Who is told that the stream has
+// ended can rely on it that none of them is granted anything.
 func (w *waitStreams) end(stream *waitStream) {
+	stream.end()
 	w.mu.Lock()
+	defer w.mu.Unlock()
 	delete(w.open, stream.id)
-	w.mu.Unlock()
-	stream.mu.Lock()
-	waits := stream.waits
-	stream.waits, stream.left = nil, nil
-	stream.mu.Unlock()
-	for _, wait := range waits {
-		wait.request.Withdraw()
-		wait.counted()
-	}
 }
 
 // of is a stream that is open for a caller through the agent of a host.
@@ -210,6 +204,17 @@ func (s *waitStream) leave(number uint64) {
 	default:
 		s.left[number] = struct{}{}
 	}
+}
+
+// end has the callers of all waits go away.
+func (s *waitStream) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for number, wait := range s.waits {
+		wait.request.Withdraw()
+		s.removeLocked(number, wait)
+	}
+	s.waits, s.left = nil, nil
 }
 
 // takeEnded returns the numbers that were not sent yet.

@@ -31,6 +31,18 @@ type Kind interface {
 	Open(cluster string, settings map[string]string) (Provider, error)
 }
 
+// FileOnly is a Kind whose providers do something on the coordinator's machine, such as to run a
+// command. They come from the coordinator's file of providers alone: nobody may say over the API,
+// or in the store, what this machine does.
+type FileOnly interface {
+	Kind
+	// FileOnly does nothing.
+	FileOnly()
+}
+
+// WantFile says what would be right if a provider of a FileOnly kind comes from elsewhere.
+const WantFile = "a kind that may be set over the API; this one is for the coordinators' file of providers (providersFile) alone"
+
 // Provider reads one cluster.
 type Provider interface {
 	// Snapshot reads every queue. Errors: *UnavailableError, and others if the answer makes no

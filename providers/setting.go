@@ -1,5 +1,10 @@
 package providers
 
+import (
+	"encoding/json"
+	"strings"
+)
+
 // Setting is one setting of a provider. Which there are is declared as a list of these, so that
 // what checks settings and the configuration reference cannot differ.
 type Setting struct {
@@ -19,6 +24,9 @@ const (
 	Duration SettingType = "duration"
 	Size     SettingType = "size"
 	Flag     SettingType = "true or false"
+	// List is one text, or a list of texts: a list of YAML in a file, and a JSON array in the
+	// setting's value.
+	List SettingType = "text, or list of text"
 	// File is the path of a file that the coordinator reads.
 	File SettingType = "file"
 )
@@ -40,4 +48,16 @@ func FileSettings(list []Setting) (names []string) {
 		}
 	}
 	return names
+}
+
+// ParseList reads the value of a List: a JSON array of texts, or one text that does not begin as
+// one. It is not ok if it begins as an array and is none, or if it has no items.
+func ParseList(value string) (list []string, ok bool) {
+	if !strings.HasPrefix(value, "[") {
+		return []string{value}, true
+	}
+	if err := json.Unmarshal([]byte(value), &list); err != nil || len(list) == 0 {
+		return nil, false
+	}
+	return list, true
 }

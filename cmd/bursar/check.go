@@ -244,7 +244,7 @@ func checkHere(ctx context.Context, kinds providers.Kinds, p *bursarv1.Provider)
 		return nil, configError(fmt.Errorf("%s: %w", providerName(p), err))
 	}
 	defer provider.Close()
-	ctx, cancel := context.WithTimeout(ctx, pace.Timeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, pace.Timeout, fmt.Errorf("no answer within %s", pace.Timeout))
 	defer cancel()
 	res := &bursarv1.CheckProviderResponse{Provider: p}
 	for _, s := range provider.Servers(ctx) {

@@ -11,6 +11,7 @@ import (
 	"github.com/bursar/bursar/agent"
 	"github.com/bursar/bursar/coordinator"
 	"github.com/bursar/bursar/providers"
+	"github.com/bursar/bursar/providers/exec"
 	"github.com/bursar/bursar/providers/providerfile"
 	"github.com/bursar/bursar/providers/yarn"
 )
@@ -74,7 +75,7 @@ func TestExampleProvidersAreRight(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(list) != 3 || defaultText(list[0], list) != "yes" || list[1].GetSettings()["auth"] != "kerberos" {
+	if len(list) != 4 || defaultText(list[0], list) != "yes" || list[1].GetSettings()["auth"] != "kerberos" || list[3].GetKind() != "exec" {
 		t.Errorf("read %v", list)
 	}
 }
@@ -83,7 +84,7 @@ func TestHelpOfProvidersHasEverySetting(t *testing.T) {
 	c := newCLI(streams{os.Stdin, os.Stdout, os.Stderr})
 	text := c.providerCommand().Long
 	words := strings.FieldsFunc(text, func(r rune) bool { return r == ' ' || r == ',' || r == '\n' })
-	for _, name := range providers.SettingNames(append(yarn.Settings(), providers.PaceSettings()...)) {
+	for _, name := range providers.SettingNames(slices.Concat(yarn.Settings(), exec.Settings(), providers.PaceSettings())) {
 		if !slices.Contains(words, name) {
 			t.Errorf("bursar provider --help does not say what %s is", name)
 		}

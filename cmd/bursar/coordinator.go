@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"time"
 
@@ -67,7 +68,19 @@ func openCoordinator(
 	if err != nil {
 		return nil, errors.Join(loaded.explain(err), deps.Store.Close())
 	}
+	keepProcessorFree()
 	return server, nil
+}
+
+// keepProcessorFree lets Go run at least four threads at a time. It looks at the network when one
+// of them has nothing to do, and otherwise every 10 ms. With two of them, one caller with all its
+// might keeps one busy, and the ledger and the collector of garbage the other: others waited for
+// 10 ms several times a call. Bounds that go by the number of processors have been set before.
+func keepProcessorFree() {
+	const fewest = 4
+	if os.Getenv("GOMAXPROCS") == "" && runtime.GOMAXPROCS(0) < fewest {
+		runtime.GOMAXPROCS(fewest)
+	}
 }
 
 // serveCoordinator runs a coordinator until it is told to stop.

@@ -61,7 +61,8 @@ const patience = 60 * time.Second
 //	yarn many PATH N         that many queues below one
 //	yarn app ID …            an application in it: queue=root.a, used=2GiB/2, state=KILLED
 //
-// FREE is an address on loopback that nobody serves. EXAMPLES is the folder of the examples.
+// FREE is an address on loopback that nobody serves. EXAMPLES is the folder of the examples. PUBLIC
+// is a folder that everybody may enter, for commands of providers, which run as COMMANDUSER.
 func TestScripts(t *testing.T) {
 	runScripts(t, "testdata", func(*testscript.Env) {})
 }
@@ -136,13 +137,28 @@ func runScripts(t *testing.T, dir string, setup func(env *testscript.Env)) {
 			sockets, err := os.MkdirTemp("", "bursar") //nolint:usetesting // the path of a socket has at most 107 bytes
 			env.Setenv("SOCKETS", sockets)
 			env.Defer(func() { _ = os.RemoveAll(sockets) })
-			return err
+			return errors.Join(err, setPublic(env))
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 			"dev": startDev, "enddev": endDev, "cmpdemo": checkDemo, "serve": startServer, "endserve": endServer,
 			"yarn": changeYARN, "code": expectCode, "until": runUntil, "setenv": setEnv, "signal": sendSignal,
 		},
 	})
+}
+
+// setPublic makes the folder in PUBLIC, and says in COMMANDUSER who runs commands of providers.
+func setPublic(env *testscript.Env) error {
+	public, err := os.MkdirTemp("", "bursar")
+	if err != nil {
+		return err
+	}
+	env.Setenv("PUBLIC", public)
+	env.Defer(func() { _ = os.RemoveAll(public) })
+	env.Setenv("COMMANDUSER", "nobody")
+	if uid := os.Geteuid(); uid != 0 {
+		env.Setenv("COMMANDUSER", strconv.Itoa(uid))
+	}
+	return os.Chmod(public, 0o755)
 }
 
 type serversKey struct{}

@@ -5,9 +5,10 @@ import (
 	"fmt"
 	"io"
 	"strconv"
-	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
+
+	"github.com/bursar/bursar/internal/spelling"
 )
 
 // Text from others may hold what a terminal acts on: escape sequences, also in C1 controls, marks
@@ -17,14 +18,7 @@ import (
 
 // printable replaces what would move the cursor, break a line or change the order in which a line
 // is shown.
-func printable(text string) string {
-	return strings.Map(func(r rune) rune {
-		if strconv.IsPrint(r) {
-			return r
-		}
-		return '?'
-	}, text)
-}
+func printable(text string) string { return spelling.Printable(text, '?') }
 
 // printables makes the texts among the arguments printable.
 func printables(args []any) []any {

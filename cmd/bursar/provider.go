@@ -38,6 +38,16 @@ The settings of yarn, of which addresses or site is needed:
   maxBytes    the limit for the size of one answer; default 64MiB
   insecure    true: a password may cross the network without TLS
 
+The settings of exec, a command that prints queues as JSON; they must be in a
+file of providers (docs/providers.md says what the command prints):
+
+  command     the program, by its whole path, and its arguments, as a list
+  user        the user that it runs as, never root
+  environment
+              variables that it gets, as a list: NAME, or NAME=VALUE
+  directory   its working directory; default /
+  maxBytes    the most that it may print; default 4MiB
+
 and of every kind:
 
   interval    how often it is asked; default 5s, at least 2s
@@ -49,7 +59,7 @@ and of every kind:
 No setting is a secret itself. Settings name files on the coordinators'
 machines, in the directory that the coordinators' configuration calls
 providerCredentials. Providers from a file (providersFile, or "bursar dev
---providers") are changed in that file.`,
+--providers") are changed in that file; "bursar queues check -f FILE" tests it.`,
 		c.providerSetCommand(), c.providerDeleteCommand(), c.providerCheckCommand())
 }
 

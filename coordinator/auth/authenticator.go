@@ -20,23 +20,23 @@ type authenticator struct {
 	audit    *AuditLog
 	code     func(error) error
 	refuse   *connect.ErrorWriter
-	// nameless lets something answer that was not let through.
-	nameless func(http.ResponseWriter, *http.Request, http.HandlerFunc)
+	// denied lets something answer that was not let through.
+	denied func(http.ResponseWriter, *http.Request, *Caller, http.HandlerFunc)
 }
 
 func (a *authenticator) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c, err := a.admit(r)
+	c.account = a.machine.accountOf(c)
 	if err != nil {
 		a.audit.recordRefusal(r.URL.Path, c, nil, a.code(err))
-		if connect.CodeOf(a.code(err)) == connect.CodeUnauthenticated {
-			w.Header().Set("WWW-Authenticate", `Bearer realm="bursar"`)
-		}
-		a.nameless(w, r, func(w http.ResponseWriter, r *http.Request) {
+		a.denied(w, r, c, func(w http.ResponseWriter, r *http.Request) {
+			if connect.CodeOf(a.code(err)) == connect.CodeUnauthenticated {
+				w.Header().Set("WWW-Authenticate", `Bearer realm="bursar"`)
+			}
 			_ = a.refuse.Write(w, r, a.code(err)) // nobody reads it any more
 		})
 		return
 	}
-	c.account = a.machine.accountOf(c)
 	c.recheck = func() error { return a.recheck(r, c) }
 	a.next.ServeHTTP(w, r.WithContext(WithCaller(r.Context(), c)))
 }

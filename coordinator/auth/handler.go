@@ -35,7 +35,7 @@ func NewHandler(o HandlerOptions) http.Handler {
 	return &requestLimits{
 		next: &authenticator{
 			next: o.Limits, who: o.Known, insecure: o.Insecure, machine: thisMachine(), audit: o.Audit, code: o.Code, refuse: refuse,
-			nameless: o.Limits.serveNameless,
+			denied: o.Limits.serveDenied,
 		},
 		time: o.Timeouts, largest: o.Limits.Largest, refuse: refuse, audit: o.Audit, code: o.Code,
 	}

@@ -119,7 +119,7 @@ func NewLimits(o LimitsOptions) *Limits {
 	if known/2 < maxKnownCaller {
 		perCaller, perCallerOf = max(1, known/2), knownOf
 	}
-	waiting := o.Waiting
+	waiting, processors := o.Waiting, runtime.GOMAXPROCS(0)
 	return &Limits{
 		Callers: class("callers", admission.Limits{
 			Calls: waiting + 1024, AllCalls: 4*waiting + 4096, Waiting: waiting, AllWaiting: 4 * waiting, Streams: 256, AllStreams: 2048, Sends: maxSends,
@@ -141,7 +141,7 @@ func NewLimits(o LimitsOptions) *Limits {
 			bursarv1connect.QuotaServiceApplyProcedure: o.MessageBytes,
 			"": min(SmallBytes, o.MessageBytes),
 		},
-		work: newWorkSlots(runtime.GOMAXPROCS(0)), hostWork: newWorkSlots(runtime.GOMAXPROCS(0)), decoding: newDecoding(runtime.GOMAXPROCS(0)), page: o.Page, code: o.Code,
+		work: newWorkSlots(processors), hostWork: newWorkSlots(processors), decoding: newDecoding(processors), page: o.Page, code: o.Code,
 	}
 }
 
@@ -196,6 +196,9 @@ func (l *Limits) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // A coordinator that passes calls on takes them, over the connection that all its callers share.
 func (l *Limits) refuse(w http.ResponseWriter, r *http.Request, c *Caller, why error) {
 	answer := func(w http.ResponseWriter, r *http.Request) {
+		if work := l.Connections.Work(r.Context()); work != nil {
+			work.End() // nothing is done for it
+		}
 		c.limits.DelayRefusal(r.Context(), c.account)
 		admission.Refuse(w, r, why)
 	}
@@ -211,6 +214,20 @@ func (l *Limits) refuse(w http.ResponseWriter, r *http.Request, c *Caller, why e
 // none.
 func (l *Limits) serveNameless(w http.ResponseWriter, r *http.Request, serve http.HandlerFunc) {
 	l.serveShort(w, r, l.nameless, l.Connections.Owner(r.Context()), serve)
+}
+
+// serveDenied answers a request that is not let through. If it is known whose it is, it takes turns
+// with the others of that caller. Callers who are not known have no turns: those behind one address
+// would wait for one another.
+func (l *Limits) serveDenied(w http.ResponseWriter, r *http.Request, c *Caller, serve http.HandlerFunc) {
+	if c.Actor.Name != "" {
+		work := l.slotOf(r, l.work, c.account)
+		if work.enter(r.Context()) != nil {
+			return // the caller has gone
+		}
+		defer work.handled()
+	}
+	l.serveNameless(w, r, serve)
 }
 
 // serveShort answers a request with little, such as a refusal. It counts until its answer is sent,
@@ -244,11 +261,11 @@ func (l *Limits) serve(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	work := l.workSlot(c)
+	work := l.workSlot(c, r)
 	if work.enter(r.Context()) != nil {
 		return // the caller has gone
 	}
-	defer work.release()
+	defer work.handled()
 	d := &decodeSlot{decoding: l.decoding, caller: c.account}
 	defer d.release()
 	defer c.answerSent()
@@ -268,16 +285,44 @@ func (l *Limits) serve(w http.ResponseWriter, r *http.Request) {
 
 // workSlot is for a call. Probes, whose callers have no identity, are not counted. Hosts do not
 // count as active callers for others, because there are always some.
-func (l *Limits) workSlot(c *Caller) *workSlot {
+func (l *Limits) workSlot(c *Caller, r *http.Request) *workSlot {
 	switch {
 	case c.Actor.Name == "":
 		return nil
 	case c.limits == l.Hosts:
-		return &workSlot{work: l.hostWork, caller: c.account}
+		return l.slotOf(r, l.hostWork, c.account)
 	default:
-		return &workSlot{work: l.work, caller: c.account}
+		return l.slotOf(r, l.work, c.account)
 	}
 }
+
+// slotOf is for a request of a caller. A connection of HTTP/1 keeps it as long as all its requests
+// are of one caller: then a request enters before its header is read, and leaves when its answer is
+// sent.
+func (l *Limits) slotOf(r *http.Request, work *workSlots, caller admission.Caller) *workSlot {
+	slot := &workSlot{work: work, caller: caller}
+	if r.ProtoMajor != 1 {
+		return slot
+	}
+	switch has := l.Connections.Work(r.Context()).(type) {
+	case nil:
+		slot.kept = l.Connections.KeepWork(r.Context(), slot)
+	case *workSlot:
+		if has.work == work && has.caller == caller {
+			return has
+		}
+		has.release()
+		l.Connections.KeepWork(r.Context(), ofSeveral{})
+	}
+	return slot
+}
+
+// ofSeveral is for a connection that has had requests of several callers: nobody knows whose the
+// next one is.
+type ofSeveral struct{}
+
+func (ofSeveral) Begin() {}
+func (ofSeveral) End()   {}
 
 // countCall counts a call and its connection.
 func (l *Limits) countCall(c *Caller, r *http.Request) (ended func(), err error) {

@@ -12,6 +12,8 @@ import (
 const (
 	// workTime is how long a request keeps its slot at most: a body may come slowly.
 	workTime = 50 * time.Millisecond
+	// beginTime is how long the first bytes of a request wait for a slot at most.
+	beginTime = 500 * time.Millisecond
 	// activeTime is how long a caller counts as active after a request.
 	activeTime = 100 * time.Millisecond
 )
@@ -22,9 +24,10 @@ const (
 // requests of one caller would be runnable, and those of another would wait behind all of them.
 //
 // A request has its slot from when its header has come until it waits for the loop or for another
-// coordinator, until its answer is on its way, or for workTime. One that has waited gets a slot
-// again before those that have just come, if other callers are active: a commit answers many
-// requests of one caller at once.
+// coordinator, until its answer is on its way, or for workTime. On a connection of HTTP/1 it has it
+// from its first bytes until its answer is sent. One that has waited gets a slot again before those
+// that have just come, if other callers are active: a commit answers many requests of one caller at
+// once.
 type workSlots struct {
 	each int
 	now  func() time.Time
@@ -178,6 +181,7 @@ func (w *workSlots) crowdedLocked(caller admission.Caller) bool {
 type workSlot struct {
 	work   *workSlots
 	caller admission.Caller
+	kept   bool // its connection has it, and gives it back when the answer is sent
 
 	mu     sync.Mutex
 	held   bool        // guarded by mu
@@ -187,9 +191,20 @@ type workSlot struct {
 
 type workSlotKey struct{}
 
-// enter waits for the slot.
+// Begin implements admission.Work. It waits for beginTime at most: the request may be another
+// caller's than those before it.
+func (s *workSlot) Begin() {
+	ctx, cancel := context.WithTimeout(context.Background(), beginTime)
+	defer cancel()
+	_ = s.enter(ctx) // the request waits once more when it is known whose it is
+}
+
+// End implements admission.Work.
+func (s *workSlot) End() { s.release() }
+
+// enter waits for the slot, unless the request has it already.
 func (s *workSlot) enter(ctx context.Context) error {
-	if s == nil {
+	if s == nil || s.holds() {
 		return nil
 	}
 	if err := s.work.enter(ctx, s.caller); err != nil {
@@ -199,10 +214,20 @@ func (s *workSlot) enter(ctx context.Context) error {
 	return nil
 }
 
+func (s *workSlot) holds() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.held
+}
+
 // hold says that it has a slot, for workTime at most.
 func (s *workSlot) hold() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.held { // two goroutines of a connection have entered at the same time
+		s.work.leave(s.caller)
+		return
+	}
 	s.held, s.parked = true, false
 	if s.late == nil {
 		s.late = time.AfterFunc(workTime, s.letGo)
@@ -250,6 +275,14 @@ func (s *workSlot) release() {
 		s.late.Stop()
 	}
 	s.letGoLocked()
+}
+
+// handled gives the slot back when the request's handler returns, unless its connection does that
+// later.
+func (s *workSlot) handled() {
+	if s != nil && !s.kept {
+		s.release()
+	}
 }
 
 // Parked says that a call waits for something else than a processor from now on, or works no more.

@@ -54,7 +54,7 @@ func (c Credentials) Check(kind providers.Kind, settings map[string]string) erro
 // no link leads out of the directory. Those of a file may name any file, as that one is the
 // operator's. The error is a *providers.SettingError.
 func (c Credentials) settings(kind providers.Kind, record *ledger.ProviderRecord) (map[string]string, error) {
-	if strings.HasPrefix(record.Source, ledger.SourceFilePrefix) {
+	if record.FromFile() {
 		return record.Settings, nil
 	}
 	settings := maps.Clone(record.Settings)

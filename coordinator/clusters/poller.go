@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
@@ -81,13 +83,21 @@ func (r *poller) run(ctx context.Context) {
 func (r *poller) round(ctx context.Context) (failure, err error) {
 	var ids []string
 	var asked ledger.Instant
-	if err := r.do(ctx, func(l *ledger.Ledger, now ledger.Instant) error {
-		// the ledger's, which may be ahead of the clock
-		ids, asked = l.Applications(r.ClusterName), now
-		return nil
-	}); err != nil {
-		return nil, err
+	for left := math.MaxInt; left > 0; {
+		if err := r.do(ctx, func(l *ledger.Ledger, now ledger.Instant) error {
+			var some []string
+			some, left = l.SomeApplications(r.ClusterName, left)
+			ids = append(ids, some...)
+			if asked == 0 { // the ledger's, which may be ahead of the clock
+				asked = now
+			}
+			return nil
+		}); err != nil {
+			return nil, err
+		}
 	}
+	slices.Sort(ids)
+	ids = slices.Compact(ids)
 	got, failure := r.read(ctx, ids)
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
@@ -151,7 +161,7 @@ func (r *poller) read(ctx context.Context, ids []string) (*reading, error) {
 		ClusterName: r.ClusterName, Settle: r.pace.Settle, Incarnation: snapshot.Incarnation, Untrusted: snapshot.Untrusted,
 		Queues: queues, Applications: applicationReports(answers, ids),
 	}
-	return got, nil
+	return got, got.report.Prepare()
 }
 
 // DescribeTimeout adds to an error why ctx has ended, if that is what went wrong.

@@ -120,11 +120,14 @@ func closedChannel() <-chan struct{} {
 }
 
 // Open makes a provider of its record. The errors are *providers.KindError and
-// *providers.SettingError.
+// *providers.SettingError, and others of a record that must not be opened.
 func (p *Pollers) Open(record *ledger.ProviderRecord) (providers.Provider, providers.Pace, error) {
 	kind, err := p.Kinds.Find(record.Kind)
 	if err != nil {
 		return nil, providers.Pace{}, err
+	}
+	if _, only := kind.(providers.FileOnly); only && !record.FromFile() {
+		return nil, providers.Pace{}, fmt.Errorf("a provider of kind %s that is not in the file of providers: want %s", record.Kind, providers.WantFile)
 	}
 	pace, err := providers.PaceFrom(record.Settings)
 	if err != nil {

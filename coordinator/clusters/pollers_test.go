@@ -208,3 +208,25 @@ func TestPollersEndWhateverTheyAreAt(t *testing.T) {
 		w.close()
 	})
 }
+
+// fileOnly is a kind of clusters that only a file may name.
+type fileOnly struct{ *fakecluster.Kind }
+
+func (fileOnly) FileOnly() {}
+
+func TestKindsThatAreForFilesAreOpenedFromFilesAlone(t *testing.T) {
+	kind := fileOnly{fakecluster.New()}
+	p := &Pollers{Kinds: providers.Kinds{kind}, Credentials: Credentials(t.TempDir())}
+	record := ledger.ProviderRecord{ClusterName: prod, Settings: map[string]string{"address": "here"}, Source: ledger.SourceAPI}
+	if _, _, err := p.Open(&record); err == nil || kind.ProvidersOpen() != 0 {
+		t.Errorf("from the API: %v, %d are open", err, kind.ProvidersOpen())
+	}
+	record.Source = ledger.SourceFilePrefix + "/etc/bursar/providers.yaml"
+	opened, _, err := p.Open(&record)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := opened.Close(); err != nil {
+		t.Error(err)
+	}
+}

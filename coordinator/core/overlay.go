@@ -66,6 +66,9 @@ func hiddenOf(stored, all []ledger.ProviderRecord) (list []ledger.ProviderRecord
 func WithFile(stored, file []ledger.ProviderRecord) (all []ledger.ProviderRecord, hidden []string) {
 	all = slices.Clone(file)
 	for _, record := range stored {
+		if record.FromFile() {
+			record.Source = ledger.SourceAPI // whoever can write rows has no more rights than an admin for that
+		}
 		of := func(match func(ledger.ProviderRecord) bool) int { return slices.IndexFunc(file, match) }
 		if i := of(func(f ledger.ProviderRecord) bool { return f.ClusterName == record.ClusterName }); i >= 0 {
 			hidden = append(hidden, fmt.Sprintf("provider %s is that of %s; the one that was set over the API is not used", record, file[i].Source))

@@ -22,7 +22,7 @@ type balances struct {
 	used, reserved resource.Sum
 	held           int
 	// Of a cluster queue:
-	shown    resource.Sum
+	shown    [readings]resource.Sum
 	attached int
 }
 
@@ -50,11 +50,11 @@ func addOrSubtract(s *resource.Sum, v resource.Vector, by int) {
 type counted struct {
 	state   State
 	vector  resource.Vector
-	quotas  []*account    // nobody changes the list
-	host    *account      // nil: it holds nothing
-	charges []queueCharge // of cluster queues that are in the tables
-	caller  string        // empty: it was adopted
-	relay   string        // the host whose agent it came through; empty: none
+	quotas  []*account      // nobody changes the list
+	host    *account        // nil: it holds nothing
+	charges []countedCharge // of cluster queues that are in the tables
+	caller  string          // empty: it was adopted
+	relay   string          // the host whose agent it came through; empty: none
 	bytes   int64
 }
 
@@ -87,7 +87,7 @@ func (a *auditor) count(id ID, e *entry) {
 		c.relay = e.HostID
 	}
 	a.entries.Set(id, c)
-	a.add(id, c, 1)
+	a.add(c, 1)
 }
 
 // countAccounts checks which accounts an entry counts in.
@@ -109,7 +109,7 @@ func (a *auditor) countAccounts(e *entry, c *counted) {
 }
 
 // add adds what an allocation counts as to the sums, or takes it away again.
-func (a *auditor) add(id ID, c *counted, by int) {
+func (a *auditor) add(c *counted, by int) {
 	if c.host != nil {
 		a.sumOf(c.host).held += by
 		a.sumOf(c.host).count(c.state, c.vector, by)
@@ -119,7 +119,7 @@ func (a *auditor) add(id ID, c *counted, by int) {
 		a.sumOf(quota).held += by
 		a.sumOf(quota).count(c.state, c.vector, by)
 	}
-	a.addCharges(id, c, by)
+	a.addCharges(c, by)
 	a.callerBytes.add(c.caller, c.bytes, by)
 	a.relayBytes.add(c.relay, c.bytes, by)
 }

@@ -1,11 +1,15 @@
 package ledger
 
 import (
-	"maps"
-	"slices"
-
 	"github.com/bursar/bursar/resource"
 )
+
+// countedCharge is a queueCharge as it was counted.
+type countedCharge struct {
+	queue  *clusterQueue
+	vector resource.Vector
+	shown  [readings]resource.Vector
+}
 
 // countCharges checks which cluster queues an entry counts in.
 func (a *auditor) countCharges(e *entry, c *counted) {
@@ -30,11 +34,15 @@ func (a *auditor) countCharges(e *entry, c *counted) {
 			a.reportf(3, "allocation %s has %s in %s, its parts there are %s", e.ID, t.vector, at, asked)
 		case !known:
 			a.reportf(3, "allocation %s touches %s, which is in no table", e.ID, at)
-		case !t.shown.NotMoreThan(t.vector), !e.State.Holds() && !t.shown.IsZero():
-			a.reportf(2, "allocation %s is %s with %s in %s, and its cluster is said to show %s of it", e.ID, e.State, t.vector, at, t.shown)
+		default:
+			for by := range t.queue.cluster.readings() {
+				if shown := e.shownBy(t, by); !shown.NotMoreThan(t.vector) || !e.State.Holds() && !shown.IsZero() {
+					a.reportf(2, "allocation %s is %s with %s in %s, and its cluster is said to show %s of it", e.ID, e.State, t.vector, at, shown)
+				}
+			}
 		}
 		if known {
-			c.charges = append(c.charges, *t)
+			c.charges = append(c.charges, countedCharge{t.queue, t.vector, [readings]resource.Vector{t.shown, e.shownBy(t, nextReading)}})
 		}
 	}
 	for _, s := range e.external.memberships {
@@ -49,22 +57,14 @@ func (a *auditor) isInTable(q *clusterQueue) bool {
 }
 
 // addCharges adds what an allocation has in cluster queues to their sums, or takes it away again.
-func (a *auditor) addCharges(id ID, c *counted, by int) {
+func (a *auditor) addCharges(c *counted, by int) {
 	for i := range c.charges {
 		t := &c.charges[i]
-		in := a.attached[t.queue.cluster]
-		if in == nil {
-			in = make(map[ID]struct{})
-			a.attached[t.queue.cluster] = in
-		}
-		if by > 0 {
-			in[id] = struct{}{}
-		} else {
-			delete(in, id)
-		}
 		sum := a.sumOf(&t.queue.account)
 		sum.attached += by
-		addOrSubtract(&sum.shown, t.shown, by)
+		for reading, shown := range t.shown {
+			addOrSubtract(&sum.shown[reading], shown, by)
+		}
 		if c.state.Holds() {
 			sum.count(c.state, t.vector, by)
 			if !t.vector.IsZero() {
@@ -75,28 +75,25 @@ func (a *auditor) addCharges(id ID, c *counted, by int) {
 }
 
 // compareCluster checks the tables of a cluster, and what others use in its queues. What the
-// cluster shows of an allocation changes with each report, without a new form of the allocation.
-// So the allocations with a part there are counted again. This is one step: it takes no longer than
-// to take in a report of the cluster.
-func (a *auditor) compareCluster(name ClusterName, c *cluster) {
-	a.silent = true
-	for _, id := range slices.Sorted(maps.Keys(a.attached[c])) {
-		a.recount(id)
-	}
-	a.silent = false
+// cluster shows of an allocation changes with each report, without a new form of the allocation:
+// noteForAudit tells of that.
+func (a *auditor) compareCluster(name ClusterName, c *cluster) bool {
 	if c.configured != (a.provider(name) != nil) || !c.configured && c.attached == 0 {
 		a.reportf(3, "cluster %s: configured %t, %d allocations", name, c.configured, c.attached)
 	}
 	if c.order.Len() != len(c.queues) {
 		a.reportf(3, "cluster %s: %d cluster queues, %d in order", name, len(c.queues), c.order.Len())
 	}
-	for _, q := range c.queues {
-		a.compare(&q.account)
+	after := resource.Address{Kind: c.Kind, Cluster: c.Cluster}
+	for a.step() {
+		next := c.queuesAfter(after, 1, nil)
+		if a.clusters[name] != c || len(next) == 0 { // it has gone in the meantime, or this was the last one
+			return true
+		}
+		after = next[0].address
+		a.compareClusterQueue(next[0])
 	}
-	c.order.Scan(func(q *clusterQueue) bool {
-		a.compareClusterQueue(q)
-		return true
-	})
+	return false
 }
 
 // compareCreators compares how many cluster queues each host is said to have brought with those
@@ -123,6 +120,7 @@ func (a *auditor) compareClusterQueue(q *clusterQueue) {
 		a.reportf(3, "%s: in order and in no table", q.account.name)
 		return
 	}
+	a.compare(&q.account)
 	if path, below := parentPath(q.address.Path); below && q.parent != q.cluster.queues[queueKey{path, q.address.Partition}] {
 		a.reportf(3, "%s: is not below %s", q.account.name, path)
 	}
@@ -133,10 +131,12 @@ func (a *auditor) compareClusterQueue(q *clusterQueue) {
 	if q.attached != sum.attached || !q.known && q.attached == 0 && q.below == 0 {
 		a.reportf(3, "%s: said to be touched by %d, is by %d, reported %t, %d below", q.account.name, q.attached, sum.attached, q.known, q.below)
 	}
-	shown := sum.shown.Vector()
-	if !shown.EqualTo(q.shown.Vector()) {
-		a.reportf(2, "%s: shows %s of our allocations, by these %s", q.account.name, q.shown.Vector(), shown)
+	for by := range q.cluster.readings() {
+		if shown := sum.shown[by].Vector(); !shown.EqualTo(q.shownBy(by).Vector()) {
+			a.reportf(2, "%s: shows %s of our allocations, by these %s", q.account.name, q.shownBy(by).Vector(), shown)
+		}
 	}
+	shown := sum.shown[q.inForce()].Vector()
 	for dimension, used := range q.report.Used.All() {
 		if others := max(0, used-get(shown, dimension)); others != get(q.account.others, dimension) {
 			a.reportf(2, "%s: others use %s, by the report %s less %s", q.account.name, q.account.others, q.report.Used, shown)

@@ -33,6 +33,8 @@ type cluster struct {
 	leaves         map[string][]string // full paths by their last element, sorted
 	standard       map[string]string   // default partitions by path, of all paths
 
+	reading *reading // a report that is being taken in; nil: none
+
 	queues map[queueKey]*clusterQueue
 	order  *btree.BTreeG[*clusterQueue] // the cluster queues by address
 
@@ -83,6 +85,10 @@ func (l *Ledger) unconfigure(name ClusterName) {
 
 // forgetCluster drops all that was read of a cluster.
 func (l *Ledger) forgetCluster(c *cluster) {
+	if c.reading != nil {
+		c.reading.endsNone = true
+		l.finishReading(c)
+	}
 	c.reported, c.known, c.asked, c.taken = false, false, 0, 0
 	c.incarnation, c.untrusted, c.silence, c.answers = "", "", "", nil
 	c.reportedQueues, c.leaves, c.standard = 0, nil, nil
@@ -106,6 +112,7 @@ func (l *Ledger) ClusterSilent(now Instant, name ClusterName, reason string, for
 	if c == nil {
 		return
 	}
+	l.finishReading(c)
 	c.silence = reason
 	if forget {
 		c.known, c.answers = false, nil
@@ -170,22 +177,6 @@ func (c *cluster) prune(q *clusterQueue) {
 			q.below--
 		}
 	}
-}
-
-// indexQueues lists the paths of the cluster's queues by the names that a request may use.
-func (c *cluster) indexQueues() {
-	c.leaves, c.standard = make(map[string][]string, c.reportedQueues), make(map[string]string, c.reportedQueues)
-	c.order.Scan(func(q *clusterQueue) bool {
-		if !q.known {
-			return true
-		}
-		path := q.address.Path
-		if _, twice := c.standard[path]; !twice { // else it was listed for another partition
-			c.leaves[leaf(path)] = append(c.leaves[leaf(path)], path)
-		}
-		c.standard[path] = q.report.DefaultPartition
-		return true
-	})
 }
 
 // clusterNames are the names of all clusters, in order.

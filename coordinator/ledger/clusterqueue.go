@@ -25,8 +25,10 @@ type clusterQueue struct {
 
 	report QueueReport
 	known  bool // it is in the last report
-	seen   int  // the cluster's count of reports when it was last in one
-	// shown is the part of our allocations here that the report's figures include for certain.
+	// taken is the number of the report that it was last updated by.
+	taken int
+	// shown is the part of our allocations here that the figures of the last report include for
+	// certain.
 	shown resource.Sum
 }
 
@@ -109,7 +111,11 @@ func (q *clusterQueue) autoCreated() bool {
 // autoCreates reports whether the cluster creates a queue that it does not have when it is used.
 // The nearest existing queue above it decides that.
 func (c *cluster) autoCreates(at queueKey) bool {
-	if _, elsewhere := c.standard[at.path]; elsewhere { // the queue exists, in other partitions
+	_, elsewhere := c.standard[at.path] // the queue exists, in other partitions
+	if r := c.reading; r != nil && elsewhere {
+		_, elsewhere = r.standard[at.path] // else it exists no longer
+	}
+	if elsewhere {
 		return false
 	}
 	for path, below := parentPath(at.path); below; path, below = parentPath(path) {
@@ -179,9 +185,9 @@ func (q *clusterQueue) applyReport() {
 // updateOthers computes what others use: the report's figures less the part of our allocations
 // that they include.
 func (q *clusterQueue) updateOthers() {
-	others := resource.Vector{}
+	others, shown := resource.Vector{}, q.shownBy(q.inForce())
 	for dimension, used := range q.report.Used.All() {
-		if more := used - q.shown.Get(dimension); more > 0 {
+		if more := used - shown.Get(dimension); more > 0 {
 			others = others.With(dimension, more)
 		}
 	}
@@ -196,22 +202,4 @@ func clamped(v resource.Vector) resource.Vector {
 		}
 	}
 	return v
-}
-
-// setShown changes how much of an allocation the report's figures include. Call updateOthers
-// afterwards: what an allocation leaves behind counts as used by others until a report says
-// otherwise.
-func (q *clusterQueue) setShown(t *queueCharge, v resource.Vector) (changed bool) {
-	if t.shown.EqualTo(v) {
-		return false
-	}
-	err := q.shown.Minus(t.shown)
-	if err == nil {
-		err = q.shown.Add(v)
-	}
-	if err != nil {
-		panic("ledger: " + q.account.name.String() + ": shown: " + err.Error())
-	}
-	t.shown = v
-	return true
 }

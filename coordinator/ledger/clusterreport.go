@@ -1,9 +1,7 @@
 package ledger
 
 import (
-	"cmp"
-	"fmt"
-	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -68,151 +66,8 @@ type ClusterReport struct {
 	// Applications are the answers about those that Ledger.Applications names, each asked for
 	// after the queues. An application without an answer counts as not seen by the cluster.
 	Applications []ApplicationReport
-}
 
-// ReportCluster applies what was read of a cluster, all or nothing.
-//
-// Errors: *NotFoundError (there is no provider for it any more), *FieldError (a queue without a
-// path, or listed twice).
-func (l *Ledger) ReportCluster(now Instant, r ClusterReport) error {
-	l.begin(now)
-	if l.provider(r.ClusterName) == nil {
-		return &NotFoundError{What: "provider", ID: r.String()}
-	}
-	c := l.clusters[r.ClusterName]
-	asked := min(r.Asked, l.now)
-	if asked < c.asked || asked < c.since {
-		return nil
-	}
-	changed, err := c.applyQueues(r.Queues)
-	if err != nil {
-		return err
-	}
-	if r.Incarnation != c.incarnation || r.Untrusted != "" || !c.known || asked < c.taken {
-		c.answers = nil // they are from another time, or may be newer than these queues
-	}
-	c.reported, c.asked, c.taken, c.reportedQueues = true, asked, l.now, len(r.Queues)
-	c.incarnation, c.untrusted, c.silence = r.Incarnation, r.Untrusted, ""
-	until := asked.Add(r.GoodFor)
-	c.known = r.Untrusted == "" && l.now < until
-	l.timers.set(&c.timer, 0)
-	if c.known {
-		l.timers.set(&c.timer, until)
-	}
-	if changed {
-		c.indexQueues()
-		l.dimensionsGeneration++ // they may list others
-	}
-	over := c.applyAnswers(&r)
-	c.order.Scan(func(q *clusterQueue) bool {
-		q.applyReport()
-		l.freed(&q.account)
-		return true
-	})
-	for _, e := range over {
-		l.end(e, Released, "its application ended")
-	}
-	l.grantWaiting()
-	return nil
-}
-
-// applyQueues stores the queues of a report. It reports whether the set of queues, or the default
-// partition of a queue, has changed. Their accounts are updated later. On an error nothing has
-// changed.
-func (c *cluster) applyQueues(queues []QueueReport) (changed bool, err error) {
-	c.reports++
-	list := make([]*clusterQueue, 0, len(queues))
-	for i := range queues {
-		reported := &queues[i]
-		q := c.queue(queueKey{reported.Path, reported.Partition}, nil)
-		list = append(list, q)
-		switch {
-		case reported.Path == "":
-			err = &FieldError{fmt.Sprintf("queues[%d].path", i), "", "the full path of the queue"}
-		case q.seen == c.reports:
-			err = &FieldError{fmt.Sprintf("queues[%d].path", i), q.address.String(), "each queue once in each partition"}
-		}
-		q.seen = c.reports
-	}
-	if err != nil {
-		for _, q := range list {
-			c.prune(q)
-		}
-		return changed, err
-	}
-	for i, q := range list {
-		changed = changed || !q.known || q.report.DefaultPartition != queues[i].DefaultPartition
-		q.setReport(&queues[i])
-	}
-	// a copy: cluster queues that no allocation charges are removed meanwhile
-	for _, q := range c.order.Items() {
-		if q.known && q.seen != c.reports {
-			changed = true
-			q.forgetReport()
-		}
-	}
-	return changed, nil
-}
-
-// applyAnswers stores what a report says of our applications, and returns the allocations that end
-// with them, by id.
-func (c *cluster) applyAnswers(r *ClusterReport) (over []*entry) {
-	answers := make(map[string]*ApplicationReport, len(r.Applications))
-	for i := range r.Applications {
-		answers[r.Applications[i].ID] = &r.Applications[i]
-	}
-	if r.Untrusted != "" {
-		clear(answers)
-	}
-	owners := c.owners()
-	for _, e := range c.members {
-		if e.State != Active {
-			continue
-		}
-		x := e.external
-		settled := r.Untrusted == "" && c.asked >= max(e.Confirmed, x.changed).Add(r.Settle)
-		changed := false // in most cases nothing has changed since the last report
-		for i := range e.Entitled.External {
-			part := &e.Entitled.External[i]
-			granted := x.granted[i] // what was seen of it before it grew is still seen
-			switch {
-			case part.Kind != c.Kind || part.Cluster != c.Cluster:
-			case len(e.ApplicationIDs) > 0:
-				granted = c.granted(e, i, answers, owners)
-			case settled:
-				granted = part.Vector
-			case r.Untrusted != "":
-				granted = resource.Vector{}
-			}
-			if !granted.EqualTo(x.granted[i]) {
-				x.granted[i], changed = granted, true
-			}
-		}
-		if changed {
-			for i := range x.charges {
-				e.updateShown(&x.charges[i])
-			}
-		}
-		x.membership(c).ended = e.finished(answers, settled && c.asked >= c.since.Add(r.Settle))
-		if !slices.ContainsFunc(x.memberships, func(s membership) bool { return !s.ended }) {
-			over = append(over, e)
-		}
-	}
-	c.answers = answers
-	slices.SortFunc(over, func(a, b *entry) int { return cmp.Compare(a.ID, b.ID) })
-	return over
-}
-
-// owners returns the allocation in which each application counts: the first one that names it. It
-// must not count in two.
-func (c *cluster) owners() map[string]ID {
-	owners := make(map[string]ID, len(c.members))
-	for _, e := range c.members {
-		for _, id := range e.ApplicationIDs {
-			owners[id] = min(e.ID, cmp.Or(owners[id], e.ID))
-		}
-	}
-	return owners
+	indexed *indexedReport // see Prepare
 }
 
 // finished reports whether an allocation lives as long as its applications and all of them have
@@ -232,19 +87,19 @@ func (e *entry) finished(answers map[string]*ApplicationReport, settled bool) bo
 	return true
 }
 
-// granted is how much of a part the report's figures include for certain: for each application the
+// certain is how much of a part the report's figures include for certain: for each application the
 // smaller of what it held by the answers before and after the queues were read. If its use only
 // rose or only fell in between, it held no less. It may have held less only if its use fell and
 // rose again. So the earlier answers count only while their report is valid, and only if that was
 // handed in before the cluster was asked for this one: else they, too, may be newer than the
 // queues.
-func (c *cluster) granted(e *entry, part int, answers map[string]*ApplicationReport, owners map[string]ID) resource.Vector {
+func (r *reading) certain(e *entry, part int) resource.Vector {
 	total := resource.Vector{}
 	for i, id := range e.ApplicationIDs {
-		if owners[id] != e.ID || slices.Contains(e.ApplicationIDs[:i], id) {
+		if r.owners[id] != e.ID || slices.Contains(e.ApplicationIDs[:i], id) {
 			continue
 		}
-		least := lesser(e.allocated(part, c.answers[id]), e.allocated(part, answers[id]))
+		least := lesser(e.allocated(part, r.before[id]), e.allocated(part, r.answers[id]))
 		if sum, err := total.Add(least); err == nil {
 			total = sum
 		}
@@ -279,10 +134,34 @@ func (a *ApplicationReport) runsIn(path string) bool { return a.Queue == path ||
 
 // Applications returns the ids of the applications of allocations that have a part in the cluster,
 // sorted, each id once. These are the ones to ask the cluster for.
-func (l *Ledger) Applications(name ClusterName) []string {
+func (l *Ledger) Applications(name ClusterName) (ids []string) {
+	for left := math.MaxInt; left > 0; {
+		var some []string
+		some, left = l.SomeApplications(name, left)
+		ids = append(ids, some...)
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids)
+}
+
+// applicationsStep is how many allocations and applications SomeApplications looks at. One takes
+// some 30 ns.
+const applicationsStep = 4096
+
+// SomeApplications is Applications in steps, so that many allocations do not hold the commit loop:
+// of allocations that were left by the step before, the next ones; the first step begins with as
+// many as there may be. It returns their applications, in no order, and how many are left then; 0:
+// none. What begins or ends meanwhile may be missing.
+func (l *Ledger) SomeApplications(name ClusterName, left int) (ids []string, after int) {
 	c := l.clusters[name]
 	if c == nil {
-		return nil
+		return nil, 0
 	}
-	return slices.Sorted(maps.Keys(c.owners()))
+	// The last member comes first: it takes the place of one that leaves.
+	left = min(left, len(c.members))
+	for looked := 0; left > 0 && looked+len(ids) < applicationsStep; looked++ {
+		left--
+		ids = append(ids, c.members[left].ApplicationIDs...)
+	}
+	return ids, left
 }

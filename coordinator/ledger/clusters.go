@@ -9,8 +9,8 @@ type QueueInfo struct {
 	Address resource.Address
 	Parent  string // path of the queue above; empty for the root
 	Account AccountInfo
-	// Report is what was last read of it, Known whether that is still valid, and Asked when it was
-	// asked for.
+	// Report is what was last read of it, Known whether that is still valid, and Asked when its
+	// cluster was asked for the last report that was taken in as a whole.
 	Report QueueReport
 	Known  bool
 	Asked  Instant

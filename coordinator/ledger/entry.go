@@ -271,3 +271,12 @@ func (e *entry) may(actor identity.Actor, wanted string) error {
 	}
 	return &DeniedError{Actor: actor.Name, Wanted: wanted + " allocation " + e.ID.String() + " of user " + e.Labels.Value(userKey)}
 }
+
+// lookup finds a live entry.
+func (l *Ledger) lookup(id ID) (*entry, error) {
+	e := l.entry(id)
+	if e == nil {
+		return nil, &NotFoundError{What: "allocation", ID: id.String()}
+	}
+	return e, nil
+}

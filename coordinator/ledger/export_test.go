@@ -26,6 +26,25 @@ func (l *Ledger) RelayedBytes(host string) int64 { return l.relays.of(host) }
 // AuditStepsOf is AuditSteps with steps of another size.
 func (l *Ledger) AuditStepsOf(size int) iter.Seq[*AuditResult] { return l.auditSteps(size) }
 
+// Lingering is how many allocations that hold nothing reports know that are being taken in.
+func (l *Ledger) Lingering() (n int) {
+	gone := func(id ID) {
+		if e := l.entry(id); e == nil || !e.State.Holds() {
+			n++
+		}
+	}
+	for _, c := range l.readings.clusters {
+		for id := range c.reading.next {
+			gone(id)
+		}
+		c.reading.over.Scan(func(id ID) bool {
+			gone(id)
+			return true
+		})
+	}
+	return n
+}
+
 // Auditing reports whether an audit is under way.
 func (l *Ledger) Auditing() bool { return l.auditor != nil }
 
@@ -73,6 +92,12 @@ func (l *Ledger) SetRefileStep(allocations int) { l.refileStep = allocations }
 
 // Refiling reports whether rules are not in force yet.
 func (l *Ledger) Refiling() bool { return l.refiling != nil }
+
+// SetReadingStep says how much of a cluster's report one step takes in.
+func (l *Ledger) SetReadingStep(most int) { l.readings.step = most }
+
+// TakingIn reports whether a report of a cluster is being taken in.
+func (l *Ledger) TakingIn() bool { return len(l.readings.clusters) > 0 }
 
 // CheckAccountSets compares what each account set holds with its allocations, and says what is
 // wrong.

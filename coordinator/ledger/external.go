@@ -154,8 +154,10 @@ func (l *Ledger) unholdExternal(e *entry) {
 	x := e.external
 	for i := range x.charges {
 		t := &x.charges[i]
-		if t.queue.setShown(t, resource.Vector{}) {
-			t.queue.updateOthers()
+		for by := range t.queue.cluster.readings() {
+			if e.setShown(t, by, resource.Vector{}) {
+				t.queue.updateOthers()
+			}
 		}
 		t.queue.account.subtract(e.State, t.vector)
 		t.queue.countHeld(t.vector, -1)
@@ -166,6 +168,7 @@ func (l *Ledger) unholdExternal(e *entry) {
 	}
 	for i := range x.memberships {
 		s := &x.memberships[i]
+		s.cluster.reading.forget(e.ID)
 		list := s.cluster.members
 		last := list[len(list)-1]
 		list[s.index] = last
@@ -195,8 +198,10 @@ func (l *Ledger) entitleExternal(e *entry) {
 		t.vector = after
 		t.use.subtract(before)
 		t.use.add(after)
-		if e.updateShown(t) { // even if the sum is the same: its parts may have changed
-			t.queue.updateOthers()
+		for by := range t.queue.cluster.readings() {
+			if e.updateShown(t, by) { // even if the sum is the same: its parts may have changed
+				t.queue.updateOthers()
+			}
 		}
 		t.queue.account.replace(e.State, e.State, before, after)
 		l.freed(&t.queue.account)
@@ -211,15 +216,15 @@ func (l *Ledger) entitleExternal(e *entry) {
 // shrinking part hold more than the part's new size. That surplus no longer counts as the entry's.
 // It counts as used by others until a later report does not show it, so it is added to the growth.
 func (e *entry) growthIn(t *queueCharge, next []resource.External) resource.Vector {
-	q := t.queue
+	q, by := t.queue, t.queue.inForce()
 	after := q.sum(next, func(part int) resource.Vector { return next[part].Vector })
-	shown := q.sum(next, func(part int) resource.Vector { return lesser(next[part].Vector, e.external.granted[part]) })
+	shown := q.sum(next, func(part int) resource.Vector { return lesser(next[part].Vector, e.grantedBy(q, by)[part]) })
 	less := resource.Vector{}
 	// after has all dimensions of before: a resize removes none
 	for dimension, quantity := range after.All() {
 		// what others use now, if it is positive
-		beyond := get(q.report.Used, dimension) - q.shown.Get(dimension)
-		left := max(0, get(t.shown, dimension)-get(shown, dimension)) // the surplus
+		beyond := get(q.report.Used, dimension) - q.shownBy(by).Get(dimension)
+		left := max(0, get(e.shownBy(t, by), dimension)-get(shown, dimension)) // the surplus
 		if n := quantity - get(t.vector, dimension) + max(0, beyond+left) - max(0, beyond); n > 0 {
 			less = less.With(dimension, n)
 		}
@@ -227,13 +232,17 @@ func (e *entry) growthIn(t *queueCharge, next []resource.External) resource.Vect
 	return less
 }
 
-// updateShown computes how much of an entry a cluster queue's figures include: for each part what
-// its applications hold, but no more than the part.
-func (e *entry) updateShown(t *queueCharge) (changed bool) {
+// updateShown computes how much of an entry a cluster queue's figures include by a reading: of each
+// part what they include of its applications, but no more than the part.
+func (e *entry) updateShown(t *queueCharge, by whichReading) (changed bool) {
+	return e.setShown(t, by, e.shown(t, e.grantedBy(t.queue, by)))
+}
+
+// shown is how much of an entry a cluster queue's figures include, by what they include of each
+// part.
+func (e *entry) shown(t *queueCharge, granted []resource.Vector) resource.Vector {
 	parts := e.Entitled.External
-	return t.queue.setShown(t, t.queue.sum(parts, func(part int) resource.Vector {
-		return lesser(parts[part].Vector, e.external.granted[part])
-	}))
+	return t.queue.sum(parts, func(part int) resource.Vector { return lesser(parts[part].Vector, granted[part]) })
 }
 
 // lesser is the smaller quantity of both in each dimension. A dimension that one of them does not

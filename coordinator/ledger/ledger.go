@@ -114,6 +114,7 @@ type Ledger struct {
 
 	providers []ProviderRecord // by cluster
 	clusters  map[ClusterName]*cluster
+	readings  readingList // reports that are being taken in
 	// clustersRead is the time by which clusters can have been read after a load. Before it no
 	// request is refused for good because a cluster is unknown.
 	clustersRead Instant
@@ -182,6 +183,7 @@ func New(cfg Config, placer Placer) *Ledger {
 		refileStep:  refileStep,
 		shares:      make(map[string]*share),
 		clusters:    make(map[ClusterName]*cluster),
+		readings:    readingList{step: readingStep},
 		classes:     make(map[string]*class),
 		starved:     newStarved(),
 		holders:     newHolders(),
@@ -194,6 +196,7 @@ func (l *Ledger) Advance(now Instant) {
 	l.own, l.taken = l.own-l.taken, 0
 	l.begin(now)
 	l.refile()
+	l.takeInReports()
 }
 
 // Behind reports whether more may have come due than the batch has room for.
@@ -205,7 +208,7 @@ func (l *Ledger) NextTimer() (Instant, bool) {
 	if l.refiling != nil {
 		return l.now, true
 	}
-	if (len(l.marked) > 0 || l.visitDue || len(l.visiting) > 0) && !l.Behind() { // the last step had no time for all that may be granted
+	if (len(l.marked) > 0 || l.visitDue || len(l.visiting) > 0 || len(l.readings.clusters) > 0) && !l.Behind() { // the last step had no time for all that may be granted
 		return l.now, true
 	}
 	due := Instant(0)
@@ -287,13 +290,4 @@ func (l *Ledger) recordEntry(e *entry) {
 func (l *Ledger) entry(id ID) *entry {
 	e, _ := l.entries.Get(id)
 	return e
-}
-
-// lookup finds a live entry.
-func (l *Ledger) lookup(id ID) (*entry, error) {
-	e := l.entry(id)
-	if e == nil {
-		return nil, &NotFoundError{What: "allocation", ID: id.String()}
-	}
-	return e, nil
 }

@@ -31,6 +31,9 @@ type ProviderRecord struct {
 	Source string
 }
 
+// FromFile reports whether it was configured in a file that the server watches.
+func (p *ProviderRecord) FromFile() bool { return !stored(p.Source) }
+
 func (p ProviderRecord) equal(q ProviderRecord) bool {
 	return p.ClusterName == q.ClusterName && p.Default == q.Default && p.Source == q.Source && maps.Equal(p.Settings, q.Settings)
 }

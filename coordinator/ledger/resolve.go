@@ -10,7 +10,8 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// root is the first element of the full path of every queue.
+// root is the first element of the full path of every queue of YARN. Paths of other kinds may begin
+// with anything. They are full if the last report has them, which no leaf of YARN's is.
 const root = "root"
 
 // resolve gives the parts of a request their full addresses: which cluster, which path, which
@@ -101,7 +102,7 @@ func (c *cluster) resolve(now Instant, field string, x *resource.External) (reso
 	at := resource.Address{Kind: c.Kind, Cluster: c.Cluster, Path: x.Path, Partition: x.Partition}
 	full := x.Path == root || strings.HasPrefix(x.Path, root+".")
 	switch _, there := c.standard[x.Path]; {
-	case !c.known && full:
+	case !c.known && (full || there):
 		if at.Partition == "" {
 			// as it last was; empty if the cluster was never read
 			at.Partition = c.defaultPartition(at.Path)

@@ -29,6 +29,7 @@ func (w *truth) granted(t *rapid.T) {
 			}
 		}
 	}
+	w.takingIn = w.ledger.TakingIn()
 }
 
 // within checks one dimension of a queue and of those above it.
@@ -70,7 +71,7 @@ func (w *truth) theirs(path string) pairOf {
 	sum := pairOf{}
 	w.below(path, func(leaf string) {
 		for i := range sum {
-			sum[i] += min(w.seenOthers[leaf][i], w.others[leaf][i])
+			sum[i] += min(w.seen(w.seenOthers[leaf][i], w.seenBefore[leaf][i]), w.others[leaf][i])
 			for _, a := range w.apps {
 				if a.queue != leaf {
 					continue
@@ -82,11 +83,20 @@ func (w *truth) theirs(path string) pairOf {
 						granted += [...]int64{part.Memory(), part.CPU()}[i]
 					}
 				}
-				sum[i] += max(0, min(a.seen[i], a.has[i])-granted)
+				sum[i] += max(0, min(w.seen(a.seen[i], a.seenBefore[i]), a.has[i])-granted)
 			}
 		}
 	})
 	return sum
+}
+
+// seen is what surely was there when the queues were read, by the last reading; while it is being
+// taken in, or was since the last look, by the one before, too.
+func (w *truth) seen(last, before int64) int64 {
+	if w.takingIn || w.ledger.TakingIn() {
+		return min(last, before)
+	}
+	return last
 }
 
 func (w *truth) check(t *rapid.T) {
@@ -114,6 +124,9 @@ func (w *truth) comeToRest(t *rapid.T) {
 		}
 		if err := w.ledger.ReportCluster(w.now, *w.reading); err != nil {
 			t.Fatal(err)
+		}
+		for w.ledger.TakingIn() {
+			w.ledger.Advance(w.now)
 		}
 	}
 	w.ledger.Queues(resource.Address{}, func(q ledger.QueueInfo) bool {

@@ -45,6 +45,8 @@ func TestNoGrantExceedsWhatAClusterReallyHas(t *testing.T) {
 			"read all":            all,
 			"read all again":      all,
 			"nobody answers":      w.silence,
+			"go on":               w.goOn,
+			"go on again":         w.goOn,
 			"time passes":         w.pass,
 		})
 		w.comeToRest(t)
@@ -72,6 +74,10 @@ type truth struct {
 	answered   bool
 	readOthers map[string]pairOf // when the queues were read that are being delivered
 	seenOthers map[string]pairOf // when those were read that were delivered last
+	// seenBefore is the same of those that were delivered before. They hold for some queues until
+	// the last ones are taken in.
+	seenBefore map[string]pairOf
+	takingIn   bool // at the last look at what was granted
 	delivered  bool
 }
 
@@ -82,8 +88,8 @@ type trueApp struct {
 	ended     bool
 	moving    bool   // since its last answer that was delivered
 	has, will pairOf // now; and by the next one
-	// when the queues were read last, and when those were that were delivered last
-	read, seen pairOf
+	// when the queues were read last, and when those were that were delivered last, and before
+	read, seen, seenBefore pairOf
 }
 
 func newTruth(t *rapid.T) *truth {
@@ -96,6 +102,9 @@ func newTruth(t *rapid.T) *truth {
 	}
 	for _, path := range trueLeaves {
 		w.others[path] = pairOf{}
+	}
+	if rapid.Bool().Draw(t, "reports take many steps") {
+		w.ledger.SetReadingStep(rapid.IntRange(1, 8).Draw(t, "step"))
 	}
 	c := ledger.RegisterCommand{HostID: "h1", Incarnation: 1, Capacity: resource.Vector{}.WithMemory(1 << 40).WithCPU(1 << 40)}
 	if _, err := w.ledger.Register(w.now, c); err != nil {
@@ -322,15 +331,22 @@ func (w *truth) deliver(t *rapid.T) {
 	// before it. So it is checked against that one.
 	w.ledger.Begin(w.now)
 	w.granted(t)
-	w.seenOthers = w.readOthers
+	w.takingIn = false // what is left of the one before is taken in before anything is granted
+	w.seenOthers, w.seenBefore = w.readOthers, w.seenOthers
 	for _, a := range w.apps {
-		a.seen, a.moving = a.read, false
+		a.seen, a.seenBefore, a.moving = a.read, a.seen, false
 	}
 	w.delivered = true
 	if err := w.ledger.ReportCluster(w.now, *w.reading); err != nil {
 		t.Fatal(err)
 	}
 	w.reading = nil
+	w.granted(t)
+}
+
+// goOn takes in more of what was delivered.
+func (w *truth) goOn(t *rapid.T) {
+	w.ledger.Advance(w.now)
 	w.granted(t)
 }
 

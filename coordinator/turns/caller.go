@@ -43,10 +43,9 @@ type caller[T any] struct {
 	// credit is what is left of its turn, below zero if it took more. It has its turn while it is
 	// above.
 	credit  time.Duration
-	queued  bool // it is in the line of its class
-	spent   tally
-	batch   uint64 // the batch that spent is of
-	resting bool   // it is in the list of those that have a part of the batch
+	queued  bool  // it is in the line of its class
+	resting bool  // it is in the list of those that have a part of the batch
+	spent   tally // in this batch, if it has a part of it
 }
 
 // group is the callers of one class.
@@ -65,7 +64,7 @@ func (g *group[T]) next(passOver func(*caller[T]) bool) *caller[T] {
 		first := g.line.front()
 		switch {
 		case first.commands.len() > 0 && passOver(first):
-		case first.commands.len() > 0 && first.credit > 0:
+		case first.credit > 0: // who has nothing waiting, and owes nothing, is not in line
 			return first
 		default:
 			first.credit += quantum

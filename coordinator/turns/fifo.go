@@ -14,7 +14,7 @@ func (f *fifo[T]) len() int { return len(f.list) - f.first }
 func (f *fifo[T]) front() T { return f.list[f.first] }
 
 func (f *fifo[T]) push(element T) {
-	if f.first > 0 && len(f.list) == cap(f.list) && f.first >= len(f.list)/2 {
+	if len(f.list) == cap(f.list) && f.first*2 >= len(f.list) {
 		n := copy(f.list, f.list[f.first:])
 		clear(f.list[n:])
 		f.list, f.first = f.list[:n], 0

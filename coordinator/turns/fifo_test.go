@@ -36,3 +36,37 @@ func TestALineIsInOrderAndKeepsNothingThatHasLeft(t *testing.T) {
 		}
 	})
 }
+
+// A short list has room for twice as many elements as it has at most, however many have come and
+// gone.
+func TestALineHasRoomForTwiceAsMany(t *testing.T) {
+	for _, waiting := range []int{2, 8, 16} {
+		var f fifo[*int]
+		for range waiting {
+			f.push(new(int))
+		}
+		for range 100 * waiting {
+			f.pop()
+			f.push(new(int))
+		}
+		if cap(f.list) > 2*waiting {
+			t.Errorf("room for %d while %d are in line", cap(f.list), waiting)
+		}
+	}
+}
+
+// An empty list keeps its room if that is small.
+func TestAnEmptyLineKeepsALittleRoom(t *testing.T) {
+	for elements, want := range map[int]int{1: 1, 16: 16, 17: 0} {
+		var f fifo[*int]
+		for range elements {
+			f.push(new(int))
+		}
+		for range elements {
+			f.pop()
+		}
+		if cap(f.list) != want {
+			t.Errorf("after %d elements it keeps room for %d; want %d", elements, cap(f.list), want)
+		}
+	}
+}

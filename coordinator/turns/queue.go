@@ -9,8 +9,7 @@ type Queue[T any] struct {
 	length int
 	served *caller[T] // whose command Next returned last; nil: it is charged
 
-	batch uint64 // the number of the batch
-	spent tally  // in this batch
+	spent tally // in this batch
 	// resting have a part of this batch; above has those of them that have half of it or more: six
 	// at most, two by each bound.
 	resting, above []*caller[T]
@@ -120,7 +119,7 @@ func (q *Queue[T]) others(of *group[T]) int {
 	return n
 }
 
-func (q *Queue[T]) isAbove(c *caller[T]) bool { return c.batch == q.batch && c.spent.has(2, q.limits) }
+func (q *Queue[T]) isAbove(c *caller[T]) bool { return c.resting && c.spent.has(2, q.limits) }
 
 // Charge says what the command has cost that Next returned.
 func (q *Queue[T]) Charge(cost Cost) {
@@ -129,16 +128,13 @@ func (q *Queue[T]) Charge(cost Cost) {
 		return
 	}
 	q.served = nil
-	if c.batch != q.batch || !c.resting {
-		c.batch, c.spent = q.batch, tally{}
+	if !c.resting {
+		c.resting, c.spent = true, tally{}
+		q.resting = append(q.resting, c)
 	}
 	before := q.isAbove(c)
 	c.spent.add(cost)
 	q.spent.add(cost)
-	if !c.resting {
-		c.resting = true
-		q.resting = append(q.resting, c)
-	}
 	if !before && q.isAbove(c) {
 		q.above = append(q.above, c)
 	}
@@ -162,7 +158,6 @@ func (q *Queue[T]) Full() bool { return q.spent.has(1, q.limits) }
 
 // NextBatch begins the next batch.
 func (q *Queue[T]) NextBatch() {
-	q.batch++
 	q.spent = tally{}
 	for _, c := range q.resting {
 		if c.resting = false; !c.queued {

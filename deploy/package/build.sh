@@ -56,7 +56,7 @@ stage() {
   file 644 "$work/made/completion/bash" "$root/usr/share/bash-completion/completions/bursar"
   file 644 "$work/made/completion/zsh" "$root/usr/share/zsh/vendor-completions/_bursar"
   file 644 "$work/made/completion/fish" "$root/usr/share/fish/vendor_completions.d/bursar.fish"
-  for example in deploy/systemd/examples/*.conf examples/*.yaml; do
+  for example in deploy/systemd/examples/*.conf examples/*.yaml examples/providers/*.sh; do
     file 644 "$example" "$root/usr/share/doc/bursar/examples/$(basename "$example")"
   done
   file 644 $here/copyright "$root/usr/share/doc/bursar/copyright"

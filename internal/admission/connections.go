@@ -68,9 +68,12 @@ type Connection struct {
 	net.Conn
 
 	owner      *Connections
-	first      *time.Timer  // set under the lock of owner, before anything else has the connection
-	calls      atomic.Int64 // under way
-	identified atomic.Bool  // its caller is known
+	first      *time.Timer          // set under the lock of owner, before anything else has the connection
+	calls      atomic.Int64         // under way
+	identified atomic.Bool          // its caller is known
+	work       atomic.Pointer[Work] // nil: nothing is told of its requests
+	between    atomic.Bool          // the next bytes are the first ones of a request, and work is told
+	begun      atomic.Bool          // these have come, and count among calls
 
 	// Guarded by the lock of owner:
 	caller  Caller
@@ -276,13 +279,19 @@ type connectionKey struct{}
 
 // Context is for http.Server.ConnContext: it lets requests know their connection.
 func (c *Connections) Context(ctx context.Context, conn net.Conn) context.Context {
-	if secured, ok := conn.(*tls.Conn); ok {
-		conn = secured.NetConn()
-	}
-	if counted, ok := conn.(*Connection); ok {
+	if counted, ok := counted(conn); ok {
 		return context.WithValue(ctx, connectionKey{}, counted)
 	}
 	return ctx
+}
+
+// counted is the connection below one that a server has, if it is counted.
+func counted(conn net.Conn) (c *Connection, ok bool) {
+	if secured, ok := conn.(*tls.Conn); ok {
+		conn = secured.NetConn()
+	}
+	c, ok = conn.(*Connection)
+	return c, ok
 }
 
 // Begin says that a request has come on its connection. It returns a function that says that the
@@ -293,9 +302,9 @@ func (c *Connections) Begin(ctx context.Context) (ended func()) {
 	if !ok {
 		return func() {}
 	}
-	if conn.calls.Add(1) == 1 {
-		conn.first.Stop()
-	}
+	conn.calls.Add(1)
+	conn.first.Stop()
+	conn.between.Store(false)
 	if conn.identified.Load() {
 		return func() { conn.calls.Add(-1) }
 	}

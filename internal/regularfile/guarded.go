@@ -39,6 +39,22 @@ func Guarded(path string, uid uint32) error { return guardedExcept(path, uid, ""
 func GuardedIn(system, path string, uid uint32) error { return guardedExcept(path, uid, system) }
 
 func guardedExcept(path string, uid uint32, system string) error {
+	err := walk(path, func(at string, info fs.FileInfo, last bool) error {
+		owner, _ := owners(info)
+		if at == system && owner == 0 && info.IsDir() && info.Mode().Perm()&0o002 == 0 {
+			return nil
+		}
+		return guarded(at, info, uid, last)
+	})
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// walk looks at every folder and every link on the way to a path, and at what the path leads to,
+// which is the last. It ends with the first error, also of looking.
+func walk(path string, look func(at string, info fs.FileInfo, last bool) error) error {
 	path, err := filepath.Abs(path)
 	if err != nil {
 		return err //nolint:wrapcheck // names the current folder
@@ -46,16 +62,11 @@ func guardedExcept(path string, uid uint32, system string) error {
 	at, left, links := "/", parts(path), 0
 	for {
 		info, err := os.Lstat(at)
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil
-		}
 		if err != nil {
 			return err //nolint:wrapcheck // names the path
 		}
 		link := info.Mode().Type() == fs.ModeSymlink
-		owner, _ := owners(info)
-		trusted := at == system && owner == 0 && info.IsDir() && info.Mode().Perm()&0o002 == 0
-		if err := guarded(at, info, uid, len(left) == 0 && !link); err != nil && !trusted {
+		if err := look(at, info, len(left) == 0 && !link); err != nil {
 			return err
 		}
 		if link {

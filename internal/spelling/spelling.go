@@ -1,8 +1,11 @@
-// Package spelling compares words, to say what somebody has probably meant, and cuts texts that
-// are too long. Its functions keep nothing: any goroutine may call them.
+// Package spelling compares words, to say what somebody has probably meant, cuts texts that are too
+// long, and makes them printable. Its functions keep nothing: any goroutine may call them.
 package spelling
 
-import "strings"
+import (
+	"strconv"
+	"strings"
+)
 
 // Distance is how many letters must be put in, left out or changed to make one text of the other.
 func Distance(a, b string) int {
@@ -32,4 +35,15 @@ func Cut(text string, most int) string {
 	}
 	const more = " …"
 	return strings.ToValidUTF8(text[:most-len(more)], "") + more
+}
+
+// Printable puts another character in place of each that would move the cursor, break a line or
+// change the order in which a line is shown.
+func Printable(text string, instead rune) string {
+	return strings.Map(func(r rune) rune {
+		if strconv.IsPrint(r) {
+			return r
+		}
+		return instead
+	}, text)
 }

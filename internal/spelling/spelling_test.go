@@ -32,3 +32,9 @@ func TestWhatIsCutIsAValidTextOfThatLength(t *testing.T) {
 		}
 	}
 }
+
+func TestWhatATerminalActsOnIsReplaced(t *testing.T) {
+	if got, want := spelling.Printable("a\x1b[31m\n\u202eb ä", '?'), "a?[31m??b ä"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}

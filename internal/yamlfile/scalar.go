@@ -1,7 +1,9 @@
 package yamlfile
 
 import (
+	"encoding/json"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/goccy/go-yaml/ast"
@@ -40,6 +42,33 @@ func (o *OneOrMore) UnmarshalYAML(node ast.Node) error {
 			return err
 		}
 	}
+	return nil
+}
+
+// ScalarOrList is a Scalar in whose place a list of them may stand. Its text is then a JSON array
+// of their texts.
+type ScalarOrList struct{ Scalar }
+
+// UnmarshalYAML takes either.
+func (s *ScalarOrList) UnmarshalYAML(node ast.Node) error {
+	if _, isList := node.(*ast.SequenceNode); !isList {
+		return s.Scalar.UnmarshalYAML(node)
+	}
+	var list OneOrMore
+	if err := list.UnmarshalYAML(node); err != nil {
+		return err
+	}
+	texts := make([]string, len(list))
+	for i, item := range list {
+		texts[i] = item.text
+	}
+	var text strings.Builder
+	as := json.NewEncoder(&text)
+	as.SetEscapeHTML(false) // it is shown to people
+	if err := as.Encode(texts); err != nil {
+		return err //nolint:wrapcheck // texts can be encoded
+	}
+	s.Scalar = NewScalar(strings.TrimSpace(text.String()))
 	return nil
 }
 

@@ -5,6 +5,9 @@
 //	    cluster: prod
 //	    default: true
 //	    settings: {addresses: "http://rm1:8088,http://rm2:8088", interval: 5s}
+//	  - kind: exec
+//	    cluster: licences
+//	    settings: {command: [/usr/local/libexec/licences, MATLAB], user: nobody}
 //
 // It checks what one file can tell: fields, kinds, settings as far as a kind knows without asking
 // anybody, that no cluster occurs twice and that no kind has two defaults. A file is taken whole
@@ -41,7 +44,7 @@ type file struct {
 }
 
 type entry struct {
-	// Kind is the kind of the cluster: yarn.
+	// Kind is the kind of the cluster: yarn, or exec.
 	Kind yamlfile.Scalar `yaml:"kind"`
 	// Cluster is the name of the cluster here, as in addresses and in the label cluster: 1 to 128
 	// letters, digits, and - _ .
@@ -50,7 +53,7 @@ type entry struct {
 	// one of a kind can have it. If a kind has only one cluster, that one is meant in any case.
 	Default yamlfile.Scalar `yaml:"default"`
 	// Settings are the settings listed below, by name.
-	Settings map[string]yamlfile.Scalar `yaml:"settings"`
+	Settings map[string]yamlfile.ScalarOrList `yaml:"settings"`
 }
 
 // Parse reads a file's content; name is for errors alone. The error is an *Error.

@@ -34,6 +34,10 @@ providers:
     default: true
     settings: {addresses: "http://rm1:8088,http://rm2:8088", interval: 5s}
   - {kind: fake, cluster: 9, settings: {addresses: 7}}
+  - kind: fake
+    cluster: list
+    settings:
+      addresses: [/a, "b c", 0660, 'say "<x>"']
 `), providers.Kinds{fake{}})
 	if err != nil {
 		t.Fatal(err)
@@ -41,6 +45,7 @@ providers:
 	want := []*bursarv1.Provider{
 		{Kind: "fake", Cluster: "prod", Default: true, Settings: map[string]string{"addresses": "http://rm1:8088,http://rm2:8088", "interval": "5s"}},
 		{Kind: "fake", Cluster: "9", Settings: map[string]string{"addresses": "7"}},
+		{Kind: "fake", Cluster: "list", Settings: map[string]string{"addresses": `["/a","b c","0660","say \"<x>\""]`}},
 	}
 	if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
 		t.Error(diff)
@@ -63,6 +68,7 @@ func TestWhatIsWrongIsSaidWhereItStands(t *testing.T) {
 		"missing setting":   {"providers:\n  - kind: fake\n    cluster: a", "p.yaml:2:5: providers[0].settings.addresses: missing: want addresses that are right"},
 		"setting":           {"providers:\n  - kind: fake\n    cluster: a\n    settings:\n      addresses: wrong", `p.yaml:5:18: providers[0].settings.addresses: "wrong": want addresses that are right`},
 		"setting, no value": {"providers:\n  - kind: fake\n    cluster: a\n    settings:\n      addresses:", "p.yaml:5:7: providers[0].settings.addresses: has no value: want one, or leave the line out"},
+		"a list in a list":  {"providers:\n  - kind: fake\n    cluster: a\n    settings: {addresses: [a, [b]]}", "p.yaml:4:31: providers[0].settings.addresses[1]: is a list: want a single value"},
 		"pace":              {"providers:\n  - kind: fake\n    cluster: a\n    settings: {addresses: a, interval: 1s}", `p.yaml:4:40: providers[0].settings.interval: "1s": want a duration such as 5s, from 2s to 1h0m0s`},
 		"twice":             {"providers:\n" + one + one, "p.yaml:3:27: providers[1].cluster: fake:prod: already the cluster of providers[0]: want one provider for it"},
 		"two defaults": {

@@ -51,7 +51,7 @@ type settings struct {
 
 // parseSettings reads settings without opening a file. The error is a *providers.SettingError.
 func parseSettings(given map[string]string) (settings, error) {
-	if err := checkNames(given); err != nil {
+	if err := providers.CheckNames(given, settingNames()); err != nil {
 		return settings{}, err
 	}
 	pace, err := providers.PaceFrom(given)
@@ -86,31 +86,6 @@ func parseSettings(given map[string]string) (settings, error) {
 		return s, err
 	}
 	return s, s.checkAddresses()
-}
-
-// checkNames refuses settings that do not exist. What they say may be a secret, so it is not
-// repeated.
-func checkNames(given map[string]string) error {
-	known := settingNames()
-	names := make([]string, 0, len(given))
-	for name := range given {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	for _, name := range names {
-		if slices.Contains(known, name) {
-			if given[name] == "" {
-				return &providers.SettingError{Setting: name, Want: "a value, or no such setting"}
-			}
-			continue
-		}
-		want := "a setting that there is: " + strings.Join(known, ", ")
-		if near := nearest(name, known); near != "" {
-			want = "a setting that there is; did you mean " + near + "?"
-		}
-		return &providers.SettingError{Setting: name, Value: providers.Hidden, Want: want}
-	}
-	return nil
 }
 
 // checkPlace checks the address of the cluster and the files for TLS.

@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/bursar/bursar/internal/spelling"
 	"github.com/bursar/bursar/providers"
 )
 
@@ -123,33 +122,4 @@ func parseBasePath(text string) (string, error) {
 		return "", &providers.SettingError{Setting: settingBasePath, Value: text, Want: "a path such as /ws/v1/cluster or /gateway/default/resourcemanager/v1/cluster"}
 	}
 	return path, nil
-}
-
-// nearest returns the one of the names that was probably meant: the same but for case and
-// punctuation, one that the other begins with, or the closest of those with at most two letters
-// wrong. Empty: none.
-func nearest(name string, names []string) string {
-	plain := func(s string) string {
-		return strings.Map(func(r rune) rune {
-			if r == '_' || r == '-' || r == '.' || r == ' ' {
-				return -1
-			}
-			return r
-		}, strings.ToLower(s))
-	}
-	if len(name) > 64 {
-		return ""
-	}
-	best, least := "", 3
-	for _, candidate := range names {
-		a, b := plain(name), plain(candidate)
-		d := spelling.Distance(a, b)
-		if len(a) >= 4 && strings.HasPrefix(b, a) || len(b) >= 4 && strings.HasPrefix(a, b) {
-			d = min(d, 1)
-		}
-		if d < least && d < len(b) {
-			best, least = candidate, d
-		}
-	}
-	return best
 }

@@ -142,19 +142,6 @@ func TestKindNamesItsFiles(t *testing.T) {
 	}
 }
 
-// What is no setting is not the name of another one by accident.
-func TestNearest(t *testing.T) {
-	names := settingNames()
-	for given, want := range map[string]string{
-		"adresses": "addresses", "address": "addresses", "addresse": "addresses", "Ca": "ca", "cert": "certificate", "krb5": "krb5Conf", "max_bytes": "maxBytes", "time-out": "timeout",
-		"keytabs": "keytab", "x": "", "kerberos": "", "zzzzzz": "", "": "", strings.Repeat("a", 1000): "",
-	} {
-		if got := nearest(given, names); got != want {
-			t.Errorf("%.20q: %q, want %q", given, got, want)
-		}
-	}
-}
-
 func TestOpenTakesAddressesFromASite(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "yarn-site.xml")
 	site := func(policy string) string {

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/bursar/bursar/providers"
+	"github.com/bursar/bursar/providers/exec"
 	"github.com/bursar/bursar/providers/yarn"
 )
 
@@ -58,9 +59,11 @@ func Reference(root string) (string, error) {
 		"The settings of a cluster, in the file or with `bursar provider set`. An unknown setting is\n" +
 		"refused, and so is one without a value. No setting holds a secret: those of type file name files on\n" +
 		"the coordinators' machines. If a provider was added over the API, these files are in\n" +
-		"`providerCredentials`; a name without a directory means a file there.\n")
+		"`providerCredentials`; a name without a directory means a file there. A provider of kind exec can\n" +
+		"only be in the file: [writing a provider](providers.md) has more about it.\n")
 	settings(&b, "Of every kind", providers.PaceSettings())
 	settings(&b, "Of yarn", yarn.Settings())
+	settings(&b, "Of exec", exec.Settings())
 	return b.String(), nil
 }
 
@@ -241,6 +244,8 @@ func plain(t string) string {
 		_, value, _ := strings.Cut(t, "]")
 		return "map to " + plain(value)
 	case t == "yamlfile.OneOrMore":
+		return "text, or list of text"
+	case t == "yamlfile.ScalarOrList":
 		return "text, or list of text"
 	case t == "string", t == "yamlfile.Scalar":
 		return "text"

@@ -82,6 +82,17 @@ func (p *place) killedForOverUse(e *engine) {
 	p.bursar("allocations", e.id).Expect(p.t, 0, "uses ", "is entitled to 64MiB")
 }
 
+// back waits until a coordinator that was started again knows the host.
+func (p *place) back() {
+	p.t.Helper()
+	p.inTime("the host is back", func() error {
+		if reason := p.host().GetUnavailableReason(); reason != "" {
+			return fmt.Errorf("%s", reason)
+		}
+		return nil
+	})
+}
+
 // A coordinator that is put back to before engines were confirmed takes them over as their agent
 // reports them: each once, beyond a limit if need be, and it ends none.
 func TestCoordinatorIsPutBack(t *testing.T) {
@@ -97,12 +108,7 @@ func TestCoordinatorIsPutBack(t *testing.T) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	p.startCoordinator()
-	p.inTime("the host is back", func() error {
-		if reason := p.host().GetUnavailableReason(); reason != "" {
-			return fmt.Errorf("%s", reason)
-		}
-		return nil
-	})
+	p.back()
 	// The backup does not know three engines, one that was a reservation, and one that has ended.
 	forgotten.end(8, "after the backup")
 	p.endedWith(forgotten, 8)
@@ -122,6 +128,7 @@ func TestCoordinatorIsPutBack(t *testing.T) {
 	}
 	p.write("quotas.yaml", "quotas:\n  - selector: {user: \"*\"}\n    limit: {instances: 3, memory: 16GiB, cpu: 64}\n")
 	p.startCoordinator()
+	p.back() // the heartbeat before that is answered with nothing but that the host has to register
 	p.right(engines)
 	over := 0
 	for _, account := range p.accounts() {

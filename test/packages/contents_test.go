@@ -41,9 +41,12 @@ drwxr-x--- /etc/bursar/credentials
 -rw-r--r-- /usr/share/doc/bursar/examples/agent-in-a-container.conf
 -rw-r--r-- /usr/share/doc/bursar/examples/agent-socket-group.conf
 -rw-r--r-- /usr/share/doc/bursar/examples/agent.yaml
+-rw-r--r-- /usr/share/doc/bursar/examples/coordinator-commands.conf
 -rw-r--r-- /usr/share/doc/bursar/examples/coordinator-credentials.conf
 -rw-r--r-- /usr/share/doc/bursar/examples/coordinator.yaml
 -rw-r--r-- /usr/share/doc/bursar/examples/engines-slice-limits.conf
+-rw-r--r-- /usr/share/doc/bursar/examples/flexlm-licences.sh
+-rw-r--r-- /usr/share/doc/bursar/examples/kubernetes-quotas.sh
 -rw-r--r-- /usr/share/doc/bursar/examples/providers.yaml
 -rw-r--r-- /usr/share/doc/bursar/examples/quotas.yaml
 -rw-r--r-- /usr/share/fish/vendor_completions.d/bursar.fish

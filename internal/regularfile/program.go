@@ -1,0 +1,50 @@
+package regularfile
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// GuardedProgram refuses a program that others than root and a user could change or replace. Root
+// or that user must own the file, its folder, every folder above it and every link on the way.
+// Nobody else may write to them. A folder with the sticky bit may be on the way, since others
+// cannot replace what is not theirs there; but it cannot be the program's own folder, where a
+// program may look for parts of itself. The error is a *GuardError, or says what is there instead
+// of a program, or what could not be looked at.
+func GuardedProgram(path string, uid uint32) error {
+	return walk(path, func(at string, info fs.FileInfo, last bool) error {
+		if err := guardedStep(at, info, uid, true); err != nil || !last {
+			return err
+		}
+		if !info.Mode().IsRegular() || info.Mode().Perm()&0o111 == 0 {
+			return fmt.Errorf("%s has mode %s: want a file that can be executed", at, info.Mode())
+		}
+		folder := filepath.Dir(at)
+		info, err := os.Lstat(folder)
+		if err != nil {
+			return err //nolint:wrapcheck // names the path
+		}
+		return guardedStep(folder, info, uid, false)
+	})
+}
+
+// guardedStep checks one step on the way to a program.
+func guardedStep(path string, info fs.FileInfo, uid uint32, mayStick bool) error {
+	owner, _ := owners(info)
+	mode := info.Mode()
+	// Root's group too: others may be in it, and with an access control list the bits of the group
+	// say what any of its entries may do.
+	shared := mode.Perm()&0o022 != 0
+	sticks := mayStick && mode.IsDir() && mode&fs.ModeSticky != 0
+	switch {
+	case owner != 0 && owner != uid && uid == 0:
+		return &GuardError{path, owner, mode, "that it is root's: its owner could have another program run"}
+	case owner != 0 && owner != uid:
+		return &GuardError{path, owner, mode, fmt.Sprintf("that it is root's or of uid %d: its owner could have another program run", uid)}
+	case mode.Type() != fs.ModeSymlink && shared && !sticks:
+		return &GuardError{path, owner, mode, "that neither its group nor others may write to it: they could have another program run"}
+	}
+	return nil
+}

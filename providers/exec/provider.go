@@ -1,0 +1,258 @@
+package exec
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/bursar/bursar/internal/command"
+	"github.com/bursar/bursar/internal/regularfile"
+	"github.com/bursar/bursar/providers"
+)
+
+// kind makes providers.
+type kind struct{ machine func() machine }
+
+// Kind returns commands as a kind of external system. Its settings are Settings and those of a
+// pace.
+func Kind() providers.Kind { return kind{thisMachine} }
+
+// Name is "exec".
+func (kind) Name() string { return "exec" }
+
+// FileOnly marks the kind.
+func (kind) FileOnly() {}
+
+// Check looks at settings alone.
+func (kind) Check(given map[string]string) error {
+	_, err := parseSettings(given)
+	return err
+}
+
+// Files are none: a command comes from the operator's file, and what it reads is its own to say.
+func (kind) Files() []string { return nil }
+
+// Open looks up the user, and runs nothing.
+func (k kind) Open(_ string, given map[string]string) (providers.Provider, error) {
+	s, err := parseSettings(given)
+	if err != nil {
+		return nil, err
+	}
+	here := k.machine()
+	credential, err := here.account(s.user)
+	if err != nil {
+		return nil, err
+	}
+	p := &Provider{
+		settings: s, uid: uint32(here.uid), //nolint:gosec // an id
+		command: command.Command{
+			Args: s.command, Dir: s.directory, Env: s.environment(here.variable), Credential: credential, MaxOutput: s.maxBytes,
+		},
+	}
+	p.guard = p.check
+	return p, nil
+}
+
+// Provider reads one system by running a command.
+type Provider struct {
+	settings settings
+	uid      uint32 // this process's
+	command  command.Command
+	guard    func() error // check, but in tests
+
+	mu sync.Mutex // guards all below; held while the command runs
+	// applications are those that the last run listed; nil: it has no list of them.
+	applications map[string]providers.Application
+	// undead is closed when a command that could not be killed has ended; nil: there is none.
+	undead <-chan struct{}
+}
+
+// CommandError says why a command gave no answer.
+type CommandError struct {
+	// Path is the program.
+	Path string
+	Err  error
+	// Said are the last lines that it printed on its standard error; empty: none.
+	Said string
+}
+
+func (e *CommandError) Error() string {
+	text := e.Path + ": " + e.Err.Error()
+	if e.Said != "" {
+		text += ": " + e.Said
+	}
+	return text
+}
+
+// Unwrap returns what was wrong.
+func (e *CommandError) Unwrap() error { return e.Err }
+
+// Snapshot runs the command and reads what it prints, in as much time as the setting timeout says
+// and ctx allows. The error is a *CommandError, with an *AnswerError in it if the command ran.
+func (p *Provider) Snapshot(ctx context.Context) (providers.Snapshot, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.applications = nil
+	answer, said, err := p.run(ctx)
+	if err != nil {
+		return providers.Snapshot{}, &CommandError{p.path(), err, said}
+	}
+	snapshot := providers.Snapshot{Server: answer.Server, Incarnation: answer.Incarnation, Untrusted: answer.Untrusted, Queues: answer.Queues}
+	if snapshot.Server == "" {
+		snapshot.Server = p.path()
+	}
+	if answer.ListsApplications {
+		p.applications = make(map[string]providers.Application, len(answer.Applications))
+		for _, a := range answer.Applications {
+			p.applications[a.ID] = a
+		}
+	}
+	return snapshot, nil
+}
+
+func (p *Provider) path() string { return p.settings.command[0] }
+
+// run runs the command once.
+func (p *Provider) run(ctx context.Context) (*Answer, string, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, p.settings.pace.Timeout, fmt.Errorf("no answer within %s", p.settings.pace.Timeout))
+	defer cancel()
+	if p.lingers() {
+		return nil, "", errors.New("its last run was killed and hangs in the kernel; it runs again when that one has ended")
+	}
+	printed, err := p.attempt(ctx)
+	if undead, is := errors.AsType[*command.UndeadError](err); is {
+		p.undead = undead.Gone
+	}
+	if err != nil {
+		return nil, printed.Errors, err
+	}
+	answer, err := Decode(printed.Output)
+	return answer, printed.Errors, err
+}
+
+// endTime is how long a run may take after its timeout: to kill it, and to read what it printed.
+const endTime = 5 * time.Second
+
+// attempt checks the program and runs it. To look at a file may hang in the kernel as well as the
+// program, if it is in a file system of the network.
+func (p *Provider) attempt(ctx context.Context) (command.Printed, error) {
+	type result struct {
+		command.Printed
+
+		err error
+	}
+	ended, gone := make(chan result, 1), make(chan struct{})
+	go func() {
+		defer close(gone)
+		r := result{err: p.guard()}
+		if r.err == nil {
+			if r.Printed, r.err = p.command.Run(ctx); r.err != nil {
+				r.err = p.explain(r.err)
+			}
+		}
+		ended <- r
+	}()
+	select {
+	case r := <-ended:
+		return r.Printed, r.err
+	case <-ctx.Done():
+	}
+	late := time.NewTimer(endTime)
+	defer late.Stop()
+	select {
+	case r := <-ended:
+		return r.Printed, r.err
+	case <-late.C:
+		return command.Printed{}, &command.UndeadError{Cause: context.Cause(ctx), Gone: gone}
+	}
+}
+
+// explain says what would be right, where that is not plain.
+func (p *Provider) explain(err error) error {
+	as := "the coordinator's user"
+	if p.settings.user != "" {
+		as = fmt.Sprintf("user %q", p.settings.user)
+	}
+	_, tooMuch := errors.AsType[*command.TooMuchError](err)
+	switch {
+	case tooMuch:
+		return fmt.Errorf("%w: want less, or more in the setting %s", err, settingMaxBytes)
+	case errors.Is(err, syscall.EACCES):
+		return fmt.Errorf("%w: want that %s may execute it, and enter its folder and %s", err, as, p.settings.directory)
+	case errors.Is(err, syscall.ENOEXEC):
+		return fmt.Errorf("%w: want a program of this machine, or a script with #! and its interpreter in the first line", err)
+	case errors.Is(err, syscall.ENOENT): // the program itself was there
+		return fmt.Errorf("%w: want the interpreter that its first line names (#!), and no carriage return at the end of that line", err)
+	case errors.Is(err, syscall.EPERM):
+		return fmt.Errorf("%w: want that the coordinator may become %s (of a systemd unit: CapabilityBoundingSet, SystemCallFilter)", err, as)
+	default:
+		return err
+	}
+}
+
+// lingers reports whether a command that was killed is still there.
+func (p *Provider) lingers() bool {
+	if p.undead == nil {
+		return false
+	}
+	select {
+	case <-p.undead:
+		p.undead = nil
+		return false
+	default:
+		return true
+	}
+}
+
+// check looks at the program and at the working directory.
+func (p *Provider) check() error {
+	if err := regularfile.GuardedProgram(p.path(), p.uid); err != nil {
+		return fmt.Errorf("it does not run: %w", err)
+	}
+	info, err := os.Stat(p.settings.directory)
+	if err == nil && !info.IsDir() {
+		err = fmt.Errorf("%s is no directory", p.settings.directory)
+	}
+	if err != nil {
+		return fmt.Errorf("its working directory: %w", err)
+	}
+	return nil
+}
+
+// errNoList says that a command does not tell applications.
+var errNoList = errors.New(`the command prints no "applications", so what they hold counts twice: once as used in the queue, and once as granted`)
+
+// Applications answers from what the last Snapshot read. If the command lists applications, those
+// that are not in the list are not known.
+func (p *Provider) Applications(_ context.Context, ids []string) ([]providers.Application, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.applications == nil {
+		return nil, errNoList
+	}
+	wanted := slices.Compact(slices.Sorted(slices.Values(ids)))
+	list := make([]providers.Application, 0, len(wanted))
+	for _, id := range wanted {
+		a, known := p.applications[id]
+		if !known {
+			a = providers.Application{ID: id}
+		}
+		list = append(list, a)
+	}
+	return list, nil
+}
+
+// Servers is the program, and whether it may run. It is not run.
+func (p *Provider) Servers(context.Context) []providers.Server {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return []providers.Server{{Address: p.path(), Err: p.check()}}
+}
+
+// Close does nothing: nothing is kept open.
+func (p *Provider) Close() error { return nil }

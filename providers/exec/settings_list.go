@@ -1,0 +1,31 @@
+package exec
+
+import "github.com/bursar/bursar/providers"
+
+// Names of the settings, without those of a pace.
+const (
+	settingCommand     = "command"
+	settingUser        = "user"
+	settingEnvironment = "environment"
+	settingDirectory   = "directory"
+	settingMaxBytes    = "maxBytes"
+)
+
+// Settings are those of a command, without the ones that every kind has.
+func Settings() []providers.Setting {
+	return []providers.Setting{
+		{Name: settingCommand, Type: providers.List, Doc: "The program, by its whole path, and its arguments: [/usr/local/libexec/queues, --all]. No shell reads it. " +
+			"Root or the coordinator's user must own the program and every folder above it, and nobody else may write to them. Needed."},
+		{Name: settingUser, Type: providers.Text, Doc: "The user that it runs as, by name or uid, from /etc/passwd; never root. " +
+			"Needed if the coordinator runs as root. Another user than the coordinator's needs root, or CAP_SETUID, CAP_SETGID and CAP_KILL. Default: the coordinator's."},
+		{Name: settingEnvironment, Type: providers.List, Doc: "Variables that it gets: NAME with the coordinator's value, or NAME=VALUE. Default: none. " +
+			"PATH (" + defaultPath + ") and LANG (" + defaultLang + ") are always there, unless they are listed. What stands here is shown in `bursar providers`: no secrets."},
+		{Name: settingDirectory, Type: providers.Text, Doc: "Its working directory, a whole path. Default /."},
+		{Name: settingMaxBytes, Type: providers.Size, Doc: "The most that it may print. Default 4MiB; 4KiB to 64MiB."},
+	}
+}
+
+// settingNames are all of them, in the order in which they are shown.
+func settingNames() []string {
+	return providers.SettingNames(append(Settings(), providers.PaceSettings()...))
+}
