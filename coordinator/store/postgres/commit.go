@@ -103,7 +103,7 @@ func (s *Store) write(ctx context.Context, conn *pgx.Conn, epoch uint64, a *argu
 	s.writer.warned.Store(false)
 	s.writer.firstEnd = min(s.writer.firstEnd, a.rows.FirstEnd)
 	var led int64
-	if err := conn.QueryRow(ctx, a.statement(own, &s.writer.records), a.list...).Scan(&led); err != nil {
+	if err := conn.QueryRow(ctx, a.statement(own), a.list...).Scan(&led); err != nil {
 		return err //nolint:wrapcheck // its caller does
 	}
 	if s.writer.warned.Load() {
@@ -111,7 +111,7 @@ func (s *Store) write(ctx context.Context, conn *pgx.Conn, epoch uint64, a *argu
 	}
 	if led == 1 {
 		s.writer.advance(epoch, a.rows.Sequence)
-		s.writer.records.committed(a.rows.Sequence)
+		s.forgetRecords(ctx, conn, a.rows.Sequence)
 		return nil
 	}
 	if err := s.checkEpoch(ctx, conn, epoch); errors.Is(err, store.ErrDeposed) {
@@ -241,7 +241,7 @@ const (
 )
 
 // statement joins the parts that the batch needs, and puts their parameters into list.
-func (a *arguments) statement(own term, kept *records) string {
+func (a *arguments) statement(own term) string {
 	text := fencePart
 	a.list = append(a.list[:0], a.rows.Sequence, a.rows.Sequence, a.rows.LastID, a.rows.Time, a.rows.FirstEnd, a.rows.FirstEnd, a.rows.Epoch, own.sequence, own.secret)
 	add := func(some bool, part string, args ...any) {
@@ -260,7 +260,7 @@ func (a *arguments) statement(own term, kept *records) string {
 	add(len(a.providersGone) > 0, providerGonePart, a.providersGone)
 	add(len(a.refusals.keys) > 0, refusalPart, a.refusals.keys, a.refusals.payloads)
 	add(len(a.refusalsGone) > 0, refusalGonePart, a.refusalsGone)
-	a.record(own, kept, add)
+	a.record(own, add)
 	return number(text + endPart)
 }
 

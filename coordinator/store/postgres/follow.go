@@ -20,19 +20,17 @@ const (
 	changedHostsSQL = `SELECT id, payload FROM host WHERE id = ANY($1::text[]) ORDER BY id`
 	sumLiveSQL      = `SELECT count(*), coalesce(sum(id % 1000000007), 0)::bigint, (SELECT count(*) FROM host) FROM allocation WHERE ended = 0`
 
-	// beginRecordsSQL names the state that a leadership begins with, if nothing does, and removes
-	// old records: a leadership may end before it has removed any with its commits. What is later
-	// than the present state is of another past, and would stand in the way of commits.
-	beginRecordsSQL = `WITH led AS (SELECT sequence, leadership FROM meta WHERE one = 1 AND leadership = $1),
- past AS (SELECT sequence FROM change ORDER BY sequence DESC OFFSET $2 LIMIT 1),
- old AS (DELETE FROM change WHERE sequence <= (SELECT sequence FROM past) AND EXISTS (SELECT 1 FROM led)),
- later AS (DELETE FROM change USING led WHERE change.sequence > led.sequence)
- INSERT INTO change (sequence, leadership, before, keys) SELECT sequence, leadership, sequence, '' FROM led ON CONFLICT (sequence) DO NOTHING`
+	// What is later than the present state is of another past, and would stand in the way of commits.
+	clearRecordsSQL = `DELETE FROM change WHERE sequence > (SELECT sequence FROM meta WHERE one = 1 AND leadership = $1)
+ OR sequence <= (SELECT sequence FROM change ORDER BY sequence DESC OFFSET $2 LIMIT 1)`
+	// The state that a leadership begins with has a name, if it had none.
+	beginRecordsSQL = `INSERT INTO change (sequence, before, leadership, keys)
+ SELECT sequence, sequence, leadership, '' FROM meta WHERE one = 1 AND leadership = $1 ON CONFLICT (sequence) DO NOTHING`
+	forgetRecordsSQL = `DELETE FROM change WHERE sequence <= $1`
 
 	recordPart = `, recorded AS (INSERT INTO change (sequence, before, leadership, keys) SELECT $::bigint, $::bigint, $::text, $::bytea FROM led)`
 	// What is recorded before no longer leads to the present state.
 	unrecordPart = `, unrecorded AS (DELETE FROM change USING led)`
-	forgetPart   = `, forgotten AS (DELETE FROM change USING led WHERE sequence <= $::bigint)`
 )
 
 // mostRecords bounds what a reader that was away catches up with: reading everything is as fast
@@ -244,7 +242,7 @@ func readChangedAllocations(ctx context.Context, tx pgx.Tx, changed []ledger.ID,
 
 // record adds the parts of a statement that record which rows it changes. A commit that does not
 // raise the sequence cannot have a record of its own.
-func (a *arguments) record(own term, kept *records, add func(some bool, part string, args ...any)) {
+func (a *arguments) record(own term, add func(some bool, part string, args ...any)) {
 	if store.Unsigned(a.rows.Sequence) <= store.Unsigned(own.sequence) {
 		add(a.rows.ChangesRows(), unrecordPart)
 		return
@@ -254,42 +252,50 @@ func (a *arguments) record(own term, kept *records, add func(some bool, part str
 		a.change, before = []byte{}, a.rows.Sequence
 	}
 	add(true, recordPart, a.rows.Sequence, before, own.secret, a.change)
-	forget, due := kept.forget()
-	add(due, forgetPart, forget)
 }
 
-// beginRecords begins the records of a leadership. If that fails, nobody can follow the store until
-// the first commit, and it leads all the same.
+// beginRecords begins the records of a leadership, and removes old ones: a leadership may end before
+// it has removed any. If that fails, nobody can follow the store until the first commit, and it
+// leads all the same.
 func (s *Store) beginRecords(ctx context.Context, conn *pgx.Conn, secret string) {
 	s.writer.records = records{}
-	if _, err := conn.Exec(ctx, beginRecordsSQL, secret, store.RecordsKept); err != nil {
+	_, err := conn.Exec(ctx, clearRecordsSQL, secret, store.RecordsKept)
+	if err == nil {
+		_, err = conn.Exec(ctx, beginRecordsSQL, secret)
+	}
+	if err != nil {
 		s.server.log.Warn("the records of changes cannot be begun: coordinators that stand by cannot follow until the first commit", "error", err)
 	}
 }
 
-// records are the sequences that a leadership has left, one of every few commits, the oldest
-// first: up to the first one, records are forgotten next.
+// forgetRecords removes old records after a commit, from time to time. That is a statement of its
+// own: not every compatible database lets one statement change a table twice.
+func (s *Store) forgetRecords(ctx context.Context, conn *pgx.Conn, sequence int64) {
+	upTo, due := s.writer.records.committed(sequence)
+	if !due {
+		return
+	}
+	if _, err := conn.Exec(ctx, forgetRecordsSQL, upTo); err != nil {
+		s.server.log.Warn("old records of changes cannot be removed: trying again later", "error", err)
+	}
+}
+
+// records are the sequences that a leadership's commits have left: of one in every few commits, the
+// oldest first.
 type records struct {
-	left    [store.RecordSteps + 1]int64
-	filled  int
+	left    [store.RecordSteps]int64
 	commits int
 }
 
-// forget returns the sequence up to which records are to be forgotten with the next commit, if
-// any are.
-func (r *records) forget() (sequence int64, due bool) {
-	return r.left[0], r.filled == len(r.left)
-}
-
-// committed counts a commit, which has left a sequence.
-func (r *records) committed(sequence int64) {
-	if r.filled == len(r.left) {
-		copy(r.left[:], r.left[1:])
-		r.filled--
-	}
-	if r.commits%(store.RecordsKept/store.RecordSteps) == 0 {
-		r.left[r.filled] = sequence
-		r.filled++
-	}
+// committed counts a commit, which has left a sequence. It returns up to which sequence records are
+// to be removed, if any are.
+func (r *records) committed(sequence int64) (upTo int64, due bool) {
 	r.commits++
+	if r.commits%(store.RecordsKept/store.RecordSteps) != 1 {
+		return 0, false
+	}
+	upTo = r.left[0]
+	copy(r.left[:], r.left[1:])
+	r.left[len(r.left)-1] = sequence
+	return upTo, r.commits > store.RecordsKept
 }
