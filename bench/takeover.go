@@ -86,7 +86,7 @@ type candidate struct {
 
 func newCandidate(s store.Store) *candidate {
 	c := core.NewCore(ledger.Config{}, func() ledger.Placer { return placement.New(placement.Spread) }, core.DrawLeadership)
-	return &candidate{store: s, core: c, ahead: &core.Ahead{Store: s, Empty: c.EmptyLedger}}
+	return &candidate{store: s, core: c, ahead: c.Ahead(s, nil)}
 }
 
 // lead takes the lead, and returns how long that took, in seconds, and how long until all was read.

@@ -37,8 +37,8 @@ type follower struct {
 	ahead *core.Ahead // guarded by mu
 }
 
-func newFollower(loop *Loop, empty func() *ledger.Ledger) *follower {
-	return &follower{loop: loop, ahead: &core.Ahead{Store: loop.Store, Empty: empty, AddFiles: loop.addFiles}}
+func newFollower(loop *Loop) *follower {
+	return &follower{loop: loop, ahead: loop.core.Ahead(loop.Store, loop.addFiles)}
 }
 
 // addFiles adds the rules and the providers of files to those of the store.

@@ -16,12 +16,9 @@ import (
 // the store's records must lead without a gap from the state that it has to the present one, and
 // then it must have as many live allocations as the store, with the same ids. It has no goroutine.
 type Ahead struct {
-	Store store.Store
-	// Empty makes the ledger to file in.
-	Empty func() *ledger.Ledger
-	// AddFiles adds the rules and the providers of files to those of the store. Nil: there are no
-	// files.
-	AddFiles func(*ledger.Snapshot)
+	store    store.Store
+	config   ledger.Config
+	addFiles func(*ledger.Snapshot)
 
 	filed *ledger.Filed // nil: nothing is
 	mark  store.Mark    // of the state that is filed
@@ -29,6 +26,12 @@ type Ahead struct {
 	quotas    []ledger.Quota
 	providers []ledger.ProviderRecord
 	whole     int // how many times in a row everything had to be read
+}
+
+// Ahead returns one for this core, with nothing filed. addFiles adds the rules and the providers of
+// files to those of the store; nil: there are no files. The core does not use it by itself.
+func (c *Core) Ahead(s store.Store, addFiles func(*ledger.Snapshot)) *Ahead {
+	return &Ahead{store: s, config: c.config, addFiles: addFiles}
 }
 
 // Why a leadership does not begin with what is filed.
@@ -54,7 +57,7 @@ func (a *Ahead) Drop() {
 // Errors: ErrNoRecords (nothing is filed then), ErrBehind, store.ErrNotFollowed, which will not
 // change; *PanicError and those of ledger.File (nothing is filed then).
 func (a *Ahead) Follow(ctx context.Context) error {
-	f, err := a.Store.Follow(ctx, a.mark)
+	f, err := a.store.Follow(ctx, a.mark)
 	if err != nil {
 		return err //nolint:wrapcheck // says it
 	}
@@ -115,14 +118,14 @@ func (a *Ahead) refile() error {
 
 func (a *Ahead) addRules(rows *ledger.Snapshot) {
 	rows.Quotas, rows.Providers = a.quotas, a.providers
-	if a.AddFiles != nil {
-		a.AddFiles(rows)
+	if a.addFiles != nil {
+		a.addFiles(rows)
 	}
 }
 
 func (a *Ahead) file(rows *ledger.Snapshot) (err error) {
 	a.addRules(rows)
-	if a.filed, err = ledger.File(a.Empty(), rows); err != nil {
+	if a.filed, err = ledger.File(a.config, rows); err != nil {
 		return fmt.Errorf("coordinator: the copy of the ledger: %w", err)
 	}
 	return nil
@@ -132,13 +135,13 @@ func (a *Ahead) file(rows *ledger.Snapshot) (err error) {
 // If not, why says why, and everything was read. What was filed is used up.
 func (a *Ahead) Load(ctx context.Context, meta store.Meta, since time.Time, whole bool) (snapshot ledger.Snapshot, why, err error) {
 	defer a.Drop()
-	if whole || !tellsAll(ctx, a.Store, meta) {
+	if whole || !tellsAll(ctx, a.store, meta) {
 		why = errors.New("the store does not tell its time: request ids are loaded first")
 	} else {
 		snapshot, why = a.take(ctx, meta)
 	}
 	if why != nil {
-		snapshot, err = Load(ctx, a.Store, meta, since, whole)
+		snapshot, err = Load(ctx, a.store, meta, since, whole)
 	}
 	return snapshot, why, err
 }
@@ -148,7 +151,7 @@ func (a *Ahead) take(ctx context.Context, meta store.Meta) (ledger.Snapshot, err
 	if a.filed == nil {
 		return ledger.Snapshot{}, ErrNothingFiled
 	}
-	f, err := a.Store.CatchUp(ctx, a.mark)
+	f, err := a.store.CatchUp(ctx, a.mark)
 	switch {
 	case err != nil:
 		return ledger.Snapshot{}, err //nolint:wrapcheck // says it

@@ -25,9 +25,9 @@ type standby struct {
 // standsBy makes one that stands by for a leader.
 func (r *rig) standsBy(s store.Store) *standby {
 	b := &standby{rig: &rig{t: r.t, store: s, now: r.now, core: NewCore(ledger.Config{}, r.core.newPlacer, DrawLeadership)}}
-	b.ahead = &Ahead{Store: s, Empty: b.core.EmptyLedger, AddFiles: func(s *ledger.Snapshot) {
+	b.ahead = b.core.Ahead(s, func(s *ledger.Snapshot) {
 		s.Quotas = slices.Concat(s.Quotas, QuotasOfFiles(b.core.files))
-	}}
+	})
 	return b
 }
 

@@ -159,12 +159,15 @@ func (c *Core) Lead(now ledger.Instant, meta store.Meta, snapshot ledger.Snapsho
 	c.shadowed = hiddenOf(stored, snapshot.Providers)
 	c.now = max(now, Latest(&snapshot))
 	c.skew, c.storedTime = Skew{Since: now, Ahead: c.now.Sub(now)}, c.now
-	l := c.EmptyLedger()
-	if f := snapshot.Filed; f != nil && f.Suits(&snapshot) {
-		l = f.Ledger()
-	} else if f != nil {
+	if f := snapshot.Filed; f != nil && !f.Suits(&snapshot) {
 		f.Rows(&snapshot)
 		snapshot.Filed = nil
+	}
+	var l *ledger.Ledger
+	if snapshot.Filed != nil {
+		l = snapshot.Filed.Ledger(c.newPlacer())
+	} else {
+		l = c.EmptyLedger()
 	}
 	snapshot.SetAside = c.aside
 	var err error

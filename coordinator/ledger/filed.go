@@ -6,6 +6,8 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+
+	"github.com/bursar/bursar/resource"
 )
 
 // Filed is a ledger that a coordinator keeps ahead of a leadership: hosts, and allocations that
@@ -21,12 +23,13 @@ type Filed struct {
 
 // File files a snapshot in a new ledger. Its request ids, its times and its revision do not matter.
 // The error is as that of Restore.
-func File(l *Ledger, s *Snapshot) (*Filed, error) {
+func File(cfg Config, s *Snapshot) (*Filed, error) {
+	l := New(cfg, unplaced{})
 	f := &Filed{ledger: l, waiting: make(map[ID]Allocation), quotas: inOrder(s.Quotas), providers: providersInOrder(s.Providers)}
 	if err := l.fileRules(s); err != nil {
 		return nil, err
 	}
-	for _, r := range s.Hosts {
+	for _, r := range hostsInOrder(s.Hosts) {
 		f.putHost(r)
 	}
 	return f, f.put(s.Allocations)
@@ -82,7 +85,6 @@ func (f *Filed) putHost(r HostRecord) {
 		l.updateMachine(h, false)
 	}
 	h.isReturning()
-	l.updatePlacer(h)
 }
 
 func (f *Filed) put(rows []Allocation) error {
@@ -158,12 +160,19 @@ func inOrder(quotas []Quota) []Quota {
 	})
 }
 
+func hostsInOrder(hosts []HostRecord) []HostRecord {
+	return sorted(hosts, func(a, b HostRecord) int { return strings.Compare(a.ID, b.ID) })
+}
+
 func providersInOrder(providers []ProviderRecord) []ProviderRecord {
 	return sorted(providers, func(a, b ProviderRecord) int { return a.Compare(b.ClusterName) })
 }
 
-// Ledger is the ledger to call Restore of.
-func (f *Filed) Ledger() *Ledger { return f.ledger }
+// Ledger is the ledger to call Restore of, with a new placer.
+func (f *Filed) Ledger(placer Placer) *Ledger {
+	f.ledger.placer = placer
+	return f.ledger
+}
 
 // settle makes the tables those that Restore would have made of the rows at a time: in the order of
 // the ids, and with sums that no allocation was taken out of.
@@ -186,6 +195,7 @@ func (f *Filed) settle() {
 		}
 	}
 	f.emptySums()
+	l.placeHosts()
 	created := make(map[*clusterQueue]struct{})
 	l.entries.Scan(func(_ ID, e *entry) bool {
 		for _, t := range e.queueCharges() {
@@ -195,11 +205,29 @@ func (f *Filed) settle() {
 			}
 		}
 		l.sum(e)
+		l.updatePlacerBalance(e.host)
 		l.settle(e)
 		return true
 	})
 	l.sumSets()
 }
+
+// placeHosts gives the hosts the slots that they have in a ledger that was loaded, in the order of
+// their ids, and puts them into the placer. Which one of equal hosts is chosen depends on that.
+func (l *Ledger) placeHosts() {
+	l.slots, l.freeSlots = slices.Clone(l.hostOrder), nil
+	for i, h := range l.slots {
+		h.slot = Slot(i) //nolint:gosec // as in addHost
+		l.updatePlacer(h)
+	}
+}
+
+// unplaced stands for a placer as long as nothing is decided.
+type unplaced struct{ Placer }
+
+func (unplaced) Put(Slot, HostView)                          {}
+func (unplaced) Book(Slot, resource.Vector, resource.Vector) {}
+func (unplaced) Remove(Slot)                                 {}
 
 func byID(a, b *entry) int { return cmp.Compare(a.ID, b.ID) }
 

@@ -14,8 +14,10 @@ func (f *Filed) emptySums() {
 	}
 	for _, set := range l.accountSets {
 		set.used, set.reserved = resource.Sum{}, resource.Sum{}
-		for _, quota := range set.accounts {
-			quota.empty()
+	}
+	for _, scope := range l.rules.scopes {
+		for _, quota := range scope.accounts {
+			quota.empty() // also if no allocation counts in it any more
 		}
 	}
 	for _, share := range l.shares {

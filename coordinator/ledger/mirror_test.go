@@ -100,7 +100,7 @@ func (m *mirror) followed(c ledger.Changes) {
 func (m *mirror) catchUp() (err error) {
 	s := m.snapshot(0)
 	if m.filed == nil || !m.filed.Suits(&s) {
-		m.filed, err = ledger.File(ledger.New(ledger.Config{}, newPlainPlacer()), &s)
+		m.filed, err = ledger.File(ledger.Config{}, &s)
 	} else {
 		var rows ledger.Snapshot
 		var ended []ledger.ID
@@ -134,7 +134,8 @@ func (m *mirror) restoreFiled(now ledger.Instant) (*ledger.Ledger, error) {
 	}
 	s := m.snapshot(now)
 	s.Allocations, s.Hosts, s.Filed, m.filed = nil, nil, m.filed, nil
-	return s.Filed.Ledger(), s.Filed.Ledger().Restore(now, s)
+	l := s.Filed.Ledger(newPlainPlacer())
+	return l, l.Restore(now, s)
 }
 
 // snapshot is what a store would load at a moment.

@@ -57,7 +57,7 @@ func (l *Ledger) restoreRows(s *Snapshot) (waiting []Allocation, err error) {
 	if err := l.fileRules(s); err != nil {
 		return nil, err
 	}
-	for _, r := range s.Hosts {
+	for _, r := range hostsInOrder(s.Hosts) {
 		h := l.addHost(r)
 		h.isReturning()
 		l.updatePlacer(h)
@@ -80,7 +80,7 @@ func (l *Ledger) restoreRows(s *Snapshot) (waiting []Allocation, err error) {
 // fileRules puts the rules and the providers of a snapshot in force.
 func (l *Ledger) fileRules(s *Snapshot) error {
 	l.rules = newRuleset(bySource(s.Quotas))
-	l.providers = slices.SortedFunc(slices.Values(s.Providers), func(a, b ProviderRecord) int { return a.Compare(b.ClusterName) })
+	l.providers = slices.Clone(providersInOrder(s.Providers))
 	if wrong, err := checkProviders(l.providers); err != nil {
 		return fmt.Errorf("ledger: restore: %w", &RestoreError{"provider", wrong.String(), err})
 	}

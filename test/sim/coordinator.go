@@ -144,10 +144,10 @@ func (c *coord) boot() {
 	c.term, c.leading, c.campaigning, c.atLeast, c.lastEpoch, c.inFlight = nil, false, 0, 0, 0, nil
 	c.covering = &inFlight{batch: &core.Batch{}}
 	c.core.SetProviders(c.w.fixed())
-	c.ahead = &core.Ahead{Store: c.disk, Empty: c.core.EmptyLedger, AddFiles: func(s *ledger.Snapshot) {
+	c.ahead = c.core.Ahead(c.disk, func(s *ledger.Snapshot) {
 		s.Quotas = append(slices.Clone(s.Quotas), core.QuotasOfFiles(c.files)...)
 		s.Providers, _ = core.WithFile(s.Providers, c.w.fixed())
-	}}
+	})
 	c.line = make(map[string][]*core.Request)
 	c.forgetClusters()
 	c.readRules()

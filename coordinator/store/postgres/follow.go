@@ -20,7 +20,8 @@ const (
 	changedHostsSQL = `SELECT id, payload FROM host WHERE id = ANY($1::text[]) ORDER BY id`
 	sumLiveSQL      = `SELECT count(*), coalesce(sum(id % 1000000007), 0)::bigint, (SELECT count(*) FROM host) FROM allocation WHERE ended = 0`
 
-	// What is later than the present state is of another past, and would stand in the way of commits.
+	// What is later than the present state is of another past, and would stand in the way of
+	// commits.
 	clearRecordsSQL = `DELETE FROM change WHERE sequence > (SELECT sequence FROM meta WHERE one = 1 AND leadership = $1)
  OR sequence <= (SELECT sequence FROM change ORDER BY sequence DESC OFFSET $2 LIMIT 1)`
 	// The state that a leadership begins with has a name, if it had none.
@@ -254,9 +255,9 @@ func (a *arguments) record(own term, add func(some bool, part string, args ...an
 	add(true, recordPart, a.rows.Sequence, before, own.secret, a.change)
 }
 
-// beginRecords begins the records of a leadership, and removes old ones: a leadership may end before
-// it has removed any. If that fails, nobody can follow the store until the first commit, and it
-// leads all the same.
+// beginRecords begins the records of a leadership, and removes old ones: a leadership may end
+// before it has removed any. If that fails, nobody can follow the store until the first commit, and
+// it leads all the same.
 func (s *Store) beginRecords(ctx context.Context, conn *pgx.Conn, secret string) {
 	s.writer.records = records{}
 	_, err := conn.Exec(ctx, clearRecordsSQL, secret, store.RecordsKept)
