@@ -217,7 +217,7 @@ func (f *Filed) settle() {
 func (l *Ledger) placeHosts() {
 	l.slots, l.freeSlots = slices.Clone(l.hostOrder), nil
 	for i, h := range l.slots {
-		h.slot = Slot(i) //nolint:gosec // as in addHost
+		h.slot = Slot(i)
 		l.updatePlacer(h)
 	}
 }

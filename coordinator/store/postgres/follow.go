@@ -25,8 +25,8 @@ const (
 	clearRecordsSQL = `DELETE FROM change WHERE sequence > (SELECT sequence FROM meta WHERE one = 1 AND leadership = $1)
  OR sequence <= (SELECT sequence FROM change ORDER BY sequence DESC OFFSET $2 LIMIT 1)`
 	// The state that a leadership begins with has a name, if it had none.
-	beginRecordsSQL = `INSERT INTO change (sequence, before, leadership, keys)
- SELECT sequence, sequence, leadership, '' FROM meta WHERE one = 1 AND leadership = $1 ON CONFLICT (sequence) DO NOTHING`
+	beginRecordsSQL = `INSERT INTO change (sequence, leadership, before, keys)
+ SELECT sequence, leadership, sequence, '' FROM meta WHERE one = 1 AND leadership = $1 ON CONFLICT (sequence) DO NOTHING`
 	forgetRecordsSQL = `DELETE FROM change WHERE sequence <= $1`
 
 	recordPart = `, recorded AS (INSERT INTO change (sequence, before, leadership, keys) SELECT $::bigint, $::bigint, $::text, $::bytea FROM led)`
