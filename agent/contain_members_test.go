@@ -123,7 +123,10 @@ func TestACgroupGoesWithItsLastProcessThoughTheAgentWasRestarted(t *testing.T) {
 			}
 			s.stop()
 			s.start()
-			s.ticks(3)
+			// Cgroups are seen to after engines were moved. When the second one is, the first look
+			// at what is left is over.
+			s.moves(t, process(t, "exec sleep 1000"))
+			s.moves(t, process(t, "exec sleep 1000"))
 			if err := held.Signal(syscall.SIGKILL); err != nil {
 				t.Fatal(err)
 			}

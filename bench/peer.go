@@ -85,10 +85,11 @@ func (r *run) startPeer(ctx context.Context, name string, cluster *peerCluster) 
 }
 
 func (p *peer) do(o peerOrder) (a peerAnswer, err error) {
-	if err := p.orders.Encode(o); err != nil {
-		return a, fmt.Errorf("%s: %w", p.name, err)
+	err = p.orders.Encode(o)
+	if err == nil {
+		err = p.answers.Decode(&a)
 	}
-	if err := p.answers.Decode(&a); err != nil {
+	if err != nil { // it may have ended before it read the order
 		return a, fmt.Errorf("%s: no answer, see what it printed: %w", p.name, err)
 	}
 	if a.Err != "" {

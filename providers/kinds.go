@@ -18,6 +18,17 @@ func (k Kinds) Find(name string) (Kind, error) {
 	return nil, &KindError{Kind: name, Known: k.names()}
 }
 
+// FullPaths are the names of those that are FullPaths.
+func (k Kinds) FullPaths() []string {
+	var names []string
+	for _, kind := range k {
+		if _, full := kind.(FullPaths); full {
+			names = append(names, kind.Name())
+		}
+	}
+	return names
+}
+
 func (k Kinds) names() []string {
 	names := make([]string, len(k))
 	for i, kind := range k {

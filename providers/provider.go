@@ -43,6 +43,16 @@ type FileOnly interface {
 // WantFile says what would be right if a provider of a FileOnly kind comes from elsewhere.
 const WantFile = "a kind that may be set over the API; this one is for the coordinators' file of providers (providersFile) alone"
 
+// FullPaths is a Kind whose queues are named in requests by their full paths alone, as Queue.Path
+// has them. So it is plain which queue is meant before the cluster was ever read, and a request can
+// wait for that. A queue of another kind may be named by the last element of its path as well, and
+// only a path that begins with "root" is known to be full.
+type FullPaths interface {
+	Kind
+	// FullPaths does nothing.
+	FullPaths()
+}
+
 // Provider reads one cluster.
 type Provider interface {
 	// Snapshot reads every queue. Errors: *UnavailableError, and others if the answer makes no

@@ -142,24 +142,28 @@ func externalTopic() *cobra.Command {
 	return &cobra.Command{
 		Use:   "external",
 		Short: "Parts in queues of other clusters: --external",
-		Long: `A request can have parts in queues of other clusters, such as YARN's, in
-addition to what it asks for on its host, or instead of it. It is granted when
+		Long: `A request can have parts in queues of other clusters, such as YARN's or those
+that a command prints (exec: licences, for example), in addition to what it asks
+for on its host, or instead of it. It is granted when
 all of it fits at once: the host, the quotas, each queue and every queue above
 that one. With --wait it waits for a queue as for a host.
 
     --external KIND:CLUSTER:QUEUE[@PARTITION],NAME=QUANTITY,…
 
-  KIND       what kind of cluster: yarn
+  KIND       what kind of cluster: yarn or exec
   CLUSTER    its name in "bursar providers". If it is empty, or left out with
              its colon: the one that the label cluster names, else the default
              cluster
-  QUEUE      the full path, root.a.a1, or its last name if that is unique
+  QUEUE      the full path: root.a.a1. Of YARN also its last name, a1, if that
+             is unique
   PARTITION  a node label; if it is left out, the queue's default partition
   NAME       memory (4GiB), cpu (2, or 500m; a vcore is 1), instances, or
-             another countable of the cluster such as yarn.io/gpu
+             another countable of the cluster such as yarn.io/gpu or licence
 
     --external yarn:prod:root.a.a1,memory=64GiB,cpu=16
     --external yarn:prod:root.a@gpu,memory=32GiB,yarn.io/gpu=2
+
+    --external exec:cad:licences.solver,licence=3
 
   the only queue called a1 in the default cluster:
 

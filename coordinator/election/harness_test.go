@@ -77,7 +77,7 @@ func newCandidate(t *testing.T, address, id string, change ...func(*consul.Confi
 	t.Helper()
 	c := &coordinator{log: new(proc.Output)}
 	log := slog.New(slog.NewTextHandler(c.log, nil))
-	config := consul.Config{Address: address, Service: strings.ReplaceAll(t.Name(), "_", "-")[:min(60, len(t.Name()))], Timeout: time.Second}
+	config := consul.Config{Address: address, Service: strings.ReplaceAll(t.Name(), "_", "-")[:min(60, len(t.Name()))], Timeout: 5 * time.Second}
 	config.Service = strings.Map(func(r rune) rune {
 		if r == '/' || r == '_' {
 			return '-'

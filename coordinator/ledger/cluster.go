@@ -13,6 +13,7 @@ import (
 type cluster struct {
 	ClusterName
 	configured bool
+	fullPaths  bool // queues are named by their full paths alone
 	// since is when it got its settings, or when the ledger was loaded: an answer to an earlier
 	// question may be about another cluster.
 	since    Instant
@@ -30,7 +31,7 @@ type cluster struct {
 	answers        map[string]*ApplicationReport
 	reports        int                 // how many there were
 	reportedQueues int                 // in the last report, counted once for each partition
-	leaves         map[string][]string // full paths by their last element, sorted
+	leaves         map[string][]string // full paths by their last element, sorted; nil if fullPaths
 	standard       map[string]string   // default partitions by path, of all paths
 
 	reading *reading // a report that is being taken in; nil: none
@@ -48,7 +49,10 @@ type queueKey struct{ path, partition string }
 func (l *Ledger) cluster(name ClusterName) *cluster {
 	c := l.clusters[name]
 	if c == nil {
-		c = &cluster{ClusterName: name, queues: make(map[queueKey]*clusterQueue), order: newOrder()}
+		c = &cluster{
+			ClusterName: name, fullPaths: slices.Contains(l.cfg.FullPaths, name.Kind),
+			queues: make(map[queueKey]*clusterQueue), order: newOrder(),
+		}
 		c.timer.cluster = c
 		l.clusters[name] = c
 	}

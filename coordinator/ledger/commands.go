@@ -13,6 +13,10 @@ type Config struct {
 	// Dimensions are custom dimensions that rules may be for although no host lists them yet.
 	// Default: none.
 	Dimensions []string
+	// FullPaths are the kinds of external parts whose queues are named by their full paths alone.
+	// Of other kinds, paths that begin with "root" are full, and others may be the last element of
+	// one. Default: none.
+	FullPaths []string
 	// ReservationTTL is how long a grant lasts without Confirm, counted from when it is durable,
 	// if the request does not say. Default 2 min.
 	ReservationTTL time.Duration

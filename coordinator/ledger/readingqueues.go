@@ -71,6 +71,9 @@ func (r *reading) conclude(l *Ledger) {
 	c := r.cluster
 	c.reported, c.asked, c.taken, c.reportedQueues = true, r.Asked, r.taken, len(r.Queues)
 	c.incarnation, c.untrusted, c.answers, c.leaves, c.standard = r.Incarnation, r.Untrusted, r.answers, r.leaves, r.standard
+	if c.fullPaths {
+		c.leaves = nil
+	}
 	r.wake = !c.known && r.valid(l.now)
 	c.known = r.valid(l.now)
 	l.timers.set(&c.timer, 0)

@@ -10,8 +10,9 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// root is the first element of the full path of every queue of YARN. Paths of other kinds may begin
-// with anything. They are full if the last report has them, which no leaf of YARN's is.
+// root is the first element of the full path of every queue of YARN. A path of another kind may
+// begin with anything. It is full if the kind is in Config.FullPaths, or if the last report has it,
+// which no leaf of YARN's is.
 const root = "root"
 
 // resolve gives the parts of a request their full addresses: which cluster, which path, which
@@ -100,7 +101,7 @@ func (l *Ledger) kinds() string {
 // resolve gives a part its full address in the cluster.
 func (c *cluster) resolve(now Instant, field string, x *resource.External) (resource.Address, error) {
 	at := resource.Address{Kind: c.Kind, Cluster: c.Cluster, Path: x.Path, Partition: x.Partition}
-	full := x.Path == root || strings.HasPrefix(x.Path, root+".")
+	full := c.fullPaths || x.Path == root || strings.HasPrefix(x.Path, root+".")
 	switch _, there := c.standard[x.Path]; {
 	case !c.known && (full || there):
 		if at.Partition == "" {

@@ -247,6 +247,9 @@ func (s *script) configure(a *arguments) string {
 			*d = a.duration(text)
 		}
 	}
+	if kinds, set := a.option("fullPaths"); set {
+		s.config.FullPaths = strings.Split(kinds, ",")
+	}
 	if s.config.RequestRetention > 0 {
 		s.mirror.retention = s.config.RequestRetention
 	}

@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"os"
 	"os/exec"
 	"runtime"
 	"syscall"
@@ -43,6 +44,9 @@ type Command struct {
 	Credential *syscall.Credential
 	// MaxOutput is the most that it may print on its standard output, in bytes.
 	MaxOutput int64
+	// Check looks at the program before each run, and says why it must not run. To look at a file
+	// may hang as well as the program, if it is in a file system of the network. Nil: it may run.
+	Check func() error
 
 	// What a test puts in place of the kernel; nil and 0: killGroup and killTime.
 	kill     func(group int) error
@@ -63,16 +67,25 @@ type TooMuchError struct{ Most int64 }
 
 func (e *TooMuchError) Error() string { return fmt.Sprintf("it printed more than %d bytes", e.Most) }
 
-// UndeadError says that a program was killed and is still there.
+// StartError says that a program could not be started.
+type StartError struct{ Err error }
+
+func (e *StartError) Error() string { return "it could not be started: " + e.Err.Error() }
+
+// Unwrap returns what the kernel said.
+func (e *StartError) Unwrap() error { return e.Err }
+
+// UndeadError says that a program should have ended and could not be killed, or that it could not
+// even be looked at or started.
 type UndeadError struct {
-	// Cause is why it was killed.
+	// Cause is why it was to end.
 	Cause error
-	// Gone is closed when it has ended.
+	// Gone is closed when nothing is left of it.
 	Gone <-chan struct{}
 }
 
 func (e *UndeadError) Error() string {
-	return e.Cause.Error() + "; it was killed, and hangs in the kernel"
+	return e.Cause.Error() + "; it hangs in the kernel and cannot be killed"
 }
 
 // Unwrap returns the cause.
@@ -95,13 +108,10 @@ func (c *Command) Run(ctx context.Context) (Printed, error) {
 		return Printed{}, err
 	}
 	defer problems.close()
-	p, err := c.start(output, problems)
-	if err != nil {
-		return Printed{}, fmt.Errorf("it could not be started: %w", err)
-	}
 	output.collect(c.MaxOutput)
 	problems.collectLast()
-	err = c.wait(ctx, p, output.full)
+	p := c.start(output.write, problems.write)
+	err = c.end(p, c.await(ctx, p, output.full))
 	output.hurry()
 	problems.hurry()
 	<-output.done
@@ -112,9 +122,11 @@ func (c *Command) Run(ctx context.Context) (Printed, error) {
 	return Printed{Output: output.data, Errors: clean(problems.data)}, err
 }
 
-// process is a program that was started.
+// process is one run of a program.
 type process struct {
-	pid int
+	// started is closed when it runs, with the number pid, or when it will not: pid is 0.
+	started chan struct{}
+	pid     int
 	// ended is closed when it has ended. Until reap is closed its number stays its own, so that no
 	// other group can have it when the signal is sent.
 	ended, reap chan struct{}
@@ -123,36 +135,52 @@ type process struct {
 	exit error
 }
 
-// start starts the program on a thread of its own, which ends with it.
-func (c *Command) start(output, problems *output) (*process, error) {
+// start begins a run. The files are for what it prints, and are closed.
+func (c *Command) start(output, problems *os.File) *process {
 	command := exec.Command(c.Args[0], c.Args[1:]...)              //nolint:gosec,noctx // it is the configuration's to say, and is killed with its group
 	command.Dir, command.Env = c.Dir, append([]string{}, c.Env...) // nil would be this process's
-	command.Stdout, command.Stderr = output.write, problems.write
+	command.Stdout, command.Stderr = output, problems
 	command.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Credential: c.Credential, Pdeathsig: syscall.SIGKILL}
-	p := &process{ended: make(chan struct{}), reap: make(chan struct{}), gone: make(chan struct{})}
-	started := make(chan error, 1)
+	p := &process{started: make(chan struct{}), ended: make(chan struct{}), reap: make(chan struct{}), gone: make(chan struct{})}
 	go func() {
+		defer close(p.gone)
 		// Never unlocked: what the thread has given up it has given up for good, and the program is
 		// killed when the thread that started it ends.
 		runtime.LockOSThread()
-		err := confine()
-		if err == nil {
-			err = command.Start()
-		}
+		err := c.launch(command)
+		_, _ = output.Close(), problems.Close() // the program has its own
 		if err != nil {
-			started <- err
+			p.exit = err
+			close(p.started)
+			close(p.ended)
 			return
 		}
 		p.pid = command.Process.Pid
-		started <- nil
+		close(p.started)
 		for errors.Is(unix.Waitid(unix.P_PID, p.pid, nil, unix.WEXITED|unix.WNOWAIT, nil), unix.EINTR) {
 		}
 		close(p.ended)
 		<-p.reap
 		p.exit = command.Wait()
-		close(p.gone)
 	}()
-	return p, <-started
+	return p
+}
+
+// launch checks the program and starts it, with the rights of this thread, which it lessens.
+func (c *Command) launch(command *exec.Cmd) error {
+	if c.Check != nil {
+		if err := c.Check(); err != nil {
+			return err
+		}
+	}
+	err := confine()
+	if err == nil {
+		err = command.Start()
+	}
+	if err != nil {
+		return &StartError{err}
+	}
+	return nil
 }
 
 // confine takes from the calling thread, and so from what it starts, what a program must not get.
@@ -179,23 +207,32 @@ func closeOnExec() error {
 	return err
 }
 
-// wait waits until the program has ended, or should have, and kills what is left of its process
-// group.
-func (c *Command) wait(ctx context.Context, p *process, full <-chan struct{}) error {
-	var cause error
+// await waits until the program has ended, or should end: then it returns why.
+func (c *Command) await(ctx context.Context, p *process, full <-chan struct{}) error {
 	select {
 	case <-p.ended:
+		return nil
 	case <-ctx.Done():
-		cause = context.Cause(ctx)
+		return context.Cause(ctx)
 	case <-full:
-		cause = &TooMuchError{c.MaxOutput}
+		return &TooMuchError{c.MaxOutput}
 	}
+}
+
+// end kills the whole group. It returns cause, why the program has to end, or how it ended if that
+// is nil.
+func (c *Command) end(p *process, cause error) error {
 	kill, patience := c.kill, c.patience
 	if kill == nil {
 		kill, patience = killGroup, killTime
 	}
-	_ = kill(p.pid) // there may be no process left
-	close(p.reap)
+	go func() {
+		<-p.started
+		if p.pid != 0 {
+			_ = kill(p.pid) // there may be no process left
+			close(p.reap)
+		}
+	}()
 	if cause == nil {
 		<-p.gone
 		return p.exit

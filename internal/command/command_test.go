@@ -179,16 +179,16 @@ func TestChildThatGotAwayWithThePipeIsNotWaitedFor(t *testing.T) {
 }
 
 func TestCommandThatCannotBeKilled(t *testing.T) {
-	var group int
+	groups := make(chan int, 1)
 	ctx, fifo, _ := untilTold(t)
 	c := shell("echo $$ >" + fifo + "; exec sleep 3600")
-	c.patience, c.kill = time.Millisecond, func(g int) error {
-		group = g
+	c.patience, c.kill = time.Millisecond, func(group int) error {
+		groups <- group
 		return nil
 	}
 	_, err := c.Run(ctx)
 	undead, is := errors.AsType[*UndeadError](err)
-	if !is || !errors.Is(err, errOver) || err.Error() != "no answer within 1s; it was killed, and hangs in the kernel" {
+	if !is || !errors.Is(err, errOver) || err.Error() != "no answer within 1s; it hangs in the kernel and cannot be killed" {
 		t.Fatal(err)
 	}
 	select {
@@ -196,10 +196,39 @@ func TestCommandThatCannotBeKilled(t *testing.T) {
 		t.Error("it is gone by itself")
 	default:
 	}
-	if err := killGroup(group); err != nil {
+	if err := killGroup(<-groups); err != nil {
 		t.Fatal(err)
 	}
 	<-undead.Gone
+}
+
+func TestACheckThatRefusesOrHangs(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "ran")
+	c := shell("touch " + file + "; exec sleep 3600")
+	refused := errors.New("not this one")
+	c.Check = func() error { return refused }
+	if _, err := c.Run(t.Context()); err != refused { //nolint:errorlint // it is not wrapped
+		t.Error(err)
+	}
+	for name, after := range map[string]error{"refuses at last": refused, "lets it run at last": nil} {
+		t.Run(name, func(t *testing.T) {
+			hangs := make(chan struct{})
+			c.patience, c.kill = time.Millisecond, killGroup
+			ctx, cancel := context.WithCancelCause(t.Context())
+			c.Check = func() error {
+				cancel(errOver)
+				<-hangs
+				return after
+			}
+			_, err := c.Run(ctx)
+			undead, is := errors.AsType[*UndeadError](err)
+			if !is || !errors.Is(err, errOver) {
+				t.Fatal(err)
+			}
+			close(hangs)
+			<-undead.Gone // also if it was started after all: it is killed
+		})
+	}
 }
 
 func TestNothingIsStartedWhenTimeIsOver(t *testing.T) {

@@ -43,9 +43,8 @@ func newOutput() (*output, error) {
 	return &output{read: read, write: write, full: make(chan struct{}), done: make(chan struct{})}, nil
 }
 
-// collect begins to read, up to a number of bytes. The process must have been started.
+// collect begins to read, up to a number of bytes.
 func (o *output) collect(most int64) {
-	_ = o.write.Close() // the process has its own
 	go func() {
 		defer close(o.done)
 		data, err := io.ReadAll(io.LimitReader(o.read, most+1))
@@ -63,7 +62,6 @@ func (o *output) collect(most int64) {
 
 // collectLast begins to read without an end, and keeps the last of it.
 func (o *output) collectLast() {
-	_ = o.write.Close()
 	go func() {
 		defer close(o.done)
 		chunk := make([]byte, lastBytes)

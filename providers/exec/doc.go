@@ -9,6 +9,7 @@
 // Before each run the program is checked: if others than root and the coordinator's user could
 // replace it, it does not run. A command that comes over the API would let an admin run anything as
 // the coordinator's user, so the kind is a providers.FileOnly.
+// A queue may have any path, so the kind is a providers.FullPaths.
 //
 // # Concurrency
 //

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"sync"
 	"syscall"
-	"time"
 
 	"github.com/bursar/bursar/internal/command"
 	"github.com/bursar/bursar/internal/regularfile"
@@ -27,6 +26,9 @@ func (kind) Name() string { return "exec" }
 
 // FileOnly marks the kind.
 func (kind) FileOnly() {}
+
+// FullPaths marks the kind.
+func (kind) FullPaths() {}
 
 // Check looks at settings alone.
 func (kind) Check(given map[string]string) error {
@@ -54,7 +56,7 @@ func (k kind) Open(_ string, given map[string]string) (providers.Provider, error
 			Args: s.command, Dir: s.directory, Env: s.environment(here.variable), Credential: credential, MaxOutput: s.maxBytes,
 		},
 	}
-	p.guard = p.check
+	p.command.Check = p.check
 	return p, nil
 }
 
@@ -63,7 +65,6 @@ type Provider struct {
 	settings settings
 	uid      uint32 // this process's
 	command  command.Command
-	guard    func() error // check, but in tests
 
 	mu sync.Mutex // guards all below; held while the command runs
 	// applications are those that the last run listed; nil: it has no list of them.
@@ -122,54 +123,17 @@ func (p *Provider) run(ctx context.Context) (*Answer, string, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, p.settings.pace.Timeout, fmt.Errorf("no answer within %s", p.settings.pace.Timeout))
 	defer cancel()
 	if p.lingers() {
-		return nil, "", errors.New("its last run was killed and hangs in the kernel; it runs again when that one has ended")
+		return nil, "", errors.New("its last run hangs in the kernel and cannot be killed; it runs again when that one has ended")
 	}
-	printed, err := p.attempt(ctx)
+	printed, err := p.command.Run(ctx)
 	if undead, is := errors.AsType[*command.UndeadError](err); is {
 		p.undead = undead.Gone
 	}
 	if err != nil {
-		return nil, printed.Errors, err
+		return nil, printed.Errors, p.explain(err)
 	}
 	answer, err := Decode(printed.Output)
 	return answer, printed.Errors, err
-}
-
-// endTime is how long a run may take after its timeout: to kill it, and to read what it printed.
-const endTime = 5 * time.Second
-
-// attempt checks the program and runs it. To look at a file may hang in the kernel as well as the
-// program, if it is in a file system of the network.
-func (p *Provider) attempt(ctx context.Context) (command.Printed, error) {
-	type result struct {
-		command.Printed
-
-		err error
-	}
-	ended, gone := make(chan result, 1), make(chan struct{})
-	go func() {
-		defer close(gone)
-		r := result{err: p.guard()}
-		if r.err == nil {
-			if r.Printed, r.err = p.command.Run(ctx); r.err != nil {
-				r.err = p.explain(r.err)
-			}
-		}
-		ended <- r
-	}()
-	select {
-	case r := <-ended:
-		return r.Printed, r.err
-	case <-ctx.Done():
-	}
-	late := time.NewTimer(endTime)
-	defer late.Stop()
-	select {
-	case r := <-ended:
-		return r.Printed, r.err
-	case <-late.C:
-		return command.Printed{}, &command.UndeadError{Cause: context.Cause(ctx), Gone: gone}
-	}
 }
 
 // explain says what would be right, where that is not plain.
@@ -179,9 +143,12 @@ func (p *Provider) explain(err error) error {
 		as = fmt.Sprintf("user %q", p.settings.user)
 	}
 	_, tooMuch := errors.AsType[*command.TooMuchError](err)
+	_, notStarted := errors.AsType[*command.StartError](err)
 	switch {
 	case tooMuch:
 		return fmt.Errorf("%w: want less, or more in the setting %s", err, settingMaxBytes)
+	case !notStarted:
+		return err
 	case errors.Is(err, syscall.EACCES):
 		return fmt.Errorf("%w: want that %s may execute it, and enter its folder and %s", err, as, p.settings.directory)
 	case errors.Is(err, syscall.ENOEXEC):
