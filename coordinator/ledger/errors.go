@@ -40,6 +40,20 @@ func (k Kind) String() string {
 type AccountName struct {
 	Kind   Kind
 	Labels label.Set
+	// External is, of a quota's account for external parts, which parts count in it: the address of
+	// the entry in the rule. The zero Address: the account is not for external parts.
+	External resource.Address
+}
+
+// OfParts reports whether external parts count in the account: it is a queue, or a quota's account
+// for external parts.
+func (n AccountName) OfParts() bool {
+	return n.Kind == QueueAccount || n.External.Kind != ""
+}
+
+// Equal reports whether both name the same account.
+func (n AccountName) Equal(other AccountName) bool {
+	return n.Kind == other.Kind && n.External == other.External && n.Labels.Equal(other.Labels)
 }
 
 func (n AccountName) String() string {
@@ -54,6 +68,9 @@ func (n AccountName) String() string {
 		}.String()
 	case len(n.Labels) == 0:
 		of = "(all)"
+	}
+	if n.External.Kind != "" {
+		of += " in " + n.External.String()
 	}
 	return n.Kind.String() + " " + of
 }
