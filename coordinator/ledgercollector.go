@@ -169,7 +169,7 @@ func (c *ledgerCollector) Collect(out chan<- prometheus.Metric) {
 	for i := range accounts {
 		a := &accounts[i]
 		name := a.Name.Labels.String()
-		if a.Name.External.Kind != "" {
+		if a.Name.External != nil {
 			place := a.Name.External.String()
 			c.numbers(out, c.accountExternal, a, name, place)
 			gauge(c.accountExternalWaiting, float64(a.Waiting), name, place)

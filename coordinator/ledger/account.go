@@ -37,10 +37,8 @@ type account struct {
 	protected resource.Vector
 	key       string // of a quota: within its scope
 	rule      *rule  // of a quota
-	// external are a quota's accounts for its external parts, one for each entry of the rule's
-	// External, in that order. Of such an account, quota is the one that has it in its list.
-	external []*account
-	quota    *account
+	// external is of a quota whose rule limits external parts; its accounts for these have it, too.
+	external *externalAccounts
 	grants    grants
 	rests     Instant // until then it is not held again
 	wanted    uint64  // the last visit of the starved in which a request could not get it yet

@@ -16,7 +16,7 @@ func (a *auditor) countLimits(e *entry, c *counted) {
 	}
 	found := 0
 	for _, quota := range c.quotas {
-		for _, of := range quota.external {
+		for _, of := range quota.externals() {
 			sum, some := resource.Vector{}, false
 			for i := range e.Entitled.External {
 				if part := &e.Entitled.External[i]; of.name.External.Covers(part.Address) {

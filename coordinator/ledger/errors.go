@@ -41,19 +41,20 @@ type AccountName struct {
 	Kind   Kind
 	Labels label.Set
 	// External is, of a quota's account for external parts, which parts count in it: the address of
-	// the entry in the rule. The zero Address: the account is not for external parts.
-	External resource.Address
+	// the entry in the rule. nil: the account is not for external parts.
+	External *resource.Address
 }
 
 // OfParts reports whether external parts count in the account: it is a queue, or a quota's account
 // for external parts.
 func (n AccountName) OfParts() bool {
-	return n.Kind == QueueAccount || n.External.Kind != ""
+	return n.Kind == QueueAccount || n.External != nil
 }
 
 // Equal reports whether both name the same account.
 func (n AccountName) Equal(other AccountName) bool {
-	return n.Kind == other.Kind && n.External == other.External && n.Labels.Equal(other.Labels)
+	same := n.External == other.External || n.External != nil && other.External != nil && *n.External == *other.External
+	return same && n.Kind == other.Kind && n.Labels.Equal(other.Labels)
 }
 
 func (n AccountName) String() string {
@@ -69,7 +70,7 @@ func (n AccountName) String() string {
 	case len(n.Labels) == 0:
 		of = "(all)"
 	}
-	if n.External.Kind != "" {
+	if n.External != nil {
 		of += " in " + n.External.String()
 	}
 	return n.Kind.String() + " " + of

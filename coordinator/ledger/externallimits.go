@@ -27,16 +27,44 @@ func (q *Quota) checkExternal() error {
 	return nil
 }
 
+// externalAccounts are the accounts for external parts of a quota account: one for each entry of the
+// rule's External, in that order.
+type externalAccounts struct {
+	quota *account
+	list  []*account
+}
+
+// externals are the accounts for external parts of a quota account.
+func (a *account) externals() []*account {
+	if a.external == nil {
+		return nil
+	}
+	return a.external.list
+}
+
+// abroad returns the quota account that this one, which is for external parts, is next to; nil if it
+// is another account.
+func (a *account) abroad() *account {
+	if a.name.External == nil {
+		return nil
+	}
+	return a.external.quota
+}
+
 // addExternal makes the accounts for external parts of a quota account.
 func (s *scope) addExternal(quota *account) {
+	if len(quota.rule.External) == 0 {
+		return
+	}
+	quota.external = &externalAccounts{quota: quota}
 	for i := range quota.rule.External {
-		at := quota.rule.External[i].Address
+		at := &quota.rule.External[i].Address
 		key := appendText(appendText(appendText([]byte(quota.key), at.Kind), at.Cluster), at.Path)
-		a := &account{name: quota.name, key: string(key), rule: quota.rule, quota: quota}
+		a := &account{name: quota.name, key: string(key), rule: quota.rule, external: quota.external}
 		a.name.External = at
 		a.queue.account = a
 		a.rests = s.rests[a.key]
-		quota.external = append(quota.external, a)
+		quota.external.list = append(quota.external.list, a)
 		a.setLimit(a.ruleLimit(), resource.Vector{})
 		s.order.Set(a.key, a)
 	}
@@ -44,10 +72,10 @@ func (s *scope) addExternal(quota *account) {
 
 // ruleLimit is what the rule of a quota account says of its limit.
 func (a *account) ruleLimit() resource.Vector {
-	if a.quota == nil {
+	if a.name.External == nil {
 		return a.rule.Limit
 	}
-	return a.rule.External[slices.Index(a.quota.external, a)].Vector
+	return a.rule.External[slices.Index(a.external.list, a)].Vector
 }
 
 // findExceeded finds out which accounts have more than they may.
@@ -134,7 +162,7 @@ func (l *Ledger) movePartSet(e *entry, from *accountSet) {
 func (set *partSet) charge(of *accountSet) {
 	set.limits = nil
 	for _, quota := range of.accounts {
-		for _, a := range quota.external {
+		for _, a := range quota.externals() {
 			limit, some := partLimit{account: a}, false
 			for i := range set.parts {
 				limit.counts[i] = a.name.External.Covers(set.parts[i].address)

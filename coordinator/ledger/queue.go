@@ -183,7 +183,7 @@ func (q *queue) needsBetween(less, most int64) bool {
 // asked is what each request of a class asks of the queue's account.
 func (q *queue) asked(c *class) resource.Vector {
 	switch {
-	case q.account != nil && q.account.quota != nil:
+	case q.account != nil && q.account.abroad() != nil:
 		return c.first().limitCharge(q.account)
 	case q.clusterQueue == nil:
 		return c.request

@@ -304,7 +304,7 @@ func (rs *ruleset) prune(a *account) {
 	if a.sets == 0 && !a.rule.fixed {
 		delete(a.rule.scope.accounts, a.key)
 		a.rule.scope.order.Delete(a.key)
-		for _, parts := range a.external {
+		for _, parts := range a.externals() {
 			a.rule.scope.order.Delete(parts.key)
 		}
 	}

@@ -192,7 +192,7 @@ const ownCounted = 256
 
 // alone reports whether nobody but the share, or the user of its requests, counts in an account.
 func (s *share) alone(a *account) bool {
-	return a.rule != nil && (a == s.account || a.quota != nil && a.quota == s.account || a.name.Labels.Value(userKey) != "")
+	return a.rule != nil && (a == s.account || s.account != nil && a.abroad() == s.account || a.name.Labels.Value(userKey) != "")
 }
 
 // drop forgets a group in which no request waits any more.

@@ -20,9 +20,13 @@ func (w *World) limitAbroad(q ledger.Quota) ledger.Quota {
 		if slices.ContainsFunc(q.External, func(e resource.External) bool { return e.Address == at }) {
 			continue
 		}
-		v := resource.Vector{}.WithMemory((4 + w.limits.Int64N(30)) * gib)
+		least := int64(3)
+		if q.Selector.Matches(probeLabels) { // each cluster has one, which must get its two parts
+			least = 16
+		}
+		v := resource.Vector{}.WithMemory((least + w.limits.Int64N(12)) * gib)
 		if w.limits.IntN(2) == 0 {
-			v = v.WithCPU((2 + w.limits.Int64N(10)) * 1000)
+			v = v.WithCPU((2 + w.limits.Int64N(6)) * 1000)
 		}
 		q.External = resource.NewLimits(append(q.External, resource.External{Address: at, Vector: v})...)
 	}
@@ -34,11 +38,11 @@ func limits(q *ledger.Quota) string { return resource.NewResource(q.Limit, q.Ext
 
 // limitOf is what a rule says of one of its accounts.
 func limitOf(q *ledger.Quota, name ledger.AccountName) resource.Vector {
-	if name.External.Kind == "" {
+	if name.External == nil {
 		return q.Limit
 	}
 	for _, e := range q.External {
-		if e.Address == name.External {
+		if e.Address == *name.External {
 			return e.Vector
 		}
 	}

@@ -49,7 +49,7 @@ func (r *callerRecord) checkGrants(c *coord) {
 		r.checkHeadroom(l, a, info)
 		scopes, limits := 0, 0
 		l.QuotaAccounts("", func(_ string, account ledger.AccountInfo) bool {
-			abroad := account.Name.External.Kind != ""
+			abroad := account.Name.External != nil
 			switch {
 			case !touches(a, account):
 			case !abroad:
@@ -57,7 +57,7 @@ func (r *callerRecord) checkGrants(c *coord) {
 				c.checkLimit(account)
 				scopes++
 			default:
-				asked, counts := partsIn(a, account.Name.External)
+				asked, counts := partsIn(a, *account.Name.External)
 				r.checkAccount(a, account, asked)
 				c.checkLimit(account)
 				limits += counts
