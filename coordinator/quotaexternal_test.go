@@ -15,7 +15,7 @@ import (
 // limitedAbroad is a rule for alice's parts in all queues of any cluster of the kind.
 func limitedAbroad(cluster string, bytes int64) *bursarv1.Quota {
 	return &bursarv1.Quota{Selector: map[string]string{"user": "alice"}, Limit: &bursarv1.Resource{
-		MemoryBytes: proto.Int64(64 * gib), External: []*bursarv1.ExternalResource{{Kind: "fake", Cluster: cluster, Path: "*", MemoryBytes: &bytes}},
+		MemoryBytes: new(64 * gib), External: []*bursarv1.ExternalResource{{Kind: "fake", Cluster: cluster, Path: "*", MemoryBytes: &bytes}},
 	}}
 }
 
@@ -68,15 +68,14 @@ func TestALimitOfExternalPartsIsKeptShownAndNamed(t *testing.T) {
 func TestAWrongLimitOfExternalPartsIsRefused(t *testing.T) {
 	f, _ := queueOf(t, Config{}, nil)
 	for field, change := range map[string]func(q *bursarv1.Quota, e *bursarv1.ExternalResource){
-		"quota.limit.external[fake:*:*@gpu].partition":   func(_ *bursarv1.Quota, e *bursarv1.ExternalResource) { e.Partition = "gpu" },
-		"quota.limit.external[fake:*:root.*].path":       func(_ *bursarv1.Quota, e *bursarv1.ExternalResource) { e.Path = "root.*" },
-		"quota.limit.external[fake:*:*]":                 func(_ *bursarv1.Quota, e *bursarv1.ExternalResource) { e.MemoryBytes = nil },
-		"quota.guaranteed.external":                      func(q *bursarv1.Quota, _ *bursarv1.ExternalResource) { q.Guaranteed = q.GetLimit() },
-		"quota.normalization.maximum.external":           func(q *bursarv1.Quota, _ *bursarv1.ExternalResource) { q.Normalization = &bursarv1.Normalization{Maximum: q.GetLimit()} },
-		"quota.limit.external[fake:prod:root.nowhere]":   func(_ *bursarv1.Quota, e *bursarv1.ExternalResource) { e.Cluster, e.Path = "prod", "root.nowhere" },
-		"quota.limit.external[fake:test:*]":              func(_ *bursarv1.Quota, e *bursarv1.ExternalResource) { e.Cluster = "test" },
-		"quota.limit.external[yarn:*:*]":                 func(_ *bursarv1.Quota, e *bursarv1.ExternalResource) { e.Kind = "yarn" },
-		"quota.limit.external[fake:*:*].licences":        func(_ *bursarv1.Quota, e *bursarv1.ExternalResource) { e.Custom = map[string]int64{"licences": 1} },
+		"quota.limit.external[fake:*:*@gpu].partition": func(_ *bursarv1.Quota, e *bursarv1.ExternalResource) { e.Partition = "gpu" },
+		"quota.limit.external[fake:*:root.*].path":     func(_ *bursarv1.Quota, e *bursarv1.ExternalResource) { e.Path = "root.*" },
+		"quota.limit.external[fake:*:*]":               func(_ *bursarv1.Quota, e *bursarv1.ExternalResource) { e.MemoryBytes = nil },
+		"quota.guaranteed.external":                    func(q *bursarv1.Quota, _ *bursarv1.ExternalResource) { q.Guaranteed = q.GetLimit() },
+		"quota.limit.external[fake:prod:root.nowhere]": func(_ *bursarv1.Quota, e *bursarv1.ExternalResource) { e.Cluster, e.Path = "prod", "root.nowhere" },
+		"quota.limit.external[fake:test:*]":            func(_ *bursarv1.Quota, e *bursarv1.ExternalResource) { e.Cluster = "test" },
+		"quota.limit.external[yarn:*:*]":               func(_ *bursarv1.Quota, e *bursarv1.ExternalResource) { e.Kind = "yarn" },
+		"quota.limit.external[fake:*:*].licences":      func(_ *bursarv1.Quota, e *bursarv1.ExternalResource) { e.Custom = map[string]int64{"licences": 1} },
 	} {
 		q := limitedAbroad("", gib)
 		change(q, q.GetLimit().GetExternal()[0])

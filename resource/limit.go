@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Any, in the address of a limit of external parts, is every cluster of the kind, or every path.
+// Any is, in the address of a limit of external parts, every cluster of the kind, or every path.
 const Any = "*"
 
 // NewLimits returns limits of external parts in the order of their addresses. A limit that names

@@ -64,12 +64,12 @@ func TestWrongLimitsOfExternalPartsAreRefused(t *testing.T) {
 		limits []resource.External
 		field  string
 	}{
-		"a partition":            {resource.NewLimits(part(t, "yarn:*:root.a@gpu,cpu=1")), "external[yarn:*:root.a@gpu].partition"},
-		"a part of a path":       {resource.NewLimits(part(t, "yarn:*:root.*,cpu=1")), "external[yarn:*:root.*].path"},
-		"a part of a cluster":    {resource.NewLimits(part(t, "yarn:p*:root,cpu=1")), "external[yarn:p*:root].cluster"},
-		"no cluster":             {[]resource.External{part(t, "yarn::root,cpu=1")}, "external[yarn::root].cluster"},
-		"nothing limited":        {resource.NewLimits(part(t, "yarn:*:root,none")), "external[yarn:*:root]"},
-		"twice":                  {resource.NewLimits(part(t, "yarn::root,cpu=1"), part(t, "yarn:*:root,cpu=2")), "external[yarn:*:root]"},
+		"a partition":         {resource.NewLimits(part(t, "yarn:*:root.a@gpu,cpu=1")), "external[yarn:*:root.a@gpu].partition"},
+		"a part of a path":    {resource.NewLimits(part(t, "yarn:*:root.*,cpu=1")), "external[yarn:*:root.*].path"},
+		"a part of a cluster": {resource.NewLimits(part(t, "yarn:p*:root,cpu=1")), "external[yarn:p*:root].cluster"},
+		"no cluster":          {[]resource.External{part(t, "yarn::root,cpu=1")}, "external[yarn::root].cluster"},
+		"nothing limited":     {resource.NewLimits(part(t, "yarn:*:root,none")), "external[yarn:*:root]"},
+		"twice":               {resource.NewLimits(part(t, "yarn::root,cpu=1"), part(t, "yarn:*:root,cpu=2")), "external[yarn:*:root]"},
 		"a quantity out of range": {resource.NewLimits(resource.External{
 			Address: resource.Address{Kind: "yarn", Path: "root"}, Vector: resource.Vector{}.WithCPU(-1),
 		}), "external[yarn:*:root].cpu"},

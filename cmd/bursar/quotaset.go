@@ -22,7 +22,7 @@ type quotaChange struct {
 	selector          map[string]string
 	limit, guaranteed resource.Vector
 	external          []resource.External // limits
-	weight            *int32 // nil: not named
+	weight            *int32              // nil: not named
 	replace, dryRun   bool
 	force             bool // even for a dimension that nothing has
 }

@@ -245,7 +245,8 @@ func neverHint(in *bursarv1.InsufficientResources) string {
 	return "ask for " + strings.Join(parts, " and ") + raise
 }
 
-// isOfParts reports whether external parts count in an account: it is a queue, or a quota for parts.
+// isOfParts reports whether external parts count in an account: it is a queue, or a quota for
+// parts.
 func isOfParts(name *bursarv1.AccountName) bool {
 	return name.GetKind() == bursarv1.AccountKind_ACCOUNT_KIND_QUEUE || name.GetExternal() != nil
 }

@@ -39,10 +39,10 @@ type account struct {
 	rule      *rule  // of a quota
 	// external is of a quota whose rule limits external parts; its accounts for these have it, too.
 	external *externalAccounts
-	grants    grants
-	rests     Instant // until then it is not held again
-	wanted    uint64  // the last visit of the starved in which a request could not get it yet
-	sets      int     // that charge it
+	grants   grants
+	rests    Instant // until then it is not held again
+	wanted   uint64  // the last visit of the starved in which a request could not get it yet
+	sets     int     // that charge it
 }
 
 // setLimit changes what the account may give.

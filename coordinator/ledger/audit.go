@@ -55,8 +55,8 @@ type counted struct {
 	charges []countedCharge // of cluster queues that are in the tables
 	limits  []countedLimit  // of external parts
 	largest int64
-	caller  string          // empty: it was adopted
-	relay   string          // the host whose agent it came through; empty: none
+	caller  string // empty: it was adopted
+	relay   string // the host whose agent it came through; empty: none
 	bytes   int64
 }
 

@@ -23,8 +23,9 @@ func (l *Ledger) charges(e *entry) charges {
 }
 
 // all yields the charges in the order in which they are decided: quotas, from the widest; their
-// limits of external parts; cluster queues, those above before those below; the host. Whatever asks something of every account of a
-// request goes through this list, so that all agree on it. Ranging over it allocates nothing.
+// limits of external parts; cluster queues, those above before those below; the host. Whatever
+// asks something of every account of a request goes through this list, so that all agree on it.
+// Ranging over it allocates nothing.
 func (c charges) all(yield func(charge) bool) {
 	request := c.entry.request()
 	for _, quota := range c.entry.accounts {

@@ -117,8 +117,8 @@ func (d *Dimensions) hasPlace(at resource.Address) bool {
 	return false
 }
 
-// hasPath reports whether a cluster that is known has a queue of this path, or creates it when it is
-// used.
+// hasPath reports whether a cluster that is known has a queue of this path, or creates it when it
+// is used.
 func (c *cluster) hasPath(path string) bool {
 	_, there := c.standard[path]
 	return there || c.autoCreates(queueKey{path, c.defaultPartition(path)})

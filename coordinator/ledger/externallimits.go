@@ -27,8 +27,8 @@ func (q *Quota) checkExternal() error {
 	return nil
 }
 
-// externalAccounts are the accounts for external parts of a quota account: one for each entry of the
-// rule's External, in that order.
+// externalAccounts are the accounts for external parts of a quota account: one for each entry of
+// the rule's External, in that order.
 type externalAccounts struct {
 	quota *account
 	list  []*account
@@ -42,8 +42,8 @@ func (a *account) externals() []*account {
 	return a.external.list
 }
 
-// abroad returns the quota account that this one, which is for external parts, is next to; nil if it
-// is another account.
+// abroad returns the quota account that this one, which is for external parts, is next to; nil if
+// it is another account.
 func (a *account) abroad() *account {
 	if a.name.External == nil {
 		return nil
@@ -182,16 +182,15 @@ func (set *partSet) count(s State, parts []resource.External, by int) {
 	set.held += by
 	for i := range parts {
 		held := &set.parts[i]
-		sum, err := &held.reserved, error(nil)
+		sum := &held.reserved
 		if s == Active {
 			sum = &held.used
 		}
-		if by > 0 {
-			err = sum.Add(parts[i].Vector)
-		} else {
-			err = sum.Minus(parts[i].Vector)
+		change := sum.Add
+		if by < 0 {
+			change = sum.Minus
 		}
-		if err != nil {
+		if err := change(parts[i].Vector); err != nil {
 			panic("ledger: what allocations hold in " + held.address.String() + ": " + err.Error())
 		}
 	}

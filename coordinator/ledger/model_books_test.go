@@ -110,8 +110,8 @@ type modelAccount struct {
 	queue *modelQueue // of a queue
 	rule  ledger.Quota
 	most  map[string]int64
-	// place is, of a quota's account for external parts, whose parts count in it, and quota the name
-	// of the account next to it.
+	// place is, of a quota's account for external parts, whose parts count in it, and quota the
+	// name of the account next to it.
 	place *resource.Address
 	quota string
 }

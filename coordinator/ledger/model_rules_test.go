@@ -100,8 +100,8 @@ func (m *machine) undeclared(q ledger.Quota) bool {
 	return true
 }
 
-// undeclaredPlace reports whether no cluster has queues at the address of a limit, and the stored rule
-// with the selector has no such limit.
+// undeclaredPlace reports whether no cluster has queues at the address of a limit, and the stored
+// rule with the selector has no such limit.
 func (m *machine) undeclaredPlace(selector label.Selector, at resource.Address) bool {
 	for _, c := range m.model.clusters {
 		if !c.configured || c.name.Kind != at.Kind || at.Cluster != "*" && at.Cluster != c.name.Cluster {

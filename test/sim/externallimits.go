@@ -8,8 +8,8 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// limitAbroad adds limits of external parts to some rules, in a world that has such limits. They are
-// drawn from numbers of their own, so that other worlds are as they were without them.
+// limitAbroad adds limits of external parts to some rules, in a world that has such limits. They
+// are drawn from numbers of their own, so that other worlds are as they were without them.
 func (w *World) limitAbroad(q ledger.Quota) ledger.Quota {
 	if w.limits == nil || w.limits.IntN(3) == 0 {
 		return q
@@ -21,7 +21,7 @@ func (w *World) limitAbroad(q ledger.Quota) ledger.Quota {
 			continue
 		}
 		least := int64(3)
-		if q.Selector.Matches(probeLabels) { // each cluster has one, which must get its two parts
+		if q.Selector.Matches(probeLabels()) { // each cluster has one, which must get its two parts
 			least = 16
 		}
 		v := resource.Vector{}.WithMemory((least + w.limits.Int64N(12)) * gib)
