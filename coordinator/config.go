@@ -18,6 +18,7 @@ import (
 	"github.com/bursar/bursar/internal/discovery"
 	"github.com/bursar/bursar/internal/discovery/consul"
 	"github.com/bursar/bursar/label"
+	"github.com/bursar/bursar/providers"
 	"github.com/bursar/bursar/resource"
 )
 
@@ -143,11 +144,13 @@ type Times struct {
 	StopGrace time.Duration `yaml:"stopGrace"`
 }
 
-// ledger is the part of a configuration that is the ledger's.
-func (c Config) ledger() ledger.Config {
+// ledger is the part of a configuration that is the ledger's, with what it has to know of kinds of
+// external clusters.
+func (c Config) ledger(kinds providers.Kinds) ledger.Config {
 	t := c.Times
 	return ledger.Config{
 		Dimensions:      c.Dimensions,
+		FullPaths:       kinds.FullPaths(),
 		CallerLiveBytes: int64(c.Limits.CallerLiveBytes),
 		ReservationTTL:  t.ReservationTTL, Interval: t.Interval, ReportsPerSecond: t.ReportsPerSecond,
 		SuspectAfter: t.SuspectAfter, LostAfter: t.LostAfter, StarvationAfter: t.StarvationAfter,

@@ -144,9 +144,9 @@ func externalTopic() *cobra.Command {
 		Short: "Parts in queues of other clusters: --external",
 		Long: `A request can have parts in queues of other clusters, such as YARN's or those
 that a command prints (exec: licences, for example), in addition to what it asks
-for on its host, or instead of it. It is granted when
-all of it fits at once: the host, the quotas, each queue and every queue above
-that one. With --wait it waits for a queue as for a host.
+for on its host, or instead of it. It is granted when all of it fits at once:
+the host, the quotas, each queue and every queue above that one. With --wait it
+waits for a queue as for a host.
 
     --external KIND:CLUSTER:QUEUE[@PARTITION],NAME=QUANTITY,…
 
@@ -178,6 +178,13 @@ soon as you know the application, say so: "bursar confirm ID --application
 application_…", or within "bursar run" just "bursar confirm --application
 application_…". Then the application's use is told apart from the grant exactly.
 Without it, one minute after the engine was confirmed bursar assumes that the
-queue shows all of the part.`,
+queue shows all of the part.
+
+"bursar quota set" has the same flag for what a user, a creator or an engine
+type may have in queues. There CLUSTER and QUEUE may be * for all of them, in
+quotes for the shell, and an empty CLUSTER is *, too. QUEUE is a full path and
+counts what is below it. There is no PARTITION: all of them count.
+
+    bursar quota set 'user=*' --external 'yarn:*:*,memory=200GiB,cpu=100'`,
 	}
 }

@@ -27,19 +27,31 @@ func TestWhatWasFiledShowsWhatALoadShows(t *testing.T) {
 			Requested: resource.Resource{Vector: amount}, Entitled: resource.Resource{Vector: amount},
 		}
 	}
+	inQueues := func(a ledger.Allocation, custom string) ledger.Allocation {
+		at := resource.Address{Kind: "yarn", Cluster: "c", Path: "root.a"}
+		a.Requested.External = []resource.External{{Address: at, Vector: resource.Vector{}.With(custom, 1)}}
+		a.Entitled = a.Requested
+		return a
+	}
+	anywhere := resource.External{
+		Address: resource.Address{Kind: "yarn", Cluster: "*", Path: "*"}, Vector: resource.Vector{}.WithMemory(9).With("b", 5),
+	}
 	stays := held(2, "bob", resource.Vector{}.WithMemory(10))
+	again := inQueues(held(4, "alice", resource.Vector{}), "b")
 	rows := ledger.Snapshot{
-		Revision: 9, LastID: 9, Quotas: []ledger.Quota{{Selector: selector, Limit: resource.Vector{}.WithMemory(50)}},
-		Hosts: []ledger.HostRecord{host("b"), host("a")}, Allocations: []ledger.Allocation{held(1, "alice", resource.Vector{}.With("gpu", 1)), stays},
+		Revision: 9, LastID: 9, Quotas: []ledger.Quota{{Selector: selector, Limit: resource.Vector{}.WithMemory(50), External: []resource.External{anywhere}}},
+		Hosts: []ledger.HostRecord{host("b"), host("a")}, Allocations: []ledger.Allocation{
+			held(1, "alice", resource.Vector{}.With("gpu", 1)), stays, inQueues(held(3, "alice", resource.Vector{}), "a"), again,
+		},
 	}
 	filed, err := ledger.File(ledger.Config{}, &rows)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := filed.Update(&ledger.Snapshot{Hosts: []ledger.HostRecord{host("c")}}, []ledger.ID{1}, []string{"a"}); err != nil {
+	if err := filed.Update(&ledger.Snapshot{Hosts: []ledger.HostRecord{host("c")}}, []ledger.ID{1, 3}, []string{"a"}); err != nil {
 		t.Fatal(err)
 	}
-	rows.Hosts, rows.Allocations = []ledger.HostRecord{host("b"), host("c")}, []ledger.Allocation{stays}
+	rows.Hosts, rows.Allocations = []ledger.HostRecord{host("b"), host("c")}, []ledger.Allocation{stays, again}
 	loaded, ahead := ledger.New(ledger.Config{}, newPlainPlacer()), filed.Ledger(newPlainPlacer())
 	now := ledger.At(time.Unix(1000, 0))
 	if err := loaded.Restore(now, rows); err != nil {

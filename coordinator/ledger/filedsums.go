@@ -14,11 +14,15 @@ func (f *Filed) emptySums() {
 	}
 	for _, set := range l.accountSets {
 		set.used, set.reserved = resource.Sum{}, resource.Sum{}
+		for _, parts := range set.partSets {
+			parts.empty()
+		}
 	}
 	for _, scope := range l.rules.scopes {
-		for _, quota := range scope.accounts {
+		scope.order.Scan(func(_ string, quota *account) bool {
 			quota.empty() // also if no allocation counts in it any more
-		}
+			return true
+		})
 	}
 	for _, share := range l.shares {
 		for _, use := range share.uses {
@@ -40,13 +44,16 @@ func (a *account) empty() { a.used, a.reserved = resource.Sum{}, resource.Sum{} 
 func (l *Ledger) sum(e *entry) {
 	e.host.account.add(e.State, e.request())
 	e.addToSet(e.State, e.request())
+	if e.external != nil {
+		e.external.set.add(e.State, e.Entitled.External)
+	}
 	for _, t := range e.queueCharges() {
 		t.queue.account.add(e.State, t.vector)
 		t.use.add(t.vector)
 	}
 }
 
-// sumSets adds the sums of account sets to their quotas.
+// sumSets adds the sums of account sets to their quotas, and those of part sets to their limits.
 func (l *Ledger) sumSets() {
 	for _, set := range l.accountSets {
 		used, reserved := set.used.Vector(), set.reserved.Vector()
@@ -55,6 +62,9 @@ func (l *Ledger) sumSets() {
 			quota.add(Reserved, reserved)
 			set.uses[i].add(used)
 			set.uses[i].add(reserved)
+		}
+		for _, parts := range set.partSets {
+			parts.addToLimits()
 		}
 	}
 }

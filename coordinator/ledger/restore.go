@@ -106,9 +106,7 @@ func (l *Ledger) restoreRest(s *Snapshot) {
 		h.account.exceeded = h.account.overLimit()
 	}
 	for _, scope := range l.rules.scopes {
-		for _, quota := range scope.accounts {
-			quota.exceeded = quota.overLimit()
-		}
+		scope.findExceeded()
 	}
 	for _, r := range sorted(s.Remembered, func(a, b Remembered) int { return cmp.Compare(a.Ended, b.Ended) }) {
 		l.requests.remember(keyOf(r.Caller, r.RequestID), r.RequestHash, r.ID, l.rememberedUntil(r.Ended))
