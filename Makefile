@@ -144,13 +144,17 @@ pure_tests := test/layout|test/docs|test/contract|test/acceptance|test/cells
 pure = ^$(MODULE)/($(pure_names)|$(pure_tests))(/|$$)
 
 # -count=1: tests run binaries and read files that the test cache does not know. -shuffle: no test
-# depends on another.
-go_test = go test -count=1 -shuffle=on
+# depends on another. -vet=off: lint vets everything, and more of it.
+go_test = go test -vet=off -count=1 -shuffle=on
 
 .PHONY: test
 test: test-sim test-pure test-mutants test-walk test-race test-half
 test: test-systemd test-yarn test-ha test-bench test-peers
 test: ## Run every test, of all that begin with test-
+
+# If the heap may grow to five times the live memory, the simulator needs a fifth less of the
+# processor; worlds are small.
+sim test-sim transcripts: export GOGC := 400
 
 # Against test/sim/testdata/transcripts.txt.
 .PHONY: test-sim
@@ -267,10 +271,7 @@ soak: ## Run them for SOAKTIME=10m and ten simulated days
 callers: ## Run JOBS=1000 jobs of an ordinary user at a time
 	$(go_test) -timeout 0 -v ./test/callers -callers.jobs=$(JOBS)
 
-# If the heap may grow to five times the live memory, the simulator needs a fifth less of the
-# processor; worlds are small.
 .PHONY: sim
-sim: export GOGC := 400
 sim: ## Run SEEDS=20000 seeds of the simulator
 	$(go_test) -timeout 0 -v ./test/sim -run Simulation -sim.seeds=$(SEEDS) -sim.kinds=10000 -sim.crowds=20
 
