@@ -23,6 +23,7 @@ type ledgerCollector struct {
 	watchEvents, watchBytes, skew                    *prometheus.Desc
 	historyRows, historyBytes                        *prometheus.Desc
 	account, accountWaiting                          *prometheus.Desc
+	accountExternal, accountExternalWaiting          *prometheus.Desc
 	host, hostEngines                                *prometheus.Desc
 	queue, queueApplications, queueWaiting           *prometheus.Desc
 	clusterKnown, clusterAge                         *prometheus.Desc
@@ -50,6 +51,9 @@ func newLedgerCollector(loop *commit.Loop, most int) *ledgerCollector {
 		account: describe("account", "Quota accounts, the first by name: what each limits, has reserved, used and available, by dimension.",
 			"account", "dimension", "kind"),
 		accountWaiting: describe("account_waiting", "Requests that wait behind a quota account.", "account"),
+		accountExternal: describe("account_external", "Quota accounts for external parts, among the first by name: what each limits, has reserved, used and available in queues of external clusters, by dimension.",
+			"account", "external", "dimension", "kind"),
+		accountExternalWaiting: describe("account_external_waiting", "Requests that wait behind a quota account for external parts.", "account", "external"),
 		host: describe("host", "Hosts, the first by id: limit, reserved and used as in the ledger, available, and measured, by dimension.",
 			"host", "dimension", "kind"),
 		hostEngines: describe("host_engines", "Allocations that hold something on a host.", "host"),
@@ -72,7 +76,7 @@ func newLedgerCollector(loop *commit.Loop, most int) *ledgerCollector {
 func (c *ledgerCollector) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		c.allocations, c.hosts, c.revision, c.queued, c.skew, c.remembered,
-		c.watchEvents, c.watchBytes, c.historyRows, c.historyBytes, c.account, c.accountWaiting, c.host, c.hostEngines,
+		c.watchEvents, c.watchBytes, c.historyRows, c.historyBytes, c.account, c.accountWaiting, c.accountExternal, c.accountExternalWaiting, c.host, c.hostEngines,
 		c.queue, c.queueApplications, c.queueWaiting, c.clusterKnown, c.clusterAge, c.overUse, c.hostRefuses, c.callersFull,
 		c.heldAccounts, c.heldIdle,
 	} {
@@ -165,13 +169,19 @@ func (c *ledgerCollector) Collect(out chan<- prometheus.Metric) {
 	for i := range accounts {
 		a := &accounts[i]
 		name := a.Name.Labels.String()
-		c.numbers(out, c.account, name, a)
+		if a.Name.External != nil {
+			place := a.Name.External.String()
+			c.numbers(out, c.accountExternal, a, name, place)
+			gauge(c.accountExternalWaiting, float64(a.Waiting), name, place)
+			continue
+		}
+		c.numbers(out, c.account, a, name)
 		gauge(c.accountWaiting, float64(a.Waiting), name)
 	}
 	for i := range hosts {
 		h := &hosts[i]
-		c.numbers(out, c.host, h.ID, &h.Account)
-		c.vector(out, c.host, h.ID, "measured", h.Engines)
+		c.numbers(out, c.host, &h.Account, h.ID)
+		c.vector(out, c.host, "measured", h.Engines, h.ID)
 		gauge(c.hostEngines, float64(h.Account.Allocations), h.ID)
 		if h.Sample != nil && h.Sample.MemoryAvailable != nil {
 			gauge(c.host, float64(*h.Sample.MemoryAvailable), h.ID, resource.Memory, "measured_available")
@@ -222,15 +232,15 @@ func (c *ledgerCollector) external(gauge func(*prometheus.Desc, float64, ...stri
 	}
 }
 
-func (c *ledgerCollector) numbers(out chan<- prometheus.Metric, d *prometheus.Desc, name string, a *ledger.AccountInfo) {
-	c.vector(out, d, name, "limit", a.Limit)
-	c.vector(out, d, name, "reserved", a.Reserved)
-	c.vector(out, d, name, "used", a.Used)
-	c.vector(out, d, name, "available", a.Available)
+func (c *ledgerCollector) numbers(out chan<- prometheus.Metric, d *prometheus.Desc, a *ledger.AccountInfo, name ...string) {
+	c.vector(out, d, "limit", a.Limit, name...)
+	c.vector(out, d, "reserved", a.Reserved, name...)
+	c.vector(out, d, "used", a.Used, name...)
+	c.vector(out, d, "available", a.Available, name...)
 }
 
-func (c *ledgerCollector) vector(out chan<- prometheus.Metric, d *prometheus.Desc, name, kind string, v resource.Vector) {
+func (c *ledgerCollector) vector(out chan<- prometheus.Metric, d *prometheus.Desc, kind string, v resource.Vector, name ...string) {
 	for dimension, quantity := range v.All() {
-		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(quantity), name, dimension, kind)
+		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(quantity), append(slices.Clone(name), dimension, kind)...)
 	}
 }

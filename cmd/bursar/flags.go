@@ -169,8 +169,12 @@ func filterText(flag string, values ...string) string {
 	return ""
 }
 
-// externalFlag adds parts in queues of other clusters from "yarn:prod:root.a,memory=4GiB,cpu=4".
-type externalFlag struct{ parts *[]resource.External }
+// externalFlag adds parts in queues of other clusters from "yarn:prod:root.a,memory=4GiB,cpu=4". As
+// limits, such parts may be in any cluster or queue: "yarn:*:*,memory=200GiB".
+type externalFlag struct {
+	parts  *[]resource.External
+	limits bool
+}
 
 func (f externalFlag) String() string { return "" }
 
@@ -180,6 +184,12 @@ func (f externalFlag) Set(text string) error {
 	part, err := resource.ParseExternal(text)
 	if err != nil {
 		return err
+	}
+	if f.limits {
+		part = resource.NewLimits(part)[0]
+		if err := resource.ValidateLimits([]resource.External{part}); err != nil {
+			return err
+		}
 	}
 	for pair := range strings.SplitSeq(text, ",") {
 		if name, value, isQuantity := strings.Cut(pair, "="); isQuantity {
@@ -212,7 +222,7 @@ type sizeFlags struct {
 
 func addSizeFlags(cmd *cobra.Command, f *sizeFlags) {
 	addResourceFlags(cmd, &f.vector)
-	cmd.Flags().Var(externalFlag{&f.external}, "external",
+	cmd.Flags().Var(externalFlag{parts: &f.external}, "external",
 		"a part in a queue of a cluster, such as yarn:prod:root.a,memory=4GiB,cpu=4; repeatable; see: bursar help external")
 }
 

@@ -148,10 +148,14 @@ func accountText(name *bursarv1.AccountName) string {
 	case bursarv1.AccountKind_ACCOUNT_KIND_HOST:
 		return "host " + name.GetLabels()["host"]
 	case bursarv1.AccountKind_ACCOUNT_KIND_QUOTA:
+		of := "quota " + labelsText(name.GetLabels())
 		if len(name.GetLabels()) == 0 {
-			return "quota of everything"
+			of = "quota of everything"
 		}
-		return "quota " + labelsText(name.GetLabels())
+		if at := name.GetExternal(); at != nil {
+			of += " in " + resource.Address{Kind: at.GetKind(), Cluster: at.GetCluster(), Path: at.GetPath()}.String()
+		}
+		return of
 	case bursarv1.AccountKind_ACCOUNT_KIND_QUEUE:
 		at := name.GetLabels()
 		return "queue " + resource.Address{Kind: at["kind"], Cluster: at["cluster"], Path: at["path"], Partition: at["partition"]}.String()

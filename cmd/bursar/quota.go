@@ -53,12 +53,20 @@ and "over" lists those accounts.`,
   bursar quota set 'user=*,creator=IDE' --memory 8GiB --instances 5 --weight 2
   bursar quota set creator=schedule --memory 96GiB \
     --guaranteed memory=16GiB,cpu=8
+
+  # in all queues of YARN together, and in those of one queue
+  bursar quota set 'user=*' --external 'yarn:*:*,memory=200GiB,cpu=100' \
+    --external yarn:prod:root.etl,instances=40
+
   bursar quota set '*' --instances 500`,
 		Args:              exactlyOne(),
 		ValidArgsFunction: c.completeSelectors,
 	}
 	var limit, guaranteed resource.Vector
+	var external []resource.External
 	addResourceFlags(cmd, &limit)
+	cmd.Flags().Var(externalFlag{&external, true}, "external",
+		"limit in queues of clusters, such as 'yarn:*:*,memory=200GiB,cpu=100'; repeatable; see: bursar help external")
 	cmd.Flags().Var(countFlag{&guaranteed, true}, "guaranteed", "below this its requests go before others': memory=8GiB,cpu=4")
 	weight := cmd.Flags().Int32("weight", 0, "share compared with others when requests wait (default 1)")
 	replace := cmd.Flags().Bool("replace", false, "the rule is what is named here, and nothing else")
@@ -69,15 +77,15 @@ and "over" lists those accounts.`,
 		if err != nil {
 			return err
 		}
-		change := quotaChange{selector: selector, limit: limit, guaranteed: guaranteed, replace: *replace, dryRun: *dryRun, force: *force}
+		change := quotaChange{selector: selector, limit: limit, external: external, guaranteed: guaranteed, replace: *replace, dryRun: *dryRun, force: *force}
 		if cmd.Flags().Changed("weight") {
 			if *weight < 1 {
 				return usagef("--weight %d: want 1 or more, or no --weight", *weight)
 			}
 			change.weight = weight
 		}
-		if limit.IsUnset() && guaranteed.IsUnset() && change.weight == nil {
-			return usagef("a rule that says nothing: want at least one of --memory, --cpu, --instances, --custom, --guaranteed and --weight")
+		if limit.IsUnset() && len(external) == 0 && guaranteed.IsUnset() && change.weight == nil {
+			return usagef("a rule that says nothing: want at least one of --memory, --cpu, --instances, --custom, --external, --guaranteed and --weight")
 		}
 		cl, err := c.coordinator(cmd.Context())
 		if err != nil {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -17,6 +18,7 @@ import (
 // overAccount is an account that has more of a dimension than a rule allows.
 type overAccount struct {
 	labels     map[string]string
+	external   *resource.Address // the place of the limit of external parts; nil: of what is on hosts
 	dimension  string
 	has, limit int64
 	ids        []string // of the allocations that have some of it
@@ -29,7 +31,11 @@ func (o *overAccount) text() string {
 		ids += ", …"
 	}
 	amount := func(n int64) string { return quantityText(o.dimension, n) }
-	name := accountText(&bursarv1.AccountName{Kind: bursarv1.AccountKind_ACCOUNT_KIND_QUOTA, Labels: o.labels})
+	account := &bursarv1.AccountName{Kind: bursarv1.AccountKind_ACCOUNT_KIND_QUOTA, Labels: o.labels}
+	if at := o.external; at != nil {
+		account.External = &bursarv1.ExternalPlace{Kind: at.Kind, Cluster: at.Cluster, Path: at.Path}
+	}
+	name := accountText(account)
 	return fmt.Sprintf("%s: %s: has %s of %s, in %s: %s",
 		name, o.dimension, amount(o.has), amount(o.limit), counted(len(o.ids), "allocation", "allocations"), ids)
 }
@@ -37,6 +43,7 @@ func (o *overAccount) text() string {
 // overJSON is an overAccount in JSON. Quantities are texts, as in the API's JSON.
 type overJSON struct {
 	Labels      map[string]string `json:"labels"`
+	External    string            `json:"external,omitempty"` // such as "yarn:*:*"
 	Dimension   string            `json:"dimension"`
 	Has         string            `json:"has"`
 	Limit       string            `json:"limit"`
@@ -44,22 +51,28 @@ type overJSON struct {
 }
 
 func (o *overAccount) json() overJSON {
-	return overJSON{o.labels, o.dimension, strconv.FormatInt(o.has, 10), strconv.FormatInt(o.limit, 10), o.ids}
+	line := overJSON{
+		Labels: o.labels, Dimension: o.dimension, Has: strconv.FormatInt(o.has, 10), Limit: strconv.FormatInt(o.limit, 10), Allocations: o.ids,
+	}
+	if o.external != nil {
+		line.External = o.external.String()
+	}
+	return line
 }
 
-// held is what the allocations of one account have.
+// held is the allocations of one account, and what each has.
 type held struct {
 	labels map[string]string
-	sum    resource.Vector
 	by     []*bursarv1.Allocation
+	has    []resource.Resource
 }
 
 // accountsOver finds the accounts that have more than a rule allows, whether it is in force or not.
 // It counts live allocations, as the rule may not have accounts yet. It leaves out accounts for
 // which a rule with the same keys is more specific.
 func accountsOver(ctx context.Context, cl *client.Client, rule *bursarv1.Quota) ([]overAccount, error) {
-	limit, err := convert.VectorFromProto(orEmpty(rule.GetLimit()))
-	if err != nil || limit.IsUnset() {
+	limit, external, err := convert.LimitFromProto(orEmpty(rule.GetLimit()))
+	if err != nil || limit.IsUnset() && len(external) == 0 {
 		return nil, err
 	}
 	closer, err := closerRules(ctx, cl, rule.GetSelector())
@@ -93,10 +106,14 @@ func accountsOver(ctx context.Context, cl *client.Client, rule *bursarv1.Quota) 
 	}
 	var over []overAccount
 	for _, h := range accounts {
-		over = append(over, h.over(limit)...)
+		over = append(over, h.over(limit, nil)...)
+		for i := range external {
+			over = append(over, h.over(external[i].Vector, &external[i].Address)...)
+		}
 	}
 	slices.SortFunc(over, func(a, b overAccount) int {
-		return strings.Compare(labelsText(a.labels)+" "+a.dimension, labelsText(b.labels)+" "+b.dimension)
+		return cmp.Or(strings.Compare(labelsText(a.labels), labelsText(b.labels)),
+			orEmptyAddress(a.external).Compare(orEmptyAddress(b.external)), strings.Compare(a.dimension, b.dimension))
 	})
 	return over, nil
 }
@@ -148,33 +165,52 @@ func matches(selector, labels map[string]string) bool {
 	return true
 }
 
+// orEmptyAddress is an address; the empty one comes before all others.
+func orEmptyAddress(at *resource.Address) resource.Address {
+	if at == nil {
+		return resource.Address{}
+	}
+	return *at
+}
+
 func (h *held) add(a *bursarv1.Allocation) error {
-	v, err := convert.ResourceFromProto(orEmpty(entitledOrRequested(a)))
+	r, err := convert.ResourceFromProto(orEmpty(entitledOrRequested(a)))
 	if err != nil {
 		return fmt.Errorf("allocation %s: %w", a.GetId(), err)
 	}
-	for dimension, n := range v.All() {
-		before, _ := h.sum.Get(dimension)
-		h.sum = h.sum.With(dimension, before+n)
-	}
-	h.by = append(h.by, a)
+	h.by, h.has = append(h.by, a), append(h.has, r)
 	return nil
 }
 
-// over lists the dimensions of which an account has more than the limit.
-func (h *held) over(limit resource.Vector) (list []overAccount) {
+// over lists the dimensions of which an account has more than the limit: on hosts, or in the queues
+// of a place.
+func (h *held) over(limit resource.Vector, place *resource.Address) (list []overAccount) {
 	for dimension, most := range limit.All() {
-		has, _ := h.sum.Get(dimension)
-		if has <= most {
-			continue
-		}
-		o := overAccount{labels: h.labels, dimension: dimension, has: has, limit: most}
-		for _, a := range h.by {
-			if quantityOf(entitledOrRequested(a), dimension) != "" {
-				o.ids = append(o.ids, a.GetId())
+		o := overAccount{labels: h.labels, external: place, dimension: dimension, limit: most}
+		for i := range h.has {
+			if n := quantityAt(&h.has[i], place, dimension); n > 0 {
+				o.has += n
+				o.ids = append(o.ids, h.by[i].GetId())
 			}
 		}
-		list = append(list, o)
+		if o.has > most {
+			list = append(list, o)
+		}
 	}
 	return list
+}
+
+// quantityAt is what a resource has of a dimension: on its host, or in the queues of a place.
+func quantityAt(r *resource.Resource, place *resource.Address, dimension string) (sum int64) {
+	if place == nil {
+		sum, _ = r.Get(dimension)
+		return sum
+	}
+	for i := range r.External {
+		if place.Covers(r.External[i].Address) {
+			n, _ := r.External[i].Get(dimension)
+			sum += n
+		}
+	}
+	return sum
 }

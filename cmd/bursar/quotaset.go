@@ -21,7 +21,8 @@ import (
 type quotaChange struct {
 	selector          map[string]string
 	limit, guaranteed resource.Vector
-	weight            *int32 // nil: not named
+	external          []resource.External // limits
+	weight            *int32              // nil: not named
 	replace, dryRun   bool
 	force             bool // even for a dimension that nothing has
 }
@@ -91,7 +92,7 @@ func (q *quotaChange) of(before *bursarv1.Quota) (*bursarv1.Quota, error) {
 		now.Source, now.Hidden, now.Etag, now.UndeclaredDimensions = "", "", "", nil
 	}
 	var err error
-	if now.Limit, err = with(now.GetLimit(), q.limit); err != nil {
+	if now.Limit, err = withLimits(now.GetLimit(), q.limit, q.external); err != nil {
 		return nil, err
 	}
 	if !q.guaranteed.IsUnset() {
@@ -105,16 +106,36 @@ func (q *quotaChange) of(before *bursarv1.Quota) (*bursarv1.Quota, error) {
 	return now, nil
 }
 
+// withLimits sets some dimensions of a limit, and of its limits of external parts, and leaves the
+// others as they are.
+func withLimits(before *bursarv1.Resource, named resource.Vector, external []resource.External) (*bursarv1.Resource, error) {
+	v, parts, err := convert.LimitFromProto(orEmpty(before))
+	if err != nil {
+		return nil, fmt.Errorf("the rule as it is: %w", err)
+	}
+	r := resource.NewResource(overlaid(v, named), parts...)
+	for _, e := range external {
+		was, _ := r.Part(e.Address)
+		r = r.WithPart(e.Address, overlaid(was, e.Vector))
+	}
+	return convert.ResourceToProto(r), nil
+}
+
+// overlaid is a vector with the dimensions of another one set as there.
+func overlaid(v, named resource.Vector) resource.Vector {
+	for dimension, n := range named.All() {
+		v = v.With(dimension, n)
+	}
+	return v
+}
+
 // with sets some dimensions of a vector and leaves the others as they are.
 func with(before *bursarv1.Resource, named resource.Vector) (*bursarv1.Resource, error) {
 	v, err := convert.VectorFromProto(orEmpty(before))
 	if err != nil {
 		return nil, fmt.Errorf("the rule as it is: %w", err)
 	}
-	for dimension, n := range named.All() {
-		v = v.With(dimension, n)
-	}
-	return convert.VectorToProto(v), nil
+	return convert.VectorToProto(overlaid(v, named)), nil
 }
 
 // says reports whether two rules say the same, wherever they come from. None says nothing.
@@ -148,11 +169,41 @@ func quotaDifference(before, now *bursarv1.Quota) (lines []string) {
 			add(part.prefix+dimension, text(part.before), text(part.now))
 		}
 	}
+	for _, at := range limitedPlaces(before, now) {
+		was, is := limitAt(before, at), limitAt(now, at)
+		add(at.String(), was, is)
+	}
 	weight := func(q *bursarv1.Quota) string { return fmt.Sprint(max(1, q.GetWeight())) }
 	add("weight", weight(before), weight(now))
 	rounding := func(q *bursarv1.Quota) string { return cmp.Or(normalizationText(q.GetNormalization()), "none") }
 	add("rounding", rounding(before), rounding(now))
 	return lines
+}
+
+// limitedPlaces are the places of the limits of external parts of some rules, in order.
+func limitedPlaces(rules ...*bursarv1.Quota) (places []resource.Address) {
+	for _, rule := range rules {
+		_, external, err := convert.LimitFromProto(orEmpty(rule.GetLimit()))
+		if err != nil { // a newer server has others
+			continue
+		}
+		for _, e := range external {
+			places = append(places, e.Address)
+		}
+	}
+	slices.SortFunc(places, resource.Address.Compare)
+	return slices.Compact(places)
+}
+
+// limitAt is what a rule limits at a place, as a text.
+func limitAt(rule *bursarv1.Quota, at resource.Address) string {
+	_, external, _ := convert.LimitFromProto(orEmpty(rule.GetLimit()))
+	for _, e := range external {
+		if e.Address == at {
+			return e.Vector.String()
+		}
+	}
+	return "no limit"
 }
 
 // printSetQuota prints a rule, what has changed, and who has more than it allows.

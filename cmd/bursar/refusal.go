@@ -212,14 +212,13 @@ func withoutWait(err error) error {
 // neverHint says what would fit, and what limits it. A server that is too old for a verdict does
 // not say what would fit.
 func neverHint(in *bursarv1.InsufficientResources) string {
-	var least []*bursarv1.Shortfall // the smallest of each dimension, queues apart
+	var least []*bursarv1.Shortfall // the smallest of each dimension, external parts apart
 	for _, s := range in.GetShortfalls() {
 		if noteOf(s) != noteNever {
 			continue
 		}
 		i := slices.IndexFunc(least, func(t *bursarv1.Shortfall) bool {
-			const queue = bursarv1.AccountKind_ACCOUNT_KIND_QUEUE
-			return t.GetDimension() == s.GetDimension() && (t.GetAccount().GetKind() == queue) == (s.GetAccount().GetKind() == queue)
+			return t.GetDimension() == s.GetDimension() && isOfParts(t.GetAccount()) == isOfParts(s.GetAccount())
 		})
 		switch {
 		case i < 0:
@@ -244,6 +243,12 @@ func neverHint(in *bursarv1.InsufficientResources) string {
 		}
 	}
 	return "ask for " + strings.Join(parts, " and ") + raise
+}
+
+// isOfParts reports whether external parts count in an account: it is a queue, or a quota for
+// parts.
+func isOfParts(name *bursarv1.AccountName) bool {
+	return name.GetKind() == bursarv1.AccountKind_ACCOUNT_KIND_QUEUE || name.GetExternal() != nil
 }
 
 // filtersText says at which step of the search hosts were removed. Shortfalls say whether those

@@ -37,10 +37,12 @@ type account struct {
 	protected resource.Vector
 	key       string // of a quota: within its scope
 	rule      *rule  // of a quota
-	grants    grants
-	rests     Instant // until then it is not held again
-	wanted    uint64  // the last visit of the starved in which a request could not get it yet
-	sets      int     // that charge it
+	// external is of a quota whose rule limits external parts; its accounts for these have it, too.
+	external *externalAccounts
+	grants   grants
+	rests    Instant // until then it is not held again
+	wanted   uint64  // the last visit of the starved in which a request could not get it yet
+	sets     int     // that charge it
 }
 
 // setLimit changes what the account may give.

@@ -28,6 +28,8 @@ type accountSet struct {
 	// it counts elsewhere at once.
 	held           int
 	used, reserved resource.Sum
+	// partSets are those of them that have external parts, by the addresses of these.
+	partSets map[string]*partSet
 }
 
 // link gives an entry its account set.
@@ -57,6 +59,9 @@ func (l *Ledger) charge(set *accountSet) {
 	set.uses = make([]*shareUse, len(set.accounts))
 	for i, quota := range set.accounts {
 		set.uses[i] = set.share.use(quota)
+	}
+	for _, parts := range set.partSets {
+		parts.charge(set)
 	}
 }
 
@@ -97,6 +102,9 @@ func (set *accountSet) balance(s State) *resource.Sum {
 // unlink takes an entry, which counts nowhere any more, out of its account set. Accounts, cluster
 // queues and shares that no entry is left in are removed, too.
 func (l *Ledger) unlink(e *entry) {
+	if e.external != nil {
+		e.external.set.leave(e.accountSet)
+	}
 	l.detachExternal(e)
 	l.leaveSet(e.accountSet)
 }

@@ -281,7 +281,7 @@ func (l *Ledger) grant(e *entry, h *host) {
 	e.GrantRevision = l.revision + 1
 	l.hold(e, h)
 	for c := range l.charges(e).all {
-		if c.part == nil || !c.vector.IsZero() {
+		if !c.vector.IsZero() || !c.account.name.OfParts() {
 			c.account.grants.add(e)
 		}
 	}

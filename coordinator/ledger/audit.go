@@ -53,8 +53,10 @@ type counted struct {
 	quotas  []*account      // nobody changes the list
 	host    *account        // nil: it holds nothing
 	charges []countedCharge // of cluster queues that are in the tables
-	caller  string          // empty: it was adopted
-	relay   string          // the host whose agent it came through; empty: none
+	limits  []countedLimit  // of external parts
+	largest int64
+	caller  string // empty: it was adopted
+	relay   string // the host whose agent it came through; empty: none
 	bytes   int64
 }
 
@@ -73,7 +75,7 @@ func (a *auditor) count(id ID, e *entry) {
 		a.reportf(7, "allocation %s waits behind nothing", e.ID)
 	}
 	a.countStarved(e)
-	c := &counted{state: e.State, vector: e.request(), bytes: e.LiveBytes() + e.overhead()}
+	c := &counted{state: e.State, vector: e.request(), largest: largest(&e.Entitled), bytes: e.LiveBytes() + e.overhead()}
 	if e.State.Holds() && e.host != nil {
 		a.countAccounts(e, c)
 	}
@@ -106,6 +108,7 @@ func (a *auditor) countAccounts(e *entry, c *counted) {
 	if !slices.Equal(a.quotas, e.accounts) {
 		c.quotas = slices.Clone(a.quotas)
 	}
+	a.countLimits(e, c)
 }
 
 // add adds what an allocation counts as to the sums, or takes it away again.
@@ -113,11 +116,15 @@ func (a *auditor) add(c *counted, by int) {
 	if c.host != nil {
 		a.sumOf(c.host).held += by
 		a.sumOf(c.host).count(c.state, c.vector, by)
-		a.largest += int64(by) * largestQuantity(c.vector)
+		a.largest += int64(by) * c.largest
 	}
 	for _, quota := range c.quotas {
 		a.sumOf(quota).held += by
 		a.sumOf(quota).count(c.state, c.vector, by)
+	}
+	for i := range c.limits {
+		a.sumOf(c.limits[i].account).held += by
+		a.sumOf(c.limits[i].account).count(c.state, c.limits[i].vector, by)
 	}
 	a.addCharges(c, by)
 	a.callerBytes.add(c.caller, c.bytes, by)

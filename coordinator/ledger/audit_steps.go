@@ -195,6 +195,9 @@ func (a *auditor) compareQuotas() bool {
 			}
 			if s.accounts[key] == quota { // else it has gone in the meantime
 				a.compare(quota)
+				for _, parts := range quota.externals() {
+					a.compare(parts)
+				}
 			}
 		}
 	}

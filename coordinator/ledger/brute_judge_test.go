@@ -91,6 +91,11 @@ func (b *brute) purses(a *ledger.Allocation) []purse {
 			return nil
 		}})
 	}
+	for scope, q := range b.rulesFor(a.Labels) {
+		for _, limit := range q.External {
+			list = append(list, b.purseAbroad(scope, q.Source, limit))
+		}
+	}
 	for at := range queuesOf(a) {
 		path, r := at.Path, b.queues[at.Path]
 		most := quantities(r.Limit)
@@ -108,6 +113,23 @@ func (b *brute) purses(a *ledger.Allocation) []purse {
 		})
 	}
 	return list
+}
+
+// purseAbroad is the account of a rule for the parts in some queues. The one cluster is c1.
+func (b *brute) purseAbroad(scope, quota string, limit resource.External) purse {
+	most := quantities(limit.Vector)
+	return purse{name: quota + " in " + limit.Address.String(), most: most, cap: most, has: func(other *ledger.Allocation) map[string]*big.Int {
+		if b.rulesFor(other.Labels)[scope].Source != quota || limit.Cluster != "*" && limit.Cluster != "c1" {
+			return nil
+		}
+		sum := make(map[string]*big.Int)
+		for _, p := range other.Entitled.External {
+			if limit.Path == "*" || strings.HasPrefix(p.Path+".", limit.Path+".") {
+				addAll(sum, quantities(p.Vector))
+			}
+		}
+		return sum
+	}}
 }
 
 // addAll adds the second to the first.

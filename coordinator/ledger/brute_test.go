@@ -150,10 +150,24 @@ func (b *brute) setRules() {
 		if b.random.IntN(3) == 0 {
 			q.Limit = resource.Vector{}.WithInstances(b.upTo(6))
 		}
+		if b.random.IntN(3) == 0 {
+			q.External = b.externalLimits()
+		}
 		rules = append(rules, q)
 	}
 	b.rules, b.scopes = rules, make(map[string]map[string]ledger.Quota)
 	must(b.t, b.ledger.SetQuotas(b.now, "api", slices.Clone(rules)))
+}
+
+// externalLimits are one or two, of all queues or of some.
+func (b *brute) externalLimits() []resource.External {
+	var list []resource.External
+	paths := append([]string{"*"}, bruteQueues...)
+	for _, i := range b.random.Perm(len(paths))[:1+b.random.IntN(2)] {
+		at := resource.Address{Kind: "yarn", Cluster: []string{"*", "c1", "c1", "c2"}[b.random.IntN(4)], Path: paths[i]}
+		list = append(list, resource.External{Address: at, Vector: b.some(10)})
+	}
+	return resource.NewLimits(list...)
 }
 
 func (b *brute) reportQueues() {

@@ -22,15 +22,19 @@ func (l *Ledger) charges(e *entry) charges {
 	return charges{e, l.hosts[e.HostID]}
 }
 
-// all yields the charges in the order in which they are decided: quotas, from the widest; cluster
-// queues, those above before those below; the host. Whatever asks something of every account of a
-// request goes through this list, so that all agree on it. Ranging over it allocates nothing.
+// all yields the charges in the order in which they are decided: quotas, from the widest; their
+// limits of external parts; cluster queues, those above before those below; the host. Whatever
+// asks something of every account of a request goes through this list, so that all agree on it.
+// Ranging over it allocates nothing.
 func (c charges) all(yield func(charge) bool) {
 	request := c.entry.request()
 	for _, quota := range c.entry.accounts {
 		if !yield(charge{account: quota, vector: request}) {
 			return
 		}
+	}
+	if x := c.entry.external; x != nil && !c.entry.limitCharges(yield) {
+		return
 	}
 	parts := c.entry.queueCharges()
 	for i := range parts {

@@ -15,12 +15,14 @@ import (
 // one would limit nothing, and nobody would notice. Declared are the fixed dimensions and those
 // that a host lists, that a queue of an external cluster lists, or that Config names. A rule for
 // another one is refused unless it is forced. Rules of files, and those that were stored before,
-// stay in force: the hosts that have the dimension may not be there yet.
+// stay in force: the hosts that have the dimension may not be there yet. It is the same with the
+// places of limits of external parts: declared are those in which a configured cluster has queues,
+// or may have, because it is not known now.
 
 // UndeclaredDimension is a dimension of a rule that nothing declares.
 type UndeclaredDimension struct {
 	Quota     Quota
-	Dimension string
+	Dimension string // or a place: "yarn:prod:root.a"
 	near      string // the declared one that was probably meant; empty: not known
 }
 
@@ -83,7 +85,8 @@ type Dimensions struct {
 // Dimensions returns what is declared now.
 func (l *Ledger) Dimensions() *Dimensions { return &Dimensions{ledger: l} }
 
-// Undeclared returns the dimensions of a rule that nothing declares, each once and in order.
+// Undeclared returns the dimensions of a rule, and the places of its limits of external parts, that
+// nothing declares, each once and in order.
 func (d *Dimensions) Undeclared(q *Quota) (list []string) {
 	for _, part := range q.parts() {
 		for _, c := range part.vector.Custom() {
@@ -92,8 +95,33 @@ func (d *Dimensions) Undeclared(q *Quota) (list []string) {
 			}
 		}
 	}
+	if q.checkExternal() == nil {
+		for i := range q.External {
+			if at := q.External[i].Address; !d.hasPlace(at) {
+				list = append(list, at.String())
+			}
+		}
+	}
 	slices.Sort(list)
 	return list
+}
+
+// hasPlace reports whether a configured cluster has queues at the address of a limit, or may have.
+func (d *Dimensions) hasPlace(at resource.Address) bool {
+	for _, c := range d.ledger.clusters {
+		if c.configured && c.Kind == at.Kind && (at.Cluster == resource.Any || at.Cluster == c.Cluster) &&
+			(at.Path == resource.Any || !c.known || c.hasPath(at.Path)) {
+			return true
+		}
+	}
+	return false
+}
+
+// hasPath reports whether a cluster that is known has a queue of this path, or creates it when it
+// is used.
+func (c *cluster) hasPath(path string) bool {
+	_, there := c.standard[path]
+	return there || c.autoCreates(queueKey{path, c.defaultPartition(path)})
 }
 
 func (d *Dimensions) has(custom string) bool {
@@ -123,6 +151,9 @@ type part struct {
 
 func (q *Quota) parts() []part {
 	parts := []part{{"limit", q.Limit}, {"guaranteed", q.Guaranteed}}
+	for _, e := range q.External {
+		parts = append(parts, part{"limit.external[" + e.Address.String() + "]", e.Vector})
+	}
 	if n := q.Normalization; n != nil {
 		parts = append(parts, part{"normalization.minimum", n.Minimum}, part{"normalization.increment", n.Increment}, part{"normalization.maximum", n.Maximum})
 	}
@@ -151,8 +182,22 @@ func (l *Ledger) checkDimensions(quotas []Quota) error {
 				}
 			}
 		}
+		for _, e := range q.External {
+			at := e.Address.String()
+			if slices.Contains(undeclared, at) && !had.limits(e.Address) {
+				return &FieldError{q.Selector.String() + ": limit.external[" + at + "]", at, wantPlace}
+			}
+		}
 	}
 	return nil
+}
+
+// wantPlace is what would be right instead of a place that no cluster has.
+const wantPlace = `a kind, a cluster and the full path of a queue that are there, or "*" for any cluster or path; force (--force) sets it all the same`
+
+// limits reports whether the rule has a limit for a place.
+func (q *Quota) limits(at resource.Address) bool {
+	return slices.ContainsFunc(q.External, func(e resource.External) bool { return e.Address == at })
 }
 
 // names reports whether the rule says something of a dimension.

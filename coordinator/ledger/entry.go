@@ -89,8 +89,9 @@ func (l *Ledger) hold(e *entry, h *host) {
 	}
 	e.held++
 	e.addToSet(e.State, e.request())
-	l.heldAtMost += largestQuantity(e.request())
+	l.heldAtMost += largest(&e.Entitled)
 	if e.external != nil {
+		e.holdParts()
 		e.holdExternal()
 	}
 	e.share.count(e.request(), 1, l.fleet)
@@ -137,8 +138,9 @@ func (l *Ledger) unhold(e *entry) {
 	}
 	e.held--
 	e.takeFromSet(e.State, e.request())
-	l.heldAtMost -= largestQuantity(e.request())
+	l.heldAtMost -= largest(&e.Entitled)
 	if e.external != nil {
+		l.unholdParts(e)
 		l.unholdExternal(e)
 	}
 	e.share.count(e.request(), -1, l.fleet)
@@ -160,6 +162,9 @@ func (l *Ledger) activate(e *entry) {
 	}
 	e.takeFromSet(Reserved, v)
 	e.addToSet(Active, v)
+	if e.external != nil {
+		e.activateParts()
+	}
 	for _, t := range e.queueCharges() {
 		t.queue.account.replace(Reserved, Active, t.vector, t.vector)
 	}
@@ -169,7 +174,8 @@ func (l *Ledger) activate(e *entry) {
 // be granted.
 func (l *Ledger) entitle(e *entry, r resource.Resource) {
 	h := e.host
-	before, after := e.request(), r.Vector
+	before, after, parts := e.request(), r.Vector, e.Entitled.External
+	l.heldAtMost += largest(&r) - largest(&e.Entitled)
 	e.Entitled = r
 	h.promise(e)
 	for _, a := range append([]*account{&h.account}, e.accounts...) {
@@ -182,8 +188,8 @@ func (l *Ledger) entitle(e *entry, r resource.Resource) {
 	}
 	e.takeFromSet(e.State, before)
 	e.addToSet(e.State, after)
-	l.heldAtMost += largestQuantity(after) - largestQuantity(before)
 	if e.external != nil {
+		l.entitleParts(e, parts)
 		l.entitleExternal(e)
 	}
 	e.share.count(before, -1, l.fleet)

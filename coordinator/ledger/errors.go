@@ -40,6 +40,21 @@ func (k Kind) String() string {
 type AccountName struct {
 	Kind   Kind
 	Labels label.Set
+	// External is, of a quota's account for external parts, which parts count in it: the address of
+	// the entry in the rule. nil: the account is not for external parts.
+	External *resource.Address
+}
+
+// OfParts reports whether external parts count in the account: it is a queue, or a quota's account
+// for external parts.
+func (n AccountName) OfParts() bool {
+	return n.Kind == QueueAccount || n.External != nil
+}
+
+// Equal reports whether both name the same account.
+func (n AccountName) Equal(other AccountName) bool {
+	same := n.External == other.External || n.External != nil && other.External != nil && *n.External == *other.External
+	return same && n.Kind == other.Kind && n.Labels.Equal(other.Labels)
 }
 
 func (n AccountName) String() string {
@@ -54,6 +69,9 @@ func (n AccountName) String() string {
 		}.String()
 	case len(n.Labels) == 0:
 		of = "(all)"
+	}
+	if n.External != nil {
+		of += " in " + n.External.String()
 	}
 	return n.Kind.String() + " " + of
 }

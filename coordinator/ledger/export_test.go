@@ -72,6 +72,12 @@ func (l *Ledger) CheckShareUses() (wrong string) {
 		for _, t := range e.queueCharges() {
 			count(t.use, e, t.vector)
 		}
+		if e.external != nil {
+			for i := range e.external.set.limits {
+				limit := &e.external.set.limits[i]
+				count(limit.use, e, limit.sum(e.Entitled.External))
+			}
+		}
 	}
 	for _, s := range l.shares {
 		for a, u := range s.uses {
@@ -116,6 +122,9 @@ func (l *Ledger) CheckAccountSets() (wrong string) {
 		}
 	}
 	for _, set := range l.accountSets {
+		if text := l.checkPartSets(set); text != "" {
+			return text
+		}
 		has := sums[set]
 		switch {
 		case has == nil:
@@ -123,6 +132,46 @@ func (l *Ledger) CheckAccountSets() (wrong string) {
 		case live[set] != set.live || has.held != set.held || !has.used.Vector().EqualTo(set.used.Vector()) || !has.reserved.Vector().EqualTo(set.reserved.Vector()):
 			wrong = fmt.Sprintf("account set %s of %d holds used %s reserved %s of %d; its %d allocations used %s reserved %s of %d",
 				set.labels, set.live, set.used.Vector(), set.reserved.Vector(), set.held, live[set], has.used.Vector(), has.reserved.Vector(), has.held)
+		}
+	}
+	return wrong
+}
+
+// checkPartSets compares what the part sets of an account set hold with its allocations.
+func (l *Ledger) checkPartSets(set *accountSet) (wrong string) {
+	live := make(map[*partSet]int)
+	sums := make(map[*partSet][]balances)
+	for _, e := range l.entries.Values() {
+		if e.accountSet != set || e.external == nil {
+			continue
+		}
+		parts := e.external.set
+		if set.partSets[parts.text] != parts {
+			return fmt.Sprintf("%s is in a part set that is in no table", e.ID)
+		}
+		if live[parts]++; sums[parts] == nil {
+			sums[parts] = make([]balances, len(parts.parts))
+		}
+		for i, part := range e.Entitled.External {
+			if part.Address != parts.parts[i].address {
+				return fmt.Sprintf("%s has a part in %s, by its part set in %s", e.ID, part.Address, parts.parts[i].address)
+			}
+			if e.State.Holds() {
+				sums[parts][i].held++
+				sums[parts][i].count(e.State, part.Vector, 1)
+			}
+		}
+	}
+	for _, parts := range set.partSets {
+		if live[parts] != parts.live || parts.live == 0 {
+			return fmt.Sprintf("a part set of %s has %d allocations, and says %d", set.labels, live[parts], parts.live)
+		}
+		for i, held := range parts.parts {
+			has := &sums[parts][i]
+			if has.held != parts.held || !has.used.Vector().EqualTo(held.used.Vector()) || !has.reserved.Vector().EqualTo(held.reserved.Vector()) {
+				wrong = fmt.Sprintf("a part set of %s holds used %s reserved %s of %d in %s; its allocations used %s reserved %s of %d", set.labels,
+					held.used.Vector(), held.reserved.Vector(), parts.held, held.address, has.used.Vector(), has.reserved.Vector(), has.held)
+			}
 		}
 	}
 	return wrong

@@ -14,6 +14,10 @@ type external struct {
 	// empty part is empty.
 	charges     []queueCharge
 	memberships []membership // one for each cluster
+	set         *partSet     // of the allocations with equal labels whose parts have the same addresses
+	// growth is, of a resize that is being decided, what it asks of each limit of the set; nil: an
+	// allocation asks for the sum of its parts that count there.
+	growth []resource.Vector
 	// granted is, for each part in Entitled.External, what the last report's figures include of
 	// its applications for certain.
 	granted []resource.Vector
@@ -57,6 +61,7 @@ func (l *Ledger) attachExternal(e *entry, creator *host) {
 		t.vector = t.queue.sum(parts, func(part int) resource.Vector { return parts[part].Vector })
 	}
 	e.external = x
+	l.joinPartSet(e)
 }
 
 // mergeCharges merges the charges of the same cluster queue, which are next to each other.

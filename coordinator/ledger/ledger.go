@@ -74,8 +74,9 @@ type Ledger struct {
 
 	entries btree.Map[ID, *entry] // live
 	states  [Lost + 1]int         // live entries by state
-	// heldAtMost is the sum of the largest quantity of each entry that holds something. No sum over
-	// some of them is larger, in any dimension, whatever rules come.
+	// heldAtMost is the sum of the largest quantities of each entry that holds something: see
+	// largest. No sum over some of them, or over parts of them, is larger, in any dimension,
+	// whatever rules come.
 	heldAtMost int64
 	// Entries in over-use, by kind and in all.
 	overUse   map[OverUseKind]int
@@ -320,9 +321,7 @@ func (l *Ledger) Restore(now Instant, s Snapshot) error {
 		h.account.exceeded = h.account.overLimit()
 	}
 	for _, scope := range l.rules.scopes {
-		for _, quota := range scope.accounts {
-			quota.exceeded = quota.overLimit()
-		}
+		scope.findExceeded()
 	}
 	for _, r := range sorted(s.Remembered, func(a, b Remembered) int { return cmp.Compare(a.Ended, b.Ended) }) {
 		l.requests.remember(keyOf(r.Caller, r.RequestID), r.RequestHash, r.ID, l.rememberedUntil(r.Ended))

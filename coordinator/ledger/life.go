@@ -330,7 +330,9 @@ func (l *Ledger) roomFor(e *entry, next resource.Resource) error {
 	more := entry{Allocation: Allocation{Entitled: resource.Resource{Vector: growth(e.Entitled.Vector, next.Vector)}, HostID: e.HostID}, accountSet: e.accountSet}
 	grows := !more.Entitled.IsZero()
 	if e.external != nil {
-		more.external = &external{charges: slices.Clone(e.external.charges)}
+		more.external = &external{charges: slices.Clone(e.external.charges), set: e.external.set}
+		more.external.growth = e.external.set.growth(e.Entitled.External, next.External)
+		grows = grows || slices.ContainsFunc(more.external.growth, func(v resource.Vector) bool { return !v.IsZero() })
 		for i := range more.external.charges {
 			t := &more.external.charges[i]
 			t.vector = e.growthIn(t, next.External)
@@ -349,18 +351,29 @@ func (l *Ledger) roomFor(e *entry, next resource.Resource) error {
 // showWhole makes of the shortfall of the entry's growth that of its whole next size, which is what
 // was asked for. What the entry holds already is there for it.
 func (e *entry) showWhole(s *Shortfall, next resource.Resource) {
-	size := next.Vector
-	if s.Account.Kind == QueueAccount {
-		size = resource.Vector{}
-		for _, t := range e.queueCharges() {
-			if t.queue.account.name.Labels.Equal(s.Account.Labels) {
-				size = t.queue.sum(next.External, func(part int) resource.Vector { return next.External[part].Vector })
-			}
-		}
-	}
+	size := e.wouldAsk(s.Account, next)
 	lack := s.Requested - s.Available
 	s.Requested = get(size, s.Dimension)
 	s.Available = max(0, s.Requested-lack)
+}
+
+// wouldAsk is what an entry would ask of one of its accounts with another entitlement to the same
+// parts.
+func (e *entry) wouldAsk(of AccountName, r resource.Resource) resource.Vector {
+	if !of.OfParts() {
+		return r.Vector
+	}
+	for _, t := range e.queueCharges() {
+		if t.queue.account.name.Equal(of) {
+			return t.queue.sum(r.External, func(part int) resource.Vector { return r.External[part].Vector })
+		}
+	}
+	for i := range e.external.set.limits {
+		if limit := &e.external.set.limits[i]; limit.account.name.Equal(of) {
+			return limit.sum(r.External)
+		}
+	}
+	return resource.Vector{}
 }
 
 // growth is what the next vector has beyond the one before.

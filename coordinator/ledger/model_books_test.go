@@ -110,6 +110,10 @@ type modelAccount struct {
 	queue *modelQueue // of a queue
 	rule  ledger.Quota
 	most  map[string]int64
+	// place is, of a quota's account for external parts, whose parts count in it, and quota the
+	// name of the account next to it.
+	place *resource.Address
+	quota string
 }
 
 // limits reports what the account could give of a dimension. A host, or a queue that its cluster
@@ -122,10 +126,27 @@ func (a modelAccount) limits(dimension string) (int64, bool) {
 
 // asked is what a resource asks of the account.
 func (a modelAccount) asked(r resource.Resource) resource.Vector {
-	if a.queue == nil {
+	switch {
+	case a.queue != nil:
+		return a.queue.sum(r.External)
+	case a.place != nil:
+		total := resource.Vector{}
+		for _, part := range r.External {
+			if a.counts(part.Address) {
+				total, _ = total.Add(part.Vector)
+			}
+		}
+		return total
+	default:
 		return r.Vector
 	}
-	return a.queue.sum(r.External)
+}
+
+// counts reports whether a part at an address counts in an account for external parts.
+func (a modelAccount) counts(at resource.Address) bool {
+	queues := upwards(at)
+	return at.Kind == a.place.Kind && (a.place.Cluster == "*" || a.place.Cluster == at.Cluster) &&
+		(a.place.Path == "*" || slices.ContainsFunc(queues, func(queue resource.Address) bool { return queue.Path == a.place.Path }))
 }
 
 func mostOf(limit, protected resource.Vector) map[string]int64 {
@@ -172,15 +193,23 @@ func (m *model) quotas(labels label.Set) []modelAccount {
 	var list []modelAccount
 	for _, scope := range m.scopes() {
 		if q, _ := rule(m.rules, scope, labels); q != nil {
-			list = append(list, quotaAccount(scope, *q, labels))
+			list = append(list, quotaAccounts(scope, *q, labels)...)
 		}
 	}
 	return list
 }
 
-func quotaAccount(scope label.Scope, q ledger.Quota, labels label.Set) modelAccount {
+// quotaAccounts are the account of a rule for some labels, and those for external parts next to it.
+func quotaAccounts(scope label.Scope, q ledger.Quota, labels label.Set) []modelAccount {
 	name := ledger.AccountName{Kind: ledger.QuotaAccount, Labels: scope.Project(labels)}
-	return modelAccount{name: name.String(), rule: q, most: mostOf(q.Limit, resource.Vector{})}
+	list := []modelAccount{{name: name.String(), rule: q, most: mostOf(q.Limit, resource.Vector{})}}
+	for _, limit := range q.External {
+		list = append(list, modelAccount{
+			name: name.String() + " in " + limit.Address.String(), rule: q, most: mostOf(limit.Vector, resource.Vector{}),
+			place: &limit.Address, quota: name.String(),
+		})
+	}
+	return list
 }
 
 // accounts are all accounts that exist: those of hosts, of rules without a "*", and of what is
@@ -193,8 +222,9 @@ func (m *model) accounts() map[string]modelAccount {
 	}
 	for _, q := range m.rules {
 		if q.Selector.Exact() == len(q.Selector.Labels()) {
-			a := quotaAccount(q.Selector.Scope(), q, q.Selector.Labels())
-			all[a.name] = a
+			for _, a := range quotaAccounts(q.Selector.Scope(), q, q.Selector.Labels()) {
+				all[a.name] = a
+			}
 		}
 	}
 	for _, r := range m.rows {
@@ -219,6 +249,9 @@ func (m *model) in(r *modelRow, a modelAccount) bool {
 	}
 	if a.queue != nil {
 		return !a.asked(r.Entitled).IsZero()
+	}
+	if a.place != nil && !slices.ContainsFunc(r.Entitled.External, func(x resource.External) bool { return a.counts(x.Address) }) {
+		return false
 	}
 	return slices.ContainsFunc(m.quotas(r.Labels), func(b modelAccount) bool { return b.name == a.name })
 }

@@ -237,7 +237,7 @@ func (m *machine) checkOwn(t *rapid.T, before holds, had own) {
 		r := m.model.rows[id]
 		key, _ := m.model.shareOf(r.Labels)
 		shared := func(a modelAccount) bool {
-			return a.host != nil || a.queue != nil || a.name != key && !slices.Contains(a.rule.Selector.Scope().Keys(), label.User)
+			return a.host != nil || a.queue != nil || a.name != key && (a.place == nil || a.quota != key) && !slices.Contains(a.rule.Selector.Scope().Keys(), label.User)
 		}
 		if !slices.ContainsFunc(list, shared) {
 			continue

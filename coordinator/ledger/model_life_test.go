@@ -156,10 +156,12 @@ func (m *machine) resize(t *rapid.T) {
 		growth := ledger.Allocation{Labels: r.Labels, Wishes: &ledger.Wishes{Host: r.HostID}}
 		growth.Entitled = grown(r.Entitled, resource.NewResource(next.Vector))
 		grows, short := !growth.Entitled.IsZero(), false
-		for _, queue := range m.model.chains(next) {
-			if more := m.model.more(queue, r, next); !more.IsZero() {
+		accounts := slices.DeleteFunc(m.model.quotas(r.Labels), func(a modelAccount) bool { return a.place == nil })
+		for _, a := range append(accounts, m.model.chains(next)...) {
+			if more := m.model.more(a, r, next); !more.IsZero() {
 				grows = true
-				short = short || m.model.shut(queue.queue) || m.model.lacks(queue, more) || m.model.keptFrom(m.holds(), queue, more, r.ID)
+				shut := a.queue != nil && m.model.shut(a.queue)
+				short = short || shut || m.model.lacks(a, more) || m.model.keptFrom(m.holds(), a, more, r.ID)
 			}
 		}
 		switch {

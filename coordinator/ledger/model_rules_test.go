@@ -40,7 +40,21 @@ func someQuota(t *rapid.T) ledger.Quota {
 		}
 	default:
 	}
+	for range max(0, rapid.IntRange(-3, 2).Draw(t, "limits of external parts")) {
+		q.External = resource.NewLimits(append(q.External, externalLimit(t))...)
+	}
+	q.External = slices.CompactFunc(q.External, func(a, b resource.External) bool { return a.Address == b.Address })
 	return q
+}
+
+// externalLimit draws a limit of the parts in some queues.
+func externalLimit(t *rapid.T) resource.External {
+	at := resource.Address{
+		Kind:    "yarn",
+		Cluster: rapid.SampledFrom([]string{"*", "*", "p", "q"}).Draw(t, "limit of cluster"),
+		Path:    rapid.SampledFrom(append([]string{"*", "*"}, queuePaths...)).Draw(t, "limit of path"),
+	}
+	return resource.External{Address: at, Vector: limit(t).WithMemory(rapid.Int64Range(0, 10).Draw(t, "limit in queues"))}
 }
 
 func (m *machine) putQuota(t *rapid.T) {
@@ -60,7 +74,12 @@ func (m *machine) putQuota(t *rapid.T) {
 // undeclared reports whether a rule is for gpus, and the stored one with its selector is not, and
 // no host and no queue has any.
 func (m *machine) undeclared(q ledger.Quota) bool {
-	isForGPUs := func(r ledger.Quota) bool { return r.Limit.Has("gpu") || r.Guaranteed.Has("gpu") }
+	if slices.ContainsFunc(q.External, func(e resource.External) bool { return m.undeclaredPlace(q.Selector, e.Address) }) {
+		return true
+	}
+	isForGPUs := func(r ledger.Quota) bool {
+		return r.Limit.Has("gpu") || r.Guaranteed.Has("gpu") || slices.ContainsFunc(r.External, func(e resource.External) bool { return e.Has("gpu") })
+	}
 	if !isForGPUs(q) || slices.ContainsFunc(m.model.all, func(r ledger.Quota) bool {
 		return r.Source == ledger.SourceAPI && r.Selector.Equal(q.Selector) && isForGPUs(r)
 	}) {
@@ -79,6 +98,33 @@ func (m *machine) undeclared(q ledger.Quota) bool {
 		}
 	}
 	return true
+}
+
+// undeclaredPlace reports whether no cluster has queues at the address of a limit, and the stored
+// rule with the selector has no such limit.
+func (m *machine) undeclaredPlace(selector label.Selector, at resource.Address) bool {
+	for _, c := range m.model.clusters {
+		if !c.configured || c.name.Kind != at.Kind || at.Cluster != "*" && at.Cluster != c.name.Cluster {
+			continue
+		}
+		if at.Path == "*" || !m.model.knows(c) {
+			return false
+		}
+		for queue := range c.queues {
+			if queue.Path == at.Path {
+				return false
+			}
+		}
+		queue := resource.Address{Kind: at.Kind, Cluster: c.name.Cluster, Path: at.Path}
+		queue.Partition = c.defaultPartition(queue)
+		if c.makes(queue) {
+			return false
+		}
+	}
+	return !slices.ContainsFunc(m.model.all, func(r ledger.Quota) bool {
+		return r.Source == ledger.SourceAPI && r.Selector.Equal(selector) &&
+			slices.ContainsFunc(r.External, func(e resource.External) bool { return e.Address == at })
+	})
 }
 
 func (m *machine) deleteQuota(t *rapid.T) {

@@ -182,7 +182,10 @@ func (q *queue) needsBetween(less, most int64) bool {
 
 // asked is what each request of a class asks of the queue's account.
 func (q *queue) asked(c *class) resource.Vector {
-	if q.clusterQueue == nil {
+	switch {
+	case q.account != nil && q.account.abroad() != nil:
+		return c.first().limitCharge(q.account)
+	case q.clusterQueue == nil:
 		return c.request
 	}
 	for _, t := range c.first().queueCharges() {

@@ -223,7 +223,8 @@ func (q Quota) equal(r Quota) bool {
 			q.Normalization.Maximum.Equal(r.Normalization.Maximum)
 	}
 	return sameNormalization && q.Selector.Equal(r.Selector) && q.Limit.Equal(r.Limit) &&
-		q.Guaranteed.Equal(r.Guaranteed) && q.Weight == r.Weight && q.Source == r.Source
+		q.Guaranteed.Equal(r.Guaranteed) && q.Weight == r.Weight && q.Source == r.Source &&
+		slices.EqualFunc(q.External, r.External, func(a, b resource.External) bool { return a.Address == b.Address && a.Vector.Equal(b.Vector) })
 }
 
 // adjustRules puts new rules in force if they differ from the present ones only in what they limit
@@ -239,16 +240,16 @@ func (l *Ledger) adjustRules(rules ruleset) bool {
 	l.rulesGeneration++
 	lowers := make(map[*rule]bool, len(changed))
 	for r, to := range changed {
-		for dimension, limit := range to.Limit.All() {
-			before, limited := r.Limit.Get(dimension)
-			lowers[r] = lowers[r] || !limited || limit < before
+		lowers[r] = allowsLess(r.Limit, to.Limit)
+		for i := range to.External { // at the same places
+			lowers[r] = lowers[r] || allowsLess(r.External[i].Vector, to.External[i].Vector)
 		}
 		r.Quota = to
 	}
 	for _, s := range l.rules.scopes {
 		s.order.Scan(func(_ string, a *account) bool {
 			if _, is := changed[a.rule]; is {
-				a.setLimit(a.rule.Limit, resource.Vector{})
+				a.setLimit(a.ruleLimit(), resource.Vector{})
 				l.freed(a)
 			}
 			return true
@@ -257,6 +258,16 @@ func (l *Ledger) adjustRules(rules ruleset) bool {
 	l.requeueBehind(lowers)
 	l.visitDue = true // what is held may be of no use any more
 	return true
+}
+
+// allowsLess reports whether a limit allows less of some dimension than the one before.
+func allowsLess(before, now resource.Vector) bool {
+	for dimension, limit := range now.All() {
+		if most, limited := before.Get(dimension); !limited || limit < most {
+			return true
+		}
+	}
+	return false
 }
 
 // requeueBehind moves the classes that ask something of accounts of rules that allow less now:
@@ -296,7 +307,8 @@ func (rs *ruleset) adjustments(to *ruleset) (changed map[*rule]Quota, ok bool) {
 	changed = make(map[*rule]Quota)
 	for r := range to.inForce {
 		old := now[r.Selector.String()]
-		if old == nil || old.Source != r.Source || old.Weight != r.Weight || !old.Guaranteed.Equal(r.Guaranteed) {
+		if old == nil || old.Source != r.Source || old.Weight != r.Weight || !old.Guaranteed.Equal(r.Guaranteed) ||
+			!slices.EqualFunc(old.External, r.External, func(a, b resource.External) bool { return a.Address == b.Address }) {
 			return nil, false
 		}
 		if !old.equal(r.Quota) {

@@ -162,7 +162,7 @@ func (l *Ledger) Counts() Counts {
 		}
 	}
 	for _, s := range l.rules.scopes {
-		c.QuotaAccounts += len(s.accounts)
+		c.QuotaAccounts += s.order.Len()
 	}
 	for _, external := range l.clusters {
 		c.Queues += len(external.queues)

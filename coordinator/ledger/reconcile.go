@@ -225,7 +225,7 @@ func (l *Ledger) adoptedAllocation(h *host, r *EngineReport, sampled bool) Alloc
 // countable reports whether an engine that its agent reports can be added to every account, and to
 // every other sum. What is granted later is bounded by what hosts have.
 func (l *Ledger) countable(e *entry) bool {
-	if largestQuantity(e.request()) > unlimited-l.heldAtMost {
+	if largest(&e.Entitled) > unlimited-l.heldAtMost {
 		return false
 	}
 	for c := range l.charges(e).all {
@@ -234,6 +234,16 @@ func (l *Ledger) countable(e *entry) bool {
 		}
 	}
 	return true
+}
+
+// largest is the largest quantity of any dimension, of the vector here and of each external part
+// together.
+func largest(r *resource.Resource) int64 {
+	most := largestQuantity(r.Vector)
+	for i := range r.External {
+		most += largestQuantity(r.External[i].Vector)
+	}
+	return most
 }
 
 // largestQuantity is the largest quantity of any dimension.

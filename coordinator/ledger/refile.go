@@ -91,6 +91,7 @@ func (l *Ledger) refile() {
 func (l *Ledger) moveToFinerSet(e *entry) {
 	from := e.accountSet
 	l.link(e)
+	l.movePartSet(e, from)
 	if e.State.Holds() {
 		from.held--
 		from.takeFromSet(e.State, e.request())
@@ -126,9 +127,7 @@ func (l *Ledger) replaceRules() {
 	}
 	l.moveQueueUses(moved)
 	for _, s := range l.rules.scopes {
-		for _, quota := range s.accounts {
-			quota.exceeded = quota.overLimit()
-		}
+		s.findExceeded()
 	}
 	for _, c := range classes {
 		l.requeue(c)
@@ -151,6 +150,9 @@ func (set *accountSet) countAll() {
 	}
 	set.share.add(used, 1)
 	set.share.add(reserved, 1)
+	for _, parts := range set.partSets {
+		parts.countAll()
+	}
 }
 
 // takeQueueUses takes over what the share with the same key had in the queues of clusters.
@@ -198,17 +200,18 @@ func (rs *ruleset) keepRests(before *ruleset, now Instant) {
 		if i < 0 {
 			continue
 		}
-		for key, a := range old.accounts {
+		old.order.Scan(func(key string, a *account) bool {
 			if a.rests <= now {
-				continue
+				return true
 			}
 			if rs.scopes[i].rests == nil {
 				rs.scopes[i].rests = make(map[string]Instant)
 			}
 			rs.scopes[i].rests[key] = a.rests
-			if known := rs.scopes[i].accounts[key]; known != nil {
+			if known, there := rs.scopes[i].order.Get(key); there {
 				known.rests = a.rests
 			}
-		}
+			return true
+		})
 	}
 }

@@ -202,6 +202,13 @@ func newRefiled(t *rapid.T) *refiled {
 		_, err = w.ledger.Sync(start, ledger.SyncCommand{HostID: host, Incarnation: 1, Sequence: 1, Full: true, Sample: &ledger.Sample{MemoryAvailable: &available}})
 		noError(t, err)
 	}
+	name := ledger.ClusterName{Kind: "yarn", Cluster: "prod"}
+	noError(t, w.ledger.PutProvider(start, ledger.ProviderRecord{ClusterName: name}))
+	noError(t, w.ledger.ReportCluster(start, ledger.ClusterReport{ClusterName: name, Asked: start, GoodFor: 24 * time.Hour, Settle: time.Hour, Queues: []ledger.QueueReport{
+		{Path: "root", Limit: resource.Vector{}.WithMemory(20)},
+		{Path: "root.a", Parent: "root", Limit: resource.Vector{}.WithMemory(16)},
+		{Path: "root.b", Parent: "root", Limit: resource.Vector{}.WithMemory(16)},
+	}}))
 	return w
 }
 
@@ -215,10 +222,9 @@ func (w *refiled) ask(t *rapid.T) {
 		),
 		Resource: resource.NewResource(resource.Vector{}.WithMemory(rapid.Int64Range(1, 4).Draw(t, "memory"))),
 	}
-	if rapid.Bool().Draw(t, "in a queue") {
-		c.Resource.External = []resource.External{{
-			Address: resource.Address{Kind: "yarn", Cluster: "prod", Path: "root.a"}, Vector: resource.Vector{}.WithMemory(1),
-		}}
+	for _, path := range rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"root.a", "root.b"}), 0, 2, rapid.ID[string]).Draw(t, "queues") {
+		at := resource.Address{Kind: "yarn", Cluster: "prod", Path: path}
+		c.Resource = c.Resource.WithPart(at, resource.Vector{}.WithMemory(rapid.Int64Range(0, 3).Draw(t, path)))
 	}
 	if a, err := w.ledger.Allocate(w.now, c); err == nil {
 		w.ids = append(w.ids, a.Allocation.ID)
@@ -247,6 +253,9 @@ func (w *refiled) resize(t *rapid.T) {
 	}
 	to := a.Entitled
 	to.Vector = to.WithMemory(rapid.Int64Range(1, 6).Draw(t, "memory"))
+	for _, part := range a.Entitled.External {
+		to = to.WithPart(part.Address, resource.Vector{}.WithMemory(rapid.Int64Range(0, 4).Draw(t, "of a part")))
+	}
 	_, _ = w.ledger.Resize(w.now, ledger.ResizeCommand{Actor: identity.Local(), ID: a.ID, Entitled: to})
 }
 
@@ -255,6 +264,10 @@ var refiledSelectors = []string{"", "user=*", "user=alice", "engine=*", "engine=
 func (w *refiled) put(t *rapid.T) {
 	q := ledger.Quota{Limit: resource.Vector{}.WithMemory(rapid.Int64Range(0, 24).Draw(t, "limit")), Weight: rapid.Int32Range(0, 3).Draw(t, "weight")}
 	q.Selector, _ = label.ParseSelector(rapid.SampledFrom(refiledSelectors).Draw(t, "selector"))
+	for _, path := range rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"*", "root", "root.a"}), 0, 2, rapid.ID[string]).Draw(t, "limits of external parts") {
+		limit := resource.External{Address: resource.Address{Kind: "yarn", Path: path}, Vector: resource.Vector{}.WithMemory(rapid.Int64Range(0, 8).Draw(t, "in "+path))}
+		q.External = resource.NewLimits(append(q.External, limit)...)
+	}
 	_ = w.ledger.PutQuota(w.now, q)
 }
 
@@ -266,6 +279,7 @@ func (w *refiled) remove(t *rapid.T) {
 // compareWithRestored compares the accounts with those of a ledger that has loaded the rows.
 func (w *refiled) compareWithRestored(t *rapid.T) {
 	s := ledger.Snapshot{Revision: w.ledger.Revision(), Quotas: w.ledger.Quotas()}
+	s.Providers = []ledger.ProviderRecord{{ClusterName: ledger.ClusterName{Kind: "yarn", Cluster: "prod"}}}
 	w.ledger.Allocations(0, func(a *ledger.Allocation) bool {
 		s.Allocations = append(s.Allocations, *a)
 		return true

@@ -43,13 +43,15 @@ type rule struct {
 }
 
 // scope is the rules that are written for one set of label keys, and their accounts. Of the rules
-// that match a request the most specific one applies, so each scope gives at most one account.
+// that match a request the most specific one applies, so each scope gives at most one account, with
+// those for external parts that it has.
 type scope struct {
 	label.Scope
 	// masks has the most exact values first. Equals are in any order, because no labels match two.
 	masks    []mask
 	accounts map[string]*account
-	order    btree.Map[string, *account] // the same accounts, by key
+	// order has the same accounts, and those for external parts, by key.
+	order btree.Map[string, *account]
 	// rests says, by the keys of accounts, until when they are not held again: they were held by
 	// the rules before these.
 	rests map[string]Instant
@@ -169,6 +171,9 @@ func (q Quota) check() error {
 			return outOfRange(q.Selector.String()+": "+part.name, err)
 		}
 	}
+	if err := q.checkExternal(); err != nil {
+		return err
+	}
 	for dimension, guaranteed := range q.Guaranteed.All() {
 		if limit, limited := q.Limit.Get(dimension); limited && guaranteed > limit {
 			return &FieldError{q.Selector.String() + ": guaranteed." + dimension, resource.FormatQuantity(dimension, guaranteed), "at most the limit, " + resource.FormatQuantity(dimension, limit)}
@@ -260,6 +265,7 @@ func (s *scope) account(r *rule, key []byte, labels label.Set) *account {
 	a.setLimit(r.Limit, resource.Vector{})
 	s.accounts[a.key] = a
 	s.order.Set(a.key, a)
+	s.addExternal(a)
 	return a
 }
 
@@ -298,6 +304,9 @@ func (rs *ruleset) prune(a *account) {
 	if a.sets == 0 && !a.rule.fixed {
 		delete(a.rule.scope.accounts, a.key)
 		a.rule.scope.order.Delete(a.key)
+		for _, parts := range a.externals() {
+			a.rule.scope.order.Delete(parts.key)
+		}
 	}
 }
 

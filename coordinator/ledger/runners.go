@@ -76,9 +76,9 @@ func (l *Ledger) runners(e *entry, short []Shortfall, actor *identity.Actor) (li
 		if !held.State.Holds() {
 			return true
 		}
-		for _, quota := range held.accounts {
-			if i := slices.Index(accounts, quota); i >= 0 {
-				list[i].look(held, held.request(), actor)
+		for c := range (charges{entry: held}).all {
+			if i := slices.Index(accounts, c.account); i >= 0 && c.part == nil {
+				list[i].look(held, c.vector, actor)
 			}
 		}
 		return true
@@ -95,7 +95,7 @@ func (l *Ledger) accountOf(e *entry, s *Shortfall) *account {
 		return nil
 	}
 	for c := range l.charges(e).all {
-		if c.account.name.Kind == s.Account.Kind && c.account.name.Labels.Equal(s.Account.Labels) {
+		if c.account.name.Equal(s.Account) {
 			return c.account
 		}
 	}

@@ -211,7 +211,7 @@ func (s *script) applyQuotas(a *arguments) string {
 		quotas []ledger.Quota
 	}{{"added", changes.Added}, {"changed", changes.Changed}, {"deleted", changes.Deleted}} {
 		for _, q := range part.quotas {
-			fmt.Fprintf(&b, "%s: %s %s of %s\n", part.what, q.Selector, q.Limit, q.Source)
+			fmt.Fprintf(&b, "%s: %s %s of %s\n", part.what, q.Selector, limits(&q), q.Source)
 		}
 	}
 	fmt.Fprintf(&b, "%d unchanged\n", changes.Unchanged)
@@ -229,8 +229,12 @@ func readQuotas(a *arguments) []ledger.Quota {
 	return quotas
 }
 
+// limits describes what a rule limits.
+func limits(q *ledger.Quota) string { return resource.NewResource(q.Limit, q.External...).String() }
+
 func readQuota(a *arguments) ledger.Quota {
 	q := ledger.Quota{Limit: a.vector(), Guaranteed: a.vectorOf("guaranteed"), Weight: int32(a.integer("weight", 0))}
+	q.External = resource.NewLimits(a.parts()...)
 	n := resource.Normalization{Minimum: a.vectorOf("minimum"), Increment: a.vectorOf("increment"), Maximum: a.vectorOf("maximum")}
 	if !n.Minimum.IsUnset() || !n.Increment.IsUnset() || !n.Maximum.IsUnset() {
 		q.Normalization = &n
@@ -243,7 +247,7 @@ func readQuota(a *arguments) ledger.Quota {
 func (s *script) rules(*arguments) string {
 	var b strings.Builder
 	for _, q := range s.ledger.Quotas() {
-		fmt.Fprintf(&b, "%s %s of %s\n", q.Selector, q.Limit, q.Source)
+		fmt.Fprintf(&b, "%s %s of %s\n", q.Selector, limits(&q), q.Source)
 	}
 	for _, h := range s.ledger.HiddenQuotas() {
 		fmt.Fprintf(&b, "%s\n", &h)

@@ -162,7 +162,7 @@ func (u *shareUse) subtract(v resource.Vector) {
 // blocks reports whether what a share has in an account stands in the way of what a request of it
 // asks for there: even if all others gave back what they have, it would not fit.
 func (s *share) blocks(c charge) bool {
-	if s.memory == 0 && s.cpu == 0 && s.instances == 0 && len(s.custom) == 0 && c.part == nil {
+	if s.memory == 0 && s.cpu == 0 && s.instances == 0 && len(s.custom) == 0 && !c.account.name.OfParts() {
 		return false
 	}
 	own := &resource.Sum{}
@@ -192,7 +192,7 @@ const ownCounted = 256
 
 // alone reports whether nobody but the share, or the user of its requests, counts in an account.
 func (s *share) alone(a *account) bool {
-	return a.rule != nil && (a == s.account || a.name.Labels.Value(userKey) != "")
+	return a.rule != nil && (a == s.account || s.account != nil && a.abroad() == s.account || a.name.Labels.Value(userKey) != "")
 }
 
 // drop forgets a group in which no request waits any more.

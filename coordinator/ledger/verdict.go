@@ -46,7 +46,7 @@ func (l *Ledger) never(e *entry) *InsufficientError {
 		s := &list[i]
 		switch {
 		case s.Note != NoteNever:
-		case s.Account.Kind == QueueAccount: // parts are not rounded
+		case s.Account.OfParts(): // they are not rounded
 			s.Largest = s.Limit
 		default:
 			s.Largest = l.rules.largest(e.Labels, s.Dimension, s.Limit)
@@ -61,7 +61,10 @@ func (l *Ledger) growthRefusal(e, more *entry, next resource.Resource) *Insuffic
 	grown := entry{Allocation: Allocation{Labels: e.Labels, HostID: e.HostID}, accountSet: e.accountSet}
 	grown.Entitled.Vector = whereIn(next.Vector, more.Entitled.Vector)
 	if more.external != nil {
-		grown.external = &external{charges: slices.Clone(more.external.charges)}
+		grown.external = &external{charges: slices.Clone(more.external.charges), set: more.external.set}
+		for i, grows := range more.external.growth {
+			grown.external.growth = append(grown.external.growth, whereIn(more.external.set.limits[i].sum(next.External), grows))
+		}
 		for i := range grown.external.charges {
 			t := &grown.external.charges[i]
 			after := t.queue.sum(next.External, func(part int) resource.Vector { return next.External[part].Vector })
@@ -78,25 +81,12 @@ func (l *Ledger) growthRefusal(e, more *entry, next resource.Resource) *Insuffic
 	}
 	for i := range never.Shortfalls { // what it has is available to it, and a resize is not rounded
 		s := &never.Shortfalls[i]
-		s.Available = min(s.Limit, s.Available+e.has(s))
+		s.Available = min(s.Limit, s.Available+get(e.wouldAsk(s.Account, e.Entitled), s.Dimension))
 		if s.Note == NoteNever {
 			s.Largest = s.Limit
 		}
 	}
 	return never
-}
-
-// has is what an entry that holds something counts with in the account of a shortfall.
-func (e *entry) has(s *Shortfall) int64 {
-	if s.Account.Kind != QueueAccount {
-		return get(e.request(), s.Dimension)
-	}
-	for i := range e.external.charges {
-		if t := &e.external.charges[i]; t.queue.account.name.Labels.Equal(s.Account.Labels) {
-			return get(t.vector, s.Dimension)
-		}
-	}
-	return 0
 }
 
 // whereIn is what v has in the dimensions of which w has something.

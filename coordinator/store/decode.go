@@ -179,7 +179,7 @@ func quota(m *bursarv1.Quota) (ledger.Quota, error) {
 	if q.Selector, err = label.NewSelector(m.GetSelector()); err != nil {
 		return q, fmt.Errorf("selector: %w", err)
 	}
-	if q.Limit, err = convert.VectorFromProto(m.GetLimit()); err != nil {
+	if q.Limit, q.External, err = convert.LimitFromProto(m.GetLimit()); err != nil {
 		return q, fmt.Errorf("limit: %w", err)
 	}
 	if q.Guaranteed, err = convert.VectorFromProto(m.GetGuaranteed()); err != nil {

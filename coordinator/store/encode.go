@@ -83,10 +83,10 @@ func EncodeHost(h *ledger.HostRecord) ([]byte, error) {
 // EncodeQuota returns the payload of a rule's row. The error is a *RowError.
 func EncodeQuota(q *ledger.Quota) ([]byte, error) {
 	quota := &bursarv1.Quota{
-		Selector: convert.LabelsToProto(q.Selector.Labels()), Limit: convert.VectorToProto(q.Limit),
+		Selector: convert.LabelsToProto(q.Selector.Labels()), Limit: convert.ResourceToProto(resource.NewResource(q.Limit, q.External...)),
 		Guaranteed: convert.VectorToProto(q.Guaranteed), Weight: q.Weight, Source: q.Source,
 	}
-	err := errors.Join(q.Limit.Validate(), q.Guaranteed.Validate())
+	err := errors.Join(q.Limit.Validate(), resource.ValidateLimits(q.External), q.Guaranteed.Validate())
 	if n := q.Normalization; n != nil {
 		err = errors.Join(err, n.Validate())
 		quota.Normalization = &bursarv1.Normalization{

@@ -141,8 +141,8 @@ func QuotaFrom(path string, m *bursarv1.Quota) (ledger.Quota, error) {
 	if err := q.Selector.CheckValues(); err != nil {
 		return q, inSelector(path+"selector", err)
 	}
-	if q.Limit, err = vectorFrom(path+"limit", m.GetLimit()); err != nil {
-		return q, err
+	if q.Limit, q.External, err = convert.LimitFromProto(m.GetLimit()); err != nil {
+		return q, InField(path+"limit.", err)
 	}
 	if q.Guaranteed, err = vectorFrom(path+"guaranteed", m.GetGuaranteed()); err != nil {
 		return q, err

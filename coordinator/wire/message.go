@@ -125,7 +125,11 @@ func VectorMessage(v resource.Vector) *bursarv1.Resource {
 }
 
 func accountNameMessage(n ledger.AccountName) *bursarv1.AccountName {
-	return &bursarv1.AccountName{Kind: bursarv1.AccountKind(n.Kind), Labels: convert.LabelsToProto(n.Labels)}
+	m := &bursarv1.AccountName{Kind: bursarv1.AccountKind(n.Kind), Labels: convert.LabelsToProto(n.Labels)}
+	if at := n.External; at != nil {
+		m.External = &bursarv1.ExternalPlace{Kind: at.Kind, Cluster: at.Cluster, Path: at.Path}
+	}
+	return m
 }
 
 // AccountMessage is an account with its amounts.
@@ -253,7 +257,7 @@ func diskMessages(list []ledger.Disk) (messages []*bursarv1.DiskSample) {
 func QuotaMessage(q *ledger.Quota) *bursarv1.Quota {
 	m := &bursarv1.Quota{
 		Selector: convert.LabelsToProto(q.Selector.Labels()),
-		Limit:    VectorMessage(q.Limit), Guaranteed: VectorMessage(q.Guaranteed), Weight: q.Weight, Source: q.Source,
+		Limit:    convert.LimitToProto(q.Limit, q.External), Guaranteed: VectorMessage(q.Guaranteed), Weight: q.Weight, Source: q.Source,
 	}
 	if q.Normalization != nil {
 		m.Normalization = convert.NormalizationToProto(*q.Normalization)

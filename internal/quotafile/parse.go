@@ -32,8 +32,8 @@ type file struct {
 
 type rule struct {
 	Selector      scalars          `yaml:"selector"`
-	Limit         scalars          `yaml:"limit"`
-	Guaranteed    scalars          `yaml:"guaranteed"`
+	Limit         limit            `yaml:"limit"`
+	Guaranteed    limit            `yaml:"guaranteed"`
 	Weight        *yamlfile.Scalar `yaml:"weight"`
 	Normalization *normalization   `yaml:"normalization"`
 }
@@ -45,6 +45,9 @@ type normalization struct {
 }
 
 type scalars map[string]yamlfile.Scalar
+
+// limit has quantities by dimension, and limits of external parts in a list.
+type limit map[string]yamlfile.ScalarOrMaps
 
 // Parse reads a file's content; name is for errors alone. The error is an *Error.
 func Parse(name string, data []byte) ([]*bursarv1.Quota, error) {
@@ -139,13 +142,16 @@ func (r rule) quota() (*bursarv1.Quota, *fieldError) {
 
 // quantities reads what the rule says about resources.
 func (r rule) quantities(q *bursarv1.Quota) *fieldError {
-	limit, wrong := r.Limit.vector("limit")
+	limit, external, wrong := r.Limit.quantities("limit")
 	if wrong != nil {
 		return wrong
 	}
-	guaranteed, wrong := r.Guaranteed.vector("guaranteed")
-	if wrong != nil {
+	guaranteed, parts, wrong := r.Guaranteed.quantities("guaranteed")
+	switch {
+	case wrong != nil:
 		return wrong
+	case len(parts) > 0:
+		return &fieldError{"guaranteed." + externalKey, "want no external parts: what is guaranteed is what engines have on hosts"}
 	}
 	for dimension, quantity := range guaranteed.All() {
 		if most, limited := limit.Get(dimension); limited && quantity > most {
@@ -156,7 +162,7 @@ func (r rule) quantities(q *bursarv1.Quota) *fieldError {
 		}
 	}
 	if r.Limit != nil {
-		q.Limit = convert.VectorToProto(limit)
+		q.Limit = convert.ResourceToProto(resource.NewResource(limit, external...))
 	}
 	if r.Guaranteed != nil {
 		q.Guaranteed = convert.VectorToProto(guaranteed)

@@ -31,6 +31,15 @@ quotas:
     limit: {instances: 0}
   - selector: {tenant: "*"}
     weight: 2
+  - selector: {user: bob}
+    limit:
+      memory: 1GiB
+      external:
+        - {kind: yarn, memory: 200GiB, cpu: 100, instances: 40, yarn.io/gpu: 2}
+        - kind: exec
+          cluster: cad
+          path: licences.matlab
+          MATLAB: 007
 `))
 	if err != nil {
 		t.Fatal(err)
@@ -50,6 +59,13 @@ quotas:
 		{Selector: map[string]string{"user": "007", "queue": "root.a", "engineType": ""}, Limit: &bursarv1.Resource{CpuMillis: proto.Int64(500)}},
 		{Selector: map[string]string{}, Limit: &bursarv1.Resource{Instances: proto.Int64(0)}},
 		{Selector: map[string]string{"tenant": "*"}, Weight: 2},
+		{Selector: map[string]string{"user": "bob"}, Limit: &bursarv1.Resource{MemoryBytes: proto.Int64(1 << 30), External: []*bursarv1.ExternalResource{
+			{Kind: "exec", Cluster: "cad", Path: "licences.matlab", Custom: map[string]int64{"MATLAB": 7}},
+			{
+				Kind: "yarn", Cluster: "*", Path: "*", MemoryBytes: proto.Int64(200 << 30), CpuMillis: proto.Int64(100_000), Instances: proto.Int64(40),
+				Custom: map[string]int64{"yarn.io/gpu": 2},
+			},
+		}}},
 	}
 	if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
 		t.Error(diff)
@@ -96,6 +112,18 @@ func TestWrongFileNamesLineFieldAndReason(t *testing.T) {
 		"selector twice":   {head + "- limit: {cpu: 1}\n  selector: {user: \"*\"}\n", `q.yaml:5:13: quotas[1].selector: user=*: already the selector of quotas[0]: want one rule for it`},
 		"list of values":   {head + "- selector: {user: [a, b]}\n  limit: {cpu: 1}\n", `q.yaml:4:20: quotas[1].selector.user: is a list: want a single value`},
 		"bare star":        {"quotas:\n- selector: {user: *}\n", `q.yaml:2:20: a * has to be quoted: want "*"`},
+		"external text":    {head + "- selector: {user: a}\n  limit: {external: yarn}\n", `q.yaml:5:21: quotas[1].limit.external: want a list of limits, such as [{kind: yarn, memory: 200GiB}]`},
+		"external texts":   {head + "- selector: {user: a}\n  limit: {external: [yarn]}\n", `q.yaml:5:22: quotas[1].limit.external[0]: is no map: want a kind and quantities`},
+		"no kind":          {head + "- selector: {user: a}\n  limit: {external: [{path: root.a, cpu: 1}]}\n", `q.yaml:5:22: quotas[1].limit.external[0].kind: missing: want the kind of a provider, such as yarn`},
+		"empty path":       {head + "- selector: {user: a}\n  limit: {external: [{kind: yarn, path: , cpu: 1}]}\n", `q.yaml:5:35: quotas[1].limit.external[0].path: has no value: want one, or leave it out`},
+		"pattern of paths": {head + "- selector: {user: a}\n  limit: {external: [{kind: yarn, path: root.*, cpu: 1}]}\n", `q.yaml:5:41: quotas[1].limit.external[0].path: "root.*": want the full path of a queue`},
+		"a partition":      {head + "- selector: {user: a}\n  limit: {external: [{kind: yarn, partition: gpu, cpu: 1}]}\n", `q.yaml:5:46: quotas[1].limit.external[0].partition: "gpu": want no partition`},
+		"external nothing": {head + "- selector: {user: a}\n  limit: {external: [{kind: yarn}]}\n", `q.yaml:5:22: quotas[1].limit.external[0]: "none": want quantities to limit, such as memory=200GiB`},
+		"external size":    {head + "- selector: {user: a}\n  limit: {external: [{kind: yarn, memory: 1 elephant}]}\n", `q.yaml:5:43: quotas[1].limit.external[0].memory: "1 elephant": want a size such as 4GiB`},
+		"external list":    {head + "- selector: {user: a}\n  limit: {external: [{kind: yarn, memory: [1]}]}\n", `q.yaml:5:43: quotas[1].limit.external[0].memory: is a list: want a single value`},
+		"external twice":   {head + "- selector: {user: a}\n  limit: {external: [{kind: yarn, cpu: 1}, {kind: yarn, path: \"*\", cpu: 2}]}\n", `q.yaml:5:44: quotas[1].limit.external[1]: yarn:*:*: already the place of limit.external[0]: want one limit for it`},
+		"list of memory":   {head + "- selector: {user: a}\n  limit: {memory: [1GiB]}\n", `q.yaml:5:19: quotas[1].limit.memory: is a list`},
+		"guaranteed parts": {head + "  guaranteed: {external: [{kind: yarn, cpu: 1}]}\n", `q.yaml:4:26: quotas[0].guaranteed.external: want no external parts`},
 		"a rule and a rag": {head + "- nonsense\n", `q.yaml:4:3: quotas[1]: is a single value: want a set of fields`},
 	} {
 		t.Run(name, func(t *testing.T) {

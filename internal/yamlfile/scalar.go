@@ -72,6 +72,40 @@ func (s *ScalarOrList) UnmarshalYAML(node ast.Node) error {
 	return nil
 }
 
+// ScalarOrMaps is a Scalar in whose place a list of maps of Scalars may stand.
+type ScalarOrMaps struct {
+	Scalar
+
+	// Maps are the items of the list; nil: there is a Scalar. An item that is no map is nil.
+	Maps []map[string]Scalar
+}
+
+// UnmarshalYAML takes either. In a map, nothing, ~ and null are no value.
+func (s *ScalarOrMaps) UnmarshalYAML(node ast.Node) error {
+	list, isList := node.(*ast.SequenceNode)
+	if !isList {
+		return s.Scalar.UnmarshalYAML(node)
+	}
+	s.Maps = make([]map[string]Scalar, len(list.Values))
+	for i, item := range list.Values {
+		pairs, isMap := item.(ast.MapNode)
+		if !isMap {
+			continue
+		}
+		s.Maps[i] = make(map[string]Scalar)
+		for pair := pairs.MapRange(); pair.Next(); {
+			var value Scalar
+			if pair.Value().Type() != ast.NullType {
+				if err := value.UnmarshalYAML(pair.Value()); err != nil {
+					return err
+				}
+			}
+			s.Maps[i][textOf(pair.Key())] = value
+		}
+	}
+	return nil
+}
+
 // NewScalar returns a scalar with this text, for what comes from elsewhere than a file.
 func NewScalar(text string) Scalar { return Scalar{text, true} }
 

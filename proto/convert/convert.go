@@ -10,6 +10,7 @@ import (
 	"fmt"
 
 	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/bursar/bursar/label"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
@@ -45,8 +46,8 @@ func ResourceFromProto(m *bursarv1.Resource) (resource.Resource, error) {
 	return r, nil
 }
 
-// VectorFromProto returns the vector of a message that may have no external parts: the limit of a
-// host, a measurement.
+// VectorFromProto returns the vector of a message that may have no external parts: the capacity of
+// a host, a measurement.
 func VectorFromProto(m *bursarv1.Resource) (resource.Vector, error) {
 	r, err := ResourceFromProto(m)
 	if err == nil && len(r.External) > 0 {
@@ -56,6 +57,33 @@ func VectorFromProto(m *bursarv1.Resource) (resource.Vector, error) {
 		return resource.Vector{}, err
 	}
 	return r.Vector, nil
+}
+
+// LimitFromProto returns the vector and the limits of external parts of a message that is the limit
+// of a quota. A part that names no cluster is for every one of its kind.
+func LimitFromProto(m *bursarv1.Resource) (resource.Vector, []resource.External, error) {
+	parts := proto.CloneOf(m)
+	for _, e := range parts.GetExternal() {
+		if e.GetCluster() == "" { // two addresses may be the same then
+			e.Cluster = resource.Any
+		}
+	}
+	r, err := ResourceFromProto(parts)
+	if err == nil {
+		err = resource.ValidateLimits(r.External)
+	}
+	if err != nil {
+		return resource.Vector{}, nil, err
+	}
+	return r.Vector, r.External, nil
+}
+
+// LimitToProto returns the message of a quota's limit; nil if it limits nothing.
+func LimitToProto(v resource.Vector, external []resource.External) *bursarv1.Resource {
+	if v.IsUnset() && len(external) == 0 {
+		return nil
+	}
+	return ResourceToProto(resource.NewResource(v, external...))
 }
 
 func vector(m quantities, memory, cpu, instances bool) resource.Vector {

@@ -155,6 +155,7 @@ type failure struct {
 var calls = []struct{ name, procedure, body string }{
 	{"", "QuotaService/Put", `{"quota":{"selector":{"user":"bob"},"limit":{"memoryBytes":"1048576"}}}`},
 	{"", "QuotaService/Put", `{}`},
+	{"", "QuotaService/Put", `{"quota":{"selector":{"user":"bob"},"limit":{"external":[{"kind":"yarn","path":"*","memoryBytes":"1"}]}}}`},
 	{"", "QuotaService/Delete", `{"selector":{"user":"nobody"}}`},
 	{"", "QuotaService/Apply", `{"quotas":[{"selector":{"a b":"*"}}]}`},
 	{"A", "AllocationService/Allocate", `{"labels":{"user":"alice"},"resource":{"memoryBytes":"1048576"},"requestId":"r1"}`},

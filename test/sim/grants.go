@@ -2,6 +2,7 @@ package sim
 
 import (
 	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/resource"
 )
 
 // checkHeadroom holds invariant 9 from the sample and the reports that the coordinator has taken
@@ -43,20 +44,34 @@ func (r *callerRecord) checkGrants(c *coord) {
 	for i := range fresh {
 		a := &fresh[i]
 		info, _ := l.Host(a.HostID)
-		r.checkAccount(a, info.Account)
+		r.checkAccount(a, info.Account, a.Entitled.Vector)
 		r.checkWished(a, &info)
 		r.checkHeadroom(l, a, info)
-		scopes := 0
+		scopes, limits := 0, 0
 		l.QuotaAccounts("", func(_ string, account ledger.AccountInfo) bool {
-			if touches(a, account) {
-				r.checkAccount(a, account)
+			abroad := account.Name.External != nil
+			switch {
+			case !touches(a, account):
+			case !abroad:
+				r.checkAccount(a, account, a.Entitled.Vector)
 				c.checkLimit(account)
 				scopes++
+			default:
+				asked, counts := partsIn(a, *account.Name.External)
+				r.checkAccount(a, account, asked)
+				c.checkLimit(account)
+				limits += counts
 			}
 			return true
 		})
 		if want := c.rules.scopes(a.Labels); scopes != want {
 			r.w.failf(1, "the grant of %s for %s counts in %d accounts of quotas, want %d", a.ID, a.Labels, scopes, want)
+		}
+		if want := c.rules.limitsOf(a); limits != want {
+			r.w.failf(1, "the parts of the grant of %s for %s count %d times in limits of external parts, want %d", a.ID, a.Labels, limits, want)
+		}
+		if limits > 0 {
+			r.w.tally.LimitedGrants++
 		}
 	}
 }
@@ -72,9 +87,9 @@ func touches(a *ledger.Allocation, account ledger.AccountInfo) bool {
 	return true
 }
 
-// checkAccount holds invariant 1 in the dimensions that the grant asks for.
-func (r *callerRecord) checkAccount(a *ledger.Allocation, account ledger.AccountInfo) {
-	for dimension, asked := range a.Entitled.All() {
+// checkAccount holds invariant 1 in the dimensions that the grant asks for there.
+func (r *callerRecord) checkAccount(a *ledger.Allocation, account ledger.AccountInfo, v resource.Vector) {
+	for dimension, asked := range v.All() {
 		limit, limited := account.Limit.Get(dimension)
 		if !limited || asked == 0 {
 			continue

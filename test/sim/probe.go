@@ -47,6 +47,9 @@ func (w *World) rest() {
 	}
 }
 
+// probeLabels are those of all probes.
+func probeLabels() label.Set { return label.Of("user", "probe", "team", "probe") }
+
 // prober waits for a queue that others have filled until they leave, uses it, and then waits for
 // as much again until the cluster shows its use.
 type prober struct {
@@ -61,7 +64,7 @@ func (p *prober) ask(request string) {
 	w := p.w
 	command := ledger.AllocateCommand{
 		Actor: identity.Actor{Name: p.link.name, Anyone: true}, RequestID: p.link.name + "-" + request, RequestHash: 1,
-		Labels: label.Of("user", "probe", "team", "probe"), Wait: 40 * time.Second,
+		Labels: probeLabels(), Wait: 40 * time.Second,
 		Resource: resource.NewResource(resource.Vector{}.WithMemory(0).WithCPU(0), resource.External{
 			Address: resource.Address{Kind: p.e.name.Kind, Cluster: p.e.name.Cluster, Path: probeQueue},
 			Vector:  resource.Vector{}.WithMemory(4 * gib),

@@ -36,7 +36,7 @@ func (w *World) drawFiles() map[string][]ledger.Quota {
 			return
 		}
 		source := []string{"file:rules", "file:rules", "file:more"}[w.rng.IntN(3)]
-		files[source] = append(files[source], rule(source, selector, (least+w.rng.Int64N(more))*gib))
+		files[source] = append(files[source], w.limitAbroad(rule(source, selector, (least+w.rng.Int64N(more))*gib)))
 	}
 	add(1, "user=*", 4, 20)
 	add(2, "user=u1", 2, 8)
@@ -94,7 +94,7 @@ func (w *World) storeRulesBefore() {
 // into force.
 func (w *World) storeRule() {
 	selectors := []string{"team=*", "user=*", "user=u1", "user=u2", "creator=*,user=*", "creator=IDE", tieByCreator, tieByUser}
-	q := rule(ledger.SourceAPI, selectors[w.rng.IntN(len(selectors))], (2+w.rng.Int64N(20))*gib)
+	q := w.limitAbroad(rule(ledger.SourceAPI, selectors[w.rng.IntN(len(selectors))], (2+w.rng.Int64N(20))*gib))
 	text := q.Selector.String()
 	if w.chance(3) {
 		w.operate("delete rule", text, func(l *ledger.Ledger, now ledger.Instant) {
@@ -108,8 +108,8 @@ func (w *World) storeRule() {
 	w.operate("put rule", text, func(l *ledger.Ledger, now ledger.Instant) {
 		err := l.PutQuota(now, q)
 		w.checkCommand(err)
-		if limit := storedRules(l)[text]; err == nil && limit != q.Limit.String() {
-			w.failf(4, "the rule for %s is put with %s, and stored with %s", text, q.Limit, limit)
+		if limit := storedRules(l)[text]; err == nil && limit != limits(&q) {
+			w.failf(4, "the rule for %s is put with %s, and stored with %s", text, limits(&q), limit)
 		}
 	})
 }
@@ -129,7 +129,7 @@ func storedRules(l *ledger.Ledger) map[string]string {
 	rules := make(map[string]string)
 	add := func(q *ledger.Quota) {
 		if !strings.HasPrefix(q.Source, ledger.SourceFilePrefix) {
-			rules[q.Selector.String()] = q.Limit.String()
+			rules[q.Selector.String()] = limits(q)
 		}
 	}
 	for _, q := range l.Quotas() {
@@ -144,7 +144,7 @@ func storedRules(l *ledger.Ledger) map[string]string {
 // putRules takes in the rules of a batch.
 func (r *storeRecord) putRules(put []ledger.Quota, removed []string) {
 	for i := range put {
-		r.rules[put[i].Selector.String()] = put[i].Limit.String()
+		r.rules[put[i].Selector.String()] = limits(&put[i])
 	}
 	for _, text := range removed {
 		delete(r.rules, text)
@@ -179,7 +179,7 @@ func (c *coord) checkRules() {
 	want := make(map[string]string)
 	for _, quotas := range c.files {
 		for i := range quotas {
-			want[quotas[i].Selector.String()] = quotas[i].Limit.String()
+			want[quotas[i].Selector.String()] = limits(&quotas[i])
 		}
 	}
 	ofFiles := maps.Clone(want)
@@ -198,7 +198,7 @@ func (c *coord) checkRules() {
 	got := make(map[string]string)
 	for i := range c.rules.inForce {
 		q := &c.rules.inForce[i]
-		got[q.Selector.String()] = q.Limit.String()
+		got[q.Selector.String()] = limits(q)
 	}
 	if !maps.Equal(got, want) {
 		c.w.failf(3, "%s: in force are %v, want %v", c.name, got, want)
@@ -208,7 +208,7 @@ func (c *coord) checkRules() {
 // checkLimit holds that the account of a quota has the limit of the most specific rule for it.
 func (c *coord) checkLimit(account ledger.AccountInfo) {
 	best := c.rules.of(account.Name.Labels)[label.NewScope(keysOf(account.Name.Labels)...).Key()]
-	if best == nil || !best.Limit.EqualTo(account.Limit) {
+	if best == nil || !limitOf(best, account.Name).EqualTo(account.Limit) {
 		c.w.failf(3, "%s: account %s has the limit %s, its rule is %v", c.name, account.Name, account.Limit, best)
 	}
 }

@@ -29,43 +29,10 @@ func config(seed uint64) Config {
 // again.
 func TestSimulation(t *testing.T) {
 	if *first != 0 {
-		c := config(*first)
-		c.Story = true
-		w := NewWorld(c)
-		err := w.Run()
-		t.Log("\n" + strings.Join(w.Story(), "\n"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		tell(t, config(*first))
 		return
 	}
-	defer debug.SetGCPercent(debug.SetGCPercent(800)) // worlds are small, and live briefly
-	began := time.Now()
-	var next atomic.Int64
-	var failed atomic.Bool
-	var mu sync.Mutex
-	var all Tally                     // guarded by mu
-	played := make(map[uint64]string) // transcripts by seed, guarded by mu
-	var workers sync.WaitGroup
-	for range runtime.GOMAXPROCS(0) {
-		workers.Go(func() {
-			for n := next.Add(1); int(n) <= *seeds && !failed.Load(); n = next.Add(1) {
-				seed := *from + uint64(n) - 1
-				w := NewWorld(config(seed))
-				if err := w.Run(); err != nil {
-					failed.Store(true)
-					t.Errorf("seed %d: %v\nthe last of its story:\n%s\nplay it again with -sim.seed=%d", seed, err, strings.Join(w.Story(), "\n"), seed)
-				}
-				mu.Lock()
-				all.add(w.Tally())
-				played[seed] = w.Transcript()
-				mu.Unlock()
-			}
-		})
-	}
-	workers.Wait()
-	t.Logf("%d worlds from seed %d in %s, %.0f/s: %+v", len(played), *from, time.Since(began).Round(time.Second),
-		float64(len(played))/time.Since(began).Seconds(), all)
+	all, played := playWorlds(t, *seeds, config)
 	checkTranscripts(t, played)
 	if all.Grants < *seeds || all.Leaderships < *seeds {
 		t.Error("the worlds do not do what they are for")
@@ -78,6 +45,70 @@ func TestSimulation(t *testing.T) {
 	}
 }
 
+// TestSimulationOfLimits plays worlds whose rules limit external parts. They are apart, so that the
+// other worlds, and their transcripts, are as they were.
+func TestSimulationOfLimits(t *testing.T) {
+	limited := func(seed uint64) Config {
+		c := config(seed)
+		c.Limits = true
+		return c
+	}
+	if *first != 0 {
+		tell(t, limited(*first))
+		return
+	}
+	n := max(1, *seeds/2)
+	all, _ := playWorlds(t, n, limited)
+	if n >= 25 && all.LimitedGrants == 0 {
+		t.Error("no grant counts in a limit of external parts")
+	}
+}
+
+// tell plays one world and prints its story.
+func tell(t *testing.T, c Config) {
+	t.Helper()
+	c.Story = true
+	w := NewWorld(c)
+	err := w.Run()
+	t.Log("\n" + strings.Join(w.Story(), "\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// playWorlds plays n worlds, the first of the seed *from, and returns their tally and their
+// transcripts by seed.
+func playWorlds(t *testing.T, n int, config func(seed uint64) Config) (all Tally, played map[uint64]string) {
+	t.Helper()
+	defer debug.SetGCPercent(debug.SetGCPercent(800)) // worlds are small, and live briefly
+	began := time.Now()
+	var next atomic.Int64
+	var failed atomic.Bool
+	var mu sync.Mutex // guards all and played
+	played = make(map[uint64]string)
+	var workers sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		workers.Go(func() {
+			for i := next.Add(1); int(i) <= n && !failed.Load(); i = next.Add(1) {
+				seed := *from + uint64(i) - 1
+				w := NewWorld(config(seed))
+				if err := w.Run(); err != nil {
+					failed.Store(true)
+					t.Errorf("seed %d: %v\nthe last of its story:\n%s\nplay it again with -run '^%s$' -sim.seed=%d", seed, err, strings.Join(w.Story(), "\n"), t.Name(), seed)
+				}
+				mu.Lock()
+				all.add(w.Tally())
+				played[seed] = w.Transcript()
+				mu.Unlock()
+			}
+		})
+	}
+	workers.Wait()
+	t.Logf("%d worlds from seed %d in %s, %.0f/s: %+v", len(played), *from, time.Since(began).Round(time.Second),
+		float64(len(played))/time.Since(began).Seconds(), all)
+	return all, played
+}
+
 func (t *Tally) add(other Tally) {
 	t.Steps += other.Steps
 	t.Grants += other.Grants
@@ -88,6 +119,7 @@ func (t *Tally) add(other Tally) {
 	t.Restored += other.Restored
 	t.Copied += other.Copied
 	t.QueueGrants += other.QueueGrants
+	t.LimitedGrants += other.LimitedGrants
 	t.Reports += other.Reports
 	t.Outdated += other.Outdated
 	t.Superseded += other.Superseded

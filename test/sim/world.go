@@ -20,6 +20,8 @@ type Config struct {
 	Hosts, Coordinators int
 	// Busy is how long faults and load last; Quiet is how long the world then has to come to rest.
 	Busy, Quiet time.Duration
+	// Limits makes it a world whose rules limit external parts (externallimits.go).
+	Limits bool
 	// Kinds makes it a world in which so many kinds of requests wait (crowd.go); 0: another one.
 	Kinds int
 	// Story keeps every line of what happened; without it only the last lines are kept.
@@ -37,11 +39,13 @@ type Tally struct {
 	Copied        int // the store was copied
 
 	QueueGrants int // of parts in queues
-	Reports     int // of clusters that a ledger took in
-	Outdated    int // that it put aside
-	Superseded  int // that came when their leadership was over
-	LookedUp    int // requests whose ids the store was asked for
-	Recalled    int // leaderships that were told all remembered request ids
+	// LimitedGrants is those of parts that a rule limits.
+	LimitedGrants int
+	Reports       int // of clusters that a ledger took in
+	Outdated      int // that it put aside
+	Superseded    int // that came when their leadership was over
+	LookedUp      int // requests whose ids the store was asked for
+	Recalled      int // leaderships that were told all remembered request ids
 	// Untimely is the refusals because a cluster was still to be read.
 	Untimely  int
 	Silences  int // of clusters that could not be read
@@ -62,6 +66,7 @@ type World struct {
 	cfg    Config
 	source *rand.PCG // of rng
 	rng    *rand.Rand
+	limits *rand.Rand // of limits of external parts; nil: no rule has any
 	now    time.Time
 	events events
 	// order is the order of scheduling, which events of the same time keep.
@@ -99,6 +104,9 @@ type World struct {
 func NewWorld(cfg Config) *World {
 	source := newSource(cfg.Seed)
 	w := &World{cfg: cfg, source: source, rng: rand.New(source), now: start()}
+	if cfg.Limits {
+		w.limits = rand.New(newSource(^cfg.Seed))
+	}
 	w.callers, w.truth = newCallerRecord(w), make(truth)
 	w.store = newSharedStore(w)
 	w.consul = &consul{w: w}

@@ -139,6 +139,11 @@ func Quota(t *rapid.T) ledger.Quota {
 		Selector: selector, Limit: vector(t, "limit"), Guaranteed: vector(t, "guaranteed"),
 		Weight: rapid.Int32().Draw(t, "weight"), Source: rapid.SampledFrom([]string{"api", "ldap"}).Draw(t, "source"),
 	}
+	for _, path := range rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"*", "root.a"}), 0, 2, rapid.ID).Draw(t, "limited paths") {
+		at := resource.Address{Kind: "yarn", Cluster: rapid.SampledFrom([]string{"*", "prod"}).Draw(t, "limited cluster"), Path: path}
+		limit := vector(t, "limit in "+path).WithInstances(rapid.Int64Range(0, 9).Draw(t, "limit of instances"))
+		q.External = resource.NewLimits(append(q.External, resource.External{Address: at, Vector: limit})...)
+	}
 	if rapid.Bool().Draw(t, "has normalization") {
 		q.Normalization = &resource.Normalization{Increment: vector(t, "increment"), Maximum: vector(t, "maximum")}
 	}

@@ -227,7 +227,7 @@ func (x InsufficientResources_Verdict) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use InsufficientResources_Verdict.Descriptor instead.
 func (InsufficientResources_Verdict) EnumDescriptor() ([]byte, []int) {
-	return file_bursar_v1_account_proto_rawDescGZIP(), []int{5, 0}
+	return file_bursar_v1_account_proto_rawDescGZIP(), []int{6, 0}
 }
 
 // AccountName identifies an account by what it limits, never by the rule that made it.
@@ -236,7 +236,10 @@ type AccountName struct {
 	Kind  AccountKind            `protobuf:"varint,1,opt,name=kind,proto3,enum=bursar.v1.AccountKind" json:"kind,omitempty"`
 	// A host: {"host": id}. A quota: the scope's keys and the values it is for. A queue: {"kind",
 	// "cluster", "path", "partition"}.
-	Labels        map[string]string `protobuf:"bytes,2,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Labels map[string]string `protobuf:"bytes,2,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Of a quota: the account is for the external parts in these places, as an entry of the rule's
+	// limit.external has them. Unset: it is for what engines have on hosts.
+	External      *ExternalPlace `protobuf:"bytes,3,opt,name=external,proto3" json:"external,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -285,6 +288,77 @@ func (x *AccountName) GetLabels() map[string]string {
 	return nil
 }
 
+func (x *AccountName) GetExternal() *ExternalPlace {
+	if x != nil {
+		return x.External
+	}
+	return nil
+}
+
+// ExternalPlace is a place outside hosts, or several of them.
+type ExternalPlace struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The kind of a provider, for example "yarn".
+	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	// The name of a cluster, or "*" for all of the kind.
+	Cluster string `protobuf:"bytes,2,opt,name=cluster,proto3" json:"cluster,omitempty"`
+	// The full path of a queue, which stands for those below it too, or "*" for all queues.
+	Path          string `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExternalPlace) Reset() {
+	*x = ExternalPlace{}
+	mi := &file_bursar_v1_account_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExternalPlace) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExternalPlace) ProtoMessage() {}
+
+func (x *ExternalPlace) ProtoReflect() protoreflect.Message {
+	mi := &file_bursar_v1_account_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExternalPlace.ProtoReflect.Descriptor instead.
+func (*ExternalPlace) Descriptor() ([]byte, []int) {
+	return file_bursar_v1_account_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *ExternalPlace) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *ExternalPlace) GetCluster() string {
+	if x != nil {
+		return x.Cluster
+	}
+	return ""
+}
+
+func (x *ExternalPlace) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
 // Account is the state of one thing that limits: available = limit - protected - used - reserved -
 // used_by_others.
 type Account struct {
@@ -322,7 +396,7 @@ type Account struct {
 
 func (x *Account) Reset() {
 	*x = Account{}
-	mi := &file_bursar_v1_account_proto_msgTypes[1]
+	mi := &file_bursar_v1_account_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -334,7 +408,7 @@ func (x *Account) String() string {
 func (*Account) ProtoMessage() {}
 
 func (x *Account) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_account_proto_msgTypes[1]
+	mi := &file_bursar_v1_account_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -347,7 +421,7 @@ func (x *Account) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Account.ProtoReflect.Descriptor instead.
 func (*Account) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_account_proto_rawDescGZIP(), []int{1}
+	return file_bursar_v1_account_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *Account) GetName() *AccountName {
@@ -466,7 +540,7 @@ type Shortfall struct {
 
 func (x *Shortfall) Reset() {
 	*x = Shortfall{}
-	mi := &file_bursar_v1_account_proto_msgTypes[2]
+	mi := &file_bursar_v1_account_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -478,7 +552,7 @@ func (x *Shortfall) String() string {
 func (*Shortfall) ProtoMessage() {}
 
 func (x *Shortfall) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_account_proto_msgTypes[2]
+	mi := &file_bursar_v1_account_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -491,7 +565,7 @@ func (x *Shortfall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Shortfall.ProtoReflect.Descriptor instead.
 func (*Shortfall) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_account_proto_rawDescGZIP(), []int{2}
+	return file_bursar_v1_account_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Shortfall) GetAccount() *AccountName {
@@ -577,7 +651,7 @@ type Runners struct {
 
 func (x *Runners) Reset() {
 	*x = Runners{}
-	mi := &file_bursar_v1_account_proto_msgTypes[3]
+	mi := &file_bursar_v1_account_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -589,7 +663,7 @@ func (x *Runners) String() string {
 func (*Runners) ProtoMessage() {}
 
 func (x *Runners) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_account_proto_msgTypes[3]
+	mi := &file_bursar_v1_account_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -602,7 +676,7 @@ func (x *Runners) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Runners.ProtoReflect.Descriptor instead.
 func (*Runners) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_account_proto_rawDescGZIP(), []int{3}
+	return file_bursar_v1_account_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Runners) GetAccount() *AccountName {
@@ -657,7 +731,7 @@ type Runner struct {
 
 func (x *Runner) Reset() {
 	*x = Runner{}
-	mi := &file_bursar_v1_account_proto_msgTypes[4]
+	mi := &file_bursar_v1_account_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -669,7 +743,7 @@ func (x *Runner) String() string {
 func (*Runner) ProtoMessage() {}
 
 func (x *Runner) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_account_proto_msgTypes[4]
+	mi := &file_bursar_v1_account_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -682,7 +756,7 @@ func (x *Runner) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Runner.ProtoReflect.Descriptor instead.
 func (*Runner) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_account_proto_rawDescGZIP(), []int{4}
+	return file_bursar_v1_account_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Runner) GetId() string {
@@ -741,7 +815,7 @@ type InsufficientResources struct {
 
 func (x *InsufficientResources) Reset() {
 	*x = InsufficientResources{}
-	mi := &file_bursar_v1_account_proto_msgTypes[5]
+	mi := &file_bursar_v1_account_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -753,7 +827,7 @@ func (x *InsufficientResources) String() string {
 func (*InsufficientResources) ProtoMessage() {}
 
 func (x *InsufficientResources) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_account_proto_msgTypes[5]
+	mi := &file_bursar_v1_account_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -766,7 +840,7 @@ func (x *InsufficientResources) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InsufficientResources.ProtoReflect.Descriptor instead.
 func (*InsufficientResources) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_account_proto_rawDescGZIP(), []int{5}
+	return file_bursar_v1_account_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *InsufficientResources) GetShortfalls() []*Shortfall {
@@ -834,7 +908,7 @@ type HostFilters struct {
 
 func (x *HostFilters) Reset() {
 	*x = HostFilters{}
-	mi := &file_bursar_v1_account_proto_msgTypes[6]
+	mi := &file_bursar_v1_account_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -846,7 +920,7 @@ func (x *HostFilters) String() string {
 func (*HostFilters) ProtoMessage() {}
 
 func (x *HostFilters) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_account_proto_msgTypes[6]
+	mi := &file_bursar_v1_account_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -859,7 +933,7 @@ func (x *HostFilters) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostFilters.ProtoReflect.Descriptor instead.
 func (*HostFilters) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_account_proto_rawDescGZIP(), []int{6}
+	return file_bursar_v1_account_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *HostFilters) GetTotal() int64 {
@@ -947,7 +1021,7 @@ type ClosedHosts struct {
 
 func (x *ClosedHosts) Reset() {
 	*x = ClosedHosts{}
-	mi := &file_bursar_v1_account_proto_msgTypes[7]
+	mi := &file_bursar_v1_account_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -959,7 +1033,7 @@ func (x *ClosedHosts) String() string {
 func (*ClosedHosts) ProtoMessage() {}
 
 func (x *ClosedHosts) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_account_proto_msgTypes[7]
+	mi := &file_bursar_v1_account_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -972,7 +1046,7 @@ func (x *ClosedHosts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClosedHosts.ProtoReflect.Descriptor instead.
 func (*ClosedHosts) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_account_proto_rawDescGZIP(), []int{7}
+	return file_bursar_v1_account_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ClosedHosts) GetNote() ShortfallNote {
@@ -1011,7 +1085,7 @@ type InvalidField struct {
 
 func (x *InvalidField) Reset() {
 	*x = InvalidField{}
-	mi := &file_bursar_v1_account_proto_msgTypes[8]
+	mi := &file_bursar_v1_account_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1023,7 +1097,7 @@ func (x *InvalidField) String() string {
 func (*InvalidField) ProtoMessage() {}
 
 func (x *InvalidField) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_account_proto_msgTypes[8]
+	mi := &file_bursar_v1_account_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1036,7 +1110,7 @@ func (x *InvalidField) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InvalidField.ProtoReflect.Descriptor instead.
 func (*InvalidField) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_account_proto_rawDescGZIP(), []int{8}
+	return file_bursar_v1_account_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *InvalidField) GetField() string {
@@ -1064,13 +1138,18 @@ var File_bursar_v1_account_proto protoreflect.FileDescriptor
 
 const file_bursar_v1_account_proto_rawDesc = "" +
 	"\n" +
-	"\x17bursar/v1/account.proto\x12\tbursar.v1\x1a\x18bursar/v1/resource.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb0\x01\n" +
+	"\x17bursar/v1/account.proto\x12\tbursar.v1\x1a\x18bursar/v1/resource.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xe6\x01\n" +
 	"\vAccountName\x12*\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x16.bursar.v1.AccountKindR\x04kind\x12:\n" +
-	"\x06labels\x18\x02 \x03(\v2\".bursar.v1.AccountName.LabelsEntryR\x06labels\x1a9\n" +
+	"\x06labels\x18\x02 \x03(\v2\".bursar.v1.AccountName.LabelsEntryR\x06labels\x124\n" +
+	"\bexternal\x18\x03 \x01(\v2\x18.bursar.v1.ExternalPlaceR\bexternal\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xb5\x04\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"Q\n" +
+	"\rExternalPlace\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x18\n" +
+	"\acluster\x18\x02 \x01(\tR\acluster\x12\x12\n" +
+	"\x04path\x18\x03 \x01(\tR\x04path\"\xb5\x04\n" +
 	"\aAccount\x12*\n" +
 	"\x04name\x18\x01 \x01(\v2\x16.bursar.v1.AccountNameR\x04name\x12)\n" +
 	"\x05limit\x18\x02 \x01(\v2\x13.bursar.v1.ResourceR\x05limit\x121\n" +
@@ -1177,53 +1256,55 @@ func file_bursar_v1_account_proto_rawDescGZIP() []byte {
 }
 
 var file_bursar_v1_account_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_bursar_v1_account_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
+var file_bursar_v1_account_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
 var file_bursar_v1_account_proto_goTypes = []any{
 	(AccountKind)(0),                   // 0: bursar.v1.AccountKind
 	(ShortfallNote)(0),                 // 1: bursar.v1.ShortfallNote
 	(InsufficientResources_Verdict)(0), // 2: bursar.v1.InsufficientResources.Verdict
 	(*AccountName)(nil),                // 3: bursar.v1.AccountName
-	(*Account)(nil),                    // 4: bursar.v1.Account
-	(*Shortfall)(nil),                  // 5: bursar.v1.Shortfall
-	(*Runners)(nil),                    // 6: bursar.v1.Runners
-	(*Runner)(nil),                     // 7: bursar.v1.Runner
-	(*InsufficientResources)(nil),      // 8: bursar.v1.InsufficientResources
-	(*HostFilters)(nil),                // 9: bursar.v1.HostFilters
-	(*ClosedHosts)(nil),                // 10: bursar.v1.ClosedHosts
-	(*InvalidField)(nil),               // 11: bursar.v1.InvalidField
-	nil,                                // 12: bursar.v1.AccountName.LabelsEntry
-	(*Resource)(nil),                   // 13: bursar.v1.Resource
-	(*timestamppb.Timestamp)(nil),      // 14: google.protobuf.Timestamp
+	(*ExternalPlace)(nil),              // 4: bursar.v1.ExternalPlace
+	(*Account)(nil),                    // 5: bursar.v1.Account
+	(*Shortfall)(nil),                  // 6: bursar.v1.Shortfall
+	(*Runners)(nil),                    // 7: bursar.v1.Runners
+	(*Runner)(nil),                     // 8: bursar.v1.Runner
+	(*InsufficientResources)(nil),      // 9: bursar.v1.InsufficientResources
+	(*HostFilters)(nil),                // 10: bursar.v1.HostFilters
+	(*ClosedHosts)(nil),                // 11: bursar.v1.ClosedHosts
+	(*InvalidField)(nil),               // 12: bursar.v1.InvalidField
+	nil,                                // 13: bursar.v1.AccountName.LabelsEntry
+	(*Resource)(nil),                   // 14: bursar.v1.Resource
+	(*timestamppb.Timestamp)(nil),      // 15: google.protobuf.Timestamp
 }
 var file_bursar_v1_account_proto_depIdxs = []int32{
 	0,  // 0: bursar.v1.AccountName.kind:type_name -> bursar.v1.AccountKind
-	12, // 1: bursar.v1.AccountName.labels:type_name -> bursar.v1.AccountName.LabelsEntry
-	3,  // 2: bursar.v1.Account.name:type_name -> bursar.v1.AccountName
-	13, // 3: bursar.v1.Account.limit:type_name -> bursar.v1.Resource
-	13, // 4: bursar.v1.Account.protected:type_name -> bursar.v1.Resource
-	13, // 5: bursar.v1.Account.used:type_name -> bursar.v1.Resource
-	13, // 6: bursar.v1.Account.reserved:type_name -> bursar.v1.Resource
-	13, // 7: bursar.v1.Account.used_by_others:type_name -> bursar.v1.Resource
-	13, // 8: bursar.v1.Account.available:type_name -> bursar.v1.Resource
-	14, // 9: bursar.v1.Account.held_until:type_name -> google.protobuf.Timestamp
-	13, // 10: bursar.v1.Account.kept:type_name -> bursar.v1.Resource
-	3,  // 11: bursar.v1.Shortfall.account:type_name -> bursar.v1.AccountName
-	1,  // 12: bursar.v1.Shortfall.note_code:type_name -> bursar.v1.ShortfallNote
-	3,  // 13: bursar.v1.Runners.account:type_name -> bursar.v1.AccountName
-	7,  // 14: bursar.v1.Runners.largest:type_name -> bursar.v1.Runner
-	13, // 15: bursar.v1.Runner.resource:type_name -> bursar.v1.Resource
-	14, // 16: bursar.v1.Runner.reserve_time:type_name -> google.protobuf.Timestamp
-	5,  // 17: bursar.v1.InsufficientResources.shortfalls:type_name -> bursar.v1.Shortfall
-	9,  // 18: bursar.v1.InsufficientResources.filters:type_name -> bursar.v1.HostFilters
-	2,  // 19: bursar.v1.InsufficientResources.verdict:type_name -> bursar.v1.InsufficientResources.Verdict
-	6,  // 20: bursar.v1.InsufficientResources.runners:type_name -> bursar.v1.Runners
-	10, // 21: bursar.v1.HostFilters.closed:type_name -> bursar.v1.ClosedHosts
-	1,  // 22: bursar.v1.ClosedHosts.note:type_name -> bursar.v1.ShortfallNote
-	23, // [23:23] is the sub-list for method output_type
-	23, // [23:23] is the sub-list for method input_type
-	23, // [23:23] is the sub-list for extension type_name
-	23, // [23:23] is the sub-list for extension extendee
-	0,  // [0:23] is the sub-list for field type_name
+	13, // 1: bursar.v1.AccountName.labels:type_name -> bursar.v1.AccountName.LabelsEntry
+	4,  // 2: bursar.v1.AccountName.external:type_name -> bursar.v1.ExternalPlace
+	3,  // 3: bursar.v1.Account.name:type_name -> bursar.v1.AccountName
+	14, // 4: bursar.v1.Account.limit:type_name -> bursar.v1.Resource
+	14, // 5: bursar.v1.Account.protected:type_name -> bursar.v1.Resource
+	14, // 6: bursar.v1.Account.used:type_name -> bursar.v1.Resource
+	14, // 7: bursar.v1.Account.reserved:type_name -> bursar.v1.Resource
+	14, // 8: bursar.v1.Account.used_by_others:type_name -> bursar.v1.Resource
+	14, // 9: bursar.v1.Account.available:type_name -> bursar.v1.Resource
+	15, // 10: bursar.v1.Account.held_until:type_name -> google.protobuf.Timestamp
+	14, // 11: bursar.v1.Account.kept:type_name -> bursar.v1.Resource
+	3,  // 12: bursar.v1.Shortfall.account:type_name -> bursar.v1.AccountName
+	1,  // 13: bursar.v1.Shortfall.note_code:type_name -> bursar.v1.ShortfallNote
+	3,  // 14: bursar.v1.Runners.account:type_name -> bursar.v1.AccountName
+	8,  // 15: bursar.v1.Runners.largest:type_name -> bursar.v1.Runner
+	14, // 16: bursar.v1.Runner.resource:type_name -> bursar.v1.Resource
+	15, // 17: bursar.v1.Runner.reserve_time:type_name -> google.protobuf.Timestamp
+	6,  // 18: bursar.v1.InsufficientResources.shortfalls:type_name -> bursar.v1.Shortfall
+	10, // 19: bursar.v1.InsufficientResources.filters:type_name -> bursar.v1.HostFilters
+	2,  // 20: bursar.v1.InsufficientResources.verdict:type_name -> bursar.v1.InsufficientResources.Verdict
+	7,  // 21: bursar.v1.InsufficientResources.runners:type_name -> bursar.v1.Runners
+	11, // 22: bursar.v1.HostFilters.closed:type_name -> bursar.v1.ClosedHosts
+	1,  // 23: bursar.v1.ClosedHosts.note:type_name -> bursar.v1.ShortfallNote
+	24, // [24:24] is the sub-list for method output_type
+	24, // [24:24] is the sub-list for method input_type
+	24, // [24:24] is the sub-list for extension type_name
+	24, // [24:24] is the sub-list for extension extendee
+	0,  // [0:24] is the sub-list for field type_name
 }
 
 func init() { file_bursar_v1_account_proto_init() }
@@ -1238,7 +1319,7 @@ func file_bursar_v1_account_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_bursar_v1_account_proto_rawDesc), len(file_bursar_v1_account_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   10,
+			NumMessages:   11,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -29,8 +29,15 @@ type Quota struct {
 	// no patterns: a new rule with another "*" in a value is refused.
 	Selector map[string]string `protobuf:"bytes,1,rep,name=selector,proto3" json:"selector,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// The most its accounts may give away; only the dimensions that are set are limited.
+	//
+	// limit.external limits what they may have in the queues of external clusters. Each entry is a
+	// limit, and an account, of its own. Its kind is exact. Its cluster is exact, or "*" or empty for
+	// all of the kind. Its path is "*" for all queues, or the full path of a queue; what is below that
+	// queue counts too. Parts in all partitions count; partition is refused. If several entries are
+	// for a part, all of them limit it.
 	Limit *Resource `protobuf:"bytes,2,opt,name=limit,proto3" json:"limit,omitempty"`
-	// A waiting request of an account below this goes before those of accounts above theirs.
+	// A waiting request of an account below this goes before those of accounts above theirs. It has
+	// no external parts.
 	Guaranteed *Resource `protobuf:"bytes,3,opt,name=guaranteed,proto3" json:"guaranteed,omitempty"`
 	// Its share compared with others when requests wait; 0 is 1.
 	Weight int32 `protobuf:"varint,4,opt,name=weight,proto3" json:"weight,omitempty"`
@@ -45,7 +52,8 @@ type Quota struct {
 	// Get and List.
 	Etag string `protobuf:"bytes,9,opt,name=etag,proto3" json:"etag,omitempty"`
 	// Custom dimensions of the rule that nothing has: no host, no queue of an external cluster and no
-	// configuration. The rule limits nothing there; a name may be misspelt. Set by the server.
+	// configuration. The rule limits nothing there; a name may be misspelt. Also the places of
+	// limit.external that no configured cluster has, such as "yarn:prod:root.a". Set by the server.
 	UndeclaredDimensions []string `protobuf:"bytes,8,rep,name=undeclared_dimensions,json=undeclaredDimensions,proto3" json:"undeclared_dimensions,omitempty"`
 	unknownFields        protoimpl.UnknownFields
 	sizeCache            protoimpl.SizeCache
@@ -213,7 +221,8 @@ type PutRequest struct {
 	// If it is set, the rule with this selector must still have this etag, or with the empty one there
 	// must be none. Else nothing changes, and the answer is ABORTED: read the rule again.
 	IfEtag *string `protobuf:"bytes,3,opt,name=if_etag,json=ifEtag,proto3,oneof" json:"if_etag,omitempty"`
-	// Take a rule for a custom dimension that nothing has yet: it is refused otherwise.
+	// Take a rule for a custom dimension, or for queues, that nothing has yet: it is refused
+	// otherwise.
 	Force         bool `protobuf:"varint,2,opt,name=force,proto3" json:"force,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -326,7 +335,8 @@ type ApplyRequest struct {
 	Prune bool `protobuf:"varint,3,opt,name=prune,proto3" json:"prune,omitempty"`
 	// Check everything and say what would change, but change nothing.
 	DryRun bool `protobuf:"varint,4,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
-	// Take rules for custom dimensions that nothing has yet: they are refused otherwise.
+	// Take rules for custom dimensions, or for queues, that nothing has yet: they are refused
+	// otherwise.
 	Force         bool `protobuf:"varint,5,opt,name=force,proto3" json:"force,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

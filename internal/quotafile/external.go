@@ -1,0 +1,98 @@
+package quotafile
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/bursar/bursar/internal/yamlfile"
+	"github.com/bursar/bursar/resource"
+)
+
+// externalKey is the key in a limit under which the limits of external parts stand.
+const externalKey = "external"
+
+// quantities reads a limit: quantities by dimension, and limits of external parts.
+func (l limit) quantities(field string) (resource.Vector, []resource.External, *fieldError) {
+	here := make(scalars, len(l))
+	for _, key := range slices.Sorted(maps.Keys(l)) {
+		switch value := l[key]; {
+		case key == externalKey && value.Maps == nil:
+			return resource.Vector{}, nil, &fieldError{
+				field + "." + key, "want a list of limits, such as [{kind: yarn, memory: 200GiB}]",
+			}
+		case key == externalKey:
+		case value.Maps != nil:
+			return resource.Vector{}, nil, &fieldError{field + "." + key, "is a list: want a single value"}
+		default:
+			here[key] = value.Scalar
+		}
+	}
+	v, wrong := here.vector(field)
+	if wrong != nil {
+		return v, nil, wrong
+	}
+	external, wrong := externalLimits(field+"."+externalKey, l[externalKey].Maps)
+	return v, external, wrong
+}
+
+// externalLimits reads limits of external parts. What a limit does not name of its place is any.
+func externalLimits(field string, list []map[string]yamlfile.Scalar) ([]resource.External, *fieldError) {
+	external := make([]resource.External, 0, len(list))
+	places := make(map[resource.Address]int, len(list))
+	for i, item := range list {
+		at := fmt.Sprintf("%s[%d]", field, i)
+		if item == nil {
+			return nil, &fieldError{at, "is no map: want a kind and quantities, such as {kind: yarn, memory: 200GiB}"}
+		}
+		e := resource.External{Address: resource.Address{Cluster: resource.Any, Path: resource.Any}}
+		quantities := make(scalars, len(item))
+		for _, key := range slices.Sorted(maps.Keys(item)) {
+			value := item[key]
+			switch into := map[string]*string{
+				"kind": &e.Kind, "cluster": &e.Cluster, "path": &e.Path, "partition": &e.Partition,
+			}[key]; {
+			case into == nil:
+				quantities[key] = value
+			case !value.IsSet():
+				return nil, &fieldError{at + "." + key, "has no value: want one, or leave it out"}
+			default:
+				*into = value.String()
+			}
+		}
+		if e.Kind == "" {
+			return nil, &fieldError{at + ".kind", "missing: want the kind of a provider, such as yarn"}
+		}
+		var wrong *fieldError
+		if e.Vector, wrong = quantities.vector(at); wrong != nil {
+			return nil, wrong
+		}
+		e = resource.NewLimits(e)[0]
+		if err := resource.ValidateLimits([]resource.External{e}); err != nil {
+			return nil, inLimit(at, e.Address, err)
+		}
+		if before, twice := places[e.Address]; twice {
+			return nil, &fieldError{at, fmt.Sprintf("%s: already the place of %s[%d]: want one limit for it", e.Address, field, before)}
+		}
+		places[e.Address] = i
+		external = append(external, e)
+	}
+	if err := resource.ValidateLimits(resource.NewLimits(external...)); err != nil {
+		return nil, asFieldError(field, err)
+	}
+	return external, nil
+}
+
+// inLimit puts an error of one limit at its place in the list.
+func inLimit(at string, place resource.Address, err error) *fieldError {
+	wrong, ok := errors.AsType[*resource.FieldError](err)
+	if !ok {
+		return &fieldError{at, err.Error()}
+	}
+	name := "external[" + place.String() + "]"
+	if len(wrong.Field) < len(name) || wrong.Field[:len(name)] != name {
+		return asFieldError(at, err)
+	}
+	return &fieldError{at + wrong.Field[len(name):], yamlfile.Want(wrong.Value, wrong.Want)}
+}
