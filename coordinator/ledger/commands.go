@@ -13,6 +13,9 @@ type Config struct {
 	// Dimensions are custom dimensions that rules may be for although no host lists them yet.
 	// Default: none.
 	Dimensions []string
+	// Terms says what the settings of a provider say of requests for its cluster; nil: nothing. It
+	// must be the same at each coordinator.
+	Terms func(ProviderRecord) Terms
 	// ReservationTTL is how long a grant lasts without Confirm, counted from when it is durable,
 	// if the request does not say. Default 2 min.
 	ReservationTTL time.Duration

@@ -156,7 +156,7 @@ func (m *machine) resize(t *rapid.T) {
 		growth := ledger.Allocation{Labels: r.Labels, Wishes: &ledger.Wishes{Host: r.HostID}}
 		growth.Entitled = grown(r.Entitled, resource.NewResource(next.Vector))
 		grows, short := !growth.Entitled.IsZero(), false
-		for _, queue := range m.model.chains(next) {
+		for _, queue := range m.model.chainsOf(r.Labels, r.users, next) {
 			if more := m.model.more(queue, r, next); !more.IsZero() {
 				grows = true
 				short = short || m.model.shut(queue.queue) || m.model.lacks(queue, more) || m.model.keptFrom(m.holds(), queue, more, r.ID)
@@ -171,7 +171,7 @@ func (m *machine) resize(t *rapid.T) {
 	}
 	if wantError == "" {
 		want = only(c.ID, r.State)
-		for _, queue := range m.model.chains(next) {
+		for _, queue := range m.model.chainsOf(r.Labels, r.users, next) {
 			if !queue.asked(next).NotMoreThan(queue.asked(r.Entitled)) {
 				r.changed = m.model.now
 			}
