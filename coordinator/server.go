@@ -143,7 +143,7 @@ func New(config Config, deps Dependencies) (*Server, error) {
 	}
 	s.mismatch = newMismatch(deps.Registry)
 	s.newPlacer = func() ledger.Placer { return placement.New(policy) }
-	s.core = core.NewCore(config.ledger(), func() ledger.Placer { return s.newPlacer() }, core.DrawLeadership)
+	s.core = core.NewCore(config.ledger(deps.Kinds), func() ledger.Placer { return s.newPlacer() }, core.DrawLeadership)
 	s.core.SetVersion(deps.Version)
 	s.files = newQuotaFiles(config.QuotaFiles, s.metrics, s.log)
 	s.loop = commit.New(s.core, commit.Options{
