@@ -15,9 +15,9 @@ import (
 //     started before a later one.
 //   - What their masters (AMs) have together. The CapacityScheduler starts an application if its
 //     master fits under the limit with those that run, in the queue and of its user, or if no
-//     master runs in the queue. A user's limit is
-//     min(AM limit, guaranteed · AM percent · min(1, weight · max(user percent, 1/active)) · factor)
-//     with the user among the active ones, and rounded up.
+//     master runs in the queue. A user's limit is that of the queue, or if it is less
+//     guaranteed · AM percent · min(1, weight · max(user percent, 1/active)) · factor
+//     with the user among the active ones, rounded up; without a factor guaranteed · AM percent.
 //   - What one user has: guaranteed · factor, rounded down, and then up to a whole container. YARN
 //     gives one more container to who is not above that; it is not granted here.
 //
@@ -287,9 +287,9 @@ func (s *Scheduler) fairAMLimit(q *providers.Queue, e *Entry, used resource.Vect
 }
 
 // calculator is what the CapacityScheduler compares resources by, as far as it is configured or
-// proven; empty: it is not known. Two cores used by one container prove the dominant one. A limit of
-// one core for the masters of a queue whose share would be more proves the default one, which sets
-// it for any amount of memory.
+// proven; empty: it is not known. Two cores used by one container prove the dominant one. One core
+// as the limit for the masters of a queue whose share would be more proves the default one, which
+// sets it for any amount of memory.
 func (s *Scheduler) calculator(queues []providers.Queue) Calculator {
 	switch {
 	case s.Kind != CapacityScheduler:

@@ -173,7 +173,7 @@ func TestUsersOfACapacityQueue(t *testing.T) {
 			t.Errorf("%s\nwant %s\ngot  %s", name, test.want, got)
 		}
 	}
-	// The share of 44 cores is 4 or more, so that one core proves it; cores of the queue limit nothing.
+	// The share of 44 cores is four, so one core proves it, and cores limit nothing.
 	proven := strings.Replace(answerOf(`"AMResourceLimit":{"memory":5120,"vCores":1}`), `"effectiveMinResource":{"memory":13107,"vCores":12}`, `"effectiveMinResource":{"memory":45056,"vCores":44}`, 1)
 	if got, want := limitsIn(t, proven, yarn.Assumptions{}), "root.a@ 0/0/-/-/- of 45056/-/5120/-/-, first true, new user -/-/-/-/-\n"; got != want {
 		t.Errorf("want %s\ngot  %s", want, got)

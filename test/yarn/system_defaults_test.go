@@ -70,7 +70,7 @@ func (f *filler) fill(user string, want int, account, words, diagnostics string)
 	part := "yarn:default:" + f.queue + ",memory=512MiB,cpu=1,am-memory=" + fmt.Sprint(f.memory) + "MiB,am-cpu=1"
 	granted := 0
 	for {
-		// For some readings what has just started counts as ours and as others'. That is over in 10 s.
+		// What has just started counts as ours and as others' for two readings.
 		got := f.s.bursar(f.t, "allocate", "--wait", "10s", "-l", "user="+user, "--external", part)
 		if got.code != 0 {
 			if got.code != 75 || !strings.Contains(got.errors, account) || !strings.Contains(got.errors, words) {
