@@ -18,6 +18,7 @@ import (
 	"github.com/bursar/bursar/internal/discovery"
 	"github.com/bursar/bursar/internal/discovery/consul"
 	"github.com/bursar/bursar/label"
+	"github.com/bursar/bursar/providers"
 	"github.com/bursar/bursar/resource"
 )
 
@@ -144,10 +145,12 @@ type Times struct {
 }
 
 // ledger is the part of a configuration that is the ledger's.
-func (c Config) ledger() ledger.Config {
+func (c Config) ledger(kinds providers.Kinds) ledger.Config {
 	t := c.Times
 	return ledger.Config{
 		Dimensions:      c.Dimensions,
+		FullPaths:       kinds.FullPaths(),
+		Terms:           func(p ledger.ProviderRecord) ledger.Terms { return ledger.Terms(kinds.Terms(p.Kind, p.Settings)) },
 		CallerLiveBytes: int64(c.Limits.CallerLiveBytes),
 		ReservationTTL:  t.ReservationTTL, Interval: t.Interval, ReportsPerSecond: t.ReportsPerSecond,
 		SuspectAfter: t.SuspectAfter, LostAfter: t.LostAfter, StarvationAfter: t.StarvationAfter,

@@ -143,9 +143,7 @@ func New(config Config, deps Dependencies) (*Server, error) {
 	}
 	s.mismatch = newMismatch(deps.Registry)
 	s.newPlacer = func() ledger.Placer { return placement.New(policy) }
-	books := config.ledger()
-	books.FullPaths = deps.Kinds.FullPaths()
-	s.core = core.NewCore(books, func() ledger.Placer { return s.newPlacer() }, core.DrawLeadership)
+	s.core = core.NewCore(config.ledger(deps.Kinds), func() ledger.Placer { return s.newPlacer() }, core.DrawLeadership)
 	s.core.SetVersion(deps.Version)
 	s.files = newQuotaFiles(config.QuotaFiles, s.metrics, s.log)
 	s.loop = commit.New(s.core, commit.Options{

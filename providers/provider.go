@@ -93,7 +93,19 @@ type Queue struct {
 	// dimension that is not listed is not limited. A custom countable that is not listed is zero.
 	Limit resource.Vector
 	// Used is what its applications hold, what is set aside for them included.
+	//
+	// Both may have the dimensions of applications (resource.OfApplications): what their masters
+	// have of memory and cpu, and how many there may be at the same time, those that wait to start
+	// included. Of these a limit that is not listed is not known.
 	Used resource.Vector
+	// Users are what users have in this very queue, each once, in any order. UserLimit is the most
+	// that a user may have who is not among them. A dimension that is not listed in a limit is not
+	// limited, or its limit is not known.
+	Users     []User
+	UserLimit resource.Vector
+	// FirstIsFree says that an application may start whatever its master takes, if no other master
+	// runs in the queue.
+	FirstIsFree bool
 	// Guaranteed is what the cluster promises it.
 	Guaranteed resource.Vector
 	// State is the cluster's word for it; Closed says that it takes no new applications.
@@ -109,6 +121,30 @@ type Queue struct {
 	// Counts of applications. Nil: not known. Active ones have got their first container, pending
 	// ones have not.
 	Applications, Pending, Active, MaxApplications *int32
+}
+
+// User is what a user of the cluster has in one queue: the most that it may be, and what all its
+// applications hold.
+type User struct {
+	Name        string
+	Limit, Used resource.Vector
+}
+
+// Terms is what the settings of a cluster say of requests for it.
+type Terms struct {
+	// Application is what each part of a request counts as if it does not say these itself:
+	// dimensions of applications (resource.OfApplications).
+	Application resource.Vector
+	// UserLabel is the label of a request whose value is the user that its application runs as.
+	// Empty: that is not known.
+	UserLabel string
+}
+
+// Termed is a Kind whose settings say something of requests.
+type Termed interface {
+	Kind
+	// Terms returns what settings say that Check lets pass.
+	Terms(settings map[string]string) Terms
 }
 
 // Application is what became of an application.

@@ -191,8 +191,11 @@ func accountRows(accounts []*bursarv1.Account) [][]string {
 
 // withUnit names a dimension and the unit of its cells, if they do not have it themselves.
 func withUnit(dimension string) string {
-	if dimension == resource.CPU {
+	switch dimension {
+	case resource.CPU:
 		return "cpu (cores)"
+	case resource.AMCPU:
+		return "am-cpu (cores)"
 	}
 	return dimension
 }

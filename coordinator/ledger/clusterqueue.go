@@ -19,6 +19,9 @@ type clusterQueue struct {
 	below    int // queues that have it as their parent
 	attached int // live allocations, and requests that are being decided
 	dropped  bool
+	// users are the parts that users with live allocations in this very queue have of it, by name.
+	users []*clusterQueue
+	of    *userOf // whose part of which queue it is; nil: it is a queue
 	// creator is the host whose agent's report created it; nil: a request or a provider did, or a
 	// provider has reported it since.
 	creator *host
@@ -77,9 +80,12 @@ func parentPath(path string) (string, bool) {
 // leaf returns the last element of a path.
 func leaf(path string) string { return path[strings.LastIndexByte(path, '.')+1:] }
 
-// unschedulable says why no new grant may go there; empty if one may.
+// unschedulable says why no new grant may go there; empty if one may. Of a user's part the queue
+// says it.
 func (q *clusterQueue) unschedulable() Note {
 	switch {
+	case q.of != nil:
+		return ""
 	case !q.cluster.known:
 		return NoteUnknown
 	case !q.known && !q.autoCreated():
@@ -129,7 +135,7 @@ func (c *cluster) autoCreates(at queueKey) bool {
 // fits reports whether the request can go there now, by what is known of the cluster and by the
 // account.
 func (q *clusterQueue) fits(request resource.Vector) bool {
-	return request.IsZero() || q.unschedulable() == "" && q.account.fits(request)
+	return request.IsZero() || q.unschedulable() == "" && q.account.fits(q.limited(request))
 }
 
 // free is what a request could get at most, in memory, cpu and instances.
@@ -140,9 +146,10 @@ func (q *clusterQueue) free() [3]int64 {
 	return q.account.free()
 }
 
-// tooLarge reports whether the queue is known to be smaller than the request.
+// tooLarge reports whether the queue is known to be smaller than the request. What it may have of
+// masters moves with the cluster, so it is never too little for good.
 func (q *clusterQueue) tooLarge(request resource.Vector) bool {
-	return q.cluster.known && q.known && !q.account.couldEverFit(request)
+	return q.cluster.known && q.known && !q.account.couldEverFit(withoutMasters(request))
 }
 
 // setReport stores what a report says of the cluster queue.
@@ -172,12 +179,15 @@ func (q *clusterQueue) clearCreator() {
 func (q *clusterQueue) forgetReport() {
 	q.known, q.report = false, QueueReport{}
 	q.applyReport()
+	for _, u := range q.users {
+		u.applyUserReport()
+	}
 	q.cluster.prune(q)
 }
 
 // applyReport gives the account the limits and the use of the report.
 func (q *clusterQueue) applyReport() {
-	q.account.complete = q.known
+	q.account.complete = q.known && q.of == nil
 	q.updateOthers()
 	q.account.setLimit(q.report.Limit, resource.Vector{})
 }

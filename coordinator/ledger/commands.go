@@ -17,6 +17,9 @@ type Config struct {
 	// Of other kinds, paths that begin with "root" are full, and others may be the last element of
 	// one. Default: none.
 	FullPaths []string
+	// Terms says what the settings of a provider say of requests for its cluster; nil: nothing. It
+	// must be the same at each coordinator.
+	Terms func(ProviderRecord) Terms
 	// ReservationTTL is how long a grant lasts without Confirm, counted from when it is durable,
 	// if the request does not say. Default 2 min.
 	ReservationTTL time.Duration

@@ -292,7 +292,7 @@ func (l *Ledger) Restore(now Instant, s Snapshot) error {
 	}
 	for _, p := range l.providers {
 		c := l.cluster(p.ClusterName)
-		c.configured, c.since = true, l.now
+		c.configured, c.since, c.terms = true, l.now, l.termsOf(p)
 	}
 	for _, r := range s.Hosts {
 		l.restoreHost(r)

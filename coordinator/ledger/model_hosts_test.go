@@ -285,7 +285,7 @@ func (m *machine) advanceTo(t *rapid.T, now ledger.Instant) {
 func (m *machine) restart(t *rapid.T) {
 	m.windows, m.shares = nil, nil
 	for _, l := range []**ledger.Ledger{&m.ledger, &m.twin} {
-		restored, err := m.mirror.restore(m.model.now, ledger.Config{})
+		restored, err := m.mirror.restore(m.model.now, modelConfig())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -294,6 +294,7 @@ func (m *machine) restart(t *rapid.T) {
 	for _, r := range m.model.rows {
 		r.callers, r.detached, r.touched = 0, m.model.now, 0
 		r.elsewhere = elsewhere{}
+		r.users = m.model.knownUsers(&r.Allocation)
 		if r.Expires != 0 {
 			r.Expires = max(r.Expires, m.model.now.Add(interval))
 		}

@@ -31,6 +31,7 @@ func (r *reading) updateQueues(l *Ledger, left *int) (done bool) {
 		}
 		r.after = q.address
 		r.updateQueue(l, q, report)
+		*left -= queueCost * len(q.users)
 	}
 	if *left <= 0 {
 		return false // there may be more queues
@@ -63,6 +64,10 @@ func (r *reading) updateQueue(l *Ledger, q *clusterQueue, report *QueueReport) {
 	q.applyReport()
 	if r.cluster.prune(q); !q.dropped {
 		l.freed(&q.account)
+	}
+	for _, u := range q.users {
+		u.applyUserReport()
+		l.freed(&u.account)
 	}
 }
 
