@@ -235,7 +235,7 @@ type AccountName struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Kind  AccountKind            `protobuf:"varint,1,opt,name=kind,proto3,enum=bursar.v1.AccountKind" json:"kind,omitempty"`
 	// A host: {"host": id}. A quota: the scope's keys and the values it is for. A queue: {"kind",
-	// "cluster", "path", "partition"}.
+	// "cluster", "path", "partition"}, and with "user" what one user of the cluster has of the queue.
 	Labels map[string]string `protobuf:"bytes,2,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Of a quota: the account is for the external parts in these places, as an entry of the rule's
 	// limit.external has them. Unset: it is for what engines have on hosts.
