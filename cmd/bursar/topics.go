@@ -180,18 +180,18 @@ It may be given several times, once for each queue. "bursar queues" shows the
 queues and what each has left. "bursar explain" with the same flags says whether
 the request fits.
 
-"bursar quota set" has the same flag for what a user, a creator or an engine
-type may have in queues. There CLUSTER and QUEUE may be * for all of them, in
-quotes for the shell, and an empty CLUSTER is *, too. QUEUE is a full path and
-counts what is below it. There is no PARTITION: all of them count.
-
-    bursar quota set 'user=*' --external 'yarn:*:*,memory=200GiB,cpu=100'
-
 At first a grant counts in the queue in addition to what the queue shows. As
 soon as you know the application, say so: "bursar confirm ID --application
 application_…", or within "bursar run" just "bursar confirm --application
 application_…". Then the application's use is told apart from the grant exactly.
 Without it, one minute after the engine was confirmed bursar assumes that the
-queue shows all of the part.`,
+queue shows all of the part.
+
+"bursar quota set" has the same flag for what a user, a creator or an engine
+type may have in queues. There CLUSTER and QUEUE may be * for all of them, in
+quotes for the shell, and an empty CLUSTER is *, too. QUEUE is a full path and
+counts what is below it. There is no PARTITION: all of them count.
+
+    bursar quota set 'user=*' --external 'yarn:*:*,memory=200GiB,cpu=100'`,
 	}
 }
