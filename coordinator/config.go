@@ -148,7 +148,7 @@ type Times struct {
 func (c Config) ledger(kinds providers.Kinds) ledger.Config {
 	t := c.Times
 	return ledger.Config{
-		Terms: func(p ledger.ProviderRecord) ledger.Terms { return ledger.Terms(kinds.Terms(p.Kind, p.Settings)) },
+		Terms:           func(p ledger.ProviderRecord) ledger.Terms { return ledger.Terms(kinds.Terms(p.Kind, p.Settings)) },
 		Dimensions:      c.Dimensions,
 		CallerLiveBytes: int64(c.Limits.CallerLiveBytes),
 		ReservationTTL:  t.ReservationTTL, Interval: t.Interval, ReportsPerSecond: t.ReportsPerSecond,
