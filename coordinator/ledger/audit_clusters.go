@@ -14,15 +14,7 @@ type countedCharge struct {
 // countCharges checks which cluster queues an entry counts in.
 func (a *auditor) countCharges(e *entry, c *counted) {
 	want := make(map[resource.Address]resource.Vector)
-	users := 0
-	for _, t := range e.queueCharges() {
-		if t.queue.of != nil {
-			users++
-			if part, there := e.Entitled.Part(t.queue.address); !there || !part.Equal(t.vector) {
-				a.reportf(3, "allocation %s has %s in %s, its part there is %s", e.ID, t.vector, t.queue.account.name, part)
-			}
-		}
-	}
+	users := a.checkUserCharges(e)
 	for _, part := range e.Entitled.External {
 		at := part.Address
 		for below := true; below; at.Path, below = parentPath(at.Path) {
@@ -59,6 +51,20 @@ func (a *auditor) countCharges(e *entry, c *counted) {
 			a.reportf(3, "allocation %s is %s; that it holds something in %s is %t", e.ID, e.State, s.cluster, in)
 		}
 	}
+}
+
+// checkUserCharges checks the charges of users' parts of cluster queues, and counts them.
+func (a *auditor) checkUserCharges(e *entry) (users int) {
+	for _, t := range e.queueCharges() {
+		if t.queue.of == nil {
+			continue
+		}
+		users++
+		if part, there := e.Entitled.Part(t.queue.address); !there || !part.Equal(t.vector) {
+			a.reportf(3, "allocation %s has %s in %s, its part there is %s", e.ID, t.vector, t.queue.account.name, part)
+		}
+	}
+	return users
 }
 
 func (a *auditor) isInTable(q *clusterQueue) bool {

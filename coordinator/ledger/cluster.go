@@ -13,7 +13,7 @@ import (
 type cluster struct {
 	ClusterName
 	configured bool
-	fullPaths  bool // queues are named by their full paths alone
+	fullPaths  bool  // queues are named by their full paths alone
 	terms      Terms // of its settings
 	// since is when it got its settings, or when the ledger was loaded: an answer to an earlier
 	// question may be about another cluster.

@@ -28,8 +28,11 @@ type userNode struct {
 // maxUsers bounds how many users of one queue are kept.
 const maxUsers = 10_000
 
+// limitField reads one of these.
+type limitField func(*reader, *applicationLimits) error
+
 // limitFields are the keys of these.
-var limitFields = map[string]func(*reader, *applicationLimits) error{
+var limitFields = map[string]limitField{
 	// The CapacityScheduler.
 	"maxApplicationsPerUser": limitFigure((*reader).count, func(l *applicationLimits) **int32 { return &l.perUser }),
 	"maxParallelApps":        limitFigure((*reader).count, func(l *applicationLimits) **int32 { return &l.parallel }),
@@ -45,7 +48,7 @@ var limitFields = map[string]func(*reader, *applicationLimits) error{
 	"amUsedResources": limitVector(roleTaken, func(l *applicationLimits) **resource.Vector { return &l.amUsed }),
 }
 
-func limitFigure[T any](read func(*reader) (*T, error), at func(*applicationLimits) **T) func(*reader, *applicationLimits) error {
+func limitFigure[T any](read func(*reader) (*T, error), at func(*applicationLimits) **T) limitField {
 	return func(r *reader, l *applicationLimits) error {
 		v, err := read(r)
 		if v != nil {
@@ -55,7 +58,7 @@ func limitFigure[T any](read func(*reader) (*T, error), at func(*applicationLimi
 	}
 }
 
-func limitVector(as role, at func(*applicationLimits) **resource.Vector) func(*reader, *applicationLimits) error {
+func limitVector(as role, at func(*applicationLimits) **resource.Vector) limitField {
 	return limitFigure(func(r *reader) (*resource.Vector, error) { return r.vector(as) }, at)
 }
 

@@ -40,7 +40,7 @@ func limitsOf(q *providers.Queue) string {
 }
 
 // capturedLimits are those of one queue of a captured answer.
-func capturedLimits(t *testing.T, name, path, partition string, assume yarn.Assumptions) string {
+func capturedLimits(t *testing.T, name, path string, assume yarn.Assumptions) string {
 	t.Helper()
 	file, err := os.Open(filepath.Join("testdata/captured", name, "scheduler.json"))
 	if err != nil {
@@ -54,7 +54,7 @@ func capturedLimits(t *testing.T, name, path, partition string, assume yarn.Assu
 	s.Assume = assume
 	queues := s.Queues(map[string]resource.Vector{"": resource.Vector{}.WithMemory(64 << 30).WithCPU(64000)})
 	for i := range queues {
-		if queues[i].Path == path && queues[i].Partition == partition {
+		if queues[i].Path == path && queues[i].Partition == "" {
 			return limitsOf(&queues[i])
 		}
 	}
@@ -71,18 +71,18 @@ bob 1024/1/1024/1/1 of 819200/800/24576/24/1250
 alice 2048/2/2048/2/2 of 819200/800/24576/24/1250
 `
 	for _, name := range []string{"2.10.2-capacity-percent", "3.3.6-capacity-percent", "3.4.3-capacity-percent", "3.5.0-capacity-percent"} {
-		if diff := cmp.Diff(want, "\n"+capturedLimits(t, name, "root.a.a1", "", yarn.Assumptions{})); diff != "" {
+		if diff := cmp.Diff(want, "\n"+capturedLimits(t, name, "root.a.a1", yarn.Assumptions{})); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
 	// 2.7 gives all users the same limit for masters, and does not compare it with the queue's.
 	want = strings.ReplaceAll(want, "819200/800/24576/24/", "819200/800/819200/800/")
-	if diff := cmp.Diff(want, "\n"+capturedLimits(t, "2.7.7-capacity-percent", "root.a.a1", "", yarn.Assumptions{})); diff != "" {
+	if diff := cmp.Diff(want, "\n"+capturedLimits(t, "2.7.7-capacity-percent", "root.a.a1", yarn.Assumptions{})); diff != "" {
 		t.Errorf("2.7.7 (-want +got):\n%s", diff)
 	}
 	// A parent limits neither masters nor users.
 	want = "root.a@ 3072/3/-/-/- of 49152/48/-/-/-, first false, new user -/-/-/-/-\n"
-	if got := capturedLimits(t, "3.4.3-capacity-percent", "root.a", "", yarn.Assumptions{}); got != want {
+	if got := capturedLimits(t, "3.4.3-capacity-percent", "root.a", yarn.Assumptions{}); got != want {
 		t.Errorf("want %sgot %s", want, got)
 	}
 }
@@ -95,7 +95,7 @@ bob 1024/1/1024/1/1 of 819200/-/24576/-/1250
 alice 2048/2/2048/2/2 of 819200/-/24576/-/1250
 `
 	assume := yarn.Assumptions{Calculator: yarn.CalculatorDefault}
-	if diff := cmp.Diff(want, "\n"+capturedLimits(t, "3.4.3-capacity-percent", "root.a.a1", "", assume)); diff != "" {
+	if diff := cmp.Diff(want, "\n"+capturedLimits(t, "3.4.3-capacity-percent", "root.a.a1", assume)); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -132,7 +132,8 @@ func TestUsersOfACapacityQueue(t *testing.T) {
 		want   string
 	}{
 		"Hadoop's defaults": {
-			masters + `"userLimit":100,"userLimitFactor":1.0`, yarn.Assumptions{},
+			masters + `"userLimit":100,"userLimitFactor":1.0`,
+			yarn.Assumptions{},
 			"root.a@ 0/0/1024/1/- of 45056/44/5120/5/-, first true, new user 13107/12/1311/2/-\n",
 		},
 		"rounded up to a container": {
@@ -140,32 +141,38 @@ func TestUsersOfACapacityQueue(t *testing.T) {
 			"root.a@ 0/0/1024/1/- of 45056/44/5120/5/-, first true, new user 13312/12/2048/2/-\n",
 		},
 		"no factor": {
-			masters + `"userLimit":100,"userLimitFactor":-1.0`, yarn.Assumptions{},
+			masters + `"userLimit":100,"userLimitFactor":-1.0`,
+			yarn.Assumptions{},
 			"root.a@ 0/0/1024/1/- of 45056/44/5120/5/-, first true, new user 45056/44/1311/2/-\n",
 		},
 		"a share for each of several users": {
 			// Two of the three wait for something. A fourth would be the third of those.
 			masters + `"userLimit":25,"userLimitFactor":2.0,` + users(
-				`{"username":"a","isActive":true,"userWeight":1.0}`, `{"username":"b","isActive":true,"userWeight":3.0}`, `{"username":"c"}`), yarn.Assumptions{},
+				`{"username":"a","isActive":true,"userWeight":1.0}`, `{"username":"b","isActive":true,"userWeight":3.0}`, `{"username":"c"}`),
+			yarn.Assumptions{},
 			"root.a@ 0/0/1024/1/- of 45056/44/5120/5/-, first true, new user 26214/24/874/1/-\n" +
 				"a -/-/-/-/- of 26214/24/1311/2/-\nb -/-/-/-/- of 26214/24/2622/3/-\nc -/-/-/-/- of 26214/24/874/1/-\n",
 		},
 		"what YARN computed for a user": {
 			masters + `"userLimit":100,"userLimitFactor":1.0,` + users(`{"username":"a","numActiveApplications":1,"numPendingApplications":2,"resources":{"resourceUsagesByPartition":[
-				{"partitionName":"","used":{"memory":1024,"vCores":1},"amUsed":{"memory":512,"vCores":1},"amLimit":{"memory":2048,"vCores":2}}]}}`), yarn.Assumptions{},
+				{"partitionName":"","used":{"memory":1024,"vCores":1},"amUsed":{"memory":512,"vCores":1},"amLimit":{"memory":2048,"vCores":2}}]}}`),
+			yarn.Assumptions{},
 			"root.a@ 0/0/1024/1/- of 45056/44/5120/5/-, first true, new user 13107/12/1311/2/-\na 1024/1/512/1/3 of 13107/12/2048/2/-\n",
 		},
 		"numbers of applications": {
-			`"numApplications":4,"maxApplications":6,"maxApplicationsPerUser":3,"maxParallelApps":5`, yarn.Assumptions{},
+			`"numApplications":4,"maxApplications":6,"maxApplicationsPerUser":3,"maxParallelApps":5`,
+			yarn.Assumptions{},
 			"root.a@ 0/0/-/-/4 of 45056/44/-/-/5, first true, new user -/-/-/-/3\n",
 		},
 		"not counted in a queue that was made by using it": {
-			`"numApplications":4,"maxApplications":6,"maxApplicationsPerUser":3,"isAutoCreatedLeafQueue":true`, yarn.Assumptions{},
+			`"numApplications":4,"maxApplications":6,"maxApplicationsPerUser":3,"isAutoCreatedLeafQueue":true`,
+			yarn.Assumptions{},
 			"root.a@ 0/0/-/-/- of 45056/44/-/-/-, first true, new user -/-/-/-/-\n",
 		},
 		"one core for masters proves nothing in a small queue, and limits no core": {
 			`"AMResourceLimit":{"memory":5120,"vCores":1},"userLimit":100,"userLimitFactor":2.0`,
-			yarn.Assumptions{}, "root.a@ 0/0/-/-/- of 45056/44/5120/-/-, first true, new user 26214/24/2622/-/-\n",
+			yarn.Assumptions{},
+			"root.a@ 0/0/-/-/- of 45056/44/5120/-/-, first true, new user 26214/24/2622/-/-\n",
 		},
 		"nothing is said": {`"numPendingApplications":0`, yarn.Assumptions{}, "root.a@ 0/0/-/-/- of 45056/44/-/-/-, first true, new user -/-/-/-/-\n"},
 	} {
