@@ -186,7 +186,7 @@ type Limits struct {
 	// caller may take, in bytes. All callers of one host's agent may together have as much, and
 	// each of them half of it. Beyond this bound new requests are refused with RESOURCE_EXHAUSTED.
 	// A usual allocation counts with 2.2 to 3 KiB, the largest with 18. Each queue of its external
-	// parts, each queue above those, and what a user has of one, counts with 1.6 KiB more.
+	// parts, each queue above those, and what a user has of one, counts with 1.5 KiB more.
 	// Default 256 MiB: some 100,000 allocations.
 	CallerLiveBytes resource.Size `yaml:"callerLiveBytes"`
 	// WatchEvents is how many changes are kept for watchers to resume from; a watcher that falls

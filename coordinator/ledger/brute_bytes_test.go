@@ -19,7 +19,7 @@ const (
 	bruteItem     = 3    // one of a list of texts, without the text
 	bruteRoom     = 1024 // what a row may grow by from the start
 	bruteLive     = 1024 // on its caller: that it lives
-	bruteQueue    = 1664 // on its caller: a queue of a part, or one above it
+	bruteQueue    = 1536 // on its caller: a queue of a part, or one above it
 	bruteHostWith = 160  // on its host: a queue that it counts in
 )
 

@@ -19,6 +19,7 @@ type clusterQueue struct {
 	below    int // queues that have it as their parent
 	attached int // live allocations, and requests that are being decided
 	dropped  bool
+	known    bool // it is in the last report
 	// users are the parts that users with live allocations in this very queue have of it, by name.
 	users []*clusterQueue
 	of    *userOf // whose part of which queue it is; nil: it is a queue
@@ -27,7 +28,6 @@ type clusterQueue struct {
 	creator *host
 
 	report QueueReport
-	known  bool // it is in the last report
 	// taken is the number of the report that it was last updated by.
 	taken int
 	// shown is the part of our allocations here that the figures of the last report include for
