@@ -144,7 +144,8 @@ type Times struct {
 	StopGrace time.Duration `yaml:"stopGrace"`
 }
 
-// ledger is the part of a configuration that is the ledger's.
+// ledger is the part of a configuration that is the ledger's, with what it has to know of kinds of
+// external clusters.
 func (c Config) ledger(kinds providers.Kinds) ledger.Config {
 	t := c.Times
 	return ledger.Config{

@@ -33,7 +33,7 @@ func (o *overAccount) text() string {
 	amount := func(n int64) string { return quantityText(o.dimension, n) }
 	account := &bursarv1.AccountName{Kind: bursarv1.AccountKind_ACCOUNT_KIND_QUOTA, Labels: o.labels}
 	if at := o.external; at != nil {
-		account.External = &bursarv1.ExternalPlace{Kind: at.Kind, Cluster: at.Cluster, Path: at.Path}
+		account.External = convert.PlaceToProto(*at)
 	}
 	name := accountText(account)
 	return fmt.Sprintf("%s: %s: has %s of %s, in %s: %s",

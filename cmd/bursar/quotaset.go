@@ -198,10 +198,8 @@ func limitedPlaces(rules ...*bursarv1.Quota) (places []resource.Address) {
 // limitAt is what a rule limits at a place, as a text.
 func limitAt(rule *bursarv1.Quota, at resource.Address) string {
 	_, external, _ := convert.LimitFromProto(orEmpty(rule.GetLimit()))
-	for _, e := range external {
-		if e.Address == at {
-			return e.Vector.String()
-		}
+	if limit, limited := (resource.Resource{External: external}).Part(at); limited {
+		return limit.String()
 	}
 	return "no limit"
 }

@@ -144,9 +144,9 @@ func externalTopic() *cobra.Command {
 		Short: "Parts in queues of other clusters: --external",
 		Long: `A request can have parts in queues of other clusters, such as YARN's or those
 that a command prints (exec: licences, for example), in addition to what it asks
-for on its host, or instead of it. It is granted when
-all of it fits at once: the host, the quotas, each queue and every queue above
-that one. With --wait it waits for a queue as for a host.
+for on its host, or instead of it. It is granted when all of it fits at once:
+the host, the quotas, each queue and every queue above that one. With --wait it
+waits for a queue as for a host.
 
     --external KIND:CLUSTER:QUEUE[@PARTITION],NAME=QUANTITY,…
 

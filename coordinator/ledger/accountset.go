@@ -102,9 +102,6 @@ func (set *accountSet) balance(s State) *resource.Sum {
 // unlink takes an entry, which counts nowhere any more, out of its account set. Accounts, cluster
 // queues and shares that no entry is left in are removed, too.
 func (l *Ledger) unlink(e *entry) {
-	if e.external != nil {
-		e.external.set.leave(e.accountSet)
-	}
 	l.detachExternal(e)
 	l.leaveSet(e.accountSet)
 }

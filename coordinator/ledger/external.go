@@ -90,6 +90,7 @@ func (l *Ledger) detachExternal(e *entry) {
 	if x == nil {
 		return
 	}
+	x.set.leave(e.accountSet)
 	for i := range x.charges {
 		x.charges[i].queue.attached--
 	}

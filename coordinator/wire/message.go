@@ -127,7 +127,7 @@ func VectorMessage(v resource.Vector) *bursarv1.Resource {
 func accountNameMessage(n ledger.AccountName) *bursarv1.AccountName {
 	m := &bursarv1.AccountName{Kind: bursarv1.AccountKind(n.Kind), Labels: convert.LabelsToProto(n.Labels)}
 	if at := n.External; at != nil {
-		m.External = &bursarv1.ExternalPlace{Kind: at.Kind, Cluster: at.Cluster, Path: at.Path}
+		m.External = convert.PlaceToProto(*at)
 	}
 	return m
 }

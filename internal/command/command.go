@@ -92,8 +92,8 @@ func (e *UndeadError) Error() string {
 func (e *UndeadError) Unwrap() error { return e.Cause }
 
 // Run runs the program to its end, or until ctx ends. Errors: *exec.ExitError (it ended with
-// another code than 0, or by a signal), the cause of ctx, *TooMuchError, *UndeadError, others if it
-// could not be started. What it has printed is returned with an error, too.
+// another code than 0, or by a signal), the cause of ctx, *TooMuchError, *UndeadError, *StartError,
+// and what Check says. What it has printed is returned with an error, too.
 func (c *Command) Run(ctx context.Context) (Printed, error) {
 	if ctx.Err() != nil {
 		return Printed{}, context.Cause(ctx)

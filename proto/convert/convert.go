@@ -86,6 +86,11 @@ func LimitToProto(v resource.Vector, external []resource.External) *bursarv1.Res
 	return ResourceToProto(resource.NewResource(v, external...))
 }
 
+// PlaceToProto returns the message of the place of a limit of external parts.
+func PlaceToProto(at resource.Address) *bursarv1.ExternalPlace {
+	return &bursarv1.ExternalPlace{Kind: at.Kind, Cluster: at.Cluster, Path: at.Path}
+}
+
 func vector(m quantities, memory, cpu, instances bool) resource.Vector {
 	v := resource.Vector{}.WithCustom(m.GetCustom())
 	if memory {
