@@ -189,10 +189,8 @@ func (l *Ledger) unholdExternal(e *entry) {
 		e.share.dropUse(t.use)
 		t.use = nil
 		l.freed(&t.queue.account)
-		if t.own && t.queue.firstIsFree() { // for every user
-			for _, u := range t.queue.users {
-				l.freed(&u.account)
-			}
+		if t.own && t.queue.of == nil && t.queue.firstIsFree() {
+			l.freedForAll(t.queue)
 		}
 	}
 	for i := range x.memberships {
