@@ -106,6 +106,15 @@ type Queue struct {
 	// FirstIsFree says that an application may start whatever its master takes, if no other master
 	// runs in the queue.
 	FirstIsFree bool
+	// LargestContainer is the most that one container may have, in memory and cpu, so that a master
+	// which takes more never starts. What is not listed is not known.
+	LargestContainer resource.Vector
+	// NotEnforced are the dimensions that the cluster does not look at here: so many of them can be
+	// used as there are. Estimated are the dimensions of Limit that it does not tell.
+	NotEnforced, Estimated []string
+	// UserPercent is the share of the queue that a user is sure of while others want more, in
+	// percent; nil: there is no such limit below that of Users and UserLimit, or it is not known.
+	UserPercent *float64
 	// Guaranteed is what the cluster promises it.
 	Guaranteed resource.Vector
 	// State is the cluster's word for it; Closed says that it takes no new applications.
@@ -138,6 +147,8 @@ type Terms struct {
 	// UserLabel is the label of a request whose value is the user that its application runs as.
 	// Empty: that is not known.
 	UserLabel string
+	// Container is how the cluster rounds the container of a master, in memory and cpu.
+	Container resource.Normalization
 }
 
 // Termed is a Kind whose settings say something of requests.

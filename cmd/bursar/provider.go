@@ -42,7 +42,10 @@ The settings of yarn, of which addresses or site is needed:
   userLabel   the label that names the user in YARN; default user
   calculator  default, dominant or detect: whether cores limit; default detect
   smallestContainer
-              such as memory=1GiB,cpu=1: YARN rounds limits of users up to it
+              such as memory=1GiB,cpu=1: YARN rounds masters and limits of
+              users up to it
+  containerStep
+              the step in which YARN rounds, if it is not smallestContainer
   amShare     the FairScheduler's maxAMShare; default 0.5
 
 The settings of exec, a command that prints queues as JSON; they must be in a

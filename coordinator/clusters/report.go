@@ -31,7 +31,7 @@ func QueueReports(queues []providers.Queue) ([]ledger.QueueReport, error) {
 		if !resource.ValidPath(q.Path) || utf8.RuneCountInString(q.Partition) > mostPartition {
 			continue
 		}
-		for _, v := range []resource.Vector{q.Limit, q.Used, q.Guaranteed, q.UserLimit} {
+		for _, v := range []resource.Vector{q.Limit, q.Used, q.Guaranteed, q.UserLimit, q.LargestContainer} {
 			if err := v.Validate(); err != nil {
 				return nil, fmt.Errorf("queue %q in partition %q: %w", q.Path, q.Partition, err)
 			}
@@ -42,7 +42,8 @@ func QueueReports(queues []providers.Queue) ([]ledger.QueueReport, error) {
 		}
 		reports = append(reports, ledger.QueueReport{
 			Path: q.Path, Parent: q.Parent, Partition: q.Partition, Limit: q.Limit, Used: q.Used, Guaranteed: q.Guaranteed,
-			Users: users, FirstIsFree: q.FirstIsFree,
+			Users: users, FirstIsFree: q.FirstIsFree, LargestContainer: q.LargestContainer,
+			NotEnforced: q.NotEnforced, Estimated: q.Estimated, UserPercent: q.UserPercent,
 			State: q.State, Closed: q.Closed, CreatesChildren: q.CreatesChildren, DefaultPartition: q.DefaultPartition,
 			AbsoluteCapacity: q.AbsoluteCapacity, AbsoluteMaxCapacity: q.AbsoluteMaxCapacity,
 			Applications: q.Applications, Pending: q.Pending, Active: q.Active, MaxApplications: q.MaxApplications,

@@ -135,7 +135,7 @@ func (c *cluster) autoCreates(at queueKey) bool {
 // fits reports whether the request can go there now, by what is known of the cluster and by the
 // account.
 func (q *clusterQueue) fits(request resource.Vector) bool {
-	return request.IsZero() || q.unschedulable() == "" && q.account.fits(q.limited(request))
+	return request.IsZero() || q.unschedulable() == "" && q.account.fits(q.limited(request)) && !q.masterIsLarge(request)
 }
 
 // free is what a request could get at most, in memory, cpu and instances.
@@ -146,10 +146,39 @@ func (q *clusterQueue) free() [3]int64 {
 	return q.account.free()
 }
 
-// tooLarge reports whether the queue is known to be smaller than the request. What it may have of
-// masters moves with the cluster, so it is never too little for good.
+// tooLarge reports whether the queue is known to be smaller than the request, or its largest
+// container than the request's master. What it may have of masters together moves with the cluster,
+// so it is never too little for good.
 func (q *clusterQueue) tooLarge(request resource.Vector) bool {
-	return q.cluster.known && q.known && !q.account.couldEverFit(withoutMasters(request))
+	return q.cluster.known && q.known && (!q.account.couldEverFit(withoutMasters(request)) || q.masterIsLarge(request))
+}
+
+// masterIsLarge reports whether a master asks for more than the largest container has.
+func (q *clusterQueue) masterIsLarge(request resource.Vector) bool {
+	return !q.report.LargestContainer.IsUnset() && len(q.largeMasters(nil, request)) > 0
+}
+
+// largeMasters appends what a master asks for beyond the largest container.
+func (q *clusterQueue) largeMasters(list []Shortfall, request resource.Vector) []Shortfall {
+	for _, d := range masterDimensions {
+		most, told := q.report.LargestContainer.Get(d.whole)
+		if asked := get(request, d.master); told && asked > most {
+			list = append(list, Shortfall{
+				Account: q.account.name, Dimension: d.master, Requested: asked, Available: most, Limit: most, Note: NoteNever,
+			})
+		}
+	}
+	return list
+}
+
+// neverShortfalls appends what a request that is too large asks for beyond what there is.
+func (q *clusterQueue) neverShortfalls(list []Shortfall, request resource.Vector) []Shortfall {
+	large := q.largeMasters(nil, request)
+	rest := request
+	for i := range large { // these are not short of room
+		rest = rest.Without(large[i].Dimension)
+	}
+	return append(q.account.shortfalls(list, rest), large...)
 }
 
 // setReport stores what a report says of the cluster queue.

@@ -243,6 +243,9 @@ type AccountInfo struct {
 	HeldFor   ID
 	HeldUntil Instant
 	Kept      resource.Vector
+	// Of a queue, and of a user's part of one: see QueueReport. UserPercent is of users' parts.
+	NotEnforced, Estimated []string
+	UserPercent            *float64
 }
 
 // Remembered is a request id whose allocation has ended.

@@ -37,6 +37,8 @@ type Terms struct {
 	// UserLabel is the label whose value is the user in the cluster. Empty: users are not known
 	// there.
 	UserLabel string
+	// Container is how the cluster rounds the container of a master, in memory and cpu.
+	Container resource.Normalization
 }
 
 // termed adds to a part what the settings say of each.
@@ -56,6 +58,30 @@ func (t *Terms) termed(v resource.Vector) resource.Vector {
 			n = min(n, whole.CPU())
 		}
 		v = v.With(dimension, n)
+	}
+	return t.rounded(v)
+}
+
+// masterDimensions are those of masters, each with the one that it is a part of.
+var masterDimensions = [...]struct{ master, whole string }{{resource.AMMemory, resource.Memory}, {resource.AMCPU, resource.CPU}}
+
+// rounded raises the master of a part to what the cluster makes its container, and the part to its
+// master. What the cluster would refuse as too large stays as it is.
+func (t *Terms) rounded(v resource.Vector) resource.Vector {
+	for _, d := range masterDimensions {
+		asked := get(v, d.master)
+		if asked == 0 || !t.Container.Minimum.Has(d.whole) && !t.Container.Increment.Has(d.whole) {
+			continue
+		}
+		container, err := t.Container.Apply(resource.Vector{}.With(d.whole, asked))
+		if err != nil {
+			continue
+		}
+		asked = get(container, d.whole)
+		v = v.With(d.master, asked)
+		if whole, has := v.Get(d.whole); has && whole < asked {
+			v = v.With(d.whole, asked)
+		}
 	}
 	return v
 }
@@ -121,7 +147,7 @@ func (q *clusterQueue) applyUserReport() {
 		}
 	}
 	q.known, q.taken = q.of.queue.known, q.of.queue.taken
-	q.report = QueueReport{Limit: clamped(said.Limit), Used: clamped(said.Used)}
+	q.report = QueueReport{Limit: clamped(said.Limit), Used: clamped(said.Used), UserPercent: q.of.queue.report.UserPercent}
 	q.applyReport()
 }
 

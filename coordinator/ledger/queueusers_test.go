@@ -2,6 +2,7 @@ package ledger_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -146,4 +147,73 @@ func TestWhoeverWaitsForAMasterIsTriedBySteps(t *testing.T) {
 			sound(t, l)
 		})
 	}
+}
+
+// BenchmarkManyUsersOfAQueue has so many users with an allocation each in one queue: it takes in a
+// report that changes what each may have, or the last master of the queue ends while one user waits
+// for one. longest-us is the longest step; of each step the shortest time.
+func BenchmarkManyUsersOfAQueue(b *testing.B) {
+	const users = 5000
+	b.Run("report", func(b *testing.B) {
+		l, r := crowded(b, 10, 1<<20)
+		for u := range users {
+			_, err := userAsks(l, u, 0, 0)
+			must(b, err)
+		}
+		now, least := start, []time.Duration(nil)
+		for b.Loop() {
+			now++
+			r.Asked, r.Queues[1].Users = now, &ledger.QueueUsers{Limit: gib(10 + int64(now)%2)}
+			must(b, r.Prepare())
+			at := 0
+			step := func(do func()) {
+				if at == len(least) {
+					least = append(least, time.Hour)
+				}
+				least[at] = min(least[at], took(do))
+				at++
+			}
+			step(func() { must(b, l.ReportCluster(now, r)) })
+			for l.TakingIn() {
+				step(func() { l.Advance(now) })
+			}
+		}
+		b.ReportMetric(float64(slices.Max(least).Nanoseconds())/1000, "longest-us")
+	})
+	b.Run("release", func(b *testing.B) {
+		l, _ := crowded(b, 1<<20, 1)
+		for u := range users {
+			_, err := userAsks(l, u, 0, 0)
+			must(b, err)
+		}
+		least := []time.Duration(nil)
+		for b.Loop() {
+			first, err := userAsks(l, 0, 5, 0)
+			must(b, err)
+			waits, err := userAsks(l, users-1, 2, time.Hour)
+			must(b, err)
+			at := 0
+			step := func(do func()) {
+				if at == len(least) {
+					least = append(least, time.Hour)
+				}
+				least[at] = min(least[at], took(do))
+				at++
+			}
+			step(func() {
+				_, err := l.Release(start, ledger.ReleaseCommand{Actor: identity.Local(), ID: first.ID})
+				must(b, err)
+			})
+			for due, more := l.NextTimer(); more && due == start; due, more = l.NextTimer() {
+				step(func() { l.Advance(start) })
+			}
+			if now, _ := l.Get(waits.ID); now.State != ledger.Reserved {
+				b.Fatalf("the one that waited is %s", now.State)
+			}
+			_, err = l.Release(start, ledger.ReleaseCommand{Actor: identity.Local(), ID: waits.ID})
+			must(b, err)
+			l.Durable(start, l.Changes().Revision)
+		}
+		b.ReportMetric(float64(slices.Max(least).Nanoseconds())/1000, "longest-us")
+	})
 }

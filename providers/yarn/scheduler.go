@@ -67,6 +67,8 @@ type Entry struct {
 	// UserPercent is the share of the queue that each of several users is sure of, in percent, and
 	// UserFactor how often a user may have what the queue is promised; -1: all that it may have.
 	UserPercent, UserFactor *float64
+	// LargestContainer is the most that one container may have.
+	LargestContainer *resource.Vector
 	// Containers is how many it has in all partitions.
 	Containers *int32
 	Users      []UserEntry

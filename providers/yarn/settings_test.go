@@ -54,6 +54,7 @@ func TestSettings(t *testing.T) {
 		"a master with a device":    {with("am", "memory=1GiB,gpu=1"), "am", "such as memory=1GiB,cpu=1", "", ""},
 		"a label of no sense":       {with("userLabel", "a b"), "userLabel", "the key of a label", "", ""},
 		"another calculator":        {with("calculator", "cpu"), "calculator", "default, dominant or detect", "", ""},
+		"a step of no sense":        {with("containerStep", "1GiB"), "containerStep", "such as memory=1GiB,cpu=1", "", ""},
 		"a container of no sense":   {with("smallestContainer", "memory=1GiB,memory=1GiB"), "smallestContainer", "such as memory=1GiB,cpu=1", "", ""},
 		"a share of all and more":   {with("amShare", "1.5"), "amShare", "up to 1", "", ""},
 		"a share of no sense":       {with("amShare", "half"), "amShare", "up to 1", "", ""},
