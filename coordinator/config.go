@@ -151,6 +151,7 @@ func (c Config) ledger(kinds providers.Kinds) ledger.Config {
 	return ledger.Config{
 		Dimensions:      c.Dimensions,
 		FullPaths:       kinds.FullPaths(),
+		Terms:           func(p ledger.ProviderRecord) ledger.Terms { return ledger.Terms(kinds.Terms(p.Kind, p.Settings)) },
 		CallerLiveBytes: int64(c.Limits.CallerLiveBytes),
 		ReservationTTL:  t.ReservationTTL, Interval: t.Interval, ReportsPerSecond: t.ReportsPerSecond,
 		SuspectAfter: t.SuspectAfter, LostAfter: t.LostAfter, StarvationAfter: t.StarvationAfter,
@@ -186,8 +187,8 @@ type Limits struct {
 	// caller may take, in bytes. All callers of one host's agent may together have as much, and
 	// each of them half of it. Beyond this bound new requests are refused with RESOURCE_EXHAUSTED.
 	// A usual allocation counts with 2.2 to 3 KiB, the largest with 18. Each queue of its external
-	// parts, and each queue above those, counts with 1.5 KiB more. Default 256 MiB: some 100,000
-	// allocations.
+	// parts, each queue above those, and what a user has of one, counts with 1.5 KiB more.
+	// Default 256 MiB: some 100,000 allocations.
 	CallerLiveBytes resource.Size `yaml:"callerLiveBytes"`
 	// WatchEvents is how many changes are kept for watchers to resume from; a watcher that falls
 	// further behind is cut off. One takes about 1 KiB. Default 16384.

@@ -29,6 +29,16 @@ func (k Kinds) FullPaths() []string {
 	return names
 }
 
+// Terms returns what the settings of a cluster say of requests for it. They are zero for a kind
+// whose settings say nothing, or that is not known.
+func (k Kinds) Terms(kind string, settings map[string]string) Terms {
+	found, err := k.Find(kind)
+	if termed, says := found.(Termed); err == nil && says {
+		return termed.Terms(settings)
+	}
+	return Terms{}
+}
+
 func (k Kinds) names() []string {
 	names := make([]string, len(k))
 	for i, kind := range k {

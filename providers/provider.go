@@ -93,7 +93,28 @@ type Queue struct {
 	// dimension that is not listed is not limited. A custom countable that is not listed is zero.
 	Limit resource.Vector
 	// Used is what its applications hold, what is set aside for them included.
+	//
+	// Both may have the dimensions of applications (resource.OfApplications): what their masters
+	// have of memory and cpu, and how many there may be at the same time, those that wait to start
+	// included. Of these a limit that is not listed is not known.
 	Used resource.Vector
+	// Users are what users have in this very queue, each once, in any order. UserLimit is the most
+	// that a user may have who is not among them. A dimension that is not listed in a limit is not
+	// limited, or its limit is not known.
+	Users     []User
+	UserLimit resource.Vector
+	// FirstIsFree says that an application may start whatever its master takes, if no other master
+	// runs in the queue.
+	FirstIsFree bool
+	// LargestContainer is the most that one container may have, in memory and cpu, so that a master
+	// which takes more never starts. What is not listed is not known.
+	LargestContainer resource.Vector
+	// NotEnforced are the dimensions that the cluster does not look at here: so many of them can be
+	// used as there are. Estimated are the dimensions of Limit that it does not tell.
+	NotEnforced, Estimated []string
+	// UserPercent is the share of the queue that a user is sure of while others want more, in
+	// percent; nil: there is no such limit below that of Users and UserLimit, or it is not known.
+	UserPercent *float64
 	// Guaranteed is what the cluster promises it.
 	Guaranteed resource.Vector
 	// State is the cluster's word for it; Closed says that it takes no new applications.
@@ -109,6 +130,32 @@ type Queue struct {
 	// Counts of applications. Nil: not known. Active ones have got their first container, pending
 	// ones have not.
 	Applications, Pending, Active, MaxApplications *int32
+}
+
+// User is what a user of the cluster has in one queue: the most that it may be, and what all its
+// applications hold.
+type User struct {
+	Name        string
+	Limit, Used resource.Vector
+}
+
+// Terms is what the settings of a cluster say of requests for it.
+type Terms struct {
+	// Application is what each part of a request counts as if it does not say these itself:
+	// dimensions of applications (resource.OfApplications).
+	Application resource.Vector
+	// UserLabel is the label of a request whose value is the user that its application runs as.
+	// Empty: that is not known.
+	UserLabel string
+	// Container is how the cluster rounds the container of a master, in memory and cpu.
+	Container resource.Normalization
+}
+
+// Termed is a Kind whose settings say something of requests.
+type Termed interface {
+	Kind
+	// Terms returns what settings say that Check lets pass.
+	Terms(settings map[string]string) Terms
 }
 
 // Application is what became of an application.

@@ -81,12 +81,13 @@ func (n Normalization) Validate() error {
 }
 
 // FormatQuantity writes a quantity in its dimension's usual form, which ParseQuantity reads:
-// memory as FormatMemory does, cpu as FormatCPU does, and everything else as a plain number.
+// memory, and that of masters, as FormatMemory does, cpu as FormatCPU does, and everything else as
+// a plain number.
 func FormatQuantity(dimension string, quantity int64) string {
 	switch dimension {
-	case Memory:
+	case Memory, AMMemory:
 		return FormatMemory(quantity)
-	case CPU:
+	case CPU, AMCPU:
 		return FormatCPU(quantity)
 	}
 	return strconv.FormatInt(quantity, 10)

@@ -173,10 +173,12 @@ func scaleDecimal(number string, unit int64) (int64, bool) {
 // *FieldError.
 func ParseQuantity(dimension, text string) (int64, error) {
 	switch dimension {
-	case Memory:
-		return ParseMemory(text)
-	case CPU:
-		return ParseCPU(text)
+	case Memory, AMMemory:
+		n, err := ParseMemory(text)
+		return n, named(dimension, err)
+	case CPU, AMCPU:
+		n, err := ParseCPU(text)
+		return n, named(dimension, err)
 	}
 	if dimension != Instances {
 		if err := checkCustomName(dimension); err != nil {
@@ -191,6 +193,14 @@ func ParseQuantity(dimension, text string) (int64, error) {
 		want += "; did you mean " + near + "?"
 	}
 	return 0, &FieldError{dimension, text, want}
+}
+
+// named gives a *FieldError the name of the dimension that was read.
+func named(dimension string, err error) error {
+	if wrong, ok := errors.AsType[*FieldError](err); ok {
+		return &FieldError{dimension, wrong.Value, wrong.Want}
+	}
+	return err
 }
 
 // misspelled is the fixed dimension that a custom name was probably meant to be: with the same

@@ -94,6 +94,34 @@ func TestTextReadsBackExactly(t *testing.T) {
 	})
 }
 
+// What the masters of applications have is written as memory and cpu are.
+func TestParseWhatIsOfApplications(t *testing.T) {
+	got := must(t, ParseVector, map[string]string{"am-memory": "1.5GiB", "am-cpu": "500m", "applications": "2"})
+	if want := (Vector{}).With(AMMemory, 3<<29).With(AMCPU, 500).With(Applications, 2); !got.Equal(want) {
+		t.Errorf("%v; want %v", got, want)
+	}
+	if text := got.String(); text != "am-cpu=500m,am-memory=1.5GiB,applications=2" {
+		t.Errorf("written as %s", text)
+	}
+	for _, name := range []string{AMMemory, AMCPU, Applications} {
+		_, err := ParseVector(map[string]string{name: "much"})
+		if wrong, is := errors.AsType[*FieldError](err); !is || wrong.Field != name {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	// They do not count among the sixteen.
+	v := got
+	for i := range MaxCustom {
+		v = v.With("c"+string(rune('a'+i)), 1)
+	}
+	if err := v.Validate(); err != nil {
+		t.Error(err)
+	}
+	if err := v.With("one-more", 1).Validate(); err == nil {
+		t.Error("seventeen others are accepted")
+	}
+}
+
 func TestParseVector(t *testing.T) {
 	got := must(t, ParseVector, map[string]string{"memory": "4GiB", "cpu": "500m", "instances": "2", "gpu": "1"})
 	if want := (Vector{}.WithMemory(4<<30).WithCPU(500).WithInstances(2).With("gpu", 1)); !got.Equal(want) {

@@ -9,7 +9,7 @@ import (
 
 // The limits of input from outside, as in the wire contract.
 const (
-	// MaxCustom is the most custom dimensions of one vector.
+	// MaxCustom is the most custom dimensions of one vector, without those of applications.
 	MaxCustom = 16
 	// MaxExternal is the most external parts of one resource.
 	MaxExternal = 8
@@ -67,7 +67,13 @@ func (v Vector) check() *FieldError {
 			return &FieldError{dimension, strconv.FormatInt(quantity, 10), fmt.Sprintf("0 to %d", int64(MaxQuantity))}
 		}
 	}
-	if n := len(v.Custom()); n > MaxCustom {
+	n := 0
+	for _, q := range v.Custom() {
+		if !OfApplications(q.Name) {
+			n++
+		}
+	}
+	if n > MaxCustom {
 		return tooMany("custom", n, MaxCustom)
 	}
 	for _, q := range v.Custom() {

@@ -13,6 +13,23 @@ const (
 	Instances = "instances" // engines, or containers of an external part
 )
 
+// Dimensions of applications in queues of external clusters: a part of a request may say them next
+// to its other quantities, and limits of queues, and of users in queues, may be for them. A limit
+// that does not list one of them does not limit it. They are written like custom countables.
+const (
+	AMMemory     = "am-memory"    // bytes of the application's master, which its memory includes
+	AMCPU        = "am-cpu"       // thousandths of a core of the master, which its cpu includes
+	Applications = "applications" // applications at the same time
+)
+
+// OfApplications reports whether a dimension is one of applications.
+func OfApplications(dimension string) bool {
+	return dimension == Applications || OfMasters(dimension)
+}
+
+// OfMasters reports whether a dimension is one of the masters of applications.
+func OfMasters(dimension string) bool { return dimension == AMMemory || dimension == AMCPU }
+
 // MaxQuantity is the largest quantity that is accepted from outside: every JSON reader keeps it
 // exact. Sums of accounts may be larger, up to 63 bits.
 const MaxQuantity = 1<<53 - 1

@@ -22,9 +22,9 @@ func quantityText(dimension string, n int64) string {
 		sign, n = "-", -n
 	}
 	switch dimension {
-	case resource.Memory:
+	case resource.Memory, resource.AMMemory:
 		return sign + memoryText(n)
-	case resource.CPU:
+	case resource.CPU, resource.AMCPU:
 		return sign + resource.FormatCPU(n)
 	}
 	return sign + strconv.FormatInt(n, 10)
@@ -158,7 +158,11 @@ func accountText(name *bursarv1.AccountName) string {
 		return of
 	case bursarv1.AccountKind_ACCOUNT_KIND_QUEUE:
 		at := name.GetLabels()
-		return "queue " + resource.Address{Kind: at["kind"], Cluster: at["cluster"], Path: at["path"], Partition: at["partition"]}.String()
+		queue := "queue " + resource.Address{Kind: at["kind"], Cluster: at["cluster"], Path: at["path"], Partition: at["partition"]}.String()
+		if user := at["user"]; user != "" {
+			return "user " + user + " in " + queue
+		}
+		return queue
 	case bursarv1.AccountKind_ACCOUNT_KIND_UNSPECIFIED:
 	}
 	return "account " + labelsText(name.GetLabels())

@@ -37,6 +37,16 @@ The settings of yarn, of which addresses or site is needed:
               files for https
   maxBytes    the limit for the size of one answer; default 64MiB
   insecure    true: a password may cross the network without TLS
+  am          what the master of an application takes if the request does not
+              say it; default memory=1GiB,cpu=1
+  userLabel   the label that names the user in YARN; default user
+  calculator  default, dominant or detect: whether cores limit; default detect
+  smallestContainer
+              such as memory=1GiB,cpu=1: YARN rounds masters and limits of
+              users up to it
+  containerStep
+              the step in which YARN rounds, if it is not smallestContainer
+  amShare     the FairScheduler's maxAMShare; default 0.5
 
 The settings of exec, a command that prints queues as JSON; they must be in a
 file of providers (docs/providers.md says what the command prints):

@@ -65,14 +65,17 @@ func (b *branch) name() string {
 	return strings.Repeat("  ", b.depth) + strings.TrimPrefix(b.GetPath(), b.GetParent()+".")
 }
 
-// note is why a queue grants nothing, if the one above it does not say so already, and what is
-// special about its account.
+// note is why a queue grants nothing, and what its numbers do not mean, if the one above it does not
+// say so already, and what is special about its account.
 func (b *branch) note() string {
-	reason := b.GetUnavailable()
+	reason, meaning := b.GetUnavailable(), clusterNote(b.GetAccount())
 	if b.above != nil && reason == b.above.GetUnavailable() {
 		reason = ""
 	}
-	return joined(oneLine(reason), accountNote(b.GetAccount()))
+	if b.above != nil && meaning == clusterNote(b.above.GetAccount()) {
+		meaning = ""
+	}
+	return joined(oneLine(reason), accountNote(b.GetAccount()), meaning)
 }
 
 // availableText is what a request could get; empty if the note says why it could get nothing.
@@ -85,7 +88,7 @@ func (b *branch) availableText() string {
 
 // printQueues prints queues as a tree.
 func (c *cli) printQueues(queues []*bursarv1.Queue) {
-	header := []string{"QUEUE", "PARTITION", "STATE", "LIMIT", "USED", "OURS", "AVAILABLE", "APPS", "WAITING", "AGE"}
+	header := []string{"QUEUE", "PARTITION", "STATE", "LIMIT", "USED", "OURS", "AVAILABLE", "APPS", "MASTERS", "WAITING", "AGE"}
 	if c.wide() {
 		header = append(header, "GUARANTEED", "CAPACITY", "MAX CAPACITY", "READ", "MAKES QUEUES")
 	}
@@ -96,7 +99,7 @@ func (c *cli) printQueues(queues []*bursarv1.Queue) {
 		a := b.GetAccount()
 		row := []string{
 			b.name(), b.GetPartition(), b.GetState(), limitText(a.GetLimit()), quantitiesText(b.GetUsed()), quantitiesText(oursOf(a)),
-			b.availableText(), applicationsText(b.Queue), count(a.GetWaiting()), since(b.GetSnapshotTime(), now),
+			b.availableText(), applicationsText(b.Queue), mastersText(b.Queue), count(a.GetWaiting()), since(b.GetSnapshotTime(), now),
 		}
 		if c.wide() {
 			if row[1] == "" {
@@ -132,13 +135,33 @@ func oursOf(a *bursarv1.Account) *bursarv1.Resource {
 	return convert.VectorToProto(sum)
 }
 
-// quantitiesText writes a vector for the eye: "64GiB, 16 cpu, 2 yarn.io/gpu".
+// mastersText writes "1GiB/4.4GiB": the memory of the masters of applications, ours that are not
+// shown yet among them, and how much they may have.
+func mastersText(q *bursarv1.Queue) string {
+	of := func(r *bursarv1.Resource) int64 { return r.GetCustom()[resource.AMMemory] }
+	a := q.GetAccount()
+	most, limited := a.GetLimit().GetCustom()[resource.AMMemory]
+	used := of(a.GetUsed()) + of(a.GetReserved()) + of(a.GetUsedByOthers())
+	switch {
+	case limited:
+		return memoryText(used) + "/" + memoryText(most)
+	case used > 0:
+		return memoryText(used)
+	}
+	return ""
+}
+
+// quantitiesText writes a vector for the eye: "64GiB, 16 cpu, 2 yarn.io/gpu". What is of
+// applications has columns of its own.
 func quantitiesText(r *bursarv1.Resource) string {
 	if r == nil {
 		return ""
 	}
 	var parts []string
 	for _, dimension := range setDimensions(r) {
+		if resource.OfApplications(dimension) {
+			continue
+		}
 		text := quantityOf(r, dimension)
 		if dimension != resource.Memory {
 			text += " " + dimension
@@ -150,10 +173,11 @@ func quantitiesText(r *bursarv1.Resource) string {
 
 // limitText writes a limit. A dimension that it does not have is not limited.
 func limitText(r *bursarv1.Resource) string {
-	if r != nil && len(setDimensions(r)) == 0 {
+	text := quantitiesText(r)
+	if r != nil && text == "" {
 		return "unlimited"
 	}
-	return quantitiesText(r)
+	return text
 }
 
 // setDimensions lists the dimensions that are set, in the usual order.

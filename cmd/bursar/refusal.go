@@ -8,6 +8,7 @@ import (
 	"github.com/bursar/bursar/client"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/proto/convert"
+	"github.com/bursar/bursar/resource"
 )
 
 // refusal says why there was no grant.
@@ -64,7 +65,9 @@ func shortfallText(s *bursarv1.Shortfall) string {
 	if noteOf(s) == noteTooSmall {
 		return fmt.Sprintf("%s, the largest today: %s: asked for %s, it has %s", text, withUnit(s.GetDimension()), amount(s.GetRequested()), amount(s.GetLimit()))
 	}
-	if s.GetDimension() != "" {
+	if resource.OfApplications(s.GetDimension()) {
+		text += ": " + applicationShortText(s)
+	} else if s.GetDimension() != "" {
 		text += fmt.Sprintf(": %s: asked for %s, available %s of %s, short by %s", withUnit(s.GetDimension()),
 			amount(s.GetRequested()), amount(max(0, s.GetAvailable())), amount(s.GetLimit()), amount(s.GetRequested()-s.GetAvailable()))
 	}
@@ -76,6 +79,25 @@ func shortfallText(s *bursarv1.Shortfall) string {
 		text += " (" + note + ")"
 	}
 	return text
+}
+
+// applicationShortText says what a queue, or a user in it, lacks for one more application.
+func applicationShortText(s *bursarv1.Shortfall) string {
+	amount := func(n int64) string { return quantityText(s.GetDimension(), n) }
+	free, limit, asked := amount(max(0, s.GetAvailable())), amount(s.GetLimit()), amount(s.GetRequested())
+	switch largest := noteOf(s) == noteNever; {
+	case largest && s.GetDimension() == resource.AMMemory:
+		return fmt.Sprintf("its largest container has %s of memory; the application master needs %s", limit, asked)
+	case largest && s.GetDimension() == resource.AMCPU:
+		return fmt.Sprintf("its largest container has %s cores; the application master needs %s", limit, asked)
+	}
+	switch s.GetDimension() {
+	case resource.AMMemory:
+		return fmt.Sprintf("it may use %s of memory for application masters, and %s of that is free; this one needs %s", limit, free, asked)
+	case resource.AMCPU:
+		return fmt.Sprintf("it may use %s cores for application masters, and %s of them are free; this one needs %s", limit, free, asked)
+	}
+	return fmt.Sprintf("it may have %s applications, and room for %s more; this needs %s", limit, free, asked)
 }
 
 // closedText says why an account grants nothing at all; empty if the numbers say what is missing.

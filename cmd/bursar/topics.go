@@ -159,6 +159,8 @@ waits for a queue as for a host.
   PARTITION  a node label; if it is left out, the queue's default partition
   NAME       memory (4GiB), cpu (2, or 500m; a vcore is 1), instances, or
              another countable of the cluster such as yarn.io/gpu or licence
+             am-memory and am-cpu: what the application's master takes of that
+             applications: how many it is at the same time, if not one
 
     --external yarn:prod:root.a.a1,memory=64GiB,cpu=16
     --external yarn:prod:root.a@gpu,memory=32GiB,yarn.io/gpu=2
@@ -168,6 +170,11 @@ waits for a queue as for a host.
   the only queue called a1 in the default cluster:
 
     --external yarn:a1,memory=64GiB,cpu=16
+
+YARN starts few masters in a queue at the same time. For Spark in cluster mode
+say what the driver takes:
+
+    --external yarn:prod:root.a,memory=64GiB,cpu=16,am-memory=4608MiB,am-cpu=2
 
 It may be given several times, once for each queue. "bursar queues" shows the
 queues and what each has left. "bursar explain" with the same flags says whether

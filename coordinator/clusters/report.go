@@ -1,7 +1,9 @@
 package clusters
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"unicode/utf8"
 
 	"github.com/bursar/bursar/coordinator/ledger"
@@ -29,19 +31,49 @@ func QueueReports(queues []providers.Queue) ([]ledger.QueueReport, error) {
 		if !resource.ValidPath(q.Path) || utf8.RuneCountInString(q.Partition) > mostPartition {
 			continue
 		}
-		for _, v := range []resource.Vector{q.Limit, q.Used, q.Guaranteed} {
+		for _, v := range []resource.Vector{q.Limit, q.Used, q.Guaranteed, q.UserLimit, q.LargestContainer} {
 			if err := v.Validate(); err != nil {
 				return nil, fmt.Errorf("queue %q in partition %q: %w", q.Path, q.Partition, err)
 			}
 		}
+		users, err := queueUsers(q)
+		if err != nil {
+			return nil, fmt.Errorf("queue %q in partition %q: %w", q.Path, q.Partition, err)
+		}
 		reports = append(reports, ledger.QueueReport{
 			Path: q.Path, Parent: q.Parent, Partition: q.Partition, Limit: q.Limit, Used: q.Used, Guaranteed: q.Guaranteed,
+			Users: users, FirstIsFree: q.FirstIsFree, LargestContainer: q.LargestContainer,
+			NotEnforced: q.NotEnforced, Estimated: q.Estimated, UserPercent: q.UserPercent,
 			State: q.State, Closed: q.Closed, CreatesChildren: q.CreatesChildren, DefaultPartition: q.DefaultPartition,
 			AbsoluteCapacity: q.AbsoluteCapacity, AbsoluteMaxCapacity: q.AbsoluteMaxCapacity,
 			Applications: q.Applications, Pending: q.Pending, Active: q.Active, MaxApplications: q.MaxApplications,
 		})
 	}
 	return reports, nil
+}
+
+// queueUsers is what is said of the users of a queue, in the ledger's form and order; nil: nothing.
+func queueUsers(q *providers.Queue) (*ledger.QueueUsers, error) {
+	if len(q.Users) == 0 && q.UserLimit.IsUnset() {
+		return nil, nil //nolint:nilnil // nothing is said
+	}
+	reports := make([]ledger.UserReport, 0, len(q.Users))
+	for i := range q.Users {
+		u := &q.Users[i]
+		for _, v := range []resource.Vector{u.Limit, u.Used} {
+			if err := v.Validate(); err != nil {
+				return nil, fmt.Errorf("user %q: %w", u.Name, err)
+			}
+		}
+		reports = append(reports, ledger.UserReport{User: u.Name, Limit: u.Limit, Used: u.Used})
+	}
+	slices.SortFunc(reports, func(a, b ledger.UserReport) int { return cmp.Compare(a.User, b.User) })
+	for i := 1; i < len(reports); i++ {
+		if reports[i-1].User == reports[i].User {
+			return nil, fmt.Errorf("user %q: want each once", reports[i].User)
+		}
+	}
+	return &ledger.QueueUsers{Listed: reports, Limit: q.UserLimit}, nil
 }
 
 // applicationReports are answers about applications in the ledger's form, without those that were

@@ -24,8 +24,8 @@ type account struct {
 
 	claim *claim // it is held for one request; nil: it is not
 	held  int    // live allocations that count in it
-	// complete says that the account has no custom countable that the limit does not list. If it
-	// is false, such a countable is not limited.
+	// complete says that the account has no custom countable that the limit does not list, but for
+	// those of applications. If it is false, such a countable is not limited.
 	complete bool
 	// exceeded says that more may be used than the limit allows, because the limit shrank or
 	// engines were adopted.
@@ -75,6 +75,7 @@ func (a *account) available(dimension string) int64 {
 
 // mostOf is what the account could give of the dimension if nothing were used. A host or a queue
 // that does not list a custom countable has none; a quota that does not list it does not limit it.
+// Nor does a cluster queue limit what it does not list of applications.
 func (a *account) mostOf(dimension string) int64 {
 	switch dimension {
 	case resource.Memory:
@@ -86,7 +87,7 @@ func (a *account) mostOf(dimension string) int64 {
 	}
 	limit, limited := a.limit.Get(dimension)
 	if !limited {
-		if a.complete {
+		if a.complete && (a.queue.clusterQueue == nil || !resource.OfApplications(dimension)) {
 			return 0
 		}
 		return unlimited
@@ -136,7 +137,7 @@ func (a *account) shortfalls(list []Shortfall, request resource.Vector) []Shortf
 			continue
 		}
 		note := Note("")
-		if asked > a.mostOf(dimension) {
+		if asked > a.mostOf(dimension) && !resource.OfMasters(dimension) { // their limit moves with the cluster
 			note = NoteNever
 		}
 		list = append(list, a.shortfall(dimension, asked, available, note))
@@ -235,6 +236,12 @@ func (a *account) info() AccountInfo {
 	}
 	for dimension := range a.limit.All() {
 		info.Available = info.Available.With(dimension, max(0, a.available(dimension)))
+	}
+	if q := a.queue.clusterQueue; q != nil {
+		info.NotEnforced, info.Estimated = q.report.NotEnforced, q.report.Estimated
+		if q.of != nil {
+			info.UserPercent = q.report.UserPercent
+		}
 	}
 	if a.claim != nil {
 		info.HeldFor, info.HeldUntil, info.Kept = a.claim.entry.ID, a.claim.until, a.idle()

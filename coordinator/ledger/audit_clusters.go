@@ -14,14 +14,15 @@ type countedCharge struct {
 // countCharges checks which cluster queues an entry counts in.
 func (a *auditor) countCharges(e *entry, c *counted) {
 	want := make(map[resource.Address]resource.Vector)
+	users := a.checkUserCharges(e)
 	for _, part := range e.Entitled.External {
 		at := part.Address
 		for below := true; below; at.Path, below = parentPath(at.Path) {
 			want[at], _ = want[at].Add(part.Vector)
 		}
 	}
-	if len(want) != len(e.queueCharges()) {
-		a.reportf(3, "allocation %s touches %d cluster queues, its parts %d", e.ID, len(e.queueCharges()), len(want))
+	if len(want)+users != len(e.queueCharges()) {
+		a.reportf(3, "allocation %s touches %d cluster queues, its parts %d", e.ID, len(e.queueCharges())-users, len(want))
 		return
 	}
 	for i := range e.queueCharges() {
@@ -30,7 +31,7 @@ func (a *auditor) countCharges(e *entry, c *counted) {
 		asked, wanted := want[at]
 		known := a.isInTable(t.queue)
 		switch {
-		case !wanted || !asked.Equal(t.vector):
+		case t.queue.of == nil && (!wanted || !asked.Equal(t.vector)):
 			a.reportf(3, "allocation %s has %s in %s, its parts there are %s", e.ID, t.vector, at, asked)
 		case !known:
 			a.reportf(3, "allocation %s touches %s, which is in no table", e.ID, at)
@@ -52,7 +53,25 @@ func (a *auditor) countCharges(e *entry, c *counted) {
 	}
 }
 
+// checkUserCharges checks the charges of users' parts of cluster queues, and counts them.
+func (a *auditor) checkUserCharges(e *entry) (users int) {
+	for _, t := range e.queueCharges() {
+		if t.queue.of == nil {
+			continue
+		}
+		users++
+		if part, there := e.Entitled.Part(t.queue.address); !there || !part.Equal(t.vector) {
+			a.reportf(3, "allocation %s has %s in %s, its part there is %s", e.ID, t.vector, t.queue.account.name, part)
+		}
+	}
+	return users
+}
+
 func (a *auditor) isInTable(q *clusterQueue) bool {
+	if of := q.of; of != nil {
+		i, found := of.queue.findUser(of.user)
+		return found && of.queue.users[i] == q && a.isInTable(of.queue)
+	}
 	return a.clusters[q.cluster.ClusterName] == q.cluster && q.cluster.queues[queueKey{q.address.Path, q.address.Partition}] == q
 }
 
@@ -92,8 +111,32 @@ func (a *auditor) compareCluster(name ClusterName, c *cluster) bool {
 		}
 		after = next[0].address
 		a.compareClusterQueue(next[0])
+		if !a.compareUsers(next[0]) {
+			return false
+		}
 	}
 	return false
+}
+
+// compareUsers compares the users' parts of a cluster queue.
+func (a *auditor) compareUsers(q *clusterQueue) bool {
+	for name := ""; len(q.usersAfter(name)) > 0; {
+		if !a.step() {
+			return false
+		}
+		rest := q.usersAfter(name)
+		if len(rest) == 0 { // they have gone in the meantime
+			break
+		}
+		u := rest[0]
+		name = u.of.user
+		if same := u.taken == q.taken && u.known == q.known; u.of.queue != q || !same && !q.cluster.reading.awaits(u) || u.attached == 0 {
+			a.reportf(3, "%s: it is of report %d, its queue of %d; touched by %d", u.account.name, u.taken, q.taken, u.attached)
+		}
+		a.compare(&u.account)
+		a.compareFigures(u)
+	}
+	return true
 }
 
 // compareCreators compares how many cluster queues each host is said to have brought with those
@@ -127,6 +170,12 @@ func (a *auditor) compareClusterQueue(q *clusterQueue) {
 	if q.creator != nil && q.known {
 		a.reportf(3, "%s: is reported, and counts on host %s", q.account.name, q.creator.ID)
 	}
+	a.compareFigures(q)
+}
+
+// compareFigures compares who touches a cluster queue, or a user's part of one, and what the
+// cluster shows there.
+func (a *auditor) compareFigures(q *clusterQueue) {
 	sum := a.sumOf(&q.account)
 	if q.attached != sum.attached || !q.known && q.attached == 0 && q.below == 0 {
 		a.reportf(3, "%s: said to be touched by %d, is by %d, reported %t, %d below", q.account.name, q.attached, sum.attached, q.known, q.below)

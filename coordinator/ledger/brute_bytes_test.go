@@ -79,7 +79,7 @@ func (b *brute) judgeBytes() {
 		row := bytesOfRow(a)
 		total := row + bruteLive
 		for _, part := range a.Entitled.External {
-			total += bruteQueue * int64(len(strings.Split(part.Path, ".")))
+			total += bruteQueue * int64(len(strings.Split(part.Path, "."))+1) // one for its user
 		}
 		if !b.adopted[id] {
 			callers[a.Caller] += total

@@ -79,6 +79,9 @@ func (l *Ledger) closedTo(e *entry, h *host) bool { return !h.suits(e.Wishes) ||
 func (l *Ledger) accountInfos(e *entry) []AccountInfo {
 	var list []AccountInfo
 	for c := range l.charges(e).all {
+		if c.part != nil && c.part.queue.of != nil && c.account.limit.IsUnset() {
+			continue // the cluster does not limit users there
+		}
 		if h := c.host(); h != nil {
 			list = append(list, l.hostInfo(h).Account)
 		} else {

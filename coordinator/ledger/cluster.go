@@ -13,7 +13,8 @@ import (
 type cluster struct {
 	ClusterName
 	configured bool
-	fullPaths  bool // queues are named by their full paths alone
+	fullPaths  bool  // queues are named by their full paths alone
+	terms      Terms // of its settings
 	// since is when it got its settings, or when the ledger was loaded: an answer to an earlier
 	// question may be about another cluster.
 	since    Instant
@@ -73,16 +74,24 @@ func (l *Ledger) dropCluster(c *cluster) {
 }
 
 // configure applies a provider that is new or has other settings.
-func (l *Ledger) configure(name ClusterName) {
-	c := l.cluster(name)
-	c.configured, c.since = true, l.now
+func (l *Ledger) configure(p ProviderRecord) {
+	c := l.cluster(p.ClusterName)
+	c.configured, c.since, c.terms = true, l.now, l.termsOf(p)
 	l.forgetCluster(c)
+}
+
+// termsOf is what the settings of a provider say of requests.
+func (l *Ledger) termsOf(p ProviderRecord) Terms {
+	if l.cfg.Terms == nil {
+		return Terms{}
+	}
+	return l.cfg.Terms(p)
 }
 
 // unconfigure applies that a provider was removed.
 func (l *Ledger) unconfigure(name ClusterName) {
 	c := l.cluster(name)
-	c.configured = false
+	c.configured, c.terms = false, Terms{}
 	l.forgetCluster(c)
 	l.dropCluster(c)
 }

@@ -19,12 +19,15 @@ type clusterQueue struct {
 	below    int // queues that have it as their parent
 	attached int // live allocations, and requests that are being decided
 	dropped  bool
+	known    bool // it is in the last report
+	// users are the parts that users with live allocations in this very queue have of it, by name.
+	users []*clusterQueue
+	of    *userOf // whose part of which queue it is; nil: it is a queue
 	// creator is the host whose agent's report created it; nil: a request or a provider did, or a
 	// provider has reported it since.
 	creator *host
 
 	report QueueReport
-	known  bool // it is in the last report
 	// taken is the number of the report that it was last updated by.
 	taken int
 	// shown is the part of our allocations here that the figures of the last report include for
@@ -77,9 +80,12 @@ func parentPath(path string) (string, bool) {
 // leaf returns the last element of a path.
 func leaf(path string) string { return path[strings.LastIndexByte(path, '.')+1:] }
 
-// unschedulable says why no new grant may go there; empty if one may.
+// unschedulable says why no new grant may go there; empty if one may. Of a user's part the queue
+// says it.
 func (q *clusterQueue) unschedulable() Note {
 	switch {
+	case q.of != nil:
+		return ""
 	case !q.cluster.known:
 		return NoteUnknown
 	case !q.known && !q.autoCreated():
@@ -129,7 +135,7 @@ func (c *cluster) autoCreates(at queueKey) bool {
 // fits reports whether the request can go there now, by what is known of the cluster and by the
 // account.
 func (q *clusterQueue) fits(request resource.Vector) bool {
-	return request.IsZero() || q.unschedulable() == "" && q.account.fits(request)
+	return request.IsZero() || q.unschedulable() == "" && q.account.fits(q.limited(request)) && !q.masterIsLarge(request)
 }
 
 // free is what a request could get at most, in memory, cpu and instances.
@@ -140,9 +146,39 @@ func (q *clusterQueue) free() [3]int64 {
 	return q.account.free()
 }
 
-// tooLarge reports whether the queue is known to be smaller than the request.
+// tooLarge reports whether the queue is known to be smaller than the request, or its largest
+// container than the request's master. What it may have of masters together moves with the cluster,
+// so it is never too little for good.
 func (q *clusterQueue) tooLarge(request resource.Vector) bool {
-	return q.cluster.known && q.known && !q.account.couldEverFit(request)
+	return q.cluster.known && q.known && (!q.account.couldEverFit(withoutMasters(request)) || q.masterIsLarge(request))
+}
+
+// masterIsLarge reports whether a master asks for more than the largest container has.
+func (q *clusterQueue) masterIsLarge(request resource.Vector) bool {
+	return !q.report.LargestContainer.IsUnset() && len(q.largeMasters(nil, request)) > 0
+}
+
+// largeMasters appends what a master asks for beyond the largest container.
+func (q *clusterQueue) largeMasters(list []Shortfall, request resource.Vector) []Shortfall {
+	for _, d := range masterDimensions {
+		most, told := q.report.LargestContainer.Get(d.whole)
+		if asked := get(request, d.master); told && asked > most {
+			list = append(list, Shortfall{
+				Account: q.account.name, Dimension: d.master, Requested: asked, Available: most, Limit: most, Note: NoteNever,
+			})
+		}
+	}
+	return list
+}
+
+// neverShortfalls appends what a request that is too large asks for beyond what there is.
+func (q *clusterQueue) neverShortfalls(list []Shortfall, request resource.Vector) []Shortfall {
+	large := q.largeMasters(nil, request)
+	rest := request
+	for i := range large { // these are not short of room
+		rest = rest.Without(large[i].Dimension)
+	}
+	return append(q.account.shortfalls(list, rest), large...)
 }
 
 // setReport stores what a report says of the cluster queue.
@@ -172,12 +208,15 @@ func (q *clusterQueue) clearCreator() {
 func (q *clusterQueue) forgetReport() {
 	q.known, q.report = false, QueueReport{}
 	q.applyReport()
+	for _, u := range q.users {
+		u.applyUserReport()
+	}
 	q.cluster.prune(q)
 }
 
 // applyReport gives the account the limits and the use of the report.
 func (q *clusterQueue) applyReport() {
-	q.account.complete = q.known
+	q.account.complete = q.known && q.of == nil
 	q.updateOthers()
 	q.account.setLimit(q.report.Limit, resource.Vector{})
 }

@@ -16,10 +16,26 @@ type QueueReport struct {
 	// Limit is the most it may have. Memory, cpu and instances that are not listed are not
 	// limited. Custom countables that are not listed do not exist. Used is what all its
 	// applications hold, Guaranteed what the cluster promises it.
+	//
+	// All may have the dimensions of applications, see resource.OfApplications; the limits of those
+	// that are not listed are not known, and do not limit.
 	Limit, Used, Guaranteed resource.Vector
+	// Users is what it limits for users in this very queue; nil: nothing.
+	Users *QueueUsers
+	// LargestContainer is the most that one container may have, in memory and cpu. What is not
+	// listed is not known. A master that takes more never starts.
+	LargestContainer resource.Vector
+	// These are only shown. NotEnforced are dimensions that the cluster does not look at, Estimated
+	// those of Limit that it does not tell. UserPercent is the share of the queue, in percent, that
+	// a user is sure of while others want more; nil: not reported, or there is no such limit.
+	NotEnforced, Estimated []string
+	UserPercent            *float64
 	// State is its state as the cluster names it; Closed says that it takes no new applications.
 	State  string
 	Closed bool
+	// FirstIsFree says that an application may start whatever its master takes if no other master
+	// runs in the queue.
+	FirstIsFree bool
 	// CreatesChildren says that the cluster creates a queue below it when it is used.
 	CreatesChildren bool
 	// DefaultPartition is the partition of applications that name none.
@@ -125,7 +141,24 @@ func (e *entry) allocated(part int, a *ApplicationReport) resource.Vector {
 			return resource.Vector{}
 		}
 	}
-	return clamped(held)
+	return withApplication(clamped(held), e.Entitled.External[part].Vector)
+}
+
+// withApplication adds to what an application holds what the cluster counts of it in addition: one
+// application, and its master, which has the first container that it got. How much that takes the
+// cluster does not say here. It is taken to be what the part says: if the master takes more, the
+// rest counts as used by others, and if it takes less, the others count as using less by so much.
+func withApplication(held, part resource.Vector) resource.Vector {
+	runs := !held.IsZero()
+	for _, q := range part.Custom() {
+		switch {
+		case q.Name == resource.Applications:
+			held = held.With(q.Name, 1)
+		case resource.OfMasters(q.Name) && runs:
+			held = held.With(q.Name, q.Value)
+		}
+	}
+	return held
 }
 
 // runsIn reports whether the application is in the queue with this path, as far as the cluster

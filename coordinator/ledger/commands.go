@@ -17,6 +17,9 @@ type Config struct {
 	// Of other kinds, paths that begin with "root" are full, and others may be the last element of
 	// one. Default: none.
 	FullPaths []string
+	// Terms says what the settings of a provider say of requests for its cluster; nil: nothing. It
+	// must be the same at each coordinator.
+	Terms func(ProviderRecord) Terms
 	// ReservationTTL is how long a grant lasts without Confirm, counted from when it is durable,
 	// if the request does not say. Default 2 min.
 	ReservationTTL time.Duration
@@ -240,6 +243,9 @@ type AccountInfo struct {
 	HeldFor   ID
 	HeldUntil Instant
 	Kept      resource.Vector
+	// Of a queue, and of a user's part of one: see QueueReport. UserPercent is of users' parts.
+	NotEnforced, Estimated []string
+	UserPercent            *float64
 }
 
 // Remembered is a request id whose allocation has ended.

@@ -67,6 +67,9 @@ func (n AccountName) String() string {
 			Kind: n.Labels.Value(kindKey), Cluster: n.Labels.Value(label.Cluster),
 			Path: n.Labels.Value(pathKey), Partition: n.Labels.Value(partitionKey),
 		}.String()
+		if user := n.Labels.Value(userKey); user != "" {
+			of += " user " + user
+		}
 	case len(n.Labels) == 0:
 		of = "(all)"
 	}

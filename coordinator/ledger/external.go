@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -49,11 +50,16 @@ func (l *Ledger) attachExternal(e *entry, creator *host) {
 			c.attached++
 		}
 		own := c.queue(queueKey{parts[i].Path, parts[i].Partition}, creator)
+		if user := e.Labels.Value(c.terms.UserLabel); user != "" {
+			x.charges = append(x.charges, queueCharge{queue: own.userPart(user), own: true})
+		}
 		for q := own; q != nil; q = q.parent {
 			x.charges = append(x.charges, queueCharge{queue: q, own: q == own})
 		}
 	}
-	slices.SortStableFunc(x.charges, func(a, b queueCharge) int { return a.queue.address.Compare(b.queue.address) })
+	slices.SortStableFunc(x.charges, func(a, b queueCharge) int {
+		return cmp.Or(a.queue.address.Compare(b.queue.address), cmp.Compare(a.queue.userName(), b.queue.userName()))
+	})
 	x.charges = slices.Clip(mergeCharges(x.charges))
 	for i := range x.charges {
 		t := &x.charges[i]
@@ -90,7 +96,11 @@ func (l *Ledger) detachExternal(e *entry) {
 	}
 	for i := range x.charges {
 		q := x.charges[i].queue
-		q.cluster.prune(q)
+		if q.of != nil {
+			q.of.queue.dropUser(q)
+		} else {
+			q.cluster.prune(q)
+		}
 	}
 	for i := range x.memberships {
 		c := x.memberships[i].cluster
@@ -101,6 +111,9 @@ func (l *Ledger) detachExternal(e *entry) {
 
 // contains reports whether a part with this address counts in the cluster queue.
 func (q *clusterQueue) contains(at resource.Address) bool {
+	if q.of != nil {
+		return at == q.address
+	}
 	if q.address.Kind != at.Kind || q.address.Cluster != at.Cluster || q.address.Partition != at.Partition {
 		return false
 	}
@@ -128,9 +141,14 @@ func (q *clusterQueue) sum(parts []resource.External, of func(part int) resource
 // holdExternal counts the parts of an entry in their cluster queues.
 func (e *entry) holdExternal() {
 	x := e.external
+	first := false
 	for i := range x.charges {
 		t := &x.charges[i]
+		if t.queue.of == nil { // else its queue's charge is the one before, and counts already
+			first = t.queue.firstIsFree()
+		}
 		t.queue.account.add(e.State, t.vector)
+		t.queue.account.exceeded = t.queue.account.exceeded || first && t.queue.account.overLimit()
 		t.queue.countHeld(t.vector, 1)
 		t.countUse(e.share)
 	}
@@ -171,6 +189,9 @@ func (l *Ledger) unholdExternal(e *entry) {
 		e.share.dropUse(t.use)
 		t.use = nil
 		l.freed(&t.queue.account)
+		if t.own && t.queue.of == nil && t.queue.firstIsFree() {
+			l.freedForAll(t.queue)
+		}
 	}
 	for i := range x.memberships {
 		s := &x.memberships[i]

@@ -69,7 +69,7 @@ func (f *Filed) forgetChanges() {
 		q.marked = false
 	}
 	clear(l.marked)
-	l.marked, l.changes, l.revision = l.marked[:0], Changes{}, 0
+	l.marked, l.freeing, l.changes, l.revision = l.marked[:0], nil, Changes{}, 0
 }
 
 func (f *Filed) putHost(r HostRecord) {
@@ -199,7 +199,7 @@ func (f *Filed) settle() {
 	created := make(map[*clusterQueue]struct{})
 	l.entries.Scan(func(_ ID, e *entry) bool {
 		for _, t := range e.queueCharges() {
-			if _, known := created[t.queue]; !known {
+			if _, known := created[t.queue]; !known && t.queue.of == nil {
 				created[t.queue] = struct{}{}
 				t.queue.setCreator(e.host)
 			}

@@ -32,6 +32,9 @@ func (f *Filed) emptySums() {
 	for _, c := range l.clusters {
 		c.order.Scan(func(q *clusterQueue) bool {
 			q.account.empty()
+			for _, u := range q.users {
+				u.account.empty()
+			}
 			q.clearCreator()
 			return true
 		})

@@ -124,6 +124,7 @@ type Ledger struct {
 	anyHost  queue    // requests that no host has room for
 	absent   queue    // requests that no host there is could ever take
 	marked   []*queue // queues whose account has more to give, see walk.go
+	freeing  []freeing
 	setAside []*group // that had all the misses they may have in this step
 	step     uint64   // of the walks
 	// crowdedOut says that the last step granted as much as one may, so that others who come first
@@ -209,7 +210,7 @@ func (l *Ledger) NextTimer() (Instant, bool) {
 	if l.refiling != nil {
 		return l.now, true
 	}
-	if (len(l.marked) > 0 || l.visitDue || len(l.visiting) > 0 || len(l.readings.clusters) > 0) && !l.Behind() { // the last step had no time for all that may be granted
+	if (len(l.marked) > 0 || len(l.freeing) > 0 || l.visitDue || len(l.visiting) > 0 || len(l.readings.clusters) > 0) && !l.Behind() { // the last step had no time for all that may be granted
 		return l.now, true
 	}
 	due := Instant(0)

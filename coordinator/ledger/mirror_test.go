@@ -100,7 +100,7 @@ func (m *mirror) followed(c ledger.Changes) {
 func (m *mirror) catchUp() (err error) {
 	s := m.snapshot(0)
 	if m.filed == nil || !m.filed.Suits(&s) {
-		m.filed, err = ledger.File(ledger.Config{}, &s)
+		m.filed, err = ledger.File(modelConfig(), &s)
 	} else {
 		var rows ledger.Snapshot
 		var ended []ledger.ID

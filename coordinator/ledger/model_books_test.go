@@ -34,7 +34,8 @@ type modelRow struct {
 	detached ledger.Instant
 	touched  int64 // of its memory, as of the last sample
 	overUse  overUse
-	brought  bool // by an agent, and the ledger did not know the request
+	brought  bool                      // by an agent, and the ledger did not know the request
+	users    map[resource.Address]bool // the queues in which its user is known
 	elsewhere
 }
 
@@ -121,7 +122,8 @@ type modelAccount struct {
 func (a modelAccount) limits(dimension string) (int64, bool) {
 	most, limited := a.most[dimension]
 	custom := dimension != resource.Memory && dimension != resource.CPU && dimension != resource.Instances
-	return most, limited || ((a.host != nil || a.queue != nil && a.queue.report != nil) && custom)
+	listsAll := a.host != nil || a.queue != nil && a.queue.user == "" && a.queue.report != nil && !resource.OfApplications(dimension)
+	return most, limited || listsAll && custom
 }
 
 // asked is what a resource asks of the account.
@@ -236,6 +238,12 @@ func (m *model) accounts() map[string]modelAccount {
 		a := m.queueAccount(at)
 		all[a.name] = a
 	}
+	for _, r := range m.rows {
+		for at := range r.users {
+			a := m.userAccount(at, r.Labels.Value("user"))
+			all[a.name] = a
+		}
+	}
 	return all
 }
 
@@ -248,6 +256,9 @@ func (m *model) in(r *modelRow, a modelAccount) bool {
 		return r.HostID == a.host.id
 	}
 	if a.queue != nil {
+		if a.queue.user != "" && (!r.users[a.queue.at] || r.Labels.Value("user") != a.queue.user) {
+			return false
+		}
 		return !a.asked(r.Entitled).IsZero()
 	}
 	if a.place != nil && !slices.ContainsFunc(r.Entitled.External, func(x resource.External) bool { return a.counts(x.Address) }) {
@@ -281,7 +292,11 @@ func (m *model) sums(a modelAccount) (used, reserved map[string]int64, held int)
 func (m *model) short(a modelAccount, request resource.Resource) bool {
 	used, reserved, _ := m.sums(a)
 	others := m.others(a)
+	free := m.firstIsFree(a)
 	for dimension, asked := range a.asked(request).All() {
+		if free && resource.OfMasters(dimension) {
+			continue
+		}
 		if most, limited := a.limits(dimension); asked != 0 && limited && used[dimension]+reserved[dimension]+others[dimension]+asked > most {
 			return true
 		}
@@ -304,6 +319,9 @@ func (m *model) exceeded(a modelAccount) bool {
 // tooSmall reports whether the account could not give the request even if nothing were used.
 func (a modelAccount) tooSmall(request resource.Resource) bool {
 	for dimension, asked := range a.asked(request).All() {
+		if a.queue != nil && resource.OfMasters(dimension) {
+			continue // that limit moves
+		}
 		if most, limited := a.limits(dimension); asked != 0 && limited && asked > most {
 			return true
 		}
@@ -342,7 +360,7 @@ func (m *model) fits(a *ledger.Allocation, held holds) []string {
 			return nil
 		}
 	}
-	for _, queue := range m.chains(request) {
+	for _, queue := range m.chains(a) {
 		if m.shut(queue.queue) || m.short(queue, request) || m.against(held, queue, request, a.ID) {
 			return nil
 		}
@@ -376,68 +394,4 @@ func (m *model) normalize(labels label.Set, v resource.Vector) (resource.Vector,
 		}
 	}
 	return v, nil
-}
-
-// shareOf names the share of some labels: that of the account of their first rule with a weight or
-// a guarantee, else that of their user.
-func (m *model) shareOf(labels label.Set) (string, *ledger.Quota) {
-	for _, a := range m.quotas(labels) {
-		if a.rule.Selector.String() != "*" && (a.rule.Weight > 0 || !a.rule.Guaranteed.IsUnset()) {
-			return a.name, &a.rule
-		}
-	}
-	return "user " + labels.Value(label.User), nil
-}
-
-// share is the value of the fair share of some labels: the largest fraction of everything, by
-// weight; those that have less than they are guaranteed come before all others.
-func (m *model) share(labels label.Set) (value float64) {
-	key, q := m.shareOf(labels)
-	has := make(map[string]int64)
-	for _, r := range m.rows {
-		if other, _ := m.shareOf(r.Labels); other == key && r.State.Holds() {
-			for dimension, quantity := range r.Entitled.All() {
-				has[dimension] += quantity
-			}
-		}
-	}
-	for dimension := range has {
-		everything := int64(0)
-		for _, h := range m.hosts {
-			if dimension == resource.Instances {
-				break
-			}
-			everything += hostAccount(h).most[dimension]
-		}
-		if everything > 0 {
-			value = max(value, float64(has[dimension])/float64(everything))
-		}
-	}
-	if q == nil {
-		return value + beyondGuarantee
-	}
-	value /= float64(max(1, q.Weight))
-	for dimension, least := range q.Guaranteed.All() {
-		if has[dimension] >= least {
-			return value + beyondGuarantee
-		}
-	}
-	if q.Guaranteed.IsUnset() {
-		value += beyondGuarantee
-	}
-	return value
-}
-
-// beyondGuarantee puts shares that have all they are guaranteed behind all that have not.
-const beyondGuarantee = 1 << 20
-
-// before reports whether one that waits goes before another: by priority, fair share, arrival.
-func (m *model) before(a, b *modelRow) bool {
-	if a.Priority != b.Priority {
-		return a.Priority > b.Priority
-	}
-	if x, y := m.share(a.Labels), m.share(b.Labels); x != y {
-		return x < y
-	}
-	return a.ID < b.ID
 }

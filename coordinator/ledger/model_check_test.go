@@ -31,7 +31,7 @@ func (m *machine) check(t *rapid.T) {
 		t.Fatal(wrong)
 	}
 	if m.step++; m.step%4 == 0 {
-		if report := m.mirror.compare(m.model.now, ledger.Config{}, m.ledger); report != "" {
+		if report := m.mirror.compare(m.model.now, modelConfig(), m.ledger); report != "" {
 			t.Fatal(report)
 		}
 	}
@@ -45,7 +45,7 @@ func (m *machine) checkBlocker(t *rapid.T, a *ledger.Allocation) {
 	if a.HostID != "" {
 		names = []string{"host " + a.HostID}
 	}
-	for _, account := range append(m.model.quotas(a.Labels), m.model.chains(a.Entitled)...) {
+	for _, account := range append(m.model.quotas(a.Labels), m.model.chains(a)...) {
 		names = append(names, account.name)
 	}
 	_, blocker, said := strings.Cut(a.Reason, "waits for ")

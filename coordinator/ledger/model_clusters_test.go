@@ -38,6 +38,7 @@ type elsewhere struct {
 type modelQueue struct {
 	cluster *modelCluster
 	at      resource.Address
+	user    string              // what this user has of it; empty: all
 	report  *ledger.QueueReport // nil: the last report does not have it
 }
 
@@ -82,11 +83,23 @@ func (m *model) queueAccount(at resource.Address) modelAccount {
 	return a
 }
 
-// chains are the accounts of all queues that a resource asks for something.
-func (m *model) chains(r resource.Resource) []modelAccount {
+// chains are the accounts of all queues that an allocation asks for something, and of its user
+// there.
+func (m *model) chains(a *ledger.Allocation) []modelAccount {
+	users := m.knownUsers(a)
+	if row := m.rows[a.ID]; row != nil {
+		users = row.users
+	}
+	return m.chainsOf(a.Labels, users, a.Entitled)
+}
+
+func (m *model) chainsOf(labels label.Set, users map[resource.Address]bool, r resource.Resource) []modelAccount {
 	seen := make(map[resource.Address]bool)
 	var list []modelAccount
 	for _, part := range r.External {
+		if a := m.userAccount(part.Address, labels.Value("user")); users[part.Address] && !a.asked(r).IsZero() {
+			list = append(list, a)
+		}
 		for _, at := range upwards(part.Address) {
 			if a := m.queueAccount(at); !seen[at] && !a.asked(r).IsZero() {
 				seen[at] = true
@@ -101,7 +114,7 @@ func (m *model) chains(r resource.Resource) []modelAccount {
 func (q *modelQueue) sum(parts []resource.External) resource.Vector {
 	total := resource.Vector{}
 	for _, part := range parts {
-		if slices.Contains(upwards(part.Address), q.at) {
+		if q.user == "" && slices.Contains(upwards(part.Address), q.at) || part.Address == q.at {
 			total, _ = total.Add(part.Vector)
 		}
 	}
@@ -136,7 +149,11 @@ func (m *model) more(a modelAccount, r *modelRow, next resource.Resource) resour
 func (m *model) lacks(a modelAccount, more resource.Vector) bool {
 	used, reserved, _ := m.sums(a)
 	others := m.others(a)
+	free := m.firstIsFree(a)
 	for dimension, n := range more.All() {
+		if free && resource.OfMasters(dimension) {
+			continue
+		}
 		if most, limited := a.limits(dimension); limited && used[dimension]+reserved[dimension]+others[dimension]+n > most {
 			return true
 		}
@@ -169,6 +186,8 @@ func (m *model) queues() map[resource.Address]bool {
 // shut reports whether nothing new may go to a queue.
 func (m *model) shut(q *modelQueue) bool {
 	switch {
+	case q.user != "": // its queue says it
+		return false
 	case !m.knows(q.cluster):
 		return true
 	case q.report == nil:
@@ -202,7 +221,7 @@ func (m *model) others(a modelAccount) map[string]int64 {
 	for dimension, used := range a.queue.report.Used.All() {
 		for _, r := range m.rows {
 			for _, part := range r.Entitled.External {
-				if r.State == ledger.Active && slices.Contains(upwards(part.Address), a.queue.at) {
+				if r.State == ledger.Active && m.in(r, a) && slices.Contains(upwards(part.Address), a.queue.at) {
 					entitled, _ := part.Get(dimension)
 					granted, _ := r.granted[part.Address].Get(dimension)
 					used -= min(entitled, granted)
@@ -229,7 +248,7 @@ func (m *model) resolve(asked []resource.External, labels label.Set) ([]resource
 			return nil, "field"
 		}
 		seen[at] = true
-		resolved = append(resolved, resource.External{Address: at, Vector: part.Vector})
+		resolved = append(resolved, resource.External{Address: at, Vector: counted(part.Vector)})
 	}
 	return resource.NewResource(resource.Vector{}, resolved...).External, ""
 }

@@ -142,7 +142,7 @@ func (m *machine) keptOut(held holds) map[ledger.ID]holds {
 			continue
 		}
 		by := make(holds)
-		accounts := append(m.model.quotas(r.Labels), m.model.chains(r.Entitled)...)
+		accounts := append(m.model.quotas(r.Labels), m.model.chains(&r.Allocation)...)
 		for _, id := range hosts {
 			accounts = append(accounts, hostAccount(m.model.hosts[id]))
 		}
@@ -197,7 +197,7 @@ func (m *machine) sheltered(a *ledger.Allocation, before, now holds, of modelAcc
 	if row == nil || row.State != ledger.Waiting || m.model.rows[now[of.name]].Priority > a.Priority {
 		return false
 	}
-	accounts := append(m.model.quotas(a.Labels), m.model.chains(a.Entitled)...)
+	accounts := append(m.model.quotas(a.Labels), m.model.chains(a)...)
 	for _, h := range m.model.hosts {
 		accounts = append(accounts, hostAccount(h))
 	}
@@ -226,7 +226,7 @@ func (m *machine) checkOwn(t *rapid.T, before holds, had own) {
 	for name, id := range m.holds() {
 		if before[name] != id {
 			r := m.model.rows[id]
-			all := append(m.model.quotas(r.Labels), m.model.chains(r.Entitled)...)
+			all := append(m.model.quotas(r.Labels), m.model.chains(&r.Allocation)...)
 			for _, h := range m.model.hosts {
 				all = append(all, hostAccount(h))
 			}

@@ -287,7 +287,7 @@ func (m *machine) advanceTo(t *rapid.T, now ledger.Instant) {
 func (m *machine) restart(t *rapid.T) {
 	m.windows, m.shares = nil, nil
 	var errs [2]error
-	m.ledger, errs[0] = m.mirror.restore(m.model.now, ledger.Config{})
+	m.ledger, errs[0] = m.mirror.restore(m.model.now, modelConfig())
 	m.twin, errs[1] = m.mirror.restoreFiled(m.model.now)
 	if err := errors.Join(errs[:]...); err != nil {
 		t.Fatal(err)
@@ -295,6 +295,7 @@ func (m *machine) restart(t *rapid.T) {
 	for _, r := range m.model.rows {
 		r.callers, r.detached, r.touched = 0, m.model.now, 0
 		r.elsewhere = elsewhere{}
+		r.users = m.model.knownUsers(&r.Allocation)
 		if r.Expires != 0 {
 			r.Expires = max(r.Expires, m.model.now.Add(interval))
 		}

@@ -11,7 +11,7 @@ func (m *model) never(a *ledger.Allocation) bool {
 			return true
 		}
 	}
-	for _, queue := range m.chains(a.Entitled) {
+	for _, queue := range m.chains(a) {
 		if m.knows(queue.queue.cluster) && queue.queue.report != nil && queue.tooSmall(a.Entitled) {
 			return true
 		}

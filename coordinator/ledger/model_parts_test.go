@@ -31,7 +31,7 @@ func parts(t *rapid.T) []resource.External {
 			at.Partition = "g"
 		}
 		if !slices.ContainsFunc(list, func(x resource.External) bool { return x.Address == at }) {
-			list = append(list, resource.External{Address: at, Vector: request(t)})
+			list = append(list, resource.External{Address: at, Vector: quantity(t, request(t), resource.AMMemory, 3, 8)})
 		}
 	}
 	return list
@@ -42,6 +42,7 @@ func partsAbroad(t *rapid.T) []resource.External {
 	var list []resource.External
 	for _, path := range rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"root.a.x", "root.a.x", "root.a.y", "root.b", "root.a"}), 1, 2, rapid.ID[string]).Draw(t, "queues") {
 		v := resource.Vector{}.WithMemory(rapid.Int64Range(0, 4).Draw(t, path))
+		v = quantity(t, v, resource.AMMemory, 3, 8)
 		list = append(list, resource.External{Address: resource.Address{Kind: "yarn", Cluster: "p", Path: path}, Vector: v})
 	}
 	return list

@@ -81,6 +81,7 @@ func (m *machine) readClusters(t *rapid.T) {
 				q.Limit = resource.Vector{}.WithMemory(rapid.Int64Range(6, 12).Draw(t, "limit"))
 			}
 			q.Used = quantity(t, q.Used, resource.Memory, 8, 3)
+			limitApplications(t, &q)
 			r.Queues = append(r.Queues, q)
 		}
 		for _, id := range applicationIDs {
@@ -110,6 +111,7 @@ func (m *machine) reportCluster(t *rapid.T) {
 		q := ledger.QueueReport{Path: path, Partition: partition, DefaultPartition: standard[path], Limit: limit(t), State: "RUNNING"}
 		q.Used = quantity(t, quantity(t, q.Used, resource.Memory, 8, 3), "gpu", 2, 8)
 		q.Closed = rapid.IntRange(0, 15).Draw(t, "closed") == 0
+		limitApplications(t, &q)
 		q.CreatesChildren = rapid.IntRange(0, 3).Draw(t, "creates") == 0
 		r.Queues = append(r.Queues, q)
 	}
@@ -243,6 +245,14 @@ func (r *modelRow) held(at resource.Address, a ledger.ApplicationReport) resourc
 	}
 	if candidates != 1 {
 		return resource.Vector{}
+	}
+	whole, _ := r.Entitled.Part(at)
+	running := !v.IsZero()
+	if n, counts := whole.Get(resource.AMMemory); counts && running {
+		v = v.With(resource.AMMemory, n)
+	}
+	if whole.Has(resource.Applications) {
+		v = v.With(resource.Applications, 1)
 	}
 	return v
 }

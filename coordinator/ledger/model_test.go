@@ -83,7 +83,7 @@ type machine struct {
 
 func newMachine() *machine {
 	return &machine{
-		ledger: ledger.New(ledger.Config{}, newPlainPlacer()), twin: ledger.New(ledger.Config{}, newPlainPlacer()),
+		ledger: ledger.New(modelConfig(), newPlainPlacer()), twin: ledger.New(modelConfig(), newPlainPlacer()),
 		mirror: newMirror(), model: newModel(), agents: make(map[string]*modelAgent),
 		bodies: make(map[string]ledger.AllocateCommand), adopting: make(map[ledger.ID]adoption),
 	}
@@ -182,12 +182,15 @@ func (m *machine) follow(t *rapid.T, a *ledger.Allocation) {
 	switch {
 	case before != nil:
 		row.callers, row.detached, row.touched, row.overUse = before.callers, before.detached, before.touched, before.overUse
-		row.brought = before.brought
+		row.brought, row.users = before.brought, before.users
 		if from.Holds() && a.State.Holds() {
 			row.elsewhere = before.elsewhere
 		}
 	case a.State == ledger.Active:
+		row.users = m.model.knownUsers(a)
 		m.adopt(t, row)
+	default:
+		row.users = m.model.knownUsers(a)
 	}
 	switch {
 	case a.State == ledger.Waiting && from == ledger.Reserved:
@@ -220,7 +223,7 @@ func (m *machine) adopt(t *rapid.T, row *modelRow) {
 		t.Fatalf("%s is adopted without its request being known: %t; want %t", row.ID, row.Adopted(), by.brought)
 	}
 	over := false
-	for _, account := range append(append(m.model.quotas(row.Labels), by.host), m.model.chains(row.Entitled)...) {
+	for _, account := range append(append(m.model.quotas(row.Labels), by.host), m.model.chainsOf(row.Labels, row.users, row.Entitled)...) {
 		over = over || m.model.short(account, row.Entitled)
 	}
 	if row.OverLimit != over {
@@ -263,7 +266,7 @@ func (m *machine) granted(t *rapid.T, a *ledger.Allocation, held holds, waited b
 	}
 	request := a.Entitled
 	accounts := m.model.quotas(a.Labels)
-	for _, queue := range m.model.chains(request) {
+	for _, queue := range m.model.chains(a) {
 		if m.model.shut(queue.queue) {
 			t.Fatalf("%s is granted %s, and %s is not open", a.ID, request, queue.name)
 		}
@@ -319,6 +322,9 @@ func (m *machine) accounts(each func(ledger.AccountInfo)) {
 	})
 	m.ledger.Queues(resource.Address{}, func(q ledger.QueueInfo) bool {
 		each(q.Account)
+		for _, u := range m.ledger.QueueUsers(q.Address) {
+			each(u)
+		}
 		return true
 	})
 }

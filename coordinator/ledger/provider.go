@@ -20,7 +20,8 @@ func (n ClusterName) Compare(m ClusterName) int {
 	return cmp.Or(strings.Compare(n.Kind, m.Kind), strings.Compare(n.Cluster, m.Cluster))
 }
 
-// ProviderRecord says that a cluster is read, and how. The ledger does not use the settings.
+// ProviderRecord says that a cluster is read, and how. What the settings say of requests is in
+// Config.Terms; the ledger itself does not use them.
 type ProviderRecord struct {
 	ClusterName
 	// Default makes it the cluster of requests that name none. At most one of a kind may have it.
@@ -180,7 +181,7 @@ func (l *Ledger) useProviders(list []ProviderRecord, record func(p ProviderRecor
 			record(list[i], true)
 		}
 		if old == nil || !maps.Equal(old.Settings, list[i].Settings) {
-			l.configure(list[i].ClusterName)
+			l.configure(list[i])
 		}
 	}
 	l.grantWaiting()

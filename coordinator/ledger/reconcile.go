@@ -259,7 +259,11 @@ func largestQuantity(v resource.Vector) int64 {
 // already, and an unknown cluster is not a full one.
 func (l *Ledger) hasRoom(e *entry) bool {
 	for c := range l.charges(e).all {
-		if !c.account.fits(c.vector) {
+		v := c.vector
+		if c.part != nil {
+			v = c.part.queue.limited(v)
+		}
+		if !c.account.fits(v) {
 			return false
 		}
 	}

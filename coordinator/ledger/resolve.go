@@ -42,7 +42,7 @@ func (l *Ledger) resolve(parts []resource.External, labels label.Set) ([]resourc
 		if slices.ContainsFunc(resolved, func(other resource.External) bool { return other.Address == at }) {
 			return nil, &FieldError{field + ".path", parts[i].Address.String(), "each queue once; another part is for " + at.String() + " too"}
 		}
-		resolved = append(resolved, resource.External{Address: at, Vector: parts[i].Vector})
+		resolved = append(resolved, resource.External{Address: at, Vector: c.terms.termed(parts[i].Vector)})
 	}
 	slices.SortFunc(resolved, func(a, b resource.External) int { return a.Compare(b.Address) })
 	return resolved, nil

@@ -86,7 +86,7 @@ func (l *Ledger) fileRules(s *Snapshot) error {
 	}
 	for _, p := range l.providers {
 		c := l.cluster(p.ClusterName)
-		c.configured, c.since = true, l.now
+		c.configured, c.since, c.terms = true, l.now, l.termsOf(p)
 	}
 	return nil
 }

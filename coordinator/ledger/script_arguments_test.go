@@ -26,7 +26,7 @@ type arguments struct {
 
 // dimensions are the keys that are read as quantities; other keys that a command does not know are
 // labels.
-var dimensions = []string{resource.Memory, resource.CPU, resource.Instances, "gpu", "licence"}
+var dimensions = []string{resource.Memory, resource.CPU, resource.Instances, resource.AMMemory, resource.AMCPU, resource.Applications, "gpu", "licence"}
 
 func (a *arguments) fatal(err error) {
 	a.t.Helper()

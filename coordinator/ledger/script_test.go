@@ -48,6 +48,7 @@ type script struct {
 }
 
 func newScript(config ledger.Config) *script {
+	config.Terms = scriptTerms
 	return &script{
 		config: config,
 		ledger: ledger.New(config, newPlainPlacer()),

@@ -74,6 +74,10 @@ func (s *Scheduler) list(n *node, parent string, seen map[string]bool) error {
 	for _, row := range rows {
 		row.Path, row.Parent = path, parent
 		row.Applications, row.Pending, row.Active, row.MaxApplications = n.applications, n.pending, n.active, n.maximum
+		row.ApplicationsPerUser, row.ParallelApplications, row.Containers = n.perUser, n.parallel, n.containers
+		row.UserPercent, row.UserFactor, row.AutoCreated = n.userPercent, n.factor, n.autoCreated
+		row.LargestContainer = n.largest
+		row.Users = n.usersIn(row.Partition)
 		row.State, row.CreatesChildren, row.DefaultPartition = n.state, n.createsChildren(), n.defaultPartition
 		s.Entries = append(s.Entries, row)
 	}
@@ -142,7 +146,7 @@ func (n *node) partitions(path string) ([]Entry, error) {
 		}
 		rows = append(rows, Entry{
 			Partition: c.partition, Limit: c.limit, Guaranteed: c.guaranteed,
-			AbsoluteCapacity: c.absolute, AbsoluteMaxCapacity: c.absoluteMax,
+			AbsoluteCapacity: c.absolute, AbsoluteMaxCapacity: c.absoluteMax, AMPercent: c.amPercent,
 		})
 	}
 	for _, u := range n.usages {
@@ -151,7 +155,7 @@ func (n *node) partitions(path string) ([]Entry, error) {
 			rows = append(rows, Entry{Partition: u.partition})
 			row = &rows[len(rows)-1]
 		}
-		row.Used, row.Reserved = u.used, u.reserved
+		row.Used, row.Reserved, row.AMUsed, row.AMLimit = u.used, u.reserved, u.amUsed, u.amLimit
 	}
 	if len(rows) == 0 {
 		rows = append(rows, Entry{})
@@ -159,10 +163,38 @@ func (n *node) partitions(path string) ([]Entry, error) {
 	if row := at(""); row != nil {
 		row.Limit, row.Guaranteed = first(row.Limit, n.limit), first(row.Guaranteed, n.guaranteed)
 		row.Used, row.Reserved = first(row.Used, n.used), first(row.Reserved, n.reserved)
+		row.AMLimit, row.AMUsed = first(row.AMLimit, n.amLimit), first(row.AMUsed, n.amUsed)
+		if row.AMPercent == nil {
+			row.UserAMLimit = n.userAMLimit
+		}
 		row.AbsoluteCapacity = first(row.AbsoluteCapacity, n.absolute)
 		row.AbsoluteMaxCapacity = first(row.AbsoluteMaxCapacity, n.absoluteMax)
 	}
 	return rows, nil
+}
+
+// usersIn are the users of the queue in a partition, each once. Versions before 2.8 tell what they
+// have of the default one.
+func (n *node) usersIn(partition string) (users []UserEntry) {
+	seen := make(map[string]bool, len(n.users))
+	for i := range n.users {
+		from := &n.users[i]
+		if from.name == "" || seen[from.name] {
+			continue
+		}
+		seen[from.name] = true
+		u := UserEntry{Name: from.name, Applications: plusCount(from.pending, from.active), Weight: from.weight, Active: from.isActive}
+		if partition == "" {
+			u.Used, u.AMUsed = from.used, from.amUsed
+		}
+		for _, in := range from.usages {
+			if in.partition == partition {
+				u.Used, u.AMUsed, u.AMLimit = first(in.used, u.Used), first(in.amUsed, u.AMUsed), in.amLimit
+			}
+		}
+		users = append(users, u)
+	}
+	return users
 }
 
 func first[T any](a, b *T) *T {

@@ -26,6 +26,7 @@ type node struct {
 	capacities                             []capacity
 	usages                                 []usage
 	applications, pending, active, maximum *int32
+	applicationLimits
 	// The FifoScheduler's, in MiB; fifo: it has a field that only this scheduler has.
 	fifo                  bool
 	fifoMemory, fifoTaken *int64
@@ -36,12 +37,14 @@ type capacity struct {
 	partition             string
 	absolute, absoluteMax *float64
 	limit, guaranteed     *resource.Vector
+	amPercent             *float64
 }
 
-// usage is what a queue has of a partition.
+// usage is what a queue, or a user in it, has of a partition.
 type usage struct {
-	partition      string
-	used, reserved *resource.Vector
+	partition       string
+	used, reserved  *resource.Vector
+	amUsed, amLimit *resource.Vector
 }
 
 // nodeField reads one field of a queue.
@@ -121,7 +124,7 @@ func readAutoCreates(r *reader, n *node) (err error) {
 
 func readMade(r *reader, n *node) error {
 	made, err := r.boolean()
-	n.made = n.made || made
+	n.made, n.autoCreated = n.made || made, made
 	return err
 }
 
@@ -156,6 +159,8 @@ func capacityField(r *reader, c *capacity, key []byte) (err error) {
 		c.limit, err = r.vector(roleLimit)
 	case "effectiveMinResource":
 		c.guaranteed, err = r.vector(rolePromised)
+	case "maxAMLimitPercentage":
+		c.amPercent, err = r.percent()
 	default:
 		err = r.json.Skip()
 	}
@@ -177,6 +182,10 @@ func usageField(r *reader, u *usage, key []byte) (err error) {
 		u.used, err = r.vector(roleTaken)
 	case "reserved":
 		u.reserved, err = r.vector(roleTaken)
+	case "amUsed":
+		u.amUsed, err = r.vector(roleTaken)
+	case "amLimit":
+		u.amLimit, err = r.vector(roleLimit)
 	default:
 		err = r.json.Skip()
 	}
@@ -210,6 +219,9 @@ func queueField(r *reader, n *node, key []byte) error {
 	}
 	if read, known := nodeFields[string(key)]; known {
 		return read(r, n)
+	}
+	if read, known := limitFields[string(key)]; known {
+		return read(r, &n.applicationLimits)
 	}
 	return r.json.Skip()
 }

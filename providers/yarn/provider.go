@@ -181,6 +181,7 @@ func (p *Provider) read(ctx context.Context, from *server, known *clusterInfo) (
 	if known != nil {
 		p.setActive(from, *known)
 	}
+	scheduler.Assume = p.settings.assume
 	sized, err := p.size(ctx, from, scheduler)
 	if err != nil {
 		return none, err

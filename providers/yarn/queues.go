@@ -43,6 +43,7 @@ func (s *Scheduler) Queues(totals map[string]resource.Vector) []providers.Queue 
 		q := &queues[i]
 		q.Applications, q.Pending, q.Active = first.Applications, first.Pending, first.Active
 	}
+	s.limitApplications(queues)
 	return queues
 }
 

@@ -223,6 +223,15 @@ func (r *reader) mebibytes() (*int64, error) {
 
 // percent returns a number that is finite; none is less than zero.
 func (r *reader) percent() (*float64, error) {
+	f, err := r.signed()
+	if f == nil {
+		return nil, err
+	}
+	return new(max(*f, 0)), err
+}
+
+// signed returns a number that is finite.
+func (r *reader) signed() (*float64, error) {
 	b, err := r.digits()
 	if err != nil || len(b) == 0 {
 		return nil, err
@@ -231,7 +240,7 @@ func (r *reader) percent() (*float64, error) {
 	if err != nil || math.IsNaN(f) || math.IsInf(f, 0) {
 		return nil, nil //nolint:nilnil,nilerr // no number is no figure
 	}
-	return new(max(f, 0)), nil
+	return &f, nil
 }
 
 // amount is a quantity of one type with its unit.

@@ -24,6 +24,8 @@ type Scheduler struct {
 	// CapacityScheduler since Hadoop 3.1, the FairScheduler always, the FifoScheduler its memory.
 	// A cluster without a machine says zero.
 	Totals map[string]resource.Vector
+	// Assume is what the answer does not say.
+	Assume Assumptions
 }
 
 // Entry is what an answer says of one queue in one partition. What is nil it does not say.
@@ -52,4 +54,38 @@ type Entry struct {
 	CreatesChildren bool
 	// DefaultPartition is the partition of applications that name none.
 	DefaultPartition string
+	// AMLimit is the most that the masters of applications may have, AMUsed what they have.
+	// AMPercent is the share of the queue that they may have, in percent.
+	AMLimit, AMUsed *resource.Vector
+	AMPercent       *float64
+	// UserAMLimit is what one user's masters may have before Hadoop 2.8, in which all users have
+	// the same.
+	UserAMLimit *resource.Vector
+	// ApplicationsPerUser limits running and pending ones of one user, ParallelApplications the
+	// running ones of the queue.
+	ApplicationsPerUser, ParallelApplications *int32
+	// UserPercent is the share of the queue that each of several users is sure of, in percent, and
+	// UserFactor how often a user may have what the queue is promised; -1: all that it may have.
+	UserPercent, UserFactor *float64
+	// LargestContainer is the most that one container may have.
+	LargestContainer *resource.Vector
+	// Containers is how many it has in all partitions.
+	Containers *int32
+	Users      []UserEntry
+	// AutoCreated says that it was made by using it in a way in which YARN does not count its
+	// applications.
+	AutoCreated bool
+}
+
+// UserEntry is what an answer says of a user in a queue and partition. What is nil it does not say.
+type UserEntry struct {
+	Name         string
+	Used, AMUsed *resource.Vector
+	// AMLimit is what the user's masters could have when one was last started.
+	AMLimit *resource.Vector
+	// Applications are those that run and that wait, in all partitions.
+	Applications *int32
+	// Weight is 1 for most. Active says that the user waits for something.
+	Weight *float64
+	Active bool
 }

@@ -47,6 +47,9 @@ type settings struct {
 	maxBytes int64
 	// insecure allows a password over plain http.
 	insecure bool
+
+	terms  providers.Terms
+	assume Assumptions
 }
 
 // parseSettings reads settings without opening a file. The error is a *providers.SettingError.
@@ -78,6 +81,9 @@ func parseSettings(given map[string]string) (settings, error) {
 		s.insecure = true
 	default:
 		return s, &providers.SettingError{Setting: settingInsecure, Value: text, Want: "true or false"}
+	}
+	if err := s.parseLimits(given); err != nil {
+		return s, err
 	}
 	if err := s.checkPlace(given); err != nil {
 		return s, err

@@ -19,6 +19,12 @@ const (
 	settingKey              = "key"
 	settingMaxBytes         = "maxBytes"
 	settingInsecure         = "insecure"
+	settingAM               = "am"
+	settingUserLabel        = "userLabel"
+	settingCalculator       = "calculator"
+	settingSmallest         = "smallestContainer"
+	settingContainerStep    = "containerStep"
+	settingAMShare          = "amShare"
 )
 
 // Settings are those of a YARN cluster, without the ones that every kind has.
@@ -41,6 +47,13 @@ func Settings() []providers.Setting {
 		{Name: settingKey, Type: providers.File, Doc: "Its private key in PEM. It must not be readable for everybody."},
 		{Name: settingMaxBytes, Type: providers.Size, Doc: "The longest answer that is read. 500 queues take about 3.5MiB. Default 64MiB; 64KiB to 4GiB."},
 		{Name: settingInsecure, Type: providers.Flag, Doc: "Allows a password over http. Then everybody on the way can read it. Default false."},
+		{Name: settingAM, Type: providers.Text, Doc: "What the master (AM) of an application takes if a request does not say it (am-memory, am-cpu), as YARN rounds it. It is a part of what the request asks for. " +
+			"What Spark asks for in client mode is the default, memory=1GiB,cpu=1; in cluster mode the driver is the master, so such requests should say what that takes."},
+		{Name: settingUserLabel, Type: providers.Text, Doc: "The label of a request that names the user that its application runs as in YARN. Queues limit what each user has. Default user. none: users are not known."},
+		{Name: settingCalculator, Type: providers.Text, Doc: "The CapacityScheduler's resource-calculator: default, which looks at memory alone, so that cores do not limit; dominant; or detect, from the answers. As long as those prove nothing, cores limit. Default detect."},
+		{Name: settingSmallest, Type: providers.Text, Doc: "The smallest container, yarn.scheduler.minimum-allocation-mb and -vcores, such as memory=1GiB,cpu=1. YARN rounds limits of users, and what masters ask for, up to a multiple of it, and no answer tells it. Default: they are not rounded up."},
+		{Name: settingContainerStep, Type: providers.Text, Doc: "What YARN rounds containers up to a multiple of, if that is not the smallest container: the FairScheduler's yarn.scheduler.increment-allocation-mb and -vcores, which are memory=1GiB,cpu=1 by default. Default: smallestContainer."},
+		{Name: settingAMShare, Type: providers.Text, Doc: "The FairScheduler's maxAMShare, of queues in which no master has started yet: after that the answers tell the limit. From 0 to 1, or -1 if masters are not limited. Default 0.5, which is YARN's."},
 	}
 }
 

@@ -93,6 +93,12 @@ func (c *Cluster) state(tb testing.TB, id string) state {
 	return answer.App
 }
 
+// Diagnostics is what the ResourceManager says of an application, such as why it does not start it.
+func (c *Cluster) Diagnostics(tb testing.TB, id string) string {
+	tb.Helper()
+	return c.state(tb, id).Diagnostics
+}
+
 // AwaitAllocated waits until applications hold what they asked for.
 func (c *Cluster) AwaitAllocated(tb testing.TB, ids ...string) {
 	tb.Helper()

@@ -115,7 +115,7 @@ func show(queues []providers.Queue) string {
 }
 
 // quantities writes whole MiB and whole cores if they are whole, else bytes and millicores with
-// their unit.
+// their unit, and custom resources. What is of applications is left out: see applicationsOf.
 func quantities(v resource.Vector) string {
 	memory, cpu := "-", "-"
 	if bytes, ok := v.Get(resource.Memory); ok {
@@ -130,6 +130,9 @@ func quantities(v resource.Vector) string {
 	}
 	text := memory + "/" + cpu
 	for _, custom := range v.Custom() {
+		if resource.OfApplications(custom.Name) {
+			continue
+		}
 		text += fmt.Sprintf("/%s=%d", custom.Name, custom.Value)
 	}
 	return text

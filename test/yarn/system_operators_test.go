@@ -69,7 +69,7 @@ func partition(t *testing.T, c *yarn.Cluster, s *system) {
 	s.ok(t, "confirm", id, "--application", app)
 	s.awaitQueue(t, "root.parts@gpu", "limit 16384/16 used 4096/4 ours 4096/4 others 0/0 available 12288/12")
 	s.awaitQueue(t, "root.parts", "limit 16384/16 used 0/0 ours 0/0 others 0/0 available 16384/16")
-	if got := fmt.Sprint(s.queue(t, "root.parts@gpu").GetAvailable().GetCustom()); got != "map[yarn.io/gpu:1]" {
+	if got := fmt.Sprint(quantityOf(s.queue(t, "root.parts@gpu").GetAvailable()).Custom); got != "map[yarn.io/gpu:1]" {
 		t.Errorf("available of what only these machines have: %s", got)
 	}
 	c.Kill(t, app)

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+	"github.com/bursar/bursar/resource"
 	"github.com/bursar/bursar/test/yarn"
 )
 
@@ -157,8 +158,19 @@ type decodedQuantity struct {
 	Custom                 map[string]int64
 }
 
+// quantityOf leaves out what is of applications: an answer has that elsewhere.
 func quantityOf(r *bursarv1.Resource) *decodedQuantity {
-	return &decodedQuantity{r.MemoryBytes, r.CpuMillis, r.GetCustom()}
+	var custom map[string]int64
+	for name, n := range r.GetCustom() {
+		if resource.OfApplications(name) {
+			continue
+		}
+		if custom == nil {
+			custom = make(map[string]int64)
+		}
+		custom[name] = n
+	}
+	return &decodedQuantity{r.MemoryBytes, r.CpuMillis, custom}
 }
 
 // sameAs is what the coordinator says of queues, in the order of what decode says of them, without

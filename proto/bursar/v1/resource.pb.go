@@ -124,7 +124,10 @@ type ExternalResource struct {
 	CpuMillis *int64 `protobuf:"varint,6,opt,name=cpu_millis,json=cpuMillis,proto3,oneof" json:"cpu_millis,omitempty"`
 	// Number of containers.
 	Instances *int64 `protobuf:"varint,7,opt,name=instances,proto3,oneof" json:"instances,omitempty"`
-	// Further countable resources, such as "yarn.io/gpu".
+	// Further countable resources, such as "yarn.io/gpu". Three names are about the applications of
+	// the part: "am-memory" in bytes and "am-cpu" in thousandths of a core are what an application's
+	// master takes of the memory and the cpu above, and "applications" is how many it has at the same
+	// time. What is left out of these is set by the coordinator.
 	Custom        map[string]int64 `protobuf:"bytes,8,rep,name=custom,proto3" json:"custom,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

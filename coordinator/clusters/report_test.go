@@ -1,0 +1,42 @@
+package clusters
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/providers"
+	"github.com/bursar/bursar/resource"
+)
+
+// What a cluster limits for users gets to the ledger by name, and only if it makes sense.
+func TestUsersOfQueuesAreReported(t *testing.T) {
+	am := func(n int64) resource.Vector { return resource.Vector{}.With(resource.AMMemory, n) }
+	reports, err := QueueReports([]providers.Queue{
+		{Path: "root"},
+		{Path: "root.a", UserLimit: am(3), FirstIsFree: true, Users: []providers.User{{Name: "bob", Limit: am(2)}, {Name: "alice", Limit: am(1), Used: am(1)}}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if reports[0].Users != nil || reports[0].FirstIsFree {
+		t.Errorf("the root limits nothing, and is reported with %+v", reports[0])
+	}
+	got := reports[1].Users
+	same := func(a, b ledger.UserReport) bool {
+		return a.User == b.User && a.Limit.Equal(b.Limit) && a.Used.Equal(b.Used)
+	}
+	want := []ledger.UserReport{{User: "alice", Limit: am(1), Used: am(1)}, {User: "bob", Limit: am(2)}}
+	if got == nil || !got.Limit.Equal(am(3)) || !reports[1].FirstIsFree || !slices.EqualFunc(got.Listed, want, same) {
+		t.Errorf("reported are %+v; want %+v, and 3 for others", got, want)
+	}
+	for name, users := range map[string][]providers.User{
+		`user "bob": want each once`: {{Name: "bob"}, {Name: "alice"}, {Name: "bob"}},
+		`user "bob": am-memory`:      {{Name: "bob", Used: am(-1)}},
+	} {
+		if _, err := QueueReports([]providers.Queue{{Path: "root", Users: users}}); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%v; want %s", err, name)
+		}
+	}
+}

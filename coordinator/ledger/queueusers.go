@@ -1,0 +1,235 @@
+package ledger
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/bursar/bursar/label"
+	"github.com/bursar/bursar/resource"
+)
+
+// A cluster may limit what one user has of a queue, and what the masters of applications have. The
+// first is an account of its own, next to the queue's: a cluster queue that counts what one user's
+// allocations have in this very queue. The second is a dimension of these accounts. So both are
+// counted, read, waited for and explained as everything else in a queue is.
+
+// QueueUsers is what a cluster says of users in a queue.
+type QueueUsers struct {
+	// Listed are by name, each once.
+	Listed []UserReport
+	// Limit is that of users who are not listed.
+	Limit resource.Vector
+}
+
+// UserReport is what a cluster says of one user in a queue.
+type UserReport struct {
+	User string
+	// Limit is the most that the user may have, Used what all applications of the user hold. What
+	// is not listed in Limit is not limited.
+	Limit, Used resource.Vector
+}
+
+// Terms is what the settings of a provider say of requests for its cluster.
+type Terms struct {
+	// Application is what a part counts as if it does not say it itself: resource.AMMemory and
+	// resource.AMCPU, but no more than the part's memory and cpu, and resource.Applications.
+	Application resource.Vector
+	// UserLabel is the label whose value is the user in the cluster. Empty: users are not known
+	// there.
+	UserLabel string
+	// Container is how the cluster rounds the container of a master, in memory and cpu.
+	Container resource.Normalization
+}
+
+// termed adds to a part what the settings say of each.
+func (t *Terms) termed(v resource.Vector) resource.Vector {
+	if v.IsZero() {
+		return v
+	}
+	whole := v
+	for dimension, n := range t.Application.All() {
+		if v.Has(dimension) {
+			continue
+		}
+		switch {
+		case dimension == resource.AMMemory && whole.Has(resource.Memory):
+			n = min(n, whole.Memory())
+		case dimension == resource.AMCPU && whole.Has(resource.CPU):
+			n = min(n, whole.CPU())
+		}
+		v = v.With(dimension, n)
+	}
+	return t.rounded(v)
+}
+
+// masterDimensions are those of masters, each with the one that it is a part of.
+var masterDimensions = [...]struct{ master, whole string }{{resource.AMMemory, resource.Memory}, {resource.AMCPU, resource.CPU}}
+
+// rounded raises the master of a part to what the cluster makes its container, and the part to its
+// master. What the cluster would refuse as too large stays as it is.
+func (t *Terms) rounded(v resource.Vector) resource.Vector {
+	for _, d := range masterDimensions {
+		asked := get(v, d.master)
+		if asked == 0 || !t.Container.Minimum.Has(d.whole) && !t.Container.Increment.Has(d.whole) {
+			continue
+		}
+		container, err := t.Container.Apply(resource.Vector{}.With(d.whole, asked))
+		if err != nil {
+			continue
+		}
+		asked = get(container, d.whole)
+		v = v.With(d.master, asked)
+		if whole, has := v.Get(d.whole); has && whole < asked {
+			v = v.With(d.whole, asked)
+		}
+	}
+	return v
+}
+
+// userOf is a user and the queue that the user has a part of.
+type userOf struct {
+	queue *clusterQueue
+	user  string
+}
+
+// userName is the user whose part it is; empty: it is a queue.
+func (q *clusterQueue) userName() string {
+	if q.of == nil {
+		return ""
+	}
+	return q.of.user
+}
+
+// userPart finds or makes what a user has of a queue.
+func (q *clusterQueue) userPart(user string) *clusterQueue {
+	i, found := q.findUser(user)
+	if found {
+		return q.users[i]
+	}
+	u := newClusterQueue(q.cluster, queueKey{q.address.Path, q.address.Partition})
+	u.of, u.taken = &userOf{q, user}, q.taken
+	u.account.name.Labels = append(u.account.name.Labels, label.Label{Key: userKey, Value: user})
+	u.applyUserReport()
+	q.users = slices.Insert(q.users, i, u)
+	return u
+}
+
+// findUser returns the place of a user among the queue's.
+func (q *clusterQueue) findUser(user string) (int, bool) {
+	return slices.BinarySearchFunc(q.users, user, func(u *clusterQueue, user string) int { return cmp.Compare(u.of.user, user) })
+}
+
+// usersAfter are the users' parts of the queue after a name.
+func (q *clusterQueue) usersAfter(name string) []*clusterQueue {
+	i, found := q.findUser(name)
+	if found {
+		i++
+	}
+	return q.users[i:]
+}
+
+// dropUser forgets a user's part that no allocation charges.
+func (q *clusterQueue) dropUser(u *clusterQueue) {
+	if i, found := q.findUser(u.of.user); found && u.attached == 0 {
+		q.users = slices.Delete(q.users, i, i+1)
+		u.dropped = true
+	}
+}
+
+// applyUserReport gives the account of a user's part what the last report says of the user, or of
+// users that it does not list.
+func (q *clusterQueue) applyUserReport() {
+	var said UserReport
+	if of := q.of.queue.report.Users; of != nil {
+		said.Limit = of.Limit
+		if i, listed := slices.BinarySearchFunc(of.Listed, q.of.user, func(u UserReport, user string) int { return cmp.Compare(u.User, user) }); listed {
+			said = of.Listed[i]
+		}
+	}
+	q.known, q.taken = q.of.queue.known, q.of.queue.taken
+	q.report = QueueReport{Limit: clamped(said.Limit), Used: clamped(said.Used), UserPercent: q.of.queue.report.UserPercent}
+	q.applyReport()
+}
+
+// limited is the part of a request that the limits are for now. In a queue in which no master runs
+// the first application may start, whatever its master takes.
+func (q *clusterQueue) limited(request resource.Vector) resource.Vector {
+	if q.firstIsFree() {
+		return withoutMasters(request)
+	}
+	return request
+}
+
+// firstIsFree reports whether the next application may start whatever its master takes.
+func (q *clusterQueue) firstIsFree() bool {
+	if q.of != nil {
+		q = q.of.queue
+	}
+	if !q.report.FirstIsFree {
+		return false
+	}
+	a := &q.account
+	for _, dimension := range [...]string{resource.AMMemory, resource.AMCPU} {
+		if a.used.Get(dimension)+a.reserved.Get(dimension)+get(a.others, dimension) > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// usersPerStep is of how many users of a queue the parts are marked in one step, if the next
+// application may start whatever its master takes. One takes up to 0.1 µs.
+const usersPerStep = 1024
+
+// freeing is a queue in which the next application may start, whoever it is of.
+type freeing struct {
+	queue *clusterQueue
+	after string // the parts of users up to this name are marked
+}
+
+// freedUser marks the queue of requests that wait for a user's part of a queue, if any do.
+func (l *Ledger) freedUser(u *clusterQueue) {
+	if a := &u.account; a.queue.waiting > 0 || a.queue.marked || a.claim != nil {
+		l.freed(a)
+	}
+}
+
+// freedForAll says that no master runs in a queue any more, so that the next application of any
+// user may start.
+func (l *Ledger) freedForAll(q *clusterQueue) {
+	for i := range l.freeing {
+		if l.freeing[i].queue == q {
+			l.freeing[i].after = ""
+			return
+		}
+	}
+	if len(q.users) > 0 {
+		l.freeing = append(l.freeing, freeing{queue: q})
+	}
+}
+
+// freeUsers marks the parts of users of such queues, as many as one step may.
+func (l *Ledger) freeUsers() {
+	for left := usersPerStep; len(l.freeing) > 0; l.freeing = slices.Delete(l.freeing, 0, 1) {
+		f := &l.freeing[0]
+		if !f.queue.firstIsFree() {
+			continue // one has started
+		}
+		for _, u := range f.queue.usersAfter(f.after) {
+			if left == 0 {
+				return
+			}
+			left--
+			f.after = u.of.user
+			l.freedUser(u)
+		}
+	}
+}
+
+// withoutMasters is a vector without what masters take.
+func withoutMasters(v resource.Vector) resource.Vector {
+	if len(v.Custom()) == 0 {
+		return v
+	}
+	return v.Without(resource.AMMemory).Without(resource.AMCPU)
+}

@@ -1,0 +1,345 @@
+package yarn
+
+import (
+	"math"
+
+	"github.com/bursar/bursar/providers"
+	"github.com/bursar/bursar/resource"
+)
+
+// A queue that has room may still start nothing. What else limits applications in it:
+//
+//   - How many there are. The CapacityScheduler refuses one above maxApplications, and above
+//     maxApplicationsPerUser of one user. Those above maxParallelApps wait, and those above the
+//     FairScheduler's maxRunningApps. Here those that wait count like those that run: they are
+//     started before a later one.
+//   - What their masters (AMs) have together. The CapacityScheduler starts an application if its
+//     master fits under the limit with those that run, in the queue and of its user, or if no
+//     master runs in the queue. A user's limit is that of the queue, or if it is less
+//     guaranteed · AM percent · min(1, weight · max(user percent, 1/active)) · factor
+//     with the user among the active ones, rounded up; without a factor guaranteed · AM percent.
+//   - What one user has: guaranteed · factor, rounded down, and then up to a whole container. YARN
+//     gives one more container to who is not above that; it is not granted here.
+//
+// The last two are rounded up to a multiple of the smallest container, which no answer tells: it is
+// a setting, and without it nothing is rounded up.
+
+// Calculator is what YARN compares resources by.
+type Calculator string
+
+// The calculators. The default one of the CapacityScheduler looks at memory alone.
+const (
+	CalculatorDefault  Calculator = "default"
+	CalculatorDominant Calculator = "dominant"
+)
+
+// Assumptions are what an answer does not say. The zero value assumes nothing.
+type Assumptions struct {
+	// Calculator is what is configured; empty: it follows from the answer, as far as it can.
+	Calculator Calculator
+	// Container is the smallest container. What is not set is one MiB, or one core.
+	Container resource.Vector
+	// AMShare is the FairScheduler's maxAMShare where the answer does not tell what it amounts to;
+	// zero: 0.5, as is YARN's default; negative: masters are not limited.
+	AMShare float64
+}
+
+// defaultAMShare is the FairScheduler's queueMaxAMShareDefault.
+const defaultAMShare = 0.5
+
+// limitApplications adds to queues what else is limited there.
+func (s *Scheduler) limitApplications(queues []providers.Queue) {
+	by := s.calculator(queues)
+	leaves := s.leaves()
+	var used resource.Vector
+	for i := range queues {
+		if queues[i].Parent == "" && queues[i].Partition == "" {
+			used = queues[i].Used
+		}
+	}
+	for i := range queues {
+		q, e := &queues[i], &s.Entries[i]
+		if most := s.mostApplications(e); most != nil && q.Applications != nil {
+			q.Limit = q.Limit.With(resource.Applications, int64(*most))
+			q.Used = q.Used.With(resource.Applications, int64(*q.Applications))
+		}
+		if !leaves[e.Path] {
+			continue
+		}
+		q.LargestContainer = largestContainer(e)
+		switch s.Kind {
+		case CapacityScheduler:
+			q.FirstIsFree, q.UserPercent = true, e.softUserLimit()
+			// The default calculator sets one core for any amount of memory.
+			oneCore := by == "" && e.AMLimit != nil && e.AMLimit.CPU() == core
+			byMemory := oneCore || by == CalculatorDefault
+			q.Limit, q.Used = withMasters(q.Limit, e.AMLimit, byMemory), withMasters(q.Used, e.AMUsed, false)
+			s.limitUsers(q, e, byMemory)
+		case FairScheduler:
+			limit, estimated := s.fairAMLimit(q, e, used)
+			q.Limit, q.Used = withMasters(q.Limit, limit, false), withMasters(q.Used, e.AMUsed, false)
+			if estimated {
+				q.Estimated = []string{resource.AMMemory, resource.AMCPU}
+			}
+		case FifoScheduler:
+		}
+	}
+	if by == CalculatorDefault {
+		for i := range queues {
+			q := &queues[i]
+			q.NotEnforced = []string{resource.CPU}
+			q.Limit, q.UserLimit = q.Limit.Without(resource.CPU), q.UserLimit.Without(resource.CPU)
+			for j := range q.Users {
+				q.Users[j].Limit = q.Users[j].Limit.Without(resource.CPU)
+			}
+		}
+	}
+}
+
+// largestContainer is the most that one container may have, as far as it is known: an answer says 0
+// if nothing is configured.
+func largestContainer(e *Entry) (largest resource.Vector) {
+	if e.LargestContainer == nil {
+		return largest
+	}
+	for _, dimension := range [...]string{resource.Memory, resource.CPU} {
+		if n, told := e.LargestContainer.Get(dimension); told && n > 0 {
+			largest = largest.With(dimension, n)
+		}
+	}
+	return largest
+}
+
+// softUserLimit is the share of the queue that each of several users is sure of, in percent; nil: it
+// is all of it, or not known.
+func (e *Entry) softUserLimit() *float64 {
+	if e.UserPercent == nil || *e.UserPercent <= 0 || *e.UserPercent >= 100 {
+		return nil
+	}
+	return e.UserPercent
+}
+
+// leaves are the paths of queues that no other is below.
+func (s *Scheduler) leaves() map[string]bool {
+	leaves := make(map[string]bool, len(s.Entries))
+	for i := range s.Entries {
+		leaves[s.Entries[i].Path] = true
+	}
+	for i := range s.Entries {
+		delete(leaves, s.Entries[i].Parent)
+	}
+	return leaves
+}
+
+// mostApplications is how many applications the queue may have at the same time; nil: any number.
+func (s *Scheduler) mostApplications(e *Entry) *int32 {
+	most := counted(e.MaxApplications)
+	if e.AutoCreated {
+		most = nil // YARN does not look at it there
+	}
+	if parallel := counted(e.ParallelApplications); parallel != nil && (most == nil || *parallel < *most) {
+		most = parallel
+	}
+	return most
+}
+
+// withMasters adds what masters may have, or have.
+func withMasters(v resource.Vector, am *resource.Vector, memoryOnly bool) resource.Vector {
+	if am == nil {
+		return v
+	}
+	if am.Has(resource.Memory) {
+		v = v.With(resource.AMMemory, am.Memory())
+	}
+	if am.Has(resource.CPU) && !memoryOnly {
+		v = v.With(resource.AMCPU, am.CPU())
+	}
+	return v
+}
+
+// limitUsers adds what the CapacityScheduler's queue limits for users.
+func (s *Scheduler) limitUsers(q *providers.Queue, e *Entry, byMemory bool) {
+	active := 0
+	for i := range e.Users {
+		if e.Users[i].Active {
+			active++
+		}
+	}
+	for i := range e.Users {
+		from := &e.Users[i]
+		among := active
+		if !from.Active {
+			among++
+		}
+		weight := 1.0
+		if from.Weight != nil {
+			weight = *from.Weight
+		}
+		am := s.userAMLimit(q, e, weight, among)
+		if from.AMLimit != nil && from.AMLimit.Memory() > 0 {
+			am = from.AMLimit // as YARN computed it, and rounded
+		}
+		u := providers.User{Name: from.Name, Limit: s.userLimit(q, e, am, byMemory)}
+		if from.Used != nil {
+			u.Used = *from.Used
+		}
+		u.Used = withMasters(u.Used, from.AMUsed, false)
+		if from.Applications != nil {
+			u.Used = u.Used.With(resource.Applications, int64(*from.Applications))
+		}
+		q.Users = append(q.Users, u)
+	}
+	q.UserLimit = s.userLimit(q, e, s.userAMLimit(q, e, 1, active+1), byMemory)
+}
+
+// userLimit is the most that a user may have of a queue, with this limit for masters, or for their
+// memory alone.
+func (s *Scheduler) userLimit(q *providers.Queue, e *Entry, am *resource.Vector, byMemory bool) resource.Vector {
+	var limit resource.Vector
+	if e.UserFactor != nil {
+		limit = userCap(q.Guaranteed, q.Limit, *e.UserFactor, s.Assume.Container)
+	}
+	limit = withMasters(limit, am, byMemory)
+	if most := counted(e.ApplicationsPerUser); most != nil && !e.AutoCreated {
+		limit = limit.With(resource.Applications, int64(*most))
+	}
+	return limit
+}
+
+// userCap is the most that one user may have, in memory and cpu: what the queue is promised, or the
+// smallest container if that is more, times the factor; -1: all that the queue may have.
+func userCap(guaranteed, most resource.Vector, factor float64, container resource.Vector) resource.Vector {
+	var limit resource.Vector
+	for _, dimension := range [...]string{resource.Memory, resource.CPU} {
+		if factor < 0 {
+			if n, limited := most.Get(dimension); limited {
+				limit = limit.With(dimension, n)
+			}
+			continue
+		}
+		promised, _ := guaranteed.Get(dimension)
+		step, _ := container.Get(dimension)
+		unit := unitOf(dimension)
+		whole := math.Floor(float64(max(promised, step)/unit) * float64(float32(factor)))
+		limit = limit.With(dimension, upTo(whole, unit, step))
+	}
+	return limit
+}
+
+// userAMLimit is what the masters of one user may have; nil: that is not known.
+func (s *Scheduler) userAMLimit(q *providers.Queue, e *Entry, weight float64, active int) *resource.Vector {
+	switch {
+	case e.UserAMLimit != nil && e.AMPercent == nil:
+		return e.UserAMLimit
+	case e.AMPercent == nil || e.UserFactor == nil || e.UserPercent == nil:
+		return nil
+	}
+	share := *e.AMPercent / 100
+	if factor := *e.UserFactor; factor >= 0 {
+		share *= userShare(*e.UserPercent, weight, active) * factor
+	}
+	limit := portion(share, q.Guaranteed, s.Assume.Container)
+	if e.AMLimit != nil {
+		for _, dimension := range [...]string{resource.Memory, resource.CPU} {
+			if most, limited := e.AMLimit.Get(dimension); limited {
+				n, _ := limit.Get(dimension)
+				limit = limit.With(dimension, min(n, most))
+			}
+		}
+	}
+	return &limit
+}
+
+// userShare is the share of a queue that a user is sure of, of one.
+func userShare(percent, weight float64, active int) float64 {
+	return min(1, weight*max(percent/100, 1/float64(max(active, 1))))
+}
+
+// portion is a share of memory and cpu, rounded up to whole containers.
+func portion(share float64, of, container resource.Vector) resource.Vector {
+	var v resource.Vector
+	for _, dimension := range [...]string{resource.Memory, resource.CPU} {
+		total, _ := of.Get(dimension)
+		step, _ := container.Get(dimension)
+		unit := unitOf(dimension)
+		v = v.With(dimension, upTo(math.Ceil(float64(total/unit)*share*(1-lost)), unit, step))
+	}
+	return v
+}
+
+// lost is what a share may gain, relatively, on its way through numbers of 32 bits in YARN: a tenth
+// of ten is 1.0000000149 there.
+const lost = 2.5e-7
+
+// upTo is so many units in base units, rounded up to a multiple of a step, and countable.
+func upTo(units float64, unit, step int64) int64 {
+	n := int64(min(units, float64(resource.MaxQuantity/unit))) * unit
+	if step > 0 && n%step != 0 {
+		n += step - n%step
+	}
+	return min(n, resource.MaxQuantity)
+}
+
+func unitOf(dimension string) int64 {
+	if dimension == resource.CPU {
+		return core
+	}
+	return mebibyte
+}
+
+// fairAMLimit is what masters may have in a queue of the FairScheduler; nil: it is not known, or
+// they are not limited. What the answer says is what it was when a master was last to start, and
+// nothing until then. So before the first one it is estimated.
+func (s *Scheduler) fairAMLimit(q *providers.Queue, e *Entry, used resource.Vector) (limit *resource.Vector, estimated bool) {
+	share := s.Assume.AMShare
+	if share == 0 {
+		share = defaultAMShare
+	}
+	switch {
+	case share < 0 || e.AMLimit == nil:
+		return nil, false
+	case e.AMLimit.Memory() > 0 || e.AMLimit.CPU() > 0:
+		return e.AMLimit, false
+	case e.AMUsed != nil && !e.AMUsed.IsZero():
+		return nil, false // masters run, and none was ever compared with a limit: there is none
+	}
+	most := q.Limit
+	for _, dimension := range [...]string{resource.Memory, resource.CPU} {
+		total, _ := s.Totals[""].Get(dimension)
+		taken, _ := used.Get(dimension)
+		limit, limited := most.Get(dimension)
+		if free := max(0, total-taken); !limited || free < limit {
+			most = most.With(dimension, free)
+		}
+	}
+	return new(portion(share, most, resource.Vector{})), true
+}
+
+// calculator is what the CapacityScheduler compares resources by, as far as it is configured or
+// proven; empty: it is not known. Two cores used by one container prove the dominant one. One core
+// as the limit for the masters of a queue whose share would be more proves the default one, which
+// sets it for any amount of memory.
+func (s *Scheduler) calculator(queues []providers.Queue) Calculator {
+	switch {
+	case s.Kind != CapacityScheduler:
+		return ""
+	case s.Assume.Calculator != "":
+		return s.Assume.Calculator
+	}
+	for i := range s.Entries {
+		e := &s.Entries[i]
+		if e.Containers != nil && e.Used != nil && e.Partition == "" && e.Used.CPU() > int64(*e.Containers)*core {
+			return CalculatorDominant
+		}
+	}
+	for i := range s.Entries {
+		e := &s.Entries[i]
+		if e.AMPercent == nil || e.AMLimit == nil || e.AMLimit.CPU() != core {
+			continue
+		}
+		if cores := float64(queues[i].Guaranteed.CPU() / core); cores**e.AMPercent/100 >= 2 {
+			return CalculatorDefault
+		}
+	}
+	return ""
+}

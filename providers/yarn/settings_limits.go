@@ -1,0 +1,97 @@
+package yarn
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/bursar/bursar/label"
+	"github.com/bursar/bursar/providers"
+	"github.com/bursar/bursar/resource"
+)
+
+// What requests count as if settings do not say it. Spark in client mode asks for 512 MiB and 384
+// of overhead, which YARN rounds up to a container of 1 GiB.
+const (
+	defaultAMMemory = 1 << 30
+	defaultAMCPU    = core
+	noUser          = "none"
+)
+
+// parseLimits reads the settings about what limits applications.
+func (s *settings) parseLimits(given map[string]string) error {
+	am := resource.Vector{}.WithMemory(defaultAMMemory).WithCPU(defaultAMCPU)
+	if text, said := given[settingAM]; said {
+		v, err := container(settingAM, text)
+		if err != nil {
+			return err
+		}
+		am = v
+	}
+	s.terms.Application = withMasters(resource.Vector{}, &am, false).With(resource.Applications, 1)
+	switch text, said := given[settingUserLabel]; {
+	case !said:
+		s.terms.UserLabel = label.User
+	case text != noUser:
+		if _, err := label.FromMap(map[string]string{text: "x"}); err != nil {
+			return &providers.SettingError{Setting: settingUserLabel, Value: text, Want: "the key of a label, such as user, or none"}
+		}
+		s.terms.UserLabel = text
+	}
+	switch text := given[settingCalculator]; text {
+	case "", "detect":
+	case string(CalculatorDefault), string(CalculatorDominant):
+		s.assume.Calculator = Calculator(text)
+	default:
+		return &providers.SettingError{Setting: settingCalculator, Value: text, Want: "default, dominant or detect"}
+	}
+	if text, said := given[settingSmallest]; said {
+		v, err := container(settingSmallest, text)
+		if err != nil {
+			return err
+		}
+		s.assume.Container = v
+	}
+	s.terms.Container = resource.Normalization{Minimum: s.assume.Container, Increment: s.assume.Container}
+	if text, said := given[settingContainerStep]; said {
+		v, err := container(settingContainerStep, text)
+		if err != nil {
+			return err
+		}
+		s.terms.Container.Increment = v
+	}
+	if text, said := given[settingAMShare]; said {
+		share, err := strconv.ParseFloat(text, 64)
+		if err != nil || share != -1 && !(share > 0 && share <= 1) {
+			return &providers.SettingError{Setting: settingAMShare, Value: text, Want: "a share above 0 and up to 1, such as 0.5, or -1 for no limit"}
+		}
+		s.assume.AMShare = share
+	}
+	return nil
+}
+
+// container reads "memory=1GiB,cpu=1".
+func container(setting, text string) (resource.Vector, error) {
+	wrong := &providers.SettingError{Setting: setting, Value: text, Want: "memory and cpu of a container, such as memory=1GiB,cpu=1"}
+	quantities := make(map[string]string)
+	for pair := range strings.SplitSeq(text, ",") {
+		name, quantity, found := strings.Cut(pair, "=")
+		if _, twice := quantities[name]; !found || twice || name != resource.Memory && name != resource.CPU {
+			return resource.Vector{}, wrong
+		}
+		quantities[name] = quantity
+	}
+	v, err := resource.ParseVector(quantities)
+	if err != nil {
+		return resource.Vector{}, wrong
+	}
+	return v, nil
+}
+
+// Terms is what settings say of requests.
+func (kind) Terms(given map[string]string) providers.Terms {
+	s, err := parseSettings(given)
+	if err != nil {
+		return providers.Terms{}
+	}
+	return s.terms
+}
