@@ -96,8 +96,8 @@ func (s *Scheduler) limitApplications(queues []providers.Queue) {
 	}
 }
 
-// largestContainer is the most that one container may have, as far as it is known: an answer says 0
-// if nothing is configured.
+// largestContainer is the most that one container may have, as far as it is known: an answer says
+// 0 if nothing is configured.
 func largestContainer(e *Entry) (largest resource.Vector) {
 	if e.LargestContainer == nil {
 		return largest
