@@ -110,8 +110,8 @@ func largestContainer(e *Entry) (largest resource.Vector) {
 	return largest
 }
 
-// softUserLimit is the share of the queue that each of several users is sure of, in percent; nil: it
-// is all of it, or not known.
+// softUserLimit is the share of the queue that each of several users is sure of, in percent; nil:
+// it is all of it, or not known.
 func (e *Entry) softUserLimit() *float64 {
 	if e.UserPercent == nil || *e.UserPercent <= 0 || *e.UserPercent >= 100 {
 		return nil
