@@ -228,7 +228,7 @@ test-systemd: $(NFPM) systemd ## Run the packages in machines with a systemd
 .PHONY: test-yarn
 test-yarn: yarn ## Test the provider against real YARN clusters, Hadoop 2.7 to 3.5
 	$(call section,test-yarn: real ResourceManagers)
-	@$(go_test) $(race) -timeout 15m ./test/yarn
+	@$(go_test) $(race) $(at_once) -timeout 25m ./test/yarn
 
 # By itself, and without the race detector: it runs some seventy processes and measures pauses.
 .PHONY: test-ha

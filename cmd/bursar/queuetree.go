@@ -65,8 +65,8 @@ func (b *branch) name() string {
 	return strings.Repeat("  ", b.depth) + strings.TrimPrefix(b.GetPath(), b.GetParent()+".")
 }
 
-// note is why a queue grants nothing, and what its numbers do not mean, if the one above it does not
-// say so already, and what is special about its account.
+// note is why a queue grants nothing, and what its numbers do not mean, if the one above it does
+// not say so already, and what is special about its account.
 func (b *branch) note() string {
 	reason, meaning := b.GetUnavailable(), clusterNote(b.GetAccount())
 	if b.above != nil && reason == b.above.GetUnavailable() {

@@ -111,8 +111,8 @@ func readQueue(line *arguments) ledger.QueueReport {
 	return q
 }
 
-// scriptTerms are of the settings am=1GiB, users=LABEL, and container=1GiB with step=512MiB, by which
-// the cluster rounds.
+// scriptTerms are of the settings am=1GiB, users=LABEL, and container=1GiB with step=512MiB, by
+// which the cluster rounds.
 func scriptTerms(p ledger.ProviderRecord) ledger.Terms {
 	t := ledger.Terms{UserLabel: p.Settings["users"]}
 	if am, err := resource.ParseMemory(p.Settings["am"]); err == nil {

@@ -96,8 +96,8 @@ func (s *Scheduler) limitApplications(queues []providers.Queue) {
 	}
 }
 
-// largestContainer is the most that one container may have, as far as it is known: an answer says 0
-// if nothing is configured.
+// largestContainer is the most that one container may have, as far as it is known: an answer says
+// 0 if nothing is configured.
 func largestContainer(e *Entry) (largest resource.Vector) {
 	if e.LargestContainer == nil {
 		return largest
@@ -110,8 +110,8 @@ func largestContainer(e *Entry) (largest resource.Vector) {
 	return largest
 }
 
-// softUserLimit is the share of the queue that each of several users is sure of, in percent; nil: it
-// is all of it, or not known.
+// softUserLimit is the share of the queue that each of several users is sure of, in percent; nil:
+// it is all of it, or not known.
 func (e *Entry) softUserLimit() *float64 {
 	if e.UserPercent == nil || *e.UserPercent <= 0 || *e.UserPercent >= 100 {
 		return nil

@@ -52,7 +52,7 @@ func expect(t *testing.T, p providers.Provider, want string) {
 	t.Helper()
 	want = strings.Trim(want, "\n") + "\n"
 	var got string
-	deadline, again := time.After(20*time.Second), time.NewTicker(100*time.Millisecond)
+	deadline, again := time.After(2*time.Minute), time.NewTicker(100*time.Millisecond)
 	defer again.Stop()
 	for got != want {
 		s, err := p.Snapshot(t.Context())
@@ -161,7 +161,7 @@ func expectApplications(t *testing.T, p providers.Provider, want string, ids ...
 	t.Helper()
 	want = strings.Trim(want, "\n")
 	var got string
-	deadline, again := time.After(20*time.Second), time.NewTicker(100*time.Millisecond)
+	deadline, again := time.After(2*time.Minute), time.NewTicker(100*time.Millisecond)
 	defer again.Stop()
 	for got = applications(t, p, ids...); got != want; got = applications(t, p, ids...) {
 		select {
