@@ -239,10 +239,11 @@ func checkHere(ctx context.Context, kinds providers.Kinds, p *bursarv1.Provider)
 	if err != nil {
 		return nil, configError(err)
 	}
-	provider, err := kind.Open(p.GetCluster(), p.GetSettings())
+	opened, err := kind.Open(p.GetCluster(), p.GetSettings())
 	if err != nil {
 		return nil, configError(fmt.Errorf("%s: %w", providerName(p), err))
 	}
+	provider := providers.Clean(opened)
 	defer provider.Close()
 	ctx, cancel := context.WithTimeoutCause(ctx, pace.Timeout, fmt.Errorf("no answer within %s", pace.Timeout))
 	defer cancel()
@@ -250,7 +251,7 @@ func checkHere(ctx context.Context, kinds providers.Kinds, p *bursarv1.Provider)
 	for _, s := range provider.Servers(ctx) {
 		check := &bursarv1.ServerCheck{Address: s.Address, Role: s.Role, Version: s.Version, Took: durationpb.New(s.Took)}
 		if s.Err != nil {
-			check.Error = s.Err.Error()
+			check.Error = providers.Said(s.Err.Error())
 		}
 		res.Servers = append(res.Servers, check)
 	}
@@ -267,7 +268,7 @@ func checkHere(ctx context.Context, kinds providers.Kinds, p *bursarv1.Provider)
 		err = errors.New(snapshot.Untrusted)
 	}
 	if err != nil {
-		health.State, health.Message = bursarv1.ProviderHealth_STATE_UNKNOWN, err.Error()
+		health.State, health.Message = bursarv1.ProviderHealth_STATE_UNKNOWN, providers.Said(err.Error())
 	}
 	p.Health = health
 	for i := range snapshot.Queues {

@@ -225,7 +225,7 @@ func (r *poller) report(ctx context.Context, got *reading) (failure, err error) 
 func (r *poller) succeeded(got *reading) {
 	message := got.report.Untrusted
 	if got.partly != nil {
-		message = fmt.Sprintf("%d of %d applications were not answered: %v", got.asked-len(got.report.Applications), got.asked, got.partly)
+		message = fmt.Sprintf("%d of %d applications were not answered: %s", got.asked-len(got.report.Applications), got.asked, providers.Said(got.partly.Error()))
 	}
 	r.logChange(message, got.partly)
 	r.health.Failures, r.health.failingSince = 0, 0
@@ -237,7 +237,7 @@ func (r *poller) succeeded(got *reading) {
 // failed tells the ledger that the cluster could not be read.
 func (r *poller) failed(ctx context.Context, failure error) error {
 	_, forget := providers.Unavailable(failure)
-	text := failure.Error()
+	text := providers.Said(failure.Error())
 	if err := r.do(ctx, func(l *ledger.Ledger, now ledger.Instant) error {
 		l.ClusterSilent(now, r.ClusterName, text, forget)
 		return nil

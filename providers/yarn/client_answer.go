@@ -8,13 +8,17 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+
+	"github.com/bursar/bursar/internal/spelling"
 )
 
 const (
 	// maxSaid is how much of a text that is no answer is read, in bytes.
 	maxSaid = 16 << 10
-	// maxShown is how much of it is shown, in letters.
-	maxShown = 200
+	// maxShown is how much of it is shown, in bytes, and maxError how much of an error: a certificate
+	// may have many names.
+	maxShown = 240
+	maxError = 480
 )
 
 // checkAnswer tells an answer from everything else that an active or standby ResourceManager, or a
@@ -148,11 +152,6 @@ func plainText(page string) string {
 	return b.String()
 }
 
-// forLog makes a text fit for a log: one line, bounded, without our secrets.
-func (s *server) forLog(text string) string {
-	text = strings.Join(strings.FieldsFunc(s.hide(text), func(r rune) bool { return r <= ' ' || r == 0x7f || r == 0xfffd }), " ")
-	if runes := []rune(text); len(runes) > maxShown {
-		text = string(runes[:maxShown]) + "…"
-	}
-	return text
-}
+// forLog makes a text of a server fit to be shown: one line, bounded, without our secrets. The
+// secrets go first, so that none is cut in two.
+func (s *server) forLog(text string) string { return spelling.Line(s.hide(text), maxShown) }

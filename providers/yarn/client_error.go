@@ -3,6 +3,8 @@ package yarn
 import (
 	"fmt"
 	"strings"
+
+	"github.com/bursar/bursar/internal/spelling"
 )
 
 // Trouble is why a server did not give what it was asked for.
@@ -42,7 +44,7 @@ func (e *ServerError) Error() string {
 		fmt.Fprintf(&b, " (HTTP status %d)", e.Status)
 	}
 	if e.Err != nil {
-		b.WriteString(": " + e.Err.Error())
+		b.WriteString(": " + spelling.Line(e.Err.Error(), maxError))
 	}
 	if e.Said != "" {
 		fmt.Fprintf(&b, ": %q", e.Said)

@@ -1,6 +1,10 @@
 package yarn
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/bursar/bursar/internal/spelling"
+)
 
 // Refusal is why an answer cannot be read as that of a scheduler.
 type Refusal string
@@ -42,7 +46,7 @@ func (e *AnswerError) Error() string {
 	if e.Err != nil {
 		b.WriteString(": " + e.Err.Error())
 	}
-	return b.String()
+	return spelling.Line(b.String(), maxError)
 }
 
 // Unwrap returns the cause.

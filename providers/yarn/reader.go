@@ -5,11 +5,11 @@ import (
 	"errors"
 	"math"
 	"strconv"
-	"strings"
 	"unicode/utf8"
 
 	"github.com/go-faster/jx"
 
+	"github.com/bursar/bursar/internal/spelling"
 	"github.com/bursar/bursar/resource"
 )
 
@@ -22,6 +22,7 @@ const (
 	maxLabels  = 256     // partitions of one queue
 	maxName    = 1024    // bytes of a path, a partition or the name of a type
 	maxNames   = 4096    // names that are kept once
+	maxExcerpt = 160     // bytes of a text that are shown
 )
 
 // reader reads the values of an answer. It is lenient about differences between Hadoop's versions:
@@ -144,13 +145,7 @@ func (r *reader) prose() (string, error) {
 }
 
 // excerpt returns the beginning of a text, on one line.
-func excerpt(text string) string {
-	line := []rune(strings.ToValidUTF8(strings.Join(strings.Fields(text), " "), "?"))
-	if len(line) > 160 {
-		return string(line[:160]) + "…"
-	}
-	return string(line)
-}
+func excerpt(text string) string { return spelling.Line(text, maxExcerpt) }
 
 // boolean returns whether true comes next.
 func (r *reader) boolean() (bool, error) {
