@@ -180,12 +180,18 @@ type UnavailableError struct {
 	// NoneActive says that servers answered and none of them is in charge: nothing that was read
 	// before holds any longer.
 	NoneActive bool
-	Err        error
+	// Answered says that some server gave an answer, if not the one that was wanted, or was not
+	// asked. So nobody can say that none answers.
+	Answered bool
+	Err      error
 }
 
 func (e *UnavailableError) Error() string {
-	if e.NoneActive {
+	switch {
+	case e.NoneActive:
 		return fmt.Sprintf("no active server: %v", e.Err)
+	case e.Answered:
+		return fmt.Sprintf("no server can be read: %v", e.Err)
 	}
 	return fmt.Sprintf("no server answers: %v", e.Err)
 }

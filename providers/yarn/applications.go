@@ -124,10 +124,10 @@ func (p *Provider) askFor(ctx context.Context, ids []string) error {
 	all.Wait()
 	fallen.rethrow()
 	if failed == nil && ctx.Err() != nil {
-		failed = &ServerError{Address: from.String(), Trouble: Unreachable, Err: ctx.Err()}
+		failed = from.notAsked(ctx)
 	}
 	if failed != nil && !isAboutOne(failed) {
-		return &providers.UnavailableError{Err: failed}
+		return &providers.UnavailableError{Answered: gaveAnswer(failed), Err: failed}
 	}
 	return failed
 }

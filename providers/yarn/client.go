@@ -116,6 +116,9 @@ func fileSetting(err error, names map[string]string) error {
 // get asks for a path below the base path, and gives the answer to decode, which is JSON by its
 // own account and of bounded length. The error is a *ServerError.
 func (s *server) get(ctx context.Context, path string, query url.Values, decode func(io.Reader) error) error {
+	if ctx.Err() != nil {
+		return s.notAsked(ctx)
+	}
 	at := *s.url
 	at.Path = s.base + path
 	all := url.Values{}
@@ -150,6 +153,15 @@ func (s *server) get(ctx context.Context, path string, query url.Values, decode 
 	// To its end, so that the connection can be used again.
 	_, _ = io.CopyN(io.Discard, body, maxSaid)
 	return nil
+}
+
+// notAsked is about a server that could not be asked any more, as ctx has ended.
+func (s *server) notAsked(ctx context.Context) *ServerError {
+	made := &ServerError{Address: s.String(), Trouble: NotAsked, Err: ctx.Err()}
+	if errors.Is(made.Err, context.DeadlineExceeded) {
+		made.Err = fmt.Errorf("no time was left: %w", made.Err)
+	}
+	return made
 }
 
 // boundedReader reads an answer up to a limit, and remembers how reading failed.

@@ -14,6 +14,8 @@ type Trouble string
 const (
 	// Unreachable: no connection, or it broke, or nothing came in time.
 	Unreachable Trouble = "does not answer"
+	// NotAsked: there was no time left to ask it, or no request of those that the settings allow.
+	NotAsked Trouble = "was not asked"
 	// NotInCharge: a standby ResourceManager, or one that knows no active one.
 	NotInCharge Trouble = "is not in charge"
 	// NotAllowed: it does not accept our identity, or we cannot prove it.

@@ -117,15 +117,18 @@ type Provider struct {
 	mu sync.Mutex // guards all below; held while the cluster is asked
 	// active is the server that answered last; nil: look for it.
 	active *server
-	asked  time.Time // when active was last asked what it is
-	dials  int64     // of active, when it was last asked that
+	took   time.Duration // to read active the last time; 0: it failed
+	asked  time.Time     // when active was last asked what it is
+	dials  int64         // of active, when it was last asked that
 	run    serverRun
 	nodes  nodesCache
 	// answers are of applications that were asked for by the last call.
 	answers map[string]answered
 }
 
-// Snapshot reads all queues, in as much time as the setting timeout says and ctx allows.
+// Snapshot reads all queues, in as much time as the setting timeout says and ctx allows. If there
+// are other servers, the one that was active last gets half of it, so that one of them can be found
+// and read in the other half.
 func (p *Provider) Snapshot(ctx context.Context) (providers.Snapshot, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -134,19 +137,57 @@ func (p *Provider) Snapshot(ctx context.Context) (providers.Snapshot, error) {
 	if p.active == nil {
 		return p.findActive(within, nil)
 	}
-	snapshot, err := p.read(within, p.active, nil)
+	snapshot, err := p.readActive(within)
 	if err == nil {
 		return snapshot, nil
 	}
-	// the caller has gone: that says nothing of the server
-	if errors.Is(ctx.Err(), context.Canceled) {
-		return snapshot, &providers.UnavailableError{Err: err}
+	last := p.active
+	if !errors.Is(ctx.Err(), context.Canceled) { // else the caller has gone: that says nothing of the server
+		p.active = nil
 	}
-	p.active = nil
 	if within.Err() != nil { // no time is left: the next call begins with looking for it
-		return snapshot, &providers.UnavailableError{Err: err}
+		return snapshot, p.onlyAsked(within, last, err)
 	}
 	return p.findActive(within, err)
+}
+
+// readActive reads all queues from the server that was active last.
+func (p *Provider) readActive(ctx context.Context) (providers.Snapshot, error) {
+	begin := p.now()
+	// One that is slow and answers is given the time that it needs.
+	if slow := p.took > p.settings.pace.Timeout/4; len(p.servers) > 1 && !slow {
+		var cancel context.CancelFunc
+		ctx, cancel = shareOf(ctx, 2)
+		defer cancel()
+	}
+	snapshot, err := p.read(ctx, p.active, nil)
+	p.took = p.now().Sub(begin)
+	if err != nil {
+		p.took = 0
+	}
+	return snapshot, err
+}
+
+// shareOf leaves an equal part of the time that ctx has to each of so many.
+func shareOf(ctx context.Context, parts int) (context.Context, context.CancelFunc) {
+	deadline, limited := ctx.Deadline()
+	if !limited || parts <= 1 {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(ctx, time.Until(deadline)/time.Duration(parts))
+}
+
+// onlyAsked is what is wrong if there was only time to ask one server.
+func (p *Provider) onlyAsked(ctx context.Context, one *server, err error) error {
+	var said serversError
+	for _, s := range p.servers {
+		if s == one {
+			said = append(said, err)
+		} else {
+			said = append(said, s.notAsked(ctx))
+		}
+	}
+	return &providers.UnavailableError{Answered: len(said) > 1 || gaveAnswer(err), Err: said}
 }
 
 // read reads all queues from a server that counts as the active one. known is what it just said of
