@@ -52,8 +52,8 @@ type server struct {
 	dials atomic.Int64
 }
 
-// newServer makes a server. trust may be nil if no address has TLS.
-func newServer(at address, s settings, identity authenticator, trust *credential.Client, dial dialer) (*server, error) {
+// newServer makes a server of a cluster. trust may be nil if no address has TLS.
+func newServer(at address, s settings, identity authenticator, trust *credential.Client, budget *requestBudget, dial dialer) (*server, error) {
 	jar, err := cookiejar.New(nil)
 	if err != nil {
 		return nil, fmt.Errorf("cookies: %w", err)
@@ -83,7 +83,7 @@ func newServer(at address, s settings, identity authenticator, trust *credential
 		trust.Use(made.transport)
 	}
 	made.http = &http.Client{
-		Transport:     identity.transport(made.transport, at),
+		Transport:     identity.transport(budget.transport(made.transport), at),
 		Jar:           jar,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
@@ -203,9 +203,12 @@ func (s *server) unreachable(err error) *ServerError {
 		err = &own
 	}
 	made := &ServerError{Address: s.String(), Trouble: Unreachable, Err: err}
-	switch _, kerberos := errors.AsType[*KerberosError](err); {
+	_, kerberos := errors.AsType[*KerberosError](err)
+	switch spent, is := errors.AsType[*BudgetError](err); {
 	case kerberos:
 		made.Trouble = NotAllowed
+	case is:
+		made.Trouble, made.Err = NotAsked, spent
 	case errors.Is(err, context.DeadlineExceeded):
 		made.Err = fmt.Errorf("nothing, or not all of it, came in time: %w", err)
 	default:

@@ -68,9 +68,9 @@ func (k kind) Open(_ string, given map[string]string) (providers.Provider, error
 	if err != nil {
 		return nil, err
 	}
-	p := &Provider{settings: s, now: k.now, identity: identity, answers: map[string]answered{}}
+	p := &Provider{settings: s, now: k.now, identity: identity, answers: map[string]answered{}, budget: newRequestBudget(s.requests)}
 	for _, at := range s.addresses {
-		made, err := newServer(at, s, identity, trust, k.dial)
+		made, err := newServer(at, s, identity, trust, p.budget, k.dial)
 		if err != nil {
 			identity.close()
 			return nil, err
@@ -111,6 +111,7 @@ type Provider struct {
 	settings settings
 	servers  []*server
 	identity authenticator
+	budget   *requestBudget
 	now      func() time.Time
 	closed   sync.Once
 
@@ -124,7 +125,14 @@ type Provider struct {
 	nodes  nodesCache
 	// answers are of applications that were asked for by the last call.
 	answers map[string]answered
+	// live is how many applications of the cluster have not ended; nil: it did not say. listAgain is
+	// when a list of them may be asked for.
+	live      *int32
+	listAgain time.Time
 }
+
+// Requests is how many requests were sent so far.
+func (p *Provider) Requests() int64 { return p.budget.sent.Load() }
 
 // Snapshot reads all queues, in as much time as the setting timeout says and ctx allows. If there
 // are other servers, the one that was active last gets half of it, so that one of them can be found
@@ -227,12 +235,24 @@ func (p *Provider) read(ctx context.Context, from *server, known *clusterInfo) (
 	if err != nil {
 		return none, err
 	}
+	queues := scheduler.Queues(sized.totals)
+	p.live = liveApplications(queues)
 	return providers.Snapshot{
 		Server:      from.String(),
 		Incarnation: p.run.incarnation,
 		Untrusted:   p.run.untrusted(sized, p.now()),
-		Queues:      scheduler.Queues(sized.totals),
+		Queues:      queues,
 	}, nil
+}
+
+// liveApplications is how many applications the root has; nil: the answer does not say.
+func liveApplications(queues []providers.Queue) *int32 {
+	for i := range queues {
+		if queues[i].Parent == "" {
+			return queues[i].Applications
+		}
+	}
+	return nil
 }
 
 // queryInfo asks a server what it is, and takes nothing but the active one. The error is a
@@ -255,6 +275,7 @@ func (p *Provider) setActive(from *server, info clusterInfo) {
 	if p.run.change(from.incarnation(info), p.now()) {
 		p.nodes = nodesCache{}
 		p.answers = map[string]answered{}
+		p.listAgain = time.Time{}
 	}
 }
 

@@ -3,6 +3,7 @@ package yarn
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/bursar/bursar/providers"
@@ -43,8 +44,9 @@ type settings struct {
 
 	ca, certificate, key string
 
-	// maxBytes bounds one answer.
+	// maxBytes bounds one answer, requests how many there are in a minute.
 	maxBytes int64
+	requests int
 	// insecure allows a password over plain http.
 	insecure bool
 
@@ -65,7 +67,7 @@ func parseSettings(given map[string]string) (settings, error) {
 		pace: pace, site: given[settingSite], basePath: given[settingBasePath],
 		user: given[settingUser], passwordFile: given[settingPasswordFile], principal: given[settingPrincipal], keytab: given[settingKeytab],
 		krb5Conf: given[settingKrb5Conf], servicePrincipal: given[settingServicePrincipal],
-		ca: given[settingCA], certificate: given[settingCertificate], key: given[settingKey], maxBytes: defaultMaxBytes,
+		ca: given[settingCA], certificate: given[settingCertificate], key: given[settingKey], maxBytes: defaultMaxBytes, requests: defaultRequests,
 	}
 	if s.basePath, err = parseBasePath(s.basePath); err != nil {
 		return s, err
@@ -73,6 +75,11 @@ func parseSettings(given map[string]string) (settings, error) {
 	if text, ok := given[settingMaxBytes]; ok {
 		if s.maxBytes, err = resource.ParseMemory(text); err != nil || s.maxBytes < leastMaxBytes || s.maxBytes > mostMaxBytes {
 			return s, &providers.SettingError{Setting: settingMaxBytes, Value: text, Want: "a size such as 64MiB, from 64KiB to 4GiB"}
+		}
+	}
+	if text, ok := given[settingRequests]; ok {
+		if s.requests, err = strconv.Atoi(text); err != nil || s.requests < leastRequests || s.requests > mostRequests {
+			return s, &providers.SettingError{Setting: settingRequests, Value: text, Want: fmt.Sprintf("a number from %d to %d", leastRequests, mostRequests)}
 		}
 	}
 	switch text := given[settingInsecure]; text {

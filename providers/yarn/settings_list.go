@@ -18,6 +18,7 @@ const (
 	settingCertificate      = "certificate"
 	settingKey              = "key"
 	settingMaxBytes         = "maxBytes"
+	settingRequests         = "requestsPerMinute"
 	settingInsecure         = "insecure"
 	settingAM               = "am"
 	settingUserLabel        = "userLabel"
@@ -45,6 +46,8 @@ func Settings() []providers.Setting {
 		{Name: settingCertificate, Type: providers.File, Doc: "The coordinator's own certificate for https, in PEM. Default: none."},
 		{Name: settingKey, Type: providers.File, Doc: "Its private key in PEM. It must not be readable for everybody."},
 		{Name: settingMaxBytes, Type: providers.Size, Doc: "The longest answer that is read. 500 queues take about 3.5MiB. Default 64MiB; 64KiB to 4GiB."},
+		{Name: settingRequests, Type: providers.Text, Doc: "The most requests in a minute, to all servers together. A reading takes one to three; then our applications are asked for, all by one request if they are a good part of the cluster's, else one by one. " +
+			"What is held back waits for the next readings, and counts as if it held nothing yet. Default 1200; 60 to 100000."},
 		{Name: settingInsecure, Type: providers.Flag, Doc: "Allows a password over http. Then everybody on the way can read it. Default false."},
 		{Name: settingAM, Type: providers.Text, Doc: "What the master (AM) of an application takes if a request does not say it (am-memory, am-cpu), as YARN rounds it. It is a part of what the request asks for. " +
 			"What Spark asks for in client mode is the default, memory=1GiB,cpu=1; in cluster mode the driver is the master, so such requests should say what that takes."},
