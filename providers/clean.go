@@ -22,9 +22,22 @@ func Said(text string) string { return spelling.Line(text, maxText) }
 // Clean returns a provider whose texts are fit to be shown and logged, whatever the cluster says.
 // Queues, partitions and users with names that cannot be shown are left out: nobody can ask for
 // them. Errors are as they were; see Said.
-func Clean(p Provider) Provider { return &clean{p} }
+func Clean(p Provider) Provider {
+	if counted, is := p.(Counted); is {
+		return &cleanCounted{clean{p}, counted}
+	}
+	return &clean{p}
+}
 
 type clean struct{ Provider }
+
+type cleanCounted struct {
+	clean
+	counted Counted
+}
+
+// Requests is the provider's.
+func (c *cleanCounted) Requests() int64 { return c.counted.Requests() }
 
 // Snapshot is the provider's, cleaned.
 func (c *clean) Snapshot(ctx context.Context) (Snapshot, error) {

@@ -69,6 +69,13 @@ type Provider interface {
 	Close() error
 }
 
+// Counted is a Provider that sends requests to servers.
+type Counted interface {
+	Provider
+	// Requests is how many it has sent since it was opened, whatever came of them.
+	Requests() int64
+}
+
 // Snapshot is all queues of a cluster at one moment.
 type Snapshot struct {
 	// Server is the address of the server that answered.

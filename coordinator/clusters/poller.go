@@ -31,6 +31,7 @@ type poller struct {
 	pace     providers.Pace
 	provider providers.Provider // nil: not open
 	interval time.Duration      // the current one
+	requests int64              // of the provider's that were counted
 	health   Health
 	shown    Health // what is shown of it; guarded by pollers.mu
 }
@@ -271,9 +272,15 @@ func (r *poller) logChange(message string, failure error) {
 // publish shows how it goes.
 func (r *poller) publish(wait time.Duration) {
 	r.health.Interval = wait
+	counted, counts := r.provider.(providers.Counted)
 	r.pollers.ifRunning(r, func() {
 		r.shown = r.health
 		r.pollers.metrics.setInterval(r.ClusterName, r.interval)
+		if counts {
+			n := counted.Requests()
+			r.pollers.metrics.countRequests(r.ClusterName, n-r.requests)
+			r.requests = n
+		}
 	})
 }
 
