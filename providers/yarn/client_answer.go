@@ -52,15 +52,17 @@ func (s *server) checkAnswer(response *http.Response) error {
 		code == http.StatusTemporaryRedirect:
 		wrong.Trouble = NotInCharge
 		if wrong.Said == "" {
-			wrong.Said = redirection(response)
+			wrong.Said = s.forLog(redirection(response))
 		}
 	case code == http.StatusUnauthorized, code == http.StatusForbidden, code == http.StatusProxyAuthRequired:
 		wrong.Trouble = NotAllowed
-		if offered := schemes(response); offered != "" {
-			wrong.Err = errors.New("it wants " + offered + ": see the setting " + settingAuth)
+		if code == http.StatusProxyAuthRequired {
+			wrong.Err = errors.New("the proxy wants a user and a password: see the settings " + settingProxyUser + " and " + settingProxyPasswordFile)
+		} else if offered := schemes(response); offered != "" {
+			wrong.Err = errors.New("it wants " + s.forLog(offered) + ": see the setting " + settingAuth)
 		}
 	case code >= 300 && code < 400:
-		wrong.Trouble, wrong.Err = Senseless, errors.New(redirection(response)+", which is not followed: see the settings "+settingAddresses+", "+settingBasePath+" and "+settingAuth)
+		wrong.Trouble, wrong.Err = Senseless, errors.New(s.forLog(redirection(response))+", which is not followed: see the settings "+settingAddresses+", "+settingBasePath+" and "+settingAuth)
 	case code == http.StatusNotFound && isJSON && strings.Contains(string(text), "RemoteException"):
 		wrong.Trouble = NoSuch
 	case code == http.StatusNotFound:
@@ -78,6 +80,9 @@ func (s *server) checkAnswer(response *http.Response) error {
 // malformedAnswer is about an answer that the reader of it refuses.
 func (s *server) malformedAnswer(err error) *ServerError {
 	made := &ServerError{Address: s.String(), Trouble: Senseless, Err: err}
+	if text := err.Error(); s.hide(text) != text {
+		made.Err = errors.New(s.hide(text))
+	}
 	if refused, ok := errors.AsType[*AnswerError](err); ok {
 		switch refused.Refusal {
 		case Standby, NoneActive:

@@ -68,9 +68,14 @@ func (k kind) Open(_ string, given map[string]string) (providers.Provider, error
 	if err != nil {
 		return nil, err
 	}
+	through, err := openProxy(s, k.now)
+	if err != nil {
+		identity.close()
+		return nil, err
+	}
 	p := &Provider{settings: s, now: k.now, identity: identity, answers: map[string]answered{}, budget: newRequestBudget(s.requests)}
 	for _, at := range s.addresses {
-		made, err := newServer(at, s, identity, trust, p.budget, k.dial)
+		made, err := newServer(at, s, identity, trust, through, p.budget, k.dial)
 		if err != nil {
 			identity.close()
 			return nil, err
