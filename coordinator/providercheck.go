@@ -92,7 +92,7 @@ func (c *providerCheck) snapshot(ctx context.Context) {
 	h.Server, h.SnapshotTime, h.Message = found.Server, wire.TimeMessage(asked), found.Untrusted
 	h.Queues = int32(len(queues)) //nolint:gosec // far from 2^31
 	if found.Untrusted == "" {
-		h.State = bursarv1.ProviderHealth_STATE_KNOWN
+		h.State, h.Message = bursarv1.ProviderHealth_STATE_KNOWN, found.Doubts
 	}
 	p := c.res.GetProvider()
 	for i := range queues {

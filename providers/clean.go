@@ -42,7 +42,7 @@ func (c *cleanCounted) Requests() int64 { return c.counted.Requests() }
 // Snapshot is the provider's, cleaned.
 func (c *clean) Snapshot(ctx context.Context) (Snapshot, error) {
 	s, err := c.Provider.Snapshot(ctx)
-	s.Server, s.Untrusted = word(s.Server), Said(s.Untrusted)
+	s.Server, s.Untrusted, s.Doubts = word(s.Server), Said(s.Untrusted), Said(s.Doubts)
 	s.Queues = slices.DeleteFunc(s.Queues, func(q Queue) bool { return !shown(q.Path) || !shown(q.Parent) || !shown(q.Partition) })
 	for i := range s.Queues {
 		q := &s.Queues[i]

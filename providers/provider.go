@@ -86,6 +86,9 @@ type Snapshot struct {
 	// Untrusted says why the figures are not to be counted on yet, such as no machine of the
 	// cluster having reported since a failover; empty if they are.
 	Untrusted string
+	// Doubts says which figures make no sense, so that they do not count as they are; empty: there
+	// are none.
+	Doubts string
 	// Queues are in any order, the ones above before or after those below.
 	Queues []Queue
 }

@@ -259,7 +259,7 @@ func checkHere(ctx context.Context, kinds providers.Kinds, p *bursarv1.Provider)
 	snapshot, err := provider.Snapshot(ctx)
 	health := &bursarv1.ProviderHealth{
 		State: bursarv1.ProviderHealth_STATE_KNOWN, Server: snapshot.Server, Took: durationpb.New(time.Since(began)),
-		Queues: int32(len(snapshot.Queues)), Message: snapshot.Untrusted, //nolint:gosec // bounded by the provider
+		Queues: int32(len(snapshot.Queues)), Message: snapshot.Doubts, //nolint:gosec // bounded by the provider
 	}
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):

@@ -125,6 +125,7 @@ func (r *poller) do(ctx context.Context, run func(*ledger.Ledger, ledger.Instant
 type reading struct {
 	report ledger.ClusterReport
 	server string
+	doubts string // what makes no sense of it
 	took   time.Duration
 	asked  int   // applications
 	partly error // why not all of them were answered
@@ -153,7 +154,7 @@ func (r *poller) read(ctx context.Context, ids []string) (*reading, error) {
 		return nil, DescribeTimeout(ctx, err)
 	}
 	got.partly = DescribeTimeout(ctx, got.partly)
-	got.took, got.server = clock.Now().Sub(start), snapshot.Server
+	got.took, got.server, got.doubts = clock.Now().Sub(start), snapshot.Server, snapshot.Doubts
 	queues, err := QueueReports(snapshot.Queues)
 	if err != nil {
 		return nil, err
@@ -225,6 +226,9 @@ func (r *poller) report(ctx context.Context, got *reading) (failure, err error) 
 // succeeded notes that the cluster was read.
 func (r *poller) succeeded(got *reading) {
 	message := got.report.Untrusted
+	if message == "" {
+		message = got.doubts
+	}
 	if got.partly != nil {
 		message = fmt.Sprintf("%d of %d applications were not answered: %s", got.asked-len(got.report.Applications), got.asked, providers.Said(got.partly.Error()))
 	}

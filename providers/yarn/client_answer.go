@@ -69,6 +69,8 @@ func (s *server) checkAnswer(response *http.Response) error {
 		wrong.Trouble, wrong.Err = Senseless, errors.New("there is no "+s.base+": see the setting "+settingBasePath)
 	case code >= 500:
 		wrong.Trouble = Failing
+	case code == http.StatusOK && isXML(strings.TrimSpace(string(text))):
+		wrong.Trouble, wrong.Said, wrong.Err = Senseless, "", errors.New("it answers in XML: "+wantJSON)
 	case code == http.StatusOK:
 		wrong.Trouble, wrong.Err = Senseless, errors.New("an answer of type "+s.forLog(response.Header.Get("Content-Type"))+", not JSON")
 	default:

@@ -13,6 +13,8 @@ type Refusal string
 const (
 	// NotJSON: a page or a text, such as of a proxy or a login.
 	NotJSON Refusal = "not JSON"
+	// XML: what a ResourceManager says to who asks for no JSON.
+	XML Refusal = "XML"
 	// Standby: the text of a ResourceManager that is not in charge and points to another.
 	Standby Refusal = "a standby ResourceManager"
 	// NoneActive: the text of a ResourceManager that knows of none in charge.

@@ -246,6 +246,7 @@ func (p *Provider) read(ctx context.Context, from *server, known *clusterInfo) (
 		Server:      from.String(),
 		Incarnation: p.run.incarnation,
 		Untrusted:   p.run.untrusted(sized, p.now()),
+		Doubts:      scheduler.Doubts(),
 		Queues:      queues,
 	}, nil
 }
