@@ -40,6 +40,14 @@ type FileOnly interface {
 	FileOnly()
 }
 
+// Local is a Kind some of whose settings are about the machine that a coordinator runs on.
+type Local interface {
+	Kind
+	// CheckHere looks at this machine for what settings name that does not come by itself, such as
+	// a user, and makes no call. Check lets the settings pass. The error is a *SettingError.
+	CheckHere(settings map[string]string) error
+}
+
 // WantFile says what would be right if a provider of a FileOnly kind comes from elsewhere.
 const WantFile = "a kind that may be set over the API; this one is for the coordinators' file of providers (providersFile) alone"
 

@@ -83,7 +83,7 @@ const checkTimeout = time.Minute
 // code of the first that failed.
 func (c *cli) checkByCoordinator(ctx context.Context, cl *client.Client, s selection) error {
 	cl = cl.With(client.WithTimeout(checkTimeout))
-	return c.checkAll(s, func(p *bursarv1.Provider) (*bursarv1.CheckProviderResponse, error) {
+	return c.checkAll(ctx, s, func(p *bursarv1.Provider) (*bursarv1.CheckProviderResponse, error) {
 		asked := &bursarv1.Provider{Kind: p.GetKind(), Cluster: p.GetCluster()}
 		if p.GetSource() == "" { // not one that was listed
 			asked.Settings = p.GetSettings()
@@ -106,17 +106,27 @@ func (c *cli) checkFile(ctx context.Context, file string) error {
 	if len(list) == 0 {
 		c.sayf("%s: no providers", name)
 	}
-	return c.checkAll(selection{list, true}, func(p *bursarv1.Provider) (*bursarv1.CheckProviderResponse, error) {
+	// What a provider has started is ended with us: it is in no group that the terminal signals.
+	ctx, interrupts := catchInterrupts(ctx)
+	defer interrupts.stop()
+	err = c.checkAll(ctx, selection{list, true}, func(p *bursarv1.Provider) (*bursarv1.CheckProviderResponse, error) {
 		return checkHere(ctx, kinds, p)
 	})
+	if code, interrupted := interrupts.code(); interrupted {
+		return &exitError{code: code}
+	}
+	return err
 }
 
 // checkAll checks one cluster after another and prints each result. If one fails, it goes on with
-// the next.
-func (c *cli) checkAll(s selection, check func(*bursarv1.Provider) (*bursarv1.CheckProviderResponse, error)) error {
+// the next. It ends with ctx.
+func (c *cli) checkAll(ctx context.Context, s selection, check func(*bursarv1.Provider) (*bursarv1.CheckProviderResponse, error)) error {
 	code := exitOK
 	for i, p := range s.list {
 		res, err := check(p)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
 		if err == nil {
 			err = c.print(res, func() {
 				if i > 0 {
