@@ -40,6 +40,14 @@ type FileOnly interface {
 	FileOnly()
 }
 
+// Local is a Kind some of whose settings are about the machine that a coordinator runs on.
+type Local interface {
+	Kind
+	// CheckHere looks at this machine for what settings name that does not come by itself, such as
+	// a user, and makes no call. Check lets the settings pass. The error is a *SettingError.
+	CheckHere(settings map[string]string) error
+}
+
 // WantFile says what would be right if a provider of a FileOnly kind comes from elsewhere.
 const WantFile = "a kind that may be set over the API; this one is for the coordinators' file of providers (providersFile) alone"
 
@@ -69,6 +77,13 @@ type Provider interface {
 	Close() error
 }
 
+// Counted is a Provider that sends requests to servers.
+type Counted interface {
+	Provider
+	// Requests is how many it has sent since it was opened, whatever came of them.
+	Requests() int64
+}
+
 // Snapshot is all queues of a cluster at one moment.
 type Snapshot struct {
 	// Server is the address of the server that answered.
@@ -79,6 +94,9 @@ type Snapshot struct {
 	// Untrusted says why the figures are not to be counted on yet, such as no machine of the
 	// cluster having reported since a failover; empty if they are.
 	Untrusted string
+	// Doubts says which figures make no sense, so that they do not count as they are; empty: there
+	// are none.
+	Doubts string
 	// Queues are in any order, the ones above before or after those below.
 	Queues []Queue
 }
@@ -191,12 +209,18 @@ type UnavailableError struct {
 	// NoneActive says that servers answered and none of them is in charge: nothing that was read
 	// before holds any longer.
 	NoneActive bool
-	Err        error
+	// Answered says that some server gave an answer, if not the one that was wanted, or was not
+	// asked. So nobody can say that none answers.
+	Answered bool
+	Err      error
 }
 
 func (e *UnavailableError) Error() string {
-	if e.NoneActive {
+	switch {
+	case e.NoneActive:
 		return fmt.Sprintf("no active server: %v", e.Err)
+	case e.Answered:
+		return fmt.Sprintf("no server can be read: %v", e.Err)
 	}
 	return fmt.Sprintf("no server answers: %v", e.Err)
 }

@@ -100,6 +100,15 @@ func (l *Ledger) queueInfo(q *clusterQueue) QueueInfo {
 	return info
 }
 
+// grantsNothing reports whether nothing is granted in the queue, or the queue that it is a user's
+// part of, whatever room there is.
+func (q *clusterQueue) grantsNothing(now Instant) bool {
+	if q.of != nil {
+		q = q.of.queue
+	}
+	return q.unavailable(now) != ""
+}
+
 // unavailable says why the queue grants nothing; empty if it is available.
 func (q *clusterQueue) unavailable(now Instant) string {
 	for at := q; at != nil; at = at.parent {

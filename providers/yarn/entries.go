@@ -2,6 +2,7 @@ package yarn
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -54,6 +55,9 @@ func fifoScheduler(info *node) *Scheduler {
 		e.Used = new(roleTaken.set(resource.Vector{}, resource.Memory, *info.fifoTaken, mebibytes))
 	}
 	s.Entries = []Entry{e}
+	for _, figure := range info.absurd {
+		s.Absurd = append(s.Absurd, e.Path+": "+figure)
+	}
 	return s
 }
 
@@ -70,6 +74,9 @@ func (s *Scheduler) list(n *node, parent string, seen map[string]bool) error {
 	rows, err := n.partitions(path)
 	if err != nil {
 		return err
+	}
+	for _, figure := range n.absurd {
+		s.Absurd = append(s.Absurd, path+": "+figure)
 	}
 	for _, row := range rows {
 		row.Path, row.Parent = path, parent
@@ -149,7 +156,10 @@ func (n *node) partitions(path string) ([]Entry, error) {
 			AbsoluteCapacity: c.absolute, AbsoluteMaxCapacity: c.absoluteMax, AMPercent: c.amPercent,
 		})
 	}
-	for _, u := range n.usages {
+	for i, u := range n.usages {
+		if slices.ContainsFunc(n.usages[:i], func(v usage) bool { return v.partition == u.partition }) {
+			return nil, malformed(fmt.Sprintf("partition %q is there twice in queue %q", u.partition, path))
+		}
 		row := at(u.partition)
 		if row == nil {
 			rows = append(rows, Entry{Partition: u.partition})
@@ -183,7 +193,7 @@ func (n *node) usersIn(partition string) (users []UserEntry) {
 			continue
 		}
 		seen[from.name] = true
-		u := UserEntry{Name: from.name, Applications: plusCount(from.pending, from.active), Weight: from.weight, Active: from.isActive}
+		u := UserEntry{Name: from.name, Applications: plusCount(counted(from.pending), counted(from.active)), Weight: from.weight, Active: from.isActive}
 		if partition == "" {
 			u.Used, u.AMUsed = from.used, from.amUsed
 		}

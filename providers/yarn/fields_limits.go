@@ -42,7 +42,7 @@ var limitFields = map[string]limitField{
 	"usedAMResource":         limitVector(roleTaken, func(l *applicationLimits) **resource.Vector { return &l.amUsed }),
 	"userAMResourceLimit":    limitVector(roleLimit, func(l *applicationLimits) **resource.Vector { return &l.userAMLimit }),
 	"userLimit":              limitFigure((*reader).percent, func(l *applicationLimits) **float64 { return &l.userPercent }),
-	"userLimitFactor":        limitFigure((*reader).signed, func(l *applicationLimits) **float64 { return &l.factor }),
+	"userLimitFactor":        limitFigure((*reader).factor, func(l *applicationLimits) **float64 { return &l.factor }),
 	"users":                  readUsers,
 	"maximumAllocation":      limitVector(roleLimit, func(l *applicationLimits) **resource.Vector { return &l.largest }),
 	// The FairScheduler.
