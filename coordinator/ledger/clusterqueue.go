@@ -16,8 +16,8 @@ type clusterQueue struct {
 	cluster  *cluster
 	parent   *clusterQueue // nil: the root
 	address  resource.Address
-	below    int // queues that have it as their parent
-	attached int // live allocations, and requests that are being decided
+	attached int   // live allocations, and requests that are being decided
+	below    int32 // queues that have it as their parent
 	dropped  bool
 	known    bool // it is in the last report
 	// users are the parts that users with live allocations in this very queue have of it, by name.
@@ -155,13 +155,16 @@ func (q *clusterQueue) tooLarge(request resource.Vector) bool {
 
 // masterIsLarge reports whether a master asks for more than the largest container has.
 func (q *clusterQueue) masterIsLarge(request resource.Vector) bool {
-	return !q.report.LargestContainer.IsUnset() && len(q.largeMasters(nil, request)) > 0
+	return q.report.Details != nil && len(q.largeMasters(nil, request)) > 0
 }
 
 // largeMasters appends what a master asks for beyond the largest container.
 func (q *clusterQueue) largeMasters(list []Shortfall, request resource.Vector) []Shortfall {
+	if q.report.Details == nil {
+		return list
+	}
 	for _, d := range masterDimensions {
-		most, told := q.report.LargestContainer.Get(d.whole)
+		most, told := q.report.Details.LargestContainer.Get(d.whole)
 		if asked := get(request, d.master); told && asked > most {
 			list = append(list, Shortfall{
 				Account: q.account.name, Dimension: d.master, Requested: asked, Available: most, Limit: most, Note: NoteNever,

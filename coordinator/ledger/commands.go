@@ -243,7 +243,7 @@ type AccountInfo struct {
 	HeldFor   ID
 	HeldUntil Instant
 	Kept      resource.Vector
-	// Of a queue, and of a user's part of one: see QueueReport. UserPercent is of users' parts.
+	// Of a queue, and of a user's part of one: see QueueDetails. UserPercent is of users' parts.
 	NotEnforced, Estimated []string
 	UserPercent            *float64
 }

@@ -147,7 +147,7 @@ func (q *clusterQueue) applyUserReport() {
 		}
 	}
 	q.known, q.taken = q.of.queue.known, q.of.queue.taken
-	q.report = QueueReport{Limit: clamped(said.Limit), Used: clamped(said.Used), UserPercent: q.of.queue.report.UserPercent}
+	q.report = QueueReport{Limit: clamped(said.Limit), Used: clamped(said.Used)}
 	q.applyReport()
 }
 

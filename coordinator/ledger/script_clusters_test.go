@@ -97,7 +97,9 @@ func readQueue(line *arguments) ledger.QueueReport {
 	q.Partition, _ = line.option("partition")
 	q.DefaultPartition, _ = line.option("default")
 	q.Limit, q.FirstIsFree = line.vector(), line.flag("first-free")
-	q.LargestContainer = line.vectorOf("container")
+	if container := line.vectorOf("container"); !container.IsUnset() {
+		q.Details = &ledger.QueueDetails{LargestContainer: container}
+	}
 	users := ledger.QueueUsers{Limit: line.vectorOf("users")}
 	for _, user := range []string{"alice", "bob"} {
 		u := ledger.UserReport{User: user, Limit: line.vectorOf("limit." + user), Used: line.vectorOf("used." + user)}
