@@ -15,8 +15,8 @@ import (
 const (
 	// maxSaid is how much of a text that is no answer is read, in bytes.
 	maxSaid = 16 << 10
-	// maxShown is how much of it is shown, in bytes, and maxError how much of an error: a certificate
-	// may have many names.
+	// maxShown is how much of it is shown, in bytes, and maxError how much of an error: a
+	// certificate may have many names.
 	maxShown = 240
 	maxError = 480
 )

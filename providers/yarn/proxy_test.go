@@ -121,8 +121,8 @@ func TestAClusterIsReadThroughItsProxy(t *testing.T) {
 				t.Errorf("the server was shown %v", h)
 			}
 
-			// A proxy that wants to know who we are, or does not let us through, is named, and not the
-			// server. What it repeats is hidden.
+			// A proxy that wants to know who we are, or does not let us through, is named, and not
+			// the server. What it repeats is hidden.
 			proxy.password = "other"
 			for _, more := range [][]string{nil, login} {
 				_, err := openAt(t, kind{}, []*fakeRM{c.rm}, append(settings, more...)...).Snapshot(t.Context())

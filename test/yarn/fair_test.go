@@ -1,9 +1,12 @@
 package yarn_test
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/bursar/bursar/providers"
 	"github.com/bursar/bursar/test/yarn"
 )
 
@@ -53,6 +56,7 @@ known=true ended=false queue=root.b @* 0/0
 				held = strings.NewReplacer("2048/2", "2048/1", "3072/3", "3072/1").Replace(held)
 			}
 			expectApplications(t, p, held, first, deep, waits)
+			expectTheSameFromAList(t, p, first, deep, only, waits)
 			keep(t, c, version+"-fair", map[string]string{
 				"info": "info", "metrics": "metrics", "scheduler": "scheduler", "application": "apps/" + deep, "application-waits": "apps/" + waits,
 			})
@@ -62,5 +66,34 @@ known=true ended=true queue=root.a.a1
 known=false ended=false queue=
 `, first, "application_1_0001")
 		})
+	}
+}
+
+// expectTheSameFromAList asks for applications one by one and then for many, which takes one
+// request for all that live. What comes must be the same.
+func expectTheSameFromAList(t *testing.T, p providers.Provider, live ...string) {
+	t.Helper()
+	counted, is := p.(providers.Counted)
+	if !is {
+		t.Fatalf("a %T", p)
+	}
+	ask := func(ids []string, requests int64) []providers.Application {
+		t.Helper()
+		before := counted.Requests()
+		list, err := p.Applications(t.Context(), ids)
+		if sent := counted.Requests() - before; err != nil || sent != requests {
+			t.Errorf("%d requests for %d applications, %v; want %d", sent, len(ids), err, requests)
+		}
+		return list
+	}
+	one := ask(live, int64(len(live)))
+	many := slices.Clone(live)
+	for i := range live {
+		many = append(many, fmt.Sprintf("application_1_000%d", i+1))
+	}
+	all := ask(many, 1+int64(len(live)))
+	all = slices.DeleteFunc(all, func(a providers.Application) bool { return !a.Known })
+	if fmt.Sprint(all) != fmt.Sprint(one) {
+		t.Errorf("in a list they are %v, and one by one %v", all, one)
 	}
 }
