@@ -45,8 +45,8 @@ func TestAClusterIsReadAtOnceAndThenInIntervalsThatDiffer(t *testing.T) {
 	}
 }
 
-// A ResourceManager that fails says so in 70 kB of a stack trace. Who reads a refusal, the status or
-// a log sees the beginning of it, and nothing that a terminal acts on.
+// A ResourceManager that fails says so in 70 kB of a stack trace. Who reads a refusal, the status
+// or a log sees the beginning of it, and nothing that a terminal acts on.
 func TestWhatAClusterSaysIsCutAndPrintable(t *testing.T) {
 	long := "java.lang.\u202eNullPointerException\x1b[2J\r\n" + strings.Repeat("\tat org.apache.hadoop.yarn\n", 2600)
 	synctest.Test(t, func(t *testing.T) {

@@ -119,8 +119,8 @@ func closedChannel() <-chan struct{} {
 	return c
 }
 
-// Open makes a provider of its record, whose texts can be shown. The errors are *providers.KindError and
-// *providers.SettingError, and others of a record that must not be opened.
+// Open makes a provider of its record, whose texts can be shown. The errors are
+// *providers.KindError and *providers.SettingError, and others of a record that must not be opened.
 func (p *Pollers) Open(record *ledger.ProviderRecord) (providers.Provider, providers.Pace, error) {
 	kind, err := p.Kinds.Find(record.Kind)
 	if err != nil {

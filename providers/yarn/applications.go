@@ -30,8 +30,9 @@ type answered struct {
 	at  time.Time
 }
 
-// Applications asks for applications, all at once or one by one, in as much time as the setting timeout says and
-// ctx allows. Applications with ids that YARN does not make are not known, and are not asked for.
+// Applications asks for applications, all at once or one by one, in as much time as the setting
+// timeout says and ctx allows. Applications with ids that YARN does not make are not known, and are
+// not asked for.
 func (p *Provider) Applications(ctx context.Context, ids []string) ([]providers.Application, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

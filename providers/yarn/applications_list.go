@@ -71,7 +71,7 @@ func (s *server) applications(ctx context.Context, wanted func(id string) bool, 
 func readApplications(body io.Reader, wanted func(id string) bool, found map[string]providers.Application) error {
 	there := false
 	field := func(r *reader, said *applicationAnswer, key []byte) error { return said.field(r, key) }
-	add := func(said *applicationAnswer) error {
+	add := func(said *applicationAnswer) error { //nolint:unparam // a list may refuse an element
 		if wanted(said.id) {
 			found[said.id] = said.application()
 		}

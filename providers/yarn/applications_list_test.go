@@ -80,7 +80,7 @@ func shortPaths(asked map[string]int) string {
 	return paths(short)
 }
 
-// Those that the list does not have have ended, or cannot be seen in it: they are asked for.
+// Those that the list lacks have ended, or cannot be seen in it: they are asked for.
 func TestWhatIsNotInTheListIsAskedFor(t *testing.T) {
 	rm := newRM(t)
 	applicationsOf(t, rm, 20)

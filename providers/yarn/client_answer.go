@@ -15,8 +15,8 @@ import (
 const (
 	// maxSaid is how much of a text that is no answer is read, in bytes.
 	maxSaid = 16 << 10
-	// maxShown is how much of it is shown, in bytes, and maxError how much of an error: a certificate
-	// may have many names.
+	// maxShown is how much of it is shown, in bytes, and maxError how much of an error: a
+	// certificate may have many names.
 	maxShown = 240
 	maxError = 480
 )
@@ -55,12 +55,7 @@ func (s *server) checkAnswer(response *http.Response) error {
 			wrong.Said = s.forLog(redirection(response))
 		}
 	case code == http.StatusUnauthorized, code == http.StatusForbidden, code == http.StatusProxyAuthRequired:
-		wrong.Trouble = NotAllowed
-		if code == http.StatusProxyAuthRequired {
-			wrong.Err = errors.New("the proxy wants a user and a password: see the settings " + settingProxyUser + " and " + settingProxyPasswordFile)
-		} else if offered := schemes(response); offered != "" {
-			wrong.Err = errors.New("it wants " + s.forLog(offered) + ": see the setting " + settingAuth)
-		}
+		wrong.Trouble, wrong.Err = NotAllowed, s.wanted(response)
 	case code >= 300 && code < 400:
 		wrong.Trouble, wrong.Err = Senseless, errors.New(s.forLog(redirection(response))+", which is not followed: see the settings "+settingAddresses+", "+settingBasePath+" and "+settingAuth)
 	case code == http.StatusNotFound && isJSON && strings.Contains(string(text), "RemoteException"):
@@ -77,6 +72,17 @@ func (s *server) checkAnswer(response *http.Response) error {
 		wrong.Trouble = Senseless
 	}
 	return wrong
+}
+
+// wanted says what a server or a proxy wants that does not let us in; nil: it does not say.
+func (s *server) wanted(response *http.Response) error {
+	if response.StatusCode == http.StatusProxyAuthRequired {
+		return errors.New("the proxy wants a user and a password: see the settings " + settingProxyUser + " and " + settingProxyPasswordFile)
+	}
+	if offered := schemes(response); offered != "" {
+		return errors.New("it wants " + s.forLog(offered) + ": see the setting " + settingAuth)
+	}
+	return nil
 }
 
 // malformedAnswer is about an answer that the reader of it refuses.

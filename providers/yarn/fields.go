@@ -219,8 +219,8 @@ func queueField(r *reader, n *node, key []byte) error {
 	case "rootQueue":
 		return r.nodes(&n.root)
 	}
-	name := ""
-	err := error(nil)
+	var name string
+	var err error
 	if read, known := nodeFields[string(key)]; known {
 		name, err = string(key), read(r, n)
 	} else if read, known := limitFields[string(key)]; known {

@@ -130,8 +130,8 @@ type Provider struct {
 	nodes  nodesCache
 	// answers are of applications that were asked for by the last call.
 	answers map[string]answered
-	// live is how many applications of the cluster have not ended; nil: it did not say. listAgain is
-	// when a list of them may be asked for.
+	// live is how many applications of the cluster have not ended; nil: it did not say. listAgain
+	// is when a list of them may be asked for.
 	live      *int32
 	listAgain time.Time
 }

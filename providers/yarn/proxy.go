@@ -27,7 +27,7 @@ type proxy struct {
 // ProxyError says that a server could not be asked because of the proxy before it.
 type ProxyError struct {
 	Proxy string
-	// Status is what the proxy answered, such as "407 Proxy Authentication Required"; empty: nothing.
+	// Status is what the proxy answered, such as "502 Bad Gateway"; empty: nothing.
 	Status string
 	Err    error
 }

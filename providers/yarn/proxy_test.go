@@ -3,6 +3,7 @@ package yarn
 import (
 	"errors"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -20,6 +21,7 @@ import (
 type fakeProxy struct {
 	*httptest.Server
 	user, password string
+	forward        *http.Transport
 
 	mu       sync.Mutex
 	asked    []string // guarded by mu: "GET host" and "CONNECT host"
@@ -27,9 +29,12 @@ type fakeProxy struct {
 }
 
 func newProxy(t *testing.T, user, password string) *fakeProxy {
-	p := &fakeProxy{user: user, password: password}
+	p := &fakeProxy{user: user, password: password, forward: &http.Transport{}}
 	p.Server = httptest.NewServer(p)
-	t.Cleanup(p.Close)
+	t.Cleanup(func() {
+		p.Close()
+		p.forward.CloseIdleConnections()
+	})
 	return p
 }
 
@@ -47,15 +52,13 @@ func (p *fakeProxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodConnect {
 		r.RequestURI = ""
 		r.Header.Del("Proxy-Authorization")
-		response, err := http.DefaultTransport.RoundTrip(r)
+		response, err := p.forward.RoundTrip(r)
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusBadGateway)
 			return
 		}
 		defer response.Body.Close()
-		for name, values := range response.Header {
-			w.Header()[name] = values
-		}
+		maps.Copy(w.Header(), response.Header)
 		w.WriteHeader(response.StatusCode)
 		_, _ = io.Copy(w, response.Body)
 		return
@@ -92,7 +95,6 @@ func (p *fakeProxy) takeAsked() []string {
 }
 
 func TestAClusterIsReadThroughItsProxy(t *testing.T) {
-	t.Cleanup(http.DefaultTransport.(*http.Transport).CloseIdleConnections) //nolint:forcetypeassert // it is one
 	dir := t.TempDir()
 	ca := certs.New(t, "cluster")
 	authority := ca.File(t, dir, "ca.pem")
@@ -121,8 +123,8 @@ func TestAClusterIsReadThroughItsProxy(t *testing.T) {
 				t.Errorf("the server was shown %v", h)
 			}
 
-			// A proxy that wants to know who we are, or does not let us through, is named, and not the
-			// server. What it repeats is hidden.
+			// A proxy that wants to know who we are, or does not let us through, is named, and not
+			// the server. What it repeats is hidden.
 			proxy.password = "other"
 			for _, more := range [][]string{nil, login} {
 				_, err := openAt(t, kind{}, []*fakeRM{c.rm}, append(settings, more...)...).Snapshot(t.Context())

@@ -1,9 +1,12 @@
 package yarn_test
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/bursar/bursar/providers"
 	"github.com/bursar/bursar/test/yarn"
 )
 
@@ -41,6 +44,7 @@ func fairScheduler(version string) scenario {
 		only := c.Submit(t, yarn.Application{Queue: "root.b", MemoryMiB: 1024, VCores: 1})
 		c.AwaitAllocated(t, first, deep, only)
 		waits := c.Submit(t, yarn.Application{Queue: "root.b", MemoryMiB: 1024, VCores: 1})
+		expectTheSameFromAList(t, p, first, deep, only, waits)
 		want := fairUsed
 		if version == yarn.Hadoop27 { // it gives a master one core, whatever was asked for
 			want = strings.NewReplacer("6144/6", "6144/3", "5120/5", "5120/2", "2048/2", "2048/1", "3072/3", "3072/1").Replace(want)
@@ -79,4 +83,36 @@ known=false ended=false queue=
 		expectMasters(t, p, "root.c", full)
 		c.Kill(t, append(apps, waits)...)
 	}}
+}
+
+// expectTheSameFromAList asks for applications one by one and then for many, which takes one
+// request for all that live. What comes must be the same.
+func expectTheSameFromAList(t *testing.T, p providers.Provider, live ...string) {
+	t.Helper()
+	counted, is := p.(providers.Counted)
+	if !is {
+		t.Fatalf("a %T", p)
+	}
+	ask := func(ids []string, requests int64) []providers.Application {
+		t.Helper()
+		before := counted.Requests()
+		list, err := p.Applications(t.Context(), ids)
+		if sent := counted.Requests() - before; err != nil || sent != requests {
+			t.Errorf("%d requests for %d applications, %v; want %d", sent, len(ids), err, requests)
+		}
+		return list
+	}
+	if _, err := p.Snapshot(t.Context()); err != nil { // how many applications live
+		t.Fatal(err)
+	}
+	one := ask(live, int64(len(live)))
+	many := slices.Clone(live)
+	for i := range live {
+		many = append(many, fmt.Sprintf("application_1_000%d", i+1))
+	}
+	all := ask(many, 1+int64(len(live)))
+	all = slices.DeleteFunc(all, func(a providers.Application) bool { return !a.Known })
+	if fmt.Sprint(all) != fmt.Sprint(one) {
+		t.Errorf("in a list they are %v, and one by one %v", all, one)
+	}
 }
