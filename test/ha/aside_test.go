@@ -3,6 +3,7 @@
 package ha
 
 import (
+	"context"
 	"database/sql" //nolint:depguard // a row that nobody can read is written by somebody else than a store
 	"fmt"
 	"os/exec"
@@ -42,7 +43,9 @@ func TestACoordinatorLeadsAfterARowWasSetAside(t *testing.T) {
 			}
 			m.run("coordinator", store.config, store.kept, "no coordinator leads while this row is there", `bursar store set-aside host`, "vm-17")
 			into := filepath.Join(m.dir, store.name+".json")
-			cmd := exec.CommandContext(t.Context(), executable, "store", "set-aside", "host", "vm-17", "--store", store.place, "--into", into, "--force")
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			defer cancel()
+			cmd := exec.CommandContext(ctx, executable, "store", "set-aside", "host", "vm-17", "--store", store.place, "--into", into, "--force")
 			cmd.Env = proc.Environment()
 			if output, err := cmd.CombinedOutput(); err != nil {
 				t.Fatalf("%v\n%s", err, output)

@@ -228,7 +228,9 @@ func (c *clocks) tellsTheSkew(leader *member, about time.Duration) time.Duration
 // metric reads a gauge without labels.
 func (c *cluster) metric(m *member, name string) float64 {
 	c.t.Helper()
-	request, err := http.NewRequestWithContext(c.t.Context(), http.MethodGet, m.url+"/metrics", http.NoBody)
+	ctx, cancel := context.WithTimeout(c.t.Context(), patience)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, m.url+"/metrics", http.NoBody)
 	if err != nil {
 		c.t.Fatal(err)
 	}

@@ -172,8 +172,11 @@ func (s *Server) DSN(database string, parameters ...string) string {
 	return address.String()
 }
 
-// Execute runs SQL in a database, as its owner, over the socket: passwords do not matter.
+// Execute runs SQL in a database, as its owner, over the socket: passwords do not matter. It fails
+// if that takes longer than a server may take to come up, such as for a lock.
 func (s *Server) Execute(ctx context.Context, database, statements string) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
 	connection, err := s.connect(ctx, database)
 	if err != nil {
 		return err
