@@ -113,6 +113,8 @@ type Queue struct {
 	Closed bool
 	// CreatesChildren says that a queue below it need not be there: using it makes it.
 	CreatesChildren bool
+	// LeavesOnly says that it takes no applications itself: the queues below it do.
+	LeavesOnly bool
 	// DefaultPartition is the partition of an application that names none.
 	DefaultPartition string
 	// AbsoluteCapacity and AbsoluteMaxCapacity are the shares of the cluster that it is promised

@@ -43,7 +43,7 @@ func QueueReports(queues []providers.Queue) ([]ledger.QueueReport, error) {
 		reports = append(reports, ledger.QueueReport{
 			Path: q.Path, Parent: q.Parent, Partition: q.Partition, Limit: q.Limit, Used: q.Used, Guaranteed: q.Guaranteed,
 			Users: users, FirstIsFree: q.FirstIsFree,
-			State: q.State, Closed: q.Closed, CreatesChildren: q.CreatesChildren, DefaultPartition: q.DefaultPartition,
+			State: q.State, Closed: q.Closed, CreatesChildren: q.CreatesChildren, LeavesOnly: q.LeavesOnly, DefaultPartition: q.DefaultPartition,
 			AbsoluteCapacity: q.AbsoluteCapacity, AbsoluteMaxCapacity: q.AbsoluteMaxCapacity,
 			Applications: q.Applications, Pending: q.Pending, Active: q.Active, MaxApplications: q.MaxApplications,
 		})

@@ -30,6 +30,8 @@ type QueueReport struct {
 	FirstIsFree bool
 	// CreatesChildren says that the cluster creates a queue below it when it is used.
 	CreatesChildren bool
+	// LeavesOnly says that it takes no applications itself: the queues below it do.
+	LeavesOnly bool
 	// DefaultPartition is the partition of applications that name none.
 	DefaultPartition string
 	// These are only shown. In percent of the cluster; nil: not reported.

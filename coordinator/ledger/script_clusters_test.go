@@ -89,7 +89,7 @@ func (s *script) report(a *arguments) string {
 }
 
 func readQueue(line *arguments) ledger.QueueReport {
-	q := ledger.QueueReport{Path: line.word(), State: "RUNNING", Used: line.vectorOf("used"), CreatesChildren: line.flag("creates")}
+	q := ledger.QueueReport{Path: line.word(), State: "RUNNING", Used: line.vectorOf("used"), CreatesChildren: line.flag("creates"), LeavesOnly: line.flag("parent")}
 	if state, set := line.option("state"); set {
 		q.State, q.Closed = state, state != "RUNNING"
 	}

@@ -26,6 +26,8 @@ type Scheduler struct {
 	Totals map[string]resource.Vector
 	// Assume is what the answer does not say.
 	Assume Assumptions
+
+	typed bool // it says of leaves that they are leaves
 }
 
 // Entry is what an answer says of one queue in one partition. What is nil it does not say.
@@ -52,6 +54,8 @@ type Entry struct {
 	State string
 	// CreatesChildren says that queues below it are made by using them.
 	CreatesChildren bool
+	// LeavesOnly says that it is a parent queue: it takes no applications itself.
+	LeavesOnly bool
 	// DefaultPartition is the partition of applications that name none.
 	DefaultPartition string
 	// AMLimit is the most that the masters of applications may have, AMUsed what they have.

@@ -33,7 +33,7 @@ func TestFairScheduler(t *testing.T) {
 	for _, version := range []string{yarn.Hadoop27, yarn.Hadoop210, yarn.Hadoop33, yarn.Hadoop34, yarn.Hadoop35} {
 		t.Run(version, func(t *testing.T) {
 			c := yarn.Start(t, yarn.Options{Version: version, Fair: fair})
-			p := open(t, c, nil)
+			p := open(t, c, map[string]string{"undeclaredQueues": "none"})
 			first := c.Submit(t, yarn.Application{Queue: "root.a.a1", MemoryMiB: 2048, VCores: 2})
 			deep := c.Submit(t, yarn.Application{Queue: "root.a.a2.deep", MemoryMiB: 3072, VCores: 3, User: "bob"})
 			only := c.Submit(t, yarn.Application{Queue: "root.b", MemoryMiB: 1024, VCores: 1})
