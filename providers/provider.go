@@ -156,6 +156,9 @@ type Application struct {
 	Known bool
 	// Ended says that it is over: finished, failed or killed.
 	Ended bool
+	// Failure is FAILED or KILLED if it ended without success, and Diagnostics why, in the cluster's
+	// words. Empty: it did not, or that is not known.
+	Failure, Diagnostics string
 	// Queue is the queue that it runs in: a full path, or a leaf if the cluster says no more.
 	Queue string
 	// Allocated is what it holds now, by partition. If the cluster does not tell them apart there

@@ -44,6 +44,9 @@ type ApplicationReport struct {
 	ID string
 	// Known is false if the cluster has no such application. Ended says that it has ended.
 	Known, Ended bool
+	// Failure says that it ended without success, as the cluster names it: FAILED or KILLED. Empty:
+	// it did not, or that is not known. Diagnostics is why, in the cluster's words.
+	Failure, Diagnostics string
 	// Queue is where it runs: a full path or, if the cluster says no more, a leaf.
 	Queue string
 	// Allocated is what it holds, by partition. AnyPartition stands for the one that it runs in if

@@ -101,7 +101,7 @@ func (l *Ledger) kinds() string {
 // resolve gives a part its full address in the cluster.
 func (c *cluster) resolve(now Instant, field string, x *resource.External) (resource.Address, error) {
 	at := resource.Address{Kind: c.Kind, Cluster: c.Cluster, Path: x.Path, Partition: x.Partition}
-	full := c.fullPaths || x.Path == root || strings.HasPrefix(x.Path, root+".")
+	full := c.isFull(x.Path)
 	switch _, there := c.standard[x.Path]; {
 	case !c.known && (full || there):
 		if at.Partition == "" {
@@ -132,6 +132,11 @@ func (c *cluster) resolve(now Instant, field string, x *resource.External) (reso
 		return at, &FieldError{field + ".path", x.Address.String(), q.wantedBelow()}
 	}
 	return at, nil
+}
+
+// isFull reports whether a path is full, by itself.
+func (c *cluster) isFull(path string) bool {
+	return c.fullPaths || path == root || strings.HasPrefix(path, root+".")
 }
 
 // wantedBelow says which queues take applications instead of one that takes none.

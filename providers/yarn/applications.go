@@ -165,6 +165,7 @@ func (s *server) application(ctx context.Context, id string) (providers.Applicat
 	switch strings.ToUpper(said.state) {
 	case "FINISHED", "FAILED", "KILLED":
 		app.Ended = true
+		app.Failure, app.Diagnostics = said.failure()
 	default:
 		app.Allocated = said.allocated()
 	}
@@ -174,8 +175,11 @@ func (s *server) application(ctx context.Context, id string) (providers.Applicat
 // applicationAnswer is what an answer says.
 type applicationAnswer struct {
 	id, state, queue string
-	memory, cpu      *int64 // MiB and cores; -1 before it has any and after its end
-	usages           []usage
+	// finalStatus is what the application said of itself, or what became of it.
+	finalStatus, diagnostics string
+
+	memory, cpu *int64 // MiB and cores; -1 before it has any and after its end
+	usages      []usage
 }
 
 func (a *applicationAnswer) field(r *reader, key []byte) (err error) {
@@ -186,6 +190,10 @@ func (a *applicationAnswer) field(r *reader, key []byte) (err error) {
 		a.state, err = r.text()
 	case "queue":
 		a.queue, err = r.text()
+	case "finalStatus":
+		a.finalStatus, err = r.text()
+	case "diagnostics":
+		a.diagnostics, err = r.prose()
 	case "allocatedMB":
 		a.memory, err = r.mebibytes()
 	case "allocatedVCores":
@@ -204,6 +212,16 @@ func (a *applicationAnswer) field(r *reader, key []byte) (err error) {
 		err = r.json.Skip()
 	}
 	return err
+}
+
+// failure is FAILED or KILLED, and why, of an application that ended without success.
+func (a *applicationAnswer) failure() (status, diagnostics string) {
+	for _, said := range []string{a.state, a.finalStatus} {
+		if status := strings.ToUpper(said); status == "FAILED" || status == "KILLED" {
+			return status, a.diagnostics
+		}
+	}
+	return "", ""
 }
 
 // applicationUsage rounds down, other than for a queue: what an application holds is what need not
