@@ -156,8 +156,8 @@ type Application struct {
 	Known bool
 	// Ended says that it is over: finished, failed or killed.
 	Ended bool
-	// Failure is FAILED or KILLED if it ended without success, and Diagnostics why, in the cluster's
-	// words. Empty: it did not, or that is not known.
+	// Failure is FAILED or KILLED if it ended without success, and Diagnostics why, in the
+	// cluster's words. Empty: it did not, or that is not known.
 	Failure, Diagnostics string
 	// Queue is the queue that it runs in: a full path, or a leaf if the cluster says no more.
 	Queue string

@@ -8,8 +8,8 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// external is where the external parts of an allocation count. Their addresses change only if a part
-// follows its application to another queue, see movePart.
+// external is where the external parts of an allocation count. Their addresses change only if a
+// part follows its application to another queue, see movePart.
 type external struct {
 	// charges are those of all parts, of cluster queues above before those below. The charge of an
 	// empty part is empty.

@@ -177,8 +177,9 @@ func (e *entry) moved(part int, path string) ([]resource.External, bool) {
 	return next, resource.Resource{Vector: e.Entitled.Vector, External: next}.Validate() == nil
 }
 
-// movePart lets a part of an entry, which is active, count in another queue of its cluster: next are
-// the parts then. A report of that cluster is being taken in, which has not counted the entry yet.
+// movePart lets a part of an entry, which is active, count in another queue of its cluster: next
+// are the parts then. A report of that cluster is being taken in, which has not counted the entry
+// yet.
 func (l *Ledger) movePart(e *entry, part int, next []resource.External) {
 	x, before := e.external, e.Entitled.External
 	c, set, charges := l.clusters[ClusterName{before[part].Kind, before[part].Cluster}], x.set, x.charges

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/go-faster/jx"
+
 	"github.com/bursar/bursar/providers"
 	"github.com/bursar/bursar/resource"
 )
@@ -193,7 +195,7 @@ func (a *applicationAnswer) field(r *reader, key []byte) (err error) {
 	case "finalStatus":
 		a.finalStatus, err = r.text()
 	case "diagnostics":
-		a.diagnostics, err = r.prose()
+		a.diagnostics, err = r.passage()
 	case "allocatedMB":
 		a.memory, err = r.mebibytes()
 	case "allocatedVCores":
@@ -212,6 +214,20 @@ func (a *applicationAnswer) field(r *reader, key []byte) (err error) {
 		err = r.json.Skip()
 	}
 	return err
+}
+
+// mostPassage is how many bytes of diagnostics are kept. Some have a whole stack trace in them;
+// what it comes to stands in the first lines.
+const mostPassage = 2048
+
+// passage returns the beginning of the text that comes next, with its words one blank apart.
+func (r *reader) passage() (string, error) {
+	if r.json.Next() != jx.String {
+		return "", r.json.Skip()
+	}
+	b, err := r.json.StrAppend(r.scratch[:0])
+	r.scratch = b
+	return strings.ToValidUTF8(strings.Join(strings.Fields(string(b[:min(len(b), mostPassage)])), " "), "?"), err
 }
 
 // failure is FAILED or KILLED, and why, of an application that ended without success.
