@@ -144,13 +144,17 @@ pure_tests := test/layout|test/docs|test/contract|test/acceptance|test/cells
 pure = ^$(MODULE)/($(pure_names)|$(pure_tests))(/|$$)
 
 # -count=1: tests run binaries and read files that the test cache does not know. -shuffle: no test
-# depends on another.
-go_test = go test -count=1 -shuffle=on
+# depends on another. -vet=off: lint vets everything, and more of it.
+go_test = go test -vet=off -count=1 -shuffle=on
 
 .PHONY: test
 test: test-sim test-pure test-mutants test-walk test-race test-half
 test: test-systemd test-yarn test-ha test-bench test-peers
 test: ## Run every test, of all that begin with test-
+
+# If the heap may grow to five times the live memory, the simulator needs a fifth less of the
+# processor; worlds are small.
+sim test-sim transcripts: export GOGC := 400
 
 # Against test/sim/testdata/transcripts.txt.
 .PHONY: test-sim
@@ -224,7 +228,7 @@ test-systemd: $(NFPM) systemd ## Run the packages in machines with a systemd
 .PHONY: test-yarn
 test-yarn: yarn ## Test the provider against real YARN clusters, Hadoop 2.7 to 3.5
 	$(call section,test-yarn: real ResourceManagers)
-	@$(go_test) $(race) -timeout 15m ./test/yarn
+	@$(go_test) $(race) $(at_once) -timeout 25m ./test/yarn
 
 # By itself, and without the race detector: it runs some seventy processes and measures pauses.
 .PHONY: test-ha
@@ -267,10 +271,7 @@ soak: ## Run them for SOAKTIME=10m and ten simulated days
 callers: ## Run JOBS=1000 jobs of an ordinary user at a time
 	$(go_test) -timeout 0 -v ./test/callers -callers.jobs=$(JOBS)
 
-# If the heap may grow to five times the live memory, the simulator needs a fifth less of the
-# processor; worlds are small.
 .PHONY: sim
-sim: export GOGC := 400
 sim: ## Run SEEDS=20000 seeds of the simulator
 	$(go_test) -timeout 0 -v ./test/sim -run Simulation -sim.seeds=$(SEEDS) -sim.kinds=10000 -sim.crowds=20
 
@@ -283,9 +284,14 @@ kills: postgres ## Kill `bursar dev` KILLS=100 times, and a coordinator a quarte
 fuzz: ## Run every fuzz target for FUZZTIME=10s
 	@.ci/fuzz $(FUZZTIME)
 
+# test-bench has it in small.
+.PHONY: failovers
+failovers: build $(CONSUL) postgres ## Change leaders 200 times with 10,000 hosts and 200,000 engines
+	go run ./bench -bursar bin/bursar -name failover -size full
+
 # A new part is a new target of make: add it to PARTS in .ci/acceptance, and its size here. `make
 # test` has each of them in small.
-# PARTS='sim kills fuzz soak callers test-arches test-yunikorn mutants' runs only these; keep the output with tee.
+# PARTS='sim kills fuzz soak callers failovers test-arches test-yunikorn mutants' runs only these; keep the output with tee.
 .PHONY: acceptance
 acceptance: export SEEDS = 100000
 acceptance: export KILLS = 1000

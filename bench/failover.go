@@ -39,7 +39,11 @@ type loss struct {
 
 // failoverSuite is row 8 of the budgets.
 func failoverSuite(ctx context.Context, r *run) (err error) {
-	w, err := readWorkload("failover")
+	name := "failover"
+	if r.full {
+		name = "failover-full"
+	}
+	w, err := readWorkload(name)
 	if err != nil {
 		return err
 	}
@@ -49,7 +53,7 @@ func failoverSuite(ctx context.Context, r *run) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, t.stop()) }()
-	fleet, err := r.startChild(ctx, "fleet", order{Workload: "failover", Hosts: w.Hosts, Consul: t.consul.Address, Ride: true})
+	fleet, err := r.startChild(ctx, "fleet", order{Workload: name, Hosts: w.Hosts, Consul: t.consul.Address, Ride: true})
 	if err != nil {
 		return err
 	}

@@ -55,6 +55,7 @@ func suites() []suite {
 		{"scale", scaleSuite},
 		{"queues", queuesSuite},
 		{"failover", failoverSuite},
+		{"takeover", takeoverSuite},
 		{"neighbours", neighboursSuite},
 		{"watchers", watchersSuite},
 		{"peers-closed", peersClosed},
@@ -70,6 +71,7 @@ type run struct {
 	short bool
 	// history is the number of rows of the history suite; 0: as its workload says.
 	history int
+	full    bool // the suite failover at the design's size
 	// attacks are those of the neighbours suite to run.
 	attacks *regexp.Regexp
 	bursar  string // the binary that is measured
@@ -96,6 +98,7 @@ func execute(args []string, out, log io.Writer) int {
 	name := flags.String("name", "", "run only the suites whose name matches this regular expression: "+names())
 	short := flags.Bool("short", false, "a few seconds in all: shows that everything runs, the numbers mean little")
 	history := flags.Int("history", 0, "rows of the suite history (default: as its workload says; the design's size is 30000000)")
+	size := flags.String("size", "", "size of the suite failover: as its workload says, or full, the design's, which takes hours")
 	attack := flags.String("attack", "", "run only the attacks of the suite neighbours whose name matches this regular expression")
 	bursar := flags.String("bursar", "bin/bursar", "the binary to measure; `make build` makes it")
 	dir := flags.String("dir", "", "directory on a real disk for stores (default: a new one where temporary files go)")
@@ -118,6 +121,9 @@ func execute(args []string, out, log io.Writer) int {
 	if *child != "" {
 		return exitCode(serveChild(ctx, *child, os.Stdin, out), log)
 	}
+	if *size != "" && *size != "full" {
+		return exitCode(fmt.Errorf("-size: %q: want full", *size), log)
+	}
 	if *draw != "" {
 		return exitCode(performance.Draw(*draw), log)
 	}
@@ -130,7 +136,7 @@ func execute(args []string, out, log io.Writer) int {
 		return exitCode(fmt.Errorf("-attack: %w", err), log)
 	}
 	r := &run{
-		short: *short, history: *history, attacks: attacks, bursar: *bursar, dir: *dir, log: log, nodeExporter: *nodeExporter, telegraf: *telegraf,
+		short: *short, history: *history, full: *size == "full", attacks: attacks, bursar: *bursar, dir: *dir, log: log, nodeExporter: *nodeExporter, telegraf: *telegraf,
 		peers: map[string]string{performance.YuniKorn: *yunikorn, performance.Nomad: *nomad}, results: *results, version: *version,
 	}
 	return exitCode(measure(ctx, only, r, out), log)

@@ -29,7 +29,7 @@ func (s *queueService) CheckProvider(ctx context.Context, req *bursarv1.CheckPro
 	})
 	switch {
 	case err != nil && configured:
-		res.Provider.Health.Message = err.Error()
+		res.Provider.Health.Message = providers.Said(err.Error())
 		return res, nil
 	case err != nil:
 		return nil, wrongSetting(err)
@@ -86,13 +86,13 @@ func (c *providerCheck) snapshot(ctx context.Context) {
 	h := c.res.GetProvider().GetHealth()
 	h.Took = wire.DurationMessage(c.clock.Now().Sub(asked))
 	if err != nil {
-		h.Message, h.Failures, h.FailureTime = clusters.DescribeTimeout(ctx, err).Error(), 1, wire.TimeMessage(asked)
+		h.Message, h.Failures, h.FailureTime = providers.Said(clusters.DescribeTimeout(ctx, err).Error()), 1, wire.TimeMessage(asked)
 		return
 	}
 	h.Server, h.SnapshotTime, h.Message = found.Server, wire.TimeMessage(asked), found.Untrusted
 	h.Queues = int32(len(queues)) //nolint:gosec // far from 2^31
 	if found.Untrusted == "" {
-		h.State = bursarv1.ProviderHealth_STATE_KNOWN
+		h.State, h.Message = bursarv1.ProviderHealth_STATE_KNOWN, found.Doubts
 	}
 	p := c.res.GetProvider()
 	for i := range queues {
@@ -127,14 +127,14 @@ func (c *providerCheck) servers(ctx context.Context) {
 		list = c.provider.Servers(ctx)
 		return nil
 	}); err != nil {
-		c.res.Provider.Health.Message = err.Error()
+		c.res.Provider.Health.Message = providers.Said(err.Error())
 		return
 	}
 	for i := range list {
 		server := &list[i]
 		m := &bursarv1.ServerCheck{Address: server.Address, Role: server.Role, Version: server.Version, Took: wire.DurationMessage(server.Took)}
 		if server.Err != nil {
-			m.Error = server.Err.Error()
+			m.Error = providers.Said(server.Err.Error())
 		}
 		c.res.Servers = append(c.res.Servers, m)
 	}

@@ -1,6 +1,8 @@
 package coordinator
 
 import (
+	"fmt"
+
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/internal/regularfile"
 	"github.com/bursar/bursar/internal/yamlfile"
@@ -30,6 +32,25 @@ func readProviders(path string, kinds providers.Kinds) ([]ledger.ProviderRecord,
 		records = append(records, record)
 	}
 	return records, nil
+}
+
+// checkProviders reads the file of providers, and looks at this machine for what they name. The
+// error is as of readProviders.
+func checkProviders(path string, kinds providers.Kinds) error {
+	records, err := readProviders(path, kinds)
+	if err != nil {
+		return err
+	}
+	for i := range records {
+		kind, err := kinds.Find(records[i].Kind)
+		if local, is := kind.(providers.Local); err == nil && is {
+			err = local.CheckHere(records[i].Settings)
+		}
+		if err != nil {
+			return fmt.Errorf("%s: provider %s: %w", path, records[i].ClusterName, err)
+		}
+	}
+	return nil
 }
 
 // providerRecord is a provider as the ledger has it.

@@ -316,6 +316,7 @@ func TestMetricsOfQueuesAreBounded(t *testing.T) {
 		`bursar_cluster_read_seconds_count{cluster="fake:prod"}`,
 		`bursar_cluster_read_failures_total{cluster="fake:prod"} 0`,
 		`bursar_cluster_read_interval_seconds{cluster="fake:prod"} 5`,
+		`bursar_cluster_requests_total{cluster="fake:prod"} `,
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %s", want)

@@ -84,7 +84,7 @@ func Check(config Config, kinds providers.Kinds, elected bool) error {
 	if err := checkAuditLog(config.AuditLog); err != nil {
 		return err
 	}
-	if _, err = readProviders(config.ProvidersFile, kinds); err != nil {
+	if err = checkProviders(config.ProvidersFile, kinds); err != nil {
 		return inField("providersFile", err)
 	}
 	return nil

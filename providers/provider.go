@@ -40,6 +40,14 @@ type FileOnly interface {
 	FileOnly()
 }
 
+// Local is a Kind some of whose settings are about the machine that a coordinator runs on.
+type Local interface {
+	Kind
+	// CheckHere looks at this machine for what settings name that does not come by itself, such as
+	// a user, and makes no call. Check lets the settings pass. The error is a *SettingError.
+	CheckHere(settings map[string]string) error
+}
+
 // WantFile says what would be right if a provider of a FileOnly kind comes from elsewhere.
 const WantFile = "a kind that may be set over the API; this one is for the coordinators' file of providers (providersFile) alone"
 
@@ -69,6 +77,13 @@ type Provider interface {
 	Close() error
 }
 
+// Counted is a Provider that sends requests to servers.
+type Counted interface {
+	Provider
+	// Requests is how many it has sent since it was opened, whatever came of them.
+	Requests() int64
+}
+
 // Snapshot is all queues of a cluster at one moment.
 type Snapshot struct {
 	// Server is the address of the server that answered.
@@ -79,6 +94,9 @@ type Snapshot struct {
 	// Untrusted says why the figures are not to be counted on yet, such as no machine of the
 	// cluster having reported since a failover; empty if they are.
 	Untrusted string
+	// Doubts says which figures make no sense, so that they do not count as they are; empty: there
+	// are none.
+	Doubts string
 	// Queues are in any order, the ones above before or after those below.
 	Queues []Queue
 }
@@ -106,6 +124,15 @@ type Queue struct {
 	// FirstIsFree says that an application may start whatever its master takes, if no other master
 	// runs in the queue.
 	FirstIsFree bool
+	// LargestContainer is the most that one container may have, in memory and cpu, so that a master
+	// which takes more never starts. What is not listed is not known.
+	LargestContainer resource.Vector
+	// NotEnforced are the dimensions that the cluster does not look at here: so many of them can be
+	// used as there are. Estimated are the dimensions of Limit that it does not tell.
+	NotEnforced, Estimated []string
+	// UserPercent is the share of the queue that a user is sure of while others want more, in
+	// percent; nil: there is no such limit below that of Users and UserLimit, or it is not known.
+	UserPercent *float64
 	// Guaranteed is what the cluster promises it.
 	Guaranteed resource.Vector
 	// State is the cluster's word for it; Closed says that it takes no new applications.
@@ -140,6 +167,8 @@ type Terms struct {
 	// UserLabel is the label of a request whose value is the user that its application runs as.
 	// Empty: that is not known.
 	UserLabel string
+	// Container is how the cluster rounds the container of a master, in memory and cpu.
+	Container resource.Normalization
 }
 
 // Termed is a Kind whose settings say something of requests.
@@ -185,12 +214,18 @@ type UnavailableError struct {
 	// NoneActive says that servers answered and none of them is in charge: nothing that was read
 	// before holds any longer.
 	NoneActive bool
-	Err        error
+	// Answered says that some server gave an answer, if not the one that was wanted, or was not
+	// asked. So nobody can say that none answers.
+	Answered bool
+	Err      error
 }
 
 func (e *UnavailableError) Error() string {
-	if e.NoneActive {
+	switch {
+	case e.NoneActive:
 		return fmt.Sprintf("no active server: %v", e.Err)
+	case e.Answered:
+		return fmt.Sprintf("no server can be read: %v", e.Err)
 	}
 	return fmt.Sprintf("no server answers: %v", e.Err)
 }

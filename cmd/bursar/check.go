@@ -83,7 +83,7 @@ const checkTimeout = time.Minute
 // code of the first that failed.
 func (c *cli) checkByCoordinator(ctx context.Context, cl *client.Client, s selection) error {
 	cl = cl.With(client.WithTimeout(checkTimeout))
-	return c.checkAll(s, func(p *bursarv1.Provider) (*bursarv1.CheckProviderResponse, error) {
+	return c.checkAll(ctx, s, func(p *bursarv1.Provider) (*bursarv1.CheckProviderResponse, error) {
 		asked := &bursarv1.Provider{Kind: p.GetKind(), Cluster: p.GetCluster()}
 		if p.GetSource() == "" { // not one that was listed
 			asked.Settings = p.GetSettings()
@@ -106,17 +106,27 @@ func (c *cli) checkFile(ctx context.Context, file string) error {
 	if len(list) == 0 {
 		c.sayf("%s: no providers", name)
 	}
-	return c.checkAll(selection{list, true}, func(p *bursarv1.Provider) (*bursarv1.CheckProviderResponse, error) {
+	// What a provider has started is ended with us: it is in no group that the terminal signals.
+	ctx, interrupts := catchInterrupts(ctx)
+	defer interrupts.stop()
+	err = c.checkAll(ctx, selection{list, true}, func(p *bursarv1.Provider) (*bursarv1.CheckProviderResponse, error) {
 		return checkHere(ctx, kinds, p)
 	})
+	if code, interrupted := interrupts.code(); interrupted {
+		return &exitError{code: code}
+	}
+	return err
 }
 
 // checkAll checks one cluster after another and prints each result. If one fails, it goes on with
-// the next.
-func (c *cli) checkAll(s selection, check func(*bursarv1.Provider) (*bursarv1.CheckProviderResponse, error)) error {
+// the next. It ends with ctx.
+func (c *cli) checkAll(ctx context.Context, s selection, check func(*bursarv1.Provider) (*bursarv1.CheckProviderResponse, error)) error {
 	code := exitOK
 	for i, p := range s.list {
 		res, err := check(p)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
 		if err == nil {
 			err = c.print(res, func() {
 				if i > 0 {
@@ -239,10 +249,11 @@ func checkHere(ctx context.Context, kinds providers.Kinds, p *bursarv1.Provider)
 	if err != nil {
 		return nil, configError(err)
 	}
-	provider, err := kind.Open(p.GetCluster(), p.GetSettings())
+	opened, err := kind.Open(p.GetCluster(), p.GetSettings())
 	if err != nil {
 		return nil, configError(fmt.Errorf("%s: %w", providerName(p), err))
 	}
+	provider := providers.Clean(opened)
 	defer provider.Close()
 	ctx, cancel := context.WithTimeoutCause(ctx, pace.Timeout, fmt.Errorf("no answer within %s", pace.Timeout))
 	defer cancel()
@@ -250,7 +261,7 @@ func checkHere(ctx context.Context, kinds providers.Kinds, p *bursarv1.Provider)
 	for _, s := range provider.Servers(ctx) {
 		check := &bursarv1.ServerCheck{Address: s.Address, Role: s.Role, Version: s.Version, Took: durationpb.New(s.Took)}
 		if s.Err != nil {
-			check.Error = s.Err.Error()
+			check.Error = providers.Said(s.Err.Error())
 		}
 		res.Servers = append(res.Servers, check)
 	}
@@ -258,7 +269,7 @@ func checkHere(ctx context.Context, kinds providers.Kinds, p *bursarv1.Provider)
 	snapshot, err := provider.Snapshot(ctx)
 	health := &bursarv1.ProviderHealth{
 		State: bursarv1.ProviderHealth_STATE_KNOWN, Server: snapshot.Server, Took: durationpb.New(time.Since(began)),
-		Queues: int32(len(snapshot.Queues)), Message: snapshot.Untrusted, //nolint:gosec // bounded by the provider
+		Queues: int32(len(snapshot.Queues)), Message: snapshot.Doubts, //nolint:gosec // bounded by the provider
 	}
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
@@ -267,7 +278,7 @@ func checkHere(ctx context.Context, kinds providers.Kinds, p *bursarv1.Provider)
 		err = errors.New(snapshot.Untrusted)
 	}
 	if err != nil {
-		health.State, health.Message = bursarv1.ProviderHealth_STATE_UNKNOWN, err.Error()
+		health.State, health.Message = bursarv1.ProviderHealth_STATE_UNKNOWN, providers.Said(err.Error())
 	}
 	p.Health = health
 	for i := range snapshot.Queues {

@@ -52,6 +52,9 @@ and state. A figure that the answer does not have is left out.`,
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
+		if doubts := scheduler.Doubts(); doubts != "" {
+			c.sayf("%s: %s", name, doubts)
+		}
 		return c.printDecoded(scheduler)
 	}
 	return cmd

@@ -176,14 +176,14 @@ func accountRows(accounts []*bursarv1.Account) [][]string {
 			note := overNote(a, dimension, first)
 			waiting := ""
 			if first {
-				row[0], waiting, note = accountText(a.GetName()), count(a.GetWaiting()), joined(note, heldNote(a))
+				row[0], waiting, note = accountText(a.GetName()), count(a.GetWaiting()), joined(note, heldNote(a), clusterNote(a))
 				first = false
 			}
 			row = append(row, waiting, note)
 			rows = append(rows, row)
 		}
 		if first {
-			rows = append(rows, []string{accountText(a.GetName()), "", "", "", "", "", "", "", count(a.GetWaiting()), accountNote(a)})
+			rows = append(rows, []string{accountText(a.GetName()), "", "", "", "", "", "", "", count(a.GetWaiting()), joined(accountNote(a), clusterNote(a))})
 		}
 	}
 	return rows
@@ -204,10 +204,26 @@ const overItsLimit = "over its limit"
 
 // accountNote says what is to be known of an account in addition to its numbers.
 func accountNote(a *bursarv1.Account) string {
-	if !a.GetOverLimit() {
-		return heldNote(a)
+	over := ""
+	if a.GetOverLimit() {
+		over = overItsLimit
 	}
-	return joined(overItsLimit, heldNote(a))
+	return joined(over, heldNote(a))
+}
+
+// clusterNote says what the numbers of a queue, or of a user's part of one, do not mean.
+func clusterNote(a *bursarv1.Account) string {
+	var enforced, estimated, user string
+	if list := a.GetNotEnforced(); len(list) > 0 {
+		enforced = strings.Join(list, " and ") + " not enforced by the cluster"
+	}
+	if list := a.GetEstimated(); len(list) > 0 {
+		estimated = "limit of " + strings.Join(list, " and ") + " estimated"
+	}
+	if a != nil && a.UserPercent != nil {
+		user = "the cluster may hold a user at " + percentText(a.UserPercent) + " of the queue while others want more"
+	}
+	return joined(oneLine(enforced), oneLine(estimated), user)
 }
 
 // overNote says of a dimension that the account has more of it than its limit. If the numbers do

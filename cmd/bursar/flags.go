@@ -296,6 +296,11 @@ func (f *requestFlags) request() (*bursarv1.AllocateRequest, error) {
 			return nil, usagef("--custom %s=0: want 1 or more, or no %s", c.Name, c.Name)
 		}
 	}
+	for _, part := range f.resource.external {
+		if part.IsZero() {
+			return nil, usagef("--external %s: want a quantity above zero, or no such part", part.Address)
+		}
+	}
 	for _, flag := range []struct {
 		name  string
 		value time.Duration

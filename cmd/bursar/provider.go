@@ -27,22 +27,31 @@ The settings of yarn, of which addresses or site is needed:
               has them
   basePath    what stands before /scheduler; default /ws/v1/cluster; for Knox
               /gateway/NAME/resourcemanager/v1/cluster
-  auth        none, simple, basic or kerberos; default none, or simple if user
-              is set
+  auth        none, simple, basic, bearer or kerberos; default none, or simple
+              if user is set
   user        for simple (user.name) and basic
-  passwordFile, principal, keytab, krb5Conf, servicePrincipal
-              for basic and for kerberos; default of krb5Conf /etc/krb5.conf,
-              of servicePrincipal HTTP/ and the host of the address
+  passwordFile, tokenFile
+              files with the secrets for basic and for bearer
+  principal, keytab, krb5Conf, servicePrincipal
+              for kerberos; default of krb5Conf /etc/krb5.conf, of
+              servicePrincipal HTTP/ and the host of the address
   ca, certificate, key
               files for https
+  proxy, proxyUser, proxyPasswordFile
+              an HTTP proxy before them, such as http://proxy:3128
   maxBytes    the limit for the size of one answer; default 64MiB
-  insecure    true: a password may cross the network without TLS
+  requestsPerMinute
+              the most requests in a minute; default 1200
+  insecure    true: a password or token may cross the network without TLS
   am          what the master of an application takes if the request does not
               say it; default memory=1GiB,cpu=1
   userLabel   the label that names the user in YARN; default user
   calculator  default, dominant or detect: whether cores limit; default detect
   smallestContainer
-              such as memory=1GiB,cpu=1: YARN rounds limits of users up to it
+              such as memory=1GiB,cpu=1: YARN rounds masters and limits of
+              users up to it
+  containerStep
+              the step in which YARN rounds, if it is not smallestContainer
   amShare     the FairScheduler's maxAMShare; default 0.5
   undeclaredQueues
               parents below which a queue is made by using it: any (default),

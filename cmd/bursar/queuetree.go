@@ -65,14 +65,17 @@ func (b *branch) name() string {
 	return strings.Repeat("  ", b.depth) + strings.TrimPrefix(b.GetPath(), b.GetParent()+".")
 }
 
-// note is why a queue grants nothing, if the one above it does not say so already, and what is
-// special about its account.
+// note is why a queue grants nothing, and what its numbers do not mean, if the one above it does
+// not say so already, and what is special about its account.
 func (b *branch) note() string {
-	reason := b.GetUnavailable()
+	reason, meaning := b.GetUnavailable(), clusterNote(b.GetAccount())
 	if b.above != nil && reason == b.above.GetUnavailable() {
 		reason = ""
 	}
-	return joined(oneLine(reason), accountNote(b.GetAccount()))
+	if b.above != nil && meaning == clusterNote(b.above.GetAccount()) {
+		meaning = ""
+	}
+	return joined(oneLine(reason), accountNote(b.GetAccount()), meaning)
 }
 
 // availableText is what a request could get; empty if the note says why it could get nothing.

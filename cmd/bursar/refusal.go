@@ -85,6 +85,12 @@ func shortfallText(s *bursarv1.Shortfall) string {
 func applicationShortText(s *bursarv1.Shortfall) string {
 	amount := func(n int64) string { return quantityText(s.GetDimension(), n) }
 	free, limit, asked := amount(max(0, s.GetAvailable())), amount(s.GetLimit()), amount(s.GetRequested())
+	switch largest := noteOf(s) == noteNever; {
+	case largest && s.GetDimension() == resource.AMMemory:
+		return fmt.Sprintf("its largest container has %s of memory; the application master needs %s", limit, asked)
+	case largest && s.GetDimension() == resource.AMCPU:
+		return fmt.Sprintf("its largest container has %s cores; the application master needs %s", limit, asked)
+	}
 	switch s.GetDimension() {
 	case resource.AMMemory:
 		return fmt.Sprintf("it may use %s of memory for application masters, and %s of that is free; this one needs %s", limit, free, asked)

@@ -26,12 +26,33 @@ func TestWhatLimitsApplicationsIsSaidInWords(t *testing.T) {
 		"queue yarn:prod:root.a: it may have 5 applications, and room for 0 more; this needs 1": {
 			Account: queue(""), Dimension: resource.Applications, Requested: 1, Limit: 5,
 		},
+		"queue yarn:prod:root.a: its largest container has 8GiB of memory; the application master needs 9GiB (above the limit, it can never fit)": {
+			Account: queue(""), Dimension: resource.AMMemory, Requested: 9 << 30, Available: 8 << 30, Limit: 8 << 30, NoteCode: noteNever,
+		},
+		"queue yarn:prod:root.a: its largest container has 4 cores; the application master needs 5 (above the limit, it can never fit)": {
+			Account: queue(""), Dimension: resource.AMCPU, Requested: 5000, Available: 4000, Limit: 4000, NoteCode: noteNever,
+		},
 		"user bob in queue yarn:prod:root.a: memory: asked for 2GiB, available 1GiB of 4GiB, short by 1GiB": {
 			Account: queue("bob"), Dimension: resource.Memory, Requested: 2 << 30, Available: 1 << 30, Limit: 4 << 30,
 		},
 	} {
 		if got := shortfallText(s); got != want {
 			t.Errorf("%s\nwant %s", got, want)
+		}
+	}
+}
+
+// What the numbers of a queue do not mean is said next to them.
+func TestWhatAClusterDoesNotSayOrEnforceIsSaid(t *testing.T) {
+	soft := 25.0
+	for want, a := range map[string]*bursarv1.Account{
+		"":                                {},
+		"cpu not enforced by the cluster": {NotEnforced: []string{"cpu"}},
+		"limit of am-memory and am-cpu estimated":                                 {Estimated: []string{"am-memory", "am-cpu"}},
+		"the cluster may hold a user at 25 % of the queue while others want more": {UserPercent: &soft},
+	} {
+		if got := clusterNote(a); got != want {
+			t.Errorf("%q; want %q", got, want)
 		}
 	}
 }

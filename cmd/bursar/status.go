@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
@@ -19,7 +20,8 @@ func (c *cli) statusCommand() *cobra.Command {
 		Long: `Status shows who leads, who answered, and how many allocations, hosts, quotas
 and clusters there are. If several coordinators are known it shows the state of
 each, also when none leads. With -o json their list is "coordinators", and all
-that there is if none leads.`,
+that there is if none leads; "clusters" says how many external clusters are
+known, and which are not.`,
 		Example: `  bursar status
   bursar status --addr coordinator-2:7070 -o json
   bursar status --addr https://rm-1:7070,https://rm-2:7070,https://rm-3:7070
@@ -48,13 +50,13 @@ that there is if none leads.`,
 				}
 				return err
 			}
-			if c.output == outputJSON && len(team) > 0 {
-				return c.printTeamJSON(res, team)
+			clusters := clustersRead(cmd.Context(), cl)
+			if c.output == outputJSON {
+				return c.printStatusJSON(res, clusters, team)
 			}
-			return c.print(res, func() {
-				c.printStatus(res, at, clustersText(cmd.Context(), cl))
-				c.printTeam(team)
-			})
+			c.printStatus(res, at, clusters.text())
+			c.printTeam(team)
+			return c.out.lost()
 		},
 	}
 }
@@ -90,24 +92,64 @@ func (c *cli) printStatus(s *bursarv1.StatusResponse, at place, clusters string)
 	c.facts(facts...)
 }
 
-// clustersText says for how many external clusters the queues are known, and for which they are
-// not; empty if there is no cluster, or if the caller may not know.
-func clustersText(ctx context.Context, cl *client.Client) string {
+// clustersState says for how many external clusters the queues are known, and for which they are
+// not.
+type clustersState struct {
+	Known   int      `json:"known"`
+	Unknown []string `json:"unknown"`
+}
+
+// clustersRead asks how the external clusters are read; nil if there is none, or if the caller may
+// not know.
+func clustersRead(ctx context.Context, cl *client.Client) *clustersState {
 	res, err := cl.Queues().ListProviders(ctx, &bursarv1.ListProvidersRequest{})
 	if err != nil || len(res.GetProviders()) == 0 {
-		return ""
+		return nil
 	}
-	var unknown []string
+	s := &clustersState{Unknown: []string{}}
 	for _, p := range res.GetProviders() {
-		if p.GetHealth().GetState() != bursarv1.ProviderHealth_STATE_KNOWN {
-			unknown = append(unknown, providerName(p))
+		if p.GetHealth().GetState() == bursarv1.ProviderHealth_STATE_KNOWN {
+			s.Known++
+		} else {
+			s.Unknown = append(s.Unknown, providerName(p))
 		}
 	}
-	text := fmt.Sprintf("%d known, %d unknown", len(res.GetProviders())-len(unknown), len(unknown))
-	if len(unknown) > 0 {
-		text += ": " + strings.Join(unknown, ", ")
+	return s
+}
+
+func (s *clustersState) text() string {
+	if s == nil {
+		return ""
+	}
+	text := fmt.Sprintf("%d known, %d unknown", s.Known, len(s.Unknown))
+	if len(s.Unknown) > 0 {
+		text += ": " + strings.Join(s.Unknown, ", ")
 	}
 	return text
+}
+
+// printStatusJSON prints the status that a coordinator has answered, with the external clusters and
+// with all coordinators, if there are several.
+func (c *cli) printStatusJSON(answer *bursarv1.StatusResponse, clusters *clustersState, team []member) error {
+	status, err := jsonText(answer)
+	if err != nil {
+		return err
+	}
+	if clusters != nil {
+		list, err := json.Marshal(clusters)
+		if err != nil {
+			return fmt.Errorf("marshal: %w", err)
+		}
+		status = withField(status, "clusters", list)
+	}
+	if len(team) > 0 {
+		list, err := c.teamJSON(team)
+		if err != nil {
+			return err
+		}
+		status = withField(status, "coordinators", list)
+	}
+	return c.printJSON(status)
 }
 
 func (c *cli) auditCommand() *cobra.Command {

@@ -93,19 +93,6 @@ func (c *cli) teamJSON(team []member) ([]byte, error) {
 	return text, nil
 }
 
-// printTeamJSON prints the status that one of several coordinators has answered, with all of them.
-func (c *cli) printTeamJSON(answer *bursarv1.StatusResponse, team []member) error {
-	status, err := jsonText(answer)
-	if err != nil {
-		return err
-	}
-	list, err := c.teamJSON(team)
-	if err != nil {
-		return err
-	}
-	return c.printJSON(withField(status, "coordinators", list))
-}
-
 // printLeaderlessTeam prints several coordinators if none of them gave the status of the cluster.
 func (c *cli) printLeaderlessTeam(team []member) error {
 	if len(team) == 0 || c.output != outputJSON {

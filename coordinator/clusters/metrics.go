@@ -14,6 +14,7 @@ type Metrics struct {
 	seconds  *prometheus.HistogramVec
 	failures *prometheus.CounterVec
 	interval *prometheus.GaugeVec
+	requests *prometheus.CounterVec
 }
 
 // NewMetrics returns these metrics, in a registry.
@@ -28,8 +29,11 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		interval: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "bursar_cluster_read_interval_seconds", Help: "Time between two readings of an external cluster, which grows while these are slow.",
 		}, []string{"cluster"}),
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "bursar_cluster_requests_total", Help: "Requests to the servers of an external cluster, whatever came of them.",
+		}, []string{"cluster"}),
 	}
-	r.MustRegister(m.seconds, m.failures, m.interval)
+	r.MustRegister(m.seconds, m.failures, m.interval, m.requests)
 	return m
 }
 
@@ -46,9 +50,14 @@ func (m *Metrics) setInterval(name ledger.ClusterName, interval time.Duration) {
 	m.interval.WithLabelValues(name.String()).Set(interval.Seconds())
 }
 
+func (m *Metrics) countRequests(name ledger.ClusterName, more int64) {
+	m.requests.WithLabelValues(name.String()).Add(float64(more))
+}
+
 // forget drops what is known of a cluster that is not read any more.
 func (m *Metrics) forget(name ledger.ClusterName) {
 	m.seconds.DeleteLabelValues(name.String())
 	m.failures.DeleteLabelValues(name.String())
 	m.interval.DeleteLabelValues(name.String())
+	m.requests.DeleteLabelValues(name.String())
 }

@@ -31,6 +31,7 @@ type poller struct {
 	pace     providers.Pace
 	provider providers.Provider // nil: not open
 	interval time.Duration      // the current one
+	requests int64              // of the provider's that were counted
 	health   Health
 	shown    Health // what is shown of it; guarded by pollers.mu
 }
@@ -124,6 +125,7 @@ func (r *poller) do(ctx context.Context, run func(*ledger.Ledger, ledger.Instant
 type reading struct {
 	report ledger.ClusterReport
 	server string
+	doubts string // what makes no sense of it
 	took   time.Duration
 	asked  int   // applications
 	partly error // why not all of them were answered
@@ -152,7 +154,7 @@ func (r *poller) read(ctx context.Context, ids []string) (*reading, error) {
 		return nil, DescribeTimeout(ctx, err)
 	}
 	got.partly = DescribeTimeout(ctx, got.partly)
-	got.took, got.server = clock.Now().Sub(start), snapshot.Server
+	got.took, got.server, got.doubts = clock.Now().Sub(start), snapshot.Server, snapshot.Doubts
 	queues, err := QueueReports(snapshot.Queues)
 	if err != nil {
 		return nil, err
@@ -224,8 +226,11 @@ func (r *poller) report(ctx context.Context, got *reading) (failure, err error) 
 // succeeded notes that the cluster was read.
 func (r *poller) succeeded(got *reading) {
 	message := got.report.Untrusted
+	if message == "" {
+		message = got.doubts
+	}
 	if got.partly != nil {
-		message = fmt.Sprintf("%d of %d applications were not answered: %v", got.asked-len(got.report.Applications), got.asked, got.partly)
+		message = fmt.Sprintf("%d of %d applications were not answered: %s", got.asked-len(got.report.Applications), got.asked, providers.Said(got.partly.Error()))
 	}
 	r.logChange(message, got.partly)
 	r.health.Failures, r.health.failingSince = 0, 0
@@ -237,7 +242,7 @@ func (r *poller) succeeded(got *reading) {
 // failed tells the ledger that the cluster could not be read.
 func (r *poller) failed(ctx context.Context, failure error) error {
 	_, forget := providers.Unavailable(failure)
-	text := failure.Error()
+	text := providers.Said(failure.Error())
 	if err := r.do(ctx, func(l *ledger.Ledger, now ledger.Instant) error {
 		l.ClusterSilent(now, r.ClusterName, text, forget)
 		return nil
@@ -271,9 +276,15 @@ func (r *poller) logChange(message string, failure error) {
 // publish shows how it goes.
 func (r *poller) publish(wait time.Duration) {
 	r.health.Interval = wait
+	counted, counts := r.provider.(providers.Counted)
 	r.pollers.ifRunning(r, func() {
 		r.shown = r.health
 		r.pollers.metrics.setInterval(r.ClusterName, r.interval)
+		if counts {
+			n := counted.Requests()
+			r.pollers.metrics.countRequests(r.ClusterName, n-r.requests)
+			r.requests = n
+		}
 	})
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -42,6 +43,32 @@ func TestAClusterIsReadAtOnceAndThenInIntervalsThatDiffer(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A ResourceManager that fails says so in 70 kB of a stack trace. Who reads a refusal, the status
+// or a log sees the beginning of it, and nothing that a terminal acts on.
+func TestWhatAClusterSaysIsCutAndPrintable(t *testing.T) {
+	long := "java.lang.\u202eNullPointerException\x1b[2J\r\n" + strings.Repeat("\tat org.apache.hadoop.yarn\n", 2600)
+	synctest.Test(t, func(t *testing.T) {
+		w := newPollersRig(t, always(0.5))
+		defer w.close()
+		here := w.kind.Cluster("here")
+		here.With(func(c *fakecluster.Cluster) { c.Err = &providers.UnavailableError{Err: errors.New(long)} })
+		w.put(prod)
+		passTime(time.Second)
+		texts := map[string]string{
+			"health": w.pollers.HealthOf(prod).Message, "refusals": w.cluster().Unavailable, "log": strings.TrimSpace(w.log.String()), "warnings": strings.Join(w.pollers.Warnings(), " "),
+		}
+		here.With(func(c *fakecluster.Cluster) { c.Err, c.Untrusted = nil, long })
+		passTime(10 * time.Second)
+		texts["untrusted"] = w.cluster().Unavailable
+		for where, text := range texts {
+			bad := strings.ContainsFunc(text, func(r rune) bool { return !strconv.IsPrint(r) && (r != '\n' || where != "log") })
+			if bad || len(text) > 3000 || !strings.Contains(text, "NullPointerException") {
+				t.Errorf("%s: %d bytes: %.200q", where, len(text), text)
+			}
+		}
+	})
 }
 
 func TestAnIntervalIsStretchedWhileReadingIsSlow(t *testing.T) {

@@ -119,8 +119,8 @@ func closedChannel() <-chan struct{} {
 	return c
 }
 
-// Open makes a provider of its record. The errors are *providers.KindError and
-// *providers.SettingError, and others of a record that must not be opened.
+// Open makes a provider of its record, whose texts can be shown. The errors are
+// *providers.KindError and *providers.SettingError, and others of a record that must not be opened.
 func (p *Pollers) Open(record *ledger.ProviderRecord) (providers.Provider, providers.Pace, error) {
 	kind, err := p.Kinds.Find(record.Kind)
 	if err != nil {
@@ -138,7 +138,10 @@ func (p *Pollers) Open(record *ledger.ProviderRecord) (providers.Provider, provi
 		return nil, pace, err
 	}
 	opened, err := kind.Open(record.Cluster, settings)
-	return opened, pace, err
+	if err != nil {
+		return nil, pace, err
+	}
+	return providers.Clean(opened), pace, nil
 }
 
 // jitter is about as long as a time.

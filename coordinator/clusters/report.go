@@ -45,7 +45,7 @@ func QueueReports(queues []providers.Queue) ([]ledger.QueueReport, error) {
 		if !resource.ValidPath(q.Path) || utf8.RuneCountInString(q.Partition) > mostPartition {
 			continue
 		}
-		for _, v := range []resource.Vector{q.Limit, q.Used, q.Guaranteed, q.UserLimit} {
+		for _, v := range []resource.Vector{q.Limit, q.Used, q.Guaranteed, q.UserLimit, q.LargestContainer} {
 			if err := v.Validate(); err != nil {
 				return nil, fmt.Errorf("queue %q in partition %q: %w", q.Path, q.Partition, err)
 			}
@@ -56,13 +56,21 @@ func QueueReports(queues []providers.Queue) ([]ledger.QueueReport, error) {
 		}
 		reports = append(reports, ledger.QueueReport{
 			Path: q.Path, Parent: q.Parent, Partition: q.Partition, Limit: q.Limit, Used: q.Used, Guaranteed: q.Guaranteed,
-			Users: users, FirstIsFree: q.FirstIsFree,
+			Users: users, FirstIsFree: q.FirstIsFree, Details: queueDetails(q),
 			State: q.State, Closed: q.Closed, CreatesChildren: q.CreatesChildren, LeavesOnly: q.LeavesOnly, DefaultPartition: q.DefaultPartition,
 			AbsoluteCapacity: q.AbsoluteCapacity, AbsoluteMaxCapacity: q.AbsoluteMaxCapacity,
 			Applications: q.Applications, Pending: q.Pending, Active: q.Active, MaxApplications: q.MaxApplications,
 		})
 	}
 	return reports, nil
+}
+
+// queueDetails is what is said of a queue next to its limits; nil: nothing.
+func queueDetails(q *providers.Queue) *ledger.QueueDetails {
+	if q.LargestContainer.IsUnset() && len(q.NotEnforced)+len(q.Estimated) == 0 && q.UserPercent == nil {
+		return nil
+	}
+	return &ledger.QueueDetails{LargestContainer: q.LargestContainer, NotEnforced: q.NotEnforced, Estimated: q.Estimated, UserPercent: q.UserPercent}
 }
 
 // queueUsers is what is said of the users of a queue, in the ledger's form and order; nil: nothing.

@@ -53,3 +53,24 @@ func TestUsersOfQueuesAreReported(t *testing.T) {
 		}
 	}
 }
+
+// What is said of a queue next to its limits gets there, and nothing is made of nothing.
+func TestDetailsOfQueuesAreReported(t *testing.T) {
+	largest, percent := resource.Vector{}.WithMemory(8<<30), 25.0
+	reports, err := QueueReports([]providers.Queue{
+		{Path: "root"},
+		{Path: "root.a", LargestContainer: largest, NotEnforced: []string{resource.CPU}, Estimated: []string{resource.AMMemory}, UserPercent: &percent},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if reports[0].Details != nil {
+		t.Errorf("nothing is said of the root, and %+v is reported", reports[0].Details)
+	}
+	if d := reports[1].Details; d == nil || !d.LargestContainer.Equal(largest) || len(d.NotEnforced) != 1 || len(d.Estimated) != 1 || d.UserPercent != &percent {
+		t.Errorf("reported is %+v", d)
+	}
+	if _, err := QueueReports([]providers.Queue{{Path: "root", LargestContainer: resource.Vector{}.WithMemory(-1)}}); err == nil {
+		t.Error("a container of less than nothing is reported")
+	}
+}

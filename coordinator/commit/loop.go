@@ -19,8 +19,9 @@ import (
 type Loop struct {
 	Options
 
-	core    *core.Core
-	replica *replica
+	core     *core.Core
+	replica  *replica
+	follower *follower
 
 	calls    sync.Pool     // of *pendingCall, for reuse
 	requests sync.Pool     // of *pendingRequest, for reuse
@@ -94,6 +95,7 @@ type outcome struct {
 	job      job
 	meta     store.Meta
 	snapshot ledger.Snapshot
+	read     time.Duration // how long Lead and reading took
 	err      error
 }
 
@@ -136,7 +138,7 @@ func (loop *Loop) startLeading(o outcome) error {
 	if configured := loop.configured.Load(); configured != nil {
 		loop.core.SetProviders(*configured)
 	}
-	now := loop.Clock.Now()
+	now, live, ahead := loop.Clock.Now(), o.snapshot.Live(), o.snapshot.Filed != nil
 	if err := loop.core.Lead(now, o.meta, o.snapshot); err != nil {
 		if fault, ok := errors.AsType[*core.PanicError](err); ok {
 			loop.recordFault(fault)
@@ -164,8 +166,9 @@ func (loop *Loop) startLeading(o outcome) error {
 	for _, warning := range skew.Warning(now) {
 		loop.Log.Warn(warning, "skew", skew.Ahead)
 	}
+	hosts := loop.core.Ledger().Counts()
 	loop.Log.Info("leading", "epoch", o.meta.Epoch, "store", o.meta.StoreID, "revision", o.snapshot.Revision,
-		"allocations", len(o.snapshot.Allocations), "hosts", len(o.snapshot.Hosts))
+		"allocations", live, "hosts", hosts.HostsReturning+hosts.HostsLost, "from_copy", ahead, "read_in", o.read, "restored_in", loop.Clock.Now().Sub(now))
 	return nil
 }
 
@@ -210,6 +213,7 @@ func (loop *Loop) Run() {
 	ctx, cancel := context.WithCancel(context.Background())
 	var storing sync.WaitGroup
 	storing.Go(func() { loop.storeLoop(ctx) })
+	storing.Go(func() { loop.follower.run(ctx) })
 	defer loop.recallers.Wait()
 	defer storing.Wait()
 	defer cancel()
@@ -317,6 +321,7 @@ func (loop *Loop) finishJob(o outcome) {
 	if o.job.batch == nil {
 		loop.loading = false
 		loop.finishLoad(o)
+		loop.follower.resume()
 	} else {
 		loop.inFlight = nil
 		switch {
@@ -366,6 +371,7 @@ func (loop *Loop) setTerm(t *Term) {
 func (loop *Loop) acquire() {
 	if loop.term != nil && !loop.core.Leading() && !loop.loading && loop.inFlight == nil {
 		loop.loading = true
+		loop.follower.suspend()
 		loop.jobs <- job{term: loop.term, atLeast: loop.atLeast, whole: loop.recallFailed != nil}
 	}
 }

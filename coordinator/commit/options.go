@@ -59,6 +59,7 @@ func New(c *core.Core, o Options) *Loop {
 	}
 	loop.history = newHistory(loop)
 	loop.replica = newReplica(loop, c.EmptyLedger)
+	loop.follower = newFollower(loop)
 	return loop
 }
 

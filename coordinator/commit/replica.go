@@ -70,12 +70,7 @@ func newReplica(loop *Loop, empty func() *ledger.Ledger) *replica {
 		if err != nil {
 			return nil, core.Skew{}, err
 		}
-		if loop.Rules != nil {
-			snapshot.Quotas = append(snapshot.Quotas, core.QuotasOfFiles(loop.Rules())...)
-		}
-		if configured := loop.configured.Load(); configured != nil {
-			snapshot.Providers, _ = core.WithFile(snapshot.Providers, *configured)
-		}
+		loop.addFiles(&snapshot)
 		l := empty()
 		now := loop.Clock.Now()
 		s := core.Skew{Since: now, Ahead: max(0, core.Latest(&snapshot).Sub(now))}

@@ -30,7 +30,7 @@ const loadTimeout = time.Minute
 // load takes the lead in the store and reads what is there. A store that does not answer this
 // coordinator must not keep others from leading: it may answer them.
 func (loop *Loop) load(ctx context.Context, j job) outcome {
-	o := outcome{job: j}
+	o, began := outcome{job: j}, loop.Clock.Now()
 	leading, cancel := context.WithTimeout(ctx, loop.CommitTimeout)
 	defer cancel()
 	var atLeast uint64
@@ -42,7 +42,8 @@ func (loop *Loop) load(ctx context.Context, j job) outcome {
 	}
 	ctx, cancel = context.WithTimeout(ctx, loadTimeout)
 	defer cancel()
-	o.snapshot, o.err = core.Load(ctx, loop.Store, o.meta, loop.rememberSince(o.meta).Time(), j.whole)
+	o.snapshot, o.err = loop.follower.load(ctx, o.meta, j.whole)
+	o.read = loop.Clock.Now().Sub(began)
 	if row, garbage := errors.AsType[*store.RowError](o.err); garbage {
 		o.err = badRow(o.err, row.Table, row.Key)
 	}

@@ -159,7 +159,16 @@ func (c *Core) Lead(now ledger.Instant, meta store.Meta, snapshot ledger.Snapsho
 	c.shadowed = hiddenOf(stored, snapshot.Providers)
 	c.now = max(now, Latest(&snapshot))
 	c.skew, c.storedTime = Skew{Since: now, Ahead: c.now.Sub(now)}, c.now
-	l := c.EmptyLedger()
+	if f := snapshot.Filed; f != nil && !f.Suits(&snapshot) {
+		f.Rows(&snapshot)
+		snapshot.Filed = nil
+	}
+	var l *ledger.Ledger
+	if snapshot.Filed != nil {
+		l = snapshot.Filed.Ledger(c.newPlacer())
+	} else {
+		l = c.EmptyLedger()
+	}
 	snapshot.SetAside = c.aside
 	var err error
 	if fault := c.withRecover(l, nil, func() { err = l.Restore(c.now, snapshot) }); fault != nil {
@@ -185,30 +194,6 @@ func QuotasOfFiles(files map[string][]ledger.Quota) (rules []ledger.Quota) {
 		}
 	}
 	return rules
-}
-
-// Latest is the latest time in the store. Times that are impossible for a ledger do not count. The
-// last id has no usable time: ids rise from any value.
-func Latest(s *ledger.Snapshot) (last ledger.Instant) {
-	tells := func(times ...ledger.Instant) {
-		for _, at := range times {
-			if at <= ledger.MaxInstant {
-				last = max(last, at)
-			}
-		}
-	}
-	tells(s.Time)
-	for i := range s.Allocations {
-		a := &s.Allocations[i]
-		tells(a.Created, a.Reserved, a.Confirmed)
-	}
-	for i := range s.Hosts {
-		tells(s.Hosts[i].Registered)
-	}
-	for i := range s.Remembered {
-		tells(s.Remembered[i].Ended)
-	}
-	return last
 }
 
 // EmptyLedger makes a ledger, with a placer of its own. Any goroutine may call it.

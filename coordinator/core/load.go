@@ -13,7 +13,7 @@ import (
 // request ids of what has ended, which can be recalled later, if the store's meta tells the time
 // and the last id, and whole is false. If not, it reads those that ended since a time, too.
 func Load(ctx context.Context, from store.Store, meta store.Meta, since time.Time, whole bool) (ledger.Snapshot, error) {
-	recalling := !whole && ledger.TellsTimes(meta.Time, meta.LastID) && endedBefore(ctx, from, meta.Time)
+	recalling := !whole && tellsAll(ctx, from, meta)
 	if recalling {
 		since = ledger.Instant(math.MaxInt64).Time()
 	}
@@ -22,9 +22,42 @@ func Load(ctx context.Context, from store.Store, meta store.Meta, since time.Tim
 	return snapshot, err //nolint:wrapcheck // says it
 }
 
+// tellsAll reports whether the store's meta tells what the rows of ended allocations would.
+func tellsAll(ctx context.Context, from store.Store, meta store.Meta) bool {
+	return ledger.TellsTimes(meta.Time, meta.LastID) && endedBefore(ctx, from, meta.Time)
+}
+
 // endedBefore reports whether nothing in the store has ended after a time. A version that does not
 // store its time may have led since another one has.
 func endedBefore(ctx context.Context, from store.Store, last ledger.Instant) bool {
 	latest, _, err := from.History(ctx, store.HistoryQuery{PageSize: 1})
 	return err == nil && (len(latest) == 0 || latest[0].Ended <= last)
+}
+
+// Latest is the latest time in the store. Times that are impossible for a ledger do not count. The
+// last id has no usable time: ids rise from any value.
+func Latest(s *ledger.Snapshot) (last ledger.Instant) {
+	tells := func(times ...ledger.Instant) {
+		for _, at := range times {
+			if at <= ledger.MaxInstant {
+				last = max(last, at)
+			}
+		}
+	}
+	tells(s.Time)
+	if s.Filed != nil {
+		s.Filed.Each(func(a *ledger.Allocation) { tells(a.Created, a.Reserved, a.Confirmed) })
+		s.Filed.EachHost(func(h *ledger.HostRecord) { tells(h.Registered) })
+	}
+	for i := range s.Allocations {
+		a := &s.Allocations[i]
+		tells(a.Created, a.Reserved, a.Confirmed)
+	}
+	for i := range s.Hosts {
+		tells(s.Hosts[i].Registered)
+	}
+	for i := range s.Remembered {
+		tells(s.Remembered[i].Ended)
+	}
+	return last
 }

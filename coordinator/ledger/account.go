@@ -237,6 +237,13 @@ func (a *account) info() AccountInfo {
 	for dimension := range a.limit.All() {
 		info.Available = info.Available.With(dimension, max(0, a.available(dimension)))
 	}
+	if q := a.queue.clusterQueue; q != nil && q.of != nil {
+		if of := q.of.queue.report.Details; of != nil {
+			info.UserPercent = of.UserPercent
+		}
+	} else if q != nil && q.report.Details != nil {
+		info.NotEnforced, info.Estimated = q.report.Details.NotEnforced, q.report.Details.Estimated
+	}
 	if a.claim != nil {
 		info.HeldFor, info.HeldUntil, info.Kept = a.claim.entry.ID, a.claim.until, a.idle()
 	}

@@ -111,8 +111,32 @@ func (a *auditor) compareCluster(name ClusterName, c *cluster) bool {
 		}
 		after = next[0].address
 		a.compareClusterQueue(next[0])
+		if !a.compareUsers(next[0]) {
+			return false
+		}
 	}
 	return false
+}
+
+// compareUsers compares the users' parts of a cluster queue.
+func (a *auditor) compareUsers(q *clusterQueue) bool {
+	for name := ""; len(q.usersAfter(name)) > 0; {
+		if !a.step() {
+			return false
+		}
+		rest := q.usersAfter(name)
+		if len(rest) == 0 { // they have gone in the meantime
+			break
+		}
+		u := rest[0]
+		name = u.of.user
+		if same := u.taken == q.taken && u.known == q.known; u.of.queue != q || !same && !q.cluster.reading.awaits(u) || u.attached == 0 {
+			a.reportf(3, "%s: it is of report %d, its queue of %d; touched by %d", u.account.name, u.taken, q.taken, u.attached)
+		}
+		a.compare(&u.account)
+		a.compareFigures(u)
+	}
+	return true
 }
 
 // compareCreators compares how many cluster queues each host is said to have brought with those
@@ -140,13 +164,6 @@ func (a *auditor) compareClusterQueue(q *clusterQueue) {
 		return
 	}
 	a.compare(&q.account)
-	for _, u := range q.users {
-		if u.of.queue != q || u.taken != q.taken || u.known != q.known || u.attached == 0 {
-			a.reportf(3, "%s: it is of report %d, its queue of %d; touched by %d", u.account.name, u.taken, q.taken, u.attached)
-		}
-		a.compare(&u.account)
-		a.compareFigures(u)
-	}
 	if path, below := parentPath(q.address.Path); below && q.parent != q.cluster.queues[queueKey{path, q.address.Partition}] {
 		a.reportf(3, "%s: is not below %s", q.account.name, path)
 	}

@@ -85,7 +85,11 @@ func (l *Ledger) accountInfos(e *entry) []AccountInfo {
 		if h := c.host(); h != nil {
 			list = append(list, l.hostInfo(h).Account)
 		} else {
-			list = append(list, c.account.info())
+			info := c.account.info()
+			if c.part != nil && c.part.queue.grantsNothing(l.now) {
+				info.Available = resource.Vector{} // the room that the books show is none
+			}
+			list = append(list, info)
 		}
 	}
 	return list

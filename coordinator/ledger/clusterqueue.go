@@ -16,8 +16,8 @@ type clusterQueue struct {
 	cluster  *cluster
 	parent   *clusterQueue // nil: the root
 	address  resource.Address
-	below    int // queues that have it as their parent
-	attached int // live allocations, and requests that are being decided
+	attached int   // live allocations, and requests that are being decided
+	below    int32 // queues that have it as their parent
 	dropped  bool
 	known    bool // it is in the last report
 	// users are the parts that users with live allocations in this very queue have of it, by name.
@@ -157,7 +157,7 @@ func (t *queueCharge) fits() bool {
 	if t.vector.IsZero() {
 		return true
 	}
-	return t.unschedulable() == "" && t.queue.account.fits(t.queue.limited(t.vector))
+	return t.unschedulable() == "" && t.queue.account.fits(t.queue.limited(t.vector)) && !t.queue.masterIsLarge(t.vector)
 }
 
 // leavesOnly reports whether the queue is known to take no applications itself.
@@ -189,10 +189,42 @@ func (q *clusterQueue) free() [3]int64 {
 	return q.account.free()
 }
 
-// tooLarge reports whether the queue is known to be smaller than the request. What it may have of
-// masters moves with the cluster, so it is never too little for good.
+// tooLarge reports whether the queue is known to be smaller than the request, or its largest
+// container than the request's master. What it may have of masters together moves with the cluster,
+// so it is never too little for good.
 func (q *clusterQueue) tooLarge(request resource.Vector) bool {
-	return q.cluster.known && q.known && !q.account.couldEverFit(withoutMasters(request))
+	return q.cluster.known && q.known && (!q.account.couldEverFit(withoutMasters(request)) || q.masterIsLarge(request))
+}
+
+// masterIsLarge reports whether a master asks for more than the largest container has.
+func (q *clusterQueue) masterIsLarge(request resource.Vector) bool {
+	return q.report.Details != nil && len(q.largeMasters(nil, request)) > 0
+}
+
+// largeMasters appends what a master asks for beyond the largest container.
+func (q *clusterQueue) largeMasters(list []Shortfall, request resource.Vector) []Shortfall {
+	if q.report.Details == nil {
+		return list
+	}
+	for _, d := range masterDimensions {
+		most, told := q.report.Details.LargestContainer.Get(d.whole)
+		if asked := get(request, d.master); told && asked > most {
+			list = append(list, Shortfall{
+				Account: q.account.name, Dimension: d.master, Requested: asked, Available: most, Limit: most, Note: NoteNever,
+			})
+		}
+	}
+	return list
+}
+
+// neverShortfalls appends what a request that is too large asks for beyond what there is.
+func (q *clusterQueue) neverShortfalls(list []Shortfall, request resource.Vector) []Shortfall {
+	large := q.largeMasters(nil, request)
+	rest := request
+	for i := range large { // these are not short of room
+		rest = rest.Without(large[i].Dimension)
+	}
+	return append(q.account.shortfalls(list, rest), large...)
 }
 
 // setReport stores what a report says of the cluster queue.

@@ -22,6 +22,8 @@ type QueueReport struct {
 	Limit, Used, Guaranteed resource.Vector
 	// Users is what it limits for users in this very queue; nil: nothing.
 	Users *QueueUsers
+	// Details are nil if there are none: many queues have the same, or none.
+	Details *QueueDetails
 	// State is its state as the cluster names it; Closed says that it takes no new applications.
 	State  string
 	Closed bool
@@ -37,6 +39,18 @@ type QueueReport struct {
 	// These are only shown. In percent of the cluster; nil: not reported.
 	AbsoluteCapacity, AbsoluteMaxCapacity          *float64
 	Applications, Pending, Active, MaxApplications *int32
+}
+
+// QueueDetails is what a cluster says of a queue next to its limits. Nobody changes them.
+type QueueDetails struct {
+	// LargestContainer is the most that one container may have, in memory and cpu. What is not
+	// listed is not known. A master that takes more never starts.
+	LargestContainer resource.Vector
+	// These are only shown. NotEnforced are dimensions that the cluster does not look at, Estimated
+	// those of the limit that it does not tell. UserPercent is the share of the queue, in percent,
+	// that a user is sure of while others want more; nil: not reported, or there is no such limit.
+	NotEnforced, Estimated []string
+	UserPercent            *float64
 }
 
 // ApplicationReport is what a cluster says of one of our applications.

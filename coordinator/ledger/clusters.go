@@ -9,9 +9,6 @@ type QueueInfo struct {
 	Address resource.Address
 	Parent  string // path of the queue above; empty for the root
 	Account AccountInfo
-	// Users are the accounts of users in this very queue, by name, of those that live allocations
-	// charge.
-	Users []AccountInfo
 	// Report is what was last read of it, Known whether that is still valid, and Asked when its
 	// cluster was asked for the last report that was taken in as a whole.
 	Report QueueReport
@@ -88,9 +85,6 @@ func (l *Ledger) queueInfo(q *clusterQueue) QueueInfo {
 		Known: q.known && q.cluster.known, Asked: q.cluster.asked, Unavailable: q.unavailable(l.now),
 	}
 	info.Parent, _ = parentPath(q.address.Path)
-	for _, u := range q.users {
-		info.Users = append(info.Users, u.account.info())
-	}
 	for limiting := q; limiting != nil; limiting = limiting.parent {
 		for dimension := range limiting.account.limit.All() {
 			if info.Available.Has(dimension) {
@@ -104,6 +98,15 @@ func (l *Ledger) queueInfo(q *clusterQueue) QueueInfo {
 		}
 	}
 	return info
+}
+
+// grantsNothing reports whether nothing is granted in the queue, or the queue that it is a user's
+// part of, whatever room there is.
+func (q *clusterQueue) grantsNothing(now Instant) bool {
+	if q.of != nil {
+		q = q.of.queue
+	}
+	return q.unavailable(now) != ""
 }
 
 // unavailable says why the queue grants nothing; empty if it is available.

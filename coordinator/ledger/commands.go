@@ -243,6 +243,9 @@ type AccountInfo struct {
 	HeldFor   ID
 	HeldUntil Instant
 	Kept      resource.Vector
+	// Of a queue, and of a user's part of one: see QueueDetails. UserPercent is of users' parts.
+	NotEnforced, Estimated []string
+	UserPercent            *float64
 }
 
 // Remembered is a request id whose allocation has ended.
@@ -270,6 +273,17 @@ type Snapshot struct {
 	// SetAside are requests that made the ledger panic, each with the reason. A request that waits
 	// is canceled without being decided. A request that is reserved does not wait again.
 	SetAside map[ID]string
+	// Filed has the rows of allocations and hosts, in place of Allocations and Hosts; nil: it has
+	// not.
+	Filed *Filed
+}
+
+// Live is the number of its live allocations.
+func (s *Snapshot) Live() int {
+	if s.Filed != nil {
+		return s.Filed.Len()
+	}
+	return len(s.Allocations)
 }
 
 // Changes is what a batch of commands changed, in order. A host, a rule or a provider is either

@@ -105,6 +105,16 @@ func (l *Ledger) SetReadingStep(most int) { l.readings.step = most }
 // TakingIn reports whether a report of a cluster is being taken in.
 func (l *Ledger) TakingIn() bool { return len(l.readings.clusters) > 0 }
 
+// QueueUsers are the accounts of users in this very queue, by name, of those that live allocations
+// charge.
+func (l *Ledger) QueueUsers(at resource.Address) (users []AccountInfo) {
+	c := l.clusters[ClusterName{at.Kind, at.Cluster}]
+	for _, u := range c.queues[queueKey{at.Path, at.Partition}].users {
+		users = append(users, u.account.info())
+	}
+	return users
+}
+
 // CheckAccountSets compares what each account set holds with its allocations, and says what is
 // wrong.
 func (l *Ledger) CheckAccountSets() (wrong string) {

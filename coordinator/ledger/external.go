@@ -234,10 +234,8 @@ func (l *Ledger) uncountCharge(e *entry, t *queueCharge) {
 	e.share.dropUse(t.use)
 	t.use = nil
 	l.freed(&t.queue.account)
-	if t.own && t.queue.firstIsFree() { // for every user
-		for _, u := range t.queue.users {
-			l.freed(&u.account)
-		}
+	if t.own && t.queue.of == nil && t.queue.firstIsFree() {
+		l.freedForAll(t.queue)
 	}
 }
 

@@ -176,31 +176,64 @@ func (set *partSet) charge(of *accountSet) {
 	}
 }
 
-// count adds what an allocation has at each address to what its part set holds, or with -1 takes it
-// away. It cannot overflow: see heldAtMost.
+// count counts an allocation that begins to hold something, with 1, or that holds nothing any more,
+// with -1.
 func (set *partSet) count(s State, parts []resource.External, by int) {
 	set.held += by
+	if by > 0 {
+		set.add(s, parts)
+	} else {
+		set.subtract(s, parts)
+	}
+}
+
+// add adds what an allocation has at each address to what its part set holds. It cannot overflow:
+// see heldAtMost.
+func (set *partSet) add(s State, parts []resource.External) {
 	for i := range parts {
-		held := &set.parts[i]
-		sum := &held.reserved
-		if s == Active {
-			sum = &held.used
-		}
-		change := sum.Add
-		if by < 0 {
-			change = sum.Minus
-		}
-		if err := change(parts[i].Vector); err != nil {
-			panic("ledger: what allocations hold in " + held.address.String() + ": " + err.Error())
-		}
+		set.parts[i].must(set.parts[i].balance(s).Add(parts[i].Vector))
+	}
+}
+
+// subtract takes away what add added.
+func (set *partSet) subtract(s State, parts []resource.External) {
+	for i := range parts {
+		set.parts[i].must(set.parts[i].balance(s).Minus(parts[i].Vector))
+	}
+}
+
+func (p *heldPart) balance(s State) *resource.Sum {
+	if s == Active {
+		return &p.used
+	}
+	return &p.reserved
+}
+
+func (p *heldPart) must(err error) {
+	if err != nil {
+		panic("ledger: what allocations hold in " + p.address.String() + ": " + err.Error())
+	}
+}
+
+// empty makes what the set holds zero.
+func (set *partSet) empty() {
+	for i := range set.parts {
+		set.parts[i].used, set.parts[i].reserved = resource.Sum{}, resource.Sum{}
 	}
 }
 
 // countAll counts what the allocations of the set hold in its limits, which are new.
 func (set *partSet) countAll() {
 	for i := range set.limits {
+		set.limits[i].account.held += set.held
+	}
+	set.addToLimits()
+}
+
+// addToLimits adds the sums of the set to the accounts of its limits.
+func (set *partSet) addToLimits() {
+	for i := range set.limits {
 		limit := &set.limits[i]
-		limit.account.held += set.held
 		for j := range set.parts {
 			if limit.counts[j] {
 				used, reserved := set.parts[j].used.Vector(), set.parts[j].reserved.Vector()

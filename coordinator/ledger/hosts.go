@@ -58,16 +58,13 @@ func (l *Ledger) Register(now Instant, c RegisterCommand) (time.Duration, error)
 	return l.Interval(), nil // it gets no grants before its first report
 }
 
-// restoreHost adds a host from the store. It is returning until its agent reports.
-func (l *Ledger) restoreHost(r HostRecord) {
-	h := l.addHost(r)
+// isReturning makes a host from the store returning until its agent reports.
+func (h *host) isReturning() {
 	h.state = Returning
-	if r.Lost {
+	if h.Lost {
 		h.state = LostHost
 	}
 	h.needFull = true
-	h.lastSync = l.now
-	l.setHostTimer(h)
 }
 
 // setHostTimer sets the host's timer to when it becomes suspect, unmeasured or lost.

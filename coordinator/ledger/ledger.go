@@ -1,10 +1,6 @@
 package ledger
 
 import (
-	"cmp"
-	"fmt"
-	"maps"
-	"slices"
 	"time"
 
 	"github.com/tidwall/btree"
@@ -128,6 +124,7 @@ type Ledger struct {
 	anyHost  queue    // requests that no host has room for
 	absent   queue    // requests that no host there is could ever take
 	marked   []*queue // queues whose account has more to give, see walk.go
+	freeing  []freeing
 	setAside []*group // that had all the misses they may have in this step
 	step     uint64   // of the walks
 	// crowdedOut says that the last step granted as much as one may, so that others who come first
@@ -213,7 +210,7 @@ func (l *Ledger) NextTimer() (Instant, bool) {
 	if l.refiling != nil {
 		return l.now, true
 	}
-	if (len(l.marked) > 0 || l.visitDue || len(l.visiting) > 0 || len(l.readings.clusters) > 0) && !l.Behind() { // the last step had no time for all that may be granted
+	if (len(l.marked) > 0 || len(l.freeing) > 0 || l.visitDue || len(l.visiting) > 0 || len(l.readings.clusters) > 0) && !l.Behind() { // the last step had no time for all that may be granted
 		return l.now, true
 	}
 	due := Instant(0)
@@ -274,151 +271,6 @@ func (l *Ledger) fire() {
 
 // Revision is the number of the latest transition.
 func (l *Ledger) Revision() uint64 { return l.revision }
-
-// Restore rebuilds the ledger from what was stored. It must be the first command. Liveness starts
-// from the beginning: hosts are returning until they report, deadlines that are due get one more
-// interval, and requests that waited wait for their callers. Times in the rows that are later than
-// now count as now.
-func (l *Ledger) Restore(now Instant, s Snapshot) error {
-	if l.revision != 0 || l.entries.Len() != 0 {
-		return fmt.Errorf("ledger: restore: already in use at revision %d", l.revision)
-	}
-	l.now, l.restored, l.revision, l.lastID = now, now, s.Revision, lastID(&s)
-	l.rules = newRuleset(bySource(s.Quotas))
-	l.rulesGeneration++
-	l.providers = slices.SortedFunc(slices.Values(s.Providers), func(a, b ProviderRecord) int { return a.Compare(b.ClusterName) })
-	if wrong, err := checkProviders(l.providers); err != nil {
-		return fmt.Errorf("ledger: restore: %w", &RestoreError{"provider", wrong.String(), err})
-	}
-	for _, p := range l.providers {
-		c := l.cluster(p.ClusterName)
-		c.configured, c.since, c.terms = true, l.now, l.termsOf(p)
-	}
-	for _, r := range s.Hosts {
-		l.restoreHost(r)
-		l.updatePlacer(l.hosts[r.ID])
-	}
-	l.clustersRead = now.Add(time.Duration(l.cfg.SuspectAfter) * l.Interval())
-	if len(s.Hosts) > 0 {
-		l.hostsBack = now.Add(time.Duration(l.cfg.SuspectAfter) * l.Interval())
-	}
-	allocations := sorted(s.Allocations, func(a, b Allocation) int { return cmp.Compare(a.ID, b.ID) })
-	for i := range allocations {
-		if err := l.restoreEntry(&allocations[i], s.SetAside); err != nil {
-			return fmt.Errorf("ledger: restore: %w", err)
-		}
-	}
-	for _, id := range slices.Sorted(maps.Keys(s.SetAside)) {
-		switch e := l.entry(id); {
-		case e == nil:
-		case e.State == Waiting:
-			l.end(e, Canceled, s.SetAside[id])
-		case e.State == Reserved: // after a veto it would wait again and be decided
-			e.WaitDeadline = 0
-		}
-	}
-	for _, h := range l.hostOrder {
-		h.account.exceeded = h.account.overLimit()
-	}
-	for _, scope := range l.rules.scopes {
-		scope.findExceeded()
-	}
-	for _, r := range sorted(s.Remembered, func(a, b Remembered) int { return cmp.Compare(a.Ended, b.Ended) }) {
-		l.requests.remember(keyOf(r.Caller, r.RequestID), r.RequestHash, r.ID, l.rememberedUntil(r.Ended))
-	}
-	l.requests.recalling = s.Recalling
-	return nil
-}
-
-// TellsTimes reports whether the time and the last id of a ledger can be relied on, as they were
-// stored. If not, the rows tell them, those of what has ended as well.
-func TellsTimes(last Instant, lastID ID) bool {
-	return last > 0 && last <= MaxInstant && lastID < ^ID(0)-spareIDs
-}
-
-// sorted returns the list in order. Stores return it in order already; only an unordered list is
-// copied.
-func sorted[T any](list []T, compare func(a, b T) int) []T {
-	if slices.IsSortedFunc(list, compare) {
-		return list
-	}
-	return slices.SortedFunc(slices.Values(list), compare)
-}
-
-func (l *Ledger) restoreEntry(a *Allocation, aside map[ID]string) error {
-	if !a.State.Live() {
-		return unrestored(a.ID, "state %s: want a live one", a.State)
-	}
-	if l.entry(a.ID) != nil {
-		return unrestored(a.ID, "twice")
-	}
-	e := l.newEntry()
-	e.Allocation = *a
-	e.notAfter(l.now)
-	l.link(e)
-	h := l.hosts[a.HostID]
-	l.attachExternal(e, h) // which of them a provider knows is in its next report
-	l.index(e)
-	if h == nil && e.State.Holds() {
-		return unrestored(a.ID, "no such host: %q", a.HostID)
-	}
-	if e.State == Waiting {
-		e.detached, e.waitsSince = l.now, e.Created
-		if _, ends := aside[e.ID]; !ends && e.present() {
-			_, blocked := l.decide(e) // no host gets grants before it reports
-			l.enqueue(e, blocked)
-		}
-		l.setEntryTimer(e)
-		return nil
-	}
-	if e.Expires != 0 {
-		e.Expires = max(e.Expires, l.now.Add(l.Interval()))
-	}
-	l.hold(e, h)
-	l.setEntryTimer(e)
-	return nil
-}
-
-// notAfter corrects the times of a row whose writer's clock was ahead of now. Nothing can have
-// happened in the future, and no deadline is further away than it was when it was set.
-func (e *entry) notAfter(now Instant) {
-	if e.Created > now {
-		wait := max(0, e.WaitDeadline.Sub(e.Created))
-		e.Created = now
-		if e.WaitDeadline != 0 {
-			e.WaitDeadline = now.Add(min(wait, MaxInstant.Sub(now)))
-		}
-	}
-	e.Reserved, e.Confirmed, e.PassedSince = min(e.Reserved, now), min(e.Confirmed, now), min(e.PassedSince, now)
-	switch e.State {
-	case Reserved:
-		e.Expires = min(e.Expires, now.Add(e.ReservationTTL))
-	case Active:
-		e.Expires = min(e.Expires, now.Add(e.ttl()))
-	default: // it does not expire
-	}
-}
-
-// lastID is the last id that was given out, by what was stored. If that id is too close to the end
-// of the range it is wrong, and the rows' ids count.
-func lastID(s *Snapshot) ID {
-	if s.LastID < ^ID(0)-spareIDs {
-		return s.LastID
-	}
-	last := ID(0)
-	tells := func(id ID) {
-		if id < ^ID(0)-spareIDs {
-			last = max(last, id)
-		}
-	}
-	for i := range s.Allocations {
-		tells(s.Allocations[i].ID)
-	}
-	for i := range s.Remembered {
-		tells(s.Remembered[i].ID)
-	}
-	return last
-}
 
 // recordEntry gives the entry a new revision and adds its new form to the changes, for the store
 // and the watchers.

@@ -27,6 +27,13 @@ type mirror struct {
 	providerFiles map[string][]ledger.ProviderRecord
 	revision      uint64
 	lastID        ledger.ID
+
+	// filed is what a coordinator that stands by would have filed of the rows, some batches ago;
+	// nil: nothing yet. It lacks what has changed.
+	filed        *ledger.Filed
+	changed      map[ledger.ID]bool
+	hostsChanged map[string]bool
+	folds        int
 }
 
 func newMirror() *mirror {
@@ -39,6 +46,8 @@ func newMirror() *mirror {
 
 		providers:     make(map[ledger.ClusterName]ledger.ProviderRecord),
 		providerFiles: make(map[string][]ledger.ProviderRecord),
+
+		changed: make(map[ledger.ID]bool), hostsChanged: make(map[string]bool),
 	}
 }
 
@@ -66,6 +75,67 @@ func (m *mirror) fold(c ledger.Changes) {
 		delete(m.providers, name)
 	}
 	m.revision, m.lastID = c.Revision, c.LastID
+	m.followed(c)
+}
+
+// followed notes what has changed for the one that stands by, who looks at every third batch.
+func (m *mirror) followed(c ledger.Changes) {
+	for i := range c.Transitions {
+		m.changed[c.Transitions[i].ID] = true
+	}
+	for i := range c.Hosts {
+		m.hostsChanged[c.Hosts[i].ID] = true
+	}
+	for _, id := range c.HostsRemoved {
+		m.hostsChanged[id] = true
+	}
+	if m.folds++; m.folds%3 == 0 {
+		if err := m.catchUp(); err != nil {
+			panic(err)
+		}
+	}
+}
+
+// catchUp brings what is filed up to the rows.
+func (m *mirror) catchUp() (err error) {
+	s := m.snapshot(0)
+	if m.filed == nil || !m.filed.Suits(&s) {
+		m.filed, err = ledger.File(modelConfig(), &s)
+	} else {
+		var rows ledger.Snapshot
+		var ended []ledger.ID
+		var removed []string
+		for id := range m.changed {
+			if a := m.rows[id]; a.State.Live() {
+				a.Measured, a.Peak, a.Unreclaimable = resource.Vector{}, resource.Vector{}, 0 // as in snapshot
+				rows.Allocations = append(rows.Allocations, a)
+			} else {
+				ended = append(ended, id)
+			}
+		}
+		for id := range m.hostsChanged {
+			if h, there := m.hosts[id]; there {
+				rows.Hosts = append(rows.Hosts, h)
+			} else {
+				removed = append(removed, id)
+			}
+		}
+		err = m.filed.Update(&rows, ended, removed)
+	}
+	clear(m.changed)
+	clear(m.hostsChanged)
+	return err
+}
+
+// restoreFiled makes a ledger of what was filed ahead.
+func (m *mirror) restoreFiled(now ledger.Instant) (*ledger.Ledger, error) {
+	if err := m.catchUp(); err != nil {
+		return nil, err
+	}
+	s := m.snapshot(now)
+	s.Allocations, s.Hosts, s.Filed, m.filed = nil, nil, m.filed, nil
+	l := s.Filed.Ledger(newPlainPlacer())
+	return l, l.Restore(now, s)
 }
 
 // snapshot is what a store would load at a moment.

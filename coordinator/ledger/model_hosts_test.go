@@ -1,6 +1,7 @@
 package ledger_test
 
 import (
+	"errors"
 	"time"
 
 	"pgregory.net/rapid"
@@ -281,15 +282,15 @@ func (m *machine) advanceTo(t *rapid.T, now ledger.Instant) {
 	}
 }
 
-// restart makes new ledgers of what was stored.
+// restart makes new ledgers of what was stored: one loads it, the other had filed it ahead. They
+// must decide the same from then on.
 func (m *machine) restart(t *rapid.T) {
 	m.windows, m.shares = nil, nil
-	for _, l := range []**ledger.Ledger{&m.ledger, &m.twin} {
-		restored, err := m.mirror.restore(m.model.now, modelConfig())
-		if err != nil {
-			t.Fatal(err)
-		}
-		*l = restored
+	var errs [2]error
+	m.ledger, errs[0] = m.mirror.restore(m.model.now, modelConfig())
+	m.twin, errs[1] = m.mirror.restoreFiled(m.model.now)
+	if err := errors.Join(errs[:]...); err != nil {
+		t.Fatal(err)
 	}
 	for _, r := range m.model.rows {
 		r.callers, r.detached, r.touched = 0, m.model.now, 0

@@ -322,7 +322,7 @@ func (m *machine) accounts(each func(ledger.AccountInfo)) {
 	})
 	m.ledger.Queues(resource.Address{}, func(q ledger.QueueInfo) bool {
 		each(q.Account)
-		for _, u := range q.Users {
+		for _, u := range m.ledger.QueueUsers(q.Address) {
 			each(u)
 		}
 		return true

@@ -37,6 +37,8 @@ type Terms struct {
 	// UserLabel is the label whose value is the user in the cluster. Empty: users are not known
 	// there.
 	UserLabel string
+	// Container is how the cluster rounds the container of a master, in memory and cpu.
+	Container resource.Normalization
 }
 
 // termed adds to a part what the settings say of each.
@@ -56,6 +58,30 @@ func (t *Terms) termed(v resource.Vector) resource.Vector {
 			n = min(n, whole.CPU())
 		}
 		v = v.With(dimension, n)
+	}
+	return t.rounded(v)
+}
+
+// masterDimensions are those of masters, each with the one that it is a part of.
+var masterDimensions = [...]struct{ master, whole string }{{resource.AMMemory, resource.Memory}, {resource.AMCPU, resource.CPU}}
+
+// rounded raises the master of a part to what the cluster makes its container, and the part to its
+// master. What the cluster would refuse as too large stays as it is.
+func (t *Terms) rounded(v resource.Vector) resource.Vector {
+	for _, d := range masterDimensions {
+		asked := get(v, d.master)
+		if asked == 0 || !t.Container.Minimum.Has(d.whole) && !t.Container.Increment.Has(d.whole) {
+			continue
+		}
+		container, err := t.Container.Apply(resource.Vector{}.With(d.whole, asked))
+		if err != nil {
+			continue
+		}
+		asked = get(container, d.whole)
+		v = v.With(d.master, asked)
+		if whole, has := v.Get(d.whole); has && whole < asked {
+			v = v.With(d.whole, asked)
+		}
 	}
 	return v
 }
@@ -91,6 +117,15 @@ func (q *clusterQueue) userPart(user string) *clusterQueue {
 // findUser returns the place of a user among the queue's.
 func (q *clusterQueue) findUser(user string) (int, bool) {
 	return slices.BinarySearchFunc(q.users, user, func(u *clusterQueue, user string) int { return cmp.Compare(u.of.user, user) })
+}
+
+// usersAfter are the users' parts of the queue after a name.
+func (q *clusterQueue) usersAfter(name string) []*clusterQueue {
+	i, found := q.findUser(name)
+	if found {
+		i++
+	}
+	return q.users[i:]
 }
 
 // dropUser forgets a user's part that no allocation charges.
@@ -140,6 +175,55 @@ func (q *clusterQueue) firstIsFree() bool {
 		}
 	}
 	return true
+}
+
+// usersPerStep is of how many users of a queue the parts are marked in one step, if the next
+// application may start whatever its master takes. One takes up to 0.1 µs.
+const usersPerStep = 1024
+
+// freeing is a queue in which the next application may start, whoever it is of.
+type freeing struct {
+	queue *clusterQueue
+	after string // the parts of users up to this name are marked
+}
+
+// freedUser marks the queue of requests that wait for a user's part of a queue, if any do.
+func (l *Ledger) freedUser(u *clusterQueue) {
+	if a := &u.account; a.queue.waiting > 0 || a.queue.marked || a.claim != nil {
+		l.freed(a)
+	}
+}
+
+// freedForAll says that no master runs in a queue any more, so that the next application of any
+// user may start.
+func (l *Ledger) freedForAll(q *clusterQueue) {
+	for i := range l.freeing {
+		if l.freeing[i].queue == q {
+			l.freeing[i].after = ""
+			return
+		}
+	}
+	if len(q.users) > 0 {
+		l.freeing = append(l.freeing, freeing{queue: q})
+	}
+}
+
+// freeUsers marks the parts of users of such queues, as many as one step may.
+func (l *Ledger) freeUsers() {
+	for left := usersPerStep; len(l.freeing) > 0; l.freeing = slices.Delete(l.freeing, 0, 1) {
+		f := &l.freeing[0]
+		if !f.queue.firstIsFree() {
+			continue // one has started
+		}
+		for _, u := range f.queue.usersAfter(f.after) {
+			if left == 0 {
+				return
+			}
+			left--
+			f.after = u.of.user
+			l.freedUser(u)
+		}
+	}
 }
 
 // withoutMasters is a vector without what masters take.

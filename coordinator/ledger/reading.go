@@ -118,6 +118,8 @@ type reading struct {
 	members int              // how many of the cluster's members this phase has yet to visit
 	at      int              // how many of order have gone over
 	after   resource.Address // the cluster's queues up to this one have gone over, or are woken
+	usersOf *clusterQueue    // the queue that went over last, if not all users' parts of it have
+	user    string           // its users up to this one have
 	changed bool             // other queues are reported, or a queue has another default partition
 	wake    bool             // nothing was known of the cluster before, and now something is
 	list    []*clusterQueue  // scratch

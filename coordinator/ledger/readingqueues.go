@@ -11,12 +11,13 @@ const (
 )
 
 // updateQueues lets queues go over to the report, in the order of their addresses: those that it
-// has, and those that it has not.
+// has, and those that it has not. After each queue come the users' parts of it.
 func (r *reading) updateQueues(l *Ledger, left *int) (done bool) {
 	c := r.cluster
 	r.list = c.queuesAfter(r.after, *left/queueCost+1, r.list[:0])
 	there := r.list
-	for ; *left > 0 && (r.at < len(r.order) || len(there) > 0); *left -= queueCost {
+	r.updateUsers(l, left)
+	for *left > 0 && (r.at < len(r.order) || len(there) > 0) {
 		var q *clusterQueue
 		var report *QueueReport
 		if r.at < len(r.order) {
@@ -31,13 +32,38 @@ func (r *reading) updateQueues(l *Ledger, left *int) (done bool) {
 		}
 		r.after = q.address
 		r.updateQueue(l, q, report)
-		*left -= queueCost * len(q.users)
+		*left -= queueCost
+		r.updateUsers(l, left)
 	}
 	if *left <= 0 {
 		return false // there may be more queues
 	}
 	r.conclude(l)
 	return true
+}
+
+// updateUsers lets users' parts of the queue that has gone over last do so, in the order of their
+// names. One that is made meanwhile has the figures of the report from the beginning.
+func (r *reading) updateUsers(l *Ledger, left *int) {
+	if r.usersOf == nil {
+		return
+	}
+	for _, u := range r.usersOf.usersAfter(r.user) {
+		if *left <= 0 {
+			return
+		}
+		r.user = u.of.user
+		u.applyUserReport()
+		l.freedUser(u)
+		*left -= queueCost
+	}
+	r.usersOf, r.user = nil, ""
+}
+
+// awaits reports whether a user's part has yet to go over to the report, to which its queue has
+// gone over.
+func (r *reading) awaits(u *clusterQueue) bool {
+	return r != nil && r.usersOf == u.of.queue && u.of.user > r.user
 }
 
 // queuesAfter adds at most so many of the cluster's queues to an empty list, in order: those that
@@ -64,10 +90,7 @@ func (r *reading) updateQueue(l *Ledger, q *clusterQueue, report *QueueReport) {
 	q.applyReport()
 	if r.cluster.prune(q); !q.dropped {
 		l.freed(&q.account)
-	}
-	for _, u := range q.users {
-		u.applyUserReport()
-		l.freed(&u.account)
+		r.usersOf, r.user = q, ""
 	}
 }
 

@@ -65,6 +65,7 @@ func (s *script) unprovider(a *arguments) string {
 // queues and our applications:
 //
 //	queue root.a memory=8GiB used=(memory=2GiB)   with its limit
+//	  container=(memory=4GiB,cpu=2)                 and the most that one container may have
 //	  users=(memory=4GiB) limit.bob=(…) used.bob=(…)   and what limits users there
 //	app a_1 root.a memory=2GiB                    which has this allocated there
 //	app a_1 ended                                 or: app a_1 unknown
@@ -97,6 +98,9 @@ func readQueue(line *arguments) ledger.QueueReport {
 	q.Partition, _ = line.option("partition")
 	q.DefaultPartition, _ = line.option("default")
 	q.Limit, q.FirstIsFree = line.vector(), line.flag("first-free")
+	if container := line.vectorOf("container"); !container.IsUnset() {
+		q.Details = &ledger.QueueDetails{LargestContainer: container}
+	}
 	users := ledger.QueueUsers{Limit: line.vectorOf("users")}
 	for _, user := range []string{"alice", "bob"} {
 		u := ledger.UserReport{User: user, Limit: line.vectorOf("limit." + user), Used: line.vectorOf("used." + user)}
@@ -110,11 +114,18 @@ func readQueue(line *arguments) ledger.QueueReport {
 	return q
 }
 
-// scriptTerms are of the settings am=1GiB and users=LABEL.
+// scriptTerms are of the settings am=1GiB, users=LABEL, and container=1GiB with step=512MiB, by
+// which the cluster rounds.
 func scriptTerms(p ledger.ProviderRecord) ledger.Terms {
 	t := ledger.Terms{UserLabel: p.Settings["users"]}
 	if am, err := resource.ParseMemory(p.Settings["am"]); err == nil {
 		t.Application = resource.Vector{}.With(resource.AMMemory, am).With(resource.Applications, 1)
+	}
+	if least, err := resource.ParseMemory(p.Settings["container"]); err == nil {
+		t.Container.Minimum = resource.Vector{}.WithMemory(least)
+	}
+	if step, err := resource.ParseMemory(p.Settings["step"]); err == nil {
+		t.Container.Increment = resource.Vector{}.WithMemory(step)
 	}
 	return t
 }

@@ -32,7 +32,11 @@ func (l *Ledger) never(e *entry) *InsufficientError {
 		h := c.host()
 		switch {
 		case h == nil && c.tooLarge():
-			list = c.account.shortfalls(list, c.vector)
+			if c.part != nil {
+				list = c.part.queue.neverShortfalls(list, c.vector)
+			} else {
+				list = c.account.shortfalls(list, c.vector)
+			}
 		case h != nil && l.now >= l.hostsBack && h.neverFits(c.vector):
 			before := len(list)
 			list = h.account.shortfalls(list, c.vector)

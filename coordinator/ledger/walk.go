@@ -54,6 +54,7 @@ func (l *Ledger) grantWaiting() {
 		l.crowdedOut = len(l.marked) > 0
 		return
 	}
+	l.freeUsers()
 	left := l.visitStarved(visitsPerStep)
 	if len(l.marked) == 0 {
 		l.crowdedOut = false

@@ -47,6 +47,7 @@ func (b Batch) Empty() bool {
 // ErrFull, ErrReadOnly or ErrIO, and, if it reads rows, a *RowError.
 type Store interface {
 	HistoryStore
+	Follower
 
 	// Lead takes leadership: the stored epoch becomes max(stored+1, atLeast), durably, before it
 	// returns. It waits for a Commit of this Store whose outcome was reported unknown, so that

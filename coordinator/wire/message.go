@@ -141,6 +141,7 @@ func AccountMessage(a *ledger.AccountInfo) *bursarv1.Account {
 		UsedByOthers: VectorMessage(a.Others), Available: VectorMessage(a.Available),
 		Allocations: int64(a.Allocations), Waiting: int64(a.Waiting), OverLimit: a.OverLimit,
 	}
+	m.NotEnforced, m.Estimated, m.UserPercent = a.NotEnforced, a.Estimated, a.UserPercent
 	if a.HeldFor != 0 {
 		m.HeldFor, m.HeldUntil, m.Kept = a.HeldFor.String(), TimeMessage(a.HeldUntil), VectorMessage(a.Kept)
 	}

@@ -90,9 +90,8 @@ func clean(text []byte) string {
 	lines := bytes.Split(text, []byte("\n"))
 	var last []string
 	for i := len(lines) - 1; i >= 0 && len(last) < maxErrorLines; i-- {
-		line := strings.Join(strings.Fields(spelling.Printable(strings.ToValidUTF8(string(lines[i]), "?"), ' ')), " ")
-		if line != "" {
-			last = append([]string{spelling.Cut(line, MaxErrors/maxErrorLines-len(" / "))}, last...)
+		if line := spelling.Line(string(lines[i]), MaxErrors/maxErrorLines-len(" / ")); line != "" {
+			last = append([]string{line}, last...)
 		}
 	}
 	return strings.Join(last, " / ")

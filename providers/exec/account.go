@@ -45,7 +45,8 @@ func mayChange() bool {
 // lookUp finds a user by name, or by uid.
 func lookUp(name string) (*user.User, error) {
 	found, err := user.Lookup(name)
-	if _, unknown := errors.AsType[user.UnknownUserError](err); unknown {
+	_, unknown := errors.AsType[user.UnknownUserError](err)
+	if _, wrong := strconv.ParseUint(name, 10, 32); unknown && wrong == nil {
 		found, err = user.LookupId(name)
 	}
 	return found, err //nolint:wrapcheck // names the user

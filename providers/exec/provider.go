@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/user"
 	"slices"
 	"sync"
 	"syscall"
@@ -34,6 +35,22 @@ func (kind) FullPaths() {}
 func (kind) Check(given map[string]string) error {
 	_, err := parseSettings(given)
 	return err
+}
+
+// CheckHere refuses a user that this machine does not have. What is to be asked for the user, such
+// as a directory in the network, may not answer now: that is no fault of the settings.
+func (k kind) CheckHere(given map[string]string) error {
+	s, err := parseSettings(given)
+	if err != nil || s.user == "" {
+		return err
+	}
+	_, err = k.machine().lookUp(s.user)
+	_, noName := errors.AsType[user.UnknownUserError](err)
+	_, noID := errors.AsType[user.UnknownUserIdError](err)
+	if noName || noID {
+		return &providers.SettingError{Setting: settingUser, Value: s.user, Want: fmt.Sprintf("%s (%v)", wantUser, err)}
+	}
+	return nil
 }
 
 // Files are none: a command comes from the operator's file, and what it reads is its own to say.

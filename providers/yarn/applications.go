@@ -17,13 +17,13 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// maxAsked is how many applications are asked for by one call, so that thousands of them are no
-// load: the least recently asked go first, and the others are answered from what is kept. At an
-// interval of 5 s that are 205 requests/s of about 3 ms each, 4 at once: 0.8 s of every 5. An
-// application is then asked for every ⌈n/1024⌉ intervals. What is kept is good for maxAge, by
-// default 6 intervals, so up to 6144 applications are always answered; of more than that some are
-// not for a while, and count as if they held nothing of their queue yet. Beyond 1024 an answer may
-// be older than the queues that it is held against. Those that ended are asked for once.
+// maxAsked is how many applications are asked for one by one by one call, so that thousands of them
+// are no load: the least recently asked go first, and the others are answered from what is kept.
+// What is kept is good for maxAge, by default 6 intervals. Of those that were not asked for again
+// by then nothing is known: they count as if they held nothing of their queue yet. An answer may be
+// older than the queues that it is held against. Those that ended are asked for once. The setting
+// requestsPerMinute allows less than that, and many of ours are asked for by one request: see
+// lists.
 const maxAsked = 1024
 
 // answered is what was last said of an application.
@@ -32,8 +32,9 @@ type answered struct {
 	at  time.Time
 }
 
-// Applications asks for applications one by one, in as much time as the setting timeout says and
-// ctx allows. Applications with ids that YARN does not make are not known, and are not asked for.
+// Applications asks for applications, all at once or one by one, in as much time as the setting
+// timeout says and ctx allows. Applications with ids that YARN does not make are not known, and are
+// not asked for.
 func (p *Provider) Applications(ctx context.Context, ids []string) ([]providers.Application, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -58,7 +59,7 @@ func (p *Provider) Applications(ctx context.Context, ids []string) ([]providers.
 	}
 	p.answers = kept // the others are not asked for any longer
 	slices.SortStableFunc(ask, func(a, b string) int { return kept[a].at.Compare(kept[b].at) })
-	err := p.askFor(ctx, ask[:min(len(ask), maxAsked)])
+	err := p.askFor(ctx, ask)
 
 	var list []providers.Application
 	for _, id := range foreign {
@@ -71,11 +72,13 @@ func (p *Provider) Applications(ctx context.Context, ids []string) ([]providers.
 		}
 	}
 	slices.SortFunc(list, func(a, b providers.Application) int { return cmp.Compare(a.ID, b.ID) })
+	if _, spent := errors.AsType[*BudgetError](err); spent && len(list) == len(wanted) {
+		err = nil // what is kept does
+	}
 	return list, err
 }
 
-// askFor asks for applications, some at once, and keeps the answers. It ends at the first failure
-// of the server, and goes on if only one application cannot be seen.
+// askFor asks for applications, all at once or one by one, and keeps the answers.
 func (p *Provider) askFor(ctx context.Context, ids []string) error {
 	if len(ids) == 0 {
 		return nil
@@ -89,6 +92,21 @@ func (p *Provider) askFor(ctx context.Context, ids []string) error {
 		}
 		from = list[0].server
 	}
+	if p.lists(len(ids)) {
+		ids = p.askForList(ctx, from, ids)
+	}
+	ids = ids[:min(len(ids), maxAsked)]
+	spare := p.budget.spare()
+	err := p.askOneByOne(ctx, from, ids[:min(len(ids), spare)])
+	if err == nil && spare < len(ids) {
+		err = p.budget.spent()
+	}
+	return err
+}
+
+// askOneByOne asks for applications, some at once. It ends at the first failure of the server, and
+// goes on if only one application cannot be seen.
+func (p *Provider) askOneByOne(ctx context.Context, from *server, ids []string) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	next := make(chan string)
@@ -126,10 +144,10 @@ func (p *Provider) askFor(ctx context.Context, ids []string) error {
 	all.Wait()
 	fallen.rethrow()
 	if failed == nil && ctx.Err() != nil {
-		failed = &ServerError{Address: from.String(), Trouble: Unreachable, Err: ctx.Err()}
+		failed = from.notAsked(ctx)
 	}
 	if failed != nil && !isAboutOne(failed) {
-		return &providers.UnavailableError{Err: failed}
+		return &providers.UnavailableError{Answered: gaveAnswer(failed), Err: failed}
 	}
 	return failed
 }
@@ -163,15 +181,20 @@ func (s *server) application(ctx context.Context, id string) (providers.Applicat
 	if said.id != id {
 		return app, s.malformedAnswer(malformed("it is about " + s.forLog(said.id) + " and not about " + id))
 	}
-	app.Known, app.Queue = true, said.queue
-	switch strings.ToUpper(said.state) {
+	return said.application(), nil
+}
+
+// application is what the answer says, in the words of package providers.
+func (a *applicationAnswer) application() providers.Application {
+	app := providers.Application{ID: a.id, Known: true, Queue: a.queue}
+	switch strings.ToUpper(a.state) {
 	case "FINISHED", "FAILED", "KILLED":
 		app.Ended = true
-		app.Failure, app.Diagnostics = said.failure()
+		app.Failure, app.Diagnostics = a.failure()
 	default:
-		app.Allocated = said.allocated()
+		app.Allocated = a.allocated()
 	}
-	return app, nil
+	return app
 }
 
 // applicationAnswer is what an answer says.

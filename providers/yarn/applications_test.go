@@ -156,7 +156,7 @@ func TestManyApplicationsAreAskedForInTurns(t *testing.T) {
 		http.NotFound(w, r)
 	})
 	rm.does("/info", answerJSON(`{"clusterInfo":{"id":1,"haState":"ACTIVE"}}`))
-	p := openAt(t, kind{now: clock.Now}, []*fakeRM{rm}, "maxAge", "20s")
+	p := openAt(t, kind{now: clock.Now}, []*fakeRM{rm}, "maxAge", "20s", "requestsPerMinute", "100000")
 	ids := manyIDs(2400)
 	ask := func(want int) {
 		t.Helper()

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/bursar/bursar/internal/credential"
+	"github.com/bursar/bursar/providers"
 )
 
 // authenticator says who we are. It may be used by many goroutines.
@@ -26,6 +27,8 @@ func openAuthenticator(s settings, now func() time.Time) (authenticator, error) 
 	switch s.auth {
 	case authBasic:
 		return openBasic(s, now)
+	case authBearer:
+		return openBearer(s, now)
 	case authKerberos:
 		return openKerberos(s, now)
 	case authNone, authSimple:
@@ -47,22 +50,39 @@ type basic struct {
 	password *credential.FileSet[string]
 }
 
+const (
+	maxPassword  = 1024 // bytes
+	wantPassword = "a file with the password and nothing else, in one line"
+)
+
 func openBasic(s settings, now func() time.Time) (*basic, error) {
-	file := credential.File{Field: settingPasswordFile, Path: s.passwordFile, Secret: true, Want: "a file with the password and nothing else, in one line"}
-	password, err := credential.OpenFileSet([]credential.File{file}, credential.Options{Now: now}, func(contents [][]byte) (string, error) {
+	password, err := openSecret(settingPasswordFile, s.passwordFile, wantPassword, maxPassword, now)
+	if err != nil {
+		return nil, err
+	}
+	return &basic{user: s.user, password: password}, nil
+}
+
+// openSecret reads a secret from a file: one line of at most so many bytes. It is read again when
+// it changes. The error is a *providers.SettingError.
+func openSecret(setting, path, want string, most int, now func() time.Time) (*credential.FileSet[string], error) {
+	file := credential.File{Field: setting, Path: path, Secret: true, Want: want}
+	secret, err := credential.OpenFileSet([]credential.File{file}, credential.Options{Now: now}, func(contents [][]byte) (string, error) {
 		text := strings.TrimSuffix(strings.TrimSuffix(string(contents[0]), "\n"), "\r")
 		switch {
 		case text == "":
 			return "", file.Wrong("is empty", nil)
-		case len(text) > 1024 || strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f }):
+		case len(text) > most || strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f }):
 			return "", file.Wrong("is not one line", nil)
+		case setting == settingTokenFile && strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r > '~' }):
+			return "", file.Wrong("has characters that no token has", nil)
 		}
 		return text, nil
 	})
 	if err != nil {
 		return nil, fileSetting(err, nil)
 	}
-	return &basic{user: s.user, password: password}, nil
+	return secret, nil
 }
 
 func (b *basic) transport(base http.RoundTripper, _ address) http.RoundTripper {
@@ -77,10 +97,39 @@ func (b *basic) transport(base http.RoundTripper, _ address) http.RoundTripper {
 func (b *basic) hide(text string) string {
 	password := *b.password.Get()
 	sent := base64.StdEncoding.EncodeToString([]byte(b.user + ":" + password))
-	return strings.NewReplacer(sent, "***", password, "***").Replace(text)
+	return strings.NewReplacer(sent, providers.Hidden, password, providers.Hidden).Replace(text)
 }
 
 func (b *basic) close() {}
+
+// bearer shows a token with every request (RFC 6750), such as one of Knox or of CDP.
+type bearer struct{ token *credential.FileSet[string] }
+
+// maxToken is far above a signed token with many groups, in bytes, and below what servers take.
+const maxToken = 16 << 10
+
+func openBearer(s settings, now func() time.Time) (*bearer, error) {
+	token, err := openSecret(settingTokenFile, s.tokenFile, "a file with the token and nothing else, in one line", maxToken, now)
+	if err != nil {
+		return nil, err
+	}
+	return &bearer{token}, nil
+}
+
+func (b *bearer) transport(base http.RoundTripper, _ address) http.RoundTripper {
+	return roundTrip(func(request *http.Request) (*http.Response, error) {
+		request = request.Clone(request.Context()) // a RoundTripper changes no request
+		request.Header.Set("Authorization", "Bearer "+*b.token.Get())
+		return base.RoundTrip(request)
+	})
+}
+
+// hide covers a server that repeats what it was sent.
+func (b *bearer) hide(text string) string {
+	return strings.ReplaceAll(text, *b.token.Get(), providers.Hidden)
+}
+
+func (b *bearer) close() {}
 
 type roundTrip func(*http.Request) (*http.Response, error)
 

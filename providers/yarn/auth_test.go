@@ -378,6 +378,7 @@ func TestFilesThatCannotBeUsedAreSettingsThatAreWrong(t *testing.T) {
 		t.Fatal(err)
 	}
 	lines := write(t, filepath.Join(dir, "lines"), "secret\nand more\n")
+	blanks := write(t, filepath.Join(dir, "blanks"), "secret and more")
 	for name, c := range map[string]struct {
 		settings      map[string]string
 		setting, want string
@@ -385,6 +386,11 @@ func TestFilesThatCannotBeUsedAreSettingsThatAreWrong(t *testing.T) {
 		"a password for everybody": {map[string]string{"auth": "basic", "user": "alice", "passwordFile": open}, "passwordFile", "chmod 0600"},
 		"a password of two lines":  {map[string]string{"auth": "basic", "user": "alice", "passwordFile": lines}, "passwordFile", "is not one line"},
 		"no password":              {map[string]string{"auth": "basic", "user": "alice", "passwordFile": dir + "/none"}, "passwordFile", "no such file"},
+		"a token for everybody":    {map[string]string{"auth": "bearer", "tokenFile": open}, "tokenFile", "chmod 0600"},
+		"a token of two lines":     {map[string]string{"auth": "bearer", "tokenFile": lines}, "tokenFile", "is not one line"},
+		"a token with blanks":      {map[string]string{"auth": "bearer", "tokenFile": blanks}, "tokenFile", "has characters that no token has"},
+		"no token":                 {map[string]string{"auth": "bearer", "tokenFile": dir + "/none"}, "tokenFile", "no such file"},
+		"a proxy's for everybody":  {map[string]string{"proxy": "http://127.0.0.1:1", "proxyUser": "alice", "proxyPasswordFile": open}, "proxyPasswordFile", "chmod 0600"},
 		"no CA":                    {map[string]string{"ca": dir + "/none"}, "ca", "no such file"},
 		"no certificate":           {map[string]string{"certificate": open, "key": lines}, "certificate", "no certificate in PEM"},
 		"a key for everybody":      {map[string]string{"certificate": lines, "key": open}, "key", "chmod 0600"},

@@ -52,13 +52,15 @@ type server struct {
 	dials atomic.Int64
 }
 
-// newServer makes a server. trust may be nil if no address has TLS.
-func newServer(at address, s settings, identity authenticator, trust *credential.Client, dial dialer) (*server, error) {
+// newServer makes a server of a cluster. trust may be nil if no address has TLS,
+// through if there is no proxy.
+func newServer(at address, s settings, identity authenticator, trust *credential.Client, through *proxy, budget *requestBudget, dial dialer) (*server, error) {
 	jar, err := cookiejar.New(nil)
 	if err != nil {
 		return nil, fmt.Errorf("cookies: %w", err)
 	}
-	made := &server{address: at, base: s.basePath, query: url.Values{}, maxBytes: s.maxBytes, hide: identity.hide}
+	made := &server{address: at, base: s.basePath, query: url.Values{}, maxBytes: s.maxBytes}
+	made.hide = func(text string) string { return through.hide(identity.hide(text)) }
 	if s.auth == authSimple {
 		made.query.Set("user.name", s.user)
 	}
@@ -72,18 +74,21 @@ func newServer(at address, s settings, identity authenticator, trust *credential
 			made.dials.Add(1)
 			return dial(ctx, network, address)
 		},
-		// No proxy: tickets and passwords go to the servers that are named, and clusters are near.
+		// No proxy but the one that is named: tickets and passwords go where the settings say.
 		// ResourceManagers do not compress; what unpacks itself has no bound
 		DisableCompression:     true,
 		MaxIdleConnsPerHost:    atOnce,
 		IdleConnTimeout:        idleTime,
 		MaxResponseHeaderBytes: maxHeader,
 	}
+	if through != nil {
+		through.use(made.transport, at)
+	}
 	if trust != nil {
 		trust.Use(made.transport)
 	}
 	made.http = &http.Client{
-		Transport:     identity.transport(made.transport, at),
+		Transport:     identity.transport(budget.transport(made.transport), at),
 		Jar:           jar,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
@@ -116,6 +121,9 @@ func fileSetting(err error, names map[string]string) error {
 // get asks for a path below the base path, and gives the answer to decode, which is JSON by its
 // own account and of bounded length. The error is a *ServerError.
 func (s *server) get(ctx context.Context, path string, query url.Values, decode func(io.Reader) error) error {
+	if ctx.Err() != nil {
+		return s.notAsked(ctx)
+	}
 	at := *s.url
 	at.Path = s.base + path
 	all := url.Values{}
@@ -150,6 +158,15 @@ func (s *server) get(ctx context.Context, path string, query url.Values, decode 
 	// To its end, so that the connection can be used again.
 	_, _ = io.CopyN(io.Discard, body, maxSaid)
 	return nil
+}
+
+// notAsked is about a server that could not be asked any more, as ctx has ended.
+func (s *server) notAsked(ctx context.Context) *ServerError {
+	made := &ServerError{Address: s.String(), Trouble: NotAsked, Err: ctx.Err()}
+	if errors.Is(made.Err, context.DeadlineExceeded) {
+		made.Err = fmt.Errorf("no time was left: %w", made.Err)
+	}
+	return made
 }
 
 // boundedReader reads an answer up to a limit, and remembers how reading failed.
@@ -191,9 +208,15 @@ func (s *server) unreachable(err error) *ServerError {
 		err = &own
 	}
 	made := &ServerError{Address: s.String(), Trouble: Unreachable, Err: err}
-	switch _, kerberos := errors.AsType[*KerberosError](err); {
+	var before *ProxyError
+	_, kerberos := errors.AsType[*KerberosError](err)
+	switch spent, is := errors.AsType[*BudgetError](err); {
 	case kerberos:
 		made.Trouble = NotAllowed
+	case is:
+		made.Trouble, made.Err = NotAsked, spent
+	case errors.As(err, &before):
+		made.Trouble, made.Err = NotAsked, before
 	case errors.Is(err, context.DeadlineExceeded):
 		made.Err = fmt.Errorf("nothing, or not all of it, came in time: %w", err)
 	default:

@@ -8,13 +8,17 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+
+	"github.com/bursar/bursar/internal/spelling"
 )
 
 const (
 	// maxSaid is how much of a text that is no answer is read, in bytes.
 	maxSaid = 16 << 10
-	// maxShown is how much of it is shown, in letters.
-	maxShown = 200
+	// maxShown is how much of it is shown, in bytes, and maxError how much of an error: a
+	// certificate may have many names.
+	maxShown = 240
+	maxError = 480
 )
 
 // checkAnswer tells an answer from everything else that an active or standby ResourceManager, or a
@@ -48,21 +52,20 @@ func (s *server) checkAnswer(response *http.Response) error {
 		code == http.StatusTemporaryRedirect:
 		wrong.Trouble = NotInCharge
 		if wrong.Said == "" {
-			wrong.Said = redirection(response)
+			wrong.Said = s.forLog(redirection(response))
 		}
 	case code == http.StatusUnauthorized, code == http.StatusForbidden, code == http.StatusProxyAuthRequired:
-		wrong.Trouble = NotAllowed
-		if offered := schemes(response); offered != "" {
-			wrong.Err = errors.New("it wants " + offered + ": see the setting " + settingAuth)
-		}
+		wrong.Trouble, wrong.Err = NotAllowed, s.wanted(response)
 	case code >= 300 && code < 400:
-		wrong.Trouble, wrong.Err = Senseless, errors.New(redirection(response)+", which is not followed: see the settings "+settingAddresses+", "+settingBasePath+" and "+settingAuth)
+		wrong.Trouble, wrong.Err = Senseless, errors.New(s.forLog(redirection(response))+", which is not followed: see the settings "+settingAddresses+", "+settingBasePath+" and "+settingAuth)
 	case code == http.StatusNotFound && isJSON && strings.Contains(string(text), "RemoteException"):
 		wrong.Trouble = NoSuch
 	case code == http.StatusNotFound:
 		wrong.Trouble, wrong.Err = Senseless, errors.New("there is no "+s.base+": see the setting "+settingBasePath)
 	case code >= 500:
 		wrong.Trouble = Failing
+	case code == http.StatusOK && isXML(strings.TrimSpace(string(text))):
+		wrong.Trouble, wrong.Said, wrong.Err = Senseless, "", errors.New("it answers in XML: "+wantJSON)
 	case code == http.StatusOK:
 		wrong.Trouble, wrong.Err = Senseless, errors.New("an answer of type "+s.forLog(response.Header.Get("Content-Type"))+", not JSON")
 	default:
@@ -71,9 +74,23 @@ func (s *server) checkAnswer(response *http.Response) error {
 	return wrong
 }
 
+// wanted says what a server or a proxy wants that does not let us in; nil: it does not say.
+func (s *server) wanted(response *http.Response) error {
+	if response.StatusCode == http.StatusProxyAuthRequired {
+		return errors.New("the proxy wants a user and a password: see the settings " + settingProxyUser + " and " + settingProxyPasswordFile)
+	}
+	if offered := schemes(response); offered != "" {
+		return errors.New("it wants " + s.forLog(offered) + ": see the setting " + settingAuth)
+	}
+	return nil
+}
+
 // malformedAnswer is about an answer that the reader of it refuses.
 func (s *server) malformedAnswer(err error) *ServerError {
 	made := &ServerError{Address: s.String(), Trouble: Senseless, Err: err}
+	if text := err.Error(); s.hide(text) != text {
+		made.Err = errors.New(s.hide(text))
+	}
 	if refused, ok := errors.AsType[*AnswerError](err); ok {
 		switch refused.Refusal {
 		case Standby, NoneActive:
@@ -148,11 +165,6 @@ func plainText(page string) string {
 	return b.String()
 }
 
-// forLog makes a text fit for a log: one line, bounded, without our secrets.
-func (s *server) forLog(text string) string {
-	text = strings.Join(strings.FieldsFunc(s.hide(text), func(r rune) bool { return r <= ' ' || r == 0x7f || r == 0xfffd }), " ")
-	if runes := []rune(text); len(runes) > maxShown {
-		text = string(runes[:maxShown]) + "…"
-	}
-	return text
-}
+// forLog makes a text of a server fit to be shown: one line, bounded, without our secrets. The
+// secrets go first, so that none is cut in two.
+func (s *server) forLog(text string) string { return spelling.Line(s.hide(text), maxShown) }

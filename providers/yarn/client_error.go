@@ -3,6 +3,8 @@ package yarn
 import (
 	"fmt"
 	"strings"
+
+	"github.com/bursar/bursar/internal/spelling"
 )
 
 // Trouble is why a server did not give what it was asked for.
@@ -12,6 +14,8 @@ type Trouble string
 const (
 	// Unreachable: no connection, or it broke, or nothing came in time.
 	Unreachable Trouble = "does not answer"
+	// NotAsked: there was no time left to ask it, or no request of those that the settings allow.
+	NotAsked Trouble = "was not asked"
 	// NotInCharge: a standby ResourceManager, or one that knows no active one.
 	NotInCharge Trouble = "is not in charge"
 	// NotAllowed: it does not accept our identity, or we cannot prove it.
@@ -42,7 +46,7 @@ func (e *ServerError) Error() string {
 		fmt.Fprintf(&b, " (HTTP status %d)", e.Status)
 	}
 	if e.Err != nil {
-		b.WriteString(": " + e.Err.Error())
+		b.WriteString(": " + spelling.Line(e.Err.Error(), maxError))
 	}
 	if e.Said != "" {
 		fmt.Fprintf(&b, ": %q", e.Said)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/go-faster/jx"
@@ -57,8 +58,25 @@ func refuseText(text string) *AnswerError {
 		e.Refusal = Standby
 	case strings.Contains(e.Detail, "no active RM"), strings.Contains(e.Detail, "not find any active RM"):
 		e.Refusal = NoneActive
+	case isXML(text):
+		e.Refusal, e.Detail = XML, wantJSON
 	}
 	return e
+}
+
+const wantJSON = "want JSON: ask with the header Accept: application/json, and let a proxy on the way pass it on"
+
+// isXML reports whether a text is an answer of a ResourceManager in XML, and no page.
+func isXML(text string) bool {
+	if _, rest, found := strings.Cut(text, "?>"); found && strings.HasPrefix(text, "<?xml") {
+		text = strings.TrimSpace(rest)
+	}
+	for _, element := range []string{"<scheduler", "<clusterInfo", "<clusterMetrics", "<nodes", "<apps", "<app>", "<RemoteException"} {
+		if strings.HasPrefix(text, element) {
+			return true
+		}
+	}
+	return false
 }
 
 // answer is what the outermost objects hold.
@@ -128,15 +146,28 @@ func (a *answer) scheduler() (*Scheduler, error) {
 	case len(a.info) > 1:
 		return nil, malformed(fmt.Sprintf("schedulerInfo is there %d times", len(a.info)))
 	}
-	switch info := a.info[0]; {
-	case len(info.root) > 0:
-		return fairScheduler(info)
-	case info.fifo:
-		return fifoScheduler(info), nil
-	case info.name != "" || len(info.children) > 0 || len(info.capacities) > 0:
-		return capacityScheduler(info)
+	made, err := a.info[0].scheduler()
+	if err == nil {
+		made.MoreAbsurd = a.absurd - len(made.Absurd)
+	}
+	return made, err
+}
+
+// scheduler is what schedulerInfo says. What kind it is it says itself, and its fields do. Without
+// a type, as from some gateways, the fields are enough.
+func (n *node) scheduler() (*Scheduler, error) {
+	fair, capacity := len(n.root) > 0, n.name != "" || len(n.children) > 0 || len(n.capacities) > 0
+	switch {
+	case n.kind != "" && !slices.Contains([]string{"capacityScheduler", "fairScheduler", "fifoScheduler"}, n.kind):
+		return nil, malformed(fmt.Sprintf("a scheduler of type %q: want capacityScheduler, fairScheduler or fifoScheduler", excerpt(n.kind)))
+	case fair && (n.kind == "fairScheduler" || n.kind == ""):
+		return fairScheduler(n)
+	case n.fifo && (n.kind == "fifoScheduler" || n.kind == ""):
+		return fifoScheduler(n), nil
+	case capacity && (n.kind == "capacityScheduler" || n.kind == ""):
+		return capacityScheduler(n)
 	default:
-		return nil, malformed(fmt.Sprintf("no queues in schedulerInfo of type %q", info.kind))
+		return nil, malformed(fmt.Sprintf("no queues in schedulerInfo of type %q", n.kind))
 	}
 }
 

@@ -58,6 +58,9 @@ func fifoScheduler(info *node) *Scheduler {
 		e.Used = new(roleTaken.set(resource.Vector{}, resource.Memory, *info.fifoTaken, mebibytes))
 	}
 	s.Entries = []Entry{e}
+	for _, figure := range info.absurd {
+		s.Absurd = append(s.Absurd, e.Path+": "+figure)
+	}
 	return s
 }
 
@@ -76,12 +79,16 @@ func (s *Scheduler) list(n *node, parent string, seen map[string]bool) error {
 		return err
 	}
 	leavesOnly := n.isParent(s.typed)
+	for _, figure := range n.absurd {
+		s.Absurd = append(s.Absurd, path+": "+figure)
+	}
 	for _, row := range rows {
 		row.LeavesOnly = leavesOnly
 		row.Path, row.Parent = path, parent
 		row.Applications, row.Pending, row.Active, row.MaxApplications = n.applications, n.pending, n.active, n.maximum
 		row.ApplicationsPerUser, row.ParallelApplications, row.Containers = n.perUser, n.parallel, n.containers
 		row.UserPercent, row.UserFactor, row.AutoCreated = n.userPercent, n.factor, n.autoCreated
+		row.LargestContainer = n.largest
 		row.Users = n.usersIn(row.Partition)
 		row.State, row.CreatesChildren, row.DefaultPartition = n.state, n.createsChildren(), n.defaultPartition
 		s.Entries = append(s.Entries, row)
@@ -169,7 +176,10 @@ func (n *node) partitions(path string) ([]Entry, error) {
 			AbsoluteCapacity: c.absolute, AbsoluteMaxCapacity: c.absoluteMax, AMPercent: c.amPercent,
 		})
 	}
-	for _, u := range n.usages {
+	for i, u := range n.usages {
+		if slices.ContainsFunc(n.usages[:i], func(v usage) bool { return v.partition == u.partition }) {
+			return nil, malformed(fmt.Sprintf("partition %q is there twice in queue %q", u.partition, path))
+		}
 		row := at(u.partition)
 		if row == nil {
 			rows = append(rows, Entry{Partition: u.partition})
@@ -203,7 +213,7 @@ func (n *node) usersIn(partition string) (users []UserEntry) {
 			continue
 		}
 		seen[from.name] = true
-		u := UserEntry{Name: from.name, Applications: plusCount(from.pending, from.active), Weight: from.weight, Active: from.isActive}
+		u := UserEntry{Name: from.name, Applications: plusCount(counted(from.pending), counted(from.active)), Weight: from.weight, Active: from.isActive}
 		if partition == "" {
 			u.Used, u.AMUsed = from.used, from.amUsed
 		}

@@ -1,6 +1,10 @@
 package yarn
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/bursar/bursar/internal/spelling"
+)
 
 // Refusal is why an answer cannot be read as that of a scheduler.
 type Refusal string
@@ -9,6 +13,8 @@ type Refusal string
 const (
 	// NotJSON: a page or a text, such as of a proxy or a login.
 	NotJSON Refusal = "not JSON"
+	// XML: what a ResourceManager says to who asks for no JSON.
+	XML Refusal = "XML"
 	// Standby: the text of a ResourceManager that is not in charge and points to another.
 	Standby Refusal = "a standby ResourceManager"
 	// NoneActive: the text of a ResourceManager that knows of none in charge.
@@ -42,7 +48,7 @@ func (e *AnswerError) Error() string {
 	if e.Err != nil {
 		b.WriteString(": " + e.Err.Error())
 	}
-	return b.String()
+	return spelling.Line(b.String(), maxError)
 }
 
 // Unwrap returns the cause.

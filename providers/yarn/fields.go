@@ -31,6 +31,8 @@ type node struct {
 	usages                                 []usage
 	applications, pending, active, maximum *int32
 	applicationLimits
+	// absurd are figures that no queue can have, with their names.
+	absurd []string
 	// The FifoScheduler's, in MiB; fifo: it has a field that only this scheduler has.
 	fifo                  bool
 	fifoMemory, fifoTaken *int64
@@ -70,8 +72,8 @@ var nodeFields = map[string]nodeField{
 	"creationMethod":              readCreationMethod,
 	"capacities":                  readCapacities,
 	"resources":                   readUsages,
-	"absoluteCapacity":            percentage(func(n *node) **float64 { return &n.absolute }),
-	"absoluteMaxCapacity":         percentage(func(n *node) **float64 { return &n.absoluteMax }),
+	"absoluteCapacity":            portionOf(func(n *node) **float64 { return &n.absolute }),
+	"absoluteMaxCapacity":         portionOf(func(n *node) **float64 { return &n.absoluteMax }),
 	"maxEffectiveCapacity":        vector(roleLimit, func(n *node) **resource.Vector { return &n.limit }),
 	"minEffectiveCapacity":        vector(rolePromised, func(n *node) **resource.Vector { return &n.guaranteed }),
 	"resourcesUsed":               vector(roleTaken, func(n *node) **resource.Vector { return &n.used }),
@@ -116,7 +118,7 @@ func word(at func(*node) *string) nodeField {
 
 func number(at func(*node) **int32) nodeField { return figure((*reader).count, at) }
 
-func percentage(at func(*node) **float64) nodeField { return figure((*reader).percent, at) }
+func portionOf(at func(*node) **float64) nodeField { return figure((*reader).percentOfAll, at) }
 
 func vector(as role, at func(*node) **resource.Vector) nodeField {
 	return figure(func(r *reader) (*resource.Vector, error) { return r.vector(as) }, at)
@@ -167,9 +169,9 @@ func capacityField(r *reader, c *capacity, key []byte) (err error) {
 	case "partitionName":
 		c.partition, err = r.text()
 	case "absoluteCapacity":
-		c.absolute, err = r.percent()
+		c.absolute, err = r.percentOfAll()
 	case "absoluteMaxCapacity":
-		c.absoluteMax, err = r.percent()
+		c.absoluteMax, err = r.percentOfAll()
 	case "effectiveMaxResource":
 		c.limit, err = r.vector(roleLimit)
 	case "effectiveMinResource":
@@ -232,11 +234,18 @@ func queueField(r *reader, n *node, key []byte) error {
 	case "rootQueue":
 		return r.nodes(&n.root)
 	}
+	var name string
+	var err error
 	if read, known := nodeFields[string(key)]; known {
-		return read(r, n)
+		name, err = string(key), read(r, n)
+	} else if read, known := limitFields[string(key)]; known {
+		name, err = string(key), read(r, &n.applicationLimits)
+	} else {
+		err = r.json.Skip()
 	}
-	if read, known := limitFields[string(key)]; known {
-		return read(r, &n.applicationLimits)
+	for _, figure := range r.figures {
+		n.absurd = append(n.absurd, name+" "+figure)
 	}
-	return r.json.Skip()
+	r.figures = r.figures[:0]
+	return err
 }

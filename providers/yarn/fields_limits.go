@@ -13,6 +13,7 @@ type applicationLimits struct {
 	userPercent, factor *float64
 	users               []userNode
 	autoCreated         bool
+	largest             *resource.Vector // container
 }
 
 // userNode is a user in a queue of the CapacityScheduler, as it is read.
@@ -41,11 +42,13 @@ var limitFields = map[string]limitField{
 	"usedAMResource":         limitVector(roleTaken, func(l *applicationLimits) **resource.Vector { return &l.amUsed }),
 	"userAMResourceLimit":    limitVector(roleLimit, func(l *applicationLimits) **resource.Vector { return &l.userAMLimit }),
 	"userLimit":              limitFigure((*reader).percent, func(l *applicationLimits) **float64 { return &l.userPercent }),
-	"userLimitFactor":        limitFigure((*reader).signed, func(l *applicationLimits) **float64 { return &l.factor }),
+	"userLimitFactor":        limitFigure((*reader).factor, func(l *applicationLimits) **float64 { return &l.factor }),
 	"users":                  readUsers,
+	"maximumAllocation":      limitVector(roleLimit, func(l *applicationLimits) **resource.Vector { return &l.largest }),
 	// The FairScheduler.
-	"amMaxResources":  limitVector(roleLimit, func(l *applicationLimits) **resource.Vector { return &l.amLimit }),
-	"amUsedResources": limitVector(roleTaken, func(l *applicationLimits) **resource.Vector { return &l.amUsed }),
+	"maxContainerAllocation": limitVector(roleLimit, func(l *applicationLimits) **resource.Vector { return &l.largest }),
+	"amMaxResources":         limitVector(roleLimit, func(l *applicationLimits) **resource.Vector { return &l.amLimit }),
+	"amUsedResources":        limitVector(roleTaken, func(l *applicationLimits) **resource.Vector { return &l.amUsed }),
 }
 
 func limitFigure[T any](read func(*reader) (*T, error), at func(*applicationLimits) **T) limitField {

@@ -3,10 +3,16 @@ package yarn
 import (
 	"bytes"
 	"errors"
+	"maps"
 	"math"
+	"math/rand/v2"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"testing/iotest"
+
+	"pgregory.net/rapid"
 
 	"github.com/bursar/bursar/resource"
 )
@@ -50,22 +56,81 @@ func FuzzDecode(f *testing.F) {
 				rows[at], paths[e.Path] = true, true
 			}
 		}
-		total := resource.Vector{}.WithMemory(math.MaxInt32).WithCPU(1e6)
-		queues := s.Queues(map[string]resource.Vector{"": total})
-		if len(queues) != len(s.Entries) {
-			t.Fatalf("%d entries became %d queues", len(s.Entries), len(queues))
+		checkQueues(t, s)
+	})
+}
+
+type failer interface {
+	Helper()
+	Fatalf(format string, args ...any)
+}
+
+// checkQueues checks that what becomes of an answer can be counted.
+func checkQueues(t failer, s *Scheduler) {
+	t.Helper()
+	total := resource.Vector{}.WithMemory(math.MaxInt32).WithCPU(1e6)
+	queues := s.Queues(map[string]resource.Vector{"": total})
+	if len(queues) != len(s.Entries) {
+		t.Fatalf("%d entries became %d queues", len(s.Entries), len(queues))
+	}
+	for _, q := range queues {
+		vectors := []resource.Vector{q.Limit, q.Used, q.Guaranteed, q.UserLimit}
+		for _, u := range q.Users {
+			vectors = append(vectors, u.Limit, u.Used)
 		}
-		for _, q := range queues {
-			for _, v := range []resource.Vector{q.Limit, q.Used, q.Guaranteed} {
-				if err := v.Validate(); err != nil {
-					t.Fatalf("%s: %v", q.Path, err)
-				}
+		for _, v := range vectors {
+			if err := v.Validate(); err != nil {
+				t.Fatalf("%s: %v", q.Path, err)
 			}
-			for _, n := range []*int32{q.Applications, q.Pending, q.Active, q.MaxApplications} {
-				if n != nil && *n < 0 {
-					t.Fatalf("%s has %d applications", q.Path, *n)
-				}
+		}
+		for _, n := range []*int32{q.Applications, q.Pending, q.Active, q.MaxApplications} {
+			if n != nil && *n < 0 {
+				t.Fatalf("%s has %d applications", q.Path, *n)
 			}
+		}
+		for _, share := range []*float64{q.AbsoluteCapacity, q.AbsoluteMaxCapacity} {
+			if share != nil && !(*share >= 0 && *share <= maxFigure) {
+				t.Fatalf("%s has a share of %g", q.Path, *share)
+			}
+		}
+	}
+	if doubts := s.Doubts(); len(doubts) > 8*(maxName+100) {
+		t.Fatalf("%d bytes of doubts", len(doubts))
+	}
+}
+
+// figures are numbers in an answer.
+var figures = regexp.MustCompile(`: ?-?[0-9][0-9.eE+-]*`)
+
+// Whatever figures stand in a real answer, it is read or refused, and what is read can be counted.
+func TestAbsurdFiguresDoNoHarm(t *testing.T) {
+	bodies := payloads(t, ".json")
+	maps.DeleteFunc(bodies, func(_ string, body []byte) bool { return len(body) > 60_000 })
+	files := slices.Sorted(maps.Keys(bodies))
+	absurd := []string{
+		"-3", "-1", "0", "200", "1e308", "-1e308", "NaN", "-INF", "Infinity", "1e-320", "2147483648", "9223372036854775807", "-9223372036854775808",
+		"99999999999999999999999", "0.1", `"-3"`, `"1e308"`, "null", "true", "[]", "{}", `""`,
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		body := string(bodies[rapid.SampledFrom(files).Draw(t, "file")])
+		few := rapid.IntRange(0, 20).Draw(t, "few")
+		random := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))
+		body = figures.ReplaceAllStringFunc(body, func(figure string) string {
+			if random.IntN(few+1) > 0 {
+				return figure
+			}
+			return ":" + absurd[random.IntN(len(absurd))]
+		})
+		s, err := Decode(strings.NewReader(body))
+		if err != nil {
+			if _, is := errors.AsType[*AnswerError](err); !is {
+				t.Fatalf("%v", err)
+			}
+			return
+		}
+		for _, calculator := range []Calculator{"", CalculatorDefault, CalculatorDominant} {
+			s.Assume.Calculator = calculator
+			checkQueues(t, s)
 		}
 	})
 }

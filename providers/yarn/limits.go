@@ -85,28 +85,57 @@ func (s *Scheduler) limitApplications(queues []providers.Queue) {
 		if e.LeavesOnly {
 			continue
 		}
+		q.LargestContainer = largestContainer(e)
 		switch s.Kind {
 		case CapacityScheduler:
-			q.FirstIsFree = true
+			q.FirstIsFree, q.UserPercent = true, e.softUserLimit()
 			// The default calculator sets one core for any amount of memory.
 			oneCore := by == "" && e.AMLimit != nil && e.AMLimit.CPU() == core
 			byMemory := oneCore || by == CalculatorDefault
 			q.Limit, q.Used = withMasters(q.Limit, e.AMLimit, byMemory), withMasters(q.Used, e.AMUsed, false)
 			s.limitUsers(q, e, byMemory)
 		case FairScheduler:
-			q.Limit, q.Used = withMasters(q.Limit, s.fairAMLimit(q, e, used), false), withMasters(q.Used, e.AMUsed, false)
+			limit, estimated := s.fairAMLimit(q, e, used)
+			q.Limit, q.Used = withMasters(q.Limit, limit, false), withMasters(q.Used, e.AMUsed, false)
+			if estimated {
+				q.Estimated = []string{resource.AMMemory, resource.AMCPU}
+			}
 		case FifoScheduler:
 		}
 	}
 	if by == CalculatorDefault {
 		for i := range queues {
 			q := &queues[i]
+			q.NotEnforced = []string{resource.CPU}
 			q.Limit, q.UserLimit = q.Limit.Without(resource.CPU), q.UserLimit.Without(resource.CPU)
 			for j := range q.Users {
 				q.Users[j].Limit = q.Users[j].Limit.Without(resource.CPU)
 			}
 		}
 	}
+}
+
+// largestContainer is the most that one container may have, as far as it is known: an answer says
+// 0 if nothing is configured.
+func largestContainer(e *Entry) (largest resource.Vector) {
+	if e.LargestContainer == nil {
+		return largest
+	}
+	for _, dimension := range [...]string{resource.Memory, resource.CPU} {
+		if n, told := e.LargestContainer.Get(dimension); told && n > 0 {
+			largest = largest.With(dimension, n)
+		}
+	}
+	return largest
+}
+
+// softUserLimit is the share of the queue that each of several users is sure of, in percent; nil:
+// it is all of it, or not known.
+func (e *Entry) softUserLimit() *float64 {
+	if e.UserPercent == nil || *e.UserPercent <= 0 || *e.UserPercent >= 100 {
+		return nil
+	}
+	return e.UserPercent
 }
 
 // mostApplications is how many applications the queue may have at the same time; nil: any number.
@@ -268,18 +297,18 @@ func unitOf(dimension string) int64 {
 // fairAMLimit is what masters may have in a queue of the FairScheduler; nil: it is not known, or
 // they are not limited. What the answer says is what it was when a master was last to start, and
 // nothing until then. So before the first one it is estimated.
-func (s *Scheduler) fairAMLimit(q *providers.Queue, e *Entry, used resource.Vector) *resource.Vector {
+func (s *Scheduler) fairAMLimit(q *providers.Queue, e *Entry, used resource.Vector) (limit *resource.Vector, estimated bool) {
 	share := s.Assume.AMShare
 	if share == 0 {
 		share = defaultAMShare
 	}
 	switch {
 	case share < 0 || e.AMLimit == nil:
-		return nil
+		return nil, false
 	case e.AMLimit.Memory() > 0 || e.AMLimit.CPU() > 0:
-		return e.AMLimit
+		return e.AMLimit, false
 	case e.AMUsed != nil && !e.AMUsed.IsZero():
-		return nil // masters run, and none was ever compared with a limit: there is none
+		return nil, false // masters run, and none was ever compared with a limit: there is none
 	}
 	most := q.Limit
 	for _, dimension := range [...]string{resource.Memory, resource.CPU} {
@@ -290,7 +319,7 @@ func (s *Scheduler) fairAMLimit(q *providers.Queue, e *Entry, used resource.Vect
 			most = most.With(dimension, free)
 		}
 	}
-	return new(portion(share, most, resource.Vector{}))
+	return new(portion(share, most, resource.Vector{})), true
 }
 
 // calculator is what the CapacityScheduler compares resources by, as far as it is configured or

@@ -39,8 +39,8 @@ func limitsOf(q *providers.Queue) string {
 	return strings.Join(lines, "\n") + "\n"
 }
 
-// capturedLimits are those of one queue of a captured answer.
-func capturedLimits(t *testing.T, name, path string, assume yarn.Assumptions) string {
+// capturedQueues are those of a captured answer.
+func capturedQueues(t *testing.T, name string, assume yarn.Assumptions) []providers.Queue {
 	t.Helper()
 	file, err := os.Open(filepath.Join("testdata/captured", name, "scheduler.json"))
 	if err != nil {
@@ -52,7 +52,13 @@ func capturedLimits(t *testing.T, name, path string, assume yarn.Assumptions) st
 		t.Fatal(err)
 	}
 	s.Assume = assume
-	queues := s.Queues(map[string]resource.Vector{"": resource.Vector{}.WithMemory(64 << 30).WithCPU(64000)})
+	return s.Queues(map[string]resource.Vector{"": resource.Vector{}.WithMemory(64 << 30).WithCPU(64000)})
+}
+
+// capturedLimits are those of one queue of a captured answer.
+func capturedLimits(t *testing.T, name, path string, assume yarn.Assumptions) string {
+	t.Helper()
+	queues := capturedQueues(t, name, assume)
 	for i := range queues {
 		if queues[i].Path == path && queues[i].Partition == "" {
 			return limitsOf(&queues[i])
@@ -270,4 +276,47 @@ func TestUsersLimitsAreThoseOfYARN(t *testing.T) {
 			t.Fatalf("masters of a user may have %d MiB; YARN allows %d", n, masters)
 		}
 	})
+}
+
+// remarksOf writes what is to be said of the limits of one queue of a captured answer.
+func remarksOf(t *testing.T, name, path string, assume yarn.Assumptions) string {
+	t.Helper()
+	for _, q := range capturedQueues(t, name, assume) {
+		if q.Path != path || q.Partition != "" {
+			continue
+		}
+		text := fmt.Sprintf("not enforced %v, estimated %v, largest container %s", q.NotEnforced, q.Estimated, q.LargestContainer)
+		if q.UserPercent != nil {
+			text += fmt.Sprintf(", a user is sure of %g %%", *q.UserPercent)
+		}
+		return text
+	}
+	t.Fatalf("%s has no %s", name, path)
+	return ""
+}
+
+// What an answer does not tell, or the cluster does not look at, is said; the largest container is
+// known where the answer tells it.
+func TestWhatIsToBeSaidOfLimits(t *testing.T) {
+	const said, largest = "not enforced [], estimated [], largest container ", "memory=64GiB,cpu=64"
+	const none = said + "none"
+	for name, test := range map[string]struct {
+		capture, path string
+		assume        yarn.Assumptions
+		want          string
+	}{
+		"2.7 does not tell the largest": {"2.7.7-capacity-percent", "root.b.b1", yarn.Assumptions{}, none},
+		"3.4 does":                      {"3.4.3-capacity-percent", "root.b.b1", yarn.Assumptions{}, said + largest},
+		"a parent has no containers":    {"3.4.3-capacity-percent", "root.b", yarn.Assumptions{}, none},
+		"cores under the default one":   {"3.4.3-capacity-percent", "root.b.b1", yarn.Assumptions{Calculator: yarn.CalculatorDefault}, "not enforced [cpu], estimated [], largest container " + largest},
+		"no master has started":         {"3.4.3-fair", "root.a.a2.low", yarn.Assumptions{}, "not enforced [], estimated [am-memory am-cpu], largest container " + largest},
+		"masters are not limited":       {"3.4.3-fair", "root.a.a2.low", yarn.Assumptions{AMShare: -1}, said + largest},
+		"2.7 does not tell of masters":  {"2.7.7-fair", "root.a.a2.low", yarn.Assumptions{}, none},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := remarksOf(t, test.capture, test.path, test.assume); got != test.want {
+				t.Errorf("%s; want %s", got, test.want)
+			}
+		})
+	}
 }

@@ -251,6 +251,28 @@ func TestDecodeReadsTheSameInOtherShapes(t *testing.T) {
 	}
 }
 
+// No figure of a real answer is taken for one that no queue can have.
+func TestRealAnswersHaveNoAbsurdFigures(t *testing.T) {
+	bodies := payloads(t, ".json")
+	captured, err := filepath.Glob(filepath.Join("testdata", "captured", "*", "scheduler.json"))
+	if err != nil || len(captured) == 0 {
+		t.Fatalf("%d answers, %v", len(captured), err)
+	}
+	for _, file := range captured {
+		if bodies[file], err = os.ReadFile(file); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for file, body := range bodies {
+		if strings.HasPrefix(file, "synthetic/") {
+			continue
+		}
+		if s, err := Decode(bytes.NewReader(body)); err != nil || s.Doubts() != "" {
+			t.Errorf("%s: %v, %s", file, err, s.Doubts())
+		}
+	}
+}
+
 func reshaped(value any, shape func(key string, value any) (any, bool)) any {
 	switch value := value.(type) {
 	case map[string]any:

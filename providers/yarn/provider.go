@@ -68,9 +68,14 @@ func (k kind) Open(_ string, given map[string]string) (providers.Provider, error
 	if err != nil {
 		return nil, err
 	}
-	p := &Provider{settings: s, now: k.now, identity: identity, answers: map[string]answered{}}
+	through, err := openProxy(s, k.now)
+	if err != nil {
+		identity.close()
+		return nil, err
+	}
+	p := &Provider{settings: s, now: k.now, identity: identity, answers: map[string]answered{}, budget: newRequestBudget(s.requests)}
 	for _, at := range s.addresses {
-		made, err := newServer(at, s, identity, trust, k.dial)
+		made, err := newServer(at, s, identity, trust, through, p.budget, k.dial)
 		if err != nil {
 			identity.close()
 			return nil, err
@@ -111,21 +116,32 @@ type Provider struct {
 	settings settings
 	servers  []*server
 	identity authenticator
+	budget   *requestBudget
 	now      func() time.Time
 	closed   sync.Once
 
 	mu sync.Mutex // guards all below; held while the cluster is asked
 	// active is the server that answered last; nil: look for it.
 	active *server
-	asked  time.Time // when active was last asked what it is
-	dials  int64     // of active, when it was last asked that
+	took   time.Duration // to read active the last time; 0: it failed
+	asked  time.Time     // when active was last asked what it is
+	dials  int64         // of active, when it was last asked that
 	run    serverRun
 	nodes  nodesCache
 	// answers are of applications that were asked for by the last call.
 	answers map[string]answered
+	// live is how many applications of the cluster have not ended; nil: it did not say. listAgain
+	// is when a list of them may be asked for.
+	live      *int32
+	listAgain time.Time
 }
 
-// Snapshot reads all queues, in as much time as the setting timeout says and ctx allows.
+// Requests is how many requests were sent so far.
+func (p *Provider) Requests() int64 { return p.budget.sent.Load() }
+
+// Snapshot reads all queues, in as much time as the setting timeout says and ctx allows. If there
+// are other servers, the one that was active last gets half of it, so that one of them can be found
+// and read in the other half.
 func (p *Provider) Snapshot(ctx context.Context) (providers.Snapshot, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -134,19 +150,57 @@ func (p *Provider) Snapshot(ctx context.Context) (providers.Snapshot, error) {
 	if p.active == nil {
 		return p.findActive(within, nil)
 	}
-	snapshot, err := p.read(within, p.active, nil)
+	snapshot, err := p.readActive(within)
 	if err == nil {
 		return snapshot, nil
 	}
-	// the caller has gone: that says nothing of the server
-	if errors.Is(ctx.Err(), context.Canceled) {
-		return snapshot, &providers.UnavailableError{Err: err}
+	last := p.active
+	if !errors.Is(ctx.Err(), context.Canceled) { // else the caller has gone: that says nothing of the server
+		p.active = nil
 	}
-	p.active = nil
 	if within.Err() != nil { // no time is left: the next call begins with looking for it
-		return snapshot, &providers.UnavailableError{Err: err}
+		return snapshot, p.onlyAsked(within, last, err)
 	}
 	return p.findActive(within, err)
+}
+
+// readActive reads all queues from the server that was active last.
+func (p *Provider) readActive(ctx context.Context) (providers.Snapshot, error) {
+	begin := p.now()
+	// One that is slow and answers is given the time that it needs.
+	if slow := p.took > p.settings.pace.Timeout/4; len(p.servers) > 1 && !slow {
+		var cancel context.CancelFunc
+		ctx, cancel = shareOf(ctx, 2)
+		defer cancel()
+	}
+	snapshot, err := p.read(ctx, p.active, nil)
+	p.took = p.now().Sub(begin)
+	if err != nil {
+		p.took = 0
+	}
+	return snapshot, err
+}
+
+// shareOf leaves an equal part of the time that ctx has to each of so many.
+func shareOf(ctx context.Context, parts int) (context.Context, context.CancelFunc) {
+	deadline, limited := ctx.Deadline()
+	if !limited || parts <= 1 {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(ctx, time.Until(deadline)/time.Duration(parts))
+}
+
+// onlyAsked is what is wrong if there was only time to ask one server.
+func (p *Provider) onlyAsked(ctx context.Context, one *server, err error) error {
+	var said serversError
+	for _, s := range p.servers {
+		if s == one {
+			said = append(said, err)
+		} else {
+			said = append(said, s.notAsked(ctx))
+		}
+	}
+	return &providers.UnavailableError{Answered: len(said) > 1 || gaveAnswer(err), Err: said}
 }
 
 // read reads all queues from a server that counts as the active one. known is what it just said of
@@ -186,12 +240,25 @@ func (p *Provider) read(ctx context.Context, from *server, known *clusterInfo) (
 	if err != nil {
 		return none, err
 	}
+	queues := scheduler.Queues(sized.totals)
+	p.live = liveApplications(queues)
 	return providers.Snapshot{
 		Server:      from.String(),
 		Incarnation: p.run.incarnation,
 		Untrusted:   p.run.untrusted(sized, p.now()),
-		Queues:      scheduler.Queues(sized.totals),
+		Doubts:      scheduler.Doubts(),
+		Queues:      queues,
 	}, nil
+}
+
+// liveApplications is how many applications the root has; nil: the answer does not say.
+func liveApplications(queues []providers.Queue) *int32 {
+	for i := range queues {
+		if queues[i].Parent == "" {
+			return queues[i].Applications
+		}
+	}
+	return nil
 }
 
 // queryInfo asks a server what it is, and takes nothing but the active one. The error is a
@@ -214,6 +281,7 @@ func (p *Provider) setActive(from *server, info clusterInfo) {
 	if p.run.change(from.incarnation(info), p.now()) {
 		p.nodes = nodesCache{}
 		p.answers = map[string]answered{}
+		p.listAgain = time.Time{}
 	}
 }
 

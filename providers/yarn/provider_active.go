@@ -62,9 +62,10 @@ func (p *Provider) findActive(ctx context.Context, first error) (providers.Snaps
 	found := p.probe(ctx, patience)
 	list := claimants(found)
 	for i, claimant := range list {
+		begin := p.now()
 		snapshot, err := p.readFrom(ctx, claimant, len(list)-i)
 		if err == nil {
-			p.active = claimant.server
+			p.active, p.took = claimant.server, p.now().Sub(begin)
 			return snapshot, nil
 		}
 		claimant.err = err
@@ -81,11 +82,8 @@ func (p *Provider) findActive(ctx context.Context, first error) (providers.Snaps
 // readFrom reads all queues from one of so many that are left, and leaves the others their share
 // of the time.
 func (p *Provider) readFrom(ctx context.Context, claimant *probed, left int) (providers.Snapshot, error) {
-	if deadline, limited := ctx.Deadline(); limited && left > 1 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, time.Until(deadline)/time.Duration(left))
-		defer cancel()
-	}
+	ctx, cancel := shareOf(ctx, left)
+	defer cancel()
 	return p.read(ctx, claimant.server, &claimant.info)
 }
 
@@ -93,13 +91,14 @@ func (p *Provider) readFrom(ctx context.Context, claimant *probed, left int) (pr
 // that answered is not in charge.
 func unavailable(found []probed, first error) error {
 	var said serversError
-	answered, active := false, false
+	answered, active, some := false, false, false
 	for _, f := range found {
 		err := f.err
 		if err == nil {
 			err = f.server.notActive(f.info)
 		}
 		said = append(said, err)
+		some = some || gaveAnswer(err)
 		wrong, _ := errors.AsType[*ServerError](err)
 		switch {
 		case wrong == nil || wrong.Trouble == Unreachable:
@@ -114,7 +113,13 @@ func unavailable(found []probed, first error) error {
 	if first != nil && !slices.ContainsFunc(said, func(err error) bool { return err.Error() == first.Error() }) {
 		said = append(said, first)
 	}
-	return &providers.UnavailableError{NoneActive: answered && !active, Err: said}
+	return &providers.UnavailableError{NoneActive: answered && !active, Answered: some, Err: said}
+}
+
+// gaveAnswer reports whether a server gave some answer, or was not asked for one.
+func gaveAnswer(err error) bool {
+	wrong, ok := errors.AsType[*ServerError](err)
+	return ok && wrong.Trouble != Unreachable
 }
 
 // Servers asks every server what it is. A person waits for it, so each has as long as a reading:

@@ -5,11 +5,11 @@ import (
 	"errors"
 	"math"
 	"strconv"
-	"strings"
 	"unicode/utf8"
 
 	"github.com/go-faster/jx"
 
+	"github.com/bursar/bursar/internal/spelling"
 	"github.com/bursar/bursar/resource"
 )
 
@@ -22,6 +22,9 @@ const (
 	maxLabels  = 256     // partitions of one queue
 	maxName    = 1024    // bytes of a path, a partition or the name of a type
 	maxNames   = 4096    // names that are kept once
+	maxExcerpt = 160     // bytes of a text that are shown
+	maxAbsurd  = 5       // figures that are shown
+	maxFigure  = 1e6     // percent of anything but the whole, and the greatest factor and weight
 )
 
 // reader reads the values of an answer. It is lenient about differences between Hadoop's versions:
@@ -34,6 +37,17 @@ type reader struct {
 	lists   int // lists that are open
 	depth   int // queues that are open
 	entries int
+	// figures are absurd ones of the field at hand, as they are written; absurd is how many there
+	// were.
+	figures []string
+	absurd  int
+}
+
+// absurdly notes a figure that no queue can have. Only the first are kept.
+func (r *reader) absurdly(figure string) {
+	if r.absurd++; r.absurd <= maxAbsurd {
+		r.figures = append(r.figures, figure)
+	}
 }
 
 // counted bounds how many queues and partitions are kept.
@@ -144,13 +158,7 @@ func (r *reader) prose() (string, error) {
 }
 
 // excerpt returns the beginning of a text, on one line.
-func excerpt(text string) string {
-	line := []rune(strings.ToValidUTF8(strings.Join(strings.Fields(text), " "), "?"))
-	if len(line) > 160 {
-		return string(line[:160]) + "…"
-	}
-	return string(line)
-}
+func excerpt(text string) string { return spelling.Line(text, maxExcerpt) }
 
 // boolean returns whether true comes next.
 func (r *reader) boolean() (bool, error) {
@@ -203,11 +211,14 @@ func (r *reader) integer() (n int64, there bool, err error) {
 	return int64(f), true, nil
 }
 
-// count returns a number of applications.
+// count returns a number of applications. -1 is the word for none.
 func (r *reader) count() (*int32, error) {
 	n, there, err := r.integer()
 	if err != nil || !there {
 		return nil, err
+	}
+	if n < -1 || n > math.MaxInt32 {
+		r.absurdly(strconv.FormatInt(n, 10))
 	}
 	return new(int32(min(max(n, math.MinInt32), math.MaxInt32))), nil
 }
@@ -221,13 +232,38 @@ func (r *reader) mebibytes() (*int64, error) {
 	return &n, nil
 }
 
-// percent returns a number that is finite; none is less than zero.
+// percent returns a number that is finite; none is less than zero. -1 is the word for none.
 func (r *reader) percent() (*float64, error) {
 	f, err := r.signed()
 	if f == nil {
 		return nil, err
 	}
+	if *f < 0 && *f != -1 || *f > maxFigure {
+		r.absurdly(strconv.FormatFloat(*f, 'g', 6, 64))
+	}
+	if *f > maxFigure {
+		return nil, err
+	}
 	return new(max(*f, 0)), err
+}
+
+// percentOfAll returns a share of the cluster in percent.
+func (r *reader) percentOfAll() (*float64, error) {
+	f, err := r.percent()
+	if f != nil && *f > 100.5 { // more than what is lost in 32 bits
+		r.absurdly(strconv.FormatFloat(*f, 'g', 6, 64) + "%")
+	}
+	return f, err
+}
+
+// factor returns a factor; -1 is the word for none.
+func (r *reader) factor() (*float64, error) {
+	f, err := r.signed()
+	if f != nil && (*f < 0 && *f != -1 || *f > maxFigure) {
+		r.absurdly(strconv.FormatFloat(*f, 'g', 6, 64))
+		return nil, err
+	}
+	return f, err
 }
 
 // signed returns a number that is finite.
@@ -275,6 +311,12 @@ func (r *reader) vector(as role) (*resource.Vector, error) {
 	})
 	if err != nil {
 		return nil, err
+	}
+	for _, q := range []amount{memory, vcores} {
+		// A limit may be endless, in several words.
+		if q.there && (q.value < -1 || as != roleLimit && q.value > resource.MaxQuantity/mebibyte) {
+			r.absurdly(strconv.FormatInt(q.value, 10))
+		}
 	}
 	if memory.there {
 		listed, there = as.set(listed, resource.Memory, memory.value, mebibytes), true

@@ -1,6 +1,9 @@
 package yarn
 
 import (
+	"fmt"
+	"strings"
+
 	"github.com/bursar/bursar/resource"
 )
 
@@ -26,8 +29,26 @@ type Scheduler struct {
 	Totals map[string]resource.Vector
 	// Assume is what the answer does not say.
 	Assume Assumptions
+	// Absurd are the first figures that no queue can have, such as "root.a: numApplications -3",
+	// and MoreAbsurd how many there are in addition. One below zero counts as zero or as not said,
+	// one that is too large as the most that can be counted or as not said. Shares of more than 100
+	// percent are shown as they are, and count as 100.
+	Absurd     []string
+	MoreAbsurd int
 
 	typed bool // it says of leaves that they are leaves
+}
+
+// Doubts says which figures are absurd; empty: none.
+func (s *Scheduler) Doubts() string {
+	if len(s.Absurd) == 0 {
+		return ""
+	}
+	text := "figures that no queue can have: " + strings.Join(s.Absurd, ", ")
+	if s.MoreAbsurd > 0 {
+		text += fmt.Sprintf(" and %d more", s.MoreAbsurd)
+	}
+	return text
 }
 
 // Entry is what an answer says of one queue in one partition. What is nil it does not say.
@@ -71,6 +92,8 @@ type Entry struct {
 	// UserPercent is the share of the queue that each of several users is sure of, in percent, and
 	// UserFactor how often a user may have what the queue is promised; -1: all that it may have.
 	UserPercent, UserFactor *float64
+	// LargestContainer is the most that one container may have.
+	LargestContainer *resource.Vector
 	// Containers is how many it has in all partitions.
 	Containers *int32
 	Users      []UserEntry

@@ -73,6 +73,9 @@ func entryLines(s *Scheduler) string {
 			Applications: e.Applications, Pending: e.Pending, Active: e.Active, MaxApplications: e.MaxApplications,
 		})
 	}
+	if doubts := s.Doubts(); doubts != "" {
+		fmt.Fprintf(&b, "%s\n", doubts)
+	}
 	for _, partition := range s.Unsized() {
 		fmt.Fprintf(&b, "unsized %q\n", partition)
 	}

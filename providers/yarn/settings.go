@@ -3,6 +3,7 @@ package yarn
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/bursar/bursar/providers"
@@ -16,6 +17,7 @@ const (
 	authNone     authentication = "none"     // not at all
 	authSimple   authentication = "simple"   // an unchecked user name, in the query
 	authBasic    authentication = "basic"    // a user name and a password, as Knox wants them
+	authBearer   authentication = "bearer"   // a token, as Knox and CDP want it
 	authKerberos authentication = "kerberos" // SPNEGO with a keytab
 )
 
@@ -37,15 +39,20 @@ type settings struct {
 
 	auth                        authentication
 	user, passwordFile          string
+	tokenFile                   string
 	principal, keytab, krb5Conf string
 	// servicePrincipal may hold _HOST, which stands for the host of the address that is asked.
 	servicePrincipal string
 
 	ca, certificate, key string
 
-	// maxBytes bounds one answer.
+	proxy                        *address // nil: none
+	proxyUser, proxyPasswordFile string
+
+	// maxBytes bounds one answer, requests how many there are in a minute.
 	maxBytes int64
-	// insecure allows a password over plain http.
+	requests int
+	// insecure allows a password or a token over plain http.
 	insecure bool
 
 	terms  providers.Terms
@@ -63,9 +70,9 @@ func parseSettings(given map[string]string) (settings, error) {
 	}
 	s := settings{
 		pace: pace, site: given[settingSite], basePath: given[settingBasePath],
-		user: given[settingUser], passwordFile: given[settingPasswordFile], principal: given[settingPrincipal], keytab: given[settingKeytab],
+		user: given[settingUser], passwordFile: given[settingPasswordFile], tokenFile: given[settingTokenFile], principal: given[settingPrincipal], keytab: given[settingKeytab],
 		krb5Conf: given[settingKrb5Conf], servicePrincipal: given[settingServicePrincipal],
-		ca: given[settingCA], certificate: given[settingCertificate], key: given[settingKey], maxBytes: defaultMaxBytes,
+		ca: given[settingCA], certificate: given[settingCertificate], key: given[settingKey], maxBytes: defaultMaxBytes, requests: defaultRequests,
 	}
 	if s.basePath, err = parseBasePath(s.basePath); err != nil {
 		return s, err
@@ -73,6 +80,11 @@ func parseSettings(given map[string]string) (settings, error) {
 	if text, ok := given[settingMaxBytes]; ok {
 		if s.maxBytes, err = resource.ParseMemory(text); err != nil || s.maxBytes < leastMaxBytes || s.maxBytes > mostMaxBytes {
 			return s, &providers.SettingError{Setting: settingMaxBytes, Value: text, Want: "a size such as 64MiB, from 64KiB to 4GiB"}
+		}
+	}
+	if text, ok := given[settingRequests]; ok {
+		if s.requests, err = strconv.Atoi(text); err != nil || s.requests < leastRequests || s.requests > mostRequests {
+			return s, &providers.SettingError{Setting: settingRequests, Value: text, Want: fmt.Sprintf("a number from %d to %d", leastRequests, mostRequests)}
 		}
 	}
 	switch text := given[settingInsecure]; text {
@@ -86,6 +98,9 @@ func parseSettings(given map[string]string) (settings, error) {
 		return s, err
 	}
 	if err := s.checkPlace(given); err != nil {
+		return s, err
+	}
+	if err := s.checkProxy(given); err != nil {
 		return s, err
 	}
 	if err := s.checkAuth(given); err != nil {
@@ -131,16 +146,18 @@ func (s *settings) checkAuth(given map[string]string) error {
 		needs = []string{settingUser}
 	case authBasic:
 		needs = []string{settingUser, settingPasswordFile}
+	case authBearer:
+		needs = []string{settingTokenFile}
 	case authKerberos:
 		needs, allows = []string{settingPrincipal, settingKeytab}, []string{settingKrb5Conf, settingServicePrincipal}
 	default:
-		return &providers.SettingError{Setting: settingAuth, Value: string(s.auth), Want: "none, simple, basic or kerberos"}
+		return &providers.SettingError{Setting: settingAuth, Value: string(s.auth), Want: "none, simple, basic, bearer or kerberos"}
 	}
 	belongsTo := map[string]authentication{
-		settingUser: authSimple, settingPasswordFile: authBasic, settingPrincipal: authKerberos, settingKeytab: authKerberos,
+		settingUser: authSimple, settingPasswordFile: authBasic, settingTokenFile: authBearer, settingPrincipal: authKerberos, settingKeytab: authKerberos,
 		settingKrb5Conf: authKerberos, settingServicePrincipal: authKerberos,
 	}
-	for _, name := range []string{settingUser, settingPasswordFile, settingPrincipal, settingKeytab, settingKrb5Conf, settingServicePrincipal} {
+	for _, name := range []string{settingUser, settingPasswordFile, settingTokenFile, settingPrincipal, settingKeytab, settingKrb5Conf, settingServicePrincipal} {
 		_, is := given[name]
 		switch needed := slices.Contains(needs, name); {
 		case needed && !is:
@@ -152,9 +169,13 @@ func (s *settings) checkAuth(given map[string]string) error {
 	return s.checkNamesOfPrincipals()
 }
 
+const wantName = `a name without blanks and ":"`
+
+func notInName(r rune) bool { return r <= ' ' || r == ':' || r == 0x7f }
+
 func (s *settings) checkNamesOfPrincipals() error {
-	if strings.ContainsFunc(s.user, func(r rune) bool { return r <= ' ' || r == ':' || r == 0x7f }) {
-		return &providers.SettingError{Setting: settingUser, Value: s.user, Want: `a name without blanks and ":"`}
+	if strings.ContainsFunc(s.user, notInName) {
+		return &providers.SettingError{Setting: settingUser, Value: s.user, Want: wantName}
 	}
 	if s.auth != authKerberos {
 		return nil
@@ -182,8 +203,10 @@ func (s *settings) checkAddresses() error {
 	secure := false
 	for _, a := range s.addresses {
 		secure = secure || a.url.Scheme == "https"
-		if s.auth == authBasic && a.url.Scheme != "https" && !a.loopback() && !s.insecure {
-			return &providers.SettingError{Setting: s.placeSetting(), Value: a.String(), Want: `https, as everybody on the way can read the password; or insecure: "true"`}
+		secret, shown := map[authentication]string{authBasic: "password", authBearer: "token"}[s.auth]
+		stays := a.loopback() && s.proxy == nil
+		if shown && a.url.Scheme != "https" && !stays && !s.insecure {
+			return &providers.SettingError{Setting: s.placeSetting(), Value: a.String(), Want: "https, as everybody on the way can read the " + secret + `; or insecure: "true"`}
 		}
 	}
 	if len(s.addresses) > 0 && !secure {

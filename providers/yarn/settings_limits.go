@@ -51,6 +51,14 @@ func (s *settings) parseLimits(given map[string]string) error {
 		}
 		s.assume.Container = v
 	}
+	s.terms.Container = resource.Normalization{Minimum: s.assume.Container, Increment: s.assume.Container}
+	if text, said := given[settingContainerStep]; said {
+		v, err := container(settingContainerStep, text)
+		if err != nil {
+			return err
+		}
+		s.terms.Container.Increment = v
+	}
 	if text, said := given[settingAMShare]; said {
 		share, err := strconv.ParseFloat(text, 64)
 		if err != nil || share != -1 && !(share > 0 && share <= 1) {

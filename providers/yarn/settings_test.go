@@ -24,6 +24,8 @@ func TestSettings(t *testing.T) {
 	}
 	basic := []string{"auth", "basic", "user", "alice", "passwordFile", "/etc/p"}
 	kerberos := []string{"auth", "kerberos", "principal", "bursar@EXAMPLE.COM", "keytab", "/etc/k"}
+	bearer := []string{"auth", "bearer", "tokenFile", "/etc/t"}
+	login := []string{"proxyUser", "bob", "proxyPasswordFile", "/etc/p"}
 	and := func(list []string, more ...string) map[string]string {
 		return with(append(slices.Clone(list), more...)...)
 	}
@@ -54,6 +56,7 @@ func TestSettings(t *testing.T) {
 		"a master with a device":    {with("am", "memory=1GiB,gpu=1"), "am", "such as memory=1GiB,cpu=1", "", ""},
 		"a label of no sense":       {with("userLabel", "a b"), "userLabel", "the key of a label", "", ""},
 		"another calculator":        {with("calculator", "cpu"), "calculator", "default, dominant or detect", "", ""},
+		"a step of no sense":        {with("containerStep", "1GiB"), "containerStep", "such as memory=1GiB,cpu=1", "", ""},
 		"a container of no sense":   {with("smallestContainer", "memory=1GiB,memory=1GiB"), "smallestContainer", "such as memory=1GiB,cpu=1", "", ""},
 		"a share of all and more":   {with("amShare", "1.5"), "amShare", "up to 1", "", ""},
 		"a share of no sense":       {with("amShare", "half"), "amShare", "up to 1", "", ""},
@@ -86,7 +89,27 @@ func TestSettings(t *testing.T) {
 		"a size that is none":       {with("maxBytes", "much"), "maxBytes", "from 64KiB to 4GiB", "", ""},
 		"a size too small":          {with("maxBytes", "1KiB"), "maxBytes", "from 64KiB to 4GiB", "", ""},
 		"insecure, perhaps":         {with("insecure", "yes"), "insecure", "true or false", "", ""},
-		"another auth":              {with("auth", "ntlm"), "auth", "none, simple, basic or kerberos", "", ""},
+		"another auth":              {with("auth", "ntlm"), "auth", "none, simple, basic, bearer or kerberos", "", ""},
+		"bearer with TLS":           {and(bearer, "addresses", "https://rm1:8090"), "", "", "https://rm1:8090", authBearer},
+		"bearer here":               {and(bearer, "addresses", "http://localhost:8088"), "", "", "http://localhost:8088", authBearer},
+		"bearer in the open":        {and(bearer), "addresses", "everybody on the way can read the token", "", ""},
+		"bearer here by a proxy":    {and(bearer, "addresses", "http://localhost:8088", "proxy", "http://p:3128"), "addresses", "everybody on the way can read the token", "", ""},
+		"bearer without a token":    {with("auth", "bearer"), "tokenFile", "as auth is bearer", "", ""},
+		"a token alone":             {with("tokenFile", "/etc/t"), "tokenFile", "auth: bearer next to it; auth is none", "", ""},
+		"a token itself":            {with("token", "hunter2"), "token", "did you mean tokenFile?", "", ""},
+		"a proxy":                   {with("proxy", "http://p:3128/"), "", "", place, authNone},
+		"a proxy with a user":       {and(login, "proxy", "http://localhost:3128"), "", "", place, authNone},
+		"a proxy, all the same":     {and(login, "proxy", "http://p:3128", "insecure", "true"), "", "", place, authNone},
+		"a proxy in the open":       {and(login, "proxy", "http://p:3128"), "proxy", "everybody on the way can read its password", "", ""},
+		"a proxy with a password":   {with("proxy", "http://bob:hunter2@p:3128"), "proxy", "without user and password", "", ""},
+		"a proxy with TLS":          {with("proxy", "https://p:3128"), "proxy", "such as http://proxy:3128", "", ""},
+		"a proxy that is none":      {with("proxy", "p:3128"), "proxy", "such as http://proxy:3128", "", ""},
+		"a user of no proxy":        {and(login), "proxyUser", "a proxy that it is for", "", ""},
+		"a proxy without a user":    {with("proxy", "http://localhost", "proxyPasswordFile", "/p"), "proxyUser", "whose password", "", ""},
+		"a proxy without password":  {with("proxy", "http://localhost", "proxyUser", "bob"), "proxyPasswordFile", "the password of the user", "", ""},
+		"few requests":              {with("requestsPerMinute", "59"), "requestsPerMinute", "from 60 to 100000", "", ""},
+		"requests of no number":     {with("requestsPerMinute", "many"), "requestsPerMinute", "from 60 to 100000", "", ""},
+		"requests":                  {with("requestsPerMinute", "60"), "", "", place, authNone},
 		"a user of nobody":          {with("auth", "none", "user", "alice"), "user", "auth: simple next to it; auth is none", "", ""},
 		"simple without user":       {with("auth", "simple"), "user", "as auth is simple", "", ""},
 		"basic without user":        {with("auth", "basic", "passwordFile", "/etc/p"), "user", "as auth is basic", "", ""},
@@ -143,7 +166,7 @@ func TestKindNamesItsFiles(t *testing.T) {
 	if k.Name() != "yarn" {
 		t.Error(k.Name())
 	}
-	if diff := cmp.Diff([]string{"site", "passwordFile", "keytab", "krb5Conf", "ca", "certificate", "key"}, k.Files()); diff != "" {
+	if diff := cmp.Diff([]string{"site", "passwordFile", "tokenFile", "keytab", "krb5Conf", "ca", "certificate", "key", "proxyPasswordFile"}, k.Files()); diff != "" {
 		t.Error(diff)
 	}
 	for _, name := range k.Files() {

@@ -1,6 +1,7 @@
 package yarn_test
 
 import (
+	"maps"
 	"testing"
 
 	"github.com/bursar/bursar/providers"
@@ -32,6 +33,26 @@ func TestTermsOfRequests(t *testing.T) {
 		got := kinds.Terms(test.kind, test.settings)
 		if !got.Application.Equal(test.want.Application) || got.UserLabel != test.want.UserLabel {
 			t.Errorf("%s: %v; want %v", name, got, test.want)
+		}
+	}
+}
+
+// Masters are rounded as containers are: up to the smallest one, and to whole steps.
+func TestHowContainersAreRounded(t *testing.T) {
+	for name, test := range map[string]struct {
+		settings map[string]string
+		want     string // of a master of 1100 MiB and one of two cores and a half
+	}{
+		"not":       {nil, "memory=1100MiB,cpu=2500m"},
+		"smallest":  {map[string]string{"smallestContainer": "memory=1GiB,cpu=1"}, "memory=2GiB,cpu=3"},
+		"with step": {map[string]string{"smallestContainer": "memory=1GiB,cpu=1", "containerStep": "memory=512MiB,cpu=2"}, "memory=1.5GiB,cpu=4"},
+	} {
+		settings := map[string]string{"addresses": "http://rm1:8088"}
+		maps.Copy(settings, test.settings)
+		terms := providers.Kinds{yarn.Kind()}.Terms("yarn", settings)
+		got, err := terms.Container.Apply(resource.Vector{}.WithMemory(1100 << 20).WithCPU(2500))
+		if err != nil || got.String() != test.want {
+			t.Errorf("%s: %s, %v; want %s", name, got, err, test.want)
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/bursar/bursar/providers"
@@ -149,15 +150,20 @@ func (k *Kind) ProvidersOpen() int {
 
 // fakeProvider reads a fakeCluster.
 type fakeProvider struct {
-	cluster *Cluster
-	read    bool
-	closed  bool
+	cluster  *Cluster
+	read     bool
+	closed   bool
+	requests atomic.Int64
 }
+
+// Requests implements providers.Counted: one for queues and one for applications.
+func (p *fakeProvider) Requests() int64 { return p.requests.Load() }
 
 func (p *fakeProvider) Snapshot(ctx context.Context) (s providers.Snapshot, err error) {
 	var takes time.Duration
 	var hangs bool
 	var panics string
+	p.requests.Add(1)
 	p.cluster.With(func(c *Cluster) {
 		c.reads = append(c.reads, time.Now())
 		c.Twice = c.Twice || c.busy
@@ -187,6 +193,7 @@ func (p *fakeProvider) Snapshot(ctx context.Context) (s providers.Snapshot, err 
 }
 
 func (p *fakeProvider) Applications(_ context.Context, ids []string) (list []providers.Application, err error) {
+	p.requests.Add(1)
 	p.cluster.With(func(c *Cluster) {
 		c.Twice, c.Wrong = c.Twice || c.busy, c.Wrong || !p.read
 		c.Asked = append(c.Asked, ids)

@@ -1,8 +1,10 @@
 package sim
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/bursar/bursar/coordinator/core"
@@ -52,6 +54,8 @@ type coord struct {
 	// Of the process:
 	core        *core.Core  // nil while it is down
 	disk        store.Store // as this process has opened it
+	ahead       *core.Ahead // filed from it while another one leads
+	ticks       int
 	incarnation int
 	paused      bool
 	backlog     []func() // what happens when it goes on
@@ -141,6 +145,10 @@ func (c *coord) boot() {
 	c.term, c.leading, c.campaigning, c.atLeast, c.lastEpoch, c.inFlight = nil, false, 0, 0, 0, nil
 	c.covering = &inFlight{batch: &core.Batch{}}
 	c.core.SetProviders(c.w.fixed())
+	c.ahead = c.core.Ahead(c.disk, func(s *ledger.Snapshot) {
+		s.Quotas = append(slices.Clone(s.Quotas), core.QuotasOfFiles(c.files)...)
+		s.Providers, _ = core.WithFile(s.Providers, c.w.fixed())
+	})
 	c.line = make(map[string][]*core.Request)
 	c.forgetClusters()
 	c.readRules()
@@ -238,11 +246,22 @@ func (c *coord) tick() {
 	c.then(100*time.Millisecond, func() {
 		c.advance()
 		c.pump()
+		c.fileAhead()
 		c.tick()
 		if c.stopping {
 			c.finish()
 		}
 	})
+}
+
+// fileAhead follows the store every second while another one leads.
+func (c *coord) fileAhead() {
+	if c.ticks++; c.ticks%10 != 0 || c.core.Leading() || c.leading || !c.w.store.reaches(c) {
+		return
+	}
+	if err := c.ahead.Follow(context.Background()); err != nil && !errors.Is(err, core.ErrBehind) {
+		c.w.failf(4, "%s cannot follow the store: %v", c.name, err)
+	}
 }
 
 // advance does what is due.

@@ -66,6 +66,7 @@ func (c *coord) start(o *led) error {
 	if o.meta.Epoch <= c.lastEpoch || o.meta.Epoch < c.atLeast {
 		c.w.failf(6, "%s leads in epoch %d after %d, at least %d was wanted", c.name, o.meta.Epoch, c.lastEpoch, c.atLeast)
 	}
+	live := o.snapshot.Live()
 	if err := c.core.Lead(c.instant(), o.meta, o.snapshot); err != nil {
 		c.w.failf(4, "%s cannot lead with what is stored: %v", c.name, err)
 		return err
@@ -74,7 +75,7 @@ func (c *coord) start(o *led) error {
 	c.lastEpoch, c.leadership = o.meta.Epoch, o.leadership
 	c.granted, c.audited, c.durable = c.core.Ledger().Revision(), 0, c.core.Ledger().Revision()
 	c.w.tally.Leaderships++
-	c.tellf("leads in epoch %d with %d allocations at revision %d", o.meta.Epoch, len(o.snapshot.Allocations), o.snapshot.Revision)
+	c.tellf("leads in epoch %d with %d allocations at revision %d", o.meta.Epoch, live, o.snapshot.Revision)
 	for _, a := range tenants(c.core.Ledger()) {
 		c.parts[a.ID] = a.Entitled.External
 	}

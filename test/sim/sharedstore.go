@@ -1,11 +1,18 @@
 package sim
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"reflect"
+	"slices"
 	"time"
 
+	gocmp "github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
 	"github.com/bursar/bursar/coordinator/core"
+	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/coordinator/store"
 	"github.com/bursar/bursar/coordinator/store/storetest"
 )
@@ -67,7 +74,7 @@ func (s *sharedStore) exchange(c *coord, do func(), then func()) {
 // reached, done does not run.
 func (s *sharedStore) lead(c *coord, atLeast uint64, done func(led)) {
 	var o led
-	disk := c.disk
+	disk, ahead := c.disk, c.ahead
 	s.exchange(c, func() {
 		if o.meta, o.err = disk.Lead(context.Background(), atLeast); o.err != nil {
 			return
@@ -82,12 +89,37 @@ func (s *sharedStore) lead(c *coord, atLeast uint64, done func(led)) {
 			return
 		}
 		s.exchange(c, func() {
-			o.snapshot, o.err = core.Load(context.Background(), disk, o.meta, s.w.now.Add(-retention), false)
+			var why error
+			if o.snapshot, why, o.err = ahead.Load(context.Background(), o.meta, s.w.now.Add(-retention), false); why == nil {
+				s.w.tally.Filed++
+				s.checkFiled(disk, o)
+			}
 			if o.err == nil {
 				s.w.callers.checkStored(disk)
 			}
 		}, func() { done(o) })
 	})
+}
+
+// checkFiled compares what a coordinator has filed ahead with what it would have loaded.
+func (s *sharedStore) checkFiled(disk store.Store, o led) {
+	loaded, err := core.Load(context.Background(), disk, o.meta, s.w.now.Add(-retention), false)
+	if err != nil {
+		s.w.failf(4, "what was filed ahead is used, and the store cannot be loaded: %v", err)
+		return
+	}
+	filed := o.snapshot
+	filed.Filed.Rows(&filed)
+	filed.Filed = nil
+	byID := func(a, b ledger.Allocation) int { return cmp.Compare(a.ID, b.ID) }
+	slices.SortFunc(filed.Allocations, byID)
+	slices.SortFunc(loaded.Allocations, byID)
+	if reflect.DeepEqual(loaded.Allocations, filed.Allocations) { // nearly always, and cheap
+		loaded.Allocations, filed.Allocations = nil, nil
+	}
+	if diff := gocmp.Diff(loaded, filed, cmpopts.EquateEmpty()); diff != "" {
+		s.w.failf(4, "what was filed ahead is not what is stored (-stored +filed):\n%s", diff)
+	}
 }
 
 // commit makes a batch durable, or fails in one of the possible ways. If the store cannot be

@@ -36,6 +36,7 @@ type Tally struct {
 	Forwarded     int // calls that a standby passed on
 	Late          int // answers that came when another coordinator led already
 	Restored      int // the store was put back
+	Filed         int // leaderships that began with what was filed ahead
 	Copied        int // the store was copied
 
 	QueueGrants int // of parts in queues

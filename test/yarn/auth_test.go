@@ -14,19 +14,6 @@ import (
 	"github.com/bursar/bursar/test/yarn"
 )
 
-func TestNameIsAskedFor(t *testing.T) {
-	c := yarn.Start(t, yarn.Options{Named: true})
-	named := open(t, c, map[string]string{"user": "bursar"})
-	expect(t, named, `
-root limit 65536/64 used 0/0 guaranteed 65536/64 apps 0=0+0
-root.default limit 65536/64 used 0/0 guaranteed 65536/64 apps 0=0+0 RUNNING
-`)
-	id := c.Submit(t, yarn.Application{Queue: "root.default", MemoryMiB: 1024, VCores: 1})
-	c.AwaitAllocated(t, id)
-	expectApplications(t, named, "known=true ended=false queue=root.default @ 1024/1", id)
-	refused(t, open(t, c, nil), "401")
-}
-
 // refused expects an error that says all of that.
 func refused(t *testing.T, p providers.Provider, parts ...string) {
 	t.Helper()
@@ -43,6 +30,7 @@ func refused(t *testing.T, p providers.Provider, parts ...string) {
 }
 
 func TestTickets(t *testing.T) {
+	t.Parallel()
 	kdc := yarn.StartKDC(t, "bursar")
 	// In seconds.
 	c := yarn.Start(t, yarn.Options{KDC: kdc, Core: map[string]string{"hadoop.http.authentication.token.validity": "2"}})

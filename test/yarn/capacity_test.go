@@ -1,6 +1,7 @@
 package yarn_test
 
 import (
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -19,6 +20,18 @@ var percent = map[string]string{
 	"root.a.a2.capacity": "75",
 	"root.b.capacity":    "25", "root.b.queues": "b1,b2",
 	"root.b.b1.capacity": "30", "root.b.b2.capacity": "70", "root.b.b2.maximum-capacity": "70",
+}
+
+// withTemplate is percent where half of what is root.default's belongs to a queue that makes queues
+// for users from a template: for applications that are submitted to root.default.
+func withTemplate() map[string]string {
+	queues := maps.Clone(percent)
+	maps.Copy(queues, map[string]string{
+		"root.queues": "default,a,b,t", "root.default.capacity": "12.5", "root.t.capacity": "12.5", "root.t.auto-create-child-queue.enabled": "true",
+		"root.t.leaf-queue-template.capacity": "25", "root.t.leaf-queue-template.maximum-capacity": "50",
+		"queue-mappings": "u:%user:root.t.%user",
+	})
+	return queues
 }
 
 const percentIdle = `
@@ -54,45 +67,72 @@ root.b.b2 limit 45875/44 used 0/0 guaranteed 11468/11 apps 0=0+0 RUNNING
 root.default limit 65536/64 used 0/0 guaranteed 16384/16 apps 0=0+0 RUNNING
 `
 
-func TestCapacitySchedulerInPercent(t *testing.T) {
-	for _, version := range []string{yarn.Hadoop27, yarn.Hadoop210, yarn.Hadoop33, yarn.Hadoop34, yarn.Hadoop35} {
-		t.Run(version, func(t *testing.T) {
-			c := yarn.Start(t, yarn.Options{Version: version, Capacity: percent})
-			p := open(t, c, nil)
-			expect(t, p, percentIdle)
+// templated are the versions that this package has make queues from a template.
+func templated(version string) bool { return version == yarn.Hadoop33 || version == yarn.Hadoop34 }
 
-			first := c.Submit(t, yarn.Application{Queue: "a1", MemoryMiB: 2048, VCores: 2})
-			second := c.Submit(t, yarn.Application{Queue: "a1", MemoryMiB: 1024, VCores: 1, User: "bob"})
-			other := c.Submit(t, yarn.Application{Queue: "b1", MemoryMiB: 4096, VCores: 4})
-			c.AwaitAllocated(t, first, second, other)
-			// 1 GiB more than is left
-			waits := c.Submit(t, yarn.Application{Queue: "a1", MemoryMiB: 22528, VCores: 1})
-			expect(t, p, percentUsed)
-			keep(t, c, version+"-capacity-percent", map[string]string{
-				"info": "info", "metrics": "metrics", "scheduler": "scheduler", "nodes": "nodes", "application": "apps/" + first, "application-waits": "apps/" + waits,
-			})
+// inPercent has queues with shares in percent, one of which is closed; in some versions also one
+// that makes others from a template.
+func inPercent(version string) scenario {
+	s := scenario{name: "capacity in percent", capacity: percent, run: func(t *testing.T, c *yarn.Cluster) {
+		p := open(t, c, nil)
+		// made adds the queue with a template, before another one was made of it.
+		made := func(queues string) string { return queues }
+		if templated(version) {
+			made = func(queues string) string {
+				const standard = "root.default limit 65536/64 used 0/0 guaranteed "
+				return strings.Replace(queues, standard+"16384/16", standard+"8192/8", 1) +
+					"root.t limit 65536/64 used 0/0 guaranteed 8192/8 apps 0 RUNNING creates\n"
+			}
+		}
+		expect(t, p, made(percentIdle))
 
-			expectApplications(t, p, answered(version, `
+		first := c.Submit(t, yarn.Application{Queue: "a1", MemoryMiB: 2048, VCores: 2})
+		second := c.Submit(t, yarn.Application{Queue: "a1", MemoryMiB: 1024, VCores: 1, User: "bob"})
+		other := c.Submit(t, yarn.Application{Queue: "b1", MemoryMiB: 4096, VCores: 4})
+		c.AwaitAllocated(t, first, second, other)
+		// 1 GiB more than is left
+		waits := c.Submit(t, yarn.Application{Queue: "a1", MemoryMiB: 22528, VCores: 1})
+		expect(t, p, made(percentUsed))
+		keep(t, c, version+"-capacity-percent", map[string]string{
+			"info": "info", "metrics": "metrics", "scheduler": "scheduler", "nodes": "nodes", "application": "apps/" + first, "application-waits": "apps/" + waits,
+		})
+
+		expectApplications(t, p, answered(version, `
 known=true ended=false queue=root.a.a1 @ 2048/2
 known=true ended=false queue=root.b.b1 @ 4096/4
 `), first, other)
-			// The queue that is closed keeps what it has, and takes no more.
-			c.SetQueue(t, "root.a", map[string]string{"state": "STOPPED"})
-			busy := percentUsed
-			if slices.Contains([]string{yarn.Hadoop27, yarn.Hadoop210, yarn.Hadoop33}, version) {
-				// Once the queues are read again, these count an application as active that has no
-				// container.
-				busy = strings.NewReplacer("4=3+1", "4=4+0", "3=2+1", "3=3+0").Replace(busy)
-			}
-			expect(t, p, stopped(version, busy, "DRAINING"))
-			if said := c.Refused(t, yarn.Application{Queue: "a2", MemoryMiB: 1024, VCores: 1}); !strings.Contains(said, "is STOPPED") {
-				t.Errorf("refused for another reason: %s", said)
-			}
-			keep(t, c, version+"-capacity-stopped", map[string]string{"info": "info", "scheduler": "scheduler"})
-			c.Kill(t, first, second, waits)
-			expect(t, p, stopped(version, percentOver, "STOPPED"))
-		})
+		// The queue that is closed keeps what it has, and takes no more.
+		c.SetQueue(t, "root.a", map[string]string{"state": "STOPPED"})
+		busy := percentUsed
+		if slices.Contains([]string{yarn.Hadoop27, yarn.Hadoop210, yarn.Hadoop33}, version) {
+			// Once the queues are read again, these count an application as active that has no
+			// container.
+			busy = strings.NewReplacer("4=3+1", "4=4+0", "3=2+1", "3=3+0").Replace(busy)
+		}
+		expect(t, p, stopped(version, made(busy), "DRAINING"))
+		if said := c.Refused(t, yarn.Application{Queue: "a2", MemoryMiB: 1024, VCores: 1}); !strings.Contains(said, "is STOPPED") {
+			t.Errorf("refused for another reason: %s", said)
+		}
+		keep(t, c, version+"-capacity-stopped", map[string]string{"info": "info", "scheduler": "scheduler"})
+		c.Kill(t, first, second, waits)
+		expect(t, p, stopped(version, made(percentOver), "STOPPED"))
+		if !templated(version) {
+			return
+		}
+		mapped := c.Submit(t, yarn.Application{Queue: "default", MemoryMiB: 2048, VCores: 2})
+		c.AwaitAllocated(t, mapped)
+		expect(t, p, strings.NewReplacer(
+			"used 4096/4 guaranteed 65536/64 apps 1=1+0", "used 6144/6 guaranteed 65536/64 apps 2=2+0",
+			"root.t limit 65536/64 used 0/0 guaranteed 8192/8 apps 0 RUNNING creates",
+			"root.t limit 65536/64 used 2048/2 guaranteed 8192/8 apps 1=1+0 RUNNING creates\n"+
+				"root.t.alice limit 32768/32 used 2048/2 guaranteed 2048/2 apps 1=1+0 RUNNING",
+		).Replace(stopped(version, made(percentOver), "STOPPED")))
+		keep(t, c, version+"-capacity-template", map[string]string{"info": "info", "scheduler": "scheduler", "application": "apps/" + mapped})
+	}}
+	if templated(version) {
+		s.capacity = withTemplate()
 	}
+	return s
 }
 
 // stopped changes the states of root.a and the queues below it. Hadoop 2.7 has no word for a queue
@@ -118,54 +158,51 @@ func answered(version, lines string) string {
 	return lines
 }
 
-func TestCapacitySchedulerInAbsoluteResources(t *testing.T) {
-	for _, version := range []string{yarn.Hadoop33, yarn.Hadoop34, yarn.Hadoop35} {
-		t.Run(version, func(t *testing.T) {
-			c := yarn.Start(t, yarn.Options{Version: version, Capacity: map[string]string{
-				"root.queues":     "a,b",
-				"root.a.capacity": "[memory=32768,vcores=32]", "root.a.maximum-capacity": "[memory=49152,vcores=40]", "root.a.queues": "a1,a2",
-				"root.a.a1.capacity": "[memory=8192,vcores=8]", "root.a.a1.maximum-capacity": "[memory=16384,vcores=10]",
-				"root.a.a2.capacity": "[memory=24576,vcores=24]",
-				"root.b.capacity":    "[memory=32768,vcores=32]",
-			}})
-			p := open(t, c, nil)
-			id := c.Submit(t, yarn.Application{Queue: "a1", MemoryMiB: 10240, VCores: 9})
-			c.AwaitAllocated(t, id)
-			// One core more than is left.
-			waits := c.Submit(t, yarn.Application{Queue: "a1", MemoryMiB: 1024, VCores: 2})
-			expect(t, p, `
+// inAbsoluteResources has queues whose shares are quantities.
+func inAbsoluteResources(version string) scenario {
+	return scenario{name: "absolute resources", capacity: map[string]string{
+		"root.queues":     "a,b",
+		"root.a.capacity": "[memory=32768,vcores=32]", "root.a.maximum-capacity": "[memory=49152,vcores=40]", "root.a.queues": "a1,a2",
+		"root.a.a1.capacity": "[memory=8192,vcores=8]", "root.a.a1.maximum-capacity": "[memory=16384,vcores=10]",
+		"root.a.a2.capacity": "[memory=24576,vcores=24]",
+		"root.b.capacity":    "[memory=32768,vcores=32]",
+	}, run: func(t *testing.T, c *yarn.Cluster) {
+		p := open(t, c, nil)
+		id := c.Submit(t, yarn.Application{Queue: "a1", MemoryMiB: 10240, VCores: 9})
+		c.AwaitAllocated(t, id)
+		// One core more than is left.
+		waits := c.Submit(t, yarn.Application{Queue: "a1", MemoryMiB: 1024, VCores: 2})
+		expect(t, p, `
 root limit 65536/64 used 10240/9 guaranteed 65536/64 apps 2=1+1
 root.a limit 49152/40 used 10240/9 guaranteed 32768/32 apps 2=1+1 RUNNING
 root.a.a1 limit 16384/10 used 10240/9 guaranteed 8192/8 apps 2=1+1 RUNNING
 root.a.a2 limit 49152/40 used 0/0 guaranteed 24576/24 apps 0=0+0 RUNNING
 root.b limit 65536/64 used 0/0 guaranteed 32768/32 apps 0=0+0 RUNNING
 `)
-			keep(t, c, version+"-capacity-absolute", map[string]string{
-				"info": "info", "scheduler": "scheduler", "application": "apps/" + id, "application-waits": "apps/" + waits,
-			})
+		keep(t, c, version+"-capacity-absolute", map[string]string{
+			"info": "info", "scheduler": "scheduler", "application": "apps/" + id, "application-waits": "apps/" + waits,
 		})
-	}
+	}}
 }
 
-func TestQueuesThatAreMadeByUsingThem(t *testing.T) {
-	for _, version := range []string{yarn.Hadoop34, yarn.Hadoop35} {
-		t.Run("weights "+version, func(t *testing.T) {
-			c := yarn.Start(t, yarn.Options{Version: version, Capacity: map[string]string{
-				"root.queues":     "a,b",
-				"root.a.capacity": "3w", "root.a.queues": "a1", "root.a.auto-queue-creation-v2.enabled": "true",
-				"root.a.a1.capacity": "1w",
-				"root.b.capacity":    "1w", "root.b.maximum-capacity": "50",
-			}})
-			p := open(t, c, nil)
-			expect(t, p, `
+// inWeights has queues with weights, which are made by using them.
+func inWeights(version string) scenario {
+	return scenario{name: "weights", capacity: map[string]string{
+		"root.queues":     "a,b",
+		"root.a.capacity": "3w", "root.a.queues": "a1", "root.a.auto-queue-creation-v2.enabled": "true",
+		"root.a.a1.capacity": "1w",
+		"root.b.capacity":    "1w", "root.b.maximum-capacity": "50",
+	}, run: func(t *testing.T, c *yarn.Cluster) {
+		p := open(t, c, nil)
+		expect(t, p, `
 root limit 65536/64 used 0/0 guaranteed 65536/64 apps 0=0+0
 root.a limit 65536/64 used 0/0 guaranteed 49152/48 apps 0=0+0 RUNNING creates
 root.a.a1 limit 65536/64 used 0/0 guaranteed 49152/48 apps 0=0+0 RUNNING
 root.b limit 32768/32 used 0/0 guaranteed 16384/16 apps 0=0+0 RUNNING
 `)
-			id := c.Submit(t, yarn.Application{Queue: "root.a.made.here", MemoryMiB: 2048, VCores: 2})
-			c.AwaitAllocated(t, id)
-			expect(t, p, `
+		id := c.Submit(t, yarn.Application{Queue: "root.a.made.here", MemoryMiB: 2048, VCores: 2})
+		c.AwaitAllocated(t, id)
+		expect(t, p, `
 root limit 65536/64 used 2048/2 guaranteed 65536/64 apps 1=1+0
 root.a limit 65536/64 used 2048/2 guaranteed 49152/48 apps 1=1+0 RUNNING creates
 root.a.a1 limit 65536/64 used 0/0 guaranteed 24576/24 apps 0=0+0 RUNNING
@@ -173,34 +210,15 @@ root.a.made limit 65536/64 used 2048/2 guaranteed 24576/24 apps 1=1+0 RUNNING cr
 root.a.made.here limit 65536/64 used 2048/2 guaranteed 24576/24 apps 1=1+0 RUNNING
 root.b limit 32768/32 used 0/0 guaranteed 16384/16 apps 0=0+0 RUNNING
 `)
-			keep(t, c, version+"-capacity-weight", map[string]string{"info": "info", "scheduler": "scheduler", "application": "apps/" + id})
-		})
-	}
-	for _, version := range []string{yarn.Hadoop33, yarn.Hadoop34} {
-		t.Run("from a template "+version, func(t *testing.T) {
-			c := yarn.Start(t, yarn.Options{Version: version, Capacity: map[string]string{
-				"root.queues":     "a,default",
-				"root.a.capacity": "50", "root.default.capacity": "50", "root.a.auto-create-child-queue.enabled": "true",
-				"root.a.leaf-queue-template.capacity": "25", "root.a.leaf-queue-template.maximum-capacity": "50",
-				"queue-mappings": "u:%user:root.a.%user", "queue-mappings-override.enable": "true",
-			}})
-			p := open(t, c, nil)
-			id := c.Submit(t, yarn.Application{Queue: "default", MemoryMiB: 2048, VCores: 2})
-			c.AwaitAllocated(t, id)
-			expect(t, p, `
-root limit 65536/64 used 2048/2 guaranteed 65536/64 apps 1=1+0
-root.a limit 65536/64 used 2048/2 guaranteed 32768/32 apps 1=1+0 RUNNING creates
-root.a.alice limit 32768/32 used 2048/2 guaranteed 8192/8 apps 1=1+0 RUNNING
-root.default limit 65536/64 used 0/0 guaranteed 32768/32 apps 0=0+0 RUNNING
-`)
-			keep(t, c, version+"-capacity-template", map[string]string{"info": "info", "scheduler": "scheduler", "application": "apps/" + id})
-		})
-	}
+		keep(t, c, version+"-capacity-weight", map[string]string{"info": "info", "scheduler": "scheduler", "application": "apps/" + id})
+	}}
 }
 
 func TestPartitions(t *testing.T) {
+	t.Parallel()
 	for _, version := range []string{yarn.Hadoop210, yarn.Hadoop33, yarn.Hadoop34, yarn.Hadoop35} {
 		t.Run(version, func(t *testing.T) {
+			t.Parallel()
 			c := yarn.Start(t, yarn.Options{
 				Version: version,
 				Nodes:   []yarn.Node{{MemoryMiB: 32768, VCores: 32}, {MemoryMiB: 16384, VCores: 16, Partition: "gpu"}},
@@ -241,6 +259,7 @@ known=true ended=false queue=root.b @ 4096/4
 }
 
 func TestCustomResourcesAndReservations(t *testing.T) {
+	t.Parallel()
 	c := yarn.Start(t, yarn.Options{
 		Nodes:    []yarn.Node{{MemoryMiB: 8192, VCores: 8, Custom: map[string]int{"yarn.io/gpu": 4}}, {MemoryMiB: 8192, VCores: 8}},
 		Capacity: map[string]string{"root.queues": "a,b", "root.a.capacity": "50", "root.b.capacity": "50"},

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"net"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -28,7 +29,6 @@ type Cluster struct {
 	java     string
 	jars     string
 	guardian *proc.Guardian
-	ports    ports
 	shells   map[string]bool // ids of those that were submitted
 }
 
@@ -147,21 +147,15 @@ func (c *Cluster) configure() error {
 		rm := &Manager{Name: name, ports: map[string]int{}, server: c.server(name, "org.apache.hadoop.yarn.server.resourcemanager.ResourceManager")}
 		for _, what := range []string{"address", "scheduler.address", "resource-tracker.address", "admin.address", "webapp.address"} {
 			var err error
-			if rm.ports[what], err = c.ports.next(); err != nil {
+			if rm.ports[what], err = nextPort(); err != nil {
 				return err
 			}
 		}
 		rm.URL = "http://" + net.JoinHostPort(host, strconv.Itoa(rm.ports["webapp.address"]))
 		c.Managers = append(c.Managers, rm)
 	}
-	for _, rm := range c.Managers {
-		site := c.site()
-		if c.options.Pair {
-			site["yarn.resourcemanager.ha.id"] = rm.Name
-		}
-		if err := errors.Join(c.writeShared(rm.conf(), site), c.writeQueues(rm.conf())); err != nil {
-			return err
-		}
+	if err := c.configureManagers(); err != nil {
+		return err
 	}
 	for i, node := range c.options.nodes() {
 		if err := c.configureNode(fmt.Sprintf("nm%d", i+1), node); err != nil {
@@ -171,9 +165,22 @@ func (c *Cluster) configure() error {
 	return nil
 }
 
+func (c *Cluster) configureManagers() error {
+	for _, rm := range c.Managers {
+		site := c.site()
+		if c.options.Pair {
+			site["yarn.resourcemanager.ha.id"] = rm.Name
+		}
+		if err := errors.Join(c.writeShared(rm.conf(), site), c.writeQueues(rm.conf())); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (c *Cluster) configureNode(name string, node Node) error {
 	// A port that it keeps: after a restart it is the same node.
-	port, err := c.ports.next()
+	port, err := nextPort()
 	if err != nil {
 		return err
 	}
@@ -217,6 +224,11 @@ func (c *Cluster) server(name, class string) *server {
 }
 
 func (c *Cluster) start(ctx context.Context) error {
+	end, err := begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer end()
 	for _, s := range c.servers() {
 		if err := s.start(); err != nil {
 			return err
@@ -247,25 +259,21 @@ func (c *Cluster) start(ctx context.Context) error {
 // label makes the labels known, gives them to their nodes, and has the queues read again, which
 // may not name labels before that.
 func (c *Cluster) label(ctx context.Context) error {
-	var labels, nodes []string
 	for _, name := range c.options.partitions() {
-		labels = append(labels, name+"(exclusive=true)")
-	}
-	for _, nm := range c.Nodes {
-		if nm.Partition != "" {
-			nodes = append(nodes, nm.ID+"="+nm.Partition)
-		}
-	}
-	for _, arguments := range [][]string{
-		{"-addToClusterNodeLabels", strings.Join(labels, ",")},
-		append([]string{"-replaceLabelsOnNode"}, strings.Join(nodes, " ")),
-		{"-refreshQueues"},
-	} {
-		if err := c.admin(ctx, arguments...); err != nil {
+		label := fmt.Sprintf("<nodeLabelsInfo><nodeLabelInfo><name>%s</name><exclusivity>true</exclusivity></nodeLabelInfo></nodeLabelsInfo>", name)
+		if err := c.tell(ctx, "add-node-labels", nil, label); err != nil {
 			return err
 		}
 	}
-	return nil
+	for _, nm := range c.Nodes {
+		if nm.Partition == "" {
+			continue
+		}
+		if err := c.tell(ctx, "nodes/"+nm.ID+"/replace-labels", url.Values{"labels": {nm.Partition}}, ""); err != nil {
+			return err
+		}
+	}
+	return c.admin(ctx, "-refreshQueues")
 }
 
 // SetQueues replaces Options.Capacity or, if there is one, Options.Fair, and makes the

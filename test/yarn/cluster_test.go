@@ -9,22 +9,59 @@ import (
 	"github.com/bursar/bursar/test/yarn"
 )
 
-// What runs in a cluster ends with it, containers too, and its folder goes.
-func TestNothingIsLeftBehind(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "cluster")
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		t.Fatal(err)
+// scenario is a configuration of queues and what is to be seen in it.
+type scenario struct {
+	name     string
+	capacity map[string]string // of the CapacityScheduler
+	fair     string            // of the FairScheduler, if it is that
+	run      func(t *testing.T, c *yarn.Cluster)
+}
+
+// TestSchedulers has a cluster of each version run one scheduler after another: its node goes on
+// while the ResourceManager starts again with other queues. What runs in the end ends with the
+// cluster.
+func TestSchedulers(t *testing.T) {
+	t.Parallel()
+	for version, scenarios := range map[string][]func(version string) scenario{
+		yarn.Hadoop27:  {inPercent, fairScheduler, byTheDefaultCalculator},
+		yarn.Hadoop210: {inPercent, fairScheduler},
+		yarn.Hadoop33:  {inPercent, inAbsoluteResources, fairScheduler},
+		yarn.Hadoop34:  {inPercent, inAbsoluteResources, inWeights, fairScheduler, byTheDefaultCalculator},
+		yarn.Hadoop35:  {inPercent, inAbsoluteResources, inWeights, fairScheduler},
+	} {
+		t.Run(version, func(t *testing.T) {
+			t.Parallel()
+			var c *yarn.Cluster
+			queue := "default"
+			t.Cleanup(func() { nothingIsLeft(t, c) }) // after it was closed
+			for i, of := range scenarios {
+				s := of(version)
+				if i == 0 {
+					c = yarn.Start(t, yarn.Options{Version: version, Capacity: s.capacity, Fair: s.fair})
+				} else {
+					c.Restart(t, s.capacity, s.fair)
+				}
+				t.Run(s.name, func(t *testing.T) { s.run(t, c) })
+				if s.fair != "" {
+					queue = "root.default"
+				} else {
+					queue = "default"
+				}
+			}
+			id := c.Submit(t, yarn.Application{Queue: queue, MemoryMiB: 1024, VCores: 1})
+			c.AwaitLaunched(t, id)
+		})
 	}
-	c, err := yarn.Launch(t.Context(), dir, yarn.Options{Version: yarn.Hadoop27})
-	if err != nil {
-		t.Fatal(err)
+}
+
+// nothingIsLeft checks that what ran in a cluster has ended with it, containers too, and that its
+// folder is gone.
+func nothingIsLeft(t *testing.T, c *yarn.Cluster) {
+	t.Helper()
+	if c == nil { // it did not start
+		return
 	}
-	id := c.Submit(t, yarn.Application{Queue: "default", MemoryMiB: 1024, VCores: 1})
-	c.AwaitAllocated(t, id)
-	yarn.Await(t, "its container runs", func() bool { return standing(t, filepath.Join(dir, "nm1", "local")) > 0 })
-	if err := c.Close(); err != nil {
-		t.Fatal(err)
-	}
+	dir := filepath.Dir(filepath.Dir(filepath.Dir(c.Site())))
 	if left := standing(t, dir); left != 0 {
 		t.Errorf("%d processes are left", left)
 	}

@@ -52,7 +52,7 @@ func StartKDC(tb testing.TB, principals ...string) *KDC {
 	if k.java, err = installed("yarn-java"); err != nil {
 		tb.Fatal(err)
 	}
-	port, err := new(ports).next()
+	port, err := nextPort()
 	if err != nil {
 		tb.Fatal(err)
 	}

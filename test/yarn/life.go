@@ -118,16 +118,35 @@ func (c *Cluster) KillManager(tb testing.TB, name string) {
 func (c *Cluster) StartManager(tb testing.TB, name string) {
 	tb.Helper()
 	rm := c.manager(tb, name)
+	end, err := begin(tb.Context())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer end()
 	if err := rm.start(); err != nil {
 		tb.Fatal(err)
 	}
-	err := rm.ready(tb.Context())
+	err = rm.ready(tb.Context())
 	if err == nil && !c.options.Pair {
 		err = rm.active(tb.Context())
 	}
 	if err != nil {
 		tb.Fatalf("%v\n%s", err, rm.tail())
 	}
+}
+
+// Restart ends a ResourceManager that is alone and starts it with other queues: those of the
+// CapacityScheduler or, if fair is not empty, of the FairScheduler, as in Options. It has forgotten
+// all applications, and their containers end. It waits until the nodes have come.
+func (c *Cluster) Restart(tb testing.TB, capacity map[string]string, fair string) {
+	tb.Helper()
+	c.options.Capacity, c.options.Fair = capacity, fair
+	c.KillManager(tb, c.Managers[0].Name)
+	if err := c.configureManagers(); err != nil {
+		tb.Fatal(err)
+	}
+	c.StartManager(tb, c.Managers[0].Name)
+	c.AwaitNodes(tb)
 }
 
 // StopNode ends a NodeManager as an operator does: it takes its leave of the active

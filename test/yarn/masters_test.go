@@ -56,50 +56,27 @@ func expectMasters(t *testing.T, p providers.Provider, path, want string) {
 	})
 }
 
-// TestMastersByTheDefaultCalculator: a CapacityScheduler as Hadoop configures it looks at memory
-// alone, which its limit for masters shows. What that limit allows starts, and no more.
-func TestMastersByTheDefaultCalculator(t *testing.T) {
-	for version, want := range map[string][2]string{
-		yarn.Hadoop27: {
-			"limit 65536/64 masters 0/0 of 6656/-, a user 65536/64 masters 6656/-",
-			"limit 65536/64 masters 6144/3 of 6656/-, a user 65536/64 masters 6656/-",
-		},
-		yarn.Hadoop34: {
-			"limit 65536/- masters 0/0 of 6656/-, a user 65536/- masters 6656/-",
-			"limit 65536/- masters 6144/3 of 6656/-, a user 65536/- masters 6656/-",
-		},
-	} {
-		t.Run(version, func(t *testing.T) {
-			c := yarn.Start(t, yarn.Options{Version: version, Capacity: map[string]string{
-				"resource-calculator": "org.apache.hadoop.yarn.util.resource.DefaultResourceCalculator", "maximum-am-resource-percent": "0.1",
-				"root.queues": "default", "root.default.capacity": "100", "root.default.user-limit-factor": "1",
-			}})
-			p := open(t, c, map[string]string{"smallestContainer": "memory=128MiB,cpu=1"})
-			expectMasters(t, p, "root.default", want[0])
-			var apps []string
-			for range 3 {
-				apps = append(apps, c.Submit(t, yarn.Application{Queue: "default", MemoryMiB: 2048, VCores: 30}))
-			}
-			c.AwaitAllocated(t, apps...)
-			waits := c.Submit(t, yarn.Application{Queue: "default", MemoryMiB: 1024, VCores: 1})
-			expectMasters(t, p, "root.default", want[1])
-			c.Kill(t, append(apps, waits)...)
-		})
+// byTheDefaultCalculator has a CapacityScheduler as Hadoop configures it: it looks at memory alone,
+// which its limit for masters shows. What that limit allows starts, and no more.
+func byTheDefaultCalculator(version string) scenario {
+	cores := "-"
+	if version == yarn.Hadoop27 { // nothing in its answer tells
+		cores = "64"
 	}
-}
-
-// TestMastersOfTheFairScheduler: half of a queue is for masters. The answer tells that once one was
-// to start; until then it is estimated.
-func TestMastersOfTheFairScheduler(t *testing.T) {
-	c := yarn.Start(t, yarn.Options{Fair: `<allocations><queue name="a"><maxResources>8192 mb,8 vcores</maxResources></queue></allocations>`})
-	p := open(t, c, nil)
-	expectMasters(t, p, "root.a", "limit 8192/8 masters 0/0 of 4096/4, a user -/- masters -/-")
-	var apps []string
-	for range 4 {
-		apps = append(apps, c.Submit(t, yarn.Application{Queue: "root.a", MemoryMiB: 1024, VCores: 1}))
-	}
-	c.AwaitAllocated(t, apps...)
-	waits := c.Submit(t, yarn.Application{Queue: "root.a", MemoryMiB: 1024, VCores: 1})
-	expectMasters(t, p, "root.a", "limit 8192/8 masters 4096/4 of 4096/4, a user -/- masters -/-")
-	c.Kill(t, append(apps, waits)...)
+	return scenario{name: "the default calculator", capacity: map[string]string{
+		"resource-calculator": "org.apache.hadoop.yarn.util.resource.DefaultResourceCalculator", "maximum-am-resource-percent": "0.1",
+		"root.queues": "default", "root.default.capacity": "100", "root.default.user-limit-factor": "1",
+	}, run: func(t *testing.T, c *yarn.Cluster) {
+		p := open(t, c, map[string]string{"smallestContainer": "memory=128MiB,cpu=1"})
+		const limits = "limit 65536/%[1]s masters %[2]s of 6656/-, a user 65536/%[1]s masters 6656/-"
+		expectMasters(t, p, "root.default", fmt.Sprintf(limits, cores, "0/0"))
+		var apps []string
+		for range 3 {
+			apps = append(apps, c.Submit(t, yarn.Application{Queue: "default", MemoryMiB: 2048, VCores: 30}))
+		}
+		c.AwaitAllocated(t, apps...)
+		waits := c.Submit(t, yarn.Application{Queue: "default", MemoryMiB: 1024, VCores: 1})
+		expectMasters(t, p, "root.default", fmt.Sprintf(limits, cores, "6144/3"))
+		c.Kill(t, append(apps, waits)...)
+	}}
 }

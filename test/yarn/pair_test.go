@@ -47,8 +47,10 @@ func used(t *testing.T, s providers.Snapshot, path string) string {
 
 // TestFailover follows a pair of ResourceManagers through all that can become of them.
 func TestFailover(t *testing.T) {
+	t.Parallel()
 	for _, version := range []string{yarn.Hadoop27, yarn.Hadoop34} {
 		t.Run(version, func(t *testing.T) {
+			t.Parallel()
 			c := yarn.Start(t, yarn.Options{Version: version, Pair: true})
 			p := open(t, c, nil)
 
@@ -133,13 +135,21 @@ func servers(t *testing.T, p providers.Provider) string {
 	return strings.Join(roles, ", ")
 }
 
-// TestRestart is of a ResourceManager that is alone and forgets its applications.
+// TestRestart is of a ResourceManager that is alone and forgets its applications, and that lets in
+// nobody without a name.
 func TestRestart(t *testing.T) {
-	c := yarn.Start(t, yarn.Options{})
-	p := open(t, c, nil)
+	t.Parallel()
+	c := yarn.Start(t, yarn.Options{Named: true})
+	p := open(t, c, map[string]string{"user": "bursar"})
+	expect(t, p, `
+root limit 65536/64 used 0/0 guaranteed 65536/64 apps 0=0+0
+root.default limit 65536/64 used 0/0 guaranteed 65536/64 apps 0=0+0 RUNNING
+`)
+	refused(t, open(t, c, nil), "401")
 	before := read(t, p, "it is up", trusted)
 	id := c.Submit(t, yarn.Application{Queue: "root.default", MemoryMiB: 4096, VCores: 4})
 	c.AwaitAllocated(t, id)
+	expectApplications(t, p, "known=true ended=false queue=root.default @ 4096/4", id)
 	c.KillManager(t, "rm1")
 	_, err := p.Snapshot(t.Context())
 	if unavailable, none := providers.Unavailable(err); !unavailable || none {

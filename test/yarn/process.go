@@ -10,15 +10,31 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 )
 
 // patience is how long anything here may take: the starting of a server, an application's getting
-// what it asks for.
-const patience = 60 * time.Second
+// what it asks for. On a busy machine a server alone may take most of a minute.
+const patience = 3 * time.Minute
+
+// starting are the clusters of this process whose servers are being started. That takes all that
+// two cores have; more of them at the same time would only all take longer.
+var starting = make(chan struct{}, max(1, runtime.NumCPU()/2)) //nolint:gochecknoglobals // it is of the machine
+
+// begin waits until servers may be started, and returns what says that they are up.
+func begin(ctx context.Context) (end func(), err error) {
+	select {
+	case starting <- struct{}{}:
+		return func() { <-starting }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
 
 // server is one Java process, with its configuration, its log and all that it makes in a folder.
 type server struct {
@@ -150,9 +166,21 @@ func (s *server) tail() string {
 // ports gives out ports that nobody listens on, none twice. They are below those that the system
 // gives to outgoing connections, so that they stay free while a server that has one is down. The
 // zero value is ready.
-type ports struct{ last int }
+type ports struct {
+	mu   sync.Mutex
+	last int
+}
+
+// given are those of all clusters of this process: two that start at the same time must not get the
+// same ones.
+var given ports //nolint:gochecknoglobals // they are the machine's
+
+// nextPort is a port of this process's own.
+func nextPort() (int, error) { return given.next() }
 
 func (p *ports) next() (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	const from, count = 10000, 22000
 	if p.last == 0 {
 		p.last = from + rand.IntN(count)

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"os"
@@ -149,8 +150,8 @@ func (c *Cluster) await(tb testing.TB, what string, is func(state) bool, id stri
 	Await(tb, what, func() bool { return is(c.state(tb, id)) })
 }
 
-// Await checks again and again until something is so, and fails the test if that takes more than a
-// minute.
+// Await checks again and again until something is so, and fails the test if that takes more than
+// three minutes.
 func Await(tb testing.TB, what string, is func() bool) {
 	tb.Helper()
 	err := until(tb.Context(), func(context.Context) error {
@@ -208,6 +209,12 @@ func (c *Cluster) ask(ctx context.Context, method, path, user string, request, a
 	return fmt.Errorf("%s", strings.Join(errs, "; "))
 }
 
+// tell has the first ResourceManager do something that an administrator may ask for.
+func (c *Cluster) tell(ctx context.Context, path string, parameters url.Values, xml string) error {
+	_, err := c.Managers[0].send(ctx, http.MethodPost, path, User, parameters, "application/xml", strings.NewReader(xml))
+	return err
+}
+
 func (m *Manager) ask(ctx context.Context, method, path, user string, request, answer any) error {
 	var body bytes.Buffer
 	if request != nil {
@@ -215,13 +222,27 @@ func (m *Manager) ask(ctx context.Context, method, path, user string, request, a
 			return err
 		}
 	}
-	address := m.URL + "/ws/v1/cluster/" + path
-	r, err := http.NewRequestWithContext(ctx, method, address+"?user.name="+url.QueryEscape(user), &body)
-	if err != nil {
+	said, err := m.send(ctx, method, path, user, nil, "application/json", &body)
+	if err != nil || answer == nil {
 		return err
 	}
+	if err := json.Unmarshal(said, answer); err != nil {
+		return fmt.Errorf("%s %s: %w in %s", method, path, err, said[:min(len(said), 500)])
+	}
+	return nil
+}
+
+// send sends a request and returns the answer, which must say that all is well.
+func (m *Manager) send(ctx context.Context, method, path, user string, parameters url.Values, kind string, body io.Reader) ([]byte, error) {
+	address := m.URL + "/ws/v1/cluster/" + path
+	query := url.Values{"user.name": {user}}
+	maps.Copy(query, parameters)
+	r, err := http.NewRequestWithContext(ctx, method, address+"?"+query.Encode(), body)
+	if err != nil {
+		return nil, err
+	}
 	r.Header.Set("Accept", "application/json")
-	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Content-Type", kind)
 	client := http.Client{
 		Timeout: patience,
 		// A server that restarts answers no old connection.
@@ -230,21 +251,15 @@ func (m *Manager) ask(ctx context.Context, method, path, user string, request, a
 	}
 	response, err := client.Do(r)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer response.Body.Close()
 	said, err := io.ReadAll(response.Body)
 	if err != nil {
-		return fmt.Errorf("%s %s: %w", method, address, err)
+		return nil, fmt.Errorf("%s %s: %w", method, address, err)
 	}
 	if response.StatusCode != http.StatusOK && response.StatusCode != http.StatusAccepted {
-		return fmt.Errorf("%s %s: %s: %s", method, address, response.Status, said[:min(len(said), 500)])
+		return nil, fmt.Errorf("%s %s: %s: %s", method, address, response.Status, said[:min(len(said), 500)])
 	}
-	if answer == nil {
-		return nil
-	}
-	if err := json.Unmarshal(said, answer); err != nil {
-		return fmt.Errorf("%s %s: %w in %s", method, address, err, said[:min(len(said), 500)])
-	}
-	return nil
+	return said, nil
 }

@@ -52,7 +52,7 @@ func expect(t *testing.T, p providers.Provider, want string) {
 	t.Helper()
 	want = strings.Trim(want, "\n") + "\n"
 	var got string
-	deadline, again := time.After(20*time.Second), time.NewTicker(100*time.Millisecond)
+	deadline, again := time.After(2*time.Minute), time.NewTicker(100*time.Millisecond)
 	defer again.Stop()
 	for got != want {
 		s, err := p.Snapshot(t.Context())
@@ -115,7 +115,7 @@ func show(queues []providers.Queue) string {
 }
 
 // quantities writes whole MiB and whole cores if they are whole, else bytes and millicores with
-// their unit.
+// their unit, and custom resources. What is of applications is left out: see applicationsOf.
 func quantities(v resource.Vector) string {
 	memory, cpu := "-", "-"
 	if bytes, ok := v.Get(resource.Memory); ok {
@@ -130,6 +130,9 @@ func quantities(v resource.Vector) string {
 	}
 	text := memory + "/" + cpu
 	for _, custom := range v.Custom() {
+		if resource.OfApplications(custom.Name) {
+			continue
+		}
 		text += fmt.Sprintf("/%s=%d", custom.Name, custom.Value)
 	}
 	return text
@@ -158,7 +161,7 @@ func expectApplications(t *testing.T, p providers.Provider, want string, ids ...
 	t.Helper()
 	want = strings.Trim(want, "\n")
 	var got string
-	deadline, again := time.After(20*time.Second), time.NewTicker(100*time.Millisecond)
+	deadline, again := time.After(2*time.Minute), time.NewTicker(100*time.Millisecond)
 	defer again.Stop()
 	for got = applications(t, p, ids...); got != want; got = applications(t, p, ids...) {
 		select {

@@ -5,35 +5,13 @@ import (
 	"strings"
 	"testing"
 
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/test/yarn"
 )
 
-// defaultsQueues have Hadoop's own defaults for what limits applications next to their resources: a
-// tenth of the queue is for masters, and a user gets what the queue is promised. The last one
-// has room for few applications.
-var defaultsQueues = map[string]string{
-	"root.queues":                               "defaults,few,rest",
-	"root.defaults.capacity":                    "20",
-	"root.defaults.maximum-capacity":            "50",
-	"root.defaults.user-limit-factor":           "1",
-	"root.defaults.maximum-am-resource-percent": "0.1",
-	"root.few.capacity":                         "20",
-	"root.few.maximum-applications":             "3",
-	"root.few.user-limit-factor":                "0.67",
-	"root.rest.capacity":                        "60",
-	"root.rest.user-limit-factor":               "1",
-}
-
-// TestWhatIsGrantedStarts fills queues that have Hadoop's defaults. Each grant is used by an
-// application that starts; after each refusal the same application is submitted nevertheless, and
-// does not start.
-func TestWhatIsGrantedStarts(t *testing.T) {
-	binary := buildBursar(t)
-	c := yarn.Start(t, yarn.Options{Capacity: defaultsQueues})
-	settings := "addresses: \"" + c.Addresses() + "\", interval: 2s, smallestContainer: \"memory=128MiB,cpu=1\""
-	s := startDev(t, binary, providersFile(t, [2]string{"default", settings}))
-	s.awaitRead(t)
-
+// grantedStarts fills queues that have Hadoop's defaults. Each grant is used by an application that
+// starts; after each refusal the same application is submitted nevertheless, and does not start.
+func grantedStarts(t *testing.T, c *yarn.Cluster, s *system) {
 	// Masters may have 3328 MiB and 4 cores, those of one user 1408 MiB and 2 cores.
 	f := &filler{t: t, c: c, s: s, queue: "root.defaults", memory: 512}
 	f.fill("alice", 2, "user alice in queue yarn:default:root.defaults", "for application masters", "User's AM resource limit exceeded")
@@ -49,7 +27,6 @@ func TestWhatIsGrantedStarts(t *testing.T) {
 	f.fill("alice", 2, "user alice in queue yarn:default:root.few", "it may have 2 applications", "from user alice")
 	f.fill("bob", 1, "queue yarn:default:root.few: it may have 3 applications", "", "already has 3 applications")
 	f.end()
-	s.audit(t)
 }
 
 // filler fills a queue with applications whose only container is their master.
@@ -64,30 +41,36 @@ type filler struct {
 }
 
 // fill has a user take all that there is: that many applications. What refuses the next one says
-// the words, and YARN says why it does not start it.
+// the words, before the applications run and after they do, and YARN says why it does not start it.
 func (f *filler) fill(user string, want int, account, words, diagnostics string) {
 	f.t.Helper()
-	part := "yarn:default:" + f.queue + ",memory=512MiB,cpu=1,am-memory=" + fmt.Sprint(f.memory) + "MiB,am-cpu=1"
-	granted := 0
-	for {
-		// What has just started counts as ours and as others' for two readings.
-		got := f.s.bursar(f.t, "allocate", "--wait", "10s", "-l", "user="+user, "--external", part)
+	var names, apps []string
+	for len(names) <= want {
+		got := f.allocate(user)
 		if got.code != 0 {
-			if got.code != 75 || !strings.Contains(got.errors, account) || !strings.Contains(got.errors, words) {
-				f.t.Errorf("%s is refused after %d: %s; want %q and %q", user, granted, got, account, words)
-			}
+			f.refused(user, got, account, words)
 			break
 		}
-		granted++
-		id := strings.TrimSpace(got.out)
-		app := f.submit(user)
-		f.c.AwaitAllocated(f.t, app)
-		f.s.ok(f.t, "confirm", id, "--application", app)
-		f.ids, f.names = append(f.ids, app), append(f.names, id)
+		names = append(names, strings.TrimSpace(got.out))
 	}
-	if granted != want {
-		f.t.Errorf("%s was granted %d applications in %s; want %d", user, granted, f.queue, want)
+	if len(names) != want {
+		f.t.Errorf("%s was granted %d applications in %s; want %d", user, len(names), f.queue, want)
 	}
+	for range names {
+		apps = append(apps, f.submit(user))
+	}
+	f.c.AwaitAllocated(f.t, apps...)
+	for i, name := range names {
+		f.s.ok(f.t, "confirm", name, "--application", apps[i])
+	}
+	f.ids, f.names = append(f.ids, apps...), append(f.names, names...)
+	// Until the cluster has shown them twice they count as ours and as others'.
+	yarn.Await(f.t, "what runs in "+f.queue+" is known to be ours", func() bool {
+		q := f.s.queue(f.t, f.queue)
+		return q.GetApplications() == int32(len(f.ids)) && isZero(q.GetAccount().GetUsedByOthers())
+	})
+	f.refused(user, f.allocate(user), account, words)
+
 	// What was refused would not start.
 	app := f.submit(user)
 	said := ""
@@ -101,6 +84,30 @@ func (f *filler) fill(user string, want int, account, words, diagnostics string)
 		return strings.Contains(said, diagnostics)
 	})
 	f.c.Kill(f.t, app)
+}
+
+// allocate asks for one more application of a user.
+func (f *filler) allocate(user string) said {
+	f.t.Helper()
+	part := "yarn:default:" + f.queue + ",memory=512MiB,cpu=1,am-memory=" + fmt.Sprint(f.memory) + "MiB,am-cpu=1"
+	return f.s.bursar(f.t, "allocate", "-l", "user="+user, "--external", part)
+}
+
+// refused checks who refuses one more application, and in what words.
+func (f *filler) refused(user string, got said, account, words string) {
+	f.t.Helper()
+	if got.code != 75 || !strings.Contains(got.errors, account) || !strings.Contains(got.errors, words) {
+		f.t.Errorf("one more of %s in %s: %s; want %q and %q", user, f.queue, got, account, words)
+	}
+}
+
+// isZero reports whether nothing is used.
+func isZero(r *bursarv1.Resource) bool {
+	used := r.GetMemoryBytes() + r.GetCpuMillis()
+	for _, n := range r.GetCustom() {
+		used += n
+	}
+	return used == 0
 }
 
 func (f *filler) submit(user string) string {

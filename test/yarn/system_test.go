@@ -18,9 +18,11 @@ import (
 )
 
 // shared are the queues that the parts of oneManager use at the same time: each has one below the
-// root for itself, with a quarter of 64 GiB and 64 cores.
+// root for itself, with a quarter of 64 GiB and 64 cores. root.defaults has Hadoop's own defaults
+// for what limits applications next to their resources: a tenth of the queue is for masters, and a
+// user gets what the queue is promised, which is a fifth. root.few has room for few applications.
 var shared = map[string]string{
-	"root.queues":                 "full,race,life,ops,made,parts",
+	"root.queues":                 "full,race,life,ops,made,parts,defaults,few",
 	"root.accessible-node-labels": "gpu", "root.accessible-node-labels.gpu.capacity": "100",
 	"root.full.capacity": "1w", "root.full.maximum-capacity": "25", "root.full.queues": "f1,f2,twin",
 	"root.full.f1.capacity": "1w", "root.full.f1.maximum-capacity": "75", "root.full.f1.user-limit-factor": "100",
@@ -37,6 +39,9 @@ var shared = map[string]string{
 	"root.made.auto-queue-creation-v2.leaf-template.user-limit-factor": "100",
 	"root.parts.capacity": "1w", "root.parts.maximum-capacity": "25", "root.parts.user-limit-factor": "100",
 	"root.parts.accessible-node-labels": "gpu", "root.parts.accessible-node-labels.gpu.capacity": "1w",
+	"root.defaults.capacity": "2w", "root.defaults.maximum-capacity": "50", "root.defaults.user-limit-factor": "1",
+	"root.defaults.maximum-am-resource-percent": "0.1",
+	"root.few.capacity":                         "2w", "root.few.user-limit-factor": "0.67", "root.few.maximum-applications": "3",
 }
 
 // TestWholeSystem is the main job with real ResourceManagers: people's commands on one side, and
@@ -60,7 +65,7 @@ func oneManager(t *testing.T, binary string) {
 		Capacity: shared,
 		Nodes:    []yarn.Node{{}, {MemoryMiB: 16384, VCores: 16, Partition: "gpu", Custom: map[string]int{"yarn.io/gpu": 4}}},
 	})
-	pace := "addresses: \"" + c.Addresses() + "\", interval: 2s"
+	pace := "addresses: \"" + c.Addresses() + "\", interval: 2s, smallestContainer: \"memory=128MiB,cpu=1\""
 	file := providersFile(t, [2]string{"default", pace}, [2]string{"quick", pace + ", settle: 0s"})
 	s := startDev(t, binary, file)
 	s.awaitRead(t)
@@ -68,6 +73,7 @@ func oneManager(t *testing.T, binary string) {
 		for name, part := range map[string]func(*testing.T, *yarn.Cluster, *system){
 			"a queue that others fill": othersFill, "the last capacity": lastCapacity, "lives of applications": lives,
 			"what operators do to queues": operators, "queues made by using them": madeByUsing, "partitions": partition,
+			"what is granted starts": grantedStarts,
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()

@@ -67,6 +67,10 @@ func setAside(ctx context.Context, tx pgx.Tx, wheres []store.AsideWhere, keep fu
 			return meta, fmt.Errorf("taking them out: %w", err)
 		}
 	}
+	// who stands by has these rows, and no commit has removed them
+	if _, err := tx.Exec(ctx, `DELETE FROM change`); err != nil {
+		return meta, fmt.Errorf("forgetting the records of changes: %w", err)
+	}
 	return scanMeta(tx.QueryRow(ctx, metaSQL))
 }
 

@@ -111,6 +111,7 @@ func (s *Store) write(ctx context.Context, conn *pgx.Conn, epoch uint64, a *argu
 	}
 	if led == 1 {
 		s.writer.advance(epoch, a.rows.Sequence)
+		s.forgetRecords(ctx, conn, a.rows.Sequence)
 		return nil
 	}
 	if err := s.checkEpoch(ctx, conn, epoch); errors.Is(err, store.ErrDeposed) {
@@ -131,6 +132,7 @@ type arguments struct {
 	refusals                    keyedColumns
 	hostsGone, selectorKeysGone []string
 	providersGone, refusalsGone []string
+	change                      []byte // the record of what is changed
 
 	list []any
 }
@@ -258,6 +260,7 @@ func (a *arguments) statement(own term) string {
 	add(len(a.providersGone) > 0, providerGonePart, a.providersGone)
 	add(len(a.refusals.keys) > 0, refusalPart, a.refusals.keys, a.refusals.payloads)
 	add(len(a.refusalsGone) > 0, refusalGonePart, a.refusalsGone)
+	a.record(own, add)
 	return number(text + endPart)
 }
 

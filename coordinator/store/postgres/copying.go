@@ -45,7 +45,7 @@ func (s *Store) BeginCopy(ctx context.Context, source string) error {
 				return fmt.Errorf("marking the copy: %w", err)
 			}
 			for _, statement := range []string{
-				"DELETE FROM allocation", "DELETE FROM history_index", "DELETE FROM host", "DELETE FROM quota", "DELETE FROM provider", "DELETE FROM refusal",
+				"DELETE FROM allocation", "DELETE FROM history_index", "DELETE FROM host", "DELETE FROM quota", "DELETE FROM provider", "DELETE FROM refusal", "DELETE FROM change",
 			} {
 				if _, err := tx.Exec(ctx, statement); err != nil {
 					return fmt.Errorf("%s: %w", statement, err)

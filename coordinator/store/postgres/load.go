@@ -27,13 +27,10 @@ const (
 
 // Load implements store.Store.
 func (s *Store) Load(ctx context.Context, epoch uint64, rememberSince time.Time) (snapshot ledger.Snapshot, err error) {
-	err = s.read(ctx, "loading", func(conn *pgx.Conn) error {
-		// One transaction with one snapshot, so that it is the state after one batch.
-		return pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
-			var err error
-			snapshot, err = s.load(ctx, tx, epoch, ledger.At(rememberSince))
-			return err
-		})
+	err = s.readState(ctx, "loading", func(tx pgx.Tx) error {
+		var err error
+		snapshot, err = s.load(ctx, tx, epoch, ledger.At(rememberSince))
+		return err
 	})
 	if err != nil {
 		return ledger.Snapshot{}, err
@@ -53,13 +50,7 @@ func (s *Store) load(ctx context.Context, tx pgx.Tx, epoch uint64, since ledger.
 	if snapshot.Hosts, err = loadKeyed(ctx, tx, store.HostTable, loadHostsSQL, store.DecodeHost); err != nil {
 		return snapshot, err
 	}
-	if snapshot.Quotas, err = loadKeyed(ctx, tx, store.QuotaTable, loadQuotasSQL, store.DecodeQuota); err != nil {
-		return snapshot, err
-	}
-	if snapshot.Providers, err = loadKeyed(ctx, tx, store.ProviderTable, loadProvidersSQL, store.DecodeProvider); err != nil {
-		return snapshot, err
-	}
-	if snapshot.Refusals, err = loadKeyed(ctx, tx, store.RefusalTable, loadRefusalsSQL, store.DecodeRefusal); err != nil {
+	if err = loadRest(ctx, tx, &snapshot); err != nil {
 		return snapshot, err
 	}
 	if snapshot.Remembered, err = s.loadRemembered(ctx, tx, since); err != nil {
@@ -69,8 +60,8 @@ func (s *Store) load(ctx context.Context, tx pgx.Tx, epoch uint64, since ledger.
 	return snapshot, err
 }
 
-func loadKeyed[T any](ctx context.Context, tx pgx.Tx, table, query string, decode func(string, []byte) (T, error)) ([]T, error) {
-	found, err := tx.Query(ctx, query)
+func loadKeyed[T any](ctx context.Context, tx pgx.Tx, table, query string, decode func(string, []byte) (T, error), args ...any) ([]T, error) {
+	found, err := tx.Query(ctx, query, args...)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", query, err)
 	}

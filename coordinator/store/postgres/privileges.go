@@ -24,6 +24,7 @@ func needs() map[string][]string {
 		versionTable: {"SELECT"},
 
 		store.HistoryIndexTable: rowPrivileges,
+		store.ChangeTable:       rowPrivileges,
 	}
 	for _, table := range store.Tables() {
 		all[table] = rowPrivileges

@@ -82,6 +82,9 @@ func (s *Store) lead(ctx context.Context, atLeast uint64) (meta store.Meta, err 
 		if errors.Is(err, pgx.ErrNoRows) {
 			return s.mayNotLead(ctx, conn)
 		}
+		if err == nil {
+			s.beginRecords(ctx, conn, secret)
+		}
 		return err
 	})
 	if err == nil {

@@ -23,6 +23,7 @@ type writer struct {
 	// firstEnd is the earliest end that was sent since the index of the history began its present
 	// step. Whoever has the turn uses it.
 	firstEnd int64
+	records  records // of this leadership's commits. Whoever has the turn uses it.
 
 	mu   sync.Mutex
 	term term // guarded by mu; of the last Lead

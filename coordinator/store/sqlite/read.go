@@ -135,3 +135,13 @@ func (s *Store) listEnds(ctx context.Context, after store.Position, limit int) (
 	}
 	return list, rows.Err()
 }
+
+// Follow implements store.Store.
+func (s *Store) Follow(context.Context, store.Mark) (store.Followed, error) {
+	return store.Followed{}, store.ErrNotFollowed
+}
+
+// CatchUp implements store.Store.
+func (s *Store) CatchUp(context.Context, store.Mark) (store.Followed, error) {
+	return store.Followed{}, store.ErrNotFollowed
+}

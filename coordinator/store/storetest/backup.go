@@ -1,6 +1,9 @@
 package storetest
 
-import "maps"
+import (
+	"maps"
+	"slices"
+)
 
 // Copy returns a place with the same rows: with the same id it is like a backup, with another one
 // like a copy that Bursar made.
@@ -12,7 +15,7 @@ func (m *Memory) Copy(id string) *Memory {
 	c.meta, c.leadership = m.meta, m.leadership
 	c.meta.StoreID, c.meta.Schema = id, schema
 	c.allocations, c.hosts, c.quotas, c.providers = maps.Clone(m.allocations), maps.Clone(m.hosts), maps.Clone(m.quotas), maps.Clone(m.providers)
-	c.refusals = maps.Clone(m.refusals)
+	c.refusals, c.changes = maps.Clone(m.refusals), slices.Clone(m.changes)
 	return c
 }
 
@@ -23,5 +26,5 @@ func (m *Memory) Restore(backup *Memory) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.meta, m.leadership, m.allocations, m.hosts, m.quotas, m.providers = c.meta, c.leadership, c.allocations, c.hosts, c.quotas, c.providers
-	m.refusals = c.refusals
+	m.refusals, m.changes = c.refusals, c.changes
 }

@@ -185,6 +185,22 @@ func (f *Faulty) Load(ctx context.Context, epoch uint64, rememberSince time.Time
 	return f.Store.Load(ctx, epoch, rememberSince)
 }
 
+// Follow implements store.Store.
+func (f *Faulty) Follow(ctx context.Context, since store.Mark) (store.Followed, error) {
+	if err := f.reachable(); err != nil {
+		return store.Followed{}, err
+	}
+	return f.Store.Follow(ctx, since)
+}
+
+// CatchUp implements store.Store.
+func (f *Faulty) CatchUp(ctx context.Context, since store.Mark) (store.Followed, error) {
+	if err := f.reachable(); err != nil {
+		return store.Followed{}, err
+	}
+	return f.Store.CatchUp(ctx, since)
+}
+
 // Get implements store.Store.
 func (f *Faulty) Get(ctx context.Context, id ledger.ID) (ledger.Allocation, error) {
 	if err := f.reachable(); err != nil {

@@ -26,6 +26,7 @@ type Memory struct {
 	providers   map[string][]byte
 	refusals    map[string][]byte
 	leadership  uint64 // the number of the last Lead
+	changes     []memoryChange
 	turns       uint64 // how many there have been, including those that a restore has undone
 }
 
@@ -85,6 +86,7 @@ func (s *memoryStore) Lead(ctx context.Context, atLeast uint64) (store.Meta, err
 	s.meta.Epoch = max(s.meta.Epoch+1, atLeast)
 	s.turns++
 	s.leadership = s.turns
+	s.beginChanges()
 	s.led, s.turn, s.leads, s.at = s.meta.Epoch, s.leadership, true, s.meta.Sequence
 	return s.meta, nil
 }
@@ -105,7 +107,12 @@ func (s *memoryStore) Load(ctx context.Context, epoch uint64, rememberSince time
 	if epoch != s.meta.Epoch {
 		return ledger.Snapshot{}, &store.DeposedError{Epoch: epoch, Stored: s.meta.Epoch}
 	}
-	snapshot := ledger.Snapshot{Revision: s.meta.Sequence, LastID: s.meta.LastID, Time: s.meta.Time}
+	return s.load(ledger.At(rememberSince))
+}
+
+// load reads everything, and the request ids of what ended at or after a time.
+func (s *memoryStore) load(rememberSince ledger.Instant) (ledger.Snapshot, error) {
+	snapshot := s.noRows()
 	for _, row := range s.allocations {
 		a, err := row.decode()
 		switch {
@@ -113,7 +120,7 @@ func (s *memoryStore) Load(ctx context.Context, epoch uint64, rememberSince time
 			return ledger.Snapshot{}, err
 		case row.ended == 0:
 			snapshot.Allocations = append(snapshot.Allocations, a)
-		case row.ended >= ledger.At(rememberSince) && row.requestID != "" && !row.forget:
+		case row.ended >= rememberSince && row.requestID != "" && !row.forget:
 			snapshot.Remembered = append(snapshot.Remembered, row.remembered(a.RequestHash))
 		}
 	}
@@ -124,24 +131,8 @@ func (s *memoryStore) Load(ctx context.Context, epoch uint64, rememberSince time
 		}
 		snapshot.Hosts = append(snapshot.Hosts, h)
 	}
-	for selector, payload := range s.quotas {
-		q, err := store.DecodeQuota(selector, payload)
-		if err != nil {
-			return ledger.Snapshot{}, err
-		}
-		snapshot.Quotas = append(snapshot.Quotas, q)
-	}
-	for name, payload := range s.providers {
-		p, err := store.DecodeProvider(name, payload)
-		if err != nil {
-			return ledger.Snapshot{}, err
-		}
-		snapshot.Providers = append(snapshot.Providers, p)
-	}
-	for id, payload := range s.refusals {
-		if r, err := store.DecodeRefusal(id, payload); err == nil {
-			snapshot.Refusals = append(snapshot.Refusals, r)
-		}
+	if err := s.loadRest(&snapshot); err != nil {
+		return ledger.Snapshot{}, err
 	}
 	// the same for the same rows, so that simulations repeat themselves
 	return sorted(snapshot), nil
@@ -208,7 +199,9 @@ func (s *memoryStore) commit(ctx context.Context, batch *store.Batch) error {
 		delete(s.refusals, id)
 	}
 	maps.Copy(s.refusals, refusals)
+	before := s.meta.Sequence
 	s.meta.Sequence, s.meta.LastID, s.meta.Time = batch.Revision, batch.LastID, batch.Time
+	s.recordChange(before, batch)
 	s.at = batch.Revision
 	return nil
 }

@@ -66,6 +66,9 @@ func (m *model) commit(c ledger.Changes) {
 		delete(m.providers, name)
 	}
 	for _, p := range c.Providers {
+		if len(p.Settings) == 0 {
+			p.Settings = nil
+		}
 		m.providers[p.ClusterName] = p
 	}
 	for _, id := range c.RefusalsRemoved {
@@ -154,7 +157,7 @@ func (m *model) remove(ended []store.Position) (deleted int) {
 // difference compares what a ledger holds with what came back from a store. Nothing and empty are
 // the same.
 func difference(want, got any) string {
-	if reflect.DeepEqual(want, got) { // much faster, and nearly always true
+	if reflect.DeepEqual(want, got) { // much faster, and true if commit gives what is empty as stores do
 		return ""
 	}
 	return gocmp.Diff(want, got, cmpopts.EquateEmpty())

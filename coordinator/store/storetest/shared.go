@@ -27,9 +27,11 @@ func RunShared(t *testing.T, fresh func(t *testing.T) Opener) {
 		{"of many who take the lead each gets an epoch of its own", testManyLead},
 		{"those that stand by read what is committed", testStandbyReads},
 		{"the leader deletes during others' commits", testDeleteBeside},
+		{"those that stand by read what has changed, and nothing else", testFollow},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.run(t, fresh(t)) })
 	}
+	t.Run("those that stand by have what is committed", func(t *testing.T) { testFollowModel(t, fresh) })
 }
 
 func testOneStore(t *testing.T, open Opener) {

@@ -389,7 +389,16 @@ type Account struct {
 	// When the hold ends at the latest. Then the account is not held for as long as it was.
 	HeldUntil *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=held_until,json=heldUntil,proto3" json:"held_until,omitempty"`
 	// What is free and kept from others meanwhile.
-	Kept          *Resource `protobuf:"bytes,13,opt,name=kept,proto3" json:"kept,omitempty"`
+	Kept *Resource `protobuf:"bytes,13,opt,name=kept,proto3" json:"kept,omitempty"`
+	// Of a queue: the dimensions that its cluster does not look at, such as cpu if YARN counts memory
+	// alone. Nothing is limited there in them.
+	NotEnforced []string `protobuf:"bytes,14,rep,name=not_enforced,json=notEnforced,proto3" json:"not_enforced,omitempty"`
+	// Of a queue: the dimensions whose limit its cluster does not tell, so that it is estimated.
+	Estimated []string `protobuf:"bytes,15,rep,name=estimated,proto3" json:"estimated,omitempty"`
+	// Of what a user may have in a queue: the share of the queue, in percent, that the user is sure of
+	// while others want more. Beyond it the cluster may make the user's applications wait. Unset: there
+	// is no such share, or it is not known.
+	UserPercent   *float64 `protobuf:"fixed64,16,opt,name=user_percent,json=userPercent,proto3,oneof" json:"user_percent,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -513,6 +522,27 @@ func (x *Account) GetKept() *Resource {
 		return x.Kept
 	}
 	return nil
+}
+
+func (x *Account) GetNotEnforced() []string {
+	if x != nil {
+		return x.NotEnforced
+	}
+	return nil
+}
+
+func (x *Account) GetEstimated() []string {
+	if x != nil {
+		return x.Estimated
+	}
+	return nil
+}
+
+func (x *Account) GetUserPercent() float64 {
+	if x != nil && x.UserPercent != nil {
+		return *x.UserPercent
+	}
+	return 0
 }
 
 // Shortfall says what an account lacks for a request.
@@ -1149,7 +1179,7 @@ const file_bursar_v1_account_proto_rawDesc = "" +
 	"\rExternalPlace\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x18\n" +
 	"\acluster\x18\x02 \x01(\tR\acluster\x12\x12\n" +
-	"\x04path\x18\x03 \x01(\tR\x04path\"\xb5\x04\n" +
+	"\x04path\x18\x03 \x01(\tR\x04path\"\xaf\x05\n" +
 	"\aAccount\x12*\n" +
 	"\x04name\x18\x01 \x01(\v2\x16.bursar.v1.AccountNameR\x04name\x12)\n" +
 	"\x05limit\x18\x02 \x01(\v2\x13.bursar.v1.ResourceR\x05limit\x121\n" +
@@ -1166,7 +1196,11 @@ const file_bursar_v1_account_proto_rawDesc = "" +
 	"\bheld_for\x18\v \x01(\tR\aheldFor\x129\n" +
 	"\n" +
 	"held_until\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\theldUntil\x12'\n" +
-	"\x04kept\x18\r \x01(\v2\x13.bursar.v1.ResourceR\x04kept\"\xaa\x02\n" +
+	"\x04kept\x18\r \x01(\v2\x13.bursar.v1.ResourceR\x04kept\x12!\n" +
+	"\fnot_enforced\x18\x0e \x03(\tR\vnotEnforced\x12\x1c\n" +
+	"\testimated\x18\x0f \x03(\tR\testimated\x12&\n" +
+	"\fuser_percent\x18\x10 \x01(\x01H\x00R\vuserPercent\x88\x01\x01B\x0f\n" +
+	"\r_user_percent\"\xaa\x02\n" +
 	"\tShortfall\x120\n" +
 	"\aaccount\x18\x01 \x01(\v2\x16.bursar.v1.AccountNameR\aaccount\x12\x1c\n" +
 	"\tdimension\x18\x02 \x01(\tR\tdimension\x12\x1c\n" +
@@ -1313,6 +1347,7 @@ func file_bursar_v1_account_proto_init() {
 		return
 	}
 	file_bursar_v1_resource_proto_init()
+	file_bursar_v1_account_proto_msgTypes[2].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

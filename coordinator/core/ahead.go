@@ -1,0 +1,176 @@
+package core
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/coordinator/store"
+)
+
+// Ahead keeps what a leadership begins with filed, while another coordinator leads: what is left to
+// read when this one begins to lead is what has changed since it last looked. It is never believed:
+// the store's records must lead without a gap from the state that it has to the present one, and
+// then it must have as many live allocations as the store, with the same ids. It has no goroutine.
+type Ahead struct {
+	store    store.Store
+	config   ledger.Config
+	addFiles func(*ledger.Snapshot)
+
+	filed *ledger.Filed // nil: nothing is
+	mark  store.Mark    // of the state that is filed
+	// quotas and providers are those of the store in that state.
+	quotas    []ledger.Quota
+	providers []ledger.ProviderRecord
+	whole     int // how many times in a row everything had to be read
+}
+
+// Ahead returns one for this core, with nothing filed. addFiles adds the rules and the providers of
+// files to those of the store; nil: there are no files. The core does not use it by itself.
+func (c *Core) Ahead(s store.Store, addFiles func(*ledger.Snapshot)) *Ahead {
+	return &Ahead{store: s, config: c.config, addFiles: addFiles}
+}
+
+// Why a leadership does not begin with what is filed.
+var (
+	ErrNothingFiled = errors.New("there is no copy")
+	errDiffers      = errors.New("the copy has other hosts or live allocations than the store")
+)
+
+// Why the store cannot be followed now.
+var (
+	// ErrNoRecords: that will be so until a coordinator of this version leads.
+	ErrNoRecords = errors.New("the store has no record of its latest change: an earlier version has made it, or bursar store set-aside")
+	// ErrBehind: what is filed is too old already.
+	ErrBehind = errors.New("the store changes faster than it can be read")
+)
+
+// Drop forgets what is filed.
+func (a *Ahead) Drop() {
+	a.filed, a.mark, a.quotas, a.providers, a.whole = nil, store.Mark{}, nil, nil, 0
+}
+
+// Follow catches up with the store. If that cannot be read, what is filed stays: it is only older.
+// Errors: ErrNoRecords (nothing is filed then), ErrBehind, store.ErrNotFollowed, which will not
+// change; *PanicError and those of ledger.File (nothing is filed then).
+func (a *Ahead) Follow(ctx context.Context) error {
+	f, err := a.store.Follow(ctx, a.mark)
+	if err != nil {
+		return err //nolint:wrapcheck // says it
+	}
+	if f.Mark == (store.Mark{}) {
+		a.Drop()
+		if f.Meta.Epoch == 0 { // nobody has led yet: there is nothing
+			return nil
+		}
+		return ErrNoRecords
+	}
+	if err := a.takeIn(&f); err != nil {
+		return err
+	}
+	if !f.Whole {
+		a.whole = 0
+	} else if a.whole++; a.whole > 2 { // a change of leader may be the reason for one more
+		return ErrBehind
+	}
+	return nil
+}
+
+// takeIn files a state of the store, or what has changed. A panic is an error. After an error
+// nothing is filed.
+func (a *Ahead) takeIn(f *store.Followed) (err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			err = &PanicError{Cause: cause, Stack: debug.Stack()}
+		}
+		if err != nil {
+			a.Drop()
+		}
+	}()
+	if f.Rest {
+		a.quotas, a.providers = f.Rows.Quotas, f.Rows.Providers
+	}
+	a.mark = f.Mark
+	if f.Whole {
+		a.filed = nil // its memory is needed
+		return a.file(&f.Rows)
+	}
+	if err := a.filed.Update(&f.Rows, f.Ended, f.HostsRemoved); err != nil {
+		return fmt.Errorf("coordinator: the copy of the ledger: %w", err)
+	}
+	return a.refile()
+}
+
+// refile files everything again if other rules or providers are in force. All allocations count
+// elsewhere then.
+func (a *Ahead) refile() error {
+	var rows ledger.Snapshot
+	a.addRules(&rows)
+	if a.filed.Suits(&rows) {
+		return nil
+	}
+	a.filed.Rows(&rows)
+	return a.file(&rows)
+}
+
+func (a *Ahead) addRules(rows *ledger.Snapshot) {
+	rows.Quotas, rows.Providers = a.quotas, a.providers
+	if a.addFiles != nil {
+		a.addFiles(rows)
+	}
+}
+
+func (a *Ahead) file(rows *ledger.Snapshot) (err error) {
+	a.addRules(rows)
+	if a.filed, err = ledger.File(a.config, rows); err != nil {
+		return fmt.Errorf("coordinator: the copy of the ledger: %w", err)
+	}
+	return nil
+}
+
+// Load is as the function Load, but takes what is filed if it is proven to be what the store has.
+// If not, why says why, and everything was read. What was filed is used up.
+func (a *Ahead) Load(ctx context.Context, meta store.Meta, since time.Time, whole bool) (snapshot ledger.Snapshot, why, err error) {
+	defer a.Drop()
+	if whole || !tellsAll(ctx, a.store, meta) {
+		why = errors.New("the store does not tell its time: request ids are loaded first")
+	} else {
+		snapshot, why = a.take(ctx, meta)
+	}
+	if why != nil {
+		snapshot, err = Load(ctx, a.store, meta, since, whole)
+	}
+	return snapshot, why, err
+}
+
+// take returns what is filed, brought up to the present state of the store.
+func (a *Ahead) take(ctx context.Context, meta store.Meta) (ledger.Snapshot, error) {
+	if a.filed == nil {
+		return ledger.Snapshot{}, ErrNothingFiled
+	}
+	f, err := a.store.CatchUp(ctx, a.mark)
+	switch {
+	case err != nil:
+		return ledger.Snapshot{}, err //nolint:wrapcheck // says it
+	case f.Meta.Epoch != meta.Epoch:
+		return ledger.Snapshot{}, &store.DeposedError{Epoch: meta.Epoch, Stored: f.Meta.Epoch}
+	}
+	if err := a.takeIn(&f); err != nil {
+		return ledger.Snapshot{}, err
+	}
+	live, sum, hosts := 0, int64(0), 0
+	a.filed.Each(func(row *ledger.Allocation) {
+		live++
+		sum += store.SumOfIDs(row.ID)
+	})
+	a.filed.EachHost(func(*ledger.HostRecord) { hosts++ })
+	if live != f.Live || sum != f.Sum || hosts != f.Hosts {
+		return ledger.Snapshot{}, fmt.Errorf("%w: %d allocations on %d hosts, and the store has %d on %d", errDiffers, live, hosts, f.Live, f.Hosts)
+	}
+	snapshot := f.Rows
+	snapshot.Allocations, snapshot.Hosts, snapshot.Filed, snapshot.Recalling = nil, nil, a.filed, true
+	return snapshot, nil
+}

@@ -1,0 +1,241 @@
+package ledger
+
+import (
+	"cmp"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/bursar/bursar/resource"
+)
+
+// Filed is a ledger that a coordinator keeps ahead of a leadership: hosts, and allocations that
+// hold something, stand in its tables already. Nothing is decided in it, and no time passes. It is
+// changed by rows of the store, and becomes a ledger by Restore, with the Snapshot that names it.
+// Then it is used up. After an error or a panic nobody may use it any more.
+type Filed struct {
+	ledger    *Ledger
+	waiting   map[ID]Allocation // requests that wait: they are decided by Restore
+	quotas    []Quota           // of every source
+	providers []ProviderRecord
+}
+
+// File files a snapshot in a new ledger. Its request ids, its times and its revision do not matter.
+// The error is as that of Restore.
+func File(cfg Config, s *Snapshot) (*Filed, error) {
+	l := New(cfg, unplaced{})
+	f := &Filed{ledger: l, waiting: make(map[ID]Allocation), quotas: inOrder(s.Quotas), providers: providersInOrder(s.Providers)}
+	if err := l.fileRules(s); err != nil {
+		return nil, err
+	}
+	for _, r := range hostsInOrder(s.Hosts) {
+		f.putHost(r)
+	}
+	return f, f.put(s.Allocations)
+}
+
+// Update takes in what has changed in the store: rows of hosts and of live allocations, and those
+// that are gone or not live any more. An error is of a row that Restore would refuse.
+func (f *Filed) Update(changed *Snapshot, ended []ID, hostsRemoved []string) error {
+	for _, r := range changed.Hosts {
+		f.putHost(r)
+	}
+	for _, id := range ended {
+		f.remove(id)
+	}
+	if err := f.put(changed.Allocations); err != nil {
+		return err
+	}
+	l := f.ledger
+	for _, id := range hostsRemoved {
+		h := l.hosts[id]
+		if h == nil {
+			continue
+		}
+		if len(h.entries) > 0 {
+			return unrestored(h.entries[0].ID, "no such host: %q", id)
+		}
+		l.removeHost(h)
+	}
+	f.forgetChanges()
+	return nil
+}
+
+// forgetChanges drops what the tables note for those who wait, for watchers and for the store.
+func (f *Filed) forgetChanges() {
+	l := f.ledger
+	for _, q := range l.marked {
+		q.marked = false
+	}
+	clear(l.marked)
+	l.marked, l.freeing, l.changes, l.revision = l.marked[:0], nil, Changes{}, 0
+}
+
+func (f *Filed) putHost(r HostRecord) {
+	l := f.ledger
+	h := l.hosts[r.ID]
+	if h == nil {
+		h = l.addHost(r)
+	} else {
+		if !h.Capacity.Equal(r.Capacity) || !h.Protected.Equal(r.Protected) {
+			l.setCapacity(h, r.Capacity, r.Protected)
+		}
+		h.HostRecord = r
+		l.updateMachine(h, false)
+	}
+	h.isReturning()
+}
+
+func (f *Filed) put(rows []Allocation) error {
+	for i := range rows {
+		a := &rows[i]
+		f.remove(a.ID)
+		if a.State == Waiting {
+			f.waiting[a.ID] = *a
+			continue
+		}
+		if _, err := f.ledger.file(a); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// remove takes an allocation out, if it is there, as if it had never been.
+func (f *Filed) remove(id ID) {
+	delete(f.waiting, id)
+	l := f.ledger
+	e := l.entry(id)
+	if e == nil {
+		return
+	}
+	l.unhold(e)
+	l.countState(e, -1)
+	l.countOverUse(e, -1)
+	l.removeUsage(e)
+	l.entries.Delete(e.ID)
+	l.requests.drop(e.key, e.ID)
+	l.unlink(e)
+	l.recycle(e)
+}
+
+// Each calls yield for every live allocation. It must not change them.
+func (f *Filed) Each(yield func(*Allocation)) {
+	f.ledger.entries.Scan(func(_ ID, e *entry) bool {
+		yield(&e.Allocation)
+		return true
+	})
+	for _, a := range f.waiting {
+		yield(&a)
+	}
+}
+
+// EachHost calls yield for every host. It must not change them.
+func (f *Filed) EachHost(yield func(*HostRecord)) {
+	for _, h := range f.ledger.hostOrder {
+		yield(&h.HostRecord)
+	}
+}
+
+// Len is the number of live allocations.
+func (f *Filed) Len() int { return f.ledger.entries.Len() + len(f.waiting) }
+
+// Rows copies the rows of live allocations and of hosts into a snapshot.
+func (f *Filed) Rows(s *Snapshot) {
+	s.Hosts, s.Allocations = nil, make([]Allocation, 0, f.Len())
+	f.Each(func(a *Allocation) { s.Allocations = append(s.Allocations, *a) })
+	f.EachHost(func(h *HostRecord) { s.Hosts = append(s.Hosts, *h) })
+}
+
+// Suits reports whether it was filed by the rules and the providers of a snapshot. If not, Restore
+// needs another ledger, and the Rows.
+func (f *Filed) Suits(s *Snapshot) bool {
+	return reflect.DeepEqual(f.quotas, inOrder(s.Quotas)) && reflect.DeepEqual(f.providers, providersInOrder(s.Providers))
+}
+
+func inOrder(quotas []Quota) []Quota {
+	return sorted(quotas, func(a, b Quota) int {
+		return cmp.Or(strings.Compare(a.Source, b.Source), strings.Compare(a.Selector.String(), b.Selector.String()))
+	})
+}
+
+func hostsInOrder(hosts []HostRecord) []HostRecord {
+	return sorted(hosts, func(a, b HostRecord) int { return strings.Compare(a.ID, b.ID) })
+}
+
+func providersInOrder(providers []ProviderRecord) []ProviderRecord {
+	return sorted(providers, func(a, b ProviderRecord) int { return a.Compare(b.ClusterName) })
+}
+
+// Ledger is the ledger to call Restore of, with a new placer.
+func (f *Filed) Ledger(placer Placer) *Ledger {
+	f.ledger.placer = placer
+	return f.ledger
+}
+
+// settle makes the tables those that Restore would have made of the rows at a time: in the order of
+// the ids, and with sums that no allocation was taken out of.
+func (f *Filed) settle() {
+	l := f.ledger
+	f.forgetChanges()
+	for _, h := range l.hostOrder {
+		h.entries = sorted(h.entries, byID)
+		for i, e := range h.entries {
+			e.hostIndex = i
+		}
+	}
+	for _, c := range l.clusters {
+		c.members = sorted(c.members, byID)
+		for i, e := range c.members {
+			e.external.membership(c).index = i
+		}
+		if c.configured {
+			c.since = l.now
+		}
+	}
+	f.emptySums()
+	l.placeHosts()
+	created := make(map[*clusterQueue]struct{})
+	l.entries.Scan(func(_ ID, e *entry) bool {
+		for _, t := range e.queueCharges() {
+			if _, known := created[t.queue]; !known && t.queue.of == nil {
+				created[t.queue] = struct{}{}
+				t.queue.setCreator(e.host)
+			}
+		}
+		l.sum(e)
+		l.updatePlacerBalance(e.host)
+		l.settle(e)
+		return true
+	})
+	l.sumSets()
+}
+
+// placeHosts gives the hosts the slots that they have in a ledger that was loaded, in the order of
+// their ids, and puts them into the placer. Which one of equal hosts is chosen depends on that.
+func (l *Ledger) placeHosts() {
+	l.slots, l.freeSlots = slices.Clone(l.hostOrder), nil
+	for i, h := range l.slots {
+		h.slot = Slot(i)
+		l.updatePlacer(h)
+	}
+}
+
+// unplaced stands for a placer as long as nothing is decided.
+type unplaced struct{ Placer }
+
+func (unplaced) Put(Slot, HostView)                          {}
+func (unplaced) Book(Slot, resource.Vector, resource.Vector) {}
+func (unplaced) Remove(Slot)                                 {}
+
+func byID(a, b *entry) int { return cmp.Compare(a.ID, b.ID) }
+
+// waiters are the rows of requests that wait, in the order of their ids.
+func (f *Filed) waiters() []Allocation {
+	rows := make([]Allocation, 0, len(f.waiting))
+	for _, id := range slices.Sorted(maps.Keys(f.waiting)) {
+		rows = append(rows, f.waiting[id])
+	}
+	return rows
+}

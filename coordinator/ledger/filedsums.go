@@ -1,0 +1,73 @@
+package ledger
+
+import "github.com/bursar/bursar/resource"
+
+// A sum that an allocation was taken out of still lists the allocation's dimensions, with zero if
+// nothing else has them. A ledger that was loaded never knew it. So what was filed is added up
+// again before it leads: both are the same then, for readers as well.
+
+// emptySums empties the sums of everything but shares, whose dimensions nobody sees.
+func (f *Filed) emptySums() {
+	l := f.ledger
+	for _, h := range l.hostOrder {
+		h.account.empty()
+	}
+	for _, set := range l.accountSets {
+		set.used, set.reserved = resource.Sum{}, resource.Sum{}
+		for _, parts := range set.partSets {
+			parts.empty()
+		}
+	}
+	for _, scope := range l.rules.scopes {
+		scope.order.Scan(func(_ string, quota *account) bool {
+			quota.empty() // also if no allocation counts in it any more
+			return true
+		})
+	}
+	for _, share := range l.shares {
+		for _, use := range share.uses {
+			use.sum = resource.Sum{}
+		}
+	}
+	for _, c := range l.clusters {
+		c.order.Scan(func(q *clusterQueue) bool {
+			q.account.empty()
+			for _, u := range q.users {
+				u.account.empty()
+			}
+			q.clearCreator()
+			return true
+		})
+	}
+}
+
+func (a *account) empty() { a.used, a.reserved = resource.Sum{}, resource.Sum{} }
+
+// sum adds an entry to the sums of its host, its account set and its cluster queues.
+func (l *Ledger) sum(e *entry) {
+	e.host.account.add(e.State, e.request())
+	e.addToSet(e.State, e.request())
+	if e.external != nil {
+		e.external.set.add(e.State, e.Entitled.External)
+	}
+	for _, t := range e.queueCharges() {
+		t.queue.account.add(e.State, t.vector)
+		t.use.add(t.vector)
+	}
+}
+
+// sumSets adds the sums of account sets to their quotas, and those of part sets to their limits.
+func (l *Ledger) sumSets() {
+	for _, set := range l.accountSets {
+		used, reserved := set.used.Vector(), set.reserved.Vector()
+		for i, quota := range set.accounts {
+			quota.add(Active, used)
+			quota.add(Reserved, reserved)
+			set.uses[i].add(used)
+			set.uses[i].add(reserved)
+		}
+		for _, parts := range set.partSets {
+			parts.addToLimits()
+		}
+	}
+}

@@ -1,0 +1,184 @@
+package postgres
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/coordinator/store"
+	"github.com/bursar/bursar/coordinator/store/storetest"
+)
+
+// execute runs statements on the writer's connection.
+func execute(t *testing.T, s *Store, statements ...string) {
+	t.Helper()
+	err := s.writer.use(t.Context(), false, func(conn *pgx.Conn) error {
+		for _, statement := range statements {
+			if _, err := conn.Exec(t.Context(), statement); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func count(t *testing.T, s *Store, query string) (n int) {
+	t.Helper()
+	err := s.writer.use(t.Context(), false, func(conn *pgx.Conn) error { return conn.QueryRow(t.Context(), query).Scan(&n) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func followed(t *testing.T, s *Store, since store.Mark) store.Followed {
+	t.Helper()
+	f, err := s.Follow(t.Context(), since)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// What a version has committed that keeps no records is a gap: while it leads nothing names the
+// state of the store, and afterwards nothing leads on from what was read before.
+func TestWhatAnOlderVersionHasCommittedIsAGap(t *testing.T) {
+	s := opened(t, emptySchema(t))
+	fill(t, s, 3)
+	before := followed(t, s, store.Mark{})
+	execute(t, s, `UPDATE meta SET epoch = epoch + 1, leadership = 'older', sequence = sequence + 1`,
+		`UPDATE allocation SET ended = 1 WHERE id = 2`)
+	if f := followed(t, s, before.Mark); f.Mark != (store.Mark{}) {
+		t.Errorf("read %+v; want that nothing names the state", f.Mark)
+	}
+	if _, err := s.CatchUp(t.Context(), before.Mark); !errors.Is(err, store.ErrGap) {
+		t.Errorf("while it leads: %v; want a gap", err)
+	}
+	meta, err := s.Lead(t.Context(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.CatchUp(t.Context(), before.Mark); !errors.Is(err, store.ErrGap) {
+		t.Errorf("afterwards: %v; want a gap", err)
+	}
+	commitOne(t, s, meta.Epoch, meta.Sequence+1)
+	if _, err := s.CatchUp(t.Context(), before.Mark); !errors.Is(err, store.ErrGap) {
+		t.Errorf("after one more commit: %v; want a gap", err)
+	}
+	if f := followed(t, s, before.Mark); !f.Whole || len(f.Rows.Allocations) != 2 {
+		t.Errorf("read %d allocations, whole: %t; want all two", len(f.Rows.Allocations), f.Whole)
+	}
+}
+
+// A commit that does not raise the sequence has no record. Nothing leads over it.
+func TestACommitWithoutARecordIsAGap(t *testing.T) {
+	s := opened(t, emptySchema(t))
+	epoch := fill(t, s, 3)
+	before := followed(t, s, store.Mark{})
+	c := ledger.Changes{Revision: 1, LastID: 3, HostsRemoved: []string{"h"}}
+	if err := s.Commit(t.Context(), store.Batch{Epoch: epoch, Changes: c}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.CatchUp(t.Context(), before.Mark); !errors.Is(err, store.ErrGap) {
+		t.Errorf("%v; want a gap", err)
+	}
+}
+
+// A row that is set aside was taken out by no commit. Nothing leads over it.
+func TestWhatIsSetAsideIsAGap(t *testing.T) {
+	s := opened(t, emptySchema(t))
+	fill(t, s, 3)
+	before := followed(t, s, store.Mark{})
+	if _, err := s.SetAside(t.Context(), store.AllocationTable, ledger.ID(2).String(), func([]store.AsideRow) error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Lead(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.CatchUp(t.Context(), before.Mark); !errors.Is(err, store.ErrGap) {
+		t.Errorf("%v; want a gap", err)
+	}
+	if f := followed(t, s, before.Mark); !f.Whole || len(f.Rows.Allocations) != 2 {
+		t.Errorf("read %d allocations, whole: %t; want the two that are left", len(f.Rows.Allocations), f.Whole)
+	}
+}
+
+// A leadership whose records cannot be begun begins all the same. Its first commit has a record.
+func TestALeadershipBeginsWithoutRecords(t *testing.T) {
+	s := opened(t, emptySchema(t))
+	fill(t, s, 3)
+	execute(t, s, `DELETE FROM change`, `ALTER TABLE change RENAME TO away`)
+	meta, err := s.Lead(t.Context(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	execute(t, s, `ALTER TABLE away RENAME TO change`)
+	if f := followed(t, s, store.Mark{}); f.Mark != (store.Mark{}) || f.Meta.Epoch != meta.Epoch {
+		t.Errorf("read %+v; want that nothing names the state", f)
+	}
+	commitOne(t, s, meta.Epoch, meta.Sequence+1)
+	if f := followed(t, s, store.Mark{}); !f.Whole || f.Mark.Sequence != meta.Sequence+1 {
+		t.Errorf("after a commit: %+v, whole: %t; want all", f.Mark, f.Whole)
+	}
+}
+
+// What earlier leaderships have recorded is removed when one begins, and from then on in steps.
+// What is later than the store's state does not stand in the way.
+func TestRecordsAreBounded(t *testing.T) {
+	s := opened(t, emptySchema(t))
+	fill(t, s, 1)
+	execute(t, s, `INSERT INTO change (sequence, before, leadership, keys)
+ SELECT s, s - 1, 'before', '' FROM generate_series(2, 20000) AS s`, `UPDATE meta SET sequence = 19999`)
+	before := followed(t, s, store.Mark{})
+	meta, err := s.Lead(t.Context(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := count(t, s, `SELECT count(*) FROM change`); n > store.RecordsKept {
+		t.Errorf("%d records; want at most %d", n, store.RecordsKept)
+	}
+	for i := range uint64(3) {
+		commitOne(t, s, meta.Epoch, meta.Sequence+1+i)
+	}
+	if f, err := s.CatchUp(t.Context(), before.Mark); err != nil || f.Mark.Sequence != meta.Sequence+3 || len(f.Rows.Allocations) != 1 {
+		t.Errorf("caught up to %+v, %v", f.Mark, err)
+	}
+	s.writer.records.commits, s.writer.records.left[0] = store.RecordsKept, store.Signed(meta.Sequence)
+	commitOne(t, s, meta.Epoch, meta.Sequence+4)
+	if n := count(t, s, `SELECT count(*) FROM change`); n != 4 {
+		t.Errorf("%d records; want those of the last four commits", n)
+	}
+}
+
+// Records are removed in steps, and never too many.
+func TestSoManyRecordsAreKept(t *testing.T) {
+	var kept records
+	removed := int64(0)
+	for sequence := range int64(3 * store.RecordsKept) {
+		upTo, due := kept.committed(sequence)
+		if due {
+			removed = upTo
+		}
+		left := sequence - removed
+		if left > store.RecordsKept+store.RecordsKept/store.RecordSteps {
+			t.Fatalf("%d records are left", left)
+		}
+		if due && left < store.RecordsKept {
+			t.Fatalf("only %d records are left", left)
+		}
+	}
+}
+
+// commitOne commits a change of the allocation 1, which leaves a sequence.
+func commitOne(t *testing.T, s *Store, epoch, sequence uint64) {
+	t.Helper()
+	c := ledger.Changes{Revision: sequence, Transitions: []ledger.Allocation{storetest.Typical(1, ledger.Active, sequence)}}
+	if err := s.Commit(t.Context(), store.Batch{Epoch: epoch, Changes: c}); err != nil {
+		t.Fatal(err)
+	}
+}

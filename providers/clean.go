@@ -1,0 +1,74 @@
+package providers
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/bursar/bursar/internal/spelling"
+)
+
+const (
+	maxText = 1200 // bytes of a message
+	maxWord = 120  // bytes of a word of a cluster's for something
+)
+
+// Said makes a text of a cluster, such as an error of its provider, fit to be shown and logged:
+// one line of at most 1,200 bytes, without what a terminal would act on.
+func Said(text string) string { return spelling.Line(text, maxText) }
+
+// Clean returns a provider whose texts are fit to be shown and logged, whatever the cluster says.
+// Queues, partitions and users with names that cannot be shown are left out: nobody can ask for
+// them. Errors are as they were; see Said.
+func Clean(p Provider) Provider {
+	if counted, is := p.(Counted); is {
+		return &cleanCounted{clean{p}, counted}
+	}
+	return &clean{p}
+}
+
+type clean struct{ Provider }
+
+type cleanCounted struct {
+	clean
+	counted Counted
+}
+
+// Requests is the provider's.
+func (c *cleanCounted) Requests() int64 { return c.counted.Requests() }
+
+// Snapshot is the provider's, cleaned.
+func (c *clean) Snapshot(ctx context.Context) (Snapshot, error) {
+	s, err := c.Provider.Snapshot(ctx)
+	s.Server, s.Untrusted, s.Doubts = word(s.Server), Said(s.Untrusted), Said(s.Doubts)
+	s.Queues = slices.DeleteFunc(s.Queues, func(q Queue) bool { return !shown(q.Path) || !shown(q.Parent) || !shown(q.Partition) })
+	for i := range s.Queues {
+		q := &s.Queues[i]
+		q.State = word(q.State)
+		if !shown(q.DefaultPartition) {
+			q.DefaultPartition = ""
+		}
+		q.Users = slices.DeleteFunc(q.Users, func(u User) bool { return !shown(u.Name) })
+	}
+	return s, err
+}
+
+// Servers is the provider's, cleaned but for the errors.
+func (c *clean) Servers(ctx context.Context) []Server {
+	list := c.Provider.Servers(ctx)
+	for i := range list {
+		s := &list[i]
+		s.Address, s.Role, s.Version = word(s.Address), word(s.Role), word(s.Version)
+	}
+	return list
+}
+
+func word(text string) string { return spelling.Line(text, maxWord) }
+
+// shown reports whether a name looks like what it is. A name that is no UTF-8 is the mistake of a
+// provider and not of a cluster: it is left for the caller to refuse.
+func shown(name string) bool {
+	return !utf8.ValidString(name) || !strings.ContainsFunc(name, func(r rune) bool { return !strconv.IsPrint(r) })
+}

@@ -1,0 +1,53 @@
+package providers
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// hostile says what it likes.
+type hostile struct {
+	Provider
+	text string
+}
+
+func (h hostile) Snapshot(context.Context) (Snapshot, error) {
+	q := func(path string) Queue {
+		return Queue{Path: path, Parent: "root", Partition: "", State: h.text, DefaultPartition: h.text, Users: []User{{Name: h.text}, {Name: "alice"}}}
+	}
+	other := q("root.b")
+	other.Partition = h.text
+	return Snapshot{Server: h.text, Incarnation: h.text, Untrusted: h.text, Queues: []Queue{q("root.a"), q("root." + h.text), other}}, nil
+}
+
+func (h hostile) Servers(context.Context) []Server {
+	return []Server{{Address: h.text, Role: h.text, Version: h.text}}
+}
+
+func TestNothingThatATerminalActsOnComesFromAProvider(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		bad := rapid.SampledFrom([]string{"\x1b[2J", "\u202e", "\u2066", "\u009b31m", "\r", "\n", "\x00", "\u200f", "\ufeff", "\u2028"}).Draw(t, "bad")
+		text := rapid.StringN(0, 20, 80).Draw(t, "before") + bad + strings.Repeat("long ", rapid.IntRange(0, 1000).Draw(t, "long"))
+		p := Clean(hostile{text: text})
+		s, err := p.Snapshot(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.Incarnation != text {
+			t.Fatalf("the incarnation, which is compared and never shown, is %q", s.Incarnation)
+		}
+		s.Incarnation = ""
+		if len(s.Queues) != 1 || s.Queues[0].Path != "root.a" || len(s.Queues[0].Users) != 1 || s.Queues[0].Users[0].Name != "alice" {
+			t.Fatalf("%q: kept are %+v", text, s.Queues)
+		}
+		all := fmt.Sprintf("%v %v %s", s, p.Servers(t.Context()), Said(text))
+		if strings.ContainsFunc(all, func(r rune) bool { return !strconv.IsPrint(r) }) || len(all) > 5000 {
+			t.Fatalf("%q: %d bytes: %q", text, len(all), all)
+		}
+	})
+}

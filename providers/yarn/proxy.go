@@ -1,0 +1,177 @@
+package yarn
+
+import (
+	"bufio"
+	"context"
+	"encoding/base64"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/bursar/bursar/internal/credential"
+	"github.com/bursar/bursar/providers"
+)
+
+// proxy is an HTTP proxy that all requests to a cluster go through: those to http addresses as they
+// are, those to https ones through a tunnel (CONNECT), in which TLS is with the server itself.
+type proxy struct {
+	address
+	user     string
+	password *credential.FileSet[string] // nil: it asks for none
+}
+
+// ProxyError says that a server could not be asked because of the proxy before it.
+type ProxyError struct {
+	Proxy string
+	// Status is what the proxy answered, such as "502 Bad Gateway"; empty: nothing.
+	Status string
+	Err    error
+}
+
+func (e *ProxyError) Error() string {
+	if e.Status != "" {
+		return fmt.Sprintf("the proxy %s answers %q: see the settings %s, %s and %s", e.Proxy, e.Status, settingProxy, settingProxyUser, settingProxyPasswordFile)
+	}
+	return fmt.Sprintf("the proxy %s does not answer: %v: see the setting %s", e.Proxy, e.Err, settingProxy)
+}
+
+// Unwrap returns the cause, nil if there is none.
+func (e *ProxyError) Unwrap() error { return e.Err }
+
+// openProxy reads the password for the proxy; nil: there is none. The error is a
+// *providers.SettingError.
+func openProxy(s settings, now func() time.Time) (*proxy, error) {
+	if s.proxy == nil {
+		return nil, nil //nolint:nilnil // there is none
+	}
+	p := &proxy{address: *s.proxy, user: s.proxyUser}
+	if s.proxyPasswordFile == "" {
+		return p, nil
+	}
+	var err error
+	p.password, err = openSecret(settingProxyPasswordFile, s.proxyPasswordFile, wantPassword, maxPassword, now)
+	return p, err
+}
+
+// use makes a transport to a server go through the proxy.
+func (p *proxy) use(transport *http.Transport, at address) {
+	dial := transport.DialContext
+	reach := func(ctx context.Context, network string) (net.Conn, error) {
+		conn, err := dial(ctx, network, p.dialAddress())
+		if err != nil {
+			err = &ProxyError{Proxy: p.String(), Err: err}
+		}
+		return conn, err
+	}
+	if at.url.Scheme == "http" {
+		transport.Proxy = func(*http.Request) (*url.URL, error) {
+			through := *p.url
+			if p.password != nil {
+				through.User = url.UserPassword(p.user, *p.password.Get())
+			}
+			return &through, nil
+		}
+		transport.DialContext = func(ctx context.Context, network, _ string) (net.Conn, error) { return reach(ctx, network) }
+		return
+	}
+	transport.DialContext = func(ctx context.Context, network, target string) (net.Conn, error) {
+		conn, err := reach(ctx, network)
+		if err != nil {
+			return nil, err
+		}
+		if err := p.tunnel(ctx, conn, target); err != nil {
+			_ = conn.Close()
+			return nil, err
+		}
+		return conn, nil
+	}
+}
+
+// tunnel asks the proxy to connect us to a host and port. The error is a *ProxyError.
+func (p *proxy) tunnel(ctx context.Context, conn net.Conn, target string) error {
+	ctx, cancel := context.WithTimeout(ctx, connectTime)
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
+	request := &http.Request{Method: http.MethodConnect, URL: &url.URL{Opaque: target}, Host: target, Header: http.Header{"User-Agent": {"bursar"}}}
+	if p.password != nil {
+		request.Header.Set("Proxy-Authorization", "Basic "+p.sent())
+	}
+	err := request.Write(conn)
+	var response *http.Response
+	if err == nil {
+		// Nothing comes behind the head before we begin with TLS, so nothing is read too far.
+		response, err = http.ReadResponse(bufio.NewReader(io.LimitReader(conn, maxHeader)), request)
+	}
+	switch {
+	case ctx.Err() != nil:
+		return &ProxyError{Proxy: p.String(), Err: ctx.Err()}
+	case err != nil:
+		return &ProxyError{Proxy: p.String(), Err: err}
+	}
+	response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return &ProxyError{Proxy: p.String(), Status: response.Status}
+	}
+	return nil
+}
+
+// sent is how user and password go to the proxy.
+func (p *proxy) sent() string {
+	return base64.StdEncoding.EncodeToString([]byte(p.user + ":" + *p.password.Get()))
+}
+
+// hide covers a proxy that repeats what it was sent.
+func (p *proxy) hide(text string) string {
+	if p == nil || p.password == nil {
+		return text
+	}
+	return strings.NewReplacer(p.sent(), providers.Hidden, *p.password.Get(), providers.Hidden).Replace(text)
+}
+
+// dialAddress is host:port.
+func (p *proxy) dialAddress() string {
+	if _, _, found := cutPort(p.url.Host); found {
+		return p.url.Host
+	}
+	return p.url.Host + ":80"
+}
+
+// checkProxy reads the settings of the proxy. The error is a *providers.SettingError.
+func (s *settings) checkProxy(given map[string]string) error {
+	text, is := given[settingProxy]
+	s.proxyUser, s.proxyPasswordFile = given[settingProxyUser], given[settingProxyPasswordFile]
+	for _, name := range []string{settingProxyUser, settingProxyPasswordFile} {
+		if _, said := given[name]; said && !is {
+			return &providers.SettingError{Setting: name, Value: given[name], Want: "a " + settingProxy + " that it is for"}
+		}
+	}
+	switch {
+	case !is:
+		return nil
+	case strings.Contains(text, "@"):
+		return &providers.SettingError{
+			Setting: settingProxy, Value: withoutUser(text),
+			Want: "an address without user and password: they are settings, and the password stands in a file (" + settingProxyUser + ", " + settingProxyPasswordFile + ")",
+		}
+	case s.proxyUser == "" && s.proxyPasswordFile != "":
+		return &providers.SettingError{Setting: settingProxyUser, Want: "the user whose password it is"}
+	case s.proxyUser != "" && s.proxyPasswordFile == "":
+		return &providers.SettingError{Setting: settingProxyPasswordFile, Want: "a file with the password of the user"}
+	case strings.ContainsFunc(s.proxyUser, notInName):
+		return &providers.SettingError{Setting: settingProxyUser, Value: s.proxyUser, Want: wantName}
+	}
+	at, wrong := parseAddress(text)
+	if wrong != "" || at.url.Scheme != "http" {
+		return &providers.SettingError{Setting: settingProxy, Value: text, Want: "the address of an HTTP proxy, such as http://proxy:3128"}
+	}
+	s.proxy = &at
+	if s.proxyUser != "" && !at.loopback() && !s.insecure {
+		return &providers.SettingError{Setting: settingProxy, Value: at.String(), Want: `a proxy on this machine, as everybody on the way can read its password; or insecure: "true"`}
+	}
+	return nil
+}
