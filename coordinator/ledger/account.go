@@ -18,9 +18,8 @@ type account struct {
 	// not list it.
 	most [3]int64
 
-	used     resource.Sum    // of active allocations
-	reserved resource.Sum    // of reservations
-	others   resource.Vector // in an external queue: what is used and is not ours
+	sums
+	others resource.Vector // in an external queue: what is used and is not ours
 
 	claim *claim // it is held for one request; nil: it is not
 	held  int    // live allocations that count in it
@@ -177,12 +176,21 @@ func (a *account) overLimit() bool {
 }
 
 // balance is the sum that an allocation in the given state counts in.
-func (a *account) balance(s State) *resource.Sum {
-	if s == Active {
-		return &a.used
-	}
-	return &a.reserved
+// sums are what allocations hold.
+type sums struct {
+	used     resource.Sum // of active allocations
+	reserved resource.Sum // of reservations
 }
+
+// in is the sum of allocations in a state.
+func (s *sums) in(state State) *resource.Sum {
+	if state == Active {
+		return &s.used
+	}
+	return &s.reserved
+}
+
+func (s *sums) empty() { *s = sums{} }
 
 // canCount reports whether a resource that is not checked against the limit can be added without
 // an overflow.
@@ -198,14 +206,14 @@ func (a *account) canCount(v resource.Vector) bool {
 // add counts a resource. A resource that fits, or that canCount has accepted, cannot overflow. A
 // ledger whose sums are wrong must not go on, so it panics.
 func (a *account) add(s State, v resource.Vector) {
-	if err := a.balance(s).Add(v); err != nil {
+	if err := a.in(s).Add(v); err != nil {
 		panic("ledger: " + a.name.String() + ": " + err.Error())
 	}
 }
 
 // subtract gives back what add counted.
 func (a *account) subtract(s State, v resource.Vector) {
-	if err := a.balance(s).Minus(v); err != nil {
+	if err := a.in(s).Minus(v); err != nil {
 		panic("ledger: " + a.name.String() + ": " + err.Error())
 	}
 	if a.exceeded {

@@ -24,10 +24,10 @@ type accountSet struct {
 	uses     []*shareUse // of the share, in these accounts
 	live     int         // allocations that share it
 
-	// held is how many of them hold something, and used and reserved what that is: with other rules
-	// it counts elsewhere at once.
-	held           int
-	used, reserved resource.Sum
+	// held is how many of them hold something, and the sums what that is: with other rules it
+	// counts elsewhere at once.
+	held int
+	sums
 	// partSets are those of them that have external parts, by the addresses of these.
 	partSets map[string]*partSet
 }
@@ -80,23 +80,16 @@ func (set *accountSet) tells(keys *label.Scope) bool {
 
 // addToSet counts what an allocation of the set holds. It cannot overflow: see heldAtMost.
 func (set *accountSet) addToSet(s State, v resource.Vector) {
-	if err := set.balance(s).Add(v); err != nil {
+	if err := set.in(s).Add(v); err != nil {
 		panic("ledger: the account set of " + set.labels.String() + ": " + err.Error())
 	}
 }
 
 // takeFromSet gives back what addToSet counted.
 func (set *accountSet) takeFromSet(s State, v resource.Vector) {
-	if err := set.balance(s).Minus(v); err != nil {
+	if err := set.in(s).Minus(v); err != nil {
 		panic("ledger: the account set of " + set.labels.String() + ": " + err.Error())
 	}
-}
-
-func (set *accountSet) balance(s State) *resource.Sum {
-	if s == Active {
-		return &set.used
-	}
-	return &set.reserved
 }
 
 // unlink takes an entry, which counts nowhere any more, out of its account set. Accounts, cluster

@@ -19,8 +19,8 @@ func (l *Ledger) Audit() (found []Violation) {
 
 // balances is the sum of the allocations of an account.
 type balances struct {
-	used, reserved resource.Sum
-	held           int
+	sums
+	held int
 	// Of a cluster queue:
 	shown    [readings]resource.Sum
 	attached int
@@ -28,11 +28,7 @@ type balances struct {
 
 // count adds what an allocation has in the account, or takes it away again.
 func (b *balances) count(s State, v resource.Vector, by int) {
-	into := &b.reserved
-	if s == Active {
-		into = &b.used
-	}
-	addOrSubtract(into, v, by)
+	addOrSubtract(b.in(s), v, by)
 }
 
 // addOrSubtract adds the vector if by is 1, and takes it away if by is -1. What cannot be added,

@@ -198,7 +198,7 @@ func (q *clusterQueue) tooLarge(request resource.Vector) bool {
 
 // masterIsLarge reports whether a master asks for more than the largest container has.
 func (q *clusterQueue) masterIsLarge(request resource.Vector) bool {
-	return q.report.Details != nil && len(q.largeMasters(nil, request)) > 0
+	return len(q.largeMasters(nil, request)) > 0
 }
 
 // largeMasters appends what a master asks for beyond the largest container.

@@ -98,8 +98,8 @@ type partSet struct {
 
 // heldPart is what allocations hold at one address.
 type heldPart struct {
-	address        resource.Address
-	used, reserved resource.Sum
+	address resource.Address
+	sums
 }
 
 // partLimit is an external limit, and which parts count there.
@@ -191,34 +191,20 @@ func (set *partSet) count(s State, parts []resource.External, by int) {
 // see heldAtMost.
 func (set *partSet) add(s State, parts []resource.External) {
 	for i := range parts {
-		set.parts[i].must(set.parts[i].balance(s).Add(parts[i].Vector))
+		set.parts[i].must(set.parts[i].in(s).Add(parts[i].Vector))
 	}
 }
 
 // subtract takes away what add added.
 func (set *partSet) subtract(s State, parts []resource.External) {
 	for i := range parts {
-		set.parts[i].must(set.parts[i].balance(s).Minus(parts[i].Vector))
+		set.parts[i].must(set.parts[i].in(s).Minus(parts[i].Vector))
 	}
-}
-
-func (p *heldPart) balance(s State) *resource.Sum {
-	if s == Active {
-		return &p.used
-	}
-	return &p.reserved
 }
 
 func (p *heldPart) must(err error) {
 	if err != nil {
 		panic("ledger: what allocations hold in " + p.address.String() + ": " + err.Error())
-	}
-}
-
-// empty makes what the set holds zero.
-func (set *partSet) empty() {
-	for i := range set.parts {
-		set.parts[i].used, set.parts[i].reserved = resource.Sum{}, resource.Sum{}
 	}
 }
 

@@ -196,11 +196,9 @@ func (f *Filed) settle() {
 	}
 	f.emptySums()
 	l.placeHosts()
-	created := make(map[*clusterQueue]struct{})
 	l.entries.Scan(func(_ ID, e *entry) bool {
 		for _, t := range e.queueCharges() {
-			if _, known := created[t.queue]; !known && t.queue.of == nil {
-				created[t.queue] = struct{}{}
+			if t.queue.creator == nil && t.queue.of == nil { // the first entry that has a part there
 				t.queue.setCreator(e.host)
 			}
 		}

@@ -13,9 +13,11 @@ func (f *Filed) emptySums() {
 		h.account.empty()
 	}
 	for _, set := range l.accountSets {
-		set.used, set.reserved = resource.Sum{}, resource.Sum{}
+		set.empty()
 		for _, parts := range set.partSets {
-			parts.empty()
+			for i := range parts.parts {
+				parts.parts[i].empty()
+			}
 		}
 	}
 	for _, scope := range l.rules.scopes {
@@ -41,8 +43,6 @@ func (f *Filed) emptySums() {
 	}
 }
 
-func (a *account) empty() { a.used, a.reserved = resource.Sum{}, resource.Sum{} }
-
 // sum adds an entry to the sums of its host, its account set and its cluster queues.
 func (l *Ledger) sum(e *entry) {
 	e.host.account.add(e.State, e.request())
@@ -59,13 +59,7 @@ func (l *Ledger) sum(e *entry) {
 // sumSets adds the sums of account sets to their quotas, and those of part sets to their limits.
 func (l *Ledger) sumSets() {
 	for _, set := range l.accountSets {
-		used, reserved := set.used.Vector(), set.reserved.Vector()
-		for i, quota := range set.accounts {
-			quota.add(Active, used)
-			quota.add(Reserved, reserved)
-			set.uses[i].add(used)
-			set.uses[i].add(reserved)
-		}
+		set.addToAccounts()
 		for _, parts := range set.partSets {
 			parts.addToLimits()
 		}

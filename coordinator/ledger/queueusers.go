@@ -51,11 +51,10 @@ func (t *Terms) termed(v resource.Vector) resource.Vector {
 		if v.Has(dimension) {
 			continue
 		}
-		switch {
-		case dimension == resource.AMMemory && whole.Has(resource.Memory):
-			n = min(n, whole.Memory())
-		case dimension == resource.AMCPU && whole.Has(resource.CPU):
-			n = min(n, whole.CPU())
+		for _, d := range masterDimensions {
+			if most, has := whole.Get(d.whole); has && dimension == d.master {
+				n = min(n, most)
+			}
 		}
 		v = v.With(dimension, n)
 	}
@@ -169,8 +168,8 @@ func (q *clusterQueue) firstIsFree() bool {
 		return false
 	}
 	a := &q.account
-	for _, dimension := range [...]string{resource.AMMemory, resource.AMCPU} {
-		if a.used.Get(dimension)+a.reserved.Get(dimension)+get(a.others, dimension) > 0 {
+	for _, d := range masterDimensions {
+		if a.used.Get(d.master)+a.reserved.Get(d.master)+get(a.others, d.master) > 0 {
 			return false
 		}
 	}

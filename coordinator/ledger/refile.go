@@ -140,18 +140,25 @@ func (l *Ledger) replaceRules() {
 // countAll counts what the allocations of the set hold in its accounts and in its share, which are
 // new.
 func (set *accountSet) countAll() {
+	for _, quota := range set.accounts {
+		quota.held += set.held
+	}
+	set.addToAccounts()
+	set.share.add(set.used.Vector(), 1)
+	set.share.add(set.reserved.Vector(), 1)
+	for _, parts := range set.partSets {
+		parts.countAll()
+	}
+}
+
+// addToAccounts adds the sums of the set to its accounts, and to what its share has there.
+func (set *accountSet) addToAccounts() {
 	used, reserved := set.used.Vector(), set.reserved.Vector()
 	for i, quota := range set.accounts {
 		quota.add(Active, used)
 		quota.add(Reserved, reserved)
-		quota.held += set.held
 		set.uses[i].add(used)
 		set.uses[i].add(reserved)
-	}
-	set.share.add(used, 1)
-	set.share.add(reserved, 1)
-	for _, parts := range set.partSets {
-		parts.countAll()
 	}
 }
 

@@ -95,9 +95,12 @@ func (b *basic) transport(base http.RoundTripper, _ address) http.RoundTripper {
 
 // hide covers a server that repeats what it was sent.
 func (b *basic) hide(text string) string {
-	password := *b.password.Get()
-	sent := base64.StdEncoding.EncodeToString([]byte(b.user + ":" + password))
-	return strings.NewReplacer(sent, providers.Hidden, password, providers.Hidden).Replace(text)
+	return strings.NewReplacer(b.sent(), providers.Hidden, *b.password.Get(), providers.Hidden).Replace(text)
+}
+
+// sent is how they are sent.
+func (b *basic) sent() string {
+	return base64.StdEncoding.EncodeToString([]byte(b.user + ":" + *b.password.Get()))
 }
 
 func (b *basic) close() {}

@@ -234,15 +234,15 @@ func queueField(r *reader, n *node, key []byte) error {
 	case "rootQueue":
 		return r.nodes(&n.root)
 	}
-	var name string
-	var err error
-	if read, known := nodeFields[string(key)]; known {
-		name, err = string(key), read(r, n)
-	} else if read, known := limitFields[string(key)]; known {
-		name, err = string(key), read(r, &n.applicationLimits)
-	} else {
-		err = r.json.Skip()
+	read, known := nodeFields[string(key)]
+	if !known {
+		read, known = limitFields[string(key)]
 	}
+	if !known {
+		return r.json.Skip()
+	}
+	name := string(key) // key is good until the next is read
+	err := read(r, n)
 	for _, figure := range r.figures {
 		n.absurd = append(n.absurd, name+" "+figure)
 	}

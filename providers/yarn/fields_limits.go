@@ -29,48 +29,31 @@ type userNode struct {
 // maxUsers bounds how many users of one queue are kept.
 const maxUsers = 10_000
 
-// limitField reads one of these.
-type limitField func(*reader, *applicationLimits) error
-
 // limitFields are the keys of these.
-var limitFields = map[string]limitField{
+var limitFields = map[string]nodeField{
 	// The CapacityScheduler.
-	"maxApplicationsPerUser": limitFigure((*reader).count, func(l *applicationLimits) **int32 { return &l.perUser }),
-	"maxParallelApps":        limitFigure((*reader).count, func(l *applicationLimits) **int32 { return &l.parallel }),
-	"numContainers":          limitFigure((*reader).count, func(l *applicationLimits) **int32 { return &l.containers }),
-	"AMResourceLimit":        limitVector(roleLimit, func(l *applicationLimits) **resource.Vector { return &l.amLimit }),
-	"usedAMResource":         limitVector(roleTaken, func(l *applicationLimits) **resource.Vector { return &l.amUsed }),
-	"userAMResourceLimit":    limitVector(roleLimit, func(l *applicationLimits) **resource.Vector { return &l.userAMLimit }),
-	"userLimit":              limitFigure((*reader).percent, func(l *applicationLimits) **float64 { return &l.userPercent }),
-	"userLimitFactor":        limitFigure((*reader).factor, func(l *applicationLimits) **float64 { return &l.factor }),
+	"maxApplicationsPerUser": number(func(n *node) **int32 { return &n.perUser }),
+	"maxParallelApps":        number(func(n *node) **int32 { return &n.parallel }),
+	"numContainers":          number(func(n *node) **int32 { return &n.containers }),
+	"AMResourceLimit":        vector(roleLimit, func(n *node) **resource.Vector { return &n.amLimit }),
+	"usedAMResource":         vector(roleTaken, func(n *node) **resource.Vector { return &n.amUsed }),
+	"userAMResourceLimit":    vector(roleLimit, func(n *node) **resource.Vector { return &n.userAMLimit }),
+	"userLimit":              figure((*reader).percent, func(n *node) **float64 { return &n.userPercent }),
+	"userLimitFactor":        figure((*reader).factor, func(n *node) **float64 { return &n.factor }),
 	"users":                  readUsers,
-	"maximumAllocation":      limitVector(roleLimit, func(l *applicationLimits) **resource.Vector { return &l.largest }),
+	"maximumAllocation":      vector(roleLimit, func(n *node) **resource.Vector { return &n.largest }),
 	// The FairScheduler.
-	"maxContainerAllocation": limitVector(roleLimit, func(l *applicationLimits) **resource.Vector { return &l.largest }),
-	"amMaxResources":         limitVector(roleLimit, func(l *applicationLimits) **resource.Vector { return &l.amLimit }),
-	"amUsedResources":        limitVector(roleTaken, func(l *applicationLimits) **resource.Vector { return &l.amUsed }),
+	"maxContainerAllocation": vector(roleLimit, func(n *node) **resource.Vector { return &n.largest }),
+	"amMaxResources":         vector(roleLimit, func(n *node) **resource.Vector { return &n.amLimit }),
+	"amUsedResources":        vector(roleTaken, func(n *node) **resource.Vector { return &n.amUsed }),
 }
 
-func limitFigure[T any](read func(*reader) (*T, error), at func(*applicationLimits) **T) limitField {
-	return func(r *reader, l *applicationLimits) error {
-		v, err := read(r)
-		if v != nil {
-			*at(l) = v
-		}
-		return err
-	}
-}
-
-func limitVector(as role, at func(*applicationLimits) **resource.Vector) limitField {
-	return limitFigure(func(r *reader) (*resource.Vector, error) { return r.vector(as) }, at)
-}
-
-func readUsers(r *reader, l *applicationLimits) error {
+func readUsers(r *reader, n *node) error {
 	return readList(r, "user", userField, func(u *userNode) error {
-		if len(l.users) == maxUsers {
+		if len(n.users) == maxUsers {
 			return &AnswerError{Refusal: Excessive, Detail: "more than 10000 users in one queue"}
 		}
-		l.users = append(l.users, *u)
+		n.users = append(n.users, *u)
 		return nil
 	})
 }

@@ -64,6 +64,9 @@ func (u *Undeclared) below(path string, by SchedulerKind) bool {
 	})
 }
 
+// containerDimensions are those that containers have, and that shares are rounded in.
+var containerDimensions = [...]string{resource.Memory, resource.CPU}
+
 // defaultAMShare is the FairScheduler's queueMaxAMShareDefault.
 const defaultAMShare = 0.5
 
@@ -121,7 +124,7 @@ func largestContainer(e *Entry) (largest resource.Vector) {
 	if e.LargestContainer == nil {
 		return largest
 	}
-	for _, dimension := range [...]string{resource.Memory, resource.CPU} {
+	for _, dimension := range containerDimensions {
 		if n, told := e.LargestContainer.Get(dimension); told && n > 0 {
 			largest = largest.With(dimension, n)
 		}
@@ -217,7 +220,7 @@ func (s *Scheduler) userLimit(q *providers.Queue, e *Entry, am *resource.Vector,
 // smallest container if that is more, times the factor; -1: all that the queue may have.
 func userCap(guaranteed, most resource.Vector, factor float64, container resource.Vector) resource.Vector {
 	var limit resource.Vector
-	for _, dimension := range [...]string{resource.Memory, resource.CPU} {
+	for _, dimension := range containerDimensions {
 		if factor < 0 {
 			if n, limited := most.Get(dimension); limited {
 				limit = limit.With(dimension, n)
@@ -247,7 +250,7 @@ func (s *Scheduler) userAMLimit(q *providers.Queue, e *Entry, weight float64, ac
 	}
 	limit := portion(share, q.Guaranteed, s.Assume.Container)
 	if e.AMLimit != nil {
-		for _, dimension := range [...]string{resource.Memory, resource.CPU} {
+		for _, dimension := range containerDimensions {
 			if most, limited := e.AMLimit.Get(dimension); limited {
 				n, _ := limit.Get(dimension)
 				limit = limit.With(dimension, min(n, most))
@@ -265,7 +268,7 @@ func userShare(percent, weight float64, active int) float64 {
 // portion is a share of memory and cpu, rounded up to whole containers.
 func portion(share float64, of, container resource.Vector) resource.Vector {
 	var v resource.Vector
-	for _, dimension := range [...]string{resource.Memory, resource.CPU} {
+	for _, dimension := range containerDimensions {
 		total, _ := of.Get(dimension)
 		step, _ := container.Get(dimension)
 		unit := unitOf(dimension)
@@ -311,7 +314,7 @@ func (s *Scheduler) fairAMLimit(q *providers.Queue, e *Entry, used resource.Vect
 		return nil, false // masters run, and none was ever compared with a limit: there is none
 	}
 	most := q.Limit
-	for _, dimension := range [...]string{resource.Memory, resource.CPU} {
+	for _, dimension := range containerDimensions {
 		total, _ := s.Totals[""].Get(dimension)
 		taken, _ := used.Get(dimension)
 		limit, limited := most.Get(dimension)

@@ -3,7 +3,6 @@ package yarn
 import (
 	"bufio"
 	"context"
-	"encoding/base64"
 	"fmt"
 	"io"
 	"net"
@@ -12,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/bursar/bursar/internal/credential"
 	"github.com/bursar/bursar/providers"
 )
 
@@ -20,8 +18,7 @@ import (
 // are, those to https ones through a tunnel (CONNECT), in which TLS is with the server itself.
 type proxy struct {
 	address
-	user     string
-	password *credential.FileSet[string] // nil: it asks for none
+	login *basic // nil: it asks for none
 }
 
 // ProxyError says that a server could not be asked because of the proxy before it.
@@ -48,12 +45,12 @@ func openProxy(s settings, now func() time.Time) (*proxy, error) {
 	if s.proxy == nil {
 		return nil, nil //nolint:nilnil // there is none
 	}
-	p := &proxy{address: *s.proxy, user: s.proxyUser}
+	p := &proxy{address: *s.proxy}
 	if s.proxyPasswordFile == "" {
 		return p, nil
 	}
-	var err error
-	p.password, err = openSecret(settingProxyPasswordFile, s.proxyPasswordFile, wantPassword, maxPassword, now)
+	password, err := openSecret(settingProxyPasswordFile, s.proxyPasswordFile, wantPassword, maxPassword, now)
+	p.login = &basic{user: s.proxyUser, password: password}
 	return p, err
 }
 
@@ -70,8 +67,8 @@ func (p *proxy) use(transport *http.Transport, at address) {
 	if at.url.Scheme == "http" {
 		transport.Proxy = func(*http.Request) (*url.URL, error) {
 			through := *p.url
-			if p.password != nil {
-				through.User = url.UserPassword(p.user, *p.password.Get())
+			if p.login != nil {
+				through.User = url.UserPassword(p.login.user, *p.login.password.Get())
 			}
 			return &through, nil
 		}
@@ -98,8 +95,8 @@ func (p *proxy) tunnel(ctx context.Context, conn net.Conn, target string) error 
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
 	request := &http.Request{Method: http.MethodConnect, URL: &url.URL{Opaque: target}, Host: target, Header: http.Header{"User-Agent": {"bursar"}}}
-	if p.password != nil {
-		request.Header.Set("Proxy-Authorization", "Basic "+p.sent())
+	if p.login != nil {
+		request.Header.Set("Proxy-Authorization", "Basic "+p.login.sent())
 	}
 	err := request.Write(conn)
 	var response *http.Response
@@ -120,17 +117,12 @@ func (p *proxy) tunnel(ctx context.Context, conn net.Conn, target string) error 
 	return nil
 }
 
-// sent is how user and password go to the proxy.
-func (p *proxy) sent() string {
-	return base64.StdEncoding.EncodeToString([]byte(p.user + ":" + *p.password.Get()))
-}
-
 // hide covers a proxy that repeats what it was sent.
 func (p *proxy) hide(text string) string {
-	if p == nil || p.password == nil {
+	if p == nil || p.login == nil {
 		return text
 	}
-	return strings.NewReplacer(p.sent(), providers.Hidden, *p.password.Get(), providers.Hidden).Replace(text)
+	return p.login.hide(text)
 }
 
 // dialAddress is host:port.
