@@ -19,6 +19,7 @@ func (m *machine) follows(c *modelCluster, r *ledger.ClusterReport, row *modelRo
 	settled := c.good && r.Asked >= max(row.Confirmed, row.changed, c.since).Add(r.Settle)
 	failure := m.failure(c, row, answers, settled)
 	said := failure != "" && failure != row.Reason && !row.finished(answers, settled)
+	var strays []ledger.ApplicationReport
 	to, free := make(map[string]bool), slices.DeleteFunc(slices.Clone(row.Entitled.External), func(x resource.External) bool { return !here(x) })
 	for _, id := range row.ApplicationIDs {
 		a, answered := answers[id]
@@ -38,9 +39,31 @@ func (m *machine) follows(c *modelCluster, r *ledger.ClusterReport, row *modelRo
 			continue
 		}
 		to[c.pathOf(a.Queue)] = true
+		strays = append(strays, a)
 	}
 	if len(to) != 1 || to[""] || len(free) != 1 {
 		return said
+	}
+	for _, a := range strays {
+		in := make(map[string]bool) // the partitions that it may run in
+		for partition, v := range a.Allocated {
+			if partition != ledger.AnyPartition && !v.IsZero() {
+				in[partition] = true
+			}
+		}
+		if len(in) == 0 {
+			for _, x := range row.Entitled.External {
+				if here(x) {
+					in[x.Partition] = true
+				}
+			}
+			if len(in) > 1 {
+				return said
+			}
+		}
+		if !in[free[0].Partition] {
+			return said
+		}
 	}
 	before, next := free[0].Address, free[0].Address
 	for path := range to {

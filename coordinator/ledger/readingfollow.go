@@ -59,6 +59,7 @@ func (r *reading) follow(l *Ledger, e *entry) (cost int) {
 // empty: there is none, or it cannot be told which part it is.
 func (r *reading) strayed(e *entry) (part int, to, application string) {
 	var used [resource.MaxExternal]bool // parts in which an application runs
+	var strays []*ApplicationReport
 	for i, id := range e.ApplicationIDs {
 		if r.owners[id] != e.ID || slices.Contains(e.ApplicationIDs[:i], id) {
 			continue
@@ -84,6 +85,7 @@ func (r *reading) strayed(e *entry) (part int, to, application string) {
 			return 0, "", ""
 		}
 		to, application = path, id
+		strays = append(strays, a)
 	}
 	if to == "" {
 		return 0, "", ""
@@ -95,10 +97,26 @@ func (r *reading) strayed(e *entry) (part int, to, application string) {
 			found++
 		}
 	}
-	if found != 1 {
+	if found != 1 || slices.ContainsFunc(strays, func(a *ApplicationReport) bool { return !r.isIn(e, a, e.Entitled.External[part].Partition) }) {
 		return 0, "", ""
 	}
 	return part, to, application
+}
+
+// isIn reports whether an application of an allocation runs in a partition: it holds something
+// there or, if the cluster does not say where it holds something, no part of the allocation is in
+// another partition of the cluster.
+func (r *reading) isIn(e *entry, a *ApplicationReport, partition string) bool {
+	told := false
+	for of, v := range a.Allocated {
+		if of != AnyPartition && !v.IsZero() {
+			told = true
+		}
+	}
+	if told {
+		return !a.Allocated[partition].IsZero()
+	}
+	return !slices.ContainsFunc(e.Entitled.External, func(part resource.External) bool { return r.has(&part) && part.Partition != partition })
 }
 
 // has reports whether a part is in the cluster.
