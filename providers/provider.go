@@ -140,6 +140,8 @@ type Queue struct {
 	Closed bool
 	// CreatesChildren says that a queue below it need not be there: using it makes it.
 	CreatesChildren bool
+	// LeavesOnly says that it takes no applications itself: the queues below it do.
+	LeavesOnly bool
 	// DefaultPartition is the partition of an application that names none.
 	DefaultPartition string
 	// AbsoluteCapacity and AbsoluteMaxCapacity are the shares of the cluster that it is promised
@@ -183,6 +185,9 @@ type Application struct {
 	Known bool
 	// Ended says that it is over: finished, failed or killed.
 	Ended bool
+	// Failure is FAILED or KILLED if it ended without success, and Diagnostics why, in the
+	// cluster's words. Empty: it did not, or that is not known.
+	Failure, Diagnostics string
 	// Queue is the queue that it runs in: a full path, or a leaf if the cluster says no more.
 	Queue string
 	// Allocated is what it holds now, by partition. If the cluster does not tell them apart there

@@ -292,7 +292,7 @@ func queueMessage(p *bursarv1.Provider, q *providers.Queue) *bursarv1.Queue {
 	return &bursarv1.Queue{
 		Kind: p.GetKind(), Cluster: p.GetCluster(), Path: q.Path, Parent: q.Parent, Partition: q.Partition, State: q.State,
 		Account: &bursarv1.Account{Limit: convert.VectorToProto(q.Limit)},
-		Used:    convert.VectorToProto(q.Used), Guaranteed: convert.VectorToProto(q.Guaranteed), CreatesChildren: q.CreatesChildren,
+		Used:    convert.VectorToProto(q.Used), Guaranteed: convert.VectorToProto(q.Guaranteed), CreatesChildren: q.CreatesChildren, LeavesOnly: q.LeavesOnly,
 		AbsoluteCapacity: q.AbsoluteCapacity, AbsoluteMaxCapacity: q.AbsoluteMaxCapacity,
 		Applications: q.Applications, Pending: q.Pending, Active: q.Active, MaxApplications: q.MaxApplications,
 	}

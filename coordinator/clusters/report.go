@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/internal/spelling"
 	"github.com/bursar/bursar/providers"
 	"github.com/bursar/bursar/resource"
 )
@@ -14,6 +16,18 @@ import (
 // mostPartition is how long a partition may be in an address, in characters. Nobody can ask for a
 // longer one.
 const mostPartition = 128
+
+// What is kept of what a cluster says of an application, in bytes: it is a part of each row of its
+// allocation.
+const (
+	mostWord        = 32
+	mostDiagnostics = 300
+)
+
+// shownText is the beginning of a text, on one line and without what a terminal would act on.
+func shownText(text string, most int) string {
+	return spelling.Printable(spelling.Cut(strings.ToValidUTF8(strings.Join(strings.Fields(text), " "), "?"), most), '?')
+}
 
 // QueueReports are the queues of a snapshot in the ledger's form, without those that nobody can
 // ask for. A queue that makes no sense is an error: it must not get as far as the loop.
@@ -43,7 +57,7 @@ func QueueReports(queues []providers.Queue) ([]ledger.QueueReport, error) {
 		reports = append(reports, ledger.QueueReport{
 			Path: q.Path, Parent: q.Parent, Partition: q.Partition, Limit: q.Limit, Used: q.Used, Guaranteed: q.Guaranteed,
 			Users: users, FirstIsFree: q.FirstIsFree, Details: queueDetails(q),
-			State: q.State, Closed: q.Closed, CreatesChildren: q.CreatesChildren, DefaultPartition: q.DefaultPartition,
+			State: q.State, Closed: q.Closed, CreatesChildren: q.CreatesChildren, LeavesOnly: q.LeavesOnly, DefaultPartition: q.DefaultPartition,
 			AbsoluteCapacity: q.AbsoluteCapacity, AbsoluteMaxCapacity: q.AbsoluteMaxCapacity,
 			Applications: q.Applications, Pending: q.Pending, Active: q.Active, MaxApplications: q.MaxApplications,
 		})
@@ -92,7 +106,7 @@ func applicationReports(answers []providers.Application, asked []string) []ledge
 	}
 	reports := make([]ledger.ApplicationReport, 0, len(answers))
 	for _, a := range answers {
-		sound := wanted[a.ID]
+		sound := wanted[a.ID] && utf8.ValidString(a.Queue)
 		for _, v := range a.Allocated {
 			sound = sound && v.Validate() == nil
 		}
@@ -100,7 +114,10 @@ func applicationReports(answers []providers.Application, asked []string) []ledge
 			continue
 		}
 		delete(wanted, a.ID)
-		reports = append(reports, ledger.ApplicationReport{ID: a.ID, Known: a.Known, Ended: a.Ended, Queue: a.Queue, Allocated: a.Allocated})
+		reports = append(reports, ledger.ApplicationReport{
+			ID: a.ID, Known: a.Known, Ended: a.Ended, Failure: shownText(a.Failure, mostWord), Diagnostics: shownText(a.Diagnostics, mostDiagnostics),
+			Queue: a.Queue, Allocated: a.Allocated,
+		})
 	}
 	return reports
 }

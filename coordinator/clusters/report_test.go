@@ -10,6 +10,19 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
+// What a cluster says of an application that failed is cut, and cannot do anything to a terminal.
+func TestDiagnosticsAreCutAndCleaned(t *testing.T) {
+	long := "exit\x1b[2J\u202e 1\n\n at X.java " + strings.Repeat("y", 70_000)
+	answers := []providers.Application{
+		{ID: "a_1", Known: true, Ended: true, Failure: "FAILED", Diagnostics: long},
+		{ID: "a_2", Known: true, Queue: "root.\xff"},
+	}
+	got := applicationReports(answers, []string{"a_1", "a_2"})
+	if len(got) != 1 || got[0].Failure != "FAILED" || len(got[0].Diagnostics) > mostDiagnostics || !strings.HasPrefix(got[0].Diagnostics, "exit?[2J? 1 at X.java yy") {
+		t.Errorf("reported is %+v; want the beginning of the first, printable, and not the second", got)
+	}
+}
+
 // What a cluster limits for users gets to the ledger by name, and only if it makes sense.
 func TestUsersOfQueuesAreReported(t *testing.T) {
 	am := func(n int64) resource.Vector { return resource.Vector{}.With(resource.AMMemory, n) }

@@ -336,7 +336,7 @@ func (l *Ledger) shortfalls(list []Shortfall, e *entry, c charge) []Shortfall {
 // shortIn appends what a cluster queue lacks, or why nothing new may go there. If its cluster is
 // not known, that is said once, for the queue that was asked for.
 func (l *Ledger) shortIn(list []Shortfall, t *queueCharge, e *entry) []Shortfall {
-	note := t.queue.unschedulable()
+	note := t.unschedulable()
 	if note == "" {
 		return l.short(list, &t.queue.account, e, t.queue.limited(t.vector))
 	}
@@ -346,7 +346,7 @@ func (l *Ledger) shortIn(list []Shortfall, t *queueCharge, e *entry) []Shortfall
 	for dimension, asked := range t.vector.All() {
 		if asked != 0 {
 			s := t.queue.account.shortfall(dimension, asked, 0, note)
-			s.Detail = t.queue.detail(note, l.now)
+			s.Detail = t.detail(note, l.now)
 			return append(list, s)
 		}
 	}

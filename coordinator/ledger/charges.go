@@ -55,7 +55,7 @@ func (c charge) host() *host { return c.account.queue.host }
 func (c charge) fits() bool {
 	switch {
 	case c.part != nil:
-		return c.part.queue.fits(c.vector)
+		return c.part.fits()
 	case c.host() != nil:
 		return c.host().fits(c.vector)
 	}

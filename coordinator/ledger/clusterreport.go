@@ -32,6 +32,8 @@ type QueueReport struct {
 	FirstIsFree bool
 	// CreatesChildren says that the cluster creates a queue below it when it is used.
 	CreatesChildren bool
+	// LeavesOnly says that it takes no applications itself: the queues below it do.
+	LeavesOnly bool
 	// DefaultPartition is the partition of applications that name none.
 	DefaultPartition string
 	// These are only shown. In percent of the cluster; nil: not reported.
@@ -56,6 +58,9 @@ type ApplicationReport struct {
 	ID string
 	// Known is false if the cluster has no such application. Ended says that it has ended.
 	Known, Ended bool
+	// Failure says that it ended without success, as the cluster names it: FAILED or KILLED. Empty:
+	// it did not, or that is not known. Diagnostics is why, in the cluster's words.
+	Failure, Diagnostics string
 	// Queue is where it runs: a full path or, if the cluster says no more, a leaf.
 	Queue string
 	// Allocated is what it holds, by partition. AnyPartition stands for the one that it runs in if

@@ -8,8 +8,8 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// external is where the external parts of an allocation count. Their addresses never change; only
-// what is asked for there does.
+// external is where the external parts of an allocation count. Their addresses change only if a
+// part follows its application to another queue, see movePart.
 type external struct {
 	// charges are those of all parts, of cluster queues above before those below. The charge of an
 	// empty part is empty.
@@ -49,25 +49,45 @@ func (l *Ledger) attachExternal(e *entry, creator *host) {
 			x.memberships = append(x.memberships, membership{cluster: c})
 			c.attached++
 		}
+	}
+	x.charges = l.chargesOf(e, creator, func(*cluster) bool { return true })
+	e.external = x
+	l.joinPartSet(e)
+}
+
+// chargesOf makes the charges of an entry in some clusters. They count as attached. creator is as
+// for attachExternal.
+func (l *Ledger) chargesOf(e *entry, creator *host, in func(*cluster) bool) (list []queueCharge) {
+	parts := e.Entitled.External
+	for i := range parts {
+		c := l.cluster(ClusterName{parts[i].Kind, parts[i].Cluster})
+		if !in(c) {
+			continue
+		}
 		own := c.queue(queueKey{parts[i].Path, parts[i].Partition}, creator)
 		if user := e.Labels.Value(c.terms.UserLabel); user != "" {
-			x.charges = append(x.charges, queueCharge{queue: own.userPart(user), own: true})
+			list = append(list, queueCharge{queue: own.userPart(user), own: true})
 		}
 		for q := own; q != nil; q = q.parent {
-			x.charges = append(x.charges, queueCharge{queue: q, own: q == own})
+			list = append(list, queueCharge{queue: q, own: q == own})
 		}
 	}
-	slices.SortStableFunc(x.charges, func(a, b queueCharge) int {
-		return cmp.Or(a.queue.address.Compare(b.queue.address), cmp.Compare(a.queue.userName(), b.queue.userName()))
-	})
-	x.charges = slices.Clip(mergeCharges(x.charges))
-	for i := range x.charges {
-		t := &x.charges[i]
+	list = slices.Clip(mergeCharges(sortedCharges(list)))
+	for i := range list {
+		t := &list[i]
 		t.queue.attached++
 		t.vector = t.queue.sum(parts, func(part int) resource.Vector { return parts[part].Vector })
 	}
-	e.external = x
-	l.joinPartSet(e)
+	return list
+}
+
+// sortedCharges sorts charges: of cluster queues above before those below, and before those of
+// users of the same queue.
+func sortedCharges(list []queueCharge) []queueCharge {
+	slices.SortStableFunc(list, func(a, b queueCharge) int {
+		return cmp.Or(a.queue.address.Compare(b.queue.address), cmp.Compare(a.queue.userName(), b.queue.userName()))
+	})
+	return list
 }
 
 // mergeCharges merges the charges of the same cluster queue, which are next to each other.
@@ -91,21 +111,26 @@ func (l *Ledger) detachExternal(e *entry) {
 		return
 	}
 	x.set.leave(e.accountSet)
-	for i := range x.charges {
-		x.charges[i].queue.attached--
+	releaseCharges(x.charges)
+	for i := range x.memberships {
+		c := x.memberships[i].cluster
+		c.attached--
+		l.dropCluster(c)
 	}
-	for i := range x.charges {
-		q := x.charges[i].queue
+}
+
+// releaseCharges detaches charges that count nowhere any more from their cluster queues.
+func releaseCharges(list []queueCharge) {
+	for i := range list {
+		list[i].queue.attached--
+	}
+	for i := range list {
+		q := list[i].queue
 		if q.of != nil {
 			q.of.queue.dropUser(q)
 		} else {
 			q.cluster.prune(q)
 		}
-	}
-	for i := range x.memberships {
-		c := x.memberships[i].cluster
-		c.attached--
-		l.dropCluster(c)
 	}
 }
 
@@ -147,16 +172,21 @@ func (e *entry) holdExternal() {
 		if t.queue.of == nil { // else its queue's charge is the one before, and counts already
 			first = t.queue.firstIsFree()
 		}
-		t.queue.account.add(e.State, t.vector)
+		e.countCharge(t)
 		t.queue.account.exceeded = t.queue.account.exceeded || first && t.queue.account.overLimit()
-		t.queue.countHeld(t.vector, 1)
-		t.countUse(e.share)
 	}
 	for i := range x.memberships {
 		s := &x.memberships[i]
 		s.index = len(s.cluster.members)
 		s.cluster.members = append(s.cluster.members, e)
 	}
+}
+
+// countCharge counts a charge of an entry that holds something.
+func (e *entry) countCharge(t *queueCharge) {
+	t.queue.account.add(e.State, t.vector)
+	t.queue.countHeld(t.vector, 1)
+	t.countUse(e.share)
 }
 
 // countUse counts what an allocation that holds something has in the cluster queue for its share.
@@ -177,21 +207,7 @@ func (q *clusterQueue) countHeld(v resource.Vector, by int) {
 func (l *Ledger) unholdExternal(e *entry) {
 	x := e.external
 	for i := range x.charges {
-		t := &x.charges[i]
-		for by := range t.queue.cluster.readings() {
-			if e.setShown(t, by, resource.Vector{}) {
-				t.queue.updateOthers()
-			}
-		}
-		t.queue.account.subtract(e.State, t.vector)
-		t.queue.countHeld(t.vector, -1)
-		t.use.subtract(t.vector)
-		e.share.dropUse(t.use)
-		t.use = nil
-		l.freed(&t.queue.account)
-		if t.own && t.queue.of == nil && t.queue.firstIsFree() {
-			l.freedForAll(t.queue)
-		}
+		l.uncountCharge(e, &x.charges[i])
 	}
 	for i := range x.memberships {
 		s := &x.memberships[i]
@@ -202,6 +218,24 @@ func (l *Ledger) unholdExternal(e *entry) {
 		last.external.membership(s.cluster).index = s.index
 		list[len(list)-1] = nil
 		s.cluster.members = list[:len(list)-1]
+	}
+}
+
+// uncountCharge gives back what countCharge counted, as unholdExternal says.
+func (l *Ledger) uncountCharge(e *entry, t *queueCharge) {
+	for by := range t.queue.cluster.readings() {
+		if e.setShown(t, by, resource.Vector{}) {
+			t.queue.updateOthers()
+		}
+	}
+	t.queue.account.subtract(e.State, t.vector)
+	t.queue.countHeld(t.vector, -1)
+	t.use.subtract(t.vector)
+	e.share.dropUse(t.use)
+	t.use = nil
+	l.freed(&t.queue.account)
+	if t.own && t.queue.of == nil && t.queue.firstIsFree() {
+		l.freedForAll(t.queue)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/internal/identity"
 	"github.com/bursar/bursar/label"
 	"github.com/bursar/bursar/resource"
 )
@@ -66,7 +67,71 @@ func TestWhatWasFiledShowsWhatALoadShows(t *testing.T) {
 	}
 }
 
-// shown is the accounts of hosts and quotas that a ledger shows, with every dimension.
+// What was filed before a part followed its application to another queue counts there afterwards,
+// and in no other place, as after a load: in the queues, in what the user has of them, and in the
+// limits of external parts.
+func TestWhatWasFiledMovesToAnotherQueue(t *testing.T) {
+	cfg := ledger.Config{Terms: func(ledger.ProviderRecord) ledger.Terms { return ledger.Terms{UserLabel: "user"} }}
+	anybody, err := label.ParseSelector("user=*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	limits := ledger.Quota{Selector: anybody}
+	for _, path := range []string{"root.a", "root.b", "*"} {
+		at := resource.Address{Kind: yarnProd.Kind, Cluster: "*", Path: path}
+		limits.External = append(limits.External, resource.External{Address: at, Vector: resource.Vector{}.WithMemory(50)})
+	}
+	part := func(path, dimension string) resource.External {
+		return resource.External{
+			Address: resource.Address{Kind: yarnProd.Kind, Cluster: yarnProd.Cluster, Path: path},
+			Vector:  resource.Vector{}.WithMemory(10).With(dimension, 1),
+		}
+	}
+	row := func(id ledger.ID, parts ...resource.External) ledger.Allocation {
+		r := resource.NewResource(resource.Vector{}, parts...)
+		return ledger.Allocation{ID: id, State: ledger.Active, HostID: "h", Labels: label.Set{{Key: "user", Value: "alice"}}, Requested: r, Entitled: r}
+	}
+	rows := ledger.Snapshot{
+		Revision: 9, LastID: 9, Quotas: []ledger.Quota{limits}, Hosts: []ledger.HostRecord{{ID: "h", Capacity: resource.Vector{}.WithMemory(100)}},
+		Providers:   []ledger.ProviderRecord{{ClusterName: yarnProd}},
+		Allocations: []ledger.Allocation{row(1, part("root.a.x", "gpu")), row(2, part("root.a.y", "fpga"), part("root.c", "disk")), row(3, part("root.c", "gpu"))},
+	}
+	filed, err := ledger.File(cfg, &rows)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, moved := range [][]ledger.Allocation{
+		{row(1, part("root.b.x", "gpu")), row(2, part("root.b.new.y", "fpga"), part("root.c", "disk"))},
+		{row(1, part("root.a.z", "gpu")), row(3, part("root.d", "gpu"))},
+	} {
+		if err := filed.Update(&ledger.Snapshot{Allocations: moved}, nil, nil); err != nil {
+			t.Fatal(err)
+		}
+		for _, a := range moved {
+			rows.Allocations[a.ID-1] = a
+		}
+	}
+	loaded, ahead := ledger.New(cfg, newPlainPlacer()), filed.Ledger(newPlainPlacer())
+	now := ledger.At(time.Unix(1000, 0))
+	if err := loaded.Restore(now, rows); err != nil {
+		t.Fatal(err)
+	}
+	rows.Filed = filed
+	if err := ahead.Restore(now, rows); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(shown(loaded), shown(ahead)); diff != "" {
+		t.Errorf("(-loaded +filed):\n%s", diff)
+	}
+	for _, l := range []*ledger.Ledger{loaded, ahead} {
+		if wrong := l.Audit(); len(wrong) > 0 {
+			t.Errorf("audit: %v", wrong)
+		}
+	}
+}
+
+// shown is the accounts of hosts, quotas and queues that a ledger shows, with every dimension, and
+// those that its allocations count in.
 func shown(l *ledger.Ledger) (list []string) {
 	account := func(a ledger.AccountInfo) {
 		for _, v := range []resource.Vector{a.Used, a.Reserved, a.Available} {
@@ -79,6 +144,20 @@ func shown(l *ledger.Ledger) (list []string) {
 	})
 	l.QuotaAccounts("", func(_ string, a ledger.AccountInfo) bool {
 		account(a)
+		return true
+	})
+	l.Queues(resource.Address{}, func(q ledger.QueueInfo) bool {
+		account(q.Account)
+		return true
+	})
+	l.Allocations(0, func(a *ledger.Allocation) bool {
+		x, err := l.ExplainID(ledger.At(time.Unix(1000, 0)), a.ID, identity.Actor{})
+		if err != nil {
+			panic(err)
+		}
+		for _, counted := range x.Accounts {
+			account(counted)
+		}
 		return true
 	})
 	return list

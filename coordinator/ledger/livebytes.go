@@ -117,8 +117,8 @@ func (e *LiveFullError) Error() string {
 }
 
 // overhead is what the allocation takes in memory at most beyond the bytes of its row, as it
-// counts on its caller. What the user has of each part's own queue is like a queue. It never
-// changes: no Confirm or Resize adds a part or moves one to another queue.
+// counts on its caller. What the user has of each part's own queue is like a queue. It changes only
+// if a part follows its application: no Confirm or Resize adds a part or moves one elsewhere.
 func (a *Allocation) overhead() int64 {
 	return int64(LiveOverhead + QueueOverhead*(queuesOf(a.Entitled.External)+len(a.Entitled.External)))
 }

@@ -40,6 +40,7 @@ type modelQueue struct {
 	at      resource.Address
 	user    string              // what this user has of it; empty: all
 	report  *ledger.QueueReport // nil: the last report does not have it
+	own     bool                // a part that is asked for is in this very queue
 }
 
 func (c *modelCluster) forget() {
@@ -103,6 +104,7 @@ func (m *model) chainsOf(labels label.Set, users map[resource.Address]bool, r re
 		for _, at := range upwards(part.Address) {
 			if a := m.queueAccount(at); !seen[at] && !a.asked(r).IsZero() {
 				seen[at] = true
+				_, a.queue.own = r.Part(at)
 				list = append(list, a)
 			}
 		}
@@ -193,7 +195,7 @@ func (m *model) shut(q *modelQueue) bool {
 	case q.report == nil:
 		return !q.cluster.makes(q.at)
 	default:
-		return q.report.Closed
+		return q.report.Closed || q.own && q.report.LeavesOnly
 	}
 }
 
@@ -306,6 +308,9 @@ func (m *model) address(at resource.Address, labels label.Set) (resource.Address
 	}
 	if _, there := c.queues[at]; !there && !c.makes(at) {
 		return at, "not found"
+	}
+	if c.queues[at].LeavesOnly {
+		return at, "field"
 	}
 	return at, ""
 }

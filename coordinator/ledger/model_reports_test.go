@@ -112,6 +112,7 @@ func (m *machine) reportCluster(t *rapid.T) {
 		q.Used = quantity(t, quantity(t, q.Used, resource.Memory, 8, 3), "gpu", 2, 8)
 		q.Closed = rapid.IntRange(0, 15).Draw(t, "closed") == 0
 		limitApplications(t, &q)
+		q.LeavesOnly = strings.Count(path, ".") < 2 && rapid.IntRange(0, 5).Draw(t, "leaves only") == 0
 		q.CreatesChildren = rapid.IntRange(0, 3).Draw(t, "creates") == 0
 		r.Queues = append(r.Queues, q)
 	}
@@ -130,6 +131,7 @@ func (m *machine) reportCluster(t *rapid.T) {
 			a.Known = false
 		case 2:
 			a.Ended = true
+			a.Failure = rapid.SampledFrom([]string{"", "FAILED"}).Draw(t, id+" failure")
 		default:
 			partition := rapid.SampledFrom([]string{"", "g", ledger.AnyPartition, ledger.AnyPartition}).Draw(t, id+" in partition")
 			a.Allocated = map[string]resource.Vector{partition: request(t)}
@@ -174,6 +176,11 @@ func (m *machine) read(c *modelCluster, r *ledger.ClusterReport, want expected) 
 	}
 	owners := m.model.owners(c.name)
 	for _, row := range m.model.rows {
+		if m.follows(c, r, row, owners, answers) {
+			want[row.ID] = []ledger.State{ledger.Active}
+		}
+	}
+	for _, row := range m.model.rows {
 		here := func(x resource.External) bool { return clusterOf(x.Address) == c.name }
 		if row.State != ledger.Active || !slices.ContainsFunc(row.Entitled.External, here) {
 			continue
@@ -206,7 +213,7 @@ func (m *machine) read(c *modelCluster, r *ledger.ClusterReport, want expected) 
 		}
 		row.over[c.name] = row.finished(answers, settled && r.Asked >= c.since.Add(r.Settle))
 		if row.over[c.name] && !slices.ContainsFunc(row.Entitled.External, func(x resource.External) bool { return !row.over[clusterOf(x.Address)] }) {
-			want[row.ID] = []ledger.State{ledger.Released}
+			want[row.ID] = append(want[row.ID], ledger.Released)
 		}
 	}
 	c.answers = answers

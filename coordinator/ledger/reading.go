@@ -130,6 +130,7 @@ type phase int
 
 const (
 	findingOwners  phase = iota
+	followingParts       // to the queues in which their applications run
 	countingShown        // what the report includes of each allocation
 	updatingQueues       // which go over to the report
 	wakingQueues         // from which nothing could be granted before
@@ -226,6 +227,8 @@ func (r *reading) goOn(l *Ledger, left *int) (done bool) {
 	switch r.phase {
 	case findingOwners:
 		return r.eachMember(left, 1, r.addOwner)
+	case followingParts:
+		return r.followMembers(l, left)
 	case countingShown:
 		return r.eachMember(left, 2, func(e *entry) {
 			if r.countShown(e) {

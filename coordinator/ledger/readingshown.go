@@ -33,11 +33,11 @@ type nextShown struct {
 
 // of is what the report includes of an allocation; nil: what the last one does, or no report is
 // being taken in.
-func (r *reading) of(e *entry) *nextShown {
+func (r *reading) of(id ID) *nextShown {
 	if r == nil {
 		return nil
 	}
-	return r.next[e.ID]
+	return r.next[id]
 }
 
 // inForce is the reading whose figures the account of the queue has.
@@ -58,7 +58,7 @@ func (q *clusterQueue) shownBy(by whichReading) *resource.Sum {
 
 // grantedBy is what the figures of a reading of the queue's cluster include of each part.
 func (e *entry) grantedBy(q *clusterQueue, by whichReading) []resource.Vector {
-	if n := q.cluster.reading.of(e); n != nil && by == nextReading {
+	if n := q.cluster.reading.of(e.ID); n != nil && by == nextReading {
 		return n.granted
 	}
 	return e.external.granted
@@ -66,7 +66,7 @@ func (e *entry) grantedBy(q *clusterQueue, by whichReading) []resource.Vector {
 
 // shownBy is the part of a charge that the figures of a reading include.
 func (e *entry) shownBy(t *queueCharge, by whichReading) resource.Vector {
-	if n := t.queue.cluster.reading.of(e); n != nil && by == nextReading {
+	if n := t.queue.cluster.reading.of(e.ID); n != nil && by == nextReading {
 		return n.shown[e.external.index(t)]
 	}
 	return t.shown
@@ -81,7 +81,7 @@ func (x *external) index(t *queueCharge) int {
 // otherwise.
 func (e *entry) setShown(t *queueCharge, by whichReading, v resource.Vector) (changed bool) {
 	r := t.queue.cluster.reading
-	n := r.of(e)
+	n := r.of(e.ID)
 	before := e.shownBy(t, by)
 	switch {
 	case by == nextReading && n == nil: // it is what the last one includes
@@ -165,7 +165,7 @@ func (r *reading) countShown(e *entry) (changed bool) {
 			}
 		})
 	}
-	x.membership(r.cluster).ended = e.finished(r.answers, settled && r.Asked >= r.cluster.since.Add(r.Settle))
+	x.membership(r.cluster).ended = r.endsWith(e)
 	if x.ended() {
 		r.over.Insert(e.ID)
 	}

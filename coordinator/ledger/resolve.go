@@ -101,7 +101,7 @@ func (l *Ledger) kinds() string {
 // resolve gives a part its full address in the cluster.
 func (c *cluster) resolve(now Instant, field string, x *resource.External) (resource.Address, error) {
 	at := resource.Address{Kind: c.Kind, Cluster: c.Cluster, Path: x.Path, Partition: x.Partition}
-	full := c.fullPaths || x.Path == root || strings.HasPrefix(x.Path, root+".")
+	full := c.isFull(x.Path)
 	switch _, there := c.standard[x.Path]; {
 	case !c.known && (full || there):
 		if at.Partition == "" {
@@ -124,10 +124,36 @@ func (c *cluster) resolve(now Instant, field string, x *resource.External) (reso
 	if at.Partition == "" {
 		at.Partition = c.defaultPartition(at.Path)
 	}
-	if q := c.queues[queueKey{at.Path, at.Partition}]; (q == nil || !q.known) && !c.autoCreates(queueKey{at.Path, at.Partition}) {
+	q := c.queues[queueKey{at.Path, at.Partition}]
+	if (q == nil || !q.known) && !c.autoCreates(queueKey{at.Path, at.Partition}) {
 		return at, &NotFoundError{What: "queue", ID: at.String()}
 	}
+	if q != nil && q.leavesOnly() {
+		return at, &FieldError{field + ".path", x.Address.String(), q.wantedBelow()}
+	}
 	return at, nil
+}
+
+// isFull reports whether a path is full, by itself.
+func (c *cluster) isFull(path string) bool {
+	return c.fullPaths || path == root || strings.HasPrefix(path, root+".")
+}
+
+// wantedBelow says which queues take applications instead of one that takes none.
+func (q *clusterQueue) wantedBelow() string {
+	text := "a queue that takes applications: " + q.address.Path + " takes none itself"
+	leaves := q.leavesBelow(mostListed + 1)
+	if len(leaves) > 0 {
+		more := ""
+		if len(leaves) > mostListed {
+			leaves, more = leaves[:mostListed], " and more"
+		}
+		text += "; below it do " + strings.Join(leaves, ", ") + more
+	}
+	if q.report.CreatesChildren {
+		text += "; one below it that is not there, such as " + q.address.Path + ".NAME, is made by using it"
+	}
+	return text
 }
 
 // unresolved refuses a request because it is not known yet which queue is meant.
@@ -153,13 +179,15 @@ func (c *cluster) defaultPartition(path string) string {
 	return ""
 }
 
-// listed returns at most eight elements of a list, as a text.
+// mostListed is how many elements of a list a text names.
+const mostListed = 8
+
+// listed returns the first elements of a list, as a text.
 func listed(texts []string) string {
-	const most = 8
-	if len(texts) <= most {
+	if len(texts) <= mostListed {
 		return strings.Join(texts, ", ")
 	}
-	return fmt.Sprintf("%s and %d more", strings.Join(texts[:most], ", "), len(texts)-most)
+	return fmt.Sprintf("%s and %d more", strings.Join(texts[:mostListed], ", "), len(texts)-mostListed)
 }
 
 // means reports whether an address, as it may be written in a request, can be this full one.

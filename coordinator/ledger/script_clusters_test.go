@@ -69,6 +69,7 @@ func (s *script) unprovider(a *arguments) string {
 //	  users=(memory=4GiB) limit.bob=(…) used.bob=(…)   and what limits users there
 //	app a_1 root.a memory=2GiB                    which has this allocated there
 //	app a_1 ended                                 or: app a_1 unknown
+//	app a_1 ended failure=FAILED diagnostics=…    if it did not end well
 func (s *script) report(a *arguments) string {
 	r := ledger.ClusterReport{ClusterName: a.cluster(), Untrusted: a.text("untrusted"), GoodFor: 30 * time.Second, Settle: time.Minute}
 	r.Asked = s.now.Add(-a.durationOf("ago"))
@@ -90,7 +91,7 @@ func (s *script) report(a *arguments) string {
 }
 
 func readQueue(line *arguments) ledger.QueueReport {
-	q := ledger.QueueReport{Path: line.word(), State: "RUNNING", Used: line.vectorOf("used"), CreatesChildren: line.flag("creates")}
+	q := ledger.QueueReport{Path: line.word(), State: "RUNNING", Used: line.vectorOf("used"), CreatesChildren: line.flag("creates"), LeavesOnly: line.flag("parent")}
 	if state, set := line.option("state"); set {
 		q.State, q.Closed = state, state != "RUNNING"
 	}
@@ -134,6 +135,7 @@ func readApplication(line *arguments) ledger.ApplicationReport {
 	switch {
 	case line.flag("ended"):
 		r.Ended = true
+		r.Failure, r.Diagnostics = line.text("failure"), line.text("diagnostics")
 	case line.flag("unknown"):
 		r.Known = false
 	default:

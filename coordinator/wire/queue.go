@@ -40,7 +40,7 @@ func QueueMessage(q *ledger.QueueInfo) *bursarv1.Queue {
 // ReportMessage is what a cluster says of a queue.
 func ReportMessage(r *ledger.QueueReport) *bursarv1.Queue {
 	return &bursarv1.Queue{
-		Path: r.Path, Partition: r.Partition, Parent: r.Parent, State: r.State, CreatesChildren: r.CreatesChildren,
+		Path: r.Path, Partition: r.Partition, Parent: r.Parent, State: r.State, CreatesChildren: r.CreatesChildren, LeavesOnly: r.LeavesOnly,
 		Used: VectorMessage(r.Used), Guaranteed: VectorMessage(r.Guaranteed),
 		AbsoluteCapacity: r.AbsoluteCapacity, AbsoluteMaxCapacity: r.AbsoluteMaxCapacity,
 		Applications: r.Applications, Pending: r.Pending, Active: r.Active, MaxApplications: r.MaxApplications,

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/go-faster/jx"
+
 	"github.com/bursar/bursar/providers"
 	"github.com/bursar/bursar/resource"
 )
@@ -188,6 +190,7 @@ func (a *applicationAnswer) application() providers.Application {
 	switch strings.ToUpper(a.state) {
 	case "FINISHED", "FAILED", "KILLED":
 		app.Ended = true
+		app.Failure, app.Diagnostics = a.failure()
 	default:
 		app.Allocated = a.allocated()
 	}
@@ -197,8 +200,11 @@ func (a *applicationAnswer) application() providers.Application {
 // applicationAnswer is what an answer says.
 type applicationAnswer struct {
 	id, state, queue string
-	memory, cpu      *int64 // MiB and cores; -1 before it has any and after its end
-	usages           []usage
+	// finalStatus is what the application said of itself, or what became of it.
+	finalStatus, diagnostics string
+
+	memory, cpu *int64 // MiB and cores; -1 before it has any and after its end
+	usages      []usage
 }
 
 func (a *applicationAnswer) field(r *reader, key []byte) (err error) {
@@ -209,6 +215,10 @@ func (a *applicationAnswer) field(r *reader, key []byte) (err error) {
 		a.state, err = r.text()
 	case "queue":
 		a.queue, err = r.text()
+	case "finalStatus":
+		a.finalStatus, err = r.text()
+	case "diagnostics":
+		a.diagnostics, err = r.passage()
 	case "allocatedMB":
 		a.memory, err = r.mebibytes()
 	case "allocatedVCores":
@@ -227,6 +237,30 @@ func (a *applicationAnswer) field(r *reader, key []byte) (err error) {
 		err = r.json.Skip()
 	}
 	return err
+}
+
+// mostPassage is how many bytes of diagnostics are kept. Some have a whole stack trace in them;
+// what it comes to stands in the first lines.
+const mostPassage = 2048
+
+// passage returns the beginning of the text that comes next, with its words one blank apart.
+func (r *reader) passage() (string, error) {
+	if r.json.Next() != jx.String {
+		return "", r.json.Skip()
+	}
+	b, err := r.json.StrAppend(r.scratch[:0])
+	r.scratch = b
+	return strings.ToValidUTF8(strings.Join(strings.Fields(string(b[:min(len(b), mostPassage)])), " "), "?"), err
+}
+
+// failure is FAILED or KILLED, and why, of an application that ended without success.
+func (a *applicationAnswer) failure() (status, diagnostics string) {
+	for _, said := range []string{a.state, a.finalStatus} {
+		if status := strings.ToUpper(said); status == "FAILED" || status == "KILLED" {
+			return status, a.diagnostics
+		}
+	}
+	return "", ""
 }
 
 // applicationUsage rounds down, other than for a queue: what an application holds is what need not

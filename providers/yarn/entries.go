@@ -12,7 +12,7 @@ import (
 // capacityScheduler lists the queues of the CapacityScheduler. schedulerInfo is its root, with
 // fewer figures than a queue has.
 func capacityScheduler(info *node) (*Scheduler, error) {
-	s := &Scheduler{Kind: CapacityScheduler, Totals: map[string]resource.Vector{}}
+	s := &Scheduler{Kind: CapacityScheduler, Totals: map[string]resource.Vector{}, typed: info.hasLeaf()}
 	if info.name == "" {
 		info.name = "root"
 	}
@@ -31,6 +31,9 @@ func capacityScheduler(info *node) (*Scheduler, error) {
 func fairScheduler(info *node) (*Scheduler, error) {
 	s := &Scheduler{Kind: FairScheduler, Totals: map[string]resource.Vector{}}
 	seen := map[string]bool{}
+	for _, root := range info.root {
+		s.typed = s.typed || root.hasLeaf()
+	}
 	for _, root := range info.root {
 		if err := s.list(root, "", seen); err != nil {
 			return nil, err
@@ -75,10 +78,12 @@ func (s *Scheduler) list(n *node, parent string, seen map[string]bool) error {
 	if err != nil {
 		return err
 	}
+	leavesOnly := n.isParent(s.typed)
 	for _, figure := range n.absurd {
 		s.Absurd = append(s.Absurd, path+": "+figure)
 	}
 	for _, row := range rows {
+		row.LeavesOnly = leavesOnly
 		row.Path, row.Parent = path, parent
 		row.Applications, row.Pending, row.Active, row.MaxApplications = n.applications, n.pending, n.active, n.maximum
 		row.ApplicationsPerUser, row.ParallelApplications, row.Containers = n.perUser, n.parallel, n.containers
@@ -133,6 +138,21 @@ func (n *node) createsChildren() bool {
 	}
 	return false
 }
+
+// isParent reports whether the queue takes no applications itself. One without queues below may be
+// a parent, too; then it is the only kind of queue without a type, if the answer has types.
+func (n *node) isParent(typed bool) bool {
+	switch {
+	case len(n.children) > 0, n.queueType == "parent":
+		return true
+	case n.leaf, n.queueType == "leaf":
+		return false
+	}
+	return typed || n.createsChildren()
+}
+
+// hasLeaf reports whether the answer says of this queue, or of one below it, that it is a leaf.
+func (n *node) hasLeaf() bool { return n.leaf || slices.ContainsFunc(n.children, (*node).hasLeaf) }
 
 // partitions returns a row for each partition that the queue has a capacity or a use of, in the
 // answer's order. Versions before 2.8, and the FairScheduler, list none: their figures are those

@@ -3,6 +3,8 @@ package yarn
 import (
 	"strings"
 
+	"github.com/go-faster/jx"
+
 	"github.com/bursar/bursar/resource"
 )
 
@@ -10,6 +12,8 @@ import (
 // fields does for all; in what order they come is not known.
 type node struct {
 	kind       string // "capacityScheduler", of the one at the top
+	leaf       bool   // its type says that no queue can be below it
+	queueType  string // "parent" or "leaf", since 3.4
 	name, path string
 	state      string
 	// What makes children: a word of 3.4, a flag of 3.1 to 3.3; and whether it was made by use
@@ -56,7 +60,8 @@ type nodeField func(*reader, *node) error
 // over; "health" must be, since its shape changes with what happened last.
 var nodeFields = map[string]nodeField{
 	// The CapacityScheduler.
-	"type":                        word(func(n *node) *string { return &n.kind }),
+	"type":                        readType,
+	"queueType":                   word(func(n *node) *string { return &n.queueType }),
 	"queueName":                   word(func(n *node) *string { return &n.name }),
 	"queuePath":                   word(func(n *node) *string { return &n.path }),
 	"state":                       word(func(n *node) *string { return &n.state }),
@@ -117,6 +122,16 @@ func portionOf(at func(*node) **float64) nodeField { return figure((*reader).per
 
 func vector(as role, at func(*node) **resource.Vector) nodeField {
 	return figure(func(r *reader) (*resource.Vector, error) { return r.vector(as) }, at)
+}
+
+// readType reads a text or, before 2.8, a list of one.
+func readType(r *reader, n *node) error {
+	if r.json.Next() == jx.Array {
+		return r.json.Arr(func(*jx.Decoder) error { return readType(r, n) })
+	}
+	kind, err := r.text()
+	n.kind, n.leaf = kind, n.leaf || strings.HasSuffix(kind, "LeafQueueInfo")
+	return err
 }
 
 func readAutoCreates(r *reader, n *node) (err error) {

@@ -2,6 +2,8 @@ package yarn
 
 import (
 	"math"
+	"slices"
+	"strings"
 
 	"github.com/bursar/bursar/providers"
 	"github.com/bursar/bursar/resource"
@@ -42,6 +44,24 @@ type Assumptions struct {
 	// AMShare is the FairScheduler's maxAMShare where the answer does not tell what it amounts to;
 	// zero: 0.5, as is YARN's default; negative: masters are not limited.
 	AMShare float64
+	// Undeclared is where queues are made by using them, next to where the answer says so.
+	Undeclared Undeclared
+}
+
+// Undeclared says below which parent queues others are made by using them. The zero value: below
+// none.
+type Undeclared struct {
+	// Fair: below any, if the FairScheduler answers. It does so unless it is configured otherwise.
+	Fair bool
+	// Parents are the full paths of those that do so, and those below them.
+	Parents []string
+}
+
+// below reports whether a queue below this parent is made by using it.
+func (u *Undeclared) below(path string, by SchedulerKind) bool {
+	return u.Fair && by == FairScheduler || slices.ContainsFunc(u.Parents, func(parent string) bool {
+		return path == parent || strings.HasPrefix(path, parent+".")
+	})
 }
 
 // containerDimensions are those that containers have, and that shares are rounded in.
@@ -53,7 +73,6 @@ const defaultAMShare = 0.5
 // limitApplications adds to queues what else is limited there.
 func (s *Scheduler) limitApplications(queues []providers.Queue) {
 	by := s.calculator(queues)
-	leaves := s.leaves()
 	var used resource.Vector
 	for i := range queues {
 		if queues[i].Parent == "" && queues[i].Partition == "" {
@@ -66,7 +85,7 @@ func (s *Scheduler) limitApplications(queues []providers.Queue) {
 			q.Limit = q.Limit.With(resource.Applications, int64(*most))
 			q.Used = q.Used.With(resource.Applications, int64(*q.Applications))
 		}
-		if !leaves[e.Path] {
+		if e.LeavesOnly {
 			continue
 		}
 		q.LargestContainer = largestContainer(e)
@@ -120,18 +139,6 @@ func (e *Entry) softUserLimit() *float64 {
 		return nil
 	}
 	return e.UserPercent
-}
-
-// leaves are the paths of queues that no other is below.
-func (s *Scheduler) leaves() map[string]bool {
-	leaves := make(map[string]bool, len(s.Entries))
-	for i := range s.Entries {
-		leaves[s.Entries[i].Path] = true
-	}
-	for i := range s.Entries {
-		delete(leaves, s.Entries[i].Parent)
-	}
-	return leaves
 }
 
 // mostApplications is how many applications the queue may have at the same time; nil: any number.

@@ -95,7 +95,8 @@ func (s *Scheduler) queue(e Entry, total resource.Vector) providers.Queue {
 		State:      e.State,
 		// A ResourceManager takes applications for a queue that is RUNNING and for no other.
 		Closed:           e.State != "" && e.State != "RUNNING",
-		CreatesChildren:  e.CreatesChildren,
+		CreatesChildren:  e.CreatesChildren || e.LeavesOnly && s.Assume.Undeclared.below(e.Path, s.Kind),
+		LeavesOnly:       e.LeavesOnly,
 		DefaultPartition: e.DefaultPartition,
 		AbsoluteCapacity: e.AbsoluteCapacity, AbsoluteMaxCapacity: e.AbsoluteMaxCapacity,
 		Applications: counted(e.Applications), Pending: counted(e.Pending), Active: counted(e.Active),

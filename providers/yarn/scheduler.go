@@ -35,6 +35,8 @@ type Scheduler struct {
 	// percent are shown as they are, and count as 100.
 	Absurd     []string
 	MoreAbsurd int
+
+	typed bool // it says of leaves that they are leaves
 }
 
 // Doubts says which figures are absurd; empty: none.
@@ -73,6 +75,8 @@ type Entry struct {
 	State string
 	// CreatesChildren says that queues below it are made by using them.
 	CreatesChildren bool
+	// LeavesOnly says that it is a parent queue: it takes no applications itself.
+	LeavesOnly bool
 	// DefaultPartition is the partition of applications that name none.
 	DefaultPartition string
 	// AMLimit is the most that the masters of applications may have, AMUsed what they have.

@@ -66,8 +66,32 @@ func (s *settings) parseLimits(given map[string]string) error {
 		}
 		s.assume.AMShare = share
 	}
+	return s.parseUndeclared(given)
+}
+
+// parseUndeclared reads where queues are made by using them.
+func (s *settings) parseUndeclared(given map[string]string) error {
+	text, said := given[settingUndeclared]
+	switch {
+	case !said, text == "any":
+		s.assume.Undeclared.Fair = true
+		return nil
+	case text == "none":
+		return nil
+	}
+	list, ok := providers.ParseList(text)
+	for _, path := range list {
+		ok = ok && resource.ValidPath(path) && (path == rootQueue || strings.HasPrefix(path, rootQueue+"."))
+	}
+	if !ok {
+		return &providers.SettingError{Setting: settingUndeclared, Value: text, Want: "any, none, or the full paths of parent queues, such as root.users"}
+	}
+	s.assume.Undeclared.Parents = list
 	return nil
 }
+
+// rootQueue is the queue above all others.
+const rootQueue = "root"
 
 // container reads "memory=1GiB,cpu=1".
 func container(setting, text string) (resource.Vector, error) {

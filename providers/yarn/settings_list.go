@@ -30,6 +30,7 @@ const (
 	settingSmallest          = "smallestContainer"
 	settingContainerStep     = "containerStep"
 	settingAMShare           = "amShare"
+	settingUndeclared        = "undeclaredQueues"
 )
 
 // Settings are those of a YARN cluster, without the ones that every kind has.
@@ -65,6 +66,9 @@ func Settings() []providers.Setting {
 		{Name: settingSmallest, Type: providers.Text, Doc: "The smallest container, yarn.scheduler.minimum-allocation-mb and -vcores, such as memory=1GiB,cpu=1. YARN rounds limits of users, and what masters ask for, up to a multiple of it, and no answer tells it. Default: they are not rounded up."},
 		{Name: settingContainerStep, Type: providers.Text, Doc: "What YARN rounds containers up to a multiple of, if that is not the smallest container: the FairScheduler's yarn.scheduler.increment-allocation-mb and -vcores, which are memory=1GiB,cpu=1 by default. Default: smallestContainer."},
 		{Name: settingAMShare, Type: providers.Text, Doc: "The FairScheduler's maxAMShare, of queues in which no master has started yet: after that the answers tell the limit. From 0 to 1, or -1 if masters are not limited. Default 0.5, which is YARN's."},
+		{Name: settingUndeclared, Type: providers.List, Doc: "Below which parent queues YARN makes a queue that it does not have when an application names it, such as root.users.alice. Requests for such a queue are granted. " +
+			"any: below all parents of a FairScheduler, as it does by default. none: below none. Or a list of full paths of parents, such as [root.users]: below these and the queues below them. " +
+			"What a CapacityScheduler's answers say of its own holds in any case. Default any."},
 	}
 }
 

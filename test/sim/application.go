@@ -170,7 +170,7 @@ func (y *yarn) another() {
 func (y *yarn) anyPlace() (queueKey, bool) {
 	var places []queueKey
 	for _, path := range y.paths() {
-		if path == "root" || path == "root.a" || path == "root.users" || path == "root.c" || path == probeQueue {
+		if y.isParent(path) || path == probeQueue {
 			continue
 		}
 		for _, partition := range []string{"", "fast"} {

@@ -10,6 +10,7 @@ import (
 	"github.com/bursar/bursar/coordinator/core"
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/coordinator/store"
+	"github.com/bursar/bursar/resource"
 )
 
 // retention is how long request ids are remembered: longer than a world lasts.
@@ -85,8 +86,8 @@ type coord struct {
 	rounds   []*round
 	since    map[ledger.ClusterName]ledger.Instant // when the settings became what they are
 	standing map[ledger.ClusterName]*standing
-	parts    map[ledger.ID][]amount     // of live allocations, at the last look
-	line     map[string][]*core.Request // calls that wait, by caller and request id
+	parts    map[ledger.ID][]resource.External // of live allocations, at the last look
+	line     map[string][]*core.Request        // calls that wait, by caller and request id
 	ledAt    ledger.Instant
 	ends     durations
 	reported map[ledger.ClusterName]bool // of which there was a report

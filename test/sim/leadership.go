@@ -77,7 +77,7 @@ func (c *coord) start(o *led) error {
 	c.w.tally.Leaderships++
 	c.tellf("leads in epoch %d with %d allocations at revision %d", o.meta.Epoch, live, o.snapshot.Revision)
 	for _, a := range tenants(c.core.Ledger()) {
-		c.parts[a.ID] = amountsOf(&a)
+		c.parts[a.ID] = a.Entitled.External
 	}
 	c.ledAt, c.ends = c.ledgerTime(), durations{}
 	c.follow()

@@ -8,6 +8,7 @@ import (
 	"github.com/bursar/bursar/coordinator/core"
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/providers"
+	"github.com/bursar/bursar/resource"
 )
 
 // poller reads a cluster as long as its coordinator leads and has this record of it, as a real
@@ -87,7 +88,7 @@ func (c *coord) forgetClusters() {
 		p.over = true
 	}
 	c.pollers, c.rounds, c.records = nil, nil, nil
-	c.standing, c.parts = make(map[ledger.ClusterName]*standing), make(map[ledger.ID][]amount)
+	c.standing, c.parts = make(map[ledger.ClusterName]*standing), make(map[ledger.ID][]resource.External)
 	c.since, c.reported = make(map[ledger.ClusterName]ledger.Instant), make(map[ledger.ClusterName]bool)
 }
 

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/bursar/bursar/coordinator/ledger"
@@ -42,17 +43,18 @@ func (r *callerRecord) checkQueueGrants(c *coord) {
 	}
 	l := c.core.Ledger()
 	live := tenants(l)
-	parts := make(map[ledger.ID][]amount, len(live))
+	parts := make(map[ledger.ID][]resource.External, len(live))
 	for i := range live {
 		a := &live[i]
-		parts[a.ID] = amountsOf(a)
-		before, known := c.parts[a.ID]
+		parts[a.ID] = a.Entitled.External
+		had, known := c.parts[a.ID]
 		fresh := a.State == ledger.Reserved && a.GrantRevision > c.granted
 		if !fresh && !known {
 			continue
 		}
-		grown := make([]amount, len(parts[a.ID]))
-		for j, now := range parts[a.ID] {
+		before := r.w.amountsBefore(a, had)
+		grown := make([]amount, len(before))
+		for j, now := range amountsOf(a) {
 			for k := range now {
 				if fresh || now[k] > before[j][k] {
 					grown[j][k] = now[k]
@@ -60,11 +62,26 @@ func (r *callerRecord) checkQueueGrants(c *coord) {
 			}
 		}
 		if fresh {
-			before = make([]amount, len(parts[a.ID]))
+			before = make([]amount, len(before))
 		}
 		r.checkParts(c, a, before, grown, live)
 	}
 	c.parts = parts
+}
+
+// amountsBefore are what the parts of an allocation were entitled to before. A part that is in
+// another queue now has followed its application: that is no grant.
+func (w *World) amountsBefore(a *ledger.Allocation, had []resource.External) []amount {
+	before := amountsOf(a)
+	for i := range a.Entitled.External {
+		at := slices.IndexFunc(had, func(x resource.External) bool { return x.Address == a.Entitled.External[i].Address })
+		if at >= 0 {
+			before[i] = amountOf(had[at].Vector)
+		} else if had != nil {
+			w.tally.Followed++
+		}
+	}
+	return before
 }
 
 // checkParts looks at every queue that a grant touches, and at those above.

@@ -37,7 +37,7 @@ func TestSimulation(t *testing.T) {
 	if all.Grants < *seeds || all.Leaderships < *seeds {
 		t.Error("the worlds do not do what they are for")
 	}
-	often := min(all.Deposed, all.Forwarded, all.Late, all.Restored, all.Filed, all.Copied, all.QueueGrants, all.Reports, all.Silences, all.Failovers, all.OwnLives, all.OverUses, all.Killed,
+	often := min(all.Deposed, all.Forwarded, all.Late, all.Restored, all.Filed, all.Copied, all.QueueGrants, all.Reports, all.Silences, all.Failovers, all.OwnLives, all.Followed, all.OverUses, all.Killed,
 		all.OutOfMemory, all.Drained, all.Hidden, all.LookedUp, all.Recalled)
 	seldom := min(all.Outdated, all.Superseded, all.Untimely)
 	if *seeds >= 50 && often == 0 || *seeds >= 2000 && seldom == 0 {
@@ -130,6 +130,7 @@ func (t *Tally) add(other Tally) {
 	t.Silences += other.Silences
 	t.Failovers += other.Failovers
 	t.OwnLives += other.OwnLives
+	t.Followed += other.Followed
 	t.OverUses += other.OverUses
 	t.Killed += other.Killed
 	t.OutOfMemory += other.OutOfMemory

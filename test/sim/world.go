@@ -52,6 +52,7 @@ type Tally struct {
 	Silences  int // of clusters that could not be read
 	Failovers int // of clusters
 	OwnLives  int // allocations that ended with their applications
+	Followed  int // parts that followed their applications to other queues
 
 	OverUses    int // transitions of engines in over-use
 	Killed      int // engines that were stopped for it

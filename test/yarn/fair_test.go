@@ -38,7 +38,7 @@ root.default limit 16384/16 used 0/0 guaranteed 0/0 apps 0=0+0
 // tells that once one was to start; until then it is estimated.
 func fairScheduler(version string) scenario {
 	return scenario{name: "fair", fair: fair, run: func(t *testing.T, c *yarn.Cluster) {
-		p := open(t, c, nil)
+		p := open(t, c, map[string]string{"undeclaredQueues": "none"})
 		first := c.Submit(t, yarn.Application{Queue: "root.a.a1", MemoryMiB: 2048, VCores: 2})
 		deep := c.Submit(t, yarn.Application{Queue: "root.a.a2.deep", MemoryMiB: 3072, VCores: 3, User: "bob"})
 		only := c.Submit(t, yarn.Application{Queue: "root.b", MemoryMiB: 1024, VCores: 1})

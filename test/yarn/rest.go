@@ -2,6 +2,7 @@ package yarn
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -30,6 +31,8 @@ type Application struct {
 	User string
 	// Partition is the label of the node it must run on.
 	Partition string
+	// Command is what its master does instead of sleeping.
+	Command string
 }
 
 // Submit submits an application and returns its id once the ResourceManager has accepted it.
@@ -46,7 +49,7 @@ func (c *Cluster) Submit(tb testing.TB, a Application) string {
 	}
 	request := map[string]any{
 		"application-id": made.ID, "application-name": "sleeps", "application-type": "TEST", "queue": a.Queue, "max-app-attempts": 1,
-		"am-container-spec": map[string]any{"commands": map[string]any{"command": "exec sleep 3600"}},
+		"am-container-spec": map[string]any{"commands": map[string]any{"command": cmp.Or(a.Command, "exec sleep 3600")}},
 		"unmanaged-AM":      false,
 		"resource":          map[string]any{"memory": a.MemoryMiB, "vCores": a.VCores},
 	}

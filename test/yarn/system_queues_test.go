@@ -134,7 +134,7 @@ func lives(t *testing.T, c *yarn.Cluster, s *system) {
 		t.Errorf("one of its applications ended, and it is %v", got)
 	}
 	c.Kill(t, two)
-	if got := s.awaitReleased(t, id); got.GetReason() != "its application ended" {
+	if got := s.awaitReleased(t, id); !strings.HasPrefix(got.GetReason(), one+" was killed: ") {
 		t.Errorf("it was released: %q", got.GetReason())
 	}
 	s.awaitQueue(t, "root.life", "limit 16384/16 used 0/0 ours 0/0 others 0/0 available 16384/16")

@@ -109,7 +109,9 @@ type Queue struct {
 	// The cluster makes queues below it when they are used.
 	CreatesChildren bool `protobuf:"varint,18,opt,name=creates_children,json=createsChildren,proto3" json:"creates_children,omitempty"`
 	// Why it grants nothing now, in words; empty if it grants.
-	Unavailable   string `protobuf:"bytes,19,opt,name=unavailable,proto3" json:"unavailable,omitempty"`
+	Unavailable string `protobuf:"bytes,19,opt,name=unavailable,proto3" json:"unavailable,omitempty"`
+	// It takes no applications itself: the queues below it do.
+	LeavesOnly    bool `protobuf:"varint,20,opt,name=leaves_only,json=leavesOnly,proto3" json:"leaves_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -275,6 +277,13 @@ func (x *Queue) GetUnavailable() string {
 		return x.Unavailable
 	}
 	return ""
+}
+
+func (x *Queue) GetLeavesOnly() bool {
+	if x != nil {
+		return x.LeavesOnly
+	}
+	return false
 }
 
 // Provider says how an external cluster is read.
@@ -1190,7 +1199,7 @@ var File_bursar_v1_queue_proto protoreflect.FileDescriptor
 
 const file_bursar_v1_queue_proto_rawDesc = "" +
 	"\n" +
-	"\x15bursar/v1/queue.proto\x12\tbursar.v1\x1a\x1bbuf/validate/validate.proto\x1a\x17bursar/v1/account.proto\x1a\x18bursar/v1/resource.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xcf\x06\n" +
+	"\x15bursar/v1/queue.proto\x12\tbursar.v1\x1a\x1bbuf/validate/validate.proto\x1a\x17bursar/v1/account.proto\x1a\x18bursar/v1/resource.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf0\x06\n" +
 	"\x05Queue\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x18\n" +
 	"\acluster\x18\x02 \x01(\tR\acluster\x12\x12\n" +
@@ -1213,7 +1222,9 @@ const file_bursar_v1_queue_proto_rawDesc = "" +
 	"\x10max_applications\x18\x10 \x01(\x05H\x05R\x0fmaxApplications\x88\x01\x01\x12\x16\n" +
 	"\x06parent\x18\x11 \x01(\tR\x06parent\x12)\n" +
 	"\x10creates_children\x18\x12 \x01(\bR\x0fcreatesChildren\x12 \n" +
-	"\vunavailable\x18\x13 \x01(\tR\vunavailableB\x14\n" +
+	"\vunavailable\x18\x13 \x01(\tR\vunavailable\x12\x1f\n" +
+	"\vleaves_only\x18\x14 \x01(\bR\n" +
+	"leavesOnlyB\x14\n" +
 	"\x12_absolute_capacityB\x18\n" +
 	"\x16_absolute_max_capacityB\x0f\n" +
 	"\r_applicationsB\n" +

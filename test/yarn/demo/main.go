@@ -212,7 +212,7 @@ func (b *bursarDev) waitUntilRead(ctx context.Context) error {
 			}
 		}
 		if b.address != "" {
-			explain := exec.CommandContext(ctx, b.process.Path, "explain", "--external", "yarn:demo:root,memory=1GiB") //nolint:gosec // the same
+			explain := exec.CommandContext(ctx, b.process.Path, "explain", "--external", "yarn:demo:root.etl.nightly,memory=1GiB") //nolint:gosec // the same
 			explain.Env = append(os.Environ(), "BURSAR_ADDR="+b.address, "BURSAR_AGENT="+b.socket)
 			if explain.Run() == nil {
 				return nil

@@ -1,0 +1,266 @@
+package ledger
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/bursar/bursar/resource"
+)
+
+// # Applications that run elsewhere
+//
+// A cluster may run an application in another queue than the one that was granted: its placement
+// rules say so, or somebody has moved it. Then the part of the allocation follows it, in one step:
+// before it the part counts in the one queue and in those above, after it in the other and in those
+// above that. It follows before what the report includes of allocations is counted, so it counts as
+// any part of which the cluster has shown nothing yet: in full next to what others use, until a
+// second reading shows the application there.
+//
+// A move is no grant. It may put the other queue, or a limit of external parts, over its limit.
+
+// followCost is what a part that follows its application counts of a step.
+const followCost = 16
+
+// followMembers lets the parts of all members follow their applications.
+func (r *reading) followMembers(l *Ledger, left *int) (done bool) {
+	r.members = min(r.members, len(r.cluster.members))
+	for r.members > 0 && *left > 0 {
+		r.members--
+		*left -= r.follow(l, r.cluster.members[r.members])
+	}
+	return r.members == 0
+}
+
+// follow lets the parts of an allocation follow its applications, and says what became of those
+// that did not end well. It returns what it counts of a step.
+func (r *reading) follow(l *Ledger, e *entry) (cost int) {
+	cost = 1 + len(e.ApplicationIDs)
+	if e.State != Active || len(e.ApplicationIDs) == 0 || len(r.answers) == 0 {
+		return cost
+	}
+	reason := r.failure(e, r.settled(e))
+	say := reason != "" && reason != e.Reason && !r.endsWith(e)
+	if part, to, application := r.strayed(e); to != "" {
+		from := e.Entitled.External[part].Address
+		if next, fits := e.moved(part, to); fits {
+			l.movePart(e, part, next)
+			reason, say = "its part in "+from.Path+" has followed "+application+" to "+to, true
+		}
+	}
+	if say {
+		e.Reason = reason
+		l.recordEntry(e)
+		cost += followCost + len(e.external.charges)
+	}
+	return cost
+}
+
+// strayed finds the part of an allocation whose application runs in another queue, and that queue;
+// empty: there is none, or it cannot be told which part it is.
+func (r *reading) strayed(e *entry) (part int, to, application string) {
+	var used [resource.MaxExternal]bool // parts in which an application runs
+	var strays []*ApplicationReport
+	for i, id := range e.ApplicationIDs {
+		if r.owners[id] != e.ID || slices.Contains(e.ApplicationIDs[:i], id) {
+			continue
+		}
+		a := r.answers[id]
+		if a == nil {
+			return 0, "", "" // it may run in any of them
+		}
+		if !a.Known || a.Ended || a.Queue == "" {
+			continue
+		}
+		home := false
+		for i := range e.Entitled.External {
+			if r.has(&e.Entitled.External[i]) && a.runsIn(e.Entitled.External[i].Path) {
+				used[i], home = true, true
+			}
+		}
+		if home {
+			continue
+		}
+		path := r.pathOf(a.Queue)
+		if path == "" || to != "" && to != path {
+			return 0, "", ""
+		}
+		to, application = path, id
+		strays = append(strays, a)
+	}
+	if to == "" {
+		return 0, "", ""
+	}
+	found := 0
+	for i := range e.Entitled.External {
+		if r.has(&e.Entitled.External[i]) && !used[i] {
+			part = i
+			found++
+		}
+	}
+	if found != 1 || slices.ContainsFunc(strays, func(a *ApplicationReport) bool { return !r.isIn(e, a, e.Entitled.External[part].Partition) }) {
+		return 0, "", ""
+	}
+	return part, to, application
+}
+
+// isIn reports whether an application of an allocation runs in a partition: it holds something
+// there or, if the cluster does not say where it holds something, no part of the allocation is in
+// another partition of the cluster.
+func (r *reading) isIn(e *entry, a *ApplicationReport, partition string) bool {
+	told := false
+	for of, v := range a.Allocated {
+		if of != AnyPartition && !v.IsZero() {
+			told = true
+		}
+	}
+	if told {
+		return !a.Allocated[partition].IsZero()
+	}
+	return !slices.ContainsFunc(e.Entitled.External, func(part resource.External) bool { return r.has(&part) && part.Partition != partition })
+}
+
+// has reports whether a part is in the cluster.
+func (r *reading) has(part *resource.External) bool {
+	return part.Kind == r.Kind && part.Cluster == r.Cluster
+}
+
+// pathOf is the full path of the queue that the cluster names; empty: that cannot be told. The
+// queue may have been made after the queues were read.
+func (r *reading) pathOf(queue string) string {
+	_, there := r.standard[queue]
+	switch paths := r.leaves[queue]; {
+	case there, r.cluster.isFull(queue) && resource.ValidPath(queue):
+		return queue
+	case len(paths) == 1:
+		return paths[0]
+	}
+	return ""
+}
+
+// endsWith reports whether an allocation lives as long as its applications, and these have ended by
+// the report. So what became of them is said when it ends.
+func (r *reading) endsWith(e *entry) bool { return e.finished(r.answers, r.settled(e)) }
+
+// settled reports whether the cluster had the time to see what the allocation runs there, and an
+// operator the time to notice that it is the wrong cluster.
+func (r *reading) settled(e *entry) bool {
+	return r.Untrusted == "" && r.Asked >= max(e.Confirmed, e.external.changed, r.cluster.since).Add(r.Settle)
+}
+
+// failure says which application of an allocation did not end well, and why; empty: none that is
+// known. One that no cluster knows is lost, once the clusters had the time to see it.
+func (r *reading) failure(e *entry, settled bool) string {
+	for _, id := range e.ApplicationIDs {
+		lost := settled
+		for i := range e.external.memberships {
+			c := e.external.memberships[i].cluster
+			a := c.answers[id]
+			if c == r.cluster {
+				a = r.answers[id]
+			}
+			if a != nil && a.Known && a.Ended && a.Failure != "" {
+				return withReason(id+" "+validText(a.how()), validText(a.Diagnostics))
+			}
+			lost = lost && a != nil && !a.Known
+		}
+		if lost {
+			return "its cluster does not know " + id + " any more"
+		}
+	}
+	return ""
+}
+
+// how says in words how an application ended that did not end well.
+func (a *ApplicationReport) how() string {
+	switch a.Failure {
+	case "FAILED":
+		return "failed"
+	case "KILLED":
+		return "was killed"
+	}
+	return "ended as " + a.Failure
+}
+
+// endReason says why an allocation ends with its applications.
+func (r *reading) endReason(e *entry) string {
+	return cmp.Or(r.failure(e, true), "its application ended")
+}
+
+// moved are the parts of an entry with one of them in another queue, sorted as parts are. It is not
+// so if they cannot be counted there.
+func (e *entry) moved(part int, path string) ([]resource.External, bool) {
+	next := slices.Clone(e.Entitled.External)
+	next[part].Path = path
+	slices.SortFunc(next, func(a, b resource.External) int { return a.Compare(b.Address) })
+	return next, resource.Resource{Vector: e.Entitled.Vector, External: next}.Validate() == nil
+}
+
+// movePart lets a part of an entry, which is active, count in another queue of its cluster: next
+// are the parts then. A report of that cluster is being taken in, which has not counted the entry
+// yet.
+func (l *Ledger) movePart(e *entry, part int, next []resource.External) {
+	x, before := e.external, e.Entitled.External
+	c, set, charges := l.clusters[ClusterName{before[part].Kind, before[part].Cluster}], x.set, x.charges
+	overhead, onHost := e.overhead(), e.hostBytes()
+	l.unholdParts(e)
+	var left, stay []queueCharge
+	for i := range charges {
+		if t := &charges[i]; t.queue.cluster == c {
+			l.uncountCharge(e, t)
+			left = append(left, *t)
+		} else {
+			stay = append(stay, *t)
+		}
+	}
+	e.Entitled.External = next
+	fresh := l.chargesOf(e, nil, func(of *cluster) bool { return of == c })
+	for i := range fresh {
+		e.countCharge(&fresh[i])
+	}
+	x.charges = sortedCharges(append(fresh, stay...))
+	x.moveShown(e.ID, before, next, charges)
+	x.eachCharge(c, func(_ int, t *queueCharge) {
+		t.queue.account.exceeded = t.queue.account.exceeded || t.queue.account.overLimit()
+		if e.updateShown(t, lastReading) {
+			t.queue.updateOthers()
+		}
+	})
+	l.joinPartSet(e)
+	e.holdParts()
+	for i := range x.set.limits {
+		a := x.set.limits[i].account
+		a.exceeded = a.exceeded || a.overLimit()
+	}
+	set.leave(e.accountSet)
+	releaseCharges(left)
+	l.countCallerBytes(e, e.overhead()-overhead)
+	l.countHostBytes(e, e.host, e.hostBytes()-onHost)
+}
+
+// moveShown puts what reports include of an entry in the order of its next parts and charges. Of a
+// part that moves nothing was shown where it counts now.
+func (x *external) moveShown(id ID, before, next []resource.External, charges []queueCharge) {
+	moved := func(list []resource.Vector) []resource.Vector {
+		after := make([]resource.Vector, len(next))
+		for i := range next {
+			if at := slices.IndexFunc(before, func(b resource.External) bool { return b.Address == next[i].Address }); at >= 0 {
+				after[i] = list[at]
+			}
+		}
+		return after
+	}
+	x.granted = moved(x.granted)
+	for i := range x.memberships {
+		n := x.memberships[i].cluster.reading.of(id)
+		if n == nil {
+			continue
+		}
+		shown := make([]resource.Vector, len(x.charges))
+		for j := range x.charges {
+			if at := slices.IndexFunc(charges, func(t queueCharge) bool { return t.queue == x.charges[j].queue }); at >= 0 {
+				shown[j] = n.shown[at]
+			}
+		}
+		n.granted, n.shown = moved(n.granted), shown
+	}
+}
