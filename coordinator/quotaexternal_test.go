@@ -71,7 +71,16 @@ func TestAWrongLimitOfExternalPartsIsRefused(t *testing.T) {
 		"quota.limit.external[fake:*:*@gpu].partition": func(_ *bursarv1.Quota, e *bursarv1.ExternalResource) { e.Partition = "gpu" },
 		"quota.limit.external[fake:*:root.*].path":     func(_ *bursarv1.Quota, e *bursarv1.ExternalResource) { e.Path = "root.*" },
 		"quota.limit.external[fake:*:*]":               func(_ *bursarv1.Quota, e *bursarv1.ExternalResource) { e.MemoryBytes = nil },
-		"quota.guaranteed.external":                    func(q *bursarv1.Quota, _ *bursarv1.ExternalResource) { q.Guaranteed = q.GetLimit() },
+		"quota.guaranteed.external[fake:*:*].memory": func(q *bursarv1.Quota, _ *bursarv1.ExternalResource) {
+			q.Guaranteed = limitedAbroad("", 2*gib).GetLimit()
+		},
+		"quota.guaranteed.external[fake:*:*@gpu].partition": func(q *bursarv1.Quota, e *bursarv1.ExternalResource) {
+			q.Guaranteed, q.Limit = proto.CloneOf(q.GetLimit()), nil
+			q.Guaranteed.External[0].Partition = "gpu"
+		},
+		"quota.guaranteed.external[fake:test:*]": func(q *bursarv1.Quota, _ *bursarv1.ExternalResource) {
+			q.Guaranteed = limitedAbroad("test", gib).GetLimit()
+		},
 		"quota.limit.external[fake:prod:root.nowhere]": func(_ *bursarv1.Quota, e *bursarv1.ExternalResource) { e.Cluster, e.Path = "prod", "root.nowhere" },
 		"quota.limit.external[fake:test:*]":            func(_ *bursarv1.Quota, e *bursarv1.ExternalResource) { e.Cluster = "test" },
 		"quota.limit.external[yarn:*:*]":               func(_ *bursarv1.Quota, e *bursarv1.ExternalResource) { e.Kind = "yarn" },

@@ -45,9 +45,36 @@ func ValidateLimits(parts []External) error {
 	return nil
 }
 
+// ValidateGuarantees reports the first thing that is wrong with guarantees of external parts, as a
+// *FieldError: what ValidateLimits reports, and more than a limit that all of a guarantee counts
+// in. The limits are valid.
+func ValidateGuarantees(guaranteed, limits []External) error {
+	if err := ValidateLimits(guaranteed); err != nil {
+		return err
+	}
+	for i := range guaranteed {
+		g := &guaranteed[i]
+		for j := range limits {
+			if !limits[j].Covers(g.Address) {
+				continue
+			}
+			for dimension, n := range g.All() {
+				if most, limited := limits[j].Get(dimension); limited && n > most {
+					return &FieldError{
+						"external[" + g.Address.String() + "]." + dimension, FormatQuantity(dimension, n),
+						"at most the limit of " + limits[j].Address.String() + ", " + FormatQuantity(dimension, most),
+					}
+				}
+			}
+		}
+	}
+	return nil
+}
+
 // Covers reports whether a part at the other address counts in a limit for this one. The kind is
 // the same; the cluster is the same, or the limit's is Any; the path is the limit's or below it, or
-// the limit's is Any. Parts in all partitions count.
+// the limit's is Any. Parts in all partitions count. The other address may be that of a limit, too:
+// then all parts of that one count in this one.
 func (a Address) Covers(part Address) bool {
 	if a.Kind != part.Kind || a.Cluster != Any && a.Cluster != part.Cluster {
 		return false

@@ -20,6 +20,8 @@ func (c *cli) typedAs(field string) string {
 		if flag = flagOfDimension(last); c.flags != nil && c.flags.Lookup(flag) == nil {
 			flag, parts = "custom", []string{last}
 		}
+	case path == "guaranteed.external":
+		flag = "guaranteed-external"
 	case nested && group == "guaranteed" && last == "custom":
 		flag = group
 	case nested && group == "guaranteed":

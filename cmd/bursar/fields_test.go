@@ -23,6 +23,7 @@ func TestFieldsAreNamedAsTheyAreTyped(t *testing.T) {
 		},
 		"quota set": {
 			"quota.limit.memory_bytes": "--memory", "user=alice: guaranteed.memory": "--guaranteed memory", "user=alice: weight": "--weight",
+			"quota.guaranteed.external[yarn:*:*].memory": "--guaranteed-external yarn:*:* memory", "quota.limit.external[yarn:*:*]": "--external yarn:*:*",
 			"user=*: limit.custom[gpu]": "--custom gpu", "selector": "selector",
 		},
 		"run":    {"working_directory": "--workdir", "environment[A]": "--env A", "command[0]": "command[0]"},

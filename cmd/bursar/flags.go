@@ -228,9 +228,11 @@ func addSizeFlags(cmd *cobra.Command, f *sizeFlags) {
 
 func (f *sizeFlags) isSet() bool { return !f.vector.IsUnset() || len(f.external) > 0 }
 
-func (f *sizeFlags) message() *bursarv1.Resource {
-	return convert.ResourceToProto(resource.NewResource(f.vector, f.external...))
+func (f *sizeFlags) resource() resource.Resource {
+	return resource.NewResource(f.vector, f.external...)
 }
+
+func (f *sizeFlags) message() *bursarv1.Resource { return convert.ResourceToProto(f.resource()) }
 
 // addResourceFlags adds the flags that make up a vector.
 func addResourceFlags(cmd *cobra.Command, v *resource.Vector) {

@@ -15,7 +15,6 @@ import (
 	"github.com/bursar/bursar/internal/quotafile"
 	"github.com/bursar/bursar/label"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
-	"github.com/bursar/bursar/resource"
 )
 
 func (c *cli) quotaCommand() *cobra.Command {
@@ -58,16 +57,21 @@ and "over" lists those accounts.`,
   bursar quota set 'user=*' --external 'yarn:*:*,memory=200GiB,cpu=100' \
     --external yarn:prod:root.etl,instances=40
 
+  # what requests of creator=schedule get first, in the queue and below it
+  bursar quota set creator=schedule \
+    --guaranteed-external yarn:prod:root.etl,memory=64GiB
+
   bursar quota set '*' --instances 500`,
 		Args:              exactlyOne(),
 		ValidArgsFunction: c.completeSelectors,
 	}
-	var limit, guaranteed resource.Vector
-	var external []resource.External
-	addResourceFlags(cmd, &limit)
-	cmd.Flags().Var(externalFlag{&external, true}, "external",
+	var limit, guaranteed sizeFlags
+	addResourceFlags(cmd, &limit.vector)
+	cmd.Flags().Var(externalFlag{&limit.external, true}, "external",
 		"limit in queues of clusters, such as 'yarn:*:*,memory=200GiB,cpu=100'; repeatable; see: bursar help external")
-	cmd.Flags().Var(countFlag{&guaranteed, true}, "guaranteed", "below this its requests go before others': memory=8GiB,cpu=4")
+	cmd.Flags().Var(countFlag{&guaranteed.vector, true}, "guaranteed", "below this its requests go before others': memory=8GiB,cpu=4")
+	cmd.Flags().Var(externalFlag{&guaranteed.external, true}, "guaranteed-external",
+		"the same of what it has in queues of clusters, such as 'yarn:*:*,memory=64GiB'; repeatable")
 	weight := cmd.Flags().Int32("weight", 0, "share compared with others when requests wait (default 1)")
 	replace := cmd.Flags().Bool("replace", false, "the rule is what is named here, and nothing else")
 	dryRun := cmd.Flags().Bool("dry-run", false, "change nothing: check, and say what would change")
@@ -77,15 +81,15 @@ and "over" lists those accounts.`,
 		if err != nil {
 			return err
 		}
-		change := quotaChange{selector: selector, limit: limit, external: external, guaranteed: guaranteed, replace: *replace, dryRun: *dryRun, force: *force}
+		change := quotaChange{selector: selector, limit: limit.resource(), guaranteed: guaranteed.resource(), replace: *replace, dryRun: *dryRun, force: *force}
 		if cmd.Flags().Changed("weight") {
 			if *weight < 1 {
 				return usagef("--weight %d: want 1 or more, or no --weight", *weight)
 			}
 			change.weight = weight
 		}
-		if limit.IsUnset() && len(external) == 0 && guaranteed.IsUnset() && change.weight == nil {
-			return usagef("a rule that says nothing: want at least one of --memory, --cpu, --instances, --custom, --external, --guaranteed and --weight")
+		if !limit.isSet() && !guaranteed.isSet() && change.weight == nil {
+			return usagef("a rule that says nothing: want at least one of --memory, --cpu, --instances, --custom, --external, --guaranteed, --guaranteed-external and --weight")
 		}
 		cl, err := c.coordinator(cmd.Context())
 		if err != nil {

@@ -20,9 +20,8 @@ import (
 // quotaChange is what `bursar quota set` changes of a rule.
 type quotaChange struct {
 	selector          map[string]string
-	limit, guaranteed resource.Vector
-	external          []resource.External // limits
-	weight            *int32              // nil: not named
+	limit, guaranteed resource.Resource
+	weight            *int32 // nil: not named
 	replace, dryRun   bool
 	force             bool // even for a dimension that nothing has
 }
@@ -92,7 +91,7 @@ func (q *quotaChange) of(before *bursarv1.Quota) (*bursarv1.Quota, error) {
 		now.Source, now.Hidden, now.Etag, now.UndeclaredDimensions = "", "", "", nil
 	}
 	var err error
-	if now.Limit, err = withLimits(now.GetLimit(), q.limit, q.external); err != nil {
+	if now.Limit, err = with(now.GetLimit(), q.limit); err != nil {
 		return nil, err
 	}
 	if !q.guaranteed.IsUnset() {
@@ -106,15 +105,15 @@ func (q *quotaChange) of(before *bursarv1.Quota) (*bursarv1.Quota, error) {
 	return now, nil
 }
 
-// withLimits sets some dimensions of a limit, and of its limits of external parts, and leaves the
-// others as they are.
-func withLimits(before *bursarv1.Resource, named resource.Vector, external []resource.External) (*bursarv1.Resource, error) {
+// with sets some dimensions of a limit or a guarantee, and of what it says of external parts, and
+// leaves the others as they are.
+func with(before *bursarv1.Resource, named resource.Resource) (*bursarv1.Resource, error) {
 	v, parts, err := convert.LimitFromProto(orEmpty(before))
 	if err != nil {
 		return nil, fmt.Errorf("the rule as it is: %w", err)
 	}
-	r := resource.NewResource(overlaid(v, named), parts...)
-	for _, e := range external {
+	r := resource.NewResource(overlaid(v, named.Vector), parts...)
+	for _, e := range named.External {
 		was, _ := r.Part(e.Address)
 		r = r.WithPart(e.Address, overlaid(was, e.Vector))
 	}
@@ -127,15 +126,6 @@ func overlaid(v, named resource.Vector) resource.Vector {
 		v = v.With(dimension, n)
 	}
 	return v
-}
-
-// with sets some dimensions of a vector and leaves the others as they are.
-func with(before *bursarv1.Resource, named resource.Vector) (*bursarv1.Resource, error) {
-	v, err := convert.VectorFromProto(orEmpty(before))
-	if err != nil {
-		return nil, fmt.Errorf("the rule as it is: %w", err)
-	}
-	return convert.VectorToProto(overlaid(v, named)), nil
 }
 
 // says reports whether two rules say the same, wherever they come from. None says nothing.
@@ -168,10 +158,10 @@ func quotaDifference(before, now *bursarv1.Quota) (lines []string) {
 			text := func(r *bursarv1.Resource) string { return cmp.Or(quantityOf(orEmpty(r), dimension), part.none) }
 			add(part.prefix+dimension, text(part.before), text(part.now))
 		}
-	}
-	for _, at := range limitedPlaces(before, now) {
-		was, is := limitAt(before, at), limitAt(now, at)
-		add(at.String(), was, is)
+		for _, at := range placesIn(part.before, part.now) {
+			text := func(r *bursarv1.Resource) string { return cmp.Or(textAt(r, at), part.none) }
+			add(part.prefix+at.String(), text(part.before), text(part.now))
+		}
 	}
 	weight := func(q *bursarv1.Quota) string { return fmt.Sprint(max(1, q.GetWeight())) }
 	add("weight", weight(before), weight(now))
@@ -180,10 +170,10 @@ func quotaDifference(before, now *bursarv1.Quota) (lines []string) {
 	return lines
 }
 
-// limitedPlaces are the places of the limits of external parts of some rules, in order.
-func limitedPlaces(rules ...*bursarv1.Quota) (places []resource.Address) {
-	for _, rule := range rules {
-		_, external, err := convert.LimitFromProto(orEmpty(rule.GetLimit()))
+// placesIn are the places of the external parts of some limits or guarantees, in order.
+func placesIn(list ...*bursarv1.Resource) (places []resource.Address) {
+	for _, r := range list {
+		_, external, err := convert.LimitFromProto(orEmpty(r))
 		if err != nil { // a newer server has others
 			continue
 		}
@@ -195,13 +185,13 @@ func limitedPlaces(rules ...*bursarv1.Quota) (places []resource.Address) {
 	return slices.Compact(places)
 }
 
-// limitAt is what a rule limits at a place, as a text.
-func limitAt(rule *bursarv1.Quota, at resource.Address) string {
-	_, external, _ := convert.LimitFromProto(orEmpty(rule.GetLimit()))
-	if limit, limited := (resource.Resource{External: external}).Part(at); limited {
-		return limit.String()
+// textAt is what a limit or a guarantee says of a place; empty: nothing.
+func textAt(r *bursarv1.Resource, at resource.Address) string {
+	_, external, _ := convert.LimitFromProto(orEmpty(r))
+	if v, named := (resource.Resource{External: external}).Part(at); named {
+		return v.String()
 	}
-	return "no limit"
+	return ""
 }
 
 // printSetQuota prints a rule, what has changed, and who has more than it allows.

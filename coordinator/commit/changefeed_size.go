@@ -21,7 +21,9 @@ func (e *Event) size() int {
 			labelsSize(h.Labels) + vectorSize(&h.Capacity) + vectorSize(&h.Protected)
 	case e.Quota != nil:
 		q := e.Quota
-		n += int(unsafe.Sizeof(*q)) + len(q.Source) + labelsSize(q.Selector.Labels()) + vectorSize(&q.Limit) + vectorSize(&q.Guaranteed)
+		n += int(unsafe.Sizeof(*q)) + len(q.Source) + labelsSize(q.Selector.Labels()) +
+			resourceSize(&resource.Resource{Vector: q.Limit, External: q.External}) +
+			resourceSize(&resource.Resource{Vector: q.Guaranteed, External: q.GuaranteedExternal})
 		if r := q.Normalization; r != nil {
 			n += int(unsafe.Sizeof(*r)) + vectorSize(&r.Minimum) + vectorSize(&r.Increment) + vectorSize(&r.Maximum)
 		}

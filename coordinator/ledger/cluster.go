@@ -32,6 +32,7 @@ type cluster struct {
 	answers        map[string]*ApplicationReport
 	reports        int                 // how many there were
 	reportedQueues int                 // in the last report, counted once for each partition
+	capacity       fleet               // by the last report that could be relied on, see shareabroad.go
 	leaves         map[string][]string // full paths by their last element, sorted; nil if fullPaths
 	standard       map[string]string   // default partitions by path, of all paths
 
@@ -104,11 +105,13 @@ func (l *Ledger) forgetCluster(c *cluster) {
 	}
 	c.reported, c.known, c.asked, c.taken = false, false, 0, 0
 	c.incarnation, c.untrusted, c.silence, c.answers = "", "", "", nil
-	c.reportedQueues, c.leaves, c.standard = 0, nil, nil
+	c.reportedQueues, c.leaves, c.standard, c.capacity = 0, nil, nil, fleet{}
 	l.dimensionsGeneration++
 	l.timers.set(&c.timer, 0)
+	l.valuations++
 	for _, e := range c.members {
 		e.external.membership(c).ended = false
+		l.revalueOnce(e.share, l.valuations)
 	}
 	// a copy: cluster queues that no allocation charges are removed meanwhile
 	for _, q := range c.order.Items() {

@@ -153,7 +153,9 @@ type Quota struct {
 	// External limits what the accounts of the rule may have in queues of clusters, by address. See
 	// externallimits.go.
 	External []resource.External
-	Weight   int32 // zero is 1
+	// GuaranteedExternal is what they are guaranteed there, by address. See shareabroad.go.
+	GuaranteedExternal []resource.External
+	Weight             int32 // zero is 1
 	// Normalization rounds the requests that match; nil: none.
 	Normalization *resource.Normalization
 	// Source is where the rule came from, such as "api" or "file:/etc/bursar/quotas.yaml".

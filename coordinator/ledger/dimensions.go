@@ -85,8 +85,8 @@ type Dimensions struct {
 // Dimensions returns what is declared now.
 func (l *Ledger) Dimensions() *Dimensions { return &Dimensions{ledger: l} }
 
-// Undeclared returns the dimensions of a rule, and the places of its limits of external parts, that
-// nothing declares, each once and in order.
+// Undeclared returns the dimensions of a rule, and the places of its limits and guarantees of
+// external parts, that nothing declares, each once and in order.
 func (d *Dimensions) Undeclared(q *Quota) (list []string) {
 	for _, part := range q.parts() {
 		for _, c := range part.vector.Custom() {
@@ -96,9 +96,9 @@ func (d *Dimensions) Undeclared(q *Quota) (list []string) {
 		}
 	}
 	if q.checkExternal() == nil {
-		for i := range q.External {
-			if at := q.External[i].Address; !d.hasPlace(at) {
-				list = append(list, at.String())
+		for _, p := range q.places() {
+			if text := p.at.String(); !slices.Contains(list, text) && !d.hasPlace(p.at) {
+				list = append(list, text)
 			}
 		}
 	}
@@ -151,13 +151,29 @@ type part struct {
 
 func (q *Quota) parts() []part {
 	parts := []part{{"limit", q.Limit}, {"guaranteed", q.Guaranteed}}
-	for _, e := range q.External {
-		parts = append(parts, part{"limit.external[" + e.Address.String() + "]", e.Vector})
+	for _, p := range q.places() {
+		parts = append(parts, part{p.field, p.vector})
 	}
 	if n := q.Normalization; n != nil {
 		parts = append(parts, part{"normalization.minimum", n.Minimum}, part{"normalization.increment", n.Increment}, part{"normalization.maximum", n.Maximum})
 	}
 	return parts
+}
+
+// place is one that a rule limits or guarantees something in, with the path of its field.
+type place struct {
+	part
+	at resource.Address
+}
+
+func (q *Quota) places() (list []place) {
+	for _, e := range q.External {
+		list = append(list, place{part{"limit.external[" + e.Address.String() + "]", e.Vector}, e.Address})
+	}
+	for _, e := range q.GuaranteedExternal {
+		list = append(list, place{part{"guaranteed.external[" + e.Address.String() + "]", e.Vector}, e.Address})
+	}
+	return list
 }
 
 // checkDimensions refuses a rule with a dimension that nothing declares, unless the stored rule
@@ -182,10 +198,9 @@ func (l *Ledger) checkDimensions(quotas []Quota) error {
 				}
 			}
 		}
-		for _, e := range q.External {
-			at := e.Address.String()
-			if slices.Contains(undeclared, at) && !had.limits(e.Address) {
-				return &FieldError{q.Selector.String() + ": limit.external[" + at + "]", at, wantPlace}
+		for _, p := range q.places() {
+			if at := p.at.String(); slices.Contains(undeclared, at) && !had.namesPlace(p.at) {
+				return &FieldError{q.Selector.String() + ": " + p.field, at, wantPlace}
 			}
 		}
 	}
@@ -195,9 +210,9 @@ func (l *Ledger) checkDimensions(quotas []Quota) error {
 // wantPlace is what would be right instead of a place that no cluster has.
 const wantPlace = `a kind, a cluster and the full path of a queue that are there, or "*" for any cluster or path; force (--force) sets it all the same`
 
-// limits reports whether the rule has a limit for a place.
-func (q *Quota) limits(at resource.Address) bool {
-	return slices.ContainsFunc(q.External, func(e resource.External) bool { return e.Address == at })
+// namesPlace reports whether the rule says something of a place.
+func (q *Quota) namesPlace(at resource.Address) bool {
+	return slices.ContainsFunc(q.places(), func(p place) bool { return p.at == at })
 }
 
 // names reports whether the rule says something of a dimension.

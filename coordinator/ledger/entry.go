@@ -94,7 +94,7 @@ func (l *Ledger) hold(e *entry, h *host) {
 		e.holdParts()
 		e.holdExternal()
 	}
-	e.share.count(e.request(), 1, l.fleet)
+	e.share.count(e.request(), 1, &l.fleet)
 	if e.tracked() {
 		h.digest += digestOf(e.ID)
 	}
@@ -143,7 +143,7 @@ func (l *Ledger) unhold(e *entry) {
 		l.unholdParts(e)
 		l.unholdExternal(e)
 	}
-	e.share.count(e.request(), -1, l.fleet)
+	e.share.count(e.request(), -1, &l.fleet)
 	if e.tracked() {
 		h.digest -= digestOf(e.ID)
 	}
@@ -192,8 +192,8 @@ func (l *Ledger) entitle(e *entry, r resource.Resource) {
 		l.entitleParts(e, parts)
 		l.entitleExternal(e)
 	}
-	e.share.count(before, -1, l.fleet)
-	e.share.count(after, 1, l.fleet)
+	e.share.count(before, -1, &l.fleet)
+	e.share.count(after, 1, &l.fleet)
 	l.updatePlacerBalance(h)
 }
 

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"fmt"
 	"iter"
 
@@ -89,6 +90,7 @@ func (l *Ledger) CheckShareUses() (wrong string) {
 				wrong = fmt.Sprintf("share %s has %s in %s; its allocations have %s", s.key, u.sum.Vector(), a.name, has)
 			}
 		}
+		wrong = cmp.Or(wrong, l.wrongInClusters(s))
 	}
 	return wrong
 }

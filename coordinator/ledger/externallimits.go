@@ -19,10 +19,13 @@ import (
 // the accounts, and what its allocations hold at each address. With other rules that counts
 // elsewhere at once, as that of the account set does.
 
-// checkExternal checks the limits of external parts. The error is a *FieldError.
+// checkExternal checks the limits and the guarantees of external parts. The error is a *FieldError.
 func (q *Quota) checkExternal() error {
 	if err := resource.ValidateLimits(q.External); err != nil {
 		return outOfRange(q.Selector.String()+": limit", err)
+	}
+	if err := resource.ValidateGuarantees(q.GuaranteedExternal, q.External); err != nil {
+		return outOfRange(q.Selector.String()+": guaranteed", err)
 	}
 	return nil
 }
@@ -208,8 +211,14 @@ func (p *heldPart) must(err error) {
 	}
 }
 
-// countAll counts what the allocations of the set hold in its limits, which are new.
-func (set *partSet) countAll() {
+// countAll counts what the allocations of the set hold in its limits and in the guarantees of its
+// share, which are new.
+func (set *partSet) countAll(s *share) {
+	for i := range set.parts {
+		p := &set.parts[i]
+		s.countPart(p.address, p.used.Vector(), 1)
+		s.countPart(p.address, p.reserved.Vector(), 1)
+	}
 	for i := range set.limits {
 		set.limits[i].account.held += set.held
 	}
@@ -294,6 +303,7 @@ func (e *entry) limitCharge(of *account) resource.Vector {
 func (e *entry) holdParts() {
 	set, parts := e.external.set, e.Entitled.External
 	set.count(e.State, parts, 1)
+	e.share.countParts(parts, 1)
 	for i := range set.limits {
 		limit := &set.limits[i]
 		v := limit.sum(parts)
@@ -307,6 +317,7 @@ func (e *entry) holdParts() {
 func (l *Ledger) unholdParts(e *entry) {
 	set, parts := e.external.set, e.Entitled.External
 	set.count(e.State, parts, -1)
+	e.share.countParts(parts, -1)
 	for i := range set.limits {
 		limit := &set.limits[i]
 		v := limit.sum(parts)
@@ -333,6 +344,8 @@ func (l *Ledger) entitleParts(e *entry, before []resource.External) {
 	set, parts := e.external.set, e.Entitled.External
 	set.count(e.State, before, -1)
 	set.count(e.State, parts, 1)
+	e.share.countParts(before, -1)
+	e.share.countParts(parts, 1)
 	for i := range set.limits {
 		limit := &set.limits[i]
 		was, is := limit.sum(before), limit.sum(parts)

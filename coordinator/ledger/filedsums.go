@@ -1,7 +1,5 @@
 package ledger
 
-import "github.com/bursar/bursar/resource"
-
 // A sum that an allocation was taken out of still lists the allocation's dimensions, with zero if
 // nothing else has them. A ledger that was loaded never knew it. So what was filed is added up
 // again before it leads: both are the same then, for readers as well.
@@ -28,7 +26,7 @@ func (f *Filed) emptySums() {
 	}
 	for _, share := range l.shares {
 		for _, use := range share.uses {
-			use.sum = resource.Sum{}
+			use.empty()
 		}
 	}
 	for _, c := range l.clusters {

@@ -115,7 +115,9 @@ type Ledger struct {
 
 	providers []ProviderRecord // by cluster
 	clusters  map[ClusterName]*cluster
-	readings  readingList // reports that are being taken in
+	// valuations counts the changes of the capacities of clusters.
+	valuations uint64
+	readings   readingList // reports that are being taken in
 	// clustersRead is the time by which clusters can have been read after a load. Before it no
 	// request is refused for good because a cluster is unknown.
 	clustersRead Instant

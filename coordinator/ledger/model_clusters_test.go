@@ -24,6 +24,7 @@ type modelCluster struct {
 	incarnation  string
 	queues       map[resource.Address]ledger.QueueReport
 	answers      map[string]ledger.ApplicationReport
+	capacity     map[string]int64 // of all top queues, by the last report that could be relied on
 }
 
 // elsewhere is what the model knows of a row's parts.
@@ -44,7 +45,7 @@ type modelQueue struct {
 }
 
 func (c *modelCluster) forget() {
-	c.asked, c.until, c.taken, c.good, c.incarnation, c.queues, c.answers = 0, 0, 0, false, "", nil, nil
+	c.asked, c.until, c.taken, c.good, c.incarnation, c.queues, c.answers, c.capacity = 0, 0, 0, false, "", nil, nil, nil
 }
 
 func (m *model) cluster(name ledger.ClusterName) *modelCluster {

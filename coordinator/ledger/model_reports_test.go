@@ -168,6 +168,9 @@ func (m *machine) read(c *modelCluster, r *ledger.ClusterReport, want expected) 
 	for _, q := range r.Queues {
 		c.queues[resource.Address{Kind: c.name.Kind, Cluster: c.name.Cluster, Path: q.Path, Partition: q.Partition}] = q
 	}
+	if m.model.knows(c) {
+		c.capacity = c.topLimits()
+	}
 	answers := make(map[string]ledger.ApplicationReport)
 	for _, a := range r.Applications {
 		if r.Untrusted == "" {

@@ -34,7 +34,9 @@ func someQuota(t *rapid.T) ledger.Quota {
 	case 1:
 		dimension := rapid.SampledFrom([]string{resource.Memory, "gpu"}).Draw(t, "guaranteed")
 		q.Guaranteed = quantity(t, resource.Vector{}, dimension, 6, 0)
-	case 2:
+	case 2, 3:
+		q.GuaranteedExternal = resource.NewLimits(externalLimit(t))
+	case 4:
 		q.Normalization = &resource.Normalization{
 			Minimum: resource.Vector{}.WithMemory(1), Increment: resource.Vector{}.WithMemory(2), Maximum: resource.Vector{}.WithMemory(5),
 		}
@@ -74,11 +76,12 @@ func (m *machine) putQuota(t *rapid.T) {
 // undeclared reports whether a rule is for gpus, and the stored one with its selector is not, and
 // no host and no queue has any.
 func (m *machine) undeclared(q ledger.Quota) bool {
-	if slices.ContainsFunc(q.External, func(e resource.External) bool { return m.undeclaredPlace(q.Selector, e.Address) }) {
+	abroad := func(r ledger.Quota) []resource.External { return slices.Concat(r.External, r.GuaranteedExternal) }
+	if slices.ContainsFunc(abroad(q), func(e resource.External) bool { return m.undeclaredPlace(q.Selector, e.Address) }) {
 		return true
 	}
 	isForGPUs := func(r ledger.Quota) bool {
-		return r.Limit.Has("gpu") || r.Guaranteed.Has("gpu") || slices.ContainsFunc(r.External, func(e resource.External) bool { return e.Has("gpu") })
+		return r.Limit.Has("gpu") || r.Guaranteed.Has("gpu") || slices.ContainsFunc(abroad(r), func(e resource.External) bool { return e.Has("gpu") })
 	}
 	if !isForGPUs(q) || slices.ContainsFunc(m.model.all, func(r ledger.Quota) bool {
 		return r.Source == ledger.SourceAPI && r.Selector.Equal(q.Selector) && isForGPUs(r)
@@ -123,7 +126,7 @@ func (m *machine) undeclaredPlace(selector label.Selector, at resource.Address) 
 	}
 	return !slices.ContainsFunc(m.model.all, func(r ledger.Quota) bool {
 		return r.Source == ledger.SourceAPI && r.Selector.Equal(selector) &&
-			slices.ContainsFunc(r.External, func(e resource.External) bool { return e.Address == at })
+			slices.ContainsFunc(slices.Concat(r.External, r.GuaranteedExternal), func(e resource.External) bool { return e.Address == at })
 	})
 }
 
@@ -265,6 +268,9 @@ func contradict(rules []ledger.Quota) bool {
 				return true
 			}
 		}
+		if guaranteesTooMuch(q) {
+			return true
+		}
 		seen[text] = true
 	}
 	for _, user := range []string{"a", "b", "somebody else"} {
@@ -272,6 +278,22 @@ func contradict(rules []ledger.Quota) bool {
 			labels := label.Of("user", user, "creator", creator)
 			for _, q := range rules {
 				if _, ties := rule(rules, q.Selector.Scope(), labels); ties > 0 {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// guaranteesTooMuch reports whether a rule guarantees more in queues than it allows in all of these.
+func guaranteesTooMuch(q ledger.Quota) bool {
+	for _, g := range q.GuaranteedExternal {
+		for _, limit := range q.External {
+			inside := limit.Cluster == "*" || limit.Cluster == g.Cluster
+			for dimension, least := range g.All() {
+				most, limited := limit.Get(dimension)
+				if limited && least > most && inside && (limit.Path == "*" || strings.HasPrefix(g.Path+".", limit.Path+".")) {
 					return true
 				}
 			}

@@ -49,7 +49,7 @@ func TestAQueueIsOrderedByPriorityFairShareAndArrival(t *testing.T) {
 			c.add(w.entry)
 			if empty {
 				if len(w.share.groups) == 0 {
-					w.share.revalue(everything)
+					w.share.revalue(&everything)
 				}
 				q.push(c)
 			}
@@ -79,12 +79,12 @@ func TestAQueueIsOrderedByPriorityFairShareAndArrival(t *testing.T) {
 			},
 			"use": func(t *rapid.T) {
 				v := resource.Vector{}.WithMemory(rapid.Int64Range(0, 20).Draw(t, "memory")).WithCPU(rapid.Int64Range(0, 20).Draw(t, "cpu"))
-				shares[rapid.IntRange(0, 2).Draw(t, "share")].count(v, 1, everything)
+				shares[rapid.IntRange(0, 2).Draw(t, "share")].count(v, 1, &everything)
 			},
 			"": func(t *rapid.T) {
 				for _, s := range shares {
 					// the same value if a request waits, a current one if none does
-					s.revalue(everything)
+					s.revalue(&everything)
 				}
 				slices.SortFunc(model, order)
 				if q.waiting != len(model) {

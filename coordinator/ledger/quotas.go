@@ -224,7 +224,8 @@ func (q Quota) equal(r Quota) bool {
 	}
 	return sameNormalization && q.Selector.Equal(r.Selector) && q.Limit.Equal(r.Limit) &&
 		q.Guaranteed.Equal(r.Guaranteed) && q.Weight == r.Weight && q.Source == r.Source &&
-		slices.EqualFunc(q.External, r.External, func(a, b resource.External) bool { return a.Address == b.Address && a.Vector.Equal(b.Vector) })
+		slices.EqualFunc(q.External, r.External, resource.External.Equal) &&
+		slices.EqualFunc(q.GuaranteedExternal, r.GuaranteedExternal, resource.External.Equal)
 }
 
 // adjustRules puts new rules in force if they differ from the present ones only in what they limit
@@ -308,6 +309,7 @@ func (rs *ruleset) adjustments(to *ruleset) (changed map[*rule]Quota, ok bool) {
 	for r := range to.inForce {
 		old := now[r.Selector.String()]
 		if old == nil || old.Source != r.Source || old.Weight != r.Weight || !old.Guaranteed.Equal(r.Guaranteed) ||
+			!slices.EqualFunc(old.GuaranteedExternal, r.GuaranteedExternal, resource.External.Equal) ||
 			!slices.EqualFunc(old.External, r.External, func(a, b resource.External) bool { return a.Address == b.Address }) {
 			return nil, false
 		}

@@ -47,6 +47,7 @@ type indexedReport struct {
 	// path.
 	leaves   map[string][]string
 	standard map[string]string
+	capacity fleet
 }
 
 // Prepare checks a report and indexes it, as ReportCluster does. If that was done before, outside
@@ -83,6 +84,7 @@ func (r *ClusterReport) Prepare() error {
 			x.answers[r.Applications[i].ID] = &r.Applications[i]
 		}
 	}
+	x.capacity = r.topLimits()
 	r.indexed = x
 	return nil
 }
@@ -122,20 +124,23 @@ type reading struct {
 	user    string           // its users up to this one have
 	changed bool             // other queues are reported, or a queue has another default partition
 	wake    bool             // nothing was known of the cluster before, and now something is
-	list    []*clusterQueue  // scratch
+	// valuation is the change of the cluster's capacity; 0: it is what it was.
+	valuation uint64
+	list      []*clusterQueue // scratch
 }
 
 // phase is what is done of a report.
 type phase int
 
 const (
-	findingOwners  phase = iota
-	followingParts       // to the queues in which their applications run
-	countingShown        // what the report includes of each allocation
-	updatingQueues       // which go over to the report
-	wakingQueues         // from which nothing could be granted before
-	endingMembers        // whose applications have ended
-	mergingShown         // what the report includes takes the place of what the last one did
+	findingOwners   phase = iota
+	followingParts        // to the queues in which their applications run
+	countingShown         // what the report includes of each allocation
+	updatingQueues        // which go over to the report
+	revaluingShares       // of which the cluster's capacity is another one
+	wakingQueues          // from which nothing could be granted before
+	endingMembers         // whose applications have ended
+	mergingShown          // what the report includes takes the place of what the last one did
 	allDone
 )
 
@@ -237,6 +242,8 @@ func (r *reading) goOn(l *Ledger, left *int) (done bool) {
 		})
 	case updatingQueues:
 		return r.updateQueues(l, left)
+	case revaluingShares:
+		return r.revalueShares(l, left)
 	case wakingQueues:
 		return r.wakeQueues(l, left)
 	case endingMembers:

@@ -102,6 +102,7 @@ func (r *reading) conclude(l *Ledger) {
 	if c.fullPaths {
 		c.leaves = nil
 	}
+	r.setCapacity(l)
 	r.wake = !c.known && r.valid(l.now)
 	c.known = r.valid(l.now)
 	l.timers.set(&c.timer, 0)

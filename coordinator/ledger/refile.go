@@ -123,9 +123,11 @@ func (l *Ledger) replaceRules() {
 	}
 	for key, s := range l.shares {
 		s.takeQueueUses(before[key])
-		s.revalue(l.fleet)
 	}
 	l.moveQueueUses(moved)
+	for _, s := range l.shares {
+		s.revalue(&l.fleet)
+	}
 	for _, s := range l.rules.scopes {
 		s.findExceeded()
 	}
@@ -147,7 +149,7 @@ func (set *accountSet) countAll() {
 	set.share.add(set.used.Vector(), 1)
 	set.share.add(set.reserved.Vector(), 1)
 	for _, parts := range set.partSets {
-		parts.countAll()
+		parts.countAll(set.share)
 	}
 }
 
@@ -172,6 +174,7 @@ func (s *share) takeQueueUses(before *share) {
 			s.uses[a] = u
 		}
 	}
+	s.clusters = before.clusters
 }
 
 // moveQueueUses counts what allocations have in the queues of clusters for the share that they have

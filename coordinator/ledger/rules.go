@@ -162,6 +162,11 @@ func (rs *ruleset) fill(s *scope, rules []*rule) {
 	}
 }
 
+// ownShare reports whether what the rule's accounts have is a share of its own.
+func (q *Quota) ownShare() bool {
+	return q.Weight > 0 || !q.Guaranteed.IsUnset() || len(q.GuaranteedExternal) > 0
+}
+
 func (q Quota) check() error {
 	for _, part := range []struct {
 		name string

@@ -16,12 +16,12 @@ func (a *arguments) cluster() ledger.ClusterName {
 	return ledger.ClusterName{Kind: kind, Cluster: name}
 }
 
-// parts takes every external=(yarn:prod:root.a,memory=4GiB).
-func (a *arguments) parts() []resource.External {
+// parts takes every NAME=(yarn:prod:root.a,memory=4GiB).
+func (a *arguments) parts(name string) []resource.External {
 	a.t.Helper()
 	var parts []resource.External
 	for {
-		text, more := a.option("external")
+		text, more := a.option(name)
 		if !more {
 			return parts
 		}

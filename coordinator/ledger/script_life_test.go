@@ -30,7 +30,7 @@ func (s *script) ask(a *arguments) ledger.AllocateCommand {
 	c.Priority = int32(a.integer("priority", 0))
 	c.Async = a.flag("async")
 	c.Wishes = a.wishes()
-	c.Resource = resource.NewResource(a.vector(), a.parts()...)
+	c.Resource = resource.NewResource(a.vector(), a.parts("external")...)
 	c.Labels = a.labels()
 	return c
 }
@@ -57,7 +57,7 @@ func (s *script) confirm(a *arguments) string {
 	}
 	c.HostID, _ = a.option("host")
 	c.ApplicationIDs, _ = a.values("applications")
-	if entitled := resource.NewResource(a.vector(), a.parts()...); !entitled.Vector.IsUnset() || len(entitled.External) > 0 {
+	if entitled := resource.NewResource(a.vector(), a.parts("external")...); !entitled.Vector.IsUnset() || len(entitled.External) > 0 {
 		c.Entitled = &entitled
 	}
 	before := s.ledger.Revision()
@@ -112,7 +112,7 @@ func (s *script) renew(a *arguments) string {
 }
 
 func (s *script) resize(a *arguments) string {
-	_, err := s.ledger.Resize(s.now, ledger.ResizeCommand{Actor: s.actor(a), ID: s.id(a), Entitled: resource.NewResource(a.vector(), a.parts()...)})
+	_, err := s.ledger.Resize(s.now, ledger.ResizeCommand{Actor: s.actor(a), ID: s.id(a), Entitled: resource.NewResource(a.vector(), a.parts("external")...)})
 	return problem(err)
 }
 
@@ -229,12 +229,18 @@ func readQuotas(a *arguments) []ledger.Quota {
 	return quotas
 }
 
-// limits describes what a rule limits.
-func limits(q *ledger.Quota) string { return resource.NewResource(q.Limit, q.External...).String() }
+// limits describes what a rule limits, and what it guarantees in queues.
+func limits(q *ledger.Quota) string {
+	text := resource.NewResource(q.Limit, q.External...).String()
+	if len(q.GuaranteedExternal) > 0 {
+		text += ", guaranteed " + resource.Resource{External: q.GuaranteedExternal}.String()
+	}
+	return text
+}
 
 func readQuota(a *arguments) ledger.Quota {
 	q := ledger.Quota{Limit: a.vector(), Guaranteed: a.vectorOf("guaranteed"), Weight: int32(a.integer("weight", 0))}
-	q.External = resource.NewLimits(a.parts()...)
+	q.External, q.GuaranteedExternal = resource.NewLimits(a.parts("external")...), resource.NewLimits(a.parts("guaranteed-external")...)
 	n := resource.Normalization{Minimum: a.vectorOf("minimum"), Increment: a.vectorOf("increment"), Maximum: a.vectorOf("maximum")}
 	if !n.Minimum.IsUnset() || !n.Increment.IsUnset() || !n.Maximum.IsUnset() {
 		q.Normalization = &n

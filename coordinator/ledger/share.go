@@ -8,22 +8,22 @@ import (
 )
 
 // share is what a user, or an account whose rule sets a weight or a guarantee, has of the whole
-// fleet. Among requests of one priority the one with the smallest share goes first (weighted
-// dominant resource fairness).
+// fleet, and of each external cluster. Among requests of one priority the one with the smallest
+// share goes first (weighted dominant resource fairness).
 type share struct {
 	key        string
 	weight     int64
 	guaranteed resource.Vector
 
-	// memory, cpu, instances and custom are the sum of what its reserved and active allocations are
-	// entitled to.
-	memory, cpu, instances int64
-	custom                 counts
-	sets                   int // account sets that count in it
+	amounts                // on hosts: the sum of what its reserved and active allocations are entitled to
+	clusters []*clusterUse // in clusters in which it has something
+	promised []promise     // guarantees of external parts
+	sets     int           // account sets that count in it
 
-	// value is the order: the largest of its fractions of the fleet, divided by the weight. Shares
-	// within their guarantee come before all others.
+	// value is the order: the largest of its fractions of the fleet and of clusters, divided by the
+	// weight. Shares within their guarantee come before all others.
 	value   float64
+	valued  uint64   // the change of a cluster's capacity that it was last valued after
 	groups  []*group // the groups in which requests of it wait
 	starved starvation
 	uses    map[*account]*shareUse
@@ -35,11 +35,13 @@ type share struct {
 type shareUse struct {
 	account *account
 	sum     resource.Sum
-	refs    int // account sets, or allocations in a cluster queue, that count here
+	refs    int         // account sets, or allocations in a cluster queue, that count here
+	cluster *clusterUse // of which it is a part, if the account is that of a cluster's top queue
 }
 
 // aboveGuarantee is added to the value of a share that has more than its guarantee, or has no
-// guarantee. By the accounts a fraction of the fleet is at most 1, and a weight is at least 1.
+// guarantee. A fraction of the fleet is at most 1 by the accounts, one of a cluster is more only if
+// the cluster has shrunk, and a weight is at least 1.
 const aboveGuarantee = 1 << 20
 
 // fleet is what all hosts could give. Dominant shares are fractions of it.
@@ -57,6 +59,33 @@ func (f *fleet) add(a *account, sign int64) {
 	}
 }
 
+// amounts are sums of quantities.
+type amounts struct {
+	memory, cpu, instances int64
+	custom                 counts
+}
+
+// add adds a vector, or subtracts it with sign -1.
+func (h *amounts) add(v resource.Vector, sign int64) {
+	h.memory += sign * v.Memory()
+	h.cpu += sign * v.CPU()
+	h.instances += sign * v.Instances()
+	for _, q := range v.Custom() {
+		if q.Value != 0 {
+			h.custom.add(q.Name, sign*q.Value)
+		}
+	}
+}
+
+// dominant is the largest of the fractions of everything.
+func (h *amounts) dominant(of *fleet) float64 {
+	value := max(fraction(h.memory, of.memory), fraction(h.cpu, of.cpu))
+	for name, has := range h.custom {
+		value = max(value, fraction(has, of.custom[name]))
+	}
+	return value
+}
+
 // counts are sums of custom countables, by name. None is zero.
 type counts map[string]int64
 
@@ -69,10 +98,10 @@ func (c *counts) add(name string, n int64) {
 	}
 }
 
-func (s *share) revalue(f fleet) {
-	s.value = max(fraction(s.memory, f.memory), fraction(s.cpu, f.cpu))
-	for name, has := range s.custom {
-		s.value = max(s.value, fraction(has, f.custom[name]))
+func (s *share) revalue(f *fleet) {
+	s.value = s.dominant(f)
+	for _, c := range s.clusters {
+		s.value = max(s.value, c.dominant(&c.cluster.capacity))
 	}
 	s.value /= float64(s.weight)
 	if !s.withinGuarantee() {
@@ -89,7 +118,7 @@ func fraction(part, whole int64) float64 {
 }
 
 func (s *share) withinGuarantee() bool {
-	if s.guaranteed.IsUnset() {
+	if s.guaranteed.IsUnset() && len(s.promised) == 0 {
 		return false
 	}
 	for i, dimension := range [...]string{resource.Memory, resource.CPU, resource.Instances} {
@@ -102,28 +131,21 @@ func (s *share) withinGuarantee() bool {
 			return false
 		}
 	}
-	return true
+	return s.withinPromises()
 }
 
 // count adds to what the share has, or subtracts with sign -1, and restores the order of its
 // queues.
-func (s *share) count(v resource.Vector, sign int64, f fleet) {
+func (s *share) count(v resource.Vector, sign int64, f *fleet) {
 	s.add(v, sign)
+	s.reorder(f)
+}
+
+// reorder computes the value again, and restores the order of the queues.
+func (s *share) reorder(f *fleet) {
 	s.revalue(f)
 	for _, g := range s.groups {
 		g.queue.groups.fix(g.index)
-	}
-}
-
-// add adds to what the share has, or subtracts with sign -1, and leaves its place in the order.
-func (s *share) add(v resource.Vector, sign int64) {
-	s.memory += sign * v.Memory()
-	s.cpu += sign * v.CPU()
-	s.instances += sign * v.Instances()
-	for _, q := range v.Custom() {
-		if q.Value != 0 {
-			s.custom.add(q.Name, sign*q.Value)
-		}
 	}
 }
 
@@ -131,7 +153,7 @@ func (s *share) add(v resource.Vector, sign int64) {
 func (s *share) use(a *account) *shareUse {
 	u := s.uses[a]
 	if u == nil {
-		u = &shareUse{account: a}
+		u = &shareUse{account: a, cluster: s.clusterUse(a)}
 		s.uses[a] = u
 	}
 	u.refs++
@@ -142,6 +164,7 @@ func (s *share) use(a *account) *shareUse {
 func (s *share) dropUse(u *shareUse) {
 	if u.refs--; u.refs == 0 {
 		delete(s.uses, u.account)
+		s.dropClusterUse(u.cluster)
 	}
 }
 
@@ -150,12 +173,18 @@ func (u *shareUse) add(v resource.Vector) {
 	if err := u.sum.Add(v); err != nil {
 		panic("ledger: a share in " + u.account.name.String() + ": " + err.Error())
 	}
+	if u.cluster != nil {
+		u.cluster.count(v, 1)
+	}
 }
 
 // subtract gives back what add counted.
 func (u *shareUse) subtract(v resource.Vector) {
 	if err := u.sum.Minus(v); err != nil {
 		panic("ledger: a share in " + u.account.name.String() + ": " + err.Error())
+	}
+	if u.cluster != nil {
+		u.cluster.count(v, -1)
 	}
 }
 
@@ -207,7 +236,7 @@ func (l *Ledger) shareOf(f *accountSet, labels label.Set) *share {
 	buf := make([]byte, 0, 64)
 	var of *account
 	for _, a := range f.accounts {
-		if len(a.rule.Selector.Labels()) > 0 && (a.rule.Weight > 0 || !a.rule.Guaranteed.IsUnset()) {
+		if len(a.rule.Selector.Labels()) > 0 && a.rule.ownShare() {
 			of = a
 			buf = append(append(buf, 'q'), a.key...)
 			break
@@ -221,6 +250,7 @@ func (l *Ledger) shareOf(f *accountSet, labels label.Set) *share {
 		s = &share{key: string(buf), weight: 1, account: of, uses: make(map[*account]*shareUse)}
 		if of != nil {
 			s.weight, s.guaranteed = max(1, int64(of.rule.Weight)), of.rule.Guaranteed
+			s.promised = promisesOf(of.rule)
 		}
 		s.starved.last = l.holders.last(s.key)
 		l.shares[s.key] = s
@@ -240,7 +270,7 @@ func (l *Ledger) dropShare(s *share) {
 func (l *Ledger) revalueAll() {
 	queues := make(map[*queue]bool)
 	for _, s := range l.shares {
-		s.revalue(l.fleet)
+		s.revalue(&l.fleet)
 		for _, g := range s.groups {
 			queues[g.queue] = true
 		}

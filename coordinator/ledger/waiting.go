@@ -79,7 +79,7 @@ func (l *Ledger) enqueue(e *entry, blocked *queue) {
 func (l *Ledger) enqueueClass(c *class, q *queue) {
 	c.share = c.first().share
 	if len(c.share.groups) == 0 {
-		c.share.revalue(l.fleet)
+		c.share.revalue(&l.fleet)
 	}
 	q.push(c)
 }

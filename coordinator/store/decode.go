@@ -182,7 +182,7 @@ func quota(m *bursarv1.Quota) (ledger.Quota, error) {
 	if q.Limit, q.External, err = convert.LimitFromProto(m.GetLimit()); err != nil {
 		return q, fmt.Errorf("limit: %w", err)
 	}
-	if q.Guaranteed, err = convert.VectorFromProto(m.GetGuaranteed()); err != nil {
+	if q.Guaranteed, q.GuaranteedExternal, err = convert.LimitFromProto(m.GetGuaranteed()); err != nil {
 		return q, fmt.Errorf("guaranteed: %w", err)
 	}
 	if m.GetNormalization() != nil {

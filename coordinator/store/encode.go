@@ -84,9 +84,9 @@ func EncodeHost(h *ledger.HostRecord) ([]byte, error) {
 func EncodeQuota(q *ledger.Quota) ([]byte, error) {
 	quota := &bursarv1.Quota{
 		Selector: convert.LabelsToProto(q.Selector.Labels()), Limit: convert.ResourceToProto(resource.NewResource(q.Limit, q.External...)),
-		Guaranteed: convert.VectorToProto(q.Guaranteed), Weight: q.Weight, Source: q.Source,
+		Guaranteed: convert.ResourceToProto(resource.NewResource(q.Guaranteed, q.GuaranteedExternal...)), Weight: q.Weight, Source: q.Source,
 	}
-	err := errors.Join(q.Limit.Validate(), resource.ValidateLimits(q.External), q.Guaranteed.Validate())
+	err := errors.Join(q.Limit.Validate(), resource.ValidateLimits(q.External), q.Guaranteed.Validate(), resource.ValidateLimits(q.GuaranteedExternal))
 	if n := q.Normalization; n != nil {
 		err = errors.Join(err, n.Validate())
 		quota.Normalization = &bursarv1.Normalization{

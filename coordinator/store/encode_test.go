@@ -87,7 +87,7 @@ func TestNoFieldIsForgotten(t *testing.T) {
 	}
 	var q ledger.Quota
 	set(reflect.ValueOf(&q).Elem())
-	q.External[0].Partition = "" // a limit has none
+	q.External[0].Partition, q.GuaranteedExternal[0].Partition = "", "" // a limit has none
 	if payload, err = store.EncodeQuota(&q); err != nil {
 		t.Fatal(err)
 	}

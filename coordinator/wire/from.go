@@ -144,8 +144,8 @@ func QuotaFrom(path string, m *bursarv1.Quota) (ledger.Quota, error) {
 	if q.Limit, q.External, err = convert.LimitFromProto(m.GetLimit()); err != nil {
 		return q, InField(path+"limit.", err)
 	}
-	if q.Guaranteed, err = vectorFrom(path+"guaranteed", m.GetGuaranteed()); err != nil {
-		return q, err
+	if q.Guaranteed, q.GuaranteedExternal, err = convert.LimitFromProto(m.GetGuaranteed()); err != nil {
+		return q, InField(path+"guaranteed.", err)
 	}
 	if m.GetNormalization() != nil {
 		n, err := convert.NormalizationFromProto(m.GetNormalization())

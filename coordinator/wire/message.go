@@ -258,7 +258,7 @@ func diskMessages(list []ledger.Disk) (messages []*bursarv1.DiskSample) {
 func QuotaMessage(q *ledger.Quota) *bursarv1.Quota {
 	m := &bursarv1.Quota{
 		Selector: convert.LabelsToProto(q.Selector.Labels()),
-		Limit:    convert.LimitToProto(q.Limit, q.External), Guaranteed: VectorMessage(q.Guaranteed), Weight: q.Weight, Source: q.Source,
+		Limit:    convert.LimitToProto(q.Limit, q.External), Guaranteed: convert.LimitToProto(q.Guaranteed, q.GuaranteedExternal), Weight: q.Weight, Source: q.Source,
 	}
 	if q.Normalization != nil {
 		m.Normalization = convert.NormalizationToProto(*q.Normalization)

@@ -3,7 +3,7 @@
 //	quotas:
 //	  - selector: {user: "*", creator: IDE}   # one account per user
 //	    limit: {memory: 64GiB, cpu: 16, instances: 10, gpu: 2}
-//	    guaranteed: {memory: 8GiB}
+//	    guaranteed: {memory: 8GiB, external: [{kind: yarn, memory: 20GiB}]}
 //	    weight: 2
 //	    normalization:
 //	      minimum: {memory: 512MiB}

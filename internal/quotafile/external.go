@@ -10,10 +10,10 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// externalKey is the key in a limit under which the limits of external parts stand.
+// externalKey is the key in a limit or a guarantee under which those of external parts stand.
 const externalKey = "external"
 
-// quantities reads a limit: quantities by dimension, and limits of external parts.
+// quantities reads a limit or a guarantee: quantities by dimension, and those of external parts.
 func (l limit) quantities(field string) (resource.Vector, []resource.External, *fieldError) {
 	here := make(scalars, len(l))
 	for _, key := range slices.Sorted(maps.Keys(l)) {

@@ -46,7 +46,7 @@ type normalization struct {
 
 type scalars map[string]yamlfile.Scalar
 
-// limit has quantities by dimension, and limits of external parts in a list.
+// limit has quantities by dimension, and those of external parts in a list.
 type limit map[string]yamlfile.ScalarOrMaps
 
 // Parse reads a file's content; name is for errors alone. The error is an *Error.
@@ -147,11 +147,8 @@ func (r rule) quantities(q *bursarv1.Quota) *fieldError {
 		return wrong
 	}
 	guaranteed, parts, wrong := r.Guaranteed.quantities("guaranteed")
-	switch {
-	case wrong != nil:
+	if wrong != nil {
 		return wrong
-	case len(parts) > 0:
-		return &fieldError{"guaranteed." + externalKey, "want no external parts: what is guaranteed is what engines have on hosts"}
 	}
 	for dimension, quantity := range guaranteed.All() {
 		if most, limited := limit.Get(dimension); limited && quantity > most {
@@ -161,11 +158,16 @@ func (r rule) quantities(q *bursarv1.Quota) *fieldError {
 			}
 		}
 	}
+	for i := range parts {
+		if err := resource.ValidateGuarantees(parts[i:i+1], external); err != nil {
+			return inLimit(fmt.Sprintf("guaranteed.%s[%d]", externalKey, i), parts[i].Address, err)
+		}
+	}
 	if r.Limit != nil {
 		q.Limit = convert.ResourceToProto(resource.NewResource(limit, external...))
 	}
 	if r.Guaranteed != nil {
-		q.Guaranteed = convert.VectorToProto(guaranteed)
+		q.Guaranteed = convert.ResourceToProto(resource.NewResource(guaranteed, parts...))
 	}
 	if r.Normalization == nil {
 		return nil

@@ -123,7 +123,11 @@ func TestWrongFileNamesLineFieldAndReason(t *testing.T) {
 		"external list":    {head + "- selector: {user: a}\n  limit: {external: [{kind: yarn, memory: [1]}]}\n", `q.yaml:5:43: quotas[1].limit.external[0].memory: is a list: want a single value`},
 		"external twice":   {head + "- selector: {user: a}\n  limit: {external: [{kind: yarn, cpu: 1}, {kind: yarn, path: \"*\", cpu: 2}]}\n", `q.yaml:5:44: quotas[1].limit.external[1]: yarn:*:*: already the place of limit.external[0]: want one limit for it`},
 		"list of memory":   {head + "- selector: {user: a}\n  limit: {memory: [1GiB]}\n", `q.yaml:5:19: quotas[1].limit.memory: is a list`},
-		"guaranteed parts": {head + "  guaranteed: {external: [{kind: yarn, cpu: 1}]}\n", `q.yaml:4:26: quotas[0].guaranteed.external: want no external parts`},
+		"guaranteed place": {head + "  guaranteed: {external: [{kind: yarn, path: root.*, cpu: 1}]}\n", `q.yaml:4:46: quotas[0].guaranteed.external[0].path: "root.*": want the full path of a queue`},
+		"guaranteed parts": {
+			"quotas:\n- selector: {user: \"*\"}\n  limit: {external: [{kind: yarn, cpu: 2}]}\n  guaranteed:\n    external:\n    - {kind: yarn, path: root, cpu: 1}\n    - {kind: yarn, path: root.a, cpu: 3}\n",
+			`q.yaml:7:39: quotas[0].guaranteed.external[1].cpu: "3": want at most the limit of yarn:*:*, 2`,
+		},
 		"a rule and a rag": {head + "- nonsense\n", `q.yaml:4:3: quotas[1]: is a single value: want a set of fields`},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -8,15 +8,15 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// limitAbroad adds limits of external parts to some rules, in a world that has such limits. They
-// are drawn from numbers of their own, so that other worlds are as they were without them.
+// limitAbroad adds limits and guarantees of external parts to some rules, in a world that has such
+// limits. They are drawn from numbers of their own, so that other worlds are as they were without
+// them.
 func (w *World) limitAbroad(q ledger.Quota) ledger.Quota {
 	if w.limits == nil || w.limits.IntN(3) == 0 {
 		return q
 	}
-	places := []string{"*", "*", "root", "root.a", "root.a.a1", "root.users", "root.b"}
 	for range 1 + w.limits.IntN(2) {
-		at := resource.Address{Kind: "yarn", Cluster: []string{"*", "*", "y1", "y2"}[w.limits.IntN(4)], Path: places[w.limits.IntN(len(places))]}
+		at := w.drawPlace()
 		if slices.ContainsFunc(q.External, func(e resource.External) bool { return e.Address == at }) {
 			continue
 		}
@@ -30,11 +30,40 @@ func (w *World) limitAbroad(q ledger.Quota) ledger.Quota {
 		}
 		q.External = resource.NewLimits(append(q.External, resource.External{Address: at, Vector: v})...)
 	}
+	if w.limits.IntN(3) == 0 { // no more than any limit
+		v := resource.Vector{}.WithMemory((1 + w.limits.Int64N(3)) * gib)
+		q.GuaranteedExternal = resource.NewLimits(resource.External{Address: w.drawPlace(), Vector: v})
+	}
 	return q
 }
 
-// limits is what a rule limits, as a text.
-func limits(q *ledger.Quota) string { return resource.NewResource(q.Limit, q.External...).String() }
+// drawPlace draws the queues that a limit or a guarantee is for.
+func (w *World) drawPlace() resource.Address {
+	places := []string{"*", "*", "root", "root.a", "root.a.a1", "root.users", "root.b"}
+	cluster := []string{"*", "*", "y1", "y2"}[w.limits.IntN(4)]
+	return resource.Address{Kind: "yarn", Cluster: cluster, Path: places[w.limits.IntN(len(places))]}
+}
+
+// limits is what a rule limits, and what it guarantees of external parts, as a text.
+func limits(q *ledger.Quota) string {
+	text := resource.NewResource(q.Limit, q.External...).String()
+	if len(q.GuaranteedExternal) > 0 {
+		text += ", guaranteed " + resource.Resource{External: q.GuaranteedExternal}.String()
+	}
+	return text
+}
+
+// promises reports whether a rule guarantees something where an allocation has a part.
+func (r *rules) promises(a *ledger.Allocation) bool {
+	for _, q := range r.of(a.Labels) {
+		for _, e := range q.GuaranteedExternal {
+			if _, parts := partsIn(a, e.Address); parts > 0 {
+				return true
+			}
+		}
+	}
+	return false
+}
 
 // limitOf is what a rule says of one of its accounts.
 func limitOf(q *ledger.Quota, name ledger.AccountName) resource.Vector {

@@ -73,6 +73,9 @@ func (r *callerRecord) checkGrants(c *coord) {
 		if limits > 0 {
 			r.w.tally.LimitedGrants++
 		}
+		if c.rules.promises(a) {
+			r.w.tally.PromisedGrants++
+		}
 	}
 }
 

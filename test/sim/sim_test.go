@@ -45,7 +45,7 @@ func TestSimulation(t *testing.T) {
 	}
 }
 
-// TestSimulationOfLimits plays worlds whose rules limit external parts. They are apart, so that the
+// TestSimulationOfLimits plays worlds whose rules limit and guarantee external parts. They are apart, so that the
 // other worlds, and their transcripts, are as they were.
 func TestSimulationOfLimits(t *testing.T) {
 	limited := func(seed uint64) Config {
@@ -59,8 +59,8 @@ func TestSimulationOfLimits(t *testing.T) {
 	}
 	n := max(1, *seeds/2)
 	all, _ := playWorlds(t, n, limited)
-	if n >= 25 && all.LimitedGrants == 0 {
-		t.Error("no grant counts in a limit of external parts")
+	if n >= 25 && (all.LimitedGrants == 0 || all.PromisedGrants == 0) {
+		t.Errorf("%d grants count in limits of external parts, %d in guarantees", all.LimitedGrants, all.PromisedGrants)
 	}
 }
 
@@ -121,6 +121,7 @@ func (t *Tally) add(other Tally) {
 	t.Copied += other.Copied
 	t.QueueGrants += other.QueueGrants
 	t.LimitedGrants += other.LimitedGrants
+	t.PromisedGrants += other.PromisedGrants
 	t.Reports += other.Reports
 	t.Outdated += other.Outdated
 	t.Superseded += other.Superseded

@@ -42,11 +42,13 @@ type Tally struct {
 	QueueGrants int // of parts in queues
 	// LimitedGrants is those of parts that a rule limits.
 	LimitedGrants int
-	Reports       int // of clusters that a ledger took in
-	Outdated      int // that it put aside
-	Superseded    int // that came when their leadership was over
-	LookedUp      int // requests whose ids the store was asked for
-	Recalled      int // leaderships that were told all remembered request ids
+	// PromisedGrants is those with a part where a rule guarantees something.
+	PromisedGrants int
+	Reports        int // of clusters that a ledger took in
+	Outdated       int // that it put aside
+	Superseded     int // that came when their leadership was over
+	LookedUp       int // requests whose ids the store was asked for
+	Recalled       int // leaderships that were told all remembered request ids
 	// Untimely is the refusals because a cluster was still to be read.
 	Untimely  int
 	Silences  int // of clusters that could not be read

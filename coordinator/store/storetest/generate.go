@@ -139,15 +139,21 @@ func Quota(t *rapid.T) ledger.Quota {
 		Selector: selector, Limit: vector(t, "limit"), Guaranteed: vector(t, "guaranteed"),
 		Weight: rapid.Int32().Draw(t, "weight"), Source: rapid.SampledFrom([]string{"api", "ldap"}).Draw(t, "source"),
 	}
-	for _, path := range rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"*", "root.a"}), 0, 2, rapid.ID).Draw(t, "limited paths") {
-		at := resource.Address{Kind: "yarn", Cluster: rapid.SampledFrom([]string{"*", "prod"}).Draw(t, "limited cluster"), Path: path}
-		limit := vector(t, "limit in "+path).WithInstances(rapid.Int64Range(0, 9).Draw(t, "limit of instances"))
-		q.External = resource.NewLimits(append(q.External, resource.External{Address: at, Vector: limit})...)
-	}
+	q.External, q.GuaranteedExternal = places(t, "limit"), places(t, "guaranteed")
 	if rapid.Bool().Draw(t, "has normalization") {
 		q.Normalization = &resource.Normalization{Increment: vector(t, "increment"), Maximum: vector(t, "maximum")}
 	}
 	return q
+}
+
+// places draws what a rule says of external parts.
+func places(t *rapid.T, what string) (list []resource.External) {
+	for _, path := range rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"*", "root.a"}), 0, 2, rapid.ID).Draw(t, what+" in paths") {
+		at := resource.Address{Kind: "yarn", Cluster: rapid.SampledFrom([]string{"*", "prod"}).Draw(t, what+" in cluster"), Path: path}
+		v := vector(t, what+" in "+path).WithInstances(rapid.Int64Range(0, 9).Draw(t, what+" of instances"))
+		list = append(list, resource.External{Address: at, Vector: v})
+	}
+	return resource.NewLimits(list...)
 }
 
 // clusters are those of the providers that Provider draws.

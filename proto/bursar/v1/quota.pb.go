@@ -36,8 +36,12 @@ type Quota struct {
 	// queue counts too. Parts in all partitions count; partition is refused. If several entries are
 	// for a part, all of them limit it.
 	Limit *Resource `protobuf:"bytes,2,opt,name=limit,proto3" json:"limit,omitempty"`
-	// A waiting request of an account below this goes before those of accounts above theirs. It has
-	// no external parts.
+	// A waiting request of an account below this goes before those of accounts above theirs. The
+	// account is below it while it has less of each dimension that is set here.
+	//
+	// guaranteed.external is what they are guaranteed in the queues of external clusters: entries as
+	// those of limit.external. A part counts in each entry that is for it. An entry of which all
+	// parts count in a limit of the rule is at most that limit.
 	Guaranteed *Resource `protobuf:"bytes,3,opt,name=guaranteed,proto3" json:"guaranteed,omitempty"`
 	// Its share compared with others when requests wait; 0 is 1.
 	Weight int32 `protobuf:"varint,4,opt,name=weight,proto3" json:"weight,omitempty"`
@@ -53,7 +57,8 @@ type Quota struct {
 	Etag string `protobuf:"bytes,9,opt,name=etag,proto3" json:"etag,omitempty"`
 	// Custom dimensions of the rule that nothing has: no host, no queue of an external cluster and no
 	// configuration. The rule limits nothing there; a name may be misspelt. Also the places of
-	// limit.external that no configured cluster has, such as "yarn:prod:root.a". Set by the server.
+	// limit.external and guaranteed.external that no configured cluster has, such as
+	// "yarn:prod:root.a". Set by the server.
 	UndeclaredDimensions []string `protobuf:"bytes,8,rep,name=undeclared_dimensions,json=undeclaredDimensions,proto3" json:"undeclared_dimensions,omitempty"`
 	unknownFields        protoimpl.UnknownFields
 	sizeCache            protoimpl.SizeCache
