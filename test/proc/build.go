@@ -33,7 +33,7 @@ func (b Build) Run(ctx context.Context) error {
 	arguments := []string{"build", "-trimpath", "-buildvcs=false", "-o", b.Into}
 	environment := append(os.Environ(), b.Environment...)
 	if b.Race {
-		arguments = append(arguments, "-race", "-gcflags=modernc.org/...=-race=false")
+		arguments = append(arguments, "-race", "-gcflags=all=-d=checkptr=0", "-gcflags=github.com/bursar/bursar/...=", "-gcflags=modernc.org/...=-race=false")
 	} else {
 		environment = append(environment, "CGO_ENABLED=0")
 	}
