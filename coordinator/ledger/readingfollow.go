@@ -87,9 +87,15 @@ func (r *reading) strayed(e *entry) (part int, to, application string) {
 		to, application = path, id
 		strays = append(strays, a)
 	}
-	if to == "" {
+	part, found := r.unused(e, &used)
+	if len(strays) == 0 || !found || slices.ContainsFunc(strays, func(a *ApplicationReport) bool { return !r.isIn(e, a, e.Entitled.External[part].Partition) }) {
 		return 0, "", ""
 	}
+	return part, to, application
+}
+
+// unused is the only part in the cluster that is not used; false: there is none, or several.
+func (r *reading) unused(e *entry, used *[resource.MaxExternal]bool) (part int, only bool) {
 	found := 0
 	for i := range e.Entitled.External {
 		if r.has(&e.Entitled.External[i]) && !used[i] {
@@ -97,10 +103,7 @@ func (r *reading) strayed(e *entry) (part int, to, application string) {
 			found++
 		}
 	}
-	if found != 1 || slices.ContainsFunc(strays, func(a *ApplicationReport) bool { return !r.isIn(e, a, e.Entitled.External[part].Partition) }) {
-		return 0, "", ""
-	}
-	return part, to, application
+	return part, found == 1
 }
 
 // isIn reports whether an application of an allocation runs in a partition: it holds something
