@@ -286,7 +286,8 @@ func contradict(rules []ledger.Quota) bool {
 	return false
 }
 
-// guaranteesTooMuch reports whether a rule guarantees more in queues than it allows in all of these.
+// guaranteesTooMuch reports whether a rule guarantees more in queues than it allows in all of
+// these.
 func guaranteesTooMuch(q ledger.Quota) bool {
 	for _, g := range q.GuaranteedExternal {
 		for _, limit := range q.External {

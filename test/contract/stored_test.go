@@ -72,8 +72,9 @@ func quota(t *testing.T) ledger.Quota {
 	}
 	return ledger.Quota{
 		Selector: selector, Limit: size(8), Guaranteed: size(2), Weight: 3, Source: "api",
-		External:      resource.NewLimits(resource.External{Address: resource.Address{Kind: "yarn", Path: "root.a"}, Vector: size(16)}),
-		Normalization: &resource.Normalization{Minimum: size(1), Increment: size(2), Maximum: size(4)},
+		External:           resource.NewLimits(resource.External{Address: resource.Address{Kind: "yarn", Path: "root.a"}, Vector: size(16)}),
+		GuaranteedExternal: resource.NewLimits(resource.External{Address: resource.Address{Kind: "yarn", Cluster: "prod", Path: "root.a"}, Vector: size(9)}),
+		Normalization:      &resource.Normalization{Minimum: size(1), Increment: size(2), Maximum: size(4)},
 	}
 }
 

@@ -45,8 +45,8 @@ func TestSimulation(t *testing.T) {
 	}
 }
 
-// TestSimulationOfLimits plays worlds whose rules limit and guarantee external parts. They are apart, so that the
-// other worlds, and their transcripts, are as they were.
+// TestSimulationOfLimits plays worlds whose rules limit and guarantee external parts. They are
+// apart, so that the other worlds, and their transcripts, are as they were.
 func TestSimulationOfLimits(t *testing.T) {
 	limited := func(seed uint64) Config {
 		c := config(seed)
