@@ -82,6 +82,7 @@ func (m *machine) readClusters(t *rapid.T) {
 			}
 			q.Used = quantity(t, q.Used, resource.Memory, 8, 3)
 			limitApplications(t, &q)
+		limitMasters(t, &q)
 			r.Queues = append(r.Queues, q)
 		}
 		for _, id := range applicationIDs {
@@ -112,6 +113,7 @@ func (m *machine) reportCluster(t *rapid.T) {
 		q.Used = quantity(t, quantity(t, q.Used, resource.Memory, 8, 3), "gpu", 2, 8)
 		q.Closed = rapid.IntRange(0, 15).Draw(t, "closed") == 0
 		limitApplications(t, &q)
+		limitMasters(t, &q)
 		q.CreatesChildren = rapid.IntRange(0, 3).Draw(t, "creates") == 0
 		r.Queues = append(r.Queues, q)
 	}
