@@ -29,7 +29,7 @@ type Cluster struct {
 	java     string
 	jars     string
 	guardian *proc.Guardian
-	shells   map[string]bool // ids of those that were submitted
+	shells   int // that were started
 }
 
 // Manager is one ResourceManager.
