@@ -130,10 +130,9 @@ func (m *matrix) round() {
 		other := &submission{user: "somebody", queue: queue, master: matrixSmallest * (1 + m.random.IntN(4))}
 		m.submit(other)
 		m.others = append(m.others, other)
-		between[queue] = other.app
-		if m.anyQueue {
-			for _, queue := range matrixQueues {
-				between[queue] = other.app
+		for _, of := range matrixQueues {
+			if of == queue || m.anyQueue {
+				between[of] = fmt.Sprintf("%s of %d MiB in %s", other.app, other.master, queue)
 			}
 		}
 	}
