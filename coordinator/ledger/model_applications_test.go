@@ -47,7 +47,7 @@ func (c *modelCluster) counted(v resource.Vector) resource.Vector {
 	if c.settings != "2" {
 		return v
 	}
-	// A container that is too small, or between two steps, is one larger; and what it is in with it.
+	// A container that is too small, or between two steps, is one larger. So is what it is in.
 	grow := func(master, whole string, wrong func(n int64) bool) {
 		n, asked := v.Get(master)
 		for asked && n > 0 && wrong(n) {

@@ -82,7 +82,7 @@ func (m *machine) readClusters(t *rapid.T) {
 			}
 			q.Used = quantity(t, q.Used, resource.Memory, 8, 3)
 			limitApplications(t, &q)
-		limitMasters(t, &q)
+			limitMasters(t, &q)
 			r.Queues = append(r.Queues, q)
 		}
 		for _, id := range applicationIDs {

@@ -265,7 +265,7 @@ func TestWhatFitsIsWhatYARNStarts(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// One core for masters may be the default calculator's, or a small queue of the dominant one.
+		// One core for masters may be the default calculator's, or a small queue's.
 		if q.dominant && q.mastersLimit()[1] == 1 || rapid.Bool().Draw(t, "the calculator is configured") {
 			s.Assume.Calculator = map[bool]yarn.Calculator{true: yarn.CalculatorDominant, false: yarn.CalculatorDefault}[q.dominant]
 		}
@@ -307,7 +307,7 @@ func (q *slowQueue) excused(a *slowApplication, ofQueue, ofUser map[string]int64
 		return !q.dominant && !calculator && (dimension == resource.CPU || dimension == resource.AMCPU)
 	}
 	for dimension, lack := range ofQueue {
-		if !cores(dimension) && !(resource.OfMasters(dimension) && small(lack, dimension, size{})) {
+		if !cores(dimension) && (!resource.OfMasters(dimension) || !small(lack, dimension, size{})) {
 			return false
 		}
 	}

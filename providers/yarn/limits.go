@@ -331,7 +331,7 @@ func (s *Scheduler) fairAMLimit(q *providers.Queue, e *Entry, used resource.Vect
 }
 
 // calculator is what the CapacityScheduler compares resources by, as far as it is configured or
-// proven; empty: it is not known. Two cores used by one container prove the dominant one, and so does
+// proven; empty: it is not known. Two cores used by one container prove the dominant one. So does
 // more than one core as the limit for the masters of a queue: the default one sets one core for any
 // amount of memory. One core there proves the default one if the share would be more.
 func (s *Scheduler) calculator(queues []providers.Queue) Calculator {

@@ -10,10 +10,10 @@ const usualContainer = 1 << 30
 
 // capacityAMLimit is what masters may have in a queue of the CapacityScheduler; nil: it is not
 // known. What the answer says is of when an application came or went last in that queue. YARN
-// computes it again when the next one comes: it is a share of what the queue is promised, or of what
-// the queues beside and above leave to it, if that is more. If that share is less by now than what
-// the answer says, it is the limit. If it is more, it is not sure that YARN would use it already:
-// the answer is the limit, and estimated is true.
+// computes it again when the next one comes. It is a share of what the queue is promised, or of
+// what the queues next to it and above leave to it, if that is more. If this share is less than
+// what the answer says, it is the limit. If it is more, YARN may not use it yet: then the limit is
+// what the answer says, and estimated is true.
 func (s *Scheduler) capacityAMLimit(q *providers.Queue, e *Entry, left map[string]resource.Vector, by Calculator) (limit *resource.Vector, estimated bool) {
 	current, known := left[q.Path]
 	if e.AMLimit == nil || e.AMPercent == nil || q.Partition != "" || !known {
@@ -46,8 +46,8 @@ func (s *Scheduler) capacityAMLimit(q *providers.Queue, e *Entry, left map[strin
 	return &least, estimated
 }
 
-// leftTo is what each queue may use, by path, in the default partition: the least of its maximum and
-// of what the queue above may use without what others have there.
+// leftTo is what each queue may use, by path, in the default partition: the least of its maximum
+// and of what the queue above may use without what others have there.
 func leftTo(queues []providers.Queue) map[string]resource.Vector {
 	left := make(map[string]resource.Vector)
 	used := make(map[string]resource.Vector)

@@ -204,7 +204,7 @@ func TestUsersOfACapacityQueue(t *testing.T) {
 }
 
 // What masters may have is YARN's figure of when an application came or went last in that queue. It
-// computes it again when the next one comes, from what the queues beside and above have left.
+// computes it again when the next one comes, from what the queues next to it and above have left.
 func TestTheLimitOfMastersFollowsTheQueuesBeside(t *testing.T) {
 	for name, test := range map[string]struct {
 		told, others int64 // MiB

@@ -19,8 +19,8 @@ import (
 
 var submissions = flag.Int("yarn.submissions", 20, "how many submissions TestMatrix makes to each scheduler")
 
-// matrixCapacity has Hadoop's defaults for what limits applications: the default calculator, a tenth
-// of a queue for masters, and for a user what the queue is guaranteed.
+// matrixCapacity has Hadoop's defaults for what limits applications: the default calculator, a
+// tenth of a queue for masters, and for a user what the queue is guaranteed.
 var matrixCapacity = map[string]string{
 	"resource-calculator":         "org.apache.hadoop.yarn.util.resource.DefaultResourceCalculator",
 	"maximum-am-resource-percent": "0.1",
@@ -44,10 +44,10 @@ const (
 	matrixBound    = 2*2400*time.Millisecond + 5*time.Second // two readings, each with its variation, and 5 s
 )
 
-// TestMatrix has five users submit a mix of applications through Bursar, to queues with Hadoop's own
-// settings. What was granted starts. What was refused is submitted nevertheless, and does not start.
-// Now and then somebody submits without Bursar, between two of its readings: only then may a grant
-// be a wrong one.
+// TestMatrix has five users submit a mix of applications through Bursar, to queues with Hadoop's
+// own settings. What was granted starts. What was refused is submitted nevertheless, and does not
+// start. Now and then somebody submits without Bursar, between two of its readings: only then may a
+// grant be a wrong one.
 func TestMatrix(t *testing.T) {
 	t.Parallel()
 	binary := buildBursar(t)

@@ -250,7 +250,7 @@ func (m *Manager) send(ctx context.Context, method, path, user string, parameter
 	client := http.Client{
 		Timeout: patience,
 		// A server that restarts answers no old connection.
-		Transport:     &http.Transport{DisableKeepAlives: true},
+		Transport:     &http.Transport{DisableKeepAlives: true, TLSClientConfig: m.tls},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	response, err := client.Do(r)
