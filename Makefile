@@ -28,6 +28,7 @@ MUTANTS   ?= ./resource ./resource/linkis ./label \
 KILLS     ?= 100
 SOAKTIME  ?= 10m
 JOBS      ?= 1000
+SUBMISSIONS ?= 200
 ARCHES    ?=
 PARTS     ?=
 PACKAGE_VERSION ?=
@@ -280,6 +281,11 @@ soak: ## Run them for SOAKTIME=10m and ten simulated days
 callers: ## Run JOBS=1000 jobs of an ordinary user at a time
 	$(go_test) -timeout 0 -v ./test/callers -callers.jobs=$(JOBS)
 
+# test-yarn has it in small.
+.PHONY: matrix
+matrix: yarn ## Submit SUBMISSIONS=200 applications to each scheduler of a real YARN
+	$(go_test) -timeout 0 -v ./test/yarn -run TestMatrix -yarn.submissions=$(SUBMISSIONS)
+
 .PHONY: sim
 sim: ## Run SEEDS=20000 seeds of the simulator
 	$(go_test) -timeout 0 -v ./test/sim -run Simulation -sim.seeds=$(SEEDS) -sim.kinds=10000 -sim.crowds=20
@@ -300,13 +306,15 @@ failovers: build $(CONSUL) postgres ## Change leaders 200 times with 10,000 host
 
 # A new part is a new target of make: add it to PARTS in .ci/acceptance, and its size here. `make
 # test` has each of them in small.
-# PARTS='sim kills fuzz soak callers failovers test-arches test-yunikorn mutants' runs only these; keep the output with tee.
+# PARTS='sim kills fuzz soak callers failovers matrix test-arches test-yunikorn mutants' runs only
+# these; keep the output with tee.
 .PHONY: acceptance
 acceptance: export SEEDS = 100000
 acceptance: export KILLS = 1000
 acceptance: export FUZZTIME = 1m
 acceptance: export SOAKTIME = 10m
 acceptance: export JOBS = 1000
+acceptance: export SUBMISSIONS = 200
 acceptance: export MUTANTS := $(MUTANTS)
 acceptance: ## Run what takes hours, to the end even if something fails (PARTS=…)
 	@$(if $(PARTS),PARTS='$(PARTS)') .ci/acceptance

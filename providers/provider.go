@@ -128,7 +128,8 @@ type Queue struct {
 	// which takes more never starts. What is not listed is not known.
 	LargestContainer resource.Vector
 	// NotEnforced are the dimensions that the cluster does not look at here: so many of them can be
-	// used as there are. Estimated are the dimensions of Limit that it does not tell.
+	// used as there are. Estimated are the dimensions of Limit that it does not tell, or only as of
+	// an earlier time.
 	NotEnforced, Estimated []string
 	// UserPercent is the share of the queue that a user is sure of while others want more, in
 	// percent; nil: there is no such limit below that of Users and UserLimit, or it is not known.

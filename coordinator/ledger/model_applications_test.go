@@ -1,21 +1,36 @@
 package ledger_test
 
 import (
+	"strings"
+
 	"pgregory.net/rapid"
 
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/resource"
 )
 
-// modelConfig is that of the ledgers that are compared with the model.
+// modelConfig is that of the ledgers that are compared with the model. Clusters at the address "2"
+// round the containers of masters.
 func modelConfig() ledger.Config {
-	return ledger.Config{Terms: func(ledger.ProviderRecord) ledger.Terms {
-		return ledger.Terms{Application: resource.Vector{}.With(resource.AMMemory, 2).With(resource.Applications, 1), UserLabel: "user"}
+	return ledger.Config{Terms: func(r ledger.ProviderRecord) ledger.Terms {
+		terms := ledger.Terms{Application: resource.Vector{}.With(resource.AMMemory, 2).With(resource.Applications, 1), UserLabel: "user"}
+		if r.Settings["addresses"] == "2" {
+			terms.Container = resource.Normalization{
+				Minimum: resource.Vector{}.WithMemory(smallestMemory).WithCPU(smallestCPU), Increment: resource.Vector{}.WithMemory(stepOfMemory),
+			}
+		}
+		return terms
 	}}
 }
 
+// What a cluster at the address "2" makes of a master's container: at least so much, in such steps.
+const (
+	smallestMemory, stepOfMemory = 2, 3
+	smallestCPU                  = 2
+)
+
 // counted is what a part counts as.
-func counted(v resource.Vector) resource.Vector {
+func (c *modelCluster) counted(v resource.Vector) resource.Vector {
 	if v.IsZero() {
 		return v
 	}
@@ -29,7 +44,49 @@ func counted(v resource.Vector) resource.Vector {
 	if !v.Has(resource.Applications) {
 		v = v.With(resource.Applications, 1)
 	}
+	if c.settings != "2" {
+		return v
+	}
+	// A container that is too small, or between two steps, is one larger. So is what it is in.
+	grow := func(master, whole string, wrong func(n int64) bool) {
+		n, asked := v.Get(master)
+		for asked && n > 0 && wrong(n) {
+			n++
+			v = v.With(master, n)
+		}
+		if all, there := v.Get(whole); there && n > all {
+			v = v.With(whole, n)
+		}
+	}
+	grow(resource.AMMemory, resource.Memory, func(n int64) bool { return n < smallestMemory || n%stepOfMemory != 0 })
+	grow(resource.AMCPU, resource.CPU, func(n int64) bool { return n < smallestCPU })
 	return v
+}
+
+// limitMasters draws, now and then, how large the container of a master may be. Only the queues
+// that applications run in have that.
+func limitMasters(t *rapid.T, q *ledger.QueueReport) {
+	for _, other := range queuePaths {
+		if strings.HasPrefix(other, q.Path+".") {
+			return
+		}
+	}
+	if rapid.IntRange(0, 3).Draw(t, "a largest container") == 0 {
+		largest := quantity(t, resource.Vector{}.WithMemory(rapid.Int64Range(1, 4).Draw(t, "its memory")), resource.CPU, 3, 5)
+		q.Details = &ledger.QueueDetails{LargestContainer: largest}
+	}
+}
+
+// tooLargeFor reports whether a master has more than one container of the queue may have.
+func (q *modelQueue) tooLargeFor(asked resource.Vector) bool {
+	if q == nil || q.report == nil || q.report.Details == nil {
+		return false
+	}
+	memory, limited := q.report.Details.LargestContainer.Get(resource.Memory)
+	cpu, limitedCPU := q.report.Details.LargestContainer.Get(resource.CPU)
+	master, _ := asked.Get(resource.AMMemory)
+	cores, _ := asked.Get(resource.AMCPU)
+	return limited && master > memory || limitedCPU && cores > cpu
 }
 
 // limitApplications draws, now and then, limits of masters, of applications and of users.

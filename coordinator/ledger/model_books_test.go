@@ -293,6 +293,9 @@ func (m *model) short(a modelAccount, request resource.Resource) bool {
 	used, reserved, _ := m.sums(a)
 	others := m.others(a)
 	free := m.firstIsFree(a)
+	if a.queue.tooLargeFor(a.asked(request)) {
+		return true
+	}
 	for dimension, asked := range a.asked(request).All() {
 		if free && resource.OfMasters(dimension) {
 			continue
@@ -318,6 +321,9 @@ func (m *model) exceeded(a modelAccount) bool {
 
 // tooSmall reports whether the account could not give the request even if nothing were used.
 func (a modelAccount) tooSmall(request resource.Resource) bool {
+	if a.queue.tooLargeFor(a.asked(request)) {
+		return true
+	}
 	for dimension, asked := range a.asked(request).All() {
 		if a.queue != nil && resource.OfMasters(dimension) {
 			continue // that limit moves

@@ -153,6 +153,9 @@ func (m *model) lacks(a modelAccount, more resource.Vector) bool {
 	used, reserved, _ := m.sums(a)
 	others := m.others(a)
 	free := m.firstIsFree(a)
+	if a.queue.tooLargeFor(more) {
+		return true
+	}
 	for dimension, n := range more.All() {
 		if free && resource.OfMasters(dimension) {
 			continue
@@ -251,7 +254,7 @@ func (m *model) resolve(asked []resource.External, labels label.Set) ([]resource
 			return nil, "field"
 		}
 		seen[at] = true
-		resolved = append(resolved, resource.External{Address: at, Vector: counted(part.Vector)})
+		resolved = append(resolved, resource.External{Address: at, Vector: m.cluster(clusterOf(at)).counted(part.Vector)})
 	}
 	return resource.NewResource(resource.Vector{}, resolved...).External, ""
 }

@@ -31,7 +31,7 @@ func parts(t *rapid.T) []resource.External {
 			at.Partition = "g"
 		}
 		if !slices.ContainsFunc(list, func(x resource.External) bool { return x.Address == at }) {
-			list = append(list, resource.External{Address: at, Vector: quantity(t, request(t), resource.AMMemory, 3, 8)})
+			list = append(list, resource.External{Address: at, Vector: quantity(t, quantity(t, request(t), resource.AMMemory, 3, 8), resource.AMCPU, 3, 8)})
 		}
 	}
 	return list

@@ -82,6 +82,7 @@ func (m *machine) readClusters(t *rapid.T) {
 			}
 			q.Used = quantity(t, q.Used, resource.Memory, 8, 3)
 			limitApplications(t, &q)
+			limitMasters(t, &q)
 			r.Queues = append(r.Queues, q)
 		}
 		for _, id := range applicationIDs {
@@ -113,6 +114,7 @@ func (m *machine) reportCluster(t *rapid.T) {
 		q.Closed = rapid.IntRange(0, 15).Draw(t, "closed") == 0
 		limitApplications(t, &q)
 		q.LeavesOnly = strings.Count(path, ".") < 2 && rapid.IntRange(0, 5).Draw(t, "leaves only") == 0
+		limitMasters(t, &q)
 		q.CreatesChildren = rapid.IntRange(0, 3).Draw(t, "creates") == 0
 		r.Queues = append(r.Queues, q)
 	}

@@ -73,6 +73,7 @@ const defaultAMShare = 0.5
 // limitApplications adds to queues what else is limited there.
 func (s *Scheduler) limitApplications(queues []providers.Queue) {
 	by := s.calculator(queues)
+	left := leftTo(queues)
 	var used resource.Vector
 	for i := range queues {
 		if queues[i].Parent == "" && queues[i].Partition == "" {
@@ -95,8 +96,12 @@ func (s *Scheduler) limitApplications(queues []providers.Queue) {
 			// The default calculator sets one core for any amount of memory.
 			oneCore := by == "" && e.AMLimit != nil && e.AMLimit.CPU() == core
 			byMemory := oneCore || by == CalculatorDefault
-			q.Limit, q.Used = withMasters(q.Limit, e.AMLimit, byMemory), withMasters(q.Used, e.AMUsed, false)
-			s.limitUsers(q, e, byMemory)
+			limit, estimated := s.capacityAMLimit(q, e, left, by)
+			q.Limit, q.Used = withMasters(q.Limit, limit, byMemory), withMasters(q.Used, e.AMUsed, false)
+			if estimated {
+				q.Estimated = []string{resource.AMMemory}
+			}
+			s.limitUsers(q, e, by, byMemory)
 		case FairScheduler:
 			limit, estimated := s.fairAMLimit(q, e, used)
 			q.Limit, q.Used = withMasters(q.Limit, limit, false), withMasters(q.Used, e.AMUsed, false)
@@ -168,7 +173,7 @@ func withMasters(v resource.Vector, am *resource.Vector, memoryOnly bool) resour
 }
 
 // limitUsers adds what the CapacityScheduler's queue limits for users.
-func (s *Scheduler) limitUsers(q *providers.Queue, e *Entry, byMemory bool) {
+func (s *Scheduler) limitUsers(q *providers.Queue, e *Entry, by Calculator, byMemory bool) {
 	active := 0
 	for i := range e.Users {
 		if e.Users[i].Active {
@@ -185,7 +190,7 @@ func (s *Scheduler) limitUsers(q *providers.Queue, e *Entry, byMemory bool) {
 		if from.Weight != nil {
 			weight = *from.Weight
 		}
-		am := s.userAMLimit(q, e, weight, among)
+		am := s.userAMLimit(q, e, by, weight, among)
 		if from.AMLimit != nil && from.AMLimit.Memory() > 0 {
 			am = from.AMLimit // as YARN computed it, and rounded
 		}
@@ -199,7 +204,7 @@ func (s *Scheduler) limitUsers(q *providers.Queue, e *Entry, byMemory bool) {
 		}
 		q.Users = append(q.Users, u)
 	}
-	q.UserLimit = s.userLimit(q, e, s.userAMLimit(q, e, 1, active+1), byMemory)
+	q.UserLimit = s.userLimit(q, e, s.userAMLimit(q, e, by, 1, active+1), byMemory)
 }
 
 // userLimit is the most that a user may have of a queue, with this limit for masters, or for their
@@ -237,7 +242,7 @@ func userCap(guaranteed, most resource.Vector, factor float64, container resourc
 }
 
 // userAMLimit is what the masters of one user may have; nil: that is not known.
-func (s *Scheduler) userAMLimit(q *providers.Queue, e *Entry, weight float64, active int) *resource.Vector {
+func (s *Scheduler) userAMLimit(q *providers.Queue, e *Entry, by Calculator, weight float64, active int) *resource.Vector {
 	switch {
 	case e.UserAMLimit != nil && e.AMPercent == nil:
 		return e.UserAMLimit
@@ -248,7 +253,7 @@ func (s *Scheduler) userAMLimit(q *providers.Queue, e *Entry, weight float64, ac
 	if factor := *e.UserFactor; factor >= 0 {
 		share *= userShare(*e.UserPercent, weight, active) * factor
 	}
-	limit := portion(share, q.Guaranteed, s.Assume.Container)
+	limit := portion(share, q.Guaranteed, s.Assume.Container, by)
 	if e.AMLimit != nil {
 		for _, dimension := range containerDimensions {
 			if most, limited := e.AMLimit.Get(dimension); limited {
@@ -265,14 +270,21 @@ func userShare(percent, weight float64, active int) float64 {
 	return min(1, weight*max(percent/100, 1/float64(max(active, 1))))
 }
 
-// portion is a share of memory and cpu, rounded up to whole containers.
-func portion(share float64, of, container resource.Vector) resource.Vector {
+// portion is a share of memory and cpu in whole containers. The dominant calculator rounds up. The
+// default one rounds to the nearest MiB first: just above a whole container, that is one container
+// less. It is that as long as the calculator is not known.
+func portion(share float64, of, container resource.Vector, by Calculator) resource.Vector {
 	var v resource.Vector
 	for _, dimension := range containerDimensions {
 		total, _ := of.Get(dimension)
 		step, _ := container.Get(dimension)
 		unit := unitOf(dimension)
-		v = v.With(dimension, upTo(math.Ceil(float64(total/unit)*share*(1-lost)), unit, step))
+		exact := float64(total/unit) * share * (1 - lost)
+		whole := math.Floor(exact + 0.5)
+		if by == CalculatorDominant {
+			whole = math.Ceil(exact)
+		}
+		v = v.With(dimension, upTo(whole, unit, step))
 	}
 	return v
 }
@@ -322,13 +334,13 @@ func (s *Scheduler) fairAMLimit(q *providers.Queue, e *Entry, used resource.Vect
 			most = most.With(dimension, free)
 		}
 	}
-	return new(portion(share, most, resource.Vector{})), true
+	return new(portion(share, most, resource.Vector{}, CalculatorDominant)), true
 }
 
 // calculator is what the CapacityScheduler compares resources by, as far as it is configured or
-// proven; empty: it is not known. Two cores used by one container prove the dominant one. One core
-// as the limit for the masters of a queue whose share would be more proves the default one, which
-// sets it for any amount of memory.
+// proven; empty: it is not known. Two cores used by one container prove the dominant one. So does
+// more than one core as the limit for the masters of a queue: the default one sets one core for any
+// amount of memory. One core there proves the default one if the share would be more.
 func (s *Scheduler) calculator(queues []providers.Queue) Calculator {
 	switch {
 	case s.Kind != CapacityScheduler:
@@ -339,6 +351,9 @@ func (s *Scheduler) calculator(queues []providers.Queue) Calculator {
 	for i := range s.Entries {
 		e := &s.Entries[i]
 		if e.Containers != nil && e.Used != nil && e.Partition == "" && e.Used.CPU() > int64(*e.Containers)*core {
+			return CalculatorDominant
+		}
+		if e.AMLimit != nil && e.AMLimit.CPU() > core {
 			return CalculatorDominant
 		}
 	}

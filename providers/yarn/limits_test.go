@@ -178,7 +178,17 @@ func TestUsersOfACapacityQueue(t *testing.T) {
 		"one core for masters proves nothing in a small queue, and limits no core": {
 			`"AMResourceLimit":{"memory":5120,"vCores":1},"userLimit":100,"userLimitFactor":2.0`,
 			yarn.Assumptions{},
-			"root.a@ 0/0/-/-/- of 45056/44/5120/-/-, first true, new user 26214/24/2622/-/-\n",
+			"root.a@ 0/0/-/-/- of 45056/44/5120/-/-, first true, new user 26214/24/2621/-/-\n",
+		},
+		"just above a whole container: the default calculator rounds to the nearest MiB first": {
+			`"AMResourceLimit":{"memory":2621,"vCores":1},"userLimit":100,"userLimitFactor":0.78130`,
+			yarn.Assumptions{Calculator: yarn.CalculatorDefault, Container: resource.Vector{}.WithMemory(1 << 30).WithCPU(1000)},
+			"root.a@ 0/0/-/-/- of 45056/-/2621/-/-, first true, new user 10240/-/1024/-/-\n",
+		},
+		"just above a whole container: the dominant calculator rounds up": {
+			`"AMResourceLimit":{"memory":2621,"vCores":1},"userLimit":100,"userLimitFactor":0.78130`,
+			yarn.Assumptions{Calculator: yarn.CalculatorDominant, Container: resource.Vector{}.WithMemory(1 << 30).WithCPU(1000)},
+			"root.a@ 0/0/-/-/- of 45056/44/2621/1/-, first true, new user 10240/9/2048/1/-\n",
 		},
 		"nothing is said": {`"numPendingApplications":0`, yarn.Assumptions{}, "root.a@ 0/0/-/-/- of 45056/44/-/-/-, first true, new user -/-/-/-/-\n"},
 	} {
@@ -190,6 +200,43 @@ func TestUsersOfACapacityQueue(t *testing.T) {
 	proven := strings.Replace(answerOf(`"AMResourceLimit":{"memory":5120,"vCores":1}`), `"effectiveMinResource":{"memory":13107,"vCores":12}`, `"effectiveMinResource":{"memory":45056,"vCores":44}`, 1)
 	if got, want := limitsIn(t, proven, yarn.Assumptions{}), "root.a@ 0/0/-/-/- of 45056/-/5120/-/-, first true, new user -/-/-/-/-\n"; got != want {
 		t.Errorf("want %s\ngot  %s", want, got)
+	}
+}
+
+// What masters may have is YARN's figure of when an application came or went last in that queue. It
+// computes it again when the next one comes, from what the queues next to it and above have left.
+func TestTheLimitOfMastersFollowsTheQueuesBeside(t *testing.T) {
+	for name, test := range map[string]struct {
+		told, others int64 // MiB
+		percent      string
+		want         string
+	}{
+		"as it was":                      {6656, 0, `"maxAMLimitPercentage":10,`, "6656, estimated []"},
+		"others have taken half of it":   {6656, 32768, `"maxAMLimitPercentage":10,`, "3328, estimated []"},
+		"others have taken all":          {6656, 60000, `"maxAMLimitPercentage":10,`, "1408, estimated []"},
+		"others have given back":         {3328, 0, `"maxAMLimitPercentage":10,`, "3328, estimated [am-memory]"},
+		"the percentage is not told":     {6656, 60000, "", "6656, estimated []"},
+		"what others have is within one": {6656, 100, `"maxAMLimitPercentage":10,`, "6656, estimated []"},
+	} {
+		answer := fmt.Sprintf(`{"scheduler":{"schedulerInfo":{"type":"capacityScheduler","queueName":"root","queues":{"queue":[
+			{"queueName":"a","capacities":{"queueCapacitiesByPartition":[{"partitionName":"",%s"effectiveMinResource":{"memory":13107,"vCores":12},"effectiveMaxResource":{"memory":65536,"vCores":64}}]},
+				"AMResourceLimit":{"memory":%d,"vCores":1},"usedAMResource":{"memory":0,"vCores":0},"resourcesUsed":{"memory":0,"vCores":0}},
+			{"queueName":"b","capacities":{"queueCapacitiesByPartition":[{"partitionName":"","effectiveMinResource":{"memory":52428,"vCores":51},"effectiveMaxResource":{"memory":65536,"vCores":64}}]},
+				"resourcesUsed":{"memory":%d,"vCores":1}}]}}}}`, test.percent, test.told, test.others)
+		s, err := yarn.Decode(strings.NewReader(answer))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Assume = yarn.Assumptions{Calculator: yarn.CalculatorDefault, Container: resource.Vector{}.WithMemory(128 << 20).WithCPU(1000)}
+		for _, q := range s.Queues(map[string]resource.Vector{"": resource.Vector{}.WithMemory(64 << 30).WithCPU(64000)}) {
+			if q.Path != "root.a" {
+				continue
+			}
+			n, _ := q.Limit.Get(resource.AMMemory)
+			if got := fmt.Sprintf("%d, estimated %v", n>>20, q.Estimated); got != test.want {
+				t.Errorf("%s: masters may have %s; want %s", name, got, test.want)
+			}
+		}
 	}
 }
 

@@ -60,11 +60,11 @@ func TestEveryPartRunsAndWhatFailedIsNamed(t *testing.T) {
 		fails, last string
 		code        int
 	}{
-		{"none", `  PASSED after 0m\d\ds: sim kills fuzz soak callers failovers test-arches test-yunikorn mutants$`, 0},
+		{"none", `  PASSED after 0m\d\ds: sim kills fuzz soak callers failovers matrix test-arches test-yunikorn mutants$`, 0},
 		{"kills|soak", `  FAILED after 0m\d\ds: \[make kills\] \[make soak\]$`, 2},
 	} {
 		dir := t.TempDir()
-		write(t, filepath.Join(dir, "make"), "#!/bin/sh\necho \"ran $1 $SEEDS $KILLS $FUZZTIME $SOAKTIME ${MUTANTS%% *}\"\n"+
+		write(t, filepath.Join(dir, "make"), "#!/bin/sh\necho \"ran $1 $SEEDS $KILLS $FUZZTIME $SOAKTIME $SUBMISSIONS ${MUTANTS%% *}\"\n"+
 			"case $1 in "+test.fails+") exit 2;; esac\n", 0o755)
 		lines, code := script(t, root, dir, making, "--no-print-directory", "acceptance", "KILLS=7")
 		var ran []string
@@ -78,8 +78,8 @@ func TestEveryPartRunsAndWhatFailedIsNamed(t *testing.T) {
 			}
 		}
 		var want []string
-		for _, part := range []string{"sim", "kills", "fuzz", "soak", "callers", "failovers", "test-arches", "test-yunikorn", "mutants"} {
-			want = append(want, part+" 100000 7 1m 10m ./resource")
+		for _, part := range []string{"sim", "kills", "fuzz", "soak", "callers", "failovers", "matrix", "test-arches", "test-yunikorn", "mutants"} {
+			want = append(want, part+" 100000 7 1m 10m 200 ./resource")
 		}
 		if !slices.Equal(ran, want) || code != test.code {
 			t.Errorf("%s: ran %q, code %d; want %q, code %d", test.fails, ran, code, want, test.code)

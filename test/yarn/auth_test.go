@@ -76,6 +76,22 @@ root.default limit 65536/64 used 0/0 guaranteed 65536/64 apps 0=0+0 RUNNING
 	}
 }
 
+// TestTLS is of a ResourceManager that answers over TLS alone, with a certificate of its own.
+func TestTLS(t *testing.T) {
+	t.Parallel()
+	c := yarn.Start(t, yarn.Options{TLS: true})
+	p := open(t, c, map[string]string{"ca": c.CA()})
+	id := c.Submit(t, yarn.Application{Queue: "default", MemoryMiB: 2048, VCores: 2})
+	c.AwaitAllocated(t, id)
+	expect(t, p, `
+root limit 65536/64 used 2048/2 guaranteed 65536/64 apps 1=1+0
+root.default limit 65536/64 used 2048/2 guaranteed 65536/64 apps 1=1+0 RUNNING
+`)
+	expectApplications(t, p, "known=true ended=false queue=root.default @ 2048/2", id)
+	refused(t, open(t, c, nil), "certificate")
+	refused(t, open(t, c, map[string]string{"addresses": strings.Replace(c.URL(), "https", "http", 1)}))
+}
+
 func keytabOf(t *testing.T, principal, realm string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), principal+".keytab")

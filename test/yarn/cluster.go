@@ -2,6 +2,7 @@ package yarn
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"maps"
@@ -29,17 +30,18 @@ type Cluster struct {
 	java     string
 	jars     string
 	guardian *proc.Guardian
-	shells   map[string]bool // ids of those that were submitted
+	shells   int // that were started
 }
 
 // Manager is one ResourceManager.
 type Manager struct {
 	// Name is rm1 or rm2.
 	Name string
-	// URL is the base of its web address: http://localhost:PORT.
+	// URL is the base of its web address: http://localhost:PORT, or https.
 	URL string
 
 	ports map[string]int // by property
+	tls   *tls.Config    // nil: it answers without
 	*server
 }
 
@@ -91,7 +93,7 @@ func Launch(ctx context.Context, dir string, options Options) (*Cluster, error) 
 	if c.guardian, err = guard(dir); err != nil {
 		return nil, err
 	}
-	if err = c.configure(); err == nil {
+	if err = c.configure(ctx); err == nil {
 		err = c.start(ctx)
 	}
 	if err != nil {
@@ -138,20 +140,26 @@ func (c *Cluster) Addresses() string {
 func (c *Cluster) Site() string { return filepath.Join(c.Managers[0].conf(), "yarn-site.xml") }
 
 // configure chooses ports and writes what every server reads.
-func (c *Cluster) configure() error {
+func (c *Cluster) configure(ctx context.Context) (err error) {
+	scheme, trusted := "http", (*tls.Config)(nil)
+	if c.options.TLS {
+		scheme = "https"
+		if trusted, err = c.certify(ctx); err != nil {
+			return err
+		}
+	}
 	names := []string{"rm1"}
 	if c.options.Pair {
 		names = append(names, "rm2")
 	}
 	for _, name := range names {
-		rm := &Manager{Name: name, ports: map[string]int{}, server: c.server(name, "org.apache.hadoop.yarn.server.resourcemanager.ResourceManager")}
+		rm := &Manager{Name: name, ports: map[string]int{}, tls: trusted, server: c.server(name, "org.apache.hadoop.yarn.server.resourcemanager.ResourceManager")}
 		for _, what := range []string{"address", "scheduler.address", "resource-tracker.address", "admin.address", "webapp.address"} {
-			var err error
 			if rm.ports[what], err = nextPort(); err != nil {
 				return err
 			}
 		}
-		rm.URL = "http://" + net.JoinHostPort(host, strconv.Itoa(rm.ports["webapp.address"]))
+		rm.URL = scheme + "://" + net.JoinHostPort(host, strconv.Itoa(rm.ports["webapp.address"]))
 		c.Managers = append(c.Managers, rm)
 	}
 	if err := c.configureManagers(); err != nil {

@@ -32,7 +32,7 @@ func (m *Manager) ready(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		response, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(r)
+		response, err := (&http.Transport{DisableKeepAlives: true, TLSClientConfig: m.tls}).RoundTrip(r)
 		if err != nil {
 			return err
 		}

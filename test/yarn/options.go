@@ -34,6 +34,8 @@ type Options struct {
 	Pair bool
 	// Named lets in nobody over HTTP who does not say a name.
 	Named bool
+	// TLS has HTTP go over TLS alone. Cluster.CA is what trusts it.
+	TLS bool
 	// KDC has HTTP ask for tickets for HTTP/localhost. The cluster's own methods that ask over
 	// HTTP do not work then: Submit, Kill, Await….
 	KDC *KDC

@@ -44,6 +44,7 @@ type server struct {
 	options []string // of Java
 	run     []string // the class and its arguments
 	logName string   // default: log
+	user    string   // default: User
 
 	before  int // bytes of the log that are of the runs before
 	process *exec.Cmd
@@ -69,7 +70,7 @@ func (s *server) command(class string, arguments ...string) *exec.Cmd {
 	if place, err := filepath.EvalSymlinks(s.java); err == nil {
 		home = filepath.Dir(filepath.Dir(place))
 	}
-	command.Env = []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C.UTF-8", "TZ=UTC", "HOME=" + s.dir, "HADOOP_USER_NAME=" + User, "JAVA_HOME=" + home}
+	command.Env = []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C.UTF-8", "TZ=UTC", "HOME=" + s.dir, "HADOOP_USER_NAME=" + cmp.Or(s.user, User), "JAVA_HOME=" + home}
 	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	return command
 }

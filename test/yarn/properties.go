@@ -105,7 +105,7 @@ func (c *Cluster) writeShared(folder string, site properties) error {
 	if err := core.write(folder, "core-site.xml", ""); err != nil {
 		return err
 	}
-	return errors.Join(site.write(folder, "yarn-site.xml", ""), writeFile(folder, "log4j.properties", logging))
+	return errors.Join(site.write(folder, "yarn-site.xml", ""), c.writeTLS(folder), writeFile(folder, "log4j.properties", logging))
 }
 
 // logging has a server say what it does on its standard error output, for every version in the
@@ -151,6 +151,10 @@ func (c *Cluster) site() properties {
 		site["yarn.scheduler.fair.allocation.file"] = "fair-scheduler.xml"
 		site["yarn.scheduler.fair.user-as-default-queue"] = "false"
 	}
+	if c.options.TLS {
+		site["yarn.http.policy"] = "HTTPS_ONLY"
+		site["yarn.nodemanager.webapp.https.address"] = host + ":0"
+	}
 	if len(c.options.partitions()) > 0 {
 		site["yarn.node-labels.enabled"] = "true"
 		site["yarn.node-labels.fs-store.root-dir"] = "file://" + filepath.Join(c.dir, "labels")
@@ -162,6 +166,9 @@ func (c *Cluster) site() properties {
 		}
 		for what, port := range rm.ports {
 			site["yarn.resourcemanager."+what+of] = fmt.Sprintf("%s:%d", host, port)
+			if c.options.TLS && what == "webapp.address" {
+				site["yarn.resourcemanager.webapp.https.address"+of] = fmt.Sprintf("%s:%d", host, port)
+			}
 		}
 	}
 	if c.options.Pair {

@@ -60,7 +60,9 @@ func (c *Cluster) Submit(tb testing.TB, a Application) string {
 	if err := c.ask(tb.Context(), http.MethodPost, "apps", a.User, request, nil); err != nil {
 		tb.Fatal(err)
 	}
-	c.await(tb, made.ID+" is accepted", func(state state) bool { return state.State == "ACCEPTED" || state.Ended() }, made.ID)
+	c.await(tb, made.ID+" is accepted", func(now Status) bool {
+		return now.State != "NEW" && now.State != "NEW_SAVING" && now.State != "SUBMITTED"
+	}, made.ID)
 	return made.ID
 }
 
@@ -68,7 +70,7 @@ func (c *Cluster) Submit(tb testing.TB, a Application) string {
 func (c *Cluster) Refused(tb testing.TB, a Application) string {
 	tb.Helper()
 	id := c.Submit(tb, a)
-	if now := c.state(tb, id); now.State != "FAILED" {
+	if now := c.Status(tb, id); now.State != "FAILED" {
 		tb.Fatalf("%s is %s: %s", id, now.State, now.Diagnostics)
 	} else {
 		return now.Diagnostics
@@ -76,21 +78,26 @@ func (c *Cluster) Refused(tb testing.TB, a Application) string {
 	return ""
 }
 
-// state is what the ResourceManager says of an application.
-type state struct {
+// Status is what the ResourceManager says of an application.
+type Status struct {
+	// State is RUNNING from when its master has registered.
 	State       string
 	AllocatedMB int64
+	// RunningContainers are those that it was given, the master's among them.
+	RunningContainers int
+	// Diagnostics say why it failed, or why it does not start.
 	Diagnostics string
 }
 
 // Ended says that it is over.
-func (s state) Ended() bool {
+func (s Status) Ended() bool {
 	return s.State == "FINISHED" || s.State == "FAILED" || s.State == "KILLED"
 }
 
-func (c *Cluster) state(tb testing.TB, id string) state {
+// Status asks the ResourceManager about an application.
+func (c *Cluster) Status(tb testing.TB, id string) Status {
 	tb.Helper()
-	var answer struct{ App state }
+	var answer struct{ App Status }
 	if err := c.ask(tb.Context(), http.MethodGet, "apps/"+id, User, nil, &answer); err != nil {
 		tb.Fatal(err)
 	}
@@ -100,14 +107,14 @@ func (c *Cluster) state(tb testing.TB, id string) state {
 // Diagnostics is what the ResourceManager says of an application, such as why it does not start it.
 func (c *Cluster) Diagnostics(tb testing.TB, id string) string {
 	tb.Helper()
-	return c.state(tb, id).Diagnostics
+	return c.Status(tb, id).Diagnostics
 }
 
 // AwaitAllocated waits until applications hold what they asked for.
 func (c *Cluster) AwaitAllocated(tb testing.TB, ids ...string) {
 	tb.Helper()
 	for _, id := range ids {
-		c.await(tb, id+" holds something", func(now state) bool {
+		c.await(tb, id+" holds something", func(now Status) bool {
 			if now.Ended() {
 				tb.Fatalf("%s is %s: %s", id, now.State, now.Diagnostics)
 			}
@@ -141,13 +148,13 @@ func (c *Cluster) Kill(tb testing.TB, ids ...string) {
 		}
 	}
 	for _, id := range ids {
-		c.await(tb, id+" is over", state.Ended, id)
+		c.await(tb, id+" is over", Status.Ended, id)
 	}
 }
 
-func (c *Cluster) await(tb testing.TB, what string, is func(state) bool, id string) {
+func (c *Cluster) await(tb testing.TB, what string, is func(Status) bool, id string) {
 	tb.Helper()
-	Await(tb, what, func() bool { return is(c.state(tb, id)) })
+	Await(tb, what, func() bool { return is(c.Status(tb, id)) })
 }
 
 // Await checks again and again until something is so, and fails the test if that takes more than
@@ -246,7 +253,7 @@ func (m *Manager) send(ctx context.Context, method, path, user string, parameter
 	client := http.Client{
 		Timeout: patience,
 		// A server that restarts answers no old connection.
-		Transport:     &http.Transport{DisableKeepAlives: true},
+		Transport:     &http.Transport{DisableKeepAlives: true, TLSClientConfig: m.tls},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	response, err := client.Do(r)

@@ -69,16 +69,19 @@ func do(ctx context.Context, binary string, arguments []string) error {
 // addressVariable names the ResourceManager to submit and kill.
 const addressVariable = "YARN_RM"
 
-// queues are those of the demo, with 64 GiB and 64 cores to share.
+// queues are those of the demo, with 64 GiB and 64 cores to share. root.adhoc.shared and
+// root.adhoc.drivers have Hadoop's own limits of users and of application masters.
 func queues() map[string]string {
 	return map[string]string{
-		"root.queues":       "etl,adhoc",
-		"root.etl.capacity": "60", "root.etl.maximum-capacity": "75", "root.etl.queues": "nightly,hourly",
-		"root.etl.nightly.capacity": "60", "root.etl.nightly.user-limit-factor": "10",
-		"root.etl.hourly.capacity": "40", "root.etl.hourly.maximum-capacity": "50", "root.etl.hourly.user-limit-factor": "10",
-		"root.adhoc.capacity": "40", "root.adhoc.maximum-capacity": "50", "root.adhoc.queues": "alice,bob",
-		"root.adhoc.alice.capacity": "50", "root.adhoc.alice.user-limit-factor": "10",
-		"root.adhoc.bob.capacity": "50", "root.adhoc.bob.user-limit-factor": "10",
+		"root.queues":       "etl,adhoc,users",
+		"root.etl.capacity": "59w", "root.etl.maximum-capacity": "75", "root.etl.queues": "nightly,hourly",
+		"root.etl.nightly.capacity": "60w", "root.etl.nightly.user-limit-factor": "10",
+		"root.etl.hourly.capacity": "40w", "root.etl.hourly.maximum-capacity": "50", "root.etl.hourly.user-limit-factor": "10",
+		"root.adhoc.capacity": "40w", "root.adhoc.maximum-capacity": "50", "root.adhoc.queues": "shared,drivers",
+		"root.adhoc.shared.capacity": "50w", "root.adhoc.shared.user-limit-factor": "1",
+		"root.adhoc.drivers.capacity": "50w", "root.adhoc.drivers.user-limit-factor": "10", "root.adhoc.drivers.maximum-am-resource-percent": "0.1",
+		"root.users.capacity": "1w", "root.users.auto-queue-creation-v2.enabled": "true",
+		"root.users.auto-queue-creation-v2.leaf-template.user-limit-factor": "100",
 	}
 }
 
@@ -106,7 +109,7 @@ func show(ctx context.Context, binary string) (err error) {
 	if err != nil {
 		return err
 	}
-	settings := fmt.Sprintf("providers:\n  - kind: yarn\n    cluster: demo\n    default: true\n    settings: {addresses: \"%s\", interval: 2s}\n", cluster.Addresses())
+	settings := fmt.Sprintf("providers:\n  - kind: yarn\n    cluster: demo\n    default: true\n    settings: {addresses: \"%s\", interval: 2s, smallestContainer: \"memory=128MiB,cpu=1\"}\n", cluster.Addresses())
 	providers := filepath.Join(dir, "providers.yaml")
 	if err := os.WriteFile(providers, []byte(settings), 0o600); err != nil {
 		return err
@@ -125,7 +128,18 @@ func show(ctx context.Context, binary string) (err error) {
 	if err != nil {
 		return err
 	}
-	fmt.Printf(guide, dir, cluster.URL(), id, filepath.Dir(binary), bursar.address, bursar.socket, cluster.URL(), self, id, self)
+	// The story's commands are found by their names.
+	if err := os.Symlink(self, filepath.Join(dir, "somebody")); err != nil {
+		return err
+	}
+	environment := []string{
+		"PATH=" + dir + ":" + filepath.Dir(binary) + ":" + os.Getenv("PATH"),
+		"BURSAR_ADDR=" + bursar.address, "BURSAR_AGENT=" + bursar.socket, addressVariable + "=" + cluster.URL(),
+	}
+	if err := tell(ctx, environment, story); err != nil {
+		return err
+	}
+	fmt.Printf(guide, dir, cluster.URL(), id, dir, filepath.Dir(binary), bursar.address, bursar.socket, cluster.URL(), id)
 	select {
 	case <-ctx.Done():
 		return nil
@@ -138,19 +152,17 @@ const guide = `bursar dev and a YARN cluster are up; logs and configuration are 
 the ResourceManager's own pages are at %s/cluster/scheduler; somebody else's %s holds 16GiB, 8 cores of root.etl.hourly
 
 in another terminal:
-  export PATH=%s:$PATH BURSAR_ADDR=%s BURSAR_AGENT=%s YARN_RM=%s
+  export PATH=%s:%s:$PATH BURSAR_ADDR=%s BURSAR_AGENT=%s YARN_RM=%s
   bursar queues                                            # limit, used by all, ours, what is left; every queue counts in those above it
-  bursar run --external yarn:demo:root.etl.hourly,memory=8GiB,cpu=4 -l user=$USER -- echo granted
   bursar run --external yarn:hourly,memory=12GiB,cpu=4 -l user=$USER -- echo granted       # refused: others hold that queue
   bursar run --external yarn:hourly,memory=12GiB,cpu=4 -l user=$USER --wait 5m -- echo granted &
-  %s kill %s        # somebody else is done: two seconds later the one that waits is granted
+  somebody kill %s        # somebody else is done: two seconds later the one that waits is granted
 
 to fill a queue, and to do what an engine does (be granted, submit, say which application it is):
-  somebody=%s
-  $somebody submit root.etl.nightly 40GiB 20               # now root.etl is nearly full, and so is hourly below it
+  somebody submit root.etl.nightly 40GiB 20                # now root.etl is nearly full, and so is hourly below it
   bursar explain --external yarn:hourly,memory=12GiB -l user=$USER
-  bursar run --external yarn:alice,memory=8GiB,cpu=4 -l user=$USER -- \
-    sh -c 'id=$('$somebody' submit root.adhoc.alice 8GiB 4) && bursar confirm --application $id && sleep 60; '$somebody' kill $id'
+  bursar run --external yarn:shared,memory=8GiB,cpu=4 -l user=$USER -- \
+    sh -c 'id=$(somebody submit root.adhoc.shared 8GiB 4) && bursar confirm --application $id && sleep 60; somebody kill $id'
   bursar queues; bursar providers; bursar audit            # while that runs: it is counted once, not twice
 `
 
