@@ -30,6 +30,11 @@ func (m *machine) check(t *rapid.T) {
 	if wrong := m.ledger.CheckShareUses() + m.ledger.CheckAccountSets(); wrong != "" {
 		t.Fatal(wrong)
 	}
+	for id, r := range m.model.rows {
+		if got, want := m.ledger.ShareOf(id), m.model.share(r.Labels); got != want {
+			t.Fatalf("the share of %s (%s) is %v; want %v", id, r.Labels, got, want)
+		}
+	}
 	if m.step++; m.step%4 == 0 {
 		if report := m.mirror.compare(m.model.now, modelConfig(), m.ledger); report != "" {
 			t.Fatal(report)

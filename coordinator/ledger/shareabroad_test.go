@@ -195,3 +195,10 @@ func TestAReportThatCannotBeReliedOnLeavesTheCapacity(t *testing.T) {
 		t.Errorf("the capacity is %+v", got)
 	}
 }
+
+// ShareOf is the value of the share of a live allocation, computed anew.
+func (l *Ledger) ShareOf(id ID) float64 {
+	s := *l.entry(id).share
+	s.revalue(&l.fleet)
+	return s.value
+}
