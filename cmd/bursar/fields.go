@@ -20,11 +20,9 @@ func (c *cli) typedAs(field string) string {
 		if flag = flagOfDimension(last); c.flags != nil && c.flags.Lookup(flag) == nil {
 			flag, parts = "custom", []string{last}
 		}
-	case path == "guaranteed.external":
-		flag = "guaranteed-external"
 	case nested && group == "guaranteed" && last == "custom":
 		flag = group
-	case nested && group == "guaranteed":
+	case group == "guaranteed" && last != "external":
 		flag, parts = group, []string{flagOfDimension(last)}
 	default:
 		if known, ok := flagsOfFields()[path]; ok {
@@ -68,6 +66,7 @@ func flagsOfFields() map[string]string {
 		"host.id": "host", "host.required_labels": "require", "host.preferred_labels": "prefer", "host.avoid": "avoid",
 		"process.pid": "pid", "process.cgroup": "cgroup", "application_ids": "application",
 		"working_directory": "workdir", "logs.directory": "log-dir", "environment": "env",
+		"guaranteed.external": "guaranteed-external",
 	}
 }
 
