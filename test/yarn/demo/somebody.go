@@ -54,17 +54,17 @@ func (s somebody) await(ctx context.Context, id string) error {
 	defer cancel()
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
+	var answer struct {
+		App struct {
+			State, Diagnostics string
+			AllocatedMB        int64
+		}
+	}
 	for {
-		var answer struct {
-			App struct {
-				State, Diagnostics string
-				AllocatedMB        int64
-			}
-		}
-		if err := s.ask(ctx, http.MethodGet, "apps/"+id, nil, &answer); err != nil {
-			return err
-		}
+		err := s.ask(ctx, http.MethodGet, "apps/"+id, nil, &answer)
 		switch {
+		case err != nil && ctx.Err() == nil:
+			return err
 		case answer.App.State == "FAILED" || answer.App.State == "KILLED":
 			return fmt.Errorf("%s is %s: %s", id, answer.App.State, answer.App.Diagnostics)
 		case answer.App.AllocatedMB > 0:
