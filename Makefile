@@ -203,8 +203,8 @@ test-race: $(BUF) $(GRPCURL) $(CONSUL) postgres ## Test all other packages with 
 	@packages=$$(go list ./... | grep -Ev '$(pure)|/cmd/bursar$$|/test/(ha|packages|soak|systemd|yarn)$$'); \
 	$(go_test) $(race) $(at_once) -timeout 20m $$packages
 
-# Without the race detector, with which starting some two thousand commands takes three times as
-# long. What they ask, servers and agents, runs with it in test/api, test/callers and test/chaos.
+# Without the race detector, with which they take twice as long. What they ask, servers and agents,
+# runs with it in other packages, among them test/api and test/chaos.
 .PHONY: test-commands
 test-commands: ## Run the scripts of bursar's commands
 	$(call section,test-commands: what people type)

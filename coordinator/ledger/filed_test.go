@@ -53,18 +53,7 @@ func TestWhatWasFiledShowsWhatALoadShows(t *testing.T) {
 		t.Fatal(err)
 	}
 	rows.Hosts, rows.Allocations = []ledger.HostRecord{host("b"), host("c")}, []ledger.Allocation{stays, again}
-	loaded, ahead := ledger.New(ledger.Config{}, newPlainPlacer()), filed.Ledger(newPlainPlacer())
-	now := ledger.At(time.Unix(1000, 0))
-	if err := loaded.Restore(now, rows); err != nil {
-		t.Fatal(err)
-	}
-	rows.Filed = filed
-	if err := ahead.Restore(now, rows); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(shown(loaded), shown(ahead)); diff != "" {
-		t.Errorf("(-loaded +filed):\n%s", diff)
-	}
+	restoredBoth(t, ledger.Config{}, rows, filed)
 }
 
 // What was filed before a part followed its application to another queue counts there afterwards,
@@ -111,6 +100,17 @@ func TestWhatWasFiledMovesToAnotherQueue(t *testing.T) {
 			rows.Allocations[a.ID-1] = a
 		}
 	}
+	for _, l := range restoredBoth(t, cfg, rows, filed) {
+		if wrong := l.Audit(); len(wrong) > 0 {
+			t.Errorf("audit: %v", wrong)
+		}
+	}
+}
+
+// restoredBoth loads a ledger from its rows, and another one from what was filed of them, which
+// shows the same.
+func restoredBoth(t *testing.T, cfg ledger.Config, rows ledger.Snapshot, filed *ledger.Filed) [2]*ledger.Ledger {
+	t.Helper()
 	loaded, ahead := ledger.New(cfg, newPlainPlacer()), filed.Ledger(newPlainPlacer())
 	now := ledger.At(time.Unix(1000, 0))
 	if err := loaded.Restore(now, rows); err != nil {
@@ -123,11 +123,7 @@ func TestWhatWasFiledMovesToAnotherQueue(t *testing.T) {
 	if diff := cmp.Diff(shown(loaded), shown(ahead)); diff != "" {
 		t.Errorf("(-loaded +filed):\n%s", diff)
 	}
-	for _, l := range []*ledger.Ledger{loaded, ahead} {
-		if wrong := l.Audit(); len(wrong) > 0 {
-			t.Errorf("audit: %v", wrong)
-		}
-	}
+	return [2]*ledger.Ledger{loaded, ahead}
 }
 
 // shown is the accounts of hosts, quotas and queues that a ledger shows, with every dimension, and

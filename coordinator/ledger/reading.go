@@ -233,7 +233,7 @@ func (r *reading) goOn(l *Ledger, left *int) (done bool) {
 	case findingOwners:
 		return r.eachMember(left, 1, r.addOwner)
 	case followingParts:
-		return r.followMembers(l, left)
+		return r.eachMember(left, 0, func(e *entry) { *left -= r.follow(l, e) })
 	case countingShown:
 		return r.eachMember(left, 2, func(e *entry) {
 			if r.countShown(e) {

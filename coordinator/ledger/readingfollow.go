@@ -21,16 +21,6 @@ import (
 // followCost is what a part that follows its application counts of a step.
 const followCost = 16
 
-// followMembers lets the parts of all members follow their applications.
-func (r *reading) followMembers(l *Ledger, left *int) (done bool) {
-	r.members = min(r.members, len(r.cluster.members))
-	for r.members > 0 && *left > 0 {
-		r.members--
-		*left -= r.follow(l, r.cluster.members[r.members])
-	}
-	return r.members == 0
-}
-
 // follow lets the parts of an allocation follow its applications, and says what became of those
 // that did not end well. It returns what it counts of a step.
 func (r *reading) follow(l *Ledger, e *entry) (cost int) {
