@@ -149,9 +149,20 @@ pure = ^$(MODULE)/($(pure_names)|$(pure_tests))(/|$$)
 go_test = go test -vet=off -count=1 -shuffle=on
 
 .PHONY: test
-test: test-sim test-pure test-mutants test-walk test-race test-commands test-half
-test: test-systemd test-yarn test-ha test-bench test-peers
+test: test-sim test-pure test-mutants test-walk test-most test-systemd test-yarn test-bench
+test: test-peers
 test: ## Run every test, of all that begin with test-
+
+# Those that wait for half of their time run next to those that keep the processor busy. What they
+# need is there before, because both would make it.
+beside = mkdir -p bin; $(MAKE) $(2) >bin/beside.log 2>&1 & second=$$!; failed=0; \
+	$(MAKE) $(1) || failed=1; \
+	wait $$second || failed=1; cat bin/beside.log; exit $$failed
+
+.PHONY: test-most
+test-most: $(BUF) $(GRPCURL) $(CONSUL) $(NFPM) postgres packaging
+test-most: ## Run test-race, test-commands next to test-ha, test-packages, test-soak
+	@$(call beside,test-race test-commands,test-ha test-packages test-soak)
 
 # If the heap may grow to five times the live memory, the simulator needs a fifth less of the
 # processor; worlds are small.
@@ -210,13 +221,6 @@ test-commands: ## Run the scripts of bursar's commands
 	$(call section,test-commands: what people type)
 	@$(go_test) $(at_once) -timeout 15m ./cmd/bursar
 
-# Each of them takes half of two cores, so they run side by side. What they need is there before.
-.PHONY: test-half
-test-half: $(NFPM) packaging ## Run test-packages and test-soak at the same time
-	@mkdir -p bin; $(MAKE) test-soak >bin/soak.log 2>&1 & soak=$$!; failed=0; \
-	$(MAKE) test-packages || failed=1; \
-	wait $$soak || failed=1; cat bin/soak.log; exit $$failed
-
 # Without the race detector: it builds all packages, and installs them in a copy of this machine's
 # tree.
 .PHONY: test-packages
@@ -240,7 +244,7 @@ test-yarn: yarn ## Test the provider against real YARN clusters, Hadoop 2.7 to 3
 	$(call section,test-yarn: real ResourceManagers)
 	@$(go_test) $(race) $(at_once) -timeout 25m ./test/yarn
 
-# By itself, and without the race detector: it runs some seventy processes and measures pauses.
+# Without the race detector: it runs some seventy processes and measures pauses.
 .PHONY: test-ha
 test-ha: $(CONSUL) postgres ## Run three coordinators and fifty agents through all faults
 	$(call section,test-ha: three coordinators and fifty agents with real Consul and PostgreSQL)
