@@ -140,7 +140,8 @@ func tryAgain(err error) time.Duration {
 func isFull(err error) bool {
 	_, history := errors.AsType[*commit.HistoryFullError](err)
 	_, live := errors.AsType[*ledger.LiveFullError](err)
-	return history || live
+	_, much := errors.AsType[*ledger.TooMuchError](err)
+	return history || live || much
 }
 
 // ledgerCode is the code of the errors that decide by type; 0 for others.

@@ -65,6 +65,7 @@ func TestWhoHasTooMuchIsToldWhenToTryAgain(t *testing.T) {
 	for err, want := range map[error]time.Duration{
 		commit.ErrBusy:                          200 * time.Millisecond,
 		&ledger.LiveFullError{Caller: "alice"}:  30 * time.Second,
+		&ledger.TooMuchError{Caller: "alice"}:   30 * time.Second,
 		&commit.Error{Err: commit.ErrBusy}:      0,
 		&ledger.NotFoundError{What: "host"}:     0,
 		fmt.Errorf("audit: %w", commit.ErrBusy): 200 * time.Millisecond,

@@ -6,9 +6,9 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// unlimited is what an account may give of a dimension that it does not list: more than any
-// request may ask.
-const unlimited = math.MaxInt64 / 4
+// unlimited is what an account may give of a dimension that it does not list: so much more than all
+// live allocations together have (see mostTogether) that it is never used up.
+const unlimited = math.MaxInt64 / 2
 
 // account is one thing that limits. available = limit - protected - used - reserved - others, per
 // dimension. The fields that every decision reads come first, in few cache lines: in a large

@@ -78,7 +78,7 @@ func (set *accountSet) tells(keys *label.Scope) bool {
 	return true
 }
 
-// addToSet counts what an allocation of the set holds. It cannot overflow: see heldAtMost.
+// addToSet counts what an allocation of the set holds. It cannot overflow: see mostTogether.
 func (set *accountSet) addToSet(s State, v resource.Vector) {
 	if err := set.in(s).Add(v); err != nil {
 		panic("ledger: the account set of " + set.labels.String() + ": " + err.Error())

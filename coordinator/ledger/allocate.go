@@ -11,7 +11,7 @@ import (
 // Allocate reserves, waits or refuses.
 //
 // Errors: *DeniedError, *FieldError, *ConflictError, *NotFoundError (a queue that its cluster does
-// not have), *LiveFullError, *InsufficientError, ErrNotRecalled.
+// not have), *LiveFullError, *TooMuchError, *InsufficientError, ErrNotRecalled.
 func (l *Ledger) Allocate(now Instant, c AllocateCommand) (AllocateResult, error) {
 	l.begin(now)
 	if user := c.Labels.Value(userKey); !c.Actor.MayActAs(user) {
@@ -171,6 +171,9 @@ func (l *Ledger) prepare(c *AllocateCommand) (*entry, error) {
 		return nil, err
 	}
 	if err := l.affords(&a, a.LiveBytes()+a.overhead()); err != nil {
+		return nil, err
+	}
+	if err := l.summable(&a, largest(&a.Entitled)); err != nil {
 		return nil, err
 	}
 	e := l.newEntry()

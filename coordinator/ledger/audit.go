@@ -50,9 +50,9 @@ type counted struct {
 	host    *account        // nil: it holds nothing
 	charges []countedCharge // of cluster queues that are in the tables
 	limits  []countedLimit  // of external parts
-	largest int64
-	caller  string // empty: it was adopted
-	relay   string // the host whose agent it came through; empty: none
+	largest int64           // of its quantities
+	caller  string          // empty: it was adopted
+	relay   string          // the host whose agent it came through; empty: none
 	bytes   int64
 }
 
@@ -112,8 +112,8 @@ func (a *auditor) add(c *counted, by int) {
 	if c.host != nil {
 		a.sumOf(c.host).held += by
 		a.sumOf(c.host).count(c.state, c.vector, by)
-		a.largest += int64(by) * c.largest
 	}
+	a.largest += int64(by) * c.largest
 	for _, quota := range c.quotas {
 		a.sumOf(quota).held += by
 		a.sumOf(quota).count(c.state, c.vector, by)
@@ -123,8 +123,8 @@ func (a *auditor) add(c *counted, by int) {
 		a.sumOf(c.limits[i].account).count(c.state, c.limits[i].vector, by)
 	}
 	a.addCharges(c, by)
-	a.callerBytes.add(c.caller, c.bytes, by)
-	a.relayBytes.add(c.relay, c.bytes, by)
+	a.callerBytes.add(c.caller, c, by)
+	a.relayBytes.add(c.relay, c, by)
 }
 
 // sumOf is the sum of the allocations of an account.

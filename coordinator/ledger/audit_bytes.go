@@ -2,17 +2,16 @@ package ledger
 
 import "maps"
 
-// byteSums are the bytes of live allocations, by whom they count on.
+// byteSums are the bytes and the largest quantities of live allocations, by whom they count on.
 type byteSums map[string]*byteSum
 
 type byteSum struct {
-	bytes int64
-	live  int
+	bytes, largest int64
+	live           int
 }
 
-// add adds an allocation of so many bytes, or takes it away again. It counts on nobody if the name
-// is empty.
-func (s byteSums) add(name string, bytes int64, by int) {
+// add adds an allocation, or takes it away again. It counts on nobody if the name is empty.
+func (s byteSums) add(name string, c *counted, by int) {
 	if name == "" {
 		return
 	}
@@ -21,7 +20,8 @@ func (s byteSums) add(name string, bytes int64, by int) {
 		sum = new(byteSum)
 		s[name] = sum
 	}
-	sum.bytes += int64(by) * bytes
+	sum.bytes += int64(by) * c.bytes
+	sum.largest += int64(by) * c.largest
 	if sum.live += by; sum.live == 0 {
 		delete(s, name)
 	}
@@ -42,6 +42,8 @@ func (a *auditor) compareUsages(what string, has usages, want byteSums) bool {
 			a.reportf(2, "the bytes of each %s: %q has %d, and no allocations", what, name, t.bytes)
 		case sum.bytes != t.bytes:
 			a.reportf(2, "the bytes of each %s: %q has %d; its allocations have %d", what, name, t.bytes, sum.bytes)
+		case sum.largest != t.largest:
+			a.reportf(2, "the largest quantities of each %s: %q has %d; its allocations have %d", what, name, t.largest, sum.largest)
 		}
 		if _, said := a.full[t]; said != t.full() {
 			a.reportFull(t.full())

@@ -83,7 +83,7 @@ type auditor struct {
 	entries     btree.Map[ID, *counted]
 
 	sums                    map[*account]*balances
-	largest                 int64 // of heldAtMost
+	largest                 int64 // of together
 	callerBytes, relayBytes byteSums
 
 	quotas []*account // scratch
@@ -247,8 +247,8 @@ func (a *auditor) compareClusters() bool {
 	if !a.step() {
 		return false
 	}
-	if a.heldAtMost != a.largest {
-		a.reportf(2, "the largest quantities of all allocations add up to %d, and are said to be %d", a.largest, a.heldAtMost)
+	if a.together != a.largest {
+		a.reportf(2, "the largest quantities of all allocations add up to %d, and are said to be %d", a.largest, a.together)
 	}
 	a.compareCreators()
 	a.compareFull()

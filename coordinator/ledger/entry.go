@@ -89,7 +89,6 @@ func (l *Ledger) hold(e *entry, h *host) {
 	}
 	e.held++
 	e.addToSet(e.State, e.request())
-	l.heldAtMost += largest(&e.Entitled)
 	if e.external != nil {
 		e.holdParts()
 		e.holdExternal()
@@ -138,7 +137,6 @@ func (l *Ledger) unhold(e *entry) {
 	}
 	e.held--
 	e.takeFromSet(e.State, e.request())
-	l.heldAtMost -= largest(&e.Entitled)
 	if e.external != nil {
 		l.unholdParts(e)
 		l.unholdExternal(e)
@@ -175,7 +173,7 @@ func (l *Ledger) activate(e *entry) {
 func (l *Ledger) entitle(e *entry, r resource.Resource) {
 	h := e.host
 	before, after, parts := e.request(), r.Vector, e.Entitled.External
-	l.heldAtMost += largest(&r) - largest(&e.Entitled)
+	l.countLargest(e, largest(&r)-largest(&e.Entitled))
 	e.Entitled = r
 	h.promise(e)
 	for _, a := range append([]*account{&h.account}, e.accounts...) {

@@ -191,7 +191,7 @@ func (set *partSet) count(s State, parts []resource.External, by int) {
 }
 
 // add adds what an allocation has at each address to what its part set holds. It cannot overflow:
-// see heldAtMost.
+// see mostTogether.
 func (set *partSet) add(s State, parts []resource.External) {
 	for i := range parts {
 		set.parts[i].must(set.parts[i].in(s).Add(parts[i].Vector))

@@ -70,10 +70,8 @@ type Ledger struct {
 
 	entries btree.Map[ID, *entry] // live
 	states  [Lost + 1]int         // live entries by state
-	// heldAtMost is the sum of the largest quantities of each entry that holds something: see
-	// largest. No sum over some of them, or over parts of them, is larger, in any dimension,
-	// whatever rules come.
-	heldAtMost int64
+	// together is the sum of the largest quantities of live entries: see largest.
+	together int64
 	// Entries in over-use, by kind and in all.
 	overUse   map[OverUseKind]int
 	overUsers int

@@ -288,7 +288,7 @@ func (l *Ledger) Renew(now Instant, c RenewCommand) (Allocation, error) {
 // Resize changes an entitlement: less at once, more if every account has it.
 //
 // Errors: *NotFoundError, *StateError (it waits), *DeniedError, *FieldError, *LiveFullError,
-// *InsufficientError.
+// *TooMuchError, *InsufficientError.
 func (l *Ledger) Resize(now Instant, c ResizeCommand) (Allocation, error) {
 	l.begin(now)
 	e, err := l.lookup(c.ID)
@@ -317,6 +317,9 @@ func (l *Ledger) Resize(now Instant, c ResizeCommand) (Allocation, error) {
 	grown := e.Allocation
 	grown.Entitled = next
 	if err := l.mayGrow(e, &grown); err != nil {
+		return Allocation{}, err
+	}
+	if err := l.summable(&grown, largest(&next)-largest(&e.Entitled)); err != nil {
 		return Allocation{}, err
 	}
 	l.entitle(e, next)

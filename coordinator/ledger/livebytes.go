@@ -139,6 +139,7 @@ type usage struct {
 	bytes   int64
 	most    int64 // the bound of bytes
 	onHosts int64 // the bytes that they count with on all hosts together
+	largest int64 // the sum of their largest quantities
 	live    int
 }
 
@@ -269,12 +270,14 @@ func (l *Ledger) addUsage(e *entry) {
 	if !e.Adopted() {
 		e.caller = l.callers.acquire(e.Caller, most)
 	}
+	l.countLargest(e, largest(&e.Entitled))
 	l.countCallerBytes(e, e.overhead())
 	l.updateBytes(e)
 }
 
 // removeUsage stops counting an entry that has ended.
 func (l *Ledger) removeUsage(e *entry) {
+	l.countLargest(e, -largest(&e.Entitled))
 	l.countCallerBytes(e, -e.bytes-e.overhead())
 	if e.caller != nil {
 		l.callers.release(e.caller)

@@ -205,7 +205,9 @@ func (l *Ledger) movePart(e *entry, part int, next []resource.External) {
 			stay = append(stay, *t)
 		}
 	}
+	was := largest(&e.Entitled)
 	e.Entitled.External = next
+	l.countLargest(e, largest(&e.Entitled)-was)
 	fresh := l.chargesOf(e, nil, func(of *cluster) bool { return of == c })
 	for i := range fresh {
 		e.countCharge(&fresh[i])

@@ -222,39 +222,6 @@ func (l *Ledger) adoptedAllocation(h *host, r *EngineReport, sampled bool) Alloc
 	return a
 }
 
-// countable reports whether an engine that its agent reports can be added to every account, and to
-// every other sum. What is granted later is bounded by what hosts have.
-func (l *Ledger) countable(e *entry) bool {
-	if largest(&e.Entitled) > unlimited-l.heldAtMost {
-		return false
-	}
-	for c := range l.charges(e).all {
-		if !c.account.canCount(c.vector) {
-			return false
-		}
-	}
-	return true
-}
-
-// largest is the largest quantity of any dimension, of the vector here and of each external part
-// together.
-func largest(r *resource.Resource) int64 {
-	most := largestQuantity(r.Vector)
-	for i := range r.External {
-		most += largestQuantity(r.External[i].Vector)
-	}
-	return most
-}
-
-// largestQuantity is the largest quantity of any dimension.
-func largestQuantity(v resource.Vector) int64 {
-	most := max(v.Memory(), v.CPU(), v.Instances())
-	for _, q := range v.Custom() {
-		most = max(most, q.Value)
-	}
-	return most
-}
-
 // hasRoom reports whether every account has the room for an engine, by the account alone: it runs
 // already, and an unknown cluster is not a full one.
 func (l *Ledger) hasRoom(e *entry) bool {

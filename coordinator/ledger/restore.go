@@ -139,6 +139,8 @@ func (l *Ledger) file(a *Allocation) (*entry, error) {
 		return nil, unrestored(a.ID, "twice")
 	case h == nil:
 		return nil, unrestored(a.ID, "no such host: %q", a.HostID)
+	case largest(&a.Entitled) > mostTogether-l.together:
+		return nil, unrestored(a.ID, "with those before it quantities add up to more than %d", int64(mostTogether))
 	}
 	e := l.newEntry()
 	e.Allocation = *a
@@ -159,8 +161,11 @@ func (l *Ledger) settle(e *entry) {
 
 // restoreWaiting puts a request that waits into the tables, and decides it.
 func (l *Ledger) restoreWaiting(a *Allocation, aside map[ID]string) error {
-	if l.entry(a.ID) != nil {
+	switch {
+	case l.entry(a.ID) != nil:
 		return unrestored(a.ID, "twice")
+	case largest(&a.Entitled) > mostTogether-l.together:
+		return unrestored(a.ID, "with those before it quantities add up to more than %d", int64(mostTogether))
 	}
 	e := l.newEntry()
 	e.Allocation = *a

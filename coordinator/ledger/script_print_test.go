@@ -106,6 +106,7 @@ func problem(err error) string {
 		denied       *ledger.DeniedError
 		stale        *ledger.StaleError
 		stranger     *ledger.StrangerError
+		much         *ledger.TooMuchError
 		outOfRange   *resource.FieldError
 	)
 	switch {
@@ -131,6 +132,8 @@ func problem(err error) string {
 		return "stranger: " + err.Error() + "\n"
 	case errors.As(err, &stale):
 		return "stale: " + err.Error() + "\n"
+	case errors.As(err, &much):
+		return "too much: " + err.Error() + "\n"
 	default:
 		return "an error without a type: " + err.Error() + "\n"
 	}

@@ -114,7 +114,7 @@ func (s *share) countParts(parts []resource.External, sign int) {
 	}
 }
 
-// countPart is countParts for one part. It cannot overflow: see heldAtMost.
+// countPart is countParts for one part. It cannot overflow: see mostTogether.
 func (s *share) countPart(at resource.Address, v resource.Vector, sign int) {
 	for i := range s.promised {
 		if p := &s.promised[i]; p.Covers(at) {

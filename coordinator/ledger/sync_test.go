@@ -167,8 +167,8 @@ func TestAReportWithoutAnIDOrAProcessIsNoEngine(t *testing.T) {
 	}
 }
 
-// An engine that says it is larger than numbers can be is not counted, and nothing else is lost
-// for it.
+// Engines that say they are larger together than all on one host can be are not counted, and nothing
+// else is lost for them.
 func TestAnEngineThatCannotBeCountedLeavesTheBooksAlone(t *testing.T) {
 	l := ready(t)
 	must(t, l.PutQuota(start, ledger.Quota{Selector: selector(t, "user=*"), Limit: resource.Vector{}.WithMemory(8)}))
@@ -176,13 +176,13 @@ func TestAnEngineThatCannotBeCountedLeavesTheBooksAlone(t *testing.T) {
 	var engines []ledger.EngineReport
 	for id := range ledger.ID(2000) {
 		engines = append(engines, ledger.EngineReport{ID: id + 1, Grant: &ledger.Allocation{
-			Process: ledger.Process{PID: 1}, Labels: label.Of("user", fmt.Sprint(id)), Entitled: resource.NewResource(resource.Vector{}.WithMemory(resource.MaxQuantity)),
+			Process: ledger.Process{PID: 1}, Labels: label.Of("user", fmt.Sprint(id)), Entitled: resource.NewResource(resource.Vector{}.WithMemory(1 << 43)),
 		}})
 	}
 	for id := range ledger.ID(2000) { // those are too many for a queue
 		engines = append(engines, ledger.EngineReport{ID: id + 3000, Grant: &ledger.Allocation{
 			Process: ledger.Process{PID: 1}, Labels: label.Of("user", fmt.Sprint(id+3000)), Entitled: resource.NewResource(resource.Vector{}, resource.External{
-				Address: resource.Address{Kind: "yarn", Cluster: "prod", Path: "root"}, Vector: resource.Vector{}.WithMemory(resource.MaxQuantity),
+				Address: resource.Address{Kind: "yarn", Cluster: "prod", Path: "root"}, Vector: resource.Vector{}.WithMemory(1 << 43),
 			}),
 		}})
 	}

@@ -1,0 +1,117 @@
+package ledger
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/bursar/bursar/resource"
+)
+
+// # Quantities that nothing limits
+//
+// What a request may ask for is bounded (resource.MaxQuantity), and most of it by what a host, a
+// queue or a quota has. Some is not: hosts do not limit instances, and a queue may list no limit. So
+// that no sum overflows whatever rules come, each live allocation counts with its largest quantity,
+// and what these add up to is bounded: for all, so that every sum has room, and long before that for
+// each caller, so that nobody can use up what is for all.
+
+const (
+	// mostTogether bounds the largest quantities of all live allocations together. No sum over some
+	// of them, or over parts of them, is larger, in any dimension.
+	mostTogether = math.MaxInt64 / 4
+	// callerTogether is what those of one caller may have: 32 PiB of memory, or as many thousandths
+	// of cores and instances as that has bytes.
+	callerTogether = 1 << 55
+	// relayTogether is what those of all callers of one host's agent may have: 1 PiB. Each of them
+	// may have half of it.
+	relayTogether = 1 << 50
+)
+
+// TooMuchError refuses a request, because the quantities of its caller's live allocations add up to
+// more than any caller has in earnest.
+type TooMuchError struct {
+	// Caller is a caller, all callers of a host's agent together, or all callers.
+	Caller string
+	// Sum is what the largest quantities of its live allocations add up to, in bytes, thousandths
+	// of a core or pieces. More is what the request would add, and Most what they may be.
+	Sum, More, Most int64
+}
+
+func (e *TooMuchError) Error() string {
+	return fmt.Sprintf("%s: the largest quantities of live allocations (waiting, reserved and active) add up to %d, and this would add %d: want at most %d: ask for less of what nothing limits, such as instances",
+		e.Caller, e.Sum, e.More, e.Most)
+}
+
+// summable checks that the largest quantity of an allocation, which its agent may have reported, may
+// grow by so much. The error is a *TooMuchError.
+func (l *Ledger) summable(a *Allocation, more int64) error {
+	check := func(who string, sum, most int64) error {
+		if more <= 0 || more <= most-sum {
+			return nil
+		}
+		return &TooMuchError{Caller: who, Sum: sum, More: more, Most: most}
+	}
+	most := int64(callerTogether)
+	if a.relayed() {
+		if err := check("callers of host "+a.HostID, l.relays.largestOf(a.HostID), relayTogether); err != nil {
+			return err
+		}
+		most = relayTogether / 2
+	}
+	if !a.Adopted() {
+		if err := check(fmt.Sprintf("caller %q", a.Caller), l.callers.largestOf(a.Caller), most); err != nil {
+			return err
+		}
+	}
+	return check("all callers", l.together, mostTogether)
+}
+
+func (t usages) largestOf(name string) int64 {
+	if has := t[name]; has != nil {
+		return has.largest
+	}
+	return 0
+}
+
+// countLargest counts what the largest quantity of an entry grows by.
+func (l *Ledger) countLargest(e *entry, more int64) {
+	l.together += more
+	for _, t := range [...]*usage{e.caller, e.relay} {
+		if t != nil {
+			t.largest += more
+		}
+	}
+}
+
+// countable reports whether an engine that its agent reports can be added to every account, and to
+// every other sum. What hosts have bounds only what is granted.
+func (l *Ledger) countable(e *entry) bool {
+	if l.summable(&e.Allocation, largest(&e.Entitled)) != nil {
+		return false
+	}
+	for c := range l.charges(e).all {
+		if !c.account.canCount(c.vector) {
+			return false
+		}
+	}
+	return true
+}
+
+// largest is the largest quantity of any dimension, of the vector here and of each external part
+// together.
+func largest(r *resource.Resource) int64 {
+	most := largestQuantity(r.Vector)
+	for i := range r.External {
+		most += largestQuantity(r.External[i].Vector)
+	}
+	return most
+}
+
+// largestQuantity is the largest quantity of any dimension.
+func largestQuantity(v resource.Vector) int64 {
+	most := max(v.Memory(), v.CPU(), v.Instances())
+	for _, q := range v.Custom() {
+		most = max(most, q.Value)
+	}
+	return most
+}
