@@ -44,17 +44,14 @@ func (c *modelCluster) counted(v resource.Vector) resource.Vector {
 	if !v.Has(resource.Applications) {
 		v = v.With(resource.Applications, 1)
 	}
-	if c.settings != "2" {
-		return v
-	}
 	// A container that is too small, or between two steps, is one larger. So is what it is in.
 	grow := func(master, whole string, wrong func(n int64) bool) {
 		n, asked := v.Get(master)
-		for asked && n > 0 && wrong(n) {
+		for c.settings == "2" && asked && n > 0 && wrong(n) {
 			n++
 			v = v.With(master, n)
 		}
-		if all, there := v.Get(whole); there && n > all {
+		if all, _ := v.Get(whole); n > all {
 			v = v.With(whole, n)
 		}
 	}

@@ -72,13 +72,17 @@ func (t *Terms) rounded(v resource.Vector) resource.Vector {
 		if asked == 0 || !t.Container.Minimum.Has(d.whole) && !t.Container.Increment.Has(d.whole) {
 			continue
 		}
-		container, err := t.Container.Apply(resource.Vector{}.With(d.whole, asked))
-		if err != nil {
-			continue
+		if container, err := t.Container.Apply(resource.Vector{}.With(d.whole, asked)); err == nil {
+			v = v.With(d.master, get(container, d.whole))
 		}
-		asked = get(container, d.whole)
-		v = v.With(d.master, asked)
-		if whole, has := v.Get(d.whole); has && whole < asked {
+	}
+	return withMaster(v)
+}
+
+// withMaster is a part that is no smaller than its master, which is a part of it.
+func withMaster(v resource.Vector) resource.Vector {
+	for _, d := range masterDimensions {
+		if asked := get(v, d.master); asked > get(v, d.whole) {
 			v = v.With(d.whole, asked)
 		}
 	}

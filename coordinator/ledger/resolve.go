@@ -229,6 +229,7 @@ func overlayParts(parts, over []resource.External) (result []resource.External, 
 		for dimension, quantity := range over[i].All() {
 			result[at].Vector = result[at].With(dimension, quantity)
 		}
+		result[at].Vector = withMaster(result[at].Vector)
 		places = append(places, at)
 	}
 	return result, places, nil
