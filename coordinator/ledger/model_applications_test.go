@@ -9,9 +9,46 @@ import (
 
 // modelConfig is that of the ledgers that are compared with the model.
 func modelConfig() ledger.Config {
-	return ledger.Config{Terms: func(ledger.ProviderRecord) ledger.Terms {
-		return ledger.Terms{Application: resource.Vector{}.With(resource.AMMemory, 2).With(resource.Applications, 1), UserLabel: "user"}
+	return ledger.Config{Terms: func(p ledger.ProviderRecord) ledger.Terms {
+		return ledger.Terms{
+			Application: resource.Vector{}.With(resource.AMMemory, 2).With(resource.Applications, 1), UserLabel: "user",
+			AwaitStarts: p.Settings["addresses"] == awaitingStarts,
+		}
 	}}
+}
+
+// awaitingStarts is the setting of clusters in whose queues nothing is granted while they hold
+// applications back.
+const awaitingStarts = "2"
+
+// clusterMoves draws, now and then, what the limits of a queue may become, and what its cluster
+// holds back there.
+func clusterMoves(t *rapid.T, q *ledger.QueueReport) {
+	if rapid.IntRange(0, 2).Draw(t, "the cluster moves") > 0 {
+		return
+	}
+	d := &ledger.QueueDetails{}
+	d.MayGrow = quantity(t, quantity(t, d.MayGrow, resource.Memory, 16, 3), "gpu", 3, 6)
+	d.UsersMayGrow = quantity(t, d.UsersMayGrow, resource.Memory, 16, 3)
+	if rapid.IntRange(0, 2).Draw(t, "held back") == 0 {
+		d.HeldBack = ledger.HeldBack{Applications: 1, Reason: "fragmented"}
+	}
+	q.Details = d
+}
+
+// mayGrowTo is what a limit of a queue may become.
+func (q *modelQueue) mayGrowTo(dimension string) int64 {
+	if q == nil || q.report == nil || q.report.Details == nil {
+		return 0
+	}
+	n, _ := q.report.Details.MayGrow.Get(dimension)
+	return n
+}
+
+// holdsBack reports whether nothing is granted in a queue because its cluster does not start what
+// waits there.
+func (q *modelQueue) holdsBack() bool {
+	return q.cluster.settings == awaitingStarts && q.report.Details != nil && q.report.Details.HeldBack.Applications > 0
 }
 
 // counted is what a part counts as.
@@ -65,6 +102,9 @@ func (m *model) userAccount(at resource.Address, user string) modelAccount {
 					said = ledger.QueueReport{Limit: u.Limit, Used: u.Used}
 				}
 			}
+		}
+		if d := q.report.Details; d != nil {
+			said.Details = &ledger.QueueDetails{MayGrow: d.UsersMayGrow}
 		}
 		q.report, a.most = &said, mostOf(said.Limit, resource.Vector{})
 	}

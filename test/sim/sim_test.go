@@ -62,6 +62,9 @@ func TestSimulationOfLimits(t *testing.T) {
 	if n >= 25 && all.LimitedGrants == 0 {
 		t.Error("no grant counts in a limit of external parts")
 	}
+	if n >= 100 && (all.GrowingRefusals == 0 || all.HeldBackRefusals == 0) {
+		t.Errorf("%d refusals for queues that may grow, %d for those that hold applications back", all.GrowingRefusals, all.HeldBackRefusals)
+	}
 }
 
 // tell plays one world and prints its story.
@@ -121,6 +124,8 @@ func (t *Tally) add(other Tally) {
 	t.Copied += other.Copied
 	t.QueueGrants += other.QueueGrants
 	t.LimitedGrants += other.LimitedGrants
+	t.GrowingRefusals += other.GrowingRefusals
+	t.HeldBackRefusals += other.HeldBackRefusals
 	t.Reports += other.Reports
 	t.Outdated += other.Outdated
 	t.Superseded += other.Superseded

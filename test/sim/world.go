@@ -40,8 +40,9 @@ type Tally struct {
 	Copied        int // the store was copied
 
 	QueueGrants int // of parts in queues
-	// LimitedGrants is those of parts that a rule limits.
-	LimitedGrants int
+	// LimitedGrants is those of parts that a rule limits. GrowingRefusals are shortfalls in queues
+	// that may grow, HeldBackRefusals those in queues that hold applications back.
+	LimitedGrants, GrowingRefusals, HeldBackRefusals int
 	Reports       int // of clusters that a ledger took in
 	Outdated      int // that it put aside
 	Superseded    int // that came when their leadership was over
