@@ -223,7 +223,31 @@ func clusterNote(a *bursarv1.Account) string {
 	if a != nil && a.UserPercent != nil {
 		user = "the cluster may hold a user at " + percentText(a.UserPercent) + " of the queue while others want more"
 	}
-	return joined(oneLine(enforced), oneLine(estimated), user)
+	return joined(oneLine(enforced), oneLine(estimated), user, growsNote(a), heldBackNote(a))
+}
+
+// growsNote says what the limits of a queue, or of a user's part of one, may become.
+func growsNote(a *bursarv1.Account) string {
+	if text := amountsText(a.GetMayGrow()); text != "" {
+		return "may grow to " + text
+	}
+	return ""
+}
+
+// heldBackNote says what a cluster does not start in a queue although that has room.
+func heldBackNote(a *bursarv1.Account) string {
+	held := a.GetHeldBack()
+	if held == nil {
+		return ""
+	}
+	text := fmt.Sprintf("its cluster holds back %d applications although there is room", held.GetApplications())
+	if held.GetApplications() == 1 {
+		text = "its cluster holds back 1 application although there is room"
+	}
+	if held.GetReason() != "" {
+		text += ": " + oneLine(held.GetReason())
+	}
+	return text
 }
 
 // overNote says of a dimension that the account has more of it than its limit. If the numbers do

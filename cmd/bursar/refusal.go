@@ -75,6 +75,9 @@ func shortfallText(s *bursarv1.Shortfall) string {
 	if noteOf(s) == noteNever && s.GetLimit() == 0 {
 		note = "there is none, it can never fit"
 	}
+	if noteOf(s) == noteMayGrow {
+		note = "above the limit of today, which may grow to " + amount(s.GetLargest())
+	}
 	if note != "" {
 		text += " (" + note + ")"
 	}
@@ -122,6 +125,8 @@ func closedText(s *bursarv1.Shortfall) string {
 		text = "unknown"
 	case note == noteStopped:
 		text = "takes no applications"
+	case note == noteHeldBack:
+		return oneLine(s.GetDetail())
 	case note == noteMissing:
 		text = "its cluster does not have it any more"
 	default:
@@ -148,6 +153,8 @@ const (
 	noteCordoned = bursarv1.ShortfallNote_SHORTFALL_NOTE_CORDONED
 	noteDraining = bursarv1.ShortfallNote_SHORTFALL_NOTE_DRAINING
 	noteTooSmall = bursarv1.ShortfallNote_SHORTFALL_NOTE_TOO_SMALL
+	noteMayGrow  = bursarv1.ShortfallNote_SHORTFALL_NOTE_MAY_GROW
+	noteHeldBack = bursarv1.ShortfallNote_SHORTFALL_NOTE_HELD_BACK
 	noNote       = bursarv1.ShortfallNote_SHORTFALL_NOTE_UNSPECIFIED
 )
 
@@ -200,6 +207,10 @@ func shortfallHint(in *bursarv1.InsufficientResources, explain string) string {
 			return "--wait 30s waits until the host takes engines again; `bursar hosts` shows those that do"
 		case closedText(s) != "" && note == noteUnknown:
 			return "--wait 30s waits until the cluster can be read again; `bursar providers` shows how that goes"
+		case note == noteMayGrow:
+			return "--wait 1h waits until the cluster has grown; `bursar queues` shows what the limits are today"
+		case note == noteHeldBack:
+			return "--wait 30m waits until the cluster starts them; `bursar queues` shows what it holds back"
 		case closedText(s) != "" && s.GetAccount().GetKind() == bursarv1.AccountKind_ACCOUNT_KIND_QUEUE:
 			return "--wait 30s waits until the queue takes applications again; `bursar queues` shows those that do"
 		}

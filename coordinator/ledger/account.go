@@ -135,11 +135,14 @@ func (a *account) shortfalls(list []Shortfall, request resource.Vector) []Shortf
 		if asked == 0 || asked <= available {
 			continue
 		}
-		note := Note("")
+		short := a.shortfall(dimension, asked, available, "")
 		if asked > a.mostOf(dimension) && !resource.OfMasters(dimension) { // their limit moves with the cluster
-			note = NoteNever
+			short.Note = NoteNever
+			if most := a.mayGrowTo(dimension); asked <= most {
+				short.Note, short.Largest = NoteMayGrow, most
+			}
 		}
-		list = append(list, a.shortfall(dimension, asked, available, note))
+		list = append(list, short)
 	}
 	return list
 }
@@ -247,10 +250,11 @@ func (a *account) info() AccountInfo {
 	}
 	if q := a.queue.clusterQueue; q != nil && q.of != nil {
 		if of := q.of.queue.report.Details; of != nil {
-			info.UserPercent = of.UserPercent
+			info.UserPercent, info.MayGrow = of.UserPercent, of.UsersMayGrow
 		}
 	} else if q != nil && q.report.Details != nil {
 		info.NotEnforced, info.Estimated = q.report.Details.NotEnforced, q.report.Details.Estimated
+		info.HeldBack, info.MayGrow = q.report.Details.HeldBack, q.report.Details.MayGrow
 	}
 	if a.claim != nil {
 		info.HeldFor, info.HeldUntil, info.Kept = a.claim.entry.ID, a.claim.until, a.idle()

@@ -66,6 +66,20 @@ func (s *settings) parseLimits(given map[string]string) error {
 		}
 		s.assume.AMShare = share
 	}
+	if text, said := given[settingGrowsTo]; said {
+		v, err := container(settingGrowsTo, text)
+		if err != nil {
+			return &providers.SettingError{Setting: settingGrowsTo, Value: text, Want: "memory and cpu of the whole cluster, such as memory=10TiB,cpu=2000"}
+		}
+		s.assume.GrowsTo = v
+	}
+	switch text := given[settingAwaitStarts]; text {
+	case "", "false":
+	case "true":
+		s.terms.AwaitStarts = true
+	default:
+		return &providers.SettingError{Setting: settingAwaitStarts, Value: text, Want: "true or false"}
+	}
 	return s.parseUndeclared(given)
 }
 
