@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bursar/bursar/client"
+	"github.com/bursar/bursar/coordinator/ledger"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/proto/convert"
 	"github.com/bursar/bursar/resource"
@@ -240,14 +241,7 @@ func heldBackNote(a *bursarv1.Account) string {
 	if held == nil {
 		return ""
 	}
-	text := fmt.Sprintf("its cluster holds back %d applications although there is room", held.GetApplications())
-	if held.GetApplications() == 1 {
-		text = "its cluster holds back 1 application although there is room"
-	}
-	if held.GetReason() != "" {
-		text += ": " + oneLine(held.GetReason())
-	}
-	return text
+	return oneLine(ledger.HeldBack{Applications: held.GetApplications(), Reason: held.GetReason()}.String())
 }
 
 // overNote says of a dimension that the account has more of it than its limit. If the numbers do

@@ -68,7 +68,7 @@ func QueueReports(queues []providers.Queue) ([]ledger.QueueReport, error) {
 // queueDetails is what is said of a queue next to its limits; nil: nothing.
 func queueDetails(q *providers.Queue) *ledger.QueueDetails {
 	plain := q.LargestContainer.IsUnset() && q.MayGrow.IsUnset() && q.UsersMayGrow.IsUnset()
-	if plain && len(q.NotEnforced)+len(q.Estimated) == 0 && q.UserPercent == nil && q.HeldBack == 0 {
+	if plain && len(q.NotEnforced)+len(q.Estimated) == 0 && q.UserPercent == nil && q.HeldBack <= 0 {
 		return nil
 	}
 	return &ledger.QueueDetails{

@@ -19,18 +19,21 @@ import (
 
 // mayGrowTo is what the limit of an account may become; 0: it does not grow.
 func (a *account) mayGrowTo(dimension string) int64 {
-	q := a.queue.clusterQueue
-	if q == nil {
-		return 0
+	if q := a.queue.clusterQueue; q != nil {
+		return get(q.mayGrow(), dimension)
 	}
-	most := func(d *QueueDetails) resource.Vector { return d.MayGrow }
-	if q.of != nil {
-		q, most = q.of.queue, func(d *QueueDetails) resource.Vector { return d.UsersMayGrow }
+	return 0
+}
+
+// mayGrow is what the limit of the queue, or of what a user may have in it, may become.
+func (q *clusterQueue) mayGrow() resource.Vector {
+	switch {
+	case q.of != nil && q.of.queue.report.Details != nil:
+		return q.of.queue.report.Details.UsersMayGrow
+	case q.of == nil && q.report.Details != nil:
+		return q.report.Details.MayGrow
 	}
-	if q.report.Details == nil {
-		return 0
-	}
-	return min(get(most(q.report.Details), dimension), resource.MaxQuantity)
+	return resource.Vector{}
 }
 
 // couldGrowTo reports whether the limit of the queue is enough for a request, or may become so.

@@ -60,7 +60,7 @@ func (q *modelQueue) mayGrowTo(dimension string) int64 {
 // holdsBack reports whether nothing is granted in a queue because its cluster does not start what
 // waits there.
 func (q *modelQueue) holdsBack() bool {
-	return q.cluster.settings == "2" && q.report.Details != nil && q.report.Details.HeldBack.Applications > 0
+	return q.cluster.settings == "2" && q.report != nil && q.report.Details != nil && q.report.Details.HeldBack.Applications > 0
 }
 
 // counted is what a part counts as.

@@ -148,7 +148,7 @@ func shortfalls(list []ledger.Shortfall, filters *ledger.HostFilters) string {
 			fmt.Fprintf(&b, " (%s)", f.Note)
 		}
 		if f.Note == ledger.NoteMayGrow {
-			fmt.Fprintf(&b, ", to %d", f.Largest)
+			fmt.Fprintf(&b, ", to %s", amount(f.Dimension, f.Largest))
 		}
 		if f.Note == ledger.NoteNever && f.Largest != f.Limit {
 			fmt.Fprintf(&b, ": at most %s", amount(f.Dimension, f.Largest))

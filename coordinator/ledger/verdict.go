@@ -93,6 +93,35 @@ func (l *Ledger) growthRefusal(e, more *entry, next resource.Resource) *Insuffic
 	return never
 }
 
+// showWhole makes of the shortfall of the entry's growth that of its whole next size, which is what
+// was asked for. What the entry holds already is there for it.
+func (e *entry) showWhole(s *Shortfall, next resource.Resource) {
+	size := e.wouldAsk(s.Account, next)
+	lack := s.Requested - s.Available
+	s.Requested = get(size, s.Dimension)
+	s.Available = max(0, s.Requested-lack)
+	if t := e.queueCharge(s.Account); t != nil && s.Note == "" {
+		t.queue.account.judgeLimit(s)
+	}
+}
+
+// wouldAsk is what an entry would ask of one of its accounts with another entitlement to the same
+// parts.
+func (e *entry) wouldAsk(of AccountName, r resource.Resource) resource.Vector {
+	if !of.OfParts() {
+		return r.Vector
+	}
+	if t := e.queueCharge(of); t != nil {
+		return t.queue.sum(r.External, func(part int) resource.Vector { return r.External[part].Vector })
+	}
+	for i := range e.external.set.limits {
+		if limit := &e.external.set.limits[i]; limit.account.name.Equal(of) {
+			return limit.sum(r.External)
+		}
+	}
+	return resource.Vector{}
+}
+
 // whereIn is what v has in the dimensions of which w has something.
 func whereIn(v, w resource.Vector) resource.Vector {
 	least := resource.Vector{}
