@@ -72,11 +72,13 @@ func shortfallText(s *bursarv1.Shortfall) string {
 			amount(s.GetRequested()), amount(max(0, s.GetAvailable())), amount(s.GetLimit()), amount(s.GetRequested()-s.GetAvailable()))
 	}
 	note := noteText(s)
-	if noteOf(s) == noteNever && s.GetLimit() == 0 {
-		note = "there is none, it can never fit"
-	}
-	if noteOf(s) == noteMayGrow {
+	switch never := noteOf(s) == noteNever; {
+	case noteOf(s) == noteMayGrow:
 		note = "above the limit of today, which may grow to " + amount(s.GetLargest())
+	case never && s.GetLargest() > s.GetLimit():
+		note = "above the limit, which may grow to " + amount(s.GetLargest()) + "; it can never fit"
+	case never && s.GetLimit() == 0:
+		note = "there is none, it can never fit"
 	}
 	if note != "" {
 		text += " (" + note + ")"

@@ -148,9 +148,9 @@ func (a *account) judgeLimit(s *Shortfall) {
 	if s.Requested <= a.mostOf(s.Dimension) || resource.OfMasters(s.Dimension) { // their limit moves with the cluster
 		return
 	}
-	s.Note = NoteNever
-	if most := a.mayGrowTo(s.Dimension); s.Requested <= most {
-		s.Note, s.Largest = NoteMayGrow, most
+	s.Note, s.Largest = NoteNever, a.mayGrowTo(s.Dimension)
+	if s.Requested <= s.Largest {
+		s.Note = NoteMayGrow
 	}
 }
 

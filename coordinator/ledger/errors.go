@@ -118,7 +118,8 @@ type Shortfall struct {
 	Note      Note
 	Detail    string // the note in full; empty if the note says everything
 	// Largest is, with NoteNever, the most that may be asked for of the dimension: the limit, or
-	// less if a rule would round that up. With NoteMayGrow it is what the limit may become.
+	// less if a rule would round that up, or what the limit of a queue may become. With NoteMayGrow
+	// it is that, too.
 	Largest int64
 }
 

@@ -51,7 +51,7 @@ func (l *Ledger) never(e *entry) *InsufficientError {
 		switch {
 		case s.Note != NoteNever:
 		case s.Account.OfParts(): // they are not rounded
-			s.Largest = s.Limit
+			s.Largest = max(s.Largest, s.Limit)
 		default:
 			s.Largest = l.rules.largest(e.Labels, s.Dimension, s.Limit)
 		}
@@ -87,7 +87,7 @@ func (l *Ledger) growthRefusal(e, more *entry, next resource.Resource) *Insuffic
 		s := &never.Shortfalls[i]
 		s.Available = min(s.Limit, s.Available+get(e.wouldAsk(s.Account, e.Entitled), s.Dimension))
 		if s.Note == NoteNever {
-			s.Largest = s.Limit
+			s.Largest = max(s.Largest, s.Limit)
 		}
 	}
 	return never

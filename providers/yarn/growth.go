@@ -1,6 +1,8 @@
 package yarn
 
 import (
+	"fmt"
+
 	"github.com/bursar/bursar/providers"
 	"github.com/bursar/bursar/resource"
 )
@@ -51,6 +53,20 @@ func (s *Scheduler) addGrowth(queues []providers.Queue) {
 			q.UsersMayGrow = beyond(users, q.UserLimit)
 		}
 	}
+}
+
+// outgrown says that the cluster is larger than growsTo says; empty: it is not.
+func (s *Scheduler) outgrown(queues []providers.Queue) string {
+	for i := range queues {
+		if q := &queues[i]; q.Parent == "" && q.Partition == "" {
+			for dimension, most := range s.Assume.GrowsTo.All() {
+				if n, limited := q.Limit.Get(dimension); limited && n > most {
+					return fmt.Sprintf("the cluster is larger than %s=%s", settingGrowsTo, s.Assume.GrowsTo)
+				}
+			}
+		}
+	}
+	return ""
 }
 
 // grown is what a limit of a queue, or what it is promised, becomes if the cluster grows, in the

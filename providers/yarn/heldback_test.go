@@ -80,6 +80,17 @@ func TestApplicationsThatAreHeldBack(t *testing.T) {
 	}
 }
 
+// A setting that says less than what is there is told with the cluster.
+func TestAClusterThatIsLargerThanItIsSaidToBecome(t *testing.T) {
+	rm := newRM(t)
+	rm.does("/scheduler", answerJSON(fairAnswer(8192)))
+	for setting, want := range map[string]string{"memory=16GiB,cpu=8": "", "memory=16GiB,cpu=7": "the cluster is larger than growsTo=memory=16GiB,cpu=7", "memory=8GiB": ""} {
+		if got := snapshot(t, openAt(t, kind{}, []*fakeRM{rm}, "growsTo", setting)).Doubts; got != want {
+			t.Errorf("%s: %q; want %q", setting, got, want)
+		}
+	}
+}
+
 // As long as nothing is pending, nothing is asked for; machines not more often than every half
 // minute.
 func TestWhatIsHeldBackCostsFewRequests(t *testing.T) {

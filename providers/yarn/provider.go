@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -248,7 +249,7 @@ func (p *Provider) read(ctx context.Context, from *server, known *clusterInfo) (
 		Server:      from.String(),
 		Incarnation: p.run.incarnation,
 		Untrusted:   p.run.untrusted(sized, p.now()),
-		Doubts:      scheduler.Doubts(),
+		Doubts:      strings.Join(slices.DeleteFunc([]string{scheduler.Doubts(), scheduler.outgrown(queues)}, func(s string) bool { return s == "" }), "; "),
 		Queues:      queues,
 	}, nil
 }

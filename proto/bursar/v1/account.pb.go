@@ -646,7 +646,7 @@ type Shortfall struct {
 	// Why it has too little, if the numbers do not say it.
 	NoteCode ShortfallNote `protobuf:"varint,8,opt,name=note_code,json=noteCode,proto3,enum=bursar.v1.ShortfallNote" json:"note_code,omitempty"`
 	// With NEVER: the most that may be asked for here. It is the limit, or less if a rule would round
-	// that up. 0: nothing. With MAY_GROW: what the limit may become.
+	// that up, or more if the limit may grow. 0: nothing. With MAY_GROW: what the limit may become.
 	Largest       int64 `protobuf:"varint,9,opt,name=largest,proto3" json:"largest,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
