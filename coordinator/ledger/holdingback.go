@@ -8,14 +8,14 @@ import (
 
 // # What a cluster does with its queues
 //
-// A cluster may grow: an operator or an autoscaler adds machines. Then a request that is larger than
-// its queue is today need not be too large for good. Between today's limit and what that may become
-// it waits. Nothing is held for it meanwhile: what others give back does not help. What is granted
-// goes by today's limit alone.
+// A cluster may grow: an operator or an autoscaler adds machines. Then a request that is larger
+// than its queue is today need not be too large for good. Between today's limit and what that may
+// become it waits. Nothing is held for it meanwhile: what others give back does not help. What is
+// granted goes by today's limit alone.
 //
 // A cluster may hold applications back although their queue has room for them, such as one for
-// which no machine has enough in one piece. That is shown. If the cluster's settings say so, nothing
-// new is granted there until it starts them.
+// which no machine has enough in one piece. That is shown. If the cluster's settings say so,
+// nothing new is granted there until it starts them.
 
 // mayGrowTo is what the limit of an account may become; 0: it does not grow.
 func (a *account) mayGrowTo(dimension string) int64 {

@@ -19,9 +19,11 @@ func TestWhatLimitsBecomeIfTheClusterGrows(t *testing.T) {
 		"3.4.3-capacity-percent": {"root": size(256, 128), "root.a": size(192, 96), "root.a.a1": size(96, 48), "root.b.b1": size(256, 128)},
 		"2.7.7-capacity-percent": {"root": size(256, 128), "root.a": size(192, 96), "root.a.a1": size(96, 48)},
 		"3.4.3-capacity-weight":  {"root": size(256, 128), "root.b": size(128, 64), "root.a.a1": size(256, 128)},
-		// A maximum that is configured stays, and what is below it; what has none becomes the cluster.
+		// A maximum that is configured stays, and what is below it; what has none becomes the
+		// cluster.
 		"3.4.3-capacity-absolute": {"root": size(256, 128), "root.b": size(256, 128), "root.a": {}, "root.a.a1": {}, "root.a.a2": {}},
-		// The FairScheduler does not tell a maximum from the size of the cluster: what is as large grows.
+		// The FairScheduler does not tell a maximum from the size of the cluster: what is as
+		// large grows.
 		"3.4.3-fair": {"root": size(256, 128)},
 		// A labelled partition stays as it is.
 		"3.4.3-capacity-partition": {"root": size(256, 128)},

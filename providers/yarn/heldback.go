@@ -17,13 +17,13 @@ import (
 // one piece, another rule of the scheduler stands in the way, or the scheduler is late. Which ones
 // these are is found out as long as something is pending:
 //
-//   - one request, with each reading, for the applications that have got no container yet. What the
-//     first container takes, and for how long they have waited, is in the answer. Who has waited for
-//     less than startsWithin is about to start
+//   - one request, with each reading, for the applications that have got no container yet. What
+//     the first container takes, and for how long they have waited, is in the answer. Who has
+//     waited for less than startsWithin is about to start
 //   - those that the queue, the queues above and their user have room for, by YARN's own figures,
 //     are held back. Others wait because something is full, which the books show as well
-//   - if there are any, a request for all machines, at most once in piecesFor. It says whether one of
-//     them has enough. Else what YARN says of the application itself is passed on
+//   - if there are any, a request for all machines, at most once in piecesFor. It says whether
+//     one of them has enough. Else what YARN says of the application itself is passed on
 //
 // Both requests are sent only if they are spare (see requestBudget). A failure is no failure of the
 // reading: then nothing is known to be held back.
@@ -146,8 +146,8 @@ func (r *room) of(w *waiting) *providers.Queue {
 	return r.rows[queueKey{r.leaves[w.queue], w.partition}]
 }
 
-// fits reports whether a queue, those above it, and the user in it have room for the first container
-// of an application.
+// fits reports whether a queue, those above it, and the user in it have room for the first
+// container of an application.
 func (r *room) fits(q *providers.Queue, w *waiting) bool {
 	if q.Closed {
 		return false

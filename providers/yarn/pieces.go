@@ -23,8 +23,8 @@ type piecesCache struct {
 	free pieces
 }
 
-// short reports whether no machine of a partition has so much, and what the one has that has most of
-// the memory. If there are no machines, nothing is said of them.
+// short reports whether no machine of a partition has so much, and what the one has that has most
+// of the memory. If there are no machines, nothing is said of them.
 func (p pieces) short(partition string, needs resource.Vector) (most resource.Vector, fragmented bool) {
 	list := p[partition]
 	if len(list) == 0 || needs.IsZero() {
