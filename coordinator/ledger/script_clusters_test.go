@@ -102,7 +102,7 @@ func readQueue(line *arguments) ledger.QueueReport {
 	q.DefaultPartition, _ = line.option("default")
 	d := ledger.QueueDetails{
 		LargestContainer: line.vectorOf("container"), MayGrow: line.vectorOf("grows"), UsersMayGrow: line.vectorOf("usersgrow"),
-		HeldBack: ledger.HeldBack{Applications: int32(line.integer("held", 0)), Reason: line.text("why")}, //nolint:gosec // few
+		HeldBack: ledger.HeldBack{Applications: int32(line.integer("held", 0)), Reason: line.text("why")},
 	}
 	if !reflect.DeepEqual(d, ledger.QueueDetails{}) {
 		q.Details = &d

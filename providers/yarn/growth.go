@@ -31,7 +31,7 @@ func (s *Scheduler) addGrowth(queues []providers.Queue) {
 		if q.Partition != "" {
 			continue
 		}
-		limit := s.grown(q, e, q.Limit, e.ConfiguredLimit, e.AbsoluteMaxCapacity)
+		limit := s.grown(q, q.Limit, e.ConfiguredLimit, e.AbsoluteMaxCapacity)
 		above, below := rows[q.Parent]
 		for dimension, n := range limit.All() {
 			if most, limited := above.Get(dimension); below && limited {
@@ -43,7 +43,7 @@ func (s *Scheduler) addGrowth(queues []providers.Queue) {
 			continue
 		}
 		if e.UserFactor != nil && !e.LeavesOnly {
-			promised := s.grown(q, e, q.Guaranteed, e.ConfiguredGuarantee, e.AbsoluteCapacity)
+			promised := s.grown(q, q.Guaranteed, e.ConfiguredGuarantee, e.AbsoluteCapacity)
 			users := userCap(promised, limit, *e.UserFactor, s.Assume.Container)
 			for dimension := range users.All() {
 				if !q.UserLimit.Has(dimension) {
@@ -71,7 +71,7 @@ func (s *Scheduler) outgrown(queues []providers.Queue) string {
 
 // grown is what a limit of a queue, or what it is promised, becomes if the cluster grows, in the
 // dimensions that the limit lists.
-func (s *Scheduler) grown(q *providers.Queue, e *Entry, today resource.Vector, configured *resource.Vector, percent *float64) resource.Vector {
+func (s *Scheduler) grown(q *providers.Queue, today resource.Vector, configured *resource.Vector, percent *float64) resource.Vector {
 	after := today
 	for dimension, n := range today.All() {
 		most, grows := s.Assume.GrowsTo.Get(dimension)

@@ -66,6 +66,14 @@ func (s *settings) parseLimits(given map[string]string) error {
 		}
 		s.assume.AMShare = share
 	}
+	if err := s.parseMoves(given); err != nil {
+		return err
+	}
+	return s.parseUndeclared(given)
+}
+
+// parseMoves reads what the cluster may become, and what is done while it holds applications back.
+func (s *settings) parseMoves(given map[string]string) error {
 	if text, said := given[settingGrowsTo]; said {
 		v, err := container(settingGrowsTo, text)
 		if err != nil {
@@ -80,7 +88,7 @@ func (s *settings) parseLimits(given map[string]string) error {
 	default:
 		return &providers.SettingError{Setting: settingAwaitStarts, Value: text, Want: "true or false"}
 	}
-	return s.parseUndeclared(given)
+	return nil
 }
 
 // parseUndeclared reads where queues are made by using them.

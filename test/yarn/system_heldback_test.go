@@ -36,7 +36,9 @@ func TestYARNHoldsBack(t *testing.T) {
 	})
 	s.fails(t, 75, []string{held, "--wait 30m"}, "allocate", "--external", part)
 	waits := s.command(t, t.TempDir(), "allocate", "--wait", "3m", "--external", part)
-	yarn.Await(t, "a request waits", func() bool { return strings.Contains(s.ok(t, "allocations", "--state", "waiting"), "yarn:awaits:"+queue) })
+	yarn.Await(t, "a request waits", func() bool {
+		return strings.Contains(s.ok(t, "allocations", "--state", "waiting"), "yarn:awaits:"+queue)
+	})
 	c.Kill(t, first)
 	c.AwaitAllocated(t, third)
 	got := waits.end()
