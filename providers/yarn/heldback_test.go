@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/bursar/bursar/providers"
+	"github.com/bursar/bursar/resource"
 )
 
 // waitsIn is an application that waits for its first container, as YARN lists it.
@@ -77,6 +78,27 @@ func TestApplicationsThatAreHeldBack(t *testing.T) {
 				t.Errorf("%s\nwant %s", got, test.want)
 			}
 		})
+	}
+}
+
+// In a labelled partition its own machines count, and no others.
+func TestWhatIsHeldBackInAPartition(t *testing.T) {
+	size := func(memory, cpu int64) resource.Vector { return resource.Vector{}.WithMemory(memory << 30).WithCPU(cpu * core) }
+	free := pieces{}
+	for partition, machine := range map[string]resource.Vector{"": size(64, 64), "gpu": size(2, 8)} {
+		if !free.add(partition, machine) {
+			t.Fatal("a machine is not kept")
+		}
+	}
+	for partition, want := range map[string]string{
+		"":      "YARN does not say why application_1_1 waits",
+		"gpu":   "no machine of partition gpu has 4GiB of memory and 1 cores in one piece, which application_1_1 needs; the most on one is 2GiB of memory and 8 cores",
+		"empty": "YARN does not say why application_1_1 waits",
+	} {
+		w := waiting{id: "application_1_1", partition: partition, needs: size(4, 1)}
+		if got := w.why(free); got != want {
+			t.Errorf("in partition %q: %s; want %s", partition, got, want)
+		}
 	}
 }
 
