@@ -83,7 +83,9 @@ func TestApplicationsThatAreHeldBack(t *testing.T) {
 
 // In a labelled partition its own machines count, and no others.
 func TestWhatIsHeldBackInAPartition(t *testing.T) {
-	size := func(memory, cpu int64) resource.Vector { return resource.Vector{}.WithMemory(memory << 30).WithCPU(cpu * core) }
+	size := func(memory, cpu int64) resource.Vector {
+		return resource.Vector{}.WithMemory(memory << 30).WithCPU(cpu * core)
+	}
 	free := pieces{}
 	for partition, machine := range map[string]resource.Vector{"": size(64, 64), "gpu": size(2, 8)} {
 		if !free.add(partition, machine) {
