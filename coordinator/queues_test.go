@@ -294,7 +294,7 @@ func TestMetricsOfQueuesAreBounded(t *testing.T) {
 	f, here := queueOf(t, Config{Limits: Limits{MetricAccounts: 4}}, nil)
 	f.putProvider("test", "there")
 	f.read("test")
-	here.With(func(c *fakecluster.Cluster) { c.Queues[1].Active = new(int32(7)) })
+	here.With(func(c *fakecluster.Cluster) { c.Queues[1].Active, c.Queues[1].HeldBack = new(int32(7)), 2 })
 	here.Uses(gib)
 	f.awaitRead()
 	f.allocate(func() *bursarv1.AllocateRequest {
@@ -317,6 +317,8 @@ func TestMetricsOfQueuesAreBounded(t *testing.T) {
 		`bursar_cluster_read_failures_total{cluster="fake:prod"} 0`,
 		`bursar_cluster_read_interval_seconds{cluster="fake:prod"} 5`,
 		`bursar_cluster_requests_total{cluster="fake:prod"} `,
+		`bursar_cluster_held_back_applications{cluster="fake:prod"} 2`,
+		`bursar_cluster_held_back_applications{cluster="fake:test"} 0`,
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %s", want)

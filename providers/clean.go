@@ -46,7 +46,7 @@ func (c *clean) Snapshot(ctx context.Context) (Snapshot, error) {
 	s.Queues = slices.DeleteFunc(s.Queues, func(q Queue) bool { return !shown(q.Path) || !shown(q.Parent) || !shown(q.Partition) })
 	for i := range s.Queues {
 		q := &s.Queues[i]
-		q.State = word(q.State)
+		q.State, q.HeldBackBy = word(q.State), Said(q.HeldBackBy)
 		if !shown(q.DefaultPartition) {
 			q.DefaultPartition = ""
 		}

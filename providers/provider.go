@@ -134,6 +134,13 @@ type Queue struct {
 	// UserPercent is the share of the queue that a user is sure of while others want more, in
 	// percent; nil: there is no such limit below that of Users and UserLimit, or it is not known.
 	UserPercent *float64
+	// MayGrow is what Limit may become if the cluster grows, in the dimensions in which it may;
+	// UsersMayGrow is that of UserLimit and of the limits of Users.
+	MayGrow, UsersMayGrow resource.Vector
+	// HeldBack is how many applications wait to start although the queue has room for them, and
+	// HeldBackBy why, as far as it is known.
+	HeldBack   int32
+	HeldBackBy string
 	// Guaranteed is what the cluster promises it.
 	Guaranteed resource.Vector
 	// State is the cluster's word for it; Closed says that it takes no new applications.
@@ -170,6 +177,9 @@ type Terms struct {
 	UserLabel string
 	// Container is how the cluster rounds the container of a master, in memory and cpu.
 	Container resource.Normalization
+	// AwaitStarts says that nothing is granted in a queue in which the cluster holds applications
+	// back.
+	AwaitStarts bool
 }
 
 // Termed is a Kind whose settings say something of requests.

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bursar/bursar/client"
+	"github.com/bursar/bursar/coordinator/ledger"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/proto/convert"
 	"github.com/bursar/bursar/resource"
@@ -223,7 +224,24 @@ func clusterNote(a *bursarv1.Account) string {
 	if a != nil && a.UserPercent != nil {
 		user = "the cluster may hold a user at " + percentText(a.UserPercent) + " of the queue while others want more"
 	}
-	return joined(oneLine(enforced), oneLine(estimated), user)
+	return joined(oneLine(enforced), oneLine(estimated), user, growsNote(a), heldBackNote(a))
+}
+
+// growsNote says what the limits of a queue, or of a user's part of one, may become.
+func growsNote(a *bursarv1.Account) string {
+	if text := amountsText(a.GetMayGrow()); text != "" {
+		return "may grow to " + text
+	}
+	return ""
+}
+
+// heldBackNote says what a cluster does not start in a queue although that has room.
+func heldBackNote(a *bursarv1.Account) string {
+	held := a.GetHeldBack()
+	if held == nil {
+		return ""
+	}
+	return oneLine(ledger.HeldBack{Applications: held.GetApplications(), Reason: held.GetReason()}.String())
 }
 
 // overNote says of a dimension that the account has more of it than its limit. If the numbers do

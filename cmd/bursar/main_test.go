@@ -59,7 +59,8 @@ const patience = 60 * time.Second
 //	yarn queue PATH …        a queue of the cluster they all serve: limit=8GiB/8, used=1GiB/1,
 //	                         state=STOPPED, or state=GONE
 //	yarn many PATH N         that many queues below one
-//	yarn app ID …            an application in it: queue=root.a, used=2GiB/2, state=KILLED
+//	yarn app ID …            an application in it: queue=root.a, used=2GiB/2, state=KILLED; or one
+//	                         that has waited for a minute: state=ACCEPTED, diagnostics=TEXT
 //
 // FREE is an address on loopback that nobody serves. EXAMPLES is the folder of the examples. PUBLIC
 // is a folder that everybody may enter, for commands of providers, which run as COMMANDUSER.

@@ -56,6 +56,10 @@ The settings of yarn, of which addresses or site is needed:
   undeclaredQueues
               parents below which a queue is made by using it: any (default),
               none, or a list such as root.users
+  growsTo     how large an autoscaler makes the cluster at most, such as
+              memory=10TiB,cpu=2000: a request that fits only then waits
+  awaitStarts true: requests for a queue wait while YARN holds applications
+              back there
 
 The settings of exec, a command that prints queues as JSON; they must be in a
 file of providers (docs/providers.md says what the command prints):

@@ -75,7 +75,10 @@ func (b *branch) note() string {
 	if b.above != nil && meaning == clusterNote(b.above.GetAccount()) {
 		meaning = ""
 	}
-	return joined(oneLine(reason), accountNote(b.GetAccount()), meaning)
+	if reason = oneLine(reason); strings.Contains(meaning, reason) {
+		reason = "" // what is held back
+	}
+	return joined(reason, accountNote(b.GetAccount()), meaning)
 }
 
 // availableText is what a request could get; empty if the note says why it could get nothing.

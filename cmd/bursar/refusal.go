@@ -72,7 +72,12 @@ func shortfallText(s *bursarv1.Shortfall) string {
 			amount(s.GetRequested()), amount(max(0, s.GetAvailable())), amount(s.GetLimit()), amount(s.GetRequested()-s.GetAvailable()))
 	}
 	note := noteText(s)
-	if noteOf(s) == noteNever && s.GetLimit() == 0 {
+	switch never := noteOf(s) == noteNever; {
+	case noteOf(s) == noteMayGrow:
+		note = "above the limit of today, which may grow to " + amount(s.GetLargest())
+	case never && s.GetLargest() > s.GetLimit():
+		note = "above the limit, which may grow to " + amount(s.GetLargest()) + "; it can never fit"
+	case never && s.GetLimit() == 0:
 		note = "there is none, it can never fit"
 	}
 	if note != "" {
@@ -122,6 +127,8 @@ func closedText(s *bursarv1.Shortfall) string {
 		text = "unknown"
 	case note == noteStopped:
 		text = "takes no applications"
+	case note == noteHeldBack:
+		return oneLine(s.GetDetail())
 	case note == noteMissing:
 		text = "its cluster does not have it any more"
 	default:
@@ -148,6 +155,8 @@ const (
 	noteCordoned = bursarv1.ShortfallNote_SHORTFALL_NOTE_CORDONED
 	noteDraining = bursarv1.ShortfallNote_SHORTFALL_NOTE_DRAINING
 	noteTooSmall = bursarv1.ShortfallNote_SHORTFALL_NOTE_TOO_SMALL
+	noteMayGrow  = bursarv1.ShortfallNote_SHORTFALL_NOTE_MAY_GROW
+	noteHeldBack = bursarv1.ShortfallNote_SHORTFALL_NOTE_HELD_BACK
 	noNote       = bursarv1.ShortfallNote_SHORTFALL_NOTE_UNSPECIFIED
 )
 
@@ -198,16 +207,30 @@ func shortfallHint(in *bursarv1.InsufficientResources, explain string) string {
 			return "--wait 30s waits until the host is uncordoned; `bursar hosts` shows those that take engines"
 		case note == noteRefused || note == noteHealth && closedText(s) != "":
 			return "--wait 30s waits until the host takes engines again; `bursar hosts` shows those that do"
-		case closedText(s) != "" && note == noteUnknown:
-			return "--wait 30s waits until the cluster can be read again; `bursar providers` shows how that goes"
-		case closedText(s) != "" && s.GetAccount().GetKind() == bursarv1.AccountKind_ACCOUNT_KIND_QUEUE:
-			return "--wait 30s waits until the queue takes applications again; `bursar queues` shows those that do"
+		case s.GetAccount().GetKind() == bursarv1.AccountKind_ACCOUNT_KIND_QUEUE && queueHint(s) != "":
+			return queueHint(s)
 		}
 	}
 	if f := in.GetFilters(); f != nil && f.GetLabels() == f.GetTotal() {
 		return "--wait 1h waits until such a host is there; `bursar hosts` shows those of today"
 	}
 	return "--wait 30s waits until it is there; `" + explain + "` with the same flags shows every account"
+}
+
+// queueHint says what helps if a queue grants nothing, or is too small today; empty: nothing but
+// that others give something back.
+func queueHint(s *bursarv1.Shortfall) string {
+	switch note := noteOf(s); {
+	case note == noteUnknown:
+		return "--wait 30s waits until the cluster can be read again; `bursar providers` shows how that goes"
+	case note == noteMayGrow:
+		return "--wait 1h waits until the cluster has grown; `bursar queues` shows what the limits are today"
+	case note == noteHeldBack:
+		return "--wait 30m waits until the cluster starts them; `bursar queues` shows what it holds back"
+	case closedText(s) != "":
+		return "--wait 30s waits until the queue takes applications again; `bursar queues` shows those that do"
+	}
+	return ""
 }
 
 // waitedHint says what helps after a wait that is over.

@@ -33,8 +33,8 @@ type yarnQueue struct {
 }
 
 type yarnApp struct {
-	queue, state string
-	used         resource.Vector
+	queue, state, diagnostics string
+	used                      resource.Vector
 }
 
 // yarnServer is one ResourceManager.
@@ -83,9 +83,10 @@ func changeYARN(ts *testscript.TestScript, neg bool, args []string) {
 			cluster.apps[args[1]] = app
 		}
 		eachPair(ts, args[2:], map[string]func(string){
-			"queue": func(v string) { app.queue = v },
-			"used":  func(v string) { app.used = yarnVector(ts, v) },
-			"state": func(v string) { app.state = v },
+			"queue":       func(v string) { app.queue = v },
+			"used":        func(v string) { app.used = yarnVector(ts, v) },
+			"state":       func(v string) { app.state = v },
+			"diagnostics": func(v string) { app.diagnostics = v },
 		})
 	case "many":
 		n, err := strconv.Atoi(args[2])
@@ -185,6 +186,8 @@ func (s *yarnServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		writeJSON(w, object{"clusterMetrics": s.cluster.metrics()})
 	case path == "/nodes":
 		writeJSON(w, object{"nodes": object{"node": []object{s.cluster.node()}}})
+	case path == "/apps" && r.FormValue("states") == "ACCEPTED":
+		writeJSON(w, object{"apps": object{"app": s.cluster.waiting()}})
 	case strings.HasPrefix(path, "/apps/"):
 		s.application(w, strings.TrimPrefix(path, "/apps/"))
 	default:
@@ -245,13 +248,18 @@ func (c *yarnCluster) below(parent string) object {
 			continue
 		}
 		q, used, apps := c.queues[path], c.usedBy(path), 0
+		pending := 0
 		for _, app := range c.apps {
-			if isBelow(app.queue, path) && app.state == "RUNNING" {
+			switch {
+			case !isBelow(app.queue, path):
+			case app.state == "RUNNING":
 				apps++
+			case app.state == "ACCEPTED":
+				pending++
 			}
 		}
 		said := object{
-			"queueName": name, "state": q.state, "numApplications": apps, "absoluteCapacity": 10.0, "absoluteMaxCapacity": 50.0,
+			"queueName": name, "state": q.state, "numApplications": apps + pending, "absoluteCapacity": 10.0, "absoluteMaxCapacity": 50.0,
 			"resourcesUsed": yarnResource(used), "minEffectiveCapacity": yarnResource(q.limit), "maxEffectiveCapacity": yarnResource(q.limit),
 			"capacities": object{"queueCapacitiesByPartition": []object{{
 				"partitionName": "", "absoluteCapacity": 10.0, "absoluteMaxCapacity": 50.0,
@@ -264,7 +272,7 @@ func (c *yarnCluster) below(parent string) object {
 		if inner := c.below(path); len(inner["queue"].([]object)) > 0 { //nolint:errcheck,forcetypeassert // made here
 			said["queues"] = inner
 		} else {
-			said["type"], said["numActiveApplications"], said["numPendingApplications"] = "capacitySchedulerLeafQueueInfo", apps, 0
+			said["type"], said["numActiveApplications"], said["numPendingApplications"] = "capacitySchedulerLeafQueueInfo", apps, pending
 			said["maxApplications"] = 100
 		}
 		list = append(list, said)
@@ -295,6 +303,17 @@ func (c *yarnCluster) node() object {
 		"id": "node:1", "state": "RUNNING", "usedMemoryMB": u["memory"], "usedVirtualCores": u["vCores"],
 		"availMemoryMB": t["memory"].(int64) - u["memory"].(int64), "availableVirtualCores": t["vCores"].(int64) - u["vCores"].(int64), //nolint:errcheck,forcetypeassert // made here
 	}
+}
+
+// waiting are the applications that have no container yet.
+func (c *yarnCluster) waiting() []object {
+	list := []object{}
+	for id, app := range c.apps {
+		if app.state == "ACCEPTED" {
+			list = append(list, object{"id": id, "queue": app.queue, "state": app.state, "elapsedTime": 60_000, "diagnostics": app.diagnostics})
+		}
+	}
+	return list
 }
 
 func (s *yarnServer) application(w http.ResponseWriter, id string) {

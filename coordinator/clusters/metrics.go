@@ -15,6 +15,7 @@ type Metrics struct {
 	failures *prometheus.CounterVec
 	interval *prometheus.GaugeVec
 	requests *prometheus.CounterVec
+	heldBack *prometheus.GaugeVec
 }
 
 // NewMetrics returns these metrics, in a registry.
@@ -33,7 +34,10 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			Name: "bursar_cluster_requests_total", Help: "Requests to the servers of an external cluster, whatever came of them.",
 		}, []string{"cluster"}),
 	}
-	r.MustRegister(m.seconds, m.failures, m.interval, m.requests)
+	m.heldBack = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "bursar_cluster_held_back_applications", Help: "Applications that an external cluster does not start although their queues have room for them, by its last reading.",
+	}, []string{"cluster"})
+	r.MustRegister(m.seconds, m.failures, m.interval, m.requests, m.heldBack)
 	return m
 }
 
@@ -54,10 +58,21 @@ func (m *Metrics) countRequests(name ledger.ClusterName, more int64) {
 	m.requests.WithLabelValues(name.String()).Add(float64(more))
 }
 
+func (m *Metrics) setHeldBack(name ledger.ClusterName, queues []ledger.QueueReport) {
+	n := 0
+	for i := range queues {
+		if d := queues[i].Details; d != nil {
+			n += int(d.HeldBack.Applications)
+		}
+	}
+	m.heldBack.WithLabelValues(name.String()).Set(float64(n))
+}
+
 // forget drops what is known of a cluster that is not read any more.
 func (m *Metrics) forget(name ledger.ClusterName) {
 	m.seconds.DeleteLabelValues(name.String())
 	m.failures.DeleteLabelValues(name.String())
 	m.interval.DeleteLabelValues(name.String())
 	m.requests.DeleteLabelValues(name.String())
+	m.heldBack.DeleteLabelValues(name.String())
 }

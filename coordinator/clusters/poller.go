@@ -236,7 +236,10 @@ func (r *poller) succeeded(got *reading) {
 	r.health.Failures, r.health.failingSince = 0, 0
 	r.health.Server, r.health.Took = got.server, got.took
 	r.health.Applications, r.health.Message = got.asked, message
-	r.pollers.ifRunning(r, func() { r.pollers.metrics.observe(r.ClusterName, got.took) })
+	r.pollers.ifRunning(r, func() {
+		r.pollers.metrics.observe(r.ClusterName, got.took)
+		r.pollers.metrics.setHeldBack(r.ClusterName, got.report.Queues)
+	})
 }
 
 // failed tells the ledger that the cluster could not be read.

@@ -45,7 +45,7 @@ func QueueReports(queues []providers.Queue) ([]ledger.QueueReport, error) {
 		if !resource.ValidPath(q.Path) || utf8.RuneCountInString(q.Partition) > mostPartition {
 			continue
 		}
-		for _, v := range []resource.Vector{q.Limit, q.Used, q.Guaranteed, q.UserLimit, q.LargestContainer} {
+		for _, v := range []resource.Vector{q.Limit, q.Used, q.Guaranteed, q.UserLimit, q.LargestContainer, q.MayGrow, q.UsersMayGrow} {
 			if err := v.Validate(); err != nil {
 				return nil, fmt.Errorf("queue %q in partition %q: %w", q.Path, q.Partition, err)
 			}
@@ -67,10 +67,14 @@ func QueueReports(queues []providers.Queue) ([]ledger.QueueReport, error) {
 
 // queueDetails is what is said of a queue next to its limits; nil: nothing.
 func queueDetails(q *providers.Queue) *ledger.QueueDetails {
-	if q.LargestContainer.IsUnset() && len(q.NotEnforced)+len(q.Estimated) == 0 && q.UserPercent == nil {
+	plain := q.LargestContainer.IsUnset() && q.MayGrow.IsUnset() && q.UsersMayGrow.IsUnset()
+	if plain && len(q.NotEnforced)+len(q.Estimated) == 0 && q.UserPercent == nil && q.HeldBack <= 0 {
 		return nil
 	}
-	return &ledger.QueueDetails{LargestContainer: q.LargestContainer, NotEnforced: q.NotEnforced, Estimated: q.Estimated, UserPercent: q.UserPercent}
+	return &ledger.QueueDetails{
+		LargestContainer: q.LargestContainer, NotEnforced: q.NotEnforced, Estimated: q.Estimated, UserPercent: q.UserPercent,
+		MayGrow: q.MayGrow, UsersMayGrow: q.UsersMayGrow, HeldBack: ledger.HeldBack{Applications: q.HeldBack, Reason: shownText(q.HeldBackBy, mostDiagnostics)},
+	}
 }
 
 // queueUsers is what is said of the users of a queue, in the ledger's form and order; nil: nothing.

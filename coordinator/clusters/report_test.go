@@ -56,10 +56,13 @@ func TestUsersOfQueuesAreReported(t *testing.T) {
 
 // What is said of a queue next to its limits gets there, and nothing is made of nothing.
 func TestDetailsOfQueuesAreReported(t *testing.T) {
-	largest, percent := resource.Vector{}.WithMemory(8<<30), 25.0
+	largest, most, percent := resource.Vector{}.WithMemory(8<<30), resource.Vector{}.WithMemory(32<<30), 25.0
 	reports, err := QueueReports([]providers.Queue{
 		{Path: "root"},
 		{Path: "root.a", LargestContainer: largest, NotEnforced: []string{resource.CPU}, Estimated: []string{resource.AMMemory}, UserPercent: &percent},
+		{Path: "root.b", MayGrow: most},
+		{Path: "root.c", UsersMayGrow: most},
+		{Path: "root.d", HeldBack: 2, HeldBackBy: "no machine\nhas \u202e that " + strings.Repeat("much ", 100)},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -70,7 +73,19 @@ func TestDetailsOfQueuesAreReported(t *testing.T) {
 	if d := reports[1].Details; d == nil || !d.LargestContainer.Equal(largest) || len(d.NotEnforced) != 1 || len(d.Estimated) != 1 || d.UserPercent != &percent {
 		t.Errorf("reported is %+v", d)
 	}
-	if _, err := QueueReports([]providers.Queue{{Path: "root", LargestContainer: resource.Vector{}.WithMemory(-1)}}); err == nil {
-		t.Error("a container of less than nothing is reported")
+	if d := reports[2].Details; d == nil || !d.MayGrow.Equal(most) || !d.UsersMayGrow.IsUnset() {
+		t.Errorf("of a queue that may grow is reported %+v", d)
+	}
+	if d := reports[3].Details; d == nil || !d.UsersMayGrow.Equal(most) || !d.MayGrow.IsUnset() {
+		t.Errorf("of users who may have more later is reported %+v", d)
+	}
+	if d := reports[4].Details; d == nil || d.HeldBack.Applications != 2 || !strings.HasPrefix(d.HeldBack.Reason, "no machine has ? that much") || len(d.HeldBack.Reason) > 310 {
+		t.Errorf("of a queue that holds back is reported %+v", d)
+	}
+	less := resource.Vector{}.WithMemory(-1)
+	for _, q := range []providers.Queue{{Path: "root", LargestContainer: less}, {Path: "root", MayGrow: less}, {Path: "root", UsersMayGrow: less}} {
+		if _, err := QueueReports([]providers.Queue{q}); err == nil {
+			t.Errorf("less than nothing is reported: %+v", q)
+		}
 	}
 }

@@ -135,13 +135,23 @@ func (a *account) shortfalls(list []Shortfall, request resource.Vector) []Shortf
 		if asked == 0 || asked <= available {
 			continue
 		}
-		note := Note("")
-		if asked > a.mostOf(dimension) && !resource.OfMasters(dimension) { // their limit moves with the cluster
-			note = NoteNever
-		}
-		list = append(list, a.shortfall(dimension, asked, available, note))
+		short := a.shortfall(dimension, asked, available, "")
+		a.judgeLimit(&short)
+		list = append(list, short)
 	}
 	return list
+}
+
+// judgeLimit says of a shortfall that the limit is less than what is asked for, if so: for good, or
+// as long as the cluster is no larger.
+func (a *account) judgeLimit(s *Shortfall) {
+	if s.Requested <= a.mostOf(s.Dimension) || resource.OfMasters(s.Dimension) { // their limit moves with the cluster
+		return
+	}
+	s.Note, s.Largest = NoteNever, a.mayGrowTo(s.Dimension)
+	if s.Requested <= s.Largest {
+		s.Note = NoteMayGrow
+	}
 }
 
 func (a *account) shortfall(dimension string, asked, available int64, note Note) Shortfall {
@@ -246,11 +256,13 @@ func (a *account) info() AccountInfo {
 		info.Available = info.Available.With(dimension, max(0, a.available(dimension)))
 	}
 	if q := a.queue.clusterQueue; q != nil && q.of != nil {
+		info.MayGrow = q.mayGrow()
 		if of := q.of.queue.report.Details; of != nil {
 			info.UserPercent = of.UserPercent
 		}
 	} else if q != nil && q.report.Details != nil {
 		info.NotEnforced, info.Estimated = q.report.Details.NotEnforced, q.report.Details.Estimated
+		info.HeldBack, info.MayGrow = q.heldBack(), q.mayGrow()
 	}
 	if a.claim != nil {
 		info.HeldFor, info.HeldUntil, info.Kept = a.claim.entry.ID, a.claim.until, a.idle()

@@ -63,12 +63,21 @@ func (c charge) fits() bool {
 }
 
 // tooLarge reports whether the account could not give that much even if nothing else were used. A
-// cluster queue of which nothing is known could.
+// cluster queue of which nothing is known could, and one whose limit may become that large.
 func (c charge) tooLarge() bool {
 	if c.part != nil {
 		return c.part.queue.tooLarge(c.vector)
 	}
 	return !c.account.couldEverFit(c.vector)
+}
+
+// tooLargeNow is tooLarge without regard to clusters that may grow: it does not help that others
+// give something back.
+func (c charge) tooLargeNow() bool {
+	if c.part != nil {
+		return c.part.queue.tooLargeNow(c.vector)
+	}
+	return c.tooLarge()
 }
 
 // closedTo reports whether a host takes none of the request's kind, however much of it is free: it

@@ -103,6 +103,8 @@ func (q *clusterQueue) detail(note Note, now Instant) string {
 		return q.cluster.unknown(now)
 	case NoteStopped:
 		return q.report.State
+	case NoteHeldBack:
+		return q.heldBack().String()
 	default:
 		return ""
 	}
@@ -137,10 +139,15 @@ func (c *cluster) autoCreates(at queueKey) bool {
 func (t *queueCharge) unschedulable() Note {
 	q := t.queue
 	note := q.unschedulable()
-	if note == "" && t.own && q.of == nil && q.leavesOnly() {
+	switch {
+	case note != "" || !t.own || q.of != nil:
+		return note
+	case q.leavesOnly():
 		return NoteStopped
+	case q.awaitsStarts():
+		return NoteHeldBack
 	}
-	return note
+	return ""
 }
 
 // detail is the note in full.
@@ -189,10 +196,15 @@ func (q *clusterQueue) free() [3]int64 {
 	return q.account.free()
 }
 
-// tooLarge reports whether the queue is known to be smaller than the request, or its largest
-// container than the request's master. What it may have of masters together moves with the cluster,
-// so it is never too little for good.
+// tooLarge reports whether the queue is known to be smaller than the request, however its cluster
+// may grow, or its largest container than the request's master. What it may have of masters
+// together moves with the cluster, so it is never too little for good.
 func (q *clusterQueue) tooLarge(request resource.Vector) bool {
+	return q.tooLargeNow(request) && (!q.couldGrowTo(withoutMasters(request)) || q.masterIsLarge(request))
+}
+
+// tooLargeNow is tooLarge by the limit of today.
+func (q *clusterQueue) tooLargeNow(request resource.Vector) bool {
 	return q.cluster.known && q.known && (!q.account.couldEverFit(withoutMasters(request)) || q.masterIsLarge(request))
 }
 

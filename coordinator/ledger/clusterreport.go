@@ -51,6 +51,19 @@ type QueueDetails struct {
 	// that a user is sure of while others want more; nil: not reported, or there is no such limit.
 	NotEnforced, Estimated []string
 	UserPercent            *float64
+	// MayGrow is what the limit may become if the cluster grows, UsersMayGrow what those of users
+	// may. A dimension that is not listed does not grow.
+	MayGrow, UsersMayGrow resource.Vector
+	HeldBack              HeldBack
+}
+
+// HeldBack says that a cluster does not start applications in a queue although that has room for
+// them.
+type HeldBack struct {
+	// Applications is how many they are; 0: there are none.
+	Applications int32
+	// Reason is why, as far as it is known, in one line.
+	Reason string
 }
 
 // ApplicationReport is what a cluster says of one of our applications.

@@ -115,6 +115,9 @@ func (q *clusterQueue) unavailable(now Instant) string {
 		var why string
 		switch note := at.unschedulable(); note {
 		case "":
+			if at == q && q.awaitsStarts() {
+				return q.heldBack().String()
+			}
 			continue
 		case NoteUnknown:
 			return at.detail(note, now)

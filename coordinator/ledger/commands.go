@@ -245,9 +245,12 @@ type AccountInfo struct {
 	HeldFor   ID
 	HeldUntil Instant
 	Kept      resource.Vector
-	// Of a queue, and of a user's part of one: see QueueDetails. UserPercent is of users' parts.
+	// Of a queue, and of a user's part of one: see QueueDetails. UserPercent is of users' parts,
+	// HeldBack of queues.
 	NotEnforced, Estimated []string
 	UserPercent            *float64
+	HeldBack               HeldBack
+	MayGrow                resource.Vector
 }
 
 // Remembered is a request id whose allocation has ended.

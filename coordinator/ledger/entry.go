@@ -1,6 +1,8 @@
 package ledger
 
 import (
+	"slices"
+
 	"github.com/bursar/bursar/internal/identity"
 	"github.com/bursar/bursar/resource"
 )
@@ -54,6 +56,15 @@ func (e *entry) queueCharges() []queueCharge {
 		return nil
 	}
 	return e.external.charges
+}
+
+// queueCharge is the charge of a cluster queue; nil: the account is another's.
+func (e *entry) queueCharge(of AccountName) *queueCharge {
+	list := e.queueCharges()
+	if i := slices.IndexFunc(list, func(t queueCharge) bool { return t.queue.account.name.Equal(of) }); i >= 0 {
+		return &list[i]
+	}
+	return nil
 }
 
 // untouchedMemory is the memory, in bytes, that the entry may still use beyond what was measured

@@ -104,6 +104,8 @@ const (
 	NoteStopped  Note = "stopped"   // the queue takes no applications
 	NoteMissing  Note = "missing"   // the cluster does not have the queue; the host has none of what it declares, or is not there yet
 	NoteTooSmall Note = "too small" // no host is that large yet; this one is the largest that is there
+	NoteMayGrow  Note = "may grow"  // above the limit of the queue today, which grows with its cluster
+	NoteHeldBack Note = "held back" // the cluster does not start what waits in the queue already
 )
 
 // Shortfall says what one account lacks for a request, in one dimension.
@@ -116,7 +118,8 @@ type Shortfall struct {
 	Note      Note
 	Detail    string // the note in full; empty if the note says everything
 	// Largest is, with NoteNever, the most that may be asked for of the dimension: the limit, or
-	// less if a rule would round that up.
+	// less if a rule would round that up, or what the limit of a queue may become. With NoteMayGrow
+	// it is that, too.
 	Largest int64
 }
 

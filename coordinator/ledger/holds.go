@@ -247,7 +247,7 @@ func (l *Ledger) blocksItself(e *entry, lacking []charge) bool {
 // canDrain reports whether a request could get what it asks of an account if enough became free.
 func (l *Ledger) canDrain(e *entry, c charge) bool {
 	switch {
-	case c.tooLarge(), c.part != nil && c.part.unschedulable() != "":
+	case c.tooLargeNow(), c.part != nil && c.part.unschedulable() != "":
 		return false
 	case c.host() != nil:
 		note, _ := c.host().unschedulable()

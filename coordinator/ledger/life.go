@@ -351,34 +351,6 @@ func (l *Ledger) roomFor(e *entry, next resource.Resource) error {
 	return nil
 }
 
-// showWhole makes of the shortfall of the entry's growth that of its whole next size, which is what
-// was asked for. What the entry holds already is there for it.
-func (e *entry) showWhole(s *Shortfall, next resource.Resource) {
-	size := e.wouldAsk(s.Account, next)
-	lack := s.Requested - s.Available
-	s.Requested = get(size, s.Dimension)
-	s.Available = max(0, s.Requested-lack)
-}
-
-// wouldAsk is what an entry would ask of one of its accounts with another entitlement to the same
-// parts.
-func (e *entry) wouldAsk(of AccountName, r resource.Resource) resource.Vector {
-	if !of.OfParts() {
-		return r.Vector
-	}
-	for _, t := range e.queueCharges() {
-		if t.queue.account.name.Equal(of) {
-			return t.queue.sum(r.External, func(part int) resource.Vector { return r.External[part].Vector })
-		}
-	}
-	for i := range e.external.set.limits {
-		if limit := &e.external.set.limits[i]; limit.account.name.Equal(of) {
-			return limit.sum(r.External)
-		}
-	}
-	return resource.Vector{}
-}
-
 // growth is what the next vector has beyond the one before.
 func growth(before, next resource.Vector) resource.Vector {
 	more := resource.Vector{}

@@ -10,11 +10,13 @@ import (
 )
 
 // modelConfig is that of the ledgers that are compared with the model. Clusters at the address "2"
-// round the containers of masters.
+// round the containers of masters, and nothing is granted in their queues while they hold
+// applications back.
 func modelConfig() ledger.Config {
 	return ledger.Config{Terms: func(r ledger.ProviderRecord) ledger.Terms {
 		terms := ledger.Terms{Application: resource.Vector{}.With(resource.AMMemory, 2).With(resource.Applications, 1), UserLabel: "user"}
 		if r.Settings["addresses"] == "2" {
+			terms.AwaitStarts = true
 			terms.Container = resource.Normalization{
 				Minimum: resource.Vector{}.WithMemory(smallestMemory).WithCPU(smallestCPU), Increment: resource.Vector{}.WithMemory(stepOfMemory),
 			}
@@ -28,6 +30,38 @@ const (
 	smallestMemory, stepOfMemory = 2, 3
 	smallestCPU                  = 2
 )
+
+// clusterMoves draws, now and then, what the limits of a queue may become, and what its cluster
+// holds back there.
+func clusterMoves(t *rapid.T, q *ledger.QueueReport) {
+	if rapid.IntRange(0, 2).Draw(t, "the cluster moves") > 0 {
+		return
+	}
+	if q.Details == nil {
+		q.Details = &ledger.QueueDetails{}
+	}
+	d := q.Details
+	d.MayGrow = quantity(t, quantity(t, d.MayGrow, resource.Memory, 16, 3), "gpu", 3, 6)
+	d.UsersMayGrow = quantity(t, d.UsersMayGrow, resource.Memory, 16, 3)
+	if rapid.IntRange(0, 2).Draw(t, "held back") == 0 {
+		d.HeldBack = ledger.HeldBack{Applications: 1, Reason: "fragmented"}
+	}
+}
+
+// mayGrowTo is what a limit of a queue may become.
+func (q *modelQueue) mayGrowTo(dimension string) int64 {
+	if q == nil || q.report == nil || q.report.Details == nil {
+		return 0
+	}
+	n, _ := q.report.Details.MayGrow.Get(dimension)
+	return n
+}
+
+// holdsBack reports whether nothing is granted in a queue because its cluster does not start what
+// waits there.
+func (q *modelQueue) holdsBack() bool {
+	return q.cluster.settings == "2" && q.report != nil && q.report.Details != nil && q.report.Details.HeldBack.Applications > 0
+}
 
 // counted is what a part counts as.
 func (c *modelCluster) counted(v resource.Vector) resource.Vector {
@@ -70,7 +104,10 @@ func limitMasters(t *rapid.T, q *ledger.QueueReport) {
 	}
 	if rapid.IntRange(0, 3).Draw(t, "a largest container") == 0 {
 		largest := quantity(t, resource.Vector{}.WithMemory(rapid.Int64Range(1, 4).Draw(t, "its memory")), resource.CPU, 3, 5)
-		q.Details = &ledger.QueueDetails{LargestContainer: largest}
+		if q.Details == nil {
+			q.Details = &ledger.QueueDetails{}
+		}
+		q.Details.LargestContainer = largest
 	}
 }
 
@@ -119,6 +156,9 @@ func (m *model) userAccount(at resource.Address, user string) modelAccount {
 					said = ledger.QueueReport{Limit: u.Limit, Used: u.Used}
 				}
 			}
+		}
+		if d := q.report.Details; d != nil {
+			said.Details = &ledger.QueueDetails{MayGrow: d.UsersMayGrow}
 		}
 		q.report, a.most = &said, mostOf(said.Limit, resource.Vector{})
 	}

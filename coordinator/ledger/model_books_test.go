@@ -328,7 +328,7 @@ func (a modelAccount) tooSmall(request resource.Resource) bool {
 		if a.queue != nil && resource.OfMasters(dimension) {
 			continue // that limit moves
 		}
-		if most, limited := a.limits(dimension); asked != 0 && limited && asked > most {
+		if most, limited := a.limits(dimension); asked != 0 && limited && asked > most && asked > a.queue.mayGrowTo(dimension) {
 			return true
 		}
 	}

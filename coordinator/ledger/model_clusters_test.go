@@ -199,7 +199,7 @@ func (m *model) shut(q *modelQueue) bool {
 	case q.report == nil:
 		return !q.cluster.makes(q.at)
 	default:
-		return q.report.Closed || q.own && q.report.LeavesOnly
+		return q.report.Closed || q.own && (q.report.LeavesOnly || q.holdsBack())
 	}
 }
 

@@ -136,6 +136,8 @@ func (m *machine) checkQueues(t *rapid.T) {
 		for _, at := range upwards(q.Address) {
 			open = open && !m.model.shut(m.model.queueAccount(at).queue)
 		}
+		own := m.model.queueAccount(q.Address).queue
+		open = open && !own.holdsBack()
 		if (q.Unavailable == "") != open {
 			t.Fatalf("queue %s is closed because of %q; want it open: %t", q.Address, q.Unavailable, open)
 		}

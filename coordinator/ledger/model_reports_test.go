@@ -113,6 +113,7 @@ func (m *machine) reportCluster(t *rapid.T) {
 		q.Used = quantity(t, quantity(t, q.Used, resource.Memory, 8, 3), "gpu", 2, 8)
 		q.Closed = rapid.IntRange(0, 15).Draw(t, "closed") == 0
 		limitApplications(t, &q)
+		clusterMoves(t, &q)
 		q.LeavesOnly = strings.Count(path, ".") < 2 && rapid.IntRange(0, 5).Draw(t, "leaves only") == 0
 		limitMasters(t, &q)
 		q.CreatesChildren = rapid.IntRange(0, 3).Draw(t, "creates") == 0

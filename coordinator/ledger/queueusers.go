@@ -39,6 +39,9 @@ type Terms struct {
 	UserLabel string
 	// Container is how the cluster rounds the container of a master, in memory and cpu.
 	Container resource.Normalization
+	// AwaitStarts says that nothing is granted in a queue while the cluster does not start what
+	// waits there although it has room: see HeldBack.
+	AwaitStarts bool
 }
 
 // termed adds to a part what the settings say of each.

@@ -2,6 +2,7 @@ package ledger_test
 
 import (
 	"fmt"
+	"reflect"
 	"strings"
 	"time"
 
@@ -66,6 +67,8 @@ func (s *script) unprovider(a *arguments) string {
 //
 //	queue root.a memory=8GiB used=(memory=2GiB)   with its limit
 //	  container=(memory=4GiB,cpu=2)                 and the most that one container may have
+//	  grows=(memory=16GiB) usersgrow=(memory=8GiB)  and what its limits may become
+//	  held=2 why=no_machine                         and what the cluster holds back there
 //	  users=(memory=4GiB) limit.bob=(…) used.bob=(…)   and what limits users there
 //	app a_1 root.a memory=2GiB                    which has this allocated there
 //	app a_1 ended                                 or: app a_1 unknown
@@ -97,10 +100,14 @@ func readQueue(line *arguments) ledger.QueueReport {
 	}
 	q.Partition, _ = line.option("partition")
 	q.DefaultPartition, _ = line.option("default")
-	q.Limit, q.FirstIsFree = line.vector(), line.flag("first-free")
-	if container := line.vectorOf("container"); !container.IsUnset() {
-		q.Details = &ledger.QueueDetails{LargestContainer: container}
+	d := ledger.QueueDetails{
+		LargestContainer: line.vectorOf("container"), MayGrow: line.vectorOf("grows"), UsersMayGrow: line.vectorOf("usersgrow"),
+		HeldBack: ledger.HeldBack{Applications: int32(line.integer("held", 0)), Reason: line.text("why")},
 	}
+	if !reflect.DeepEqual(d, ledger.QueueDetails{}) {
+		q.Details = &d
+	}
+	q.Limit, q.FirstIsFree = line.vector(), line.flag("first-free")
 	users := ledger.QueueUsers{Limit: line.vectorOf("users")}
 	for _, user := range []string{"alice", "bob"} {
 		u := ledger.UserReport{User: user, Limit: line.vectorOf("limit." + user), Used: line.vectorOf("used." + user)}
@@ -117,7 +124,7 @@ func readQueue(line *arguments) ledger.QueueReport {
 // scriptTerms are of the settings am=1GiB, users=LABEL, and container=1GiB with step=512MiB, by
 // which the cluster rounds.
 func scriptTerms(p ledger.ProviderRecord) ledger.Terms {
-	t := ledger.Terms{UserLabel: p.Settings["users"]}
+	t := ledger.Terms{UserLabel: p.Settings["users"], AwaitStarts: p.Settings["await"] != ""}
 	if am, err := resource.ParseMemory(p.Settings["am"]); err == nil {
 		t.Application = resource.Vector{}.With(resource.AMMemory, am).With(resource.Applications, 1)
 	}

@@ -150,6 +150,9 @@ func shortfalls(list []ledger.Shortfall, filters *ledger.HostFilters) string {
 		case f.Note != "":
 			fmt.Fprintf(&b, " (%s)", f.Note)
 		}
+		if f.Note == ledger.NoteMayGrow {
+			fmt.Fprintf(&b, ", to %s", amount(f.Dimension, f.Largest))
+		}
 		if f.Note == ledger.NoteNever && f.Largest != f.Limit {
 			fmt.Fprintf(&b, ": at most %s", amount(f.Dimension, f.Largest))
 		}

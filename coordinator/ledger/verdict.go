@@ -51,7 +51,7 @@ func (l *Ledger) never(e *entry) *InsufficientError {
 		switch {
 		case s.Note != NoteNever:
 		case s.Account.OfParts(): // they are not rounded
-			s.Largest = s.Limit
+			s.Largest = max(s.Largest, s.Limit)
 		default:
 			s.Largest = l.rules.largest(e.Labels, s.Dimension, s.Limit)
 		}
@@ -87,10 +87,39 @@ func (l *Ledger) growthRefusal(e, more *entry, next resource.Resource) *Insuffic
 		s := &never.Shortfalls[i]
 		s.Available = min(s.Limit, s.Available+get(e.wouldAsk(s.Account, e.Entitled), s.Dimension))
 		if s.Note == NoteNever {
-			s.Largest = s.Limit
+			s.Largest = max(s.Largest, s.Limit)
 		}
 	}
 	return never
+}
+
+// showWhole makes of the shortfall of the entry's growth that of its whole next size, which is what
+// was asked for. What the entry holds already is there for it.
+func (e *entry) showWhole(s *Shortfall, next resource.Resource) {
+	size := e.wouldAsk(s.Account, next)
+	lack := s.Requested - s.Available
+	s.Requested = get(size, s.Dimension)
+	s.Available = max(0, s.Requested-lack)
+	if t := e.queueCharge(s.Account); t != nil && s.Note == "" {
+		t.queue.account.judgeLimit(s)
+	}
+}
+
+// wouldAsk is what an entry would ask of one of its accounts with another entitlement to the same
+// parts.
+func (e *entry) wouldAsk(of AccountName, r resource.Resource) resource.Vector {
+	if !of.OfParts() {
+		return r.Vector
+	}
+	if t := e.queueCharge(of); t != nil {
+		return t.queue.sum(r.External, func(part int) resource.Vector { return r.External[part].Vector })
+	}
+	for i := range e.external.set.limits {
+		if limit := &e.external.set.limits[i]; limit.account.name.Equal(of) {
+			return limit.sum(r.External)
+		}
+	}
+	return resource.Vector{}
 }
 
 // whereIn is what v has in the dimensions of which w has something.

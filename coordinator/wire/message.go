@@ -142,6 +142,10 @@ func AccountMessage(a *ledger.AccountInfo) *bursarv1.Account {
 		Allocations: int64(a.Allocations), Waiting: int64(a.Waiting), OverLimit: a.OverLimit,
 	}
 	m.NotEnforced, m.Estimated, m.UserPercent = a.NotEnforced, a.Estimated, a.UserPercent
+	m.MayGrow = VectorMessage(a.MayGrow)
+	if held := a.HeldBack; held.Applications > 0 {
+		m.HeldBack = &bursarv1.HeldBack{Applications: held.Applications, Reason: held.Reason}
+	}
 	if a.HeldFor != 0 {
 		m.HeldFor, m.HeldUntil, m.Kept = a.HeldFor.String(), TimeMessage(a.HeldUntil), VectorMessage(a.Kept)
 	}

@@ -14,6 +14,7 @@ func TestNotesHaveACodeAndAText(t *testing.T) {
 	for _, note := range []ledger.Note{
 		"", ledger.NoteMeasured, ledger.NoteHeld, ledger.NoteUnknown, ledger.NotePressure, ledger.NoteRefused, ledger.NoteHealth, ledger.NoteCordoned,
 		ledger.NoteDraining, ledger.NoteNever, ledger.NoteLabels, ledger.NoteStopped, ledger.NoteMissing, ledger.NoteTooSmall,
+		ledger.NoteMayGrow, ledger.NoteHeldBack,
 	} {
 		m := InsufficientMessage(&ledger.InsufficientError{Shortfalls: []ledger.Shortfall{{Note: note}}}).GetShortfalls()[0]
 		want := strings.ToUpper(strings.ReplaceAll(string(note), " ", "_"))

@@ -23,6 +23,8 @@ var notes = map[bursarv1.ShortfallNote]string{ //nolint:gochecknoglobals // a ta
 	bursarv1.ShortfallNote_SHORTFALL_NOTE_CORDONED:    "cordoned",
 	bursarv1.ShortfallNote_SHORTFALL_NOTE_DRAINING:    "draining",
 	bursarv1.ShortfallNote_SHORTFALL_NOTE_TOO_SMALL:   "too small",
+	bursarv1.ShortfallNote_SHORTFALL_NOTE_MAY_GROW:    "may grow",
+	bursarv1.ShortfallNote_SHORTFALL_NOTE_HELD_BACK:   "held back",
 }
 
 var notesByText = func() map[string]bursarv1.ShortfallNote { //nolint:gochecknoglobals // likewise

@@ -114,7 +114,7 @@ func checkVersion(data []byte) error {
 // queue reads one queue.
 func (r reader) queue(at string) (q providers.Queue, err error) {
 	used := false
-	err = r.object(at, "path, partition, limit, used, guaranteed, state or closed", func(key, at string) (known bool, err error) {
+	err = r.object(at, "path, partition, limit, used, guaranteed, mayGrow, heldBack, state or closed", func(key, at string) (known bool, err error) {
 		switch key {
 		case "path":
 			q.Path, err = r.text(at, 0)
@@ -127,6 +127,10 @@ func (r reader) queue(at string) (q providers.Queue, err error) {
 			q.Used, err = r.vector(at, "")
 		case "guaranteed":
 			q.Guaranteed, err = r.vector(at, "")
+		case "mayGrow":
+			q.MayGrow, err = r.vector(at, "; for no growth leave it out")
+		case "heldBack":
+			q.HeldBack, q.HeldBackBy, err = r.heldBack(at)
 		case "state":
 			q.State, err = r.text(at, maxText)
 		case "closed":
@@ -151,7 +155,41 @@ func (r reader) queue(at string) (q providers.Queue, err error) {
 			return q, missing(at+".used."+fieldOf(dimension), "what is used of "+dimension+", which has a limit; 0 if nothing is")
 		}
 	}
+	for dimension, n := range q.MayGrow.All() {
+		switch most, limited := q.Limit.Get(dimension); {
+		case !limited:
+			return q, missing(at+".limit."+fieldOf(dimension), "the limit of today, as it may grow")
+		case n <= most: // it is as large as it becomes, or larger
+			q.MayGrow = q.MayGrow.Without(dimension)
+		}
+	}
 	return q, nil
+}
+
+// heldBack reads what the system does not start although there is room.
+func (r reader) heldBack(at string) (applications int32, reason string, err error) {
+	const want = "a whole number from 0 to 100000"
+	given := false
+	err = r.object(at, "applications or reason", func(key, at string) (known bool, err error) {
+		switch key {
+		case "applications":
+			given = true
+			var n int64
+			if n, err = r.count(at, ""); err == nil && n > maxApplications {
+				err = refuse(at, strconv.FormatInt(n, 10), want)
+			}
+			applications = int32(n) //nolint:gosec // see maxApplications
+		case "reason":
+			reason, err = r.text(at, maxText)
+		default:
+			return false, nil
+		}
+		return true, err
+	})
+	if err == nil && !given {
+		err = missing(at+".applications", want)
+	}
+	return applications, reason, err
 }
 
 // fieldOf is the field of a dimension.

@@ -22,7 +22,7 @@ func TestDecode(t *testing.T) {
 			{"path": "all", "limit": {"custom": {"MATLAB": 10}}, "used": {"custom": {"MATLAB": "4"}}},
 			{"path": "all.batch", "partition": "gpu", "state": "DRAIN", "closed": true,
 			 "limit": {"memory": "64GiB", "cpu": 1.5, "instances": 0}, "used": {"memoryBytes": 1024, "cpu": "500m", "instances": 3},
-			 "guaranteed": {"cpuMillis": 250}},
+			 "guaranteed": {"cpuMillis": 250}, "mayGrow": {"memory": "128GiB", "cpu": 1.5, "instances": 4}, "heldBack": {"applications": 3, "reason": "Resources"}},
 			{"path": "all", "partition": "gpu"}
 		],
 		"applications": [
@@ -43,6 +43,7 @@ func TestDecode(t *testing.T) {
 			{
 				Path: "all.batch", Parent: "all", Partition: "gpu", State: "DRAIN", Closed: true, Limit: none.WithMemory(64 << 30).WithCPU(1500).WithInstances(0),
 				Used: none.WithMemory(1024).WithCPU(500).WithInstances(3), Guaranteed: none.WithCPU(250),
+				MayGrow: none.WithMemory(128 << 30).WithInstances(4), HeldBack: 3, HeldBackBy: "Resources",
 			},
 			{Path: "all", Partition: "gpu"},
 		},
@@ -133,6 +134,11 @@ func TestWhatMakesNoSenseIsRefusedWhereItStands(t *testing.T) {
 		"a hostile field":      {limit(`"custom":{"\u001b[2J":"\u202e"}`), `queues[0].limit.custom.?[2J: "\u202e": want`},
 		"nothing used":         {queue(`"limit":{"cpu":1}`), "queues[0].used: missing: want what is used of cpu, which has a limit; 0 if nothing is"},
 		"memory, not used":     {queue(`"limit":{"memory":"1GiB"},"used":{"cpu":1}`), "queues[0].used.memory: missing: want what is used of memory"},
+		"grows from what?":     {limit(`"memory":"1GiB"},"mayGrow":{"cpu":2`), "queues[0].limit.cpu: missing: want the limit of today, as it may grow"},
+		"grows by nonsense":    {queue(`"mayGrow":{"memory":"big"}`), `queues[0].mayGrow.memory: "big": want a size with its unit, such as 64GiB (powers of 1024) or 64G (powers of 1000), up to 8PiB; memoryBytes takes plain bytes; for no growth leave it out`},
+		"how many held back?":  {queue(`"heldBack":{"reason":"Resources"}`), "queues[0].heldBack.applications: missing: want a whole number from 0 to 100000"},
+		"too many held back":   {queue(`"heldBack":{"applications":100001}`), "queues[0].heldBack.applications: 100001: want a whole number from 0 to 100000"},
+		"held back, a number":  {queue(`"heldBack":3`), "queues[0].heldBack: 3: want an object"},
 		"gpus, not used":       {queue(`"limit":{"custom":{"gpu":1}},"used":{}`), "queues[0].used.custom.gpu: missing: want what is used of gpu"},
 		"an application twice": {`{"version":1,"queues":[{"path":"a"}],"applications":[{"id":"x","queue":"a","allocated":{}},{"id":"x","queue":"a","allocated":{}}]}`, `applications[1].id: "x": want each id once; applications[0] has it, too`},
 		"no id":                {`{"version":1,"queues":[{"path":"a"}],"applications":[{"queue":"a"}]}`, "applications[0].id: missing: want the id that confirm --application names"},
@@ -271,7 +277,7 @@ func FuzzDecode(f *testing.F) {
 			if q.Parent != "" && (!places[q.Parent+"@"+q.Partition] || !strings.HasPrefix(q.Path, q.Parent+".")) {
 				t.Fatalf("%q is not below %q", q.Path, q.Parent)
 			}
-			for _, v := range []resource.Vector{q.Limit, q.Used, q.Guaranteed} {
+			for _, v := range []resource.Vector{q.Limit, q.Used, q.Guaranteed, q.MayGrow} {
 				if err := v.Validate(); err != nil {
 					t.Fatal(err)
 				}

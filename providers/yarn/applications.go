@@ -271,6 +271,8 @@ func applicationUsage(r *reader, u *usage, key []byte) (err error) {
 		u.partition, err = r.text()
 	case "used":
 		u.used, err = r.vector(rolePromised)
+	case "reserved":
+		u.reserved, err = r.vector(rolePromised)
 	default:
 		err = r.json.Skip()
 	}

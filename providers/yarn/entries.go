@@ -174,6 +174,7 @@ func (n *node) partitions(path string) ([]Entry, error) {
 		rows = append(rows, Entry{
 			Partition: c.partition, Limit: c.limit, Guaranteed: c.guaranteed,
 			AbsoluteCapacity: c.absolute, AbsoluteMaxCapacity: c.absoluteMax, AMPercent: c.amPercent,
+			ConfiguredLimit: c.most, ConfiguredGuarantee: c.least,
 		})
 	}
 	for i, u := range n.usages {
@@ -186,6 +187,7 @@ func (n *node) partitions(path string) ([]Entry, error) {
 			row = &rows[len(rows)-1]
 		}
 		row.Used, row.Reserved, row.AMUsed, row.AMLimit = u.used, u.reserved, u.amUsed, u.amLimit
+		row.Waits = u.pending
 	}
 	if len(rows) == 0 {
 		rows = append(rows, Entry{})

@@ -43,6 +43,7 @@ type capacity struct {
 	partition             string
 	absolute, absoluteMax *float64
 	limit, guaranteed     *resource.Vector
+	most, least           *resource.Vector // absolute ones that are configured
 	amPercent             *float64
 }
 
@@ -51,6 +52,7 @@ type usage struct {
 	partition       string
 	used, reserved  *resource.Vector
 	amUsed, amLimit *resource.Vector
+	pending         *resource.Vector
 }
 
 // nodeField reads one field of a queue.
@@ -176,6 +178,10 @@ func capacityField(r *reader, c *capacity, key []byte) (err error) {
 		c.limit, err = r.vector(roleLimit)
 	case "effectiveMinResource":
 		c.guaranteed, err = r.vector(rolePromised)
+	case "configuredMaxResource":
+		c.most, err = r.vector(rolePromised)
+	case "configuredMinResource":
+		c.least, err = r.vector(rolePromised)
 	case "maxAMLimitPercentage":
 		c.amPercent, err = r.percent()
 	default:
@@ -199,6 +205,8 @@ func usageField(r *reader, u *usage, key []byte) (err error) {
 		u.used, err = r.vector(roleTaken)
 	case "reserved":
 		u.reserved, err = r.vector(roleTaken)
+	case "pending":
+		u.pending, err = r.vector(roleTaken)
 	case "amUsed":
 		u.amUsed, err = r.vector(roleTaken)
 	case "amLimit":

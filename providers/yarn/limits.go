@@ -44,6 +44,9 @@ type Assumptions struct {
 	// AMShare is the FairScheduler's maxAMShare where the answer does not tell what it amounts to;
 	// zero: 0.5, as is YARN's default; negative: masters are not limited.
 	AMShare float64
+	// GrowsTo is how large the default partition may become, in memory and cpu. What is not set
+	// does not grow.
+	GrowsTo resource.Vector
 	// Undeclared is where queues are made by using them, next to where the answer says so.
 	Undeclared Undeclared
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -128,6 +129,7 @@ type Provider struct {
 	dials  int64         // of active, when it was last asked that
 	run    serverRun
 	nodes  nodesCache
+	pieces piecesCache
 	// answers are of applications that were asked for by the last call.
 	answers map[string]answered
 	// live is how many applications of the cluster have not ended; nil: it did not say. listAgain
@@ -242,11 +244,12 @@ func (p *Provider) read(ctx context.Context, from *server, known *clusterInfo) (
 	}
 	queues := scheduler.Queues(sized.totals)
 	p.live = liveApplications(queues)
+	p.addHeldBack(ctx, from, scheduler, queues)
 	return providers.Snapshot{
 		Server:      from.String(),
 		Incarnation: p.run.incarnation,
 		Untrusted:   p.run.untrusted(sized, p.now()),
-		Doubts:      scheduler.Doubts(),
+		Doubts:      strings.Join(slices.DeleteFunc([]string{scheduler.Doubts(), scheduler.outgrown(queues)}, func(s string) bool { return s == "" }), "; "),
 		Queues:      queues,
 	}, nil
 }
@@ -279,7 +282,7 @@ func (s *server) notActive(info clusterInfo) *ServerError {
 func (p *Provider) setActive(from *server, info clusterInfo) {
 	p.asked, p.dials = p.now(), from.dials.Load()
 	if p.run.change(from.incarnation(info), p.now()) {
-		p.nodes = nodesCache{}
+		p.nodes, p.pieces = nodesCache{}, piecesCache{}
 		p.answers = map[string]answered{}
 		p.listAgain = time.Time{}
 	}

@@ -44,6 +44,7 @@ func (s *Scheduler) Queues(totals map[string]resource.Vector) []providers.Queue 
 		q.Applications, q.Pending, q.Active = first.Applications, first.Pending, first.Active
 	}
 	s.limitApplications(queues)
+	s.addGrowth(queues)
 	return queues
 }
 

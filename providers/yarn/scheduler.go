@@ -65,6 +65,11 @@ type Entry struct {
 	Used *resource.Vector
 	// Reserved is what is set aside for containers that found no room yet.
 	Reserved *resource.Vector
+	// ConfiguredLimit and ConfiguredGuarantee are absolute amounts of the CapacityScheduler; zero:
+	// they are shares.
+	ConfiguredLimit, ConfiguredGuarantee *resource.Vector
+	// Waits is what its applications ask for and do not have yet.
+	Waits *resource.Vector
 	// AbsoluteCapacity and AbsoluteMaxCapacity are percent of the partition.
 	AbsoluteCapacity, AbsoluteMaxCapacity *float64
 	// Counts of applications of the queue, whatever their partition. MaxApplications is a limit on

@@ -66,7 +66,29 @@ func (s *settings) parseLimits(given map[string]string) error {
 		}
 		s.assume.AMShare = share
 	}
+	if err := s.parseMoves(given); err != nil {
+		return err
+	}
 	return s.parseUndeclared(given)
+}
+
+// parseMoves reads what the cluster may become, and what is done while it holds applications back.
+func (s *settings) parseMoves(given map[string]string) error {
+	if text, said := given[settingGrowsTo]; said {
+		v, err := container(settingGrowsTo, text)
+		if err != nil {
+			return &providers.SettingError{Setting: settingGrowsTo, Value: text, Want: "memory and cpu of the whole cluster, such as memory=10TiB,cpu=2000"}
+		}
+		s.assume.GrowsTo = v
+	}
+	switch text := given[settingAwaitStarts]; text {
+	case "", "false":
+	case "true":
+		s.terms.AwaitStarts = true
+	default:
+		return &providers.SettingError{Setting: settingAwaitStarts, Value: text, Want: "true or false"}
+	}
+	return nil
 }
 
 // parseUndeclared reads where queues are made by using them.

@@ -31,6 +31,8 @@ const (
 	settingContainerStep     = "containerStep"
 	settingAMShare           = "amShare"
 	settingUndeclared        = "undeclaredQueues"
+	settingGrowsTo           = "growsTo"
+	settingAwaitStarts       = "awaitStarts"
 )
 
 // Settings are those of a YARN cluster, without the ones that every kind has.
@@ -69,6 +71,11 @@ func Settings() []providers.Setting {
 		{Name: settingUndeclared, Type: providers.List, Doc: "Below which parent queues YARN makes a queue that it does not have when an application names it, such as root.users.alice. Requests for such a queue are granted. " +
 			"any: below all parents of a FairScheduler, as it does by default. none: below none. Or a list of full paths of parents, such as [root.users]: below these and the queues below them. " +
 			"What a CapacityScheduler's answers say of its own holds in any case. Default any."},
+		{Name: settingGrowsTo, Type: providers.Text, Doc: "How large an autoscaler makes the cluster at most, in its default partition, such as memory=10TiB,cpu=2000. Labelled partitions do not grow. " +
+			"A request that is too large for its queue today, and not for what that may become, waits (--wait) or is refused for now; else it is refused for good. What is granted goes by the size of today. " +
+			"Less than the cluster has changes nothing, and bursar providers says so. Default: it does not grow."},
+		{Name: settingAwaitStarts, Type: providers.Flag, Doc: "Whether requests for a queue wait while YARN holds applications back there: some have waited for their first container for 10 s or longer, although the queue has room for it. " +
+			"One such application makes all requests for its queue wait. bursar queues shows them in any case. Default false."},
 	}
 }
 

@@ -24,6 +24,7 @@ func TestTermsOfRequests(t *testing.T) {
 		"all is set":      {"yarn", map[string]string{"am": "memory=2GiB,cpu=500m", "userLabel": "owner"}, providers.Terms{Application: application(2<<30, 500), UserLabel: "owner"}},
 		"no users":        {"yarn", map[string]string{"userLabel": "none"}, providers.Terms{Application: application(1<<30, 1000)}},
 		"memory alone":    {"yarn", map[string]string{"am": "memory=2GiB"}, providers.Terms{Application: resource.Vector{}.With(resource.AMMemory, 2<<30).With(resource.Applications, 1), UserLabel: "user"}},
+		"starts awaited":  {"yarn", map[string]string{"awaitStarts": "true"}, providers.Terms{Application: application(1<<30, 1000), UserLabel: "user", AwaitStarts: true}},
 		"a wrong setting": {"yarn", map[string]string{"am": "2GiB"}, providers.Terms{}},
 		"another kind":    {"slurm", map[string]string{}, providers.Terms{}},
 	} {
@@ -31,7 +32,7 @@ func TestTermsOfRequests(t *testing.T) {
 			test.settings["addresses"] = "http://rm1:8088"
 		}
 		got := kinds.Terms(test.kind, test.settings)
-		if !got.Application.Equal(test.want.Application) || got.UserLabel != test.want.UserLabel {
+		if !got.Application.Equal(test.want.Application) || got.UserLabel != test.want.UserLabel || got.AwaitStarts != test.want.AwaitStarts {
 			t.Errorf("%s: %v; want %v", name, got, test.want)
 		}
 	}

@@ -34,6 +34,9 @@ func (w *World) times() ledger.Config {
 	if w.cfg.Seed%3 == 0 && w.crowd == nil {
 		config.OwnChanges = 1 + int(w.cfg.Seed/3%3)
 	}
+	if w.limits != nil {
+		config.Terms = func(ledger.ProviderRecord) ledger.Terms { return ledger.Terms{AwaitStarts: w.awaitsStarts()} }
+	}
 	return config
 }
 

@@ -177,6 +177,10 @@ func (r *callerRecord) checkQueue(c *coord, a *ledger.Allocation, name ledger.Cl
 		r.w.failf(1, "%s was granted in %s %s, which is closed", a.ID, name, at)
 		return
 	}
+	if r.w.holdsBack(q) && slices.ContainsFunc(a.Entitled.External, func(x resource.External) bool { return clusterName(&x) == name && queueKeyOf(&x) == at }) {
+		r.w.failf(1, "%s was granted in %s %s, which holds applications back", a.ID, name, at)
+		return
+	}
 	var asked amount
 	for i := range a.Entitled.External {
 		if x := &a.Entitled.External[i]; clusterName(x) == name && queueKeyOf(x).within(at) {

@@ -23,6 +23,7 @@ func (c *coord) checkRefusal(refused error) {
 	}
 	c.checkReasons(insufficient)
 	c.checkUntimely(insufficient)
+	c.checkMoves(insufficient)
 	elsewhere := slices.ContainsFunc(insufficient.Shortfalls, func(f ledger.Shortfall) bool { return f.Account.Kind != ledger.HostAccount })
 	if hosts := insufficient.Filters; hosts != nil && hosts.Fit > 0 && !elsewhere {
 		c.w.failf(7, "refused for want of a host, and one would take it: %v", insufficient)
@@ -82,7 +83,7 @@ func (c *coord) checkNever(refusal *ledger.InsufficientError) {
 			c.w.failf(7, "refused for good for %s, which is not there", f.Account)
 			continue
 		}
-		if most, _ := q.Limit.Get(f.Dimension); f.Requested <= most {
+		if most, _ := q.Limit.Get(f.Dimension); f.Requested <= max(most, growsTo(q, f.Dimension)) {
 			c.w.failf(7, "refused for good for %s: %s %d of %d", f.Account, f.Dimension, f.Requested, most)
 		}
 	}

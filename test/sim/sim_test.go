@@ -62,6 +62,9 @@ func TestSimulationOfLimits(t *testing.T) {
 	if n >= 25 && (all.LimitedGrants == 0 || all.PromisedGrants == 0) {
 		t.Errorf("%d grants count in limits of external parts, %d in guarantees", all.LimitedGrants, all.PromisedGrants)
 	}
+	if n >= 100 && (all.GrowingRefusals == 0 || all.HeldBackRefusals == 0) {
+		t.Errorf("%d refusals for queues that may grow, %d for those that hold applications back", all.GrowingRefusals, all.HeldBackRefusals)
+	}
 }
 
 // tell plays one world and prints its story.
@@ -122,6 +125,8 @@ func (t *Tally) add(other Tally) {
 	t.QueueGrants += other.QueueGrants
 	t.LimitedGrants += other.LimitedGrants
 	t.PromisedGrants += other.PromisedGrants
+	t.GrowingRefusals += other.GrowingRefusals
+	t.HeldBackRefusals += other.HeldBackRefusals
 	t.Reports += other.Reports
 	t.Outdated += other.Outdated
 	t.Superseded += other.Superseded

@@ -40,9 +40,10 @@ type Tally struct {
 	Copied        int // the store was copied
 
 	QueueGrants int // of parts in queues
-	// LimitedGrants is those of parts that a rule limits.
-	LimitedGrants int
-	// PromisedGrants is those with a part where a rule guarantees something.
+	// LimitedGrants is those of parts that a rule limits. GrowingRefusals are shortfalls in queues
+	// that may grow, HeldBackRefusals those in queues that hold applications back.
+	LimitedGrants, GrowingRefusals, HeldBackRefusals int
+	// PromisedGrants is grants with a part where a rule guarantees something.
 	PromisedGrants int
 	Reports        int // of clusters that a ledger took in
 	Outdated       int // that it put aside

@@ -275,6 +275,7 @@ func (y *yarn) takeSnapshot() *snapshot {
 			if q.stopped {
 				r.State = "STOPPED"
 			}
+			r.Details = y.w.moves(&r)
 			s.report.Queues = append(s.report.Queues, r)
 		}
 	}

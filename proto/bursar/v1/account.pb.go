@@ -111,6 +111,10 @@ const (
 	ShortfallNote_SHORTFALL_NOTE_DRAINING ShortfallNote = 12
 	// No host is as large as the request yet. This is the largest one that is there.
 	ShortfallNote_SHORTFALL_NOTE_TOO_SMALL ShortfallNote = 13
+	// The queue is too small today, and may grow with its cluster: see largest.
+	ShortfallNote_SHORTFALL_NOTE_MAY_GROW ShortfallNote = 14
+	// The cluster does not start what waits in the queue already, although that has room: see detail.
+	ShortfallNote_SHORTFALL_NOTE_HELD_BACK ShortfallNote = 15
 )
 
 // Enum value maps for ShortfallNote.
@@ -130,6 +134,8 @@ var (
 		11: "SHORTFALL_NOTE_CORDONED",
 		12: "SHORTFALL_NOTE_DRAINING",
 		13: "SHORTFALL_NOTE_TOO_SMALL",
+		14: "SHORTFALL_NOTE_MAY_GROW",
+		15: "SHORTFALL_NOTE_HELD_BACK",
 	}
 	ShortfallNote_value = map[string]int32{
 		"SHORTFALL_NOTE_UNSPECIFIED": 0,
@@ -146,6 +152,8 @@ var (
 		"SHORTFALL_NOTE_CORDONED":    11,
 		"SHORTFALL_NOTE_DRAINING":    12,
 		"SHORTFALL_NOTE_TOO_SMALL":   13,
+		"SHORTFALL_NOTE_MAY_GROW":    14,
+		"SHORTFALL_NOTE_HELD_BACK":   15,
 	}
 )
 
@@ -227,7 +235,7 @@ func (x InsufficientResources_Verdict) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use InsufficientResources_Verdict.Descriptor instead.
 func (InsufficientResources_Verdict) EnumDescriptor() ([]byte, []int) {
-	return file_bursar_v1_account_proto_rawDescGZIP(), []int{6, 0}
+	return file_bursar_v1_account_proto_rawDescGZIP(), []int{7, 0}
 }
 
 // AccountName identifies an account by what it limits, never by the rule that made it.
@@ -398,7 +406,12 @@ type Account struct {
 	// Of what a user may have in a queue: the share of the queue, in percent, that the user is sure of
 	// while others want more. Beyond it the cluster may make the user's applications wait. Unset: there
 	// is no such share, or it is not known.
-	UserPercent   *float64 `protobuf:"fixed64,16,opt,name=user_percent,json=userPercent,proto3,oneof" json:"user_percent,omitempty"`
+	UserPercent *float64 `protobuf:"fixed64,16,opt,name=user_percent,json=userPercent,proto3,oneof" json:"user_percent,omitempty"`
+	// Of a queue: what its cluster does not start there although the queue has room. Unset: nothing.
+	HeldBack *HeldBack `protobuf:"bytes,17,opt,name=held_back,json=heldBack,proto3" json:"held_back,omitempty"`
+	// Of a queue, and of what a user may have in it: what the limit may become if its cluster grows.
+	// A request between the limit and this waits. Unset: it does not grow.
+	MayGrow       *Resource `protobuf:"bytes,18,opt,name=may_grow,json=mayGrow,proto3" json:"may_grow,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -545,6 +558,76 @@ func (x *Account) GetUserPercent() float64 {
 	return 0
 }
 
+func (x *Account) GetHeldBack() *HeldBack {
+	if x != nil {
+		return x.HeldBack
+	}
+	return nil
+}
+
+func (x *Account) GetMayGrow() *Resource {
+	if x != nil {
+		return x.MayGrow
+	}
+	return nil
+}
+
+// HeldBack says that a cluster does not start applications in a queue although, by the figures of
+// the cluster, the queue has room for them.
+type HeldBack struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How many have waited for ten seconds or longer.
+	Applications int32 `protobuf:"varint,1,opt,name=applications,proto3" json:"applications,omitempty"`
+	// Why, as far as it is known: in words of the cluster, or what Bursar has found out.
+	Reason        string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HeldBack) Reset() {
+	*x = HeldBack{}
+	mi := &file_bursar_v1_account_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HeldBack) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HeldBack) ProtoMessage() {}
+
+func (x *HeldBack) ProtoReflect() protoreflect.Message {
+	mi := &file_bursar_v1_account_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HeldBack.ProtoReflect.Descriptor instead.
+func (*HeldBack) Descriptor() ([]byte, []int) {
+	return file_bursar_v1_account_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *HeldBack) GetApplications() int32 {
+	if x != nil {
+		return x.Applications
+	}
+	return 0
+}
+
+func (x *HeldBack) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
 // Shortfall says what an account lacks for a request.
 type Shortfall struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
@@ -555,14 +638,15 @@ type Shortfall struct {
 	Available int64  `protobuf:"varint,4,opt,name=available,proto3" json:"available,omitempty"`
 	Limit     int64  `protobuf:"varint,5,opt,name=limit,proto3" json:"limit,omitempty"`
 	// note_code as a text: "measured", "held", "unknown", "pressure", "refused", "health" (also if
-	// the host is cordoned or drains), "never", "labels", "stopped", "missing", "too small".
+	// the host is cordoned or drains), "never", "labels", "stopped", "missing", "too small", "may
+	// grow", "held back".
 	Note string `protobuf:"bytes,6,opt,name=note,proto3" json:"note,omitempty"`
 	// The note in full, such as since when and why nothing is known; empty if the note says it all.
 	Detail string `protobuf:"bytes,7,opt,name=detail,proto3" json:"detail,omitempty"`
 	// Why it has too little, if the numbers do not say it.
 	NoteCode ShortfallNote `protobuf:"varint,8,opt,name=note_code,json=noteCode,proto3,enum=bursar.v1.ShortfallNote" json:"note_code,omitempty"`
 	// With NEVER: the most that may be asked for here. It is the limit, or less if a rule would round
-	// that up. 0: nothing.
+	// that up, or more if the limit may grow. 0: nothing. With MAY_GROW: what the limit may become.
 	Largest       int64 `protobuf:"varint,9,opt,name=largest,proto3" json:"largest,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -570,7 +654,7 @@ type Shortfall struct {
 
 func (x *Shortfall) Reset() {
 	*x = Shortfall{}
-	mi := &file_bursar_v1_account_proto_msgTypes[3]
+	mi := &file_bursar_v1_account_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -582,7 +666,7 @@ func (x *Shortfall) String() string {
 func (*Shortfall) ProtoMessage() {}
 
 func (x *Shortfall) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_account_proto_msgTypes[3]
+	mi := &file_bursar_v1_account_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -595,7 +679,7 @@ func (x *Shortfall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Shortfall.ProtoReflect.Descriptor instead.
 func (*Shortfall) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_account_proto_rawDescGZIP(), []int{3}
+	return file_bursar_v1_account_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Shortfall) GetAccount() *AccountName {
@@ -681,7 +765,7 @@ type Runners struct {
 
 func (x *Runners) Reset() {
 	*x = Runners{}
-	mi := &file_bursar_v1_account_proto_msgTypes[4]
+	mi := &file_bursar_v1_account_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -693,7 +777,7 @@ func (x *Runners) String() string {
 func (*Runners) ProtoMessage() {}
 
 func (x *Runners) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_account_proto_msgTypes[4]
+	mi := &file_bursar_v1_account_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -706,7 +790,7 @@ func (x *Runners) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Runners.ProtoReflect.Descriptor instead.
 func (*Runners) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_account_proto_rawDescGZIP(), []int{4}
+	return file_bursar_v1_account_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Runners) GetAccount() *AccountName {
@@ -761,7 +845,7 @@ type Runner struct {
 
 func (x *Runner) Reset() {
 	*x = Runner{}
-	mi := &file_bursar_v1_account_proto_msgTypes[5]
+	mi := &file_bursar_v1_account_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -773,7 +857,7 @@ func (x *Runner) String() string {
 func (*Runner) ProtoMessage() {}
 
 func (x *Runner) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_account_proto_msgTypes[5]
+	mi := &file_bursar_v1_account_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -786,7 +870,7 @@ func (x *Runner) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Runner.ProtoReflect.Descriptor instead.
 func (*Runner) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_account_proto_rawDescGZIP(), []int{5}
+	return file_bursar_v1_account_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Runner) GetId() string {
@@ -845,7 +929,7 @@ type InsufficientResources struct {
 
 func (x *InsufficientResources) Reset() {
 	*x = InsufficientResources{}
-	mi := &file_bursar_v1_account_proto_msgTypes[6]
+	mi := &file_bursar_v1_account_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -857,7 +941,7 @@ func (x *InsufficientResources) String() string {
 func (*InsufficientResources) ProtoMessage() {}
 
 func (x *InsufficientResources) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_account_proto_msgTypes[6]
+	mi := &file_bursar_v1_account_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -870,7 +954,7 @@ func (x *InsufficientResources) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InsufficientResources.ProtoReflect.Descriptor instead.
 func (*InsufficientResources) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_account_proto_rawDescGZIP(), []int{6}
+	return file_bursar_v1_account_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *InsufficientResources) GetShortfalls() []*Shortfall {
@@ -938,7 +1022,7 @@ type HostFilters struct {
 
 func (x *HostFilters) Reset() {
 	*x = HostFilters{}
-	mi := &file_bursar_v1_account_proto_msgTypes[7]
+	mi := &file_bursar_v1_account_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -950,7 +1034,7 @@ func (x *HostFilters) String() string {
 func (*HostFilters) ProtoMessage() {}
 
 func (x *HostFilters) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_account_proto_msgTypes[7]
+	mi := &file_bursar_v1_account_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -963,7 +1047,7 @@ func (x *HostFilters) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostFilters.ProtoReflect.Descriptor instead.
 func (*HostFilters) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_account_proto_rawDescGZIP(), []int{7}
+	return file_bursar_v1_account_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *HostFilters) GetTotal() int64 {
@@ -1051,7 +1135,7 @@ type ClosedHosts struct {
 
 func (x *ClosedHosts) Reset() {
 	*x = ClosedHosts{}
-	mi := &file_bursar_v1_account_proto_msgTypes[8]
+	mi := &file_bursar_v1_account_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1063,7 +1147,7 @@ func (x *ClosedHosts) String() string {
 func (*ClosedHosts) ProtoMessage() {}
 
 func (x *ClosedHosts) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_account_proto_msgTypes[8]
+	mi := &file_bursar_v1_account_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1076,7 +1160,7 @@ func (x *ClosedHosts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClosedHosts.ProtoReflect.Descriptor instead.
 func (*ClosedHosts) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_account_proto_rawDescGZIP(), []int{8}
+	return file_bursar_v1_account_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ClosedHosts) GetNote() ShortfallNote {
@@ -1115,7 +1199,7 @@ type InvalidField struct {
 
 func (x *InvalidField) Reset() {
 	*x = InvalidField{}
-	mi := &file_bursar_v1_account_proto_msgTypes[9]
+	mi := &file_bursar_v1_account_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1127,7 +1211,7 @@ func (x *InvalidField) String() string {
 func (*InvalidField) ProtoMessage() {}
 
 func (x *InvalidField) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_account_proto_msgTypes[9]
+	mi := &file_bursar_v1_account_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1140,7 +1224,7 @@ func (x *InvalidField) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InvalidField.ProtoReflect.Descriptor instead.
 func (*InvalidField) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_account_proto_rawDescGZIP(), []int{9}
+	return file_bursar_v1_account_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *InvalidField) GetField() string {
@@ -1179,7 +1263,7 @@ const file_bursar_v1_account_proto_rawDesc = "" +
 	"\rExternalPlace\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x18\n" +
 	"\acluster\x18\x02 \x01(\tR\acluster\x12\x12\n" +
-	"\x04path\x18\x03 \x01(\tR\x04path\"\xaf\x05\n" +
+	"\x04path\x18\x03 \x01(\tR\x04path\"\x91\x06\n" +
 	"\aAccount\x12*\n" +
 	"\x04name\x18\x01 \x01(\v2\x16.bursar.v1.AccountNameR\x04name\x12)\n" +
 	"\x05limit\x18\x02 \x01(\v2\x13.bursar.v1.ResourceR\x05limit\x121\n" +
@@ -1199,8 +1283,13 @@ const file_bursar_v1_account_proto_rawDesc = "" +
 	"\x04kept\x18\r \x01(\v2\x13.bursar.v1.ResourceR\x04kept\x12!\n" +
 	"\fnot_enforced\x18\x0e \x03(\tR\vnotEnforced\x12\x1c\n" +
 	"\testimated\x18\x0f \x03(\tR\testimated\x12&\n" +
-	"\fuser_percent\x18\x10 \x01(\x01H\x00R\vuserPercent\x88\x01\x01B\x0f\n" +
-	"\r_user_percent\"\xaa\x02\n" +
+	"\fuser_percent\x18\x10 \x01(\x01H\x00R\vuserPercent\x88\x01\x01\x120\n" +
+	"\theld_back\x18\x11 \x01(\v2\x13.bursar.v1.HeldBackR\bheldBack\x12.\n" +
+	"\bmay_grow\x18\x12 \x01(\v2\x13.bursar.v1.ResourceR\amayGrowB\x0f\n" +
+	"\r_user_percent\"F\n" +
+	"\bHeldBack\x12\"\n" +
+	"\fapplications\x18\x01 \x01(\x05R\fapplications\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\"\xaa\x02\n" +
 	"\tShortfall\x120\n" +
 	"\aaccount\x18\x01 \x01(\v2\x16.bursar.v1.AccountNameR\aaccount\x12\x1c\n" +
 	"\tdimension\x18\x02 \x01(\tR\tdimension\x12\x1c\n" +
@@ -1259,7 +1348,7 @@ const file_bursar_v1_account_proto_rawDesc = "" +
 	"\x18ACCOUNT_KIND_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11ACCOUNT_KIND_HOST\x10\x01\x12\x16\n" +
 	"\x12ACCOUNT_KIND_QUOTA\x10\x02\x12\x16\n" +
-	"\x12ACCOUNT_KIND_QUEUE\x10\x03*\x9a\x03\n" +
+	"\x12ACCOUNT_KIND_QUEUE\x10\x03*\xd5\x03\n" +
 	"\rShortfallNote\x12\x1e\n" +
 	"\x1aSHORTFALL_NOTE_UNSPECIFIED\x10\x00\x12\x1b\n" +
 	"\x17SHORTFALL_NOTE_MEASURED\x10\x01\x12\x17\n" +
@@ -1275,7 +1364,9 @@ const file_bursar_v1_account_proto_rawDesc = "" +
 	"\x12\x1b\n" +
 	"\x17SHORTFALL_NOTE_CORDONED\x10\v\x12\x1b\n" +
 	"\x17SHORTFALL_NOTE_DRAINING\x10\f\x12\x1c\n" +
-	"\x18SHORTFALL_NOTE_TOO_SMALL\x10\rB3Z1github.com/bursar/bursar/proto/bursar/v1;bursarv1b\x06proto3"
+	"\x18SHORTFALL_NOTE_TOO_SMALL\x10\r\x12\x1b\n" +
+	"\x17SHORTFALL_NOTE_MAY_GROW\x10\x0e\x12\x1c\n" +
+	"\x18SHORTFALL_NOTE_HELD_BACK\x10\x0fB3Z1github.com/bursar/bursar/proto/bursar/v1;bursarv1b\x06proto3"
 
 var (
 	file_bursar_v1_account_proto_rawDescOnce sync.Once
@@ -1290,7 +1381,7 @@ func file_bursar_v1_account_proto_rawDescGZIP() []byte {
 }
 
 var file_bursar_v1_account_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_bursar_v1_account_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
+var file_bursar_v1_account_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
 var file_bursar_v1_account_proto_goTypes = []any{
 	(AccountKind)(0),                   // 0: bursar.v1.AccountKind
 	(ShortfallNote)(0),                 // 1: bursar.v1.ShortfallNote
@@ -1298,47 +1389,50 @@ var file_bursar_v1_account_proto_goTypes = []any{
 	(*AccountName)(nil),                // 3: bursar.v1.AccountName
 	(*ExternalPlace)(nil),              // 4: bursar.v1.ExternalPlace
 	(*Account)(nil),                    // 5: bursar.v1.Account
-	(*Shortfall)(nil),                  // 6: bursar.v1.Shortfall
-	(*Runners)(nil),                    // 7: bursar.v1.Runners
-	(*Runner)(nil),                     // 8: bursar.v1.Runner
-	(*InsufficientResources)(nil),      // 9: bursar.v1.InsufficientResources
-	(*HostFilters)(nil),                // 10: bursar.v1.HostFilters
-	(*ClosedHosts)(nil),                // 11: bursar.v1.ClosedHosts
-	(*InvalidField)(nil),               // 12: bursar.v1.InvalidField
-	nil,                                // 13: bursar.v1.AccountName.LabelsEntry
-	(*Resource)(nil),                   // 14: bursar.v1.Resource
-	(*timestamppb.Timestamp)(nil),      // 15: google.protobuf.Timestamp
+	(*HeldBack)(nil),                   // 6: bursar.v1.HeldBack
+	(*Shortfall)(nil),                  // 7: bursar.v1.Shortfall
+	(*Runners)(nil),                    // 8: bursar.v1.Runners
+	(*Runner)(nil),                     // 9: bursar.v1.Runner
+	(*InsufficientResources)(nil),      // 10: bursar.v1.InsufficientResources
+	(*HostFilters)(nil),                // 11: bursar.v1.HostFilters
+	(*ClosedHosts)(nil),                // 12: bursar.v1.ClosedHosts
+	(*InvalidField)(nil),               // 13: bursar.v1.InvalidField
+	nil,                                // 14: bursar.v1.AccountName.LabelsEntry
+	(*Resource)(nil),                   // 15: bursar.v1.Resource
+	(*timestamppb.Timestamp)(nil),      // 16: google.protobuf.Timestamp
 }
 var file_bursar_v1_account_proto_depIdxs = []int32{
 	0,  // 0: bursar.v1.AccountName.kind:type_name -> bursar.v1.AccountKind
-	13, // 1: bursar.v1.AccountName.labels:type_name -> bursar.v1.AccountName.LabelsEntry
+	14, // 1: bursar.v1.AccountName.labels:type_name -> bursar.v1.AccountName.LabelsEntry
 	4,  // 2: bursar.v1.AccountName.external:type_name -> bursar.v1.ExternalPlace
 	3,  // 3: bursar.v1.Account.name:type_name -> bursar.v1.AccountName
-	14, // 4: bursar.v1.Account.limit:type_name -> bursar.v1.Resource
-	14, // 5: bursar.v1.Account.protected:type_name -> bursar.v1.Resource
-	14, // 6: bursar.v1.Account.used:type_name -> bursar.v1.Resource
-	14, // 7: bursar.v1.Account.reserved:type_name -> bursar.v1.Resource
-	14, // 8: bursar.v1.Account.used_by_others:type_name -> bursar.v1.Resource
-	14, // 9: bursar.v1.Account.available:type_name -> bursar.v1.Resource
-	15, // 10: bursar.v1.Account.held_until:type_name -> google.protobuf.Timestamp
-	14, // 11: bursar.v1.Account.kept:type_name -> bursar.v1.Resource
-	3,  // 12: bursar.v1.Shortfall.account:type_name -> bursar.v1.AccountName
-	1,  // 13: bursar.v1.Shortfall.note_code:type_name -> bursar.v1.ShortfallNote
-	3,  // 14: bursar.v1.Runners.account:type_name -> bursar.v1.AccountName
-	8,  // 15: bursar.v1.Runners.largest:type_name -> bursar.v1.Runner
-	14, // 16: bursar.v1.Runner.resource:type_name -> bursar.v1.Resource
-	15, // 17: bursar.v1.Runner.reserve_time:type_name -> google.protobuf.Timestamp
-	6,  // 18: bursar.v1.InsufficientResources.shortfalls:type_name -> bursar.v1.Shortfall
-	10, // 19: bursar.v1.InsufficientResources.filters:type_name -> bursar.v1.HostFilters
-	2,  // 20: bursar.v1.InsufficientResources.verdict:type_name -> bursar.v1.InsufficientResources.Verdict
-	7,  // 21: bursar.v1.InsufficientResources.runners:type_name -> bursar.v1.Runners
-	11, // 22: bursar.v1.HostFilters.closed:type_name -> bursar.v1.ClosedHosts
-	1,  // 23: bursar.v1.ClosedHosts.note:type_name -> bursar.v1.ShortfallNote
-	24, // [24:24] is the sub-list for method output_type
-	24, // [24:24] is the sub-list for method input_type
-	24, // [24:24] is the sub-list for extension type_name
-	24, // [24:24] is the sub-list for extension extendee
-	0,  // [0:24] is the sub-list for field type_name
+	15, // 4: bursar.v1.Account.limit:type_name -> bursar.v1.Resource
+	15, // 5: bursar.v1.Account.protected:type_name -> bursar.v1.Resource
+	15, // 6: bursar.v1.Account.used:type_name -> bursar.v1.Resource
+	15, // 7: bursar.v1.Account.reserved:type_name -> bursar.v1.Resource
+	15, // 8: bursar.v1.Account.used_by_others:type_name -> bursar.v1.Resource
+	15, // 9: bursar.v1.Account.available:type_name -> bursar.v1.Resource
+	16, // 10: bursar.v1.Account.held_until:type_name -> google.protobuf.Timestamp
+	15, // 11: bursar.v1.Account.kept:type_name -> bursar.v1.Resource
+	6,  // 12: bursar.v1.Account.held_back:type_name -> bursar.v1.HeldBack
+	15, // 13: bursar.v1.Account.may_grow:type_name -> bursar.v1.Resource
+	3,  // 14: bursar.v1.Shortfall.account:type_name -> bursar.v1.AccountName
+	1,  // 15: bursar.v1.Shortfall.note_code:type_name -> bursar.v1.ShortfallNote
+	3,  // 16: bursar.v1.Runners.account:type_name -> bursar.v1.AccountName
+	9,  // 17: bursar.v1.Runners.largest:type_name -> bursar.v1.Runner
+	15, // 18: bursar.v1.Runner.resource:type_name -> bursar.v1.Resource
+	16, // 19: bursar.v1.Runner.reserve_time:type_name -> google.protobuf.Timestamp
+	7,  // 20: bursar.v1.InsufficientResources.shortfalls:type_name -> bursar.v1.Shortfall
+	11, // 21: bursar.v1.InsufficientResources.filters:type_name -> bursar.v1.HostFilters
+	2,  // 22: bursar.v1.InsufficientResources.verdict:type_name -> bursar.v1.InsufficientResources.Verdict
+	8,  // 23: bursar.v1.InsufficientResources.runners:type_name -> bursar.v1.Runners
+	12, // 24: bursar.v1.HostFilters.closed:type_name -> bursar.v1.ClosedHosts
+	1,  // 25: bursar.v1.ClosedHosts.note:type_name -> bursar.v1.ShortfallNote
+	26, // [26:26] is the sub-list for method output_type
+	26, // [26:26] is the sub-list for method input_type
+	26, // [26:26] is the sub-list for extension type_name
+	26, // [26:26] is the sub-list for extension extendee
+	0,  // [0:26] is the sub-list for field type_name
 }
 
 func init() { file_bursar_v1_account_proto_init() }
@@ -1354,7 +1448,7 @@ func file_bursar_v1_account_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_bursar_v1_account_proto_rawDesc), len(file_bursar_v1_account_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   11,
+			NumMessages:   12,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
