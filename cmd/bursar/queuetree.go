@@ -78,7 +78,25 @@ func (b *branch) note() string {
 	if reason = oneLine(reason); strings.Contains(meaning, reason) {
 		reason = "" // what is held back
 	}
-	return joined(reason, accountNote(b.GetAccount()), meaning)
+	return joined(reason, accountNote(b.GetAccount()), applicationsNote(b.GetAccount()), meaning)
+}
+
+// applicationsNote says that a queue starts nothing more now because of what it may have of
+// applications, which AVAILABLE does not show. The first master is free.
+func applicationsNote(a *bursarv1.Account) string {
+	var short []string
+	for dimension, most := range a.GetLimit().GetCustom() {
+		of := func(r *bursarv1.Resource) int64 { return r.GetCustom()[dimension] }
+		has := of(a.GetUsed()) + of(a.GetReserved()) + of(a.GetUsedByOthers())
+		if resource.OfApplications(dimension) && has >= most && (has > 0 || !resource.OfMasters(dimension)) {
+			short = append(short, dimension)
+		}
+	}
+	if len(short) == 0 {
+		return ""
+	}
+	slices.Sort(short)
+	return "no more " + strings.Join(short, " and ") + " now"
 }
 
 // availableText is what a request could get; empty if the note says why it could get nothing.

@@ -74,6 +74,27 @@ func TestNoteIsSaidOnceForWhatIsBelow(t *testing.T) {
 	}
 }
 
+// AVAILABLE shows what is left of memory and cpu alone. What masters and applications may have is
+// used up before, so it is said.
+func TestNoteSaysThatNothingMoreStarts(t *testing.T) {
+	account := func(limit, used, others map[string]int64) *bursarv1.Account {
+		return &bursarv1.Account{Limit: &bursarv1.Resource{Custom: limit}, Used: &bursarv1.Resource{Custom: used}, UsedByOthers: &bursarv1.Resource{Custom: others}}
+	}
+	limit := map[string]int64{resource.Applications: 3, resource.AMMemory: 8, "gpu": 1}
+	for want, a := range map[string]*bursarv1.Account{
+		"":                                       account(limit, map[string]int64{resource.Applications: 2, resource.AMMemory: 7, "gpu": 1}, nil),
+		"no more applications now":               account(limit, map[string]int64{resource.Applications: 2}, map[string]int64{resource.Applications: 1}),
+		"no more am-memory and applications now": account(limit, map[string]int64{resource.Applications: 3, resource.AMMemory: 8}, nil),
+	} {
+		if got := applicationsNote(a); got != want {
+			t.Errorf("%v: %q, want %q", a, got, want)
+		}
+	}
+	if got := applicationsNote(account(map[string]int64{resource.AMMemory: 0}, nil, nil)); got != "" {
+		t.Errorf("the first master is free: %q", got)
+	}
+}
+
 func TestQuantitiesAreShort(t *testing.T) {
 	for want, v := range map[string]resource.Vector{
 		"":                             {},

@@ -255,6 +255,11 @@ func (a *account) info() AccountInfo {
 	for dimension := range a.limit.All() {
 		info.Available = info.Available.With(dimension, max(0, a.available(dimension)))
 	}
+	if q := a.queue.clusterQueue; q != nil {
+		for _, user := range q.users {
+			info.Waiting += user.account.queue.waiting
+		}
+	}
 	if q := a.queue.clusterQueue; q != nil && q.of != nil {
 		info.MayGrow = q.mayGrow()
 		if of := q.of.queue.report.Details; of != nil {

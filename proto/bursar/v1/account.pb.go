@@ -386,7 +386,8 @@ type Account struct {
 	Available *Resource `protobuf:"bytes,7,opt,name=available,proto3" json:"available,omitempty"`
 	// Live allocations that touch it.
 	Allocations int64 `protobuf:"varint,8,opt,name=allocations,proto3" json:"allocations,omitempty"`
-	// Requests that wait behind it.
+	// Requests that wait behind it. Of a queue also those that wait behind what their user may have in
+	// it.
 	Waiting int64 `protobuf:"varint,9,opt,name=waiting,proto3" json:"waiting,omitempty"`
 	// More is used than the limit allows, after the limit shrank or engines were adopted. Nothing
 	// new is granted.
