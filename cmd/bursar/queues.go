@@ -82,9 +82,6 @@ func listQueues(ctx context.Context, cl *client.Client, at resource.Address) (*b
 		found, err := cl.Queues().Get(ctx, &bursarv1.QueueServiceGetRequest{
 			Kind: at.Kind, Cluster: at.Cluster, Path: at.Path, Partition: at.Partition,
 		})
-		if client.NotFound(err) {
-			return nil, &noSuchError{"queue", at.String()}
-		}
 		if err != nil {
 			return nil, err
 		}
@@ -103,7 +100,7 @@ func listQueues(ctx context.Context, cl *client.Client, at resource.Address) (*b
 			}
 		}
 	}
-	if top != nil && len(all.GetQueues()) == 0 { // one that using it would make
+	if top != nil && len(all.GetQueues()) == 0 { // it has gone in the meantime
 		all.Queues = append(all.Queues, top)
 	}
 	return all, nil

@@ -108,7 +108,7 @@ func whereToLook(message string) string {
 	switch {
 	case !isMissing:
 		return ""
-	case what == "queue":
+	case what == "queue", what == "queue until it is used":
 		return "`bursar queues` shows the queues that are known, with their partitions if there are several"
 	case what == "cluster", what == "provider", what == "kind of cluster":
 		return "`bursar providers` shows the clusters that are configured; a queue is KIND:CLUSTER:QUEUE"

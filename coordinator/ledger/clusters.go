@@ -73,10 +73,14 @@ func (l *Ledger) Queue(at resource.Address) (QueueInfo, error) {
 		full.Partition = c.standard[full.Path]
 	}
 	q := c.queues[queueKey{full.Path, full.Partition}]
-	if q == nil {
+	switch {
+	case q != nil:
+		return l.queueInfo(q), nil
+	case c.known && c.autoCreates(queueKey{full.Path, full.Partition}):
+		return QueueInfo{}, &NotFoundError{What: "queue until it is used", ID: full.String()}
+	default:
 		return QueueInfo{}, &NotFoundError{What: "queue", ID: full.String()}
 	}
-	return l.queueInfo(q), nil
 }
 
 func (l *Ledger) queueInfo(q *clusterQueue) QueueInfo {

@@ -95,6 +95,21 @@ func TestANameOfManyQueuesIsRefusedWithEightOfThem(t *testing.T) {
 	}
 }
 
+// A queue that its cluster makes is not there before it is used, and that is what is said.
+func TestAQueueThatUsingItMakesIsSaidToBeMissingUntilThen(t *testing.T) {
+	l := ready(t)
+	must(t, l.PutProvider(start, ledger.ProviderRecord{ClusterName: yarnProd}))
+	must(t, reportQueues(l, yarnProd, ledger.QueueReport{Path: "root"}, ledger.QueueReport{Path: "root.users", CreatesChildren: true}))
+	for path, want := range map[string]string{
+		"root.users.kim": `no such queue until it is used: "yarn:prod:root.users.kim"`,
+		"root.kim":       `no such queue: "yarn:prod:root.kim"`,
+	} {
+		if _, err := l.Queue(resource.Address{Kind: "yarn", Path: path}); err == nil || err.Error() != want {
+			t.Errorf("%s: %v; want %s", path, err, want)
+		}
+	}
+}
+
 // What was read of a cluster is known for as long as it is good for. Nothing is left of it, and
 // nothing is due, once it is forgotten.
 func TestNothingIsLeftOfAClusterThatIsForgotten(t *testing.T) {
