@@ -67,10 +67,21 @@ func QueueReports(queues []providers.Queue) ([]ledger.QueueReport, error) {
 
 // queueDetails is what is said of a queue next to its limits; nil: nothing.
 func queueDetails(q *providers.Queue) *ledger.QueueDetails {
-	if q.LargestContainer.IsUnset() && len(q.NotEnforced)+len(q.Estimated) == 0 && q.UserPercent == nil {
+	if q.LargestContainer.IsUnset() && len(q.NotEnforced)+len(q.Estimated) == 0 && q.UserPercent == nil && q.Division == nil && q.ChildDivision == nil {
 		return nil
 	}
-	return &ledger.QueueDetails{LargestContainer: q.LargestContainer, NotEnforced: q.NotEnforced, Estimated: q.Estimated, UserPercent: q.UserPercent}
+	return &ledger.QueueDetails{
+		LargestContainer: q.LargestContainer, Division: division(q.Division), ChildDivision: division(q.ChildDivision),
+		NotEnforced: q.NotEnforced, Estimated: q.Estimated, UserPercent: q.UserPercent,
+	}
+}
+
+// division is how a queue takes part in a division, in the ledger's form; nil: it does not.
+func division(d *providers.Division) *ledger.Division {
+	if d == nil {
+		return nil
+	}
+	return new(ledger.Division(*d))
 }
 
 // queueUsers is what is said of the users of a queue, in the ledger's form and order; nil: nothing.

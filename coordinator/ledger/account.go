@@ -237,6 +237,9 @@ func (a *account) free() [3]int64 {
 
 // info is the account for readers.
 func (a *account) info() AccountInfo {
+	if q := a.queue.clusterQueue; q != nil {
+		q.updateMasters()
+	}
 	info := AccountInfo{
 		Name: a.name, Limit: a.limit, Protected: a.protected,
 		Used: a.used.Vector(), Reserved: a.reserved.Vector(), Others: a.others,
@@ -249,8 +252,11 @@ func (a *account) info() AccountInfo {
 		if of := q.of.queue.report.Details; of != nil {
 			info.UserPercent = of.UserPercent
 		}
-	} else if q != nil && q.report.Details != nil {
-		info.NotEnforced, info.Estimated = q.report.Details.NotEnforced, q.report.Details.Estimated
+	} else if q != nil {
+		info.Estimated = q.estimated()
+		if q.report.Details != nil {
+			info.NotEnforced = q.report.Details.NotEnforced
+		}
 	}
 	if a.claim != nil {
 		info.HeldFor, info.HeldUntil, info.Kept = a.claim.entry.ID, a.claim.until, a.idle()
