@@ -43,6 +43,7 @@ type slowFairQueue struct {
 type slowFairApp struct {
 	master  size
 	started bool
+	stuck   bool // it is somebody else's and will not start
 }
 
 func (q *slowFairQueue) active() bool {
@@ -186,7 +187,7 @@ func (s *slowFair) settle() {
 		s.update()
 		for _, q := range s.all(s.root) {
 			for _, a := range q.apps {
-				more = !a.started && s.try(q, a) || more
+				more = !a.started && !a.stuck && s.try(q, a) || more
 			}
 		}
 	}

@@ -31,7 +31,7 @@ type Division struct {
 	Divided []string
 	// Weight is its weight among the queues beside it, at most, and LeastWeight at least. A share is
 	// as large as Weight says, but no less than Least and no more than Most. Those of the root are
-	// what there is.
+	// what there is. What Most does not list does not limit masters.
 	Weight, LeastWeight int64
 	Least, Most         resource.Vector
 	// Masters is the portion of the share that masters may have, rounded up to a multiple of Step;
@@ -46,6 +46,11 @@ type divisionDimension int
 // divides reports whether the dimension is divided.
 func (d *Division) divides(at divisionDimension) bool {
 	return slices.Contains(d.Divided, masterDimensions[at].whole)
+}
+
+// limits reports whether masters are limited in the dimension.
+func (d *Division) limits(at divisionDimension) bool {
+	return d.Masters > 0 && d.Most.Has(masterDimensions[at].whole)
 }
 
 // divisionClaim is what a queue claims of a dimension, in steps. Queues with the same claim have the
@@ -205,13 +210,14 @@ func (q *clusterQueue) share(at divisionDimension) int64 {
 	return own.share(divided(q.parent.share(at), q.parent.active.below[at], counts, own))
 }
 
-// aloneActive reports whether one queue below is active, and no other.
+// aloneActive reports whether one queue below is active, and no other, so that its weight does not
+// matter. A weight of 1 may be none.
 func (q *clusterQueue) aloneActive(at divisionDimension) bool {
 	if len(q.active.below[at]) != 1 {
 		return false
 	}
 	for c, n := range q.active.below[at] {
-		return n == 1 && c.weight > 0
+		return n == 1 && c.weight > 1
 	}
 	return false
 }
@@ -344,7 +350,9 @@ func (q *clusterQueue) updateMasters() {
 	limit := q.account.limit
 	q.whileActive(func() {
 		for at := range divisionDimension(len(masterDimensions)) {
-			limit = limit.With(masterDimensions[at].master, q.mastersLimit(at, at.free(q)))
+			if d.limits(at) {
+				limit = limit.With(masterDimensions[at].master, q.mastersLimit(at, at.free(q)))
+			}
 		}
 	})
 	if !limit.EqualTo(q.account.limit) {
@@ -380,26 +388,33 @@ func (q *clusterQueue) startsMasters() bool {
 	return false
 }
 
+// delay is a queue in which granted masters would lack something of a dimension.
+type delay struct {
+	queue *clusterQueue
+	lacks string
+}
+
 // delays returns a queue in which granted masters would not start, and would start without the
 // request: it makes its own queue active, or takes what is not divided. Nil: there is none.
-func (t *queueCharge) delays() (delayed *clusterQueue) {
+func (t *queueCharge) delays() (delayed *delay) {
 	q := t.queue
 	if q.division() == nil || !t.own || len(q.cluster.division.masters) == 0 {
 		return nil
 	}
-	var short []*clusterQueue
+	var short []delay
 	q.whileActive(func() {
 		for u := range q.cluster.division.masters {
 			if d := u.activeAs(); u.dropped || d == nil || d.Masters == 0 || !u.startsMasters() {
 				delete(q.cluster.division.masters, u)
-			} else if !u.mastersStart(t) {
-				short = append(short, u)
+			} else if lacks := u.mastersLack(t); lacks != "" {
+				short = append(short, delay{u, lacks})
 			}
 		}
 	})
 	q.whileInactive(func() {
-		for _, u := range short {
-			if (delayed == nil || u.address.Compare(delayed.address) < 0) && u.mastersStart(nil) {
+		for i := range short {
+			u := &short[i]
+			if (delayed == nil || u.queue.address.Compare(delayed.queue.address) < 0) && u.queue.mastersLack(nil) == "" {
 				delayed = u
 			}
 		}
@@ -407,10 +422,11 @@ func (t *queueCharge) delays() (delayed *clusterQueue) {
 	return delayed
 }
 
-// mastersStart reports whether the granted masters of the queue start, also if something else is
-// granted; nil: nothing. The one that starts last has not taken anything yet itself, but all others
-// may have.
-func (q *clusterQueue) mastersStart(next *queueCharge) bool {
+// mastersLack is the dimension in which the granted masters of the queue do not all start if
+// something else is granted, or nothing (nil); empty: they do. The one that starts last has not
+// taken anything yet itself, but all others may have. If something is granted, what a report may
+// show of ours counts twice, and else not.
+func (q *clusterQueue) mastersLack(next *queueCharge) string {
 	a, least := &q.account, q.cluster.division.masters[q]
 	var taken, masters resource.Vector
 	if next != nil {
@@ -421,12 +437,17 @@ func (q *clusterQueue) mastersStart(next *queueCharge) bool {
 	}
 	for i, d := range masterDimensions {
 		at := divisionDimension(i)
-		has := a.used.Get(d.master) + a.reserved.Get(d.master) + get(a.others, d.master) + get(masters, d.master)
-		if has > q.mastersLimit(at, at.free(q)-get(taken, d.whole)+get(least, d.whole)) {
-			return false
+		has := a.used.Get(d.master) + a.reserved.Get(d.master)
+		if next != nil {
+			has += get(a.others, d.master) + get(masters, d.master)
+		} else {
+			has = max(has, get(q.report.Used, d.master))
+		}
+		if q.activeAs().limits(at) && has > q.mastersLimit(at, at.free(q)-get(taken, d.whole)+get(least, d.whole)) {
+			return d.master
 		}
 	}
-	return true
+	return ""
 }
 
 // fitsDivision reports whether all granted masters start if this request is granted, too, and
@@ -446,12 +467,8 @@ func (t *queueCharge) delayShortfall(list []Shortfall) []Shortfall {
 	if delayed == nil {
 		return list
 	}
-	dimension := resource.AMMemory
-	if get(t.vector, dimension) == 0 {
-		dimension = resource.Memory
-	}
-	s := t.queue.account.shortfall(dimension, get(t.vector, dimension), 0, NoteHeld)
-	s.Detail = "for masters that were granted in " + delayed.address.Path + " and have not started yet"
+	s := t.queue.account.shortfall(delayed.lacks, get(t.vector, delayed.lacks), 0, NoteHeld)
+	s.Detail = "for masters that were granted in " + delayed.queue.address.Path + " and have not started yet"
 	return append(list, s)
 }
 

@@ -2,6 +2,7 @@ package ledger_test
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -66,6 +67,8 @@ func (s *script) unprovider(a *arguments) string {
 //
 //	queue root.a memory=8GiB used=(memory=2GiB)   with its limit
 //	  container=(memory=4GiB,cpu=2)                 and the most that one container may have
+//	  apps=2 weight=1 least=(memory=1GiB) masters=0.5   and how many applications it has, and how it
+//	                                                takes part in a division
 //	  users=(memory=4GiB) limit.bob=(…) used.bob=(…)   and what limits users there
 //	app a_1 root.a memory=2GiB                    which has this allocated there
 //	app a_1 ended                                 or: app a_1 unknown
@@ -101,6 +104,18 @@ func readQueue(line *arguments) ledger.QueueReport {
 	if container := line.vectorOf("container"); !container.IsUnset() {
 		q.Details = &ledger.QueueDetails{LargestContainer: container}
 	}
+	if weight, set := line.option("weight"); set {
+		q.Details = &ledger.QueueDetails{Division: readDivision(line, weight, q.Limit)}
+		if q.CreatesChildren {
+			q.Details.ChildDivision = new(*q.Details.Division)
+			q.Details.ChildDivision.Masters = 0.5
+		}
+	}
+	if apps, set := line.option("apps"); set {
+		n, err := strconv.ParseInt(apps, 10, 32)
+		line.fatal(err)
+		q.Applications = new(int32(n))
+	}
 	users := ledger.QueueUsers{Limit: line.vectorOf("users")}
 	for _, user := range []string{"alice", "bob"} {
 		u := ledger.UserReport{User: user, Limit: line.vectorOf("limit." + user), Used: line.vectorOf("used." + user)}
@@ -112,6 +127,21 @@ func readQueue(line *arguments) ledger.QueueReport {
 		q.Users = &users
 	}
 	return q
+}
+
+// readDivision reads how a queue takes part in the division of memory.
+func readDivision(line *arguments, weight string, most resource.Vector) *ledger.Division {
+	n, err := strconv.ParseInt(weight, 10, 64)
+	line.fatal(err)
+	d := &ledger.Division{
+		Divided: []string{resource.Memory}, Weight: n, LeastWeight: n, Least: line.vectorOf("least"), Most: most,
+		Step: resource.Vector{}.WithMemory(1 << 20),
+	}
+	if masters, set := line.option("masters"); set {
+		d.Masters, err = strconv.ParseFloat(masters, 64)
+		line.fatal(err)
+	}
+	return d
 }
 
 // scriptTerms are of the settings am=1GiB, users=LABEL, and container=1GiB with step=512MiB, by

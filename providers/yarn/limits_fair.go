@@ -152,14 +152,18 @@ func (s *Scheduler) steady(q *providers.Queue, e *Entry) int64 {
 	return e.SteadyShare.Memory() / mebibyte
 }
 
-// commonWeight is the weight that all queues of a list have which tell it, 0: they have not all the
-// same, or none tells it; shares differ by up to one MiB if they are rounded.
+// exactShare is from how many MiB on two shares that differ by up to one, which is what YARN rounds,
+// are taken to be of the same weight.
+const exactShare = 1024
+
+// commonWeight is the weight that all queues of a list have which tell it; 0: they have not all the
+// same, or none tells it, or shares are too small to say it.
 func (s *Scheduler) commonWeight(queues []providers.Queue, list []int) int64 {
 	common := int64(0)
 	for _, i := range list {
 		switch n := s.steady(&queues[i], &s.Entries[i]); {
 		case n == 0:
-		case common != 0 && (n < common-1 || n > common+1):
+		case n < exactShare, common != 0 && (n < common-1 || n > common+1):
 			return 0
 		default:
 			common = max(common, n)
@@ -170,7 +174,7 @@ func (s *Scheduler) commonWeight(queues []providers.Queue, list []int) int64 {
 
 // divideAmong says it of the queues below one.
 func (s *Scheduler) divideAmong(queues []providers.Queue, list []int, divided []string) {
-	common, scale := s.commonWeight(queues, list), s.scale(queues, list)
+	common, scale, crowded := s.commonWeight(queues, list), s.scale(queues, list), s.crowded(queues, list)
 	for _, i := range list {
 		q, e := &queues[i], &s.Entries[i]
 		d := &providers.Division{
@@ -180,7 +184,7 @@ func (s *Scheduler) divideAmong(queues []providers.Queue, list []int, divided []
 		if q.Parent == "" {
 			d.Least, d.Most = s.Totals[""], s.Totals[""]
 		}
-		d.Weight, d.LeastWeight = s.weight(q, e, common, scale)
+		d.Weight, d.LeastWeight = s.weight(q, e, common, scale, crowded)
 		q.Division = d
 	}
 }
@@ -199,6 +203,19 @@ func (s *Scheduler) scale(queues []providers.Queue, list []int) (scale float64) 
 	return scale
 }
 
+// crowded reports whether the minimums of queues may leave nothing to the others.
+func (s *Scheduler) crowded(queues []providers.Queue, list []int) bool {
+	least := false
+	for _, i := range list {
+		q, e := &queues[i], &s.Entries[i]
+		if share := e.SteadyShare.Memory(); share/mebibyte >= exactShare && share > q.Guaranteed.Memory() {
+			return false
+		}
+		least = least || q.Guaranteed.Memory() > 0
+	}
+	return least
+}
+
 // tells reports whether a share is what the weight of the queue gives, so that it tells the weight:
 // it is neither the minimum nor the maximum.
 func (s *Scheduler) tells(q *providers.Queue, share *resource.Vector) bool {
@@ -207,27 +224,32 @@ func (s *Scheduler) tells(q *providers.Queue, share *resource.Vector) bool {
 
 // weight is the weight of a queue, at most and at least: in MiB of the share that it has if all
 // queues are active. The common weight is that of all queues which tell it.
-func (s *Scheduler) weight(q *providers.Queue, e *Entry, common int64, scale float64) (most, least int64) {
+// If the minimums leave nothing to others, no share is not no weight.
+func (s *Scheduler) weight(q *providers.Queue, e *Entry, common int64, scale float64, crowded bool) (most, least int64) {
 	steady := e.SteadyShare.Memory() / mebibyte
 	switch {
+	case steady == 0 && e.FairShare != nil && e.FairShare.Memory() == 0 && (e.active() || !crowded):
+		return 0, 0
+	case steady == 0:
+		return 1, 0
 	case s.tells(q, e.SteadyShare):
 		if common > 0 {
-			steady = common
+			return common, common
 		}
-		return steady, steady
+		return steady + 1, steady
 	case scale > 0 && s.tells(q, e.FairShare):
 		n := int64(math.Round(float64(e.FairShare.Memory()/mebibyte) * scale))
-		if common-1 <= n && n <= common+1 {
-			n = common
+		if common > 0 && common-1 <= n && n <= common+1 {
+			return common, common
 		}
-		return n, n
-	case steady > 0 && e.SteadyShare.Memory() >= s.most(q).Memory():
+		return n + 1 + n/exactShare, max(0, n-1-n/exactShare)
+	case e.SteadyShare.Memory() >= s.most(q).Memory():
 		if q.Guaranteed.Memory() >= e.SteadyShare.Memory() {
 			return mostWeight, 0 // the maximum is the minimum: it may be any
 		}
 		return mostWeight, steady // it is this or more
 	}
-	return steady, 0 // it is this or less
+	return steady + 1, 0 // it is this or less
 }
 
 // mostWeight is more than any that a queue has: who has it gets its maximum first.

@@ -209,7 +209,7 @@ func (s *submission) excused(short *bursarv1.InsufficientResources, estimated []
 		_, user := f.GetAccount().GetLabels()["user"]
 		switch {
 		case slices.Contains(estimated, f.GetDimension()):
-			excuses = append(excuses, f.GetDimension()+" is estimated")
+			excuses = append(excuses, strings.TrimSpace(fmt.Sprintf("%s is estimated, has %d of %d %s", f.GetDimension(), f.GetAvailable(), f.GetLimit(), f.GetDetail())))
 		case (f.GetDimension() == resource.Memory || f.GetDimension() == resource.AMMemory) && lacks <= matrixSmallest<<20:
 			excuses = append(excuses, f.GetDimension()+" within what YARN rounds")
 		case f.GetDimension() == resource.Memory && user && lacks <= int64(max(s.master, s.each))<<20:
