@@ -163,9 +163,9 @@ type Division struct {
 	// Divided are the dimensions that are divided, of memory and cpu. What is not divided is what
 	// nobody uses in the whole cluster.
 	Divided []string
-	// Weight is its weight among the queues beside it, at most, and LeastWeight at least. A share is
-	// as large as Weight says, but no less than Least and no more than Most. Those of the root are
-	// what there is. What Most does not list does not limit masters.
+	// Weight is its weight among the queues beside it, at most, and LeastWeight at least. A share
+	// is as large as Weight says, but no less than Least and no more than Most. Those of the root
+	// are what there is. What Most does not list does not limit masters.
 	Weight, LeastWeight int64
 	Least, Most         resource.Vector
 	// Masters is the portion of the share that masters may have, rounded up to a multiple of Step;

@@ -20,8 +20,8 @@ import (
 
 var fairCluster = ledger.ClusterName{Kind: "yarn", Cluster: "fair"}
 
-// drawSlowFair draws a FairScheduler in which others have applications. If it is plain, all queues
-// have the same weight, and none a minimum.
+// drawSlowFair draws a FairScheduler in which others have applications. If it is plain, all
+// queues have the same weight, and none a minimum.
 func drawSlowFair(t *rapid.T, plain bool) *slowFair {
 	s := &slowFair{
 		dominant: rapid.Bool().Draw(t, "dominant"),
@@ -145,9 +145,9 @@ func ask(l *ledger.Ledger, path string, master size) error {
 	return err
 }
 
-// With no other submitter, what is granted between two readings starts, in whatever order it comes
-// to YARN, and whichever queues it makes active. What is refused and starts is estimated, or was to wait for
-// masters that have started since.
+// With no other submitter, what is granted between two readings starts, in whatever order it
+// comes to YARN, and whichever queues it makes active. What is refused and starts is estimated,
+// or was to wait for masters that have started since.
 func TestWhatIsGrantedInAFairSchedulerStarts(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		plain := rapid.Bool().Draw(t, "plain")

@@ -8,34 +8,34 @@ import (
 
 // # Queues that divide what there is
 //
-// A cluster may divide what a queue has among the queues below it that are active, and let masters
-// have a portion of such a share. Then the first application in one queue makes the shares of the
-// others smaller. Our own grants do that before any report shows it. So the limits of masters are
-// computed at the moment of a decision, with these queues taken as active: in which the last report
-// has applications, and in which something of ours is granted.
+// A cluster may divide what a queue has among the queues below it that are active, and let
+// masters have a portion of such a share. Then the first application in one queue makes the
+// shares of the others smaller. Our own grants do that before any report shows it. So the limits
+// of masters are computed at the moment of a decision, with these queues taken as active: in
+// which the last report has applications, and in which something of ours is granted.
 //
 // A queue in which masters of ours are granted that the report does not show yet must keep its
-// share until they have started. So a request that would be the first in its queue, and would take
-// from such a queue what its masters need, waits until they have. As long as it waits for that, its
-// queue counts as active, so that others do not go on for ever. What is not divided shrinks with each
-// grant; so each grant leaves as much of it as such queues need.
+// share until they have started. So a request that would be the first in its queue, and would
+// take from such a queue what its masters need, waits until they have. As long as it waits for
+// that, its queue counts as active, so that others do not go on for ever. What is not divided
+// shrinks with each grant; so each grant leaves as much of it as such queues need.
 //
-// Next to a queue count how many active queues of each kind are below it: those that users make are
-// all alike. So a share is computed in the time that the kinds take, in most clusters a few.
+// Next to a queue count how many active queues of each kind are below it: those that users make
+// are all alike. So a share is computed in the time that the kinds take, in most clusters a few.
 
-// Division is how a queue takes part when what the queue above has is divided among those below it
-// that are active.
+// Division is how a queue takes part when what the queue above has is divided among those below
+// it that are active.
 type Division struct {
-	// Divided are the dimensions that are divided, of memory and cpu. What is not divided is what
-	// nobody uses in the whole cluster.
+	// Divided are the dimensions that are divided, of memory and cpu. What is not divided is
+	// what nobody uses in the whole cluster.
 	Divided []string
-	// Weight is its weight among the queues beside it, at most, and LeastWeight at least. A share is
-	// as large as Weight says, but no less than Least and no more than Most. Those of the root are
-	// what there is. What Most does not list does not limit masters.
+	// Weight is its weight among the queues beside it, at most, and LeastWeight at least. A
+	// share is as large as Weight says, but no less than Least and no more than Most. Those of
+	// the root are what there is. What Most does not list does not limit masters.
 	Weight, LeastWeight int64
 	Least, Most         resource.Vector
-	// Masters is the portion of the share that masters may have, rounded up to a multiple of Step;
-	// 0: they are not limited. Shares are rounded down to it.
+	// Masters is the portion of the share that masters may have, rounded up to a multiple of
+	// Step; 0: they are not limited. Shares are rounded down to it.
 	Masters float64
 	Step    resource.Vector
 }
@@ -53,8 +53,8 @@ func (d *Division) limits(at divisionDimension) bool {
 	return d.Masters > 0 && d.Most.Has(masterDimensions[at].whole)
 }
 
-// divisionClaim is what a queue claims of a dimension, in steps. Queues with the same claim have the
-// same share.
+// divisionClaim is what a queue claims of a dimension, in steps. Queues with the same claim have
+// the same share.
 type divisionClaim struct{ weight, least, most int64 }
 
 // share is that of the claim by a ratio.
@@ -73,8 +73,8 @@ func (d *Division) step(at divisionDimension) int64 {
 	return max(1, get(d.Step, masterDimensions[at].whole))
 }
 
-// activity is how a cluster queue takes part in the division of the one above it, and how the active
-// queues below it take part in that of its own.
+// activity is how a cluster queue takes part in the division of the one above it, and how the
+// active queues below it take part in that of its own.
 type activity struct {
 	as      *Division // it counts as active with this; nil: it does not count
 	delayed bool      // the last request that it had room for must wait, see fitsDivision
@@ -86,13 +86,13 @@ type activity struct {
 // division is that of a cluster.
 type division struct {
 	changes uint64 // of which queues are active, from 1 on
-	// masters are the queues in which masters of ours may not have started, each with the least that
-	// a part has there whose master may not have.
+	// masters are the queues in which masters of ours may not have started, each with the least
+	// that a part has there whose master may not have.
 	masters map[*clusterQueue]resource.Vector
 }
 
-// division is how the queue takes part in the division of the one above; nil: it does not, or that
-// is not known. One that the cluster does not have is made as the nearest one above says.
+// division is how the queue takes part in the division of the one above; nil: it does not, or
+// that is not known. One that the cluster does not have is made as the nearest one above says.
 func (q *clusterQueue) division() *Division {
 	if q.of != nil {
 		return nil
@@ -130,8 +130,8 @@ func (q *clusterQueue) updateActive() {
 	}
 }
 
-// delayed reports whether a request waits that the queue has room for, until masters have started
-// in other queues.
+// delayed reports whether a request waits that the queue has room for, until masters have
+// started in other queues.
 func (q *clusterQueue) delayed() bool {
 	return q.active != nil && q.active.delayed && q.account.queue.waiting > 0
 }
@@ -149,8 +149,8 @@ func (q *clusterQueue) activeAs() *Division {
 	return q.active.as
 }
 
-// setActive counts the queue as active with a division; nil: as not active. It reports whether that
-// changes anything.
+// setActive counts the queue as active with a division; nil: as not active. It reports whether
+// that changes anything.
 func (q *clusterQueue) setActive(as *Division) (changed bool) {
 	before := q.activeAs()
 	if before == as {
@@ -190,8 +190,8 @@ func (q *clusterQueue) countActive(d *Division, by int) {
 	}
 }
 
-// share is what the queue, which counts as active, has of a dimension that is divided, in steps; 0:
-// nothing, or the dimension is not divided.
+// share is what the queue, which counts as active, has of a dimension that is divided, in steps;
+// 0: nothing, or the dimension is not divided.
 func (q *clusterQueue) share(at divisionDimension) int64 {
 	d := q.activeAs()
 	switch {
@@ -210,8 +210,8 @@ func (q *clusterQueue) share(at divisionDimension) int64 {
 	return own.share(divided(q.parent.share(at), q.parent.active.below[at], counts, own))
 }
 
-// aloneActive reports whether one queue below is active, and no other, so that its weight does not
-// matter. A weight of 1 may be none.
+// aloneActive reports whether one queue below is active, and no other, so that its weight does
+// not matter. A weight of 1 may be none.
 func (q *clusterQueue) aloneActive(at divisionDimension) bool {
 	if len(q.active.below[at]) != 1 {
 		return false
@@ -280,8 +280,8 @@ func divided(total int64, claims map[divisionClaim]int, one, instead divisionCla
 	return high
 }
 
-// mastersLimit is what masters may have of a dimension in the queue, which counts as active, if so
-// much is free in the cluster.
+// mastersLimit is what masters may have of a dimension in the queue, which counts as active, if
+// so much is free in the cluster.
 func (q *clusterQueue) mastersLimit(at divisionDimension, free int64) int64 {
 	d := q.activeAs()
 	n := q.share(at)
@@ -358,118 +358,6 @@ func (q *clusterQueue) updateMasters() {
 	if !limit.EqualTo(q.account.limit) {
 		q.account.setLimit(limit, resource.Vector{})
 	}
-}
-
-// noteMasters notes that masters of ours may have yet to start in the queue, with the part of one of
-// them.
-func (q *clusterQueue) noteMasters(part resource.Vector) {
-	if d := q.division(); d == nil || d.Masters == 0 || !q.startsMasters() {
-		return
-	}
-	of := &q.cluster.division
-	if of.masters == nil {
-		of.masters = make(map[*clusterQueue]resource.Vector)
-	}
-	if least, noted := of.masters[q]; noted {
-		part = lesser(least, part)
-	}
-	of.masters[q] = part
-}
-
-// startsMasters reports whether masters of ours may have yet to start in the queue: the last report
-// does not show them.
-func (q *clusterQueue) startsMasters() bool {
-	a, shown := &q.account, q.shownBy(q.inForce())
-	for _, d := range masterDimensions {
-		if a.used.Get(d.master)+a.reserved.Get(d.master) > shown.Get(d.master) {
-			return true
-		}
-	}
-	return false
-}
-
-// delay is a queue in which granted masters would lack something of a dimension.
-type delay struct {
-	queue *clusterQueue
-	lacks string
-}
-
-// delays returns a queue in which granted masters would not start, and would start without the
-// request: it makes its own queue active, or takes what is not divided. Nil: there is none.
-func (t *queueCharge) delays() (delayed *delay) {
-	q := t.queue
-	if q.division() == nil || !t.own || len(q.cluster.division.masters) == 0 {
-		return nil
-	}
-	var short []delay
-	q.whileActive(func() {
-		for u := range q.cluster.division.masters {
-			if d := u.activeAs(); u.dropped || d == nil || d.Masters == 0 || !u.startsMasters() {
-				delete(q.cluster.division.masters, u)
-			} else if lacks := u.mastersLack(t); lacks != "" {
-				short = append(short, delay{u, lacks})
-			}
-		}
-	})
-	q.whileInactive(func() {
-		for i := range short {
-			u := &short[i]
-			if (delayed == nil || u.queue.address.Compare(delayed.queue.address) < 0) && u.queue.mastersLack(nil) == "" {
-				delayed = u
-			}
-		}
-	})
-	return delayed
-}
-
-// mastersLack is the dimension in which the granted masters of the queue do not all start if
-// something else is granted, or nothing (nil); empty: they do. The one that starts last has not
-// taken anything yet itself, but all others may have. If something is granted, what a report may
-// show of ours counts twice, and else not.
-func (q *clusterQueue) mastersLack(next *queueCharge) string {
-	a, least := &q.account, q.cluster.division.masters[q]
-	var taken, masters resource.Vector
-	if next != nil {
-		taken = next.vector
-	}
-	if next != nil && next.queue == q {
-		masters, least = taken, lesser(least, taken)
-	}
-	for i, d := range masterDimensions {
-		at := divisionDimension(i)
-		has := a.used.Get(d.master) + a.reserved.Get(d.master)
-		if next != nil {
-			has += get(a.others, d.master) + get(masters, d.master)
-		} else {
-			has = max(has, get(q.report.Used, d.master))
-		}
-		if q.activeAs().limits(at) && has > q.mastersLimit(at, at.free(q)-get(taken, d.whole)+get(least, d.whole)) {
-			return d.master
-		}
-	}
-	return ""
-}
-
-// fitsDivision reports whether all granted masters start if this request is granted, too, and
-// notes it if that is what it lacks.
-func (t *queueCharge) fitsDivision() bool {
-	delayed := t.delays() != nil
-	if q := t.queue; t.own && q.of == nil && (delayed || q.active != nil && q.active.delayed) {
-		q.activity().delayed = delayed
-		q.updateActive()
-	}
-	return !delayed
-}
-
-// delayShortfall appends that masters which were granted before must start first, if that is so.
-func (t *queueCharge) delayShortfall(list []Shortfall) []Shortfall {
-	delayed := t.delays()
-	if delayed == nil {
-		return list
-	}
-	s := t.queue.account.shortfall(delayed.lacks, get(t.vector, delayed.lacks), 0, NoteHeld)
-	s.Detail = "for masters that were granted in " + delayed.queue.address.Path + " and have not started yet"
-	return append(list, s)
 }
 
 // estimated are the dimensions of the queue's limit that its cluster does not tell: those of the

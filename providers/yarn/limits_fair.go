@@ -8,15 +8,16 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// The FairScheduler divides what a queue has among the queues below it that are active: in which an
-// application runs or may run. It does so by weight, but gives each no less than its minimum and no
-// more than its maximum. A policy of the queue above says whether memory alone is divided, or cores
-// as well. Masters may have a part of this share. Of what is not divided, or if a queue has no share
-// yet, it is a part of what is free in the cluster, and no more than of the maximum.
+// The FairScheduler divides what a queue has among the queues below it that are active: in which
+// an application runs or may run. It does so by weight, but gives each no less than its minimum
+// and no more than its maximum. A policy of the queue above says whether memory alone is
+// divided, or cores as well. Masters may have a part of this share. Of what is not divided, or
+// if a queue has no share yet, it is a part of what is free in the cluster, and no more than of
+// the maximum.
 //
-// Answers tell the share, but no weights. What they tell of all queues as if all were active gives
-// the weights: such a share is in proportion to the weight, unless the minimum or the maximum is
-// it.
+// Answers tell the share, but no weights. What they tell of all queues as if all were active
+// gives the weights: such a share is in proportion to the weight, unless the minimum or the
+// maximum is it.
 
 // amShare is the FairScheduler's maxAMShare; negative: masters are not limited.
 func (s *Scheduler) amShare() float64 {
@@ -26,9 +27,9 @@ func (s *Scheduler) amShare() float64 {
 	return s.Assume.AMShare
 }
 
-// masters is the part of its share that masters may have in a queue of the FairScheduler; 0: they
-// are not limited, or that is not known. No answer tells it. If the limit of when a master was last
-// to start cannot be that part of any share of the queue, it is another part.
+// masters is the part of its share that masters may have in a queue of the FairScheduler; 0:
+// they are not limited, or that is not known. No answer tells it. If the limit of when a master
+// was last to start cannot be that part of any share of the queue, it is another part.
 func (s *Scheduler) masters(q *providers.Queue, e *Entry) float64 {
 	part := s.amShare()
 	switch {
@@ -76,9 +77,10 @@ func (e *Entry) active() bool {
 	return e.Active != nil && *e.Active > 0 || e.Pending != nil && *e.Pending > 0
 }
 
-// fairAMLimit is what masters may have in a queue of the FairScheduler by its present share; nil: it
-// is not known, or they are not limited. Used is what all queues use. Estimated are the dimensions
-// in which YARN did not use this limit when a master was last to start, or may use another one next.
+// fairAMLimit is what masters may have in a queue of the FairScheduler by its present share;
+// nil: it is not known, or they are not limited. Used is what all queues use. Estimated are the
+// dimensions in which YARN did not use this limit when a master was last to start, or may use
+// another one next.
 func (s *Scheduler) fairAMLimit(q *providers.Queue, e *Entry, used resource.Vector) (limit *resource.Vector, estimated []string) {
 	part := s.masters(q, e)
 	if part == 0 {
@@ -116,8 +118,8 @@ var amDimension = map[string]string{resource.Memory: resource.AMMemory, resource
 // dominantPolicy is the word for what divides cores, too; others divide memory alone.
 const dominantPolicy = "DRF"
 
-// divide says of each queue of the FairScheduler how it takes part in the division of the one above,
-// if the answer has the shares.
+// divide says of each queue of the FairScheduler how it takes part in the division of the one
+// above, if the answer has the shares.
 func (s *Scheduler) divide(queues []providers.Queue) {
 	below, policies := make(map[string][]int), make(map[string]string)
 	for i := range queues {
@@ -152,12 +154,12 @@ func (s *Scheduler) steady(q *providers.Queue, e *Entry) int64 {
 	return e.SteadyShare.Memory() / mebibyte
 }
 
-// exactShare is from how many MiB on two shares that differ by up to one, which is what YARN rounds,
-// are taken to be of the same weight.
+// exactShare is from how many MiB on two shares that differ by up to one, which is what YARN
+// rounds, are taken to be of the same weight.
 const exactShare = 1024
 
-// commonWeight is the weight that all queues of a list have which tell it; 0: they have not all the
-// same, or none tells it, or shares are too small to say it.
+// commonWeight is the weight that all queues of a list have which tell it; 0: they have not all
+// the same, or none tells it, or shares are too small to say it.
 func (s *Scheduler) commonWeight(queues []providers.Queue, list []int) int64 {
 	common := int64(0)
 	for _, i := range list {
@@ -216,8 +218,8 @@ func (s *Scheduler) crowded(queues []providers.Queue, list []int) bool {
 	return least
 }
 
-// tells reports whether a share is what the weight of the queue gives, so that it tells the weight:
-// it is neither the minimum nor the maximum.
+// tells reports whether a share is what the weight of the queue gives, so that it tells the
+// weight: it is neither the minimum nor the maximum.
 func (s *Scheduler) tells(q *providers.Queue, share *resource.Vector) bool {
 	return share != nil && share.Memory() > q.Guaranteed.Memory() && share.Memory() < s.most(q).Memory()
 }
