@@ -124,6 +124,9 @@ type Queue struct {
 	// FirstIsFree says that an application may start whatever its master takes, if no other master
 	// runs in the queue.
 	FirstIsFree bool
+	// Division says what masters may have if that moves with which queues are active, and
+	// ChildDivision that of a queue below it that is made by using it. Nil: it does not.
+	Division, ChildDivision *Division
 	// LargestContainer is the most that one container may have, in memory and cpu, so that a master
 	// which takes more never starts. What is not listed is not known.
 	LargestContainer resource.Vector
@@ -158,6 +161,24 @@ type Queue struct {
 	// Counts of applications. Nil: not known. Active ones have got their first container, pending
 	// ones have not.
 	Applications, Pending, Active, MaxApplications *int32
+}
+
+// Division is how a queue takes part when what the queue above has is divided among those below it
+// that are active: in which an application runs or waits to run. The first application in one queue
+// makes the shares of the others smaller, and with these what masters may have there.
+type Division struct {
+	// Divided are the dimensions that are divided, of memory and cpu. What is not divided is what
+	// nobody uses in the whole cluster.
+	Divided []string
+	// Weight is its weight among the queues beside it, at most, and LeastWeight at least. A share
+	// is as large as Weight says, but no less than Least and no more than Most. Those of the root
+	// are what there is. What Most does not list does not limit masters.
+	Weight, LeastWeight int64
+	Least, Most         resource.Vector
+	// Masters is the portion of the share that masters may have, rounded up to a multiple of Step;
+	// 0: they are not limited. Shares are rounded down to it.
+	Masters float64
+	Step    resource.Vector
 }
 
 // User is what a user of the cluster has in one queue: the most that it may be, and what all its

@@ -169,6 +169,9 @@ func noteText(s *bursarv1.Shortfall) string {
 	case noteMeasured:
 		return "by what the machine measures"
 	case noteHeld:
+		if s.GetDetail() != "" {
+			return "kept " + oneLine(s.GetDetail())
+		}
 		return "kept for a request that waits longer"
 	case noteUnknown:
 		return "no fresh measurement"

@@ -67,14 +67,23 @@ func QueueReports(queues []providers.Queue) ([]ledger.QueueReport, error) {
 
 // queueDetails is what is said of a queue next to its limits; nil: nothing.
 func queueDetails(q *providers.Queue) *ledger.QueueDetails {
-	plain := q.LargestContainer.IsUnset() && q.MayGrow.IsUnset() && q.UsersMayGrow.IsUnset()
+	plain := q.LargestContainer.IsUnset() && q.MayGrow.IsUnset() && q.UsersMayGrow.IsUnset() && q.Division == nil && q.ChildDivision == nil
 	if plain && len(q.NotEnforced)+len(q.Estimated) == 0 && q.UserPercent == nil && q.HeldBack <= 0 {
 		return nil
 	}
 	return &ledger.QueueDetails{
-		LargestContainer: q.LargestContainer, NotEnforced: q.NotEnforced, Estimated: q.Estimated, UserPercent: q.UserPercent,
+		LargestContainer: q.LargestContainer, Division: division(q.Division), ChildDivision: division(q.ChildDivision),
+		NotEnforced: q.NotEnforced, Estimated: q.Estimated, UserPercent: q.UserPercent,
 		MayGrow: q.MayGrow, UsersMayGrow: q.UsersMayGrow, HeldBack: ledger.HeldBack{Applications: q.HeldBack, Reason: shownText(q.HeldBackBy, mostDiagnostics)},
 	}
+}
+
+// division is how a queue takes part in a division, in the ledger's form; nil: it does not.
+func division(d *providers.Division) *ledger.Division {
+	if d == nil {
+		return nil
+	}
+	return new(ledger.Division(*d))
 }
 
 // queueUsers is what is said of the users of a queue, in the ledger's form and order; nil: nothing.

@@ -6,8 +6,8 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// unlimited is what an account may give of a dimension that it does not list: so much more than all
-// live allocations together have (see mostTogether) that it is never used up.
+// unlimited is what an account may give of a dimension that it does not list: so much more than
+// all live allocations together have (see mostTogether) that it is never used up.
 const unlimited = math.MaxInt64 / 2
 
 // account is one thing that limits. available = limit - protected - used - reserved - others, per
@@ -247,6 +247,9 @@ func (a *account) free() [3]int64 {
 
 // info is the account for readers.
 func (a *account) info() AccountInfo {
+	if q := a.queue.clusterQueue; q != nil {
+		q.updateMasters()
+	}
 	info := AccountInfo{
 		Name: a.name, Limit: a.limit, Protected: a.protected,
 		Used: a.used.Vector(), Reserved: a.reserved.Vector(), Others: a.others,
@@ -265,9 +268,12 @@ func (a *account) info() AccountInfo {
 		if of := q.of.queue.report.Details; of != nil {
 			info.UserPercent = of.UserPercent
 		}
-	} else if q != nil && q.report.Details != nil {
-		info.NotEnforced, info.Estimated = q.report.Details.NotEnforced, q.report.Details.Estimated
-		info.HeldBack, info.MayGrow = q.heldBack(), q.mayGrow()
+	} else if q != nil {
+		info.Estimated = q.estimated()
+		if q.report.Details != nil {
+			info.NotEnforced = q.report.Details.NotEnforced
+			info.HeldBack, info.MayGrow = q.heldBack(), q.mayGrow()
+		}
 	}
 	if a.claim != nil {
 		info.HeldFor, info.HeldUntil, info.Kept = a.claim.entry.ID, a.claim.until, a.idle()

@@ -344,7 +344,8 @@ func (l *Ledger) shortIn(list []Shortfall, t *queueCharge, e *entry) []Shortfall
 	}
 	note := t.unschedulable()
 	if note == "" {
-		return l.short(list, &t.queue.account, e, t.queue.limited(t.vector))
+		t.queue.updateMasters()
+		return t.delayShortfall(l.short(list, &t.queue.account, e, t.queue.limited(t.vector)))
 	}
 	if note == NoteUnknown && !t.own {
 		return list

@@ -177,7 +177,7 @@ func (a *auditor) compareClusterQueue(q *clusterQueue) {
 // cluster shows there.
 func (a *auditor) compareFigures(q *clusterQueue) {
 	sum := a.sumOf(&q.account)
-	if q.attached != sum.attached || !q.known && q.attached == 0 && q.below == 0 {
+	if int(q.attached) != sum.attached || !q.known && q.attached == 0 && q.below == 0 {
 		a.reportf(3, "%s: said to be touched by %d, is by %d, reported %t, %d below", q.account.name, q.attached, sum.attached, q.known, q.below)
 	}
 	for by := range q.cluster.readings() {

@@ -30,7 +30,7 @@ type cluster struct {
 	untrusted      string
 	silence        string // why the cluster could not be read after it
 	answers        map[string]*ApplicationReport
-	reports        int                 // how many there were
+	reports        int32               // how many there were
 	reportedQueues int                 // in the last report, counted once for each partition
 	capacity       fleet               // by the last report that could be relied on, see shareabroad.go
 	leaves         map[string][]string // full paths by their last element, sorted; nil if fullPaths
@@ -38,8 +38,9 @@ type cluster struct {
 
 	reading *reading // a report that is being taken in; nil: none
 
-	queues map[queueKey]*clusterQueue
-	order  *btree.BTreeG[*clusterQueue] // the cluster queues by address
+	division division // of what the cluster has among the active queues
+	queues   map[queueKey]*clusterQueue
+	order    *btree.BTreeG[*clusterQueue] // the cluster queues by address
 
 	timer timer
 }

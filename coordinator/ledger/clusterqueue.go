@@ -16,8 +16,9 @@ type clusterQueue struct {
 	cluster  *cluster
 	parent   *clusterQueue // nil: the root
 	address  resource.Address
-	attached int   // live allocations, and requests that are being decided
+	attached int32 // live allocations, and requests that are being decided
 	below    int32 // queues that have it as their parent
+	taken    int32 // the number of the report that it was last updated by
 	dropped  bool
 	known    bool // it is in the last report
 	// users are the parts that users with live allocations in this very queue have of it, by name.
@@ -28,8 +29,7 @@ type clusterQueue struct {
 	creator *host
 
 	report QueueReport
-	// taken is the number of the report that it was last updated by.
-	taken int
+	active *activity // nil: it takes part in no division
 	// shown is the part of our allocations here that the figures of the last report include for
 	// certain.
 	shown resource.Sum
@@ -164,7 +164,11 @@ func (t *queueCharge) fits() bool {
 	if t.vector.IsZero() {
 		return true
 	}
-	return t.unschedulable() == "" && t.queue.account.fits(t.queue.limited(t.vector)) && !t.queue.masterIsLarge(t.vector)
+	if t.unschedulable() != "" {
+		return false
+	}
+	t.queue.updateMasters()
+	return t.queue.account.fits(t.queue.limited(t.vector)) && !t.queue.masterIsLarge(t.vector) && t.fitsDivision()
 }
 
 // leavesOnly reports whether the queue is known to take no applications itself.
@@ -277,6 +281,10 @@ func (q *clusterQueue) applyReport() {
 	q.account.complete = q.known && q.of == nil
 	q.updateOthers()
 	q.account.setLimit(q.report.Limit, resource.Vector{})
+	q.updateActive()
+	if _, noted := q.cluster.division.masters[q]; !noted {
+		q.noteMasters(resource.Vector{})
+	}
 }
 
 // updateOthers computes what others use: the report's figures less the part of our allocations

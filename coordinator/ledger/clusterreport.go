@@ -46,6 +46,10 @@ type QueueDetails struct {
 	// LargestContainer is the most that one container may have, in memory and cpu. What is not
 	// listed is not known. A master that takes more never starts.
 	LargestContainer resource.Vector
+	// Division says what masters may have if that moves with which queues are active, and
+	// ChildDivision that of a queue below it that the cluster creates when it is used. Nil: it does
+	// not.
+	Division, ChildDivision *Division
 	// These are only shown. NotEnforced are dimensions that the cluster does not look at, Estimated
 	// those of the limit that it does not tell. UserPercent is the share of the queue, in percent,
 	// that a user is sure of while others want more; nil: not reported, or there is no such limit.

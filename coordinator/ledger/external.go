@@ -186,6 +186,7 @@ func (e *entry) holdExternal() {
 func (e *entry) countCharge(t *queueCharge) {
 	t.queue.account.add(e.State, t.vector)
 	t.queue.countHeld(t.vector, 1)
+	t.queue.noteMasters(t.vector)
 	t.countUse(e.share)
 }
 
@@ -199,6 +200,7 @@ func (t *queueCharge) countUse(s *share) {
 func (q *clusterQueue) countHeld(v resource.Vector, by int) {
 	if !v.IsZero() {
 		q.account.held += by
+		q.updateActive()
 	}
 }
 
@@ -265,6 +267,7 @@ func (l *Ledger) entitleExternal(e *entry) {
 			}
 		}
 		t.queue.account.replace(e.State, e.State, before, after)
+		t.queue.noteMasters(resource.Vector{})
 		l.freed(&t.queue.account)
 	}
 }

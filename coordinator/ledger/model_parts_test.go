@@ -82,7 +82,8 @@ func (m *machine) someParts(t *rapid.T, r *modelRow) []resource.External {
 	return resource.NewResource(resource.Vector{}, list...).External
 }
 
-// overlaid replaces what is set, and reports whether every part is one that is there.
+// overlaid replaces what is set, and reports whether every part is one that is there. A part that
+// changes is no smaller than its master.
 func overlaid(base, over resource.Resource) (next resource.Resource, named bool) {
 	next, named = base, true
 	for dimension, quantity := range over.All() {
@@ -96,6 +97,12 @@ func overlaid(base, over resource.Resource) (next resource.Resource, named bool)
 		}
 		for dimension, quantity := range part.All() {
 			v = v.With(dimension, quantity)
+		}
+		for master, whole := range map[string]string{resource.AMMemory: resource.Memory, resource.AMCPU: resource.CPU} {
+			n, _ := v.Get(master)
+			if all, _ := v.Get(whole); n > all {
+				v = v.With(whole, n)
+			}
 		}
 		next = next.WithPart(part.Address, v)
 	}

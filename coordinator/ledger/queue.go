@@ -145,6 +145,9 @@ func (q *queue) push(c *class) {
 	}
 	q.waiting += len(c.members.items)
 	q.classes++
+	if q.clusterQueue != nil {
+		q.clusterQueue.updateActive()
+	}
 	asked := q.asked(c)
 	q.countNeed(asked.Memory(), 1)
 	q.least[0] = min(q.least[0], asked.Memory())
@@ -207,6 +210,9 @@ func (c *class) dequeue() {
 	g.classes.remove(c.index)
 	c.group = nil
 	q.classes--
+	if q.clusterQueue != nil {
+		q.clusterQueue.updateActive()
+	}
 	if c.tried {
 		c.tried = false
 		q.tried--

@@ -100,7 +100,7 @@ type reading struct {
 	*indexedReport
 
 	cluster *cluster
-	number  int     // of the cluster's reports
+	number  int32   // of the cluster's reports
 	taken   Instant // when it was handed in
 	until   Instant // how long it is valid
 	// before are the answers of the last report; nil: they do not count.

@@ -3,6 +3,7 @@ package ledger_test
 import (
 	"fmt"
 	"reflect"
+	"strconv"
 	"strings"
 	"time"
 
@@ -69,6 +70,8 @@ func (s *script) unprovider(a *arguments) string {
 //	  container=(memory=4GiB,cpu=2)                 and the most that one container may have
 //	  grows=(memory=16GiB) usersgrow=(memory=8GiB)  and what its limits may become
 //	  held=2 why=no_machine                         and what the cluster holds back there
+//	  apps=2 weight=1 least=(memory=1GiB) masters=0.5   and how many applications it has, and how it
+//	                                                takes part in a division
 //	  users=(memory=4GiB) limit.bob=(…) used.bob=(…)   and what limits users there
 //	app a_1 root.a memory=2GiB                    which has this allocated there
 //	app a_1 ended                                 or: app a_1 unknown
@@ -104,10 +107,22 @@ func readQueue(line *arguments) ledger.QueueReport {
 		LargestContainer: line.vectorOf("container"), MayGrow: line.vectorOf("grows"), UsersMayGrow: line.vectorOf("usersgrow"),
 		HeldBack: ledger.HeldBack{Applications: int32(line.integer("held", 0)), Reason: line.text("why")},
 	}
+	q.Limit, q.FirstIsFree = line.vector(), line.flag("first-free")
+	if weight, set := line.option("weight"); set {
+		d.Division = readDivision(line, weight, q.Limit)
+		if q.CreatesChildren {
+			d.ChildDivision = new(*d.Division)
+			d.ChildDivision.Masters = 0.5
+		}
+	}
 	if !reflect.DeepEqual(d, ledger.QueueDetails{}) {
 		q.Details = &d
 	}
-	q.Limit, q.FirstIsFree = line.vector(), line.flag("first-free")
+	if apps, set := line.option("apps"); set {
+		n, err := strconv.ParseInt(apps, 10, 32)
+		line.fatal(err)
+		q.Applications = new(int32(n))
+	}
 	users := ledger.QueueUsers{Limit: line.vectorOf("users")}
 	for _, user := range []string{"alice", "bob"} {
 		u := ledger.UserReport{User: user, Limit: line.vectorOf("limit." + user), Used: line.vectorOf("used." + user)}
@@ -119,6 +134,21 @@ func readQueue(line *arguments) ledger.QueueReport {
 		q.Users = &users
 	}
 	return q
+}
+
+// readDivision reads how a queue takes part in the division of memory.
+func readDivision(line *arguments, weight string, most resource.Vector) *ledger.Division {
+	n, err := strconv.ParseInt(weight, 10, 64)
+	line.fatal(err)
+	d := &ledger.Division{
+		Divided: []string{resource.Memory}, Weight: n, LeastWeight: n, Least: line.vectorOf("least"), Most: most,
+		Step: resource.Vector{}.WithMemory(1 << 20),
+	}
+	if masters, set := line.option("masters"); set {
+		d.Masters, err = strconv.ParseFloat(masters, 64)
+		line.fatal(err)
+	}
+	return d
 }
 
 // scriptTerms are of the settings am=1GiB, users=LABEL, and container=1GiB with step=512MiB, by

@@ -167,8 +167,8 @@ func TestAReportWithoutAnIDOrAProcessIsNoEngine(t *testing.T) {
 	}
 }
 
-// Engines that say they are larger together than all on one host can be are not counted, and nothing
-// else is lost for them.
+// Engines that say they are larger together than all on one host can be are not counted, and
+// nothing else is lost for them.
 func TestAnEngineThatCannotBeCountedLeavesTheBooksAlone(t *testing.T) {
 	l := ready(t)
 	must(t, l.PutQuota(start, ledger.Quota{Selector: selector(t, "user=*"), Limit: resource.Vector{}.WithMemory(8)}))

@@ -10,10 +10,10 @@ import (
 // # Quantities that nothing limits
 //
 // What a request may ask for is bounded (resource.MaxQuantity), and most of it by what a host, a
-// queue or a quota has. Some is not: hosts do not limit instances, and a queue may list no limit. So
-// that no sum overflows whatever rules come, each live allocation counts with its largest quantity,
-// and what these add up to is bounded: for all, so that every sum has room, and long before that for
-// each caller, so that nobody can use up what is for all.
+// queue or a quota has. Some is not: hosts do not limit instances, and a queue may list no limit.
+// So that no sum overflows whatever rules come, each live allocation counts with its largest
+// quantity, and what these add up to is bounded: for all, so that every sum has room, and long
+// before that for each caller, so that nobody can use up what is for all.
 
 const (
 	// mostTogether bounds the largest quantities of all live allocations together. No sum over some
@@ -42,8 +42,8 @@ func (e *TooMuchError) Error() string {
 		e.Caller, e.Sum, e.More, e.Most)
 }
 
-// summable checks that the largest quantity of an allocation, which its agent may have reported, may
-// grow by so much. The error is a *TooMuchError.
+// summable checks that the largest quantity of an allocation, which its agent may have reported,
+// may grow by so much. The error is a *TooMuchError.
 func (l *Ledger) summable(a *Allocation, more int64) error {
 	check := func(who string, sum, most int64) error {
 		if more <= 0 || more <= most-sum {

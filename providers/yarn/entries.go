@@ -88,7 +88,7 @@ func (s *Scheduler) list(n *node, parent string, seen map[string]bool) error {
 		row.Applications, row.Pending, row.Active, row.MaxApplications = n.applications, n.pending, n.active, n.maximum
 		row.ApplicationsPerUser, row.ParallelApplications, row.Containers = n.perUser, n.parallel, n.containers
 		row.UserPercent, row.UserFactor, row.AutoCreated = n.userPercent, n.factor, n.autoCreated
-		row.LargestContainer = n.largest
+		row.LargestContainer, row.FairShare, row.SteadyShare, row.Policy = n.largest, n.fairShare, n.steadyShare, n.policy
 		row.Users = n.usersIn(row.Partition)
 		row.State, row.CreatesChildren, row.DefaultPartition = n.state, n.createsChildren(), n.defaultPartition
 		s.Entries = append(s.Entries, row)

@@ -14,6 +14,9 @@ type applicationLimits struct {
 	users               []userNode
 	autoCreated         bool
 	largest             *resource.Vector // container
+	// The FairScheduler's shares of the queue, by the queues that are active and of all.
+	fairShare, steadyShare *resource.Vector
+	policy                 string // of the FairScheduler: by what it divides the share
 }
 
 // userNode is a user in a queue of the CapacityScheduler, as it is read.
@@ -46,6 +49,9 @@ var limitFields = map[string]nodeField{
 	"maxContainerAllocation": vector(roleLimit, func(n *node) **resource.Vector { return &n.largest }),
 	"amMaxResources":         vector(roleLimit, func(n *node) **resource.Vector { return &n.amLimit }),
 	"amUsedResources":        vector(roleTaken, func(n *node) **resource.Vector { return &n.amUsed }),
+	"fairResources":          vector(rolePromised, func(n *node) **resource.Vector { return &n.fairShare }),
+	"schedulingPolicy":       word(func(n *node) *string { return &n.policy }),
+	"steadyFairResources":    vector(rolePromised, func(n *node) **resource.Vector { return &n.steadyShare }),
 }
 
 func readUsers(r *reader, n *node) error {

@@ -107,12 +107,12 @@ func (s *Scheduler) limitApplications(queues []providers.Queue) {
 			s.limitUsers(q, e, by, byMemory)
 		case FairScheduler:
 			limit, estimated := s.fairAMLimit(q, e, used)
-			q.Limit, q.Used = withMasters(q.Limit, limit, false), withMasters(q.Used, e.AMUsed, false)
-			if estimated {
-				q.Estimated = []string{resource.AMMemory, resource.AMCPU}
-			}
+			q.Limit, q.Used, q.Estimated = withMasters(q.Limit, limit, false), withMasters(q.Used, e.AMUsed, false), estimated
 		case FifoScheduler:
 		}
+	}
+	if s.Kind == FairScheduler {
+		s.divide(queues)
 	}
 	if by == CalculatorDefault {
 		for i := range queues {
@@ -310,34 +310,6 @@ func unitOf(dimension string) int64 {
 		return core
 	}
 	return mebibyte
-}
-
-// fairAMLimit is what masters may have in a queue of the FairScheduler; nil: it is not known, or
-// they are not limited. What the answer says is what it was when a master was last to start, and
-// nothing until then. So before the first one it is estimated.
-func (s *Scheduler) fairAMLimit(q *providers.Queue, e *Entry, used resource.Vector) (limit *resource.Vector, estimated bool) {
-	share := s.Assume.AMShare
-	if share == 0 {
-		share = defaultAMShare
-	}
-	switch {
-	case share < 0 || e.AMLimit == nil:
-		return nil, false
-	case e.AMLimit.Memory() > 0 || e.AMLimit.CPU() > 0:
-		return e.AMLimit, false
-	case e.AMUsed != nil && !e.AMUsed.IsZero():
-		return nil, false // masters run, and none was ever compared with a limit: there is none
-	}
-	most := q.Limit
-	for _, dimension := range containerDimensions {
-		total, _ := s.Totals[""].Get(dimension)
-		taken, _ := used.Get(dimension)
-		limit, limited := most.Get(dimension)
-		if free := max(0, total-taken); !limited || free < limit {
-			most = most.With(dimension, free)
-		}
-	}
-	return new(portion(share, most, resource.Vector{}, CalculatorDominant)), true
 }
 
 // calculator is what the CapacityScheduler compares resources by, as far as it is configured or

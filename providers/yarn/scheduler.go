@@ -88,6 +88,12 @@ type Entry struct {
 	// AMPercent is the share of the queue that they may have, in percent.
 	AMLimit, AMUsed *resource.Vector
 	AMPercent       *float64
+	// FairShare is what the FairScheduler gives a queue with the others that are active, and
+	// SteadyShare what it would give if all were.
+	FairShare, SteadyShare *resource.Vector
+	// Policy is by what the FairScheduler divides what the queue has: "fair" is memory alone, "DRF"
+	// all resources.
+	Policy string
 	// UserAMLimit is what one user's masters may have before Hadoop 2.8, in which all users have
 	// the same.
 	UserAMLimit *resource.Vector
