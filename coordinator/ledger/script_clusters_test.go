@@ -67,7 +67,7 @@ func (s *script) unprovider(a *arguments) string {
 //	queue root.a memory=8GiB used=(memory=2GiB)   with its limit
 //	  container=(memory=4GiB,cpu=2)                 and the most that one container may have
 //	  users=(memory=4GiB) limit.bob=(…) used.bob=(…)   and what limits users there
-//	app a_1 root.a memory=2GiB                    which has this allocated there
+//	app a_1 root.a user=alice memory=2GiB         which has this allocated there, and runs as her
 //	app a_1 ended                                 or: app a_1 unknown
 //	app a_1 ended failure=FAILED diagnostics=…    if it did not end well
 func (s *script) report(a *arguments) string {
@@ -132,6 +132,7 @@ func scriptTerms(p ledger.ProviderRecord) ledger.Terms {
 
 func readApplication(line *arguments) ledger.ApplicationReport {
 	r := ledger.ApplicationReport{ID: line.word(), Known: true}
+	r.User, _ = line.option("user")
 	switch {
 	case line.flag("ended"):
 		r.Ended = true
