@@ -125,7 +125,8 @@ func (m *machine) failure(c *modelCluster, row *modelRow, answers map[string]led
 	return m.unknown(c, row, answers, settled, true)
 }
 
-// unknown says which application of a row no cluster knows, of those that one knew or of the others.
+// unknown says which application of a row no cluster knows, of those that one knew or of the
+// others.
 func (m *machine) unknown(c *modelCluster, row *modelRow, answers map[string]ledger.ApplicationReport, settled, seen bool) string {
 	for _, id := range row.ApplicationIDs {
 		lost := settled && row.seen[id] == seen
