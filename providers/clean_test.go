@@ -31,7 +31,9 @@ func (h hostile) Applications(context.Context, []string) ([]Application, error) 
 	held := map[string]resource.Vector{"": {}, h.text: {}}
 	return []Application{
 		{ID: "plain", Queue: "root.a", User: "alice", Failure: h.text, Diagnostics: h.text, Allocated: held},
-		{ID: "queue", Queue: h.text}, {ID: "user", Queue: "root.a", User: "ali" + h.text}, {ID: h.text},
+		{ID: "queue", Queue: h.text},
+		{ID: "user", Queue: "root.a", User: "ali" + h.text},
+		{ID: h.text},
 	}, nil
 }
 

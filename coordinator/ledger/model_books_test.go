@@ -34,7 +34,7 @@ type modelRow struct {
 	detached ledger.Instant
 	touched  int64 // of its memory, as of the last sample
 	overUse  overUse
-	brought  bool                      // by an agent, and the ledger did not know the request
+	brought  bool // by an agent, and the ledger did not know the request
 	elsewhere
 }
 

@@ -19,7 +19,6 @@ func (m *machine) follows(c *modelCluster, r *ledger.ClusterReport, row *modelRo
 	}
 	settled := c.good && r.Asked >= max(row.Confirmed, row.changed, c.since).Add(r.Settle)
 	m.see(row, answers)
-	said := false
 	saying := func(stuck string) bool {
 		reason := cmp.Or(m.failure(c, row, answers, settled), c.strange(row, answers), stuck)
 		if reason == "" && row.Reason == "" {
@@ -27,7 +26,7 @@ func (m *machine) follows(c *modelCluster, r *ledger.ClusterReport, row *modelRo
 		}
 		return reason != "" && reason != row.Reason && !row.finished(answers, settled)
 	}
-	said = saying("")
+	said := saying("")
 	var strays []ledger.ApplicationReport
 	to, free := make(map[string]bool), slices.DeleteFunc(slices.Clone(row.Entitled.External), func(x resource.External) bool { return !here(x) })
 	for _, id := range row.ApplicationIDs {
