@@ -2,12 +2,14 @@ package providers
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/bursar/bursar/internal/spelling"
+	"github.com/bursar/bursar/resource"
 )
 
 const (
@@ -21,7 +23,8 @@ func Said(text string) string { return spelling.Line(text, maxText) }
 
 // Clean returns a provider whose texts are fit to be shown and logged, whatever the cluster says.
 // Queues, partitions and users with names that cannot be shown are left out: nobody can ask for
-// them. Errors are as they were; see Said.
+// them. So are applications that run in such a queue, or as such a user: nothing is known of them.
+// Errors are as they were; see Said.
 func Clean(p Provider) Provider {
 	if counted, is := p.(Counted); is {
 		return &cleanCounted{clean{p}, counted}
@@ -53,6 +56,24 @@ func (c *clean) Snapshot(ctx context.Context) (Snapshot, error) {
 		q.Users = slices.DeleteFunc(q.Users, func(u User) bool { return !shown(u.Name) })
 	}
 	return s, err
+}
+
+// Applications are the provider's, cleaned.
+func (c *clean) Applications(ctx context.Context, ids []string) ([]Application, error) {
+	list, err := c.Provider.Applications(ctx, ids)
+	list = slices.DeleteFunc(list, func(a Application) bool { return !shown(a.ID) || !shown(a.Queue) || !shown(a.User) })
+	for i := range list {
+		a := &list[i]
+		a.Failure, a.Diagnostics = word(a.Failure), Said(a.Diagnostics)
+		for partition := range a.Allocated {
+			if !shown(partition) {
+				a.Allocated = maps.Clone(a.Allocated) // the provider may keep it
+				maps.DeleteFunc(a.Allocated, func(p string, _ resource.Vector) bool { return !shown(p) })
+				break
+			}
+		}
+	}
+	return list, err
 }
 
 // Servers is the provider's, cleaned but for the errors.

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/bursar/bursar/resource"
 )
 
 // hostile says what it likes.
@@ -23,6 +25,16 @@ func (h hostile) Snapshot(context.Context) (Snapshot, error) {
 	other := q("root.b")
 	other.Partition = h.text
 	return Snapshot{Server: h.text, Incarnation: h.text, Untrusted: h.text, Queues: []Queue{q("root.a"), q("root." + h.text), other}}, nil
+}
+
+func (h hostile) Applications(context.Context, []string) ([]Application, error) {
+	held := map[string]resource.Vector{"": {}, h.text: {}}
+	return []Application{
+		{ID: "plain", Queue: "root.a", User: "alice", Failure: h.text, Diagnostics: h.text, Allocated: held},
+		{ID: "queue", Queue: h.text},
+		{ID: "user", Queue: "root.a", User: "ali" + h.text},
+		{ID: h.text},
+	}, nil
 }
 
 func (h hostile) Servers(context.Context) []Server {
@@ -45,8 +57,12 @@ func TestNothingThatATerminalActsOnComesFromAProvider(t *testing.T) {
 		if len(s.Queues) != 1 || s.Queues[0].Path != "root.a" || len(s.Queues[0].Users) != 1 || s.Queues[0].Users[0].Name != "alice" {
 			t.Fatalf("%q: kept are %+v", text, s.Queues)
 		}
-		all := fmt.Sprintf("%v %v %s", s, p.Servers(t.Context()), Said(text))
-		if strings.ContainsFunc(all, func(r rune) bool { return !strconv.IsPrint(r) }) || len(all) > 5000 {
+		apps, err := p.Applications(t.Context(), nil)
+		if err != nil || len(apps) != 1 || apps[0].ID != "plain" || apps[0].Queue != "root.a" || apps[0].User != "alice" || len(apps[0].Allocated) != 1 {
+			t.Fatalf("%q: kept are %+v, %v", text, apps, err)
+		}
+		all := fmt.Sprintf("%v %v %v %s", s, apps, p.Servers(t.Context()), Said(text))
+		if strings.ContainsFunc(all, func(r rune) bool { return !strconv.IsPrint(r) }) || len(all) > 7000 {
 			t.Fatalf("%q: %d bytes: %q", text, len(all), all)
 		}
 	})

@@ -222,6 +222,9 @@ type Application struct {
 	Failure, Diagnostics string
 	// Queue is the queue that it runs in: a full path, or a leaf if the cluster says no more.
 	Queue string
+	// User is whom it runs as. Empty: the cluster does not say it. Then no part of an allocation
+	// follows it to another queue.
+	User string
 	// Allocated is what it holds now, by partition. If the cluster does not tell them apart there
 	// is one entry, with AnyPartition.
 	Allocated map[string]resource.Vector

@@ -70,6 +70,7 @@ file of providers (docs/providers.md says what the command prints):
               variables that it gets, as a list: NAME, or NAME=VALUE
   directory   its working directory; default /
   maxBytes    the most that it may print; default 4MiB
+  userLabel   the label that names the user there; default user
 
 and of every kind:
 

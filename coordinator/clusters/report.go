@@ -119,7 +119,7 @@ func applicationReports(answers []providers.Application, asked []string) []ledge
 	}
 	reports := make([]ledger.ApplicationReport, 0, len(answers))
 	for _, a := range answers {
-		sound := wanted[a.ID] && utf8.ValidString(a.Queue)
+		sound := wanted[a.ID] && utf8.ValidString(a.Queue+a.User)
 		for _, v := range a.Allocated {
 			sound = sound && v.Validate() == nil
 		}
@@ -129,7 +129,7 @@ func applicationReports(answers []providers.Application, asked []string) []ledge
 		delete(wanted, a.ID)
 		reports = append(reports, ledger.ApplicationReport{
 			ID: a.ID, Known: a.Known, Ended: a.Ended, Failure: shownText(a.Failure, mostWord), Diagnostics: shownText(a.Diagnostics, mostDiagnostics),
-			Queue: a.Queue, Allocated: a.Allocated,
+			Queue: a.Queue, User: a.User, Allocated: a.Allocated,
 		})
 	}
 	return reports

@@ -185,7 +185,6 @@ func (a *account) overLimit() bool {
 	return false
 }
 
-// balance is the sum that an allocation in the given state counts in.
 // sums are what allocations hold.
 type sums struct {
 	used     resource.Sum // of active allocations

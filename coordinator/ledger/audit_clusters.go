@@ -53,8 +53,15 @@ func (a *auditor) countCharges(e *entry, c *counted) {
 	}
 }
 
-// checkUserCharges checks the charges of users' parts of cluster queues, and counts them.
+// checkUserCharges checks the charges of users' parts of cluster queues, and counts them. There is
+// one for each part of which the user is known.
 func (a *auditor) checkUserCharges(e *entry) (users int) {
+	want := 0
+	for _, part := range e.Entitled.External {
+		if c := a.clusters[ClusterName{part.Kind, part.Cluster}]; c != nil && c.userOf(&e.Allocation) != "" {
+			want++
+		}
+	}
 	for _, t := range e.queueCharges() {
 		if t.queue.of == nil {
 			continue
@@ -63,6 +70,12 @@ func (a *auditor) checkUserCharges(e *entry) (users int) {
 		if part, there := e.Entitled.Part(t.queue.address); !there || !part.Equal(t.vector) {
 			a.reportf(3, "allocation %s has %s in %s, its part there is %s", e.ID, t.vector, t.queue.account.name, part)
 		}
+		if user := t.queue.cluster.userOf(&e.Allocation); user != t.queue.of.user {
+			a.reportf(3, "allocation %s counts in %s, and its user there is %q", e.ID, t.queue.account.name, user)
+		}
+	}
+	if users != want {
+		a.reportf(3, "allocation %s touches %d users' parts of cluster queues, its parts %d", e.ID, users, want)
 	}
 	return users
 }

@@ -78,8 +78,9 @@ func (l *Ledger) dropCluster(c *cluster) {
 // configure applies a provider that is new or has other settings.
 func (l *Ledger) configure(p ProviderRecord) {
 	c := l.cluster(p.ClusterName)
-	c.configured, c.since, c.terms = true, l.now, l.termsOf(p)
+	c.configured, c.since = true, l.now
 	l.forgetCluster(c)
+	l.setTerms(c, l.termsOf(p))
 }
 
 // termsOf is what the settings of a provider say of requests.
@@ -93,8 +94,9 @@ func (l *Ledger) termsOf(p ProviderRecord) Terms {
 // unconfigure applies that a provider was removed.
 func (l *Ledger) unconfigure(name ClusterName) {
 	c := l.cluster(name)
-	c.configured, c.terms = false, Terms{}
+	c.configured = false
 	l.forgetCluster(c)
+	l.setTerms(c, Terms{})
 	l.dropCluster(c)
 }
 

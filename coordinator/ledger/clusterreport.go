@@ -80,6 +80,8 @@ type ApplicationReport struct {
 	Failure, Diagnostics string
 	// Queue is where it runs: a full path or, if the cluster says no more, a leaf.
 	Queue string
+	// User is whom it runs as; empty: the cluster does not say it.
+	User string
 	// Allocated is what it holds, by partition. AnyPartition stands for the one that it runs in if
 	// the cluster does not say which.
 	Allocated map[string]resource.Vector
@@ -140,10 +142,10 @@ func (e *entry) finished(answers map[string]*ApplicationReport, settled bool) bo
 func (r *reading) certain(e *entry, part int) resource.Vector {
 	total := resource.Vector{}
 	for i, id := range e.ApplicationIDs {
-		if r.owners[id] != e.ID || slices.Contains(e.ApplicationIDs[:i], id) {
+		if r.owners[id].id != e.ID || slices.Contains(e.ApplicationIDs[:i], id) {
 			continue
 		}
-		least := lesser(e.allocated(part, r.before[id]), e.allocated(part, r.answers[id]))
+		least := lesser(r.allocated(e, part, r.before[id]), r.allocated(e, part, r.answers[id]))
 		if sum, err := total.Add(least); err == nil {
 			total = sum
 		}
@@ -153,7 +155,7 @@ func (r *reading) certain(e *entry, part int) resource.Vector {
 
 // allocated is what an application holds of the entry's part, by an answer. What could belong to
 // several parts counts in none.
-func (e *entry) allocated(part int, a *ApplicationReport) resource.Vector {
+func (r *reading) allocated(e *entry, part int, a *ApplicationReport) resource.Vector {
 	if a == nil || !a.Known || a.Ended {
 		return resource.Vector{}
 	}
@@ -164,7 +166,7 @@ func (e *entry) allocated(part int, a *ApplicationReport) resource.Vector {
 	}
 	for i := range e.Entitled.External {
 		other := &e.Entitled.External[i].Address
-		candidate := other.Kind == at.Kind && other.Cluster == at.Cluster && a.runsIn(other.Path) && (!told || other.Partition == at.Partition)
+		candidate := other.Kind == at.Kind && other.Cluster == at.Cluster && r.runsIn(a, other.Path) && (!told || other.Partition == at.Partition)
 		if candidate != (i == part) {
 			return resource.Vector{}
 		}
@@ -190,8 +192,10 @@ func withApplication(held, part resource.Vector) resource.Vector {
 }
 
 // runsIn reports whether the application is in the queue with this path, as far as the cluster
-// says.
-func (a *ApplicationReport) runsIn(path string) bool { return a.Queue == path || a.Queue == leaf(path) }
+// says. A path that is full names no other queue.
+func (r *reading) runsIn(a *ApplicationReport, path string) bool {
+	return a.Queue == path || a.Queue == leaf(path) && !r.namesPath(a.Queue)
+}
 
 // Applications returns the ids of the applications of allocations that have a part in the cluster,
 // sorted, each id once. These are the ones to ask the cluster for.

@@ -25,6 +25,9 @@ type external struct {
 	// changed is when it was last granted more, or named more applications, since the load. The
 	// cluster has as long after this as after the confirmation to see it.
 	changed Instant
+	// seen has a bit for each application that a cluster has known since the load, by its place in
+	// ApplicationIDs.
+	seen uint64
 }
 
 // membership is the place of an allocation in a cluster.
@@ -65,7 +68,7 @@ func (l *Ledger) chargesOf(e *entry, creator *host, in func(*cluster) bool) (lis
 			continue
 		}
 		own := c.queue(queueKey{parts[i].Path, parts[i].Partition}, creator)
-		if user := e.Labels.Value(c.terms.UserLabel); user != "" {
+		if user := c.userOf(&e.Allocation); user != "" {
 			list = append(list, queueCharge{queue: own.userPart(user), own: true})
 		}
 		for q := own; q != nil; q = q.parent {

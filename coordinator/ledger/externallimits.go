@@ -14,10 +14,10 @@ import (
 // parts that the entry covers: see resource.Address.Covers. If several entries of a rule cover a
 // part, it counts in each of their accounts, and has to fit into all of them.
 //
-// Which entries cover a part depends on its address alone. So the
-// allocations of one account set whose parts have the same addresses are one part set, which knows
-// the accounts, and what its allocations hold at each address. With other rules that counts
-// elsewhere at once, as that of the account set does.
+// Which entries cover a part depends on its address alone. So the allocations of one account set
+// whose parts have the same addresses are one part set, which knows the accounts, and what its
+// allocations hold at each address. With other rules that counts elsewhere at once, as that of the
+// account set does.
 
 // checkExternal checks the limits and the guarantees of external parts. The error is a *FieldError.
 func (q *Quota) checkExternal() error {

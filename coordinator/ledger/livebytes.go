@@ -287,8 +287,8 @@ func (l *Ledger) removeUsage(e *entry) {
 	}
 }
 
-// FullCallers returns the Full has the callers whose live allocations take nearly as much as they
-// may., by name, each as the error of a refusal.
+// FullCallers returns the callers whose live allocations take nearly as much as they may, by name,
+// each as the error of a refusal.
 func (l *Ledger) FullCallers() []LiveFullError {
 	list := make([]LiveFullError, 0, len(l.full))
 	for t := range l.full {

@@ -269,9 +269,11 @@ func booksOf(l *ledger.Ledger) books {
 		return true
 	})
 	l.Queues(resource.Address{}, func(q ledger.QueueInfo) bool {
-		if q.Account.Allocations > 0 { // what its cluster said of it is not stored
-			q.Account.Limit, q.Account.OverLimit = resource.Vector{}, false
-			account(q.Account)
+		for _, a := range append(l.QueueUsers(q.Address), q.Account) {
+			if a.Allocations > 0 { // what its cluster said of it is not stored
+				a.Limit, a.OverLimit = resource.Vector{}, false
+				account(a)
+			}
 		}
 		return true
 	})

@@ -6,15 +6,16 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/label"
 	"github.com/bursar/bursar/resource"
 )
 
 // modelConfig is that of the ledgers that are compared with the model. Clusters at the address "2"
 // round the containers of masters, and nothing is granted in their queues while they hold
-// applications back.
+// applications back; at "3" another label names the user.
 func modelConfig() ledger.Config {
 	return ledger.Config{Terms: func(r ledger.ProviderRecord) ledger.Terms {
-		terms := ledger.Terms{Application: resource.Vector{}.With(resource.AMMemory, 2).With(resource.Applications, 1), UserLabel: "user"}
+		terms := ledger.Terms{Application: resource.Vector{}.With(resource.AMMemory, 2).With(resource.Applications, 1), UserLabel: userLabelOf(r.Settings["addresses"])}
 		if r.Settings["addresses"] == "2" {
 			terms.AwaitStarts = true
 			terms.Container = resource.Normalization{
@@ -23,6 +24,14 @@ func modelConfig() ledger.Config {
 		}
 		return terms
 	}}
+}
+
+// userLabelOf is the label that names the user in a cluster with such settings.
+func userLabelOf(settings string) string {
+	if settings == "3" {
+		return "creator"
+	}
+	return "user"
 }
 
 // What a cluster at the address "2" makes of a master's container: at least so much, in such steps.
@@ -184,14 +193,10 @@ func (m *model) firstIsFree(a modelAccount) bool {
 	return masters == 0
 }
 
-// knownUsers are the queues of a new allocation in which its user is known: those of clusters that
-// are configured.
-func (m *model) knownUsers(a *ledger.Allocation) map[resource.Address]bool {
-	users := make(map[resource.Address]bool)
-	for _, part := range a.Entitled.External {
-		if m.cluster(clusterOf(part.Address)).configured && a.Labels.Value("user") != "" {
-			users[part.Address] = true
-		}
+// userIn is the user of an allocation in a cluster; empty: that is not known.
+func (c *modelCluster) userIn(labels label.Set) string {
+	if !c.configured {
+		return ""
 	}
-	return users
+	return labels.Value(userLabelOf(c.settings))
 }

@@ -34,8 +34,7 @@ type modelRow struct {
 	detached ledger.Instant
 	touched  int64 // of its memory, as of the last sample
 	overUse  overUse
-	brought  bool                      // by an agent, and the ledger did not know the request
-	users    map[resource.Address]bool // the queues in which its user is known
+	brought  bool // by an agent, and the ledger did not know the request
 	elsewhere
 }
 
@@ -239,9 +238,11 @@ func (m *model) accounts() map[string]modelAccount {
 		all[a.name] = a
 	}
 	for _, r := range m.rows {
-		for at := range r.users {
-			a := m.userAccount(at, r.Labels.Value("user"))
-			all[a.name] = a
+		for _, part := range r.Entitled.External {
+			if user := m.cluster(clusterOf(part.Address)).userIn(r.Labels); user != "" {
+				a := m.userAccount(part.Address, user)
+				all[a.name] = a
+			}
 		}
 	}
 	return all
@@ -256,7 +257,7 @@ func (m *model) in(r *modelRow, a modelAccount) bool {
 		return r.HostID == a.host.id
 	}
 	if a.queue != nil {
-		if a.queue.user != "" && (!r.users[a.queue.at] || r.Labels.Value("user") != a.queue.user) {
+		if a.queue.user != "" && a.queue.cluster.userIn(r.Labels) != a.queue.user {
 			return false
 		}
 		return !a.asked(r.Entitled).IsZero()

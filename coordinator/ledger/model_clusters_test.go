@@ -33,6 +33,7 @@ type elsewhere struct {
 	granted map[resource.Address]resource.Vector
 	over    map[ledger.ClusterName]bool // all its applications are
 	changed ledger.Instant
+	seen    map[string]bool // the applications that a cluster has known
 }
 
 // modelQueue is one queue of a cluster.
@@ -88,19 +89,17 @@ func (m *model) queueAccount(at resource.Address) modelAccount {
 // chains are the accounts of all queues that an allocation asks for something, and of its user
 // there.
 func (m *model) chains(a *ledger.Allocation) []modelAccount {
-	users := m.knownUsers(a)
-	if row := m.rows[a.ID]; row != nil {
-		users = row.users
-	}
-	return m.chainsOf(a.Labels, users, a.Entitled)
+	return m.chainsOf(a.Labels, a.Entitled)
 }
 
-func (m *model) chainsOf(labels label.Set, users map[resource.Address]bool, r resource.Resource) []modelAccount {
+func (m *model) chainsOf(labels label.Set, r resource.Resource) []modelAccount {
 	seen := make(map[resource.Address]bool)
 	var list []modelAccount
 	for _, part := range r.External {
-		if a := m.userAccount(part.Address, labels.Value("user")); users[part.Address] && !a.asked(r).IsZero() {
-			list = append(list, a)
+		if user := m.cluster(clusterOf(part.Address)).userIn(labels); user != "" {
+			if a := m.userAccount(part.Address, user); !a.asked(r).IsZero() {
+				list = append(list, a)
+			}
 		}
 		for _, at := range upwards(part.Address) {
 			if a := m.queueAccount(at); !seen[at] && !a.asked(r).IsZero() {

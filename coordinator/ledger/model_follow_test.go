@@ -1,6 +1,7 @@
 package ledger_test
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -17,8 +18,15 @@ func (m *machine) follows(c *modelCluster, r *ledger.ClusterReport, row *modelRo
 		return false
 	}
 	settled := c.good && r.Asked >= max(row.Confirmed, row.changed, c.since).Add(r.Settle)
-	failure := m.failure(c, row, answers, settled)
-	said := failure != "" && failure != row.Reason && !row.finished(answers, settled)
+	m.see(row, answers)
+	saying := func(stuck string) bool {
+		reason := cmp.Or(m.failure(c, row, answers, settled), c.strange(row, answers), stuck)
+		if reason == "" && row.Reason == "" {
+			reason = m.unknown(c, row, answers, settled, false)
+		}
+		return reason != "" && reason != row.Reason && !row.finished(answers, settled)
+	}
+	said := saying("")
 	var strays []ledger.ApplicationReport
 	to, free := make(map[string]bool), slices.DeleteFunc(slices.Clone(row.Entitled.External), func(x resource.External) bool { return !here(x) })
 	for _, id := range row.ApplicationIDs {
@@ -69,6 +77,12 @@ func (m *machine) follows(c *modelCluster, r *ledger.ClusterReport, row *modelRo
 	for path := range to {
 		next.Path = path
 	}
+	for _, a := range strays {
+		if c.whose(row, a) != "its own" {
+			last := strays[len(strays)-1].ID
+			return saying("nobody can tell whose " + last + " is, so its part in " + before.Path + " does not follow it to " + next.Path)
+		}
+	}
 	for i := range row.Entitled.External {
 		if row.Entitled.External[i].Address == before {
 			parts := slices.Delete(slices.Clone(row.Entitled.External), i, i+1)
@@ -76,40 +90,71 @@ func (m *machine) follows(c *modelCluster, r *ledger.ClusterReport, row *modelRo
 			break
 		}
 	}
-	users := m.model.knownUsers(&row.Allocation)
-	for at := range row.users {
-		if clusterOf(at) != c.name {
-			users[at] = true
-		}
-	}
-	for at := range users {
-		if clusterOf(at) != c.name && !row.users[at] {
-			delete(users, at)
-		}
-	}
-	row.users = users
 	return true
+}
+
+// see notes which applications of a row its clusters know.
+func (m *machine) see(row *modelRow, answers map[string]ledger.ApplicationReport) {
+	seen := make(map[string]bool)
+	for _, id := range row.ApplicationIDs {
+		seen[id] = row.seen[id] || answers[id].Known
+	}
+	row.seen = seen
+}
+
+// answersOf are the last answers of the cluster of a part, in a report of cluster c.
+func (m *machine) answersOf(c *modelCluster, part resource.External, answers map[string]ledger.ApplicationReport) (*modelCluster, map[string]ledger.ApplicationReport) {
+	if of := m.model.cluster(clusterOf(part.Address)); of != c {
+		return of, of.answers
+	}
+	return c, answers
 }
 
 // failure is what became of the applications of a row that did not end well; empty: they did, or
 // they run.
 func (m *machine) failure(c *modelCluster, row *modelRow, answers map[string]ledger.ApplicationReport, settled bool) string {
 	for _, id := range row.ApplicationIDs {
-		lost := settled
 		for _, part := range row.Entitled.External {
-			in := answers
-			if clusterOf(part.Address) != c.name {
-				in = m.model.cluster(clusterOf(part.Address)).answers
-			}
-			a, answered := in[id]
-			if a.Ended && a.Failure != "" {
+			of, in := m.answersOf(c, part, answers)
+			if a := in[id]; a.Ended && a.Failure != "" && of.whose(row, a) != "foreign" {
 				return id + " failed"
 			}
+		}
+	}
+	return m.unknown(c, row, answers, settled, true)
+}
+
+// unknown says which application of a row no cluster knows, of those that one knew or of the
+// others.
+func (m *machine) unknown(c *modelCluster, row *modelRow, answers map[string]ledger.ApplicationReport, settled, seen bool) string {
+	for _, id := range row.ApplicationIDs {
+		lost := settled && row.seen[id] == seen
+		for _, part := range row.Entitled.External {
+			_, in := m.answersOf(c, part, answers)
+			a, answered := in[id]
 			lost = lost && answered && !a.Known
 		}
-		if lost {
+		switch {
+		case lost && seen:
 			return "its cluster does not know " + id + " any more"
+		case lost:
+			return "its cluster does not know " + id
 		}
+	}
+	return ""
+}
+
+// strange says which running application of a row is another's.
+func (c *modelCluster) strange(row *modelRow, answers map[string]ledger.ApplicationReport) string {
+	for _, id := range row.ApplicationIDs {
+		a := answers[id]
+		switch {
+		case !a.Known || a.Ended || c.whose(row, a) != "foreign":
+			continue
+		case c.userIn(row.Labels) != "":
+			return id + " does not run as " + c.userIn(row.Labels) + ", so it counts as others'"
+		}
+		return id + " counts as others': the label " + userLabelOf(c.settings) + " would say whom it runs as"
 	}
 	return ""
 }

@@ -295,7 +295,6 @@ func (m *machine) restart(t *rapid.T) {
 	for _, r := range m.model.rows {
 		r.callers, r.detached, r.touched = 0, m.model.now, 0
 		r.elsewhere = elsewhere{}
-		r.users = m.model.knownUsers(&r.Allocation)
 		if r.Expires != 0 {
 			r.Expires = max(r.Expires, m.model.now.Add(interval))
 		}

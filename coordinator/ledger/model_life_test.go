@@ -157,7 +157,7 @@ func (m *machine) resize(t *rapid.T) {
 		growth.Entitled = grown(r.Entitled, resource.NewResource(next.Vector))
 		grows, short := !growth.Entitled.IsZero(), false
 		accounts := slices.DeleteFunc(m.model.quotas(r.Labels), func(a modelAccount) bool { return a.place == nil })
-		for _, a := range append(accounts, m.model.chainsOf(r.Labels, r.users, next)...) {
+		for _, a := range append(accounts, m.model.chainsOf(r.Labels, next)...) {
 			if more := m.model.more(a, r, next); !more.IsZero() {
 				grows = true
 				shut := a.queue != nil && m.model.shut(a.queue)
@@ -173,7 +173,7 @@ func (m *machine) resize(t *rapid.T) {
 	}
 	if wantError == "" {
 		want = only(c.ID, r.State)
-		for _, queue := range m.model.chainsOf(r.Labels, r.users, next) {
+		for _, queue := range m.model.chainsOf(r.Labels, next) {
 			if !queue.asked(next).NotMoreThan(queue.asked(r.Entitled)) {
 				r.changed = m.model.now
 			}

@@ -159,7 +159,7 @@ func (m *machine) checkQueues(t *rapid.T) {
 		return true
 	})
 	for _, name := range clusterNames {
-		if got, want := m.ledger.Applications(name), slices.Sorted(maps.Keys(m.model.owners(name))); !slices.Equal(got, want) {
+		if got, want := m.ledger.Applications(name), m.model.named(name); !slices.Equal(got, want) {
 			t.Fatalf("ask %s for %v; want %v", name, got, want)
 		}
 	}
@@ -181,16 +181,48 @@ func (m *model) least(at resource.Address, dimension string) (least int64, limit
 	return least, limited
 }
 
-// owners says which allocation each application counts in.
-func (m *model) owners(name ledger.ClusterName) map[string]ledger.ID {
+// runsIn reports whether a row is active with a part in a cluster.
+func (r *modelRow) runsIn(name ledger.ClusterName) bool {
+	return r.State == ledger.Active && slices.ContainsFunc(r.Entitled.External, func(x resource.External) bool { return clusterOf(x.Address) == name })
+}
+
+// named are the applications of rows in a cluster, sorted.
+func (m *model) named(name ledger.ClusterName) []string {
+	all := make(map[string]bool)
+	for _, r := range m.rows {
+		for _, application := range r.ApplicationIDs {
+			if r.runsIn(name) {
+				all[application] = true
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(all))
+}
+
+// owners says which allocation each application counts in, by the answers of a report: the oldest
+// one of its user, else the oldest that names it, if nobody can tell whose it is.
+func (m *model) owners(c *modelCluster, answers map[string]ledger.ApplicationReport) map[string]ledger.ID {
 	owners := make(map[string]ledger.ID)
-	for _, id := range slices.Backward(slices.Sorted(maps.Keys(m.rows))) {
-		r := m.rows[id]
-		if r.State == ledger.Active && slices.ContainsFunc(r.Entitled.External, func(x resource.External) bool { return clusterOf(x.Address) == name }) {
+	for _, whose := range []string{"its own", "untold"} {
+		for _, id := range slices.Sorted(maps.Keys(m.rows)) {
+			r := m.rows[id]
 			for _, application := range r.ApplicationIDs {
-				owners[application] = id
+				if r.runsIn(c.name) && c.whose(r, answers[application]) == whose && owners[application] == 0 {
+					owners[application] = id
+				}
 			}
 		}
 	}
 	return owners
+}
+
+// whose says of an application whether it is a row's own or a foreign one, or that it is untold.
+func (c *modelCluster) whose(r *modelRow, a ledger.ApplicationReport) string {
+	switch {
+	case a.User == "" || !c.configured:
+		return "untold"
+	case a.User == c.userIn(r.Labels):
+		return "its own"
+	}
+	return "foreign"
 }

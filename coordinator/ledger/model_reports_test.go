@@ -15,7 +15,7 @@ import (
 func (m *machine) putProvider(t *rapid.T) {
 	p := ledger.ProviderRecord{
 		ClusterName: rapid.SampledFrom(clusterNames).Draw(t, "cluster"), Default: rapid.IntRange(0, 3).Draw(t, "default") == 0,
-		Settings: map[string]string{"addresses": rapid.SampledFrom([]string{"1", "1", "1", "2"}).Draw(t, "addresses")},
+		Settings: map[string]string{"addresses": rapid.SampledFrom([]string{"1", "1", "1", "2", "3"}).Draw(t, "addresses")},
 	}
 	m.changeProvider(t, p)
 }
@@ -89,6 +89,7 @@ func (m *machine) readClusters(t *rapid.T) {
 			v := resource.Vector{}.WithMemory(rapid.Int64Range(0, 4).Draw(t, id))
 			r.Applications = append(r.Applications, ledger.ApplicationReport{
 				ID: id, Known: true, Queue: rapid.SampledFrom([]string{"root.a.x", "x", "y", "a", "root.b"}).Draw(t, id+" in"), Allocated: map[string]resource.Vector{ledger.AnyPartition: v},
+				User: rapid.SampledFrom([]string{"a", "a", "a", "b", "x", ""}).Draw(t, id+" of"),
 			})
 		}
 		m.deliver(t, r)
@@ -127,6 +128,7 @@ func (m *machine) reportCluster(t *rapid.T) {
 	}
 	for _, id := range applicationIDs {
 		a := ledger.ApplicationReport{ID: id, Known: true, Queue: rapid.SampledFrom(append([]string{"x", "a"}, queuePaths...)).Draw(t, id+" in")}
+		a.User = rapid.SampledFrom([]string{"a", "a", "a", "b", "x", ""}).Draw(t, id+" of")
 		switch rapid.IntRange(0, 9).Draw(t, id) {
 		case 0:
 			continue
@@ -180,7 +182,7 @@ func (m *machine) read(c *modelCluster, r *ledger.ClusterReport, want expected) 
 			answers[a.ID] = a
 		}
 	}
-	owners := m.model.owners(c.name)
+	owners := m.model.owners(c, answers)
 	for _, row := range m.model.rows {
 		if m.follows(c, r, row, owners, answers) {
 			want[row.ID] = []ledger.State{ledger.Active}

@@ -182,15 +182,13 @@ func (m *machine) follow(t *rapid.T, a *ledger.Allocation) {
 	switch {
 	case before != nil:
 		row.callers, row.detached, row.touched, row.overUse = before.callers, before.detached, before.touched, before.overUse
-		row.brought, row.users = before.brought, before.users
+		row.brought = before.brought
 		if from.Holds() && a.State.Holds() {
 			row.elsewhere = before.elsewhere
 		}
 	case a.State == ledger.Active:
-		row.users = m.model.knownUsers(a)
 		m.adopt(t, row)
 	default:
-		row.users = m.model.knownUsers(a)
 	}
 	switch {
 	case a.State == ledger.Waiting && from == ledger.Reserved:
@@ -223,7 +221,7 @@ func (m *machine) adopt(t *rapid.T, row *modelRow) {
 		t.Fatalf("%s is adopted without its request being known: %t; want %t", row.ID, row.Adopted(), by.brought)
 	}
 	over := false
-	for _, account := range append(append(m.model.quotas(row.Labels), by.host), m.model.chainsOf(row.Labels, row.users, row.Entitled)...) {
+	for _, account := range append(append(m.model.quotas(row.Labels), by.host), m.model.chainsOf(row.Labels, row.Entitled)...) {
 		over = over || m.model.short(account, row.Entitled)
 	}
 	if row.OverLimit != over {

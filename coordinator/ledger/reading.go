@@ -1,7 +1,6 @@
 package ledger
 
 import (
-	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -105,9 +104,9 @@ type reading struct {
 	until   Instant // how long it is valid
 	// before are the answers of the last report; nil: they do not count.
 	before map[string]*ApplicationReport
-	// owners has the allocation in which each application counts: the first one that names it. It
-	// must not count in two. What an allocation names later counts nowhere until the next report.
-	owners map[string]ID
+	// owners has the allocation in which each application counts, see readingowners.go. It must not
+	// count in two. What an allocation names later counts nowhere until the next report.
+	owners map[string]owner
 	over   btree.Set[ID] // the allocations that end with their applications
 	// endsNone keeps these: what is read of the cluster is forgotten.
 	endsNone bool
@@ -176,7 +175,7 @@ func (l *Ledger) beginReading(c *cluster, report ClusterReport) {
 	c.reports++
 	r := &reading{
 		ClusterReport: report, indexedReport: report.indexed, cluster: c, number: c.reports, taken: l.now, until: report.Asked.Add(report.GoodFor),
-		before: c.answers, owners: make(map[string]ID, len(report.indexed.answers)), members: len(c.members),
+		before: c.answers, owners: make(map[string]owner, len(report.indexed.answers)), members: len(c.members),
 		after: resource.Address{Kind: c.Kind, Cluster: c.Cluster}, next: make(map[ID]*nextShown), sums: make(map[*clusterQueue]*resource.Sum),
 	}
 	if r.Incarnation != c.incarnation || r.Untrusted != "" || !c.known || r.Asked < c.taken {
@@ -269,13 +268,6 @@ func (r *reading) eachMember(left *int, cost int, visit func(*entry)) (done bool
 		*left -= cost * (len(e.external.charges) + len(e.ApplicationIDs))
 	}
 	return r.members == 0
-}
-
-// addOwner counts an allocation among those that its applications may count in.
-func (r *reading) addOwner(e *entry) {
-	for _, id := range e.ApplicationIDs {
-		r.owners[id] = min(e.ID, cmp.Or(r.owners[id], e.ID))
-	}
 }
 
 // ended reports whether all applications have ended, by the last reports of all clusters.

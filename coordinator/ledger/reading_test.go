@@ -31,6 +31,11 @@ func readQueuesOf(l *ledger.Ledger) map[resource.Address]ledger.QueueInfo {
 func busyCluster(t *testing.T, queues int) (*ledger.Ledger, ledger.ClusterReport) {
 	t.Helper()
 	l := ready(t)
+	return l, busy(t, l, queues)
+}
+
+func busy(t *testing.T, l *ledger.Ledger, queues int) ledger.ClusterReport {
+	t.Helper()
 	r := ledger.ClusterReport{ClusterName: yarnProd, Asked: start, GoodFor: time.Hour, Settle: time.Minute}
 	for i := range queues {
 		r.Queues = append(r.Queues, ledger.QueueReport{Path: fmt.Sprintf("root.q%02d", i), Limit: gib(100)})
@@ -47,13 +52,13 @@ func busyCluster(t *testing.T, queues int) (*ledger.Ledger, ledger.ClusterReport
 		id := fmt.Sprintf("app%d", i)
 		_, err = l.Confirm(start, ledger.ConfirmCommand{Actor: identity.Local(), ID: a.ID, ApplicationIDs: []string{id}})
 		must(t, err)
-		r.Applications = append(r.Applications, ledger.ApplicationReport{ID: id, Known: true, Queue: q.Path})
+		r.Applications = append(r.Applications, ledger.ApplicationReport{ID: id, Known: true, Queue: q.Path, User: "alice"})
 	}
 	for range 2 {
 		r = used(r, start, 5, 5)
 		must(t, l.ReportCluster(start, r))
 	}
-	return l, r
+	return r
 }
 
 // used is the report with what applications of ours, and others, use in each queue, in GiB.

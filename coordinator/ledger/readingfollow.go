@@ -16,7 +16,8 @@ import (
 // any part of which the cluster has shown nothing yet: in full next to what others use, until a
 // second reading shows the application there.
 //
-// A move is no grant. It may put the other queue, or a limit of external parts, over its limit.
+// A move is no grant. It may put the other queue, or a limit of external parts, over its limit. So
+// parts follow only what runs as the user of their allocation, see readingowners.go.
 
 // followCost is what a part that follows its application counts of a step.
 const followCost = 16
@@ -28,9 +29,14 @@ func (r *reading) follow(l *Ledger, e *entry) (cost int) {
 	if e.State != Active || len(e.ApplicationIDs) == 0 || len(r.answers) == 0 {
 		return cost
 	}
-	reason := r.failure(e, r.settled(e))
+	r.see(e)
+	part, to, application, why := r.strayed(e)
+	reason := cmp.Or(r.failure(e, r.settled(e)), r.strange(e), why)
+	if reason == "" && e.Reason == "" && r.settled(e) {
+		reason = r.neverSeen(e)
+	}
 	say := reason != "" && reason != e.Reason && !r.endsWith(e)
-	if part, to, application := r.strayed(e); to != "" {
+	if to != "" {
 		from := e.Entitled.External[part].Address
 		if next, fits := e.moved(part, to); fits {
 			l.movePart(e, part, next)
@@ -46,24 +52,25 @@ func (r *reading) follow(l *Ledger, e *entry) (cost int) {
 }
 
 // strayed finds the part of an allocation whose application runs in another queue, and that queue;
-// empty: there is none, or it cannot be told which part it is.
-func (r *reading) strayed(e *entry) (part int, to, application string) {
+// empty: there is none, or it cannot be told which part it is. If it does not follow because nobody
+// can tell whose the application is, why says so.
+func (r *reading) strayed(e *entry) (part int, to, application, why string) {
 	var used [resource.MaxExternal]bool // parts in which an application runs
 	var strays []*ApplicationReport
 	for i, id := range e.ApplicationIDs {
-		if r.owners[id] != e.ID || slices.Contains(e.ApplicationIDs[:i], id) {
+		if r.owners[id].id != e.ID || slices.Contains(e.ApplicationIDs[:i], id) {
 			continue
 		}
 		a := r.answers[id]
 		if a == nil {
-			return 0, "", "" // it may run in any of them
+			return 0, "", "", "" // it may run in any of them
 		}
 		if !a.Known || a.Ended || a.Queue == "" {
 			continue
 		}
 		home := false
 		for i := range e.Entitled.External {
-			if r.has(&e.Entitled.External[i]) && a.runsIn(e.Entitled.External[i].Path) {
+			if r.has(&e.Entitled.External[i]) && r.runsIn(a, e.Entitled.External[i].Path) {
 				used[i], home = true, true
 			}
 		}
@@ -72,16 +79,19 @@ func (r *reading) strayed(e *entry) (part int, to, application string) {
 		}
 		path := r.pathOf(a.Queue)
 		if path == "" || to != "" && to != path {
-			return 0, "", ""
+			return 0, "", "", ""
 		}
 		to, application = path, id
 		strays = append(strays, a)
 	}
 	part, found := r.unused(e, &used)
 	if len(strays) == 0 || !found || slices.ContainsFunc(strays, func(a *ApplicationReport) bool { return !r.isIn(e, a, e.Entitled.External[part].Partition) }) {
-		return 0, "", ""
+		return 0, "", "", ""
 	}
-	return part, to, application
+	if slices.ContainsFunc(strays, func(a *ApplicationReport) bool { return e.belongs(r.cluster, a) != itsOwn }) {
+		return 0, "", "", "nobody can tell whose " + application + " is, so its part in " + e.Entitled.External[part].Path + " does not follow it to " + to
+	}
+	return part, to, application, ""
 }
 
 // unused is the only part in the cluster that is not used; false: there is none, or several.
@@ -120,14 +130,21 @@ func (r *reading) has(part *resource.External) bool {
 // pathOf is the full path of the queue that the cluster names; empty: that cannot be told. The
 // queue may have been made after the queues were read.
 func (r *reading) pathOf(queue string) string {
-	_, there := r.standard[queue]
 	switch paths := r.leaves[queue]; {
-	case there, r.cluster.isFull(queue) && resource.ValidPath(queue):
-		return queue
+	case r.namesPath(queue):
+		if _, there := r.standard[queue]; there || resource.ValidPath(queue) {
+			return queue
+		}
 	case len(paths) == 1:
 		return paths[0]
 	}
 	return ""
+}
+
+// namesPath reports whether what the cluster names a queue is its full path.
+func (r *reading) namesPath(queue string) bool {
+	_, there := r.standard[queue]
+	return there || r.cluster.isFull(queue)
 }
 
 // endsWith reports whether an allocation lives as long as its applications, and these have ended by
@@ -140,27 +157,60 @@ func (r *reading) settled(e *entry) bool {
 	return r.Untrusted == "" && r.Asked >= max(e.Confirmed, e.external.changed, r.cluster.since).Add(r.Settle)
 }
 
-// failure says which application of an allocation did not end well, and why; empty: none that is
-// known. One that no cluster knows is lost, once the clusters had the time to see it.
-func (r *reading) failure(e *entry, settled bool) string {
-	for _, id := range e.ApplicationIDs {
-		lost := settled
-		for i := range e.external.memberships {
-			c := e.external.memberships[i].cluster
-			a := c.answers[id]
-			if c == r.cluster {
-				a = r.answers[id]
-			}
-			if a != nil && a.Known && a.Ended && a.Failure != "" {
-				return withReason(id+" "+validText(a.how()), validText(a.Diagnostics))
-			}
-			lost = lost && a != nil && !a.Known
-		}
-		if lost {
-			return "its cluster does not know " + id + " any more"
+// see notes which applications of an allocation the cluster knows.
+func (r *reading) see(e *entry) {
+	for i, id := range e.ApplicationIDs {
+		if a := r.answers[id]; a != nil && a.Known {
+			e.external.seen |= 1 << i
 		}
 	}
+}
+
+// failure says which application of an allocation did not end well, and why, or which is lost;
+// empty: none that is known. One that no cluster knows is lost if one knew it, once the clusters
+// had the time to see it.
+func (r *reading) failure(e *entry, settled bool) string {
+	for _, id := range e.ApplicationIDs {
+		for i := range e.external.memberships {
+			c := e.external.memberships[i].cluster
+			if a := r.answer(c, id); a != nil && a.Known && a.Ended && a.Failure != "" && e.belongs(c, a) != foreign {
+				return withReason(id+" "+validText(a.how()), validText(a.Diagnostics))
+			}
+		}
+	}
+	return r.unknown(e, settled, true)
+}
+
+// neverSeen says which application no cluster has known.
+func (r *reading) neverSeen(e *entry) string { return r.unknown(e, true, false) }
+
+// unknown says which application no cluster knows, of those that one knew or of the others; empty:
+// there is none. What was known before the load does not count.
+func (r *reading) unknown(e *entry, settled, seen bool) string {
+	if !settled {
+		return ""
+	}
+	for i, id := range e.ApplicationIDs {
+		if seen != (e.external.seen&(1<<i) != 0) || slices.ContainsFunc(e.external.memberships, func(m membership) bool {
+			a := r.answer(m.cluster, id)
+			return a == nil || a.Known
+		}) {
+			continue
+		}
+		if seen {
+			return "its cluster does not know " + id + " any more"
+		}
+		return "its cluster does not know " + id
+	}
 	return ""
+}
+
+// answer is what a cluster last said of an application; nil: nothing.
+func (r *reading) answer(c *cluster, id string) *ApplicationReport {
+	if c == r.cluster {
+		return r.answers[id]
+	}
+	return c.answers[id]
 }
 
 // how says in words how an application ended that did not end well.
@@ -176,7 +226,7 @@ func (a *ApplicationReport) how() string {
 
 // endReason says why an allocation ends with its applications.
 func (r *reading) endReason(e *entry) string {
-	return cmp.Or(r.failure(e, true), "its application ended")
+	return cmp.Or(r.failure(e, true), r.neverSeen(e), "its application ended")
 }
 
 // moved are the parts of an entry with one of them in another queue, sorted as parts are. It is not
@@ -228,6 +278,7 @@ func (l *Ledger) movePart(e *entry, part int, next []resource.External) {
 	}
 	set.leave(e.accountSet)
 	releaseCharges(left)
+	e.share.reorder(&l.fleet)
 	l.countCallerBytes(e, e.overhead()-overhead)
 	l.countHostBytes(e, e.host, e.hostBytes()-onHost)
 }

@@ -15,8 +15,8 @@ import (
 // that has gone over to a report which shows it.
 func TestAPartMovesInOneStepOfAReport(t *testing.T) {
 	prepare := func(t *testing.T) (*ledger.Ledger, ledger.ClusterReport) {
-		l, r := busyCluster(t, 2)
-		return l, inTheSecond(r, start)
+		l := readyWith(t, ledger.Config{Terms: func(ledger.ProviderRecord) ledger.Terms { return ledger.Terms{UserLabel: "user"} }})
+		return l, inTheSecond(busy(t, l, 2), start)
 	}
 	check := func(t *testing.T, l *ledger.Ledger) {
 		t.Helper()

@@ -73,7 +73,7 @@ func (s *script) unprovider(a *arguments) string {
 //	  apps=2 weight=1 least=(memory=1GiB) masters=0.5   and how many applications it has, and how it
 //	                                                takes part in a division
 //	  users=(memory=4GiB) limit.bob=(…) used.bob=(…)   and what limits users there
-//	app a_1 root.a memory=2GiB                    which has this allocated there
+//	app a_1 root.a user=alice memory=2GiB         which has this allocated there, and runs as her
 //	app a_1 ended                                 or: app a_1 unknown
 //	app a_1 ended failure=FAILED diagnostics=…    if it did not end well
 func (s *script) report(a *arguments) string {
@@ -169,6 +169,7 @@ func scriptTerms(p ledger.ProviderRecord) ledger.Terms {
 
 func readApplication(line *arguments) ledger.ApplicationReport {
 	r := ledger.ApplicationReport{ID: line.word(), Known: true}
+	r.User, _ = line.option("user")
 	switch {
 	case line.flag("ended"):
 		r.Ended = true

@@ -122,6 +122,7 @@ func (s *script) run(t *testing.T, d *datadriven.TestData) string {
 	for _, v := range s.ledger.Audit() {
 		output += fmt.Sprintf("AUDIT: invariant %d: %s\n", v.Invariant, v.Message)
 	}
+	output += s.ledger.CheckShareUses()
 	output += s.mirror.compare(s.now, s.config, s.ledger)
 	return s.legible(output)
 }

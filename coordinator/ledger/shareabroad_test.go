@@ -196,9 +196,12 @@ func TestAReportThatCannotBeReliedOnLeavesTheCapacity(t *testing.T) {
 	}
 }
 
-// ShareOf is the value of the share of a live allocation, computed anew.
+// ShareOf is the value of the share of a live allocation: the one that orders its requests, if some
+// wait, else one that is computed anew.
 func (l *Ledger) ShareOf(id ID) float64 {
 	s := *l.entry(id).share
-	s.revalue(&l.fleet)
+	if len(s.groups) == 0 || l.TakingIn() {
+		s.revalue(&l.fleet)
+	}
 	return s.value
 }

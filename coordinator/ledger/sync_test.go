@@ -19,7 +19,12 @@ import (
 // ready is a ledger with one host that has 1 TiB of memory and has reported.
 func ready(t *testing.T) *ledger.Ledger {
 	t.Helper()
-	l := ledger.New(ledger.Config{}, newPlainPlacer())
+	return readyWith(t, ledger.Config{})
+}
+
+func readyWith(t *testing.T, config ledger.Config) *ledger.Ledger {
+	t.Helper()
+	l := ledger.New(config, newPlainPlacer())
 	available := int64(1 << 40)
 	_, err := l.Register(start, ledger.RegisterCommand{HostID: "h1", Incarnation: 1, Capacity: resource.Vector{}.WithMemory(available)})
 	must(t, err)

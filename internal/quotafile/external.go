@@ -20,7 +20,7 @@ func (l limit) quantities(field string) (resource.Vector, []resource.External, *
 		switch value := l[key]; {
 		case key == externalKey && value.Maps == nil:
 			return resource.Vector{}, nil, &fieldError{
-				field + "." + key, "want a list of limits, such as [{kind: yarn, memory: 200GiB}]",
+				field + "." + key, "want a list of external parts, such as [{kind: yarn, memory: 200GiB}]",
 			}
 		case key == externalKey:
 		case value.Maps != nil:
@@ -37,7 +37,8 @@ func (l limit) quantities(field string) (resource.Vector, []resource.External, *
 	return v, external, wrong
 }
 
-// externalLimits reads limits of external parts. What a limit does not name of its place is any.
+// externalLimits reads limits or guarantees of external parts. What one does not name of its place
+// is any.
 func externalLimits(field string, list []map[string]yamlfile.Scalar) ([]resource.External, *fieldError) {
 	external := make([]resource.External, 0, len(list))
 	places := make(map[resource.Address]int, len(list))
@@ -73,7 +74,7 @@ func externalLimits(field string, list []map[string]yamlfile.Scalar) ([]resource
 			return nil, inLimit(at, e.Address, err)
 		}
 		if before, twice := places[e.Address]; twice {
-			return nil, &fieldError{at, fmt.Sprintf("%s: already the place of %s[%d]: want one limit for it", e.Address, field, before)}
+			return nil, &fieldError{at, fmt.Sprintf("%s: already the place of %s[%d]: want one entry for it", e.Address, field, before)}
 		}
 		places[e.Address] = i
 		external = append(external, e)

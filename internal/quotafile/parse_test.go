@@ -112,7 +112,8 @@ func TestWrongFileNamesLineFieldAndReason(t *testing.T) {
 		"selector twice":   {head + "- limit: {cpu: 1}\n  selector: {user: \"*\"}\n", `q.yaml:5:13: quotas[1].selector: user=*: already the selector of quotas[0]: want one rule for it`},
 		"list of values":   {head + "- selector: {user: [a, b]}\n  limit: {cpu: 1}\n", `q.yaml:4:20: quotas[1].selector.user: is a list: want a single value`},
 		"bare star":        {"quotas:\n- selector: {user: *}\n", `q.yaml:2:20: a * has to be quoted: want "*"`},
-		"external text":    {head + "- selector: {user: a}\n  limit: {external: yarn}\n", `q.yaml:5:21: quotas[1].limit.external: want a list of limits, such as [{kind: yarn, memory: 200GiB}]`},
+		"external text":    {head + "- selector: {user: a}\n  limit: {external: yarn}\n", `q.yaml:5:21: quotas[1].limit.external: want a list of external parts, such as [{kind: yarn, memory: 200GiB}]`},
+		"a guarantee":      {head + "- selector: {user: a}\n  guaranteed: {external: yarn}\n", `q.yaml:5:26: quotas[1].guaranteed.external: want a list of external parts, such as [{kind: yarn, memory: 200GiB}]`},
 		"external texts":   {head + "- selector: {user: a}\n  limit: {external: [yarn]}\n", `q.yaml:5:22: quotas[1].limit.external[0]: is no map: want a kind and quantities`},
 		"no kind":          {head + "- selector: {user: a}\n  limit: {external: [{path: root.a, cpu: 1}]}\n", `q.yaml:5:22: quotas[1].limit.external[0].kind: missing: want the kind of a provider, such as yarn`},
 		"empty path":       {head + "- selector: {user: a}\n  limit: {external: [{kind: yarn, path: , cpu: 1}]}\n", `q.yaml:5:35: quotas[1].limit.external[0].path: has no value: want one, or leave it out`},
@@ -121,7 +122,7 @@ func TestWrongFileNamesLineFieldAndReason(t *testing.T) {
 		"external nothing": {head + "- selector: {user: a}\n  limit: {external: [{kind: yarn}]}\n", `q.yaml:5:22: quotas[1].limit.external[0]: "none": want quantities to limit, such as memory=200GiB`},
 		"external size":    {head + "- selector: {user: a}\n  limit: {external: [{kind: yarn, memory: 1 elephant}]}\n", `q.yaml:5:43: quotas[1].limit.external[0].memory: "1 elephant": want a size such as 4GiB`},
 		"external list":    {head + "- selector: {user: a}\n  limit: {external: [{kind: yarn, memory: [1]}]}\n", `q.yaml:5:43: quotas[1].limit.external[0].memory: is a list: want a single value`},
-		"external twice":   {head + "- selector: {user: a}\n  limit: {external: [{kind: yarn, cpu: 1}, {kind: yarn, path: \"*\", cpu: 2}]}\n", `q.yaml:5:44: quotas[1].limit.external[1]: yarn:*:*: already the place of limit.external[0]: want one limit for it`},
+		"external twice":   {head + "- selector: {user: a}\n  limit: {external: [{kind: yarn, cpu: 1}, {kind: yarn, path: \"*\", cpu: 2}]}\n", `q.yaml:5:44: quotas[1].limit.external[1]: yarn:*:*: already the place of limit.external[0]: want one entry for it`},
 		"list of memory":   {head + "- selector: {user: a}\n  limit: {memory: [1GiB]}\n", `q.yaml:5:19: quotas[1].limit.memory: is a list`},
 		"guaranteed place": {head + "  guaranteed: {external: [{kind: yarn, path: root.*, cpu: 1}]}\n", `q.yaml:4:46: quotas[0].guaranteed.external[0].path: "root.*": want the full path of a queue`},
 		"guaranteed parts": {

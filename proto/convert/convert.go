@@ -59,8 +59,8 @@ func VectorFromProto(m *bursarv1.Resource) (resource.Vector, error) {
 	return r.Vector, nil
 }
 
-// LimitFromProto returns the vector and the limits of external parts of a message that is the limit
-// of a quota. A part that names no cluster is for every one of its kind.
+// LimitFromProto returns the vector and the external parts of a message that is the limit or the
+// guarantee of a quota. A part that names no cluster is for every one of its kind.
 func LimitFromProto(m *bursarv1.Resource) (resource.Vector, []resource.External, error) {
 	parts := proto.CloneOf(m)
 	for _, e := range parts.GetExternal() {
@@ -78,7 +78,7 @@ func LimitFromProto(m *bursarv1.Resource) (resource.Vector, []resource.External,
 	return r.Vector, r.External, nil
 }
 
-// LimitToProto returns the message of a quota's limit; nil if it limits nothing.
+// LimitToProto returns the message of a quota's limit or guarantee; nil if it lists nothing.
 func LimitToProto(v resource.Vector, external []resource.External) *bursarv1.Resource {
 	if v.IsUnset() && len(external) == 0 {
 		return nil
@@ -86,7 +86,7 @@ func LimitToProto(v resource.Vector, external []resource.External) *bursarv1.Res
 	return ResourceToProto(resource.NewResource(v, external...))
 }
 
-// PlaceToProto returns the message of the place of a limit of external parts.
+// PlaceToProto returns the message of the place of a limit or a guarantee of external parts.
 func PlaceToProto(at resource.Address) *bursarv1.ExternalPlace {
 	return &bursarv1.ExternalPlace{Kind: at.Kind, Cluster: at.Cluster, Path: at.Path}
 }

@@ -228,7 +228,7 @@ func (r reader) application(at string) (a providers.Application, err error) {
 	var held resource.Vector
 	given := false
 	a.Known = true
-	err = r.object(at, "id, queue, partition, allocated or ended", func(key, at string) (known bool, err error) {
+	err = r.object(at, "id, queue, partition, user, allocated or ended", func(key, at string) (known bool, err error) {
 		switch key {
 		case "id":
 			a.ID, err = r.text(at, maxID)
@@ -236,6 +236,8 @@ func (r reader) application(at string) (a providers.Application, err error) {
 			a.Queue, err = r.text(at, 0)
 		case "partition":
 			partition, err = r.text(at, maxPartition)
+		case "user":
+			a.User, err = r.text(at, maxText)
 		case "allocated":
 			given = true
 			held, err = r.vector(at, "")

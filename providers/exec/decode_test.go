@@ -28,7 +28,7 @@ func TestDecode(t *testing.T) {
 		"applications": [
 			{"id": "job 7", "queue": "all", "allocated": {"custom": {"MATLAB": 2}}},
 			{"id": "job 8", "queue": "gone", "ended": true},
-			{"id": "job 9", "queue": "all.batch", "partition": "gpu", "allocated": {}}
+			{"id": "job 9", "queue": "all.batch", "partition": "gpu", "user": "alice", "allocated": {}}
 		]
 	}`))
 	if err != nil {
@@ -51,7 +51,7 @@ func TestDecode(t *testing.T) {
 		Applications: []providers.Application{
 			{ID: "job 7", Known: true, Queue: "all", Allocated: map[string]resource.Vector{"": matlab(2)}},
 			{ID: "job 8", Known: true, Ended: true, Queue: "gone", Allocated: map[string]resource.Vector{"": none}},
-			{ID: "job 9", Known: true, Queue: "all.batch", Allocated: map[string]resource.Vector{"gpu": none}},
+			{ID: "job 9", Known: true, Queue: "all.batch", User: "alice", Allocated: map[string]resource.Vector{"gpu": none}},
 		},
 	}
 	if diff := cmp.Diff(want, got, cmp.Comparer(resource.Vector.Equal)); diff != "" {
@@ -143,6 +143,7 @@ func TestWhatMakesNoSenseIsRefusedWhereItStands(t *testing.T) {
 		"an application twice": {`{"version":1,"queues":[{"path":"a"}],"applications":[{"id":"x","queue":"a","allocated":{}},{"id":"x","queue":"a","allocated":{}}]}`, `applications[1].id: "x": want each id once; applications[0] has it, too`},
 		"no id":                {`{"version":1,"queues":[{"path":"a"}],"applications":[{"queue":"a"}]}`, "applications[0].id: missing: want the id that confirm --application names"},
 		"a long id":            {`{"version":1,"queues":[{"path":"a"}],"applications":[{"id":"` + strings.Repeat("x", 129) + `"}]}`, `applications[0].id: "` + strings.Repeat("x", 76) + ` …": want at most 128 characters`},
+		"no user's name":       {`{"version":1,"queues":[{"path":"a"}],"applications":[{"id":"x","queue":"a","user":"","allocated":{}}]}`, `applications[0].user: "": want a text, or no such field`},
 		"an id, no queue":      {`{"version":1,"queues":[{"path":"a"}],"applications":[{"id":"x","allocated":{}}]}`, "applications[0].queue: missing: want the path of its queue"},
 		"in another queue":     {`{"version":1,"queues":[{"path":"a"}],"applications":[{"id":"x","queue":"b","allocated":{}}]}`, `applications[0].queue: "b": want the path of a queue in the list, in the same partition`},
 		"holds what?":          {`{"version":1,"queues":[{"path":"a"}],"applications":[{"id":"x","queue":"a"}]}`, "applications[0].allocated: missing: want what it holds in its queue, or {} for nothing"},

@@ -31,6 +31,15 @@ func (kind) FileOnly() {}
 // FullPaths marks the kind.
 func (kind) FullPaths() {}
 
+// Terms is what settings say of requests.
+func (kind) Terms(given map[string]string) providers.Terms {
+	s, err := parseSettings(given)
+	if err != nil {
+		return providers.Terms{}
+	}
+	return providers.Terms{UserLabel: s.userLabel}
+}
+
 // Check looks at settings alone.
 func (kind) Check(given map[string]string) error {
 	_, err := parseSettings(given)

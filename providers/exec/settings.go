@@ -25,6 +25,7 @@ type settings struct {
 	variables []string // NAME, or NAME=VALUE
 	directory string
 	maxBytes  int64
+	userLabel string // empty: users are not known
 }
 
 // parseSettings reads settings without looking at this machine. The error is a
@@ -54,6 +55,9 @@ func parseSettings(given map[string]string) (settings, error) {
 			return s, &providers.SettingError{Setting: settingDirectory, Value: text, Want: "a whole path, such as /var/lib/queues"}
 		}
 		s.directory = text
+	}
+	if s.userLabel, err = providers.UserLabel(given, settingUserLabel); err != nil {
+		return s, err
 	}
 	if text, is := given[settingMaxBytes]; is {
 		if s.maxBytes, err = resource.ParseMemory(text); err != nil || s.maxBytes < leastMaxBytes || s.maxBytes > mostMaxBytes {

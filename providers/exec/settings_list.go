@@ -9,6 +9,7 @@ const (
 	settingEnvironment = "environment"
 	settingDirectory   = "directory"
 	settingMaxBytes    = "maxBytes"
+	settingUserLabel   = "userLabel"
 )
 
 // Settings are those of a command, without the ones that every kind has.
@@ -22,6 +23,7 @@ func Settings() []providers.Setting {
 			"PATH (" + defaultPath + ") and LANG (" + defaultLang + ") are always there, unless they are listed. What stands here is shown in `bursar providers`: no secrets."},
 		{Name: settingDirectory, Type: providers.Text, Doc: "Its working directory, a whole path. Default /."},
 		{Name: settingMaxBytes, Type: providers.Size, Doc: "The most that it may print. Default 4MiB; 4KiB to 64MiB."},
+		{Name: settingUserLabel, Type: providers.Text, Doc: "The label of a request that names the user that its application runs as there. If the command prints another user of an application, that counts as others'. Default user. none: users are not known."},
 	}
 }
 

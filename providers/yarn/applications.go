@@ -92,12 +92,17 @@ func (p *Provider) askFor(ctx context.Context, ids []string) error {
 		}
 		from = list[0].server
 	}
-	if p.lists(len(ids)) {
+	wanted, list := len(ids), p.lists(len(ids))
+	if list {
 		ids = p.askForList(ctx, from, ids)
 	}
+	listed := wanted - len(ids)
 	ids = ids[:min(len(ids), maxAsked)]
 	spare := p.budget.spare()
-	err := p.askOneByOne(ctx, from, ids[:min(len(ids), spare)])
+	missed, err := p.askOneByOne(ctx, from, ids[:min(len(ids), spare)])
+	if list && missed > listed {
+		p.listAgain = p.now().Add(listPause)
+	}
 	if err == nil && spare < len(ids) {
 		err = p.budget.spent()
 	}
@@ -105,12 +110,13 @@ func (p *Provider) askFor(ctx context.Context, ids []string) error {
 }
 
 // askOneByOne asks for applications, some at once. It ends at the first failure of the server, and
-// goes on if only one application cannot be seen.
-func (p *Provider) askOneByOne(ctx context.Context, from *server, ids []string) error {
+// goes on if only one application cannot be seen. It returns how many of them live, or cannot be
+// seen: a list of those that live should have them.
+func (p *Provider) askOneByOne(ctx context.Context, from *server, ids []string) (live int, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	next := make(chan string)
-	var mu sync.Mutex // guards answers and failed
+	var mu sync.Mutex // guards answers, failed and live
 	var failed error
 	var all sync.WaitGroup
 	var fallen faults
@@ -124,6 +130,9 @@ func (p *Provider) askOneByOne(ctx context.Context, from *server, ids []string) 
 					p.answers[id] = answered{app, p.now()}
 				} else if failed == nil {
 					failed = err
+				}
+				if err == nil && app.Known && !app.Ended || err != nil && isAboutOne(err) {
+					live++
 				}
 				mu.Unlock()
 				if err != nil && !isAboutOne(err) {
@@ -147,9 +156,9 @@ func (p *Provider) askOneByOne(ctx context.Context, from *server, ids []string) 
 		failed = from.notAsked(ctx)
 	}
 	if failed != nil && !isAboutOne(failed) {
-		return &providers.UnavailableError{Answered: gaveAnswer(failed), Err: failed}
+		failed = &providers.UnavailableError{Answered: gaveAnswer(failed), Err: failed}
 	}
-	return failed
+	return live, failed
 }
 
 // isAboutOne reports whether a failure is about the one application that was asked for.
@@ -186,7 +195,7 @@ func (s *server) application(ctx context.Context, id string) (providers.Applicat
 
 // application is what the answer says, in the words of package providers.
 func (a *applicationAnswer) application() providers.Application {
-	app := providers.Application{ID: a.id, Known: true, Queue: a.queue}
+	app := providers.Application{ID: a.id, Known: true, Queue: a.queue, User: a.user}
 	switch strings.ToUpper(a.state) {
 	case "FINISHED", "FAILED", "KILLED":
 		app.Ended = true
@@ -199,7 +208,7 @@ func (a *applicationAnswer) application() providers.Application {
 
 // applicationAnswer is what an answer says.
 type applicationAnswer struct {
-	id, state, queue string
+	id, state, queue, user string
 	// finalStatus is what the application said of itself, or what became of it.
 	finalStatus, diagnostics string
 
@@ -215,6 +224,8 @@ func (a *applicationAnswer) field(r *reader, key []byte) (err error) {
 		a.state, err = r.text()
 	case "queue":
 		a.queue, err = r.text()
+	case "user":
+		a.user, err = r.text()
 	case "finalStatus":
 		a.finalStatus, err = r.text()
 	case "diagnostics":

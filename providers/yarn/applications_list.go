@@ -18,7 +18,8 @@ const (
 	listRatio  = 8
 	mostListed = 10_000
 	// listPause is how long they are asked for one by one after a list that was of no use: the
-	// server has none, or does not show us ours.
+	// server has none, or it lacks more of ours that live than it has. Those that have ended since
+	// they were last asked for are not in it.
 	listPause = 10 * time.Minute
 )
 
@@ -42,11 +43,10 @@ func (p *Provider) askForList(ctx context.Context, from *server, ids []string) [
 	defer cancel()
 	found := map[string]providers.Application{}
 	err := from.applications(ctx, func(id string) bool { return wanted[id] }, found)
-	gone := errors.Is(ctx.Err(), context.Canceled) // the caller
-	if useless := err != nil || 2*len(found) < len(ids); useless && !gone {
-		p.listAgain = p.now().Add(listPause)
-	}
 	if err != nil {
+		if !errors.Is(ctx.Err(), context.Canceled) { // by the caller
+			p.listAgain = p.now().Add(listPause)
+		}
 		return ids
 	}
 	var rest []string

@@ -2,6 +2,8 @@ package yarn
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -19,7 +21,7 @@ import (
 func applicationsOf(t *testing.T, rm *fakeRM, live int) {
 	t.Helper()
 	one := func(id string) string {
-		return fmt.Sprintf(`{"id":%q,"state":"RUNNING","queue":"root.a","allocatedMB":2048,"allocatedVCores":2,"diagnostics":%q}`, id, strings.Repeat("x", 300))
+		return fmt.Sprintf(`{"id":%q,"state":"RUNNING","queue":"root.a","user":"alice","allocatedMB":2048,"allocatedVCores":2,"diagnostics":%q}`, id, strings.Repeat("x", 300))
 	}
 	scheduler := strings.Replace(fairAnswer(64<<10), `"numActiveApps":1`, fmt.Sprintf(`"numActiveApps":%d`, live), 1)
 	rm.does("/scheduler", answerJSON(scheduler))
@@ -54,7 +56,7 @@ func TestManyOfOursAreAskedForByOneRequest(t *testing.T) {
 			}
 			want := resource.Vector{}.WithMemory(2 << 30).WithCPU(2000)
 			for _, a := range got {
-				if held := a.Allocated[providers.AnyPartition]; !a.Known || a.Ended || a.Queue != "root.a" || !held.Equal(want) {
+				if held := a.Allocated[providers.AnyPartition]; !a.Known || a.Ended || a.Queue != "root.a" || a.User != "alice" || !held.Equal(want) {
 					t.Errorf("%+v", a)
 				}
 			}
@@ -96,6 +98,31 @@ func TestWhatIsNotInTheListIsAskedFor(t *testing.T) {
 	}
 	if asked := shortPaths(rm.takeAsked()); asked != "/apps×2 /apps/ID×1 /info×1 /scheduler×2" {
 		t.Errorf("asked for %s", asked)
+	}
+}
+
+// Ours that have ended are not in a list of those that live. It is of use all the same.
+func TestAListIsOfUseAlsoIfMostOfOursHaveEnded(t *testing.T) {
+	rm := newRM(t)
+	applicationsOf(t, rm, 20)
+	ids := manyIDs(60)
+	for i, id := range ids[20:] {
+		answer := answerJSON(`{"app":{"id":"` + id + `","state":"FINISHED","queue":"root.a"}}`)
+		if i%2 == 0 {
+			answer = answerWith(404, `{"RemoteException":{"exception":"NotFoundException"}}`, "Content-Type", "application/json")
+		}
+		rm.does("/apps/"+id, answer)
+	}
+	p := openAt(t, kind{}, []*fakeRM{rm})
+	snapshot(t, p)
+	rm.takeAsked()
+	for _, want := range []string{"/apps×1 /apps/ID×40", "/apps×1 /apps/ID×20"} { // what is not known is asked for again
+		if got, err := p.Applications(t.Context(), ids); err != nil || len(got) != 60 {
+			t.Fatalf("%d answers, %v", len(got), err)
+		}
+		if asked := shortPaths(rm.takeAsked()); asked != want {
+			t.Errorf("asked for %s, want %s", asked, want)
+		}
 	}
 }
 
@@ -207,7 +234,13 @@ func TestRequestsAreBounded(t *testing.T) {
 		// Who has none left is not asked, and is not said not to answer.
 		for p.budget.limiter.Allow() {
 		}
-		ctx := t.Context()
+		ctx, cancel := context.WithCancel(t.Context())
+		go cancel()
+		var spent *BudgetError
+		if _, err := p.Snapshot(ctx); !errors.Is(err, context.Canceled) || errors.As(err, &spent) {
+			t.Errorf("after its caller has gone: %v", err)
+		}
+		ctx = t.Context()
 		p.settings.pace.Timeout = 100 * time.Millisecond
 		_, err := p.Snapshot(ctx)
 		wantUnavailable(t, err, false)

@@ -32,10 +32,13 @@ func newRequestBudget(perMinute int) *requestBudget {
 }
 
 // transport sends requests through base, each when it is time for it. The error may be a
-// *BudgetError.
+// *BudgetError, if that is not soon enough for the request's context, or the context's own.
 func (b *requestBudget) transport(base http.RoundTripper) http.RoundTripper {
 	return roundTrip(func(request *http.Request) (*http.Response, error) {
 		if err := b.limiter.Wait(request.Context()); err != nil {
+			if over := request.Context().Err(); over != nil {
+				return nil, over
+			}
 			return nil, b.spent()
 		}
 		b.sent.Add(1)

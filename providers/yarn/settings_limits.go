@@ -4,7 +4,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/bursar/bursar/label"
 	"github.com/bursar/bursar/providers"
 	"github.com/bursar/bursar/resource"
 )
@@ -14,7 +13,6 @@ import (
 const (
 	defaultAMMemory = 1 << 30
 	defaultAMCPU    = core
-	noUser          = "none"
 )
 
 // parseLimits reads the settings about what limits applications.
@@ -28,15 +26,11 @@ func (s *settings) parseLimits(given map[string]string) error {
 		am = v
 	}
 	s.terms.Application = withMasters(resource.Vector{}, &am, false).With(resource.Applications, 1)
-	switch text, said := given[settingUserLabel]; {
-	case !said:
-		s.terms.UserLabel = label.User
-	case text != noUser:
-		if _, err := label.FromMap(map[string]string{text: "x"}); err != nil {
-			return &providers.SettingError{Setting: settingUserLabel, Value: text, Want: "the key of a label, such as user, or none"}
-		}
-		s.terms.UserLabel = text
+	user, err := providers.UserLabel(given, settingUserLabel)
+	if err != nil {
+		return err
 	}
+	s.terms.UserLabel = user
 	switch text := given[settingCalculator]; text {
 	case "", "detect":
 	case string(CalculatorDefault), string(CalculatorDominant):

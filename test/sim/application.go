@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/bursar/bursar/label"
 	"github.com/bursar/bursar/resource"
 )
 
@@ -31,6 +32,14 @@ func (a *application) allocation() string {
 		return ""
 	}
 	return a.owner.id
+}
+
+// user is whom it runs as.
+func (a *application) user() string {
+	if a.owner == nil {
+		return "another"
+	}
+	return a.owner.command.Labels.Value(label.User)
 }
 
 // count is the number of containers on machines that have reported.

@@ -10,6 +10,7 @@ import (
 	"github.com/bursar/bursar/coordinator/core"
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/coordinator/store"
+	"github.com/bursar/bursar/label"
 	"github.com/bursar/bursar/resource"
 )
 
@@ -24,6 +25,7 @@ func times() ledger.Config {
 	return ledger.Config{
 		ReservationTTL: 20 * time.Second, Interval: 2 * time.Second, LostAfter: 15 * time.Second,
 		StarvationAfter: 10 * time.Second, CallerGrace: 5 * time.Second, RequestRetention: retention,
+		Terms: func(ledger.ProviderRecord) ledger.Terms { return ledger.Terms{UserLabel: label.User} },
 	}
 }
 

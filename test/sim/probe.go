@@ -91,7 +91,7 @@ func (p *prober) use(id string) {
 	limit := q.limits[""]
 	limit.most[0] *= 2
 	q.limits[""] = limit
-	app := p.y.submit(&attempt{id: id, remote: true}, queueKey{probeQueue, ""}, amount{4 * gib, 0, 0}, 1)
+	app := p.y.submit(&attempt{id: id, command: ledger.AllocateCommand{Labels: probeLabels()}, remote: true}, queueKey{probeQueue, ""}, amount{4 * gib, 0, 0}, 1)
 	if app == nil || !app.grow() {
 		w.failf(7, "%s has no room for what was granted in %s", p.y.address, probeQueue)
 		return

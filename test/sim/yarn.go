@@ -295,7 +295,7 @@ func (y *yarn) answer(id string) ledger.ApplicationReport {
 	if a == nil {
 		return ledger.ApplicationReport{ID: id}
 	}
-	r := ledger.ApplicationReport{ID: id, Known: true, Ended: a.over, Queue: a.at.path}
+	r := ledger.ApplicationReport{ID: id, Known: true, Ended: a.over, Queue: a.at.path, User: a.user()}
 	partition := a.at.partition
 	if y.brief {
 		r.Queue, partition = leaf(a.at.path), ledger.AnyPartition

@@ -161,7 +161,7 @@ in another terminal:
 to fill a queue, and to do what an engine does (be granted, submit, say which application it is):
   somebody submit root.etl.nightly 40GiB 20                # now root.etl is nearly full, and so is hourly below it
   bursar explain --external yarn:hourly,memory=12GiB -l user=$USER
-  bursar run --external yarn:shared,memory=8GiB,cpu=4 -l user=$USER -- \
+  bursar run --external yarn:shared,memory=8GiB,cpu=4 -l user=somebody -- \
     sh -c 'id=$(somebody submit root.adhoc.shared 8GiB 4) && bursar confirm --application $id && sleep 60; somebody kill $id'
   bursar queues; bursar providers; bursar audit            # while that runs: it is counted once, not twice
 `
