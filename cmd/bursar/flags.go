@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -32,7 +31,7 @@ func (f quantityFlag) String() string {
 }
 
 func (f quantityFlag) Set(text string) error {
-	n, err := parseQuantity(f.dimension, text)
+	n, err := resource.ParseTyped(f.dimension, text)
 	if err != nil {
 		return err
 	}
@@ -66,7 +65,7 @@ func (f countFlag) Set(text string) error {
 		if !found {
 			return fmt.Errorf("%q: want name=number, such as gpu=1", pair)
 		}
-		n, err := parseQuantity(name, value)
+		n, err := resource.ParseTyped(name, value)
 		switch fixed := name == resource.Memory || name == resource.CPU || name == resource.Instances; {
 		case fixed && !f.any && err == nil:
 			return fmt.Errorf("%q: want --%s %s", pair, name, value)
@@ -78,30 +77,6 @@ func (f countFlag) Set(text string) error {
 		*f.vector = f.vector.With(name, n)
 	}
 	return nil
-}
-
-// leastBare is the least size that may be typed without a unit. Nobody means 4 bytes.
-const leastBare = 1 << 20
-
-// parseQuantity is resource.ParseQuantity for what people type. It refuses what is hardly meant: a
-// size without a unit that is tiny, and less than the least part of a core.
-func parseQuantity(dimension, text string) (int64, error) {
-	n, err := resource.ParseQuantity(dimension, text)
-	if err != nil || n == 0 {
-		return n, err
-	}
-	number, inMillis := strings.CutSuffix(text, "m")
-	value, _ := strconv.ParseFloat(number, 64) // 0 if there is another unit
-	switch {
-	case value == 0:
-	case dimension == resource.Memory && n < leastBare:
-		return 0, &resource.FieldError{
-			Field: dimension, Value: text, Want: fmt.Sprintf("a size with its unit, such as %sMiB or %sGiB: without one it is bytes", text, text),
-		}
-	case dimension == resource.CPU && (inMillis && value < 1 || value < 0.001):
-		return 0, &resource.FieldError{Field: dimension, Value: text, Want: "at least 1m, a thousandth of a core, such as 100m or 0.5"}
-	}
-	return n, nil
 }
 
 // labelFlag adds labels from "k=v".
@@ -193,7 +168,7 @@ func (f externalFlag) Set(text string) error {
 	}
 	for pair := range strings.SplitSeq(text, ",") {
 		if name, value, isQuantity := strings.Cut(pair, "="); isQuantity {
-			if _, err := parseQuantity(name, value); err != nil {
+			if _, err := resource.ParseTyped(name, value); err != nil {
 				return err
 			}
 		}

@@ -1,6 +1,8 @@
 package yarn
 
 import (
+	"errors"
+	"fmt"
 	"strconv"
 	"strings"
 
@@ -104,12 +106,28 @@ func container(setting, text string) (resource.Vector, error) {
 		}
 		quantities[name] = quantity
 	}
-	v, err := resource.ParseVector(quantities)
-	if err != nil {
-		return resource.Vector{}, wrong
+	var v resource.Vector
+	for _, name := range []string{resource.Memory, resource.CPU} {
+		quantity, said := quantities[name]
+		if !said {
+			continue
+		}
+		n, err := resource.ParseTyped(name, quantity)
+		if of, typed := errors.AsType[*resource.FieldError](err); typed {
+			wrong.Want = fmt.Sprintf("%s of a container: %q is not %s", name, of.Value, of.Want)
+			return resource.Vector{}, wrong
+		}
+		if name == resource.Memory && n > 0 && n < leastContainer {
+			wrong.Want = fmt.Sprintf("memory of a container: 1MiB or more, not %s", quantity)
+			return resource.Vector{}, wrong
+		}
+		v = v.With(name, n)
 	}
 	return v, nil
 }
+
+// leastContainer is YARN's unit of memory.
+const leastContainer = 1 << 20
 
 // Terms is what settings say of requests.
 func (kind) Terms(given map[string]string) providers.Terms {
