@@ -67,10 +67,12 @@ func QueueReports(queues []providers.Queue) ([]ledger.QueueReport, error) {
 
 // queueDetails is what is said of a queue next to its limits; nil: nothing.
 func queueDetails(q *providers.Queue) *ledger.QueueDetails {
-	if q.LargestContainer.IsUnset() && len(q.NotEnforced)+len(q.Estimated) == 0 && q.UserPercent == nil {
+	if q.LargestContainer.IsUnset() && len(q.NotEnforced)+len(q.Estimated)+len(q.CreatesBelow) == 0 && q.UserPercent == nil {
 		return nil
 	}
-	return &ledger.QueueDetails{LargestContainer: q.LargestContainer, NotEnforced: q.NotEnforced, Estimated: q.Estimated, UserPercent: q.UserPercent}
+	return &ledger.QueueDetails{
+		LargestContainer: q.LargestContainer, NotEnforced: q.NotEnforced, Estimated: q.Estimated, UserPercent: q.UserPercent, CreatesBelow: q.CreatesBelow,
+	}
 }
 
 // queueUsers is what is said of the users of a queue, in the ledger's form and order; nil: nothing.

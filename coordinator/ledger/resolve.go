@@ -125,11 +125,14 @@ func (c *cluster) resolve(now Instant, field string, x *resource.External) (reso
 		at.Partition = c.defaultPartition(at.Path)
 	}
 	q := c.queues[queueKey{at.Path, at.Partition}]
-	if (q == nil || !q.known) && !c.autoCreates(queueKey{at.Path, at.Partition}) {
-		return at, &NotFoundError{What: "queue", ID: at.String()}
-	}
-	if q != nil && q.leavesOnly() {
+	switch made, below := c.undeclared(queueKey{at.Path, at.Partition}); {
+	case q != nil && q.known && q.leavesOnly():
 		return at, &FieldError{field + ".path", x.Address.String(), q.wantedBelow()}
+	case q != nil && q.known:
+	case below != "":
+		return at, &FieldError{field + ".path", x.Address.String(), "a queue that takes applications: " + at.Path + " takes none itself" + madeBelow(below)}
+	case !made:
+		return at, &NotFoundError{What: "queue", ID: at.String()}
 	}
 	return at, nil
 }
@@ -151,9 +154,14 @@ func (q *clusterQueue) wantedBelow() string {
 		text += "; below it do " + strings.Join(leaves, ", ") + more
 	}
 	if q.report.CreatesChildren {
-		text += "; one below it that is not there, such as " + q.address.Path + ".NAME, is made by using it"
+		text += madeBelow(q.address.Path)
 	}
 	return text
+}
+
+// madeBelow says that queues below a path are made by using them.
+func madeBelow(path string) string {
+	return "; one below it that is not there, such as " + path + ".NAME, is made by using it"
 }
 
 // unresolved refuses a request because it is not known yet which queue is meant.

@@ -101,6 +101,9 @@ func readQueue(line *arguments) ledger.QueueReport {
 	if container := line.vectorOf("container"); !container.IsUnset() {
 		q.Details = &ledger.QueueDetails{LargestContainer: container}
 	}
+	if below, set := line.option("creates-below"); set {
+		q.Details = &ledger.QueueDetails{CreatesBelow: []string{below}}
+	}
 	users := ledger.QueueUsers{Limit: line.vectorOf("users")}
 	for _, user := range []string{"alice", "bob"} {
 		u := ledger.UserReport{User: user, Limit: line.vectorOf("limit." + user), Used: line.vectorOf("used." + user)}

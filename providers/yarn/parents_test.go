@@ -82,6 +82,24 @@ func TestQueuesOfAFairSchedulerThatAreMadeByUse(t *testing.T) {
 	}
 }
 
+// A parent that the setting names need not be in the answer: it is made by using a queue below it,
+// or was removed again.
+func TestParentsThatAreNotThere(t *testing.T) {
+	assume := yarn.Assumptions{Undeclared: yarn.Undeclared{Parents: []string{"root.users", "root.a.b.c"}}}
+	s, err := yarn.Decode(strings.NewReader(`{"scheduler":{"schedulerInfo":{"type":"fairScheduler","rootQueue":{"queueName":"root","childQueues":{"queue":[` +
+		`{"queueName":"root.default","type":"fairSchedulerLeafQueueInfo"},{"queueName":"root.a"}]}}}}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Assume = assume
+	for _, q := range s.Queues(nil) {
+		want := map[string]string{"root": "root.users root.a.b.c", "root.a": "root.a.b.c"}[q.Path]
+		if got := strings.Join(q.CreatesBelow, " "); got != want || q.CreatesChildren {
+			t.Errorf("%s creates below %q, children %v; want %q", q.Path, got, q.CreatesChildren, want)
+		}
+	}
+}
+
 // The setting names parents by their full paths.
 func TestUndeclaredQueuesIsASetting(t *testing.T) {
 	for value, fine := range map[string]bool{
