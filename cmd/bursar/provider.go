@@ -55,7 +55,7 @@ The settings of yarn, of which addresses or site is needed:
   amShare     the FairScheduler's maxAMShare; default 0.5
   undeclaredQueues
               parents below which a queue is made by using it: any (default),
-              none, or a list such as root.users
+              none, or full paths: root.users,root.adhoc
 
 The settings of exec, a command that prints queues as JSON; they must be in a
 file of providers (docs/providers.md says what the command prints):

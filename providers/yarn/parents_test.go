@@ -103,12 +103,16 @@ func TestParentsThatAreNotThere(t *testing.T) {
 // The setting names parents by their full paths.
 func TestUndeclaredQueuesIsASetting(t *testing.T) {
 	for value, fine := range map[string]bool{
-		"any": true, "none": true, "root": true, "root.users": true, `["root.users","root.etl"]`: true,
+		"any": true, "none": true, "root": true, "root.users": true, `["root.users","root.etl"]`: true, "root.users,root.etl": true,
+		"root.users,": false, "root.users, root.etl": false, `["root.users,root.etl"]`: false, "[root.users,root.etl]": false,
 		"users": false, "root.": false, "[]": false, `["root.users",""]`: false, "rooted.x": false,
 	} {
 		err := yarn.Kind().Check(map[string]string{"addresses": "http://rm1:8088", "undeclaredQueues": value})
 		if (err == nil) != fine {
 			t.Errorf("%s: %v", value, err)
+		}
+		if !fine && !strings.Contains(err.Error(), `root.users,root.adhoc, or ["root.users","root.adhoc"]`) {
+			t.Errorf("%s: %v does not say how several are written", value, err)
 		}
 	}
 }

@@ -82,11 +82,17 @@ func (s *settings) parseUndeclared(given map[string]string) error {
 		return nil
 	}
 	list, ok := providers.ParseList(text)
+	if !strings.HasPrefix(text, "[") {
+		list = strings.Split(text, ",")
+	}
 	for _, path := range list {
-		ok = ok && resource.ValidPath(path) && (path == rootQueue || strings.HasPrefix(path, rootQueue+"."))
+		ok = ok && resource.ValidPath(path) && !strings.ContainsAny(path, ", ") && (path == rootQueue || strings.HasPrefix(path, rootQueue+"."))
 	}
 	if !ok {
-		return &providers.SettingError{Setting: settingUndeclared, Value: text, Want: "any, none, or the full paths of parent queues, such as root.users"}
+		return &providers.SettingError{
+			Setting: settingUndeclared, Value: text,
+			Want: `any, none, or the full paths of parent queues, such as root.users,root.adhoc, or ["root.users","root.adhoc"]`,
+		}
 	}
 	s.assume.Undeclared.Parents = list
 	return nil
