@@ -27,9 +27,9 @@ reads the queues once. It changes nothing. The coordinator that leads does the
 check, because it must reach the clusters. With -f this machine checks the
 providers of a file, and needs no coordinator.
 
-Code 0 means that every cluster was read, 69 that one cannot be read now, 65 or
-78 that its configuration is wrong. With -o json there is one answer for each
-cluster.`,
+Code 0 means that every cluster was read, 69 that one cannot be read now. If its
+configuration is wrong the code is 78 with -f, and else 65. With -o json there
+is one answer for each cluster.`,
 		Example: `  bursar queues check
   bursar queues check yarn:prod
   bursar queues check -f /etc/bursar/providers.yaml`,
@@ -101,7 +101,7 @@ func (c *cli) checkFile(ctx context.Context, file string) error {
 	kinds := knownKinds()
 	list, err := providerfile.Parse(name, data, kinds)
 	if err != nil {
-		return err
+		return configError(err)
 	}
 	if len(list) == 0 {
 		c.sayf("%s: no providers", name)

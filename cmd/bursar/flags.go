@@ -151,11 +151,25 @@ type externalFlag struct {
 	limits bool
 }
 
+// exampleOf are quantities of the dimensions that external parts have.
+var exampleOf = map[string]string{
+	resource.Memory: "memory=4GiB", resource.CPU: "cpu=4", resource.Instances: "instances=1",
+	resource.AMMemory: "am-memory=1GiB", resource.AMCPU: "am-cpu=1", resource.Applications: "applications=1",
+}
+
 func (f externalFlag) String() string { return "" }
 
 func (f externalFlag) Type() string { return "part" }
 
 func (f externalFlag) Set(text string) error {
+	_, quantities, _ := strings.Cut(text, ",")
+	for pair := range strings.SplitSeq(quantities, ",") {
+		name, value, isQuantity := strings.Cut(pair, "=")
+		// Other systems' words would be counted as something that no queue has.
+		if meant := resource.Meant(name); isQuantity && meant != "" {
+			return fmt.Errorf("%s: want %s, such as %s; did you mean %s=%s?", name, meant, exampleOf[meant], meant, value)
+		}
+	}
 	part, err := resource.ParseExternal(text)
 	if err != nil {
 		return err
@@ -171,15 +185,6 @@ func (f externalFlag) Set(text string) error {
 			if _, err := resource.ParseTyped(name, value); err != nil {
 				return err
 			}
-		}
-	}
-	for name := range part.All() {
-		// These are YARN's own words. They would be counted as something that no queue has.
-		switch name {
-		case "vcores", "vcore", "cores":
-			return fmt.Errorf("%s: want cpu=4, in cores", name)
-		case "memory-mb", "memoryMB", "mem":
-			return fmt.Errorf("%s: want memory=4GiB", name)
 		}
 	}
 	if slices.ContainsFunc(*f.parts, func(other resource.External) bool { return other.Address == part.Address }) {

@@ -1,10 +1,12 @@
 package quotafile
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/bursar/bursar/internal/yamlfile"
 	"github.com/bursar/bursar/resource"
@@ -66,6 +68,10 @@ func externalLimits(field string, list []map[string]yamlfile.Scalar) ([]resource
 		}
 		var wrong *fieldError
 		if e.Vector, wrong = quantities.vector(at); wrong != nil {
+			key := strings.TrimPrefix(wrong.field, at+".")
+			if meant := cmp.Or(placeWords[strings.ToLower(key)], resource.Meant(key)); meant != "" {
+				wrong.reason = yamlfile.Want(quantities[key].String(), "the quantity of a countable "+key+"; did you mean "+meant+"?")
+			}
 			return nil, wrong
 		}
 		e = resource.NewLimits(e)[0]
