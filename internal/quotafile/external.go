@@ -25,6 +25,8 @@ func (l limit) quantities(field string) (resource.Vector, []resource.External, *
 				field + "." + key, "want a list of limits, such as [{kind: yarn, memory: 200GiB}]",
 			}
 		case key == externalKey:
+		case value.IsMap:
+			return resource.Vector{}, nil, &fieldError{field + "." + key, "is a set of fields: want a single value"}
 		case value.Maps != nil:
 			return resource.Vector{}, nil, &fieldError{field + "." + key, "is a list: want a single value"}
 		default:

@@ -113,6 +113,8 @@ func TestWrongFileNamesLineFieldAndReason(t *testing.T) {
 		"list of values":   {head + "- selector: {user: [a, b]}\n  limit: {cpu: 1}\n", `q.yaml:4:20: quotas[1].selector.user: is a list: want a single value`},
 		"bare star":        {"quotas:\n- selector: {user: *}\n", `q.yaml:2:20: a * has to be quoted: want "*"`},
 		"external text":    {head + "- selector: {user: a}\n  limit: {external: yarn}\n", `q.yaml:5:21: quotas[1].limit.external: want a list of limits, such as [{kind: yarn, memory: 200GiB}]`},
+		"external map":     {head + "- selector: {user: a}\n  limit: {external: {kind: yarn, cpu: 1}}\n", `q.yaml:5:21: quotas[1].limit.external: want a list of limits, such as [{kind: yarn, memory: 200GiB}]`},
+		"memory map":       {head + "- selector: {user: a}\n  limit: {memory: {a: 1}}\n", `q.yaml:5:19: quotas[1].limit.memory: is a set of fields: want a single value`},
 		"external texts":   {head + "- selector: {user: a}\n  limit: {external: [yarn]}\n", `q.yaml:5:22: quotas[1].limit.external[0]: is no map: want a kind and quantities`},
 		"no kind":          {head + "- selector: {user: a}\n  limit: {external: [{path: root.a, cpu: 1}]}\n", `q.yaml:5:22: quotas[1].limit.external[0].kind: missing: want the kind of a provider, such as yarn`},
 		"empty path":       {head + "- selector: {user: a}\n  limit: {external: [{kind: yarn, path: , cpu: 1}]}\n", `q.yaml:5:35: quotas[1].limit.external[0].path: has no value: want one, or leave it out`},
