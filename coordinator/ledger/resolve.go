@@ -77,11 +77,11 @@ func (l *Ledger) clusterOf(field string, at resource.Address, labels label.Set) 
 	case name != "" && slices.Contains(known, name):
 		return l.cluster(ClusterName{at.Kind, name}), nil
 	case name != "":
-		return nil, &FieldError{from, name, "a " + at.Kind + " cluster that is configured: " + strings.Join(known, ", ")}
+		return nil, &FieldError{from, name, withArticle(at.Kind) + " cluster that is configured: " + strings.Join(known, ", ")}
 	case len(known) == 1 || standard.Default:
 		return l.cluster(standard.ClusterName), nil
 	}
-	return nil, &FieldError{from, "", "the name of a " + at.Kind + " cluster, as none is the default: " + strings.Join(known, ", ")}
+	return nil, &FieldError{from, "", "the name of " + withArticle(at.Kind) + " cluster, as none is the default: " + strings.Join(known, ", ")}
 }
 
 // kinds says which kinds providers are configured for.
@@ -96,6 +96,14 @@ func (l *Ledger) kinds() string {
 		return "none is"
 	}
 	return "these are: " + strings.Join(kinds, ", ")
+}
+
+// withArticle is the name of a kind as in "a yarn cluster" and "an exec cluster".
+func withArticle(kind string) string {
+	if kind != "" && strings.Contains("aeiou", kind[:1]) {
+		return "an " + kind
+	}
+	return "a " + kind
 }
 
 // resolve gives a part its full address in the cluster.
