@@ -100,7 +100,8 @@ func (l *Ledger) kinds() string {
 
 // withArticle is the name of a kind as in "a yarn cluster" and "an exec cluster".
 func withArticle(kind string) string {
-	if kind != "" && strings.Contains("aeiou", kind[:1]) {
+	switch kind[:min(1, len(kind))] {
+	case "a", "e", "i", "o", "u":
 		return "an " + kind
 	}
 	return "a " + kind
