@@ -95,3 +95,23 @@ func TestFilesThatTieAreRefusedWhereNobodyLeads(t *testing.T) {
 		t.Errorf("rules that tie: %v; want a *ledger.FieldError", err)
 	}
 }
+
+// TestAQuotaFileThatHardlyMeansWhatItSays is in force as it is, and warned of.
+func TestAQuotaFileThatHardlyMeansWhatItSays(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "quotas.yaml")
+	text := "quotas:\n- selector: {user: alice}\n  limit: {external: [{kind: yarn, memory: 200, vcores: 100}]}\n"
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f := start(t, Config{QuotaFiles: []string{path}}, storetest.NewMemory("test").Open())
+	res, err := f.quotas.Get(t.Context(), &bursarv1.QuotaServiceGetRequest{Selector: map[string]string{"user": "alice"}})
+	if err != nil || len(res.GetQuota().GetLimit().GetExternal()) != 1 {
+		t.Errorf("the rule is %v, %v", res.GetQuota(), err)
+	}
+	warnings := strings.Join(f.status().GetWarnings(), "\n")
+	for _, want := range []string{path + `:3:43: quotas[0].limit.external[0].memory: "200": want a size with its unit`, "did you mean cpu?"} {
+		if !strings.Contains(warnings, want) {
+			t.Errorf("want %q in %s", want, warnings)
+		}
+	}
+}

@@ -31,6 +31,8 @@ type quotaFiles struct {
 
 	mu    sync.Mutex
 	wrong map[string]string // guarded by mu: what is wrong with a file, by its path
+	// doubts are what files in force say that is hardly meant, by path; guarded by mu.
+	doubts map[string][]string
 	// sets are the rules to begin a leadership with, by source: those that were in force last, or
 	// that no leader has looked at yet.
 	sets map[string][]ledger.Quota // guarded by mu
@@ -55,7 +57,7 @@ type fileStamp struct {
 }
 
 func newQuotaFiles(paths []string, m *commit.Metrics, log *slog.Logger) *quotaFiles {
-	q := &quotaFiles{reloads: make(chan quotaReload), metrics: m, log: log, wrong: make(map[string]string), sets: make(map[string][]ledger.Quota)}
+	q := &quotaFiles{reloads: make(chan quotaReload), metrics: m, log: log, wrong: make(map[string]string), doubts: make(map[string][]string), sets: make(map[string][]ledger.Quota)}
 	for _, path := range paths {
 		q.files = append(q.files, &quotaFile{path: path})
 		m.WrongFiles.WithLabelValues(path).Set(0)
@@ -223,6 +225,7 @@ func (q *quotaFiles) enforce(ctx context.Context, loop *commit.Loop, files ...*q
 		for _, f := range files {
 			f.pending = false
 			q.setRight(f)
+			q.setDoubts(f)
 			q.log.Info("the rules of a quota file are in force", "file", f.path, "rules", len(f.quotas))
 		}
 	case refused != nil && len(files) == 1:
@@ -259,6 +262,18 @@ func (q *quotaFiles) setWrong(f *quotaFile, err error) {
 	}
 }
 
+// setDoubts notes what a file that is in force says and hardly means, and says so.
+func (q *quotaFiles) setDoubts(f *quotaFile) {
+	var list []string
+	for _, doubt := range quotafile.Doubts(f.path, f.data) {
+		list = append(list, doubt.Error())
+		q.log.Warn("a quota file is in force as it is, and says what is hardly meant", "file", f.path, "doubt", doubt)
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.doubts[f.path] = list
+}
+
 // setRight notes that nothing is wrong with a file.
 func (q *quotaFiles) setRight(f *quotaFile) {
 	q.mu.Lock()
@@ -274,6 +289,11 @@ func (q *quotaFiles) warnings() []string {
 	var list []string
 	for path, text := range q.wrong {
 		list = append(list, fmt.Sprintf("quota file %s: %s", path, text))
+	}
+	for _, doubts := range q.doubts {
+		for _, text := range doubts {
+			list = append(list, "quota file "+text)
+		}
 	}
 	slices.Sort(list)
 	return list

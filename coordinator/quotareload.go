@@ -69,6 +69,7 @@ func (q *quotaFiles) replace(ctx context.Context, loop *commit.Loop, paths []str
 	})
 	for _, f := range gone {
 		delete(q.wrong, f.path)
+		delete(q.doubts, f.path)
 		if sets[f.source()] == nil {
 			q.sets[f.source()] = nil // so that the next leadership forgets them too
 		}
@@ -80,6 +81,7 @@ func (q *quotaFiles) replace(ctx context.Context, loop *commit.Loop, paths []str
 	}
 	for _, f := range next {
 		q.metrics.WrongFiles.WithLabelValues(f.path).Set(0)
+		q.setDoubts(f)
 	}
 	return nil
 }

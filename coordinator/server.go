@@ -237,6 +237,9 @@ func (s *Server) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	for _, f := range s.files.files {
+		s.files.setDoubts(f)
+	}
 	if err := s.core.SetQuotaFiles(0, sets); err != nil {
 		return err
 	}

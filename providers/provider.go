@@ -151,6 +151,9 @@ type Queue struct {
 	Closed bool
 	// CreatesChildren says that a queue below it need not be there: using it makes it.
 	CreatesChildren bool
+	// CreatesBelow are full paths of parents below it that need not be there, nor those between:
+	// using a queue below one of them makes them. They take no applications themselves.
+	CreatesBelow []string
 	// LeavesOnly says that it takes no applications itself: the queues below it do.
 	LeavesOnly bool
 	// DefaultPartition is the partition of an application that names none.

@@ -55,7 +55,7 @@ func ParseMemory(text string) (int64, error) {
 			return n, nil
 		}
 	}
-	want := "a size such as 4GiB, 512MiB or 1.5GiB (powers of 1024), 4G or 500M (powers of 1000), or plain bytes, up to 8PiB"
+	want := "a size such as 4GiB, 512MiB or 1.5GiB (powers of 1024), 4G or 500M (powers of 1000), or bytes such as 4194304, up to 8PiB"
 	if near := misspelledSize(text); near != "" {
 		want += "; did you mean " + near + "?"
 	}

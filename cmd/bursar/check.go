@@ -15,6 +15,7 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/proto/convert"
 	"github.com/bursar/bursar/providers"
+	"github.com/bursar/bursar/providers/exec"
 	"github.com/bursar/bursar/providers/providerfile"
 )
 
@@ -27,9 +28,9 @@ reads the queues once. It changes nothing. The coordinator that leads does the
 check, because it must reach the clusters. With -f this machine checks the
 providers of a file, and needs no coordinator.
 
-Code 0 means that every cluster was read, 69 that one cannot be read now, 65 or
-78 that its configuration is wrong. With -o json there is one answer for each
-cluster.`,
+Code 0 means that every cluster was read, 69 that one cannot be read now. If its
+configuration is wrong the code is 78 with -f, and else 65. With -o json there
+is one answer for each cluster.`,
 		Example: `  bursar queues check
   bursar queues check yarn:prod
   bursar queues check -f /etc/bursar/providers.yaml`,
@@ -101,7 +102,7 @@ func (c *cli) checkFile(ctx context.Context, file string) error {
 	kinds := knownKinds()
 	list, err := providerfile.Parse(name, data, kinds)
 	if err != nil {
-		return err
+		return configError(err)
 	}
 	if len(list) == 0 {
 		c.sayf("%s: no providers", name)
@@ -178,6 +179,29 @@ func (c *cli) printCheck(res *bursarv1.CheckProviderResponse, among selection) {
 		facts = append(facts, "  warning", warning)
 	}
 	c.facts(facts...)
+	if p.GetKind() == exec.Kind().Name() && h.GetState() == bursarv1.ProviderHealth_STATE_KNOWN {
+		c.printFigures(res.GetQueues())
+	}
+}
+
+// mostFigures is how many queues of a check are shown with their figures.
+const mostFigures = 50
+
+// printFigures shows what the figures of a command became.
+func (c *cli) printFigures(queues []*bursarv1.Queue) {
+	rows := make([][]string, 0, len(queues))
+	for _, q := range queues[:min(len(queues), mostFigures)] {
+		path := q.GetPath()
+		if q.GetPartition() != "" {
+			path += "@" + q.GetPartition()
+		}
+		limit := resourceText(q.GetAccount().GetLimit())
+		rows = append(rows, []string{"  " + path, firstSet(limit, "none"), firstSet(resourceText(q.GetUsed()), "none"), q.GetState()})
+	}
+	c.table([]string{"  QUEUE", "LIMIT", "USED", "STATE"}, rows)
+	if more := len(queues) - mostFigures; more > 0 {
+		c.printf("  %d more\n", more)
+	}
 }
 
 func queuesNote(queues []*bursarv1.Queue) string {

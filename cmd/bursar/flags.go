@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -32,7 +31,7 @@ func (f quantityFlag) String() string {
 }
 
 func (f quantityFlag) Set(text string) error {
-	n, err := parseQuantity(f.dimension, text)
+	n, err := resource.ParseTyped(f.dimension, text)
 	if err != nil {
 		return err
 	}
@@ -66,7 +65,7 @@ func (f countFlag) Set(text string) error {
 		if !found {
 			return fmt.Errorf("%q: want name=number, such as gpu=1", pair)
 		}
-		n, err := parseQuantity(name, value)
+		n, err := resource.ParseTyped(name, value)
 		switch fixed := name == resource.Memory || name == resource.CPU || name == resource.Instances; {
 		case fixed && !f.any && err == nil:
 			return fmt.Errorf("%q: want --%s %s", pair, name, value)
@@ -78,30 +77,6 @@ func (f countFlag) Set(text string) error {
 		*f.vector = f.vector.With(name, n)
 	}
 	return nil
-}
-
-// leastBare is the least size that may be typed without a unit. Nobody means 4 bytes.
-const leastBare = 1 << 20
-
-// parseQuantity is resource.ParseQuantity for what people type. It refuses what is hardly meant: a
-// size without a unit that is tiny, and less than the least part of a core.
-func parseQuantity(dimension, text string) (int64, error) {
-	n, err := resource.ParseQuantity(dimension, text)
-	if err != nil || n == 0 {
-		return n, err
-	}
-	number, inMillis := strings.CutSuffix(text, "m")
-	value, _ := strconv.ParseFloat(number, 64) // 0 if there is another unit
-	switch {
-	case value == 0:
-	case dimension == resource.Memory && n < leastBare:
-		return 0, &resource.FieldError{
-			Field: dimension, Value: text, Want: fmt.Sprintf("a size with its unit, such as %sMiB or %sGiB: without one it is bytes", text, text),
-		}
-	case dimension == resource.CPU && (inMillis && value < 1 || value < 0.001):
-		return 0, &resource.FieldError{Field: dimension, Value: text, Want: "at least 1m, a thousandth of a core, such as 100m or 0.5"}
-	}
-	return n, nil
 }
 
 // labelFlag adds labels from "k=v".
@@ -176,11 +151,25 @@ type externalFlag struct {
 	limits bool
 }
 
+// exampleOf are quantities of the dimensions that external parts have.
+var exampleOf = map[string]string{
+	resource.Memory: "memory=4GiB", resource.CPU: "cpu=4", resource.Instances: "instances=1",
+	resource.AMMemory: "am-memory=1GiB", resource.AMCPU: "am-cpu=1", resource.Applications: "applications=1",
+}
+
 func (f externalFlag) String() string { return "" }
 
 func (f externalFlag) Type() string { return "part" }
 
 func (f externalFlag) Set(text string) error {
+	_, quantities, _ := strings.Cut(text, ",")
+	for pair := range strings.SplitSeq(quantities, ",") {
+		name, value, isQuantity := strings.Cut(pair, "=")
+		// Other systems' words would be counted as something that no queue has.
+		if meant := resource.Meant(name); isQuantity && meant != "" {
+			return fmt.Errorf("%s: want %s, such as %s; did you mean %s=%s?", name, meant, exampleOf[meant], meant, value)
+		}
+	}
 	part, err := resource.ParseExternal(text)
 	if err != nil {
 		return err
@@ -193,18 +182,9 @@ func (f externalFlag) Set(text string) error {
 	}
 	for pair := range strings.SplitSeq(text, ",") {
 		if name, value, isQuantity := strings.Cut(pair, "="); isQuantity {
-			if _, err := parseQuantity(name, value); err != nil {
+			if _, err := resource.ParseTyped(name, value); err != nil {
 				return err
 			}
-		}
-	}
-	for name := range part.All() {
-		// These are YARN's own words. They would be counted as something that no queue has.
-		switch name {
-		case "vcores", "vcore", "cores":
-			return fmt.Errorf("%s: want cpu=4, in cores", name)
-		case "memory-mb", "memoryMB", "mem":
-			return fmt.Errorf("%s: want memory=4GiB", name)
 		}
 	}
 	if slices.ContainsFunc(*f.parts, func(other resource.External) bool { return other.Address == part.Address }) {

@@ -55,7 +55,7 @@ The settings of yarn, of which addresses or site is needed:
   amShare     the FairScheduler's maxAMShare; default 0.5
   undeclaredQueues
               parents below which a queue is made by using it: any (default),
-              none, or a list such as root.users
+              none, or full paths: root.users,root.adhoc
   growsTo     how large an autoscaler makes the cluster at most, such as
               memory=10TiB,cpu=2000: a request that fits only then waits
   awaitStarts true: requests for a queue wait while YARN holds applications

@@ -55,7 +55,7 @@ and "over" lists those accounts.`,
 
   # in all queues of YARN together, and in those of one queue
   bursar quota set 'user=*' --external 'yarn:*:*,memory=200GiB,cpu=100' \
-    --external yarn:prod:root.etl,instances=40
+    --external yarn:prod:root.etl,applications=40
 
   # what requests of creator=schedule get first, in the queue and below it
   bursar quota set creator=schedule \
@@ -179,6 +179,9 @@ configuration has yet is taken with a warning: quota set refuses it.`,
 		quotas, err := quotafile.Parse(name, data)
 		if err != nil {
 			return err
+		}
+		if doubts := quotafile.Doubts(name, data); len(doubts) > 0 {
+			return doubts[0]
 		}
 		cl, err := c.coordinator(cmd.Context())
 		if err != nil {

@@ -5,7 +5,7 @@ import "github.com/spf13/cobra"
 // exitCodesText is the page about exit codes.
 const exitCodesText = `Exit codes. Those of sysexits.h have the same meaning as there:
 
-    0   done
+    0   done; of "bursar explain" an answer, whatever it is, "can never fit" too
     1   another error
    64   usage: the command line cannot be understood
    65   bad input data: a file or a request that is wrong, a short id that is
@@ -192,6 +192,12 @@ type may have in queues. There CLUSTER and QUEUE may be * for all of them, in
 quotes for the shell, and an empty CLUSTER is *, too. QUEUE is a full path and
 counts what is below it. There is no PARTITION: all of them count.
 
-    bursar quota set 'user=*' --external 'yarn:*:*,memory=200GiB,cpu=100'`,
+    bursar quota set 'user=*' --external \
+      'yarn:*:*,memory=200GiB,cpu=100,applications=40'
+
+applications counts a part in a YARN queue as one if it does not say more.
+instances counts only what parts say of it: without instances=1 in the requests
+it limits nobody. Parts of exec have no applications: their requests must say
+instances=1, for the pods of the Kubernetes example, too.`,
 	}
 }

@@ -68,12 +68,12 @@ func QueueReports(queues []providers.Queue) ([]ledger.QueueReport, error) {
 // queueDetails is what is said of a queue next to its limits; nil: nothing.
 func queueDetails(q *providers.Queue) *ledger.QueueDetails {
 	plain := q.LargestContainer.IsUnset() && q.MayGrow.IsUnset() && q.UsersMayGrow.IsUnset() && q.Division == nil && q.ChildDivision == nil
-	if plain && len(q.NotEnforced)+len(q.Estimated) == 0 && q.UserPercent == nil && q.HeldBack <= 0 {
+	if plain && len(q.NotEnforced)+len(q.Estimated)+len(q.CreatesBelow) == 0 && q.UserPercent == nil && q.HeldBack <= 0 {
 		return nil
 	}
 	return &ledger.QueueDetails{
 		LargestContainer: q.LargestContainer, Division: division(q.Division), ChildDivision: division(q.ChildDivision),
-		NotEnforced: q.NotEnforced, Estimated: q.Estimated, UserPercent: q.UserPercent,
+		NotEnforced: q.NotEnforced, Estimated: q.Estimated, UserPercent: q.UserPercent, CreatesBelow: q.CreatesBelow,
 		MayGrow: q.MayGrow, UsersMayGrow: q.UsersMayGrow, HeldBack: ledger.HeldBack{Applications: q.HeldBack, Reason: shownText(q.HeldBackBy, mostDiagnostics)},
 	}
 }

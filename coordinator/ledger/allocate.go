@@ -173,13 +173,14 @@ func (l *Ledger) prepare(c *AllocateCommand) (*entry, error) {
 	if err := l.affords(&a, a.LiveBytes()+a.overhead()); err != nil {
 		return nil, err
 	}
-	if err := l.summable(&a, largest(&a.Entitled)); err != nil {
-		return nil, err
-	}
 	e := l.newEntry()
 	e.Allocation = a
 	l.link(e)
 	l.attachExternal(e, nil)
+	if err := l.summable(&a, largest(&a.Entitled)); err != nil && l.never(e) == nil {
+		l.discard(e)
+		return nil, err
+	}
 	return e, nil
 }
 

@@ -119,19 +119,42 @@ func (q *clusterQueue) autoCreated() bool {
 // autoCreates reports whether the cluster creates a queue that it does not have when it is used.
 // The nearest existing queue above it decides that.
 func (c *cluster) autoCreates(at queueKey) bool {
+	made, _ := c.undeclared(at)
+	return made
+}
+
+// undeclared reports of a queue whether the cluster does not have it and creates it when it or one
+// below it is used. If it is then a parent, which takes no applications itself, below is the path
+// of the parent, itself or below it, below which queues are created.
+func (c *cluster) undeclared(at queueKey) (made bool, below string) {
 	_, elsewhere := c.standard[at.path] // the queue exists, in other partitions
 	if r := c.reading; r != nil && elsewhere {
 		_, elsewhere = r.standard[at.path] // else it exists no longer
 	}
 	if elsewhere {
-		return false
+		return false, ""
 	}
-	for path, below := parentPath(at.path); below; path, below = parentPath(path) {
+	for path, is := parentPath(at.path); is; path, is = parentPath(path) {
 		if q := c.queues[queueKey{path, at.partition}]; q != nil && q.known {
-			return q.report.CreatesChildren
+			return q.creates(at.path)
 		}
 	}
-	return false
+	return false, ""
+}
+
+// creates is undeclared of a queue below this one, which is the nearest that exists.
+func (q *clusterQueue) creates(path string) (made bool, below string) {
+	made = q.report.CreatesChildren
+	if q.report.Details == nil {
+		return made, ""
+	}
+	for _, declared := range q.report.Details.CreatesBelow {
+		if declared == path || strings.HasPrefix(declared, path+".") {
+			return true, declared
+		}
+		made = made || strings.HasPrefix(path, declared+".")
+	}
+	return made, ""
 }
 
 // unschedulable says why nothing new of a request may go to the queue; empty if it may. A part in
@@ -172,7 +195,13 @@ func (t *queueCharge) fits() bool {
 }
 
 // leavesOnly reports whether the queue is known to take no applications itself.
-func (q *clusterQueue) leavesOnly() bool { return q.known && q.report.LeavesOnly }
+func (q *clusterQueue) leavesOnly() bool {
+	if q.known {
+		return q.report.LeavesOnly
+	}
+	_, below := q.cluster.undeclared(queueKey{q.address.Path, q.address.Partition})
+	return below != ""
+}
 
 // leavesBelow are the paths of the first queues below this one, in its partition, that take
 // applications: at most so many, by path.

@@ -55,6 +55,9 @@ type QueueDetails struct {
 	// that a user is sure of while others want more; nil: not reported, or there is no such limit.
 	NotEnforced, Estimated []string
 	UserPercent            *float64
+	// CreatesBelow are the paths of parents below it that need not be there, nor those between: the
+	// cluster makes them when a queue below them is used. Those parents take no applications.
+	CreatesBelow []string
 	// MayGrow is what the limit may become if the cluster grows, UsersMayGrow what those of users
 	// may. A dimension that is not listed does not grow.
 	MayGrow, UsersMayGrow resource.Vector

@@ -200,7 +200,7 @@ func (l *Ledger) checkDimensions(quotas []Quota) error {
 		}
 		for _, p := range q.places() {
 			if at := p.at.String(); slices.Contains(undeclared, at) && !had.namesPlace(p.at) {
-				return &FieldError{q.Selector.String() + ": " + p.field, at, wantPlace}
+				return &FieldError{q.Selector.String() + ": " + p.field, at, l.wantedPlace(p.at)}
 			}
 		}
 	}
@@ -209,6 +209,40 @@ func (l *Ledger) checkDimensions(quotas []Quota) error {
 
 // wantPlace is what would be right instead of a place that no cluster has.
 const wantPlace = `a kind, a cluster and the full path of a queue that are there, or "*" for any cluster or path; force (--force) sets it all the same`
+
+// wantedPlace is wantPlace with the kinds that there are, if none is of this one, or with the queue
+// that was probably meant: by its last name, or in other case.
+func (l *Ledger) wantedPlace(at resource.Address) string {
+	var kinds, near []string
+	for _, c := range l.clusters {
+		if !c.configured {
+			continue
+		}
+		kinds = append(kinds, c.Kind)
+		if c.Kind != at.Kind || at.Cluster != resource.Any && at.Cluster != c.Cluster {
+			continue
+		}
+		paths := c.leaves[at.Path]
+		for path := range c.standard {
+			if strings.EqualFold(path, at.Path) {
+				paths = append(slices.Clone(paths), path)
+			}
+		}
+		for _, path := range paths {
+			near = append(near, resource.Address{Kind: at.Kind, Cluster: at.Cluster, Path: path}.String())
+		}
+	}
+	slices.Sort(kinds)
+	slices.Sort(near)
+	kinds, near = slices.Compact(kinds), slices.Compact(near)
+	switch {
+	case len(kinds) > 0 && !slices.Contains(kinds, at.Kind):
+		return "a kind that is configured (" + strings.Join(kinds, ", ") + "): " + wantPlace
+	case len(near) > 0:
+		return listed(near) + ", or " + wantPlace
+	}
+	return wantPlace
+}
 
 // namesPlace reports whether the rule says something of a place.
 func (q *Quota) namesPlace(at resource.Address) bool {

@@ -77,11 +77,11 @@ func (l *Ledger) clusterOf(field string, at resource.Address, labels label.Set) 
 	case name != "" && slices.Contains(known, name):
 		return l.cluster(ClusterName{at.Kind, name}), nil
 	case name != "":
-		return nil, &FieldError{from, name, "a " + at.Kind + " cluster that is configured: " + strings.Join(known, ", ")}
+		return nil, &FieldError{from, name, withArticle(at.Kind) + " cluster that is configured: " + strings.Join(known, ", ")}
 	case len(known) == 1 || standard.Default:
 		return l.cluster(standard.ClusterName), nil
 	}
-	return nil, &FieldError{from, "", "the name of a " + at.Kind + " cluster, as none is the default: " + strings.Join(known, ", ")}
+	return nil, &FieldError{from, "", "the name of " + withArticle(at.Kind) + " cluster, as none is the default: " + strings.Join(known, ", ")}
 }
 
 // kinds says which kinds providers are configured for.
@@ -96,6 +96,15 @@ func (l *Ledger) kinds() string {
 		return "none is"
 	}
 	return "these are: " + strings.Join(kinds, ", ")
+}
+
+// withArticle is the name of a kind as in "a yarn cluster" and "an exec cluster".
+func withArticle(kind string) string {
+	switch kind[:min(1, len(kind))] {
+	case "a", "e", "i", "o", "u":
+		return "an " + kind
+	}
+	return "a " + kind
 }
 
 // resolve gives a part its full address in the cluster.
@@ -125,11 +134,14 @@ func (c *cluster) resolve(now Instant, field string, x *resource.External) (reso
 		at.Partition = c.defaultPartition(at.Path)
 	}
 	q := c.queues[queueKey{at.Path, at.Partition}]
-	if (q == nil || !q.known) && !c.autoCreates(queueKey{at.Path, at.Partition}) {
-		return at, &NotFoundError{What: "queue", ID: at.String()}
-	}
-	if q != nil && q.leavesOnly() {
+	switch made, below := c.undeclared(queueKey{at.Path, at.Partition}); {
+	case q != nil && q.known && q.leavesOnly():
 		return at, &FieldError{field + ".path", x.Address.String(), q.wantedBelow()}
+	case q != nil && q.known:
+	case below != "":
+		return at, &FieldError{field + ".path", x.Address.String(), "a queue that takes applications: " + at.Path + " takes none itself" + madeBelow(below)}
+	case !made:
+		return at, &NotFoundError{What: "queue", ID: at.String()}
 	}
 	return at, nil
 }
@@ -151,9 +163,14 @@ func (q *clusterQueue) wantedBelow() string {
 		text += "; below it do " + strings.Join(leaves, ", ") + more
 	}
 	if q.report.CreatesChildren {
-		text += "; one below it that is not there, such as " + q.address.Path + ".NAME, is made by using it"
+		text += madeBelow(q.address.Path)
 	}
 	return text
+}
+
+// madeBelow says that queues below a path are made by using them.
+func madeBelow(path string) string {
+	return "; one below it that is not there, such as " + path + ".NAME, is made by using it"
 }
 
 // unresolved refuses a request because it is not known yet which queue is meant.

@@ -123,6 +123,9 @@ func readQueue(line *arguments) ledger.QueueReport {
 		line.fatal(err)
 		q.Applications = new(int32(n))
 	}
+	if below, set := line.option("creates-below"); set {
+		q.Details = &ledger.QueueDetails{CreatesBelow: []string{below}}
+	}
 	users := ledger.QueueUsers{Limit: line.vectorOf("users")}
 	for _, user := range []string{"alice", "bob"} {
 		u := ledger.UserReport{User: user, Limit: line.vectorOf("limit." + user), Used: line.vectorOf("used." + user)}

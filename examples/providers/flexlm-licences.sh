@@ -11,6 +11,10 @@
 # Needs: lmutil in PATH, and awk.
 set -eu
 
+if [ $# -lt 2 ]; then
+	echo "want a server and at least one feature, such as 27000@lic1 MATLAB" >&2
+	exit 64
+fi
 server=$1
 shift
 

@@ -4,14 +4,17 @@
 #     kubernetes-quotas.sh                 all namespaces
 #     kubernetes-quotas.sh team-a team-b   these
 #
-# A request then has --external exec:NAME:team-a,memory=4GiB,cpu=2, where NAME is the cluster of the
-# provider.
+# A request then has --external exec:NAME:team-a,memory=4GiB,cpu=2,instances=1, where NAME is the
+# cluster of the provider. instances is the number of pods. A request that does not say it is not
+# limited by pods.
 #
 # Of each namespace:
 #   memory      the quota of requests.memory, memory or limits.memory that has the least left
 #   cpu         likewise
 #   instances   pods, or count/pods
 #   custom      requests.nvidia.com/gpu and other extended resources, by their names
+# So "it can never fit" is what the quota with the least left says. If another one has a smaller
+# limit and more left, a request above that limit waits, though it can never fit.
 # Quotas with scopes hold for some pods only, and are left out. Storage and objects other than pods
 # are left out, too.
 #

@@ -1,10 +1,12 @@
 package quotafile
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/bursar/bursar/internal/yamlfile"
 	"github.com/bursar/bursar/resource"
@@ -23,6 +25,8 @@ func (l limit) quantities(field string) (resource.Vector, []resource.External, *
 				field + "." + key, "want a list of external parts, such as [{kind: yarn, memory: 200GiB}]",
 			}
 		case key == externalKey:
+		case value.IsMap:
+			return resource.Vector{}, nil, &fieldError{field + "." + key, "is a set of fields: want a single value"}
 		case value.Maps != nil:
 			return resource.Vector{}, nil, &fieldError{field + "." + key, "is a list: want a single value"}
 		default:
@@ -67,6 +71,10 @@ func externalLimits(field string, list []map[string]yamlfile.Scalar) ([]resource
 		}
 		var wrong *fieldError
 		if e.Vector, wrong = quantities.vector(at); wrong != nil {
+			key := strings.TrimPrefix(wrong.field, at+".")
+			if meant := cmp.Or(placeWords[strings.ToLower(key)], resource.Meant(key)); meant != "" {
+				wrong.reason = yamlfile.Want(quantities[key].String(), "the quantity of a countable "+key+"; did you mean "+meant+"?")
+			}
 			return nil, wrong
 		}
 		e = resource.NewLimits(e)[0]

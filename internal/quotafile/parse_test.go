@@ -113,6 +113,8 @@ func TestWrongFileNamesLineFieldAndReason(t *testing.T) {
 		"list of values":   {head + "- selector: {user: [a, b]}\n  limit: {cpu: 1}\n", `q.yaml:4:20: quotas[1].selector.user: is a list: want a single value`},
 		"bare star":        {"quotas:\n- selector: {user: *}\n", `q.yaml:2:20: a * has to be quoted: want "*"`},
 		"external text":    {head + "- selector: {user: a}\n  limit: {external: yarn}\n", `q.yaml:5:21: quotas[1].limit.external: want a list of external parts, such as [{kind: yarn, memory: 200GiB}]`},
+		"external map":     {head + "- selector: {user: a}\n  limit: {external: {kind: yarn, cpu: 1}}\n", `q.yaml:5:21: quotas[1].limit.external: want a list of external parts, such as [{kind: yarn, memory: 200GiB}]`},
+		"memory map":       {head + "- selector: {user: a}\n  limit: {memory: {a: 1}}\n", `q.yaml:5:19: quotas[1].limit.memory: is a set of fields: want a single value`},
 		"a guarantee":      {head + "- selector: {user: a}\n  guaranteed: {external: yarn}\n", `q.yaml:5:26: quotas[1].guaranteed.external: want a list of external parts, such as [{kind: yarn, memory: 200GiB}]`},
 		"external texts":   {head + "- selector: {user: a}\n  limit: {external: [yarn]}\n", `q.yaml:5:22: quotas[1].limit.external[0]: is no map: want a kind and quantities`},
 		"no kind":          {head + "- selector: {user: a}\n  limit: {external: [{path: root.a, cpu: 1}]}\n", `q.yaml:5:22: quotas[1].limit.external[0].kind: missing: want the kind of a provider, such as yarn`},
@@ -121,6 +123,9 @@ func TestWrongFileNamesLineFieldAndReason(t *testing.T) {
 		"a partition":      {head + "- selector: {user: a}\n  limit: {external: [{kind: yarn, partition: gpu, cpu: 1}]}\n", `q.yaml:5:46: quotas[1].limit.external[0].partition: "gpu": want no partition`},
 		"external nothing": {head + "- selector: {user: a}\n  limit: {external: [{kind: yarn}]}\n", `q.yaml:5:22: quotas[1].limit.external[0]: "none": want quantities to limit, such as memory=200GiB`},
 		"external size":    {head + "- selector: {user: a}\n  limit: {external: [{kind: yarn, memory: 1 elephant}]}\n", `q.yaml:5:43: quotas[1].limit.external[0].memory: "1 elephant": want a size such as 4GiB`},
+		"a queue":          {head + "- selector: {user: a}\n  limit: {external: [{kind: yarn, queue: root.default, cpu: 1}]}\n", `q.yaml:5:42: quotas[1].limit.external[0].queue: "root.default": want the quantity of a countable queue; did you mean path?`},
+		"clusters":         {head + "- selector: {user: a}\n  limit: {external: [{kind: yarn, clusters: prod, cpu: 1}]}\n", `q.yaml:5:45: quotas[1].limit.external[0].clusters: "prod": want the quantity of a countable clusters; did you mean cluster?`},
+		"a size of mem":    {head + "- selector: {user: a}\n  limit: {external: [{kind: yarn, mem: 4GiB}]}\n", `q.yaml:5:40: quotas[1].limit.external[0].mem: "4GiB": want the quantity of a countable mem; did you mean memory?`},
 		"external list":    {head + "- selector: {user: a}\n  limit: {external: [{kind: yarn, memory: [1]}]}\n", `q.yaml:5:43: quotas[1].limit.external[0].memory: is a list: want a single value`},
 		"external twice":   {head + "- selector: {user: a}\n  limit: {external: [{kind: yarn, cpu: 1}, {kind: yarn, path: \"*\", cpu: 2}]}\n", `q.yaml:5:44: quotas[1].limit.external[1]: yarn:*:*: already the place of limit.external[0]: want one entry for it`},
 		"list of memory":   {head + "- selector: {user: a}\n  limit: {memory: [1GiB]}\n", `q.yaml:5:19: quotas[1].limit.memory: is a list`},
@@ -165,6 +170,37 @@ func TestLocateFindsWhatAnotherRefused(t *testing.T) {
 	}
 	if e := quotafile.Locate("q.yaml", []byte("\t"), "quotas[1]", "why"); e.Error() != "q.yaml: quotas[1]: why" {
 		t.Error(e)
+	}
+}
+
+// What is hardly meant is taken, since a file may be in force, and told.
+func TestDoubts(t *testing.T) {
+	text := []byte(`quotas:
+- selector: {user: a}
+  limit: {memory: 200, external: [{kind: yarn, memory: 200, vcores: 100}]}
+- selector: {user: b}
+  guaranteed: {external: [{kind: yarn, am-memory: 4608}]}
+  normalization: {minimum: {memory: 512}}
+- selector: {user: c}
+  limit: {memory: 200GiB, cpu: 1, cores: 1, external: [{kind: yarn, memory: 200B, cpu: 1, applications: 2}]}
+`)
+	if _, err := quotafile.Parse("q.yaml", text); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, doubt := range quotafile.Doubts("q.yaml", text) {
+		got = append(got, doubt.Error())
+	}
+	const unit = ": want a size with its unit, such as "
+	want := []string{
+		`q.yaml:3:56: quotas[0].limit.external[0].memory: "200"` + unit + `200MiB or 200GiB: without one it is bytes`,
+		`q.yaml:3:69: quotas[0].limit.external[0].vcores: "vcores": want a countable of the cluster; did you mean cpu?`,
+		`q.yaml:3:19: quotas[0].limit.memory: "200"` + unit + `200MiB or 200GiB: without one it is bytes`,
+		`q.yaml:5:51: quotas[1].guaranteed.external[0].am-memory: "4608"` + unit + `4608MiB or 4608GiB: without one it is bytes`,
+		`q.yaml:6:37: quotas[1].normalization.minimum.memory: "512"` + unit + `512MiB or 512GiB: without one it is bytes`,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
 	}
 }
 

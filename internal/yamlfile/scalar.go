@@ -51,7 +51,11 @@ type ScalarOrList struct{ Scalar }
 
 // UnmarshalYAML takes either.
 func (s *ScalarOrList) UnmarshalYAML(node ast.Node) error {
-	if _, isList := node.(*ast.SequenceNode); !isList {
+	switch node.(type) {
+	case *ast.SequenceNode:
+	case ast.MapNode:
+		return &Error{Field: pathOf(node), Reason: "is " + kind(node.Type()) + ": want a single value, or a list of them", token: node.GetToken()}
+	default:
 		return s.Scalar.UnmarshalYAML(node)
 	}
 	var list OneOrMore
@@ -78,11 +82,16 @@ type ScalarOrMaps struct {
 
 	// Maps are the items of the list; nil: there is a Scalar. An item that is no map is nil.
 	Maps []map[string]Scalar
+	// IsMap: neither is there, but one map. It is for the caller to say which of them it wants.
+	IsMap bool
 }
 
 // UnmarshalYAML takes either. In a map, nothing, ~ and null are no value.
 func (s *ScalarOrMaps) UnmarshalYAML(node ast.Node) error {
 	list, isList := node.(*ast.SequenceNode)
+	if _, s.IsMap = node.(ast.MapNode); s.IsMap {
+		return nil
+	}
 	if !isList {
 		return s.Scalar.UnmarshalYAML(node)
 	}

@@ -203,7 +203,7 @@ func fieldOf(dimension string) string {
 
 // checkPlace checks the address of a queue: somebody must be able to ask for it.
 func checkPlace(at, path, partition string) error {
-	const wantText = "no commas, no @, and no blanks at its ends"
+	const wantText = "no commas, no @, no colons, no *, and no blanks at its ends"
 	switch {
 	case path == "":
 		return missing(at+".path", "the path of the queue, such as licences or team-a.batch")
@@ -211,15 +211,15 @@ func checkPlace(at, path, partition string) error {
 		return refuse(at+".path", quoted(path), "1 to 32 names with a dot between two, of at most 512 characters together")
 	case !writable(path):
 		return refuse(at+".path", quoted(path), wantText)
-	case !writable(partition) || partition == providers.AnyPartition:
-		return refuse(at+".partition", quoted(partition), wantText+`, and not "*"`)
+	case !writable(partition):
+		return refuse(at+".partition", quoted(partition), wantText)
 	}
 	return nil
 }
 
-// writable reports whether a name can be written on a command line.
+// writable reports whether a name can be written on a command line, and means itself in a limit.
 func writable(name string) bool {
-	return strings.TrimSpace(name) == name && !strings.ContainsAny(name, ",@")
+	return strings.TrimSpace(name) == name && !strings.ContainsAny(name, ",@:*")
 }
 
 // application reads one application.

@@ -151,6 +151,10 @@ func TestExampleOfALicenceServer(t *testing.T) {
 			t.Errorf("%s: %v, %q, it said %q", name, err, printed.Output, printed.Errors)
 		}
 	}
+	printed, err = example(t, "lmutil", "lmstat.txt", 64, "flexlm-licences.sh", "27000@lic1")
+	if err == nil || len(printed.Output) > 0 || !strings.Contains(printed.Errors, "want a server and at least one feature") {
+		t.Errorf("without features: %v, %q, it said %q", err, printed.Output, printed.Errors)
+	}
 }
 
 // document is docs/providers.md.

@@ -207,6 +207,9 @@ func (r reader) custom(at string) (map[string]int64, error) {
 		if len(quantities) == resource.MaxCustom {
 			return true, refuse(at, quoted(name), fmt.Sprintf("at most %d of them in one queue", resource.MaxCustom))
 		}
+		if resource.OfApplications(name) {
+			return true, refuse(at, quoted(name), "another name: Bursar counts masters and applications under am-memory, am-cpu and applications")
+		}
 		quantities[name], err = r.count(at, "")
 		return true, err
 	})

@@ -67,6 +67,16 @@ func (u *Undeclared) below(path string, by SchedulerKind) bool {
 	})
 }
 
+// parentsIn are those of the parents that are below a queue; nil: none.
+func (u *Undeclared) parentsIn(path string) (list []string) {
+	for _, parent := range u.Parents {
+		if strings.HasPrefix(parent, path+".") {
+			list = append(list, parent)
+		}
+	}
+	return list
+}
+
 // containerDimensions are those that containers have, and that shares are rounded in.
 var containerDimensions = [...]string{resource.Memory, resource.CPU}
 

@@ -82,15 +82,37 @@ func TestQueuesOfAFairSchedulerThatAreMadeByUse(t *testing.T) {
 	}
 }
 
+// A parent that the setting names need not be in the answer: it is made by using a queue below it,
+// or was removed again.
+func TestParentsThatAreNotThere(t *testing.T) {
+	assume := yarn.Assumptions{Undeclared: yarn.Undeclared{Parents: []string{"root.users", "root.a.b.c"}}}
+	s, err := yarn.Decode(strings.NewReader(`{"scheduler":{"schedulerInfo":{"type":"fairScheduler","rootQueue":{"queueName":"root","childQueues":{"queue":[` +
+		`{"queueName":"root.default","type":"fairSchedulerLeafQueueInfo"},{"queueName":"root.a"}]}}}}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Assume = assume
+	for _, q := range s.Queues(nil) {
+		want := map[string]string{"root": "root.users root.a.b.c", "root.a": "root.a.b.c"}[q.Path]
+		if got := strings.Join(q.CreatesBelow, " "); got != want || q.CreatesChildren {
+			t.Errorf("%s creates below %q, children %v; want %q", q.Path, got, q.CreatesChildren, want)
+		}
+	}
+}
+
 // The setting names parents by their full paths.
 func TestUndeclaredQueuesIsASetting(t *testing.T) {
 	for value, fine := range map[string]bool{
-		"any": true, "none": true, "root": true, "root.users": true, `["root.users","root.etl"]`: true,
+		"any": true, "none": true, "root": true, "root.users": true, `["root.users","root.etl"]`: true, "root.users,root.etl": true,
+		"root.users,": false, "root.users, root.etl": false, `["root.users,root.etl"]`: false, "[root.users,root.etl]": false,
 		"users": false, "root.": false, "[]": false, `["root.users",""]`: false, "rooted.x": false,
 	} {
 		err := yarn.Kind().Check(map[string]string{"addresses": "http://rm1:8088", "undeclaredQueues": value})
 		if (err == nil) != fine {
 			t.Errorf("%s: %v", value, err)
+		}
+		if !fine && !strings.Contains(err.Error(), `root.users,root.adhoc, or ["root.users","root.adhoc"]`) {
+			t.Errorf("%s: %v does not say how several are written", value, err)
 		}
 	}
 }

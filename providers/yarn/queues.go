@@ -103,6 +103,9 @@ func (s *Scheduler) queue(e Entry, total resource.Vector) providers.Queue {
 		Applications: counted(e.Applications), Pending: counted(e.Pending), Active: counted(e.Active),
 		MaxApplications: counted(e.MaxApplications),
 	}
+	if e.LeavesOnly {
+		q.CreatesBelow = s.Assume.Undeclared.parentsIn(e.Path)
+	}
 	if e.Used != nil {
 		q.Used = *e.Used
 	}

@@ -1,6 +1,8 @@
 package yarn
 
 import (
+	"errors"
+	"fmt"
 	"strconv"
 	"strings"
 
@@ -96,11 +98,17 @@ func (s *settings) parseUndeclared(given map[string]string) error {
 		return nil
 	}
 	list, ok := providers.ParseList(text)
+	if !strings.HasPrefix(text, "[") {
+		list = strings.Split(text, ",")
+	}
 	for _, path := range list {
-		ok = ok && resource.ValidPath(path) && (path == rootQueue || strings.HasPrefix(path, rootQueue+"."))
+		ok = ok && resource.ValidPath(path) && !strings.ContainsAny(path, ", ") && (path == rootQueue || strings.HasPrefix(path, rootQueue+"."))
 	}
 	if !ok {
-		return &providers.SettingError{Setting: settingUndeclared, Value: text, Want: "any, none, or the full paths of parent queues, such as root.users"}
+		return &providers.SettingError{
+			Setting: settingUndeclared, Value: text,
+			Want: `any, none, or the full paths of parent queues, such as root.users,root.adhoc, or ["root.users","root.adhoc"]`,
+		}
 	}
 	s.assume.Undeclared.Parents = list
 	return nil
@@ -120,12 +128,28 @@ func container(setting, text string) (resource.Vector, error) {
 		}
 		quantities[name] = quantity
 	}
-	v, err := resource.ParseVector(quantities)
-	if err != nil {
-		return resource.Vector{}, wrong
+	var v resource.Vector
+	for _, name := range []string{resource.Memory, resource.CPU} {
+		quantity, said := quantities[name]
+		if !said {
+			continue
+		}
+		n, err := resource.ParseTyped(name, quantity)
+		if of, typed := errors.AsType[*resource.FieldError](err); typed {
+			wrong.Want = fmt.Sprintf("%s of a container: %q is not %s", name, of.Value, of.Want)
+			return resource.Vector{}, wrong
+		}
+		if name == resource.Memory && n > 0 && n < leastContainer {
+			wrong.Want = fmt.Sprintf("memory of a container: 1MiB or more, not %s", quantity)
+			return resource.Vector{}, wrong
+		}
+		v = v.With(name, n)
 	}
 	return v, nil
 }
+
+// leastContainer is YARN's unit of memory.
+const leastContainer = 1 << 20
 
 // Terms is what settings say of requests.
 func (kind) Terms(given map[string]string) providers.Terms {

@@ -69,7 +69,7 @@ func Settings() []providers.Setting {
 		{Name: settingContainerStep, Type: providers.Text, Doc: "What YARN rounds containers up to a multiple of, if that is not the smallest container: the FairScheduler's yarn.scheduler.increment-allocation-mb and -vcores, which are memory=1GiB,cpu=1 by default. Default: smallestContainer."},
 		{Name: settingAMShare, Type: providers.Text, Doc: "The FairScheduler's maxAMShare: the part of its share of the cluster that a queue's masters may have. Answers do not tell it. From 0 to 1, or -1 if masters are not limited. Default 0.5, which is YARN's."},
 		{Name: settingUndeclared, Type: providers.List, Doc: "Below which parent queues YARN makes a queue that it does not have when an application names it, such as root.users.alice. Requests for such a queue are granted. " +
-			"any: below all parents of a FairScheduler, as it does by default. none: below none. Or a list of full paths of parents, such as [root.users]: below these and the queues below them. " +
+			"any: below all parents of a FairScheduler, as it does by default. none: below none. Or full paths of parents, as a list, or as one text with commas between them (root.users,root.adhoc): below these and the queues below them. They need not be there themselves. " +
 			"What a CapacityScheduler's answers say of its own holds in any case. Default any."},
 		{Name: settingGrowsTo, Type: providers.Text, Doc: "How large an autoscaler makes the cluster at most, in its default partition, such as memory=10TiB,cpu=2000. Labelled partitions do not grow. " +
 			"A request that is too large for its queue today, and not for what that may become, waits (--wait) or is refused for now; else it is refused for good. What is granted goes by the size of today. " +
