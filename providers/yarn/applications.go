@@ -211,11 +211,11 @@ type applicationAnswer struct {
 func (a *applicationAnswer) field(r *reader, key []byte) (err error) {
 	switch string(key) {
 	case "id":
-		a.id, err = r.text()
+		a.id, _, err = r.name()
 	case "state":
 		a.state, err = r.text()
 	case "queue":
-		a.queue, err = r.text()
+		a.queue, _, err = r.name()
 	case "finalStatus":
 		a.finalStatus, err = r.text()
 	case "diagnostics":

@@ -95,7 +95,7 @@ func (s *Scheduler) queue(e Entry, total resource.Vector) providers.Queue {
 		Used:       resource.Vector{}.WithMemory(0).WithCPU(0),
 		State:      e.State,
 		// A ResourceManager takes applications for a queue that is RUNNING and for no other.
-		Closed:           e.State != "" && e.State != "RUNNING",
+		Closed:           e.State != "" && e.State != "RUNNING" || e.Crowded,
 		CreatesChildren:  e.CreatesChildren || e.LeavesOnly && s.Assume.Undeclared.below(e.Path, s.Kind),
 		LeavesOnly:       e.LeavesOnly,
 		DefaultPartition: e.DefaultPartition,
@@ -111,6 +111,12 @@ func (s *Scheduler) queue(e Entry, total resource.Vector) providers.Queue {
 	}
 	if q.Applications == nil && q.Pending != nil && q.Active != nil {
 		q.Applications = plusCount(q.Pending, q.Active)
+	}
+	if e.unlisted != nil {
+		if e.Used == nil {
+			q.Used = plus(q.Used, e.unlisted.Used)
+		}
+		addCounts(&q, &e, e.unlisted)
 	}
 	return q
 }
