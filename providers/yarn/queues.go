@@ -3,6 +3,7 @@ package yarn
 import (
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/bursar/bursar/providers"
 	"github.com/bursar/bursar/resource"
@@ -102,6 +103,9 @@ func (s *Scheduler) queue(e Entry, total resource.Vector) providers.Queue {
 		AbsoluteCapacity: e.AbsoluteCapacity, AbsoluteMaxCapacity: e.AbsoluteMaxCapacity,
 		Applications: counted(e.Applications), Pending: counted(e.Pending), Active: counted(e.Active),
 		MaxApplications: counted(e.MaxApplications),
+	}
+	if e.Crowded { // which is said where its state is
+		q.State = strings.TrimPrefix(e.State+", and more users than are counted", ", ")
 	}
 	if e.Used != nil {
 		q.Used = *e.Used
