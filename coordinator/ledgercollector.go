@@ -234,8 +234,8 @@ func (c *ledgerCollector) external(gauge func(*prometheus.Desc, float64, ...stri
 	}
 }
 
-// labelValue is a name that a request may have made up, as it is if it can be shown, and else quoted:
-// requests of earlier versions may have any. No two names become one.
+// labelValue is a name that a request may have made up: as it is if it can be shown, and else
+// quoted. Requests of earlier versions may have any. No two names become one.
 func labelValue(name string) string {
 	if !strings.HasPrefix(name, `"`) && !strings.ContainsFunc(name, func(r rune) bool { return !strconv.IsPrint(r) }) {
 		return name

@@ -26,10 +26,10 @@ import (
 // lists.
 //
 // Ids are what callers say they are. Those that the cluster knew and that were last asked for more
-// than half of maxAge ago take turns with those that it did not know, so that ids which somebody has
-// made up take no more than every other request from them. Once
-// the cluster has not known one for longer than the setting settle, it is asked for it ever more
-// rarely: when a quarter of that time has passed again, and at least every rarestAsked.
+// than half of maxAge ago take turns with those that it did not know: ids that somebody has made up
+// take no more than every other request from them. Once the cluster has not known one for longer
+// than the setting settle, it is asked for it ever more rarely: when a quarter of that time has
+// passed again, and at least every rarestAsked.
 const (
 	maxAsked    = 1024
 	rarestAsked = 10 * time.Minute

@@ -342,8 +342,8 @@ func TestIdsThatTheClusterDoesNotKnow(t *testing.T) {
 	}
 }
 
-// However many ids somebody makes up, those that the cluster knows stay known, and of new ones those
-// that come first are asked for first.
+// However many ids somebody makes up, those that the cluster knows stay known, and of new ones
+// those that come first are asked for first.
 func TestMadeUpIdsLeaveTheOthersTheirTurn(t *testing.T) {
 	clock := newClock()
 	rm := newRM(t)

@@ -28,7 +28,8 @@ const maxStatus = 64
 // ProxyError says that a server could not be asked because of the proxy before it.
 type ProxyError struct {
 	Proxy string
-	// Status is the beginning of what the proxy answered, such as "502 Bad Gateway"; empty: nothing.
+	// Status is the beginning of what the proxy answered, such as "502 Bad Gateway"; empty:
+	// nothing.
 	Status string
 	Err    error
 }
