@@ -3,6 +3,8 @@ package coordinator
 import (
 	"context"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -211,7 +213,7 @@ func (c *ledgerCollector) external(gauge func(*prometheus.Desc, float64, ...stri
 	}
 	for i := range queues {
 		q := &queues[i]
-		place := []string{ledger.ClusterName{Kind: q.Address.Kind, Cluster: q.Address.Cluster}.String(), q.Address.Path, q.Address.Partition}
+		place := []string{ledger.ClusterName{Kind: q.Address.Kind, Cluster: q.Address.Cluster}.String(), labelValue(q.Address.Path), labelValue(q.Address.Partition)}
 		figures := map[string]resource.Vector{
 			"limit": q.Report.Limit, "cluster_used": q.Report.Used, "reserved": q.Account.Reserved, "used": q.Account.Used, "others": q.Account.Others,
 		}
@@ -230,6 +232,15 @@ func (c *ledgerCollector) external(gauge func(*prometheus.Desc, float64, ...stri
 		}
 		gauge(c.queueWaiting, float64(q.Account.Waiting), place...)
 	}
+}
+
+// labelValue is a name that a request may have made up: as it is if it can be shown, and else
+// quoted. Requests of earlier versions may have any. No two names become one.
+func labelValue(name string) string {
+	if !strings.HasPrefix(name, `"`) && !strings.ContainsFunc(name, func(r rune) bool { return !strconv.IsPrint(r) }) {
+		return name
+	}
+	return strconv.Quote(name)
 }
 
 func (c *ledgerCollector) numbers(out chan<- prometheus.Metric, d *prometheus.Desc, a *ledger.AccountInfo, name ...string) {

@@ -33,17 +33,34 @@ func (s *queueService) List(ctx context.Context, req *bursarv1.QueueServiceListR
 	if !ok {
 		return nil, wire.ErrPageToken
 	}
+	// unreported are those that were left out, before each that was found and in all.
+	var unreported struct {
+		before      []int32
+		kept, other int32
+	}
 	keep := func(q *ledger.QueueInfo) bool {
-		return (req.GetKind() == "" || q.Address.Kind == req.GetKind()) && (req.GetCluster() == "" || q.Address.Cluster == req.GetCluster())
+		if req.GetKind() != "" && q.Address.Kind != req.GetKind() || req.GetCluster() != "" && q.Address.Cluster != req.GetCluster() {
+			return false
+		}
+		if most := req.GetMaxUnreported(); most > 0 && q.Report.Path == "" {
+			if unreported.kept == most {
+				unreported.other++
+				return false
+			}
+			unreported.kept++
+		}
+		unreported.before = append(unreported.before, unreported.other)
+		return true
 	}
 	page, err := commit.Scan(ctx, s.loop.Reader(req.GetAllowStale()), after, wire.PageSize(req.GetPageSize()), commit.QueuesWhere(keep))
 	if err != nil {
 		return nil, err
 	}
-	res := &bursarv1.QueueServiceListResponse{}
+	res := &bursarv1.QueueServiceListResponse{LeftOut: unreported.other}
 	res.Queues, _ = wire.FillPage(page.Found, wire.PageBytes, wire.QueueMessage)
 	if n := len(res.Queues); n < len(page.Found) {
 		page.Place, page.More = page.Found[n-1].Address, true
+		res.LeftOut = unreported.before[n-1]
 	}
 	if page.More {
 		res.NextPageToken = wire.PageToken(query, wire.AddressText(page.Place))

@@ -72,7 +72,7 @@ func TestEveryFieldThatHasAFlagIsNamedByIt(t *testing.T) {
 		"quota set":     {[]proto.Message{&bursarv1.PutRequest{}}, "quota.selector[ quota.normalization. quota.source quota.hidden quota.etag quota.undeclared_dimensions[ if_etag"},
 		"quota apply":   {[]proto.Message{&bursarv1.ApplyRequest{}}, "quotas["},
 		"quota delete":  {[]proto.Message{&bursarv1.DeleteRequest{}}, "selector["},
-		"queues":        {[]proto.Message{&bursarv1.QueueServiceListRequest{}}, "page_size page_token kind cluster allow_stale"},
+		"queues":        {[]proto.Message{&bursarv1.QueueServiceListRequest{}}, "page_size page_token kind cluster allow_stale max_unreported"},
 		"provider set":  {[]proto.Message{&bursarv1.PutProviderRequest{}}, "provider.kind provider.cluster provider.settings[ provider.source provider.health."},
 		"host cordon":   {[]proto.Message{&bursarv1.CordonRequest{}}, "host_id"},
 		"host uncordon": {[]proto.Message{&bursarv1.UncordonRequest{}}, "host_id"},

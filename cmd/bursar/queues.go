@@ -24,6 +24,9 @@ APPS are its applications: active, pending, and the limit. WAITING are the
 requests that wait for it. AGE is the time since the cluster was read. -o wide
 adds what is guaranteed, the shares of the cluster, and when it was read.
 
+Of the queues that no cluster has, and that are there because requests name them,
+it shows some, and says how many more there are.
+
 With an argument it shows one cluster, or one queue and those below it. Name a
 queue by its full path, or by its last name if that is unique.`,
 		Example: `  bursar queues
@@ -55,7 +58,11 @@ queue by its full path, or by its last name if that is unique.`,
 		if err != nil {
 			return err
 		}
-		all, err := listQueues(cmd.Context(), cl, at)
+		var most int32
+		if c.output != outputJSON {
+			most = mostUnreported
+		}
+		all, err := listQueues(cmd.Context(), cl, at, most)
 		if err != nil {
 			return err
 		}
@@ -68,15 +75,22 @@ queue by its full path, or by its last name if that is unique.`,
 			if len(all.GetQueues()) > 0 {
 				c.printQueues(all.GetQueues())
 			}
+			if n := all.GetLeftOut(); n > 0 {
+				c.sayf("%d more queues are not shown: no cluster has them, requests name them; `bursar queues KIND:CLUSTER:QUEUE` shows those below one, -o json all", n)
+			}
 		})
 	}
 	cmd.AddCommand(c.queuesCheckCommand(), c.queuesDecodeCommand())
 	return cmd
 }
 
+// mostUnreported is how many queues of each page are shown that no cluster has.
+const mostUnreported = 20
+
 // listQueues returns the queues of a kind or of a cluster, or with a path that queue and those
-// below it.
-func listQueues(ctx context.Context, cl *client.Client, at resource.Address) (*bursarv1.QueueServiceListResponse, error) {
+// below it. Of those that no cluster has it returns so many of each page, if no path is given; 0:
+// all.
+func listQueues(ctx context.Context, cl *client.Client, at resource.Address, unreported int32) (*bursarv1.QueueServiceListResponse, error) {
 	var top *bursarv1.Queue
 	if at.Path != "" {
 		found, err := cl.Queues().Get(ctx, &bursarv1.QueueServiceGetRequest{
@@ -90,10 +104,14 @@ func listQueues(ctx context.Context, cl *client.Client, at resource.Address) (*b
 	}
 	all := &bursarv1.QueueServiceListResponse{}
 	req := &bursarv1.QueueServiceListRequest{Kind: at.Kind, Cluster: at.Cluster, PageSize: maxPage}
+	if top == nil {
+		req.MaxUnreported = unreported
+	}
 	for page, err := range cl.ListQueues(ctx, req) {
 		if err != nil {
 			return nil, err
 		}
+		all.LeftOut += page.GetLeftOut()
 		for _, q := range page.GetQueues() {
 			if top == nil || isBelow(q.GetPath(), top.GetPath()) && (at.Partition == "" || q.GetPartition() == at.Partition) {
 				all.Queues = append(all.Queues, q)

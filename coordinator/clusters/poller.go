@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"math"
 	"runtime/debug"
-	"slices"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
@@ -82,13 +81,19 @@ func (r *poller) run(ctx context.Context) {
 // round reads the cluster once and tells the ledger the result. failure is what was wrong with the
 // cluster; err says that the assignment is over.
 func (r *poller) round(ctx context.Context) (failure, err error) {
-	var ids []string
+	var ids []string // each once, in the order of the ledger
+	named := map[string]bool{}
 	var asked ledger.Instant
 	for left := math.MaxInt; left > 0; {
 		if err := r.do(ctx, func(l *ledger.Ledger, now ledger.Instant) error {
 			var some []string
 			some, left = l.SomeApplications(r.ClusterName, left)
-			ids = append(ids, some...)
+			for _, id := range some {
+				if !named[id] {
+					named[id] = true
+					ids = append(ids, id)
+				}
+			}
 			if asked == 0 { // the ledger's, which may be ahead of the clock
 				asked = now
 			}
@@ -97,8 +102,6 @@ func (r *poller) round(ctx context.Context) (failure, err error) {
 			return nil, err
 		}
 	}
-	slices.Sort(ids)
-	ids = slices.Compact(ids)
 	got, failure := r.read(ctx, ids)
 	if ctx.Err() != nil {
 		return nil, ctx.Err()

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -301,6 +302,9 @@ func TestOurApplicationsAreAskedForAfterTheQueues(t *testing.T) {
 		})
 		passTime(5 * time.Second)
 		here.With(func(c *fakecluster.Cluster) {
+			for _, asked := range c.Asked {
+				slices.Sort(asked)
+			}
 			if diff := cmp.Diff([][]string{{"application_1", "application_2", "application_3"}}, c.Asked); diff != "" || c.Wrong {
 				t.Error(diff, c.Wrong)
 			}

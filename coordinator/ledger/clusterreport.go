@@ -218,8 +218,9 @@ const applicationsStep = 4096
 
 // SomeApplications is Applications in steps, so that many allocations do not hold the commit loop:
 // of allocations that were left by the step before, the next ones; the first step begins with as
-// many as there may be. It returns their applications, in no order, and how many are left then; 0:
-// none. What begins or ends meanwhile may be missing.
+// many as there may be. It returns their applications and how many allocations are left then; 0:
+// none. The first of each allocation comes first, then the second of each, so that who asks for
+// some alone asks for some of each. What begins or ends meanwhile may be missing.
 func (l *Ledger) SomeApplications(name ClusterName, left int) (ids []string, after int) {
 	c := l.clusters[name]
 	if c == nil {
@@ -227,9 +228,23 @@ func (l *Ledger) SomeApplications(name ClusterName, left int) (ids []string, aft
 	}
 	// The last member comes first: it takes the place of one that leaves.
 	left = min(left, len(c.members))
-	for looked := 0; left > 0 && looked+len(ids) < applicationsStep; looked++ {
+	var some []*entry
+	for n := 0; left > 0 && n < applicationsStep; n++ {
 		left--
-		ids = append(ids, c.members[left].ApplicationIDs...)
+		if e := c.members[left]; len(e.ApplicationIDs) > 0 {
+			some = append(some, e)
+			n += len(e.ApplicationIDs)
+		}
+	}
+	for turn := 0; len(some) > 0; turn++ {
+		more := some[:0]
+		for _, e := range some {
+			ids = append(ids, e.ApplicationIDs[turn])
+			if turn+1 < len(e.ApplicationIDs) {
+				more = append(more, e)
+			}
+		}
+		some = more
 	}
 	return ids, left
 }

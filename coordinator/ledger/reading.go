@@ -46,6 +46,7 @@ type indexedReport struct {
 	// path.
 	leaves   map[string][]string
 	standard map[string]string
+	parents  map[string]bool // paths of those that take no applications
 	capacity fleet
 }
 
@@ -59,6 +60,7 @@ func (r *ClusterReport) Prepare() error {
 		order:   make([]int, 0, len(r.Queues)),
 		answers: make(map[string]*ApplicationReport, len(r.Applications)),
 		leaves:  make(map[string][]string, len(r.Queues)), standard: make(map[string]string, len(r.Queues)),
+		parents: map[string]bool{},
 	}
 	for i := range r.Queues {
 		if r.Queues[i].Path == "" {
@@ -77,6 +79,9 @@ func (r *ClusterReport) Prepare() error {
 			x.leaves[leaf(q.Path)] = append(x.leaves[leaf(q.Path)], q.Path)
 		}
 		x.standard[q.Path] = q.DefaultPartition
+		if q.LeavesOnly {
+			x.parents[q.Path] = true
+		}
 	}
 	if r.Untrusted == "" {
 		for i := range r.Applications {

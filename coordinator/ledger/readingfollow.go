@@ -77,7 +77,7 @@ func (r *reading) strayed(e *entry) (part int, to, application, why string) {
 		if home {
 			continue
 		}
-		path := r.pathOf(a.Queue)
+		path := r.takes(a.Queue)
 		if path == "" || to != "" && to != path {
 			return 0, "", "", ""
 		}

@@ -31,6 +31,9 @@ func (l *Ledger) resolve(parts []resource.External, labels label.Set) ([]resourc
 		if err != nil {
 			return nil, err
 		}
+		if err := c.checkPlain(field, parts[i].Path, parts[i].Partition); err != nil {
+			return nil, err
+		}
 		at, err := c.resolve(l.now, field, &parts[i])
 		if err != nil {
 			return nil, err

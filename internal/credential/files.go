@@ -10,6 +10,7 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/bursar/bursar/internal/regularfile"
@@ -51,7 +52,8 @@ func (o Options) withDefaults() Options {
 // file is one of those that are read together.
 type file struct {
 	field, path string
-	// secret files must be unreadable for others than their owner and group.
+	// secret files must be unreadable for others than their owner and group, and theirs is root or
+	// us, who alone may change them.
 	secret bool
 	want   string
 }
@@ -73,10 +75,9 @@ func (f file) read() ([]byte, fs.FileInfo, error) {
 	switch {
 	case info.Size() > maxFile:
 		return nil, nil, f.wrong(fmt.Sprintf("has %d bytes", info.Size()), nil)
-	case f.secret && info.Mode().Perm()&0o007 != 0:
-		return nil, nil, &FileError{
-			Field: f.field, File: f.path, Wrong: fmt.Sprintf("everybody on this machine has access to it (mode %04o)", info.Mode().Perm()),
-			Want: "a file that only its owner and group can read: chmod 0600 or 0640",
+	case f.secret:
+		if wrong, want := exposed(info, os.Geteuid()); wrong != "" {
+			return nil, nil, &FileError{Field: f.field, File: f.path, Wrong: wrong, Want: want}
 		}
 	}
 	content, err := io.ReadAll(io.LimitReader(opened, maxFile))
@@ -85,6 +86,26 @@ func (f file) read() ([]byte, fs.FileInfo, error) {
 	}
 	return content, info, nil
 }
+
+// exposed says who else can read a secret file, or put another secret into it, and what would be
+// right; empty: only who may. us is the user that this process runs as.
+func exposed(info fs.FileInfo, us int) (wrong, want string) {
+	owner := us
+	if s, ok := info.Sys().(*syscall.Stat_t); ok {
+		owner = int(s.Uid)
+	}
+	switch mode := info.Mode().Perm(); {
+	case mode&0o007 != 0:
+		return fmt.Sprintf("everybody on this machine has access to it (mode %04o)", mode), wantModes
+	case mode&0o020 != 0:
+		return fmt.Sprintf("its group can change it (mode %04o)", mode), wantModes
+	case owner != us && owner != 0:
+		return fmt.Sprintf("it belongs to another user (uid %d), who can change it", owner), fmt.Sprintf("a file of root, or of the user that this process runs as (chown %d)", us)
+	}
+	return "", ""
+}
+
+const wantModes = "a file that only its owner can change, and only its owner and group can read: chmod 0600 or 0640"
 
 // reasonOf leaves out the path, which the message has already.
 func reasonOf(err error) string {

@@ -7,7 +7,8 @@ import "time"
 type File struct {
 	// Field is the path of the field that names it, Path what the field says.
 	Field, Path string
-	// Secret files must not be readable for everybody (0600 or 0640).
+	// Secret files are of root or of the user of this process, who alone may change them, and are
+	// not readable for everybody (0600 or 0640).
 	Secret bool
 	// Want is what would be right, if the file cannot be used.
 	Want string

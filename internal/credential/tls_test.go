@@ -370,7 +370,7 @@ func TestWrongFilesAreRefusedAtTheStart(t *testing.T) {
 		"a key for a cert":      {server(goodKey, goodKey, ""), "tls.cert", "has no certificate in PEM"},
 		"mismatch":              {server(good, otherKey, ""), "tls.key", "private key does not match public key"},
 		"encrypted":             {server(good, encrypted, ""), "tls.key", "is encrypted: want a file in PEM with the private key of the certificate, not encrypted"},
-		"key for everybody":     {server(good, open, ""), "tls.key", "(mode 0644): want a file that only its owner and group can read: chmod 0600 or 0640"},
+		"key for everybody":     {server(good, open, ""), "tls.key", "(mode 0644): want a file that only its owner can change, and only its owner and group can read: chmod 0600 or 0640"},
 		"expired":               {server(expired, expiredKey, ""), "tls.cert", "expired at "},
 		"not yet":               {server(early, earlyKey, ""), "tls.cert", "is not valid before "},
 		"a client's":            {server(client, clientKey, ""), "tls.cert", "want a certificate that was issued for serverAuth"},

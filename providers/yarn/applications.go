@@ -24,12 +24,49 @@ import (
 // older than the queues that it is held against. Those that ended are asked for once. The setting
 // requestsPerMinute allows less than that, and many of ours are asked for by one request: see
 // lists.
-const maxAsked = 1024
+//
+// Ids are what callers say they are. Those that the cluster knew and that were last asked for more
+// than half of maxAge ago take turns with those that it did not know: ids that somebody has made up
+// take no more than every other request from them. Once the cluster has not known one for longer
+// than the setting settle, it is asked for it ever more rarely: when a quarter of that time has
+// passed again, and at least every rarestAsked.
+const (
+	maxAsked    = 1024
+	rarestAsked = 10 * time.Minute
+)
 
 // answered is what was last said of an application.
 type answered struct {
-	app providers.Application
-	at  time.Time
+	app     providers.Application
+	at      time.Time
+	unknown time.Time // when the cluster first did not know it; it did not since
+}
+
+// rests reports whether an application that the cluster does not know need not be asked for yet.
+func (a answered) rests(now time.Time, settle time.Duration) bool {
+	missing := a.at.Sub(a.unknown)
+	return !a.app.Known && missing > settle && now.Sub(a.at) < min(missing/4, rarestAsked)
+}
+
+// keep keeps an answer.
+func (p *Provider) keep(app providers.Application) {
+	now := p.now()
+	made := answered{app: app, at: now}
+	if !app.Known {
+		if made.unknown = p.answers[app.ID].unknown; made.unknown.IsZero() {
+			made.unknown = now
+		}
+	}
+	p.answers[app.ID] = made
+}
+
+// inTurns returns one of the first list, one of the second, and so on.
+func inTurns(a, b []string) []string {
+	list := make([]string, 0, len(a)+len(b))
+	for i := range max(len(a), len(b)) {
+		list = append(append(list, a[min(i, len(a)):min(i+1, len(a))]...), b[min(i, len(b)):min(i+1, len(b))]...)
+	}
+	return list
 }
 
 // Applications asks for applications, all at once or one by one, in as much time as the setting
@@ -41,33 +78,45 @@ func (p *Provider) Applications(ctx context.Context, ids []string) ([]providers.
 	ctx, cancel := context.WithTimeout(ctx, p.settings.pace.Timeout)
 	defer cancel()
 
-	wanted := slices.Compact(slices.Sorted(slices.Values(ids)))
-	kept := make(map[string]answered, len(wanted))
-	var ask, foreign []string
-	for _, id := range wanted {
-		if !applicationID(id) {
-			foreign = append(foreign, id)
+	now, settle := p.now(), p.settings.pace.Settle
+	wanted := make(map[string]bool, len(ids))
+	kept := make(map[string]answered, len(ids))
+	var due, unseen, fresh, foreign []string
+	for _, id := range ids {
+		if wanted[id] {
 			continue
 		}
+		wanted[id] = true
 		last, known := p.answers[id]
 		if known {
 			kept[id] = last
 		}
-		if !last.app.Ended {
-			ask = append(ask, id)
+		switch {
+		case !applicationID(id):
+			foreign = append(foreign, id)
+		case last.app.Ended, known && last.rests(now, settle):
+		case last.app.Known && now.Sub(last.at) < p.settings.pace.MaxAge/2:
+			fresh = append(fresh, id)
+		case last.app.Known:
+			due = append(due, id)
+		default:
+			unseen = append(unseen, id)
 		}
 	}
 	p.answers = kept // the others are not asked for any longer
-	slices.SortStableFunc(ask, func(a, b string) int { return kept[a].at.Compare(kept[b].at) })
-	err := p.askFor(ctx, ask)
+	for _, ask := range [][]string{due, unseen, fresh} {
+		slices.SortStableFunc(ask, func(a, b string) int { return kept[a].at.Compare(kept[b].at) })
+	}
+	err := p.askFor(ctx, append(inTurns(due, unseen), fresh...))
 
 	var list []providers.Application
 	for _, id := range foreign {
 		list = append(list, providers.Application{ID: id})
 	}
-	now := p.now()
+	now = p.now()
 	for _, last := range p.answers {
-		if last.app.Ended || now.Sub(last.at) <= p.settings.pace.MaxAge {
+		if last.app.Ended || last.rests(now, settle) || now.Sub(last.at) <= p.settings.pace.MaxAge {
+			last.app.Diagnostics = p.servers[0].hide(last.app.Diagnostics) // all have the same secrets
 			list = append(list, last.app)
 		}
 	}
@@ -127,7 +176,7 @@ func (p *Provider) askOneByOne(ctx context.Context, from *server, ids []string) 
 				app, err := from.application(ctx, id)
 				mu.Lock()
 				if err == nil {
-					p.answers[id] = answered{app, p.now()}
+					p.keep(app)
 				} else if failed == nil {
 					failed = err
 				}
@@ -219,13 +268,13 @@ type applicationAnswer struct {
 func (a *applicationAnswer) field(r *reader, key []byte) (err error) {
 	switch string(key) {
 	case "id":
-		a.id, err = r.text()
+		a.id, _, err = r.name()
 	case "state":
 		a.state, err = r.text()
 	case "queue":
-		a.queue, err = r.text()
+		a.queue, _, err = r.name()
 	case "user":
-		a.user, err = r.text()
+		a.user, _, err = r.name()
 	case "finalStatus":
 		a.finalStatus, err = r.text()
 	case "diagnostics":

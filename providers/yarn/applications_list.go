@@ -52,7 +52,7 @@ func (p *Provider) askForList(ctx context.Context, from *server, ids []string) [
 	var rest []string
 	for _, id := range ids {
 		if app, told := found[id]; told {
-			p.answers[id] = answered{app, p.now()}
+			p.keep(app)
 		} else {
 			rest = append(rest, id)
 		}

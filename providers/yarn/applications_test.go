@@ -305,3 +305,76 @@ func TestFailuresOfOneAndOfAll(t *testing.T) {
 		t.Errorf("%d answers, asked %v", len(got), asked)
 	}
 }
+
+// Ids that the cluster does not know are asked for ever more rarely, and are answered all the same.
+// One that it knows later counts as any other.
+func TestIdsThatTheClusterDoesNotKnow(t *testing.T) {
+	clock := newClock()
+	rm := newRM(t)
+	rm.does("/apps/application_1_9", answerWith(404, `{"RemoteException":{"exception":"NotFoundException"}}`, "Content-Type", "application/json"))
+	p := openAt(t, kind{now: clock.Now}, []*fakeRM{rm}, "settle", "1m", "maxAge", "20s")
+	asked := func(rounds int) int {
+		t.Helper()
+		n := 0
+		for range rounds {
+			got, err := p.Applications(t.Context(), []string{"application_1_9"})
+			if err != nil || len(got) != 1 || got[0].ID != "application_1_9" || got[0].Ended {
+				t.Fatalf("%+v, %v", got, err)
+			}
+			n += rm.takeAsked()["/apps/application_1_9"]
+			clock.advance(5 * time.Second)
+		}
+		return n
+	}
+	if n := asked(12); n != 12 {
+		t.Errorf("in the first minute it is asked for %d times; want 12", n)
+	}
+	if n := asked(12 * 60); n < 5 || n > 30 {
+		t.Errorf("in the hour after it is asked for %d times", n)
+	}
+	if n := asked(12 * 60 * 10); n < 58 || n > 61 {
+		t.Errorf("in the 10 hours after it is asked for %d times; want once in 10 minutes", n)
+	}
+	rm.does("/apps/application_1_9", answerJSON(`{"app":{"id":"application_1_9","state":"RUNNING","queue":"root.a"}}`))
+	asked(12 * 11)
+	if n := asked(12); n != 12 {
+		t.Errorf("once it is known it is asked for %d times in a minute; want 12", n)
+	}
+}
+
+// However many ids somebody makes up, those that the cluster knows stay known, and of new ones
+// those that come first are asked for first.
+func TestMadeUpIdsLeaveTheOthersTheirTurn(t *testing.T) {
+	clock := newClock()
+	rm := newRM(t)
+	apps := &manyApps{asked: map[string]int{}, ended: map[string]bool{}}
+	ours := manyIDs(600)
+	for _, id := range ours {
+		rm.does("/apps/"+id, apps.ServeHTTP)
+	}
+	rm.does("*", answerWith(404, `{"RemoteException":{"exception":"NotFoundException"}}`, "Content-Type", "application/json"))
+	rm.does("/info", answerJSON(`{"clusterInfo":{"id":1,"haState":"ACTIVE"}}`))
+	p := openAt(t, kind{now: clock.Now}, []*fakeRM{rm}, "maxAge", "20s", "requestsPerMinute", "100000")
+	if got, err := p.Applications(t.Context(), ours); err != nil || len(got) != 600 {
+		t.Fatalf("%d, %v", len(got), err)
+	}
+	for round := range 8 {
+		clock.advance(5 * time.Second)
+		ids := make([]string, 0, 2000)
+		for i := range 2000 { // others each time
+			ids = append(ids, fmt.Sprintf("application_9_%d", round*2000+i))
+		}
+		late := fmt.Sprintf("application_8_%d", round)
+		rm.does("/apps/"+late, apps.ServeHTTP)
+		got, err := p.Applications(t.Context(), append(append([]string{late}, ids...), ours...))
+		known := 0
+		for _, a := range got {
+			if a.Known {
+				known++
+			}
+		}
+		if err != nil || known != 601 {
+			t.Errorf("%d of ours are known, %v; want all", known, err)
+		}
+	}
+}

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/bursar/bursar/internal/credential"
-	"github.com/bursar/bursar/providers"
 )
 
 // authenticator says who we are. It may be used by many goroutines.
@@ -95,7 +94,7 @@ func (b *basic) transport(base http.RoundTripper, _ address) http.RoundTripper {
 
 // hide covers a server that repeats what it was sent.
 func (b *basic) hide(text string) string {
-	return strings.NewReplacer(b.sent(), providers.Hidden, *b.password.Get(), providers.Hidden).Replace(text)
+	return hideSecrets(text, b.sent(), *b.password.Get())
 }
 
 // sent is how they are sent.
@@ -129,7 +128,7 @@ func (b *bearer) transport(base http.RoundTripper, _ address) http.RoundTripper 
 
 // hide covers a server that repeats what it was sent.
 func (b *bearer) hide(text string) string {
-	return strings.ReplaceAll(text, *b.token.Get(), providers.Hidden)
+	return hideSecrets(text, *b.token.Get())
 }
 
 func (b *bearer) close() {}

@@ -133,7 +133,7 @@ func (s *server) get(ctx context.Context, path string, query url.Values, decode 
 	at.RawQuery = all.Encode()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, at.String(), http.NoBody)
 	if err != nil {
-		return &ServerError{Address: s.String(), Trouble: Unreachable, Err: err}
+		return s.failed(Unreachable, err)
 	}
 	request.Header.Set("Accept", "application/json")
 	request.Header.Set("User-Agent", "bursar")
@@ -146,7 +146,7 @@ func (s *server) get(ctx context.Context, path string, query url.Values, decode 
 		return err
 	}
 	if response.ContentLength > s.maxBytes {
-		return &ServerError{Address: s.String(), Trouble: Senseless, Err: &TooLargeError{s.maxBytes}}
+		return s.failed(Senseless, &TooLargeError{s.maxBytes})
 	}
 	body := &boundedReader{r: response.Body, left: s.maxBytes, limit: s.maxBytes}
 	if err := decode(body); err != nil {
@@ -160,9 +160,15 @@ func (s *server) get(ctx context.Context, path string, query url.Values, decode 
 	return nil
 }
 
+// failed is what a server did in place of an answer. Errors of servers are made here alone: their
+// texts show no secret of ours, whoever wrote these.
+func (s *server) failed(trouble Trouble, err error) *ServerError {
+	return &ServerError{Address: s.String(), Trouble: trouble, Err: err, hide: s.hide}
+}
+
 // notAsked is about a server that could not be asked any more, as ctx has ended.
 func (s *server) notAsked(ctx context.Context) *ServerError {
-	made := &ServerError{Address: s.String(), Trouble: NotAsked, Err: ctx.Err()}
+	made := s.failed(NotAsked, ctx.Err())
 	if errors.Is(made.Err, context.DeadlineExceeded) {
 		made.Err = fmt.Errorf("no time was left: %w", made.Err)
 	}
@@ -207,7 +213,7 @@ func (s *server) unreachable(err error) *ServerError {
 		own.Source = nil
 		err = &own
 	}
-	made := &ServerError{Address: s.String(), Trouble: Unreachable, Err: err}
+	made := s.failed(Unreachable, err)
 	var before *ProxyError
 	_, kerberos := errors.AsType[*KerberosError](err)
 	switch spent, is := errors.AsType[*BudgetError](err); {

@@ -32,7 +32,8 @@ const (
 //
 // The error is a *ServerError, nil if there is JSON to read.
 func (s *server) checkAnswer(response *http.Response) error {
-	wrong := &ServerError{Address: s.String(), Status: response.StatusCode}
+	wrong := s.failed("", nil)
+	wrong.Status = response.StatusCode
 	if encoding := response.Header.Get("Content-Encoding"); encoding != "" && !strings.EqualFold(encoding, "identity") {
 		wrong.Trouble, wrong.Err = Senseless, errors.New("a compressed answer, which was not asked for")
 		return wrong
@@ -87,10 +88,7 @@ func (s *server) wanted(response *http.Response) error {
 
 // malformedAnswer is about an answer that the reader of it refuses.
 func (s *server) malformedAnswer(err error) *ServerError {
-	made := &ServerError{Address: s.String(), Trouble: Senseless, Err: err}
-	if text := err.Error(); s.hide(text) != text {
-		made.Err = errors.New(s.hide(text))
-	}
+	made := s.failed(Senseless, err)
 	if refused, ok := errors.AsType[*AnswerError](err); ok {
 		switch refused.Refusal {
 		case Standby, NoneActive:

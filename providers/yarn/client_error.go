@@ -37,21 +37,28 @@ type ServerError struct {
 	// Said is the beginning of what it said, without markup.
 	Said string
 	Err  error
+
+	// hide takes our secrets out of the text; nil: there is none.
+	hide func(string) string
 }
 
 func (e *ServerError) Error() string {
+	hide := e.hide
+	if hide == nil {
+		hide = func(text string) string { return text }
+	}
 	var b strings.Builder
 	b.WriteString(e.Address + " " + string(e.Trouble))
 	if e.Status != 0 && e.Status != 200 {
 		fmt.Fprintf(&b, " (HTTP status %d)", e.Status)
 	}
 	if e.Err != nil {
-		b.WriteString(": " + spelling.Line(e.Err.Error(), maxError))
+		b.WriteString(": " + spelling.Line(hide(e.Err.Error()), maxError))
 	}
 	if e.Said != "" {
 		fmt.Fprintf(&b, ": %q", e.Said)
 	}
-	return b.String()
+	return hide(b.String())
 }
 
 // Unwrap returns the cause, nil if there is none.

@@ -156,7 +156,7 @@ func (a *answer) scheduler() (*Scheduler, error) {
 // scheduler is what schedulerInfo says. What kind it is it says itself, and its fields do. Without
 // a type, as from some gateways, the fields are enough.
 func (n *node) scheduler() (*Scheduler, error) {
-	fair, capacity := len(n.root) > 0, n.name != "" || len(n.children) > 0 || len(n.capacities) > 0
+	fair, capacity := len(n.root) > 0, n.name != "" || n.tooLong || len(n.children) > 0 || len(n.capacities) > 0
 	switch {
 	case n.kind != "" && !slices.Contains([]string{"capacityScheduler", "fairScheduler", "fifoScheduler"}, n.kind):
 		return nil, malformed(fmt.Sprintf("a scheduler of type %q: want capacityScheduler, fairScheduler or fifoScheduler", excerpt(n.kind)))

@@ -3,7 +3,6 @@ package yarn
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/bursar/bursar/resource"
@@ -16,7 +15,7 @@ func capacityScheduler(info *node) (*Scheduler, error) {
 	if info.name == "" {
 		info.name = "root"
 	}
-	if err := s.list(info, "", map[string]bool{}); err != nil {
+	if err := s.list(info, "", map[string]int{}); err != nil {
 		return nil, err
 	}
 	for _, e := range s.Entries {
@@ -30,7 +29,7 @@ func capacityScheduler(info *node) (*Scheduler, error) {
 // fairScheduler lists the queues of the FairScheduler. It knows no partitions.
 func fairScheduler(info *node) (*Scheduler, error) {
 	s := &Scheduler{Kind: FairScheduler, Totals: map[string]resource.Vector{}}
-	seen := map[string]bool{}
+	seen := map[string]int{}
 	for _, root := range info.root {
 		s.typed = s.typed || root.hasLeaf()
 	}
@@ -64,21 +63,30 @@ func fifoScheduler(info *node) *Scheduler {
 	return s
 }
 
-// list appends a queue and those below it; seen are the paths that are there.
-func (s *Scheduler) list(n *node, parent string, seen map[string]bool) error {
+// list appends a queue and those below it; seen are the paths that are there, with how many entries
+// there are up to the last of each.
+func (s *Scheduler) list(n *node, parent string, seen map[string]int) error {
 	path, err := n.pathBelow(parent)
 	if err != nil {
 		return err
 	}
-	if seen[path] {
+	if n.tooLong || len(path) > maxName {
+		return s.leaveOut(n, parent, s.Entries[:seen[parent]])
+	}
+	if seen[path] > 0 {
 		return malformed(fmt.Sprintf("queue %q is there twice", path))
 	}
-	seen[path] = true
 	rows, err := n.partitions(path)
 	if err != nil {
 		return err
 	}
 	leavesOnly := n.isParent(s.typed)
+	if n.cut {
+		s.leftOut(fmt.Sprintf("queues below %s, with more than %d above one another", excerpt(path), maxDepth))
+	}
+	if n.crowded {
+		s.leftOut("the users of " + excerpt(path) + ", which are too many, so it takes nothing new")
+	}
 	for _, figure := range n.absurd {
 		s.Absurd = append(s.Absurd, path+": "+figure)
 	}
@@ -89,10 +97,12 @@ func (s *Scheduler) list(n *node, parent string, seen map[string]bool) error {
 		row.ApplicationsPerUser, row.ParallelApplications, row.Containers = n.perUser, n.parallel, n.containers
 		row.UserPercent, row.UserFactor, row.AutoCreated = n.userPercent, n.factor, n.autoCreated
 		row.LargestContainer, row.FairShare, row.SteadyShare, row.Policy = n.largest, n.fairShare, n.steadyShare, n.policy
+		row.Crowded = n.crowded
 		row.Users = n.usersIn(row.Partition)
 		row.State, row.CreatesChildren, row.DefaultPartition = n.state, n.createsChildren(), n.defaultPartition
 		s.Entries = append(s.Entries, row)
 	}
+	seen[path] = len(s.Entries)
 	for _, child := range n.children {
 		if err := s.list(child, path, seen); err != nil {
 			return err
@@ -107,6 +117,8 @@ func (s *Scheduler) list(n *node, parent string, seen map[string]bool) error {
 func (n *node) pathBelow(parent string) (string, error) {
 	path := n.name
 	switch {
+	case n.tooLong:
+		return "", nil
 	case n.name == "":
 		return "", malformed(fmt.Sprintf("a queue without a name below %q", parent))
 	case parent != "" && !strings.HasPrefix(n.name, parent+"."):
@@ -114,9 +126,6 @@ func (n *node) pathBelow(parent string) (string, error) {
 	}
 	if n.path != "" && n.path != path {
 		return "", malformed(fmt.Sprintf("queue %q says that it is %q", path, n.path))
-	}
-	if len(path) > maxName {
-		return "", &AnswerError{Refusal: Excessive, Detail: "a path of " + strconv.Itoa(len(path)) + " bytes"}
 	}
 	return path, nil
 }
@@ -143,7 +152,7 @@ func (n *node) createsChildren() bool {
 // a parent, too; then it is the only kind of queue without a type, if the answer has types.
 func (n *node) isParent(typed bool) bool {
 	switch {
-	case len(n.children) > 0, n.queueType == "parent":
+	case len(n.children) > 0, n.cut, n.queueType == "parent":
 		return true
 	case n.leaf, n.queueType == "leaf":
 		return false

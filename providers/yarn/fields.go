@@ -15,6 +15,8 @@ type node struct {
 	leaf       bool   // its type says that no queue can be below it
 	queueType  string // "parent" or "leaf", since 3.4
 	name, path string
+	tooLong    bool // one of the two: nobody can ask for it
+	cut        bool // queues below it stand too deep, and were not read
 	state      string
 	// What makes children: a word of 3.4, a flag of 3.1 to 3.3; and whether it was made by use
 	// itself.
@@ -64,8 +66,8 @@ var nodeFields = map[string]nodeField{
 	// The CapacityScheduler.
 	"type":                        readType,
 	"queueType":                   word(func(n *node) *string { return &n.queueType }),
-	"queueName":                   word(func(n *node) *string { return &n.name }),
-	"queuePath":                   word(func(n *node) *string { return &n.path }),
+	"queueName":                   nameAt(func(n *node) *string { return &n.name }),
+	"queuePath":                   nameAt(func(n *node) *string { return &n.path }),
 	"state":                       word(func(n *node) *string { return &n.state }),
 	"autoCreationEligibility":     word(func(n *node) *string { return &n.eligibility }),
 	"defaultNodeLabelExpression":  word(func(n *node) *string { return &n.defaultPartition }),
@@ -114,6 +116,15 @@ func figure[T any](read func(*reader) (*T, error), at func(*node) **T) nodeField
 func word(at func(*node) *string) nodeField {
 	return func(r *reader, n *node) (err error) {
 		*at(n), err = r.text()
+		return err
+	}
+}
+
+// nameAt is a name of the queue itself.
+func nameAt(at func(*node) *string) nodeField {
+	return func(r *reader, n *node) error {
+		text, tooLong, err := r.name()
+		*at(n), n.tooLong = text, n.tooLong || tooLong
 		return err
 	}
 }
@@ -220,9 +231,11 @@ func usageField(r *reader, u *usage, key []byte) (err error) {
 // readChildren reads the queues below one. Before Hadoop 2.8 the FairScheduler writes the key once
 // for each of several queues, so what is read is added to what is there.
 func readChildren(r *reader, n *node) error {
-	if r.depth++; r.depth > maxDepth {
-		return &AnswerError{Refusal: Excessive, Detail: "more than 64 queues above one another"}
+	if r.depth == maxDepth {
+		n.cut = true
+		return r.json.Skip()
 	}
+	r.depth++
 	err := r.nodes(&n.children)
 	r.depth--
 	return err

@@ -12,6 +12,7 @@ type applicationLimits struct {
 	// userPercent is minimum-user-limit-percent; factor the user-limit-factor, -1: none.
 	userPercent, factor *float64
 	users               []userNode
+	crowded             bool // it has more users than are kept, so none is
 	autoCreated         bool
 	largest             *resource.Vector // container
 	// The FairScheduler's shares of the queue, by the queues that are active and of all.
@@ -29,8 +30,13 @@ type userNode struct {
 	usages          []usage
 }
 
-// maxUsers bounds how many users of one queue are kept.
-const maxUsers = 10_000
+const (
+	// maxUsers bounds how many users of one queue are kept.
+	maxUsers = 10_000
+	// maxAllUsers bounds how many are kept of all queues, once more for each partition in which
+	// they have something: some 200 MB.
+	maxAllUsers = 200_000
+)
 
 // limitFields are the keys of these.
 var limitFields = map[string]nodeField{
@@ -54,10 +60,18 @@ var limitFields = map[string]nodeField{
 	"steadyFairResources":    vector(rolePromised, func(n *node) **resource.Vector { return &n.steadyShare }),
 }
 
+// readUsers reads the users of a queue. What a user may have there cannot be told if not all are
+// kept.
 func readUsers(r *reader, n *node) error {
+	before := r.users
 	return readList(r, "user", userField, func(u *userNode) error {
-		if len(n.users) == maxUsers {
-			return &AnswerError{Refusal: Excessive, Detail: "more than 10000 users in one queue"}
+		if n.crowded {
+			return nil
+		}
+		r.users += 1 + len(u.usages)
+		if len(n.users) == maxUsers || r.users > maxAllUsers {
+			n.crowded, n.users, r.users = true, nil, before
+			return nil
 		}
 		n.users = append(n.users, *u)
 		return nil
@@ -67,7 +81,7 @@ func readUsers(r *reader, n *node) error {
 func userField(r *reader, u *userNode, key []byte) (err error) {
 	switch string(key) {
 	case "username":
-		u.name, err = r.text()
+		u.name, _, err = r.name()
 	case "resourcesUsed":
 		u.used, err = r.vector(roleTaken)
 	case "AMResourceUsed":
@@ -83,7 +97,7 @@ func userField(r *reader, u *userNode, key []byte) (err error) {
 	case "resources":
 		err = readList(r, "resourceUsagesByPartition", usageField, func(of *usage) error {
 			u.usages = append(u.usages, *of)
-			return r.countedPartition(len(u.usages))
+			return fewPartitions(len(u.usages))
 		})
 	default:
 		err = r.json.Skip()

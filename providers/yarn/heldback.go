@@ -231,7 +231,7 @@ type containerRequest struct {
 func waitingField(r *reader, a *waitingAnswer, key []byte) (err error) {
 	switch string(key) {
 	case "user":
-		a.user, err = r.text()
+		a.user, _, err = r.name()
 	case "amNodeLabelExpression":
 		a.amPartition, err = r.text()
 	case "elapsedTime":

@@ -275,7 +275,7 @@ func (p *Provider) queryInfo(ctx context.Context, at *server) (clusterInfo, erro
 }
 
 func (s *server) notActive(info clusterInfo) *ServerError {
-	return &ServerError{Address: s.String(), Trouble: NotInCharge, Err: fmt.Errorf("it says that it is %s", s.forLog(strings.ToLower(info.state)))}
+	return s.failed(NotInCharge, fmt.Errorf("it says that it is %s", s.forLog(strings.ToLower(info.state))))
 }
 
 // setActive keeps what the active server said of itself.

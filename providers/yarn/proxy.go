@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/bursar/bursar/internal/spelling"
 	"github.com/bursar/bursar/providers"
 )
 
@@ -21,10 +22,14 @@ type proxy struct {
 	login *basic // nil: it asks for none
 }
 
+// maxStatus is how much of the status line of a proxy is shown, in bytes.
+const maxStatus = 64
+
 // ProxyError says that a server could not be asked because of the proxy before it.
 type ProxyError struct {
 	Proxy string
-	// Status is what the proxy answered, such as "502 Bad Gateway"; empty: nothing.
+	// Status is the beginning of what the proxy answered, such as "502 Bad Gateway"; empty:
+	// nothing.
 	Status string
 	Err    error
 }
@@ -112,7 +117,7 @@ func (p *proxy) tunnel(ctx context.Context, conn net.Conn, target string) error 
 	}
 	response.Body.Close()
 	if response.StatusCode != http.StatusOK {
-		return &ProxyError{Proxy: p.String(), Status: response.Status}
+		return &ProxyError{Proxy: p.String(), Status: spelling.Line(p.hide(response.Status), maxStatus)}
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package yarn
 import (
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/bursar/bursar/providers"
 	"github.com/bursar/bursar/resource"
@@ -95,7 +96,7 @@ func (s *Scheduler) queue(e Entry, total resource.Vector) providers.Queue {
 		Used:       resource.Vector{}.WithMemory(0).WithCPU(0),
 		State:      e.State,
 		// A ResourceManager takes applications for a queue that is RUNNING and for no other.
-		Closed:           e.State != "" && e.State != "RUNNING",
+		Closed:           e.State != "" && e.State != "RUNNING" || e.Crowded,
 		CreatesChildren:  e.CreatesChildren || e.LeavesOnly && s.Assume.Undeclared.below(e.Path, s.Kind),
 		LeavesOnly:       e.LeavesOnly,
 		DefaultPartition: e.DefaultPartition,
@@ -106,6 +107,9 @@ func (s *Scheduler) queue(e Entry, total resource.Vector) providers.Queue {
 	if e.LeavesOnly {
 		q.CreatesBelow = s.Assume.Undeclared.parentsIn(e.Path)
 	}
+	if e.Crowded { // which is said where its state is
+		q.State = strings.TrimPrefix(e.State+", and more users than are counted", ", ")
+	}
 	if e.Used != nil {
 		q.Used = *e.Used
 	}
@@ -114,6 +118,12 @@ func (s *Scheduler) queue(e Entry, total resource.Vector) providers.Queue {
 	}
 	if q.Applications == nil && q.Pending != nil && q.Active != nil {
 		q.Applications = plusCount(q.Pending, q.Active)
+	}
+	if e.unlisted != nil {
+		if e.Used == nil {
+			q.Used = plus(q.Used, e.unlisted.Used)
+		}
+		addCounts(&q, &e, e.unlisted)
 	}
 	return q
 }

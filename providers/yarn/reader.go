@@ -20,7 +20,7 @@ const (
 	maxLists   = 256     // lists inside one another that lead to something
 	maxEntries = 100_000 // queues, and partitions of each
 	maxLabels  = 256     // partitions of one queue
-	maxName    = 1024    // bytes of a path, a partition or the name of a type
+	maxName    = 2048    // bytes of a path, which are 512 characters at least, a partition or the name of a type
 	maxNames   = 4096    // names that are kept once
 	maxExcerpt = 160     // bytes of a text that are shown
 	maxAbsurd  = 5       // figures that are shown
@@ -37,6 +37,7 @@ type reader struct {
 	lists   int // lists that are open
 	depth   int // queues that are open
 	entries int
+	users   int // that are kept, once more for each partition in which they have something
 	// figures are absurd ones of the field at hand, as they are written; absurd is how many there
 	// were.
 	figures []string
@@ -60,10 +61,17 @@ func (r *reader) counted() error {
 
 // countedPartition bounds how many partitions a queue has in addition.
 func (r *reader) countedPartition(n int) error {
+	if err := fewPartitions(n); err != nil {
+		return err
+	}
+	return r.counted()
+}
+
+func fewPartitions(n int) error {
 	if n > maxLabels {
 		return &AnswerError{Refusal: Excessive, Detail: "a queue with more than 256 partitions"}
 	}
-	return r.counted()
+	return nil
 }
 
 // object calls field for every key of the object that comes next, and passes over anything else.
@@ -120,31 +128,41 @@ func readList[T any](r *reader, wrapper string, field func(*reader, *T, []byte) 
 	return add(element)
 }
 
-// text returns the string that comes next; empty if it is none. Names are few and come often, so
-// each is kept once.
+// text returns the string that comes next; empty if it is none. It is one that only who runs the
+// cluster has chosen: too long a one is refused.
 func (r *reader) text() (string, error) {
+	text, tooLong, err := r.name()
+	if tooLong {
+		err = &AnswerError{Refusal: Excessive, Detail: "a name of " + strconv.Itoa(len(r.scratch)) + " bytes"}
+	}
+	return text, err
+}
+
+// name is text for what a user of the cluster may have chosen: one that is too long is told, and
+// empty. Names are few and come often, so each is kept once.
+func (r *reader) name() (text string, tooLong bool, err error) {
 	if r.json.Next() != jx.String {
-		return "", r.json.Skip()
+		return "", false, r.json.Skip()
 	}
 	b, err := r.json.StrAppend(r.scratch[:0])
 	if err != nil {
-		return "", err
+		return "", false, err
 	}
 	r.scratch = b
 	if len(b) > maxName {
-		return "", &AnswerError{Refusal: Excessive, Detail: "a name of " + strconv.Itoa(len(b)) + " bytes"}
+		return "", true, nil
 	}
 	if s, known := r.names[string(b)]; known {
-		return s, nil
+		return s, false, nil
 	}
 	if !utf8.Valid(b) {
-		return "", malformed("a name that is not UTF-8")
+		return "", false, malformed("a name that is not UTF-8")
 	}
 	s := string(bytes.TrimSpace(b))
 	if len(r.names) < maxNames {
 		r.names[string(b)] = s
 	}
-	return s, nil
+	return s, false, nil
 }
 
 // prose returns the beginning of the string that comes next, on one line.

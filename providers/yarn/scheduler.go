@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/bursar/bursar/providers"
 	"github.com/bursar/bursar/resource"
 )
 
@@ -35,20 +36,33 @@ type Scheduler struct {
 	// percent are shown as they are, and count as 100.
 	Absurd     []string
 	MoreAbsurd int
+	// LeftOut are the first queues that are not among the entries, or that take nothing new, and
+	// why; MoreLeftOut is how many there are in addition. What queues have that are not among the
+	// entries counts in those above.
+	LeftOut     []string
+	MoreLeftOut int
 
 	typed bool // it says of leaves that they are leaves
 }
 
-// Doubts says which figures are absurd; empty: none.
+// Doubts says which figures are absurd and which queues are left out; empty: none.
 func (s *Scheduler) Doubts() string {
-	if len(s.Absurd) == 0 {
-		return ""
+	var doubts []string
+	for _, d := range []struct {
+		what  string
+		first []string
+		more  int
+	}{{"figures that no queue can have: ", s.Absurd, s.MoreAbsurd}, {"left out: ", s.LeftOut, s.MoreLeftOut}} {
+		if len(d.first) == 0 {
+			continue
+		}
+		text := d.what + strings.Join(d.first, ", ")
+		if d.more > 0 {
+			text += fmt.Sprintf(" and %d more", d.more)
+		}
+		doubts = append(doubts, text)
 	}
-	text := "figures that no queue can have: " + strings.Join(s.Absurd, ", ")
-	if s.MoreAbsurd > 0 {
-		text += fmt.Sprintf(" and %d more", s.MoreAbsurd)
-	}
-	return text
+	return strings.Join(doubts, "; ")
 }
 
 // Entry is what an answer says of one queue in one partition. What is nil it does not say.
@@ -111,6 +125,12 @@ type Entry struct {
 	// AutoCreated says that it was made by using it in a way in which YARN does not count its
 	// applications.
 	AutoCreated bool
+	// Crowded says that it has more users than are kept, so that what a user may have there cannot
+	// be told. It has no users here.
+	Crowded bool
+
+	// unlisted is what the queues below have that are left out; nil: there are none.
+	unlisted *providers.Queue
 }
 
 // UserEntry is what an answer says of a user in a queue and partition. What is nil it does not say.

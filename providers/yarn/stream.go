@@ -1,12 +1,18 @@
 package yarn
 
-import "io"
+import (
+	"io"
+	"strconv"
+)
 
 // What an answer may have in one piece. Lists of access control, of thousands of users, are the
 // longest strings that were seen.
 const (
 	maxString = 1 << 20 // bytes
 	maxNumber = 512     // bytes
+	// maxNested is how many lists and objects may stand in one another. A queue takes three. The
+	// reader behind has a bound of its own, which says nothing.
+	maxNested = 9000
 )
 
 // stream hands JSON on to a reader of JSON, with two changes. Words outside of strings that JSON
@@ -21,6 +27,7 @@ type stream struct {
 	err  error
 
 	inString, escaped bool
+	nested            int // lists and objects that are open
 	length            int // of the string or number at hand
 	word              int // letters seen of a word that is being replaced
 	negative          bool
@@ -70,6 +77,15 @@ func (s *stream) rewrite(p []byte) error {
 			}
 		default:
 			s.length, s.word, s.negative = 0, 0, c == '-'
+			switch c {
+			case '{', '[':
+				s.nested++
+			case '}', ']':
+				s.nested--
+			}
+			if s.nested > maxNested {
+				return &AnswerError{Refusal: Excessive, Detail: "nested more than " + strconv.Itoa(maxNested) + " deep"}
+			}
 		}
 	}
 	return nil

@@ -81,33 +81,33 @@ func TestDecodeRefusesWhatIsExcessive(t *testing.T) {
 		begin, piece string
 		most         int64 // bytes that may be read of it
 	}{
-		"a string":                   {queues + `{"queueName":"`, `x`, 2 << 20},
-		"a string passed over":       {queues + `{"new":"`, `x`, 2 << 20},
-		"a key":                      {queues + `{"`, `x`, 2 << 20},
-		"a number":                   {queues + `{"numApplications":`, `1`, 1 << 20},
-		"a quoted number":            {queues + `{"numApplications":"`, `1`, 2 << 20},
-		"queues above queues":        {queues, `{"queueName":"a","queues":{"queue":[`, 1 << 20},
-		"arrays in arrays":           {queues, `[`, 1 << 20},
-		"objects in objects":         {queues, `{"queue":`, 1 << 20},
-		"arrays passed over":         {`{"a":`, `[`, 1 << 20},
-		"objects passed over":        {`{"a":`, `{"a":`, 1 << 20},
-		"queues":                     {queues, `{"queueName":"a"},`, 4 << 20},
-		"partitions":                 {queues + `{"queueName":"a","capacities":{"queueCapacitiesByPartition":[`, `{"partitionName":"a"},`, 1 << 20},
-		"partitions that are in use": {queues + `{"queueName":"a","resources":{"resourceUsagesByPartition":[`, `{"partitionName":"a"},`, 1 << 20},
-		"nothing":                    {``, ` `, 1 << 20},
-		"text":                       {`<html>`, `x`, 1 << 20},
+		"a string":                    {queues + `{"queueName":"`, `x`, 2 << 20},
+		"a string passed over":        {queues + `{"new":"`, `x`, 2 << 20},
+		"a key":                       {queues + `{"`, `x`, 2 << 20},
+		"a number":                    {queues + `{"numApplications":`, `1`, 1 << 20},
+		"a quoted number":             {queues + `{"numApplications":"`, `1`, 2 << 20},
+		"queues that are passed over": {queues, `{"queueName":"a","queues":{"queue":[`, 1 << 20},
+		"arrays in arrays":            {queues, `[`, 1 << 20},
+		"objects in objects":          {queues, `{"queue":`, 1 << 20},
+		"arrays passed over":          {`{"a":`, `[`, 1 << 20},
+		"objects passed over":         {`{"a":`, `{"a":`, 1 << 20},
+		"queues":                      {queues, `{"queueName":"a"},`, 4 << 20},
+		"partitions":                  {queues + `{"queueName":"a","capacities":{"queueCapacitiesByPartition":[`, `{"partitionName":"a"},`, 1 << 20},
+		"partitions that are in use":  {queues + `{"queueName":"a","resources":{"resourceUsagesByPartition":[`, `{"partitionName":"a"},`, 1 << 20},
+		"nothing":                     {``, ` `, 1 << 20},
+		"text":                        {`<html>`, `x`, 1 << 20},
 	} {
 		t.Run(name, func(t *testing.T) {
 			rest := &endless{piece: test.piece}
 			_, err := Decode(io.MultiReader(strings.NewReader(test.begin), rest))
-			want := Excessive
+			want, detail := Excessive, ""
 			if strings.Contains(name, "nothing") || strings.Contains(name, "text") {
 				want = NotJSON
 			} else if strings.HasSuffix(name, "s passed over") {
-				want = Malformed // the reader of JSON has a bound of its own
+				detail = "nested more than 9000 deep"
 			}
-			if e, is := errors.AsType[*AnswerError](err); !is || e.Refusal != want {
-				t.Errorf("the error is %v, want %s", err, want)
+			if e, is := errors.AsType[*AnswerError](err); !is || e.Refusal != want || !strings.Contains(e.Detail, detail) {
+				t.Errorf("the error is %v, want %s: %s", err, want, detail)
 			}
 			if rest.read > test.most {
 				t.Errorf("%d bytes were read", rest.read)
@@ -116,20 +116,14 @@ func TestDecodeRefusesWhatIsExcessive(t *testing.T) {
 	}
 }
 
-// A name that is too long to be asked for, and a path that is, are refused; a message of any
-// length is not.
+// A root that is too long to be asked for is refused; a message of any length is not.
 func TestDecodeBoundsNames(t *testing.T) {
 	long := strings.Repeat("x", maxName+1)
-	for name, body := range map[string]string{
-		"a name": `{"scheduler":{"schedulerInfo":{"queueName":"` + long + `"}}}`,
-		"a path": `{"scheduler":{"schedulerInfo":{"queueName":"root","queues":{"queue":[{"queueName":"` + long[:maxName] + `"}]}}}}`,
-	} {
-		_, err := Decode(strings.NewReader(body))
-		if e, is := errors.AsType[*AnswerError](err); !is || e.Refusal != Excessive {
-			t.Errorf("%s: the error is %v", name, err)
-		}
+	_, err := Decode(strings.NewReader(`{"scheduler":{"schedulerInfo":{"queueName":"` + long + `"}}}`))
+	if e, is := errors.AsType[*AnswerError](err); !is || e.Refusal != Excessive {
+		t.Errorf("the error is %v", err)
 	}
-	_, err := Decode(strings.NewReader(`{"RemoteException":{"message":"` + long + `"}}`))
+	_, err = Decode(strings.NewReader(`{"RemoteException":{"message":"` + long + `"}}`))
 	if e, is := errors.AsType[*AnswerError](err); !is || e.Refusal != RemoteException || len(e.Detail) > excerptSize {
 		t.Errorf("the error is %v", err)
 	}
@@ -139,20 +133,21 @@ func TestDecodeBoundsNames(t *testing.T) {
 	}
 }
 
-// Queues stand as deep below one another as is allowed, in the longest form of their lists, and
-// not deeper.
+// Queues stand as deep below one another as is allowed, in the longest form of their lists. Those
+// that stand deeper are left out.
 func TestDecodeBoundsDepth(t *testing.T) {
 	nested := func(levels int) string {
 		const below = `,"queues":{"queue":[{"queueName":"q"`
 		return `{"scheduler":{"schedulerInfo":{"queueName":"root"` + strings.Repeat(below, levels) + strings.Repeat(`}]}`, levels) + `}}}`
 	}
-	s, err := Decode(strings.NewReader(nested(maxDepth)))
-	if err != nil || len(s.Entries) != maxDepth+1 {
-		t.Errorf("%d levels: %v", maxDepth, err)
-	}
-	_, err = Decode(strings.NewReader(nested(maxDepth + 1)))
-	if e, is := errors.AsType[*AnswerError](err); !is || e.Refusal != Excessive {
-		t.Errorf("one more: the error is %v", err)
+	for levels, cut := range map[int]bool{maxDepth: false, maxDepth + 1: true, 2900: true} {
+		s, err := Decode(strings.NewReader(nested(levels)))
+		if err != nil || len(s.Entries) != maxDepth+1 {
+			t.Fatalf("%d levels: %v", levels, err)
+		}
+		if last := s.Entries[maxDepth]; last.LeavesOnly != cut || strings.HasPrefix(s.Doubts(), "left out: queues below root.q.q.") != cut {
+			t.Errorf("%d levels: leaves only %t; %s", levels, last.LeavesOnly, s.Doubts())
+		}
 	}
 }
 

@@ -506,11 +506,14 @@ func (x *ProviderHealth) GetApplications() int32 {
 type QueueServiceListRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// At most this many; 0 is 100.
-	PageSize      int32  `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	PageToken     string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	Kind          string `protobuf:"bytes,3,opt,name=kind,proto3" json:"kind,omitempty"`
-	Cluster       string `protobuf:"bytes,4,opt,name=cluster,proto3" json:"cluster,omitempty"`
-	AllowStale    bool   `protobuf:"varint,5,opt,name=allow_stale,json=allowStale,proto3" json:"allow_stale,omitempty"`
+	PageSize   int32  `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	PageToken  string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	Kind       string `protobuf:"bytes,3,opt,name=kind,proto3" json:"kind,omitempty"`
+	Cluster    string `protobuf:"bytes,4,opt,name=cluster,proto3" json:"cluster,omitempty"`
+	AllowStale bool   `protobuf:"varint,5,opt,name=allow_stale,json=allowStale,proto3" json:"allow_stale,omitempty"`
+	// In a page at most this many of the queues that no cluster reports: they are there because
+	// requests name them, and whoever may ask makes as many as they like. 0: all.
+	MaxUnreported int32 `protobuf:"varint,6,opt,name=max_unreported,json=maxUnreported,proto3" json:"max_unreported,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -580,10 +583,19 @@ func (x *QueueServiceListRequest) GetAllowStale() bool {
 	return false
 }
 
+func (x *QueueServiceListRequest) GetMaxUnreported() int32 {
+	if x != nil {
+		return x.MaxUnreported
+	}
+	return 0
+}
+
 type QueueServiceListResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Queues        []*Queue               `protobuf:"bytes,1,rep,name=queues,proto3" json:"queues,omitempty"`
 	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	// How many queues max_unreported left out of this page.
+	LeftOut       int32 `protobuf:"varint,3,opt,name=left_out,json=leftOut,proto3" json:"left_out,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -630,6 +642,13 @@ func (x *QueueServiceListResponse) GetNextPageToken() string {
 		return x.NextPageToken
 	}
 	return ""
+}
+
+func (x *QueueServiceListResponse) GetLeftOut() int32 {
+	if x != nil {
+		return x.LeftOut
+	}
+	return 0
 }
 
 type QueueServiceGetRequest struct {
@@ -1258,7 +1277,7 @@ const file_bursar_v1_queue_proto_rawDesc = "" +
 	"\x05State\x12\x15\n" +
 	"\x11STATE_UNSPECIFIED\x10\x00\x12\x0f\n" +
 	"\vSTATE_KNOWN\x10\x01\x12\x11\n" +
-	"\rSTATE_UNKNOWN\x10\x02\"\xcd\x01\n" +
+	"\rSTATE_UNKNOWN\x10\x02\"\x80\x02\n" +
 	"\x17QueueServiceListRequest\x12'\n" +
 	"\tpage_size\x18\x01 \x01(\x05B\n" +
 	"\xbaH\a\x1a\x05\x18\xe8\a(\x00R\bpageSize\x12'\n" +
@@ -1267,10 +1286,13 @@ const file_bursar_v1_queue_proto_rawDesc = "" +
 	"\x04kind\x18\x03 \x01(\tB\a\xbaH\x04r\x02\x18 R\x04kind\x12\"\n" +
 	"\acluster\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\acluster\x12\x1f\n" +
 	"\vallow_stale\x18\x05 \x01(\bR\n" +
-	"allowStale\"l\n" +
+	"allowStale\x121\n" +
+	"\x0emax_unreported\x18\x06 \x01(\x05B\n" +
+	"\xbaH\a\x1a\x05\x18\xe8\a(\x00R\rmaxUnreported\"\x87\x01\n" +
 	"\x18QueueServiceListResponse\x12(\n" +
 	"\x06queues\x18\x01 \x03(\v2\x10.bursar.v1.QueueR\x06queues\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xc0\x01\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x19\n" +
+	"\bleft_out\x18\x03 \x01(\x05R\aleftOut\"\xc0\x01\n" +
 	"\x16QueueServiceGetRequest\x12\x1b\n" +
 	"\x04kind\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18 R\x04kind\x12\"\n" +
 	"\acluster\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\acluster\x12\x1c\n" +
