@@ -157,6 +157,7 @@ type Agent struct {
 	unsynced    atomic.Bool                   // the last Sync failed
 	stranger    atomic.Pointer[StrangerError] // the host is another agent's; nil: it is not
 	newLeader   atomic.Bool                   // another leader was named since the last Sync began
+	asking      atomic.Int64                  // requests of callers that are not answered yet
 	naming      naming                        // whether that leader has answered
 
 	mu       sync.Mutex

@@ -86,6 +86,8 @@ func (a *Agent) allocate(ctx context.Context, open *bool, request *bursarv1.Allo
 	if err := a.awaitReady(ctx); err != nil {
 		return nil, err
 	}
+	a.asking.Add(1)
+	defer a.asking.Add(-1)
 	refused := int64(-1) // the headroom for lack of which a grant was refused
 	reported := false    // the host, on this request's account
 	call := noting(open, a.whileWaiting(request))

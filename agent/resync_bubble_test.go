@@ -73,6 +73,46 @@ func TestAHostComesBackAtOnceForACaller(t *testing.T) {
 	}
 }
 
+// A host whose callers wait for a grant comes at once, when a leader is named and when that puts it
+// off: they are granted nothing before.
+func TestAHostWithCallersComesToANewLeaderAtOnce(t *testing.T) {
+	t.Run("that puts it off", func(t *testing.T) {
+		p := changesLeader(durationpb.New(17 * time.Second))
+		beat(t, p, func(a *Agent) {
+			a.asking.Add(1)
+			time.Sleep(time.Minute)
+			synctest.Wait()
+		})
+		if len(p.registers) != 2 {
+			t.Fatalf("registered %d times; want once at each leader", len(p.registers))
+		}
+		if got := p.registers[1].Sub(p.syncs[2]); got > syncGap {
+			t.Errorf("the host was registered after %s; want it at once", got)
+		}
+	})
+	t.Run("that is named", func(t *testing.T) {
+		p := &heartbeatServer{interval: time.Minute}
+		herald := &heralds{}
+		beat(t, p, func(a *Agent) {
+			a.deps.Finder = herald
+			ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+			defer cancel()
+			a.asking.Add(1)
+			go func() {
+				time.Sleep(10 * time.Second)
+				herald.name("b")
+			}()
+			began := time.Now()
+			_ = a.leaderWatch(ctx)
+			synctest.Wait()
+			last := p.syncs[len(p.syncs)-1].Sub(began) - 10*time.Second
+			if last < 0 || last > callersSpread {
+				t.Errorf("it reported %s after the leader was named; want it within %s", last, callersSpread)
+			}
+		})
+	})
+}
+
 // That leader is often named only after it has answered. That is no reason to come before.
 func TestALeaderThatIsNamedLateIsNotReportedToEarlier(t *testing.T) {
 	p := changesLeader(durationpb.New(17 * time.Second))

@@ -34,6 +34,9 @@ const (
 	// newLeaderShare: 10,000 agents come within 2 s.
 	newLeaderSpread = time.Second
 	newLeaderShare  = 5
+	// callersSpread is the same for hosts whose callers wait for an answer. They would make their
+	// agents report a little later in any case, see reportAfter.
+	callersSpread = 50 * time.Millisecond
 	// jitter is how far an interval varies, as a share of it, so that a fleet does not report at
 	// once.
 	jitter = 0.1
@@ -134,11 +137,14 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// interval is the time to the next Sync: as a new leader has said it for this host, or the usual
-// one, varied.
+// interval is the time to the next Sync: as a new leader has said it for this host, or at once if
+// callers wait for that, or the usual one, varied.
 func (a *Agent) interval() time.Duration {
 	var interval, resync time.Duration
 	a.locked(func(t *tracker.Tracker) { interval, resync = t.Interval(), t.ResyncAfter() })
+	if resync > 0 && a.asking.Load() > 0 {
+		return 0
+	}
 	if resync > 0 {
 		return resync
 	}
@@ -153,6 +159,9 @@ func (a *Agent) awaited() (awaited bool) {
 
 // spread is when this agent comes to a new leader that was just named, one of a fleet.
 func (a *Agent) spread() time.Duration {
+	if a.asking.Load() > 0 {
+		return rand.N(callersSpread)
+	}
 	var interval time.Duration
 	a.locked(func(t *tracker.Tracker) { interval = t.Interval() })
 	return rand.N(spreadOf(interval))
