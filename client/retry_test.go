@@ -110,7 +110,9 @@ func TestRefusalsThatSayWhenToTryAgainAreObeyedForLonger(t *testing.T) {
 	s := defaults()
 	s.retries.Patience, s.retries.Present, s.retries.Refused, s.timeout = 2*time.Second, 4*time.Second, 30*time.Second, 10*time.Second
 	refused := connect.NewWireError(connect.CodeResourceExhausted, errors.New("too many requests"))
-	refused.AddDetail(admission.Refusal(nil, 20*time.Millisecond).Details()[0])
+	const again = 20 * time.Millisecond
+	refused.AddDetail(admission.Refusal(nil, again).Details()[0])
+	longest := s.retries.Longest + again // between two attempts
 	for name, c := range map[string]struct {
 		answer      func(after time.Duration) error
 		want        error
@@ -121,14 +123,14 @@ func TestRefusalsThatSayWhenToTryAgainAreObeyedForLonger(t *testing.T) {
 				return refused
 			}
 			return nil
-		}, nil, 25 * time.Second, 27 * time.Second},
-		"refused for ever": {func(time.Duration) error { return refused }, refused, 27 * time.Second, 30 * time.Second},
+		}, nil, 25 * time.Second, 25*time.Second + longest},
+		"refused for ever": {func(time.Duration) error { return refused }, refused, 30*time.Second - longest, 30 * time.Second},
 		"refused for 8 s, then gone": {func(after time.Duration) error {
 			if after < 8*time.Second {
 				return refused
 			}
 			return errRefused
-		}, errRefused, 8 * time.Second, 13 * time.Second},
+		}, errRefused, 8 * time.Second, 8*time.Second + longest + s.retries.Present},
 		"gone": {func(time.Duration) error { return errRefused }, errRefused, 0, 4 * time.Second},
 	} {
 		synctest.Test(t, func(t *testing.T) {
