@@ -142,10 +142,10 @@ func later(a, b time.Time) time.Time {
 func (a *Agent) interval() time.Duration {
 	var interval, resync time.Duration
 	a.locked(func(t *tracker.Tracker) { interval, resync = t.Interval(), t.ResyncAfter() })
-	if resync > 0 && a.asking.Load() > 0 {
+	switch {
+	case resync > 0 && a.asking.Load() > 0:
 		return 0
-	}
-	if resync > 0 {
+	case resync > 0:
 		return resync
 	}
 	return time.Duration(float64(interval) * (1 + jitter*(2*rand.Float64()-1)))

@@ -68,8 +68,8 @@ type Provider interface {
 	Snapshot(ctx context.Context) (Snapshot, error)
 	// Applications asks for applications one by one. It returns those that were answered, in any
 	// order, with those that the cluster does not know. One that can ask for some alone begins with
-	// the first ids. If ctx ends or a failure comes before all
-	// were asked for, it returns what it has with the error.
+	// the first ids. If ctx ends or a failure comes before all were asked for, it returns what it
+	// has with the error.
 	Applications(ctx context.Context, ids []string) ([]Application, error)
 	// Servers asks every server of the cluster what it is, for a person who checks the
 	// configuration.

@@ -246,7 +246,8 @@ func (a *account) free() [3]int64 {
 
 // info is the account for readers.
 func (a *account) info() AccountInfo {
-	if q := a.queue.clusterQueue; q != nil {
+	q := a.queue.clusterQueue
+	if q != nil {
 		q.updateMasters()
 	}
 	info := AccountInfo{
@@ -257,22 +258,8 @@ func (a *account) info() AccountInfo {
 	for dimension := range a.limit.All() {
 		info.Available = info.Available.With(dimension, max(0, a.available(dimension)))
 	}
-	if q := a.queue.clusterQueue; q != nil {
-		for _, user := range q.users {
-			info.Waiting += user.account.queue.waiting
-		}
-	}
-	if q := a.queue.clusterQueue; q != nil && q.of != nil {
-		info.MayGrow = q.mayGrow()
-		if of := q.of.queue.report.Details; of != nil {
-			info.UserPercent = of.UserPercent
-		}
-	} else if q != nil {
-		info.Estimated = q.estimated()
-		if q.report.Details != nil {
-			info.NotEnforced = q.report.Details.NotEnforced
-			info.HeldBack, info.MayGrow = q.heldBack(), q.mayGrow()
-		}
+	if q != nil {
+		q.addInfo(&info)
 	}
 	if a.claim != nil {
 		info.HeldFor, info.HeldUntil, info.Kept = a.claim.entry.ID, a.claim.until, a.idle()

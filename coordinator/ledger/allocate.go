@@ -340,7 +340,7 @@ func (l *Ledger) shortfalls(list []Shortfall, e *entry, c charge) []Shortfall {
 // shortIn appends what a cluster queue lacks, or why nothing new may go there. If its cluster is
 // not known, that is said once, for the queue that was asked for, and nothing of its user.
 func (l *Ledger) shortIn(list []Shortfall, t *queueCharge, e *entry) []Shortfall {
-	if t.queue.of != nil && t.queue.of.queue.unschedulable() == NoteUnknown {
+	if t.queue.of != nil && !t.queue.cluster.known {
 		return list
 	}
 	note := t.unschedulable()

@@ -316,6 +316,24 @@ func (q *clusterQueue) applyReport() {
 	}
 }
 
+// addInfo adds what the account of a queue, or of a user's part of one, tells next to its numbers.
+func (q *clusterQueue) addInfo(info *AccountInfo) {
+	info.MayGrow = q.mayGrow()
+	if q.of != nil {
+		if d := q.of.queue.report.Details; d != nil {
+			info.UserPercent = d.UserPercent
+		}
+		return
+	}
+	for _, user := range q.users {
+		info.Waiting += user.account.queue.waiting
+	}
+	info.Estimated, info.HeldBack = q.estimated(), q.heldBack()
+	if d := q.report.Details; d != nil {
+		info.NotEnforced = d.NotEnforced
+	}
+}
+
 // updateOthers computes what others use: the report's figures less the part of our allocations
 // that they include.
 func (q *clusterQueue) updateOthers() {

@@ -213,13 +213,13 @@ const wantPlace = `a kind, a cluster and the full path of a queue that are there
 // wantedPlace is wantPlace with the kinds that there are, if none is of this one, or with the queue
 // that was probably meant: by its last name, or in other case.
 func (l *Ledger) wantedPlace(at resource.Address) string {
-	var kinds, near []string
+	kinds := l.configuredKinds()
+	if len(kinds) > 0 && !slices.Contains(kinds, at.Kind) {
+		return "a kind that is configured (" + strings.Join(kinds, ", ") + "): " + wantPlace
+	}
+	var near []string
 	for _, c := range l.clusters {
-		if !c.configured {
-			continue
-		}
-		kinds = append(kinds, c.Kind)
-		if c.Kind != at.Kind || at.Cluster != resource.Any && at.Cluster != c.Cluster {
+		if !c.configured || c.Kind != at.Kind || at.Cluster != resource.Any && at.Cluster != c.Cluster {
 			continue
 		}
 		paths := c.leaves[at.Path]
@@ -232,16 +232,11 @@ func (l *Ledger) wantedPlace(at resource.Address) string {
 			near = append(near, resource.Address{Kind: at.Kind, Cluster: at.Cluster, Path: path}.String())
 		}
 	}
-	slices.Sort(kinds)
-	slices.Sort(near)
-	kinds, near = slices.Compact(kinds), slices.Compact(near)
-	switch {
-	case len(kinds) > 0 && !slices.Contains(kinds, at.Kind):
-		return "a kind that is configured (" + strings.Join(kinds, ", ") + "): " + wantPlace
-	case len(near) > 0:
-		return listed(near) + ", or " + wantPlace
+	if len(near) == 0 {
+		return wantPlace
 	}
-	return wantPlace
+	slices.Sort(near)
+	return listed(slices.Compact(near)) + ", or " + wantPlace
 }
 
 // namesPlace reports whether the rule says something of a place.

@@ -98,10 +98,8 @@ func (q *clusterQueue) division() *Division {
 		return nil
 	}
 	at := q
-	for ; at != nil; at = at.parent {
-		if at.known {
-			break
-		}
+	for at != nil && !at.known {
+		at = at.parent
 	}
 	switch {
 	case at == nil || at.report.Details == nil:

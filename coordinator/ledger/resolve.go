@@ -89,16 +89,21 @@ func (l *Ledger) clusterOf(field string, at resource.Address, labels label.Set) 
 
 // kinds says which kinds providers are configured for.
 func (l *Ledger) kinds() string {
-	var kinds []string
+	kinds := l.configuredKinds()
+	if len(kinds) == 0 {
+		return "none is"
+	}
+	return "these are: " + strings.Join(kinds, ", ")
+}
+
+// configuredKinds are those of the providers, sorted.
+func (l *Ledger) configuredKinds() (kinds []string) {
 	for i := range l.providers {
 		if !slices.Contains(kinds, l.providers[i].Kind) {
 			kinds = append(kinds, l.providers[i].Kind)
 		}
 	}
-	if len(kinds) == 0 {
-		return "none is"
-	}
-	return "these are: " + strings.Join(kinds, ", ")
+	return kinds
 }
 
 // withArticle is the name of a kind as in "a yarn cluster" and "an exec cluster".

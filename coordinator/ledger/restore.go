@@ -139,8 +139,9 @@ func (l *Ledger) file(a *Allocation) (*entry, error) {
 		return nil, unrestored(a.ID, "twice")
 	case h == nil:
 		return nil, unrestored(a.ID, "no such host: %q", a.HostID)
-	case largest(&a.Entitled) > mostTogether-l.together:
-		return nil, unrestored(a.ID, "with those before it quantities add up to more than %d", int64(mostTogether))
+	}
+	if err := l.summableRow(a); err != nil {
+		return nil, err
 	}
 	e := l.newEntry()
 	e.Allocation = *a
@@ -149,6 +150,14 @@ func (l *Ledger) file(a *Allocation) (*entry, error) {
 	l.index(e)
 	l.hold(e, h)
 	return e, nil
+}
+
+// summableRow checks that every sum has room for a row, whoever its caller is.
+func (l *Ledger) summableRow(a *Allocation) error {
+	if largest(&a.Entitled) > mostTogether-l.together {
+		return unrestored(a.ID, "with those before it quantities add up to more than %d", int64(mostTogether))
+	}
+	return nil
 }
 
 // settle corrects the times of an entry that was filed.
@@ -161,11 +170,11 @@ func (l *Ledger) settle(e *entry) {
 
 // restoreWaiting puts a request that waits into the tables, and decides it.
 func (l *Ledger) restoreWaiting(a *Allocation, aside map[ID]string) error {
-	switch {
-	case l.entry(a.ID) != nil:
+	if l.entry(a.ID) != nil {
 		return unrestored(a.ID, "twice")
-	case largest(&a.Entitled) > mostTogether-l.together:
-		return unrestored(a.ID, "with those before it quantities add up to more than %d", int64(mostTogether))
+	}
+	if err := l.summableRow(a); err != nil {
+		return err
 	}
 	e := l.newEntry()
 	e.Allocation = *a

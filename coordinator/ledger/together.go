@@ -45,28 +45,23 @@ func (e *TooMuchError) Error() string {
 // summable checks that the largest quantity of an allocation, which its agent may have reported,
 // may grow by so much. The error is a *TooMuchError.
 func (l *Ledger) summable(a *Allocation, more int64) error {
-	if more <= relayTogether/2-l.together { // nobody has more than all
+	if more <= max(0, relayTogether/2-l.together) { // nobody has more than all
 		return nil
-	}
-	check := func(who string, sum, most int64) error {
-		if more <= 0 || more <= most-sum {
-			return nil
-		}
-		return &TooMuchError{Caller: who, Sum: sum, More: more, Most: most}
 	}
 	most := int64(callerTogether)
 	if a.relayed() {
-		if err := check("callers of host "+a.HostID, l.relays.largestOf(a.HostID), relayTogether); err != nil {
-			return err
+		if sum := l.relays.largestOf(a.HostID); more > relayTogether-sum {
+			return &TooMuchError{Caller: "callers of host " + a.HostID, Sum: sum, More: more, Most: relayTogether}
 		}
 		most = relayTogether / 2
 	}
-	if !a.Adopted() {
-		if err := check(fmt.Sprintf("caller %q", a.Caller), l.callers.largestOf(a.Caller), most); err != nil {
-			return err
-		}
+	if sum := l.callers.largestOf(a.Caller); !a.Adopted() && more > most-sum {
+		return &TooMuchError{Caller: fmt.Sprintf("caller %q", a.Caller), Sum: sum, More: more, Most: most}
 	}
-	return check("all callers", l.together, mostTogether)
+	if more > mostTogether-l.together {
+		return &TooMuchError{Caller: "all callers", Sum: l.together, More: more, Most: mostTogether}
+	}
+	return nil
 }
 
 func (t usages) largestOf(name string) int64 {

@@ -10,7 +10,6 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/bursar/bursar/internal/regularfile"
@@ -90,10 +89,8 @@ func (f file) read() ([]byte, fs.FileInfo, error) {
 // exposed says who else can read a secret file, or put another secret into it, and what would be
 // right; empty: only who may. us is the user that this process runs as.
 func exposed(info fs.FileInfo, us int) (wrong, want string) {
-	owner := us
-	if s, ok := info.Sys().(*syscall.Stat_t); ok {
-		owner = int(s.Uid)
-	}
+	uid, _ := regularfile.Owners(info)
+	owner := int(uid)
 	switch mode := info.Mode().Perm(); {
 	case mode&0o007 != 0:
 		return fmt.Sprintf("everybody on this machine has access to it (mode %04o)", mode), wantModes

@@ -40,7 +40,7 @@ func GuardedIn(system, path string, uid uint32) error { return guardedExcept(pat
 
 func guardedExcept(path string, uid uint32, system string) error {
 	err := walk(path, func(at string, info fs.FileInfo, last bool) error {
-		owner, _ := owners(info)
+		owner, _ := Owners(info)
 		if at == system && owner == 0 && info.IsDir() && info.Mode().Perm()&0o002 == 0 {
 			return nil
 		}
@@ -95,7 +95,7 @@ func parts(path string) []string {
 
 // guarded checks one step on the way to a folder, or the folder itself if it is the last step.
 func guarded(path string, info fs.FileInfo, uid uint32, last bool) error {
-	owner, group := owners(info)
+	owner, group := Owners(info)
 	wrong := &GuardError{Path: path, Owner: owner, Mode: info.Mode()}
 	switch {
 	case last && owner != uid:
@@ -128,7 +128,7 @@ func GuardedFile(path string, uid uint32) error {
 		if err != nil {
 			return err //nolint:wrapcheck // names the path
 		}
-		owner, group := owners(info)
+		owner, group := Owners(info)
 		link := info.Mode().Type() == fs.ModeSymlink
 		switch {
 		case owner != uid:
@@ -151,13 +151,14 @@ func GuardedLink(path string, uid uint32) error {
 	if err != nil {
 		return err //nolint:wrapcheck // names the path
 	}
-	if owner, _ := owners(info); info.Mode().Type() == fs.ModeSymlink && owner != uid && owner != 0 {
+	if owner, _ := Owners(info); info.Mode().Type() == fs.ModeSymlink && owner != uid && owner != 0 {
 		return &GuardError{path, owner, info.Mode(), fmt.Sprintf("no symbolic link but of uid %d or root", uid)}
 	}
 	return nil
 }
 
-func owners(info fs.FileInfo) (uid, gid uint32) {
+// Owners are the user and the group that a file belongs to.
+func Owners(info fs.FileInfo) (uid, gid uint32) {
 	if s, ok := info.Sys().(*syscall.Stat_t); ok {
 		return s.Uid, s.Gid
 	}

@@ -32,7 +32,7 @@ func GuardedProgram(path string, uid uint32) error {
 
 // guardedStep checks one step on the way to a program.
 func guardedStep(path string, info fs.FileInfo, uid uint32, mayStick bool) error {
-	owner, _ := owners(info)
+	owner, _ := Owners(info)
 	mode := info.Mode()
 	// Root's group too: others may be in it, and with an access control list the bits of the group
 	// say what any of its entries may do.

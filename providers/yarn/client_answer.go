@@ -26,8 +26,10 @@ const (
 //
 //	standby, Hadoop 2.7.0 and before    200, Refresh, text "This is standby RM. Redirecting to …"
 //	standby, from 2.7.1 on              307, Location, text "This is standby RM. The redirect url is: …"
-//	standby and no active one           307, Refresh, no Location, text "Can not find any active RM. …"; later 200 "There is no active RM …"
-//	an exception                        400, 401, 403, 404, 500 with JSON {"RemoteException": …}; while becoming active 503
+//	standby and no active one           307, Refresh, no Location, text "Can not find any active RM. …";
+//	                                    later 200 "There is no active RM …"
+//	an exception                        400, 401, 403, 404, 500 with JSON {"RemoteException": …};
+//	                                    while becoming active 503
 //	who are you                         401 with WWW-Authenticate; 403 for a bad ticket; both with HTML
 //
 // The error is a *ServerError, nil if there is JSON to read.

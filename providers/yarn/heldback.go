@@ -214,8 +214,8 @@ func (s *server) waiting(ctx context.Context) (list []waiting, err error) {
 // waitingAnswer is what an answer says of one.
 type waitingAnswer struct {
 	applicationAnswer
-	user, amPartition string
-	elapsed           int64 // milliseconds
+	amPartition string
+	elapsed     int64 // milliseconds
 	// What is set aside for it, in MiB and cores.
 	reservedMemory, reservedCPU *int64
 	first                       *containerRequest
@@ -230,8 +230,6 @@ type containerRequest struct {
 
 func waitingField(r *reader, a *waitingAnswer, key []byte) (err error) {
 	switch string(key) {
-	case "user":
-		a.user, _, err = r.name()
 	case "amNodeLabelExpression":
 		a.amPartition, err = r.text()
 	case "elapsedTime":

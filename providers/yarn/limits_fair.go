@@ -118,10 +118,18 @@ var amDimension = map[string]string{resource.Memory: resource.AMMemory, resource
 // dominantPolicy is the word for what divides cores, too; others divide memory alone.
 const dominantPolicy = "DRF"
 
+// dividedBy are the dimensions that a policy divides.
+func dividedBy(policy string) []string {
+	if strings.EqualFold(policy, dominantPolicy) {
+		return containerDimensions[:]
+	}
+	return containerDimensions[:1:1]
+}
+
 // divide says of each queue of the FairScheduler how it takes part in the division of the one
 // above, if the answer has the shares.
 func (s *Scheduler) divide(queues []providers.Queue) {
-	below, policies := make(map[string][]int), make(map[string]string)
+	below, policies := make(map[string][]int), map[string]string{"": dominantPolicy} // above the root
 	for i := range queues {
 		if s.Entries[i].SteadyShare == nil || s.Entries[i].AMLimit == nil {
 			return // it is not known what masters have
@@ -130,18 +138,11 @@ func (s *Scheduler) divide(queues []providers.Queue) {
 		policies[queues[i].Path] = s.Entries[i].Policy
 	}
 	for above, list := range below {
-		divided := []string{resource.Memory}
-		if above == "" || strings.EqualFold(policies[above], dominantPolicy) {
-			divided = append(divided, resource.CPU)
-		}
-		s.divideAmong(queues, list, divided)
+		s.divideAmong(queues, list, dividedBy(policies[above]))
 	}
 	for i := range queues {
 		if q := &queues[i]; q.CreatesChildren && q.LeavesOnly && s.amShare() > 0 {
-			q.ChildDivision = s.childDivision(queues, below[q.Path], q)
-			if strings.EqualFold(policies[q.Path], dominantPolicy) {
-				q.ChildDivision.Divided = []string{resource.Memory, resource.CPU}
-			}
+			q.ChildDivision = s.childDivision(queues, below[q.Path], q, dividedBy(policies[q.Path]))
 		}
 	}
 }
@@ -260,9 +261,9 @@ const mostWeight = 1 << 50
 // childDivision is that of a queue that is not there yet. In YARN it has the weight 1, and no
 // minimum. Those beside it are taken to have the same, if these are all alike; else the largest
 // weight counts for them and the least for itself.
-func (s *Scheduler) childDivision(queues []providers.Queue, list []int, above *providers.Queue) *providers.Division {
+func (s *Scheduler) childDivision(queues []providers.Queue, list []int, above *providers.Queue, divided []string) *providers.Division {
 	d := &providers.Division{
-		Divided: []string{resource.Memory}, Most: s.most(above), Masters: float64(float32(s.amShare())),
+		Divided: divided, Most: s.most(above), Masters: float64(float32(s.amShare())),
 		Step: resource.Vector{}.WithMemory(mebibyte).WithCPU(core),
 	}
 	least := int64(mostWeight)
