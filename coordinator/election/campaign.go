@@ -67,7 +67,7 @@ func (e *ConsulElection) Campaign(ctx context.Context) (Term, error) {
 }
 
 // isLeftover reports that the key is held by a session of this coordinator's own, of a term that
-// it could not resign from. Its health check passes, so that session would never end. One that an
+// it could not resign from. Its health check passes, so that session would stay. One that an
 // earlier start left behind ends with the check that it was bound to.
 func (e *ConsulElection) isLeftover(now reading) bool {
 	e.mu.Lock()
@@ -131,7 +131,7 @@ func waitForChange(ctx context.Context, changed <-chan struct{}, d time.Duration
 type candidate struct {
 	election *ConsulElection
 	log      consul.FailureLog
-	session  string // bound to the health check; empty: none yet
+	session  string // of an attempt that has not won yet; empty: there is none
 
 	// twin is the session of a leader at this coordinator's own address; empty: there is none.
 	twin   string
@@ -151,7 +151,8 @@ func (c *candidate) acquire(ctx context.Context) (Term, error) {
 		return nil, c.retriable(ctx, err)
 	}
 	c.log.Worked("this coordinator stands for election again")
-	if !held {
+	if !held { // a session is kept alive by its term alone
+		c.withdraw(ctx)
 		return nil, nil //nolint:nilnil // see above
 	}
 	term := &consulTerm{election: e, session: c.session, said: e.candidacy(), written: e.candidacy()}
@@ -245,13 +246,11 @@ func (c *candidate) retriable(ctx context.Context, err error) error {
 	return nil
 }
 
-// takeKey takes the key for the candidate's session. It makes the session first if there is none.
+// takeKey takes the key for a new session.
 func (c *candidate) takeKey(ctx context.Context) (held bool, err error) {
 	e := c.election
-	if c.session == "" {
-		if c.session, err = e.newSession(ctx); err != nil {
-			return false, e.client.Explain("make a session", err)
-		}
+	if c.session, err = e.newSession(ctx); err != nil {
+		return false, e.client.Explain("make a session", err)
 	}
 	held, err = e.writeKey(ctx, c.session, e.candidacy())
 	return held, e.client.Explain("take "+e.key(), err)
@@ -262,13 +261,20 @@ func (e *ConsulElection) candidacy() announcement {
 	return announcement{ID: e.options.ID, URL: e.options.URL}
 }
 
-// newSession makes a session that ends with the coordinator's health check, or with its machine's.
+// sessionTTL is for how long a session may go without being renewed. Consul's servers end it at
+// twice that, whatever its checks say. They are there for an election within a TTL: if an agent of
+// Consul has failed to pass something on to its servers, it can keep the failure of a check to
+// itself for half a minute and longer. It is the least that Consul takes.
+func sessionTTL(ttl time.Duration) time.Duration { return max(10*time.Second, ttl) }
+
+// newSession makes a session that ends with the coordinator's health check, or with its machine's,
+// or if it is not renewed.
 func (e *ConsulElection) newSession(ctx context.Context) (string, error) {
 	ctx, cancel := e.client.Bounded(ctx)
 	defer cancel()
 	id, _, err := e.client.API().Session().Create(&api.SessionEntry{
 		Name: "bursar " + e.options.Cluster + " " + e.options.ID, Behavior: api.SessionBehaviorRelease, LockDelay: lockDelay,
-		NodeChecks: []string{"serfHealth"}, ServiceChecks: []api.ServiceCheck{{ID: e.registration.CheckID()}},
+		TTL: sessionTTL(e.options.TTL).String(), NodeChecks: []string{"serfHealth"}, ServiceChecks: []api.ServiceCheck{{ID: e.registration.CheckID()}},
 	}, e.client.Write(ctx))
 	return id, err
 }

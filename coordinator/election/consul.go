@@ -68,7 +68,8 @@ type ConsulElection struct {
 	last    string        // the session of the last term
 	claimed bool          // the cluster's store was this coordinator's before
 
-	doubts consul.FailureLog // about the term
+	doubts   consul.FailureLog // about the term
+	renewals consul.FailureLog // of its session
 	// loggedVersion is the version of the key that was logged; the watch's own.
 	loggedVersion uint64
 }
@@ -104,7 +105,7 @@ func Consul(client *consul.Client, options Options) (*ConsulElection, error) {
 		return nil, err
 	}
 	options.URL = base
-	e := &ConsulElection{client: client, options: options, changed: make(chan struct{}), doubts: consul.FailureLog{Log: options.Log}}
+	e := &ConsulElection{client: client, options: options, changed: make(chan struct{}), doubts: consul.FailureLog{Log: options.Log}, renewals: consul.FailureLog{Log: options.Log}}
 	e.registration, err = consul.NewRegistration(client, consul.RegistrationOptions{
 		ID: options.ID, URL: options.URL, Meta: options.Meta, TTL: options.TTL, Alive: options.Alive, Passed: e.renewTerm, Log: options.Log,
 	})

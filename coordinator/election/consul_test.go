@@ -117,6 +117,49 @@ func TestLeaderThatStopsRenewingIsFollowed(t *testing.T) {
 	}
 }
 
+// Consul's agents pass a check's failure on late if they have failed to pass on something before.
+func TestLeaderWhoseFailedCheckConsulKeepsToItselfIsFollowed(t *testing.T) {
+	t.Parallel()
+	way := inFrontOf(t, shared)
+	a, b := newCandidate(t, way.URL, "a"), newCandidate(t, shared.Address, "b")
+	a.lead(t, 1)
+	b.knows(t, Leader{URL: a.options.URL, Epoch: 1, StoreID: storeOne})
+	way.answerWith(cutConnection) // it is gone without a word
+	a.end()
+	began, ctx := time.Now(), t.Context()
+	go func() { // for the agent it is as healthy as ever
+		agent := admin(t, shared).Agent()
+		pass := time.NewTicker(ttl / 4)
+		defer pass.Stop()
+		for {
+			_ = agent.UpdateTTLOpts(a.registration.CheckID(), "", api.HealthPassing, new(api.QueryOptions).WithContext(ctx))
+			select {
+			case <-ctx.Done():
+				return
+			case <-pass.C:
+			}
+		}
+	}()
+	bounded, cancel := context.WithTimeout(ctx, 2*sessionTTL(ttl)+patience)
+	defer cancel()
+	if _, err := b.Campaign(bounded); err != nil {
+		t.Fatalf("nobody leads after %v: %v", time.Since(began), err)
+	}
+	t.Logf("the next leader is there after %v", time.Since(began))
+}
+
+// A term ends with its leader, not with the time that its session may go without being renewed.
+func TestTermOutlivesItsSessionsTTL(t *testing.T) {
+	t.Parallel()
+	a := newCandidate(t, shared.Address, "a")
+	term := a.lead(t, 1)
+	select {
+	case <-term.Over():
+		t.Fatal("the term is over")
+	case <-time.After(2*sessionTTL(ttl) + ttl):
+	}
+}
+
 func TestLeaderCutOffFromConsulStepsDownFirst(t *testing.T) {
 	for name, answer := range nonsense() {
 		t.Run(name, func(t *testing.T) {

@@ -94,11 +94,18 @@ func (e *ConsulElection) termEnded() {
 
 // renewTerm is called after each pass of the health check. That pass was taken by Consul's agent
 // on this machine; that its servers still know of the term, only they can say. Both together renew
-// the lease.
+// the lease. The session is renewed as well, for which there is much more time than for the lease.
 func (e *ConsulElection) renewTerm(ctx context.Context, start time.Time) {
-	if t := e.checkTerm(ctx); t != nil {
-		t.lease.renew(start)
+	t := e.checkTerm(ctx)
+	if t == nil {
+		return
 	}
+	t.lease.renew(start)
+	if _, _, err := e.client.API().Session().Renew(t.session, e.client.Write(ctx)); err != nil {
+		e.renewals.Failed("Consul does not renew the session that this coordinator leads by", e.client.Explain("renew a session", err))
+		return
+	}
+	e.renewals.Worked("Consul renews the session that this coordinator leads by again")
 }
 
 // checkTerm asks Consul's servers whether the term goes on, and returns it. It ends a term that

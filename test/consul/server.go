@@ -57,7 +57,7 @@ func StartCluster(tb testing.TB, size int, options Options) []*Server {
 		for _, s := range servers {
 			s.Kill()
 			if tb.Failed() {
-				tb.Logf("%s said at last:\n%s", s.Node, s.tail())
+				tb.Logf("%s said at last:\n%s", s.Node, s.Tail())
 			}
 		}
 	})
@@ -157,8 +157,8 @@ func (s *Server) start() error {
 
 func (s *Server) log() string { return filepath.Join(s.dir, "log") }
 
-// tail is the end of what the server said.
-func (s *Server) tail() string {
+// Tail is the end of what the server said.
+func (s *Server) Tail() string {
 	text, err := os.ReadFile(s.log())
 	if err != nil {
 		return err.Error()
@@ -194,9 +194,9 @@ func (s *Server) Ready(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("%s is not up after %v: %w\n%s", s.Node, patience, errors.Join(err, ctx.Err()), s.tail())
+			return fmt.Errorf("%s is not up after %v: %w\n%s", s.Node, patience, errors.Join(err, ctx.Err()), s.Tail())
 		case <-s.ended:
-			return fmt.Errorf("%s has ended:\n%s", s.Node, s.tail())
+			return fmt.Errorf("%s has ended:\n%s", s.Node, s.Tail())
 		case <-look.C:
 		}
 	}

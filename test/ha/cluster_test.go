@@ -61,6 +61,7 @@ type size struct {
 	coordinators, agents int
 	program              string // that the coordinators run; empty: the one under test
 	suspectAfter         int    // intervals of silence; 0: more than any fault takes
+	losesConsul          bool   // servers of Consul are to be counted as dead soon
 }
 
 // How agents and hosts are named and measured. A host's capacity is far less than its share of the
@@ -114,7 +115,7 @@ func newCluster(t *testing.T, want size, trusted *trust) *cluster {
 	c := &cluster{t: t, dir: dir, lab: netlab.New(t, names...), trust: trusted}
 	began := time.Now()
 	c.startDatabase()
-	c.startConsuls(want.coordinators)
+	c.startConsuls(want)
 	c.startCoordinators(want)
 	servers := time.Since(began)
 	c.startAgents(want.agents)
@@ -169,12 +170,13 @@ func (c *cluster) inDatabase(f func() error) {
 	}
 }
 
-func (c *cluster) startConsuls(number int) {
+func (c *cluster) startConsuls(want size) {
 	c.t.Helper()
 	var each []consul.Options
-	for i := range number {
-		node := c.lab.Node(fmt.Sprintf("consul-%d", i+1))
-		each = append(each, c.trust.consulServer(c.t, node))
+	for i := range want.coordinators {
+		options := c.trust.consulServer(c.t, c.lab.Node(fmt.Sprintf("consul-%d", i+1)))
+		options.Patient = !want.losesConsul
+		each = append(each, options)
 	}
 	var err error
 	if c.consuls, err = consul.LaunchEach(c.t.Context(), filepath.Join(c.dir, "consul"), each); err != nil {
@@ -183,6 +185,9 @@ func (c *cluster) startConsuls(number int) {
 	c.t.Cleanup(func() {
 		for _, s := range c.consuls {
 			s.Kill()
+			if c.t.Failed() {
+				c.t.Logf("%s said at last:\n%s", s.Node, s.Tail())
+			}
 		}
 	})
 }

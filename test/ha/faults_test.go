@@ -26,7 +26,7 @@ import (
 func TestEveryFault(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
-	c := newCluster(t, size{coordinators: 3, agents: 50}, nil)
+	c := newCluster(t, size{coordinators: 3, agents: 50, losesConsul: true}, nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	watching := c.observe(ctx)
