@@ -45,8 +45,10 @@ TELEGRAF      := $(call tool,telegraf,github.com/influxdata/telegraf)
 NFPM          := $(call tool,nfpm,github.com/goreleaser/nfpm/v2)
 CONSUL        := $(call tool,consul,github.com/hashicorp/consul)
 
-# A heading with the time of day, so that a log says where the time went.
+# A heading with the time of day, and a line with how long it took, so that a log says where the
+# time went. timed is for one command.
 section = @printf '\n== %(%T)T  %s\n' -1 '$(1)'
+timed = TIMEFORMAT='== $@ took %lR, the processor %lU and %lS'; time
 
 .PHONY: help
 help: ## List the targets
@@ -149,15 +151,21 @@ pure = ^$(MODULE)/($(pure_names)|$(pure_tests))(/|$$)
 go_test = go test -vet=off -count=1 -shuffle=on
 
 .PHONY: test
-test: test-sim test-pure test-mutants test-walk test-most test-systemd test-yarn test-bench
-test: test-peers
+test: test-walk test-together test-systemd test-bench test-peers
 test: ## Run every test, of all that begin with test-
 
-# Those that wait for half of their time run next to those that keep the processor busy. What they
-# need is there before, because both would make it.
-beside = mkdir -p bin; $(MAKE) $(2) >bin/beside.log 2>&1 & second=$$!; failed=0; \
+# Servers that wait run next to what keeps the processor busy: BEHIND, at the lowest priority, takes
+# what the others leave of the processor, so that their times stay theirs. It says what it said when
+# they are done. What both need is there before, because both would make it.
+BEHIND ?= test-sim test-pure test-mutants
+beside = mkdir -p bin; $(3) $(MAKE) $(2) >bin/$@.log 2>&1 & second=$$!; failed=0; \
 	$(MAKE) $(1) || failed=1; \
-	wait $$second || failed=1; cat bin/beside.log; exit $$failed
+	wait $$second || failed=1; cat bin/$@.log; exit $$failed
+
+.PHONY: test-together
+test-together: $(BUF) $(GRPCURL) $(CONSUL) $(NFPM) postgres packaging yarn
+test-together: ## Run test-most, test-yarn, and next to them at low priority what computes
+	@$(call beside,test-most test-yarn,$(BEHIND),nice -n 19)
 
 .PHONY: test-most
 test-most: $(BUF) $(GRPCURL) $(CONSUL) $(NFPM) postgres packaging
