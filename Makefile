@@ -150,9 +150,9 @@ pure = ^$(MODULE)/($(pure_names)|$(pure_tests))(/|$$)
 # depends on another. -vet=off: lint vets everything, and more of it.
 go_test = go test -vet=off -count=1 -shuffle=on
 
-# A compiler whose heap may grow to five times the live memory needs a fifth less of the processor,
-# the ledger's tests and the simulator need a third and a fifth less. Tests of servers do not get it:
-# some of them measure memory.
+# If the heap may grow to five times the live memory, a compiler and the simulator need a fifth less
+# of the processor, and the ledger's tests a third. Tests of servers do not get it, as some measure
+# memory.
 shipped = -exec 'env -u GOGC'
 sim test-sim transcripts test-pure lint-vet: export GOGC := 400
 test-race test-commands test-ha test-packages test-soak test-systemd test-yarn: export GOGC := 400
@@ -268,8 +268,8 @@ test-ha: $(CONSUL) postgres ## Run three coordinators and fifty agents through a
 	$(call section,test-ha: three coordinators and fifty agents with real Consul and PostgreSQL)
 	@$(timed) $(go_test) $(shipped) -timeout 15m ./test/ha
 
-# No figure makes it fail, but a suite that does not come to its end does, and a call that fails when
-# a leader is lost: ten times, with 1,000 hosts.
+# No figure makes it fail, but a suite that does not come to its end does, and a call that fails
+# when a leader is lost: ten times, with 1,000 hosts.
 .PHONY: test-bench
 test-bench: build $(CONSUL) postgres ## Run every suite of make bench with its smallest workload
 	$(call section,test-bench: every suite of make bench in short)
