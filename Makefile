@@ -164,15 +164,15 @@ test: ## Run every test, of all that begin with test-
 # What only computes, BEHIND, runs at the lowest priority next to servers that wait for half of
 # their time: it gets what they leave of the processor. What it printed comes after their output.
 # What both need is there before, because both would make it.
-BEHIND ?= test-sim test-pure test-mutants
+BEHIND ?= test-sim test-pure
 beside = mkdir -p bin; $(3) $(MAKE) $(2) >bin/$@.log 2>&1 & second=$$!; failed=0; \
 	$(MAKE) $(1) || failed=1; \
 	wait $$second || failed=1; cat bin/$@.log; exit $$failed
 
 .PHONY: test-together
 test-together: $(BUF) $(GRPCURL) $(CONSUL) $(NFPM) postgres packaging yarn
-test-together: ## Run test-walk, test-most, test-bench; next to them what only computes
-	@$(call beside,test-walk test-most test-bench,$(BEHIND),nice -n 19)
+test-together: ## Run test-walk, -mutants, -most, -bench; next to them what only computes
+	@$(call beside,test-walk test-mutants test-most test-bench,$(BEHIND),nice -n 19)
 
 .PHONY: test-most
 test-most: $(BUF) $(GRPCURL) $(CONSUL) $(NFPM) postgres packaging yarn
