@@ -45,8 +45,10 @@ TELEGRAF      := $(call tool,telegraf,github.com/influxdata/telegraf)
 NFPM          := $(call tool,nfpm,github.com/goreleaser/nfpm/v2)
 CONSUL        := $(call tool,consul,github.com/hashicorp/consul)
 
-# A heading with the time of day, so that a log says where the time went.
+# A heading with the time of day, and a line with how long it took, so that a log says where the
+# time went. timed is for one command.
 section = @printf '\n== %(%T)T  %s\n' -1 '$(1)'
+timed = TIMEFORMAT='== $@ took %lR, the processor %lU and %lS'; time
 
 .PHONY: help
 help: ## List the targets
@@ -148,31 +150,40 @@ pure = ^$(MODULE)/($(pure_names)|$(pure_tests))(/|$$)
 # depends on another. -vet=off: lint vets everything, and more of it.
 go_test = go test -vet=off -count=1 -shuffle=on
 
+# If the heap may grow to five times the live memory, a compiler and the simulator need a fifth less
+# of the processor, and the ledger's tests a third. Tests of servers do not get it, as some measure
+# memory.
+shipped = -exec 'env -u GOGC'
+sim test-sim transcripts test-pure lint-vet: export GOGC := 400
+test-race test-commands test-ha test-packages test-soak test-systemd test-yarn: export GOGC := 400
+
 .PHONY: test
-test: test-sim test-pure test-mutants test-walk test-most test-systemd test-yarn test-bench
-test: test-peers
+test: test-together test-systemd test-peers
 test: ## Run every test, of all that begin with test-
 
-# Those that wait for half of their time run next to those that keep the processor busy. What they
-# need is there before, because both would make it.
-beside = mkdir -p bin; $(MAKE) $(2) >bin/beside.log 2>&1 & second=$$!; failed=0; \
+# What only computes, BEHIND, runs at the lowest priority next to servers that wait for half of
+# their time: it gets what they leave of the processor. What it printed comes after their output.
+# What both need is there before, because both would make it.
+BEHIND ?= test-sim test-pure
+beside = mkdir -p bin; $(3) $(MAKE) $(2) >bin/$@.log 2>&1 & second=$$!; failed=0; \
 	$(MAKE) $(1) || failed=1; \
-	wait $$second || failed=1; cat bin/beside.log; exit $$failed
+	wait $$second || failed=1; cat bin/$@.log; exit $$failed
+
+.PHONY: test-together
+test-together: $(BUF) $(GRPCURL) $(CONSUL) $(NFPM) postgres packaging yarn
+test-together: ## Run test-walk, -mutants, -most, -bench; next to them what only computes
+	@$(call beside,test-walk test-mutants test-most test-bench,$(BEHIND),nice -n 19)
 
 .PHONY: test-most
-test-most: $(BUF) $(GRPCURL) $(CONSUL) $(NFPM) postgres packaging
-test-most: ## Run test-race, test-commands next to test-ha, test-packages, test-soak
-	@$(call beside,test-race test-commands,test-ha test-packages test-soak)
-
-# If the heap may grow to five times the live memory, the simulator needs a fifth less of the
-# processor; worlds are small.
-sim test-sim transcripts: export GOGC := 400
+test-most: $(BUF) $(GRPCURL) $(CONSUL) $(NFPM) postgres packaging yarn
+test-most: ## Run test-race, -commands next to test-ha, -packages, -soak, -yarn
+	@$(call beside,test-race test-commands,test-ha test-packages test-soak test-yarn)
 
 # Against test/sim/testdata/transcripts.txt.
 .PHONY: test-sim
 test-sim: ## Run 2,000 seeds of the simulator, compare transcripts; 10,000 kinds that wait
 	$(call section,test-sim: 2000 seeds without the race detector)
-	@$(go_test) -timeout 15m ./test/sim -run Simulation -sim.seeds=2000 -sim.transcripts=check -sim.kinds=10000
+	@$(timed) $(go_test) -timeout 40m ./test/sim -run Simulation -sim.seeds=2000 -sim.transcripts=check -sim.kinds=10000
 
 # For an intended change of behaviour or of words.
 .PHONY: transcripts
@@ -182,18 +193,18 @@ transcripts: ## Rewrite test/sim/testdata/transcripts.txt
 .PHONY: test-pure
 test-pure: ## Test the packages without a goroutine, and the tree itself
 	$(call section,test-pure: packages that hold no goroutine, and the tree itself)
-	@packages=$$(go list ./... | grep -E '$(pure)'); $(go_test) -timeout 15m $$packages
+	@packages=$$(go list ./... | grep -E '$(pure)'); $(timed) $(go_test) -timeout 40m $$packages
 
 .PHONY: test-mutants
 test-mutants: ## Make small changes in one small package, and see that its tests notice
 	$(call section,test-mutants: mutants of label)
-	@go run ./tools/mutants ./label
+	@$(timed) go run ./tools/mutants ./label
 
 # Without the race detector, with which it takes a quarter of the steps.
 .PHONY: test-walk
 test-walk: ## Let processes do whatever they can for 10,000 steps, then Stop an engine
 	$(call section,test-walk: nobody but the engine is signalled)
-	@$(go_test) -timeout 10m ./agent/process -run TestNobodyBut
+	@$(timed) $(go_test) -timeout 10m ./agent/process -run TestNobodyBut
 
 # A program with the race detector waits for a second before it exits, and tests run many. SQLite
 # is translated C code: under the race detector it is ten times slower, and the races to find are
@@ -208,25 +219,31 @@ race = -race -gcflags='all=-d=checkptr=0' -gcflags='$(MODULE)/...=' -gcflags='mo
 # cores, three packages and four such tests of each keep them busy.
 at_once = -p $$(( $$(nproc) * 3 / 2 )) -parallel $$(( $$(nproc) * 2 ))
 
+# Packages are begun in the order of their names here. These take minutes, most of them one test
+# after another: they go first, so that none is left alone at the end.
+longest = /(coordinator|coordinator/store/(postgres|storetest|sqlite|copying)|agent|agent/process)$$
+longest := $(longest)|/test/(chaos|sim|losses|api|callers)$$|/providers/yarn$$
+
 .PHONY: test-race
 test-race: $(BUF) $(GRPCURL) $(CONSUL) postgres ## Test all other packages with the race detector
 	$(call section,test-race: all other packages with the race detector)
 	@packages=$$(go list ./... | grep -Ev '$(pure)|/cmd/bursar$$|/test/(ha|packages|soak|systemd|yarn)$$'); \
-	$(go_test) $(race) $(at_once) -timeout 20m $$packages
+	first=$$(grep -E '$(longest)' <<<"$$packages"); \
+	$(timed) $(go_test) $(shipped) $(race) $(at_once) -timeout 20m $$first $$packages
 
 # Without the race detector, with which they take twice as long. What they ask, servers and agents,
 # runs with it in other packages, among them test/api and test/chaos.
 .PHONY: test-commands
 test-commands: ## Run the scripts of bursar's commands
 	$(call section,test-commands: what people type)
-	@$(go_test) $(at_once) -timeout 15m ./cmd/bursar
+	@$(timed) $(go_test) $(shipped) $(at_once) -timeout 15m ./cmd/bursar
 
 # Without the race detector: it builds all packages, and installs them in a copy of this machine's
 # tree.
 .PHONY: test-packages
 test-packages: $(NFPM) packaging ## Build, install, upgrade, remove and purge the packages
 	$(call section,test-packages: what make packages builds for this architecture)
-	@$(go_test) -timeout 15m ./test/packages
+	@$(timed) $(go_test) $(shipped) -timeout 15m ./test/packages
 
 .PHONY: test-arches
 test-arches: $(NFPM) packaging ## Do so with the packages for all architectures
@@ -236,32 +253,33 @@ test-arches: $(NFPM) packaging ## Do so with the packages for all architectures
 .PHONY: test-systemd
 test-systemd: $(NFPM) systemd ## Run the packages in machines with a systemd
 	$(call section,test-systemd: machines with systemd)
-	@$(go_test) -timeout 15m ./test/systemd
+	@$(timed) $(go_test) $(shipped) -timeout 15m ./test/systemd
 
-# By itself: a ResourceManager and a NodeManager take both cores for seconds while they start.
+# A ResourceManager and a NodeManager take both cores for seconds while they start, and wait after
+# that: test-ha, which measures pauses, comes before it.
 .PHONY: test-yarn
 test-yarn: yarn ## Test the provider against real YARN clusters, Hadoop 2.7 to 3.5
 	$(call section,test-yarn: real ResourceManagers)
-	@$(go_test) $(race) $(at_once) -timeout 25m ./test/yarn
+	@$(timed) $(go_test) $(shipped) $(race) $(at_once) -timeout 25m ./test/yarn
 
 # Without the race detector: it runs some seventy processes and measures pauses.
 .PHONY: test-ha
 test-ha: $(CONSUL) postgres ## Run three coordinators and fifty agents through all faults
 	$(call section,test-ha: three coordinators and fifty agents with real Consul and PostgreSQL)
-	@$(go_test) -timeout 15m ./test/ha
+	@$(timed) $(go_test) $(shipped) -timeout 15m ./test/ha
 
-# By itself: nothing is to be timed beside others. No figure makes it fail, but a suite that does not
-# come to its end does, and a call that fails when a leader is lost: ten times, with 1,000 hosts.
+# No figure makes it fail, but a suite that does not come to its end does, and a call that fails
+# when a leader is lost: ten times, with 1,000 hosts.
 .PHONY: test-bench
 test-bench: build $(CONSUL) postgres ## Run every suite of make bench with its smallest workload
 	$(call section,test-bench: every suite of make bench in short)
-	@go run ./bench -bursar bin/bursar -short
+	@$(timed) go run ./bench -bursar bin/bursar -short
 
 # A module of its own, as each peer is. It plays a peer.
 .PHONY: test-peers
 test-peers: ## Test what gives orders to peers
 	$(call section,test-peers: what peers share)
-	@CGO_ENABLED=1 go -C bench/peers test -count=1 -shuffle=on -race ./...
+	@export CGO_ENABLED=1; $(timed) go -C bench/peers test -count=1 -shuffle=on -race ./...
 
 # It downloads and compiles the client of Kubernetes. Nomad is compiled by bench-peers alone: its
 # module cannot be had without its repository.
@@ -275,7 +293,7 @@ test-yunikorn: $(GOLANGCI_LINT) ## Check what runs YuniKorn core, and run it in 
 .PHONY: test-soak
 test-soak: ## Run an agent and a coordinator for 40 s, and for ten simulated days
 	$(call section,test-soak: nothing grows)
-	@$(go_test) -timeout 10m ./test/soak
+	@$(timed) $(go_test) $(shipped) -timeout 10m ./test/soak
 
 .PHONY: soak
 soak: ## Run them for SOAKTIME=10m and ten simulated days
@@ -377,13 +395,13 @@ lint-systemd: packaging
 .PHONY: lint-vet
 lint-vet:
 	$(call section,lint: go vet)
-	@go vet ./...
+	@$(timed) go vet ./...
 	@go -C bench/peers vet ./...
 
 .PHONY: lint-go
 lint-go: $(GOLANGCI_LINT)
 	$(call section,lint: golangci-lint and gofumpt)
-	@$(GOLANGCI_LINT) run ./...
+	@$(timed) $(GOLANGCI_LINT) run ./...
 	@cd bench/peers && $(CURDIR)/$(GOLANGCI_LINT) run ./...
 
 # The contract is compared with proto/baseline.binpb, the image of the last contract that somebody

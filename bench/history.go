@@ -27,7 +27,7 @@ func historySuite(ctx context.Context, r *run) (err error) {
 	case r.history > 0:
 		w.History = r.history
 	case r.short:
-		w.History = 100_000
+		w.History = 4 * historyStep
 	}
 	server, database, err := r.startPostgres(ctx)
 	if err != nil {

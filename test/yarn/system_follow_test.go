@@ -10,6 +10,7 @@ import (
 // TestApplicationsThatRunElsewhere: a mapping sends the applications of bob to another queue, and
 // somebody moves one of alice. The parts follow them. An application that fails says why.
 func TestApplicationsThatRunElsewhere(t *testing.T) {
+	t.Parallel()
 	binary := buildBursar(t)
 	c := yarn.Start(t, yarn.Options{Capacity: map[string]string{
 		"root.queues": "granted,mapped,moved", "root.granted.capacity": "50", "root.mapped.capacity": "25", "root.moved.capacity": "25",

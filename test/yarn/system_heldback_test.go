@@ -10,6 +10,7 @@ import (
 // TestYARNHoldsBack: no machine has enough in one piece for an application that its queue has room
 // for. That is shown, and a cluster whose settings say so grants nothing there until it starts.
 func TestYARNHoldsBack(t *testing.T) {
+	t.Parallel()
 	binary := buildBursar(t)
 	c := yarn.Start(t, yarn.Options{Nodes: []yarn.Node{{MemoryMiB: 8192, VCores: 8}, {MemoryMiB: 8192, VCores: 8}}})
 	pace := "addresses: \"" + c.Addresses() + "\", interval: 2s"
@@ -53,6 +54,7 @@ func TestYARNHoldsBack(t *testing.T) {
 // TestAClusterGrows: between the size of the cluster today and the largest that it may have a
 // request waits, until a machine joins.
 func TestAClusterGrows(t *testing.T) {
+	t.Parallel()
 	binary := buildBursar(t)
 	c := yarn.Start(t, yarn.Options{
 		Capacity: map[string]string{"root.queues": "a,b", "root.a.capacity": "50", "root.b.capacity": "50", "root.b.maximum-capacity": "50"},

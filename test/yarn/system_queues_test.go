@@ -146,15 +146,21 @@ func lives(t *testing.T, c *yarn.Cluster, s *system) {
 	s.awaitReleased(t, id)
 
 	// One that YARN refuses is over at once. An engine with a process lives by its process.
-	id = strings.TrimSpace(s.ok(t, "allocate", "-l", "user=bob", "--external", "yarn:default:root.life,memory=1GiB"))
-	s.ok(t, "confirm", id, "--application", c.Submit(t, yarn.Application{Queue: "root.nowhere", MemoryMiB: 1024, VCores: 1}))
 	engine := s.command(t, t.TempDir(), "run", "--external", "yarn:default:root.life,memory=1GiB", "-l", "user=carol", "--", "sh", "-c",
 		`bursar confirm --application application_1_1 && echo $BURSAR_ALLOCATION_ID && exec sleep 600`)
+	yarn.Await(t, "the engine has confirmed", func() bool {
+		if !engine.running() {
+			t.Fatalf("the engine: %s%s", &engine.out, &engine.errors)
+		}
+		return strings.Count(engine.out.String(), "\n") == 2
+	})
+	id = strings.TrimSpace(s.ok(t, "allocate", "-l", "user=bob", "--external", "yarn:default:root.life,memory=1GiB"))
+	s.ok(t, "confirm", id, "--application", c.Submit(t, yarn.Application{Queue: "root.nowhere", MemoryMiB: 1024, VCores: 1}))
 	s.awaitReleased(t, id)
-	lines := strings.Fields(engine.out.String())
-	if !engine.running() || len(lines) == 0 {
+	if !engine.running() {
 		t.Fatalf("the engine: %s%s", &engine.out, &engine.errors)
 	}
+	lines := strings.Fields(engine.out.String())
 	if got := s.allocation(t, lines[len(lines)-1]); got.GetState() != bursarv1.AllocationState_ALLOCATION_STATE_ACTIVE {
 		t.Errorf("its engine runs, and it is %v", got)
 	}

@@ -19,6 +19,7 @@ const usersQueues = `<allocations>
 // it some time after the last one. A request for it is granted before it is there, while it is, and
 // afterwards; one for a parent is refused.
 func TestUsersQueues(t *testing.T) {
+	t.Parallel()
 	binary := buildBursar(t)
 	c := yarn.Start(t, yarn.Options{Fair: usersQueues})
 	pace := "addresses: \"" + c.Addresses() + "\", interval: 2s"
