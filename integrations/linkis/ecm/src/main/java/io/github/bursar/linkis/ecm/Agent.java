@@ -1,0 +1,127 @@
+package io.github.bursar.linkis.ecm;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.node.ArrayNode;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.io.Closeable;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.ThreadLocalRandom;
+
+/** The agent of this machine. All calls can be repeated; they are, until their time is over. */
+final class Agent implements Closeable {
+  private static final Duration ATTEMPT = Duration.ofSeconds(10);
+  private static final long PAUSE_FIRST = 100; // milliseconds
+  private static final long PAUSE_LAST = 2000;
+  private static final int PAGE = 500;
+  private static final int MAX_PAGES = 100;
+
+  private final AgentTransport transport;
+
+  Agent(String socket) {
+    this.transport = new AgentTransport(socket);
+  }
+
+  /** Fails if no agent answers. */
+  void ping(Duration patience) throws AgentException {
+    repeat("AllocationService/List", AgentTransport.object().put("pageSize", 1), patience);
+  }
+
+  AgentAllocation get(String id, Duration patience) throws AgentException {
+    return one(
+        repeat("AllocationService/Get", AgentTransport.object().put("id", id), patience));
+  }
+
+  /** The live engines of this host that can be reached at an address. */
+  List<AgentAllocation> at(String address, Duration patience) throws AgentException {
+    List<AgentAllocation> found = new ArrayList<>();
+    long end = System.nanoTime() + patience.toNanos();
+    String token = "";
+    int pages = 0;
+    do {
+      if (pages++ == MAX_PAGES) {
+        throw new AgentException("internal", "the agent lists more than " + MAX_PAGES + " pages");
+      }
+      ObjectNode request = AgentTransport.object().put("pageSize", PAGE).put("pageToken", token);
+      request.putArray("states").add("ALLOCATION_STATE_ACTIVE");
+      JsonNode page =
+          repeat("AllocationService/List", request, Duration.ofNanos(end - System.nanoTime()));
+      for (JsonNode node : page.path("allocations")) {
+        AgentAllocation allocation = new AgentAllocation(node);
+        if (allocation.address.equals(address)) {
+          found.add(allocation);
+        }
+      }
+      token = page.path("nextPageToken").asText();
+    } while (!token.isEmpty());
+    return found;
+  }
+
+  /** Says which process the engine of an allocation is, and where it can be reached. */
+  AgentAllocation confirm(String id, EngineProcess process, String address, Duration patience)
+      throws AgentException {
+    ObjectNode request = AgentTransport.object().put("id", id).put("address", address);
+    request
+        .putObject("process")
+        .put("pid", process.pid)
+        .put("startTime", Long.toString(process.startTime));
+    return one(repeat("AllocationService/Confirm", request, patience));
+  }
+
+  /** Has the agent start the engine of an allocation, as a user of this machine. */
+  AgentAllocation launch(
+      String id, List<String> command, String workDir, String logDir, String user, String address)
+      throws AgentException {
+    ObjectNode request = AgentTransport.object().put("id", id).put("address", address);
+    ArrayNode arguments = request.putArray("command");
+    command.forEach(arguments::add);
+    request.put("workingDirectory", workDir).put("user", user);
+    request.putObject("logs").put("directory", logDir);
+    return one(repeat("EngineService/Launch", request, Duration.ofSeconds(60)));
+  }
+
+  /** Asks for the end of an engine; it is not over when this returns. */
+  void stop(String id, String reason, Duration grace, Duration patience) throws AgentException {
+    repeat(
+        "AllocationService/Stop",
+        AgentTransport.object()
+            .put("id", id)
+            .put("reason", reason)
+            .put("grace", grace.getSeconds() + "s"),
+        patience);
+  }
+
+  private static AgentAllocation one(JsonNode answer) {
+    return new AgentAllocation(answer.path("allocation"));
+  }
+
+  private JsonNode repeat(String procedure, ObjectNode request, Duration patience)
+      throws AgentException {
+    long end = System.nanoTime() + patience.toNanos();
+    long pause = PAUSE_FIRST;
+    while (true) {
+      Duration left = Duration.ofNanos(Math.max(1_000_000, end - System.nanoTime()));
+      try {
+        return transport.call(procedure, request, left.compareTo(ATTEMPT) < 0 ? left : ATTEMPT);
+      } catch (AgentException e) {
+        long wait = ThreadLocalRandom.current().nextLong(pause / 2, pause + 1);
+        if (!e.isRetriable() || end - System.nanoTime() < wait * 1_000_000) {
+          throw e;
+        }
+        pause = Math.min(2 * pause, PAUSE_LAST);
+        try {
+          Thread.sleep(wait);
+        } catch (InterruptedException interrupted) {
+          Thread.currentThread().interrupt();
+          throw e;
+        }
+      }
+    }
+  }
+
+  @Override
+  public void close() {
+    transport.close();
+  }
+}

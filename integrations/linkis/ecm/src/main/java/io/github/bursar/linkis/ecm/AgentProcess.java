@@ -1,0 +1,216 @@
+package io.github.bursar.linkis.ecm;
+
+import java.io.ByteArrayInputStream;
+import java.io.IOException;
+import java.io.InputStream;
+import java.io.OutputStream;
+import java.time.Duration;
+import java.util.OptionalInt;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * An engine that the agent has started, as a Process: Linkis waits for it, reads its output and ends
+ * it as if it were a child of the ECM.
+ */
+final class AgentProcess extends Process {
+  private static final Logger log = LoggerFactory.getLogger(AgentProcess.class);
+
+  private static final long LOOK = 200; // milliseconds between two looks into the process table
+  private static final long ASK = 1000; // … and between two questions to the agent
+
+  /** From the end of the process until its allocation must be over. The agent needs far less. */
+  private static final Duration UNTIL_RELEASED = Duration.ofSeconds(20);
+
+  private static final Duration PATIENCE = Duration.ofSeconds(5);
+  private static final Duration GRACE = Duration.ofSeconds(10);
+  private static final int MAX_OUTPUT = 256 << 10;
+
+  private final Agent agent;
+  private final ProcessTable processes;
+  private final String id;
+  private final LaunchFolder folder;
+  final EngineProcess root;
+
+  /** Whether the agent's pids are the ones that are seen here. */
+  private final boolean visible;
+
+  private OptionalInt exit = OptionalInt.empty(); // guarded by this
+  private Output output; // guarded by this
+
+  AgentProcess(Agent agent, ProcessTable processes, AgentAllocation launched, LaunchFolder folder) {
+    this.agent = agent;
+    this.processes = processes;
+    this.id = launched.id;
+    this.folder = folder;
+    this.root = new EngineProcess(launched.pid, launched.startTime);
+    this.visible = processes.runs(root);
+  }
+
+  @Override
+  public int waitFor() throws InterruptedException {
+    if (visible) {
+      while (processes.runs(root)) {
+        Thread.sleep(LOOK);
+      }
+    }
+    long unknown = System.nanoTime() + UNTIL_RELEASED.toNanos();
+    while (!isOver()) {
+      // As long as the agent is away nothing is known of an engine that cannot be seen.
+      if (visible && System.nanoTime() > unknown) {
+        log.warn("engine {} has ended and the agent does not say how", id);
+        over(AgentAllocation.UNKNOWN_EXIT);
+        break;
+      }
+      Thread.sleep(visible ? LOOK : ASK);
+    }
+    synchronized (this) {
+      return exit.getAsInt();
+    }
+  }
+
+  private boolean isOver() {
+    synchronized (this) {
+      if (exit.isPresent()) {
+        return true;
+      }
+    }
+    try {
+      AgentAllocation now = agent.get(id, PATIENCE);
+      if (now.isOver()) {
+        over(now.exit);
+        return true;
+      }
+    } catch (AgentException e) {
+      if (e.code.equals("not_found")) {
+        over(AgentAllocation.UNKNOWN_EXIT); // long ago
+        return true;
+      }
+      log.debug("engine {}: {}", id, e.getMessage());
+    }
+    return false;
+  }
+
+  private synchronized void over(int code) {
+    exit = OptionalInt.of(code);
+  }
+
+  /**
+   * Whether it runs or has output that was not read yet: Linkis reads lines only as long as the
+   * process lives, and the script writes its last ones when it ends.
+   */
+  @Override
+  public boolean isAlive() {
+    Output reading;
+    synchronized (this) {
+      reading = output;
+    }
+    if (reading != null && !reading.isRead()) {
+      return true;
+    }
+    return visible ? processes.runs(root) : !isOver();
+  }
+
+  @Override
+  public int exitValue() {
+    if ((visible && processes.runs(root)) || !isOver()) {
+      throw new IllegalThreadStateException("engine " + id + " has not ended");
+    }
+    synchronized (this) {
+      return exit.getAsInt();
+    }
+  }
+
+  @Override
+  public void destroy() {
+    try {
+      agent.stop(id, "stopped by Linkis", GRACE, PATIENCE);
+    } catch (AgentException e) {
+      if (!e.isUnknown()) {
+        log.error("engine {} could not be stopped: {}", id, e.getMessage());
+      }
+    }
+  }
+
+  @Override
+  public synchronized InputStream getInputStream() {
+    if (output == null) {
+      output = new Output();
+    }
+    return output;
+  }
+
+  @Override
+  public InputStream getErrorStream() {
+    return new ByteArrayInputStream(new byte[0]); // it is part of the output
+  }
+
+  @Override
+  public OutputStream getOutputStream() {
+    return new OutputStream() {
+      @Override
+      public void write(int b) throws IOException {
+        throw new IOException("an engine that an agent has started reads nothing");
+      }
+    };
+  }
+
+  /** What the engine has written to its standard output, from its end on. */
+  private final class Output extends InputStream {
+    private ByteArrayInputStream content; // null: not there yet
+    private volatile boolean read;
+
+    boolean isRead() {
+      return read;
+    }
+
+    @Override
+    public int read() throws IOException {
+      byte[] one = new byte[1];
+      return read(one, 0, 1) < 0 ? -1 : one[0] & 0xff;
+    }
+
+    @Override
+    public int read(byte[] into, int offset, int length) throws IOException {
+      if (length == 0) {
+        return 0;
+      }
+      if (content == null) {
+        content = new ByteArrayInputStream(whole());
+      }
+      int n = content.read(into, offset, length);
+      read = n < 0;
+      return n;
+    }
+
+    private byte[] whole() throws IOException {
+      try {
+        waitFor();
+      } catch (InterruptedException e) {
+        Thread.currentThread().interrupt();
+        throw new IOException("interrupted", e);
+      }
+      try {
+        return folder.output(MAX_OUTPUT);
+      } catch (IOException e) {
+        log.warn("what engine {} has written cannot be read: {}", id, e.toString());
+        return new byte[0];
+      } finally {
+        remove();
+      }
+    }
+
+    private void remove() {
+      try {
+        folder.remove();
+      } catch (IOException e) {
+        log.debug("engine {}: {}", id, e.toString());
+      }
+    }
+
+    @Override
+    public void close() {
+      read = true;
+    }
+  }
+}

@@ -1,0 +1,137 @@
+package io.github.bursar.linkis.ecm;
+
+import java.io.IOException;
+import java.nio.file.Paths;
+import java.util.Arrays;
+import java.util.OptionalLong;
+import org.apache.linkis.common.exception.ErrorException;
+import org.apache.linkis.ecm.core.launch.ProcessEngineCommandExec;
+import org.apache.linkis.ecm.core.utils.PortUtils;
+import org.apache.linkis.ecm.linux.launch.LinuxProcessEngineConnLaunch;
+import org.apache.linkis.ecm.server.conf.ECMConfiguration;
+import org.apache.linkis.ecm.server.util.ECMUtils;
+import org.apache.linkis.governance.common.conf.GovernanceCommonConf;
+import scala.Option;
+
+/** One engine: started by the ECM as Linkis does, or by the agent. */
+class BursarEngineConnLaunch extends LinuxProcessEngineConnLaunch {
+  private final Ecm ecm;
+  private volatile int port;
+  private volatile EngineProcess jvm;
+
+  BursarEngineConnLaunch(Ecm ecm) {
+    this.ecm = ecm;
+  }
+
+  /** The pid of the engine's JVM, once it is known: never that of sudo or of a shell. */
+  @Override
+  public Option<String> getPid() {
+    return Option.apply(jvm == null ? null : Long.toString(jvm.pid));
+  }
+
+  void setJvm(EngineProcess jvm) {
+    this.jvm = jvm;
+  }
+
+  /** Below which process the engine is. */
+  OptionalLong root() {
+    Process process = getProcess();
+    if (process instanceof AgentProcess) {
+      return OptionalLong.of(((AgentProcess) process).root.pid);
+    }
+    return process == null ? OptionalLong.empty() : ProcessTable.pidOf(process);
+  }
+
+  String ticket() {
+    return getEngineConnLaunchRequest().ticketId();
+  }
+
+  @Override
+  public String[] getCommandArgs() {
+    String[] arguments = super.getCommandArgs();
+    port = ecm.ports.take(arguments, BursarEngineConnLaunch::freePort);
+    return arguments;
+  }
+
+  private static int freePort(int from) {
+    String range = GovernanceCommonConf.ENGINE_CONN_PORT_RANGE().getValue();
+    int dash = range.indexOf('-');
+    if (dash < 0 || range.equals("-")) {
+      return PortUtils.findAvailPort();
+    }
+    return PortUtils.findAvailPortByRange(from + range.substring(dash));
+  }
+
+  @Override
+  public String getEngineConnPort() {
+    return port == 0 ? super.getEngineConnPort() : Integer.toString(port);
+  }
+
+  @Override
+  public void launch() {
+    try {
+      super.launch();
+    } catch (Throwable e) {
+      ecm.ports.giveBack(port);
+      throw e;
+    }
+  }
+
+  @Override
+  public int processWaitFor() {
+    int exit = super.processWaitFor();
+    ecm.ports.giveBack(port);
+    ecm.tickets.remove(ECMUtils.getInstanceByPort(getEngineConnPort()), ticket());
+    return exit;
+  }
+
+  @Override
+  public ProcessEngineCommandExec newProcessEngineConnCommandExec(String[] command, String workDir) {
+    if (!ecm.settings.launch) {
+      return super.newProcessEngineConnCommandExec(command, workDir);
+    }
+    return new AgentExec(workDir);
+  }
+
+  /** Has the agent run the script that Linkis has written, as the engine's user. */
+  private final class AgentExec implements ProcessEngineCommandExec {
+    private final String workDir;
+    private Process process;
+
+    AgentExec(String workDir) {
+      this.workDir = workDir;
+    }
+
+    @Override
+    public void execute() {
+      LaunchFolder folder = folder();
+      try {
+        AgentAllocation launched =
+            ecm.agent.launch(
+                ticket(),
+                // As "su - USER -c" does it: a login shell.
+                Arrays.asList("bash", "-l", getPreparedExecFile()),
+                workDir,
+                folder.toString(),
+                getEngineConnLaunchRequest().user(),
+                ECMUtils.getInstanceByPort(getEngineConnPort()));
+        process = new AgentProcess(ecm.agent, ecm.processes, launched, folder);
+      } catch (AgentException e) {
+        throw Ecm.refused("ticket " + ticket(), e);
+      }
+    }
+
+    @Override
+    public Process getProcess() {
+      return process;
+    }
+  }
+
+  private static LaunchFolder folder() {
+    try {
+      return LaunchFolder.create(Paths.get(ECMConfiguration.ENGINECONN_ROOT_DIR()));
+    } catch (IOException e) {
+      throw new ErrorException(Ecm.ERROR_CODE, "folder of an engine's output: " + e);
+    }
+  }
+}

@@ -1,0 +1,118 @@
+package io.github.bursar.linkis.ecm;
+
+import java.io.IOException;
+import java.io.InputStream;
+import java.nio.channels.Channels;
+import java.nio.file.DirectoryStream;
+import java.nio.file.FileAlreadyExistsException;
+import java.nio.file.Files;
+import java.nio.file.LinkOption;
+import java.nio.file.OpenOption;
+import java.nio.file.Path;
+import java.nio.file.Paths;
+import java.nio.file.StandardOpenOption;
+import java.nio.file.attribute.PosixFilePermissions;
+import java.util.Arrays;
+import java.util.HashSet;
+import java.util.Map;
+import java.util.Set;
+import java.util.UUID;
+
+/**
+ * Where the agent writes the output of one engine that it has started. The engine's user makes the
+ * files, and is trusted with nothing else: the folder stands below one of the ECM's own that nobody
+ * else can list or change, and is closed before it is read.
+ */
+final class LaunchFolder {
+  private static final String PARENT = ".bursar-launch";
+  private static final int ONLY_PASS = 0711;
+  private static final int ALL_MAKE = 01777; // sticky: nobody removes another's files
+  private static final int OTHERS_WRITE = 0022;
+
+  private final Path folder;
+
+  private LaunchFolder(Path folder) {
+    this.folder = folder;
+  }
+
+  /**
+   * @param root a folder that every user of engines can pass
+   */
+  static LaunchFolder create(Path root) throws IOException {
+    Path parent = root.toAbsolutePath().resolve(PARENT);
+    Files.createDirectories(root);
+    try {
+      Files.createDirectory(parent);
+      Files.setAttribute(parent, "unix:mode", ONLY_PASS, LinkOption.NOFOLLOW_LINKS);
+    } catch (FileAlreadyExistsException e) {
+      // from an earlier engine
+    } catch (UnsupportedOperationException e) {
+      throw new IOException(parent + ": its mode cannot be set", e);
+    }
+    Map<String, Object> found = attributes(parent);
+    if (!(Boolean) found.get("isDirectory")
+        || !found.get("uid").equals(ownUser())
+        || ((Integer) found.get("mode") & OTHERS_WRITE) != 0) {
+      throw new IOException(
+          parent + ": want a folder that belongs to the ECM's user and that nobody else can change");
+    }
+    Path folder = parent.resolve(UUID.randomUUID().toString());
+    Files.createDirectory(
+        folder, PosixFilePermissions.asFileAttribute(PosixFilePermissions.fromString("rwx------")));
+    Files.setAttribute(folder, "unix:mode", ALL_MAKE);
+    return new LaunchFolder(folder);
+  }
+
+  /** The user of this process. */
+  static Integer ownUser() throws IOException {
+    return (Integer) Files.getAttribute(Paths.get("/proc/self"), "unix:uid");
+  }
+
+  private static Map<String, Object> attributes(Path path) throws IOException {
+    return Files.readAttributes(
+        path, "unix:mode,uid,nlink,isDirectory,isRegularFile", LinkOption.NOFOLLOW_LINKS);
+  }
+
+  @Override
+  public String toString() {
+    return folder.toString();
+  }
+
+  /** The beginning of what an engine that has ended has written to its standard output. */
+  byte[] output(int most) throws IOException {
+    close();
+    Path stdout = folder.resolve("stdout");
+    Map<String, Object> found = attributes(stdout);
+    if (!(Boolean) found.get("isRegularFile") || !found.get("nlink").equals(1)) {
+      throw new IOException(stdout + ": want a file of its own, no link, pipe or folder");
+    }
+    Set<OpenOption> options =
+        new HashSet<>(Arrays.asList(StandardOpenOption.READ, LinkOption.NOFOLLOW_LINKS));
+    byte[] bytes = new byte[most];
+    int n = 0;
+    try (InputStream file =
+        Channels.newInputStream(
+            Files.newByteChannel(stdout, options.toArray(new OpenOption[0])))) {
+      for (int more = 0; n < most && more >= 0; n += Math.max(0, more)) {
+        more = file.read(bytes, n, most - n);
+      }
+    }
+    return Arrays.copyOf(bytes, n);
+  }
+
+  /** From here on nobody else can put another file in the place of one that was looked at. */
+  private void close() throws IOException {
+    Files.setPosixFilePermissions(folder, PosixFilePermissions.fromString("rwx------"));
+  }
+
+  /** Removes what the engine has left; a folder that it has made there stays. */
+  void remove() throws IOException {
+    close();
+    try (DirectoryStream<Path> files = Files.newDirectoryStream(folder)) {
+      for (Path file : files) {
+        Files.delete(file);
+      }
+    }
+    Files.delete(folder);
+  }
+}

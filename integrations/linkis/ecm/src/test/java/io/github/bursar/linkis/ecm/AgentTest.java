@@ -1,0 +1,313 @@
+package io.github.bursar.linkis.ecm;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.io.BufferedReader;
+import java.io.InputStreamReader;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+import java.util.concurrent.TimeUnit;
+import org.junit.jupiter.api.AfterAll;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeAll;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.api.io.TempDir;
+
+/** Against a real agent and a real coordinator, with real processes. */
+@Timeout(120)
+class AgentTest {
+  private static final Duration PATIENCE = Duration.ofSeconds(10);
+  private static final Duration MINUTE = Duration.ofMinutes(1);
+  private static RealAgent real;
+  private static Agent agent;
+
+  private final ProcessTable processes = new ProcessTable();
+  private final List<Process> children = new ArrayList<>();
+
+  @BeforeAll
+  static void start() throws Exception {
+    real = new RealAgent();
+    agent = new Agent(real.socket);
+  }
+
+  @AfterAll
+  static void stop() throws Exception {
+    agent.close();
+    real.close();
+  }
+
+  @AfterEach
+  void end() throws Exception {
+    for (Process child : children) {
+      child.descendants().forEach(ProcessHandle::destroyForcibly);
+      child.destroyForcibly().waitFor();
+    }
+  }
+
+  private Process sleeper() throws Exception {
+    Process child = new ProcessBuilder("sleep", "60").start();
+    children.add(child);
+    return child;
+  }
+
+  private EngineProcess confirmed(String id, Process child, String address) throws Exception {
+    EngineProcess engine = processes.running(ProcessTable.pidOf(child).getAsLong());
+    AgentAllocation answer = agent.confirm(id, engine, address, PATIENCE);
+    assertTrue(answer.isActive(), answer::toString);
+    return engine;
+  }
+
+  private static AgentAllocation over(String id, Duration within) throws Exception {
+    long end = System.nanoTime() + within.toNanos();
+    AgentAllocation now = agent.get(id, PATIENCE);
+    while (!now.isOver()) {
+      assertTrue(System.nanoTime() < end, "still " + now + " after " + within);
+      Thread.sleep(50);
+      now = agent.get(id, PATIENCE);
+    }
+    return now;
+  }
+
+  @Test
+  void aConfirmedEngineIsKnownByItsPidAndItsKillIsSeenAtOnce() throws Exception {
+    String id = real.reserve(MINUTE);
+    assertTrue(agent.get(id, PATIENCE).isReserved());
+    Process child = sleeper();
+    EngineProcess engine = confirmed(id, child, "host-a:17485");
+    assertEquals(child.pid(), real.allocation(id).path("process").path("pid").asLong());
+    assertEquals("host-a:17485", real.allocation(id).path("address").asText());
+    assertEquals(engine, new EngineProcess(agent.get(id, PATIENCE).pid, agent.get(id, PATIENCE).startTime));
+    child.destroyForcibly().waitFor();
+    AgentAllocation end = over(id, Duration.ofSeconds(5));
+    assertEquals("RELEASED", end.state);
+  }
+
+  @Test
+  void anEngineIsFoundByItsAddressAndStopped() throws Exception {
+    String id = real.reserve(MINUTE);
+    Process child = sleeper();
+    confirmed(id, child, "host-a:17486");
+    List<AgentAllocation> found = agent.at("host-a:17486", PATIENCE);
+    assertEquals(1, found.size());
+    assertEquals(id, found.get(0).id);
+    assertTrue(agent.at("host-a:1748", PATIENCE).isEmpty());
+    agent.stop(id, "stopped by Linkis for alice", Duration.ofSeconds(5), PATIENCE);
+    assertTrue(child.waitFor(10, TimeUnit.SECONDS), "the engine still runs");
+    AgentAllocation end = over(id, Duration.ofSeconds(10));
+    assertTrue(end.reason.contains("stopped by Linkis for alice"), end::toString);
+  }
+
+  @Test
+  void whatIsOverOrUnknownIsRefused() throws Exception {
+    for (String ticket : new String[] {"as0000000000a", java.util.UUID.randomUUID().toString()}) {
+      AgentException unknown = assertThrows(AgentException.class, () -> agent.get(ticket, PATIENCE));
+      assertTrue(unknown.isUnknown(), unknown.code + ": " + unknown.getMessage());
+      assertTrue(Ecm.mustNotRun(agent, ticket, unknown, PATIENCE));
+      assertFalse(unknown.isRetriable());
+    }
+    String id = real.reserve(Duration.ofSeconds(1));
+    EngineProcess engine = processes.running(sleeper().pid());
+    over(id, Duration.ofSeconds(10));
+    AgentException expired = assertThrows(AgentException.class, () -> agent.confirm(id, engine, "", PATIENCE));
+    assertTrue(Ecm.mustNotRun(agent, id, expired, PATIENCE), expired::getMessage);
+  }
+
+  @Test
+  void aPidOfThePastIsNotConfirmed() throws Exception {
+    String id = real.reserve(MINUTE);
+    EngineProcess now = processes.running(sleeper().pid());
+    EngineProcess past = new EngineProcess(now.pid, now.startTime - 100);
+    AgentException refused = assertThrows(AgentException.class, () -> agent.confirm(id, past, "", PATIENCE));
+    assertEquals("failed_precondition", refused.code);
+    assertFalse(Ecm.mustNotRun(agent, id, refused, PATIENCE), "a pid says nothing about the allocation");
+    assertTrue(agent.get(id, PATIENCE).isReserved());
+  }
+
+  @Test
+  void anEngineThatTheManagerHasConfirmedIsNotEnded() throws Exception {
+    String id = real.reserve(MINUTE);
+    real.confirm(id, "host-a:17487");
+    EngineProcess engine = processes.running(sleeper().pid());
+    try {
+      assertTrue(agent.confirm(id, engine, "host-a:17487", PATIENCE).isActive());
+    } catch (AgentException refused) {
+      assertFalse(Ecm.mustNotRun(agent, id, refused, PATIENCE), refused::getMessage);
+    }
+    String other = real.reserve(MINUTE);
+    AgentException taken = assertThrows(AgentException.class, () -> agent.confirm(other, new EngineProcess(999_999_999, 1), "", PATIENCE));
+    assertFalse(Ecm.mustNotRun(agent, other, taken, PATIENCE), taken::getMessage);
+    assertFalse(Ecm.mustNotRun(agent, other, new AgentException("permission_denied", "no"), PATIENCE));
+  }
+
+  @Test
+  void anAgentThatRestartsIsWaitedFor() throws Exception {
+    String id = real.reserve(MINUTE);
+    Process child = sleeper();
+    real.killAgent();
+    AgentException away = assertThrows(AgentException.class, () -> agent.ping(Duration.ofMillis(300)));
+    assertTrue(away.isRetriable());
+    assertTrue(away.getMessage().contains(real.socket), away::getMessage);
+    Thread starter =
+        new Thread(
+            () -> {
+              try {
+                Thread.sleep(1000);
+                real.startAgent();
+              } catch (Exception e) {
+                throw new IllegalStateException(e);
+              }
+            });
+    starter.start();
+    EngineProcess engine = processes.running(child.pid());
+    assertTrue(agent.confirm(id, engine, "", Duration.ofSeconds(30)).isActive());
+    starter.join();
+  }
+
+  @Test
+  void whatIsNoAgentIsSaidToBeNone(@TempDir Path folder) throws Exception {
+    try (Agent none = new Agent(folder + "/no.sock")) {
+      AgentException e = assertThrows(AgentException.class, () -> none.ping(Duration.ofMillis(200)));
+      assertEquals("unavailable", e.code);
+      String text = BursarEcmRegisterService.refusal(
+          new EcmSettings(java.util.Collections.singletonMap(EcmSettings.SOCKET, folder + "/no.sock")), e);
+      assertTrue(text.contains("linkis.bursar.agent.socket: \"" + folder + "/no.sock\": want"), text);
+    }
+  }
+
+  @Test
+  void onlyTheAgentOfRootOrOneselfIsTrusted() throws Exception {
+    AgentTransport.trust(0);
+    AgentTransport.trust(LaunchFolder.ownUser());
+    int other = LaunchFolder.ownUser() + 12_345;
+    String text = assertThrows(java.io.IOException.class, () -> AgentTransport.trust(other)).getMessage();
+    assertTrue(text.contains("uid " + other + ": want an agent of root or of the ECM's own user"), text);
+  }
+
+  @Test
+  void aSocketOfAnotherUserIsNotAsked() throws Exception {
+    org.junit.jupiter.api.Assumptions.assumeTrue("root".equals(System.getProperty("user.name")), "only root may start a server as another user");
+    Path socket = real.open("foreign").resolve("agent.sock");
+    String server = "$l = IO::Socket::UNIX->new(Local => '" + socket + "', Listen => 5) or die; $c = $l->accept; print sysread($c, $b, 9)";
+    Process foreign = new ProcessBuilder("setpriv", "--reuid=65534", "--clear-groups", "perl", "-MIO::Socket::UNIX", "-e", server).start();
+    children.add(foreign);
+    for (int i = 0; i < 100 && !Files.exists(socket); i++) {
+      Thread.sleep(50);
+    }
+    assertTrue(Files.exists(socket), "there is no server");
+    try (Agent other = new Agent(socket.toString())) {
+      AgentException e = assertThrows(AgentException.class, () -> other.ping(Duration.ofMillis(1)));
+      assertTrue(e.getMessage().contains("uid 65534: want an agent of root"), e::getMessage);
+    }
+    assertEquals('0', foreign.getInputStream().read(), "it was told something");
+  }
+
+  @Test
+  void aLaunchedEngineEndsAsItsScriptDoes() throws Exception {
+    String id = real.reserve(MINUTE);
+    AgentProcess process = launch(id, "echo one; echo two; echo wrong >&2; exit 7");
+    List<String> lines = new ArrayList<>();
+    // as Linkis reads it
+    try (BufferedReader reader = new BufferedReader(new InputStreamReader(process.getInputStream(), StandardCharsets.UTF_8))) {
+      for (String line = ""; process.isAlive() && line != null; ) {
+        line = reader.readLine();
+        if (line != null) {
+          lines.add(line);
+        }
+      }
+    }
+    assertEquals(Arrays.asList("one", "two"), lines);
+    assertEquals(7, process.waitFor());
+    assertEquals(7, process.exitValue());
+    assertFalse(process.isAlive());
+    assertEquals("RELEASED", agent.get(id, PATIENCE).state);
+  }
+
+  @Test
+  void theKillOfALaunchedEngineIsSeenAtOnce() throws Exception {
+    String id = real.reserve(MINUTE);
+    AgentProcess process = launch(id, "sleep 60; exit $?");
+    assertTrue(process.isAlive());
+    assertThrows(IllegalThreadStateException.class, process::exitValue);
+    long sleep = child(process.root.pid).pid();
+    long begin = System.nanoTime();
+    new ProcessBuilder("kill", "-9", Long.toString(sleep)).start().waitFor();
+    assertEquals(128 + 9, process.waitFor());
+    assertTrue(Duration.ofNanos(System.nanoTime() - begin).compareTo(Duration.ofSeconds(5)) < 0);
+    over(id, Duration.ofSeconds(1));
+  }
+
+  @Test
+  void ofAnEnginesOutputOnlyAFileOfItsOwnIsRead(@TempDir Path elsewhere) throws Exception {
+    Path secret = Files.write(elsewhere.resolve("secret"), "secret\n".getBytes(StandardCharsets.UTF_8));
+    String replace = "d=$(dirname $(readlink /proc/$$/fd/1)); rm -f $d/stdout; ";
+    for (String instead : new String[] {"ln -s " + secret + " $d/stdout", "mkfifo $d/stdout", "mkdir $d/stdout"}) {
+      AgentProcess process = launch(real.reserve(MINUTE), replace + instead + "; test -e $d/stdout && exit 5");
+      byte[] none = new byte[1];
+      assertEquals(-1, process.getInputStream().read(none, 0, 1), instead);
+      assertEquals(5, process.waitFor(), instead);
+    }
+  }
+
+  private static ProcessHandle child(long pid) {
+    for (int i = 0; i < 100; i++) {
+      try {
+        Thread.sleep(50);
+      } catch (InterruptedException e) {
+        throw new IllegalStateException(e);
+      }
+      // a login shell has other children first
+      java.util.Optional<ProcessHandle> found =
+          ProcessHandle.of(pid)
+              .flatMap(p -> p.children().filter(c -> c.info().command().orElse("").endsWith("/sleep")).findFirst());
+      if (found.isPresent()) {
+        return found.get();
+      }
+    }
+    throw new AssertionError("no child of " + pid);
+  }
+
+  @Test
+  void destroyingALaunchedEngineEndsAllOfIt() throws Exception {
+    String id = real.reserve(MINUTE);
+    AgentProcess process = launch(id, "sleep 61 & sleep 62");
+    child(process.root.pid);
+    process.destroy();
+    assertTrue(process.waitFor(20, TimeUnit.SECONDS));
+    assertEquals(128 + 15, process.exitValue());
+    over(id, Duration.ofSeconds(5));
+  }
+
+  @Test
+  void anEngineRunsAsTheUserThatItIsFor() throws Exception {
+    org.junit.jupiter.api.Assumptions.assumeTrue("root".equals(System.getProperty("user.name")), "only root may start engines as another user");
+    String id = real.reserve(MINUTE);
+    AgentProcess process = launch(id, "nobody", "id -un; pwd");
+    BufferedReader reader = new BufferedReader(new InputStreamReader(process.getInputStream(), StandardCharsets.UTF_8));
+    assertEquals("nobody", reader.readLine());
+    assertEquals(0, process.waitFor());
+  }
+
+  private AgentProcess launch(String id, String script) throws Exception {
+    return launch(id, System.getProperty("user.name"), script);
+  }
+
+  private AgentProcess launch(String id, String user, String script) throws Exception {
+    Path folder = real.open(id);
+    Path file = folder.resolve("engineConnExec.sh");
+    Files.write(file, script.concat("\n").getBytes(StandardCharsets.UTF_8));
+    LaunchFolder logs = LaunchFolder.create(real.open("engines"));
+    AgentAllocation launched =
+        agent.launch(id, Arrays.asList("bash", "-l", file.toString()), folder.toString(), logs.toString(), user, "host-a:17490");
+    assertTrue(launched.isActive(), launched::toString);
+    return new AgentProcess(agent, processes, launched, logs);
+  }
+}

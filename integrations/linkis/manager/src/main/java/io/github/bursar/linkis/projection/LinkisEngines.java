@@ -1,0 +1,113 @@
+package io.github.bursar.linkis.projection;
+
+import java.util.List;
+import java.util.stream.Collectors;
+import org.apache.linkis.governance.common.conf.GovernanceCommonConf;
+import org.apache.linkis.manager.am.service.ECResourceInfoService;
+import org.apache.linkis.manager.am.service.engine.EngineStopService;
+import org.apache.linkis.manager.common.entity.enumeration.NodeStatus;
+import org.apache.linkis.manager.common.entity.metrics.NodeMetrics;
+import org.apache.linkis.manager.common.entity.node.EngineNode;
+import org.apache.linkis.manager.common.entity.node.Node;
+import org.apache.linkis.manager.common.protocol.engine.EngineStopRequest;
+import org.apache.linkis.manager.common.utils.ManagerUtils;
+import org.apache.linkis.manager.label.service.NodeLabelService;
+import org.apache.linkis.manager.persistence.NodeManagerPersistence;
+import org.apache.linkis.manager.persistence.NodeMetricManagerPersistence;
+
+/** The engines that Linkis has, and how it ends them. */
+class LinkisEngines {
+  /** What was done to end one. */
+  enum Ended {
+    /** It was not there any more. */
+    GONE,
+    /** Its rows are cleared. */
+    CLEARED,
+    /** Its ECM was asked to stop it, and its rows are cleared. */
+    STOPPED
+  }
+
+  private final NodeManagerPersistence nodes;
+  private final NodeMetricManagerPersistence metrics;
+  private final NodeLabelService labels;
+  private final EngineStopService stop;
+  private final ECResourceInfoService records;
+  private final LinkisRows rows;
+
+  LinkisEngines(
+      NodeManagerPersistence nodes,
+      NodeMetricManagerPersistence metrics,
+      NodeLabelService labels,
+      EngineStopService stop,
+      ECResourceInfoService records,
+      LinkisRows rows) {
+    this.nodes = nodes;
+    this.metrics = metrics;
+    this.labels = labels;
+    this.stop = stop;
+    this.records = records;
+    this.rows = rows;
+  }
+
+  /** All rows of engines and ECMs. */
+  List<Node> nodes() {
+    return nodes.getAllNodes();
+  }
+
+  /** Those of a list that are ECMs. */
+  static List<Node> ecms(List<Node> nodes) {
+    String name = GovernanceCommonConf.ENGINE_CONN_MANAGER_SPRING_NAME().getValue();
+    return nodes.stream().filter(n -> name.equals(n.getServiceInstance().getApplicationName())).collect(Collectors.toList());
+  }
+
+  /** Whether there is an engine with this ticket now. */
+  boolean has(String ticket) {
+    return nodes.getEngineNodeByTicketId(ticket) != null;
+  }
+
+  /** Whether an engine with this ticket was ever made here. */
+  boolean wasOurs(String ticket) {
+    return records.getECResourceInfoRecord(ticket) != null;
+  }
+
+  /**
+   * Ends the engine with a ticket by Linkis's own services: one manager does it, others that try at
+   * the same time find it gone.
+   *
+   * @param processEnded whether its process is known to have ended; if it is not, and Linkis does
+   *     not know it either, its ECM is asked to stop it
+   * @param well whether it ended with success
+   */
+  Ended end(String ticket, boolean processEnded, boolean well) {
+    Ended[] done = {Ended.GONE};
+    boolean locked = rows.locked("bursar-ended-" + ticket, () -> done[0] = endLocked(ticket, processEnded, well));
+    if (!locked) {
+      throw new IllegalStateException("another manager has its lock");
+    }
+    return done[0];
+  }
+
+  private Ended endLocked(String ticket, boolean processEnded, boolean well) {
+    // By its ticket: another engine may have its host and port by now.
+    EngineNode engine = nodes.getEngineNodeByTicketId(ticket);
+    if (engine == null) {
+      return Ended.GONE;
+    }
+    NodeStatus status = status(engine);
+    if (!processEnded && !NodeStatus.isCompleted(status)) {
+      stop.stopEngine(new EngineStopRequest(engine.getServiceInstance(), ManagerUtils.getAdminUser()), null);
+      if (nodes.getEngineNodeByTicketId(ticket) == null) {
+        return Ended.STOPPED;
+      }
+    }
+    engine.setLabels(labels.getNodeLabels(engine.getServiceInstance()));
+    engine.setNodeStatus(NodeStatus.isCompleted(status) ? status : well ? NodeStatus.Success : NodeStatus.Failed);
+    stop.engineConnInfoClear(engine);
+    return Ended.CLEARED;
+  }
+
+  private NodeStatus status(EngineNode engine) {
+    NodeMetrics m = metrics.getNodeMetrics(engine);
+    return m == null || m.getStatus() == null ? NodeStatus.Starting : NodeStatus.values()[m.getStatus()];
+  }
+}

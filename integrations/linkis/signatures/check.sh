@@ -1,0 +1,55 @@
+#!/usr/bin/env bash
+# Compares what the adapter uses of Linkis with the committed signatures: check.sh [JARS]
+#   - every class of Linkis that its class files name has a signature;
+#   - with the folder of Linkis's jars: they are those of 1.8.0;
+#   - compiled against the signatures of each version, the class files are the same, byte for byte: so
+#     every method, field and superclass that is used is there, with the same types.
+# The adapter must be compiled (integrations/linkis/build.sh).
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+tree=$(cd "$here/.." && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+failed=0
+complain() {
+  echo "LINKIS: signatures: $*" >&2
+  failed=1
+}
+
+java "$here/Signatures.java" touched "$tree"/{manager,ecm}/target/{classes,test-classes} >"$work/touched"
+while read -r class; do
+  [[ -f $here/1.8.0/$class.txt ]] || complain "the adapter uses $class: want 1.8.0/$class.txt: run update.sh"
+done <"$work/touched"
+
+if [[ -n ${1:-} ]]; then
+  java "$here/Signatures.java" make "$work/1.8.0" "$(find "$1" -name 'linkis-*.jar' -printf '%p:')" "$work/touched"
+  diff -r "$here/1.8.0" "$work/1.8.0" >"$work/diff" || {
+    cat "$work/diff" >&2
+    complain "1.8.0 differs from the jars in $1 (< committed, > as they are): want the same: run update.sh"
+  }
+fi
+
+# Modules, as they are, without what was built.
+mkdir "$work/tree"
+tar -C "$tree" --exclude=target -cf - pom.xml client manager ecm | tar -C "$work/tree" -xf -
+for version in ${VERSIONS:-$(cd "$here" && echo */)}; do
+  version=${version%/}
+  "$here/stubs.sh" "$work/stubs-$version.jar" "$version"
+  rm -rf "$work"/tree/*/target
+  if ! mvn -q -B -o -f "$work/tree/pom.xml" -Dbursar.binary= -Dlinkis.stubs="$work/stubs-$version.jar" compile >"$work/log" 2>&1; then
+    grep -E 'ERROR.*(\.java|symbol|location|required|found)' "$work/log" >&2 || cat "$work/log" >&2
+    complain "the adapter does not compile against Linkis $version"
+    continue
+  fi
+  before=$failed
+  for module in manager ecm; do
+    diff -rq "$tree/$module/target/classes" "$work/tree/$module/target/classes" >"$work/diff" || {
+      cat "$work/diff" >&2
+      complain "$module uses members that Linkis $version has with other types (or it was not compiled since it was changed)"
+    }
+  done
+  [[ $failed == "$before" ]] || continue
+  missing=$(comm -23 <(cd "$here/1.8.0" && ls) <(cd "$here/$version" && ls) | sed 's/\.txt$//')
+  echo "LINKIS: signatures: $version: all that is used is there${missing:+; not held, and taken to be as in 1.8.0: $(wc -l <<<"$missing") of $(find "$here/1.8.0" -name '*.txt' | wc -l) classes}"
+done
+exit "$failed"
