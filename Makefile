@@ -109,6 +109,22 @@ packaging: ## Make sure that systemd-analyze, lintian, rpm and man are installed
 yarn: ## Make sure that Java and the jars of Hadoop are there
 	@tools/yarn/provide.sh
 
+# For test/linkis, which runs MariaDB and Java. LINKIS_HOME is a built Linkis: its servers are
+# published nowhere. Next to a worktree is none, but next to the checkout that it belongs to.
+LINKIS_HOME ?= $(abspath $(shell git rev-parse --git-common-dir 2>/dev/null || echo .git)/../../shared/linkis)
+export LINKIS_HOME
+linkis_is_here = [[ -d $(LINKIS_HOME)/jars ]] || { printf '%s\n' \
+	"LINKIS: THERE IS NO BUILT LINKIS IN $(LINKIS_HOME) (LINKIS_HOME):" \
+	'LINKIS: NOTHING IS TRIED WITH A REAL LINKIS.'; exit 0; }
+
+.PHONY: linkis-ready
+linkis-ready: ## Make sure that MariaDB, a JDK, and the jars that Linkis needs are there
+	@$(linkis_is_here); tools/linkis/provide.sh
+
+.PHONY: linkis-jars
+linkis-jars: build ## Build and unit-test what Linkis needs to run on Bursar: bin/linkis/*.jar
+	@integrations/linkis/build.sh
+
 # For test/systemd, which runs the packages in it.
 .PHONY: systemd
 systemd: ## Make sure that a small Debian and the programs that boot it are there
@@ -158,7 +174,7 @@ sim test-sim transcripts test-pure lint-vet: export GOGC := 400
 test-race test-commands test-ha test-packages test-soak test-systemd test-yarn: export GOGC := 400
 
 .PHONY: test
-test: test-together test-systemd test-peers
+test: test-together test-systemd test-linkis test-peers
 test: ## Run every test, of all that begin with test-
 
 # What only computes, BEHIND, runs at the lowest priority next to servers that wait for half of
@@ -227,7 +243,7 @@ longest := $(longest)|/test/(chaos|sim|losses|api|callers)$$|/providers/yarn$$
 .PHONY: test-race
 test-race: $(BUF) $(GRPCURL) $(CONSUL) postgres ## Test all other packages with the race detector
 	$(call section,test-race: all other packages with the race detector)
-	@packages=$$(go list ./... | grep -Ev '$(pure)|/cmd/bursar$$|/test/(ha|packages|soak|systemd|yarn)$$'); \
+	@packages=$$(go list ./... | grep -Ev '$(pure)|/cmd/bursar$$|/test/(ha|linkis|packages|soak|systemd|yarn)$$'); \
 	first=$$(grep -E '$(longest)' <<<"$$packages"); \
 	$(timed) $(go_test) $(shipped) $(race) $(at_once) -timeout 20m $$first $$packages
 
@@ -261,6 +277,21 @@ test-systemd: $(NFPM) systemd ## Run the packages in machines with a systemd
 test-yarn: yarn ## Test the provider against real YARN clusters, Hadoop 2.7 to 3.5
 	$(call section,test-yarn: real ResourceManagers)
 	@$(timed) $(go_test) $(shipped) $(race) $(at_once) -timeout 25m ./test/yarn
+
+# By itself: five Java processes on two cores.
+.PHONY: test-linkis
+test-linkis: linkis-jars linkis-ready ## Run a real LinkisManager with and without the adapter
+	$(call section,test-linkis: a real LinkisManager with and without the adapter)
+	@$(linkis_is_here); $(timed) $(go_test) $(shipped) -timeout 10m ./test/linkis -run TestSmoke
+
+# test-linkis has it in small.
+.PHONY: linkis
+linkis: linkis-jars linkis-ready ## Run real Linkis engines on Bursar, two hosts, and all faults
+	@$(linkis_is_here); $(go_test) -timeout 60m -v ./test/linkis -run 'TestSmoke|TestDay|TestEngines'
+
+.PHONY: bench-linkis
+bench-linkis: linkis-jars linkis-ready ## Measure cycles of Linkis with and without the adapter
+	@$(linkis_is_here); $(go_test) -timeout 30m -v ./test/linkis -run TestCycles
 
 # Without the race detector: it runs some seventy processes and measures pauses.
 .PHONY: test-ha
@@ -328,7 +359,7 @@ failovers: build $(CONSUL) postgres ## Change leaders 200 times with 10,000 host
 
 # A new part is a new target of make: add it to PARTS in .ci/acceptance, and its size here. `make
 # test` has each of them in small.
-# PARTS='sim kills fuzz soak callers failovers matrix test-arches test-yunikorn mutants' runs only
+# PARTS='sim kills fuzz soak callers failovers matrix linkis test-arches test-yunikorn mutants' runs only
 # these; keep the output with tee.
 .PHONY: acceptance
 acceptance: export SEEDS = 100000
@@ -347,9 +378,11 @@ mutants: ## Make small changes in MUTANTS=packages, and see that their tests not
 
 .PHONY: bench
 bench: build $(CONSUL) $(NODE_EXPORTER) $(TELEGRAF) postgres
+# The suite linkis is a test (test/linkis), which makes networks.
 bench: ## Measure the budgets of design §17, each as one line (BENCH=regexp of suites)
 	go run ./bench -bursar bin/bursar -node-exporter $(NODE_EXPORTER) -telegraf $(TELEGRAF) \
 		-name '$(BENCH)'
+	@[[ ! linkis =~ $(BENCH) ]] || $(MAKE) bench-linkis
 
 # The schedulers of other projects are modules of their own (bench/peers), so that nothing of theirs
 # is among our dependencies. PEERS is a directory with checkouts, for what cannot be downloaded:
@@ -433,7 +466,7 @@ check-generate: $(BUF) ## Fail when the generated code is stale
 # without the race detector. It does not test packages that import a changed one, and runs no
 # suites of whole clusters: make lint and make test do. The packages that changed are those that
 # differ from origin/main, or else from the commit before.
-suites = ^\./test/(acceptance|callers|chaos|ha|losses|packages|sim|soak|systemd|yarn)$$
+suites = ^\./test/(acceptance|callers|chaos|ha|linkis|losses|packages|sim|soak|systemd|yarn)$$
 
 .PHONY: check
 check: lint-vet lint-go ## Check a change in minutes: pure packages, 500 seeds, what changed

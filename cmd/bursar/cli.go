@@ -151,7 +151,7 @@ Try it on this machine:
 			c.statusCommand(), c.hostsCommand(), c.allocationsCommand(), c.quotasCommand(), c.queuesCommand(), c.providersCommand(), c.watchCommand(),
 			c.auditCommand(),
 		},
-		groupOperate: {c.quotaCommand(), c.providerCommand(), c.hostCommand(), c.tokenCommand(), c.storeCommand()},
+		groupOperate: {c.quotaCommand(), c.providerCommand(), c.hostCommand(), c.tokenCommand(), c.storeCommand(), c.linkisCommand()},
 		groupServe:   {c.devCommand(), c.coordinatorCommand(), c.agentCommand()},
 	} {
 		for _, command := range commands {

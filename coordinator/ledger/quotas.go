@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/bursar/bursar/label"
 	"github.com/bursar/bursar/resource"
@@ -51,19 +52,19 @@ func (l *Ledger) PutQuota(now Instant, q Quota) error {
 // DeleteQuota removes the stored rule with this selector, even if it is hidden. If several sources
 // have one, it removes all of them: the store keeps one row for a selector.
 //
-// Errors: *NotFoundError, *StateError (the rule comes from a file), *FieldError (two others would
-// tie without it).
+// Errors: *NotFoundError, *StateError (the rule comes from a file or an import), *FieldError (two
+// others would tie without it).
 func (l *Ledger) DeleteQuota(now Instant, s label.Selector) error {
 	l.begin(now)
-	found, file := false, ""
+	found, elsewhere := false, ""
 	sources := maps.Clone(l.latestRules().sources)
 	for _, source := range slices.Sorted(maps.Keys(sources)) {
 		quotas := sources[source]
 		i := slices.IndexFunc(quotas, func(q Quota) bool { return q.Selector.Equal(s) })
 		switch {
 		case i < 0:
-		case !stored(source):
-			file = source
+		case !stored(source), strings.HasPrefix(source, SourceImportPrefix):
+			elsewhere = source
 		default:
 			found = true
 			sources[source] = slices.Delete(slices.Clone(quotas), i, i+1)
@@ -73,8 +74,8 @@ func (l *Ledger) DeleteQuota(now Instant, s label.Selector) error {
 	case found:
 		_, err := l.setSources(sources, false, l.refusing(func(label.Selector, string) bool { return false }))
 		return err
-	case file != "":
-		return &StateError{"quota", s.String(), "from " + file, "one that was set over the API; change it where it comes from"}
+	case elsewhere != "":
+		return &StateError{"quota", s.String(), "from " + elsewhere, "one that was set over the API; change it where it comes from"}
 	}
 	return &NotFoundError{What: "quota", ID: s.String()}
 }
@@ -90,7 +91,8 @@ type QuotaSet struct {
 	// Source is the source of the rules; empty is SourceAPI. A source with SourceFilePrefix is
 	// refused.
 	Source string
-	// Quotas are added, or replace those with the same selectors from any source except files.
+	// Quotas are added, or replace those with the same selectors from any source except files. A
+	// set from an import replaces rules of that import only, and no other set replaces these.
 	Quotas []Quota
 	// Prune removes the rules of this source that are not in the set.
 	Prune bool
@@ -118,6 +120,9 @@ func (l *Ledger) ApplyQuotas(now Instant, set QuotaSet) (QuotaChanges, error) {
 	if err := checkName("source", source); err != nil {
 		return QuotaChanges{}, err
 	}
+	if name, imported := strings.CutPrefix(source, SourceImportPrefix); imported && !importName.MatchString(name) {
+		return QuotaChanges{}, &FieldError{"source", source, `"import:" and a name of letters, digits, dots, dashes and underscores, at most 64`}
+	}
 	taken := make(map[string]bool, len(set.Quotas))
 	for _, q := range set.Quotas {
 		text := q.Selector.String()
@@ -132,7 +137,11 @@ func (l *Ledger) ApplyQuotas(now Instant, set QuotaSet) (QuotaChanges, error) {
 		}
 	}
 	sources := make(map[string][]Quota, len(l.latestRules().sources)+1)
-	for name, quotas := range l.latestRules().sources {
+	for _, name := range slices.Sorted(maps.Keys(l.latestRules().sources)) {
+		quotas := l.latestRules().sources[name]
+		if i := slices.IndexFunc(quotas, func(q Quota) bool { return taken[q.Selector.String()] }); i >= 0 && stored(name) && apart(name, source) {
+			return QuotaChanges{}, (&rule{Quota: quotas[i]}).taken(quotas[i].Selector.String())
+		}
 		sources[name] = slices.DeleteFunc(slices.Clone(quotas), func(q Quota) bool {
 			return stored(name) && (taken[q.Selector.String()] || (set.Prune && name == source))
 		})

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -19,9 +20,20 @@ const (
 	SourceAPI = "api"
 	// SourceFilePrefix begins the source of rules from a file that the server watches.
 	SourceFilePrefix = "file:"
+	// SourceImportPrefix begins the source of rules that are kept in step with another system.
+	SourceImportPrefix = "import:"
 )
 
+// importName is what comes after SourceImportPrefix: it is looked up and typed by people.
+var importName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
+
 func stored(source string) bool { return !strings.HasPrefix(source, SourceFilePrefix) }
+
+// apart reports whether rules of one stored source may not take the place of those of the other:
+// an import changes only its own rules, and nothing else changes these.
+func apart(a, b string) bool {
+	return a != b && (strings.HasPrefix(a, SourceImportPrefix) || strings.HasPrefix(b, SourceImportPrefix))
+}
 
 // filesFirst orders two sources: files come first, because their rules hide stored ones.
 func filesFirst(a, b string) int {

@@ -18,7 +18,7 @@ func floors() [][]string {
 		{"proto"},
 		{"internal/quotafile", "internal/access", "internal/tracing", "internal/admission"},
 		{"providers"},
-		{"internal/discovery", "internal/readlimit"},
+		{"internal/discovery", "internal/readlimit", "internal/linkischeck"},
 		{"client"},
 		{"coordinator/ledger"},
 		{"coordinator/placement", "test/trapplacer", "test/fakecluster"},

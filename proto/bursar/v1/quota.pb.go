@@ -48,6 +48,8 @@ type Quota struct {
 	// How requests that match are rounded.
 	Normalization *Normalization `protobuf:"bytes,5,opt,name=normalization,proto3" json:"normalization,omitempty"`
 	// Where the rule came from: "file:PATH", the source of an Apply, or "api". Set by the server.
+	// A rule from "import:NAME" is kept in step with another system. Only an Apply with that source
+	// changes or removes it.
 	Source string `protobuf:"bytes,6,opt,name=source,proto3" json:"source,omitempty"`
 	// Why the rule is not in force although it is stored, such as that a file has a rule with its
 	// selector. Empty: it is in force. Set by the server.
@@ -334,7 +336,8 @@ type ApplyRequest struct {
 	Quotas []*Quota `protobuf:"bytes,1,rep,name=quotas,proto3" json:"quotas,omitempty"`
 	// Names the set, for example after the file it came from; the rules carry it as their source.
 	// Empty is "api". A name that begins with "file:" is refused: those rules belong to the files
-	// that the coordinator watches.
+	// that the coordinator watches. With one that begins with "import:" the set replaces no rules of
+	// other sources: it is refused if one has the same selector.
 	Source string `protobuf:"bytes,2,opt,name=source,proto3" json:"source,omitempty"`
 	// Remove the rules of this source that are not in the set.
 	Prune bool `protobuf:"varint,3,opt,name=prune,proto3" json:"prune,omitempty"`

@@ -1,0 +1,81 @@
+package linkischeck
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// The values that the adapter takes (Settings.java). With another one LinkisManager does not start.
+var (
+	bursarTime = regexp.MustCompile(`^([0-9]{1,9})(ms|s|m|h|d)$`)
+	hostID     = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9._:-]{0,252}$`)
+)
+
+const day = 24 * time.Hour
+
+// times are the settings that are times, with their bounds.
+func times() map[string][2]time.Duration {
+	return map[string][2]time.Duration{
+		"wait.max": {0, 30 * time.Minute}, "reservation.ttl": {time.Second, day},
+		"projector.interval": {200 * time.Millisecond, 5 * time.Minute}, "quota.interval": {time.Second, time.Hour},
+	}
+}
+
+// ofValues says which values of the adapter's settings are refused.
+func ofValues(p Properties) []Finding {
+	var findings []Finding
+	refuse := func(name, want string) {
+		findings = append(findings, Finding{
+			Area: "setting", Subject: bursarPrefix + name, Now: shown(p[bursarPrefix+name]), Bursar: "LinkisManager does not start: want " + want, Attention: true,
+		})
+	}
+	for name, bounds := range times() {
+		text := strings.TrimSpace(p[bursarPrefix+name])
+		if d, ok := bursarDuration(text); text != "" && (!ok || d < bounds[0] || d > bounds[1]) {
+			refuse(name, fmt.Sprintf("a time such as 500ms, 10s, 5m or 1h, from %v to %v", bounds[0], bounds[1]))
+		}
+	}
+	if text := strings.TrimSpace(p[bursarPrefix+"cpu.millis.per.core"]); text != "" {
+		if n, err := strconv.Atoi(text); err != nil || n < 1 || n > 1_000_000 {
+			refuse("cpu.millis.per.core", "1 to 1000000")
+		}
+	}
+	for _, name := range []string{"quota.import", "launch"} {
+		if text := strings.TrimSpace(p[bursarPrefix+name]); text != "" && text != "true" && text != "false" {
+			refuse(name, "true or false")
+		}
+	}
+	for pair := range strings.SplitSeq(p[bursarPrefix+"host.map"], ",") {
+		from, to, ok := strings.Cut(pair, "=")
+		if strings.TrimSpace(pair) != "" && (!ok || strings.TrimSpace(from) == "" || !hostID.MatchString(strings.TrimSpace(to))) {
+			refuse("host.map", "pairs such as ecm-1=host-a,10.0.0.7:9102=host-b")
+			break
+		}
+	}
+	return findings
+}
+
+func bursarDuration(text string) (time.Duration, bool) {
+	m := bursarTime.FindStringSubmatch(text)
+	if m == nil {
+		return 0, false
+	}
+	n, err := strconv.ParseInt(m[1], 10, 64)
+	unit := map[string]time.Duration{"ms": time.Millisecond, "s": time.Second, "m": time.Minute, "h": time.Hour, "d": day}[m[2]]
+	if err != nil || n > int64(100*day/unit) {
+		return 0, false
+	}
+	return time.Duration(n) * unit, true
+}
+
+// millisPerCore is what a core of Linkis is, in thousandths of a core.
+func millisPerCore(p Properties) int64 {
+	n, err := strconv.ParseInt(strings.TrimSpace(p[bursarPrefix+"cpu.millis.per.core"]), 10, 64)
+	if err != nil || n < 1 || n > 1_000_000 {
+		return 1000
+	}
+	return n
+}

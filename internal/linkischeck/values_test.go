@@ -1,0 +1,51 @@
+package linkischeck
+
+import (
+	"strings"
+	"testing"
+
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+)
+
+// TestValuesThatRefuseTheStartAreFound: what LinkisManager would refuse is said before it is
+// started.
+func TestValuesThatRefuseTheStartAreFound(t *testing.T) {
+	p := Properties{}
+	for name, value := range map[string]string{
+		"wait.max": "never", "projector.interval": "2", "cpu.millis.per.core": "abc", "quota.import": "yes", "host.map": "ecm-1",
+		"quota.interval": "30s", "reservation.ttl": "12m", "launch": "false",
+	} {
+		p[bursarPrefix+name] = value
+	}
+	var refused []string
+	for _, f := range Settings(p) {
+		if f.Attention && strings.Contains(f.Bursar, "does not start: want ") {
+			refused = append(refused, strings.TrimPrefix(f.Subject, bursarPrefix))
+		}
+	}
+	for _, want := range []string{"wait.max", "projector.interval", "cpu.millis.per.core", "quota.import", "host.map"} {
+		if !strings.Contains(strings.Join(refused, " "), want) {
+			t.Errorf("%s is not among %v", want, refused)
+		}
+	}
+	if len(refused) != 5 {
+		t.Errorf("%v: want five of them", refused)
+	}
+}
+
+// TestCoresAreCountedAsTheAdapterCountsThem: with a factor a core of Linkis is less than a core.
+func TestCoresAreCountedAsTheAdapterCountsThem(t *testing.T) {
+	p := Properties{bursarPrefix + "cpu.millis.per.core": "20"}
+	if text, _ := rule("wds.linkis.rm.client.core.max", "10", millisPerCore(p)); text != "quota rule: cpu 0.2" {
+		t.Error(text)
+	}
+	host := &bursarv1.Host{Id: "ecm-1", Account: &bursarv1.Account{Limit: &bursarv1.Resource{MemoryBytes: new(int64(1) << 40), CpuMillis: new(int64(2000))}}}
+	ecms := []ECM{{Instance: instanceOf(`{"instance":"ecm-1:17476","serviceName":"linkis-cg-engineconnmanager"}`), MemoryBytes: 1 << 30, Cores: 100}}
+	if f := Sizes(p, ecms, []*bursarv1.Host{host}); len(f) != 1 || f[0].Attention || !strings.Contains(f[0].Bursar, "100 of Linkis") {
+		t.Errorf("%+v", f)
+	}
+	p[bursarPrefix+"cpu.millis.per.core"] = "1000"
+	if f := Sizes(p, ecms, []*bursarv1.Host{host}); len(f) != 1 || !f[0].Attention || !strings.Contains(f[0].Bursar, "host ecm-1 has 1024 GiB, 2 cores") {
+		t.Errorf("%+v", f)
+	}
+}
