@@ -13,7 +13,8 @@ import org.slf4j.LoggerFactory;
  * Makes the rows of ECMs such that stock Linkis can count on with them. Stock takes off and adds to
  * what is left; while Bursar decides, that is less by what the machine lacks at the moment, and
  * would stay so. What is left is what the machine has without what is used and locked, as an ECM
- * registers: stock takes the part that an ECM protects off when it is asked. Rows of users need nothing: stock computes what is left there.
+ * registers: stock takes the part that an ECM protects off when it is asked. Rows of users
+ * need nothing: stock computes what is left there.
  */
 final class HandOver implements Runnable {
   private static final Logger log = LoggerFactory.getLogger(HandOver.class);

@@ -30,9 +30,11 @@ import org.slf4j.LoggerFactory;
  * Keeps the rows of ECMs and of users with their engines as Bursar has them, so that what reads
  * Linkis's tables sees the truth.
  *
- * <p>The row of an ECM is its host: max is what the host may give away, used and locked what engines and reservations are entitled to, left what a request could
- * get now, which is nothing while the host takes no grants or has no agent. Min, what the host never
- * gives away, is as the ECM has registered it; only in a row that is new it is Bursar's. The row of a user, a
+ * <p>The row of an ECM is its host: max is what the host may give away, used and
+ * locked what engines and reservations are entitled to, left what a request could get now,
+ * which is nothing while the host takes no grants or has no agent. Min,
+ * what the host never gives away, is as the ECM has registered it; only in a row that is new it is
+ * Bursar's. The row of a user, a
  * creator and an engine has what their engines are entitled to; its max is the least limit of the
  * quotas that count them, and its left the least that one of these has left.
  *

@@ -36,7 +36,7 @@ import org.springframework.context.annotation.Configuration;
 public class ProjectionConfiguration {
   /** Threads that end engines: one waits for an ECM for as long as that needs to stop a process. */
   private static final int WORKERS = 8;
-  /** When it is tried again for rows that are not handed over: a killed manager can leave a lock. */
+  /** When rows that are not handed over are tried again: a killed manager can leave a lock. */
   private static final Duration AGAIN = Duration.ofSeconds(5);
 
   /** What ends engines in Linkis. */
