@@ -193,7 +193,7 @@ test-together: ## Run test-walk, -mutants, -most, -bench; next to them what only
 .PHONY: test-most
 test-most: $(BUF) $(GRPCURL) $(CONSUL) $(NFPM) postgres packaging yarn
 test-most: ## Run test-race, -commands next to test-ha, -packages, -soak, -yarn
-	@$(call beside,test-race test-commands,test-ha test-packages test-soak test-yarn)
+	@$(call beside,test-race test-commands,test-ha test-packages test-soak test-yarn,)
 
 # Against test/sim/testdata/transcripts.txt.
 .PHONY: test-sim
