@@ -9,7 +9,7 @@ import (
 	"github.com/goccy/go-yaml"
 )
 
-// cyclesWorkload is bench/workloads/linkis.yaml.
+// cyclesWorkload is test/linkis/testdata/cycles.yaml.
 type cyclesWorkload struct {
 	Threads         []int `yaml:"threads"`
 	Seconds         int   `yaml:"seconds"`
@@ -23,7 +23,7 @@ type cyclesWorkload struct {
 // TestCycles measures how many cycles a second stock Linkis and the adapter do, and what a request
 // takes. A missed budget is no failure: the machine may be busy.
 func TestCycles(t *testing.T) {
-	text, err := os.ReadFile("../../bench/workloads/linkis.yaml")
+	text, err := os.ReadFile("testdata/cycles.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
