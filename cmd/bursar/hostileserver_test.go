@@ -148,7 +148,7 @@ func printing(dir string) map[string][]string {
 		"host cordon": {"a"}, "host uncordon": {"a"}, "host drain": {"a"}, "host remove": {"a"},
 
 		"queues decode": nil, "token create": nil, "token list": nil, "token revoke": nil, "store copy": nil, "store info": nil, "store epoch": nil, "store set-aside": nil, "dev": nil, "coordinator": nil, "coordinator migrate": nil, "agent": nil,
-		"version": nil,
+		"version": nil, "linkis check": nil, // what its database says: TestNothingInLinkissTablesMovesTheCursor
 	}
 }
 
