@@ -174,13 +174,13 @@ sim test-sim transcripts test-pure lint-vet: export GOGC := 400
 test-race test-commands test-ha test-packages test-soak test-systemd test-yarn: export GOGC := 400
 
 .PHONY: test
-test: test-together test-systemd test-linkis test-peers
+test: test-pure test-together test-systemd test-linkis test-peers
 test: ## Run every test, of all that begin with test-
 
 # What only computes, BEHIND, runs at the lowest priority next to servers that wait for half of
 # their time: it gets what they leave of the processor. What it printed comes after their output.
 # What both need is there before, because both would make it.
-BEHIND ?= test-sim test-pure
+BEHIND ?= test-sim
 beside = mkdir -p bin; $(3) $(MAKE) $(2) >bin/$@.log 2>&1 & second=$$!; failed=0; \
 	$(MAKE) $(1) || failed=1; \
 	wait $$second || failed=1; cat bin/$@.log; exit $$failed
@@ -209,7 +209,7 @@ transcripts: ## Rewrite test/sim/testdata/transcripts.txt
 .PHONY: test-pure
 test-pure: ## Test the packages without a goroutine, and the tree itself
 	$(call section,test-pure: packages that hold no goroutine, and the tree itself)
-	@packages=$$(go list ./... | grep -E '$(pure)'); $(timed) $(go_test) -timeout 40m $$packages
+	@packages=$$(go list ./... | grep -E '$(pure)'); $(timed) $(go_test) -timeout 15m $$packages
 
 .PHONY: test-mutants
 test-mutants: ## Make small changes in one small package, and see that its tests notice
