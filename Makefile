@@ -280,17 +280,17 @@ test-yarn: yarn ## Test the provider against real YARN clusters, Hadoop 2.7 to 3
 
 # By itself: five Java processes on two cores.
 .PHONY: test-linkis
-test-linkis: linkis-jars linkis-ready ## Run a real LinkisManager with and without the adapter
+test-linkis: linkis-ready linkis-jars ## Run a real LinkisManager with and without the adapter
 	$(call section,test-linkis: a real LinkisManager with and without the adapter)
 	@$(linkis_is_here); $(timed) $(go_test) $(shipped) -timeout 10m ./test/linkis -run TestSmoke
 
 # test-linkis has it in small.
 .PHONY: linkis
-linkis: linkis-jars linkis-ready ## Run real Linkis engines on Bursar, two hosts, and all faults
+linkis: linkis-ready linkis-jars ## Run real Linkis engines on Bursar, two hosts, and all faults
 	@$(linkis_is_here); $(go_test) -timeout 60m -v ./test/linkis -run 'TestSmoke|TestDay|TestEngines'
 
 .PHONY: bench-linkis
-bench-linkis: linkis-jars linkis-ready ## Measure cycles of Linkis with and without the adapter
+bench-linkis: linkis-ready linkis-jars ## Measure cycles of Linkis with and without the adapter
 	@$(linkis_is_here); $(go_test) -timeout 30m -v ./test/linkis -run TestCycles
 
 # Without the race detector: it runs some seventy processes and measures pauses.

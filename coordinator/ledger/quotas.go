@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/bursar/bursar/label"
 	"github.com/bursar/bursar/resource"
@@ -63,7 +62,7 @@ func (l *Ledger) DeleteQuota(now Instant, s label.Selector) error {
 		i := slices.IndexFunc(quotas, func(q Quota) bool { return q.Selector.Equal(s) })
 		switch {
 		case i < 0:
-		case !stored(source), strings.HasPrefix(source, SourceImportPrefix):
+		case !stored(source), imported(source):
 			elsewhere = source
 		default:
 			found = true
@@ -120,7 +119,7 @@ func (l *Ledger) ApplyQuotas(now Instant, set QuotaSet) (QuotaChanges, error) {
 	if err := checkName("source", source); err != nil {
 		return QuotaChanges{}, err
 	}
-	if name, imported := strings.CutPrefix(source, SourceImportPrefix); imported && !importName.MatchString(name) {
+	if imported(source) && !importName.MatchString(source[len(SourceImportPrefix):]) {
 		return QuotaChanges{}, &FieldError{"source", source, `"import:" and a name of letters, digits, dots, dashes and underscores, at most 64`}
 	}
 	taken := make(map[string]bool, len(set.Quotas))

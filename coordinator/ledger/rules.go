@@ -29,10 +29,12 @@ var importName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
 
 func stored(source string) bool { return !strings.HasPrefix(source, SourceFilePrefix) }
 
+func imported(source string) bool { return strings.HasPrefix(source, SourceImportPrefix) }
+
 // apart reports whether rules of one stored source may not take the place of those of the other:
 // an import changes only its own rules, and nothing else changes these.
 func apart(a, b string) bool {
-	return a != b && (strings.HasPrefix(a, SourceImportPrefix) || strings.HasPrefix(b, SourceImportPrefix))
+	return a != b && (imported(a) || imported(b))
 }
 
 // filesFirst orders two sources: files come first, because their rules hide stored ones.

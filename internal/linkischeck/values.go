@@ -38,10 +38,8 @@ func ofValues(p Properties) []Finding {
 			refuse(name, fmt.Sprintf("a time such as 500ms, 10s, 5m or 1h, from %v to %v", bounds[0], bounds[1]))
 		}
 	}
-	if text := strings.TrimSpace(p[bursarPrefix+"cpu.millis.per.core"]); text != "" {
-		if n, err := strconv.Atoi(text); err != nil || n < 1 || n > 1_000_000 {
-			refuse("cpu.millis.per.core", "1 to 1000000")
-		}
+	if _, ok := millisOf(p); !ok {
+		refuse("cpu.millis.per.core", "1 to 1000000")
 	}
 	for _, name := range []string{"quota.import", "launch"} {
 		if text := strings.TrimSpace(p[bursarPrefix+name]); text != "" && text != "true" && text != "false" {
@@ -71,11 +69,21 @@ func bursarDuration(text string) (time.Duration, bool) {
 	return time.Duration(n) * unit, true
 }
 
+// defaultMillis is what a core of Linkis is, in thousandths of a core, unless a setting says it.
+const defaultMillis = 1000
+
 // millisPerCore is what a core of Linkis is, in thousandths of a core.
 func millisPerCore(p Properties) int64 {
-	n, err := strconv.ParseInt(strings.TrimSpace(p[bursarPrefix+"cpu.millis.per.core"]), 10, 64)
+	millis, _ := millisOf(p)
+	return millis
+}
+
+// millisOf is millisPerCore, and whether the setting can be used.
+func millisOf(p Properties) (millis int64, ok bool) {
+	text := strings.TrimSpace(p[bursarPrefix+"cpu.millis.per.core"])
+	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || n < 1 || n > 1_000_000 {
-		return 1000
+		return defaultMillis, text == ""
 	}
-	return n
+	return n, true
 }
