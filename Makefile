@@ -155,10 +155,13 @@ tar: ## Build archives of what the packages install: bin/packages/*.tar.gz
 
 # --- test ----------------------------------------------------------------------------------------
 
-# The packages without a goroutine, a lock or a channel (test/layout holds this for all except
-# proto), those that read the tree, and the one that runs other suites. The race detector has
-# nothing to find there and would make them ten times slower; everything else runs under it.
+# The packages without a goroutine, a lock or a channel (test/layout reads this list and holds it to
+# that, except for proto), those that read the tree, and the one that runs other suites. The race
+# detector has nothing to find there and would make them ten times slower; everything else but the
+# simulator, which plays a seed in one goroutine, runs under it.
 pure_names := resource|label|internal/identity|proto|coordinator/ledger|coordinator/placement
+pure_names := $(pure_names)|coordinator/(turns|wire)|agent/(policy|tracker)|bench/performance
+pure_names := $(pure_names)|internal/(cgroupfs|duration|peercred|quotafile|reload|spelling|yamlfile)
 pure_tests := test/layout|test/docs|test/contract|test/acceptance|test/cells
 pure = ^$(MODULE)/($(pure_names)|$(pure_tests))(/|$$)
 
@@ -170,7 +173,8 @@ go_test = go test -vet=off -count=1 -shuffle=on
 # of the processor, and the ledger's tests a third. Tests of servers do not get it, as some measure
 # memory.
 shipped = -exec 'env -u GOGC'
-sim test-sim transcripts test-pure lint-vet: export GOGC := 400
+sim test-sim transcripts test-pure lint-go check-generate: export GOGC := 400
+.cache/tools/%: export GOGC := 400
 test-race test-commands test-ha test-packages test-soak test-systemd test-yarn: export GOGC := 400
 
 .PHONY: test
@@ -199,7 +203,7 @@ test-most: ## Run test-race, -commands next to test-ha, -packages, -soak, -yarn
 .PHONY: test-sim
 test-sim: ## Run 2,000 seeds of the simulator, compare transcripts; 10,000 kinds that wait
 	$(call section,test-sim: 2000 seeds without the race detector)
-	@$(timed) $(go_test) -timeout 40m ./test/sim -run Simulation -sim.seeds=2000 -sim.transcripts=check -sim.kinds=10000
+	@$(timed) $(go_test) -timeout 40m ./test/sim -sim.seeds=2000 -sim.transcripts=check -sim.kinds=10000
 
 # For an intended change of behaviour or of words.
 .PHONY: transcripts
@@ -224,12 +228,14 @@ test-walk: ## Let processes do whatever they can for 10,000 steps, then Stop an 
 
 # A program with the race detector waits for a second before it exits, and tests run many. SQLite
 # is translated C code: under the race detector it is ten times slower, and the races to find are
-# in its callers.
+# in its callers. The same goes for what compresses, encrypts and matches patterns.
 test-race test-yarn: export GORACE := atexit_sleep_ms=0
 test-race test-yarn: export CGO_ENABLED := 1
 # Code of others is not checked for wrong uses of unsafe pointers, which -race does as well: that
 # took a seventh of the processor's time.
-race = -race -gcflags='all=-d=checkptr=0' -gcflags='$(MODULE)/...=' -gcflags='modernc.org/...=-race=false'
+computes := modernc.org/... compress/... crypto/... golang.org/x/crypto/... regexp/...
+race = -race -gcflags='all=-d=checkptr=0' -gcflags='$(MODULE)/...=' \
+	$(foreach those,$(computes),-gcflags='$(those)=-race=false')
 
 # Most packages wait for more than half of their time, and so do tests that call t.Parallel: on two
 # cores, three packages and four such tests of each keep them busy.
@@ -238,12 +244,12 @@ at_once = -p $$(( $$(nproc) * 3 / 2 )) -parallel $$(( $$(nproc) * 2 ))
 # Packages are begun in the order of their names here. These take minutes, most of them one test
 # after another: they go first, so that none is left alone at the end.
 longest = /(coordinator|coordinator/store/(postgres|storetest|sqlite|copying)|agent|agent/process)$$
-longest := $(longest)|/test/(chaos|sim|losses|api|callers)$$|/providers/yarn$$
+longest := $(longest)|/test/(chaos|losses|api|callers)$$|/providers/yarn$$
 
 .PHONY: test-race
 test-race: $(BUF) $(GRPCURL) $(CONSUL) postgres ## Test all other packages with the race detector
 	$(call section,test-race: all other packages with the race detector)
-	@packages=$$(go list ./... | grep -Ev '$(pure)|/cmd/bursar$$|/test/(ha|linkis|packages|soak|systemd|yarn)$$'); \
+	@packages=$$(go list ./... | grep -Ev '$(pure)|/cmd/bursar$$|/test/(ha|linkis|packages|sim|soak|systemd|yarn)$$'); \
 	first=$$(grep -E '$(longest)' <<<"$$packages"); \
 	$(timed) $(go_test) $(shipped) $(race) $(at_once) -timeout 20m $$first $$packages
 
@@ -403,7 +409,7 @@ performance: ## Write the tables and plots of docs/performance.md from its resul
 # --- check ---------------------------------------------------------------------------------------
 
 .PHONY: lint
-lint: lint-shell lint-systemd lint-vet lint-go lint-proto check-generate ## Check code and contract
+lint: lint-shell lint-systemd lint-go lint-proto check-generate ## Check code and contract
 
 .PHONY: lint-shell
 lint-shell:
@@ -425,12 +431,7 @@ lint-systemd: packaging
 		"$$tmp"/bursar-*.{service,socket,slice} 2>&1 || true); \
 	[[ -z $$said ]] || { echo "$$said"; exit 1; }
 
-.PHONY: lint-vet
-lint-vet:
-	$(call section,lint: go vet)
-	@$(timed) go vet ./...
-	@go -C bench/peers vet ./...
-
+# Its govet has all that `go vet` has, and more.
 .PHONY: lint-go
 lint-go: $(GOLANGCI_LINT)
 	$(call section,lint: golangci-lint and gofumpt)
@@ -469,7 +470,7 @@ check-generate: $(BUF) ## Fail when the generated code is stale
 suites = ^\./test/(acceptance|callers|chaos|ha|linkis|losses|packages|sim|soak|systemd|yarn)$$
 
 .PHONY: check
-check: lint-vet lint-go ## Check a change in minutes: pure packages, 500 seeds, what changed
+check: lint-go ## Check a change in minutes: pure packages, 500 seeds, what changed
 	$(call section,check: packages that hold no goroutine)
 	@packages=$$(go list ./... | grep -E '$(pure)' | grep -v '/test/acceptance$$'); \
 	$(go_test) $$packages

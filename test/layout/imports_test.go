@@ -5,6 +5,7 @@ import (
 	"go/ast"
 	"go/token"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -157,6 +158,38 @@ func purityBroken(files tree) []string {
 		for node := range ast.Preorder(s.File) {
 			if what := concurrent(node); what != "" {
 				complaints = append(complaints, fmt.Sprintf("%s: %s in a pure package", s.at(node), what))
+			}
+		}
+	}
+	return complaints
+}
+
+// racesBroken finds what the race detector is needed for in the packages that the Makefile tests
+// without it. Generated code is left alone, as are tests: they may run in parallel, each with values
+// of its own.
+func racesBroken(files tree) []string {
+	list := regexp.MustCompile(`(?m)^pure_names := (?:\$\(pure_names\)\|)?(.+)$`)
+	var names []string
+	for _, match := range list.FindAllStringSubmatch(files["Makefile"], -1) {
+		names = append(names, match[1])
+	}
+	if len(names) == 0 {
+		return []string{"Makefile names no packages (pure_names) that are tested without the race detector"}
+	}
+	untested := regexp.MustCompile("^(" + strings.Join(names, "|") + ")(/|$)")
+	var complaints []string
+	for _, s := range files.sources() {
+		if s.test || !untested.MatchString(s.folder) || within(s.folder, []string{"proto"}) {
+			continue
+		}
+		for _, imported := range s.imports() {
+			if within(imported, []string{"sync"}) {
+				complaints = append(complaints, fmt.Sprintf("%s imports %s and is tested without the race detector", s.path, imported))
+			}
+		}
+		for node := range ast.Preorder(s.File) {
+			if what := concurrent(node); what != "" {
+				complaints = append(complaints, fmt.Sprintf("%s: %s in a package tested without the race detector", s.at(node), what))
 			}
 		}
 	}

@@ -11,6 +11,7 @@ import (
 // sound is a small tree that keeps every rule, just so.
 func sound() tree {
 	return tree{
+		"Makefile":                     "pure_names := resource\npure_names := $(pure_names)|internal/(reload|spelling)\n",
 		"README.md":                    "[design](docs/design.md#words), [web](https://example.com), `[no](link)`, [docs](docs)\n",
 		"docs/design.md":               "# Words\n![picture](picture.png)\n",
 		"docs/picture.png":             "",
@@ -109,6 +110,18 @@ func TestRulesFindWhatBreaksThem(t *testing.T) {
 			},
 		},
 		{
+			name: "a lock where no race is looked for", path: "internal/reload/reload.go",
+			content: "// Package reload reads files again.\npackage reload\n\nimport \"sync/atomic\"\n\nfunc f() { go f() }\n",
+			want: []string{
+				"internal/reload/reload.go imports sync/atomic and is tested without the race detector",
+				"internal/reload/reload.go:6: a goroutine in a package tested without the race detector",
+			},
+		},
+		{
+			name: "a Makefile without the list", path: "Makefile", content: "all:\n",
+			want: []string{"Makefile names no packages (pure_names) that are tested without the race detector"},
+		},
+		{
 			name: "no package comment", path: "internal/discovery/static/static.go", content: "package static\n",
 			want: []string{"internal/discovery/static: no file has a package comment (Package … or Command …)"},
 		},
@@ -139,8 +152,8 @@ func TestRulesFindWhatBreaksThem(t *testing.T) {
 			want: []string{"test/helpers/start.go: the name does not say what it holds"},
 		},
 		{
-			name: "a mark", path: "Makefile", content: "all:\n\t# FIX" + "ME later\n",
-			want: []string{`Makefile:2: "FIX` + `ME" is left over`},
+			name: "a mark", path: "Makefile", content: "pure_names := label\nall:\n\t# FIX" + "ME later\n",
+			want: []string{`Makefile:3: "FIX` + `ME" is left over`},
 		},
 		{
 			name: "a skip", path: "label/a_test.go", content: "package label\n\nfunc f(t *testing.T) { t.SkipNow() }\n",
@@ -159,8 +172,8 @@ func TestRulesFindWhatBreaksThem(t *testing.T) {
 			want: []string{`deploy/agent.yaml:1: "/ho` + `me/" is a place of one machine`},
 		},
 		{
-			name: "a registry", path: "Makefile", content: "GOPROXY=https://proxy.go" + "lang.org\n",
-			want: []string{`Makefile:1: "proxy.go` + `lang.org" is a package registry`},
+			name: "a registry", path: "Makefile", content: "pure_names := label\nGOPROXY=https://proxy.go" + "lang.org\n",
+			want: []string{`Makefile:2: "proxy.go` + `lang.org" is a package registry`},
 		},
 		{
 			name: "a dead link", path: "docs/more.md", content: "[a](design.md) [b](more/b.md \"title\")\n\n[c]: ../LICENSE\n",
