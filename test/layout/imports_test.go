@@ -165,8 +165,8 @@ func purityBroken(files tree) []string {
 }
 
 // racesBroken finds what the race detector is needed for in the packages that the Makefile tests
-// without it. Generated code is left alone, as are tests: they may run in parallel, each with values
-// of its own.
+// without it. Generated code is left alone, as are tests: they may run in parallel, with values of
+// their own.
 func racesBroken(files tree) []string {
 	list := regexp.MustCompile(`(?m)^pure_names := (?:\$\(pure_names\)\|)?(.+)$`)
 	var names []string
