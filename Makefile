@@ -130,6 +130,9 @@ linkis-jars: build ## Build and unit-test what Linkis needs to run on Bursar: bi
 systemd: ## Make sure that a small Debian and the programs that boot it are there
 	@tools/systemd/provide.sh
 
+.PHONY: provide
+provide: tools postgres packaging yarn systemd linkis-ready ## Make sure that all of this is there
+
 # --- packages ------------------------------------------------------------------------------------
 
 # In bin/packages, for amd64 and arm64 (ARCHES), with the version that deploy/package/version.sh
@@ -178,16 +181,23 @@ sim test-sim transcripts test-pure lint-go check-generate: export GOGC := 400
 test-race test-commands test-ha test-packages test-soak test-systemd test-yarn: export GOGC := 400
 
 .PHONY: test
-test: test-pure test-together test-systemd test-linkis test-peers
+test: test-begin test-together test-systemd test-linkis test-peers
 test: ## Run every test, of all that begin with test-
 
-# What only computes, BEHIND, runs at the lowest priority next to servers that wait for half of
-# their time: it gets what they leave of the processor. What it printed comes after their output.
-# What both need is there before, because both would make it.
-BEHIND ?= test-sim
+# Two targets of make next to each other, the second one at another priority. What it printed comes
+# after the output of the first.
 beside = mkdir -p bin; $(3) $(MAKE) $(2) >bin/$@.log 2>&1 & second=$$!; failed=0; \
 	$(MAKE) $(1) || failed=1; \
 	wait $$second || failed=1; cat bin/$@.log; exit $$failed
+
+# On a new machine half of the time that this takes is waiting for what is downloaded.
+.PHONY: test-begin
+test-begin: ## Run test-pure; next to it get and build what all others need
+	@$(call beside,test-pure,provide,nice -n 19)
+
+# What only computes, BEHIND, runs at the lowest priority next to servers that wait for half of
+# their time: it gets what they leave of the processor.
+BEHIND ?= test-sim
 
 .PHONY: test-together
 test-together: $(BUF) $(GRPCURL) $(CONSUL) $(NFPM) postgres packaging yarn
