@@ -76,7 +76,7 @@ func TestDay(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(w.here.root, "bin", "linkis-rest.txt"), []byte(text), 0o644); err != nil {
 		t.Error(err)
 	}
-	// What is meant to differ is in the table of endpoints in docs/linkis.md; of this day nothing is.
+	// What is meant to differ is in docs/linkis.md, in the table of endpoints: nothing of this day.
 	for _, line := range lines {
 		t.Errorf("another answer: %s", line)
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+	"github.com/bursar/bursar/test/proc"
 )
 
 // groupLimit is the memory that the agent of the smoke test sees: twice what it gives away, so that
@@ -112,7 +113,9 @@ const statementsPerCycle = 30
 func (s *smoke) fewStatements(t *testing.T) {
 	const seconds = 3
 	before := s.db.statements()
-	time.Sleep(seconds * time.Second) // what the services ask for by themselves
+	proc.Always(t, seconds*time.Second, time.Second, "nothing is asked for but by the services themselves", func() error {
+		return s.noRows(engineRows)
+	})
 	idle := s.db.statements() - before
 	before = s.db.statements()
 	o := s.loop(values{"ecm": s.h.instance(), "threads": 1, "users": 1, "seconds": seconds, "memory": 128 << 20, "wait": 60_000, "limit": int64(hostMemory)})
