@@ -87,6 +87,9 @@ public class EngineRows {
               nodes.addEngineNode(engine);
               PersistenceLabel labelRow = LabelManagerUtils.convertPersistenceLabel(label);
               labelRows.registerLabel(labelRow);
+              if (labelRow.getId() <= 0) { // it is inserted unless there is one
+                throw new IllegalStateException("the label of ticket " + ticket + " is there already");
+              }
               List<Integer> ids = Collections.singletonList(labelRow.getId());
               labelRows.addLabelServiceInstance(ticket, ids);
               PersistenceResource row = ResourceUtils.toPersistenceResource(resource);
