@@ -25,6 +25,13 @@ func (a answer) text(field string) string {
 	return text
 }
 
+// Ports of what there is twice if there are two managers: the first's bean is at driverPort, the
+// second's next to it.
+const (
+	driverPort        = 17479
+	secondManagerPort = 17477
+)
+
 // drive calls the driver in the manager's process. What the ResourceManager threw is in "error" and
 // "message" of the answer.
 func (w *world) drive(command string, query values) (answer, error) {
@@ -40,7 +47,7 @@ func (w *world) call(command string, query values, into any) error {
 	}
 	ctx, cancel := context.WithTimeout(w.t.Context(), 4*time.Minute)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://127.0.0.1:17479/"+command+"?"+parameters.Encode(), http.NoBody)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d/%s?", w.driver, command)+parameters.Encode(), http.NoBody)
 	if err != nil {
 		return err
 	}

@@ -25,13 +25,6 @@ import (
 // takes up to two minutes.
 const ended = 15 * time.Second
 
-// running is a whole Linkis with real engines on two hosts.
-type running struct {
-	*world
-
-	public, entrance *service
-}
-
 // TestEngines has Linkis start real engines, and kills what can be killed.
 func TestEngines(t *testing.T) {
 	r := startEngines(t)
@@ -59,22 +52,10 @@ func TestEngines(t *testing.T) {
 
 func startEngines(t *testing.T) *running {
 	t.Helper()
-	r := &running{world: newWorld(t, options{hosts: 2, engines: true})}
-	r.eureka.listed()
-	r.public = r.service("publicservice", "publicservice", r.lab.Here, nil)
-	r.public.Start()
-	r.public.listed()
-	r.startManager(enforced, map[string]string{"linkis.bursar.reservation.ttl": "120s"})
-	r.manager.listed()
+	r := newRunning(t, options{hosts: 2})
 	for _, h := range r.hosts {
-		h.ecm = r.service(h.name, "ecm", h.node, map[string]string{"linkis.bursar.mode": "enforce", "linkis.bursar.agent.socket": h.socket})
-		h.ecm.jars = []string{r.adapter("ecm")}
-		r.startECM(h)
-		h.ecm.listed()
+		r.startAdaptedECM(h, nil)
 	}
-	r.entrance = r.service("entrance", "entrance", r.lab.Here, nil)
-	r.entrance.Start()
-	r.entrance.listed()
 	return r
 }
 

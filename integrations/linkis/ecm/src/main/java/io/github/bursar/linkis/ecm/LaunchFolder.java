@@ -78,21 +78,30 @@ final class LaunchFolder {
     return folder.toString();
   }
 
-  /** The beginning of what an engine that has ended has written to its standard output. */
+  /**
+   * The beginning of what an engine that has ended has written: its standard output, then its
+   * standard error.
+   */
   byte[] output(int most) throws IOException {
     close();
-    Path stdout = folder.resolve("stdout");
-    Map<String, Object> found = attributes(stdout);
+    byte[] output = beginning(folder.resolve("stdout"), most);
+    byte[] errors = beginning(folder.resolve("stderr"), most - output.length);
+    byte[] both = Arrays.copyOf(output, output.length + errors.length);
+    System.arraycopy(errors, 0, both, output.length, errors.length);
+    return both;
+  }
+
+  private static byte[] beginning(Path path, int most) throws IOException {
+    Map<String, Object> found = attributes(path);
     if (!(Boolean) found.get("isRegularFile") || !found.get("nlink").equals(1)) {
-      throw new IOException(stdout + ": want a file of its own, no link, pipe or folder");
+      throw new IOException(path + ": want a file of its own, no link, pipe or folder");
     }
     Set<OpenOption> options =
         new HashSet<>(Arrays.asList(StandardOpenOption.READ, LinkOption.NOFOLLOW_LINKS));
     byte[] bytes = new byte[most];
     int n = 0;
     try (InputStream file =
-        Channels.newInputStream(
-            Files.newByteChannel(stdout, options.toArray(new OpenOption[0])))) {
+        Channels.newInputStream(Files.newByteChannel(path, options.toArray(new OpenOption[0])))) {
       for (int more = 0; n < most && more >= 0; n += Math.max(0, more)) {
         more = file.read(bytes, n, most - n);
       }

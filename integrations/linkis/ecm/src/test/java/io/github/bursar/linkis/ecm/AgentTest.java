@@ -224,7 +224,7 @@ class AgentTest {
         }
       }
     }
-    assertEquals(Arrays.asList("one", "two"), lines);
+    assertEquals(Arrays.asList("one", "two", "wrong"), lines);
     assertEquals(7, process.waitFor());
     assertEquals(7, process.exitValue());
     assertFalse(process.isAlive());
@@ -248,12 +248,14 @@ class AgentTest {
   @Test
   void ofAnEnginesOutputOnlyAFileOfItsOwnIsRead(@TempDir Path elsewhere) throws Exception {
     Path secret = Files.write(elsewhere.resolve("secret"), "secret\n".getBytes(StandardCharsets.UTF_8));
-    String replace = "d=$(dirname $(readlink /proc/$$/fd/1)); rm -f $d/stdout; ";
-    for (String instead : new String[] {"ln -s " + secret + " $d/stdout", "mkfifo $d/stdout", "mkdir $d/stdout"}) {
-      AgentProcess process = launch(real.reserve(MINUTE), replace + instead + "; test -e $d/stdout && exit 5");
-      byte[] none = new byte[1];
-      assertEquals(-1, process.getInputStream().read(none, 0, 1), instead);
-      assertEquals(5, process.waitFor(), instead);
+    for (String file : new String[] {"stdout", "stderr"}) {
+      String replace = "d=$(dirname $(readlink /proc/$$/fd/1)); rm -f $d/" + file + "; ";
+      for (String instead : new String[] {"ln -s " + secret, "mkfifo", "mkdir"}) {
+        AgentProcess process = launch(real.reserve(MINUTE), replace + instead + " $d/" + file + "; test -e $d/" + file + " && exit 5");
+        byte[] none = new byte[1];
+        assertEquals(-1, process.getInputStream().read(none, 0, 1), instead);
+        assertEquals(5, process.waitFor(), instead);
+      }
     }
   }
 
