@@ -165,10 +165,14 @@ func TestCoordinators(t *testing.T) {
 		if o.Error != "" || o.failures() != 0 || o.Over != 0 {
 			t.Errorf("%d cycles failed, %d grants went over, %s", o.failures(), o.Over, o.Error)
 		}
+		if peak := peakOf(w.memory/8, o); peak > w.memory {
+			t.Errorf("%s: %d bytes were held at the same time, of %d", w.hosts[i].name, peak, w.memory)
+		}
 		if booked := most[i](); booked != w.memory || o.Cycles < 100 {
 			t.Errorf("no load: %d cycles, %d bytes at most", o.Cycles, booked)
 		}
 	}
+	t.Logf("the longest time without a grant was %s", round(pauseOf(results...)))
 	w.awaitNothing("after the load")
 }
 

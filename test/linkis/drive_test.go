@@ -3,12 +3,14 @@
 package linkis
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 )
@@ -98,8 +100,11 @@ type outcome struct {
 	Granted, Over, Refused, Failed  int
 	Peak                            int64 // bytes granted at the same time
 	Request, Used, Release, Refusal figures
-	Said                            map[string]int
-	Error, Message                  string
+	// Held is from when to when each grant was held at least, on the machine's monotonic clock in
+	// nanoseconds.
+	Held           [][2]int64
+	Said           map[string]int
+	Error, Message string
 }
 
 func (o outcome) String() string {
@@ -118,6 +123,39 @@ func (o outcome) failures() int {
 		}
 	}
 	return failed
+}
+
+// peakOf is the most that several loops have held at the same time, of grants of one size.
+func peakOf(each int64, loops ...outcome) (most int64) {
+	type change struct{ at, by int64 }
+	var changes []change
+	for _, o := range loops {
+		for _, held := range o.Held {
+			changes = append(changes, change{held[0], each}, change{held[1], -each})
+		}
+	}
+	slices.SortFunc(changes, func(a, b change) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.by, b.by)) })
+	var now int64
+	for _, c := range changes {
+		now += c.by
+		most = max(most, now)
+	}
+	return most
+}
+
+// pauseOf is the longest time in which none of several loops was granted anything.
+func pauseOf(loops ...outcome) (longest time.Duration) {
+	var times []int64
+	for _, o := range loops {
+		for _, held := range o.Held {
+			times = append(times, held[0])
+		}
+	}
+	slices.Sort(times)
+	for i := range len(times) - 1 {
+		longest = max(longest, time.Duration(times[i+1]-times[i]))
+	}
+	return longest
 }
 
 // loop runs a closed loop in the manager's process.

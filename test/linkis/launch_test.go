@@ -83,9 +83,9 @@ func (l *launching) startLaunchingECM(h *host, account string) {
 		h.account = found
 	}
 	// Linkis gives the folders of engines the mode of the one above.
-	engines := filepath.Join(l.dir, h.name, "engines")
+	engines := filepath.Join(h.name, "engines")
 	l.make(engines)
-	if err := os.Chmod(engines, 0o777); err != nil { //nolint:gosec // as Linkis's own installation does
+	if err := os.Chmod(filepath.Join(l.dir, engines), 0o777); err != nil { //nolint:gosec // as Linkis's own installation does
 		l.t.Fatal(err)
 	}
 	l.startAdaptedECM(h, map[string]string{"linkis.bursar.launch": "true"})

@@ -42,6 +42,7 @@ final class Calls {
     String engine = "shell";
     String ecm;
     String queue;
+    String application = "";
     long memory = 1L << 30;
     int cores = 1;
     int queueCores = 1;
@@ -87,7 +88,7 @@ final class Calls {
     ResourceType type = ResourceType.LoadInstance;
     if (r.queue != null) {
       wanted = new DriverAndYarnResource(
-          (LoadInstanceResource) wanted, new YarnResource(r.queueMemory, r.queueCores, 0, r.queue, ""));
+          (LoadInstanceResource) wanted, new YarnResource(r.queueMemory, r.queueCores, 0, r.queue, r.application));
       type = ResourceType.DriverAndYarn;
     }
     node.setMinResource(wanted);
