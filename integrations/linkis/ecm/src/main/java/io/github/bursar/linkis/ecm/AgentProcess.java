@@ -30,6 +30,7 @@ final class AgentProcess extends Process {
   private final ProcessTable processes;
   private final String id;
   private final LaunchFolder folder;
+  private final Runnable rootEnded;
   final EngineProcess root;
 
   /** Whether the agent's pids are the ones that are seen here. */
@@ -38,11 +39,21 @@ final class AgentProcess extends Process {
   private OptionalInt exit = OptionalInt.empty(); // guarded by this
   private Output output; // guarded by this
 
-  AgentProcess(Agent agent, ProcessTable processes, AgentAllocation launched, LaunchFolder folder) {
+  /**
+   * @param rootEnded is run if the process has ended, which may be before all that it has started
+   *     has; more than once
+   */
+  AgentProcess(
+      Agent agent,
+      ProcessTable processes,
+      AgentAllocation launched,
+      LaunchFolder folder,
+      Runnable rootEnded) {
     this.agent = agent;
     this.processes = processes;
     this.id = launched.id;
     this.folder = folder;
+    this.rootEnded = rootEnded;
     this.root = new EngineProcess(launched.pid, launched.startTime);
     this.visible = processes.runs(root);
   }
@@ -53,6 +64,7 @@ final class AgentProcess extends Process {
       while (processes.runs(root)) {
         Thread.sleep(LOOK);
       }
+      rootEnded.run();
     }
     long unknown = System.nanoTime() + UNTIL_RELEASED.toNanos();
     while (!isOver()) {

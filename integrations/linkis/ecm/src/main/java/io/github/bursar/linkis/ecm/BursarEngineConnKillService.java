@@ -51,6 +51,7 @@ public class BursarEngineConnKillService extends DefaultEngineConnKillService {
       ECMCacheUtils.putStopECToCache(instance, request);
     }
     if (isAnother(request, address)) {
+      log.info("{}: pid {} is no engine there: nothing is signalled", address, request.getIdentifier());
       killApplications(request);
       return answer(true, "Kill engine " + address + " succeed: pid " + request.getIdentifier() + " is no engine there.");
     }

@@ -3,6 +3,7 @@ package io.github.bursar.linkis.ecm;
 import java.io.IOException;
 import java.nio.file.Paths;
 import java.util.Arrays;
+import java.util.List;
 import java.util.OptionalLong;
 import org.apache.linkis.common.exception.ErrorException;
 import org.apache.linkis.ecm.core.launch.ProcessEngineCommandExec;
@@ -11,10 +12,14 @@ import org.apache.linkis.ecm.linux.launch.LinuxProcessEngineConnLaunch;
 import org.apache.linkis.ecm.server.conf.ECMConfiguration;
 import org.apache.linkis.ecm.server.util.ECMUtils;
 import org.apache.linkis.governance.common.conf.GovernanceCommonConf;
+import org.apache.linkis.manager.label.constant.LabelKeyConstant;
+import org.apache.linkis.manager.label.entity.Label;
 import scala.Option;
 
 /** One engine: started by the ECM as Linkis does, or by the agent. */
 class BursarEngineConnLaunch extends LinuxProcessEngineConnLaunch {
+  private static final String YARN_CLUSTER = "yarnCluster"; // LabelValueConstant's
+
   private final Ecm ecm;
   private volatile int port;
   private volatile EngineProcess jvm;
@@ -59,7 +64,11 @@ class BursarEngineConnLaunch extends LinuxProcessEngineConnLaunch {
     if (dash < 0 || range.equals("-")) {
       return PortUtils.findAvailPort();
     }
-    return PortUtils.findAvailPortByRange(from + range.substring(dash));
+    try {
+      return PortUtils.findAvailPortByRange(from + range.substring(dash));
+    } catch (Exception e) { // Scala's, which declares no IOException
+      return 0; // none of the range is free from there on
+    }
   }
 
   @Override
@@ -82,12 +91,32 @@ class BursarEngineConnLaunch extends LinuxProcessEngineConnLaunch {
     int exit = super.processWaitFor();
     ecm.ports.giveBack(port);
     ecm.tickets.remove(ECMUtils.getInstanceByPort(getEngineConnPort()), ticket());
+    ended();
     return exit;
+  }
+
+  private void ended() {
+    if (!livesInYarn()) {
+      ecm.ended.ended(ticket(), jvm);
+    }
+  }
+
+  /** Whether the engine runs in a YARN cluster, and what is started here only hands it over. */
+  boolean livesInYarn() {
+    return livesInYarn(getEngineConnLaunchRequest().labels());
+  }
+
+  static boolean livesInYarn(List<Label<?>> labels) {
+    return labels.stream()
+        .anyMatch(
+            label ->
+                LabelKeyConstant.ENGINGE_CONN_RUNTIME_MODE_KEY.equals(label.getLabelKey())
+                    && YARN_CLUSTER.equals(label.getStringValue()));
   }
 
   @Override
   public ProcessEngineCommandExec newProcessEngineConnCommandExec(String[] command, String workDir) {
-    if (!ecm.settings.launch) {
+    if (!ecm.settings.launch || livesInYarn()) {
       return super.newProcessEngineConnCommandExec(command, workDir);
     }
     return new AgentExec(workDir);
@@ -115,7 +144,7 @@ class BursarEngineConnLaunch extends LinuxProcessEngineConnLaunch {
                 folder.toString(),
                 getEngineConnLaunchRequest().user(),
                 ECMUtils.getInstanceByPort(getEngineConnPort()));
-        process = new AgentProcess(ecm.agent, ecm.processes, launched, folder);
+        process = new AgentProcess(ecm.agent, ecm.processes, launched, folder, BursarEngineConnLaunch.this::ended);
       } catch (AgentException e) {
         throw Ecm.refused("ticket " + ticket(), e);
       }

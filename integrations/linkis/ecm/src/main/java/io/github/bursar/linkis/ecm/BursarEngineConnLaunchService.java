@@ -68,6 +68,13 @@ public class BursarEngineConnLaunchService extends LinuxProcessEngineConnLaunchS
     super.startEngineConnMonitorStart(request, conn);
     BursarEngineConnLaunch launch =
         (BursarEngineConnLaunch) conn.getEngineConnLaunchRunner().getEngineConnLaunch();
+    if (launch.livesInYarn()) {
+      log.info(
+          "engine {} of ticket {} will run in a YARN cluster: it is confirmed by its call-back alone",
+          conn.getServiceInstance(),
+          request.ticketId());
+      return;
+    }
     OptionalLong root = launch.root();
     if (!root.isPresent()) {
       log.warn(

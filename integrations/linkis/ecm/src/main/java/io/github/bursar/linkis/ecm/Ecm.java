@@ -14,6 +14,7 @@ final class Ecm {
   final EcmSettings settings;
   final Agent agent;
   final ProcessTable processes = new ProcessTable();
+  final EndedEngines ended;
   final StartPorts ports = new StartPorts();
 
   /** The tickets of engines that were started here, by host:port. */
@@ -22,6 +23,7 @@ final class Ecm {
   Ecm(EcmSettings settings) {
     this.settings = settings;
     this.agent = new Agent(settings.socket);
+    this.ended = new EndedEngines(agent, processes);
   }
 
   /**

@@ -310,6 +310,6 @@ class AgentTest {
     AgentAllocation launched =
         agent.launch(id, Arrays.asList("bash", "-l", file.toString()), folder.toString(), logs.toString(), user, "host-a:17490");
     assertTrue(launched.isActive(), launched::toString);
-    return new AgentProcess(agent, processes, launched, logs);
+    return new AgentProcess(agent, processes, launched, logs, () -> {});
   }
 }

@@ -74,7 +74,7 @@ final class RealAgent implements AutoCloseable {
       } catch (IOException e) {
         if (System.nanoTime() > end) {
           throw new IllegalStateException(
-              "no host after 30 s:\n" + new String(Files.readAllBytes(folder.resolve("agent.log")), StandardCharsets.UTF_8), e);
+              "no host after 30 s:\n" + log("agent"), e);
         }
         Thread.sleep(100);
       }
@@ -122,6 +122,11 @@ final class RealAgent implements AutoCloseable {
 
   void startAgent() throws IOException {
     agent = start("agent");
+  }
+
+  /** What the agent or the coordinator has logged. */
+  String log(String kind) throws IOException {
+    return new String(Files.readAllBytes(folder.resolve(kind + ".log")), StandardCharsets.UTF_8);
   }
 
   /** A folder in which every user may write. */

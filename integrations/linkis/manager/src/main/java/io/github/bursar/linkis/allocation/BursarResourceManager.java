@@ -235,7 +235,7 @@ public class BursarResourceManager extends DefaultResourceManager implements Dis
     confirm(ticket, container.getEngineInstanceLabel().getInstance(), applications, reported);
     NodeResource row = ResourceUtils.fromPersistenceResource(stored);
     Resource held = zero(row.getLockedResource()) ? row.getUsedResource() : row.getLockedResource();
-    rows.used(container, ticket, row, Entitlement.withApplication(held, applications));
+    rows.used(container, stored, row, Entitlement.withApplication(held, applications));
   }
 
   private static boolean zero(Resource r) {
@@ -303,7 +303,7 @@ public class BursarResourceManager extends DefaultResourceManager implements Dis
     releases.release(ticket, "linkis: " + (engine.getNodeStatus() == null ? "cleared" : engine.getNodeStatus()));
     if (stored != null) {
       NodeResource row = ResourceUtils.fromPersistenceResource(stored);
-      rows.released(container, ticket, engine, zero(row.getUsedResource()) ? row.getLockedResource() : row.getUsedResource());
+      rows.released(container, stored, engine, zero(row.getUsedResource()) ? row.getLockedResource() : row.getUsedResource());
     }
   }
 

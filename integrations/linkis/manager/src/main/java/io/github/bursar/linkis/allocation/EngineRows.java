@@ -1,51 +1,72 @@
 package io.github.bursar.linkis.allocation;
 
+import java.util.Collections;
+import java.util.List;
 import org.apache.linkis.common.ServiceInstance;
+import org.apache.linkis.governance.common.utils.ECPathUtils;
 import org.apache.linkis.manager.common.entity.enumeration.NodeStatus;
 import org.apache.linkis.manager.common.entity.metrics.NodeMetrics;
 import org.apache.linkis.manager.common.entity.node.AMEMNode;
 import org.apache.linkis.manager.common.entity.node.AMEngineNode;
 import org.apache.linkis.manager.common.entity.node.EngineNode;
+import org.apache.linkis.manager.common.entity.node.Node;
+import org.apache.linkis.manager.common.entity.persistence.ECResourceInfoRecord;
+import org.apache.linkis.manager.common.entity.persistence.PersistenceLabel;
 import org.apache.linkis.manager.common.entity.persistence.PersistenceResource;
 import org.apache.linkis.manager.common.entity.resource.NodeResource;
 import org.apache.linkis.manager.common.entity.resource.Resource;
+import org.apache.linkis.manager.common.utils.ResourceUtils;
+import org.apache.linkis.manager.dao.ECResourceRecordMapper;
+import org.apache.linkis.manager.dao.LabelManagerMapper;
+import org.apache.linkis.manager.dao.ResourceManagerMapper;
+import org.apache.linkis.manager.label.LabelManagerUtils;
 import org.apache.linkis.manager.label.builder.factory.LabelBuilderFactoryContext;
 import org.apache.linkis.manager.label.entity.engine.EngineInstanceLabel;
-import org.apache.linkis.manager.label.service.NodeLabelService;
 import org.apache.linkis.manager.persistence.NodeManagerPersistence;
 import org.apache.linkis.manager.persistence.NodeMetricManagerPersistence;
 import org.apache.linkis.manager.rm.domain.RMLabelContainer;
 import org.apache.linkis.manager.rm.service.LabelResourceService;
 import org.apache.linkis.manager.rm.service.impl.ChangeType;
 import org.apache.linkis.manager.rm.service.impl.ResourceLogService;
+import org.apache.linkis.manager.rm.utils.RMUtils;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 import org.springframework.beans.factory.annotation.Autowired;
+import org.springframework.transaction.PlatformTransactionManager;
+import org.springframework.transaction.support.TransactionTemplate;
 
 /**
  * The rows of one engine that the rest of Linkis reads: service instance, its ECM, its label, its
- * resource, and the record of what it used. Rows of ECMs and of users are LedgerProjector's.
+ * resource, and the record of what it used. They are written by Linkis's mappers, and are what its
+ * own services write, with fewer statements: a ticket is new, so nothing is looked for before it is
+ * inserted, and what was read once is not read again. Rows of ECMs and of users are
+ * LedgerProjector's.
  */
 public class EngineRows {
   private static final Logger log = LoggerFactory.getLogger(EngineRows.class);
 
   @Autowired LabelResourceService resources;
   @Autowired NodeManagerPersistence nodes;
-  @Autowired NodeLabelService nodeLabels;
   @Autowired NodeMetricManagerPersistence metrics;
+  @Autowired LabelManagerMapper labelRows;
+  @Autowired ResourceManagerMapper resourceRows;
+  @Autowired ECResourceRecordMapper records;
   @Autowired ResourceLogService record;
+  @Autowired PlatformTransactionManager transactions;
 
-  /** What Linkis has booked as an engine's resource, and its ticket. */
+  /** What Linkis has booked as an engine's resource, and its ticket; null: nothing. */
   PersistenceResource resource(EngineInstanceLabel engine) {
-    return resources.getPersistenceResource(engine);
+    PersistenceLabel label = LabelManagerUtils.convertPersistenceLabel(engine);
+    List<PersistenceResource> found = labelRows.getResourcesByLabel(label.getLabelKey(), label.getStringValue());
+    return found.isEmpty() ? null : found.get(0);
   }
 
-  /** The engine's node; null: there is none. */
-  EngineNode node(EngineInstanceLabel engine) {
-    return nodes.getEngineNode(engine.getServiceInstance());
+  /** The engine's node, without its ECM; null: there is none. */
+  Node node(EngineInstanceLabel engine) {
+    return nodes.getNode(engine.getServiceInstance());
   }
 
-  /** An engine was granted: its rows under the ticket's name, until it says its own. */
+  /** An engine was granted: its rows under the ticket's name, until it says its own. All or none. */
   void granted(RMLabelContainer labels, String ticket, NodeResource resource) {
     AMEMNode ecm = new AMEMNode();
     ecm.setServiceInstance(labels.getEMInstanceLabel().getServiceInstance());
@@ -60,43 +81,59 @@ public class EngineRows {
     EngineInstanceLabel label = LabelBuilderFactoryContext.getLabelBuilderFactory().createLabel(EngineInstanceLabel.class);
     label.setServiceName(labels.getEngineServiceName());
     label.setInstance(ticket);
-    try {
-      nodes.addEngineNode(engine);
-      nodeLabels.addLabelToNode(instance, label);
-      resources.setEngineConnLabelResource(label, resource, source(labels));
-    } catch (RuntimeException e) {
-      forget(engine, label);
-      throw e;
-    }
+    new TransactionTemplate(transactions)
+        .executeWithoutResult(
+            t -> {
+              nodes.addEngineNode(engine);
+              PersistenceLabel labelRow = LabelManagerUtils.convertPersistenceLabel(label);
+              labelRows.registerLabel(labelRow);
+              List<Integer> ids = Collections.singletonList(labelRow.getId());
+              labelRows.addLabelServiceInstance(ticket, ids);
+              PersistenceResource row = ResourceUtils.toPersistenceResource(resource);
+              row.setTicketId(ticket);
+              row.setCreator(source(labels));
+              row.setUpdator(source(labels));
+              resourceRows.registerResource(row);
+              labelRows.addLabelsAndResource(row.getId(), ids);
+            });
     labels.getLabels().add(label);
-    record.recordUserResourceAction(labels, ticket, ChangeType.ENGINE_REQUEST(), resource.getLockedResource(), NodeStatus.Starting, null);
+    requested(labels, ticket, resource.getLockedResource());
   }
 
-  /** Takes back what was written of an engine that will not be. */
-  private void forget(AMEngineNode engine, EngineInstanceLabel label) {
-    attempt("resource", () -> resources.removeResourceByLabel(label));
-    attempt("labels", () -> nodeLabels.removeLabelsFromNode(engine.getServiceInstance(), true));
-    attempt("node", () -> nodes.deleteEngineNode(engine));
-  }
-
-  private static void attempt(String what, Runnable step) {
+  /** The first record of an engine. Without it Linkis goes on, too. */
+  private void requested(RMLabelContainer labels, String ticket, Resource resource) {
+    if (!Boolean.TRUE.equals(RMUtils.RM_RESOURCE_ACTION_RECORD().getValue()) || labels.getCombinedResourceLabel() == null) {
+      return;
+    }
     try {
-      step.run();
+      ECResourceInfoRecord first =
+          new ECResourceInfoRecord(
+              source(labels),
+              labels.getUserCreatorLabel() == null ? "" : labels.getUserCreatorLabel().getUser(),
+              ticket,
+              resource,
+              ECPathUtils.getECLogDirSuffix(labels.getEngineTypeLabel(), labels.getUserCreatorLabel(), ticket));
+      first.setServiceInstance(ticket);
+      first.setEcmInstance(labels.getEMInstanceLabel().getInstance());
+      first.setRequestTimes(1);
+      first.setRequestResource(resource.toJson());
+      first.setStatus(NodeStatus.Starting.toString());
+      records.insertECResourceInfoRecord(first);
     } catch (RuntimeException e) {
-      log.debug("{} of an engine whose rows could not be written", what, e);
+      log.warn("engine {}: what it asked for cannot be recorded", ticket, e);
     }
   }
 
   /** The engine runs: what was locked is used. */
-  void used(RMLabelContainer labels, String ticket, NodeResource row, Resource used) {
+  void used(RMLabelContainer labels, PersistenceResource stored, NodeResource row, Resource used) {
     row.setUsedResource(used);
     row.setLockedResource(Resource.getZeroResource(used));
-    resources.setLabelResource(labels.getEngineInstanceLabel(), row, source(labels));
-    record.recordUserResourceAction(labels, ticket, ChangeType.ENGINE_INIT(), used, NodeStatus.Running, null);
+    resourceRows.nodeResourceUpdateByResourceId(stored.getId(), ResourceUtils.toPersistenceResource(row));
+    record.recordUserResourceAction(labels, stored.getTicketId(), ChangeType.ENGINE_INIT(), used, NodeStatus.Running, null);
   }
 
   /** The engine is gone. */
-  void released(RMLabelContainer labels, String ticket, EngineNode engine, Resource released) {
+  void released(RMLabelContainer labels, PersistenceResource stored, EngineNode engine, Resource released) {
     String message = "";
     NodeStatus status = engine.getNodeStatus();
     try {
@@ -111,8 +148,11 @@ public class EngineRows {
     } catch (RuntimeException e) {
       log.warn("no metrics of {}", engine.getServiceInstance(), e);
     }
-    record.recordUserResourceAction(labels, ticket, ChangeType.ENGINE_CLEAR(), released, status == null ? NodeStatus.Failed : status, message);
-    resources.removeResourceByLabel(labels.getEngineInstanceLabel());
+    record.recordUserResourceAction(
+        labels, stored.getTicketId(), ChangeType.ENGINE_CLEAR(), released, status == null ? NodeStatus.Failed : status, message);
+    List<Integer> ids = Collections.singletonList(stored.getId());
+    resourceRows.deleteResourceById(ids);
+    resourceRows.deleteResourceRelByResourceId(ids);
   }
 
   private static String source(RMLabelContainer labels) {

@@ -1,6 +1,6 @@
 package io.github.bursar.linkis.allocation;
 
-import org.apache.linkis.manager.common.entity.node.EngineNode;
+import org.apache.linkis.manager.common.entity.node.Node;
 
 /** Pids that Linkis knows. */
 final class Pids {
@@ -10,7 +10,7 @@ final class Pids {
    * The pid on the engine's host that the engine told; 0: none, or its identifier is an
    * application's.
    */
-  static int of(EngineNode node) {
+  static int of(Node node) {
     String identifier = node.getIdentifier();
     return identifier != null && identifier.matches("[1-9][0-9]{0,8}") ? Integer.parseInt(identifier) : 0;
   }

@@ -8,6 +8,7 @@ import io.github.bursar.linkis.mapping.ResourceMapper;
 import java.util.ArrayList;
 import java.util.List;
 import org.apache.linkis.manager.common.entity.node.EngineNode;
+import org.apache.linkis.manager.common.entity.node.Node;
 import org.apache.linkis.manager.common.entity.persistence.PersistenceResource;
 import org.apache.linkis.manager.common.entity.resource.NodeResource;
 import org.apache.linkis.manager.common.protocol.engine.EngineCreateRequest;
@@ -106,7 +107,7 @@ public class ShadowResourceManager extends DefaultResourceManager implements Dis
     try {
       EngineInstanceLabel engine = new RMLabelContainer(new ArrayList<>(engineLabels)).getEngineInstanceLabel();
       PersistenceResource stored = rows.resource(engine);
-      EngineNode node = rows.node(engine);
+      Node node = rows.node(engine);
       if (stored != null && node != null) {
         books.used(stored.getTicketId(), engine.getInstance(), Pids.of(node));
       }

@@ -45,7 +45,7 @@ class BursarResourceManagerTest extends ManagerFixture {
     assertEquals(10, a.entitled().cpuMillis().getAsLong());
     assertEquals(ticket, linkis.nodes.get(ticket).getTicketId());
     assertEquals(host + ":9102", linkis.nodes.get(ticket).getEMNode().getServiceInstance().getInstance());
-    PersistenceResource row = linkis.resources.get(FakeLinkis.label(ticket).getStringValue());
+    PersistenceResource row = linkis.resources.get(FakeLinkis.value(FakeLinkis.label(ticket)));
     assertEquals(ticket, row.getTicketId());
     assertTrue(row.getLockedResource().contains("\"memory\":67108864"), row.getLockedResource());
     assertEquals(1, linkis.records.get(ticket).getRequestTimes());
@@ -57,16 +57,16 @@ class BursarResourceManagerTest extends ManagerFixture {
     assertEquals(AllocationState.ACTIVE, a.state());
     assertEquals(host + ":17485", a.address());
     assertTrue(a.expireTime().isPresent(), "nobody told its pid, so it has a lease");
-    row = linkis.resources.get(engine.getStringValue());
+    row = linkis.resources.get(FakeLinkis.value(engine));
     assertTrue(row.getUsedResource().contains("\"memory\":67108864"), row.getUsedResource());
     assertTrue(row.getLockedResource().contains("\"memory\":0"), row.getLockedResource());
     assertEquals("Running", linkis.records.get(ticket).getStatus());
     manager.resourceUsed(with(labels("alice"), engine), used()); // twice is fine
-    assertTrue(linkis.resources.get(engine.getStringValue()).getUsedResource().contains("\"memory\":67108864"));
+    assertTrue(linkis.resources.get(FakeLinkis.value(engine)).getUsedResource().contains("\"memory\":67108864"));
 
     manager.resourceReleased(gone("alice", engine, null));
     assertEquals(AllocationState.RELEASED, allocation(ticket).state());
-    assertFalse(linkis.resources.containsKey(engine.getStringValue()));
+    assertFalse(linkis.resources.containsKey(FakeLinkis.value(engine)));
     assertEquals("Success", linkis.records.get(ticket).getStatus());
     assertTrue(linkis.records.get(ticket).getReleasedResource().contains("64.0 MB"), linkis.records.get(ticket).getReleasedResource());
   }

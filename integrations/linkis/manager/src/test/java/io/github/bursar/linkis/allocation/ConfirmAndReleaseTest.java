@@ -46,7 +46,7 @@ class ConfirmAndReleaseTest extends ManagerFixture {
         Thread.sleep(100);
       }
       manager.resourceReleased(gone("pid", engine, pid)); // when Linkis notices
-      assertFalse(linkis.resources.containsKey(engine.getStringValue()));
+      assertFalse(linkis.resources.containsKey(FakeLinkis.value(engine)));
     } finally {
       process.destroyForcibly();
     }

@@ -2,64 +2,58 @@ package io.github.bursar.linkis.allocation;
 
 import java.lang.reflect.Field;
 import java.lang.reflect.InvocationHandler;
+import java.lang.reflect.Method;
 import java.lang.reflect.Proxy;
-import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.Collections;
 import java.util.Date;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.atomic.AtomicInteger;
 import org.apache.linkis.common.ServiceInstance;
 import org.apache.linkis.manager.common.entity.node.EngineNode;
 import org.apache.linkis.manager.common.entity.persistence.ECResourceInfoRecord;
+import org.apache.linkis.manager.common.entity.persistence.PersistenceLabel;
 import org.apache.linkis.manager.common.entity.persistence.PersistenceResource;
 import org.apache.linkis.manager.common.entity.resource.NodeResource;
 import org.apache.linkis.manager.common.utils.ResourceUtils;
 import org.apache.linkis.manager.dao.ECResourceRecordMapper;
+import org.apache.linkis.manager.dao.LabelManagerMapper;
+import org.apache.linkis.manager.dao.ResourceManagerMapper;
+import org.apache.linkis.manager.label.LabelManagerUtils;
 import org.apache.linkis.manager.label.entity.Label;
 import org.apache.linkis.manager.label.entity.engine.EngineInstanceLabel;
-import org.apache.linkis.manager.label.service.NodeLabelService;
 import org.apache.linkis.manager.label.service.ResourceLabelService;
 import org.apache.linkis.manager.persistence.NodeManagerPersistence;
 import org.apache.linkis.manager.persistence.NodeMetricManagerPersistence;
 import org.apache.linkis.manager.rm.service.impl.LabelResourceServiceImpl;
 import org.apache.linkis.manager.rm.service.impl.ResourceLogService;
+import org.springframework.transaction.PlatformTransactionManager;
+import org.springframework.transaction.support.SimpleTransactionStatus;
 
 /** Linkis's rows in memory, below Linkis's own services: resources are stored as its JSON. */
 final class FakeLinkis {
   final Map<String, PersistenceResource> resources = new ConcurrentHashMap<>();
   final Map<String, EngineNode> nodes = new ConcurrentHashMap<>();
-  final Map<String, List<Label<?>>> nodeLabels = new ConcurrentHashMap<>();
+  final Map<String, Integer> labels = new ConcurrentHashMap<>();
+  final Map<String, List<?>> nodeLabels = new ConcurrentHashMap<>();
   final Map<String, ECResourceInfoRecord> records = new ConcurrentHashMap<>();
+  private final Map<Integer, PersistenceResource> unlabeled = new ConcurrentHashMap<>();
+  private final AtomicInteger ids = new AtomicInteger();
+  private volatile List<Map<String, ?>> before;
   volatile Throwable addEngineNodeFails;
   volatile RuntimeException resourceFails;
 
   EngineRows rows() {
     EngineRows rows = new EngineRows();
-    LabelResourceServiceImpl labelResources = new LabelResourceServiceImpl();
-    labelResources.resourceLabelService_$eq(
-        fake(
-            ResourceLabelService.class,
-            (proxy, method, args) -> {
-              switch (method.getName()) {
-                case "setResourceToLabel":
-                case "setEngineConnResourceToLabel":
-                  if (resourceFails != null) {
-                    throw resourceFails;
-                  }
-                  put((Label<?>) args[0], (NodeResource) args[1]);
-                  return null;
-                case "getPersistenceResourceByLabel":
-                  return resources.get(((Label<?>) args[0]).getStringValue());
-                case "getResourceByLabel":
-                  return ResourceUtils.fromPersistenceResource(resources.get(((Label<?>) args[0]).getStringValue()));
-                case "removeResourceByLabel":
-                  resources.remove(((Label<?>) args[0]).getStringValue());
-                  return null;
-                default:
-                  throw new UnsupportedOperationException(method.toString());
-              }
-            }));
-    rows.resources = labelResources;
+    LabelResourceServiceImpl ecms = new LabelResourceServiceImpl();
+    ecms.resourceLabelService_$eq(fake(ResourceLabelService.class, (proxy, method, args) -> ecm(method, args)));
+    rows.resources = ecms;
+    rows.transactions = fake(PlatformTransactionManager.class, (proxy, method, args) -> transaction(method.getName()));
+    rows.labelRows = fake(LabelManagerMapper.class, (proxy, method, args) -> label(method, args));
+    rows.resourceRows = fake(ResourceManagerMapper.class, (proxy, method, args) -> resource(method, args));
     rows.nodes =
         fake(
             NodeManagerPersistence.class,
@@ -71,71 +65,135 @@ final class FakeLinkis {
                   }
                   nodes.put(((EngineNode) args[0]).getServiceInstance().getInstance(), (EngineNode) args[0]);
                   return null;
-                case "getEngineNode":
+                case "getNode":
                   return nodes.get(((ServiceInstance) args[0]).getInstance());
-                case "deleteEngineNode":
-                  nodes.remove(((EngineNode) args[0]).getServiceInstance().getInstance());
-                  return null;
                 default:
                   throw new UnsupportedOperationException(method.toString());
               }
             });
-    rows.nodeLabels =
-        fake(
-            NodeLabelService.class,
-            (proxy, method, args) -> {
-              String instance = ((ServiceInstance) args[0]).getInstance();
-              if (method.getName().equals("addLabelToNode")) {
-                nodeLabels.computeIfAbsent(instance, i -> new ArrayList<>()).add((Label<?>) args[1]);
-              } else if (method.getName().equals("removeLabelsFromNode")) {
-                nodeLabels.remove(instance);
-              } else {
-                throw new UnsupportedOperationException(method.toString());
-              }
-              return null;
-            });
     rows.metrics = fake(NodeMetricManagerPersistence.class, (proxy, method, args) -> null);
-    rows.record = new ResourceLogService();
-    set(
-        rows.record,
-        "ecResourceRecordMapper",
+    rows.records =
         fake(
             ECResourceRecordMapper.class,
             (proxy, method, args) -> {
-              switch (method.getName()) {
-                case "getECResourceInfoRecord":
-                  return records.get((String) args[0]);
-                default:
-                  records.put(((ECResourceInfoRecord) args[0]).getTicketId(), (ECResourceInfoRecord) args[0]);
-                  return null;
+              if (method.getName().equals("getECResourceInfoRecord")) {
+                return records.get((String) args[0]);
               }
-            }));
+              records.put(((ECResourceInfoRecord) args[0]).getTicketId(), (ECResourceInfoRecord) args[0]);
+              return null;
+            });
+    rows.record = new ResourceLogService();
+    set(rows.record, "ecResourceRecordMapper", rows.records);
     return rows;
   }
 
-  private void put(Label<?> label, NodeResource resource) {
-    PersistenceResource old = resources.get(label.getStringValue());
-    PersistenceResource p = ResourceUtils.toPersistenceResource(resource);
-    p.setCreateTime(new Date());
-    // As in Linkis's own: an engine's first row is under its ticket's name.
-    if (old != null) {
-      p.setTicketId(old.getTicketId());
-    } else if (label instanceof EngineInstanceLabel) {
-      p.setTicketId(((EngineInstanceLabel) label).getInstance());
+  /** What was written since it began goes if it is rolled back. One at a time is enough here. */
+  private Object transaction(String step) {
+    if (step.equals("getTransaction")) {
+      before = Arrays.asList(new HashMap<>(nodes), new HashMap<>(labels), new HashMap<>(nodeLabels), new HashMap<>(resources));
+      return new SimpleTransactionStatus();
     }
-    resources.put(label.getStringValue(), p);
+    if (step.equals("rollback")) {
+      restore(nodes, before.get(0));
+      restore(labels, before.get(1));
+      restore(nodeLabels, before.get(2));
+      restore(resources, before.get(3));
+    }
+    return null;
+  }
+
+  @SuppressWarnings("unchecked")
+  private static <V> void restore(Map<String, V> rows, Map<String, ?> before) {
+    rows.clear();
+    rows.putAll((Map<String, V>) before);
+  }
+
+  private Object label(Method method, Object[] args) {
+    switch (method.getName()) {
+      case "registerLabel":
+        PersistenceLabel label = (PersistenceLabel) args[0];
+        label.setId(ids.incrementAndGet());
+        labels.put(label.getStringValue(), label.getId());
+        return null;
+      case "addLabelServiceInstance":
+        nodeLabels.put((String) args[0], (List<?>) args[1]);
+        return null;
+      case "addLabelsAndResource":
+        String value = labels.entrySet().stream().filter(e -> ((List<?>) args[1]).contains(e.getValue())).findFirst().get().getKey();
+        resources.put(value, unlabeled.remove((Integer) args[0]));
+        return null;
+      case "getResourcesByLabel":
+        PersistenceResource found = resources.get((String) args[1]);
+        return found == null ? Collections.emptyList() : Collections.singletonList(found);
+      default:
+        throw new UnsupportedOperationException(method.toString());
+    }
+  }
+
+  private Object resource(Method method, Object[] args) {
+    switch (method.getName()) {
+      case "registerResource":
+        if (resourceFails != null) {
+          throw resourceFails;
+        }
+        PersistenceResource made = (PersistenceResource) args[0];
+        made.setId(ids.incrementAndGet());
+        made.setCreateTime(new Date());
+        unlabeled.put(made.getId(), made);
+        return null;
+      case "nodeResourceUpdateByResourceId":
+        PersistenceResource said = (PersistenceResource) args[1];
+        PersistenceResource row = byId((Integer) args[0]).getValue();
+        row.setMaxResource(said.getMaxResource());
+        row.setMinResource(said.getMinResource());
+        row.setUsedResource(said.getUsedResource());
+        row.setLeftResource(said.getLeftResource());
+        row.setExpectedResource(said.getExpectedResource());
+        row.setLockedResource(said.getLockedResource());
+        return null;
+      case "deleteResourceById":
+        resources.remove(byId((Integer) ((List<?>) args[0]).get(0)).getKey());
+        return null;
+      case "deleteResourceRelByResourceId":
+        return null; // the fake has the two in one
+      default:
+        throw new UnsupportedOperationException(method.toString());
+    }
+  }
+
+  private Object ecm(Method method, Object[] args) {
+    String value = ((Label<?>) args[0]).getStringValue();
+    switch (method.getName()) {
+      case "setResourceToLabel":
+        resources.put(value, ResourceUtils.toPersistenceResource((NodeResource) args[1]));
+        return null;
+      case "removeResourceByLabel":
+        resources.remove(value);
+        return null;
+      default:
+        throw new UnsupportedOperationException(method.toString());
+    }
+  }
+
+  private Map.Entry<String, PersistenceResource> byId(Integer id) {
+    return resources.entrySet().stream().filter(e -> id.equals(e.getValue().getId())).findFirst().get();
   }
 
   /** The engine says where it is: from then on its rows have that name. Returns its label. */
   EngineInstanceLabel started(String ticket, String address, String identifier) {
     EngineInstanceLabel before = label(ticket);
     EngineInstanceLabel after = label(address);
-    resources.put(after.getStringValue(), resources.remove(before.getStringValue()));
+    resources.put(value(after), resources.remove(value(before)));
     EngineNode node = nodes.remove(ticket);
     node.setServiceInstance(after.getServiceInstance());
     node.setIdentifier(identifier);
     nodes.put(address, node);
     return after;
+  }
+
+  /** What the label's row has. */
+  static String value(EngineInstanceLabel label) {
+    return LabelManagerUtils.convertPersistenceLabel(label).getStringValue();
   }
 
   static EngineInstanceLabel label(String instance) {
