@@ -36,6 +36,9 @@ func (w *world) urls() string {
 	return strings.Join(list, ",")
 }
 
+// coordinatorAddress is the first one's.
+func (w *world) coordinatorAddress() string { return strings.TrimPrefix(w.coordinator.url, "http://") }
+
 // startCoordinators starts one with a database of its own, or several with a Consul server each and
 // one PostgreSQL.
 func (w *world) startCoordinators(number int) {
