@@ -111,8 +111,8 @@ func (r *running) scriptRuns(t *testing.T) {
 	if want, _, _ := strings.Cut(e.instance, ":"); a.GetHostId() != want {
 		t.Errorf("the engine is on %s, and booked on %s", want, a.GetHostId())
 	}
-	if command, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", e.pid)); err != nil || !strings.Contains(string(command), "EngineConnServer") {
-		t.Errorf("pid %d is no engine: %.200q %v", e.pid, command, err)
+	if r.jvmOf(e.pid) == 0 {
+		t.Errorf("pid %d is no engine", e.pid)
 	}
 	eventually(t, "it is measured", func() error {
 		if a := r.allocation(e.ticket); a.GetMeasured().GetMemoryBytes() == 0 {
@@ -163,7 +163,7 @@ func (r *running) engineIsKilled(t *testing.T) {
 		a, err = r.runs(script)
 		return err
 	})
-	ticket, pid := a.GetId(), int(a.GetProcess().GetPid())
+	ticket, pid := a.GetId(), r.jvmOf(int(a.GetProcess().GetPid()))
 	instance := r.db.rows("SELECT instance FROM linkis_cg_manager_service_instance WHERE identifier = ?", strconv.Itoa(pid))
 	sleepers := r.processes(script)
 	r.kill(pid)

@@ -43,7 +43,7 @@ func TestLaunch(t *testing.T) {
 		t.Fatal("an agent starts engines of other users only as root: run this as root")
 	}
 	l := &launching{running: newRunning(t, options{
-		hosts: 2, memory: 4 << 30, user: engineAccount, policy: fmt.Sprintf("{onOverUse: limit, tolerance: %d%%}", (launchTolerance-1)*100),
+		hosts: 2, memory: 4 << 30, millis: 1000, user: engineAccount, policy: fmt.Sprintf("{onOverUse: limit, tolerance: %d%%}", (launchTolerance-1)*100),
 	})}
 	if err := os.Chmod(filepath.Join(l.dir, "run", "user"), 0o777); err != nil { //nolint:gosec // results are written by engines
 		t.Fatal(err)
@@ -164,9 +164,9 @@ func (l *launching) engineIsRight(t *testing.T) {
 	if !launched || ecm {
 		t.Errorf("the engine's JVM %d: below what the agent has started (%d): %v, below the ECM: %v", jvm, a.GetProcess().GetPid(), launched, ecm)
 	}
-	limit, err := memoryLimit(jvm, a.GetId())
-	if want := a.GetEntitled().GetMemoryBytes() * launchTolerance; err != nil || limit != want {
-		t.Errorf("the engine's cgroup has a limit of %d bytes, want %d: %v", limit, want, err)
+	limit, err := memoryFile(jvm, a.GetId(), "memory.limit_in_bytes", "memory.max")
+	if want := fmt.Sprint(a.GetEntitled().GetMemoryBytes() * launchTolerance); err != nil || limit != want {
+		t.Errorf("the engine's cgroup has a limit of %s bytes, want %s: %v", limit, want, err)
 	}
 	for _, name := range []string{"logs/stdout", "logs/stderr"} {
 		if uid := uidOf(t, filepath.Join(folder, name)); uid != account.Uid {
@@ -189,24 +189,25 @@ func (l *launching) engineIsRight(t *testing.T) {
 	}
 }
 
-// memoryLimit is the limit of the cgroup that a process is in. It must be that of the allocation.
-func memoryLimit(pid int, id string) (int64, error) {
+// memoryFile reads a file of the cgroup that limits the memory of a process: its name in version 1,
+// or in version 2. The cgroup must be the allocation's own.
+func memoryFile(pid int, id, version1, version2 string) (string, error) {
 	groups, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
 	if err != nil {
-		return 0, err
+		return "", err
 	}
 	for line := range strings.Lines(string(groups)) {
 		parts := strings.SplitN(strings.TrimSpace(line), ":", 3)
 		if len(parts) < 3 || parts[1] != "memory" && parts[0] != "0" || !strings.Contains(parts[2], id) {
 			continue
 		}
-		for _, file := range []string{"/sys/fs/cgroup/memory" + parts[2] + "/memory.limit_in_bytes", "/sys/fs/cgroup" + parts[2] + "/memory.max"} {
+		for _, file := range []string{"/sys/fs/cgroup/memory" + parts[2] + "/" + version1, "/sys/fs/cgroup" + parts[2] + "/" + version2} {
 			if text, err := os.ReadFile(file); err == nil {
-				return strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+				return strings.TrimSpace(string(text)), nil
 			}
 		}
 	}
-	return 0, fmt.Errorf("pid %d is in no cgroup of %s that limits memory:\n%s", pid, id, groups)
+	return "", fmt.Errorf("pid %d is in no cgroup of %s that limits memory:\n%s", pid, id, groups)
 }
 
 // memoryIsLimited: the kernel ends the script, and the engine goes on.
@@ -217,9 +218,9 @@ func (l *launching) memoryIsLimited(t *testing.T) {
 	if status := l.ends(id); status != "Failed" {
 		t.Errorf("the script has ended with %s, want Failed", status)
 	}
-	killed, err := l.killsIn(jvm)
-	if err != nil || killed == 0 {
-		t.Errorf("the kernel has killed %d processes of the engine: %v", killed, err)
+	events, err := memoryFile(jvm, a.GetId(), "memory.oom_control", "memory.events")
+	if err != nil || !strings.Contains(events, "oom_kill ") || strings.HasSuffix(events, "oom_kill 0") || strings.Contains(events, "oom_kill 0\n") {
+		t.Errorf("the kernel has killed no process of the engine: %q %v", events, err)
 	}
 	if again, still, _ := l.only(); again.GetId() != a.GetId() || still != jvm {
 		t.Errorf("the engine is another one: %v, pid %d", again, still)
@@ -237,25 +238,6 @@ func (l *launching) ends(id string) (status string) {
 		return err
 	})
 	return status
-}
-
-// killsIn counts what the kernel has killed in the cgroup of a process for lack of memory.
-func (l *launching) killsIn(pid int) (kills int, err error) {
-	groups, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
-	if err != nil {
-		return 0, err
-	}
-	for line := range strings.Lines(string(groups)) {
-		parts := strings.SplitN(strings.TrimSpace(line), ":", 3)
-		for _, file := range []string{"/sys/fs/cgroup/memory" + parts[2] + "/memory.oom_control", "/sys/fs/cgroup" + parts[2] + "/memory.events"} {
-			text, _ := os.ReadFile(file)
-			if _, after, found := strings.Cut(string(text), "oom_kill "); found {
-				number, _, _ := strings.Cut(after, "\n")
-				return strconv.Atoi(number)
-			}
-		}
-	}
-	return 0, fmt.Errorf("no cgroup of pid %d counts them:\n%s", pid, groups)
 }
 
 // linkisStops: Linkis's own request ends the engine and all its processes through the agent.
@@ -291,13 +273,13 @@ func (l *launching) stopByLinkis(e engine) {
 	l.audit()
 }
 
-// startFails: Java refuses such a small heap. Linkis's caller is told where to look, and nothing is
+// startFails: Java refuses such a small heap. Linkis's caller is told what Java said, and nothing is
 // left.
 func (l *launching) startFails(t *testing.T) {
 	e, err := l.create("1k")
 	t.Logf("Linkis says: %v", err)
-	if err == nil {
-		t.Errorf("an engine without memory was started: %v", e)
+	if err == nil || !strings.Contains(err.Error(), "heap") {
+		t.Errorf("want what Java says of a heap that is too small: engine %v, %v", e, err)
 	}
 	l.awaitNothing("after the failed start")
 	if left := l.processes("engineConnExec.sh"); len(left) > 0 {

@@ -70,6 +70,19 @@ func (r *running) give(folder string, to *user.User) {
 	}
 }
 
+// jvmOf is the engine that a process is, or that runs below it: an agent starts an engine by its
+// script. 0: there is none.
+func (r *running) jvmOf(pid int) int {
+	for _, jvm := range r.engineProcesses() {
+		for parent := jvm; parent > 1; parent = parentOf(parent) {
+			if parent == pid {
+				return jvm
+			}
+		}
+	}
+	return 0
+}
+
 // step is a part of a test, which begins with what the part before it has left.
 type step struct {
 	name string

@@ -31,6 +31,7 @@ type world struct {
 	lab     *netlab.Lab
 	engines bool // real ones: Linkis has its configuration for them
 	memory  int64
+	millis  int // of a core of Linkis
 	// projected says that the adapter keeps the rows of ECMs.
 	projected bool
 	user      string // of Linkis: whose the engines are
@@ -73,6 +74,7 @@ type options struct {
 	hosts   int
 	engines bool   // real ones
 	memory  int64  // of every host; default: hostMemory
+	millis  int    // of a core of Linkis; default: millisPerCore
 	agent   string // more of every agent's configuration
 	policy  string // of every agent for its engines; empty: its own
 	// coordinators is how many there are; default: one, with a database of its own.
@@ -100,7 +102,7 @@ func newWorld(t *testing.T, o options) *world {
 	for i := range o.hosts {
 		names = append(names, fmt.Sprintf("ecm-%d", i+1))
 	}
-	w := &world{t: t, dir: temporary(t), here: here, lab: netlab.New(t, names...), engines: o.engines, memory: cmp.Or(o.memory, hostMemory), user: o.user, policy: o.policy, providers: o.providers, driver: driverPort}
+	w := &world{t: t, dir: temporary(t), here: here, lab: netlab.New(t, names...), engines: o.engines, memory: cmp.Or(o.memory, hostMemory), millis: cmp.Or(o.millis, millisPerCore), user: o.user, policy: o.policy, providers: o.providers, driver: driverPort}
 	lines := w.lab.Here.Address.String() + " here\n127.0.0.1 localhost\n"
 	for _, name := range names {
 		node := w.lab.Node(name)
@@ -137,7 +139,7 @@ func (w *world) eurekaURL() string {
 func (w *world) startAgent(h *host, more string) {
 	w.t.Helper()
 	file := w.write(h.name+".yaml", fmt.Sprintf("hostId: %s\nsocket: %s\nstateDir: %s\ntick: 1s\ncoordinators: [%s]\ncapacity: {memory: %d, cpu: %dm, instances: 64}\nengines: {logDir: %s, policies: [%s]}\n%s",
-		h.name, h.socket, filepath.Join(w.dir, h.name+"-agent"), w.urls(), w.memory, hostCores*millisPerCore, filepath.Join(w.dir, h.name+"-logs"), w.policy, more))
+		h.name, h.socket, filepath.Join(w.dir, h.name+"-agent"), w.urls(), w.memory, hostCores*w.millis, filepath.Join(w.dir, h.name+"-logs"), w.policy, more))
 	h.agent = w.run(h.name+" agent", h.node, "agent", "--config", file, "--log-format", "text")
 }
 
@@ -193,7 +195,7 @@ func (w *world) startManager(m mode, properties map[string]string) {
 	if m != stock {
 		all["linkis.bursar.mode"] = string(m)
 		all["linkis.bursar.url"] = w.urls()
-		all["linkis.bursar.cpu.millis.per.core"] = fmt.Sprint(millisPerCore)
+		all["linkis.bursar.cpu.millis.per.core"] = fmt.Sprint(w.millis)
 	}
 	maps.Copy(all, properties)
 	w.manager.set(all)
