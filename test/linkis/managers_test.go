@@ -92,7 +92,7 @@ func (p *pair) rowsAreStable(t *testing.T) {
 	var all []held
 	for n, by := range p.both() {
 		for i, h := range p.hosts {
-			query := values{"ecm": h.instance(), "memory": (256 << 20) * (n + i + 1), "user": fmt.Sprintf("stable-%d", n)}
+			query := values{"ecm": h.instance(), "memory": (256 << 20) * (n + i + 1), "user": fmt.Sprintf("stable%d", n)}
 			ticket := by.grant(query)
 			query["ticket"] = ticket
 			by.ask("used", query)
@@ -128,7 +128,7 @@ func (p *pair) rowsAreStable(t *testing.T) {
 			flatten(fields, "", m.Data)
 			said = append(said, fmt.Sprint(fields))
 		}
-		if said[0] != said[1] || !strings.Contains(said[0], "256") && !strings.Contains(said[0], fmt.Sprint(256<<20)) {
+		if said[0] != said[1] || len(said[0]) < 1000 {
 			t.Errorf("%s: one manager says\n%s\nand the other\n%s", path, said[0], said[1])
 		}
 	}
