@@ -41,7 +41,7 @@ func TestQueues(t *testing.T) {
 		"root.rest.capacity": "75",
 	}})}
 	file := filepath.Join(t.TempDir(), "providers.yaml")
-	if err := os.WriteFile(file, []byte(fmt.Sprintf("providers:\n  - kind: yarn\n    cluster: default\n    default: true\n    settings: {addresses: %q, interval: 1s}\n", q.cluster.Addresses())), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(fmt.Sprintf("providers:\n  - kind: yarn\n    cluster: default\n    default: true\n    settings: {addresses: %q, interval: 2s}\n", q.cluster.Addresses())), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	q.world = newWorld(t, options{hosts: 1, providers: "providersFile: " + file + "\n"})
