@@ -97,8 +97,8 @@ func (l *launching) startLaunchingECM(h *host, account string) {
 	}
 }
 
-// notTrusted: the agent starts engines of others for its trusted users alone. Linkis is told so, and
-// nothing stays allocated.
+// notTrusted: the agent starts engines of others for its trusted users alone. Linkis is told so,
+// and nothing stays allocated.
 func (l *launching) notTrusted(t *testing.T) {
 	var err error
 	eventually(t, "an engine is refused", func() error {

@@ -33,8 +33,8 @@ type queues struct {
 	cluster *yarn.Cluster
 }
 
-// TestQueues asks for engines of the type DriverAndYarn. What they get is what their queue has, with
-// what others use there.
+// TestQueues asks for engines of the type DriverAndYarn. What they get is what their queue has,
+// less what others use there.
 func TestQueues(t *testing.T) {
 	q := &queues{cluster: yarn.Start(t, yarn.Options{Capacity: map[string]string{
 		"root.queues": "linkis,rest", "root.linkis.capacity": "25", "root.linkis.maximum-capacity": "25", "root.linkis.user-limit-factor": "100",
@@ -70,8 +70,8 @@ func (q *queues) wants(gibibytes, cores int64) values {
 	}
 }
 
-// refusedBy asks for what there is not. The refusal must have Linkis's code and wording, and Bursar's
-// words after them.
+// refusedBy asks for what there is not. The refusal must have Linkis's code and wording, and
+// Bursar's words after them.
 func (q *queues) refusedBy(query values, texts ...string) {
 	q.t.Helper()
 	a := q.ask("request", query)
