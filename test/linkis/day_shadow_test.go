@@ -92,7 +92,7 @@ func TestDayInShadow(t *testing.T) {
 	s.counted("all was given back")
 }
 
-// asks asks for an engine, must get that answer of stock, and adds one to a count.
+// asks requests an engine, must get that answer of stock, and adds one to a count.
 func (s *shadowed) asks(query values, answer string, count *int) {
 	s.t.Helper()
 	query["ecm"], query["wait"] = s.h.instance(), 0

@@ -45,7 +45,7 @@ func TestLaunch(t *testing.T) {
 	l := &launching{running: newRunning(t, options{
 		hosts: 2, memory: 4 << 30, millis: 1000, user: engineAccount, policy: fmt.Sprintf("{onOverUse: limit, tolerance: %d%%}", (launchTolerance-1)*100),
 	})}
-	if err := os.Chmod(filepath.Join(l.dir, "run", "user"), 0o777); err != nil { //nolint:gosec // results are written by engines
+	if err := os.Chmod(filepath.Join(l.dir, "run", "user"), 0o777); err != nil { // engines write their results there
 		t.Fatal(err)
 	}
 	l.startLaunchingECM(l.hosts[0], "root")
@@ -88,7 +88,7 @@ func (l *launching) startLaunchingECM(h *host, account string) {
 	// Linkis gives the folders of engines the mode of the one above.
 	engines := filepath.Join(h.name, "engines")
 	l.make(engines)
-	if err := os.Chmod(filepath.Join(l.dir, engines), 0o777); err != nil { //nolint:gosec // as Linkis's own installation does
+	if err := os.Chmod(filepath.Join(l.dir, engines), 0o777); err != nil { // as Linkis's own installation does
 		l.t.Fatal(err)
 	}
 	l.startAdaptedECM(h, map[string]string{"linkis.bursar.launch": "true"})
@@ -243,7 +243,7 @@ func (l *launching) ends(id string) (status string) {
 
 // linkisStops: Linkis's own request ends the engine and all its processes through the agent.
 func (l *launching) linkisStops(t *testing.T) {
-	e := l.mustCreate("256m")
+	e := l.mustCreate("384m")
 	_, jvm, _ := l.only()
 	l.stopByLinkis(e)
 	if proc.Alive(jvm) {
