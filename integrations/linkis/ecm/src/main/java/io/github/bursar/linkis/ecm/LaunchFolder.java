@@ -19,14 +19,18 @@ import java.util.Set;
 import java.util.UUID;
 
 /**
- * Where the agent writes the output of one engine that it has started. The engine's user makes the
- * files, and is trusted with nothing else: the folder stands below one of the ECM's own that nobody
- * else can list or change, and is closed before it is read.
+ * Where the agent writes the output of one engine that it has started, as the engine's user. The
+ * files are the ECM's, which has to read them and need not be root: it makes them before. The user
+ * is trusted with nothing: the folder stands below one of the ECM's own that nobody else can list or
+ * change, and is closed before it is read.
  */
 final class LaunchFolder {
   private static final String PARENT = ".bursar-launch";
+  private static final String OUTPUT = "stdout";
+  private static final String ERRORS = "stderr";
   private static final int ONLY_PASS = 0711;
   private static final int ALL_MAKE = 01777; // sticky: nobody removes another's files
+  private static final int ALL_WRITE = 0622; // and nobody but the ECM reads
   private static final int OTHERS_WRITE = 0022;
 
   private final Path folder;
@@ -59,6 +63,10 @@ final class LaunchFolder {
     Path folder = parent.resolve(UUID.randomUUID().toString());
     Files.createDirectory(
         folder, PosixFilePermissions.asFileAttribute(PosixFilePermissions.fromString("rwx------")));
+    for (String name : new String[] {OUTPUT, ERRORS}) {
+      Path file = Files.createFile(folder.resolve(name));
+      Files.setAttribute(file, "unix:mode", ALL_WRITE);
+    }
     Files.setAttribute(folder, "unix:mode", ALL_MAKE);
     return new LaunchFolder(folder);
   }
@@ -84,8 +92,8 @@ final class LaunchFolder {
    */
   byte[] output(int most) throws IOException {
     close();
-    byte[] output = beginning(folder.resolve("stdout"), most);
-    byte[] errors = beginning(folder.resolve("stderr"), most - output.length);
+    byte[] output = beginning(folder.resolve(OUTPUT), most);
+    byte[] errors = beginning(folder.resolve(ERRORS), most - output.length);
     byte[] both = Arrays.copyOf(output, output.length + errors.length);
     System.arraycopy(errors, 0, both, output.length, errors.length);
     return both;
