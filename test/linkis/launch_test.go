@@ -274,8 +274,8 @@ func (l *launching) stopByLinkis(e engine) {
 	l.audit()
 }
 
-// startFails: Java has too small a heap. Linkis's caller is told what its script printed, and nothing
-// is left.
+// startFails: Java has too small a heap. Linkis's caller is told what its script printed, and
+// nothing is left.
 func (l *launching) startFails(t *testing.T) {
 	e, err := l.create("8m")
 	t.Logf("Linkis says: %v", err)

@@ -114,7 +114,11 @@ final class Calls {
   }
 
   void used(Request r, String ticket) {
-    resources.resourceUsed(labels(r, ticket), resource(r));
+    UserNodeResource reported = resource(r);
+    if (r.queue != null) { // as engines with a part in a queue say it
+      reported.setUsedResource(reported.getMinResource());
+    }
+    resources.resourceUsed(labels(r, ticket), reported);
   }
 
   void release(Request r, String ticket) {
