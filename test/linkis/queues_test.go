@@ -36,15 +36,19 @@ type queues struct {
 // TestQueues asks for engines of the type DriverAndYarn. What they get is what their queue has,
 // less what others use there.
 func TestQueues(t *testing.T) {
-	q := &queues{cluster: yarn.Start(t, yarn.Options{Capacity: map[string]string{
-		"root.queues": "linkis,rest", "root.linkis.capacity": "25", "root.linkis.maximum-capacity": "25", "root.linkis.user-limit-factor": "100",
-		"root.rest.capacity": "75",
-	}})}
-	file := filepath.Join(t.TempDir(), "providers.yaml")
-	if err := os.WriteFile(file, []byte(fmt.Sprintf("providers:\n  - kind: yarn\n    cluster: default\n    default: true\n    settings: {addresses: %q, interval: 2s}\n", q.cluster.Addresses())), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	q.world = newWorld(t, options{hosts: 1, providers: "providersFile: " + file + "\n"})
+	q := &queues{}
+	q.world = newWorld(t, options{hosts: 1, clusters: func() string {
+		q.cluster = yarn.Start(t, yarn.Options{Capacity: map[string]string{
+			"root.queues": "linkis,rest", "root.linkis.capacity": "25", "root.linkis.maximum-capacity": "25", "root.linkis.user-limit-factor": "100",
+			"root.rest.capacity": "75",
+		}})
+		file := filepath.Join(t.TempDir(), "providers.yaml")
+		text := fmt.Sprintf("providers:\n  - kind: yarn\n    cluster: default\n    default: true\n    settings: {addresses: %q, interval: 2s}\n", q.cluster.Addresses())
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return "providersFile: " + file + "\n"
+	}})
 	q.startManager(enforced, map[string]string{"linkis.bursar.wait.max": "0s"})
 	q.manager.listed()
 	q.startECM(q.hosts[0])

@@ -79,7 +79,9 @@ type options struct {
 	policy  string // of every agent for its engines; empty: its own
 	// coordinators is how many there are; default: one, with a database of its own.
 	coordinators int
-	providers    string // more of their configuration: clusters
+	// clusters starts clusters and returns their part of the coordinators' configuration. A process
+	// that was started before the network could end with the thread that made a node of it.
+	clusters func() string
 	user         string // of Linkis; default: who runs the test
 }
 
@@ -102,7 +104,7 @@ func newWorld(t *testing.T, o options) *world {
 	for i := range o.hosts {
 		names = append(names, fmt.Sprintf("ecm-%d", i+1))
 	}
-	w := &world{t: t, dir: temporary(t), here: here, lab: netlab.New(t, names...), engines: o.engines, memory: cmp.Or(o.memory, hostMemory), millis: cmp.Or(o.millis, millisPerCore), user: o.user, policy: o.policy, providers: o.providers, driver: driverPort}
+	w := &world{t: t, dir: temporary(t), here: here, lab: netlab.New(t, names...), engines: o.engines, memory: cmp.Or(o.memory, hostMemory), millis: cmp.Or(o.millis, millisPerCore), user: o.user, policy: o.policy, driver: driverPort}
 	lines := w.lab.Here.Address.String() + " here\n127.0.0.1 localhost\n"
 	for _, name := range names {
 		node := w.lab.Node(name)
@@ -112,6 +114,9 @@ func newWorld(t *testing.T, o options) *world {
 	w.put("hosts", []byte(lines), 0o644)
 	w.layOut()
 	w.db = startDatabase(t, here, w.dir)
+	if o.clusters != nil {
+		w.providers = o.clusters()
+	}
 	w.startCoordinators(max(1, o.coordinators))
 	for _, h := range w.hosts {
 		w.startAgent(h, o.agent)
