@@ -82,7 +82,7 @@ type options struct {
 	// clusters starts clusters and returns their part of the coordinators' configuration. A process
 	// that was started before the network could end with the thread that made a node of it.
 	clusters func() string
-	user         string // of Linkis; default: who runs the test
+	user     string // of Linkis; default: who runs the test
 }
 
 // newWorld makes the network, MariaDB, a coordinator and an agent on every host. Of Linkis only
