@@ -72,7 +72,7 @@ func (r *running) pidIsAnothers(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			other := exec.Command("sleep", "600")
 			proc.StartGroup(t, other)
-			e := r.mustCreate("256m")
+			e := r.mustCreate("300m")
 			ecm := r.hosts[0].ecm
 			for _, h := range r.hosts {
 				if strings.HasPrefix(e.instance, h.name+":") {

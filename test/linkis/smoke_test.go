@@ -11,6 +11,7 @@ import (
 	"time"
 
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+	"github.com/bursar/bursar/test/proc"
 )
 
 // groupLimit is the memory that the agent of the smoke test sees: twice what it gives away, so that
@@ -60,6 +61,7 @@ func TestSmoke(t *testing.T) {
 	s.startManager(enforced, map[string]string{"linkis.bursar.wait.max": "2s", "linkis.bursar.reservation.ttl": "10s"})
 	t.Logf("the adapter is up after %s", time.Since(began).Round(time.Second))
 	step("nothing goes over", s.nothingGoesOver)
+	step("a cycle takes few statements", s.fewStatements)
 	step("the ECM's row says the truth", s.rowIsRight)
 	step("a quota binds", s.quotaBinds)
 	step("live headroom binds", s.headroomBinds)
@@ -102,6 +104,30 @@ func (s *smoke) nothingGoesOver(t *testing.T) {
 		t.Errorf("no race: %d cycles, %d refused, %d bytes at most", o.Cycles, o.Refused, most)
 	}
 	s.awaitNothing("after the race")
+}
+
+// statementsPerCycle is how many statements a request, its use and its release may take, with those
+// that Linkis itself makes of the release, 11. Stock Linkis takes 146.
+const statementsPerCycle = 30
+
+func (s *smoke) fewStatements(t *testing.T) {
+	const seconds = 3
+	before := s.db.statements()
+	proc.Always(t, seconds*time.Second, time.Second, "nothing is asked for but by the services themselves", func() error {
+		return s.noRows(engineRows)
+	})
+	idle := s.db.statements() - before
+	before = s.db.statements()
+	o := s.loop(values{"ecm": s.h.instance(), "threads": 1, "users": 1, "seconds": seconds, "memory": 128 << 20, "wait": 60_000, "limit": int64(hostMemory)})
+	each := float64(s.db.statements()-before-idle) / float64(max(1, o.Cycles))
+	t.Logf("%v; %.1f statements a cycle, and %d beside", o, each, idle)
+	if o.Cycles < 10 || o.failures() != 0 {
+		t.Errorf("want cycles: %v", o)
+	}
+	if each > statementsPerCycle {
+		t.Errorf("%.1f statements a cycle: want at most %d", each, statementsPerCycle)
+	}
+	s.awaitNothing("after the cycles")
 }
 
 // rowIsRight: Linkis's own row of the ECM follows Bursar's ledger.

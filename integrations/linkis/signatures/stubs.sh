@@ -14,10 +14,11 @@ trap 'rm -rf "$work"' EXIT
 mkdir "$work/signatures"
 cp "$here"/1.8.0/*.txt "$work/signatures"
 cp "$here/$version"/*.txt "$work/signatures"
-java "$here/Signatures.java" stubs "$work/signatures" "$work/src"
+read -ra java <<<"${SIGNATURES:-java -XX:TieredStopAtLevel=1 -XX:+UseSerialGC $here/Signatures.java}"
+"${java[@]}" stubs "$work/signatures" "$work/src"
 find "$work/src" -name '*.java' >"$work/sources"
 for attempt in 1 2 3; do
-  javac -nowarn -Xlint:none --release 8 -Xmaxerrs 10000 -d "$work/classes" @"$work/sources" 2>"$work/log" && break
+  javac -J-XX:TieredStopAtLevel=1 -J-XX:+UseSerialGC -nowarn -Xlint:none --release 8 -Xmaxerrs 10000 -d "$work/classes" @"$work/sources" 2>"$work/log" && break
   # Scala's compiler repeats members of traits with types that Java refuses: those of the trait do.
   clashes=$(sed -nE 's/^(.*\.java):([0-9]+): error: (name clash|types .* are incompatible|.* cannot (override|implement) .*|incompatible types|method .* is already defined).*/\1 \2/p' "$work/log" | sort -u)
   if [[ -z $clashes || $attempt == 3 ]]; then

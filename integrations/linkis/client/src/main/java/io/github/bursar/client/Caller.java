@@ -103,18 +103,21 @@ final class Caller {
     int most = path.endsWith("/List") || path.endsWith("/Apply") ? maxAnswerBytes : Math.min(maxAnswerBytes, LARGEST_SINGLE);
     int server = current;
     int untried = servers.size(); // servers that were not yet asked since the last delay
+    BursarException failure = null;
     while (true) {
       Transport t = servers.get(server);
-      BursarException failure;
+      BursarException before = failure;
+      long left = end - System.nanoTime();
       try {
-        long left = end - System.nanoTime();
         Duration attempt = Duration.ofNanos(Math.max(TimeUnit.MILLISECONDS.toNanos(1), Math.min(left, attemptTimeout.toNanos())));
         Transport.Answer answer = t.post(path, headers(Duration.ofNanos(Math.max(left, attempt.toNanos())), "application/json"), bytes, attempt, most);
         JsonNode ok = Errors.result(answer, t.target());
         current = server;
         return ok;
       } catch (IOException e) {
-        failure = Errors.unanswered(t.target(), e);
+        // What an attempt met says more than that the last one had too little time.
+        boolean cut = left < attemptTimeout.toNanos() && end - System.nanoTime() < SHORTEST_ATTEMPT;
+        failure = cut && before != null ? before : Errors.unanswered(t.target(), e);
         unknown[0] |= !(e instanceof Transport.ConnectFailed);
       } catch (BursarException e) {
         unknown[0] |= undecided(e);

@@ -51,8 +51,6 @@ public class BursarResourceManager extends DefaultResourceManager implements Dis
   private static final Logger log = LoggerFactory.getLogger(BursarResourceManager.class);
   // An engine whose pid nobody told: it lives until Linkis clears it, or this is over.
   private static final Duration LEASE = Duration.ofHours(24);
-  // An agent and its ECM start together.
-  private static final Duration AGENT_COMES = Duration.ofSeconds(15);
 
   private final BursarClient client;
   private final Settings settings;
@@ -62,6 +60,9 @@ public class BursarResourceManager extends DefaultResourceManager implements Dis
   private final Releases releases;
   private final Waiters waiters = new Waiters(createThreads());
   private EngineRows rows;
+
+  /** How long an ECM's agent is waited for: the two start together. */
+  Duration agentComes = Duration.ofSeconds(15);
 
   /** With what it asks, and how. */
   public BursarResourceManager(BursarClient client, Settings settings, ResourceMapper resources, LabelMapper labels) {
@@ -117,7 +118,7 @@ public class BursarResourceManager extends DefaultResourceManager implements Dis
   }
 
   private HostInfo awaitHost(ServiceInstance ecm, String hostId) {
-    long end = System.nanoTime() + AGENT_COMES.toNanos();
+    long end = System.nanoTime() + agentComes.toNanos();
     while (true) {
       Optional<HostInfo> host = ask("register " + ecm.getInstance(), () -> client.host(hostId));
       if (host.isPresent()) {
@@ -226,9 +227,6 @@ public class BursarResourceManager extends DefaultResourceManager implements Dis
     if (stored == null) {
       throw notFound("no resource of the engine " + container.getEngineInstanceLabel());
     }
-    if (rows.node(container.getEngineInstanceLabel()) == null) {
-      throw notFound("no serviceInstance of the engine " + container.getEngineInstanceLabel());
-    }
     String ticket = stored.getTicketId();
     Resource reported = usedResource == null ? null : usedResource.getUsedResource();
     List<String> applications = ResourceMapper.applicationIds(reported);
@@ -300,10 +298,15 @@ public class BursarResourceManager extends DefaultResourceManager implements Dis
     if (ticket == null || ticket.isEmpty()) {
       throw notFound("no resource of the engine " + container.getEngineInstanceLabel());
     }
-    releases.release(ticket, "linkis: " + (engine.getNodeStatus() == null ? "cleared" : engine.getNodeStatus()));
-    if (stored != null) {
-      NodeResource row = ResourceUtils.fromPersistenceResource(stored);
-      rows.released(container, stored, engine, zero(row.getUsedResource()) ? row.getLockedResource() : row.getUsedResource());
+    // The rows go meanwhile: they do whatever Bursar answers.
+    Runnable answered = releases.begin(ticket, "linkis: " + (engine.getNodeStatus() == null ? "cleared" : engine.getNodeStatus()));
+    try {
+      if (stored != null) {
+        NodeResource row = ResourceUtils.fromPersistenceResource(stored);
+        rows.released(container, stored, engine, zero(row.getUsedResource()) ? row.getLockedResource() : row.getUsedResource());
+      }
+    } finally {
+      answered.run();
     }
   }
 

@@ -2,21 +2,19 @@ package io.github.bursar.linkis.allocation;
 
 import java.util.Collections;
 import java.util.List;
+import javax.sql.DataSource;
 import org.apache.linkis.common.ServiceInstance;
-import org.apache.linkis.governance.common.utils.ECPathUtils;
 import org.apache.linkis.manager.common.entity.enumeration.NodeStatus;
 import org.apache.linkis.manager.common.entity.metrics.NodeMetrics;
 import org.apache.linkis.manager.common.entity.node.AMEMNode;
 import org.apache.linkis.manager.common.entity.node.AMEngineNode;
 import org.apache.linkis.manager.common.entity.node.EngineNode;
 import org.apache.linkis.manager.common.entity.node.Node;
-import org.apache.linkis.manager.common.entity.persistence.ECResourceInfoRecord;
 import org.apache.linkis.manager.common.entity.persistence.PersistenceLabel;
 import org.apache.linkis.manager.common.entity.persistence.PersistenceResource;
 import org.apache.linkis.manager.common.entity.resource.NodeResource;
 import org.apache.linkis.manager.common.entity.resource.Resource;
 import org.apache.linkis.manager.common.utils.ResourceUtils;
-import org.apache.linkis.manager.dao.ECResourceRecordMapper;
 import org.apache.linkis.manager.dao.LabelManagerMapper;
 import org.apache.linkis.manager.dao.ResourceManagerMapper;
 import org.apache.linkis.manager.label.LabelManagerUtils;
@@ -26,12 +24,10 @@ import org.apache.linkis.manager.persistence.NodeManagerPersistence;
 import org.apache.linkis.manager.persistence.NodeMetricManagerPersistence;
 import org.apache.linkis.manager.rm.domain.RMLabelContainer;
 import org.apache.linkis.manager.rm.service.LabelResourceService;
-import org.apache.linkis.manager.rm.service.impl.ChangeType;
-import org.apache.linkis.manager.rm.service.impl.ResourceLogService;
-import org.apache.linkis.manager.rm.utils.RMUtils;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 import org.springframework.beans.factory.annotation.Autowired;
+import org.springframework.jdbc.core.JdbcTemplate;
 import org.springframework.transaction.PlatformTransactionManager;
 import org.springframework.transaction.support.TransactionTemplate;
 
@@ -50,9 +46,13 @@ public class EngineRows {
   @Autowired NodeMetricManagerPersistence metrics;
   @Autowired LabelManagerMapper labelRows;
   @Autowired ResourceManagerMapper resourceRows;
-  @Autowired ECResourceRecordMapper records;
-  @Autowired ResourceLogService record;
   @Autowired PlatformTransactionManager transactions;
+  EngineRecords records;
+
+  @Autowired
+  void setDatabase(DataSource database) {
+    records = new EngineRecords(new JdbcTemplate(database));
+  }
 
   /** What Linkis has booked as an engine's resource, and its ticket; null: nothing. */
   PersistenceResource resource(EngineInstanceLabel engine) {
@@ -97,31 +97,7 @@ public class EngineRows {
               labelRows.addLabelsAndResource(row.getId(), ids);
             });
     labels.getLabels().add(label);
-    requested(labels, ticket, resource.getLockedResource());
-  }
-
-  /** The first record of an engine. Without it Linkis goes on, too. */
-  private void requested(RMLabelContainer labels, String ticket, Resource resource) {
-    if (!Boolean.TRUE.equals(RMUtils.RM_RESOURCE_ACTION_RECORD().getValue()) || labels.getCombinedResourceLabel() == null) {
-      return;
-    }
-    try {
-      ECResourceInfoRecord first =
-          new ECResourceInfoRecord(
-              source(labels),
-              labels.getUserCreatorLabel() == null ? "" : labels.getUserCreatorLabel().getUser(),
-              ticket,
-              resource,
-              ECPathUtils.getECLogDirSuffix(labels.getEngineTypeLabel(), labels.getUserCreatorLabel(), ticket));
-      first.setServiceInstance(ticket);
-      first.setEcmInstance(labels.getEMInstanceLabel().getInstance());
-      first.setRequestTimes(1);
-      first.setRequestResource(resource.toJson());
-      first.setStatus(NodeStatus.Starting.toString());
-      records.insertECResourceInfoRecord(first);
-    } catch (RuntimeException e) {
-      log.warn("engine {}: what it asked for cannot be recorded", ticket, e);
-    }
+    records.requested(labels, ticket, resource.getLockedResource());
   }
 
   /** The engine runs: what was locked is used. */
@@ -129,7 +105,7 @@ public class EngineRows {
     row.setUsedResource(used);
     row.setLockedResource(Resource.getZeroResource(used));
     resourceRows.nodeResourceUpdateByResourceId(stored.getId(), ResourceUtils.toPersistenceResource(row));
-    record.recordUserResourceAction(labels, stored.getTicketId(), ChangeType.ENGINE_INIT(), used, NodeStatus.Running, null);
+    records.used(labels, stored.getTicketId(), used);
   }
 
   /** The engine is gone. */
@@ -148,8 +124,7 @@ public class EngineRows {
     } catch (RuntimeException e) {
       log.warn("no metrics of {}", engine.getServiceInstance(), e);
     }
-    record.recordUserResourceAction(
-        labels, stored.getTicketId(), ChangeType.ENGINE_CLEAR(), released, status == null ? NodeStatus.Failed : status, message);
+    records.released(labels, stored.getTicketId(), released, status == null ? NodeStatus.Failed : status, message);
     List<Integer> ids = Collections.singletonList(stored.getId());
     resourceRows.deleteResourceById(ids);
     resourceRows.deleteResourceRelByResourceId(ids);

@@ -3,8 +3,13 @@ package io.github.bursar.linkis.allocation;
 import io.github.bursar.client.BursarClient;
 import io.github.bursar.client.BursarException;
 import java.time.Duration;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.FutureTask;
 import java.util.concurrent.RejectedExecutionException;
 import java.util.concurrent.ScheduledThreadPoolExecutor;
+import java.util.concurrent.SynchronousQueue;
+import java.util.concurrent.ThreadFactory;
+import java.util.concurrent.ThreadPoolExecutor;
 import java.util.concurrent.TimeUnit;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
@@ -19,6 +24,7 @@ final class Releases implements AutoCloseable {
   private static final Logger log = LoggerFactory.getLogger(Releases.class);
   private static final int MOST = 10_000;
   private static final int ATTEMPTS = 60;
+  private static final int AT_ONCE = 16; // more of them run in their callers' threads
   private static final Duration BETWEEN = Duration.ofMinutes(1);
   private static final Duration GRACE = Duration.ofSeconds(10);
   private static final Duration FIRST = Duration.ofSeconds(5);
@@ -28,6 +34,7 @@ final class Releases implements AutoCloseable {
   private final BursarClient quick;
   private final Duration between;
   private final ScheduledThreadPoolExecutor later;
+  private final ThreadPoolExecutor now;
   private volatile boolean away;
 
   Releases(BursarClient client) {
@@ -38,14 +45,29 @@ final class Releases implements AutoCloseable {
     this.client = client;
     quick = client.within(QUICK);
     this.between = between;
-    later =
-        new ScheduledThreadPoolExecutor(
-            1,
-            r -> {
-              Thread t = new Thread(r, "bursar-releases");
-              t.setDaemon(true);
-              return t;
-            });
+    ThreadFactory threads =
+        r -> {
+          Thread t = new Thread(r, "bursar-releases");
+          t.setDaemon(true);
+          return t;
+        };
+    later = new ScheduledThreadPoolExecutor(1, threads);
+    now = new ThreadPoolExecutor(0, AT_ONCE, 10, TimeUnit.SECONDS, new SynchronousQueue<>(), threads, (task, full) -> task.run());
+  }
+
+  /** Begins a release. Running what is returned waits until {@link #release} would have returned. */
+  Runnable begin(String ticket, String reason) {
+    FutureTask<Void> task = new FutureTask<>(() -> release(ticket, reason), null);
+    now.execute(task);
+    return () -> {
+      try {
+        task.get();
+      } catch (InterruptedException e) {
+        Thread.currentThread().interrupt();
+      } catch (ExecutionException e) {
+        log.error("{} is not released", ticket, e.getCause());
+      }
+    };
   }
 
   /**
@@ -138,5 +160,6 @@ final class Releases implements AutoCloseable {
   @Override
   public void close() {
     later.shutdownNow();
+    now.shutdown();
   }
 }

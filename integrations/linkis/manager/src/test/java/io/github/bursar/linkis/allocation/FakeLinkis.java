@@ -1,6 +1,5 @@
 package io.github.bursar.linkis.allocation;
 
-import java.lang.reflect.Field;
 import java.lang.reflect.InvocationHandler;
 import java.lang.reflect.Method;
 import java.lang.reflect.Proxy;
@@ -19,7 +18,6 @@ import org.apache.linkis.manager.common.entity.persistence.PersistenceLabel;
 import org.apache.linkis.manager.common.entity.persistence.PersistenceResource;
 import org.apache.linkis.manager.common.entity.resource.NodeResource;
 import org.apache.linkis.manager.common.utils.ResourceUtils;
-import org.apache.linkis.manager.dao.ECResourceRecordMapper;
 import org.apache.linkis.manager.dao.LabelManagerMapper;
 import org.apache.linkis.manager.dao.ResourceManagerMapper;
 import org.apache.linkis.manager.label.LabelManagerUtils;
@@ -29,7 +27,7 @@ import org.apache.linkis.manager.label.service.ResourceLabelService;
 import org.apache.linkis.manager.persistence.NodeManagerPersistence;
 import org.apache.linkis.manager.persistence.NodeMetricManagerPersistence;
 import org.apache.linkis.manager.rm.service.impl.LabelResourceServiceImpl;
-import org.apache.linkis.manager.rm.service.impl.ResourceLogService;
+import org.springframework.jdbc.core.JdbcOperations;
 import org.springframework.transaction.PlatformTransactionManager;
 import org.springframework.transaction.support.SimpleTransactionStatus;
 
@@ -72,18 +70,7 @@ final class FakeLinkis {
               }
             });
     rows.metrics = fake(NodeMetricManagerPersistence.class, (proxy, method, args) -> null);
-    rows.records =
-        fake(
-            ECResourceRecordMapper.class,
-            (proxy, method, args) -> {
-              if (method.getName().equals("getECResourceInfoRecord")) {
-                return records.get((String) args[0]);
-              }
-              records.put(((ECResourceInfoRecord) args[0]).getTicketId(), (ECResourceInfoRecord) args[0]);
-              return null;
-            });
-    rows.record = new ResourceLogService();
-    set(rows.record, "ecResourceRecordMapper", rows.records);
+    rows.records = new EngineRecords(fake(JdbcOperations.class, (proxy, method, args) -> record((String) args[0], (Object[]) args[1])));
     return rows;
   }
 
@@ -161,6 +148,26 @@ final class FakeLinkis {
     }
   }
 
+  private Object record(String statement, Object[] values) {
+    String ticket = (String) (statement.equals(EngineRecords.INSERT) ? values[2] : values[values.length - 1]);
+    ECResourceInfoRecord row = records.computeIfAbsent(ticket, t -> new ECResourceInfoRecord());
+    switch (statement) {
+      case EngineRecords.INSERT:
+        row.setRequestTimes(1);
+        row.setStatus((String) values[7]);
+        break;
+      default:
+        row.setServiceInstance((String) values[0]);
+        row.setStatus((String) values[2]);
+        if (statement.equals(EngineRecords.USED)) {
+          row.setUsedResource((String) values[3]);
+        } else {
+          row.setReleasedResource((String) values[3]);
+        }
+    }
+    return 1;
+  }
+
   private Object ecm(Method method, Object[] args) {
     String value = ((Label<?>) args[0]).getStringValue();
     switch (method.getName()) {
@@ -209,15 +216,5 @@ final class FakeLinkis {
             type.getClassLoader(),
             new Class<?>[] {type},
             (proxy, method, args) -> method.getDeclaringClass() == Object.class ? "fake" : handler.invoke(proxy, method, args)));
-  }
-
-  private static void set(Object o, String field, Object value) {
-    try {
-      Field f = o.getClass().getDeclaredField(field);
-      f.setAccessible(true);
-      f.set(o, value);
-    } catch (ReflectiveOperationException e) {
-      throw new IllegalStateException(e);
-    }
   }
 }

@@ -9,6 +9,7 @@ import static org.mockito.Mockito.when;
 
 import io.github.bursar.client.BursarClient;
 import io.github.bursar.linkis.FakeBursar;
+import java.time.Duration;
 import java.util.List;
 import org.apache.linkis.common.ServiceInstance;
 import org.apache.linkis.manager.am.service.ECResourceInfoService;
@@ -37,7 +38,7 @@ class ProjectionTest {
     engine.setTicketId("A1");
     when(nodes.getAllNodes()).thenReturn(List.of(ecm, engine));
     when(nodes.getEngineNodeByTicketId("A1")).thenReturn(engine);
-    try (FakeBursar bursar = new FakeBursar(); BursarClient client = bursar.client()) {
+    try (FakeBursar bursar = new FakeBursar(); BursarClient client = bursar.client(Duration.ofMillis(500))) {
       bursar.host("ecm-1", "'account':{'limit':{'memoryBytes':'100'},'available':{'memoryBytes':'100'}}");
       bursar.allocation("A1", "ACTIVE", "'process':{'pid':11}");
       Projection projection =
