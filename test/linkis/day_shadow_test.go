@@ -32,13 +32,6 @@ func TestDayInShadow(t *testing.T) {
 	w.startManager(stock, nil)
 	w.manager.listed()
 	w.startECM(w.hosts[0])
-	eventually(t, "Linkis tells what the ECM has", func() error {
-		const field = "listAllEMs .EMs[0].maxResource.memory"
-		if said := w.look("none"); said[field] == "" {
-			return fmt.Errorf("no %s in %d fields", field, len(said))
-		}
-		return nil
-	})
 	plain := w.day()
 	w.db.forgetEngines()
 	w.startManager(shadow, nil)
