@@ -117,20 +117,18 @@ func (p *pair) rowsAreStable(t *testing.T) {
 		}
 		return strings.Join(rows, "\n"), err
 	})
-	for _, path := range []string{"linkisManager/listAllEMs", "linkisManager/rm/allUserResource?page=1&size=100"} {
-		var said []string
-		for _, each := range p.both() {
-			m, err := p.rest(each.manager, http.MethodGet, path, nil, patience)
-			if err != nil || m.Status != 0 {
-				t.Fatalf("%s: %v %v", path, m, err)
-			}
-			fields := make(picture)
-			flatten(fields, "", m.Data)
-			said = append(said, fmt.Sprint(fields))
+	var said []string
+	for _, each := range p.both() {
+		m, err := p.rest(each.manager, http.MethodGet, "linkisManager/listAllEMs", nil, patience)
+		if err != nil || m.Status != 0 {
+			t.Fatalf("listAllEMs: %v %v", m, err)
 		}
-		if said[0] != said[1] || len(said[0]) < 1000 {
-			t.Errorf("%s: one manager says\n%s\nand the other\n%s", path, said[0], said[1])
-		}
+		fields := make(picture)
+		flatten(fields, "", m.Data)
+		said = append(said, fmt.Sprint(fields))
+	}
+	if said[0] != said[1] || len(said[0]) < 1000 {
+		t.Errorf("listAllEMs: one manager says\n%s\nand the other\n%s", said[0], said[1])
 	}
 	// Each engine is ended by the manager that has not asked for it.
 	for i, h := range all {
