@@ -302,8 +302,9 @@ test-linkis: linkis-ready linkis-jars ## Run a real LinkisManager with and witho
 
 # test-linkis has it in small.
 .PHONY: linkis
-linkis: linkis-ready linkis-jars ## Run real Linkis engines on Bursar, two hosts, and all faults
-	@$(linkis_is_here); $(go_test) -timeout 60m -v ./test/linkis -run 'TestSmoke|TestDay|TestEngines'
+linkis: linkis-ready linkis-jars $(CONSUL) postgres yarn
+linkis: ## Run all of a real Linkis on Bursar: engines, three coordinators, two managers, YARN, faults
+	@$(linkis_is_here); $(go_test) -timeout 90m -v ./test/linkis -skip TestCycles
 
 .PHONY: bench-linkis
 bench-linkis: linkis-ready linkis-jars ## Measure cycles of Linkis with and without the adapter

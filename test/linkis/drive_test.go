@@ -3,12 +3,14 @@
 package linkis
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 )
@@ -25,6 +27,13 @@ func (a answer) text(field string) string {
 	return text
 }
 
+// Ports of what there is twice if there are two managers: the first's bean is at driverPort, the
+// second's next to it.
+const (
+	driverPort        = 17479
+	secondManagerPort = 17477
+)
+
 // drive calls the driver in the manager's process. What the ResourceManager threw is in "error" and
 // "message" of the answer.
 func (w *world) drive(command string, query values) (answer, error) {
@@ -40,7 +49,7 @@ func (w *world) call(command string, query values, into any) error {
 	}
 	ctx, cancel := context.WithTimeout(w.t.Context(), 4*time.Minute)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://127.0.0.1:17479/"+command+"?"+parameters.Encode(), http.NoBody)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d/%s?", w.driver, command)+parameters.Encode(), http.NoBody)
 	if err != nil {
 		return err
 	}
@@ -91,8 +100,11 @@ type outcome struct {
 	Granted, Over, Refused, Failed  int
 	Peak                            int64 // bytes granted at the same time
 	Request, Used, Release, Refusal figures
-	Said                            map[string]int
-	Error, Message                  string
+	// Held is from when to when each grant was held at least, on the machine's monotonic clock in
+	// nanoseconds.
+	Held           [][2]int64
+	Said           map[string]int
+	Error, Message string
 }
 
 func (o outcome) String() string {
@@ -111,6 +123,39 @@ func (o outcome) failures() int {
 		}
 	}
 	return failed
+}
+
+// peakOf is the most that several loops have held at the same time, of grants of one size.
+func peakOf(each int64, loops ...outcome) (most int64) {
+	type change struct{ at, by int64 }
+	var changes []change
+	for _, o := range loops {
+		for _, held := range o.Held {
+			changes = append(changes, change{held[0], each}, change{held[1], -each})
+		}
+	}
+	slices.SortFunc(changes, func(a, b change) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.by, b.by)) })
+	var now int64
+	for _, c := range changes {
+		now += c.by
+		most = max(most, now)
+	}
+	return most
+}
+
+// pauseOf is the longest time in which none of several loops was granted anything.
+func pauseOf(loops ...outcome) (longest time.Duration) {
+	var times []int64
+	for _, o := range loops {
+		for _, held := range o.Held {
+			times = append(times, held[0])
+		}
+	}
+	slices.Sort(times)
+	for i := range len(times) - 1 {
+		longest = max(longest, time.Duration(times[i+1]-times[i]))
+	}
+	return longest
 }
 
 // loop runs a closed loop in the manager's process.

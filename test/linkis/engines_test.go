@@ -24,13 +24,6 @@ import (
 // takes up to two minutes.
 const ended = 15 * time.Second
 
-// running is a whole Linkis with real engines on two hosts.
-type running struct {
-	*world
-
-	public, entrance *service
-}
-
 // TestEngines has Linkis start real engines, and kills what can be killed.
 func TestEngines(t *testing.T) {
 	r := startEngines(t)
@@ -59,22 +52,10 @@ func TestEngines(t *testing.T) {
 
 func startEngines(t *testing.T) *running {
 	t.Helper()
-	r := &running{world: newWorld(t, options{hosts: 2, engines: true})}
-	r.eureka.listed()
-	r.public = r.service("publicservice", "publicservice", r.lab.Here, nil)
-	r.public.Start()
-	r.public.listed()
-	r.startManager(enforced, map[string]string{"linkis.bursar.reservation.ttl": "120s"})
-	r.manager.listed()
+	r := newRunning(t, options{hosts: 2})
 	for _, h := range r.hosts {
-		h.ecm = r.service(h.name, "ecm", h.node, map[string]string{"linkis.bursar.mode": "enforce", "linkis.bursar.agent.socket": h.socket})
-		h.ecm.jars = []string{r.adapter("ecm")}
-		r.startECM(h)
-		h.ecm.listed()
+		r.startAdaptedECM(h, nil)
 	}
-	r.entrance = r.service("entrance", "entrance", r.lab.Here, nil)
-	r.entrance.Start()
-	r.entrance.listed()
 	return r
 }
 
@@ -130,8 +111,8 @@ func (r *running) scriptRuns(t *testing.T) {
 	if want, _, _ := strings.Cut(e.instance, ":"); a.GetHostId() != want {
 		t.Errorf("the engine is on %s, and booked on %s", want, a.GetHostId())
 	}
-	if command, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", e.pid)); err != nil || !strings.Contains(string(command), "EngineConnServer") {
-		t.Errorf("pid %d is no engine: %.200q %v", e.pid, command, err)
+	if r.jvmOf(e.pid) == 0 {
+		t.Errorf("pid %d is no engine", e.pid)
 	}
 	eventually(t, "it is measured", func() error {
 		if a := r.allocation(e.ticket); a.GetMeasured().GetMemoryBytes() == 0 {
@@ -182,7 +163,7 @@ func (r *running) engineIsKilled(t *testing.T) {
 		a, err = r.runs(script)
 		return err
 	})
-	ticket, pid := a.GetId(), int(a.GetProcess().GetPid())
+	ticket, pid := a.GetId(), r.jvmOf(int(a.GetProcess().GetPid()))
 	instance := r.db.rows("SELECT instance FROM linkis_cg_manager_service_instance WHERE identifier = ?", strconv.Itoa(pid))
 	sleepers := r.processes(script)
 	r.kill(pid)

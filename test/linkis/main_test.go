@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 	}
 	dir, err := os.MkdirTemp("", "bursar-linkis")
 	if err == nil {
-		err = build(dir)
+		err = errors.Join(os.Chmod(dir, 0o755), build(dir)) // engines of other users have a keeper
 	}
 	code := 1
 	if err == nil {

@@ -10,12 +10,11 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"os/user"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/bursar/bursar/test/netlab"
 	"github.com/bursar/bursar/test/proc"
@@ -53,6 +52,16 @@ type service struct {
 	dir  string
 	// jars go first on its class path; options are Java's. Both may be changed before a start.
 	jars, options []string
+	// account is the user who runs it; nil: who runs the test.
+	account *user.User
+}
+
+// prefix is a command that runs another one as the service's account, and becomes it.
+func (s *service) prefix() []string {
+	if s.account == nil {
+		return nil
+	}
+	return []string{"setpriv", "--reuid=" + s.account.Uid, "--regid=" + s.account.Gid, "--clear-groups", "--pdeathsig=KILL", "--"}
 }
 
 // Linkis reaches into Java in ways that are closed since Java 9.
@@ -100,10 +109,7 @@ func (w *world) service(name, what string, node *netlab.Node, properties map[str
 		if what == "eureka" {
 			line = append(line, "--eureka.instance.hostname="+s.node.Name, "--server.address="+s.node.Address.String())
 		}
-		// In a UTS namespace of its own its machine has the node's name, as Java learns it.
-		named := append([]string{"sh", "-c", `echo "$0" >/proc/sys/kernel/hostname && exec "$@"`, s.node.Name}, line...)
-		cmd := s.node.Command(context.Background(), named...)
-		cmd.SysProcAttr.Cloneflags |= unix.CLONE_NEWUTS
+		cmd := onMachine(s.node, append(s.prefix(), line...)...)
 		cmd.Dir = s.dir
 		cmd.Env = proc.Environment("LINKIS_LOG_DIR="+filepath.Join(s.dir, "logs"), "LINKIS_HOME="+filepath.Join(w.dir, "home"),
 			"LINKIS_CONF_DIR="+filepath.Join(s.dir, "conf"), "JAVA_HOME="+w.here.jdk, "PATH="+filepath.Join(w.dir, "bin")+":"+os.Getenv("PATH"))

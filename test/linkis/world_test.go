@@ -15,6 +15,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/bursar/bursar/client"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/test/netlab"
@@ -29,18 +31,23 @@ type world struct {
 	lab     *netlab.Lab
 	engines bool // real ones: Linkis has its configuration for them
 	memory  int64
+	millis  int // of a core of Linkis
 	// projected says that the adapter keeps the rows of ECMs.
 	projected bool
-	user      string // who runs all, and whose the engines are
+	user      string // of Linkis: whose the engines are
+	policy    string // of every agent
 
 	db      *database
 	eureka  *service
 	manager *service
+	driver  int // the port of the bean in the manager
 	hosts   []*host
 
-	coordinator *proc.Process
-	quotas      string // the file of its rules
-	bursar      *client.Client
+	coordinator  *coordinator // the first
+	coordinators []*coordinator
+	quotas       string // the file of their rules
+	providers    string // more of their configuration: clusters
+	bursar       *client.Client
 }
 
 // host is a machine with an EngineConnManager and an agent.
@@ -50,6 +57,8 @@ type host struct {
 	socket string
 	agent  *proc.Process
 	ecm    *service
+	// account is whose the ECM is; nil: who runs the test.
+	account *user.User
 }
 
 // Sizes of every host: what Linkis's ECM registers and what the agent gives away.
@@ -65,7 +74,15 @@ type options struct {
 	hosts   int
 	engines bool   // real ones
 	memory  int64  // of every host; default: hostMemory
+	millis  int    // of a core of Linkis; default: millisPerCore
 	agent   string // more of every agent's configuration
+	policy  string // of every agent for its engines; empty: its own
+	// coordinators is how many there are; default: one, with a database of its own.
+	coordinators int
+	// clusters starts clusters and returns their part of the coordinators' configuration. A process
+	// that was started before the network could end with the thread that made a node of it.
+	clusters func() string
+	user     string // of Linkis; default: who runs the test
 }
 
 // newWorld makes the network, MariaDB, a coordinator and an agent on every host. Of Linkis only
@@ -76,25 +93,31 @@ func newWorld(t *testing.T, o options) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	name, err := user.Current()
-	if err != nil {
-		t.Fatal(err)
+	if o.user == "" {
+		current, err := user.Current()
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.user = current.Username
 	}
 	var names []string
 	for i := range o.hosts {
 		names = append(names, fmt.Sprintf("ecm-%d", i+1))
 	}
-	w := &world{t: t, dir: temporary(t), here: here, lab: netlab.New(t, names...), engines: o.engines, memory: cmp.Or(o.memory, hostMemory), user: name.Username}
+	w := &world{t: t, dir: temporary(t), here: here, lab: netlab.New(t, names...), engines: o.engines, memory: cmp.Or(o.memory, hostMemory), millis: cmp.Or(o.millis, millisPerCore), user: o.user, policy: o.policy, driver: driverPort}
 	lines := w.lab.Here.Address.String() + " here\n127.0.0.1 localhost\n"
 	for _, name := range names {
 		node := w.lab.Node(name)
 		lines += node.Address.String() + " " + name + "\n"
 		w.hosts = append(w.hosts, &host{name: name, node: node, socket: filepath.Join(w.dir, name+".sock")})
 	}
-	w.write("hosts", lines)
+	w.put("hosts", []byte(lines), 0o644)
 	w.layOut()
 	w.db = startDatabase(t, here, w.dir)
-	w.startCoordinator()
+	if o.clusters != nil {
+		w.providers = o.clusters()
+	}
+	w.startCoordinators(max(1, o.coordinators))
 	for _, h := range w.hosts {
 		w.startAgent(h, o.agent)
 	}
@@ -113,33 +136,15 @@ func (w *world) write(name, content string) (path string) {
 	return path
 }
 
-func (w *world) coordinatorAddress() string {
-	return net.JoinHostPort(w.lab.Here.Address.String(), "7070")
-}
-
 func (w *world) eurekaURL() string {
 	return "http://" + net.JoinHostPort(w.lab.Here.Address.String(), fmt.Sprint(kinds["eureka"].port))
-}
-
-func (w *world) startCoordinator() {
-	w.t.Helper()
-	w.quotas = w.write("quotas.yaml", "quotas: []\n")
-	file := w.write("coordinator.yaml", fmt.Sprintf("listen: %s\ndataDir: %s\ninsecure: true\nquotaFiles: [%s]\nquotaPoll: 1s\ntimes:\n  interval: 1s\n  suspectAfter: 15\n",
-		w.coordinatorAddress(), filepath.Join(w.dir, "coordinator"), w.quotas))
-	w.coordinator = w.run("coordinator", w.lab.Here, "coordinator", "--config", file, "--log-format", "text")
-	made, err := client.New("http://" + w.coordinatorAddress())
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	w.t.Cleanup(made.Close)
-	w.bursar = made
 }
 
 // startAgent starts the agent of a host. More is more of its configuration.
 func (w *world) startAgent(h *host, more string) {
 	w.t.Helper()
-	file := w.write(h.name+".yaml", fmt.Sprintf("hostId: %s\nsocket: %s\nstateDir: %s\ntick: 1s\ncoordinators: [http://%s]\ncapacity: {memory: %d, cpu: %dm, instances: 64}\nengines: {logDir: %s}\n%s",
-		h.name, h.socket, filepath.Join(w.dir, h.name+"-agent"), w.coordinatorAddress(), w.memory, hostCores*millisPerCore, filepath.Join(w.dir, h.name+"-logs"), more))
+	file := w.write(h.name+".yaml", fmt.Sprintf("hostId: %s\nsocket: %s\nstateDir: %s\ntick: 1s\ncoordinators: [%s]\ncapacity: {memory: %d, cpu: %dm, instances: 64}\nengines: {logDir: %s, policies: [%s]}\n%s",
+		h.name, h.socket, filepath.Join(w.dir, h.name+"-agent"), w.urls(), w.memory, hostCores*w.millis, filepath.Join(w.dir, h.name+"-logs"), w.policy, more))
 	h.agent = w.run(h.name+" agent", h.node, "agent", "--config", file, "--log-format", "text")
 }
 
@@ -147,12 +152,20 @@ func (w *world) startAgent(h *host, more string) {
 func (w *world) run(name string, node *netlab.Node, arguments ...string) *proc.Process {
 	w.t.Helper()
 	p := proc.New(w.t, name, func() *exec.Cmd {
-		cmd := node.Command(context.Background(), append([]string{built.bursar}, arguments...)...)
+		cmd := onMachine(node, append([]string{built.bursar}, arguments...)...)
 		cmd.Env = proc.Environment()
 		return cmd
 	})
 	p.Start()
 	return p
+}
+
+// onMachine is a command in a node. In a UTS namespace of its own its machine has the node's name,
+// as Java learns it.
+func onMachine(node *netlab.Node, line ...string) *exec.Cmd {
+	cmd := node.Command(context.Background(), append([]string{"sh", "-c", `echo "$0" >/proc/sys/kernel/hostname && exec "$@"`, node.Name}, line...)...)
+	cmd.SysProcAttr.Cloneflags |= unix.CLONE_NEWUTS
+	return cmd
 }
 
 func (w *world) awaitHosts(want int) {
@@ -184,10 +197,13 @@ func (w *world) startManager(m mode, properties map[string]string) {
 	}
 	w.manager.Kill()
 	all := map[string]string{"linkis.master.distributed.lock.request.interval": "500"}
+	if !w.engines { // every caller is logged in as an admin; Linkis's own files say so where engines are
+		all["wds.linkis.test.mode"], all["wds.linkis.test.user"] = "true", "hadoop"
+	}
 	if m != stock {
 		all["linkis.bursar.mode"] = string(m)
-		all["linkis.bursar.url"] = "http://" + w.coordinatorAddress()
-		all["linkis.bursar.cpu.millis.per.core"] = fmt.Sprint(millisPerCore)
+		all["linkis.bursar.url"] = w.urls()
+		all["linkis.bursar.cpu.millis.per.core"] = fmt.Sprint(w.millis)
 	}
 	maps.Copy(all, properties)
 	w.manager.set(all)
@@ -195,7 +211,7 @@ func (w *world) startManager(m mode, properties map[string]string) {
 	if m != stock {
 		w.manager.jars = append(w.manager.jars, w.adapter("manager"))
 	}
-	w.manager.options = []string{"-Dbursartest.instances=1000", fmt.Sprintf("-Dbursartest.settings=%v", !w.engines)}
+	w.manager.options = []string{"-Dbursartest.instances=1000", fmt.Sprintf("-Dbursartest.settings=%v", !w.engines), fmt.Sprintf("-Dbursartest.port=%d", w.driver)}
 	w.manager.Output.Forget()
 	w.manager.Start()
 	eventually(w.t, "the manager's driver answers", func() error {
@@ -208,6 +224,17 @@ func (w *world) startManager(m mode, properties map[string]string) {
 	if bean := w.ask("bean", nil); strings.Contains(bean.text("class"), "bursar") != (m != stock) {
 		w.t.Fatalf("mode %q: the manager's ResourceManager is %v", cmp.Or(m, "stock"), bean)
 	}
+}
+
+// another is the same world seen through one more LinkisManager, which is not started yet. Only one
+// is made.
+func (w *world) another(name string) *world {
+	w.t.Helper()
+	other := *w
+	other.driver = driverPort + 1
+	other.manager = w.service(name, "manager", w.lab.Here, map[string]string{"spring.server.port": fmt.Sprint(secondManagerPort)})
+	other.manager.port = secondManagerPort
+	return &other
 }
 
 // adapter is a jar of the adapter, for a service's class path.

@@ -42,6 +42,7 @@ final class Calls {
     String engine = "shell";
     String ecm;
     String queue;
+    String application = "";
     long memory = 1L << 30;
     int cores = 1;
     int queueCores = 1;
@@ -87,7 +88,7 @@ final class Calls {
     ResourceType type = ResourceType.LoadInstance;
     if (r.queue != null) {
       wanted = new DriverAndYarnResource(
-          (LoadInstanceResource) wanted, new YarnResource(r.queueMemory, r.queueCores, 0, r.queue, ""));
+          (LoadInstanceResource) wanted, new YarnResource(r.queueMemory, r.queueCores, 0, r.queue, r.application));
       type = ResourceType.DriverAndYarn;
     }
     node.setMinResource(wanted);
@@ -113,7 +114,11 @@ final class Calls {
   }
 
   void used(Request r, String ticket) {
-    resources.resourceUsed(labels(r, ticket), resource(r));
+    UserNodeResource reported = resource(r);
+    if (r.queue != null) { // as engines with a part in a queue say it
+      reported.setUsedResource(reported.getMinResource());
+    }
+    resources.resourceUsed(labels(r, ticket), reported);
   }
 
   void release(Request r, String ticket) {

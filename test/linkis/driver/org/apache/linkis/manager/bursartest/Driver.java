@@ -120,6 +120,7 @@ public class Driver implements ApplicationListener<ApplicationReadyEvent> {
     r.engine = query.getOrDefault("engine", r.engine);
     r.ecm = query.get("ecm");
     r.queue = query.get("queue");
+    r.application = query.getOrDefault("application", r.application);
     r.memory = number(query, "memory", r.memory);
     r.cores = (int) number(query, "cores", r.cores);
     r.queueMemory = number(query, "queueMemory", r.queueMemory);

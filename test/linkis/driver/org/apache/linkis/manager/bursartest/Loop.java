@@ -35,6 +35,8 @@ final class Loop {
   private final AtomicLong failed = new AtomicLong();
   private final Map<String, AtomicLong> said = new ConcurrentHashMap<>();
   private final List<long[]> cycles = Collections.synchronizedList(new ArrayList<>());
+  /** From when to when engines were held, at least: System.nanoTime, which is the same in all processes. */
+  private final List<long[]> held = Collections.synchronizedList(new ArrayList<>());
   private final List<long[]> refusals = Collections.synchronizedList(new ArrayList<>());
 
   Loop(Calls calls, Calls.Request each, int threads, int users, long seconds, long hold, long limit) {
@@ -78,6 +80,7 @@ final class Loop {
     result.put("used", figures(cycles, 1));
     result.put("release", figures(cycles, 2));
     result.put("refusal", figures(refusals, 0));
+    result.put("held", held);
     Map<String, Long> texts = new LinkedHashMap<>();
     said.forEach((text, count) -> texts.put(text, count.get()));
     result.put("said", texts);
@@ -92,6 +95,7 @@ final class Loop {
     r.cores = each.cores;
     r.wait = each.wait;
     String ticket = null;
+    long holds = 0;
     try {
       long began = System.nanoTime();
       ResultResource answer = calls.request(r);
@@ -105,6 +109,7 @@ final class Loop {
       }
       ticket = ((AvailableResource) answer).ticketId();
       granted.incrementAndGet();
+      holds = answered;
       long now = live.addAndGet(r.memory);
       peak.accumulateAndGet(now, Math::max);
       if (now > limit) {
@@ -120,6 +125,7 @@ final class Loop {
       String ended = ticket;
       ticket = null;
       long ending = System.nanoTime();
+      held.add(new long[] {holds, ending});
       calls.release(r, ended);
       cycles.add(new long[] {answered - began, used - using, System.nanoTime() - ending});
     } catch (InterruptedException e) {
@@ -129,6 +135,7 @@ final class Loop {
       note(String.valueOf(e));
       if (ticket != null) { // granted, and then it could not be used
         live.addAndGet(-r.memory);
+        held.add(new long[] {holds, System.nanoTime()});
         calls.release(r, ticket);
       }
       Thread.sleep(20);

@@ -167,7 +167,7 @@ final class AgentProcess extends Process {
     };
   }
 
-  /** What the engine has written to its standard output, from its end on. */
+  /** What the engine has written, from its end on. */
   private final class Output extends InputStream {
     private ByteArrayInputStream content; // null: not there yet
     private volatile boolean read;

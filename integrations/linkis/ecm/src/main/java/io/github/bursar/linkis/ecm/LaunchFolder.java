@@ -19,14 +19,18 @@ import java.util.Set;
 import java.util.UUID;
 
 /**
- * Where the agent writes the output of one engine that it has started. The engine's user makes the
- * files, and is trusted with nothing else: the folder stands below one of the ECM's own that nobody
- * else can list or change, and is closed before it is read.
+ * Where the agent writes the output of one engine that it has started, as the engine's user. The
+ * files are the ECM's, which has to read them and need not be root: it makes them before. The user
+ * is trusted with nothing: the folder stands below one of the ECM's own that nobody else can list or
+ * change, and is closed before it is read.
  */
 final class LaunchFolder {
   private static final String PARENT = ".bursar-launch";
+  private static final String OUTPUT = "stdout";
+  private static final String ERRORS = "stderr";
   private static final int ONLY_PASS = 0711;
   private static final int ALL_MAKE = 01777; // sticky: nobody removes another's files
+  private static final int ALL_WRITE = 0622; // and nobody but the ECM reads
   private static final int OTHERS_WRITE = 0022;
 
   private final Path folder;
@@ -59,6 +63,10 @@ final class LaunchFolder {
     Path folder = parent.resolve(UUID.randomUUID().toString());
     Files.createDirectory(
         folder, PosixFilePermissions.asFileAttribute(PosixFilePermissions.fromString("rwx------")));
+    for (String name : new String[] {OUTPUT, ERRORS}) {
+      Path file = Files.createFile(folder.resolve(name));
+      Files.setAttribute(file, "unix:mode", ALL_WRITE);
+    }
     Files.setAttribute(folder, "unix:mode", ALL_MAKE);
     return new LaunchFolder(folder);
   }
@@ -78,21 +86,30 @@ final class LaunchFolder {
     return folder.toString();
   }
 
-  /** The beginning of what an engine that has ended has written to its standard output. */
+  /**
+   * The beginning of what an engine that has ended has written: its standard output, then its
+   * standard error.
+   */
   byte[] output(int most) throws IOException {
     close();
-    Path stdout = folder.resolve("stdout");
-    Map<String, Object> found = attributes(stdout);
+    byte[] output = beginning(folder.resolve(OUTPUT), most);
+    byte[] errors = beginning(folder.resolve(ERRORS), most - output.length);
+    byte[] both = Arrays.copyOf(output, output.length + errors.length);
+    System.arraycopy(errors, 0, both, output.length, errors.length);
+    return both;
+  }
+
+  private static byte[] beginning(Path path, int most) throws IOException {
+    Map<String, Object> found = attributes(path);
     if (!(Boolean) found.get("isRegularFile") || !found.get("nlink").equals(1)) {
-      throw new IOException(stdout + ": want a file of its own, no link, pipe or folder");
+      throw new IOException(path + ": want a file of its own, no link, pipe or folder");
     }
     Set<OpenOption> options =
         new HashSet<>(Arrays.asList(StandardOpenOption.READ, LinkOption.NOFOLLOW_LINKS));
     byte[] bytes = new byte[most];
     int n = 0;
     try (InputStream file =
-        Channels.newInputStream(
-            Files.newByteChannel(stdout, options.toArray(new OpenOption[0])))) {
+        Channels.newInputStream(Files.newByteChannel(path, options.toArray(new OpenOption[0])))) {
       for (int more = 0; n < most && more >= 0; n += Math.max(0, more)) {
         more = file.read(bytes, n, most - n);
       }

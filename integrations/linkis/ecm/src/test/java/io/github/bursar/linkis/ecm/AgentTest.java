@@ -10,6 +10,7 @@ import java.io.InputStreamReader;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.nio.file.Paths;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Arrays;
@@ -32,6 +33,7 @@ class AgentTest {
 
   private final ProcessTable processes = new ProcessTable();
   private final List<Process> children = new ArrayList<>();
+  private Path logs; // of the engine that was launched last
 
   @BeforeAll
   static void start() throws Exception {
@@ -224,7 +226,7 @@ class AgentTest {
         }
       }
     }
-    assertEquals(Arrays.asList("one", "two"), lines);
+    assertEquals(Arrays.asList("one", "two", "wrong"), lines);
     assertEquals(7, process.waitFor());
     assertEquals(7, process.exitValue());
     assertFalse(process.isAlive());
@@ -248,12 +250,14 @@ class AgentTest {
   @Test
   void ofAnEnginesOutputOnlyAFileOfItsOwnIsRead(@TempDir Path elsewhere) throws Exception {
     Path secret = Files.write(elsewhere.resolve("secret"), "secret\n".getBytes(StandardCharsets.UTF_8));
-    String replace = "d=$(dirname $(readlink /proc/$$/fd/1)); rm -f $d/stdout; ";
-    for (String instead : new String[] {"ln -s " + secret + " $d/stdout", "mkfifo $d/stdout", "mkdir $d/stdout"}) {
-      AgentProcess process = launch(real.reserve(MINUTE), replace + instead + "; test -e $d/stdout && exit 5");
-      byte[] none = new byte[1];
-      assertEquals(-1, process.getInputStream().read(none, 0, 1), instead);
-      assertEquals(5, process.waitFor(), instead);
+    for (String file : new String[] {"stdout", "stderr"}) {
+      String replace = "d=$(dirname $(readlink /proc/$$/fd/1)); rm -f $d/" + file + "; ";
+      for (String instead : new String[] {"ln -s " + secret, "mkfifo", "mkdir"}) {
+        AgentProcess process = launch(real.reserve(MINUTE), replace + instead + " $d/" + file + "; test -e $d/" + file + " && exit 5");
+        byte[] none = new byte[1];
+        assertEquals(-1, process.getInputStream().read(none, 0, 1), instead);
+        assertEquals(5, process.waitFor(), instead);
+      }
     }
   }
 
@@ -291,6 +295,10 @@ class AgentTest {
     org.junit.jupiter.api.Assumptions.assumeTrue("root".equals(System.getProperty("user.name")), "only root may start engines as another user");
     String id = real.reserve(MINUTE);
     AgentProcess process = launch(id, "nobody", "id -un; pwd");
+    process.waitFor();
+    // An ECM that is not root reads it, too.
+    assertEquals(LaunchFolder.ownUser(), Files.getAttribute(logs.resolve("stdout"), "unix:uid"));
+    assertEquals(0622, (Integer) Files.getAttribute(logs.resolve("stdout"), "unix:mode") & 07777);
     BufferedReader reader = new BufferedReader(new InputStreamReader(process.getInputStream(), StandardCharsets.UTF_8));
     assertEquals("nobody", reader.readLine());
     assertEquals(0, process.waitFor());
@@ -304,10 +312,11 @@ class AgentTest {
     Path folder = real.open(id);
     Path file = folder.resolve("engineConnExec.sh");
     Files.write(file, script.concat("\n").getBytes(StandardCharsets.UTF_8));
-    LaunchFolder logs = LaunchFolder.create(real.open("engines"));
+    LaunchFolder output = LaunchFolder.create(real.open("engines"));
+    logs = Paths.get(output.toString());
     AgentAllocation launched =
         agent.launch(id, Arrays.asList("bash", "-l", file.toString()), folder.toString(), logs.toString(), user, "host-a:17490");
     assertTrue(launched.isActive(), launched::toString);
-    return new AgentProcess(agent, processes, launched, logs, () -> {});
+    return new AgentProcess(agent, processes, launched, output, () -> {});
   }
 }
