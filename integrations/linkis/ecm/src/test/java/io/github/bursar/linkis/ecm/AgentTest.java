@@ -33,7 +33,7 @@ import org.junit.jupiter.api.io.TempDir;
 class AgentTest {
   private static final Duration PATIENCE = Duration.ofSeconds(10);
   private static final Duration MINUTE = Duration.ofMinutes(1);
-  private static final Duration UNTIL_RELEASED = Duration.ofSeconds(2);
+  private static final Duration UNTIL_RELEASED = Duration.ofSeconds(1);
   private static final String OWN = System.getProperty("user.name");
   private static RealAgent real;
   private static Agent agent;
