@@ -40,7 +40,7 @@ if [[ ! -x bin/bursar ]]; then
 fi
 
 # Two modules at a time: their tests wait more than they compute.
-# Short runs: what the JVM would compile better it does not run long enough.
+# These JVMs are too short-lived for the optimising compiler.
 export MAVEN_OPTS=${MAVEN_OPTS:--XX:TieredStopAtLevel=1 -XX:+UseSerialGC}
 mvn=(mvn -q -B -T2 -f integrations/linkis/pom.xml -Dbursar.binary="$root/bin/bursar" "${against[@]}")
 # What Maven has is enough, except for the first time.

@@ -113,16 +113,16 @@ func (o outcome) String() string {
 		o.Request.P50, o.Request.P99, o.Used.P50, o.Used.P99, o.Release.P50, o.Release.P99, o.Refusal.P50, o.Refusal.P99, o.Said)
 }
 
-// failures is how many calls failed, without those of grants that the host's agent has vetoed: what
-// was just given back may still count there.
+// failures is how many calls failed, without those of grants that the host's agent has vetoed, up to
+// a twentieth of all: what was just given back may still count there.
 func (o outcome) failures() int {
-	failed := o.Failed
+	vetoed := 0
 	for text, count := range o.Said {
 		if strings.Contains(text, "vetoed") || strings.Contains(text, "(WAITING)") {
-			failed -= count
+			vetoed += count
 		}
 	}
-	return failed
+	return o.Failed - min(vetoed, o.Granted/20)
 }
 
 // peakOf is the most that several loops have held at the same time, of grants of one size.

@@ -16,7 +16,7 @@ complain() {
   failed=1
 }
 
-# Short runs: what the JVM would compile better it does not run long enough.
+# These JVMs are too short-lived for the optimising compiler.
 brief=(-XX:TieredStopAtLevel=1 -XX:+UseSerialGC)
 export MAVEN_OPTS=${MAVEN_OPTS:-${brief[*]}}
 javac "${brief[@]/#/-J}" -d "$work/program" "$here/Signatures.java"

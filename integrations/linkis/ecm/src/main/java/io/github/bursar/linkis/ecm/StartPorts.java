@@ -10,7 +10,7 @@ import java.util.function.IntUnaryOperator;
  * The ports of engines that start or run, and of those that ran. Linkis looks for a free one and
  * does not keep it, so that engines that start at the same time get the same. It names engines by
  * host and port, so it refuses one whose port is that of an engine which has ended and still has its
- * row: a port is used again only if there is no other, first the one whose engine ended first.
+ * row: a port is used again last, first the one whose engine ended first.
  */
 final class StartPorts {
   private static final String PORT = "server.port=";
