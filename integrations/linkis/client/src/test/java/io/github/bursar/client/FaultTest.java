@@ -98,6 +98,48 @@ class FaultTest {
     }
   }
 
+  /** The last attempt has what is left of the call's time, and what the others met says more. */
+  @Test
+  void aCallThatIsCutOffInItsLastAttemptSaysWhatTheOthersMet() throws IOException {
+    AtomicInteger n = new AtomicInteger();
+    FaultServer.Fault standby = FaultServer.text("503 No", "", "{\"code\":\"unavailable\",\"message\":\"no leader yet\"}");
+    try (FaultServer s =
+            new FaultServer(
+                (out, socket) -> {
+                  if (n.incrementAndGet() == 1) {
+                    standby.answer(out, socket);
+                  } else {
+                    Thread.sleep(30_000);
+                  }
+                });
+        BursarClient client = quick(s.url()).attemptTimeout(Duration.ofSeconds(10)).callTimeout(Duration.ofSeconds(1)).build()) {
+      BursarException e = fails(client);
+      assertTrue(s.requests.stream().filter(r -> r.contains("/Allocate")).count() >= 2, s.requests.toString());
+      assertTrue(e.getMessage().contains("no leader yet"), e.getMessage());
+    }
+  }
+
+  /** An attempt that had all of its time says what it met itself. */
+  @Test
+  void aCallWhoseLastAttemptHadItsTimeSaysWhatThatMet() throws IOException {
+    AtomicInteger n = new AtomicInteger();
+    FaultServer.Fault standby = FaultServer.text("503 No", "", "{\"code\":\"unavailable\",\"message\":\"no leader yet\"}");
+    try (FaultServer s =
+            new FaultServer(
+                (out, socket) -> {
+                  if (n.incrementAndGet() == 1) {
+                    standby.answer(out, socket);
+                  } else {
+                    Thread.sleep(30_000);
+                  }
+                });
+        BursarClient client = quick(s.url()).attemptTimeout(Duration.ofSeconds(1)).callTimeout(Duration.ofMillis(2500)).build()) {
+      BursarException e = fails(client);
+      assertEquals(Code.UNAVAILABLE, e.code());
+      assertFalse(e.getMessage().contains("no leader yet"), e.getMessage());
+    }
+  }
+
   @Test
   void aRequestThatNobodyAnsweredIsCanceled() throws Exception {
     try (FaultServer s =

@@ -1,8 +1,8 @@
 package io.github.bursar.linkis.ecm;
 
 import java.io.IOException;
-import java.io.InputStream;
-import java.nio.channels.Channels;
+import java.nio.ByteBuffer;
+import java.nio.channels.SeekableByteChannel;
 import java.nio.file.DirectoryStream;
 import java.nio.file.FileAlreadyExistsException;
 import java.nio.file.Files;
@@ -87,34 +87,32 @@ final class LaunchFolder {
   }
 
   /**
-   * The beginning of what an engine that has ended has written: its standard output, then its
-   * standard error.
+   * What an engine that has ended has written: its standard output, then its standard error. If that
+   * is too much, each has half, and what the other leaves: its end, where the reason of a failure is.
    */
   byte[] output(int most) throws IOException {
     close();
-    byte[] output = beginning(folder.resolve(OUTPUT), most);
-    byte[] errors = beginning(folder.resolve(ERRORS), most - output.length);
-    byte[] both = Arrays.copyOf(output, output.length + errors.length);
-    System.arraycopy(errors, 0, both, output.length, errors.length);
+    byte[] output = end(folder.resolve(OUTPUT), most);
+    byte[] errors = end(folder.resolve(ERRORS), Math.max(most / 2, most - output.length));
+    int n = Math.min(output.length, most - errors.length);
+    byte[] both = Arrays.copyOfRange(output, output.length - n, output.length + errors.length);
+    System.arraycopy(errors, 0, both, n, errors.length);
     return both;
   }
 
-  private static byte[] beginning(Path path, int most) throws IOException {
+  private static byte[] end(Path path, int most) throws IOException {
     Map<String, Object> found = attributes(path);
     if (!(Boolean) found.get("isRegularFile") || !found.get("nlink").equals(1)) {
       throw new IOException(path + ": want a file of its own, no link, pipe or folder");
     }
     Set<OpenOption> options =
         new HashSet<>(Arrays.asList(StandardOpenOption.READ, LinkOption.NOFOLLOW_LINKS));
-    byte[] bytes = new byte[most];
-    int n = 0;
-    try (InputStream file =
-        Channels.newInputStream(Files.newByteChannel(path, options.toArray(new OpenOption[0])))) {
-      for (int more = 0; n < most && more >= 0; n += Math.max(0, more)) {
-        more = file.read(bytes, n, most - n);
-      }
+    ByteBuffer bytes = ByteBuffer.allocate(most);
+    try (SeekableByteChannel file = Files.newByteChannel(path, options)) {
+      file.position(Math.max(0, file.size() - most));
+      while (bytes.hasRemaining() && file.read(bytes) >= 0) {}
     }
-    return Arrays.copyOf(bytes, n);
+    return Arrays.copyOf(bytes.array(), bytes.position());
   }
 
   /** From here on nobody else can put another file in the place of one that was looked at. */

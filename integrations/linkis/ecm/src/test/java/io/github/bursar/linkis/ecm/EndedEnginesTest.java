@@ -4,12 +4,18 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import java.io.ByteArrayOutputStream;
+import java.io.PrintStream;
 import java.lang.reflect.Proxy;
+import java.net.StandardProtocolFamily;
+import java.net.UnixDomainSocketAddress;
+import java.nio.channels.ServerSocketChannel;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
+import java.util.stream.Stream;
 import org.apache.linkis.manager.label.entity.Label;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.AfterEach;
@@ -45,6 +51,7 @@ class EndedEnginesTest {
   @AfterEach
   void end() throws Exception {
     engines.close();
+    await("nobody asks the agent any more", () -> threads().count() == 0);
     for (Process child : children) {
       child.descendants().forEach(ProcessHandle::destroyForcibly);
       child.destroyForcibly().waitFor();
@@ -111,7 +118,7 @@ class EndedEnginesTest {
     launcher.destroyForcibly().waitFor();
     try {
       engines.ended(id, engine);
-      Thread.sleep(1500); // as long as the other test's engine needs to end, and more
+      assertEquals(0, threads().count(), "the agent is asked for something");
       assertTrue(forked.isAlive());
       assertTrue(agent.get(id, PATIENCE).isActive());
     } finally {
@@ -126,19 +133,43 @@ class EndedEnginesTest {
     EngineProcess past = new EngineProcess(ProcessHandle.current().pid(), 1);
     engines.ended(id, null);
     engines.ended(id, past);
-    Thread.sleep(500);
+    await("the agent has answered", () -> threads().findAny().isPresent() && threads().allMatch(EndedEnginesTest::isIdle));
     assertTrue(agent.get(id, PATIENCE).isReserved());
   }
 
+  /** Those that ask the agent. Earlier tests' have ended. */
+  private static Stream<Thread> threads() {
+    return Thread.getAllStackTraces().keySet().stream().filter(thread -> thread.getName().equals("bursar-ended"));
+  }
+
+  /** A thread that has not come to its first task yet is not. */
+  private static boolean isIdle(Thread thread) {
+    return Arrays.stream(thread.getStackTrace()).anyMatch(frame -> frame.getMethodName().equals("getTask"));
+  }
+
+  /** Four calls are not answered, a thousand wait, and what is more is told. */
   @Test
-  void anAgentThatIsAwayHoldsNobodyUp(@TempDir Path folder) {
-    try (Agent none = new Agent(folder + "/no.sock"); EndedEngines others = new EndedEngines(none, processes)) {
+  void anAgentThatDoesNotAnswerHoldsNobodyUp(@TempDir Path folder) throws Exception {
+    UnixDomainSocketAddress address = UnixDomainSocketAddress.of(folder.resolve("a.sock"));
+    PrintStream before = System.err;
+    ByteArrayOutputStream said = new ByteArrayOutputStream();
+    try (ServerSocketChannel silent = ServerSocketChannel.open(StandardProtocolFamily.UNIX).bind(address);
+        Agent none = new Agent(address.toString());
+        EndedEngines others = new EndedEngines(none, processes)) {
+      System.setErr(new PrintStream(said, true, "UTF-8"));
       long begin = System.nanoTime();
       for (int i = 0; i < 1010; i++) {
-        others.ended("as0000000000a", new EngineProcess(ProcessHandle.current().pid(), 1));
+        others.ended("as" + i, new EngineProcess(ProcessHandle.current().pid(), 1));
       }
       assertTrue(Duration.ofNanos(System.nanoTime() - begin).compareTo(Duration.ofSeconds(5)) < 0);
+    } finally {
+      System.setErr(before);
     }
+    String log = said.toString("UTF-8");
+    for (int i = 1004; i < 1010; i++) {
+      assertTrue(log.contains("engine of ticket as" + i + " has ended: what it left is not looked for"), log);
+    }
+    assertEquals(6, log.split("is not looked for", -1).length - 1, log);
   }
 
   @Test

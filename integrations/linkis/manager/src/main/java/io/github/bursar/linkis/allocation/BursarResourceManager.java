@@ -291,13 +291,22 @@ public class BursarResourceManager extends DefaultResourceManager implements Dis
     if (container.getEngineInstanceLabel() == null) {
       throw notFound("the engine " + engine.getServiceInstance() + " has no instance label");
     }
-    PersistenceResource stored = rows.resource(container.getEngineInstanceLabel());
+    String reason = "linkis: " + (engine.getNodeStatus() == null ? "cleared" : engine.getNodeStatus());
+    PersistenceResource stored;
+    try {
+      stored = rows.resource(container.getEngineInstanceLabel());
+    } catch (RuntimeException e) { // Linkis swallows it, and the engine's node goes
+      if (known(engine.getTicketId())) {
+        releases.begin(engine.getTicketId(), reason).run();
+      }
+      throw e;
+    }
     String ticket = stored != null ? stored.getTicketId() : engine.getTicketId();
-    if (ticket == null || ticket.isEmpty()) {
+    if (!known(ticket)) {
       throw notFound("no resource of the engine " + container.getEngineInstanceLabel());
     }
     // The rows go meanwhile: they do whatever Bursar answers.
-    Runnable answered = releases.begin(ticket, "linkis: " + (engine.getNodeStatus() == null ? "cleared" : engine.getNodeStatus()));
+    Runnable answered = releases.begin(ticket, reason);
     try {
       if (stored != null) {
         NodeResource row = ResourceUtils.fromPersistenceResource(stored);
@@ -306,6 +315,10 @@ public class BursarResourceManager extends DefaultResourceManager implements Dis
     } finally {
       answered.run();
     }
+  }
+
+  private static boolean known(String ticket) {
+    return ticket != null && !ticket.isEmpty();
   }
 
   /**

@@ -27,19 +27,31 @@ import org.apache.linkis.manager.rm.service.LabelResourceService;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 import org.springframework.beans.factory.annotation.Autowired;
+import org.springframework.jdbc.core.JdbcOperations;
 import org.springframework.jdbc.core.JdbcTemplate;
 import org.springframework.transaction.PlatformTransactionManager;
 import org.springframework.transaction.support.TransactionTemplate;
 
 /**
  * The rows of one engine that the rest of Linkis reads: service instance, its ECM, its label, its
- * resource, and the record of what it used. They are written by Linkis's mappers, and are what its
- * own services write, with fewer statements: a ticket is new, so nothing is looked for before it is
- * inserted, and what was read once is not read again. Rows of ECMs and of users are
+ * resource, and the record of what it used. They are what Linkis's own services write, with fewer
+ * statements: a ticket is new, so nothing is looked for before it is inserted, and what was read once
+ * is not read again. Rows of ECMs and of users are
  * LedgerProjector's.
  */
 public class EngineRows {
   private static final Logger log = LoggerFactory.getLogger(EngineRows.class);
+
+  /**
+   * Both rows of a resource or none. By the label, which has an index: Linkis's statement by the
+   * resource reads, and locks, the rows of all engines. In the SQL of MySQL and MariaDB, as Linkis's
+   * own.
+   */
+  static final String DELETE_RESOURCE =
+      "DELETE lr, r FROM linkis_cg_manager_label l"
+          + " JOIN linkis_cg_manager_label_resource lr ON lr.label_id = l.id"
+          + " JOIN linkis_cg_manager_linkis_resources r ON r.id = lr.resource_id"
+          + " WHERE l.label_key = ? AND l.label_value = ? AND r.id = ?";
 
   @Autowired LabelResourceService resources;
   @Autowired NodeManagerPersistence nodes;
@@ -47,11 +59,17 @@ public class EngineRows {
   @Autowired LabelManagerMapper labelRows;
   @Autowired ResourceManagerMapper resourceRows;
   @Autowired PlatformTransactionManager transactions;
-  EngineRecords records;
+  private JdbcOperations database;
+  private EngineRecords records;
 
   @Autowired
-  void setDatabase(DataSource database) {
-    records = new EngineRecords(new JdbcTemplate(database));
+  void setDatabase(DataSource source) {
+    setDatabase(new JdbcTemplate(source));
+  }
+
+  void setDatabase(JdbcOperations operations) {
+    database = operations;
+    records = new EngineRecords(operations);
   }
 
   /** What Linkis has booked as an engine's resource, and its ticket; null: nothing. */
@@ -84,20 +102,22 @@ public class EngineRows {
     new TransactionTemplate(transactions)
         .executeWithoutResult(
             t -> {
-              nodes.addEngineNode(engine);
               PersistenceLabel labelRow = LabelManagerUtils.convertPersistenceLabel(label);
               labelRows.registerLabel(labelRow);
               if (labelRow.getId() <= 0) { // it is inserted unless there is one
                 throw new IllegalStateException("the label of ticket " + ticket + " is there already");
               }
               List<Integer> ids = Collections.singletonList(labelRow.getId());
-              labelRows.addLabelServiceInstance(ticket, ids);
               PersistenceResource row = ResourceUtils.toPersistenceResource(resource);
               row.setTicketId(ticket);
               row.setCreator(source(labels));
               row.setUpdator(source(labels));
               resourceRows.registerResource(row);
               labelRows.addLabelsAndResource(row.getId(), ids);
+              // Last: Linkis searches these tables by a column without an index, and each start
+              // and each end of an engine waits there for every row that is not committed.
+              labelRows.addLabelServiceInstance(ticket, ids);
+              nodes.addEngineNode(engine);
             });
     labels.getLabels().add(label);
     records.requested(labels, ticket, resource.getLockedResource());
@@ -128,9 +148,8 @@ public class EngineRows {
       log.warn("no metrics of {}", engine.getServiceInstance(), e);
     }
     records.released(labels, stored.getTicketId(), released, status == null ? NodeStatus.Failed : status, message);
-    List<Integer> ids = Collections.singletonList(stored.getId());
-    resourceRows.deleteResourceById(ids);
-    resourceRows.deleteResourceRelByResourceId(ids);
+    PersistenceLabel label = LabelManagerUtils.convertPersistenceLabel(labels.getEngineInstanceLabel());
+    database.update(DELETE_RESOURCE, label.getLabelKey(), label.getStringValue(), stored.getId());
   }
 
   private static String source(RMLabelContainer labels) {

@@ -175,6 +175,14 @@ class BursarResourceManagerTest extends ManagerFixture {
     }
   }
 
+  /** Other engines' starts and ends wait for rows of these two tables until they are committed. */
+  @Test
+  void theRowsThatLinkisSearchesWithoutAnIndexAreWrittenLast() {
+    granted("last", 64);
+    assertEquals(
+        List.of("registerLabel", "registerResource", "addLabelsAndResource", "addLabelServiceInstance", "addEngineNode"), linkis.written);
+  }
+
   @Test
   void aManagerThatEndsBeforeItsRowLeavesAReservationThatExpires() throws Exception {
     manager.destroy();

@@ -18,6 +18,7 @@ import java.time.Duration;
 import java.util.Map;
 import java.util.concurrent.TimeUnit;
 import org.apache.linkis.common.exception.LinkisRetryException;
+import org.apache.linkis.manager.common.entity.node.EngineNode;
 import org.apache.linkis.manager.common.exception.RMErrorException;
 import org.apache.linkis.manager.common.protocol.engine.EngineCreateRequest;
 import org.apache.linkis.manager.label.entity.engine.EngineInstanceLabel;
@@ -87,6 +88,21 @@ class ConfirmAndReleaseTest extends ManagerFixture {
     } finally {
       process.destroyForcibly();
     }
+  }
+
+  /** Linkis swallows what is thrown here, and forgets the engine. */
+  @Test
+  void anEngineWhoseRowCannotBeReadIsReleasedByTheTicketOfItsNode() {
+    String ticket = granted("unread", 64);
+    EngineInstanceLabel engine = linkis.started(ticket, host + ":17485", null);
+    manager.resourceUsed(with(labels("unread"), engine), used());
+    linkis.readFails = new IllegalStateException("database");
+    EngineNode node = gone("unread", engine, null);
+    assertThrows(IllegalStateException.class, () -> manager.resourceReleased(node));
+    assertEquals(AllocationState.ACTIVE, allocation(ticket).state(), "nobody knows its ticket");
+    node.setTicketId(ticket);
+    assertThrows(IllegalStateException.class, () -> manager.resourceReleased(node));
+    assertEquals(AllocationState.RELEASED, allocation(ticket).state());
   }
 
   @Test

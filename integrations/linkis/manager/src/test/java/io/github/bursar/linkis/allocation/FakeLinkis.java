@@ -10,6 +10,7 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.atomic.AtomicInteger;
 import org.apache.linkis.common.ServiceInstance;
 import org.apache.linkis.manager.common.entity.node.EngineNode;
@@ -43,6 +44,9 @@ final class FakeLinkis {
   private volatile List<Map<String, ?>> before;
   volatile Throwable addEngineNodeFails;
   volatile RuntimeException resourceFails;
+  volatile RuntimeException readFails;
+  /** What a grant wrote, in this order. */
+  final List<String> written = new CopyOnWriteArrayList<>();
 
   EngineRows rows() {
     EngineRows rows = new EngineRows();
@@ -61,6 +65,7 @@ final class FakeLinkis {
                   if (addEngineNodeFails != null) {
                     throw addEngineNodeFails;
                   }
+                  written.add("addEngineNode");
                   nodes.put(((EngineNode) args[0]).getServiceInstance().getInstance(), (EngineNode) args[0]);
                   return null;
                 case "getNode":
@@ -70,7 +75,7 @@ final class FakeLinkis {
               }
             });
     rows.metrics = fake(NodeMetricManagerPersistence.class, (proxy, method, args) -> null);
-    rows.records = new EngineRecords(fake(JdbcOperations.class, (proxy, method, args) -> record((String) args[0], (Object[]) args[1])));
+    rows.setDatabase(fake(JdbcOperations.class, (proxy, method, args) -> own((String) args[0], (Object[]) args[1])));
     return rows;
   }
 
@@ -99,17 +104,23 @@ final class FakeLinkis {
     switch (method.getName()) {
       case "registerLabel":
         PersistenceLabel label = (PersistenceLabel) args[0];
+        written.add("registerLabel");
         label.setId(ids.incrementAndGet());
         labels.put(label.getStringValue(), label.getId());
         return null;
       case "addLabelServiceInstance":
+        written.add("addLabelServiceInstance");
         nodeLabels.put((String) args[0], (List<?>) args[1]);
         return null;
       case "addLabelsAndResource":
+        written.add("addLabelsAndResource");
         String value = labels.entrySet().stream().filter(e -> ((List<?>) args[1]).contains(e.getValue())).findFirst().get().getKey();
         resources.put(value, unlabeled.remove((Integer) args[0]));
         return null;
       case "getResourcesByLabel":
+        if (readFails != null) {
+          throw readFails;
+        }
         PersistenceResource found = resources.get((String) args[1]);
         return found == null ? Collections.emptyList() : Collections.singletonList(found);
       default:
@@ -123,6 +134,7 @@ final class FakeLinkis {
         if (resourceFails != null) {
           throw resourceFails;
         }
+        written.add("registerResource");
         PersistenceResource made = (PersistenceResource) args[0];
         made.setId(ids.incrementAndGet());
         made.setCreateTime(new Date());
@@ -138,14 +150,18 @@ final class FakeLinkis {
         row.setExpectedResource(said.getExpectedResource());
         row.setLockedResource(said.getLockedResource());
         return null;
-      case "deleteResourceById":
-        resources.remove(byId((Integer) ((List<?>) args[0]).get(0)).getKey());
-        return null;
-      case "deleteResourceRelByResourceId":
-        return null; // the fake has the two in one
       default:
         throw new UnsupportedOperationException(method.toString());
     }
+  }
+
+  /** The statements that are not Linkis's. The fake has a resource and its label's row in one. */
+  private Object own(String statement, Object[] values) {
+    if (!statement.equals(EngineRows.DELETE_RESOURCE)) {
+      return record(statement, values);
+    }
+    PersistenceResource row = resources.get((String) values[1]);
+    return row != null && values[2].equals(row.getId()) && resources.remove((String) values[1], row) ? 2 : 0;
   }
 
   private Object record(String statement, Object[] values) {
