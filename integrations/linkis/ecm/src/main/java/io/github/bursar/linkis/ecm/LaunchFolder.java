@@ -101,9 +101,9 @@ final class LaunchFolder {
           || (mode & OTHERS_PASS) == 0) {
         throw new IOException(
             String.format(
-                "%s has mode %04o and owner %d: want a folder of uid %d or %d that every user may"
+                "%s has mode %04o and is uid %d's: want a folder of root or of uid %d that every user may"
                     + " enter, and that nobody else may change unless it is sticky",
-                path, mode & 07777, owner, ROOT, own));
+                path, mode & 07777, owner, own));
       }
     }
     return real;

@@ -81,7 +81,7 @@ class LaunchFolderTest {
       mode(open, mode);
       for (Path dir : new Path[] {open, below}) {
         String text = assertThrows(IOException.class, () -> LaunchFolder.create(dir)).getMessage();
-        assertTrue(text.startsWith(open + " has mode " + String.format("%04o", mode) + " and owner "), text);
+        assertTrue(text.startsWith(open + " has mode " + String.format("%04o", mode) + " and is uid "), text);
       }
     }
     assertArrayEquals(new String[] {"below"}, names(open));
