@@ -118,8 +118,8 @@ linkis_is_here = [[ -d $(LINKIS_HOME)/jars ]] || { printf '%s\n' \
 	'LINKIS: NOTHING IS TRIED WITH A REAL LINKIS.'; exit 0; }
 
 .PHONY: linkis-ready
-linkis-ready: ## Make sure that MariaDB, a JDK, and the jars that Linkis needs are there
-	@$(linkis_is_here); tools/linkis/provide.sh
+linkis-ready: ## Make sure that a JDK, Maven, MariaDB, and the jars that Linkis needs are there
+	@tools/linkis/provide.sh
 
 .PHONY: linkis-jars
 linkis-jars: build ## Build and unit-test what Linkis needs to run on Bursar: bin/linkis/*.jar

@@ -76,10 +76,13 @@ func (d *Database) explain(err error) error {
 func (d *Database) Close() error { return d.db.Close() } //nolint:wrapcheck // nothing to add
 
 func config(p Properties, password string) (*mysql.Config, error) {
-	const want = "jdbc:mysql://HOST:PORT/DATABASE"
+	want := "jdbc:mysql://HOST:PORT/DATABASE"
 	rest, isMySQL := strings.CutPrefix(p[urlSetting], "jdbc:mysql://")
 	if !isMySQL {
 		rest, isMySQL = strings.CutPrefix(p[urlSetting], "jdbc:mariadb://")
+	}
+	if !isMySQL && rest != "" {
+		want += "; another kind cannot be read: --no-database"
 	}
 	shown, _, _ := strings.Cut(p[urlSetting], "?") // what follows may be a password
 	parsed, err := url.Parse("mysql://" + rest)

@@ -88,7 +88,7 @@ func cmpOr(text, otherwise string) string {
 // ofTimes compares how long an engine may start with how long its reservation holds.
 func ofTimes(p Properties) []Finding {
 	const start, ttl = "wds.linkis.manager.am.engine.start.max.time", bursarPrefix + "reservation.ttl"
-	longest, okStart := duration(cmpOr(p[start], "8m"))
+	longest, okStart := duration(cmpOr(p[start], "11m"))
 	holds, okTTL := duration(cmpOr(p[ttl], "12m"))
 	if !okStart || !okTTL || longest <= holds {
 		return nil

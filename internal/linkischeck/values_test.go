@@ -49,3 +49,14 @@ func TestCoresAreCountedAsTheAdapterCountsThem(t *testing.T) {
 		t.Errorf("%+v", f)
 	}
 }
+
+// TestAReservationShouldOutlastAStart: by default an engine of Linkis 1.8 may take 11 minutes.
+func TestAReservationShouldOutlastAStart(t *testing.T) {
+	const ttl = bursarPrefix + "reservation.ttl"
+	if found := ofTimes(Properties{ttl: "11m"}); found != nil {
+		t.Errorf("11m: %v", found)
+	}
+	if found := ofTimes(Properties{ttl: "10m"}); len(found) != 1 || !found[0].Attention || found[0].Now != "11m0s" {
+		t.Errorf("10m: %v", found)
+	}
+}

@@ -113,8 +113,8 @@ func (o outcome) String() string {
 		o.Request.P50, o.Request.P99, o.Used.P50, o.Used.P99, o.Release.P50, o.Release.P99, o.Refusal.P50, o.Refusal.P99, o.Said)
 }
 
-// failures is how many calls failed, without those of grants that the host's agent has vetoed, up to
-// a twentieth of all: what was just given back may still count there.
+// failures is how many calls failed, without those of grants that the host's agent has vetoed, up
+// to a twentieth of all: what was just given back may still count there.
 func (o outcome) failures() int {
 	vetoed := 0
 	for text, count := range o.Said {

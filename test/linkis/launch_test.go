@@ -13,6 +13,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/test/proc"
@@ -68,6 +69,7 @@ func (l *launching) steps(ecm string) []step {
 		{of("the engine is its user's, limited, and has logs"), l.engineIsRight},
 		{of("a script that takes too much memory"), l.memoryIsLimited},
 		{of("an engine that is killed is released"), l.engineIsKilled},
+		{of("an engine's script is killed, and the engine goes on"), l.shellIsKilled},
 		{of("Linkis stops an engine"), l.linkisStops},
 		{of("an engine that does not start says why"), l.startFails},
 		{of("the ECM is started again"), l.ecmIsRestarted},
@@ -237,6 +239,35 @@ func (l *launching) ends(id string) (status string) {
 		return err
 	})
 	return status
+}
+
+// shellIsKilled: what the agent has started is the engine's script. Without it the engine goes on,
+// and the ECM does not say that it has ended, however long that takes. Then Linkis's own request
+// ends the engine.
+func (l *launching) shellIsKilled(t *testing.T) {
+	e := l.mustCreate("384m")
+	a, jvm, _ := l.only()
+	shell := int(a.GetProcess().GetPid())
+	if shell == jvm {
+		t.Fatalf("pid %d is the engine's JVM: want that of its script", shell)
+	}
+	l.kill(shell)
+	const completed = "6" // from ShuttingDown on
+	// The ECM waits 20 s for the release of an engine that has ended.
+	proc.Always(t, 25*time.Second, pollEvery, "the engine goes on", func() error {
+		rows, err := l.db.query("SELECT instance_status FROM linkis_cg_manager_service_instance_metrics WHERE instance = ?", e.instance)
+		if err == nil && (len(rows) != 1 || rows[0] >= completed) {
+			err = fmt.Errorf("Linkis has the status %v: want one of an engine that runs", rows)
+		}
+		if now := l.allocation(e.ticket); now.GetState() != bursarv1.AllocationState_ALLOCATION_STATE_ACTIVE || !proc.Alive(jvm) {
+			err = errors.Join(err, fmt.Errorf("it has not survived its script: %v", now))
+		}
+		return err
+	})
+	l.stopByLinkis(e)
+	if proc.Alive(jvm) {
+		t.Errorf("the engine's JVM %d lives", jvm)
+	}
 }
 
 // linkisStops: Linkis's own request ends the engine and all its processes through the agent.

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Makes sure that this machine has what test/linkis runs beside Linkis itself: a JDK of 17 as
+# Makes sure that this machine has what test/linkis runs in addition to Linkis itself: a JDK of 17 as
 # .cache/tools/linkis-jdk, MariaDB's server, an empty database of Linkis as
 # .cache/tools/linkis-database, and the jars of others that are on the class paths of Linkis's
 # services, as .cache/tools/linkis-jars. Jars come by their Maven coordinates from where Maven gets
 # them on this machine, and must be those of jars.sha256. Linkis itself is in LINKIS_HOME (default
-# ../shared/linkis next to the checkout): nobody publishes its servers. Without it nothing is done.
-# `provide.sh --record` writes jars.sha256 again from Linkis's class paths, for a review before it
-# is committed.
+# ../shared/linkis next to the checkout): nobody publishes its servers. Without it there are only the
+# JDK and Maven, with which integrations/linkis is built. `provide.sh --record` writes jars.sha256
+# again from Linkis's class paths, for a review before it is committed.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
@@ -15,12 +15,6 @@ record=${1:-}
 list=tools/linkis/jars.sha256
 jars=.cache/tools/linkis-jars
 database=.cache/tools/linkis-database
-
-if [[ ! -d $linkis/jars || ! -d $linkis/sql ]]; then
-  echo "LINKIS: no built Linkis in $linkis: set LINKIS_HOME to a folder with jars/, sql/, conf/ and" \
-    "the class paths" >&2
-  exit 1
-fi
 
 mkdir -p .cache/tools
 exec 9>.cache/tools/linkis.lock # two of these at once would install the same things
@@ -68,15 +62,22 @@ find_mariadb() {
   return 1
 }
 
+if ! command -v mvn >/dev/null; then
+  install Maven maven
+fi
+
+if [[ ! -d $linkis/jars || ! -d $linkis/sql ]]; then
+  echo "LINKIS: THERE IS NO BUILT LINKIS IN $linkis (LINKIS_HOME): a folder with jars/, sql/, conf/" \
+    "and the class paths is wanted. NOTHING IS TRIED WITH A REAL LINKIS." >&2
+  [[ -z $record ]] || exit 1
+  exit 0
+fi
+
 if ! mariadb=$(find_mariadb); then
   install "MariaDB" mariadb-server-core
   mariadb=$(find_mariadb) || { echo "LINKIS: still no MariaDB" >&2; exit 1; }
 fi
 ln -sfn "$mariadb" .cache/tools/linkis-mariadbd
-
-if ! command -v mvn >/dev/null; then
-  install Maven maven
-fi
 
 # coordinates are the jars to fetch: GROUP:ARTIFACT:VERSION[:CLASSIFIER], one a line.
 coordinates() {

@@ -41,6 +41,8 @@ public final class FakeBursar implements AutoCloseable {
   public volatile boolean down;
   /** What a request would meet. */
   public volatile ObjectNode explanation = JSON.createObjectNode();
+  /** The error of a request. */
+  public volatile ObjectNode refusal = object("{'code':'unimplemented','message':'not in this fake'}");
   /** Every answer takes so long. */
   public volatile Duration delay = Duration.ZERO;
 
@@ -145,6 +147,8 @@ public final class FakeBursar implements AutoCloseable {
         break;
       case "AllocationService/Explain":
         return explanation;
+      case "AllocationService/Allocate":
+        return refusal;
       case "AllocationService/Confirm":
         return object("{'code':'failed_precondition','message':'it cannot be confirmed'}");
       case "AllocationService/Release":

@@ -23,6 +23,9 @@ final class AgentAllocation {
 
   final long startTime;
 
+  /** The agent has been asked to end it. */
+  final boolean stopping;
+
   /** Why the agent could not end it; empty: nothing went wrong. */
   final String stopError;
 
@@ -37,6 +40,7 @@ final class AgentAllocation {
     reason = node.path("reason").asText();
     pid = node.path("process").path("pid").asLong();
     startTime = node.path("process").path("startTime").asLong();
+    stopping = node.path("stopping").asBoolean();
     stopError = node.path("stopError").asText();
     exit = exit(node.path("exitStatus"));
   }

@@ -6,6 +6,7 @@ import java.io.InputStream;
 import java.io.OutputStream;
 import java.time.Duration;
 import java.util.OptionalInt;
+import java.util.function.Supplier;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
@@ -19,8 +20,8 @@ final class AgentProcess extends Process {
   private static final long LOOK = 200; // milliseconds between two looks into the process table
   private static final long ASK = 1000; // … and between two questions to the agent
 
-  /** From the end of the process until its allocation must be over. The agent needs far less. */
-  private static final Duration UNTIL_RELEASED = Duration.ofSeconds(20);
+  /** From the end of the engine's JVM until its allocation must be over. The agent needs far less. */
+  static final Duration UNTIL_RELEASED = Duration.ofSeconds(20);
 
   private static final Duration PATIENCE = Duration.ofSeconds(5);
   private static final Duration GRACE = Duration.ofSeconds(10);
@@ -30,7 +31,9 @@ final class AgentProcess extends Process {
   private final ProcessTable processes;
   private final String id;
   private final LaunchFolder folder;
-  private final Runnable rootEnded;
+  private final Supplier<EngineProcess> jvm;
+  private final Runnable ended;
+  private final Duration untilReleased;
   final EngineProcess root;
 
   /** Whether the agent's pids are the ones that are seen here. */
@@ -40,45 +43,73 @@ final class AgentProcess extends Process {
   private Output output; // guarded by this
 
   /**
-   * @param rootEnded is run if the process has ended, which may be before all that it has started
-   *     has; more than once
+   * @param jvm the engine's own process; null: it was not found, or not yet
+   * @param ended is run if the process that was started has ended and the JVM, if it was found, has
+   *     too; the processes of its tasks may still run. More than once
+   * @param untilReleased {@link #UNTIL_RELEASED}
    */
   AgentProcess(
       Agent agent,
       ProcessTable processes,
       AgentAllocation launched,
       LaunchFolder folder,
-      Runnable rootEnded) {
+      Supplier<EngineProcess> jvm,
+      Runnable ended,
+      Duration untilReleased) {
     this.agent = agent;
     this.processes = processes;
     this.id = launched.id;
     this.folder = folder;
-    this.rootEnded = rootEnded;
+    this.jvm = jvm;
+    this.ended = ended;
+    this.untilReleased = untilReleased;
     this.root = new EngineProcess(launched.pid, launched.startTime);
     this.visible = processes.runs(root);
   }
 
   @Override
   public int waitFor() throws InterruptedException {
-    if (visible) {
-      while (processes.runs(root)) {
+    long unknown = 0;
+    while (true) {
+      if (runs()) {
         Thread.sleep(LOOK);
+        continue;
       }
-      rootEnded.run();
-    }
-    long unknown = System.nanoTime() + UNTIL_RELEASED.toNanos();
-    while (!isOver()) {
-      // As long as the agent is away nothing is known of an engine that cannot be seen.
-      if (visible && System.nanoTime() > unknown) {
+      if (isOver()) {
+        break;
+      }
+      // What is known of an engine whose JVM was not found is what the agent says: as long as it is
+      // away, nothing.
+      boolean found = jvm.get() != null;
+      if (found && unknown == 0) {
+        ended.run();
+        unknown = System.nanoTime() + untilReleased.toNanos();
+      } else if (found && System.nanoTime() > unknown) {
         log.warn("engine {} has ended and the agent does not say how", id);
         over(AgentAllocation.UNKNOWN_EXIT);
         break;
       }
-      Thread.sleep(visible ? LOOK : ASK);
+      Thread.sleep(found ? LOOK : ASK);
     }
     synchronized (this) {
       return exit.getAsInt();
     }
+  }
+
+  /**
+   * Whether the process that was started or the engine's JVM is seen to run. The first is a shell:
+   * if it alone is killed, the engine goes on.
+   */
+  private boolean runs() {
+    if (rootRuns()) {
+      return true;
+    }
+    EngineProcess engine = jvm.get();
+    return engine != null && processes.runs(engine);
+  }
+
+  boolean rootRuns() {
+    return visible && processes.runs(root);
   }
 
   private boolean isOver() {
@@ -120,12 +151,12 @@ final class AgentProcess extends Process {
     if (reading != null && !reading.isRead()) {
       return true;
     }
-    return visible ? processes.runs(root) : !isOver();
+    return runs() || jvm.get() == null && !isOver();
   }
 
   @Override
   public int exitValue() {
-    if ((visible && processes.runs(root)) || !isOver()) {
+    if (runs() || !isOver()) {
       throw new IllegalThreadStateException("engine " + id + " has not ended");
     }
     synchronized (this) {

@@ -48,6 +48,15 @@ class BursarEngineConnLaunch extends LinuxProcessEngineConnLaunch {
     return process == null ? OptionalLong.empty() : ProcessTable.pidOf(process);
   }
 
+  /** Whether that process runs: if not, its pid may be another's by now. */
+  boolean rootRuns() {
+    Process process = getProcess();
+    if (process instanceof AgentProcess) {
+      return ((AgentProcess) process).rootRuns();
+    }
+    return process != null && process.isAlive();
+  }
+
   String ticket() {
     return getEngineConnLaunchRequest().ticketId();
   }
@@ -145,7 +154,15 @@ class BursarEngineConnLaunch extends LinuxProcessEngineConnLaunch {
                 folder.toString(),
                 getEngineConnLaunchRequest().user(),
                 ECMUtils.getInstanceByPort(getEngineConnPort()));
-        process = new AgentProcess(ecm.agent, ecm.processes, launched, folder, BursarEngineConnLaunch.this::ended);
+        process =
+            new AgentProcess(
+                ecm.agent,
+                ecm.processes,
+                launched,
+                folder,
+                () -> jvm,
+                BursarEngineConnLaunch.this::ended,
+                AgentProcess.UNTIL_RELEASED);
       } catch (AgentException e) {
         throw Ecm.refused("ticket " + ticket(), e);
       } finally {

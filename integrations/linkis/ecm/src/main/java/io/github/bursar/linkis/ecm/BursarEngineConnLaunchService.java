@@ -98,7 +98,7 @@ public class BursarEngineConnLaunchService extends LinuxProcessEngineConnLaunchS
       return;
     }
     if (jvm == null) {
-      if (launch.isAlive()) {
+      if (launch.rootRuns()) {
         log.warn(
             "engine {} of ticket {}: its JVM was not found below pid {} within {}: it is confirmed"
                 + " by the engine's call-back alone",
@@ -132,10 +132,10 @@ public class BursarEngineConnLaunchService extends LinuxProcessEngineConnLaunchS
   private EngineProcess find(BursarEngineConnLaunch launch, long root, String ticket)
       throws InterruptedException {
     long end = System.nanoTime() + SEARCH.toNanos();
-    for (long pause = LOOK_FIRST; launch.isAlive(); pause = Math.min(pause * 3 / 2, LOOK_LAST)) {
+    for (long pause = LOOK_FIRST; launch.rootRuns(); pause = Math.min(pause * 3 / 2, LOOK_LAST)) {
       EngineProcess jvm = ecm.processes.engineBelow(root, ticket);
-      // If the child still lives, its pid was not given to another process in between.
-      if (jvm != null && launch.isAlive()) {
+      // If it still runs, its pid was not given to another process in between.
+      if (jvm != null && launch.rootRuns()) {
         return jvm;
       }
       if (System.nanoTime() > end) {

@@ -65,7 +65,8 @@ final class EndedEngines implements Closeable {
 
   private void stop(String ticket) {
     try {
-      if (agent.get(ticket, PATIENCE).isActive()) {
+      AgentAllocation allocation = agent.get(ticket, PATIENCE);
+      if (allocation.isActive() && !allocation.stopping) { // whoever stops it has a reason, and a grace
         agent.stop(ticket, "its engine has ended", Duration.ZERO, PATIENCE);
         log.info("engine of ticket {} has ended: its agent ends what it left", ticket);
       }

@@ -2,6 +2,7 @@ package io.github.bursar.linkis.ecm;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertNotEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
@@ -15,7 +16,11 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicReference;
+import java.util.function.BooleanSupplier;
+import java.util.function.Supplier;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeAll;
@@ -28,6 +33,8 @@ import org.junit.jupiter.api.io.TempDir;
 class AgentTest {
   private static final Duration PATIENCE = Duration.ofSeconds(10);
   private static final Duration MINUTE = Duration.ofMinutes(1);
+  private static final Duration UNTIL_RELEASED = Duration.ofSeconds(1);
+  private static final String OWN = System.getProperty("user.name");
   private static RealAgent real;
   private static Agent agent;
 
@@ -304,11 +311,120 @@ class AgentTest {
     assertEquals(0, process.waitFor());
   }
 
+  @Test
+  void anEngineRunsAsLongAsItsJvmAlsoIfItsShellIsKilledAndTheAgentIsAway() throws Exception {
+    String id = real.reserve(MINUTE);
+    AtomicReference<EngineProcess> jvm = new AtomicReference<>();
+    AgentProcess process = launch(id, OWN, jvm(id) + "; exit $?", jvm::get, () -> {});
+    CompletableFuture<Integer> exit = waitFor(process);
+    killShellOnceItsJvmRuns(process, id, jvm);
+    stillRuns(process, exit);
+    real.killAgent();
+    try {
+      stillRuns(process, exit);
+    } finally {
+      real.startAgent();
+    }
+    assertTrue(agent.get(id, Duration.ofSeconds(30)).isActive());
+    stillRuns(process, exit);
+    kill(jvm.get().pid);
+    assertNotEquals(0, exit.get(10, TimeUnit.SECONDS));
+    assertFalse(process.isAlive());
+    assertEquals("RELEASED", over(id, Duration.ofSeconds(10)).state);
+  }
+
+  @Test
+  void anEngineEndsWithItsJvmAndTakesItsTasksWithIt() throws Exception {
+    String id = real.reserve(MINUTE);
+    AtomicReference<EngineProcess> jvm = new AtomicReference<>();
+    try (EndedEngines ended = new EndedEngines(agent, processes)) {
+      AgentProcess process =
+          launch(id, OWN, "sleep 63 & " + jvm(id) + "; exit $?", jvm::get, () -> ended.ended(id, jvm.get()));
+      EngineProcess task = processes.running(child(process.root.pid).pid());
+      CompletableFuture<Integer> exit = waitFor(process);
+      killShellOnceItsJvmRuns(process, id, jvm);
+      kill(jvm.get().pid);
+      assertNotEquals(0, exit.get(10, TimeUnit.SECONDS));
+      assertFalse(process.isAlive());
+      assertEquals("RELEASED", over(id, Duration.ofSeconds(10)).state);
+      assertFalse(processes.runs(task));
+    }
+  }
+
+  private static String jvm(String id) {
+    return "cd " + System.getProperty("user.dir") + "; " + Idle.command(id, 17490);
+  }
+
+  private void killShellOnceItsJvmRuns(AgentProcess process, String id, AtomicReference<EngineProcess> jvm)
+      throws Exception {
+    await("its JVM runs", () -> jvm.updateAndGet(x -> processes.engineBelow(process.root.pid, id)) != null);
+    kill(process.root.pid);
+    await("its shell has ended", () -> !process.rootRuns());
+  }
+
+  @Test
+  void anEngineWhoseJvmWasNotFoundRunsAsLongAsTheAgentHoldsItsAllocation() throws Exception {
+    String id = real.reserve(MINUTE);
+    AgentProcess process = launch(id, "sleep 64; exit $?");
+    long task = child(process.root.pid).pid();
+    CompletableFuture<Integer> exit = waitFor(process);
+    kill(process.root.pid);
+    await("its shell has ended", () -> !process.rootRuns());
+    stillRuns(process, exit);
+    real.killAgent();
+    try {
+      stillRuns(process, exit);
+    } finally {
+      real.startAgent();
+    }
+    stillRuns(process, exit);
+    kill(task);
+    exit.get(10, TimeUnit.SECONDS);
+    assertFalse(process.isAlive());
+    assertEquals("RELEASED", agent.get(id, PATIENCE).state);
+  }
+
+  /** Longer than a process waits for its release. */
+  private static void stillRuns(AgentProcess process, CompletableFuture<Integer> exit) throws Exception {
+    Thread.sleep(2 * UNTIL_RELEASED.toMillis());
+    assertTrue(process.isAlive());
+    assertFalse(exit.isDone(), "Linkis is told that the engine has ended");
+    assertThrows(IllegalThreadStateException.class, process::exitValue);
+  }
+
+  private static CompletableFuture<Integer> waitFor(AgentProcess process) {
+    return CompletableFuture.supplyAsync(
+        () -> {
+          try {
+            return process.waitFor();
+          } catch (InterruptedException e) {
+            throw new IllegalStateException(e);
+          }
+        });
+  }
+
+  private static void kill(long pid) throws Exception {
+    assertEquals(0, new ProcessBuilder("kill", "-9", Long.toString(pid)).start().waitFor());
+  }
+
+  private static void await(String what, BooleanSupplier condition) throws Exception {
+    long end = System.nanoTime() + Duration.ofSeconds(20).toNanos();
+    while (!condition.getAsBoolean()) {
+      assertTrue(System.nanoTime() < end, what + ": not within 20 s");
+      Thread.sleep(20);
+    }
+  }
+
   private AgentProcess launch(String id, String script) throws Exception {
-    return launch(id, System.getProperty("user.name"), script);
+    return launch(id, OWN, script);
   }
 
   private AgentProcess launch(String id, String user, String script) throws Exception {
+    return launch(id, user, script, () -> null, () -> {});
+  }
+
+  private AgentProcess launch(String id, String user, String script, Supplier<EngineProcess> jvm, Runnable ended)
+      throws Exception {
     Path folder = work = real.open(id);
     Path file = folder.resolve("engineConnExec.sh");
     Files.write(file, script.concat("\n").getBytes(StandardCharsets.UTF_8));
@@ -318,6 +434,6 @@ class AgentTest {
         agent.launch(id, Arrays.asList("bash", "-l", file.toString()), folder.toString(), logs.toString(), user, "host-a:17490");
     output.unlink();
     assertTrue(launched.isActive(), launched::toString);
-    return new AgentProcess(agent, processes, launched, output, () -> {});
+    return new AgentProcess(agent, processes, launched, output, jvm, ended, UNTIL_RELEASED);
   }
 }

@@ -8,7 +8,6 @@ import io.github.bursar.client.BursarException;
 import io.github.bursar.client.ConfirmRequest;
 import io.github.bursar.client.Explanation;
 import io.github.bursar.client.HostInfo;
-import io.github.bursar.client.Refusal;
 import io.github.bursar.linkis.Settings;
 import io.github.bursar.linkis.mapping.LabelMapper;
 import io.github.bursar.linkis.mapping.RefusalMapper;
@@ -176,9 +175,8 @@ public class BursarResourceManager extends DefaultResourceManager implements Dis
       granted = waiters.waiting(user, millis, ms -> client.allocate(asked.waitTime(Duration.ofMillis(ms)).build()));
     } catch (BursarException e) {
       if (e.code() == BursarException.Code.RESOURCE_EXHAUSTED && e.refusal().isPresent()) {
-        Refusal r = e.refusal().get();
         return new NotEnoughResource(
-            refusals.refusal(container.getEMInstanceLabel().getInstance(), r.shortfalls(), r.never(), r.message()).getMessage());
+            refusals.refusal(container.getEMInstanceLabel().getInstance(), e.refusal().get()).getMessage());
       }
       throw LinkisErrors.of("request of an engine", e);
     }

@@ -1,6 +1,7 @@
 package io.github.bursar.linkis.mapping;
 
 import io.github.bursar.client.AccountName;
+import io.github.bursar.client.Refusal;
 import io.github.bursar.client.Shortfall;
 import java.util.List;
 import org.apache.linkis.manager.common.constant.RMConstant;
@@ -13,11 +14,25 @@ import org.apache.linkis.manager.rm.utils.RMUtils;
  * Bursar's reason and numbers after that.
  */
 public final class RefusalMapper {
+  /** What is said of a refusal that names nothing: Bursar's answer has no more than "waited". */
+  static final String NOTHING_SHORT =
+      "nothing is named that is short: there may be room now, others may be before it, or Bursar did"
+          + " not look again (after a change of leader, or as many waits ended at once)";
+
   private final int millisPerCore;
 
   /** With what one of Linkis's cores is, in thousandths of a core. */
   public RefusalMapper(int millisPerCore) {
     this.millisPerCore = millisPerCore;
+  }
+
+  /** What Bursar answered to a request. */
+  public RMWarnException refusal(String ecm, Refusal refusal) {
+    String message = refusal.message();
+    if (refusal.shortfalls().isEmpty() && refusal.hostFilters().isEmpty()) {
+      message = message.trim() + " " + NOTHING_SHORT;
+    }
+    return refusal(ecm, refusal.shortfalls(), refusal.never(), message);
   }
 
   /**

@@ -160,7 +160,7 @@ final class EndedWatcher {
   }
 
   private void end(Allocation a) {
-    LinkisEngines.Ended ended = engines.end(a.id(), processEnded(a), a.exitCode().orElse(-1) == 0);
+    LinkisEngines.Ended ended = engines.end(a.id(), processEnded(a), a.pid() != 0, a.exitCode().orElse(-1) == 0);
     if (ended != LinkisEngines.Ended.GONE) {
       log.info(
           "engine {} is ended in Linkis ({}): its allocation is {}: {}", a.id(), ended, a.state(), a.reason());
@@ -168,8 +168,8 @@ final class EndedWatcher {
   }
 
   /**
-   * Whether somebody saw the process end. That its resources are given back does not say so: a user
-   * may release the allocation of an engine that runs.
+   * Whether the process is said to have ended. That its resources are given back does not say so: a
+   * user may release the allocation of an engine that runs, though with these words, too.
    */
   static boolean processEnded(Allocation a) {
     if (a.exitCode().isPresent() || a.exitSignal() != 0) {

@@ -14,6 +14,8 @@ import org.apache.linkis.manager.common.utils.ManagerUtils;
 import org.apache.linkis.manager.label.service.NodeLabelService;
 import org.apache.linkis.manager.persistence.NodeManagerPersistence;
 import org.apache.linkis.manager.persistence.NodeMetricManagerPersistence;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
 
 /** The engines that Linkis has, and how it ends them. */
 class LinkisEngines {
@@ -26,6 +28,8 @@ class LinkisEngines {
     /** Its ECM was asked to stop it, and its rows are cleared. */
     STOPPED
   }
+
+  private static final Logger log = LoggerFactory.getLogger(LinkisEngines.class);
 
   private final NodeManagerPersistence nodes;
   private final NodeMetricManagerPersistence metrics;
@@ -74,28 +78,39 @@ class LinkisEngines {
    * Ends the engine with a ticket by Linkis's own services: one manager does it, others that try at
    * the same time find it gone.
    *
-   * @param processEnded whether its process is known to have ended; if it is not, and Linkis does
-   *     not know it either, its ECM is asked to stop it
+   * @param processEnded whether its process is said to have ended. Who may release its allocation
+   *     can say so, as can an engine of itself
+   * @param byPid whether it was confirmed by its pid, which the ECM's jar does: such an ECM finds
+   *     out whose process a pid is before it signals. It is asked to stop the engine in any case;
+   *     another one only if nobody says that it has ended, as its pid may be another's by now
    * @param well whether it ended with success
    */
-  Ended end(String ticket, boolean processEnded, boolean well) {
+  Ended end(String ticket, boolean processEnded, boolean byPid, boolean well) {
     Ended[] done = {Ended.GONE};
-    boolean locked = rows.locked("bursar-ended-" + ticket, () -> done[0] = endLocked(ticket, processEnded, well));
+    boolean locked = rows.locked("bursar-ended-" + ticket, () -> done[0] = endLocked(ticket, processEnded, byPid, well));
     if (!locked) {
       throw new IllegalStateException("another manager has its lock");
     }
     return done[0];
   }
 
-  private Ended endLocked(String ticket, boolean processEnded, boolean well) {
+  private Ended endLocked(String ticket, boolean processEnded, boolean byPid, boolean well) {
     // By its ticket: another engine may have its host and port by now.
     EngineNode engine = nodes.getEngineNodeByTicketId(ticket);
     if (engine == null) {
       return Ended.GONE;
     }
     NodeStatus status = status(engine);
-    if (!processEnded && !NodeStatus.isCompleted(status)) {
-      stop.stopEngine(new EngineStopRequest(engine.getServiceInstance(), ManagerUtils.getAdminUser()), null);
+    boolean ended = processEnded || NodeStatus.isCompleted(status);
+    if (byPid || !ended) {
+      try {
+        stop.stopEngine(new EngineStopRequest(engine.getServiceInstance(), ManagerUtils.getAdminUser()), null);
+      } catch (Exception e) { // Scala's throw what they do not declare
+        if (!ended) {
+          throw e;
+        }
+        log.info("engine {} is said to have ended, and its ECM could not be asked: {}", ticket, e.toString());
+      }
       if (nodes.getEngineNodeByTicketId(ticket) == null) {
         return Ended.STOPPED;
       }

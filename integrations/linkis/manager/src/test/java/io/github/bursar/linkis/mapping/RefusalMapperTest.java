@@ -1,10 +1,12 @@
 package io.github.bursar.linkis.mapping;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.github.bursar.client.AllocateRequest;
 import io.github.bursar.client.BursarClient;
+import io.github.bursar.client.BursarException;
 import io.github.bursar.client.Explanation;
 import io.github.bursar.client.Resource;
 import io.github.bursar.linkis.FakeBursar;
@@ -83,5 +85,30 @@ class RefusalMapperTest {
     assertTrue(queue.contains("requestResource : 4cores > availableResource : 1cores,  maxResource : 8cores, queueName : root.etl."), queue);
     String memory = refusal(shortfall(HOST, "memory", 4L << 30, 1L << 30, 8L << 30)).getDesc();
     assertTrue(memory.contains("use Memory, requestResource : 4GB > availableResource : 1GB,  maxResource : 8GB."), memory);
+  }
+
+  @Test
+  void aRefusalThatNamesNothingSaysSo() throws IOException {
+    String nothing = refused("insufficient resources (waited): ", "");
+    assertTrue(nothing.startsWith("errCode: 11000 "), nothing);
+    assertTrue(nothing.contains(" Bursar: insufficient resources (waited): " + RefusalMapper.NOTHING_SHORT), nothing);
+    String some = "insufficient resources (waited): host h: memory: requested 2, available 1, limit 8";
+    String host = refused(some, ",\"shortfalls\":[" + shortfall(HOST, "memory", 2, 1, 8) + "]");
+    assertTrue(host.contains(" Bursar: " + some) && !host.contains(RefusalMapper.NOTHING_SHORT), host);
+    String any = refused("insufficient resources (waited): hosts: 2 in all", ",\"filters\":{\"total\":\"2\"}");
+    assertTrue(any.contains("hosts: 2 in all") && !any.contains(RefusalMapper.NOTHING_SHORT), any);
+  }
+
+  private static String refused(String message, String more) throws IOException {
+    try (FakeBursar bursar = new FakeBursar(); BursarClient client = bursar.client()) {
+      bursar.refusal =
+          FakeBursar.object(
+              "{'code':'resource_exhausted','message':'" + message + "','details':[{'type':'bursar.v1.InsufficientResources','debug':"
+                  + "{'reason':'waited','verdict':'VERDICT_NOT_NOW'" + more + "}}]}");
+      BursarException e =
+          assertThrows(
+              BursarException.class, () -> client.allocate(AllocateRequest.builder().resource(Resource.EMPTY).build()));
+      return new RefusalMapper(500).refusal("ecm-1:9102", e.refusal().get()).getMessage();
+    }
   }
 }

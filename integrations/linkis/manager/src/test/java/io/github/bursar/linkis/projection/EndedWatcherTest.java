@@ -54,7 +54,7 @@ class EndedWatcherTest {
     }
 
     @Override
-    Ended end(String ticket, boolean processEnded, boolean well) {
+    Ended end(String ticket, boolean processEnded, boolean byPid, boolean well) {
       ended.add(ticket + (processEnded ? " cleared" : " stopped") + (well ? " well" : ""));
       if (broken) {
         throw new IllegalStateException("no database");

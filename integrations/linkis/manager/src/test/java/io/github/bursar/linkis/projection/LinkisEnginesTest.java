@@ -4,8 +4,10 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.mockito.ArgumentMatchers.any;
 import static org.mockito.Mockito.doAnswer;
+import static org.mockito.Mockito.doThrow;
 import static org.mockito.Mockito.mock;
 import static org.mockito.Mockito.never;
+import static org.mockito.Mockito.times;
 import static org.mockito.Mockito.verify;
 import static org.mockito.Mockito.when;
 
@@ -74,29 +76,47 @@ class LinkisEnginesTest {
     return n;
   }
 
+  /** An engine's user can say so at the agent, and an engine of itself. */
   @Test
-  void aProcessThatHasEndedIsNotKilled() {
+  void itsEcmIsAskedThoughItIsSaidToHaveEnded() {
     engine("A1", "ecm-1:9900", NodeStatus.Busy);
-    assertEquals(LinkisEngines.Ended.CLEARED, engines.end("A1", true, false));
-    assertEquals(List.of("A1 Failed"), cleared);
-    engine("A2", "ecm-1:9900", null);
-    assertEquals(LinkisEngines.Ended.CLEARED, engines.end("A2", true, true));
-    assertEquals("A2 Success", cleared.get(1));
-    verify(stop, never()).stopEngine(any(), any());
+    assertEquals(LinkisEngines.Ended.STOPPED, engines.end("A1", true, true, true));
+    engine("A2", "ecm-1:9900", NodeStatus.Success);
+    assertEquals(LinkisEngines.Ended.STOPPED, engines.end("A2", false, true, false));
+    verify(stop, times(2)).stopEngine(any(), any());
   }
 
   @Test
-  void oneThatLinkisKnowsToHaveEndedIsNotKilledEither() {
-    engine("A1", "ecm-1:9900", NodeStatus.ShuttingDown);
-    assertEquals(LinkisEngines.Ended.CLEARED, engines.end("A1", false, false));
-    assertEquals(List.of("A1 ShuttingDown"), cleared);
+  void anEcmThatWouldSignalAnyPidIsNotAskedThen() {
+    engine("A1", "ecm-1:9900", NodeStatus.Busy);
+    assertEquals(LinkisEngines.Ended.CLEARED, engines.end("A1", true, false, false));
+    engine("A2", "ecm-1:9900", NodeStatus.ShuttingDown);
+    assertEquals(LinkisEngines.Ended.CLEARED, engines.end("A2", false, false, false));
     verify(stop, never()).stopEngine(any(), any());
+    engine("A3", "ecm-1:9900", NodeStatus.Busy);
+    assertEquals(LinkisEngines.Ended.STOPPED, engines.end("A3", false, false, false));
+    assertEquals(List.of("A1 Failed", "A2 ShuttingDown"), cleared);
+  }
+
+  @Test
+  void oneThatIsSaidToHaveEndedIsClearedIfItsEcmIsAway() {
+    doThrow(new IllegalStateException("no such instance")).when(stop).stopEngine(any(), any());
+    engine("A1", "ecm-1:9900", NodeStatus.Busy);
+    assertEquals(LinkisEngines.Ended.CLEARED, engines.end("A1", true, true, false));
+    engine("A2", "ecm-1:9900", null);
+    assertEquals(LinkisEngines.Ended.CLEARED, engines.end("A2", true, true, true));
+    engine("A3", "ecm-1:9900", NodeStatus.ShuttingDown);
+    assertEquals(LinkisEngines.Ended.CLEARED, engines.end("A3", false, true, false));
+    assertEquals(List.of("A1 Failed", "A2 Success", "A3 ShuttingDown"), cleared);
+    engine("A4", "ecm-1:9900", NodeStatus.Busy);
+    assertThrows(IllegalStateException.class, () -> engines.end("A4", false, true, false));
+    assertEquals(1, rows.size(), "nobody knows whether it runs");
   }
 
   @Test
   void oneThatMayRunIsStoppedByItsEcm() {
     engine("A1", "ecm-1:9900", NodeStatus.Unlock);
-    assertEquals(LinkisEngines.Ended.STOPPED, engines.end("A1", false, false));
+    assertEquals(LinkisEngines.Ended.STOPPED, engines.end("A1", false, true, false));
     verify(stop).stopEngine(any(), any());
     assertEquals(List.of(), cleared, "stopEngine has done that");
   }
@@ -105,14 +125,14 @@ class LinkisEnginesTest {
   void ifItsEcmCannotStopItItsRowsAreClearedAllTheSame() {
     engine("A1", "ecm-1:9900", NodeStatus.Unlock);
     doAnswer(call -> null).when(stop).stopEngine(any(), any());
-    assertEquals(LinkisEngines.Ended.CLEARED, engines.end("A1", false, false));
+    assertEquals(LinkisEngines.Ended.CLEARED, engines.end("A1", false, true, false));
     assertEquals(List.of("A1 Failed"), cleared);
   }
 
   @Test
   void theEngineThatHasItsAddressNowIsLeftAlone() {
     engine("A2", "ecm-1:9900", NodeStatus.Unlock);
-    assertEquals(LinkisEngines.Ended.GONE, engines.end("A1", true, false));
+    assertEquals(LinkisEngines.Ended.GONE, engines.end("A1", true, true, false));
     assertEquals(List.of(), cleared);
     assertEquals(1, rows.size());
   }
@@ -121,10 +141,10 @@ class LinkisEnginesTest {
   void oneManagerEndsIt() {
     engine("A1", "ecm-1:9900", NodeStatus.Unlock);
     tables.held.add("bursar-ended-A1");
-    assertThrows(IllegalStateException.class, () -> engines.end("A1", true, false));
+    assertThrows(IllegalStateException.class, () -> engines.end("A1", true, true, false));
     assertEquals(List.of(), cleared);
     tables.held.clear();
-    engines.end("A1", true, false);
+    engines.end("A1", true, true, false);
     assertEquals(0, tables.held.size(), "the lock is given back");
   }
 

@@ -17,6 +17,7 @@ import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.TreeMap;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.BeforeAll;
@@ -139,6 +140,25 @@ class QuotaImportTest {
     assertEquals("import:linkis 7", rules().get("IDE/shell/1/bob"));
     assertEquals("api 1", rules().get("IDE/spark/3.2.1/*"));
     assertTrue(!rules().containsKey("*/spark/3.2.1/alice"), rules().toString());
+  }
+
+  @Test
+  void ifMoreThanFiftyRulesTieNoneIsImportedUntilTheOtherRuleHasOtherLabels() {
+    Map<String, String> theirs = selector("*", "IDE", "spark", "3.2.1");
+    client.putQuota(Quota.builder(theirs).limit(ONE_GIB).build(), true);
+    for (int i = 0; i < 51; i++) {
+      configure("u" + i + "-*,spark-3.2.1", QuotaRules.MEMORY, "8G");
+    }
+    configure("bob-IDE,shell-1", QuotaRules.MEMORY, "7G");
+    imported.run();
+    assertEquals(Set.of("IDE/spark/3.2.1/*"), rules().keySet());
+
+    client.deleteQuota(theirs);
+    theirs = new TreeMap<>(theirs);
+    theirs.put("tenant", "a");
+    client.putQuota(Quota.builder(theirs).limit(ONE_GIB).build(), true);
+    imported.run();
+    assertEquals(2 + 51 + 1, rules().size(), "with the built-in one and that of others");
   }
 
   @Test
