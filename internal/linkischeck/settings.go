@@ -53,6 +53,12 @@ func Settings(p Properties) []Finding {
 			Bursar: "ignored: what does not fit waits or is refused", Attention: true,
 		})
 	}
+	if p["wds.linkis.manager.rm.resource.action.record"] == "false" {
+		findings = append(findings, Finding{
+			Area: "setting", Subject: "wds.linkis.manager.rm.resource.action.record", Now: "false: engines leave no record",
+			Bursar: "want true: by its record an allocation is known that Linkis has made and forgotten, and only such a one is given back", Attention: true,
+		})
+	}
 	findings = append(findings, ofPorts(p)...)
 	findings = append(findings, ofTimes(p)...)
 	return append(findings, ofBursar(p)...)

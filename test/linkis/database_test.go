@@ -119,6 +119,7 @@ func (d *database) forgetEngines() {
 		"DELETE FROM linkis_cg_manager_service_instance WHERE name = 'linkis-cg-engineconn'",
 		"DELETE FROM linkis_cg_manager_engine_em",
 		"DELETE FROM linkis_cg_manager_linkis_resources WHERE ticketId IS NOT NULL AND ticketId <> ''",
+		"DELETE FROM linkis_cg_manager_label_resource WHERE resource_id NOT IN (SELECT id FROM linkis_cg_manager_linkis_resources)",
 		"DELETE FROM linkis_cg_manager_lock",
 		"DELETE FROM linkis_cg_ec_resource_info_record",
 	} {

@@ -97,10 +97,12 @@ func (w *world) audit() {
 	}
 }
 
-// Rows of engines: each has one in service_instance, and its resources.
+// Rows of engines: each has one in service_instance, and its resources. A relation is left over if
+// its resource is gone.
 const (
 	engineRows   = "SELECT instance FROM linkis_cg_manager_service_instance WHERE name = 'linkis-cg-engineconn'"
 	resourceRows = "SELECT ticketId FROM linkis_cg_manager_linkis_resources WHERE ticketId IS NOT NULL AND ticketId <> ''"
+	relationRows = "SELECT lr.id FROM linkis_cg_manager_label_resource lr LEFT JOIN linkis_cg_manager_linkis_resources r ON r.id = lr.resource_id WHERE r.id IS NULL"
 )
 
 // awaitNothing waits until nothing is allocated, in Bursar and in Linkis's rows.
@@ -111,7 +113,7 @@ func (w *world) awaitNothing(when string) {
 		if err == nil && len(list) > 0 {
 			err = fmt.Errorf("Bursar has %d allocations, the first is %v", len(list), list[0])
 		}
-		return errors.Join(err, w.noRows(engineRows), w.noRows(resourceRows))
+		return errors.Join(err, w.noRows(engineRows), w.noRows(resourceRows), w.noRows(relationRows))
 	})
 	w.audit()
 }

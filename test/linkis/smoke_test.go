@@ -62,6 +62,7 @@ func TestSmoke(t *testing.T) {
 	t.Logf("the adapter is up after %s", time.Since(began).Round(time.Second))
 	step("nothing goes over", s.nothingGoesOver)
 	step("a cycle takes few statements", s.fewStatements)
+	step("a release is whole", s.releasesAreWhole)
 	step("the ECM's row says the truth", s.rowIsRight)
 	step("a quota binds", s.quotaBinds)
 	step("live headroom binds", s.headroomBinds)
@@ -297,7 +298,7 @@ func (s *smoke) managerIsKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = lock.Close() }()
-	if _, err := lock.ExecContext(t.Context(), "LOCK TABLES linkis_cg_manager_service_instance READ, linkis_cg_manager_linkis_resources READ"); err != nil {
+	if _, err := lock.ExecContext(t.Context(), "LOCK TABLES linkis_cg_manager_linkis_resources READ"); err != nil {
 		t.Fatal(err)
 	}
 	go func() {
@@ -314,6 +315,7 @@ func (s *smoke) managerIsKilled(t *testing.T) {
 		}
 		return err
 	})
+	s.grantHoldsNobodyUp(t)
 	s.manager.Kill()
 	// What it has asked MariaDB for would be done yet.
 	for _, connection := range s.db.rows("SELECT id FROM information_schema.processlist WHERE command = 'Query' AND id <> CONNECTION_ID()") {
