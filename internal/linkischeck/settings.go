@@ -14,7 +14,7 @@ const bursarPrefix = "linkis.bursar."
 // bursarSettings are the adapter's, without the prefix.
 func bursarSettings() []string {
 	return []string{
-		"agent.socket", "cpu.millis.per.core", "host.map", "labels.extra", "launch", "mode", "projector.interval", "quota.import", "quota.interval",
+		"agent.socket", "cpu.millis.per.core", "host.map", "labels.extra", "launch", "launch.dir", "mode", "projector.interval", "quota.import", "quota.interval",
 		"reservation.ttl", "tls.ca", "token.file", "url", "wait.max",
 	}
 }

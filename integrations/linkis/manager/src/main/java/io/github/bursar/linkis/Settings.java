@@ -41,7 +41,7 @@ public final class Settings {
       new TreeSet<>(
           Arrays.asList(
               "url", "token.file", "tls.ca", "mode", "wait.max", "cpu.millis.per.core", "reservation.ttl", "host.map",
-              "projector.interval", "labels.extra", "quota.import", "quota.interval", "agent.socket", "launch"));
+              "projector.interval", "labels.extra", "quota.import", "quota.interval", "agent.socket", "launch", "launch.dir"));
   private static final Pattern LABEL_KEY = Pattern.compile("[a-zA-Z][a-zA-Z0-9_./-]{0,62}");
   private static final Pattern HOST_ID = Pattern.compile("[a-zA-Z0-9][a-zA-Z0-9._:-]{0,252}");
   private static final Pattern DURATION = Pattern.compile("([0-9]{1,9})(ms|s|m|h|d)");

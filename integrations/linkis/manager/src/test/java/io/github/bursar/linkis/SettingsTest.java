@@ -39,7 +39,7 @@ class SettingsTest {
     Path token = Files.writeString(dir.resolve("token"), "x");
     Settings s = of("url", "https://a:7070, https://b:7070", "mode", "Enforce", "token.file", token.toString(), "wait.max", "1m",
         "cpu.millis.per.core", "250", "reservation.ttl", "90s", "host.map", "ecm-1=host-a, 10.0.0.7:9102=host-b",
-        "projector.interval", "500ms", "labels.extra", "cluster=prod,codeType", "agent.socket", "/run/x", "launch", "true");
+        "projector.interval", "500ms", "labels.extra", "cluster=prod,codeType", "agent.socket", "/run/x", "launch", "true", "launch.dir", "/run");
     assertEquals(List.of("https://a:7070", "https://b:7070"), s.urls());
     assertEquals(Settings.Mode.ENFORCE, s.mode());
     assertEquals(token, s.tokenFile().get());

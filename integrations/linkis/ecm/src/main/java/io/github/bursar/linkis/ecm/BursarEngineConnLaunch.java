@@ -1,7 +1,6 @@
 package io.github.bursar.linkis.ecm;
 
 import java.io.IOException;
-import java.nio.file.Paths;
 import java.util.Arrays;
 import java.util.List;
 import java.util.OptionalLong;
@@ -9,15 +8,17 @@ import org.apache.linkis.common.exception.ErrorException;
 import org.apache.linkis.ecm.core.launch.ProcessEngineCommandExec;
 import org.apache.linkis.ecm.core.utils.PortUtils;
 import org.apache.linkis.ecm.linux.launch.LinuxProcessEngineConnLaunch;
-import org.apache.linkis.ecm.server.conf.ECMConfiguration;
 import org.apache.linkis.ecm.server.util.ECMUtils;
 import org.apache.linkis.governance.common.conf.GovernanceCommonConf;
 import org.apache.linkis.manager.label.constant.LabelKeyConstant;
 import org.apache.linkis.manager.label.entity.Label;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
 import scala.Option;
 
 /** One engine: started by the ECM as Linkis does, or by the agent. */
 class BursarEngineConnLaunch extends LinuxProcessEngineConnLaunch {
+  private static final Logger log = LoggerFactory.getLogger(BursarEngineConnLaunch.class);
   private static final String YARN_CLUSTER = "yarnCluster"; // LabelValueConstant's
 
   private final Ecm ecm;
@@ -164,6 +165,8 @@ class BursarEngineConnLaunch extends LinuxProcessEngineConnLaunch {
                 AgentProcess.UNTIL_RELEASED);
       } catch (AgentException e) {
         throw Ecm.refused("ticket " + ticket(), e);
+      } finally {
+        hide(folder, process != null);
       }
     }
 
@@ -173,11 +176,24 @@ class BursarEngineConnLaunch extends LinuxProcessEngineConnLaunch {
     }
   }
 
-  private static LaunchFolder folder() {
+  /** The agent has opened the files, or never will. */
+  private static void hide(LaunchFolder folder, boolean started) {
     try {
-      return LaunchFolder.create(Paths.get(ECMConfiguration.ENGINECONN_ROOT_DIR()));
+      if (started) {
+        folder.unlink();
+      } else {
+        folder.remove();
+      }
     } catch (IOException e) {
-      throw new ErrorException(Ecm.ERROR_CODE, "folder of an engine's output: " + e);
+      log.warn("the folder of an engine's output stays: {}", e.toString());
+    }
+  }
+
+  private LaunchFolder folder() {
+    try {
+      return LaunchFolder.create(ecm.settings.launchDir);
+    } catch (IOException e) {
+      throw new ErrorException(Ecm.ERROR_CODE, EcmSettings.LAUNCH_DIR + ": " + e);
     }
   }
 }

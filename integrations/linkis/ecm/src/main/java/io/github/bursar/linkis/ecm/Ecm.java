@@ -1,5 +1,7 @@
 package io.github.bursar.linkis.ecm;
 
+import java.io.IOException;
+import java.nio.file.Path;
 import java.time.Duration;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
@@ -20,10 +22,27 @@ final class Ecm {
   /** The tickets of engines that were started here, by host:port. */
   final Map<String, String> tickets = new ConcurrentHashMap<>();
 
+  /**
+   * @throws EcmSettings.WrongSetting if the agent is to start engines, and their output has no place
+   */
   Ecm(EcmSettings settings) {
+    if (settings.launch) {
+      requireLaunchDir(settings.launchDir);
+    }
     this.settings = settings;
     this.agent = new Agent(settings.socket);
     this.ended = new EndedEngines(agent, processes);
+  }
+
+  private static void requireLaunchDir(Path dir) {
+    try {
+      LaunchFolder.create(dir).remove();
+    } catch (IOException e) {
+      throw new EcmSettings.WrongSetting(
+          EcmSettings.LAUNCH_DIR,
+          dir.toString(),
+          "a folder where the ECM can make others, and that nobody else can rename or replace: " + e);
+    }
   }
 
   /**

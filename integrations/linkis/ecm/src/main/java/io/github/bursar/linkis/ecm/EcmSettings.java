@@ -1,6 +1,8 @@
 package io.github.bursar.linkis.ecm;
 
 import java.nio.charset.StandardCharsets;
+import java.nio.file.Path;
+import java.nio.file.Paths;
 import java.util.Arrays;
 import java.util.Collections;
 import java.util.List;
@@ -15,6 +17,7 @@ final class EcmSettings {
   static final String MODE = PREFIX + "mode";
   static final String SOCKET = PREFIX + "agent.socket";
   static final String LAUNCH = PREFIX + "launch";
+  static final String LAUNCH_DIR = PREFIX + "launch.dir";
 
   static final String DEFAULT_SOCKET = "/run/bursar/agent.sock";
 
@@ -50,6 +53,9 @@ final class EcmSettings {
   /** Whether the agent starts the engines. */
   final boolean launch;
 
+  /** Where the agent writes what the engines' scripts print. */
+  final Path launchDir;
+
   /** A setting that is wrong. The message names it, its value and what would be right. */
   static final class WrongSetting extends IllegalArgumentException {
     private static final long serialVersionUID = 1;
@@ -65,7 +71,7 @@ final class EcmSettings {
    */
   EcmSettings(Map<String, String> properties) {
     TreeMap<String, String> ours = new TreeMap<>();
-    TreeSet<String> known = new TreeSet<>(Arrays.asList(MODE, SOCKET, LAUNCH));
+    TreeSet<String> known = new TreeSet<>(Arrays.asList(MODE, SOCKET, LAUNCH, LAUNCH_DIR));
     for (String name : OF_THE_MANAGER) {
       known.add(PREFIX + name);
     }
@@ -82,6 +88,7 @@ final class EcmSettings {
     mode = mode(ours.getOrDefault(MODE, ""));
     socket = socket(ours.getOrDefault(SOCKET, ""));
     launch = bool(LAUNCH, ours.getOrDefault(LAUNCH, ""));
+    launchDir = folder(LAUNCH_DIR, ours.getOrDefault(LAUNCH_DIR, ""));
   }
 
   private static Mode mode(String value) {
@@ -111,6 +118,16 @@ final class EcmSettings {
           "the absolute path of the agent's Unix socket, of at most " + MAX_SOCKET_PATH + " bytes");
     }
     return value;
+  }
+
+  private static Path folder(String name, String value) {
+    if (value.isEmpty()) {
+      return Paths.get(System.getProperty("java.io.tmpdir"));
+    }
+    if (!value.startsWith("/") || value.indexOf('\0') >= 0) {
+      throw new WrongSetting(name, value, "the absolute path of a folder");
+    }
+    return Paths.get(value);
   }
 
   private static boolean bool(String name, String value) {

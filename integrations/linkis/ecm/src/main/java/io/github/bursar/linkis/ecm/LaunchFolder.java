@@ -3,14 +3,13 @@ package io.github.bursar.linkis.ecm;
 import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.nio.channels.SeekableByteChannel;
-import java.nio.file.DirectoryStream;
-import java.nio.file.FileAlreadyExistsException;
 import java.nio.file.Files;
 import java.nio.file.LinkOption;
 import java.nio.file.OpenOption;
 import java.nio.file.Path;
 import java.nio.file.Paths;
 import java.nio.file.StandardOpenOption;
+import java.nio.file.attribute.PosixFileAttributeView;
 import java.nio.file.attribute.PosixFilePermissions;
 import java.util.Arrays;
 import java.util.HashSet;
@@ -20,65 +19,99 @@ import java.util.UUID;
 
 /**
  * Where the agent writes the output of one engine that it has started, as the engine's user. The
- * files are the ECM's, which has to read them and need not be root: it makes them before. The user
- * is trusted with nothing: the folder stands below one of the ECM's own that nobody else can list or
- * change, and is closed before it is read.
+ * files are the ECM's, which has to read them and need not be root: it makes them before, and keeps
+ * them open. As soon as the agent has opened them too, they and their folder are removed: a path
+ * that may be another's by then is never looked up again.
+ *
+ * <p>The user is trusted with nothing, so the folder stands where nobody but root and the ECM's user
+ * can rename or replace it, under a name that nobody else can list.
  */
 final class LaunchFolder {
-  private static final String PARENT = ".bursar-launch";
+  private static final String PREFIX = "bursar-launch-";
   private static final String OUTPUT = "stdout";
   private static final String ERRORS = "stderr";
-  private static final int ONLY_PASS = 0711;
-  private static final int ALL_MAKE = 01777; // sticky: nobody removes another's files
-  private static final int ALL_WRITE = 0622; // and nobody but the ECM reads
+  private static final String ONLY_PASS = "rwx--x--x";
+  private static final String ALL_READ = "rwxr-xr-x"; // it is read when it is opened
+  private static final String ALL_WRITE = "rw--w--w-"; // and nobody but the ECM reads
+  private static final String ONLY_OWNER = "rwx------";
+
+  private static final int STICKY = 01000; // nobody renames or removes another's files
   private static final int OTHERS_WRITE = 0022;
+  private static final int OTHERS_PASS = 0001;
+  private static final int ROOT = 0;
 
+  private final Path unlisted;
   private final Path folder;
+  private SeekableByteChannel output;
+  private SeekableByteChannel errors;
+  private boolean unlinked;
 
-  private LaunchFolder(Path folder) {
-    this.folder = folder;
+  private LaunchFolder(Path unlisted) {
+    this.unlisted = unlisted;
+    this.folder = unlisted.resolve(UUID.randomUUID().toString());
   }
 
   /**
-   * @param root a folder that every user of engines can pass
+   * @param dir an absolute path; it and all above it are folders that every user may enter, and in
+   *     which nobody but root and the ECM's user can rename what is the ECM's
    */
-  static LaunchFolder create(Path root) throws IOException {
-    Path parent = root.toAbsolutePath().resolve(PARENT);
-    Files.createDirectories(root);
+  static LaunchFolder create(Path dir) throws IOException {
+    LaunchFolder made = new LaunchFolder(Files.createTempDirectory(safe(dir), PREFIX));
     try {
-      Files.createDirectory(parent);
-      Files.setAttribute(parent, "unix:mode", ONLY_PASS, LinkOption.NOFOLLOW_LINKS);
-    } catch (FileAlreadyExistsException e) {
-      // from an earlier engine
-    } catch (UnsupportedOperationException e) {
-      throw new IOException(parent + ": its mode cannot be set", e);
+      Files.createDirectory(
+          made.folder, PosixFilePermissions.asFileAttribute(PosixFilePermissions.fromString(ONLY_OWNER)));
+      made.output = file(made.folder.resolve(OUTPUT));
+      made.errors = file(made.folder.resolve(ERRORS));
+      setMode(made.folder, ALL_READ);
+      setMode(made.unlisted, ONLY_PASS);
+      return made;
+    } catch (IOException e) {
+      made.remove();
+      throw e;
     }
-    Map<String, Object> found = attributes(parent);
-    if (!(Boolean) found.get("isDirectory")
-        || !found.get("uid").equals(ownUser())
-        || ((Integer) found.get("mode") & OTHERS_WRITE) != 0) {
-      throw new IOException(
-          parent + ": want a folder that belongs to the ECM's user and that nobody else can change");
+  }
+
+  private static SeekableByteChannel file(Path path) throws IOException {
+    Set<OpenOption> options =
+        new HashSet<>(
+            Arrays.asList(
+                StandardOpenOption.CREATE_NEW, StandardOpenOption.READ, StandardOpenOption.WRITE));
+    SeekableByteChannel file = Files.newByteChannel(path, options);
+    setMode(path, ALL_WRITE);
+    return file;
+  }
+
+  /** Whatever the umask is. It follows no link. */
+  private static void setMode(Path path, String mode) throws IOException {
+    Files.getFileAttributeView(path, PosixFileAttributeView.class, LinkOption.NOFOLLOW_LINKS)
+        .setPermissions(PosixFilePermissions.fromString(mode));
+  }
+
+  private static Path safe(Path dir) throws IOException {
+    Path real = dir.toRealPath();
+    Integer own = ownUser();
+    for (Path path = real; path != null; path = path.getParent()) {
+      Map<String, Object> found =
+          Files.readAttributes(path, "unix:mode,uid,isDirectory", LinkOption.NOFOLLOW_LINKS);
+      Integer owner = (Integer) found.get("uid");
+      int mode = (Integer) found.get("mode");
+      if (!(Boolean) found.get("isDirectory")
+          || owner != ROOT && !owner.equals(own)
+          || (mode & OTHERS_WRITE) != 0 && (mode & STICKY) == 0
+          || (mode & OTHERS_PASS) == 0) {
+        throw new IOException(
+            String.format(
+                "%s has mode %04o and is uid %d's: want a folder of root or of uid %d that every user may"
+                    + " enter, and that nobody else may change unless it is sticky",
+                path, mode & 07777, owner, own));
+      }
     }
-    Path folder = parent.resolve(UUID.randomUUID().toString());
-    Files.createDirectory(
-        folder, PosixFilePermissions.asFileAttribute(PosixFilePermissions.fromString("rwx------")));
-    for (String name : new String[] {OUTPUT, ERRORS}) {
-      Path file = Files.createFile(folder.resolve(name));
-      Files.setAttribute(file, "unix:mode", ALL_WRITE);
-    }
-    Files.setAttribute(folder, "unix:mode", ALL_MAKE);
-    return new LaunchFolder(folder);
+    return real;
   }
 
   /** The user of this process. */
   static Integer ownUser() throws IOException {
     return (Integer) Files.getAttribute(Paths.get("/proc/self"), "unix:uid");
-  }
-
-  private static Map<String, Object> attributes(Path path) throws IOException {
-    return Files.readAttributes(
-        path, "unix:mode,uid,nlink,isDirectory,isRegularFile", LinkOption.NOFOLLOW_LINKS);
   }
 
   @Override
@@ -87,47 +120,44 @@ final class LaunchFolder {
   }
 
   /**
+   * Removes the files and their folder, once: then their names may be another's. Who has opened the
+   * files goes on to read and write them.
+   */
+  void unlink() throws IOException {
+    if (unlinked) {
+      return;
+    }
+    unlinked = true;
+    for (Path path : new Path[] {folder.resolve(OUTPUT), folder.resolve(ERRORS), folder, unlisted}) {
+      Files.deleteIfExists(path);
+    }
+  }
+
+  /**
    * What an engine that has ended has written: its standard output, then its standard error. If that
    * is too much, each has half, and what the other leaves: its end, where the reason of a failure is.
    */
   byte[] output(int most) throws IOException {
-    close();
-    byte[] output = end(folder.resolve(OUTPUT), most);
-    byte[] errors = end(folder.resolve(ERRORS), Math.max(most / 2, most - output.length));
-    int n = Math.min(output.length, most - errors.length);
-    byte[] both = Arrays.copyOfRange(output, output.length - n, output.length + errors.length);
-    System.arraycopy(errors, 0, both, n, errors.length);
+    byte[] printed = end(output, most);
+    byte[] wrong = end(errors, Math.max(most / 2, most - printed.length));
+    int n = Math.min(printed.length, most - wrong.length);
+    byte[] both = Arrays.copyOfRange(printed, printed.length - n, printed.length + wrong.length);
+    System.arraycopy(wrong, 0, both, n, wrong.length);
     return both;
   }
 
-  private static byte[] end(Path path, int most) throws IOException {
-    Map<String, Object> found = attributes(path);
-    if (!(Boolean) found.get("isRegularFile") || !found.get("nlink").equals(1)) {
-      throw new IOException(path + ": want a file of its own, no link, pipe or folder");
-    }
-    Set<OpenOption> options =
-        new HashSet<>(Arrays.asList(StandardOpenOption.READ, LinkOption.NOFOLLOW_LINKS));
+  private static byte[] end(SeekableByteChannel file, int most) throws IOException {
     ByteBuffer bytes = ByteBuffer.allocate(most);
-    try (SeekableByteChannel file = Files.newByteChannel(path, options)) {
-      file.position(Math.max(0, file.size() - most));
-      while (bytes.hasRemaining() && file.read(bytes) >= 0) {}
-    }
+    file.position(Math.max(0, file.size() - most));
+    while (bytes.hasRemaining() && file.read(bytes) >= 0) {}
     return Arrays.copyOf(bytes.array(), bytes.position());
   }
 
-  /** From here on nobody else can put another file in the place of one that was looked at. */
-  private void close() throws IOException {
-    Files.setPosixFilePermissions(folder, PosixFilePermissions.fromString("rwx------"));
-  }
-
-  /** Removes what the engine has left; a folder that it has made there stays. */
+  /** Nothing is left of it, and nothing can be read. */
   void remove() throws IOException {
-    close();
-    try (DirectoryStream<Path> files = Files.newDirectoryStream(folder)) {
-      for (Path file : files) {
-        Files.delete(file);
-      }
+    try (SeekableByteChannel first = output;
+        SeekableByteChannel second = errors) {
+      unlink();
     }
-    Files.delete(folder);
   }
 }
