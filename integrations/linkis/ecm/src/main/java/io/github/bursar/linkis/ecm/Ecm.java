@@ -17,8 +17,8 @@ final class Ecm {
   final EndedEngines ended;
   final StartPorts ports = new StartPorts();
 
-  /** The tickets of engines that were started here, by host:port. */
-  final Map<String, String> tickets = new ConcurrentHashMap<>();
+  /** The engines that were started here and run, by host:port. */
+  final Map<String, StartedEngine> started = new ConcurrentHashMap<>();
 
   Ecm(EcmSettings settings) {
     this.settings = settings;
