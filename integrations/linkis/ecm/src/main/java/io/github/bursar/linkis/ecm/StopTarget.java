@@ -23,7 +23,7 @@ final class StopTarget {
   /** Those that run; of several JVMs the oldest first. */
   final List<EngineProcess> engine;
 
-  /** Whether more than command lines says so. */
+  /** Whether its process is, or was, known by more than its command line. */
   private final boolean isCertain;
 
   private final ProcessTable processes;
@@ -92,8 +92,8 @@ final class StopTarget {
     if (jvm != null && !engine.contains(jvm)) {
       addIfItRuns(engine, jvm, ecm.processes);
     }
-    boolean isCertain = !engine.isEmpty();
-    if (!isCertain) {
+    boolean isCertain = jvm != null || (allocation != null && allocation.pid > 0);
+    if (engine.isEmpty()) {
       engine.addAll(byCommandLine(ecm, ticket, address.substring(address.lastIndexOf(':') + 1)));
     }
     return new StopTarget(ticket, allocation, engine, isCertain, ecm.processes);
@@ -131,7 +131,6 @@ final class StopTarget {
 
   /** Whether it is certain of a process that the engine does not have that it is another one. */
   boolean isAnother(long pid) {
-    boolean ended = allocation != null && allocation.isOver() && allocation.pid > 0;
-    return isCertain || ended || processes.running(pid) == null;
+    return isCertain || processes.running(pid) == null;
   }
 }

@@ -263,6 +263,8 @@ class StopTest {
     assertGoesOn(other);
     assertTrue(engine.isAlive());
     engine.destroyForcibly().waitFor();
+    answer = stop(other); // before the agent sees its end
+    assertTrue(answer.getMsg().contains("pid " + other.pid() + " is no engine there"), answer::getMsg);
     await("the agent sees its end", () -> ecm.agent.get(id, PATIENCE).isOver());
     answer = stop(other);
     assertTrue(answer.getMsg().contains("pid " + other.pid() + " is no engine there"), answer::getMsg);
