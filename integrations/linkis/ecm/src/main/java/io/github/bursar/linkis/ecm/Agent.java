@@ -8,6 +8,7 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.ThreadLocalRandom;
+import java.util.function.Predicate;
 
 /** The agent of this machine. All calls can be repeated; they are, until their time is over. */
 final class Agent implements Closeable {
@@ -35,6 +36,12 @@ final class Agent implements Closeable {
 
   /** The live engines of this host that can be reached at an address. */
   List<AgentAllocation> at(String address, Duration patience) throws AgentException {
+    return active(allocation -> allocation.address.equals(address), patience);
+  }
+
+  /** Those of the live engines of this host that are asked for. */
+  List<AgentAllocation> active(Predicate<AgentAllocation> wanted, Duration patience)
+      throws AgentException {
     List<AgentAllocation> found = new ArrayList<>();
     long end = System.nanoTime() + patience.toNanos();
     String token = "";
@@ -49,7 +56,7 @@ final class Agent implements Closeable {
           repeat("AllocationService/List", request, Duration.ofNanos(end - System.nanoTime()));
       for (JsonNode node : page.path("allocations")) {
         AgentAllocation allocation = new AgentAllocation(node);
-        if (allocation.address.equals(address)) {
+        if (wanted.test(allocation)) {
           found.add(allocation);
         }
       }

@@ -21,6 +21,14 @@ public class BursarEcmRegisterService extends DefaultECMRegisterService {
 
   @Override
   public void registerECM(RegisterEMRequest request) {
+    if (isBlind(ecm.settings, ecm.processes)) {
+      log.error(
+          "This ECM is not registered: /proc is mounted with hidepid, so it does not see the engines"
+              + " of other users: want /proc without hidepid for the ECM's account (gid=), or {}=true",
+          EcmSettings.LAUNCH);
+      exit();
+      return;
+    }
     try {
       ecm.agent.ping(PATIENCE);
     } catch (AgentException e) {
@@ -30,6 +38,11 @@ public class BursarEcmRegisterService extends DefaultECMRegisterService {
     }
     log.info("engines of this ECM are those of the agent at {}", ecm.settings.socket);
     super.registerECM(request);
+  }
+
+  /** Whether it could neither confirm nor end what it starts. */
+  static boolean isBlind(EcmSettings settings, ProcessTable processes) {
+    return !settings.launch && !processes.seesAll();
   }
 
   static String refusal(EcmSettings settings, AgentException e) {

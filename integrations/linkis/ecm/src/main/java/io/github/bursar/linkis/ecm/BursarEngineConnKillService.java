@@ -17,9 +17,9 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Stops an engine by its allocation, through the agent, which signals only what is the engine's now.
- * An engine without one is stopped as Linkis does it, if a process is, at that moment, the engine of
- * the address that was named. A pid that an engine had at some time is never signalled.
+ * Stops the engine of the ticket that an address has, and nothing else: through its agent, or, if
+ * that does not know the process, as Linkis does it. Neither a port nor a pid that an engine had at
+ * some time is enough.
  */
 public class BursarEngineConnKillService extends DefaultEngineConnKillService {
   private static final Logger log = LoggerFactory.getLogger(BursarEngineConnKillService.class);
@@ -29,6 +29,12 @@ public class BursarEngineConnKillService extends DefaultEngineConnKillService {
 
   /** From the order until the engine is over: the grace, and the agent's reports. */
   private static final Duration UNTIL_OVER = Duration.ofSeconds(25);
+
+  /** From SIGKILL until a process is no longer there. */
+  private static final Duration UNTIL_KILLED = Duration.ofSeconds(2);
+
+  /** How many JVMs with one ticket are ended by one request: anybody can start more of them. */
+  private static final int MAX_JVMS = 8;
 
   private static final Duration PATIENCE = Duration.ofSeconds(5);
   private static final long ASK = 200; // milliseconds
@@ -50,24 +56,83 @@ public class BursarEngineConnKillService extends DefaultEngineConnKillService {
     if (isProcess(request)) {
       ECMCacheUtils.putStopECToCache(instance, request);
     }
-    if (isAnother(request, address)) {
-      log.info("{}: pid {} is no engine there: nothing is signalled", address, request.getIdentifier());
-      killApplications(request);
-      return answer(true, "Kill engine " + address + " succeed: pid " + request.getIdentifier() + " is no engine there.");
-    }
     try {
-      List<String> allocations = allocationsAt(address);
-      if (!allocations.isEmpty() && stopped(allocations, request)) {
-        killApplications(request);
-        return answer(true, "Kill engine " + address + " succeed: stopped by its agent.");
+      List<StopTarget> targets = StopTarget.at(ecm, address, request.getLogDirSuffix());
+      if (targets.isEmpty()) {
+        return noTicket(request, address);
       }
+      if (isProcess(request) && targets.stream().anyMatch(target -> target.has(pid(request)))) {
+        targets.removeIf(target -> !target.has(pid(request)));
+      }
+      EngineStopResponse response = null;
+      for (StopTarget target : targets) {
+        EngineStopResponse one = stop(target, request, address);
+        response = response == null || !one.getStopStatus() ? one : response;
+      }
+      return response;
     } catch (AgentException e) {
-      log.warn("engine {} cannot be stopped through the agent: {}", address, e.getMessage());
+      return failed(address, "nothing tells which process it is: " + e.getMessage());
     } catch (InterruptedException e) {
       Thread.currentThread().interrupt();
-      return answer(false, "Kill engine " + address + " failed: interrupted.");
+      return failed(address, "interrupted");
     }
-    return byProcess(request, address);
+  }
+
+  /** No process is ended; the applications of the engine that is named are. */
+  private EngineStopResponse noTicket(EngineStopRequest request, String address) {
+    killApplications(request);
+    if (isInCluster(request)) {
+      return stopped(address, "its process is not here");
+    }
+    if (isProcess(request) && ecm.processes.seesAll() && ecm.processes.running(pid(request)) == null) {
+      return stopped(address, "it does not run");
+    }
+    return failed(address, "no ticket of an engine there is known");
+  }
+
+  private EngineStopResponse stop(StopTarget target, EngineStopRequest request, String address)
+      throws InterruptedException {
+    // Behind hidepid a pid cannot be compared: the ticket decides alone.
+    if (isProcess(request) && ecm.processes.seesAll() && !target.has(pid(request))) {
+      if (!target.isAnother(pid(request))) {
+        return failed(address, "nothing tells whether pid " + request.getIdentifier() + " is the engine of ticket " + target.ticket);
+      }
+      String text = "pid " + request.getIdentifier() + " is no engine there";
+      log.info("{}: {}: nothing is signalled", address, text);
+      killApplications(request);
+      return stopped(address, text);
+    }
+    if (target.isAgents() && isStoppedByAgent(target.ticket, request, address)) {
+      killApplications(request);
+      return stopped(address, "stopped by its agent");
+    }
+    if (target.engine.isEmpty() && !isInCluster(request) && !ecm.processes.seesAll()) {
+      return failed(address, "its process cannot be seen: want /proc without hidepid");
+    }
+    boolean all = target.engine.size() <= MAX_JVMS;
+    for (EngineProcess engine : target.engine.subList(0, Math.min(MAX_JVMS, target.engine.size()))) {
+      all &= kill(request, engine);
+    }
+    if (target.engine.isEmpty() || isInCluster(request)) {
+      killApplications(request);
+    }
+    if (!all) {
+      return failed(address, "it still runs: " + target.engine);
+    }
+    return stopped(address, target.engine.isEmpty() ? "it does not run" : "it was killed");
+  }
+
+  /** -1: what is told is no pid. */
+  private static long pid(EngineStopRequest request) {
+    try {
+      return Long.parseLong(request.getIdentifier());
+    } catch (NumberFormatException e) {
+      return -1;
+    }
+  }
+
+  private static boolean isInCluster(EngineStopRequest request) {
+    return AMConstant.CLUSTER_PROCESS_MARK.equals(request.getIdentifierType());
   }
 
   private static boolean isProcess(EngineStopRequest request) {
@@ -75,52 +140,18 @@ public class BursarEngineConnKillService extends DefaultEngineConnKillService {
         && StringUtils.isNotBlank(request.getIdentifier());
   }
 
-  /** Whether the engine that is meant has ended. Another one may have its address by now. */
-  private boolean isAnother(EngineStopRequest request, String address) {
-    if (!isProcess(request) || !ecm.processes.seesAll()) {
-      return false;
-    }
-    return isAnother(ecm.processes.enginesAt(port(address)), request.getIdentifier());
-  }
-
-  /** Whether none of the processes at an address has a pid. */
-  static boolean isAnother(List<EngineProcess> there, String pid) {
-    return there.stream().noneMatch(engine -> Long.toString(engine.pid).equals(pid));
-  }
-
-  private static String port(String address) {
-    return address.substring(address.lastIndexOf(':') + 1);
-  }
-
-  private List<String> allocationsAt(String address) throws AgentException {
-    String ticket = ecm.tickets.get(address);
-    if (ticket != null) {
-      return Collections.singletonList(ticket);
-    }
-    // This ECM was restarted since.
-    List<String> ids = new ArrayList<>();
-    for (AgentAllocation allocation : ecm.agent.at(address, PATIENCE)) {
-      ids.add(allocation.id);
-    }
-    return ids;
-  }
-
-  private boolean stopped(List<String> allocations, EngineStopRequest request)
-      throws AgentException, InterruptedException {
+  private boolean isStoppedByAgent(String id, EngineStopRequest request, String address)
+      throws InterruptedException {
     String reason =
         "stopped by Linkis"
             + (StringUtils.isBlank(request.getUser()) ? "" : " for " + request.getUser());
-    boolean all = true;
-    for (String id : allocations) {
-      AgentAllocation before = ecm.agent.get(id, PATIENCE);
-      if (before.isActive()) {
-        ecm.agent.stop(id, reason, GRACE, PATIENCE);
-        all &= isOverSoon(id);
-      } else {
-        all = false; // it has no engine yet, or none any more, as far as the agent knows
-      }
+    try {
+      ecm.agent.stop(id, reason, GRACE, PATIENCE);
+      return isOverSoon(id);
+    } catch (AgentException e) {
+      log.warn("engine {} cannot be stopped through the agent: {}", address, e.getMessage());
+      return false;
     }
-    return all;
   }
 
   private boolean isOverSoon(String id) throws AgentException, InterruptedException {
@@ -140,7 +171,7 @@ public class BursarEngineConnKillService extends DefaultEngineConnKillService {
   }
 
   private void killApplications(EngineStopRequest request) {
-    if (AMConstant.CLUSTER_PROCESS_MARK.equals(request.getIdentifierType())) {
+    if (isInCluster(request)) {
       if (request.getIdentifier() != null) {
         GovernanceUtils.killYarnJobApp(new ArrayList<>(Collections.singletonList(request.getIdentifier())));
       }
@@ -149,41 +180,53 @@ public class BursarEngineConnKillService extends DefaultEngineConnKillService {
     }
   }
 
-  private EngineStopResponse byProcess(EngineStopRequest request, String address) {
-    if (!ecm.processes.seesAll()) {
-      return super.dealEngineConnStop(request);
-    }
-    List<EngineProcess> there = ecm.processes.enginesAt(port(address));
-    if (there.isEmpty()) {
-      log.info("no engine runs at {}: nothing is killed", address);
-      killApplications(request);
-      return answer(true, "Kill engine " + address + " succeed: it does not run.");
-    }
-    if (there.size() > 1) {
-      log.error("{} processes say that they are the engine at {}: none is killed: {}", there.size(), address, there);
-      return answer(false, "Kill engine " + address + " failed: more than one process says that it is this engine.");
-    }
-    EngineProcess engine = there.get(0);
-    if (!AMConstant.CLUSTER_PROCESS_MARK.equals(request.getIdentifierType())) {
-      request.setIdentifierType(AMConstant.PROCESS_MARK);
-      request.setIdentifier(Long.toString(engine.pid));
-    }
-    return super.dealEngineConnStop(request);
-  }
-
-  /** Ends an engine that was found a moment ago, as Linkis does it. */
+  /** Ends an engine that was found a moment ago. */
   void killNow(
       ServiceInstance instance, String user, String engineType, String logDir, EngineProcess engine) {
-    if (!ecm.processes.runs(engine)) {
-      return;
-    }
     EngineStopRequest request = new EngineStopRequest(instance, user);
     request.setEngineType(engineType);
     request.setLogDirSuffix(logDir);
-    request.setIdentifierType(AMConstant.PROCESS_MARK);
-    request.setIdentifier(Long.toString(engine.pid));
-    EngineStopResponse response = super.dealEngineConnStop(request);
-    log.info("engine {}: {}", instance.getInstance(), response.getMsg());
+    try {
+      boolean ended = kill(request, engine);
+      log.info("engine {}: {} {}", instance.getInstance(), engine, ended ? "was killed" : "still runs");
+    } catch (InterruptedException e) {
+      Thread.currentThread().interrupt();
+    }
+  }
+
+  /** Ends a process as Linkis does it, and says whether it has ended. */
+  private boolean kill(EngineStopRequest request, EngineProcess engine) throws InterruptedException {
+    if (!ecm.processes.runs(engine)) {
+      return true;
+    }
+    EngineStopRequest one = new EngineStopRequest(request.getServiceInstance(), request.getUser());
+    one.setEngineType(request.getEngineType());
+    one.setLogDirSuffix(StringUtils.defaultString(request.getLogDirSuffix()));
+    one.setIdentifierType(AMConstant.PROCESS_MARK);
+    one.setIdentifier(Long.toString(engine.pid));
+    asLinkisDoes(one);
+    long end = System.nanoTime() + UNTIL_KILLED.toNanos();
+    while (ecm.processes.runs(engine)) {
+      if (System.nanoTime() > end) {
+        return false;
+      }
+      Thread.sleep(ASK);
+    }
+    return true;
+  }
+
+  /** Has Linkis kill a pid. */
+  EngineStopResponse asLinkisDoes(EngineStopRequest request) {
+    return super.dealEngineConnStop(request);
+  }
+
+  private static EngineStopResponse stopped(String address, String how) {
+    return answer(true, "Kill engine " + address + " succeed: " + how + ".");
+  }
+
+  private static EngineStopResponse failed(String address, String why) {
+    log.error("engine {} is not stopped: {}", address, why);
+    return answer(false, "Kill engine " + address + " failed: " + why + ".");
   }
 
   private static EngineStopResponse answer(boolean stopped, String text) {

@@ -23,7 +23,7 @@ class BursarEngineConnLaunch extends LinuxProcessEngineConnLaunch {
 
   private final Ecm ecm;
   private volatile int port;
-  private volatile EngineProcess jvm;
+  private volatile StartedEngine started;
 
   BursarEngineConnLaunch(Ecm ecm) {
     this.ecm = ecm;
@@ -32,11 +32,13 @@ class BursarEngineConnLaunch extends LinuxProcessEngineConnLaunch {
   /** The pid of the engine's JVM, once it is known: never that of sudo or of a shell. */
   @Override
   public Option<String> getPid() {
+    EngineProcess jvm = started == null ? null : started.jvm;
     return Option.apply(jvm == null ? null : Long.toString(jvm.pid));
   }
 
-  void setJvm(EngineProcess jvm) {
-    this.jvm = jvm;
+  /** The engine, from its launch on. */
+  StartedEngine started() {
+    return started;
   }
 
   /** Below which process the engine is. */
@@ -88,6 +90,7 @@ class BursarEngineConnLaunch extends LinuxProcessEngineConnLaunch {
 
   @Override
   public void launch() {
+    started = new StartedEngine(ticket());
     try {
       super.launch();
     } catch (Throwable e) {
@@ -100,14 +103,14 @@ class BursarEngineConnLaunch extends LinuxProcessEngineConnLaunch {
   public int processWaitFor() {
     int exit = super.processWaitFor();
     ecm.ports.giveBack(port);
-    ecm.tickets.remove(ECMUtils.getInstanceByPort(getEngineConnPort()), ticket());
+    ecm.started.remove(ECMUtils.getInstanceByPort(getEngineConnPort()), started);
     ended();
     return exit;
   }
 
   private void ended() {
     if (!livesInYarn()) {
-      ecm.ended.ended(ticket(), jvm);
+      ecm.ended.ended(ticket(), started.jvm);
     }
   }
 

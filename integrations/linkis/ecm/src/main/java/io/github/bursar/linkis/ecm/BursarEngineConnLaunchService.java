@@ -64,10 +64,10 @@ public class BursarEngineConnLaunchService extends LinuxProcessEngineConnLaunchS
 
   @Override
   public void startEngineConnMonitorStart(EngineConnLaunchRequest request, EngineConn conn) {
-    ecm.tickets.put(conn.getServiceInstance().getInstance(), request.ticketId());
-    super.startEngineConnMonitorStart(request, conn);
     BursarEngineConnLaunch launch =
         (BursarEngineConnLaunch) conn.getEngineConnLaunchRunner().getEngineConnLaunch();
+    ecm.started.put(conn.getServiceInstance().getInstance(), launch.started());
+    super.startEngineConnMonitorStart(request, conn);
     if (launch.livesInYarn()) {
       log.info(
           "engine {} of ticket {} will run in a YARN cluster: it is confirmed by its call-back alone",
@@ -109,7 +109,7 @@ public class BursarEngineConnLaunchService extends LinuxProcessEngineConnLaunchS
       }
       return;
     }
-    launch.setJvm(jvm);
+    launch.started().jvm = jvm;
     conn.setPid(Long.toString(jvm.pid));
     if (ecm.settings.launch) {
       return; // the agent has confirmed what it has started

@@ -19,8 +19,8 @@ final class Ecm {
   final EndedEngines ended;
   final StartPorts ports = new StartPorts();
 
-  /** The tickets of engines that were started here, by host:port. */
-  final Map<String, String> tickets = new ConcurrentHashMap<>();
+  /** The engines that were started here and run, by host:port. */
+  final Map<String, StartedEngine> started = new ConcurrentHashMap<>();
 
   /**
    * @throws EcmSettings.WrongSetting if the agent is to start engines, and their output has no place

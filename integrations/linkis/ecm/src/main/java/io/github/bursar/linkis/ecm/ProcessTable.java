@@ -10,6 +10,7 @@ import java.nio.file.Path;
 import java.nio.file.Paths;
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.Comparator;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -28,6 +29,9 @@ final class ProcessTable {
   private static final int STATE = 0;
   private static final int PARENT = 1;
   private static final int START = 19;
+
+  /** How many parents of a process are looked at. */
+  private static final int MAX_DEPTH = 1000;
 
   private final Path proc;
 
@@ -102,29 +106,40 @@ final class ProcessTable {
   }
 
   /**
-   * The JVMs that say that they serve at a port as an engine of Linkis. One of several may only
-   * pretend to: anybody may write what he likes into a command line.
+   * The JVMs that say that they are the engine of a ticket and serve at a port, the oldest first.
+   * Anybody may write what he likes into the command line of a process of his own.
    */
-  List<EngineProcess> enginesAt(String port) {
+  List<EngineProcess> engines(String ticket, String port) {
     List<EngineProcess> found = new ArrayList<>();
     for (Map.Entry<Long, Stat> entry : table().entrySet()) {
-      if (isEngineAt(arguments(entry.getKey()), port)) {
+      List<String> arguments = arguments(entry.getKey());
+      if (has(arguments, ENGINE_CONF, "ticketId=" + ticket)
+          && has(arguments, SPRING_CONF, "server.port=" + port)) {
         EngineProcess engine = jvm(entry.getKey(), entry.getValue());
         if (engine != null) {
           found.add(engine);
         }
       }
     }
+    found.sort(Comparator.comparingLong((EngineProcess engine) -> engine.startTime));
     return found;
+  }
+
+  /** Whether a process runs that another one, or one below that, has started. */
+  boolean isBelow(long pid, long root) {
+    Stat stat = stat(pid);
+    for (int i = 0; i < MAX_DEPTH && stat != null && !stat.ended && stat.parent > 1; i++) {
+      if (stat.parent == root) {
+        return true;
+      }
+      stat = stat(stat.parent);
+    }
+    return false;
   }
 
   /** Whether processes of other users can be seen: not if /proc is mounted with hidepid. */
   boolean seesAll() {
     return stat(1) != null && Files.isReadable(proc.resolve("1/cmdline"));
-  }
-
-  private static boolean isEngineAt(List<String> arguments, String port) {
-    return has(arguments, SPRING_CONF, "server.port=" + port) && arguments.contains(ENGINE_CONF);
   }
 
   private static boolean has(List<String> arguments, String option, String value) {

@@ -18,9 +18,6 @@ final class StartPorts {
   /** How often another port is looked for. */
   private static final int ATTEMPTS = 1000;
 
-  /** How many ports of engines that have ended are known. */
-  private static final int ENDED = 1000;
-
   private final Set<Integer> taken = new HashSet<>(); // guarded by this
   private final Set<Integer> ended = new LinkedHashSet<>(); // the first one first; guarded by this
 
@@ -52,12 +49,19 @@ final class StartPorts {
   private int unused(int first, IntUnaryOperator free) {
     int port = first;
     for (int i = 0; i < ATTEMPTS && port != 0; i++) {
-      if (!taken.contains(port) && !ended.contains(port)) {
+      if (!isKnown(port)) {
         return port;
       }
-      port = free.applyAsInt(port + 1);
+      while (isKnown(port)) {
+        port++;
+      }
+      port = free.applyAsInt(port);
     }
     return 0;
+  }
+
+  private boolean isKnown(int port) {
+    return taken.contains(port) || ended.contains(port);
   }
 
   private int usedAgain(IntUnaryOperator free) {
@@ -72,12 +76,8 @@ final class StartPorts {
   }
 
   synchronized void giveBack(int port) {
-    if (!taken.remove(port)) {
-      return;
-    }
-    ended.add(port);
-    if (ended.size() > ENDED) {
-      ended.remove(ended.iterator().next());
+    if (taken.remove(port)) {
+      ended.add(port);
     }
   }
 }

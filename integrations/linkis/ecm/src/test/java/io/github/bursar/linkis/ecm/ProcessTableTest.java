@@ -10,6 +10,7 @@ import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.Collections;
 import java.util.List;
 import org.junit.jupiter.api.AfterEach;
@@ -63,12 +64,15 @@ class ProcessTableTest {
     assertNull(processes.engineBelow(child.pid(), "t-10"), "another ticket");
     assertNull(processes.engineBelow(child.pid(), "t-"), "a part of a ticket");
     assertNull(processes.engineBelow(engine.pid + 1_000_000, "t-1"), "no such root");
-    assertEquals(Collections.singletonList(engine), processes.enginesAt(Integer.toString(PORT)));
-    assertTrue(processes.enginesAt(Integer.toString(PORT / 10)).isEmpty());
+    assertEquals(Collections.singletonList(engine), processes.engines("t-1", Integer.toString(PORT)));
+    assertTrue(processes.engines("t-1", Integer.toString(PORT / 10)).isEmpty());
+    assertTrue(processes.engines("t-", Integer.toString(PORT)).isEmpty());
+    assertTrue(processes.isBelow(engine.pid, child.pid()));
+    assertFalse(processes.isBelow(child.pid(), engine.pid));
     ProcessHandle.of(engine.pid).get().destroyForcibly();
     child.waitFor();
     assertFalse(processes.runs(engine));
-    assertTrue(processes.enginesAt(Integer.toString(PORT)).isEmpty());
+    assertTrue(processes.engines("t-1", Integer.toString(PORT)).isEmpty());
   }
 
   @Test
@@ -109,16 +113,18 @@ class ProcessTableTest {
     assertNull(table.engineBelow(10, "y"), "a zombie");
     assertNull(table.engineBelow(10, "z"), "not a JVM");
     assertNull(table.engineBelow(10, "w"), "not the option's value");
-    assertEquals(Collections.singletonList(new EngineProcess(11, 200)), table.enginesAt("1"));
-    process(proc, 16, "java", "S", 10, 600, "/usr/bin/java", "--engineconn-conf", "ticketId=x", "--spring-conf", "server.port=1");
+    assertEquals(Collections.singletonList(new EngineProcess(11, 200)), table.engines("x", "1"));
+    process(proc, 16, "java", "S", 10, 150, "/usr/bin/java", "--engineconn-conf", "ticketId=x", "--spring-conf", "server.port=1");
     assertNull(table.engineBelow(10, "x"), "two of one ticket: neither is certain");
-    assertEquals(2, table.enginesAt("1").size(), "two at one port");
-    assertFalse(BursarEngineConnKillService.isAnother(table.enginesAt("1"), "11"), "a process that only pretends hides no engine");
-    assertTrue(BursarEngineConnKillService.isAnother(table.enginesAt("1"), "12"));
-    assertTrue(BursarEngineConnKillService.isAnother(table.enginesAt("2"), "11"));
+    assertEquals(Arrays.asList(new EngineProcess(16, 150), new EngineProcess(11, 200)), table.engines("x", "1"));
+    assertTrue(table.engines("y", "1").isEmpty());
+    assertTrue(table.engines("x", "2").isEmpty());
+    assertTrue(BursarEcmRegisterService.isBlind(new EcmSettings(Collections.emptyMap()), table));
+    assertFalse(BursarEcmRegisterService.isBlind(new EcmSettings(Collections.singletonMap(EcmSettings.LAUNCH, "true")), table));
     assertFalse(table.seesAll());
     process(proc, 1, "init", "S", 0, 1, "/sbin/init");
     assertTrue(table.seesAll());
+    assertFalse(BursarEcmRegisterService.isBlind(new EcmSettings(Collections.emptyMap()), table));
   }
 
   private static void process(Path proc, long pid, String name, String state, long parent, long start, String... arguments)

@@ -61,4 +61,14 @@ class StartPortsTest {
     assertThrows(IllegalStateException.class, () -> ports.take(arguments(17485), from -> 17485));
     assertThrows(IllegalStateException.class, () -> ports.take(new String[] {"--spring-conf"}, from -> from));
   }
+
+  @Test
+  void aPortIsNotUsedAgainAsLongAsTheRangeHasOthers() {
+    StartPorts ports = new StartPorts();
+    for (int i = 0; i < 20_000; i++) {
+      assertEquals(20_000 + i, ports.take(arguments(20_000), range(40_000)));
+      ports.giveBack(20_000 + i);
+    }
+    assertEquals(20_000, ports.take(arguments(20_000), range(40_000)));
+  }
 }
