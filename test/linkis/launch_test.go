@@ -54,11 +54,12 @@ func TestLaunch(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.h.ecm.Kill()
-	l.startLaunchingECM(l.hosts[1], ecmAccount)
 	l.run(t, step{"an ECM that the agent does not trust", l.notTrusted})
-	l.h.agent.Kill()
-	l.startAgent(l.h, "trustedUsers: ["+ecmAccount+"]\n")
-	l.awaitHosts(len(l.hosts))
+	l.restartAgent("trustedUsers: [" + ecmAccount + "]\n")
+	l.startLaunchingECM(l.hosts[1], ecmAccount)
+	l.restartAgent("")
+	l.run(t, step{"an ECM that the agent no longer trusts", l.noLongerTrusted})
+	l.restartAgent("trustedUsers: [" + ecmAccount + "]\n")
 	l.run(t, l.steps(ecmAccount)...)
 }
 
@@ -78,6 +79,17 @@ func (l *launching) steps(ecm string) []step {
 
 func (l *launching) startLaunchingECM(h *host, account string) {
 	l.t.Helper()
+	l.launchingECM(h, account)
+	l.startECM(h)
+	h.ecm.listed()
+	if uid := uidOf(l.t, fmt.Sprintf("/proc/%d", h.ecm.PID())); uid != l.ecm.Uid {
+		l.t.Fatalf("the ECM runs as uid %s, want %s", uid, account)
+	}
+}
+
+// launchingECM makes the ECM of a host, and does not start it.
+func (l *launching) launchingECM(h *host, account string) {
+	l.t.Helper()
 	found, err := user.Lookup(account)
 	if err != nil {
 		l.t.Fatal(err)
@@ -92,15 +104,35 @@ func (l *launching) startLaunchingECM(h *host, account string) {
 	if err := os.Chmod(filepath.Join(l.dir, engines), 0o777); err != nil { // as Linkis's own installation does
 		l.t.Fatal(err)
 	}
-	l.startAdaptedECM(h, map[string]string{"linkis.bursar.launch": "true"})
-	if uid := uidOf(l.t, fmt.Sprintf("/proc/%d", h.ecm.PID())); uid != found.Uid {
-		l.t.Fatalf("the ECM runs as uid %s, want %s", uid, account)
+	l.adaptECM(h, map[string]string{"linkis.bursar.launch": "true"})
+}
+
+// restartAgent starts the agent of the host anew, with more of its configuration.
+func (l *launching) restartAgent(more string) {
+	l.t.Helper()
+	l.h.agent.Kill()
+	l.startAgent(l.h, more)
+	l.awaitHosts(len(l.hosts))
+}
+
+// notTrusted: the ECM ends and says what to do, and Linkis sends it no engines.
+func (l *launching) notTrusted(t *testing.T) {
+	l.launchingECM(l.hosts[1], ecmAccount)
+	l.h.ecm.Start()
+	if code := l.h.ecm.Wait(patience); code != 1 {
+		t.Errorf("the ECM has ended with %d: want 1", code)
+	}
+	if text := l.h.ecm.Output.String(); !strings.Contains(text, "This ECM is not registered") || !strings.Contains(text, "trustedUsers") {
+		t.Errorf("want an ECM that says what to do:\n%s", l.h.ecm.Output.Tail())
+	}
+	if rows := l.db.rows("SELECT instance FROM linkis_cg_manager_service_instance WHERE instance = ?", l.h.instance()); len(rows) > 0 {
+		t.Errorf("Linkis knows the ECM: %v", rows)
 	}
 }
 
-// notTrusted: the agent starts engines of others for its trusted users alone. Linkis is told so,
-// and nothing stays allocated.
-func (l *launching) notTrusted(t *testing.T) {
+// noLongerTrusted: the agent starts engines of others for its trusted users alone. Linkis is told
+// so, and nothing stays allocated.
+func (l *launching) noLongerTrusted(t *testing.T) {
 	var err error
 	eventually(t, "an engine is refused", func() error {
 		if _, err = l.create("256m"); err == nil {

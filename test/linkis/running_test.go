@@ -40,6 +40,14 @@ func newRunning(t *testing.T, o options) *running {
 // startAdaptedECM starts a host's ECM with the adapter and more properties.
 func (r *running) startAdaptedECM(h *host, more map[string]string) {
 	r.t.Helper()
+	r.adaptECM(h, more)
+	r.startECM(h)
+	h.ecm.listed()
+}
+
+// adaptECM makes a host's ECM with the adapter and more properties, and does not start it.
+func (r *running) adaptECM(h *host, more map[string]string) {
+	r.t.Helper()
 	properties := map[string]string{"linkis.bursar.mode": "enforce", "linkis.bursar.agent.socket": h.socket}
 	maps.Copy(properties, more)
 	h.ecm = r.service(h.name, "ecm", h.node, properties)
@@ -48,8 +56,6 @@ func (r *running) startAdaptedECM(h *host, more map[string]string) {
 		r.give(h.ecm.dir, h.account)
 	}
 	h.ecm.jars = []string{r.adapter("ecm")}
-	r.startECM(h)
-	h.ecm.listed()
 }
 
 // give makes a folder and all that is in it a user's.

@@ -29,6 +29,18 @@ final class Agent implements Closeable {
     repeat("AllocationService/List", AgentTransport.object().put("pageSize", 1), patience);
   }
 
+  /**
+   * Fails with permission_denied unless this process may act for all users. An Explain changes
+   * nothing; it is for a user that the ECM's account is not.
+   */
+  void requireTrust(Duration patience) throws AgentException {
+    ObjectNode request = AgentTransport.object();
+    ObjectNode asked = request.putObject("request");
+    asked.putObject("labels").put("user", "another-user");
+    asked.putObject("resource").put("memoryBytes", "1");
+    repeat("AllocationService/Explain", request, patience);
+  }
+
   AgentAllocation get(String id, Duration patience) throws AgentException {
     return one(
         repeat("AllocationService/Get", AgentTransport.object().put("id", id), patience));

@@ -6,7 +6,10 @@ import org.apache.linkis.manager.common.protocol.em.RegisterEMRequest;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
-/** Registers an ECM that has an agent. One without ends, as Linkis's does if it cannot register. */
+/**
+ * Registers an ECM that has an agent which lets it act for all users. Another one ends, as Linkis's
+ * does if it cannot register: engines would be sent to it, and none of them could start.
+ */
 public class BursarEcmRegisterService extends DefaultECMRegisterService {
   private static final Logger log = LoggerFactory.getLogger(BursarEcmRegisterService.class);
 
@@ -30,7 +33,7 @@ public class BursarEcmRegisterService extends DefaultECMRegisterService {
       return;
     }
     try {
-      ecm.agent.ping(PATIENCE);
+      check(ecm.agent, PATIENCE);
     } catch (AgentException e) {
       log.error("{}", refusal(ecm.settings, e));
       exit();
@@ -45,7 +48,27 @@ public class BursarEcmRegisterService extends DefaultECMRegisterService {
     return !settings.launch && !processes.seesAll();
   }
 
+  /** Fails unless an agent answers and trusts this process. */
+  static void check(Agent agent, Duration patience) throws AgentException {
+    agent.ping(patience);
+    try {
+      agent.requireTrust(patience);
+    } catch (AgentException e) {
+      if (e.code.equals("permission_denied")) {
+        throw e;
+      }
+      // A coordinator has to answer that. An ECM is registered without one, too.
+      log.warn("it is not known whether the agent trusts this ECM: {}", e.getMessage());
+    }
+  }
+
   static String refusal(EcmSettings settings, AgentException e) {
+    if (e.code.equals("permission_denied")) {
+      return "This ECM is not registered: the agent on this host does not let it act for all users: "
+          + e.getMessage()
+          + ": "
+          + Ecm.WANT_TRUST;
+    }
     return "This ECM is not registered: no agent of Bursar answers for its host: "
         + e.getMessage()
         + ": "

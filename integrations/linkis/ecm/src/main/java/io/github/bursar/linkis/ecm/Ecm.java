@@ -5,6 +5,7 @@ import java.nio.file.Path;
 import java.time.Duration;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.regex.Pattern;
 import org.apache.linkis.common.exception.ErrorException;
 import org.apache.linkis.common.exception.LinkisRetryException;
 
@@ -12,6 +13,14 @@ import org.apache.linkis.common.exception.LinkisRetryException;
 final class Ecm {
   /** Of Linkis's codes those of the ECM begin with 11; nobody else uses this one. */
   static final int ERROR_CODE = 11190;
+
+  /** What is right if the agent denies something to this ECM. */
+  static final String WANT_TRUST =
+      "want the ECM's account among trustedUsers of the agent on this host";
+
+  /** A ticket that LinkisManager has made without Bursar. */
+  private static final Pattern OF_STOCK =
+      Pattern.compile("\\p{XDigit}{8}(-\\p{XDigit}{4}){3}-\\p{XDigit}{12}");
 
   final EcmSettings settings;
   final Agent agent;
@@ -50,6 +59,15 @@ final class Ecm {
    * started.
    */
   void requireReservation(String ticket) {
+    if (OF_STOCK.matcher(ticket).matches()) {
+      throw new ErrorException(
+          ERROR_CODE,
+          "ticket "
+              + ticket
+              + ": a UUID is a ticket of stock Linkis: want "
+              + EcmSettings.MODE
+              + "=enforce at LinkisManager, or another mode at this ECM");
+    }
     try {
       AgentAllocation allocation = agent.get(ticket, Duration.ofSeconds(15));
       if (!allocation.isReserved()) {
@@ -89,7 +107,8 @@ final class Ecm {
           what
               + ": "
               + e.getMessage()
-              + ": want the ECM's account among trustedUsers of the agent on this host");
+              + ": "
+              + WANT_TRUST);
     }
     if (e.isUnknown()) {
       return new ErrorException(
@@ -99,7 +118,7 @@ final class Ecm {
               + e.getMessage()
               + ": want a ticket of Bursar for this host: "
               + EcmSettings.MODE
-              + "=enforce at LinkisManager too, and the agent's host in its linkis.bursar.host.map");
+              + "=enforce at LinkisManager, and the agent's host in its linkis.bursar.host.map");
     }
     return new ErrorException(ERROR_CODE, what + ": " + e.getMessage());
   }

@@ -182,6 +182,50 @@ class AgentTest {
     starter.join();
   }
 
+  /** One that runs as "nobody", like an ECM with an account of its own. Root's rights to read its classes stay. */
+  private Process asNobody(String registers) throws Exception {
+    org.junit.jupiter.api.Assumptions.assumeTrue("root".equals(System.getProperty("user.name")), "only root may start an ECM as another user");
+    String java = System.getProperty("java.home") + "/bin/java";
+    Process ecm =
+        new ProcessBuilder(
+                "setpriv", "--reuid=65534", "--clear-groups", "--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search",
+                java, "-Xmx64m", "-cp", System.getProperty("surefire.test.class.path", System.getProperty("java.class.path")), registers, real.socket)
+            .redirectErrorStream(true)
+            .start();
+    children.add(ecm);
+    return ecm;
+  }
+
+  @Test
+  void anEcmThatTheAgentDoesNotTrustIsNotRegistered() throws Exception {
+    BursarEcmRegisterService.check(agent, PATIENCE); // root's, or the agent's own user's
+    Process ecm = asNobody(Registers.class.getName());
+    String said = new String(ecm.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
+    assertEquals(1, ecm.waitFor(), said);
+    assertTrue(said.contains("This ECM is not registered"), said);
+    assertTrue(said.contains("want the ECM's account among trustedUsers of the agent on this host"), said);
+  }
+
+  @Test
+  void anEcmIsRegisteredIfNobodyCanSayWhetherItIsTrusted() throws Exception {
+    try (RealAgent alone = new RealAgent(); Agent its = new Agent(alone.socket)) {
+      alone.killCoordinator();
+      AgentException unknown = assertThrows(AgentException.class, () -> its.requireTrust(Duration.ofSeconds(3)));
+      assertTrue(unknown.isRetriable(), unknown.code);
+      BursarEcmRegisterService.check(its, Duration.ofSeconds(3));
+    }
+  }
+
+  @Test
+  void aTicketOfStockLinkisIsSaidToBeOne() throws Exception {
+    Ecm ecm = new Ecm(new EcmSettings(java.util.Collections.singletonMap(EcmSettings.SOCKET, real.socket)));
+    String ticket = java.util.UUID.randomUUID().toString();
+    String text = assertThrows(Exception.class, () -> ecm.requireReservation(ticket)).getMessage();
+    assertTrue(text.contains("ticket " + ticket + ": a UUID is a ticket of stock Linkis: want linkis.bursar.mode=enforce at LinkisManager"), text);
+    text = assertThrows(Exception.class, () -> ecm.requireReservation("as0000000000a")).getMessage();
+    assertTrue(text.contains("want a ticket of Bursar for this host"), text);
+  }
+
   @Test
   void whatIsNoAgentIsSaidToBeNone(@TempDir Path folder) throws Exception {
     try (Agent none = new Agent(folder + "/no.sock")) {

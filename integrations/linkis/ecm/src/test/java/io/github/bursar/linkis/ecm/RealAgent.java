@@ -124,6 +124,10 @@ final class RealAgent implements AutoCloseable {
     agent = start("agent");
   }
 
+  void killCoordinator() throws InterruptedException {
+    coordinator.destroyForcibly().waitFor();
+  }
+
   /** What the agent or the coordinator has logged. */
   String log(String kind) throws IOException {
     return new String(Files.readAllBytes(folder.resolve(kind + ".log")), StandardCharsets.UTF_8);

@@ -110,7 +110,12 @@ public class BursarResourceManager extends DefaultResourceManager implements Dis
       log.warn("ECM {} registers, and {} takes no engines now", ecm, host);
     }
     EMInstanceLabel label = ecmLabel(ecm);
-    // Used and locked follow within LedgerProjector's interval.
+    // Its engines run on. LedgerProjector's next pass would put them in; this manager may end before.
+    NodeResource before = rows.resources.getLabelResource(label);
+    if (before != null) {
+      resource.setUsedResource(before.getUsedResource());
+      resource.setLockedResource(before.getLockedResource());
+    }
     rows.resources.removeResourceByLabel(label);
     rows.resources.setLabelResource(label, resource, label.getStringValue());
     log.info("ECM {} is on Bursar's host {}, which may give away {}", ecm, hostId, host.account().limit());

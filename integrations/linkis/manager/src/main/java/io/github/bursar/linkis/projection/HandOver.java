@@ -10,11 +10,11 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Makes the rows of ECMs such that stock Linkis can count on with them. Stock takes off and adds to
- * what is left; while Bursar decides, that is less by what the machine lacks at the moment, and
- * would stay so. What is left is what the machine has without what is used and locked, as an ECM
- * registers: stock takes the part that an ECM protects off when it is asked. Rows of users
- * need nothing: stock computes what is left there.
+ * Makes the rows of ECMs such that stock Linkis can count on with them. Max becomes what the ECM has
+ * registered again, as {@link Registered} says. Stock takes off and adds to what is left; while
+ * Bursar decides, that is less by what the machine lacks at the moment, and would stay so. What is
+ * left is max without what is used and locked, as an ECM registers: stock takes the part that an
+ * ECM protects off when it is asked. Rows of users need nothing: stock computes what is left there.
  */
 final class HandOver implements Runnable {
   private static final Logger log = LoggerFactory.getLogger(HandOver.class);
@@ -53,10 +53,11 @@ final class HandOver implements Runnable {
 
   private void handOver(LinkisRows.Row row) {
     CommonNodeResource r = row.parsed();
-    if (!(r.getMaxResource() instanceof LoadInstanceResource)) {
+    LoadInstanceResource left = Registered.max(r);
+    if (left == null) {
       return;
     }
-    LoadInstanceResource left = (LoadInstanceResource) r.getMaxResource();
+    Registered.putBack(left, r);
     for (Resource taken : new Resource[] {r.getUsedResource(), r.getLockedResource()}) {
       if (taken instanceof LoadInstanceResource) {
         LoadInstanceResource t = (LoadInstanceResource) taken;

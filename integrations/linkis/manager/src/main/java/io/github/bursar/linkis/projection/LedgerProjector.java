@@ -34,8 +34,8 @@ import org.slf4j.LoggerFactory;
  * locked what engines and reservations are entitled to, left what a request could get now,
  * which is nothing while the host takes no grants or has no agent. Min,
  * what the host never gives away, is as the ECM has registered it; only in a row that is new it is
- * Bursar's. The row of a user, a
- * creator and an engine has what their engines are entitled to; its max is the least limit of the
+ * Bursar's. What the ECM has registered as max is kept in the row too, as {@link Registered} says.
+ * The row of a user, a creator and an engine has what their engines are entitled to; its max is the least limit of the
  * quotas that count them, and its left the least that one of these has left.
  *
  * <p>It writes what differs and nothing else, so any number of managers may do it. Not safe for
@@ -97,17 +97,17 @@ final class LedgerProjector {
 
   /** What an ECM's row is to say; null: nothing is known, and there is no row. */
   private CommonNodeResource hostRow(HostInfo host, LinkisRows.Row row) {
-    LoadInstanceResource registered = row == null ? null : loadOf(row.parsed().getMaxResource());
+    LoadInstanceResource registered = row == null ? null : Registered.max(row.parsed());
     LoadInstanceResource nothing = new LoadInstanceResource(0, 0, 0);
     if (host == null) {
-      return registered == null ? null : node(ResourceType.LoadInstance, registered, nothing, nothing, nothing, nothing);
+      return registered == null ? null : Registered.keep(registered, node(ResourceType.LoadInstance, registered, nothing, nothing, nothing, nothing));
     }
     Account a = host.account();
     Amounts limit = Amounts.of(a.limit());
     Amounts used = Amounts.of(a.used());
     Amounts locked = Amounts.of(a.reserved());
     if (!a.limit().instances().isPresent()) { // the ECM's own number of engines is only shown
-      // It is read from the row that is written here: it must come out as it went in.
+      // It may be read from the row that is written here: it must come out as it went in.
       boolean known = registered != null && registered.getInstances() != Integer.MAX_VALUE;
       limit.instances = known ? registered.getInstances() : Long.MAX_VALUE;
     }
@@ -116,20 +116,16 @@ final class LedgerProjector {
     if (!host.unavailableReason().isEmpty()) {
       left = new Amounts();
     }
-    return node(
-        ResourceType.LoadInstance,
-        limit.load(millisPerCore, false),
-        Amounts.of(a.protectedPart()).load(millisPerCore, true),
-        used.load(millisPerCore, true),
-        locked.load(millisPerCore, true),
-        left.load(millisPerCore, false));
-  }
-
-  private static LoadInstanceResource loadOf(Object r) {
-    if (r instanceof DriverAndYarnResource) {
-      return ((DriverAndYarnResource) r).getLoadInstanceResource();
-    }
-    return r instanceof LoadInstanceResource ? (LoadInstanceResource) r : null;
+    LoadInstanceResource max = limit.load(millisPerCore, false);
+    return Registered.keep(
+        registered == null ? max : registered,
+        node(
+            ResourceType.LoadInstance,
+            max,
+            Amounts.of(a.protectedPart()).load(millisPerCore, true),
+            used.load(millisPerCore, true),
+            locked.load(millisPerCore, true),
+            left.load(millisPerCore, false)));
   }
 
   private static CommonNodeResource node(

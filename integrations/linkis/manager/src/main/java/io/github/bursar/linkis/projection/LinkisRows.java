@@ -85,7 +85,7 @@ final class LinkisRows {
 
   /**
    * Makes the row of a label say this, if it does not yet. In a row that is there, what is
-   * protected and what is expected stay: these are Linkis's own.
+   * protected stays: that is Linkis's own. What is expected stays unless it is set here.
    *
    * @param row the row that is there; null: none
    * @param source who it is from, in the columns that Linkis has for that
@@ -104,7 +104,9 @@ final class LinkisRows {
       return insert(label, r);
     }
     r.setMinResource(row.resource.getMinResource());
-    r.setExpectedResource(row.resource.getExpectedResource());
+    if (r.getExpectedResource() == null) {
+      r.setExpectedResource(row.resource.getExpectedResource());
+    }
     if (same(r, row.resource)) {
       return false;
     }
@@ -116,7 +118,8 @@ final class LinkisRows {
     return Objects.equals(a.getMaxResource(), b.getMaxResource())
         && Objects.equals(a.getUsedResource(), b.getUsedResource())
         && Objects.equals(a.getLockedResource(), b.getLockedResource())
-        && Objects.equals(a.getLeftResource(), b.getLeftResource());
+        && Objects.equals(a.getLeftResource(), b.getLeftResource())
+        && Objects.equals(a.getExpectedResource(), b.getExpectedResource());
   }
 
   /** Only one manager at a time adds a row: Linkis's tables would keep both. */

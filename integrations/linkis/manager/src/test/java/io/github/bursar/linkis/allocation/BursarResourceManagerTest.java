@@ -22,8 +22,10 @@ import java.util.concurrent.atomic.AtomicInteger;
 import org.apache.linkis.common.ServiceInstance;
 import org.apache.linkis.manager.am.vo.CanCreateECRes;
 import org.apache.linkis.manager.common.entity.persistence.PersistenceResource;
+import org.apache.linkis.manager.common.entity.resource.LoadInstanceResource;
 import org.apache.linkis.manager.common.exception.RMErrorException;
 import org.apache.linkis.manager.common.protocol.engine.EngineCreateRequest;
+import org.apache.linkis.manager.common.utils.ResourceUtils;
 import org.apache.linkis.manager.label.entity.Label;
 import org.apache.linkis.manager.label.entity.engine.EngineInstanceLabel;
 import org.apache.linkis.manager.rm.AvailableResource;
@@ -209,6 +211,19 @@ class BursarResourceManagerTest extends ManagerFixture {
     assertFalse(no.isCanCreateEC());
     assertTrue(no.getReason().contains("12004"), no.getReason());
     assertEquals(1, bursar.allAllocations(AllocationFilter.live().label("user", "erin")).items().size());
+  }
+
+  @Test
+  void anEcmThatRegistersAgainKeepsItsEngines() {
+    ServiceInstance ecm = ServiceInstance.apply("linkis-cg-engineconnmanager", host + ":9102");
+    manager.register(ecm, asks(4096, 100));
+    PersistenceResource row = linkis.resources.values().iterator().next();
+    row.setUsedResource(ResourceUtils.serializeResource(new LoadInstanceResource(1L << 30, 2, 2)));
+    row.setLockedResource(ResourceUtils.serializeResource(new LoadInstanceResource(0, 0, 0)));
+    manager.register(ecm, asks(2048, 50));
+    row = linkis.resources.values().iterator().next();
+    assertEquals(ResourceUtils.serializeResource(new LoadInstanceResource(1L << 30, 2, 2)), row.getUsedResource());
+    assertEquals(ResourceUtils.serializeResource(new LoadInstanceResource(2L << 30, 50, 1)), row.getMaxResource());
   }
 
   @Test

@@ -187,6 +187,8 @@ final class FakeLinkis {
   private Object ecm(Method method, Object[] args) {
     String value = ((Label<?>) args[0]).getStringValue();
     switch (method.getName()) {
+      case "getResourceByLabel":
+        return resources.containsKey(value) ? ResourceUtils.fromPersistenceResource(resources.get(value)) : null;
       case "setResourceToLabel":
         resources.put(value, ResourceUtils.toPersistenceResource((NodeResource) args[1]));
         return null;

@@ -99,7 +99,7 @@ class LedgerProjectorTest {
     assertEquals(1, project());
     // what others on the host use is not left, a part of a core is a whole one in what is used
     assertEquals(row(load(16, 8, 50), load(200, 200, 2), load(4, 2, 2), load(1, 1, 1), load(6, 5, 47)), tables.row(ECM));
-    assertEquals(load(0, 0, 0), tables.rows.get(ECM).getExpectedResource());
+    assertEquals(load(100, 100, 50), tables.rows.get(ECM).getExpectedResource(), "what the ECM has registered is not lost");
   }
 
   @Test
@@ -145,7 +145,7 @@ class LedgerProjectorTest {
     broken.setResourceType("nonsense");
     tables.rows.put(ECM.replace("ecm-1", "ecm-0"), broken); // comes first
     new HandOver(tables.access()).run();
-    assertTrue(tables.row(ECM).endsWith("left " + load(11, 5, 47)), tables.row(ECM));
+    assertTrue(tables.row(ECM).endsWith("left " + load(95, 97, 47)), tables.row(ECM));
   }
 
   @Test
@@ -174,14 +174,52 @@ class LedgerProjectorTest {
     host(",'unavailableReason':'returning'");
     project();
     new HandOver(tables.access()).run();
-    assertEquals(row(load(16, 8, 50), load(200, 200, 2), load(4, 2, 2), load(1, 1, 1), load(11, 5, 47)), tables.row(ECM));
-    assertEquals(load(0, 0, 0), tables.rows.get(ECM).getExpectedResource());
+    // stock would register an ECM anew, with nothing used, if max were not what the ECM registers
+    assertEquals(row(load(100, 100, 50), load(200, 200, 2), load(4, 2, 2), load(1, 1, 1), load(95, 97, 47)), tables.row(ECM));
+    assertEquals(load(0, 0, 0), tables.rows.get(ECM).getExpectedResource(), "as an ECM registers it");
     int writes = tables.writes;
     new HandOver(tables.access()).run();
     assertEquals(writes, tables.writes);
     assertTrue(tables.held.isEmpty());
     when(tables.labels.getLabelByPattern(any(), any(), any(), any())).thenThrow(new IllegalStateException("no database"));
     new HandOver(tables.access()).run(); // is said
+  }
+
+  @Test
+  void whatAnEcmHasRegisteredOutlivesTheManager() throws Exception {
+    register();
+    project(); // and is killed
+    projector = new LedgerProjector(tables.access(), ecm -> ecm.getInstance().split(":")[0], 1000);
+    host(",'cordoned':true,'unavailableReason':'cordoned: repair'");
+    project();
+    new HandOver(tables.access()).run();
+    assertTrue(tables.row(ECM).startsWith("LoadInstance max " + load(100, 100, 50)), tables.row(ECM));
+    // another manager that still decides, and an ECM that has been given more since
+    project();
+    assertTrue(tables.row(ECM).startsWith("LoadInstance max " + load(16, 8, 50)), tables.row(ECM));
+    register();
+    tables.rows.get(ECM).setMaxResource(load(120, 110, 60));
+    project();
+    new HandOver(tables.access()).run();
+    assertTrue(tables.row(ECM).startsWith("LoadInstance max " + load(120, 110, 60)), tables.row(ECM));
+  }
+
+  @Test
+  void anEcmOfTheSizeOfItsHostIsHandedOverToo() throws Exception {
+    register();
+    tables.rows.get(ECM).setMaxResource(load(16, 8, 50));
+    project();
+    assertEquals(0, project());
+    new HandOver(tables.access()).run();
+    assertEquals(row(load(16, 8, 50), load(200, 200, 2), load(4, 2, 2), load(1, 1, 1), load(11, 5, 47)), tables.row(ECM));
+  }
+
+  @Test
+  void aRowThatBursarHasMadeIsHandedOverAsItIs() throws Exception {
+    project();
+    new HandOver(tables.access()).run();
+    assertTrue(tables.row(ECM).startsWith("LoadInstance max " + load(16, 8, Integer.MAX_VALUE)), tables.row(ECM));
+    assertTrue(tables.row(ECM).endsWith("left " + load(11, 5, Integer.MAX_VALUE - 3)), tables.row(ECM));
   }
 
   @Test
@@ -202,10 +240,10 @@ class LedgerProjectorTest {
     var shadow = new ProjectionConfiguration().bursarHandOver(tables.labels, tables.resources, tables.labelResources, tables.locks);
     shadow.start();
     try {
-      for (int i = 0; i < 100 && !tables.row(ECM).endsWith("left " + load(11, 5, 47)); i++) {
+      for (int i = 0; i < 100 && !tables.row(ECM).endsWith("left " + load(95, 97, 47)); i++) {
         Thread.sleep(100);
       }
-      assertTrue(tables.row(ECM).endsWith("left " + load(11, 5, 47)), tables.row(ECM));
+      assertTrue(tables.row(ECM).endsWith("left " + load(95, 97, 47)), tables.row(ECM));
     } finally {
       shadow.stop();
       stale.join();
