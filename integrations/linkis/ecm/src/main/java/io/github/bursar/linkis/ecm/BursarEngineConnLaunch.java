@@ -114,7 +114,7 @@ class BursarEngineConnLaunch extends LinuxProcessEngineConnLaunch {
     }
   }
 
-  /** Whether the engine runs in a YARN cluster, and what is started here only hands it over. */
+  /** Whether the engine runs in a YARN cluster, and the process that is started here only submits it. */
   boolean livesInYarn() {
     return livesInYarn(getEngineConnLaunchRequest().labels());
   }
@@ -163,7 +163,7 @@ class BursarEngineConnLaunch extends LinuxProcessEngineConnLaunch {
                 ecm.processes,
                 launched,
                 folder,
-                () -> jvm,
+                () -> started.jvm,
                 BursarEngineConnLaunch.this::ended,
                 AgentProcess.UNTIL_RELEASED);
       } catch (AgentException e) {
