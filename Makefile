@@ -238,15 +238,16 @@ test-walk: ## Let processes do whatever they can for 10,000 steps, then Stop an 
 
 # A program with the race detector waits for a second before it exits, and tests run many. SQLite
 # is translated C code: under the race detector it is ten times slower, and the races to find are
-# in its callers. Nor is checked whether somebody writes what is being compressed, encrypted or
-# matched: a fifth of the time of the coordinator's tests went into that. TLS is checked.
+# in its callers. Nor is checked whether somebody writes what is being compressed. What has generic
+# code with atomics in it, such as crypto, cannot be left out: the linker keeps one of several equal
+# copies, and the detector would report what is no race.
 test-race test-yarn: export GORACE := atexit_sleep_ms=0
 test-race test-yarn: export CGO_ENABLED := 1
 # Code of others is not checked for wrong uses of unsafe pointers, which -race does as well: that
 # took a seventh of the processor's time.
-computes := modernc.org/... compress/... crypto/... golang.org/x/crypto/... regexp/...
+computes := modernc.org/... compress/...
 race = -race -gcflags='all=-d=checkptr=0' -gcflags='$(MODULE)/...=' \
-	$(foreach those,$(computes),-gcflags='$(those)=-race=false') -gcflags='crypto/tls=-d=checkptr=0'
+	$(foreach those,$(computes),-gcflags='$(those)=-race=false')
 
 # Most packages wait for more than half of their time, and so do tests that call t.Parallel: on two
 # cores, three packages and four such tests of each keep them busy.

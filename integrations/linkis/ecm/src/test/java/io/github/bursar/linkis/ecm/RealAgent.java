@@ -81,13 +81,16 @@ final class RealAgent implements AutoCloseable {
     }
   }
 
-  /** What LinkisManager does: a reservation of this host, from a coordinator. */
+  /**
+   * What LinkisManager does: a reservation of this host, from a coordinator. It waits if the host is
+   * not heard of for a moment, as after a restart of its agent.
+   */
   String reserve(Duration ttl) throws IOException {
     return call(
             "AllocationService/Allocate",
             "{\"labels\":{\"user\":\"root\"},\"resource\":{\"memoryBytes\":\"67108864\"},\"host\":{\"id\":\""
                 + HOST
-                + "\"},\"reservationTtl\":\""
+                + "\"},\"wait\":\"20s\",\"reservationTtl\":\""
                 + ttl.getSeconds()
                 + "s\"}")
         .path("allocation")
@@ -107,7 +110,7 @@ final class RealAgent implements AutoCloseable {
   private JsonNode call(String procedure, String body) throws IOException {
     HttpURLConnection connection = (HttpURLConnection) new URL(url + "/bursar.v1." + procedure).openConnection();
     connection.setConnectTimeout(5000);
-    connection.setReadTimeout(10000);
+    connection.setReadTimeout(30000);
     connection.setRequestProperty("Content-Type", "application/json");
     connection.setDoOutput(true);
     connection.getOutputStream().write(body.getBytes(StandardCharsets.UTF_8));
