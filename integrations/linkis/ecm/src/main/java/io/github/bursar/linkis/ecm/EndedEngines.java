@@ -46,7 +46,8 @@ final class EndedEngines implements Closeable {
   /**
    * The process that was started for an engine has ended. Returns at once.
    *
-   * @param jvm the engine's own process; null: it was never seen, and Linkis reports a failed start
+   * @param jvm the engine's own process; null: it was never found, and what is left is for Linkis's
+   *     scan
    */
   void ended(String ticket, EngineProcess jvm) {
     if (jvm == null) {

@@ -26,7 +26,7 @@ final class EngineRecords {
           + " ecm_instance, request_times, request_resource, used_times, release_times, log_dir_suffix, status)"
           + " VALUES (?, ?, ?, ?, ?, 1, ?, 0, 0, ?, ?)";
 
-  /** A status in which an engine has ended is the last one. */
+  /** A final status is never overwritten. */
   private static final String UPDATE =
       "UPDATE linkis_cg_ec_resource_info_record SET service_instance = ?, ecm_instance = COALESCE(?, ecm_instance),"
           + " status = CASE WHEN status IN ("

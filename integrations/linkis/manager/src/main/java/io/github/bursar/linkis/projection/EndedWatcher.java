@@ -169,7 +169,8 @@ final class EndedWatcher {
 
   /**
    * Whether the process is said to have ended. That its resources are given back does not say so: a
-   * user may release the allocation of an engine that runs, though with these words, too.
+   * user may release the allocation of an engine that runs. It is no proof: the user may give the
+   * same reasons as an agent.
    */
   static boolean processEnded(Allocation a) {
     if (a.exitCode().isPresent() || a.exitSignal() != 0) {

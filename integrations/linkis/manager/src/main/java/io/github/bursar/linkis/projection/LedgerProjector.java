@@ -35,8 +35,8 @@ import org.slf4j.LoggerFactory;
  * which is nothing while the host takes no grants or has no agent. Min,
  * what the host never gives away, is as the ECM has registered it; only in a row that is new it is
  * Bursar's. What the ECM has registered as max is kept in the row too, as {@link Registered} says.
- * The row of a user, a creator and an engine has what their engines are entitled to; its max is the least limit of the
- * quotas that count them, and its left the least that one of these has left.
+ * The row of a user, a creator and an engine has what their engines are entitled to; its max is the
+ * least limit of the quotas that count them, and its left the least that one of these has left.
  *
  * <p>It writes what differs and nothing else, so any number of managers may do it. Not safe for
  * concurrent use.
