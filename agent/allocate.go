@@ -150,6 +150,7 @@ func (a *Agent) epoch() (epoch uint64) {
 func (a *Agent) judge(ctx context.Context, allocation *bursarv1.Allocation, asOf uint64) (verdict tracker.Verdict, answered <-chan struct{}) {
 	if reserved(allocation) {
 		a.readFreshMemory(ctx)
+		a.awaitRoom(ctx, allocation)
 	}
 	a.locked(func(t *tracker.Tracker) {
 		_, known := t.Veto(allocation.GetId())
@@ -160,6 +161,30 @@ func (a *Agent) judge(ctx context.Context, allocation *bursarv1.Allocation, asOf
 		answered = a.answered
 	})
 	return verdict, answered
+}
+
+// roomTimeout bounds awaitRoom. A coordinator has just answered.
+const roomTimeout = time.Second
+
+// awaitRoom has the coordinator say what has ended here before a grant is refused for lack of
+// memory: it may have granted the memory of what another client released a moment ago.
+func (a *Agent) awaitRoom(ctx context.Context, allocation *bursarv1.Allocation) {
+	ctx, cancel := context.WithTimeout(ctx, roomTimeout)
+	defer cancel()
+	for {
+		var short bool
+		var answered <-chan struct{}
+		a.locked(func(t *tracker.Tracker) { short, answered = t.IsShortOf(allocation), a.answered })
+		if !short {
+			return
+		}
+		a.syncDue.noLaterThan(time.Now())
+		select {
+		case <-answered:
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // isOfItsHost refuses what only the host's own agent may do.

@@ -266,6 +266,18 @@ func TestAGrantIsNotGivenOnMemoryThatOthersHaveTakenSinceTheLastSample(t *testin
 	s.allocate(100)
 }
 
+// A coordinator grants at once what another client has given back, and the agent hears of that with
+// its next report.
+func TestAGrantIsGivenOnMemoryThatTheAgentHasNotHeardIsFree(t *testing.T) {
+	s := run(t)
+	first := s.allocate(600)
+	s.ticks(3)
+	s.coordinator.do(func() {
+		s.coordinator.put(first, func(a *bursarv1.Allocation) { a.State = released })
+	})
+	s.allocate(500)
+}
+
 func TestWaitingRequestIsGrantedOnceTheMemoryIsThere(t *testing.T) {
 	s := run(t)
 	s.meter.available.Store(60 * mib)

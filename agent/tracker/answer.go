@@ -111,17 +111,14 @@ func (t *Tracker) delivered(q *bursarv1.SyncRequest) {
 }
 
 // reconcile makes the entries agree with the ledger. What is newer than the answer stays as it is.
+// What gives memory back goes first: the ledger may have granted it again.
 func (t *Tracker) reconcile(now time.Time, q *bursarv1.SyncRequest, r *bursarv1.SyncResponse) Outcome {
 	var out Outcome
-	listed := make(map[string]bool, len(r.GetGrants()))
+	t.dropEnded(q, r, &out)
 	// An allocation that is older than this incarnation is not vetted again: the incarnation
 	// before has done that, and the engine may have started.
 	vetted := !t.lastFull.IsZero()
-	for _, a := range r.GetGrants() {
-		if a.GetHostId() != t.host.ID {
-			continue
-		}
-		listed[a.GetId()] = true
+	for _, a := range t.heldFirst(r.GetGrants()) {
 		known := t.entries[a.GetId()]
 		wasTracked, wasVetoed := known != nil && known.tracked(), known != nil && known.phase == vetoed
 		verdict := t.accept(now, a, r.GetEpoch(), vetted)
@@ -133,17 +130,43 @@ func (t *Tracker) reconcile(now time.Time, q *bursarv1.SyncRequest, r *bursarv1.
 			out.Adopted = append(out.Adopted, e.grant)
 		}
 	}
+	out.Stops = t.stops(r)
+	return out
+}
+
+// heldFirst are the grants of this host: first those that are held, which may have become smaller.
+func (t *Tracker) heldFirst(grants []*bursarv1.Allocation) []*bursarv1.Allocation {
+	var known, others []*bursarv1.Allocation
+	for _, a := range grants {
+		_, holds := t.Get(a.GetId())
+		switch {
+		case a.GetHostId() != t.host.ID:
+		case holds:
+			known = append(known, a)
+		default:
+			others = append(others, a)
+		}
+	}
+	return append(known, others...)
+}
+
+// dropEnded drops what has ended for the ledger: what is gone, and what a complete answer does not
+// list. An allocation that is gone and listed was granted again, or adopted, after it was gone.
+func (t *Tracker) dropEnded(q *bursarv1.SyncRequest, r *bursarv1.SyncResponse, out *Outcome) {
+	listed := make(map[string]bool, len(r.GetGrants()))
+	for _, a := range r.GetGrants() {
+		if a.GetHostId() == t.host.ID {
+			listed[a.GetId()] = true
+		}
+	}
 	for _, id := range r.GetGone() {
-		// An allocation that is listed too was granted again, or adopted, after it was gone.
 		if e := t.entries[id]; e != nil && !listed[id] && e.coveredBy(r) {
-			t.drop(e, &out)
+			t.drop(e, out)
 		}
 	}
 	if r.GetComplete() {
-		t.dropAbsent(q, r, listed, &out)
+		t.dropAbsent(q, r, listed, out)
 	}
-	out.Stops = t.stops(r)
-	return out
 }
 
 // coveredBy reports whether the answer knew all that the entry is based on.

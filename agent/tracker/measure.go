@@ -142,6 +142,13 @@ func (t *Tracker) headroomWithout(except *entry) (bytes int64, known bool) {
 	return headroom, true
 }
 
+// IsShortOf reports whether a grant would be refused for lack of memory, by what the last answer to
+// a Sync said, which is older than the grant: allocations may have ended since.
+func (t *Tracker) IsShortOf(grant *bursarv1.Allocation) bool {
+	headroom, known := t.Headroom()
+	return known && t.entries[grant.GetId()] == nil && grant.GetRevision() > t.seen && grant.GetEntitled().GetMemoryBytes() > headroom
+}
+
 // promised is the memory that the allocation may still touch beyond what the sample showed: all of
 // it if it is newer than the sample, or nothing of it was measured. Page cache is not touched
 // memory, as the kernel takes it back for others.

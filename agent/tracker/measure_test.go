@@ -1,6 +1,7 @@
 package tracker_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -156,6 +157,26 @@ func TestGrantsOfTheIncarnationBeforeAreNotJudgedAgain(t *testing.T) {
 		Epoch: 5, LedgerSequence: 12, Grants: []*bursarv1.Allocation{grant("b", reserved, 12, 10)},
 	})
 	same(t, "vetoed later", []*bursarv1.Allocation{grant("b", reserved, 12, 10)}, outcome.Vetoed)
+}
+
+func TestMemoryOfWhatHasEndedIsGivenToTheNextOfTheSameAnswer(t *testing.T) {
+	// 1,000 MiB - 100 MiB safety: the second fits only without the first.
+	first, second := grant("a", reserved, 9, 600), grant("b", reserved, 12, 500)
+	for name, r := range map[string]*bursarv1.SyncResponse{
+		"gone":       {Gone: []string{"a"}, Grants: []*bursarv1.Allocation{second}},
+		"not listed": {Complete: true, Grants: []*bursarv1.Allocation{second}},
+		"made small": {Grants: []*bursarv1.Allocation{second, grant("a", reserved, 11, 400)}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := registered(t, first)
+			r.Epoch, r.LedgerSequence = 5, 12
+			outcome := answer(t, k, k.BuildSync(start), r)
+			same(t, "vetoed", []*bursarv1.Allocation(nil), outcome.Vetoed)
+			if held := held(k); !slices.Contains(held, "b") {
+				t.Errorf("held: %v, want the new grant, b", held)
+			}
+		})
+	}
 }
 
 func TestEngineEndsOnce(t *testing.T) {

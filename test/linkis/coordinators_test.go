@@ -165,8 +165,8 @@ func TestCoordinators(t *testing.T) {
 	for i, o := range results {
 		t.Logf("%s: %v", w.hosts[i].name, o)
 		t.Logf("%s: longest request %.1f s, used %.1f s, release %.1f s, refusal %.1f s", w.hosts[i].name, o.Request.Max/1e3, o.Used.Max/1e3, o.Release.Max/1e3, o.Refusal.Max/1e3)
-		if o.Error != "" || o.failures() != 0 || o.Over != 0 {
-			t.Errorf("%d cycles failed, %d grants went over, %s", o.failures(), o.Over, o.Error)
+		if o.Error != "" || o.Failed != 0 || o.Over != 0 {
+			t.Errorf("%d cycles failed, %d grants went over, %s", o.Failed, o.Over, o.Error)
 		}
 		if peak := peakOf(w.memory/8, o); peak > w.memory {
 			t.Errorf("%s: %d bytes were held at the same time, of %d", w.hosts[i].name, peak, w.memory)

@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -111,20 +110,6 @@ func (o outcome) String() string {
 	return fmt.Sprintf("%d cycles, %.1f/s; granted %d, %d of them over, peak %.2f GiB; refused %d, failed %d; request p50 %.1f p99 %.1f ms, used %.1f %.1f, release %.1f %.1f, refusal %.1f %.1f; %v",
 		o.Cycles, o.PerSecond, o.Granted, o.Over, float64(o.Peak)/(1<<30), o.Refused, o.Failed,
 		o.Request.P50, o.Request.P99, o.Used.P50, o.Used.P99, o.Release.P50, o.Release.P99, o.Refusal.P50, o.Refusal.P99, o.Said)
-}
-
-// failures is how many calls failed, without those of grants that the host's agent has vetoed, and
-// that then wait, some of them in vain, up to a twentieth of all: what was just given back may
-// still count there.
-func (o outcome) failures() int {
-	vetoed := 0
-	for text, count := range o.Said {
-		waits := strings.Contains(text, "(WAITING)") || strings.Contains(text, "(EXPIRED)") && strings.Contains(text, "waited")
-		if waits || strings.Contains(text, "vetoed") {
-			vetoed += count
-		}
-	}
-	return o.Failed - min(vetoed, o.Granted/20)
 }
 
 // peakOf is the most that several loops have held at the same time, of grants of one size.

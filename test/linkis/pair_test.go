@@ -68,8 +68,8 @@ func (p *pair) bothGrant(t *testing.T) {
 		of := []outcome{loads[0][i], loads[1][i]}
 		for n, o := range of {
 			t.Logf("manager %d on %s: %v", n+1, h.name, o)
-			if o.Error != "" || o.failures() != 0 || o.Over != 0 || o.Cycles < 30 {
-				t.Errorf("manager %d on %s: %d cycles, %d failed, %d over, %s", n+1, h.name, o.Cycles, o.failures(), o.Over, o.Error)
+			if o.Error != "" || o.Failed != 0 || o.Over != 0 || o.Cycles < 30 {
+				t.Errorf("manager %d on %s: %d cycles, %d failed, %d over, %s", n+1, h.name, o.Cycles, o.Failed, o.Over, o.Error)
 			}
 		}
 		peak, booked := peakOf(p.memory/8, of...), most[i]()
@@ -266,8 +266,8 @@ func (p *pair) oneIsKilled(t *testing.T) {
 	})
 	for i, o := range loads() {
 		t.Logf("the other one on %s: %v; longest time without a grant %s", p.hosts[i].name, o, round(pauseOf(o)))
-		if o.Error != "" || o.failures() != 0 || o.Over != 0 {
-			t.Errorf("%d cycles failed, %d over, %s", o.failures(), o.Over, o.Error)
+		if o.Error != "" || o.Failed != 0 || o.Over != 0 {
+			t.Errorf("%d cycles failed, %d over, %s", o.Failed, o.Over, o.Error)
 		}
 	}
 	p.second.ask("release", values{"ticket": runs, "ecm": p.hosts[0].instance(), "user": "dead"})
