@@ -304,7 +304,7 @@ func (l *Ledger) insufficient(e *entry) *InsufficientError {
 		refusal.Shortfalls = l.shortfalls(refusal.Shortfalls, e, c)
 		switch h := c.host(); {
 		case h != nil:
-			short, returning = len(refusal.Shortfalls) > before, h.state == Returning
+			short, returning = len(refusal.Shortfalls) > before, l.awaits(h)
 		case len(refusal.Shortfalls) == before:
 		case c.part != nil && c.part.queue.cluster.awaited(l):
 			awaited = true
@@ -320,7 +320,7 @@ func (l *Ledger) insufficient(e *entry) *InsufficientError {
 		if short = l.hostFor(e) == nil; short {
 			l.noHost(refusal, e)
 		}
-		returning = l.now < l.hostsBack && l.Counts().HostsReturning > 0
+		returning = l.now < l.hostsBack && l.awaitsAny()
 	}
 	refusal.Returning = !final && (returning || awaited && !short)
 	return refusal

@@ -75,6 +75,23 @@ func (h *host) unschedulable() (note Note, why string) {
 	return "", ""
 }
 
+// awaits reports whether nothing is known against a host but that it has not said since the ledger
+// was loaded what runs there and what memory it has left. It does so at once after it has
+// registered.
+func (l *Ledger) awaits(h *host) bool {
+	note, _ := h.unschedulable()
+	return h.state == Returning || note == NoteUnknown && l.now < l.hostsBack
+}
+
+func (l *Ledger) awaitsAny() bool {
+	for _, h := range l.hosts {
+		if l.awaits(h) {
+			return true
+		}
+	}
+	return false
+}
+
 // MutedReason is why operators keep new engines off the host, in their words, and when the engines
 // there are stopped.
 func (r *HostRecord) MutedReason() string {

@@ -29,6 +29,7 @@ func TestARefusalAfterALoadSaysWhetherItIsTooEarly(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		reported []string // hosts
+		returned []string // hosts that have registered and not reported
 		read     bool     // the cluster
 		after    time.Duration
 		user     string
@@ -36,24 +37,31 @@ func TestARefusalAfterALoadSaysWhetherItIsTooEarly(t *testing.T) {
 		change   []func(*ledger.AllocateCommand)
 		early    bool
 	}{
-		"no host has reported":                      {nil, true, time3 - 1, "bob", 1, nil, true},
-		"one has, which is too small":               {[]string{"h1"}, true, time3 - 1, "bob", 9, nil, true},
-		"no host has, and the time is over":         {nil, true, time3, "bob", 1, nil, false},
-		"all have, and none is large enough":        {[]string{"h1", "h2"}, true, time3 - 1, "bob", 9, nil, false},
-		"a quota is short":                          {nil, true, time3 - 1, "alice", 1, nil, false},
-		"the host that is asked for has not":        {[]string{"h1"}, true, time3 - 1, "bob", 1, []func(*ledger.AllocateCommand){on("h2")}, true},
-		"the host that is asked for has":            {[]string{"h1"}, true, time3 - 1, "bob", 9, []func(*ledger.AllocateCommand){on("h1")}, false},
-		"the cluster was not read":                  {[]string{"h1", "h2"}, false, time3 - 1, "bob", 1, []func(*ledger.AllocateCommand){elsewhere}, true},
-		"the cluster was not read in time":          {[]string{"h1", "h2"}, false, time3, "bob", 1, []func(*ledger.AllocateCommand){elsewhere}, false},
-		"neither the cluster nor the hosts":         {nil, false, time3 - 1, "bob", 1, []func(*ledger.AllocateCommand){elsewhere}, true},
-		"the cluster was not, and no host has it":   {[]string{"h1", "h2"}, false, time3 - 1, "bob", 9, []func(*ledger.AllocateCommand){elsewhere}, false},
-		"the cluster was not, for a host with room": {[]string{"h1"}, false, time3 - 1, "bob", 1, []func(*ledger.AllocateCommand){elsewhere, on("h1")}, true},
-		"the cluster is too full":                   {nil, true, time3 - 1, "bob", 1, []func(*ledger.AllocateCommand){elsewhere}, false},
+		"no host has reported":                      {nil, nil, true, time3 - 1, "bob", 1, nil, true},
+		"one has, which is too small":               {[]string{"h1"}, nil, true, time3 - 1, "bob", 9, nil, true},
+		"no host has, and the time is over":         {nil, nil, true, time3, "bob", 1, nil, false},
+		"one has only registered":                   {[]string{"h1"}, []string{"h2"}, true, time3 - 1, "bob", 9, nil, true},
+		"one has only registered, for long":         {[]string{"h1"}, []string{"h2"}, true, time3, "bob", 9, nil, false},
+		"the host that is asked for has registered": {[]string{"h1"}, []string{"h2"}, true, time3 - 1, "bob", 1, []func(*ledger.AllocateCommand){on("h2")}, true},
+		"all have, and none is large enough":        {[]string{"h1", "h2"}, nil, true, time3 - 1, "bob", 9, nil, false},
+		"a quota is short":                          {nil, nil, true, time3 - 1, "alice", 1, nil, false},
+		"the host that is asked for has not":        {[]string{"h1"}, nil, true, time3 - 1, "bob", 1, []func(*ledger.AllocateCommand){on("h2")}, true},
+		"the host that is asked for has":            {[]string{"h1"}, nil, true, time3 - 1, "bob", 9, []func(*ledger.AllocateCommand){on("h1")}, false},
+		"the cluster was not read":                  {[]string{"h1", "h2"}, nil, false, time3 - 1, "bob", 1, []func(*ledger.AllocateCommand){elsewhere}, true},
+		"the cluster was not read in time":          {[]string{"h1", "h2"}, nil, false, time3, "bob", 1, []func(*ledger.AllocateCommand){elsewhere}, false},
+		"neither the cluster nor the hosts":         {nil, nil, false, time3 - 1, "bob", 1, []func(*ledger.AllocateCommand){elsewhere}, true},
+		"the cluster was not, and no host has it":   {[]string{"h1", "h2"}, nil, false, time3 - 1, "bob", 9, []func(*ledger.AllocateCommand){elsewhere}, false},
+		"the cluster was not, for a host with room": {[]string{"h1"}, nil, false, time3 - 1, "bob", 1, []func(*ledger.AllocateCommand){elsewhere, on("h1")}, true},
+		"the cluster is too full":                   {nil, nil, true, time3 - 1, "bob", 1, []func(*ledger.AllocateCommand){elsewhere}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := ledger.New(ledger.Config{}, newPlainPlacer())
 			must(t, l.Restore(start, snapshot))
 			eight := int64(8)
+			for _, id := range append(test.returned, test.reported...) {
+				_, err := l.Register(start.Add(time.Second), ledger.RegisterCommand{HostID: id, Incarnation: 1, Capacity: memory(8)})
+				must(t, err)
+			}
 			for _, id := range test.reported {
 				_, err := l.Sync(start.Add(time.Second), ledger.SyncCommand{
 					HostID: id, Incarnation: 1, Sequence: 1, Full: true, Sample: &ledger.Sample{MemoryAvailable: &eight},
