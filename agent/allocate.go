@@ -88,8 +88,8 @@ func (a *Agent) allocate(ctx context.Context, open *bool, request *bursarv1.Allo
 	}
 	a.asking.Add(1)
 	defer a.asking.Add(-1)
-	refused := int64(-1) // the headroom for lack of which a grant was refused
-	reported := false    // the host, on this request's account
+	var refused *tracker.Refusal // of the last grant
+	reported := false            // the host, on this request's account
 	call := noting(open, a.whileWaiting(request))
 	for stale := 0; ; {
 		answer, err := repeat(ctx, a, call, request)
@@ -108,7 +108,7 @@ func (a *Agent) allocate(ctx context.Context, open *bool, request *bursarv1.Allo
 			continue
 		}
 		allocation := answer.msg.GetAllocation()
-		if refused >= 0 && over(allocation.GetState()) {
+		if refused != nil && over(allocation.GetState()) {
 			return nil, a.vetoError(request, refused)
 		}
 		verdict, answered := a.judge(ctx, allocation, answer.asOf)
@@ -116,9 +116,7 @@ func (a *Agent) allocate(ctx context.Context, open *bool, request *bursarv1.Allo
 		case allocation.GetState() != bursarv1.AllocationState_ALLOCATION_STATE_RESERVED, verdict == tracker.Held:
 			return allocation, nil
 		case verdict == tracker.Vetoed:
-			a.locked(func(t *tracker.Tracker) { refused, _ = t.Veto(allocation.GetId()) })
-			a.log.Warn("a grant was refused", "allocation_id", allocation.GetId(), "reason", a.whyRefused(),
-				"memory_bytes", allocation.GetEntitled().GetMemoryBytes(), "headroom_bytes", refused)
+			refused = a.refusalOf(allocation)
 			a.syncDue.noLaterThan(time.Now())
 			if request.GetWait().AsDuration() <= 0 {
 				return nil, a.vetoError(request, refused)
@@ -128,7 +126,7 @@ func (a *Agent) allocate(ctx context.Context, open *bool, request *bursarv1.Allo
 			}
 			// Without the pause, grant and veto would alternate until the next sample.
 			if !pause.For(vetoPause, ctx.Done(), nil) {
-				return nil, connect.NewError(connect.CodeUnavailable, fmt.Errorf("the grant was refused for lack of memory: %w", ctx.Err()))
+				return nil, connect.NewError(connect.CodeUnavailable, fmt.Errorf("the agent refused the grant: %w", ctx.Err()))
 			}
 		case stale > 0 || allocation.GetHostId() != a.settings().HostID:
 			// It was asked for again and is still granted: so what the agent knows is wrong.
@@ -148,10 +146,7 @@ func (a *Agent) epoch() (epoch uint64) {
 
 // judge has the tracker decide on an allocation. The next answer to a Sync closes the channel.
 func (a *Agent) judge(ctx context.Context, allocation *bursarv1.Allocation, asOf uint64) (verdict tracker.Verdict, answered <-chan struct{}) {
-	if reserved(allocation) {
-		a.readFreshMemory(ctx)
-		a.awaitRoom(ctx, allocation)
-	}
+	a.awaitRoom(ctx, allocation)
 	a.locked(func(t *tracker.Tracker) {
 		_, known := t.Veto(allocation.GetId())
 		verdict = t.Observe(time.Now(), allocation, asOf)
@@ -166,16 +161,21 @@ func (a *Agent) judge(ctx context.Context, allocation *bursarv1.Allocation, asOf
 // roomTimeout bounds awaitRoom. A coordinator has just answered.
 const roomTimeout = time.Second
 
-// awaitRoom has the coordinator say what has ended here before a grant is refused for lack of
-// memory: it may have granted the memory of what another client released a moment ago.
+// awaitRoom makes ready for the decision on a grant: it looks at the memory, and, before the grant is
+// refused for lack of it, has the coordinator say what has ended here. It may have granted what
+// another client released a moment ago.
 func (a *Agent) awaitRoom(ctx context.Context, allocation *bursarv1.Allocation) {
+	if !reserved(allocation) {
+		return
+	}
 	ctx, cancel := context.WithTimeout(ctx, roomTimeout)
 	defer cancel()
 	for {
-		var short bool
+		a.readFreshMemory(ctx)
+		var awaits bool
 		var answered <-chan struct{}
-		a.locked(func(t *tracker.Tracker) { short, answered = t.IsShortOf(allocation), a.answered })
-		if !short {
+		a.locked(func(t *tracker.Tracker) { awaits, answered = t.AwaitsRoom(allocation), a.answered })
+		if !awaits {
 			return
 		}
 		a.syncDue.noLaterThan(time.Now())
@@ -215,7 +215,7 @@ func (a *Agent) awaitVeto(ctx context.Context, id string, answered <-chan struct
 		select {
 		case <-answered:
 		case <-ctx.Done():
-			return connect.NewError(connect.CodeUnavailable, fmt.Errorf("the grant was refused for lack of memory, and no coordinator answers: %w", ctx.Err()))
+			return connect.NewError(connect.CodeUnavailable, fmt.Errorf("the agent refused the grant, and no coordinator answers: %w", ctx.Err()))
 		}
 		pending := false
 		a.locked(func(t *tracker.Tracker) {
@@ -247,33 +247,33 @@ func (a *Agent) abandon(ctx context.Context, requestID string) {
 	})
 }
 
-// whyRefused says for the log why a grant does not stand.
-func (a *Agent) whyRefused() (reason string) {
-	reason = "the memory is not there"
-	a.locked(func(t *tracker.Tracker) {
-		if refusal := t.Sample().GetRefusal(); refusal != "" {
-			reason = refusal
-		}
-	})
-	return reason
+// refusalOf returns why a grant was refused, and logs it.
+func (a *Agent) refusalOf(grant *bursarv1.Allocation) *tracker.Refusal {
+	var refused tracker.Refusal
+	a.locked(func(t *tracker.Tracker) { refused, _ = t.Veto(grant.GetId()) })
+	reason := refused.Reason
+	if reason == "" {
+		reason = "the memory is not there"
+	}
+	a.log.Warn("a grant was refused", "allocation_id", grant.GetId(), "reason", reason,
+		"memory_bytes", grant.GetEntitled().GetMemoryBytes(), "headroom_bytes", refused.Headroom)
+	return &refused
 }
 
 // vetoError refuses a request in the words of the coordinator.
-func (a *Agent) vetoError(request *bursarv1.AllocateRequest, headroom int64) error {
+func (a *Agent) vetoError(request *bursarv1.AllocateRequest, refused *tracker.Refusal) error {
 	var limit int64
-	code, detail := bursarv1.ShortfallNote_SHORTFALL_NOTE_MEASURED, ""
-	a.locked(func(t *tracker.Tracker) {
-		limit = t.Host().Capacity.GetMemoryBytes()
-		if refusal := t.Sample().GetRefusal(); refusal != "" {
-			code, detail = bursarv1.ShortfallNote_SHORTFALL_NOTE_REFUSED, refusal
-		}
-	})
+	a.locked(func(t *tracker.Tracker) { limit = t.Host().Capacity.GetMemoryBytes() })
+	code, detail := bursarv1.ShortfallNote_SHORTFALL_NOTE_MEASURED, refused.Reason
+	if detail != "" {
+		code = bursarv1.ShortfallNote_SHORTFALL_NOTE_REFUSED
+	}
 	note := convert.NoteText(code)
 	short := &bursarv1.Shortfall{
 		Account: &bursarv1.AccountName{
 			Kind: bursarv1.AccountKind_ACCOUNT_KIND_HOST, Labels: map[string]string{"host": a.settings().HostID},
 		},
-		Dimension: "memory", Requested: request.GetResource().GetMemoryBytes(), Available: headroom, Limit: limit,
+		Dimension: "memory", Requested: request.GetResource().GetMemoryBytes(), Available: refused.Headroom, Limit: limit,
 		Note: note, NoteCode: code, Detail: detail,
 	}
 	why := note

@@ -278,6 +278,31 @@ func TestAGrantIsGivenOnMemoryThatTheAgentHasNotHeardIsFree(t *testing.T) {
 	s.allocate(500)
 }
 
+// The report that another request waits for may be under way, and too old.
+func TestAGrantWaitsForAReportThatIsNewerThanIt(t *testing.T) {
+	s := newSubject(t)
+	c := s.coordinator
+	c.interval = time.Minute
+	s.start()
+	first, second := s.allocate(600), s.allocate(300)
+	release := func(a *bursarv1.Allocation) {
+		c.do(func() { c.put(a, func(a *bursarv1.Allocation) { a.State = released }) })
+	}
+	c.do(func() { c.syncTakes = 300 * time.Millisecond })
+	release(first)
+	var count int
+	c.do(func() { count = len(c.syncs) })
+	third := s.ask(t.Context(), request(500))
+	c.await("the agent asks what has ended", func() bool { return len(c.syncs) > count })
+	release(second)
+	if o := s.result(s.ask(t.Context(), request(400))); o.err != nil {
+		t.Error(o.err)
+	}
+	if o := s.result(third); o.err != nil {
+		t.Error(o.err)
+	}
+}
+
 func TestWaitingRequestIsGrantedOnceTheMemoryIsThere(t *testing.T) {
 	s := run(t)
 	s.meter.available.Store(60 * mib)

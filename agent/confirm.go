@@ -52,7 +52,7 @@ func (s *service) Confirm(ctx context.Context, request *bursarv1.ConfirmRequest)
 		a.forgetRefused(request.GetId())
 		return nil, err
 	}
-	a.observe(answer.msg.GetAllocation(), answer.asOf)
+	a.observe(ctx, answer.msg.GetAllocation(), answer.asOf)
 	a.showConfirmed(request.GetId(), request.GetProcess())
 	a.watchEngine(ctx, request.GetId())
 	if err := a.save(); err != nil {
@@ -178,11 +178,15 @@ func notThere(pid int32, want string) error {
 
 // mayConfirm refuses an allocation whose grant the agent has vetoed.
 func (a *Agent) mayConfirm(id string) error {
-	headroom, vetoed := int64(0), false
-	a.locked(func(t *tracker.Tracker) { headroom, vetoed = t.Veto(id) })
+	var refused tracker.Refusal
+	vetoed := false
+	a.locked(func(t *tracker.Tracker) { refused, vetoed = t.Veto(id) })
 	if vetoed {
-		return connect.NewError(connect.CodeFailedPrecondition,
-			fmt.Errorf("allocation %s: its grant was refused, as the host had %d bytes of memory left: want a grant that stands", id, headroom))
+		why := refused.Reason
+		if why == "" {
+			why = fmt.Sprintf("the host had %d bytes of memory left", refused.Headroom)
+		}
+		return connect.NewError(connect.CodeFailedPrecondition, fmt.Errorf("allocation %s: its grant was refused: %s: want a grant that stands", id, why))
 	}
 	return nil
 }
@@ -210,7 +214,8 @@ func (a *Agent) ownHost(ctx context.Context, id string) error {
 }
 
 // observe notes what a call has changed.
-func (a *Agent) observe(allocation *bursarv1.Allocation, asOf uint64) {
+func (a *Agent) observe(ctx context.Context, allocation *bursarv1.Allocation, asOf uint64) {
+	a.awaitRoom(ctx, allocation)
 	if !reserved(allocation) {
 		a.settled(allocation.GetId())
 	}

@@ -69,13 +69,15 @@ type coordinator struct {
 	// RESOURCE_EXHAUSTED if it is 0.
 	careful, heardAll bool
 	early             connect.Code
-	busy              func() error // what Allocate answers; nil: it does its work
+	busy              func() error  // what Allocate answers; nil: it does its work
+	interval          time.Duration // of heartbeats
+	syncTakes         time.Duration // from when it has its answer to a heartbeat until it sends it
 }
 
 func newCoordinator(t *testing.T) *coordinator {
 	t.Helper()
 	c := &coordinator{
-		t: t, changed: make(chan struct{}), epoch: 3, revision: 100,
+		t: t, changed: make(chan struct{}), epoch: 3, revision: 100, interval: 100 * time.Millisecond,
 		allocations: map[string]*bursarv1.Allocation{}, ended: map[string]uint64{}, requests: map[string]string{},
 		stops: map[string]*bursarv1.StopOrder{},
 	}
@@ -382,7 +384,7 @@ func (c *coordinator) Watch(ctx context.Context, q *bursarv1.AllocationServiceWa
 // Register announces the host.
 func (h hosts) Register(_ context.Context, q *bursarv1.RegisterRequest) (*bursarv1.RegisterResponse, error) {
 	c := h.coordinator
-	r := &bursarv1.RegisterResponse{StoreId: "store-1", Interval: durationpb.New(100 * time.Millisecond)}
+	r := &bursarv1.RegisterResponse{StoreId: "store-1", Interval: durationpb.New(c.interval)}
 	var err error
 	c.do(func() {
 		if c.stranger {
@@ -402,8 +404,10 @@ func (h hosts) Register(_ context.Context, q *bursarv1.RegisterRequest) (*bursar
 func (h hosts) Sync(_ context.Context, q *bursarv1.SyncRequest) (*bursarv1.SyncResponse, error) {
 	c := h.coordinator
 	r := &bursarv1.SyncResponse{}
+	takes := time.Duration(0)
+	defer func() { time.Sleep(takes) }()
 	c.do(func() {
-		c.syncs = append(c.syncs, q)
+		c.syncs, takes = append(c.syncs, q), c.syncTakes
 		r.Epoch, r.Action = c.epoch, c.action
 		if q.GetEpoch() < c.epoch || c.host == nil {
 			r.Action = bursarv1.SyncAction_SYNC_ACTION_RESYNC

@@ -206,7 +206,7 @@ func (a *Agent) confirmLaunched(
 		a.forgetRefused(request.GetId())
 		return nil, err
 	}
-	a.observe(answer.msg.GetAllocation(), answer.asOf)
+	a.observe(ctx, answer.msg.GetAllocation(), answer.asOf)
 	a.showConfirmed(request.GetId(), process)
 	a.watchEngine(ctx, request.GetId())
 	if err := a.save(); err != nil {

@@ -27,7 +27,7 @@ func (s *service) Release(ctx context.Context, request *bursarv1.ReleaseRequest)
 	if answer.msg.GetAllocation() == nil {
 		a.locked(func(t *tracker.Tracker) { t.Released(request.GetId()) })
 	} else {
-		a.observe(answer.msg.GetAllocation(), answer.asOf)
+		a.observe(ctx, answer.msg.GetAllocation(), answer.asOf)
 	}
 	if engine {
 		a.scheduleSave() // a restart before that finds the process ended, and says so again

@@ -28,7 +28,7 @@ func (s *service) Cancel(ctx context.Context, request *bursarv1.CancelRequest) (
 	if err != nil {
 		return nil, err
 	}
-	s.agent.observe(answer.msg.GetAllocation(), answer.asOf)
+	s.agent.observe(ctx, answer.msg.GetAllocation(), answer.asOf)
 	return answer.msg, nil
 }
 
@@ -43,7 +43,7 @@ func (s *service) Renew(ctx context.Context, request *bursarv1.RenewRequest) (*b
 	if err != nil {
 		return nil, err
 	}
-	s.agent.observe(answer.msg.GetAllocation(), answer.asOf)
+	s.agent.observe(ctx, answer.msg.GetAllocation(), answer.asOf)
 	return answer.msg, nil
 }
 
@@ -58,7 +58,7 @@ func (s *service) Resize(ctx context.Context, request *bursarv1.ResizeRequest) (
 	if err != nil {
 		return nil, err
 	}
-	s.agent.observe(answer.msg.GetAllocation(), answer.asOf)
+	s.agent.observe(ctx, answer.msg.GetAllocation(), answer.asOf)
 	s.agent.scheduleSave()
 	return answer.msg, nil
 }
@@ -74,7 +74,7 @@ func (s *service) Stop(ctx context.Context, request *bursarv1.StopRequest) (*bur
 	if err != nil {
 		return nil, err
 	}
-	s.agent.observe(answer.msg.GetAllocation(), answer.asOf)
+	s.agent.observe(ctx, answer.msg.GetAllocation(), answer.asOf)
 	s.agent.syncDue.noLaterThan(time.Now())
 	return answer.msg, nil
 }

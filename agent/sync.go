@@ -282,7 +282,7 @@ func (a *Agent) carryOut(ctx context.Context, outcome tracker.Outcome) error {
 	}
 	for _, grant := range outcome.Vetoed {
 		a.metrics.vetoed.Inc()
-		a.log.Warn("a grant was refused", "allocation_id", grant.GetId(), "reason", a.whyRefused(), "memory_bytes", grant.GetEntitled().GetMemoryBytes())
+		a.refusalOf(grant)
 	}
 	for _, engine := range outcome.Adopted {
 		a.log.Info("an engine was taken over from the coordinator", "allocation_id", engine.GetId(), "pid", engine.GetProcess().GetPid())

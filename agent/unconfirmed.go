@@ -116,5 +116,5 @@ func (s *service) giveBack(ctx context.Context, request *bursarv1.CancelRequest)
 			"request_id", request.GetRequestId(), "error", err)
 		return
 	}
-	a.observe(answer.msg.GetAllocation(), answer.asOf)
+	a.observe(ctx, answer.msg.GetAllocation(), answer.asOf)
 }

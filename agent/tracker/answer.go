@@ -118,7 +118,7 @@ func (t *Tracker) reconcile(now time.Time, q *bursarv1.SyncRequest, r *bursarv1.
 	// An allocation that is older than this incarnation is not vetted again: the incarnation
 	// before has done that, and the engine may have started.
 	vetted := !t.lastFull.IsZero()
-	for _, a := range t.heldFirst(r.GetGrants()) {
+	for _, a := range t.reservationsLast(r.GetGrants()) {
 		known := t.entries[a.GetId()]
 		wasTracked, wasVetoed := known != nil && known.tracked(), known != nil && known.phase == vetoed
 		verdict := t.accept(now, a, r.GetEpoch(), vetted)
@@ -134,20 +134,21 @@ func (t *Tracker) reconcile(now time.Time, q *bursarv1.SyncRequest, r *bursarv1.
 	return out
 }
 
-// heldFirst are the grants of this host: first those that are held, which may have become smaller.
-func (t *Tracker) heldFirst(grants []*bursarv1.Allocation) []*bursarv1.Allocation {
-	var known, others []*bursarv1.Allocation
+// reservationsLast are the grants of this host: first those that are held, which may have become
+// smaller, and engines, which have their memory.
+func (t *Tracker) reservationsLast(grants []*bursarv1.Allocation) []*bursarv1.Allocation {
+	var first, last []*bursarv1.Allocation
 	for _, a := range grants {
 		_, holds := t.Get(a.GetId())
 		switch {
 		case a.GetHostId() != t.host.ID:
-		case holds:
-			known = append(known, a)
+		case holds || a.GetState() != bursarv1.AllocationState_ALLOCATION_STATE_RESERVED:
+			first = append(first, a)
 		default:
-			others = append(others, a)
+			last = append(last, a)
 		}
 	}
-	return append(known, others...)
+	return append(first, last...)
 }
 
 // dropEnded drops what has ended for the ledger: what is gone, and what a complete answer does not

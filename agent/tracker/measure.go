@@ -142,11 +142,16 @@ func (t *Tracker) headroomWithout(except *entry) (bytes int64, known bool) {
 	return headroom, true
 }
 
-// IsShortOf reports whether a grant would be refused for lack of memory, by what the last answer to
-// a Sync said, which is older than the grant: allocations may have ended since.
-func (t *Tracker) IsShortOf(grant *bursarv1.Allocation) bool {
+// AwaitsRoom reports whether a grant would be refused for lack of memory, by what the last answer to
+// a Sync said, which is older than the grant: allocations may have ended since. Then the next Sync
+// is urgent.
+func (t *Tracker) AwaitsRoom(grant *bursarv1.Allocation) bool {
 	headroom, known := t.Headroom()
-	return known && t.entries[grant.GetId()] == nil && grant.GetRevision() > t.seen && grant.GetEntitled().GetMemoryBytes() > headroom
+	asked := grant.GetEntitled().GetMemoryBytes()
+	awaits := known && t.entries[grant.GetId()] == nil && grant.GetRevision() > t.seen && asked != 0 && asked > headroom &&
+		t.sample.GetRefusal() == "" && !t.sample.GetPressure()
+	t.urgent = t.urgent || awaits
+	return awaits
 }
 
 // promised is the memory that the allocation may still touch beyond what the sample showed: all of
@@ -183,10 +188,23 @@ func (t *Tracker) lastWord(now time.Time, e *entry) bool {
 	if fresh && !refuses && !t.sample.GetPressure() && asked <= headroom {
 		return true
 	}
-	e.phase, e.headroom, e.sentIn = vetoed, 0, 0
+	e.phase, e.refusal, e.sentIn = vetoed, Refusal{Reason: t.closedFor(fresh)}, 0
 	t.count(e)
 	if fresh {
-		e.headroom = max(0, headroom)
+		e.refusal.Headroom = max(0, headroom)
 	}
 	return false
+}
+
+// closedFor says why the host takes no grants now; empty: it does.
+func (t *Tracker) closedFor(fresh bool) string {
+	switch refusal := t.sample.GetRefusal(); {
+	case refusal != "":
+		return refusal
+	case !fresh:
+		return "no fresh measurement of its memory"
+	case t.sample.GetPressure():
+		return "under memory pressure"
+	}
+	return ""
 }

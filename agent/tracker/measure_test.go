@@ -82,19 +82,20 @@ func TestLastWord(t *testing.T) {
 		memory  int64
 		verdict tracker.Verdict
 		told    int64 // MiB in the veto
+		reason  string
 	}{
-		"fits just":              {free(500), 0, 300, tracker.Held, 0},
-		"short by a little":      {free(499), 0, 300, tracker.Vetoed, 299},
-		"promised too much":      {free(150), 0, 300, tracker.Vetoed, 0},
-		"no memory asked":        {free(0), 0, 0, tracker.Held, 0},
-		"unknown":                {&bursarv1.HostSample{}, 0, 1, tracker.Vetoed, 0},
-		"stale":                  {free(1000), time.Minute, 1, tracker.Vetoed, 0},
-		"not yet stale":          {free(1000), 30 * time.Second, 1, tracker.Held, 0},
-		"pressure":               {pressed, 0, 1, tracker.Vetoed, 800},
-		"no memory, in pressure": {pressed, 0, 0, tracker.Held, 0},
-		"refuses":                {refusing, 0, 1, tracker.Vetoed, 800},
-		"refuses, no memory":     {refusing, 0, 0, tracker.Vetoed, 800},
-		"refused long ago":       {refusing, time.Minute, 0, tracker.Vetoed, 0},
+		"fits just":              {free(500), 0, 300, tracker.Held, 0, ""},
+		"short by a little":      {free(499), 0, 300, tracker.Vetoed, 299, ""},
+		"promised too much":      {free(150), 0, 300, tracker.Vetoed, 0, ""},
+		"no memory asked":        {free(0), 0, 0, tracker.Held, 0, ""},
+		"unknown":                {&bursarv1.HostSample{}, 0, 1, tracker.Vetoed, 0, "no fresh measurement of its memory"},
+		"stale":                  {free(1000), time.Minute, 1, tracker.Vetoed, 0, "no fresh measurement of its memory"},
+		"not yet stale":          {free(1000), 30 * time.Second, 1, tracker.Held, 0, ""},
+		"pressure":               {pressed, 0, 1, tracker.Vetoed, 800, "under memory pressure"},
+		"no memory, in pressure": {pressed, 0, 0, tracker.Held, 0, ""},
+		"refuses":                {refusing, 0, 1, tracker.Vetoed, 800, "/data: the file system is read-only"},
+		"refuses, no memory":     {refusing, 0, 0, tracker.Vetoed, 800, "/data: the file system is read-only"},
+		"refused long ago":       {refusing, time.Minute, 0, tracker.Vetoed, 0, "/data: the file system is read-only"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := registered(t, grant("other", reserved, 3, 100))
@@ -107,9 +108,9 @@ func TestLastWord(t *testing.T) {
 			if k.Urgent() != (test.verdict == tracker.Vetoed) {
 				t.Error("a veto must be told at once")
 			}
-			headroom, vetoed := k.Veto("a")
-			if vetoed != (test.verdict == tracker.Vetoed) || headroom != test.told*mib {
-				t.Errorf("veto %v with %d MiB, want %d", vetoed, headroom/mib, test.told)
+			refusal, vetoed := k.Veto("a")
+			if want := (tracker.Refusal{Headroom: test.told * mib, Reason: test.reason}); vetoed != (test.verdict == tracker.Vetoed) || refusal != want {
+				t.Errorf("veto %v: %+v, want %+v", vetoed, refusal, want)
 			}
 		})
 	}

@@ -180,11 +180,17 @@ func rebooted(now time.Time, id string) *bursarv1.EngineEnd {
 	return &bursarv1.EngineEnd{AllocationId: id, EndTime: timestamppb.New(now), Reason: "host rebooted"}
 }
 
-// Veto returns the headroom in bytes for lack of which a grant was refused, until the coordinator
-// has heard of it.
-func (t *Tracker) Veto(id string) (headroom int64, pending bool) {
+// Refusal is why a grant was refused.
+type Refusal struct {
+	Headroom int64 // bytes; 0 if it was not known
+	// Reason is empty if the memory is not there.
+	Reason string
+}
+
+// Veto returns why a grant was refused, until the coordinator has heard of it.
+func (t *Tracker) Veto(id string) (r Refusal, pending bool) {
 	if e := t.entries[id]; e != nil && e.phase == vetoed {
-		return e.headroom, true
+		return e.refusal, true
 	}
-	return 0, false
+	return Refusal{}, false
 }

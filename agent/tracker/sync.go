@@ -101,7 +101,9 @@ func (t *Tracker) BuildSync(now time.Time) *bursarv1.SyncRequest {
 			if e.sentIn == 0 {
 				e.sentIn = t.sequence
 			}
-			r.Vetoes = append(r.Vetoes, &bursarv1.Veto{AllocationId: e.grant.GetId(), HeadroomBytes: e.headroom, Revision: e.grant.GetRevision()})
+			r.Vetoes = append(r.Vetoes, &bursarv1.Veto{
+				AllocationId: e.grant.GetId(), Revision: e.grant.GetRevision(), HeadroomBytes: e.refusal.Headroom, Reason: e.refusal.Reason,
+			})
 		}
 	}
 	return r

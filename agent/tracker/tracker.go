@@ -111,8 +111,8 @@ type entry struct {
 	stopError, reportedStopError string
 
 	// Of a veto:
-	headroom int64  // bytes, when it was refused
-	sentIn   uint64 // the first Sync that carried it; 0: none yet
+	refusal Refusal // if it was refused
+	sentIn  uint64  // the first Sync that carried it; 0: none yet
 
 	tombstone *bursarv1.EngineEnd
 

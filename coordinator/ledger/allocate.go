@@ -320,7 +320,7 @@ func (l *Ledger) insufficient(e *entry) *InsufficientError {
 		if short = l.hostFor(e) == nil; short {
 			l.noHost(refusal, e)
 		}
-		returning = l.now < l.hostsBack && l.awaitsAny()
+		returning = l.now < l.hostsBack && l.awaitsOneFor(e)
 	}
 	refusal.Returning = !final && (returning || awaited && !short)
 	return refusal

@@ -75,17 +75,17 @@ func (h *host) unschedulable() (note Note, why string) {
 	return "", ""
 }
 
-// awaits reports whether nothing is known against a host but that it has not said since the ledger
-// was loaded what runs there and what memory it has left. It does so at once after it has
-// registered.
+// awaits reports whether a host that new engines may go to has not said since the ledger was loaded
+// what runs there. It does so at once after it has registered.
 func (l *Ledger) awaits(h *host) bool {
-	note, _ := h.unschedulable()
-	return h.state == Returning || note == NoteUnknown && l.now < l.hostsBack
+	unheard := h.state == Returning || h.state == Healthy && h.needFull && l.now < l.hostsBack
+	return unheard && !h.Cordoned && !h.Draining
 }
 
-func (l *Ledger) awaitsAny() bool {
+// awaitsOneFor reports whether a host that a request may go to is awaited.
+func (l *Ledger) awaitsOneFor(e *entry) bool {
 	for _, h := range l.hosts {
-		if l.awaits(h) {
+		if l.awaits(h) && h.suits(e.Wishes) && !avoids(e.Wishes, h) {
 			return true
 		}
 	}

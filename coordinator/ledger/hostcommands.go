@@ -87,7 +87,8 @@ type EngineEnd struct {
 // Veto is an agent's refusal of a grant.
 type Veto struct {
 	ID       ID
-	Headroom int64 // bytes it had left
+	Headroom int64  // bytes it had left
+	Reason   string // empty: the memory is not there
 	// Revision is the allocation's revision that the agent got. A veto does not apply to a later
 	// grant.
 	Revision uint64

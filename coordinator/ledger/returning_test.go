@@ -27,6 +27,9 @@ func TestARefusalAfterALoadSaysWhetherItIsTooEarly(t *testing.T) {
 	on := func(id string) func(*ledger.AllocateCommand) {
 		return func(c *ledger.AllocateCommand) { c.Wishes = &ledger.Wishes{Host: id} }
 	}
+	avoid := func(id string) func(*ledger.AllocateCommand) {
+		return func(c *ledger.AllocateCommand) { c.Wishes = &ledger.Wishes{Avoid: []string{id}} }
+	}
 	for name, test := range map[string]struct {
 		reported []string // hosts
 		returned []string // hosts that have registered and not reported
@@ -43,6 +46,7 @@ func TestARefusalAfterALoadSaysWhetherItIsTooEarly(t *testing.T) {
 		"one has only registered":                   {[]string{"h1"}, []string{"h2"}, true, time3 - 1, "bob", 9, nil, true},
 		"one has only registered, for long":         {[]string{"h1"}, []string{"h2"}, true, time3, "bob", 9, nil, false},
 		"the host that is asked for has registered": {[]string{"h1"}, []string{"h2"}, true, time3 - 1, "bob", 1, []func(*ledger.AllocateCommand){on("h2")}, true},
+		"one has only registered, and is avoided":   {[]string{"h1"}, []string{"h2"}, true, time3 - 1, "bob", 9, []func(*ledger.AllocateCommand){avoid("h2")}, false},
 		"all have, and none is large enough":        {[]string{"h1", "h2"}, nil, true, time3 - 1, "bob", 9, nil, false},
 		"a quota is short":                          {nil, nil, true, time3 - 1, "alice", 1, nil, false},
 		"the host that is asked for has not":        {[]string{"h1"}, nil, true, time3 - 1, "bob", 1, []func(*ledger.AllocateCommand){on("h2")}, true},

@@ -181,6 +181,7 @@ func (g *scriptAgent) digest() uint64 {
 //	    since=10s                                        since a time after the start
 //	ended a1 exit=0 reason=…                             a tombstone
 //	veto a1 left=1GiB                                    a grant without the memory for it
+//	veto a1 reason=under_memory_pressure             a grant that is refused for something else
 func (s *script) sync(a *arguments) string {
 	id := a.word()
 	agent := s.agents[id]
@@ -220,7 +221,7 @@ func (s *script) sync(a *arguments) string {
 			if line.flag("stale") { // of the grant before this one
 				revision--
 			}
-			c.Vetoes = append(c.Vetoes, ledger.Veto{ID: id, Headroom: headroom, Revision: revision})
+			c.Vetoes = append(c.Vetoes, ledger.Veto{ID: id, Headroom: headroom, Revision: revision, Reason: line.text("reason")})
 		default:
 			a.t.Fatalf("%s: want engine, ended or veto, not %s", a.pos, command)
 		}

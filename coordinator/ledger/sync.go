@@ -205,6 +205,9 @@ func (l *Ledger) veto(h *host, v Veto) {
 	// What the agent saw is newer than its sample: until the next sample this is all that is free.
 	h.live = min(h.live, v.Headroom+h.promised-e.promise)
 	reason := fmt.Sprintf("%s: host %s found %d bytes of memory left", ReasonVetoed, h.ID, v.Headroom)
+	if why := validText(v.Reason); why != "" {
+		reason = fmt.Sprintf("%s: host %s: %s", ReasonVetoed, h.ID, why)
+	}
 	if e.Stopping { // it does not run, and nobody wants it
 		l.end(e, Canceled, e.StopReason)
 		return

@@ -131,7 +131,7 @@ func syncFrom(req *bursarv1.SyncRequest) (ledger.SyncCommand, error) {
 		if err != nil {
 			return c, err
 		}
-		c.Vetoes = append(c.Vetoes, ledger.Veto{ID: id, Headroom: m.GetHeadroomBytes(), Revision: m.GetRevision()})
+		c.Vetoes = append(c.Vetoes, ledger.Veto{ID: id, Headroom: m.GetHeadroomBytes(), Revision: m.GetRevision(), Reason: cleanText(m.GetReason())})
 	}
 	return c, nil
 }

@@ -1227,14 +1227,16 @@ func (x *EngineEnd) GetMeasuredPeak() *Resource {
 	return nil
 }
 
-// Veto is an agent's refusal of a grant for lack of measured memory.
+// Veto is an agent's refusal of a grant.
 type Veto struct {
 	state        protoimpl.MessageState `protogen:"open.v1"`
 	AllocationId string                 `protobuf:"bytes,1,opt,name=allocation_id,json=allocationId,proto3" json:"allocation_id,omitempty"`
 	// What it had left. Bytes.
 	HeadroomBytes int64 `protobuf:"varint,2,opt,name=headroom_bytes,json=headroomBytes,proto3" json:"headroom_bytes,omitempty"`
 	// The revision of the allocation as the agent knows it: a later grant of it is another one.
-	Revision      uint64 `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`
+	Revision uint64 `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`
+	// Why it was refused, such as "under memory pressure"; empty: the memory is not there.
+	Reason        string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1288,6 +1290,13 @@ func (x *Veto) GetRevision() uint64 {
 		return x.Revision
 	}
 	return 0
+}
+
+func (x *Veto) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
 }
 
 type SyncResponse struct {
@@ -2261,11 +2270,12 @@ const file_bursar_v1_host_proto_rawDesc = "" +
 	"\x06reason\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\x06reason\x12+\n" +
 	"\ferror_output\x18\x05 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\verrorOutput\x12/\n" +
 	"\bmeasured\x18\x06 \x01(\v2\x13.bursar.v1.ResourceR\bmeasured\x128\n" +
-	"\rmeasured_peak\x18\a \x01(\v2\x13.bursar.v1.ResourceR\fmeasuredPeak\"\x89\x01\n" +
+	"\rmeasured_peak\x18\a \x01(\v2\x13.bursar.v1.ResourceR\fmeasuredPeak\"\xab\x01\n" +
 	"\x04Veto\x12#\n" +
 	"\rallocation_id\x18\x01 \x01(\tR\fallocationId\x12@\n" +
 	"\x0eheadroom_bytes\x18\x02 \x01(\x03B\x19\xbaH\x16\"\x14\x18\xff\xff\xff\xff\xff\xff\xff\x0f(\x81\x80\x80\x80\x80\x80\x80\xf0\xff\x01R\rheadroomBytes\x12\x1a\n" +
-	"\brevision\x18\x03 \x01(\x04R\brevision\"\xc0\x03\n" +
+	"\brevision\x18\x03 \x01(\x04R\brevision\x12 \n" +
+	"\x06reason\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\x06reason\"\xc0\x03\n" +
 	"\fSyncResponse\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12'\n" +
 	"\x0fledger_sequence\x18\x02 \x01(\x04R\x0eledgerSequence\x12-\n" +

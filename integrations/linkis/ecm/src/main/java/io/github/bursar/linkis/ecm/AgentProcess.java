@@ -254,6 +254,7 @@ final class AgentProcess extends Process {
     @Override
     public void close() {
       read = true;
+      remove();
     }
   }
 }

@@ -92,7 +92,7 @@ final class StopTarget {
     if (jvm != null && !engine.contains(jvm)) {
       addIfItRuns(engine, jvm, ecm.processes);
     }
-    boolean isCertain = jvm != null || (allocation != null && allocation.pid > 0);
+    boolean isCertain = jvm != null || (allocation != null && allocation.pid > 0 && allocation.startTime > 0);
     if (engine.isEmpty()) {
       engine.addAll(byCommandLine(ecm, ticket, address.substring(address.lastIndexOf(':') + 1)));
     }

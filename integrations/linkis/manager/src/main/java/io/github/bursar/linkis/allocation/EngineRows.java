@@ -36,8 +36,7 @@ import org.springframework.transaction.support.TransactionTemplate;
  * The rows of one engine that the rest of Linkis reads: service instance, its ECM, its label, its
  * resource, and the record of what it used. They are what Linkis's own services write, with fewer
  * statements: a ticket is new, so nothing is looked for before it is inserted, and what was read once
- * is not read again. Rows of ECMs and of users are
- * LedgerProjector's.
+ * is not read again. Rows of ECMs and of users are LedgerProjector's.
  */
 public class EngineRows {
   private static final Logger log = LoggerFactory.getLogger(EngineRows.class);

@@ -2,8 +2,10 @@ package io.github.bursar.linkis.projection;
 
 import java.util.List;
 import java.util.stream.Collectors;
+import org.apache.linkis.common.ServiceInstance;
 import org.apache.linkis.governance.common.conf.GovernanceCommonConf;
 import org.apache.linkis.manager.am.service.ECResourceInfoService;
+import org.apache.linkis.manager.am.service.EMEngineService;
 import org.apache.linkis.manager.am.service.engine.EngineStopService;
 import org.apache.linkis.manager.common.entity.enumeration.NodeStatus;
 import org.apache.linkis.manager.common.entity.metrics.NodeMetrics;
@@ -35,6 +37,7 @@ class LinkisEngines {
   private final NodeMetricManagerPersistence metrics;
   private final NodeLabelService labels;
   private final EngineStopService stop;
+  private final EMEngineService ecms;
   private final ECResourceInfoService records;
   private final LinkisRows rows;
 
@@ -43,12 +46,14 @@ class LinkisEngines {
       NodeMetricManagerPersistence metrics,
       NodeLabelService labels,
       EngineStopService stop,
+      EMEngineService ecms,
       ECResourceInfoService records,
       LinkisRows rows) {
     this.nodes = nodes;
     this.metrics = metrics;
     this.labels = labels;
     this.stop = stop;
+    this.ecms = ecms;
     this.records = records;
     this.rows = rows;
   }
@@ -102,23 +107,34 @@ class LinkisEngines {
     }
     NodeStatus status = status(engine);
     boolean ended = processEnded || NodeStatus.isCompleted(status);
-    if (byPid || !ended) {
-      try {
-        stop.stopEngine(new EngineStopRequest(engine.getServiceInstance(), ManagerUtils.getAdminUser()), null);
-      } catch (Exception e) { // Scala's throw what they do not declare
-        if (!ended) {
-          throw e;
-        }
-        log.info("engine {} is said to have ended, and its ECM could not be asked: {}", ticket, e.toString());
-      }
+    boolean asked = false;
+    if (!ended) {
+      stop.stopEngine(new EngineStopRequest(engine.getServiceInstance(), ManagerUtils.getAdminUser()), null);
       if (nodes.getEngineNodeByTicketId(ticket) == null) {
         return Ended.STOPPED;
       }
+    } else if (byPid) {
+      asked = askEcm(ticket, engine.getServiceInstance());
     }
     engine.setLabels(labels.getNodeLabels(engine.getServiceInstance()));
     engine.setNodeStatus(NodeStatus.isCompleted(status) ? status : well ? NodeStatus.Success : NodeStatus.Failed);
     stop.engineConnInfoClear(engine);
-    return Ended.CLEARED;
+    return asked ? Ended.STOPPED : Ended.CLEARED;
+  }
+
+  /** stopEngine does this, too, and then writes into the engine's record that it was shut down. */
+  private boolean askEcm(String ticket, ServiceInstance address) {
+    try {
+      EngineNode engine = nodes.getEngineNode(address);
+      if (engine == null || !ticket.equals(engine.getTicketId())) {
+        return false;
+      }
+      ecms.stopEngine(engine, engine.getEMNode());
+      return true;
+    } catch (Exception e) { // Scala's throw what they do not declare
+      log.info("engine {} is said to have ended, and its ECM could not be asked: {}", ticket, e.toString());
+      return false;
+    }
   }
 
   private NodeStatus status(EngineNode engine) {

@@ -11,6 +11,7 @@ import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.ThreadPoolExecutor;
 import java.util.concurrent.TimeUnit;
 import org.apache.linkis.manager.am.service.ECResourceInfoService;
+import org.apache.linkis.manager.am.service.EMEngineService;
 import org.apache.linkis.manager.am.service.engine.EngineStopService;
 import org.apache.linkis.manager.label.service.NodeLabelService;
 import org.apache.linkis.manager.persistence.LabelManagerPersistence;
@@ -75,13 +76,14 @@ public class ProjectionConfiguration {
       NodeMetricManagerPersistence metrics,
       NodeLabelService nodeLabels,
       EngineStopService stop,
+      EMEngineService ecms,
       ECResourceInfoService records,
       LabelManagerPersistence labels,
       ResourceManagerPersistence resources,
       ResourceLabelPersistence labelResources,
       LockManagerPersistence locks) {
     LinkisRows rows = new LinkisRows(labels, resources, labelResources, locks);
-    LinkisEngines engines = new LinkisEngines(nodes, metrics, nodeLabels, stop, records, rows);
+    LinkisEngines engines = new LinkisEngines(nodes, metrics, nodeLabels, stop, ecms, records, rows);
     Projection projection =
         new Projection(
             engines,

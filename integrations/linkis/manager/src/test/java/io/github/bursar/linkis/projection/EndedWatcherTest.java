@@ -40,7 +40,7 @@ class EndedWatcherTest {
     boolean broken;
 
     Engines() {
-      super(null, null, null, null, null, null);
+      super(null, null, null, null, null, null, null);
     }
 
     @Override

@@ -17,6 +17,7 @@ import java.util.List;
 import java.util.Map;
 import org.apache.linkis.common.ServiceInstance;
 import org.apache.linkis.manager.am.service.ECResourceInfoService;
+import org.apache.linkis.manager.am.service.EMEngineService;
 import org.apache.linkis.manager.am.service.engine.EngineStopService;
 import org.apache.linkis.manager.common.entity.enumeration.NodeStatus;
 import org.apache.linkis.manager.common.entity.metrics.AMNodeMetrics;
@@ -36,6 +37,7 @@ class LinkisEnginesTest {
   private final NodeMetricManagerPersistence metrics = mock(NodeMetricManagerPersistence.class);
   private final NodeLabelService labels = mock(NodeLabelService.class);
   private final EngineStopService stop = mock(EngineStopService.class);
+  private final EMEngineService ecms = mock(EMEngineService.class);
   private final ECResourceInfoService records = mock(ECResourceInfoService.class);
   private final Map<String, EngineNode> rows = new HashMap<>();
   private final List<String> cleared = new ArrayList<>();
@@ -43,10 +45,12 @@ class LinkisEnginesTest {
   private LinkisEngines engines;
 
   @BeforeEach
-  void start() {
+  void start() throws Exception {
     tables = new FakeTables();
-    engines = new LinkisEngines(nodes, metrics, labels, stop, records, tables.access());
+    engines = new LinkisEngines(nodes, metrics, labels, stop, ecms, records, tables.access());
     when(nodes.getEngineNodeByTicketId(any())).thenAnswer(call -> rows.get(call.<String>getArgument(0)));
+    when(nodes.getEngineNode(any())).thenAnswer(call -> rows.values().stream()
+        .filter(n -> n.getServiceInstance().equals(call.getArgument(0))).findFirst().orElse(null));
     doAnswer(call -> {
       EngineNode n = call.getArgument(0);
       rows.remove(n.getTicketId());
@@ -83,7 +87,10 @@ class LinkisEnginesTest {
     assertEquals(LinkisEngines.Ended.STOPPED, engines.end("A1", true, true, true));
     engine("A2", "ecm-1:9900", NodeStatus.Success);
     assertEquals(LinkisEngines.Ended.STOPPED, engines.end("A2", false, true, false));
-    verify(stop, times(2)).stopEngine(any(), any());
+    engine("A3", "ecm-1:9900", NodeStatus.Busy);
+    assertEquals(LinkisEngines.Ended.STOPPED, engines.end("A3", true, true, false));
+    verify(ecms, times(3)).stopEngine(any(), any());
+    assertEquals(List.of("A1 Success", "A2 Success", "A3 Failed"), cleared, "how it ended");
   }
 
   @Test
@@ -93,6 +100,7 @@ class LinkisEnginesTest {
     engine("A2", "ecm-1:9900", NodeStatus.ShuttingDown);
     assertEquals(LinkisEngines.Ended.CLEARED, engines.end("A2", false, false, false));
     verify(stop, never()).stopEngine(any(), any());
+    verify(ecms, never()).stopEngine(any(), any());
     engine("A3", "ecm-1:9900", NodeStatus.Busy);
     assertEquals(LinkisEngines.Ended.STOPPED, engines.end("A3", false, false, false));
     assertEquals(List.of("A1 Failed", "A2 ShuttingDown"), cleared);
@@ -101,6 +109,7 @@ class LinkisEnginesTest {
   @Test
   void oneThatIsSaidToHaveEndedIsClearedIfItsEcmIsAway() {
     doThrow(new IllegalStateException("no such instance")).when(stop).stopEngine(any(), any());
+    doThrow(new IllegalStateException("no such instance")).when(ecms).stopEngine(any(), any());
     engine("A1", "ecm-1:9900", NodeStatus.Busy);
     assertEquals(LinkisEngines.Ended.CLEARED, engines.end("A1", true, true, false));
     engine("A2", "ecm-1:9900", null);

@@ -13,6 +13,7 @@ import java.time.Duration;
 import java.util.List;
 import org.apache.linkis.common.ServiceInstance;
 import org.apache.linkis.manager.am.service.ECResourceInfoService;
+import org.apache.linkis.manager.am.service.EMEngineService;
 import org.apache.linkis.manager.am.service.engine.EngineStopService;
 import org.apache.linkis.manager.common.entity.node.AMEMNode;
 import org.apache.linkis.manager.common.entity.node.AMEngineNode;
@@ -29,8 +30,8 @@ class ProjectionTest {
     EngineStopService stop = mock(EngineStopService.class);
     LinkisEngines engines =
         new LinkisEngines(
-            nodes, mock(NodeMetricManagerPersistence.class), mock(NodeLabelService.class), stop, mock(ECResourceInfoService.class),
-            tables.access());
+            nodes, mock(NodeMetricManagerPersistence.class), mock(NodeLabelService.class), stop, mock(EMEngineService.class),
+            mock(ECResourceInfoService.class), tables.access());
     AMEMNode ecm = new AMEMNode();
     ecm.setServiceInstance(instance("linkis-cg-engineconnmanager", "ecm-1:9102"));
     AMEngineNode engine = new AMEngineNode();
@@ -73,7 +74,7 @@ class ProjectionTest {
   void anErrorEndsAStepAndNotThePass() throws Exception {
     NodeManagerPersistence nodes = mock(NodeManagerPersistence.class);
     when(nodes.getAllNodes()).thenThrow(new NoSuchMethodError("of another Linkis"));
-    LinkisEngines engines = new LinkisEngines(nodes, null, null, null, null, null);
+    LinkisEngines engines = new LinkisEngines(nodes, null, null, null, null, null, null);
     new Projection(engines, null, null, null).run();
     verify(nodes, times(2)).getAllNodes();
   }
