@@ -7,9 +7,13 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.io.BufferedReader;
+import java.io.File;
+import java.io.IOException;
+import java.io.InputStream;
 import java.io.InputStreamReader;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
+import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
 import java.nio.file.Paths;
 import java.time.Duration;
@@ -313,6 +317,28 @@ class AgentTest {
     assertTrue(Files.exists(secret));
     Files.delete(logs);
     Files.delete(logs.getParent());
+  }
+
+  @Test
+  void anOutputThatIsClosedUnreadHoldsNoFile() throws Exception {
+    AgentProcess process = launch(real.reserve(MINUTE), "echo one");
+    InputStream output = process.getInputStream();
+    assertTrue(process.waitFor(20, TimeUnit.SECONDS));
+    assertEquals(2, openFilesOfLaunch(), "standard output, standard error");
+    output.close();
+    assertEquals(0, openFilesOfLaunch());
+  }
+
+  private long openFilesOfLaunch() throws IOException {
+    long open = 0;
+    for (File one : new File("/proc/self/fd").listFiles()) {
+      try {
+        open += Files.readSymbolicLink(one.toPath()).startsWith(logs) ? 1 : 0;
+      } catch (NoSuchFileException e) {
+        continue; // of the list itself
+      }
+    }
+    return open;
   }
 
   private static ProcessHandle child(long pid) {
