@@ -161,8 +161,8 @@ func (a *Agent) judge(ctx context.Context, allocation *bursarv1.Allocation, asOf
 // roomTimeout bounds awaitRoom. A coordinator has just answered.
 const roomTimeout = time.Second
 
-// awaitRoom makes ready for the decision on a grant: it looks at the memory, and, before the grant is
-// refused for lack of it, has the coordinator say what has ended here. It may have granted what
+// awaitRoom makes ready for the decision on a grant: it looks at the memory, and, before the grant
+// is refused for lack of it, has the coordinator say what has ended here. It may have granted what
 // another client released a moment ago.
 func (a *Agent) awaitRoom(ctx context.Context, allocation *bursarv1.Allocation) {
 	if !reserved(allocation) {

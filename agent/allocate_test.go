@@ -288,18 +288,20 @@ func TestAGrantWaitsForAReportThatIsNewerThanIt(t *testing.T) {
 	release := func(a *bursarv1.Allocation) {
 		c.do(func() { c.put(a, func(a *bursarv1.Allocation) { a.State = released }) })
 	}
-	c.do(func() { c.syncTakes = 300 * time.Millisecond })
-	release(first)
+	held := make(chan struct{})
 	var count int
-	c.do(func() { count = len(c.syncs) })
+	c.do(func() { c.syncHeld, count = held, len(c.syncs) })
+	release(first)
 	third := s.ask(t.Context(), request(500))
 	c.await("the agent asks what has ended", func() bool { return len(c.syncs) > count })
 	release(second)
-	if o := s.result(s.ask(t.Context(), request(400))); o.err != nil {
-		t.Error(o.err)
-	}
-	if o := s.result(third); o.err != nil {
-		t.Error(o.err)
+	fourth := s.ask(t.Context(), request(400))
+	c.await("the second is granted, too", func() bool { return len(c.asked) == 4 })
+	close(held)
+	for _, granted := range []<-chan outcome{third, fourth} {
+		if o := s.result(granted); o.err != nil {
+			t.Error(o.err)
+		}
 	}
 }
 

@@ -14,7 +14,6 @@ import (
 
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/bursar/bursar/internal/identity"
@@ -71,7 +70,7 @@ type coordinator struct {
 	early             connect.Code
 	busy              func() error  // what Allocate answers; nil: it does its work
 	interval          time.Duration // of heartbeats
-	syncTakes         time.Duration // from when it has its answer to a heartbeat until it sends it
+	syncHeld          chan struct{} // if there is one, its close lets answers to heartbeats go
 }
 
 func newCoordinator(t *testing.T) *coordinator {
@@ -88,13 +87,6 @@ func newCoordinator(t *testing.T) *coordinator {
 	c.server = httptest.NewServer(c.unlessAway(mux))
 	t.Cleanup(c.server.Close)
 	return c
-}
-
-// hosts is its HostService, which shares the names of methods with the other.
-type hosts struct {
-	bursarv1connect.UnimplementedHostServiceHandler
-
-	coordinator *coordinator
 }
 
 // unlessAway breaks connections while the coordinator is away, also those of calls under way.
@@ -379,76 +371,4 @@ func (c *coordinator) Watch(ctx context.Context, q *bursarv1.AllocationServiceWa
 	}
 	<-ctx.Done()
 	return ctx.Err()
-}
-
-// Register announces the host.
-func (h hosts) Register(_ context.Context, q *bursarv1.RegisterRequest) (*bursarv1.RegisterResponse, error) {
-	c := h.coordinator
-	r := &bursarv1.RegisterResponse{StoreId: "store-1", Interval: durationpb.New(c.interval)}
-	var err error
-	c.do(func() {
-		if c.stranger {
-			err = connect.NewError(connect.CodeAlreadyExists, errors.New("host h1 has another agent"))
-			return
-		}
-		if c.host.GetIncarnation() > q.GetIncarnation() {
-			err = connect.NewError(connect.CodeAborted, errors.New("a later incarnation has registered"))
-			return
-		}
-		c.host, r.Epoch = q, c.epoch
-	})
-	return r, err
-}
-
-// Sync is the heartbeat.
-func (h hosts) Sync(_ context.Context, q *bursarv1.SyncRequest) (*bursarv1.SyncResponse, error) {
-	c := h.coordinator
-	r := &bursarv1.SyncResponse{}
-	takes := time.Duration(0)
-	defer func() { time.Sleep(takes) }()
-	c.do(func() {
-		c.syncs, takes = append(c.syncs, q), c.syncTakes
-		r.Epoch, r.Action = c.epoch, c.action
-		if q.GetEpoch() < c.epoch || c.host == nil {
-			r.Action = bursarv1.SyncAction_SYNC_ACTION_RESYNC
-			return
-		}
-		c.heardAll = c.heardAll || q.GetFull()
-		for _, end := range q.GetEnded() {
-			r.Acknowledged = append(r.Acknowledged, end.GetAllocationId())
-			if a := c.allocations[end.GetAllocationId()]; a.GetState() == active {
-				c.put(a, func(a *bursarv1.Allocation) {
-					a.State, a.Reason, a.ExitStatus, a.ErrorOutput = released, end.GetReason(), end.GetExitStatus(), end.GetErrorOutput()
-				})
-				delete(c.stops, a.GetId())
-			}
-		}
-		for _, veto := range q.GetVetoes() {
-			if a := c.allocations[veto.GetAllocationId()]; a.GetState() == reserved {
-				c.put(a, func(a *bursarv1.Allocation) { a.State, a.Reason = waiting, "vetoed" })
-			}
-		}
-		for _, report := range q.GetEngines() {
-			if a := c.allocations[report.GetAllocationId()]; a.GetState() == active {
-				a = proto.CloneOf(a)
-				a.Measured, a.UnreclaimableBytes = report.GetMeasured(), report.GetUnreclaimableBytes()
-				c.allocations[a.GetId()] = a
-			}
-		}
-		r.LedgerSequence, r.Complete = c.revision, q.GetFull() || q.GetLedgerSequence() == 0
-		for _, a := range c.allocations {
-			if s := a.GetState(); (s == reserved || s == active) && (r.GetComplete() || a.GetRevision() > q.GetLedgerSequence()) {
-				r.Grants = append(r.Grants, a)
-			}
-		}
-		for id, revision := range c.ended {
-			if revision > q.GetLedgerSequence() {
-				r.Gone = append(r.Gone, id)
-			}
-		}
-		for _, order := range c.stops {
-			r.Stops = append(r.Stops, order)
-		}
-	})
-	return r, nil
 }

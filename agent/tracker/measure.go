@@ -142,9 +142,9 @@ func (t *Tracker) headroomWithout(except *entry) (bytes int64, known bool) {
 	return headroom, true
 }
 
-// AwaitsRoom reports whether a grant would be refused for lack of memory, by what the last answer to
-// a Sync said, which is older than the grant: allocations may have ended since. Then the next Sync
-// is urgent.
+// AwaitsRoom reports whether a grant would be refused for lack of memory, by what the last answer
+// to a Sync said, which is older than the grant: allocations may have ended since. Then the next
+// Sync is urgent.
 func (t *Tracker) AwaitsRoom(grant *bursarv1.Allocation) bool {
 	headroom, known := t.Headroom()
 	asked := grant.GetEntitled().GetMemoryBytes()
