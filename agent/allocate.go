@@ -116,7 +116,8 @@ func (a *Agent) allocate(ctx context.Context, open *bool, request *bursarv1.Allo
 		case allocation.GetState() != bursarv1.AllocationState_ALLOCATION_STATE_RESERVED, verdict == tracker.Held:
 			return allocation, nil
 		case verdict == tracker.Vetoed:
-			refused = a.refusalOf(allocation)
+			refused = new(tracker.Refusal)
+			a.locked(func(t *tracker.Tracker) { *refused, _ = t.Veto(allocation.GetId()) })
 			a.syncDue.noLaterThan(time.Now())
 			if request.GetWait().AsDuration() <= 0 {
 				return nil, a.vetoError(request, refused)
@@ -147,14 +148,16 @@ func (a *Agent) epoch() (epoch uint64) {
 // judge has the tracker decide on an allocation. The next answer to a Sync closes the channel.
 func (a *Agent) judge(ctx context.Context, allocation *bursarv1.Allocation, asOf uint64) (verdict tracker.Verdict, answered <-chan struct{}) {
 	a.awaitRoom(ctx, allocation)
+	isNew := false
 	a.locked(func(t *tracker.Tracker) {
 		_, known := t.Veto(allocation.GetId())
 		verdict = t.Observe(time.Now(), allocation, asOf)
-		if verdict == tracker.Vetoed && !known {
-			a.metrics.vetoed.Inc()
-		}
+		isNew = verdict == tracker.Vetoed && !known
 		answered = a.answered
 	})
+	if isNew {
+		a.countVeto(allocation)
+	}
 	return verdict, answered
 }
 
@@ -247,8 +250,9 @@ func (a *Agent) abandon(ctx context.Context, requestID string) {
 	})
 }
 
-// refusalOf returns why a grant was refused, and logs it.
-func (a *Agent) refusalOf(grant *bursarv1.Allocation) *tracker.Refusal {
+// countVeto counts and logs a grant that was refused.
+func (a *Agent) countVeto(grant *bursarv1.Allocation) {
+	a.metrics.vetoed.Inc()
 	var refused tracker.Refusal
 	a.locked(func(t *tracker.Tracker) { refused, _ = t.Veto(grant.GetId()) })
 	reason := refused.Reason
@@ -257,7 +261,6 @@ func (a *Agent) refusalOf(grant *bursarv1.Allocation) *tracker.Refusal {
 	}
 	a.log.Warn("a grant was refused", "allocation_id", grant.GetId(), "reason", reason,
 		"memory_bytes", grant.GetEntitled().GetMemoryBytes(), "headroom_bytes", refused.Headroom)
-	return &refused
 }
 
 // vetoError refuses a request in the words of the coordinator.

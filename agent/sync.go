@@ -281,8 +281,7 @@ func (a *Agent) carryOut(ctx context.Context, outcome tracker.Outcome) error {
 		a.stop(ctx, order)
 	}
 	for _, grant := range outcome.Vetoed {
-		a.metrics.vetoed.Inc()
-		a.refusalOf(grant)
+		a.countVeto(grant)
 	}
 	for _, engine := range outcome.Adopted {
 		a.log.Info("an engine was taken over from the coordinator", "allocation_id", engine.GetId(), "pid", engine.GetProcess().GetPid())

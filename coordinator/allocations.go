@@ -142,7 +142,7 @@ func (s *allocationService) Release(ctx context.Context, req *bursarv1.ReleaseRe
 		return nil, err
 	}
 	c := ledger.ReleaseCommand{
-		Actor: actor, ID: id, HostID: actor.Host, Reason: req.GetReason(), Exit: wire.ExitFrom(req.GetExitStatus()), ErrorOutput: req.GetErrorOutput(),
+		Actor: actor, ID: id, HostID: actor.Host, Reason: wire.CleanText(req.GetReason()), Exit: wire.ExitFrom(req.GetExitStatus()), ErrorOutput: req.GetErrorOutput(),
 	}
 	a, err := commit.Decide(ctx, s.loop, onOwnHostOnly(actor, id, func(l *ledger.Ledger, now ledger.Instant) (ledger.Allocation, error) { return l.Release(now, c) }))
 	m, err := s.answerEnded(ctx, id, a, err)
@@ -156,7 +156,7 @@ func (s *allocationService) Cancel(ctx context.Context, req *bursarv1.CancelRequ
 	if err != nil {
 		return nil, err
 	}
-	c := ledger.CancelCommand{Actor: actor, ID: id, RequestID: req.GetRequestId(), Reason: req.GetReason()}
+	c := ledger.CancelCommand{Actor: actor, ID: id, RequestID: req.GetRequestId(), Reason: wire.CleanText(req.GetReason())}
 	known, err := commit.Decide(ctx, s.loop, func(l *ledger.Ledger, now ledger.Instant) (cancelResult, error) {
 		if c.ID == 0 { // what has ended is known by its own id
 			c.ID, _, _ = l.ByRequest(c.Actor.Name, c.RequestID)
@@ -222,7 +222,7 @@ func (s *allocationService) Stop(ctx context.Context, req *bursarv1.StopRequest)
 	if err != nil {
 		return nil, err
 	}
-	c := ledger.StopCommand{Actor: actor, ID: id, Reason: req.GetReason()}
+	c := ledger.StopCommand{Actor: actor, ID: id, Reason: wire.CleanText(req.GetReason())}
 	if req.GetGrace() != nil {
 		grace := wire.DurationFrom(req.GetGrace())
 		c.Grace = &grace

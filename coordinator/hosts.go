@@ -30,7 +30,7 @@ func (s *hostService) Deregister(ctx context.Context, req *bursarv1.DeregisterRe
 // Cordon stops new grants on a host.
 func (s *hostService) Cordon(ctx context.Context, req *bursarv1.CordonRequest) (*bursarv1.CordonResponse, error) {
 	m, err := s.change(ctx, func(l *ledger.Ledger, now ledger.Instant) (ledger.HostInfo, error) {
-		return l.Cordon(now, req.GetHostId(), req.GetReason())
+		return l.Cordon(now, req.GetHostId(), wire.CleanText(req.GetReason()))
 	})
 	return &bursarv1.CordonResponse{Host: m}, err
 }
@@ -50,7 +50,7 @@ func (s *hostService) Drain(ctx context.Context, req *bursarv1.DrainRequest) (*b
 		deadline = new(wire.DurationFrom(req.GetDeadline()))
 	}
 	m, err := s.change(ctx, func(l *ledger.Ledger, now ledger.Instant) (ledger.HostInfo, error) {
-		return l.Drain(now, req.GetHostId(), req.GetReason(), deadline)
+		return l.Drain(now, req.GetHostId(), wire.CleanText(req.GetReason()), deadline)
 	})
 	return &bursarv1.DrainResponse{Host: m}, err
 }

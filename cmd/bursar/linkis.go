@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"strings"
 
@@ -39,9 +40,10 @@ that are ignored or replaced. It changes nothing: it reads the database in one
 read-only transaction. Passwords are never printed.
 
 With --addr or BURSAR_ADDR the sizes are compared with what Bursar's hosts have.
-A row with ! needs somebody to do or decide something first. The code is 0 if
-everything could be read, 69 if the database does not answer, 77 if it does not
-let us in, 78 if a setting is wrong.`,
+A row with ! needs somebody to do or decide something first: -o json counts them
+as attention. The code is 0 if everything could be read, whatever was found; 69
+if the database does not answer, 77 if it does not let us in, 78 if a file or
+the database's address is wrong.`,
 		Example: `  bursar linkis check /opt/linkis/conf/linkis.properties \
     /opt/linkis/conf/linkis-cg-engineconnmanager.properties
   bursar linkis check linkis.properties --no-database
@@ -76,19 +78,25 @@ func (c *cli) checkLinkis(ctx context.Context, files []string, f linkisFlags) (*
 		return nil, usagef("--no-database and --database or --password-file: want one of them")
 	}
 	properties := linkischeck.Properties{}
+	var modes []linkischeck.NamedMode
 	for _, file := range files {
 		name, text, err := c.readFile(file)
 		if err != nil {
 			return nil, err
 		}
-		if err := properties.Add(name, string(text)); err != nil {
+		own := linkischeck.Properties{}
+		if err := own.Add(name, string(text)); err != nil {
 			return nil, configError(err)
+		}
+		maps.Copy(properties, own)
+		if mode := linkischeck.ModeOf(own); mode != "" {
+			modes = append(modes, linkischeck.NamedMode{File: name, Mode: mode})
 		}
 	}
 	if f.database != "" {
 		properties.SetDatabase(f.database)
 	}
-	findings := linkischeck.Settings(properties)
+	findings := append(linkischeck.Settings(properties), linkischeck.Modes(modes)...)
 	if f.noDatabase {
 		return linkischeck.NewReport(findings), nil
 	}

@@ -116,7 +116,7 @@ func syncFrom(req *bursarv1.SyncRequest) (ledger.SyncCommand, error) {
 			return c, err
 		}
 		end := ledger.EngineEnd{
-			ID: id, Time: instantFrom(m.GetEndTime()), Reason: m.GetReason(), Exit: ExitFrom(m.GetExitStatus()), ErrorOutput: m.GetErrorOutput(),
+			ID: id, Time: instantFrom(m.GetEndTime()), Reason: CleanText(m.GetReason()), Exit: ExitFrom(m.GetExitStatus()), ErrorOutput: m.GetErrorOutput(),
 		}
 		if end.Measured, err = vectorFrom("ended.measured", m.GetMeasured()); err != nil {
 			return c, err
@@ -131,7 +131,7 @@ func syncFrom(req *bursarv1.SyncRequest) (ledger.SyncCommand, error) {
 		if err != nil {
 			return c, err
 		}
-		c.Vetoes = append(c.Vetoes, ledger.Veto{ID: id, Headroom: m.GetHeadroomBytes(), Revision: m.GetRevision(), Reason: cleanText(m.GetReason())})
+		c.Vetoes = append(c.Vetoes, ledger.Veto{ID: id, Headroom: m.GetHeadroomBytes(), Revision: m.GetRevision(), Reason: truncated(CleanText(m.GetReason()), longestStopError)})
 	}
 	return c, nil
 }
@@ -151,7 +151,7 @@ func engineFrom(m *bursarv1.EngineReport) (ledger.EngineReport, error) {
 	}
 	engine := ledger.EngineReport{
 		ID: id, Measured: measured, Peak: peak, Unreclaimable: m.GetUnreclaimableBytes(), OverUse: overUseFrom(m.GetOverUse()),
-		StopError: truncated(cleanText(m.GetStopError()), longestStopError),
+		StopError: truncated(CleanText(m.GetStopError()), longestStopError),
 	}
 	if m.GetGrant() != nil {
 		engine.Grant, engine.Without = grantFrom(id, m.GetGrant())
@@ -199,7 +199,7 @@ func sampleFrom(m *bursarv1.HostSample) *ledger.Sample {
 		Load1Millis: m.Load1Millis, MemorySome10: m.MemorySomeAvg10, MemoryFull10: m.MemoryFullAvg10, CPUSome10: m.CpuSomeAvg10,
 		Pressure: m.GetPressure(), SwapUsed: m.SwapUsedBytes, Processes: m.GetProcesses(), Degraded: degradedFrom(m.GetDegraded()),
 		SwapTotal: m.SwapTotalBytes, HugePagesTotal: m.HugePagesTotalBytes, HugePagesFree: m.HugePagesFreeBytes,
-		OutOfMemoryKills: m.OutOfMemoryKills, Refusal: cleanText(m.GetRefusal()), Disks: disksFrom(m.GetDisks()),
+		OutOfMemoryKills: m.OutOfMemoryKills, Refusal: CleanText(m.GetRefusal()), Disks: disksFrom(m.GetDisks()),
 	}
 }
 
@@ -217,16 +217,16 @@ func degradedFrom(sources map[string]string) map[string]string {
 func disksFrom(messages []*bursarv1.DiskSample) (list []ledger.Disk) {
 	for _, m := range messages {
 		list = append(list, ledger.Disk{
-			Path: cleanText(m.GetPath()), Total: m.GetTotalBytes(), Free: m.GetFreeBytes(),
+			Path: CleanText(m.GetPath()), Total: m.GetTotalBytes(), Free: m.GetFreeBytes(),
 			TotalInodes: m.GetTotalInodes(), FreeInodes: m.GetFreeInodes(), Short: m.GetShort(),
 		})
 	}
 	return list
 }
 
-// cleanText is a text of an agent's as others may be shown it: in one line, without control
-// characters. One that said something still does.
-func cleanText(text string) string {
+// CleanText is a text of an agent or a user as others may be shown it: in one line, without
+// control characters. One that said something still does.
+func CleanText(text string) string {
 	clean := strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {
 			return ' '

@@ -115,6 +115,29 @@ func duration(text string) (time.Duration, bool) {
 	return d, err == nil
 }
 
+// NamedMode is what a file says of linkis.bursar.mode.
+type NamedMode struct{ File, Mode string }
+
+// Modes compares what several files say of linkis.bursar.mode. Each service reads those of its own.
+func Modes(modes []NamedMode) []Finding {
+	var texts []string
+	differ := false
+	for _, m := range modes {
+		texts = append(texts, m.Mode+" in "+m.File)
+		differ = differ || m.Mode != modes[0].Mode
+	}
+	if !differ {
+		return nil
+	}
+	return []Finding{{
+		Area: "setting", Subject: bursarPrefix + "mode", Now: strings.Join(texts, ", "), Attention: true,
+		Bursar: "each service has the mode of its own files; below is what the last file says",
+	}}
+}
+
+// ModeOf is what a file says of linkis.bursar.mode; empty: nothing.
+func ModeOf(p Properties) string { return strings.ToLower(strings.TrimSpace(p[bursarPrefix+"mode"])) }
+
 func ofBursar(p Properties) []Finding {
 	var findings []Finding
 	for _, name := range slices.Sorted(maps.Keys(p)) {
@@ -139,6 +162,12 @@ func ofBursar(p Properties) []Finding {
 	}
 	if mode.Now != "off" && p[bursarPrefix+"url"] == "" {
 		findings = append(findings, Finding{Area: "setting", Subject: bursarPrefix + "url", Now: "not set", Bursar: "LinkisManager does not start without it", Attention: true})
+	}
+	if mode.Now != "off" && p[bursarPrefix+"token.file"] == "" {
+		findings = append(findings, Finding{
+			Area: "setting", Subject: bursarPrefix + "token.file", Now: "not set", Attention: true,
+			Bursar: "a coordinator that knows LinkisManager by its account alone refuses what it asks for other users: want a token of role admin or operator that may act as all of them",
+		})
 	}
 	return append(findings, mode)
 }

@@ -2,6 +2,9 @@ package linkischeck
 
 import (
 	"fmt"
+	"net"
+	"net/url"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -46,6 +49,27 @@ func ofValues(p Properties) []Finding {
 			refuse(name, "true or false")
 		}
 	}
+	for _, name := range []string{"token.file", "tls.ca"} {
+		if path := strings.TrimSpace(p[bursarPrefix+name]); path != "" && !filepath.IsAbs(path) {
+			refuse(name, "the absolute path of a file that LinkisManager's account can read")
+		}
+	}
+	for text := range strings.SplitSeq(p[bursarPrefix+"url"], ",") {
+		if text = strings.TrimSpace(text); text == "" {
+			continue
+		}
+		u, err := url.Parse(text)
+		base := err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Hostname() != "" && u.User == nil &&
+			u.RawQuery == "" && u.Fragment == "" && (u.Path == "" || u.Path == "/")
+		if !base {
+			refuse("url", "http://HOST:PORT or https://HOST:PORT, separated by commas")
+			break
+		}
+		if u.Scheme == "http" && p[bursarPrefix+"token.file"] != "" && !loopback(u.Hostname()) {
+			refuse("url", "https:// and TLS at the coordinator: the token would be sent in clear")
+			break
+		}
+	}
 	for pair := range strings.SplitSeq(p[bursarPrefix+"host.map"], ",") {
 		from, to, ok := strings.Cut(pair, "=")
 		if strings.TrimSpace(pair) != "" && (!ok || strings.TrimSpace(from) == "" || !hostID.MatchString(strings.TrimSpace(to))) {
@@ -54,6 +78,12 @@ func ofValues(p Properties) []Finding {
 		}
 	}
 	return findings
+}
+
+// loopback reports whether a host is this machine whatever a name may stand for tomorrow.
+func loopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 func bursarDuration(text string) (time.Duration, bool) {

@@ -12,7 +12,7 @@ import (
 func TestValuesThatRefuseTheStartAreFound(t *testing.T) {
 	p := Properties{}
 	for name, value := range map[string]string{
-		"wait.max": "never", "projector.interval": "2", "cpu.millis.per.core": "abc", "quota.import": "yes", "host.map": "ecm-1",
+		"url": "rm-1:7070", "token.file": "token", "tls.ca": "./ca.pem", "wait.max": "never", "projector.interval": "2", "cpu.millis.per.core": "abc", "quota.import": "yes", "host.map": "ecm-1",
 		"quota.interval": "30s", "reservation.ttl": "12m", "launch": "false",
 	} {
 		p[bursarPrefix+name] = value
@@ -23,13 +23,39 @@ func TestValuesThatRefuseTheStartAreFound(t *testing.T) {
 			refused = append(refused, strings.TrimPrefix(f.Subject, bursarPrefix))
 		}
 	}
-	for _, want := range []string{"wait.max", "projector.interval", "cpu.millis.per.core", "quota.import", "host.map"} {
+	for _, want := range []string{"url", "token.file", "tls.ca", "wait.max", "projector.interval", "cpu.millis.per.core", "quota.import", "host.map"} {
 		if !strings.Contains(strings.Join(refused, " "), want) {
 			t.Errorf("%s is not among %v", want, refused)
 		}
 	}
-	if len(refused) != 5 {
-		t.Errorf("%v: want five of them", refused)
+	if len(refused) != 8 {
+		t.Errorf("%v: want eight of them", refused)
+	}
+}
+
+// TestATokenIsNotSentInClear: LinkisManager refuses that, too.
+func TestATokenIsNotSentInClear(t *testing.T) {
+	for value, refused := range map[string]bool{
+		"http://rm-1:7070": true, "https://rm-1:7070": false, "http://127.0.0.1:7070": false, "http://[::1]:7070,http://rm-2": true,
+		"https://rm-1:7070,https://user:secret@rm-2": true, "https://rm-1/path": true,
+	} {
+		found := ofValues(Properties{bursarPrefix + "url": value, bursarPrefix + "token.file": "/etc/token"})
+		if (len(found) == 1) != refused {
+			t.Errorf("%s: %v, want it refused: %t", value, found, refused)
+		}
+	}
+}
+
+// TestModesOfTwoServicesAreBothTold: each service reads its own file, and a move changes one after
+// the other.
+func TestModesOfTwoServicesAreBothTold(t *testing.T) {
+	same := Modes([]NamedMode{{"manager.properties", "enforce"}, {"ecm.properties", "enforce"}})
+	if len(same) != 0 {
+		t.Errorf("the same: %v", same)
+	}
+	differ := Modes([]NamedMode{{"manager.properties", "enforce"}, {"ecm.properties", "off"}})
+	if len(differ) != 1 || !differ[0].Attention || differ[0].Now != "enforce in manager.properties, off in ecm.properties" {
+		t.Errorf("%+v", differ)
 	}
 }
 
