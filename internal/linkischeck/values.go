@@ -14,7 +14,9 @@ import (
 // The values that the adapter takes (Settings.java). With another one LinkisManager does not start.
 var (
 	bursarTime = regexp.MustCompile(`^([0-9]{1,9})(ms|s|m|h|d)$`)
-	hostID     = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9._:-]{0,252}$`)
+	// userInfo may hold a password.
+	userInfo = regexp.MustCompile(`//[^/,]*@`)
+	hostID   = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9._:-]{0,252}$`)
 )
 
 const day = 24 * time.Hour
@@ -32,7 +34,7 @@ func ofValues(p Properties) []Finding {
 	var findings []Finding
 	refuse := func(name, want string) {
 		findings = append(findings, Finding{
-			Area: "setting", Subject: bursarPrefix + name, Now: shown(p[bursarPrefix+name]), Bursar: "LinkisManager does not start: want " + want, Attention: true,
+			Area: "setting", Subject: bursarPrefix + name, Now: shown(userInfo.ReplaceAllString(p[bursarPrefix+name], "//…@")), Bursar: "LinkisManager does not start: want " + want, Attention: true,
 		})
 	}
 	for name, bounds := range times() {
@@ -54,30 +56,41 @@ func ofValues(p Properties) []Finding {
 			refuse(name, "the absolute path of a file that LinkisManager's account can read")
 		}
 	}
-	for text := range strings.SplitSeq(p[bursarPrefix+"url"], ",") {
+	if want := wrongURL(p[bursarPrefix+"url"], p[bursarPrefix+"token.file"] != ""); want != "" {
+		refuse("url", want)
+	}
+	if !isHostMap(p[bursarPrefix+"host.map"]) {
+		refuse("host.map", "pairs such as ecm-1=host-a,10.0.0.7:9102=host-b")
+	}
+	return findings
+}
+
+func isHostMap(text string) bool {
+	for pair := range strings.SplitSeq(text, ",") {
+		from, to, ok := strings.Cut(pair, "=")
+		if strings.TrimSpace(pair) != "" && (!ok || strings.TrimSpace(from) == "" || !hostID.MatchString(strings.TrimSpace(to))) {
+			return false
+		}
+	}
+	return true
+}
+
+// wrongURL says what the coordinators' addresses should be instead; empty: they can be used.
+func wrongURL(addresses string, withToken bool) (want string) {
+	for text := range strings.SplitSeq(addresses, ",") {
 		if text = strings.TrimSpace(text); text == "" {
 			continue
 		}
 		u, err := url.Parse(text)
-		base := err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Hostname() != "" && u.User == nil &&
-			u.RawQuery == "" && u.Fragment == "" && (u.Path == "" || u.Path == "/")
-		if !base {
-			refuse("url", "http://HOST:PORT or https://HOST:PORT, separated by commas")
-			break
-		}
-		if u.Scheme == "http" && p[bursarPrefix+"token.file"] != "" && !loopback(u.Hostname()) {
-			refuse("url", "https:// and TLS at the coordinator: the token would be sent in clear")
-			break
+		base := err == nil && u.Hostname() != "" && u.User == nil && u.RawQuery == "" && u.Fragment == "" && (u.Path == "" || u.Path == "/")
+		switch {
+		case !base || u.Scheme != "http" && u.Scheme != "https":
+			return "http://HOST:PORT or https://HOST:PORT, separated by commas"
+		case u.Scheme == "http" && withToken && !loopback(u.Hostname()):
+			return "https:// and TLS at the coordinator: the token would be sent in clear"
 		}
 	}
-	for pair := range strings.SplitSeq(p[bursarPrefix+"host.map"], ",") {
-		from, to, ok := strings.Cut(pair, "=")
-		if strings.TrimSpace(pair) != "" && (!ok || strings.TrimSpace(from) == "" || !hostID.MatchString(strings.TrimSpace(to))) {
-			refuse("host.map", "pairs such as ecm-1=host-a,10.0.0.7:9102=host-b")
-			break
-		}
-	}
-	return findings
+	return ""
 }
 
 // loopback reports whether a host is this machine whatever a name may stand for tomorrow.
