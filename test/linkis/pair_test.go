@@ -109,6 +109,15 @@ func (p *pair) rowsAreStable(t *testing.T) {
 			return err
 		})
 	}
+	eventually(t, "the rows of both users are right", func() error {
+		rows, err := p.db.query(`SELECT l.label_value, r.used_resource FROM linkis_cg_manager_linkis_resources r
+			JOIN linkis_cg_manager_label_resource lr ON lr.resource_id = r.id JOIN linkis_cg_manager_label l ON l.id = lr.label_id
+			WHERE l.label_key = 'combined_userCreator_engineType' AND l.label_value LIKE 'stable%' AND r.used_resource LIKE '%"instances":2}'`)
+		if err == nil && len(rows) != 2 {
+			err = fmt.Errorf("with two engines each: %v", rows)
+		}
+		return err
+	})
 	p.isStable(t, "the rows", func() (string, error) {
 		rows, err := p.db.query(`SELECT l.label_key, l.label_value, r.* FROM linkis_cg_manager_linkis_resources r
 			JOIN linkis_cg_manager_label_resource lr ON lr.resource_id = r.id JOIN linkis_cg_manager_label l ON l.id = lr.label_id ORDER BY 1, 2, r.id`)
