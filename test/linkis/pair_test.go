@@ -109,12 +109,12 @@ func (p *pair) rowsAreStable(t *testing.T) {
 			return err
 		})
 	}
-	eventually(t, "the rows of both users are right", func() error {
+	eventually(t, "the rows of users are right: two have engines, two each", func() error {
 		rows, err := p.db.query(`SELECT l.label_value, r.used_resource FROM linkis_cg_manager_linkis_resources r
 			JOIN linkis_cg_manager_label_resource lr ON lr.resource_id = r.id JOIN linkis_cg_manager_label l ON l.id = lr.label_id
-			WHERE l.label_key = 'combined_userCreator_engineType' AND l.label_value LIKE '%"user":"stable%' AND r.used_resource LIKE '%"instances":2}'`)
-		if err == nil && len(rows) != 2 {
-			err = fmt.Errorf("with two engines each: %v", rows)
+			WHERE l.label_key = 'combined_userCreator_engineType' AND r.used_resource NOT LIKE '%"instances":0}'`)
+		if text := strings.Join(rows, "\n"); err == nil && (len(rows) != 2 || strings.Count(text, `"user":"stable`) != 2 || strings.Count(text, `"instances":2}`) != 2) {
+			err = fmt.Errorf("%s", text)
 		}
 		return err
 	})
