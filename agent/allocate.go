@@ -111,13 +111,12 @@ func (a *Agent) allocate(ctx context.Context, open *bool, request *bursarv1.Allo
 		if refused != nil && over(allocation.GetState()) {
 			return nil, a.vetoError(request, refused)
 		}
-		verdict, answered := a.judge(ctx, allocation, answer.asOf)
+		verdict, veto, answered := a.judge(ctx, allocation, answer.asOf)
 		switch {
 		case allocation.GetState() != bursarv1.AllocationState_ALLOCATION_STATE_RESERVED, verdict == tracker.Held:
 			return allocation, nil
 		case verdict == tracker.Vetoed:
-			refused = new(tracker.Refusal)
-			a.locked(func(t *tracker.Tracker) { *refused, _ = t.Veto(allocation.GetId()) })
+			refused = &veto
 			a.syncDue.noLaterThan(time.Now())
 			if request.GetWait().AsDuration() <= 0 {
 				return nil, a.vetoError(request, refused)
@@ -146,19 +145,20 @@ func (a *Agent) epoch() (epoch uint64) {
 }
 
 // judge has the tracker decide on an allocation. The next answer to a Sync closes the channel.
-func (a *Agent) judge(ctx context.Context, allocation *bursarv1.Allocation, asOf uint64) (verdict tracker.Verdict, answered <-chan struct{}) {
+func (a *Agent) judge(ctx context.Context, allocation *bursarv1.Allocation, asOf uint64) (verdict tracker.Verdict, veto tracker.Refusal, answered <-chan struct{}) {
 	a.awaitRoom(ctx, allocation)
 	isNew := false
 	a.locked(func(t *tracker.Tracker) {
 		_, known := t.Veto(allocation.GetId())
 		verdict = t.Observe(time.Now(), allocation, asOf)
 		isNew = verdict == tracker.Vetoed && !known
+		veto, _ = t.Veto(allocation.GetId())
 		answered = a.answered
 	})
 	if isNew {
-		a.countVeto(allocation)
+		a.countVeto(allocation, veto)
 	}
-	return verdict, answered
+	return verdict, veto, answered
 }
 
 // roomTimeout bounds awaitRoom. A coordinator has just answered.
@@ -251,10 +251,8 @@ func (a *Agent) abandon(ctx context.Context, requestID string) {
 }
 
 // countVeto counts and logs a grant that was refused.
-func (a *Agent) countVeto(grant *bursarv1.Allocation) {
+func (a *Agent) countVeto(grant *bursarv1.Allocation, refused tracker.Refusal) {
 	a.metrics.vetoed.Inc()
-	var refused tracker.Refusal
-	a.locked(func(t *tracker.Tracker) { refused, _ = t.Veto(grant.GetId()) })
 	reason := refused.Reason
 	if reason == "" {
 		reason = "the memory is not there"

@@ -281,7 +281,9 @@ func (a *Agent) carryOut(ctx context.Context, outcome tracker.Outcome) error {
 		a.stop(ctx, order)
 	}
 	for _, grant := range outcome.Vetoed {
-		a.countVeto(grant)
+		var refused tracker.Refusal
+		a.locked(func(t *tracker.Tracker) { refused, _ = t.Veto(grant.GetId()) })
+		a.countVeto(grant, refused)
 	}
 	for _, engine := range outcome.Adopted {
 		a.log.Info("an engine was taken over from the coordinator", "allocation_id", engine.GetId(), "pid", engine.GetProcess().GetPid())

@@ -114,11 +114,12 @@ func (t *Tracker) delivered(q *bursarv1.SyncRequest) {
 // What gives memory back goes first: the ledger may have granted it again.
 func (t *Tracker) reconcile(now time.Time, q *bursarv1.SyncRequest, r *bursarv1.SyncResponse) Outcome {
 	var out Outcome
-	t.dropEnded(q, r, &out)
+	grants := t.reservationsLast(r.GetGrants())
+	t.dropEnded(q, r, grants, &out)
 	// An allocation that is older than this incarnation is not vetted again: the incarnation
 	// before has done that, and the engine may have started.
 	vetted := !t.lastFull.IsZero()
-	for _, a := range t.reservationsLast(r.GetGrants()) {
+	for _, a := range grants {
 		known := t.entries[a.GetId()]
 		wasTracked, wasVetoed := known != nil && known.tracked(), known != nil && known.phase == vetoed
 		verdict := t.accept(now, a, r.GetEpoch(), vetted)
@@ -153,12 +154,10 @@ func (t *Tracker) reservationsLast(grants []*bursarv1.Allocation) []*bursarv1.Al
 
 // dropEnded drops what has ended for the ledger: what is gone, and what a complete answer does not
 // list. An allocation that is gone and listed was granted again, or adopted, after it was gone.
-func (t *Tracker) dropEnded(q *bursarv1.SyncRequest, r *bursarv1.SyncResponse, out *Outcome) {
-	listed := make(map[string]bool, len(r.GetGrants()))
-	for _, a := range r.GetGrants() {
-		if a.GetHostId() == t.host.ID {
-			listed[a.GetId()] = true
-		}
+func (t *Tracker) dropEnded(q *bursarv1.SyncRequest, r *bursarv1.SyncResponse, grants []*bursarv1.Allocation, out *Outcome) {
+	listed := make(map[string]bool, len(grants))
+	for _, a := range grants {
+		listed[a.GetId()] = true
 	}
 	for _, id := range r.GetGone() {
 		if e := t.entries[id]; e != nil && !listed[id] && e.coveredBy(r) {

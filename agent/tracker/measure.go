@@ -148,8 +148,7 @@ func (t *Tracker) headroomWithout(except *entry) (bytes int64, known bool) {
 func (t *Tracker) AwaitsRoom(grant *bursarv1.Allocation) bool {
 	headroom, known := t.Headroom()
 	asked := grant.GetEntitled().GetMemoryBytes()
-	awaits := known && t.entries[grant.GetId()] == nil && grant.GetRevision() > t.seen && asked != 0 && asked > headroom &&
-		t.sample.GetRefusal() == "" && !t.sample.GetPressure()
+	awaits := known && t.entries[grant.GetId()] == nil && grant.GetRevision() > t.seen && asked != 0 && asked > headroom && t.closedFor(true) == ""
 	t.urgent = t.urgent || awaits
 	return awaits
 }
@@ -179,16 +178,17 @@ func freshFor(tick time.Duration) time.Duration {
 // when it granted, and refuses it if the memory is not there, or if the host refuses new engines.
 // It reports whether the grant stands.
 func (t *Tracker) lastWord(now time.Time, e *entry) bool {
-	asked, refuses := e.grant.GetEntitled().GetMemoryBytes(), t.sample.GetRefusal() != ""
-	if asked == 0 && !refuses {
+	asked := e.grant.GetEntitled().GetMemoryBytes()
+	if asked == 0 && t.sample.GetRefusal() == "" {
 		return true
 	}
 	headroom, known := t.headroomWithout(e)
 	fresh := known && now.Sub(t.sampled) <= freshFor(t.tick)
-	if fresh && !refuses && !t.sample.GetPressure() && asked <= headroom {
+	why := t.closedFor(fresh)
+	if why == "" && asked <= headroom {
 		return true
 	}
-	e.phase, e.refusal, e.sentIn = vetoed, Refusal{Reason: t.closedFor(fresh)}, 0
+	e.phase, e.refusal, e.sentIn = vetoed, Refusal{Reason: why}, 0
 	t.count(e)
 	if fresh {
 		e.refusal.Headroom = max(0, headroom)

@@ -23,7 +23,7 @@ const (
 	longestCaller      = 256
 	longestRequestID   = 128
 	longestDegraded    = 256
-	longestStopError   = 512
+	longestProblem     = 512 // why a stop or a grant has failed
 )
 
 // truncated is a text within a number of bytes.

@@ -131,7 +131,7 @@ func syncFrom(req *bursarv1.SyncRequest) (ledger.SyncCommand, error) {
 		if err != nil {
 			return c, err
 		}
-		c.Vetoes = append(c.Vetoes, ledger.Veto{ID: id, Headroom: m.GetHeadroomBytes(), Revision: m.GetRevision(), Reason: truncated(CleanText(m.GetReason()), longestStopError)})
+		c.Vetoes = append(c.Vetoes, ledger.Veto{ID: id, Headroom: m.GetHeadroomBytes(), Revision: m.GetRevision(), Reason: truncated(CleanText(m.GetReason()), longestProblem)})
 	}
 	return c, nil
 }
@@ -151,7 +151,7 @@ func engineFrom(m *bursarv1.EngineReport) (ledger.EngineReport, error) {
 	}
 	engine := ledger.EngineReport{
 		ID: id, Measured: measured, Peak: peak, Unreclaimable: m.GetUnreclaimableBytes(), OverUse: overUseFrom(m.GetOverUse()),
-		StopError: truncated(CleanText(m.GetStopError()), longestStopError),
+		StopError: truncated(CleanText(m.GetStopError()), longestProblem),
 	}
 	if m.GetGrant() != nil {
 		engine.Grant, engine.Without = grantFrom(id, m.GetGrant())

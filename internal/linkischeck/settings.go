@@ -150,7 +150,8 @@ func ofBursar(p Properties) []Finding {
 	}
 	findings = append(findings, ofValues(p)...)
 	mode := Finding{Area: "setting", Subject: bursarPrefix + "mode", Now: cmpOr(p[bursarPrefix+"mode"], "off")}
-	switch strings.ToLower(mode.Now) {
+	decided := cmpOr(ModeOf(p), "off")
+	switch decided {
 	case "off":
 		mode.Bursar = "Linkis decides alone; shadow compares without deciding, enforce lets Bursar decide"
 	case "shadow":
@@ -160,10 +161,10 @@ func ofBursar(p Properties) []Finding {
 	default:
 		mode.Bursar, mode.Attention = "want off, shadow or enforce", true
 	}
-	if mode.Now != "off" && p[bursarPrefix+"url"] == "" {
+	if decided != "off" && p[bursarPrefix+"url"] == "" {
 		findings = append(findings, Finding{Area: "setting", Subject: bursarPrefix + "url", Now: "not set", Bursar: "LinkisManager does not start without it", Attention: true})
 	}
-	if mode.Now != "off" && p[bursarPrefix+"token.file"] == "" {
+	if decided != "off" && p[bursarPrefix+"token.file"] == "" {
 		findings = append(findings, Finding{
 			Area: "setting", Subject: bursarPrefix + "token.file", Now: "not set", Attention: true,
 			Bursar: "a coordinator that knows LinkisManager by its account alone refuses what it asks for other users: want a token of role admin or operator that may act as all of them",

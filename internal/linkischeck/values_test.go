@@ -46,6 +46,13 @@ func TestATokenIsNotSentInClear(t *testing.T) {
 	}
 }
 
+// TestOffIsOffHoweverItIsWritten: nothing of Bursar is looked for then.
+func TestOffIsOffHoweverItIsWritten(t *testing.T) {
+	if found := ofBursar(Properties{bursarPrefix + "mode": "OFF"}); len(found) != 1 || found[0].Attention {
+		t.Errorf("%+v", found)
+	}
+}
+
 // TestModesOfTwoServicesAreBothTold: each service reads its own file, and a move changes one after
 // the other.
 func TestModesOfTwoServicesAreBothTold(t *testing.T) {
