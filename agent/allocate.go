@@ -83,6 +83,7 @@ func (s *service) Allocate(ctx context.Context, request *bursarv1.AllocateReques
 // allocate asks until there is a grant that stands, or an answer that is no grant. It sets open
 // once a coordinator may have accepted the request.
 func (a *Agent) allocate(ctx context.Context, open *bool, request *bursarv1.AllocateRequest) (*bursarv1.Allocation, error) {
+	call := noting(open, a.whileWaiting(request))
 	if err := a.awaitReady(ctx); err != nil {
 		return nil, err
 	}
@@ -90,7 +91,6 @@ func (a *Agent) allocate(ctx context.Context, open *bool, request *bursarv1.Allo
 	defer a.asking.Add(-1)
 	var refused *tracker.Refusal // of the last grant
 	reported := false            // the host, on this request's account
-	call := noting(open, a.whileWaiting(request))
 	for stale := 0; ; {
 		answer, err := repeat(ctx, a, call, request)
 		switch {

@@ -95,6 +95,7 @@ const (
 // request's own call lasts; if an attempt of that breaks, the next goes as other calls do: a proxy
 // on the way may know no HTTP/2.
 func (a *Agent) whileWaiting(request *bursarv1.AllocateRequest) func(context.Context, *bursarv1.AllocateRequest) (*bursarv1.AllocateResponse, error) {
+	waited := time.Now().Add(convert.Wait(request))
 	shares := convert.Wait(request) > 0
 	waits := shares
 	return func(ctx context.Context, request *bursarv1.AllocateRequest) (*bursarv1.AllocateResponse, error) {
@@ -102,6 +103,7 @@ func (a *Agent) whileWaiting(request *bursarv1.AllocateRequest) func(context.Con
 			a.syncDue.noLaterThan(later(time.Now(), a.syncedAt.last().Add(reportGap)))
 		})
 		defer late.Stop()
+		convert.WaitAtMost(request, time.Until(waited))
 		if waits {
 			response, err := a.waits.allocate(ctx, request)
 			if !errors.Is(err, errNoWaitStream) {

@@ -119,3 +119,28 @@ func TestARequestThatWasLostAndThenRefusedIsTheCallersWhoKnowsItsID(t *testing.T
 		t.Errorf("asked again: %v, %v; want %s", again, err, taken.GetId())
 	}
 }
+
+// A wait counts from when the agent was asked: a coordinator that has forgotten the request is asked
+// for what is left of it.
+func TestARequestThatIsAskedAgainWaitsForWhatIsLeft(t *testing.T) {
+	s := run(t)
+	s.coordinator.do(func() { s.coordinator.hold = true })
+	asked := make(chan error, 1)
+	go func() {
+		req := request(1)
+		req.RequestId, req.Wait = "mine", durationpb.New(time.Minute)
+		_, err := s.Allocate(t.Context(), req)
+		asked <- err
+	}()
+	s.coordinator.await("it waits", func() bool { return len(s.coordinator.asked) == 1 })
+	time.Sleep(100 * time.Millisecond)
+	s.coordinator.server.CloseClientConnections()
+	s.coordinator.await("it is asked for again", func() bool { return len(s.coordinator.asked) == 2 })
+	s.coordinator.do(func() {
+		first, again := s.coordinator.asked[0].GetWait().AsDuration(), s.coordinator.asked[1].GetWait().AsDuration()
+		if again > first-100*time.Millisecond || again <= 0 {
+			t.Errorf("it waits for %s, and 0.1 s later for %s", first, again)
+		}
+		s.coordinator.hold = false
+	})
+}

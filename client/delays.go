@@ -22,10 +22,10 @@ type delays struct {
 	ctx    context.Context //nolint:containedctx // lives as long as one call
 	policy RetryPolicy
 	// waited bounds attempts that the server asked for: none begins later. Zero: the end is the
-	// only bound.
+	// only bound. The wait of a request ends then.
 	waited time.Time
-	// timeout is the call's, if ctx has no deadline. A refusal is an answer, and the timeout
-	// begins again after it.
+	// timeout is the call's without its wait, if ctx has no deadline. A refusal is an answer, and
+	// the timeout begins again after it.
 	timeout time.Duration
 	end     time.Time     // when that is over; zero: ctx alone ends the call
 	silent  time.Time     // since when nobody has answered; zero: the last attempt was answered
@@ -85,8 +85,8 @@ func (d *delays) attemptFailed(err error) {
 		return
 	}
 	d.silent = time.Time{}
-	if !d.end.IsZero() {
-		d.end = time.Now().Add(d.again + d.timeout)
+	if end := time.Now().Add(d.again + d.timeout); !d.end.IsZero() && end.After(d.end) {
+		d.end = end
 	}
 }
 

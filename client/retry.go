@@ -11,6 +11,7 @@ import (
 
 	"connectrpc.com/connect"
 	"github.com/cenkalti/backoff/v4"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/bursar/bursar/internal/credential"
 	"github.com/bursar/bursar/internal/identity"
@@ -38,8 +39,8 @@ func (c *callInterceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 		}
 		d := newDelays(ctx, policy, wait)
 		if !bounded {
-			d.timeout = c.settings.timeout + wait
-			d.end = time.Now().Add(d.timeout)
+			d.timeout = c.settings.timeout
+			d.end = time.Now().Add(d.timeout + wait)
 		}
 		call := func() (connect.AnyResponse, error) {
 			ctx, cancel := d.attemptContext(ctx)
@@ -59,7 +60,15 @@ func (c *callInterceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 		if _, launches := req.Any().(*bursarv1.LaunchRequest); wait <= 0 && !launches {
 			defer d.notify(c.settings.notifyAfter, c.settings.notify)()
 		}
-		return repeat(ctx, policy, d, call)
+		allocate, can := req.(*connect.Request[bursarv1.AllocateRequest])
+		if !can || wait <= 0 {
+			return repeat(ctx, policy, d, call)
+		}
+		allocate.Msg = proto.CloneOf(allocate.Msg) // its wait changes
+		return repeat(ctx, policy, d, func() (connect.AnyResponse, error) {
+			convert.WaitAtMost(allocate.Msg, time.Until(d.waited))
+			return call()
+		})
 	}
 }
 
