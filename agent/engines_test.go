@@ -2,6 +2,7 @@ package agent_test
 
 import (
 	"bufio"
+	"context"
 	"io"
 	"os"
 	"os/exec"
@@ -9,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"buf.build/go/protovalidate"
 	"connectrpc.com/connect"
@@ -61,6 +63,25 @@ func TestOwnerReleasesWithTheExitStatus(t *testing.T) {
 	}
 	if _, err := s.Release(t.Context(), &bursarv1.ReleaseRequest{Id: "unknown"}); err != nil {
 		t.Errorf("an unknown id: %v", err)
+	}
+}
+
+// A launcher whose engine has ended does not wait until a coordinator is there.
+func TestReleaseIsPassedOnThoughItsCallerHasGone(t *testing.T) {
+	s := run(t)
+	a := s.allocate(100)
+	if _, err := s.confirm(a.GetId(), process(t, "exec sleep 1000").Process.Pid); err != nil {
+		t.Fatal(err)
+	}
+	s.coordinator.goAway()
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	if _, err := s.Release(ctx, &bursarv1.ReleaseRequest{Id: a.GetId(), ExitStatus: &bursarv1.ExitStatus{Code: new(int32(3))}}); err == nil {
+		t.Fatal("nobody is there, and it was answered")
+	}
+	s.coordinator.comeBack()
+	if got := s.coordinator.awaitState(a.GetId(), released); got.GetExitStatus().GetCode() != 3 {
+		t.Errorf("released as %v: want its exit code", got)
 	}
 }
 

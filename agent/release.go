@@ -11,11 +11,14 @@ import (
 	"github.com/bursar/bursar/providers/host"
 )
 
-// Release gives an allocation back, and stops watching its engine.
+// Release gives an allocation back, and stops watching its engine. If no coordinator answers, it
+// goes on for the configured patience, also if its caller does not wait for that: a launcher whose
+// engine has ended may end, too.
 func (s *service) Release(ctx context.Context, request *bursarv1.ReleaseRequest) (*bursarv1.ReleaseResponse, error) {
 	a := s.agent
-	ctx, cancel := a.bounded(ctx, 0)
+	ctx, cancel := a.bounded(context.WithoutCancel(ctx), 0)
 	defer cancel()
+	defer context.AfterFunc(s.stopping, cancel)() //nolint:contextcheck // two contexts end the call
 	if err := a.ownHost(ctx, request.GetId()); err != nil {
 		return nil, err
 	}

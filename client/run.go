@@ -29,10 +29,12 @@ const (
 // DefaultGrace is the time between SIGTERM and SIGKILL.
 const DefaultGrace = 10 * time.Second
 
-// Bounds of the calls that Run makes on its own account, whatever became of its context.
+// Bounds of the calls that Run makes on its own account, whatever became of its context. Once the
+// process has ended, its caller wants to go on, and the agent notices the end by itself.
 const (
 	confirmTimeout = 30 * time.Second
-	releaseTimeout = 15 * time.Second
+	confirmEnded   = 500 * time.Millisecond // after the process has ended
+	releaseTimeout = 1500 * time.Millisecond
 )
 
 // RunOptions say what Run runs and whom it tells.
@@ -80,7 +82,8 @@ const (
 
 // RunError says in which phase Run failed. In PhaseAllocate and PhaseStart nothing runs and
 // nothing is held. In PhaseConfirm the process was stopped and the reservation given back. In
-// PhaseRelease the process ended by itself; its agent will notice.
+// PhaseRelease the process ended by itself, and nobody said within two seconds that this is known;
+// its agent will notice.
 type RunError struct {
 	Phase Phase
 	Err   error
@@ -144,6 +147,7 @@ type runner struct {
 	client *Client
 	opts   RunOptions
 	result RunResult
+	gone   chan struct{} // closed when the process has ended and is still to be waited for
 	ended  chan struct{} // closed when the process has been waited for; nil until somebody waits
 
 	mu   sync.Mutex
@@ -183,6 +187,11 @@ func (r *runner) start(ctx context.Context) error {
 	if err := r.opts.Command.Start(); err != nil {
 		return err //nolint:wrapcheck // names the command
 	}
+	r.gone = make(chan struct{})
+	go func() {
+		defer close(r.gone)
+		awaitEnd(r.opts.Command.Process.Pid)
+	}()
 	if r.opts.Started != nil {
 		r.opts.Started(r.opts.Command.Process)
 	}
@@ -194,6 +203,13 @@ func (r *runner) start(ctx context.Context) error {
 func (r *runner) confirm(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, confirmTimeout)
 	defer cancel()
+	go func() {
+		select {
+		case <-r.gone:
+			time.AfterFunc(confirmEnded, cancel)
+		case <-ctx.Done():
+		}
+	}()
 	pid := r.opts.Command.Process.Pid
 	res, err := r.client.allocations.Confirm(ctx, &bursarv1.ConfirmRequest{
 		Id:      r.result.Allocation.GetId(),
@@ -247,7 +263,7 @@ func (r *runner) reap() {
 		r.ended = make(chan struct{})
 		go func() {
 			defer close(r.ended)
-			awaitEnd(r.opts.Command.Process.Pid)
+			<-r.gone
 			r.mu.Lock()
 			r.lost = true
 			r.mu.Unlock()

@@ -18,6 +18,7 @@ import (
 
 	"github.com/bursar/bursar/client"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+	"github.com/bursar/bursar/test/proc"
 )
 
 func request() *bursarv1.AllocateRequest {
@@ -230,5 +231,28 @@ func TestRunTellsARefusedRelease(t *testing.T) {
 	result, err := newClient(t, fake, client.WithoutRetries()).Run(t.Context(), client.RunOptions{Request: request(), Command: exec.Command("false")})
 	if phase(err) != client.PhaseRelease || result.State.ExitCode() != 1 {
 		t.Errorf("%+v, %v; want the process's end and the error", result, err)
+	}
+}
+
+// The command has ended, and its shell wants to go on: the agent notices the end by itself.
+func TestRunReturnsSoonIfNobodyTakesTheEndOfItsCommand(t *testing.T) {
+	hang := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
+	for name, fake := range map[string]*fakeAllocations{
+		"at the release": {release: func(ctx context.Context, _ *bursarv1.ReleaseRequest) error { return hang(ctx) }},
+		"from the confirmation on": {
+			confirm: func(ctx context.Context, _ *bursarv1.ConfirmRequest) error { return hang(ctx) },
+			release: func(ctx context.Context, _ *bursarv1.ReleaseRequest) error { return hang(ctx) },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			delays, began := proc.Delays(t), time.Now()
+			result, err := newClient(t, fake).Run(t.Context(), client.RunOptions{Request: request(), Command: exec.Command("false")})
+			if phase(err) != client.PhaseRelease || result.State.ExitCode() != 1 {
+				t.Errorf("%+v, %v; want the process's end and the error", result, err)
+			}
+			if took := time.Since(began); took > 6*time.Second+delays() {
+				t.Errorf("it took %s", took)
+			}
+		})
 	}
 }

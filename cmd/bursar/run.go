@@ -156,7 +156,7 @@ func (c *cli) runEnd(result client.RunResult, err error) error {
 			return &exitError{exitNoResources, err}
 		}
 	case client.PhaseRelease:
-		c.sayf("bursar: %s; the agent will notice that the command has ended", c.message(err))
+		c.sayf("bursar: %s; the agent notices that the command has ended, and gives back what it had", c.message(err))
 		return ended(result.State)
 	case client.PhaseAllocate:
 	}
