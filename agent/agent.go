@@ -154,6 +154,7 @@ type Agent struct {
 	freshMemory freshMemory
 	measuredAt  moment // when the machine was last measured, and a Sync last answered
 	syncedAt    moment
+	refusedAt   moment                        // when the last Sync began that tells of refused grants
 	unsynced    atomic.Bool                   // the last Sync failed
 	stranger    atomic.Pointer[StrangerError] // the host is another agent's; nil: it is not
 	newLeader   atomic.Bool                   // another leader was named since the last Sync began

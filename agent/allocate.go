@@ -117,7 +117,7 @@ func (a *Agent) allocate(ctx context.Context, open *bool, request *bursarv1.Allo
 			return allocation, nil
 		case verdict == tracker.Vetoed:
 			refused = &veto
-			a.syncDue.noLaterThan(time.Now())
+			a.syncDue.noLaterThan(a.refusalDue())
 			if request.GetWait().AsDuration() <= 0 {
 				return nil, a.vetoError(request, refused)
 			}
@@ -181,7 +181,7 @@ func (a *Agent) awaitRoom(ctx context.Context, allocation *bursarv1.Allocation) 
 		if !awaits {
 			return
 		}
-		a.syncDue.noLaterThan(time.Now())
+		a.syncDue.noLaterThan(a.refusalDue())
 		select {
 		case <-answered:
 		case <-ctx.Done():

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -302,6 +304,41 @@ func TestAGrantWaitsForAReportThatIsNewerThanIt(t *testing.T) {
 		if o := s.result(granted); o.err != nil {
 			t.Error(o.err)
 		}
+	}
+}
+
+// Whoever asks for grants that do not fit, as fast as possible, has the agent send a few more
+// heartbeats in a second, and not one for each grant.
+func TestGrantsThatDoNotFitShareHeartbeats(t *testing.T) {
+	const gap = 250 * time.Millisecond
+	s := newSubject(t)
+	c := s.coordinator
+	c.interval = time.Minute
+	s.start()
+	s.allocate(100)
+	time.Sleep(gap) // what a start needs is over
+	c.mu.Lock()
+	before := len(c.syncs)
+	c.mu.Unlock()
+	began := time.Now()
+	var callers sync.WaitGroup
+	var refused atomic.Int32
+	for range 8 {
+		callers.Go(func() {
+			for time.Since(began) < 2*time.Second {
+				if _, err := s.Allocate(t.Context(), request(5000)); connect.CodeOf(err) != connect.CodeResourceExhausted {
+					t.Errorf("5,000 of 1,000 MiB granted: %v", err)
+				}
+				refused.Add(1)
+			}
+		})
+	}
+	callers.Wait()
+	c.mu.Lock()
+	sent := len(c.syncs) - before
+	c.mu.Unlock()
+	if most := int(time.Since(began)/gap) + 3; sent > most || refused.Load() < 8 {
+		t.Errorf("%d heartbeats for %d grants in %s: want %d at most", sent, refused.Load(), time.Since(began), most)
 	}
 }
 

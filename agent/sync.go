@@ -24,6 +24,10 @@ const (
 	// syncGap is the least time between two Syncs: one Sync carries all that becomes urgent within
 	// it.
 	syncGap = 20 * time.Millisecond
+	// refusalGap is the least time between two Syncs that tell of grants which this host refuses,
+	// or ask what has ended before it does. All that are refused within it share one: with more
+	// Syncs, one user who asks for what is not there would keep the coordinator busy.
+	refusalGap = 250 * time.Millisecond
 	// syncRetryFirst and syncRetryLast are the delays after failed calls: the first, and what they
 	// grow to. Engines that wait for a new leader to know their host wait that long at most; a
 	// thousand agents make some 500 calls a second then.
@@ -51,6 +55,9 @@ func (a *Agent) syncLoop(ctx context.Context) error {
 	var failed series
 	for a.syncDue.wait(ctx) {
 		a.newLeader.Store(false)
+		if a.refusing() {
+			a.refusedAt.now()
+		}
 		var err error
 		a.loops.sync.do(func() { err = a.heartbeat(ctx) })
 		now := time.Now()
@@ -77,6 +84,9 @@ func (a *Agent) syncLoop(ctx context.Context) error {
 		a.unsynced.Store(false)
 		retry.Reset()
 		next := now.Add(a.interval())
+		if a.refusing() && next.After(a.refusalDue()) {
+			next = a.refusalDue()
+		}
 		switch {
 		case a.urgent():
 			next = now
@@ -175,6 +185,14 @@ func (a *Agent) urgent() (urgent bool) {
 	a.locked(func(t *tracker.Tracker) { urgent = t.Urgent() })
 	return urgent
 }
+
+func (a *Agent) refusing() (refusing bool) {
+	a.locked(func(t *tracker.Tracker) { refusing = t.Refusing() })
+	return refusing
+}
+
+// refusalDue is when the next Sync may tell of refused grants.
+func (a *Agent) refusalDue() time.Time { return a.refusedAt.last().Add(refusalGap) }
 
 // heartbeat sends one Sync, and does what the answer asks for.
 func (a *Agent) heartbeat(ctx context.Context) error {

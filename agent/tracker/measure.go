@@ -143,13 +143,12 @@ func (t *Tracker) headroomWithout(except *entry) (bytes int64, known bool) {
 }
 
 // AwaitsRoom reports whether a grant would be refused for lack of memory, by what the last answer
-// to a Sync said, which is older than the grant: allocations may have ended since. Then the next
-// Sync is urgent.
+// to a Sync said, which is older than the grant: allocations may have ended since.
 func (t *Tracker) AwaitsRoom(grant *bursarv1.Allocation) bool {
 	headroom, known := t.Headroom()
 	asked := grant.GetEntitled().GetMemoryBytes()
 	awaits := known && t.entries[grant.GetId()] == nil && grant.GetRevision() > t.seen && asked != 0 && asked > headroom && t.closedFor(true) == ""
-	t.urgent = t.urgent || awaits
+	t.refusing = t.refusing || awaits
 	return awaits
 }
 

@@ -105,8 +105,8 @@ func TestLastWord(t *testing.T) {
 			if got := k.Observe(now, grant("a", reserved, 11, test.memory), 5); got != test.verdict {
 				t.Fatalf("verdict %d, want %d", got, test.verdict)
 			}
-			if k.Urgent() != (test.verdict == tracker.Vetoed) {
-				t.Error("a veto must be told at once")
+			if k.Refusing() != (test.verdict == tracker.Vetoed) {
+				t.Error("a veto must be told soon")
 			}
 			refusal, vetoed := k.Veto("a")
 			if want := (tracker.Refusal{Headroom: test.told * mib, Reason: test.reason}); vetoed != (test.verdict == tracker.Vetoed) || refusal != want {

@@ -104,7 +104,7 @@ func (t *Tracker) accept(now time.Time, a *bursarv1.Allocation, epoch uint64, ve
 	}
 	t.put(e)
 	if vetted && isNew && a.GetState() == bursarv1.AllocationState_ALLOCATION_STATE_RESERVED && !t.lastWord(now, e) {
-		t.urgent = true
+		t.refusing = true
 		return Vetoed
 	}
 	t.endIfRebooted(now, e)

@@ -77,7 +77,7 @@ func (t *Tracker) Resync() { t.registered, t.full, t.seen, t.resyncAfter = false
 // says it again.
 func (t *Tracker) BuildSync(now time.Time) *bursarv1.SyncRequest {
 	t.sequence++
-	t.urgent = false
+	t.urgent, t.refusing = false, false
 	if t.lastFull.IsZero() || now.Sub(t.lastFull) >= fullEvery {
 		t.full = true
 	}

@@ -63,6 +63,7 @@ type Tracker struct {
 	full       bool // the next Sync reports everything
 	resized    bool // the capacity is not what the coordinator was told
 	urgent     bool
+	refusing   bool // a grant was refused since the last Sync was built, or is about to be
 	draining   bool
 	// resyncAfter is how long the host need not register although it has to; 0: at once.
 	resyncAfter time.Duration
@@ -162,6 +163,10 @@ func (t *Tracker) Agreed() bool { return t.registered && !t.full }
 func (t *Tracker) Urgent() bool {
 	return t.urgent || t.resyncAfter == 0 && (!t.registered || t.full)
 }
+
+// Refusing reports whether the coordinator should hear soon of grants that this host refuses. It is
+// not Urgent: whoever asks for such grants must not be able to have a Sync sent for each.
+func (t *Tracker) Refusing() bool { return t.refusing }
 
 // ResyncAfter is how long after its last answer a new leader wants to hear of the host again, with
 // a registration and a full report; 0: it has not said. It may hear of it earlier.

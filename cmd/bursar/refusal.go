@@ -197,51 +197,61 @@ func shortfallHint(in *bursarv1.InsufficientResources, explain string) string {
 	if isNever(in) || unsure && slices.ContainsFunc(in.GetShortfalls(), func(s *bursarv1.Shortfall) bool { return noteOf(s) == noteNever }) {
 		return neverHint(in) + "; `" + explain + "` with the same flags shows every account"
 	}
-	if in.GetReason() == "waited" {
-		return waitedHint(in)
+	wait, until := awaited(in)
+	switch isOver := in.GetReason() == "waited"; {
+	case isOver && until == "":
+		return "a longer --wait, or `bursar allocations` to see who holds what"
+	case isOver:
+		return "a longer --wait waits until " + until
+	case until == "":
+		return "--wait 30s waits until it is there; `" + explain + "` with the same flags shows every account"
 	}
+	return "--wait " + wait + " waits until " + until
+}
+
+// awaited says how long it makes sense to wait for what is short, until what has happened, and
+// where to see that; empty: until others give back what they hold.
+func awaited(in *bursarv1.InsufficientResources) (wait, until string) {
 	for _, s := range in.GetShortfalls() {
 		switch note := noteOf(s); {
 		case convert.HostIsAbsent(s):
-			return "--wait 1h waits until it is there; `bursar hosts` shows those of today"
+			return "1h", "it is there; `bursar hosts` shows those of today"
 		case note == noteTooSmall:
-			return "--wait 1h waits until a host that large is there; `bursar hosts` shows those of today"
+			return "1h", "a host that large is there; `bursar hosts` shows those of today"
 		case note == noteCordoned || note == noteDraining:
-			return "--wait 30s waits until the host is uncordoned; `bursar hosts` shows those that take engines"
+			return "30s", "the host is uncordoned; `bursar hosts` shows those that take engines"
 		case note == noteRefused || note == noteHealth && closedText(s) != "":
-			return "--wait 30s waits until the host takes engines again; `bursar hosts` shows those that do"
-		case s.GetAccount().GetKind() == bursarv1.AccountKind_ACCOUNT_KIND_QUEUE && queueHint(s) != "":
-			return queueHint(s)
+			return "30s", "the host takes engines again; `bursar hosts` shows those that do"
+		case s.GetAccount().GetKind() == bursarv1.AccountKind_ACCOUNT_KIND_QUEUE:
+			if wait, until := awaitedInQueue(s); until != "" {
+				return wait, until
+			}
 		}
 	}
 	if f := in.GetFilters(); f != nil && f.GetLabels() == f.GetTotal() {
-		return "--wait 1h waits until such a host is there; `bursar hosts` shows those of today"
+		return "1h", "such a host is there; `bursar hosts` shows those of today"
 	}
-	return "--wait 30s waits until it is there; `" + explain + "` with the same flags shows every account"
+	ofMachine := func(s *bursarv1.Shortfall) bool { return noteOf(s) == noteMeasured || noteOf(s) == notePressure }
+	if list := in.GetShortfalls(); len(list) > 0 && !slices.ContainsFunc(list, func(s *bursarv1.Shortfall) bool { return !ofMachine(s) }) {
+		return "30s", "programs on the host give memory back, which need not be engines; `bursar hosts " +
+			printable(list[0].GetAccount().GetLabels()["host"]) + "` shows what it measures"
+	}
+	return "", ""
 }
 
-// queueHint says what helps if a queue grants nothing, or is too small today; empty: nothing but
-// that others give something back.
-func queueHint(s *bursarv1.Shortfall) string {
+// awaitedInQueue is awaited for a queue that grants nothing, or is too small today.
+func awaitedInQueue(s *bursarv1.Shortfall) (wait, until string) {
 	switch note := noteOf(s); {
 	case note == noteUnknown:
-		return "--wait 30s waits until the cluster can be read again; `bursar providers` shows how that goes"
+		return "30s", "the cluster can be read again; `bursar providers` shows how that goes"
 	case note == noteMayGrow:
-		return "--wait 1h waits until the cluster has grown; `bursar queues` shows what the limits are today"
+		return "1h", "the cluster has grown; `bursar queues` shows what the limits are today"
 	case note == noteHeldBack:
-		return "--wait 30m waits until the cluster starts them; `bursar queues` shows what it holds back"
+		return "30m", "the cluster starts them; `bursar queues` shows what it holds back"
 	case closedText(s) != "":
-		return "--wait 30s waits until the queue takes applications again; `bursar queues` shows those that do"
+		return "30s", "the queue takes applications again; `bursar queues` shows those that do"
 	}
-	return ""
-}
-
-// waitedHint says what helps after a wait that is over.
-func waitedHint(in *bursarv1.InsufficientResources) string {
-	if slices.ContainsFunc(in.GetShortfalls(), convert.HostIsAbsent) {
-		return "a longer --wait, or a host that is there: `bursar hosts` shows those of today"
-	}
-	return "a longer --wait, or `bursar allocations` to see who holds what"
+	return "", ""
 }
 
 // withoutWait gives a refusal the hint of a command that does not wait, and changes an allocation

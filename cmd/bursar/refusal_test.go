@@ -56,3 +56,32 @@ func TestWhatAClusterDoesNotSayOrEnforceIsSaid(t *testing.T) {
 		}
 	}
 }
+
+// The hint names where to see what is short: memory that other programs have is in no allocation.
+func TestTheHintFitsTheReason(t *testing.T) {
+	host := &bursarv1.AccountName{Kind: bursarv1.AccountKind_ACCOUNT_KIND_HOST, Labels: map[string]string{"host": "vm-1"}}
+	quota := &bursarv1.Shortfall{Account: &bursarv1.AccountName{Kind: bursarv1.AccountKind_ACCOUNT_KIND_QUOTA}, Dimension: "instances", Requested: 1}
+	measured := &bursarv1.Shortfall{Account: host, Dimension: "memory", Requested: 4 << 30, NoteCode: noteMeasured}
+	pressure := &bursarv1.Shortfall{Account: host, Dimension: "memory", Requested: 4 << 30, NoteCode: notePressure}
+	cordoned := &bursarv1.Shortfall{Account: host, Dimension: "memory", Requested: 4 << 30, NoteCode: noteCordoned}
+	const ofMachine = "waits until programs on the host give memory back, which need not be engines; `bursar hosts vm-1` shows what it measures"
+	for _, c := range []struct {
+		reason string
+		short  []*bursarv1.Shortfall
+		want   string
+	}{
+		{"waited", []*bursarv1.Shortfall{measured}, "a longer --wait " + ofMachine},
+		{"waited", []*bursarv1.Shortfall{pressure}, "a longer --wait " + ofMachine},
+		{"vetoed", []*bursarv1.Shortfall{measured}, "--wait 30s " + ofMachine},
+		{"refused", []*bursarv1.Shortfall{measured}, "--wait 30s " + ofMachine},
+		{"waited", []*bursarv1.Shortfall{quota}, "a longer --wait, or `bursar allocations` to see who holds what"},
+		{"waited", []*bursarv1.Shortfall{quota, measured}, "a longer --wait, or `bursar allocations` to see who holds what"},
+		{"waited", []*bursarv1.Shortfall{cordoned}, "a longer --wait waits until the host is uncordoned; `bursar hosts` shows those that take engines"},
+		{"refused", []*bursarv1.Shortfall{cordoned}, "--wait 30s waits until the host is uncordoned; `bursar hosts` shows those that take engines"},
+	} {
+		in := &bursarv1.InsufficientResources{Reason: c.reason, Verdict: bursarv1.InsufficientResources_VERDICT_NOT_NOW, Shortfalls: c.short}
+		if got := shortfallHint(in, "bursar explain"); got != c.want {
+			t.Errorf("%s of %v: %s\nwant %s", c.reason, c.short, got, c.want)
+		}
+	}
+}
