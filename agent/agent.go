@@ -169,6 +169,8 @@ type Agent struct {
 	unconfirmed map[string]*unconfirmed
 
 	draining bool // as last logged; of the sync loop alone
+	// protectsAll is which settings protect all that there is, as last logged; of the measuring loop
+	protectsAll []*ConfigError
 
 	// Of the measuring loop alone:
 	degraded []string  // sources that could not be read, as last logged

@@ -83,8 +83,8 @@ type Config struct {
 	// listed. Memory and cpu are never more than what the machine and its cgroups allow. Default:
 	// as much memory and cpu as they allow, and any number of instances.
 	Capacity map[string]string `yaml:"capacity" reload:"live"`
-	// Protected is the part of the capacity that is never given away, written like Capacity.
-	// Default: nothing.
+	// Protected is the part of the capacity that is never given away, written like Capacity. If it
+	// is all that there is, a warning says so. Default: nothing.
 	Protected map[string]string `yaml:"protected" reload:"live"`
 	// Safety is measured memory that is kept free for the machine itself. Default 128MiB; "0" keeps
 	// none. With more, the machine is safer if engines use memory that is not measured, and engines

@@ -299,3 +299,15 @@ func TestWrongHostConfigNamesItsField(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A host that keeps all it has from engines is there, and grants nothing: that is said.
+func TestProtectingAllThatThereIsIsWarnedOfOnce(t *testing.T) {
+	s := newSubject(t)
+	s.config.Protected = map[string]string{"memory": "1PiB", "cpu": "1m"}
+	s.start()
+	s.ticks(3)
+	const warning = `level=WARN msg="all that the host has is protected" host_id=h1 field=protected.memory value=1PiB want="less than `
+	if log := s.log.String(); strings.Count(log, warning) != 1 || strings.Contains(log, "protected.cpu") {
+		t.Errorf("want %s… once", warning)
+	}
+}

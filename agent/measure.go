@@ -65,9 +65,13 @@ func (a *Agent) measure(ctx context.Context) {
 		measurement.Usages = append(measurement.Usages, a.usage(ctx, engines[i], list[i], usages[i]))
 	}
 	var ends []*bursarv1.EngineEnd
+	limits := a.settings().limits(capacity.MemoryBytes, capacity.CPUMillis, counts)
+	if capacityErr == nil {
+		a.warnOfProtected(limits)
+	}
 	a.locked(func(t *tracker.Tracker) {
 		if capacityErr == nil {
-			t.SetCapacity(a.settings().limits(capacity.MemoryBytes, capacity.CPUMillis, counts))
+			t.SetCapacity(limits)
 		}
 		t.SetPolicies(a.settings().policies, a.settings().Tick)
 		for i, e := range engines {

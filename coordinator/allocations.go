@@ -35,7 +35,7 @@ func (s *allocationService) Allocate(ctx context.Context, req *bursarv1.Allocate
 		return nil, err
 	}
 	if result.Ended {
-		return s.answerRepeat(ctx, result.Allocation.ID)
+		return s.answerRepeat(ctx, result.Allocation.ID, &command)
 	}
 	return &bursarv1.AllocateResponse{Allocation: wire.AllocationMessage(&result.Allocation)}, nil
 }
@@ -67,19 +67,31 @@ func (s *allocationService) admit(ctx context.Context, c *ledger.AllocateCommand
 }
 
 // answerRepeat answers a request whose allocation has ended: with that allocation, or as the first
-// time if it was never granted.
-func (s *allocationService) answerRepeat(ctx context.Context, id ledger.ID) (*bursarv1.AllocateResponse, error) {
+// time if it had no grant. What was short at the end of a wait is not stored: it says what is now.
+func (s *allocationService) answerRepeat(ctx context.Context, id ledger.ID, c *ledger.AllocateCommand) (*bursarv1.AllocateResponse, error) {
 	a, err := s.getEnded(ctx, id)
 	if err != nil {
 		return nil, err
 	}
 	if a.Reserved == 0 {
 		if a.State == ledger.Expired {
-			return nil, &ledger.InsufficientError{Reason: ledger.ReasonWaited}
+			return nil, s.waited(ctx, c, a.PassedSince)
 		}
 		return nil, &endedError{Allocation: a, Want: "a new request_id"}
 	}
 	return &bursarv1.AllocateResponse{Allocation: wire.AllocationMessage(&a)}, nil
+}
+
+// waited refuses a request whose wait is over, and that was starved since then; 0: it was not.
+func (s *allocationService) waited(ctx context.Context, c *ledger.AllocateCommand, starvedSince ledger.Instant) error {
+	refusal := &ledger.InsufficientError{Reason: ledger.ReasonWaited}
+	why, err := commit.Decide(ctx, s.loop, func(l *ledger.Ledger, now ledger.Instant) (ledger.Explanation, error) {
+		return l.ExplainAgain(now, *c, starvedSince)
+	})
+	if err == nil {
+		refusal.Explain(&why)
+	}
+	return refusal
 }
 
 // command is the ledger's form of a request.

@@ -3,6 +3,7 @@ package coordinator
 import (
 	"context"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -152,7 +153,7 @@ func TestARepeatAfterTheEndIsAnsweredAsTheFirstTime(t *testing.T) {
 	short.Wait = &durationpb.Duration{Nanos: 10e6}
 	for range 2 {
 		_, err := f.allocations.Allocate(t.Context(), short)
-		if m, ok := detail[*bursarv1.InsufficientResources](err); !ok || m.GetReason() != "waited" {
+		if m, ok := detail[*bursarv1.InsufficientResources](err); !ok || m.GetReason() != "waited" || len(m.GetShortfalls()) != 1 || !strings.Contains(err.Error(), "host h1: memory") {
 			t.Errorf("a wait that is over: %v", err)
 		}
 	}
@@ -169,6 +170,39 @@ func TestARepeatAfterTheEndIsAnsweredAsTheFirstTime(t *testing.T) {
 	x, err := f.allocations.Explain(t.Context(), &bursarv1.ExplainRequest{Id: id})
 	if err != nil || x.GetVerdict() != bursarv1.ExplainResponse_VERDICT_DECIDED || x.GetAllocation().GetState() != canceled {
 		t.Errorf("explained: %v, %v", x, err)
+	}
+}
+
+// A grant that its host's agent took back is a request that waits again, and whose wait may be over.
+func TestAWaitThatIsOverAfterAVetoIsRefused(t *testing.T) {
+	f := start(t, Config{}, nil)
+	f.host("h1", 2*gib)
+	req := request("vetoed", gib)
+	req.Wait, req.Async = &durationpb.Duration{Nanos: 300e6}, true
+	granted, canceledLater := f.allocate(req), request("canceled", gib)
+	canceledLater.Wait, canceledLater.Async = seconds(60), true
+	second := f.allocate(canceledLater)
+	if _, err := f.hosts.Sync(t.Context(), &bursarv1.SyncRequest{
+		HostId: "h1", Incarnation: 1, Sequence: 2, Epoch: f.status().GetEpoch(), BootId: "boot",
+		Sample: &bursarv1.HostSample{MemoryTotalBytes: quantity(2 * gib), MemoryAvailableBytes: quantity(0), MemorySafetyBytes: quantity(0)},
+		Vetoes: []*bursarv1.Veto{{AllocationId: granted.GetId(), Revision: granted.GetRevision()}, {AllocationId: second.GetId(), Revision: second.GetRevision()}},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if a := f.get(second.GetId()); a.GetState() != waiting || a.GetReserveTime() != nil {
+		t.Errorf("it waits again: %v", a)
+	}
+	eventually(t, "the wait is over", func() bool { return f.get(granted.GetId()).GetState() == bursarv1.AllocationState_ALLOCATION_STATE_EXPIRED })
+	_, err := f.allocations.Allocate(t.Context(), req)
+	m, ok := detail[*bursarv1.InsufficientResources](err)
+	if connect.CodeOf(err) != connect.CodeResourceExhausted || !ok || m.GetReason() != "waited" || len(m.GetShortfalls()) != 1 {
+		t.Errorf("a repeat after its end: %v", err)
+	}
+	if _, err := f.allocations.Cancel(t.Context(), &bursarv1.CancelRequest{Id: second.GetId()}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.allocations.Allocate(t.Context(), canceledLater); connect.CodeOf(err) != connect.CodeFailedPrecondition {
+		t.Errorf("a repeat after it was canceled while it waited: %v", err)
 	}
 }
 

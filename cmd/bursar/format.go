@@ -191,12 +191,32 @@ func hostState(h *bursarv1.Host) string {
 	return strings.Join(states, ",")
 }
 
-// hostNote is why a host takes no engines, if its state does not say it all.
+// hostNote is why a host takes no engines, if its state does not say it all, and of what it has
+// nothing to give.
 func hostNote(h *bursarv1.Host) string {
-	if strings.Contains(hostState(h), h.GetUnavailableReason()) {
-		return ""
+	notes := protectedNotes(h.GetAccount())
+	if !strings.Contains(hostState(h), h.GetUnavailableReason()) {
+		notes = append([]string{withLocalDeadline(h.GetUnavailableReason())}, notes...)
 	}
-	return withLocalDeadline(h.GetUnavailableReason())
+	return strings.Join(notes, "; ")
+}
+
+// protectedNotes say of what all is protected that there is.
+func protectedNotes(a *bursarv1.Account) (notes []string) {
+	has, err := convert.VectorFromProto(a.GetLimit())
+	if err != nil {
+		return nil
+	}
+	kept, err := convert.VectorFromProto(a.GetProtected())
+	if err != nil {
+		return nil
+	}
+	for dimension, kept := range kept.All() {
+		if most, limited := has.Get(dimension); limited && kept >= most {
+			notes = append(notes, fmt.Sprintf("all of its %s is protected: %s of %s", dimension, quantityText(dimension, kept), quantityText(dimension, most)))
+		}
+	}
+	return notes
 }
 
 // withLocalDeadline writes the deadline at the end of the reason of a drain as other times are

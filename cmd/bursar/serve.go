@@ -141,6 +141,7 @@ every field has a default.`,
 			err := checkAgent(config, loaded)
 			if err == nil {
 				c.sayUnknownUsers(cmd.Context(), config, loaded)
+				err = c.sayProtectsAll(cmd.Context(), config, loaded)
 			}
 			return c.reportCheck(loaded, err)
 		}
@@ -167,6 +168,15 @@ func (c *cli) sayUnknownUsers(ctx context.Context, config agent.Config, loaded *
 	for _, i := range config.UnknownUsers(ctx) {
 		c.sayf("%v", loaded.at(fmt.Sprintf("trustedUsers[%d]", i), strconv.Quote(config.TrustedUsers[i])+": this machine has no such user"))
 	}
+}
+
+// sayProtectsAll says which settings keep everything that this machine has from engines.
+func (c *cli) sayProtectsAll(ctx context.Context, config agent.Config, loaded *configuration) error {
+	list, err := withDiscovery(config).ProtectsAll(ctx)
+	for _, wrong := range list {
+		c.sayf("%v", loaded.at(wrong.Field, strconv.Quote(wrong.Value)+": want "+wrong.Want))
+	}
+	return err //nolint:wrapcheck // says it all
 }
 
 // flag sets a field from a flag, which wins over the file and the environment.

@@ -225,8 +225,7 @@ func (c *Core) waitExpired(request *Request, starvedSince ledger.Instant, spent 
 	spent.explained++
 	c.explaining = request
 	if why, err := c.explain(request, starvedSince); err == nil {
-		insufficient.Shortfalls, insufficient.Filters, insufficient.Never = why.Shortfalls, why.Filters, why.Verdict == ledger.Never
-		insufficient.Runners = why.Runners
+		insufficient.Explain(&why)
 		for i := range why.Runners {
 			spent.surveyed += why.Runners[i].Looked
 		}

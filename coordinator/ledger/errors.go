@@ -159,6 +159,11 @@ type InsufficientError struct {
 	Returning bool
 }
 
+// Explain takes over what an explanation of the request found.
+func (e *InsufficientError) Explain(why *Explanation) {
+	e.Shortfalls, e.Filters, e.Runners, e.Never = why.Shortfalls, why.Filters, why.Runners, why.Verdict == Never
+}
+
 func (e *InsufficientError) Error() string {
 	parts := make([]string, 0, len(e.Shortfalls)+1)
 	for _, s := range e.Shortfalls {
@@ -167,7 +172,10 @@ func (e *InsufficientError) Error() string {
 	if e.Filters != nil {
 		parts = append(parts, e.Filters.String())
 	}
-	text := "insufficient resources (" + e.Reason + "): " + strings.Join(parts, "; ")
+	text := "insufficient resources (" + e.Reason + ")"
+	if len(parts) > 0 {
+		text += ": " + strings.Join(parts, "; ")
+	}
 	if e.Returning {
 		if slices.ContainsFunc(e.Shortfalls, func(s Shortfall) bool { return s.Account.Kind == QueueAccount }) {
 			return "external clusters have not been read yet: try again; until then: " + text

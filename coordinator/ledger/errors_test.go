@@ -28,6 +28,7 @@ func TestErrorsSayWhatIsLackingAndWhere(t *testing.T) {
 		"insufficient resources (waited): hosts: 9 in all, removed by labels 1, health 2, measurement 1, books 2, headroom 1, held 1; 1 fit": &ledger.InsufficientError{
 			Reason: ledger.ReasonWaited, Filters: filters,
 		},
+		"insufficient resources (waited)": &ledger.InsufficientError{Reason: ledger.ReasonWaited},
 		"hosts have not reported yet since this coordinator began to lead: try again; until then: insufficient resources (refused): " +
 			"host h1: memory: requested 4, available 1, limit 8 (unknown)": &ledger.InsufficientError{
 			Reason: ledger.ReasonRefused, Returning: true, Shortfalls: []ledger.Shortfall{short(host, ledger.NoteUnknown, "")},

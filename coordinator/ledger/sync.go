@@ -218,6 +218,7 @@ func (l *Ledger) veto(h *host, v Veto) {
 		return
 	}
 	l.unhold(e)
+	e.Reserved = 0
 	if w := e.Wishes; w == nil || w.Host == "" {
 		e.HostID, e.HostAddress = "", ""
 	}
