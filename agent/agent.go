@@ -169,7 +169,7 @@ type Agent struct {
 	unconfirmed map[string]*unconfirmed
 
 	draining bool // as last logged; of the sync loop alone
-	// protectsAll is which settings protect all that there is, as last logged; of the measuring loop
+	// protectsAll is which settings protect all there is, as last logged; of the measuring loop
 	protectsAll []*ConfigError
 
 	// Of the measuring loop alone:

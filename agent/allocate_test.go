@@ -316,7 +316,6 @@ func TestGrantsThatDoNotFitShareHeartbeats(t *testing.T) {
 	c.interval = time.Minute
 	s.start()
 	s.allocate(100)
-	time.Sleep(gap) // what a start needs is over
 	c.mu.Lock()
 	before := len(c.syncs)
 	c.mu.Unlock()
@@ -337,7 +336,8 @@ func TestGrantsThatDoNotFitShareHeartbeats(t *testing.T) {
 	c.mu.Lock()
 	sent := len(c.syncs) - before
 	c.mu.Unlock()
-	if most := int(time.Since(began)/gap) + 3; sent > most || refused.Load() < 8 {
+	// and what the start needed
+	if most := int(time.Since(began)/gap) + 5; sent > most || refused.Load() < 8 {
 		t.Errorf("%d heartbeats for %d grants in %s: want %d at most", sent, refused.Load(), time.Since(began), most)
 	}
 }

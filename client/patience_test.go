@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/bursar/bursar/internal/admission"
 	"github.com/bursar/bursar/internal/credential"
@@ -100,4 +101,36 @@ func TestWhoWaitsForAnAnswerHearsWhyOnce(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A wait counts from the first attempt: who is asked later, also by a server that knows nothing of
+// the first one, is asked for what is left of it.
+func TestALaterAttemptWaitsForWhatIsLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const wait = time.Minute
+		message := &bursarv1.AllocateRequest{RequestId: "r1", Wait: durationpb.New(wait)}
+		req := connect.NewRequest(message)
+		began := time.Now()
+		made, err := attempts(t.Context(), defaults(), req, func(_ context.Context, n int) error {
+			left := max(wait-time.Since(began), time.Millisecond)
+			if got := req.Msg.GetWait().AsDuration(); got != left {
+				t.Errorf("attempt %d, after %s, waits for %s: want %s", n, time.Since(began), got, left)
+			}
+			switch n {
+			case 1:
+				time.Sleep(20 * time.Second)
+			case 2:
+				time.Sleep(time.Minute) // the server was there for the end of the wait, and is gone
+			case 3:
+				return nil
+			}
+			return connect.NewError(connect.CodeUnavailable, io.ErrUnexpectedEOF)
+		})
+		if made != 3 || err != nil {
+			t.Errorf("%d attempts, %v: want the third to be answered", made, err)
+		}
+		if message.GetWait().AsDuration() != wait {
+			t.Errorf("the caller's own message was changed: %v", message)
+		}
+	})
 }

@@ -173,7 +173,7 @@ func TestARepeatAfterTheEndIsAnsweredAsTheFirstTime(t *testing.T) {
 	}
 }
 
-// A grant that its host's agent took back is a request that waits again, and whose wait may be over.
+// A grant that its host's agent took back is a request that waits again. Its wait may be over then.
 func TestAWaitThatIsOverAfterAVetoIsRefused(t *testing.T) {
 	f := start(t, Config{}, nil)
 	f.host("h1", 2*gib)

@@ -109,6 +109,10 @@ public class BursarEngineConnKillService extends DefaultEngineConnKillService {
     if (target.engine.isEmpty() && !isInCluster(request) && !ecm.processes.seesAll()) {
       return failed(address, "its process cannot be seen: want /proc without hidepid");
     }
+    if (target.isStarting() && isStoppedByAgent(target.ticket, request, address)) {
+      killApplications(request);
+      return stopped(address, "it was still starting: its reservation was canceled, and what starts is ended");
+    }
     boolean all = target.engine.size() <= MAX_JVMS;
     for (EngineProcess engine : target.engine.subList(0, Math.min(MAX_JVMS, target.engine.size()))) {
       all &= kill(request, engine);
@@ -119,7 +123,7 @@ public class BursarEngineConnKillService extends DefaultEngineConnKillService {
     if (!all) {
       return failed(address, "it still runs: " + target.engine);
     }
-    return stopped(address, target.engine.isEmpty() ? "it does not run" : "it was killed");
+    return stopped(address, target.engine.isEmpty() ? "it does not run" + target.end() : "it was killed");
   }
 
   /** -1: what is told is no pid. */

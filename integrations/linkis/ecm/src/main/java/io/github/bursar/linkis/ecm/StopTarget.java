@@ -124,6 +124,16 @@ final class StopTarget {
     return allocation != null && allocation.isActive() && allocation.pid > 0;
   }
 
+  /** Whether it has a reservation, and no process yet: one that comes is not confirmed. */
+  boolean isStarting() {
+    return engine.isEmpty() && allocation != null && allocation.isReserved();
+  }
+
+  /** What the agent knows of its end, after a colon; empty: nothing. */
+  String end() {
+    return allocation == null || !allocation.isOver() ? "" : ": " + allocation;
+  }
+
   /** Whether a process is the engine, or a part of it. */
   boolean has(long pid) {
     return engine.stream().anyMatch(e -> e.pid == pid || processes.isBelow(pid, e.pid));

@@ -200,6 +200,19 @@ class StopTest {
   }
 
   @Test
+  void anEngineThatIsStillStartingIsStoppedByItsReservation() throws Exception {
+    String id = real.reserve(MINUTE);
+    started(id, null);
+    EngineStopResponse answer = stop(null);
+    assertTrue(answer.getStopStatus(), answer::getMsg);
+    assertTrue(answer.getMsg().contains("it was still starting: its reservation was canceled"), answer::getMsg);
+    assertTrue(ecm.agent.get(id, PATIENCE).isOver()); // what starts is not confirmed, and is ended
+    answer = stop(null);
+    assertTrue(answer.getStopStatus(), answer::getMsg);
+    assertTrue(answer.getMsg().contains("CANCELED, stopped by Linkis for alice"), answer::getMsg);
+  }
+
+  @Test
   void anEngineWithALeaseThatWritesOverItsCommandLineIsStopped() throws Exception {
     String id = real.reserve(MINUTE);
     Process engine = forgetful(id);
