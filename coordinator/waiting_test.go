@@ -192,7 +192,9 @@ func TestAWaitThatIsOverAfterAVetoIsRefused(t *testing.T) {
 	if a := f.get(second.GetId()); a.GetState() != waiting || a.GetReserveTime() != nil {
 		t.Errorf("it waits again: %v", a)
 	}
-	eventually(t, "the wait is over", func() bool { return f.get(granted.GetId()).GetState() == bursarv1.AllocationState_ALLOCATION_STATE_EXPIRED })
+	eventually(t, "the wait is over", func() bool {
+		return f.get(granted.GetId()).GetState() == bursarv1.AllocationState_ALLOCATION_STATE_EXPIRED
+	})
 	_, err := f.allocations.Allocate(t.Context(), req)
 	m, ok := detail[*bursarv1.InsufficientResources](err)
 	if connect.CodeOf(err) != connect.CodeResourceExhausted || !ok || m.GetReason() != "waited" || len(m.GetShortfalls()) != 1 {

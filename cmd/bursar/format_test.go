@@ -143,7 +143,9 @@ func TestTheDeadlineOfADrainIsWrittenAsOtherTimes(t *testing.T) {
 }
 
 func TestTheNoteOfAHostSaysThatAllOfItIsProtected(t *testing.T) {
-	gib := func(n int64) *bursarv1.Resource { return &bursarv1.Resource{MemoryBytes: new(n << 30), CpuMillis: new(n * 1000)} }
+	gib := func(n int64) *bursarv1.Resource {
+		return &bursarv1.Resource{MemoryBytes: new(n << 30), CpuMillis: new(n * 1000)}
+	}
 	h := &bursarv1.Host{Account: &bursarv1.Account{Limit: gib(8), Protected: &bursarv1.Resource{MemoryBytes: new(int64(9 << 30)), CpuMillis: new(int64(1))}}}
 	if got, want := hostNote(h), "all of its memory is protected: 9GiB of 8GiB"; got != want {
 		t.Errorf("%q; want %q", got, want)
