@@ -169,12 +169,12 @@ type Agent struct {
 	unconfirmed map[string]*unconfirmed
 
 	draining bool // as last logged; of the sync loop alone
-	// protectsAll is which settings protect all there is, as last logged; of the measuring loop
-	protectsAll []*ConfigError
 
 	// Of the measuring loop alone:
-	degraded []string  // sources that could not be read, as last logged
-	cleaned  time.Time // when records of engines were last cleaned up
+	degraded []string // sources that could not be read, as last logged
+	// protectsAll is which settings protect all that there is, as last logged.
+	protectsAll []*ConfigError
+	cleaned     time.Time // when records of engines were last cleaned up
 }
 
 // New checks the configuration and returns an agent that does nothing yet. The errors are

@@ -29,9 +29,10 @@ func Wait(request any) time.Duration {
 	return min(max(0, m.GetWait().AsDuration()), LongestWait)
 }
 
-// WaitAtMost shortens the wait of a request that is asked again to what is left of it.
+// WaitAtMost shortens the wait of a request that is asked again to what is left of it. One that is
+// longer than the contract allows stays, and is refused for that.
 func WaitAtMost(m *bursarv1.AllocateRequest, left time.Duration) {
-	if wait := Wait(m); wait > 0 {
+	if wait := Wait(m); wait > 0 && wait == m.GetWait().AsDuration() {
 		m.Wait = durationpb.New(min(wait, max(shortestWait, left)))
 	}
 }

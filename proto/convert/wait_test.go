@@ -42,3 +42,24 @@ func TestHowLongARequestWaits(t *testing.T) {
 		t.Error("the contract allows a longer wait")
 	}
 }
+
+func TestAWaitIsShortenedToWhatIsLeft(t *testing.T) {
+	const tooLong = convert.LongestWait + time.Hour
+	for name, c := range map[string]struct {
+		request          *bursarv1.AllocateRequest
+		left, want, wait time.Duration
+	}{
+		"in time":                      {&bursarv1.AllocateRequest{}, 20 * time.Second, 20 * time.Second, time.Minute},
+		"with more left than it wants": {&bursarv1.AllocateRequest{}, time.Hour, time.Minute, time.Minute},
+		"over: it still waits":         {&bursarv1.AllocateRequest{}, -time.Second, time.Millisecond, time.Minute},
+		"that does not wait":           {&bursarv1.AllocateRequest{}, time.Second, 0, 0},
+		"that is followed by Get":      {&bursarv1.AllocateRequest{Async: true}, time.Second, time.Minute, time.Minute},
+		"that is refused for its wait": {&bursarv1.AllocateRequest{}, time.Second, tooLong, tooLong},
+	} {
+		c.request.Wait = durationpb.New(c.wait)
+		convert.WaitAtMost(c.request, c.left)
+		if got := c.request.GetWait().AsDuration(); got != c.want {
+			t.Errorf("%s: waits for %s, want %s", name, got, c.want)
+		}
+	}
+}
