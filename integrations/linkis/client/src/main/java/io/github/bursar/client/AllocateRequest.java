@@ -11,6 +11,9 @@ import java.util.Objects;
 
 /** What is asked for. */
 public final class AllocateRequest {
+  /** One that does not wait at all is refused in other words than one whose wait is over. */
+  private static final Duration SHORTEST_WAIT = Duration.ofMillis(1);
+
   private final Builder b;
 
   private AllocateRequest(Builder b) {
@@ -35,6 +38,16 @@ public final class AllocateRequest {
   /** The labels. */
   public Map<String, String> labels() {
     return new LinkedHashMap<>(b.labels);
+  }
+
+  /** For an attempt that is made so long after the first one: the wait counts from that. */
+  ObjectNode toJson(String requestId, Duration after) {
+    ObjectNode o = toJson(requestId);
+    if (!b.async && waitTime().compareTo(SHORTEST_WAIT) > 0) {
+      Duration left = waitTime().minus(after);
+      Json.putDuration(o, "wait", left.compareTo(SHORTEST_WAIT) > 0 ? left : SHORTEST_WAIT);
+    }
+    return o;
   }
 
   ObjectNode toJson(String requestId) {

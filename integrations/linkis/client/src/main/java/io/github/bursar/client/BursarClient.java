@@ -59,7 +59,13 @@ public final class BursarClient implements AutoCloseable {
   public Allocation allocate(AllocateRequest request) {
     String id = request.requestId() == null || request.requestId().isEmpty() ? UUID.randomUUID().toString() : request.requestId();
     Duration time = timeout.plus(request.waitTime());
-    JsonNode answer = caller.call(ALLOCATIONS + "Allocate", request.toJson(id), time, () -> caller.cancelLater(id));
+    long began = System.nanoTime();
+    JsonNode answer =
+        caller.call(
+            ALLOCATIONS + "Allocate",
+            () -> request.toJson(id, Duration.ofNanos(System.nanoTime() - began)),
+            time,
+            () -> caller.cancelLater(id));
     try {
       return allocation(answer);
     } catch (BursarException e) { // something was granted, and it cannot be read

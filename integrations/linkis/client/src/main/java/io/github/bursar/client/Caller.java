@@ -17,6 +17,7 @@ import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.ThreadPoolExecutor;
 import java.util.concurrent.TimeUnit;
 import java.util.function.Function;
+import java.util.function.Supplier;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
@@ -76,15 +77,16 @@ final class Caller {
 
   /** Calls until there is an answer, or the time is over: then it is the last attempt's error. */
   JsonNode call(String path, ObjectNode body, Duration timeout) {
-    return call(path, body, timeout, () -> {});
+    return call(path, () -> body, timeout, () -> {});
   }
 
   /**
    * The same.
    *
+   * @param body of the next attempt
    * @param undecided runs before this fails, if nobody knows whether an attempt had an effect
    */
-  JsonNode call(String path, ObjectNode body, Duration timeout, Runnable undecided) {
+  JsonNode call(String path, Supplier<ObjectNode> body, Duration timeout, Runnable undecided) {
     boolean[] unknown = {false};
     try {
       return attempts(path, body, timeout, unknown);
@@ -96,8 +98,7 @@ final class Caller {
     }
   }
 
-  private JsonNode attempts(String path, ObjectNode body, Duration timeout, boolean[] unknown) {
-    byte[] bytes = bytes(body);
+  private JsonNode attempts(String path, Supplier<ObjectNode> body, Duration timeout, boolean[] unknown) {
     long end = System.nanoTime() + timeout.toNanos();
     long delay = FIRST_DELAY;
     int most = path.endsWith("/List") || path.endsWith("/Apply") ? maxAnswerBytes : Math.min(maxAnswerBytes, LARGEST_SINGLE);
@@ -110,7 +111,7 @@ final class Caller {
       long left = end - System.nanoTime();
       try {
         Duration attempt = Duration.ofNanos(Math.max(TimeUnit.MILLISECONDS.toNanos(1), Math.min(left, attemptTimeout.toNanos())));
-        Transport.Answer answer = t.post(path, headers(Duration.ofNanos(Math.max(left, attempt.toNanos())), "application/json"), bytes, attempt, most);
+        Transport.Answer answer = t.post(path, headers(Duration.ofNanos(Math.max(left, attempt.toNanos())), "application/json"), bytes(body.get()), attempt, most);
         JsonNode ok = Errors.result(answer, t.target());
         current = server;
         return ok;

@@ -380,6 +380,30 @@ class FaultTest {
     }
   }
 
+  /** A coordinator that has forgotten the request would else begin the whole wait again. */
+  @Test
+  void aLaterAttemptWaitsForWhatIsLeft() throws IOException {
+    AllocateRequest waits =
+        AllocateRequest.builder()
+            .label("user", "alice")
+            .resource(Resource.builder().memoryBytes(1).build())
+            .waitTime(Duration.ofMinutes(1))
+            .build();
+    try (FaultServer hangs = new FaultServer((out, s) -> Thread.sleep(30_000));
+        FaultServer good = new FaultServer(FaultServer.text("200 OK", "Content-Type: application/json\r\n", GRANTED));
+        BursarClient client = quick(hangs.url(), good.url()).build()) {
+      client.allocate(waits);
+      double left = waitOf(good.requests.get(0));
+      assertTrue(waitOf(hangs.requests.get(0)) <= 60 && left <= 59.5 && left > 1, "left: " + left + " s");
+    }
+  }
+
+  private static double waitOf(String request) {
+    Matcher m = Pattern.compile("\"wait\":\"([0-9.]+)s\"").matcher(request);
+    assertTrue(m.find(), request);
+    return Double.parseDouble(m.group(1));
+  }
+
   @Test
   void retryAfterIsObeyed() throws IOException {
     AtomicInteger n = new AtomicInteger();
