@@ -201,6 +201,8 @@ func shortfallHint(in *bursarv1.InsufficientResources, explain string) string {
 	switch isOver := in.GetReason() == "waited"; {
 	case isOver && until == "":
 		return "a longer --wait, or `bursar allocations` to see who holds what"
+	case isOver && slices.ContainsFunc(in.GetShortfalls(), convert.HostIsAbsent):
+		return "a longer --wait, or a host that is there: `bursar hosts` shows those of today"
 	case isOver:
 		return "a longer --wait waits until " + until
 	case until == "":
