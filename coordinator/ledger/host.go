@@ -223,7 +223,7 @@ func (h *host) loadPerCore() int64 {
 func (l *Ledger) addHost(r HostRecord) *host {
 	// earlier departures are not known here
 	h := &host{HostRecord: r, gone: departed{before: l.revision}}
-	h.timer.host = h
+	h.timer.owner = h
 	h.account.name = hostName(r.ID)
 	h.account.complete = true
 	h.account.queue.account, h.account.queue.host = &h.account, h
