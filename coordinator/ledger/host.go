@@ -182,6 +182,9 @@ func (l *Ledger) updatePlacer(h *host) {
 // updatePlacerBalance gives the Placer, which knows the host, the host's present balance after a
 // grant or a release.
 func (l *Ledger) updatePlacerBalance(h *host) {
+	if _, none := l.placer.(unplaced); none {
+		return
+	}
 	available, booked := h.balance()
 	l.placer.Book(h.slot, available, booked)
 }

@@ -222,6 +222,9 @@ func lastID(s *Snapshot) ID {
 			last = max(last, id)
 		}
 	}
+	if s.Filed != nil {
+		s.Filed.Each(func(a *Allocation) { tells(a.ID) })
+	}
 	for i := range s.Allocations {
 		tells(s.Allocations[i].ID)
 	}
