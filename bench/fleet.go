@@ -77,7 +77,8 @@ func fleetSuite(ctx context.Context, r *run) (err error) {
 	return load.audit(ctx)
 }
 
-// run measures a slice, and the CPU time of a server by its pid. It keeps the result unless the slice is only a warm-up.
+// run measures a slice, and the CPU time of a server by its pid. It keeps the result unless the
+// slice is only a warm-up.
 func (s *slice) run(ctx context.Context, server int, load *caller, fleet *child, every, lasts time.Duration, keep bool) error {
 	before, err := cpuTimeOf(server)
 	if err != nil {

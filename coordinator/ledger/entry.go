@@ -32,8 +32,8 @@ type entry struct {
 	*waitState // nil: it has never waited, or will never wait again
 }
 
-// waitState is what an entry has from when it waits until its engine runs: a grant may be vetoed, and
-// then it waits again.
+// waitState is what an entry has from when it waits until its engine runs: a grant may be vetoed,
+// and then it waits again.
 type waitState struct {
 	callers      int     // callers that wait for its answer
 	detached     Instant // since when there are none
