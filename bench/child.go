@@ -43,6 +43,7 @@ type order struct {
 	OverOwn          bool
 	Every            time.Duration
 	Quiet            bool // engines use what they used before
+	Aside            bool // report to Echo in place of the coordinator
 }
 
 // answer is the result.

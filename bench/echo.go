@@ -11,6 +11,7 @@ import (
 	"connectrpc.com/connect"
 	"connectrpc.com/validate"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
@@ -36,6 +37,18 @@ func (c *echoChild) Release(context.Context, *bursarv1.ReleaseRequest) (*bursarv
 	return c.released, nil
 }
 
+// reportEcho answers reports. It does not validate them, as a coordinator does not.
+type reportEcho struct {
+	bursarv1connect.UnimplementedHostServiceHandler
+}
+
+// Sync answers that there is nothing new.
+func (reportEcho) Sync(_ context.Context, req *bursarv1.SyncRequest) (*bursarv1.SyncResponse, error) {
+	return &bursarv1.SyncResponse{
+		Epoch: req.GetEpoch(), Leadership: req.GetLeadership(), LedgerSequence: req.GetLedgerSequence(), Interval: durationpb.New(10 * time.Second),
+	}, nil
+}
+
 func (c *echoChild) do(ctx context.Context, o order) (answer, error) {
 	allocation := &bursarv1.Allocation{}
 	if err := proto.Unmarshal(o.Reply, allocation); err != nil {
@@ -54,6 +67,7 @@ func (c *echoChild) do(ctx context.Context, o order) (answer, error) {
 	mux := http.NewServeMux()
 	mux.Handle(bursarv1connect.NewAllocationServiceHandler(c,
 		connect.WithInterceptors(validate.NewInterceptor()), connect.WithReadMaxBytes(1<<20), connect.WithCompressMinBytes(4<<10)))
+	mux.Handle(bursarv1connect.NewHostServiceHandler(reportEcho{}, connect.WithReadMaxBytes(1<<20), connect.WithCompressMinBytes(4<<10)))
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
 	protocols.SetUnencryptedHTTP2(true)

@@ -13,7 +13,7 @@ type slice struct {
 	load, fleet bool
 	how         order // in which the fleet reports, apart from how long
 
-	cpu      []float64 // of the coordinator, in percent of a core
+	cpu      []float64 // of the server, in percent of a core
 	p50, p99 []float64 // of Allocate, in microseconds
 	// own is what the load itself costs this process, in percent of a core.
 	own     []float64
@@ -52,7 +52,7 @@ func fleetSuite(ctx context.Context, r *run) (err error) {
 	alone, beside, idle := &slice{load: true}, &slice{load: true, fleet: true}, &slice{fleet: true}
 	for round := range r.rounds(w.Rounds) {
 		for _, s := range []*slice{alone, beside, idle} {
-			if err := s.run(ctx, coordinator, load, fleet, w.Every, r.period(w.Duration), round > 0); err != nil {
+			if err := s.run(ctx, coordinator.pid(), load, fleet, w.Every, r.period(w.Duration), round > 0); err != nil {
 				return err
 			}
 		}
@@ -77,9 +77,10 @@ func fleetSuite(ctx context.Context, r *run) (err error) {
 	return load.audit(ctx)
 }
 
-// run measures a slice. It keeps the result unless the slice is only a warm-up.
-func (s *slice) run(ctx context.Context, coordinator *daemon, load *caller, fleet *child, every, lasts time.Duration, keep bool) error {
-	before, err := cpuTimeOf(coordinator.pid())
+// run measures a slice, and the CPU time of a server by its pid. It keeps the result unless the
+// slice is only a warm-up.
+func (s *slice) run(ctx context.Context, server int, load *caller, fleet *child, every, lasts time.Duration, keep bool) error {
+	before, err := cpuTimeOf(server)
 	if err != nil {
 		return err
 	}
@@ -113,7 +114,7 @@ func (s *slice) run(ctx context.Context, coordinator *daemon, load *caller, flee
 	}
 	elapsed := time.Since(began).Seconds()
 	s.failed += reported.Failed
-	after, err := cpuTimeOf(coordinator.pid())
+	after, err := cpuTimeOf(server)
 	if err != nil {
 		return err
 	}

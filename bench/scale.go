@@ -205,17 +205,27 @@ func metric(ctx context.Context, address, name string) (float64, error) {
 }
 
 // slices measures what reports cost, and what they cost those who allocate.
-func (s *scale) slices(ctx context.Context) error {
+func (s *scale) slices(ctx context.Context) (err error) {
 	alone, beside := &slice{load: true}, &slice{load: true, fleet: true}
 	changed, quiet := &slice{fleet: true}, &slice{fleet: true, how: order{Quiet: true}}
 	own := &slice{fleet: true, how: order{OverOwn: true, Every: s.workload.Tick}}
+	echoing, err := s.startChild(ctx, "echo", order{Echo: "127.0.0.1:0"})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, echoing.stop()) }()
+	echoed := &slice{fleet: true, how: order{Aside: true, Echo: echoing.first.Address}}
+	coordinator, echo := s.pid(), echoing.command.Process.Pid
 	rounds := s.rounds(s.workload.Rounds)
 	if s.short {
 		rounds = 1
 	}
 	for round := range rounds {
-		for _, one := range []*slice{alone, beside, changed, quiet, own} {
-			if err := one.run(ctx, s.daemon, s.load, s.fleet, s.workload.Every, s.period(s.workload.Duration), round > 0 || rounds == 1); err != nil {
+		for _, one := range []struct {
+			*slice
+			server int
+		}{{alone, coordinator}, {beside, coordinator}, {changed, coordinator}, {echoed, echo}, {quiet, coordinator}, {own, coordinator}} {
+			if err := one.run(ctx, one.server, s.load, s.fleet, s.workload.Every, s.period(s.workload.Duration), round > 0 || rounds == 1); err != nil {
 				return err
 			}
 		}
@@ -223,11 +233,11 @@ func (s *scale) slices(ctx context.Context) error {
 	for _, one := range []struct {
 		name string
 		*slice
-	}{{"report", changed}, {"quiet", quiet}, {"own", own}} {
-		s.line("scale/"+one.name+"-cpu", median(one.each()), "µs", 0)
+	}{{"report", changed}, {"quiet", quiet}, {"own", own}, {"echo", echoed}} {
+		s.line("scale/"+one.name+"-cpu", median(one.each()), "µs", median(ratios(one.each(), echoed.each())))
 		s.line("scale/"+one.name+"-p50", median(one.syncs), "µs", 0)
 	}
-	s.line("scale/failed-reports", float64(beside.failed+changed.failed+quiet.failed+own.failed), "reports", 0)
+	s.line("scale/failed-reports", float64(beside.failed+changed.failed+quiet.failed+own.failed+echoed.failed), "reports", 0)
 	s.line("scale/cpu", median(changed.cpu), "% of a core", 0)
 	s.line("scale/reports", median(changed.reports), "1/s", 0)
 	s.line("scale/report-p99", median(changed.slowest), "µs", 0)

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,8 +17,11 @@ import (
 type scaleChild struct {
 	finder discovery.Finder
 	agents []*simulated
-	own    []*client.Client // those of the first agents
-	failed atomic.Int64     // reports, since the last order
+	// connections is how many the agents share.
+	connections int
+	own         []*client.Client // those of the first agents
+	aside       []*client.Client // to the echo, as many as to the coordinator; made when they are needed
+	failed      atomic.Int64     // reports, since the last order
 
 	ride  *ride // nil: they do not ride
 	group sync.WaitGroup
@@ -63,6 +67,13 @@ func (c *scaleChild) do(ctx context.Context, o order) (answer, error) {
 		return c.end(), nil
 	}
 	agents := c.agents
+	if o.Aside {
+		back, err := c.aim(o.Echo)
+		if err != nil {
+			return answer{}, err
+		}
+		defer back()
+	}
 	if o.OverOwn {
 		agents = agents[:len(c.own)]
 		defer c.overOwn(agents, o.Every)()
@@ -77,6 +88,7 @@ func (c *scaleChild) do(ctx context.Context, o order) (answer, error) {
 
 // setUp makes the agents, and has them report until they know their engines.
 func (c *scaleChild) setUp(ctx context.Context, o order) (answer, error) {
+	debug.SetGCPercent(400) // 10,000 agents have one collector, whose work no host would feel
 	w, err := readWorkload(o.Workload)
 	if err != nil {
 		return answer{}, err
@@ -84,6 +96,7 @@ func (c *scaleChild) setUp(ctx context.Context, o order) (answer, error) {
 	if c.finder, err = discovery.Static(o.Servers); err != nil {
 		return answer{}, fmt.Errorf("scale: %w", err)
 	}
+	c.connections = o.Connections
 	lanes, clients := make([]sync.Mutex, o.Connections), make([]*client.Client, o.Connections)
 	for i := range clients {
 		clients[i] = client.NewCluster(c.finder, client.WithoutRetries())
@@ -121,6 +134,28 @@ func (c *scaleChild) overOwn(agents []*simulated, every time.Duration) (back fun
 			a.due = time.Duration(a.random.Int64N(int64(a.tracker.Interval())))
 		}
 	}
+}
+
+// aim makes the agents report to an echo, until the function that it returns is called.
+func (c *scaleChild) aim(address string) (back func(), err error) {
+	if c.aside == nil {
+		echo, err := discovery.Static([]string{"http://" + address})
+		if err != nil {
+			return nil, fmt.Errorf("scale: %w", err)
+		}
+		for range c.connections {
+			c.aside = append(c.aside, client.NewCluster(echo, client.WithoutRetries()))
+		}
+	}
+	before := make([]*client.Client, len(c.agents))
+	for i, a := range c.agents {
+		before[i], a.client = a.client, c.aside[i%len(c.aside)]
+	}
+	return func() {
+		for i, a := range c.agents {
+			a.client = before[i]
+		}
+	}, nil
 }
 
 // begin lets all agents report until end.

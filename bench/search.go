@@ -72,7 +72,7 @@ func (a *simulated) ride(ctx context.Context, finder discovery.Finder) {
 			continue
 		case <-timer.C:
 		}
-		wait := a.interval()
+		var wait time.Duration
 		switch err := a.reportOnce(ctx); {
 		case err != nil:
 			wait = retry.NextBackOff()
@@ -80,6 +80,7 @@ func (a *simulated) ride(ctx context.Context, finder discovery.Finder) {
 			wait = reportGap
 		default:
 			retry.Reset()
+			wait = a.interval() // as the answer says
 		}
 		next = time.Now().Add(wait)
 		timer.Reset(wait)

@@ -72,7 +72,7 @@ func (c *storer) lead() {
 	if err != nil {
 		c.Fatal(err)
 	}
-	snapshot, err := c.disk.Load(c.Context(), meta.Epoch, time.Time{})
+	snapshot, err := c.disk.Load(c.Context(), meta.Epoch, time.Time{}, nil)
 	if err == nil {
 		err = c.core.Lead(c.now, meta, snapshot)
 	}

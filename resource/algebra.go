@@ -112,8 +112,7 @@ func (v Vector) combine(w Vector, f func(dimension string, a, b int64) (int64, e
 		}
 		list = append(list, Quantity{Name: p.name, Value: quantity})
 	}
-	out.custom = list
-	return out, nil
+	return out.withCustom(list), nil
 }
 
 // transform applies f to every dimension that is set.
@@ -141,8 +140,7 @@ func (v Vector) only(w Vector) Vector {
 			list = append(list, Quantity{Name: p.name, Value: p.a})
 		}
 	}
-	v.custom = list
-	return v
+	return v.withCustom(list)
 }
 
 // sumError names the dimension that made Sum.Add fail.

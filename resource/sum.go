@@ -28,25 +28,27 @@ func (s *Sum) Get(dimension string) int64 {
 
 // Vector returns the total as it is now.
 func (s *Sum) Vector() Vector {
-	v := s.view()
-	v.custom = slices.Clone(s.custom)
-	return v
+	return s.view().withCustom(slices.Clone(s.custom))
 }
 
 // view is the total as a vector that is only valid until the next change.
 func (s *Sum) view() Vector {
-	return Vector{memory: s.memory, cpu: s.cpu, instances: s.instances, set: s.set, custom: s.custom}
+	v := Vector{memory: s.memory, cpu: s.cpu, instances: s.instances, set: s.set}
+	if len(s.custom) > 0 {
+		v.custom = &s.custom
+	}
+	return v
 }
 
 // Add adds v. On an error (ErrOverflow) the total is unchanged. It does not allocate once it has
 // seen all custom names.
 func (s *Sum) Add(v Vector) error {
 	memory, cpu, instances := s.memory+v.memory, s.cpu+v.cpu, s.instances+v.instances
-	if (s.memory|v.memory|memory|s.cpu|v.cpu|cpu|s.instances|v.instances|instances) < 0 || !canAdd(s.custom, v.custom) {
+	if (s.memory|v.memory|memory|s.cpu|v.cpu|cpu|s.instances|v.instances|instances) < 0 || !canAdd(s.custom, v.Custom()) {
 		return sumError(s.view(), v)
 	}
 	i := 0
-	for _, q := range v.custom {
+	for _, q := range v.Custom() {
 		i = seek(s.custom, i, q.Name)
 		if i < len(s.custom) && s.custom[i].Name == q.Name {
 			s.custom[i].Value += q.Value
@@ -63,11 +65,11 @@ func (s *Sum) Add(v Vector) error {
 // stay set.
 func (s *Sum) Minus(v Vector) error {
 	memory, cpu, instances := s.memory-v.memory, s.cpu-v.cpu, s.instances-v.instances
-	if (s.memory|v.memory|memory|s.cpu|v.cpu|cpu|s.instances|v.instances|instances) < 0 || !canTake(s.custom, v.custom) {
+	if (s.memory|v.memory|memory|s.cpu|v.cpu|cpu|s.instances|v.instances|instances) < 0 || !canTake(s.custom, v.Custom()) {
 		return differenceError(s.view(), v)
 	}
 	i := 0
-	for _, q := range v.custom {
+	for _, q := range v.Custom() {
 		i = seek(s.custom, i, q.Name)
 		// a name that is not there is zero in v
 		if i < len(s.custom) && s.custom[i].Name == q.Name {

@@ -52,9 +52,13 @@ type Quantity struct {
 //
 // Compare with Equal.
 type Vector struct {
+	_ [0]func() // not comparable
+
 	memory, cpu, instances int64
 	set                    uint8
-	custom                 []Quantity // sorted by name, each name once; never changed
+	// custom is sorted by name, each name once, and never changed; nil: there are none. Few vectors
+	// have any, and a coordinator keeps a million of them, so it is one word and not three.
+	custom *[]Quantity
 }
 
 // Memory returns bytes, 0 when unset.
@@ -76,7 +80,7 @@ func (v Vector) Get(dimension string) (quantity int64, set bool) {
 	case Instances:
 		return v.instances, v.set&setInstances != 0
 	}
-	for _, q := range v.custom {
+	for _, q := range v.Custom() {
 		if q.Name == dimension {
 			return q.Value, true
 		}
@@ -92,7 +96,22 @@ func (v Vector) Has(dimension string) bool {
 
 // Custom returns the custom countables sorted by name. The slice is shared and must not be
 // modified.
-func (v Vector) Custom() []Quantity { return v.custom }
+func (v Vector) Custom() []Quantity {
+	if v.custom == nil {
+		return nil
+	}
+	return *v.custom
+}
+
+// withCustom returns the vector with this list in place of its custom countables.
+func (v Vector) withCustom(list []Quantity) Vector {
+	v.custom = nil
+	if len(list) > 0 {
+		kept := list // on the heap, which an empty one need not be
+		v.custom = &kept
+	}
+	return v
+}
 
 // All yields the dimensions that are set: memory, cpu, instances, then custom ones by name.
 func (v Vector) All() iter.Seq2[string, int64] {
@@ -106,7 +125,7 @@ func (v Vector) All() iter.Seq2[string, int64] {
 		if v.set&setInstances != 0 && !yield(Instances, v.instances) {
 			return
 		}
-		for _, q := range v.custom {
+		for _, q := range v.Custom() {
 			if !yield(q.Name, q.Value) {
 				return
 			}
@@ -119,7 +138,7 @@ func (v Vector) IsZero() bool {
 	if v.memory|v.cpu|v.instances != 0 {
 		return false
 	}
-	for _, q := range v.custom {
+	for _, q := range v.Custom() {
 		if q.Value != 0 {
 			return false
 		}
@@ -128,7 +147,7 @@ func (v Vector) IsZero() bool {
 }
 
 // IsUnset reports whether no dimension is set.
-func (v Vector) IsUnset() bool { return v.set == 0 && len(v.custom) == 0 }
+func (v Vector) IsUnset() bool { return v.set == 0 && v.custom == nil }
 
 // WithMemory returns the vector with memory set to that many bytes. Like the other With forms it
 // takes the quantity as it is; Validate reports whether it is in range.
@@ -159,16 +178,14 @@ func (v Vector) With(dimension string, quantity int64) Vector {
 	case Instances:
 		return v.WithInstances(quantity)
 	}
-	list := v.custom
+	list := slices.Clone(v.Custom())
 	i, found := find(list, dimension)
-	list = slices.Clone(list)
 	if found {
 		list[i].Value = quantity
 	} else {
 		list = slices.Insert(list, i, Quantity{Name: dimension, Value: quantity})
 	}
-	v.custom = list
-	return v
+	return v.withCustom(list)
 }
 
 // WithCustom returns the vector with these custom countables set. Unlike With it takes every name
@@ -187,8 +204,7 @@ func (v Vector) WithCustom(quantities map[string]int64) Vector {
 		list = append(list, Quantity{Name: name, Value: quantity})
 	}
 	slices.SortFunc(list, func(a, b Quantity) int { return cmp.Compare(a.Name, b.Name) })
-	v.custom = list
-	return v
+	return v.withCustom(list)
 }
 
 // Without returns the vector with the dimension unset.
@@ -201,8 +217,8 @@ func (v Vector) Without(dimension string) Vector {
 	case Instances:
 		v.instances, v.set = 0, v.set&^setInstances
 	default:
-		if i, found := find(v.custom, dimension); found {
-			v.custom = slices.Delete(slices.Clone(v.custom), i, i+1)
+		if i, found := find(v.Custom(), dimension); found {
+			return v.withCustom(slices.Delete(slices.Clone(v.Custom()), i, i+1))
 		}
 	}
 	return v
@@ -212,7 +228,7 @@ func (v Vector) Without(dimension string) Vector {
 // unset counting as zero.
 func (v Vector) Equal(w Vector) bool {
 	return v.set == w.set && v.memory == w.memory && v.cpu == w.cpu && v.instances == w.instances &&
-		slices.Equal(v.custom, w.custom)
+		slices.Equal(v.Custom(), w.Custom())
 }
 
 func find(list []Quantity, name string) (int, bool) {

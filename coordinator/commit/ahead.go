@@ -116,13 +116,13 @@ func (f *follower) suspend() {
 
 func (f *follower) resume() { f.suspended.Store(false) }
 
-// load reads what a leadership begins with, if it can from what is filed.
-func (f *follower) load(ctx context.Context, meta store.Meta, whole bool) (ledger.Snapshot, error) {
+// load reads what a leadership begins with, if it can from the copy that this standby has.
+func (f *follower) load(ctx context.Context, meta store.Meta, whole bool) (snapshot ledger.Snapshot, copied bool, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	snapshot, why, err := f.ahead.Load(ctx, meta, f.loop.rememberSince(meta).Time(), whole)
 	if why != nil && !errors.Is(why, core.ErrNothingFiled) {
 		f.loop.Log.Warn("this standby's copy of the ledger is not used: everything is loaded from the store", "why", why)
 	}
-	return snapshot, err //nolint:wrapcheck // says it
+	return snapshot, why == nil, err //nolint:wrapcheck // says it
 }

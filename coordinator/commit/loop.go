@@ -95,6 +95,7 @@ type outcome struct {
 	job      job
 	meta     store.Meta
 	snapshot ledger.Snapshot
+	copied   bool          // from the copy of a standby
 	read     time.Duration // how long Lead and reading took
 	err      error
 }
@@ -138,7 +139,7 @@ func (loop *Loop) startLeading(o outcome) error {
 	if configured := loop.configured.Load(); configured != nil {
 		loop.core.SetProviders(*configured)
 	}
-	now, live, ahead := loop.Clock.Now(), o.snapshot.Live(), o.snapshot.Filed != nil
+	now, live := loop.Clock.Now(), o.snapshot.Live()
 	if err := loop.core.Lead(now, o.meta, o.snapshot); err != nil {
 		if fault, ok := errors.AsType[*core.PanicError](err); ok {
 			loop.recordFault(fault)
@@ -168,7 +169,7 @@ func (loop *Loop) startLeading(o outcome) error {
 	}
 	hosts := loop.core.Ledger().Counts()
 	loop.Log.Info("leading", "epoch", o.meta.Epoch, "store", o.meta.StoreID, "revision", o.snapshot.Revision,
-		"allocations", live, "hosts", hosts.HostsReturning+hosts.HostsLost, "from_copy", ahead, "read_in", o.read, "restored_in", loop.Clock.Now().Sub(now))
+		"allocations", live, "hosts", hosts.HostsReturning+hosts.HostsLost, "from_copy", o.copied, "read_in", o.read, "restored_in", loop.Clock.Now().Sub(now))
 	return nil
 }
 

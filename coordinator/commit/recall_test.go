@@ -32,11 +32,11 @@ type recallStore struct {
 	damaged atomic.Pointer[store.RowError]
 }
 
-func (s *recallStore) Load(ctx context.Context, epoch uint64, since time.Time) (ledger.Snapshot, error) {
+func (s *recallStore) Load(ctx context.Context, epoch uint64, since time.Time, take store.Take) (ledger.Snapshot, error) {
 	if row := s.damaged.Load(); row != nil && since.Before(time.Now()) {
 		return ledger.Snapshot{}, row
 	}
-	snapshot, err := s.Store.Load(ctx, epoch, since)
+	snapshot, err := s.Store.Load(ctx, epoch, since, take)
 	s.loaded.Add(int64(len(snapshot.Remembered)))
 	return snapshot, err
 }

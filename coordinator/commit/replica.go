@@ -96,7 +96,7 @@ func currentSnapshot(ctx context.Context, s store.Store) (snapshot ledger.Snapsh
 		if meta, err = s.Meta(ctx); err != nil {
 			return snapshot, err
 		}
-		if snapshot, err = s.Load(ctx, meta.Epoch, never); !errors.Is(err, store.ErrDeposed) {
+		if snapshot, err = s.Load(ctx, meta.Epoch, never, nil); !errors.Is(err, store.ErrDeposed) {
 			return snapshot, err
 		}
 	}

@@ -30,9 +30,9 @@ func (s *countedStore) Meta(ctx context.Context) (store.Meta, error) {
 	return s.Store.Meta(ctx)
 }
 
-func (s *countedStore) Load(ctx context.Context, epoch uint64, since time.Time) (ledger.Snapshot, error) {
+func (s *countedStore) Load(ctx context.Context, epoch uint64, since time.Time, take store.Take) (ledger.Snapshot, error) {
 	s.loads.Add(1)
-	return s.Store.Load(ctx, epoch, since)
+	return s.Store.Load(ctx, epoch, since, take)
 }
 
 func TestAReplicaIsReadWhenSomebodyAsksAndNotTooOften(t *testing.T) {

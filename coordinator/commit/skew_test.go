@@ -68,7 +68,7 @@ func futures() map[string]func(t *testing.T, place *storetest.Memory) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			snapshot, err := s.Load(t.Context(), meta.Epoch, time.Time{})
+			snapshot, err := s.Load(t.Context(), meta.Epoch, time.Time{}, nil)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -42,7 +42,7 @@ func (loop *Loop) load(ctx context.Context, j job) outcome {
 	}
 	ctx, cancel = context.WithTimeout(ctx, loadTimeout)
 	defer cancel()
-	o.snapshot, o.err = loop.follower.load(ctx, o.meta, j.whole)
+	o.snapshot, o.copied, o.err = loop.follower.load(ctx, o.meta, j.whole)
 	o.read = loop.Clock.Now().Sub(began)
 	if row, garbage := errors.AsType[*store.RowError](o.err); garbage {
 		o.err = badRow(o.err, row.Table, row.Key)

@@ -132,7 +132,8 @@ func (a *Ahead) file(rows *ledger.Snapshot) (err error) {
 }
 
 // Load is as the function Load, but takes what is filed if it is proven to be what the store has.
-// If not, why says why, and everything was read. What was filed is used up.
+// If not, why says why, and everything was read, and filed in the meantime. What was filed is used
+// up.
 func (a *Ahead) Load(ctx context.Context, meta store.Meta, since time.Time, whole bool) (snapshot ledger.Snapshot, why, err error) {
 	defer a.Drop()
 	if whole || !tellsAll(ctx, a.store, meta) {
@@ -141,9 +142,41 @@ func (a *Ahead) Load(ctx context.Context, meta store.Meta, since time.Time, whol
 		snapshot, why = a.take(ctx, meta)
 	}
 	if why != nil {
-		snapshot, err = Load(ctx, a.store, meta, since, whole)
+		snapshot, err = a.loadAndFile(ctx, meta, since, whole)
 	}
 	return snapshot, why, err
+}
+
+// loadAndFile reads everything, and files live allocations while others are still read. If they
+// cannot be filed, they are in the snapshot: Lead finds what is wrong with them.
+func (a *Ahead) loadAndFile(ctx context.Context, meta store.Meta, since time.Time, whole bool) (ledger.Snapshot, error) {
+	a.Drop()
+	var refused error
+	snapshot, err := Load(ctx, a.store, meta, since, whole, func(rest *ledger.Snapshot, rows []ledger.Allocation) error {
+		refused = a.add(rest, rows)
+		return refused
+	})
+	switch {
+	case refused != nil:
+		return Load(ctx, a.store, meta, since, whole, nil)
+	case a.filed != nil && err == nil:
+		snapshot.Filed, snapshot.Hosts = a.filed, nil
+	}
+	return snapshot, err
+}
+
+// add files rows that are loaded. A panic is an error.
+func (a *Ahead) add(rest *ledger.Snapshot, rows []ledger.Allocation) (err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			err = &PanicError{Cause: cause, Stack: debug.Stack()}
+		}
+	}()
+	if a.filed == nil {
+		a.quotas, a.providers = rest.Quotas, rest.Providers
+		return a.file(&ledger.Snapshot{Hosts: rest.Hosts, Allocations: rows})
+	}
+	return a.filed.Add(rows) //nolint:wrapcheck // the rows are loaded again
 }
 
 // take returns what is filed, brought up to the present state of the store.

@@ -43,7 +43,7 @@ func (r *rig) lead(atLeast uint64) {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	snapshot, err := r.store.Load(r.t.Context(), meta.Epoch, time.Time{})
+	snapshot, err := r.store.Load(r.t.Context(), meta.Epoch, time.Time{}, nil)
 	if err != nil {
 		r.t.Fatal(err)
 	}

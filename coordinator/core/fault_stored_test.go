@@ -40,7 +40,7 @@ func TestAStoredRequestThatMakesTheLedgerPanicIsSetAside(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	snapshot, err := r.store.Load(context.Background(), meta.Epoch, r.now.Time())
+	snapshot, err := r.store.Load(context.Background(), meta.Epoch, r.now.Time(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,13 +11,14 @@ import (
 
 // Load reads what the ledger of a leadership that has just begun is rebuilt from: without the
 // request ids of what has ended, which can be recalled later, if the store's meta tells the time
-// and the last id, and whole is false. If not, it reads those that ended since a time, too.
-func Load(ctx context.Context, from store.Store, meta store.Meta, since time.Time, whole bool) (ledger.Snapshot, error) {
+// and the last id, and whole is false. If not, it reads those that ended since a time, too. With
+// take, it gets the live allocations.
+func Load(ctx context.Context, from store.Store, meta store.Meta, since time.Time, whole bool, take store.Take) (ledger.Snapshot, error) {
 	recalling := !whole && tellsAll(ctx, from, meta)
 	if recalling {
 		since = ledger.Instant(math.MaxInt64).Time()
 	}
-	snapshot, err := from.Load(ctx, meta.Epoch, since)
+	snapshot, err := from.Load(ctx, meta.Epoch, since, take)
 	snapshot.Recalling = recalling
 	return snapshot, err //nolint:wrapcheck // says it
 }

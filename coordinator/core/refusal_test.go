@@ -196,7 +196,7 @@ func (r *rig) stored() ledger.Snapshot {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	s, err := r.store.Load(r.t.Context(), meta.Epoch, time.Time{})
+	s, err := r.store.Load(r.t.Context(), meta.Epoch, time.Time{}, nil)
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -23,6 +23,7 @@ type accountSet struct {
 	share    *share
 	uses     []*shareUse // of the share, in these accounts
 	live     int         // allocations that share it
+	latest   label.Set   // all labels of one of them: the next one is likely to have the same
 
 	// held is how many of them hold something, and the sums what that is: with other rules it
 	// counts elsewhere at once.
@@ -47,6 +48,11 @@ func (l *Ledger) link(e *entry) {
 	}
 	set.live++
 	e.accountSet = set
+	if e.Labels.Equal(set.latest) {
+		e.Labels = set.latest
+	} else {
+		set.latest = e.Labels
+	}
 }
 
 // charge finds the accounts and the share of an account set by the rules in force.

@@ -47,6 +47,7 @@ func (l *Ledger) Allocate(now Instant, c AllocateCommand) (AllocateResult, error
 		return AllocateResult{}, refusal
 	}
 	l.index(e)
+	e.waitState = &waitState{waitsSince: l.now}
 	if !c.Async {
 		e.callers = 1
 	}
@@ -203,12 +204,12 @@ func (l *Ledger) newEntry() *entry {
 	n := len(l.spare)
 	if n == 0 {
 		e := &entry{}
-		e.timer.entry = e
+		e.timer.owner = e
 		return e
 	}
 	e := l.spare[n-1]
 	l.spare = l.spare[:n-1]
-	e.timer.entry = e
+	e.timer.owner = e
 	return e
 }
 

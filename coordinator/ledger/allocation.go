@@ -46,14 +46,12 @@ type Allocation struct {
 	// RequestHash is of the request's body, to tell a repeat from another request under the same
 	// id.
 	RequestHash uint64
-	State       State
 	Labels      label.Set
 	Requested   resource.Resource // as asked for; one that names no instances is one
 	Entitled    resource.Resource // what it counts as in its accounts: at first, that after normalization
 	HostID      string            // the host it is on; while it waits, the only host it wants
 	HostAddress string
 	Wishes      *Wishes // nil: no wishes
-	Priority    int32
 
 	// Reserved is the time from which it holds something: when it was last granted, or when it was
 	// adopted after it had ended here.
@@ -70,6 +68,8 @@ type Allocation struct {
 	ReservationTTL time.Duration
 	Lease          time.Duration // as asked for; zero: none was asked for. See DefaultLease
 
+	Priority  int32
+	State     State
 	Async     bool // no caller waits for the answer: Get or Watch follows it
 	OverLimit bool // taken over from an agent although an account lacked the room
 	// Forget says that its request id may be used again: it ended because no caller came back, or

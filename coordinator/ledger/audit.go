@@ -67,7 +67,7 @@ func (a *auditor) count(id ID, e *entry) {
 		a.reportf(3, "allocation %s is %s on host %q, which does not have it", e.ID, e.State, e.HostID)
 	case e.State == Waiting && e.host != nil:
 		a.reportf(3, "allocation %s waits and holds host %s", e.ID, e.host.ID)
-	case e.State == Waiting && e.present() && (e.class == nil || e.class.group == nil):
+	case e.State == Waiting && e.present() && (e.waitsIn() == nil || e.class.group == nil):
 		a.reportf(7, "allocation %s waits behind nothing", e.ID)
 	}
 	a.countStarved(e)

@@ -9,8 +9,8 @@ func (a *auditor) compareClaims() bool {
 	hosts := 0
 	for i, c := range a.claims {
 		e := c.entry
-		if c.index != i || e.claim != c || a.entry(e.ID) != e || e.State != Waiting || !e.present() || !e.starved {
-			a.reportf(12, "a hold is for %s, which is %s, present %t, starved %t", e.ID, e.State, e.present(), e.starved)
+		if c.index != i || a.entry(e.ID) != e || e.State != Waiting || !e.present() || !e.isStarved() || e.claim != c {
+			a.reportf(12, "a hold is for %s, which is %s, present %t, starved %t", e.ID, e.State, e.present(), e.isStarved())
 		}
 		if c.until <= a.now && !a.Behind() || c.until.Sub(c.since) > longestWindow || len(c.held) == 0 {
 			a.reportf(12, "the hold for %s of %d accounts lasts from %d until %d; it is %d", e.ID, len(c.held), c.since, c.until, a.now)
@@ -66,7 +66,7 @@ func (a *auditor) compareClaim(of *account) {
 
 // countStarved checks that a starved request is in order.
 func (a *auditor) countStarved(e *entry) {
-	if !e.starved {
+	if !e.isStarved() {
 		return
 	}
 	if list := e.share.starved.requests.items; e.starvedIndex >= len(list) || list[e.starvedIndex] != e {
@@ -82,8 +82,8 @@ func (a *auditor) compareStarved() bool {
 			a.reportf(12, "share %d of those with starved requests has %d, and says it is %d", i, len(s.requests.items), s.index)
 		}
 		for _, e := range s.requests.items {
-			if a.looked++; !e.starved || a.entry(e.ID) != e {
-				a.reportf(12, "%s is in the order of starved requests, starved %t", e.ID, e.starved)
+			if a.looked++; !e.isStarved() || a.entry(e.ID) != e {
+				a.reportf(12, "%s is in the order of starved requests, starved %t", e.ID, e.isStarved())
 			}
 		}
 		if !a.step() {

@@ -99,7 +99,7 @@ func (l *Ledger) endClaim(e *entry) {
 
 // claimedHost is the host that is held for a request; nil: none is.
 func (e *entry) claimedHost() *host {
-	if e.claim != nil {
+	if e.waitState != nil && e.claim != nil {
 		for _, c := range e.claim.held {
 			if h := c.host(); h != nil {
 				return h

@@ -68,7 +68,7 @@ func TestRequestsThatDifferInAnythingAreOfDifferentClasses(t *testing.T) {
 func waitingClass(s *share, request resource.Vector, ids ...ID) *class {
 	c := &class{share: s, request: request, members: newMembers()}
 	for _, id := range ids {
-		c.add(&entry{Allocation: Allocation{ID: id}})
+		c.add(&entry{Allocation: Allocation{ID: id}, waitState: &waitState{}})
 	}
 	return c
 }
@@ -92,7 +92,7 @@ func TestAClassMovesWithItsFirstMember(t *testing.T) {
 				}
 			}
 			first(5)
-			back := &entry{Allocation: Allocation{ID: 3}}
+			back := &entry{Allocation: Allocation{ID: 3}, waitState: &waitState{}}
 			two.add(back)
 			first(3)
 			two.remove(back)
@@ -167,7 +167,7 @@ func TestAQueueIsHopelessWhereNobodyCanHaveEnough(t *testing.T) {
 func TestAClusterQueueCountsWhatIsAskedOfIt(t *testing.T) {
 	other, own := &clusterQueue{}, &clusterQueue{}
 	q := queue{clusterQueue: own}
-	e := &entry{external: &external{charges: []queueCharge{
+	e := &entry{waitState: &waitState{}, external: &external{charges: []queueCharge{
 		{queue: other, vector: resource.Vector{}.WithMemory(9)}, {queue: own, vector: resource.Vector{}.WithMemory(2)},
 	}}}
 	c := &class{share: &share{weight: 1}, request: resource.Vector{}.WithMemory(5), members: newMembers()}

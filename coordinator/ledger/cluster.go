@@ -56,7 +56,7 @@ func (l *Ledger) cluster(name ClusterName) *cluster {
 			ClusterName: name, fullPaths: slices.Contains(l.cfg.FullPaths, name.Kind),
 			queues: make(map[queueKey]*clusterQueue), order: newOrder(),
 		}
-		c.timer.cluster = c
+		c.timer.owner = c
 		l.clusters[name] = c
 	}
 	return c

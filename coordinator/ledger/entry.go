@@ -29,7 +29,12 @@ type entry struct {
 	hostIndex int   // in host.entries
 	promise   int64 // bytes of memory that it may still use beyond what the last sample showed
 
-	// While it waits:
+	*waitState // nil: it has never waited, or will never wait again
+}
+
+// waitState is what an entry has from when it waits until its engine runs: a grant may be vetoed,
+// and then it waits again.
+type waitState struct {
 	callers      int     // callers that wait for its answer
 	detached     Instant // since when there are none
 	class        *class  // nil while it has no caller
@@ -45,7 +50,18 @@ type entry struct {
 }
 
 // present reports whether somebody waits for a grant or will look for it.
-func (e *entry) present() bool { return e.Async || e.callers > 0 }
+func (e *entry) present() bool { return e.Async || e.waitState != nil && e.callers > 0 }
+
+// waitsIn is the class in which it waits; nil: it does not wait, or has no caller.
+func (e *entry) waitsIn() *class {
+	if e.waitState == nil {
+		return nil
+	}
+	return e.class
+}
+
+// isStarved reports whether it waits and is starved.
+func (e *entry) isStarved() bool { return e.waitState != nil && e.starved }
 
 // request is what it asks of its host and its quotas.
 func (e *entry) request() resource.Vector { return e.Entitled.Vector }
@@ -91,6 +107,7 @@ func (l *Ledger) countState(e *entry, by int) {
 func (l *Ledger) hold(e *entry, h *host) {
 	e.host, e.hostIndex = h, len(h.entries)
 	h.entries = append(h.entries, e)
+	e.shareTexts(h)
 	h.promise(e)
 	l.countHostBytes(e, h, e.hostBytes())
 	l.count(&h.account, e)
@@ -109,6 +126,18 @@ func (l *Ledger) hold(e *entry, h *host) {
 		h.digest += digestOf(e.ID)
 	}
 	l.updatePlacerBalance(h)
+}
+
+// shareTexts replaces texts of the entry by those of its host that are equal, so that the entry
+// keeps none of its own: rows that are loaded have one each.
+func (e *entry) shareTexts(h *host) {
+	e.HostID = h.ID
+	if e.HostAddress == h.Address {
+		e.HostAddress = h.Address
+	}
+	if e.Process.BootID == h.BootID {
+		e.Process.BootID = h.BootID
+	}
 }
 
 // count counts the entry in one of its accounts.
@@ -164,6 +193,7 @@ func (l *Ledger) unhold(e *entry) {
 
 // activate moves what the entry holds from reserved to used.
 func (l *Ledger) activate(e *entry) {
+	e.waitState = nil
 	v := e.request()
 	e.host.account.replace(Reserved, Active, v, v)
 	for _, quota := range e.accounts {

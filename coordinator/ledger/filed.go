@@ -19,13 +19,17 @@ type Filed struct {
 	waiting   map[ID]Allocation // requests that wait: they are decided by Restore
 	quotas    []Quota           // of every source
 	providers []ProviderRecord
+	// asLoaded says that rows came in the order of their ids and that none was taken out: tables
+	// and sums are those that Restore would have made.
+	asLoaded bool
+	last     ID // the highest of them
 }
 
 // File files a snapshot in a new ledger. Its request ids, its times and its revision do not matter.
 // The error is as that of Restore.
 func File(cfg Config, s *Snapshot) (*Filed, error) {
 	l := New(cfg, unplaced{})
-	f := &Filed{ledger: l, waiting: make(map[ID]Allocation), quotas: inOrder(s.Quotas), providers: providersInOrder(s.Providers)}
+	f := &Filed{ledger: l, waiting: make(map[ID]Allocation), quotas: inOrder(s.Quotas), providers: providersInOrder(s.Providers), asLoaded: true}
 	if err := l.fileRules(s); err != nil {
 		return nil, err
 	}
@@ -34,6 +38,9 @@ func File(cfg Config, s *Snapshot) (*Filed, error) {
 	}
 	return f, f.put(s.Allocations)
 }
+
+// Add files more rows of the snapshot that was filed: live allocations that are not there yet.
+func (f *Filed) Add(rows []Allocation) error { return f.put(rows) }
 
 // Update takes in what has changed in the store: rows of hosts and of live allocations, and those
 // that are gone or not live any more. An error is of a row that Restore would refuse.
@@ -91,6 +98,7 @@ func (f *Filed) put(rows []Allocation) error {
 	for i := range rows {
 		a := &rows[i]
 		f.remove(a.ID)
+		f.asLoaded, f.last = f.asLoaded && a.ID > f.last, max(f.last, a.ID)
 		if a.State == Waiting {
 			f.waiting[a.ID] = *a
 			continue
@@ -110,6 +118,7 @@ func (f *Filed) remove(id ID) {
 	if e == nil {
 		return
 	}
+	f.asLoaded = false
 	l.unhold(e)
 	l.countState(e, -1)
 	l.countOverUse(e, -1)
@@ -179,35 +188,36 @@ func (f *Filed) Ledger(placer Placer) *Ledger {
 func (f *Filed) settle() {
 	l := f.ledger
 	f.forgetChanges()
-	for _, h := range l.hostOrder {
+	for _, c := range l.clusters {
+		if c.configured {
+			c.since = l.now
+		}
+	}
+	if !f.asLoaded {
+		f.order()
+		f.sum()
+	}
+	l.entries.Scan(func(_ ID, e *entry) bool {
+		l.settle(e)
+		return true
+	})
+	l.placeHosts()
+}
+
+// order puts lists of entries into the order of their ids.
+func (f *Filed) order() {
+	for _, h := range f.ledger.hostOrder {
 		h.entries = sorted(h.entries, byID)
 		for i, e := range h.entries {
 			e.hostIndex = i
 		}
 	}
-	for _, c := range l.clusters {
+	for _, c := range f.ledger.clusters {
 		c.members = sorted(c.members, byID)
 		for i, e := range c.members {
 			e.external.membership(c).index = i
 		}
-		if c.configured {
-			c.since = l.now
-		}
 	}
-	f.emptySums()
-	l.placeHosts()
-	l.entries.Scan(func(_ ID, e *entry) bool {
-		for _, t := range e.queueCharges() {
-			if t.queue.creator == nil && t.queue.of == nil { // the first entry that has a part there
-				t.queue.setCreator(e.host)
-			}
-		}
-		l.sum(e)
-		l.updatePlacerBalance(e.host)
-		l.settle(e)
-		return true
-	})
-	l.sumSets()
 }
 
 // placeHosts gives the hosts the slots that they have in a ledger that was loaded, in the order of

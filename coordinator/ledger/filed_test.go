@@ -56,6 +56,43 @@ func TestWhatWasFiledShowsWhatALoadShows(t *testing.T) {
 	restoredBoth(t, ledger.Config{}, rows, filed)
 }
 
+// Rows that are filed some at a time show what a load of all shows, in whichever order they come.
+func TestRowsAreFiledSomeAtATime(t *testing.T) {
+	selector, err := label.ParseSelector("user=*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := ledger.Snapshot{
+		Revision: 9, LastID: 9, Quotas: []ledger.Quota{{Selector: selector, Limit: resource.Vector{}.WithMemory(50)}},
+		Hosts: []ledger.HostRecord{{ID: "a", Capacity: resource.Vector{}.WithMemory(100)}, {ID: "b", Capacity: resource.Vector{}.WithMemory(100)}},
+	}
+	for id := range ledger.ID(6) {
+		amount := resource.NewResource(resource.Vector{}.WithMemory(int64(id)+1), resource.External{
+			Address: resource.Address{Kind: "yarn", Cluster: "c", Path: "root.a"}, Vector: resource.Vector{}.WithMemory(1),
+		})
+		rows.Allocations = append(rows.Allocations, ledger.Allocation{
+			ID: id + 1, State: ledger.Active, HostID: string(rune('a' + id%2)), Labels: label.Set{{Key: "user", Value: "alice"}},
+			Requested: amount, Entitled: amount,
+		})
+	}
+	for name, order := range map[string][]int{"of the ids": {0, 1, 2, 3, 4, 5}, "another": {4, 5, 0, 1, 2, 3}, "one twice": {0, 1, 2, 3, 4, 5, 2}} {
+		some := rows
+		some.Allocations = nil
+		filed, err := ledger.File(ledger.Config{}, &some)
+		for i := 0; i < len(order) && err == nil; i++ {
+			err = filed.Add(rows.Allocations[order[i] : order[i]+1])
+		}
+		if err != nil {
+			t.Fatal(name, err)
+		}
+		for _, l := range restoredBoth(t, ledger.Config{}, rows, filed) {
+			if found := l.Audit(); len(found) > 0 {
+				t.Error(name, found)
+			}
+		}
+	}
+}
+
 // What was filed before a part followed its application to another queue counts there afterwards,
 // and in no other place, as after a load: in the queues, in what the user has of them, and in the
 // limits of external parts.

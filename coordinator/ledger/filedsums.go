@@ -4,6 +4,22 @@ package ledger
 // nothing else has them. A ledger that was loaded never knew it. So what was filed is added up
 // again before it leads: both are the same then, for readers as well.
 
+// sum adds everything up again.
+func (f *Filed) sum() {
+	l := f.ledger
+	f.emptySums()
+	l.entries.Scan(func(_ ID, e *entry) bool {
+		for _, t := range e.queueCharges() {
+			if t.queue.creator == nil && t.queue.of == nil { // the first entry that has a part there
+				t.queue.setCreator(e.host)
+			}
+		}
+		l.sum(e)
+		return true
+	})
+	l.sumSets()
+}
+
 // emptySums empties the sums of everything but shares, whose dimensions nobody sees.
 func (f *Filed) emptySums() {
 	l := f.ledger

@@ -123,7 +123,7 @@ func (l *Ledger) visitStarved(left int) int {
 	}
 	for ; len(l.visiting) > 0 && left > 0; l.visiting = l.visiting[1:] {
 		e := l.entry(l.visiting[0])
-		if e == nil || !e.starved { // it has ended, or is granted
+		if e == nil || !e.isStarved() { // it has ended, or is granted
 			continue
 		}
 		left--

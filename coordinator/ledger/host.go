@@ -182,6 +182,9 @@ func (l *Ledger) updatePlacer(h *host) {
 // updatePlacerBalance gives the Placer, which knows the host, the host's present balance after a
 // grant or a release.
 func (l *Ledger) updatePlacerBalance(h *host) {
+	if _, none := l.placer.(unplaced); none {
+		return
+	}
 	available, booked := h.balance()
 	l.placer.Book(h.slot, available, booked)
 }
@@ -223,7 +226,7 @@ func (h *host) loadPerCore() int64 {
 func (l *Ledger) addHost(r HostRecord) *host {
 	// earlier departures are not known here
 	h := &host{HostRecord: r, gone: departed{before: l.revision}}
-	h.timer.host = h
+	h.timer.owner = h
 	h.account.name = hostName(r.ID)
 	h.account.complete = true
 	h.account.queue.account, h.account.queue.host = &h.account, h

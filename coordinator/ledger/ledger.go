@@ -251,18 +251,18 @@ func (l *Ledger) fire() {
 			break
 		}
 		before := l.revision
-		switch {
-		case t.entry != nil:
-			l.deciding = t.entry
-			l.entryDue(t.entry)
+		switch owner := t.owner.(type) {
+		case *entry:
+			l.deciding = owner
+			l.entryDue(owner)
 			l.deciding = nil
-		case t.host != nil:
-			l.hostDue(t.host)
-		case t == &l.visitTimer:
+		case *host:
+			l.hostDue(owner)
+		case *cluster:
+			l.clusterDue(owner)
+		default: // the visits
 			l.timers.set(t, 0)
 			l.visitDue = true
-		default:
-			l.clusterDue(t.cluster)
 		}
 		l.own += int(l.revision - before) //nolint:gosec // the rows of a host at most
 	}

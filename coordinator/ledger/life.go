@@ -114,6 +114,7 @@ func (l *Ledger) start(e *entry, entitled resource.Resource, c *ConfirmCommand) 
 	l.setState(e, Active, "")
 	e.Confirmed = l.now
 	e.confirm(entitled, c)
+	e.shareTexts(e.host)
 	l.setTTL(e, e.ttl())
 	if e.tracked() {
 		e.host.digest += digestOf(e.ID)

@@ -269,6 +269,7 @@ func (l *Ledger) addUsage(e *entry) {
 	}
 	if !e.Adopted() {
 		e.caller = l.callers.acquire(e.Caller, most)
+		e.Caller = e.caller.name // one text for all
 	}
 	l.countLargest(e, largest(&e.Entitled))
 	l.countCallerBytes(e, e.overhead())

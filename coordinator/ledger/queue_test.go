@@ -56,7 +56,7 @@ func TestAQueueIsOrderedByPriorityFairShareAndArrival(t *testing.T) {
 		}
 		t.Repeat(map[string]func(*rapid.T){
 			"arrive": func(t *rapid.T) {
-				e := &entry{Allocation: Allocation{ID: next, Priority: int32(rapid.IntRange(0, 2).Draw(t, "priority"))}}
+				e := &entry{Allocation: Allocation{ID: next, Priority: int32(rapid.IntRange(0, 2).Draw(t, "priority"))}, waitState: &waitState{}}
 				next += 2
 				w := waiter{e, shares[rapid.IntRange(0, 2).Draw(t, "share")]}
 				join(w, rapid.Int64Range(0, 2).Draw(t, "memory"))

@@ -20,10 +20,11 @@ func (l *Ledger) Get(id ID) (Allocation, bool) {
 // says what blocked it when it began to wait.
 func (l *Ledger) shown(e *entry) Allocation {
 	a := e.Allocation
-	if e.class == nil || e.class.group == nil {
+	c := e.waitsIn()
+	if c == nil || c.group == nil {
 		return a
 	}
-	why := l.whyWaits(e.class)
+	why := l.whyWaits(c)
 	if strings.HasPrefix(a.Reason, ReasonVetoed) { // the veto matters more: it had a grant
 		why = a.Reason + "; " + why
 	}

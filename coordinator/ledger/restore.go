@@ -182,7 +182,7 @@ func (l *Ledger) restoreWaiting(a *Allocation, aside map[ID]string) error {
 	l.link(e)
 	l.attachExternal(e, l.hosts[a.HostID]) // the one that it names may not be there yet
 	l.index(e)
-	e.detached, e.waitsSince = l.now, e.Created
+	e.waitState = &waitState{detached: l.now, waitsSince: e.Created}
 	if _, ends := aside[e.ID]; !ends && e.present() {
 		_, blocked := l.decide(e) // no host gets grants before it reports
 		l.enqueue(e, blocked)
@@ -221,6 +221,9 @@ func lastID(s *Snapshot) ID {
 		if id < ^ID(0)-spareIDs {
 			last = max(last, id)
 		}
+	}
+	if s.Filed != nil {
+		s.Filed.Each(func(a *Allocation) { tells(a.ID) })
 	}
 	for i := range s.Allocations {
 		tells(s.Allocations[i].ID)

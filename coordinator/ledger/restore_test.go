@@ -137,6 +137,14 @@ func TestTheLastIDLeavesRoomForOthers(t *testing.T) {
 		if got := restored(t, test.stored).Changes().LastID; got != test.want {
 			t.Errorf("%s: the last id is %d; want %d", name, got, test.want)
 		}
+		filed, err := ledger.File(ledger.Config{}, &test.stored)
+		must(t, err)
+		test.stored.Allocations, test.stored.Filed = nil, filed
+		l := filed.Ledger(newPlainPlacer())
+		must(t, l.Restore(start, test.stored))
+		if got := l.Changes().LastID; got != test.want {
+			t.Errorf("%s, filed: the last id is %d; want %d", name, got, test.want)
+		}
 	}
 }
 

@@ -103,7 +103,7 @@ func (l *Ledger) addStarved(e *entry) {
 
 // removeStarved takes a request out of those of its share, if it is there.
 func (l *Ledger) removeStarved(e *entry) {
-	if !e.starved {
+	if !e.isStarved() {
 		return
 	}
 	s := &e.share.starved

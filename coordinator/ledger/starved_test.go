@@ -5,7 +5,9 @@ import "testing"
 // An account knows whether it has granted something to a request that came later and is no more
 // urgent, however many it has granted.
 func TestAnAccountKnowsWhomItHasPassedOver(t *testing.T) {
-	of := func(priority int32, id ID) *entry { return &entry{Allocation: Allocation{Priority: priority, ID: id}} }
+	of := func(priority int32, id ID) *entry {
+		return &entry{Allocation: Allocation{Priority: priority, ID: id}, waitState: &waitState{}}
+	}
 	var g grants
 	passed := func(e *entry, want bool) {
 		t.Helper()

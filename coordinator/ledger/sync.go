@@ -158,10 +158,11 @@ func (l *Ledger) releaseEnded(h *host, ended []EngineEnd) []ID {
 // updateMeasured stores what engines were measured to use. The memory that they have used counts
 // only together with a sample of the machine that shows it as no longer available.
 func (l *Ledger) updateMeasured(h *host, engines []EngineReport, sampled bool) {
+	next := 0 // in the host's entries, where the next engine is looked for first
 	for i := range engines {
 		r := &engines[i]
-		e := l.entry(r.ID)
-		if e == nil || e.host != h {
+		e := l.entryOn(h, r.ID, &next)
+		if e == nil {
 			continue
 		}
 		e.Measured, e.Peak = r.Measured, peak(e.Peak, r.Measured, r.Peak)
@@ -178,6 +179,27 @@ func (l *Ledger) updateMeasured(h *host, engines []EngineReport, sampled bool) {
 		}
 	}
 }
+
+// entryOn finds an entry of a host; nil: it has none with that id. Agents report their engines by
+// id, and most hosts have them in that order: then it is the next one, or one of those after it,
+// and the table of all entries, most of which is in no cache, is not searched.
+func (l *Ledger) entryOn(h *host, id ID, next *int) *entry {
+	for at := *next; at < min(*next+nextSearched, len(h.entries)); at++ {
+		if e := h.entries[at]; e.ID == id {
+			*next = at + 1
+			return e
+		}
+	}
+	e := l.entry(id)
+	if e == nil || e.host != h {
+		return nil
+	}
+	*next = e.hostIndex + 1
+	return e
+}
+
+// nextSearched is how many entries of a host are compared with an engine of a report.
+const nextSearched = 4
 
 // peak is the most of memory and of cpu in some measurements, as far as they have them. One that is
 // out of range does not count.

@@ -4,10 +4,7 @@ package ledger
 type timer struct {
 	due   Instant
 	index int // in the heap, from 1; 0: not set
-	// One of these is set: the owner of the timer.
-	entry   *entry
-	host    *host
-	cluster *cluster
+	owner any // *entry, *host, *cluster, or nil: the ledger's own
 }
 
 // timers is a binary heap by due time. Equal times fire in an order that follows from the commands

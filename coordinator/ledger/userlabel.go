@@ -26,11 +26,11 @@ func (l *Ledger) setTerms(c *cluster, terms Terms) {
 		if !e.isIn(c) {
 			return true
 		}
-		if k := e.class; k != nil && k.group != nil {
+		if k := e.waitsIn(); k != nil && k.group != nil {
 			k.dequeue()
 			classes = append(classes, k)
 		}
-		if e.starved { // it may lack something else now
+		if e.isStarved() { // it may lack something else now
 			l.endClaim(e)
 			l.removeStarved(e)
 			starved = append(starved, e)

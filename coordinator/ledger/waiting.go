@@ -49,8 +49,8 @@ package ledger
 func (l *Ledger) wait(e *entry, blocked *queue, reason string) {
 	l.setState(e, Waiting, reason)
 	l.setTTL(e, 0)
-	if e.waitsSince == 0 {
-		e.waitsSince = l.now
+	if e.waitState == nil {
+		e.waitState = &waitState{waitsSince: l.now}
 	}
 	if e.present() {
 		l.enqueue(e, blocked)
@@ -135,6 +135,9 @@ func (l *Ledger) leaveClass(e *entry) {
 
 // stopWaiting takes an entry out of its class, ends what is held for it and drops its callers.
 func (l *Ledger) stopWaiting(e *entry) {
+	if e.waitState == nil {
+		return
+	}
 	l.dequeue(e)
 	e.callers = 0
 }

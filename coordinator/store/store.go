@@ -41,6 +41,9 @@ func (b Batch) Empty() bool {
 		len(b.Providers)+len(b.ProvidersRemoved)+len(b.Refusals)+len(b.RefusalsRemoved) == 0
 }
 
+// Take takes some live allocations from Load. See there.
+type Take func(rest *ledger.Snapshot, rows []ledger.Allocation) error
+
 // Store keeps the rows of a ledger. See the package comment for leadership and concurrency.
 //
 // Apart from the errors that the methods name, each may return ErrClosed, an error that wraps
@@ -58,7 +61,11 @@ type Store interface {
 	// providers, refusals, and the request ids of allocations that ended at or after
 	// rememberSince. A refusal that cannot be read is left out. ErrDeposed: epoch is not the
 	// stored one.
-	Load(ctx context.Context, epoch uint64, rememberSince time.Time) (ledger.Snapshot, error)
+	//
+	// With take the live allocations are not in the snapshot: they are passed to it, some at a
+	// time, in the order of their ids, while the others are read. It must not keep the list.
+	// Everything else is in the snapshot before, which it gets, too. Its error ends Load.
+	Load(ctx context.Context, epoch uint64, rememberSince time.Time, take Take) (ledger.Snapshot, error)
 
 	// Commit makes a batch durable, all of it or nothing, if its epoch is the stored one. Of
 	// several transitions of an id the last one is the row. A host, rule, provider or refusal that

@@ -103,7 +103,7 @@ func (s *sharedStore) lead(c *coord, atLeast uint64, done func(led)) {
 
 // checkFiled compares what a coordinator has filed ahead with what it would have loaded.
 func (s *sharedStore) checkFiled(disk store.Store, o led) {
-	loaded, err := core.Load(context.Background(), disk, o.meta, s.w.now.Add(-retention), false)
+	loaded, err := core.Load(context.Background(), disk, o.meta, s.w.now.Add(-retention), false, nil)
 	if err != nil {
 		s.w.failf(4, "what was filed ahead is used, and the store cannot be loaded: %v", err)
 		return

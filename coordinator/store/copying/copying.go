@@ -61,7 +61,7 @@ func Run(ctx context.Context, from store.Store, to store.CopyTarget, options Opt
 		return Report{}, fmt.Errorf("writing the copy: %w", err)
 	}
 	c := &run{from: from, to: to, options: options, before: before, epoch: led.Epoch}
-	snapshot, err := from.Load(ctx, before.Epoch, options.Now.Add(-remember))
+	snapshot, err := from.Load(ctx, before.Epoch, options.Now.Add(-remember), nil)
 	if err != nil {
 		return Report{}, fmt.Errorf("reading the source: %w", err)
 	}
@@ -138,7 +138,7 @@ func (c *run) history(ctx context.Context) error {
 
 // compare reads both stores again and audits a ledger of the copy.
 func (c *run) compare(ctx context.Context, source *ledger.Snapshot) error {
-	loaded, err := c.to.Load(ctx, c.epoch, c.options.Now.Add(-remember))
+	loaded, err := c.to.Load(ctx, c.epoch, c.options.Now.Add(-remember), nil)
 	if err != nil {
 		return fmt.Errorf("reading the copy: %w", err)
 	}

@@ -98,7 +98,7 @@ func BenchmarkLoad(b *testing.B) {
 		}
 	}
 	for b.Loop() {
-		snapshot, err := s.Load(b.Context(), meta.Epoch, time.Time{})
+		snapshot, err := s.Load(b.Context(), meta.Epoch, time.Time{}, nil)
 		if err != nil || len(snapshot.Allocations) != live {
 			b.Fatal(len(snapshot.Allocations), err)
 		}

@@ -27,7 +27,7 @@ func verify(t *testing.T, s *Store, least, most uint64) (epoch, revision uint64)
 	if err != nil {
 		t.Fatal(err)
 	}
-	snapshot, err := s.Load(ctx, meta.Epoch, time.Time{})
+	snapshot, err := s.Load(ctx, meta.Epoch, time.Time{}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -312,7 +312,7 @@ func TestUnusualTexts(t *testing.T) {
 			t.Errorf("request %.20q: %s, %v", request, a.ID, err)
 		}
 	}
-	if snapshot, err := s.Load(t.Context(), meta.Epoch, time.Time{}); err != nil || len(snapshot.Hosts) != 1 || snapshot.Hosts[0].ID != `h\0`+"\x00" {
+	if snapshot, err := s.Load(t.Context(), meta.Epoch, time.Time{}, nil); err != nil || len(snapshot.Hosts) != 1 || snapshot.Hosts[0].ID != `h\0`+"\x00" {
 		t.Errorf("%d hosts, %v", len(snapshot.Hosts), err)
 	}
 }

@@ -132,7 +132,7 @@ func loadTables(ctx context.Context, tx pgx.Tx, to *ledger.Snapshot) (err error)
 	if to.Hosts, err = loadKeyed(ctx, tx, store.HostTable, loadHostsSQL, store.DecodeHost); err != nil {
 		return err
 	}
-	to.Allocations, err = loadLive(ctx, tx)
+	err = loadLive(ctx, tx, to, nil)
 	return err
 }
 

@@ -26,10 +26,10 @@ const (
 )
 
 // Load implements store.Store.
-func (s *Store) Load(ctx context.Context, epoch uint64, rememberSince time.Time) (snapshot ledger.Snapshot, err error) {
+func (s *Store) Load(ctx context.Context, epoch uint64, rememberSince time.Time, take store.Take) (snapshot ledger.Snapshot, err error) {
 	err = s.readState(ctx, "loading", func(tx pgx.Tx) error {
 		var err error
-		snapshot, err = s.load(ctx, tx, epoch, ledger.At(rememberSince))
+		snapshot, err = s.load(ctx, tx, epoch, ledger.At(rememberSince), take)
 		return err
 	})
 	if err != nil {
@@ -38,7 +38,7 @@ func (s *Store) Load(ctx context.Context, epoch uint64, rememberSince time.Time)
 	return snapshot, nil
 }
 
-func (s *Store) load(ctx context.Context, tx pgx.Tx, epoch uint64, since ledger.Instant) (snapshot ledger.Snapshot, err error) {
+func (s *Store) load(ctx context.Context, tx pgx.Tx, epoch uint64, since ledger.Instant, take store.Take) (snapshot ledger.Snapshot, err error) {
 	meta, err := scanMeta(tx.QueryRow(ctx, metaSQL))
 	if err != nil {
 		return snapshot, err
@@ -56,7 +56,7 @@ func (s *Store) load(ctx context.Context, tx pgx.Tx, epoch uint64, since ledger.
 	if snapshot.Remembered, err = s.loadRemembered(ctx, tx, since); err != nil {
 		return snapshot, err
 	}
-	snapshot.Allocations, err = loadLive(ctx, tx)
+	err = loadLive(ctx, tx, &snapshot, take)
 	return snapshot, err
 }
 
@@ -150,14 +150,14 @@ func named(err error, id int64) error {
 
 // loadLive reads the live rows. There are as many as were counted: both statements have the same
 // snapshot.
-func loadLive(ctx context.Context, tx pgx.Tx) ([]ledger.Allocation, error) {
+func loadLive(ctx context.Context, tx pgx.Tx, rest *ledger.Snapshot, take store.Take) error {
 	var count int
 	if err := tx.QueryRow(ctx, countLiveSQL).Scan(&count); err != nil || count == 0 {
-		return nil, err //nolint:wrapcheck // read does
+		return err //nolint:wrapcheck // read does
 	}
 	found, err := tx.Query(ctx, loadLiveSQL)
 	if err != nil {
-		return nil, fmt.Errorf("live allocations: %w", err)
+		return fmt.Errorf("live allocations: %w", err)
 	}
 	defer found.Close()
 	return store.DecodeLive(ctx, count, func() (row store.LiveRow, err error) { //nolint:wrapcheck // read does
@@ -166,5 +166,5 @@ func loadLive(ctx context.Context, tx pgx.Tx) ([]ledger.Allocation, error) {
 		}
 		err = named(found.Scan(&row.ID, &row.Forget, (*pgtype.DriverBytes)(&row.Payload)), row.ID)
 		return row, err
-	})
+	}, rest, take)
 }

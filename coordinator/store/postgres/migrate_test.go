@@ -116,7 +116,7 @@ func TestMigrationForward(t *testing.T) {
 		if err := s.Commit(t.Context(), store.Batch{Epoch: meta.Epoch, Changes: added}); err != nil {
 			t.Errorf("version %d: %v", version, err)
 		}
-		snapshot, err := s.Load(t.Context(), meta.Epoch, time.Time{})
+		snapshot, err := s.Load(t.Context(), meta.Epoch, time.Time{}, nil)
 		if err != nil || len(snapshot.Providers) != 1 || snapshot.Providers[0].ClusterName != provider.ClusterName {
 			t.Errorf("version %d: %+v, %v", version, snapshot.Providers, err)
 		}
@@ -126,7 +126,7 @@ func TestMigrationForward(t *testing.T) {
 // wantWhole loads and compares the revision and the number of live allocations.
 func wantWhole(t *testing.T, s *Store, epoch, revision uint64, live int) {
 	t.Helper()
-	snapshot, err := s.Load(t.Context(), epoch, time.Time{})
+	snapshot, err := s.Load(t.Context(), epoch, time.Time{}, nil)
 	if err != nil || snapshot.Revision != revision || len(snapshot.Allocations) != live {
 		t.Fatalf("revision %d, %d live, %v; want revision %d, %d live", snapshot.Revision, len(snapshot.Allocations), err, revision, live)
 	}

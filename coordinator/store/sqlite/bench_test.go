@@ -231,7 +231,7 @@ func BenchmarkLoad(b *testing.B) {
 					b.Fatal(err)
 				}
 				led := time.Now()
-				snapshot, err := s.Load(b.Context(), meta.Epoch, since)
+				snapshot, err := s.Load(b.Context(), meta.Epoch, since, nil)
 				if err != nil || len(snapshot.Allocations) != live {
 					b.Fatal(len(snapshot.Allocations), err)
 				}

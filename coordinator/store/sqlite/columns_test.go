@@ -67,7 +67,7 @@ func TestAKeyOfBytesIsSetAsideNotTheTextLikeIt(t *testing.T) {
 	if err := administer(t, s, "INSERT INTO host SELECT CAST(id AS BLOB), payload FROM host"); err != nil {
 		t.Fatal(err)
 	}
-	_, err := s.Load(t.Context(), meta.Epoch, time.Time{})
+	_, err := s.Load(t.Context(), meta.Epoch, time.Time{}, nil)
 	row, named := errors.AsType[*store.RowError](err)
 	if !named || row.Table != store.HostTable || row.Key != "vm" {
 		t.Fatalf("%v; want the host named", err)
@@ -81,7 +81,7 @@ func TestAKeyOfBytesIsSetAsideNotTheTextLikeIt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if left, err := s.Load(t.Context(), meta.Epoch, time.Time{}); err != nil || len(left.Hosts) != 1 || left.Hosts[0].Address != "right" {
+	if left, err := s.Load(t.Context(), meta.Epoch, time.Time{}, nil); err != nil || len(left.Hosts) != 1 || left.Hosts[0].Address != "right" {
 		t.Errorf("%+v, %v; want the other one", left.Hosts, err)
 	}
 }
@@ -102,7 +102,7 @@ func TestARequestIDIsRememberedFromThePayload(t *testing.T) {
 	if err := s.Commit(t.Context(), store.Batch{Epoch: meta.Epoch, Changes: ledger.Changes{Revision: 2, Transitions: []ledger.Allocation{ended, live}}}); err != nil {
 		t.Fatal(err)
 	}
-	whole, err := s.Load(t.Context(), meta.Epoch, time.Time{})
+	whole, err := s.Load(t.Context(), meta.Epoch, time.Time{}, nil)
 	if err != nil || len(whole.Remembered) != 1 || said.Len() > 0 {
 		t.Fatalf("%+v, %v, %s", whole.Remembered, err, &said)
 	}
@@ -114,7 +114,7 @@ func TestARequestIDIsRememberedFromThePayload(t *testing.T) {
 		if err := administer(t, s, "UPDATE allocation SET "+column+" = "+value+" WHERE id = 1"); err != nil {
 			t.Fatal(err)
 		}
-		got, err := s.Load(t.Context(), meta.Epoch, time.Time{})
+		got, err := s.Load(t.Context(), meta.Epoch, time.Time{}, nil)
 		if err != nil || len(got.Remembered) != 1 || got.Remembered[0] != whole.Remembered[0] {
 			t.Errorf("%s: %+v, %v; want %+v", column, got.Remembered, err, whole.Remembered)
 		}
@@ -131,7 +131,7 @@ func TestARequestIDIsRememberedFromThePayload(t *testing.T) {
 				t.Errorf("%s: the log says %q; want %q", column, &said, want)
 			}
 		}
-		if got, err := s.Load(t.Context(), meta.Epoch, ended.Ended.Add(time.Hour).Time()); column != "ended" && (err != nil || len(got.Remembered) != 0) {
+		if got, err := s.Load(t.Context(), meta.Epoch, ended.Ended.Add(time.Hour).Time(), nil); column != "ended" && (err != nil || len(got.Remembered) != 0) {
 			t.Errorf("%s: remembered after its time: %+v, %v", column, got.Remembered, err)
 		}
 	}
@@ -139,7 +139,7 @@ func TestARequestIDIsRememberedFromThePayload(t *testing.T) {
 	if err := administer(t, s, "UPDATE allocation SET ended = 'x' WHERE id = 2"); err != nil {
 		t.Fatal(err)
 	}
-	_, err = s.Load(t.Context(), meta.Epoch, time.Time{})
+	_, err = s.Load(t.Context(), meta.Epoch, time.Time{}, nil)
 	if row, named := errors.AsType[*store.RowError](err); !named || row.Key != ledger.ID(2).String() {
 		t.Errorf("%v; want the live allocation named", err)
 	}

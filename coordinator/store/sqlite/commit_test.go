@@ -35,7 +35,7 @@ func wantRows(t *testing.T, s *Store, revision uint64, live int) (epoch uint64) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	snapshot, err := s.Load(t.Context(), meta.Epoch, time.Time{})
+	snapshot, err := s.Load(t.Context(), meta.Epoch, time.Time{}, nil)
 	if err != nil || snapshot.Revision != revision || len(snapshot.Allocations) != live {
 		t.Fatalf("revision %d, %d live, %v; want revision %d, %d live", snapshot.Revision, len(snapshot.Allocations), err, revision, live)
 	}

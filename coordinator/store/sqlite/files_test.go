@@ -193,7 +193,7 @@ func TestDamagedRow(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			_, err = s.Load(t.Context(), meta.Epoch, time.Time{})
+			_, err = s.Load(t.Context(), meta.Epoch, time.Time{}, nil)
 			var row *store.RowError
 			if !errors.As(err, &row) || row.Table != store.AllocationTable || row.Key != ledger.ID(7).String() {
 				t.Errorf("got %v", err)
@@ -264,7 +264,7 @@ func wantRevision(t *testing.T, file, log []byte, want uint64) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	snapshot, err := s.Load(t.Context(), meta.Epoch, time.Time{})
+	snapshot, err := s.Load(t.Context(), meta.Epoch, time.Time{}, nil)
 	if err != nil || snapshot.Revision != want || len(snapshot.Allocations) != 20 {
 		t.Fatalf("revision %d, %d allocations, %v; want revision %d", snapshot.Revision, len(snapshot.Allocations), err, want)
 	}

@@ -154,7 +154,7 @@ func verify(ctx context.Context, s *Store, least, most uint64) error {
 	if err != nil {
 		return err
 	}
-	snapshot, err := s.Load(ctx, meta.Epoch, time.Time{})
+	snapshot, err := s.Load(ctx, meta.Epoch, time.Time{}, nil)
 	if err != nil {
 		return err
 	}

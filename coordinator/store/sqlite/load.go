@@ -26,13 +26,13 @@ const (
 )
 
 // Load implements store.Store.
-func (s *Store) Load(ctx context.Context, epoch uint64, rememberSince time.Time) (ledger.Snapshot, error) {
+func (s *Store) Load(ctx context.Context, epoch uint64, rememberSince time.Time, take store.Take) (ledger.Snapshot, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	if s.closed {
 		return ledger.Snapshot{}, store.ErrClosed
 	}
-	snapshot, err := s.load(ctx, epoch, ledger.At(rememberSince))
+	snapshot, err := s.load(ctx, epoch, ledger.At(rememberSince), take)
 	if err != nil {
 		return ledger.Snapshot{}, fmt.Errorf("store: loading: %w", classify(err))
 	}
@@ -40,7 +40,7 @@ func (s *Store) Load(ctx context.Context, epoch uint64, rememberSince time.Time)
 }
 
 // load reads everything in one transaction, so that it is the state after one batch.
-func (s *Store) load(ctx context.Context, epoch uint64, since ledger.Instant) (snapshot ledger.Snapshot, err error) {
+func (s *Store) load(ctx context.Context, epoch uint64, since ledger.Instant, take store.Take) (snapshot ledger.Snapshot, err error) {
 	tx, err := s.reading.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
 	if err != nil {
 		return snapshot, err
@@ -69,7 +69,7 @@ func (s *Store) load(ctx context.Context, epoch uint64, since ledger.Instant) (s
 	if snapshot.Remembered, err = s.loadRemembered(ctx, tx, since); err != nil {
 		return snapshot, err
 	}
-	snapshot.Allocations, err = loadLive(ctx, tx)
+	err = loadLive(ctx, tx, &snapshot, take)
 	return snapshot, err
 }
 
@@ -153,14 +153,14 @@ func loadStrays(ctx context.Context, q querier) (damaged []store.Broken, err err
 }
 
 // loadLive reads the live rows. There are as many as were counted in the same transaction.
-func loadLive(ctx context.Context, q querier) ([]ledger.Allocation, error) {
+func loadLive(ctx context.Context, q querier, rest *ledger.Snapshot, take store.Take) error {
 	var count int
 	if err := q.QueryRowContext(ctx, countLiveSQL).Scan(&count); err != nil || count == 0 {
-		return nil, err
+		return err
 	}
 	rows, err := q.QueryContext(ctx, loadLiveSQL)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer rows.Close()
 	var forget column[int64]
@@ -174,5 +174,5 @@ func loadLive(ctx context.Context, q querier) ([]ledger.Allocation, error) {
 		}
 		row.Forget = forget.value
 		return row, err
-	})
+	}, rest, take)
 }

@@ -94,7 +94,7 @@ type contents struct {
 func read(t *testing.T, s *Store, epoch uint64) (c contents) {
 	t.Helper()
 	var err error
-	if c.Snapshot, err = s.Load(t.Context(), epoch, time.Time{}); err != nil {
+	if c.Snapshot, err = s.Load(t.Context(), epoch, time.Time{}, nil); err != nil {
 		t.Fatal(err)
 	}
 	query := store.HistoryQuery{PageSize: 1000}

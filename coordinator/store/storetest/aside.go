@@ -32,7 +32,7 @@ func Aside(t *testing.T, fresh func(t *testing.T) Opener, spoil func(t *testing.
 			}
 			commitOne(t, s, epoch)
 			spoil(t, s, test.table)
-			_, err := s.Load(t.Context(), epoch, time.Time{})
+			_, err := s.Load(t.Context(), epoch, time.Time{}, nil)
 			row, named := errors.AsType[*store.RowError](err)
 			if !named || row.Table != test.table || row.Key != test.key || row.Err == nil {
 				t.Fatalf("garbage in %s: %v: want the row named, and what is wrong with it", test.table, err)
@@ -42,7 +42,7 @@ func Aside(t *testing.T, fresh func(t *testing.T) Opener, spoil func(t *testing.
 			if _, err := aside.SetAside(t.Context(), row.Table, row.Key, func([]store.AsideRow) error { return refused }); !errors.Is(err, refused) {
 				t.Errorf("rows that are not kept: %v", err)
 			}
-			if _, err := s.Load(t.Context(), lead(t, s, 0).Epoch, time.Time{}); !errors.As(err, &row) {
+			if _, err := s.Load(t.Context(), lead(t, s, 0).Epoch, time.Time{}, nil); !errors.As(err, &row) {
 				t.Errorf("what is not kept stays: %v", err)
 			}
 			var kept []store.AsideRow
@@ -61,7 +61,7 @@ func Aside(t *testing.T, fresh func(t *testing.T) Opener, spoil func(t *testing.
 			if err := s.Commit(t.Context(), store.Batch{Epoch: before.Epoch}); !errors.Is(err, store.ErrDeposed) {
 				t.Errorf("the earlier leader goes on: %v", err)
 			}
-			left, err := s.Load(t.Context(), lead(t, s, 0).Epoch, time.Time{})
+			left, err := s.Load(t.Context(), lead(t, s, 0).Epoch, time.Time{}, nil)
 			if err != nil {
 				t.Fatalf("what is left cannot be read: %v", err)
 			}
@@ -104,12 +104,12 @@ func asideRefusal(t *testing.T, open Opener, spoil func(t *testing.T, s store.St
 	}
 	wantError(t, forget(a.ID()), store.ErrNotFound)
 	wantError(t, s.Commit(t.Context(), store.Batch{Epoch: epoch}), store.ErrDeposed)
-	left, err := s.Load(t.Context(), lead(t, s, 0).Epoch, time.Time{})
+	left, err := s.Load(t.Context(), lead(t, s, 0).Epoch, time.Time{}, nil)
 	if err != nil || len(left.Refusals) != 1 || left.Refusals[0] != b {
 		t.Errorf("%+v, %v; want the other one", left.Refusals, err)
 	}
 	spoil(t, s, store.RefusalTable)
-	left, err = s.Load(t.Context(), lead(t, s, 0).Epoch, time.Time{})
+	left, err = s.Load(t.Context(), lead(t, s, 0).Epoch, time.Time{}, nil)
 	if err != nil || len(left.Refusals) != 0 {
 		t.Errorf("%+v, %v; want none, and no error", left.Refusals, err)
 	}

@@ -111,7 +111,7 @@ func leads(t *testing.T, s store.Store, garbage string) {
 // rebuild is what a coordinator does when it begins to lead.
 func rebuild(t *testing.T, s store.Store) error {
 	t.Helper()
-	snapshot, err := s.Load(t.Context(), lead(t, s, 0).Epoch, time.Time{})
+	snapshot, err := s.Load(t.Context(), lead(t, s, 0).Epoch, time.Time{}, nil)
 	if err != nil {
 		return err //nolint:wrapcheck // names the row
 	}

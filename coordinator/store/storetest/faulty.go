@@ -178,11 +178,11 @@ func (f *Faulty) Lead(ctx context.Context, atLeast uint64) (store.Meta, error) {
 }
 
 // Load implements store.Store.
-func (f *Faulty) Load(ctx context.Context, epoch uint64, rememberSince time.Time) (ledger.Snapshot, error) {
+func (f *Faulty) Load(ctx context.Context, epoch uint64, rememberSince time.Time, take store.Take) (ledger.Snapshot, error) {
 	if err := f.reachable(); err != nil {
 		return ledger.Snapshot{}, err
 	}
-	return f.Store.Load(ctx, epoch, rememberSince)
+	return f.Store.Load(ctx, epoch, rememberSince, take)
 }
 
 // Follow implements store.Store.

@@ -24,7 +24,7 @@ func hosts(t *testing.T, s store.Store) int {
 	if err != nil {
 		t.Fatal(err)
 	}
-	snapshot, err := s.Load(t.Context(), meta.Epoch, time.Time{})
+	snapshot, err := s.Load(t.Context(), meta.Epoch, time.Time{}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +79,7 @@ func TestHangUntilReleased(t *testing.T) {
 			go func() { done <- f.Commit(t.Context(), one(1, "h")) }()
 			<-f.Hanging()
 			synctest.Wait()
-			snapshot, err := f.Load(t.Context(), 1, time.Time{})
+			snapshot, err := f.Load(t.Context(), 1, time.Time{}, nil)
 			if err != nil || len(snapshot.Hosts) != early {
 				t.Errorf("while it hangs: %d hosts, %v; want %d", len(snapshot.Hosts), err, early)
 			}

@@ -167,7 +167,7 @@ func testDelete(t *testing.T, open Opener) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("left (-want +got):\n%s", diff)
 	}
-	snapshot, err := s.Load(t.Context(), epoch, time.Time{})
+	snapshot, err := s.Load(t.Context(), epoch, time.Time{}, nil)
 	if err != nil || len(snapshot.Allocations) != 30 || len(snapshot.Remembered) != len(want) {
 		t.Errorf("%d live, %d remembered, %v; want 30 and %d", len(snapshot.Allocations), len(snapshot.Remembered), err, len(want))
 	}

@@ -98,7 +98,7 @@ func (s *memoryStore) usable(ctx context.Context) error {
 	return ctx.Err()
 }
 
-func (s *memoryStore) Load(ctx context.Context, epoch uint64, rememberSince time.Time) (ledger.Snapshot, error) {
+func (s *memoryStore) Load(ctx context.Context, epoch uint64, rememberSince time.Time, take store.Take) (ledger.Snapshot, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.usable(ctx); err != nil {
@@ -107,7 +107,18 @@ func (s *memoryStore) Load(ctx context.Context, epoch uint64, rememberSince time
 	if epoch != s.meta.Epoch {
 		return ledger.Snapshot{}, &store.DeposedError{Epoch: epoch, Stored: s.meta.Epoch}
 	}
-	return s.load(ledger.At(rememberSince))
+	snapshot, err := s.load(ledger.At(rememberSince))
+	if take == nil || err != nil {
+		return snapshot, err
+	}
+	rows := snapshot.Allocations
+	snapshot.Allocations = nil
+	for len(rows) > 0 && err == nil {
+		n := min(len(rows), 3)
+		err = take(&snapshot, rows[:n])
+		rows = rows[n:]
+	}
+	return snapshot, err
 }
 
 // load reads everything, and the request ids of what ended at or after a time.

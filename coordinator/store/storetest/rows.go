@@ -222,7 +222,7 @@ func testReaders(t *testing.T, open Opener) {
 	var reading sync.WaitGroup
 	for _, read := range []func(last uint64) (uint64, error){
 		func(uint64) (uint64, error) {
-			snapshot, err := s.Load(t.Context(), epoch, time.Time{})
+			snapshot, err := s.Load(t.Context(), epoch, time.Time{}, nil)
 			for _, a := range snapshot.Allocations {
 				if a.Revision != snapshot.Revision {
 					return 0, fmt.Errorf("allocation %d at revision %d in a snapshot of %d", a.ID, a.Revision, snapshot.Revision)

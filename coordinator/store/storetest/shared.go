@@ -63,7 +63,7 @@ func testDeposed(t *testing.T, open Opener) {
 		}
 		// not its own
 		wantError(t, a.Commit(t.Context(), store.Batch{Epoch: epoch, Changes: c}), store.ErrDeposed)
-		_, err = a.Load(t.Context(), old, time.Time{})
+		_, err = a.Load(t.Context(), old, time.Time{}, nil)
 		wantError(t, err, store.ErrDeposed)
 		m := newModel()
 		m.commit(transitions(Typical(1, ledger.Active, 1)))
@@ -100,10 +100,10 @@ func testTakeover(t *testing.T, open Opener) {
 		})
 		<-begun
 		taken := lead(t, next, 0)
-		snapshot, err := next.Load(t.Context(), taken.Epoch, time.Time{})
+		snapshot, err := next.Load(t.Context(), taken.Epoch, time.Time{}, nil)
 		committing.Wait()
 		wantError(t, failed, store.ErrDeposed)
-		again, againErr := next.Load(t.Context(), taken.Epoch, time.Time{})
+		again, againErr := next.Load(t.Context(), taken.Epoch, time.Time{}, nil)
 		if err := errors.Join(err, againErr, takeoverWhole(snapshot)); err != nil {
 			t.Fatalf("round %d: %v", round, err)
 		}

@@ -111,7 +111,7 @@ type tester interface {
 // wantLoad compares what is loaded with the model.
 func wantLoad(t tester, s store.Store, epoch uint64, m *model, since ledger.Instant) {
 	t.Helper()
-	got, err := s.Load(t.Context(), epoch, since.Time())
+	got, err := s.Load(t.Context(), epoch, since.Time(), nil)
 	if err != nil {
 		t.Fatalf("load: %v", err)
 	}
@@ -179,7 +179,7 @@ func testFence(t *testing.T, open Opener) {
 		} {
 			wantError(t, s.Commit(t.Context(), store.Batch{Epoch: stale, Changes: c}), store.ErrDeposed)
 		}
-		_, err := s.Load(t.Context(), stale, time.Time{})
+		_, err := s.Load(t.Context(), stale, time.Time{}, nil)
 		wantError(t, err, store.ErrDeposed)
 	}
 	wantLoad(t, s, epoch, m, 0)
@@ -268,7 +268,7 @@ func testKeepTime(t *testing.T, open Opener) {
 		t.Errorf("%+v, %v; want time 2000", meta, err)
 	}
 	led := lead(t, s, 0)
-	if snapshot, err := s.Load(t.Context(), led.Epoch, time.Time{}); err != nil || led.Time != 2000 || snapshot.Time != 2000 {
+	if snapshot, err := s.Load(t.Context(), led.Epoch, time.Time{}, nil); err != nil || led.Time != 2000 || snapshot.Time != 2000 {
 		t.Errorf("led at %d, loaded %d, %v; want time 2000", led.Time, snapshot.Time, err)
 	}
 	late := store.Batch{Epoch: epoch, Changes: alone, KeepTime: true}
@@ -282,7 +282,7 @@ func testClosed(t *testing.T, open Opener) {
 	}
 	_, err := s.Lead(t.Context(), 0)
 	wantError(t, err, store.ErrClosed)
-	_, err = s.Load(t.Context(), epoch, time.Time{})
+	_, err = s.Load(t.Context(), epoch, time.Time{}, nil)
 	wantError(t, err, store.ErrClosed)
 	wantError(t, s.Commit(t.Context(), store.Batch{Epoch: epoch}), store.ErrClosed)
 	wantError(t, s.Commit(t.Context(), store.Batch{Epoch: epoch, Changes: transitions(Typical(1, ledger.Active, 1))}), store.ErrClosed)
