@@ -214,7 +214,8 @@ func (s *scale) slices(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, echoing.stop()) }()
-	echoed := &slice{fleet: true, how: order{Aside: true, Echo: echoing.first.Address}}
+	aside := order{Aside: true, Echo: echoing.first.Address}
+	apart, echoed := &slice{load: true, fleet: true, how: aside}, &slice{fleet: true, how: aside}
 	coordinator, echo := s.pid(), echoing.command.Process.Pid
 	rounds := s.rounds(s.workload.Rounds)
 	if s.short {
@@ -224,7 +225,7 @@ func (s *scale) slices(ctx context.Context) (err error) {
 		for _, one := range []struct {
 			*slice
 			server int
-		}{{alone, coordinator}, {beside, coordinator}, {changed, coordinator}, {echoed, echo}, {quiet, coordinator}, {own, coordinator}} {
+		}{{alone, coordinator}, {beside, coordinator}, {apart, coordinator}, {changed, coordinator}, {echoed, echo}, {quiet, coordinator}, {own, coordinator}} {
 			if err := one.run(ctx, one.server, s.load, s.fleet, s.workload.Every, s.period(s.workload.Duration), round > 0 || rounds == 1); err != nil {
 				return err
 			}
@@ -237,12 +238,14 @@ func (s *scale) slices(ctx context.Context) (err error) {
 		s.line("scale/"+one.name+"-cpu", median(one.each()), "µs", median(ratios(one.each(), echoed.each())))
 		s.line("scale/"+one.name+"-p50", median(one.syncs), "µs", 0)
 	}
-	s.line("scale/failed-reports", float64(beside.failed+changed.failed+quiet.failed+own.failed+echoed.failed), "reports", 0)
+	s.line("scale/failed-reports", float64(beside.failed+changed.failed+quiet.failed+own.failed+echoed.failed+apart.failed), "reports", 0)
 	s.line("scale/cpu", median(changed.cpu), "% of a core", 0)
 	s.line("scale/reports", median(changed.reports), "1/s", 0)
 	s.line("scale/report-p99", median(changed.slowest), "µs", 0)
 	s.line("scale/p50", median(beside.p50), "µs", median(ratios(beside.p50, alone.p50)))
 	s.line("scale/p99", median(beside.p99), "µs", median(ratios(beside.p99, alone.p99)))
+	s.line("scale/beside-p50", median(beside.p50), "µs", median(ratios(beside.p50, apart.p50)))
+	s.line("scale/beside-p99", median(beside.p99), "µs", median(ratios(beside.p99, apart.p99)))
 	s.aloneP99 = median(alone.p99)
 	s.line("scale/alone-p50", median(alone.p50), "µs", 0)
 	s.line("scale/alone-p99", median(alone.p99), "µs", 0)

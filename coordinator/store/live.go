@@ -18,17 +18,21 @@ type LiveRow struct {
 }
 
 // chunk is some rows, passed from the goroutine that reads them to those that decode them, and
-// from there to the one that takes them.
+// from there to the one that takes them. Then its memory is used again.
 type chunk struct {
-	rows     []ledger.Allocation // as long as the others
 	ids      []ledger.ID
 	forget   []bool
 	ends     []int // of each payload in payloads
 	payloads []byte
-	decoded  chan struct{} // closed once rows are there
+	rows     []ledger.Allocation
+	decoded  chan struct{} // tells once that the rows are there
 }
 
-const chunkRows = 256
+const (
+	chunkRows = 256
+	// chunksAhead is how many chunks are read and not yet taken.
+	chunksAhead = 16
+)
 
 // DecodeLive reads and decodes count rows, several at the same time, because this is most of the
 // time of a coordinator's start. next is called by one goroutine, once for each row; take by
@@ -39,14 +43,28 @@ func DecodeLive(ctx context.Context, count int, next func() (LiveRow, error), re
 		take = keep
 	}
 	work, ctx := errgroup.WithContext(ctx)
-	workers := runtime.GOMAXPROCS(0)
-	undecoded, untaken := make(chan *chunk, workers), make(chan *chunk, 4*workers)
+	free, undecoded, untaken := make(chan *chunk, chunksAhead), make(chan *chunk, chunksAhead), make(chan *chunk, chunksAhead)
+	for range chunksAhead {
+		free <- &chunk{decoded: make(chan struct{}, 1)}
+	}
 	work.Go(func() error {
 		defer close(undecoded)
 		defer close(untaken)
-		return readChunks(ctx, count, next, undecoded, untaken)
+		for left := count; left > 0; left -= chunkRows {
+			select {
+			case c := <-free:
+				if err := c.read(min(left, chunkRows), next); err != nil {
+					return err
+				}
+				undecoded <- c // there is room: no more chunks than that
+				untaken <- c
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		return nil
 	})
-	for range workers {
+	for range runtime.GOMAXPROCS(0) {
 		work.Go(func() error {
 			for c := range undecoded {
 				if err := c.decode(); err != nil {
@@ -66,60 +84,39 @@ func DecodeLive(ctx context.Context, count int, next func() (LiveRow, error), re
 			if err := take(rest, c.rows); err != nil {
 				return err
 			}
+			free <- c
 		}
 		return nil
 	})
 	return work.Wait() //nolint:wrapcheck // ours
 }
 
-// readChunks cuts the rows into chunks, and passes each to those who decode and to the one who
-// takes.
-func readChunks(ctx context.Context, count int, next func() (LiveRow, error), undecoded, untaken chan<- *chunk) error {
-	for count > 0 {
-		c := &chunk{decoded: make(chan struct{})}
-		if err := c.read(min(count, chunkRows), next); err != nil {
-			return err
-		}
-		count -= len(c.ids)
-		for _, to := range []chan<- *chunk{untaken, undecoded} {
-			select {
-			case to <- c:
-			case <-ctx.Done():
-				return ctx.Err()
-			}
-		}
-	}
-	return nil
-}
-
 func (c *chunk) read(count int, next func() (LiveRow, error)) error {
-	c.ids, c.forget, c.ends = make([]ledger.ID, count), make([]bool, count), make([]int, count)
-	for i := range count {
+	c.ids, c.forget, c.ends, c.payloads = c.ids[:0], c.forget[:0], c.ends[:0], c.payloads[:0]
+	for range count {
 		row, err := next()
 		if err != nil {
 			return err
 		}
-		if c.payloads == nil {
-			c.payloads = make([]byte, 0, len(row.Payload)*count*5/4)
-		}
 		c.payloads = append(c.payloads, row.Payload...)
-		c.ids[i], c.forget[i], c.ends[i] = ledger.ID(Unsigned(row.ID)), row.Forget != 0, len(c.payloads)
+		c.ids, c.forget = append(c.ids, ledger.ID(Unsigned(row.ID))), append(c.forget, row.Forget != 0)
+		c.ends = append(c.ends, len(c.payloads))
 	}
 	return nil
 }
 
 func (c *chunk) decode() error {
-	c.rows = make([]ledger.Allocation, len(c.ids))
+	c.rows = c.rows[:0]
 	begin := 0
-	for i := range c.rows {
-		var err error
-		if c.rows[i], err = DecodeAllocation(c.ids[i], c.forget[i], c.payloads[begin:c.ends[i]]); err != nil {
+	for i, end := range c.ends {
+		row, err := DecodeAllocation(c.ids[i], c.forget[i], c.payloads[begin:end])
+		if err != nil {
 			return err
 		}
-		begin = c.ends[i]
+		c.rows = append(c.rows, row)
+		begin = end
 	}
-	c.payloads = nil
-	close(c.decoded)
+	c.decoded <- struct{}{}
 	return nil
 }
 
