@@ -53,7 +53,7 @@ func failoverSuite(ctx context.Context, r *run) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, t.stop()) }()
-	fleet, err := r.startChild(ctx, "fleet", order{Workload: name, Hosts: w.Hosts, Consul: t.consul.Address, Ride: true})
+	fleet, err := r.startChild(ctx, "fleet", order{Workload: name, Hosts: w.Hosts, Connections: w.Many, Consul: t.consul.Address, Ride: true})
 	if err != nil {
 		return err
 	}

@@ -97,17 +97,8 @@ func (c *scaleChild) setUp(ctx context.Context, o order) (answer, error) {
 		return answer{}, fmt.Errorf("scale: %w", err)
 	}
 	c.connections = o.Connections
-	lanes, clients := make([]sync.Mutex, o.Connections), make([]*client.Client, o.Connections)
-	for i := range clients {
-		clients[i] = client.NewCluster(c.finder, client.WithoutRetries())
-	}
-	for i := range o.Hosts {
-		a, err := newSimulated(w, i, clients[i%len(clients)])
-		if err != nil {
-			return answer{}, err
-		}
-		a.lane = &lanes[i%len(lanes)]
-		c.agents = append(c.agents, a)
+	if c.agents, err = newAgents(w, o, c.finder); err != nil {
+		return answer{}, err
 	}
 	for range o.Own {
 		c.own = append(c.own, client.NewCluster(c.finder, client.WithoutRetries()))

@@ -22,8 +22,8 @@ import (
 )
 
 // fleetChild is a process with the agents of many hosts that do not exist. Each has the product's
-// tracker, a client and a connection of its own, and makes real calls at the interval that the
-// coordinator answers. Its measurements are made up.
+// tracker, and makes real calls at the interval that the coordinator answers. Its measurements are
+// made up.
 type fleetChild struct {
 	agents []*simulated
 }
@@ -98,14 +98,30 @@ func (c *fleetChild) setUp(ctx context.Context, o order, finder discovery.Finder
 	if err != nil {
 		return err
 	}
-	for i := range o.Hosts {
-		a, err := newSimulated(w, i, client.NewCluster(finder, client.WithoutRetries()))
-		if err != nil {
-			return err
-		}
-		c.agents = append(c.agents, a)
+	if c.agents, err = newAgents(w, o, finder); err != nil {
+		return err
 	}
 	return setUpAll(ctx, w, c.agents)
+}
+
+// newAgents makes the agents of an order, each with a connection of its own, or, if the order says
+// so, with connections that all share.
+func newAgents(w *workload, o order, finder discovery.Finder) ([]*simulated, error) {
+	clients := make([]*client.Client, cmp.Or(o.Connections, o.Hosts))
+	for i := range clients {
+		clients[i] = client.NewCluster(finder, client.WithoutRetries())
+	}
+	lanes, agents := make([]sync.Mutex, o.Connections), make([]*simulated, o.Hosts)
+	for i := range agents {
+		var err error
+		if agents[i], err = newSimulated(w, i, clients[i%len(clients)]); err != nil {
+			return nil, err
+		}
+		if len(lanes) > 0 {
+			agents[i].lane = &lanes[i%len(lanes)]
+		}
+	}
+	return agents, nil
 }
 
 // newSimulated makes the agent of a host of the workload.
