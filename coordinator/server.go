@@ -61,6 +61,8 @@ type Self struct {
 	// Mismatch takes why it may not stand for election because of its store, and nil once it may:
 	// until then it is not ready.
 	Mismatch func(error)
+	// Prepared reports whether it could serve as soon as it leads. If not, others go first.
+	Prepared func() bool
 }
 
 // Server is a coordinator. Make it with New, then call Run, or Serve with a listener of your own,
@@ -252,7 +254,7 @@ func (s *Server) start(ctx context.Context) error {
 	if elect == nil {
 		elect = func(Self) (election.Election, error) { return election.Alone(s.URL), nil }
 	}
-	elected, err := elect(Self{URL: s.URL(), Alive: s.loop.Alive, Mismatch: s.mismatch.set})
+	elected, err := elect(Self{URL: s.URL(), Alive: s.loop.Alive, Mismatch: s.mismatch.set, Prepared: s.loop.Prepared})
 	if err != nil {
 		return err
 	}

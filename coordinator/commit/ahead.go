@@ -33,6 +33,9 @@ type follower struct {
 	// cancelRead ends the reading that is under way; nil: none is.
 	cancelRead atomic.Pointer[context.CancelFunc]
 
+	// prepared says that a leadership would begin with what is filed, or that nothing is ever filed.
+	prepared atomic.Bool
+
 	mu    sync.Mutex  // held while it reads and files
 	ahead *core.Ahead // guarded by mu
 }
@@ -40,6 +43,10 @@ type follower struct {
 func newFollower(loop *Loop) *follower {
 	return &follower{loop: loop, ahead: loop.core.Ahead(loop.Store, loop.addFiles)}
 }
+
+// Prepared reports whether this coordinator could serve soon after it begins to lead, because it
+// need not read everything first.
+func (loop *Loop) Prepared() bool { return loop.follower.prepared.Load() }
 
 // addFiles adds the rules and the providers of files to those of the store.
 func (loop *Loop) addFiles(s *ledger.Snapshot) {
@@ -100,6 +107,7 @@ func (f *follower) follow(ctx context.Context) error {
 		return errNotNow
 	}
 	err := f.ahead.Follow(ctx)
+	f.prepared.Store(f.ahead.Prepared() || errors.Is(err, store.ErrNotFollowed))
 	if err != nil && f.suspended.Load() {
 		return errNotNow
 	}
@@ -120,6 +128,7 @@ func (f *follower) resume() { f.suspended.Store(false) }
 func (f *follower) load(ctx context.Context, meta store.Meta, whole bool) (snapshot ledger.Snapshot, copied bool, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.prepared.Store(false) // what is filed is used up
 	snapshot, why, err := f.ahead.Load(ctx, meta, f.loop.rememberSince(meta).Time(), whole)
 	if why != nil && !errors.Is(why, core.ErrNothingFiled) {
 		f.loop.Log.Warn("this standby's copy of the ledger is not used: everything is loaded from the store", "why", why)

@@ -32,7 +32,13 @@ func TestWhoStandsByHasTheLedgerFiled(t *testing.T) {
 		go second.Run()
 		defer second.Close()
 		for turn := range 2 {
+			if turn == 0 && second.Prepared() {
+				t.Error("it is prepared before it has read anything")
+			}
 			time.Sleep(3 * followEvery)
+			if !second.Prepared() {
+				t.Errorf("turn %d: it is not prepared", turn)
+			}
 			grant(first, "b")
 			select {
 			case <-second.Lead().Began:
@@ -43,6 +49,9 @@ func TestWhoStandsByHasTheLedgerFiled(t *testing.T) {
 				t.Errorf("turn %d: %d loads, %+v; want two reservations and no load", turn, s.loads.Load(), c)
 			}
 			second.StepDown()
+			if second.Prepared() {
+				t.Errorf("turn %d: it is prepared with what is used up", turn)
+			}
 			time.Sleep(10 * time.Second) // the first one has noticed, and leads again
 		}
 	})
@@ -75,6 +84,9 @@ func TestAStoreThatCannotBeFollowedIsLoaded(t *testing.T) {
 			d := newLoopRig(t, s, nil)
 			go d.Run()
 			time.Sleep(followAgain + 2*followEvery)
+			if got := d.Prepared(); got != errors.Is(err, store.ErrNotFollowed) {
+				t.Errorf("%v: prepared %t", err, got)
+			}
 			if n := s.asked.Load(); n != want {
 				t.Errorf("%v: asked %d times; want %d", err, n, want)
 			}

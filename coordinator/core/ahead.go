@@ -48,6 +48,9 @@ var (
 	ErrBehind = errors.New("the store changes faster than it can be read")
 )
 
+// Prepared reports whether there is something filed.
+func (a *Ahead) Prepared() bool { return a.filed != nil }
+
 // Drop forgets what is filed.
 func (a *Ahead) Drop() {
 	a.filed, a.mark, a.quotas, a.providers, a.whole = nil, store.Mark{}, nil, nil, 0

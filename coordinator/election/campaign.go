@@ -25,6 +25,11 @@ const (
 	lastAttempt  = time.Second
 )
 
+// preparedFirst is how long a coordinator that is not prepared lets others try to lead. They are
+// told of the free key at the same time, and need three requests to Consul. To read 200,000
+// allocations takes some seconds.
+const preparedFirst = 500 * time.Millisecond
+
 // Campaign implements Election. An error other than the context's refuses before anything has
 // worked: a token that may not do this, a certificate that is not trusted, an address that speaks
 // something else. Later such errors are logged, and it is tried again.
@@ -39,6 +44,7 @@ func (e *ConsulElection) Campaign(ctx context.Context) (Term, error) {
 	if err := c.claimStore(ctx, pause); err != nil {
 		return nil, err
 	}
+	letsOthers := false // one that is prepared goes first: another one has led
 	for {
 		e.mu.Lock()
 		now, changed := e.reading, e.changed
@@ -47,6 +53,8 @@ func (e *ConsulElection) Campaign(ctx context.Context) (Term, error) {
 		switch {
 		case now.refusal != nil:
 			return nil, now.refusal
+		case now.known && now.holder == "" && letsOthers && e.options.Prepared != nil && !e.options.Prepared():
+			letsOthers, again = false, preparedFirst
 		case now.known && now.holder == "":
 			term, err := c.acquire(ctx)
 			if term != nil || err != nil {
@@ -58,6 +66,7 @@ func (e *ConsulElection) Campaign(ctx context.Context) (Term, error) {
 			again = pause.NextBackOff()
 		default:
 			pause.Reset()
+			letsOthers = now.known
 			again = c.checkTwin(now)
 		}
 		if err := waitForChange(ctx, changed, again); err != nil {

@@ -41,6 +41,9 @@ type Options struct {
 	// and must answer by then. A coordinator that is not alive does not count as healthy, and does
 	// not go on leading. Default always.
 	Alive func(ctx context.Context) error
+	// Prepared says whether the coordinator could serve as soon as it leads. If not, it lets others
+	// try first when a leader has gone. Default always.
+	Prepared func() bool
 	// StoreID is the store that this coordinator would lead on. It campaigns only if the others
 	// have the same, see ClaimStore. Default: the store is not compared.
 	StoreID string

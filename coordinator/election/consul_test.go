@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -50,6 +51,34 @@ func TestOneOfThreeLeadsAndAllKnow(t *testing.T) {
 	t.Logf("planned hand-over: %v", took)
 	if second == first || took > time.Second+delays() {
 		t.Errorf("%d leads after %d, %v later: want another one within 1s", second, first, took)
+	}
+}
+
+// A coordinator that has to read everything before it could serve lets one go first that has not.
+// If there is none, it leads.
+func TestAPreparedCoordinatorGoesFirst(t *testing.T) {
+	for round := range 4 {
+		t.Run(strconv.Itoa(round), func(t *testing.T) {
+			leader, prepared := newCandidate(t, shared.Address, "a"), newCandidate(t, shared.Address, "c")
+			other := newCandidate(t, shared.Address, "b", func(_ *consul.Config, o *Options) { o.Prepared = func() bool { return false } })
+			first := leader.lead(t, 7)
+			second, third := prepared.campaign(t), other.campaign(t)
+			for _, c := range []*coordinator{prepared, other} {
+				c.knows(t, Leader{URL: leader.options.URL, Epoch: 7, StoreID: storeOne})
+			}
+			if err := first.Resign(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			select {
+			case <-third:
+				t.Fatal("one that is not prepared leads: want the other one")
+			case term := <-second:
+				if err := term.Resign(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			await(t, "the one that is left", third)
+		})
 	}
 }
 
