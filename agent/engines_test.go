@@ -85,6 +85,31 @@ func TestReleaseIsPassedOnThoughItsCallerHasGone(t *testing.T) {
 	}
 }
 
+// A caller that allows more time than the agent's patience gets its answer within that.
+func TestReleaseLastsForItsCallersDeadline(t *testing.T) {
+	s := newSubject(t)
+	s.config.Patience = 100 * time.Millisecond
+	s.start()
+	a := s.allocate(100)
+	s.coordinator.goAway()
+	answered := make(chan error, 1)
+	go func() {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		_, err := s.Release(ctx, &bursarv1.ReleaseRequest{Id: a.GetId()})
+		answered <- err
+	}()
+	select {
+	case err := <-answered:
+		t.Fatalf("answered while nobody was there: %v", err)
+	case <-time.After(500 * time.Millisecond):
+	}
+	s.coordinator.comeBack()
+	if err := <-answered; err != nil {
+		t.Error(err)
+	}
+}
+
 // tree is an engine whose root and inner process the test can kill; rest is what the root does
 // when it has started the other.
 func (s *subject) tree(rest string) (id string, root *exec.Cmd, inner *proc.Held) {

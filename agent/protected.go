@@ -36,7 +36,7 @@ func (s *settings) protectsAll(capacity *bursarv1.Resource) (list []*ConfigError
 		return nil // of the agent's own making
 	}
 	for dimension, kept := range s.protected.All() {
-		if most, limited := has.Get(dimension); limited && kept >= most {
+		if most, limited := has.Get(dimension); limited && kept > 0 && kept >= most {
 			list = append(list, &ConfigError{
 				"protected." + dimension, resource.FormatQuantity(dimension, kept),
 				"less than " + resource.FormatQuantity(dimension, most) + ", which is all that the host has: engines get none of it",
@@ -50,7 +50,7 @@ func (s *settings) protectsAll(capacity *bursarv1.Resource) (list []*ConfigError
 func (a *Agent) warnOfProtected(capacity *bursarv1.Resource) {
 	list := a.settings().protectsAll(capacity)
 	for _, wrong := range list {
-		if !slices.ContainsFunc(a.protectsAll, func(e *ConfigError) bool { return *e == *wrong }) {
+		if !slices.ContainsFunc(a.protectsAll, func(e *ConfigError) bool { return e.Field == wrong.Field && e.Value == wrong.Value }) {
 			a.log.Warn("all that the host has is protected", "field", wrong.Field, "value", wrong.Value, "want", wrong.Want)
 		}
 	}

@@ -12,11 +12,15 @@ import (
 )
 
 // Release gives an allocation back, and stops watching its engine. If no coordinator answers, it
-// goes on for the configured patience, also if its caller does not wait for that: a launcher whose
-// engine has ended may end, too.
+// goes on until its caller's deadline, and for the configured patience at least, also if its caller
+// does not wait for that: a launcher whose engine has ended may end, too.
 func (s *service) Release(ctx context.Context, request *bursarv1.ReleaseRequest) (*bursarv1.ReleaseResponse, error) {
 	a := s.agent
-	ctx, cancel := a.bounded(context.WithoutCancel(ctx), 0)
+	bound := a.settings().Patience
+	if deadline, has := ctx.Deadline(); has {
+		bound = max(bound, time.Until(deadline))
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), bound)
 	defer cancel()
 	defer context.AfterFunc(s.stopping, cancel)() //nolint:contextcheck // two contexts end the call
 	if err := a.ownHost(ctx, request.GetId()); err != nil {

@@ -26,7 +26,8 @@ const (
 	syncGap = 20 * time.Millisecond
 	// refusalGap is the least time between two Syncs that tell of grants which this host refuses,
 	// or ask what has ended before it does. All that are refused within it share one: with more
-	// Syncs, one user who asks for what is not there would keep the coordinator busy.
+	// Syncs, one user who asks for what is not there would keep the coordinator busy. A grant that
+	// only fits once the agent has heard of a release may wait for it, too.
 	refusalGap = 250 * time.Millisecond
 	// syncRetryFirst and syncRetryLast are the delays after failed calls: the first, and what they
 	// grow to. Engines that wait for a new leader to know their host wait that long at most; a
@@ -84,9 +85,6 @@ func (a *Agent) syncLoop(ctx context.Context) error {
 		a.unsynced.Store(false)
 		retry.Reset()
 		next := now.Add(a.interval())
-		if a.refusing() && next.After(a.refusalDue()) {
-			next = a.refusalDue()
-		}
 		switch {
 		case a.urgent():
 			next = now
@@ -94,6 +92,9 @@ func (a *Agent) syncLoop(ctx context.Context) error {
 			next = now.Add(a.spread())
 		}
 		a.syncDue.set(later(next, now.Add(syncGap)), now.Add(syncGap))
+		if a.refusing() { // after that, or one that comes in between would wait for an interval
+			a.syncDue.noLaterThan(a.refusalDue())
+		}
 	}
 	return nil
 }

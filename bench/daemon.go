@@ -92,6 +92,7 @@ type setup struct {
 	store    string        // address of a database
 	consul   string        // address of the Consul that elects; empty: no election
 	interval time.Duration // between two reports of a host
+	patient  bool          // no host is suspect because it does not report for a minute
 }
 
 // configure is the configuration of a coordinator that serves on an address.
@@ -106,9 +107,15 @@ func (s setup) configure(address string) string {
 	} else {
 		b.WriteString("election: alone\n")
 	}
+	var times []string
 	if s.interval > 0 {
-		// Hosts of the ledger need not report.
-		fmt.Fprintf(&b, "times: {interval: %s, lostAfter: %s}\n", s.interval, never)
+		times = append(times, "interval: "+s.interval.String(), "lostAfter: "+never.String()) // hosts of the ledger need not report
+	}
+	if s.patient {
+		times = append(times, "suspectAfter: 10")
+	}
+	if len(times) > 0 {
+		fmt.Fprintf(&b, "times: {%s}\n", strings.Join(times, ", "))
 	}
 	return b.String()
 }

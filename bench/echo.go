@@ -40,12 +40,14 @@ func (c *echoChild) Release(context.Context, *bursarv1.ReleaseRequest) (*bursarv
 // reportEcho answers reports. It does not validate them, as a coordinator does not.
 type reportEcho struct {
 	bursarv1connect.UnimplementedHostServiceHandler
+
+	interval time.Duration // that it answers
 }
 
 // Sync answers that there is nothing new.
-func (reportEcho) Sync(_ context.Context, req *bursarv1.SyncRequest) (*bursarv1.SyncResponse, error) {
+func (e reportEcho) Sync(_ context.Context, req *bursarv1.SyncRequest) (*bursarv1.SyncResponse, error) {
 	return &bursarv1.SyncResponse{
-		Epoch: req.GetEpoch(), Leadership: req.GetLeadership(), LedgerSequence: req.GetLedgerSequence(), Interval: durationpb.New(10 * time.Second),
+		Epoch: req.GetEpoch(), Leadership: req.GetLeadership(), LedgerSequence: req.GetLedgerSequence(), Interval: durationpb.New(e.interval),
 	}, nil
 }
 
@@ -67,7 +69,7 @@ func (c *echoChild) do(ctx context.Context, o order) (answer, error) {
 	mux := http.NewServeMux()
 	mux.Handle(bursarv1connect.NewAllocationServiceHandler(c,
 		connect.WithInterceptors(validate.NewInterceptor()), connect.WithReadMaxBytes(1<<20), connect.WithCompressMinBytes(4<<10)))
-	mux.Handle(bursarv1connect.NewHostServiceHandler(reportEcho{}, connect.WithReadMaxBytes(1<<20), connect.WithCompressMinBytes(4<<10)))
+	mux.Handle(bursarv1connect.NewHostServiceHandler(reportEcho{interval: o.Every}, connect.WithReadMaxBytes(1<<20), connect.WithCompressMinBytes(4<<10)))
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
 	protocols.SetUnencryptedHTTP2(true)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -39,7 +40,7 @@ func scaleSuite(ctx context.Context, r *run) (err error) {
 	if err != nil {
 		return err
 	}
-	s := &scale{run: r, workload: w, hosts: r.size(w.Hosts), setup: setup{dir: filepath.Join(r.dir, "scale")}}
+	s := &scale{run: r, workload: w, hosts: r.size(w.Hosts), setup: setup{dir: filepath.Join(r.dir, "scale"), patient: true}}
 	if r.short {
 		s.setup.interval = time.Second
 	}
@@ -209,7 +210,7 @@ func (s *scale) slices(ctx context.Context) (err error) {
 	alone, beside := &slice{load: true}, &slice{load: true, fleet: true}
 	changed, quiet := &slice{fleet: true}, &slice{fleet: true, how: order{Quiet: true}}
 	own := &slice{fleet: true, how: order{OverOwn: true, Every: s.workload.Tick}}
-	echoing, err := s.startChild(ctx, "echo", order{Echo: "127.0.0.1:0"})
+	echoing, err := s.startChild(ctx, "echo", order{Echo: "127.0.0.1:0", Every: cmp.Or(s.setup.interval, 10*time.Second)})
 	if err != nil {
 		return err
 	}

@@ -90,9 +90,7 @@ func (a *simulated) ride(ctx context.Context, finder discovery.Finder) {
 // reportOnce reports in the time that one report may take. If a coordinator does not know the
 // host, it registers the host next.
 func (a *simulated) reportOnce(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
-	defer cancel()
-	_, err := a.timed(ctx)
+	_, err := a.timedWithin(ctx, reportTimeout)
 	switch connect.CodeOf(err) { //nolint:exhaustive // the others say nothing about this host
 	case connect.CodeNotFound, connect.CodeAborted:
 		a.tracker.Resync()

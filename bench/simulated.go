@@ -206,10 +206,17 @@ func (a *simulated) beat(ctx context.Context, start time.Time, lasts time.Durati
 
 // timed reports, and says how long that took.
 func (a *simulated) timed(ctx context.Context) (time.Duration, error) {
+	return a.timedWithin(ctx, startTimeout)
+}
+
+// timedWithin is as timed. The time that it may take begins when the connection is free.
+func (a *simulated) timedWithin(ctx context.Context, most time.Duration) (time.Duration, error) {
 	if a.lane != nil {
 		a.lane.Lock()
 		defer a.lane.Unlock()
 	}
+	ctx, cancel := context.WithTimeout(ctx, most)
+	defer cancel()
 	began := time.Now()
 	err := a.report(ctx)
 	return time.Since(began), err

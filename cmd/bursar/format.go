@@ -212,7 +212,7 @@ func protectedNotes(a *bursarv1.Account) (notes []string) {
 		return nil
 	}
 	for dimension, kept := range kept.All() {
-		if most, limited := has.Get(dimension); limited && kept >= most {
+		if most, limited := has.Get(dimension); limited && kept > 0 && kept >= most {
 			notes = append(notes, fmt.Sprintf("all of its %s is protected: %s of %s", dimension, quantityText(dimension, kept), quantityText(dimension, most)))
 		}
 	}

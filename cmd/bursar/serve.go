@@ -141,7 +141,7 @@ every field has a default.`,
 			err := checkAgent(config, loaded)
 			if err == nil {
 				c.sayUnknownUsers(cmd.Context(), config, loaded)
-				err = c.sayProtectsAll(cmd.Context(), config, loaded)
+				c.sayProtectsAll(cmd.Context(), config, loaded)
 			}
 			return c.reportCheck(loaded, err)
 		}
@@ -171,12 +171,14 @@ func (c *cli) sayUnknownUsers(ctx context.Context, config agent.Config, loaded *
 }
 
 // sayProtectsAll says which settings keep everything that this machine has from engines.
-func (c *cli) sayProtectsAll(ctx context.Context, config agent.Config, loaded *configuration) error {
+func (c *cli) sayProtectsAll(ctx context.Context, config agent.Config, loaded *configuration) {
 	list, err := withDiscovery(config).ProtectsAll(ctx)
+	if err != nil {
+		c.sayf("protected: cannot be compared with what this machine has: %v", err)
+	}
 	for _, wrong := range list {
 		c.sayf("%v", loaded.at(wrong.Field, strconv.Quote(wrong.Value)+": want "+wrong.Want))
 	}
-	return err //nolint:wrapcheck // says it all
 }
 
 // flag sets a field from a flag, which wins over the file and the environment.

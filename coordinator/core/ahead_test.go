@@ -291,3 +291,37 @@ func TestWhatIsFiledCountsByTheRulesInForce(t *testing.T) {
 		})
 	}
 }
+
+// restartedLoad loses its connection once it has passed on some rows, and begins again. By then one
+// of the rows is gone.
+type restartedLoad struct{ store.Store }
+
+func (s *restartedLoad) Load(ctx context.Context, epoch uint64, since time.Time, take store.Take) (ledger.Snapshot, error) {
+	lost := errors.New("the connection is lost")
+	_, err := s.Store.Load(ctx, epoch, since, func(rest *ledger.Snapshot, rows []ledger.Allocation) error {
+		gone := rows[0]
+		gone.ID += 1000
+		if err := take(rest, append(slices.Clone(rows), gone)); err != nil {
+			return err
+		}
+		return lost
+	})
+	if !errors.Is(err, lost) {
+		return ledger.Snapshot{}, err
+	}
+	return s.Store.Load(ctx, epoch, since, take)
+}
+
+// A load that begins again is filed from the beginning.
+func TestALoadBeginsAgain(t *testing.T) {
+	place, leader, _ := held(t)
+	for range 4 {
+		leader.ask("", 1, 0)
+	}
+	leader.commit()
+	b := leader.standsBy(&restartedLoad{place.Open()})
+	if why := b.takesOver(); !errors.Is(why, ErrNothingFiled) {
+		t.Error(why)
+	}
+	b.wantLive(leader)
+}

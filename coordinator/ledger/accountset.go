@@ -48,6 +48,11 @@ func (l *Ledger) link(e *entry) {
 	}
 	set.live++
 	e.accountSet = set
+}
+
+// shareLabels gives an entry, which is put into the tables, the labels of the one before that counts
+// in the same accounts, if they are equal.
+func (set *accountSet) shareLabels(e *entry) {
 	if e.Labels.Equal(set.latest) {
 		e.Labels = set.latest
 	} else {
@@ -102,6 +107,9 @@ func (set *accountSet) takeFromSet(s State, v resource.Vector) {
 // queues and shares that no entry is left in are removed, too.
 func (l *Ledger) unlink(e *entry) {
 	l.detachExternal(e)
+	if set := e.accountSet; len(e.Labels) > 0 && len(set.latest) > 0 && &e.Labels[0] == &set.latest[0] {
+		set.latest = nil // nobody may have them any more
+	}
 	l.leaveSet(e.accountSet)
 }
 

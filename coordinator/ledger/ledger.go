@@ -260,7 +260,7 @@ func (l *Ledger) fire() {
 			l.hostDue(owner)
 		case *cluster:
 			l.clusterDue(owner)
-		default: // the visits
+		case nil: // the visits
 			l.timers.set(t, 0)
 			l.visitDue = true
 		}

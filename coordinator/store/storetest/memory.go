@@ -115,7 +115,9 @@ func (s *memoryStore) Load(ctx context.Context, epoch uint64, rememberSince time
 	snapshot.Allocations = nil
 	for len(rows) > 0 && err == nil {
 		n := min(len(rows), 3)
-		err = take(&snapshot, rows[:n])
+		if err = take(&snapshot, rows[:n]); err == nil {
+			err = ctx.Err()
+		}
 		rows = rows[n:]
 	}
 	return snapshot, err

@@ -33,6 +33,7 @@ func Run(t *testing.T, fresh func(t *testing.T) Opener) {
 		{"an empty batch checks the epoch", testEmptyBatch},
 		{"a batch without rows may keep the time", testKeepTime},
 		{"of several transitions the last is the row", testLastTransition},
+		{"live allocations are taken while others are read", testTake},
 		{"what was lost and is adopted again is live", testAdopted},
 		{"what was brought back and ended again counts on its host", testBroughtBack},
 		{"what is removed and put in one batch is there", testRemovedAndPut},
@@ -117,6 +118,19 @@ func wantLoad(t tester, s store.Store, epoch uint64, m *model, since ledger.Inst
 	}
 	if diff := difference(m.snapshot(since), sorted(got)); diff != "" {
 		t.Fatalf("loaded (-want +got):\n%s", diff)
+	}
+	var taken []ledger.Allocation
+	got, err = s.Load(t.Context(), epoch, since.Time(), func(_ *ledger.Snapshot, rows []ledger.Allocation) error {
+		taken = append(taken, rows...)
+		clear(rows) // they are not ours to keep
+		return nil
+	})
+	if err != nil || len(got.Allocations) > 0 {
+		t.Fatalf("taken: %v; %d rows in the snapshot", err, len(got.Allocations))
+	}
+	got.Allocations = taken
+	if diff := difference(m.snapshot(since), sorted(got)); diff != "" {
+		t.Fatalf("taken (-want +got):\n%s", diff)
 	}
 }
 
