@@ -139,7 +139,7 @@ func (a *Ahead) file(rows *ledger.Snapshot) (err error) {
 // up.
 func (a *Ahead) Load(ctx context.Context, meta store.Meta, since time.Time, whole bool) (snapshot ledger.Snapshot, why, err error) {
 	defer a.Drop()
-	if whole || !tellsAll(ctx, a.store, meta) {
+	if a.filed != nil && (whole || !tellsAll(ctx, a.store, meta)) {
 		why = errors.New("the store does not tell its time: request ids are loaded first")
 	} else {
 		snapshot, why = a.take(ctx, meta)

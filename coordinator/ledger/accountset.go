@@ -52,11 +52,11 @@ func (l *Ledger) link(e *entry) {
 
 // shareLabels gives an entry, which is put into the tables, the labels of the one before that counts
 // in the same accounts, if they are equal.
-func (set *accountSet) shareLabels(e *entry) {
-	if e.Labels.Equal(set.latest) {
-		e.Labels = set.latest
+func (e *entry) shareLabels() {
+	if e.Labels.Equal(e.latest) {
+		e.Labels = e.latest
 	} else {
-		set.latest = e.Labels
+		e.latest = e.Labels
 	}
 }
 

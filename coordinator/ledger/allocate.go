@@ -224,7 +224,7 @@ func (l *Ledger) index(e *entry) {
 	if e.ID == 0 {
 		e.ID = l.nextID()
 	}
-	e.accountSet.shareLabels(e)
+	e.shareLabels()
 	l.entries.Set(e.ID, e)
 	l.countState(e, 1)
 	l.countOverUse(e, 1)
