@@ -110,6 +110,27 @@ func TestReleaseLastsForItsCallersDeadline(t *testing.T) {
 	}
 }
 
+// An agent that stops says that it is not available, which callers ask again about.
+func TestReleaseEndsWithTheAgent(t *testing.T) {
+	s := run(t)
+	a := s.allocate(100)
+	s.coordinator.goAway()
+	answered := make(chan error, 1)
+	go func() {
+		_, err := s.Release(t.Context(), &bursarv1.ReleaseRequest{Id: a.GetId()})
+		answered <- err
+	}()
+	select {
+	case err := <-answered:
+		t.Fatalf("answered while nobody was there: %v", err)
+	case <-time.After(300 * time.Millisecond):
+	}
+	s.stop()
+	if err := <-answered; connect.CodeOf(err) != connect.CodeUnavailable {
+		t.Errorf("%v; want %v", err, connect.CodeUnavailable)
+	}
+}
+
 // tree is an engine whose root and inner process the test can kill; rest is what the root does
 // when it has started the other.
 func (s *subject) tree(rest string) (id string, root *exec.Cmd, inner *proc.Held) {

@@ -2,8 +2,10 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"time"
 
+	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/bursar/bursar/agent/tracker"
@@ -27,7 +29,10 @@ func (s *service) Release(ctx context.Context, request *bursarv1.ReleaseRequest)
 		return nil, err
 	}
 	answer, err := relay(ctx, a, a.deps.Allocations.Release, a.knownBetter(ctx, request))
-	if err != nil {
+	switch {
+	case err != nil && s.stopping.Err() != nil:
+		return nil, connect.NewError(connect.CodeUnavailable, errors.New("the agent is shutting down: ask again"))
+	case err != nil:
 		return nil, err
 	}
 	engine := a.isEngine(request.GetId())

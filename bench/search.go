@@ -76,7 +76,7 @@ func (a *simulated) ride(ctx context.Context, finder discovery.Finder) {
 		switch err := a.reportOnce(ctx); {
 		case err != nil:
 			wait = retry.NextBackOff()
-		case a.tracker.Urgent():
+		case a.tracker.Urgent() || a.tracker.Refusing():
 			wait = reportGap
 		default:
 			retry.Reset()

@@ -153,6 +153,7 @@ func (a *Ahead) Load(ctx context.Context, meta store.Meta, since time.Time, whol
 // loadAndFile reads everything, and files live allocations while others are still read. If they
 // cannot be filed, they are in the snapshot: Lead finds what is wrong with them.
 func (a *Ahead) loadAndFile(ctx context.Context, meta store.Meta, since time.Time, whole bool) (ledger.Snapshot, error) {
+	a.Drop()                  // also if there is no row to take
 	var pass *ledger.Snapshot // the rest of what is filed
 	var refused error
 	snapshot, err := Load(ctx, a.store, meta, since, whole, func(rest *ledger.Snapshot, rows []ledger.Allocation) error {

@@ -146,7 +146,7 @@ func (a *agent) pump(run int) {
 	}
 	w := a.machine.w
 	w.after(100*time.Millisecond, "", func() { a.pump(run) })
-	due := w.now.Sub(a.lastTry) >= a.t.Interval() || ((a.failed || a.t.Urgent()) && w.now.Sub(a.lastTry) >= 200*time.Millisecond)
+	due := w.now.Sub(a.lastTry) >= a.t.Interval() || ((a.failed || a.t.Urgent() || a.t.Refusing()) && w.now.Sub(a.lastTry) >= 200*time.Millisecond)
 	if a.syncing || !due {
 		return
 	}
