@@ -81,9 +81,9 @@ const (
 )
 
 // RunError says in which phase Run failed. In PhaseAllocate and PhaseStart nothing runs and
-// nothing is held. In PhaseConfirm the process was stopped and the reservation given back, or it expires. In
-// PhaseRelease the process ended by itself, and nobody said within two seconds that this is known;
-// its agent will notice.
+// nothing is held. In PhaseConfirm the process was stopped and the reservation given back, or it
+// expires. In PhaseRelease the process ended by itself, and nobody said within two seconds that
+// this is known; its agent will notice.
 type RunError struct {
 	Phase Phase
 	Err   error

@@ -33,7 +33,8 @@ type follower struct {
 	// cancelRead ends the reading that is under way; nil: none is.
 	cancelRead atomic.Pointer[context.CancelFunc]
 
-	// prepared says that a leadership would begin with what is filed, or that nothing is ever filed.
+	// prepared says that a leadership would begin with what is filed, or that nothing is ever
+	// filed.
 	prepared atomic.Bool
 
 	mu    sync.Mutex  // held while it reads and files

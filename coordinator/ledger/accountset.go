@@ -50,8 +50,8 @@ func (l *Ledger) link(e *entry) {
 	e.accountSet = set
 }
 
-// shareLabels gives an entry, which is put into the tables, the labels of the one before that counts
-// in the same accounts, if they are equal.
+// shareLabels gives an entry, which is put into the tables, the labels of the one before that
+// counts in the same accounts, if they are equal.
 func (e *entry) shareLabels() {
 	if e.Labels.Equal(e.latest) {
 		e.Labels = e.latest
