@@ -114,7 +114,8 @@ func TestReleaseLastsForItsCallersDeadline(t *testing.T) {
 func TestReleaseEndsWithTheAgent(t *testing.T) {
 	s := run(t)
 	a := s.allocate(100)
-	s.coordinator.goAway()
+	s.coordinator.mu.Lock() // it is there, and does not answer
+	defer s.coordinator.mu.Unlock()
 	answered := make(chan error, 1)
 	go func() {
 		_, err := s.Release(t.Context(), &bursarv1.ReleaseRequest{Id: a.GetId()})

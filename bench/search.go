@@ -90,7 +90,10 @@ func (a *simulated) ride(ctx context.Context, finder discovery.Finder) {
 // reportOnce reports in the time that one report may take. If a coordinator does not know the
 // host, it registers the host next.
 func (a *simulated) reportOnce(ctx context.Context) error {
-	_, err := a.timedWithin(ctx, reportTimeout)
+	defer a.takeLane()()
+	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
+	defer cancel()
+	err := a.report(ctx)
 	switch connect.CodeOf(err) { //nolint:exhaustive // the others say nothing about this host
 	case connect.CodeNotFound, connect.CodeAborted:
 		a.tracker.Resync()

@@ -206,20 +206,20 @@ func (a *simulated) beat(ctx context.Context, start time.Time, lasts time.Durati
 
 // timed reports, and says how long that took.
 func (a *simulated) timed(ctx context.Context) (time.Duration, error) {
-	return a.timedWithin(ctx, startTimeout)
-}
-
-// timedWithin is as timed. The time that it may take begins when the connection is free.
-func (a *simulated) timedWithin(ctx context.Context, most time.Duration) (time.Duration, error) {
-	if a.lane != nil {
-		a.lane.Lock()
-		defer a.lane.Unlock()
-	}
-	ctx, cancel := context.WithTimeout(ctx, most)
-	defer cancel()
+	defer a.takeLane()()
 	began := time.Now()
 	err := a.report(ctx)
 	return time.Since(began), err
+}
+
+// takeLane waits until nobody else reports over the agent's connection. The function that it
+// returns lets the next one.
+func (a *simulated) takeLane() (leave func()) {
+	if a.lane == nil {
+		return func() {}
+	}
+	a.lane.Lock()
+	return a.lane.Unlock
 }
 
 // interval is the time to the next report: as a new leader says it, or the usual one, varied by a

@@ -36,11 +36,8 @@ func File(cfg Config, s *Snapshot) (*Filed, error) {
 	for _, r := range hostsInOrder(s.Hosts) {
 		f.putHost(r)
 	}
-	return f, f.put(s.Allocations)
+	return f, f.Add(s.Allocations)
 }
-
-// Add files more rows of the snapshot that was filed: live allocations that are not there yet.
-func (f *Filed) Add(rows []Allocation) error { return f.put(rows) }
 
 // Update takes in what has changed in the store: rows of hosts and of live allocations, and those
 // that are gone or not live any more. An error is of a row that Restore would refuse.
@@ -51,7 +48,7 @@ func (f *Filed) Update(changed *Snapshot, ended []ID, hostsRemoved []string) err
 	for _, id := range ended {
 		f.remove(id)
 	}
-	if err := f.put(changed.Allocations); err != nil {
+	if err := f.Add(changed.Allocations); err != nil {
 		return err
 	}
 	l := f.ledger
@@ -94,7 +91,8 @@ func (f *Filed) putHost(r HostRecord) {
 	h.isReturning()
 }
 
-func (f *Filed) put(rows []Allocation) error {
+// Add files rows of live allocations, in place of those that are there with the same ids.
+func (f *Filed) Add(rows []Allocation) error {
 	for i := range rows {
 		a := &rows[i]
 		f.remove(a.ID)

@@ -27,32 +27,29 @@ func testTake(t *testing.T, open Opener) {
 	}
 	wantLoad(t, s, epoch, m, 0)
 
-	enough := errors.New("enough")
-	ended, end := context.WithCancel(t.Context())
-	defer end()
-	for name, want := range map[string]error{"an error of take": enough, "the context ends": context.Canceled} {
-		ctx := t.Context()
-		if want == context.Canceled { //nolint:errorlint // it is one of these
-			ctx = ended
-		}
+	// interrupted loads until some rows were taken, and then as interrupt says.
+	interrupted := func(ctx context.Context, want error, interrupt func() error) {
 		taken := 0
 		_, err := s.Load(ctx, epoch, time.Time{}, func(rest *ledger.Snapshot, rows []ledger.Allocation) error {
 			if len(rest.Hosts) != 1 || rest.Revision == 0 {
-				t.Errorf("%s: taken before the rest was there: %+v", name, rest)
+				t.Errorf("%v: taken before the rest was there: %+v", want, rest)
 			}
 			if taken += len(rows); taken < 500 {
 				return nil
 			}
-			if ctx == ended {
-				end()
-				return nil
-			}
-			return enough
+			return interrupt()
 		})
 		if !errors.Is(err, want) || taken >= batches*rows {
-			t.Errorf("%s: %v, after %d rows; want %v, and not all", name, err, taken, want)
+			t.Errorf("%v, after %d rows; want %v, and not all", err, taken, want)
 		}
 	}
+	enough := errors.New("enough")
+	interrupted(t.Context(), enough, func() error { return enough })
+	ctx, end := context.WithCancel(t.Context())
+	interrupted(ctx, context.Canceled, func() error {
+		end()
+		return nil
+	})
 	if _, err := s.Load(t.Context(), epoch+1, time.Time{}, func(*ledger.Snapshot, []ledger.Allocation) error {
 		t.Error("rows of another epoch are taken")
 		return nil
