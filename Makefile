@@ -300,7 +300,7 @@ test-yarn: yarn ## Test the provider against real YARN clusters, Hadoop 2.7 to 3
 .PHONY: test-linkis
 test-linkis: linkis-ready linkis-jars ## Run a real LinkisManager with and without the adapter
 	$(call section,test-linkis: a real LinkisManager with and without the adapter)
-	@$(linkis_is_here); $(timed) $(go_test) $(shipped) -timeout 10m ./test/linkis -run TestSmoke
+	@$(linkis_is_here); $(timed) $(go_test) $(shipped) -timeout 10m ./test/linkis -run 'TestSmoke|TestWhatFills'
 
 # test-linkis has it in small.
 .PHONY: linkis

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,7 +20,7 @@ type from struct {
 	net.Conn
 
 	address string
-	closed  bool
+	ended   atomic.Bool
 }
 
 func (f *from) RemoteAddr() net.Addr {
@@ -31,9 +32,11 @@ func (f *from) RemoteAddr() net.Addr {
 }
 
 func (f *from) Close() error {
-	f.closed = true
+	f.ended.Store(true)
 	return nil
 }
+
+func (f *from) closed() bool { return f.ended.Load() }
 
 // opened adds a connection, and returns it with the context of its requests.
 func opened(c *Connections, address string) (*from, context.Context) {
@@ -59,8 +62,8 @@ func TestOldestConnectionOfAnAddressMakesRoomWhateverItDoes(t *testing.T) {
 	}
 	first, _ := opened(c, "192.0.2.1:4") // of others behind the same gateway
 	second, _ := opened(c, "192.0.2.1:5")
-	if !floods[0].closed || !floods[1].closed || floods[2].closed || first.closed || second.closed || *refused != 2 {
-		t.Errorf("closed: floods %t, %t, %t, others %t, %t; %d refused", floods[0].closed, floods[1].closed, floods[2].closed, first.closed, second.closed, *refused)
+	if !floods[0].closed() || !floods[1].closed() || floods[2].closed() || first.closed() || second.closed() || *refused != 2 {
+		t.Errorf("closed: floods %t, %t, %t, others %t, %t; %d refused", floods[0].closed(), floods[1].closed(), floods[2].closed(), first.closed(), second.closed(), *refused)
 	}
 }
 
@@ -72,12 +75,12 @@ func TestAddressesThatHaveFewConnectionsKeepThem(t *testing.T) {
 	second, _ := opened(c, "192.0.2.1:2")
 	third, _ := opened(c, "192.0.2.1:3")
 	newest, _ := opened(c, "192.0.2.3:1")
-	if oldest.closed || !first.closed || second.closed || third.closed {
-		t.Errorf("closed: of another address %t, of the one that has most %t, %t, %t", oldest.closed, first.closed, second.closed, third.closed)
+	if oldest.closed() || !first.closed() || second.closed() || third.closed() {
+		t.Errorf("closed: of another address %t, of the one that has most %t, %t, %t", oldest.closed(), first.closed(), second.closed(), third.closed())
 	}
 	opened(c, "192.0.2.1:4")
-	if oldest.closed || newest.closed || !second.closed {
-		t.Errorf("closed: of other addresses %t, %t, of its own %t", oldest.closed, newest.closed, second.closed)
+	if oldest.closed() || newest.closed() || !second.closed() {
+		t.Errorf("closed: of other addresses %t, %t, of its own %t", oldest.closed(), newest.closed(), second.closed())
 	}
 }
 
@@ -95,7 +98,7 @@ func TestConnectionsOfOneMachineCountOnTheirUsers(t *testing.T) {
 	for i := range 9 {
 		opened(c, fmt.Sprintf("127.0.1.%d:1", i+1))
 	}
-	if alice.closed {
+	if alice.closed() {
 		t.Error("another user's flood has closed it")
 	}
 	if n := len(c.unknown.of); n != 3 {
@@ -117,8 +120,8 @@ func TestConnectionsWithAnIdentityCountOnIt(t *testing.T) {
 	end := c.Begin(ctx)
 	second, _ := identified(alice)
 	third, thirdCtx := identified(alice)
-	if first.closed || !second.closed || third.closed {
-		t.Errorf("closed: busy %t, idle %t, new %t", first.closed, second.closed, third.closed)
+	if first.closed() || !second.closed() || third.closed() {
+		t.Errorf("closed: busy %t, idle %t, new %t", first.closed(), second.closed(), third.closed())
 	}
 	defer c.Begin(thirdCtx)()
 	_, ctx = opened(c, "192.0.2.1:9")
@@ -127,8 +130,8 @@ func TestConnectionsWithAnIdentityCountOnIt(t *testing.T) {
 	}
 	identified(bob)
 	end()
-	if err := c.Identify(ctx, alice); err != nil || !first.closed {
-		t.Errorf("one is idle by now: %v, closed %t", err, first.closed)
+	if err := c.Identify(ctx, alice); err != nil || !first.closed() {
+		t.Errorf("one is idle by now: %v, closed %t", err, first.closed())
 	}
 }
 
@@ -140,8 +143,8 @@ func TestConnectionWithoutARequestEnds(t *testing.T) {
 		c.Begin(ctx)()
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		if !silent.closed || asked.closed {
-			t.Errorf("closed: silent %t, one with a request %t", silent.closed, asked.closed)
+		if !silent.closed() || asked.closed() {
+			t.Errorf("closed: silent %t, one with a request %t", silent.closed(), asked.closed())
 		}
 		if c.unknown.count != 1 {
 			t.Errorf("%d are counted", c.unknown.count)
@@ -163,8 +166,8 @@ func TestRequestWithoutAnIdentityEndsInTime(t *testing.T) {
 		}
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		if !slow.closed || quick.closed || called.closed {
-			t.Errorf("closed: slow %t, quick %t, with an identity %t", slow.closed, quick.closed, called.closed)
+		if !slow.closed() || quick.closed() || called.closed() {
+			t.Errorf("closed: slow %t, quick %t, with an identity %t", slow.closed(), quick.closed(), called.closed())
 		}
 	})
 }
@@ -185,8 +188,8 @@ func TestCallersWithManyBusyConnectionsKeepNobodyOut(t *testing.T) {
 		}
 		busy = append(busy, conn)
 	}
-	if _, err := call("alice"); err != nil || !busy[0].closed || busy[1].closed || busy[2].closed {
-		t.Errorf("%v; closed: %t, %t, %t", err, busy[0].closed, busy[1].closed, busy[2].closed)
+	if _, err := call("alice"); err != nil || !busy[0].closed() || busy[1].closed() || busy[2].closed() {
+		t.Errorf("%v; closed: %t, %t, %t", err, busy[0].closed(), busy[1].closed(), busy[2].closed())
 	}
 	// by now each has one, which nobody takes away
 	for _, who := range []string{"bob", "mallory"} {
@@ -255,7 +258,7 @@ func TestConnectionsOfKnownUsersAreBounded(t *testing.T) {
 	ended()
 	gone := 0
 	for _, conn := range idle {
-		if conn.closed {
+		if conn.closed() {
 			gone++
 		}
 	}

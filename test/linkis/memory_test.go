@@ -4,13 +4,16 @@ package linkis
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -68,7 +71,7 @@ func fill() {
 		os.Exit(1)
 	}
 	fmt.Println("filled")
-	_, _ = os.Stdin.Read(memory[:1]) // for ever: nobody writes
+	_, _ = os.Stdin.Read(memory[:1]) // until the other end is closed: nobody writes
 }
 
 // startFill starts a process that fills memory in a cgroup, and waits until it has.
@@ -78,17 +81,33 @@ func (w *world) startFill(directory string, size int64) *proc.Process {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	hold, _, err := os.Pipe()
+	input, hold, err := os.Pipe()
 	if err != nil {
 		w.t.Fatal(err)
 	}
+	w.t.Cleanup(func() { // and not before: that would end the process
+		_ = errors.Join(input.Close(), hold.Close())
+	})
 	p := proc.New(w.t, "what fills memory", func() *exec.Cmd {
 		cmd := exec.CommandContext(context.WithoutCancel(w.t.Context()), "sh", "-c", `echo $$ >"$0" && exec "$@"`,
 			filepath.Join(directory, "cgroup.procs"), program, fillWord, strconv.FormatInt(size, 10))
-		cmd.Stdin = hold
+		cmd.Stdin = input
 		return cmd
 	})
 	p.Start()
 	proc.Until(w.t, patience, pollEvery, "memory is filled", func() bool { return strings.Contains(p.Output.String(), "filled") })
 	return p
+}
+
+func TestWhatFillsMemoryGoesOn(t *testing.T) {
+	p := (&world{t: t}).startFill(t.TempDir(), 1<<20)
+	for range 2 { // which closes files that nobody holds
+		runtime.GC()
+	}
+	proc.Always(t, time.Second, 100*time.Millisecond, "it goes on", func() error {
+		if !p.Running() {
+			return errors.New("it has ended")
+		}
+		return nil
+	})
 }
