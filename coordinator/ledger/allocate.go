@@ -286,7 +286,7 @@ func (l *Ledger) grant(e *entry, h *host) {
 	l.setTTL(e, e.ReservationTTL)
 	e.GrantRevision = l.revision + 1
 	l.hold(e, h)
-	for c := range l.charges(e).all {
+	for c := range (charges{e, h}).all {
 		if !c.vector.IsZero() || !c.account.name.OfParts() {
 			c.account.grants.add(e)
 		}

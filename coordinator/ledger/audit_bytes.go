@@ -82,7 +82,7 @@ func (a *auditor) compareHostBytes(h *host, bytes int64, shares map[*usage]int64
 	if h.bytes != bytes || (h.full != "") != (h.bytes >= a.cfg.HostLiveBytes) {
 		a.reportf(2, "host %s: %d bytes, full: %q; its allocations have %d", h.ID, h.bytes, h.full, bytes)
 	}
-	if !maps.Equal(h.callers, shares) {
+	if h.callers == nil && h.bytes >= a.hostShare() || h.callers != nil && !maps.Equal(h.callers, shares) {
 		a.reportf(2, "host %s: bytes of %d callers, or of others than its allocations are of: %d", h.ID, len(h.callers), len(shares))
 	}
 }

@@ -14,7 +14,7 @@ func (l *Ledger) Unstored() int { return len(l.unstored) }
 // HostBytes is what the rows of a host count with, and which part of that is one caller's.
 func (l *Ledger) HostBytes(host, caller string) (all, its int64) {
 	h := l.hosts[host]
-	return h.bytes, h.callers[l.callers[caller]]
+	return h.bytes, h.bytesOf(l.callers[caller])
 }
 
 // CallerBytes is what the live allocations of a caller take: LiveBytes of each, LiveOverhead and

@@ -12,17 +12,19 @@ import (
 // host is a machine with its account, its measurements and what is on it. As in an account, the
 // fields that every decision reads come first.
 type host struct {
-	slot          Slot
-	state         HostState
-	needFull      bool             // the next Sync must report everything
-	measured      bool             // by a fresh sample, with known memory
-	pressure      bool             // by the last sample
-	refusal       string           // by the last sample; empty: none
-	full          string           // why its rows take too many bytes; empty: they do not
-	entries       []*entry         // entries that hold something here
-	bytes         int64            // of their rows and charges
-	callers       map[*usage]int64 // the bytes of each caller, without adopted engines
-	createdQueues int              // cluster queues that exist only because of its agent's reports
+	slot     Slot
+	state    HostState
+	needFull bool     // the next Sync must report everything
+	measured bool     // by a fresh sample, with known memory
+	pressure bool     // by the last sample
+	refusal  string   // by the last sample; empty: none
+	full     string   // why its rows take too many bytes; empty: they do not
+	entries  []*entry // entries that hold something here
+	bytes    int64    // of their rows and charges
+	// callers are the bytes of each caller, without adopted engines. They are counted while all
+	// together have at least as many as one may have; nil: they have fewer.
+	callers       map[*usage]int64
+	createdQueues int // cluster queues that exist only because of its agent's reports
 
 	// Of its last sample:
 	live     int64 // bytes available beyond safety

@@ -218,13 +218,15 @@ func (l *Ledger) mayGrow(e *entry, next *Allocation) error {
 	}
 	if h := e.host; h != nil {
 		s := h.account.closedShortfall(e.request(), NoteRefused)
-		switch has := h.callers[e.caller]; {
-		case h.bytes+more > l.cfg.HostLiveBytes:
+		if h.bytes+more > l.cfg.HostLiveBytes {
 			s.Detail = h.fullText(l.cfg.HostLiveBytes)
 			return &InsufficientError{Reason: ReasonRefused, Shortfalls: []Shortfall{s}}
-		case e.caller != nil && has+more > l.hostShare():
-			s.Detail = l.crowdedText(e.caller.name, has)
-			return &InsufficientError{Reason: ReasonRefused, Shortfalls: []Shortfall{s}}
+		}
+		if e.caller != nil && h.bytes+more > l.hostShare() {
+			if has := h.bytesOf(e.caller); has+more > l.hostShare() {
+				s.Detail = l.crowdedText(e.caller.name, has)
+				return &InsufficientError{Reason: ReasonRefused, Shortfalls: []Shortfall{s}}
+			}
 		}
 	}
 	return l.affords(&e.Allocation, more)
@@ -310,18 +312,17 @@ func (l *Ledger) countHostBytes(e *entry, h *host, more int64) {
 	h.bytes += more
 	if e.caller != nil {
 		e.caller.onHosts += more
-		if h.callers == nil {
-			h.callers = make(map[*usage]int64)
-		}
-		had := h.callers[e.caller]
-		if has := had + more; has != 0 {
-			h.callers[e.caller] = has
-		} else {
-			delete(h.callers, e.caller)
-		}
-		if most := l.hostShare(); had >= most && had+more < most {
+	}
+	switch most := l.hostShare(); {
+	case h.callers != nil:
+		if had := h.callers[e.caller]; h.countCaller(e.caller, more) < most && had >= most {
 			l.freed(&h.account)
 		}
+		if h.bytes < most/2 {
+			h.callers = nil
+		}
+	case h.bytes >= most:
+		h.countCallers()
 	}
 	switch full := h.bytes >= l.cfg.HostLiveBytes; {
 	case full == (h.full != ""):
@@ -333,6 +334,39 @@ func (l *Ledger) countHostBytes(e *entry, h *host, more int64) {
 		l.updatePlacer(h)
 		l.freed(&h.account)
 	}
+}
+
+// countCallers counts the bytes of each caller on the host from its allocations.
+func (h *host) countCallers() {
+	h.callers = make(map[*usage]int64)
+	for _, e := range h.entries {
+		h.countCaller(e.caller, e.hostBytes())
+	}
+}
+
+// countCaller counts bytes of a caller on the host, and returns how many it has there.
+func (h *host) countCaller(caller *usage, more int64) int64 {
+	if caller == nil {
+		return 0
+	}
+	has := h.callers[caller] + more
+	if h.callers[caller] = has; has == 0 {
+		delete(h.callers, caller)
+	}
+	return has
+}
+
+// bytesOf is how many bytes a caller has on the host.
+func (h *host) bytesOf(caller *usage) (bytes int64) {
+	if h.callers != nil || caller == nil {
+		return h.callers[caller]
+	}
+	for _, e := range h.entries {
+		if e.caller == caller {
+			bytes += e.hostBytes()
+		}
+	}
+	return bytes
 }
 
 func (h *host) fullText(most int64) string {

@@ -114,9 +114,9 @@ func TestEachByteOfARowCounts(t *testing.T) {
 	next.Address += "a"
 	w.cfg.CallerLiveBytes = 1 << 30
 	h := w.hosts["h1"]
-	shares := h.callers
+	has := h.bytesOf(w.active.caller)
 	// of the host alone, and then of what its caller may have there
-	h.callers, w.cfg.HostLiveBytes = nil, h.bytes
+	h.callers, w.cfg.HostLiveBytes = map[*usage]int64{}, h.bytes
 	if err := w.mayGrow(w.active, &next); err == nil {
 		t.Error("a host gets a byte too much")
 	}
@@ -124,8 +124,7 @@ func TestEachByteOfARowCounts(t *testing.T) {
 	if err := w.mayGrow(w.active, &next); err != nil {
 		t.Errorf("a host that has room for a byte: %v", err)
 	}
-	h.callers = shares
-	has := shares[w.active.caller]
+	h.callers = nil
 	for most, want := range map[int64]bool{2 * has: false, 2*has + 1: false, 2*has + 2: true} {
 		w.cfg.HostLiveBytes = most
 		if err := w.mayGrow(w.active, &next); (err == nil) != want {
