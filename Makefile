@@ -403,6 +403,13 @@ bench: ## Measure the budgets of design §17, each as one line (BENCH=regexp of 
 		-name '$(BENCH)'
 	@[[ ! linkis =~ $(BENCH) ]] || $(MAKE) bench-linkis
 
+.PHONY: bench-before
+bench-before: ## Measure the ledger next to that of another version, in turns (REV=commit)
+	@: $${REV:?want REV=commit, for example REV=02ade4b}; tree=$$(mktemp -d) && \
+	trap 'git worktree remove --force '$$tree EXIT && git worktree add --quiet --detach $$tree $(REV) && \
+	go build -C $$tree -o $(CURDIR)/bin/bench-before ./bench && \
+	go run ./bench -before bin/bench-before -name '^ledger$$'
+
 # The schedulers of other projects are modules of their own (bench/peers), so that nothing of theirs
 # is among our dependencies. PEERS is a directory with checkouts, for what cannot be downloaded:
 # PEERS/yunikorn-core and PEERS/nomad. What was measured is in bin/peers/results.json.

@@ -120,7 +120,12 @@ func (r *run) startChild(ctx context.Context, role string, first order, environm
 	if err != nil {
 		return nil, fmt.Errorf("this program: %w", err)
 	}
-	command := exec.CommandContext(ctx, self, "-child", role) //nolint:gosec // it is this one
+	return r.startChildOf(ctx, self, role, first, environment...)
+}
+
+// startChildOf starts a child of this program, or of that of another version.
+func (r *run) startChildOf(ctx context.Context, program, role string, first order, environment ...string) (*child, error) {
+	command := exec.CommandContext(ctx, program, "-child", role) //nolint:gosec // what the caller of this program names
 	command.Env = append(os.Environ(), environment...)
 	c, err := r.spawn(command)
 	if err != nil {

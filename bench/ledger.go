@@ -87,6 +87,13 @@ func ledgerSuite(ctx context.Context, r *run) (err error) {
 		}
 		children = append(children, c)
 	}
+	if r.before != "" {
+		c, err := r.startChildOf(ctx, r.before, "ledger", orders[1], "GOMAXPROCS=1")
+		if err != nil {
+			return fmt.Errorf("-before %s: %w", r.before, err)
+		}
+		children = append(children, c)
+	}
 	rates, err := takeTurns(children, order{Pairs: r.size(w.Window)}, r.rounds(w.Rounds))
 	if err != nil {
 		return err
@@ -103,6 +110,9 @@ func ledgerSuite(ctx context.Context, r *run) (err error) {
 	}
 	r.line(fmt.Sprintf("ledger/hosts-%d-to-%d", w.Fleets[0], w.Fleets[2]), median(large), "pairs/s", median(ratios(small, large)))
 	r.line(fmt.Sprintf("ledger/beside-%d-waiting", w.Waiting), median(behind), "pairs/s", median(ratios(behind, middle)))
+	if r.before != "" {
+		r.line("ledger/pairs-before", median(rates[4]), "pairs/s", median(ratios(middle, rates[4])))
+	}
 	return nil
 }
 

@@ -75,6 +75,7 @@ type run struct {
 	// attacks are those of the neighbours suite to run.
 	attacks *regexp.Regexp
 	bursar  string // the binary that is measured
+	before  string // this program in another version, for the suite ledger; empty: none
 	dir     string // for what is written to disk
 	log     io.Writer
 
@@ -101,6 +102,7 @@ func execute(args []string, out, log io.Writer) int {
 	size := flags.String("size", "", "size of the suite failover: as its workload says, or full, the design's, which takes hours")
 	attack := flags.String("attack", "", "run only the attacks of the suite neighbours whose name matches this regular expression")
 	bursar := flags.String("bursar", "bin/bursar", "the binary to measure; `make build` makes it")
+	before := flags.String("before", "", "this program in another version: in the suite ledger it takes turns with this one; `make bench-before` builds it")
 	dir := flags.String("dir", "", "directory on a real disk for stores (default: a new one where temporary files go)")
 	nodeExporter := flags.String("node-exporter", "", "a node_exporter to compare the agent with; `make bench` builds it")
 	telegraf := flags.String("telegraf", "", "a telegraf with procstat to compare the agent with; `make bench` builds it")
@@ -136,7 +138,7 @@ func execute(args []string, out, log io.Writer) int {
 		return exitCode(fmt.Errorf("-attack: %w", err), log)
 	}
 	r := &run{
-		short: *short, history: *history, full: *size == "full", attacks: attacks, bursar: *bursar, dir: *dir, log: log, nodeExporter: *nodeExporter, telegraf: *telegraf,
+		short: *short, history: *history, full: *size == "full", attacks: attacks, bursar: *bursar, before: *before, dir: *dir, log: log, nodeExporter: *nodeExporter, telegraf: *telegraf,
 		peers: map[string]string{performance.YuniKorn: *yunikorn, performance.Nomad: *nomad}, results: *results, version: *version,
 	}
 	return exitCode(measure(ctx, only, r, out), log)
