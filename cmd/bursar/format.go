@@ -211,10 +211,9 @@ func protectedNotes(a *bursarv1.Account) (notes []string) {
 	if err != nil {
 		return nil
 	}
-	for dimension, kept := range kept.All() {
-		if most, limited := has.Get(dimension); limited && kept > 0 && kept >= most {
-			notes = append(notes, fmt.Sprintf("all of its %s is protected: %s of %s", dimension, quantityText(dimension, kept), quantityText(dimension, most)))
-		}
+	for _, dimension := range kept.TakesAllOf(has) {
+		notes = append(notes, fmt.Sprintf("all of its %s is protected: %s of %s", dimension,
+			quantityOf(a.GetProtected(), dimension), quantityOf(a.GetLimit(), dimension)))
 	}
 	return notes
 }
