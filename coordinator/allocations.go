@@ -142,7 +142,7 @@ func (s *allocationService) Release(ctx context.Context, req *bursarv1.ReleaseRe
 		return nil, err
 	}
 	c := ledger.ReleaseCommand{
-		Actor: actor, ID: id, HostID: actor.Host, Reason: wire.CleanText(req.GetReason()), Exit: wire.ExitFrom(req.GetExitStatus()), ErrorOutput: req.GetErrorOutput(),
+		Actor: actor, ID: id, HostID: actor.Host, Reason: wire.CleanText(req.GetReason()), Exit: wire.ExitFrom(req.GetExitStatus()), ErrorOutput: wire.CleanLines(req.GetErrorOutput()),
 	}
 	a, err := commit.Decide(ctx, s.loop, onOwnHostOnly(actor, id, func(l *ledger.Ledger, now ledger.Instant) (ledger.Allocation, error) { return l.Release(now, c) }))
 	m, err := s.answerEnded(ctx, id, a, err)
