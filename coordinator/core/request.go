@@ -257,6 +257,7 @@ func (c *Core) WaitedBefore(command *ledger.AllocateCommand, starvedSince ledger
 	if c.unexplained {
 		return insufficient
 	}
+	c.ledger.Begin(c.now) // what is due by itself is no fault of an explanation
 	why, err := c.explained(func() (ledger.Explanation, error) { return c.ledger.ExplainAgain(c.now, *command, starvedSince) })
 	if err == nil {
 		insufficient.Explain(&why)
