@@ -209,8 +209,8 @@ func (loop *Loop) allocate(ctx context.Context, command *ledger.AllocateCommand,
 	}
 }
 
-// WaitedBefore refuses a repeat of a request whose wait is over, as core.Core does. If the loop does
-// not say what is short, the refusal does not either.
+// WaitedBefore refuses a repeat of a request whose wait is over, as core.Core does. If the loop
+// does not say what is short, the refusal does not either.
 func (loop *Loop) WaitedBefore(ctx context.Context, command *ledger.AllocateCommand, starvedSince ledger.Instant) *ledger.InsufficientError {
 	var refusal *ledger.InsufficientError
 	if err := loop.call(ctx, func(c *core.Core, _ ledger.Instant) { refusal = c.WaitedBefore(command, starvedSince) }); err != nil {
