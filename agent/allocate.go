@@ -83,6 +83,7 @@ func (s *service) Allocate(ctx context.Context, request *bursarv1.AllocateReques
 // allocate asks until there is a grant that stands, or an answer that is no grant. It sets open
 // once a coordinator may have accepted the request.
 func (a *Agent) allocate(ctx context.Context, open *bool, request *bursarv1.AllocateRequest) (*bursarv1.Allocation, error) {
+	waited := time.Now().Add(request.GetWait().AsDuration())
 	call := noting(open, a.whileWaiting(request))
 	if err := a.awaitReady(ctx); err != nil {
 		return nil, err
@@ -118,15 +119,11 @@ func (a *Agent) allocate(ctx context.Context, open *bool, request *bursarv1.Allo
 		case verdict == tracker.Vetoed:
 			refused = &veto
 			a.syncDue.noLaterThan(a.refusalDue())
-			if request.GetWait().AsDuration() <= 0 {
-				return nil, a.vetoError(request, refused)
-			}
-			if err := a.awaitVeto(ctx, allocation.GetId(), answered); err != nil {
+			switch told, err := a.awaitVeto(ctx, waited, allocation.GetId(), answered); {
+			case err != nil:
 				return nil, err
-			}
-			// Without the pause, grant and veto would alternate until the next sample.
-			if !pause.For(vetoPause, ctx.Done(), nil) {
-				return nil, connect.NewError(connect.CodeUnavailable, fmt.Errorf("the agent refused the grant: %w", ctx.Err()))
+			case !told:
+				return nil, a.vetoError(request, refused)
 			}
 		case stale > 0 || allocation.GetHostId() != a.settings().HostID:
 			// It was asked for again and is still granted: so what the agent knows is wrong.
@@ -212,26 +209,37 @@ func (a *Agent) awaitReady(ctx context.Context) error {
 }
 
 // awaitVeto waits until the coordinator has heard of a veto, and has put the request back in its
-// place or refused it.
-func (a *Agent) awaitVeto(ctx context.Context, id string, answered <-chan struct{}) error {
-	for {
+// place or refused it, and then for vetoPause. told is false if the request's wait is over before:
+// the coordinator ends it when it hears of the veto.
+func (a *Agent) awaitVeto(ctx context.Context, waited time.Time, id string, answered <-chan struct{}) (told bool, err error) {
+	left := time.NewTimer(time.Until(waited))
+	defer left.Stop()
+	for time.Now().Before(waited) {
 		select {
 		case <-answered:
+		case <-left.C:
+			continue
 		case <-ctx.Done():
-			return connect.NewError(connect.CodeUnavailable, fmt.Errorf("the agent refused the grant, and no coordinator answers: %w", ctx.Err()))
+			return false, connect.NewError(connect.CodeUnavailable, fmt.Errorf("the agent refused the grant, and no coordinator answers: %w", ctx.Err()))
 		}
 		pending := false
 		a.locked(func(t *tracker.Tracker) {
 			_, pending = t.Veto(id)
 			answered = a.answered
 		})
-		if !pending {
-			return nil
+		if pending {
+			continue
 		}
+		if !pause.For(min(vetoPause, time.Until(waited)), ctx.Done(), nil) {
+			return false, connect.NewError(connect.CodeUnavailable, fmt.Errorf("the agent refused the grant: %w", ctx.Err()))
+		}
+		return true, nil
 	}
+	return false, nil
 }
 
-// vetoPause is how long a vetoed request is left alone before it is asked for again.
+// vetoPause is how long a vetoed request is left alone before it is asked for again: without it
+// grant and veto would alternate until the next sample.
 const vetoPause = 500 * time.Millisecond
 
 // abandonTimeout bounds the cancellation of a request that is abandoned.

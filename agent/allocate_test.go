@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/bursar/bursar/client"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/test/proc"
 )
@@ -351,6 +352,31 @@ func TestWaitingRequestIsGrantedOnceTheMemoryIsThere(t *testing.T) {
 	s.meter.available.Store(200 * mib)
 	if o := s.result(done); o.err != nil || o.allocation.GetState() != reserved || o.allocation.GetId() != "alloc00000001" {
 		t.Errorf("%v, %v", o.allocation, o.err)
+	}
+}
+
+// A coordinator that grants the same again and again, or that does not hear of the veto, keeps
+// nobody waiting for longer than they asked for.
+func TestWaitingRequestWhoseGrantsAreRefusedEndsWithItsWait(t *testing.T) {
+	for name, deaf := range map[string]bool{"granted again": false, "heartbeats are not answered": true} {
+		t.Run(name, func(t *testing.T) {
+			s := newSubject(t)
+			s.config.Patience = 2 * time.Second
+			s.start()
+			s.meter.available.Store(60 * mib)
+			s.ticks(2)
+			if deaf {
+				held := make(chan struct{})
+				t.Cleanup(func() { close(held) })
+				s.coordinator.do(func() { s.coordinator.syncHeld = held })
+			}
+			q := waiter()
+			q.Wait = durationpb.New(2 * time.Second)
+			o := s.result(s.ask(t.Context(), q))
+			if short, _ := client.Insufficient(o.err); short.GetReason() != "vetoed" {
+				t.Errorf("%v; want it refused, as vetoed", o.err)
+			}
+		})
 	}
 }
 

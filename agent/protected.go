@@ -35,13 +35,13 @@ func (s *settings) protectsAll(capacity *bursarv1.Resource) (list []*ConfigError
 	if err != nil {
 		return nil // of the agent's own making
 	}
-	for dimension, kept := range s.protected.All() {
-		if most, limited := has.Get(dimension); limited && kept > 0 && kept >= most {
-			list = append(list, &ConfigError{
-				"protected." + dimension, resource.FormatQuantity(dimension, kept),
-				"less than " + resource.FormatQuantity(dimension, most) + ", which is all that the host has: engines get none of it",
-			})
-		}
+	for _, dimension := range s.protected.TakesAllOf(has) {
+		kept, _ := s.protected.Get(dimension)
+		most, _ := has.Get(dimension)
+		list = append(list, &ConfigError{
+			"protected." + dimension, resource.FormatQuantity(dimension, kept),
+			"less than " + resource.FormatQuantity(dimension, most) + ", which is all that the host has: engines get none of it",
+		})
 	}
 	return list
 }

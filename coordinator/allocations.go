@@ -67,7 +67,7 @@ func (s *allocationService) admit(ctx context.Context, c *ledger.AllocateCommand
 }
 
 // answerRepeat answers a request whose allocation has ended: with that allocation, or as the first
-// time if it had no grant. What was short at the end of a wait is not stored: it says what is now.
+// time if it had no grant.
 func (s *allocationService) answerRepeat(ctx context.Context, id ledger.ID, c *ledger.AllocateCommand) (*bursarv1.AllocateResponse, error) {
 	a, err := s.getEnded(ctx, id)
 	if err != nil {
@@ -75,23 +75,11 @@ func (s *allocationService) answerRepeat(ctx context.Context, id ledger.ID, c *l
 	}
 	if a.Reserved == 0 {
 		if a.State == ledger.Expired {
-			return nil, s.waited(ctx, c, a.PassedSince)
+			return nil, s.loop.WaitedBefore(ctx, c, a.PassedSince)
 		}
 		return nil, &endedError{Allocation: a, Want: "a new request_id"}
 	}
 	return &bursarv1.AllocateResponse{Allocation: wire.AllocationMessage(&a)}, nil
-}
-
-// waited refuses a request whose wait is over, and that was starved since then; 0: it was not.
-func (s *allocationService) waited(ctx context.Context, c *ledger.AllocateCommand, starvedSince ledger.Instant) error {
-	refusal := &ledger.InsufficientError{Reason: ledger.ReasonWaited}
-	why, err := commit.Decide(ctx, s.loop, func(l *ledger.Ledger, now ledger.Instant) (ledger.Explanation, error) {
-		return l.ExplainAgain(now, *c, starvedSince)
-	})
-	if err == nil {
-		refusal.Explain(&why)
-	}
-	return refusal
 }
 
 // command is the ledger's form of a request.
@@ -154,7 +142,7 @@ func (s *allocationService) Release(ctx context.Context, req *bursarv1.ReleaseRe
 		return nil, err
 	}
 	c := ledger.ReleaseCommand{
-		Actor: actor, ID: id, HostID: actor.Host, Reason: wire.CleanText(req.GetReason()), Exit: wire.ExitFrom(req.GetExitStatus()), ErrorOutput: req.GetErrorOutput(),
+		Actor: actor, ID: id, HostID: actor.Host, Reason: wire.CleanText(req.GetReason()), Exit: wire.ExitFrom(req.GetExitStatus()), ErrorOutput: wire.CleanLines(req.GetErrorOutput()),
 	}
 	a, err := commit.Decide(ctx, s.loop, onOwnHostOnly(actor, id, func(l *ledger.Ledger, now ledger.Instant) (ledger.Allocation, error) { return l.Release(now, c) }))
 	m, err := s.answerEnded(ctx, id, a, err)

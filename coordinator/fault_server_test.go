@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/bursar/bursar/coordinator/store/storetest"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
@@ -78,6 +79,42 @@ func TestTheProcessOutlivesItsPlacer(t *testing.T) {
 			f.audited()
 		})
 	}
+}
+
+// TestRepeatsOfRequestsThatHaveWaitedCostOneLeadershipAtMost: an explanation that panics is not
+// tried for another request.
+func TestRepeatsOfRequestsThatHaveWaitedCostOneLeadershipAtMost(t *testing.T) {
+	sprung := new(atomic.Int64)
+	f := start(t, Config{}, nil, func(s *Server) { s.newPlacer = trapplacer.Trap("Survey", 6<<30, sprung) })
+	f.host("h1", 8<<30)
+	f.allocate(request("full", 4<<30))
+	before := f.status().GetEpoch()
+	repeat := func(user string) error {
+		req := request("of-"+user, 6<<30)
+		req.Labels["user"], req.Wait, req.Async = user, durationpb.New(100*time.Millisecond), true
+		a, err := f.allocations.Allocate(t.Context(), req)
+		if err != nil {
+			return err
+		}
+		eventually(t, "its wait is over", func() bool {
+			return f.get(a.GetAllocation().GetId()).GetState() == bursarv1.AllocationState_ALLOCATION_STATE_EXPIRED
+		})
+		_, err = f.allocations.Allocate(t.Context(), req)
+		return err
+	}
+	for _, user := range []string{"alice", "bob", "carol"} {
+		if err := repeat(user); connect.CodeOf(err) != connect.CodeResourceExhausted {
+			t.Errorf("%s: %v; want RESOURCE_EXHAUSTED", user, err)
+		}
+		eventually(t, "it leads", func() bool {
+			_, err := f.cluster.Status(t.Context(), &bursarv1.StatusRequest{})
+			return err == nil
+		})
+	}
+	if epoch := f.status().GetEpoch(); epoch != before+1 || sprung.Load() != 1 {
+		t.Errorf("epoch %d after %d, %d panics; want one leadership lost by one panic", epoch, before, sprung.Load())
+	}
+	f.audited()
 }
 
 // TestAPanicOverWhatIsDueByItselfIsShownAndTriedAgain: nobody is to blame for a host that falls

@@ -26,7 +26,7 @@ func TestReasonsAreOneLineWithoutControlCharacters(t *testing.T) {
 	if _, err := f.allocations.Cancel(ctx, &bursarv1.CancelRequest{Id: ids["canceled"], Reason: forged}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.allocations.Release(ctx, &bursarv1.ReleaseRequest{Id: ids["released"], Reason: forged}); err != nil {
+	if _, err := f.allocations.Release(ctx, &bursarv1.ReleaseRequest{Id: ids["released"], Reason: forged, ErrorOutput: forged}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := f.allocations.Stop(ctx, &bursarv1.StopRequest{Id: ids["stopped"], Reason: forged}); err != nil {
@@ -34,7 +34,7 @@ func TestReasonsAreOneLineWithoutControlCharacters(t *testing.T) {
 	}
 	if _, err := f.hosts.Sync(ctx, &bursarv1.SyncRequest{
 		HostId: "h1", Incarnation: 1, Sequence: 2, Epoch: epoch, BootId: "boot", Full: true,
-		Ended:  []*bursarv1.EngineEnd{{AllocationId: ids["ended"], Reason: forged}},
+		Ended:  []*bursarv1.EngineEnd{{AllocationId: ids["ended"], Reason: forged, ErrorOutput: forged}},
 		Vetoes: []*bursarv1.Veto{{AllocationId: ids["vetoed"], Revision: 1 << 40, Reason: forged}},
 	}); err != nil {
 		t.Fatal(err)
@@ -42,6 +42,11 @@ func TestReasonsAreOneLineWithoutControlCharacters(t *testing.T) {
 	for what, id := range ids {
 		if got := f.get(id).GetReason(); strings.ContainsFunc(got, unicode.IsControl) || !strings.Contains(got, want) {
 			t.Errorf("%s: %q, want it to have %q", what, got, want)
+		}
+	}
+	for _, what := range []string{"released", "ended"} { // what an engine wrote keeps its lines
+		if got := f.get(ids[what]).GetErrorOutput(); got != "no \n2026-11-27 ERROR  [2Jforged" {
+			t.Errorf("%s: error output %q", what, got)
 		}
 	}
 	if _, err := f.hosts.Cordon(ctx, &bursarv1.CordonRequest{HostId: "h1", Reason: forged}); err != nil {

@@ -19,6 +19,17 @@ func (v Vector) NotLessThan(w Vector) bool { less, _ := v.compare(w); return !le
 // NotMoreThan reports whether v is nowhere greater.
 func (v Vector) NotMoreThan(w Vector) bool { _, more := v.compare(w); return !more }
 
+// TakesAllOf names the dimensions of which v takes all that there is, or more, in the order of All.
+// Nothing takes all of what is unset in has, and a zero takes nothing.
+func (v Vector) TakesAllOf(has Vector) (dimensions []string) {
+	for dimension, taken := range v.All() {
+		if most, set := has.Get(dimension); set && taken > 0 && taken >= most {
+			dimensions = append(dimensions, dimension)
+		}
+	}
+	return dimensions
+}
+
 // compare reports whether v is smaller than w in some dimension, and whether it is greater in some.
 func (v Vector) compare(w Vector) (less, more bool) {
 	less = v.memory < w.memory || v.cpu < w.cpu || v.instances < w.instances

@@ -3,6 +3,7 @@ package resource
 import (
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 )
 
@@ -91,5 +92,24 @@ func TestZeroDimensionsHideNothing(t *testing.T) {
 	v := Vector{}.WithMemory(1 << 30).WithCPU(0).WithInstances(1)
 	if !v.MoreThan(Vector{}) || v.IsZero() {
 		t.Errorf("%v is more than nothing", v)
+	}
+}
+
+func TestWhatTakesAllIsWhatLeavesNothing(t *testing.T) {
+	has := Vector{}.WithMemory(8).WithCPU(4).With("disk", 0).With("gpu", 2)
+	for _, c := range []struct {
+		taken Vector
+		want  []string
+	}{
+		{Vector{}, nil},
+		{Vector{}.WithMemory(7).WithCPU(3).With("gpu", 1), nil},
+		{Vector{}.WithMemory(8).WithCPU(5).With("gpu", 2), []string{Memory, CPU, "gpu"}},
+		{Vector{}.WithMemory(0).With("disk", 0), nil},
+		{Vector{}.With("disk", 1).With("gpu", 1), []string{"disk"}},
+		{Vector{}.WithInstances(9).With("licence", 9), nil},
+	} {
+		if diff := cmp.Diff(c.want, c.taken.TakesAllOf(has)); diff != "" {
+			t.Errorf("%v of %v (-want +got):\n%s", c.taken, has, diff)
+		}
 	}
 }

@@ -193,12 +193,28 @@ func hostState(h *bursarv1.Host) string {
 
 // hostNote is why a host takes no engines, if its state does not say it all, and of what it has
 // nothing to give.
-func hostNote(h *bursarv1.Host) string {
+func hostNote(h *bursarv1.Host, now time.Time) string {
 	notes := protectedNotes(h.GetAccount())
-	if !strings.Contains(hostState(h), h.GetUnavailableReason()) {
-		notes = append([]string{withLocalDeadline(h.GetUnavailableReason())}, notes...)
+	if why := unavailableText(h, now); !strings.Contains(hostState(h), why) {
+		notes = append([]string{why}, notes...)
 	}
 	return strings.Join(notes, "; ")
+}
+
+// unavailableText is why a host takes no engines. If its agent does not report, the coordinator's
+// own reason is its state.
+func unavailableText(h *bursarv1.Host, now time.Time) string {
+	switch h.GetState() {
+	case bursarv1.HostState_HOST_STATE_SUSPECT, bursarv1.HostState_HOST_STATE_LOST:
+		if silence := since(h.GetLastSyncTime(), now); silence != "" {
+			return "its agent has not reported for " + silence
+		}
+		return "its agent does not report"
+	case bursarv1.HostState_HOST_STATE_RETURNING:
+		return "its agent has not reported to this leader yet"
+	case bursarv1.HostState_HOST_STATE_UNSPECIFIED, bursarv1.HostState_HOST_STATE_HEALTHY:
+	}
+	return withLocalDeadline(h.GetUnavailableReason())
 }
 
 // protectedNotes say of what all is protected that there is.
@@ -211,10 +227,9 @@ func protectedNotes(a *bursarv1.Account) (notes []string) {
 	if err != nil {
 		return nil
 	}
-	for dimension, kept := range kept.All() {
-		if most, limited := has.Get(dimension); limited && kept > 0 && kept >= most {
-			notes = append(notes, fmt.Sprintf("all of its %s is protected: %s of %s", dimension, quantityText(dimension, kept), quantityText(dimension, most)))
-		}
+	for _, dimension := range kept.TakesAllOf(has) {
+		notes = append(notes, fmt.Sprintf("all of its %s is protected: %s of %s", dimension,
+			quantityOf(a.GetProtected(), dimension), quantityOf(a.GetLimit(), dimension)))
 	}
 	return notes
 }

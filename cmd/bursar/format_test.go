@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/bursar/bursar/coordinator/store"
 	"github.com/bursar/bursar/internal/yamlfile"
@@ -142,20 +143,43 @@ func TestTheDeadlineOfADrainIsWrittenAsOtherTimes(t *testing.T) {
 	}
 }
 
+func TestTheNoteOfAHostThatDoesNotReportSaysSo(t *testing.T) {
+	now := time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
+	for _, c := range []struct {
+		state bursarv1.HostState
+		last  *timestamppb.Timestamp
+		why   string // the coordinator's
+		want  string
+	}{
+		{bursarv1.HostState_HOST_STATE_HEALTHY, timestamppb.New(now), "", ""},
+		{bursarv1.HostState_HOST_STATE_HEALTHY, timestamppb.New(now), "under memory pressure", "under memory pressure"},
+		{bursarv1.HostState_HOST_STATE_SUSPECT, timestamppb.New(now.Add(-48 * time.Second)), "suspect", "its agent has not reported for 48s"},
+		{bursarv1.HostState_HOST_STATE_LOST, timestamppb.New(now.Add(-6 * time.Minute)), "lost", "its agent has not reported for 6m00s"},
+		{bursarv1.HostState_HOST_STATE_LOST, nil, "lost", "its agent does not report"},
+		{bursarv1.HostState_HOST_STATE_RETURNING, nil, "returning", "its agent has not reported to this leader yet"},
+	} {
+		h := &bursarv1.Host{State: c.state, LastSyncTime: c.last, UnavailableReason: c.why}
+		if got := hostNote(h, now); got != c.want {
+			t.Errorf("%s: %q; want %q", c.state, got, c.want)
+		}
+	}
+}
+
 func TestTheNoteOfAHostSaysThatAllOfItIsProtected(t *testing.T) {
+	now := time.Now()
 	gib := func(n int64) *bursarv1.Resource {
 		return &bursarv1.Resource{MemoryBytes: new(n << 30), CpuMillis: new(n * 1000)}
 	}
 	h := &bursarv1.Host{Account: &bursarv1.Account{Limit: gib(8), Protected: &bursarv1.Resource{MemoryBytes: new(int64(9 << 30)), CpuMillis: new(int64(1))}}}
-	if got, want := hostNote(h), "all of its memory is protected: 9GiB of 8GiB"; got != want {
+	if got, want := hostNote(h, now), "all of its memory is protected: 9GiB of 8GiB"; got != want {
 		t.Errorf("%q; want %q", got, want)
 	}
 	h.UnavailableReason = "/data: the file system is read-only"
-	if got, want := hostNote(h), "/data: the file system is read-only; all of its memory is protected: 9GiB of 8GiB"; got != want {
+	if got, want := hostNote(h, now), "/data: the file system is read-only; all of its memory is protected: 9GiB of 8GiB"; got != want {
 		t.Errorf("%q; want %q", got, want)
 	}
 	h.Account.Protected = gib(1)
-	if got, want := hostNote(h), "/data: the file system is read-only"; got != want {
+	if got, want := hostNote(h, now), "/data: the file system is read-only"; got != want {
 		t.Errorf("%q; want %q", got, want)
 	}
 }

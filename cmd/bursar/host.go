@@ -203,7 +203,7 @@ func (c *cli) onHosts(
 // printHostLine prints a host in one line, or all of it as JSON.
 func (c *cli) printHostLine(host *bursarv1.Host) error {
 	return c.print(host, func() {
-		note := hostNote(host)
+		note := hostNote(host, time.Now())
 		if note != "" {
 			note = " (" + note + ")"
 		}

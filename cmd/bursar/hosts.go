@@ -111,7 +111,7 @@ func (c *cli) printHosts(hosts []*bursarv1.Host, filter string) {
 			row = append(row, share(resource.Memory, s.MemoryAvailableBytes, s.MemoryTotalBytes), share(resource.CPU, s.CpuUsedMillis, s.CpuTotalMillis),
 				load(s), labelsText(h.GetLabels()), h.GetAddress(), h.GetVersion())
 		}
-		rows = append(rows, append(row, hostNote(h)))
+		rows = append(rows, append(row, hostNote(h, now)))
 	}
 	c.table(header, rows)
 }
@@ -122,7 +122,7 @@ func (c *cli) printHost(h *bursarv1.Host, overUses []string) {
 	c.facts(append([]string{
 		"id", h.GetId(),
 		"state", hostState(h),
-		"takes no engines", withLocalDeadline(h.GetUnavailableReason()),
+		"takes no engines", unavailableText(h, now),
 		"also calls for it", h.GetStranger(),
 		"same machine as", strings.Join(h.GetSameMachine(), ", "),
 		"address", h.GetAddress(),

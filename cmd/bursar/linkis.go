@@ -56,6 +56,16 @@ the database's address is wrong.`,
 	cmd.Flags().StringVar(&f.passwordFile, "password-file", "", "file with the database's password, instead of the one in the files")
 	cmd.Flags().BoolVar(&f.noDatabase, "no-database", false, "look at the files alone")
 	_ = cmd.MarkFlagFilename("password-file")
+	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
+		switch {
+		case f.noDatabase:
+			return needless(cmd, "with --no-database there is nothing to compare with Bursar's hosts")
+		case !c.comparesHosts():
+			return needless(cmd, "want --addr or BURSAR_ADDR next to it")
+		default:
+			return needless(cmd, "hosts are those of a coordinator: want --addr", "addr", "token-file", "tls-ca", "tls-cert", "tls-key", "tls-server-name")
+		}
+	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		report, err := c.checkLinkis(cmd.Context(), args, f)
 		if err != nil {
@@ -151,9 +161,12 @@ func databaseError(err error) error {
 	return &exitError{exitUnavailable, err}
 }
 
+// comparesHosts reports whether the user has said where Bursar is.
+func (c *cli) comparesHosts() bool { return firstSet(c.addr, os.Getenv("BURSAR_ADDR")) != "" }
+
 // hostsToCompare are Bursar's, if the user has said where it is; else nil.
 func (c *cli) hostsToCompare(ctx context.Context) ([]*bursarv1.Host, error) {
-	if firstSet(c.addr, os.Getenv("BURSAR_ADDR")) == "" {
+	if !c.comparesHosts() {
 		return nil, nil
 	}
 	cl, err := c.coordinator(ctx)

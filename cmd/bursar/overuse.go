@@ -1,11 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/bursar/bursar/client"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
@@ -144,5 +147,20 @@ func exitNote(a *bursarv1.Allocation) string {
 	if status.GetOutOfMemory() && strings.Contains(a.GetReason(), outOfMemory) {
 		status = &bursarv1.ExitStatus{Code: status.Code, Signal: status.GetSignal()}
 	}
-	return exitText(status)
+	text := exitText(status)
+	if begins(a.GetReason(), "exit "+text) || begins(a.GetReason(), "killed by "+signalText(status.GetSignal())) {
+		return ""
+	}
+	return text
+}
+
+// begins reports whether a text begins with these words.
+func begins(text, words string) bool {
+	rest, found := strings.CutPrefix(text, words)
+	return found && (rest == "" || strings.ContainsAny(rest[:1], " ,;:"))
+}
+
+// signalText names a signal as an agent's reason does.
+func signalText(signal int32) string {
+	return cmp.Or(unix.SignalName(unix.Signal(signal)), fmt.Sprintf("signal %d", signal))
 }

@@ -87,7 +87,7 @@ func TestWatchTellsOverUseFromItsEnd(t *testing.T) {
 	}
 }
 
-func TestEndsForLackOfMemoryAreSaidOnce(t *testing.T) {
+func TestHowAnEngineEndedIsSaidOnce(t *testing.T) {
 	for _, c := range []struct {
 		status *bursarv1.ExitStatus
 		reason string
@@ -100,6 +100,14 @@ func TestEndsForLackOfMemoryAreSaidOnce(t *testing.T) {
 		{&bursarv1.ExitStatus{Signal: 9, OutOfMemory: true}, "killed for lack of memory: the machine's", "signal 9"},
 		{&bursarv1.ExitStatus{Code: new(int32(1)), OutOfMemory: true}, "", "code 1, a process of it was killed for lack of memory"},
 		{&bursarv1.ExitStatus{OutOfMemory: true}, "", "killed for lack of memory"},
+		{&bursarv1.ExitStatus{Code: new(int32(0))}, "exit code 0", ""},
+		{&bursarv1.ExitStatus{Code: new(int32(1))}, "exit code 1, after the kernel had killed 2 of its processes", ""},
+		{&bursarv1.ExitStatus{Code: new(int32(1))}, "exit code 12", "code 1"},
+		{&bursarv1.ExitStatus{Code: new(int32(1))}, "process ended", "code 1"},
+		{&bursarv1.ExitStatus{Signal: 9}, "killed by SIGKILL", ""},
+		{&bursarv1.ExitStatus{Signal: 34}, "killed by signal 34", ""},
+		{&bursarv1.ExitStatus{Signal: 3}, "killed by signal 34", "signal 3"},
+		{&bursarv1.ExitStatus{Signal: 15}, "killed by SIGKILL", "signal 15"},
 	} {
 		if got := exitNote(&bursarv1.Allocation{ExitStatus: c.status, Reason: c.reason}); got != c.want {
 			t.Errorf("%v after %q: %q, want %q", c.status, c.reason, got, c.want)

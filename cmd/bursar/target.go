@@ -6,11 +6,13 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/bursar/bursar/client"
 )
@@ -95,6 +97,17 @@ func (c *cli) tellUnanswered(last error) {
 		}
 		c.sayf("bursar: %s%s", c.message(last), tryingAgain)
 	})
+}
+
+// needless refuses flags that say which server to call, and how, and that a command does not use.
+func needless(cmd *cobra.Command, why string, used ...string) error {
+	var err error
+	cmd.InheritedFlags().VisitAll(func(f *pflag.Flag) {
+		if err == nil && f.Changed && f.Name != "output" && !slices.Contains(used, f.Name) {
+			err = usagef("--%s: %s", f.Name, why)
+		}
+	})
+	return err
 }
 
 // localAgent returns a client of this machine's agent.

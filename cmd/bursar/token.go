@@ -19,12 +19,16 @@ import (
 )
 
 func (c *cli) tokenCommand() *cobra.Command {
-	return family("token", "Make, list and revoke the tokens of callers",
+	token := family("token", "Make, list and revoke the tokens of callers",
 		`A coordinator knows its callers by their tokens. Its file of identities (the
 setting identities) has their hashes, names and roles. When the file changes,
 the change is in force within 2 s, without a restart. These commands work on the
 file and call nobody.`,
 		c.tokenCreateCommand(), c.tokenListCommand(), c.tokenRevokeCommand())
+	for _, cmd := range token.Commands() {
+		cmd.PreRunE = func(cmd *cobra.Command, _ []string) error { return needless(cmd, cmd.CommandPath()+" calls no server") }
+	}
+	return token
 }
 
 func (c *cli) tokenCreateCommand() *cobra.Command {

@@ -134,7 +134,7 @@ func changeText(msg *bursarv1.ClusterServiceWatchResponse, known overUsers) (whe
 	case *bursarv1.ClusterServiceWatchResponse_Host:
 		h := change.Host
 		text := fmt.Sprintf("host %s  %s", h.GetId(), hostState(h))
-		if note := hostNote(h); note != "" {
+		if note := hostNote(h, time.Now()); note != "" {
 			text += " (" + note + ")"
 		}
 		return when, text

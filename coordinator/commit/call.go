@@ -209,6 +209,16 @@ func (loop *Loop) allocate(ctx context.Context, command *ledger.AllocateCommand,
 	}
 }
 
+// WaitedBefore refuses a repeat of a request whose wait is over, as core.Core does. If the loop
+// does not say what is short, the refusal does not either.
+func (loop *Loop) WaitedBefore(ctx context.Context, command *ledger.AllocateCommand, starvedSince ledger.Instant) *ledger.InsufficientError {
+	var refusal *ledger.InsufficientError
+	if err := loop.call(ctx, func(c *core.Core, _ ledger.Instant) { refusal = c.WaitedBefore(command, starvedSince) }); err != nil {
+		return &ledger.InsufficientError{Reason: ledger.ReasonWaited}
+	}
+	return refusal
+}
+
 // takeResult takes the answer out of a request. Nothing else refers to the request any more.
 func (loop *Loop) takeResult(p *pendingRequest, start ledger.Instant, err error) (ledger.AllocateResult, error) {
 	result := p.Result

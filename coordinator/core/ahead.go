@@ -153,13 +153,10 @@ func (a *Ahead) Load(ctx context.Context, meta store.Meta, since time.Time, whol
 // loadAndFile reads everything, and files live allocations while others are still read. If they
 // cannot be filed, they are in the snapshot: Lead finds what is wrong with them.
 func (a *Ahead) loadAndFile(ctx context.Context, meta store.Meta, since time.Time, whole bool) (ledger.Snapshot, error) {
-	a.Drop()                  // also if there is no row to take
-	var pass *ledger.Snapshot // the rest of what is filed
 	var refused error
 	snapshot, err := Load(ctx, a.store, meta, since, whole, func(rest *ledger.Snapshot, rows []ledger.Allocation) error {
-		if rest != pass { // from the beginning
+		if len(rows) == 0 { // from the beginning
 			a.Drop()
-			pass = rest
 		}
 		refused = a.add(rest, rows)
 		return refused

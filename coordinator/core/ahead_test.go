@@ -299,6 +299,9 @@ type restartedLoad struct{ store.Store }
 func (s *restartedLoad) Load(ctx context.Context, epoch uint64, since time.Time, take store.Take) (ledger.Snapshot, error) {
 	lost := errors.New("the connection is lost")
 	_, err := s.Store.Load(ctx, epoch, since, func(rest *ledger.Snapshot, rows []ledger.Allocation) error {
+		if len(rows) == 0 {
+			return take(rest, rows)
+		}
 		gone := rows[0]
 		gone.ID += 1000
 		if err := take(rest, append(slices.Clone(rows), gone)); err != nil {
@@ -320,6 +323,31 @@ func TestALoadBeginsAgain(t *testing.T) {
 	}
 	leader.commit()
 	b := leader.standsBy(&restartedLoad{place.Open()})
+	if why := b.takesOver(); !errors.Is(why, ErrNothingFiled) {
+		t.Error(why)
+	}
+	b.wantLive(leader)
+}
+
+// emptiedLoad is like restartedLoad, but begins again when no row is left.
+type emptiedLoad struct{ store.Store }
+
+func (s *emptiedLoad) Load(ctx context.Context, epoch uint64, since time.Time, take store.Take) (ledger.Snapshot, error) {
+	gone := ledger.Allocation{ID: 1000, Caller: "gone", State: ledger.Waiting, Requested: resource.NewResource(resource.Vector{}.WithMemory(1))}
+	for _, rows := range [][]ledger.Allocation{nil, {gone}} {
+		if err := take(&ledger.Snapshot{}, rows); err != nil {
+			return ledger.Snapshot{}, err
+		}
+	}
+	return s.Store.Load(ctx, epoch, since, take)
+}
+
+func TestALoadThatBeginsAgainAndHasNoRowFilesNone(t *testing.T) {
+	place := storetest.NewMemory("test")
+	leader := newRig(t, place.Open())
+	leader.host()
+	leader.commit()
+	b := leader.standsBy(&emptiedLoad{place.Open()})
 	if why := b.takesOver(); !errors.Is(why, ErrNothingFiled) {
 		t.Error(why)
 	}

@@ -102,11 +102,12 @@ type Core struct {
 	// store that was restored from a backup.
 	leadership uint64
 
-	// fault is why this leadership cannot go on. explaining is the request whose failed wait is
-	// being explained. If that panics, unexplained is set, and waits end without an explanation
-	// from then on.
+	// fault is why this leadership cannot go on. explaining says that a failed wait is being
+	// explained: that of expired, or, if that is nil, one of the command that runs. If that
+	// panics, unexplained is set, and waits end without an explanation from then on.
 	fault       *PanicError
-	explaining  *Request
+	explaining  bool
+	expired     *Request
 	unexplained bool
 	// refused are commands, and aside stored requests that wait, which made the ledger panic. The
 	// store has the refused commands of an earlier leadership, or gets them with the first batch

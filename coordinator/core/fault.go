@@ -37,11 +37,12 @@ func (c *Core) panicked(l *ledger.Ledger, command Command, cause any) error {
 	culprit := l.Culprit()
 	blamed := command
 	switch id := culprit.Request.ID; {
-	case c.explaining != nil: // its wait was over, so it is not a waiter any more
-		c.unexplained = true
-		blamed = c.explaining
-		c.explaining = nil
-		defer blamed.Answer(fault)
+	case c.explaining:
+		c.explaining, c.unexplained = false, true
+		if request := c.expired; request != nil { // it is not a waiter any more
+			c.expired, blamed = nil, request
+			defer request.Answer(fault)
+		}
 	case id != 0:
 		c.aside[id] = fmt.Sprintf("it made the coordinator fail: %v", cause)
 		fault.Refused = "allocation " + id.String()

@@ -223,14 +223,15 @@ func (c *Core) waitExpired(request *Request, starvedSince ledger.Instant, spent 
 		return insufficient
 	}
 	spent.explained++
-	c.explaining = request
-	if why, err := c.explain(request, starvedSince); err == nil {
+	c.expired = request
+	why, err := c.explained(func() (ledger.Explanation, error) { return c.explain(request, starvedSince) })
+	c.expired = nil
+	if err == nil {
 		insufficient.Explain(&why)
 		for i := range why.Runners {
 			spent.surveyed += why.Runners[i].Looked
 		}
 	}
-	c.explaining = nil
 	if insufficient.Filters != nil {
 		spent.surveyed += insufficient.Filters.Total
 	}
@@ -238,6 +239,29 @@ func (c *Core) waitExpired(request *Request, starvedSince ledger.Instant, spent 
 		spent.found = make(map[string]*ledger.InsufficientError)
 	}
 	spent.found[what] = insufficient
+	return insufficient
+}
+
+// explained runs an explanation of a failed wait.
+func (c *Core) explained(explain func() (ledger.Explanation, error)) (ledger.Explanation, error) {
+	c.explaining = true
+	why, err := explain()
+	c.explaining = false
+	return why, err
+}
+
+// WaitedBefore refuses a repeat of a request whose wait is over, and that was starved since then;
+// 0: it was not. What was short at the end of the wait is not stored: it says what is now.
+func (c *Core) WaitedBefore(command *ledger.AllocateCommand, starvedSince ledger.Instant) *ledger.InsufficientError {
+	insufficient := &ledger.InsufficientError{Reason: ledger.ReasonWaited}
+	if c.unexplained {
+		return insufficient
+	}
+	c.ledger.Begin(c.now) // what is due by itself is no fault of an explanation
+	why, err := c.explained(func() (ledger.Explanation, error) { return c.ledger.ExplainAgain(c.now, *command, starvedSince) })
+	if err == nil {
+		insufficient.Explain(&why)
+	}
 	return insufficient
 }
 

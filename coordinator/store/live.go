@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"runtime"
+	"slices"
 
 	"golang.org/x/sync/errgroup"
 
@@ -36,11 +37,15 @@ const (
 
 // DecodeLive reads and decodes count rows, several at the same time, because this is most of the
 // time of a coordinator's start. next is called by one goroutine, once for each row; take by
-// another one, with rest. If take is nil, the rows are added to rest.
+// another one, with rest, and before that once without a row. If take is nil, the rows are added to
+// rest.
 func DecodeLive(ctx context.Context, count int, next func() (LiveRow, error), rest *ledger.Snapshot, take Take) error {
 	if take == nil {
-		rest.Allocations = make([]ledger.Allocation, 0, count)
+		rest.Allocations = slices.Grow(rest.Allocations, count)
 		take = keep
+	}
+	if err := take(rest, nil); err != nil {
+		return err
 	}
 	work, ctx := errgroup.WithContext(ctx)
 	free, undecoded, untaken := make(chan *chunk, chunksAhead), make(chan *chunk, chunksAhead), make(chan *chunk, chunksAhead)

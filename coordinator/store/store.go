@@ -65,8 +65,9 @@ type Store interface {
 	// With take the live allocations are not in the snapshot: they are passed to it, some at a
 	// time, while the others are read; in the order of their ids, but a store may have those from
 	// 2^63 on before the others. It must not keep the list, whose memory is used again. Everything
-	// else is in the snapshot before, which it gets, too. Its error ends Load. If Load has to
-	// begin again, because a connection is lost, so does take, with a snapshot at another address.
+	// else is in the snapshot before, which it gets, too. Its error ends Load. The first list is
+	// empty, and no other one. If Load has to begin again, because a connection is lost, there is
+	// another empty list: what was taken before does not count.
 	Load(ctx context.Context, epoch uint64, rememberSince time.Time, take Take) (ledger.Snapshot, error)
 
 	// Commit makes a batch durable, all of it or nothing, if its epoch is the stored one. Of

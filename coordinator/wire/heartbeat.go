@@ -116,7 +116,7 @@ func syncFrom(req *bursarv1.SyncRequest) (ledger.SyncCommand, error) {
 			return c, err
 		}
 		end := ledger.EngineEnd{
-			ID: id, Time: instantFrom(m.GetEndTime()), Reason: CleanText(m.GetReason()), Exit: ExitFrom(m.GetExitStatus()), ErrorOutput: m.GetErrorOutput(),
+			ID: id, Time: instantFrom(m.GetEndTime()), Reason: CleanText(m.GetReason()), Exit: ExitFrom(m.GetExitStatus()), ErrorOutput: CleanLines(m.GetErrorOutput()),
 		}
 		if end.Measured, err = vectorFrom("ended.measured", m.GetMeasured()); err != nil {
 			return c, err
@@ -227,14 +227,19 @@ func disksFrom(messages []*bursarv1.DiskSample) (list []ledger.Disk) {
 // CleanText is a text of an agent or a user as others may be shown it: in one line, without
 // control characters. One that said something still does.
 func CleanText(text string) string {
-	clean := strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) {
+	clean := strings.TrimSpace(strings.ReplaceAll(CleanLines(text), "\n", " "))
+	if clean == "" && text != "" {
+		return "(no words)"
+	}
+	return clean
+}
+
+// CleanLines is a text of several lines without other control characters.
+func CleanLines(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) && r != '\n' {
 			return ' '
 		}
 		return r
 	}, text)
-	if clean = strings.TrimSpace(clean); clean == "" && text != "" {
-		return "(no words)"
-	}
-	return clean
 }

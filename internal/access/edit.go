@@ -180,7 +180,15 @@ func NewEntry(role identity.Role, name, host string, users []string, priority bo
 		}
 	}
 	e.Actor.Priority = e.Actor.Priority || priority
-	all, err := Parse("identity", []byte("identities:\n"+Format(e, "")))
+	text := Format(e, "")
+	// What is said is read, also if the role has it by itself.
+	if priority && role != identity.Submitter {
+		text += "  priority: true\n"
+	}
+	if len(users) > 0 && len(e.Actor.Users) == 0 && role == identity.Admin {
+		text += "  users: [\"*\"]\n"
+	}
+	all, err := Parse("identity", []byte("identities:\n"+text))
 	if err != nil {
 		return Entry{}, err
 	}

@@ -3,6 +3,7 @@ package quotafile_test
 import (
 	"errors"
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -86,6 +87,16 @@ func TestExampleIsRight(t *testing.T) {
 	got, err := quotafile.Parse("quotas.yaml", text)
 	if err != nil || len(got) < 10 {
 		t.Errorf("%d rules, %v", len(got), err)
+	}
+	// A newcomer is not warned of what the machine does not have.
+	for _, q := range got {
+		if limit := q.GetLimit(); len(limit.GetCustom())+len(limit.GetExternal()) > 0 {
+			t.Errorf("%v is for more than every host has", q.GetSelector())
+		}
+	}
+	whole := regexp.MustCompile("(?m)^  #([- ] )").ReplaceAll(text, []byte("  $1"))
+	if all, err := quotafile.Parse("quotas.yaml", whole); err != nil || len(all) != len(got)+2 {
+		t.Errorf("with what is a comment: %d rules, %v; want %d", len(all), err, len(got)+2)
 	}
 }
 

@@ -152,7 +152,7 @@ func named(err error, id int64) error {
 // snapshot.
 func loadLive(ctx context.Context, tx pgx.Tx, rest *ledger.Snapshot, take store.Take) error {
 	var count int
-	if err := tx.QueryRow(ctx, countLiveSQL).Scan(&count); err != nil || count == 0 {
+	if err := tx.QueryRow(ctx, countLiveSQL).Scan(&count); err != nil {
 		return err //nolint:wrapcheck // read does
 	}
 	found, err := tx.Query(ctx, loadLiveSQL)

@@ -155,7 +155,7 @@ func loadStrays(ctx context.Context, q querier) (damaged []store.Broken, err err
 // loadLive reads the live rows. There are as many as were counted in the same transaction.
 func loadLive(ctx context.Context, q querier, rest *ledger.Snapshot, take store.Take) error {
 	var count int
-	if err := q.QueryRowContext(ctx, countLiveSQL).Scan(&count); err != nil || count == 0 {
+	if err := q.QueryRowContext(ctx, countLiveSQL).Scan(&count); err != nil {
 		return err
 	}
 	rows, err := q.QueryContext(ctx, loadLiveSQL)

@@ -113,6 +113,7 @@ func (s *memoryStore) Load(ctx context.Context, epoch uint64, rememberSince time
 	}
 	rows := snapshot.Allocations
 	snapshot.Allocations = nil
+	err = take(&snapshot, nil)
 	for len(rows) > 0 && err == nil {
 		n := min(len(rows), 3)
 		if err = take(&snapshot, rows[:n]); err == nil {

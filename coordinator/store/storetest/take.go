@@ -14,6 +14,7 @@ import (
 func testTake(t *testing.T, open Opener) {
 	s, epoch := leading(t, open)
 	m := newModel()
+	wantTaken(t, s, epoch, 0)
 	const batches, rows = 5, 1000
 	for batch := range batches {
 		var list []ledger.Allocation
@@ -26,6 +27,7 @@ func testTake(t *testing.T, open Opener) {
 		m.commit(c)
 	}
 	wantLoad(t, s, epoch, m, 0)
+	wantTaken(t, s, epoch, batches*rows)
 
 	// interrupted loads until some rows were taken, and then as interrupt says.
 	interrupted := func(ctx context.Context, want error, interrupt func() error) {
@@ -55,5 +57,23 @@ func testTake(t *testing.T, open Opener) {
 		return nil
 	}); !errors.Is(err, store.ErrDeposed) {
 		t.Errorf("another epoch: %v; want %v", err, store.ErrDeposed)
+	}
+}
+
+// wantTaken counts the rows that are taken. Before them comes an empty list, and no other does.
+func wantTaken(t *testing.T, s store.Store, epoch uint64, want int) {
+	t.Helper()
+	begins, taken := 0, 0
+	_, err := s.Load(t.Context(), epoch, time.Time{}, func(_ *ledger.Snapshot, rows []ledger.Allocation) error {
+		if len(rows) == 0 {
+			begins++
+		} else if begins != 1 {
+			t.Errorf("rows are taken after %d empty lists; want 1", begins)
+		}
+		taken += len(rows)
+		return nil
+	})
+	if err != nil || begins != 1 || taken != want {
+		t.Errorf("%d rows, %d empty lists, %v; want %d and 1", taken, begins, err, want)
 	}
 }
