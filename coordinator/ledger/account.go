@@ -199,8 +199,6 @@ func (s *sums) in(state State) *resource.Sum {
 	return &s.reserved
 }
 
-func (s *sums) empty() { *s = sums{} }
-
 // canCount reports whether a resource that is not checked against the limit can be added without
 // an overflow.
 func (a *account) canCount(v resource.Vector) bool {
