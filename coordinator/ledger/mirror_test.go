@@ -255,7 +255,7 @@ func booksOf(l *ledger.Ledger) books {
 	})
 	account := func(a ledger.AccountInfo) {
 		b.Accounts[a.Name.String()] = balance{
-			Limit: a.Limit, Protected: a.Protected, Used: a.Used, Reserved: a.Reserved,
+			Limit: a.Limit, Protected: a.Protected, Used: nonZero(a.Used), Reserved: nonZero(a.Reserved),
 			Allocations: a.Allocations, OverLimit: a.OverLimit,
 		}
 	}
@@ -278,4 +278,14 @@ func booksOf(l *ledger.Ledger) books {
 		return true
 	})
 	return b
+}
+
+// nonZero leaves out what is zero: a total keeps the dimensions that it once had.
+func nonZero(v resource.Vector) resource.Vector {
+	for dimension, quantity := range v.All() {
+		if quantity == 0 {
+			v = v.Without(dimension)
+		}
+	}
+	return v
 }

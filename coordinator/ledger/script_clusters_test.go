@@ -230,7 +230,7 @@ func (s *script) describe(q ledger.QueueInfo) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: ", q.Address)
 	if q.Account.Limit.IsUnset() {
-		fmt.Fprintf(&b, "%s used, %s reserved", q.Account.Used, q.Account.Reserved)
+		fmt.Fprintf(&b, "%s used, %s reserved", nonZero(q.Account.Used), nonZero(q.Account.Reserved))
 	}
 	b.WriteString(s.numbers(&q.Account))
 	if !q.Available.IsUnset() {
