@@ -84,7 +84,8 @@ func (a *Agent) heardAgain() {
 
 // reportAfter is how long a request waits for a coordinator before the agent sends a Sync because
 // of it, and reportGap how long after the last Sync that is at least. A leader that has just begun
-// waits for the host's Sync, and the agent may not know yet that it leads.
+// waits for the host's Sync, and the agent may not know yet that it leads. If an attempt of the
+// request has failed before, that is likely, and it reports within callersSpread.
 const (
 	reportAfter = 300 * time.Millisecond
 	reportGap   = time.Second
@@ -98,11 +99,13 @@ func (a *Agent) whileWaiting(request *bursarv1.AllocateRequest) func(context.Con
 	waited := time.Now().Add(convert.Wait(request))
 	shares := convert.Wait(request) > 0
 	waits := shares
+	after := reportAfter
 	return func(ctx context.Context, request *bursarv1.AllocateRequest) (*bursarv1.AllocateResponse, error) {
-		late := time.AfterFunc(reportAfter, func() {
+		late := time.AfterFunc(after, func() {
 			a.syncDue.noLaterThan(later(time.Now(), a.syncedAt.last().Add(reportGap)))
 		})
 		defer late.Stop()
+		after = callersSpread // of the next attempt, if there is one
 		convert.WaitAtMost(request, time.Until(waited))
 		if waits {
 			response, err := a.waits.allocate(ctx, request)

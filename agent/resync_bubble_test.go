@@ -2,15 +2,18 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"connectrpc.com/connect"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/bursar/bursar/internal/discovery"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
 )
 
 // changesLeader is a coordinator whose third Sync is answered by a new leader, which says when the
@@ -111,6 +114,41 @@ func TestAHostWithCallersComesToANewLeaderAtOnce(t *testing.T) {
 			}
 		})
 	})
+}
+
+// The same goes for a leader that is not named yet: a caller's request was refused by the one before,
+// and this one lets it wait.
+func TestAHostComesToALeaderThatItsCallerHasFound(t *testing.T) {
+	p := &heartbeatServer{interval: time.Minute}
+	beat(t, p, func(a *Agent) {
+		time.Sleep(10 * time.Second)
+		asked := &refusesOnce{}
+		a.deps.Allocations = asked
+		call := a.whileWaiting(&bursarv1.AllocateRequest{})
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		began := time.Now()
+		for range 2 {
+			_, _ = call(ctx, &bursarv1.AllocateRequest{})
+		}
+		if got := p.syncs[len(p.syncs)-1].Sub(began); got < 0 || got > callersSpread {
+			t.Errorf("it reported %s after its caller's request came to the leader; want it within %s", got, callersSpread)
+		}
+	})
+}
+
+// refusesOnce are two coordinators: the first does not lead, the second does not answer.
+type refusesOnce struct {
+	bursarv1connect.AllocationServiceClient
+
+	asked int
+}
+
+func (r *refusesOnce) Allocate(ctx context.Context, _ *bursarv1.AllocateRequest) (*bursarv1.AllocateResponse, error) {
+	if r.asked++; r.asked > 1 {
+		<-ctx.Done()
+	}
+	return nil, connect.NewError(connect.CodeUnavailable, errors.New("not leading"))
 }
 
 // That leader is often named only after it has answered. That is no reason to come before.

@@ -3,12 +3,11 @@ package resource
 import "slices"
 
 // Sum is a running total, such as what an account has given away. Unlike a Vector it changes: it
-// has one owner, is not copied after its first use, and is read with Vector. The zero Sum is
-// empty.
+// has one owner, is not copied after its first use, and is read with Vector. It lists what is not
+// zero, so that it does not depend on what was in it before. The zero Sum is empty.
 type Sum struct {
 	memory, cpu, instances int64
-	set                    uint8
-	custom                 []Quantity // sorted by name; nobody else's
+	custom                 []Quantity // sorted by name, none of them zero; nobody else's
 }
 
 // Memory returns bytes.
@@ -33,7 +32,16 @@ func (s *Sum) Vector() Vector {
 
 // view is the total as a vector that is only valid until the next change.
 func (s *Sum) view() Vector {
-	v := Vector{memory: s.memory, cpu: s.cpu, instances: s.instances, set: s.set}
+	v := Vector{memory: s.memory, cpu: s.cpu, instances: s.instances}
+	if s.memory != 0 {
+		v.set |= setMemory
+	}
+	if s.cpu != 0 {
+		v.set |= setCPU
+	}
+	if s.instances != 0 {
+		v.set |= setInstances
+	}
 	if len(s.custom) > 0 {
 		v.custom = &s.custom
 	}
@@ -52,17 +60,15 @@ func (s *Sum) Add(v Vector) error {
 		i = seek(s.custom, i, q.Name)
 		if i < len(s.custom) && s.custom[i].Name == q.Name {
 			s.custom[i].Value += q.Value
-		} else {
+		} else if q.Value != 0 {
 			s.custom = slices.Insert(s.custom, i, q)
 		}
 	}
 	s.memory, s.cpu, s.instances = memory, cpu, instances
-	s.set |= v.set
 	return nil
 }
 
-// Minus subtracts v. On an error (ErrUnderflow) the total is unchanged. Dimensions that were added
-// stay set.
+// Minus subtracts v. On an error (ErrUnderflow) the total is unchanged.
 func (s *Sum) Minus(v Vector) error {
 	memory, cpu, instances := s.memory-v.memory, s.cpu-v.cpu, s.instances-v.instances
 	if (s.memory|v.memory|memory|s.cpu|v.cpu|cpu|s.instances|v.instances|instances) < 0 || !canTake(s.custom, v.Custom()) {
@@ -73,7 +79,9 @@ func (s *Sum) Minus(v Vector) error {
 		i = seek(s.custom, i, q.Name)
 		// a name that is not there is zero in v
 		if i < len(s.custom) && s.custom[i].Name == q.Name {
-			s.custom[i].Value -= q.Value
+			if s.custom[i].Value -= q.Value; s.custom[i].Value == 0 {
+				s.custom = slices.Delete(s.custom, i, i+1)
+			}
 		}
 	}
 	s.memory, s.cpu, s.instances = memory, cpu, instances

@@ -200,11 +200,8 @@ func (a *Ahead) take(ctx context.Context, meta store.Meta) (ledger.Snapshot, err
 	if err := a.takeIn(&f); err != nil {
 		return ledger.Snapshot{}, err
 	}
-	live, sum, hosts := 0, int64(0), 0
-	a.filed.Each(func(row *ledger.Allocation) {
-		live++
-		sum += store.SumOfIDs(row.ID)
-	})
+	live, sum, hosts := a.filed.Len(), int64(0), 0
+	a.filed.EachID(func(id ledger.ID) { sum += store.SumOfIDs(id) })
 	a.filed.EachHost(func(*ledger.HostRecord) { hosts++ })
 	if live != f.Live || sum != f.Sum || hosts != f.Hosts {
 		return ledger.Snapshot{}, fmt.Errorf("%w: %d allocations on %d hosts, and the store has %d on %d", errDiffers, live, hosts, f.Live, f.Hosts)

@@ -185,6 +185,18 @@ func (a *account) overLimit() bool {
 	return false
 }
 
+// shownSum is a total with each dimension that the limit lists, also those that are zero: so that
+// what readers get does not depend on what was there before.
+func shownSum(s *resource.Sum, limit resource.Vector) resource.Vector {
+	v := s.Vector()
+	for dimension := range limit.All() {
+		if !v.Has(dimension) {
+			v = v.With(dimension, 0)
+		}
+	}
+	return v
+}
+
 // sums are what allocations hold.
 type sums struct {
 	used     resource.Sum // of active allocations
@@ -198,8 +210,6 @@ func (s *sums) in(state State) *resource.Sum {
 	}
 	return &s.reserved
 }
-
-func (s *sums) empty() { *s = sums{} }
 
 // canCount reports whether a resource that is not checked against the limit can be added without
 // an overflow.
@@ -252,7 +262,7 @@ func (a *account) info() AccountInfo {
 	}
 	info := AccountInfo{
 		Name: a.name, Limit: a.limit, Protected: a.protected,
-		Used: a.used.Vector(), Reserved: a.reserved.Vector(), Others: a.others,
+		Used: shownSum(&a.used, a.limit), Reserved: shownSum(&a.reserved, a.limit), Others: a.others,
 		Allocations: a.held, Waiting: a.queue.waiting, OverLimit: a.overLimit(),
 	}
 	for dimension := range a.limit.All() {

@@ -15,21 +15,22 @@ import (
 // changed by rows of the store, and becomes a ledger by Restore, with the Snapshot that names it.
 // Then it is used up. After an error or a panic nobody may use it any more.
 type Filed struct {
-	ledger    *Ledger
-	waiting   map[ID]Allocation // requests that wait: they are decided by Restore
-	quotas    []Quota           // of every source
-	providers []ProviderRecord
-	// asLoaded says that rows came in the order of their ids and that none was taken out: tables
-	// and sums are those that Restore would have made.
-	asLoaded bool
-	last     ID // the highest of them
+	ledger     *Ledger
+	waiting    map[ID]Allocation // requests that wait: they are decided by Restore
+	quotas     []Quota           // of every source
+	providers  []ProviderRecord
+	last       ID                 // the highest of those that were filed
+	disordered map[*host]struct{} // whose entries may not be in the order of their ids
 }
 
 // File files a snapshot in a new ledger. Its request ids, its times and its revision do not matter.
 // The error is as that of Restore.
 func File(cfg Config, s *Snapshot) (*Filed, error) {
 	l := New(cfg, unplaced{})
-	f := &Filed{ledger: l, waiting: make(map[ID]Allocation), quotas: inOrder(s.Quotas), providers: providersInOrder(s.Providers), asLoaded: true}
+	f := &Filed{
+		ledger: l, waiting: make(map[ID]Allocation), quotas: inOrder(s.Quotas), providers: providersInOrder(s.Providers),
+		disordered: make(map[*host]struct{}),
+	}
 	if err := l.fileRules(s); err != nil {
 		return nil, err
 	}
@@ -60,8 +61,10 @@ func (f *Filed) Update(changed *Snapshot, ended []ID, hostsRemoved []string) err
 		if len(h.entries) > 0 {
 			return unrestored(h.entries[0].ID, "no such host: %q", id)
 		}
+		delete(f.disordered, h)
 		l.removeHost(h)
 	}
+	f.orderHosts()
 	f.forgetChanges()
 	return nil
 }
@@ -96,16 +99,31 @@ func (f *Filed) Add(rows []Allocation) error {
 	for i := range rows {
 		a := &rows[i]
 		f.remove(a.ID)
-		f.asLoaded, f.last = f.asLoaded && a.ID > f.last, max(f.last, a.ID)
 		if a.State == Waiting {
 			f.waiting[a.ID] = *a
 			continue
 		}
-		if _, err := f.ledger.file(a); err != nil {
+		e, err := f.ledger.file(a)
+		if err != nil {
 			return err
 		}
+		if a.ID < f.last {
+			f.disorder(e)
+		}
+		f.last = max(f.last, a.ID)
 	}
 	return nil
+}
+
+// disorder notes that lists which an entry is put into, or taken out of, are not in the order of the
+// ids any more.
+func (f *Filed) disorder(e *entry) {
+	f.disordered[e.host] = struct{}{}
+	if e.external != nil {
+		for i := range e.external.memberships {
+			e.external.memberships[i].cluster.disordered = true
+		}
+	}
 }
 
 // remove takes an allocation out, if it is there, as if it had never been.
@@ -116,7 +134,7 @@ func (f *Filed) remove(id ID) {
 	if e == nil {
 		return
 	}
-	f.asLoaded = false
+	f.disorder(e)
 	l.unhold(e)
 	l.countState(e, -1)
 	l.countOverUse(e, -1)
@@ -125,6 +143,18 @@ func (f *Filed) remove(id ID) {
 	l.requests.drop(e.key, e.ID)
 	l.unlink(e)
 	l.recycle(e)
+}
+
+// EachID calls yield for the id of every live allocation. It reads no allocation: that takes longer
+// than everything else that is done with an id.
+func (f *Filed) EachID(yield func(ID)) {
+	f.ledger.entries.Scan(func(id ID, _ *entry) bool {
+		yield(id)
+		return true
+	})
+	for id := range f.waiting {
+		yield(id)
+	}
 }
 
 // Each calls yield for every live allocation. It must not change them.
@@ -181,8 +211,7 @@ func (f *Filed) Ledger(placer Placer) *Ledger {
 	return f.ledger
 }
 
-// settle makes the tables those that Restore would have made of the rows at a time: in the order of
-// the ids, and with sums that no allocation was taken out of.
+// settle makes the tables those that Restore would have made of the rows.
 func (f *Filed) settle() {
 	l := f.ledger
 	f.forgetChanges()
@@ -191,29 +220,42 @@ func (f *Filed) settle() {
 			c.since = l.now
 		}
 	}
-	if !f.asLoaded {
-		f.order()
-		f.sum()
-	}
-	l.entries.Scan(func(_ ID, e *entry) bool {
-		l.settle(e)
-		return true
-	})
+	f.orderHosts()
+	f.orderClusters()
 	l.placeHosts()
 }
 
-// order puts lists of entries into the order of their ids.
-func (f *Filed) order() {
-	for _, h := range f.ledger.hostOrder {
-		h.entries = sorted(h.entries, byID)
+// orderHosts puts the entries of hosts into the order of their ids.
+func (f *Filed) orderHosts() {
+	for h := range f.disordered {
+		slices.SortFunc(h.entries, byID)
 		for i, e := range h.entries {
 			e.hostIndex = i
 		}
 	}
+	clear(f.disordered)
+}
+
+// orderClusters does the same in clusters. A cluster queue counts on the host of the first entry
+// that has a part there. With many entries that takes some time: it is done once.
+func (f *Filed) orderClusters() {
 	for _, c := range f.ledger.clusters {
-		c.members = sorted(c.members, byID)
+		if !c.disordered {
+			continue
+		}
+		c.disordered = false
+		c.order.Scan(func(q *clusterQueue) bool {
+			q.clearCreator()
+			return true
+		})
+		slices.SortFunc(c.members, byID)
 		for i, e := range c.members {
 			e.external.membership(c).index = i
+			for _, t := range e.external.charges {
+				if t.queue.cluster == c && t.queue.of == nil && t.queue.creator == nil {
+					t.queue.setCreator(e.host)
+				}
+			}
 		}
 	}
 }

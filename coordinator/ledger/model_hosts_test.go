@@ -4,6 +4,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
 	"github.com/bursar/bursar/coordinator/ledger"
@@ -283,7 +284,7 @@ func (m *machine) advanceTo(t *rapid.T, now ledger.Instant) {
 }
 
 // restart makes new ledgers of what was stored: one loads it, the other had filed it ahead. They
-// must decide the same from then on.
+// must show the same, and decide the same from then on.
 func (m *machine) restart(t *rapid.T) {
 	m.windows, m.shares = nil, nil
 	var errs [2]error
@@ -291,6 +292,9 @@ func (m *machine) restart(t *rapid.T) {
 	m.twin, errs[1] = m.mirror.restoreFiled(m.model.now)
 	if err := errors.Join(errs[:]...); err != nil {
 		t.Fatal(err)
+	}
+	if diff := cmp.Diff(shown(m.ledger), shown(m.twin)); diff != "" {
+		t.Fatalf("(-loaded +filed):\n%s", diff)
 	}
 	for _, r := range m.model.rows {
 		r.callers, r.detached, r.touched = 0, m.model.now, 0

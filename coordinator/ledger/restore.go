@@ -45,6 +45,9 @@ func (l *Ledger) Restore(now Instant, s Snapshot) error {
 		}
 	}
 	l.entries.Scan(func(_ ID, e *entry) bool { // in this order, whichever way they were filed
+		if e.State.Holds() {
+			l.settle(e)
+		}
 		l.setEntryTimer(e)
 		return true
 	})
@@ -68,11 +71,9 @@ func (l *Ledger) restoreRows(s *Snapshot) (waiting []Allocation, err error) {
 			waiting = append(waiting, allocations[i])
 			continue
 		}
-		e, err := l.file(&allocations[i])
-		if err != nil {
+		if _, err := l.file(&allocations[i]); err != nil {
 			return nil, fmt.Errorf("ledger: restore: %w", err)
 		}
-		l.settle(e)
 	}
 	return waiting, nil
 }

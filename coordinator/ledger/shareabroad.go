@@ -67,14 +67,6 @@ func (s *share) dropClusterUse(u *clusterUse) {
 	}
 }
 
-// empty sets what the share has in an account to nothing.
-func (u *shareUse) empty() {
-	u.sum = resource.Sum{}
-	if u.cluster != nil {
-		u.cluster.amounts = amounts{}
-	}
-}
-
 // promise is a guarantee of external parts, and what the share has there.
 type promise struct {
 	resource.External

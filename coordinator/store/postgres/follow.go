@@ -260,11 +260,10 @@ func (a *arguments) record(own term, add func(some bool, part string, args ...an
 // it leads all the same.
 func (s *Store) beginRecords(ctx context.Context, conn *pgx.Conn, secret string) {
 	s.writer.records = records{}
-	_, err := conn.Exec(ctx, clearRecordsSQL, secret, store.RecordsKept)
-	if err == nil {
-		_, err = conn.Exec(ctx, beginRecordsSQL, secret)
-	}
-	if err != nil {
+	batch := &pgx.Batch{} // one commit: a leadership waits for it
+	batch.Queue(clearRecordsSQL, secret, store.RecordsKept)
+	batch.Queue(beginRecordsSQL, secret)
+	if err := conn.SendBatch(ctx, batch).Close(); err != nil {
 		s.server.log.Warn("the records of changes cannot be begun: coordinators that stand by cannot follow until the first commit", "error", err)
 	}
 }
