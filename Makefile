@@ -33,6 +33,7 @@ ARCHES    ?=
 PARTS     ?=
 PACKAGE_VERSION ?=
 PEERS     ?=
+REV       ?=
 
 # The tools, by the version that their module pins.
 pinned        = $(shell awk '$$1 == "$(2)" { print $$2 }' tools/$(1)/go.mod)
@@ -405,8 +406,10 @@ bench: ## Measure the budgets of design §17, each as one line (BENCH=regexp of 
 
 .PHONY: bench-before
 bench-before: ## Measure the ledger next to that of another version, in turns (REV=commit)
-	@: $${REV:?want REV=commit, for example REV=02ade4b}; tree=$$(mktemp -d) && \
-	trap 'git worktree remove --force '$$tree EXIT && git worktree add --quiet --detach $$tree $(REV) && \
+	@rev=$$(git rev-parse --verify --quiet '$(or $(REV),none)^{commit}') || { \
+		echo 'REV=$(REV): want a commit, for example make bench-before REV=02ade4b' >&2; exit 2; }; \
+	tree=$$(mktemp -d) && trap 'git worktree remove --force '$$tree EXIT && \
+	git worktree add --quiet --detach $$tree $$rev && \
 	go build -C $$tree -o $(CURDIR)/bin/bench-before ./bench && \
 	go run ./bench -before bin/bench-before -name '^ledger$$'
 

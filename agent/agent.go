@@ -132,6 +132,7 @@ type Agent struct {
 	trusted  trustedLoop
 	direct   *launch.Direct
 	waits    *waitStreams // of callers
+	left     leftCalls
 	cgroups  *contain.Cgroups
 	launches launches
 	// What the machine has next to memory and cpu:

@@ -14,15 +14,11 @@ import (
 )
 
 // Release gives an allocation back, and stops watching its engine. If no coordinator answers, it
-// goes on until its caller's deadline, and for the configured patience at least, also if its caller
-// does not wait for that: a launcher whose engine has ended may end, too.
+// goes on until its caller's deadline. When its caller has gone it goes on for the configured
+// patience: a launcher whose engine has ended may end, too.
 func (s *service) Release(ctx context.Context, request *bursarv1.ReleaseRequest) (*bursarv1.ReleaseResponse, error) {
 	a := s.agent
-	bound := a.settings().Patience
-	if deadline, has := ctx.Deadline(); has {
-		bound = max(bound, time.Until(deadline))
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), bound)
+	ctx, cancel := a.left.context(ctx, a.settings().Patience)
 	defer cancel()
 	defer context.AfterFunc(s.stopping, cancel)() //nolint:contextcheck // two contexts end the call
 	if err := a.ownHost(ctx, request.GetId()); err != nil {

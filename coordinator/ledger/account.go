@@ -185,13 +185,20 @@ func (a *account) overLimit() bool {
 	return false
 }
 
-// shownSum is a total with each dimension that the limit lists, also those that are zero: so that
-// what readers get does not depend on what was there before.
-func shownSum(s *resource.Sum, limit resource.Vector) resource.Vector {
-	v := s.Vector()
-	for dimension := range limit.All() {
-		if !v.Has(dimension) {
-			v = v.With(dimension, 0)
+// shown is what is used and reserved, each with every dimension that the other has or the limit
+// lists, also those that are zero: so that what readers get does not depend on what was there
+// before.
+func (a *account) shown() (used, reserved resource.Vector) {
+	used, reserved = a.used.Vector(), a.reserved.Vector()
+	return withZeros(used, a.limit, reserved), withZeros(reserved, a.limit, used)
+}
+
+func withZeros(v resource.Vector, others ...resource.Vector) resource.Vector {
+	for _, other := range others {
+		for dimension := range other.All() {
+			if !v.Has(dimension) {
+				v = v.With(dimension, 0)
+			}
 		}
 	}
 	return v
@@ -260,9 +267,9 @@ func (a *account) info() AccountInfo {
 	if q != nil {
 		q.updateMasters()
 	}
+	used, reserved := a.shown()
 	info := AccountInfo{
-		Name: a.name, Limit: a.limit, Protected: a.protected,
-		Used: shownSum(&a.used, a.limit), Reserved: shownSum(&a.reserved, a.limit), Others: a.others,
+		Name: a.name, Limit: a.limit, Protected: a.protected, Used: used, Reserved: reserved, Others: a.others,
 		Allocations: a.held, Waiting: a.queue.waiting, OverLimit: a.overLimit(),
 	}
 	for dimension := range a.limit.All() {
