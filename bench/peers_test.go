@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -78,6 +79,38 @@ func TestABurstThatAPeerDoesNotEndIsABound(t *testing.T) {
 	for _, want := range []string{"peers-burst/1000x1000x10-nomad less than ", "(ratio more than "} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("a line with %q is missing:\n%s", want, out.String())
+		}
+	}
+}
+
+// The page shows the results (TestThePageShowsTheResultsFile), and they are what one run printed.
+func TestTheLogOfTheRunHasTheResultsOfThePage(t *testing.T) {
+	results, err := performance.Read("../docs/performance/results.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	log, err := os.ReadFile("../docs/performance/run.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := make(map[string]bool)
+	for _, s := range results.Systems {
+		if names[s.Name] {
+			t.Errorf("%s was measured in two versions, the second one is %s: want one run", s.Name, s.Version)
+		}
+		names[s.Name] = true
+	}
+	var out bytes.Buffer
+	report, err := newReport(&out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	report.peerLines(results, performance.Closed, "pairs/s")
+	report.peerLines(results, performance.Deep, "pairs/s")
+	report.peerLines(results, performance.Burst, "grants/s")
+	for line := range strings.Lines(out.String()) {
+		if !strings.Contains("\n"+string(log), "\n"+line) {
+			t.Errorf("the log lacks %s", line)
 		}
 	}
 }
