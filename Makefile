@@ -410,7 +410,7 @@ bench: ## Measure the budgets of design §17, each as one line (BENCH=regexp of 
 .PHONY: bench-peers
 bench-peers: build ## Measure YuniKorn core and Nomad next to ours, in turns (PEERS=DIR: checkouts)
 	@bench/peers/build.sh '$(PEERS)'
-	@[[ -n '$(BENCH)' ]] || rm -f bin/peers/results.json
+	@[[ '$(BENCH)' != . ]] || rm -f bin/peers/results.json
 	@built=(); for peer in yunikorn nomad; do \
 		[[ ! -x bin/peers/$$peer ]] || built+=("-$$peer" "bin/peers/$$peer"); \
 	done; \
