@@ -13,7 +13,8 @@ import (
 	"github.com/bursar/bursar/bench/performance"
 )
 
-// instantPeer builds a peer that grants at once; that of a real scheduler is in a module of its own.
+// instantPeer builds a peer that grants at once; that of a real scheduler is in a module of its
+// own.
 func instantPeer(t *testing.T) string {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "instant")

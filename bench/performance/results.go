@@ -47,9 +47,9 @@ type Turn struct {
 	// CPU is the CPU time of the system's process for a pair or grant, in microseconds. Of ours
 	// it has that of the clients in it, as it has of peers.
 	CPU float64 `json:"cpu,omitempty"`
-	// Cut says that the turn of a peer was cut off before all of a burst was granted. Then Rate and
-	// CPU are those of a peer that grants the rest at this very moment: the peer has a lower rate and
-	// needs more CPU time. Granted is the share that was granted.
+	// Cut says that the turn of a peer was cut off before all of a burst was granted. Then Rate
+	// and CPU are those of a peer that grants the rest at this very moment: the peer has a lower
+	// rate and needs more CPU time. Granted is the share that was granted.
 	Cut     bool    `json:"cut,omitempty"`
 	Granted float64 `json:"granted,omitempty"`
 }
@@ -93,8 +93,8 @@ func (r *Results) find(workload, point, system string) *Measure {
 }
 
 // Median of a system's turns, and how many there were. Both are zero if it was not measured. It is
-// cut off if the turn with the rate in the middle is: no turn that was cut off has a higher one than
-// one that was not.
+// cut off if the turn with the rate in the middle is: a turn that was cut off has no higher rate
+// than one that was not.
 func (r *Results) Median(workload, point, system string) (middle Turn, turns int) {
 	m := r.find(workload, point, system)
 	if m == nil {
