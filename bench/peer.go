@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"syscall"
 	"time"
@@ -70,9 +71,12 @@ type peerAnswer struct {
 	Err      string
 }
 
-// startPeer starts a peer with a cluster.
+// startPeer starts a peer with a cluster. Its files are below those of this run, because a peer
+// that is killed leaves them.
 func (r *run) startPeer(ctx context.Context, name string, cluster *peerCluster) (*peer, error) {
-	c, err := r.spawn(exec.CommandContext(ctx, r.peers[name])) //nolint:gosec // what the caller of this program names
+	command := exec.CommandContext(ctx, r.peers[name]) //nolint:gosec // what the caller of this program names
+	command.Env = append(os.Environ(), "TMPDIR="+r.dir)
+	c, err := r.spawn(command)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
