@@ -415,15 +415,17 @@ bench-before: ## Measure the ledger next to that of another version, in turns (R
 
 # The schedulers of other projects are modules of their own (bench/peers), so that nothing of theirs
 # is among our dependencies. PEERS is a directory with checkouts, for what cannot be downloaded:
-# PEERS/yunikorn-core and PEERS/nomad. What was measured is in bin/peers/results.json.
+# PEERS/yunikorn-core and PEERS/nomad. What was measured is in bin/peers/results.json, what was
+# printed in bin/peers/run.txt.
 .PHONY: bench-peers
 bench-peers: build ## Measure YuniKorn core and Nomad next to ours, in turns (PEERS=DIR: checkouts)
 	@bench/peers/build.sh '$(PEERS)'
+	@[[ '$(BENCH)' != . ]] || rm -f bin/peers/results.json
 	@built=(); for peer in yunikorn nomad; do \
 		[[ ! -x bin/peers/$$peer ]] || built+=("-$$peer" "bin/peers/$$peer"); \
 	done; \
 	go run ./bench -bursar bin/bursar -version '$(VERSION)' -name '^peers-.*($(BENCH))' \
-		-results bin/peers/results.json "$${built[@]}"
+		-results bin/peers/results.json "$${built[@]}" | tee bin/peers/run.txt
 
 .PHONY: performance
 performance: ## Write the tables and plots of docs/performance.md from its results.json

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"syscall"
 	"time"
@@ -59,6 +60,7 @@ type peerBatch struct {
 	Requests   int
 	Request    peerQuantities
 	Sizes      int
+	Within     time.Duration
 }
 
 type peerAnswer struct {
@@ -69,9 +71,12 @@ type peerAnswer struct {
 	Err      string
 }
 
-// startPeer starts a peer with a cluster.
+// startPeer starts a peer with a cluster. Its files are below those of this run, because a peer
+// that is killed leaves them.
 func (r *run) startPeer(ctx context.Context, name string, cluster *peerCluster) (*peer, error) {
-	c, err := r.spawn(exec.CommandContext(ctx, r.peers[name])) //nolint:gosec // what the caller of this program names
+	command := exec.CommandContext(ctx, r.peers[name]) //nolint:gosec // what the caller of this program names
+	command.Env = append(os.Environ(), "TMPDIR="+r.dir)
+	c, err := r.spawn(command)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
@@ -116,7 +121,12 @@ func (p *peer) turn(o peerOrder) (performance.Turn, error) {
 	if err != nil {
 		return performance.Turn{}, err
 	}
-	turn := performance.Turn{Rate: float64(a.Pairs) / a.Took.Seconds(), P50: a.P50, P99: a.P99, CPU: each(after-before, a.Pairs)}
+	turn, pairs := performance.Turn{P50: a.P50, P99: a.P99}, a.Pairs
+	if b := o.Burst; b != nil && pairs < b.Apps*b.Requests {
+		pairs = b.Apps * b.Requests
+		turn.Cut, turn.Granted = true, float64(a.Pairs)/float64(pairs)
+	}
+	turn.Rate, turn.CPU = float64(pairs)/a.Took.Seconds(), each(after-before, pairs)
 	return turn, p.pause()
 }
 
@@ -130,6 +140,16 @@ func (p *peer) pause() error {
 		return fmt.Errorf("%s: %w", p.name, err)
 	}
 	return nil
+}
+
+// end ends a peer that has no further turn: what it still does is of no interest.
+func (p *peer) end() error {
+	var killed *exec.ExitError
+	err := errors.Join(p.command.Process.Kill(), p.in.Close())
+	if waited := p.command.Wait(); !errors.As(waited, &killed) {
+		err = errors.Join(err, waited)
+	}
+	return err
 }
 
 // stop ends a peer, paused or not.

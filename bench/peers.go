@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -63,18 +64,21 @@ func (r *run) comparePeers(ctx context.Context, workload, unit string, measure f
 	if err := measure(c, ctx); err != nil {
 		return err
 	}
-	c.print(workload, unit)
-	return c.save()
+	if err := c.save(); err != nil {
+		return err
+	}
+	r.peerLines(c.results, workload, unit)
+	return nil
 }
 
 // save writes what has been measured so far: some bursts take minutes, and somebody may not wait
 // for the last of them.
 func (c *comparison) save() error {
+	run, share := &c.results.Runs[0], (waited()-c.waited).Seconds()/time.Since(c.began).Seconds()
+	run.Date, run.Waited = c.began.Format(time.DateOnly), math.Round(1000*share)/1000
 	if c.run.results == "" {
 		return nil
 	}
-	run := &c.results.Runs[0]
-	run.Date, run.Waited = c.began.Format(time.DateOnly), (waited()-c.waited).Seconds()/time.Since(c.began).Seconds()
 	return c.results.Merge(c.run.results)
 }
 
@@ -216,67 +220,6 @@ func (c *comparison) sides(w *workload, ours map[string]system, peers []*peer) (
 	return list, nil
 }
 
-// slow is how long a peer may take for a burst that is repeated.
-const slow = 15 * time.Second
-
-// bursts is workloads/burst.yaml: each with an empty cluster, so that peers start anew for each. A
-// burst that takes a peer long is not repeated with it.
-func (c *comparison) bursts(ctx context.Context) error {
-	w, err := readWorkload("burst")
-	if err != nil {
-		return err
-	}
-	for _, shape := range w.Bursts {
-		names := c.peerList()
-		for range c.rounds(w.Rounds) {
-			if names, err = c.burst(ctx, w, shape, names); err != nil {
-				return err
-			}
-		}
-		if err := c.save(); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// burst is one round of a shape. It returns the peers that may do it again.
-func (c *comparison) burst(ctx context.Context, w *workload, shape burst, names []string) (again []string, err error) {
-	requests := c.size(shape.Requests)
-	at := fmt.Sprintf("%dx%dx%d", shape.Hosts, shape.Groups, shape.Requests)
-	turn, err := oneBurst(w, shape, requests)
-	if err != nil {
-		return nil, err
-	}
-	c.results.Add(performance.Burst, at, performance.Ledger, turn)
-	request, err := w.request()
-	if err != nil {
-		return nil, err
-	}
-	cluster, err := w.cluster(shape.Hosts, burstApps(shape.Groups))
-	if err != nil {
-		return nil, err
-	}
-	for _, name := range names {
-		peers, err := c.startPeers(ctx, []string{name}, cluster)
-		if err != nil {
-			return nil, err
-		}
-		batch := &peerBatch{Apps: shape.Groups, Requests: requests, Request: peerQuantities{request.Memory(), request.CPU()}, Sizes: 1}
-		began := time.Now()
-		turn, err = peers[0].turn(peerOrder{Burst: batch})
-		took := time.Since(began)
-		if err := errors.Join(err, peers[0].stop()); err != nil {
-			return nil, err
-		}
-		c.results.Add(performance.Burst, at, name, turn)
-		if took < slow {
-			again = append(again, name)
-		}
-	}
-	return again, nil
-}
-
 // deep is workloads/deep-pending.yaml: the load of others, and nothing of the groups that wait.
 func (c *comparison) deep(ctx context.Context) error {
 	w, err := readWorkload("deep-pending")
@@ -352,22 +295,6 @@ func (c *comparison) fillQueues(p *peer, w *workload, cluster *peerCluster, firs
 	batch.Requests, batch.Request.Memory, batch.Sizes = c.size(depth), request.Memory(), w.Sizes
 	_, err = p.turn(peerOrder{Wait: &batch})
 	return err
-}
-
-// print prints a line for each measure, and then the ratios.
-func (c *comparison) print(workload, unit string) {
-	for _, m := range c.results.Measures {
-		middle, _ := c.results.Median(m.Workload, m.Point, m.System)
-		name := fmt.Sprintf("peers-%s/%s-%s", workload, m.Point, m.System)
-		c.line(name, middle.Rate, unit, 0)
-		if middle.P99 > 0 {
-			c.line(name+"-p50", middle.P50, "µs", 0)
-			c.line(name+"-p99", middle.P99, "µs", 0)
-		}
-	}
-	for _, ratio := range c.results.Ratios() {
-		c.line(fmt.Sprintf("peers-%s/%s-%s-to-%s", workload, ratio.Point, ratio.Ours, ratio.Theirs), ratio.Rate, unit, ratio.Ratio)
-	}
 }
 
 // machine describes what this runs on.

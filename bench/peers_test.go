@@ -2,21 +2,30 @@ package main
 
 import (
 	"bytes"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/bursar/bursar/bench/performance"
 )
 
-// The peer grants at once; that of a real scheduler is in a module of its own.
-func TestPeersTakeTurnsWithOurs(t *testing.T) {
+// instantPeer builds a peer that grants at once; that of a real scheduler is in a module of its
+// own.
+func instantPeer(t *testing.T) string {
+	t.Helper()
 	program := filepath.Join(t.TempDir(), "instant")
 	if out, err := exec.CommandContext(t.Context(), "go", "-C", "peers", "build", "-buildvcs=false", "-o", program, "./instant").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
+	return program
+}
+
+func TestPeersTakeTurnsWithOurs(t *testing.T) {
+	program := instantPeer(t)
 	var out bytes.Buffer
 	results := filepath.Join(t.TempDir(), "results.json")
 	r := &run{
@@ -40,6 +49,70 @@ func TestPeersTakeTurnsWithOurs(t *testing.T) {
 	}
 	if bursts, closed := got.Points(performance.Burst), got.Points(performance.Closed); len(bursts) != 5 || len(closed) != 6 || len(got.Runs) != 3 {
 		t.Errorf("the results have the bursts %q and the closed loops %q: want 5 and 6, of all suites", bursts, closed)
+	}
+}
+
+// Requests are not even handed in within a nanosecond.
+func TestABurstThatAPeerDoesNotEndIsABound(t *testing.T) {
+	var out bytes.Buffer
+	report, err := newReport(&out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &run{report: report, log: &out, peers: map[string]string{performance.Nomad: instantPeer(t)}}
+	c := &comparison{run: r, results: &performance.Results{}}
+	w, err := readWorkload("burst")
+	if err != nil {
+		t.Fatal(err)
+	}
+	used := make(map[string]time.Duration)
+	for range 2 {
+		if err := c.burst(t.Context(), w, burst{Hosts: 1000, Groups: 1000, Requests: 10, Within: 1}, used); err != nil {
+			t.Fatalf("%v\n%s", err, out.String())
+		}
+	}
+	at := "1000x1000x10"
+	middle, turns := c.results.Median(performance.Burst, at, performance.Nomad)
+	if _, ours := c.results.Median(performance.Burst, at, performance.Ledger); !middle.Cut || middle.Granted >= 1 || turns != 1 || ours != 2 {
+		t.Errorf("turn %+v, %d of the peer and %d of ours: want one that was cut off, next to 2", middle, turns, ours)
+	}
+	r.peerLines(c.results, performance.Burst, "grants/s")
+	for _, want := range []string{"peers-burst/1000x1000x10-nomad less than ", "(ratio more than "} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("a line with %q is missing:\n%s", want, out.String())
+		}
+	}
+}
+
+// The page shows the results (TestThePageShowsTheResultsFile), and they are what one run printed.
+func TestTheLogOfTheRunHasTheResultsOfThePage(t *testing.T) {
+	results, err := performance.Read("../docs/performance/results.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	log, err := os.ReadFile("../docs/performance/run.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := make(map[string]bool)
+	for _, s := range results.Systems {
+		if names[s.Name] {
+			t.Errorf("%s was measured in two versions, the second one is %s: want one run", s.Name, s.Version)
+		}
+		names[s.Name] = true
+	}
+	var out bytes.Buffer
+	report, err := newReport(&out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	report.peerLines(results, performance.Closed, "pairs/s")
+	report.peerLines(results, performance.Deep, "pairs/s")
+	report.peerLines(results, performance.Burst, "grants/s")
+	for line := range strings.Lines(out.String()) {
+		if !strings.Contains("\n"+string(log), "\n"+line) {
+			t.Errorf("the log lacks %s", line)
+		}
 	}
 }
 

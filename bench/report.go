@@ -98,6 +98,21 @@ func (r *report) line(name string, value float64, unit string, ratio float64) {
 	fmt.Fprintf(r.out, "%s%s)\n", text, verdict)
 }
 
+// more is a line whose ratio is more than that, because what it is compared with was cut off. A
+// budget that asks for a still higher one was not measured.
+func (r *report) more(name string, value float64, unit string, ratio float64) {
+	verdict := "no budget"
+	if b, held := r.budgets[name]; held {
+		verdict = fmt.Sprintf("budget %s >= %s, not known", b.Of, b.bound())
+		if bound, _ := strconv.ParseFloat(b.bound(), 64); b.Of == "ratio" && b.Least != nil && ratio >= bound {
+			verdict = fmt.Sprintf("budget ratio >= %s, ok", b.bound())
+			r.printed[name] = true
+			r.met++
+		}
+	}
+	fmt.Fprintf(r.out, "%s %s %s (ratio more than %s, %s)\n", name, number(value), unit, number(ratio), verdict)
+}
+
 // note prints why a line is missing.
 func (r *report) note(name, why string) {
 	fmt.Fprintf(r.out, "%s not measured: %s\n", name, why)

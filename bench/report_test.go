@@ -37,6 +37,28 @@ agent/cgroups-cpu not measured: no cgroups
 	}
 }
 
+func TestARatioToWhatWasCutOffIsABound(t *testing.T) {
+	var out bytes.Buffer
+	r, err := newReport(&out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.more("peers-burst/1000x2x25000-ledger-to-yunikorn", 300_000, "grants/s", 270)
+	r.more("peers-closed/1000x64-ledger-to-yunikorn", 300_000, "pairs/s", 41)
+	r.more("peers-burst/1000x2x25000-ledger-to-nomad", 300_000, "grants/s", 270)
+	r.close(func(suite string) bool { return suite == "peers-burst" || suite == "peers-closed" })
+	want := `peers-burst/1000x2x25000-ledger-to-yunikorn 300000 grants/s (ratio more than 270, budget ratio >= 400, not known)
+peers-closed/1000x64-ledger-to-yunikorn 300000 pairs/s (ratio more than 41, budget ratio >= 40, ok)
+peers-burst/1000x2x25000-ledger-to-nomad 300000 grants/s (ratio more than 270, no budget)
+
+1 budgets met, 0 missed
+  not measured: peers-burst/1000x2x25000-ledger-to-yunikorn
+`
+	if out.String() != want {
+		t.Errorf("got\n%s\nwant\n%s", out.String(), want)
+	}
+}
+
 func TestEveryBudgetBelongsToASuite(t *testing.T) {
 	r, err := newReport(&bytes.Buffer{})
 	if err != nil {

@@ -73,6 +73,8 @@ type burst struct {
 	Hosts    int `yaml:"hosts"`
 	Groups   int `yaml:"groups"`
 	Requests int `yaml:"requests"`
+
+	Within time.Duration `yaml:"within"`
 }
 
 // readWorkload reads workloads/NAME.yaml.

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/bursar/bursar/bench/peers"
@@ -15,10 +16,13 @@ import (
 // fake grants at once what need not wait, and remembers what it was asked.
 type fake struct {
 	granted func(string, int)
+	most    int           // grants no more than that, if it is not 0
+	takes   time.Duration // by each call of Submit
 
 	mu       sync.Mutex
 	asked    []peers.Request // guarded by mu
 	released int             // guarded by mu
+	grants   int             // guarded by mu
 	closed   bool
 	fails    error
 }
@@ -29,12 +33,14 @@ func (f *fake) Open(_ peers.Cluster, granted func(string, int)) (string, error) 
 }
 
 func (f *fake) Submit(requests []peers.Request) error {
+	time.Sleep(f.takes)
 	f.mu.Lock()
+	defer f.mu.Unlock()
 	f.asked = append(f.asked, requests...)
-	f.mu.Unlock()
 	for _, r := range requests {
 		for range r.Count {
-			if !r.Waits {
+			if !r.Waits && (f.most == 0 || f.grants < f.most) {
+				f.grants++
 				f.granted(r.Name, 1)
 			}
 		}
@@ -103,6 +109,40 @@ func TestABurstIsGrantedAndStays(t *testing.T) {
 	if a.Err != "" || a.Pairs != 10 || f.released != 0 || len(f.asked) != 2 || f.asked[1].App != 1 || f.asked[1].Count != 5 {
 		t.Errorf("answer %+v to %+v, %d released: want 10 grants of two applications", a, f.asked, f.released)
 	}
+}
+
+// The shapes are those of bench/workloads/burst.yaml with a tenth or so of the requests.
+func TestEachShapeOfBurstIsGranted(t *testing.T) {
+	for _, shape := range []struct{ apps, requests int }{{10, 100}, {100, 10}, {1000, 1}, {100, 50}, {2, 2500}} {
+		f := &fake{}
+		burst := &peers.Batch{Apps: shape.apps, Requests: shape.requests, Request: peers.Quantities{CPU: 1000}, Sizes: 1, Within: time.Minute}
+		a := serve(t, f, open(), peers.Order{Burst: burst})[1]
+		if a.Err != "" || a.Pairs != shape.apps*shape.requests || len(f.asked) != shape.apps || a.Took <= 0 {
+			t.Errorf("answer %+v to %d applications: want %d grants of %d", a, len(f.asked), shape.apps*shape.requests, shape.apps)
+		}
+	}
+}
+
+func TestABurstIsCutOffAfterItsTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		burst := &peers.Batch{Apps: 2, Requests: 5, Request: peers.Quantities{CPU: 1000}, Sizes: 1, Within: time.Minute}
+		a := serve(t, &fake{most: 7}, open(), peers.Order{Burst: burst})[1]
+		if a.Err != "" || a.Pairs != 7 || a.Took != burst.Within {
+			t.Errorf("answer %+v: want the 7 grants that there were in %s", a, burst.Within)
+		}
+	})
+}
+
+// A scheduler that takes long to take requests is not given the rest of them.
+func TestABurstIsNotHandedInAfterItsTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{takes: 25 * time.Second}
+		burst := &peers.Batch{Apps: 1000, Requests: 1, Request: peers.Quantities{CPU: 1000}, Sizes: 1, Within: time.Minute}
+		a := serve(t, f, open(), peers.Order{Burst: burst})[1]
+		if a.Err != "" || a.Pairs > 3 || len(f.asked) != 3 || a.Took != 75*time.Second {
+			t.Errorf("answer %+v to %d requests: want 3 that begin within %s", a, len(f.asked), burst.Within)
+		}
+	})
 }
 
 func TestRequestsThatWaitHaveTheirSizes(t *testing.T) {

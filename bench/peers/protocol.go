@@ -54,17 +54,21 @@ type Closed struct {
 // handed in at once, for 1 to Sizes times the memory of Request, as many of each. As a Burst all
 // are granted, stay, and the last grant ends the clock. As a Wait none is granted: the queues of
 // the applications are full.
+//
+// A Burst is cut off if it takes longer than Within, unless that is 0. The process is of no further
+// use then, because requests of the burst still wait.
 type Batch struct {
 	From, Apps int
 	Requests   int
 	Request    Quantities
 	Sizes      int
+	Within     time.Duration
 }
 
 // Answer is the result of an order.
 type Answer struct {
 	Version string // of the peer, in answer to Open
-	Pairs   int    // allocations that were granted and ended; of a Burst, granted
+	Pairs   int    // allocations that were granted and ended; of a Burst, granted, fewer than asked for if it was cut off
 	Took    time.Duration
 	P50     float64 // how long a grant took, in microseconds
 	P99     float64

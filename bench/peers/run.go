@@ -109,26 +109,29 @@ func (r *run) pair(request Request) (time.Duration, error) {
 	if err := r.scheduler.Submit(requests); err != nil {
 		return 0, err
 	}
-	if err := receive(grants, 1); err != nil {
+	if _, err := receive(grants, 1, nil); err != nil {
 		return 0, fmt.Errorf("request %s: %w", request.Name, err)
 	}
 	return time.Since(began), r.scheduler.Release(request)
 }
 
-// receive returns when so many allocations have been granted.
-func receive(grants <-chan int, n int) error {
+// receive returns when so many allocations have been granted, or it is late. It returns how many
+// were.
+func receive(grants <-chan int, n int, late <-chan time.Time) (granted int, err error) {
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
-	for granted := 0; granted < n; {
+	for granted < n {
 		select {
 		case more := <-grants:
 			granted += more
 			timer.Reset(patience)
+		case <-late:
+			return granted, nil
 		case <-timer.C:
-			return fmt.Errorf("%d of %d allocations were granted, and none for %s", granted, n, patience)
+			return granted, fmt.Errorf("%d of %d allocations were granted, and none for %s", granted, n, patience)
 		}
 	}
-	return nil
+	return granted, nil
 }
 
 // requests are those of application number app, one for each size.
@@ -141,7 +144,8 @@ func (r *run) requests(b Batch, app int) []Request {
 	return list
 }
 
-// burst hands in everything as fast as one goroutine can, and waits for the last grant.
+// burst hands in everything as fast as one goroutine can, and waits for the last grant. Both end if
+// it is cut off.
 func (r *run) burst(b Batch) (Answer, error) {
 	grants := make(chan int, b.Apps*b.Requests)
 	all := make([][]Request, b.Apps)
@@ -150,16 +154,21 @@ func (r *run) burst(b Batch) (Answer, error) {
 		r.expect(all[n], grants)
 		defer r.forget(all[n])
 	}
+	var late <-chan time.Time
 	start := time.Now()
+	if b.Within > 0 {
+		late = time.After(b.Within)
+	}
 	for _, requests := range all {
+		if b.Within > 0 && time.Since(start) > b.Within {
+			break
+		}
 		if err := r.scheduler.Submit(requests); err != nil {
 			return Answer{}, err
 		}
 	}
-	if err := receive(grants, b.Apps*b.Requests); err != nil {
-		return Answer{}, err
-	}
-	return Answer{Pairs: b.Apps * b.Requests, Took: time.Since(start)}, nil
+	granted, err := receive(grants, b.Apps*b.Requests, late)
+	return Answer{Pairs: granted, Took: time.Since(start)}, err
 }
 
 // wait hands in requests that stay.

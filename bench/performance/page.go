@@ -92,14 +92,28 @@ func (r *Results) tables() string {
 	return b.String()
 }
 
+func rateText(t Turn) string {
+	if t.Cut {
+		return fmt.Sprintf("< %s (%s %% granted)", short(t.Rate), short(100*t.Granted))
+	}
+	return short(t.Rate)
+}
+
+func cpuText(t Turn) string {
+	if t.Cut {
+		return "> " + duration(t.CPU)
+	}
+	return duration(t.CPU)
+}
+
 // rates is a row for each point, and the ratios of ours to each peer.
 func rates(r *Results, b *strings.Builder, p plot) {
-	r.compared(b, p, func(t Turn) string { return short(t.Rate) }, func(ratio Ratio) float64 { return ratio.Ratio })
+	r.compared(b, p, rateText, func(ratio Ratio) float64 { return ratio.Ratio })
 }
 
 // cpuTimes is the same, of theirs to ours.
 func cpuTimes(r *Results, b *strings.Builder, p plot) {
-	r.compared(b, p, func(t Turn) string { return duration(t.CPU) }, func(ratio Ratio) float64 { return ratio.CPU })
+	r.compared(b, p, cpuText, func(ratio Ratio) float64 { return ratio.CPU })
 }
 
 // compared shows ratios, which are above 1 if ours is better, and bold if not.
@@ -114,7 +128,9 @@ func (r *Results) compared(b *strings.Builder, p plot, value func(Turn) string, 
 			text := ""
 			if ratio, found := r.ratio(p.workload, name, pair[0], pair[1]); found {
 				text = short(of(ratio))
-				if of(ratio) < 1 {
+				if ratio.More {
+					text = "> " + text
+				} else if of(ratio) < 1 {
 					text = "**" + text + "**"
 				}
 			}

@@ -12,17 +12,19 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
+func turn(rate, p50, p99, cpu float64) Turn { return Turn{Rate: rate, P50: p50, P99: p99, CPU: cpu} }
+
 func sample() *Results {
 	r := &Results{Runs: []Run{{Closed, "2026-11-26", "2 cores", 0.25}, {Burst, "2026-11-27", "2 cores", 0.5}}}
 	r.AddSystem(Ledger, "v1")
 	r.AddSystem(Durable, "v1")
 	r.AddSystem(YuniKorn, "v1.8.0")
 	r.AddSystem(YuniKorn, "v1.8.0")
-	for _, t := range []Turn{{100_000, 2, 3000, 9}, {300_000, 1, 2000, 7}, {200_000, 3, 4000, 8}} {
+	for _, t := range []Turn{turn(100_000, 2, 3000, 9), turn(300_000, 1, 2000, 7), turn(200_000, 3, 4000, 8)} {
 		r.Add(Closed, "1000x1", Ledger, t)
 	}
-	r.Add(Closed, "1000x1", Durable, Turn{1000, 900, 2500, 200})
-	r.Add(Closed, "1000x1", YuniKorn, Turn{8000, 60, 150, 120})
+	r.Add(Closed, "1000x1", Durable, turn(1000, 900, 2500, 200))
+	r.Add(Closed, "1000x1", YuniKorn, turn(8000, 60, 150, 120))
 	r.Add(Burst, "1000x2x25000", Ledger, Turn{Rate: 300_000})
 	r.Add(Burst, "1000x2x25000", YuniKorn, Turn{Rate: 647})
 	return r
@@ -31,15 +33,39 @@ func sample() *Results {
 func TestMediansAreCompared(t *testing.T) {
 	got := sample().Ratios()
 	want := []Ratio{
-		{Closed, "1000x1", Ledger, YuniKorn, 200_000, 25, 15},
-		{Closed, "1000x1", Durable, YuniKorn, 1000, 0.125, 0.6},
-		{Burst, "1000x2x25000", Ledger, YuniKorn, 300_000, 300_000 / 647., 0},
+		{Closed, "1000x1", Ledger, YuniKorn, 200_000, 25, 15, false},
+		{Closed, "1000x1", Durable, YuniKorn, 1000, 0.125, 0.6, false},
+		{Burst, "1000x2x25000", Ledger, YuniKorn, 300_000, 300_000 / 647., 0, false},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
 	if middle, turns := sample().Median(Closed, "1000x1", Nomad); turns != 0 || middle != (Turn{}) {
 		t.Errorf("Nomad, which was not measured, has %d turns and %v", turns, middle)
+	}
+}
+
+// One turn ended within its time. The others did not, so the median has only a bound.
+func TestATurnThatWasCutOffIsABound(t *testing.T) {
+	r := &Results{}
+	r.Add(Burst, "1000x2x25000", Ledger, Turn{Rate: 300_000, CPU: 4})
+	for _, t := range []Turn{{Rate: 1000, CPU: 800, Cut: true, Granted: 0.54}, {Rate: 1200, CPU: 700}, {Rate: 1000, CPU: 900, Cut: true, Granted: 0.54}} {
+		r.Add(Burst, "1000x2x25000", YuniKorn, t)
+	}
+	if got, want := r.Ratios(), []Ratio{{Burst, "1000x2x25000", Ledger, YuniKorn, 300_000, 300, 200, true}}; !cmp.Equal(got, want) {
+		t.Errorf("ratios %+v: want %+v", got, want)
+	}
+	page, err := r.Page(begin + end)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"| 300 k | < 1,000 (54 % granted) | > 300 |\n", "| 4 µs | > 800 µs | > 200 |\n"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page lacks %q:\n%s", want, page)
+		}
+	}
+	if picture := r.Plots()["burst-rate.svg"]; !strings.Contains(picture, ">&lt; 1,000</text>") {
+		t.Errorf("the plot does not say that 1,000 is a bound:\n%s", picture)
 	}
 }
 

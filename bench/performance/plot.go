@@ -106,10 +106,17 @@ func (r *Results) draw(p plot) string {
 }
 
 func (p plot) value(m Turn) string {
+	sign := ""
 	if p.unit == microseconds {
-		return duration(p.of(m))
+		if m.Cut {
+			sign = "> "
+		}
+		return sign + duration(p.of(m))
 	}
-	return short(p.of(m))
+	if m.Cut {
+		sign = "< "
+	}
+	return sign + short(p.of(m))
 }
 
 // bars is the number of systems that were measured at a point.

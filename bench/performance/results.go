@@ -47,6 +47,11 @@ type Turn struct {
 	// CPU is the CPU time of the system's process for a pair or grant, in microseconds. Of ours
 	// it has that of the clients in it, as it has of peers.
 	CPU float64 `json:"cpu,omitempty"`
+	// Cut says that the turn of a peer was cut off before all of a burst was granted. Then Rate
+	// and CPU are those of a peer that grants the rest at this very moment: the peer has a lower
+	// rate and needs more CPU time. Granted is the share that was granted.
+	Cut     bool    `json:"cut,omitempty"`
+	Granted float64 `json:"granted,omitempty"`
 }
 
 // What is shown of a turn.
@@ -59,8 +64,11 @@ func p99(t Turn) float64 { return t.P99 }
 
 func cpu(t Turn) float64 { return t.CPU }
 
-// Add notes a turn.
+// Add notes a turn, with four significant digits.
 func (r *Results) Add(workload, point, system string, turn Turn) {
+	for _, v := range []*float64{&turn.Rate, &turn.P50, &turn.P99, &turn.CPU, &turn.Granted} {
+		*v = significant(*v)
+	}
 	if m := r.find(workload, point, system); m != nil {
 		m.Turns = append(m.Turns, turn)
 		return
@@ -84,13 +92,21 @@ func (r *Results) find(workload, point, system string) *Measure {
 	return nil
 }
 
-// Median of a system's turns, and how many there were. Both are zero if it was not measured.
+// Median of a system's turns, and how many there were. Both are zero if it was not measured. It is
+// cut off if the turn with the rate in the middle is: a turn that was cut off has no higher rate
+// than one that was not.
 func (r *Results) Median(workload, point, system string) (middle Turn, turns int) {
 	m := r.find(workload, point, system)
 	if m == nil {
 		return Turn{}, 0
 	}
-	return Turn{Rate: median(m.Turns, rate), P50: median(m.Turns, p50), P99: median(m.Turns, p99), CPU: median(m.Turns, cpu)}, len(m.Turns)
+	middle = Turn{Rate: median(m.Turns, rate), P50: median(m.Turns, p50), P99: median(m.Turns, p99), CPU: median(m.Turns, cpu)}
+	for _, t := range m.Turns {
+		if t.Rate == middle.Rate {
+			middle.Cut, middle.Granted = t.Cut, t.Granted
+		}
+	}
+	return middle, len(m.Turns)
 }
 
 // median is the value in the middle; the one above it if the number of turns is even.
@@ -110,6 +126,8 @@ type Ratio struct {
 	Rate  float64 // ours
 	Ratio float64 // of the medians, ours to theirs
 	CPU   float64 // of the medians of CPU times, theirs to ours; 0 if not measured
+	// More says that both ratios are more than that, because theirs was cut off.
+	More bool
 }
 
 // Ratios compares each of ours with each of theirs.
@@ -133,7 +151,7 @@ func (r *Results) ratio(workload, point, ours, theirs string) (Ratio, bool) {
 	if some == 0 || others == 0 || b.Rate == 0 {
 		return Ratio{}, false
 	}
-	ratio := Ratio{workload, point, ours, theirs, a.Rate, a.Rate / b.Rate, 0}
+	ratio := Ratio{workload, point, ours, theirs, a.Rate, a.Rate / b.Rate, 0, b.Cut}
 	if a.CPU > 0 {
 		ratio.CPU = b.CPU / a.CPU
 	}
@@ -164,8 +182,7 @@ func Read(file string) (*Results, error) {
 	return r, nil
 }
 
-// Merge writes the results into a file, with four significant digits. What the file has of other
-// workloads is kept.
+// Merge writes the results into a file. What the file has of other workloads is kept.
 func (r *Results) Merge(file string) error {
 	merged := &Results{}
 	if _, err := os.Stat(file); err == nil {
@@ -187,7 +204,7 @@ func (r *Results) Merge(file string) error {
 	}
 	for _, m := range r.Measures {
 		for _, t := range m.Turns {
-			merged.Add(m.Workload, m.Point, m.System, Turn{significant(t.Rate), significant(t.P50), significant(t.P99), significant(t.CPU)})
+			merged.Add(m.Workload, m.Point, m.System, t)
 		}
 	}
 	data, err := json.MarshalIndent(merged, "", " ")
