@@ -116,8 +116,8 @@ func TestAHostWithCallersComesToANewLeaderAtOnce(t *testing.T) {
 	})
 }
 
-// The same goes for a leader that is not named yet: a caller's request was refused by the one before,
-// and this one lets it wait.
+// The same goes for a leader that is not named yet: a caller's request was refused by the one
+// before, and this one lets it wait.
 func TestAHostComesToALeaderThatItsCallerHasFound(t *testing.T) {
 	p := &heartbeatServer{interval: time.Minute}
 	beat(t, p, func(a *Agent) {

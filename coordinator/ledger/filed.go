@@ -115,8 +115,8 @@ func (f *Filed) Add(rows []Allocation) error {
 	return nil
 }
 
-// disorder notes that lists which an entry is put into, or taken out of, are not in the order of the
-// ids any more.
+// disorder notes that lists which an entry is put into, or taken out of, are not in the order of
+// the ids any more.
 func (f *Filed) disorder(e *entry) {
 	f.disordered[e.host] = struct{}{}
 	if e.external != nil {
