@@ -409,7 +409,7 @@ bench-before: ## Measure the ledger next to that of another version, in turns (R
 	@rev=$$(git rev-parse --verify --quiet '$(or $(REV),none)^{commit}') || { \
 		echo 'REV=$(REV): want a commit, for example make bench-before REV=02ade4b' >&2; exit 2; }; \
 	tree=$$(mktemp -d) && trap 'git worktree remove --force '$$tree EXIT && \
-	git worktree add --quiet --detach $$tree $$rev && \
+	{ git worktree add --quiet --detach "$$tree" $$rev || rm -rf "$$tree"; } && \
 	go build -C $$tree -o $(CURDIR)/bin/bench-before ./bench && \
 	go run ./bench -before bin/bench-before -name '^ledger$$'
 

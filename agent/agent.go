@@ -132,7 +132,7 @@ type Agent struct {
 	trusted  trustedLoop
 	direct   *launch.Direct
 	waits    *waitStreams // of callers
-	left     leftCalls
+	detached detachedCalls
 	cgroups  *contain.Cgroups
 	launches launches
 	// What the machine has next to memory and cpu:

@@ -113,7 +113,7 @@ type Config struct {
 	Tick time.Duration `yaml:"tick" reload:"live"`
 	// Patience is how long a call without a deadline waits until a coordinator answers, in addition
 	// to the time for which it asked to wait for resources. Default 10 s, which is enough for a
-	// change of leader.
+	// change of leader. A release whose caller has gone goes on for it, but for 15 s at most.
 	Patience time.Duration `yaml:"patience" reload:"live"`
 	// LogLevel is how much is logged: debug, info, warn or error. The flag --log-level overrides
 	// it. Default info.

@@ -15,10 +15,11 @@ import (
 
 // Release gives an allocation back, and stops watching its engine. If no coordinator answers, it
 // goes on until its caller's deadline. When its caller has gone it goes on for the configured
-// patience: a launcher whose engine has ended may end, too.
+// patience, if that is not more than 15 s and there are not too many such calls: a launcher whose
+// engine has ended may end, too. If it does not go on, the agent itself finds the engine's end.
 func (s *service) Release(ctx context.Context, request *bursarv1.ReleaseRequest) (*bursarv1.ReleaseResponse, error) {
 	a := s.agent
-	ctx, cancel := a.left.context(ctx, a.settings().Patience)
+	ctx, cancel := a.detached.detach(ctx, a.settings().Patience)
 	defer cancel()
 	defer context.AfterFunc(s.stopping, cancel)() //nolint:contextcheck // two contexts end the call
 	if err := a.ownHost(ctx, request.GetId()); err != nil {

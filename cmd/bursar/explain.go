@@ -174,6 +174,11 @@ func accountRows(accounts []*bursarv1.Account) [][]string {
 			for _, r := range []*bursarv1.Resource{a.GetLimit(), a.GetProtected(), a.GetUsed(), a.GetReserved(), a.GetUsedByOthers(), a.GetAvailable()} {
 				row = append(row, quantityOf(r, dimension))
 			}
+			for _, has := range []int{4, 5} { // used and reserved: the column is left out if nothing is
+				if row[has] == "0" {
+					row[has] = ""
+				}
+			}
 			note := overNote(a, dimension, first)
 			waiting := ""
 			if first {
