@@ -17,8 +17,8 @@ import (
 // WatchAllocations yields transitions after a revision, and goes on from the last one when the
 // server or the connection comes back. It ends when the context does, or with the error that it
 // yields last. OUT_OF_RANGE means that the server no longer holds what came after the revision:
-// List, and watch from its revision; or see WithGaps. Other errors are as for every call. Keep-alives, which have
-// no allocation, are yielded too.
+// List, and watch from its revision; or see WithGaps. Other errors are as for every call.
+// Keep-alives, which have no allocation, are yielded too.
 func (c *Client) WatchAllocations(
 	ctx context.Context, req *bursarv1.AllocationServiceWatchRequest,
 ) iter.Seq2[*bursarv1.AllocationServiceWatchResponse, error] {
