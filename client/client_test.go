@@ -340,3 +340,36 @@ func TestWatchEndsWithItsContext(t *testing.T) {
 		cancel()
 	}
 }
+
+// A new leader may not hold what came after the last revision: the watch goes on, and says so.
+func TestWatchGoesOnBehindAGap(t *testing.T) {
+	fake := &fakeAllocations{}
+	fake.watch = func(
+		_ context.Context, req *bursarv1.AllocationServiceWatchRequest, stream *connect.ServerStream[bursarv1.AllocationServiceWatchResponse],
+	) error {
+		switch req.GetAfterRevision() {
+		case 5:
+			_ = stream.Send(&bursarv1.AllocationServiceWatchResponse{Revision: 9})
+			return connect.NewError(connect.CodeUnavailable, errors.New("another leads"))
+		case 0:
+			_ = stream.Send(&bursarv1.AllocationServiceWatchResponse{Revision: 12})
+			return connect.NewError(connect.CodeInvalidArgument, errors.New("enough"))
+		}
+		return connect.NewError(connect.CodeOutOfRange, errors.New("want at least 10"))
+	}
+	var gaps []uint64
+	c := newClient(t, fake, client.WithGaps(func(after, upTo uint64) { gaps = append(gaps, after, upTo) }))
+	for _, first := range []uint64{3, 5} {
+		var last error
+		for _, err := range c.WatchAllocations(t.Context(), &bursarv1.AllocationServiceWatchRequest{AfterRevision: first}) {
+			last = err
+		}
+		want := map[uint64]connect.Code{3: connect.CodeOutOfRange, 5: connect.CodeInvalidArgument}[first]
+		if connect.CodeOf(last) != want {
+			t.Errorf("after %d: ended with %v: want %v", first, last, want)
+		}
+	}
+	if diff := cmp.Diff([]uint64{9, 12}, gaps); diff != "" {
+		t.Error(diff)
+	}
+}

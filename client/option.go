@@ -33,6 +33,8 @@ type settings struct {
 	// notify is called once for a call that has no answer after notifyAfter; nil: nobody is told.
 	notify      func(last error)
 	notifyAfter time.Duration
+	// missed is called when a watch goes on behind a gap; nil: the watch ends there.
+	missed func(after, upTo uint64)
 }
 
 // newSettings applies the options to the defaults.
@@ -175,6 +177,14 @@ func WithLargestAnswer(size int) Option {
 // answered for so long, when an attempt has failed. Default: none.
 func WithNotice(after time.Duration, f func(last error)) Option {
 	return optionFunc(func(s *settings) { s.notify, s.notifyAfter = f, after })
+}
+
+// WithGaps has a watch that has begun go on from now if the server no longer holds what came after
+// its last revision, as a new leader may not. f is then called, before the next message is yielded:
+// changes after the first revision up to the second may have been missed. A watch whose first
+// revision is refused ends as without it. Default: the watch ends with OUT_OF_RANGE.
+func WithGaps(f func(after, upTo uint64)) Option {
+	return optionFunc(func(s *settings) { s.missed = f })
 }
 
 // WithInterceptors adds interceptors that see each attempt of each call, inside of what repeats

@@ -17,8 +17,8 @@ import (
 // WatchAllocations yields transitions after a revision, and goes on from the last one when the
 // server or the connection comes back. It ends when the context does, or with the error that it
 // yields last. OUT_OF_RANGE means that the server no longer holds what came after the revision:
-// List, and watch from its revision. Other errors are as for every call. Keep-alives, which have
-// no allocation, are yielded too.
+// List, and watch from its revision; or see WithGaps. Other errors are as for every call.
+// Keep-alives, which have no allocation, are yielded too.
 func (c *Client) WatchAllocations(
 	ctx context.Context, req *bursarv1.AllocationServiceWatchRequest,
 ) iter.Seq2[*bursarv1.AllocationServiceWatchResponse, error] {
@@ -62,13 +62,18 @@ func follow[M any, R interface {
 	return func(yield func(R, error) bool) {
 		delays := newDelays(ctx, s.retries, 0)
 		o := outage{settings: s}
+		begun, gap, lost := false, false, uint64(0)
 		for {
 			answered := false
 			stream, err := open(after)
 			if err == nil {
 				for stream.Receive() {
-					answered = true
+					answered, begun = true, true
 					msg := R(stream.Msg())
+					if gap {
+						gap = false
+						s.missed(lost, msg.GetRevision())
+					}
 					after = max(after, msg.GetRevision())
 					if !yield(msg, nil) {
 						_ = stream.Close()
@@ -92,7 +97,11 @@ func follow[M any, R interface {
 			}
 			delays.attemptFailed(err)
 			o.failed(err)
-			if s.retries.Patience >= 0 && retriable(err) && waitForAttempt(ctx, delays) {
+			notHeld := begun && s.missed != nil && connect.CodeOf(err) == connect.CodeOutOfRange
+			if notHeld && !answered && after != 0 {
+				gap, lost, after = true, after, 0
+			}
+			if s.retries.Patience >= 0 && (retriable(err) || notHeld) && waitForAttempt(ctx, delays) {
 				continue
 			}
 			if ctx.Err() == nil {

@@ -20,7 +20,9 @@ func (c *cli) watchCommand() *cobra.Command {
 		Long: `Watch prints every change of allocations, hosts and rules as it happens, until
 it is interrupted. With an id, --label, --host or --agent it prints the changes
 of those allocations only. If nobody answers it says so on standard error, and
-goes on from where it was as soon as somebody does, even after days.
+goes on from where it was as soon as somebody does, even after days. If what came
+since then is no longer held, as by a new leader, it goes on from now and says on
+standard error which revisions may be missing.
 
 Each line has the time at which it happened, in this machine's zone, then the
 revision, then what changed, and "by" whom; nobody is named if the coordinator
@@ -45,7 +47,8 @@ message, with its "revision", "time" and "actor".`,
 		if err != nil {
 			return err
 		}
-		watched := cl.With(client.WithRetries(followRetries()), client.WithNotice(unansweredUnseen, c.tellOutage))
+		watched := cl.With(client.WithRetries(followRetries()), client.WithNotice(unansweredUnseen, c.tellOutage),
+			client.WithGaps(c.tellGap))
 		if len(args) == 0 && len(labels) == 0 && *host == "" && !cmd.Flags().Changed("agent") {
 			known := make(overUsers)
 			for msg, err := range watched.WatchCluster(ctx, &bursarv1.ClusterServiceWatchRequest{AfterRevision: *after}) {
@@ -90,6 +93,11 @@ func followRetries() client.RetryPolicy {
 
 // tellOutage says that nobody answers what a command follows.
 func (c *cli) tellOutage(err error) { c.sayf("bursar: %s%s", c.message(err), tryingAgain) }
+
+// tellGap says that the server did not hold what came after the last change.
+func (c *cli) tellGap(after, upTo uint64) {
+	c.sayf("bursar: changes after revision %d up to %d may have been missed: they are no longer held", after, upTo)
+}
 
 // printChange prints one change in one line. Keep-alives are not printed.
 func (c *cli) printChange(msg *bursarv1.ClusterServiceWatchResponse, known overUsers) error {
