@@ -72,7 +72,9 @@ func TestCallsWhoseCallersHaveGoneAreFewAndEndSoon(t *testing.T) {
 			t.Errorf("%d calls of %d users go on", n, users)
 		}
 		one = detached(t, d, time.Second, "another", 1)
-		if time.Sleep(time.Second); goOn(one) != 0 {
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if goOn(one) != 0 {
 			t.Error("it goes on after the patience")
 		}
 	})
@@ -89,10 +91,12 @@ func TestACallEndsWithItsCallersDeadline(t *testing.T) {
 		none, endNone := d.detach(t.Context(), time.Second)
 		defer endNone()
 		time.Sleep(time.Second)
+		synctest.Wait()
 		if own.Err() != nil || none.Err() == nil {
 			t.Errorf("with a deadline: %v, without: %v", own.Err(), none.Err())
 		}
 		time.Sleep(time.Hour)
+		synctest.Wait()
 		if own.Err() == nil {
 			t.Error("it goes on after its caller's deadline and the patience")
 		}

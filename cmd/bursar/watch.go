@@ -47,8 +47,7 @@ message, with its "revision", "time" and "actor".`,
 		if err != nil {
 			return err
 		}
-		watched := cl.With(client.WithRetries(followRetries()), client.WithNotice(unansweredUnseen, c.tellOutage),
-			client.WithGaps(c.tellGap))
+		watched := cl.With(client.WithRetries(followRetries()), client.WithNotice(unansweredUnseen, c.tellOutage)).With(client.WithGaps(c.tellGap))
 		if len(args) == 0 && len(labels) == 0 && *host == "" && !cmd.Flags().Changed("agent") {
 			known := make(overUsers)
 			for msg, err := range watched.WatchCluster(ctx, &bursarv1.ClusterServiceWatchRequest{AfterRevision: *after}) {
@@ -96,7 +95,7 @@ func (c *cli) tellOutage(err error) { c.sayf("bursar: %s%s", c.message(err), try
 
 // tellGap says that the server did not hold what came after the last change.
 func (c *cli) tellGap(after, upTo uint64) {
-	c.sayf("bursar: changes after revision %d up to %d may have been missed: they are no longer held", after, upTo)
+	c.sayf("bursar: changes after revision %d up to %d may have been missed", after, upTo)
 }
 
 // printChange prints one change in one line. Keep-alives are not printed.
