@@ -131,6 +131,7 @@ func TestAHostComesToALeaderThatItsCallerHasFound(t *testing.T) {
 		for range 2 {
 			_, _ = call(ctx, &bursarv1.AllocateRequest{})
 		}
+		synctest.Wait()
 		if got := p.syncs[len(p.syncs)-1].Sub(began); got < 0 || got > callersSpread {
 			t.Errorf("it reported %s after its caller's request came to the leader; want it within %s", got, callersSpread)
 		}

@@ -44,17 +44,20 @@ func (e *ConsulElection) Campaign(ctx context.Context) (Term, error) {
 	if err := c.claimStore(ctx, pause); err != nil {
 		return nil, err
 	}
-	letsOthers := false // one that is prepared goes first: another one has led
+	var othersUntil time.Time // others go first, if this one is not prepared
 	for {
 		e.mu.Lock()
 		now, changed := e.reading, e.changed
+		if now.holder == "" && e.others {
+			e.others, othersUntil = false, time.Now().Add(preparedFirst)
+		}
 		e.mu.Unlock()
 		var again time.Duration
 		switch {
 		case now.refusal != nil:
 			return nil, now.refusal
-		case now.known && now.holder == "" && letsOthers && e.options.Prepared != nil && !e.options.Prepared():
-			letsOthers, again = false, preparedFirst
+		case now.known && now.holder == "" && time.Now().Before(othersUntil) && e.options.Prepared != nil && !e.options.Prepared():
+			again = max(time.Millisecond, time.Until(othersUntil))
 		case now.known && now.holder == "":
 			term, err := c.acquire(ctx)
 			if term != nil || err != nil {
@@ -66,7 +69,6 @@ func (e *ConsulElection) Campaign(ctx context.Context) (Term, error) {
 			again = pause.NextBackOff()
 		default:
 			pause.Reset()
-			letsOthers = now.known
 			again = c.checkTwin(now)
 		}
 		if err := waitForChange(ctx, changed, again); err != nil {

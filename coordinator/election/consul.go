@@ -67,6 +67,7 @@ type ConsulElection struct {
 	term    *consulTerm // from the acquired key to Resign
 	reading reading
 	changed chan struct{} // closed when either changes
+	others  bool          // another one has held the key since this one let others go first
 	led     bool          // a campaign was won before
 	last    string        // the session of the last term
 	claimed bool          // the cluster's store was this coordinator's before
@@ -219,6 +220,8 @@ func (e *ConsulElection) update(pair *api.KVPair) (doubtful bool) {
 	defer e.mu.Unlock()
 	if now != e.reading {
 		e.reading = now
+		own := now.holder == "" || now.holder == e.last || e.term != nil && now.holder == e.term.session
+		e.others = e.others || !own
 		e.changedLocked()
 	}
 	return e.term != nil && !e.term.isOver() && e.term.session != now.holder
