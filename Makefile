@@ -408,9 +408,9 @@ bench: ## Measure the budgets of design §17, each as one line (BENCH=regexp of 
 bench-before: ## Measure the ledger next to that of another version, in turns (REV=commit)
 	@rev=$$(git rev-parse --verify --quiet '$(or $(REV),none)^{commit}') || { \
 		echo 'REV=$(REV): want a commit, for example make bench-before REV=02ade4b' >&2; exit 2; }; \
-	tree=$$(mktemp -d) && trap 'git worktree remove --force '$$tree EXIT && \
-	{ git worktree add --quiet --detach "$$tree" $$rev || rm -rf "$$tree"; } && \
-	go build -C $$tree -o $(CURDIR)/bin/bench-before ./bench && \
+	tree=$$(mktemp -d) && { git worktree add --quiet --detach "$$tree" $$rev || { rm -rf "$$tree"; exit 1; }; } && \
+	trap 'git worktree remove --force "$$tree"' EXIT && \
+	go build -C "$$tree" -o $(CURDIR)/bin/bench-before ./bench && \
 	go run ./bench -before bin/bench-before -name '^ledger$$'
 
 # The schedulers of other projects are modules of their own (bench/peers), so that nothing of theirs

@@ -88,7 +88,7 @@ func (a *Agent) howEnded(ctx context.Context, e host.Engine) ending {
 		return end
 	}
 	if err == nil || end.exit.GetOutOfMemory() || lack != "" {
-		end.reason = spelling.Cut(exitText(end.exit)+lack, maxReason)
+		end.reason = spelling.Cut(ExitText(end.exit)+lack, maxReason)
 	}
 	if err == nil && (end.exit.Code == nil || end.exit.GetCode() != 0) {
 		end.errorOutput = lastLines(record.Stderr)
@@ -113,7 +113,8 @@ func lastLines(lines []string) string {
 	return strings.Join(lines[from:], "\n")
 }
 
-func exitText(exit *bursarv1.ExitStatus) string {
+// ExitText says how an engine ended, as the reason of its end does.
+func ExitText(exit *bursarv1.ExitStatus) string {
 	switch signal := exit.GetSignal(); {
 	case exit.GetOutOfMemory():
 		return "killed for lack of memory"

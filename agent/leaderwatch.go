@@ -85,7 +85,7 @@ func (a *Agent) heardAgain() {
 // reportAfter is how long a request waits for a coordinator before the agent sends a Sync because
 // of it, and reportGap how long after the last Sync that is at least. A leader that has just begun
 // waits for the host's Sync, and the agent may not know yet that it leads. If an attempt of the
-// request has failed before, that is likely, and it reports within callersSpread.
+// request was made before, that is likely, and it reports within callersSpread.
 const (
 	reportAfter = 300 * time.Millisecond
 	reportGap   = time.Second

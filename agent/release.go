@@ -80,7 +80,7 @@ func (a *Agent) knownBetter(ctx context.Context, request *bursarv1.ReleaseReques
 	if exit != nil {
 		var lack string
 		if exit, lack = a.cgroups.LackOfMemory(ctx, engine, exit); reason == "" && (exit.GetOutOfMemory() || lack != "") {
-			reason = exitText(exit) + lack
+			reason = ExitText(exit) + lack
 		}
 	}
 	request = proto.CloneOf(request)

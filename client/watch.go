@@ -62,7 +62,7 @@ func follow[M any, R interface {
 	return func(yield func(R, error) bool) {
 		delays := newDelays(ctx, s.retries, 0)
 		o := outage{settings: s}
-		begun, gap, lost := false, false, uint64(0)
+		begun, lost := false, uint64(0) // lost is the revision before a gap; 0: there is none
 		for {
 			answered := false
 			stream, err := open(after)
@@ -70,9 +70,9 @@ func follow[M any, R interface {
 				for stream.Receive() {
 					answered, begun = true, true
 					msg := R(stream.Msg())
-					if gap {
-						gap = false
+					if lost != 0 {
 						s.missed(lost, msg.GetRevision())
+						lost = 0
 					}
 					after = max(after, msg.GetRevision())
 					if !yield(msg, nil) {
@@ -99,7 +99,7 @@ func follow[M any, R interface {
 			o.failed(err)
 			notHeld := begun && s.missed != nil && connect.CodeOf(err) == connect.CodeOutOfRange
 			if notHeld && !answered && after != 0 {
-				gap, lost, after = true, after, 0
+				lost, after = after, 0
 			}
 			if s.retries.Patience >= 0 && (retriable(err) || notHeld) && waitForAttempt(ctx, delays) {
 				continue

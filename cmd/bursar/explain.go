@@ -170,14 +170,10 @@ func accountRows(accounts []*bursarv1.Account) [][]string {
 	for _, a := range accounts {
 		first := true
 		for _, dimension := range dimensions(a) {
-			row := []string{"", withUnit(dimension)}
-			for _, r := range []*bursarv1.Resource{a.GetLimit(), a.GetProtected(), a.GetUsed(), a.GetReserved(), a.GetUsedByOthers(), a.GetAvailable()} {
-				row = append(row, quantityOf(r, dimension))
-			}
-			for _, has := range []int{4, 5} { // used and reserved: the column is left out if nothing is
-				if row[has] == "0" {
-					row[has] = ""
-				}
+			row := []string{
+				"", withUnit(dimension), quantityOf(a.GetLimit(), dimension), quantityOf(a.GetProtected(), dimension),
+				unlessNone(quantityOf(a.GetUsed(), dimension)), unlessNone(quantityOf(a.GetReserved(), dimension)),
+				quantityOf(a.GetUsedByOthers(), dimension), quantityOf(a.GetAvailable(), dimension),
 			}
 			note := overNote(a, dimension, first)
 			waiting := ""
@@ -193,6 +189,15 @@ func accountRows(accounts []*bursarv1.Account) [][]string {
 		}
 	}
 	return rows
+}
+
+// unlessNone leaves a cell empty if nothing is used or reserved, and so the column if nothing is in
+// any row.
+func unlessNone(quantity string) string {
+	if quantity == "0" {
+		return ""
+	}
+	return quantity
 }
 
 // withUnit names a dimension and the unit of its cells, if they do not have it themselves.

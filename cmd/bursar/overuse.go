@@ -1,15 +1,13 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/bursar/bursar/agent"
 	"github.com/bursar/bursar/client"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
@@ -148,7 +146,8 @@ func exitNote(a *bursarv1.Allocation) string {
 		status = &bursarv1.ExitStatus{Code: status.Code, Signal: status.GetSignal()}
 	}
 	text := exitText(status)
-	if begins(a.GetReason(), "exit "+text) || begins(a.GetReason(), "killed by "+signalText(status.GetSignal())) {
+	killed := agent.ExitText(&bursarv1.ExitStatus{Signal: status.GetSignal()})
+	if begins(a.GetReason(), "exit "+text) || status.GetSignal() != 0 && begins(a.GetReason(), killed) {
 		return ""
 	}
 	return text
@@ -158,9 +157,4 @@ func exitNote(a *bursarv1.Allocation) string {
 func begins(text, words string) bool {
 	rest, found := strings.CutPrefix(text, words)
 	return found && (rest == "" || strings.ContainsAny(rest[:1], " ,;:"))
-}
-
-// signalText names a signal as an agent's reason does.
-func signalText(signal int32) string {
-	return cmp.Or(unix.SignalName(unix.Signal(signal)), fmt.Sprintf("signal %d", signal))
 }

@@ -20,8 +20,6 @@ type cluster struct {
 	since    Instant
 	attached int      // live allocations, and requests that are being decided, with a part there
 	members  []*entry // the live allocations that hold something there
-	// disordered says that members are not in the order of their ids, in a ledger that is Filed.
-	disordered bool
 
 	// Of the last report:
 	reported       bool // there was one, since the load and with these settings

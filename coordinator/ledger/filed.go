@@ -15,12 +15,14 @@ import (
 // changed by rows of the store, and becomes a ledger by Restore, with the Snapshot that names it.
 // Then it is used up. After an error or a panic nobody may use it any more.
 type Filed struct {
-	ledger     *Ledger
-	waiting    map[ID]Allocation // requests that wait: they are decided by Restore
-	quotas     []Quota           // of every source
-	providers  []ProviderRecord
-	last       ID                 // the highest of those that were filed
-	disordered map[*host]struct{} // whose entries may not be in the order of their ids
+	ledger    *Ledger
+	waiting   map[ID]Allocation // requests that wait: they are decided by Restore
+	quotas    []Quota           // of every source
+	providers []ProviderRecord
+	last      ID // the highest of those that were filed
+	// Whose lists of entries may not be in the order of their ids:
+	hosts    map[*host]struct{}
+	clusters map[*cluster]struct{}
 }
 
 // File files a snapshot in a new ledger. Its request ids, its times and its revision do not matter.
@@ -29,7 +31,7 @@ func File(cfg Config, s *Snapshot) (*Filed, error) {
 	l := New(cfg, unplaced{})
 	f := &Filed{
 		ledger: l, waiting: make(map[ID]Allocation), quotas: inOrder(s.Quotas), providers: providersInOrder(s.Providers),
-		disordered: make(map[*host]struct{}),
+		hosts: make(map[*host]struct{}), clusters: make(map[*cluster]struct{}),
 	}
 	if err := l.fileRules(s); err != nil {
 		return nil, err
@@ -61,7 +63,7 @@ func (f *Filed) Update(changed *Snapshot, ended []ID, hostsRemoved []string) err
 		if len(h.entries) > 0 {
 			return unrestored(h.entries[0].ID, "no such host: %q", id)
 		}
-		delete(f.disordered, h)
+		delete(f.hosts, h)
 		l.removeHost(h)
 	}
 	f.orderHosts()
@@ -118,10 +120,10 @@ func (f *Filed) Add(rows []Allocation) error {
 // disorder notes that lists which an entry is put into, or taken out of, are not in the order of
 // the ids any more.
 func (f *Filed) disorder(e *entry) {
-	f.disordered[e.host] = struct{}{}
+	f.hosts[e.host] = struct{}{}
 	if e.external != nil {
 		for i := range e.external.memberships {
-			e.external.memberships[i].cluster.disordered = true
+			f.clusters[e.external.memberships[i].cluster] = struct{}{}
 		}
 	}
 }
@@ -227,23 +229,22 @@ func (f *Filed) settle() {
 
 // orderHosts puts the entries of hosts into the order of their ids.
 func (f *Filed) orderHosts() {
-	for h := range f.disordered {
+	for h := range f.hosts {
 		slices.SortFunc(h.entries, byID)
 		for i, e := range h.entries {
 			e.hostIndex = i
 		}
 	}
-	clear(f.disordered)
+	clear(f.hosts)
 }
 
 // orderClusters does the same in clusters. A cluster queue counts on the host of the first entry
 // that has a part there. With many entries that takes some time: it is done once.
 func (f *Filed) orderClusters() {
 	for _, c := range f.ledger.clusters {
-		if !c.disordered {
+		if _, may := f.clusters[c]; !may {
 			continue
 		}
-		c.disordered = false
 		c.order.Scan(func(q *clusterQueue) bool {
 			q.clearCreator()
 			return true

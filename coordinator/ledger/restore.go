@@ -224,7 +224,7 @@ func lastID(s *Snapshot) ID {
 		}
 	}
 	if s.Filed != nil {
-		s.Filed.Each(func(a *Allocation) { tells(a.ID) })
+		s.Filed.EachID(tells)
 	}
 	for i := range s.Allocations {
 		tells(s.Allocations[i].ID)
