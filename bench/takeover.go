@@ -97,15 +97,22 @@ func (c *candidate) lead(ctx context.Context, ahead bool) (took, reading float64
 	if err != nil {
 		return 0, 0, err
 	}
-	snapshot, why, err := c.ahead.Load(ctx, meta, began.Add(-24*time.Hour), false)
+	loaded, err := c.ahead.Load(ctx, meta, began.Add(-24*time.Hour), false)
 	if err != nil {
 		return 0, 0, err
 	}
-	if ahead != (why == nil) {
-		return 0, 0, fmt.Errorf("filed ahead: %t, %w", why == nil, why)
+	if ahead != (loaded.Why == nil) {
+		return 0, 0, fmt.Errorf("filed ahead: %t, %w", loaded.Why == nil, loaded.Why)
 	}
 	reading = time.Since(began).Seconds()
-	if err := c.core.Lead(ledger.At(time.Now()), meta, snapshot); err != nil {
+	proven := make(chan error, 1)
+	if loaded.Prove != nil { // as the loop does it, beside what follows
+		go func() { proven <- loaded.Prove(ctx) }()
+	} else {
+		proven <- nil
+	}
+	leads := c.core.Lead(ledger.At(time.Now()), meta, loaded.Snapshot)
+	if err := errors.Join(leads, <-proven); err != nil {
 		return 0, 0, err
 	}
 	c.epoch = meta.Epoch

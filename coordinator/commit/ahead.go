@@ -126,13 +126,13 @@ func (f *follower) suspend() {
 func (f *follower) resume() { f.suspended.Store(false) }
 
 // load reads what a leadership begins with, if it can from the copy that this standby has.
-func (f *follower) load(ctx context.Context, meta store.Meta, whole bool) (snapshot ledger.Snapshot, copied bool, err error) {
+func (f *follower) load(ctx context.Context, meta store.Meta, whole bool) (core.Loaded, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.prepared.Store(false) // what is filed is used up
-	snapshot, why, err := f.ahead.Load(ctx, meta, f.loop.rememberSince(meta).Time(), whole)
-	if why != nil && !errors.Is(why, core.ErrNothingFiled) {
-		f.loop.Log.Warn("this standby's copy of the ledger is not used: everything is loaded from the store", "why", why)
+	loaded, err := f.ahead.Load(ctx, meta, f.loop.rememberSince(meta).Time(), whole)
+	if loaded.Why != nil && !errors.Is(loaded.Why, core.ErrNothingFiled) {
+		f.loop.Log.Warn("this standby's copy of the ledger is not used: everything is loaded from the store", "why", loaded.Why)
 	}
-	return snapshot, why == nil, err //nolint:wrapcheck // says it
+	return loaded, err //nolint:wrapcheck // says it
 }

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/bursar/bursar/coordinator/core"
 	"github.com/bursar/bursar/coordinator/store"
 	"github.com/bursar/bursar/coordinator/store/storetest"
 )
@@ -56,6 +57,84 @@ func TestWhoStandsByHasTheLedgerFiled(t *testing.T) {
 		}
 	})
 }
+
+// doubtedStore lets the proof of a copy wait, and can make it fail.
+type doubtedStore struct {
+	countedStore
+
+	asked  chan struct{}
+	more   int // hosts that it says it has besides
+	proofs atomic.Int64
+}
+
+func (s *doubtedStore) Totals(ctx context.Context) (store.Totals, error) {
+	s.proofs.Add(1)
+	<-s.asked
+	totals, err := s.Store.Totals(ctx)
+	totals.Hosts += s.more
+	return totals, err
+}
+
+// A coordinator that begins with its copy gives no answer until it is proven that the store has the
+// same. If it does not, the leadership is over, also if nobody asks for anything, and the next one
+// begins with what is read.
+func TestNobodyGetsAnAnswerOfACopyThatIsNotProven(t *testing.T) {
+	for name, test := range map[string]struct{ wrong, ask bool }{
+		"it is right": {ask: true}, "it is wrong": {wrong: true, ask: true}, "it is wrong, and nobody asks": {wrong: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				place := storetest.NewMemory("shared")
+				first := runLoop(t, place.Open(), nil)
+				defer first.Close()
+				first.Host(1000)
+				if _, err := first.allocate(t.Context(), "a", 10, 0); err != nil {
+					t.Fatal(err)
+				}
+				s := &doubtedStore{countedStore: countedStore{Store: place.Open()}, asked: make(chan struct{})}
+				if test.wrong {
+					s.more = 1
+				}
+				second := newLoopRig(t, s, nil)
+				go second.follower.run(t.Context())
+				time.Sleep(3 * followEvery)
+				Lead(t, second.Loop)
+				defer second.Close()
+				answered := make(chan error, 1)
+				if test.ask {
+					go func() {
+						_, err := second.allocate(t.Context(), "a", 10, 0) // a repeat
+						answered <- err
+					}()
+				}
+				time.Sleep(100 * time.Millisecond)
+				if s.readings() != (readings{proofs: 1}) || len(answered) > 0 || !second.leads.Load() {
+					t.Errorf("%+v, %d answers, leads: %t", s.readings(), len(answered), second.leads.Load())
+				}
+				close(s.asked)
+				synctest.Wait()
+				if test.ask {
+					if err := <-answered; test.wrong != errors.Is(err, core.ErrNotLeading) || !test.wrong && err != nil {
+						t.Errorf("the answer: %v", err)
+					}
+				}
+				want := readings{proofs: 1}
+				if test.wrong {
+					want.loads = 1
+				}
+				time.Sleep(time.Second)
+				if s.readings() != want || !second.leads.Load() {
+					t.Errorf("%+v, leads: %t; want %+v", s.readings(), second.leads.Load(), want)
+				}
+			})
+		})
+	}
+}
+
+// readings is how often a store was read whole, and for a proof.
+type readings struct{ loads, proofs int64 }
+
+func (s *doubtedStore) readings() readings { return readings{s.loads.Load(), s.proofs.Load()} }
 
 // lonelyStore cannot be followed.
 type lonelyStore struct {

@@ -123,8 +123,9 @@ func (c *Campaign) awaitEnd(term election.Term, leadership *Term) error {
 		switch {
 		case errors.Is(err, store.ErrDeposed):
 			return fmt.Errorf("another coordinator has begun to lead on this store (if that repeats, two clusters share it, or two coordinators are alone on it): %w", err)
-		case isFault(err):
-			// the request to blame is refused now: no other coordinator has to find that out
+		case isFault(err), errors.Is(err, core.ErrUnproven):
+			// the request to blame is refused now, or the copy is gone: no other coordinator has to
+			// find that out
 			return nil
 		case errors.Is(err, store.ErrUnknownOutcome), errors.Is(err, store.ErrAway), errors.Is(err, context.DeadlineExceeded),
 			time.Since(began) < steadyAfter:

@@ -94,9 +94,9 @@ type job struct {
 type outcome struct {
 	job      job
 	meta     store.Meta
-	snapshot ledger.Snapshot
-	copied   bool          // from the copy of a standby
+	loaded   core.Loaded
 	read     time.Duration // how long Lead and reading took
+	unproven bool          // what was loaded is not to be led with
 	err      error
 }
 
@@ -139,8 +139,8 @@ func (loop *Loop) startLeading(o outcome) error {
 	if configured := loop.configured.Load(); configured != nil {
 		loop.core.SetProviders(*configured)
 	}
-	now, live := loop.Clock.Now(), o.snapshot.Live()
-	if err := loop.core.Lead(now, o.meta, o.snapshot); err != nil {
+	now, live := loop.Clock.Now(), o.loaded.Live()
+	if err := loop.core.Lead(now, o.meta, o.loaded.Snapshot); err != nil {
 		if fault, ok := errors.AsType[*core.PanicError](err); ok {
 			loop.recordFault(fault)
 		}
@@ -151,7 +151,7 @@ func (loop *Loop) startLeading(o outcome) error {
 	}
 	skew := loop.core.ClockSkew()
 	loop.skew.Store(&skew)
-	loop.Feed.reset(o.snapshot.Revision)
+	loop.Feed.reset(o.loaded.Revision)
 	loop.Metrics.leads(o.meta.Epoch)
 	loop.lastEpoch.Store(o.meta.Epoch)
 	loop.beginRecall(o.meta)
@@ -168,8 +168,8 @@ func (loop *Loop) startLeading(o outcome) error {
 		loop.Log.Warn(warning, "skew", skew.Ahead)
 	}
 	hosts := loop.core.Ledger().Counts()
-	loop.Log.Info("leading", "epoch", o.meta.Epoch, "store", o.meta.StoreID, "revision", o.snapshot.Revision,
-		"allocations", live, "hosts", hosts.HostsReturning+hosts.HostsLost, "from_copy", o.copied, "read_in", o.read, "restored_in", loop.Clock.Now().Sub(now))
+	loop.Log.Info("leading", "epoch", o.meta.Epoch, "store", o.meta.StoreID, "revision", o.loaded.Revision,
+		"allocations", live, "hosts", hosts.HostsReturning+hosts.HostsLost, "from_copy", o.loaded.Why == nil, "read_in", o.read, "restored_in", loop.Clock.Now().Sub(now))
 	return nil
 }
 
@@ -319,11 +319,14 @@ func (loop *Loop) dispatch() {
 
 // finishJob takes over the result of a job.
 func (loop *Loop) finishJob(o outcome) {
-	if o.job.batch == nil {
+	switch {
+	case o.unproven:
+		loop.endUnproven(&o)
+	case o.job.batch == nil:
 		loop.loading = false
 		loop.finishLoad(o)
 		loop.follower.resume()
-	} else {
+	default:
 		loop.inFlight = nil
 		switch {
 		case o.err == nil && loop.core.InFlight():
@@ -334,6 +337,16 @@ func (loop *Loop) finishJob(o outcome) {
 		}
 	}
 	loop.acquire()
+}
+
+// endUnproven ends a leadership that began with a ledger that is not what the store has. Another one
+// follows, for which everything is read.
+func (loop *Loop) endUnproven(o *outcome) {
+	if loop.core.Leading() && loop.core.Meta().Epoch == o.meta.Epoch {
+		loop.Log.Error("the ledger of this leadership is not proven: it is over, and nobody got an answer of it", "epoch", o.meta.Epoch, "error", o.err)
+		loop.dropLedger(core.ErrNotLeading)
+		loop.endTerm(o.err)
+	}
 }
 
 // finishLoad takes the lead with what was loaded, if the lead is still wanted.

@@ -13,8 +13,9 @@ import (
 
 // Ahead keeps what a leadership begins with filed, while another coordinator leads: what is left to
 // read when this one begins to lead is what has changed since it last looked. It is never believed:
-// the store's records must lead without a gap from the state that it has to the present one, and
-// then it must have as many live allocations as the store, with the same ids. It has no goroutine.
+// the store's records must lead without a gap from the state that it has to the present one; and
+// before anybody gets an answer, it must turn out to have as many live allocations as the store,
+// with the same ids. It has no goroutine.
 type Ahead struct {
 	store    store.Store
 	config   ledger.Config
@@ -22,6 +23,9 @@ type Ahead struct {
 
 	filed *ledger.Filed // nil: nothing is
 	mark  store.Mark    // of the state that is filed
+	// tells says that the store's meta told what the rows of ended allocations would, in the state
+	// that was read whole. It still does: only a version that keeps no records can change that.
+	tells bool
 	// quotas and providers are those of the store in that state.
 	quotas    []ledger.Quota
 	providers []ledger.ProviderRecord
@@ -37,7 +41,8 @@ func (c *Core) Ahead(s store.Store, addFiles func(*ledger.Snapshot)) *Ahead {
 // Why a leadership does not begin with what is filed.
 var (
 	ErrNothingFiled = errors.New("there is no copy")
-	errDiffers      = errors.New("the copy has other hosts or live allocations than the store")
+	// ErrUnproven: what is filed turns out to be wrong.
+	ErrUnproven = errors.New("the copy has other hosts or live allocations than the store")
 )
 
 // Why the store cannot be followed now.
@@ -53,7 +58,7 @@ func (a *Ahead) Prepared() bool { return a.filed != nil }
 
 // Drop forgets what is filed.
 func (a *Ahead) Drop() {
-	a.filed, a.mark, a.quotas, a.providers, a.whole = nil, store.Mark{}, nil, nil, 0
+	a.filed, a.mark, a.tells, a.quotas, a.providers, a.whole = nil, store.Mark{}, false, nil, nil, 0
 }
 
 // Follow catches up with the store. If that cannot be read, what is filed stays: it is only older.
@@ -98,6 +103,7 @@ func (a *Ahead) takeIn(f *store.Followed) (err error) {
 	}
 	a.mark = f.Mark
 	if f.Whole {
+		a.tells = f.LastEnd <= f.Meta.Time
 		a.filed = nil // its memory is needed
 		return a.file(&f.Rows)
 	}
@@ -134,20 +140,60 @@ func (a *Ahead) file(rows *ledger.Snapshot) (err error) {
 	return nil
 }
 
-// Load is as the function Load, but takes what is filed if it is proven to be what the store has.
-// If not, why says why, and everything was read, and filed in the meantime. What was filed is used
-// up.
-func (a *Ahead) Load(ctx context.Context, meta store.Meta, since time.Time, whole bool) (snapshot ledger.Snapshot, why, err error) {
+// Loaded is what a leadership begins with.
+type Loaded struct {
+	ledger.Snapshot
+
+	// Why says why everything was read, and filed in the meantime. nil: what was filed is used.
+	Why error
+	// Prove shows that what was filed is what the store has, see ErrUnproven. Until then nobody may
+	// be told what a ledger says that is made of it. nil: everything was read.
+	Prove func(context.Context) error
+}
+
+// Load is as the function Load, but takes what is filed if the store's records lead to it. What was
+// filed is used up.
+func (a *Ahead) Load(ctx context.Context, meta store.Meta, since time.Time, whole bool) (loaded Loaded, err error) {
 	defer a.Drop()
-	if a.filed != nil && (whole || !tellsAll(ctx, a.store, meta)) {
-		why = errors.New("the store does not tell its time: request ids are loaded first")
+	if a.filed != nil && (whole || !a.tellsAll(ctx, meta)) {
+		loaded.Why = errors.New("the store does not tell its time: request ids are loaded first")
 	} else {
-		snapshot, why = a.take(ctx, meta)
+		loaded.Snapshot, loaded.Why = a.take(ctx, meta)
 	}
-	if why != nil {
-		snapshot, err = a.loadAndFile(ctx, meta, since, whole)
+	if loaded.Why != nil {
+		loaded.Snapshot, err = a.loadAndFile(ctx, meta, since, whole)
+	} else {
+		loaded.Prove = a.proof(meta)
 	}
-	return snapshot, why, err
+	return loaded, err
+}
+
+// tellsAll is the function tellsAll, but asks the store only if nothing else tells.
+func (a *Ahead) tellsAll(ctx context.Context, meta store.Meta) bool {
+	if a.tells {
+		return ledger.TellsTimes(meta.Time, meta.LastID)
+	}
+	return tellsAll(ctx, a.store, meta)
+}
+
+// proof compares what is filed, as it is now, with the store, when it is called.
+func (a *Ahead) proof(meta store.Meta) func(context.Context) error {
+	has := store.Totals{Epoch: meta.Epoch, Live: a.filed.Len()}
+	a.filed.EachID(func(id ledger.ID) { has.IDs += store.SumOfIDs(id) })
+	a.filed.EachHost(func(*ledger.HostRecord) { has.Hosts++ })
+	from := a.store
+	return func(ctx context.Context) error {
+		stored, err := from.Totals(ctx)
+		switch {
+		case err != nil:
+			return err //nolint:wrapcheck // says it
+		case stored.Epoch != has.Epoch:
+			return &store.DeposedError{Epoch: has.Epoch, Stored: stored.Epoch}
+		case stored != has:
+			return fmt.Errorf("%w: %d allocations on %d hosts, and the store has %d on %d", ErrUnproven, has.Live, has.Hosts, stored.Live, stored.Hosts)
+		}
+		return nil
+	}
 }
 
 // loadAndFile reads everything, and files live allocations while others are still read. If they
@@ -199,12 +245,6 @@ func (a *Ahead) take(ctx context.Context, meta store.Meta) (ledger.Snapshot, err
 	}
 	if err := a.takeIn(&f); err != nil {
 		return ledger.Snapshot{}, err
-	}
-	live, sum, hosts := a.filed.Len(), int64(0), 0
-	a.filed.EachID(func(id ledger.ID) { sum += store.SumOfIDs(id) })
-	a.filed.EachHost(func(*ledger.HostRecord) { hosts++ })
-	if live != f.Live || sum != f.Sum || hosts != f.Hosts {
-		return ledger.Snapshot{}, fmt.Errorf("%w: %d allocations on %d hosts, and the store has %d on %d", errDiffers, live, hosts, f.Live, f.Hosts)
 	}
 	snapshot := f.Rows
 	snapshot.Allocations, snapshot.Hosts, snapshot.Filed, snapshot.Recalling = nil, nil, a.filed, true

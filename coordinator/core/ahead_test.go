@@ -45,20 +45,31 @@ func (b *standby) takesOver() error {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	snapshot, why, err := b.ahead.Load(b.t.Context(), meta, b.now.Add(-24*time.Hour).Time(), false)
+	loaded, err := b.ahead.Load(b.t.Context(), meta, b.now.Add(-24*time.Hour).Time(), false)
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	if snapshot.Filed == nil {
-		b.t.Errorf("nothing is filed; not from the copy: %v", why)
+	if loaded.Filed == nil {
+		b.t.Errorf("nothing is filed; not from the copy: %v", loaded.Why)
 	}
-	if err := b.core.Lead(b.now, meta, snapshot); err != nil {
+	if (loaded.Why == nil) != (loaded.Prove != nil) {
+		b.t.Errorf("not from the copy: %v; there is a proof: %t", loaded.Why, loaded.Prove != nil)
+	}
+	if err := b.core.Lead(b.now, meta, loaded.Snapshot); err != nil {
 		b.t.Fatal(err)
+	}
+	if loaded.Prove != nil {
+		if wrong := loaded.Prove(b.t.Context()); wrong != nil {
+			if why := b.takesOverAgain(); !errors.Is(why, ErrNothingFiled) {
+				b.t.Errorf("after a copy that was wrong: %v; want that everything is read", why)
+			}
+			return wrong
+		}
 	}
 	if found := b.core.Ledger().Audit(); len(found) > 0 {
 		b.t.Errorf("%v", found)
 	}
-	return why
+	return loaded.Why
 }
 
 // wantLive compares the live allocations with those of the leader before.
@@ -202,14 +213,14 @@ func TestWhatIsFiledWrongIsNotUsed(t *testing.T) {
 	}{
 		"one is missing": {func(b *standby, _ *storetest.Memory, _ *rig, ids []ledger.ID) {
 			_ = b.ahead.filed.Update(&ledger.Snapshot{}, []ledger.ID{ids[0]}, nil)
-		}, errDiffers},
+		}, ErrUnproven},
 		"one stands for another": {func(b *standby, _ *storetest.Memory, _ *rig, ids []ledger.ID) {
 			other := ledger.Snapshot{Allocations: []ledger.Allocation{{ID: 7, State: ledger.Active, HostID: "h"}}}
 			_ = b.ahead.filed.Update(&other, []ledger.ID{ids[0]}, nil)
-		}, errDiffers},
+		}, ErrUnproven},
 		"a host is missing": {func(b *standby, _ *storetest.Memory, _ *rig, _ []ledger.ID) {
 			_ = b.ahead.filed.Update(&ledger.Snapshot{Hosts: []ledger.HostRecord{{ID: "another"}}}, nil, nil)
-		}, errDiffers},
+		}, ErrUnproven},
 		"it has missed too much": {func(_ *standby, _ *storetest.Memory, leader *rig, _ []ledger.ID) {
 			leader.commits(200)
 		}, store.ErrGap},
@@ -272,11 +283,11 @@ func TestWhatIsFiledCountsByTheRulesInForce(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			snapshot, why, err := b.ahead.Load(t.Context(), meta, time.Time{}, false)
-			if why != nil || err != nil {
-				t.Fatal(why, err)
+			loaded, err := b.ahead.Load(t.Context(), meta, time.Time{}, false)
+			if err := errors.Join(loaded.Why, err); err != nil {
+				t.Fatal(err)
 			}
-			if err := b.core.Lead(b.now, meta, snapshot); err != nil {
+			if err := b.core.Lead(b.now, meta, loaded.Snapshot); err != nil {
 				t.Fatal(err)
 			}
 			b.wantLive(leader)

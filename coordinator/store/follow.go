@@ -35,11 +35,16 @@ type Followed struct {
 	// Rest says that Rows has all rules, providers and refusals. If not, no rule and no provider
 	// has changed.
 	Rest bool
-	// Live is the number of live allocations, Sum that of their ids, see SumOfIDs, and Hosts the
-	// number of hosts. CatchUp reads them.
-	Live  int
-	Sum   int64
-	Hosts int
+	// LastEnd is the latest end of any allocation. It is read if Whole is set.
+	LastEnd ledger.Instant
+}
+
+// Totals show whether a reader has the hosts and the live allocations of a state.
+type Totals struct {
+	Epoch uint64 // of the state
+	Live  int    // how many live allocations there are
+	IDs   int64  // the sum of their ids, see SumOfIDs
+	Hosts int    // how many there are
 }
 
 // Follower is the part of a Store for coordinators that stand by. Its methods read one state of the
@@ -49,10 +54,13 @@ type Follower interface {
 	// changed is recorded, it reads everything.
 	Follow(ctx context.Context, since Mark) (Followed, error)
 
-	// CatchUp reads what has changed since a mark, and all that a ledger is rebuilt from besides,
-	// and what shows whether the reader has the hosts and the live allocations of the store.
+	// CatchUp reads what has changed since a mark, and all that a ledger is rebuilt from besides.
 	// ErrGap: not all that has changed is recorded.
 	CatchUp(ctx context.Context, since Mark) (Followed, error)
+
+	// Totals reads the totals of the present state. That takes as long as there are live
+	// allocations: 0.1 s with 200,000.
+	Totals(ctx context.Context) (Totals, error)
 }
 
 // ErrGap is CatchUp's error if the store's records of changes do not lead from the mark to the
@@ -62,7 +70,7 @@ var ErrGap = errors.New("store: its records of changes do not reach back to what
 // IDModulus makes sums of ids fit: a store adds up the remainders.
 const IDModulus = 1_000_000_007
 
-// SumOfIDs is what an id adds to Followed.Sum.
+// SumOfIDs is what an id adds to Totals.IDs.
 func SumOfIDs(id ledger.ID) int64 { return Signed(uint64(id)) % IDModulus }
 
 // ChangeTable has a record of each of the latest commits: which rows it has changed. It is how a

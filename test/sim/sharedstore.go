@@ -89,10 +89,14 @@ func (s *sharedStore) lead(c *coord, atLeast uint64, done func(led)) {
 			return
 		}
 		s.exchange(c, func() {
-			var why error
-			if o.snapshot, why, o.err = ahead.Load(context.Background(), o.meta, s.w.now.Add(-retention), false); why == nil {
+			var loaded core.Loaded
+			if loaded, o.err = ahead.Load(context.Background(), o.meta, s.w.now.Add(-retention), false); loaded.Prove != nil {
 				s.w.tally.Filed++
+				if err := loaded.Prove(context.Background()); err != nil {
+					s.w.failf(4, "what was filed cannot be proven: %v", err)
+				}
 			}
+			o.snapshot = loaded.Snapshot
 			if o.err == nil && o.snapshot.Filed != nil {
 				s.checkFiled(disk, o)
 			}

@@ -18,7 +18,9 @@ const (
 	lastRecordSQL   = `SELECT leadership FROM change WHERE sequence = $1`
 	changedSQL      = `SELECT id, ended, forget, payload FROM allocation WHERE id = ANY($1::bigint[]) ORDER BY id`
 	changedHostsSQL = `SELECT id, payload FROM host WHERE id = ANY($1::text[]) ORDER BY id`
-	sumLiveSQL      = `SELECT count(*), coalesce(sum(id % 1000000007), 0)::bigint, (SELECT count(*) FROM host) FROM allocation WHERE ended = 0`
+	lastEndSQL      = `SELECT ended FROM allocation ORDER BY ended DESC, id DESC LIMIT 1`
+	totalsSQL       = `SELECT (SELECT epoch FROM meta WHERE one = 1), count(*), coalesce(sum(id % 1000000007), 0)::bigint, (SELECT count(*) FROM host)
+ FROM allocation WHERE ended = 0`
 
 	// What is later than the present state is of another past, and would stand in the way of
 	// commits.
@@ -44,6 +46,9 @@ func (s *Store) Follow(ctx context.Context, since store.Mark) (f store.Followed,
 		f = store.Followed{}
 		return follow(ctx, tx, since, &f)
 	})
+	if err == nil {
+		s.writer.ready(ctx)
+	}
 	return f, err
 }
 
@@ -54,6 +59,17 @@ func (s *Store) CatchUp(ctx context.Context, since store.Mark) (f store.Followed
 		return catchUp(ctx, tx, since, &f)
 	})
 	return f, err
+}
+
+// Totals implements store.Store.
+func (s *Store) Totals(ctx context.Context) (t store.Totals, err error) {
+	err = s.read(ctx, "adding up", func(conn *pgx.Conn) error {
+		var epoch int64
+		err := conn.QueryRow(ctx, totalsSQL).Scan(&epoch, &t.Live, &t.IDs, &t.Hosts)
+		t.Epoch = store.Unsigned(epoch)
+		return err //nolint:wrapcheck // read does
+	})
+	return t, err
 }
 
 // readState runs reads that see the state after one batch. They may be run twice.
@@ -80,7 +96,7 @@ func follow(ctx context.Context, tx pgx.Tx, since store.Mark, f *store.Followed)
 		}
 		f.Whole, f.Rest = true, true
 		if err == nil {
-			err = loadTables(ctx, tx, &f.Rows)
+			err = loadAll(ctx, tx, f)
 		}
 	}
 	if err != nil || !f.Rest {
@@ -108,10 +124,7 @@ func catchUp(ctx context.Context, tx pgx.Tx, since store.Mark, f *store.Followed
 	if err := readChanged(ctx, tx, changed, f); err != nil {
 		return err
 	}
-	if err := loadRest(ctx, tx, &f.Rows); err != nil {
-		return err
-	}
-	return tx.QueryRow(ctx, sumLiveSQL).Scan(&f.Live, &f.Sum, &f.Hosts) //nolint:wrapcheck // read does
+	return loadRest(ctx, tx, &f.Rows)
 }
 
 // begin reads meta, and what was recorded since a mark.
@@ -127,13 +140,15 @@ func begin(ctx context.Context, tx pgx.Tx, since store.Mark, f *store.Followed) 
 	return changed, proven, err
 }
 
-// loadTables reads all hosts and live allocations.
-func loadTables(ctx context.Context, tx pgx.Tx, to *ledger.Snapshot) (err error) {
-	if to.Hosts, err = loadKeyed(ctx, tx, store.HostTable, loadHostsSQL, store.DecodeHost); err != nil {
+// loadAll reads all hosts and live allocations, and the latest end.
+func loadAll(ctx context.Context, tx pgx.Tx, f *store.Followed) (err error) {
+	if err := tx.QueryRow(ctx, lastEndSQL).Scan((*int64)(&f.LastEnd)); err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		return fmt.Errorf("the latest end: %w", err)
+	}
+	if f.Rows.Hosts, err = loadKeyed(ctx, tx, store.HostTable, loadHostsSQL, store.DecodeHost); err != nil {
 		return err
 	}
-	err = loadLive(ctx, tx, to, nil)
-	return err
+	return loadLive(ctx, tx, &f.Rows, nil)
 }
 
 // loadRest reads all rules, providers and refusals.

@@ -3,6 +3,7 @@ package postgres
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -180,5 +181,37 @@ func commitOne(t *testing.T, s *Store, epoch, sequence uint64) {
 	c := ledger.Changes{Revision: sequence, Transitions: []ledger.Allocation{storetest.Typical(1, ledger.Active, sequence)}}
 	if err := s.Commit(t.Context(), store.Batch{Epoch: epoch, Changes: c}); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// A coordinator that stands by is connected for its first commit, and is connected again some time
+// after that connection is lost.
+func TestWhoFollowsIsConnectedForALeadership(t *testing.T) {
+	s := opened(t, emptySchema(t))
+	connected := func() *pgx.Conn {
+		conn := <-s.writer.turn
+		s.writer.turn <- conn
+		return conn
+	}
+	if connected() != nil {
+		t.Fatal("it is connected before it follows")
+	}
+	followed(t, s, store.Mark{})
+	conn := connected()
+	if conn == nil {
+		t.Fatal("it is not connected")
+	}
+	if _, err := s.Lead(t.Context(), 0); err != nil || connected() != conn {
+		t.Errorf("%v; the same connection leads: %t", err, connected() == conn)
+	}
+	abandon(t.Context(), conn)
+	followed(t, s, store.Mark{})
+	if connected() != conn {
+		t.Error("it connects again at once")
+	}
+	s.writer.readied = time.Now().Add(-readyEvery)
+	followed(t, s, store.Mark{})
+	if got := connected(); got == nil || got == conn {
+		t.Errorf("connected: %t, anew: %t", got != nil, got != conn)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -20,6 +21,8 @@ type writer struct {
 	// warned is set when the server has run a statement with a warning, for example without
 	// waiting for its standbys.
 	warned atomic.Bool
+	// readied is when it was last connected ahead. Whoever has the turn uses it.
+	readied time.Time
 	// firstEnd is the earliest end that was sent since the index of the history began its present
 	// step. Whoever has the turn uses it.
 	firstEnd int64
@@ -79,11 +82,7 @@ func (w *writer) use(ctx context.Context, again bool, run func(conn *pgx.Conn) e
 			return err
 		}
 	}
-	made, err := w.server.connect(ctx, func(_ *pgconn.PgConn, notice *pgconn.Notice) {
-		if notice.Code == codeWarning {
-			w.warned.Store(true)
-		}
-	})
+	made, err := w.connect(ctx)
 	if err != nil {
 		return &notBegunError{err}
 	}
@@ -93,6 +92,36 @@ func (w *writer) use(ctx context.Context, again bool, run func(conn *pgx.Conn) e
 		conn = nil
 	}
 	return err
+}
+
+// readyEvery is how often it is tried to connect ahead.
+const readyEvery = 5 * time.Second
+
+// ready connects, if there is no connection, so that a leadership need not wait for it. If that
+// fails, the leadership will try again.
+func (w *writer) ready(ctx context.Context) {
+	select {
+	case conn := <-w.turn:
+		defer func() { w.turn <- conn }()
+		if conn != nil && !broken(conn) || time.Since(w.readied) < readyEvery {
+			return
+		}
+		if conn != nil {
+			abandon(ctx, conn)
+		}
+		w.readied = time.Now()
+		conn, _ = w.connect(ctx)
+	default:
+	}
+}
+
+// connect makes the connection. It notes warnings.
+func (w *writer) connect(ctx context.Context) (*pgx.Conn, error) {
+	return w.server.connect(ctx, func(_ *pgconn.PgConn, notice *pgconn.Notice) {
+		if notice.Code == codeWarning {
+			w.warned.Store(true)
+		}
+	})
 }
 
 // alone runs a function while no statement is under way.

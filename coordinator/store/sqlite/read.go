@@ -141,6 +141,11 @@ func (s *Store) Follow(context.Context, store.Mark) (store.Followed, error) {
 	return store.Followed{}, store.ErrNotFollowed
 }
 
+// Totals implements store.Store.
+func (s *Store) Totals(context.Context) (store.Totals, error) {
+	return store.Totals{}, store.ErrNotFollowed
+}
+
 // CatchUp implements store.Store.
 func (s *Store) CatchUp(context.Context, store.Mark) (store.Followed, error) {
 	return store.Followed{}, store.ErrNotFollowed

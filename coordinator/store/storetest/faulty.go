@@ -201,6 +201,14 @@ func (f *Faulty) CatchUp(ctx context.Context, since store.Mark) (store.Followed,
 	return f.Store.CatchUp(ctx, since)
 }
 
+// Totals implements store.Store.
+func (f *Faulty) Totals(ctx context.Context) (store.Totals, error) {
+	if err := f.reachable(); err != nil {
+		return store.Totals{}, err
+	}
+	return f.Store.Totals(ctx)
+}
+
 // Get implements store.Store.
 func (f *Faulty) Get(ctx context.Context, id ledger.ID) (ledger.Allocation, error) {
 	if err := f.reachable(); err != nil {

@@ -90,6 +90,9 @@ func (s *memoryStore) Follow(ctx context.Context, since store.Mark) (store.Follo
 	if !proven {
 		all, err := s.load(ledger.MaxInstant)
 		f.Rows, f.Whole, f.Rest = all, true, true
+		for _, row := range s.allocations {
+			f.LastEnd = max(f.LastEnd, row.ended)
+		}
 		return f, err
 	}
 	err := s.loadChanged(&f, &keys)
@@ -111,19 +114,30 @@ func (s *memoryStore) CatchUp(ctx context.Context, since store.Mark) (store.Foll
 	if !proven {
 		return store.Followed{}, store.ErrGap
 	}
-	f := store.Followed{Meta: s.meta, Mark: s.changes[len(s.changes)-1].mark, Rows: s.noRows(), Rest: true, Hosts: len(s.hosts)}
-	for id, row := range s.allocations {
-		if row.ended == 0 {
-			f.Live++
-			f.Sum += store.SumOfIDs(id)
-		}
-	}
+	f := store.Followed{Meta: s.meta, Mark: s.changes[len(s.changes)-1].mark, Rows: s.noRows(), Rest: true}
 	err := s.loadChanged(&f, &keys)
 	if err == nil {
 		err = s.loadRest(&f.Rows)
 	}
 	f.Rows = sorted(f.Rows)
 	return f, err
+}
+
+// Totals implements store.Store.
+func (s *memoryStore) Totals(ctx context.Context) (store.Totals, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.usable(ctx); err != nil {
+		return store.Totals{}, err
+	}
+	t := store.Totals{Epoch: s.meta.Epoch, Hosts: len(s.hosts)}
+	for id, row := range s.allocations {
+		if row.ended == 0 {
+			t.Live++
+			t.IDs += store.SumOfIDs(id)
+		}
+	}
+	return t, nil
 }
 
 // loadChanged reads the hosts and live allocations with these keys, and names those that are gone.
