@@ -202,9 +202,20 @@ func (f *failover) verify(ctx context.Context, leader *member, calls []call) err
 	return errors.Join(err, auditErr, f.launchers.compare(ctx, leader.client, calls))
 }
 
-// revive starts a coordinator again after it was ended.
+// revive starts a coordinator again after it was ended, and waits until it has a copy.
 func (f *failover) revive(ctx context.Context, m *member) error {
 	_ = m.command.Wait() // how it ended is known
 	m.daemon = nil
-	return f.start(ctx, m)
+	if err := f.start(ctx, m); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	return await(ctx, 100*time.Millisecond, func(ctx context.Context) error {
+		copied, err := metric(ctx, m.address, "bursar_standby_copy")
+		if err == nil && copied == 0 {
+			err = errors.New("it has no copy of the ledger")
+		}
+		return err
+	})
 }

@@ -108,11 +108,21 @@ func (f *follower) follow(ctx context.Context) error {
 		return errNotNow
 	}
 	err := f.ahead.Follow(ctx)
-	f.prepared.Store(f.ahead.Prepared() || errors.Is(err, store.ErrNotFollowed))
+	f.setPrepared(f.ahead.Prepared(), err)
 	if err != nil && f.suspended.Load() {
 		return errNotNow
 	}
 	return err //nolint:wrapcheck // says it
+}
+
+// setPrepared notes whether there is a copy, after an attempt to follow that ended with err.
+func (f *follower) setPrepared(copied bool, err error) {
+	f.prepared.Store(copied || errors.Is(err, store.ErrNotFollowed))
+	value := 0.0
+	if copied {
+		value = 1
+	}
+	f.loop.Metrics.copied.Set(value)
 }
 
 // suspend ends what is read, and lets nothing more be read until resume.
@@ -129,7 +139,7 @@ func (f *follower) resume() { f.suspended.Store(false) }
 func (f *follower) load(ctx context.Context, meta store.Meta, whole bool) (core.Loaded, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.prepared.Store(false) // what is filed is used up
+	f.setPrepared(false, nil) // what is filed is used up
 	loaded, err := f.ahead.Load(ctx, meta, f.loop.rememberSince(meta).Time(), whole)
 	if loaded.Why != nil && !errors.Is(loaded.Why, core.ErrNothingFiled) {
 		f.loop.Log.Warn("this standby's copy of the ledger is not used: everything is loaded from the store", "why", loaded.Why)

@@ -18,6 +18,7 @@ type Metrics struct {
 	refused     prometheus.Counter
 	epoch       prometheus.Gauge
 	leading     prometheus.Gauge
+	copied      prometheus.Gauge
 	abandoned   prometheus.Counter
 	cutOff      prometheus.Counter
 	watchers    prometheus.Gauge
@@ -65,6 +66,9 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		leading: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "bursar_leading", Help: "1 while this coordinator leads.",
 		}),
+		copied: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "bursar_standby_copy", Help: "1 while this coordinator stands by with a copy of the ledger, so that it need not read everything before it leads.",
+		}),
 		abandoned: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "bursar_leaderships_abandoned_total", Help: "Leaderships that ended because a commit failed or its outcome was unknown.",
 		}),
@@ -105,7 +109,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			Name: "bursar_engines_out_of_memory_total", Help: "Engines that the kernel ended because memory had run out, their own or the machine's.",
 		}),
 	}
-	r.MustRegister(m.decisions, m.commits, m.batchCalls, m.batchRows, m.refused, m.epoch, m.leading, m.abandoned, m.cutOff,
+	r.MustRegister(m.decisions, m.commits, m.batchCalls, m.batchRows, m.refused, m.epoch, m.leading, m.copied, m.abandoned, m.cutOff,
 		m.watchers, m.violations, m.audits, m.auditStep, m.WrongFiles, m.faults, m.hiddenRules, m.pruned, m.pruneFailed, m.outOfMemory, m.notTaken)
 	m.granted, m.waited = m.decisions.WithLabelValues("granted"), m.decisions.WithLabelValues("waited")
 	m.short, m.other = m.decisions.WithLabelValues("insufficient"), m.decisions.WithLabelValues("other")
