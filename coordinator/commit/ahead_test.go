@@ -8,8 +8,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus/testutil"
-
 	"github.com/bursar/bursar/coordinator/core"
 	"github.com/bursar/bursar/coordinator/store"
 	"github.com/bursar/bursar/coordinator/store/storetest"
@@ -39,7 +37,7 @@ func TestWhoStandsByHasTheLedgerFiled(t *testing.T) {
 				t.Error("it is prepared before it has read anything")
 			}
 			time.Sleep(3 * followEvery)
-			if !second.Prepared() || testutil.ToFloat64(second.Metrics.copied) != 1 {
+			if !second.Prepared() || metricValue(t, second.Metrics.copied) != 1 {
 				t.Errorf("turn %d: it is not prepared", turn)
 			}
 			grant(first, "b")
@@ -52,7 +50,7 @@ func TestWhoStandsByHasTheLedgerFiled(t *testing.T) {
 				t.Errorf("turn %d: %d loads, %+v; want two reservations and no load", turn, s.loads.Load(), c)
 			}
 			second.StepDown()
-			if second.Prepared() || testutil.ToFloat64(second.Metrics.copied) != 0 {
+			if second.Prepared() || metricValue(t, second.Metrics.copied) != 0 {
 				t.Errorf("turn %d: it is prepared with what is used up", turn)
 			}
 			time.Sleep(10 * time.Second) // the first one has noticed, and leads again

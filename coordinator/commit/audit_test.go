@@ -22,13 +22,14 @@ func TestTheBooksAreAuditedAgainAndAgain(t *testing.T) {
 		time.Sleep(10*auditEvery + time.Second)
 		cancel()
 		<-ended
-		if n := counterValue(t, d.Metrics.audits); n != 10 {
+		if n := metricValue(t, d.Metrics.audits); n != 10 {
 			t.Errorf("%v audits in ten minutes: want 10", n)
 		}
 	})
 }
 
-func counterValue(t *testing.T, c prometheus.Collector) float64 {
+// metricValue is what a counter or a gauge shows.
+func metricValue(t *testing.T, c prometheus.Collector) float64 {
 	t.Helper()
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(c)
@@ -36,5 +37,6 @@ func counterValue(t *testing.T, c prometheus.Collector) float64 {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return families[0].GetMetric()[0].GetCounter().GetValue()
+	shown := families[0].GetMetric()[0]
+	return shown.GetCounter().GetValue() + shown.GetGauge().GetValue()
 }
