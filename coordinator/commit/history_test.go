@@ -326,7 +326,7 @@ func TestTheHistoryIsPrunedByAgeInSmallSteps(t *testing.T) {
 		}
 		cancel()
 		<-ended
-		if n := counterValue(t, k.loop.Metrics.pruned); n != 23 {
+		if n := metricValue(t, k.loop.Metrics.pruned); n != 23 {
 			t.Errorf("%v were deleted: want 23", n)
 		}
 	})
