@@ -13,15 +13,18 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
+// leaderPatience is how long status waits for a leader's answer: as long as a change of leader takes.
+const leaderPatience = 5 * time.Second
+
 func (c *cli) statusCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "status",
 		Short: "Show the state of the cluster",
 		Long: `Status shows who leads, who answered, and how many allocations, hosts, quotas
-and clusters there are. If several coordinators are known it shows the state of
-each, also when none leads. With -o json their list is "coordinators", and all
-that there is if none leads; "clusters" says how many external clusters are
-known, and which are not.`,
+and clusters there are. If several coordinators are known, or none leads, it
+shows the state of each. It waits 5 s for one to lead. With -o json their list
+is "coordinators", and all that there is if none leads; "clusters" says how many
+external clusters are known, and which are not.`,
 		Example: `  bursar status
   bursar status --addr coordinator-2:7070 -o json
   bursar status --addr https://rm-1:7070,https://rm-2:7070,https://rm-3:7070
@@ -33,11 +36,13 @@ known, and which are not.`,
 			if err != nil {
 				return err
 			}
-			res, err := cl.Cluster().Status(cmd.Context(), &bursarv1.StatusRequest{})
+			ctx, cancel := context.WithTimeout(cmd.Context(), leaderPatience)
+			defer cancel()
+			res, err := cl.Cluster().Status(ctx, &bursarv1.StatusRequest{})
 			if err != nil && !client.Unavailable(err) {
 				return err
 			}
-			team, teamErr := c.team(cmd.Context(), at)
+			team, teamErr := c.team(cmd.Context(), at, err != nil)
 			if teamErr != nil {
 				return teamErr
 			}

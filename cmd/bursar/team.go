@@ -24,13 +24,14 @@ type member struct {
 	err    error
 }
 
-// team asks every known coordinator for its status; none if only one is known.
-func (c *cli) team(ctx context.Context, at place) ([]member, error) {
-	if at.finder == nil {
-		return nil, nil
+// team asks every known coordinator for its status. If only one is known there is none, but for one
+// that answers and is known not to lead.
+func (c *cli) team(ctx context.Context, at place, unled bool) ([]member, error) {
+	known := []discovery.Coordinator{{URL: at.server}}
+	if at.finder != nil {
+		known, _ = at.finder.Coordinators()
 	}
-	known, _ := at.finder.Coordinators()
-	if len(known) < 2 {
+	if len(known) < 2 && !unled {
 		return nil, nil
 	}
 	options, err := c.credentials.overEnvironment().options(nil)
@@ -44,6 +45,9 @@ func (c *cli) team(ctx context.Context, at place) ([]member, error) {
 		asking.Go(func() { team[i] = ask(ctx, coordinator, options) })
 	}
 	asking.Wait()
+	if len(team) == 1 { // why it does not answer is said in any case
+		team = slices.DeleteFunc(team, func(m member) bool { return m.err != nil })
+	}
 	slices.SortFunc(team, func(a, b member) int { return strings.Compare(a.url, b.url) })
 	return team, nil
 }

@@ -3,7 +3,6 @@ package postgres
 import (
 	"errors"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -209,7 +208,9 @@ func TestWhoFollowsIsConnectedForALeadership(t *testing.T) {
 	if connected() != conn {
 		t.Error("it connects again at once")
 	}
-	s.writer.readied = time.Now().Add(-readyEvery)
+	for range readyPasses {
+		followed(t, s, store.Mark{})
+	}
 	followed(t, s, store.Mark{})
 	if got := connected(); got == nil || got == conn {
 		t.Errorf("connected: %t, anew: %t", got != nil, got != conn)

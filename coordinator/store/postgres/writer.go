@@ -5,7 +5,6 @@ import (
 	"errors"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -21,8 +20,8 @@ type writer struct {
 	// warned is set when the server has run a statement with a warning, for example without
 	// waiting for its standbys.
 	warned atomic.Bool
-	// readied is when it was last connected ahead. Whoever has the turn uses it.
-	readied time.Time
+	// passes is how many calls of ready do not try to connect. Whoever has the turn uses it.
+	passes int
 	// firstEnd is the earliest end that was sent since the index of the history began its present
 	// step. Whoever has the turn uses it.
 	firstEnd int64
@@ -94,8 +93,9 @@ func (w *writer) use(ctx context.Context, again bool, run func(conn *pgx.Conn) e
 	return err
 }
 
-// readyEvery is how often it is tried to connect ahead.
-const readyEvery = 5 * time.Second
+// readyPasses is how many calls of ready pass after an attempt to connect. They come four times a
+// second.
+const readyPasses = 20
 
 // ready connects, if there is no connection, so that a leadership need not wait for it. If that
 // fails, the leadership will try again.
@@ -103,13 +103,17 @@ func (w *writer) ready(ctx context.Context) {
 	select {
 	case conn := <-w.turn:
 		defer func() { w.turn <- conn }()
-		if conn != nil && !broken(conn) || time.Since(w.readied) < readyEvery {
+		if conn != nil && !broken(conn) {
+			return
+		}
+		if w.passes > 0 {
+			w.passes--
 			return
 		}
 		if conn != nil {
 			abandon(ctx, conn)
 		}
-		w.readied = time.Now()
+		w.passes = readyPasses
 		conn, _ = w.connect(ctx)
 	default:
 	}
