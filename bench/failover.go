@@ -202,7 +202,7 @@ func (f *failover) verify(ctx context.Context, leader *member, calls []call) err
 	return errors.Join(err, auditErr, f.launchers.compare(ctx, leader.client, calls))
 }
 
-// revive starts a coordinator again after it was ended, and waits until it has a copy.
+// revive starts a coordinator again after it was ended, and waits until it has a copy, or leads.
 func (f *failover) revive(ctx context.Context, m *member) error {
 	_ = m.command.Wait() // how it ended is known
 	m.daemon = nil
@@ -212,10 +212,11 @@ func (f *failover) revive(ctx context.Context, m *member) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	return await(ctx, 100*time.Millisecond, func(ctx context.Context) error {
-		copied, err := metric(ctx, m.address, "bursar_standby_copy")
-		if err == nil && copied == 0 {
-			err = errors.New("it has no copy of the ledger")
+		copied, copyErr := metric(ctx, m.address, "bursar_standby_copy")
+		leads, leadErr := metric(ctx, m.address, "bursar_leading")
+		if copied+leads == 0 {
+			return errors.Join(errors.New("it neither leads nor has a copy of the ledger"), copyErr, leadErr)
 		}
-		return err
+		return nil
 	})
 }

@@ -136,11 +136,14 @@ func (f *follower) suspend() {
 func (f *follower) resume() { f.suspended.Store(false) }
 
 // load reads what a leadership begins with, if it can from the copy that this standby has.
-func (f *follower) load(ctx context.Context, meta store.Meta, whole bool) (core.Loaded, error) {
+func (f *follower) load(ctx context.Context, meta store.Meta, j *job) (core.Loaded, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if j.doubts {
+		f.ahead.Drop()
+	}
 	f.setPrepared(false, nil) // what is filed is used up
-	loaded, err := f.ahead.Load(ctx, meta, f.loop.rememberSince(meta).Time(), whole)
+	loaded, err := f.ahead.Load(ctx, meta, f.loop.rememberSince(meta).Time(), j.whole)
 	if loaded.Why != nil && !errors.Is(loaded.Why, core.ErrNothingFiled) {
 		f.loop.Log.Warn("this standby's copy of the ledger is not used: everything is loaded from the store", "why", loaded.Why)
 	}

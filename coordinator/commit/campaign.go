@@ -99,7 +99,8 @@ func (c *Campaign) lead(ctx context.Context, term election.Term, first chan<- er
 				continue // which finds out what it was
 			}
 		case err := <-leadership.over:
-			if isFault(err) { // over a stored request: the next attempt sets it aside
+			if isFault(err) || errors.Is(err, core.ErrUnproven) {
+				// the next attempt sets a stored request aside, or loads everything
 				pause.For(faults.NextBackOff(), term.Over(), c.Loop.done)
 				continue
 			}
@@ -123,9 +124,8 @@ func (c *Campaign) awaitEnd(term election.Term, leadership *Term) error {
 		switch {
 		case errors.Is(err, store.ErrDeposed):
 			return fmt.Errorf("another coordinator has begun to lead on this store (if that repeats, two clusters share it, or two coordinators are alone on it): %w", err)
-		case isFault(err), errors.Is(err, core.ErrUnproven):
-			// the request to blame is refused now, or the copy is gone: no other coordinator has to
-			// find that out
+		case isFault(err):
+			// the request to blame is refused now: no other coordinator has to find that out
 			return nil
 		case errors.Is(err, store.ErrUnknownOutcome), errors.Is(err, store.ErrAway), errors.Is(err, context.DeadlineExceeded),
 			time.Since(began) < steadyAfter:

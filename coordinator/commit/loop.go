@@ -2,7 +2,6 @@ package commit
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -57,11 +56,13 @@ type Loop struct {
 	done       chan struct{} // closed when the loop has ended
 
 	// Owned by the loop:
-	inFlight *core.Batch    // being committed
-	deadline ledger.Instant // of that commit
-	term     *Term          // nil: may not lead
-	loading  bool           // the store is asked for a lead
-	atLeast  uint64         // the least that the next epoch may be
+	inFlight  *core.Batch    // being committed
+	deadline  ledger.Instant // of that commit
+	term      *Term          // nil: may not lead
+	loading   bool           // the store is asked for a lead
+	restored  *restoring     // with what it gave; nil: it has given nothing yet
+	atLeast   uint64         // the least that the next epoch may be
+	copyWrong bool           // the last attempt to lead found that; until one succeeds
 	// recallers bring remembered request ids; stopRecaller ends the latest. Nil: there is none.
 	recallers    sync.WaitGroup
 	stopRecaller context.CancelFunc
@@ -88,17 +89,21 @@ type job struct {
 	term    *Term
 	atLeast uint64
 	whole   bool // also load the request ids of what has ended
+	doubts  bool // load everything: the last copy was wrong, and the next one may be
 }
 
 // outcome is the result of a job.
 type outcome struct {
-	job      job
-	meta     store.Meta
-	loaded   core.Loaded
-	read     time.Duration // how long Lead and reading took
-	unproven bool          // what was loaded is not to be led with
-	err      error
+	job    job
+	meta   store.Meta
+	loaded core.Loaded
+	read   time.Duration // how long Lead and reading took
+	proof  bool          // of what was loaded before, for the same job
+	err    error
 }
+
+// provesLater reports whether another outcome says if what was loaded is proven.
+func (o *outcome) provesLater() bool { return o.err == nil && o.loaded.Prove != nil }
 
 // Admit refuses a new request of a caller whose history is full, with a *HistoryFullError.
 func (loop *Loop) Admit(caller string) error { return loop.history.admit(caller) }
@@ -126,51 +131,6 @@ func (loop *Loop) sendTerm(t *Term) {
 	case loop.terms <- t:
 	case <-loop.done:
 	}
-}
-
-// startLeading makes the core lead with what was loaded.
-func (loop *Loop) startLeading(o outcome) error {
-	if loop.Rules != nil {
-		// it does not lead yet: nothing to refuse them
-		if err := loop.core.SetQuotaFiles(0, loop.Rules()); err != nil {
-			return err
-		}
-	}
-	if configured := loop.configured.Load(); configured != nil {
-		loop.core.SetProviders(*configured)
-	}
-	now, live := loop.Clock.Now(), o.loaded.Live()
-	if err := loop.core.Lead(now, o.meta, o.loaded.Snapshot); err != nil {
-		if fault, ok := errors.AsType[*core.PanicError](err); ok {
-			loop.recordFault(fault)
-		}
-		if row, refused := errors.AsType[*ledger.RestoreError](err); refused {
-			err = badRow(err, row.What, row.ID) // the tables have the same names
-		}
-		return err
-	}
-	skew := loop.core.ClockSkew()
-	loop.skew.Store(&skew)
-	loop.Feed.reset(o.loaded.Revision)
-	loop.Metrics.leads(o.meta.Epoch)
-	loop.lastEpoch.Store(o.meta.Epoch)
-	loop.beginRecall(o.meta)
-	loop.leads.Store(true)
-	loop.replica.forget()
-	for _, what := range loop.core.HiddenProviders() {
-		loop.Log.Warn(what)
-	}
-	hidden, refused := loop.core.HiddenProviders(), loop.core.Refusals()
-	loop.hidden.Store(&hidden)
-	loop.refusals.Store(&refused)
-	loop.refreshPollers()
-	for _, warning := range skew.Warning(now) {
-		loop.Log.Warn(warning, "skew", skew.Ahead)
-	}
-	hosts := loop.core.Ledger().Counts()
-	loop.Log.Info("leading", "epoch", o.meta.Epoch, "store", o.meta.StoreID, "revision", o.loaded.Revision,
-		"allocations", live, "hosts", hosts.HostsReturning+hosts.HostsLost, "from_copy", o.loaded.Why == nil, "read_in", o.read, "restored_in", loop.Clock.Now().Sub(now))
-	return nil
 }
 
 // submit queues a command, without waiting.
@@ -320,12 +280,13 @@ func (loop *Loop) dispatch() {
 // finishJob takes over the result of a job.
 func (loop *Loop) finishJob(o outcome) {
 	switch {
-	case o.unproven:
-		loop.endUnproven(&o)
+	case o.proof:
+		loop.finishLoad(o.err)
 	case o.job.batch == nil:
-		loop.loading = false
-		loop.finishLoad(o)
-		loop.follower.resume()
+		loop.restored = loop.restore(o)
+		if !o.provesLater() {
+			loop.finishLoad(nil)
+		}
 	default:
 		loop.inFlight = nil
 		switch {
@@ -337,35 +298,6 @@ func (loop *Loop) finishJob(o outcome) {
 		}
 	}
 	loop.acquire()
-}
-
-// endUnproven ends a leadership that began with a ledger that is not what the store has. Another one
-// follows, for which everything is read.
-func (loop *Loop) endUnproven(o *outcome) {
-	if loop.core.Leading() && loop.core.Meta().Epoch == o.meta.Epoch {
-		loop.Log.Error("the ledger of this leadership is not proven: it is over, and nobody got an answer of it", "epoch", o.meta.Epoch, "error", o.err)
-		loop.dropLedger(core.ErrNotLeading)
-		loop.endTerm(o.err)
-	}
-}
-
-// finishLoad takes the lead with what was loaded, if the lead is still wanted.
-func (loop *Loop) finishLoad(o outcome) {
-	t := o.job.term
-	if t != loop.term {
-		return
-	}
-	err := o.err
-	if err == nil {
-		err = loop.startLeading(o)
-	}
-	if err != nil {
-		loop.term = nil
-		t.over <- err
-		return
-	}
-	loop.atLeast, loop.recallFailed = 0, nil
-	t.Began <- o.meta
 }
 
 // setTerm begins a term, or ends the one that there is.
@@ -386,7 +318,7 @@ func (loop *Loop) acquire() {
 	if loop.term != nil && !loop.core.Leading() && !loop.loading && loop.inFlight == nil {
 		loop.loading = true
 		loop.follower.suspend()
-		loop.jobs <- job{term: loop.term, atLeast: loop.atLeast, whole: loop.recallFailed != nil}
+		loop.jobs <- job{term: loop.term, atLeast: loop.atLeast, whole: loop.recallFailed != nil, doubts: loop.copyWrong}
 	}
 }
 

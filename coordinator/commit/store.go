@@ -14,31 +14,29 @@ import (
 
 // storeLoop does the jobs, one after the other.
 func (loop *Loop) storeLoop(ctx context.Context) {
-	var unproven error // of the ledger that was loaded last
 	for j := range loop.jobs {
-		switch {
-		case j.batch == nil:
-			o := loop.load(ctx, j)
-			loop.outcomes <- o
-			if unproven = loop.prove(ctx, &o); unproven != nil {
-				loop.outcomes <- outcome{job: j, meta: o.meta, unproven: true, err: unproven}
-			}
-		case unproven != nil: // nothing was stored
-			j.batch.Answer(core.ErrNotLeading)
-			loop.outcomes <- outcome{job: j, err: unproven}
-		default:
-			loop.outcomes <- outcome{job: j, err: loop.commit(ctx, j.batch)}
+		if j.batch != nil {
+			loop.tell(ctx, outcome{job: j, err: loop.commit(ctx, j.batch)})
+			continue
+		}
+		o := loop.load(ctx, j)
+		loop.tell(ctx, o)
+		if o.provesLater() {
+			loop.tell(ctx, outcome{job: j, proof: true, err: loop.prove(ctx, &o)})
 		}
 	}
 }
 
-// prove shows that what a leadership began with is what the store has, if that is not known yet. It
-// takes its time while the ledger is restored and the others hear who leads, but nothing is
-// committed, and nobody gets an answer, before that.
-func (loop *Loop) prove(ctx context.Context, o *outcome) error {
-	if o.err != nil || o.loaded.Prove == nil {
-		return nil
+// tell gives the loop an outcome, for as long as the loop takes any.
+func (loop *Loop) tell(ctx context.Context, o outcome) {
+	select {
+	case loop.outcomes <- o:
+	case <-ctx.Done():
 	}
+}
+
+// prove shows that what was loaded is what the store has. The loop restores the ledger meanwhile.
+func (loop *Loop) prove(ctx context.Context, o *outcome) error {
 	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
 	defer cancel()
 	return o.loaded.Prove(ctx)
@@ -63,7 +61,7 @@ func (loop *Loop) load(ctx context.Context, j job) outcome {
 	}
 	ctx, cancel = context.WithTimeout(ctx, loadTimeout)
 	defer cancel()
-	o.loaded, o.err = loop.follower.load(ctx, o.meta, j.whole)
+	o.loaded, o.err = loop.follower.load(ctx, o.meta, &j)
 	o.read = loop.Clock.Now().Sub(began)
 	if row, garbage := errors.AsType[*store.RowError](o.err); garbage {
 		o.err = badRow(o.err, row.Table, row.Key)

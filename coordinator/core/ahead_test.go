@@ -158,6 +158,41 @@ func TestWhatIsFiledOutlivesAReadingThatFails(t *testing.T) {
 	b.wantLive(leader)
 }
 
+// askedHistory counts how often it is asked for the history, and may tell of a later end than there
+// was.
+type askedHistory struct {
+	store.Store
+
+	end   ledger.Instant
+	asked int
+}
+
+func (s *askedHistory) Follow(ctx context.Context, since store.Mark) (store.Followed, error) {
+	f, err := s.Store.Follow(ctx, since)
+	f.LastEnd = max(f.LastEnd, s.end)
+	return f, err
+}
+
+func (s *askedHistory) History(ctx context.Context, query store.HistoryQuery) ([]ledger.Allocation, string, error) {
+	s.asked++
+	return s.Store.History(ctx, query)
+}
+
+// Whether the store tells its time is known when the copy is made. Only if it did not by then, the
+// history is read for that when a leadership begins.
+func TestTheHistoryIsReadOnlyIfTheStoreDidNotTellItsTime(t *testing.T) {
+	for end, want := range map[ledger.Instant]int{0: 0, ledger.MaxInstant: 1} {
+		place, leader, _ := held(t)
+		s := &askedHistory{Store: place.Open(), end: end}
+		b := leader.standsBy(s)
+		b.follows()
+		if why := b.takesOver(); why != nil || s.asked != want {
+			t.Errorf("%v, asked %d times; want %d", why, s.asked, want)
+		}
+		b.wantLive(leader)
+	}
+}
+
 // unrecorded is a store whose latest change has no record.
 type unrecorded struct{ store.Store }
 

@@ -1,8 +1,6 @@
 package core
 
 import (
-	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -145,45 +143,6 @@ func NewCore(config ledger.Config, newPlacer func() ledger.Placer, draw func() u
 		waiters: make(map[ledger.ID]*Request), files: make(map[string][]ledger.Quota), fenceLimits: make(fenceLimits),
 		aside: make(map[ledger.ID]string),
 	}
-}
-
-// Lead begins a leadership with what the store has. The ledger's time goes on from the store's
-// time, or from the clock if that is later. The rules and providers from files are those of
-// SetQuotaFiles and SetProviders. An error leaves the core not leading.
-func (c *Core) Lead(now ledger.Instant, meta store.Meta, snapshot ledger.Snapshot) error {
-	if c.ledger != nil {
-		return errors.New("coordinator: lead: leads already")
-	}
-	snapshot.Quotas = append(snapshot.Quotas, QuotasOfFiles(c.files)...)
-	stored := snapshot.Providers
-	snapshot.Providers, c.hidden = WithFile(stored, c.providers)
-	c.shadowed = hiddenOf(stored, snapshot.Providers)
-	c.now = max(now, Latest(&snapshot))
-	c.skew, c.storedTime = Skew{Since: now, Ahead: c.now.Sub(now)}, c.now
-	if f := snapshot.Filed; f != nil && !f.Suits(&snapshot) {
-		f.Rows(&snapshot)
-		snapshot.Filed = nil
-	}
-	var l *ledger.Ledger
-	if snapshot.Filed != nil {
-		l = snapshot.Filed.Ledger(c.newPlacer())
-	} else {
-		l = c.EmptyLedger()
-	}
-	snapshot.SetAside = c.aside
-	var err error
-	if fault := c.withRecover(l, nil, func() { err = l.Restore(c.now, snapshot) }); fault != nil {
-		c.fault, err = nil, fault
-	}
-	if err != nil {
-		return fmt.Errorf("coordinator: lead: %w", err)
-	}
-	c.refused.restore(snapshot.Refusals, c.now)
-	c.ledger, c.meta, c.batchedRevision, c.superseded = l, meta, snapshot.Revision, 0
-	c.leadership = c.draw()
-	c.informed, c.providerGenerations = make(map[string]bool), make(map[ledger.ClusterName]uint64)
-	c.returns = returns{slots: make(map[string]ledger.Instant)}
-	return nil
 }
 
 // QuotasOfFiles returns the rules of files in the form of a snapshot.

@@ -46,8 +46,9 @@ func (s *Store) Follow(ctx context.Context, since store.Mark) (f store.Followed,
 		f = store.Followed{}
 		return follow(ctx, tx, since, &f)
 	})
-	if err == nil {
-		s.writer.ready(ctx)
+	if err == nil && s.enter() == nil {
+		s.writer.connectAhead(ctx)
+		s.leave()
 	}
 	return f, err
 }

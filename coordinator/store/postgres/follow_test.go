@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -183,36 +184,37 @@ func commitOne(t *testing.T, s *Store, epoch, sequence uint64) {
 	}
 }
 
-// A coordinator that stands by is connected for its first commit, and is connected again some time
-// after that connection is lost.
+// A coordinator that stands by is connected for its first commit. If the server ends that
+// connection, it makes another one.
 func TestWhoFollowsIsConnectedForALeadership(t *testing.T) {
-	s := opened(t, emptySchema(t))
-	connected := func() *pgx.Conn {
+	dsn := emptySchema(t)
+	s, other := opened(t, dsn), opened(t, dsn)
+	pid := func() uint32 {
 		conn := <-s.writer.turn
-		s.writer.turn <- conn
-		return conn
+		defer func() { s.writer.turn <- conn }()
+		if conn == nil {
+			return 0
+		}
+		return conn.PgConn().PID()
 	}
-	if connected() != nil {
+	if pid() != 0 {
 		t.Fatal("it is connected before it follows")
 	}
 	followed(t, s, store.Mark{})
-	conn := connected()
-	if conn == nil {
-		t.Fatal("it is not connected")
+	first := pid()
+	if _, err := s.Lead(t.Context(), 0); err != nil || first == 0 || pid() != first {
+		t.Errorf("%v; connected as %d, and %d leads", err, first, pid())
 	}
-	if _, err := s.Lead(t.Context(), 0); err != nil || connected() != conn {
-		t.Errorf("%v; the same connection leads: %t", err, connected() == conn)
+	if n := count(t, other, fmt.Sprintf("SELECT count(*) FROM pg_terminate_backend(%d) WHERE pg_terminate_backend", first)); n != 1 {
+		t.Fatal("the server does not end the connection")
 	}
-	abandon(t.Context(), conn)
-	followed(t, s, store.Mark{})
-	if connected() != conn {
-		t.Error("it connects again at once")
-	}
-	for range readyPasses {
+	for range aheadPasses + 1 {
 		followed(t, s, store.Mark{})
 	}
-	followed(t, s, store.Mark{})
-	if got := connected(); got == nil || got == conn {
-		t.Errorf("connected: %t, anew: %t", got != nil, got != conn)
+	if again := pid(); again == 0 || again == first {
+		t.Errorf("connected as %d; before it was %d", again, first)
+	}
+	if _, err := s.Lead(t.Context(), 0); err != nil {
+		t.Error(err)
 	}
 }

@@ -20,8 +20,10 @@ type writer struct {
 	// warned is set when the server has run a statement with a warning, for example without
 	// waiting for its standbys.
 	warned atomic.Bool
-	// passes is how many calls of ready do not try to connect. Whoever has the turn uses it.
+	// passes is how many calls of connectAhead do nothing, and absent that the last one which did
+	// something failed. Whoever has the turn uses them.
 	passes int
+	absent bool
 	// firstEnd is the earliest end that was sent since the index of the history began its present
 	// step. Whoever has the turn uses it.
 	firstEnd int64
@@ -93,29 +95,37 @@ func (w *writer) use(ctx context.Context, again bool, run func(conn *pgx.Conn) e
 	return err
 }
 
-// readyPasses is how many calls of ready pass after an attempt to connect. They come four times a
-// second.
-const readyPasses = 20
+// aheadPasses is how many calls of connectAhead pass after one that did something. They come four
+// times a second.
+const aheadPasses = 20
 
-// ready connects, if there is no connection, so that a leadership need not wait for it. If that
-// fails, the leadership will try again.
-func (w *writer) ready(ctx context.Context) {
+// connectAhead makes the connection of a leadership that may come, so that it need not wait for one,
+// and looks from time to time whether the server still takes writes on it. If that fails, the
+// leadership will connect.
+func (w *writer) connectAhead(ctx context.Context) {
 	select {
 	case conn := <-w.turn:
 		defer func() { w.turn <- conn }()
-		if conn != nil && !broken(conn) {
-			return
-		}
 		if w.passes > 0 {
 			w.passes--
 			return
 		}
-		if conn != nil {
+		w.passes = aheadPasses
+		if conn != nil && (broken(conn) || refuseStandby(ctx, conn.PgConn()) != nil) {
 			abandon(ctx, conn)
+			conn = nil
 		}
-		w.passes = readyPasses
-		conn, _ = w.connect(ctx)
-	default:
+		if conn != nil {
+			return
+		}
+		var err error
+		if conn, err = w.connect(ctx); err == nil {
+			w.absent = false
+		} else if !w.absent && ctx.Err() == nil {
+			w.absent = true
+			w.server.log.Warn("there is no connection yet with which this coordinator could lead: trying again", "error", err)
+		}
+	default: // it is used
 	}
 }
 

@@ -69,7 +69,7 @@ func testFollow(t *testing.T, open Opener) {
 	c.Hosts = []ledger.HostRecord{{ID: "h1"}, {ID: "h2"}}
 	commit(t, a, epoch, c)
 	all := follow(t, b, store.Mark{})
-	if !all.Whole || len(all.Rows.Allocations) != 3 || len(all.Rows.Hosts) != 2 || all.Mark.Sequence != 3 {
+	if !all.Whole || len(all.Rows.Allocations) != 3 || len(all.Rows.Hosts) != 2 || all.Mark.Sequence != 3 || all.LastEnd != 0 {
 		t.Errorf("read %+v; want all", all)
 	}
 	c = transitions(Typical(2, ledger.Active, 4), Typical(3, ledger.Released, 5))
@@ -111,7 +111,7 @@ func testOtherPast(t *testing.T, s store.Store, known store.Mark) {
 		if _, err := s.CatchUp(t.Context(), mark); !errors.Is(err, store.ErrGap) {
 			t.Errorf("%+v: %v; want a gap", mark, err)
 		}
-		if f := follow(t, s, mark); !f.Whole || len(f.Rows.Allocations) != 4 {
+		if f := follow(t, s, mark); !f.Whole || len(f.Rows.Allocations) != 4 || f.LastEnd != Typical(3, ledger.Released, 5).Ended {
 			t.Errorf("%+v: read %+v; want everything", mark, f)
 		}
 	}
