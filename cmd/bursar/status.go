@@ -13,7 +13,8 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// leaderPatience is how long status waits for a leader's answer: as long as a change of leader takes.
+// leaderPatience is how long status waits for a leader's answer: as long as a change of leader
+// takes.
 const leaderPatience = 5 * time.Second
 
 func (c *cli) statusCommand() *cobra.Command {

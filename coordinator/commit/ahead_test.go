@@ -127,8 +127,8 @@ func TestACopyIsNotLedWithBeforeItIsProven(t *testing.T) {
 	}
 }
 
-// doubted is a coordinator that has a copy of what another one has left, and its store. Its loop does
-// not run yet.
+// doubted is a coordinator that has a copy of what another one has left, and its store. Its loop
+// does not run yet.
 func doubted(t *testing.T) (*loopRig, *doubtedStore) {
 	t.Helper()
 	place := storetest.NewMemory("shared")

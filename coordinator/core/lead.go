@@ -29,8 +29,8 @@ type Restored struct {
 	refusals []ledger.Refusal
 }
 
-// Restore makes the ledger of a leadership that LeadWith begins. If that is not proven yet, an error
-// is an ErrUnproven, and nothing is set aside for it.
+// Restore makes the ledger of a leadership that LeadWith begins. If what was loaded is not proven
+// yet, an error is an ErrUnproven, and nothing is set aside for it.
 func (c *Core) Restore(now ledger.Instant, meta store.Meta, loaded Loaded) (*Restored, error) {
 	aside := maps.Clone(c.aside)
 	restored, err := c.restore(now, meta, loaded.Snapshot)

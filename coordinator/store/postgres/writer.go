@@ -99,8 +99,8 @@ func (w *writer) use(ctx context.Context, again bool, run func(conn *pgx.Conn) e
 // times a second.
 const aheadPasses = 20
 
-// connectAhead makes the connection of a leadership that may come, so that it need not wait for one,
-// and looks from time to time whether the server still takes writes on it. If that fails, the
+// connectAhead makes the connection of a leadership that may come, so that it need not wait for
+// one, and looks from time to time whether the server still takes writes on it. If that fails, the
 // leadership will connect.
 func (w *writer) connectAhead(ctx context.Context) {
 	select {
