@@ -88,6 +88,10 @@ func (f *follower) warn(err error) {
 		attrs = append(attrs, "stack", string(fault.Stack))
 		f.loop.Metrics.faults.Inc()
 	}
+	if f.prepared.Load() {
+		f.loop.Log.Warn("the store cannot be followed: this standby's copy of the ledger gets older", attrs...)
+		return
+	}
 	f.loop.Log.Warn("the store cannot be followed: until that works, this coordinator must load everything before it can lead", attrs...)
 }
 
@@ -119,7 +123,7 @@ func (f *follower) follow(ctx context.Context) error {
 func (f *follower) setPrepared(copied bool, err error) {
 	f.prepared.Store(copied || errors.Is(err, store.ErrNotFollowed))
 	value := 0.0
-	if copied {
+	if copied && err == nil {
 		value = 1
 	}
 	f.loop.Metrics.copied.Set(value)

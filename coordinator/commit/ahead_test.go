@@ -67,7 +67,8 @@ type doubtedStore struct {
 	countedStore
 
 	asked  chan struct{}
-	more   int  // hosts that it says it has besides
+	more   int // hosts that it says it has besides
+	err    error
 	damage bool // what is read for the copy has a request that no ledger takes
 	proofs atomic.Int64
 }
@@ -90,17 +91,25 @@ func (s *doubtedStore) Totals(ctx context.Context) (store.Totals, error) {
 	}
 	totals, err := s.Store.Totals(ctx)
 	totals.Hosts += s.more
-	return totals, err
+	return totals, errors.Join(err, s.err)
 }
 
 // A coordinator that has a copy does not lead before it is proven that the store has the same. If
 // it does not, what is read is led with, and nobody else has to lead first.
 func TestACopyIsNotLedWithBeforeItIsProven(t *testing.T) {
-	for name, more := range map[string]int{"it is right": 0, "it is wrong": 1} {
+	for name, test := range map[string]struct {
+		more  int
+		err   error
+		loads int64
+	}{
+		"it is right":           {},
+		"it is wrong":           {more: 1, loads: 1},
+		"it cannot be compared": {err: store.ErrDamaged, loads: 1},
+	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				second, s := doubted(t)
-				s.more = more
+				s.more, s.err = test.more, test.err
 				first := make(chan error, 1)
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
@@ -115,7 +124,7 @@ func TestACopyIsNotLedWithBeforeItIsProven(t *testing.T) {
 				}
 				close(s.asked)
 				time.Sleep(60 * time.Millisecond) // shorter than a new campaign would take
-				want := readings{proofs: 1, loads: int64(more)}
+				want := readings{proofs: 1, loads: test.loads}
 				if a, err := second.allocate(t.Context(), "a", 10, 0); err != nil || a.HostID != "h" || s.readings() != want {
 					t.Errorf("after the proof: %+v, %v, %+v; want %+v", a, err, s.readings(), want)
 				}
@@ -153,7 +162,7 @@ func TestAStopDoesNotWaitForAProof(t *testing.T) {
 		"a term that is over": func(d *loopRig) { d.StepDown() },
 		"another term": func(d *loopRig) {
 			d.StepDown()
-			d.Lead()
+			<-d.Lead().Began
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -162,12 +171,16 @@ func TestAStopDoesNotWaitForAProof(t *testing.T) {
 				go d.Run()
 				d.Lead()
 				time.Sleep(time.Second)
+				began := time.Now()
 				before(d)
 				synctest.Wait()
 				if n := s.proofs.Load(); n != 1 {
 					t.Errorf("asked for %d proofs", n)
 				}
 				d.Close()
+				if took := time.Since(began); took > 0 {
+					t.Errorf("that took %s", took)
+				}
 			})
 		})
 	}

@@ -81,6 +81,7 @@ type Term struct {
 	announced []uint64        // epochs that somebody has announced
 	Began     chan store.Meta // holds one: the lead was taken
 	over      chan error      // holds one: it could not be, or was lost
+	unwanted  chan struct{}   // closed when it was stepped down from, or another one has begun
 }
 
 // job is something to do with the store: commit a batch, or take the lead if there is none.
@@ -117,7 +118,7 @@ func (loop *Loop) Configure(providers []ledger.ProviderRecord) { loop.configured
 // Lead tells the loop to take the lead, in an epoch above the announced ones that can be believed.
 // After Stop it has no effect.
 func (loop *Loop) Lead(announced ...uint64) *Term {
-	t := &Term{announced: announced, Began: make(chan store.Meta, 1), over: make(chan error, 1)}
+	t := &Term{announced: announced, Began: make(chan store.Meta, 1), over: make(chan error, 1), unwanted: make(chan struct{})}
 	loop.sendTerm(t)
 	return t
 }
@@ -308,6 +309,9 @@ func (loop *Loop) setTerm(t *Term) {
 		if loop.inFlight != nil { // the next leader finds out its result
 			loop.inFlight.Answer(&Error{Err: store.ErrUnknownOutcome})
 		}
+	}
+	if loop.term != nil {
+		close(loop.term.unwanted)
 	}
 	loop.term = t
 	loop.acquire()

@@ -67,7 +67,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			Name: "bursar_leading", Help: "1 while this coordinator leads.",
 		}),
 		copied: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "bursar_standby_copy", Help: "1 while this coordinator stands by with a copy of the ledger, so that it need not read everything before it leads.",
+			Name: "bursar_standby_copy", Help: "1 while this coordinator stands by with a copy of the ledger that is up to date, so that it need not read everything before it leads.",
 		}),
 		abandoned: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "bursar_leaderships_abandoned_total", Help: "Leaderships that ended because a commit failed or its outcome was unknown.",

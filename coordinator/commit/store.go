@@ -19,12 +19,27 @@ func (loop *Loop) storeLoop(ctx context.Context) {
 			loop.tell(ctx, outcome{job: j, err: loop.commit(ctx, j.batch)})
 			continue
 		}
-		o := loop.load(ctx, j)
+		wanted, cancel := whileWanted(ctx, j.term)
+		o := loop.load(wanted, j)
 		loop.tell(ctx, o)
 		if o.provesLater() {
-			loop.tell(ctx, outcome{job: j, proof: true, err: loop.prove(ctx, &o)})
+			loop.tell(ctx, outcome{job: j, proof: true, err: loop.prove(wanted, &o)})
 		}
+		cancel()
 	}
+}
+
+// whileWanted returns a context that ends with a term.
+func whileWanted(ctx context.Context, t *Term) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	go func() {
+		select {
+		case <-t.unwanted:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, cancel
 }
 
 // tell gives the loop an outcome, for as long as the loop takes any.
@@ -35,11 +50,17 @@ func (loop *Loop) tell(ctx context.Context, o outcome) {
 	}
 }
 
-// prove shows that what was loaded is what the store has. The loop restores the ledger meanwhile.
+// prove compares what was loaded with the store. The loop restores the ledger meanwhile. If that
+// cannot be done, for example because it takes too long, the copy counts as wrong: everything can be
+// loaded. But who cannot reach the store, or must not lead on it, cannot do that either.
 func (loop *Loop) prove(ctx context.Context, o *outcome) error {
-	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
+	limited, cancel := context.WithTimeout(ctx, loadTimeout)
 	defer cancel()
-	return o.loaded.Prove(ctx)
+	err := o.loaded.Prove(limited)
+	if err == nil || ctx.Err() != nil || errors.Is(err, core.ErrUnproven) || errors.Is(err, store.ErrAway) || errors.Is(err, store.ErrDeposed) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", core.ErrUnproven, err)
 }
 
 // loadTimeout bounds how long reading the store may take: 100,000 live allocations take half a

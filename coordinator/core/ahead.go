@@ -14,8 +14,8 @@ import (
 // Ahead keeps what a leadership begins with filed, while another coordinator leads: what is left to
 // read when this one begins to lead is what has changed since it last looked. It is never believed:
 // the store's records must lead without a gap from the state that it has to the present one; and
-// before anybody gets an answer, it must turn out to have as many live allocations as the store,
-// with the same ids. It has no goroutine.
+// before it is led with, it must turn out to have as many live allocations as the store, with the
+// same sum of ids, and as many hosts. It has no goroutine.
 type Ahead struct {
 	store    store.Store
 	config   ledger.Config
@@ -41,8 +41,8 @@ func (c *Core) Ahead(s store.Store, addFiles func(*ledger.Snapshot)) *Ahead {
 // Why a leadership does not begin with what is filed.
 var (
 	ErrNothingFiled = errors.New("there is no copy")
-	// ErrUnproven: what is filed turns out to be wrong.
-	ErrUnproven = errors.New("the copy has other hosts or live allocations than the store")
+	// ErrUnproven: what is filed may be wrong. Everything must be loaded.
+	ErrUnproven = errors.New("the copy is not proven")
 )
 
 // Why the store cannot be followed now.
@@ -146,8 +146,8 @@ type Loaded struct {
 
 	// Why says why everything was read, and filed in the meantime. nil: what was filed is used.
 	Why error
-	// Prove shows that what was filed is what the store has, see ErrUnproven. Until then nobody may
-	// be told what a ledger says that is made of it. nil: everything was read.
+	// Prove compares what was filed with the store, see ErrUnproven. Until then nobody may be told
+	// what a ledger says that is made of it. nil: everything was read.
 	Prove func(context.Context) error
 }
 
@@ -159,6 +159,9 @@ func (a *Ahead) Load(ctx context.Context, meta store.Meta, since time.Time, whol
 		loaded.Why = errors.New("the store does not tell its time: request ids are loaded first")
 	} else {
 		loaded.Snapshot, loaded.Why = a.take(ctx, meta)
+	}
+	if errors.Is(loaded.Why, store.ErrDeposed) {
+		return loaded, loaded.Why
 	}
 	if loaded.Why != nil {
 		loaded.Snapshot, err = a.loadAndFile(ctx, meta, since, whole)
@@ -190,7 +193,7 @@ func (a *Ahead) proof(meta store.Meta) func(context.Context) error {
 		case stored.Epoch != has.Epoch:
 			return &store.DeposedError{Epoch: has.Epoch, Stored: stored.Epoch}
 		case stored != has:
-			return fmt.Errorf("%w: %d allocations on %d hosts, and the store has %d on %d", ErrUnproven, has.Live, has.Hosts, stored.Live, stored.Hosts)
+			return fmt.Errorf("%w: it has %d allocations on %d hosts, and the store has %d on %d, or others", ErrUnproven, has.Live, has.Hosts, stored.Live, stored.Hosts)
 		}
 		return nil
 	}

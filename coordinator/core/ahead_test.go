@@ -158,13 +158,19 @@ func TestWhatIsFiledOutlivesAReadingThatFails(t *testing.T) {
 	b.wantLive(leader)
 }
 
-// askedHistory counts how often it is asked for the history, and may tell of a later end than there
-// was.
+// askedHistory counts how often it is asked for the history, and for everything, and may tell of a
+// later end than there was.
 type askedHistory struct {
 	store.Store
 
 	end   ledger.Instant
 	asked int
+	loads int
+}
+
+func (s *askedHistory) Load(ctx context.Context, epoch uint64, since time.Time, take store.Take) (ledger.Snapshot, error) {
+	s.loads++
+	return s.Store.Load(ctx, epoch, since, take)
 }
 
 func (s *askedHistory) Follow(ctx context.Context, since store.Mark) (store.Followed, error) {
@@ -190,6 +196,24 @@ func TestTheHistoryIsReadOnlyIfTheStoreDidNotTellItsTime(t *testing.T) {
 			t.Errorf("%v, asked %d times; want %d", why, s.asked, want)
 		}
 		b.wantLive(leader)
+	}
+}
+
+// Who is deposed while it reads what has changed cannot lead with anything: it reads no more.
+func TestWhoIsDeposedMeanwhileLoadsNothing(t *testing.T) {
+	place, leader, _ := held(t)
+	s := &askedHistory{Store: place.Open()}
+	b := leader.standsBy(s)
+	b.follows()
+	meta, err := s.Lead(t.Context(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := place.Open().Lead(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.ahead.Load(t.Context(), meta, b.now.Time(), false); !errors.Is(err, store.ErrDeposed) || s.loads > 0 {
+		t.Errorf("%v, %d loads; want that it is deposed", err, s.loads)
 	}
 }
 
