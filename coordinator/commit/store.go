@@ -51,8 +51,8 @@ func (loop *Loop) tell(ctx context.Context, o outcome) {
 }
 
 // prove compares what was loaded with the store. The loop restores the ledger meanwhile. If that
-// cannot be done, for example because it takes too long, the copy counts as wrong: everything can be
-// loaded. But who cannot reach the store, or must not lead on it, cannot do that either.
+// cannot be done, for example because it takes too long, the copy counts as wrong: everything can
+// be loaded. But who cannot reach the store, or must not lead on it, cannot do that either.
 func (loop *Loop) prove(ctx context.Context, o *outcome) error {
 	limited, cancel := context.WithTimeout(ctx, loadTimeout)
 	defer cancel()
