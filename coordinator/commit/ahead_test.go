@@ -113,7 +113,8 @@ func TestACopyIsNotLedWithBeforeItIsProven(t *testing.T) {
 				first := make(chan error, 1)
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
-				campaign := &Campaign{Election: election.Alone(func() string { return "" }), Loop: second.Loop, Announced: func() []uint64 { return nil }, Log: second.Log}
+				alone := &countedElection{Election: election.Alone(func() string { return "" })}
+				campaign := &Campaign{Election: alone, Loop: second.Loop, Announced: func() []uint64 { return nil }, Log: second.Log}
 				go second.Run()
 				defer second.Close()
 				ended := make(chan error, 1)
@@ -123,17 +124,29 @@ func TestACopyIsNotLedWithBeforeItIsProven(t *testing.T) {
 					t.Errorf("before the proof: %v, %+v", err, s.readings())
 				}
 				close(s.asked)
-				time.Sleep(60 * time.Millisecond) // shorter than a new campaign would take
+				time.Sleep(time.Second)
 				want := readings{proofs: 1, loads: test.loads}
 				if a, err := second.allocate(t.Context(), "a", 10, 0); err != nil || a.HostID != "h" || s.readings() != want {
 					t.Errorf("after the proof: %+v, %v, %+v; want %+v", a, err, s.readings(), want)
 				}
-				if err := <-first; err != nil {
-					t.Errorf("the first attempt to lead: %v", err)
+				if err := <-first; err != nil || alone.campaigns.Load() != 1 {
+					t.Errorf("the first attempt to lead: %v, after %d campaigns; want one", err, alone.campaigns.Load())
 				}
 			})
 		})
 	}
+}
+
+// countedElection counts how often somebody campaigns.
+type countedElection struct {
+	election.Election
+
+	campaigns atomic.Int64
+}
+
+func (e *countedElection) Campaign(ctx context.Context) (election.Term, error) {
+	e.campaigns.Add(1)
+	return e.Election.Campaign(ctx)
 }
 
 // doubted is a coordinator that has a copy of what another one has left, and its store. Its loop

@@ -45,6 +45,8 @@ var (
 	ErrUnproven = errors.New("the copy is not proven")
 )
 
+var errChanged = errors.New("somebody else has committed since this coordinator took the lead")
+
 // Why the store cannot be followed now.
 var (
 	// ErrNoRecords: that will be so until a coordinator of this version leads.
@@ -245,6 +247,8 @@ func (a *Ahead) take(ctx context.Context, meta store.Meta) (ledger.Snapshot, err
 		return ledger.Snapshot{}, err //nolint:wrapcheck // says it
 	case f.Meta.Epoch != meta.Epoch:
 		return ledger.Snapshot{}, &store.DeposedError{Epoch: meta.Epoch, Stored: f.Meta.Epoch}
+	case f.Meta.Sequence != meta.Sequence: // in a store that was put back since, in the same epoch
+		return ledger.Snapshot{}, errChanged
 	}
 	if err := a.takeIn(&f); err != nil {
 		return ledger.Snapshot{}, err
