@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/bursar/bursar/coordinator/core"
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/coordinator/placement"
@@ -105,14 +107,12 @@ func (c *candidate) lead(ctx context.Context, ahead bool) (took, reading float64
 		return 0, 0, fmt.Errorf("filed ahead: %t, %w", loaded.Why == nil, loaded.Why)
 	}
 	reading = time.Since(began).Seconds()
-	proven := make(chan error, 1)
+	var proof errgroup.Group
 	if loaded.Prove != nil { // as the loop does it, beside what follows
-		go func() { proven <- loaded.Prove(ctx) }()
-	} else {
-		proven <- nil
+		proof.Go(func() error { return loaded.Prove(ctx) })
 	}
 	leads := c.core.Lead(ledger.At(time.Now()), meta, loaded.Snapshot)
-	if err := errors.Join(leads, <-proven); err != nil {
+	if err := errors.Join(leads, proof.Wait()); err != nil {
 		return 0, 0, err
 	}
 	c.epoch = meta.Epoch

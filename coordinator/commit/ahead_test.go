@@ -3,7 +3,9 @@ package commit
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"math"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -113,12 +115,12 @@ func TestACopyIsNotLedWithBeforeItIsProven(t *testing.T) {
 				first := make(chan error, 1)
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
-				alone := &countedElection{Election: election.Alone(func() string { return "" })}
-				campaign := &Campaign{Election: alone, Loop: second.Loop, Announced: func() []uint64 { return nil }, Log: second.Log}
+				campaign := campaignAlone(second.Loop)
+				alone := &countedElection{Election: campaign.Election}
+				campaign.Election = alone
 				go second.Run()
 				defer second.Close()
-				ended := make(chan error, 1)
-				go func() { ended <- campaign.Run(ctx, first) }()
+				go func() { _ = campaign.Run(ctx, first) }()
 				time.Sleep(20 * time.Second) // longer than a commit may take
 				if _, err := second.allocate(t.Context(), "a", 10, 0); !errors.Is(err, core.ErrNotLeading) || s.readings() != (readings{proofs: 1}) {
 					t.Errorf("before the proof: %v, %+v", err, s.readings())
@@ -197,6 +199,33 @@ func TestAStopDoesNotWaitForAProof(t *testing.T) {
 			})
 		})
 	}
+}
+
+// What the log says of a leadership counts each allocation once, also those that wait.
+func TestTheLogSaysHowManyAllocationsThereAre(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		place := storetest.NewMemory("shared")
+		before := runLoop(t, place.Open(), nil)
+		before.Host(1000)
+		waits := requestOf("alice", 1<<30)
+		waits.Wait, waits.Async = time.Hour, true
+		for _, command := range []*ledger.AllocateCommand{requestOf("alice", 10), waits} {
+			if _, err := before.Allocate(t.Context(), command); err != nil {
+				t.Fatal(err)
+			}
+		}
+		before.Close()
+		var said strings.Builder
+		d := newLoopRig(t, place.Open(), func(s *setup) { s.Log = slog.New(slog.NewTextHandler(&said, nil)) })
+		if err := d.follower.follow(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		Lead(t, d.Loop)
+		d.Close()
+		if !strings.Contains(said.String(), "allocations=2 ") || !strings.Contains(said.String(), "from_copy=true") {
+			t.Errorf("it says %q; want two allocations, from the copy", said.String())
+		}
+	})
 }
 
 // What cannot be restored may be the copy's fault: nothing is blamed on the store's rows, and

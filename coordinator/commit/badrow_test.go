@@ -3,12 +3,10 @@ package commit
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
 
-	"github.com/bursar/bursar/coordinator/election"
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/coordinator/store"
 	"github.com/bursar/bursar/coordinator/store/storetest"
@@ -53,12 +51,9 @@ func refusesARow(t *testing.T, stored ledger.Changes, table, key, says string) {
 		}
 		d := newLoopRig(t, place.Open(), nil)
 		said := make(chan error, 1)
-		campaign := &Campaign{
-			Election: election.Alone(func() string { return "" }), Loop: d.Loop, Announced: func() []uint64 { return nil }, Log: slog.New(slog.DiscardHandler),
-		}
 		ctx, cancel := context.WithCancel(t.Context())
 		go d.Run()
-		go func() { _ = campaign.Run(ctx, said) }()
+		go func() { _ = campaignAlone(d.Loop).Run(ctx, said) }()
 		err = <-said
 		cancel()
 		d.Close()

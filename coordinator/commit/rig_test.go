@@ -98,12 +98,16 @@ func newLoopRig(tb testing.TB, s store.Store, change func(*setup)) *loopRig {
 func Lead(tb testing.TB, loop *Loop) {
 	tb.Helper()
 	first := make(chan error, 1)
-	campaign := &Campaign{Election: election.Alone(func() string { return "" }), Loop: loop, Announced: func() []uint64 { return nil }, Log: loop.Log}
 	go loop.Run()
-	go func() { _ = campaign.Run(context.Background(), first) }()
+	go func() { _ = campaignAlone(loop).Run(context.Background(), first) }()
 	if err := <-first; err != nil {
 		tb.Fatal(err)
 	}
+}
+
+// campaignAlone is a campaign that nobody competes with.
+func campaignAlone(loop *Loop) *Campaign {
+	return &Campaign{Election: election.Alone(func() string { return "" }), Loop: loop, Announced: func() []uint64 { return nil }, Log: loop.Log}
 }
 
 func (d *loopRig) Close() {

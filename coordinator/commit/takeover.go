@@ -14,7 +14,8 @@ import (
 type restoring struct {
 	outcome
 	ledger *core.Restored
-	took   time.Duration // to restore it
+	live   int           // how many live allocations were loaded
+	took   time.Duration // to restore them
 	// rules and providers are those of files with which it was restored.
 	rules     map[string][]ledger.Quota
 	providers *[]ledger.ProviderRecord
@@ -36,6 +37,7 @@ func (loop *Loop) restore(o outcome) *restoring {
 	if r.providers != nil {
 		loop.core.SetProviders(*r.providers)
 	}
+	r.live = r.loaded.Live() // what is filed is used up then
 	began := loop.Clock.Now()
 	r.ledger, r.err = loop.core.Restore(began, r.meta, r.loaded)
 	r.took = loop.Clock.Now().Sub(began)
@@ -88,7 +90,7 @@ func (loop *Loop) startLeading(r *restoring) error {
 	}
 	hosts := loop.core.Ledger().Counts()
 	loop.Log.Info("leading", "epoch", o.meta.Epoch, "store", o.meta.StoreID, "revision", o.loaded.Revision,
-		"allocations", o.loaded.Live(), "hosts", hosts.HostsReturning+hosts.HostsLost, "from_copy", o.loaded.Why == nil, "read_in", o.read, "restored_in", r.took)
+		"allocations", r.live, "hosts", hosts.HostsReturning+hosts.HostsLost, "from_copy", o.loaded.Why == nil, "read_in", o.read, "restored_in", r.took)
 	return nil
 }
 
