@@ -258,21 +258,44 @@ func fullListener(t *testing.T) string {
 
 func TestALeaderThatDoesNotKnowAStandbyIsNotItsCallersFault(t *testing.T) {
 	strange := connect.NewError(connect.CodeUnauthenticated, errors.New("who are you"))
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_ = connect.NewErrorWriter().Write(w, r, strange)
-	}))
-	protocols := new(http.Protocols)
-	protocols.SetUnencryptedHTTP2(true)
-	server.Close()
-	server = httptest.NewUnstartedServer(server.Config.Handler)
-	server.Config.Protocols = protocols
-	server.Start()
-	defer server.Close()
-	m := startTeam(t, 2)
-	_, standbys := m.led()
-	f := standbys[0]
-	m.pin(f, server.URL)
+	f := ledBy(t, func(w http.ResponseWriter, r *http.Request) { _ = connect.NewErrorWriter().Write(w, r, strange) })
 	if _, err := f.allocations.Allocate(t.Context(), request("r", 1)); connect.CodeOf(err) != connect.CodeUnavailable {
 		t.Errorf("got %v, want UNAVAILABLE, so that the caller tries another one", err)
 	}
+}
+
+// During an upgrade the version before may lead. Its server does not know the path of a call that
+// is new. If it does not know one that every version has, it is no coordinator.
+func TestALeaderOfTheVersionBeforeDoesNotHaveEveryCall(t *testing.T) {
+	f := ledBy(t, http.NotFound)
+	if _, err := f.allocations.Allocate(t.Context(), request("r", 1)); connect.CodeOf(err) != connect.CodeUnavailable {
+		t.Errorf("got %v, want UNAVAILABLE, so that the caller tries another one", err)
+	}
+	if _, err := f.allocations.Leave(t.Context(), &bursarv1.LeaveRequest{Stream: "s", Numbers: []uint64{1}}); connect.CodeOf(err) != connect.CodeUnimplemented {
+		t.Errorf("got %v, want UNIMPLEMENTED, so that the caller does without", err)
+	}
+	stream, err := f.allocations.Await(t.Context(), &bursarv1.AwaitRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for stream.Receive() {
+		t.Errorf("the stream says %v", stream.Msg())
+	}
+	if err := stream.Err(); connect.CodeOf(err) != connect.CodeUnimplemented || !connect.IsWireError(err) {
+		t.Errorf("got %v, want UNIMPLEMENTED, so that requests wait with calls of their own", err)
+	}
+}
+
+// ledBy returns a standby that takes a server for the leader.
+func ledBy(t *testing.T, leader http.HandlerFunc) *fixture {
+	t.Helper()
+	server := httptest.NewUnstartedServer(leader)
+	server.Config.Protocols = new(http.Protocols)
+	server.Config.Protocols.SetUnencryptedHTTP2(true)
+	server.Start()
+	t.Cleanup(server.Close)
+	m := startTeam(t, 2)
+	_, standbys := m.led()
+	m.pin(standbys[0], server.URL)
+	return standbys[0]
 }

@@ -66,9 +66,10 @@ func (f *Interceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 			defer expire()
 		}
 		auth.Parked(ctx)
-		res, err := to.unary[req.Spec().Procedure](ctx, req.Any(), header)
+		procedure := req.Spec().Procedure
+		res, err := to.unary[procedure](ctx, req.Any(), header)
 		auth.Resumed(ctx)
-		return res, f.callerError(ctx, to, err)
+		return res, f.callerError(ctx, to, procedure, err)
 	}
 }
 
@@ -84,7 +85,8 @@ func (f *Interceptor) WrapStreamingHandler(next connect.StreamingHandlerFunc) co
 		}
 		ctx, cancel := to.reachable(ctx)
 		defer cancel()
-		return f.callerError(ctx, to, to.streams[conn.Spec().Procedure](ctx, conn, header))
+		procedure := conn.Spec().Procedure
+		return f.callerError(ctx, to, procedure, to.streams[procedure](ctx, conn, header))
 	}
 }
 
@@ -126,8 +128,9 @@ func allowsStale(message any) bool {
 }
 
 // callerError is the leader's error as the caller gets it: code, words and details, without its
-// headers. If the leader did not answer, nothing is known of the call.
-func (f *Interceptor) callerError(ctx context.Context, to *leader, err error) error {
+// headers. If the leader did not answer, nothing is known of the call. If it is of the version
+// before and does not have the call, the caller is told so, and can do without.
+func (f *Interceptor) callerError(ctx context.Context, to *leader, procedure string, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -137,6 +140,9 @@ func (f *Interceptor) callerError(ctx context.Context, to *leader, err error) er
 	answer, ok := errors.AsType[*connect.Error](err)
 	if !ok {
 		return err
+	}
+	if answer.Code() == connect.CodeUnimplemented && isNew(procedure) {
+		return connect.NewError(connect.CodeUnimplemented, fmt.Errorf("the leader %s is of an earlier version, which does not have %s", to.url, procedure))
 	}
 	if !connect.IsWireError(err) && ctx.Err() == nil && answer.Code() != connect.CodeResourceExhausted {
 		return connect.NewError(connect.CodeUnavailable, fmt.Errorf("the leader %s does not answer: %w", to.url, answer.Unwrap()))

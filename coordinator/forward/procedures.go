@@ -62,6 +62,12 @@ func streaming[Q, R any](client connect.HTTPClient, url string, options ...conne
 	}
 }
 
+// isNew reports whether the version before does not have a procedure: whether it is not in
+// proto/baseline.binpb.
+func isNew(procedure string) bool {
+	return procedure == bursarv1connect.AllocationServiceAwaitProcedure || procedure == bursarv1connect.AllocationServiceLeaveProcedure
+}
+
 // unaryProcedures are those of the contract with one answer, each with what makes its client.
 func unaryProcedures() map[string]func(connect.HTTPClient, string, ...connect.ClientOption) unaryCall {
 	return map[string]func(connect.HTTPClient, string, ...connect.ClientOption) unaryCall{

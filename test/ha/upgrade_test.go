@@ -37,7 +37,11 @@ func TestRollingUpgrade(t *testing.T) {
 	c.commands(executable)
 	first, second, last := l.inOrder()
 	for _, f := range []fault{
-		{"a standby is of the new version", func(l *load) { l.upgrade(first) }},
+		{"a standby is of the new version", func(l *load) {
+			l.upgrade(first)
+			// Its first request comes to a leader of the version before through this standby.
+			l.startAgent("new-"+first.Name, "", first.url)
+		}},
 		{"the new version leads", func(l *load) { l.leads(first) }},
 		{"the version before leads again", func(l *load) { l.leads(second, last) }},
 		{"so is the other standby", func(l *load) {

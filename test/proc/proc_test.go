@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -157,6 +158,20 @@ func TestEventuallyLooksOftenEvenIfTimeIsShort(t *testing.T) {
 		return nil
 	})
 	Always(t, time.Millisecond, time.Microsecond, "nothing is wrong", func() error { return nil })
+}
+
+func TestEventuallyEndsIfEveryCheckTakesLong(t *testing.T) {
+	t.Parallel() // it waits
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		err := Await(30*time.Second, time.Second, "an answer", func() error {
+			time.Sleep(30 * time.Second)
+			return unlike()
+		})
+		if took := time.Since(began); err == nil || took > 3*time.Minute {
+			t.Errorf("%v after %s", err, took)
+		}
+	})
 }
 
 func TestEnvironmentLeadsNowhere(t *testing.T) {

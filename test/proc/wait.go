@@ -11,8 +11,13 @@ import (
 // often in the time, the machine is so busy that the condition has not had its time either.
 const leastChecks = 60
 
+// mostFor is the longest that Eventually goes on for the sake of leastChecks. A check that waits
+// for an answer may itself take as long as that.
+func mostFor(within time.Duration) time.Duration { return max(4*within, time.Minute) }
+
 // Eventually checks every so often until check finds no fault, and returns how long that took.
-// After the time is over, and after at least 60 checks, the test ends with the last fault.
+// After the time is over, and after at least 60 checks or four times the time (a minute at least),
+// the test ends with the last fault.
 func Eventually(tb testing.TB, within, every time.Duration, what string, check func() error) time.Duration {
 	tb.Helper()
 	began := time.Now()
@@ -33,7 +38,7 @@ func Await(within, every time.Duration, what string, check func() error) error {
 		if err == nil {
 			return nil
 		}
-		if time.Since(began) > within && checks > leastChecks {
+		if took := time.Since(began); took > within && (checks > leastChecks || took > mostFor(within)) {
 			return fmt.Errorf("%s: not within %s: %w", what, within, err)
 		}
 		<-again.C
