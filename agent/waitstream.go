@@ -29,10 +29,6 @@ const (
 	// come to. One is, after a change of leader. More are if a load balancer sends the stream to
 	// one coordinator and its requests to another one, which does not pass them on.
 	maxStrays = 3
-	// failingFor is for how long attempts to begin a stream may fail, without a word against it,
-	// before requests wait with calls of their own; they do so for as long. As a rule nobody leads,
-	// and such calls fail, too; but a proxy on the way may fail streams alone.
-	failingFor = 10 * time.Second
 	// maxSilence is how long a stream may say nothing; the coordinator sends keep-alives.
 	maxSilence = 3 * convert.KeepAlive
 	// leaveTimeout bounds how long it may take to say that callers went away. After that the
@@ -63,7 +59,6 @@ type waitStreams struct {
 	current *waitStream   // guarded by mu; nil: there is none
 	tried   chan struct{} // guarded by mu; closed and replaced after each attempt to begin one
 	failed  error         // guarded by mu; why the last one failed
-	since   time.Time     // guarded by mu; when the first one failed after the last stream
 	refused time.Time     // guarded by mu; until then no stream is asked for
 	strays  int           // guarded by mu; streams in a row that were unknown to a coordinator
 	client  int           // of run alone: which client is next
@@ -147,34 +142,19 @@ func (w *waitStreams) begun(stream *waitStream, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.failed = err
-	if err == nil {
-		w.current, w.since = stream, time.Time{}
-	} else {
-		w.failedLocked(err)
+	wire := connect.IsWireError(err)
+	switch code := connect.CodeOf(err); {
+	case err == nil:
+		w.current = stream
+	case code == connect.CodeUnimplemented, wire && code != connect.CodeUnavailable, errors.Is(err, errSilent):
+		w.refused = time.Now().Add(noStreamFor)
+		w.log.Debug("requests wait with calls of their own: the coordinator gives no stream", "error", err)
+	}
+	if err != nil && !wire {
+		w.client = (w.client + 1) % len(w.clients) // a proxy on the way may know no HTTP/2
 	}
 	close(w.tried)
 	w.tried = make(chan struct{})
-}
-
-// failedLocked takes note of why a stream did not begin.
-func (w *waitStreams) failedLocked(err error) {
-	if w.since.IsZero() {
-		w.since = time.Now()
-	}
-	wire, refusal := connect.IsWireError(err), time.Duration(0)
-	switch code := connect.CodeOf(err); {
-	case code == connect.CodeUnimplemented, wire && code != connect.CodeUnavailable, errors.Is(err, errSilent):
-		refusal = noStreamFor
-	case time.Since(w.since) >= failingFor:
-		refusal = failingFor
-	}
-	if refusal > 0 {
-		w.refused = time.Now().Add(refusal)
-		w.log.Debug("requests wait with calls of their own: the coordinator gives no stream", "error", err)
-	}
-	if !wire {
-		w.client = (w.client + 1) % len(w.clients) // a proxy on the way may know no HTTP/2
-	}
 }
 
 // ended ends a stream for all that wait with it.

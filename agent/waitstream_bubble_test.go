@@ -101,43 +101,6 @@ func TestRequestsWaitWithCallsOfTheirOwnIfNoStreamIsHeard(t *testing.T) {
 	})
 }
 
-// As behind a proxy that cuts streams, and nothing else.
-func TestRequestsWaitWithCallsOfTheirOwnIfNoStreamBeginsForLong(t *testing.T) {
-	heard := false
-	p := &playedStreams{await: func(_ context.Context, a *connect.ServerStream[bursarv1.AwaitResponse]) error {
-		if heard {
-			return says(0, a)
-		}
-		return connect.NewError(connect.CodeUnavailable, errors.New("not here"))
-	}}
-	p.allocate = waits
-	inBubble(t, p, func(t *testing.T, streams *waitStreams) {
-		ask := func() error {
-			_, err := streams.allocate(t.Context(), &bursarv1.AllocateRequest{})
-			return err
-		}
-		for began := time.Now(); time.Since(began) < failingFor; time.Sleep(time.Second) {
-			if err := ask(); connect.CodeOf(err) != connect.CodeUnavailable {
-				t.Fatalf("after %s: %v, want UNAVAILABLE: a leader may come", time.Since(began), err)
-			}
-		}
-		for range 2 {
-			if err := ask(); !errors.Is(err, errNoWaitStream) {
-				t.Errorf("after %s: %v, want %v", failingFor, err, errNoWaitStream)
-			}
-		}
-		time.Sleep(failingFor)
-		heard = true
-		if err := ask(); connect.CodeOf(err) != connect.CodeUnavailable { // the stream ends at once
-			t.Errorf("after a stream has begun: %v", err)
-		}
-		heard = false
-		if err := ask(); connect.CodeOf(err) != connect.CodeUnavailable {
-			t.Errorf("and cannot begin again: %v, want UNAVAILABLE: a leader may come", err)
-		}
-	})
-}
-
 func TestAStreamWithoutKeepAlivesIsCutAndAnotherOneBegun(t *testing.T) {
 	begun := 0
 	p := &playedStreams{allocate: waits, await: func(ctx context.Context, a *connect.ServerStream[bursarv1.AwaitResponse]) error {

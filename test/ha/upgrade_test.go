@@ -40,7 +40,7 @@ func TestRollingUpgrade(t *testing.T) {
 		{"a standby is of the new version", func(l *load) {
 			l.upgrade(first)
 			// Its first request comes to a leader of the version before through this standby.
-			l.startAgent("new-"+first.Name, "", first.url)
+			l.startAgent("late-"+first.Name, "", first.url)
 		}},
 		{"the new version leads", func(l *load) { l.leads(first) }},
 		{"the version before leads again", func(l *load) { l.leads(second, last) }},

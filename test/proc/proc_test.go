@@ -160,8 +160,7 @@ func TestEventuallyLooksOftenEvenIfTimeIsShort(t *testing.T) {
 	Always(t, time.Millisecond, time.Microsecond, "nothing is wrong", func() error { return nil })
 }
 
-func TestEventuallyEndsIfEveryCheckTakesLong(t *testing.T) {
-	t.Parallel() // it waits
+func TestAwaitEndsIfEveryCheckTakesLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
 		err := Await(30*time.Second, time.Second, "an answer", func() error {

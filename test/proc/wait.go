@@ -11,8 +11,8 @@ import (
 // often in the time, the machine is so busy that the condition has not had its time either.
 const leastChecks = 60
 
-// mostFor is the longest that Eventually goes on for the sake of leastChecks. A check that waits
-// for an answer may itself take as long as that.
+// mostFor is after what time Await gives up though it has not checked that often: a check that
+// waits for an answer may take as long as its server likes.
 func mostFor(within time.Duration) time.Duration { return max(4*within, time.Minute) }
 
 // Eventually checks every so often until check finds no fault, and returns how long that took.
