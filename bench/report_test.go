@@ -13,16 +13,16 @@ func TestLinesAreHeldAgainstTheirBudgets(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.line("ledger/pairs", 500_000, "pairs/s", 0)
+	r.line("closed/durable-1000x1", 2872, "pairs/s", 0)
 	r.line("wire/calls", 10_000, "calls/s", 0.6)
 	r.line("hop/p50", 210, "µs", 3)
 	r.line("allocs/label", 1, "allocations", 0)
 	r.line("hop/echo-p50", 70, "µs", 0)
 	r.note("agent/cgroups-cpu", "no cgroups")
 	r.close(func(suite string) bool { return suite == "hop" || suite == "wire" })
-	want := `ledger/pairs 500000 pairs/s (ratio 1.25, budget value >= 400000, ok)
+	want := `closed/durable-1000x1 2872 pairs/s (ratio 2, budget value >= 1436, ok)
 wire/calls 10000 calls/s (ratio 0.6, budget ratio >= 0.7, MISSED)
-hop/p50 210 µs (ratio 3, budget ratio <= 3, ok)
+hop/p50 210 µs (ratio 3, budget ratio <= 5, ok)
 allocs/label 1 allocations (ratio 0, budget value <= 0, MISSED)
 hop/echo-p50 70 µs (no budget)
 agent/cgroups-cpu not measured: no cgroups
@@ -30,6 +30,7 @@ agent/cgroups-cpu not measured: no cgroups
 2 budgets met, 2 missed
   wire/calls 10000 calls/s (ratio 0.6, budget ratio >= 0.7, MISSED)
   allocs/label 1 allocations (ratio 0, budget value <= 0, MISSED)
+  not measured: wire/coordinator-cpu
   not measured: wire/p99
 `
 	if out.String() != want {
