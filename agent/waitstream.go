@@ -25,10 +25,12 @@ const (
 	// firstMessage is how long the first message of a stream may take. A proxy on the way may hold
 	// answers back until they are whole, and a stream never is.
 	firstMessage = 3 * time.Second
-	// maxStrays is how many streams in a row may be unknown to the coordinator that their requests
-	// come to. One is, after a change of leader. More are if a load balancer sends the stream to
-	// one coordinator and its requests to another one, which does not pass them on.
-	maxStrays = 3
+	// maxStrays is how many streams in a row may be of no use. One is unknown to the coordinator
+	// that its requests come to, after a change of leader. More are if a load balancer sends the
+	// stream to one coordinator and its requests to another one, which does not pass them on. Others
+	// end within shortLived: a proxy on the way may cut them.
+	maxStrays  = 3
+	shortLived = time.Second
 	// maxSilence is how long a stream may say nothing; the coordinator sends keep-alives.
 	maxSilence = 3 * convert.KeepAlive
 	// leaveTimeout bounds how long it may take to say that callers went away. After that the
@@ -60,7 +62,7 @@ type waitStreams struct {
 	tried   chan struct{} // guarded by mu; closed and replaced after each attempt to begin one
 	failed  error         // guarded by mu; why the last one failed
 	refused time.Time     // guarded by mu; until then no stream is asked for
-	strays  int           // guarded by mu; streams in a row that were unknown to a coordinator
+	strays  int           // guarded by mu; streams in a row that were of no use
 	client  int           // of run alone: which client is next
 }
 
@@ -77,7 +79,7 @@ type waitStream struct {
 	client     bursarv1connect.AllocationServiceClient
 	background func(func())
 	cut        context.CancelFunc
-	began      time.Time
+	began      time.Time     // guarded by the lock of waitStreams
 	over       chan struct{} // closed when it has ended
 	strayed    bool          // guarded by the lock of waitStreams; a coordinator did not know it
 
@@ -107,7 +109,7 @@ func (w *waitStreams) read(ctx context.Context) {
 	silence := time.AfterFunc(firstMessage, func() { cancel(errSilent) })
 	defer silence.Stop()
 	stream := &waitStream{
-		client: w.clients[w.client], background: w.background, cut: func() { cancel(nil) }, began: time.Now(),
+		client: w.clients[w.client], background: w.background, cut: func() { cancel(nil) },
 		over: make(chan struct{}), waits: make(map[uint64]chan struct{}),
 	}
 	answers, err := stream.client.Await(ctx, &bursarv1.AwaitRequest{})
@@ -145,7 +147,7 @@ func (w *waitStreams) begun(stream *waitStream, err error) {
 	wire := connect.IsWireError(err)
 	switch code := connect.CodeOf(err); {
 	case err == nil:
-		w.current = stream
+		w.current, stream.began = stream, time.Now()
 	case code == connect.CodeUnimplemented, wire && code != connect.CodeUnavailable, errors.Is(err, errSilent):
 		w.refused = time.Now().Add(noStreamFor)
 		w.log.Debug("requests wait with calls of their own: the coordinator gives no stream", "error", err)
@@ -161,7 +163,11 @@ func (w *waitStreams) begun(stream *waitStream, err error) {
 func (w *waitStreams) ended(stream *waitStream) {
 	w.mu.Lock()
 	w.current = nil
-	if !stream.strayed {
+	switch lived := time.Since(stream.began); {
+	case stream.strayed: // is counted
+	case lived < shortLived:
+		w.strayedLocked("requests wait with calls of their own: their streams end as soon as they have begun: want no proxy that cuts streams between agents and coordinators", "lived", lived)
+	default:
 		w.strays = 0
 	}
 	w.mu.Unlock()
@@ -182,17 +188,23 @@ func (w *waitStreams) stray(stream *waitStream, why error) error {
 		if time.Since(stream.began) > noStreamFor {
 			w.strays = 0 // it was known for long
 		}
-		if w.strays++; w.strays == maxStrays {
-			w.log.Warn("requests wait with calls of their own: a coordinator that they come to does not know their stream: want one address for all calls of an agent", "streams", w.strays, "error", why)
-		}
-		if w.strays >= maxStrays {
-			w.refused = time.Now().Add(noStreamFor)
-		}
+		w.strayedLocked("requests wait with calls of their own: a coordinator that they come to does not know their stream: want one address for all calls of an agent", "error", why)
 	}
 	if w.strays >= maxStrays {
 		return errNoWaitStream
 	}
 	return unheard(why)
+}
+
+// strayedLocked counts a stream that was of no use. After maxStrays in a row none is asked for, and
+// a warning says why.
+func (w *waitStreams) strayedLocked(warning string, about ...any) {
+	if w.strays++; w.strays == maxStrays {
+		w.log.Warn(warning, append(about, "streams", w.strays)...)
+	}
+	if w.strays >= maxStrays {
+		w.refused = time.Now().Add(noStreamFor)
+	}
 }
 
 // stream returns the stream, if need be a new one. The error is errNoWaitStream if the coordinator

@@ -194,6 +194,57 @@ func TestRequestsWaitWithCallsOfTheirOwnIfTheirStreamIsNotKnown(t *testing.T) {
 }
 
 // Changes of leader that are far apart are no load balancer.
+// As behind a proxy that cuts streams.
+func TestRequestsWaitWithCallsOfTheirOwnIfStreamsEndAtOnce(t *testing.T) {
+	p := &playedStreams{allocate: waits, await: func(_ context.Context, a *connect.ServerStream[bursarv1.AwaitResponse]) error {
+		return says(0, a)
+	}}
+	inBubble(t, p, func(t *testing.T, streams *waitStreams) {
+		began := time.Now()
+		for asked := 1; ; asked++ {
+			_, err := streams.allocate(t.Context(), &bursarv1.AllocateRequest{})
+			if errors.Is(err, errNoWaitStream) {
+				break
+			}
+			if connect.CodeOf(err) != connect.CodeUnavailable || asked > maxStrays {
+				t.Fatalf("asked %d times: %v, want %v", asked, err, errNoWaitStream)
+			}
+			time.Sleep(relayRetryLast)
+		}
+		time.Sleep(noStreamFor)
+		if _, err := streams.allocate(t.Context(), &bursarv1.AllocateRequest{}); connect.CodeOf(err) != connect.CodeUnavailable {
+			t.Errorf("after %s: %v, want another stream", time.Since(began), err)
+		}
+	})
+}
+
+// As when nobody leads. A call of its own would last for the whole wait.
+func TestRequestsWaitWithAStreamAfterALongOutage(t *testing.T) {
+	leads := false
+	p := &playedStreams{allocate: waits, await: func(ctx context.Context, a *connect.ServerStream[bursarv1.AwaitResponse]) error {
+		if !leads {
+			return connect.NewError(connect.CodeUnavailable, errors.New("no coordinator is known to lead"))
+		}
+		err := says(0, a)
+		<-ctx.Done()
+		return err
+	}}
+	inBubble(t, p, func(t *testing.T, streams *waitStreams) {
+		for range 60 {
+			if _, err := streams.allocate(t.Context(), &bursarv1.AllocateRequest{}); connect.CodeOf(err) != connect.CodeUnavailable {
+				t.Fatalf("while nobody leads: %v", err)
+			}
+			time.Sleep(time.Second)
+		}
+		leads = true
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := streams.allocate(ctx, &bursarv1.AllocateRequest{}); connect.CodeOf(err) != connect.CodeDeadlineExceeded {
+			t.Errorf("after the outage: %v, want a wait with the stream", err)
+		}
+	})
+}
+
 func TestAStreamThatWasKnownForLongIsTheFirstThatStrays(t *testing.T) {
 	streams := newWaitStreams(nil, nil, nil, slog.New(slog.DiscardHandler))
 	for n := 1; n <= 2*maxStrays; n++ {
