@@ -27,8 +27,8 @@ const (
 	firstMessage = 3 * time.Second
 	// maxStrays is how many streams in a row may be of no use. One is unknown to the coordinator
 	// that its requests come to, after a change of leader. More are if a load balancer sends the
-	// stream to one coordinator and its requests to another one, which does not pass them on. Others
-	// end within shortLived: a proxy on the way may cut them.
+	// stream to one coordinator and its requests to another one, which does not pass them on.
+	// Others end within shortLived: a proxy on the way may cut them.
 	maxStrays  = 3
 	shortLived = time.Second
 	// maxSilence is how long a stream may say nothing; the coordinator sends keep-alives.
