@@ -47,6 +47,9 @@ external clusters are known, and which are not.`,
 			if teamErr != nil {
 				return teamErr
 			}
+			if own := ofLeader(team); err != nil && own != nil { // elected after the last attempt
+				res, err = own, nil
+			}
 			if err != nil {
 				if err := c.printLeaderlessTeam(team); err != nil {
 					return err

@@ -66,8 +66,17 @@ func ask(ctx context.Context, coordinator discovery.Coordinator, options []clien
 
 // leaderless reports whether some of several coordinators answer, and none of them leads.
 func leaderless(team []member) bool {
-	return slices.ContainsFunc(team, func(m member) bool { return m.err == nil }) &&
-		!slices.ContainsFunc(team, func(m member) bool { return m.status.GetIsLeader() })
+	return slices.ContainsFunc(team, func(m member) bool { return m.err == nil }) && ofLeader(team) == nil
+}
+
+// ofLeader returns what the one that leads says; nil: none does.
+func ofLeader(team []member) *bursarv1.StatusResponse {
+	for _, m := range team {
+		if m.status.GetIsLeader() {
+			return m.status
+		}
+	}
+	return nil
 }
 
 // memberJSON is one of several coordinators in the JSON of `bursar status`. What it does not say is

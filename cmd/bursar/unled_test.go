@@ -33,13 +33,52 @@ func (unled) Status(_ context.Context, q *bursarv1.StatusRequest) (*bursarv1.Sta
 // work depends on the answer.
 func TestStatusWhileNobodyLeadsSaysWhy(t *testing.T) {
 	t.Parallel()
+	code, took, stdout, stderr := statusOf(t, unled{})
+	if code == 0 || took > (leaderPatience+presentPatience)/2 {
+		t.Errorf("exit code %d after %s; want a failure after %s", code, took, leaderPatience)
+	}
+	for _, want := range []string{"waits for a leader", "v9", "the disk is full"} {
+		if !strings.Contains(stdout, want) {
+			t.Errorf("%q is missing in %q", want, stdout)
+		}
+	}
+	if !strings.Contains(stderr, "none of those that answer leads") {
+		t.Errorf("it says %q", stderr)
+	}
+}
+
+// late is a coordinator that leads as soon as it is asked for itself.
+type late struct {
+	bursarv1connect.UnimplementedClusterServiceHandler
+}
+
+func (late) Status(_ context.Context, q *bursarv1.StatusRequest) (*bursarv1.StatusResponse, error) {
+	if !q.GetAllowStale() {
+		return nil, connect.NewError(connect.CodeUnavailable, errors.New("no coordinator leads"))
+	}
+	return &bursarv1.StatusResponse{Version: "v9", IsLeader: true, Leader: "here", HostsHealthy: 17}, nil
+}
+
+// The last attempt may have been before a leader was elected.
+func TestStatusIsThatOfALeaderThatCameLate(t *testing.T) {
+	t.Parallel()
+	code, _, stdout, stderr := statusOf(t, late{})
+	if code != 0 || !strings.Contains(stdout, "17 healthy") || strings.Contains(stderr, "nobody answers") {
+		t.Errorf("exit code %d, prints %q and says %q", code, stdout, stderr)
+	}
+}
+
+// statusOf runs status against a coordinator alone.
+func statusOf(t *testing.T, coordinator bursarv1connect.ClusterServiceHandler) (code int, took time.Duration, stdout, stderr string) {
+	t.Helper()
 	mux := http.NewServeMux()
-	mux.Handle(bursarv1connect.NewClusterServiceHandler(unled{}))
+	mux.Handle(bursarv1connect.NewClusterServiceHandler(coordinator))
 	server := httptest.NewServer(mux)
 	defer server.Close()
+	dir := t.TempDir()
 	var files [2]*os.File
 	for i, name := range []string{"out", "err"} {
-		f, err := os.Create(filepath.Join(t.TempDir(), name))
+		f, err := os.Create(filepath.Join(dir, name))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -47,19 +86,15 @@ func TestStatusWhileNobodyLeadsSaysWhy(t *testing.T) {
 		files[i] = f
 	}
 	began := time.Now()
-	code := execute(t.Context(), []string{"status", "--addr", server.URL}, streams{os.Stdin, files[0], files[1]})
-	if took := time.Since(began); code == 0 || took > (leaderPatience+presentPatience)/2 {
-		t.Errorf("exit code %d after %s; want a failure after %s", code, took, leaderPatience)
-	}
-	for i, want := range [][]string{{"waits for a leader", "v9", "the disk is full"}, {"none of those that answer leads"}} {
-		text, err := os.ReadFile(files[i].Name())
+	code = execute(t.Context(), []string{"status", "--addr", server.URL}, streams{os.Stdin, files[0], files[1]})
+	took = time.Since(began)
+	var texts [2]string
+	for i, f := range files {
+		text, err := os.ReadFile(f.Name())
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, part := range want {
-			if !strings.Contains(string(text), part) {
-				t.Errorf("%s: %q is missing in %q", filepath.Base(files[i].Name()), part, text)
-			}
-		}
+		texts[i] = string(text)
 	}
+	return code, took, texts[0], texts[1]
 }
