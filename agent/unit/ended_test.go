@@ -6,6 +6,7 @@ import (
 	"os"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	systemd "github.com/coreos/go-systemd/v22/dbus"
 	"github.com/godbus/dbus/v5"
@@ -64,6 +65,11 @@ type ending struct {
 
 	unit  map[string]any // as it still is
 	times int            // how often it refuses
+	reset error          // what it says if it is asked to forget that the unit has failed
+}
+
+func (e *ending) ResetFailedUnitContext(ctx context.Context, name string) error {
+	return errors.Join(e.reset, e.played.ResetFailedUnitContext(ctx, name))
 }
 
 func (e *ending) StartTransientUnitContext(ctx context.Context, name, mode string, properties []systemd.Property, done chan<- string) (int, error) {
@@ -75,23 +81,33 @@ func (e *ending) StartTransientUnitContext(ctx context.Context, name, mode strin
 }
 
 func TestAUnitThatIsJustEndingIsStartedAnew(t *testing.T) {
+	running := map[string]any{"ActiveState": "active", "MainPID": uint32(7)}
+	gone := *dbus.NewError(noSuchUnit, []any{"Unit bursar-engine-e1.service not loaded."})
 	for name, test := range map[string]struct {
-		unit map[string]any
-		runs bool
+		unit  map[string]any
+		stays bool
+		reset error
 	}{
-		"inactive":     {unit: map[string]any{"ActiveState": "inactive"}},
-		"failed":       {unit: map[string]any{"ActiveState": "failed", "Result": "exit-code"}},
-		"deactivating": {unit: map[string]any{"ActiveState": "deactivating", "MainPID": uint32(0)}},
-		"running":      {unit: map[string]any{"ActiveState": "active", "MainPID": uint32(7)}, runs: true},
+		"inactive":                     {unit: map[string]any{"ActiveState": "inactive"}},
+		"failed":                       {unit: map[string]any{"ActiveState": "failed", "Result": "exit-code"}},
+		"failed, and gone by then":     {unit: map[string]any{"ActiveState": "failed", "Result": "exit-code"}, reset: gone},
+		"deactivating":                 {unit: map[string]any{"ActiveState": "deactivating", "MainPID": uint32(0)}},
+		"its keeper has not ended yet": {unit: running},
+		"its user makes it stay":       {unit: running, stays: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := &played{}
 				u := open(t, p)
-				u.conn = &ending{p, test.unit, 3}
+				times := 3
+				if test.stays {
+					times = 1000
+				}
+				u.conn = &ending{p, test.unit, times, test.reset}
+				began := time.Now()
 				_, err := u.Start(t.Context(), Service{ID: "e1", Command: []string{"/bin/true"}, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr})
-				if (err != nil) != test.runs || errors.Is(err, ErrNotStarted) {
-					t.Error(err)
+				if took := time.Since(began); (err != nil) != test.stays || errors.Is(err, ErrNotStarted) || took > goneRounds*goneInterval {
+					t.Errorf("%v after %s", err, took)
 				}
 			})
 		})

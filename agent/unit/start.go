@@ -26,8 +26,8 @@ const (
 	// adoptRounds is how often a tree is read again. An engine that forks all the time needs two
 	// or three rounds.
 	adoptRounds = 50
-	// A unit whose program has ended is there for some milliseconds more. The start of another one
-	// of its name waits for that, but not for long: the user can make it stay.
+	// A unit whose program ends, or has ended, is there for some milliseconds more. The start of
+	// another one of its name waits for that, but not for long: the user can make it stay.
 	goneInterval = 50 * time.Millisecond
 	goneRounds   = 40
 )
@@ -62,7 +62,11 @@ type Started struct {
 // at once, or that an earlier unit of its name is still there.
 var ErrNotStarted = errors.New("not started")
 
-const unitExists = "org.freedesktop.systemd1.UnitExists"
+// Names of systemd's errors.
+const (
+	unitExists = "org.freedesktop.systemd1.UnitExists"
+	noSuchUnit = "org.freedesktop.systemd1.NoSuchUnit"
+)
 
 // Start starts a service and returns when its program runs. If the error is ErrNotStarted, nothing
 // runs; if it is another one, that is not known.
@@ -208,8 +212,7 @@ func (u *Units) outside(s state, members []cgroup.Member) ([]cgroup.Member, erro
 func (u *Units) start(ctx context.Context, name string, properties []systemd.Property) error {
 	// A unit of this name that failed before is in the way.
 	if before, err := u.state(ctx, name); err == nil && before.active == "failed" {
-		err := u.call(ctx, func(c Conn) error { return c.ResetFailedUnitContext(ctx, name) }) //nolint:wrapcheck // below
-		if err != nil {
+		if err := u.forgetFailure(ctx, name); err != nil {
 			return fmt.Errorf("unit %s: %w", name, err)
 		}
 	}
@@ -239,13 +242,23 @@ func (u *Units) start(ctx context.Context, name string, properties []systemd.Pro
 	}
 }
 
-// ending waits a moment, and reports whether a unit that is there has no program any more.
+// forgetFailure lets systemd forget a unit that has failed, unless it has done so by itself.
+func (u *Units) forgetFailure(ctx context.Context, name string) error {
+	err := u.call(ctx, func(c Conn) error { return c.ResetFailedUnitContext(ctx, name) }) //nolint:wrapcheck // its callers name the unit
+	if refusal, refused := errors.AsType[dbus.Error](err); refused && refusal.Name == noSuchUnit {
+		return nil
+	}
+	return err
+}
+
+// ending waits a moment for a unit that is there to be gone. It reports whether it may be. A keeper
+// that has said why it starts no engine is there until it has ended.
 func (u *Units) ending(ctx context.Context, name string) bool {
 	s, err := u.state(ctx, name)
 	if err == nil && s.active == "failed" {
-		err = u.call(ctx, func(c Conn) error { return c.ResetFailedUnitContext(ctx, name) }) //nolint:wrapcheck // it is only looked at
+		err = u.forgetFailure(ctx, name)
 	}
-	if err != nil || s.runs() && s.mainPID != 0 {
+	if err != nil {
 		return false
 	}
 	timer := time.NewTimer(goneInterval)

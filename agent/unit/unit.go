@@ -370,7 +370,7 @@ func (u *Units) Remove(ctx context.Context, id string) error {
 		case s.runs():
 			err = u.removeEmpty(ctx, s)
 		case s.active == "failed":
-			err = u.call(ctx, func(c Conn) error { return c.ResetFailedUnitContext(ctx, name) }) //nolint:wrapcheck // below
+			err = u.forgetFailure(ctx, name)
 		}
 		if err != nil {
 			return fmt.Errorf("unit %s: %w", name, err)
