@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -61,8 +62,12 @@ func inBubble(t *testing.T, p *playedStreams, test func(*testing.T, *waitStreams
 		defer server.Close()
 		transport := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
 			near, far := net.Pipe()
-			listener.conns <- far
-			return near, nil
+			select {
+			case listener.conns <- far:
+				return near, nil
+			case <-listener.closed: // the test is over
+				return nil, net.ErrClosed
+			}
 		}}
 		defer transport.CloseIdleConnections()
 		client := bursarv1connect.NewAllocationServiceClient(&http.Client{Transport: transport}, "http://coordinator")
@@ -196,24 +201,32 @@ func TestRequestsWaitWithCallsOfTheirOwnIfTheirStreamIsNotKnown(t *testing.T) {
 // Changes of leader that are far apart are no load balancer.
 // As behind a proxy that cuts streams.
 func TestRequestsWaitWithCallsOfTheirOwnIfStreamsEndAtOnce(t *testing.T) {
+	var begun atomic.Int64
 	p := &playedStreams{allocate: waits, await: func(_ context.Context, a *connect.ServerStream[bursarv1.AwaitResponse]) error {
+		begun.Add(1)
 		return says(0, a)
 	}}
 	inBubble(t, p, func(t *testing.T, streams *waitStreams) {
-		began := time.Now()
-		for asked := 1; ; asked++ {
+		ask := func() error {
 			_, err := streams.allocate(t.Context(), &bursarv1.AllocateRequest{})
+			time.Sleep(relayRetryLast)
+			return err
+		}
+		for asked := 1; ; asked++ {
+			err := ask()
 			if errors.Is(err, errNoWaitStream) {
 				break
 			}
 			if connect.CodeOf(err) != connect.CodeUnavailable || asked > maxStrays {
 				t.Fatalf("asked %d times: %v, want %v", asked, err, errNoWaitStream)
 			}
-			time.Sleep(relayRetryLast)
+		}
+		if err := ask(); !errors.Is(err, errNoWaitStream) || begun.Load() != maxStrays {
+			t.Errorf("%v after %d streams, want %v after %d", err, begun.Load(), errNoWaitStream, maxStrays)
 		}
 		time.Sleep(noStreamFor)
-		if _, err := streams.allocate(t.Context(), &bursarv1.AllocateRequest{}); connect.CodeOf(err) != connect.CodeUnavailable {
-			t.Errorf("after %s: %v, want another stream", time.Since(began), err)
+		if err := ask(); begun.Load() != maxStrays+1 {
+			t.Errorf("%v after %d streams, want another one", err, begun.Load())
 		}
 	})
 }
