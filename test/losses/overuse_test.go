@@ -27,11 +27,13 @@ func TestGreedyEnginesAreStopped(t *testing.T) {
 	fair.tell(fmt.Sprint("hold ", engineMemory/2))
 	all := append([]*engine{fair, repentant, stubborn}, greedy...)
 	p.right(all)
-	for _, e := range append([]*engine{repentant, stubborn}, greedy...) {
-		e.tell(fmt.Sprint("hold ", 2*engineMemory))
-	}
+	// First and alone: to take so much may last a second, and its grace is short.
+	repentant.tell(fmt.Sprint("hold ", 2*engineMemory))
 	p.flagged(repentant, bursarv1.OverUsePolicy_OVER_USE_POLICY_KILL)
 	repentant.tell("hold 1")
+	for _, e := range append([]*engine{stubborn}, greedy...) {
+		e.tell(fmt.Sprint("hold ", 2*engineMemory))
+	}
 	for _, e := range greedy {
 		eventually(t, e.name+" is stopped", func() error {
 			if state := p.read(e.id).GetState(); state != released {
