@@ -254,7 +254,7 @@ func (l *load) restart(servers ...*consul.Server) {
 
 func (l *load) consulLosesLeader() {
 	var leader *consul.Server
-	eventually(l.t, "Consul's leader", func() error {
+	eventually(l.t, "Consul has a leader, and can lose it", func() error {
 		asked, err := l.consuls[0].Client()
 		if err != nil {
 			return err
@@ -262,6 +262,14 @@ func (l *load) consulLosesLeader() {
 		address, err := asked.Status().Leader()
 		if err != nil {
 			return err
+		}
+		// A server that was away votes again only after a while.
+		health, err := asked.Operator().AutopilotServerHealth(nil)
+		if err != nil {
+			return err
+		}
+		if health.FailureTolerance < 1 {
+			return fmt.Errorf("without it Consul has none: %+v", health.Servers)
 		}
 		for i, s := range l.consuls {
 			if strings.HasPrefix(address, l.members[i].consul.Address.String()+":") {
