@@ -2,21 +2,21 @@ package forward
 
 import (
 	"errors"
-	"os"
 	"testing"
 
-	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/reflect/protodesc"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
-	"google.golang.org/protobuf/types/descriptorpb"
 
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+	"github.com/bursar/bursar/test/baseline"
 )
 
 func TestEveryProcedureCanBePassedOn(t *testing.T) {
 	unary, streams := unaryProcedures(), streamProcedures()
-	before := baseline(t)
+	before, err := baseline.Files("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, file := range []protoreflect.FileDescriptor{
 		bursarv1.File_bursar_v1_allocation_proto, bursarv1.File_bursar_v1_host_proto, bursarv1.File_bursar_v1_quota_proto,
 		bursarv1.File_bursar_v1_queue_proto, bursarv1.File_bursar_v1_cluster_proto,
@@ -38,22 +38,4 @@ func TestEveryProcedureCanBePassedOn(t *testing.T) {
 			}
 		}
 	}
-}
-
-// baseline is the contract of the version before.
-func baseline(t *testing.T) *protoregistry.Files {
-	t.Helper()
-	encoded, err := os.ReadFile("../../proto/baseline.binpb")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var set descriptorpb.FileDescriptorSet
-	if err := proto.Unmarshal(encoded, &set); err != nil {
-		t.Fatal(err)
-	}
-	files, err := protodesc.NewFiles(&set)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return files
 }

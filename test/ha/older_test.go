@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/url"
-	"os"
 	"path/filepath"
 	"strconv"
 	"sync/atomic"
@@ -18,10 +17,10 @@ import (
 	"time"
 
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/reflect/protodesc"
 	"google.golang.org/protobuf/reflect/protoreflect"
-	"google.golang.org/protobuf/types/descriptorpb"
 	"google.golang.org/protobuf/types/dynamicpb"
+
+	"github.com/bursar/bursar/test/baseline"
 )
 
 // TestAgentsOneVersionBehind: coordinators are brought up to date before agents. Every coordinator
@@ -139,21 +138,10 @@ func (c *cluster) strip(body io.ReadCloser, kind protoreflect.MessageDescriptor,
 	return io.NopCloser(bytes.NewReader(known)), int64(len(known))
 }
 
-// baseline is the contract of the version before.
-const baseline = "proto/baseline.binpb"
-
 // readBaseline returns the unary methods of the contract's baseline by their paths.
 func readBaseline(t *testing.T) map[string]protoreflect.MethodDescriptor {
 	t.Helper()
-	encoded, err := os.ReadFile(filepath.Join("../..", baseline))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var set descriptorpb.FileDescriptorSet
-	if err := proto.Unmarshal(encoded, &set); err != nil {
-		t.Fatal(err)
-	}
-	files, err := protodesc.NewFiles(&set)
+	files, err := baseline.Files("../..")
 	if err != nil {
 		t.Fatal(err)
 	}

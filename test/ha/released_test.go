@@ -19,6 +19,8 @@ import (
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/descriptorpb"
+
+	"github.com/bursar/bursar/test/baseline"
 )
 
 // TestTheVersionBeforeIsTheReleasedOne: the upgrade tests run against a commit before this
@@ -98,7 +100,7 @@ func TestAWrongVersionBeforeIsFound(t *testing.T) {
 		t.Fatal(err)
 	}
 	git("init", "-q", "-b", "main")
-	write(baseline, string(set))
+	write(baseline.File, string(set))
 	released := commit(1, contract("A"))
 	git("checkout", "-q", "-b", "elsewhere")
 	elsewhere := commit(1, contract("A"))
@@ -177,13 +179,9 @@ func checkReleased(tree repository, commit string, schema int) error {
 // checkContract compares the contract that a commit's code was generated from with the baseline.
 // Both are moved at a release.
 func checkContract(tree repository, commit string) error {
-	encoded, err := os.ReadFile(filepath.Join(string(tree), baseline))
+	set, err := baseline.Read(string(tree))
 	if err != nil {
 		return err
-	}
-	var set descriptorpb.FileDescriptorSet
-	if err := proto.Unmarshal(encoded, &set); err != nil {
-		return fmt.Errorf("%s: %w", baseline, err)
 	}
 	want, has := make(map[string]bool), make(map[string]bool)
 	for _, file := range set.GetFile() {
@@ -214,7 +212,7 @@ func checkContract(tree repository, commit string) error {
 	}
 	maps.DeleteFunc(has, func(name string, _ bool) bool { defer delete(want, name); return want[name] })
 	return fmt.Errorf("the contract of %s is not %s, which a release moves with it: it has %v, and not %v",
-		commit, baseline, slices.Sorted(maps.Keys(has)), slices.Sorted(maps.Keys(want)))
+		commit, baseline.File, slices.Sorted(maps.Keys(has)), slices.Sorted(maps.Keys(want)))
 }
 
 // addNames adds the messages and fields of a file.
