@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"path/filepath"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/coordinator/store"
@@ -14,8 +17,12 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// historyStep is how many rows are committed, or indexed, at a time.
-const historyStep = 5000
+// Rows that are committed, and indexed, at a time. A coordinator indexes 500 at a time, which takes
+// longer as a whole.
+const (
+	historyStep  = 5000
+	indexingStep = 50_000
+)
 
 // historySuite measures the first page of a long history on each store.
 func historySuite(ctx context.Context, r *run) (err error) {
@@ -34,36 +41,67 @@ func historySuite(ctx context.Context, r *run) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, server.Close()) }()
-	if err := r.historyOn(ctx, w, "sqlite", filepath.Join(r.dir, "history", "bursar.db")); err != nil {
-		return err
+	stores := []*filledHistory{{name: "sqlite", where: filepath.Join(r.dir, "history", "bursar.db")}, {name: "postgres", where: database}}
+	defer func() {
+		for _, f := range stores {
+			if f.store != nil {
+				err = errors.Join(err, f.store.Close())
+			}
+		}
+	}()
+	filling, until := errgroup.WithContext(ctx)
+	if r.history == 0 {
+		filling.SetLimit(1) // their rates are to be compared
 	}
-	return r.historyOn(ctx, w, "postgres", database)
-}
-
-// historyOn fills a store and searches it.
-func (r *run) historyOn(ctx context.Context, w *workload, name, where string) (err error) {
-	s, err := opener.Open(ctx, where, opener.Options{Migrate: true})
-	if err != nil {
-		return err
+	for _, f := range stores {
+		filling.Go(func() error { return f.fill(until, w, r.log) })
 	}
-	defer func() { err = errors.Join(err, s.Close()) }()
-	meta, err := s.Lead(ctx, 0)
-	if err != nil {
-		return err
+	if err := filling.Wait(); err != nil {
+		return err //nolint:wrapcheck // says which store
 	}
-	began := time.Now()
-	if err := writeHistory(ctx, w, s, meta.Epoch); err != nil {
-		return err
-	}
-	r.line("history/"+name+"-written", float64(w.History)/time.Since(began).Seconds(), "rows/s", 0)
-	began = time.Now()
-	for n := historyStep; n == historyStep; {
-		if n, err = s.IndexHistory(ctx, meta.Epoch, ledger.At(time.Now()), historyStep); err != nil {
-			return fmt.Errorf("index: %w", err)
+	for _, f := range stores {
+		r.line("history/"+f.name+"-written", float64(w.History)/f.written.Seconds(), "rows/s", 0)
+		r.line("history/"+f.name+"-indexed", float64(w.History)/f.indexed.Seconds(), "rows/s", 0)
+		if err := r.searchHistory(ctx, w, f.name, f.store); err != nil {
+			return err
 		}
 	}
-	r.line("history/"+name+"-indexed", float64(w.History)/time.Since(began).Seconds(), "rows/s", 0)
-	return r.searchHistory(ctx, w, name, s)
+	return nil
+}
+
+// filledHistory is a store with a history, and how long it took to write it and its index.
+type filledHistory struct {
+	name, where      string
+	store            store.Store
+	written, indexed time.Duration
+}
+
+// fill says on log how far it has come, for a history that takes hours.
+func (f *filledHistory) fill(ctx context.Context, w *workload, log io.Writer) (err error) {
+	if f.store, err = opener.Open(ctx, f.where, opener.Options{Migrate: true}); err != nil {
+		return fmt.Errorf("%s: %w", f.name, err)
+	}
+	meta, err := f.store.Lead(ctx, 0)
+	if err != nil {
+		return fmt.Errorf("%s: %w", f.name, err)
+	}
+	began := time.Now()
+	if err := writeHistory(ctx, w, f.store, meta.Epoch); err != nil {
+		return fmt.Errorf("%s: %w", f.name, err)
+	}
+	f.written = time.Since(began)
+	fmt.Fprintf(log, "history/%s: %d rows are written\n", f.name, w.History)
+	began = time.Now()
+	for n, done := indexingStep, 0; n == indexingStep; {
+		if n, err = f.store.IndexHistory(ctx, meta.Epoch, ledger.At(time.Now()), indexingStep); err != nil {
+			return fmt.Errorf("%s: index: %w", f.name, err)
+		}
+		if done += n; done%(20*indexingStep) == 0 {
+			fmt.Fprintf(log, "history/%s: %d rows are indexed\n", f.name, done)
+		}
+	}
+	f.indexed = time.Since(began)
+	return nil
 }
 
 func (r *run) searchHistory(ctx context.Context, w *workload, name string, s store.Store) error {

@@ -98,7 +98,7 @@ func execute(args []string, out, log io.Writer) int {
 	flags.SetOutput(log)
 	name := flags.String("name", "", "run only the suites whose name matches this regular expression: "+names())
 	short := flags.Bool("short", false, "a few seconds in all: shows that everything runs, the numbers mean little")
-	history := flags.Int("history", 0, "rows of the suite history (default: as its workload says; the design's size is 30000000)")
+	history := flags.Int("history", 0, "rows of the suite history, written to both stores at the same time (default: as its workload says, one store after the other; the design's size is 30000000)")
 	size := flags.String("size", "", "size of the suite failover: as its workload says, or full, the design's, which takes hours")
 	attack := flags.String("attack", "", "run only the attacks of the suite neighbours whose name matches this regular expression")
 	bursar := flags.String("bursar", "bin/bursar", "the binary to measure; `make build` makes it")

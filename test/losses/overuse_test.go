@@ -80,10 +80,10 @@ func TestOverUseIsWarnedOf(t *testing.T) {
 	p := startPlace(t, settings{})
 	e := p.launched("greedy")
 	p.right([]*engine{e})
-	// MiB: more than other things on this machine take and give back at the same time
-	const excess = 512
-	before := p.settledHeadroom(e, 0)
-	e.tell(fmt.Sprint("hold ", engineMemory+excess))
+	if promised := p.promised(e, 0); promised <= 0 || promised >= engineMemory*mib {
+		t.Errorf("%d bytes are promised to an engine that uses little", promised)
+	}
+	e.tell(fmt.Sprint("hold ", 8*engineMemory))
 	p.flagged(e, bursarv1.OverUsePolicy_OVER_USE_POLICY_WARN)
 	const series = `engines_over_use{dimension="memory",policy="warn"}`
 	p.inTime("both servers count it", func() error {
@@ -100,22 +100,9 @@ func TestOverUseIsWarnedOf(t *testing.T) {
 		t.Error("the agent's log does not say so")
 	}
 	p.right([]*engine{e}) // the entitlement in every account
-	fell := before - p.settledHeadroom(e, engineMemory+excess)
-	// Other programs of this machine have given as much back at the same time.
-	for attempt := 0; fell < excess/2*mib && attempt < 5; attempt++ {
-		e.tell("hold 1")
-		p.inTime("it gives back", func() error {
-			if a := p.read(e.id); a.GetUnreclaimableBytes() >= engineMemory*mib {
-				return fmt.Errorf("%v", a)
-			}
-			return nil
-		})
-		before = p.settledHeadroom(e, 0)
-		e.tell(fmt.Sprint("hold ", engineMemory+excess))
-		fell = before - p.settledHeadroom(e, engineMemory+excess)
-	}
-	if fell < excess/2*mib {
-		t.Errorf("the headroom fell by %d bytes, want about %d MiB", fell, excess)
+	// What it uses beyond that is gone from the memory that the sample has, and is not given out anew.
+	if promised := p.promised(e, 8*engineMemory); promised != 0 {
+		t.Errorf("%d bytes are promised to an engine that uses more than it is entitled to", promised)
 	}
 
 	e.tell("hold 1")
@@ -141,9 +128,10 @@ func TestOverUseIsWarnedOf(t *testing.T) {
 	p.right([]*engine{e})
 }
 
-// settledHeadroom is the host's headroom after an engine was measured to hold that many MiB, or
-// more.
-func (p *place) settledHeadroom(e *engine, mebibytes int64) (headroom int64) {
+// promised is how much less than what the machine has left the host's headroom is, in bytes, after
+// an engine was measured to hold that many MiB, or more. Both are of one sample: what else runs on
+// this machine takes and gives back any amount between two.
+func (p *place) promised(e *engine, mebibytes int64) (bytes int64) {
 	p.t.Helper()
 	eventually(p.t, "engine "+e.name+" is measured", func() error {
 		a := p.read(e.id)
@@ -154,10 +142,10 @@ func (p *place) settledHeadroom(e *engine, mebibytes int64) (headroom int64) {
 		if host.HeadroomBytes == nil {
 			return errors.New("no headroom is known")
 		}
-		headroom = host.GetHeadroomBytes()
+		bytes = host.GetSample().GetMemoryAvailableBytes() - host.GetSample().GetMemorySafetyBytes() - host.GetHeadroomBytes()
 		return nil
 	})
-	return headroom
+	return bytes
 }
 
 // Under the policy limit the kernel keeps an engine to its entitlement. If an engine wants more,
