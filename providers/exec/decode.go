@@ -9,7 +9,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/go-faster/jx"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/bursar/bursar/providers"
 	"github.com/bursar/bursar/resource"
@@ -26,11 +26,11 @@ func Decode(data []byte) (*Answer, error) {
 	}
 	var a Answer
 	queues := false
-	r := reader{jx.DecodeBytes(data)}
+	r := readerOf(data)
 	err := r.object("", "version, server, incarnation, untrusted, queues or applications", func(key, at string) (known bool, err error) {
 		switch key {
 		case "version":
-			err = r.json.Skip() // it was looked at
+			err = r.json.SkipValue() // it was looked at
 		case "server":
 			a.Server, err = r.text(at, maxText)
 		case "incarnation":
@@ -83,32 +83,30 @@ func wellFormed(data []byte) error {
 // checkVersion looks for the version first, so that an answer of a later one is refused for that,
 // and not for a field that is not known yet.
 func checkVersion(data []byte) error {
-	r := reader{jx.DecodeBytes(data)}
-	if got := r.json.Next(); got != jx.Object {
+	r := readerOf(data)
+	if r.json.PeekKind() != jsontext.KindBeginObject {
 		return r.mistyped("", "one JSON object")
 	}
 	found := false
-	err := r.json.Obj(func(_ *jx.Decoder, key string) error {
+	err := r.each(jsontext.KindEndObject, func() error {
+		key, err := r.string()
+		if err != nil {
+			return err
+		}
 		if key != "version" || found {
-			return r.json.Skip()
+			return r.json.SkipValue()
 		}
 		found = true
-		raw, err := r.json.Raw()
+		raw, err := r.json.ReadValue()
 		if err == nil && string(raw) != strconv.Itoa(Version) {
 			err = refuse("version", quoted(string(raw)), strconv.Itoa(Version))
 		}
 		return err
 	})
-	var wrong *AnswerError
-	switch {
-	case errors.As(err, &wrong):
-		return wrong
-	case err != nil:
-		return refuse("", quoted(err.Error()), "one JSON object")
-	case !found:
-		return missing("version", strconv.Itoa(Version))
+	if err == nil && !found {
+		err = missing("version", strconv.Itoa(Version))
 	}
-	return nil
+	return err
 }
 
 // queue reads one queue.

@@ -1,13 +1,14 @@
 package exec
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"strconv"
 	"strings"
 	"unicode/utf8"
 
-	"github.com/go-faster/jx"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/bursar/bursar/internal/spelling"
 	"github.com/bursar/bursar/resource"
@@ -15,16 +16,48 @@ import (
 
 // reader reads the values of an answer that is well-formed JSON. Each of its methods is given the
 // field that it reads, for errors.
-type reader struct{ json *jx.Decoder }
+type reader struct{ json *jsontext.Decoder }
+
+// readerOf leaves keys that occur twice to object, which names them.
+func readerOf(data []byte) reader {
+	return reader{jsontext.NewDecoder(bytes.NewBuffer(data), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))}
+}
+
+// each enters the object or array that comes next, and leaves it. piece reads what is in it.
+func (r reader) each(end jsontext.Kind, piece func() error) error {
+	if _, err := r.json.ReadToken(); err != nil {
+		return r.syntax(err)
+	}
+	for r.json.PeekKind() != end {
+		if err := piece(); err != nil {
+			return r.syntax(err)
+		}
+	}
+	_, err := r.json.ReadToken()
+	return r.syntax(err)
+}
+
+// string reads a string, or a key.
+func (r reader) string() (string, error) {
+	token, err := r.json.ReadToken()
+	if err != nil {
+		return "", r.syntax(err)
+	}
+	return token.String(), nil
+}
 
 // object reads an object. field reads the value of a key, whose own field is at; it says whether
 // there is such a key, and reads nothing if not. keys are those that there are.
 func (r reader) object(within, keys string, field func(key, at string) (known bool, err error)) error {
-	if r.json.Next() != jx.Object {
+	if r.json.PeekKind() != jsontext.KindBeginObject {
 		return r.mistyped(within, "an object")
 	}
 	seen := make(map[string]bool)
-	return r.syntax(r.json.Obj(func(_ *jx.Decoder, key string) error {
+	return r.each(jsontext.KindEndObject, func() error {
+		key, err := r.string()
+		if err != nil {
+			return err
+		}
 		at := within
 		if at != "" {
 			at += "."
@@ -39,35 +72,35 @@ func (r reader) object(within, keys string, field func(key, at string) (known bo
 			err = refuse(at, quoted(key), "one of the fields "+keys)
 		}
 		return err
-	}))
+	})
 }
 
 // readList reads a list of at most so many items.
 func readList[T any](r reader, at string, most int, item func(at string) (T, error)) ([]T, error) {
-	if r.json.Next() != jx.Array {
+	if r.json.PeekKind() != jsontext.KindBeginArray {
 		return nil, r.mistyped(at, "a list")
 	}
 	var list []T
-	return list, r.syntax(r.json.Arr(func(*jx.Decoder) error {
+	return list, r.each(jsontext.KindEndArray, func() error {
 		if len(list) == most {
 			return refuse(at, fmt.Sprintf("more than %d of them", most), fmt.Sprintf("at most %d", most))
 		}
 		value, err := item(fmt.Sprintf("%s[%d]", at, len(list)))
 		list = append(list, value)
 		return err
-	}))
+	})
 }
 
 // text reads a text of at most so many characters; 0: of any length. Texts are shown to people, so
 // what a terminal would act on is refused.
 func (r reader) text(at string, most int) (string, error) {
-	if r.json.Next() != jx.String {
+	if r.json.PeekKind() != jsontext.KindString {
 		return "", r.mistyped(at, "a text")
 	}
-	text, err := r.json.Str()
+	text, err := r.string()
 	switch {
 	case err != nil:
-		return "", r.syntax(err)
+		return "", err
 	case text == "":
 		return "", refuse(at, `""`, "a text, or no such field")
 	case strings.ContainsFunc(text, func(r rune) bool { return !strconv.IsPrint(r) }):
@@ -79,22 +112,23 @@ func (r reader) text(at string, most int) (string, error) {
 }
 
 func (r reader) boolean(at string) (bool, error) {
-	if r.json.Next() != jx.Bool {
+	switch kind := r.json.PeekKind(); kind {
+	case jsontext.KindTrue, jsontext.KindFalse:
+		return kind == jsontext.KindTrue, r.syntax(r.json.SkipValue())
+	default:
 		return false, r.mistyped(at, "true or false")
 	}
-	value, err := r.json.Bool()
-	return value, r.syntax(err)
 }
 
 // scalar reads a number or a text, as it is written and as it is shown in an error.
 func (r reader) scalar(at, want string) (text, shown string, err error) {
-	switch r.json.Next() {
-	case jx.Number:
-		number, err := r.json.Num()
+	switch r.json.PeekKind() {
+	case jsontext.KindNumber:
+		number, err := r.json.ReadValue()
 		return string(number), printable(string(number)), r.syntax(err)
-	case jx.String:
-		text, err := r.json.Str()
-		return text, quoted(text), r.syntax(err)
+	case jsontext.KindString:
+		text, err := r.string()
+		return text, quoted(text), err
 	default:
 		return "", "", r.mistyped(at, want)
 	}
@@ -217,7 +251,7 @@ func (r reader) custom(at string) (map[string]int64, error) {
 
 // mistyped refuses a value that is of another kind.
 func (r reader) mistyped(at, want string) error {
-	raw, err := r.json.Raw()
+	raw, err := r.json.ReadValue()
 	if err != nil {
 		return r.syntax(err)
 	}

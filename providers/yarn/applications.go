@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-faster/jx"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/bursar/bursar/providers"
 	"github.com/bursar/bursar/resource"
@@ -225,7 +225,7 @@ func (s *server) application(ctx context.Context, id string) (providers.Applicat
 	err := s.get(ctx, "/apps/"+url.PathEscape(id), values("deSelects", "resourceRequests"), func(body io.Reader) error {
 		return readAnswer(body, func(r *reader, key []byte) error {
 			if string(key) != "app" {
-				return r.json.Skip()
+				return r.skip()
 			}
 			return r.object(func(key []byte) error { return said.field(r, key) })
 		})
@@ -286,7 +286,7 @@ func (a *applicationAnswer) field(r *reader, key []byte) (err error) {
 	case "resourceInfo":
 		err = r.object(func(key []byte) error {
 			if string(key) != "resourceUsagesByPartition" {
-				return r.json.Skip()
+				return r.skip()
 			}
 			return readList(r, "resourceUsagesByPartition", applicationUsage, func(u *usage) error {
 				a.usages = append(a.usages, *u)
@@ -294,7 +294,7 @@ func (a *applicationAnswer) field(r *reader, key []byte) (err error) {
 			})
 		})
 	default:
-		err = r.json.Skip()
+		err = r.skip()
 	}
 	return err
 }
@@ -305,11 +305,10 @@ const mostPassage = 2048
 
 // passage returns the beginning of the text that comes next, with its words one blank apart.
 func (r *reader) passage() (string, error) {
-	if r.json.Next() != jx.String {
-		return "", r.json.Skip()
+	if r.next() != jsontext.KindString {
+		return "", r.skip()
 	}
-	b, err := r.json.StrAppend(r.scratch[:0])
-	r.scratch = b
+	b, err := r.unquoted()
 	return strings.ToValidUTF8(strings.Join(strings.Fields(string(b[:min(len(b), mostPassage)])), " "), "?"), err
 }
 
@@ -334,7 +333,7 @@ func applicationUsage(r *reader, u *usage, key []byte) (err error) {
 	case "reserved":
 		u.reserved, err = r.vector(rolePromised)
 	default:
-		err = r.json.Skip()
+		err = r.skip()
 	}
 	return err
 }

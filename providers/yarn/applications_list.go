@@ -79,7 +79,7 @@ func readApplications(body io.Reader, wanted func(id string) bool, found map[str
 	}
 	err := readAnswer(body, func(r *reader, key []byte) error {
 		if string(key) != "apps" {
-			return r.json.Skip()
+			return r.skip()
 		}
 		there = true
 		return readList(r, "app", field, add)

@@ -8,18 +8,15 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/go-faster/jx"
+	"github.com/go-json-experiment/json/jsontext"
 )
-
-// smallBuffer is for answers that are mostly short, in bytes.
-const smallBuffer = 4 << 10
 
 // readAnswer reads one object and what comes behind it, and calls field with every key. field must
 // read the value.
 func readAnswer(r io.Reader, field func(*reader, []byte) error) error {
 	from := &stream{from: r}
-	answer := &reader{json: jx.Decode(from, smallBuffer), names: map[string]string{}}
-	if answer.json.Next() != jx.Object {
+	answer := &reader{tokens: tokensOf(from), names: map[string]string{}}
+	if answer.next() != jsontext.KindBeginObject {
 		return malformed("no object")
 	}
 	err := answer.object(func(key []byte) error { return field(answer, key) })
@@ -32,7 +29,7 @@ func readAnswer(r io.Reader, field func(*reader, []byte) error) error {
 	if err != nil {
 		return &AnswerError{Refusal: Malformed, Err: err}
 	}
-	if err := answer.json.Skip(); !errors.Is(err, io.EOF) {
+	if _, err := answer.json.ReadToken(); !errors.Is(err, io.EOF) {
 		return malformed("something comes behind the answer")
 	}
 	return nil
@@ -75,7 +72,7 @@ func (s *server) info(ctx context.Context) (clusterInfo, error) {
 	err := s.get(ctx, "/info", nil, func(body io.Reader) error {
 		return readAnswer(body, func(r *reader, key []byte) error {
 			if string(key) != "clusterInfo" {
-				return r.json.Skip()
+				return r.skip()
 			}
 			return r.object(func(key []byte) (err error) {
 				switch string(key) {
@@ -86,7 +83,7 @@ func (s *server) info(ctx context.Context) (clusterInfo, error) {
 				case "resourceManagerVersion":
 					info.version, err = r.text()
 				default:
-					err = r.json.Skip()
+					err = r.skip()
 				}
 				return err
 			})
@@ -128,22 +125,16 @@ func values(pairs ...string) url.Values {
 
 // label returns the one label of a machine, which comes in a list.
 func (r *reader) label() (string, error) {
-	if r.json.Next() != jx.Array {
+	if r.next() != jsontext.KindBeginArray {
 		return r.text()
 	}
-	elements, err := r.json.ArrIter()
-	if err != nil {
-		return "", err
-	}
 	label := ""
-	for elements.Next() {
+	err := r.array(func() error {
 		text, err := r.text()
-		if err != nil {
-			return "", err
-		}
 		if label == "" {
 			label = text
 		}
-	}
-	return label, elements.Err()
+		return err
+	})
+	return label, err
 }

@@ -7,13 +7,10 @@ import (
 	"io"
 	"slices"
 	"strings"
-
-	"github.com/go-faster/jx"
 )
 
 const (
-	bufferSize  = 64 << 10 // bytes of an answer that are held
-	excerptSize = 512      // bytes of a text that are looked at
+	excerptSize = 512 // bytes of a text that are looked at
 )
 
 // Decode reads an answer of /ws/v1/cluster/scheduler to its end. It holds no more of it than a
@@ -31,7 +28,7 @@ func Decode(r io.Reader) (*Scheduler, error) {
 		return nil, refuseText(string(text))
 	}
 	from := &stream{from: io.MultiReader(bytes.NewReader(head), r)}
-	a := answer{reader: reader{json: jx.Decode(from, bufferSize), names: map[string]string{}}}
+	a := answer{reader: reader{tokens: tokensOf(from), names: map[string]string{}}}
 	err = a.read()
 	if refused, is := errors.AsType[*AnswerError](err); is {
 		return nil, refused
@@ -93,7 +90,7 @@ func (a *answer) read() error {
 	if err := a.object(a.field); err != nil {
 		return err
 	}
-	if err := a.json.Skip(); !errors.Is(err, io.EOF) {
+	if _, err := a.json.ReadToken(); !errors.Is(err, io.EOF) {
 		return &AnswerError{Refusal: Malformed, Detail: "something comes behind the answer", Err: err}
 	}
 	return nil
@@ -120,12 +117,12 @@ func (a *answer) schedulerField(key []byte) error {
 	case "subCluster":
 		a.federated = true
 	}
-	return a.json.Skip()
+	return a.skip()
 }
 
 func (a *answer) exceptionField(key []byte) error {
 	if string(key) != "message" && string(key) != "exception" {
-		return a.json.Skip()
+		return a.skip()
 	}
 	text, err := a.prose()
 	if text != "" {

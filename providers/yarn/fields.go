@@ -3,7 +3,7 @@ package yarn
 import (
 	"strings"
 
-	"github.com/go-faster/jx"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/bursar/bursar/resource"
 )
@@ -123,8 +123,8 @@ func word(at func(*node) *string) nodeField {
 // nameAt is a name of the queue itself.
 func nameAt(at func(*node) *string) nodeField {
 	return func(r *reader, n *node) error {
-		text, tooLong, err := r.name()
-		*at(n), n.tooLong = text, n.tooLong || tooLong
+		text, size, err := r.name()
+		*at(n), n.tooLong = text, n.tooLong || size > maxName
 		return err
 	}
 }
@@ -139,8 +139,8 @@ func vector(as role, at func(*node) **resource.Vector) nodeField {
 
 // readType reads a text or, before 2.8, a list of one.
 func readType(r *reader, n *node) error {
-	if r.json.Next() == jx.Array {
-		return r.json.Arr(func(*jx.Decoder) error { return readType(r, n) })
+	if r.next() == jsontext.KindBeginArray {
+		return r.array(func() error { return readType(r, n) })
 	}
 	kind, err := r.text()
 	n.kind, n.leaf = kind, n.leaf || strings.HasSuffix(kind, "LeafQueueInfo")
@@ -196,7 +196,7 @@ func capacityField(r *reader, c *capacity, key []byte) (err error) {
 	case "maxAMLimitPercentage":
 		c.amPercent, err = r.percent()
 	default:
-		err = r.json.Skip()
+		err = r.skip()
 	}
 	return err
 }
@@ -223,7 +223,7 @@ func usageField(r *reader, u *usage, key []byte) (err error) {
 	case "amLimit":
 		u.amLimit, err = r.vector(roleLimit)
 	default:
-		err = r.json.Skip()
+		err = r.skip()
 	}
 	return err
 }
@@ -233,7 +233,7 @@ func usageField(r *reader, u *usage, key []byte) (err error) {
 func readChildren(r *reader, n *node) error {
 	if r.depth == maxDepth {
 		n.cut = true
-		return r.json.Skip()
+		return r.skip()
 	}
 	r.depth++
 	err := r.nodes(&n.children)
@@ -260,9 +260,9 @@ func queueField(r *reader, n *node, key []byte) error {
 		read, known = limitFields[string(key)]
 	}
 	if !known {
-		return r.json.Skip()
+		return r.skip()
 	}
-	name := string(key) // key is good until the next is read
+	name := string(key) // key is good until its value is read
 	err := read(r, n)
 	for _, figure := range r.figures {
 		n.absurd = append(n.absurd, name+" "+figure)

@@ -100,7 +100,7 @@ func userField(r *reader, u *userNode, key []byte) (err error) {
 			return fewPartitions(len(u.usages))
 		})
 	default:
-		err = r.json.Skip()
+		err = r.skip()
 	}
 	return err
 }

@@ -198,7 +198,7 @@ func (s *server) waiting(ctx context.Context) (list []waiting, err error) {
 	err = s.get(ctx, "/apps", values("states", "ACCEPTED", "limit", mostWaiting), func(body io.Reader) error {
 		return readAnswer(body, func(r *reader, key []byte) error {
 			if string(key) != "apps" {
-				return r.json.Skip()
+				return r.skip()
 			}
 			return readList(r, "app", waitingField, func(a *waitingAnswer) error {
 				if w, is := a.waiting(); is {
@@ -262,7 +262,7 @@ func requestField(r *reader, c *containerRequest, key []byte) (err error) {
 	case "numContainers":
 		c.containers, _, err = r.integer()
 	default:
-		err = r.json.Skip()
+		err = r.skip()
 	}
 	return err
 }

@@ -74,7 +74,7 @@ func (s *server) freePieces(ctx context.Context, byMemory bool) (pieces, error) 
 	err := s.get(ctx, "/nodes", values("states", "RUNNING"), func(body io.Reader) error {
 		return readAnswer(body, func(r *reader, key []byte) error {
 			if string(key) != "nodes" {
-				return r.json.Skip()
+				return r.skip()
 			}
 			return readList(r, "node", freeField, func(m *freeMachine) error {
 				if m.state != "" && m.state != "RUNNING" || !all {
@@ -112,7 +112,7 @@ func freeField(r *reader, m *freeMachine, key []byte) (err error) {
 	case "nodeLabels":
 		m.label, err = r.label()
 	default:
-		err = r.json.Skip()
+		err = r.skip()
 	}
 	return err
 }

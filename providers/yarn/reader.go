@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"unicode/utf8"
 
-	"github.com/go-faster/jx"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/bursar/bursar/internal/spelling"
 	"github.com/bursar/bursar/resource"
@@ -31,8 +31,8 @@ const (
 // a number may be quoted, one thing may stand for a list of one, and a value of an unexpected
 // shape counts as missing.
 type reader struct {
-	json    *jx.Decoder
-	scratch []byte
+	tokens
+
 	names   map[string]string
 	lists   int // lists that are open
 	depth   int // queues that are open
@@ -74,24 +74,6 @@ func fewPartitions(n int) error {
 	return nil
 }
 
-// object calls field for every key of the object that comes next, and passes over anything else.
-// field must read the value.
-func (r *reader) object(field func(key []byte) error) error {
-	if r.json.Next() != jx.Object {
-		return r.json.Skip()
-	}
-	keys, err := r.json.ObjIter()
-	if err != nil {
-		return err
-	}
-	for keys.Next() {
-		if err := field(keys.Key()); err != nil {
-			return err
-		}
-	}
-	return keys.Err()
-}
-
 // readList reads elements that may come as null, [..], {wrapper: [..]}, {wrapper: element}, an
 // element alone, or any of these within another. field reads one field of an element; add takes
 // the element.
@@ -100,17 +82,8 @@ func readList[T any](r *reader, wrapper string, field func(*reader, *T, []byte) 
 		return &AnswerError{Refusal: Excessive, Detail: "lists in lists"}
 	}
 	defer func() { r.lists-- }()
-	if r.json.Next() == jx.Array {
-		elements, err := r.json.ArrIter()
-		if err != nil {
-			return err
-		}
-		for elements.Next() {
-			if err := readList(r, wrapper, field, add); err != nil {
-				return err
-			}
-		}
-		return elements.Err()
+	if r.next() == jsontext.KindBeginArray {
+		return r.array(func() error { return readList(r, wrapper, field, add) })
 	}
 	var element *T
 	err := r.object(func(key []byte) error {
@@ -131,47 +104,42 @@ func readList[T any](r *reader, wrapper string, field func(*reader, *T, []byte) 
 // text returns the string that comes next; empty if it is none. It is one that only who runs the
 // cluster has chosen: too long a one is refused.
 func (r *reader) text() (string, error) {
-	text, tooLong, err := r.name()
-	if tooLong {
-		err = &AnswerError{Refusal: Excessive, Detail: "a name of " + strconv.Itoa(len(r.scratch)) + " bytes"}
+	text, size, err := r.name()
+	if size > maxName {
+		err = &AnswerError{Refusal: Excessive, Detail: "a name of " + strconv.Itoa(size) + " bytes"}
 	}
 	return text, err
 }
 
-// name is text for what a user of the cluster may have chosen: one that is too long is told, and
+// name is text for what a user of the cluster may have chosen: one of more than maxName bytes is
 // empty. Names are few and come often, so each is kept once.
-func (r *reader) name() (text string, tooLong bool, err error) {
-	if r.json.Next() != jx.String {
-		return "", false, r.json.Skip()
+func (r *reader) name() (text string, size int, err error) {
+	if r.next() != jsontext.KindString {
+		return "", 0, r.skip()
 	}
-	b, err := r.json.StrAppend(r.scratch[:0])
-	if err != nil {
-		return "", false, err
-	}
-	r.scratch = b
-	if len(b) > maxName {
-		return "", true, nil
+	b, err := r.unquoted()
+	if err != nil || len(b) > maxName {
+		return "", len(b), err
 	}
 	if s, known := r.names[string(b)]; known {
-		return s, false, nil
+		return s, len(b), nil
 	}
 	if !utf8.Valid(b) {
-		return "", false, malformed("a name that is not UTF-8")
+		return "", len(b), malformed("a name that is not UTF-8")
 	}
 	s := string(bytes.TrimSpace(b))
 	if len(r.names) < maxNames {
 		r.names[string(b)] = s
 	}
-	return s, false, nil
+	return s, len(b), nil
 }
 
 // prose returns the beginning of the string that comes next, on one line.
 func (r *reader) prose() (string, error) {
-	if r.json.Next() != jx.String {
-		return "", r.json.Skip()
+	if r.next() != jsontext.KindString {
+		return "", r.skip()
 	}
-	b, err := r.json.StrAppend(r.scratch[:0])
-	r.scratch = b
+	b, err := r.unquoted()
 	return excerpt(string(b[:min(len(b), excerptSize)])), err
 }
 
@@ -180,31 +148,27 @@ func excerpt(text string) string { return spelling.Line(text, maxExcerpt) }
 
 // boolean returns whether true comes next.
 func (r *reader) boolean() (bool, error) {
-	switch r.json.Next() {
-	case jx.Bool:
-		return r.json.Bool()
-	case jx.String:
+	switch kind := r.next(); kind {
+	case jsontext.KindTrue, jsontext.KindFalse:
+		return kind == jsontext.KindTrue, r.skip()
+	case jsontext.KindString:
 		s, err := r.text()
 		return s == "true", err
 	default:
-		return false, r.json.Skip()
+		return false, r.skip()
 	}
 }
 
 // digits returns the number that comes next as it is written, quoted or not; empty if it is none.
 func (r *reader) digits() ([]byte, error) {
-	switch r.json.Next() {
-	case jx.Number:
-		return r.json.Num()
-	case jx.String:
-		b, err := r.json.StrAppend(r.scratch[:0])
-		if err != nil {
-			return nil, err
-		}
-		r.scratch = b
-		return bytes.TrimSpace(b), nil
+	switch r.next() {
+	case jsontext.KindNumber:
+		return r.json.ReadValue()
+	case jsontext.KindString:
+		b, err := r.unquoted()
+		return bytes.TrimSpace(b), err
 	default:
-		return nil, r.json.Skip()
+		return nil, r.skip()
 	}
 }
 
@@ -323,7 +287,7 @@ func (r *reader) vector(as role) (*resource.Vector, error) {
 				return nil
 			})
 		default:
-			err = r.json.Skip()
+			err = r.skip()
 		}
 		return err
 	})
@@ -357,7 +321,7 @@ func amountField(r *reader, a *amount, key []byte) (err error) {
 	case "value":
 		a.value, a.there, err = r.integer()
 	default:
-		err = r.json.Skip()
+		err = r.skip()
 	}
 	return err
 }

@@ -17,8 +17,8 @@ const (
 
 // stream hands JSON on to a reader of JSON, with two changes. Words outside of strings that JSON
 // does not have, NaN, INF and Infinity, become empty strings: older ResourceManagers write a
-// number so if there is none. And no string or number is longer than fits a cluster, because the
-// reader behind it keeps these whole.
+// number so if there is none. And no string, number or key is longer than fits a cluster, because
+// the reader behind it keeps these whole, and the keys of all objects that are open.
 //
 // It keeps the first error of its source, so that this can be told from what is wrong with the
 // JSON.
@@ -29,6 +29,7 @@ type stream struct {
 	inString, escaped bool
 	nested            int // lists and objects that are open
 	length            int // of the string or number at hand
+	last              int // length of the last string
 	word              int // letters seen of a word that is being replaced
 	negative          bool
 }
@@ -82,6 +83,10 @@ func (s *stream) rewrite(p []byte) error {
 				s.nested++
 			case '}', ']':
 				s.nested--
+			case ':':
+				if s.last > maxName {
+					return &AnswerError{Refusal: Excessive, Detail: "a key of " + strconv.Itoa(s.last) + " bytes"}
+				}
 			}
 			if s.nested > maxNested {
 				return &AnswerError{Refusal: Excessive, Detail: "nested more than " + strconv.Itoa(maxNested) + " deep"}
@@ -102,7 +107,7 @@ func (s *stream) passString(p []byte, i int) int {
 		case c == '\\':
 			s.escaped = true
 		case c == '"':
-			s.inString, s.length = false, 0
+			s.inString, s.last, s.length = false, s.length+i-start, 0
 			return i
 		}
 	}

@@ -87,6 +87,7 @@ func TestDecodeRefusesWhatIsExcessive(t *testing.T) {
 		"a number":                    {queues + `{"numApplications":`, `1`, 1 << 20},
 		"a quoted number":             {queues + `{"numApplications":"`, `1`, 2 << 20},
 		"queues that are passed over": {queues, `{"queueName":"a","queues":{"queue":[`, 1 << 20},
+		"long keys of open objects":   {queues, `{"` + strings.Repeat("x", maxName+1) + `":`, 1 << 17},
 		"arrays in arrays":            {queues, `[`, 1 << 20},
 		"objects in objects":          {queues, `{"queue":`, 1 << 20},
 		"arrays passed over":          {`{"a":`, `[`, 1 << 20},

@@ -104,7 +104,7 @@ func (s *server) metrics(ctx context.Context) (metrics, error) {
 	err := s.get(ctx, "/metrics", nil, func(body io.Reader) error {
 		return readAnswer(body, func(r *reader, key []byte) error {
 			if string(key) != "clusterMetrics" {
-				return r.json.Skip()
+				return r.skip()
 			}
 			return r.object(func(key []byte) error {
 				there = true
@@ -133,7 +133,7 @@ func (m *metrics) field(r *reader, key []byte) (err error) {
 	case "totalClusterResourcesAcrossPartition":
 		m.across, err = r.vector(rolePromised)
 	default:
-		err = r.json.Skip()
+		err = r.skip()
 	}
 	return err
 }
@@ -181,7 +181,7 @@ func (s *server) nodes(ctx context.Context) (map[string]resource.Vector, error) 
 	err := s.get(ctx, "/nodes", values("states", "RUNNING"), func(body io.Reader) error {
 		return readAnswer(body, func(r *reader, key []byte) error {
 			if string(key) != "nodes" {
-				return r.json.Skip()
+				return r.skip()
 			}
 			there = true
 			return readList(r, "node", machineField, func(m *machine) error { return m.addTo(totals) })
@@ -208,7 +208,7 @@ func machineField(r *reader, m *machine, key []byte) (err error) {
 	case "nodeLabels":
 		m.label, err = r.label()
 	default:
-		err = r.json.Skip()
+		err = r.skip()
 	}
 	return err
 }

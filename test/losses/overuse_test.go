@@ -100,7 +100,7 @@ func TestOverUseIsWarnedOf(t *testing.T) {
 		t.Error("the agent's log does not say so")
 	}
 	p.right([]*engine{e}) // the entitlement in every account
-	// What it uses beyond that is gone from the memory that the sample has, and is not given out anew.
+	// What it uses beyond that the sample has no more, and nothing adds it again.
 	if promised := p.promised(e, 8*engineMemory); promised != 0 {
 		t.Errorf("%d bytes are promised to an engine that uses more than it is entitled to", promised)
 	}
