@@ -42,20 +42,20 @@ func (r Resource) Validate() error {
 		return tooMany("external", len(r.External), MaxExternal)
 	}
 	for i, e := range r.External {
-		at := "external[" + e.Address.String() + "]"
+		at := func() string { return "external[" + e.Address.String() + "]" }
 		if err := e.Address.check(); err != nil {
-			return err.within(at)
+			return err.within(at())
 		}
 		if i > 0 {
 			switch c := r.External[i-1].Compare(e.Address); {
 			case c == 0:
-				return &FieldError{at, "listed twice", "each address once"}
+				return &FieldError{at(), "listed twice", "each address once"}
 			case c > 0:
-				return &FieldError{at, "out of order", "parts sorted by address"}
+				return &FieldError{at(), "out of order", "parts sorted by address"}
 			}
 		}
 		if err := e.Vector.check(); err != nil {
-			return err.within(at)
+			return err.within(at())
 		}
 	}
 	return nil

@@ -62,6 +62,7 @@ func (l *Ledger) attachExternal(e *entry, creator *host) {
 // for attachExternal.
 func (l *Ledger) chargesOf(e *entry, creator *host, in func(*cluster) bool) (list []queueCharge) {
 	parts := e.Entitled.External
+	all := l.scratchCharges[:0]
 	for i := range parts {
 		c := l.cluster(ClusterName{parts[i].Kind, parts[i].Cluster})
 		if !in(c) {
@@ -69,13 +70,15 @@ func (l *Ledger) chargesOf(e *entry, creator *host, in func(*cluster) bool) (lis
 		}
 		own := c.queue(queueKey{parts[i].Path, parts[i].Partition}, creator)
 		if user := c.userOf(&e.Allocation); user != "" {
-			list = append(list, queueCharge{queue: own.userPart(user), own: true})
+			all = append(all, queueCharge{queue: own.userPart(user), own: true})
 		}
 		for q := own; q != nil; q = q.parent {
-			list = append(list, queueCharge{queue: q, own: q == own})
+			all = append(all, queueCharge{queue: q, own: q == own})
 		}
 	}
-	list = slices.Clip(mergeCharges(sortedCharges(list)))
+	list = slices.Clip(slices.Clone(mergeCharges(sortedCharges(all))))
+	clear(all)
+	l.scratchCharges = all
 	for i := range list {
 		t := &list[i]
 		t.queue.attached++

@@ -161,6 +161,8 @@ type Ledger struct {
 	unstored []unstored // in the order of their revisions
 	turn     uint64     // of the Placer's queries
 	scratch  []byte
+	// scratchCharges is empty between the calls of chargesOf.
+	scratchCharges []queueCharge
 
 	recorded int64    // see Recorded
 	auditor  *auditor // the audit that is under way; nil: none
