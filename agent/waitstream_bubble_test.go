@@ -106,6 +106,34 @@ func TestRequestsWaitWithCallsOfTheirOwnIfNoStreamIsHeard(t *testing.T) {
 	})
 }
 
+// A coordinator that answers at once that it does not lead is not asked for a stream as often as
+// there are requests that want one.
+func TestAttemptsToBeginAStreamHaveAPace(t *testing.T) {
+	var attempts atomic.Int64
+	p := &playedStreams{await: func(context.Context, *connect.ServerStream[bursarv1.AwaitResponse]) error {
+		attempts.Add(1)
+		return connect.NewError(connect.CodeUnavailable, errors.New("another one leads"))
+	}}
+	inBubble(t, p, func(t *testing.T, streams *waitStreams) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		var callers sync.WaitGroup
+		for range 50 {
+			callers.Go(func() {
+				for ctx.Err() == nil {
+					_, _ = streams.allocate(ctx, &bursarv1.AllocateRequest{})
+					time.Sleep(time.Millisecond)
+				}
+			})
+		}
+		callers.Wait()
+		// one at the beginning, and one at the end
+		if got, most := attempts.Load(), int64(time.Second/beginEvery)+1; got < most/2 || got > most {
+			t.Errorf("%d attempts in a second: want at most %d, and half of that", got, most)
+		}
+	})
+}
+
 func TestAStreamWithoutKeepAlivesIsCutAndAnotherOneBegun(t *testing.T) {
 	begun := 0
 	p := &playedStreams{allocate: waits, await: func(ctx context.Context, a *connect.ServerStream[bursarv1.AwaitResponse]) error {
