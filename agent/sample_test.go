@@ -53,9 +53,10 @@ func TestSwappingDoesNotChangeTheHeadroom(t *testing.T) {
 
 // An engine that is over its entitlement takes room from others, in RAM or in swap.
 func TestOveruseInSwapIsFelt(t *testing.T) {
-	for _, over := range []tenant{{100, 150, 0}, {100, 100, 50}, {100, 0, 150}} {
-		if got := headroom(1000, []tenant{over}); got != 850 {
-			t.Errorf("%+v: %d, want 850", over, got)
+	const mib = 1 << 20
+	for _, over := range []tenant{{100 * mib, 150 * mib, 0}, {100 * mib, 100 * mib, 50 * mib}, {100 * mib, 0, 150 * mib}} {
+		if got := headroom(1000*mib, []tenant{over}); got != 850*mib {
+			t.Errorf("%+v: %d, want 850 MiB", over, got)
 		}
 	}
 }

@@ -22,6 +22,7 @@ import (
 const (
 	historyStep  = 5000
 	indexingStep = 50_000
+	logEvery     = 1_000_000 // a multiple of both
 )
 
 // historySuite measures the first page of a long history on each store.
@@ -49,12 +50,12 @@ func historySuite(ctx context.Context, r *run) (err error) {
 			}
 		}
 	}()
-	filling, until := errgroup.WithContext(ctx)
+	filling, fillCtx := errgroup.WithContext(ctx)
 	if r.history == 0 {
 		filling.SetLimit(1) // their rates are to be compared
 	}
 	for _, f := range stores {
-		filling.Go(func() error { return f.fill(until, w, r.log) })
+		filling.Go(func() error { return f.fill(fillCtx, w, r.log) })
 	}
 	if err := filling.Wait(); err != nil {
 		return err //nolint:wrapcheck // says which store
@@ -85,19 +86,23 @@ func (f *filledHistory) fill(ctx context.Context, w *workload, log io.Writer) (e
 	if err != nil {
 		return fmt.Errorf("%s: %w", f.name, err)
 	}
+	progress := func(did string, rows int) {
+		if rows%logEvery == 0 {
+			fmt.Fprintf(log, "history/%s: %d rows are %s\n", f.name, rows, did)
+		}
+	}
 	began := time.Now()
-	if err := writeHistory(ctx, w, f.store, meta.Epoch); err != nil {
+	if err := writeHistory(ctx, w, f.store, meta.Epoch, progress); err != nil {
 		return fmt.Errorf("%s: %w", f.name, err)
 	}
 	f.written = time.Since(began)
-	fmt.Fprintf(log, "history/%s: %d rows are written\n", f.name, w.History)
 	began = time.Now()
 	for n, done := indexingStep, 0; n == indexingStep; {
 		if n, err = f.store.IndexHistory(ctx, meta.Epoch, ledger.At(time.Now()), indexingStep); err != nil {
 			return fmt.Errorf("%s: index: %w", f.name, err)
 		}
-		if done += n; done%(20*indexingStep) == 0 {
-			fmt.Fprintf(log, "history/%s: %d rows are indexed\n", f.name, done)
+		if done += n; n > 0 {
+			progress("indexed", done)
 		}
 	}
 	f.indexed = time.Since(began)
@@ -139,7 +144,7 @@ func (r *run) searchHistory(ctx context.Context, w *workload, name string, s sto
 
 // writeHistory commits allocations that have ended, a tenth of a second after each other, the last
 // of them an hour ago.
-func writeHistory(ctx context.Context, w *workload, s store.Store, epoch uint64) error {
+func writeHistory(ctx context.Context, w *workload, s store.Store, epoch uint64, progress func(did string, rows int)) error {
 	sets, err := w.sets()
 	if err != nil {
 		return err
@@ -163,6 +168,7 @@ func writeHistory(ctx context.Context, w *workload, s store.Store, epoch uint64)
 		if err := s.Commit(ctx, store.Batch{Epoch: epoch, Changes: c}); err != nil {
 			return fmt.Errorf("commit: %w", err)
 		}
+		progress("written", int(id-1))
 	}
 	return nil
 }

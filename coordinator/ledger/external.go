@@ -78,7 +78,7 @@ func (l *Ledger) chargesOf(e *entry, creator *host, in func(*cluster) bool) (lis
 	}
 	list = slices.Clip(slices.Clone(mergeCharges(sortedCharges(all))))
 	clear(all)
-	l.scratchCharges = all
+	l.scratchCharges = all[:0]
 	for i := range list {
 		t := &list[i]
 		t.queue.attached++

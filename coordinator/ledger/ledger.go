@@ -161,7 +161,7 @@ type Ledger struct {
 	unstored []unstored // in the order of their revisions
 	turn     uint64     // of the Placer's queries
 	scratch  []byte
-	// scratchCharges is empty between the calls of chargesOf.
+	// scratchCharges is what chargesOf works in; it is empty between its calls.
 	scratchCharges []queueCharge
 
 	recorded int64    // see Recorded

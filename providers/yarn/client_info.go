@@ -20,6 +20,9 @@ func readAnswer(r io.Reader, field func(*reader, []byte) error) error {
 		return malformed("no object")
 	}
 	err := answer.object(func(key []byte) error { return field(answer, key) })
+	if err == nil {
+		err = answer.end()
+	}
 	if _, is := errors.AsType[*AnswerError](err); is {
 		return err
 	}
@@ -27,10 +30,7 @@ func readAnswer(r io.Reader, field func(*reader, []byte) error) error {
 		return from.err
 	}
 	if err != nil {
-		return &AnswerError{Refusal: Malformed, Err: err}
-	}
-	if _, err := answer.json.ReadToken(); !errors.Is(err, io.EOF) {
-		return malformed("something comes behind the answer")
+		return malformedJSON(err)
 	}
 	return nil
 }

@@ -9,9 +9,8 @@ import (
 	"strings"
 )
 
-const (
-	excerptSize = 512 // bytes of a text that are looked at
-)
+// excerptSize is how many bytes of a text are looked at.
+const excerptSize = 512
 
 // Decode reads an answer of /ws/v1/cluster/scheduler to its end. It holds no more of it than a
 // buffer. The caller bounds how much it may read: an error of r is returned so that errors.As
@@ -37,7 +36,7 @@ func Decode(r io.Reader) (*Scheduler, error) {
 		return nil, readError(from.err)
 	}
 	if err != nil {
-		return nil, &AnswerError{Refusal: Malformed, Err: err}
+		return nil, malformedJSON(err)
 	}
 	return a.scheduler()
 }
@@ -90,10 +89,7 @@ func (a *answer) read() error {
 	if err := a.object(a.field); err != nil {
 		return err
 	}
-	if _, err := a.json.ReadToken(); !errors.Is(err, io.EOF) {
-		return &AnswerError{Refusal: Malformed, Detail: "something comes behind the answer", Err: err}
-	}
-	return nil
+	return a.end()
 }
 
 // field reads the outermost object. A federation router calls it otherwise, so whatever holds its

@@ -111,8 +111,8 @@ func (r *reader) text() (string, error) {
 	return text, err
 }
 
-// name is text for what a user of the cluster may have chosen: one of more than maxName bytes is
-// empty. Names are few and come often, so each is kept once.
+// name is text for what a user of the cluster may have chosen. It returns how many bytes it has; of
+// more than maxName it returns nothing else. Names are few and come often, so each is kept once.
 func (r *reader) name() (text string, size int, err error) {
 	if r.next() != jsontext.KindString {
 		return "", 0, r.skip()

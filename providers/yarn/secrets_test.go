@@ -41,11 +41,13 @@ func TestAServerThatRepeatsTheTokenInAnythingItSends(t *testing.T) {
 		"a long kind":          answerJSON(`{"scheduler":{"schedulerInfo":{"type":"` + strings.Repeat("x", 100) + token + `"}}}`),
 		"a long exception":     answerJSON(`{"RemoteException":{"exception":"x","message":"` + strings.Repeat("x", 100) + token + `"}}`),
 		"a text":               answerWith(200, strings.Repeat("x ", 60)+token, "Content-Type", "application/json"),
+		"a key":                answerJSON(`{"headers":{"` + token[:200] + `":nothing}}`),
+		"the end of a key":     answerJSON(`{"headers":{"` + strings.Repeat("x", 100) + token[:200] + `":`),
 		"a place in an answer": answerWith(302, "", "Location", "https://knox/login/?a#"+token),
 	} {
 		rm.does("/scheduler", answer)
 		_, err := p.Snapshot(t.Context())
-		if err == nil || strings.Contains(err.Error(), "eyJ") || len(err.Error()) > 1200 {
+		if err == nil || strings.Contains(err.Error(), "eyJ") || strings.Contains(err.Error(), "abcdefgh") || len(err.Error()) > 1200 {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -8,17 +8,18 @@ import (
 // What an answer may have in one piece. Lists of access control, of thousands of users, are the
 // longest strings that were seen.
 const (
-	maxString = 1 << 20 // bytes
-	maxNumber = 512     // bytes
-	// maxNested is how many lists and objects may stand in one another. A queue takes three. The
-	// reader behind has a bound of its own, which says nothing.
+	maxString = 1 << 20  // bytes
+	maxNumber = 512      // bytes
+	maxKeys   = 64 << 10 // bytes of the keys of all objects that are open
+	// maxNested is how many lists and objects may stand in one another. A queue takes three. It is
+	// below the bound of the reader behind, so that all bounds are told in the same words.
 	maxNested = 9000
 )
 
 // stream hands JSON on to a reader of JSON, with two changes. Words outside of strings that JSON
 // does not have, NaN, INF and Infinity, become empty strings: older ResourceManagers write a
-// number so if there is none. And no string, number or key is longer than fits a cluster, because
-// the reader behind it keeps these whole, and the keys of all objects that are open.
+// number so if there is none. And it bounds what the reader behind it keeps whole: strings, numbers,
+// the keys of all objects that are open, and blanks, of which one stands for several.
 //
 // It keeps the first error of its source, so that this can be told from what is wrong with the
 // JSON.
@@ -27,11 +28,12 @@ type stream struct {
 	err  error
 
 	inString, escaped bool
-	nested            int // lists and objects that are open
-	length            int // of the string or number at hand
-	last              int // length of the last string
-	word              int // letters seen of a word that is being replaced
-	negative          bool
+	length            int   // of the string or number at hand
+	last              int   // length of the last string
+	keys              []int // length of the last key of each object that is open; 0 of each list
+	open              int   // their sum
+	word              int   // letters seen of a word that is being replaced
+	negative, blank   bool  // what came last
 }
 
 // Read never returns nothing without an error: the reader behind it relies on that.
@@ -42,55 +44,74 @@ func (s *stream) Read(p []byte) (int, error) {
 		}
 		n, err := s.from.Read(p)
 		s.err = err
-		if refused := s.rewrite(p[:n]); refused != nil {
+		kept, refused := s.rewrite(p[:n])
+		if refused != nil {
 			s.err = refused
 			return 0, refused
 		}
-		if n > 0 {
-			return n, nil // the error, if any, comes with the next call
+		if kept > 0 {
+			return kept, nil // the error, if any, comes with the next call
 		}
 	}
 	return 0, nil
 }
 
-// rewrite reads the next bytes and replaces those words, in place and without changing their
-// number.
-func (s *stream) rewrite(p []byte) error {
+// rewrite reads the next bytes, replaces those words, and leaves out blanks, all in place. It
+// returns how many bytes are left.
+func (s *stream) rewrite(p []byte) (kept int, err error) {
 	for i := 0; i < len(p); i++ {
-		c := p[i]
 		if s.inString {
-			i = s.passString(p, i)
+			end := s.passString(p, i) + 1
 			if s.length > maxString {
-				return &AnswerError{Refusal: Excessive, Detail: "a string of more than 1 MiB"}
+				return 0, &AnswerError{Refusal: Excessive, Detail: "a string of more than 1 MiB"}
 			}
+			kept += copy(p[kept:], p[i:end])
+			i = end - 1
 			continue
 		}
+		c := p[i]
 		switch {
 		case c == '"':
 			s.inString, s.length, s.word, s.negative = true, 0, 0, false
-		case s.word > 0 && isLetter(c):
-			p[i] = s.replacement()
-		case c == 'N' || c == 'I':
-			p[i] = s.replacement()
+		case s.word > 0 && isLetter(c), c == 'N', c == 'I':
+			c = s.replacement()
 		case '0' <= c && c <= '9' || c == '.':
 			if s.length++; s.length > maxNumber {
-				return &AnswerError{Refusal: Excessive, Detail: "a number of more than 512 digits"}
+				return 0, &AnswerError{Refusal: Excessive, Detail: "a number of more than 512 digits"}
 			}
 		default:
 			s.length, s.word, s.negative = 0, 0, c == '-'
-			switch c {
-			case '{', '[':
-				s.nested++
-			case '}', ']':
-				s.nested--
-			case ':':
-				if s.last > maxName {
-					return &AnswerError{Refusal: Excessive, Detail: "a key of " + strconv.Itoa(s.last) + " bytes"}
-				}
+			if err := s.nest(c); err != nil {
+				return 0, err
 			}
-			if s.nested > maxNested {
-				return &AnswerError{Refusal: Excessive, Detail: "nested more than " + strconv.Itoa(maxNested) + " deep"}
-			}
+		}
+		before := s.blank
+		s.blank = isBlank(c)
+		if s.blank && before {
+			continue
+		}
+		p[kept] = c
+		kept++
+	}
+	return kept, nil
+}
+
+// nest follows the lists and objects that are open, and their keys.
+func (s *stream) nest(c byte) error {
+	last := len(s.keys) - 1
+	switch {
+	case c == '{' || c == '[':
+		if s.keys = append(s.keys, 0); len(s.keys) > maxNested {
+			return &AnswerError{Refusal: Excessive, Detail: "nested more than " + strconv.Itoa(maxNested) + " deep"}
+		}
+	case last < 0: // the reader behind refuses whatever else comes
+	case c == '}' || c == ']':
+		s.open -= s.keys[last]
+		s.keys = s.keys[:last]
+	case c == ':':
+		s.open += s.last - s.keys[last]
+		if s.keys[last] = s.last; s.open > maxKeys {
+			return &AnswerError{Refusal: Excessive, Detail: "more than 64 KiB of keys of objects that are open"}
 		}
 	}
 	return nil
@@ -130,3 +151,5 @@ func (s *stream) replacement() byte {
 }
 
 func isLetter(c byte) bool { return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' }
+
+func isBlank(c byte) bool { return c == ' ' || c == '\t' || c == '\r' || c == '\n' }

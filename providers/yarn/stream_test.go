@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -15,7 +16,8 @@ import (
 func TestStreamReplacesWordsThatAreNoJSON(t *testing.T) {
 	for in, want := range map[string]string{
 		`{"a":NaN}`:                      `{"a":"" }`,
-		`[INF,-INF,Infinity,-Infinity]`:  `["" ,-0  ,""      ,-0       ]`,
+		`[INF,-INF,Infinity,-Infinity]`:  `["" ,-0 ,"" ,-0 ]`,
+		"{\r\n\t \"a  b\" :\t\t 1}\n\n":  "{\r\"a  b\" :\t1}\n", // one blank of several
 		`{"NaN":"INF \"NaN\" \\","b":1}`: `{"NaN":"INF \"NaN\" \\","b":1}`,
 		`[true,false,null,1e5,1E-5,-1]`:  `[true,false,null,1e5,1E-5,-1]`,
 		`["\\",NaN,"\\\"",NaN]`:          `["\\","" ,"\\\"","" ]`,
@@ -87,7 +89,7 @@ func TestDecodeRefusesWhatIsExcessive(t *testing.T) {
 		"a number":                    {queues + `{"numApplications":`, `1`, 1 << 20},
 		"a quoted number":             {queues + `{"numApplications":"`, `1`, 2 << 20},
 		"queues that are passed over": {queues, `{"queueName":"a","queues":{"queue":[`, 1 << 20},
-		"long keys of open objects":   {queues, `{"` + strings.Repeat("x", maxName+1) + `":`, 1 << 17},
+		"long keys of open objects":   {queues, `{"` + strings.Repeat("x", 1000) + `":`, 1 << 17},
 		"arrays in arrays":            {queues, `[`, 1 << 20},
 		"objects in objects":          {queues, `{"queue":`, 1 << 20},
 		"arrays passed over":          {`{"a":`, `[`, 1 << 20},
@@ -117,6 +119,32 @@ func TestDecodeRefusesWhatIsExcessive(t *testing.T) {
 	}
 }
 
+// An answer is read as it comes, whatever it is made of.
+func TestDecodeHoldsNoMoreThanABuffer(t *testing.T) {
+	const size, most = 32 << 20, 1 << 20
+	const answer = `{"scheduler":{"schedulerInfo":{"queueName":"root"`
+	for name, test := range map[string]struct{ begin, piece, end string }{
+		"blanks before":               {"", " ", answer + "}}}"},
+		"blanks within":               {answer, "\n", "}}}"},
+		"blanks in what is skipped":   {`{"new":{"a":`, "\t ", "1}}"},
+		"blanks behind":               {answer + "}}}", "\r\n", ""},
+		"a word that is no JSON":      {answer + `,"new":`, "N", "}}}"},
+		"small values":                {`{"new":[0`, ",1", "]}"},
+		"an object in place of a key": {`{"scheduler":{{"a":[1`, ",1", "]}}}"},
+		"a list in place of a key":    {`{"scheduler":{[1`, ",1", "]}}"},
+		"keys of open objects":        {`{"new":`, `{"` + strings.Repeat("~", 1000) + `":`, ""},
+	} {
+		body := io.MultiReader(strings.NewReader(test.begin), io.LimitReader(&endless{piece: test.piece}, size), strings.NewReader(test.end))
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, err := Decode(body)
+		runtime.ReadMemStats(&after)
+		if got := after.TotalAlloc - before.TotalAlloc; got > most {
+			t.Errorf("%s: %d bytes were allocated, want at most %d (%v)", name, got, most, err)
+		}
+	}
+}
+
 // A root that is too long to be asked for is refused; a message of any length is not.
 func TestDecodeBoundsNames(t *testing.T) {
 	long := strings.Repeat("x", maxName+1)
@@ -131,6 +159,10 @@ func TestDecodeBoundsNames(t *testing.T) {
 	_, err = Decode(strings.NewReader("{\"scheduler\":{\"schedulerInfo\":{\"queueName\":\"\xff\"}}}"))
 	if e, is := errors.AsType[*AnswerError](err); !is || e.Refusal != Malformed {
 		t.Errorf("a name that is not UTF-8: the error is %v", err)
+	}
+	_, err = Decode(strings.NewReader("{\"scheduler\":{\"schedulerInfo\":{\"queueName\":\"\\u0061\xff\"}}}"))
+	if e, is := errors.AsType[*AnswerError](err); !is || e.Refusal != Malformed {
+		t.Errorf("one with an escape: the error is %v", err)
 	}
 }
 
@@ -164,7 +196,7 @@ func TestDecodePassesOverAByteOrderMark(t *testing.T) {
 func TestDecodeReturnsTheErrorOfItsReader(t *testing.T) {
 	body := payloads(t, ".json")["knox/scheduler.json"]
 	broken := errors.New("the connection is gone")
-	for n := range body {
+	for n := range len(body) + 1 {
 		_, err := Decode(io.MultiReader(bytes.NewReader(body[:n]), iotest.ErrReader(broken)))
 		if !errors.Is(err, broken) {
 			t.Fatalf("after %d bytes the error is %v", n, err)
@@ -173,9 +205,14 @@ func TestDecodeReturnsTheErrorOfItsReader(t *testing.T) {
 			t.Fatalf("after %d bytes the answer is to blame: %v", n, err)
 		}
 		_, err = Decode(bytes.NewReader(body[:n]))
-		if n <= len(bytes.TrimSpace(body)) {
-			if e, is := errors.AsType[*AnswerError](err); !is || e.Refusal != Malformed && e.Refusal != NotJSON {
+		if n < len(bytes.TrimSpace(body)) {
+			e, is := errors.AsType[*AnswerError](err)
+			if !is || e.Refusal != Malformed && e.Refusal != NotJSON {
 				t.Fatalf("cut to %d bytes the error is %v", n, err)
+			}
+			// wherever it is cut: each new text is logged
+			if got, want := e.Error(), "malformed: the answer ends early"; e.Refusal == Malformed && got != want {
+				t.Fatalf("cut to %d bytes: %s, want %s", n, got, want)
 			}
 		}
 	}

@@ -2,7 +2,10 @@ package yarn
 
 import (
 	"bytes"
+	"cmp"
+	"errors"
 	"io"
+	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -14,14 +17,14 @@ type tokens struct {
 	scratch []byte // the last string that had an escape in it
 }
 
-// tokensOf is lenient about what does not matter to a reader of queues: a key that comes twice, and
-// strings that are not UTF-8.
+// tokensOf lets a key come twice, as in readChildren, and strings that are not UTF-8 where nobody
+// looks at them.
 func tokensOf(from io.Reader) tokens {
 	return tokens{json: jsontext.NewDecoder(from, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))}
 }
 
-// next is the kind of the value that comes next. It is none of jsontext's kinds if there is no
-// value; whatever is called then returns why.
+// next is the kind of what comes next: of a value, or the end of an object or a list. It is
+// KindInvalid if that is no JSON; whatever is called then returns why.
 func (t *tokens) next() jsontext.Kind { return t.json.PeekKind() }
 
 // skip passes over the value that comes next.
@@ -34,6 +37,10 @@ func (t *tokens) object(field func(key []byte) error) error {
 		return t.skip()
 	}
 	return t.each(jsontext.KindEndObject, func() error {
+		if t.next() != jsontext.KindString { // another value would be read whole
+			_, err := t.json.ReadToken()
+			return cmp.Or(err, errors.New("a key that is no string"))
+		}
 		key, err := t.unquoted()
 		if err != nil {
 			return err
@@ -61,17 +68,41 @@ func (t *tokens) each(end jsontext.Kind, piece func() error) error {
 	return err //nolint:wrapcheck // callers say where
 }
 
-// unquoted returns the string that comes next, or the key. Half of a surrogate pair is replaced;
-// bytes that are not UTF-8 are as they came, unless there is an escape among them.
+// unquoted returns the string that comes next, or the key. Half of a surrogate pair is replaced. A
+// string that is not UTF-8 is as it came, with its escapes.
 func (t *tokens) unquoted() ([]byte, error) {
 	quoted, err := t.json.ReadValue()
-	if err != nil || len(quoted) < 2 {
+	if err != nil {
 		return nil, err //nolint:wrapcheck // callers say where
 	}
-	if bytes.IndexByte(quoted, '\\') < 0 {
+	if bytes.IndexByte(quoted, '\\') < 0 || !utf8.Valid(quoted) {
 		return quoted[1 : len(quoted)-1], nil
 	}
-	// It is a string: all that can be wrong is what has been replaced.
-	t.scratch, _ = jsontext.AppendUnquote(t.scratch[:0], quoted)
+	t.scratch, _ = jsontext.AppendUnquote(t.scratch[:0], quoted) // all that can be wrong has been replaced
 	return t.scratch, nil
+}
+
+// end sees that nothing comes behind the answer.
+func (t *tokens) end() error {
+	_, err := t.json.ReadToken()
+	_, is := errors.AsType[*jsontext.SyntacticError](err)
+	switch {
+	case errors.Is(err, io.EOF):
+		return nil
+	case err == nil || is:
+		return malformed("something comes behind the answer")
+	}
+	return err //nolint:wrapcheck // of who reads
+}
+
+// malformedJSON is what is wrong with an answer, without the place: that is made of keys, which may
+// repeat a secret of ours in parts, and is another one whenever an answer breaks off.
+func malformedJSON(err error) *AnswerError {
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		return malformed("the answer ends early")
+	}
+	if syntax, is := errors.AsType[*jsontext.SyntacticError](err); is {
+		err = syntax.Err
+	}
+	return &AnswerError{Refusal: Malformed, Err: err}
 }
