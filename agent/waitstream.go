@@ -25,9 +25,9 @@ const (
 	// firstMessage is how long the first message of a stream may take. A proxy on the way may hold
 	// answers back until they are whole, and a stream never is.
 	firstMessage = 3 * time.Second
-	// beginEvery is how far apart the beginnings of streams are, at least. Each of a thousand requests
-	// asks for one again and again while coordinators answer that none of them leads. It adds no more
-	// than this to the time without a leader.
+	// beginEvery is how far apart the beginnings of streams are, at least. Each of a thousand
+	// requests asks for one again and again while coordinators answer that none of them leads. It
+	// adds no more than this to the time without a leader.
 	beginEvery = 20 * time.Millisecond
 	// maxStrays is how many streams in a row may be of no use. One is unknown to the coordinator
 	// that its requests come to, after a change of leader. More are if a load balancer sends the

@@ -18,8 +18,8 @@ const (
 
 // stream hands JSON on to a reader of JSON, with two changes. Words outside of strings that JSON
 // does not have, NaN, INF and Infinity, become empty strings: older ResourceManagers write a
-// number so if there is none. And it bounds what the reader behind it keeps whole: strings, numbers,
-// the keys of all objects that are open, and blanks, of which one stands for several.
+// number so if there is none. And it bounds what the reader behind it keeps whole: strings,
+// numbers, the keys of all objects that are open, and blanks, of which one stands for several.
 //
 // It keeps the first error of its source, so that this can be told from what is wrong with the
 // JSON.

@@ -73,9 +73,9 @@ func (p *place) flagged(e *engine, policy bursarv1.OverUsePolicy) {
 	}
 }
 
-// Under the policy warn over-use is shown everywhere. The headroom is all that the machine has left,
-// without a promise to that engine, while the ledger keeps what the engine is entitled to. Over-use
-// ends when the engine gives back.
+// Under the policy warn over-use is shown everywhere. The headroom is all that the machine has
+// left, without a promise to that engine, while the ledger keeps what the engine is entitled to.
+// Over-use ends when the engine gives back.
 func TestOverUseIsWarnedOf(t *testing.T) {
 	t.Parallel()
 	p := startPlace(t, settings{})
@@ -101,7 +101,7 @@ func TestOverUseIsWarnedOf(t *testing.T) {
 		t.Error("the agent's log does not say so")
 	}
 	p.right([]*engine{e}) // the entitlement in every account
-	// The machine has less left by what it uses beyond that, and the headroom does not give it back.
+	// The machine has less left by what it uses beyond that, and the headroom adds nothing to it.
 	if promised := p.promised(e, 8*engineMemory); promised != 0 {
 		t.Errorf("%d bytes are promised to an engine that uses more than it is entitled to", promised)
 	}
@@ -131,7 +131,7 @@ func TestOverUseIsWarnedOf(t *testing.T) {
 
 // promised waits until an engine was measured to hold that many MiB, or more. It returns the
 // memory that the machine has left without the headroom, in bytes: what the host keeps for its
-// engines. Both are of one sample, because other programs take and give back any amount between two.
+// engines. Both are of one sample: other programs take and give back any amount between two.
 func (p *place) promised(e *engine, mebibytes int64) (bytes int64) {
 	p.t.Helper()
 	eventually(p.t, "engine "+e.name+" is measured", func() error {
