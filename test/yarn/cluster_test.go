@@ -17,9 +17,8 @@ type scenario struct {
 	run      func(t *testing.T, c *yarn.Cluster)
 }
 
-// TestSchedulers has a cluster of each version run one scheduler after another: its node goes on
-// while the ResourceManager starts again with other queues. What runs in the end ends with the
-// cluster.
+// TestSchedulers has a cluster of each version run one scheduler after another. What runs in the
+// end ends with the cluster.
 func TestSchedulers(t *testing.T) {
 	t.Parallel()
 	for version, scenarios := range map[string][]func(version string) scenario{
