@@ -138,7 +138,7 @@ func (c *Cluster) StartManager(tb testing.TB, name string) {
 // Restart ends a ResourceManager that is alone and starts it with other queues: those of the
 // CapacityScheduler or, if fair is not empty, of the FairScheduler, as in Options. It has forgotten
 // all applications, and their containers end. Its nodes start again, too, and it waits until they
-// have come: a NodeManager that goes on comes back, and on a busy machine some then say nothing more.
+// have come: a NodeManager that goes on registers again, and may be silent after that.
 func (c *Cluster) Restart(tb testing.TB, capacity map[string]string, fair string) {
 	tb.Helper()
 	c.options.Capacity, c.options.Fair = capacity, fair
