@@ -2,7 +2,6 @@ package yarn
 
 import (
 	"bytes"
-	"cmp"
 	"errors"
 	"io"
 	"unicode/utf8"
@@ -39,7 +38,7 @@ func (t *tokens) object(field func(key []byte) error) error {
 	return t.each(jsontext.KindEndObject, func() error {
 		if t.next() != jsontext.KindString { // another value would be read whole
 			_, err := t.json.ReadToken()
-			return cmp.Or(err, errors.New("a key that is no string"))
+			return err //nolint:wrapcheck // callers say where
 		}
 		key, err := t.unquoted()
 		if err != nil {
