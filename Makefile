@@ -31,6 +31,7 @@ JOBS      ?= 1000
 SUBMISSIONS ?= 200
 ARCHES    ?=
 PARTS     ?=
+CASES     ?= .
 PACKAGE_VERSION ?=
 PEERS     ?=
 REV       ?=
@@ -131,8 +132,13 @@ linkis-jars: build ## Build and unit-test what Linkis needs to run on Bursar: bi
 systemd: ## Make sure that a small Debian and the programs that boot it are there
 	@tools/systemd/provide.sh
 
+# For test/cases.
+.PHONY: cases-ready
+cases-ready: ## Make sure that what the cases call is installed: python3, curl, pgbouncer, uidmap, …
+	@tools/cases/provide.sh
+
 .PHONY: provide
-provide: tools postgres packaging yarn systemd linkis-ready ## Make sure that all of this is there
+provide: tools postgres packaging yarn systemd linkis-ready cases-ready ## Make sure that all of this is there
 
 # --- packages ------------------------------------------------------------------------------------
 
@@ -368,6 +374,11 @@ kills: postgres ## Kill `bursar dev` KILLS=100 times, and a coordinator a quarte
 	$(go_test) -timeout 0 -v ./test/chaos -run 'TestKilling.*LosesNothingThatWasAcknowledged' \
 		-chaos.kills=$(KILLS)
 
+# As root; test/cases/README.md says how to add one.
+.PHONY: cases
+cases: build $(CONSUL) postgres cases-ready ## Try faults that were found: none may be back (CASES=regexp)
+	@CONSUL='$(CONSUL)' test/cases/run.sh '$(CASES)'
+
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for FUZZTIME=10s
 	@.ci/fuzz $(FUZZTIME)
@@ -379,7 +390,7 @@ failovers: build $(CONSUL) postgres ## Change leaders 200 times with 10,000 host
 
 # A new part is a new target of make: add it to PARTS in .ci/acceptance, and its size here. `make
 # test` has each of them in small.
-# PARTS='sim kills fuzz soak callers failovers matrix linkis test-arches test-yunikorn mutants' runs only
+# PARTS='cases sim kills fuzz soak callers failovers matrix linkis test-arches test-yunikorn mutants' runs only
 # these; keep the output with tee.
 .PHONY: acceptance
 acceptance: export SEEDS = 100000
