@@ -11,6 +11,8 @@ import (
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
 
 	"github.com/bursar/bursar/internal/identity"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
@@ -63,6 +65,8 @@ func (v *visitor) everyAnswer(t *testing.T, id string) map[string]string {
 	defer cancel()
 	got, err := v.allocations.Get(ctx, &bursarv1.AllocationServiceGetRequest{Id: id})
 	note("Get", got, err)
+	explained, err := v.allocations.Explain(ctx, &bursarv1.ExplainRequest{Id: id})
+	note("Explain", explained, err)
 	list, err := v.allocations.List(ctx, &bursarv1.AllocationServiceListRequest{Ended: true})
 	note("List", list, err)
 	released, err := v.allocations.Release(ctx, &bursarv1.ReleaseRequest{Id: id})
@@ -163,6 +167,84 @@ func TestWhatAnEngineWroteIsShownToItsUserOperatorsAndAdminsAlone(t *testing.T) 
 	}
 }
 
+// unasked are procedures that answer with allocations, and do not answer with one that has ended.
+var unasked = map[protoreflect.FullName]string{
+	"bursar.v1.AllocationService.Allocate": "an allocation that has just begun; a repeat of one that ended is in TestARepeatedRequestShowsNoOutput",
+	"bursar.v1.AllocationService.Await":    "an allocation that waits or has been granted",
+	"bursar.v1.HostService.Sync":           "allocations to start: they have no output yet",
+	"bursar.v1.EngineService.Launch":       "an agent's: one that has just begun",
+}
+
+// A new procedure that answers with allocations needs a line in everyAnswer, or a reason in
+// unasked.
+func TestEveryAnswerWithAllocationsIsTried(t *testing.T) {
+	c := newAuthServer(t)
+	id := c.end(t, &bursarv1.EngineEnd{Reason: "exit code 1", ErrorOutput: secret, ExitStatus: &bursarv1.ExitStatus{Code: new(int32(1))}})
+	tried := c.visit(t, "root").everyAnswer(t, id)
+	allocation := (&bursarv1.Allocation{}).ProtoReflect().Descriptor().FullName()
+	var has func(message protoreflect.MessageDescriptor, seen map[protoreflect.FullName]bool) bool
+	has = func(message protoreflect.MessageDescriptor, seen map[protoreflect.FullName]bool) bool {
+		if message == nil || seen[message.FullName()] {
+			return false
+		}
+		seen[message.FullName()] = true
+		for f := range message.Fields().Len() {
+			if inner := message.Fields().Get(f).Message(); has(inner, seen) {
+				return true
+			}
+		}
+		return message.FullName() == allocation
+	}
+	protoregistry.GlobalFiles.RangeFilesByPackage("bursar.v1", func(file protoreflect.FileDescriptor) bool {
+		for s := range file.Services().Len() {
+			for m := range file.Services().Get(s).Methods().Len() {
+				method := file.Services().Get(s).Methods().Get(m)
+				way := string(method.Name())
+				if method.Parent().Name() == "ClusterService" {
+					way = "Cluster" + way
+				}
+				if has(method.Output(), make(map[protoreflect.FullName]bool)) && tried[way] == "" && unasked[method.FullName()] == "" {
+					t.Errorf("%s answers with allocations, and is not tried", method.FullName())
+				}
+			}
+		}
+		return true
+	})
+}
+
+// An actor who repeats an Allocate of another's user sees no more of how it ended than by Get.
+func TestARepeatedRequestShowsNoOutput(t *testing.T) {
+	c := newAuthServer(t)
+	c.addHosts(t)
+	ctx := t.Context()
+	gateway := func(users ...string) *visitor { // whose users its operator has changed
+		return c.visit(t, "c1", identity.Actor{Name: "gateway", Users: users, Role: identity.Submitter})
+	}
+	again := request("r1", mib)
+	again.Host = &bursarv1.HostWishes{Id: "h1"}
+	again.Labels = map[string]string{"user": "alice"}
+	first, err := gateway("alice").allocations.Allocate(ctx, again)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = gateway("alice").allocations.Release(ctx, &bursarv1.ReleaseRequest{
+		Id: first.GetAllocation().GetId(), Reason: "exit code 1", ExitStatus: &bursarv1.ExitStatus{Code: new(int32(1))}, ErrorOutput: secret,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, users := range []string{"alice", "bob"} {
+		res, err := gateway(users).allocations.Allocate(ctx, again)
+		text := protojson.Format(res)
+		if err != nil {
+			text += err.Error() + detailsOf(t, err)
+		}
+		if shown := strings.Contains(text, secret); shown && users != "alice" {
+			t.Errorf("as %s: %s", users, text)
+		}
+	}
+}
+
 func TestAStandbyShowsNoMoreThanTheLeader(t *testing.T) {
 	m := startTeam(t, 2)
 	leader, standbys := m.led()
@@ -185,6 +267,14 @@ func TestAStandbyShowsNoMoreThanTheLeader(t *testing.T) {
 		}
 		ctx, info := connect.NewClientContext(t.Context())
 		info.RequestHeader().Set(identity.Header, identity.Actor{Name: name, Users: []string{name}, Role: identity.Submitter}.Encode())
+		for role, want := range map[identity.Role]string{identity.Reader: "", identity.Operator: secret, identity.Submitter: want} {
+			ctx, info := connect.NewClientContext(t.Context())
+			info.RequestHeader().Set(identity.Header, identity.Actor{Name: name, Users: []string{name}, Role: role}.Encode())
+			res, err := standbys[0].allocations.Explain(ctx, &bursarv1.ExplainRequest{Id: a.GetId()})
+			if err != nil || res.GetAllocation().GetErrorOutput() != want {
+				t.Errorf("Explain as %s %s: %v, %v", role, name, res, err)
+			}
+		}
 		_, err := standbys[0].allocations.Renew(ctx, &bursarv1.RenewRequest{Id: a.GetId()})
 		if text := detailsOf(t, err); !strings.Contains(text, a.GetId()) || strings.Contains(text, secret) != (want == secret) {
 			t.Errorf("%s: a refusal has %s", name, text)

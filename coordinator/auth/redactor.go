@@ -8,26 +8,34 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
+	"google.golang.org/protobuf/types/descriptorpb"
 
+	"github.com/bursar/bursar/internal/access"
 	"github.com/bursar/bursar/internal/identity"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/proto/convert"
 )
 
-// redactor takes what an engine wrote out of the answers to those who may not see it, and out of
-// the details of errors: it may hold secrets of the engine's user. It finds the allocations in
-// them by the contract's descriptors, so that a new procedure, or a new detail, needs no code. Any
-// goroutine may use it.
+// redactor takes sensitive fields out of answers, and out of the details of errors, if the caller
+// may not see them. The contract marks these fields with the option debug_redact. The redactor
+// finds them by the contract's descriptors, so that a new procedure, or a new detail, needs no
+// code. Any goroutine may use it.
 type redactor struct {
-	// fields are, of every message of the contract, those that have an allocation in them
-	// somewhere.
+	// fields are, of every message of the contract, the fields with messages that have a sensitive
+	// field somewhere.
 	fields map[protoreflect.FullName][]protoreflect.FieldDescriptor
+	// sensitive are, of every message of the contract, its own sensitive fields, unless the message
+	// has a decision.
+	sensitive map[protoreflect.FullName][]protoreflect.FieldDescriptor
 	// code gives an error its code and details.
 	code func(error) error
 }
 
 func newRedactor(code func(error) error) *redactor {
-	r := &redactor{code: code, fields: make(map[protoreflect.FullName][]protoreflect.FieldDescriptor)}
+	r := &redactor{
+		code: code, fields: make(map[protoreflect.FullName][]protoreflect.FieldDescriptor),
+		sensitive: make(map[protoreflect.FullName][]protoreflect.FieldDescriptor),
+	}
 	protoregistry.GlobalFiles.RangeFilesByPackage("bursar.v1", func(file protoreflect.FileDescriptor) bool {
 		for i := range file.Messages().Len() {
 			r.addFields(file.Messages().Get(i))
@@ -45,11 +53,15 @@ func (r *redactor) addFields(message protoreflect.MessageDescriptor) {
 	for i := range message.Fields().Len() {
 		field := message.Fields().Get(i)
 		inner := messageIn(field)
+		if isSensitive(field) && !isDecided(message) {
+			r.sensitive[message.FullName()] = append(r.sensitive[message.FullName()], field)
+			continue
+		}
 		if inner == nil {
 			continue
 		}
 		r.addFields(inner)
-		if hasAllocation(inner, make(map[protoreflect.FullName]bool)) {
+		if hasSensitive(inner, make(map[protoreflect.FullName]bool)) {
 			r.fields[message.FullName()] = append(r.fields[message.FullName()], field)
 		}
 	}
@@ -63,16 +75,30 @@ func messageIn(field protoreflect.FieldDescriptor) protoreflect.MessageDescripto
 	return field.Message()
 }
 
-func hasAllocation(message protoreflect.MessageDescriptor, seen map[protoreflect.FullName]bool) bool {
-	if message.FullName() == (&bursarv1.Allocation{}).ProtoReflect().Descriptor().FullName() {
-		return true
-	}
+// isSensitive reports whether the contract marks a field as one that few callers may see.
+func isSensitive(field protoreflect.FieldDescriptor) bool {
+	options, ok := field.Options().(*descriptorpb.FieldOptions)
+	return ok && options.GetDebugRedact()
+}
+
+// isDecided reports whether redactMessage decides about each sensitive field of a message by its
+// content. Of all other messages nobody gets the sensitive fields.
+func isDecided(message protoreflect.MessageDescriptor) bool {
+	return message.FullName() == (&bursarv1.Allocation{}).ProtoReflect().Descriptor().FullName()
+}
+
+// hasSensitive reports whether a message has a sensitive field somewhere.
+func hasSensitive(message protoreflect.MessageDescriptor, seen map[protoreflect.FullName]bool) bool {
 	if seen[message.FullName()] {
 		return false
 	}
 	seen[message.FullName()] = true
 	for i := range message.Fields().Len() {
-		if inner := messageIn(message.Fields().Get(i)); inner != nil && hasAllocation(inner, seen) {
+		field := message.Fields().Get(i)
+		if isSensitive(field) {
+			return true
+		}
+		if inner := messageIn(field); inner != nil && hasSensitive(inner, seen) {
 			return true
 		}
 	}
@@ -112,7 +138,9 @@ func (r *redactor) redactError(actor identity.Actor, err error) error {
 func (r *redactor) redactMessage(actor identity.Actor, message protoreflect.Message) {
 	if a, ok := message.Interface().(*bursarv1.Allocation); ok {
 		redactAllocation(actor, a)
-		return
+	}
+	for _, field := range r.sensitive[message.Descriptor().FullName()] {
+		message.Clear(field)
 	}
 	for _, field := range r.fields[message.Descriptor().FullName()] {
 		if !message.Has(field) {
@@ -136,13 +164,7 @@ func (r *redactor) redactMessage(actor identity.Actor, message protoreflect.Mess
 
 func redactAllocation(actor identity.Actor, a *bursarv1.Allocation) {
 	a.Reason, a.ErrorOutput = convert.ErrorOutput(a.GetReason(), a.GetErrorOutput(), a.GetExitStatus() != nil)
-	if a.GetErrorOutput() != "" && !maySeeOutput(actor, a.GetLabels()["user"]) {
+	if a.GetErrorOutput() != "" && !access.MaySeeOutput(actor, a.GetLabels()["user"]) {
 		a.ErrorOutput = ""
 	}
-}
-
-// maySeeOutput reports whether an actor may see what an engine of a user wrote.
-func maySeeOutput(actor identity.Actor, user string) bool {
-	role := actor.Effective()
-	return role == identity.Operator || role == identity.Admin || actor.MayActAs(user)
 }

@@ -8,11 +8,12 @@ import (
 	"testing"
 
 	"connectrpc.com/connect"
+	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/encoding/protojson"
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
 
+	"github.com/bursar/bursar/internal/access"
 	"github.com/bursar/bursar/internal/identity"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
@@ -44,40 +45,189 @@ func detailsOf(t *testing.T, err error) (text string) {
 	return text
 }
 
-// Whatever the contract comes to answer with.
+// callers are a caller of each role, and of each kind of it, with whether it may see what engines
+// of alice wrote. Those that are passed on have another maker.
+func callers() map[string]testCaller {
+	agent := identity.Actor{Name: "agent1", Role: identity.Agent, Host: "h1"}
+	peer := identity.Actor{Name: "c1", Role: identity.Coordinator}
+	alice, bob := identity.Actor{Name: "alice", Users: []string{"alice"}, Role: identity.Submitter}, identity.Actor{Name: "bob", Users: []string{"bob", ""}, Role: identity.Submitter}
+	onHost := func(a identity.Actor) identity.Actor {
+		a.Name, a.Host = a.Name+"@h1", "h1"
+		return a
+	}
+	callers := map[string]testCaller{
+		"alice": {alice, alice, true}, "bob": {bob, bob, false},
+		"gateway":  {actor: identity.Actor{Name: "gateway", Anyone: true, Role: identity.Submitter}, sees: true},
+		"reader":   {actor: identity.Actor{Name: "web", Role: identity.Reader}},
+		"operator": {actor: identity.Actor{Name: "ops", Role: identity.Operator}, sees: true},
+		"admin":    {actor: identity.Actor{Name: "root", Role: identity.Admin, Anyone: true, Admin: true}, sees: true},
+		"agent":    {actor: agent}, "coordinator": {actor: peer},
+		"alice by an agent":             {agent, onHost(alice), true},
+		"bob by an agent":               {agent, onHost(bob), false},
+		"a trusted caller by an agent":  {agent, onHost(identity.Actor{Name: "root", Anyone: true, Role: identity.Submitter}), true},
+		"alice by a coordinator":        {peer, alice, true},
+		"bob by a coordinator":          {peer, bob, false},
+		"an agent by a coordinator":     {peer, agent, false},
+		"a reader by a coordinator":     {peer, identity.Actor{Name: "web", Role: identity.Reader}, false},
+		"a reader by one of 2bcc988b":   {peer, identity.Actor{Name: "web", Role: identity.Reader, Anyone: true}, false},
+		"an operator by a coordinator":  {peer, identity.Actor{Name: "ops", Role: identity.Operator}, true},
+		"a coordinator, by a successor": {peer, identity.Actor{Name: "c2", Role: identity.Coordinator, Anyone: true}, false},
+	}
+	for name, c := range callers {
+		if c.maker.Name == "" {
+			c.maker = c.actor
+			callers[name] = c
+		}
+	}
+	return callers
+}
+
+type testCaller struct {
+	maker, actor identity.Actor
+	sees         bool
+}
+
+// Every procedure, every caller, and every field that the contract marks as sensitive.
 func TestNoProcedureAnswersWithWhatItsCallerMayNotSee(t *testing.T) {
 	i := NewAuditor(AuditorOptions{Code: coded})
-	bob, ops := identity.Actor{Name: "bob", Users: []string{"bob"}, Role: identity.Reader}, identity.Actor{Name: "ops", Role: identity.Operator}
+	roles := make(map[identity.Role]bool)
 	answers := 0
-	protoregistry.GlobalFiles.RangeFilesByPackage("bursar.v1", func(file protoreflect.FileDescriptor) bool {
-		for s := range file.Services().Len() {
-			methods := file.Services().Get(s).Methods()
-			for m := range methods.Len() {
-				kind, err := protoregistry.GlobalTypes.FindMessageByName(methods.Get(m).Output().FullName())
-				if err != nil {
+	for _, method := range methods() {
+		kind, err := protoregistry.GlobalTypes.FindMessageByName(method.Output().FullName())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if whole := kind.New(); hasSensitive(method.Output(), make(map[protoreflect.FullName]bool)) {
+			withSecrets(whole, nil)
+			if !strings.Contains(protojson.Format(whole.Interface()), secret) {
+				t.Fatalf("%s: the test fills in no sensitive field", method.FullName())
+			}
+			answers++
+		}
+		procedure := "/" + string(method.Parent().FullName()) + "/" + string(method.Name())
+		for name, c := range callers() {
+			roles[c.actor.Role] = true
+			actor, err := access.RuleOf(procedure).Permit(c.maker, c.actor, procedure)
+			if err != nil {
+				continue // is shown nothing
+			}
+			for _, old := range []bool{false, true} {
+				unary, streamed := kind.New(), kind.New()
+				for _, answer := range []protoreflect.Message{unary, streamed} {
+					withSecrets(answer, nil)
+					if old {
+						secretsOfOldAgents(answer)
+					}
+				}
+				had := strings.Contains(protojson.Format(unary.Interface()), secret)
+				i.redactor.redact(actor, unary.Interface())
+				stream := newAuditedStream(sends{}, actor, i.redactor, coded)
+				if err := stream.Send(streamed.Interface()); !errors.Is(err, errSent) {
 					t.Fatal(err)
 				}
-				answer := kind.New()
-				withAllocations(answer, nil)
-				full := proto.Clone(answer.Interface())
-				i.redactor.redact(ops, full)
-				stream := newAuditedStream(sends{}, bob, i.redactor, coded)
-				if err := stream.Send(answer.Interface()); !errors.Is(err, errSent) {
-					t.Fatal(err)
+				for _, answer := range []protoreflect.Message{unary, streamed} {
+					text := protojson.Format(answer.Interface())
+					if shown := strings.Contains(text, secret); shown != (c.sees && had) {
+						t.Errorf("%s shows it to %s: %v, want %v: %s", procedure, name, shown, c.sees, text)
+					}
 				}
-				if text := protojson.Format(answer.Interface()); strings.Contains(text, secret) {
-					t.Errorf("%s: %s", methods.Get(m).FullName(), text)
+			}
+		}
+	}
+	if answers < 10 {
+		t.Errorf("%d procedures answer with sensitive fields: want those of AllocationService at least", answers)
+	}
+	for _, role := range identity.Roles() {
+		if !roles[role] {
+			t.Errorf("no caller has the role %s", role)
+		}
+	}
+}
+
+// A sensitive field that an answer may have belongs to a message with a decision: what nobody has
+// decided about is shown to nobody, also not to those whose it is.
+func TestEverySensitiveFieldOfAnAnswerIsDecided(t *testing.T) {
+	for _, method := range methods() {
+		var walk func(message protoreflect.MessageDescriptor, seen map[protoreflect.FullName]bool)
+		walk = func(message protoreflect.MessageDescriptor, seen map[protoreflect.FullName]bool) {
+			if seen[message.FullName()] {
+				return
+			}
+			seen[message.FullName()] = true
+			for f := range message.Fields().Len() {
+				field := message.Fields().Get(f)
+				if isSensitive(field) && !isDecided(message) {
+					t.Errorf("%s answers with %s, which is sensitive: want a decision in redactMessage", method.FullName(), field.FullName())
 				}
-				if strings.Contains(protojson.Format(full), secret) {
-					answers++
+				if inner := messageIn(field); inner != nil {
+					walk(inner, seen)
 				}
+			}
+		}
+		walk(method.Output(), make(map[protoreflect.FullName]bool))
+	}
+	// What redactAllocation decides about.
+	decided := []protoreflect.FullName{"bursar.v1.Allocation.error_output"}
+	fields := (&bursarv1.Allocation{}).ProtoReflect().Descriptor().Fields()
+	for f := range fields.Len() {
+		if field := fields.Get(f); isSensitive(field) != slices.Contains(decided, field.FullName()) {
+			t.Errorf("%s is sensitive: %v, and decided: %v", field.FullName(), isSensitive(field), !isSensitive(field))
+		}
+	}
+}
+
+// The contract marks these. A field less is a leak in every other test.
+func TestSensitiveFieldsOfTheContract(t *testing.T) {
+	var got []string
+	protoregistry.GlobalTypes.RangeMessages(func(kind protoreflect.MessageType) bool {
+		fields := kind.Descriptor().Fields()
+		for f := range fields.Len() {
+			if field := fields.Get(f); kind.Descriptor().ParentFile().Package() == "bursar.v1" && (isSensitive(field) || strings.Contains(string(field.Name()), "output")) {
+				got = append(got, strings.TrimPrefix(string(field.FullName()), "bursar.v1."))
 			}
 		}
 		return true
 	})
-	if answers < 10 {
-		t.Errorf("%d procedures answer with allocations: want those of AllocationService at least", answers)
+	slices.Sort(got)
+	want := []string{"Allocation.error_output", "EngineEnd.error_output", "LaunchRequest.command", "LaunchRequest.environment", "ReleaseRequest.error_output"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
 	}
+}
+
+// The audit log says what a call is about, and has nothing of what the contract marks.
+func TestAuditLogHasNoSensitiveFieldOfARequest(t *testing.T) {
+	requests := 0
+	for _, method := range methods() {
+		kind, err := protoregistry.GlobalTypes.FindMessageByName(method.Input().FullName())
+		if err != nil {
+			t.Fatal(err)
+		}
+		request := kind.New()
+		withSecrets(request, nil)
+		if strings.Contains(protojson.Format(request.Interface()), secret) {
+			requests++
+		}
+		if target, id := targetOf(request.Interface()); strings.Contains(target+id, secret) {
+			t.Errorf("%s: %q, %q", method.FullName(), target, id)
+		}
+	}
+	if requests < 3 {
+		t.Errorf("%d requests have sensitive fields: want Release, Sync and Launch at least", requests)
+	}
+}
+
+// methods are all procedures of the contract.
+func methods() (all []protoreflect.MethodDescriptor) {
+	protoregistry.GlobalFiles.RangeFilesByPackage("bursar.v1", func(file protoreflect.FileDescriptor) bool {
+		for s := range file.Services().Len() {
+			for m := range file.Services().Get(s).Methods().Len() {
+				all = append(all, file.Services().Get(s).Methods().Get(m))
+			}
+		}
+		return true
+	})
+	return all
 }
 
 // Whatever message of the contract an error comes to have for a detail, here or at a leader of
@@ -91,7 +241,7 @@ func TestNoErrorHasDetailsThatItsCallerMayNotSee(t *testing.T) {
 			return true
 		}
 		message := kind.New()
-		withAllocations(message, nil)
+		withSecrets(message, nil)
 		detail, err := connect.NewErrorDetail(message.Interface())
 		if err != nil {
 			t.Fatal(err)
@@ -113,7 +263,7 @@ func TestNoErrorHasDetailsThatItsCallerMayNotSee(t *testing.T) {
 		return true
 	})
 	if details < 10 {
-		t.Errorf("%d messages have allocations: want the answers of AllocationService at least", details)
+		t.Errorf("%d messages have sensitive fields: want the answers of AllocationService at least", details)
 	}
 }
 
@@ -123,30 +273,61 @@ type sends struct{ connect.StreamingHandlerConn }
 
 func (sends) Send(any) error { return errSent }
 
-// withAllocations puts a value into every message field, an allocation that has ended into those
-// that have one.
-func withAllocations(message protoreflect.Message, above []protoreflect.FullName) {
-	if a, ok := message.Interface().(*bursarv1.Allocation); ok {
-		a.Labels, a.ErrorOutput = map[string]string{"user": "alice"}, secret
-		return
-	}
+// withSecrets puts a value into every message field, and a secret into every sensitive field.
+// Allocations are of alice.
+func withSecrets(message protoreflect.Message, above []protoreflect.FullName) {
 	name := message.Descriptor().FullName()
 	if slices.Contains(above, name) {
 		return
 	}
+	if a, ok := message.Interface().(*bursarv1.Allocation); ok {
+		a.Labels = map[string]string{"user": "alice"}
+	}
 	for f := range message.Descriptor().Fields().Len() {
-		switch field := message.Descriptor().Fields().Get(f); {
-		case messageIn(field) == nil:
-		case field.ContainingOneof() != nil && !hasAllocation(messageIn(field), make(map[protoreflect.FullName]bool)):
+		field := message.Descriptor().Fields().Get(f)
+		of := func(value protoreflect.Value) protoreflect.Value {
+			if inner, ok := value.Interface().(protoreflect.Message); ok {
+				withSecrets(inner, append(above, name))
+				return value
+			}
+			return protoreflect.ValueOfString(secret)
+		}
+		switch {
+		case !isSensitive(field) && (messageIn(field) == nil || field.ContainingOneof() != nil && !hasSensitive(messageIn(field), make(map[protoreflect.FullName]bool))):
 			// of several one is set
 		case field.IsMap():
-			value := message.Mutable(field).Map().NewValue()
-			withAllocations(value.Message(), append(above, name))
-			message.Mutable(field).Map().Set(field.MapKey().Default().MapKey(), value)
+			value := message.Mutable(field).Map()
+			value.Set(field.MapKey().Default().MapKey(), of(value.NewValue()))
 		case field.IsList():
-			withAllocations(message.Mutable(field).List().AppendMutable().Message(), append(above, name))
+			value := message.Mutable(field).List()
+			value.Append(of(value.NewElement()))
 		default:
-			withAllocations(message.Mutable(field).Message(), append(above, name))
+			message.Set(field, of(message.NewField(field)))
 		}
+	}
+}
+
+// secretsOfOldAgents has each allocation hold what its engine wrote where agents of an earlier
+// version put it: in the reason.
+func secretsOfOldAgents(message protoreflect.Message) {
+	message.Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
+		switch {
+		case messageIn(field) == nil:
+		case field.IsMap():
+			value.Map().Range(func(_ protoreflect.MapKey, value protoreflect.Value) bool {
+				secretsOfOldAgents(value.Message())
+				return true
+			})
+		case field.IsList():
+			for i := range value.List().Len() {
+				secretsOfOldAgents(value.List().Get(i).Message())
+			}
+		default:
+			secretsOfOldAgents(value.Message())
+		}
+		return true
+	})
+	if a, ok := message.Interface().(*bursarv1.Allocation); ok {
+		a.Reason, a.ErrorOutput, a.ExitStatus = "exit code 1: "+secret, "", &bursarv1.ExitStatus{Code: new(int32(1))}
 	}
 }

@@ -3,6 +3,7 @@ package auth
 import (
 	"google.golang.org/protobuf/proto"
 
+	"github.com/bursar/bursar/internal/access"
 	"github.com/bursar/bursar/internal/identity"
 )
 
@@ -27,9 +28,9 @@ func newSharing(r *redactor, actor identity.Actor) sharing {
 	return sharing{actor, func(message proto.Message) { r.redact(actor, message) }}
 }
 
-// view is what the actor gets of an answer. It is the same for all to whom maySeeOutput says the
-// same, and only that may be: redactAllocation asks nothing else about its actor.
+// view is what the actor gets of an answer. It is the same for all to whom access.MaySeeOutput says
+// the same, and only that may be: redactAllocation asks nothing else about its actor.
 func (s *sharing) view(answer SharedAnswer) any {
 	user, ok := answer.OutputOf()
-	return answer.Redacted(!ok || maySeeOutput(s.actor, user), s.redact)
+	return answer.Redacted(!ok || access.MaySeeOutput(s.actor, user), s.redact)
 }

@@ -268,7 +268,7 @@ func TestPermitGivesForOneCall(t *testing.T) {
 		"/bursar.v1.AllocationService/Allocate": false, "/bursar.v1.AllocationService/Confirm": false,
 	} {
 		got, err := access.RuleOf(path).Permit(operator, operator, path)
-		if err != nil || got.Anyone != anyone {
+		if err != nil || got.OnAnyones != anyone || got.Anyone {
 			t.Errorf("%s: %+v, %v", path, got, err)
 		}
 	}

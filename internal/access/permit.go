@@ -60,7 +60,7 @@ func (r Rule) Permit(maker, actor identity.Actor, procedure string) (identity.Ac
 		return actor, &DeniedError{actor.Name, fmt.Sprintf("call %s with the role %s", procedure, role), "one of the roles " + r.Who()}
 	}
 	for _, anyones := range r.AsAnyone {
-		actor.Anyone = actor.Anyone || anyones == role && actor.Host == ""
+		actor.OnAnyones = actor.OnAnyones || anyones == role && actor.Host == ""
 	}
 	return actor, nil
 }

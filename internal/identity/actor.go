@@ -37,6 +37,9 @@ type Actor struct {
 	// Host is set if the call comes through the agent of a host, or from it: no allocation of
 	// another host may be touched.
 	Host string `json:"host,omitempty"`
+	// OnAnyones lets it act on allocations of any user in this one call, because of its role. It is
+	// no right to see what engines of others wrote, and is never passed on.
+	OnAnyones bool `json:"-"`
 }
 
 // Effective is the actor's role, also if the actor comes from a program that knows no roles.
@@ -59,13 +62,19 @@ func Local() Actor {
 
 // MayActAs reports whether the actor may make or touch an allocation of this user.
 func (a Actor) MayActAs(user string) bool {
+	return a.OnAnyones || a.IsUser(user)
+}
+
+// IsUser reports whether the actor counts as this user in every call, not only in one that its
+// role allows for all users.
+func (a Actor) IsUser(user string) bool {
 	return a.Anyone || slices.Contains(a.Users, user)
 }
 
 // OnlyUser is the user that the actor acts as if it names none: the one that it may act as, or
 // empty if there are several or none.
 func (a Actor) OnlyUser() string {
-	if a.Anyone || len(a.Users) == 0 {
+	if a.Anyone || a.OnAnyones || len(a.Users) == 0 {
 		return ""
 	}
 	for _, user := range a.Users[1:] {

@@ -2520,7 +2520,7 @@ var File_bursar_v1_allocation_proto protoreflect.FileDescriptor
 
 const file_bursar_v1_allocation_proto_rawDesc = "" +
 	"\n" +
-	"\x1abursar/v1/allocation.proto\x12\tbursar.v1\x1a\x1bbuf/validate/validate.proto\x1a\x17bursar/v1/account.proto\x1a\x18bursar/v1/resource.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x8b\n" +
+	"\x1abursar/v1/allocation.proto\x12\tbursar.v1\x1a\x1bbuf/validate/validate.proto\x1a\x17bursar/v1/account.proto\x1a\x18bursar/v1/resource.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x90\n" +
 	"\n" +
 	"\n" +
 	"Allocation\x12\x0e\n" +
@@ -2555,8 +2555,8 @@ const file_bursar_v1_allocation_proto_rawDesc = "" +
 	"\vexit_status\x18\x18 \x01(\v2\x15.bursar.v1.ExitStatusR\n" +
 	"exitStatus\x12/\n" +
 	"\x13unreclaimable_bytes\x18\x19 \x01(\x03R\x12unreclaimableBytes\x12-\n" +
-	"\bover_use\x18\x1a \x03(\v2\x12.bursar.v1.OverUseR\aoverUse\x12!\n" +
-	"\ferror_output\x18\x1b \x01(\tR\verrorOutput\x128\n" +
+	"\bover_use\x18\x1a \x03(\v2\x12.bursar.v1.OverUseR\aoverUse\x12&\n" +
+	"\ferror_output\x18\x1b \x01(\tB\x03\x80\x01\x01R\verrorOutput\x128\n" +
 	"\rmeasured_peak\x18\x1c \x01(\v2\x13.bursar.v1.ResourceR\fmeasuredPeak\x12\x1d\n" +
 	"\n" +
 	"stop_error\x18\x1d \x01(\tR\tstopError\x1a9\n" +
@@ -2640,13 +2640,13 @@ const file_bursar_v1_allocation_proto_rawDesc = "" +
 	"\x0fConfirmResponse\x125\n" +
 	"\n" +
 	"allocation\x18\x01 \x01(\v2\x15.bursar.v1.AllocationR\n" +
-	"allocation\"\xb2\x01\n" +
+	"allocation\"\xb5\x01\n" +
 	"\x0eReleaseRequest\x12\x19\n" +
 	"\x02id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18 R\x02id\x12 \n" +
 	"\x06reason\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\x06reason\x126\n" +
 	"\vexit_status\x18\x03 \x01(\v2\x15.bursar.v1.ExitStatusR\n" +
-	"exitStatus\x12+\n" +
-	"\ferror_output\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\verrorOutput\"H\n" +
+	"exitStatus\x12.\n" +
+	"\ferror_output\x18\x04 \x01(\tB\v\xbaH\x05r\x03\x18\x80\b\x80\x01\x01R\verrorOutput\"H\n" +
 	"\x0fReleaseResponse\x125\n" +
 	"\n" +
 	"allocation\x18\x01 \x01(\v2\x15.bursar.v1.AllocationR\n" +

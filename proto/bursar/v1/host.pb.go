@@ -2261,14 +2261,14 @@ const file_bursar_v1_host_proto_rawDesc = "" +
 	"\bover_use\x18\x05 \x03(\v2\x12.bursar.v1.OverUseB\b\xbaH\x05\x92\x01\x02\x10\x10R\aoverUse\x128\n" +
 	"\rmeasured_peak\x18\x06 \x01(\v2\x13.bursar.v1.ResourceR\fmeasuredPeak\x12'\n" +
 	"\n" +
-	"stop_error\x18\a \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\tstopError\"\xd9\x02\n" +
+	"stop_error\x18\a \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\tstopError\"\xdc\x02\n" +
 	"\tEngineEnd\x12#\n" +
 	"\rallocation_id\x18\x01 \x01(\tR\fallocationId\x125\n" +
 	"\bend_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\aendTime\x126\n" +
 	"\vexit_status\x18\x03 \x01(\v2\x15.bursar.v1.ExitStatusR\n" +
 	"exitStatus\x12 \n" +
-	"\x06reason\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\x06reason\x12+\n" +
-	"\ferror_output\x18\x05 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\verrorOutput\x12/\n" +
+	"\x06reason\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\x06reason\x12.\n" +
+	"\ferror_output\x18\x05 \x01(\tB\v\xbaH\x05r\x03\x18\x80\b\x80\x01\x01R\verrorOutput\x12/\n" +
 	"\bmeasured\x18\x06 \x01(\v2\x13.bursar.v1.ResourceR\bmeasured\x128\n" +
 	"\rmeasured_peak\x18\a \x01(\v2\x13.bursar.v1.ResourceR\fmeasuredPeak\"\xab\x01\n" +
 	"\x04Veto\x12#\n" +
