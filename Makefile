@@ -48,9 +48,14 @@ NFPM          := $(call tool,nfpm,github.com/goreleaser/nfpm/v2)
 CONSUL        := $(call tool,consul,github.com/hashicorp/consul)
 
 # A heading with the time of day, and a line with how long it took, so that a log says where the
-# time went. timed is for one command.
+# time went. timed is for one command. Parts that run next to others say on the terminal when they
+# begin and end; so do those that are only noted.
 section = @printf '\n== %(%T)T  %s\n' -1 '$(1)'
-timed = TIMEFORMAT='== $@ took %lR, the processor %lU and %lS'; time
+timed = .ci/part $@
+noted = .ci/part -q $@
+
+# What tests run of go downloads nothing: modules is a prerequisite of all of them.
+offline = env GOPROXY=off
 
 .PHONY: help
 help: ## List the targets
@@ -82,7 +87,7 @@ tools: $(BUF) $(GOLANGCI_LINT) $(GRPCURL) $(CONSUL) $(NFPM) ## Build the tools o
 # "tool" is what the module's go.mod names as its tool.
 .cache/tools/%:
 	$(call section,tools: $(notdir $@) (minutes the first time))
-	@go -C tools/$(notdir $@) build -buildvcs=false -o $(CURDIR)/$@ tool
+	@.ci/part -q 'tools: $(notdir $@)' go -C tools/$(notdir $@) build -buildvcs=false -o $(CURDIR)/$@ tool
 
 $(BUF): tools/buf/go.mod tools/buf/go.sum
 $(GOLANGCI_LINT): tools/golangci-lint/go.mod tools/golangci-lint/go.sum
@@ -90,26 +95,32 @@ $(GRPCURL): tools/grpcurl/go.mod tools/grpcurl/go.sum
 $(NODE_EXPORTER): tools/node-exporter/go.mod tools/node-exporter/go.sum
 $(TELEGRAF): tools/telegraf/go.mod tools/telegraf/go.sum
 telegraf_tags := custom,inputs.procstat,inputs.mem,outputs.discard
-$(TELEGRAF): export GOFLAGS := -trimpath -ldflags=-s -tags=$(telegraf_tags)
+$(TELEGRAF): export GOFLAGS := $(GOFLAGS) -ldflags=-s -tags=$(telegraf_tags)
 $(NFPM): tools/nfpm/go.mod tools/nfpm/go.sum
-$(NFPM): export GOFLAGS := -trimpath -ldflags=-s
+$(NFPM): export GOFLAGS := $(GOFLAGS) -ldflags=-s
 $(CONSUL): tools/consul/go.mod tools/consul/go.sum
-$(CONSUL): export GOFLAGS := -trimpath -ldflags=-s
+$(CONSUL): export GOFLAGS := $(GOFLAGS) -ldflags=-s
+
+# Of this version, and of the one before, which test-ha builds.
+.PHONY: modules
+modules: ## Download the modules that are compiled, of old versions too
+	@$(noted) go mod download
+	@$(noted) tools/before/provide.sh
 
 # Tests and the cluster run one of their own.
 .PHONY: postgres
 postgres: ## Make sure that PostgreSQL's server is installed
-	@tools/postgres/provide.sh
+	@$(noted) tools/postgres/provide.sh
 
 # They check packages and units.
 .PHONY: packaging
 packaging: ## Make sure that systemd-analyze, lintian, rpm and man are installed
-	@tools/packages/provide.sh
+	@$(noted) tools/packages/provide.sh
 
 # For test/yarn, which runs ResourceManagers.
 .PHONY: yarn
 yarn: ## Make sure that Java and the jars of Hadoop are there
-	@tools/yarn/provide.sh
+	@$(noted) tools/yarn/provide.sh
 
 # For test/linkis, which runs MariaDB and Java. LINKIS_HOME is a built Linkis: its servers are
 # published nowhere. Next to a worktree is none, but next to the checkout that it belongs to.
@@ -121,7 +132,7 @@ linkis_is_here = [[ -d $(LINKIS_HOME)/jars ]] || { printf '%s\n' \
 
 .PHONY: linkis-ready
 linkis-ready: ## Make sure that a JDK, Maven, MariaDB, and the jars that Linkis needs are there
-	@tools/linkis/provide.sh
+	@$(noted) tools/linkis/provide.sh
 
 .PHONY: linkis-jars
 linkis-jars: build ## Build and unit-test what Linkis needs to run on Bursar: bin/linkis/*.jar
@@ -130,15 +141,20 @@ linkis-jars: build ## Build and unit-test what Linkis needs to run on Bursar: bi
 # For test/systemd, which runs the packages in it.
 .PHONY: systemd
 systemd: ## Make sure that a small Debian and the programs that boot it are there
-	@tools/systemd/provide.sh
+	@$(noted) tools/systemd/provide.sh
 
 # For test/cases.
 .PHONY: cases-ready
 cases-ready: ## Make sure that what the cases call is installed: python3, curl, pgbouncer, uidmap, â€¦
-	@tools/cases/provide.sh
+	@$(noted) tools/cases/provide.sh
+
+# For .ci/new-machine.
+.PHONY: new-debian
+new-debian: ## Make sure that a new Debian with git, make and gcc is there
+	@$(noted) tools/newmachine/provide.sh
 
 .PHONY: provide
-provide: tools postgres packaging yarn systemd linkis-ready cases-ready ## Make sure that all of this is there
+provide: modules tools postgres packaging yarn systemd linkis-ready cases-ready new-debian ## Make sure that all of this is there
 
 # --- packages ------------------------------------------------------------------------------------
 
@@ -177,7 +193,7 @@ pure = ^$(MODULE)/($(pure_names)|$(pure_tests))(/|$$)
 
 # -count=1: tests run binaries and read files that the test cache does not know. -shuffle: no test
 # depends on another. -vet=off: lint vets everything, and more of it.
-go_test = go test -vet=off -count=1 -shuffle=on
+go_test = $(offline) go test -vet=off -count=1 -shuffle=on
 
 # If the heap may grow to five times the live memory, a compiler and the simulator need a fifth less
 # of the processor, and the ledger's tests a third. Tests of servers do not get it, as some measure
@@ -187,13 +203,21 @@ sim test-sim transcripts test-pure lint-go check-generate: export GOGC := 400
 .cache/tools/%: export GOGC := 400
 test-race test-commands test-ha test-packages test-soak test-systemd test-yarn: export GOGC := 400
 
+# Nothing below downloads a module.
+test-begin test-sim transcripts test-pure test-mutants test-walk test-race test-commands: modules
+test-packages test-arches test-systemd test-yarn test-linkis linkis bench-linkis test-ha: modules
+test-bench test-peers test-yunikorn test-soak soak callers matrix sim kills check: modules
+mutants lint-go check-generate generate: modules
+
 .PHONY: test
-test: test-begin test-together test-systemd test-linkis test-peers
+test: test-begin test-together test-systemd test-linkis test-peers test-new-machine
 test: ## Run every test, of all that begin with test-
 
 # Two lists of targets next to each other, the second one with a prefix, such as a lower priority.
-# What the second one printed comes after the output of the first.
-beside = mkdir -p bin; $(3) $(MAKE) $(2) >bin/$@.log 2>&1 & second=$$!; failed=0; \
+# What the second one printed comes after the output of the first; its parts say at once that they
+# begin and end.
+beside = mkdir -p bin; exec {progress}>&$${PROGRESS:-1}; export PROGRESS=$$progress; \
+	$(3) $(MAKE) $(2) >bin/$@.log 2>&1 & second=$$!; failed=0; \
 	$(MAKE) $(1) || failed=1; \
 	wait $$second || failed=1; cat bin/$@.log; exit $$failed
 
@@ -235,7 +259,7 @@ test-pure: ## Test the packages without a goroutine, and the tree itself
 .PHONY: test-mutants
 test-mutants: ## Make small changes in one small package, and see that its tests notice
 	$(call section,test-mutants: mutants of label)
-	@$(timed) go run ./tools/mutants ./label
+	@$(timed) $(offline) go run ./tools/mutants ./label
 
 # Without the race detector, with which it takes a quarter of the steps.
 .PHONY: test-walk
@@ -330,21 +354,32 @@ test-ha: $(CONSUL) postgres ## Run three coordinators and fifty agents through a
 .PHONY: test-bench
 test-bench: build $(CONSUL) postgres ## Run every suite of make bench with its smallest workload
 	$(call section,test-bench: every suite of make bench in short)
-	@$(timed) go run ./bench -bursar bin/bursar -short
+	@$(timed) $(offline) go run ./bench -bursar bin/bursar -short
+
+# Without network: modules come from those that are here.
+.PHONY: test-new-machine
+test-new-machine: modules new-debian ## Run make run in a new Debian with Go, git, make and gcc
+	$(call section,test-new-machine: what the README begins with)
+	@$(timed) .ci/new-machine run
+
+.PHONY: new-machine
+new-machine: new-debian ## Run make run and make test in a new Debian, with network, for an hour
+	@.ci/new-machine all
 
 # A module of its own, as each peer is. It plays a peer.
 .PHONY: test-peers
 test-peers: ## Test what gives orders to peers
 	$(call section,test-peers: what peers share)
-	@export CGO_ENABLED=1; $(timed) go -C bench/peers test -count=1 -shuffle=on -race ./...
+	@export CGO_ENABLED=1; $(timed) $(offline) go -C bench/peers test -count=1 -shuffle=on -race ./...
 
 # It downloads and compiles the client of Kubernetes. Nomad is compiled by bench-peers alone: its
 # module cannot be had without its repository.
 .PHONY: test-yunikorn
 test-yunikorn: $(GOLANGCI_LINT) ## Check what runs YuniKorn core, and run it in small
-	@go -C bench/peers/yunikorn vet ./...
-	@cd bench/peers/yunikorn && $(CURDIR)/$(GOLANGCI_LINT) run ./...
-	@go -C bench/peers/yunikorn test -count=1 -shuffle=on ./...
+	@go -C bench/peers/yunikorn list -deps -test ./... >/dev/null
+	@$(offline) go -C bench/peers/yunikorn vet ./...
+	@cd bench/peers/yunikorn && $(offline) $(CURDIR)/$(GOLANGCI_LINT) run ./...
+	@$(offline) go -C bench/peers/yunikorn test -count=1 -shuffle=on ./...
 
 # It compares what servers take early and late.
 .PHONY: test-soak
@@ -390,7 +425,7 @@ failovers: build $(CONSUL) postgres ## Change leaders 200 times with 10,000 host
 
 # A new part is a new target of make: add it to PARTS in .ci/acceptance, and its size here. `make
 # test` has each of them in small.
-# PARTS='cases sim kills fuzz soak callers failovers matrix linkis test-arches test-yunikorn mutants' runs only
+# PARTS='cases new-machine sim kills fuzz soak callers failovers matrix linkis test-arches test-yunikorn mutants' runs only
 # these; keep the output with tee.
 .PHONY: acceptance
 acceptance: export SEEDS = 100000
@@ -405,7 +440,7 @@ acceptance: ## Run what takes hours, to the end even if something fails (PARTS=â
 
 .PHONY: mutants
 mutants: ## Make small changes in MUTANTS=packages, and see that their tests notice
-	@go run ./tools/mutants $(MUTANTS)
+	@$(offline) go run ./tools/mutants $(MUTANTS)
 
 .PHONY: bench
 bench: build $(CONSUL) $(NODE_EXPORTER) $(TELEGRAF) postgres
@@ -471,8 +506,8 @@ lint-systemd: packaging
 .PHONY: lint-go
 lint-go: $(GOLANGCI_LINT)
 	$(call section,lint: golangci-lint and gofumpt)
-	@$(timed) $(GOLANGCI_LINT) run ./...
-	@cd bench/peers && $(CURDIR)/$(GOLANGCI_LINT) run ./...
+	@$(timed) $(offline) $(GOLANGCI_LINT) run ./...
+	@cd bench/peers && $(offline) $(CURDIR)/$(GOLANGCI_LINT) run ./...
 
 # The contract is compared with proto/baseline.binpb, the image of the last contract that somebody
 # may depend on. A file in the tree works in a shallow or fresh clone, where a tag or an older
@@ -487,7 +522,7 @@ lint-proto: $(BUF)
 
 # The generators are those of go.mod, built before: buf would run them without our flags, and
 # compile everything once more.
-generate = go build -o $(1)/bin/ tool && PATH=$(1)/bin:$$PATH $(BUF) generate
+generate = $(offline) go build -o $(1)/bin/ tool && PATH=$(1)/bin:$$PATH $(BUF) generate
 
 .PHONY: check-generate
 check-generate: $(BUF) ## Fail when the generated code is stale

@@ -30,7 +30,7 @@ install() {
     exit 1
   fi
   apt-get update -q >&2 || true # what it knows already may do
-  DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "${@:2}" >&2
+  DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=600 install -y -q --no-install-recommends "${@:2}" >&2
 }
 
 # Linkis is for Java 8, and starts on 17 with what test/linkis adds.
@@ -64,6 +64,17 @@ find_mariadb() {
 
 if ! command -v mvn >/dev/null; then
   install Maven maven
+fi
+
+# What Maven needs to build and test integrations/linkis, so that this needs no network any more. It
+# is fetched again if the list has changed, or Maven's repository has gone.
+fetched=.cache/tools/linkis-maven
+needs=$(cat integrations/linkis/pom.xml integrations/linkis/*/pom.xml integrations/linkis/build.sh | sha256sum)
+repository=$HOME/.m2/repository
+if [[ $(cat "$fetched" 2>/dev/null) != "$needs $repository" || ! -d $repository/org/apache/maven/surefire ]]; then
+  echo "LINKIS: what Maven needs for integrations/linkis (60 MB the first time)"
+  JAVA_HOME=$jdk integrations/linkis/build.sh --fetch
+  echo "$needs $repository" >"$fetched"
 fi
 
 if [[ ! -d $linkis/jars || ! -d $linkis/sql ]]; then

@@ -31,6 +31,6 @@ if [[ ! -e $policy ]]; then
   chmod 755 "$policy"
   trap 'rm -f "$policy"' EXIT
 fi
-apt-get update -q
-apt-get install -y -q --no-install-recommends postgresql
+apt-get update -q || true # what it knows already may do
+apt-get -o DPkg::Lock::Timeout=600 install -y -q --no-install-recommends postgresql
 ls /usr/lib/postgresql/*/bin/postgres

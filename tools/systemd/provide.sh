@@ -38,7 +38,7 @@ if ((${#missing[@]})); then
   fi
   say "installs ${missing[*]}"
   apt-get update -q >&2 || true # what it knows already may do
-  DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "${missing[@]}" >&2
+  DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=600 install -y -q --no-install-recommends "${missing[@]}" >&2
 fi
 
 place=.cache/tools/debian-$release-$(sha256sum tools/systemd/provide.sh | cut -c1-12)

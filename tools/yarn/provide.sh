@@ -42,7 +42,7 @@ install() {
     echo "YARN: no $1 found: run as root: apt-get update && apt-get install -y ${*:2}" >&2
     exit 1
   fi
-  DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "${@:2}"
+  DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=600 install -y -q --no-install-recommends "${@:2}"
 }
 
 # jre is the oldest that will do which this system has.
