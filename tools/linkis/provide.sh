@@ -51,6 +51,10 @@ if ! jdk=$(find_jdk); then
 fi
 ln -sfn "$jdk" .cache/tools/linkis-jdk
 
+# again COMMAND: three times at most. A connection that breaks is no fault of this machine, and what
+# came is kept.
+again() { "$@" || "$@" || "$@"; }
+
 find_mariadb() {
   local program
   for program in "$(command -v mariadbd || echo /none)" /usr/sbin/mariadbd /usr/libexec/mariadbd; do
@@ -73,7 +77,7 @@ needs=$(cat integrations/linkis/pom.xml integrations/linkis/*/pom.xml integratio
 repository=$HOME/.m2/repository
 if [[ $(cat "$fetched" 2>/dev/null) != "$needs $repository" || ! -d $repository/org/apache/maven/surefire ]]; then
   echo "LINKIS: what Maven needs for integrations/linkis (60 MB the first time)"
-  JAVA_HOME=$jdk integrations/linkis/build.sh --fetch
+  JAVA_HOME=$jdk again integrations/linkis/build.sh --fetch
   echo "$needs $repository" >"$fetched"
 fi
 
@@ -150,7 +154,7 @@ if [[ -n $record ]] || ! cmp -s "$list" "$jars/sha256"; then
   trap 'rm -rf "$new"' EXIT
   mkdir "$new/project" "$new/jars"
   project "$new/project" "$PWD/$new/jars"
-  if ! JAVA_HOME=$jdk mvn -B -ntp -T 12 -f "$new/project/pom.xml" validate >"$new/log" 2>&1 </dev/null; then
+  if ! JAVA_HOME=$jdk again mvn -B -ntp -T 12 -f "$new/project/pom.xml" validate >"$new/log" 2>&1 </dev/null; then
     grep -E 'ERROR|BUILD' "$new/log" | cut -c -400 | head -20 >&2 || true
     echo "LINKIS: its jars could not be fetched" >&2
     exit 1

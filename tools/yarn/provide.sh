@@ -45,6 +45,10 @@ install() {
   DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=600 install -y -q --no-install-recommends "${@:2}"
 }
 
+# again COMMAND: three times at most. A connection that breaks is no fault of this machine, and what
+# came is kept.
+again() { "$@" || "$@" || "$@"; }
+
 # jre is the oldest that will do which this system has.
 jre() {
   local version
@@ -85,7 +89,7 @@ for version in "${versions[@]}"; do
   echo "YARN: Hadoop $version (up to 90 MB the first time)"
   new=$(mktemp -d ".cache/tools/.yarn-$version.XXXXXX")
   trap 'rm -rf "$new"' EXIT
-  if ! JAVA_HOME=$(dirname "$(dirname "$java")") mvn -B -ntp -f tools/yarn/pom.xml -P "$profile" -Dhadoop="$version" \
+  if ! JAVA_HOME=$(dirname "$(dirname "$java")") again mvn -B -ntp -f tools/yarn/pom.xml -P "$profile" -Dhadoop="$version" \
     "$copy" -DincludeScope=runtime -DoutputDirectory="$PWD/$new" >"$new/log" 2>&1 </dev/null; then
     grep -E 'ERROR|BUILD' "$new/log" | head -20 >&2 || true
     echo "YARN: Hadoop $version could not be fetched" >&2
