@@ -74,7 +74,7 @@ agent() {
   eventually takes "$1"
 }
 # takes HOST: it is there and its first measurement has arrived.
-takes() { b hosts "$1" -o json | grep -q sampleTime; }
+takes() { b hosts "$1" -o json | grep sampleTime; }
 
 # attacked [AGENT-YAML] [COORDINATOR-YAML]: a coordinator with identities, and the agent of host h1.
 # TOK is a folder with a token for each: mallory and alice (submitters of their own user), reader,
@@ -146,7 +146,7 @@ JSON
   start consul "$CONSUL" agent -config-file "$WORK/consul.json"
   CONSULPID=$LAST
   export CONSUL_HTTP_ADDR=127.0.0.1:$port
-  consul_leads() { curl -sf "http://127.0.0.1:$port/v1/status/leader" | grep -q :; }
+  consul_leads() { curl -sf "http://127.0.0.1:$port/v1/status/leader" | grep :; }
   within 30 consul_leads
 }
 
