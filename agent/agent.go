@@ -165,6 +165,7 @@ type Agent struct {
 	mu       sync.Mutex
 	tracker  *tracker.Tracker // guarded by mu
 	answered chan struct{}    // guarded by mu; closed and replaced when a Sync was answered
+	measured chan struct{}    // guarded by mu; closed and replaced after each measurement
 	engines  engines          // guarded by mu, except the part of the measuring loop
 	// unconfirmed are the reservations of callers that will confirm a process; guarded by mu, by id
 	unconfirmed map[string]*unconfirmed
@@ -221,7 +222,7 @@ func New(config Config, deps Deps) (*Agent, error) {
 		log:        deps.Logger.With("host_id", s.HostID),
 		opener:     process.NewOpener(deps.Meter, deps.Proc),
 		measureDue: newWakeup(now), syncDue: newWakeup(now),
-		ready: make(chan struct{}), serving: make(chan struct{}), answered: make(chan struct{}), unsaved: make(chan struct{}, 1),
+		ready: make(chan struct{}), serving: make(chan struct{}), answered: make(chan struct{}), measured: make(chan struct{}), unsaved: make(chan struct{}, 1),
 		direct: &launch.Direct{},
 		users:  osuser.Users{Slots: make(chan struct{}, socket.LookupsAtOnce)},
 

@@ -19,10 +19,37 @@ type freshMemory struct {
 	available int64     // guarded by mu; bytes
 }
 
+// measureTimeout bounds the wait for a measurement before the decision on a grant. A measurement of
+// a busy host takes some 10 ms. One that takes longer than this hangs, and the stale sample decides.
+const measureTimeout = time.Second
+
+// measureIfStale has the machine measured again if the last sample is too old to decide on a grant.
+// The sample of an agent that was stopped for some seconds is as old as the pause: a veto based on
+// it would refuse grants that callers already have.
+func (a *Agent) measureIfStale(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, measureTimeout)
+	defer cancel()
+	for range 2 { // the first to end may have begun before the pause
+		var fresh bool
+		var measured <-chan struct{}
+		a.locked(func(t *tracker.Tracker) { fresh, measured = t.Fresh(time.Now()), a.measured })
+		if fresh {
+			return
+		}
+		a.measureDue.bringForward(time.Now())
+		select {
+		case <-measured:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
 // readFreshMemory gives the tracker the memory that is available now, right before it decides on a
 // grant: so memory that was taken since the last sample is not given away. If it cannot be read,
 // the sample decides.
 func (a *Agent) readFreshMemory(ctx context.Context) {
+	a.measureIfStale(ctx)
 	m := &a.freshMemory
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -46,6 +46,7 @@ func (a *Agent) measure(ctx context.Context) {
 	a.watch(ctx)
 	engines, list := a.toMeasure()
 	usages := a.deps.Meter.Engines(ctx, list)
+	sampled := time.Now()
 	sample := a.deps.Meter.Sample(ctx)
 	if a.ownMeter {
 		sample.MemorySafetyBytes = max(0, a.settings().safety) // a reload may have changed it
@@ -80,7 +81,9 @@ func (a *Agent) measure(ctx context.Context) {
 				e.orphans = &orphans{of: process.Ref{PID: list[i].PID, StartTime: list[i].StartTime}, list: left}
 			}
 		}
-		ends = t.Measure(time.Now(), measurement)
+		ends = t.Measure(sampled, measurement)
+		close(a.measured)
+		a.measured = make(chan struct{})
 	})
 	a.metrics.measured(time.Since(began), measurement.Sample.GetDegraded(), len(ends))
 	a.logDegraded(sample.Degraded)

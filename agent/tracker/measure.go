@@ -51,7 +51,12 @@ const ProcessEnded = "process ended"
 // report.
 const cpuNoise = 10
 
-// Measure takes a measurement and returns the engines that ended by it.
+// Fresh reports whether the last sample is new enough to decide on a grant.
+func (t *Tracker) Fresh(now time.Time) bool {
+	return t.sample != nil && now.Sub(t.sampled) <= freshFor(t.tick)
+}
+
+// Measure takes a measurement that was made at now, and returns the engines that ended by it.
 func (t *Tracker) Measure(now time.Time, m Measurement) []*bursarv1.EngineEnd {
 	t.sample, t.sampled, t.available, t.notices = m.Sample, now, nil, nil
 	judged := make(map[*entry]bool, len(m.Usages))
@@ -182,7 +187,7 @@ func (t *Tracker) lastWord(now time.Time, e *entry) bool {
 		return true
 	}
 	headroom, known := t.headroomWithout(e)
-	fresh := known && now.Sub(t.sampled) <= freshFor(t.tick)
+	fresh := known && t.Fresh(now)
 	why := t.closedFor(fresh)
 	if why == "" && asked <= headroom {
 		return true
