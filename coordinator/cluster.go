@@ -49,10 +49,17 @@ func (s *clusterService) Status(ctx context.Context, req *bursarv1.StatusRequest
 		HostsHealthy: int64(c.HostsHealthy), HostsSuspect: int64(c.HostsSuspect),
 		HostsLost: int64(c.HostsLost), HostsReturning: int64(c.HostsReturning),
 		QuotaRules: int64(c.QuotaRules), QuotaAccounts: int64(c.QuotaAccounts),
-		Warnings:  slices.Concat(s.warn(), enginesWarnings(&c), fullWarnings(auth.ActorOf(ctx), v.Full), sharedWarnings(auth.ActorOf(ctx), v.Shared), v.Skew.Warning(now)),
+		Warnings:  slices.Concat(s.warn(), enginesWarnings(&c), fullWarnings(auth.ActorOf(ctx), v.Full), sharedWarnings(auth.ActorOf(ctx), v.Shared), v.Skew.Warning(now), v.Setback.Warning()),
 		ClockSkew: wire.DurationMessage(v.Skew.Left(now)),
-		History:   historyMessage(s.loop.HistorySize()),
+		History:   historyMessage(s.loop.HistorySize()), LastLeadership: endedMessage(s.loop.LastEnded()),
 	}, nil
+}
+
+func endedMessage(ended *commit.EndedLeadership) *bursarv1.LeadershipEnd {
+	if ended == nil {
+		return nil
+	}
+	return &bursarv1.LeadershipEnd{Epoch: ended.Epoch, EndTime: wire.TimeMessage(ended.Time), Reason: ended.Reason}
 }
 
 func historyMessage(size *commit.HistorySize) *bursarv1.HistorySize {
@@ -119,6 +126,7 @@ func (s *clusterService) standby() *bursarv1.StatusResponse {
 		Version: s.version, StoreId: known.StoreID, Epoch: known.Epoch,
 		Leader: addressOf(known.URL), LeaderUrl: known.URL, Url: s.self(),
 		StartTime: wire.TimeMessage(s.started), Uptime: wire.DurationMessage(s.loop.Clock.Now().Sub(s.started)), Warnings: s.warn(),
+		LastLeadership: endedMessage(s.loop.LastEnded()),
 	}
 	if known.URL == "" || known.URL == s.self() {
 		res.Leader, res.LeaderUrl = "", ""

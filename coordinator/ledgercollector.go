@@ -32,6 +32,7 @@ type ledgerCollector struct {
 	overUse                                          *prometheus.Desc
 	hostRefuses, callersFull                         *prometheus.Desc
 	heldAccounts, heldIdle                           *prometheus.Desc
+	revisionsLost, setbackHosts, setbackEngines      *prometheus.Desc
 }
 
 func newLedgerCollector(loop *commit.Loop, most int) *ledgerCollector {
@@ -67,10 +68,13 @@ func newLedgerCollector(loop *commit.Loop, most int) *ledgerCollector {
 		clusterAge:        describe("cluster_age_seconds", "Time since the last reading of an external cluster.", "cluster"),
 		overUse: describe("engines_over_use", "Engines that use more of a dimension than they are entitled to, by what their hosts do about it.",
 			"dimension", "policy"),
-		heldAccounts: describe("held_accounts", "Accounts that are held for requests which have waited too long, by their kind.", "kind"),
-		heldIdle:     describe("held_idle", "What is free on hosts and kept for requests which have waited too long, by dimension.", "dimension"),
-		callersFull:  describe("callers_full", "Callers whose live allocations take nearly as much memory as they may (limits.callerLiveBytes)."),
-		hostRefuses:  describe("hosts_refusing", "Hosts that report in time and whose agents want no new grants for another reason than memory pressure, such as a lack of disk space, or cannot be sent more allocations."),
+		heldAccounts:   describe("held_accounts", "Accounts that are held for requests which have waited too long, by their kind.", "kind"),
+		heldIdle:       describe("held_idle", "What is free on hosts and kept for requests which have waited too long, by dimension.", "dimension"),
+		callersFull:    describe("callers_full", "Callers whose live allocations take nearly as much memory as they may (limits.callerLiveBytes)."),
+		revisionsLost:  describe("store_revisions_lost", "Revisions that hosts or clients know and the store had lost when this leadership began: the database went back in time."),
+		setbackHosts:   describe("store_setback_hosts", "Hosts that know such a revision."),
+		setbackEngines: describe("store_setback_engines", "Engines adopted from these hosts since."),
+		hostRefuses:    describe("hosts_refusing", "Hosts that report in time and whose agents want no new grants for another reason than memory pressure, such as a lack of disk space, or cannot be sent more allocations."),
 	}
 }
 
@@ -80,7 +84,7 @@ func (c *ledgerCollector) Describe(out chan<- *prometheus.Desc) {
 		c.allocations, c.hosts, c.revision, c.queued, c.skew, c.remembered,
 		c.watchEvents, c.watchBytes, c.historyRows, c.historyBytes, c.account, c.accountWaiting, c.accountExternal, c.accountExternalWaiting, c.host, c.hostEngines,
 		c.queue, c.queueApplications, c.queueWaiting, c.clusterKnown, c.clusterAge, c.overUse, c.hostRefuses, c.callersFull,
-		c.heldAccounts, c.heldIdle,
+		c.heldAccounts, c.heldIdle, c.revisionsLost, c.setbackHosts, c.setbackEngines,
 	} {
 		out <- d
 	}
@@ -164,6 +168,11 @@ func (c *ledgerCollector) Collect(out chan<- prometheus.Metric) {
 		return // not leading: there is no ledger
 	}
 	gauge(c.revision, float64(revision))
+	if s, err := c.loop.Setback(ctx); err == nil {
+		gauge(c.revisionsLost, float64(max(s.Seen, s.Revision)-s.Revision))
+		gauge(c.setbackHosts, float64(s.Hosts))
+		gauge(c.setbackEngines, float64(s.Adopted))
+	}
 	c.collectCounts(out, counts)
 	for _, q := range counts.HeldIdle.Custom() {
 		gauge(c.heldIdle, float64(q.Value), q.Name)

@@ -75,6 +75,14 @@ func TestCallersAreToldWhyNobodyLeads(t *testing.T) {
 			if err := f.server.loop.Unled(); err != nil || len(f.status().GetWarnings()) > 0 {
 				t.Errorf("it still says %v, %v", err, f.status().GetWarnings())
 			}
+			ended := f.status().GetLastLeadership()
+			reason := ended.GetReason()
+			if ended.GetEpoch() == 0 || ended.GetEndTime() == nil || !strings.HasPrefix(reason, "the store: ") || !strings.Contains(reason, test.want) {
+				t.Errorf("status says of the last leadership %v, want an epoch, a time, and a reason with %q", ended, test.want)
+			}
+			if test.secret != "" && strings.Contains(reason, test.secret) {
+				t.Errorf("the reason names %s: %s", test.secret, reason)
+			}
 		})
 	}
 }

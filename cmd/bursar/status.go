@@ -92,6 +92,9 @@ func (c *cli) printStatus(s *bursarv1.StatusResponse, at place, clusters string)
 	if h := s.GetHistory(); h != nil {
 		facts = append(facts, "history", counted(int(h.GetAllocations()), "ended allocation", "ended allocations")+", "+memoryText(h.GetBytes()))
 	}
+	if text := endedText(s.GetLastLeadership(), time.Now()); text != "" {
+		facts = append(facts, "last leadership", "of "+s.GetUrl()+": "+text)
+	}
 	if skew := s.GetClockSkew().AsDuration(); skew >= time.Second {
 		facts = append(facts, "clock skew", durationText(skew)+": the ledger's time is ahead of the leader's clock")
 	}
@@ -99,6 +102,14 @@ func (c *cli) printStatus(s *bursarv1.StatusResponse, at place, clusters string)
 		facts = append(facts, "warning", warning)
 	}
 	c.facts(facts...)
+}
+
+// endedText says when and why a coordinator stopped leading; empty: it did not.
+func endedText(end *bursarv1.LeadershipEnd, now time.Time) string {
+	if end == nil {
+		return ""
+	}
+	return fmt.Sprintf("epoch %d ended %s ago: %s", end.GetEpoch(), durationText(now.Sub(end.GetEndTime().AsTime())), printable(end.GetReason()))
 }
 
 // clustersState says for how many external clusters the queues are known, and for which they are

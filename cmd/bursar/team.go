@@ -133,10 +133,19 @@ func (c *cli) printTeam(team []member) {
 		}
 		rows[i] = []string{
 			m.url, part(m.status), m.status.GetVersion(), fmt.Sprint(m.status.GetEpoch()), durationText(m.status.GetUptime().AsDuration()),
-			printable(strings.Join(m.status.GetWarnings(), "; ")),
+			memberNote(m.status),
 		}
 	}
 	c.table([]string{"COORDINATOR", "PART", "VERSION", "EPOCH", "UP", "NOTE"}, rows)
+}
+
+// memberNote has the warnings of a coordinator, and why it stopped leading.
+func memberNote(s *bursarv1.StatusResponse) string {
+	notes := slices.Clone(s.GetWarnings())
+	if text := endedText(s.GetLastLeadership(), time.Now()); text != "" {
+		notes = append(notes, "its leadership of "+text)
+	}
+	return printable(strings.Join(notes, "; "))
 }
 
 // part is what a coordinator does at the moment: it leads, stands by, or waits for a leader.

@@ -154,6 +154,11 @@ func (loop *Loop) Sync(ctx context.Context, r *core.Report) error {
 		loop.Metrics.notTaken.Add(float64(n.Count))
 		loop.notTaken.log(loop.Log, r.Command.HostID, n)
 	}
+	if r.FirstSetback != nil {
+		for _, text := range r.FirstSetback.Warning() {
+			loop.Log.Warn(text, "host", r.Command.HostID)
+		}
+	}
 	return r.Err
 }
 

@@ -65,7 +65,7 @@ func (c *Campaign) Run(ctx context.Context, first chan<- error) error {
 }
 
 // errLockLost ends a leadership whose term is over.
-var errLockLost = errors.New("the lock on the lead was lost")
+var errLockLost = errors.New("Consul: the lock on the lead was lost")
 
 // lead leads for as long as the term lasts and the store lets it, and returns why that is over. If
 // a leadership ends by a fault of this coordinator's own, another one follows. If it ends because
@@ -87,10 +87,11 @@ func (c *Campaign) lead(ctx context.Context, term election.Term, first chan<- er
 				defer close(announced)
 				c.announce(announcing, term, meta)
 			}()
-			err := c.awaitEnd(term, leadership)
+			err, again := c.awaitEnd(term, leadership)
+			c.Loop.setEnded(meta.Epoch, err)
 			stop()
 			<-announced // otherwise it would be announced after the term
-			if err != nil {
+			if !again {
 				return err
 			}
 			if time.Since(began) > steadyAfter {
@@ -115,28 +116,28 @@ func (c *Campaign) lead(ctx context.Context, term election.Term, first chan<- er
 	}
 }
 
-// awaitEnd waits for the end of a leadership. The error is nil if another leadership may follow in
-// the same term.
-func (c *Campaign) awaitEnd(term election.Term, leadership *Term) error {
+// awaitEnd waits for the end of a leadership, and returns why it ended. again says that another
+// leadership may follow in the same term.
+func (c *Campaign) awaitEnd(term election.Term, leadership *Term) (why error, again bool) {
 	began := time.Now()
 	select {
 	case err := <-leadership.over:
 		switch {
 		case errors.Is(err, store.ErrDeposed):
-			return fmt.Errorf("another coordinator has begun to lead on this store (if that repeats, two clusters share it, or two coordinators are alone on it): %w", err)
+			return fmt.Errorf("another coordinator has begun to lead on this store (if that repeats, two clusters share it, or two coordinators are alone on it): %w", err), false
 		case isFault(err):
 			// the request to blame is refused now: no other coordinator has to find that out
-			return nil
+			return err, true
 		case errors.Is(err, store.ErrUnknownOutcome), errors.Is(err, store.ErrAway), errors.Is(err, context.DeadlineExceeded),
 			time.Since(began) < steadyAfter:
-			return err
+			return err, false
 		}
-		return nil
+		return err, true
 	case <-term.Over():
 		c.Loop.StepDown()
-		return errLockLost
+		return errLockLost, false
 	case <-c.Loop.done:
-		return core.ErrStopping
+		return core.ErrStopping, false
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/bursar/bursar/coordinator/core"
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/proto/convert"
 )
@@ -28,6 +29,9 @@ func (loop *Loop) Follow(ctx context.Context, after uint64, ping func(revision u
 	}
 	from, revision, err := loop.Feed.newReader(after)
 	if err != nil {
+		if gone, is := errors.AsType[*RevisionError](err); is && after > gone.Newest {
+			_ = loop.call(ctx, func(c *core.Core, _ ledger.Instant) { c.ObserveWatch(after) })
+		}
 		return err
 	}
 	defer from.close()

@@ -48,6 +48,7 @@ type Loop struct {
 	unknownPanic atomic.Pointer[unknownPanic]
 	// unled is why the last attempt to lead failed, or a leadership ended; nil: it did not.
 	unled       atomic.Pointer[error]
+	ended       atomic.Pointer[EndedLeadership] // the latest that ended; nil: none has
 	rulesHidden atomic.Pointer[[]string] // which rules are not in force, and why
 	undeclared  atomic.Pointer[[]string] // which rules are for dimensions that nothing declares
 	// configured are the providers of the file, for the next leadership; nil: there was no file.

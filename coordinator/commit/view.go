@@ -7,6 +7,12 @@ import (
 	"github.com/bursar/bursar/coordinator/ledger"
 )
 
+// Setback returns the evidence that the store went back in time before this leadership.
+func (loop *Loop) Setback(ctx context.Context) (s core.Setback, err error) {
+	err = loop.call(ctx, func(c *core.Core, _ ledger.Instant) { s = c.Setback() })
+	return s, err
+}
+
 // View returns an overview, once all that it shows is durable.
 func (loop *Loop) View(ctx context.Context) (core.View, error) {
 	var v core.View

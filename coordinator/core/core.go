@@ -117,6 +117,8 @@ type Core struct {
 	informed map[string]bool
 	// returns spreads the full reports of the hosts that come from an earlier leadership.
 	returns returns
+	// setback is the evidence that the store went back in time before this leadership.
+	setback setback
 	// superseded is an epoch of another leadership, not below this one's, that an agent has seen;
 	// 0: none.
 	superseded  uint64

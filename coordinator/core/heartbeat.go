@@ -19,7 +19,10 @@ type Report struct {
 	// ResyncAfter is when the host is to register and report everything, from now on. It is part
 	// of an answer with the action RESYNC; zero: at once.
 	ResyncAfter time.Duration
-	Err         error
+	// FirstSetback is the evidence that the store went back in time, if this report is the first
+	// in the leadership to show it; nil otherwise.
+	FirstSetback *Setback
+	Err          error
 	// Done is called once: with nil when the result is durable, or with the reason why it is not.
 	// It must not block.
 	Done func(error)
@@ -53,8 +56,11 @@ func (r *Report) apply(c *Core, now ledger.Instant) bool {
 			r.Done(r.refused)
 			return false
 		}
-		r.Result, r.Err = c.ledger.Sync(now, r.Command)
+		r.Result, r.Err = c.sync(now, &r.Command)
 		return true
+	}
+	if c.hasHost(r.Command.HostID) || r.OfAgent {
+		r.FirstSetback = c.setback.observeRevision(r.Command.HostID, r.Command.Seen)
 	}
 	// What it has seen is of a ledger that is gone: it must register again before its reports
 	// count.
@@ -67,6 +73,27 @@ func (r *Report) apply(c *Core, now ledger.Instant) bool {
 	r.Result.Action, r.Result.Revision = ledger.ActionResync, c.ledger.Revision()
 	r.ResyncAfter = c.returns.after(r.Command.HostID, c.now, c.ledger.FullReportGap())
 	return true
+}
+
+// sync applies a report, and counts the engines adopted from it if its host is one of a setback.
+func (c *Core) sync(now ledger.Instant, command *ledger.SyncCommand) (ledger.SyncResult, error) {
+	if !command.Full || !c.setback.hosts[command.HostID] {
+		return c.ledger.Sync(now, *command)
+	}
+	before := c.living(command.Engines)
+	result, err := c.ledger.Sync(now, *command)
+	c.setback.observeAdopted(command.HostID, max(0, c.living(command.Engines)-before))
+	return result, err
+}
+
+// living counts the engines of a report that have a live allocation.
+func (c *Core) living(engines []ledger.EngineReport) (n int) {
+	for i := range engines {
+		if a, known := c.ledger.Get(engines[i].ID); known && a.State.Holds() {
+			n++
+		}
+	}
+	return n
 }
 
 // Registration is an agent's announcement of its host.

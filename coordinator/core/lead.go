@@ -79,4 +79,5 @@ func (c *Core) LeadWith(r *Restored) {
 	c.leadership = c.draw()
 	c.informed, c.providerGenerations = make(map[string]bool), make(map[ledger.ClusterName]uint64)
 	c.returns = returns{slots: make(map[string]ledger.Instant)}
+	c.setback = setback{Setback: Setback{Revision: r.revision}, hosts: make(map[string]bool)}
 }

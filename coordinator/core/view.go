@@ -11,6 +11,7 @@ type View struct {
 	Revision uint64
 	Counts   ledger.Counts
 	Skew     Skew
+	Setback  Setback
 	// Full has the callers whose live allocations take nearly as much as they may.
 	Full []ledger.LiveFullError
 	// Shared has the hosts that report from one machine, for each machine with several, some
@@ -23,5 +24,5 @@ const mostShared = 20
 
 // View returns the overview of now.
 func (c *Core) View() View {
-	return View{Meta: c.meta, Revision: c.ledger.Revision(), Counts: c.ledger.Counts(), Skew: c.skew, Full: c.ledger.FullCallers(), Shared: c.ledger.SharedMachines(mostShared)}
+	return View{Meta: c.meta, Revision: c.ledger.Revision(), Counts: c.ledger.Counts(), Skew: c.skew, Setback: c.setback.Setback, Full: c.ledger.FullCallers(), Shared: c.ledger.SharedMachines(mostShared)}
 }

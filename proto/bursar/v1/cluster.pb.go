@@ -104,9 +104,12 @@ type StatusResponse struct {
 	// until both agree the ledger's time runs a tenth slower.
 	ClockSkew *durationpb.Duration `protobuf:"bytes,21,opt,name=clock_skew,json=clockSkew,proto3" json:"clock_skew,omitempty"`
 	// How large the history is; unset until a new leader has counted it.
-	History       *HistorySize `protobuf:"bytes,22,opt,name=history,proto3" json:"history,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	History *HistorySize `protobuf:"bytes,22,opt,name=history,proto3" json:"history,omitempty"`
+	// The latest leadership of the answering coordinator that ended since it started; unset: none
+	// has.
+	LastLeadership *LeadershipEnd `protobuf:"bytes,23,opt,name=last_leadership,json=lastLeadership,proto3" json:"last_leadership,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *StatusResponse) Reset() {
@@ -293,6 +296,75 @@ func (x *StatusResponse) GetHistory() *HistorySize {
 	return nil
 }
 
+func (x *StatusResponse) GetLastLeadership() *LeadershipEnd {
+	if x != nil {
+		return x.LastLeadership
+	}
+	return nil
+}
+
+// LeadershipEnd is why a coordinator stopped leading.
+type LeadershipEnd struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Epoch   uint64                 `protobuf:"varint,1,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	EndTime *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=end_time,json=endTime,proto3" json:"end_time,omitempty"`
+	// The part that failed (Consul, the store, the ledger) and how, in words.
+	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LeadershipEnd) Reset() {
+	*x = LeadershipEnd{}
+	mi := &file_bursar_v1_cluster_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LeadershipEnd) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LeadershipEnd) ProtoMessage() {}
+
+func (x *LeadershipEnd) ProtoReflect() protoreflect.Message {
+	mi := &file_bursar_v1_cluster_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LeadershipEnd.ProtoReflect.Descriptor instead.
+func (*LeadershipEnd) Descriptor() ([]byte, []int) {
+	return file_bursar_v1_cluster_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *LeadershipEnd) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *LeadershipEnd) GetEndTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.EndTime
+	}
+	return nil
+}
+
+func (x *LeadershipEnd) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
 // HistorySize is how much the history takes in the store.
 type HistorySize struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -306,7 +378,7 @@ type HistorySize struct {
 
 func (x *HistorySize) Reset() {
 	*x = HistorySize{}
-	mi := &file_bursar_v1_cluster_proto_msgTypes[2]
+	mi := &file_bursar_v1_cluster_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -318,7 +390,7 @@ func (x *HistorySize) String() string {
 func (*HistorySize) ProtoMessage() {}
 
 func (x *HistorySize) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_cluster_proto_msgTypes[2]
+	mi := &file_bursar_v1_cluster_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -331,7 +403,7 @@ func (x *HistorySize) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistorySize.ProtoReflect.Descriptor instead.
 func (*HistorySize) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_cluster_proto_rawDescGZIP(), []int{2}
+	return file_bursar_v1_cluster_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *HistorySize) GetAllocations() int64 {
@@ -356,7 +428,7 @@ type AuditRequest struct {
 
 func (x *AuditRequest) Reset() {
 	*x = AuditRequest{}
-	mi := &file_bursar_v1_cluster_proto_msgTypes[3]
+	mi := &file_bursar_v1_cluster_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -368,7 +440,7 @@ func (x *AuditRequest) String() string {
 func (*AuditRequest) ProtoMessage() {}
 
 func (x *AuditRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_cluster_proto_msgTypes[3]
+	mi := &file_bursar_v1_cluster_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -381,7 +453,7 @@ func (x *AuditRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditRequest.ProtoReflect.Descriptor instead.
 func (*AuditRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_cluster_proto_rawDescGZIP(), []int{3}
+	return file_bursar_v1_cluster_proto_rawDescGZIP(), []int{4}
 }
 
 type AuditResponse struct {
@@ -397,7 +469,7 @@ type AuditResponse struct {
 
 func (x *AuditResponse) Reset() {
 	*x = AuditResponse{}
-	mi := &file_bursar_v1_cluster_proto_msgTypes[4]
+	mi := &file_bursar_v1_cluster_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -409,7 +481,7 @@ func (x *AuditResponse) String() string {
 func (*AuditResponse) ProtoMessage() {}
 
 func (x *AuditResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_cluster_proto_msgTypes[4]
+	mi := &file_bursar_v1_cluster_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -422,7 +494,7 @@ func (x *AuditResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditResponse.ProtoReflect.Descriptor instead.
 func (*AuditResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_cluster_proto_rawDescGZIP(), []int{4}
+	return file_bursar_v1_cluster_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *AuditResponse) GetViolations() []*Violation {
@@ -465,7 +537,7 @@ type Violation struct {
 
 func (x *Violation) Reset() {
 	*x = Violation{}
-	mi := &file_bursar_v1_cluster_proto_msgTypes[5]
+	mi := &file_bursar_v1_cluster_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -477,7 +549,7 @@ func (x *Violation) String() string {
 func (*Violation) ProtoMessage() {}
 
 func (x *Violation) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_cluster_proto_msgTypes[5]
+	mi := &file_bursar_v1_cluster_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -490,7 +562,7 @@ func (x *Violation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Violation.ProtoReflect.Descriptor instead.
 func (*Violation) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_cluster_proto_rawDescGZIP(), []int{5}
+	return file_bursar_v1_cluster_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Violation) GetInvariant() int32 {
@@ -517,7 +589,7 @@ type ClusterServiceWatchRequest struct {
 
 func (x *ClusterServiceWatchRequest) Reset() {
 	*x = ClusterServiceWatchRequest{}
-	mi := &file_bursar_v1_cluster_proto_msgTypes[6]
+	mi := &file_bursar_v1_cluster_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -529,7 +601,7 @@ func (x *ClusterServiceWatchRequest) String() string {
 func (*ClusterServiceWatchRequest) ProtoMessage() {}
 
 func (x *ClusterServiceWatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_cluster_proto_msgTypes[6]
+	mi := &file_bursar_v1_cluster_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -542,7 +614,7 @@ func (x *ClusterServiceWatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClusterServiceWatchRequest.ProtoReflect.Descriptor instead.
 func (*ClusterServiceWatchRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_cluster_proto_rawDescGZIP(), []int{6}
+	return file_bursar_v1_cluster_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ClusterServiceWatchRequest) GetAfterRevision() uint64 {
@@ -575,7 +647,7 @@ type ClusterServiceWatchResponse struct {
 
 func (x *ClusterServiceWatchResponse) Reset() {
 	*x = ClusterServiceWatchResponse{}
-	mi := &file_bursar_v1_cluster_proto_msgTypes[7]
+	mi := &file_bursar_v1_cluster_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -587,7 +659,7 @@ func (x *ClusterServiceWatchResponse) String() string {
 func (*ClusterServiceWatchResponse) ProtoMessage() {}
 
 func (x *ClusterServiceWatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_cluster_proto_msgTypes[7]
+	mi := &file_bursar_v1_cluster_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -600,7 +672,7 @@ func (x *ClusterServiceWatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClusterServiceWatchResponse.ProtoReflect.Descriptor instead.
 func (*ClusterServiceWatchResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_cluster_proto_rawDescGZIP(), []int{7}
+	return file_bursar_v1_cluster_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ClusterServiceWatchResponse) GetRevision() uint64 {
@@ -719,7 +791,7 @@ const file_bursar_v1_cluster_proto_rawDesc = "" +
 	"\x17bursar/v1/cluster.proto\x12\tbursar.v1\x1a\x1abursar/v1/allocation.proto\x1a\x14bursar/v1/host.proto\x1a\x15bursar/v1/quota.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"0\n" +
 	"\rStatusRequest\x12\x1f\n" +
 	"\vallow_stale\x18\x01 \x01(\bR\n" +
-	"allowStale\"\xfb\x05\n" +
+	"allowStale\"\xbe\x06\n" +
 	"\x0eStatusResponse\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x19\n" +
 	"\bstore_id\x18\x02 \x01(\tR\astoreId\x12\x14\n" +
@@ -748,7 +820,12 @@ const file_bursar_v1_cluster_proto_rawDesc = "" +
 	"\x03url\x18\x14 \x01(\tR\x03url\x128\n" +
 	"\n" +
 	"clock_skew\x18\x15 \x01(\v2\x19.google.protobuf.DurationR\tclockSkew\x120\n" +
-	"\ahistory\x18\x16 \x01(\v2\x16.bursar.v1.HistorySizeR\ahistory\"E\n" +
+	"\ahistory\x18\x16 \x01(\v2\x16.bursar.v1.HistorySizeR\ahistory\x12A\n" +
+	"\x0flast_leadership\x18\x17 \x01(\v2\x18.bursar.v1.LeadershipEndR\x0elastLeadership\"t\n" +
+	"\rLeadershipEnd\x12\x14\n" +
+	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x125\n" +
+	"\bend_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\aendTime\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\"E\n" +
 	"\vHistorySize\x12 \n" +
 	"\vallocations\x18\x01 \x01(\x03R\vallocations\x12\x14\n" +
 	"\x05bytes\x18\x02 \x01(\x03R\x05bytes\"\x0e\n" +
@@ -794,43 +871,46 @@ func file_bursar_v1_cluster_proto_rawDescGZIP() []byte {
 	return file_bursar_v1_cluster_proto_rawDescData
 }
 
-var file_bursar_v1_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
+var file_bursar_v1_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
 var file_bursar_v1_cluster_proto_goTypes = []any{
 	(*StatusRequest)(nil),               // 0: bursar.v1.StatusRequest
 	(*StatusResponse)(nil),              // 1: bursar.v1.StatusResponse
-	(*HistorySize)(nil),                 // 2: bursar.v1.HistorySize
-	(*AuditRequest)(nil),                // 3: bursar.v1.AuditRequest
-	(*AuditResponse)(nil),               // 4: bursar.v1.AuditResponse
-	(*Violation)(nil),                   // 5: bursar.v1.Violation
-	(*ClusterServiceWatchRequest)(nil),  // 6: bursar.v1.ClusterServiceWatchRequest
-	(*ClusterServiceWatchResponse)(nil), // 7: bursar.v1.ClusterServiceWatchResponse
-	(*timestamppb.Timestamp)(nil),       // 8: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),         // 9: google.protobuf.Duration
-	(*Allocation)(nil),                  // 10: bursar.v1.Allocation
-	(*Host)(nil),                        // 11: bursar.v1.Host
-	(*Quota)(nil),                       // 12: bursar.v1.Quota
+	(*LeadershipEnd)(nil),               // 2: bursar.v1.LeadershipEnd
+	(*HistorySize)(nil),                 // 3: bursar.v1.HistorySize
+	(*AuditRequest)(nil),                // 4: bursar.v1.AuditRequest
+	(*AuditResponse)(nil),               // 5: bursar.v1.AuditResponse
+	(*Violation)(nil),                   // 6: bursar.v1.Violation
+	(*ClusterServiceWatchRequest)(nil),  // 7: bursar.v1.ClusterServiceWatchRequest
+	(*ClusterServiceWatchResponse)(nil), // 8: bursar.v1.ClusterServiceWatchResponse
+	(*timestamppb.Timestamp)(nil),       // 9: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),         // 10: google.protobuf.Duration
+	(*Allocation)(nil),                  // 11: bursar.v1.Allocation
+	(*Host)(nil),                        // 12: bursar.v1.Host
+	(*Quota)(nil),                       // 13: bursar.v1.Quota
 }
 var file_bursar_v1_cluster_proto_depIdxs = []int32{
-	8,  // 0: bursar.v1.StatusResponse.start_time:type_name -> google.protobuf.Timestamp
-	9,  // 1: bursar.v1.StatusResponse.uptime:type_name -> google.protobuf.Duration
-	9,  // 2: bursar.v1.StatusResponse.clock_skew:type_name -> google.protobuf.Duration
-	2,  // 3: bursar.v1.StatusResponse.history:type_name -> bursar.v1.HistorySize
-	5,  // 4: bursar.v1.AuditResponse.violations:type_name -> bursar.v1.Violation
-	10, // 5: bursar.v1.ClusterServiceWatchResponse.allocation:type_name -> bursar.v1.Allocation
-	11, // 6: bursar.v1.ClusterServiceWatchResponse.host:type_name -> bursar.v1.Host
-	12, // 7: bursar.v1.ClusterServiceWatchResponse.quota:type_name -> bursar.v1.Quota
-	8,  // 8: bursar.v1.ClusterServiceWatchResponse.time:type_name -> google.protobuf.Timestamp
-	0,  // 9: bursar.v1.ClusterService.Status:input_type -> bursar.v1.StatusRequest
-	3,  // 10: bursar.v1.ClusterService.Audit:input_type -> bursar.v1.AuditRequest
-	6,  // 11: bursar.v1.ClusterService.Watch:input_type -> bursar.v1.ClusterServiceWatchRequest
-	1,  // 12: bursar.v1.ClusterService.Status:output_type -> bursar.v1.StatusResponse
-	4,  // 13: bursar.v1.ClusterService.Audit:output_type -> bursar.v1.AuditResponse
-	7,  // 14: bursar.v1.ClusterService.Watch:output_type -> bursar.v1.ClusterServiceWatchResponse
-	12, // [12:15] is the sub-list for method output_type
-	9,  // [9:12] is the sub-list for method input_type
-	9,  // [9:9] is the sub-list for extension type_name
-	9,  // [9:9] is the sub-list for extension extendee
-	0,  // [0:9] is the sub-list for field type_name
+	9,  // 0: bursar.v1.StatusResponse.start_time:type_name -> google.protobuf.Timestamp
+	10, // 1: bursar.v1.StatusResponse.uptime:type_name -> google.protobuf.Duration
+	10, // 2: bursar.v1.StatusResponse.clock_skew:type_name -> google.protobuf.Duration
+	3,  // 3: bursar.v1.StatusResponse.history:type_name -> bursar.v1.HistorySize
+	2,  // 4: bursar.v1.StatusResponse.last_leadership:type_name -> bursar.v1.LeadershipEnd
+	9,  // 5: bursar.v1.LeadershipEnd.end_time:type_name -> google.protobuf.Timestamp
+	6,  // 6: bursar.v1.AuditResponse.violations:type_name -> bursar.v1.Violation
+	11, // 7: bursar.v1.ClusterServiceWatchResponse.allocation:type_name -> bursar.v1.Allocation
+	12, // 8: bursar.v1.ClusterServiceWatchResponse.host:type_name -> bursar.v1.Host
+	13, // 9: bursar.v1.ClusterServiceWatchResponse.quota:type_name -> bursar.v1.Quota
+	9,  // 10: bursar.v1.ClusterServiceWatchResponse.time:type_name -> google.protobuf.Timestamp
+	0,  // 11: bursar.v1.ClusterService.Status:input_type -> bursar.v1.StatusRequest
+	4,  // 12: bursar.v1.ClusterService.Audit:input_type -> bursar.v1.AuditRequest
+	7,  // 13: bursar.v1.ClusterService.Watch:input_type -> bursar.v1.ClusterServiceWatchRequest
+	1,  // 14: bursar.v1.ClusterService.Status:output_type -> bursar.v1.StatusResponse
+	5,  // 15: bursar.v1.ClusterService.Audit:output_type -> bursar.v1.AuditResponse
+	8,  // 16: bursar.v1.ClusterService.Watch:output_type -> bursar.v1.ClusterServiceWatchResponse
+	14, // [14:17] is the sub-list for method output_type
+	11, // [11:14] is the sub-list for method input_type
+	11, // [11:11] is the sub-list for extension type_name
+	11, // [11:11] is the sub-list for extension extendee
+	0,  // [0:11] is the sub-list for field type_name
 }
 
 func init() { file_bursar_v1_cluster_proto_init() }
@@ -841,7 +921,7 @@ func file_bursar_v1_cluster_proto_init() {
 	file_bursar_v1_allocation_proto_init()
 	file_bursar_v1_host_proto_init()
 	file_bursar_v1_quota_proto_init()
-	file_bursar_v1_cluster_proto_msgTypes[7].OneofWrappers = []any{
+	file_bursar_v1_cluster_proto_msgTypes[8].OneofWrappers = []any{
 		(*ClusterServiceWatchResponse_Allocation)(nil),
 		(*ClusterServiceWatchResponse_Host)(nil),
 		(*ClusterServiceWatchResponse_Quota)(nil),
@@ -854,7 +934,7 @@ func file_bursar_v1_cluster_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_bursar_v1_cluster_proto_rawDesc), len(file_bursar_v1_cluster_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   8,
+			NumMessages:   9,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
