@@ -20,7 +20,7 @@ type freshMemory struct {
 }
 
 // measureTimeout bounds the wait for a measurement before the decision on a grant. A measurement of
-// a busy host takes some 10 ms. One that takes longer than this hangs, and the stale sample decides.
+// a busy host takes some 10 ms. One that takes longer hangs, and the stale sample decides.
 const measureTimeout = time.Second
 
 // measureIfStale has the machine measured again if the last sample is too old to decide on a grant.

@@ -9,30 +9,29 @@ import "fmt"
 type Setback struct {
 	// Revision is that of the ledger when the leadership began.
 	Revision uint64
-	// Seen is the highest revision that a host or a client knows; 0: none is above Revision.
+	// Seen is the highest revision that a host knows; 0: none is above Revision.
 	Seen uint64
 	// Hosts is how many hosts know a revision above Revision, Host the first of them.
 	Hosts int
 	Host  string
 	// Adopted is how many engines these hosts have reported since that the ledger did not know.
 	Adopted int
-	// Watches is how many watches were to go on after a revision above Revision.
+	// Watches is how many watches were to go on after a revision that the ledger had not reached.
+	// Any client can send such a number, so it proves less than the word of a host.
 	Watches int
 }
 
 // Warning says what an operator has to know; nothing if there is no evidence.
 func (s *Setback) Warning() (list []string) {
-	if s.Seen == 0 {
-		return nil
-	}
-	text := fmt.Sprintf("the store went back in time: revision %d was acknowledged, and this leadership began with %d", s.Seen, s.Revision)
 	if s.Hosts > 0 {
-		text += fmt.Sprintf("; hosts that know a later revision: %d (such as %s), engines adopted from them: %d", s.Hosts, s.Host, s.Adopted)
+		list = append(list, fmt.Sprintf("the store went back in time: revision %d was acknowledged, and this leadership began with %d"+
+			"; hosts that know a later revision: %d (such as %s), engines adopted from them: %d", s.Seen, s.Revision, s.Hosts, s.Host, s.Adopted))
 	}
 	if s.Watches > 0 {
-		text += fmt.Sprintf("; watches after a later revision: %d", s.Watches)
+		list = append(list, fmt.Sprintf("watches of clients that know a later revision than this coordinator: %d; "+
+			"they come from another cluster, or the store went back in time", s.Watches))
 	}
-	return []string{text}
+	return list
 }
 
 // setback collects the evidence of one leadership.
@@ -70,7 +69,6 @@ func (c *Core) ObserveWatch(after uint64) {
 	if c.ledger == nil || after <= c.ledger.Revision() {
 		return
 	}
-	c.setback.Seen = max(c.setback.Seen, after)
 	c.setback.Watches++
 }
 
