@@ -47,8 +47,8 @@ eventually() { within 15 "$@"; }
 
 # runs PID: the process is there, and no zombie.
 runs() { grep -qs '^State:[[:space:]]*[^Z]' "/proc/$1/status" && ! grep -qs '^State:[[:space:]]*Z' "/proc/$1/status"; }
-# code PID: waits for a process of this shell that has ended or is about to, and prints its code.
-code() { local code=0; wait "$1" || code=$?; echo "$code"; }
+# ended PID: waits for the end of a process of this shell, and sets CODE to its exit code.
+ended() { CODE=0; wait "$1" 2>/dev/null || CODE=$?; }
 # ready PORT: what /readyz answers, 000 if nobody does.
 ready() { curl -s -m 3 -o /dev/null -w '%{http_code}' "http://127.0.0.1:$1/readyz" || true; }
 is_ready() { [[ $(ready "$1") == 200 ]]; }

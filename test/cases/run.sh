@@ -74,7 +74,7 @@ run() {
   env -i PATH="$base/bin:$PATH:/usr/local/sbin:/usr/sbin:/sbin" HOME="$HOME" LANG=C.UTF-8 \
     GOFLAGS="${GOFLAGS:-}" GOCACHE="$(go env GOCACHE)" GOMODCACHE="$(go env GOMODCACHE)" \
     GOPATH="$(go env GOPATH)" GOPROXY=off CGO_ENABLED=0 \
-    TREE="$tree" CASES="$base/cases" BASE="$base" WORK="$base/work" W="$base/work" PORT=21000 \
+    TREE="$tree" CASES="$base/cases" BASE="$base" WORK="$base/work" W="$base/work" PORT=21000 ROUNDS="${ROUNDS:-}" \
     BURSAR="$base/bin/bursar" CONSUL="$consul" PGBIN="${PGBIN:-/none}" CGROUP="/$group" \
     timeout -s KILL "$limit" unshare --mount --pid --net --ipc --uts --fork --kill-child \
     bash "$base/cases/inside.sh" "$name" >"$log" 2>&1 || code=$?

@@ -37,7 +37,7 @@ foreign() { BURSAR_ADDR=$second timeout 5 "$BURSAR" hosts 2>/dev/null | grep >/d
 for round in 1 2 3; do
   # The first cluster's only leader is killed; its agent looks for another one for 15 s.
   kill -KILL "$first"
-  code "$first" >/dev/null
+  ended "$first"
   for _ in $(seq 30); do
     ! foreign || { fault "round $round: the agent of the first cluster serves the second"; break 2; }
     BURSAR_AGENT=$WORK/agent.sock timeout 1 "$BURSAR" run --detach --memory 8MiB -l user=alice -- sleep 600 >/dev/null 2>&1 &&

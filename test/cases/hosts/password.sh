@@ -31,5 +31,5 @@ for from in storeFile passfile; do
   runs "$coordinator" || fault "$from: it has ended"
   grep -i password "$WORK/c-$from.log" | tail -n 3 | cut -c 1-300 || true
   kill "$coordinator"
-  code "$coordinator" >/dev/null
+  ended "$coordinator"
 done

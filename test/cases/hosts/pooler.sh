@@ -37,7 +37,7 @@ INI
     fault "$mode: the error does not name the pooler: $(tail -n 1 "$WORK/c-$mode.log" | cut -c 1-300)"
   fi
   kill "$coordinator" 2>/dev/null || true
-  code "$coordinator" >/dev/null
+  ended "$coordinator"
   kill "$pooler"
-  code "$pooler" >/dev/null
+  ended "$pooler"
 done

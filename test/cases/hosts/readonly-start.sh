@@ -17,18 +17,19 @@ meets() {
   ! is_ready "$PORT" || fault "$1: it says that it is ready"
   if runs "$coordinator"; then
     sleep 3 # of the fault
-    runs "$coordinator" || fault "$1: it ended with $(code "$coordinator"): $(tail -n 1 "$WORK/c-$3.log" | cut -c 1-300)"
+    runs "$coordinator" || ended "$coordinator"
+    runs "$coordinator" || fault "$1: it ended with $CODE: $(tail -n 1 "$WORK/c-$3.log" | cut -c 1-300)"
   fi
   $3
   ! runs "$coordinator" || within 30 is_ready "$PORT" || fault "$1: it is not ready 30 s after it"
-  ! kill "$coordinator" 2>/dev/null || code "$coordinator" >/dev/null
+  ! kill "$coordinator" 2>/dev/null || ended "$coordinator"
 }
 
 member first "$PORT" 'election: alone'
 first=$LAST
 eventually is_ready "$PORT"
 kill "$first"
-code "$first" >/dev/null
+ended "$first"
 
 break_readonly() { read_only on; }
 mend_readonly() { read_only off; }
