@@ -77,7 +77,7 @@ run() {
     TREE="$tree" CASES="$base/cases" BASE="$base" WORK="$base/work" W="$base/work" PORT=21000 ROUNDS="${ROUNDS:-}" \
     BURSAR="$base/bin/bursar" CONSUL="$consul" PGBIN="${PGBIN:-/none}" CGROUP="/$group" \
     timeout -s KILL "$limit" unshare --mount --pid --net --ipc --uts --fork --kill-child \
-    bash "$base/cases/inside.sh" "$name" >"$log" 2>&1 || code=$?
+    setsid bash "$base/cases/inside.sh" "$name" >"$log" 2>&1 || code=$?
   took=$(awk -v a="$began" -v b="$EPOCHREALTIME" 'BEGIN { printf "%.1f s", b - a }')
   case $code in
     0) state=passed ;;
