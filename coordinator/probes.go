@@ -31,12 +31,13 @@ type probes struct {
 	loop                  *commit.Loop
 	peers                 *forward.Peers
 	mismatch              *mismatch
+	shared                *sharedService
 	loopProbe, storeProbe *sharedProbe // the loop; and commands, all the way to the store
 }
 
-func newProbes(loop *commit.Loop, p *forward.Peers, m *mismatch) *probes {
+func newProbes(loop *commit.Loop, p *forward.Peers, m *mismatch, s *sharedService) *probes {
 	return &probes{
-		loop: loop, peers: p, mismatch: m,
+		loop: loop, peers: p, mismatch: m, shared: s,
 		loopProbe: &sharedProbe{ask: loop.Alive, clock: loop.Clock}, storeProbe: &sharedProbe{ask: loop.Probe, clock: loop.Clock},
 	}
 }
@@ -54,6 +55,9 @@ func (p *probes) ready(ctx context.Context) error {
 	}
 	if err := p.mismatch.get(); err != nil {
 		return err
+	}
+	if err := p.shared.refusal(); err != nil {
+		return fmt.Errorf("this coordinator does not serve: %w", err)
 	}
 	err := core.ErrNotLeading
 	if p.loop.Leading() {

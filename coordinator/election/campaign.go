@@ -47,7 +47,7 @@ func (e *ConsulElection) Campaign(ctx context.Context) (Term, error) {
 	var othersUntil time.Time // others go first, if this one is not prepared
 	for {
 		e.mu.Lock()
-		now, changed := e.reading, e.changed
+		now, changed, yields := e.reading, e.changed, e.yields
 		if now.holder == "" && e.others {
 			e.others, othersUntil = false, time.Now().Add(preparedFirst)
 		}
@@ -56,6 +56,8 @@ func (e *ConsulElection) Campaign(ctx context.Context) (Term, error) {
 		switch {
 		case now.refusal != nil:
 			return nil, now.refusal
+		case yields:
+			again = e.options.TTL / 3
 		case now.known && now.holder == "" && time.Now().Before(othersUntil) && e.options.Prepared != nil && !e.options.Prepared():
 			again = max(time.Millisecond, time.Until(othersUntil))
 		case now.known && now.holder == "":

@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/consul/api"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/bursar/bursar/internal/clusterid"
 	"github.com/bursar/bursar/internal/discovery"
 	"github.com/bursar/bursar/internal/discovery/consul"
 )
@@ -33,6 +34,11 @@ type Options struct {
 	// which has claimed its own before, and with nil once it is again. Until then Campaign goes on
 	// trying. Default: nothing is called.
 	Mismatch func(err error)
+	// Shared is called when coordinators of another cluster are found by the name of this one's
+	// service, with a *consul.OccupiedError, and with nil once they are not any more. yields says
+	// that this coordinator is neither registered nor stands for election. It must not block.
+	// Default: nothing is called.
+	Shared func(err error, yields bool)
 	// TTL is how long a leader that does nothing any more keeps the others from leading. Shorter
 	// is a shorter pause when a machine is lost; longer lets a leader get over a longer pause of
 	// its process, of the network or of Consul. Default 3 s, at least 2 s, at most 1 min.
@@ -50,6 +56,8 @@ type Options struct {
 	// ClusterID is what ClusterID said, or what the store remembers of it. If Consul has lost it,
 	// a candidate puts it back. Default: it is not put back.
 	ClusterID string
+	// Replaces are the ids of stores that this one has taken the place of. Consul's catalog says so.
+	Replaces []string
 	// Meta is said in Consul's catalog, such as the version.
 	Meta map[string]string
 	Log  *slog.Logger
@@ -62,6 +70,7 @@ type ConsulElection struct {
 	client       *consul.Client
 	options      Options
 	registration *consul.Registration
+	rivals       *consul.Rivals
 
 	mu      sync.Mutex  // guards what follows
 	term    *consulTerm // from the acquired key to Resign
@@ -71,6 +80,7 @@ type ConsulElection struct {
 	led     bool          // a campaign was won before
 	last    string        // the session of the last term
 	claimed bool          // the cluster's store was this coordinator's before
+	yields  bool          // another cluster has the name of the service
 
 	doubts   consul.FailureLog // about the term
 	renewals consul.FailureLog // of its session
@@ -110,8 +120,10 @@ func Consul(client *consul.Client, options Options) (*ConsulElection, error) {
 	}
 	options.URL = base
 	e := &ConsulElection{client: client, options: options, changed: make(chan struct{}), doubts: consul.FailureLog{Log: options.Log}, renewals: consul.FailureLog{Log: options.Log}}
+	own := clusterid.New(options.Cluster, options.StoreID)
+	e.rivals = consul.NewRivals(client, consul.RivalsOptions{Own: own, Told: e.shared, Log: options.Log})
 	e.registration, err = consul.NewRegistration(client, consul.RegistrationOptions{
-		ID: options.ID, URL: options.URL, Meta: options.Meta, TTL: options.TTL, Alive: options.Alive, Passed: e.renewTerm, Log: options.Log,
+		Allowed: e.rivals.Allowed, ID: options.ID, URL: options.URL, Identity: own, Replaces: options.Replaces, Meta: options.Meta, TTL: options.TTL, Alive: options.Alive, Passed: e.renewTerm, Log: options.Log,
 	})
 	if err != nil {
 		return nil, err
@@ -125,6 +137,7 @@ func (e *ConsulElection) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return e.registration.Run(ctx) })
 	group.Go(func() error { return e.watch(ctx) })
+	group.Go(func() error { return e.rivals.Run(ctx) })
 	err := group.Wait()
 	e.mu.Lock()
 	term := e.term
@@ -133,6 +146,20 @@ func (e *ConsulElection) Run(ctx context.Context) error {
 		term.lease.end()
 	}
 	return err
+}
+
+// shared ends a term if this coordinator must not serve.
+func (e *ConsulElection) shared(err error, yields bool) {
+	e.mu.Lock()
+	term := e.term
+	e.yields = yields
+	e.mu.Unlock()
+	if yields && term != nil {
+		term.lease.end()
+	}
+	if e.options.Shared != nil {
+		e.options.Shared(err, yields)
+	}
 }
 
 // Leader implements Election. If Consul is away, the last known leader stays known.
@@ -167,7 +194,7 @@ func parseAnnouncement(pair *api.KVPair) (said announcement, err error) {
 		return announcement{}, errors.New(discovery.Cut(err.Error(), discovery.MaxShownError))
 	}
 	said.ID = discovery.Cut(said.ID, maxInstance)
-	if !storeID.MatchString(said.StoreID) {
+	if !clusterid.IsStoreID(said.StoreID) {
 		said.StoreID = ""
 	}
 	return said, nil
@@ -250,6 +277,9 @@ func (e *ConsulElection) leaderIn(pair *api.KVPair) (id string, leader Leader) {
 	}
 	if err == nil && strings.HasPrefix(e.options.URL, "https://") && !strings.HasPrefix(said.URL, "https://") {
 		err = &discovery.URLError{URL: said.URL, Want: "https://, as this coordinator has"}
+	}
+	if err == nil && e.options.StoreID != "" && said.StoreID != "" && said.StoreID != e.options.StoreID {
+		err = &clusterid.Error{URL: said.URL, Got: clusterid.New(e.options.Cluster, said.StoreID), Want: clusterid.New(e.options.Cluster, e.options.StoreID)}
 	}
 	if err != nil {
 		if e.loggedVersion != pair.ModifyIndex {

@@ -10,6 +10,7 @@ import (
 
 	"connectrpc.com/connect"
 
+	"github.com/bursar/bursar/internal/clusterid"
 	"github.com/bursar/bursar/internal/credential"
 	"github.com/bursar/bursar/internal/discovery"
 	"github.com/bursar/bursar/internal/identity"
@@ -73,6 +74,9 @@ func (p *Peers) probeOnce(to *leader) error {
 	if code := connect.CodeOf(err); code == connect.CodeUnauthenticated || code == connect.CodePermissionDenied {
 		return fmt.Errorf("the leader %s does not take calls from this coordinator (%w): want peers.tokenFile or peers.tls in its configuration, of an identity with the role coordinator", to.url, err)
 	}
+	if other, ok := errors.AsType[*clusterid.Error](err); ok {
+		return fmt.Errorf("nothing is passed on to the leader that Consul names: %w", other)
+	}
 	if network, ok := errors.AsType[*discovery.NetworkError](err); ok {
 		return fmt.Errorf("the leader %s is not called, as this coordinator's credentials would cross the network in clear text (%w): want https:// there, that is tls.cert and tls.key "+
 			"on every coordinator; if none of yours has this address, somebody else has written it into Consul", to.url, network)
@@ -88,6 +92,7 @@ func (p *Peers) headers(self string, actor identity.Actor) (http.Header, error) 
 	header := http.Header{}
 	header.Set(forwardedHeader, self)
 	header.Set(identity.Header, actor.Encode())
+	p.own().Put(header)
 	if p.token == nil {
 		return header, nil
 	}
