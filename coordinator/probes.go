@@ -47,7 +47,8 @@ func newProbes(loop *commit.Loop, p *forward.Peers, m *mismatch, s *sharedServic
 func (p *probes) alive(ctx context.Context) error { return p.loopProbe.probe(ctx) }
 
 // ready reports why calls are not answered. A leader does not answer if nothing becomes durable.
-// Another coordinator does not if no leader is known to pass calls on to, or if it has another
+// Another coordinator does not if no leader is known to pass calls on to, if the leader is out of
+// its reach, or if it has another
 // store than the cluster and could not take the lead.
 func (p *probes) ready(ctx context.Context) error {
 	if p.loop.IsStopping() {
@@ -65,7 +66,10 @@ func (p *probes) ready(ctx context.Context) error {
 	}
 	if errors.Is(err, core.ErrNotLeading) {
 		if route := p.peers.Route(); route.URL != "" {
-			return route.Fault
+			if route.Fault != nil {
+				return route.Fault
+			}
+			return route.Unreached
 		}
 		if why := p.loop.Unled(); why != nil {
 			return fmt.Errorf("%w: this coordinator does not lead: %w", err, why)

@@ -321,8 +321,10 @@ func (s *Server) warnings() []string {
 	list = append(list, s.loop.HiddenRules()...)
 	list = append(list, s.loop.UndeclaredDimensions()...)
 	route := s.peers.Route()
-	if route.Fault != nil {
-		list = append(list, route.Fault.Error())
+	for _, err := range []error{route.Fault, route.Unreached} {
+		if err != nil {
+			list = append(list, err.Error())
+		}
 	}
 	if why := s.loop.Unled(); why != nil && route.URL == "" {
 		list = append(list, "this coordinator does not lead: "+why.Error())

@@ -81,6 +81,9 @@ type ConsulElection struct {
 	last    string        // the session of the last term
 	claimed bool          // the cluster's store was this coordinator's before
 	yields  bool          // another cluster has the name of the service
+	blind   bool          // Consul did not answer the last time
+	// patience is how long a call of the election may take; see firstPatience.
+	patience time.Duration
 
 	doubts   consul.FailureLog // about the term
 	renewals consul.FailureLog // of its session
@@ -206,19 +209,23 @@ const maxInstance = 600
 
 func (e *ConsulElection) watch(ctx context.Context) error {
 	return e.client.Watch(ctx, consul.Watch{
-		About: "watch " + e.key(), Wait: watchWait, Gap: watchGap, Log: e.options.Log,
+		About: "watch " + e.key(), Wait: watchWait, Gap: watchGap, Hurried: e.hurried, Log: e.options.Log,
 		Ask: func(options *api.QueryOptions) (*api.QueryMeta, error) {
+			// Any server of Consul's may answer: if its leader hangs, a question that goes to it is
+			// held by nobody who would answer. Who takes the key asks the leader in any case.
+			options.AllowStale = true
 			pair, meta, err := e.client.API().KV().Get(e.key(), options)
+			if err == nil {
+				err = consul.Current(meta)
+			}
+			e.setBlind(err != nil && !errors.Is(options.Context().Err(), context.Canceled))
 			if err != nil {
 				e.keepRefusal(e.client.Explain("read "+e.key(), err))
 				return nil, err
 			}
-			if meta.LastIndex == 0 {
-				return nil, consul.ErrNotConsul
-			}
 			if e.update(pair) {
 				// It may be older than the term. What is read now is not.
-				bounded, cancel := e.client.Bounded(ctx)
+				bounded, cancel := e.bounded(ctx)
 				defer cancel()
 				e.checkTerm(bounded)
 			}
@@ -227,9 +234,52 @@ func (e *ConsulElection) watch(ctx context.Context) error {
 	})
 }
 
+// hurried reports whether who leads must be known soon: nobody does, this coordinator has lost its
+// term, or Consul did not say.
+func (e *ConsulElection) hurried() (hurried bool, changed <-chan struct{}) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	lost := e.term != nil && e.term.isOver()
+	return e.reading.known && (e.blind || lost || e.reading.holder == "" || e.reading.holder == e.last && e.term == nil), e.changed
+}
+
+// setBlind takes whether Consul last said who leads.
+func (e *ConsulElection) setBlind(blind bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.blind = blind
+}
+
+const (
+	// firstPatience is how long one call for the election may take at first. It doubles with each
+	// call that takes longer, up to the configured timeout: a server of Consul that hangs must not
+	// cost all of that, and a Consul that is slow must be waited for.
+	firstPatience = time.Second
+)
+
+// bounded is Client.Bounded for calls of the election.
+func (e *ConsulElection) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	e.mu.Lock()
+	patience := max(firstPatience, e.patience)
+	e.mu.Unlock()
+	ctx, cancelAll := e.client.Bounded(ctx)
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	return ctx, func() { cancel(); cancelAll() }
+}
+
+// setPatience takes how a call of the election has ended.
+func (e *ConsulElection) setPatience(err error) {
+	if !errors.Is(err, context.DeadlineExceeded) {
+		return
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.patience = min(2*max(firstPatience, e.patience), time.Minute)
+}
+
 const (
 	// watchWait bounds for how long a connection that died without a word goes unnoticed.
-	watchWait = 10 * time.Second
+	watchWait = 5 * time.Second
 	// watchGap bounds what a restless key costs.
 	watchGap = 20 * time.Millisecond
 )

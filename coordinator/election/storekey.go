@@ -53,7 +53,7 @@ func (e *ConsulElection) ClaimStore(ctx context.Context, storeID string, adopt b
 }
 
 func (e *ConsulElection) claimStore(ctx context.Context, ours string, adopt bool) (done bool, err error) {
-	ctx, cancel := e.client.Bounded(ctx)
+	ctx, cancel := e.bounded(ctx)
 	defer cancel()
 	kv := e.client.API().KV()
 	options := e.client.Query(ctx)
