@@ -96,12 +96,12 @@ type Deps struct {
 	// has seen a higher one. It is for a host that has seen an epoch which no coordinator of its
 	// cluster gave out.
 	ForgetEpoch bool
-	// Pin is the cluster that the agent belongs to, which its clients keep to. The agent adds what
-	// it has stored, and pins at its first registration. Nil: it takes the coordinators it is
-	// given.
+	// Pin is the cluster that the agent belongs to, which its clients keep to. The agent adds the
+	// one that it has stored, and pins at its first registration. Nil: it takes the coordinators
+	// that it is given.
 	Pin *clusterid.Pin
-	// ForgetCluster makes the agent take the cluster of the coordinator that registers it first, and
-	// that one's epoch, whatever it belonged to before.
+	// ForgetCluster makes the agent take the cluster of the coordinator that registers it first,
+	// and that one's epoch, in place of its own.
 	ForgetCluster bool
 	// Proc is where the process table is, for what Stop ends. Default /proc.
 	Proc string

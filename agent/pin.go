@@ -46,7 +46,7 @@ func (a *Agent) registeredAt(from clusterid.Identity, response *bursarv1.Registe
 	return nil
 }
 
-// noteClusters has the next Sync say what other clusters were seen, and logs new ones. Only the
+// noteClusters puts other clusters that were seen into the next Sync, and logs new ones. Only the
 // sync loop calls it.
 func (a *Agent) noteClusters() {
 	if a.deps.Pin == nil {

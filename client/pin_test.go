@@ -37,6 +37,11 @@ func ofCluster(t *testing.T, guard *clusterid.Guard, served *atomic.Int64) *http
 	return server
 }
 
+// fixed is a finder that never learns anything.
+type fixed []client.Coordinator
+
+func (f fixed) Coordinators() ([]client.Coordinator, <-chan struct{}) { return f, nil }
+
 func guardOf(i clusterid.Identity, replaces ...string) *clusterid.Guard {
 	g := clusterid.NewGuard(i.Cluster, replaces)
 	g.SetStore(i.Store)
@@ -48,10 +53,7 @@ func TestAPinnedClientCallsItsOwnClusterAlone(t *testing.T) {
 	a, b := clusterid.New("a", "aaaabbbbccccddddeeeeffff22"), clusterid.New("b", "gggghhhhiiiijjjjkkkkllll33")
 	var atA, atB atomic.Int64
 	serverA, serverB := ofCluster(t, guardOf(a), &atA), ofCluster(t, guardOf(b), &atB)
-	finder, err := client.Static([]string{serverB.URL, serverA.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
+	finder := fixed{{URL: serverB.URL, Leads: true}, {URL: serverA.URL}}
 	pin := client.NewPin("")
 	pin.Hold(a)
 	c := client.NewCluster(finder, client.WithPin(pin))
@@ -70,6 +72,7 @@ func TestAPinnedClientCallsItsOwnClusterAlone(t *testing.T) {
 	// Only the other cluster is left.
 	serverA.Close()
 	alone := c.With(client.WithoutRetries())
+	var err error
 	for range 3 {
 		var refused *client.ClusterError
 		if _, err = alone.Allocations().List(t.Context(), &bursarv1.AllocationServiceListRequest{}); errors.As(err, &refused) {

@@ -72,7 +72,7 @@ func (c *callInterceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 	}
 }
 
-// setIdentity says in the headers who asks, and of which cluster.
+// setIdentity puts the caller and its cluster into the headers.
 func (c *callInterceptor) setIdentity(header http.Header) error {
 	c.settings.pin.Held().Put(header)
 	if c.settings.actor != "" {

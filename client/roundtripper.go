@@ -76,7 +76,7 @@ func (p roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 // checkCluster refuses the answer of a coordinator of another cluster than that of the pin, unless
 // that coordinator says that its store has taken the place of the pin's.
 func (p roundTripper) checkCluster(response *http.Response) (*http.Response, error) {
-	if p.pin == nil {
+	if p.pin == nil || p.pin.Held().In(response.Header) {
 		return response, nil
 	}
 	from := clusterid.Of(response.Header)

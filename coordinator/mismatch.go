@@ -65,7 +65,7 @@ func newSharedService(r prometheus.Registerer) *sharedService {
 	return s
 }
 
-// set takes what an election finds; nil: there is no other cluster.
+// set takes the result of an election's look; nil: there is no other cluster.
 func (s *sharedService) set(err error, yields bool) {
 	s.yields.Store(yields)
 	if err == nil {

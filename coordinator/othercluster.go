@@ -46,7 +46,7 @@ func registerGuard(r prometheus.Registerer, guard *clusterid.Guard) {
 	}))
 }
 
-// mostSightings bounds of how many hosts it is remembered what other clusters they see.
+// mostSightings bounds the number of hosts that are remembered.
 const mostSightings = 1000
 
 // sightings are the hosts that see coordinators of other clusters, as they last reported. Many
@@ -58,7 +58,7 @@ type sightings struct {
 
 func newSightings() *sightings { return &sightings{byHost: make(map[string]clusterid.Identity)} }
 
-// note takes what a host reports.
+// note takes the report of a host.
 func (s *sightings) note(host string, others []*bursarv1.ClusterIdentity) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

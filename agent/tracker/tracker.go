@@ -150,7 +150,7 @@ func (t *Tracker) Epoch() uint64 { return t.epoch }
 // StoreID is the identity of the store behind the epoch; empty before the first registration.
 func (t *Tracker) StoreID() string { return t.storeID }
 
-// SetCluster says which cluster the host belongs to, and what other clusters its agent has seen.
+// SetCluster takes the cluster that the host belongs to, and others that its agent has seen.
 func (t *Tracker) SetCluster(name string, others []*bursarv1.ClusterIdentity) {
 	if name != t.cluster {
 		t.cluster, t.unsaved.all = name, true

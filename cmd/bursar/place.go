@@ -28,8 +28,8 @@ type place struct {
 const consulWord = "consul"
 
 // parsePlace reads --addr: one server, several URLs with commas between them, "consul", or
-// "consul://HOST:PORT/SERVICE?cluster=NAME". With TLS settings, an address without a scheme means https. With a
-// token it does too, except for an address of this machine.
+// "consul://HOST:PORT/SERVICE?cluster=NAME". With TLS settings, an address without a scheme means
+// https. With a token it does too, except for an address of this machine.
 func parsePlace(text string, own credentials, log *slog.Logger) (place, error) {
 	if config, cluster, isConsul := consulPlace(text); isConsul {
 		return placeInConsul(config, consul.FinderOptions{Cluster: cluster}, own, log)
@@ -67,8 +67,8 @@ func placeInList(addresses []string, own credentials) (place, error) {
 	return place{finder: finder, listed: true}, err
 }
 
-// consulPlace reads "consul" and "consul://HOST:PORT/SERVICE", each with "?cluster=NAME" after it or
-// without. Consul's environment has what it leaves out.
+// consulPlace reads "consul" and "consul://HOST:PORT/SERVICE", with "?cluster=NAME" at the end or
+// without. Consul's environment has the parts that are left out.
 func consulPlace(text string) (config consul.Config, cluster string, isConsul bool) {
 	rest, isConsul := strings.CutPrefix(text, consulWord)
 	if !isConsul {

@@ -56,7 +56,7 @@ type Options struct {
 	// ClusterID is what ClusterID said, or what the store remembers of it. If Consul has lost it,
 	// a candidate puts it back. Default: it is not put back.
 	ClusterID string
-	// Replaces are the ids of stores that this one has taken the place of. Consul's catalog says so.
+	// Replaces are the ids of stores that this one has taken the place of, for Consul's catalog.
 	Replaces []string
 	// Meta is said in Consul's catalog, such as the version.
 	Meta map[string]string
@@ -211,8 +211,9 @@ func (e *ConsulElection) watch(ctx context.Context) error {
 	return e.client.Watch(ctx, consul.Watch{
 		About: "watch " + e.key(), Wait: watchWait, Gap: watchGap, Hurried: e.hurried, Log: e.options.Log,
 		Ask: func(options *api.QueryOptions) (*api.QueryMeta, error) {
-			// Any server of Consul's may answer: if its leader hangs, a question that goes to it is
-			// held by nobody who would answer. Who takes the key asks the leader in any case.
+			// Any server of Consul's may answer: if its leader hangs, a question that goes to it
+			// is held, and nobody answers. A coordinator that takes the key asks the leader in any
+			// case.
 			options.AllowStale = true
 			pair, meta, err := e.client.API().KV().Get(e.key(), options)
 			if err == nil {
@@ -234,8 +235,8 @@ func (e *ConsulElection) watch(ctx context.Context) error {
 	})
 }
 
-// hurried reports whether who leads must be known soon: nobody does, this coordinator has lost its
-// term, or Consul did not say.
+// hurried reports whether a new leader must be known soon: nobody leads, this coordinator has lost
+// its term, or Consul did not say.
 func (e *ConsulElection) hurried() (hurried bool, changed <-chan struct{}) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -243,7 +244,7 @@ func (e *ConsulElection) hurried() (hurried bool, changed <-chan struct{}) {
 	return e.reading.known && (e.blind || lost || e.reading.holder == "" || e.reading.holder == e.last && e.term == nil), e.changed
 }
 
-// setBlind takes whether Consul last said who leads.
+// setBlind notes whether Consul last answered the question for the leader.
 func (e *ConsulElection) setBlind(blind bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

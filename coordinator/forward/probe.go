@@ -136,8 +136,8 @@ type Route struct {
 	Probed bool
 	// Fault is why calls cannot be passed on to it. Nil: they can be, or it is not known yet.
 	Fault error
-	// Unreached is why the leader seems to be out of reach, after several attempts. Calls are passed
-	// on all the same: one of them may find that it answers.
+	// Unreached is why the leader seems to be out of reach, after several attempts. Calls are
+	// passed on all the same: one of them may find that it answers.
 	Unreached error
 }
 

@@ -24,7 +24,7 @@ type Guard struct {
 	replaces []string
 	now      func() time.Time
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	own     Identity
 	refused map[string]refusal // callers of other clusters, by their names
 }
@@ -72,14 +72,17 @@ func (g *Guard) Announce(next http.Handler) http.Handler {
 	})
 }
 
-// Admit returns a *CallerError for a call of another cluster's. who names the caller.
+// Admit returns a *CallerError for a call from another cluster. The name of its caller is who.
 func (g *Guard) Admit(header http.Header, who string) error {
 	if header.Get(StoreHeader) == "" && header.Get(ClusterHeader) == "" {
 		return nil
 	}
-	caller := Of(header)
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if g.own.In(header) {
+		return nil
+	}
+	caller := Of(header)
 	if !caller.Other(g.own) || slices.Contains(g.replaces, caller.Store) && !(Identity{Cluster: caller.Cluster}).Other(Identity{Cluster: g.own.Cluster}) {
 		return nil
 	}

@@ -16,14 +16,14 @@ const (
 	seenFor = 10 * time.Minute
 )
 
-// Pin is the cluster that a process belongs to. It begins with what is configured or was stored,
-// which may be nothing.
+// Pin is the cluster that a process belongs to. It begins with the name that is
+// configured, which may be empty.
 type Pin struct {
 	// configured is the name that an operator has given, empty if none. Another name is refused
 	// even if its store is the right one.
 	configured string
 
-	mu   sync.Mutex // guards what follows
+	mu   sync.Mutex // guards the fields below
 	held Identity
 	seen map[Identity]time.Time // other clusters, and when each was seen last
 }
@@ -65,7 +65,7 @@ func (p *Pin) otherLocked(got Identity) bool {
 	return got.Other(p.held) || p.configured != "" && got.Cluster != "" && got.Cluster != p.configured
 }
 
-// Hold pins to a cluster, if it is not another one than that held. It adds what was not known, and
+// Hold pins to a cluster, if it is not another one than that held. It adds an unknown part, and
 // reports whether that has changed anything.
 func (p *Pin) Hold(got Identity) (changed bool) {
 	p.mu.Lock()

@@ -20,8 +20,8 @@ import (
 
 // Two clusters, as they say who they are.
 var (
-	one = clusterid.New("one", "aaaabbbbccccddddeeeeffff22")
-	two = clusterid.New("two", "gggghhhhiiiijjjjkkkkllll33")
+	clusterOne = clusterid.New("one", "aaaabbbbccccddddeeeeffff22")
+	clusterTwo = clusterid.New("two", "gggghhhhiiiijjjjkkkkllll33")
 )
 
 // finder is find with options.
@@ -41,18 +41,18 @@ func only(url string) func([]discovery.Coordinator) bool {
 
 func TestCoordinatorsOfAnotherClusterAreNotFound(t *testing.T) {
 	client := open(t, Config{Address: shared.Address})
-	of1, _ := register(t, client, RegistrationOptions{ID: "of1", URL: "http://one.example.com:7070", Identity: one})
+	of1, _ := register(t, client, RegistrationOptions{ID: "of1", URL: "http://one.example.com:7070", Identity: clusterOne})
 	of1.Lead(1)
-	of2, end2 := register(t, client, RegistrationOptions{ID: "of2", URL: "http://two.example.com:7070", Identity: two})
+	of2, end2 := register(t, client, RegistrationOptions{ID: "of2", URL: "http://two.example.com:7070", Identity: clusterTwo})
 	of2.Lead(9)
 	pin := clusterid.NewPin("")
-	pin.Hold(one)
+	pin.Hold(clusterOne)
 	pinned := finder(t, client, FinderOptions{Pin: pin})
 	finds(t, pinned, only("http://one.example.com:7070"))
 	named := finder(t, client, FinderOptions{Cluster: "two"})
 	finds(t, named, only("http://two.example.com:7070"))
 	// the finder reports what it saw
-	eventually(t, func() bool { seen := pin.Seen(); return len(seen) == 1 && seen[0] == two })
+	eventually(t, func() bool { seen := pin.Seen(); return len(seen) == 1 && seen[0] == clusterTwo })
 
 	var log proc.Output
 	undecided := NewFinder(client, FinderOptions{Log: slog.New(slog.NewTextHandler(&log, nil))})
@@ -66,7 +66,7 @@ func TestCoordinatorsOfAnotherClusterAreNotFound(t *testing.T) {
 	end2()
 	finds(t, undecided, only("http://one.example.com:7070"))
 	// and from then on it belongs to that cluster
-	again, _ := register(t, client, RegistrationOptions{ID: "of2", URL: "http://two.example.com:7070", Identity: two})
+	again, _ := register(t, client, RegistrationOptions{ID: "of2", URL: "http://two.example.com:7070", Identity: clusterTwo})
 	again.Lead(9)
 	of1.Lead(2)
 	finds(t, pinned, only("http://one.example.com:7070"))
@@ -77,12 +77,12 @@ func TestCoordinatorsOfAnotherClusterAreNotFound(t *testing.T) {
 // they are. A store that has replaced another one says so.
 func TestEntriesThatDoNotSayWhoseTheyAreAreFound(t *testing.T) {
 	client := open(t, Config{Address: shared.Address})
-	register(t, client, RegistrationOptions{ID: "new", URL: "http://new.example.com:7070", Identity: one})
+	register(t, client, RegistrationOptions{ID: "new", URL: "http://new.example.com:7070", Identity: clusterOne})
 	register(t, client, RegistrationOptions{ID: "old", URL: "http://old.example.com:7070"})
 	f := finder(t, client, FinderOptions{Cluster: "one"})
 	finds(t, f, func(list []discovery.Coordinator) bool { return len(list) == 2 })
 	register(t, client, RegistrationOptions{
-		ID: "copy", URL: "http://copy.example.com:7070", Identity: clusterid.New("one", two.Store), Replaces: []string{one.Store},
+		ID: "copy", URL: "http://copy.example.com:7070", Identity: clusterid.New("one", clusterTwo.Store), Replaces: []string{clusterOne.Store},
 	})
 	finds(t, f, func(list []discovery.Coordinator) bool {
 		for _, c := range list {
@@ -126,19 +126,19 @@ func rivals(t *testing.T, client *Client, own clusterid.Identity) (*Rivals, *tol
 
 func TestTheClusterThatCameLaterYields(t *testing.T) {
 	client := open(t, Config{Address: shared.Address})
-	first, toldFirst := rivals(t, client, one)
-	_, end1 := register(t, client, RegistrationOptions{ID: "of1", URL: "http://one.example.com:7070", Identity: one, Allowed: first.Allowed})
-	second, toldSecond := rivals(t, client, two)
+	first, toldFirst := rivals(t, client, clusterOne)
+	_, end1 := register(t, client, RegistrationOptions{ID: "of1", URL: "http://one.example.com:7070", Identity: clusterOne, Allowed: first.Allowed})
+	second, toldSecond := rivals(t, client, clusterTwo)
 	eventually(t, toldSecond.is(true, true))
 	late, err := NewRegistration(client, RegistrationOptions{
-		ID: "of2", URL: "http://two.example.com:7070", Identity: two, Allowed: second.Allowed, Log: slog.New(slog.DiscardHandler),
+		ID: "of2", URL: "http://two.example.com:7070", Identity: clusterTwo, Allowed: second.Allowed, Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	run(t, late.Run)
 	var occupied *OccupiedError
-	if err := second.Allowed(t.Context()); !errors.As(err, &occupied) || occupied.Other != one {
+	if err := second.Allowed(t.Context()); !errors.As(err, &occupied) || occupied.Other != clusterOne {
 		t.Errorf("error %v: want that cluster one has the name", err)
 	}
 	if !late.LastPass().IsZero() || !toldFirst.is(false, false)() {
@@ -155,8 +155,8 @@ func TestTheClusterThatCameLaterYields(t *testing.T) {
 // If both are registered, because one of them looked too early, the later one leaves.
 func TestOfTwoRegisteredClustersTheLaterOneLeaves(t *testing.T) {
 	client := open(t, Config{Address: shared.Address})
-	first, toldFirst := rivals(t, client, one)
-	register(t, client, RegistrationOptions{ID: "of1", URL: "http://one.example.com:7070", Identity: one, Allowed: first.Allowed})
+	first, toldFirst := rivals(t, client, clusterOne)
+	register(t, client, RegistrationOptions{ID: "of1", URL: "http://one.example.com:7070", Identity: clusterOne, Allowed: first.Allowed})
 	// an entry that somebody has written by hand comes later, too
 	byHand := &api.AgentServiceRegistration{
 		ID: "by-hand", Name: client.Service(), Address: "three.example.com", Port: 7070, Meta: map[string]string{metaCluster: "three"},
@@ -172,9 +172,9 @@ func TestOfTwoRegisteredClustersTheLaterOneLeaves(t *testing.T) {
 	eventually(t, toldFirst.is(true, false)) // it goes on, and says so
 
 	// this one looks only when it is registered already
-	second, toldSecond := rivals(t, client, two)
+	second, toldSecond := rivals(t, client, clusterTwo)
 	var looks atomic.Bool
-	register(t, client, RegistrationOptions{ID: "of2", URL: "http://two.example.com:7070", Identity: two, Allowed: func(ctx context.Context) error {
+	register(t, client, RegistrationOptions{ID: "of2", URL: "http://two.example.com:7070", Identity: clusterTwo, Allowed: func(ctx context.Context) error {
 		if !looks.Load() {
 			return nil
 		}
@@ -184,6 +184,6 @@ func TestOfTwoRegisteredClustersTheLaterOneLeaves(t *testing.T) {
 	looks.Store(true)
 	eventually(t, func() bool {
 		entries, _, err := consul.Health().Service(client.Service(), "", false, nil)
-		return err == nil && !slices.ContainsFunc(entries, func(e *api.ServiceEntry) bool { return identityOf(e) == two })
+		return err == nil && !slices.ContainsFunc(entries, func(e *api.ServiceEntry) bool { return identityOf(e) == clusterTwo })
 	})
 }

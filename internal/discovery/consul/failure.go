@@ -17,8 +17,8 @@ import (
 // ErrNotConsul says that an answer lacks what every one of Consul's has.
 var ErrNotConsul = errors.New("the answer has no index: something else than Consul gave it")
 
-// ErrNoLeader says that the server of Consul that answered knows no leader: its answer may be of any
-// age.
+// ErrNoLeader says that the server of Consul that answered knows no leader: its answer may be
+// old.
 var ErrNoLeader = errors.New("this server of Consul knows no leader of Consul: its answer may be old")
 
 // Current returns ErrNotConsul or ErrNoLeader if an answer to a question that any server may answer

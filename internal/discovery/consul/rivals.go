@@ -39,9 +39,9 @@ const rivalsGone = 30 * time.Second
 // RivalsOptions say whose rivals are looked for.
 type RivalsOptions struct {
 	Own clusterid.Identity
-	// Told is called when what is found changes; nil: there is no other cluster. yields says that
-	// this coordinator must not serve, because the other cluster has had the name for longer. It
-	// must not block.
+	// Told is called when the result of the look changes; nil: there is no other cluster. yields
+	// says that this coordinator must not serve, because the other cluster has had the name for
+	// longer. It must not block.
 	Told func(err error, yields bool)
 	Log  *slog.Logger
 }
@@ -53,14 +53,14 @@ type Rivals struct {
 	options RivalsOptions
 	gone    time.Duration // see rivalsGone
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	looked  bool
 	found   *OccupiedError // nil: none
 	yields  bool
 	lastHas time.Time // when another cluster was seen last
 }
 
-// NewRivals returns what knows nothing before its first look.
+// NewRivals returns Rivals that know nothing before their first look.
 func NewRivals(client *Client, options RivalsOptions) *Rivals {
 	return &Rivals{client: client, options: options, gone: rivalsGone}
 }
@@ -108,8 +108,8 @@ func (r *Rivals) Allowed(ctx context.Context) error {
 	return nil
 }
 
-// judge takes what is registered. Registrations that do not say whose they are count as this
-// cluster's: those of an earlier version.
+// judge takes the registrations. Those without a cluster, of an earlier version, count as this
+// cluster's.
 func (r *Rivals) judge(entries []*api.ServiceEntry, now time.Time) {
 	var oldest, theirs uint64 // indexes in Consul; 0: there is none
 	var other *OccupiedError
