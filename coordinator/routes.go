@@ -76,9 +76,9 @@ func (s *Server) routes(labels *label.Preprocessor, version string) http.Handler
 	}))
 	mount("GET /healthz", probePage(probes.alive))
 	mount("GET /readyz", probePage(probes.ready))
-	return s.guard.Announce(auth.NewHandler(auth.HandlerOptions{
+	return s.reached.count(s.guard.Announce(auth.NewHandler(auth.HandlerOptions{
 		Next: ofOwnCluster(s.guard, mux), Known: &s.trust.who, Insecure: s.config.Insecure, Limits: s.limits, Audit: s.audit, Timeouts: &s.timeouts, Code: rpcError,
-	}))
+	})))
 }
 
 // stopping is what calls are answered with once the coordinator shuts down; nil before.

@@ -94,6 +94,7 @@ type Server struct {
 	guard     *clusterid.Guard
 	shared    *sharedService
 	seen      *sightings
+	reached   reached
 	tracing   *tracing.Tracing
 	audit     *auth.AuditLog
 	limits    *auth.Limits
@@ -280,7 +281,8 @@ func (s *Server) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	campaign := &commit.Campaign{Election: elected, Loop: s.loop, Announced: s.peers.Epochs, Log: s.log}
+	campaign := &commit.Campaign{Election: elected, Loop: s.loop, Announced: s.peers.Epochs, Unreached: s.reached.unreached, Log: s.log}
+	s.reached.watch(elected)
 	s.peers.Join(elected, s.URL())
 	background, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	s.cancel = cancel

@@ -124,7 +124,7 @@ func Consul(client *consul.Client, options Options) (*ConsulElection, error) {
 	options.URL = base
 	e := &ConsulElection{client: client, options: options, changed: make(chan struct{}), doubts: consul.FailureLog{Log: options.Log}, renewals: consul.FailureLog{Log: options.Log}}
 	own := clusterid.New(options.Cluster, options.StoreID)
-	e.rivals = consul.NewRivals(client, consul.RivalsOptions{Own: own, Told: e.shared, Log: options.Log})
+	e.rivals = consul.NewRivals(client, consul.RivalsOptions{Own: own, ServiceID: client.Service() + "-" + options.ID, Told: e.shared, Log: options.Log})
 	e.registration, err = consul.NewRegistration(client, consul.RegistrationOptions{
 		Allowed: e.rivals.Allowed, ID: options.ID, URL: options.URL, Identity: own, Replaces: options.Replaces, Meta: options.Meta, TTL: options.TTL, Alive: options.Alive, Passed: e.renewTerm, Log: options.Log,
 	})
@@ -164,6 +164,9 @@ func (e *ConsulElection) shared(err error, yields bool) {
 		e.options.Shared(err, yields)
 	}
 }
+
+// Peers is how many other coordinators of the cluster are healthy, as far as is known.
+func (e *ConsulElection) Peers() int { return e.rivals.Peers() }
 
 // Leader implements Election. If Consul is away, the last known leader stays known.
 func (e *ConsulElection) Leader() (leader Leader, changed <-chan struct{}) {

@@ -39,6 +39,8 @@ const rivalsGone = 30 * time.Second
 // RivalsOptions say whose rivals are looked for.
 type RivalsOptions struct {
 	Own clusterid.Identity
+	// ServiceID is this coordinator's own registration.
+	ServiceID string
 	// Told is called when the result of the look changes; nil: there is no other cluster. yields
 	// says that this coordinator must not serve, because the other cluster has had the name for
 	// longer. It must not block.
@@ -58,6 +60,15 @@ type Rivals struct {
 	found   *OccupiedError // nil: none
 	yields  bool
 	lastHas time.Time // when another cluster was seen last
+	peers   int       // healthy coordinators of the own cluster, without this one
+}
+
+// Peers is how many other coordinators of this one's cluster are healthy, by Consul's word. Those of
+// earlier versions do not count.
+func (r *Rivals) Peers() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.peers
 }
 
 // NewRivals returns Rivals that know nothing before their first look.
@@ -113,6 +124,7 @@ func (r *Rivals) Allowed(ctx context.Context) error {
 func (r *Rivals) judge(entries []*api.ServiceEntry, now time.Time) {
 	var oldest, theirs uint64 // indexes in Consul; 0: there is none
 	var other *OccupiedError
+	peers := 0
 	for _, entry := range entries {
 		if entry == nil || entry.Service == nil {
 			continue
@@ -123,6 +135,9 @@ func (r *Rivals) judge(entries []*api.ServiceEntry, now time.Time) {
 			if oldest == 0 || since < oldest {
 				oldest = since
 			}
+			if is.Known() && entry.Service.ID != r.options.ServiceID && entry.Checks.AggregatedStatus() == api.HealthPassing {
+				peers++
+			}
 		case entry.Checks.AggregatedStatus() != api.HealthCritical:
 			if theirs == 0 || since < theirs {
 				url, _ := baseOf(entry)
@@ -132,7 +147,7 @@ func (r *Rivals) judge(entries []*api.ServiceEntry, now time.Time) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.looked = true
+	r.looked, r.peers = true, peers
 	switch {
 	case other != nil:
 		r.lastHas = now
