@@ -22,6 +22,7 @@ import (
 	"github.com/bursar/bursar/agent/socket"
 	"github.com/bursar/bursar/agent/statefile"
 	"github.com/bursar/bursar/agent/tracker"
+	"github.com/bursar/bursar/internal/clusterid"
 	"github.com/bursar/bursar/internal/discovery"
 	"github.com/bursar/bursar/internal/tracing"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
@@ -95,6 +96,13 @@ type Deps struct {
 	// has seen a higher one. It is for a host that has seen an epoch which no coordinator of its
 	// cluster gave out.
 	ForgetEpoch bool
+	// Pin is the cluster that the agent belongs to, which its clients keep to. The agent adds the
+	// one that it has stored, and pins at its first registration. Nil: it takes the coordinators
+	// that it is given.
+	Pin *clusterid.Pin
+	// ForgetCluster makes the agent take the cluster of the coordinator that registers it first,
+	// and that one's epoch, in place of its own.
+	ForgetCluster bool
 	// Proc is where the process table is, for what Stop ends. Default /proc.
 	Proc string
 	// OpenState opens the state directory, once a Run. Default: statefile.Open.
@@ -171,6 +179,8 @@ type Agent struct {
 	unconfirmed map[string]*unconfirmed
 
 	draining bool // as last logged; of the sync loop alone
+	// otherClusters are those that were logged; of the sync loop alone.
+	otherClusters map[clusterid.Identity]bool
 
 	// Of the measuring loop alone:
 	degraded []string // sources that could not be read, as last logged
@@ -320,6 +330,7 @@ func (a *Agent) open(ctx context.Context) error {
 		a.log.Warn("the epoch that was seen is forgotten: --forget-epoch is for one start", "epoch", saved.Epoch)
 		saved.Epoch, saved.Leadership = 0, 0
 	}
+	a.pinCluster(&saved)
 	now := time.Now()
 	// If the state was lost, the clock makes it grow all the same.
 	a.incarnation = max(saved.Incarnation+1, uint64(max(0, now.UnixMilli())))

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/bursar/bursar/agent/policy"
+	"github.com/bursar/bursar/internal/clusterid"
 	"github.com/bursar/bursar/internal/credential"
 	"github.com/bursar/bursar/internal/discovery/consul"
 	"github.com/bursar/bursar/internal/identity"
@@ -39,6 +40,11 @@ type Config struct {
 	Address string `yaml:"address" reload:"start"`
 	// Labels are what requests can ask of a host.
 	Labels map[string]string `yaml:"labels" reload:"live"`
+	// Cluster is the name of the cluster that this host belongs to, as its coordinators have it in
+	// their configuration. The agent calls no coordinator of another cluster. If another name is
+	// set, the host moves to that cluster at the agent's next start. Default: the cluster that
+	// registered the host first, with its store.
+	Cluster string `yaml:"cluster" reload:"start"`
 	// Discovery is how coordinators are found: "static" by the list in Coordinators, "consul" in
 	// Consul's catalog. Default: consul if any field of Consul is set, else static.
 	Discovery string `yaml:"discovery" reload:"start"`
@@ -206,6 +212,9 @@ func orDefault[T comparable](value, standard T) T {
 }
 
 func (s *settings) checkNames() error {
+	if s.Cluster != "" && !clusterid.IsCluster(s.Cluster) {
+		return &ConfigError{"cluster", s.Cluster, "1 to 64 letters, digits, - and _"}
+	}
 	// As the contract has it.
 	if !identity.IsHostID(s.HostID) {
 		return &ConfigError{"hostId", s.HostID, "a letter or digit, then up to 252 letters, digits, and . _ : -"}

@@ -22,7 +22,7 @@ type hosts struct {
 // Register announces the host.
 func (h hosts) Register(_ context.Context, q *bursarv1.RegisterRequest) (*bursarv1.RegisterResponse, error) {
 	c := h.coordinator
-	r := &bursarv1.RegisterResponse{StoreId: "store-1", Interval: durationpb.New(c.interval)}
+	r := &bursarv1.RegisterResponse{StoreId: c.storeID, Interval: durationpb.New(c.interval)}
 	var err error
 	c.do(func() {
 		if c.stranger {

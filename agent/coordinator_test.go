@@ -47,6 +47,7 @@ type coordinator struct {
 	away        bool
 	hold        bool // grants nothing
 	stranger    bool // knows another agent of the host
+	storeID     string
 	epoch       uint64
 	revision    uint64
 	next        int
@@ -76,7 +77,7 @@ type coordinator struct {
 func newCoordinator(t *testing.T) *coordinator {
 	t.Helper()
 	c := &coordinator{
-		t: t, changed: make(chan struct{}), epoch: 3, revision: 100, interval: 100 * time.Millisecond,
+		t: t, changed: make(chan struct{}), storeID: "store-1", epoch: 3, revision: 100, interval: 100 * time.Millisecond,
 		allocations: map[string]*bursarv1.Allocation{}, ended: map[string]uint64{}, requests: map[string]string{},
 		stops: map[string]*bursarv1.StopOrder{},
 	}

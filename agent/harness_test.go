@@ -88,12 +88,15 @@ type subject struct {
 	cgroups     cgroup.Driver // nil: as configured
 	config      agent.Config
 	forgetEpoch bool
-	given       net.Listener // by a service manager; nil: none
-	log         *testLog
-	agent       *agent.Agent
-	http        *http.Client
-	cancel      context.CancelFunc
-	ended       chan error
+	// pin is the cluster that it belongs to; nil: it is not pinned.
+	pin           *client.Pin
+	forgetCluster bool
+	given         net.Listener // by a service manager; nil: none
+	log           *testLog
+	agent         *agent.Agent
+	http          *http.Client
+	cancel        context.CancelFunc
+	ended         chan error
 }
 
 // folder is a directory that every user of the machine can get into.
@@ -150,7 +153,7 @@ func (s *subject) begin() {
 	s.meter.uncounted = s.cgroups != nil
 	deps := agent.Deps{
 		Meter: s.meter, Logger: slog.New(slog.NewTextHandler(s.log, &slog.HandlerOptions{Level: slog.LevelDebug})), Version: "test",
-		Cgroups: s.cgroups, ForgetEpoch: s.forgetEpoch, Socket: s.given,
+		Cgroups: s.cgroups, ForgetEpoch: s.forgetEpoch, Pin: s.pin, ForgetCluster: s.forgetCluster, Socket: s.given,
 	}
 	if s.servers != nil {
 		coordinators := client.NewCluster(s.servers, client.WithoutRetries(), client.WithLargestAnswer(readlimit.Agent))

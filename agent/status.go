@@ -31,6 +31,9 @@ func (a *Agent) Status() string {
 	default:
 		parts = append(parts, "a coordinator answers")
 	}
+	if seen := a.deps.Pin.Seen(); len(seen) > 0 {
+		parts = append(parts, "coordinators of another cluster were found: "+seen[0].String())
+	}
 	parts = append(parts, fmt.Sprintf("engines: %d", a.tracker.Stats().Engines))
 	return strings.Join(append(parts, closedFor(a.tracker)...), "; ")
 }

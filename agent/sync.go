@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/bursar/bursar/agent/tracker"
+	"github.com/bursar/bursar/internal/clusterid"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
@@ -132,6 +133,9 @@ func (a *Agent) logFailure(ctx context.Context, s *series, err error, delay time
 		level = slog.LevelWarn
 	}
 	text := "the coordinator does not answer: engines go on, new requests wait"
+	if _, other := errors.AsType[*clusterid.Error](err); other {
+		text = "no coordinator of this host's cluster answers, and another cluster's does: engines go on, new requests wait"
+	}
 	switch connect.CodeOf(err) { //nolint:exhaustive // the others may be over by themselves
 	case connect.CodeUnauthenticated, connect.CodePermissionDenied:
 		text = "the coordinator refuses this agent: engines go on, new requests wait"
@@ -211,8 +215,10 @@ func (a *Agent) sync(ctx context.Context) (tracker.Outcome, error) {
 	var before uint64
 	a.locked(func(t *tracker.Tracker) { before = t.Epoch() })
 	if err := a.register(ctx); err != nil {
+		a.noteClusters()
 		return tracker.Outcome{}, err
 	}
+	a.noteClusters()
 	var request *bursarv1.SyncRequest
 	a.locked(func(t *tracker.Tracker) { request = t.BuildSync(time.Now()) })
 	began := time.Now()
@@ -269,6 +275,7 @@ func (a *Agent) register(ctx context.Context) error {
 		return nil
 	}
 	request.Uptime = durationpb.New(a.deps.Meter.Place().Uptime)
+	ctx, info := connect.NewClientContext(ctx)
 	response, err := a.deps.Hosts.Register(ctx, request)
 	if err != nil {
 		if connect.CodeOf(err) == connect.CodeAlreadyExists && connect.IsWireError(err) {
@@ -279,6 +286,9 @@ func (a *Agent) register(ctx context.Context) error {
 		if connect.CodeOf(err) == connect.CodeAborted && connect.IsWireError(err) {
 			return fmt.Errorf("%w (%w)", ErrReplaced, err)
 		}
+		return fmt.Errorf("register: %w", err)
+	}
+	if err := a.registeredAt(clusterid.Of(info.ResponseHeader()), response); err != nil {
 		return fmt.Errorf("register: %w", err)
 	}
 	a.locked(func(t *tracker.Tracker) { err = t.Registered(response) })

@@ -50,7 +50,7 @@ func New(server string, opts ...Option) (*Client, error) {
 		return nil, err
 	}
 	c := &Client{target: server, transport: newTransport(t.socket, t.socket == "" && !strings.HasPrefix(t.baseURL, "https:"), s), baseURL: t.baseURL, settings: s}
-	c.send = &http.Client{Transport: roundTripper{c.transport}, CheckRedirect: noRedirects}
+	c.send = &http.Client{Transport: roundTripper{c.transport, s.pin}, CheckRedirect: noRedirects}
 	c.build()
 	return c, nil
 }
@@ -60,7 +60,7 @@ func New(server string, opts ...Option) (*Client, error) {
 func NewCluster(finder Finder, opts ...Option) *Client {
 	s := newSettings(opts)
 	c := &Client{target: nameOf(finder), transport: newTransport("", true, s), baseURL: "http://coordinator", settings: s}
-	c.router = newRouter(finder, roundTripper{c.transport})
+	c.router = newRouter(finder, roundTripper{c.transport, s.pin})
 	c.send = c.router
 	c.build()
 	return c

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"github.com/bursar/bursar/internal/clusterid"
 	"github.com/bursar/bursar/internal/credential"
 	"github.com/bursar/bursar/internal/discovery"
 	"github.com/bursar/bursar/internal/identity"
@@ -22,10 +23,17 @@ type (
 	// Credentials are whom a client trusts and its own certificate, read again when the files
 	// change.
 	Credentials = credential.Client
+	// Pin is the cluster that a process belongs to; NewPin makes one.
+	Pin = clusterid.Pin
+	// ClusterError refuses a coordinator of another cluster.
+	ClusterError = clusterid.Error
 	// TrustError is in a call's error if one of the two ends does not trust the other. It says
 	// what to do.
 	TrustError = credential.TrustError
 )
+
+// NewPin returns a pin to the cluster with this name.
+func NewPin(cluster string) *Pin { return clusterid.NewPin(cluster) }
 
 // Static returns a Finder of the coordinators with these URLs, such as
 // https://bursar-1.example.com:7070, in this order. The error names the URL that is invalid.

@@ -25,6 +25,7 @@ type settings struct {
 	tls              *tls.Config
 	credentials      *credential.Client
 	coordinatorsOnly bool // servers must show that they are coordinators
+	pin              *Pin // nil: coordinators of every cluster are called
 	// largest is the size of the largest message that is read, in bytes.
 	largest int
 	token   func() (string, error) // nil: none
@@ -161,6 +162,14 @@ func WithToken(token func() (string, error)) Option {
 // there, and would get what callers show. Default: the certificate must have the name in the URL.
 func WithCoordinatorsOnly() Option {
 	return optionFunc(func(s *settings) { s.coordinatorsOnly = true })
+}
+
+// WithPin calls coordinators of one cluster only, those of the pin. Calls carry that cluster, so
+// that a coordinator of another one refuses them before it does anything. An answer of another
+// cluster's coordinator counts as none, and the call goes to the next one. Default: coordinators
+// are not compared.
+func WithPin(pin *Pin) Option {
+	return optionFunc(func(s *settings) { s.pin = pin })
 }
 
 // WithLargestAnswer bounds the size in bytes of every message that is read, once it is

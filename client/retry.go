@@ -72,8 +72,9 @@ func (c *callInterceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 	}
 }
 
-// setIdentity says in the headers who asks.
+// setIdentity puts the caller and its cluster into the headers.
 func (c *callInterceptor) setIdentity(header http.Header) error {
+	c.settings.pin.Held().Put(header)
 	if c.settings.actor != "" {
 		header.Set(identity.Header, c.settings.actor)
 	}

@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/bursar/bursar/internal/clusterid"
 	"github.com/bursar/bursar/internal/credential"
 	"github.com/bursar/bursar/internal/readlimit"
 )
@@ -32,9 +33,12 @@ func mayLackAlert(err error) bool {
 }
 
 // roundTripper turns into errors what servers say in words alone: that they are to be called over
-// TLS, and what is wrong with our certificate. It keeps tokens off a network without TLS.
+// TLS, and what is wrong with our certificate. It keeps tokens off a network without TLS, and takes
+// no answer from a coordinator of another cluster.
 type roundTripper struct {
 	*http.Transport
+
+	pin *Pin // nil: coordinators of every cluster are called
 }
 
 // RoundTrip makes an error of such an answer.
@@ -44,6 +48,9 @@ func (p roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	response, err := p.Transport.RoundTrip(req)
+	if err == nil {
+		response, err = p.checkCluster(response)
+	}
 	if err != nil && mayLackAlert(err) {
 		err = p.findAlert(req, err)
 	}
@@ -64,6 +71,22 @@ func (p roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 		io.Closer
 	}{io.MultiReader(bytes.NewReader(said), response.Body), response.Body}
 	return response, err
+}
+
+// checkCluster refuses the answer of a coordinator of another cluster than that of the pin, unless
+// that coordinator says that its store has taken the place of the pin's.
+func (p roundTripper) checkCluster(response *http.Response) (*http.Response, error) {
+	if p.pin == nil || p.pin.Held().In(response.Header) {
+		return response, nil
+	}
+	from := clusterid.Of(response.Header)
+	p.pin.Replace(from, response.Header.Get(clusterid.ReplacesHeader))
+	url := response.Request.URL
+	if err := p.pin.Check(url.Scheme+"://"+url.Host, from); err != nil {
+		_ = response.Body.Close() // nothing of it counts
+		return nil, err
+	}
+	return response, nil
 }
 
 // findAlert connects once more, and only listens. If the server says nothing about trust, the

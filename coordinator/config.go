@@ -14,6 +14,7 @@ import (
 	"github.com/bursar/bursar/coordinator/auth"
 	"github.com/bursar/bursar/coordinator/commit"
 	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/internal/clusterid"
 	"github.com/bursar/bursar/internal/credential"
 	"github.com/bursar/bursar/internal/discovery"
 	"github.com/bursar/bursar/internal/discovery/consul"
@@ -55,6 +56,10 @@ type Config struct {
 	// Cluster names the coordinators that share a store and an election: letters, digits, - and _.
 	// Default bursar.
 	Cluster string `yaml:"cluster" reload:"start"`
+	// ReplacesStores are the ids of stores that this one has taken the place of, at most 16. Agents
+	// that belong to one of them come over to this store. It is needed after "bursar store copy",
+	// which prints the id, until all agents have called once. Default: none.
+	ReplacesStores []string `yaml:"replacesStores" reload:"start"`
 	// Store is where the rows are: postgres://… of a database that several coordinators share, or
 	// the path of a file for one alone. Default: bursar.db in DataDir.
 	Store string `yaml:"store" reload:"start"`
@@ -372,6 +377,15 @@ const (
 func (c Config) checkPlace() error {
 	if !regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`).MatchString(c.Cluster) {
 		return &ConfigError{"cluster", c.Cluster, "1 to 64 letters, digits, - and _"}
+	}
+	const mostReplaced = 16
+	if n := len(c.ReplacesStores); n > mostReplaced {
+		return &ConfigError{"replacesStores", fmt.Sprintf("%d ids", n), fmt.Sprintf("at most %d ids of stores", mostReplaced)}
+	}
+	for _, id := range c.ReplacesStores {
+		if !clusterid.IsStoreID(id) {
+			return &ConfigError{"replacesStores", id, "ids of stores, each of 26 letters and digits, as bursar store info shows them"}
+		}
 	}
 	if c.Advertise != "" {
 		base, err := discovery.ParseURL(c.Advertise)

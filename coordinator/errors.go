@@ -19,6 +19,7 @@ import (
 	"github.com/bursar/bursar/coordinator/wire"
 	"github.com/bursar/bursar/internal/access"
 	"github.com/bursar/bursar/internal/admission"
+	"github.com/bursar/bursar/internal/clusterid"
 	"github.com/bursar/bursar/label"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/proto/convert"
@@ -174,6 +175,9 @@ func ledgerCode(err error) connect.Code {
 		return connect.CodeResourceExhausted
 	}
 	if _, ok := errors.AsType[*core.RefusedError](err); ok {
+		return connect.CodeFailedPrecondition
+	}
+	if _, ok := errors.AsType[*clusterid.CallerError](err); ok {
 		return connect.CodeFailedPrecondition
 	}
 	if _, ok := errors.AsType[*commit.PatienceError](err); ok {

@@ -41,5 +41,6 @@ func (s *hostService) Sync(ctx context.Context, req *bursarv1.SyncRequest) (*bur
 	if err := s.loop.Sync(ctx, r); err != nil {
 		return nil, err
 	}
+	s.seen.note(req.GetHostId(), req.GetOtherClusters())
 	return wire.SyncResponse(r), nil
 }

@@ -17,6 +17,7 @@ import (
 // hostService serves bursar.v1.HostService. Register and Sync are in heartbeat.go.
 type hostService struct {
 	loop *commit.Loop
+	seen *sightings
 }
 
 // Deregister removes a host.

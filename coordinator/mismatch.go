@@ -47,3 +47,52 @@ func (m *mismatch) warnings() []string {
 	}
 	return nil
 }
+
+// sharedService keeps that another cluster's coordinators are registered in Consul by the name of
+// this one's. It may be used by many goroutines.
+type sharedService struct {
+	err    atomic.Pointer[error] // nil: there are none
+	yields atomic.Bool           // this coordinator does not serve meanwhile
+	gauge  prometheus.Gauge
+}
+
+func newSharedService(r prometheus.Registerer) *sharedService {
+	s := &sharedService{gauge: prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "bursar_service_shared",
+		Help: "1 while coordinators of another cluster are registered in Consul by the name of this one's service (consul.service).",
+	})}
+	r.MustRegister(s.gauge)
+	return s
+}
+
+// set takes the result of an election's look; nil: there is no other cluster.
+func (s *sharedService) set(err error, yields bool) {
+	s.yields.Store(yields)
+	if err == nil {
+		s.err.Store(nil)
+		s.gauge.Set(0)
+		return
+	}
+	s.err.Store(&err)
+	s.gauge.Set(1)
+}
+
+// refusal is why this coordinator does not serve; nil: it may.
+func (s *sharedService) refusal() error {
+	if err := s.err.Load(); err != nil && s.yields.Load() {
+		return *err
+	}
+	return nil
+}
+
+func (s *sharedService) warnings() []string {
+	err := s.err.Load()
+	switch {
+	case err == nil:
+		return nil
+	case s.yields.Load():
+		return []string{"does not serve: " + (*err).Error()}
+	default:
+		return []string{(*err).Error()}
+	}
+}

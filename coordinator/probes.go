@@ -31,12 +31,13 @@ type probes struct {
 	loop                  *commit.Loop
 	peers                 *forward.Peers
 	mismatch              *mismatch
+	shared                *sharedService
 	loopProbe, storeProbe *sharedProbe // the loop; and commands, all the way to the store
 }
 
-func newProbes(loop *commit.Loop, p *forward.Peers, m *mismatch) *probes {
+func newProbes(loop *commit.Loop, p *forward.Peers, m *mismatch, s *sharedService) *probes {
 	return &probes{
-		loop: loop, peers: p, mismatch: m,
+		loop: loop, peers: p, mismatch: m, shared: s,
 		loopProbe: &sharedProbe{ask: loop.Alive, clock: loop.Clock}, storeProbe: &sharedProbe{ask: loop.Probe, clock: loop.Clock},
 	}
 }
@@ -46,7 +47,8 @@ func newProbes(loop *commit.Loop, p *forward.Peers, m *mismatch) *probes {
 func (p *probes) alive(ctx context.Context) error { return p.loopProbe.probe(ctx) }
 
 // ready reports why calls are not answered. A leader does not answer if nothing becomes durable.
-// Another coordinator does not if no leader is known to pass calls on to, or if it has another
+// Another coordinator does not if no leader is known to pass calls on to, if the leader is out of
+// its reach, or if it has another
 // store than the cluster and could not take the lead.
 func (p *probes) ready(ctx context.Context) error {
 	if p.loop.IsStopping() {
@@ -55,13 +57,19 @@ func (p *probes) ready(ctx context.Context) error {
 	if err := p.mismatch.get(); err != nil {
 		return err
 	}
+	if err := p.shared.refusal(); err != nil {
+		return fmt.Errorf("this coordinator does not serve: %w", err)
+	}
 	err := core.ErrNotLeading
 	if p.loop.Leading() {
 		err = p.storeProbe.probe(ctx)
 	}
 	if errors.Is(err, core.ErrNotLeading) {
 		if route := p.peers.Route(); route.URL != "" {
-			return route.Fault
+			if route.Fault != nil {
+				return route.Fault
+			}
+			return route.Unreached
 		}
 		if why := p.loop.Unled(); why != nil {
 			return fmt.Errorf("%w: this coordinator does not lead: %w", err, why)

@@ -49,7 +49,7 @@ func (s *Server) routes(labels *label.Preprocessor, version string) http.Handler
 		&allocationService{loop: s.loop, store: s.store, labels: labels, waits: newWaitStreams()}, options...)
 	mount(path, allocations)
 	mount(bursarv1connect.AllocationServiceWatchProcedure, withBatches(allocations))
-	hostPath, hosts := bursarv1connect.NewHostServiceHandler(&hostService{loop: s.loop}, options...)
+	hostPath, hosts := bursarv1connect.NewHostServiceHandler(&hostService{loop: s.loop, seen: s.seen}, options...)
 	mount(hostPath, hosts)
 	quotaPath, quotas := bursarv1connect.NewQuotaServiceHandler(&quotaService{loop: s.loop}, options...)
 	mount(quotaPath, quotas)
@@ -65,7 +65,7 @@ func (s *Server) routes(labels *label.Preprocessor, version string) http.Handler
 		bursarv1connect.AllocationServiceName, bursarv1connect.HostServiceName, bursarv1connect.QuotaServiceName,
 		bursarv1connect.QueueServiceName, bursarv1connect.ClusterServiceName,
 	}
-	probes := newProbes(s.loop, s.peers, s.mismatch)
+	probes := newProbes(s.loop, s.peers, s.mismatch, s.shared)
 	mount(grpchealth.NewHandler(healthChecker{probes.ready, names}, small))
 	reflector := grpcreflect.NewStaticReflector(append(names, grpchealth.HealthV1ServiceName)...)
 	mount(grpcreflect.NewHandlerV1(reflector, small))
@@ -76,9 +76,9 @@ func (s *Server) routes(labels *label.Preprocessor, version string) http.Handler
 	}))
 	mount("GET /healthz", probePage(probes.alive))
 	mount("GET /readyz", probePage(probes.ready))
-	return auth.NewHandler(auth.HandlerOptions{
-		Next: mux, Known: &s.trust.who, Insecure: s.config.Insecure, Limits: s.limits, Audit: s.audit, Timeouts: &s.timeouts, Code: rpcError,
-	})
+	return s.reached.count(s.guard.Announce(auth.NewHandler(auth.HandlerOptions{
+		Next: ofOwnCluster(s.guard, mux), Known: &s.trust.who, Insecure: s.config.Insecure, Limits: s.limits, Audit: s.audit, Timeouts: &s.timeouts, Code: rpcError,
+	})))
 }
 
 // stopping is what calls are answered with once the coordinator shuts down; nil before.

@@ -26,6 +26,7 @@ import (
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/coordinator/placement"
 	"github.com/bursar/bursar/coordinator/store"
+	"github.com/bursar/bursar/internal/clusterid"
 	"github.com/bursar/bursar/internal/tracing"
 	"github.com/bursar/bursar/providers"
 )
@@ -61,6 +62,9 @@ type Self struct {
 	// Mismatch takes why it may not stand for election because of its store, and nil once it may:
 	// until then it is not ready.
 	Mismatch func(error)
+	// Shared takes that another cluster's coordinators have the name of this one's service, and
+	// whether this one must not serve meanwhile; nil once they do not.
+	Shared func(err error, yields bool)
 	// Prepared reports whether it could serve as soon as it leads. If not, others go first.
 	Prepared func() bool
 }
@@ -87,6 +91,10 @@ type Server struct {
 	peers     *forward.Peers
 	trust     *trust
 	mismatch  *mismatch
+	guard     *clusterid.Guard
+	shared    *sharedService
+	seen      *sightings
+	reached   reached
 	tracing   *tracing.Tracing
 	audit     *auth.AuditLog
 	limits    *auth.Limits
@@ -144,6 +152,10 @@ func New(config Config, deps Dependencies) (*Server, error) {
 		timeouts: defaultTimeouts(), elect: deps.Elect, fatal: make(chan error, 1), ready: make(chan struct{}),
 	}
 	s.mismatch = newMismatch(deps.Registry)
+	s.guard = clusterid.NewGuard(config.Cluster, config.ReplacesStores)
+	registerGuard(deps.Registry, s.guard)
+	s.shared = newSharedService(deps.Registry)
+	s.seen = newSightings()
 	s.newPlacer = func() ledger.Placer { return placement.New(policy) }
 	s.core = core.NewCore(config.ledger(deps.Kinds), func() ledger.Placer { return s.newPlacer() }, core.DrawLeadership)
 	s.core.SetVersion(deps.Version)
@@ -156,7 +168,13 @@ func New(config Config, deps Dependencies) (*Server, error) {
 	})
 	s.pollers = clusters.New(s.loop, deps.Kinds, clusters.Credentials(config.ProviderCredentials), rand.Float64, clusters.NewMetrics(deps.Registry), s.log)
 	peers := trust.peersOptions(s.log, s.tracing.Clients())
-	peers.Unled = s.loop.Unled
+	peers.Own = s.guard.Own
+	peers.Unled = func() error {
+		if err := s.shared.refusal(); err != nil {
+			return err
+		}
+		return s.loop.Unled()
+	}
 	s.peers = forward.NewPeers(peers)
 	deps.Registry.MustRegister(newLedgerCollector(s.loop, config.Limits.MetricAccounts))
 	s.handler = s.routes(labels, deps.Version)
@@ -250,15 +268,21 @@ func (s *Server) start(ctx context.Context) error {
 		return err
 	}
 	s.loop.Configure(configured)
+	meta, err := s.store.Meta(ctx)
+	if err != nil {
+		return err
+	}
+	s.guard.SetStore(meta.StoreID)
 	elect := s.elect
 	if elect == nil {
 		elect = func(Self) (election.Election, error) { return election.Alone(s.URL), nil }
 	}
-	elected, err := elect(Self{URL: s.URL(), Alive: s.loop.Alive, Mismatch: s.mismatch.set, Prepared: s.loop.Prepared})
+	elected, err := elect(Self{URL: s.URL(), Alive: s.loop.Alive, Mismatch: s.mismatch.set, Shared: s.shared.set, Prepared: s.loop.Prepared})
 	if err != nil {
 		return err
 	}
-	campaign := &commit.Campaign{Election: elected, Loop: s.loop, Announced: s.peers.Epochs, Log: s.log}
+	campaign := &commit.Campaign{Election: elected, Loop: s.loop, Announced: s.peers.Epochs, Unreached: s.reached.unreached, Log: s.log}
+	s.reached.watch(elected)
 	s.peers.Join(elected, s.URL())
 	background, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	s.cancel = cancel
@@ -293,14 +317,16 @@ func (s *Server) start(ctx context.Context) error {
 
 // warnings says what is wrong at the moment.
 func (s *Server) warnings() []string {
-	list := slices.Concat(s.mismatch.warnings(), s.trust.warnings(), s.audit.Warnings(), s.loop.HistoryWarnings(), s.files.warnings(), s.pollers.Warnings())
+	list := slices.Concat(s.mismatch.warnings(), s.guard.Warnings(), s.shared.warnings(), s.seen.warnings(), s.trust.warnings(), s.audit.Warnings(), s.loop.HistoryWarnings(), s.files.warnings(), s.pollers.Warnings())
 	list = append(list, s.loop.HiddenProviders()...)
 	list = append(list, s.loop.FaultWarnings()...)
 	list = append(list, s.loop.HiddenRules()...)
 	list = append(list, s.loop.UndeclaredDimensions()...)
 	route := s.peers.Route()
-	if route.Fault != nil {
-		list = append(list, route.Fault.Error())
+	for _, err := range []error{route.Fault, route.Unreached} {
+		if err != nil {
+			list = append(list, err.Error())
+		}
 	}
 	if why := s.loop.Unled(); why != nil && route.URL == "" {
 		list = append(list, "this coordinator does not lead: "+why.Error())

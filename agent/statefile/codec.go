@@ -75,6 +75,7 @@ type payload struct {
 	Epoch       uint64            `json:"epoch,string"`
 	Leadership  uint64            `json:"leadership,omitempty,string"` // of the epoch
 	StoreID     string            `json:"storeId,omitempty"`
+	Cluster     string            `json:"cluster,omitempty"`
 	SavedAt     time.Time         `json:"savedAt"`
 	Log         string            `json:"log,omitempty"`
 	Engines     []json.RawMessage `json:"engines,omitempty"` // bursar.v1.Allocation
@@ -85,7 +86,7 @@ type payload struct {
 func Encode(s State) ([]byte, error) {
 	p := payload{
 		HostID: s.HostID, BootID: s.BootID, Incarnation: s.Incarnation,
-		Epoch: s.Epoch, Leadership: s.Leadership, StoreID: s.StoreID, SavedAt: s.SavedAt.UTC(), Log: s.Log,
+		Epoch: s.Epoch, Leadership: s.Leadership, StoreID: s.StoreID, Cluster: s.Cluster, SavedAt: s.SavedAt.UTC(), Log: s.Log,
 	}
 	var err error
 	if p.Engines, err = encodeAll(s.Engines); err != nil {
@@ -156,7 +157,7 @@ func decodePayload(text []byte) (State, error) {
 		return State{}, err //nolint:wrapcheck // the only caller says what it is about
 	}
 	s := State{HostID: p.HostID, Incarnation: p.Incarnation, SavedAt: p.SavedAt, Log: p.Log}
-	s.Epoch, s.Leadership, s.StoreID, s.BootID = p.Epoch, p.Leadership, p.StoreID, p.BootID
+	s.Epoch, s.Leadership, s.StoreID, s.Cluster, s.BootID = p.Epoch, p.Leadership, p.StoreID, p.Cluster, p.BootID
 	if s.HostID == "" || s.BootID == "" {
 		return State{}, errors.New("no host id, or no boot id")
 	}

@@ -8,10 +8,12 @@ import (
 // coordinator has them.
 type Snapshot struct {
 	// Epoch is the highest seen, Leadership the number of the leadership that it is of (0: not
-	// known), and StoreID the identity of the store behind it.
+	// known), StoreID the identity of the store behind it, and Cluster the name of the cluster
+	// (empty: not known).
 	Epoch      uint64
 	Leadership uint64
 	StoreID    string
+	Cluster    string
 	// BootID is the boot that the engines' processes belong to.
 	BootID string
 	// Engines are the full records of the active allocations with a process here.
@@ -52,7 +54,7 @@ func (t *Tracker) SaveAll() { t.unsaved.all = true }
 // Snapshot returns what to store, in the order of the ids.
 func (t *Tracker) Snapshot() Snapshot {
 	t.takeUnsaved()
-	s := Snapshot{Epoch: t.epoch, Leadership: t.leadership, StoreID: t.storeID, BootID: t.host.BootID}
+	s := Snapshot{Epoch: t.epoch, Leadership: t.leadership, StoreID: t.storeID, Cluster: t.cluster, BootID: t.host.BootID}
 	for _, e := range t.inOrder() {
 		switch {
 		case t.stored(e):

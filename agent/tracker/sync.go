@@ -84,7 +84,7 @@ func (t *Tracker) BuildSync(now time.Time) *bursarv1.SyncRequest {
 	r := &bursarv1.SyncRequest{
 		HostId: t.host.ID, Incarnation: t.host.Incarnation, Sequence: t.sequence,
 		Epoch: t.epoch, Leadership: t.leadership, BootId: t.host.BootID,
-		LedgerSequence: t.seen, Sample: t.sample, Full: t.full, Digest: t.sums.digest,
+		LedgerSequence: t.seen, Sample: t.sample, Full: t.full, Digest: t.sums.digest, OtherClusters: t.others,
 	}
 	if t.resized {
 		r.Capacity = t.host.Capacity

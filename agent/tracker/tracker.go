@@ -52,6 +52,8 @@ type Tracker struct {
 	epoch      uint64 // the highest seen
 	leadership uint64 // whose epoch that is; 0: not known
 	storeID    string
+	cluster    string // the name; empty: not known
+	others     []*bursarv1.ClusterIdentity
 
 	seen     uint64 // the ledger sequence of the last answer, within the epoch
 	sequence uint64 // of the last Sync that was built
@@ -125,7 +127,7 @@ type entry struct {
 func New(now time.Time, host Host, saved Snapshot) *Tracker {
 	t := &Tracker{
 		host: host, entries: make(map[string]*entry), shown: make(map[string]*bursarv1.Process), interval: defaultInterval,
-		epoch: saved.Epoch, leadership: saved.Leadership, storeID: saved.StoreID, unsaved: unsaved{all: true},
+		epoch: saved.Epoch, leadership: saved.Leadership, storeID: saved.StoreID, cluster: saved.Cluster, unsaved: unsaved{all: true},
 	}
 	for _, grant := range saved.Engines {
 		// of no epoch: all that a coordinator says of it is newer
@@ -147,6 +149,14 @@ func (t *Tracker) Epoch() uint64 { return t.epoch }
 
 // StoreID is the identity of the store behind the epoch; empty before the first registration.
 func (t *Tracker) StoreID() string { return t.storeID }
+
+// SetCluster takes the cluster that the host belongs to, and others that its agent has seen.
+func (t *Tracker) SetCluster(name string, others []*bursarv1.ClusterIdentity) {
+	if name != t.cluster {
+		t.cluster, t.unsaved.all = name, true
+	}
+	t.others = others
+}
 
 // Interval is the time until the next Sync, as the coordinator wants it.
 func (t *Tracker) Interval() time.Duration { return t.interval }

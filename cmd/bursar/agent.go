@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -11,14 +12,16 @@ import (
 	"github.com/bursar/bursar/agent"
 	"github.com/bursar/bursar/client"
 	"github.com/bursar/bursar/internal/credential"
+	"github.com/bursar/bursar/internal/discovery/consul"
 	"github.com/bursar/bursar/internal/readlimit"
 	"github.com/bursar/bursar/internal/reload"
 )
 
 // agentStart has the settings of an agent that its configuration does not have.
 type agentStart struct {
-	socket      net.Listener // opened by a service manager; nil: the agent makes its own
-	forgetEpoch bool
+	socket        net.Listener // opened by a service manager; nil: the agent makes its own
+	forgetEpoch   bool
+	forgetCluster bool
 }
 
 // openAgent makes an agent of this machine, with the coordinators that its configuration names.
@@ -34,7 +37,8 @@ func (c *cli) openAgent(
 	if err != nil {
 		return nil, loaded.explain(err)
 	}
-	at, err := placeOf(config, own, log)
+	pin := client.NewPin(config.Cluster)
+	at, err := placeOf(config, own, pin, log)
 	if err != nil {
 		if config.Discovery == agent.DiscoveryConsul {
 			return nil, loaded.explain(err)
@@ -42,7 +46,7 @@ func (c *cli) openAgent(
 		return nil, loaded.wrong("coordinators", err.Error())
 	}
 	// The agent knows better than a client how long to try again.
-	options = append(options, client.WithoutRetries(), client.WithLargestAnswer(readlimit.Agent), client.WithInterceptors(c.tracing.Clients()...))
+	options = append(options, client.WithPin(pin), client.WithoutRetries(), client.WithLargestAnswer(readlimit.Agent), client.WithInterceptors(c.tracing.Clients()...))
 	upstream, err := at.open(options...)
 	if err != nil {
 		return nil, loaded.wrong("coordinators", err.Error())
@@ -60,6 +64,7 @@ func (c *cli) openAgent(
 			waiting.Elsewhere()
 		},
 		Logger: log, Version: version, Tracing: c.tracing, Socket: start.socket, ForgetEpoch: start.forgetEpoch,
+		Pin: pin, ForgetCluster: start.forgetCluster,
 	})
 	if err != nil {
 		return nil, loaded.explain(err)
@@ -71,8 +76,9 @@ func (c *cli) openAgent(
 // withDiscovery moves "consul" from the list of coordinators to the settings of the discovery.
 func withDiscovery(config agent.Config) agent.Config {
 	if len(config.Coordinators) == 1 {
-		if inConsul, isConsul := consulPlace(config.Coordinators[0]); isConsul {
+		if inConsul, cluster, isConsul := consulPlace(config.Coordinators[0]); isConsul {
 			config.Discovery, config.Consul, config.Coordinators = agent.DiscoveryConsul, inConsul, nil
+			config.Cluster = cmp.Or(config.Cluster, cluster)
 		}
 	}
 	return config
@@ -155,7 +161,7 @@ func checkAgent(config agent.Config, loaded *configuration) error {
 	if _, err := own.options(quiet); err != nil {
 		return loaded.explain(err)
 	}
-	if _, err := placeOf(config, own, quiet); err != nil {
+	if _, err := placeOf(config, own, client.NewPin(config.Cluster), quiet); err != nil {
 		if config.Discovery == agent.DiscoveryConsul {
 			return loaded.explain(err)
 		}
@@ -166,9 +172,9 @@ func checkAgent(config agent.Config, loaded *configuration) error {
 
 // placeOf is where an agent's coordinators are. A single coordinator gets a finder too, so that it
 // is asked again if it does not answer.
-func placeOf(config agent.Config, own credentials, log *slog.Logger) (place, error) {
+func placeOf(config agent.Config, own credentials, pin *client.Pin, log *slog.Logger) (place, error) {
 	if config.Discovery == agent.DiscoveryConsul {
-		return placeInConsul(config.Consul, own, log)
+		return placeInConsul(config.Consul, consul.FinderOptions{Pin: pin}, own, log)
 	}
 	list := config.Coordinators
 	if len(list) == 1 {

@@ -327,7 +327,7 @@ func elect(
 	}
 	made, err := election.Consul(client, election.Options{
 		ID: instanceOf(machine, config.Listen, self.URL), URL: self.URL, Cluster: config.Cluster, TTL: config.ElectionTTL, Alive: self.Alive,
-		StoreID: meta.StoreID, ClusterID: meta.Cluster, Mismatch: self.Mismatch, Prepared: self.Prepared, Meta: map[string]string{"version": version}, Log: log,
+		StoreID: meta.StoreID, ClusterID: meta.Cluster, Replaces: config.ReplacesStores, Mismatch: self.Mismatch, Shared: self.Shared, Prepared: self.Prepared, Meta: map[string]string{"version": version}, Log: log,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("election: %w", err)

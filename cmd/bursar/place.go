@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/bursar/bursar/client"
+	"github.com/bursar/bursar/internal/clusterid"
 	"github.com/bursar/bursar/internal/credential"
 	"github.com/bursar/bursar/internal/discovery"
 	"github.com/bursar/bursar/internal/discovery/consul"
@@ -27,11 +28,11 @@ type place struct {
 const consulWord = "consul"
 
 // parsePlace reads --addr: one server, several URLs with commas between them, "consul", or
-// "consul://HOST:PORT/SERVICE". With TLS settings, an address without a scheme means https. With a
-// token it does too, except for an address of this machine.
+// "consul://HOST:PORT/SERVICE?cluster=NAME". With TLS settings, an address without a scheme means
+// https. With a token it does too, except for an address of this machine.
 func parsePlace(text string, own credentials, log *slog.Logger) (place, error) {
-	if config, isConsul := consulPlace(text); isConsul {
-		return placeInConsul(config, own, log)
+	if config, cluster, isConsul := consulPlace(text); isConsul {
+		return placeInConsul(config, consul.FinderOptions{Cluster: cluster}, own, log)
 	}
 	if !strings.Contains(text, ",") {
 		if own.token.IsSet() && strings.HasPrefix(text, "http://") {
@@ -66,27 +67,36 @@ func placeInList(addresses []string, own credentials) (place, error) {
 	return place{finder: finder, listed: true}, err
 }
 
-// consulPlace reads "consul" and "consul://HOST:PORT/SERVICE". Consul's environment has what it
-// leaves out.
-func consulPlace(text string) (config consul.Config, isConsul bool) {
+// consulPlace reads "consul" and "consul://HOST:PORT/SERVICE", with "?cluster=NAME" at the end or
+// without. Consul's environment has the parts that are left out.
+func consulPlace(text string) (config consul.Config, cluster string, isConsul bool) {
 	rest, isConsul := strings.CutPrefix(text, consulWord)
+	if !isConsul {
+		return config, "", false
+	}
+	rest, query, _ := strings.Cut(rest, "?")
+	cluster, _ = strings.CutPrefix(query, "cluster=")
 	if rest == "" {
-		return config, isConsul
+		return config, cluster, true
 	}
 	if rest, isConsul = strings.CutPrefix(rest, "://"); isConsul {
 		config.Address, config.Service, _ = strings.Cut(rest, "/")
 	}
-	return config, isConsul
+	return config, cluster, isConsul
 }
 
 // placeInConsul is where Consul says the coordinators are. A caller with a token or certificate
 // shows it only over TLS: somebody who wants to see it may have written the addresses in Consul.
-func placeInConsul(config consul.Config, own credentials, log *slog.Logger) (place, error) {
+func placeInConsul(config consul.Config, of consul.FinderOptions, own credentials, log *slog.Logger) (place, error) {
+	if of.Cluster != "" && !clusterid.IsCluster(of.Cluster) {
+		return place{}, &consul.ConfigError{Field: "cluster", Value: of.Cluster, Want: "1 to 64 letters, digits, - and _, as in consul?cluster=NAME"}
+	}
 	reached, err := consul.New(config, log)
 	if err != nil {
 		return place{}, err
 	}
-	finder := consul.NewFinder(reached, consul.FinderOptions{RequireTLS: own.tls.IsSet() || own.token.IsSet(), Log: log})
+	of.RequireTLS, of.Log = own.tls.IsSet() || own.token.IsSet(), log
+	finder := consul.NewFinder(reached, of)
 	return place{
 		finder: named{finder, "service " + reached.Service() + " in Consul"},
 		run: func(ctx context.Context) error {

@@ -112,6 +112,7 @@ every field has a default.`,
 	stateDir := cmd.Flags().String("state-dir", "", "directory for what it must know after a restart (default "+agent.DefaultStateDir+")")
 	coordinators := cmd.Flags().String("coordinator", "", "the coordinators, as --addr names them; BURSAR_ADDR does not count here (default "+defaultAddr+")")
 	forget := cmd.Flags().Bool("forget-epoch", false, "take the epoch of the coordinator that answers, once: for the case that the epoch seen last belongs to no coordinator")
+	forgetCluster := cmd.Flags().Bool("forget-cluster", false, "take the cluster of the coordinator that answers, once, and its epoch: to move this host to another cluster, or to a store that was made anew")
 	check := addCheckFlag(cmd)
 	read := func() (agent.Config, *configuration, error) {
 		var config agent.Config
@@ -148,7 +149,7 @@ every field has a default.`,
 		if err := c.warnOf(loaded, logs, config.LogLevel); err != nil {
 			return err
 		}
-		return c.serveAgent(cmd.Context(), config, loaded, read, logs, agentStart{forgetEpoch: *forget})
+		return c.serveAgent(cmd.Context(), config, loaded, read, logs, agentStart{forgetEpoch: *forget, forgetCluster: *forgetCluster})
 	}
 	return cmd
 }

@@ -174,6 +174,9 @@ copy; copy again.`,
 		c.sayf("copied %d live and %s, %s and %s; the copy is the same, and its ledger is right",
 			report.Live, counted(report.Ended, "ended allocation", "ended allocations"),
 			counted(report.Hosts, "host", "hosts"), counted(report.Quotas, "rule", "rules"))
+		if report.Hosts > 0 {
+			c.sayf("agents belong to the original: set replacesStores: [%s] in the configuration of the copy's coordinators, until all hosts have reported once", report.Source.StoreID)
+		}
 		return c.printMeta(to, report.Copy)
 	}
 	return cmd

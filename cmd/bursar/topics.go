@@ -46,7 +46,8 @@ func topics() []*cobra.Command {
   BURSAR_ADDR    the coordinators: HOST:PORT or http(s)://HOST:PORT, several
                  with commas between them; or consul, consul://HOST:PORT or
                  consul://HOST:PORT/SERVICE for those that Consul knows, with
-                 the CONSUL_ variables as for Consul's own commands;
+                 the CONSUL_ variables as for Consul's own commands, and
+                 ?cluster=NAME after it if Consul knows several clusters;
                  default http://127.0.0.1:7070. For commands: an agent does not
                  read it, see BURSAR_AGENT_COORDINATORS below
   BURSAR_AGENT   this machine's agent: the path of its socket, or HOST:PORT;

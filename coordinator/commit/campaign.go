@@ -21,6 +21,9 @@ type Campaign struct {
 	Election  election.Election
 	Loop      *Loop
 	Announced func() []uint64 // the epochs that were announced
+	// Unreached reports whether nobody has reached this coordinator for long, since it began to
+	// lead, although others could. It is asked every second while it leads. Nil: never.
+	Unreached func(since time.Time) bool
 	Log       *slog.Logger
 }
 
@@ -32,6 +35,9 @@ const (
 	// to lead. Otherwise a ledger that cannot go on, or another coordinator that leads on the same
 	// store, would keep this coordinator loading for ever.
 	steadyAfter = 10 * time.Second
+	// unreachedRest is how long a coordinator that nobody could reach leaves the lead to others:
+	// long enough that it does not take the lead back as soon as it is free again.
+	unreachedRest = 30 * time.Second
 )
 
 // Run campaigns until the loop has ended, or until an error that waiting does not mend, which it
@@ -57,6 +63,9 @@ func (c *Campaign) Run(ctx context.Context, first chan<- error) error {
 			return err
 		}
 		wait := retry.NextBackOff()
+		if errors.Is(err, errUnreached) {
+			wait = unreachedRest
+		}
 		c.Log.Warn("does not lead", "reason", err, "campaigns_in", wait)
 		if !pause.For(wait, c.Loop.done, ctx.Done()) {
 			return nil
@@ -66,6 +75,9 @@ func (c *Campaign) Run(ctx context.Context, first chan<- error) error {
 
 // errLockLost ends a leadership whose term is over.
 var errLockLost = errors.New("Consul: the lock on the lead was lost")
+
+// errUnreached ends the leadership of a coordinator that only Consul and the store can reach.
+var errUnreached = errors.New("no caller and no other coordinator has reached this coordinator, although others are there: they shall lead; see its address and the network")
 
 // lead leads for as long as the term lasts and the store lets it, and returns why that is over. If
 // a leadership ends by a fault of this coordinator's own, another one follows. If it ends because
@@ -120,7 +132,12 @@ func (c *Campaign) lead(ctx context.Context, term election.Term, first chan<- er
 // leadership may follow in the same term.
 func (c *Campaign) awaitEnd(term election.Term, leadership *Term) (why error, again bool) {
 	began := time.Now()
+	unreached, stop := c.watchUnreached(began)
+	defer stop()
 	select {
+	case <-unreached:
+		c.Loop.StepDown()
+		return errUnreached, false
 	case err := <-leadership.over:
 		switch {
 		case errors.Is(err, store.ErrDeposed):
@@ -139,6 +156,22 @@ func (c *Campaign) awaitEnd(term election.Term, leadership *Term) (why error, ag
 	case <-c.Loop.done:
 		return core.ErrStopping, false
 	}
+}
+
+// watchUnreached closes a channel once nobody has reached this coordinator for long. stop ends the
+// watch, and waits for that.
+func (c *Campaign) watchUnreached(began time.Time) (unreached <-chan struct{}, stop func()) {
+	found, end, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		for c.Unreached != nil && pause.For(time.Second, end, nil) {
+			if c.Unreached(began) {
+				close(found)
+				return
+			}
+		}
+	}()
+	return found, func() { close(end); <-ended }
 }
 
 // isFault reports whether the ledger panicked, and it is known over what.

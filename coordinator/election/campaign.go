@@ -34,20 +34,24 @@ const preparedFirst = 500 * time.Millisecond
 // worked: a token that may not do this, a certificate that is not trusted, an address that speaks
 // something else. Later such errors are logged, and it is tried again.
 func (e *ConsulElection) Campaign(ctx context.Context) (Term, error) {
-	if err := e.registration.Registered(ctx); err != nil {
-		return nil, err
-	}
+	e.mu.Lock()
+	e.patience = 0
+	e.mu.Unlock()
 	c := candidate{election: e, log: consul.FailureLog{Log: e.options.Log}}
 	defer c.withdraw(ctx)
 	pause := backoff.NewExponentialBackOff(backoff.WithInitialInterval(firstAttempt), backoff.WithMultiplier(2),
 		backoff.WithMaxInterval(lastAttempt), backoff.WithMaxElapsedTime(0))
+	// First: a coordinator with another store may not be registered at all.
 	if err := c.claimStore(ctx, pause); err != nil {
+		return nil, err
+	}
+	if err := e.registration.Registered(ctx); err != nil {
 		return nil, err
 	}
 	var othersUntil time.Time // others go first, if this one is not prepared
 	for {
 		e.mu.Lock()
-		now, changed := e.reading, e.changed
+		now, changed, yields := e.reading, e.changed, e.yields
 		if now.holder == "" && e.others {
 			e.others, othersUntil = false, time.Now().Add(preparedFirst)
 		}
@@ -56,6 +60,8 @@ func (e *ConsulElection) Campaign(ctx context.Context) (Term, error) {
 		switch {
 		case now.refusal != nil:
 			return nil, now.refusal
+		case yields:
+			again = e.options.TTL / 3
 		case now.known && now.holder == "" && time.Now().Before(othersUntil) && e.options.Prepared != nil && !e.options.Prepared():
 			again = max(time.Millisecond, time.Until(othersUntil))
 		case now.known && now.holder == "":
@@ -253,6 +259,7 @@ func (c *candidate) retriable(ctx context.Context, err error) error {
 	if consul.Refused(err) && !led {
 		return err
 	}
+	c.election.setPatience(err)
 	c.log.Failed("this coordinator cannot stand for election", err)
 	return nil
 }
@@ -281,7 +288,7 @@ func sessionTTL(ttl time.Duration) time.Duration { return max(10*time.Second, tt
 // newSession makes a session that ends with the coordinator's health check, or with its machine's,
 // or if it is not renewed.
 func (e *ConsulElection) newSession(ctx context.Context) (string, error) {
-	ctx, cancel := e.client.Bounded(ctx)
+	ctx, cancel := e.bounded(ctx)
 	defer cancel()
 	id, _, err := e.client.API().Session().Create(&api.SessionEntry{
 		Name: "bursar " + e.options.Cluster + " " + e.options.ID, Behavior: api.SessionBehaviorRelease, LockDelay: lockDelay,
@@ -296,7 +303,7 @@ func (c *candidate) withdraw(ctx context.Context) {
 	if c.session == "" {
 		return
 	}
-	ctx, cancel := c.election.client.Bounded(context.WithoutCancel(ctx))
+	ctx, cancel := c.election.bounded(context.WithoutCancel(ctx))
 	defer cancel()
 	if _, err := c.election.client.API().Session().Destroy(c.session, c.election.client.Write(ctx)); err != nil {
 		c.election.options.Log.Debug("a session that has won nothing was not destroyed", "error", err)

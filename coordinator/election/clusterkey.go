@@ -78,7 +78,7 @@ func (e *ConsulElection) restoreID(ctx context.Context) error {
 	if !IsClusterID(e.options.ClusterID, e.options.Cluster) {
 		return nil
 	}
-	ctx, cancel := e.client.Bounded(ctx)
+	ctx, cancel := e.bounded(ctx)
 	defer cancel()
 	key := idKey(e.options.Cluster)
 	options := e.client.Query(ctx)

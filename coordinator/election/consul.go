@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/consul/api"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/bursar/bursar/internal/clusterid"
 	"github.com/bursar/bursar/internal/discovery"
 	"github.com/bursar/bursar/internal/discovery/consul"
 )
@@ -33,6 +34,11 @@ type Options struct {
 	// which has claimed its own before, and with nil once it is again. Until then Campaign goes on
 	// trying. Default: nothing is called.
 	Mismatch func(err error)
+	// Shared is called when coordinators of another cluster are found by the name of this one's
+	// service, with a *consul.OccupiedError, and with nil once they are not any more. yields says
+	// that this coordinator is neither registered nor stands for election. It must not block.
+	// Default: nothing is called.
+	Shared func(err error, yields bool)
 	// TTL is how long a leader that does nothing any more keeps the others from leading. Shorter
 	// is a shorter pause when a machine is lost; longer lets a leader get over a longer pause of
 	// its process, of the network or of Consul. Default 3 s, at least 2 s, at most 1 min.
@@ -50,6 +56,8 @@ type Options struct {
 	// ClusterID is what ClusterID said, or what the store remembers of it. If Consul has lost it,
 	// a candidate puts it back. Default: it is not put back.
 	ClusterID string
+	// Replaces are the ids of stores that this one has taken the place of, for Consul's catalog.
+	Replaces []string
 	// Meta is said in Consul's catalog, such as the version.
 	Meta map[string]string
 	Log  *slog.Logger
@@ -62,6 +70,7 @@ type ConsulElection struct {
 	client       *consul.Client
 	options      Options
 	registration *consul.Registration
+	rivals       *consul.Rivals
 
 	mu      sync.Mutex  // guards what follows
 	term    *consulTerm // from the acquired key to Resign
@@ -71,6 +80,10 @@ type ConsulElection struct {
 	led     bool          // a campaign was won before
 	last    string        // the session of the last term
 	claimed bool          // the cluster's store was this coordinator's before
+	yields  bool          // another cluster has the name of the service
+	blind   bool          // Consul did not answer the last time
+	// patience is how long a call of the election may take; see firstPatience.
+	patience time.Duration
 
 	doubts   consul.FailureLog // about the term
 	renewals consul.FailureLog // of its session
@@ -110,8 +123,10 @@ func Consul(client *consul.Client, options Options) (*ConsulElection, error) {
 	}
 	options.URL = base
 	e := &ConsulElection{client: client, options: options, changed: make(chan struct{}), doubts: consul.FailureLog{Log: options.Log}, renewals: consul.FailureLog{Log: options.Log}}
+	own := clusterid.New(options.Cluster, options.StoreID)
+	e.rivals = consul.NewRivals(client, consul.RivalsOptions{Own: own, ServiceID: client.Service() + "-" + options.ID, Told: e.shared, Log: options.Log})
 	e.registration, err = consul.NewRegistration(client, consul.RegistrationOptions{
-		ID: options.ID, URL: options.URL, Meta: options.Meta, TTL: options.TTL, Alive: options.Alive, Passed: e.renewTerm, Log: options.Log,
+		Allowed: e.rivals.Allowed, ID: options.ID, URL: options.URL, Identity: own, Replaces: options.Replaces, Meta: options.Meta, TTL: options.TTL, Alive: options.Alive, Passed: e.renewTerm, Log: options.Log,
 	})
 	if err != nil {
 		return nil, err
@@ -125,6 +140,7 @@ func (e *ConsulElection) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return e.registration.Run(ctx) })
 	group.Go(func() error { return e.watch(ctx) })
+	group.Go(func() error { return e.rivals.Run(ctx) })
 	err := group.Wait()
 	e.mu.Lock()
 	term := e.term
@@ -134,6 +150,23 @@ func (e *ConsulElection) Run(ctx context.Context) error {
 	}
 	return err
 }
+
+// shared ends a term if this coordinator must not serve.
+func (e *ConsulElection) shared(err error, yields bool) {
+	e.mu.Lock()
+	term := e.term
+	e.yields = yields
+	e.mu.Unlock()
+	if yields && term != nil {
+		term.lease.end()
+	}
+	if e.options.Shared != nil {
+		e.options.Shared(err, yields)
+	}
+}
+
+// Peers is how many other coordinators of the cluster are healthy, as far as is known.
+func (e *ConsulElection) Peers() int { return e.rivals.Peers() }
 
 // Leader implements Election. If Consul is away, the last known leader stays known.
 func (e *ConsulElection) Leader() (leader Leader, changed <-chan struct{}) {
@@ -167,7 +200,7 @@ func parseAnnouncement(pair *api.KVPair) (said announcement, err error) {
 		return announcement{}, errors.New(discovery.Cut(err.Error(), discovery.MaxShownError))
 	}
 	said.ID = discovery.Cut(said.ID, maxInstance)
-	if !storeID.MatchString(said.StoreID) {
+	if !clusterid.IsStoreID(said.StoreID) {
 		said.StoreID = ""
 	}
 	return said, nil
@@ -179,19 +212,24 @@ const maxInstance = 600
 
 func (e *ConsulElection) watch(ctx context.Context) error {
 	return e.client.Watch(ctx, consul.Watch{
-		About: "watch " + e.key(), Wait: watchWait, Gap: watchGap, Log: e.options.Log,
+		About: "watch " + e.key(), Wait: watchWait, Gap: watchGap, Hurried: e.hurried, Log: e.options.Log,
 		Ask: func(options *api.QueryOptions) (*api.QueryMeta, error) {
+			// Any server of Consul's may answer: if its leader hangs, a question that goes to it
+			// is held, and nobody answers. A coordinator that takes the key asks the leader in any
+			// case.
+			options.AllowStale = true
 			pair, meta, err := e.client.API().KV().Get(e.key(), options)
+			if err == nil {
+				err = consul.Current(meta)
+			}
+			e.setBlind(err != nil && !errors.Is(options.Context().Err(), context.Canceled))
 			if err != nil {
 				e.keepRefusal(e.client.Explain("read "+e.key(), err))
 				return nil, err
 			}
-			if meta.LastIndex == 0 {
-				return nil, consul.ErrNotConsul
-			}
 			if e.update(pair) {
 				// It may be older than the term. What is read now is not.
-				bounded, cancel := e.client.Bounded(ctx)
+				bounded, cancel := e.bounded(ctx)
 				defer cancel()
 				e.checkTerm(bounded)
 			}
@@ -200,9 +238,52 @@ func (e *ConsulElection) watch(ctx context.Context) error {
 	})
 }
 
+// hurried reports whether a new leader must be known soon: nobody leads, this coordinator has lost
+// its term, or Consul did not say.
+func (e *ConsulElection) hurried() (hurried bool, changed <-chan struct{}) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	lost := e.term != nil && e.term.isOver()
+	return e.reading.known && (e.blind || lost || e.reading.holder == "" || e.reading.holder == e.last && e.term == nil), e.changed
+}
+
+// setBlind notes whether Consul last answered the question for the leader.
+func (e *ConsulElection) setBlind(blind bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.blind = blind
+}
+
+const (
+	// firstPatience is how long one call for the election may take at first. It doubles with each
+	// call that takes longer, up to the configured timeout: a server of Consul that hangs must not
+	// cost all of that, and a Consul that is slow must be waited for.
+	firstPatience = time.Second
+)
+
+// bounded is Client.Bounded for calls of the election.
+func (e *ConsulElection) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	e.mu.Lock()
+	patience := max(firstPatience, e.patience)
+	e.mu.Unlock()
+	ctx, cancelAll := e.client.Bounded(ctx)
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	return ctx, func() { cancel(); cancelAll() }
+}
+
+// setPatience takes how a call of the election has ended.
+func (e *ConsulElection) setPatience(err error) {
+	if !errors.Is(err, context.DeadlineExceeded) {
+		return
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.patience = min(2*max(firstPatience, e.patience), time.Minute)
+}
+
 const (
 	// watchWait bounds for how long a connection that died without a word goes unnoticed.
-	watchWait = 10 * time.Second
+	watchWait = 5 * time.Second
 	// watchGap bounds what a restless key costs.
 	watchGap = 20 * time.Millisecond
 )
@@ -250,6 +331,9 @@ func (e *ConsulElection) leaderIn(pair *api.KVPair) (id string, leader Leader) {
 	}
 	if err == nil && strings.HasPrefix(e.options.URL, "https://") && !strings.HasPrefix(said.URL, "https://") {
 		err = &discovery.URLError{URL: said.URL, Want: "https://, as this coordinator has"}
+	}
+	if err == nil && e.options.StoreID != "" && said.StoreID != "" && said.StoreID != e.options.StoreID {
+		err = &clusterid.Error{URL: said.URL, Got: clusterid.New(e.options.Cluster, said.StoreID), Want: clusterid.New(e.options.Cluster, e.options.StoreID)}
 	}
 	if err != nil {
 		if e.loggedVersion != pair.ModifyIndex {

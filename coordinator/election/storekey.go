@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
 
 	"github.com/hashicorp/consul/api"
 
+	"github.com/bursar/bursar/internal/clusterid"
 	"github.com/bursar/bursar/internal/discovery"
 	"github.com/bursar/bursar/internal/discovery/consul"
 )
@@ -25,9 +25,6 @@ func (e *StoreError) Error() string {
 	return fmt.Sprintf("the coordinators of cluster %s use store %s, this one has %s: point it to theirs; if the store was replaced on purpose, "+
 		"stop them all and run \"bursar coordinator migrate --adopt\"", e.Cluster, e.Theirs, e.Ours)
 }
-
-// storeID is what a store calls itself, see rand.Text. No coordinator writes anything else.
-var storeID = regexp.MustCompile(`^[a-z2-7]{26}$`)
 
 // Permanent reports whether only an operator can end an error of Campaign or ClaimStore: then the
 // coordinator should end, too, and say why. An error that waiting mends is not permanent. A
@@ -56,7 +53,7 @@ func (e *ConsulElection) ClaimStore(ctx context.Context, storeID string, adopt b
 }
 
 func (e *ConsulElection) claimStore(ctx context.Context, ours string, adopt bool) (done bool, err error) {
-	ctx, cancel := e.client.Bounded(ctx)
+	ctx, cancel := e.bounded(ctx)
 	defer cancel()
 	kv := e.client.API().KV()
 	options := e.client.Query(ctx)
@@ -78,7 +75,7 @@ func (e *ConsulElection) claimStore(ctx context.Context, ours string, adopt bool
 		e.setClaimed()
 		return true, nil
 	}
-	garbled := pair != nil && !storeID.MatchString(theirs)
+	garbled := pair != nil && !clusterid.IsStoreID(theirs)
 	if !adopt {
 		known := theirs
 		if garbled || pair == nil {

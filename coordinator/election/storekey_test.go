@@ -40,9 +40,6 @@ func TestCoordinatorWithAnotherStoreDoesNotStandForElection(t *testing.T) {
 	term := a.lead(t, 1)
 	way := inFrontOf(t, shared)
 	b := newCandidate(t, way.URL, "b", func(_ *consul.Config, o *Options) { o.StoreID = storeTwo })
-	if err := b.registration.Registered(t.Context()); err != nil {
-		t.Fatal(err)
-	}
 	way.answerWith(cutConnection)
 	refused := make(chan error, 1)
 	go func() {

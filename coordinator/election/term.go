@@ -54,6 +54,7 @@ func (t *consulTerm) Announce(ctx context.Context, epoch uint64, storeID string)
 		t.lease.end()
 		return errOver
 	case err != nil:
+		e.setPatience(err)
 		return e.client.Explain("announce the leadership in "+e.key(), err)
 	}
 	t.setWritten(said)
@@ -70,7 +71,7 @@ func (t *consulTerm) Resign(ctx context.Context) error {
 	e.term = nil
 	e.changedLocked()
 	e.mu.Unlock()
-	ctx, cancel := e.client.Bounded(ctx)
+	ctx, cancel := e.bounded(ctx)
 	defer cancel()
 	_, _, releasing := e.client.API().KV().Release(&api.KVPair{Key: e.key(), Session: t.session}, e.client.Write(ctx))
 	if invalidSession(releasing) {
@@ -178,7 +179,7 @@ func (e *ConsulElection) writeKey(ctx context.Context, session string, value ann
 	if err != nil {
 		return false, fmt.Errorf("write %s: %w", e.key(), err)
 	}
-	ctx, cancel := e.client.Bounded(ctx)
+	ctx, cancel := e.bounded(ctx)
 	defer cancel()
 	held, _, err = e.client.API().KV().Acquire(&api.KVPair{Key: e.key(), Value: text, Session: session}, e.client.Write(ctx))
 	return held, err

@@ -15,6 +15,7 @@ import (
 	"connectrpc.com/connect"
 
 	"github.com/bursar/bursar/coordinator/election"
+	"github.com/bursar/bursar/internal/clusterid"
 	"github.com/bursar/bursar/internal/credential"
 	"github.com/bursar/bursar/internal/discovery"
 	"github.com/bursar/bursar/internal/identity"
@@ -38,6 +39,9 @@ type PeersOptions struct {
 	Shows bool
 	// Token is this coordinator's own, to show to the others. Nil: none.
 	Token func() (string, error)
+	// Own is the cluster that this coordinator belongs to. Nothing is passed on to a coordinator of
+	// another one. Nil: it is not compared.
+	Own func() clusterid.Identity
 	// NotLeading ends calls at a leader that does not lead any more. It also answers calls that
 	// another coordinator has passed on to one that does not lead.
 	NotLeading error
@@ -54,6 +58,7 @@ type Peers struct {
 	log          *slog.Logger
 	interceptors []connect.Interceptor  // these see each call that is passed on
 	token        func() (string, error) // this coordinator's own, to show to the others; nil: none
+	own          func() clusterid.Identity
 	// notLeading ends calls at a leader once another coordinator leads.
 	notLeading error
 	unled      func() error // why this coordinator does not lead; nil: nobody says
@@ -93,8 +98,42 @@ func NewPeers(o PeersOptions) *Peers {
 		// what is dialed without TLS
 		transport.DialContext = discovery.DialKnown(discovery.DialLoopback(*dialer()))
 	}
-	client := &http.Client{Transport: readlimit.Transport(transport), CheckRedirect: noRedirects}
-	return &Peers{log: o.Log, client: client, transport: transport, interceptors: o.Interceptors, token: o.Token, notLeading: o.NotLeading, unled: o.Unled}
+	if o.Own == nil {
+		o.Own = func() clusterid.Identity { return clusterid.Identity{} }
+	}
+	client := &http.Client{Transport: sameCluster{readlimit.Transport(transport), o.Own}, CheckRedirect: noRedirects}
+	return &Peers{own: o.Own, log: o.Log, client: client, transport: transport, interceptors: o.Interceptors, token: o.Token, notLeading: o.NotLeading, unled: o.Unled}
+}
+
+// sameCluster takes no answer from a coordinator of another cluster.
+type sameCluster struct {
+	http.RoundTripper
+
+	own func() clusterid.Identity
+}
+
+// RoundTrip implements http.RoundTripper.
+func (s sameCluster) RoundTrip(req *http.Request) (*http.Response, error) {
+	response, err := s.RoundTripper.RoundTrip(req)
+	if err != nil {
+		return nil, err
+	}
+	own := s.own()
+	if own.In(response.Header) {
+		return response, nil
+	}
+	if got := clusterid.Of(response.Header); got.Other(own) {
+		_ = response.Body.Close() // nothing of it counts
+		return nil, &clusterid.Error{URL: req.URL.Scheme + "://" + req.URL.Host, Got: got, Want: own}
+	}
+	return response, nil
+}
+
+// CloseIdleConnections is for http.Client.
+func (s sameCluster) CloseIdleConnections() {
+	if closer, ok := s.RoundTripper.(interface{ CloseIdleConnections() }); ok {
+		closer.CloseIdleConnections()
+	}
 }
 
 // noRedirects takes a redirect for the answer. No coordinator redirects, and a server that does

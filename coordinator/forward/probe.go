@@ -10,6 +10,7 @@ import (
 
 	"connectrpc.com/connect"
 
+	"github.com/bursar/bursar/internal/clusterid"
 	"github.com/bursar/bursar/internal/credential"
 	"github.com/bursar/bursar/internal/discovery"
 	"github.com/bursar/bursar/internal/identity"
@@ -21,8 +22,11 @@ import (
 const (
 	// probeEvery is how often a leader is asked whether it takes calls from this coordinator.
 	// probeAgain is how often if it does not.
-	probeEvery = 30 * time.Second
+	probeEvery = 5 * time.Second
 	probeAgain = 3 * time.Second
+	// unansweredProbes is how many probes in a row must have no answer for the leader to count as
+	// out of reach: one may be lost while it is busy, or ends.
+	unansweredProbes = 2
 	// probeTime is how long it may take to answer.
 	probeTime = 3 * time.Second
 )
@@ -31,15 +35,28 @@ const (
 // one leads. A coordinator that is not let in, or does not trust the leader, looks well but is of
 // no use. It should say so before somebody calls.
 func (p *Peers) probe(to *leader, log *slog.Logger) {
+	silent := 0
 	for {
-		err := p.probeOnce(to)
+		err, unanswered := p.probeOnce(to)
 		if to.over.Err() != nil {
 			return
 		}
-		before := to.fault.Swap(&probed{err})
+		now := &probed{fault: err}
+		if silent++; unanswered == nil {
+			silent = 0
+		}
+		if silent >= unansweredProbes {
+			now.unreached = fmt.Errorf("the leader %s does not answer this coordinator, nor callers that come by it: %w", to.url, unanswered)
+		}
+		before := to.fault.Swap(now)
 		wait := probeEvery
-		if err != nil {
+		if err != nil || unanswered != nil {
 			wait = probeAgain
+		}
+		if was, is := before != nil && before.unreached != nil, now.unreached != nil; is && !was {
+			log.Error("the leader is out of reach: this coordinator is not ready", "leader", to.url, "error", unanswered)
+		} else if was && !is {
+			log.Info("the leader answers again", "leader", to.url)
 		}
 		switch {
 		case err != nil && (before == nil || before.fault == nil):
@@ -56,31 +73,41 @@ func (p *Peers) probe(to *leader, log *slog.Logger) {
 }
 
 // probed is how the last one ended.
-type probed struct{ fault error }
+type probed struct {
+	fault     error
+	unreached error // the leader has not answered several times in a row
+}
 
-func (p *Peers) probeOnce(to *leader) error {
+// probeOnce returns why calls cannot be passed on, or why the leader did not answer.
+func (p *Peers) probeOnce(to *leader) (fault, unanswered error) {
 	ctx, cancel := context.WithTimeout(to.over, probeTime)
 	defer cancel()
 	_, self := p.target()
 	header, err := p.headers(self, identity.Actor{Name: "coordinator", Role: identity.Reader})
 	if err != nil {
-		return err
+		return err, nil
 	}
 	_, err = to.unary[bursarv1connect.ClusterServiceStatusProcedure](ctx, &bursarv1.StatusRequest{AllowStale: true}, header)
 	if err == nil {
-		return nil
+		return nil, nil
 	}
 	if code := connect.CodeOf(err); code == connect.CodeUnauthenticated || code == connect.CodePermissionDenied {
-		return fmt.Errorf("the leader %s does not take calls from this coordinator (%w): want peers.tokenFile or peers.tls in its configuration, of an identity with the role coordinator", to.url, err)
+		return fmt.Errorf("the leader %s does not take calls from this coordinator (%w): want peers.tokenFile or peers.tls in its configuration, of an identity with the role coordinator", to.url, err), nil
+	}
+	if other, ok := errors.AsType[*clusterid.Error](err); ok {
+		return fmt.Errorf("nothing is passed on to the leader that Consul names: %w", other), nil
 	}
 	if network, ok := errors.AsType[*discovery.NetworkError](err); ok {
 		return fmt.Errorf("the leader %s is not called, as this coordinator's credentials would cross the network in clear text (%w): want https:// there, that is tls.cert and tls.key "+
-			"on every coordinator; if none of yours has this address, somebody else has written it into Consul", to.url, network)
+			"on every coordinator; if none of yours has this address, somebody else has written it into Consul", to.url, network), nil
 	}
 	if untrusted, ok := errors.AsType[*credential.TrustError](credential.Describe(err)); ok {
-		return fmt.Errorf("the leader %s: %w (peers.tls); if none of yours has this address, somebody else has written it into Consul", to.url, untrusted)
+		return fmt.Errorf("the leader %s: %w (peers.tls); if none of yours has this address, somebody else has written it into Consul", to.url, untrusted), nil
 	}
-	return nil // it may be slow, or gone by now: the next call finds out
+	if connect.IsWireError(err) {
+		return nil, nil // it may be about to end: the next call finds out
+	}
+	return nil, err
 }
 
 // headers are sent with a call to another coordinator: they say who passes it on, and who made it.
@@ -88,6 +115,7 @@ func (p *Peers) headers(self string, actor identity.Actor) (http.Header, error) 
 	header := http.Header{}
 	header.Set(forwardedHeader, self)
 	header.Set(identity.Header, actor.Encode())
+	p.own().Put(header)
 	if p.token == nil {
 		return header, nil
 	}
@@ -108,6 +136,9 @@ type Route struct {
 	Probed bool
 	// Fault is why calls cannot be passed on to it. Nil: they can be, or it is not known yet.
 	Fault error
+	// Unreached is why the leader seems to be out of reach, after several attempts. Calls are
+	// passed on all the same: one of them may find that it answers.
+	Unreached error
 }
 
 // Route returns the way that calls go from here.
@@ -117,7 +148,7 @@ func (p *Peers) Route() Route {
 		return Route{}
 	}
 	if last := to.fault.Load(); last != nil {
-		return Route{to.url, true, last.fault}
+		return Route{to.url, true, last.fault, last.unreached}
 	}
 	return Route{URL: to.url}
 }

@@ -23,7 +23,7 @@ const (
 func IsPlain(request any) bool {
 	m, ok := request.(*bursarv1.SyncRequest)
 	if !ok || !identity.IsHostID(m.GetHostId()) || len(m.GetBootId()) > longestBootID || len(m.GetEngines()) > mostEngines ||
-		len(m.GetEnded()) > 0 || len(m.GetVetoes()) > 0 || !isPlainResource(m.GetCapacity()) || !isPlainSample(m.GetSample()) {
+		len(m.GetEnded()) > 0 || len(m.GetVetoes()) > 0 || len(m.GetOtherClusters()) > 0 || !isPlainResource(m.GetCapacity()) || !isPlainSample(m.GetSample()) {
 		return false
 	}
 	for _, e := range m.GetEngines() {

@@ -35,7 +35,7 @@ const remember = 24 * time.Hour
 
 // Report is what was copied and compared equal.
 type Report struct {
-	Copy                                          store.Meta
+	Source, Copy                                  store.Meta
 	Live, Ended, Hosts, Quotas, Providers, Recent int // Recent: remembered request ids
 }
 
@@ -77,6 +77,7 @@ func Run(ctx context.Context, from store.Store, to store.CopyTarget, options Opt
 	if err := to.EndCopy(ctx, c.epoch, before); err != nil {
 		return Report{}, err //nolint:wrapcheck // says it
 	}
+	c.report.Source = before
 	c.report.Copy, err = to.Meta(ctx)
 	if copied := c.report.Copy; err == nil && (copied.Sequence != before.Sequence || copied.LastID != before.LastID || copied.Time != before.Time) {
 		err = &DifferenceError{"the sequence, the last id or the time"}

@@ -156,6 +156,6 @@ func foreign(path, found string) error {
 func damaged(path, found string, err error) error {
 	return &store.RefusedError{
 		Where: path, Reason: store.Damaged, Found: found,
-		Want: "a backup in its place, or no file: then the ledger begins empty, and agents report the engines that run", Err: err,
+		Want: "a backup in its place, or no file: then the ledger begins empty, and agents report the engines that run once replacesStores names the lost store", Err: err,
 	}
 }

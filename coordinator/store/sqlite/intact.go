@@ -45,7 +45,7 @@ func (f files) intact() error {
 			what = err.Error()
 		}
 		return fmt.Errorf("%w: %s was removed, moved or replaced while it was in use (%s): want the same file back in its place, "+
-			"or a backup there and this coordinator restarted; without a file the ledger begins empty, and agents report the engines that run", store.ErrGone, f[i].path, what)
+			"or a backup there and this coordinator restarted; without a file the ledger begins empty, and agents report the engines that run once replacesStores names the lost store", store.ErrGone, f[i].path, what)
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/hashicorp/consul/api"
 
@@ -15,6 +16,26 @@ import (
 
 // ErrNotConsul says that an answer lacks what every one of Consul's has.
 var ErrNotConsul = errors.New("the answer has no index: something else than Consul gave it")
+
+// ErrNoLeader says that the server of Consul that answered knows no leader: its answer may be
+// old.
+var ErrNoLeader = errors.New("this server of Consul knows no leader of Consul: its answer may be old")
+
+// Current returns ErrNotConsul or ErrNoLeader if an answer to a question that any server may answer
+// cannot be used.
+func Current(meta *api.QueryMeta) error {
+	switch {
+	case meta.LastIndex == 0:
+		return ErrNotConsul
+	case !meta.KnownLeader || meta.LastContact > staleAfter:
+		return ErrNoLeader
+	}
+	return nil
+}
+
+// staleAfter is how long a server may not have heard from its leader for its answer to count. It is
+// more than any pause between two heartbeats of Consul's servers.
+const staleAfter = 2 * time.Second
 
 // Error is a call to Consul that failed.
 type Error struct {

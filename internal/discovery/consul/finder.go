@@ -15,6 +15,7 @@ import (
 
 	"github.com/hashicorp/consul/api"
 
+	"github.com/bursar/bursar/internal/clusterid"
 	"github.com/bursar/bursar/internal/discovery"
 )
 
@@ -24,8 +25,11 @@ const LeaderTag = "leader"
 
 // What a registration says of a coordinator in addition to its address and port.
 const (
-	metaScheme = "scheme"
-	metaEpoch  = "epoch" // of the leadership, with LeaderTag
+	metaScheme   = "scheme"
+	metaEpoch    = "epoch"    // of the leadership, with LeaderTag
+	metaCluster  = "cluster"  // the cluster's name
+	metaStore    = "store"    // the id of its store
+	metaReplaces = "replaces" // ids of stores that this store has taken the place of, with commas between them
 )
 
 // findGap keeps a thousand agents from asking more than this often each, however restless the
@@ -38,7 +42,15 @@ type FinderOptions struct {
 	// credentials, or who know the CA of coordinators. Otherwise anybody who may register a
 	// service could name the address that tokens are sent to, and have them sent in clear.
 	RequireTLS bool
-	Log        *slog.Logger
+	// Cluster is the name of the cluster whose coordinators are looked for. Default: if all
+	// coordinators are of one cluster, that one, for as long as the Finder lives; if not, none is
+	// found. Coordinators of earlier versions do not say which cluster they are of, and count as
+	// the right one.
+	Cluster string
+	// Pin is the cluster, if somebody else finds out which one it is: then Cluster counts for
+	// nothing. Default: the Finder's own.
+	Pin *clusterid.Pin
+	Log *slog.Logger
 }
 
 // Finder is the discovery.Finder of Consul's catalog: the coordinators whose health check passes.
@@ -49,6 +61,8 @@ type Finder struct {
 	client  *Client
 	options FinderOptions
 	seed    maphash.Seed // spreads the callers over coordinators, if none leads
+	pin     *clusterid.Pin
+	ownPin  bool // nobody else keeps the pin
 
 	mu      sync.Mutex // guards what follows
 	list    []discovery.Coordinator
@@ -57,7 +71,11 @@ type Finder struct {
 
 // NewFinder returns a finder that knows nothing until it runs.
 func NewFinder(client *Client, options FinderOptions) *Finder {
-	return &Finder{client: client, options: options, seed: maphash.MakeSeed(), changed: make(chan struct{})}
+	f := &Finder{client: client, options: options, seed: maphash.MakeSeed(), pin: options.Pin, changed: make(chan struct{})}
+	if f.pin == nil {
+		f.pin, f.ownPin = clusterid.NewPin(options.Cluster), true
+	}
+	return f
 }
 
 // Coordinators implements discovery.Finder.
@@ -108,10 +126,10 @@ func (f *Finder) setCoordinators(list []discovery.Coordinator) {
 func (f *Finder) sort(entries []*api.ServiceEntry) ([]discovery.Coordinator, error) {
 	var (
 		list   []discovery.Coordinator
-		errs   []error
 		leader string
 		latest uint64
 	)
+	entries, errs := f.ownEntries(entries)
 	for _, entry := range entries {
 		base, err := baseOf(entry)
 		if err == nil && f.options.RequireTLS && !strings.HasPrefix(base, "https://") {

@@ -12,11 +12,13 @@ import (
 	"net/url"
 	"regexp"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/hashicorp/consul/api"
 
+	"github.com/bursar/bursar/internal/clusterid"
 	"github.com/bursar/bursar/internal/discovery"
 )
 
@@ -27,7 +29,12 @@ type RegistrationOptions struct {
 	ID string
 	// URL is the address that everybody can call it at, with a port.
 	URL string
-	// Meta is said in the catalog as well, such as a version. "scheme" and "epoch" are taken.
+	// Identity is the cluster that the coordinator belongs to, and Replaces are the stores that its
+	// store has taken the place of. The catalog says both.
+	Identity clusterid.Identity
+	Replaces []string
+	// Meta is said in the catalog as well, such as a version. "scheme", "epoch", "cluster", "store"
+	// and "replaces" are taken.
 	Meta map[string]string
 	// TTL is how long the registration counts as healthy after a pass. There is a pass about every
 	// third of it. A shorter one finds out sooner that a coordinator is gone, and takes a shorter
@@ -36,6 +43,8 @@ type RegistrationOptions struct {
 	// Alive says whether the coordinator does its work. If it returns an error, or does not return
 	// before its context ends, the check does not pass. Default always.
 	Alive func(ctx context.Context) error
+	// Allowed says why the coordinator must not be registered now; nil: it may be. Default always.
+	Allowed func(ctx context.Context) error
 	// Passed is called after each pass, in Run's goroutine; start is from before the pass. It may
 	// take what remains of the context. Default nothing.
 	Passed func(ctx context.Context, start time.Time)
@@ -237,6 +246,12 @@ func (r *Registration) passCheck(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("it does not do its work: no answer within %v: %w", r.options.TTL/3, err)
 	}
+	if r.options.Allowed != nil {
+		if err := r.options.Allowed(ctx); err != nil {
+			r.leave(ctx)
+			return err
+		}
+	}
 	if err := r.update(ctx); err != nil {
 		return err
 	}
@@ -248,6 +263,14 @@ func (r *Registration) passCheck(ctx context.Context) error {
 	r.mu.Unlock()
 	r.options.Passed(ctx, start)
 	return nil
+}
+
+// leave takes the registration back, if there is one.
+func (r *Registration) leave(ctx context.Context) {
+	if r.toldVersion != 0 {
+		r.deregister(ctx)
+		r.toldVersion = 0
+	}
 }
 
 // update passes the check. It registers first if the agent does not know the registration, or has
@@ -301,9 +324,16 @@ func (r *Registration) register(ctx context.Context) error {
 func (r *Registration) service(leads bool, epoch uint64) *api.AgentServiceRegistration {
 	meta := maps.Clone(r.options.Meta)
 	if meta == nil {
-		meta = make(map[string]string, 2)
+		meta = make(map[string]string, 5)
 	}
 	meta[metaScheme] = r.scheme
+	for key, value := range map[string]string{
+		metaCluster: r.options.Identity.Cluster, metaStore: r.options.Identity.Store, metaReplaces: strings.Join(r.options.Replaces, ","),
+	} {
+		if value != "" {
+			meta[key] = value
+		}
+	}
 	var tags []string
 	if leads {
 		tags = []string{LeaderTag}

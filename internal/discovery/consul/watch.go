@@ -2,6 +2,7 @@ package consul
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"math/rand/v2"
 	"time"
@@ -26,8 +27,25 @@ type Watch struct {
 	// Gap is the least time from one question to the next: it bounds the load if answers come all
 	// the time.
 	Gap time.Duration
-	Log *slog.Logger
+	// Hurried reports whether the answer is needed as soon as it is another one, and a channel that
+	// is closed when that may have changed. Then no question is held, since a server that hangs
+	// would hold it, too: they are short, and follow each other at hurriedGap. Default: never.
+	Hurried func() (hurried bool, changed <-chan struct{})
+	Log     *slog.Logger
 }
+
+const (
+	// hurriedTime is how long one question may take in a hurry. Consul's servers answer within
+	// milliseconds; one that hangs, or has just lost its leader, costs no more than this.
+	hurriedTime = time.Second
+	// hurriedGap is the least time between two of them.
+	hurriedGap = 200 * time.Millisecond
+	// lateAnswer is how much later than Consul's own limit the answer to a held question may come.
+	lateAnswer = 2 * time.Second
+)
+
+// errHurry ends a question that is held when the answer is needed soon.
+var errHurry = errors.New("the answer is needed soon")
 
 // Pauses after failures, jittered by half: soon enough for a Consul that was restarted, rare
 // enough for one that is down for a day.
@@ -58,11 +76,16 @@ func (c *Client) Watch(ctx context.Context, w Watch) error {
 	}
 	for {
 		asked := time.Now()
+		if hurried, _ := w.hurried(); hurried {
+			index = 0
+		}
 		meta, err := c.ask(ctx, w, index, wait)
 		rest := w.Gap - time.Since(asked)
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
+		case errors.Is(err, errHurry):
+			index = 0
 		case err != nil:
 			silent.Failed("Consul does not tell: what is known stays in use", c.Explain(w.About, err))
 			// The next question is answered at once. Consul may have lost its data meanwhile and
@@ -79,24 +102,74 @@ func (c *Client) Watch(ctx context.Context, w Watch) error {
 			}
 			index = nextIndex(index, meta.LastIndex)
 		}
+		if hurried, _ := w.hurried(); hurried && err == nil {
+			rest = hurriedGap - time.Since(asked)
+		} else if hurried {
+			rest = min(rest, hurriedTime)
+		}
 		if err := pauseFor(ctx, rest); err != nil {
 			return err
 		}
 	}
 }
 
+// hurried is Hurried with its default.
+func (w Watch) hurried() (hurried bool, changed <-chan struct{}) {
+	if w.Hurried == nil {
+		return false, nil
+	}
+	return w.Hurried()
+}
+
 // ask gives Consul the time to hold the question, what it adds to spread the answers (a
-// sixteenth), and that of a call.
+// sixteenth), and that of a call. The error is errHurry if the answer is needed sooner.
 func (c *Client) ask(ctx context.Context, w Watch, index uint64, wait time.Duration) (*api.QueryMeta, error) {
 	deadline := c.config.Timeout
-	if index > 0 {
+	hurried, _ := w.hurried()
+	switch {
+	case hurried:
+		deadline = min(deadline, hurriedTime)
+	case index > 0 && w.Hurried != nil:
+		deadline = wait + wait/16 + min(deadline, lateAnswer)
+	case index > 0:
 		deadline += wait + wait/16
 	}
 	ctx, cancel := context.WithTimeout(ctx, deadline)
 	defer cancel()
 	options := c.Query(ctx)
 	options.WaitIndex, options.WaitTime = index, wait
-	return w.Ask(options)
+	if w.Hurried == nil || index == 0 {
+		return w.Ask(options)
+	}
+	held, release := context.WithCancelCause(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		w.awaitHurry(held, release)
+	}()
+	meta, err := w.Ask(options.WithContext(held))
+	if errors.Is(context.Cause(held), errHurry) && err != nil {
+		err = errHurry
+	}
+	release(nil)
+	<-done
+	return meta, err
+}
+
+// awaitHurry ends a question when the answer is needed soon.
+func (w Watch) awaitHurry(ctx context.Context, end context.CancelCauseFunc) {
+	for {
+		hurried, changed := w.Hurried()
+		if hurried {
+			end(errHurry)
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-changed:
+		}
+	}
 }
 
 // nextIndex follows Consul's rules for its indexes. If an index went back, as after a restored

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -131,4 +132,89 @@ func TestPausesBeginAnewAfterAQuestionThatWasHeld(t *testing.T) {
 			t.Errorf("asked %v after a failure with the index %d: want at most %v, and 0", pause, next.index, 2*firstPause)
 		}
 	})
+}
+
+// hurry is a state that a test changes.
+type hurry struct {
+	mu      sync.Mutex
+	on      bool          // guarded by mu
+	changed chan struct{} // guarded by mu
+}
+
+func (h *hurry) set(on bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.on = on
+	close(h.changed)
+	h.changed = make(chan struct{})
+}
+
+func (h *hurry) get() (bool, <-chan struct{}) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.on, h.changed
+}
+
+// A server of Consul's that hangs holds a question for its whole time. When the answer is needed
+// soon, that question is given up, and those that follow are short and not held.
+func TestQuestionsInAHurryAreNotHeld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client, err := New(Config{Address: "127.0.0.1:1"}, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 9*time.Second)
+		defer cancel()
+		state := &hurry{changed: make(chan struct{})}
+		time.AfterFunc(4*time.Second, func() { state.set(true) })
+		begun := time.Now()
+		var asked []question
+		_ = client.Watch(ctx, Watch{
+			About: "test", Wait: 10 * time.Second, Gap: 20 * time.Millisecond, Log: slog.New(slog.DiscardHandler), Hurried: state.get,
+			Ask: func(options *api.QueryOptions) (*api.QueryMeta, error) {
+				asked = append(asked, question{options.WaitIndex, time.Since(begun)})
+				n := len(asked)
+				if n == 2 || n == 3 || n == 4 { // the server hangs
+					<-options.Context().Done()
+					return nil, options.Context().Err()
+				}
+				if n == 8 {
+					state.set(false)
+				}
+				return &api.QueryMeta{LastIndex: 23}, nil
+			},
+		})
+		if got, want := indexes(asked[:8]), []uint64{0, 23, 0, 0, 0, 0, 0, 0}; !slices.Equal(got, want) {
+			t.Errorf("indexes %v: want %v", got, want)
+		}
+		if at := asked[2].at; at != 4*time.Second+20*time.Millisecond && at != 4*time.Second {
+			t.Errorf("the held question was given up after %s: want 4s, when the answer was needed", at)
+		}
+		if cost := asked[4].at - asked[3].at; cost > 2*time.Second {
+			t.Errorf("a server that hangs costs %s a question: want 2s at most", cost)
+		}
+		if gap := asked[6].at - asked[5].at; gap != hurriedGap {
+			t.Errorf("questions follow each other after %s: want %s", gap, hurriedGap)
+		}
+		if asked[8].index == 0 {
+			t.Error("without a hurry questions are held again: want an index")
+		}
+	})
+}
+
+// A server that knows no leader answers from what it knew: that is no answer.
+func TestAnswersWithoutALeaderDoNotCount(t *testing.T) {
+	for _, c := range []struct {
+		meta api.QueryMeta
+		want error
+	}{
+		{api.QueryMeta{LastIndex: 5, KnownLeader: true}, nil},
+		{api.QueryMeta{LastIndex: 5}, ErrNoLeader},
+		{api.QueryMeta{LastIndex: 5, KnownLeader: true, LastContact: time.Minute}, ErrNoLeader},
+		{api.QueryMeta{}, ErrNotConsul},
+	} {
+		if err := Current(&c.meta); !errors.Is(err, c.want) {
+			t.Errorf("%+v: %v, want %v", c.meta, err, c.want)
+		}
+	}
 }

@@ -896,7 +896,10 @@ type SyncRequest struct {
 	// Set if the host's capacity has changed.
 	Capacity *Resource `protobuf:"bytes,13,opt,name=capacity,proto3" json:"capacity,omitempty"`
 	// The leadership of the epoch, as the agent knows it; 0: not known.
-	Leadership    uint64 `protobuf:"fixed64,14,opt,name=leadership,proto3" json:"leadership,omitempty"`
+	Leadership uint64 `protobuf:"fixed64,14,opt,name=leadership,proto3" json:"leadership,omitempty"`
+	// Clusters other than its own whose coordinators the agent has found of late: the addresses that
+	// it is given, or Consul, mix clusters.
+	OtherClusters []*ClusterIdentity `protobuf:"bytes,15,rep,name=other_clusters,json=otherClusters,proto3" json:"other_clusters,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1029,6 +1032,67 @@ func (x *SyncRequest) GetLeadership() uint64 {
 	return 0
 }
 
+func (x *SyncRequest) GetOtherClusters() []*ClusterIdentity {
+	if x != nil {
+		return x.OtherClusters
+	}
+	return nil
+}
+
+// ClusterIdentity names a cluster. An empty field is not known.
+type ClusterIdentity struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// As in the coordinators' configuration.
+	Cluster       string `protobuf:"bytes,1,opt,name=cluster,proto3" json:"cluster,omitempty"`
+	StoreId       string `protobuf:"bytes,2,opt,name=store_id,json=storeId,proto3" json:"store_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ClusterIdentity) Reset() {
+	*x = ClusterIdentity{}
+	mi := &file_bursar_v1_host_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ClusterIdentity) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ClusterIdentity) ProtoMessage() {}
+
+func (x *ClusterIdentity) ProtoReflect() protoreflect.Message {
+	mi := &file_bursar_v1_host_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ClusterIdentity.ProtoReflect.Descriptor instead.
+func (*ClusterIdentity) Descriptor() ([]byte, []int) {
+	return file_bursar_v1_host_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *ClusterIdentity) GetCluster() string {
+	if x != nil {
+		return x.Cluster
+	}
+	return ""
+}
+
+func (x *ClusterIdentity) GetStoreId() string {
+	if x != nil {
+		return x.StoreId
+	}
+	return ""
+}
+
 // EngineReport is what an agent knows of one engine.
 type EngineReport struct {
 	state        protoimpl.MessageState `protogen:"open.v1"`
@@ -1055,7 +1119,7 @@ type EngineReport struct {
 
 func (x *EngineReport) Reset() {
 	*x = EngineReport{}
-	mi := &file_bursar_v1_host_proto_msgTypes[6]
+	mi := &file_bursar_v1_host_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1067,7 +1131,7 @@ func (x *EngineReport) String() string {
 func (*EngineReport) ProtoMessage() {}
 
 func (x *EngineReport) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_host_proto_msgTypes[6]
+	mi := &file_bursar_v1_host_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1080,7 +1144,7 @@ func (x *EngineReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EngineReport.ProtoReflect.Descriptor instead.
 func (*EngineReport) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_host_proto_rawDescGZIP(), []int{6}
+	return file_bursar_v1_host_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *EngineReport) GetAllocationId() string {
@@ -1150,7 +1214,7 @@ type EngineEnd struct {
 
 func (x *EngineEnd) Reset() {
 	*x = EngineEnd{}
-	mi := &file_bursar_v1_host_proto_msgTypes[7]
+	mi := &file_bursar_v1_host_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1162,7 +1226,7 @@ func (x *EngineEnd) String() string {
 func (*EngineEnd) ProtoMessage() {}
 
 func (x *EngineEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_host_proto_msgTypes[7]
+	mi := &file_bursar_v1_host_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1175,7 +1239,7 @@ func (x *EngineEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EngineEnd.ProtoReflect.Descriptor instead.
 func (*EngineEnd) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_host_proto_rawDescGZIP(), []int{7}
+	return file_bursar_v1_host_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *EngineEnd) GetAllocationId() string {
@@ -1243,7 +1307,7 @@ type Veto struct {
 
 func (x *Veto) Reset() {
 	*x = Veto{}
-	mi := &file_bursar_v1_host_proto_msgTypes[8]
+	mi := &file_bursar_v1_host_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1255,7 +1319,7 @@ func (x *Veto) String() string {
 func (*Veto) ProtoMessage() {}
 
 func (x *Veto) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_host_proto_msgTypes[8]
+	mi := &file_bursar_v1_host_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1268,7 +1332,7 @@ func (x *Veto) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Veto.ProtoReflect.Descriptor instead.
 func (*Veto) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_host_proto_rawDescGZIP(), []int{8}
+	return file_bursar_v1_host_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Veto) GetAllocationId() string {
@@ -1327,7 +1391,7 @@ type SyncResponse struct {
 
 func (x *SyncResponse) Reset() {
 	*x = SyncResponse{}
-	mi := &file_bursar_v1_host_proto_msgTypes[9]
+	mi := &file_bursar_v1_host_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1339,7 +1403,7 @@ func (x *SyncResponse) String() string {
 func (*SyncResponse) ProtoMessage() {}
 
 func (x *SyncResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_host_proto_msgTypes[9]
+	mi := &file_bursar_v1_host_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1352,7 +1416,7 @@ func (x *SyncResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SyncResponse.ProtoReflect.Descriptor instead.
 func (*SyncResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_host_proto_rawDescGZIP(), []int{9}
+	return file_bursar_v1_host_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *SyncResponse) GetEpoch() uint64 {
@@ -1444,7 +1508,7 @@ type StopOrder struct {
 
 func (x *StopOrder) Reset() {
 	*x = StopOrder{}
-	mi := &file_bursar_v1_host_proto_msgTypes[10]
+	mi := &file_bursar_v1_host_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1456,7 +1520,7 @@ func (x *StopOrder) String() string {
 func (*StopOrder) ProtoMessage() {}
 
 func (x *StopOrder) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_host_proto_msgTypes[10]
+	mi := &file_bursar_v1_host_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1469,7 +1533,7 @@ func (x *StopOrder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopOrder.ProtoReflect.Descriptor instead.
 func (*StopOrder) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_host_proto_rawDescGZIP(), []int{10}
+	return file_bursar_v1_host_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *StopOrder) GetAllocationId() string {
@@ -1504,7 +1568,7 @@ type DeregisterRequest struct {
 
 func (x *DeregisterRequest) Reset() {
 	*x = DeregisterRequest{}
-	mi := &file_bursar_v1_host_proto_msgTypes[11]
+	mi := &file_bursar_v1_host_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1516,7 +1580,7 @@ func (x *DeregisterRequest) String() string {
 func (*DeregisterRequest) ProtoMessage() {}
 
 func (x *DeregisterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_host_proto_msgTypes[11]
+	mi := &file_bursar_v1_host_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1529,7 +1593,7 @@ func (x *DeregisterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeregisterRequest.ProtoReflect.Descriptor instead.
 func (*DeregisterRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_host_proto_rawDescGZIP(), []int{11}
+	return file_bursar_v1_host_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *DeregisterRequest) GetHostId() string {
@@ -1554,7 +1618,7 @@ type DeregisterResponse struct {
 
 func (x *DeregisterResponse) Reset() {
 	*x = DeregisterResponse{}
-	mi := &file_bursar_v1_host_proto_msgTypes[12]
+	mi := &file_bursar_v1_host_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1566,7 +1630,7 @@ func (x *DeregisterResponse) String() string {
 func (*DeregisterResponse) ProtoMessage() {}
 
 func (x *DeregisterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_host_proto_msgTypes[12]
+	mi := &file_bursar_v1_host_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1579,7 +1643,7 @@ func (x *DeregisterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeregisterResponse.ProtoReflect.Descriptor instead.
 func (*DeregisterResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_host_proto_rawDescGZIP(), []int{12}
+	return file_bursar_v1_host_proto_rawDescGZIP(), []int{13}
 }
 
 type HostServiceGetRequest struct {
@@ -1593,7 +1657,7 @@ type HostServiceGetRequest struct {
 
 func (x *HostServiceGetRequest) Reset() {
 	*x = HostServiceGetRequest{}
-	mi := &file_bursar_v1_host_proto_msgTypes[13]
+	mi := &file_bursar_v1_host_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1605,7 +1669,7 @@ func (x *HostServiceGetRequest) String() string {
 func (*HostServiceGetRequest) ProtoMessage() {}
 
 func (x *HostServiceGetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_host_proto_msgTypes[13]
+	mi := &file_bursar_v1_host_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1618,7 +1682,7 @@ func (x *HostServiceGetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostServiceGetRequest.ProtoReflect.Descriptor instead.
 func (*HostServiceGetRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_host_proto_rawDescGZIP(), []int{13}
+	return file_bursar_v1_host_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *HostServiceGetRequest) GetId() string {
@@ -1644,7 +1708,7 @@ type HostServiceGetResponse struct {
 
 func (x *HostServiceGetResponse) Reset() {
 	*x = HostServiceGetResponse{}
-	mi := &file_bursar_v1_host_proto_msgTypes[14]
+	mi := &file_bursar_v1_host_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1656,7 +1720,7 @@ func (x *HostServiceGetResponse) String() string {
 func (*HostServiceGetResponse) ProtoMessage() {}
 
 func (x *HostServiceGetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_host_proto_msgTypes[14]
+	mi := &file_bursar_v1_host_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1669,7 +1733,7 @@ func (x *HostServiceGetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostServiceGetResponse.ProtoReflect.Descriptor instead.
 func (*HostServiceGetResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_host_proto_rawDescGZIP(), []int{14}
+	return file_bursar_v1_host_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *HostServiceGetResponse) GetHost() *Host {
@@ -1699,7 +1763,7 @@ type HostServiceListRequest struct {
 
 func (x *HostServiceListRequest) Reset() {
 	*x = HostServiceListRequest{}
-	mi := &file_bursar_v1_host_proto_msgTypes[15]
+	mi := &file_bursar_v1_host_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1711,7 +1775,7 @@ func (x *HostServiceListRequest) String() string {
 func (*HostServiceListRequest) ProtoMessage() {}
 
 func (x *HostServiceListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_host_proto_msgTypes[15]
+	mi := &file_bursar_v1_host_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1724,7 +1788,7 @@ func (x *HostServiceListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostServiceListRequest.ProtoReflect.Descriptor instead.
 func (*HostServiceListRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_host_proto_rawDescGZIP(), []int{15}
+	return file_bursar_v1_host_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *HostServiceListRequest) GetPageSize() int32 {
@@ -1781,7 +1845,7 @@ type HostServiceListResponse struct {
 
 func (x *HostServiceListResponse) Reset() {
 	*x = HostServiceListResponse{}
-	mi := &file_bursar_v1_host_proto_msgTypes[16]
+	mi := &file_bursar_v1_host_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1793,7 +1857,7 @@ func (x *HostServiceListResponse) String() string {
 func (*HostServiceListResponse) ProtoMessage() {}
 
 func (x *HostServiceListResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_host_proto_msgTypes[16]
+	mi := &file_bursar_v1_host_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1806,7 +1870,7 @@ func (x *HostServiceListResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostServiceListResponse.ProtoReflect.Descriptor instead.
 func (*HostServiceListResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_host_proto_rawDescGZIP(), []int{16}
+	return file_bursar_v1_host_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *HostServiceListResponse) GetHosts() []*Host {
@@ -1841,7 +1905,7 @@ type CordonRequest struct {
 
 func (x *CordonRequest) Reset() {
 	*x = CordonRequest{}
-	mi := &file_bursar_v1_host_proto_msgTypes[17]
+	mi := &file_bursar_v1_host_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1853,7 +1917,7 @@ func (x *CordonRequest) String() string {
 func (*CordonRequest) ProtoMessage() {}
 
 func (x *CordonRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_host_proto_msgTypes[17]
+	mi := &file_bursar_v1_host_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1866,7 +1930,7 @@ func (x *CordonRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CordonRequest.ProtoReflect.Descriptor instead.
 func (*CordonRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_host_proto_rawDescGZIP(), []int{17}
+	return file_bursar_v1_host_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *CordonRequest) GetHostId() string {
@@ -1892,7 +1956,7 @@ type CordonResponse struct {
 
 func (x *CordonResponse) Reset() {
 	*x = CordonResponse{}
-	mi := &file_bursar_v1_host_proto_msgTypes[18]
+	mi := &file_bursar_v1_host_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1904,7 +1968,7 @@ func (x *CordonResponse) String() string {
 func (*CordonResponse) ProtoMessage() {}
 
 func (x *CordonResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_host_proto_msgTypes[18]
+	mi := &file_bursar_v1_host_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1917,7 +1981,7 @@ func (x *CordonResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CordonResponse.ProtoReflect.Descriptor instead.
 func (*CordonResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_host_proto_rawDescGZIP(), []int{18}
+	return file_bursar_v1_host_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *CordonResponse) GetHost() *Host {
@@ -1936,7 +2000,7 @@ type UncordonRequest struct {
 
 func (x *UncordonRequest) Reset() {
 	*x = UncordonRequest{}
-	mi := &file_bursar_v1_host_proto_msgTypes[19]
+	mi := &file_bursar_v1_host_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1948,7 +2012,7 @@ func (x *UncordonRequest) String() string {
 func (*UncordonRequest) ProtoMessage() {}
 
 func (x *UncordonRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_host_proto_msgTypes[19]
+	mi := &file_bursar_v1_host_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1961,7 +2025,7 @@ func (x *UncordonRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UncordonRequest.ProtoReflect.Descriptor instead.
 func (*UncordonRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_host_proto_rawDescGZIP(), []int{19}
+	return file_bursar_v1_host_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *UncordonRequest) GetHostId() string {
@@ -1980,7 +2044,7 @@ type UncordonResponse struct {
 
 func (x *UncordonResponse) Reset() {
 	*x = UncordonResponse{}
-	mi := &file_bursar_v1_host_proto_msgTypes[20]
+	mi := &file_bursar_v1_host_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1992,7 +2056,7 @@ func (x *UncordonResponse) String() string {
 func (*UncordonResponse) ProtoMessage() {}
 
 func (x *UncordonResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_host_proto_msgTypes[20]
+	mi := &file_bursar_v1_host_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2005,7 +2069,7 @@ func (x *UncordonResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UncordonResponse.ProtoReflect.Descriptor instead.
 func (*UncordonResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_host_proto_rawDescGZIP(), []int{20}
+	return file_bursar_v1_host_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *UncordonResponse) GetHost() *Host {
@@ -2028,7 +2092,7 @@ type DrainRequest struct {
 
 func (x *DrainRequest) Reset() {
 	*x = DrainRequest{}
-	mi := &file_bursar_v1_host_proto_msgTypes[21]
+	mi := &file_bursar_v1_host_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2040,7 +2104,7 @@ func (x *DrainRequest) String() string {
 func (*DrainRequest) ProtoMessage() {}
 
 func (x *DrainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_host_proto_msgTypes[21]
+	mi := &file_bursar_v1_host_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2053,7 +2117,7 @@ func (x *DrainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainRequest.ProtoReflect.Descriptor instead.
 func (*DrainRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_host_proto_rawDescGZIP(), []int{21}
+	return file_bursar_v1_host_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *DrainRequest) GetHostId() string {
@@ -2086,7 +2150,7 @@ type DrainResponse struct {
 
 func (x *DrainResponse) Reset() {
 	*x = DrainResponse{}
-	mi := &file_bursar_v1_host_proto_msgTypes[22]
+	mi := &file_bursar_v1_host_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2098,7 +2162,7 @@ func (x *DrainResponse) String() string {
 func (*DrainResponse) ProtoMessage() {}
 
 func (x *DrainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_host_proto_msgTypes[22]
+	mi := &file_bursar_v1_host_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2111,7 +2175,7 @@ func (x *DrainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainResponse.ProtoReflect.Descriptor instead.
 func (*DrainResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_host_proto_rawDescGZIP(), []int{22}
+	return file_bursar_v1_host_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *DrainResponse) GetHost() *Host {
@@ -2231,7 +2295,7 @@ const file_bursar_v1_host_proto_rawDesc = "" +
 	"\binterval\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\binterval\x12\x1e\n" +
 	"\n" +
 	"leadership\x18\x04 \x01(\x06R\n" +
-	"leadership\"\xc9\x04\n" +
+	"leadership\"\x96\x05\n" +
 	"\vSyncRequest\x12C\n" +
 	"\ahost_id\x18\x01 \x01(\tB*\xbaH'r%2#^[a-zA-Z0-9][a-zA-Z0-9._:-]{0,252}$R\x06hostId\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\x04R\vincarnation\x12\x1a\n" +
@@ -2252,7 +2316,11 @@ const file_bursar_v1_host_proto_rawDesc = "" +
 	"\bcapacity\x18\r \x01(\v2\x13.bursar.v1.ResourceR\bcapacity\x12\x1e\n" +
 	"\n" +
 	"leadership\x18\x0e \x01(\x06R\n" +
-	"leadership\"\xef\x02\n" +
+	"leadership\x12K\n" +
+	"\x0eother_clusters\x18\x0f \x03(\v2\x1a.bursar.v1.ClusterIdentityB\b\xbaH\x05\x92\x01\x02\x10\x10R\rotherClusters\"Y\n" +
+	"\x0fClusterIdentity\x12\"\n" +
+	"\acluster\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\acluster\x12\"\n" +
+	"\bstore_id\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x18@R\astoreId\"\xef\x02\n" +
 	"\fEngineReport\x12#\n" +
 	"\rallocation_id\x18\x01 \x01(\tR\fallocationId\x12/\n" +
 	"\bmeasured\x18\x02 \x01(\v2\x13.bursar.v1.ResourceR\bmeasured\x128\n" +
@@ -2379,7 +2447,7 @@ func file_bursar_v1_host_proto_rawDescGZIP() []byte {
 }
 
 var file_bursar_v1_host_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_bursar_v1_host_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
+var file_bursar_v1_host_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
 var file_bursar_v1_host_proto_goTypes = []any{
 	(HostState)(0),                  // 0: bursar.v1.HostState
 	(SyncAction)(0),                 // 1: bursar.v1.SyncAction
@@ -2389,99 +2457,101 @@ var file_bursar_v1_host_proto_goTypes = []any{
 	(*RegisterRequest)(nil),         // 5: bursar.v1.RegisterRequest
 	(*RegisterResponse)(nil),        // 6: bursar.v1.RegisterResponse
 	(*SyncRequest)(nil),             // 7: bursar.v1.SyncRequest
-	(*EngineReport)(nil),            // 8: bursar.v1.EngineReport
-	(*EngineEnd)(nil),               // 9: bursar.v1.EngineEnd
-	(*Veto)(nil),                    // 10: bursar.v1.Veto
-	(*SyncResponse)(nil),            // 11: bursar.v1.SyncResponse
-	(*StopOrder)(nil),               // 12: bursar.v1.StopOrder
-	(*DeregisterRequest)(nil),       // 13: bursar.v1.DeregisterRequest
-	(*DeregisterResponse)(nil),      // 14: bursar.v1.DeregisterResponse
-	(*HostServiceGetRequest)(nil),   // 15: bursar.v1.HostServiceGetRequest
-	(*HostServiceGetResponse)(nil),  // 16: bursar.v1.HostServiceGetResponse
-	(*HostServiceListRequest)(nil),  // 17: bursar.v1.HostServiceListRequest
-	(*HostServiceListResponse)(nil), // 18: bursar.v1.HostServiceListResponse
-	(*CordonRequest)(nil),           // 19: bursar.v1.CordonRequest
-	(*CordonResponse)(nil),          // 20: bursar.v1.CordonResponse
-	(*UncordonRequest)(nil),         // 21: bursar.v1.UncordonRequest
-	(*UncordonResponse)(nil),        // 22: bursar.v1.UncordonResponse
-	(*DrainRequest)(nil),            // 23: bursar.v1.DrainRequest
-	(*DrainResponse)(nil),           // 24: bursar.v1.DrainResponse
-	nil,                             // 25: bursar.v1.Host.LabelsEntry
-	nil,                             // 26: bursar.v1.HostSample.DegradedEntry
-	nil,                             // 27: bursar.v1.RegisterRequest.LabelsEntry
-	nil,                             // 28: bursar.v1.HostServiceListRequest.LabelsEntry
-	(*Account)(nil),                 // 29: bursar.v1.Account
-	(*timestamppb.Timestamp)(nil),   // 30: google.protobuf.Timestamp
-	(*Resource)(nil),                // 31: bursar.v1.Resource
-	(*durationpb.Duration)(nil),     // 32: google.protobuf.Duration
-	(*Allocation)(nil),              // 33: bursar.v1.Allocation
-	(*OverUse)(nil),                 // 34: bursar.v1.OverUse
-	(*ExitStatus)(nil),              // 35: bursar.v1.ExitStatus
+	(*ClusterIdentity)(nil),         // 8: bursar.v1.ClusterIdentity
+	(*EngineReport)(nil),            // 9: bursar.v1.EngineReport
+	(*EngineEnd)(nil),               // 10: bursar.v1.EngineEnd
+	(*Veto)(nil),                    // 11: bursar.v1.Veto
+	(*SyncResponse)(nil),            // 12: bursar.v1.SyncResponse
+	(*StopOrder)(nil),               // 13: bursar.v1.StopOrder
+	(*DeregisterRequest)(nil),       // 14: bursar.v1.DeregisterRequest
+	(*DeregisterResponse)(nil),      // 15: bursar.v1.DeregisterResponse
+	(*HostServiceGetRequest)(nil),   // 16: bursar.v1.HostServiceGetRequest
+	(*HostServiceGetResponse)(nil),  // 17: bursar.v1.HostServiceGetResponse
+	(*HostServiceListRequest)(nil),  // 18: bursar.v1.HostServiceListRequest
+	(*HostServiceListResponse)(nil), // 19: bursar.v1.HostServiceListResponse
+	(*CordonRequest)(nil),           // 20: bursar.v1.CordonRequest
+	(*CordonResponse)(nil),          // 21: bursar.v1.CordonResponse
+	(*UncordonRequest)(nil),         // 22: bursar.v1.UncordonRequest
+	(*UncordonResponse)(nil),        // 23: bursar.v1.UncordonResponse
+	(*DrainRequest)(nil),            // 24: bursar.v1.DrainRequest
+	(*DrainResponse)(nil),           // 25: bursar.v1.DrainResponse
+	nil,                             // 26: bursar.v1.Host.LabelsEntry
+	nil,                             // 27: bursar.v1.HostSample.DegradedEntry
+	nil,                             // 28: bursar.v1.RegisterRequest.LabelsEntry
+	nil,                             // 29: bursar.v1.HostServiceListRequest.LabelsEntry
+	(*Account)(nil),                 // 30: bursar.v1.Account
+	(*timestamppb.Timestamp)(nil),   // 31: google.protobuf.Timestamp
+	(*Resource)(nil),                // 32: bursar.v1.Resource
+	(*durationpb.Duration)(nil),     // 33: google.protobuf.Duration
+	(*Allocation)(nil),              // 34: bursar.v1.Allocation
+	(*OverUse)(nil),                 // 35: bursar.v1.OverUse
+	(*ExitStatus)(nil),              // 36: bursar.v1.ExitStatus
 }
 var file_bursar_v1_host_proto_depIdxs = []int32{
-	25, // 0: bursar.v1.Host.labels:type_name -> bursar.v1.Host.LabelsEntry
+	26, // 0: bursar.v1.Host.labels:type_name -> bursar.v1.Host.LabelsEntry
 	0,  // 1: bursar.v1.Host.state:type_name -> bursar.v1.HostState
-	29, // 2: bursar.v1.Host.account:type_name -> bursar.v1.Account
+	30, // 2: bursar.v1.Host.account:type_name -> bursar.v1.Account
 	3,  // 3: bursar.v1.Host.sample:type_name -> bursar.v1.HostSample
-	30, // 4: bursar.v1.Host.register_time:type_name -> google.protobuf.Timestamp
-	30, // 5: bursar.v1.Host.last_sync_time:type_name -> google.protobuf.Timestamp
-	31, // 6: bursar.v1.Host.engines_measured:type_name -> bursar.v1.Resource
-	30, // 7: bursar.v1.HostSample.sample_time:type_name -> google.protobuf.Timestamp
-	26, // 8: bursar.v1.HostSample.degraded:type_name -> bursar.v1.HostSample.DegradedEntry
+	31, // 4: bursar.v1.Host.register_time:type_name -> google.protobuf.Timestamp
+	31, // 5: bursar.v1.Host.last_sync_time:type_name -> google.protobuf.Timestamp
+	32, // 6: bursar.v1.Host.engines_measured:type_name -> bursar.v1.Resource
+	31, // 7: bursar.v1.HostSample.sample_time:type_name -> google.protobuf.Timestamp
+	27, // 8: bursar.v1.HostSample.degraded:type_name -> bursar.v1.HostSample.DegradedEntry
 	4,  // 9: bursar.v1.HostSample.disks:type_name -> bursar.v1.DiskSample
-	27, // 10: bursar.v1.RegisterRequest.labels:type_name -> bursar.v1.RegisterRequest.LabelsEntry
-	31, // 11: bursar.v1.RegisterRequest.capacity:type_name -> bursar.v1.Resource
-	31, // 12: bursar.v1.RegisterRequest.protected:type_name -> bursar.v1.Resource
-	32, // 13: bursar.v1.RegisterRequest.uptime:type_name -> google.protobuf.Duration
-	32, // 14: bursar.v1.RegisterResponse.interval:type_name -> google.protobuf.Duration
+	28, // 10: bursar.v1.RegisterRequest.labels:type_name -> bursar.v1.RegisterRequest.LabelsEntry
+	32, // 11: bursar.v1.RegisterRequest.capacity:type_name -> bursar.v1.Resource
+	32, // 12: bursar.v1.RegisterRequest.protected:type_name -> bursar.v1.Resource
+	33, // 13: bursar.v1.RegisterRequest.uptime:type_name -> google.protobuf.Duration
+	33, // 14: bursar.v1.RegisterResponse.interval:type_name -> google.protobuf.Duration
 	3,  // 15: bursar.v1.SyncRequest.sample:type_name -> bursar.v1.HostSample
-	8,  // 16: bursar.v1.SyncRequest.engines:type_name -> bursar.v1.EngineReport
-	9,  // 17: bursar.v1.SyncRequest.ended:type_name -> bursar.v1.EngineEnd
-	10, // 18: bursar.v1.SyncRequest.vetoes:type_name -> bursar.v1.Veto
-	31, // 19: bursar.v1.SyncRequest.capacity:type_name -> bursar.v1.Resource
-	31, // 20: bursar.v1.EngineReport.measured:type_name -> bursar.v1.Resource
-	33, // 21: bursar.v1.EngineReport.grant:type_name -> bursar.v1.Allocation
-	34, // 22: bursar.v1.EngineReport.over_use:type_name -> bursar.v1.OverUse
-	31, // 23: bursar.v1.EngineReport.measured_peak:type_name -> bursar.v1.Resource
-	30, // 24: bursar.v1.EngineEnd.end_time:type_name -> google.protobuf.Timestamp
-	35, // 25: bursar.v1.EngineEnd.exit_status:type_name -> bursar.v1.ExitStatus
-	31, // 26: bursar.v1.EngineEnd.measured:type_name -> bursar.v1.Resource
-	31, // 27: bursar.v1.EngineEnd.measured_peak:type_name -> bursar.v1.Resource
-	33, // 28: bursar.v1.SyncResponse.grants:type_name -> bursar.v1.Allocation
-	12, // 29: bursar.v1.SyncResponse.stops:type_name -> bursar.v1.StopOrder
-	32, // 30: bursar.v1.SyncResponse.interval:type_name -> google.protobuf.Duration
-	1,  // 31: bursar.v1.SyncResponse.action:type_name -> bursar.v1.SyncAction
-	32, // 32: bursar.v1.SyncResponse.resync_after:type_name -> google.protobuf.Duration
-	32, // 33: bursar.v1.StopOrder.grace:type_name -> google.protobuf.Duration
-	2,  // 34: bursar.v1.HostServiceGetResponse.host:type_name -> bursar.v1.Host
-	28, // 35: bursar.v1.HostServiceListRequest.labels:type_name -> bursar.v1.HostServiceListRequest.LabelsEntry
-	0,  // 36: bursar.v1.HostServiceListRequest.states:type_name -> bursar.v1.HostState
-	2,  // 37: bursar.v1.HostServiceListResponse.hosts:type_name -> bursar.v1.Host
-	2,  // 38: bursar.v1.CordonResponse.host:type_name -> bursar.v1.Host
-	2,  // 39: bursar.v1.UncordonResponse.host:type_name -> bursar.v1.Host
-	32, // 40: bursar.v1.DrainRequest.deadline:type_name -> google.protobuf.Duration
-	2,  // 41: bursar.v1.DrainResponse.host:type_name -> bursar.v1.Host
-	5,  // 42: bursar.v1.HostService.Register:input_type -> bursar.v1.RegisterRequest
-	7,  // 43: bursar.v1.HostService.Sync:input_type -> bursar.v1.SyncRequest
-	13, // 44: bursar.v1.HostService.Deregister:input_type -> bursar.v1.DeregisterRequest
-	15, // 45: bursar.v1.HostService.Get:input_type -> bursar.v1.HostServiceGetRequest
-	17, // 46: bursar.v1.HostService.List:input_type -> bursar.v1.HostServiceListRequest
-	19, // 47: bursar.v1.HostService.Cordon:input_type -> bursar.v1.CordonRequest
-	21, // 48: bursar.v1.HostService.Uncordon:input_type -> bursar.v1.UncordonRequest
-	23, // 49: bursar.v1.HostService.Drain:input_type -> bursar.v1.DrainRequest
-	6,  // 50: bursar.v1.HostService.Register:output_type -> bursar.v1.RegisterResponse
-	11, // 51: bursar.v1.HostService.Sync:output_type -> bursar.v1.SyncResponse
-	14, // 52: bursar.v1.HostService.Deregister:output_type -> bursar.v1.DeregisterResponse
-	16, // 53: bursar.v1.HostService.Get:output_type -> bursar.v1.HostServiceGetResponse
-	18, // 54: bursar.v1.HostService.List:output_type -> bursar.v1.HostServiceListResponse
-	20, // 55: bursar.v1.HostService.Cordon:output_type -> bursar.v1.CordonResponse
-	22, // 56: bursar.v1.HostService.Uncordon:output_type -> bursar.v1.UncordonResponse
-	24, // 57: bursar.v1.HostService.Drain:output_type -> bursar.v1.DrainResponse
-	50, // [50:58] is the sub-list for method output_type
-	42, // [42:50] is the sub-list for method input_type
-	42, // [42:42] is the sub-list for extension type_name
-	42, // [42:42] is the sub-list for extension extendee
-	0,  // [0:42] is the sub-list for field type_name
+	9,  // 16: bursar.v1.SyncRequest.engines:type_name -> bursar.v1.EngineReport
+	10, // 17: bursar.v1.SyncRequest.ended:type_name -> bursar.v1.EngineEnd
+	11, // 18: bursar.v1.SyncRequest.vetoes:type_name -> bursar.v1.Veto
+	32, // 19: bursar.v1.SyncRequest.capacity:type_name -> bursar.v1.Resource
+	8,  // 20: bursar.v1.SyncRequest.other_clusters:type_name -> bursar.v1.ClusterIdentity
+	32, // 21: bursar.v1.EngineReport.measured:type_name -> bursar.v1.Resource
+	34, // 22: bursar.v1.EngineReport.grant:type_name -> bursar.v1.Allocation
+	35, // 23: bursar.v1.EngineReport.over_use:type_name -> bursar.v1.OverUse
+	32, // 24: bursar.v1.EngineReport.measured_peak:type_name -> bursar.v1.Resource
+	31, // 25: bursar.v1.EngineEnd.end_time:type_name -> google.protobuf.Timestamp
+	36, // 26: bursar.v1.EngineEnd.exit_status:type_name -> bursar.v1.ExitStatus
+	32, // 27: bursar.v1.EngineEnd.measured:type_name -> bursar.v1.Resource
+	32, // 28: bursar.v1.EngineEnd.measured_peak:type_name -> bursar.v1.Resource
+	34, // 29: bursar.v1.SyncResponse.grants:type_name -> bursar.v1.Allocation
+	13, // 30: bursar.v1.SyncResponse.stops:type_name -> bursar.v1.StopOrder
+	33, // 31: bursar.v1.SyncResponse.interval:type_name -> google.protobuf.Duration
+	1,  // 32: bursar.v1.SyncResponse.action:type_name -> bursar.v1.SyncAction
+	33, // 33: bursar.v1.SyncResponse.resync_after:type_name -> google.protobuf.Duration
+	33, // 34: bursar.v1.StopOrder.grace:type_name -> google.protobuf.Duration
+	2,  // 35: bursar.v1.HostServiceGetResponse.host:type_name -> bursar.v1.Host
+	29, // 36: bursar.v1.HostServiceListRequest.labels:type_name -> bursar.v1.HostServiceListRequest.LabelsEntry
+	0,  // 37: bursar.v1.HostServiceListRequest.states:type_name -> bursar.v1.HostState
+	2,  // 38: bursar.v1.HostServiceListResponse.hosts:type_name -> bursar.v1.Host
+	2,  // 39: bursar.v1.CordonResponse.host:type_name -> bursar.v1.Host
+	2,  // 40: bursar.v1.UncordonResponse.host:type_name -> bursar.v1.Host
+	33, // 41: bursar.v1.DrainRequest.deadline:type_name -> google.protobuf.Duration
+	2,  // 42: bursar.v1.DrainResponse.host:type_name -> bursar.v1.Host
+	5,  // 43: bursar.v1.HostService.Register:input_type -> bursar.v1.RegisterRequest
+	7,  // 44: bursar.v1.HostService.Sync:input_type -> bursar.v1.SyncRequest
+	14, // 45: bursar.v1.HostService.Deregister:input_type -> bursar.v1.DeregisterRequest
+	16, // 46: bursar.v1.HostService.Get:input_type -> bursar.v1.HostServiceGetRequest
+	18, // 47: bursar.v1.HostService.List:input_type -> bursar.v1.HostServiceListRequest
+	20, // 48: bursar.v1.HostService.Cordon:input_type -> bursar.v1.CordonRequest
+	22, // 49: bursar.v1.HostService.Uncordon:input_type -> bursar.v1.UncordonRequest
+	24, // 50: bursar.v1.HostService.Drain:input_type -> bursar.v1.DrainRequest
+	6,  // 51: bursar.v1.HostService.Register:output_type -> bursar.v1.RegisterResponse
+	12, // 52: bursar.v1.HostService.Sync:output_type -> bursar.v1.SyncResponse
+	15, // 53: bursar.v1.HostService.Deregister:output_type -> bursar.v1.DeregisterResponse
+	17, // 54: bursar.v1.HostService.Get:output_type -> bursar.v1.HostServiceGetResponse
+	19, // 55: bursar.v1.HostService.List:output_type -> bursar.v1.HostServiceListResponse
+	21, // 56: bursar.v1.HostService.Cordon:output_type -> bursar.v1.CordonResponse
+	23, // 57: bursar.v1.HostService.Uncordon:output_type -> bursar.v1.UncordonResponse
+	25, // 58: bursar.v1.HostService.Drain:output_type -> bursar.v1.DrainResponse
+	51, // [51:59] is the sub-list for method output_type
+	43, // [43:51] is the sub-list for method input_type
+	43, // [43:43] is the sub-list for extension type_name
+	43, // [43:43] is the sub-list for extension extendee
+	0,  // [0:43] is the sub-list for field type_name
 }
 
 func init() { file_bursar_v1_host_proto_init() }
@@ -2500,7 +2570,7 @@ func file_bursar_v1_host_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_bursar_v1_host_proto_rawDesc), len(file_bursar_v1_host_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   27,
+			NumMessages:   28,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
