@@ -2,9 +2,7 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -13,6 +11,7 @@ import (
 
 	"github.com/bursar/bursar/client"
 	"github.com/bursar/bursar/internal/quotafile"
+	"github.com/bursar/bursar/internal/regularfile"
 	"github.com/bursar/bursar/label"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
@@ -224,14 +223,17 @@ func (c *cli) sayUndeclared(quotas []*bursarv1.Quota) {
 	}
 }
 
+// maxQuotaFile bounds what is read of rules, in bytes, as coordinators do.
+const maxQuotaFile = 8 << 20
+
 // readFile reads a file, or standard input if the name is "-".
 func (c *cli) readFile(file string) (name string, data []byte, err error) {
 	if file == "-" {
-		data, err = io.ReadAll(c.in)
 		name = "stdin"
+		data, err = regularfile.ReadBounded(name, c.in, maxQuotaFile)
 	} else {
-		data, err = os.ReadFile(file) //nolint:gosec // the user's own choice
 		name = file
+		data, err = regularfile.ReadInput(file, maxQuotaFile)
 	}
 	if err != nil {
 		return "", nil, fmt.Errorf("read: %w", err)
