@@ -66,7 +66,7 @@ func (c *cli) open(file string) (name string, in io.ReadCloser, err error) {
 		return "stdin", io.NopCloser(c.in), nil
 	}
 	opened, err := regularfile.OpenInput(file)
-	return file, opened, err //nolint:wrapcheck // it names the file
+	return file, opened, unusable(err) //nolint:wrapcheck // it names the file
 }
 
 // decodedQueue is the form of decode's JSON. A field is nil if the answer does not have it.

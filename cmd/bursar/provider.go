@@ -174,7 +174,7 @@ func (f *providerFlags) provider(args []string) (*bursarv1.Provider, error) {
 func siteAddresses(name string) (string, error) {
 	file, err := regularfile.OpenInput(name)
 	if err != nil {
-		return "", fmt.Errorf("--site: %w", err)
+		return "", unusable(fmt.Errorf("--site: %w", err))
 	}
 	defer file.Close()
 	addresses, err := yarn.AddressesFromSite(file)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"path/filepath"
@@ -236,9 +237,17 @@ func (c *cli) readFile(file string) (name string, data []byte, err error) {
 		data, err = regularfile.ReadInput(file, maxQuotaFile)
 	}
 	if err != nil {
-		return "", nil, fmt.Errorf("read: %w", err)
+		return "", nil, unusable(fmt.Errorf("read: %w", err))
 	}
 	return name, data, nil
+}
+
+// unusable gives the error of an input that can never be read the exit code for bad data.
+func unusable(err error) error {
+	if errors.Is(err, regularfile.ErrDevice) || errors.Is(err, regularfile.ErrTooLarge) {
+		return &exitError{exitData, err}
+	}
+	return err
 }
 
 // inFile finds the line of the rule that the coordinator refused.

@@ -10,6 +10,9 @@ import (
 // ErrDevice refuses a device, a socket or a directory.
 var ErrDevice = errors.New("want a file, a named pipe or -")
 
+// ErrTooLarge refuses what has more bytes than it may.
+var ErrTooLarge = errors.New("is too large")
+
 // ReadInput returns the content, of at most so many bytes, of a file that a person at a shell
 // names. A named pipe is read to its end: that is how a shell passes the output of a command
 // (process substitution). Errors name the path.
@@ -41,7 +44,7 @@ func ReadBounded(name string, from io.Reader, most int64) ([]byte, error) {
 	case err != nil:
 		return nil, fmt.Errorf("%s: %w", name, err)
 	case int64(len(content)) > most:
-		return nil, fmt.Errorf("%s: more than %d bytes: want at most %d", name, most, most)
+		return nil, fmt.Errorf("%s: %w: more than %d bytes: want at most %d", name, ErrTooLarge, most, most)
 	}
 	return content, nil
 }

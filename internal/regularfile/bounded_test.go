@@ -20,7 +20,7 @@ func TestAnInputHasABound(t *testing.T) {
 	if got, err := regularfile.ReadInput(file, 5); err != nil || string(got) != "12345" {
 		t.Errorf("%q, %v", got, err)
 	}
-	if _, err := regularfile.ReadInput(file, 4); err == nil || !strings.Contains(err.Error(), file) || !strings.Contains(err.Error(), "at most 4") {
+	if _, err := regularfile.ReadInput(file, 4); !errors.Is(err, regularfile.ErrTooLarge) || !strings.Contains(err.Error(), file) || !strings.Contains(err.Error(), "at most 4") {
 		t.Errorf("above the bound: %v", err)
 	}
 	for _, endless := range []string{"/dev/zero", "/dev/full", dir} {
