@@ -68,7 +68,7 @@ func (o *Opener) Stop(ctx context.Context, e Engine, grace time.Duration) error 
 	deadline, cancel := context.WithTimeout(ctx, grace)
 	defer cancel()
 	err := s.terminate(deadline)
-	if err != nil && ctx.Err() == nil {
+	if (err != nil || len(s.vanished) > 0) && ctx.Err() == nil {
 		err = s.kill(ctx)
 	}
 	switch {
@@ -89,6 +89,9 @@ type stopper struct {
 	descent *descent
 	handles map[Ref]*target // what may be signalled and has not ended, as far as there is room
 	left    LeftError       // as last found
+	// vanished were found last, and had ended before they could be opened: others may have come of
+	// them.
+	vanished []int32
 }
 
 // target is a process that was found to be the engine's.
@@ -122,7 +125,7 @@ func (s *stopper) find(ctx context.Context) error {
 			s.drop(ref)
 		}
 	}
-	s.left = LeftError{}
+	s.left, s.vanished = LeftError{}, nil
 	for _, f := range list {
 		if h := s.handles[f.Ref]; h != nil {
 			h.found = f
@@ -144,6 +147,9 @@ func (s *stopper) open(ctx context.Context, f found) error {
 	handle, err := s.opener.Open(f.Ref)
 	if err != nil {
 		s.opener.slots.release()
+		if errors.Is(err, ErrEnded) {
+			s.vanished = append(s.vanished, f.PID)
+		}
 		if errors.Is(err, ErrEnded) || errors.Is(err, syscall.EMFILE) && len(s.handles) > 0 {
 			return nil
 		}
@@ -238,7 +244,7 @@ func (s *stopper) kill(ctx context.Context) error {
 		if err := s.find(ctx); err != nil {
 			return err
 		}
-		if len(s.handles) == 0 {
+		if len(s.handles) == 0 && len(s.vanished) == 0 {
 			return nil
 		}
 		var all error
@@ -252,7 +258,11 @@ func (s *stopper) kill(ctx context.Context) error {
 			return err
 		}
 	}
-	return fmt.Errorf("engine of process %d starts processes faster than they can be ended", s.engine.Root.PID)
+	last := s.vanished
+	for ref := range s.handles {
+		last = append(last, ref.PID)
+	}
+	return fmt.Errorf("engine of process %d starts processes faster than they can be ended; the last were pid %s", s.engine.Root.PID, listed(last))
 }
 
 // signal signals a process if it is still to be signalled.

@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 
 	"github.com/spf13/cobra"
 
+	"github.com/bursar/bursar/internal/regularfile"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/proto/convert"
 	"github.com/bursar/bursar/providers/yarn"
@@ -65,8 +65,8 @@ func (c *cli) open(file string) (name string, in io.ReadCloser, err error) {
 	if file == "-" {
 		return "stdin", io.NopCloser(c.in), nil
 	}
-	opened, err := os.Open(file) //nolint:gosec // the user's own choice
-	return file, opened, err
+	opened, err := regularfile.OpenInput(file)
+	return file, opened, unusable(err) //nolint:wrapcheck // it names the file
 }
 
 // decodedQueue is the form of decode's JSON. A field is nil if the answer does not have it.

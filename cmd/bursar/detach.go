@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -26,7 +25,7 @@ type detachFlags struct {
 }
 
 // detachOnly are the flags that mean nothing without --detach.
-func detachOnly() []string { return []string{"user", "workdir", "log-dir", "env", "env-all"} }
+func detachOnly() []string { return []string{"user", "workdir", "log-dir", "env-all"} }
 
 func addDetachFlags(cmd *cobra.Command) *detachFlags {
 	f := &detachFlags{}
@@ -35,8 +34,8 @@ func addDetachFlags(cmd *cobra.Command) *detachFlags {
 	flags.StringVar(&f.user, "user", "", "with --detach: the account that it runs as; only trusted callers may name another than their own")
 	flags.StringVar(&f.dir, "workdir", "", "with --detach: the directory it runs in (default the current one, with --user that user's home)")
 	flags.StringVar(&f.logs, "log-dir", "", "with --detach: the folder for its files stdout and stderr (default: the agent makes one)")
-	flags.StringArrayVar(&f.env, "env", nil, "with --detach: NAME=VALUE in its environment, or NAME for the value it has here; repeatable")
-	flags.BoolVar(&f.allEnv, "env-all", false, "with --detach: all of this program's environment")
+	flags.StringArrayVar(&f.env, "env", nil, "NAME=VALUE in its environment, or NAME for the value it has here; repeatable")
+	flags.BoolVar(&f.allEnv, "env-all", false, "with --detach: all of this program's environment but secrets of bursar")
 	_ = cmd.MarkFlagDirname("workdir")
 	_ = cmd.MarkFlagDirname("log-dir")
 	return f
@@ -62,20 +61,18 @@ func (f *detachFlags) check(cmd *cobra.Command) error {
 func (f *detachFlags) launch(id string, args []string) (*bursarv1.LaunchRequest, error) {
 	req := &bursarv1.LaunchRequest{Id: id, Command: args, User: f.user, WorkingDirectory: f.dir, Environment: make(map[string]string)}
 	if f.allEnv {
-		for _, pair := range os.Environ() {
+		for _, pair := range inherited() {
 			if name, value, _ := strings.Cut(pair, "="); name != "" {
 				req.Environment[name] = value
 			}
 		}
 	}
-	for _, pair := range f.env {
-		name, value, given := strings.Cut(pair, "=")
-		if !given {
-			value = os.Getenv(name)
-		}
-		if name == "" {
-			return nil, usagef("--env %q: want NAME=VALUE or NAME", pair)
-		}
+	pairs, err := named(f.env)
+	if err != nil {
+		return nil, err
+	}
+	for _, pair := range pairs {
+		name, value, _ := strings.Cut(pair, "=")
 		req.Environment[name] = value
 	}
 	// The agent has another current directory.

@@ -2,11 +2,11 @@ package main
 
 import (
 	"fmt"
-	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/bursar/bursar/internal/regularfile"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/providers/yarn"
 )
@@ -172,9 +172,9 @@ func (f *providerFlags) provider(args []string) (*bursarv1.Provider, error) {
 
 // siteAddresses reads the addresses of all ResourceManagers from a yarn-site.xml.
 func siteAddresses(name string) (string, error) {
-	file, err := os.Open(name) //nolint:gosec // the user's own choice
+	file, err := regularfile.OpenInput(name)
 	if err != nil {
-		return "", fmt.Errorf("--site: %w", err)
+		return "", unusable(fmt.Errorf("--site: %w", err))
 	}
 	defer file.Close()
 	addresses, err := yarn.AddressesFromSite(file)

@@ -1,10 +1,9 @@
 package main
 
 import (
+	"errors"
 	"fmt"
-	"io"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/bursar/bursar/client"
 	"github.com/bursar/bursar/internal/quotafile"
+	"github.com/bursar/bursar/internal/regularfile"
 	"github.com/bursar/bursar/label"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
@@ -224,19 +224,30 @@ func (c *cli) sayUndeclared(quotas []*bursarv1.Quota) {
 	}
 }
 
+// maxQuotaFile bounds what is read of rules, in bytes, as coordinators do.
+const maxQuotaFile = 8 << 20
+
 // readFile reads a file, or standard input if the name is "-".
 func (c *cli) readFile(file string) (name string, data []byte, err error) {
 	if file == "-" {
-		data, err = io.ReadAll(c.in)
 		name = "stdin"
+		data, err = regularfile.ReadBounded(name, c.in, maxQuotaFile)
 	} else {
-		data, err = os.ReadFile(file) //nolint:gosec // the user's own choice
 		name = file
+		data, err = regularfile.ReadInput(file, maxQuotaFile)
 	}
 	if err != nil {
-		return "", nil, fmt.Errorf("read: %w", err)
+		return "", nil, unusable(fmt.Errorf("read: %w", err))
 	}
 	return name, data, nil
+}
+
+// unusable gives the error of an input that can never be read the exit code for bad data.
+func unusable(err error) error {
+	if errors.Is(err, regularfile.ErrDevice) || errors.Is(err, regularfile.ErrTooLarge) {
+		return &exitError{exitData, err}
+	}
+	return err
 }
 
 // inFile finds the line of the rule that the coordinator refused.

@@ -38,6 +38,11 @@ what the application uses.
 The command finds its allocation in BURSAR_ALLOCATION_ID, BURSAR_MEMORY_BYTES
 and BURSAR_CPU_MILLIS, and its agent in BURSAR_AGENT.
 
+The command has the environment of this program, without the secrets that bursar
+reads: BURSAR_TOKEN, BURSAR_COORDINATOR_STORE, CONSUL_HTTP_TOKEN,
+CONSUL_HTTP_AUTH, PGPASSWORD and the HEADERS of OTEL_EXPORTER_OTLP. --env NAME
+passes one of them on.
+
 With --detach the agent starts the command and keeps it in the background. Its
 output goes to files. It goes on when the agent or this terminal ends. When it
 ends itself, its allocation is released with its exit status and the last lines
@@ -74,12 +79,16 @@ also HOME, USER, LOGNAME, SHELL, PATH and the BURSAR_ variables.`,
 		if detached.detach {
 			return c.runDetached(cmd.Context(), cl, req, args, detached)
 		}
-		return c.run(cmd.Context(), cl, req, args, *grace)
+		env, err := named(detached.env)
+		if err != nil {
+			return err
+		}
+		return c.run(cmd.Context(), cl, req, args, env, *grace)
 	}
 	return cmd
 }
 
-func (c *cli) run(ctx context.Context, cl *client.Client, req *bursarv1.AllocateRequest, args []string, grace time.Duration) error {
+func (c *cli) run(ctx context.Context, cl *client.Client, req *bursarv1.AllocateRequest, args, env []string, grace time.Duration) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if req.RequestId == "" {
@@ -87,7 +96,7 @@ func (c *cli) run(ctx context.Context, cl *client.Client, req *bursarv1.Allocate
 	}
 	command := exec.CommandContext(context.WithoutCancel(ctx), args[0], args[1:]...) //nolint:gosec // is what it is for
 	command.Stdin, command.Stdout, command.Stderr = c.in, c.streams.out, c.err
-	command.Env = append(os.Environ(), "BURSAR_AGENT="+absoluteTarget(cl.Target()))
+	command.Env = append(append(inherited(), env...), "BURSAR_AGENT="+absoluteTarget(cl.Target()))
 	// A command that reads from the terminal stays in our process group: in another it would be in
 	// the background and could not read.
 	group := !term.IsTerminal(int(c.in.Fd()))

@@ -1,0 +1,39 @@
+package main
+
+import (
+	"os"
+	"slices"
+	"strings"
+)
+
+// isSecret reports whether a variable has a secret that this program, or a coordinator or an agent
+// that is started from the same shell, reads for itself. Commands that it starts do not get it.
+func isSecret(name string) bool {
+	if slices.Contains([]string{"BURSAR_TOKEN", "CONSUL_HTTP_TOKEN", "CONSUL_HTTP_AUTH", "PGPASSWORD", storeVariable}, name) {
+		return true
+	}
+	return strings.HasPrefix(name, "OTEL_EXPORTER_OTLP_") && strings.HasSuffix(name, "HEADERS")
+}
+
+// inherited is this program's environment without secrets.
+func inherited() []string {
+	return slices.DeleteFunc(os.Environ(), func(pair string) bool {
+		name, _, _ := strings.Cut(pair, "=")
+		return isSecret(name)
+	})
+}
+
+// named are the variables that --env names, in its order: NAME=VALUE, or NAME for the value here.
+func named(list []string) (pairs []string, err error) {
+	for _, pair := range list {
+		name, _, given := strings.Cut(pair, "=")
+		if name == "" {
+			return nil, usagef("--env %q: want NAME=VALUE or NAME", pair)
+		}
+		if !given {
+			pair = name + "=" + os.Getenv(name)
+		}
+		pairs = append(pairs, pair)
+	}
+	return pairs, nil
+}
