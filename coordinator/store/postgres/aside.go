@@ -29,7 +29,7 @@ func (s *Store) SetAside(ctx context.Context, table, key string, keep func([]sto
 	defer s.leave()
 	s.writer.endAny()
 	err = s.writer.use(ctx, false, func(conn *pgx.Conn) error {
-		return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) (err error) {
+		return s.server.change(ctx, conn, func(tx pgx.Tx) (err error) {
 			meta, err = setAside(ctx, tx, asWritten, keep)
 			if errors.Is(err, store.ErrNotFound) && escape(key) != key && !strings.Contains(key, "\x00") {
 				meta, err = setAside(ctx, tx, asGiven, keep)

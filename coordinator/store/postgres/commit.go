@@ -54,14 +54,14 @@ func (s *Store) commit(ctx context.Context, batch *store.Batch) error {
 		return err
 	}
 	err := s.writer.use(ctx, false, func(conn *pgx.Conn) error { return s.write(ctx, conn, batch.Epoch, a) })
-	if err == nil || errors.Is(err, store.ErrDeposed) || !begun(err) || notCommitted(err) {
+	if err == nil || errors.Is(err, store.ErrDeposed) || errors.Is(err, errPooled) || !begun(err) || notCommitted(err) {
 		return classify(err)
 	}
 	return fmt.Errorf("%w: %w", store.ErrUnknownOutcome, classify(err))
 }
 
-// checkEpochSQL reads who leads, and whether this server accepts writes.
-const checkEpochSQL = `SELECT epoch, sequence, leadership, current_setting('transaction_read_only') FROM meta WHERE one = 1`
+// checkEpochSQL reads who leads, whether this server accepts writes, and the session's mark.
+const checkEpochSQL = `SELECT epoch, sequence, leadership, current_setting('transaction_read_only'), ` + markText + ` FROM meta WHERE one = 1`
 
 func (s *Store) checkEpoch(ctx context.Context, conn *pgx.Conn, epoch uint64) error {
 	own, err := s.writer.may(epoch) // a commit before this one may have failed meanwhile
@@ -69,9 +69,12 @@ func (s *Store) checkEpoch(ctx context.Context, conn *pgx.Conn, epoch uint64) er
 		return err
 	}
 	var stored, sequence int64
-	var leadership, readOnly string
-	if err := conn.QueryRow(ctx, checkEpochSQL).Scan(&stored, &sequence, &leadership, &readOnly); err != nil {
+	var leadership, readOnly, mark string
+	if err := conn.QueryRow(ctx, checkEpochSQL).Scan(&stored, &sequence, &leadership, &readOnly, &mark); err != nil {
 		return fmt.Errorf("checking the epoch: %w", err)
+	}
+	if mark != markOf(conn) {
+		return s.server.pooled()
 	}
 	if readOnly != "off" {
 		return errStandby
@@ -103,7 +106,8 @@ func (s *Store) write(ctx context.Context, conn *pgx.Conn, epoch uint64, a *argu
 	s.writer.warned.Store(false)
 	s.writer.firstEnd = min(s.writer.firstEnd, a.rows.FirstEnd)
 	var led int64
-	if err := conn.QueryRow(ctx, a.statement(own), a.list...).Scan(&led); err != nil {
+	var mark string
+	if err := conn.QueryRow(ctx, a.statement(own, markOf(conn)), a.list...).Scan(&led, &mark); err != nil {
 		return err //nolint:wrapcheck // its caller does
 	}
 	if s.writer.warned.Load() {
@@ -113,6 +117,9 @@ func (s *Store) write(ctx context.Context, conn *pgx.Conn, epoch uint64, a *argu
 		s.writer.advance(epoch, a.rows.Sequence)
 		s.forgetRecords(ctx, conn, a.rows.Sequence)
 		return nil
+	}
+	if mark != markOf(conn) {
+		return s.server.pooled()
 	}
 	if err := s.checkEpoch(ctx, conn, epoch); errors.Is(err, store.ErrDeposed) {
 		return err
@@ -203,15 +210,16 @@ func unescape(text string) string {
 	return strings.NewReplacer(`\\`, `\`, `\0`, "\x00").Replace(text)
 }
 
-// The parts of a commit. The first changes meta if it is still as this leadership left it. The
-// others run for each row that the first has changed, which is one or none. All of them are one
-// statement and so one transaction. "$" stands for the number of a parameter.
+// The parts of a commit. The first changes meta if it is still as this leadership left it and if
+// the session is still the one that was set up, and makes the transaction durable. The others run
+// for each row that the first has changed, which is one or none. All of them are one statement and
+// so one transaction. "$" stands for the number of a parameter.
 const (
 	// The index of the history goes no further than before the batch's first end: what a clock that
 	// went back has ended would be behind that, without entries.
 	fencePart = `WITH led AS (UPDATE meta SET sequence = $, indexed_sequence = $, last_id = $, ledger_time = $,
  indexed_end = least(indexed_end, $::bigint - 1), indexed_id = CASE WHEN indexed_end >= $ THEN 9223372036854775807 ELSE indexed_id END
- WHERE one = 1 AND epoch = $ AND sequence = $ AND leadership = $ RETURNING one)`
+ WHERE one = 1 AND epoch = $ AND sequence = $ AND leadership = $ AND ` + markText + ` = $::text RETURNING one, ` + durablyNow + `)`
 
 	allocationPart = `, allocations AS (INSERT INTO allocation (id, state, ended, host_id, caller, request_id, request_hash, forget, payload)
  SELECT a.id, a.state, a.ended, a.host_id, a.caller, a.request_id, a.request_hash, a.forget, a.payload FROM led,
@@ -237,13 +245,13 @@ const (
  ON CONFLICT (id) DO UPDATE SET payload = excluded.payload)`
 	refusalGonePart = `, refusals_gone AS (DELETE FROM refusal USING led WHERE id = ANY($::text[]))`
 
-	endPart = ` SELECT count(*) FROM led`
+	endPart = ` SELECT count(*), ` + markText + ` FROM led`
 )
 
 // statement joins the parts that the batch needs, and puts their parameters into list.
-func (a *arguments) statement(own term) string {
+func (a *arguments) statement(own term, mark string) string {
 	text := fencePart
-	a.list = append(a.list[:0], a.rows.Sequence, a.rows.Sequence, a.rows.LastID, a.rows.Time, a.rows.FirstEnd, a.rows.FirstEnd, a.rows.Epoch, own.sequence, own.secret)
+	a.list = append(a.list[:0], a.rows.Sequence, a.rows.Sequence, a.rows.LastID, a.rows.Time, a.rows.FirstEnd, a.rows.FirstEnd, a.rows.Epoch, own.sequence, own.secret, mark)
 	add := func(some bool, part string, args ...any) {
 		if some {
 			text += part

@@ -116,23 +116,6 @@ func refuseStandby(ctx context.Context, conn *pgconn.PgConn) error {
 	return nil
 }
 
-// sessionSQL sets what a session must have, whatever the settings of the server, the role and the
-// database are: commits are flushed to disk, statements see what others have committed before, and
-// idle sessions do not end. The server also gives a connection up some 10 s after the other
-// machine has vanished. Otherwise the session of a leader that vanished during a commit would lock
-// the row that the next leader must write, until the server's kernel gives up, which takes hours.
-// All searches go through an index in its order. A server that knows little of the tables, or
-// that plans for a host with few rows and is asked for one with many, would rather collect all
-// rows and sort them.
-const sessionSQL = `SELECT set_config('default_transaction_isolation', 'read committed', false),
- CASE WHEN current_setting('enable_bitmapscan', true) IS NOT NULL THEN set_config('enable_bitmapscan', 'off', false) END,
- CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', false) END,
- CASE WHEN current_setting('idle_session_timeout', true) IS NOT NULL THEN set_config('idle_session_timeout', '0', false) END,
- CASE WHEN current_setting('tcp_keepalives_idle', true) IS NOT NULL THEN set_config('tcp_keepalives_idle', '4', false) END,
- CASE WHEN current_setting('tcp_keepalives_interval', true) IS NOT NULL THEN set_config('tcp_keepalives_interval', '2', false) END,
- CASE WHEN current_setting('tcp_keepalives_count', true) IS NOT NULL THEN set_config('tcp_keepalives_count', '3', false) END,
- CASE WHEN current_setting('tcp_user_timeout', true) IS NOT NULL THEN set_config('tcp_user_timeout', '10000', false) END`
-
 // connect makes a connection outside of the pool. notice gets what the server says apart from its
 // answers.
 func (s *server) connect(ctx context.Context, notice pgconn.NoticeHandler) (*pgx.Conn, error) {
@@ -147,24 +130,6 @@ func (s *server) connect(ctx context.Context, notice pgconn.NoticeHandler) (*pgx
 		return nil, err
 	}
 	return conn, nil
-}
-
-// setUpSession sets up a new session. It has a time limit of its own: the pool goes on making a
-// connection after its caller has given up.
-func (s *server) setUpSession(ctx context.Context, conn *pgx.Conn) error {
-	ctx, cancel := context.WithTimeout(ctx, s.config.ConnConfig.ConnectTimeout)
-	defer cancel()
-	if _, err := conn.Exec(ctx, sessionSQL, pgx.QueryExecModeExec); err != nil {
-		return fmt.Errorf("setting up a session: %w", classify(err))
-	}
-	return nil
-}
-
-// abandon closes a connection without waiting long for the server.
-func abandon(ctx context.Context, conn *pgx.Conn) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-	defer cancel()
-	_ = conn.Close(ctx)
 }
 
 func (s *server) refused(reason store.Refusal, found, want string, err error) error {

@@ -32,7 +32,7 @@ func (s *Store) BeginCopy(ctx context.Context, source string) error {
 	defer s.leave()
 	s.writer.endAny()
 	err := s.writer.use(ctx, false, func(conn *pgx.Conn) error {
-		return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+		return s.server.change(ctx, conn, func(tx pgx.Tx) error {
 			var copying string
 			var rows bool
 			if err := tx.QueryRow(ctx, copyStateSQL).Scan(&copying, &rows); err != nil {
@@ -71,12 +71,14 @@ func (s *Store) EndCopy(ctx context.Context, epoch uint64, source store.Meta) er
 		if err != nil {
 			return err
 		}
-		tag, err := conn.Exec(ctx, endCopySQL,
-			store.Signed(source.Sequence), store.Signed(uint64(source.LastID)), int64(source.Time), store.Signed(epoch), own.secret)
-		if err == nil && tag.RowsAffected() != 1 {
-			err = fmt.Errorf("%w: another copy into this store has begun", store.ErrDeposed)
-		}
-		return err //nolint:wrapcheck // below
+		return s.server.change(ctx, conn, func(tx pgx.Tx) error {
+			tag, err := tx.Exec(ctx, endCopySQL,
+				store.Signed(source.Sequence), store.Signed(uint64(source.LastID)), int64(source.Time), store.Signed(epoch), own.secret)
+			if err == nil && tag.RowsAffected() != 1 {
+				err = fmt.Errorf("%w: another copy into this store has begun", store.ErrDeposed)
+			}
+			return err //nolint:wrapcheck // below
+		})
 	})
 	s.writer.endAny()
 	if err != nil && !errors.Is(err, store.ErrDeposed) {

@@ -7,18 +7,28 @@
 // on the connection that commits, and accepts no answer from a server that does not take writes.
 //
 // A Store has one connection that commits and a few that read, all of them to a server that takes
-// writes. If the connection is lost during a commit, its outcome is reported as unknown. Commits
-// are flushed to the server's disk whatever its settings say, except fsync, which only the server
-// can set: if that is off, the log warns.
+// writes. If the connection is lost during a commit, its outcome is reported as unknown. A commit
+// sets, in its own transaction, that it is flushed to the server's disk, whatever the settings of
+// the server, the role and the session say. Only the server can set fsync and full_page_writes: if
+// they are off, the log warns.
 //
-// # Other servers and poolers
+// # Sessions and poolers
+//
+// A new session gets a mark, a random text in the setting bursar.session, which no other session
+// has. A commit, a check of the epoch and a new leadership happen only on the session with the
+// connection's own mark. So a pooler that hands out sessions for single transactions or statements
+// is refused: at the first connection, by the mark that another connection has left, or at the
+// latest when a commit meets another session. Nothing was committed then. A pooler must keep one
+// session for each connection, and reset it afterwards.
+//
+// # Other servers
 //
 // The statements are plain SQL with arrays (unnest), common table expressions that write and ON
 // CONFLICT. Only migrations take an advisory lock: on a compatible database without such locks,
-// run `bursar coordinator migrate` from one place. Between Bursar and the server a pooler must
-// keep a session for each connection. One that does not know named prepared statements needs
-// default_query_exec_mode=cache_describe in the address; commits are slower with it. Settings that
-// a server does not know are not set: idle_session_timeout, those of TCP, and enable_bitmapscan.
+// run `bursar coordinator migrate` from one place. A server or pooler that does not know named
+// prepared statements needs default_query_exec_mode=cache_describe in the address; commits are
+// slower with it. Settings that a server does not know are not set: timeouts, those of TCP,
+// row_security, bytea_output and enable_bitmapscan.
 //
 // # What it does not do
 //

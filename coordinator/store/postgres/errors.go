@@ -30,6 +30,8 @@ const (
 	codeDamagedData     = "XX001"
 	codeDamagedIndex    = "XX002"
 	codeWarning         = "01000"
+	codeNoStatement     = "26000"
+	codeStatementTwice  = "42P05"
 )
 
 // answer is the error that the server sent; nil if it sent none.
@@ -67,6 +69,8 @@ func classify(err error) error {
 			return fmt.Errorf("%w: %w", store.ErrFull, err)
 		case codeReadOnly:
 			return fmt.Errorf("%w: %w", store.ErrReadOnly, err)
+		case codeNoStatement, codeStatementTwice: // sessions have no such statements, or have ours
+			return fmt.Errorf("%w: want a direct connection, or a pooler that keeps one session for each connection: %w", errPooled, err)
 		case codeDamagedData, codeDamagedIndex:
 			return fmt.Errorf("%w: %w", store.ErrDamaged, err)
 		}

@@ -52,6 +52,9 @@ func Open(ctx context.Context, options Options) (*Store, error) {
 		return nil, fmt.Errorf("store %s: %w", server.where, err)
 	}
 	_, err = server.borrow(ctx, reading, func(conn *pgx.Conn) error {
+		if err := server.proveSession(ctx, conn); err != nil {
+			return server.explain(err)
+		}
 		return server.explain(server.prepare(ctx, conn, options))
 	})
 	if err != nil {
@@ -132,9 +135,9 @@ func (s *server) prepare(ctx context.Context, conn *pgx.Conn, options Options) e
 // inspect returns the version of the tables, zero if there are none yet.
 func (s *server) inspect(ctx context.Context, conn *pgx.Conn) (version int64, err error) {
 	var encoding string
-	var schema, fsync *string
-	const settings = `SELECT current_setting('server_encoding'), current_schema(), current_setting('fsync', true)`
-	if err := conn.QueryRow(ctx, settings).Scan(&encoding, &schema, &fsync); err != nil {
+	var schema, fsync, pages *string
+	const settings = `SELECT current_setting('server_encoding'), current_schema(), current_setting('fsync', true), current_setting('full_page_writes', true)`
+	if err := conn.QueryRow(ctx, settings).Scan(&encoding, &schema, &fsync, &pages); err != nil {
 		return 0, fmt.Errorf("looking at the server: %w", err)
 	}
 	if encoding != "UTF8" {
@@ -146,6 +149,9 @@ func (s *server) inspect(ctx context.Context, conn *pgx.Conn) (version int64, er
 	}
 	if fsync != nil && *fsync == "off" {
 		s.log.Warn("the server runs with fsync=off: what was acknowledged is lost if its machine fails", "store", s.where)
+	}
+	if pages != nil && *pages == "off" {
+		s.log.Warn("the server runs with full_page_writes=off: a failure of its machine may damage tables, unless its file system writes whole pages", "store", s.where)
 	}
 	// Not from information_schema, which hides what this user has no privileges for.
 	const tables = `SELECT tablename::text FROM pg_tables WHERE schemaname = current_schema() ORDER BY tablename`

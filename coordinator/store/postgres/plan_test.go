@@ -27,7 +27,7 @@ func filledForPlans(t *testing.T, analyzed bool) *pgx.Conn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close(context.Background()) })
-	if _, err := conn.Exec(t.Context(), sessionSQL); err != nil {
+	if _, err := conn.Exec(t.Context(), sessionSQL, pgx.QueryExecModeExec, "plans"); err != nil {
 		t.Fatal(err)
 	}
 	const insert = `INSERT INTO allocation (id, state, ended, host_id, caller, request_id, request_hash, forget, payload)

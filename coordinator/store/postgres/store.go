@@ -67,7 +67,7 @@ const (
 	leadSQL = `UPDATE meta SET epoch = greatest(epoch + 1, $1), cluster = CASE WHEN cluster = '' THEN $2::text ELSE cluster END,
  indexed_end = CASE WHEN indexed_sequence = sequence THEN indexed_end ELSE 0 END, indexed_sequence = sequence,
  leadership = $4 WHERE one = 1 AND epoch < 9223372036854775807 AND ($2::text = '' OR cluster IN ('', $2::text)) AND (copying = '' OR $3)
- RETURNING ` + metaColumns
+ AND ` + markText + ` = $5::text RETURNING ` + metaColumns + `, ` + durablyNow
 )
 
 // lead raises the epoch. The epoch before ends even if the outcome is unknown.
@@ -78,7 +78,7 @@ func (s *Store) lead(ctx context.Context, atLeast uint64) (meta store.Meta, err 
 	}
 	secret := strings.ToLower(rand.Text())
 	err = s.writer.use(ctx, true, func(conn *pgx.Conn) error {
-		meta, err = scanMeta(conn.QueryRow(ctx, leadSQL, store.Signed(atLeast), s.cluster, s.intoCopy, secret))
+		meta, err = scanMeta(conn.QueryRow(ctx, leadSQL, store.Signed(atLeast), s.cluster, s.intoCopy, secret, markOf(conn)), new(*string))
 		if errors.Is(err, pgx.ErrNoRows) {
 			return s.mayNotLead(ctx, conn)
 		}
@@ -95,16 +95,21 @@ func (s *Store) lead(ctx context.Context, atLeast uint64) (meta store.Meta, err 
 
 // mayNotLead says why no row of meta was changed.
 func (s *Store) mayNotLead(ctx context.Context, conn *pgx.Conn) error {
+	if err := s.server.checkSession(ctx, conn, markOf(conn)); err != nil {
+		return err
+	}
 	if err := s.server.admit(ctx, conn, s.cluster, s.intoCopy); err != nil {
 		return err
 	}
 	return errors.New("the epoch has reached its end: want less than 2^63")
 }
 
-func scanMeta(row pgx.Row) (store.Meta, error) {
+// scanMeta reads metaColumns, and more columns behind them.
+func scanMeta(row pgx.Row, more ...any) (store.Meta, error) {
 	var meta store.Meta
 	var epoch, sequence, lastID, now int64
-	if err := row.Scan(&meta.StoreID, &meta.Cluster, &epoch, &sequence, &lastID, &now, &meta.Schema); err != nil {
+	into := append([]any{&meta.StoreID, &meta.Cluster, &epoch, &sequence, &lastID, &now, &meta.Schema}, more...)
+	if err := row.Scan(into...); err != nil {
 		return store.Meta{}, fmt.Errorf("reading meta: %w", err)
 	}
 	meta.Epoch, meta.Sequence, meta.LastID = store.Unsigned(epoch), store.Unsigned(sequence), ledger.ID(store.Unsigned(lastID))

@@ -126,16 +126,27 @@ func fresh(t *testing.T) storetest.Opener {
 	if err := at(t, dsn).Close(); err != nil {
 		t.Fatal(err)
 	}
+	grantTo(t, dsn)
+	dsn = asGranted(dsn)
+	return func(t *testing.T) store.Store { return at(t, dsn) }
+}
+
+// grantTo gives the role of asGranted what docs/operations.md grants.
+func grantTo(t *testing.T, dsn string) {
+	t.Helper()
+	if err := shared.Execute(t.Context(), "postgres", strings.ReplaceAll(grants, "public", schemaOf(t, dsn))); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// schemaOf is the schema of an address of emptySchema.
+func schemaOf(t *testing.T, dsn string) string {
+	t.Helper()
 	address, err := url.Parse(dsn)
 	if err != nil {
 		t.Fatal(err)
 	}
-	schema := address.Query().Get("search_path")
-	if err := shared.Execute(t.Context(), "postgres", strings.ReplaceAll(grants, "public", schema)); err != nil {
-		t.Fatal(err)
-	}
-	dsn = asGranted(dsn)
-	return func(t *testing.T) store.Store { return at(t, dsn) }
+	return address.Query().Get("search_path")
 }
 
 func TestStore(t *testing.T) { storetest.Run(t, fresh) }

@@ -74,7 +74,7 @@ func (w *writer) use(ctx context.Context, again bool, run func(conn *pgx.Conn) e
 	}
 	if conn != nil {
 		err := run(conn)
-		if err == nil || !broken(conn) {
+		if err == nil || !unusable(conn, err) {
 			return err
 		}
 		abandon(ctx, conn)
@@ -88,12 +88,16 @@ func (w *writer) use(ctx context.Context, again bool, run func(conn *pgx.Conn) e
 		return &notBegunError{err}
 	}
 	conn = made
-	if err = run(conn); err != nil && broken(conn) {
+	if err = run(conn); err != nil && unusable(conn, err) {
 		abandon(ctx, conn)
 		conn = nil
 	}
 	return err
 }
+
+// unusable reports whether a connection cannot be used after an error: it is broken, or its session
+// is another one now. The next connection is proven anew.
+func unusable(conn *pgx.Conn, err error) bool { return broken(conn) || errors.Is(err, errPooled) }
 
 // aheadPasses is how many calls of connectAhead pass after one that did something. They come four
 // times a second.
@@ -131,11 +135,19 @@ func (w *writer) connectAhead(ctx context.Context) {
 
 // connect makes the connection. It notes warnings.
 func (w *writer) connect(ctx context.Context) (*pgx.Conn, error) {
-	return w.server.connect(ctx, func(_ *pgconn.PgConn, notice *pgconn.Notice) {
+	conn, err := w.server.connect(ctx, func(_ *pgconn.PgConn, notice *pgconn.Notice) {
 		if notice.Code == codeWarning {
 			w.warned.Store(true)
 		}
 	})
+	if err != nil {
+		return nil, err
+	}
+	if err := w.server.proveSession(ctx, conn); err != nil {
+		abandon(ctx, conn)
+		return nil, err
+	}
+	return conn, nil
 }
 
 // alone runs a function while no statement is under way.
