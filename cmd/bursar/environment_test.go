@@ -32,10 +32,10 @@ func TestSecretsAreNotInherited(t *testing.T) {
 			t.Errorf("%s: %q, want %q", name, got, want)
 		}
 	}
-	if pairs, err := named([]string{"PGPASSWORD", "A=b=c"}); err != nil || !slices.Equal(pairs, []string{"PGPASSWORD=x", "A=b=c"}) {
+	if pairs, err := namedVariables([]string{"PGPASSWORD", "A=b=c"}); err != nil || !slices.Equal(pairs, []string{"PGPASSWORD=x", "A=b=c"}) {
 		t.Errorf("%q, %v", pairs, err)
 	}
-	if _, err := named([]string{"=x"}); err == nil {
+	if _, err := namedVariables([]string{"=x"}); err == nil {
 		t.Error("a variable without a name is accepted")
 	}
 }
