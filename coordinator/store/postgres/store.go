@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/coordinator/seal"
 	"github.com/bursar/bursar/coordinator/store"
 )
 
@@ -66,8 +67,8 @@ const (
 	// without the index has led since, the index is filled again.
 	leadSQL = `UPDATE meta SET epoch = greatest(epoch + 1, $1), cluster = CASE WHEN cluster = '' THEN $2::text ELSE cluster END,
  indexed_end = CASE WHEN indexed_sequence = sequence THEN indexed_end ELSE 0 END, indexed_sequence = sequence,
- leadership = $4 WHERE one = 1 AND epoch < 9223372036854775807 AND ($2::text = '' OR cluster IN ('', $2::text)) AND (copying = '' OR $3)
- RETURNING ` + metaColumns
+ leadership = $4, seal_keys = CASE WHEN length(seal_keys) = 0 OR length(seal_keys) % 32 <> 0 THEN $5 ELSE seal_keys END WHERE one = 1 AND epoch < 9223372036854775807 AND ($2::text = '' OR cluster IN ('', $2::text)) AND (copying = '' OR $3)
+ RETURNING ` + metaColumns + `, seal_keys`
 )
 
 // lead raises the epoch. The epoch before ends even if the outcome is unknown.
@@ -78,7 +79,9 @@ func (s *Store) lead(ctx context.Context, atLeast uint64) (meta store.Meta, err 
 	}
 	secret := strings.ToLower(rand.Text())
 	err = s.writer.use(ctx, true, func(conn *pgx.Conn) error {
-		meta, err = scanMeta(conn.QueryRow(ctx, leadSQL, store.Signed(atLeast), s.cluster, s.intoCopy, secret))
+		var keys []byte
+		meta, err = scanMeta(conn.QueryRow(ctx, leadSQL, store.Signed(atLeast), s.cluster, s.intoCopy, secret, []byte(seal.NewKeys())), &keys)
+		meta.SealKeys = seal.Keys(keys)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return s.mayNotLead(ctx, conn)
 		}
@@ -101,10 +104,11 @@ func (s *Store) mayNotLead(ctx context.Context, conn *pgx.Conn) error {
 	return errors.New("the epoch has reached its end: want less than 2^63")
 }
 
-func scanMeta(row pgx.Row) (store.Meta, error) {
+// scanMeta reads metaColumns, and into more what follows them.
+func scanMeta(row pgx.Row, more ...any) (store.Meta, error) {
 	var meta store.Meta
 	var epoch, sequence, lastID, now int64
-	if err := row.Scan(&meta.StoreID, &meta.Cluster, &epoch, &sequence, &lastID, &now, &meta.Schema); err != nil {
+	if err := row.Scan(append([]any{&meta.StoreID, &meta.Cluster, &epoch, &sequence, &lastID, &now, &meta.Schema}, more...)...); err != nil {
 		return store.Meta{}, fmt.Errorf("reading meta: %w", err)
 	}
 	meta.Epoch, meta.Sequence, meta.LastID = store.Unsigned(epoch), store.Unsigned(sequence), ledger.ID(store.Unsigned(lastID))
