@@ -2,13 +2,16 @@ package coordinator
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/bursar/bursar/coordinator/auth"
 	"github.com/bursar/bursar/coordinator/commit"
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/coordinator/wire"
+	"github.com/bursar/bursar/internal/access"
 	"github.com/bursar/bursar/label"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/proto/convert"
@@ -18,6 +21,8 @@ import (
 type hostService struct {
 	loop *commit.Loop
 	seen *sightings
+	// bounds tells what a host may announce, by its id; nil: anything.
+	bounds func(host string) *access.Bounds
 }
 
 // Deregister removes a host.
@@ -54,6 +59,31 @@ func (s *hostService) Drain(ctx context.Context, req *bursarv1.DrainRequest) (*b
 		return l.Drain(now, req.GetHostId(), wire.CleanText(req.GetReason()), deadline)
 	})
 	return &bursarv1.DrainResponse{Host: m}, err
+}
+
+// Accept believes what a host's agent claims of engines.
+func (s *hostService) Accept(ctx context.Context, req *bursarv1.AcceptRequest) (*bursarv1.AcceptResponse, error) {
+	ids := make([]ledger.ID, 0, len(req.GetIds()))
+	for i, text := range req.GetIds() {
+		id, err := wire.ParseID(fmt.Sprintf("ids[%d]", i), text)
+		if err != nil {
+			return nil, err
+		}
+		ids = append(ids, id)
+	}
+	res := &bursarv1.AcceptResponse{}
+	accepted, err := commit.Decide(ctx, s.loop, func(l *ledger.Ledger, now ledger.Instant) ([]ledger.Allocation, error) {
+		list, left, err := l.Accept(now, req.GetHostId(), ids, auth.ActorOf(ctx).Name)
+		res.Left = int64(left)
+		return list, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	for i := range accepted {
+		res.Accepted = append(res.Accepted, wire.AllocationMessage(&accepted[i]))
+	}
+	return res, nil
 }
 
 func (s *hostService) change(ctx context.Context, f func(*ledger.Ledger, ledger.Instant) (ledger.HostInfo, error)) (*bursarv1.Host, error) {

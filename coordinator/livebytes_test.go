@@ -15,6 +15,7 @@ import (
 
 	"github.com/bursar/bursar/coordinator/core"
 	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/coordinator/seal"
 	"github.com/bursar/bursar/coordinator/wire"
 	"github.com/bursar/bursar/internal/admission"
 	"github.com/bursar/bursar/internal/identity"
@@ -124,7 +125,8 @@ func TestLiveBytesBoundWhatAnAgentIsSent(t *testing.T) {
 		}
 		return r
 	}
-	for range 2000 {
+	for i := range 2000 {
+		sealer := seal.Sealer{Keys: seal.NewKeys()}
 		at := ledger.At(time.Date(2100, 1, 1, 0, 0, 0, 999_999_999, time.UTC))
 		a := ledger.Allocation{
 			ID: math.MaxUint64, RequestID: text(128), Caller: text(256), State: ledger.Active, Requested: some(), Entitled: some(),
@@ -139,8 +141,11 @@ func TestLiveBytesBoundWhatAnAgentIsSent(t *testing.T) {
 		for range random.IntN(65) {
 			a.ApplicationIDs = append(a.ApplicationIDs, text(128))
 		}
+		if i%2 == 0 {
+			a.Claimed = &ledger.Claim{Caller: text(256), RequestID: text(128), Labels: a.Labels, Requested: some(), Entitled: some()}
+		}
 		r := &core.Report{Result: ledger.SyncResult{Grants: []ledger.Allocation{a}, Stops: []ledger.StopOrder{{ID: a.ID, Grace: a.StopGrace, Reason: a.StopReason}}}}
-		if size := int64(proto.Size(wire.SyncResponse(r))) - int64(proto.Size(wire.SyncResponse(&core.Report{}))); size > a.LiveBytes() {
+		if size := int64(proto.Size(wire.SyncResponse(r, sealer))) - int64(proto.Size(wire.SyncResponse(&core.Report{}, sealer))); size > a.LiveBytes() {
 			t.Fatalf("counts as %d and takes %d: %+v", a.LiveBytes(), size, a)
 		}
 	}

@@ -49,7 +49,7 @@ func (s *Server) routes(labels *label.Preprocessor, version string) http.Handler
 		&allocationService{loop: s.loop, store: s.store, labels: labels, waits: newWaitStreams()}, options...)
 	mount(path, allocations)
 	mount(bursarv1connect.AllocationServiceWatchProcedure, withBatches(allocations))
-	hostPath, hosts := bursarv1connect.NewHostServiceHandler(&hostService{loop: s.loop, seen: s.seen}, options...)
+	hostPath, hosts := bursarv1connect.NewHostServiceHandler(&hostService{loop: s.loop, seen: s.seen, bounds: s.trust.boundsOf}, options...)
 	mount(hostPath, hosts)
 	quotaPath, quotas := bursarv1connect.NewQuotaServiceHandler(&quotaService{loop: s.loop}, options...)
 	mount(quotaPath, quotas)

@@ -79,6 +79,14 @@ func openTrust(config *Config, log *slog.Logger) (*trust, error) {
 	return t, nil
 }
 
+// boundsOf are the bounds of a host by the identity of its agent; nil: none.
+func (t *trust) boundsOf(host string) *access.Bounds {
+	if t.identities == nil {
+		return nil
+	}
+	return t.identities.Identities().BoundsOf(host)
+}
+
 // configError makes an error of a file one of the configuration that names it.
 func configError(err error) error {
 	if wrong, ok := errors.AsType[*credential.FileError](err); ok {

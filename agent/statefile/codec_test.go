@@ -31,6 +31,7 @@ func state() statefile.State {
 				Labels:   map[string]string{"user": "a<b>&\u2028\u00fc"},
 				Entitled: &bursarv1.Resource{MemoryBytes: new(int64(1 << 30)), CpuMillis: new(int64(0))},
 				Process:  &bursarv1.Process{Pid: 42, StartTime: 1 << 60, BootId: "boot-1"},
+				Seal:     []byte{1, 2, 255},
 			}},
 			Ended: []*bursarv1.EngineEnd{{
 				AllocationId: "b", EndTime: timestamppb.New(time.Unix(5, 0)), ExitStatus: &bursarv1.ExitStatus{Signal: 9}, Reason: "process ended",

@@ -1,6 +1,7 @@
 package tracker
 
 import (
+	"bytes"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -85,6 +86,7 @@ func (t *Tracker) accept(now time.Time, a *bursarv1.Allocation, epoch uint64, ve
 	case e.phase == ended:
 		return Passed // the tombstone says what became of it
 	case !e.before(a, epoch):
+		t.takeSeal(e, a, epoch)
 		return e.verdict()
 	}
 	isNew := e.phase != held
@@ -112,6 +114,17 @@ func (t *Tracker) accept(now time.Time, a *bursarv1.Allocation, epoch uint64, ve
 		t.unsaved.add(a.GetId())
 	}
 	return Held
+}
+
+// takeSeal keeps the seal of a grant that is known already. The answer to a Confirm has none, and a
+// coordinator makes a new one from time to time.
+func (t *Tracker) takeSeal(e *entry, a *bursarv1.Allocation, epoch uint64) {
+	if !e.tracked() || e.epoch != epoch || e.grant.GetRevision() != a.GetRevision() || len(a.GetSeal()) == 0 || bytes.Equal(a.GetSeal(), e.grant.GetSeal()) {
+		return
+	}
+	e.grant = proto.CloneOf(e.grant)
+	e.grant.Seal = a.GetSeal()
+	t.unsaved.add(a.GetId())
 }
 
 // before reports whether the entry is older than the allocation that has come now. A reservation

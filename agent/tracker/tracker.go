@@ -233,10 +233,14 @@ func (t *Tracker) All() []*bursarv1.Allocation {
 
 // shown is the grant with the agent's own measurement, which is newer than the coordinator's.
 func (e *entry) shown() *bursarv1.Allocation {
-	if e.usage == nil {
+	if e.usage == nil && len(e.grant.GetSeal()) == 0 {
 		return e.grant
 	}
 	a := proto.CloneOf(e.grant)
+	a.Seal = nil // between the agent and the coordinators
+	if e.usage == nil {
+		return a
+	}
 	a.Measured, a.UnreclaimableBytes, a.OverUse = e.usage.measured(), e.usage.UnreclaimableBytes, overUses(e.usage.over)
 	a.MeasuredPeak, a.StopError = e.measuredPeak(), e.stopError
 	return a

@@ -241,6 +241,7 @@ func (c *cli) printAllocation(a *bursarv1.Allocation) {
 		"engine at", a.GetAddress(),
 		"applications", strings.Join(a.GetApplicationIds(), ", "),
 		"caller", a.GetCaller(),
+		"its agent claims", claimText(a.GetClaimed()),
 		"priority", count(int64(a.GetPriority())),
 		"request id", a.GetRequestId(),
 		"created", ago(a.GetCreateTime(), now),
@@ -258,6 +259,18 @@ func (c *cli) printAllocation(a *bursarv1.Allocation) {
 		name = ""
 	}
 	c.facts(facts...)
+}
+
+// claimText is what an agent says of an engine that no seal vouches for.
+func claimText(c *bursarv1.Claim) string {
+	if c == nil {
+		return ""
+	}
+	parts := []string{labelsText(c.GetLabels()), resourceText(c.GetEntitled())}
+	if c.GetCaller() != "" {
+		parts = append(parts, "caller "+c.GetCaller())
+	}
+	return printable(strings.Join(parts, ", ")) + " (bursar host accept)"
 }
 
 // allocationLine is an allocation in a few words.
@@ -342,6 +355,12 @@ func ends(a *bursarv1.Allocation, now time.Time) string {
 func allocationNotes(a *bursarv1.Allocation) (notes []string) {
 	if a.GetOverLimit() {
 		notes = append(notes, "over a limit")
+	}
+	if c := a.GetClaimed(); c != nil {
+		notes = append(notes, "on its agent's word alone")
+		if user := c.GetLabels()["user"]; user != "" {
+			notes[len(notes)-1] += " of user " + user
+		}
 	}
 	if a.GetStopping() && a.GetEndTime() == nil {
 		notes = append(notes, "stopping")

@@ -67,7 +67,7 @@ func (f *detachFlags) launch(id string, args []string) (*bursarv1.LaunchRequest,
 			}
 		}
 	}
-	pairs, err := named(f.env)
+	pairs, err := namedVariables(f.env)
 	if err != nil {
 		return nil, err
 	}

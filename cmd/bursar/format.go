@@ -195,6 +195,15 @@ func hostState(h *bursarv1.Host) string {
 // nothing to give.
 func hostNote(h *bursarv1.Host, now time.Time) string {
 	notes := protectedNotes(h.GetAccount())
+	if n := h.GetUnaccepted(); n > 0 {
+		notes = append(notes, fmt.Sprintf("%d engines not accepted yet (bursar host accept)", n))
+	}
+	if cut := h.GetCut(); len(cut) > 0 {
+		notes = append(notes, "announces more than it may: "+cut[0])
+		if len(cut) > 1 {
+			notes[len(notes)-1] += fmt.Sprintf(", and %d more", len(cut)-1)
+		}
+	}
 	if why := unavailableText(h, now); !strings.Contains(hostState(h), why) {
 		notes = append([]string{why}, notes...)
 	}

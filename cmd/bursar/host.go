@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -19,7 +20,7 @@ func (c *cli) hostCommand() *cobra.Command {
 them. Of several hosts in one command each is tried, but nothing is done if one
 is the beginning of no id or of several. The exit code is that of the first
 failure.`,
-		c.hostCordonCommand(), c.hostUncordonCommand(), c.hostDrainCommand(), c.hostRemoveCommand())
+		c.hostCordonCommand(), c.hostUncordonCommand(), c.hostDrainCommand(), c.hostAcceptCommand(), c.hostRemoveCommand())
 }
 
 func (c *cli) hostCordonCommand() *cobra.Command {
@@ -181,6 +182,58 @@ wants whole ids: the beginning of one could be that of another host later.`,
 		})
 	}
 	return cmd
+}
+
+func (c *cli) hostAcceptCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "accept HOST [ALLOCATION…]",
+		Short: "Believe what a host says of its engines",
+		Long: `Accept believes what a host's agent says of engines that the coordinator does not
+know and that no seal vouches for, as after a restore of the store. Until then
+they count for the user "@" and the host's id. From then on they count for the
+users that the agent names, over a limit if need be. Without allocations it
+accepts all on the host. Look at them first, with
+"bursar allocations --host HOST" and "bursar allocations ALLOCATION".`,
+		Example: `  bursar host accept vm-1
+  bursar host accept vm-1 9hxn2v4c3t0e1`,
+		Args:              atLeastOne,
+		ValidArgsFunction: c.offerHosts,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			cl, err := c.coordinator(cmd.Context())
+			if err != nil {
+				return err
+			}
+			host, err := hostID(cmd.Context(), cl, args[0])
+			if err != nil {
+				return err
+			}
+			all := &bursarv1.AcceptResponse{}
+			for rest := args[1:]; ; {
+				res, err := cl.Hosts().Accept(cmd.Context(), &bursarv1.AcceptRequest{HostId: host, Ids: rest})
+				if err != nil {
+					return err
+				}
+				all.Accepted, all.Left = append(all.Accepted, res.GetAccepted()...), res.GetLeft()
+				for _, a := range res.GetAccepted() {
+					rest = slices.DeleteFunc(slices.Clone(rest), func(id string) bool { return id == a.GetId() })
+				}
+				if res.GetLeft() == 0 || len(res.GetAccepted()) == 0 || len(args) > 1 && len(rest) == 0 {
+					break
+				}
+			}
+			return c.print(all, func() {
+				for _, a := range all.GetAccepted() {
+					c.printf("%s accepted: %s\n", a.GetId(), labelsText(a.GetLabels()))
+				}
+				switch {
+				case all.GetLeft() > 0:
+					c.printf("%d left: their claims are more than can be counted\n", all.GetLeft())
+				case len(all.GetAccepted()) == 0:
+					c.sayf("host %s has no engines to accept", host)
+				}
+			})
+		},
+	}
 }
 
 // onHosts changes each of the hosts that texts name, and prints each.

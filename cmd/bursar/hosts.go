@@ -125,6 +125,8 @@ func (c *cli) printHost(h *bursarv1.Host, overUses []string) {
 		"takes no engines", unavailableText(h, now),
 		"also calls for it", h.GetStranger(),
 		"same machine as", strings.Join(h.GetSameMachine(), ", "),
+		"may not have", strings.Join(h.GetCut(), "; "),
+		"not accepted yet", count(h.GetUnaccepted()),
 		"address", h.GetAddress(),
 		"labels", labelsText(h.GetLabels()),
 		"agent", h.GetVersion(),

@@ -79,7 +79,7 @@ also HOME, USER, LOGNAME, SHELL, PATH and the BURSAR_ variables.`,
 		if detached.detach {
 			return c.runDetached(cmd.Context(), cl, req, args, detached)
 		}
-		env, err := named(detached.env)
+		env, err := namedVariables(detached.env)
 		if err != nil {
 			return err
 		}

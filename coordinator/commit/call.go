@@ -159,6 +159,10 @@ func (loop *Loop) Sync(ctx context.Context, r *core.Report) error {
 			loop.Log.Warn(text, "host", r.Command.HostID)
 		}
 	}
+	if n := r.Result.Unvouched; r.Err == nil && n > 0 && loop.unvouched.isDue(r.Command.HostID, time.Now()) {
+		loop.Log.Warn("a host reports engines that the ledger does not know and that no seal vouches for: they count for a user of its own until an operator accepts them (bursar host accept)",
+			"host", r.Command.HostID, "engines", n)
+	}
 	return r.Err
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/bursar/bursar/coordinator/core"
 	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/coordinator/seal"
 	"github.com/bursar/bursar/coordinator/store"
 	"github.com/bursar/bursar/coordinator/turns"
 )
@@ -35,7 +36,8 @@ type Loop struct {
 	leads atomic.Bool // the core does
 	// skew is that of the ledger's time to the clock; nil while it does not lead.
 	skew      atomic.Pointer[core.Skew]
-	lastEpoch atomic.Uint64 // the epoch of the latest leadership
+	lastEpoch atomic.Uint64             // the epoch of the latest leadership
+	sealKeys  atomic.Pointer[seal.Keys] // of the latest leadership
 	// recalling is the leadership whose ledger does not know all remembered request ids yet; 0:
 	// none.
 	recalling atomic.Uint64
@@ -44,13 +46,15 @@ type Loop struct {
 	hidden   atomic.Pointer[[]string]
 	refusals atomic.Pointer[[]string] // which commands are refused, and why
 	notTaken notTakenLog              // what hosts report that others have
+	// unvouched are hosts that report engines for which nothing vouches.
+	unvouched notTakenLog
 	// unknownPanic is the last panic without a known cause; nil: there was none.
 	unknownPanic atomic.Pointer[unknownPanic]
 	// unled is why the last attempt to lead failed, or a leadership ended; nil: it did not.
 	unled       atomic.Pointer[error]
 	ended       atomic.Pointer[EndedLeadership] // the latest that ended; nil: none has
-	rulesHidden atomic.Pointer[[]string] // which rules are not in force, and why
-	undeclared  atomic.Pointer[[]string] // which rules are for dimensions that nothing declares
+	rulesHidden atomic.Pointer[[]string]        // which rules are not in force, and why
+	undeclared  atomic.Pointer[[]string]        // which rules are for dimensions that nothing declares
 	// configured are the providers of the file, for the next leadership; nil: there was no file.
 	configured atomic.Pointer[[]ledger.ProviderRecord]
 	stopping   chan struct{} // closed by stop

@@ -8,6 +8,7 @@ import (
 
 	"github.com/bursar/bursar/coordinator/core"
 	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/coordinator/seal"
 	"github.com/bursar/bursar/coordinator/store"
 )
 
@@ -87,6 +88,15 @@ func (loop *Loop) HistorySize() *HistorySize { return loop.history.size.Load() }
 
 // HistoryWarnings says whose history is full.
 func (loop *Loop) HistoryWarnings() []string { return loop.history.warnings() }
+
+// Sealer seals grants and verifies seals at this moment, with the keys of the latest leadership.
+func (loop *Loop) Sealer() seal.Sealer {
+	s := seal.Sealer{Now: loop.Now(), Lifetime: loop.Remember}
+	if keys := loop.sealKeys.Load(); keys != nil {
+		s.Keys = *keys
+	}
+	return s
+}
 
 // Now is the ledger's time while this coordinator leads, else its clock's.
 func (loop *Loop) Now() ledger.Instant { return loop.Clock.Now().Add(loop.Behind()) }

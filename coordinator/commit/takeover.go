@@ -75,6 +75,7 @@ func (loop *Loop) startLeading(r *restoring) error {
 	loop.Feed.reset(o.loaded.Revision)
 	loop.Metrics.leads(o.meta.Epoch)
 	loop.lastEpoch.Store(o.meta.Epoch)
+	loop.sealKeys.Store(&o.meta.SealKeys)
 	loop.beginRecall(o.meta)
 	loop.leads.Store(true)
 	loop.replica.forget()

@@ -113,6 +113,7 @@ type Core struct {
 	refused RefusedSet
 	aside   map[ledger.ID]string
 
+	over over
 	// informed has the hosts of the ledger that know this leadership's epoch, or may know it.
 	informed map[string]bool
 	// returns spreads the full reports of the hosts that come from an earlier leadership.

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/bursar/bursar/coordinator/ledger"
@@ -36,6 +37,10 @@ type Report struct {
 	refused *RefusedError
 }
 
+// sealsHold is how long a seal holds if the configuration does not say how long request ids are
+// remembered.
+const sealsHold = 24 * time.Hour
+
 // Trace implements Command.
 func (r *Report) Trace() *Span { return r.Span }
 
@@ -56,7 +61,12 @@ func (r *Report) apply(c *Core, now ledger.Instant) bool {
 			r.Done(r.refused)
 			return false
 		}
-		r.Result, r.Err = c.sync(now, &r.Command)
+		if r.Command.Full {
+			c.over.disown(r.Command.Engines)
+		}
+		if r.Result, r.Err = c.sync(now, &r.Command); len(r.Result.Over) > 0 {
+			c.over.add(now, r.Result.Over, cmp.Or(c.config.RequestRetention, sealsHold))
+		}
 		return true
 	}
 	if c.hasHost(r.Command.HostID) || r.OfAgent {

@@ -92,6 +92,7 @@ func unaryProcedures() map[string]func(connect.HTTPClient, string, ...connect.Cl
 		bursarv1connect.HostServiceCordonProcedure:     unary[bursarv1.CordonRequest, bursarv1.CordonResponse],
 		bursarv1connect.HostServiceUncordonProcedure:   unary[bursarv1.UncordonRequest, bursarv1.UncordonResponse],
 		bursarv1connect.HostServiceDrainProcedure:      unary[bursarv1.DrainRequest, bursarv1.DrainResponse],
+		bursarv1connect.HostServiceAcceptProcedure:     unary[bursarv1.AcceptRequest, bursarv1.AcceptResponse],
 
 		bursarv1connect.QuotaServicePutProcedure:    unary[bursarv1.PutRequest, bursarv1.PutResponse],
 		bursarv1connect.QuotaServiceApplyProcedure:  unary[bursarv1.ApplyRequest, bursarv1.ApplyResponse],

@@ -132,6 +132,9 @@ func (l *Ledger) prepare(c *AllocateCommand) (*entry, error) {
 	if err := checkName("request_id", c.RequestID); err != nil {
 		return nil, err
 	}
+	if err := checkUser(c.Labels.Value(userKey)); err != nil {
+		return nil, err
+	}
 	if c.Priority != 0 && !c.Actor.Priority {
 		return nil, &DeniedError{Actor: c.Actor.Name, Wanted: fmt.Sprintf("set priority %d", c.Priority)}
 	}

@@ -103,6 +103,11 @@ type Allocation struct {
 	// over-use at its end.
 	OverUse []OverUse
 
+	// Claimed has the words of its host's agent about an engine that no seal vouches for, until an
+	// operator accepts them. Until then it counts for the user that stands for its host. Nil: the
+	// agent claims nothing.
+	Claimed *Claim
+
 	// Revision is the ledger's at the last transition, GrantRevision at the grant.
 	Revision      uint64
 	GrantRevision uint64
@@ -119,6 +124,13 @@ func (a *Allocation) Adopted() bool {
 // back. It holds something from that report on, which is after its engine had started.
 func (a *Allocation) BroughtBack() bool {
 	return !a.Adopted() && a.Confirmed != 0 && a.Confirmed < a.Reserved
+}
+
+// Claim is what an agent says of an engine, unchecked.
+type Claim struct {
+	Caller, RequestID   string
+	Labels              label.Set
+	Requested, Entitled resource.Resource
 }
 
 // Wishes say where an allocation may go.

@@ -160,7 +160,7 @@ func (a *auditor) compareHost(h *host) {
 	a.compare(&h.account)
 	promised, bytes, shares := int64(0), int64(0), make(map[*usage]int64)
 	for i, e := range h.entries {
-		if e.hostIndex != i || e.host != h {
+		if int(e.hostIndex) != i || e.host != h {
 			a.reportf(3, "host %s: allocation %s is in its list, and does not say so", h.ID, e.ID)
 		}
 		promised += e.promise

@@ -261,7 +261,7 @@ func (l *Ledger) Recorded() int64 { return l.recorded }
 
 // noteRecorded takes note of an entry that has a new form.
 func (l *Ledger) noteRecorded(e *entry) {
-	l.recorded += e.bytes
+	l.recorded += int64(e.bytes)
 	l.noteForAudit(e)
 }
 

@@ -226,6 +226,10 @@ type HostInfo struct {
 	Stranger string
 	// SameMachine are other hosts on the same machine that report too, at most mostSameMachine.
 	SameMachine []string
+	// Unaccepted are engines on their agent's word alone.
+	Unaccepted int
+	// Cut is what of its announcement goes beyond its identity, in words.
+	Cut []string
 }
 
 // AccountInfo is an account's state, for readers.

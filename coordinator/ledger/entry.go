@@ -20,13 +20,13 @@ type entry struct {
 	unstored      uint64
 	durableExpiry Instant
 	key           requestKey // noRequest before it is indexed
-	bytes         int64      // LiveBytes when it was last recorded; 0 before it is indexed
 	caller        *usage     // nil: it was adopted
 	relay         *usage     // nil: it did not come through a host's agent
 
 	// While it holds something:
 	host      *host
-	hostIndex int   // in host.entries
+	hostIndex int32 // in host.entries
+	bytes     int32 // LiveBytes when it was last recorded; 0 before it is indexed
 	promise   int64 // bytes of memory that it may still use beyond what the last sample showed
 
 	*waitState // nil: it has never waited, or will never wait again
@@ -105,10 +105,13 @@ func (l *Ledger) countState(e *entry, by int) {
 
 // hold counts the entry, which is reserved or active, in its accounts and on its host.
 func (l *Ledger) hold(e *entry, h *host) {
-	e.host, e.hostIndex = h, len(h.entries)
+	e.host, e.hostIndex = h, int32(len(h.entries)) //nolint:gosec // see mostEngines
 	h.entries = append(h.entries, e)
 	e.shareTexts(h)
 	h.promise(e)
+	if e.Claimed != nil {
+		h.unaccepted++
+	}
 	l.countHostBytes(e, h, e.hostBytes())
 	l.count(&h.account, e)
 	for i, quota := range e.accounts {
@@ -169,6 +172,9 @@ func (l *Ledger) unhold(e *entry) {
 	h.entries[len(h.entries)-1] = nil
 	h.entries = h.entries[:len(h.entries)-1]
 	h.promised, e.promise = h.promised-e.promise, 0
+	if e.Claimed != nil {
+		h.unaccepted--
+	}
 	l.countHostBytes(e, h, -e.hostBytes())
 	l.uncount(&h.account, e)
 	for i, quota := range e.accounts {

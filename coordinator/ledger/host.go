@@ -24,6 +24,7 @@ type host struct {
 	// callers are the bytes of each caller, without adopted engines. They are counted while all
 	// together have at least as many as one may have; nil: they have fewer.
 	callers       map[*usage]int64
+	unaccepted    int // entries with claims
 	createdQueues int // cluster queues that exist only because of its agent's reports
 
 	// Of its last sample:
@@ -49,7 +50,9 @@ type host struct {
 	sequence uint64 // of the last Sync of this incarnation
 	sample   *Sample
 	sampleAt Instant
-	notTaken int // how often its agent has named an engine that the ledger has elsewhere
+	// cutLabels and cutCapacity are as in a RegisterCommand.
+	cutLabels, cutCapacity []string
+	notTaken               int // how often its agent has named an engine that the ledger has elsewhere
 }
 
 // headroom is the memory that the machine can still promise, in bytes; below zero if it has

@@ -22,6 +22,8 @@ type RegisterCommand struct {
 	MachineID, PIDNamespace string
 	// Uptime is how long ago its machine was booted; 0: not known, or just now.
 	Uptime time.Duration
+	// CutLabels and CutCapacity are what went beyond the bounds of the agent's identity, in words.
+	CutLabels, CutCapacity []string
 }
 
 // Sample is what a host measured. A nil field could not be read.
@@ -68,6 +70,9 @@ type EngineReport struct {
 	StopError     string          // why it could not be stopped; empty: nothing went wrong
 	OverUse       []OverUse       // all of it; one dimension each
 	Grant         *Allocation     // the agent's record, in a full report
+	// Unvouched says that no seal of the store's coordinators vouches for Grant: it is the agent's
+	// word alone.
+	Unvouched bool
 	// Without names the parts of that record that were left out because they are damaged or too
 	// large; empty: none.
 	Without string
@@ -108,6 +113,8 @@ type SyncCommand struct {
 	Ended       []EngineEnd
 	Vetoes      []Veto
 	Capacity    *resource.Vector
+	// CutCapacity is what of Capacity went beyond the bounds of the agent's identity, in words.
+	CutCapacity []string
 }
 
 // Action is what an agent must do apart from its grants.
@@ -139,6 +146,10 @@ type SyncResult struct {
 	Action       Action
 	Acknowledged []ID
 	NotTaken     NotTaken
+	// Over are the allocations that ended because the agent has said that their engines do not run.
+	Over []ID
+	// Unvouched is how many engines were adopted from the report on their agent's word alone.
+	Unvouched int
 }
 
 // NotTaken are engines in a report that the ledger did not adopt, because their allocations are on

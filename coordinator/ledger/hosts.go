@@ -42,6 +42,7 @@ func (l *Ledger) Register(now Instant, c RegisterCommand) (time.Duration, error)
 	h.BootID, h.MachineID, h.PIDNamespace = validText(c.BootID), validText(c.MachineID), validText(c.PIDNamespace)
 	l.updateMachine(h, false)
 	h.Lost = false
+	h.cutLabels, h.cutCapacity = c.CutLabels, c.CutCapacity
 	if !h.Capacity.Equal(c.Capacity) || !h.Protected.Equal(c.Protected) {
 		l.setCapacity(h, c.Capacity, c.Protected)
 	}

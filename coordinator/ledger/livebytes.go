@@ -49,7 +49,8 @@ const (
 	grown = 1 << 10
 	// Bounds of what parts of a row take encoded, without their texts. rowBytes is for states,
 	// times, numbers, the process, the lengths of texts, and an order to stop.
-	rowBytes      = 360
+	rowBytes      = 390 // with a seal
+	claimBytes    = 32
 	pairBytes     = 12
 	textBytes     = 3
 	vectorBytes   = 40
@@ -68,6 +69,9 @@ func (a *Allocation) LiveBytes() int64 {
 	}
 	rest := rowBytes + max(0, resourceBytes(&a.Entitled)-resource) + len(a.HostID) + len(a.HostAddress) + len(a.Reason) + len(a.StopReason) +
 		len(a.Process.Cgroup) + len(a.Process.BootID) + len(a.Address) + textsBytes(a.ApplicationIDs)
+	if c := a.Claimed; c != nil {
+		rest += claimBytes + len(c.Caller) + len(c.RequestID) + labelBytes(c.Labels) + resourceBytes(&c.Requested) + resourceBytes(&c.Entitled)
+	}
 	return int64(asked + max(rest, grown))
 }
 
@@ -212,7 +216,7 @@ func (l *Ledger) affords(a *Allocation, more int64) error {
 // for it. The room that a row has from the start may always be used. Errors: *LiveFullError,
 // *InsufficientError.
 func (l *Ledger) mayGrow(e *entry, next *Allocation) error {
-	more := next.LiveBytes() - e.bytes
+	more := next.LiveBytes() - int64(e.bytes)
 	if more <= 0 {
 		return nil
 	}
@@ -235,11 +239,11 @@ func (l *Ledger) mayGrow(e *entry, next *Allocation) error {
 // updateBytes counts the entry with the bytes that its row takes now.
 func (l *Ledger) updateBytes(e *entry) {
 	bytes := e.LiveBytes()
-	more := bytes - e.bytes
+	more := bytes - int64(e.bytes)
 	if more == 0 {
 		return
 	}
-	e.bytes = bytes
+	e.bytes = int32(bytes) //nolint:gosec // rows have some KiB
 	l.countCallerBytes(e, more)
 	if e.host != nil {
 		l.countHostBytes(e, e.host, more)
@@ -281,7 +285,7 @@ func (l *Ledger) addUsage(e *entry) {
 // removeUsage stops counting an entry that has ended.
 func (l *Ledger) removeUsage(e *entry) {
 	l.countLargest(e, -largest(&e.Entitled))
-	l.countCallerBytes(e, -e.bytes-e.overhead())
+	l.countCallerBytes(e, -int64(e.bytes)-e.overhead())
 	if e.caller != nil {
 		l.callers.release(e.caller)
 	}
@@ -303,7 +307,9 @@ func (l *Ledger) FullCallers() []LiveFullError {
 
 // hostBytes is what the entry counts with on its host: its row as it was last recorded, and its
 // charges.
-func (e *entry) hostBytes() int64 { return e.bytes + ChargeOverhead*int64(len(e.queueCharges())) }
+func (e *entry) hostBytes() int64 {
+	return int64(e.bytes) + ChargeOverhead*int64(len(e.queueCharges()))
+}
 
 // countHostBytes counts bytes of an entry's row on its host, and on the entry's caller there. The
 // host may close for new grants, or open again, for all or for that caller. Adopted engines count

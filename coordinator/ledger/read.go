@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"maps"
+	"slices"
 	"sort"
 	"strings"
 
@@ -86,7 +87,7 @@ func (l *Ledger) Hosts(after string, yield func(HostInfo) bool) {
 }
 
 func (l *Ledger) hostInfo(h *host) HostInfo {
-	info := HostInfo{HostRecord: h.HostRecord, State: h.state, Account: h.account.info(), Sample: h.sample, LastSync: h.lastSync, SameMachine: l.sameMachine(h)}
+	info := HostInfo{HostRecord: h.HostRecord, State: h.state, Account: h.account.info(), Sample: h.sample, LastSync: h.lastSync, SameMachine: l.sameMachine(h), Unaccepted: h.unaccepted, Cut: slices.Concat(h.cutCapacity, h.cutLabels)}
 	_, info.Unavailable = h.unschedulable()
 	if h.stranger.at != 0 && l.now < h.stranger.at.Add(l.cfg.LostAfter) {
 		info.Stranger = h.stranger.what
@@ -114,6 +115,9 @@ type Counts struct {
 	Waiting, Reserved, Active                                int
 	HostsHealthy, HostsSuspect, HostsLost, HostsReturning    int
 	QuotaRules, QuotaAccounts, Remembered, WaitingForAnyHost int
+	// Unaccepted are active engines on their agents' word alone, and HostsCut are hosts that
+	// announce more than their agents' identities allow.
+	Unaccepted, HostsCut int
 	// Queues are those of all clusters, counted once for each partition.
 	Queues int
 	// OverUsers are engines in over-use, in one dimension or several.
@@ -135,6 +139,10 @@ func (l *Ledger) Counts() Counts {
 		OverUsers: l.overUsers, OverUse: maps.Clone(l.overUse), CallersFull: len(l.full),
 	}
 	for _, h := range l.hosts {
+		c.Unaccepted += h.unaccepted
+		if len(h.cutCapacity)+len(h.cutLabels) > 0 {
+			c.HostsCut++
+		}
 		switch h.state {
 		case Healthy:
 			c.HostsHealthy++

@@ -11,9 +11,10 @@ import (
 // reconcile makes the ledger agree with a full report of a host's engines. Engines that run are
 // adopted, if necessary over a limit: they use the machine in any case. Allocations that the agent
 // no longer has are released, if the agent had got them. A reservation that was to be stopped ends
-// if it does not run. It returns the engines that were not adopted, and whether another full
-// report is needed for the rest.
-func (l *Ledger) reconcile(h *host, engines []EngineReport, seen uint64, sampled bool) (left NotTaken, more bool) {
+// if it does not run. The result tells which engines were not adopted. It returns whether another
+// full report is needed for the rest.
+func (l *Ledger) reconcile(h *host, engines []EngineReport, seen uint64, sampled bool, result *SyncResult) (more bool) {
+	left := &result.NotTaken
 	running := make(map[ID]bool, len(engines))
 	var in intake
 	for i := range engines {
@@ -28,12 +29,14 @@ func (l *Ledger) reconcile(h *host, engines []EngineReport, seen uint64, sampled
 		switch {
 		case running[e.ID]:
 		case e.tracked() && e.Revision <= seen:
+			result.Over = append(result.Over, e.ID)
 			l.end(e, Released, "its agent no longer has it")
 		case e.State == Reserved && e.Stopping:
 			l.end(e, Canceled, e.StopReason)
 		}
 	}
-	return left, in.rest && in.taken || in.recalled
+	result.Unvouched = in.unvouched
+	return in.rest && in.taken || in.recalled
 }
 
 // mostEngines is the number of engines on a host from which on the ledger adopts no more unknown
@@ -54,6 +57,9 @@ type intake struct {
 	places      int
 	taken, rest bool // some were adopted; some are left for the next report
 	recalled    bool // some are left until the ledger is not Recalling any more
+	unvouched   int  // how many of them are on their agent's word alone
+	// claimable is what engines on the agent's word alone may still count as; nil: not known yet.
+	claimable *resource.Vector
 }
 
 // admits reports whether an engine with these parts may still be adopted from the report.
@@ -111,9 +117,15 @@ func (l *Ledger) adopt(h *host, r *EngineReport, sampled bool, in *intake) (else
 	case known.State != Active && h.notTaken < mostNotTaken && known.mayRunOn(h, r.Grant) && l.mayCreate(h, r.Grant.Entitled.External):
 		// It waits, or is reserved elsewhere, but really runs here: the store is from another
 		// time.
-		ttl := known.ReservationTTL
+		ttl, record := known.ReservationTTL, *r
+		if r.Unvouched {
+			entitled, _ := confirmedResource(known.Entitled, &r.Grant.Entitled)
+			record.Grant = &Allocation{}
+			*record.Grant = *r.Grant
+			record.Grant.Entitled = entitled
+		}
 		l.end(known, Lost, "its engine runs on host "+h.ID)
-		l.adoptRecord(h, r, sampled, ttl)
+		l.adoptRecord(h, &record, sampled, ttl)
 	default:
 		h.notTaken++
 		return &known.Allocation
@@ -125,6 +137,12 @@ func (l *Ledger) adopt(h *host, r *EngineReport, sampled bool, in *intake) (else
 // of one report.
 func (l *Ledger) adoptUnknown(h *host, r *EngineReport, sampled bool, in *intake) {
 	if h.bytes >= adoptedTimes*l.cfg.HostLiveBytes || len(h.entries) >= mostEngines || in.rest {
+		return
+	}
+	if r.Unvouched {
+		if in.admits(nil) {
+			l.adoptUnvouched(h, r, sampled, in)
+		}
 		return
 	}
 	if parts := r.Grant.Entitled.External; l.mayCreate(h, parts) && in.admits(parts) {
@@ -147,7 +165,24 @@ func (l *Ledger) startReported(e *entry, r *EngineReport) {
 // counted.
 func (l *Ledger) adoptRecord(h *host, r *EngineReport, sampled bool, ttl time.Duration) bool {
 	a := l.adoptedAllocation(h, r, sampled)
-	a.ReservationTTL = ttl
+	a.ReservationTTL, a.Claimed = ttl, nil
+	l.identify(&a)
+	a.Reason = "adopted from its agent's report"
+	if r.Without != "" {
+		a.Reason += ", without what was damaged or too large there: " + r.Without
+	}
+	e := l.putAdopted(h, &a)
+	if e == nil {
+		return false
+	}
+	l.updateOverUse(e, r.OverUse)
+	l.recordEntry(e)
+	l.takeProcess(e)
+	return true
+}
+
+// identify lets an adopted allocation keep its request id if that is free or was its own.
+func (l *Ledger) identify(a *Allocation) {
 	switch before := l.requests.find(keyOf(a.Caller, a.RequestID)); before.id {
 	case 0:
 	case a.ID: // it had ended here, and others may have got what it held
@@ -156,13 +191,18 @@ func (l *Ledger) adoptRecord(h *host, r *EngineReport, sampled bool, ttl time.Du
 	default:
 		a.RequestID = "" // the id is another request's
 	}
+}
+
+// putAdopted puts an adopted allocation into the tables and counts it in its accounts, over a limit
+// if necessary. It returns nil if a sum has no room for it.
+func (l *Ledger) putAdopted(h *host, a *Allocation) *entry {
 	e := l.newEntry()
-	e.Allocation = a
+	e.Allocation = *a
 	l.link(e)
 	l.attachExternal(e, h)
 	if !l.countable(e) {
 		l.discard(e)
-		return false
+		return nil
 	}
 	e.OverLimit = !l.hasRoom(e)
 	l.index(e)
@@ -170,14 +210,7 @@ func (l *Ledger) adoptRecord(h *host, r *EngineReport, sampled bool, ttl time.Du
 	for c := range l.charges(e).all {
 		c.account.exceeded = c.account.overLimit()
 	}
-	e.Reason = "adopted from its agent's report"
-	if r.Without != "" {
-		e.Reason += ", without what was damaged or too large there: " + r.Without
-	}
-	l.updateOverUse(e, r.OverUse)
-	l.recordEntry(e)
-	l.takeProcess(e)
-	return true
+	return e
 }
 
 // mayRunOn reports whether an agent's record is of this very request, which may once have been

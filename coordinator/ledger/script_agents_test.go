@@ -177,6 +177,7 @@ func (g *scriptAgent) digest() uint64 {
 //
 //	engine a1 pid=100 memory=1GiB unreclaimable=512MiB   an engine and what it uses;
 //	    labels=, entitled=, caller=, request=, created=  as its agent's record says
+//	    unsealed                                         no seal vouches for that record
 //	… over=(memory:5GiB:4GiB:kill,cpu:3:2:warn)          what of that is beyond its entitlement,
 //	    since=10s                                        since a time after the start
 //	ended a1 exit=0 reason=…                             a tombstone
@@ -270,6 +271,7 @@ func (s *script) engine(line *arguments, id ledger.ID, agent *scriptAgent, full 
 	if requested := line.vectorOf("requested"); !requested.IsUnset() {
 		grant.Requested = resource.NewResource(requested)
 	}
+	r.Unvouched = line.flag("unsealed")
 	agent.engines[id] = grant
 	r.Grant = &grant
 	return r
@@ -349,6 +351,23 @@ func (s *script) deregister(a *arguments) string {
 func (s *script) cordon(a *arguments) string {
 	_, err := s.ledger.Cordon(s.now, a.word(), a.text("reason"))
 	return problem(err)
+}
+
+// accept believes what a host's agent claims: accept h1, or accept h1 a1 a2.
+func (s *script) accept(a *arguments) string {
+	host, ids := a.word(), []ledger.ID(nil)
+	for _, name := range a.rest() {
+		ids = append(ids, s.idOf(name))
+	}
+	_, left, err := s.ledger.Accept(s.now, host, ids, "local")
+	if err != nil {
+		return problem(err)
+	}
+	text := s.trace("")
+	if left > 0 {
+		text += fmt.Sprintf("%d left\n", left)
+	}
+	return text
 }
 
 func (s *script) drain(a *arguments) string {

@@ -33,6 +33,9 @@ func (s *script) transition(a *ledger.Allocation) string {
 	if a.OverLimit && !before.OverLimit {
 		b.WriteString(", over the limit")
 	}
+	if c := a.Claimed; c != nil && before.Claimed == nil {
+		fmt.Fprintf(&b, " for {%s}, claims {%s} %s", a.Labels, c.Labels, c.Entitled)
+	}
 	if a.Stopping && !before.Stopping {
 		fmt.Fprintf(&b, ", to be stopped: %s", a.StopReason)
 	}
@@ -253,6 +256,9 @@ func (s *script) allocations(*arguments) string {
 		}
 		if a.OverLimit {
 			b.WriteString(", over the limit")
+		}
+		if c := a.Claimed; c != nil {
+			fmt.Fprintf(&b, ", claims {%s} %s", c.Labels, c.Entitled)
 		}
 		b.WriteString(overUses(a))
 		if a.Reason != "" {

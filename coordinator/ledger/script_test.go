@@ -73,6 +73,7 @@ func (s *script) commands() map[string]func(a *arguments) string {
 		"hear":        s.hear,
 		"deregister":  s.deregister,
 		"cordon":      s.cordon,
+		"accept":      s.accept,
 		"drain":       s.drain,
 		"uncordon":    s.uncordon,
 		"quota":       s.quota,

@@ -31,17 +31,19 @@ func (l *Ledger) Sync(now Instant, c SyncCommand) (SyncResult, error) {
 		seen = 0
 		h.needFull = true
 	}
-	result := SyncResult{Acknowledged: l.releaseEnded(h, c.Ended)}
+	var result SyncResult
+	l.releaseEnded(h, c.Ended, &result)
 	fresh := c.Sample != nil && !h.hasSample(c.Sample)
 	sampled := fresh && c.Sample.MemoryAvailable != nil
 	l.updateMeasured(h, c.Engines, sampled)
 	if c.Full {
-		result.NotTaken, h.needFull = l.reconcile(h, c.Engines, seen, sampled)
+		h.needFull = l.reconcile(h, c.Engines, seen, sampled, &result)
 	}
 	for _, v := range c.Vetoes {
 		l.veto(h, v)
 	}
 	if c.Capacity != nil {
+		h.cutCapacity = c.CutCapacity
 		l.updateCapacity(h, *c.Capacity)
 	}
 	if fresh {
@@ -137,10 +139,10 @@ func (l *Ledger) answer(h *host, c *SyncCommand, seen uint64, result *SyncResult
 }
 
 // releaseEnded releases the engines that ended. Each is acknowledged, known or not.
-func (l *Ledger) releaseEnded(h *host, ended []EngineEnd) []ID {
-	acknowledged := make([]ID, 0, len(ended))
+func (l *Ledger) releaseEnded(h *host, ended []EngineEnd, result *SyncResult) {
+	result.Acknowledged = make([]ID, 0, len(ended))
 	for _, end := range ended {
-		acknowledged = append(acknowledged, end.ID)
+		result.Acknowledged = append(result.Acknowledged, end.ID)
 		e := l.entry(end.ID)
 		if e == nil || e.host != h {
 			continue
@@ -150,9 +152,9 @@ func (l *Ledger) releaseEnded(h *host, ended []EngineEnd) []ID {
 			e.Measured = end.Measured
 		}
 		e.Peak = peak(e.Peak, end.Measured, end.Peak)
+		result.Over = append(result.Over, end.ID)
 		l.end(e, Released, orElse(end.Reason, "its process ended"))
 	}
-	return acknowledged
 }
 
 // updateMeasured stores what engines were measured to use. The memory that they have used counts
@@ -194,7 +196,7 @@ func (l *Ledger) entryOn(h *host, id ID, next *int) *entry {
 	if e == nil || e.host != h {
 		return nil
 	}
-	*next = e.hostIndex + 1
+	*next = int(e.hostIndex) + 1
 	return e
 }
 

@@ -75,6 +75,9 @@ func allocation(id ledger.ID, record *storev1.AllocationRecord) (ledger.Allocati
 	}
 	more := r.additions("requested", m.Requested)
 	a.ErrorOutput, a.StopError = more.GetErrorOutput(), more.GetStopError()
+	if c := more.GetClaimed(); c != nil {
+		a.Claimed = r.claim(c)
+	}
 	if !a.State.Live() {
 		a.Measured, a.Peak = r.vector("measured", more.GetMeasured()), r.vector("measured_peak", more.GetMeasuredPeak())
 	}
@@ -226,6 +229,18 @@ func (r *reader) additions(field string, m *bursarv1.Resource) *storev1.Addition
 		r.fail(field, err)
 	}
 	return more
+}
+
+func (r *reader) claim(m *bursarv1.Claim) *ledger.Claim {
+	c := &ledger.Claim{Caller: m.GetCaller(), RequestID: m.GetRequestId(), Labels: r.labels("claimed.labels", m.GetLabels())}
+	var err error
+	if c.Requested, err = convert.ResourceFromProto(m.GetRequested()); err != nil {
+		r.fail("claimed.requested", err)
+	}
+	if c.Entitled, err = convert.ResourceFromProto(m.GetEntitled()); err != nil {
+		r.fail("claimed.entitled", err)
+	}
+	return c
 }
 
 func (r *reader) fail(field string, err error) {

@@ -32,7 +32,11 @@ func AppendAllocation(payload []byte, a *ledger.Allocation) ([]byte, error) {
 	if a.State < ledger.Waiting || a.State > ledger.Lost {
 		return nil, &RowError{AllocationTable, a.ID.String(), fmt.Errorf("state %d: want one of the known", a.State)}
 	}
-	for _, r := range []*resource.Resource{&a.Requested, &a.Entitled} {
+	amounts := []*resource.Resource{&a.Requested, &a.Entitled}
+	if c := a.Claimed; c != nil {
+		amounts = append(amounts, &c.Requested, &c.Entitled)
+	}
+	for _, r := range amounts {
 		if err := r.Validate(); err != nil {
 			return nil, &RowError{AllocationTable, a.ID.String(), err}
 		}

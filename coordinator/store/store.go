@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/coordinator/seal"
 	"github.com/bursar/bursar/label"
 )
 
@@ -25,6 +26,9 @@ type Meta struct {
 	Time ledger.Instant
 	// Schema is the version of the tables.
 	Schema int64
+	// SealKeys are the store's secret keys, in the answer of Lead alone. The first Lead of a store
+	// makes one, and a copy gets another.
+	SealKeys seal.Keys
 }
 
 // Batch is what one Commit makes durable. An empty batch only checks the epoch.

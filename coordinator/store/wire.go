@@ -117,6 +117,24 @@ func (w *wire) additions(a *ledger.Allocation) {
 		w.measured(1004, &a.Peak)
 	}
 	w.text(1005, a.StopError)
+	if c := a.Claimed; c != nil {
+		at := w.open(1006)
+		for i := range c.Labels { // with empty values, as any writer of maps
+			pair := w.open(1)
+			w.element(1, c.Labels[i].Key)
+			w.element(2, c.Labels[i].Value)
+			w.close(pair)
+		}
+		requested := w.open(2)
+		w.resource(&c.Requested)
+		w.close(requested)
+		entitled := w.open(3)
+		w.resource(&c.Entitled)
+		w.close(entitled)
+		w.text(4, c.Caller)
+		w.text(5, c.RequestID)
+		w.close(at)
+	}
 }
 
 // measured writes a vector as a bursar.v1.Resource, nothing for one that is not set.

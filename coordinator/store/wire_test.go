@@ -70,6 +70,12 @@ func message(a *ledger.Allocation) *storev1.AllocationRecord {
 	if !a.State.Live() {
 		additions.Measured, additions.MeasuredPeak = measured(a.Measured), measured(a.Peak)
 	}
+	if c := a.Claimed; c != nil {
+		additions.Claimed = &bursarv1.Claim{
+			Labels: convert.LabelsToProto(c.Labels), Requested: convert.ResourceToProto(c.Requested), Entitled: convert.ResourceToProto(c.Entitled),
+			Caller: c.Caller, RequestId: c.RequestID,
+		}
+	}
 	if more, err := (proto.MarshalOptions{Deterministic: true}).Marshal(additions); err == nil {
 		record.Allocation.Requested.ProtoReflect().SetUnknown(more)
 	}

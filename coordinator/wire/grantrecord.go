@@ -72,6 +72,14 @@ func grantFrom(id ledger.ID, m *bursarv1.Allocation) (a *ledger.Allocation, with
 		left = append(left, "labels")
 	}
 	a.Labels, _ = convert.LabelsFromProto(labels) // each of them is right
+	if c := m.GetClaimed(); c != nil {
+		claimed, _ := grantFrom(id, &bursarv1.Allocation{
+			Labels: c.GetLabels(), Requested: c.GetRequested(), Entitled: c.GetEntitled(), Caller: c.GetCaller(), RequestId: c.GetRequestId(),
+		})
+		a.Claimed = &ledger.Claim{
+			Caller: claimed.Caller, RequestID: claimed.RequestID, Labels: claimed.Labels, Requested: claimed.Requested, Entitled: claimed.Entitled,
+		}
+	}
 	return a, strings.Join(left, ", ")
 }
 

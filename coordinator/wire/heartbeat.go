@@ -9,6 +9,7 @@ import (
 
 	"github.com/bursar/bursar/coordinator/core"
 	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/coordinator/seal"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/proto/convert"
 	"github.com/bursar/bursar/resource"
@@ -46,17 +47,18 @@ func vectorFrom(field string, m *bursarv1.Resource) (resource.Vector, error) {
 	return v, InField(field+".", err)
 }
 
-// NewReport reads a heartbeat. Done is the caller's to set.
-func NewReport(req *bursarv1.SyncRequest) (*core.Report, error) {
-	command, err := syncFrom(req)
+// NewReport reads a heartbeat. The sealer tells which grants in it are vouched for. Done is the
+// caller's to set.
+func NewReport(req *bursarv1.SyncRequest, sealer seal.Sealer) (*core.Report, error) {
+	command, err := syncFrom(req, sealer)
 	if err != nil {
 		return nil, err
 	}
 	return &core.Report{Seen: core.SeenEpoch{Epoch: req.GetEpoch(), Number: req.GetLeadership()}, Command: command}, nil
 }
 
-// SyncResponse is the answer to a heartbeat.
-func SyncResponse(r *core.Report) *bursarv1.SyncResponse {
+// SyncResponse is the answer to a heartbeat, with sealed grants.
+func SyncResponse(r *core.Report, sealer seal.Sealer) *bursarv1.SyncResponse {
 	m := &bursarv1.SyncResponse{
 		Epoch: r.Led.Epoch, Leadership: r.Led.Number, LedgerSequence: r.Result.Revision, Interval: DurationMessage(r.Result.Interval),
 		Action: bursarv1.SyncAction(r.Result.Action), Complete: r.Result.Complete,
@@ -69,6 +71,7 @@ func SyncResponse(r *core.Report) *bursarv1.SyncResponse {
 		grant := AllocationMessage(&r.Result.Grants[i])
 		// an agent's own word
 		grant.Measured, grant.MeasuredPeak, grant.UnreclaimableBytes, grant.OverUse, grant.StopError = nil, nil, 0, nil, ""
+		grant.Seal = sealer.Seal(&r.Result.Grants[i])
 		m.Grants = append(m.Grants, grant)
 	}
 	for _, stop := range r.Result.Stops {
@@ -90,7 +93,7 @@ func idTexts(ids []ledger.ID) []string {
 	return texts
 }
 
-func syncFrom(req *bursarv1.SyncRequest) (ledger.SyncCommand, error) {
+func syncFrom(req *bursarv1.SyncRequest, sealer seal.Sealer) (ledger.SyncCommand, error) {
 	c := ledger.SyncCommand{
 		HostID: req.GetHostId(), Incarnation: req.GetIncarnation(), Sequence: req.GetSequence(), BootID: req.GetBootId(),
 		Seen: req.GetLedgerSequence(), Sample: sampleFrom(req.GetSample()), Full: req.GetFull(), Digest: req.GetDigest(),
@@ -107,6 +110,9 @@ func syncFrom(req *bursarv1.SyncRequest) (ledger.SyncCommand, error) {
 		engine, err := engineFrom(m)
 		if err != nil {
 			return c, err
+		}
+		if engine.Grant != nil {
+			engine.Unvouched = engine.Grant.Claimed != nil || !sealer.Vouches(m.GetGrant().GetSeal(), c.HostID, engine.Grant)
 		}
 		c.Engines = append(c.Engines, engine)
 	}

@@ -84,7 +84,18 @@ func AllocationMessage(a *ledger.Allocation) *bursarv1.Allocation {
 	m.OverUse = overUseMessages(a.OverUse)
 	m.MeasuredPeak = VectorMessage(a.Peak)
 	m.StopError = a.StopError
+	m.Claimed = claimMessage(a.Claimed)
 	return m
+}
+
+func claimMessage(c *ledger.Claim) *bursarv1.Claim {
+	if c == nil {
+		return nil
+	}
+	return &bursarv1.Claim{
+		Labels: convert.LabelsToProto(c.Labels), Requested: convert.ResourceToProto(c.Requested), Entitled: convert.ResourceToProto(c.Entitled),
+		Caller: c.Caller, RequestId: c.RequestID,
+	}
 }
 
 func overUseMessages(list []ledger.OverUse) (messages []*bursarv1.OverUse) {
@@ -200,6 +211,7 @@ func HostMessage(h *ledger.HostInfo) *bursarv1.Host {
 		Version: h.Version, Revision: h.Revision, UnavailableReason: h.Unavailable,
 		EnginesMeasured: VectorMessage(h.Engines), Stranger: h.Stranger,
 		Machine: machineText(&h.HostRecord), SameMachine: h.SameMachine, Reservations: int64(h.Reservations),
+		Unaccepted: int64(h.Unaccepted), Cut: h.Cut,
 	}
 }
 

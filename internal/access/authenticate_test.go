@@ -172,6 +172,7 @@ Resize -s-oa-
 Stop -s-oa-
 Watch rsgoac`,
 		"HostService": `
+Accept ---oa-
 Cordon ---oa-
 Deregister --goa-
 Drain ---oa-

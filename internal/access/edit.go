@@ -19,9 +19,11 @@ func Format(e Entry, indent string) string {
 	add := func(key, value string) { fmt.Fprintf(&b, "%s  %s: %s\n", indent, key, value) }
 	fmt.Fprintf(&b, "%s- name: %s\n", indent, quoted(e.Actor.Name))
 	add("role", string(e.Actor.Role))
-	if len(e.Hashes) == 1 {
+	switch len(e.Hashes) {
+	case 0:
+	case 1:
 		add("tokenHash", e.Hashes[0])
-	} else {
+	default:
 		add("tokenHash", `["`+strings.Join(e.Hashes, `", "`)+`"]`)
 	}
 	users := make([]string, 0, len(e.Actor.Users)+1)
@@ -40,6 +42,7 @@ func Format(e Entry, indent string) string {
 	if e.Actor.Host != "" {
 		add("host", quoted(e.Actor.Host))
 	}
+	e.Bounds.format(add)
 	if !e.NotAfter.IsZero() {
 		add("notAfter", quoted(e.NotAfter.UTC().Format(time.RFC3339)))
 	}

@@ -19,12 +19,15 @@ type Entry struct {
 	Hashes []string
 	// NotAfter ends it; zero: never.
 	NotAfter time.Time
+	// Bounds are those of the host that an agent speaks for; nil: none.
+	Bounds *Bounds
 }
 
 // Identities are those of one file, by the hash of their tokens.
 type Identities struct {
 	entries []Entry
-	byHash  map[string]int // index into entries
+	byHash  map[string]int     // index into entries
+	bounds  map[string]*Bounds // by host
 }
 
 // Entries returns them in the order of the file. The caller must not change them.
@@ -50,7 +53,8 @@ type identityYAML struct {
 	// Role is reader, submitter, agent, operator, admin or coordinator.
 	Role yamlfile.Scalar `yaml:"role"`
 	// TokenHash is "sha256:" and the SHA-256 of the token in 64 hex digits. It is a list while one
-	// token replaces another. The token itself is never here.
+	// token replaces another. The token itself is never here. An agent that is known by its
+	// certificate needs none: then the identity is for capacity and labels alone.
 	TokenHash yamlfile.OneOrMore `yaml:"tokenHash"`
 	// Users are the users that a submitter or an operator may act as; "*" is all.
 	Users []yamlfile.Scalar `yaml:"users"`
@@ -58,6 +62,13 @@ type identityYAML struct {
 	Priority yamlfile.Scalar `yaml:"priority"`
 	// Host is the id of the host that an agent speaks for.
 	Host yamlfile.Scalar `yaml:"host"`
+	// Capacity is the most that an agent's host may announce, such as {memory: 64GiB, cpu: 16, gpu:
+	// 2}: the coordinator cuts the excess, and removes custom countables that are not listed.
+	// Default: anything.
+	Capacity map[string]yamlfile.Scalar `yaml:"capacity"`
+	// Labels are the labels that an agent's host may announce, each with its value, a list of
+	// values or "*" for any: the coordinator removes others. Default: anything.
+	Labels map[string]yamlfile.OneOrMore `yaml:"labels"`
 	// NotAfter is when the identity ends: the last day, such as 2027-01-31, or a time, such as
 	// 2027-01-31T12:00:00Z. Default: never.
 	NotAfter yamlfile.Scalar `yaml:"notAfter"`
@@ -94,7 +105,7 @@ func Parse(name string, data []byte) (*Identities, error) {
 	if d.Identities == nil {
 		return nil, doc.At("identities", "missing: want a list of identities, or [] for none")
 	}
-	all := &Identities{byHash: make(map[string]int)}
+	all := &Identities{byHash: make(map[string]int), bounds: make(map[string]*Bounds)}
 	names := make(map[string]bool, len(d.Identities))
 	for i, l := range d.Identities {
 		at := fmt.Sprintf("identities[%d]", i)
@@ -111,6 +122,12 @@ func Parse(name string, data []byte) (*Identities, error) {
 				return nil, doc.At(at+".tokenHash", fmt.Sprintf("already that of %s: want a token of its own", all.nameOf(other, entry)))
 			}
 			all.byHash[hash] = i
+		}
+		if entry.Bounds != nil {
+			if host := entry.Actor.Host; all.bounds[host] != nil {
+				return nil, doc.At(at+".host", yamlfile.Want(host, "capacity and labels in one identity of a host only"))
+			}
+			all.bounds[entry.Actor.Host] = entry.Bounds
 		}
 		all.entries = append(all.entries, entry)
 	}
@@ -149,6 +166,10 @@ func (l identityYAML) entry() (Entry, *wrongField) {
 		return e, &wrongField{"role", yamlfile.Want(l.Role.String(), "reader, submitter, agent, operator, admin or coordinator")}
 	}
 	e.Actor = actorOf(role, name)
+	var wrong *wrongField
+	if e.Bounds, wrong = l.bounds(); wrong != nil {
+		return e, wrong
+	}
 	if wrong := l.hashes(&e); wrong != nil {
 		return e, wrong
 	}
@@ -164,7 +185,7 @@ func (l identityYAML) entry() (Entry, *wrongField) {
 }
 
 func (l identityYAML) hashes(e *Entry) *wrongField {
-	if len(l.TokenHash) == 0 {
+	if len(l.TokenHash) == 0 && (e.Bounds == nil || e.Actor.Role != identity.Agent) {
 		return &wrongField{"tokenHash", "missing: want " + wantHash}
 	}
 	for _, hash := range l.TokenHash {
@@ -190,6 +211,12 @@ func (l identityYAML) rights(a *identity.Actor) *wrongField {
 		return &wrongField{"priority", fmt.Sprintf("means nothing for the role %s: want it for submitter only", a.Role)}
 	case a.Role == identity.Agent && !identity.IsHostID(l.Host.String()):
 		return &wrongField{"host", yamlfile.Want(l.Host.String(), "the id of the agent's host: a letter or digit, then up to 252 letters, digits, and . _ : -")}
+	case (l.Capacity != nil || l.Labels != nil) && a.Role != identity.Agent:
+		field := "capacity"
+		if l.Capacity == nil {
+			field = "labels"
+		}
+		return &wrongField{field, fmt.Sprintf("means nothing for the role %s: want it for agent only", a.Role)}
 	case l.Host.IsSet() && a.Role != identity.Agent:
 		return &wrongField{"host", fmt.Sprintf("means nothing for the role %s: want it for agent only", a.Role)}
 	}

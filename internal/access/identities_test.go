@@ -61,7 +61,7 @@ func TestWrongFileIsRefusedWithoutShowingWhatMayBeAToken(t *testing.T) {
 	first := "identities:\n- {name: a, role: reader, tokenHash: " + some + "}\n"
 	for name, c := range map[string]struct{ text, want string }{
 		"empty":             {"", "f.yaml: identities: missing: want a list of identities, or [] for none"},
-		"unknown field":     {"identities:\n- {name: a, role: reader, token: " + secret + "}\n", "f.yaml:2:27: identities[0].token: unknown field: want name, role, tokenHash, users, priority, host or notAfter"},
+		"unknown field":     {"identities:\n- {name: a, role: reader, token: " + secret + "}\n", "f.yaml:2:27: identities[0].token: unknown field: want name, role, tokenHash, users, priority, host, capacity, labels or notAfter"},
 		"a token":           {"identities:\n- {name: a, role: reader, tokenHash: " + secret + "}\n", "f.yaml:2:38: identities[0].tokenHash: is no hash: want sha256: and the 64 hex digits"},
 		"a token in a list": {"identities:\n- {name: a, role: reader, tokenHash: ['" + some + "', " + secret + "]}\n", "identities[0].tokenHash: is no hash"},
 		"another hash":      {"identities:\n- {name: a, role: reader, tokenHash: md5:0123}\n", "is no hash"},

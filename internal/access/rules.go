@@ -96,6 +96,7 @@ var table = map[string]Rule{
 	bursarv1connect.HostServiceCordonProcedure:     administers(operator, admin),
 	bursarv1connect.HostServiceUncordonProcedure:   administers(operator, admin),
 	bursarv1connect.HostServiceDrainProcedure:      administers(operator, admin),
+	bursarv1connect.HostServiceAcceptProcedure:     administers(operator, admin),
 	bursarv1connect.HostServiceGetProcedure:        {Roles: readers()},
 	bursarv1connect.HostServiceListProcedure:       {Roles: readers()},
 

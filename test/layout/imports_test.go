@@ -22,7 +22,7 @@ func floors() [][]string {
 		{"internal/discovery", "internal/readlimit", "internal/linkischeck"},
 		{"client"},
 		{"coordinator/ledger"},
-		{"coordinator/placement", "test/trapplacer", "test/fakecluster"},
+		{"coordinator/placement", "coordinator/seal", "test/trapplacer", "test/fakecluster"},
 		{"coordinator/store"},
 		{"coordinator/election", "coordinator/turns"},
 		{"coordinator/core"},

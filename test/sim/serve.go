@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/bursar/bursar/coordinator/core"
 	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/coordinator/seal"
 	"github.com/bursar/bursar/coordinator/store"
 	"github.com/bursar/bursar/coordinator/wire"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
@@ -210,10 +212,15 @@ func (c *coord) register(q *bursarv1.RegisterRequest, seenIn uint64, reply func(
 	c.do(registration)
 }
 
+// sealer seals grants as a coordinator of this leadership does.
+func (c *coord) sealer() seal.Sealer {
+	return seal.Sealer{Keys: c.core.Meta().SealKeys, Now: c.ledgerTime(), Lifetime: 24 * time.Hour}
+}
+
 // sync serves a heartbeat in the same way.
 func (c *coord) sync(q *bursarv1.SyncRequest, seenIn uint64, reply func(answer)) {
 	c.w.said.message(q)
-	report, err := wire.NewReport(q)
+	report, err := wire.NewReport(q, c.sealer())
 	if err != nil {
 		c.w.failf(8, "sync: %v", err)
 		return
@@ -226,7 +233,7 @@ func (c *coord) sync(q *bursarv1.SyncRequest, seenIn uint64, reply func(answer))
 			c.answer(reply, report.Err, nil)
 		default:
 			c.checkAccepted(q.GetHostId(), q.GetEpoch(), seenIn, report.Led.Epoch)
-			c.answer(reply, hostAnswer{wire.SyncResponse(report), c.covering.leadership}, nil)
+			c.answer(reply, hostAnswer{wire.SyncResponse(report, c.sealer()), c.covering.leadership}, nil)
 		}
 	}
 	if c.w.crowd != nil {

@@ -19,7 +19,7 @@ const (
 	copyStateSQL = `SELECT copying, sequence <> 0 OR EXISTS (SELECT 1 FROM allocation) OR EXISTS (SELECT 1 FROM host)
  OR EXISTS (SELECT 1 FROM quota) OR EXISTS (SELECT 1 FROM provider) OR EXISTS (SELECT 1 FROM refusal) FROM meta WHERE one = 1 FOR UPDATE`
 	beginCopySQL = `UPDATE meta SET store_id = $1, copying = $2, epoch = epoch + 1, sequence = 0, last_id = 0, ledger_time = 0,
- indexed_end = 0, indexed_id = 0, leadership = '' WHERE one = 1`
+ indexed_end = 0, indexed_id = 0, leadership = '', seal_keys = '' WHERE one = 1`
 	endCopySQL = `UPDATE meta SET copying = '', sequence = $1, indexed_sequence = $1, last_id = $2, ledger_time = $3
  WHERE one = 1 AND epoch = $4 AND leadership = $5 AND copying <> ''`
 )

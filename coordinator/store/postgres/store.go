@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/coordinator/seal"
 	"github.com/bursar/bursar/coordinator/store"
 )
 
@@ -66,8 +67,8 @@ const (
 	// without the index has led since, the index is filled again.
 	leadSQL = `UPDATE meta SET epoch = greatest(epoch + 1, $1), cluster = CASE WHEN cluster = '' THEN $2::text ELSE cluster END,
  indexed_end = CASE WHEN indexed_sequence = sequence THEN indexed_end ELSE 0 END, indexed_sequence = sequence,
- leadership = $4 WHERE one = 1 AND epoch < 9223372036854775807 AND ($2::text = '' OR cluster IN ('', $2::text)) AND (copying = '' OR $3)
- AND ` + markText + ` = $5::text RETURNING ` + metaColumns + `, ` + durablyNow
+ leadership = $4, seal_keys = CASE WHEN length(seal_keys) = 0 OR length(seal_keys) % 32 <> 0 THEN $5 ELSE seal_keys END WHERE one = 1 AND epoch < 9223372036854775807 AND ($2::text = '' OR cluster IN ('', $2::text)) AND (copying = '' OR $3)
+ AND ` + markText + ` = $6::text RETURNING ` + metaColumns + `, seal_keys, ` + durablyNow
 )
 
 // lead raises the epoch. The epoch before ends even if the outcome is unknown.
@@ -78,7 +79,9 @@ func (s *Store) lead(ctx context.Context, atLeast uint64) (meta store.Meta, err 
 	}
 	secret := strings.ToLower(rand.Text())
 	err = s.writer.use(ctx, true, func(conn *pgx.Conn) error {
-		meta, err = scanMeta(conn.QueryRow(ctx, leadSQL, store.Signed(atLeast), s.cluster, s.intoCopy, secret, markOf(conn)), new(*string))
+		var keys []byte
+		meta, err = scanMeta(conn.QueryRow(ctx, leadSQL, store.Signed(atLeast), s.cluster, s.intoCopy, secret, []byte(seal.NewKeys()), markOf(conn)), &keys, new(*string))
+		meta.SealKeys = seal.Keys(keys)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return s.mayNotLead(ctx, conn)
 		}

@@ -16,7 +16,7 @@ const (
 	copyStateSQL = `SELECT copying, sequence <> 0 OR EXISTS (SELECT 1 FROM allocation) OR EXISTS (SELECT 1 FROM host)
  OR EXISTS (SELECT 1 FROM quota) OR EXISTS (SELECT 1 FROM provider) OR EXISTS (SELECT 1 FROM refusal) FROM meta WHERE one = 1`
 	beginCopySQL = `UPDATE meta SET store_id = ?, copying = ?, epoch = epoch + 1, sequence = 0, last_id = 0, ledger_time = 0,
- indexed_end = 0, indexed_id = 0 WHERE one = 1`
+ indexed_end = 0, indexed_id = 0, seal_keys = X'' WHERE one = 1`
 	endCopySQL = `UPDATE meta SET copying = '', sequence = ?, last_id = ?, ledger_time = ? WHERE one = 1 AND epoch = ? AND copying <> ''`
 )
 

@@ -12,6 +12,7 @@ import (
 	"sync"
 
 	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/coordinator/seal"
 	"github.com/bursar/bursar/coordinator/store"
 )
 
@@ -122,6 +123,9 @@ func (w *writer) lead(ctx context.Context, atLeast uint64) (store.Meta, error) {
 		if meta.Epoch >= math.MaxInt64 || atLeast > math.MaxInt64 {
 			return fmt.Errorf("epoch %d, at least %d: want less than 2^63", meta.Epoch, atLeast)
 		}
+		if meta.SealKeys, err = w.sealKeys(ctx); err != nil {
+			return err
+		}
 		meta.Epoch = max(meta.Epoch+1, atLeast)
 		_, err = w.setEpoch.ExecContext(ctx, store.Signed(meta.Epoch))
 		return err
@@ -130,6 +134,20 @@ func (w *writer) lead(ctx context.Context, atLeast uint64) (store.Meta, error) {
 		w.beginEpoch(meta.Epoch)
 	}
 	return meta, err
+}
+
+// sealKeys reads the keys of the store. If there are none, or they are damaged, it makes one.
+func (w *writer) sealKeys(ctx context.Context) (seal.Keys, error) {
+	var kept any
+	if err := w.conn.QueryRowContext(ctx, `SELECT seal_keys FROM meta WHERE one = 1`).Scan(&kept); err != nil {
+		return "", fmt.Errorf("reading meta: %w", err)
+	}
+	if found, ok := kept.([]byte); ok && seal.Keys(found).Valid() {
+		return seal.Keys(found), nil
+	}
+	keys := seal.NewKeys()
+	_, err := w.conn.ExecContext(ctx, `UPDATE meta SET seal_keys = ? WHERE one = 1`, []byte(keys))
+	return keys, err
 }
 
 // Meta implements store.Store.

@@ -1,8 +1,11 @@
 package storetest
 
 import (
+	"crypto/sha256"
 	"maps"
 	"slices"
+
+	"github.com/bursar/bursar/coordinator/seal"
 )
 
 // Copy returns a place with the same rows: with the same id it is like a backup, with another one
@@ -27,4 +30,9 @@ func (m *Memory) Restore(backup *Memory) {
 	defer m.mu.Unlock()
 	m.meta, m.leadership, m.allocations, m.hosts, m.quotas, m.providers = c.meta, c.leadership, c.allocations, c.hosts, c.quotas, c.providers
 	m.refusals, m.changes = c.refusals, c.changes
+}
+
+func sealKeysOf(id string) seal.Keys {
+	sum := sha256.Sum256([]byte(id))
+	return seal.Keys(sum[:])
 }

@@ -105,6 +105,12 @@ func Allocation(t *rapid.T, id ledger.ID) ledger.Allocation {
 			StopTime: instant(t, "stop"),
 		})
 	}
+	if rapid.Bool().Draw(t, "has claims") {
+		a.Claimed = &ledger.Claim{
+			Caller: rapid.SampledFrom(callers).Draw(t, "claimed caller"), RequestID: rapid.SampledFrom(requests).Draw(t, "claimed request"),
+			Labels: Labels(t, "claimed labels"), Requested: Resource(t, "claimed requested"), Entitled: Resource(t, "claimed entitled"),
+		}
+	}
 	if rapid.Bool().Draw(t, "has wishes") {
 		a.Wishes = &ledger.Wishes{
 			Host: text(t, "wished host"), Required: Labels(t, "required"), Preferred: Labels(t, "preferred"),

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/coordinator/seal"
 	"github.com/bursar/bursar/coordinator/store"
 )
 
@@ -27,7 +28,8 @@ type Memory struct {
 	refusals    map[string][]byte
 	leadership  uint64 // the number of the last Lead
 	changes     []memoryChange
-	turns       uint64 // how many there have been, including those that a restore has undone
+	sealKeys    seal.Keys // the same ones for the same id, so that tests repeat
+	turns       uint64    // how many there have been, including those that a restore has undone
 }
 
 // memoryRow is an allocation's row: its payload and its columns.
@@ -56,7 +58,7 @@ func NewMemory(id string) *Memory {
 	return &Memory{
 		meta: store.Meta{StoreID: id, Schema: 1}, allocations: make(map[ledger.ID]memoryRow),
 		hosts: make(map[string][]byte), quotas: make(map[string][]byte), providers: make(map[string][]byte),
-		refusals: make(map[string][]byte),
+		refusals: make(map[string][]byte), sealKeys: sealKeysOf(id),
 	}
 }
 
@@ -88,7 +90,9 @@ func (s *memoryStore) Lead(ctx context.Context, atLeast uint64) (store.Meta, err
 	s.leadership = s.turns
 	s.beginChanges()
 	s.led, s.turn, s.leads, s.at = s.meta.Epoch, s.leadership, true, s.meta.Sequence
-	return s.meta, nil
+	led := s.meta
+	led.SealKeys = s.sealKeys
+	return led, nil
 }
 
 func (s *memoryStore) usable(ctx context.Context) error {

@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/coordinator/seal"
 	"github.com/bursar/bursar/coordinator/store"
 )
 
@@ -52,6 +53,27 @@ func testAdopted(t *testing.T, open Opener) {
 	wantError(t, err, store.ErrNotFound)
 	if page, _, err := s.History(t.Context(), store.HistoryQuery{}); err != nil || len(page) != 0 {
 		t.Errorf("history: %v, %v", page, err)
+	}
+}
+
+func testSealKeys(t *testing.T, open Opener) {
+	var keys seal.Keys
+	for i := range 3 {
+		s := open(t)
+		meta, err := s.Lead(t.Context(), 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !meta.SealKeys.Valid() || i > 0 && meta.SealKeys != keys {
+			t.Errorf("leadership %d has other keys than the one before, or none", i)
+		}
+		keys = meta.SealKeys
+		if shown, err := s.Meta(t.Context()); err != nil || shown.SealKeys != "" {
+			t.Errorf("they are shown to others than leaders (%v)", err)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

@@ -24,6 +24,7 @@ func Run(t *testing.T, fresh func(t *testing.T) Opener) {
 	}{
 		{"a new store is empty and has an identity that stays", testNew},
 		{"leadership raises the epoch for good", testLead},
+		{"the keys of seals stay, and only a leader gets them", testSealKeys},
 		{"an older epoch changes and reads nothing", testFence},
 		{"nothing is committed before the first leadership", testNobodyLeads},
 		{"the leader of another process is deposed by the next", testReopenedEpoch},
@@ -151,6 +152,7 @@ func testNew(t *testing.T, open Opener) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
+	meta.SealKeys = "" // for a leader alone
 	again, err := opened(t, open).Meta(t.Context())
 	if err != nil || again != meta {
 		t.Errorf("reopened: %+v, %v; want %+v", again, err, meta)

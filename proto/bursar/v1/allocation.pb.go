@@ -210,7 +210,7 @@ func (x ExplainResponse_Verdict) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ExplainResponse_Verdict.Descriptor instead.
 func (ExplainResponse_Verdict) EnumDescriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{31, 0}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{32, 0}
 }
 
 // Allocation is one entry in the ledger.
@@ -272,7 +272,14 @@ type Allocation struct {
 	MeasuredPeak *Resource `protobuf:"bytes,28,opt,name=measured_peak,json=measuredPeak,proto3" json:"measured_peak,omitempty"`
 	// Why its host's agent could not end it, in the agent's words, if it was to. The agent tries
 	// again. Empty: nothing went wrong.
-	StopError     string `protobuf:"bytes,29,opt,name=stop_error,json=stopError,proto3" json:"stop_error,omitempty"`
+	StopError string `protobuf:"bytes,29,opt,name=stop_error,json=stopError,proto3" json:"stop_error,omitempty"`
+	// The coordinator's proof that it made this grant, for its host's agent alone: only answers to a
+	// Sync have it. The agent keeps it with the grant and sends both with a full report.
+	Seal []byte `protobuf:"bytes,30,opt,name=seal,proto3" json:"seal,omitempty"`
+	// What the host's agent says of an engine that the ledger does not know and that no seal vouches
+	// for. Until an operator accepts it, the engine counts for the user "@" and its host's id. Unset:
+	// all that the other fields say is the ledger's.
+	Claimed       *Claim `protobuf:"bytes,31,opt,name=claimed,proto3" json:"claimed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -510,6 +517,98 @@ func (x *Allocation) GetStopError() string {
 	return ""
 }
 
+func (x *Allocation) GetSeal() []byte {
+	if x != nil {
+		return x.Seal
+	}
+	return nil
+}
+
+func (x *Allocation) GetClaimed() *Claim {
+	if x != nil {
+		return x.Claimed
+	}
+	return nil
+}
+
+// Claim is what an agent says of an engine. Nobody has checked it.
+type Claim struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Labels    map[string]string      `protobuf:"bytes,1,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Requested *Resource              `protobuf:"bytes,2,opt,name=requested,proto3" json:"requested,omitempty"`
+	// What the engine will count as once the claim is accepted.
+	Entitled      *Resource `protobuf:"bytes,3,opt,name=entitled,proto3" json:"entitled,omitempty"`
+	Caller        string    `protobuf:"bytes,4,opt,name=caller,proto3" json:"caller,omitempty"`
+	RequestId     string    `protobuf:"bytes,5,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Claim) Reset() {
+	*x = Claim{}
+	mi := &file_bursar_v1_allocation_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Claim) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Claim) ProtoMessage() {}
+
+func (x *Claim) ProtoReflect() protoreflect.Message {
+	mi := &file_bursar_v1_allocation_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Claim.ProtoReflect.Descriptor instead.
+func (*Claim) Descriptor() ([]byte, []int) {
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Claim) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
+}
+
+func (x *Claim) GetRequested() *Resource {
+	if x != nil {
+		return x.Requested
+	}
+	return nil
+}
+
+func (x *Claim) GetEntitled() *Resource {
+	if x != nil {
+		return x.Entitled
+	}
+	return nil
+}
+
+func (x *Claim) GetCaller() string {
+	if x != nil {
+		return x.Caller
+	}
+	return ""
+}
+
+func (x *Claim) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
 // OverUse says that an engine uses more of a dimension than it is entitled to.
 type OverUse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -531,7 +630,7 @@ type OverUse struct {
 
 func (x *OverUse) Reset() {
 	*x = OverUse{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[1]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -543,7 +642,7 @@ func (x *OverUse) String() string {
 func (*OverUse) ProtoMessage() {}
 
 func (x *OverUse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[1]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -556,7 +655,7 @@ func (x *OverUse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OverUse.ProtoReflect.Descriptor instead.
 func (*OverUse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{1}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *OverUse) GetDimension() string {
@@ -626,7 +725,7 @@ type Process struct {
 
 func (x *Process) Reset() {
 	*x = Process{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[2]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -638,7 +737,7 @@ func (x *Process) String() string {
 func (*Process) ProtoMessage() {}
 
 func (x *Process) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[2]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -651,7 +750,7 @@ func (x *Process) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Process.ProtoReflect.Descriptor instead.
 func (*Process) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{2}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Process) GetPid() int32 {
@@ -712,7 +811,7 @@ type ExitStatus struct {
 
 func (x *ExitStatus) Reset() {
 	*x = ExitStatus{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[3]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -724,7 +823,7 @@ func (x *ExitStatus) String() string {
 func (*ExitStatus) ProtoMessage() {}
 
 func (x *ExitStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[3]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -737,7 +836,7 @@ func (x *ExitStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExitStatus.ProtoReflect.Descriptor instead.
 func (*ExitStatus) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{3}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ExitStatus) GetCode() int32 {
@@ -777,7 +876,7 @@ type HostWishes struct {
 
 func (x *HostWishes) Reset() {
 	*x = HostWishes{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[4]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -789,7 +888,7 @@ func (x *HostWishes) String() string {
 func (*HostWishes) ProtoMessage() {}
 
 func (x *HostWishes) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[4]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -802,7 +901,7 @@ func (x *HostWishes) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostWishes.ProtoReflect.Descriptor instead.
 func (*HostWishes) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{4}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *HostWishes) GetId() string {
@@ -867,7 +966,7 @@ type AllocateRequest struct {
 
 func (x *AllocateRequest) Reset() {
 	*x = AllocateRequest{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[5]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -879,7 +978,7 @@ func (x *AllocateRequest) String() string {
 func (*AllocateRequest) ProtoMessage() {}
 
 func (x *AllocateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[5]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -892,7 +991,7 @@ func (x *AllocateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllocateRequest.ProtoReflect.Descriptor instead.
 func (*AllocateRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{5}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *AllocateRequest) GetRequestId() string {
@@ -980,7 +1079,7 @@ type StreamedWait struct {
 
 func (x *StreamedWait) Reset() {
 	*x = StreamedWait{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[6]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -992,7 +1091,7 @@ func (x *StreamedWait) String() string {
 func (*StreamedWait) ProtoMessage() {}
 
 func (x *StreamedWait) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[6]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1005,7 +1104,7 @@ func (x *StreamedWait) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamedWait.ProtoReflect.Descriptor instead.
 func (*StreamedWait) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{6}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *StreamedWait) GetStream() string {
@@ -1037,7 +1136,7 @@ type AwaitRequest struct {
 
 func (x *AwaitRequest) Reset() {
 	*x = AwaitRequest{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[7]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1049,7 +1148,7 @@ func (x *AwaitRequest) String() string {
 func (*AwaitRequest) ProtoMessage() {}
 
 func (x *AwaitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[7]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1062,7 +1161,7 @@ func (x *AwaitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AwaitRequest.ProtoReflect.Descriptor instead.
 func (*AwaitRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{7}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{8}
 }
 
 type AwaitResponse struct {
@@ -1078,7 +1177,7 @@ type AwaitResponse struct {
 
 func (x *AwaitResponse) Reset() {
 	*x = AwaitResponse{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[8]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1090,7 +1189,7 @@ func (x *AwaitResponse) String() string {
 func (*AwaitResponse) ProtoMessage() {}
 
 func (x *AwaitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[8]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1103,7 +1202,7 @@ func (x *AwaitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AwaitResponse.ProtoReflect.Descriptor instead.
 func (*AwaitResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{8}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *AwaitResponse) GetStream() string {
@@ -1130,7 +1229,7 @@ type LeaveRequest struct {
 
 func (x *LeaveRequest) Reset() {
 	*x = LeaveRequest{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[9]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1142,7 +1241,7 @@ func (x *LeaveRequest) String() string {
 func (*LeaveRequest) ProtoMessage() {}
 
 func (x *LeaveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[9]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1155,7 +1254,7 @@ func (x *LeaveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaveRequest.ProtoReflect.Descriptor instead.
 func (*LeaveRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{9}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *LeaveRequest) GetStream() string {
@@ -1180,7 +1279,7 @@ type LeaveResponse struct {
 
 func (x *LeaveResponse) Reset() {
 	*x = LeaveResponse{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[10]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1192,7 +1291,7 @@ func (x *LeaveResponse) String() string {
 func (*LeaveResponse) ProtoMessage() {}
 
 func (x *LeaveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[10]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1205,7 +1304,7 @@ func (x *LeaveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaveResponse.ProtoReflect.Descriptor instead.
 func (*LeaveResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{10}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{11}
 }
 
 type AllocateResponse struct {
@@ -1217,7 +1316,7 @@ type AllocateResponse struct {
 
 func (x *AllocateResponse) Reset() {
 	*x = AllocateResponse{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[11]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1229,7 +1328,7 @@ func (x *AllocateResponse) String() string {
 func (*AllocateResponse) ProtoMessage() {}
 
 func (x *AllocateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[11]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1242,7 +1341,7 @@ func (x *AllocateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllocateResponse.ProtoReflect.Descriptor instead.
 func (*AllocateResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{11}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *AllocateResponse) GetAllocation() *Allocation {
@@ -1274,7 +1373,7 @@ type ConfirmRequest struct {
 
 func (x *ConfirmRequest) Reset() {
 	*x = ConfirmRequest{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[12]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1286,7 +1385,7 @@ func (x *ConfirmRequest) String() string {
 func (*ConfirmRequest) ProtoMessage() {}
 
 func (x *ConfirmRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[12]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1299,7 +1398,7 @@ func (x *ConfirmRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfirmRequest.ProtoReflect.Descriptor instead.
 func (*ConfirmRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{12}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ConfirmRequest) GetId() string {
@@ -1353,7 +1452,7 @@ type ConfirmResponse struct {
 
 func (x *ConfirmResponse) Reset() {
 	*x = ConfirmResponse{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[13]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1365,7 +1464,7 @@ func (x *ConfirmResponse) String() string {
 func (*ConfirmResponse) ProtoMessage() {}
 
 func (x *ConfirmResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[13]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1378,7 +1477,7 @@ func (x *ConfirmResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfirmResponse.ProtoReflect.Descriptor instead.
 func (*ConfirmResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{13}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ConfirmResponse) GetAllocation() *Allocation {
@@ -1403,7 +1502,7 @@ type ReleaseRequest struct {
 
 func (x *ReleaseRequest) Reset() {
 	*x = ReleaseRequest{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[14]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1415,7 +1514,7 @@ func (x *ReleaseRequest) String() string {
 func (*ReleaseRequest) ProtoMessage() {}
 
 func (x *ReleaseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[14]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1428,7 +1527,7 @@ func (x *ReleaseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseRequest.ProtoReflect.Descriptor instead.
 func (*ReleaseRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{14}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ReleaseRequest) GetId() string {
@@ -1469,7 +1568,7 @@ type ReleaseResponse struct {
 
 func (x *ReleaseResponse) Reset() {
 	*x = ReleaseResponse{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[15]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1481,7 +1580,7 @@ func (x *ReleaseResponse) String() string {
 func (*ReleaseResponse) ProtoMessage() {}
 
 func (x *ReleaseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[15]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1494,7 +1593,7 @@ func (x *ReleaseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseResponse.ProtoReflect.Descriptor instead.
 func (*ReleaseResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{15}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ReleaseResponse) GetAllocation() *Allocation {
@@ -1516,7 +1615,7 @@ type CancelRequest struct {
 
 func (x *CancelRequest) Reset() {
 	*x = CancelRequest{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[16]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1528,7 +1627,7 @@ func (x *CancelRequest) String() string {
 func (*CancelRequest) ProtoMessage() {}
 
 func (x *CancelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[16]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1541,7 +1640,7 @@ func (x *CancelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRequest.ProtoReflect.Descriptor instead.
 func (*CancelRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{16}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *CancelRequest) GetId() string {
@@ -1575,7 +1674,7 @@ type CancelResponse struct {
 
 func (x *CancelResponse) Reset() {
 	*x = CancelResponse{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[17]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1587,7 +1686,7 @@ func (x *CancelResponse) String() string {
 func (*CancelResponse) ProtoMessage() {}
 
 func (x *CancelResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[17]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1600,7 +1699,7 @@ func (x *CancelResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelResponse.ProtoReflect.Descriptor instead.
 func (*CancelResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{17}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *CancelResponse) GetAllocation() *Allocation {
@@ -1621,7 +1720,7 @@ type RenewRequest struct {
 
 func (x *RenewRequest) Reset() {
 	*x = RenewRequest{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[18]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1633,7 +1732,7 @@ func (x *RenewRequest) String() string {
 func (*RenewRequest) ProtoMessage() {}
 
 func (x *RenewRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[18]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1646,7 +1745,7 @@ func (x *RenewRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewRequest.ProtoReflect.Descriptor instead.
 func (*RenewRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{18}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *RenewRequest) GetId() string {
@@ -1672,7 +1771,7 @@ type RenewResponse struct {
 
 func (x *RenewResponse) Reset() {
 	*x = RenewResponse{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[19]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1684,7 +1783,7 @@ func (x *RenewResponse) String() string {
 func (*RenewResponse) ProtoMessage() {}
 
 func (x *RenewResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[19]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1697,7 +1796,7 @@ func (x *RenewResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewResponse.ProtoReflect.Descriptor instead.
 func (*RenewResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{19}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *RenewResponse) GetAllocation() *Allocation {
@@ -1718,7 +1817,7 @@ type ResizeRequest struct {
 
 func (x *ResizeRequest) Reset() {
 	*x = ResizeRequest{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[20]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1730,7 +1829,7 @@ func (x *ResizeRequest) String() string {
 func (*ResizeRequest) ProtoMessage() {}
 
 func (x *ResizeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[20]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1743,7 +1842,7 @@ func (x *ResizeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResizeRequest.ProtoReflect.Descriptor instead.
 func (*ResizeRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{20}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ResizeRequest) GetId() string {
@@ -1769,7 +1868,7 @@ type ResizeResponse struct {
 
 func (x *ResizeResponse) Reset() {
 	*x = ResizeResponse{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[21]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1781,7 +1880,7 @@ func (x *ResizeResponse) String() string {
 func (*ResizeResponse) ProtoMessage() {}
 
 func (x *ResizeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[21]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1794,7 +1893,7 @@ func (x *ResizeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResizeResponse.ProtoReflect.Descriptor instead.
 func (*ResizeResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{21}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ResizeResponse) GetAllocation() *Allocation {
@@ -1816,7 +1915,7 @@ type StopRequest struct {
 
 func (x *StopRequest) Reset() {
 	*x = StopRequest{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[22]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1828,7 +1927,7 @@ func (x *StopRequest) String() string {
 func (*StopRequest) ProtoMessage() {}
 
 func (x *StopRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[22]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1841,7 +1940,7 @@ func (x *StopRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopRequest.ProtoReflect.Descriptor instead.
 func (*StopRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{22}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *StopRequest) GetId() string {
@@ -1874,7 +1973,7 @@ type StopResponse struct {
 
 func (x *StopResponse) Reset() {
 	*x = StopResponse{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[23]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1886,7 +1985,7 @@ func (x *StopResponse) String() string {
 func (*StopResponse) ProtoMessage() {}
 
 func (x *StopResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[23]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1899,7 +1998,7 @@ func (x *StopResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopResponse.ProtoReflect.Descriptor instead.
 func (*StopResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{23}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *StopResponse) GetAllocation() *Allocation {
@@ -1922,7 +2021,7 @@ type AllocationServiceGetRequest struct {
 
 func (x *AllocationServiceGetRequest) Reset() {
 	*x = AllocationServiceGetRequest{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[24]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1934,7 +2033,7 @@ func (x *AllocationServiceGetRequest) String() string {
 func (*AllocationServiceGetRequest) ProtoMessage() {}
 
 func (x *AllocationServiceGetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[24]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1947,7 +2046,7 @@ func (x *AllocationServiceGetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllocationServiceGetRequest.ProtoReflect.Descriptor instead.
 func (*AllocationServiceGetRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{24}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *AllocationServiceGetRequest) GetId() string {
@@ -1980,7 +2079,7 @@ type AllocationServiceGetResponse struct {
 
 func (x *AllocationServiceGetResponse) Reset() {
 	*x = AllocationServiceGetResponse{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[25]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1992,7 +2091,7 @@ func (x *AllocationServiceGetResponse) String() string {
 func (*AllocationServiceGetResponse) ProtoMessage() {}
 
 func (x *AllocationServiceGetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[25]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2005,7 +2104,7 @@ func (x *AllocationServiceGetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllocationServiceGetResponse.ProtoReflect.Descriptor instead.
 func (*AllocationServiceGetResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{25}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *AllocationServiceGetResponse) GetAllocation() *Allocation {
@@ -2042,7 +2141,7 @@ type AllocationServiceListRequest struct {
 
 func (x *AllocationServiceListRequest) Reset() {
 	*x = AllocationServiceListRequest{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[26]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2054,7 +2153,7 @@ func (x *AllocationServiceListRequest) String() string {
 func (*AllocationServiceListRequest) ProtoMessage() {}
 
 func (x *AllocationServiceListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[26]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2067,7 +2166,7 @@ func (x *AllocationServiceListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllocationServiceListRequest.ProtoReflect.Descriptor instead.
 func (*AllocationServiceListRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{26}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *AllocationServiceListRequest) GetPageSize() int32 {
@@ -2154,7 +2253,7 @@ type AllocationServiceListResponse struct {
 
 func (x *AllocationServiceListResponse) Reset() {
 	*x = AllocationServiceListResponse{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[27]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2166,7 +2265,7 @@ func (x *AllocationServiceListResponse) String() string {
 func (*AllocationServiceListResponse) ProtoMessage() {}
 
 func (x *AllocationServiceListResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[27]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2179,7 +2278,7 @@ func (x *AllocationServiceListResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllocationServiceListResponse.ProtoReflect.Descriptor instead.
 func (*AllocationServiceListResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{27}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *AllocationServiceListResponse) GetAllocations() []*Allocation {
@@ -2217,7 +2316,7 @@ type AllocationServiceWatchRequest struct {
 
 func (x *AllocationServiceWatchRequest) Reset() {
 	*x = AllocationServiceWatchRequest{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[28]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2229,7 +2328,7 @@ func (x *AllocationServiceWatchRequest) String() string {
 func (*AllocationServiceWatchRequest) ProtoMessage() {}
 
 func (x *AllocationServiceWatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[28]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2242,7 +2341,7 @@ func (x *AllocationServiceWatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllocationServiceWatchRequest.ProtoReflect.Descriptor instead.
 func (*AllocationServiceWatchRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{28}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *AllocationServiceWatchRequest) GetAfterRevision() uint64 {
@@ -2292,7 +2391,7 @@ type AllocationServiceWatchResponse struct {
 
 func (x *AllocationServiceWatchResponse) Reset() {
 	*x = AllocationServiceWatchResponse{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[29]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2304,7 +2403,7 @@ func (x *AllocationServiceWatchResponse) String() string {
 func (*AllocationServiceWatchResponse) ProtoMessage() {}
 
 func (x *AllocationServiceWatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[29]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2317,7 +2416,7 @@ func (x *AllocationServiceWatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllocationServiceWatchResponse.ProtoReflect.Descriptor instead.
 func (*AllocationServiceWatchResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{29}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *AllocationServiceWatchResponse) GetAllocation() *Allocation {
@@ -2359,7 +2458,7 @@ type ExplainRequest struct {
 
 func (x *ExplainRequest) Reset() {
 	*x = ExplainRequest{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[30]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2371,7 +2470,7 @@ func (x *ExplainRequest) String() string {
 func (*ExplainRequest) ProtoMessage() {}
 
 func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[30]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2384,7 +2483,7 @@ func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainRequest.ProtoReflect.Descriptor instead.
 func (*ExplainRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{30}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ExplainRequest) GetId() string {
@@ -2429,7 +2528,7 @@ type ExplainResponse struct {
 
 func (x *ExplainResponse) Reset() {
 	*x = ExplainResponse{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[31]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2441,7 +2540,7 @@ func (x *ExplainResponse) String() string {
 func (*ExplainResponse) ProtoMessage() {}
 
 func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[31]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2454,7 +2553,7 @@ func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainResponse.ProtoReflect.Descriptor instead.
 func (*ExplainResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{31}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ExplainResponse) GetVerdict() ExplainResponse_Verdict {
@@ -2531,7 +2630,7 @@ var File_bursar_v1_allocation_proto protoreflect.FileDescriptor
 
 const file_bursar_v1_allocation_proto_rawDesc = "" +
 	"\n" +
-	"\x1abursar/v1/allocation.proto\x12\tbursar.v1\x1a\x1bbuf/validate/validate.proto\x1a\x17bursar/v1/account.proto\x1a\x18bursar/v1/resource.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x90\n" +
+	"\x1abursar/v1/allocation.proto\x12\tbursar.v1\x1a\x1bbuf/validate/validate.proto\x1a\x17bursar/v1/account.proto\x1a\x18bursar/v1/resource.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd0\n" +
 	"\n" +
 	"\n" +
 	"Allocation\x12\x0e\n" +
@@ -2570,7 +2669,19 @@ const file_bursar_v1_allocation_proto_rawDesc = "" +
 	"\ferror_output\x18\x1b \x01(\tB\x03\x80\x01\x01R\verrorOutput\x128\n" +
 	"\rmeasured_peak\x18\x1c \x01(\v2\x13.bursar.v1.ResourceR\fmeasuredPeak\x12\x1d\n" +
 	"\n" +
-	"stop_error\x18\x1d \x01(\tR\tstopError\x1a9\n" +
+	"stop_error\x18\x1d \x01(\tR\tstopError\x12\x12\n" +
+	"\x04seal\x18\x1e \x01(\fR\x04seal\x12*\n" +
+	"\aclaimed\x18\x1f \x01(\v2\x10.bursar.v1.ClaimR\aclaimed\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x93\x02\n" +
+	"\x05Claim\x124\n" +
+	"\x06labels\x18\x01 \x03(\v2\x1c.bursar.v1.Claim.LabelsEntryR\x06labels\x121\n" +
+	"\trequested\x18\x02 \x01(\v2\x13.bursar.v1.ResourceR\trequested\x12/\n" +
+	"\bentitled\x18\x03 \x01(\v2\x13.bursar.v1.ResourceR\bentitled\x12\x16\n" +
+	"\x06caller\x18\x04 \x01(\tR\x06caller\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\x05 \x01(\tR\trequestId\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x8f\x02\n" +
@@ -2813,146 +2924,152 @@ func file_bursar_v1_allocation_proto_rawDescGZIP() []byte {
 }
 
 var file_bursar_v1_allocation_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_bursar_v1_allocation_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
+var file_bursar_v1_allocation_proto_msgTypes = make([]protoimpl.MessageInfo, 40)
 var file_bursar_v1_allocation_proto_goTypes = []any{
 	(AllocationState)(0),                   // 0: bursar.v1.AllocationState
 	(OverUsePolicy)(0),                     // 1: bursar.v1.OverUsePolicy
 	(ExplainResponse_Verdict)(0),           // 2: bursar.v1.ExplainResponse.Verdict
 	(*Allocation)(nil),                     // 3: bursar.v1.Allocation
-	(*OverUse)(nil),                        // 4: bursar.v1.OverUse
-	(*Process)(nil),                        // 5: bursar.v1.Process
-	(*ExitStatus)(nil),                     // 6: bursar.v1.ExitStatus
-	(*HostWishes)(nil),                     // 7: bursar.v1.HostWishes
-	(*AllocateRequest)(nil),                // 8: bursar.v1.AllocateRequest
-	(*StreamedWait)(nil),                   // 9: bursar.v1.StreamedWait
-	(*AwaitRequest)(nil),                   // 10: bursar.v1.AwaitRequest
-	(*AwaitResponse)(nil),                  // 11: bursar.v1.AwaitResponse
-	(*LeaveRequest)(nil),                   // 12: bursar.v1.LeaveRequest
-	(*LeaveResponse)(nil),                  // 13: bursar.v1.LeaveResponse
-	(*AllocateResponse)(nil),               // 14: bursar.v1.AllocateResponse
-	(*ConfirmRequest)(nil),                 // 15: bursar.v1.ConfirmRequest
-	(*ConfirmResponse)(nil),                // 16: bursar.v1.ConfirmResponse
-	(*ReleaseRequest)(nil),                 // 17: bursar.v1.ReleaseRequest
-	(*ReleaseResponse)(nil),                // 18: bursar.v1.ReleaseResponse
-	(*CancelRequest)(nil),                  // 19: bursar.v1.CancelRequest
-	(*CancelResponse)(nil),                 // 20: bursar.v1.CancelResponse
-	(*RenewRequest)(nil),                   // 21: bursar.v1.RenewRequest
-	(*RenewResponse)(nil),                  // 22: bursar.v1.RenewResponse
-	(*ResizeRequest)(nil),                  // 23: bursar.v1.ResizeRequest
-	(*ResizeResponse)(nil),                 // 24: bursar.v1.ResizeResponse
-	(*StopRequest)(nil),                    // 25: bursar.v1.StopRequest
-	(*StopResponse)(nil),                   // 26: bursar.v1.StopResponse
-	(*AllocationServiceGetRequest)(nil),    // 27: bursar.v1.AllocationServiceGetRequest
-	(*AllocationServiceGetResponse)(nil),   // 28: bursar.v1.AllocationServiceGetResponse
-	(*AllocationServiceListRequest)(nil),   // 29: bursar.v1.AllocationServiceListRequest
-	(*AllocationServiceListResponse)(nil),  // 30: bursar.v1.AllocationServiceListResponse
-	(*AllocationServiceWatchRequest)(nil),  // 31: bursar.v1.AllocationServiceWatchRequest
-	(*AllocationServiceWatchResponse)(nil), // 32: bursar.v1.AllocationServiceWatchResponse
-	(*ExplainRequest)(nil),                 // 33: bursar.v1.ExplainRequest
-	(*ExplainResponse)(nil),                // 34: bursar.v1.ExplainResponse
-	nil,                                    // 35: bursar.v1.Allocation.LabelsEntry
-	nil,                                    // 36: bursar.v1.HostWishes.RequiredLabelsEntry
-	nil,                                    // 37: bursar.v1.HostWishes.PreferredLabelsEntry
-	nil,                                    // 38: bursar.v1.AllocateRequest.LabelsEntry
-	nil,                                    // 39: bursar.v1.AllocationServiceListRequest.LabelsEntry
-	nil,                                    // 40: bursar.v1.AllocationServiceWatchRequest.LabelsEntry
-	(*Resource)(nil),                       // 41: bursar.v1.Resource
-	(*timestamppb.Timestamp)(nil),          // 42: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),            // 43: google.protobuf.Duration
-	(*Shortfall)(nil),                      // 44: bursar.v1.Shortfall
-	(*Account)(nil),                        // 45: bursar.v1.Account
-	(*HostFilters)(nil),                    // 46: bursar.v1.HostFilters
-	(*AccountName)(nil),                    // 47: bursar.v1.AccountName
-	(*Runners)(nil),                        // 48: bursar.v1.Runners
+	(*Claim)(nil),                          // 4: bursar.v1.Claim
+	(*OverUse)(nil),                        // 5: bursar.v1.OverUse
+	(*Process)(nil),                        // 6: bursar.v1.Process
+	(*ExitStatus)(nil),                     // 7: bursar.v1.ExitStatus
+	(*HostWishes)(nil),                     // 8: bursar.v1.HostWishes
+	(*AllocateRequest)(nil),                // 9: bursar.v1.AllocateRequest
+	(*StreamedWait)(nil),                   // 10: bursar.v1.StreamedWait
+	(*AwaitRequest)(nil),                   // 11: bursar.v1.AwaitRequest
+	(*AwaitResponse)(nil),                  // 12: bursar.v1.AwaitResponse
+	(*LeaveRequest)(nil),                   // 13: bursar.v1.LeaveRequest
+	(*LeaveResponse)(nil),                  // 14: bursar.v1.LeaveResponse
+	(*AllocateResponse)(nil),               // 15: bursar.v1.AllocateResponse
+	(*ConfirmRequest)(nil),                 // 16: bursar.v1.ConfirmRequest
+	(*ConfirmResponse)(nil),                // 17: bursar.v1.ConfirmResponse
+	(*ReleaseRequest)(nil),                 // 18: bursar.v1.ReleaseRequest
+	(*ReleaseResponse)(nil),                // 19: bursar.v1.ReleaseResponse
+	(*CancelRequest)(nil),                  // 20: bursar.v1.CancelRequest
+	(*CancelResponse)(nil),                 // 21: bursar.v1.CancelResponse
+	(*RenewRequest)(nil),                   // 22: bursar.v1.RenewRequest
+	(*RenewResponse)(nil),                  // 23: bursar.v1.RenewResponse
+	(*ResizeRequest)(nil),                  // 24: bursar.v1.ResizeRequest
+	(*ResizeResponse)(nil),                 // 25: bursar.v1.ResizeResponse
+	(*StopRequest)(nil),                    // 26: bursar.v1.StopRequest
+	(*StopResponse)(nil),                   // 27: bursar.v1.StopResponse
+	(*AllocationServiceGetRequest)(nil),    // 28: bursar.v1.AllocationServiceGetRequest
+	(*AllocationServiceGetResponse)(nil),   // 29: bursar.v1.AllocationServiceGetResponse
+	(*AllocationServiceListRequest)(nil),   // 30: bursar.v1.AllocationServiceListRequest
+	(*AllocationServiceListResponse)(nil),  // 31: bursar.v1.AllocationServiceListResponse
+	(*AllocationServiceWatchRequest)(nil),  // 32: bursar.v1.AllocationServiceWatchRequest
+	(*AllocationServiceWatchResponse)(nil), // 33: bursar.v1.AllocationServiceWatchResponse
+	(*ExplainRequest)(nil),                 // 34: bursar.v1.ExplainRequest
+	(*ExplainResponse)(nil),                // 35: bursar.v1.ExplainResponse
+	nil,                                    // 36: bursar.v1.Allocation.LabelsEntry
+	nil,                                    // 37: bursar.v1.Claim.LabelsEntry
+	nil,                                    // 38: bursar.v1.HostWishes.RequiredLabelsEntry
+	nil,                                    // 39: bursar.v1.HostWishes.PreferredLabelsEntry
+	nil,                                    // 40: bursar.v1.AllocateRequest.LabelsEntry
+	nil,                                    // 41: bursar.v1.AllocationServiceListRequest.LabelsEntry
+	nil,                                    // 42: bursar.v1.AllocationServiceWatchRequest.LabelsEntry
+	(*Resource)(nil),                       // 43: bursar.v1.Resource
+	(*timestamppb.Timestamp)(nil),          // 44: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),            // 45: google.protobuf.Duration
+	(*Shortfall)(nil),                      // 46: bursar.v1.Shortfall
+	(*Account)(nil),                        // 47: bursar.v1.Account
+	(*HostFilters)(nil),                    // 48: bursar.v1.HostFilters
+	(*AccountName)(nil),                    // 49: bursar.v1.AccountName
+	(*Runners)(nil),                        // 50: bursar.v1.Runners
 }
 var file_bursar_v1_allocation_proto_depIdxs = []int32{
 	0,  // 0: bursar.v1.Allocation.state:type_name -> bursar.v1.AllocationState
-	35, // 1: bursar.v1.Allocation.labels:type_name -> bursar.v1.Allocation.LabelsEntry
-	41, // 2: bursar.v1.Allocation.requested:type_name -> bursar.v1.Resource
-	41, // 3: bursar.v1.Allocation.entitled:type_name -> bursar.v1.Resource
-	41, // 4: bursar.v1.Allocation.measured:type_name -> bursar.v1.Resource
-	42, // 5: bursar.v1.Allocation.create_time:type_name -> google.protobuf.Timestamp
-	42, // 6: bursar.v1.Allocation.reserve_time:type_name -> google.protobuf.Timestamp
-	42, // 7: bursar.v1.Allocation.confirm_time:type_name -> google.protobuf.Timestamp
-	42, // 8: bursar.v1.Allocation.end_time:type_name -> google.protobuf.Timestamp
-	42, // 9: bursar.v1.Allocation.expire_time:type_name -> google.protobuf.Timestamp
-	5,  // 10: bursar.v1.Allocation.process:type_name -> bursar.v1.Process
-	6,  // 11: bursar.v1.Allocation.exit_status:type_name -> bursar.v1.ExitStatus
-	4,  // 12: bursar.v1.Allocation.over_use:type_name -> bursar.v1.OverUse
-	41, // 13: bursar.v1.Allocation.measured_peak:type_name -> bursar.v1.Resource
-	42, // 14: bursar.v1.OverUse.since:type_name -> google.protobuf.Timestamp
-	1,  // 15: bursar.v1.OverUse.policy:type_name -> bursar.v1.OverUsePolicy
-	42, // 16: bursar.v1.OverUse.stop_time:type_name -> google.protobuf.Timestamp
-	36, // 17: bursar.v1.HostWishes.required_labels:type_name -> bursar.v1.HostWishes.RequiredLabelsEntry
-	37, // 18: bursar.v1.HostWishes.preferred_labels:type_name -> bursar.v1.HostWishes.PreferredLabelsEntry
-	38, // 19: bursar.v1.AllocateRequest.labels:type_name -> bursar.v1.AllocateRequest.LabelsEntry
-	41, // 20: bursar.v1.AllocateRequest.resource:type_name -> bursar.v1.Resource
-	43, // 21: bursar.v1.AllocateRequest.wait:type_name -> google.protobuf.Duration
-	43, // 22: bursar.v1.AllocateRequest.reservation_ttl:type_name -> google.protobuf.Duration
-	7,  // 23: bursar.v1.AllocateRequest.host:type_name -> bursar.v1.HostWishes
-	9,  // 24: bursar.v1.AllocateRequest.streamed:type_name -> bursar.v1.StreamedWait
-	3,  // 25: bursar.v1.AllocateResponse.allocation:type_name -> bursar.v1.Allocation
-	41, // 26: bursar.v1.ConfirmRequest.entitled:type_name -> bursar.v1.Resource
-	5,  // 27: bursar.v1.ConfirmRequest.process:type_name -> bursar.v1.Process
-	43, // 28: bursar.v1.ConfirmRequest.lease:type_name -> google.protobuf.Duration
-	3,  // 29: bursar.v1.ConfirmResponse.allocation:type_name -> bursar.v1.Allocation
-	6,  // 30: bursar.v1.ReleaseRequest.exit_status:type_name -> bursar.v1.ExitStatus
-	3,  // 31: bursar.v1.ReleaseResponse.allocation:type_name -> bursar.v1.Allocation
-	3,  // 32: bursar.v1.CancelResponse.allocation:type_name -> bursar.v1.Allocation
-	43, // 33: bursar.v1.RenewRequest.ttl:type_name -> google.protobuf.Duration
-	3,  // 34: bursar.v1.RenewResponse.allocation:type_name -> bursar.v1.Allocation
-	41, // 35: bursar.v1.ResizeRequest.entitled:type_name -> bursar.v1.Resource
-	3,  // 36: bursar.v1.ResizeResponse.allocation:type_name -> bursar.v1.Allocation
-	43, // 37: bursar.v1.StopRequest.grace:type_name -> google.protobuf.Duration
-	3,  // 38: bursar.v1.StopResponse.allocation:type_name -> bursar.v1.Allocation
-	3,  // 39: bursar.v1.AllocationServiceGetResponse.allocation:type_name -> bursar.v1.Allocation
-	39, // 40: bursar.v1.AllocationServiceListRequest.labels:type_name -> bursar.v1.AllocationServiceListRequest.LabelsEntry
-	0,  // 41: bursar.v1.AllocationServiceListRequest.states:type_name -> bursar.v1.AllocationState
-	42, // 42: bursar.v1.AllocationServiceListRequest.ended_since:type_name -> google.protobuf.Timestamp
-	42, // 43: bursar.v1.AllocationServiceListRequest.ended_before:type_name -> google.protobuf.Timestamp
-	3,  // 44: bursar.v1.AllocationServiceListResponse.allocations:type_name -> bursar.v1.Allocation
-	40, // 45: bursar.v1.AllocationServiceWatchRequest.labels:type_name -> bursar.v1.AllocationServiceWatchRequest.LabelsEntry
-	3,  // 46: bursar.v1.AllocationServiceWatchResponse.allocation:type_name -> bursar.v1.Allocation
-	42, // 47: bursar.v1.AllocationServiceWatchResponse.time:type_name -> google.protobuf.Timestamp
-	8,  // 48: bursar.v1.ExplainRequest.request:type_name -> bursar.v1.AllocateRequest
-	2,  // 49: bursar.v1.ExplainResponse.verdict:type_name -> bursar.v1.ExplainResponse.Verdict
-	44, // 50: bursar.v1.ExplainResponse.shortfalls:type_name -> bursar.v1.Shortfall
-	45, // 51: bursar.v1.ExplainResponse.accounts:type_name -> bursar.v1.Account
-	46, // 52: bursar.v1.ExplainResponse.filters:type_name -> bursar.v1.HostFilters
-	47, // 53: bursar.v1.ExplainResponse.blocked_by:type_name -> bursar.v1.AccountName
-	3,  // 54: bursar.v1.ExplainResponse.allocation:type_name -> bursar.v1.Allocation
-	48, // 55: bursar.v1.ExplainResponse.runners:type_name -> bursar.v1.Runners
-	8,  // 56: bursar.v1.AllocationService.Allocate:input_type -> bursar.v1.AllocateRequest
-	15, // 57: bursar.v1.AllocationService.Confirm:input_type -> bursar.v1.ConfirmRequest
-	17, // 58: bursar.v1.AllocationService.Release:input_type -> bursar.v1.ReleaseRequest
-	19, // 59: bursar.v1.AllocationService.Cancel:input_type -> bursar.v1.CancelRequest
-	21, // 60: bursar.v1.AllocationService.Renew:input_type -> bursar.v1.RenewRequest
-	23, // 61: bursar.v1.AllocationService.Resize:input_type -> bursar.v1.ResizeRequest
-	25, // 62: bursar.v1.AllocationService.Stop:input_type -> bursar.v1.StopRequest
-	27, // 63: bursar.v1.AllocationService.Get:input_type -> bursar.v1.AllocationServiceGetRequest
-	29, // 64: bursar.v1.AllocationService.List:input_type -> bursar.v1.AllocationServiceListRequest
-	31, // 65: bursar.v1.AllocationService.Watch:input_type -> bursar.v1.AllocationServiceWatchRequest
-	33, // 66: bursar.v1.AllocationService.Explain:input_type -> bursar.v1.ExplainRequest
-	10, // 67: bursar.v1.AllocationService.Await:input_type -> bursar.v1.AwaitRequest
-	12, // 68: bursar.v1.AllocationService.Leave:input_type -> bursar.v1.LeaveRequest
-	14, // 69: bursar.v1.AllocationService.Allocate:output_type -> bursar.v1.AllocateResponse
-	16, // 70: bursar.v1.AllocationService.Confirm:output_type -> bursar.v1.ConfirmResponse
-	18, // 71: bursar.v1.AllocationService.Release:output_type -> bursar.v1.ReleaseResponse
-	20, // 72: bursar.v1.AllocationService.Cancel:output_type -> bursar.v1.CancelResponse
-	22, // 73: bursar.v1.AllocationService.Renew:output_type -> bursar.v1.RenewResponse
-	24, // 74: bursar.v1.AllocationService.Resize:output_type -> bursar.v1.ResizeResponse
-	26, // 75: bursar.v1.AllocationService.Stop:output_type -> bursar.v1.StopResponse
-	28, // 76: bursar.v1.AllocationService.Get:output_type -> bursar.v1.AllocationServiceGetResponse
-	30, // 77: bursar.v1.AllocationService.List:output_type -> bursar.v1.AllocationServiceListResponse
-	32, // 78: bursar.v1.AllocationService.Watch:output_type -> bursar.v1.AllocationServiceWatchResponse
-	34, // 79: bursar.v1.AllocationService.Explain:output_type -> bursar.v1.ExplainResponse
-	11, // 80: bursar.v1.AllocationService.Await:output_type -> bursar.v1.AwaitResponse
-	13, // 81: bursar.v1.AllocationService.Leave:output_type -> bursar.v1.LeaveResponse
-	69, // [69:82] is the sub-list for method output_type
-	56, // [56:69] is the sub-list for method input_type
-	56, // [56:56] is the sub-list for extension type_name
-	56, // [56:56] is the sub-list for extension extendee
-	0,  // [0:56] is the sub-list for field type_name
+	36, // 1: bursar.v1.Allocation.labels:type_name -> bursar.v1.Allocation.LabelsEntry
+	43, // 2: bursar.v1.Allocation.requested:type_name -> bursar.v1.Resource
+	43, // 3: bursar.v1.Allocation.entitled:type_name -> bursar.v1.Resource
+	43, // 4: bursar.v1.Allocation.measured:type_name -> bursar.v1.Resource
+	44, // 5: bursar.v1.Allocation.create_time:type_name -> google.protobuf.Timestamp
+	44, // 6: bursar.v1.Allocation.reserve_time:type_name -> google.protobuf.Timestamp
+	44, // 7: bursar.v1.Allocation.confirm_time:type_name -> google.protobuf.Timestamp
+	44, // 8: bursar.v1.Allocation.end_time:type_name -> google.protobuf.Timestamp
+	44, // 9: bursar.v1.Allocation.expire_time:type_name -> google.protobuf.Timestamp
+	6,  // 10: bursar.v1.Allocation.process:type_name -> bursar.v1.Process
+	7,  // 11: bursar.v1.Allocation.exit_status:type_name -> bursar.v1.ExitStatus
+	5,  // 12: bursar.v1.Allocation.over_use:type_name -> bursar.v1.OverUse
+	43, // 13: bursar.v1.Allocation.measured_peak:type_name -> bursar.v1.Resource
+	4,  // 14: bursar.v1.Allocation.claimed:type_name -> bursar.v1.Claim
+	37, // 15: bursar.v1.Claim.labels:type_name -> bursar.v1.Claim.LabelsEntry
+	43, // 16: bursar.v1.Claim.requested:type_name -> bursar.v1.Resource
+	43, // 17: bursar.v1.Claim.entitled:type_name -> bursar.v1.Resource
+	44, // 18: bursar.v1.OverUse.since:type_name -> google.protobuf.Timestamp
+	1,  // 19: bursar.v1.OverUse.policy:type_name -> bursar.v1.OverUsePolicy
+	44, // 20: bursar.v1.OverUse.stop_time:type_name -> google.protobuf.Timestamp
+	38, // 21: bursar.v1.HostWishes.required_labels:type_name -> bursar.v1.HostWishes.RequiredLabelsEntry
+	39, // 22: bursar.v1.HostWishes.preferred_labels:type_name -> bursar.v1.HostWishes.PreferredLabelsEntry
+	40, // 23: bursar.v1.AllocateRequest.labels:type_name -> bursar.v1.AllocateRequest.LabelsEntry
+	43, // 24: bursar.v1.AllocateRequest.resource:type_name -> bursar.v1.Resource
+	45, // 25: bursar.v1.AllocateRequest.wait:type_name -> google.protobuf.Duration
+	45, // 26: bursar.v1.AllocateRequest.reservation_ttl:type_name -> google.protobuf.Duration
+	8,  // 27: bursar.v1.AllocateRequest.host:type_name -> bursar.v1.HostWishes
+	10, // 28: bursar.v1.AllocateRequest.streamed:type_name -> bursar.v1.StreamedWait
+	3,  // 29: bursar.v1.AllocateResponse.allocation:type_name -> bursar.v1.Allocation
+	43, // 30: bursar.v1.ConfirmRequest.entitled:type_name -> bursar.v1.Resource
+	6,  // 31: bursar.v1.ConfirmRequest.process:type_name -> bursar.v1.Process
+	45, // 32: bursar.v1.ConfirmRequest.lease:type_name -> google.protobuf.Duration
+	3,  // 33: bursar.v1.ConfirmResponse.allocation:type_name -> bursar.v1.Allocation
+	7,  // 34: bursar.v1.ReleaseRequest.exit_status:type_name -> bursar.v1.ExitStatus
+	3,  // 35: bursar.v1.ReleaseResponse.allocation:type_name -> bursar.v1.Allocation
+	3,  // 36: bursar.v1.CancelResponse.allocation:type_name -> bursar.v1.Allocation
+	45, // 37: bursar.v1.RenewRequest.ttl:type_name -> google.protobuf.Duration
+	3,  // 38: bursar.v1.RenewResponse.allocation:type_name -> bursar.v1.Allocation
+	43, // 39: bursar.v1.ResizeRequest.entitled:type_name -> bursar.v1.Resource
+	3,  // 40: bursar.v1.ResizeResponse.allocation:type_name -> bursar.v1.Allocation
+	45, // 41: bursar.v1.StopRequest.grace:type_name -> google.protobuf.Duration
+	3,  // 42: bursar.v1.StopResponse.allocation:type_name -> bursar.v1.Allocation
+	3,  // 43: bursar.v1.AllocationServiceGetResponse.allocation:type_name -> bursar.v1.Allocation
+	41, // 44: bursar.v1.AllocationServiceListRequest.labels:type_name -> bursar.v1.AllocationServiceListRequest.LabelsEntry
+	0,  // 45: bursar.v1.AllocationServiceListRequest.states:type_name -> bursar.v1.AllocationState
+	44, // 46: bursar.v1.AllocationServiceListRequest.ended_since:type_name -> google.protobuf.Timestamp
+	44, // 47: bursar.v1.AllocationServiceListRequest.ended_before:type_name -> google.protobuf.Timestamp
+	3,  // 48: bursar.v1.AllocationServiceListResponse.allocations:type_name -> bursar.v1.Allocation
+	42, // 49: bursar.v1.AllocationServiceWatchRequest.labels:type_name -> bursar.v1.AllocationServiceWatchRequest.LabelsEntry
+	3,  // 50: bursar.v1.AllocationServiceWatchResponse.allocation:type_name -> bursar.v1.Allocation
+	44, // 51: bursar.v1.AllocationServiceWatchResponse.time:type_name -> google.protobuf.Timestamp
+	9,  // 52: bursar.v1.ExplainRequest.request:type_name -> bursar.v1.AllocateRequest
+	2,  // 53: bursar.v1.ExplainResponse.verdict:type_name -> bursar.v1.ExplainResponse.Verdict
+	46, // 54: bursar.v1.ExplainResponse.shortfalls:type_name -> bursar.v1.Shortfall
+	47, // 55: bursar.v1.ExplainResponse.accounts:type_name -> bursar.v1.Account
+	48, // 56: bursar.v1.ExplainResponse.filters:type_name -> bursar.v1.HostFilters
+	49, // 57: bursar.v1.ExplainResponse.blocked_by:type_name -> bursar.v1.AccountName
+	3,  // 58: bursar.v1.ExplainResponse.allocation:type_name -> bursar.v1.Allocation
+	50, // 59: bursar.v1.ExplainResponse.runners:type_name -> bursar.v1.Runners
+	9,  // 60: bursar.v1.AllocationService.Allocate:input_type -> bursar.v1.AllocateRequest
+	16, // 61: bursar.v1.AllocationService.Confirm:input_type -> bursar.v1.ConfirmRequest
+	18, // 62: bursar.v1.AllocationService.Release:input_type -> bursar.v1.ReleaseRequest
+	20, // 63: bursar.v1.AllocationService.Cancel:input_type -> bursar.v1.CancelRequest
+	22, // 64: bursar.v1.AllocationService.Renew:input_type -> bursar.v1.RenewRequest
+	24, // 65: bursar.v1.AllocationService.Resize:input_type -> bursar.v1.ResizeRequest
+	26, // 66: bursar.v1.AllocationService.Stop:input_type -> bursar.v1.StopRequest
+	28, // 67: bursar.v1.AllocationService.Get:input_type -> bursar.v1.AllocationServiceGetRequest
+	30, // 68: bursar.v1.AllocationService.List:input_type -> bursar.v1.AllocationServiceListRequest
+	32, // 69: bursar.v1.AllocationService.Watch:input_type -> bursar.v1.AllocationServiceWatchRequest
+	34, // 70: bursar.v1.AllocationService.Explain:input_type -> bursar.v1.ExplainRequest
+	11, // 71: bursar.v1.AllocationService.Await:input_type -> bursar.v1.AwaitRequest
+	13, // 72: bursar.v1.AllocationService.Leave:input_type -> bursar.v1.LeaveRequest
+	15, // 73: bursar.v1.AllocationService.Allocate:output_type -> bursar.v1.AllocateResponse
+	17, // 74: bursar.v1.AllocationService.Confirm:output_type -> bursar.v1.ConfirmResponse
+	19, // 75: bursar.v1.AllocationService.Release:output_type -> bursar.v1.ReleaseResponse
+	21, // 76: bursar.v1.AllocationService.Cancel:output_type -> bursar.v1.CancelResponse
+	23, // 77: bursar.v1.AllocationService.Renew:output_type -> bursar.v1.RenewResponse
+	25, // 78: bursar.v1.AllocationService.Resize:output_type -> bursar.v1.ResizeResponse
+	27, // 79: bursar.v1.AllocationService.Stop:output_type -> bursar.v1.StopResponse
+	29, // 80: bursar.v1.AllocationService.Get:output_type -> bursar.v1.AllocationServiceGetResponse
+	31, // 81: bursar.v1.AllocationService.List:output_type -> bursar.v1.AllocationServiceListResponse
+	33, // 82: bursar.v1.AllocationService.Watch:output_type -> bursar.v1.AllocationServiceWatchResponse
+	35, // 83: bursar.v1.AllocationService.Explain:output_type -> bursar.v1.ExplainResponse
+	12, // 84: bursar.v1.AllocationService.Await:output_type -> bursar.v1.AwaitResponse
+	14, // 85: bursar.v1.AllocationService.Leave:output_type -> bursar.v1.LeaveResponse
+	73, // [73:86] is the sub-list for method output_type
+	60, // [60:73] is the sub-list for method input_type
+	60, // [60:60] is the sub-list for extension type_name
+	60, // [60:60] is the sub-list for extension extendee
+	0,  // [0:60] is the sub-list for field type_name
 }
 
 func init() { file_bursar_v1_allocation_proto_init() }
@@ -2962,15 +3079,15 @@ func file_bursar_v1_allocation_proto_init() {
 	}
 	file_bursar_v1_account_proto_init()
 	file_bursar_v1_resource_proto_init()
-	file_bursar_v1_allocation_proto_msgTypes[2].OneofWrappers = []any{}
 	file_bursar_v1_allocation_proto_msgTypes[3].OneofWrappers = []any{}
+	file_bursar_v1_allocation_proto_msgTypes[4].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_bursar_v1_allocation_proto_rawDesc), len(file_bursar_v1_allocation_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   38,
+			NumMessages:   40,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -178,7 +178,12 @@ type Host struct {
 	// what it sees of the machine, as if it were alone.
 	SameMachine []string `protobuf:"bytes,18,rep,name=same_machine,json=sameMachine,proto3" json:"same_machine,omitempty"`
 	// How many of the account's allocations are reservations: no engine runs for them yet.
-	Reservations  int64 `protobuf:"varint,19,opt,name=reservations,proto3" json:"reservations,omitempty"`
+	Reservations int64 `protobuf:"varint,19,opt,name=reservations,proto3" json:"reservations,omitempty"`
+	// Engines on it that no seal vouches for, and that no operator has accepted yet.
+	Unaccepted int64 `protobuf:"varint,20,opt,name=unaccepted,proto3" json:"unaccepted,omitempty"`
+	// What of its agent's announcement goes beyond the bounds of the agent's identity, and was cut: a
+	// line each, such as "memory: 1 PiB, cut to 64 GiB". Empty: nothing.
+	Cut           []string `protobuf:"bytes,21,rep,name=cut,proto3" json:"cut,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -344,6 +349,20 @@ func (x *Host) GetReservations() int64 {
 		return x.Reservations
 	}
 	return 0
+}
+
+func (x *Host) GetUnaccepted() int64 {
+	if x != nil {
+		return x.Unaccepted
+	}
+	return 0
+}
+
+func (x *Host) GetCut() []string {
+	if x != nil {
+		return x.Cut
+	}
+	return nil
 }
 
 // HostSample is what an agent measured. A source that could not be read leaves its fields unset.
@@ -2185,11 +2204,118 @@ func (x *DrainResponse) GetHost() *Host {
 	return nil
 }
 
+type AcceptRequest struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	HostId string                 `protobuf:"bytes,1,opt,name=host_id,json=hostId,proto3" json:"host_id,omitempty"`
+	// Ids of engines on the host; none: all that are not accepted yet.
+	Ids           []string `protobuf:"bytes,2,rep,name=ids,proto3" json:"ids,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AcceptRequest) Reset() {
+	*x = AcceptRequest{}
+	mi := &file_bursar_v1_host_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AcceptRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AcceptRequest) ProtoMessage() {}
+
+func (x *AcceptRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_bursar_v1_host_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AcceptRequest.ProtoReflect.Descriptor instead.
+func (*AcceptRequest) Descriptor() ([]byte, []int) {
+	return file_bursar_v1_host_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *AcceptRequest) GetHostId() string {
+	if x != nil {
+		return x.HostId
+	}
+	return ""
+}
+
+func (x *AcceptRequest) GetIds() []string {
+	if x != nil {
+		return x.Ids
+	}
+	return nil
+}
+
+type AcceptResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Those that were accepted, as they are now. A call accepts a bounded number.
+	Accepted []*Allocation `protobuf:"bytes,1,rep,name=accepted,proto3" json:"accepted,omitempty"`
+	// How many of those that were meant are left for further calls.
+	Left          int64 `protobuf:"varint,2,opt,name=left,proto3" json:"left,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AcceptResponse) Reset() {
+	*x = AcceptResponse{}
+	mi := &file_bursar_v1_host_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AcceptResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AcceptResponse) ProtoMessage() {}
+
+func (x *AcceptResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_bursar_v1_host_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AcceptResponse.ProtoReflect.Descriptor instead.
+func (*AcceptResponse) Descriptor() ([]byte, []int) {
+	return file_bursar_v1_host_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *AcceptResponse) GetAccepted() []*Allocation {
+	if x != nil {
+		return x.Accepted
+	}
+	return nil
+}
+
+func (x *AcceptResponse) GetLeft() int64 {
+	if x != nil {
+		return x.Left
+	}
+	return 0
+}
+
 var File_bursar_v1_host_proto protoreflect.FileDescriptor
 
 const file_bursar_v1_host_proto_rawDesc = "" +
 	"\n" +
-	"\x14bursar/v1/host.proto\x12\tbursar.v1\x1a\x1bbuf/validate/validate.proto\x1a\x17bursar/v1/account.proto\x1a\x1abursar/v1/allocation.proto\x1a\x18bursar/v1/resource.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc5\x06\n" +
+	"\x14bursar/v1/host.proto\x12\tbursar.v1\x1a\x1bbuf/validate/validate.proto\x1a\x17bursar/v1/account.proto\x1a\x1abursar/v1/allocation.proto\x1a\x18bursar/v1/resource.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf7\x06\n" +
 	"\x04Host\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x123\n" +
@@ -2210,7 +2336,11 @@ const file_bursar_v1_host_proto_rawDesc = "" +
 	"\bstranger\x18\x10 \x01(\tR\bstranger\x12\x18\n" +
 	"\amachine\x18\x11 \x01(\tR\amachine\x12!\n" +
 	"\fsame_machine\x18\x12 \x03(\tR\vsameMachine\x12\"\n" +
-	"\freservations\x18\x13 \x01(\x03R\freservations\x1a9\n" +
+	"\freservations\x18\x13 \x01(\x03R\freservations\x12\x1e\n" +
+	"\n" +
+	"unaccepted\x18\x14 \x01(\x03R\n" +
+	"unaccepted\x12\x10\n" +
+	"\x03cut\x18\x15 \x03(\tR\x03cut\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\x11\n" +
@@ -2410,7 +2540,14 @@ const file_bursar_v1_host_proto_rawDesc = "" +
 	"\x06reason\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\x06reason\x12F\n" +
 	"\bdeadline\x18\x03 \x01(\v2\x19.google.protobuf.DurationB\x0f\xbaH\f\xaa\x01\t\"\x05\b\x80\x9a\x9e\x012\x00R\bdeadline\"4\n" +
 	"\rDrainResponse\x12#\n" +
-	"\x04host\x18\x01 \x01(\v2\x0f.bursar.v1.HostR\x04host*\x86\x01\n" +
+	"\x04host\x18\x01 \x01(\v2\x0f.bursar.v1.HostR\x04host\"Y\n" +
+	"\rAcceptRequest\x12#\n" +
+	"\ahost_id\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\xfd\x01R\x06hostId\x12#\n" +
+	"\x03ids\x18\x02 \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10\xe8\a\"\x06r\x04\x10\x01\x18 R\x03ids\"W\n" +
+	"\x0eAcceptResponse\x121\n" +
+	"\baccepted\x18\x01 \x03(\v2\x15.bursar.v1.AllocationR\baccepted\x12\x12\n" +
+	"\x04left\x18\x02 \x01(\x03R\x04left*\x86\x01\n" +
 	"\tHostState\x12\x1a\n" +
 	"\x16HOST_STATE_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12HOST_STATE_HEALTHY\x10\x01\x12\x16\n" +
@@ -2422,7 +2559,7 @@ const file_bursar_v1_host_proto_rawDesc = "" +
 	"\x17SYNC_ACTION_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12SYNC_ACTION_RESYNC\x10\x01\x12\x15\n" +
 	"\x11SYNC_ACTION_DRAIN\x10\x02\x12\x18\n" +
-	"\x14SYNC_ACTION_SHUTDOWN\x10\x032\xbb\x04\n" +
+	"\x14SYNC_ACTION_SHUTDOWN\x10\x032\xfa\x04\n" +
 	"\vHostService\x12C\n" +
 	"\bRegister\x12\x1a.bursar.v1.RegisterRequest\x1a\x1b.bursar.v1.RegisterResponse\x127\n" +
 	"\x04Sync\x12\x16.bursar.v1.SyncRequest\x1a\x17.bursar.v1.SyncResponse\x12I\n" +
@@ -2432,7 +2569,8 @@ const file_bursar_v1_host_proto_rawDesc = "" +
 	"\x04List\x12!.bursar.v1.HostServiceListRequest\x1a\".bursar.v1.HostServiceListResponse\"\x03\x90\x02\x01\x12=\n" +
 	"\x06Cordon\x12\x18.bursar.v1.CordonRequest\x1a\x19.bursar.v1.CordonResponse\x12C\n" +
 	"\bUncordon\x12\x1a.bursar.v1.UncordonRequest\x1a\x1b.bursar.v1.UncordonResponse\x12:\n" +
-	"\x05Drain\x12\x17.bursar.v1.DrainRequest\x1a\x18.bursar.v1.DrainResponseB3Z1github.com/bursar/bursar/proto/bursar/v1;bursarv1b\x06proto3"
+	"\x05Drain\x12\x17.bursar.v1.DrainRequest\x1a\x18.bursar.v1.DrainResponse\x12=\n" +
+	"\x06Accept\x12\x18.bursar.v1.AcceptRequest\x1a\x19.bursar.v1.AcceptResponseB3Z1github.com/bursar/bursar/proto/bursar/v1;bursarv1b\x06proto3"
 
 var (
 	file_bursar_v1_host_proto_rawDescOnce sync.Once
@@ -2447,7 +2585,7 @@ func file_bursar_v1_host_proto_rawDescGZIP() []byte {
 }
 
 var file_bursar_v1_host_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_bursar_v1_host_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
+var file_bursar_v1_host_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
 var file_bursar_v1_host_proto_goTypes = []any{
 	(HostState)(0),                  // 0: bursar.v1.HostState
 	(SyncAction)(0),                 // 1: bursar.v1.SyncAction
@@ -2475,83 +2613,88 @@ var file_bursar_v1_host_proto_goTypes = []any{
 	(*UncordonResponse)(nil),        // 23: bursar.v1.UncordonResponse
 	(*DrainRequest)(nil),            // 24: bursar.v1.DrainRequest
 	(*DrainResponse)(nil),           // 25: bursar.v1.DrainResponse
-	nil,                             // 26: bursar.v1.Host.LabelsEntry
-	nil,                             // 27: bursar.v1.HostSample.DegradedEntry
-	nil,                             // 28: bursar.v1.RegisterRequest.LabelsEntry
-	nil,                             // 29: bursar.v1.HostServiceListRequest.LabelsEntry
-	(*Account)(nil),                 // 30: bursar.v1.Account
-	(*timestamppb.Timestamp)(nil),   // 31: google.protobuf.Timestamp
-	(*Resource)(nil),                // 32: bursar.v1.Resource
-	(*durationpb.Duration)(nil),     // 33: google.protobuf.Duration
-	(*Allocation)(nil),              // 34: bursar.v1.Allocation
-	(*OverUse)(nil),                 // 35: bursar.v1.OverUse
-	(*ExitStatus)(nil),              // 36: bursar.v1.ExitStatus
+	(*AcceptRequest)(nil),           // 26: bursar.v1.AcceptRequest
+	(*AcceptResponse)(nil),          // 27: bursar.v1.AcceptResponse
+	nil,                             // 28: bursar.v1.Host.LabelsEntry
+	nil,                             // 29: bursar.v1.HostSample.DegradedEntry
+	nil,                             // 30: bursar.v1.RegisterRequest.LabelsEntry
+	nil,                             // 31: bursar.v1.HostServiceListRequest.LabelsEntry
+	(*Account)(nil),                 // 32: bursar.v1.Account
+	(*timestamppb.Timestamp)(nil),   // 33: google.protobuf.Timestamp
+	(*Resource)(nil),                // 34: bursar.v1.Resource
+	(*durationpb.Duration)(nil),     // 35: google.protobuf.Duration
+	(*Allocation)(nil),              // 36: bursar.v1.Allocation
+	(*OverUse)(nil),                 // 37: bursar.v1.OverUse
+	(*ExitStatus)(nil),              // 38: bursar.v1.ExitStatus
 }
 var file_bursar_v1_host_proto_depIdxs = []int32{
-	26, // 0: bursar.v1.Host.labels:type_name -> bursar.v1.Host.LabelsEntry
+	28, // 0: bursar.v1.Host.labels:type_name -> bursar.v1.Host.LabelsEntry
 	0,  // 1: bursar.v1.Host.state:type_name -> bursar.v1.HostState
-	30, // 2: bursar.v1.Host.account:type_name -> bursar.v1.Account
+	32, // 2: bursar.v1.Host.account:type_name -> bursar.v1.Account
 	3,  // 3: bursar.v1.Host.sample:type_name -> bursar.v1.HostSample
-	31, // 4: bursar.v1.Host.register_time:type_name -> google.protobuf.Timestamp
-	31, // 5: bursar.v1.Host.last_sync_time:type_name -> google.protobuf.Timestamp
-	32, // 6: bursar.v1.Host.engines_measured:type_name -> bursar.v1.Resource
-	31, // 7: bursar.v1.HostSample.sample_time:type_name -> google.protobuf.Timestamp
-	27, // 8: bursar.v1.HostSample.degraded:type_name -> bursar.v1.HostSample.DegradedEntry
+	33, // 4: bursar.v1.Host.register_time:type_name -> google.protobuf.Timestamp
+	33, // 5: bursar.v1.Host.last_sync_time:type_name -> google.protobuf.Timestamp
+	34, // 6: bursar.v1.Host.engines_measured:type_name -> bursar.v1.Resource
+	33, // 7: bursar.v1.HostSample.sample_time:type_name -> google.protobuf.Timestamp
+	29, // 8: bursar.v1.HostSample.degraded:type_name -> bursar.v1.HostSample.DegradedEntry
 	4,  // 9: bursar.v1.HostSample.disks:type_name -> bursar.v1.DiskSample
-	28, // 10: bursar.v1.RegisterRequest.labels:type_name -> bursar.v1.RegisterRequest.LabelsEntry
-	32, // 11: bursar.v1.RegisterRequest.capacity:type_name -> bursar.v1.Resource
-	32, // 12: bursar.v1.RegisterRequest.protected:type_name -> bursar.v1.Resource
-	33, // 13: bursar.v1.RegisterRequest.uptime:type_name -> google.protobuf.Duration
-	33, // 14: bursar.v1.RegisterResponse.interval:type_name -> google.protobuf.Duration
+	30, // 10: bursar.v1.RegisterRequest.labels:type_name -> bursar.v1.RegisterRequest.LabelsEntry
+	34, // 11: bursar.v1.RegisterRequest.capacity:type_name -> bursar.v1.Resource
+	34, // 12: bursar.v1.RegisterRequest.protected:type_name -> bursar.v1.Resource
+	35, // 13: bursar.v1.RegisterRequest.uptime:type_name -> google.protobuf.Duration
+	35, // 14: bursar.v1.RegisterResponse.interval:type_name -> google.protobuf.Duration
 	3,  // 15: bursar.v1.SyncRequest.sample:type_name -> bursar.v1.HostSample
 	9,  // 16: bursar.v1.SyncRequest.engines:type_name -> bursar.v1.EngineReport
 	10, // 17: bursar.v1.SyncRequest.ended:type_name -> bursar.v1.EngineEnd
 	11, // 18: bursar.v1.SyncRequest.vetoes:type_name -> bursar.v1.Veto
-	32, // 19: bursar.v1.SyncRequest.capacity:type_name -> bursar.v1.Resource
+	34, // 19: bursar.v1.SyncRequest.capacity:type_name -> bursar.v1.Resource
 	8,  // 20: bursar.v1.SyncRequest.other_clusters:type_name -> bursar.v1.ClusterIdentity
-	32, // 21: bursar.v1.EngineReport.measured:type_name -> bursar.v1.Resource
-	34, // 22: bursar.v1.EngineReport.grant:type_name -> bursar.v1.Allocation
-	35, // 23: bursar.v1.EngineReport.over_use:type_name -> bursar.v1.OverUse
-	32, // 24: bursar.v1.EngineReport.measured_peak:type_name -> bursar.v1.Resource
-	31, // 25: bursar.v1.EngineEnd.end_time:type_name -> google.protobuf.Timestamp
-	36, // 26: bursar.v1.EngineEnd.exit_status:type_name -> bursar.v1.ExitStatus
-	32, // 27: bursar.v1.EngineEnd.measured:type_name -> bursar.v1.Resource
-	32, // 28: bursar.v1.EngineEnd.measured_peak:type_name -> bursar.v1.Resource
-	34, // 29: bursar.v1.SyncResponse.grants:type_name -> bursar.v1.Allocation
+	34, // 21: bursar.v1.EngineReport.measured:type_name -> bursar.v1.Resource
+	36, // 22: bursar.v1.EngineReport.grant:type_name -> bursar.v1.Allocation
+	37, // 23: bursar.v1.EngineReport.over_use:type_name -> bursar.v1.OverUse
+	34, // 24: bursar.v1.EngineReport.measured_peak:type_name -> bursar.v1.Resource
+	33, // 25: bursar.v1.EngineEnd.end_time:type_name -> google.protobuf.Timestamp
+	38, // 26: bursar.v1.EngineEnd.exit_status:type_name -> bursar.v1.ExitStatus
+	34, // 27: bursar.v1.EngineEnd.measured:type_name -> bursar.v1.Resource
+	34, // 28: bursar.v1.EngineEnd.measured_peak:type_name -> bursar.v1.Resource
+	36, // 29: bursar.v1.SyncResponse.grants:type_name -> bursar.v1.Allocation
 	13, // 30: bursar.v1.SyncResponse.stops:type_name -> bursar.v1.StopOrder
-	33, // 31: bursar.v1.SyncResponse.interval:type_name -> google.protobuf.Duration
+	35, // 31: bursar.v1.SyncResponse.interval:type_name -> google.protobuf.Duration
 	1,  // 32: bursar.v1.SyncResponse.action:type_name -> bursar.v1.SyncAction
-	33, // 33: bursar.v1.SyncResponse.resync_after:type_name -> google.protobuf.Duration
-	33, // 34: bursar.v1.StopOrder.grace:type_name -> google.protobuf.Duration
+	35, // 33: bursar.v1.SyncResponse.resync_after:type_name -> google.protobuf.Duration
+	35, // 34: bursar.v1.StopOrder.grace:type_name -> google.protobuf.Duration
 	2,  // 35: bursar.v1.HostServiceGetResponse.host:type_name -> bursar.v1.Host
-	29, // 36: bursar.v1.HostServiceListRequest.labels:type_name -> bursar.v1.HostServiceListRequest.LabelsEntry
+	31, // 36: bursar.v1.HostServiceListRequest.labels:type_name -> bursar.v1.HostServiceListRequest.LabelsEntry
 	0,  // 37: bursar.v1.HostServiceListRequest.states:type_name -> bursar.v1.HostState
 	2,  // 38: bursar.v1.HostServiceListResponse.hosts:type_name -> bursar.v1.Host
 	2,  // 39: bursar.v1.CordonResponse.host:type_name -> bursar.v1.Host
 	2,  // 40: bursar.v1.UncordonResponse.host:type_name -> bursar.v1.Host
-	33, // 41: bursar.v1.DrainRequest.deadline:type_name -> google.protobuf.Duration
+	35, // 41: bursar.v1.DrainRequest.deadline:type_name -> google.protobuf.Duration
 	2,  // 42: bursar.v1.DrainResponse.host:type_name -> bursar.v1.Host
-	5,  // 43: bursar.v1.HostService.Register:input_type -> bursar.v1.RegisterRequest
-	7,  // 44: bursar.v1.HostService.Sync:input_type -> bursar.v1.SyncRequest
-	14, // 45: bursar.v1.HostService.Deregister:input_type -> bursar.v1.DeregisterRequest
-	16, // 46: bursar.v1.HostService.Get:input_type -> bursar.v1.HostServiceGetRequest
-	18, // 47: bursar.v1.HostService.List:input_type -> bursar.v1.HostServiceListRequest
-	20, // 48: bursar.v1.HostService.Cordon:input_type -> bursar.v1.CordonRequest
-	22, // 49: bursar.v1.HostService.Uncordon:input_type -> bursar.v1.UncordonRequest
-	24, // 50: bursar.v1.HostService.Drain:input_type -> bursar.v1.DrainRequest
-	6,  // 51: bursar.v1.HostService.Register:output_type -> bursar.v1.RegisterResponse
-	12, // 52: bursar.v1.HostService.Sync:output_type -> bursar.v1.SyncResponse
-	15, // 53: bursar.v1.HostService.Deregister:output_type -> bursar.v1.DeregisterResponse
-	17, // 54: bursar.v1.HostService.Get:output_type -> bursar.v1.HostServiceGetResponse
-	19, // 55: bursar.v1.HostService.List:output_type -> bursar.v1.HostServiceListResponse
-	21, // 56: bursar.v1.HostService.Cordon:output_type -> bursar.v1.CordonResponse
-	23, // 57: bursar.v1.HostService.Uncordon:output_type -> bursar.v1.UncordonResponse
-	25, // 58: bursar.v1.HostService.Drain:output_type -> bursar.v1.DrainResponse
-	51, // [51:59] is the sub-list for method output_type
-	43, // [43:51] is the sub-list for method input_type
-	43, // [43:43] is the sub-list for extension type_name
-	43, // [43:43] is the sub-list for extension extendee
-	0,  // [0:43] is the sub-list for field type_name
+	36, // 43: bursar.v1.AcceptResponse.accepted:type_name -> bursar.v1.Allocation
+	5,  // 44: bursar.v1.HostService.Register:input_type -> bursar.v1.RegisterRequest
+	7,  // 45: bursar.v1.HostService.Sync:input_type -> bursar.v1.SyncRequest
+	14, // 46: bursar.v1.HostService.Deregister:input_type -> bursar.v1.DeregisterRequest
+	16, // 47: bursar.v1.HostService.Get:input_type -> bursar.v1.HostServiceGetRequest
+	18, // 48: bursar.v1.HostService.List:input_type -> bursar.v1.HostServiceListRequest
+	20, // 49: bursar.v1.HostService.Cordon:input_type -> bursar.v1.CordonRequest
+	22, // 50: bursar.v1.HostService.Uncordon:input_type -> bursar.v1.UncordonRequest
+	24, // 51: bursar.v1.HostService.Drain:input_type -> bursar.v1.DrainRequest
+	26, // 52: bursar.v1.HostService.Accept:input_type -> bursar.v1.AcceptRequest
+	6,  // 53: bursar.v1.HostService.Register:output_type -> bursar.v1.RegisterResponse
+	12, // 54: bursar.v1.HostService.Sync:output_type -> bursar.v1.SyncResponse
+	15, // 55: bursar.v1.HostService.Deregister:output_type -> bursar.v1.DeregisterResponse
+	17, // 56: bursar.v1.HostService.Get:output_type -> bursar.v1.HostServiceGetResponse
+	19, // 57: bursar.v1.HostService.List:output_type -> bursar.v1.HostServiceListResponse
+	21, // 58: bursar.v1.HostService.Cordon:output_type -> bursar.v1.CordonResponse
+	23, // 59: bursar.v1.HostService.Uncordon:output_type -> bursar.v1.UncordonResponse
+	25, // 60: bursar.v1.HostService.Drain:output_type -> bursar.v1.DrainResponse
+	27, // 61: bursar.v1.HostService.Accept:output_type -> bursar.v1.AcceptResponse
+	53, // [53:62] is the sub-list for method output_type
+	44, // [44:53] is the sub-list for method input_type
+	44, // [44:44] is the sub-list for extension type_name
+	44, // [44:44] is the sub-list for extension extendee
+	0,  // [0:44] is the sub-list for field type_name
 }
 
 func init() { file_bursar_v1_host_proto_init() }
@@ -2570,7 +2713,7 @@ func file_bursar_v1_host_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_bursar_v1_host_proto_rawDesc), len(file_bursar_v1_host_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   28,
+			NumMessages:   30,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

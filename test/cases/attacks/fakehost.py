@@ -6,7 +6,11 @@ token, host = tok('agent2'), 'h2'
 incarnation = str(int(time.time() * 1000))
 capacity = {'memoryBytes': str(1 << 50), 'cpuMillis': '9000000000', 'custom': {'gpu': '1000'}}
 now = lambda: time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())
-epoch = must('HostService/Register', {'hostId': host, 'address': 'evil.example', 'capacity': capacity, 'bootId': 'b', 'incarnation': incarnation, 'labels': {'zone': 'a', 'tier': 'gold'}}, token=token)['epoch']
+def register():
+    return must('HostService/Register', {'hostId': host, 'address': 'evil.example', 'capacity': capacity, 'bootId': 'b', 'incarnation': incarnation, 'labels': {'zone': 'a', 'tier': 'gold'}}, token=token)['epoch']
+
+
+epoch = register()
 sequence = 0
 
 
@@ -19,6 +23,19 @@ def sync(engines=()):
 
 
 if sys.argv[1] == 'capacity':
+    end = time.time() + 20  # until the coordinator has read the bounds
+    while True:
+        shown = must('HostService/Get', {'id': host}, token=tok('admin'))['host']
+        if shown.get('cut'):
+            break
+        if time.time() > end:
+            fault(f'nothing is cut of a host of 1 PiB: {shown["account"]["limit"]}')
+        time.sleep(0.5)
+        register()
+    print('cut:', shown['cut'])
+    if 'tier' in shown.get('labels', {}) or 'custom' in shown['account']['limit'] or int(shown['account']['limit']['memoryBytes']) != 64 << 20:
+        fault(f'it goes beyond its identity: {shown["labels"]} {shown["account"]["limit"]}')
+
     def beat():
         while True:
             sync()
@@ -41,5 +58,9 @@ else:
         time.sleep(1)
     status, answer = call('AllocationService/Allocate', {'labels': {'user': 'alice'}, 'resource': {'memoryBytes': '1048576'}, 'host': {'id': 'h1'}}, token=tok('alice'))
     print('alice now:', status, answer.get('message', 'granted'))
+    booked = must('AllocationService/Get', {'id': i}, token=tok('admin'))['allocation']
+    print('the engine counts for', booked['labels'], booked['entitled'], 'and claims', booked.get('claimed'))
+    if booked['labels'].get('user') == 'alice' or 'claimed' not in booked:
+        fault('an engine that a host made up counts for alice')
     if status != 200:
         fault('alice is refused for an engine that a host made up: ' + answer.get('message', ''))

@@ -328,6 +328,7 @@ type Additions struct {
 	Measured      *v1.Resource `protobuf:"bytes,1003,opt,name=measured,proto3" json:"measured,omitempty"`
 	MeasuredPeak  *v1.Resource `protobuf:"bytes,1004,opt,name=measured_peak,json=measuredPeak,proto3" json:"measured_peak,omitempty"`
 	StopError     string       `protobuf:"bytes,1005,opt,name=stop_error,json=stopError,proto3" json:"stop_error,omitempty"`
+	Claimed       *v1.Claim    `protobuf:"bytes,1006,opt,name=claimed,proto3" json:"claimed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -402,6 +403,13 @@ func (x *Additions) GetStopError() string {
 		return x.StopError
 	}
 	return ""
+}
+
+func (x *Additions) GetClaimed() *v1.Claim {
+	if x != nil {
+		return x.Claimed
+	}
+	return nil
 }
 
 // QuotaRecord is a rule that came over the API. Rules from files stay in their files.
@@ -632,7 +640,7 @@ const file_bursar_store_v1_record_proto_rawDesc = "" +
 	"\tstop_time\x18\x0f \x01(\v2\x1a.google.protobuf.TimestampR\bstopTime\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x82\x02\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xaf\x02\n" +
 	"\tAdditions\x12\"\n" +
 	"\ferror_output\x18\xe8\a \x01(\tR\verrorOutput\x12\x1e\n" +
 	"\n" +
@@ -641,7 +649,8 @@ const file_bursar_store_v1_record_proto_rawDesc = "" +
 	"\bmeasured\x18\xeb\a \x01(\v2\x13.bursar.v1.ResourceR\bmeasured\x129\n" +
 	"\rmeasured_peak\x18\xec\a \x01(\v2\x13.bursar.v1.ResourceR\fmeasuredPeak\x12\x1e\n" +
 	"\n" +
-	"stop_error\x18\xed\a \x01(\tR\tstopError\"Q\n" +
+	"stop_error\x18\xed\a \x01(\tR\tstopError\x12+\n" +
+	"\aclaimed\x18\xee\a \x01(\v2\x10.bursar.v1.ClaimR\aclaimed\"Q\n" +
 	"\vQuotaRecord\x12&\n" +
 	"\x05quota\x18\x01 \x01(\v2\x10.bursar.v1.QuotaR\x05quota\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\x04R\brevision\"A\n" +
@@ -681,8 +690,9 @@ var file_bursar_store_v1_record_proto_goTypes = []any{
 	(*durationpb.Duration)(nil),   // 9: google.protobuf.Duration
 	(*timestamppb.Timestamp)(nil), // 10: google.protobuf.Timestamp
 	(*v1.Resource)(nil),           // 11: bursar.v1.Resource
-	(*v1.Quota)(nil),              // 12: bursar.v1.Quota
-	(*v1.Provider)(nil),           // 13: bursar.v1.Provider
+	(*v1.Claim)(nil),              // 12: bursar.v1.Claim
+	(*v1.Quota)(nil),              // 13: bursar.v1.Quota
+	(*v1.Provider)(nil),           // 14: bursar.v1.Provider
 }
 var file_bursar_store_v1_record_proto_depIdxs = []int32{
 	7,  // 0: bursar.store.v1.AllocationRecord.allocation:type_name -> bursar.v1.Allocation
@@ -699,14 +709,15 @@ var file_bursar_store_v1_record_proto_depIdxs = []int32{
 	10, // 11: bursar.store.v1.HostRecord.stop_time:type_name -> google.protobuf.Timestamp
 	11, // 12: bursar.store.v1.Additions.measured:type_name -> bursar.v1.Resource
 	11, // 13: bursar.store.v1.Additions.measured_peak:type_name -> bursar.v1.Resource
-	12, // 14: bursar.store.v1.QuotaRecord.quota:type_name -> bursar.v1.Quota
-	13, // 15: bursar.store.v1.ProviderRecord.provider:type_name -> bursar.v1.Provider
-	10, // 16: bursar.store.v1.RefusalRecord.time:type_name -> google.protobuf.Timestamp
-	17, // [17:17] is the sub-list for method output_type
-	17, // [17:17] is the sub-list for method input_type
-	17, // [17:17] is the sub-list for extension type_name
-	17, // [17:17] is the sub-list for extension extendee
-	0,  // [0:17] is the sub-list for field type_name
+	12, // 14: bursar.store.v1.Additions.claimed:type_name -> bursar.v1.Claim
+	13, // 15: bursar.store.v1.QuotaRecord.quota:type_name -> bursar.v1.Quota
+	14, // 16: bursar.store.v1.ProviderRecord.provider:type_name -> bursar.v1.Provider
+	10, // 17: bursar.store.v1.RefusalRecord.time:type_name -> google.protobuf.Timestamp
+	18, // [18:18] is the sub-list for method output_type
+	18, // [18:18] is the sub-list for method input_type
+	18, // [18:18] is the sub-list for extension type_name
+	18, // [18:18] is the sub-list for extension extendee
+	0,  // [0:18] is the sub-list for field type_name
 }
 
 func init() { file_bursar_store_v1_record_proto_init() }

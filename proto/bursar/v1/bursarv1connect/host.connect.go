@@ -49,6 +49,8 @@ const (
 	HostServiceUncordonProcedure = "/bursar.v1.HostService/Uncordon"
 	// HostServiceDrainProcedure is the fully-qualified name of the HostService's Drain RPC.
 	HostServiceDrainProcedure = "/bursar.v1.HostService/Drain"
+	// HostServiceAcceptProcedure is the fully-qualified name of the HostService's Accept RPC.
+	HostServiceAcceptProcedure = "/bursar.v1.HostService/Accept"
 )
 
 // HostServiceClient is a client for the bursar.v1.HostService service.
@@ -70,6 +72,9 @@ type HostServiceClient interface {
 	Uncordon(context.Context, *v1.UncordonRequest) (*v1.UncordonResponse, error)
 	// Drain cordons a host and tells its agent, so that its engines can end.
 	Drain(context.Context, *v1.DrainRequest) (*v1.DrainResponse, error)
+	// Accept believes what a host's agent claims of engines that no seal vouches for: from then on
+	// they count for the users that it names. See Allocation.claimed.
+	Accept(context.Context, *v1.AcceptRequest) (*v1.AcceptResponse, error)
 }
 
 // NewHostServiceClient constructs a client for the bursar.v1.HostService service. By default, it
@@ -133,6 +138,12 @@ func NewHostServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 			connect.WithSchema(hostServiceMethods.ByName("Drain")),
 			connect.WithClientOptions(opts...),
 		),
+		accept: connect.NewClient[v1.AcceptRequest, v1.AcceptResponse](
+			httpClient,
+			baseURL+HostServiceAcceptProcedure,
+			connect.WithSchema(hostServiceMethods.ByName("Accept")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
@@ -146,6 +157,7 @@ type hostServiceClient struct {
 	cordon     *connect.Client[v1.CordonRequest, v1.CordonResponse]
 	uncordon   *connect.Client[v1.UncordonRequest, v1.UncordonResponse]
 	drain      *connect.Client[v1.DrainRequest, v1.DrainResponse]
+	accept     *connect.Client[v1.AcceptRequest, v1.AcceptResponse]
 }
 
 // Register calls bursar.v1.HostService.Register.
@@ -220,6 +232,15 @@ func (c *hostServiceClient) Drain(ctx context.Context, req *v1.DrainRequest) (*v
 	return nil, err
 }
 
+// Accept calls bursar.v1.HostService.Accept.
+func (c *hostServiceClient) Accept(ctx context.Context, req *v1.AcceptRequest) (*v1.AcceptResponse, error) {
+	response, err := c.accept.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
 // HostServiceHandler is an implementation of the bursar.v1.HostService service.
 type HostServiceHandler interface {
 	// Register announces an agent's host. It is repeated at every start of the agent and whenever
@@ -239,6 +260,9 @@ type HostServiceHandler interface {
 	Uncordon(context.Context, *v1.UncordonRequest) (*v1.UncordonResponse, error)
 	// Drain cordons a host and tells its agent, so that its engines can end.
 	Drain(context.Context, *v1.DrainRequest) (*v1.DrainResponse, error)
+	// Accept believes what a host's agent claims of engines that no seal vouches for: from then on
+	// they count for the users that it names. See Allocation.claimed.
+	Accept(context.Context, *v1.AcceptRequest) (*v1.AcceptResponse, error)
 }
 
 // NewHostServiceHandler builds an HTTP handler from the service implementation. It returns the path
@@ -298,6 +322,12 @@ func NewHostServiceHandler(svc HostServiceHandler, opts ...connect.HandlerOption
 		connect.WithSchema(hostServiceMethods.ByName("Drain")),
 		connect.WithHandlerOptions(opts...),
 	)
+	hostServiceAcceptHandler := connect.NewUnaryHandlerSimple(
+		HostServiceAcceptProcedure,
+		svc.Accept,
+		connect.WithSchema(hostServiceMethods.ByName("Accept")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/bursar.v1.HostService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case HostServiceRegisterProcedure:
@@ -316,6 +346,8 @@ func NewHostServiceHandler(svc HostServiceHandler, opts ...connect.HandlerOption
 			hostServiceUncordonHandler.ServeHTTP(w, r)
 		case HostServiceDrainProcedure:
 			hostServiceDrainHandler.ServeHTTP(w, r)
+		case HostServiceAcceptProcedure:
+			hostServiceAcceptHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -355,4 +387,8 @@ func (UnimplementedHostServiceHandler) Uncordon(context.Context, *v1.UncordonReq
 
 func (UnimplementedHostServiceHandler) Drain(context.Context, *v1.DrainRequest) (*v1.DrainResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("bursar.v1.HostService.Drain is not implemented"))
+}
+
+func (UnimplementedHostServiceHandler) Accept(context.Context, *v1.AcceptRequest) (*v1.AcceptResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("bursar.v1.HostService.Accept is not implemented"))
 }

@@ -1,0 +1,6 @@
+-- The secret keys with which this store's coordinators seal grants, see package seal: the newest first, 32 bytes each. The next
+-- leadership makes the first one.
+
+-- +goose Up
+
+ALTER TABLE meta ADD COLUMN seal_keys BYTEA NOT NULL DEFAULT '';
