@@ -108,8 +108,8 @@ func (a *Agent) identify(ctx context.Context, request *bursarv1.ConfirmRequest) 
 	return &bursarv1.Process{Pid: found.PID, StartTime: found.StartTime, Cgroup: cgroup, BootId: a.bootID, Uid: &found.UID, Verified: true}, nil
 }
 
-// claimAndShow shows the process that a call is about to confirm for an allocation. If it is another
-// allocation's, or another call is about to confirm it for one, it returns that one's id. Otherwise
+// claimAndShow shows the process that a call is about to confirm for an allocation. If it is
+// another allocation's, or another call is about to confirm it for one, it returns that one's id. Otherwise
 // the call must end the claim when the engine is known or was refused.
 func (a *Agent) claimAndShow(id string, process *bursarv1.Process) (done func(), other string) {
 	a.locked(func(t *tracker.Tracker) {

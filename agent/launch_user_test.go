@@ -36,11 +36,11 @@ yarn:x:990:990::/:/bin/sh
 yarnalias:x:990:990::/:/bin/sh
 hadoop:x:995:995::/:/bin/sh
 ecm:x:999:999::/:/bin/sh
-alice:x:1000:1000::/home/alice:/bin/sh
-alias:x:1000:27::/home/alice:/bin/sh
-bob:x:1004:1004::/home/bob:/bin/sh
-1004:x:61004:61004::/home/1004:/bin/sh
-01004:x:61005:61005::/home/01004:/bin/sh
+alice:x:1000:1000::/srv/alice:/bin/sh
+alias:x:1000:27::/srv/alice:/bin/sh
+bob:x:1004:1004::/srv/bob:/bin/sh
+1004:x:61004:61004::/srv/1004:/bin/sh
+01004:x:61005:61005::/srv/01004:/bin/sh
 `
 
 // A name is a name: each row is a caller, a name, and the uid that an engine runs as, or what the

@@ -174,8 +174,8 @@ func chmodSocket(path string, mode fs.FileMode) error {
 	return os.Chmod("/proc/self/fd/"+strconv.Itoa(fd), mode) //nolint:wrapcheck // such a descriptor cannot be changed by itself
 }
 
-// GroupNumber is the number of a group of this machine, which is given by its name, or by its number
-// if no group has that for a name.
+// GroupNumber is the number of a group of this machine. The group is given by its name, or by its
+// number if no group has that for a name.
 func GroupNumber(group string, refuse Refuse) (int, error) {
 	found, err := user.LookupGroup(group)
 	if err != nil {

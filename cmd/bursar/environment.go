@@ -23,7 +23,8 @@ func inherited() []string {
 	})
 }
 
-// namedVariables are the variables that --env names, in its order: NAME=VALUE, or NAME for the value here.
+// namedVariables are the variables that --env names, in its order: NAME=VALUE, or NAME for the
+// value here.
 func namedVariables(list []string) (pairs []string, err error) {
 	for _, pair := range list {
 		name, _, given := strings.Cut(pair, "=")

@@ -63,8 +63,8 @@ type Rivals struct {
 	peers   int       // healthy coordinators of the own cluster, without this one
 }
 
-// Peers is how many other coordinators of this one's cluster are healthy, by Consul's word. Those of
-// earlier versions do not count.
+// Peers is how many other coordinators of this one's cluster are healthy, by Consul's word. Those
+// of earlier versions do not count.
 func (r *Rivals) Peers() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
