@@ -79,6 +79,18 @@ func effects() map[string]struct {
 			func(c *Config) { c.Engines.Policies = []PolicyConfig{{OnOverUse: "kill"}} },
 			func(a *Agent, _ *watching) any { return a.settings().policies.For(nil).Action == policy.Kill }, true,
 		},
+		"engines.minUserId": {
+			func(c *Config) { c.Engines.MinUserID = 2000 },
+			func(a *Agent, _ *watching) any { return a.settings().Engines.MinUserID }, int64(2000),
+		},
+		"engines.systemUsers": {
+			func(c *Config) { c.Engines.SystemUsers = []string{"hadoop"} },
+			func(a *Agent, _ *watching) any { return len(a.settings().Engines.SystemUsers) }, 1,
+		},
+		"engines.bannedUsers": {
+			func(c *Config) { c.Engines.BannedUsers = []string{"nobody"} },
+			func(a *Agent, _ *watching) any { return a.settings().Engines.BannedUsers[0] }, "nobody",
+		},
 		"workDirs": {
 			func(c *Config) { c.WorkDirs = []WorkDir{{Path: "/", MinFree: "100%", MinFreeInodes: "100%"}} },
 			func(a *Agent, _ *watching) any { return a.tracker.Sample().GetRefusal() != "" }, true,
