@@ -143,9 +143,7 @@ type Wishes struct {
 
 // Process identifies an engine's process across pid reuse.
 type Process struct {
-	PID int32
-	// Verified: the host's agent has seen the process, and that it is the caller's.
-	Verified  bool
+	PID       int32
 	StartTime uint64 // clock ticks after boot
 	Cgroup    string // its own, or empty
 	BootID    string
