@@ -171,6 +171,7 @@ func TestWhatAnEngineWroteIsShownToItsUserOperatorsAndAdminsAlone(t *testing.T) 
 var unasked = map[protoreflect.FullName]string{
 	"bursar.v1.AllocationService.Allocate": "an allocation that has just begun; a repeat of one that ended is in TestARepeatedRequestShowsNoOutput",
 	"bursar.v1.AllocationService.Await":    "an allocation that waits or has been granted",
+	"bursar.v1.HostService.Accept":         "engines that run",
 	"bursar.v1.HostService.Sync":           "allocations to start: they have no output yet",
 	"bursar.v1.EngineService.Launch":       "an agent's: one that has just begun",
 }

@@ -172,6 +172,12 @@ func TestAnEngineThatTheLedgerDoesNotKnowIsTakenOver(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if got := other.get(a.GetId()); got.GetLabels()["user"] != "@h1" || !cmp.Equal(got.GetClaimed().GetLabels(), grant.GetLabels()) || got.GetEntitled().GetMemoryBytes() != mib {
+		t.Errorf("on its agent's word it is %v", got)
+	}
+	if _, err := other.hosts.Accept(t.Context(), &bursarv1.AcceptRequest{HostId: "h1", Ids: []string{a.GetId()}}); err != nil {
+		t.Fatal(err)
+	}
 	got := other.get(a.GetId())
 	if got.GetState() != active || got.GetProcess().GetPid() != 10 || !cmp.Equal(got.GetLabels(), grant.GetLabels()) ||
 		got.GetEntitled().GetMemoryBytes() != mib || got.GetRequestId() != "r" {

@@ -346,8 +346,8 @@ func TestAnAgentsRecordIsTakenInBounds(t *testing.T) {
 		req.Sample.Degraded = map[string]string{"psi": strings.Repeat("y", 10_000)}
 	})
 	got := f.get(running.GetId())
-	if got.GetState() != bursarv1.AllocationState_ALLOCATION_STATE_ACTIVE || len(got.GetAddress()) != 512 || len(got.GetCaller()) != 256 ||
-		got.GetRequestId() != "" || len(got.GetApplicationIds()) != 64 {
+	if got.GetState() != bursarv1.AllocationState_ALLOCATION_STATE_ACTIVE || len(got.GetAddress()) != 512 || len(got.GetClaimed().GetCaller()) != 256 ||
+		got.GetClaimed().GetRequestId() != "" || len(got.GetApplicationIds()) != 64 {
 		t.Errorf("it is taken over as %v", got)
 	}
 	if stops := res.GetStops(); len(stops) != 1 || stops[0].GetGrace().AsDuration() != 10*time.Second || stops[0].GetReason() == "" {

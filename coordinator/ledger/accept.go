@@ -48,6 +48,9 @@ func (l *Ledger) adoptUnvouched(h *host, r *EngineReport, sampled bool, in *inta
 	a.Caller, a.RequestID, a.Priority, a.Requested = hostUser+h.ID, "", 0, resource.Resource{}
 	a.Entitled = resource.Resource{Vector: within(claim.Entitled.Vector, *in.claimable)}
 	a.Reason = "adopted on its agent's word: no seal vouches for what the agent claims"
+	if r.Without != "" {
+		a.Reason += ", without what was damaged or too large there: " + r.Without
+	}
 	e := l.putAdopted(h, &a)
 	if e == nil {
 		return
