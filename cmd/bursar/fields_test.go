@@ -77,6 +77,7 @@ func TestEveryFieldThatHasAFlagIsNamedByIt(t *testing.T) {
 		"host cordon":   {[]proto.Message{&bursarv1.CordonRequest{}}, "host_id"},
 		"host uncordon": {[]proto.Message{&bursarv1.UncordonRequest{}}, "host_id"},
 		"host drain":    {[]proto.Message{&bursarv1.DrainRequest{}}, "host_id"},
+		"host accept":   {[]proto.Message{&bursarv1.AcceptRequest{}}, "host_id ids["},
 		"host remove":   {[]proto.Message{&bursarv1.DeregisterRequest{}}, "host_id"},
 	} {
 		cli := newCLI(streams{})

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -208,7 +209,7 @@ accepts all on the host. Look at them first, with
 				return err
 			}
 			all := &bursarv1.AcceptResponse{}
-			for rest := args[1:]; ; {
+			for rest, left := args[1:], int64(math.MaxInt64); ; left = all.GetLeft() {
 				res, err := cl.Hosts().Accept(cmd.Context(), &bursarv1.AcceptRequest{HostId: host, Ids: rest})
 				if err != nil {
 					return err
@@ -217,7 +218,7 @@ accepts all on the host. Look at them first, with
 				for _, a := range res.GetAccepted() {
 					rest = slices.DeleteFunc(slices.Clone(rest), func(id string) bool { return id == a.GetId() })
 				}
-				if res.GetLeft() == 0 || len(res.GetAccepted()) == 0 || len(args) > 1 && len(rest) == 0 {
+				if res.GetLeft() <= 0 || res.GetLeft() >= left || len(res.GetAccepted()) == 0 || len(args) > 1 && len(rest) == 0 {
 					break
 				}
 			}

@@ -145,7 +145,7 @@ func printing(dir string) map[string][]string {
 		"renew": {id}, "resize": {id, "-m", "1MiB"}, "stop": {id}, "explain": {id}, "status": {}, "hosts": {}, "allocations": {}, "quotas": {}, "queues": {}, "providers": {},
 		"watch": {}, "audit": {}, "quota set": {"user=a", "--memory", "1GiB"}, "quota apply": {"-f", quotas}, "quota delete": {"user=a"},
 		"provider set": {"yarn:a", "addresses=http://rm:8088"}, "provider check": {"yarn:a"}, "queues check": {}, "provider delete": {"yarn:a"},
-		"host cordon": {"a"}, "host uncordon": {"a"}, "host drain": {"a"}, "host remove": {"a"},
+		"host cordon": {"a"}, "host uncordon": {"a"}, "host drain": {"a"}, "host accept": {"a"}, "host remove": {"a"},
 
 		"queues decode": nil, "token create": nil, "token list": nil, "token revoke": nil, "store copy": nil, "store info": nil, "store epoch": nil, "store set-aside": nil, "dev": nil, "coordinator": nil, "coordinator migrate": nil, "agent": nil,
 		"version": nil, "linkis check": nil, // what its database says: TestNothingInLinkissTablesMovesTheCursor
