@@ -65,7 +65,11 @@ func streaming[Q, R any](client connect.HTTPClient, url string, options ...conne
 // isNew reports whether the version before does not have a procedure: whether it is not in
 // proto/baseline.binpb.
 func isNew(procedure string) bool {
-	return procedure == bursarv1connect.AllocationServiceAwaitProcedure || procedure == bursarv1connect.AllocationServiceLeaveProcedure
+	switch procedure {
+	case bursarv1connect.AllocationServiceAwaitProcedure, bursarv1connect.AllocationServiceLeaveProcedure, bursarv1connect.HostServiceAcceptProcedure:
+		return true
+	}
+	return false
 }
 
 // unaryProcedures are those of the contract with one answer, each with what makes its client.
