@@ -4,10 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
+	"syscall"
 )
 
-// ErrDevice refuses a device, a socket or a directory.
+// ErrDevice refuses a device or a socket.
 var ErrDevice = errors.New("want a file, a named pipe or -")
 
 // ErrTooLarge refuses what has more bytes than it may.
@@ -31,7 +33,10 @@ func OpenInput(path string) (*os.File, error) {
 	if err != nil {
 		return nil, err //nolint:wrapcheck // it names the file
 	}
-	if mode := info.Mode(); !mode.IsRegular() && mode&os.ModeNamedPipe == 0 {
+	switch mode := info.Mode(); {
+	case mode.IsDir():
+		return nil, &fs.PathError{Op: "read", Path: path, Err: syscall.EISDIR}
+	case !mode.IsRegular() && mode&os.ModeNamedPipe == 0:
 		return nil, fmt.Errorf("%s: %w", path, ErrDevice)
 	}
 	return os.Open(path) //nolint:gosec,wrapcheck // the user's own choice; it names the file

@@ -23,7 +23,10 @@ func TestAnInputHasABound(t *testing.T) {
 	if _, err := regularfile.ReadInput(file, 4); !errors.Is(err, regularfile.ErrTooLarge) || !strings.Contains(err.Error(), file) || !strings.Contains(err.Error(), "at most 4") {
 		t.Errorf("above the bound: %v", err)
 	}
-	for _, endless := range []string{"/dev/zero", "/dev/full", dir} {
+	if _, err := regularfile.ReadInput(dir, 5); !errors.Is(err, syscall.EISDIR) || !strings.Contains(err.Error(), dir) {
+		t.Errorf("a directory: %v", err)
+	}
+	for _, endless := range []string{"/dev/zero", "/dev/full"} {
 		if _, err := regularfile.ReadInput(endless, 5); !errors.Is(err, regularfile.ErrDevice) {
 			t.Errorf("%s: %v", endless, err)
 		}
