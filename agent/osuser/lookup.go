@@ -162,7 +162,7 @@ func (u Users) find(ctx context.Context, k key) (User, error) {
 	if err != nil {
 		return User{}, fmt.Errorf("look up user %s: %w", k, err)
 	}
-	// For other texts, such as " 7" or a name in other letters, getent answers with another account.
+	// For other texts, such as " 7" or a name in other letters, getent finds another account.
 	if found, ok := findUser(bytes.NewReader(out), k); ok {
 		return found, nil
 	}

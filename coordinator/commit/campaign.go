@@ -74,7 +74,7 @@ func (c *Campaign) Run(ctx context.Context, first chan<- error) error {
 }
 
 // errLockLost ends a leadership whose term is over.
-var errLockLost = errors.New("Consul: the lock on the lead was lost")
+var errLockLost = errors.New("the lock on the lead was lost in Consul")
 
 // errUnreached ends the leadership of a coordinator that only Consul and the store can reach.
 var errUnreached = errors.New("no caller and no other coordinator has reached this coordinator, although others are there: they shall lead; see its address and the network")
@@ -99,7 +99,7 @@ func (c *Campaign) lead(ctx context.Context, term election.Term, first chan<- er
 				defer close(announced)
 				c.announce(announcing, term, meta)
 			}()
-			err, again := c.awaitEnd(term, leadership)
+			again, err := c.awaitEnd(term, leadership)
 			c.Loop.setEnded(meta.Epoch, err)
 			stop()
 			<-announced // otherwise it would be announced after the term
@@ -130,31 +130,31 @@ func (c *Campaign) lead(ctx context.Context, term election.Term, first chan<- er
 
 // awaitEnd waits for the end of a leadership, and returns why it ended. again says that another
 // leadership may follow in the same term.
-func (c *Campaign) awaitEnd(term election.Term, leadership *Term) (why error, again bool) {
+func (c *Campaign) awaitEnd(term election.Term, leadership *Term) (again bool, why error) {
 	began := time.Now()
 	unreached, stop := c.watchUnreached(began)
 	defer stop()
 	select {
 	case <-unreached:
 		c.Loop.StepDown()
-		return errUnreached, false
+		return false, errUnreached
 	case err := <-leadership.over:
 		switch {
 		case errors.Is(err, store.ErrDeposed):
-			return fmt.Errorf("another coordinator has begun to lead on this store (if that repeats, two clusters share it, or two coordinators are alone on it): %w", err), false
+			return false, fmt.Errorf("another coordinator has begun to lead on this store (if that repeats, two clusters share it, or two coordinators are alone on it): %w", err)
 		case isFault(err):
 			// the request to blame is refused now: no other coordinator has to find that out
-			return err, true
+			return true, err
 		case errors.Is(err, store.ErrUnknownOutcome), errors.Is(err, store.ErrAway), errors.Is(err, context.DeadlineExceeded),
 			time.Since(began) < steadyAfter:
-			return err, false
+			return false, err
 		}
-		return err, true
+		return true, err
 	case <-term.Over():
 		c.Loop.StepDown()
-		return errLockLost, false
+		return false, errLockLost
 	case <-c.Loop.done:
-		return core.ErrStopping, false
+		return false, core.ErrStopping
 	}
 }
 

@@ -31,7 +31,7 @@ func endReason(why error) string {
 	switch {
 	case why == nil:
 		return "it was handed over"
-	case errors.Is(why, errLockLost):
+	case errors.Is(why, errLockLost), errors.Is(why, errUnreached):
 		return why.Error()
 	case errors.Is(why, core.ErrStopping):
 		return "the coordinator was told to stop"

@@ -50,12 +50,7 @@ func (e *ConsulElection) Campaign(ctx context.Context) (Term, error) {
 	}
 	var othersUntil time.Time // others go first, if this one is not prepared
 	for {
-		e.mu.Lock()
-		now, changed, yields := e.reading, e.changed, e.yields
-		if now.holder == "" && e.others {
-			e.others, othersUntil = false, time.Now().Add(preparedFirst)
-		}
-		e.mu.Unlock()
+		now, changed, yields := e.look(&othersUntil)
 		var again time.Duration
 		switch {
 		case now.refusal != nil:
@@ -81,6 +76,18 @@ func (e *ConsulElection) Campaign(ctx context.Context) (Term, error) {
 			return nil, err
 		}
 	}
+}
+
+// look returns the last reading of the key, with what is closed when it changes, and whether this
+// coordinator yields to another cluster. If a leader has just gone, it says until when others go
+// first.
+func (e *ConsulElection) look(othersUntil *time.Time) (now reading, changed <-chan struct{}, yields bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.reading.holder == "" && e.others {
+		e.others, *othersUntil = false, time.Now().Add(preparedFirst)
+	}
+	return e.reading, e.changed, e.yields
 }
 
 // isLeftover reports that the key is held by a session of this coordinator's own, of a term that

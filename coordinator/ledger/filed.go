@@ -232,7 +232,7 @@ func (f *Filed) orderHosts() {
 	for h := range f.hosts {
 		slices.SortFunc(h.entries, byID)
 		for i, e := range h.entries {
-			e.hostIndex = int32(i) //nolint:gosec // see mostEngines
+			e.hostIndex = int32(i) // see mostEngines
 		}
 	}
 	clear(f.hosts)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -43,7 +44,7 @@ func TestASealVouchesForItsGrantAlone(t *testing.T) {
 		"id":   func(a *ledger.Allocation) { a.ID++ },
 		"user": func(a *ledger.Allocation) { a.Labels = label.Of("user", "bob") },
 		"another key": func(a *ledger.Allocation) {
-			a.Labels = append(a.Labels[:len(a.Labels):len(a.Labels)], label.Label{Key: "zz", Value: "1"})
+			a.Labels = append(slices.Clip(a.Labels), label.Label{Key: "zz", Value: "1"})
 		},
 		"memory":    func(a *ledger.Allocation) { a.Entitled.Vector = a.Entitled.WithMemory(1 << 50) },
 		"a zero":    func(a *ledger.Allocation) { a.Entitled.Vector = a.Entitled.With("gpu", 0) },

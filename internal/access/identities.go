@@ -221,6 +221,21 @@ func (l identityYAML) rights(a *identity.Actor) *wrongField {
 		return &wrongField{"host", fmt.Sprintf("means nothing for the role %s: want it for agent only", a.Role)}
 	}
 	a.Host = l.Host.String()
+	if wrong := l.actsAs(a); wrong != nil {
+		return wrong
+	}
+	if l.Priority.IsSet() {
+		may, wrong := l.Priority.Bool()
+		if wrong != "" {
+			return &wrongField{"priority", wrong}
+		}
+		a.Priority = may
+	}
+	return nil
+}
+
+// actsAs reads the users that an identity may act as.
+func (l identityYAML) actsAs(a *identity.Actor) *wrongField {
 	for i, user := range l.Users {
 		switch {
 		case user.String() == "":
@@ -230,13 +245,6 @@ func (l identityYAML) rights(a *identity.Actor) *wrongField {
 		default:
 			a.Users = append(a.Users, user.String())
 		}
-	}
-	if l.Priority.IsSet() {
-		may, wrong := l.Priority.Bool()
-		if wrong != "" {
-			return &wrongField{"priority", wrong}
-		}
-		a.Priority = may
 	}
 	return nil
 }

@@ -76,7 +76,7 @@ func (c *Client) Watch(ctx context.Context, w Watch) error {
 	}
 	for {
 		asked := time.Now()
-		if hurried, _ := w.hurried(); hurried {
+		if w.hurried() {
 			index = 0
 		}
 		meta, err := c.ask(ctx, w, index, wait)
@@ -102,7 +102,8 @@ func (c *Client) Watch(ctx context.Context, w Watch) error {
 			}
 			index = nextIndex(index, meta.LastIndex)
 		}
-		if hurried, _ := w.hurried(); hurried && err == nil {
+		hurried := w.hurried()
+		if hurried && err == nil {
 			rest = hurriedGap - time.Since(asked)
 		} else if hurried {
 			rest = min(rest, hurriedTime)
@@ -114,20 +115,20 @@ func (c *Client) Watch(ctx context.Context, w Watch) error {
 }
 
 // hurried is Hurried with its default.
-func (w Watch) hurried() (hurried bool, changed <-chan struct{}) {
+func (w Watch) hurried() bool {
 	if w.Hurried == nil {
-		return false, nil
+		return false
 	}
-	return w.Hurried()
+	hurried, _ := w.Hurried()
+	return hurried
 }
 
 // ask gives Consul the time to hold the question, what it adds to spread the answers (a
 // sixteenth), and that of a call. The error is errHurry if the answer is needed sooner.
 func (c *Client) ask(ctx context.Context, w Watch, index uint64, wait time.Duration) (*api.QueryMeta, error) {
 	deadline := c.config.Timeout
-	hurried, _ := w.hurried()
 	switch {
-	case hurried:
+	case w.hurried():
 		deadline = min(deadline, hurriedTime)
 	case index > 0 && w.Hurried != nil:
 		deadline = wait + wait/16 + min(deadline, lateAnswer)
