@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"net"
+	"net/netip"
 	"strconv"
 	"sync"
 	"time"
@@ -13,6 +15,7 @@ import (
 	"github.com/bursar/bursar/agent/osuser"
 	"github.com/bursar/bursar/internal/admission"
 	"github.com/bursar/bursar/internal/identity"
+	"github.com/bursar/bursar/internal/sockdiag"
 	"github.com/bursar/bursar/internal/subuid"
 )
 
@@ -64,6 +67,8 @@ type Peers struct {
 	account func(uid uint32, name string) string
 	// owner is what a user counts on whose name is not known.
 	owner func(uid uint32) string
+	// dialer is the user at the remote end of a connection of TCP within this machine.
+	dialer func(remote, local netip.AddrPort) (uid uint32, err error)
 
 	mu      sync.Mutex
 	trusted []string         // guarded by mu; names and uids
@@ -107,7 +112,7 @@ func newPeers(hostID string, self uint32, trusted []string) *Peers {
 	users := osuser.Users{Pace: rate.NewLimiter(lookupRate, lookupBurst), Slots: make(chan struct{}, LookupsAtOnce)}
 	ranges := subuid.New(subuid.Path, time.Now)
 	return &Peers{
-		hostID: hostID, self: self, trusted: trusted, lookup: users.NameOf, inFile: users.NameOfFile, account: ranges.Account, owner: ranges.Owner,
+		hostID: hostID, self: self, trusted: trusted, lookup: users.NameOf, inFile: users.NameOfFile, account: ranges.Account, owner: ranges.Owner, dialer: sockdiag.Owner,
 		known: make(map[uint32]known), lookups: make(map[uint32]chan struct{}), owners: make(map[uint32]admission.Caller),
 	}
 }
@@ -227,6 +232,23 @@ func (p *Peers) loopback() *Caller {
 	c.TCP = true
 	c.account = admission.Caller{ID: "loopback", Name: c.Actor.Name}
 	return c
+}
+
+// dialed is the caller at the other end of a connection over TCP. It may do what all of these may,
+// and counts on the user who has opened the connection, if the kernel still knows that.
+func (p *Peers) dialed(local *Caller, conn net.Conn) *Caller {
+	other, err := netip.ParseAddrPort(conn.RemoteAddr().String())
+	own, ownErr := netip.ParseAddrPort(conn.LocalAddr().String())
+	if err != nil || ownErr != nil {
+		return local
+	}
+	uid, err := p.dialer(other, own)
+	if err != nil {
+		return local
+	}
+	c, owner := *local, p.owner(uid)
+	c.account = admission.Caller{ID: "loopback/" + owner, Name: c.Actor.Name + " (user " + owner + ")"}
+	return &c
 }
 
 // NewCaller returns a caller with the uid, whose use is counted on an account unless they are

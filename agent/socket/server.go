@@ -82,7 +82,7 @@ type Server struct {
 
 	options     Options
 	connections *admission.Connections
-	local       *Caller       // all callers over TCP
+	local       *Caller       // what all callers over TCP may do
 	lookups     chan struct{} // one element: a caller over TCP is being looked up
 	endpoint    endpoint
 	listeners   []net.Listener
@@ -199,7 +199,8 @@ func (s *Server) HTTP(socket bool) *http.Server {
 		Handler:           s.limited(handler),
 		ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: 16 << 10,
 		Protocols: protocols, HTTP2: &http.HTTP2Config{
-			MaxConcurrentStreams: 256, MaxReceiveBufferPerConnection: receiveBuffer, MaxReceiveBufferPerStream: receiveBuffer,
+			MaxConcurrentStreams: s.options.Limits.Calls, MaxReadFrameSize: 16 << 10,
+			MaxReceiveBufferPerConnection: receiveBuffer, MaxReceiveBufferPerStream: receiveBuffer,
 		},
 		BaseContext: func(net.Listener) context.Context { return s.calls },
 		ConnContext: s.connContext,
@@ -216,6 +217,8 @@ func (s *Server) connContext(ctx context.Context, conn net.Conn) context.Context
 		ctx, conn = WithProcess(ctx, c.process), c.Connection
 		if c.uid != nil {
 			ctx = context.WithValue(ctx, uidKey{}, *c.uid)
+		} else {
+			ctx = WithCaller(ctx, c.local)
 		}
 	}
 	return s.connections.Context(ctx, conn)
@@ -223,9 +226,12 @@ func (s *Server) connContext(ctx context.Context, conn net.Conn) context.Context
 
 // identified looks up who makes a request, and what they may do now.
 func (s *Server) identified(r *http.Request) (*http.Request, *Caller) {
-	c := s.local
+	c := CallerOf(r.Context()) // of a connection over TCP
 	if uid, ok := r.Context().Value(uidKey{}).(uint32); ok {
 		c = s.Peers.Caller(r.Context(), uid)
+	}
+	if c == nil {
+		c = s.local
 	}
 	return r.WithContext(WithCaller(r.Context(), c)), c
 }
@@ -237,7 +243,8 @@ func (s *Server) limited(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.handlers.Add(1)
 		defer s.handlers.Done()
-		defer s.connections.Begin(r.Context())()
+		r, over := s.connections.Start(r)
+		defer over()
 		answer := admission.NewWriter(w, writeTimeout)
 		body := admission.WithoutTrailers(r)
 		r, c := s.identified(r)
@@ -258,10 +265,11 @@ func (s *Server) limited(next http.Handler) http.Handler {
 			err = taken.Header(r)
 		}
 		if err != nil {
-			s.Admitted.DelayRefusal(r.Context(), c.Counted()) //nolint:contextcheck // it is the request's
+			s.connections.DelayRefusal(r)
 			admission.Refuse(answer, r, err)
 			return
 		}
+		admission.Started(r.Context()) //nolint:contextcheck // it is the request's
 		if name := compression(r); name != "" && refuseCompressed(answer, r, name) {
 			return
 		}
