@@ -183,7 +183,11 @@ type Host struct {
 	Unaccepted int64 `protobuf:"varint,20,opt,name=unaccepted,proto3" json:"unaccepted,omitempty"`
 	// What of its agent's announcement goes beyond the bounds of the agent's identity, and was cut: a
 	// line each, such as "memory: 1 PiB, cut to 64 GiB". Empty: nothing.
-	Cut           []string `protobuf:"bytes,21,rep,name=cut,proto3" json:"cut,omitempty"`
+	Cut []string `protobuf:"bytes,21,rep,name=cut,proto3" json:"cut,omitempty"`
+	// Its agent has ended in order and not registered again: no new grants.
+	AgentEnded bool `protobuf:"varint,22,opt,name=agent_ended,json=agentEnded,proto3" json:"agent_ended,omitempty"`
+	// When its cordon ends by itself; unset: it does not.
+	CordonedUntil *timestamppb.Timestamp `protobuf:"bytes,23,opt,name=cordoned_until,json=cordonedUntil,proto3" json:"cordoned_until,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -361,6 +365,20 @@ func (x *Host) GetUnaccepted() int64 {
 func (x *Host) GetCut() []string {
 	if x != nil {
 		return x.Cut
+	}
+	return nil
+}
+
+func (x *Host) GetAgentEnded() bool {
+	if x != nil {
+		return x.AgentEnded
+	}
+	return false
+}
+
+func (x *Host) GetCordonedUntil() *timestamppb.Timestamp {
+	if x != nil {
+		return x.CordonedUntil
 	}
 	return nil
 }
@@ -915,7 +933,10 @@ type SyncRequest struct {
 	// Set if the host's capacity has changed.
 	Capacity *Resource `protobuf:"bytes,13,opt,name=capacity,proto3" json:"capacity,omitempty"`
 	// The leadership of the epoch, as the agent knows it; 0: not known.
-	Leadership    uint64 `protobuf:"fixed64,14,opt,name=leadership,proto3" json:"leadership,omitempty"`
+	Leadership uint64 `protobuf:"fixed64,14,opt,name=leadership,proto3" json:"leadership,omitempty"`
+	// The agent ends in order: no new grants until an agent registers the host again, or an operator
+	// uncordons it. Its engines stay booked. An older coordinator ignores it.
+	Leaving       bool `protobuf:"varint,15,opt,name=leaving,proto3" json:"leaving,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1046,6 +1067,13 @@ func (x *SyncRequest) GetLeadership() uint64 {
 		return x.Leadership
 	}
 	return 0
+}
+
+func (x *SyncRequest) GetLeaving() bool {
+	if x != nil {
+		return x.Leaving
+	}
+	return false
 }
 
 // EngineReport is what an agent knows of one engine.
@@ -1853,7 +1881,10 @@ type CordonRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	HostId string                 `protobuf:"bytes,1,opt,name=host_id,json=hostId,proto3" json:"host_id,omitempty"`
 	// Empty leaves that of a cordon or a drain before.
-	Reason        string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	// After this the cordon ends by itself. Time in which no coordinator leads does not count. Unset:
+	// it does not end by itself.
+	Length        *durationpb.Duration `protobuf:"bytes,3,opt,name=length,proto3" json:"length,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1900,6 +1931,13 @@ func (x *CordonRequest) GetReason() string {
 		return x.Reason
 	}
 	return ""
+}
+
+func (x *CordonRequest) GetLength() *durationpb.Duration {
+	if x != nil {
+		return x.Length
+	}
+	return nil
 }
 
 type CordonResponse struct {
@@ -2251,7 +2289,7 @@ var File_bursar_v1_host_proto protoreflect.FileDescriptor
 
 const file_bursar_v1_host_proto_rawDesc = "" +
 	"\n" +
-	"\x14bursar/v1/host.proto\x12\tbursar.v1\x1a\x1bbuf/validate/validate.proto\x1a\x17bursar/v1/account.proto\x1a\x1abursar/v1/allocation.proto\x1a\x18bursar/v1/resource.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf7\x06\n" +
+	"\x14bursar/v1/host.proto\x12\tbursar.v1\x1a\x1bbuf/validate/validate.proto\x1a\x17bursar/v1/account.proto\x1a\x1abursar/v1/allocation.proto\x1a\x18bursar/v1/resource.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xdb\a\n" +
 	"\x04Host\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x123\n" +
@@ -2276,7 +2314,10 @@ const file_bursar_v1_host_proto_rawDesc = "" +
 	"\n" +
 	"unaccepted\x18\x14 \x01(\x03R\n" +
 	"unaccepted\x12\x10\n" +
-	"\x03cut\x18\x15 \x03(\tR\x03cut\x1a9\n" +
+	"\x03cut\x18\x15 \x03(\tR\x03cut\x12\x1f\n" +
+	"\vagent_ended\x18\x16 \x01(\bR\n" +
+	"agentEnded\x12A\n" +
+	"\x0ecordoned_until\x18\x17 \x01(\v2\x1a.google.protobuf.TimestampR\rcordonedUntil\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\x11\n" +
@@ -2361,7 +2402,7 @@ const file_bursar_v1_host_proto_rawDesc = "" +
 	"\binterval\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\binterval\x12\x1e\n" +
 	"\n" +
 	"leadership\x18\x04 \x01(\x06R\n" +
-	"leadership\"\xc9\x04\n" +
+	"leadership\"\xe3\x04\n" +
 	"\vSyncRequest\x12C\n" +
 	"\ahost_id\x18\x01 \x01(\tB*\xbaH'r%2#^[a-zA-Z0-9][a-zA-Z0-9._:-]{0,252}$R\x06hostId\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\x04R\vincarnation\x12\x1a\n" +
@@ -2382,7 +2423,8 @@ const file_bursar_v1_host_proto_rawDesc = "" +
 	"\bcapacity\x18\r \x01(\v2\x13.bursar.v1.ResourceR\bcapacity\x12\x1e\n" +
 	"\n" +
 	"leadership\x18\x0e \x01(\x06R\n" +
-	"leadership\"\xef\x02\n" +
+	"leadership\x12\x18\n" +
+	"\aleaving\x18\x0f \x01(\bR\aleaving\"\xef\x02\n" +
 	"\fEngineReport\x12#\n" +
 	"\rallocation_id\x18\x01 \x01(\tR\fallocationId\x12/\n" +
 	"\bmeasured\x18\x02 \x01(\v2\x13.bursar.v1.ResourceR\bmeasured\x128\n" +
@@ -2454,11 +2496,12 @@ const file_bursar_v1_host_proto_rawDesc = "" +
 	"\x17HostServiceListResponse\x12%\n" +
 	"\x05hosts\x18\x01 \x03(\v2\x0f.bursar.v1.HostR\x05hosts\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x1a\n" +
-	"\brevision\x18\x03 \x01(\x04R\brevision\"V\n" +
+	"\brevision\x18\x03 \x01(\x04R\brevision\"\x9c\x01\n" +
 	"\rCordonRequest\x12#\n" +
 	"\ahost_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\xfd\x01R\x06hostId\x12 \n" +
-	"\x06reason\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\x06reason\"5\n" +
+	"\x06reason\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\x06reason\x12D\n" +
+	"\x06length\x18\x03 \x01(\v2\x19.google.protobuf.DurationB\x11\xbaH\x0e\xaa\x01\v\"\x05\b\x80\xe7\x84\x0f2\x02\b\x01R\x06length\"5\n" +
 	"\x0eCordonResponse\x12#\n" +
 	"\x04host\x18\x01 \x01(\v2\x0f.bursar.v1.HostR\x04host\"6\n" +
 	"\x0fUncordonRequest\x12#\n" +
@@ -2566,65 +2609,67 @@ var file_bursar_v1_host_proto_depIdxs = []int32{
 	32, // 4: bursar.v1.Host.register_time:type_name -> google.protobuf.Timestamp
 	32, // 5: bursar.v1.Host.last_sync_time:type_name -> google.protobuf.Timestamp
 	33, // 6: bursar.v1.Host.engines_measured:type_name -> bursar.v1.Resource
-	32, // 7: bursar.v1.HostSample.sample_time:type_name -> google.protobuf.Timestamp
-	28, // 8: bursar.v1.HostSample.degraded:type_name -> bursar.v1.HostSample.DegradedEntry
-	4,  // 9: bursar.v1.HostSample.disks:type_name -> bursar.v1.DiskSample
-	29, // 10: bursar.v1.RegisterRequest.labels:type_name -> bursar.v1.RegisterRequest.LabelsEntry
-	33, // 11: bursar.v1.RegisterRequest.capacity:type_name -> bursar.v1.Resource
-	33, // 12: bursar.v1.RegisterRequest.protected:type_name -> bursar.v1.Resource
-	34, // 13: bursar.v1.RegisterRequest.uptime:type_name -> google.protobuf.Duration
-	34, // 14: bursar.v1.RegisterResponse.interval:type_name -> google.protobuf.Duration
-	3,  // 15: bursar.v1.SyncRequest.sample:type_name -> bursar.v1.HostSample
-	8,  // 16: bursar.v1.SyncRequest.engines:type_name -> bursar.v1.EngineReport
-	9,  // 17: bursar.v1.SyncRequest.ended:type_name -> bursar.v1.EngineEnd
-	10, // 18: bursar.v1.SyncRequest.vetoes:type_name -> bursar.v1.Veto
-	33, // 19: bursar.v1.SyncRequest.capacity:type_name -> bursar.v1.Resource
-	33, // 20: bursar.v1.EngineReport.measured:type_name -> bursar.v1.Resource
-	35, // 21: bursar.v1.EngineReport.grant:type_name -> bursar.v1.Allocation
-	36, // 22: bursar.v1.EngineReport.over_use:type_name -> bursar.v1.OverUse
-	33, // 23: bursar.v1.EngineReport.measured_peak:type_name -> bursar.v1.Resource
-	32, // 24: bursar.v1.EngineEnd.end_time:type_name -> google.protobuf.Timestamp
-	37, // 25: bursar.v1.EngineEnd.exit_status:type_name -> bursar.v1.ExitStatus
-	33, // 26: bursar.v1.EngineEnd.measured:type_name -> bursar.v1.Resource
-	33, // 27: bursar.v1.EngineEnd.measured_peak:type_name -> bursar.v1.Resource
-	35, // 28: bursar.v1.SyncResponse.grants:type_name -> bursar.v1.Allocation
-	12, // 29: bursar.v1.SyncResponse.stops:type_name -> bursar.v1.StopOrder
-	34, // 30: bursar.v1.SyncResponse.interval:type_name -> google.protobuf.Duration
-	1,  // 31: bursar.v1.SyncResponse.action:type_name -> bursar.v1.SyncAction
-	34, // 32: bursar.v1.SyncResponse.resync_after:type_name -> google.protobuf.Duration
-	34, // 33: bursar.v1.StopOrder.grace:type_name -> google.protobuf.Duration
-	2,  // 34: bursar.v1.HostServiceGetResponse.host:type_name -> bursar.v1.Host
-	30, // 35: bursar.v1.HostServiceListRequest.labels:type_name -> bursar.v1.HostServiceListRequest.LabelsEntry
-	0,  // 36: bursar.v1.HostServiceListRequest.states:type_name -> bursar.v1.HostState
-	2,  // 37: bursar.v1.HostServiceListResponse.hosts:type_name -> bursar.v1.Host
-	2,  // 38: bursar.v1.CordonResponse.host:type_name -> bursar.v1.Host
-	2,  // 39: bursar.v1.UncordonResponse.host:type_name -> bursar.v1.Host
-	34, // 40: bursar.v1.DrainRequest.deadline:type_name -> google.protobuf.Duration
-	2,  // 41: bursar.v1.DrainResponse.host:type_name -> bursar.v1.Host
-	35, // 42: bursar.v1.AcceptResponse.accepted:type_name -> bursar.v1.Allocation
-	5,  // 43: bursar.v1.HostService.Register:input_type -> bursar.v1.RegisterRequest
-	7,  // 44: bursar.v1.HostService.Sync:input_type -> bursar.v1.SyncRequest
-	13, // 45: bursar.v1.HostService.Deregister:input_type -> bursar.v1.DeregisterRequest
-	15, // 46: bursar.v1.HostService.Get:input_type -> bursar.v1.HostServiceGetRequest
-	17, // 47: bursar.v1.HostService.List:input_type -> bursar.v1.HostServiceListRequest
-	19, // 48: bursar.v1.HostService.Cordon:input_type -> bursar.v1.CordonRequest
-	21, // 49: bursar.v1.HostService.Uncordon:input_type -> bursar.v1.UncordonRequest
-	23, // 50: bursar.v1.HostService.Drain:input_type -> bursar.v1.DrainRequest
-	25, // 51: bursar.v1.HostService.Accept:input_type -> bursar.v1.AcceptRequest
-	6,  // 52: bursar.v1.HostService.Register:output_type -> bursar.v1.RegisterResponse
-	11, // 53: bursar.v1.HostService.Sync:output_type -> bursar.v1.SyncResponse
-	14, // 54: bursar.v1.HostService.Deregister:output_type -> bursar.v1.DeregisterResponse
-	16, // 55: bursar.v1.HostService.Get:output_type -> bursar.v1.HostServiceGetResponse
-	18, // 56: bursar.v1.HostService.List:output_type -> bursar.v1.HostServiceListResponse
-	20, // 57: bursar.v1.HostService.Cordon:output_type -> bursar.v1.CordonResponse
-	22, // 58: bursar.v1.HostService.Uncordon:output_type -> bursar.v1.UncordonResponse
-	24, // 59: bursar.v1.HostService.Drain:output_type -> bursar.v1.DrainResponse
-	26, // 60: bursar.v1.HostService.Accept:output_type -> bursar.v1.AcceptResponse
-	52, // [52:61] is the sub-list for method output_type
-	43, // [43:52] is the sub-list for method input_type
-	43, // [43:43] is the sub-list for extension type_name
-	43, // [43:43] is the sub-list for extension extendee
-	0,  // [0:43] is the sub-list for field type_name
+	32, // 7: bursar.v1.Host.cordoned_until:type_name -> google.protobuf.Timestamp
+	32, // 8: bursar.v1.HostSample.sample_time:type_name -> google.protobuf.Timestamp
+	28, // 9: bursar.v1.HostSample.degraded:type_name -> bursar.v1.HostSample.DegradedEntry
+	4,  // 10: bursar.v1.HostSample.disks:type_name -> bursar.v1.DiskSample
+	29, // 11: bursar.v1.RegisterRequest.labels:type_name -> bursar.v1.RegisterRequest.LabelsEntry
+	33, // 12: bursar.v1.RegisterRequest.capacity:type_name -> bursar.v1.Resource
+	33, // 13: bursar.v1.RegisterRequest.protected:type_name -> bursar.v1.Resource
+	34, // 14: bursar.v1.RegisterRequest.uptime:type_name -> google.protobuf.Duration
+	34, // 15: bursar.v1.RegisterResponse.interval:type_name -> google.protobuf.Duration
+	3,  // 16: bursar.v1.SyncRequest.sample:type_name -> bursar.v1.HostSample
+	8,  // 17: bursar.v1.SyncRequest.engines:type_name -> bursar.v1.EngineReport
+	9,  // 18: bursar.v1.SyncRequest.ended:type_name -> bursar.v1.EngineEnd
+	10, // 19: bursar.v1.SyncRequest.vetoes:type_name -> bursar.v1.Veto
+	33, // 20: bursar.v1.SyncRequest.capacity:type_name -> bursar.v1.Resource
+	33, // 21: bursar.v1.EngineReport.measured:type_name -> bursar.v1.Resource
+	35, // 22: bursar.v1.EngineReport.grant:type_name -> bursar.v1.Allocation
+	36, // 23: bursar.v1.EngineReport.over_use:type_name -> bursar.v1.OverUse
+	33, // 24: bursar.v1.EngineReport.measured_peak:type_name -> bursar.v1.Resource
+	32, // 25: bursar.v1.EngineEnd.end_time:type_name -> google.protobuf.Timestamp
+	37, // 26: bursar.v1.EngineEnd.exit_status:type_name -> bursar.v1.ExitStatus
+	33, // 27: bursar.v1.EngineEnd.measured:type_name -> bursar.v1.Resource
+	33, // 28: bursar.v1.EngineEnd.measured_peak:type_name -> bursar.v1.Resource
+	35, // 29: bursar.v1.SyncResponse.grants:type_name -> bursar.v1.Allocation
+	12, // 30: bursar.v1.SyncResponse.stops:type_name -> bursar.v1.StopOrder
+	34, // 31: bursar.v1.SyncResponse.interval:type_name -> google.protobuf.Duration
+	1,  // 32: bursar.v1.SyncResponse.action:type_name -> bursar.v1.SyncAction
+	34, // 33: bursar.v1.SyncResponse.resync_after:type_name -> google.protobuf.Duration
+	34, // 34: bursar.v1.StopOrder.grace:type_name -> google.protobuf.Duration
+	2,  // 35: bursar.v1.HostServiceGetResponse.host:type_name -> bursar.v1.Host
+	30, // 36: bursar.v1.HostServiceListRequest.labels:type_name -> bursar.v1.HostServiceListRequest.LabelsEntry
+	0,  // 37: bursar.v1.HostServiceListRequest.states:type_name -> bursar.v1.HostState
+	2,  // 38: bursar.v1.HostServiceListResponse.hosts:type_name -> bursar.v1.Host
+	34, // 39: bursar.v1.CordonRequest.length:type_name -> google.protobuf.Duration
+	2,  // 40: bursar.v1.CordonResponse.host:type_name -> bursar.v1.Host
+	2,  // 41: bursar.v1.UncordonResponse.host:type_name -> bursar.v1.Host
+	34, // 42: bursar.v1.DrainRequest.deadline:type_name -> google.protobuf.Duration
+	2,  // 43: bursar.v1.DrainResponse.host:type_name -> bursar.v1.Host
+	35, // 44: bursar.v1.AcceptResponse.accepted:type_name -> bursar.v1.Allocation
+	5,  // 45: bursar.v1.HostService.Register:input_type -> bursar.v1.RegisterRequest
+	7,  // 46: bursar.v1.HostService.Sync:input_type -> bursar.v1.SyncRequest
+	13, // 47: bursar.v1.HostService.Deregister:input_type -> bursar.v1.DeregisterRequest
+	15, // 48: bursar.v1.HostService.Get:input_type -> bursar.v1.HostServiceGetRequest
+	17, // 49: bursar.v1.HostService.List:input_type -> bursar.v1.HostServiceListRequest
+	19, // 50: bursar.v1.HostService.Cordon:input_type -> bursar.v1.CordonRequest
+	21, // 51: bursar.v1.HostService.Uncordon:input_type -> bursar.v1.UncordonRequest
+	23, // 52: bursar.v1.HostService.Drain:input_type -> bursar.v1.DrainRequest
+	25, // 53: bursar.v1.HostService.Accept:input_type -> bursar.v1.AcceptRequest
+	6,  // 54: bursar.v1.HostService.Register:output_type -> bursar.v1.RegisterResponse
+	11, // 55: bursar.v1.HostService.Sync:output_type -> bursar.v1.SyncResponse
+	14, // 56: bursar.v1.HostService.Deregister:output_type -> bursar.v1.DeregisterResponse
+	16, // 57: bursar.v1.HostService.Get:output_type -> bursar.v1.HostServiceGetResponse
+	18, // 58: bursar.v1.HostService.List:output_type -> bursar.v1.HostServiceListResponse
+	20, // 59: bursar.v1.HostService.Cordon:output_type -> bursar.v1.CordonResponse
+	22, // 60: bursar.v1.HostService.Uncordon:output_type -> bursar.v1.UncordonResponse
+	24, // 61: bursar.v1.HostService.Drain:output_type -> bursar.v1.DrainResponse
+	26, // 62: bursar.v1.HostService.Accept:output_type -> bursar.v1.AcceptResponse
+	54, // [54:63] is the sub-list for method output_type
+	45, // [45:54] is the sub-list for method input_type
+	45, // [45:45] is the sub-list for extension type_name
+	45, // [45:45] is the sub-list for extension extendee
+	0,  // [0:45] is the sub-list for field type_name
 }
 
 func init() { file_bursar_v1_host_proto_init() }
