@@ -69,8 +69,9 @@ type Config struct {
 	// LoopbackTrusted says that everybody who can connect to LoopbackListen may act as any user.
 	// The actor is "local@" and the host's id. Default false, which refuses LoopbackListen.
 	LoopbackTrusted bool `yaml:"loopbackTrusted" reload:"start"`
-	// TrustedUsers are names or uids of users who may act as any user and set priorities: the
-	// account of the EngineConnManager, for example. Root and the agent's own account always may.
+	// TrustedUsers are users who may act as any user and set priorities: the account of the
+	// EngineConnManager, for example. They are names; a number is a uid if no account has it for a
+	// name. Root and the agent's own account always may.
 	TrustedUsers []string `yaml:"trustedUsers" reload:"live"`
 
 	// StateDir is where the agent keeps what it must know after a restart. Default
@@ -187,7 +188,7 @@ func (c Config) resolve() (settings, error) {
 	}
 	s := settings{Config: c}
 	for _, check := range []func() error{
-		s.checkNames, s.checkDiscovery, s.checkSocket, s.checkLoopback, s.checkResources, s.checkTimes, s.resolveLaunch, s.resolveCgroups,
+		s.checkNames, s.checkDiscovery, s.checkSocket, s.checkLoopback, s.checkResources, s.checkTimes, s.resolveLaunch, s.checkAccounts, s.resolveCgroups,
 		s.checkPolicies, s.checkCallers, s.checkLogLevel, s.checkHost,
 	} {
 		if err := check(); err != nil {

@@ -26,6 +26,17 @@ type EnginesConfig struct {
 	// Each engine gets a folder in it. Default /var/log/bursar/engines. An agent that runs as root
 	// refuses a directory that others own or may write to.
 	LogDir string `yaml:"logDir" reload:"start"`
+	// MinUserID is the least uid of an account that a trusted caller may start engines as. It does
+	// not bind a caller that starts engines as itself. Default 1000; 1 allows every account but
+	// root, which is for root alone.
+	MinUserID int64 `yaml:"minUserId" reload:"live"`
+	// SystemUsers are names of accounts with a lesser uid that a trusted caller may start engines
+	// as all the same, such as hadoop. Default: none.
+	SystemUsers []string `yaml:"systemUsers" reload:"live"`
+	// BannedUsers are names of accounts that no engine runs as, not even for themselves. They are
+	// names, also if they are numbers. Default: hdfs, yarn, mapred and bin, as in YARN; [] bans
+	// none.
+	BannedUsers []string `yaml:"bannedUsers" reload:"live"`
 	// Policies say what is done about engines that use more than they are entitled to. The first
 	// that matches counts. Default, also for engines that none matches: warn.
 	Policies []PolicyConfig `yaml:"policies" reload:"live"`

@@ -109,33 +109,6 @@ func (a *Agent) launched(c *socket.Caller, allocation *bursarv1.Allocation) (*bu
 		fmt.Errorf("allocation %s: %s (%s): want a reservation", allocation.GetId(), state, allocation.GetReason()))
 }
 
-// launchUser returns the account that an engine runs as, if the caller may start engines as that.
-func (a *Agent) launchUser(ctx context.Context, c *socket.Caller, named string) (osuser.User, error) {
-	wanted := named
-	if wanted == "" {
-		wanted = strconv.FormatUint(uint64(c.UID), 10)
-	}
-	own := uint32(os.Geteuid()) //nolint:gosec // a uid
-	user, err := a.users.Named(ctx, wanted)
-	switch {
-	case errors.Is(err, osuser.ErrNoUser) && named == "" && c.UID == own:
-		user = osuser.Self() // in a container, for example
-	case errors.Is(err, osuser.ErrNoUser):
-		return osuser.User{}, invalid("user", wanted, "an account of this machine")
-	case err != nil:
-		return osuser.User{}, connect.NewError(connect.CodeUnavailable, err)
-	case user.UID != c.UID && !c.Trusted, user.UID == 0 && c.UID != 0:
-		return osuser.User{}, withDetail(
-			connect.NewError(connect.CodePermissionDenied, fmt.Errorf("user: %q: uid %d may not start engines as uid %d", wanted, c.UID, user.UID)),
-			&bursarv1.InvalidField{Field: "user", Value: wanted, Want: "the caller's own account; another one is for trusted callers, root for root alone"})
-	}
-	if own != 0 && user.UID != own {
-		return osuser.User{}, connect.NewError(connect.CodeFailedPrecondition,
-			fmt.Errorf("user: %q: the agent runs as uid %d and can start engines as that alone: want an agent that is root", wanted, own))
-	}
-	return user, nil
-}
-
 // launch starts the engine and confirms it.
 func (a *Agent) launch(
 	ctx context.Context, c *socket.Caller, request *bursarv1.LaunchRequest, allocation *bursarv1.Allocation, user osuser.User,

@@ -50,7 +50,7 @@ func checkLaunch(r *bursarv1.LaunchRequest) error {
 	case logs.GetKeep() < 0 || logs.GetKeep() > maxLogKeep:
 		return invalid("logs.keep", strconv.Itoa(int(logs.GetKeep())), "0 to 100")
 	case !accountName.MatchString(r.GetUser()):
-		return invalid("user", shown(r.GetUser()), "the name of an account, or a uid")
+		return invalid("user", shown(r.GetUser()), "the name of an account")
 	}
 	return nil
 }

@@ -346,11 +346,44 @@ func TestNobodyLaunchesAsOrForSomebodyElse(t *testing.T) {
 		t.Errorf("as root, by somebody trusted: %s", got)
 	}
 	third := s.allocate(10).GetId()
+	if got := s.as(nobody, "launch", third, "daemon", "sleep", "1000"); !strings.HasPrefix(got, "permission_denied") {
+		t.Errorf("as an account of the system, which is not listed: %s", got)
+	}
+	s.stop()
+	s.config.Engines.SystemUsers = []string{"daemon"}
+	s.start()
 	if got := s.as(nobody, "launch", third, "daemon", "sleep", "1000"); got != "launched" {
 		t.Error(got)
 	}
 	daemon := s.coordinator.awaitState(third, active)
 	proc.KillAtEnd(t, int(daemon.GetProcess().GetPid()))
+}
+
+// A uid without an account is itself, with the group that it calls with.
+func TestACallerWithoutAnAccountLaunchesAsItsUID(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Fatal("want root, to play several users")
+	}
+	const nameless = 1_234_567
+	s := launcher(t)
+	id := s.as(nameless, "allocate")
+	s.coordinator.do(func() {
+		s.coordinator.put(s.coordinator.allocations[id], func(a *bursarv1.Allocation) { a.Labels = map[string]string{"user": strconv.Itoa(nameless)} })
+	})
+	if got := s.as(nameless, "launch", id, strconv.Itoa(nameless+1), "sleep", "1000"); !strings.HasPrefix(got, "permission_denied") {
+		t.Errorf("as another: %s", got)
+	}
+	if got := s.as(nameless, "launch", id, strconv.Itoa(nameless), "sleep", "1000"); got != "launched" {
+		t.Fatal(got)
+	}
+	pid := s.coordinator.awaitState(id, active).GetProcess().GetPid()
+	proc.KillAtEnd(t, int(pid))
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	for _, want := range []string{"Uid:\t1234567\t1234567\t1234567\t1234567\n", "Gid:\t1234567\t1234567\t1234567\t1234567\n", "Groups:\t1234567 \n"} {
+		if err != nil || !strings.Contains(string(status), want) {
+			t.Errorf("%v: want %q in %s", err, want, status)
+		}
+	}
 }
 
 func TestRecordsGoWithTheirAllocations(t *testing.T) {

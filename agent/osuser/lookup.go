@@ -25,6 +25,8 @@ const (
 	maxLookup = 256 << 10
 	// notFound is the exit code of getent if there is no such key.
 	notFound = 2
+	// idNotFound is that of id if there is no such user.
+	idNotFound = 1
 	// Defaults for users whose line leaves them out.
 	defaultShell = "/bin/sh"
 	defaultHome  = "/"
@@ -50,27 +52,66 @@ type Users struct {
 
 var errPace = errors.New("users are looked up too often")
 
-// Named returns the account of a name, or of a uid in digits. ErrNoUser: there is none.
+// Named returns the account of a name. Digits are a name like any other, never a uid. ErrNoUser:
+// there is none, or the name service has it under another name, such as one in other letters.
 func (u Users) Named(ctx context.Context, name string) (User, error) {
-	found, err := u.find(ctx, name)
-	if err != nil {
-		return User{}, err
-	}
-	found.Groups, err = u.groups(ctx, found)
-	return found, err
+	return u.withGroups(ctx, byName(name))
+}
+
+// OfUID returns the account of a uid. ErrNoUser: there is none.
+func (u Users) OfUID(ctx context.Context, uid uint32) (User, error) {
+	return u.withGroups(ctx, byUID(uid))
+}
+
+// UIDOf returns the uid of a name. ErrNoUser: there is none.
+func (u Users) UIDOf(ctx context.Context, name string) (uint32, error) {
+	found, err := u.find(ctx, byName(name))
+	return found.UID, err
 }
 
 // NameOf returns the name of a uid. ErrNoUser: there is none.
 func (u Users) NameOf(ctx context.Context, uid uint32) (string, error) {
-	found, err := u.find(ctx, strconv.FormatUint(uint64(uid), 10))
+	found, err := u.find(ctx, byUID(uid))
 	return found.Name, err
 }
 
 // NameOfFile is NameOf for those that are in the file: it never takes long.
 func (u Users) NameOfFile(uid uint32) (string, error) {
-	key := strconv.FormatUint(uint64(uid), 10)
-	found, err := u.findInFile(key)
+	found, err := u.findInFile(byUID(uid))
 	return found.Name, err
+}
+
+// key is what an account is looked up by: its name, or its uid if byUID.
+type key struct {
+	name  string
+	uid   uint32
+	byUID bool
+}
+
+func byName(name string) key { return key{name: name} }
+func byUID(uid uint32) key   { return key{uid: uid, byUID: true} }
+
+func (k key) String() string {
+	if k.byUID {
+		return "uid " + strconv.FormatUint(uint64(k.uid), 10)
+	}
+	return strconv.Quote(k.name)
+}
+
+// is reports whether an account is the one that was looked for.
+func (k key) is(found User) bool {
+	return k.byUID && found.UID == k.uid || !k.byUID && found.Name == k.name
+}
+
+func (k key) unknown() error { return fmt.Errorf("%s: %w", k, ErrNoUser) }
+
+func (u Users) withGroups(ctx context.Context, k key) (User, error) {
+	found, err := u.find(ctx, k)
+	if err != nil {
+		return User{}, err
+	}
+	found.Groups, err = u.groups(ctx, found)
+	return found, err
 }
 
 // Self is the account of this process, for machines that know no such user.
@@ -86,52 +127,85 @@ func Self() User {
 	return user
 }
 
+// Nameless is a user without an account.
+func Nameless(name string, uid, gid uint32) User {
+	return User{Name: name, UID: uid, GID: gid, Groups: []uint32{gid}, Home: defaultHome, Shell: defaultShell}
+}
+
 // find reads the file first: a user who is there needs no program, and cannot be slow to find.
-func (u Users) find(ctx context.Context, key string) (User, error) {
-	if key == "" || strings.HasPrefix(key, "-") || strings.ContainsAny(key, ":\n\x00") {
-		return User{}, fmt.Errorf("%q: %w", key, ErrNoUser)
+func (u Users) find(ctx context.Context, k key) (User, error) {
+	if !k.byUID && (k.name == "" || strings.HasPrefix(k.name, "-") || strings.ContainsAny(k.name, ":\n\x00")) {
+		return User{}, k.unknown()
 	}
-	if found, err := u.findInFile(key); !errors.Is(err, ErrNoUser) {
+	if found, err := u.findInFile(k); !errors.Is(err, ErrNoUser) {
 		return found, err
 	}
 	if u.Pace != nil && !u.Pace.Allow() {
 		return User{}, errPace
 	}
-	out, err := u.query(ctx, cmp.Or(u.Getent, "/usr/bin/getent"), "passwd", key)
+	asked := k.name
+	switch {
+	case k.byUID:
+		asked = strconv.FormatUint(uint64(k.uid), 10)
+	case isDigits(k.name):
+		// getent takes digits for a uid, id takes them for a name first.
+		uid, err := u.uidOfDigits(ctx, k)
+		if err != nil {
+			return User{}, err
+		}
+		asked = strconv.FormatUint(uint64(uid), 10)
+	}
+	out, err := u.query(ctx, cmp.Or(u.Getent, "/usr/bin/getent"), "passwd", asked)
 	if exit, ok := errors.AsType[*exec.ExitError](err); errors.Is(err, os.ErrNotExist) || ok && exit.ExitCode() == notFound {
-		return User{}, fmt.Errorf("%q: %w", key, ErrNoUser)
+		return User{}, k.unknown()
 	}
 	if err != nil {
-		return User{}, fmt.Errorf("look up user %q: %w", key, err)
+		return User{}, fmt.Errorf("look up user %s: %w", k, err)
 	}
-	if found, ok := findUser(bytes.NewReader(out), key); ok {
+	// What getent makes of other texts, such as " 7" or a name in other letters, is another account.
+	if found, ok := findUser(bytes.NewReader(out), k); ok {
 		return found, nil
 	}
-	return User{}, fmt.Errorf("%q: %w", key, ErrNoUser)
+	return User{}, k.unknown()
 }
 
-func (u Users) findInFile(key string) (User, error) {
+// uidOfDigits asks for a name of digits. If no account has it, the answer is the number itself.
+func (u Users) uidOfDigits(ctx context.Context, k key) (uint32, error) {
+	out, err := u.query(ctx, cmp.Or(u.ID, "/usr/bin/id"), "-u", "--", k.name)
+	if exit, ok := errors.AsType[*exec.ExitError](err); errors.Is(err, os.ErrNotExist) || ok && exit.ExitCode() == idNotFound {
+		return 0, k.unknown()
+	}
+	if err != nil {
+		return 0, fmt.Errorf("look up user %s: %w", k, err)
+	}
+	uid, err := parseNumber(strings.TrimSpace(string(out)))
+	if err != nil {
+		return 0, k.unknown()
+	}
+	return uid, nil
+}
+
+func isDigits(text string) bool { return text != "" && strings.Trim(text, "0123456789") == "" }
+
+func (u Users) findInFile(k key) (User, error) {
 	file, err := os.Open(cmp.Or(u.Passwd, "/etc/passwd"))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return User{}, err //nolint:wrapcheck // names the file
 	}
 	if err == nil {
 		defer file.Close()
-		if found, ok := findUser(file, key); ok {
+		if found, ok := findUser(file, k); ok {
 			return found, nil
 		}
 	}
-	return User{}, fmt.Errorf("%q: %w", key, ErrNoUser)
+	return User{}, k.unknown()
 }
 
-// findUser reads lines of passwd(5). A key in digits is a uid.
-func findUser(lines io.Reader, key string) (User, bool) {
-	uid, err := strconv.ParseUint(key, 10, 32)
-	byUID := err == nil
+// findUser reads lines of passwd(5).
+func findUser(lines io.Reader, k key) (User, bool) {
 	scanner := bufio.NewScanner(lines)
 	for scanner.Scan() {
-		found, ok := parseUser(scanner.Text())
-		if ok && (byUID && uint64(found.UID) == uid || !byUID && found.Name == key) {
+		if found, ok := parseUser(scanner.Text()); ok && k.is(found) {
 			return found, true
 		}
 	}

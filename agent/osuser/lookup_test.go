@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strconv"
 	"testing"
 	"time"
 
@@ -25,14 +26,28 @@ func machine(t *testing.T) Users {
 echo "$*" >> ` + dir + `/asked
 [ "$(env | grep -v '^\(PWD\|SHLVL\|_\|OLDPWD\)=' | sort | tr '\n' ' ')" = "LC_ALL=C PATH=/usr/local/bin:/usr/bin:/bin " ] || exit 1
 case $2 in
-ldap|5000) echo 'ldap:*:5000:5000:L:/net/ldap:/bin/ksh' ;;
+ldap|LDAP|5000) echo 'ldap:*:5000:5000:L:/net/ldap:/bin/ksh' ;;
+1004|+1004|' 1004'|'1004 '|01004|4294968300) echo 'carol:*:1004:1004::/:/bin/sh' ;;
+6104) echo '6004:*:6104:6104::/:/bin/sh' ;;
 slow) exit 3 ;;
 other) echo 'another:*:5001:5001:L:/net/ldap:/bin/ksh' ;;
 flood) yes ;;
 *) exit 2 ;;
 esac
 `,
-		u.ID: "#!/bin/sh\n[ \"$1 $2\" = '-G --' ] || exit 1\ncase $3 in\nldap) echo 5000 7 8 7 ;;\nodd) echo x ;;\nalice) echo 100 10 ;;\n*) exit 1 ;;\nesac\n",
+		u.ID: `#!/bin/sh
+case "$*" in
+'-G -- ldap') echo 5000 7 8 7 ;;
+'-G -- odd') echo x ;;
+'-G -- alice') echo 100 10 ;;
+'-G -- 1000' | '-G -- 1002') echo 1002 ;;
+'-G -- 6004') echo 6104 ;;
+'-u -- 6004') echo 6104 ;; # a name
+'-u -- 5000') echo 5000 ;; # no name: the number itself
+'-u -- 6666') kill $$ ;;
+*) exit 1 ;;
+esac
+`,
 	} {
 		if err := os.WriteFile(path, []byte(content), 0o755); err != nil {
 			t.Fatal(err)
@@ -45,24 +60,36 @@ func TestUsersAreThoseOfFilesAndOfTheNameService(t *testing.T) {
 	u := machine(t)
 	alice := User{Name: "alice", UID: 1000, GID: 100, Groups: []uint32{100, 10}, Home: "/users/alice", Shell: "/bin/zsh"}
 	ldap := User{Name: "ldap", UID: 5000, GID: 5000, Groups: []uint32{5000, 7, 8}, Home: "/net/ldap", Shell: "/bin/ksh"}
-	for key, want := range map[string]User{"alice": alice, "1000": alice, "ldap": ldap, "5000": ldap} {
-		got, err := u.Named(t.Context(), key)
-		if err != nil {
-			t.Errorf("%s: %v", key, err)
+	number := User{Name: "1000", UID: 1002, GID: 1002, Groups: []uint32{1002}, Home: "/", Shell: "/bin/sh"}
+	employee := User{Name: "6004", UID: 6104, GID: 6104, Groups: []uint32{6104}, Home: "/", Shell: "/bin/sh"}
+	check := func(key string, want, got User, err error) {
+		t.Helper()
+		if diff := cmp.Diff(want, got); diff != "" || err != nil {
+			t.Errorf("%s: %v %s", key, err, diff)
 		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%s: %s", key, diff)
-		}
+	}
+	for name, want := range map[string]User{"alice": alice, "1000": number, "ldap": ldap, "6004": employee} {
+		got, err := u.Named(t.Context(), name)
+		check(name, want, got, err)
+	}
+	for uid, want := range map[uint32]User{1000: alice, 1002: number, 5000: ldap, 6104: employee} {
+		got, err := u.OfUID(t.Context(), uid)
+		check(strconv.Itoa(int(uid)), want, got, err)
 	}
 	if name, err := u.NameOf(t.Context(), 5000); name != "ldap" || err != nil {
 		t.Errorf("%s, %v", name, err)
 	}
-	for _, key := range []string{"", "nobody-at-all", "-h", "--help", "minus", "4294967295", "broken", "+nis", "a:b", "a\nb", "7777", "other", "99999999999"} {
+	for _, key := range []string{
+		"", "nobody-at-all", "-h", "--help", "minus", "4294967295", "broken", "+nis", "a:b", "a\nb", "7777", "other", "99999999999",
+		// No forms of a uid, which getent may take them for.
+		"1004", "01004", "+1004", " 1004", "1004 ", "0x3ec", "4294968300", "5000", "05000", "1001", "0",
+		"LDAP", "Alice", // another account's name in other letters
+	} {
 		if got, err := u.Named(t.Context(), key); !errors.Is(err, ErrNoUser) {
 			t.Errorf("%q: %+v, %v", key, got, err)
 		}
 	}
-	for _, key := range []string{"slow", "flood", "root"} {
+	for _, key := range []string{"slow", "flood", "root", "6666"} {
 		// of the last the groups cannot be found out
 		if _, err := u.Named(t.Context(), key); err == nil || errors.Is(err, ErrNoUser) {
 			t.Errorf("%q: %v: want an error that does not say that there is no such user", key, err)
@@ -127,7 +154,7 @@ func TestNameServiceThatHangsIsNotWaitedFor(t *testing.T) {
 
 // This machine's own: root is everywhere.
 func TestRootIsKnown(t *testing.T) {
-	got, err := Users{}.Named(t.Context(), "0")
+	got, err := Users{}.OfUID(t.Context(), 0)
 	if err != nil || got.Name != "root" || got.UID != 0 || len(got.Groups) == 0 || got.Groups[0] != 0 {
 		t.Errorf("%+v, %v", got, err)
 	}

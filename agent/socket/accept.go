@@ -83,7 +83,7 @@ func (l *peerListener) pass(next accepted) bool {
 type peerConn struct {
 	*admission.Connection
 
-	uid     *uint32 // nil: it is anybody's, over TCP
+	peer    *unix.Ucred // nil: it is anybody's, over TCP
 	process *Process
 }
 
@@ -240,7 +240,7 @@ func (l *peerListener) take(conn incoming, peer *unix.Ucred, at uint64) {
 		_ = unixConn.Close() // nothing was sent
 		return
 	}
-	l.pass(accepted{conn: &peerConn{Connection: counted, uid: &peer.Uid, process: l.server.connectedProcess(unixConn, peer.Pid, at)}})
+	l.pass(accepted{conn: &peerConn{Connection: counted, peer: peer, process: l.server.connectedProcess(unixConn, peer.Pid, at)}})
 }
 
 // loopbackListener bounds the connections over TCP.

@@ -174,13 +174,14 @@ func chmodSocket(path string, mode fs.FileMode) error {
 	return os.Chmod("/proc/self/fd/"+strconv.Itoa(fd), mode) //nolint:wrapcheck // such a descriptor cannot be changed by itself
 }
 
-// GroupNumber is the number of a group of this machine, which is given by its name or its number.
+// GroupNumber is the number of a group of this machine, which is given by its name, or by its number
+// if no group has that for a name.
 func GroupNumber(group string, refuse Refuse) (int, error) {
-	if number, err := strconv.Atoi(group); err == nil {
-		return number, nil
-	}
 	found, err := user.LookupGroup(group)
 	if err != nil {
+		if number, err := strconv.ParseUint(group, 10, 32); err == nil && number < 1<<32-1 {
+			return int(number), nil
+		}
 		return 0, refuse("socketGroup", group, "a group of this machine")
 	}
 	number, err := strconv.Atoi(found.Gid)

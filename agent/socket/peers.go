@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
 	"golang.org/x/time/rate"
 
 	"github.com/bursar/bursar/agent/osuser"
@@ -29,6 +32,16 @@ type Caller struct {
 	// account is what the caller's requests and connections count on; none, if the caller is
 	// trusted.
 	account admission.Caller
+}
+
+// GroupOf is the group of the process at the other end of the connection that a call came over;
+// false: that is not known.
+func GroupOf(ctx context.Context) (gid uint32, ok bool) {
+	peer, ok := ctx.Value(peerKey{}).(*unix.Ucred)
+	if !ok {
+		return 0, false
+	}
+	return peer.Gid, true
 }
 
 type callerKey struct{}
@@ -60,6 +73,8 @@ type Peers struct {
 	self   uint32
 	lookup func(ctx context.Context, uid uint32) (string, error)
 	inFile func(uid uint32) (string, error) // what of it never takes long
+	// uidOf is the uid of a name.
+	uidOf func(ctx context.Context, name string) (uint32, error)
 	// account is what a user of that name counts on.
 	account func(uid uint32, name string) string
 	// owner is what a user counts on whose name is not known.
@@ -79,7 +94,18 @@ type Peers struct {
 // known is a caller as they were last looked up.
 type known struct {
 	caller *Caller
+	user   knownUser
 	read   time.Time
+}
+
+// knownUser is what the machine knows of a uid.
+type knownUser struct {
+	// name is that of its account. A uid without an account has its digits for a name. If these are
+	// another account's name, or the machine cannot be asked, its name is "uid:" and the digits: a
+	// text that no account has for a name.
+	name string
+	// ownDigits reports whether the digits of the uid are no other account's name.
+	ownDigits bool
 }
 
 const (
@@ -107,7 +133,7 @@ func newPeers(hostID string, self uint32, trusted []string) *Peers {
 	users := osuser.Users{Pace: rate.NewLimiter(lookupRate, lookupBurst), Slots: make(chan struct{}, LookupsAtOnce)}
 	ranges := subuid.New(subuid.Path, time.Now)
 	return &Peers{
-		hostID: hostID, self: self, trusted: trusted, lookup: users.NameOf, inFile: users.NameOfFile, account: ranges.Account, owner: ranges.Owner,
+		hostID: hostID, self: self, trusted: trusted, lookup: users.NameOf, inFile: users.NameOfFile, uidOf: users.UIDOf, account: ranges.Account, owner: ranges.Owner,
 		known: make(map[uint32]known), lookups: make(map[uint32]chan struct{}), owners: make(map[uint32]admission.Caller),
 	}
 }
@@ -136,7 +162,7 @@ func (p *Peers) Caller(ctx context.Context, uid uint32) *Caller {
 			done := make(chan struct{})
 			p.lookups[uid] = done
 			p.mu.Unlock()
-			return p.lookUp(ctx, uid, before.caller, done)
+			return p.lookUp(ctx, uid, before, done)
 		}
 		p.mu.Unlock()
 		select {
@@ -148,23 +174,23 @@ func (p *Peers) Caller(ctx context.Context, uid uint32) *Caller {
 }
 
 // lookUp looks up a user, who was known as before, and closes done.
-func (p *Peers) lookUp(ctx context.Context, uid uint32, before *Caller, done chan<- struct{}) *Caller {
-	userName, sure := p.name(ctx, uid) // without the lock: it may take seconds
+func (p *Peers) lookUp(ctx context.Context, uid uint32, before known, done chan<- struct{}) *Caller {
+	found, sure := p.user(context.WithoutCancel(ctx), uid) // without the lock: it may take seconds
 	read := time.Now()
 	if !sure {
 		read = read.Add(unsureFor - knownFor)
-		if before != nil {
-			userName = before.Actor.Users[0]
+		if before.caller != nil {
+			found = before.user
 		}
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	c := p.callerLocked(uid, userName)
+	c := p.callerLocked(uid, found)
 	if len(p.known) >= maxUsers {
 		// trusted users are few, and must not be forgotten because of others
 		maps.DeleteFunc(p.known, func(_ uint32, k known) bool { return !k.caller.Trusted })
 	}
-	p.known[uid] = known{caller: c, read: read}
+	p.known[uid] = known{caller: c, user: found, read: read}
 	delete(p.lookups, uid)
 	close(done)
 	return c
@@ -178,13 +204,13 @@ func (p *Peers) withoutLookup(uid uint32) *Caller {
 	if seen {
 		return before.caller
 	}
-	userName, err := p.inFile(uid)
-	if err != nil {
-		userName = strconv.FormatUint(uint64(uid), 10)
+	found := knownUser{name: uidPrefix + digits(uid)}
+	if name, err := p.inFile(uid); err == nil && name != "" {
+		found.name = name
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.callerLocked(uid, userName)
+	return p.callerLocked(uid, found)
 }
 
 // connecting is what a connection of a user counts on before it is taken. It looks up no name: a
@@ -211,12 +237,12 @@ func (p *Peers) connecting(uid uint32) admission.Caller {
 	return counted
 }
 
-func (p *Peers) callerLocked(uid uint32, userName string) *Caller {
-	trusted := p.isTrustedLocked(uid, userName)
+func (p *Peers) callerLocked(uid uint32, u knownUser) *Caller {
+	trusted := p.isTrustedLocked(uid, u)
 	return NewCaller(identity.Actor{
-		Name: userName + "@" + p.hostID, Users: []string{userName}, Anyone: trusted, Priority: trusted,
+		Name: u.name + "@" + p.hostID, Users: []string{u.name}, Anyone: trusted, Priority: trusted,
 		Role: identity.Submitter, Host: p.hostID,
-	}, uid, p.account(uid, userName))
+	}, uid, p.account(uid, strings.TrimPrefix(u.name, uidPrefix)))
 }
 
 // loopback is the caller over TCP, if that is allowed.
@@ -239,29 +265,42 @@ func NewCaller(actor identity.Actor, uid uint32, account string) *Caller {
 	return c
 }
 
-func (p *Peers) isTrustedLocked(uid uint32, userName string) bool {
+func (p *Peers) isTrustedLocked(uid uint32, u knownUser) bool {
 	if uid == 0 || uid == p.self {
 		return true
 	}
-	for _, trusted := range p.trusted {
-		// A number is a uid, even if a user has it for a name.
-		if number, err := strconv.ParseUint(trusted, 10, 32); err == nil {
-			if number == uint64(uid) {
-				return true
-			}
-		} else if trusted == userName {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(p.trusted, func(trusted string) bool {
+		return trusted == u.name || u.ownDigits && trusted == digits(uid)
+	})
 }
 
-// name is a user's name, or if the machine knows none, its number. sure is false if the machine
-// could not be asked.
-func (p *Peers) name(ctx context.Context, uid uint32) (text string, sure bool) {
-	text, err := p.lookup(context.WithoutCancel(ctx), uid) // other calls wait for it too
-	if err != nil || text == "" {
-		return strconv.FormatUint(uint64(uid), 10), err == nil || errors.Is(err, osuser.ErrNoUser)
+// user looks up what the machine knows of a uid. sure is false if the machine could not be asked.
+func (p *Peers) user(ctx context.Context, uid uint32) (found knownUser, sure bool) {
+	name, err := p.lookup(ctx, uid)
+	hasName := err == nil && name != ""
+	if err != nil && !errors.Is(err, osuser.ErrNoUser) {
+		return knownUser{name: uidPrefix + digits(uid)}, false
 	}
-	return text, true
+	p.mu.Lock()
+	listed := slices.Contains(p.trusted, digits(uid))
+	p.mu.Unlock()
+	if hasName && !listed {
+		return knownUser{name: name}, true // nothing depends on whose name its digits are
+	}
+	other, err := p.uidOf(ctx, digits(uid))
+	free := errors.Is(err, osuser.ErrNoUser)
+	found = knownUser{name: name, ownDigits: free || err == nil && other == uid}
+	switch {
+	case hasName:
+	case found.ownDigits:
+		found.name = digits(uid)
+	default:
+		found.name = uidPrefix + digits(uid)
+	}
+	return found, free || err == nil
 }
+
+// uidPrefix begins the name of a uid whose digits may be the name of another account.
+const uidPrefix = "uid:"
+
+func digits(uid uint32) string { return strconv.FormatUint(uint64(uid), 10) }

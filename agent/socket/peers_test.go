@@ -22,6 +22,7 @@ func TestUsersKeepTheirNamesWhileNobodyCanBeAsked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPeers("h1", 0, []string{"ecm"})
 		away := false
+		p.uidOf = nobodysName
 		p.lookup = func(_ context.Context, uid uint32) (string, error) {
 			if away {
 				return "", errors.New("timed out")
@@ -42,9 +43,9 @@ func TestUsersKeepTheirNamesWhileNobodyCanBeAsked(t *testing.T) {
 		away = true
 		time.Sleep(knownFor + time.Second)
 		is(5, "alice", false)
-		is(6, "6", false)
+		is(6, "uid:6", false) // who has the digits for a name is not known
 		away = false
-		is(6, "6", false)
+		is(6, "uid:6", false)
 		time.Sleep(unsureFor)
 		is(6, "ecm", true)
 		is(5, "alice", false)
@@ -120,7 +121,7 @@ func TestConnectionsAreTakenWithoutADirectoryOfUsers(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	if taken, _ := conn.(*peerConn); taken == nil || *taken.uid != uint32(os.Geteuid()) {
+	if taken, _ := conn.(*peerConn); taken == nil || taken.peer.Uid != uint32(os.Geteuid()) {
 		t.Errorf("%+v", conn)
 	}
 	p.inFile = func(uid uint32) (string, error) {
@@ -132,7 +133,7 @@ func TestConnectionsAreTakenWithoutADirectoryOfUsers(t *testing.T) {
 	if c := p.withoutLookup(6); !c.Trusted {
 		t.Error("who is trusted by a name of the file is not known at once")
 	}
-	if c := p.withoutLookup(7); c.Trusted || c.Actor.Users[0] != "7" {
+	if c := p.withoutLookup(7); c.Trusted || c.Actor.Users[0] != "uid:7" {
 		t.Errorf("%+v", c.Actor)
 	}
 }
@@ -153,5 +154,64 @@ func TestStrangersDoNotMakeTrustedUsersForgotten(t *testing.T) {
 	}
 	if c := p.Caller(t.Context(), 6); !c.Trusted || len(p.known) > maxUsers+1 {
 		t.Errorf("%+v, with %d known", c.Actor, len(p.known))
+	}
+}
+
+// nobodysName is a machine that has no account whose name is a number.
+func nobodysName(context.Context, string) (uint32, error) { return 0, osuser.ErrNoUser }
+
+// The digits of a uid may be the name of another account. Its user is never taken for that one: not
+// if it has no account, not while the name service does not answer or the call has ended.
+func TestDigitsOfAUIDAreNotAnothersName(t *testing.T) {
+	p := newPeers("h1", 0, []string{"1004", "1005", "2000"})
+	names := map[uint32]string{61004: "1004", 1005: "ecm", 2000: "2000"}
+	away := false
+	p.lookup = func(_ context.Context, uid uint32) (string, error) {
+		switch {
+		case away:
+			return "", errors.New("timed out")
+		case names[uid] == "":
+			return "", osuser.ErrNoUser
+		}
+		return names[uid], nil
+	}
+	p.inFile = func(uint32) (string, error) { return "", osuser.ErrNoUser }
+	p.uidOf = func(_ context.Context, name string) (uint32, error) {
+		for uid, has := range names {
+			if has == name {
+				return uid, nil
+			}
+		}
+		if away {
+			return 0, errors.New("timed out")
+		}
+		return 0, osuser.ErrNoUser
+	}
+	for uid, want := range map[uint32]struct {
+		name    string
+		trusted bool
+	}{
+		61004:  {"1004", true}, // the account that is trusted
+		1004:   {"uid:1004", false},
+		1005:   {"ecm", true}, // trusted by its uid, which no account has for a name
+		2000:   {"2000", true},
+		100000: {"100000", false},
+	} {
+		if c := p.Caller(t.Context(), uid); c.Actor.Users[0] != want.name || c.Trusted != want.trusted || c.Actor.Name != want.name+"@h1" {
+			t.Errorf("uid %d is %+v: want %+v", uid, c.Actor, want)
+		}
+		if c := p.Caller(t.Context(), uid); uid == 1004 && c.account.ID != "user/1004" {
+			t.Errorf("it counts on %+v", c.account)
+		}
+	}
+	away = true
+	p.Trust([]string{"1004"})
+	for uid, want := range map[uint32]string{61004: "uid:61004", 1004: "uid:1004"} {
+		if c := p.Caller(t.Context(), uid); c.Actor.Users[0] != want || c.Trusted {
+			t.Errorf("uid %d while nobody can be asked: %+v", uid, c.Actor)
+		}
+		if c := p.withoutLookup(uid + 1); c.Actor.Users[0] != "uid:"+strconv.Itoa(int(uid+1)) {
+			t.Errorf("uid %d without a lookup: %+v", uid+1, c.Actor)
+		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
 
 	"github.com/bursar/bursar/internal/admission"
 )
@@ -207,15 +208,15 @@ func (s *Server) HTTP(socket bool) *http.Server {
 	}
 }
 
-// uidKey has the user of a connection.
-type uidKey struct{}
+// peerKey has the credentials of a connection's other end.
+type peerKey struct{}
 
 // connContext returns the context of a connection, with its user.
 func (s *Server) connContext(ctx context.Context, conn net.Conn) context.Context {
 	if c, ok := conn.(*peerConn); ok {
 		ctx, conn = WithProcess(ctx, c.process), c.Connection
-		if c.uid != nil {
-			ctx = context.WithValue(ctx, uidKey{}, *c.uid)
+		if c.peer != nil {
+			ctx = context.WithValue(ctx, peerKey{}, c.peer)
 		}
 	}
 	return s.connections.Context(ctx, conn)
@@ -224,8 +225,8 @@ func (s *Server) connContext(ctx context.Context, conn net.Conn) context.Context
 // identified looks up who makes a request, and what they may do now.
 func (s *Server) identified(r *http.Request) (*http.Request, *Caller) {
 	c := s.local
-	if uid, ok := r.Context().Value(uidKey{}).(uint32); ok {
-		c = s.Peers.Caller(r.Context(), uid)
+	if peer, ok := r.Context().Value(peerKey{}).(*unix.Ucred); ok {
+		c = s.Peers.Caller(r.Context(), peer.Uid)
 	}
 	return r.WithContext(WithCaller(r.Context(), c)), c
 }

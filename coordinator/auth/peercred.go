@@ -106,8 +106,9 @@ func (p peerCreds) accountOf(c *Caller) admission.Caller {
 	if c.passedOn() {
 		return admission.Caller{ID: "caller/" + c.via() + "/" + c.Actor.Name, Name: c.Actor.Name + " of " + c.via()}
 	}
-	if uid, err := strconv.ParseUint(name, 10, 32); err == nil {
-		account.ID = "caller/" + localPrefix + p.account(uint32(uid), name)
+	number := strings.TrimPrefix(name, sockdiag.UIDPrefix)
+	if uid, err := strconv.ParseUint(number, 10, 32); err == nil {
+		account.ID = "caller/" + localPrefix + p.account(uint32(uid), number)
 	}
 	return account
 }

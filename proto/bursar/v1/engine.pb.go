@@ -34,8 +34,9 @@ type LaunchRequest struct {
 	Environment map[string]string `protobuf:"bytes,3,rep,name=environment,proto3" json:"environment,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// An absolute path; default: the user's home.
 	WorkingDirectory string `protobuf:"bytes,4,opt,name=working_directory,json=workingDirectory,proto3" json:"working_directory,omitempty"`
-	// The account it runs as, by name or uid. Default: the caller's own. Only trusted callers may
-	// name another one, and only root may name root.
+	// The name of the account it runs as. A number is a name, too, and never a uid. Default: the
+	// caller's own account, or its uid if it has none. Only trusted callers may name another one,
+	// which the agent's configuration may refuse, and only root may name root.
 	User string      `protobuf:"bytes,5,opt,name=user,proto3" json:"user,omitempty"`
 	Logs *LaunchLogs `protobuf:"bytes,6,opt,name=logs,proto3" json:"logs,omitempty"`
 	// As in ConfirmRequest.
