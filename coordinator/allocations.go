@@ -91,7 +91,9 @@ func (s *allocationService) command(ctx context.Context, req *bursarv1.AllocateR
 	if err != nil {
 		return c, err
 	}
-	if c.Labels, err = s.labels.ApplyFor(given, c.Actor.OnlyUser()); err != nil {
+	labels, acting := charged(c.Actor, given)
+	c.ActingUser = acting
+	if c.Labels, err = s.labels.ApplyFor(labels, c.Actor.OnlyUser()); err != nil {
 		return c, err
 	}
 	if c.Resource, err = convert.ResourceFromProto(req.GetResource()); err != nil {
@@ -107,6 +109,19 @@ func (s *allocationService) command(ctx context.Context, req *bursarv1.AllocateR
 		c.RequestHash = wire.RequestHash(given, &c)
 	}
 	return c, nil
+}
+
+// charged puts the user who is charged into the labels of a request: the owner of the range of
+// subordinate ids that its caller is in. acting is the user that the caller acts as; empty: nobody
+// else is charged. A request in another user's name stays as it is, and the ledger refuses it.
+func charged(actor identity.Actor, given label.Set) (labels label.Set, acting string) {
+	if actor.Owner == "" || len(actor.Users) != 1 {
+		return given, ""
+	}
+	if user, set := given.Get(label.User); set && user != actor.Users[0] {
+		return given, ""
+	}
+	return given.With(label.User, actor.Owner), actor.Users[0]
 }
 
 // Confirm says that the engine runs.

@@ -1,6 +1,7 @@
 package socket
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -75,10 +76,8 @@ type Peers struct {
 	inFile func(uid uint32) (string, error) // what of it never takes long
 	// uidOf is the uid of a name.
 	uidOf func(ctx context.Context, name string) (uint32, error)
-	// account is what a user of that name counts on.
-	account func(uid uint32, name string) string
-	// owner is what a user counts on whose name is not known.
-	owner func(uid uint32) string
+	// charged is the user who is charged for a uid, if that is another one.
+	charged func(uid uint32, hasName bool, names subuid.Names) (user string, other bool)
 
 	mu      sync.Mutex
 	trusted []string         // guarded by mu; names and uids
@@ -106,6 +105,10 @@ type knownUser struct {
 	name string
 	// ownDigits reports whether the digits of the uid are no other account's name.
 	ownDigits bool
+	// hasAccount says that name is an account's.
+	hasAccount bool
+	// owner is who is charged for the uid; empty: itself.
+	owner string
 }
 
 const (
@@ -133,7 +136,7 @@ func newPeers(hostID string, self uint32, trusted []string) *Peers {
 	users := osuser.Users{Pace: rate.NewLimiter(lookupRate, lookupBurst), Slots: make(chan struct{}, LookupsAtOnce)}
 	ranges := subuid.New(subuid.Path, time.Now)
 	return &Peers{
-		hostID: hostID, self: self, trusted: trusted, lookup: users.NameOf, inFile: users.NameOfFile, uidOf: users.UIDOf, account: ranges.Account, owner: ranges.Owner,
+		hostID: hostID, self: self, trusted: trusted, lookup: users.NameOf, inFile: users.NameOfFile, uidOf: users.UIDOf, charged: ranges.Charged,
 		known: make(map[uint32]known), lookups: make(map[uint32]chan struct{}), owners: make(map[uint32]admission.Caller),
 	}
 }
@@ -206,8 +209,9 @@ func (p *Peers) withoutLookup(uid uint32) *Caller {
 	}
 	found := knownUser{name: uidPrefix + digits(uid)}
 	if name, err := p.inFile(uid); err == nil && name != "" {
-		found.name = name
+		found.name, found.hasAccount = name, true
 	}
+	found.owner, _ = p.charged(uid, found.hasAccount, p.namesOfFile())
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.callerLocked(uid, found)
@@ -230,7 +234,10 @@ func (p *Peers) connecting(uid uint32) admission.Caller {
 	}
 	counted, seen := p.owners[uid]
 	if !seen {
-		owner := p.owner(uid) // a file of this machine: it never takes long
+		owner, other := p.charged(uid, false, subuid.Names{}) // a file of this machine: it never takes long
+		if !other {
+			owner = digits(uid)
+		}
 		counted = admission.Caller{ID: "user/" + owner, Name: owner + "@" + p.hostID}
 		p.owners[uid] = counted
 	}
@@ -239,10 +246,22 @@ func (p *Peers) connecting(uid uint32) admission.Caller {
 
 func (p *Peers) callerLocked(uid uint32, u knownUser) *Caller {
 	trusted := p.isTrustedLocked(uid, u)
-	return NewCaller(identity.Actor{
+	actor := identity.Actor{
 		Name: u.name + "@" + p.hostID, Users: []string{u.name}, Anyone: trusted, Priority: trusted,
 		Role: identity.Submitter, Host: p.hostID,
-	}, uid, p.account(uid, strings.TrimPrefix(u.name, uidPrefix)))
+	}
+	if !trusted {
+		actor.Owner = u.owner
+	}
+	return NewCaller(actor, uid, cmp.Or(u.owner, strings.TrimPrefix(u.name, uidPrefix)))
+}
+
+// namesOfFile are the accounts of this machine as far as they are in files.
+func (p *Peers) namesOfFile() subuid.Names {
+	return subuid.Names{NameOf: func(uid uint32) (string, bool) {
+		name, err := p.inFile(uid)
+		return name, err == nil && name != ""
+	}}
 }
 
 // loopback is the caller over TCP, if that is allowed.
@@ -279,17 +298,19 @@ func (p *Peers) user(ctx context.Context, uid uint32) (found knownUser, sure boo
 	name, err := p.lookup(ctx, uid)
 	hasName := err == nil && name != ""
 	if err != nil && !errors.Is(err, osuser.ErrNoUser) {
-		return knownUser{name: uidPrefix + digits(uid)}, false
+		found = knownUser{name: uidPrefix + digits(uid)}
+		found.owner, _ = p.charged(uid, false, p.namesOfFile())
+		return found, false
 	}
 	p.mu.Lock()
 	listed := slices.Contains(p.trusted, digits(uid))
 	p.mu.Unlock()
 	if hasName && !listed {
-		return knownUser{name: name}, true // nothing depends on whose name its digits are
+		return knownUser{name: name, hasAccount: true}, true // nothing depends on whose name its digits are
 	}
 	other, err := p.uidOf(ctx, digits(uid))
 	free := errors.Is(err, osuser.ErrNoUser)
-	found = knownUser{name: name, ownDigits: free || err == nil && other == uid}
+	found = knownUser{name: name, hasAccount: hasName, ownDigits: free || err == nil && other == uid}
 	switch {
 	case hasName:
 	case found.ownDigits:
@@ -297,6 +318,16 @@ func (p *Peers) user(ctx context.Context, uid uint32) (found knownUser, sure boo
 	default:
 		found.name = uidPrefix + digits(uid)
 	}
+	found.owner, _ = p.charged(uid, hasName, subuid.Names{
+		NameOf: func(uid uint32) (string, bool) {
+			name, err := p.lookup(ctx, uid)
+			return name, err == nil && name != ""
+		},
+		UIDOf: func(name string) (uint32, bool) {
+			uid, err := p.uidOf(ctx, name)
+			return uid, err == nil
+		},
+	})
 	return found, free || err == nil
 }
 

@@ -1,8 +1,10 @@
 package ledger
 
 import (
+	"cmp"
 	"time"
 
+	"github.com/bursar/bursar/internal/identity"
 	"github.com/bursar/bursar/label"
 	"github.com/bursar/bursar/resource"
 )
@@ -68,6 +70,10 @@ type Allocation struct {
 	ReservationTTL time.Duration
 	Lease          time.Duration // as asked for; zero: none was asked for. See DefaultLease
 
+	// ActingUser is the user that the caller acts as, if another one is charged: the label user is
+	// the owner of the range of subordinate ids that the caller is in. Empty: it is the label user.
+	ActingUser string
+
 	Priority  int32
 	State     State
 	Async     bool // no caller waits for the answer: Get or Watch follows it
@@ -111,6 +117,17 @@ type Allocation struct {
 	// Revision is the ledger's at the last transition, GrantRevision at the grant.
 	Revision      uint64
 	GrantRevision uint64
+}
+
+// RightsOf is the user who may act on the allocation. The label user says who is charged for it.
+func (a *Allocation) RightsOf() string { return cmp.Or(a.ActingUser, a.Labels.Value(userKey)) }
+
+// Payer is the caller who is charged with what the allocation takes.
+func (a *Allocation) Payer() string {
+	if a.ActingUser == "" {
+		return a.Caller
+	}
+	return identity.ChargedName(a.Caller, a.ActingUser, a.Labels.Value(userKey))
 }
 
 // Adopted reports whether everything that is known of the allocation comes from its host's agent,

@@ -60,10 +60,12 @@ type Config struct {
 
 // AllocateCommand asks for resources.
 type AllocateCommand struct {
-	Actor          identity.Actor
-	RequestID      string
-	RequestHash    uint64 // of the body; only compared
-	Labels         label.Set
+	Actor       identity.Actor
+	RequestID   string
+	RequestHash uint64 // of the body; only compared
+	Labels      label.Set
+	// ActingUser is as in Allocation.
+	ActingUser     string
 	Resource       resource.Resource
 	Wait           time.Duration
 	Async          bool

@@ -74,7 +74,7 @@ func allocation(id ledger.ID, record *storev1.AllocationRecord) (ledger.Allocati
 		r.fail("entitled", err)
 	}
 	more := r.additions("requested", m.Requested)
-	a.ErrorOutput, a.StopError = more.GetErrorOutput(), more.GetStopError()
+	a.ErrorOutput, a.StopError, a.ActingUser = more.GetErrorOutput(), more.GetStopError(), more.GetActingUser()
 	if c := more.GetClaimed(); c != nil {
 		a.Claimed = r.claim(c)
 	}

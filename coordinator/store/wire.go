@@ -134,6 +134,7 @@ func (w *wire) additions(a *ledger.Allocation) {
 		w.text(5, c.RequestID)
 		w.close(at)
 	}
+	w.text(1007, a.ActingUser)
 }
 
 // measured writes a vector as a bursar.v1.Resource, nothing for one that is not set.

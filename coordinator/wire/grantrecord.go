@@ -23,6 +23,7 @@ const (
 	longestCaller      = 256
 	longestRequestID   = 128
 	longestDegraded    = 256
+	longestActingUser  = 256
 	longestProblem     = 512 // why a stop or a grant has failed
 )
 
@@ -45,6 +46,9 @@ func grantFrom(id ledger.ID, m *bursarv1.Allocation) (a *ledger.Allocation, with
 		Created: instantFrom(m.GetCreateTime()), Reserved: instantFrom(m.GetReserveTime()), Confirmed: instantFrom(m.GetConfirmTime()),
 		Expires: instantFrom(m.GetExpireTime()), OverLimit: m.GetOverLimit(), Stopping: m.GetStopping(), Reason: CleanText(m.GetReason()),
 		Address: truncated(m.GetAddress(), longestAddress), Revision: m.GetRevision(),
+	}
+	if len(m.GetActingUser()) <= longestActingUser { // a part of it would be another's
+		a.ActingUser = m.GetActingUser()
 	}
 	if len(m.GetRequestId()) <= longestRequestID { // a part of it would be another's
 		a.RequestID = m.GetRequestId()

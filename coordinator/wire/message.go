@@ -85,6 +85,7 @@ func AllocationMessage(a *ledger.Allocation) *bursarv1.Allocation {
 	m.MeasuredPeak = VectorMessage(a.Peak)
 	m.StopError = a.StopError
 	m.Claimed = claimMessage(a.Claimed)
+	m.ActingUser = a.ActingUser
 	return m
 }
 

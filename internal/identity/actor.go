@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // Header carries an Actor from an agent to a coordinator, and between coordinators. A coordinator
@@ -37,6 +38,10 @@ type Actor struct {
 	// Host is set if the call comes through the agent of a host, or from it: no allocation of
 	// another host may be touched.
 	Host string `json:"host,omitempty"`
+	// Owner is the user who is charged for what the actor does, if that is not the actor: the owner
+	// of the range of subordinate user ids that it is in. It gives no right. Only agents, for
+	// callers of their host, and coordinators say it.
+	Owner string `json:"owner,omitempty"`
 	// OnAnyones lets it act on allocations of any user in this one call, because of its role. It is
 	// no right to see what engines of others wrote, and is never passed on.
 	OnAnyones bool `json:"-"`
@@ -69,6 +74,20 @@ func (a Actor) MayActAs(user string) bool {
 // role allows for all users.
 func (a Actor) IsUser(user string) bool {
 	return a.Anyone || slices.Contains(a.Users, user)
+}
+
+// ChargedName is the name of the actor who is charged: as Name, with the owner's name in place of the
+// actor's own. All code that counts what a caller has or takes asks for it.
+func (a Actor) ChargedName() string {
+	if a.Owner == "" || len(a.Users) != 1 {
+		return a.Name
+	}
+	return ChargedName(a.Name, a.Users[0], a.Owner)
+}
+
+// ChargedName replaces in an actor's name the user that it acts as by the one who is charged.
+func ChargedName(name, acting, charged string) string {
+	return strings.Replace(name, acting, charged, 1)
 }
 
 // OnlyUser is the user that the actor acts as if it names none: the one that it may act as, or
@@ -105,6 +124,9 @@ func Decode(value string) (Actor, error) {
 	}
 	if a.Name == "" || len(a.Name) > maxName {
 		return Actor{}, fmt.Errorf("%s: name %q: want 1 to %d bytes", Header, a.Name, maxName)
+	}
+	if len(a.Owner) > maxName || a.Owner != "" && (a.Anyone || len(a.Users) != 1) {
+		return Actor{}, fmt.Errorf("%s: owner %q: want at most %d bytes, and an actor that acts as exactly one user", Header, a.Owner, maxName)
 	}
 	if a.Role != "" {
 		if _, err := ParseRole(string(a.Role)); err != nil {

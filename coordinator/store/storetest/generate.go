@@ -81,8 +81,8 @@ func Allocation(t *rapid.T, id ledger.ID) ledger.Allocation {
 		Stopping: rapid.Bool().Draw(t, "stopping"), Reason: text(t, "reason"), ErrorOutput: text(t, "error output"), StopReason: text(t, "stop reason"),
 		Address: text(t, "engine"), ApplicationIDs: rapid.SliceOfN(rapid.StringN(0, 4, 16), 0, 2).Draw(t, "applications"),
 		Unreclaimable: rapid.Int64().Draw(t, "unreclaimable"), Measured: vector(t, "measured"), Peak: vector(t, "peak"),
-		StopError: text(t, "stop error"),
-		Revision:  rapid.Uint64().Draw(t, "revision"), GrantRevision: rapid.Uint64().Draw(t, "grant revision"),
+		StopError: text(t, "stop error"), ActingUser: text(t, "acting user"),
+		Revision: rapid.Uint64().Draw(t, "revision"), GrantRevision: rapid.Uint64().Draw(t, "grant revision"),
 	}
 	if !a.State.Live() {
 		a.Ended = rapid.SampledFrom(ends).Draw(t, "ended")
