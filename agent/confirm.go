@@ -59,7 +59,17 @@ func (s *service) Confirm(ctx context.Context, request *bursarv1.ConfirmRequest)
 		return nil, connect.NewError(connect.CodeUnavailable, fmt.Errorf("the engine is confirmed but the agent could not store that; confirm it again: %w", err))
 	}
 	a.measureIn(settleTime)
-	return answer.msg, nil
+	return &bursarv1.ConfirmResponse{Allocation: unsealed(answer.msg.GetAllocation())}, nil
+}
+
+// unsealed is an allocation without its seal, which is between the agent and the coordinators.
+func unsealed(allocation *bursarv1.Allocation) *bursarv1.Allocation {
+	if len(allocation.GetSeal()) == 0 {
+		return allocation
+	}
+	allocation = proto.CloneOf(allocation) // the agent keeps the seal
+	allocation.Seal = nil
+	return allocation
 }
 
 // saysWhatRuns refuses a Confirm that names a process without its pid, or names nothing. Its

@@ -185,7 +185,7 @@ func (a *Agent) confirmLaunched(
 	if err := a.save(); err != nil {
 		return nil, connect.NewError(connect.CodeUnavailable, fmt.Errorf("the agent could not store that the engine runs: %w", err))
 	}
-	return answer.msg.GetAllocation(), nil
+	return unsealed(answer.msg.GetAllocation()), nil
 }
 
 // launchError returns the error of an engine that was not started, by its cause.

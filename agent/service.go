@@ -44,7 +44,7 @@ func (s *service) Renew(ctx context.Context, request *bursarv1.RenewRequest) (*b
 		return nil, err
 	}
 	s.agent.observe(ctx, answer.msg.GetAllocation(), answer.asOf)
-	return answer.msg, nil
+	return &bursarv1.RenewResponse{Allocation: unsealed(answer.msg.GetAllocation())}, nil
 }
 
 // Resize changes an entitlement.
@@ -60,7 +60,7 @@ func (s *service) Resize(ctx context.Context, request *bursarv1.ResizeRequest) (
 	}
 	s.agent.observe(ctx, answer.msg.GetAllocation(), answer.asOf)
 	s.agent.scheduleSave()
-	return answer.msg, nil
+	return &bursarv1.ResizeResponse{Allocation: unsealed(answer.msg.GetAllocation())}, nil
 }
 
 // Stop asks for the end of an engine. The order comes with the next Sync, which is sent at once.

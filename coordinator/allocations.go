@@ -132,7 +132,18 @@ func (s *allocationService) Confirm(ctx context.Context, req *bursarv1.ConfirmRe
 	if err != nil {
 		return nil, s.describeEnded(ctx, id, err, "a reserved one; stop the engine")
 	}
-	return &bursarv1.ConfirmResponse{Allocation: wire.AllocationMessage(&a)}, nil
+	return &bursarv1.ConfirmResponse{Allocation: s.sealedFor(actor, &a)}, nil
+}
+
+// sealedFor is the message of an allocation that a caller has changed. If the call came through the
+// agent of its host, it has its seal: with the next heartbeat the seal could come too late, after
+// the loss of the store. The agent keeps it from the caller.
+func (s *allocationService) sealedFor(actor identity.Actor, a *ledger.Allocation) *bursarv1.Allocation {
+	m := wire.AllocationMessage(a)
+	if actor.Host != "" && actor.Host == a.HostID {
+		m.Seal = s.loop.Sealer().Seal(a)
+	}
+	return m
 }
 
 // Release gives everything back.
@@ -195,7 +206,7 @@ func (s *allocationService) Renew(ctx context.Context, req *bursarv1.RenewReques
 	if err != nil {
 		return nil, s.describeEnded(ctx, id, err, "a reservation or an engine with a lease")
 	}
-	return &bursarv1.RenewResponse{Allocation: wire.AllocationMessage(&a)}, nil
+	return &bursarv1.RenewResponse{Allocation: s.sealedFor(actor, &a)}, nil
 }
 
 // Resize changes an entitlement.
@@ -213,7 +224,7 @@ func (s *allocationService) Resize(ctx context.Context, req *bursarv1.ResizeRequ
 	if err != nil {
 		return nil, s.describeEnded(ctx, id, err, "a reserved or active one")
 	}
-	return &bursarv1.ResizeResponse{Allocation: wire.AllocationMessage(&a)}, nil
+	return &bursarv1.ResizeResponse{Allocation: s.sealedFor(actor, &a)}, nil
 }
 
 // Stop asks the host's agent to end the engine.

@@ -2,6 +2,7 @@ package coordinator
 
 import (
 	"bytes"
+	"context"
 	"log/slog"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/coordinator/store/storetest"
+	"github.com/bursar/bursar/internal/identity"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/test/proc"
 )
@@ -195,8 +197,53 @@ func TestASealDoesNotOutliveItsEngine(t *testing.T) {
 		req.Ended = []*bursarv1.EngineEnd{{AllocationId: grant.GetId()}}
 	})
 	h1.reports(grant)
-	if got := f.get(grant.GetId()); got.GetLabels()["user"] != "@h1" || got.GetClaimed() == nil {
+	got := f.get(grant.GetId())
+	if got.GetLabels()["user"] != "@h1" || got.GetClaimed() == nil {
 		t.Errorf("after its end it is %v: want it for @h1", got)
+	}
+	// The ledger remembers the request: its caller still finds it.
+	if got.GetCaller() != grant.GetCaller() || got.GetRequestId() != grant.GetRequestId() {
+		t.Errorf("it is of %q (%q), and was of %q (%q)", got.GetCaller(), got.GetRequestId(), grant.GetCaller(), grant.GetRequestId())
+	}
+	f.audited()
+}
+
+// An engine that was confirmed just before the store was lost has its seal already: the answer that
+// its host's agent gets has it, and that to others has none.
+func TestTheAgentsAnswerHasTheSeal(t *testing.T) {
+	disk := storetest.NewMemory("test")
+	f := start(t, Config{}, disk.Open())
+	f.agent("h1")
+	backup := disk.Copy("test")
+	through := func(host string) context.Context {
+		ctx, info := connect.NewClientContext(t.Context())
+		info.RequestHeader().Set(identity.Header, identity.Actor{Name: "alice@h1", Users: []string{"alice"}, Role: identity.Submitter, Host: host}.Encode())
+		return ctx
+	}
+	req := request("r1", gib)
+	req.Labels, req.Host = map[string]string{"user": "alice"}, &bursarv1.HostWishes{Id: "h1"}
+	res, err := f.allocations.Allocate(through("h1"), req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := res.GetAllocation().GetId()
+	process := &bursarv1.Process{Pid: 100, StartTime: 7}
+	if confirmed, err := f.allocations.Confirm(through("h1"), &bursarv1.ConfirmRequest{Id: id, Process: process}); err != nil || len(confirmed.GetAllocation().GetSeal()) == 0 {
+		t.Fatalf("%v, %v: want a seal", confirmed, err)
+	}
+	if resized, err := f.allocations.Resize(through(""), &bursarv1.ResizeRequest{Id: id, Entitled: memory(3 * gib)}); err != nil || len(resized.GetAllocation().GetSeal()) != 0 {
+		t.Fatalf("%v, %v: want no seal for a caller elsewhere", resized, err)
+	}
+	resized, err := f.allocations.Resize(through("h1"), &bursarv1.ResizeRequest{Id: id, Entitled: memory(2 * gib)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.stop()
+	disk.Restore(backup)
+	f = start(t, Config{}, disk.Open())
+	f.agent("h1").reports(resized.GetAllocation())
+	if got := f.get(id); got.GetClaimed() != nil || got.GetLabels()["user"] != "alice" || got.GetEntitled().GetMemoryBytes() != 2*gib {
+		t.Errorf("after the loss of the store it is %v", got)
 	}
 	f.audited()
 }

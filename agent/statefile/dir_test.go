@@ -53,6 +53,32 @@ func TestSavedStateIsLoaded(t *testing.T) {
 	}
 }
 
+// A package that is purged while engines run leaves the state, and a file that says so.
+func TestAHostThatLeftItsClusterKeepsItsEnginesAlone(t *testing.T) {
+	dir := open(t, t.TempDir())
+	was := state()
+	was.Cluster = "production"
+	if err := dir.Save(was); err != nil {
+		t.Fatal(err)
+	}
+	leaves := filepath.Join(filepath.Dir(dir.File()), "state.leaves-cluster")
+	if err := os.WriteFile(leaves, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	want := was
+	want.Cluster, want.StoreID, want.Epoch, want.Leadership = "", "", 0, 0
+	got, err := dir.Load()
+	if diff := cmp.Diff(want, got, protocmp.Transform()); err != nil || diff != "" {
+		t.Errorf("%v: %s", err, diff)
+	}
+	if err := dir.Begin(was); err != nil {
+		t.Fatal(err)
+	}
+	if got, err = dir.Load(); err != nil || got.Cluster != was.Cluster || got.Epoch != was.Epoch {
+		t.Errorf("in its next cluster it is of %q, epoch %d: %v", got.Cluster, got.Epoch, err)
+	}
+}
+
 func TestCrashWhileWritingLeavesTheOldState(t *testing.T) {
 	dir := open(t, t.TempDir())
 	if err := dir.Save(state()); err != nil {

@@ -24,6 +24,10 @@ const (
 	logShare = 8
 
 	logPrefix, logSuffix = "state-", ".log"
+
+	// leavesFile says that the host has left its cluster. The purge of a package makes it, if it
+	// keeps the state for the sake of engines that run.
+	leavesFile = "state.leaves-cluster"
 )
 
 // ErrFull is returned by Append if no log takes more: before the first Begin, and if the whole
@@ -38,9 +42,17 @@ type openLog struct {
 	most   int64
 }
 
-// Load reads the state. The errors are ErrNone, *VersionError, *DamagedError, and those of reading
-// the files.
+// Load reads the state. If its host has left its cluster, it names none. The errors are ErrNone,
+// *VersionError, *DamagedError, and those of reading the files.
 func (d *Dir) Load() (State, error) {
+	s, err := d.load()
+	if _, missing := os.Lstat(d.leavesFile()); err == nil && missing == nil {
+		s.Cluster, s.StoreID, s.Epoch, s.Leadership = "", "", 0, 0
+	}
+	return s, err
+}
+
+func (d *Dir) load() (State, error) {
 	content, err := d.read(d.File())
 	if errors.Is(err, fs.ErrNotExist) {
 		return State{}, ErrNone
@@ -191,7 +203,7 @@ func (d *Dir) replace(s State) (size int64, err error) {
 		return 0, err
 	}
 	d.removeLogs(s.Log)
-	return int64(len(content)), nil
+	return int64(len(content)), removeIfThere(d.leavesFile())
 }
 
 // write replaces a file, and a pipe or a device in its place: the open of a pipe would wait.
@@ -231,6 +243,8 @@ func (d *Dir) sync() (err error) {
 	}
 	return nil
 }
+
+func (d *Dir) leavesFile() string { return filepath.Join(d.path, leavesFile) }
 
 func (d *Dir) logFile(name string) string { return filepath.Join(d.path, logPrefix+name+logSuffix) }
 

@@ -45,7 +45,14 @@ func (l *Ledger) adoptUnvouched(h *host, r *EngineReport, sampled bool, in *inta
 	}
 	a.ReservationTTL, a.Claimed = 0, claim
 	a.Labels = label.Set{{Key: userKey, Value: hostUser + h.ID}}
-	a.Caller, a.RequestID, a.Priority, a.Requested = hostUser+h.ID, "", 0, resource.Resource{}
+	a.Priority, a.Requested = 0, resource.Resource{}
+	if l.requests.find(keyOf(claim.Caller, claim.RequestID)).id == r.ID {
+		// This very request had ended here: its caller still finds it.
+		a.Caller, a.RequestID = claim.Caller, claim.RequestID
+		l.identify(&a)
+	} else {
+		a.Caller, a.RequestID = hostUser+h.ID, ""
+	}
 	a.Entitled = resource.Resource{Vector: within(claim.Entitled.Vector, *in.claimable)}
 	a.Reason = "adopted on its agent's word: no seal vouches for what the agent claims"
 	if r.Without != "" {
