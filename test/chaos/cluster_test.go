@@ -39,8 +39,8 @@ type cluster struct {
 
 // settings are lines of YAML, to be added to the configuration of each.
 type settings struct {
-	coordinator, agent string
-	quotas             string // a quota file; empty: none
+	agent  string
+	quotas string // a quota file; empty: none
 }
 
 // place finds a directory and addresses, and makes the clients. Nothing is started.
@@ -74,11 +74,17 @@ func newCluster(t *testing.T, s settings) *cluster {
 	if s.quotas != "" {
 		files = "quotaFiles: [" + c.write("quotas.yaml", s.quotas) + "]\n"
 	}
-	c.write("coordinator.yaml", fmt.Sprintf("listen: %s\ndataDir: %s\n%stimes:\n  interval: 1s\n  suspectAfter: 10\n%s",
-		c.address, filepath.Join(c.dir, "coordinator"), files, s.coordinator))
+	c.configure(files)
 	c.write("agent.yaml", fmt.Sprintf("hostId: %s\nsocket: %s\nstateDir: %s\ncoordinators: [http://%s]\ntick: %s\n%s",
 		hostID, c.socket, filepath.Join(c.dir, "agent"), c.address, tick, s.agent))
 	return c
+}
+
+// configure writes the coordinator's configuration, which ends with these lines.
+func (c *cluster) configure(lines string) {
+	c.t.Helper()
+	c.write("coordinator.yaml", fmt.Sprintf("listen: %s\ndataDir: %s\ntimes:\n  interval: 1s\n  suspectAfter: 10\n%s",
+		c.address, filepath.Join(c.dir, "coordinator"), lines))
 }
 
 // tick is the agent's, and the interval at which it reports.

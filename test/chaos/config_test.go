@@ -45,7 +45,7 @@ const goodQuotas = "quotas:\n  - selector: {user: alice}\n    limit: {instances:
 func TestAWrongQuotaFileChangesNothing(t *testing.T) {
 	t.Parallel()
 	const wrong = "quotas:\n  - selector: {user: alice}\n    limit: {instances: 1}\n  - selector: {user: bob}\n    limit: {memory: lots}\n"
-	c := newCluster(t, settings{quotas: wrong, coordinator: ""})
+	c := newCluster(t, settings{quotas: wrong})
 	file := filepath.Join(c.dir, "quotas.yaml")
 	command(t, nil, "coordinator", "--config", filepath.Join(c.dir, "coordinator.yaml")).Expect(t, 78, file+":5:", "lots")
 

@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -99,16 +101,30 @@ func TestAStoreThatCannotBeUsedIsRefusedAndLeftAlone(t *testing.T) {
 	c.expectEmpty(upTime)
 }
 
-// TestWithoutAStoreAgentsBringTheLedgerBack: the file is gone with all that was in it, and the
-// engines that run are entered again.
+// TestWithoutAStoreAgentsBringTheLedgerBack: the file is gone with all that was in it. Status names
+// the lost store as that of refused callers. Once the operator has put it into the configuration,
+// the engines that run are entered again, and once he has accepted them, under their users.
 func TestWithoutAStoreAgentsBringTheLedgerBack(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t, settings{})
 	e, a := c.startConfirmed(engineRequest())
+	status := func() *bursarv1.StatusResponse {
+		return must[*bursarv1.StatusResponse](t)(c.remote.Cluster().Status(t.Context(), &bursarv1.StatusRequest{}))
+	}
+	lost := status().GetStoreId()
 	c.coordinator.Kill()
 	if err := os.RemoveAll(filepath.Dir(c.storeFile())); err != nil {
 		t.Fatal(err)
 	}
+	c.startCoordinator()
+	eventually(t, upTime, "status names the lost store", func() error {
+		if list := status().GetWarnings(); !strings.Contains(strings.Join(list, "\n"), lost) {
+			return fmt.Errorf("warnings %q: want store %s", list, lost)
+		}
+		return nil
+	})
+	c.coordinator.Kill()
+	c.configure("replacesStores: [" + lost + "]\n")
 	c.startCoordinator()
 	eventually(t, upTime, "the engine is adopted", func() error {
 		list := live(t, c.remote)
@@ -119,6 +135,11 @@ func TestWithoutAStoreAgentsBringTheLedgerBack(t *testing.T) {
 	})
 	if used := amountsOf(c.host().GetAccount().GetUsed()); !used.equal(amountsOf(a.GetEntitled())) {
 		t.Errorf("used %v, want %v", used, amountsOf(a.GetEntitled()))
+	}
+	// The keys of its seal are lost as well.
+	accepted := must[*bursarv1.AcceptResponse](t)(c.remote.Hosts().Accept(t.Context(), &bursarv1.AcceptRequest{HostId: hostID}))
+	if list := accepted.GetAccepted(); len(list) != 1 || !maps.Equal(list[0].GetLabels(), a.GetLabels()) || list[0].GetRequestId() != a.GetRequestId() {
+		t.Errorf("accepted %v, want %v", list, a)
 	}
 	if !proc.Alive(e.pid()) {
 		t.Error("the engine was killed")
