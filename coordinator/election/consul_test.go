@@ -62,10 +62,11 @@ func TestAPreparedCoordinatorGoesFirst(t *testing.T) {
 			leader, prepared := newCandidate(t, shared.Address, "a"), newCandidate(t, shared.Address, "c")
 			other := newCandidate(t, shared.Address, "b", func(_ *consul.Config, o *Options) { o.Prepared = func() bool { return false } })
 			first := leader.lead(t, 7)
-			second, third := prepared.campaign(t), other.campaign(t)
+			// Before they campaign: an attempt that has begun while the key was free is not taken back.
 			for _, c := range []*coordinator{prepared, other} {
 				c.knows(t, Leader{URL: leader.options.URL, Epoch: 7, StoreID: storeOne})
 			}
+			second, third := prepared.campaign(t), other.campaign(t)
 			if err := first.Resign(t.Context()); err != nil {
 				t.Fatal(err)
 			}
