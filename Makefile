@@ -385,7 +385,7 @@ test-yunikorn: $(GOLANGCI_LINT) ## Check what runs YuniKorn core, and run it in 
 .PHONY: test-soak
 test-soak: ## Run an agent and a coordinator for 40 s, and for ten simulated days
 	$(call section,test-soak: nothing grows)
-	@$(timed) $(go_test) $(shipped) -timeout 10m ./test/soak
+	@$(timed) $(go_test) $(shipped) -timeout 15m ./test/soak
 
 .PHONY: soak
 soak: ## Run them for SOAKTIME=10m and ten simulated days
