@@ -62,7 +62,8 @@ func TestAPreparedCoordinatorGoesFirst(t *testing.T) {
 			leader, prepared := newCandidate(t, shared.Address, "a"), newCandidate(t, shared.Address, "c")
 			other := newCandidate(t, shared.Address, "b", func(_ *consul.Config, o *Options) { o.Prepared = func() bool { return false } })
 			first := leader.lead(t, 7)
-			// Before they campaign: an attempt that has begun while the key was free is not taken back.
+			// Before they campaign: an attempt that has begun while the key was free is not taken
+			// back.
 			for _, c := range []*coordinator{prepared, other} {
 				c.knows(t, Leader{URL: leader.options.URL, Epoch: 7, StoreID: storeOne})
 			}
