@@ -17,9 +17,8 @@ import (
 	"github.com/bursar/bursar/client"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
+	"github.com/bursar/bursar/proto/convert"
 )
-
-const userLabel = "user"
 
 // engineService is EngineService for this host: the agent itself starts an engine.
 type engineService struct{ agent *Agent }
@@ -84,9 +83,9 @@ func (a *Agent) mayLaunch(c *socket.Caller, request *bursarv1.LaunchRequest, all
 			fmt.Errorf("allocation %s is on host %s: ask that host's agent; this is the agent of %s", id, on, a.settings().HostID))
 	case id != request.GetId():
 		return invalid("id", request.GetId(), "the whole id of an allocation")
-	case allocation.GetCaller() != c.Actor.Name && !c.Actor.MayActAs(allocation.GetLabels()[userLabel]):
+	case allocation.GetCaller() != c.Actor.Name && !c.Actor.MayActAs(convert.RightsOf(allocation)):
 		return connect.NewError(connect.CodePermissionDenied,
-			fmt.Errorf("allocation %s is of user %q: %s may not act as that user", id, allocation.GetLabels()[userLabel], c.Actor.Name))
+			fmt.Errorf("allocation %s is of user %q: %s may not act as that user", id, convert.RightsOf(allocation), c.Actor.Name))
 	}
 	return nil
 }

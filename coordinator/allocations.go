@@ -55,7 +55,7 @@ func (s *allocationService) allocate(ctx context.Context, req *bursarv1.Allocate
 
 // admit refuses a request of a caller whose history is full, unless it is a repeat.
 func (s *allocationService) admit(ctx context.Context, c *ledger.AllocateCommand) error {
-	refused := s.loop.Admit(c.Actor.Name)
+	refused := s.loop.Admit(c.Actor.ChargedName())
 	if refused == nil || c.RequestID == "" {
 		return refused
 	}
@@ -91,7 +91,7 @@ func (s *allocationService) command(ctx context.Context, req *bursarv1.AllocateR
 	if err != nil {
 		return c, err
 	}
-	if c.Labels, err = s.labels.ApplyFor(given, c.Actor.OnlyUser()); err != nil {
+	if c.Labels, c.Subordinate, err = s.labels.ApplyCharged(given, c.Actor.OnlyUser(), c.Actor.Owner); err != nil {
 		return c, err
 	}
 	if c.Resource, err = convert.ResourceFromProto(req.GetResource()); err != nil {

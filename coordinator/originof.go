@@ -18,8 +18,9 @@ func originOf(ctx context.Context) *core.Origin {
 }
 
 // ownerOf is in whose turn a call's commands are applied: that of the actor in whose name it is
-// made. A caller of a host's agent has a turn of its own on each host, because only the agent says
-// who it is. What did not come over the wire is the coordinator's own.
+// made, or of the one who is charged for that actor. A caller of a host's agent has a turn of its
+// own on each host, because only the agent says who it is. A call that did not come over the wire
+// is the coordinator's own.
 func ownerOf(ctx context.Context) turns.Owner {
 	c, ok := auth.FromContext(ctx)
 	if !ok {
@@ -31,6 +32,6 @@ func ownerOf(ctx context.Context) turns.Owner {
 	case c.Actor.Host == "" && (role == identity.Operator || role == identity.Admin):
 		return turns.Owner{Class: turns.Operators, Name: c.Actor.Name}
 	default:
-		return turns.Owner{Class: turns.Callers, Name: c.Actor.Name}
+		return turns.Owner{Class: turns.Callers, Name: c.Actor.ChargedName()}
 	}
 }

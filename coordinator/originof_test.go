@@ -17,6 +17,7 @@ func TestCommandsWaitForTheTurnOfTheirActor(t *testing.T) {
 		"a submitter":                    {identity.Actor{Name: "alice", Role: identity.Submitter}, turns.Owner{Class: turns.Callers, Name: "alice"}},
 		"a reader":                       {identity.Actor{Name: "eve", Role: identity.Reader}, turns.Owner{Class: turns.Callers, Name: "eve"}},
 		"a user of a host":               {identity.Actor{Name: "alice@h1", Role: identity.Submitter, Host: "h1"}, turns.Owner{Class: turns.Callers, Name: "alice@h1"}},
+		"a subordinate id of alice's":    {identity.Actor{Name: "100007@h1", Users: []string{"100007"}, Owner: "alice", Role: identity.Submitter, Host: "h1"}, turns.Owner{Class: turns.Callers, Name: "alice@h1"}},
 		"an operator":                    {identity.Actor{Name: "olga", Role: identity.Operator}, turns.Owner{Class: turns.Operators, Name: "olga"}},
 		"an admin":                       {identity.Local(), turns.Owner{Class: turns.Operators, Name: "local"}},
 		"root of a host, over its agent": {identity.Actor{Name: "root@h1", Admin: true, Host: "h1"}, turns.Owner{Class: turns.Callers, Name: "root@h1"}},

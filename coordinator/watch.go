@@ -129,8 +129,7 @@ func (e *sharedEvent) OutputOf() (user string, ok bool) {
 	if _, output := convert.ErrorOutput(a.Reason, a.ErrorOutput, a.Exit != nil); output == "" {
 		return "", false
 	}
-	user, _ = a.Labels.Get("user")
-	return user, true
+	return a.RightsOf(), true
 }
 
 // Redacted implements auth.SharedAnswer.

@@ -18,12 +18,25 @@ func (p *Preprocessor) Apply(set Set) (Set, error) { return p.ApplyFor(set, "") 
 // another one, the request is for that user. A user that is derived stays as it is derived. The
 // empty user is as Apply.
 func (p *Preprocessor) ApplyFor(set Set, user string) (Set, error) {
+	out, _, err := p.ApplyCharged(set, user, "")
+	return out, err
+}
+
+// ApplyCharged is ApplyFor for a caller for whom somebody else is charged. If the request is for
+// the caller's own user, the label user becomes the one who is charged, before labels are derived
+// from it, and acts is true. A request for another user stays as it is: the caller has no right to
+// it.
+func (p *Preprocessor) ApplyCharged(set Set, user, charged string) (out Set, acts bool, err error) {
 	if p == nil {
 		p = &Preprocessor{}
 	}
-	out, err := p.convertAll(set)
-	if err != nil {
-		return nil, err
+	if out, err = p.convertAll(set); err != nil {
+		return nil, false, err
+	}
+	charge := func() {
+		if charged != "" && user != "" && out.Value(User) == user {
+			out, acts = out.With(User, charged), true
+		}
 	}
 	for _, l := range p.defaults {
 		if out.Value(l.Key) == "" {
@@ -33,28 +46,32 @@ func (p *Preprocessor) ApplyFor(set Set, user string) (Set, error) {
 	if user != "" && out.Value(User) == "" && !p.derives(User) {
 		out = out.With(User, p.convert(User, user))
 	}
+	if !p.derives(User) {
+		charge()
+	}
 	for _, d := range p.derived {
 		value := p.convert(d.Key, d.derive(out))
 		if claimed := out.Value(d.Key); claimed != "" && claimed != value {
-			return nil, &ClaimError{Key: d.Key, Claimed: claimed, Derived: value}
+			return nil, false, &ClaimError{Key: d.Key, Claimed: claimed, Derived: value}
 		}
 		if value == "" {
 			continue
 		}
 		if value == Any {
-			return nil, &FieldError{field(d.Key), value, "a value other than *, which stands for all of them"}
+			return nil, false, &FieldError{field(d.Key), value, "a value other than *, which stands for all of them"}
 		}
 		if err := checkValue(d.Key, value); err != nil {
-			return nil, err
+			return nil, false, err
 		}
 		out = out.With(d.Key, value)
 	}
 	for _, key := range p.required {
 		if out.Value(key) == "" {
-			return nil, &FieldError{field(key), "", "a value: this label is required"}
+			return nil, false, &FieldError{field(key), "", "a value: this label is required"}
 		}
 	}
-	return out, nil
+	charge() // if a rule has derived it
+	return out, acts, nil
 }
 
 // convertAll applies the aliases and drops what is empty.

@@ -215,6 +215,45 @@ func TestTheCallersOnlyUserFillsIn(t *testing.T) {
 	}
 }
 
+// If somebody else is charged for a caller, labels are derived from the one who is charged. No rule
+// lets the caller out of that, or into the name of a third.
+func TestTheLabelUserIsTheOneWhoIsCharged(t *testing.T) {
+	derive := func(d ...Derivation) *Preprocessor {
+		return must(t, Rules.Compile, Rules{Aliases: []Alias{{Key: "user", Keys: []string{"who"}}}, Derived: d})
+	}
+	tenant := derive(Derivation{Key: "tenant", From: "user", Values: map[string]string{"alice": "research"}, Default: "none"})
+	user := derive(Derivation{Key: "user", From: "account", Values: map[string]string{"own": "100007", "bobs": "bob"}})
+	byDefault := must(t, Rules.Compile, Rules{Defaults: map[string]string{"user": "guest"}})
+	for _, test := range []struct {
+		name string
+		*Preprocessor
+		in, out string
+		acts    bool
+	}{
+		{"without rules", nil, "creator=IDE", "creator=IDE,user=alice", true},
+		{"named", nil, "user=100007", "user=alice", true},
+		{"under an alias", tenant, "who=100007", "tenant=research,user=alice", true},
+		{"derivations see the owner", tenant, "", "tenant=research,user=alice", true},
+		{"the owner's name", nil, "user=alice", "user=alice", false},
+		{"a third's name", nil, "user=bob", "user=bob", false},
+		{"a default", byDefault, "", "user=guest", false},
+		{"derived to be itself", user, "account=own", "account=own,user=alice", true},
+		{"derived to be itself, and named", user, "account=own,user=100007", "account=own,user=alice", true},
+		{"derived to be a third", user, "account=bobs", "account=bobs,user=bob", false},
+		{"nothing is derived", user, "", "", false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			out, acts, err := test.ApplyCharged(must(t, Parse, test.in), "100007", "alice")
+			if err != nil || out.String() != test.out || acts != test.acts {
+				t.Errorf("%s, %t, %v; want %s, %t", out, acts, err, test.out, test.acts)
+			}
+		})
+	}
+	if out, acts, err := (*Preprocessor)(nil).ApplyCharged(nil, "100007", ""); err != nil || acts || out.String() != "user=100007" {
+		t.Errorf("if nobody else is charged: %s, %t, %v", out, acts, err)
+	}
+}
+
 func TestCompileNamesTheRuleThatIsWrong(t *testing.T) {
 	alias := Alias{Key: "user", Keys: []string{"who"}}
 	derive := func(d ...Derivation) Rules { return Rules{Aliases: []Alias{alias}, Derived: d} }

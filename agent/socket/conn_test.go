@@ -15,6 +15,7 @@ import (
 
 	"github.com/bursar/bursar/agent/osuser"
 	"github.com/bursar/bursar/internal/identity"
+	"github.com/bursar/bursar/internal/subuid"
 )
 
 // pipes is a listener within a bubble.
@@ -171,11 +172,11 @@ func TestAStreamMayBeQuietForLongerThanAWriteMayTake(t *testing.T) {
 
 func TestTrustIsByNameOrNumber(t *testing.T) {
 	p := newPeers("h1", 77, []string{"hadoop", "1001"})
-	p.account = func(uid uint32, name string) string {
-		if uid == 100007 {
-			return "subuid:alice"
+	p.charged = func(uid uint32, hasName bool, _ subuid.Names) (string, bool) {
+		if uid != 100007 || hasName {
+			return "", false
 		}
-		return name
+		return "alice", true
 	}
 	names := map[uint32]string{1000: "alice", 1001: "ecm", 1002: "hadoop", 0: "root", 77: "bursar"}
 	p.uidOf = nobodysName
@@ -198,7 +199,9 @@ func TestTrustIsByNameOrNumber(t *testing.T) {
 		for range 2 {
 			c := p.Caller(t.Context(), uid)
 			if c.Actor.Name != want.name || c.Trusted != want.trusted || c.Actor.Anyone != want.trusted || c.Actor.Priority != want.trusted ||
-				c.Actor.Admin || c.Actor.Role != identity.Submitter || c.Actor.Host != "h1" || uid == 100007 && c.account.ID != "user/subuid:alice" {
+				c.Actor.Admin || c.Actor.Role != identity.Submitter || c.Actor.Host != "h1" ||
+				uid == 100007 && (c.account.ID != "user/alice" || c.Actor.Owner != "alice" || c.Actor.ChargedName() != "alice@h1") ||
+				uid != 100007 && c.Actor.Owner != "" {
 				t.Errorf("uid %d: %+v", uid, c.Actor)
 			}
 		}

@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/bursar/bursar/internal/admission"
+	"github.com/bursar/bursar/internal/subuid"
 	"github.com/bursar/bursar/providers/host"
 )
 
@@ -61,7 +62,7 @@ func newFlooded(t *testing.T, owner func(uid uint32) string) *flooded {
 		return host.View{}, nil
 	}
 	if owner != nil {
-		f.Peers.owner = owner
+		f.Peers.charged = func(uid uint32, _ bool, _ subuid.Names) (string, bool) { return owner(uid), true }
 	}
 	inFile := f.Peers.inFile
 	f.Peers.inFile = func(uid uint32) (string, error) {
@@ -193,7 +194,7 @@ func TestWhoConnectsSomewhatTooFastIsAnsweredAMomentLater(t *testing.T) {
 
 // Subordinate uids count on their owner, before their names are known.
 func TestConnectionsOfSubordinateUsersCountOnTheirOwner(t *testing.T) {
-	f := newFlooded(t, func(uint32) string { return "subuid:alice" })
+	f := newFlooded(t, func(uint32) string { return "alice" })
 	f.Admitted.SetLimits(admission.Limits{Rate: 1000, Burst: 1000, Calls: 1000, Connects: 1, ConnectBurst: 3})
 	taken := 0
 	for uid := 100000; uid < 100010; uid++ {

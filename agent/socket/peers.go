@@ -1,6 +1,7 @@
 package socket
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -75,10 +76,8 @@ type Peers struct {
 	inFile func(uid uint32) (string, error) // what of it never takes long
 	// uidOf is the uid of a name.
 	uidOf func(ctx context.Context, name string) (uint32, error)
-	// account is what a user of that name counts on.
-	account func(uid uint32, name string) string
-	// owner is what a user counts on whose name is not known.
-	owner func(uid uint32) string
+	// charged is the user who is charged for a uid, if that is another one.
+	charged func(uid uint32, hasName bool, names subuid.Names) (user string, other bool)
 
 	mu      sync.Mutex
 	trusted []string         // guarded by mu; names and uids
@@ -89,6 +88,8 @@ type Peers struct {
 	// owners are what connections of unknown users count on, as of ownersRead. Guarded by mu.
 	owners     map[uint32]admission.Caller
 	ownersRead time.Time
+	// paces bound how often the ids of an owner are looked up, by owner. Guarded by mu.
+	paces map[string]*rate.Limiter
 }
 
 // known is a caller as they were last looked up.
@@ -106,6 +107,10 @@ type knownUser struct {
 	name string
 	// ownDigits reports whether the digits of the uid are no other account's name.
 	ownDigits bool
+	// hasAccount says that name is an account's.
+	hasAccount bool
+	// owner is the user who is charged for the uid; empty: the uid itself.
+	owner string
 }
 
 const (
@@ -119,6 +124,8 @@ const (
 	// user of user namespaces has some ten thousand uids, none of which is in a file.
 	lookupRate  = 20
 	lookupBurst = 200
+	// ownerPart is the part of that, 1/ownerPart, which the subordinate ids of one user may take.
+	ownerPart = 2
 	// maxUsers is how many users are remembered: a user with a range of subordinate uids can be
 	// many.
 	maxUsers = 1024
@@ -133,8 +140,9 @@ func newPeers(hostID string, self uint32, trusted []string) *Peers {
 	users := osuser.Users{Pace: rate.NewLimiter(lookupRate, lookupBurst), Slots: make(chan struct{}, LookupsAtOnce)}
 	ranges := subuid.New(subuid.Path, time.Now)
 	return &Peers{
-		hostID: hostID, self: self, trusted: trusted, lookup: users.NameOf, inFile: users.NameOfFile, uidOf: users.UIDOf, account: ranges.Account, owner: ranges.Owner,
+		hostID: hostID, self: self, trusted: trusted, lookup: users.NameOf, inFile: users.NameOfFile, uidOf: users.UIDOf, charged: ranges.Charged,
 		known: make(map[uint32]known), lookups: make(map[uint32]chan struct{}), owners: make(map[uint32]admission.Caller),
+		paces: make(map[string]*rate.Limiter),
 	}
 }
 
@@ -206,8 +214,9 @@ func (p *Peers) withoutLookup(uid uint32) *Caller {
 	}
 	found := knownUser{name: uidPrefix + digits(uid)}
 	if name, err := p.inFile(uid); err == nil && name != "" {
-		found.name = name
+		found.name, found.hasAccount = name, true
 	}
+	found.owner, _ = p.charged(uid, found.hasAccount, p.namesOfFile())
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.callerLocked(uid, found)
@@ -230,7 +239,10 @@ func (p *Peers) connecting(uid uint32) admission.Caller {
 	}
 	counted, seen := p.owners[uid]
 	if !seen {
-		owner := p.owner(uid) // a file of this machine: it never takes long
+		owner, other := p.charged(uid, false, subuid.Names{}) // a file of this machine: it never takes long
+		if !other {
+			owner = digits(uid)
+		}
 		counted = admission.Caller{ID: "user/" + owner, Name: owner + "@" + p.hostID}
 		p.owners[uid] = counted
 	}
@@ -239,10 +251,22 @@ func (p *Peers) connecting(uid uint32) admission.Caller {
 
 func (p *Peers) callerLocked(uid uint32, u knownUser) *Caller {
 	trusted := p.isTrustedLocked(uid, u)
-	return NewCaller(identity.Actor{
+	actor := identity.Actor{
 		Name: u.name + "@" + p.hostID, Users: []string{u.name}, Anyone: trusted, Priority: trusted,
 		Role: identity.Submitter, Host: p.hostID,
-	}, uid, p.account(uid, strings.TrimPrefix(u.name, uidPrefix)))
+	}
+	if !trusted {
+		actor.Owner = u.owner
+	}
+	return NewCaller(actor, uid, cmp.Or(u.owner, strings.TrimPrefix(u.name, uidPrefix)))
+}
+
+// namesOfFile are the accounts of this machine as far as they are in files.
+func (p *Peers) namesOfFile() subuid.Names {
+	return subuid.Names{NameOf: func(uid uint32) (string, bool) {
+		name, err := p.inFile(uid)
+		return name, err == nil && name != ""
+	}}
 }
 
 // loopback is the caller over TCP, if that is allowed.
@@ -260,7 +284,7 @@ func (p *Peers) loopback() *Caller {
 func NewCaller(actor identity.Actor, uid uint32, account string) *Caller {
 	c := &Caller{Actor: actor, Header: actor.Encode(), UID: uid, Trusted: actor.Anyone}
 	if !c.Trusted {
-		c.account = admission.Caller{ID: "user/" + account, Name: actor.Name}
+		c.account = admission.Caller{ID: "user/" + account, Name: actor.ChargedName()}
 	}
 	return c
 }
@@ -276,20 +300,27 @@ func (p *Peers) isTrustedLocked(uid uint32, u knownUser) bool {
 
 // user looks up what the machine knows of a uid. sure is false if the machine could not be asked.
 func (p *Peers) user(ctx context.Context, uid uint32) (found knownUser, sure bool) {
+	if !p.mayLookUp(uid) {
+		found = knownUser{name: uidPrefix + digits(uid)}
+		found.owner, _ = p.charged(uid, false, p.namesOfFile())
+		return found, false
+	}
 	name, err := p.lookup(ctx, uid)
 	hasName := err == nil && name != ""
 	if err != nil && !errors.Is(err, osuser.ErrNoUser) {
-		return knownUser{name: uidPrefix + digits(uid)}, false
+		found = knownUser{name: uidPrefix + digits(uid)}
+		found.owner, _ = p.charged(uid, false, p.namesOfFile())
+		return found, false
 	}
 	p.mu.Lock()
 	listed := slices.Contains(p.trusted, digits(uid))
 	p.mu.Unlock()
 	if hasName && !listed {
-		return knownUser{name: name}, true // nothing depends on whose name its digits are
+		return knownUser{name: name, hasAccount: true}, true // nothing depends on whose name its digits are
 	}
 	other, err := p.uidOf(ctx, digits(uid))
 	free := errors.Is(err, osuser.ErrNoUser)
-	found = knownUser{name: name, ownDigits: free || err == nil && other == uid}
+	found = knownUser{name: name, hasAccount: hasName, ownDigits: free || err == nil && other == uid}
 	switch {
 	case hasName:
 	case found.ownDigits:
@@ -297,7 +328,40 @@ func (p *Peers) user(ctx context.Context, uid uint32) (found knownUser, sure boo
 	default:
 		found.name = uidPrefix + digits(uid)
 	}
+	found.owner, _ = p.charged(uid, hasName, subuid.Names{
+		NameOf: func(uid uint32) (string, bool) {
+			name, err := p.lookup(ctx, uid)
+			return name, err == nil && name != ""
+		},
+		UIDOf: func(name string) (uint32, bool) {
+			uid, err := p.uidOf(ctx, name)
+			return uid, err == nil
+		},
+	})
 	return found, free || err == nil
+}
+
+// mayLookUp reports whether a directory of users may be asked for a uid. All subordinate ids of a
+// user share one pace, so that they leave lookups for other users.
+func (p *Peers) mayLookUp(uid uint32) bool {
+	owner, other := p.charged(uid, false, subuid.Names{})
+	if !other {
+		return true
+	}
+	if name, err := p.inFile(uid); err == nil && name != "" {
+		return true
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	pace := p.paces[owner]
+	if pace == nil {
+		if len(p.paces) >= maxUsers {
+			clear(p.paces)
+		}
+		pace = rate.NewLimiter(lookupRate/ownerPart, lookupBurst/ownerPart)
+		p.paces[owner] = pace
+	}
+	return pace.Allow()
 }
 
 // uidPrefix begins the name of a uid whose digits may be the name of another account.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/bursar/bursar/agent/osuser"
+	"github.com/bursar/bursar/internal/subuid"
 	"github.com/bursar/bursar/providers/host"
 )
 
@@ -214,4 +215,37 @@ func TestDigitsOfAUIDAreNotAnothersName(t *testing.T) {
 			t.Errorf("uid %d without a lookup: %+v", uid+1, c.Actor)
 		}
 	}
+}
+
+// Subordinate ids of one user do not use up the lookups of all users.
+func TestSubordinateIDsLeaveLookupsToOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPeers("h1", 0, nil)
+		p.uidOf = nobodysName
+		p.inFile = func(uint32) (string, error) { return "", osuser.ErrNoUser }
+		p.charged = func(uid uint32, _ bool, _ subuid.Names) (string, bool) {
+			if uid < 100000 {
+				return "", false
+			}
+			return "mallory", true
+		}
+		asked := 0
+		p.lookup = func(_ context.Context, uid uint32) (string, error) {
+			if asked++; uid < 100000 {
+				return "alice", nil
+			}
+			return "", osuser.ErrNoUser
+		}
+		for uid := uint32(100000); uid < 100500; uid++ {
+			if c := p.Caller(t.Context(), uid); c.Actor.Owner != "mallory" || c.account.ID != "user/mallory" {
+				t.Fatalf("%+v", c)
+			}
+		}
+		if most := lookupBurst / ownerPart; asked != most {
+			t.Errorf("%d lookups: want %d", asked, most)
+		}
+		if c := p.Caller(t.Context(), 1000); c.Actor.Name != "alice@h1" {
+			t.Errorf("another user is %s", c.Actor.Name)
+		}
+	})
 }

@@ -241,6 +241,7 @@ func (c *cli) printAllocation(a *bursarv1.Allocation) {
 		"engine at", a.GetAddress(),
 		"applications", strings.Join(a.GetApplicationIds(), ", "),
 		"caller", a.GetCaller(),
+		"acts as", a.GetActingUser(),
 		"its agent claims", claimText(a.GetClaimed()),
 		"priority", count(int64(a.GetPriority())),
 		"request id", a.GetRequestId(),
@@ -269,6 +270,9 @@ func claimText(c *bursarv1.Claim) string {
 	parts := []string{labelsText(c.GetLabels()), resourceText(c.GetEntitled())}
 	if c.GetCaller() != "" {
 		parts = append(parts, "caller "+c.GetCaller())
+	}
+	if c.GetActingUser() != "" {
+		parts = append(parts, "acting as "+c.GetActingUser())
 	}
 	return printable(strings.Join(parts, ", ")) + " (bursar host accept)"
 }

@@ -138,7 +138,7 @@ func accountOf(c *Caller) admission.Caller {
 	case c.Actor.Host != "":
 		return admission.Caller{ID: "host/" + c.Actor.Host, Name: "callers of host " + c.Actor.Host}
 	default:
-		return admission.Caller{ID: "caller/" + c.Actor.Name, Name: c.Actor.Name}
+		return admission.Caller{ID: "caller/" + c.Actor.ChargedName(), Name: c.Actor.ChargedName()}
 	}
 }
 

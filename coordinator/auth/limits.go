@@ -326,7 +326,8 @@ func (ofSeveral) End()   {}
 
 // countCall counts a call and its connection.
 func (l *Limits) countCall(c *Caller, r *http.Request) (ended func(), err error) {
-	owner := admission.Caller{ID: "caller/" + c.Maker.Name, Name: c.Maker.Name}
+	maker := c.Maker.ChargedName()
+	owner := admission.Caller{ID: "caller/" + maker, Name: maker}
 	// An anonymous caller that was let in counts among the known: its connection is not closed
 	// during a request.
 	if c.isAnonymous() {

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"testing"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/bursar/bursar/internal/admission"
+	"github.com/bursar/bursar/internal/identity"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/proto/convert"
 )
@@ -67,6 +69,32 @@ func TestRequestsOfABelievedAddressKeepTheirConnections(t *testing.T) {
 	}
 	if err := request(); admission.TryAgain(err) == 0 {
 		t.Errorf("one more than one address may have: %v: want it refused", err)
+	}
+}
+
+// Connections of a user, and of all subordinate ids of that user, count together.
+func TestConnectionsOfSubordinateIDsCountOnTheirOwner(t *testing.T) {
+	e := NewLimits(usualLimits())
+	closed := 0
+	e.Connections = admission.NewConnections(admission.ConnectionLimits{
+		Unknown: 8, Address: 8, Known: 100, Caller: 4, First: time.Minute, Nameless: time.Minute,
+	}, admission.ConnectionOptions{Refused: func() { closed++ }, Log: slog.New(slog.DiscardHandler)})
+	listener := e.Connections.Listen(gateway{})
+	for id := range 8 {
+		conn, err := listener.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := httptest.NewRequest(http.MethodPost, "/", nil)
+		r = r.WithContext(e.Connections.Context(r.Context(), conn))
+		e.Connections.Begin(r.Context()) // and it never ends
+		user := strconv.Itoa(100000 + id)
+		actor := identity.Actor{Name: identity.LocalPrefix + user, Users: []string{user}, Owner: "mallory", Role: identity.Submitter}
+		c := &Caller{Maker: actor, Actor: actor, Peer: "127.0.0.1:4000", limits: e.Callers}
+		c.account = (peerCreds{}).accountOf(c)
+		if _, err := e.countCall(c, r); (err == nil) != (id < 4) {
+			t.Errorf("the connection of id %d: %v", id, err)
+		}
 	}
 }
 

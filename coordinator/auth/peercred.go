@@ -42,13 +42,29 @@ type peerCreds struct {
 	self  uint32
 	owner func(local, remote netip.AddrPort) (uid uint32, err error)
 	name  func(uid uint32) string
-	// account is what a user of that name is counted on.
-	account func(uid uint32, name string) string
+	// charged is the user who is charged for a uid, if that is another one.
+	charged func(uid uint32, hasName bool) (user string, other bool)
 }
 
 func thisMachine() peerCreds {
 	self := uint32(os.Geteuid()) //nolint:gosec // a uid
-	return peerCreds{self: self, owner: sockdiag.Owner, name: sockdiag.UserName, account: subuid.New(subuid.Path, time.Now).Account}
+	return peerCreds{self: self, owner: sockdiag.Owner, name: sockdiag.UserName, charged: chargedBy(subuid.New(subuid.Path, time.Now))}
+}
+
+// chargedBy returns the function that names the user who is charged for a uid, by a file of ranges
+// and the accounts of this machine.
+func chargedBy(ranges *subuid.File) func(uid uint32, hasName bool) (user string, other bool) {
+	nameOf := func(uid uint32) (string, bool) {
+		name := sockdiag.UserName(uid)
+		return name, isName(uid, name)
+	}
+	names := subuid.Names{NameOf: nameOf, UIDOf: sockdiag.UserID}
+	return func(uid uint32, hasName bool) (string, bool) { return ranges.Charged(uid, hasName, names) }
+}
+
+// isName reports whether the answer of sockdiag.UserName for a uid is the name of its account.
+func isName(uid uint32, name string) bool {
+	return strings.TrimPrefix(name, sockdiag.UIDPrefix) != strconv.FormatUint(uint64(uid), 10)
 }
 
 // actorOf returns who makes a request over loopback. Root, and the user that this coordinator runs
@@ -87,30 +103,21 @@ func (p peerCreds) lookUp(r *http.Request, conn net.Conn) (identity.Actor, error
 		return identity.Local(), nil
 	}
 	name := p.name(uid)
-	return identity.Actor{Name: localPrefix + name, Users: []string{name}, Role: identity.Submitter}, nil
+	actor := identity.Actor{Name: identity.LocalPrefix + name, Users: []string{name}, Role: identity.Submitter}
+	actor.Owner, _ = p.charged(uid, isName(uid, name))
+	return actor, nil
 }
-
-// localPrefix begins the names of users of this machine.
-const localPrefix = "local:"
 
 // accountOf is what a caller is counted on here. All ids that belong to one user within namespaces
 // are one account. A user of another machine, whose call its coordinator has passed on, is never a
-// user of this machine, whatever the name. That coordinator knows the ranges of ids there, and has
-// counted all of the user's ids as one.
+// user of this machine, whatever the name.
 func (p peerCreds) accountOf(c *Caller) admission.Caller {
 	account := accountOf(c)
-	name, local := strings.CutPrefix(c.Actor.Name, localPrefix)
-	if !local || c.Actor.Host != "" {
+	if !strings.HasPrefix(c.Actor.Name, identity.LocalPrefix) || c.Actor.Host != "" || !c.passedOn() {
 		return account
 	}
-	if c.passedOn() {
-		return admission.Caller{ID: "caller/" + c.via() + "/" + c.Actor.Name, Name: c.Actor.Name + " of " + c.via()}
-	}
-	number := strings.TrimPrefix(name, sockdiag.UIDPrefix)
-	if uid, err := strconv.ParseUint(number, 10, 32); err == nil {
-		account.ID = "caller/" + localPrefix + p.account(uint32(uid), number)
-	}
-	return account
+	name := c.Actor.ChargedName()
+	return admission.Caller{ID: "caller/" + c.via() + "/" + name, Name: name + " of " + c.via()}
 }
 
 // connectionOwner is what a connection is counted on before its first request has come.
@@ -128,6 +135,10 @@ func (p peerCreds) connectionOwner(conn net.Conn) admission.Caller {
 	if err != nil { // it is closed, or the kernel tells nothing
 		return admission.Caller{}
 	}
-	account := p.account(uid, strconv.FormatUint(uint64(uid), 10))
+	// Nobody's name is looked up for a connection: there may be very many of them.
+	account, charged := p.charged(uid, false)
+	if !charged {
+		account = strconv.FormatUint(uint64(uid), 10)
+	}
 	return admission.Caller{ID: "user/" + account, Name: "user " + account + " of this machine"}
 }

@@ -85,11 +85,11 @@ func TestOtherUsersOfTheMachineAreThemselves(t *testing.T) {
 		0:      identity.Local(),
 		own:    identity.Local(),
 		1000:   {Name: "local:alice", Users: []string{"alice"}, Role: identity.Submitter},
-		100007: {Name: "local:100007", Users: []string{"100007"}, Role: identity.Submitter},
+		100007: {Name: "local:100007", Users: []string{"100007"}, Role: identity.Submitter, Owner: "alice"},
 	} {
 		asked := 0
 		n := peerCreds{
-			self: own, name: func(uid uint32) string { return map[uint32]string{1000: "alice", 100007: "100007"}[uid] }, account: ranges.Account,
+			self: own, name: func(uid uint32) string { return map[uint32]string{1000: "alice", 100007: "100007"}[uid] }, charged: func(uid uint32, hasName bool) (string, bool) { return ranges.Charged(uid, hasName, subuid.Names{}) },
 			owner: func(netip.AddrPort, netip.AddrPort) (uint32, error) { asked++; return uid, nil },
 		}
 		r := httptest.NewRequest(http.MethodPost, "/", nil)
@@ -101,7 +101,7 @@ func TestOtherUsersOfTheMachineAreThemselves(t *testing.T) {
 				t.Errorf("uid %d: %v %s", uid, err, diff)
 			}
 			// All ids of a user's within namespaces count as one, and act for none but themselves.
-			if id := n.accountOf(&Caller{Actor: got, Maker: got}).ID; uid == 100007 && id != "caller/local:subuid:alice" || uid == 1000 && id != "caller/local:alice" {
+			if id := n.accountOf(&Caller{Actor: got, Maker: got}).ID; uid == 100007 && id != "caller/local:alice" || uid == 1000 && id != "caller/local:alice" {
 				t.Errorf("uid %d counts as %s", uid, id)
 			}
 		}
@@ -118,21 +118,16 @@ func TestOtherUsersOfTheMachineAreThemselves(t *testing.T) {
 	}
 }
 
-// What another coordinator passes on is of users of its machine: this one's ranges and users are
-// others.
+// Another coordinator passes on calls of users of its machine, and names the users who are charged.
 func TestUsersOfAnotherMachineAreNotChargedHere(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "subuid")
-	if err := os.WriteFile(file, []byte("alice:100000:65536\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	n := peerCreds{account: subuid.New(file, time.Now).Account}
-	for name, id := range map[string]string{"100007": "subuid:alice", "alice": "alice"} {
-		user := identity.Actor{Name: localPrefix + name, Users: []string{name}, Role: identity.Submitter}
-		if got, want := n.accountOf(&Caller{Actor: user, Maker: user}).ID, "caller/local:"+id; got != want {
+	n := peerCreds{charged: func(uint32, bool) (string, bool) { return "mallory", true }}
+	for name, c := range map[string]struct{ owner, charged string }{"100007": {"alice", "alice"}, "100008": {"", "100008"}, "alice": {"", "alice"}} {
+		user := identity.Actor{Name: identity.LocalPrefix + name, Users: []string{name}, Role: identity.Submitter, Owner: c.owner}
+		if got, want := n.accountOf(&Caller{Actor: user, Maker: user}).ID, "caller/local:"+c.charged; got != want {
 			t.Errorf("%s of this machine counts as %s, want %s", name, got, want)
 		}
 		standby := identity.Actor{Name: "rm-2", Role: identity.Coordinator}
-		if got, want := n.accountOf(&Caller{Actor: user, Maker: standby}).ID, "caller/rm-2/local:"+name; got != want {
+		if got, want := n.accountOf(&Caller{Actor: user, Maker: standby}).ID, "caller/rm-2/local:"+c.charged; got != want {
 			t.Errorf("%s of another machine counts as %s, want %s", name, got, want)
 		}
 		user.Host = "h1" // and has come there through an agent

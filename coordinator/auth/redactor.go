@@ -164,7 +164,7 @@ func (r *redactor) redactMessage(actor identity.Actor, message protoreflect.Mess
 
 func redactAllocation(actor identity.Actor, a *bursarv1.Allocation) {
 	a.Reason, a.ErrorOutput = convert.ErrorOutput(a.GetReason(), a.GetErrorOutput(), a.GetExitStatus() != nil)
-	if a.GetErrorOutput() != "" && !access.MaySeeOutput(actor, a.GetLabels()["user"]) {
+	if a.GetErrorOutput() != "" && !access.MaySeeOutput(actor, convert.RightsOf(a)) {
 		a.ErrorOutput = ""
 	}
 }

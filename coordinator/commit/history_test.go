@@ -22,7 +22,9 @@ type historyRig struct {
 	last  ledger.ID
 	// adopted: what is made has come from an agent's report.
 	adopted bool
-	clock   *wallClock
+	// owner is charged for the rows; empty: their caller.
+	owner string
+	clock *wallClock
 	*history
 }
 
@@ -58,6 +60,10 @@ func (k *historyRig) commitEnded(caller string, n int, ago time.Duration) {
 		a.Caller, a.HostID, a.Ended = caller, "h1", k.loop.Clock.Now().Add(-ago)
 		if k.adopted {
 			a.ReservationTTL = 0
+		}
+		if k.owner != "" {
+			a.Subordinate = true
+			a.Labels = a.Labels.With("user", k.owner)
 		}
 		c.Transitions = append(c.Transitions, a)
 	}
@@ -144,6 +150,31 @@ func TestOneCallersFloodPushesOutItsOwnHistoryAlone(t *testing.T) {
 		k.wantRemaining("more", map[string]string{"alice@h1": "15 from 480h0m0s", "bob@h1": "15 from 216h0m0s", "mallory@h1": "20 from 72h0m0s"})
 		if err := k.admit("mallory@h1"); err != nil {
 			t.Errorf("refused within the bound: %v", err)
+		}
+	})
+}
+
+// Each subordinate user id has no history of its own: all of them push out their owner's, and the
+// owner is refused if that is full.
+func TestSubordinateIDsHaveTheirOwnersHistory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newHistoryRig(t, HistoryBounds{PruneStep: 7, CallerBytes: 20*oneRow(t) + 500})
+		k.commitEnded("alice@h1", 15, 20*day)
+		k.commitEnded("mallory@h1", 10, 10*day)
+		k.owner = "mallory"
+		for id := range 30 {
+			k.commitEnded(fmt.Sprintf("%d@h1", 100000+id), 1, 5*day)
+		}
+		k.wantRemaining("a flood", map[string]string{"alice@h1": "15 from 480h0m0s", "mallory@h1": "20 from 120h0m0s"})
+		for id := range 30 {
+			k.commitEnded(fmt.Sprintf("%d@h1", 200000+id), 1, time.Hour)
+		}
+		k.wantRemaining("within a day", map[string]string{"alice@h1": "15 from 480h0m0s", "mallory@h1": "30 from 1h0m0s"})
+		if err := k.admit("mallory@h1"); err == nil {
+			t.Error("mallory is not refused, although her ids have filled her history")
+		}
+		if err := k.admit("alice@h1"); err != nil {
+			t.Errorf("alice is refused: %v", err)
 		}
 	})
 }

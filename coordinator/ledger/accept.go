@@ -31,13 +31,13 @@ func (l *Ledger) adoptUnvouched(h *host, r *EngineReport, sampled bool, in *inta
 	a := l.adoptedAllocation(h, r, sampled)
 	claim := a.Claimed // of an adoption before, as the agent was told it
 	if claim == nil {
-		claim = &Claim{Caller: a.Caller, RequestID: a.RequestID, Labels: a.Labels, Requested: a.Requested, Entitled: a.Entitled}
+		claim = &Claim{Caller: a.Caller, RequestID: a.RequestID, Subordinate: a.Subordinate, Labels: a.Labels, Requested: a.Requested, Entitled: a.Entitled}
 	}
 	if claim.Entitled.Validate() != nil || claim.Requested.Validate() != nil {
 		return // wire lets no such record through
 	}
 	claim = &Claim{
-		Caller: validText(claim.Caller), RequestID: validText(claim.RequestID), Labels: claim.Labels,
+		Caller: validText(claim.Caller), RequestID: validText(claim.RequestID), Subordinate: isSubordinate(claim.Subordinate, claim.Caller), Labels: claim.Labels,
 		Requested: claim.Requested, Entitled: claim.Entitled,
 	}
 	if in.claimable == nil {
@@ -45,7 +45,7 @@ func (l *Ledger) adoptUnvouched(h *host, r *EngineReport, sampled bool, in *inta
 	}
 	a.ReservationTTL, a.Claimed = 0, claim
 	a.Labels = label.Set{{Key: userKey, Value: hostUser + h.ID}}
-	a.Priority, a.Requested = 0, resource.Resource{}
+	a.Subordinate, a.Priority, a.Requested = false, 0, resource.Resource{}
 	if l.requests.find(keyOf(claim.Caller, claim.RequestID)).id == r.ID {
 		// This very request had ended here: its caller still finds it.
 		a.Caller, a.RequestID = claim.Caller, claim.RequestID
@@ -177,7 +177,7 @@ func (l *Ledger) acceptEngine(e *entry, by string) bool {
 	}
 	l.takeOut(e)
 	a := before
-	a.Claimed = nil
+	a.Claimed, a.Subordinate = nil, claim.Subordinate
 	a.Caller, a.RequestID, a.Labels, a.Requested, a.Entitled = claim.Caller, claim.RequestID, claim.Labels, claim.Requested, claim.Entitled
 	l.identify(&a)
 	a.Reason = validText("adopted from its agent's report, accepted by " + by)

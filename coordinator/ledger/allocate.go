@@ -14,7 +14,7 @@ import (
 // not have), *LiveFullError, *TooMuchError, *InsufficientError, ErrNotRecalled.
 func (l *Ledger) Allocate(now Instant, c AllocateCommand) (AllocateResult, error) {
 	l.begin(now)
-	if user := c.Labels.Value(userKey); !c.Actor.MayActAs(user) {
+	if user := c.rightsOf(); !c.Actor.MayActAs(user) {
 		return AllocateResult{}, notAs(&c.Actor, user)
 	}
 	key := keyOf(c.Actor.Name, c.RequestID)
@@ -107,6 +107,12 @@ func (l *Ledger) clearRequestID(e *entry) {
 	l.recordEntry(e)
 }
 
+// rightsOf is the user that the request's caller acts as.
+func (c *AllocateCommand) rightsOf() string {
+	a := Allocation{Caller: c.Actor.Name, Subordinate: c.Subordinate, Labels: c.Labels}
+	return a.RightsOf()
+}
+
 // asked is what a request asks for: an engine is one instance.
 func asked(c *AllocateCommand) resource.Resource {
 	r := c.Resource
@@ -162,7 +168,7 @@ func (l *Ledger) prepare(c *AllocateCommand) (*entry, error) {
 	}
 	a := Allocation{
 		RequestID: c.RequestID, Caller: c.Actor.Name, RequestHash: c.RequestHash,
-		Labels: c.Labels, Requested: asked(c), Entitled: resource.Resource{Vector: r.Vector, External: entitled}, Wishes: c.Wishes, Priority: c.Priority,
+		Labels: c.Labels, Subordinate: isSubordinate(c.Subordinate, c.Actor.Name), Requested: asked(c), Entitled: resource.Resource{Vector: r.Vector, External: entitled}, Wishes: c.Wishes, Priority: c.Priority,
 		Created: l.now, ReservationTTL: c.ReservationTTL, Async: c.Async,
 	}
 	if a.ReservationTTL <= 0 {
@@ -378,7 +384,7 @@ func (l *Ledger) shortOn(list []Shortfall, h *host, e *entry) []Shortfall {
 	}
 	if len(list) == before && l.crowded(e, h) {
 		crowded := h.account.closedShortfall(e.request(), NoteRefused)
-		crowded.Detail = l.crowdedText(e.Caller, h.callers[l.callers[e.Caller]])
+		crowded.Detail = l.crowdedText(e.Payer(), h.callers[l.callers[e.Payer()]])
 		list = append(list, crowded)
 	}
 	if len(list) == before {

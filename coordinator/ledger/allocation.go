@@ -1,8 +1,10 @@
 package ledger
 
 import (
+	"cmp"
 	"time"
 
+	"github.com/bursar/bursar/internal/identity"
 	"github.com/bursar/bursar/label"
 	"github.com/bursar/bursar/resource"
 )
@@ -68,10 +70,13 @@ type Allocation struct {
 	ReservationTTL time.Duration
 	Lease          time.Duration // as asked for; zero: none was asked for. See DefaultLease
 
-	Priority  int32
-	State     State
-	Async     bool // no caller waits for the answer: Get or Watch follows it
-	OverLimit bool // taken over from an agent although an account lacked the room
+	Priority int32
+	State    State
+	// Subordinate: the caller is a subordinate user id, which acts as itself. The label user is the
+	// owner of its range, who is charged.
+	Subordinate bool
+	Async       bool // no caller waits for the answer: Get or Watch follows it
+	OverLimit   bool // taken over from an agent although an account lacked the room
 	// Forget says that its request id may be used again: it ended because no caller came back, or
 	// it is adopted.
 	Forget    bool
@@ -113,6 +118,41 @@ type Allocation struct {
 	GrantRevision uint64
 }
 
+// RightsOf is the user who may act on the allocation. The label user says who is charged for it.
+func (a *Allocation) RightsOf() string { return cmp.Or(a.ActingUser(), a.Labels.Value(userKey)) }
+
+// ActingUser is the user that the caller acts as, if the label user is another one; otherwise it is
+// empty.
+func (a *Allocation) ActingUser() string {
+	if !a.Subordinate {
+		return ""
+	}
+	return identity.UserOf(a.Caller)
+}
+
+// isSubordinate is what the ledger keeps of a caller who is said to be subordinate: the name must
+// have the user.
+func isSubordinate(said bool, caller string) bool { return said && identity.UserOf(caller) != "" }
+
+// IsSubordinate reports whether a record that names an acting user is of a caller who acts as that
+// user.
+func IsSubordinate(caller, acting string) bool {
+	return acting != "" && acting == identity.UserOf(caller)
+}
+
+// Payer is the caller who is charged for the allocation. While nobody has accepted the
+// claim of its agent, the label user stands for the host, and the claim names the owner.
+func (a *Allocation) Payer() string {
+	labels, subordinate := a.Labels, a.Subordinate
+	if c := a.Claimed; c != nil {
+		labels, subordinate = c.Labels, c.Subordinate
+	}
+	if !subordinate {
+		return a.Caller
+	}
+	return identity.ChargedName(a.Caller, labels.Value(userKey))
+}
+
 // Adopted reports whether everything that is known of the allocation comes from its host's agent,
 // including its caller and its request id. The ledger adopted it from a report and has never known
 // the request.
@@ -129,8 +169,14 @@ func (a *Allocation) BroughtBack() bool {
 // Claim is what an agent says of an engine, unchecked.
 type Claim struct {
 	Caller, RequestID   string
+	Subordinate         bool // as in Allocation
 	Labels              label.Set
 	Requested, Entitled resource.Resource
+}
+
+// ActingUser is as in Allocation.
+func (c *Claim) ActingUser() string {
+	return (&Allocation{Caller: c.Caller, Subordinate: c.Subordinate}).ActingUser()
 }
 
 // Wishes say where an allocation may go.

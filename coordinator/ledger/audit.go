@@ -79,7 +79,7 @@ func (a *auditor) count(id ID, e *entry) {
 		a.countCharges(e, c)
 	}
 	if !e.Adopted() {
-		c.caller = e.Caller
+		c.caller = e.Payer()
 	}
 	if e.relayed() {
 		c.relay = e.HostID
@@ -166,7 +166,7 @@ func (a *auditor) compareHost(h *host) {
 		promised += e.promise
 		own := e.LiveBytes() + ChargeOverhead*int64(len(e.queueCharges()))
 		if bytes += own; !e.Adopted() {
-			shares[a.callers[e.Caller]] += own
+			shares[a.callers[e.Payer()]] += own
 		}
 	}
 	if promised != h.promised {

@@ -177,3 +177,20 @@ func TestAClusterQueueCountsWhatIsAskedOfIt(t *testing.T) {
 		t.Errorf("the least that is asked for is %v; want 2 of memory", q.least)
 	}
 }
+
+// Subordinate ids of one user, and the user, wait as one class: otherwise each of them would have
+// turns of its own.
+func TestRequestsOfOneOwnersIDsAreOfOneClass(t *testing.T) {
+	key := func(caller string, subordinate bool, user string) string {
+		return string(classKey(nil, &Allocation{Caller: caller, Subordinate: subordinate, Labels: label.Of("user", user)}))
+	}
+	owners := key("alice@h1", false, "alice")
+	for _, id := range []string{"100001", "100002", "uid:100003"} {
+		if key(id+"@h1", true, "alice") != owners {
+			t.Errorf("%s waits in a class of its own", id)
+		}
+		if key(id+"@h1", true, "bob") == owners || key(id+"@h2", true, "alice") == owners {
+			t.Errorf("%s waits in the class of another user", id)
+		}
+	}
+}

@@ -64,6 +64,7 @@ type AllocateCommand struct {
 	RequestID      string
 	RequestHash    uint64 // of the body; only compared
 	Labels         label.Set
+	Subordinate    bool // as in Allocation
 	Resource       resource.Resource
 	Wait           time.Duration
 	Async          bool

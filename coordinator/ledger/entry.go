@@ -317,10 +317,10 @@ func (l *Ledger) entryDue(e *entry) {
 
 // may checks that the actor may change the entry.
 func (e *entry) may(actor identity.Actor, wanted string) error {
-	if e.Caller == actor.Name || actor.MayActAs(e.Labels.Value(userKey)) {
+	if e.Caller == actor.Name || actor.MayActAs(e.RightsOf()) {
 		return nil
 	}
-	return &DeniedError{Actor: actor.Name, Wanted: wanted + " allocation " + e.ID.String() + " of user " + e.Labels.Value(userKey)}
+	return &DeniedError{Actor: actor.Name, Wanted: wanted + " allocation " + e.ID.String() + " of user " + e.RightsOf()}
 }
 
 // lookup finds a live entry.

@@ -19,7 +19,7 @@ func (l *Ledger) ExplainAgain(now Instant, c AllocateCommand, starvedSince Insta
 
 func (l *Ledger) explainCommand(now Instant, c *AllocateCommand, starvedSince Instant) (Explanation, error) {
 	l.begin(now)
-	if user := c.Labels.Value(userKey); !c.Actor.MayActAs(user) {
+	if user := c.rightsOf(); !c.Actor.MayActAs(user) {
 		return Explanation{}, notAs(&c.Actor, user)
 	}
 	e, err := l.prepare(c)

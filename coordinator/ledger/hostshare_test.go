@@ -200,3 +200,46 @@ func TestACallerWhoNamesNoHostIsHeldToItsShareOfQueuesToo(t *testing.T) {
 		t.Errorf("somebody has more than half of the host: %d allocations", h.Account.Allocations)
 	}
 }
+
+// The rows of a user and of all subordinate ids of that user count together.
+func TestSubordinateIDsShareTheirOwnersHalfOfAHost(t *testing.T) {
+	w := newLiveWorld(t, ledger.Config{HostLiveBytes: 64 << 10}, "h1")
+	free := func(acting, labelled string) (ledger.Allocation, error) {
+		c := ledger.AllocateCommand{
+			Actor: identity.Actor{Name: acting + "@h1", Users: []string{acting}}, Async: true, Wishes: &ledger.Wishes{Host: "h1"},
+			Resource: resource.NewResource(resource.Vector{}.WithMemory(0)),
+			Labels:   label.Set{{Key: "note", Value: strings.Repeat("x", 4000)}, {Key: "user", Value: labelled}},
+		}
+		c.Subordinate = acting != labelled
+		result, err := w.ledger.Allocate(w.now, c)
+		return result.Allocation, err
+	}
+	var err error
+	granted := 0
+	var last ledger.Allocation
+	for id := 100000; err == nil && granted < 100; id++ {
+		var a ledger.Allocation
+		if a, err = free(fmt.Sprint(id), "mallory"); err == nil {
+			granted++
+			last = a
+		}
+	}
+	w.refusedThere(err, "mallory@h1", "h1")
+	_, err = free("mallory", "mallory")
+	w.refusedThere(err, "mallory@h1", "h1")
+	if _, err := free("alice", "alice"); err != nil {
+		t.Errorf("somebody else: %v", err)
+	}
+	w.audit()
+	// Each id releases its own.
+	for _, actor := range []string{"mallory", "100000"} {
+		_, err := w.ledger.Release(w.now, ledger.ReleaseCommand{Actor: identity.Actor{Name: actor + "@h1", Users: []string{actor}}, ID: last.ID})
+		if _, denied := errors.AsType[*ledger.DeniedError](err); !denied {
+			t.Errorf("%s releases an allocation of %s: %v", actor, last.ActingUser(), err)
+		}
+	}
+	if _, err := w.ledger.Release(w.now, ledger.ReleaseCommand{Actor: identity.Actor{Name: last.Caller, Users: []string{last.ActingUser()}}, ID: last.ID}); err != nil {
+		t.Error(err)
+	}
+	w.audit()
+}

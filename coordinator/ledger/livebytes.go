@@ -63,14 +63,14 @@ const (
 // because as much is granted. Wishes count, although they are not sent to agents.
 func (a *Allocation) LiveBytes() int64 {
 	resource := resourceBytes(&a.Requested)
-	asked := len(a.RequestID) + len(a.Caller) + labelBytes(a.Labels) + 2*resource
+	asked := len(a.RequestID) + len(a.Caller) + len(a.ActingUser()) + labelBytes(a.Labels) + 2*resource
 	if w := a.Wishes; w != nil {
 		asked += len(w.Host) + labelBytes(w.Required) + labelBytes(w.Preferred) + textsBytes(w.Avoid)
 	}
 	rest := rowBytes + max(0, resourceBytes(&a.Entitled)-resource) + len(a.HostID) + len(a.HostAddress) + len(a.Reason) + len(a.StopReason) +
 		len(a.Process.Cgroup) + len(a.Process.BootID) + len(a.Address) + textsBytes(a.ApplicationIDs)
 	if c := a.Claimed; c != nil {
-		rest += claimBytes + len(c.Caller) + len(c.RequestID) + labelBytes(c.Labels) + resourceBytes(&c.Requested) + resourceBytes(&c.Entitled)
+		rest += claimBytes + len(c.Caller) + len(c.ActingUser()) + len(c.RequestID) + labelBytes(c.Labels) + resourceBytes(&c.Requested) + resourceBytes(&c.Entitled)
 	}
 	return int64(asked + max(rest, grown))
 }
@@ -206,8 +206,8 @@ func (l *Ledger) affords(a *Allocation, more int64) error {
 		}
 		most /= 2
 	}
-	if bytes := l.callers.of(a.Caller); !a.Adopted() && bytes+more > most {
-		return &LiveFullError{Caller: fmt.Sprintf("caller %q", a.Caller), Bytes: bytes, Most: most}
+	if bytes := l.callers.of(a.Payer()); !a.Adopted() && bytes+more > most {
+		return &LiveFullError{Caller: fmt.Sprintf("caller %q", a.Payer()), Bytes: bytes, Most: most}
 	}
 	return nil
 }
@@ -274,8 +274,10 @@ func (l *Ledger) addUsage(e *entry) {
 		most /= 2
 	}
 	if !e.Adopted() {
-		e.caller = l.callers.acquire(e.Caller, most)
-		e.Caller = e.caller.name // one text for all
+		e.caller = l.callers.acquire(e.Payer(), most)
+		if !e.Subordinate {
+			e.Caller = e.caller.name // one text for all
+		}
 	}
 	l.countLargest(e, largest(&e.Entitled))
 	l.countCallerBytes(e, e.overhead())
@@ -386,13 +388,13 @@ func (l *Ledger) hostShare() int64 { return max(1, l.cfg.HostLiveBytes/hostShare
 // be in no table yet. If all callers together have less than one may have, it does not look for
 // the caller.
 func (l *Ledger) crowded(e *entry, h *host) bool {
-	return h.bytes >= l.hostShare() && h.callers[l.callers[e.Caller]] >= l.hostShare()
+	return h.bytes >= l.hostShare() && h.callers[l.callers[e.Payer()]] >= l.hostShare()
 }
 
 // mayCrowd reports whether any host may be closed to the caller of an entry: the caller has as
 // much on all hosts together as it may have on one.
 func (l *Ledger) mayCrowd(e *entry) bool {
-	has := l.callers[e.Caller]
+	has := l.callers[e.Payer()]
 	return has != nil && has.onHosts >= l.hostShare()
 }
 

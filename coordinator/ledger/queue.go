@@ -288,7 +288,7 @@ func goesBefore(g *group, c *class, e *entry, h *group, d *class, f *entry) bool
 // classKey appends the key of a request's class.
 func classKey(buf []byte, a *Allocation) []byte {
 	buf = binary.AppendVarint(buf, int64(a.Priority))
-	buf = appendText(appendText(buf, a.HostID), a.Caller) // a host may be closed to a caller
+	buf = appendText(appendText(buf, a.HostID), a.Payer()) // a host may be closed to a caller
 	buf = binary.AppendUvarint(buf, uint64(len(a.Labels)))
 	for _, l := range a.Labels {
 		buf = appendText(appendText(buf, l.Key), l.Value)

@@ -236,6 +236,7 @@ func (l *Ledger) adoptedAllocation(h *host, r *EngineReport, sampled bool) Alloc
 	a.OverUse = nil // the report has it
 	a.Wishes = nil  // it has its host
 	a.Caller, a.RequestID, a.Address, a.StopReason = validText(a.Caller), validText(a.RequestID), validText(a.Address), validText(a.StopReason)
+	a.Subordinate = isSubordinate(a.Subordinate, a.Caller)
 	a.Process, a.ApplicationIDs = a.Process.clean(), validTexts(a.ApplicationIDs)
 	if a.Stopping {
 		a.StopGrace, a.StopReason = l.cfg.StopGrace, orElse(a.StopReason, "its agent was asked to stop it")

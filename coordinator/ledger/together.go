@@ -55,8 +55,8 @@ func (l *Ledger) summable(a *Allocation, more int64) error {
 		}
 		most = relayTogether / 2
 	}
-	if sum := l.callers.largestOf(a.Caller); !a.Adopted() && more > most-sum {
-		return &TooMuchError{Caller: fmt.Sprintf("caller %q", a.Caller), Sum: sum, More: more, Most: most}
+	if sum := l.callers.largestOf(a.Payer()); !a.Adopted() && more > most-sum {
+		return &TooMuchError{Caller: fmt.Sprintf("caller %q", a.Payer()), Sum: sum, More: more, Most: most}
 	}
 	if more > mostTogether-l.together {
 		return &TooMuchError{Caller: "all callers", Sum: l.together, More: more, Most: mostTogether}

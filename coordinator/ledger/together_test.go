@@ -3,6 +3,7 @@ package ledger_test
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"testing"
 	"time"
 
@@ -122,4 +123,26 @@ func TestQuantitiesOfOneCallerLeaveRoomForOthers(t *testing.T) {
 	if found := w.ledger.Audit(); len(found) > 0 {
 		t.Error(found)
 	}
+}
+
+// The quantities of a user and of all subordinate ids of that user count together.
+func TestQuantitiesOfSubordinateIDsCountOnTheirOwner(t *testing.T) {
+	w, parts := withLicences(t)
+	granted := 0
+	for id := 100000; id < 100100; id++ {
+		acting := strconv.Itoa(id)
+		_, err := w.ledger.Allocate(w.now, ledger.AllocateCommand{
+			Actor: identity.Actor{Name: acting + "@h1", Users: []string{acting}}, Subordinate: true, Labels: label.Of("user", "mallory"), Wishes: &ledger.Wishes{Host: "h1"},
+			Resource: resource.NewResource(resource.Vector{}.WithMemory(1), resource.External{Address: parts[0].Address, Vector: resource.Vector{}.WithMemory(1 << 45)}),
+		})
+		if much, ok := errors.AsType[*ledger.TooMuchError](err); ok {
+			if much.Caller != `caller "mallory@h1"` || granted == 0 {
+				t.Errorf("after %d: %v: want mallory@h1 refused", granted, err)
+			}
+			return
+		}
+		must(t, err)
+		granted++
+	}
+	t.Errorf("%d ids got as much as one caller may have", granted)
 }

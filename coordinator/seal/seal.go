@@ -90,6 +90,9 @@ func code(key string, head []byte, a *ledger.Allocation) []byte {
 	for _, s := range a.ApplicationIDs {
 		b = text(b, s)
 	}
+	if acting := a.ActingUser(); acting != "" { // otherwise the code is that of versions that did not know the field
+		b = text(b, acting)
+	}
 	mac := hmac.New(sha256.New, []byte(key))
 	mac.Write(b)
 	return mac.Sum(nil)[:codeSize]

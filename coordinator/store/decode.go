@@ -75,6 +75,7 @@ func allocation(id ledger.ID, record *storev1.AllocationRecord) (ledger.Allocati
 	}
 	more := r.additions("requested", m.Requested)
 	a.ErrorOutput, a.StopError = more.GetErrorOutput(), more.GetStopError()
+	a.Subordinate = ledger.IsSubordinate(a.Caller, more.GetActingUser())
 	if c := more.GetClaimed(); c != nil {
 		a.Claimed = r.claim(c)
 	}
@@ -233,6 +234,7 @@ func (r *reader) additions(field string, m *bursarv1.Resource) *storev1.Addition
 
 func (r *reader) claim(m *bursarv1.Claim) *ledger.Claim {
 	c := &ledger.Claim{Caller: m.GetCaller(), RequestID: m.GetRequestId(), Labels: r.labels("claimed.labels", m.GetLabels())}
+	c.Subordinate = ledger.IsSubordinate(c.Caller, m.GetActingUser())
 	var err error
 	if c.Requested, err = convert.ResourceFromProto(m.GetRequested()); err != nil {
 		r.fail("claimed.requested", err)

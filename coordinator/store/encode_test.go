@@ -68,6 +68,7 @@ func TestWhatIsEncodedIsDecoded(t *testing.T) {
 func TestNoFieldIsForgotten(t *testing.T) {
 	var a ledger.Allocation
 	set(reflect.ValueOf(&a).Elem())
+	a.Caller, a.Claimed.Caller = "text@h1", "text@h1" // the flag Subordinate goes with the user in it
 	payload, err := store.AppendAllocation(nil, &a)
 	if err != nil {
 		t.Fatal(err)

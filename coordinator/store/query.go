@@ -91,6 +91,18 @@ func StateOf(a *ledger.Allocation) int16 {
 	return int16(a.State)
 }
 
+// Charge lets an end count in the history of the caller who is charged, if that is another one.
+// payload is that of its row; nil: nobody else is charged. A payload that cannot be read leaves the
+// end with its caller.
+func (e *End) Charge(payload []byte) {
+	if len(payload) == 0 {
+		return
+	}
+	if a, err := DecodeAllocation(e.ID, false, payload); err == nil && e.Caller == a.Caller {
+		e.Caller = a.Payer()
+	}
+}
+
 // EndOf is when an allocation ended, by which its row is ordered in the history; zero if it is
 // live. An end without a time, which a ledger never writes, is the earliest.
 func EndOf(a *ledger.Allocation) ledger.Instant {

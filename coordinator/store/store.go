@@ -149,6 +149,8 @@ type RequestIDs interface {
 // End is an ended allocation as Ends reads it.
 type End struct {
 	Position
+	// Caller is the caller who is charged for it, or a host: it counts in the history of that one.
+	// See CallerOf and ledger.Allocation.Payer.
 	Caller string
 	// Bytes is about how many bytes it takes in the store, with its entries in indexes.
 	Bytes int64

@@ -132,8 +132,10 @@ func (w *wire) additions(a *ledger.Allocation) {
 		w.close(entitled)
 		w.text(4, c.Caller)
 		w.text(5, c.RequestID)
+		w.text(6, c.ActingUser())
 		w.close(at)
 	}
+	w.text(1007, a.ActingUser())
 }
 
 // measured writes a vector as a bursar.v1.Resource, nothing for one that is not set.

@@ -66,14 +66,14 @@ func message(a *ledger.Allocation) *storev1.AllocationRecord {
 		WaitDeadline: asTimestamp(a.WaitDeadline), PassedSince: asTimestamp(a.PassedSince),
 		Async: a.Async, StopReason: a.StopReason, GrantRevision: a.GrantRevision,
 	}
-	additions := &storev1.Additions{ErrorOutput: a.ErrorOutput, StopError: a.StopError}
+	additions := &storev1.Additions{ErrorOutput: a.ErrorOutput, StopError: a.StopError, ActingUser: a.ActingUser()}
 	if !a.State.Live() {
 		additions.Measured, additions.MeasuredPeak = measured(a.Measured), measured(a.Peak)
 	}
 	if c := a.Claimed; c != nil {
 		additions.Claimed = &bursarv1.Claim{
 			Labels: convert.LabelsToProto(c.Labels), Requested: convert.ResourceToProto(c.Requested), Entitled: convert.ResourceToProto(c.Entitled),
-			Caller: c.Caller, RequestId: c.RequestID,
+			Caller: c.Caller, RequestId: c.RequestID, ActingUser: c.ActingUser(),
 		}
 	}
 	if more, err := (proto.MarshalOptions{Deterministic: true}).Marshal(additions); err == nil {

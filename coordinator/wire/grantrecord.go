@@ -46,6 +46,7 @@ func grantFrom(id ledger.ID, m *bursarv1.Allocation) (a *ledger.Allocation, with
 		Expires: instantFrom(m.GetExpireTime()), OverLimit: m.GetOverLimit(), Stopping: m.GetStopping(), Reason: CleanText(m.GetReason()),
 		Address: truncated(m.GetAddress(), longestAddress), Revision: m.GetRevision(),
 	}
+	a.Subordinate = ledger.IsSubordinate(a.Caller, m.GetActingUser())
 	if len(m.GetRequestId()) <= longestRequestID { // a part of it would be another's
 		a.RequestID = m.GetRequestId()
 	}
@@ -74,10 +75,10 @@ func grantFrom(id ledger.ID, m *bursarv1.Allocation) (a *ledger.Allocation, with
 	a.Labels, _ = convert.LabelsFromProto(labels) // each of them is right
 	if c := m.GetClaimed(); c != nil {
 		claimed, _ := grantFrom(id, &bursarv1.Allocation{
-			Labels: c.GetLabels(), Requested: c.GetRequested(), Entitled: c.GetEntitled(), Caller: c.GetCaller(), RequestId: c.GetRequestId(),
+			Labels: c.GetLabels(), Requested: c.GetRequested(), Entitled: c.GetEntitled(), Caller: c.GetCaller(), RequestId: c.GetRequestId(), ActingUser: c.GetActingUser(),
 		})
 		a.Claimed = &ledger.Claim{
-			Caller: claimed.Caller, RequestID: claimed.RequestID, Labels: claimed.Labels, Requested: claimed.Requested, Entitled: claimed.Entitled,
+			Caller: claimed.Caller, RequestID: claimed.RequestID, Subordinate: claimed.Subordinate, Labels: claimed.Labels, Requested: claimed.Requested, Entitled: claimed.Entitled,
 		}
 	}
 	return a, strings.Join(left, ", ")

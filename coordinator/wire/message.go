@@ -85,6 +85,7 @@ func AllocationMessage(a *ledger.Allocation) *bursarv1.Allocation {
 	m.MeasuredPeak = VectorMessage(a.Peak)
 	m.StopError = a.StopError
 	m.Claimed = claimMessage(a.Claimed)
+	m.ActingUser = a.ActingUser()
 	return m
 }
 
@@ -94,7 +95,7 @@ func claimMessage(c *ledger.Claim) *bursarv1.Claim {
 	}
 	return &bursarv1.Claim{
 		Labels: convert.LabelsToProto(c.Labels), Requested: convert.ResourceToProto(c.Requested), Entitled: convert.ResourceToProto(c.Entitled),
-		Caller: c.Caller, RequestId: c.RequestID,
+		Caller: c.Caller, RequestId: c.RequestID, ActingUser: c.ActingUser(),
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // Header carries an Actor from an agent to a coordinator, and between coordinators. A coordinator
@@ -37,6 +38,10 @@ type Actor struct {
 	// Host is set if the call comes through the agent of a host, or from it: no allocation of
 	// another host may be touched.
 	Host string `json:"host,omitempty"`
+	// Owner is the user who is charged for the actor, if that is another one: the owner
+	// of the range of subordinate user ids that it is in. It gives no right. Only agents, for
+	// callers of their host, and coordinators say it.
+	Owner string `json:"owner,omitempty"`
 	// OnAnyones lets it act on allocations of any user in this one call, because of its role. It is
 	// no right to see what engines of others wrote, and is never passed on.
 	OnAnyones bool `json:"-"`
@@ -69,6 +74,49 @@ func (a Actor) MayActAs(user string) bool {
 // role allows for all users.
 func (a Actor) IsUser(user string) bool {
 	return a.Anyone || slices.Contains(a.Users, user)
+}
+
+// LocalPrefix begins the names of users of a coordinator's machine.
+const LocalPrefix = "local:"
+
+// ChargedName is the name of the actor who is charged: as Name, with the owner's name in place of
+// the actor's own. All code that counts something by caller asks for it.
+func (a Actor) ChargedName() string {
+	if a.Owner == "" || !a.isItself() {
+		return a.Name
+	}
+	return ChargedName(a.Name, a.Owner)
+}
+
+// isItself reports whether the actor acts as exactly one user, who is in its name.
+func (a Actor) isItself() bool {
+	return !a.Anyone && len(a.Users) == 1 && a.Users[0] != "" && a.Users[0] == UserOf(a.Name)
+}
+
+// UserOf is the user in an actor's name "USER@HOST" or "local:USER"; empty: it has none.
+func UserOf(name string) string {
+	if at := strings.LastIndexByte(name, '@'); at >= 0 {
+		return name[:at]
+	}
+	user, _ := strings.CutPrefix(name, LocalPrefix)
+	if len(user) == len(name) {
+		return ""
+	}
+	return user
+}
+
+// ChargedName replaces the user in an actor's name by the one who is charged. A name without a user
+// stays as it is. The host in a name never changes: an agent makes up the rest.
+func ChargedName(name, charged string) string {
+	user := UserOf(name)
+	switch {
+	case user == "":
+		return name
+	case strings.HasPrefix(name, user+"@"):
+		return charged + name[len(user):]
+	default:
+		return LocalPrefix + charged
+	}
 }
 
 // OnlyUser is the user that the actor acts as if it names none: the one that it may act as, or
@@ -105,6 +153,9 @@ func Decode(value string) (Actor, error) {
 	}
 	if a.Name == "" || len(a.Name) > maxName {
 		return Actor{}, fmt.Errorf("%s: name %q: want 1 to %d bytes", Header, a.Name, maxName)
+	}
+	if len(a.Owner) > maxName || a.Owner != "" && !a.isItself() {
+		return Actor{}, fmt.Errorf("%s: owner %q: want at most %d bytes, and an actor that acts as exactly the user in its name", Header, a.Owner, maxName)
 	}
 	if a.Role != "" {
 		if _, err := ParseRole(string(a.Role)); err != nil {

@@ -1,6 +1,7 @@
 package identity_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -94,5 +95,47 @@ func TestParseRoleSaysWhichThereAre(t *testing.T) {
 	_, err := identity.ParseRole("root")
 	if want := `role: "root": want reader, submitter, agent, operator, admin or coordinator`; err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
+// The owner of a range of subordinate user ids takes the place of the user in the name. The host in
+// it stays: only an agent says the rest.
+func TestTheChargedNameStaysOnItsHost(t *testing.T) {
+	for name, test := range map[string]struct {
+		actor identity.Actor
+		want  string
+	}{
+		"nobody else":              {identity.Actor{Name: "alice@h1", Users: []string{"alice"}}, "alice@h1"},
+		"of a host":                {identity.Actor{Name: "100007@h1", Users: []string{"100007"}, Owner: "alice"}, "alice@h1"},
+		"of a host, no sure name":  {identity.Actor{Name: "uid:100007@h1", Users: []string{"uid:100007"}, Owner: "alice"}, "alice@h1"},
+		"of loopback":              {identity.Actor{Name: "local:100007", Users: []string{"100007"}, Owner: "alice"}, "local:alice"},
+		"of loopback, not sure":    {identity.Actor{Name: "local:uid:100007", Users: []string{"uid:100007"}, Owner: "alice"}, "local:alice"},
+		"a host of digits":         {identity.Actor{Name: "100007@100007", Users: []string{"100007"}, Owner: "alice"}, "alice@100007"},
+		"several users":            {identity.Actor{Name: "x@h1", Users: []string{"x", "y"}, Owner: "alice"}, "x@h1"},
+		"the user is in the host":  {identity.Actor{Name: "x@h1", Users: []string{"h1"}, Owner: "h2"}, "x@h1"},
+		"the user is the host":     {identity.Actor{Name: "x@h1", Users: []string{"@h1"}, Owner: "@h2"}, "x@h1"},
+		"the user is all":          {identity.Actor{Name: "local:x@h1", Users: []string{"x@h1"}, Owner: "bob"}, "local:x@h1"},
+		"the owner names a host":   {identity.Actor{Name: "x@h1", Users: []string{"x"}, Owner: "bob@h2"}, "bob@h2@h1"},
+		"a part of another's name": {identity.Actor{Name: "x100007@h1", Users: []string{"100007"}, Owner: "alice"}, "x100007@h1"},
+	} {
+		if got := test.actor.ChargedName(); got != test.want {
+			t.Errorf("%s: %s, want %s", name, got, test.want)
+		}
+	}
+}
+
+func TestAnOwnerIsOfOneUserOnly(t *testing.T) {
+	for header, ok := range map[string]bool{
+		`{"name":"1@h1","users":["1"],"owner":"alice"}`:                                      true,
+		`{"name":"1@h1","users":["1","2"],"owner":"alice"}`:                                  false,
+		`{"name":"1@h1","owner":"alice"}`:                                                    false,
+		`{"name":"1@h1","users":["1"],"anyone":true,"owner":"alice"}`:                        false,
+		`{"name":"1@h1","users":["1"],"owner":"` + strings.Repeat("a", 257) + `"}`:           false,
+		identity.Actor{Name: "1@h1", Users: []string{"1"}, Owner: "ålice"}.Encode():          true,
+		`{"name":"1@h1","users":["1"],"owner":"` + strings.Repeat("a", 256) + `","x":false}`: true,
+	} {
+		if _, err := identity.Decode(header); (err == nil) != ok {
+			t.Errorf("%s: %v", header, err)
+		}
 	}
 }

@@ -13,6 +13,16 @@ func UserName(uid uint32) string {
 	return userName(number, user.LookupId, user.Lookup)
 }
 
+// UserID is the uid of an account's name. Digits are a name, too.
+func UserID(name string) (uid uint32, ok bool) {
+	u, err := user.Lookup(name)
+	if err != nil {
+		return 0, false
+	}
+	number, err := strconv.ParseUint(u.Uid, 10, 32)
+	return uint32(number), err == nil
+}
+
 func userName(number string, byUID, byName func(string) (*user.User, error)) string {
 	if u, err := byUID(number); err == nil && u.Username != "" {
 		return u.Username

@@ -1,5 +1,6 @@
-// Package subuid says who owns a subordinate user id (subuid(5)). An owner of a range of ids can
-// be some ten thousand users within user namespaces, and counts as one all the same.
+// Package subuid says who is charged for a subordinate user id (subuid(5)): the owner of its range.
+// An owner of a range of ids can be some ten thousand users within user namespaces, and is charged
+// as one all the same. It decides nothing about rights.
 package subuid
 
 import (
@@ -10,7 +11,10 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/bursar/bursar/internal/regularfile"
 )
@@ -19,8 +23,12 @@ import (
 // nsswitch.conf) are not known.
 const Path = "/etc/subuid"
 
-// mostBytes bounds the file: some 40,000 ranges.
-const mostBytes = 1 << 20
+// mostBytes bounds the file: 65,536 ranges of the usual size, which is as many as there are without
+// overlaps, in lines of 64 bytes. A larger file is not read.
+const mostBytes = 4 << 20
+
+// longestOwner is the longest name of an owner, in bytes.
+const longestOwner = 255
 
 // retryEvery is how often a file is tried again that could not be read, such as for want of
 // descriptors: each call may come to look.
@@ -34,6 +42,7 @@ type File struct {
 	mu     sync.Mutex
 	size   int64     // of what was read; guarded by mu
 	time   time.Time // likewise
+	inode  uint64    // likewise
 	failed time.Time // when it could not be read; zero: it was read; guarded by mu
 	ranges []idRange // guarded by mu
 }
@@ -47,31 +56,6 @@ type idRange struct {
 // New is the file at a path; now tells when it is time to try again.
 func New(path string, now func() time.Time) *File { return &File{path: path, now: now} }
 
-// Account is what a user counts on. A user with a name counts on themselves. An id without a name
-// that is in a range of an ordinary user counts with all that user's subordinate ids as
-// "subuid:OWNER". The owner is a name or a number, as the file has it. A missing file has no
-// ranges. A file that cannot be read has the ranges that it had.
-func (f *File) Account(uid uint32, name string) string {
-	if name != strconv.FormatUint(uint64(uid), 10) {
-		return name
-	}
-	return f.Owner(uid)
-}
-
-// Owner is what a user counts on whose name nobody has looked up: as Account of a user without a
-// name.
-func (f *File) Owner(uid uint32) string {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.readLocked()
-	for _, s := range f.ranges {
-		if id := uint64(uid); id >= s.first && id-s.first < s.count {
-			return "subuid:" + s.owner
-		}
-	}
-	return strconv.FormatUint(uint64(uid), 10)
-}
-
 // readLocked reads the file if it is not as it was.
 func (f *File) readLocked() {
 	if !f.failed.IsZero() && f.now().Sub(f.failed) < retryEvery {
@@ -79,10 +63,10 @@ func (f *File) readLocked() {
 	}
 	info, err := os.Stat(f.path)
 	if errors.Is(err, fs.ErrNotExist) {
-		f.size, f.time, f.failed, f.ranges = 0, time.Time{}, time.Time{}, nil
+		f.size, f.time, f.inode, f.failed, f.ranges = 0, time.Time{}, 0, time.Time{}, nil
 		return
 	}
-	if err == nil && f.failed.IsZero() && f.size == info.Size() && f.time.Equal(info.ModTime()) {
+	if err == nil && f.failed.IsZero() && f.size == info.Size() && f.time.Equal(info.ModTime()) && f.inode == inodeOf(info) {
 		return
 	}
 	var content []byte
@@ -93,15 +77,22 @@ func (f *File) readLocked() {
 		f.failed = f.now()
 		return
 	}
-	f.size, f.time, f.failed, f.ranges = info.Size(), info.ModTime(), time.Time{}, parse(content)
+	f.size, f.time, f.inode, f.failed, f.ranges = info.Size(), info.ModTime(), inodeOf(info), time.Time{}, parse(content)
 }
 
-// parse leaves out what is no range, and those of root, of containers (podman) and of dockremap
-// (Docker): they are given to others, a container each.
+func inodeOf(info fs.FileInfo) uint64 {
+	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
+		return stat.Ino
+	}
+	return 0
+}
+
+// parse leaves out lines that are no range, and ranges of root, of containers (podman) and of
+// dockremap (Docker): they are given to others, a container each.
 func parse(content []byte) (ranges []idRange) {
 	for line := range strings.Lines(string(content)) {
 		fields := strings.Split(strings.TrimSpace(line), ":")
-		if len(fields) != 3 || fields[0] == "" || slices.Contains([]string{"root", "0", "containers", "dockremap"}, fields[0]) {
+		if len(fields) != 3 || !isOwner(fields[0]) || slices.Contains([]string{"root", "0", "containers", "dockremap"}, fields[0]) {
 			continue
 		}
 		first, err := strconv.ParseUint(fields[1], 10, 32)
@@ -113,4 +104,12 @@ func parse(content []byte) (ranges []idRange) {
 		}
 	}
 	return ranges
+}
+
+// isOwner reports whether a text can be the name of a user or a uid. Other texts would make the
+// requests of their ids fail: no label can have them, or they stand for others than users ("*",
+// "@h1").
+func isOwner(text string) bool {
+	return text != "" && len(text) <= longestOwner && utf8.ValidString(text) && !strings.ContainsAny(text[:1], "#@*") &&
+		!strings.ContainsFunc(text, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) })
 }

@@ -27,25 +27,25 @@ func TestRangesThatCannotBeReadAreReadLater(t *testing.T) {
 	ranges := subuid.New(path, func() time.Time { return now })
 	want := func(when, want string) {
 		t.Helper()
-		if got := ranges.Account(100001, "100001"); got != want {
+		if got := (accounts{}).charged(ranges, 100001); got != want {
 			t.Errorf("%s: %s, want %s", when, got, want)
 		}
 	}
 	write("alice:100000:65536\n")
 	withoutDescriptors(t, func() { want("without descriptors", "100001") })
 	now = now.Add(time.Second)
-	want("later", "subuid:alice")
+	want("later", "alice")
 	write("bobby-tables:100000:65536\n")
-	withoutDescriptors(t, func() { want("changed, without descriptors", "subuid:alice") })
+	withoutDescriptors(t, func() { want("changed, without descriptors", "alice") })
 	now = now.Add(time.Second)
-	want("changed", "subuid:bobby-tables")
+	want("changed", "bobby-tables")
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Mkdir(path, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	want("a directory", "subuid:bobby-tables")
+	want("a directory", "bobby-tables")
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}

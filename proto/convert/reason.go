@@ -1,6 +1,11 @@
 package convert
 
-import "strings"
+import (
+	"cmp"
+	"strings"
+
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+)
 
 // ErrorOutput separates why an allocation is in its state from what its engine wrote, if one has
 // exited. An agent of an older version reports both in the reason. All that decide who sees what
@@ -10,6 +15,12 @@ func ErrorOutput(reason, output string, exited bool) (how, wrote string) {
 		return reason, output
 	}
 	return SeparateReason(reason)
+}
+
+// RightsOf is the user who may act on an allocation, and see the output of its engine. The label
+// user says who is charged for it.
+func RightsOf(a *bursarv1.Allocation) string {
+	return cmp.Or(a.GetActingUser(), a.GetLabels()["user"])
 }
 
 // SeparateReason takes from the reason of an end what an agent of an older version added to its

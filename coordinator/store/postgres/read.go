@@ -47,9 +47,11 @@ func (s *Store) get(ctx context.Context, query string, args ...any) (a ledger.Al
 }
 
 // endsSQL counts rows with store.CountsOnHost on their host. It needs only the length of the
-// payload, so large payloads are not fetched from their own storage.
+// payload, so large payloads are not fetched from their own storage, unless the caller may be a
+// subordinate user id: then the payload names the user who is charged.
 const endsSQL = `SELECT id, ended, CASE WHEN state < 256 THEN caller ELSE '@' || host_id END,
- octet_length(payload) + 2 * (octet_length(caller) + octet_length(request_id)) + octet_length(host_id) FROM allocation
+ octet_length(payload) + 2 * (octet_length(caller) + octet_length(request_id)) + octet_length(host_id),
+ CASE WHEN state < 256 AND caller ~ '^(local:)?(uid:)?[0-9]' THEN payload END FROM allocation
  WHERE ended > 0 AND (ended, id) > ($1, $2) ORDER BY ended, id LIMIT $3`
 
 // Ends implements store.Store.
@@ -64,12 +66,14 @@ func (s *Store) Ends(ctx context.Context, after store.Position, limit int) (list
 		for found.Next() {
 			var id, ended int64
 			var e store.End
-			if err := found.Scan(&id, &ended, &e.Caller, &e.Bytes); err != nil {
+			var payload []byte
+			if err := found.Scan(&id, &ended, &e.Caller, &e.Bytes, &payload); err != nil {
 				return named(err, id)
 			}
 			e.Caller = unescape(e.Caller)
 			e.Position = store.Position{Ended: ledger.Instant(ended), ID: ledger.ID(store.Unsigned(id))}
 			e.Bytes += store.RowOverhead
+			e.Charge(payload)
 			list = append(list, e)
 		}
 		return found.Err() //nolint:wrapcheck // read does

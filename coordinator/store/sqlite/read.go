@@ -20,9 +20,11 @@ const (
 )
 
 // endsSQL counts rows with store.CountsOnHost on their host. It needs only the length of the
-// payload, which is in the row's header.
+// payload, which is in the row's header, and the payload itself if the caller may be a subordinate
+// user id: it names the user who is charged.
 const endsSQL = `SELECT id, ended, CASE WHEN state < 256 THEN caller ELSE '@' || host_id END,
- length(payload) + 2 * (octet_length(caller) + octet_length(request_id)) + octet_length(host_id) FROM allocation
+ length(payload) + 2 * (octet_length(caller) + octet_length(request_id)) + octet_length(host_id),
+ CASE WHEN state < 256 AND (caller GLOB '[0-9]*' OR caller GLOB 'uid:[0-9]*' OR caller GLOB 'local:[0-9]*' OR caller GLOB 'local:uid:[0-9]*') THEN payload END FROM allocation
  WHERE ended > 0 AND ended <= 9223372036854775807 AND (ended, id) > (?, ?) ORDER BY ended, id LIMIT ?`
 
 // reads are the statements of single reads, prepared on each connection that uses them.
@@ -123,7 +125,8 @@ func (s *Store) listEnds(ctx context.Context, after store.Position, limit int) (
 		var id int64
 		var ended column[int64]
 		var e store.End
-		if err := rows.Scan(&id, &ended, &e.Caller, &e.Bytes); err != nil {
+		var payload []byte
+		if err := rows.Scan(&id, &ended, &e.Caller, &e.Bytes, &payload); err != nil {
 			return nil, err
 		}
 		if wrong := broken(id, "ended", ended.wrong); wrong != nil {
@@ -131,6 +134,7 @@ func (s *Store) listEnds(ctx context.Context, after store.Position, limit int) (
 		}
 		e.Position = store.Position{Ended: ledger.Instant(ended.value), ID: ledger.ID(store.Unsigned(id))}
 		e.Bytes += store.RowOverhead
+		e.Charge(payload)
 		list = append(list, e)
 	}
 	return list, rows.Err()

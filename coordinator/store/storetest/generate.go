@@ -81,8 +81,8 @@ func Allocation(t *rapid.T, id ledger.ID) ledger.Allocation {
 		Stopping: rapid.Bool().Draw(t, "stopping"), Reason: text(t, "reason"), ErrorOutput: text(t, "error output"), StopReason: text(t, "stop reason"),
 		Address: text(t, "engine"), ApplicationIDs: rapid.SliceOfN(rapid.StringN(0, 4, 16), 0, 2).Draw(t, "applications"),
 		Unreclaimable: rapid.Int64().Draw(t, "unreclaimable"), Measured: vector(t, "measured"), Peak: vector(t, "peak"),
-		StopError: text(t, "stop error"),
-		Revision:  rapid.Uint64().Draw(t, "revision"), GrantRevision: rapid.Uint64().Draw(t, "grant revision"),
+		StopError: text(t, "stop error"), Subordinate: rapid.Bool().Draw(t, "subordinate"),
+		Revision: rapid.Uint64().Draw(t, "revision"), GrantRevision: rapid.Uint64().Draw(t, "grant revision"),
 	}
 	if !a.State.Live() {
 		a.Ended = rapid.SampledFrom(ends).Draw(t, "ended")
@@ -111,6 +111,10 @@ func Allocation(t *rapid.T, id ledger.ID) ledger.Allocation {
 			Labels: Labels(t, "claimed labels"), Requested: Resource(t, "claimed requested"), Entitled: Resource(t, "claimed entitled"),
 		}
 	}
+	if c := a.Claimed; c != nil {
+		c.Subordinate = c.Caller != "" && rapid.Bool().Draw(t, "claimed subordinate")
+	}
+	a.Subordinate = a.Subordinate && a.Caller != ""
 	if rapid.Bool().Draw(t, "has wishes") {
 		a.Wishes = &ledger.Wishes{
 			Host: text(t, "wished host"), Required: Labels(t, "required"), Preferred: Labels(t, "preferred"),

@@ -125,6 +125,49 @@ func testBadToken(t *testing.T, open Opener) {
 	}
 }
 
+func testCharged(t *testing.T, open Opener) {
+	s, epoch := leading(t, open)
+	var c ledger.Changes
+	var want []string
+	for i, row := range []struct {
+		caller        string
+		subordinate   bool
+		user, charged string
+	}{
+		{"alice@h1", false, "alice", "alice@h1"},
+		{"100007@h1", true, "alice", "alice@h1"},
+		{"uid:100007@h1", true, "alice", "alice@h1"},
+		{"local:100007", true, "alice", "local:alice"},
+		{"local:uid:100007", true, "alice", "local:alice"},
+		{"100007@h1", false, "100007", "100007@h1"}, // its agent does not know the owner
+		{"1st-etl", false, "alice", "1st-etl"},
+	} {
+		a := Typical(ledger.ID(i+1), ledger.Released, uint64(i))
+		a.Ended, a.Caller, a.Subordinate, a.Labels = ledger.Instant(1000+i), row.caller, row.subordinate, label.Of("user", row.user)
+		c.Transitions, want = append(c.Transitions, a), append(want, row.charged)
+	}
+	c.Revision = 1
+	commit(t, s, epoch, c)
+	ends, err := s.Ends(t.Context(), store.Position{}, 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for i := range ends {
+		got = append(got, ends[i].Caller)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	// A repeat is its caller's alone.
+	id := c.Transitions[3]
+	if _, err := s.GetByRequest(t.Context(), id.Caller, id.RequestID); err != nil {
+		t.Error(err)
+	}
+	_, err = s.GetByRequest(t.Context(), id.Payer(), id.RequestID)
+	wantError(t, err, store.ErrNotFound)
+}
+
 func testDelete(t *testing.T, open Opener) {
 	s, epoch := leading(t, open)
 	list := past(t, s, epoch, 30) // end between 1000 and 1027

@@ -391,10 +391,10 @@ func endOf(row *memoryRow) store.End {
 	if row.state&store.CountsOnHost != 0 {
 		caller = store.OfHost + row.hostID
 	}
-	return store.End{
-		Position: row.position(), Caller: caller,
-		Bytes: int64(len(row.payload) + 2*(len(row.caller)+len(row.requestID)) + len(row.hostID) + store.RowOverhead),
-	}
+	bytes := len(row.payload) + 2*(len(row.caller)+len(row.requestID)) + len(row.hostID) + store.RowOverhead
+	end := store.End{Position: row.position(), Caller: caller, Bytes: int64(bytes)}
+	end.Charge(row.payload)
+	return end
 }
 
 func (s *memoryStore) Delete(ctx context.Context, ended []store.Position) (int, error) {

@@ -48,6 +48,7 @@ func Run(t *testing.T, fresh func(t *testing.T) Opener) {
 		{"only who leads fills the index of the history", testIndexFence},
 		{"a token of others is refused", testBadToken},
 		{"what has ended is read and deleted from the oldest on, in steps", testDelete},
+		{"what has ended counts in the history of the one who is charged", testCharged},
 		{"a batch may be large", testLargeBatch},
 		{"readers see whole batches and never wait", testReaders},
 		{"a closed store says so", testClosed},

@@ -279,7 +279,11 @@ type Allocation struct {
 	// What the host's agent says of an engine that the ledger does not know and that no seal vouches
 	// for. Until an operator accepts it, the engine counts for the user "@" and its host's id. Unset:
 	// all that the other fields say is the ledger's.
-	Claimed       *Claim `protobuf:"bytes,31,opt,name=claimed,proto3" json:"claimed,omitempty"`
+	Claimed *Claim `protobuf:"bytes,31,opt,name=claimed,proto3" json:"claimed,omitempty"`
+	// The user that the caller acts as, if the label user is another one: the caller is a subordinate
+	// user id of a host, and the owner of its range is charged and is the label user. This user, and
+	// not the owner, may act on the allocation. Empty: the label user may.
+	ActingUser    string `protobuf:"bytes,32,opt,name=acting_user,json=actingUser,proto3" json:"acting_user,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -531,6 +535,13 @@ func (x *Allocation) GetClaimed() *Claim {
 	return nil
 }
 
+func (x *Allocation) GetActingUser() string {
+	if x != nil {
+		return x.ActingUser
+	}
+	return ""
+}
+
 // Claim is what an agent says of an engine. Nobody has checked it.
 type Claim struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
@@ -540,6 +551,7 @@ type Claim struct {
 	Entitled      *Resource `protobuf:"bytes,3,opt,name=entitled,proto3" json:"entitled,omitempty"`
 	Caller        string    `protobuf:"bytes,4,opt,name=caller,proto3" json:"caller,omitempty"`
 	RequestId     string    `protobuf:"bytes,5,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	ActingUser    string    `protobuf:"bytes,6,opt,name=acting_user,json=actingUser,proto3" json:"acting_user,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -605,6 +617,13 @@ func (x *Claim) GetCaller() string {
 func (x *Claim) GetRequestId() string {
 	if x != nil {
 		return x.RequestId
+	}
+	return ""
+}
+
+func (x *Claim) GetActingUser() string {
+	if x != nil {
+		return x.ActingUser
 	}
 	return ""
 }
@@ -2619,7 +2638,7 @@ var File_bursar_v1_allocation_proto protoreflect.FileDescriptor
 
 const file_bursar_v1_allocation_proto_rawDesc = "" +
 	"\n" +
-	"\x1abursar/v1/allocation.proto\x12\tbursar.v1\x1a\x1bbuf/validate/validate.proto\x1a\x17bursar/v1/account.proto\x1a\x18bursar/v1/resource.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd0\n" +
+	"\x1abursar/v1/allocation.proto\x12\tbursar.v1\x1a\x1bbuf/validate/validate.proto\x1a\x17bursar/v1/account.proto\x1a\x18bursar/v1/resource.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf1\n" +
 	"\n" +
 	"\n" +
 	"Allocation\x12\x0e\n" +
@@ -2660,17 +2679,21 @@ const file_bursar_v1_allocation_proto_rawDesc = "" +
 	"\n" +
 	"stop_error\x18\x1d \x01(\tR\tstopError\x12\x12\n" +
 	"\x04seal\x18\x1e \x01(\fR\x04seal\x12*\n" +
-	"\aclaimed\x18\x1f \x01(\v2\x10.bursar.v1.ClaimR\aclaimed\x1a9\n" +
+	"\aclaimed\x18\x1f \x01(\v2\x10.bursar.v1.ClaimR\aclaimed\x12\x1f\n" +
+	"\vacting_user\x18  \x01(\tR\n" +
+	"actingUser\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x93\x02\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xb4\x02\n" +
 	"\x05Claim\x124\n" +
 	"\x06labels\x18\x01 \x03(\v2\x1c.bursar.v1.Claim.LabelsEntryR\x06labels\x121\n" +
 	"\trequested\x18\x02 \x01(\v2\x13.bursar.v1.ResourceR\trequested\x12/\n" +
 	"\bentitled\x18\x03 \x01(\v2\x13.bursar.v1.ResourceR\bentitled\x12\x16\n" +
 	"\x06caller\x18\x04 \x01(\tR\x06caller\x12\x1d\n" +
 	"\n" +
-	"request_id\x18\x05 \x01(\tR\trequestId\x1a9\n" +
+	"request_id\x18\x05 \x01(\tR\trequestId\x12\x1f\n" +
+	"\vacting_user\x18\x06 \x01(\tR\n" +
+	"actingUser\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x8f\x02\n" +

@@ -329,6 +329,7 @@ type Additions struct {
 	MeasuredPeak  *v1.Resource `protobuf:"bytes,1004,opt,name=measured_peak,json=measuredPeak,proto3" json:"measured_peak,omitempty"`
 	StopError     string       `protobuf:"bytes,1005,opt,name=stop_error,json=stopError,proto3" json:"stop_error,omitempty"`
 	Claimed       *v1.Claim    `protobuf:"bytes,1006,opt,name=claimed,proto3" json:"claimed,omitempty"`
+	ActingUser    string       `protobuf:"bytes,1007,opt,name=acting_user,json=actingUser,proto3" json:"acting_user,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -410,6 +411,13 @@ func (x *Additions) GetClaimed() *v1.Claim {
 		return x.Claimed
 	}
 	return nil
+}
+
+func (x *Additions) GetActingUser() string {
+	if x != nil {
+		return x.ActingUser
+	}
+	return ""
 }
 
 // QuotaRecord is a rule that came over the API. Rules from files stay in their files.
@@ -640,7 +648,7 @@ const file_bursar_store_v1_record_proto_rawDesc = "" +
 	"\tstop_time\x18\x0f \x01(\v2\x1a.google.protobuf.TimestampR\bstopTime\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xaf\x02\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xd1\x02\n" +
 	"\tAdditions\x12\"\n" +
 	"\ferror_output\x18\xe8\a \x01(\tR\verrorOutput\x12\x1e\n" +
 	"\n" +
@@ -650,7 +658,9 @@ const file_bursar_store_v1_record_proto_rawDesc = "" +
 	"\rmeasured_peak\x18\xec\a \x01(\v2\x13.bursar.v1.ResourceR\fmeasuredPeak\x12\x1e\n" +
 	"\n" +
 	"stop_error\x18\xed\a \x01(\tR\tstopError\x12+\n" +
-	"\aclaimed\x18\xee\a \x01(\v2\x10.bursar.v1.ClaimR\aclaimed\"Q\n" +
+	"\aclaimed\x18\xee\a \x01(\v2\x10.bursar.v1.ClaimR\aclaimed\x12 \n" +
+	"\vacting_user\x18\xef\a \x01(\tR\n" +
+	"actingUser\"Q\n" +
 	"\vQuotaRecord\x12&\n" +
 	"\x05quota\x18\x01 \x01(\v2\x10.bursar.v1.QuotaR\x05quota\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\x04R\brevision\"A\n" +
