@@ -135,7 +135,7 @@ func (w *wire) additions(a *ledger.Allocation) {
 		w.text(6, c.ActingUser())
 		w.close(at)
 	}
-	w.text(1007, a.ActingUser())
+	w.text(1010, a.ActingUser())
 }
 
 // measured writes a vector as a bursar.v1.Resource, nothing for one that is not set.

@@ -329,7 +329,7 @@ type Additions struct {
 	MeasuredPeak  *v1.Resource `protobuf:"bytes,1004,opt,name=measured_peak,json=measuredPeak,proto3" json:"measured_peak,omitempty"`
 	StopError     string       `protobuf:"bytes,1005,opt,name=stop_error,json=stopError,proto3" json:"stop_error,omitempty"`
 	Claimed       *v1.Claim    `protobuf:"bytes,1006,opt,name=claimed,proto3" json:"claimed,omitempty"`
-	ActingUser    string       `protobuf:"bytes,1007,opt,name=acting_user,json=actingUser,proto3" json:"acting_user,omitempty"`
+	ActingUser    string       `protobuf:"bytes,1010,opt,name=acting_user,json=actingUser,proto3" json:"acting_user,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -659,7 +659,7 @@ const file_bursar_store_v1_record_proto_rawDesc = "" +
 	"\n" +
 	"stop_error\x18\xed\a \x01(\tR\tstopError\x12+\n" +
 	"\aclaimed\x18\xee\a \x01(\v2\x10.bursar.v1.ClaimR\aclaimed\x12 \n" +
-	"\vacting_user\x18\xef\a \x01(\tR\n" +
+	"\vacting_user\x18\xf2\a \x01(\tR\n" +
 	"actingUser\"Q\n" +
 	"\vQuotaRecord\x12&\n" +
 	"\x05quota\x18\x01 \x01(\v2\x10.bursar.v1.QuotaR\x05quota\x12\x1a\n" +
