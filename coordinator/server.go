@@ -214,6 +214,9 @@ func (s *Server) Run(ctx context.Context) error {
 	return s.Serve(ctx, listener)
 }
 
+// Discard gives up a coordinator that was made and never run.
+func (s *Server) Discard() error { return s.store.Close() } //nolint:wrapcheck // says where
+
 // Serve is Run with a listener, which it closes. Nothing is checked about who can reach it.
 func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	s.mu.Lock()

@@ -3,6 +3,7 @@ package coordinator
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"log/slog"
 	"net"
 	"net/netip"
@@ -60,7 +61,11 @@ func openTrust(config *Config, log *slog.Logger) (*trust, error) {
 	if config.Identities != "" {
 		t.identities, err = access.Open(config.Identities, log)
 		if _, located := errors.AsType[*yamlfile.Error](err); err != nil && !located {
-			err = &ConfigError{"identities", config.Identities, "a file of identities (" + err.Error() + "); bursar token create makes one"}
+			made := &ConfigError{"identities", config.Identities, "a file of identities (" + err.Error() + "); bursar token create makes one"}
+			if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
+				return nil, &PassingError{made}
+			}
+			err = made
 		}
 		if err != nil {
 			return nil, err
@@ -90,10 +95,21 @@ func (t *trust) boundsOf(host string) *access.Bounds {
 // configError makes an error of a file one of the configuration that names it.
 func configError(err error) error {
 	if wrong, ok := errors.AsType[*credential.FileError](err); ok {
-		return &ConfigError{wrong.Field, wrong.File, wrong.Want + " (this one: " + wrong.Wrong + ")"}
+		made := &ConfigError{wrong.Field, wrong.File, wrong.Want + " (this one: " + wrong.Wrong + ")"}
+		if wrong.Passes() {
+			return &PassingError{made}
+		}
+		return made
 	}
 	return err
 }
+
+// PassingError is a ConfigError that time may mend: a file that is not there yet, or a certificate
+// that is not valid yet.
+type PassingError struct{ *ConfigError }
+
+// Unwrap returns the ConfigError.
+func (e *PassingError) Unwrap() error { return e.ConfigError }
 
 // peersOptions let a coordinator show itself to the others.
 func (t *trust) peersOptions(log *slog.Logger, interceptors []connect.Interceptor) forward.PeersOptions {

@@ -101,7 +101,14 @@ func (c *cli) serveAgent(
 		return err
 	}
 	c.trace(ctx, "bursar-agent", log)
+	manager, patient := newNotifier(log), newAttempts(log)
 	server, err := c.openAgent(ctx, config, loaded, start, log)
+	for ; passes(err); server, err = c.openAgent(ctx, config, loaded, start, log) {
+		wait := patient.failed(err)
+		if manager.waits(startsLater(err)); !patient.wait(ctx, wait) {
+			return nil
+		}
+	}
 	if err != nil {
 		return err
 	}
@@ -110,7 +117,7 @@ func (c *cli) serveAgent(
 			log.Debug("memory of the start is kept", "error", err)
 		}
 	}).Stop()
-	return serverError(loaded.explain(newNotifier(log).supervise(ctx, served{
+	err = loaded.explain(manager.supervise(ctx, served{
 		run: func(ctx context.Context) error { return displaced(server.Run(ctx), server.Ready()) }, ready: server.Serving(), status: server.Status, hangups: hangups, stopping: agentStops,
 		live: func(context.Context) error { return server.Live(time.Now()) },
 		reload: func(context.Context) (reload.Changes, error) {
@@ -127,7 +134,11 @@ func (c *cli) serveAgent(
 			}
 			return changes, logs.set(config.LogLevel)
 		},
-	})))
+	}))
+	if passes(err) { // it is started again
+		return &exitError{exitFailed, err}
+	}
+	return serverError(err)
 }
 
 // displaced makes it a wrong configuration that another agent took the host of one that served it.

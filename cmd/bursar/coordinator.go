@@ -10,9 +10,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
-	"time"
-
-	"github.com/cenkalti/backoff/v4"
 
 	"github.com/bursar/bursar/coordinator"
 	"github.com/bursar/bursar/coordinator/election"
@@ -26,9 +23,9 @@ import (
 )
 
 // openCoordinator makes a coordinator with the store and the election that its configuration
-// names. It calls waits with what it waits for.
+// names. Whether it is worth to try again after an error, passes says.
 func openCoordinator(
-	ctx context.Context, config coordinator.Config, loaded *configuration, traces *tracing.Tracing, log *slog.Logger, waits func(what string),
+	ctx context.Context, config coordinator.Config, loaded *configuration, traces *tracing.Tracing, log *slog.Logger,
 ) (*coordinator.Server, error) {
 	// Before anything is opened: once its tables are brought up to date, the version before cannot
 	// use a store.
@@ -42,6 +39,9 @@ func openCoordinator(
 	}
 	deps := coordinator.Dependencies{Logger: log, Version: version, Tracing: traces, Kinds: knownKinds()}
 	options := opener.Options{Migrate: true, Log: log}
+	if config.StoreFile != "" {
+		options.Read = func() (string, error) { return storeOf(config, loaded) }
+	}
 	var client *consul.Client
 	if elected(config, where) {
 		if client, err = consul.New(config.Consul, log); err != nil {
@@ -58,7 +58,7 @@ func openCoordinator(
 		}
 		log.Warn("Consul does not say whose the store is: its own word counts", "error", owning)
 	}
-	if deps.Store, err = openStore(ctx, where, options, waits); err != nil {
+	if deps.Store, err = opener.Open(ctx, where, options); err != nil {
 		return nil, storeError(config, loaded, err)
 	}
 	if err := checkOwner(ctx, deps.Store, config.Cluster, owning); err != nil {
@@ -94,18 +94,11 @@ func (c *cli) serveCoordinator(
 	ctx, interrupts, hangups := catchStops(ctx)
 	defer interrupts.stop()
 	c.trace(ctx, "bursar-coordinator", log)
-	manager := newNotifier(log)
-	server, err := openCoordinator(ctx, config, loaded, c.tracing, log, manager.waits)
-	if errors.Is(err, errStopped) {
-		log.Info("stopped before the store answered")
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	return serverError(manager.supervise(ctx, served{
-		run: server.Run, ready: server.Ready(), status: server.Status, hangups: hangups, stopping: config.WithDefaults().Limits.Shutdown,
-		live: server.Live,
+	start := newCoordinatorStart(config, loaded, c.tracing, log)
+	return serverError(newNotifier(log).supervise(ctx, served{
+		run: start.run, ready: start.ready, waits: start.waits, hangups: hangups, stopping: config.WithDefaults().Limits.Shutdown,
+		status: func() string { return start.server.Load().Status() },
+		live:   func(ctx context.Context) error { return start.server.Load().Live(ctx) },
 		reload: func(ctx context.Context) (reload.Changes, error) {
 			config, loaded, err := read()
 			if err != nil {
@@ -114,7 +107,7 @@ func (c *cli) serveCoordinator(
 			if err := checkCoordinator(config, loaded); err != nil {
 				return reload.Changes{}, err
 			}
-			changes, err := server.Reload(ctx, config)
+			changes, err := start.server.Load().Reload(ctx, config)
 			if err != nil {
 				return changes, loaded.explain(err)
 			}
@@ -159,14 +152,22 @@ func checkStore(config coordinator.Config, where string, loaded *configuration) 
 	if !ok {
 		return err
 	}
-	return wrongStore(config, loaded, refused.Found+": want "+refused.Want)
+	err = wrongStore(config, loaded, refused.Found+": want "+refused.Want)
+	if refusalPasses(refused) {
+		return &passingError{err}
+	}
+	return err
 }
 
 // storeError adds the field that names the store to an error of opening it, if the store cannot be
 // read and written.
 func storeError(config coordinator.Config, loaded *configuration, err error) error {
-	if refused, ok := errors.AsType[*store.RefusedError](err); ok && refused.Reason == store.Denied {
-		return wrongStore(config, loaded, err.Error())
+	if refused, ok := errors.AsType[*store.RefusedError](err); ok && (refused.Reason == store.Denied || refused.Reason == store.Malformed) {
+		explained := wrongStore(config, loaded, err.Error())
+		if refusalPasses(refused) {
+			return &passingError{explained}
+		}
+		return explained
 	}
 	return serverError(err)
 }
@@ -200,31 +201,6 @@ func checkConsul(config coordinator.Config, where string) error {
 		}
 	}
 	return config.Consul.Validate()
-}
-
-// errStopped says that a start was told to stop before it was complete.
-var errStopped = errors.New("stopped while it started")
-
-// openStore opens the store, and waits for a database that does not answer yet: after a power cut
-// everything starts at once. The error is errStopped if the context ends first.
-func openStore(ctx context.Context, where string, options opener.Options, waits func(what string)) (store.Store, error) {
-	retry := backoff.NewExponentialBackOff(backoff.WithMaxInterval(5*time.Second), backoff.WithMaxElapsedTime(0))
-	opened, err := backoff.RetryNotifyWithData(func() (store.Store, error) {
-		opened, err := opener.Open(ctx, where, options)
-		if err != nil && !errors.Is(err, store.ErrAway) {
-			return nil, backoff.Permanent(err)
-		}
-		return opened, err
-	}, backoff.WithContext(retry, ctx), func(err error, wait time.Duration) {
-		waits("starting; the store does not answer")
-		options.Log.Warn("the store does not answer: trying again", "error", err, "in", wait.Round(time.Millisecond).String())
-	})
-	// The error of a call that was cut off in the middle depends on the database, and on how far
-	// the call had come.
-	if _, refused := errors.AsType[*store.RefusedError](err); err != nil && !refused && ctx.Err() != nil {
-		return nil, errStopped
-	}
-	return opened, err
 }
 
 // elected reports whether a coordinator stands for election.
@@ -275,7 +251,7 @@ func storeOf(config coordinator.Config, loaded *configuration) (string, error) {
 	case config.StoreFile != "":
 		where, err := secretFile(config.StoreFile)
 		if err != nil {
-			return "", loaded.wrong("storeFile", err.Error())
+			return "", passing(loaded.wrong("storeFile", err.Error()), err)
 		}
 		return where, nil
 	case config.Store != "":

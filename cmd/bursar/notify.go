@@ -27,6 +27,8 @@ const (
 type served struct {
 	run   func(ctx context.Context) error
 	ready <-chan struct{}
+	// waits brings what a start waits for that is not ready. Nil: it does not wait.
+	waits <-chan string
 	// status says in one line what matters now.
 	status func() string
 	// live says whether its loops work.
@@ -124,14 +126,19 @@ func (n *notifier) follow(ctx context.Context, s served, ended <-chan struct{}) 
 
 // await waits until the server is ready and says so; false if it ends before.
 func (n *notifier) await(ctx context.Context, s served, ended <-chan struct{}) bool {
-	select {
-	case <-s.ready:
-	case <-ended:
-		return false
-	case <-ctx.Done():
-		n.send(daemon.SdNotifyStopping)
-		<-ended
-		return false
+	for waits := true; waits; {
+		select {
+		case <-s.ready:
+			waits = false
+		case what := <-s.waits:
+			n.waits(what)
+		case <-ended:
+			return false
+		case <-ctx.Done():
+			n.send(daemon.SdNotifyStopping)
+			<-ended
+			return false
+		}
 	}
 	n.status = s.status()
 	n.send(daemon.SdNotifyReady + "\nSTATUS=" + n.status)

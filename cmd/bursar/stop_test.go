@@ -15,7 +15,7 @@ func TestStopWhileTheDatabaseIsAwayIsLikeAnyOther(t *testing.T) {
 	}, nil, "coordinator", "--listen", "127.0.0.1:0", "--log-format", "text")
 	s.told.until("STATUS=starting; the store does not answer")
 	s.stops()
-	s.logged.until("stopped before the store answered")
+	s.logged.until("stopped before it could start")
 	for line := range s.logged.lines {
 		t.Errorf("another line: %s", line)
 	}

@@ -79,6 +79,10 @@ const (
 	Unfinished
 	// NotEmpty: a copy into it would lose what is there.
 	NotEmpty
+	// OtherStore: it is not the store that this process opened before.
+	OtherStore
+	// Malformed: what names it cannot be read.
+	Malformed
 )
 
 func (r Refusal) String() string {
@@ -101,6 +105,10 @@ func (r Refusal) String() string {
 		return "an unfinished copy"
 	case NotEmpty:
 		return "not empty"
+	case OtherStore:
+		return "another store"
+	case Malformed:
+		return "not accessible"
 	default:
 		return "refused"
 	}

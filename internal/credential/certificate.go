@@ -24,7 +24,7 @@ func pair(cert, key file, certPEM, keyPEM []byte, usage x509.ExtKeyUsage, now ti
 	}
 	leaf := chain[0]
 	if wrong := whyInvalid(leaf, now); wrong != "" {
-		return tls.Certificate{}, &FileError{Field: cert.field, File: cert.path, Wrong: wrong, Want: "a certificate that is valid now: renew it, or set this machine's clock"}
+		return tls.Certificate{}, &FileError{Field: cert.field, File: cert.path, Wrong: wrong, Clock: true, Want: "a certificate that is valid now: renew it, or set this machine's clock"}
 	}
 	if len(leaf.ExtKeyUsage) > 0 && !slices.Contains(leaf.ExtKeyUsage, usage) && !slices.Contains(leaf.ExtKeyUsage, x509.ExtKeyUsageAny) {
 		return tls.Certificate{}, &FileError{
@@ -88,7 +88,7 @@ func authorities(f file, content []byte, now time.Time) (*x509.CertPool, error) 
 		}
 	}
 	if !valid {
-		return nil, &FileError{Field: f.field, File: f.path, Wrong: wrong, Want: "the certificate of a CA that is valid now"}
+		return nil, &FileError{Field: f.field, File: f.path, Wrong: wrong, Clock: true, Want: "the certificate of a CA that is valid now"}
 	}
 	return pool, nil
 }

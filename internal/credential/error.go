@@ -1,6 +1,10 @@
 package credential
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+	"syscall"
+)
 
 // FileError refuses a field of a configuration that names a file, or the file.
 type FileError struct {
@@ -10,6 +14,8 @@ type FileError struct {
 	File string
 	// Wrong is what is wrong, Want what would be right.
 	Wrong, Want string
+	// Clock says that the certificate is not valid at this time.
+	Clock bool
 	// Err is the operating system's error, or that of a parser; nil if there is none.
 	Err error
 }
@@ -20,6 +26,13 @@ func (e *FileError) Error() string {
 
 // Unwrap returns the cause.
 func (e *FileError) Unwrap() error { return e.Err }
+
+// Passes reports whether time may mend this: the file cannot be read now, or the certificate is
+// not valid at this time. Another content is somebody's to write.
+func (e *FileError) Passes() bool {
+	var errno syscall.Errno
+	return e.Clock || errors.As(e.Err, &errno) && errno != syscall.EISDIR && errno != syscall.ENOTDIR
+}
 
 // CertificateError refuses the certificate that a client has shown.
 type CertificateError struct {

@@ -178,7 +178,7 @@ func TestNonsenseInConsulsKeysKeepsNoCoordinatorFromStarting(t *testing.T) {
 	spoil(storeKey)
 	m.run("coordinator", m.coordinator(elsewhere, m.consul.Address, ""), exitConfig, "use store "+store+", this one has", "point it to theirs")
 	spoil(idKey)
-	m.run("coordinator", m.coordinator(m.create("fresh"), m.consul.Address, ""), exitConfig, idKey+" holds", "delete the key")
+	m.run("coordinator", m.coordinator(m.create("fresh"), m.consul.Address, ""), goesOn, idKey+" holds", "delete the key")
 	m.run("coordinator", m.coordinator(m.dsn, m.consul.Address, ""), goesOn, "held no store's id", "did not know the cluster's id", "leading")
 	if got := read(storeKey); got != store {
 		t.Errorf("%s holds %.80q, want %s", storeKey, got, store)
@@ -201,50 +201,49 @@ func TestStoresThatAreNotForThisVersion(t *testing.T) {
 	if err := m.database.Execute(t.Context(), "foreign", "CREATE TABLE customers (name text)"); err != nil {
 		t.Fatal(err)
 	}
-	m.run("coordinator", m.coordinator(foreign, m.consul.Address, ""), exitConfig, "not a bursar store", "want")
-	m.run("coordinator", m.coordinator(strings.Replace(m.dsn, "/bursar", "/nowhere", 1), m.consul.Address, ""), exitConfig, "nowhere", "want")
+	m.run("coordinator", m.coordinator(foreign, m.consul.Address, ""), goesOn, "not a bursar store", "want")
+	m.run("coordinator", m.coordinator(strings.Replace(m.dsn, "/bursar", "/nowhere", 1), m.consul.Address, ""), goesOn, "nowhere", "want")
 }
 
-// TestConsulThatIsNone: if Consul is in trouble, a coordinator says so and keeps asking. What does
-// not go away with time is an error of the configuration. An agent always goes on: it has engines
-// to look after.
+// TestConsulThatIsNone: if Consul is in trouble, or its answer is not Consul's, coordinators and
+// agents say so and keep asking.
 func TestConsulThatIsNone(t *testing.T) {
 	m := newWrongConfig(t)
 	for _, test := range []struct {
 		name   string
 		answer http.HandlerFunc
-		code   int
 		says   string
 	}{
 		{"an error", func(w http.ResponseWriter, _ *http.Request) {
 			http.Error(w, "No cluster leader", http.StatusInternalServerError)
-		}, goesOn, "No cluster leader"},
+		}, "No cluster leader"},
 		{"a page", func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "text/html")
 			fmt.Fprint(w, "<html><body>Welcome!</body></html>")
-		}, exitConfig, "set consul.address to Consul's HTTP API"},
+		}, "set consul.address to Consul's HTTP API"},
 		{"nonsense", func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = w.Write(bytes.Repeat([]byte{0xff, 0}, 1000))
-		}, exitConfig, "set consul.address to Consul's HTTP API"},
+		}, "set consul.address to Consul's HTTP API"},
 		{"another service's answer", func(w http.ResponseWriter, _ *http.Request) {
 			fmt.Fprint(w, `{"status": "ok"}`)
-		}, exitConfig, "set consul.address to Consul's HTTP API"},
+		}, "set consul.address to Consul's HTTP API"},
 		{"no permission", func(w http.ResponseWriter, _ *http.Request) {
 			http.Error(w, "Permission denied: token with AccessorID '0' lacks permission", http.StatusForbidden)
-		}, exitConfig, "set consul.token or consul.tokenFile"},
+		}, "set consul.token or consul.tokenFile"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			server := httptest.NewServer(test.answer)
 			defer server.Close()
 			m := *m
 			m.t = t
-			m.run("coordinator", m.coordinator(m.dsn, server.URL, ""), test.code, server.URL, test.says)
+			m.run("coordinator", m.coordinator(m.dsn, server.URL, ""), goesOn, server.URL, test.says)
 			m.run("agent", m.agent(fmt.Sprintf("consul: {address: '%s'}\n", server.URL)), goesOn, server.URL, test.says)
 		})
 	}
 }
 
-// TestCertificatesThatAreNotTrusted: the errors say which certificate is not trusted.
+// TestCertificatesThatAreNotTrusted: the errors say which certificate is not trusted. What may be
+// put right while a start waits ends none: a missing file, a clock, another's certificate.
 func TestCertificatesThatAreNotTrusted(t *testing.T) {
 	m := newWrongConfig(t)
 	authority, other := certs.New(t, "Bursar"), certs.New(t, "Somebody")
@@ -253,10 +252,10 @@ func TestCertificatesThatAreNotTrusted(t *testing.T) {
 	old, oldKey := authority.Issue(t, certs.Request{Name: "old", Hosts: []string{"127.0.0.1"}, Both: true, NotAfter: time.Now().Add(-time.Minute)}).
 		Files(t, m.dir, "old")
 	secured := consul.Start(t, consul.Options{Cert: good, Key: goodKey, CA: ca})
-	m.run("coordinator", fmt.Sprintf("listen: 127.0.0.1:0\nadvertise: http://127.0.0.1:1\nstore: %s\nconsul: {address: '%s', tls: {ca: %s}}\n", m.dsn, secured.Address, otherCA), exitConfig,
+	m.run("coordinator", fmt.Sprintf("listen: 127.0.0.1:0\nadvertise: http://127.0.0.1:1\nstore: %s\nconsul: {address: '%s', tls: {ca: %s}}\n", m.dsn, secured.Address, otherCA), goesOn,
 		"unknown authority", "want tls.ca")
-	m.run("coordinator", m.coordinator(m.dsn, m.consul.Address, fmt.Sprintf("tls: {cert: %s, key: %s}\n", old, oldKey)), exitConfig, "expired", "want")
+	m.run("coordinator", m.coordinator(m.dsn, m.consul.Address, fmt.Sprintf("tls: {cert: %s, key: %s}\n", old, oldKey)), goesOn, "expired", "want")
 	m.run("coordinator", m.coordinator(m.dsn, m.consul.Address, fmt.Sprintf("tls: {cert: %s, key: %s}\n", good, oldKey)), exitConfig, "want")
 	m.run("agent", m.agent(fmt.Sprintf("coordinators: ['%s']\ntls: {ca: %s}\n", secured.Address, otherCA)), goesOn, "unknown authority", "want")
-	m.run("agent", m.agent(fmt.Sprintf("coordinators: ['%s']\ntls: {ca: %s}\n", "https://127.0.0.1:1", m.dir+"/none.pem")), exitConfig, "none.pem", "want")
+	m.run("agent", m.agent(fmt.Sprintf("coordinators: ['%s']\ntls: {ca: %s}\n", "https://127.0.0.1:1", m.dir+"/none.pem")), goesOn, "none.pem", "want")
 }

@@ -33,6 +33,9 @@ type Options struct {
 	IntoCopy bool
 	// OthersFolder lets root open a file of another user's, as who looks after a service does.
 	OthersFolder bool
+	// Read reads the place of a database again, before each connection is made. Default: it stays
+	// as it is.
+	Read func() (string, error)
 	// Log gets what an operator should know. Default: no log.
 	Log *slog.Logger
 }
@@ -46,7 +49,7 @@ func Open(ctx context.Context, where string, options Options) (store.Store, erro
 	}
 	if IsDatabase(where) {
 		opened, err := postgres.Open(ctx, postgres.Options{
-			DSN: where, Cluster: options.Cluster, Adopt: options.Adopt, Migrate: options.Migrate, IntoCopy: options.IntoCopy, Log: options.Log,
+			DSN: where, Read: options.Read, Cluster: options.Cluster, Adopt: options.Adopt, Migrate: options.Migrate, IntoCopy: options.IntoCopy, Log: options.Log,
 		})
 		if err != nil {
 			return nil, err //nolint:wrapcheck // says where and why

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -36,48 +37,30 @@ var errStandby = errors.New("the server is read-only: a standby, or set to be so
 
 // server knows how to make connections.
 type server struct {
-	config *pgxpool.Config // of the pool; all connections use it
-	where  string          // without the password
-	log    *slog.Logger
+	address *address
+	config  *pgxpool.Config // of the pool
+	where   string          // without the password
+	log     *slog.Logger
+	// storeID is the id of the store that was opened; nil: not known yet.
+	storeID atomic.Pointer[string]
 }
 
 // Check refuses, with a *store.RefusedError, an address that cannot be parsed. It makes no
 // connection.
 func Check(dsn string) error {
-	_, err := newServer(dsn, slog.New(slog.DiscardHandler))
+	_, err := parseAddress(dsn)
 	return err
 }
 
-// newServer parses an address. The error names no part of it that may be secret.
-func newServer(dsn string, log *slog.Logger) (*server, error) {
-	pooled, err := pgxpool.ParseConfig(dsn)
+// newServer reads an address for the first time.
+func newServer(dsn string, read func() (string, error), log *slog.Logger) (*server, error) {
+	from, err := newAddress(dsn, read, log)
 	if err != nil {
-		found := "the address cannot be read"
-		// The error in a text that is not a URL cannot be shown, because it may contain the
-		// password.
-		if _, broken := url.Parse(dsn); broken == nil && errors.Unwrap(err) != nil {
-			found += ": " + errors.Unwrap(err).Error()
-		}
-		return nil, &store.RefusedError{
-			Where: "PostgreSQL", Reason: store.Denied, Found: found,
-			Want: "postgres://USER@HOST:PORT/DATABASE, with %-codes for what is special in the user and the password",
-		}
+		return nil, err
 	}
-	config := pooled.ConnConfig
-	if config.RuntimeParams["application_name"] == "" {
-		config.RuntimeParams["application_name"] = "bursar"
-	}
-	if config.ConnectTimeout == 0 {
-		config.ConnectTimeout = connectTimeout
-	}
-	dialer := &net.Dialer{
-		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: 2 * time.Second, Count: 5},
-		Control:         limitSilence,
-	}
-	config.DialFunc = dialer.DialContext
-	config.ValidateConnect = refuseStandby
-	config.MaxProtocolMessageBodyLen = longestMessage
-	s := &server{config: pooled, where: place(config), log: log}
+	pooled := from.right.Copy()
+	s := &server{address: from, config: pooled, where: place(pooled.ConnConfig), log: log}
+	pooled.BeforeConnect = from.prepare
 	pooled.AfterConnect = s.setUpSession
 	limit(pooled)
 	return s, nil
@@ -119,7 +102,7 @@ func refuseStandby(ctx context.Context, conn *pgconn.PgConn) error {
 // connect makes a connection outside of the pool. notice gets what the server says apart from its
 // answers.
 func (s *server) connect(ctx context.Context, notice pgconn.NoticeHandler) (*pgx.Conn, error) {
-	config := s.config.ConnConfig.Copy()
+	config := s.address.now()
 	config.OnNotice = notice
 	conn, err := pgx.ConnectConfig(ctx, config)
 	if err != nil {

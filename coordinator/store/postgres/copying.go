@@ -31,6 +31,7 @@ func (s *Store) BeginCopy(ctx context.Context, source string) error {
 	}
 	defer s.leave()
 	s.writer.endAny()
+	id := strings.ToLower(rand.Text())
 	err := s.writer.use(ctx, false, func(conn *pgx.Conn) error {
 		return s.server.change(ctx, conn, func(tx pgx.Tx) error {
 			var copying string
@@ -41,7 +42,7 @@ func (s *Store) BeginCopy(ctx context.Context, source string) error {
 			if rows && copying == "" {
 				return store.RefuseNotEmpty(s.server.where)
 			}
-			if _, err := tx.Exec(ctx, beginCopySQL, strings.ToLower(rand.Text()), source); err != nil {
+			if _, err := tx.Exec(ctx, beginCopySQL, id, source); err != nil {
 				return fmt.Errorf("marking the copy: %w", err)
 			}
 			for _, statement := range []string{
@@ -57,6 +58,7 @@ func (s *Store) BeginCopy(ctx context.Context, source string) error {
 	if err != nil {
 		return fmt.Errorf("store: beginning a copy: %w", classify(err))
 	}
+	s.server.storeID.Store(&id)
 	return nil
 }
 

@@ -21,6 +21,12 @@
 // latest when a commit meets another session. Nothing was committed then. A pooler must keep one
 // session for each connection, and reset it afterwards.
 //
+// # What an address names
+//
+// The address, and the files that it names, are read again before each connection: passwords and
+// certificates are replaced while coordinators run. A new connection to another store than the one
+// that was opened is refused.
+//
 // # Other servers
 //
 // The statements are plain SQL with arrays (unnest), common table expressions that write and ON

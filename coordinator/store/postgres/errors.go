@@ -30,6 +30,7 @@ const (
 	codeDamagedData     = "XX001"
 	codeDamagedIndex    = "XX002"
 	codeWarning         = "01000"
+	codeNoTable         = "42P01"
 	codeNoStatement     = "26000"
 	codeStatementTwice  = "42P05"
 )

@@ -42,7 +42,7 @@ func (s *server) migrate(ctx context.Context) error {
 	}
 	// A session has the lock before it can be used, and the server ends the lock with the session,
 	// however that ends.
-	db := stdlib.OpenDB(*s.config.ConnConfig.Copy(), stdlib.OptionAfterConnect(s.lock))
+	db := stdlib.OpenDB(*s.address.now(), stdlib.OptionAfterConnect(s.lock))
 	defer db.Close()
 	db.SetMaxOpenConns(1)
 	provider, err := goose.NewProvider(goose.DialectPostgres, db, files,

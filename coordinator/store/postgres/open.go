@@ -22,6 +22,9 @@ type Options struct {
 	// psql; those whose names begin with pool_ are pgxpool's, for the connections that read. Of
 	// several hosts the one that takes writes is used.
 	DSN string
+	// Read reads the address again. It is called before each connection is made, and so are the
+	// files read that the address names. Default: the address stays as it is.
+	Read func() (string, error)
 	// Cluster is the name of the cluster that opens the store. The store belongs to the first
 	// cluster that leads, and is refused for others. Empty: it is not checked.
 	Cluster string
@@ -43,7 +46,7 @@ func Open(ctx context.Context, options Options) (*Store, error) {
 	if options.Log == nil {
 		options.Log = slog.New(slog.DiscardHandler)
 	}
-	server, err := newServer(options.DSN, options.Log)
+	server, err := newServer(options.DSN, options.Read, options.Log)
 	if err != nil {
 		return nil, err
 	}
@@ -186,10 +189,11 @@ func some(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// admit refuses a store of another cluster, or one with an unfinished copy.
+// admit refuses a store of another cluster, or one with an unfinished copy. From the first one that
+// it lets in, connections to other stores are refused.
 func (s *server) admit(ctx context.Context, conn *pgx.Conn, cluster string, intoCopy bool) error {
-	var owner, copying string
-	err := conn.QueryRow(ctx, `SELECT cluster, copying FROM meta WHERE one = 1`).Scan(&owner, &copying)
+	var id, owner, copying string
+	err := conn.QueryRow(ctx, `SELECT store_id, cluster, copying FROM meta WHERE one = 1`).Scan(&id, &owner, &copying)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return s.refused(store.Damaged, "the row of meta is gone", "a backup in its place", nil)
@@ -201,5 +205,6 @@ func (s *server) admit(ctx context.Context, conn *pgx.Conn, cluster string, into
 		return s.refused(store.OtherCluster, fmt.Sprintf("it belongs to cluster %q, this one is %q", owner, cluster),
 			"a database for each cluster; to move this one here: bursar coordinator migrate --adopt", nil)
 	}
+	s.storeID.CompareAndSwap(nil, &id)
 	return nil
 }

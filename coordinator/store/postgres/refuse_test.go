@@ -84,7 +84,7 @@ func TestAddresses(t *testing.T) {
 		"postgres://u:s3cr3t#/x@localhost:5432/d", "postgres://u:s3cr3t@localhost:port/d", "postgres://u:s3cr3t%zz@localhost/d",
 		"postgres://u:s3cr3t@localhost/d?sslmode=perhaps", "host=localhost password=s3cr3t port=many", "postgres://u:s3cr3t@[::1/d",
 	} {
-		wantRefused(t, Options{DSN: dsn}, store.Denied)
+		wantRefused(t, Options{DSN: dsn}, store.Malformed)
 		if name := Name(dsn); strings.Contains(name, "s3cr3t") {
 			t.Errorf("shown as %s", name)
 		}

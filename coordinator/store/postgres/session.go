@@ -71,8 +71,8 @@ func (s *server) pooled() error {
 		errPooled)
 }
 
-// setUpSession sets up a new session. It has a time limit of its own: the pool goes on making a
-// connection after its caller has given up.
+// setUpSession sets up a new session, and checks that it is one of the store that was opened. It
+// has a time limit of its own: the pool goes on making a connection after its caller has given up.
 func (s *server) setUpSession(ctx context.Context, conn *pgx.Conn) error {
 	ctx, cancel := context.WithTimeout(ctx, s.config.ConnConfig.ConnectTimeout)
 	defer cancel()
@@ -99,13 +99,12 @@ func (s *server) setUpSession(ctx context.Context, conn *pgx.Conn) error {
 			names, values = append(names, name), append(values, value)
 		}
 	}
-	if len(names) == 0 {
-		return nil
+	if len(names) > 0 {
+		if _, err := conn.Exec(ctx, addressSQL, pgx.QueryExecModeExec, names, values); err != nil {
+			return fmt.Errorf("setting up a session: %w", classify(err))
+		}
 	}
-	if _, err := conn.Exec(ctx, addressSQL, pgx.QueryExecModeExec, names, values); err != nil {
-		return fmt.Errorf("setting up a session: %w", classify(err))
-	}
-	return nil
+	return s.checkStoreID(ctx, conn)
 }
 
 // markKey is the place of a session's mark in the data of its connection.

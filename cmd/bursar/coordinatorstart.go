@@ -1,0 +1,125 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+
+	"github.com/bursar/bursar/coordinator"
+	"github.com/bursar/bursar/internal/credential"
+	"github.com/bursar/bursar/internal/standin"
+	"github.com/bursar/bursar/internal/tracing"
+)
+
+// coordinatorStart starts a coordinator, and tries again as long as what is wrong may pass.
+// Meanwhile a stand-in serves /healthz and /readyz.
+type coordinatorStart struct {
+	config coordinator.Config
+	open   func(ctx context.Context) (*coordinator.Server, error)
+	log    *slog.Logger
+
+	ready  chan struct{}                      // closed when calls are taken
+	waits  chan string                        // takes what the start waits for
+	server atomic.Pointer[coordinator.Server] // that serves; set before ready is closed
+	front  *standin.Server                    // nil: nobody stands in
+}
+
+func newCoordinatorStart(config coordinator.Config, loaded *configuration, traces *tracing.Tracing, log *slog.Logger) *coordinatorStart {
+	return &coordinatorStart{
+		config: config.WithDefaults(), log: log, ready: make(chan struct{}), waits: make(chan string),
+		open: func(ctx context.Context) (*coordinator.Server, error) {
+			return openCoordinator(ctx, config, loaded, traces, log)
+		},
+	}
+}
+
+// run runs the coordinator until ctx ends.
+func (s *coordinatorStart) run(ctx context.Context) (err error) {
+	defer func() {
+		if s.front != nil {
+			err = errors.Join(err, s.front.Close())
+		}
+	}()
+	patient := newAttempts(s.log)
+	for {
+		err := s.attempt(ctx)
+		switch {
+		case s.server.Load() != nil:
+			return err
+		case ctx.Err() != nil:
+			s.log.Info("stopped before it could start", "error", err)
+			return nil
+		case !passes(err):
+			return err
+		}
+		wait := patient.failed(err)
+		s.standIn(ctx, err)
+		select {
+		case s.waits <- startsLater(err):
+		case <-ctx.Done():
+		}
+		if !patient.wait(ctx, wait) {
+			s.log.Info("stopped before it could start", "error", err)
+			return nil
+		}
+	}
+}
+
+// attempt opens and runs the coordinator. If it gets ready, server is set.
+func (s *coordinatorStart) attempt(ctx context.Context) error {
+	server, err := s.open(ctx)
+	if err != nil {
+		return err
+	}
+	ended := make(chan struct{})
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		select {
+		case <-server.Ready():
+		case <-ended:
+			select {
+			case <-server.Ready(): // it was, for a moment
+			default:
+				return
+			}
+		}
+		s.server.Store(server)
+		close(s.ready)
+	})
+	defer watching.Wait()
+	defer close(ended)
+	if s.front == nil {
+		return server.Run(ctx) //nolint:wrapcheck // says what was done
+	}
+	listener, err := s.front.HandOver()
+	s.front = nil
+	if err != nil {
+		return errors.Join(err, server.Discard())
+	}
+	return server.Serve(ctx, listener) //nolint:wrapcheck // as above
+}
+
+// standIn makes the stand-in say why this coordinator is not ready. If there is none, and the
+// address is another's now, the next attempt tries again.
+func (s *coordinatorStart) standIn(ctx context.Context, fault error) {
+	if s.front != nil {
+		s.front.Says(fault.Error())
+		return
+	}
+	tls := s.config.TLS
+	var front *standin.Server
+	secure, err := tls.Open(credential.Options{})
+	if !tls.IsSet() || err != nil { // without its certificate it can only answer in the clear
+		front, err = standin.Listen(ctx, s.config.Listen, nil, fault.Error())
+	} else {
+		front, err = standin.Listen(ctx, s.config.Listen, secure.Config(), fault.Error())
+	}
+	if err != nil {
+		s.log.Debug("nobody says that this coordinator starts", "error", err)
+		return
+	}
+	s.front = front
+	s.log.Info("only /healthz and /readyz are served until the start goes on", "address", front.Address())
+}

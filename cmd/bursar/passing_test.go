@@ -1,0 +1,202 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"log/slog"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/bursar/bursar/coordinator"
+	"github.com/bursar/bursar/coordinator/election"
+	"github.com/bursar/bursar/coordinator/store"
+	"github.com/bursar/bursar/internal/credential"
+	"github.com/bursar/bursar/internal/discovery/consul"
+	"github.com/bursar/bursar/internal/yamlfile"
+	"github.com/bursar/bursar/test/certs"
+	"github.com/bursar/bursar/test/postgres"
+	"github.com/bursar/bursar/test/proc"
+)
+
+// What a person must put right ends a start with code 78. Anything that time may mend does not.
+func TestWhatPasses(t *testing.T) {
+	database := func(reason store.Refusal) error {
+		return &store.RefusedError{Where: "postgres://u@h/d", Reason: reason}
+	}
+	file := func(reason store.Refusal, err error) error {
+		return &store.RefusedError{Where: "/var/lib/bursar/bursar.db", Reason: reason, Err: err}
+	}
+	path := func(errno syscall.Errno) error { return &os.PathError{Op: "open", Path: "/x", Err: errno} }
+	for name, c := range map[string]struct {
+		err  error
+		want bool
+	}{
+		"database denies the role":         {database(store.Denied), true},
+		"database is half restored":        {database(store.Foreign), true},
+		"database without the row":         {database(store.Damaged), true},
+		"database in a copy":               {database(store.Unfinished), true},
+		"newer schema":                     {database(store.Newer), false},
+		"another cluster's":                {database(store.OtherCluster), false},
+		"an address that is none":          {database(store.Malformed), false},
+		"file locked":                      {file(store.InUse, nil), true},
+		"file is none of ours":             {file(store.Foreign, nil), false},
+		"file damaged":                     {file(store.Damaged, nil), false},
+		"file on a full disk":              {file(store.Denied, path(syscall.ENOSPC)), true},
+		"file on a disk that is read-only": {file(store.Denied, path(syscall.EROFS)), true},
+		"file that may not be read":        {file(store.Denied, path(syscall.EACCES)), false},
+		"away":                             {fmt.Errorf("x: %w", store.ErrAway), true},
+		"full":                             {fmt.Errorf("x: %w", store.ErrFull), true},
+		"read-only":                        {fmt.Errorf("x: %w", store.ErrReadOnly), true},
+		"an answer of PostgreSQL":          {&pgconn.PgError{Code: "55P03"}, true},
+		"Consul says no":                   {&consul.Error{Hint: "a token", Err: errors.New("403")}, true},
+		"another store in Consul":          {&election.StoreError{}, false},
+		"nonsense in Consul":               {&election.IDError{}, true},
+		"port in use":                      {&net.OpError{Op: "listen", Err: os.NewSyscallError("bind", syscall.EADDRINUSE)}, true},
+		"name unknown":                     {&net.DNSError{Name: "db.example.com"}, true},
+		"certificate missing":              {&credential.FileError{Err: path(syscall.ENOENT)}, true},
+		"certificate may not be read yet":  {&credential.FileError{Err: path(syscall.EACCES)}, true},
+		"certificate not valid yet":        {&credential.FileError{Clock: true}, true},
+		"certificate is none":              {&credential.FileError{Err: errors.New("no PEM")}, false},
+		"of the coordinator":               {&coordinator.PassingError{ConfigError: &coordinator.ConfigError{}}, true},
+		"configuration":                    {&coordinator.ConfigError{}, false},
+		"YAML":                             {&yamlfile.Error{}, false},
+		"nothing":                          {nil, false},
+	} {
+		if got := passes(c.err); got != c.want {
+			t.Errorf("%s: %t, want %t", name, got, c.want)
+		}
+		if c.err != nil {
+			if got := passes(serverError(c.err)); got != c.want {
+				t.Errorf("%s, as it is reported: %t, want %t", name, got, c.want)
+			}
+		}
+	}
+}
+
+// A fault is logged when it is new, and once a minute; attempts come every few seconds.
+func TestAttemptsArePacedAndLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		a := newAttempts(slog.New(slog.NewTextHandler(&log, nil)))
+		n := 0
+		for began := time.Now(); time.Since(began) < 3*time.Minute; n++ {
+			if wait := a.failed(errors.New("the same")); !a.wait(t.Context(), wait) {
+				t.Fatal("it gave up")
+			}
+		}
+		a.failed(errors.New("another"))
+		same, other := strings.Count(log.String(), "the same"), strings.Count(log.String(), "another")
+		if n < 30 || n > 90 || same < 3 || same > 4 || other != 1 {
+			t.Errorf("%d attempts, %d and %d lines", n, same, other)
+		}
+	})
+}
+
+// starting runs a coordinator whose start waits, checks what it says meanwhile, mends the fault,
+// and waits until it is ready.
+func starting(t *testing.T, address string, env []string, want string, mend func(), args ...string) {
+	t.Helper()
+	s := startService(t, env, nil, append([]string{"coordinator", "--listen", address, "--log-format", "text"}, args...)...)
+	s.told.until("STATUS=starting; ")
+	s.logged.until("only /healthz and /readyz are served")
+	for path, code := range map[string]int{"/healthz": http.StatusOK, "/readyz": http.StatusServiceUnavailable} {
+		res, err := http.Get("http://" + address + path) //nolint:noctx // of this test
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(res.Body)
+		res.Body.Close()
+		if err != nil || res.StatusCode != code || path == "/readyz" && !strings.Contains(string(body), want) {
+			t.Errorf("%s: %d %s; want %d and %q", path, res.StatusCode, body, code, want)
+		}
+	}
+	mend()
+	s.told.until("READY=1")
+	s.stops()
+}
+
+func TestStartWaitsForWhatPasses(t *testing.T) {
+	t.Run("certificate", func(t *testing.T) {
+		dir := t.TempDir()
+		cert, key := certs.New(t, "ca").Issue(t, certs.Request{Name: "c", Hosts: []string{"127.0.0.1"}}).Files(t, dir, "made")
+		env := []string{"BURSAR_COORDINATOR_TLS_CERT=" + dir + "/own.pem", "BURSAR_COORDINATOR_TLS_KEY=" + dir + "/own.key"}
+		starting(t, proc.Address(t), env, "own.pem", func() {
+			for from, to := range map[string]string{key: "own.key", cert: "own.pem"} {
+				if err := os.Rename(from, filepath.Join(dir, to)); err != nil {
+					t.Error(err)
+				}
+			}
+		}, "--data-dir", filepath.Join(dir, "data"))
+	})
+	t.Run("file of the store's address", func(t *testing.T) {
+		dir := t.TempDir()
+		file := filepath.Join(dir, "store")
+		starting(t, proc.Address(t), []string{"BURSAR_COORDINATOR_STORE_FILE=" + file}, file, func() {
+			writeConfig(t, file, filepath.Join(dir, "made", "bursar.db"))
+		}, "--data-dir", dir)
+	})
+	t.Run("another process has the store", func(t *testing.T) {
+		dir := filepath.Join(t.TempDir(), "data")
+		first := startService(t, nil, nil, "coordinator", "--listen", "127.0.0.1:0", "--data-dir", dir)
+		first.told.until("READY=1")
+		starting(t, proc.Address(t), nil, "in use", first.stops, "--data-dir", dir)
+	})
+	t.Run("another process has the port", func(t *testing.T) {
+		address := proc.Address(t)
+		first, err := net.Listen("tcp", address) //nolint:noctx // of this test
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer first.Close()
+		s := startService(t, nil, nil, "coordinator", "--listen", address, "--data-dir", filepath.Join(t.TempDir(), "data"))
+		s.told.until("address already in use")
+		first.Close()
+		s.told.until("READY=1")
+		s.stops()
+	})
+	server := postgres.Start(t, postgres.Options{})
+	execute := func(t *testing.T, database, statement string) {
+		t.Helper()
+		if err := server.Execute(t.Context(), database, statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	execute(t, "postgres", "CREATE ROLE late")
+	execute(t, "postgres", "CREATE DATABASE d OWNER late")
+	for _, c := range []struct{ name, database, want, fault, mend string }{
+		{"role may not log in", "d", "not permitted to log in", "ALTER ROLE late NOLOGIN", "ALTER ROLE late LOGIN"},
+		{"no connections are left", "d", "too many connections", "ALTER ROLE late CONNECTION LIMIT 0", "ALTER ROLE late CONNECTION LIMIT -1"},
+		{"database is not there yet", "later", "does not exist", "SELECT 1", "CREATE DATABASE later OWNER late"},
+		{"database is read-only", "d", "read-only", "ALTER DATABASE d SET default_transaction_read_only = on", "ALTER DATABASE d RESET default_transaction_read_only"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			execute(t, "postgres", c.fault)
+			dsn := strings.Replace(server.DSN(c.database), postgres.User+"@", "late@", 1)
+			env := []string{"BURSAR_COORDINATOR_STORE=" + dsn, "BURSAR_COORDINATOR_ELECTION=alone"}
+			starting(t, proc.Address(t), env, c.want, func() { execute(t, "postgres", c.mend) })
+		})
+	}
+}
+
+// An agent waits for its own files, too.
+func TestAgentWaitsForItsToken(t *testing.T) {
+	dir := folderOfSockets(t)
+	file := filepath.Join(dir, "token")
+	s := startService(t, []string{"BURSAR_AGENT_TOKEN_FILE=" + file}, nil, "agent", "--coordinator", "http://"+proc.Address(t),
+		"--socket", filepath.Join(dir, "s"), "--state-dir", filepath.Join(t.TempDir(), "state"))
+	s.told.until("STATUS=starting; ")
+	writeConfig(t, file, strings.Repeat("a", 43)+"\n")
+	s.told.until("READY=1")
+	s.stops()
+}

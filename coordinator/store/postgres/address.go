@@ -1,0 +1,136 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/url"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/bursar/bursar/coordinator/store"
+)
+
+// address reads how to reach the server, again for each connection: the text itself may be in a
+// file, and it and the environment name more files, such as those of the password, of
+// certificates, of their keys and of services. A file that changes counts from the next connection
+// on. If something cannot be read or used, the last address that was right stays in use, and the
+// log says what is wrong.
+type address struct {
+	read func() (string, error)
+	log  *slog.Logger
+
+	mu    sync.Mutex
+	right *pgxpool.Config // guarded by mu: the last one that was right
+	wrong string          // guarded by mu: what is wrong with the present one, as last logged
+}
+
+// parseAddress parses the text of an address, and reads the files that it names. The error names no
+// part of it that may be secret.
+func parseAddress(dsn string) (*pgxpool.Config, error) {
+	pooled, err := pgxpool.ParseConfig(dsn)
+	if err != nil {
+		found := "the address cannot be read"
+		// The error in a text that is not a URL cannot be shown, because it may contain the
+		// password.
+		if _, broken := url.Parse(dsn); broken == nil && errors.Unwrap(err) != nil {
+			found += ": " + errors.Unwrap(err).Error()
+		}
+		// A file may be there at the next attempt; the text will not change by itself.
+		reason := store.Malformed
+		if _, file := errors.AsType[*fs.PathError](err); file {
+			reason = store.Denied
+		}
+		return nil, &store.RefusedError{
+			Where: "PostgreSQL", Reason: reason, Found: found,
+			Want: "postgres://USER@HOST:PORT/DATABASE, with %-codes for what is special in the user and the password, and files that can be read",
+		}
+	}
+	config := pooled.ConnConfig
+	if config.RuntimeParams["application_name"] == "" {
+		config.RuntimeParams["application_name"] = "bursar"
+	}
+	if config.ConnectTimeout == 0 {
+		config.ConnectTimeout = connectTimeout
+	}
+	dialer := &net.Dialer{
+		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: 2 * time.Second, Count: 5},
+		Control:         limitSilence,
+	}
+	config.DialFunc = dialer.DialContext
+	config.ValidateConnect = refuseStandby
+	config.MaxProtocolMessageBodyLen = longestMessage
+	return pooled, nil
+}
+
+// newAddress reads an address for the first time. read may be nil: the text never changes.
+func newAddress(dsn string, read func() (string, error), log *slog.Logger) (*address, error) {
+	right, err := parseAddress(dsn)
+	if err != nil {
+		return nil, err
+	}
+	if read == nil {
+		read = func() (string, error) { return dsn, nil }
+	}
+	return &address{read: read, log: log, right: right}, nil
+}
+
+// now is the address as it is now.
+func (a *address) now() *pgx.ConnConfig {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	dsn, err := a.read()
+	var fresh *pgxpool.Config
+	if err == nil {
+		fresh, err = parseAddress(dsn)
+	}
+	switch {
+	case err == nil:
+		a.right, a.wrong = fresh, ""
+	case err.Error() != a.wrong:
+		a.wrong = err.Error()
+		a.log.Error("the address of the database cannot be used as it is now: the earlier one stays in use", "error", err)
+	}
+	return a.right.ConnConfig.Copy()
+}
+
+// prepare is pgxpool's hook before each connection.
+func (a *address) prepare(_ context.Context, config *pgx.ConnConfig) error {
+	notice := config.OnNotice
+	*config = *a.now()
+	config.OnNotice = notice
+	return nil
+}
+
+// storeIDSQL reads whose tables these are.
+const storeIDSQL = `SELECT store_id FROM meta WHERE one = 1`
+
+// checkStoreID refuses a connection to another store than the one that was opened: the name in the
+// address may be another server's now, or another server may have taken over.
+func (s *server) checkStoreID(ctx context.Context, conn *pgx.Conn) error {
+	want := s.storeID.Load()
+	if want == nil {
+		return nil
+	}
+	var id string
+	if err := conn.QueryRow(ctx, storeIDSQL, pgx.QueryExecModeExec).Scan(&id); err != nil {
+		if failed := answer(err); failed != nil && failed.Code == codeNoTable || errors.Is(err, pgx.ErrNoRows) {
+			return s.refused(store.OtherStore, "the database has no tables of a store now", s.wantStore(*want), err)
+		}
+		return fmt.Errorf("looking whose store this is: %w", classify(err))
+	}
+	if id != *want {
+		return s.refused(store.OtherStore, "the database is the store "+id+" now", s.wantStore(*want), nil)
+	}
+	return nil
+}
+
+func (s *server) wantStore(id string) string {
+	return "the store " + id + ", which this process has opened; if another one takes its place on purpose, start this process again"
+}

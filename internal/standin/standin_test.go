@@ -1,0 +1,71 @@
+package standin
+
+import (
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+func get(t *testing.T, url string) (int, string) {
+	t.Helper()
+	res, err := http.Get(url) //nolint:noctx // of this test
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res.StatusCode, string(body)
+}
+
+func TestStandInAnswersUntilTheServerTakesOver(t *testing.T) {
+	s, err := Listen(t.Context(), "127.0.0.1:0", nil, "the store is read-only")
+	if err != nil {
+		t.Fatal(err)
+	}
+	url := "http://" + s.Address()
+	if code, _ := get(t, url+"/healthz"); code != http.StatusOK {
+		t.Errorf("/healthz: %d", code)
+	}
+	if code, text := get(t, url+"/readyz"); code != http.StatusServiceUnavailable || !strings.Contains(text, "read-only") {
+		t.Errorf("/readyz: %d %s", code, text)
+	}
+	s.Says("Consul answers 403")
+	if code, text := get(t, url+"/readyz"); code != http.StatusServiceUnavailable || !strings.Contains(text, "403") {
+		t.Errorf("/readyz: %d %s", code, text)
+	}
+	if code, text := get(t, url+"/bursar.v1.AllocationService/Allocate"); code != http.StatusServiceUnavailable || !strings.Contains(text, `"unavailable"`) {
+		t.Errorf("a call: %d %s", code, text)
+	}
+	// A connection that says nothing does not hold the hand-over up.
+	silent, err := net.Dial("tcp", s.Address()) //nolint:noctx // of this test
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	listener, err := s.HandOver()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	accepted := make(chan error, 1)
+	go func() {
+		conn, err := listener.Accept()
+		if err == nil {
+			conn.Close()
+		}
+		accepted <- err
+	}()
+	conn, err := net.Dial("tcp", listener.Addr().String()) //nolint:noctx // of this test
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if err := <-accepted; err != nil {
+		t.Errorf("the server's Accept: %v", err)
+	}
+}
