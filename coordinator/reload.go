@@ -116,25 +116,25 @@ func checkAuditLog(path string) error {
 	if path == "" {
 		return nil
 	}
-	wrong := func(reason string) error {
-		return &ConfigError{"auditLog", path, "a file that can be written (" + reason + ")"}
+	wrong := func(reason string, cause error) error {
+		return passing(&ConfigError{"auditLog", path, "a file that can be written (" + reason + ")"}, cause)
 	}
 	if err := auth.GuardAuditLog(path); err != nil {
-		return wrong(err.Error())
+		return wrong(err.Error(), err)
 	}
 	switch info, err := os.Stat(path); {
 	case errors.Is(err, fs.ErrNotExist):
 		dir := filepath.Dir(path)
 		if err := unix.Access(dir, unix.W_OK|unix.X_OK); err != nil {
-			return wrong(dir + ": " + err.Error())
+			return wrong(dir+": "+err.Error(), err)
 		}
 	case err != nil:
-		return wrong(err.Error())
+		return wrong(err.Error(), err)
 	case info.IsDir():
-		return wrong("it is a directory")
+		return wrong("it is a directory", nil)
 	default:
 		if err := unix.Access(path, unix.W_OK); err != nil {
-			return wrong(err.Error())
+			return wrong(err.Error(), err)
 		}
 	}
 	return nil

@@ -214,10 +214,9 @@ func (s *Server) Run(ctx context.Context) error {
 	return s.Serve(ctx, listener)
 }
 
-// Discard gives up a coordinator that was made and never run.
-func (s *Server) Discard() error { return s.store.Close() } //nolint:wrapcheck // says where
-
-// Serve is Run with a listener, which it closes. Nothing is checked about who can reach it.
+// Serve is Run with a listener, which it closes. Nothing is checked about who can reach it. If
+// the listener has a method Take() error, another server uses its address until that is called,
+// which Serve does once it can answer calls.
 func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	s.mu.Lock()
 	s.address = listener.Addr().String()
@@ -230,6 +229,12 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	if err := s.start(ctx); err != nil {
 		return errors.Join(err, listener.Close(), s.store.Close())
 	}
+	server := s.httpServer()
+	if reserved, ok := listener.(interface{ Take() error }); ok {
+		if err := reserved.Take(); err != nil {
+			return errors.Join(err, s.shutDown(server), listener.Close()) //nolint:contextcheck // as below
+		}
+	}
 	listener = s.limits.Connections.Listen(listener)
 	if s.trust.tls != nil {
 		listener = tls.NewListener(listener, s.trust.tls.Config())
@@ -237,7 +242,6 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	for _, lax := range s.trust.insecureWarnings() {
 		s.log.Warn(lax)
 	}
-	server := s.httpServer()
 	failed := make(chan error, 1)
 	s.tasks.Go(func() { failed <- server.Serve(listener) })
 	s.log.Info("serving", "address", s.Address(), "url", s.URL(), "tls", s.trust.tls != nil, "insecure", s.config.Insecure)

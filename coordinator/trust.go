@@ -3,7 +3,6 @@ package coordinator
 import (
 	"context"
 	"errors"
-	"io/fs"
 	"log/slog"
 	"net"
 	"net/netip"
@@ -19,6 +18,7 @@ import (
 	"github.com/bursar/bursar/internal/credential"
 	"github.com/bursar/bursar/internal/discovery"
 	"github.com/bursar/bursar/internal/identity"
+	"github.com/bursar/bursar/internal/regularfile"
 	"github.com/bursar/bursar/internal/yamlfile"
 )
 
@@ -62,10 +62,7 @@ func openTrust(config *Config, log *slog.Logger) (*trust, error) {
 		t.identities, err = access.Open(config.Identities, log)
 		if _, located := errors.AsType[*yamlfile.Error](err); err != nil && !located {
 			made := &ConfigError{"identities", config.Identities, "a file of identities (" + err.Error() + "); bursar token create makes one"}
-			if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
-				return nil, &PassingError{made}
-			}
-			err = made
+			err = passing(made, err)
 		}
 		if err != nil {
 			return nil, err
@@ -104,8 +101,16 @@ func configError(err error) error {
 	return err
 }
 
-// PassingError is a ConfigError that time may mend: a file that is not there yet, or a certificate
-// that is not valid yet.
+// passing makes the error of a field one that time may mend, if its cause is of that kind.
+func passing(made *ConfigError, cause error) error {
+	if regularfile.Passes(cause) {
+		return &PassingError{made}
+	}
+	return made
+}
+
+// PassingError is a ConfigError that time may mend: a file that is not there yet, a disk that is
+// full, or a certificate that is not valid yet.
 type PassingError struct{ *ConfigError }
 
 // Unwrap returns the ConfigError.

@@ -33,12 +33,14 @@ func (c *cli) openAgent(
 		return nil, loaded.explain(err)
 	}
 	own := credentials{tls: config.TLS, token: credential.Token{File: config.TokenFile}}
-	options, err := own.options(log)
+	// It serves without files that are not there yet: engines need it, whether a coordinator answers
+	// or not.
+	options, err := own.optionsWith(credential.Options{Log: log, Later: true})
 	if err != nil {
 		return nil, loaded.explain(err)
 	}
 	pin := client.NewPin(config.Cluster)
-	at, err := placeOf(config, own, pin, log)
+	at, err := placeOf(consul.NewLater, config, own, pin, log)
 	if err != nil {
 		if config.Discovery == agent.DiscoveryConsul {
 			return nil, loaded.explain(err)
@@ -172,7 +174,7 @@ func checkAgent(config agent.Config, loaded *configuration) error {
 	if _, err := own.options(quiet); err != nil {
 		return loaded.explain(err)
 	}
-	if _, err := placeOf(config, own, client.NewPin(config.Cluster), quiet); err != nil {
+	if _, err := placeOf(consul.New, config, own, client.NewPin(config.Cluster), quiet); err != nil {
 		if config.Discovery == agent.DiscoveryConsul {
 			return loaded.explain(err)
 		}
@@ -183,9 +185,11 @@ func checkAgent(config agent.Config, loaded *configuration) error {
 
 // placeOf is where an agent's coordinators are. A single coordinator gets a finder too, so that it
 // is asked again if it does not answer.
-func placeOf(config agent.Config, own credentials, pin *client.Pin, log *slog.Logger) (place, error) {
+func placeOf(
+	open func(consul.Config, *slog.Logger) (*consul.Client, error), config agent.Config, own credentials, pin *client.Pin, log *slog.Logger,
+) (place, error) {
 	if config.Discovery == agent.DiscoveryConsul {
-		return placeInConsul(config.Consul, consul.FinderOptions{Pin: pin}, own, log)
+		return placeThrough(open, config.Consul, consul.FinderOptions{Pin: pin}, own, log)
 	}
 	list := config.Coordinators
 	if len(list) == 1 {

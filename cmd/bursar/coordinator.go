@@ -23,15 +23,17 @@ import (
 )
 
 // openCoordinator makes a coordinator with the store and the election that its configuration
-// names. Whether it is worth to try again after an error, passes says.
+// names. It calls checked once the configuration and its files are found good, before it calls
+// anybody. passes reports whether another attempt may succeed after an error.
 func openCoordinator(
-	ctx context.Context, config coordinator.Config, loaded *configuration, traces *tracing.Tracing, log *slog.Logger,
+	ctx context.Context, config coordinator.Config, loaded *configuration, traces *tracing.Tracing, log *slog.Logger, checked func(),
 ) (*coordinator.Server, error) {
 	// Before anything is opened: once its tables are brought up to date, the version before cannot
 	// use a store.
 	if err := checkCoordinator(config, loaded); err != nil {
 		return nil, err
 	}
+	checked()
 	config = config.WithDefaults()
 	where, err := storeOf(config, loaded)
 	if err != nil {
@@ -95,7 +97,7 @@ func (c *cli) serveCoordinator(
 	defer interrupts.stop()
 	c.trace(ctx, "bursar-coordinator", log)
 	start := newCoordinatorStart(config, loaded, c.tracing, log)
-	return serverError(newNotifier(log).supervise(ctx, served{
+	err = newNotifier(log).supervise(ctx, served{
 		run: start.run, ready: start.ready, waits: start.waits, hangups: hangups, stopping: config.WithDefaults().Limits.Shutdown,
 		status: func() string { return start.server.Load().Status() },
 		live:   func(ctx context.Context) error { return start.server.Load().Live(ctx) },
@@ -113,7 +115,11 @@ func (c *cli) serveCoordinator(
 			}
 			return changes, logs.set(config.LogLevel)
 		},
-	}))
+	})
+	if passes(err) { // while it served: the service manager starts it again
+		return &exitError{exitFailed, err}
+	}
+	return serverError(err)
 }
 
 // checkCoordinator checks whether a coordinator would start with a configuration, as far as files

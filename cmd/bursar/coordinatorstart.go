@@ -13,24 +13,24 @@ import (
 	"github.com/bursar/bursar/internal/tracing"
 )
 
-// coordinatorStart starts a coordinator, and tries again as long as what is wrong may pass.
+// coordinatorStart starts a coordinator, and tries again as long as time may mend the fault.
 // Meanwhile a stand-in serves /healthz and /readyz.
 type coordinatorStart struct {
 	config coordinator.Config
-	open   func(ctx context.Context) (*coordinator.Server, error)
+	open   func(ctx context.Context, checked func()) (*coordinator.Server, error)
 	log    *slog.Logger
 
 	ready  chan struct{}                      // closed when calls are taken
-	waits  chan string                        // takes what the start waits for
-	server atomic.Pointer[coordinator.Server] // that serves; set before ready is closed
+	waits  chan string                        // gets the reason why the start waits
+	server atomic.Pointer[coordinator.Server] // the one that serves; set before ready is closed
 	front  *standin.Server                    // nil: nobody stands in
 }
 
 func newCoordinatorStart(config coordinator.Config, loaded *configuration, traces *tracing.Tracing, log *slog.Logger) *coordinatorStart {
 	return &coordinatorStart{
 		config: config.WithDefaults(), log: log, ready: make(chan struct{}), waits: make(chan string),
-		open: func(ctx context.Context) (*coordinator.Server, error) {
-			return openCoordinator(ctx, config, loaded, traces, log)
+		open: func(ctx context.Context, checked func()) (*coordinator.Server, error) {
+			return openCoordinator(ctx, config, loaded, traces, log, checked)
 		},
 	}
 }
@@ -43,7 +43,7 @@ func (s *coordinatorStart) run(ctx context.Context) (err error) {
 		}
 	}()
 	patient := newAttempts(s.log)
-	for {
+	for waited := false; ; waited = true {
 		err := s.attempt(ctx)
 		switch {
 		case s.server.Load() != nil:
@@ -55,7 +55,10 @@ func (s *coordinatorStart) run(ctx context.Context) (err error) {
 			return err
 		}
 		wait := patient.failed(err)
-		s.standIn(ctx, err)
+		s.standIn(ctx, err.Error())
+		if !waited && s.front != nil {
+			s.log.Info("only /healthz and /readyz are served until the start goes on", "address", s.front.Address())
+		}
 		select {
 		case s.waits <- startsLater(err):
 		case <-ctx.Done():
@@ -69,7 +72,11 @@ func (s *coordinatorStart) run(ctx context.Context) (err error) {
 
 // attempt opens and runs the coordinator. If it gets ready, server is set.
 func (s *coordinatorStart) attempt(ctx context.Context) error {
-	server, err := s.open(ctx)
+	server, err := s.open(ctx, func() {
+		if s.front == nil { // the store may take long to answer
+			s.standIn(ctx, "the store is being opened")
+		}
+	})
 	if err != nil {
 		return err
 	}
@@ -93,33 +100,32 @@ func (s *coordinatorStart) attempt(ctx context.Context) error {
 	if s.front == nil {
 		return server.Run(ctx) //nolint:wrapcheck // says what was done
 	}
-	listener, err := s.front.HandOver()
-	s.front = nil
-	if err != nil {
-		return errors.Join(err, server.Discard())
+	// The stand-in goes on until the server takes calls, and after an attempt that fails.
+	reserved := s.front.Reserve()
+	err = server.Serve(ctx, reserved)
+	if reserved.Taken() {
+		s.front = nil
 	}
-	return server.Serve(ctx, listener) //nolint:wrapcheck // as above
+	return err //nolint:wrapcheck // as above
 }
 
 // standIn makes the stand-in say why this coordinator is not ready. If there is none, and the
 // address is another's now, the next attempt tries again.
-func (s *coordinatorStart) standIn(ctx context.Context, fault error) {
+func (s *coordinatorStart) standIn(ctx context.Context, reason string) {
 	if s.front != nil {
-		s.front.Says(fault.Error())
+		s.front.Says(reason)
 		return
 	}
-	tls := s.config.TLS
 	var front *standin.Server
-	secure, err := tls.Open(credential.Options{})
-	if !tls.IsSet() || err != nil { // without its certificate it can only answer in the clear
-		front, err = standin.Listen(ctx, s.config.Listen, nil, fault.Error())
+	secure, err := s.config.TLS.Open(credential.Options{})
+	if !s.config.TLS.IsSet() || err != nil { // without its certificate it can only answer in the clear
+		front, err = standin.Listen(ctx, s.config.Listen, nil, reason)
 	} else {
-		front, err = standin.Listen(ctx, s.config.Listen, secure.Config(), fault.Error())
+		front, err = standin.Listen(ctx, s.config.Listen, secure.Config(), reason)
 	}
 	if err != nil {
 		s.log.Debug("nobody says that this coordinator starts", "error", err)
 		return
 	}
 	s.front = front
-	s.log.Info("only /healthz and /readyz are served until the start goes on", "address", front.Address())
 }

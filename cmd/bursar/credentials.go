@@ -49,20 +49,24 @@ func (f *credentialFlags) overEnvironment() credentials {
 
 // options reads the files. The error is a *credential.FileError.
 func (c credentials) options(log *slog.Logger) ([]client.Option, error) {
+	return c.optionsWith(credential.Options{Log: log})
+}
+
+func (c credentials) optionsWith(how credential.Options) ([]client.Option, error) {
 	var options []client.Option
 	if c.tls.IsSet() {
-		shows, err := c.tls.Open(credential.Options{Log: log})
+		shows, err := c.tls.Open(how)
 		if err != nil {
 			return nil, err
 		}
 		options = append(options, client.WithCredentials(shows))
 	}
 	if c.token.IsSet() {
-		token, err := c.token.Open(credential.Options{Log: log})
+		token, err := c.token.Open(how)
 		if err != nil {
 			return nil, err
 		}
-		options = append(options, client.WithToken(func() (string, error) { return token.Token(), nil }))
+		options = append(options, client.WithToken(token.Now))
 	}
 	return options, nil
 }

@@ -111,7 +111,7 @@ func (c *cli) dev(ctx context.Context, f devFlags, log *slog.Logger) error {
 	server, err := openCoordinator(ctx, coordinator.Config{
 		Listen: f.listen, DataDir: filepath.Join(f.dataDir, "coordinator"), QuotaFiles: f.quotas, ProvidersFile: f.providers,
 		Times: coordinator.Times{Interval: devInterval, SuspectAfter: devSuspect},
-	}, &configuration{set: map[string]string{"listen": "--listen", "dataDir": "--data-dir", "quotaFiles": "--quotas", "providersFile": "--providers"}}, c.tracing, log)
+	}, &configuration{set: map[string]string{"listen": "--listen", "dataDir": "--data-dir", "quotaFiles": "--quotas", "providersFile": "--providers"}}, c.tracing, log, func() {})
 	if err != nil && ctx.Err() != nil {
 		return nil // it was stopped
 	}

@@ -29,7 +29,9 @@ func TestAMissingFileHasItsExitCode(t *testing.T) {
 		"quota apply -f FILE", "queues check -f FILE", "queues decode -f FILE",
 		"provider set yarn:x --site FILE", "provider check yarn:x --site FILE",
 		"token list --identities FILE", "token revoke x --identities FILE", "store set-aside --list --into FILE",
-		// What a server only reads at its start may be there at the next one.
+	}
+	// A coordinator waits for a file that may be there later.
+	never := []string{
 		"coordinator --listen 127.0.0.1:0 --data-dir data --quotas FILE", "coordinator --listen 127.0.0.1:0 --data-dir data --providers FILE",
 	}
 	stores := []string{
@@ -69,6 +71,11 @@ func TestAMissingFileHasItsExitCode(t *testing.T) {
 		}
 		for _, line := range configuration {
 			run(line, file, exitConfig)
+		}
+	}
+	for _, file := range []string{"file/file", "folder"} {
+		for _, line := range never {
+			run(line, file, exitNoSuchThing)
 		}
 	}
 	for _, line := range stores {

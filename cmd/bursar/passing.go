@@ -3,21 +3,23 @@ package main
 import (
 	"context"
 	"errors"
-	"io/fs"
 	"log/slog"
-	"net"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
 
+	"github.com/bursar/bursar/agent"
+	"github.com/bursar/bursar/agent/statefile"
 	"github.com/bursar/bursar/coordinator"
 	"github.com/bursar/bursar/coordinator/election"
 	"github.com/bursar/bursar/coordinator/store"
 	"github.com/bursar/bursar/coordinator/store/opener"
 	"github.com/bursar/bursar/internal/credential"
 	"github.com/bursar/bursar/internal/discovery/consul"
+	"github.com/bursar/bursar/internal/regularfile"
+	"github.com/bursar/bursar/internal/yamlfile"
+	"github.com/bursar/bursar/label"
 )
 
 const (
@@ -34,60 +36,62 @@ type passingError struct{ error }
 
 func (e *passingError) Unwrap() error { return e.error }
 
-// passing marks an error of a file that cannot be read: it may be there, or readable, later.
+// passing marks the error of a file if it may be there, or readable, later.
 func passing(explained, cause error) error {
-	var errno syscall.Errno
-	if errors.As(cause, &errno) || errors.Is(cause, fs.ErrNotExist) || errors.Is(cause, fs.ErrPermission) {
+	if regularfile.Passes(cause) {
 		return &passingError{explained}
 	}
 	return explained
 }
 
-// passes reports whether time may mend a fault of a start: a start goes on trying then. What
-// remains is for a person: files, the command line, a newer schema, another cluster's store.
+// passes reports whether time may mend a fault of a start: a start goes on trying then. It is false
+// only for faults that a person has to put right: files with a wrong content, the command line, a
+// newer schema, the store of another cluster.
 func passes(err error) bool {
 	var (
-		marked  *passingError
-		later   *coordinator.PassingError
-		file    *credential.FileError
-		other   *election.StoreError
-		garbled *election.IDError
-		refused *store.RefusedError
-		sql     interface{ SQLState() string }
-		network *net.OpError
-		lookup  *net.DNSError
+		marked        *passingError
+		later         *coordinator.PassingError
+		file          *credential.FileError
+		toRead        *coordinator.FileError
+		other         *election.StoreError
+		garbled       *election.IDError
+		refused       *store.RefusedError
+		exit          *exitError
+		usage         *usageError
+		located       *yamlfile.Error
+		newer         *statefile.VersionError
+		ofConsul      *consul.ConfigError
+		ofAgent       *agent.ConfigError
+		ofCoordinator *coordinator.ConfigError
+		ofLabels      *label.FieldError
 	)
 	switch {
 	case err == nil, errors.As(err, &other):
 		return false
+	case errors.As(err, &marked), errors.As(err, &later):
+		return true
 	case errors.As(err, &refused):
 		return refusalPasses(refused)
-	case errors.As(err, &marked), errors.As(err, &later), errors.As(err, &garbled), consul.Refused(err), errors.As(err, &sql),
-		errors.As(err, &network), errors.As(err, &lookup):
-		return true
 	case errors.As(err, &file):
 		return file.Passes()
+	case errors.As(err, &toRead):
+		return regularfile.Passes(toRead.Err)
+	case errors.As(err, &garbled), consul.Refused(err):
+		return true
 	}
-	for _, passing := range []error{
-		store.ErrAway, store.ErrFull, store.ErrReadOnly, store.ErrIO,
-		syscall.ENOSPC, syscall.EDQUOT, syscall.EROFS, syscall.EIO, syscall.ESTALE, syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM,
-		syscall.EADDRINUSE, syscall.EADDRNOTAVAIL,
-	} {
-		if errors.Is(err, passing) {
-			return true
-		}
-	}
-	return false
+	return !errors.As(err, &exit) && !errors.As(err, &usage) && !errors.As(err, &located) && !errors.As(err, &newer) &&
+		!errors.As(err, &ofConsul) && !errors.As(err, &ofAgent) && !errors.As(err, &ofCoordinator) && !errors.As(err, &ofLabels)
 }
 
 // refusalPasses is passes for a store that was refused. A database may be restored, promoted or
-// granted at the moment; nobody changes a file.
+// granted at the moment. Nobody changes a file, but its file system may not be there yet.
 func refusalPasses(refused *store.RefusedError) bool {
 	switch refused.Reason {
 	case store.InUse, store.Unfinished:
 		return true
 	case store.Denied, store.Foreign, store.Damaged:
-		return opener.IsDatabase(refused.Where) || refused.Where == "PostgreSQL" || refused.Err != nil && passes(refused.Err)
+		return opener.IsDatabase(refused.Where) || refused.Where == "PostgreSQL" || regularfile.Passes(refused.Err) ||
+			errors.Is(refused.Err, store.ErrReadOnly) || errors.Is(refused.Err, store.ErrFull) || errors.Is(refused.Err, store.ErrIO)
 	case store.Newer, store.Older, store.OtherCluster, store.NotEmpty, store.OtherStore, store.Malformed:
 	}
 	return false

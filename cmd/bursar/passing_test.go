@@ -18,6 +18,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/bursar/bursar/agent"
 	"github.com/bursar/bursar/coordinator"
 	"github.com/bursar/bursar/coordinator/election"
 	"github.com/bursar/bursar/coordinator/store"
@@ -54,7 +55,16 @@ func TestWhatPasses(t *testing.T) {
 		"file damaged":                     {file(store.Damaged, nil), false},
 		"file on a full disk":              {file(store.Denied, path(syscall.ENOSPC)), true},
 		"file on a disk that is read-only": {file(store.Denied, path(syscall.EROFS)), true},
-		"file that may not be read":        {file(store.Denied, path(syscall.EACCES)), false},
+		"file that may not be read":        {file(store.Denied, path(syscall.EACCES)), true},
+		"file system not mounted":          {file(store.Denied, path(syscall.ENOENT)), true},
+		"a folder is a file":               {file(store.Denied, path(syscall.ENOTDIR)), false},
+		"file that others can change":      {file(store.Denied, nil), false},
+		"file of quotas missing":           {&coordinator.FileError{Field: "quotaFiles[0]", Err: path(syscall.ENOENT)}, true},
+		"file of quotas is a folder":       {&coordinator.FileError{Field: "quotaFiles[0]", Err: path(syscall.EISDIR)}, false},
+		"PostgreSQL starts":                {&pgconn.PgError{Code: "57P03"}, true},
+		"something else":                   {errors.New("something else"), true},
+		"command line":                     {usagef("no such flag"), false},
+		"another agent has the host":       {configError(agent.ErrReplaced), false},
 		"away":                             {fmt.Errorf("x: %w", store.ErrAway), true},
 		"full":                             {fmt.Errorf("x: %w", store.ErrFull), true},
 		"read-only":                        {fmt.Errorf("x: %w", store.ErrReadOnly), true},
@@ -66,7 +76,7 @@ func TestWhatPasses(t *testing.T) {
 		"name unknown":                     {&net.DNSError{Name: "db.example.com"}, true},
 		"certificate missing":              {&credential.FileError{Err: path(syscall.ENOENT)}, true},
 		"certificate may not be read yet":  {&credential.FileError{Err: path(syscall.EACCES)}, true},
-		"certificate not valid yet":        {&credential.FileError{Clock: true}, true},
+		"certificate not valid yet":        {&credential.FileError{Later: true}, true},
 		"certificate is none":              {&credential.FileError{Err: errors.New("no PEM")}, false},
 		"of the coordinator":               {&coordinator.PassingError{ConfigError: &coordinator.ConfigError{}}, true},
 		"configuration":                    {&coordinator.ConfigError{}, false},

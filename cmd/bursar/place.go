@@ -88,10 +88,17 @@ func consulPlace(text string) (config consul.Config, cluster string, isConsul bo
 // placeInConsul is where Consul says the coordinators are. A caller with a token or certificate
 // shows it only over TLS: somebody who wants to see it may have written the addresses in Consul.
 func placeInConsul(config consul.Config, of consul.FinderOptions, own credentials, log *slog.Logger) (place, error) {
+	return placeThrough(consul.New, config, of, own, log)
+}
+
+// placeThrough is placeInConsul with the constructor of Consul's client.
+func placeThrough(
+	open func(consul.Config, *slog.Logger) (*consul.Client, error), config consul.Config, of consul.FinderOptions, own credentials, log *slog.Logger,
+) (place, error) {
 	if of.Cluster != "" && !clusterid.IsCluster(of.Cluster) {
 		return place{}, &consul.ConfigError{Field: "cluster", Value: of.Cluster, Want: "1 to 64 letters, digits, - and _, as in consul?cluster=NAME"}
 	}
-	reached, err := consul.New(config, log)
+	reached, err := open(config, log)
 	if err != nil {
 		return place{}, err
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/bursar/bursar/coordinator/store"
 	"github.com/bursar/bursar/internal/credential"
 	"github.com/bursar/bursar/internal/discovery/consul"
+	"github.com/bursar/bursar/internal/regularfile"
 	"github.com/bursar/bursar/internal/yamlfile"
 	"github.com/bursar/bursar/label"
 )
@@ -210,10 +211,12 @@ func (c *configuration) explain(err error) error {
 		return &passingError{c.wrong(later.Field, yamlfile.Want(later.Value, later.Want))}
 	case errors.As(err, &ofFile):
 		return c.wrong(ofFile.Field, fmt.Sprintf("%q: %s: want %s", ofFile.File, ofFile.Wrong, ofFile.Want))
-	case errors.As(err, &toRead): // which may be there at the next start
+	case errors.As(err, &toRead) && regularfile.Passes(toRead.Err):
+		return &passingError{&exitError{exitCode(toRead.Err), c.at(toRead.Field, toRead.Err.Error())}}
+	case errors.As(err, &toRead):
 		return &exitError{exitCode(toRead.Err), c.at(toRead.Field, toRead.Err.Error())}
-	case errors.As(err, &toMake) && passes(toMake.Err):
-		return &passingError{c.at("stateDir", yamlfile.Want(toMake.Path, toMake.Want+" ("+toMake.Err.Error()+")"))}
+	case errors.As(err, &toMake) && regularfile.Passes(toMake.Err):
+		return &passingError{c.wrong("stateDir", yamlfile.Want(toMake.Path, toMake.Want+" ("+toMake.Err.Error()+")"))}
 	case errors.As(err, &toMake):
 		return c.wrong("stateDir", yamlfile.Want(toMake.Path, toMake.Want+" ("+toMake.Err.Error()+")"))
 	case errors.As(err, &ofCoordinator):

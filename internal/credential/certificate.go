@@ -24,7 +24,7 @@ func pair(cert, key file, certPEM, keyPEM []byte, usage x509.ExtKeyUsage, now ti
 	}
 	leaf := chain[0]
 	if wrong := whyInvalid(leaf, now); wrong != "" {
-		return tls.Certificate{}, &FileError{Field: cert.field, File: cert.path, Wrong: wrong, Clock: true, Want: "a certificate that is valid now: renew it, or set this machine's clock"}
+		return tls.Certificate{}, &FileError{Field: cert.field, File: cert.path, Wrong: wrong, Later: true, Want: "a certificate that is valid now: renew it, or set this machine's clock"}
 	}
 	if len(leaf.ExtKeyUsage) > 0 && !slices.Contains(leaf.ExtKeyUsage, usage) && !slices.Contains(leaf.ExtKeyUsage, x509.ExtKeyUsageAny) {
 		return tls.Certificate{}, &FileError{
@@ -37,7 +37,9 @@ func pair(cert, key file, certPEM, keyPEM []byte, usage x509.ExtKeyUsage, now ti
 	}
 	made, err := tls.X509KeyPair(certPEM, keyPEM)
 	if err != nil {
-		return tls.Certificate{}, key.wrong(strings.TrimPrefix(err.Error(), "tls: "), err)
+		wrong := key.wrong(strings.TrimPrefix(err.Error(), "tls: "), err)
+		wrong.Later = strings.Contains(err.Error(), "does not match") // one of the two may be replaced next
+		return tls.Certificate{}, wrong
 	}
 	made.Leaf = leaf
 	return made, nil
@@ -88,7 +90,7 @@ func authorities(f file, content []byte, now time.Time) (*x509.CertPool, error) 
 		}
 	}
 	if !valid {
-		return nil, &FileError{Field: f.field, File: f.path, Wrong: wrong, Clock: true, Want: "the certificate of a CA that is valid now"}
+		return nil, &FileError{Field: f.field, File: f.path, Wrong: wrong, Later: true, Want: "the certificate of a CA that is valid now"}
 	}
 	return pool, nil
 }

@@ -48,6 +48,8 @@ type clientFiles struct {
 }
 
 // Open reads the files, if there are any. The error is a *FileError.
+//
+// With Options.Later it succeeds although they cannot be read yet.
 func (c ClientTLS) Open(options Options) (*Client, error) {
 	options = options.withDefaults()
 	at := fieldPath(options.Field)
@@ -106,6 +108,11 @@ func (c *Client) Config(host string) *tls.Config {
 		return config
 	}
 	now := c.files.get()
+	if now == nil {
+		config.VerifyConnection = func(tls.ConnectionState) error { return c.Unready() }
+		config.RootCAs = x509.NewCertPool() // nobody is trusted
+		return config
+	}
 	config.RootCAs = now.roots
 	if now.certificate != nil {
 		// It is shown even if the server names only other CAs: the server's refusal then says more
@@ -113,6 +120,15 @@ func (c *Client) Config(host string) *tls.Config {
 		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return now.certificate, nil }
 	}
 	return config
+}
+
+// Unready says why no connection can be made yet; nil: one can. It is an error only if the files
+// were opened with Options.Later.
+func (c *Client) Unready() error {
+	if c.files == nil {
+		return nil
+	}
+	return c.files.unready()
 }
 
 // handshakeTime is how long the other end has to agree on TLS.
@@ -127,6 +143,9 @@ func (c *Client) Use(transport *http.Transport) {
 	}
 	transport.ForceAttemptHTTP2 = true
 	transport.DialTLSContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+		if err := c.Unready(); err != nil {
+			return nil, err
+		}
 		host, _, err := net.SplitHostPort(address)
 		if err != nil {
 			return nil, fmt.Errorf("address: %w", err)
@@ -153,8 +172,8 @@ func (c *Client) Warnings() []string {
 		return nil
 	}
 	var leaf *x509.Certificate
-	if own := c.files.get().certificate; own != nil {
-		leaf = own.Leaf
+	if now := c.files.get(); now != nil && now.certificate != nil {
+		leaf = now.certificate.Leaf
 	}
 	return warnings(c.files.wrong(), c.cert, leaf, c.options.Now())
 }

@@ -1,9 +1,9 @@
 package credential
 
 import (
-	"errors"
 	"fmt"
-	"syscall"
+
+	"github.com/bursar/bursar/internal/regularfile"
 )
 
 // FileError refuses a field of a configuration that names a file, or the file.
@@ -14,8 +14,9 @@ type FileError struct {
 	File string
 	// Wrong is what is wrong, Want what would be right.
 	Wrong, Want string
-	// Clock says that the certificate is not valid at this time.
-	Clock bool
+	// Later says that time may mend it although the file can be read: the certificate is not valid at
+	// this time, or the key is that of another one, as while both are being replaced.
+	Later bool
 	// Err is the operating system's error, or that of a parser; nil if there is none.
 	Err error
 }
@@ -27,12 +28,9 @@ func (e *FileError) Error() string {
 // Unwrap returns the cause.
 func (e *FileError) Unwrap() error { return e.Err }
 
-// Passes reports whether time may mend this: the file cannot be read now, or the certificate is
-// not valid at this time. Another content is somebody's to write.
-func (e *FileError) Passes() bool {
-	var errno syscall.Errno
-	return e.Clock || errors.As(e.Err, &errno) && errno != syscall.EISDIR && errno != syscall.ENOTDIR
-}
+// Passes reports whether time may mend this: the file cannot be read now, or Later is set. Any
+// other content has to be put right by a person.
+func (e *FileError) Passes() bool { return e.Later || regularfile.Passes(e.Err) }
 
 // CertificateError refuses the certificate that a client has shown.
 type CertificateError struct {

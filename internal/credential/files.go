@@ -36,6 +36,9 @@ type Options struct {
 	Log *slog.Logger
 	// Now tells the time. Default time.Now.
 	Now func() time.Time
+	// Later opens files that cannot be used for a reason that time may mend. Until they can be used,
+	// connections and calls that need them fail, with the reason. Only ClientTLS and Token take it.
+	Later bool
 }
 
 func (o Options) withDefaults() Options {
@@ -128,6 +131,7 @@ type bundle[T any] struct {
 	sum    [sha256.Size]byte // guarded by mu: of what current was made of
 	fault  string            // guarded by mu: what is wrong with the files as they are now
 	logged bool              // guarded by mu: fault has been logged
+	cause  error             // guarded by mu: the error of which fault is the text
 }
 
 // openBundle reads the files for the first time.
@@ -135,20 +139,36 @@ func openBundle[T any](files []file, opt Options, parse func([][]byte, time.Time
 	b := &bundle[T]{files: files, parse: parse, opt: opt}
 	now := opt.Now()
 	contents, infos, err := b.read()
-	if err != nil {
-		return nil, err
+	var made T
+	if err == nil {
+		made, err = parse(contents, now)
 	}
-	made, err := parse(contents, now)
+	b.checkedAt.Store(now.UnixNano())
+	if wrong, ok := errors.AsType[*FileError](err); ok && opt.Later && wrong.Passes() {
+		b.fault, b.cause, b.logged = err.Error(), err, true
+		opt.Log.Error("files cannot be used yet: what needs them fails until they can", "error", err)
+		return b, nil
+	}
 	if err != nil {
 		return nil, err
 	}
 	b.current.Store(&made)
-	b.checkedAt.Store(now.UnixNano())
 	b.sum, b.seen = sumOf(contents), settled(infos, now)
 	return b, nil
 }
 
-// get returns what the files say, or said when they were last right.
+// unready says why there is nothing to use yet; nil: there is. It is for files that were opened
+// with Later.
+func (b *bundle[T]) unready() error {
+	if b.get() != nil {
+		return nil
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.cause
+}
+
+// get returns what the files say, or said when they were last right; nil: they never were.
 func (b *bundle[T]) get() *T {
 	now := b.opt.Now()
 	last := b.checkedAt.Load()
@@ -180,17 +200,22 @@ func (b *bundle[T]) refresh(now time.Time) {
 		b.faultLocked(err)
 		return
 	}
-	b.fault, b.logged, b.seen = "", false, settled(infos, now)
+	b.fault, b.cause, b.logged, b.seen = "", nil, false, settled(infos, now)
 }
 
 // faultLocked notes what is wrong with the files. It is logged when it is still so at the next
 // look: a certificate and its key are replaced one after the other.
 func (b *bundle[T]) faultLocked(err error) {
 	if text := err.Error(); text != b.fault {
-		b.fault, b.logged = text, false
+		b.fault, b.cause, b.logged = text, err, false
 		return
 	}
-	if !b.logged {
+	switch {
+	case b.logged:
+	case b.current.Load() == nil:
+		b.logged = true
+		b.opt.Log.Error("files cannot be used yet: what needs them fails until they can", "error", err)
+	default:
 		b.logged = true
 		b.opt.Log.Error("changed files cannot be used: the earlier ones stay in use", "error", err)
 	}

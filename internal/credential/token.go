@@ -68,12 +68,26 @@ func tokenOf(content []byte) (text, wrong string) {
 	}
 }
 
-// Token returns the token as it is now; empty if there is none.
+// Token returns the token as it is now; empty if there is none, or none yet.
 func (s *TokenSource) Token() string {
 	if s.files == nil {
 		return s.text
 	}
-	return *s.files.get()
+	if text := s.files.get(); text != nil {
+		return *text
+	}
+	return ""
+}
+
+// Now returns the token as it is now, or why it cannot be used yet, if it was opened with
+// Options.Later.
+func (s *TokenSource) Now() (string, error) {
+	if s.files != nil {
+		if err := s.files.unready(); err != nil {
+			return "", err
+		}
+	}
+	return s.Token(), nil
 }
 
 // Authorization returns the value of the header Authorization; empty if there is no token.

@@ -26,6 +26,21 @@ func CannotBeMade(err error) bool {
 	return false
 }
 
+// Passes reports whether time may mend an error of opening or making a file: it, its folder or its
+// file system may be there later, or be readable, writable or have space by then. A path that names
+// something else does not become right by itself.
+func Passes(err error) bool {
+	var errno syscall.Errno
+	if !errors.As(err, &errno) {
+		return errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission)
+	}
+	switch errno {
+	case syscall.EISDIR, syscall.ENOTDIR, syscall.ELOOP, syscall.ENAMETOOLONG, syscall.EINVAL:
+		return false
+	}
+	return true
+}
+
 // Folder refuses the path of a folder that does not exist and cannot be made, because it or a part
 // of its path is something else. It makes nothing, and does not check permissions. The error names
 // what is in the way.

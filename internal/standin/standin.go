@@ -2,8 +2,8 @@
 // that the process runs, /readyz why it is not ready, and every other call is answered with
 // UNAVAILABLE, so that clients try again or go elsewhere.
 //
-// The server gets the listener when its start goes on, so that nobody else can take the port
-// meanwhile. A Server's methods may be called concurrently, except HandOver and Close.
+// The server gets the listener once it can answer, so that nobody else can take the port meanwhile.
+// A Server's methods may be called concurrently, except Close and its Reserved's Take.
 package standin
 
 import (
@@ -25,6 +25,8 @@ const (
 	connections = 64
 	// patience is how long one connection may take. None is kept for another request.
 	patience = 5 * time.Second
+	// answering is how long the end of the service waits for answers under way.
+	answering = 250 * time.Millisecond
 	// maxHeader is the most of a request that is read, in bytes.
 	maxHeader = 8 << 10
 )
@@ -86,8 +88,21 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// HandOver ends the service and returns the listener.
-func (s *Server) HandOver() (net.Listener, error) {
+// Close ends the service and closes the listener.
+func (s *Server) Close() error {
+	listener, err := s.handOver()
+	if err != nil {
+		return err
+	}
+	return listener.Close() //nolint:wrapcheck // names the address
+}
+
+// handOver ends the service and returns the listener.
+func (s *Server) handOver() (net.Listener, error) {
+	// An answer under way is finished; a connection that says nothing is not waited for.
+	ctx, cancel := context.WithTimeout(context.Background(), answering)
+	defer cancel()
+	_ = s.http.Shutdown(ctx)
 	err := s.http.Close()
 	<-s.done
 	if err = errors.Join(err, s.listener.SetDeadline(time.Time{})); err != nil {
@@ -96,14 +111,55 @@ func (s *Server) HandOver() (net.Listener, error) {
 	return s.listener.TCPListener, nil
 }
 
-// Close ends the service and closes the listener.
-func (s *Server) Close() error {
-	listener, err := s.HandOver()
-	if err != nil {
-		return err
-	}
-	return listener.Close() //nolint:wrapcheck // names the address
+// Reserve returns the listener that the server in whose place this one stands will use.
+func (s *Server) Reserve() *Reserved { return &Reserved{from: s} }
+
+// Reserved is a listener that the stand-in uses until Take. If it is closed before, the stand-in
+// goes on. It is for one goroutine until Take has returned.
+type Reserved struct {
+	from  *Server
+	taken net.Listener // nil: not yet
 }
+
+// Take ends the stand-in's service: the next connection is Accept's. After an error the stand-in
+// has ended, and the listener is closed.
+func (r *Reserved) Take() error {
+	listener, err := r.from.handOver()
+	if err != nil {
+		listener = closed{r.from.listener.Addr()}
+	}
+	r.taken = listener
+	return err
+}
+
+// Taken reports whether Take was called.
+func (r *Reserved) Taken() bool { return r.taken != nil }
+
+// Accept implements net.Listener.
+func (r *Reserved) Accept() (net.Conn, error) {
+	if r.taken == nil {
+		return nil, net.ErrClosed
+	}
+	return r.taken.Accept() //nolint:wrapcheck // a listener's
+}
+
+// Addr implements net.Listener.
+func (r *Reserved) Addr() net.Addr { return r.from.listener.Addr() }
+
+// Close implements net.Listener.
+func (r *Reserved) Close() error {
+	if r.taken == nil {
+		return nil
+	}
+	return r.taken.Close() //nolint:wrapcheck // a listener's
+}
+
+// closed is a listener that was closed.
+type closed struct{ address net.Addr }
+
+func (closed) Accept() (net.Conn, error) { return nil, net.ErrClosed }
+func (closed) Close() error              { return nil }
+func (c closed) Addr() net.Addr          { return c.address }
 
 // lent is a listener that stays open when its user closes it.
 type lent struct {

@@ -47,8 +47,15 @@ func TestStandInAnswersUntilTheServerTakesOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer silent.Close()
-	listener, err := s.HandOver()
-	if err != nil {
+	// A start that fails leaves it as it is.
+	if failed := s.Reserve(); failed.Close() != nil || failed.Taken() {
+		t.Error("a reservation that is given up has taken the listener")
+	}
+	if code, _ := get(t, url+"/healthz"); code != http.StatusOK {
+		t.Errorf("/healthz after a start that failed: %d", code)
+	}
+	listener := s.Reserve()
+	if err := listener.Take(); err != nil {
 		t.Fatal(err)
 	}
 	defer listener.Close()

@@ -23,6 +23,8 @@ var readOnce = map[string]string{
 	"countables.NAME.command":  "a program is started anew for each run",
 	"command":                  "a program is started anew for each run",
 	"directory":                "a folder that a program is started in",
+	"environment":              "variables of a program",
+	"basePath":                 "a part of a URL",
 	"engines.logDir":           "a folder that is written to",
 }
 

@@ -120,8 +120,11 @@ func (s *server) checkStoreID(ctx context.Context, conn *pgx.Conn) error {
 	}
 	var id string
 	if err := conn.QueryRow(ctx, storeIDSQL, pgx.QueryExecModeExec).Scan(&id); err != nil {
-		if failed := answer(err); failed != nil && failed.Code == codeNoTable || errors.Is(err, pgx.ErrNoRows) {
+		if failed := answer(err); failed != nil && failed.Code == codeNoTable {
 			return s.refused(store.OtherStore, "the database has no tables of a store now", s.wantStore(*want), err)
+		}
+		if errors.Is(err, pgx.ErrNoRows) {
+			return s.noMeta()
 		}
 		return fmt.Errorf("looking whose store this is: %w", classify(err))
 	}
@@ -129,6 +132,11 @@ func (s *server) checkStoreID(ctx context.Context, conn *pgx.Conn) error {
 		return s.refused(store.OtherStore, "the database is the store "+id+" now", s.wantStore(*want), nil)
 	}
 	return nil
+}
+
+// noMeta refuses a store whose tables are there, without the row that says whose they are.
+func (s *server) noMeta() error {
+	return s.refused(store.Damaged, "the row of meta is gone", "a backup in its place", nil)
 }
 
 func (s *server) wantStore(id string) string {

@@ -196,7 +196,7 @@ func (s *server) admit(ctx context.Context, conn *pgx.Conn, cluster string, into
 	err := conn.QueryRow(ctx, `SELECT store_id, cluster, copying FROM meta WHERE one = 1`).Scan(&id, &owner, &copying)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
-		return s.refused(store.Damaged, "the row of meta is gone", "a backup in its place", nil)
+		return s.noMeta()
 	case err != nil:
 		return fmt.Errorf("reading meta: %w", err)
 	case copying != "" && !intoCopy:

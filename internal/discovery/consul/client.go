@@ -21,7 +21,13 @@ type Client struct {
 
 // New returns a client. It reads the files that the configuration and the environment name, and
 // makes no call. The error is a *ConfigError, or a *credential.FileError.
-func New(config Config, log *slog.Logger) (*Client, error) {
+func New(config Config, log *slog.Logger) (*Client, error) { return newClient(config, false, log) }
+
+// NewLater is New for a process that goes on without Consul. If a file cannot be used for a reason
+// that time may mend, calls fail with that reason until it can.
+func NewLater(config Config, log *slog.Logger) (*Client, error) { return newClient(config, true, log) }
+
+func newClient(config Config, later bool, log *slog.Logger) (*Client, error) {
 	if err := config.Validate(); err != nil {
 		return nil, err
 	}
@@ -33,7 +39,7 @@ func New(config Config, log *slog.Logger) (*Client, error) {
 			return new(net.Dialer).DialContext(ctx, "unix", path)
 		}
 	}
-	door, err := newTransport(settings.Transport, settings.TLSConfig, tokenOf(config), log)
+	door, err := newTransport(settings.Transport, settings.TLSConfig, tokenOf(config), later, log)
 	if err != nil {
 		return nil, fmt.Errorf("set up the connection to Consul: %w", err)
 	}

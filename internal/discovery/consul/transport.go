@@ -41,8 +41,8 @@ func tokenOf(c Config) credential.Token {
 }
 
 // newTransport changes the transport that it gets.
-func newTransport(base *http.Transport, settings api.TLSConfig, source credential.Token, log *slog.Logger) (*transport, error) {
-	secret, err := source.Open(credential.Options{Field: "consul.tokenFile", Log: log})
+func newTransport(base *http.Transport, settings api.TLSConfig, source credential.Token, later bool, log *slog.Logger) (*transport, error) {
+	secret, err := source.Open(credential.Options{Field: "consul.tokenFile", Log: log, Later: later})
 	if err != nil {
 		if wrong, ok := errors.AsType[*credential.FileError](err); ok {
 			wrong.Want = "an ACL token of Consul and nothing else, not readable for everybody"
@@ -51,17 +51,23 @@ func newTransport(base *http.Transport, settings api.TLSConfig, source credentia
 	}
 	files, err := credential.ClientTLS{
 		CA: settings.CAFile, Cert: settings.CertFile, Key: settings.KeyFile, ServerName: settings.Address,
-	}.Open(credential.Options{Field: "consul.tls", Log: log})
+	}.Open(credential.Options{Field: "consul.tls", Log: log, Later: later})
 	if err != nil {
 		return nil, err
 	}
-	roots, err := rootsOf(settings)
-	if err != nil {
+	if _, err := rootsOf(settings); err != nil && !later {
 		return nil, err
 	}
 	base.MaxResponseHeaderBytes = maxHeaders
 	dial := base.DialContext
 	base.DialTLSContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+		if err := files.Unready(); err != nil {
+			return nil, err
+		}
+		roots, err := rootsOf(settings)
+		if err != nil {
+			return nil, err
+		}
 		host, _, err := net.SplitHostPort(address)
 		if err != nil {
 			return nil, fmt.Errorf("address: %w", err)
@@ -82,7 +88,7 @@ func newTransport(base *http.Transport, settings api.TLSConfig, source credentia
 		}
 		return secure, nil
 	}
-	if secret.Token() != "" {
+	if source.IsSet() {
 		base.DialContext = discovery.DialKnown(dial) // what is dialed without TLS
 	}
 	return &transport{base: base, token: secret}, nil
@@ -103,7 +109,14 @@ func rootsOf(settings api.TLSConfig) (*x509.CertPool, error) {
 
 // RoundTrip implements http.RoundTripper.
 func (d *transport) RoundTrip(request *http.Request) (*http.Response, error) {
-	if secret := d.token.Token(); secret != "" {
+	secret, err := d.token.Now()
+	if err != nil {
+		if request.Body != nil {
+			_ = request.Body.Close()
+		}
+		return nil, err
+	}
+	if secret != "" {
 		request = request.Clone(request.Context())
 		request.Header.Set("X-Consul-Token", secret)
 	}
