@@ -4,17 +4,20 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"log/slog"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -26,6 +29,7 @@ import (
 	"github.com/bursar/bursar/internal/discovery/consul"
 	"github.com/bursar/bursar/internal/yamlfile"
 	"github.com/bursar/bursar/test/certs"
+	consultest "github.com/bursar/bursar/test/consul"
 	"github.com/bursar/bursar/test/postgres"
 	"github.com/bursar/bursar/test/proc"
 )
@@ -114,26 +118,55 @@ func TestAttemptsArePacedAndLogged(t *testing.T) {
 }
 
 // starting runs a coordinator whose start waits, checks what it says meanwhile, mends the fault,
-// and waits until it is ready.
+// and waits until it is ready. From the first answer on, /healthz must be served all the time, also
+// while attempts fail and while the coordinator takes over.
 func starting(t *testing.T, address string, env []string, want string, mend func(), args ...string) {
 	t.Helper()
 	s := startService(t, env, nil, append([]string{"coordinator", "--listen", address, "--log-format", "text"}, args...)...)
 	s.told.until("STATUS=starting; ")
 	s.logged.until("only /healthz and /readyz are served")
 	for path, code := range map[string]int{"/healthz": http.StatusOK, "/readyz": http.StatusServiceUnavailable} {
-		res, err := http.Get("http://" + address + path) //nolint:noctx // of this test
-		if err != nil {
-			t.Fatal(err)
-		}
-		body, err := io.ReadAll(res.Body)
-		res.Body.Close()
-		if err != nil || res.StatusCode != code || path == "/readyz" && !strings.Contains(string(body), want) {
-			t.Errorf("%s: %d %s; want %d and %q", path, res.StatusCode, body, code, want)
+		if got, body := probe(t, address, path); got != code || path == "/readyz" && !strings.Contains(body, want) {
+			t.Errorf("%s: %d %s; want %d and %q", path, got, body, code, want)
 		}
 	}
+	up, polled := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(polled)
+		for {
+			select {
+			case <-up:
+				return
+			default:
+				// 400 is the answer to HTTP at a port of HTTPS: it has its certificate now.
+				if code, body := probe(t, address, "/healthz"); code != http.StatusOK && code != http.StatusBadRequest {
+					t.Errorf("/healthz while it starts: %d %s", code, body)
+					return
+				}
+			}
+		}
+	}()
+	s.told.until("STATUS=starting; ") // of another attempt
 	mend()
 	s.told.until("READY=1")
+	close(up)
+	<-polled
 	s.stops()
+}
+
+// probe gets a page over a connection of its own; 0: there was no answer.
+func probe(t *testing.T, address, path string) (code int, body string) {
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patience}
+	res, err := client.Get("http://" + address + path) //nolint:noctx // of this test
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Error(err)
+	}
+	return res.StatusCode, string(text)
 }
 
 func TestStartWaitsForWhatPasses(t *testing.T) {
@@ -155,6 +188,38 @@ func TestStartWaitsForWhatPasses(t *testing.T) {
 		starting(t, proc.Address(t), []string{"BURSAR_COORDINATOR_STORE_FILE=" + file}, file, func() {
 			writeConfig(t, file, filepath.Join(dir, "made", "bursar.db"))
 		}, "--data-dir", dir)
+	})
+	for field, content := range map[string]string{
+		"QUOTA_FILES": "quotas: []\n", "PROVIDERS_FILE": "providers: []\n", "IDENTITIES": "identities: []\n",
+	} {
+		t.Run(field, func(t *testing.T) {
+			dir := t.TempDir()
+			file := filepath.Join(dir, "file.yaml")
+			starting(t, proc.Address(t), []string{"BURSAR_COORDINATOR_" + field + "=" + file}, file, func() {
+				writeConfig(t, file, content)
+			}, "--data-dir", filepath.Join(dir, "data"))
+		})
+	}
+	t.Run("folder of the audit log", func(t *testing.T) {
+		dir := t.TempDir()
+		logs := filepath.Join(dir, "log")
+		starting(t, proc.Address(t), []string{"BURSAR_COORDINATOR_AUDIT_LOG=" + logs + "/audit.log"}, logs, func() {
+			if err := os.Mkdir(logs, 0o700); err != nil {
+				t.Error(err)
+			}
+		}, "--data-dir", filepath.Join(dir, "data"))
+	})
+	t.Run("file system of the data", func(t *testing.T) {
+		dir := t.TempDir()
+		mounted, link := filepath.Join(dir, "disk"), filepath.Join(dir, "data")
+		if err := os.Symlink(mounted, link); err != nil {
+			t.Fatal(err)
+		}
+		starting(t, proc.Address(t), nil, link, func() {
+			if err := os.Mkdir(mounted, 0o700); err != nil {
+				t.Error(err)
+			}
+		}, "--data-dir", link)
 	})
 	t.Run("another process has the store", func(t *testing.T) {
 		dir := filepath.Join(t.TempDir(), "data")
@@ -182,8 +247,42 @@ func TestStartWaitsForWhatPasses(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	execute(t, "postgres", "CREATE ROLE late")
+	execute(t, "postgres", "CREATE ROLE late LOGIN")
 	execute(t, "postgres", "CREATE DATABASE d OWNER late")
+	t.Run("name of the database's host", func(t *testing.T) {
+		dir := t.TempDir()
+		file := filepath.Join(dir, "store")
+		writeConfig(t, file, "postgres://late@db.invalid/d?sslmode=disable")
+		env := []string{"BURSAR_COORDINATOR_STORE_FILE=" + file, "BURSAR_COORDINATOR_ELECTION=alone"}
+		starting(t, proc.Address(t), env, "db.invalid", func() {
+			writeConfig(t, file, strings.Replace(server.DSN("d"), postgres.User+"@", "late@", 1))
+		})
+	})
+	t.Run("Consul refuses the token", func(t *testing.T) {
+		real := consultest.Start(t, consultest.Options{})
+		to, err := url.Parse(real.Address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var refuses atomic.Bool
+		refuses.Store(true)
+		proxy := httputil.NewSingleHostReverseProxy(to)
+		front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if refuses.Load() {
+				http.Error(w, "Permission denied", http.StatusForbidden)
+				return
+			}
+			proxy.ServeHTTP(w, r)
+		}))
+		defer front.Close()
+		execute(t, "postgres", "CREATE DATABASE led OWNER late")
+		address := proc.Address(t)
+		env := []string{
+			"BURSAR_COORDINATOR_STORE=" + strings.Replace(server.DSN("led"), postgres.User+"@", "late@", 1),
+			"BURSAR_COORDINATOR_CONSUL_ADDRESS=" + front.URL, "BURSAR_COORDINATOR_ADVERTISE=http://" + address,
+		}
+		starting(t, address, env, "Permission denied", func() { refuses.Store(false) })
+	})
 	for _, c := range []struct{ name, database, want, fault, mend string }{
 		{"role may not log in", "d", "not permitted to log in", "ALTER ROLE late NOLOGIN", "ALTER ROLE late LOGIN"},
 		{"no connections are left", "d", "too many connections", "ALTER ROLE late CONNECTION LIMIT 0", "ALTER ROLE late CONNECTION LIMIT -1"},
@@ -199,14 +298,42 @@ func TestStartWaitsForWhatPasses(t *testing.T) {
 	}
 }
 
-// An agent waits for its own files, too.
-func TestAgentWaitsForItsToken(t *testing.T) {
-	dir := folderOfSockets(t)
-	file := filepath.Join(dir, "token")
-	s := startService(t, []string{"BURSAR_AGENT_TOKEN_FILE=" + file}, nil, "agent", "--coordinator", "http://"+proc.Address(t),
-		"--socket", filepath.Join(dir, "s"), "--state-dir", filepath.Join(t.TempDir(), "state"))
-	s.told.until("STATUS=starting; ")
-	writeConfig(t, file, strings.Repeat("a", 43)+"\n")
+// An agent serves its engines without the files that it shows coordinators and Consul, and registers
+// once they are there.
+func TestAgentServesWithoutItsCredentials(t *testing.T) {
+	dir, files := folderOfSockets(t), t.TempDir()
+	authority := certs.New(t, "ca")
+	cert, key := authority.Issue(t, certs.Request{Name: "c", Hosts: []string{"127.0.0.1"}}).Files(t, files, "server")
+	who := filepath.Join(files, "identities.yaml")
+	if out, code := command(t, "token", "create", "--identities", who, "--out", filepath.Join(files, "made"), "--name", "h", "--role", "agent", "--host", "h"); code != 0 {
+		t.Fatal(out)
+	}
+	address := proc.Address(t)
+	c := startService(t, []string{
+		"BURSAR_COORDINATOR_TLS_CERT=" + cert, "BURSAR_COORDINATOR_TLS_KEY=" + key, "BURSAR_COORDINATOR_IDENTITIES=" + who,
+	}, nil, "coordinator", "--listen", address, "--data-dir", filepath.Join(files, "data"))
+	c.told.until("READY=1")
+	s := startService(t, []string{
+		"BURSAR_AGENT_TOKEN_FILE=" + files + "/token", "BURSAR_AGENT_TLS_CA=" + files + "/ca.pem", "BURSAR_AGENT_HOST_ID=h",
+	}, nil, "agent", "--coordinator", "https://"+address, "--socket", filepath.Join(dir, "s"), "--state-dir", filepath.Join(files, "state"))
+	s.told.until("READY=1\nSTATUS=no coordinator has answered yet")
+	s.logged.until("files cannot be used yet")
+	writeConfig(t, files+"/ca.pem", string(authority.PEM()))
+	if err := os.Rename(files+"/made", files+"/token"); err != nil {
+		t.Fatal(err)
+	}
+	s.told.until("STATUS=a coordinator answers")
+	s.stops()
+	c.stops()
+}
+
+// The same holds for the files that it needs for Consul.
+func TestAgentServesWithoutItsTokenForConsul(t *testing.T) {
+	dir, files := folderOfSockets(t), t.TempDir()
+	s := startService(t, []string{
+		"BURSAR_AGENT_CONSUL_ADDRESS=https://" + proc.Address(t), "BURSAR_AGENT_CONSUL_TOKEN_FILE=" + files + "/token", "BURSAR_AGENT_CONSUL_TLS_CA=" + files + "/ca.pem",
+	}, nil, "agent", "--socket", filepath.Join(dir, "s"), "--state-dir", filepath.Join(files, "state"))
 	s.told.until("READY=1")
+	s.logged.until("files cannot be used yet")
 	s.stops()
 }

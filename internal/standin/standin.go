@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -26,7 +27,7 @@ const (
 	// patience is how long one connection may take. None is kept for another request.
 	patience = 5 * time.Second
 	// answering is how long the end of the service waits for answers under way.
-	answering = 250 * time.Millisecond
+	answering = time.Second
 	// maxHeader is the most of a request that is read, in bytes.
 	maxHeader = 8 << 10
 )
@@ -36,7 +37,8 @@ type Server struct {
 	listener *lent
 	http     *http.Server
 	reason   atomic.Pointer[string]
-	done     chan struct{} // closed when nothing is served any more
+	open     sync.WaitGroup // connections
+	done     chan struct{}  // closed when no connections are taken any more
 }
 
 // Listen begins to serve on an address, with TLS if there is a configuration of it.
@@ -54,6 +56,7 @@ func Listen(ctx context.Context, address string, secure *tls.Config, reason stri
 	s.Says(reason)
 	s.http = &http.Server{
 		Handler: http.HandlerFunc(s.answer), MaxHeaderBytes: maxHeader,
+		ConnState:   s.count,
 		ReadTimeout: patience, WriteTimeout: patience, IdleTimeout: patience,
 	}
 	s.http.SetKeepAlivesEnabled(false)
@@ -97,18 +100,40 @@ func (s *Server) Close() error {
 	return listener.Close() //nolint:wrapcheck // names the address
 }
 
-// handOver ends the service and returns the listener.
+// handOver ends the service and returns the listener. Connections that are open are answered first;
+// one that says nothing is not waited for. http.Server.Shutdown would drop requests that arrive after
+// its call.
 func (s *Server) handOver() (net.Listener, error) {
-	// An answer under way is finished; a connection that says nothing is not waited for.
-	ctx, cancel := context.WithTimeout(context.Background(), answering)
-	defer cancel()
-	_ = s.http.Shutdown(ctx)
-	err := s.http.Close()
+	err := s.listener.Close()
 	<-s.done
+	answered := make(chan struct{})
+	go func() {
+		defer close(answered)
+		s.open.Wait()
+	}()
+	patient := time.NewTimer(answering)
+	defer patient.Stop()
+	select {
+	case <-answered:
+	case <-patient.C:
+	}
+	err = errors.Join(err, s.http.Close())
+	<-answered
 	if err = errors.Join(err, s.listener.SetDeadline(time.Time{})); err != nil {
 		return nil, errors.Join(fmt.Errorf("end the stand-in: %w", err), s.listener.TCPListener.Close())
 	}
 	return s.listener.TCPListener, nil
+}
+
+// count counts the connections that are open.
+func (s *Server) count(_ net.Conn, state http.ConnState) {
+	switch state {
+	case http.StateNew:
+		s.open.Add(1)
+	case http.StateClosed:
+		s.open.Done()
+	case http.StateActive, http.StateIdle, http.StateHijacked:
+	}
 }
 
 // Reserve returns the listener that the server in whose place this one stands will use.
@@ -171,13 +196,10 @@ type lent struct {
 // Accept implements net.Listener.
 func (l *lent) Accept() (net.Conn, error) {
 	conn, err := l.TCPListener.Accept()
-	if l.closed.Load() {
-		if err == nil {
-			_ = conn.Close()
-		}
+	if err != nil && l.closed.Load() {
 		return nil, net.ErrClosed
 	}
-	return conn, err //nolint:wrapcheck // a listener's
+	return conn, err //nolint:wrapcheck // a listener's; who has come meanwhile is answered
 }
 
 // Close makes Accept return.

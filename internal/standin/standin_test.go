@@ -76,3 +76,53 @@ func TestStandInAnswersUntilTheServerTakesOver(t *testing.T) {
 		t.Errorf("the server's Accept: %v", err)
 	}
 }
+
+// Every connection is answered, by the stand-in or by the server, also while one takes over from the
+// other.
+func TestNobodyIsTurnedAwayWhileTheServerTakesOver(t *testing.T) {
+	for range 20 {
+		s, err := Listen(t.Context(), "127.0.0.1:0", nil, "x")
+		if err != nil {
+			t.Fatal(err)
+		}
+		url, stop, done := "http://"+s.Address(), make(chan struct{}), make(chan error, 4)
+		for range cap(done) {
+			go func() {
+				client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+				for {
+					select {
+					case <-stop:
+						done <- nil
+						return
+					default:
+					}
+					res, err := client.Get(url + "/healthz") //nolint:noctx // of this test
+					if err != nil {
+						done <- err
+						return
+					}
+					res.Body.Close()
+				}
+			}()
+		}
+		listener := s.Reserve()
+		if err := listener.Take(); err != nil {
+			t.Fatal(err)
+		}
+		server := &http.Server{Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})} //nolint:gosec // of this test
+		served := make(chan struct{})
+		go func() {
+			defer close(served)
+			_ = server.Serve(listener)
+		}()
+		get(t, url)
+		close(stop)
+		for range cap(done) {
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		}
+		server.Close()
+		<-served
+	}
+}

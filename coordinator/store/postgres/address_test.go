@@ -41,24 +41,25 @@ func TestEveryFileOfTheAddressIsReadAgain(t *testing.T) {
 		}
 	}
 	for name, c := range map[string]struct {
-		dsn           string // "DIR" stands for the folder of the files
+		dsn           string            // "DIR" stands for the folder of the files
+		env           map[string]string // as well
 		before, after func(t *testing.T, dir string)
 		look          func(*pgx.ConnConfig) string
 	}{
 		"passfile": {
-			"postgres://u@h/d?sslmode=disable&passfile=DIR/pass",
+			"postgres://u@h/d?sslmode=disable&passfile=DIR/pass", nil,
 			func(t *testing.T, dir string) { replace(t, dir+"/pass", "*:*:*:u:one") },
 			func(t *testing.T, dir string) { replace(t, dir+"/pass", "*:*:*:u:two") },
 			func(c *pgx.ConnConfig) string { return c.Password },
 		},
 		"servicefile": {
-			"postgres:///?sslmode=disable&service=s&servicefile=DIR/services",
+			"postgres:///?sslmode=disable&service=s&servicefile=DIR/services", nil,
 			func(t *testing.T, dir string) { replace(t, dir+"/services", "[s]\nhost=one\nuser=u\ndbname=d\n") },
 			func(t *testing.T, dir string) { replace(t, dir+"/services", "[s]\nhost=two\nuser=u\ndbname=d\n") },
 			func(c *pgx.ConnConfig) string { return c.Host },
 		},
 		"sslrootcert": {
-			"postgres://u:p@h/d?sslmode=verify-full&sslrootcert=DIR/ca.pem",
+			"postgres://u:p@h/d?sslmode=verify-full&sslrootcert=DIR/ca.pem", nil,
 			func(t *testing.T, dir string) { replace(t, dir+"/ca.pem", string(first.PEM())) },
 			func(t *testing.T, dir string) { replace(t, dir+"/ca.pem", string(second.PEM())) },
 			func(c *pgx.ConnConfig) string {
@@ -66,7 +67,33 @@ func TestEveryFileOfTheAddressIsReadAgain(t *testing.T) {
 			},
 		},
 		"sslcert and sslkey": {
-			"postgres://u:p@h/d?sslmode=require&sslcert=DIR/own.pem&sslkey=DIR/own.key",
+			"postgres://u:p@h/d?sslmode=require&sslcert=DIR/own.pem&sslkey=DIR/own.key", nil,
+			func(t *testing.T, dir string) { identity(t, first, dir, "one") },
+			func(t *testing.T, dir string) { identity(t, first, dir, "two") },
+			func(c *pgx.ConnConfig) string { return fmt.Sprintf("%x", c.TLSConfig.Certificates[0].Certificate[0]) },
+		},
+		"PGPASSFILE": {
+			"postgres://u@h/d?sslmode=disable", map[string]string{"PGPASSFILE": "DIR/pass"},
+			func(t *testing.T, dir string) { replace(t, dir+"/pass", "*:*:*:u:one") },
+			func(t *testing.T, dir string) { replace(t, dir+"/pass", "*:*:*:u:two") },
+			func(c *pgx.ConnConfig) string { return c.Password },
+		},
+		"PGSERVICEFILE": {
+			"postgres:///?sslmode=disable&service=s", map[string]string{"PGSERVICEFILE": "DIR/services"},
+			func(t *testing.T, dir string) { replace(t, dir+"/services", "[s]\nhost=one\nuser=u\ndbname=d\n") },
+			func(t *testing.T, dir string) { replace(t, dir+"/services", "[s]\nhost=two\nuser=u\ndbname=d\n") },
+			func(c *pgx.ConnConfig) string { return c.Host },
+		},
+		"PGSSLROOTCERT": {
+			"postgres://u:p@h/d?sslmode=verify-full", map[string]string{"PGSSLROOTCERT": "DIR/ca.pem"},
+			func(t *testing.T, dir string) { replace(t, dir+"/ca.pem", string(first.PEM())) },
+			func(t *testing.T, dir string) { replace(t, dir+"/ca.pem", string(second.PEM())) },
+			func(c *pgx.ConnConfig) string {
+				return fmt.Sprintf("%q", c.TLSConfig.RootCAs.Subjects()) //nolint:staticcheck // the file's own alone
+			},
+		},
+		"PGSSLCERT and PGSSLKEY": {
+			"postgres://u:p@h/d?sslmode=require", map[string]string{"PGSSLCERT": "DIR/own.pem", "PGSSLKEY": "DIR/own.key"},
 			func(t *testing.T, dir string) { identity(t, first, dir, "one") },
 			func(t *testing.T, dir string) { identity(t, first, dir, "two") },
 			func(c *pgx.ConnConfig) string { return fmt.Sprintf("%x", c.TLSConfig.Certificates[0].Certificate[0]) },
@@ -74,6 +101,9 @@ func TestEveryFileOfTheAddressIsReadAgain(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
+			for name, value := range c.env {
+				t.Setenv(name, strings.ReplaceAll(value, "DIR", dir))
+			}
 			c.before(t, dir)
 			s, err := newServer(strings.ReplaceAll(c.dsn, "DIR", dir), nil, slog.New(slog.DiscardHandler))
 			if err != nil {

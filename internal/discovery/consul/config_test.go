@@ -203,6 +203,24 @@ func TestConsulThatAsksForACertificateGetsIt(t *testing.T) {
 	}
 }
 
+// The folder of CAs that the environment names is read again before each connection.
+func TestAFolderOfCAsIsReadAgain(t *testing.T) {
+	dir, folder, authority := t.TempDir(), t.TempDir(), certs.New(t, "CA")
+	server, serverKey := authority.Issue(t, certs.Request{Name: "consul", Hosts: []string{"127.0.0.1"}}).Files(t, dir, "server")
+	cert, key := authority.Issue(t, certs.Request{Name: "bursar"}).Files(t, dir, "client")
+	address, requests := listenTLS(t, server, serverKey, authority.PEM())
+	t.Setenv("CONSUL_CLIENT_CERT", cert)
+	t.Setenv("CONSUL_CLIENT_KEY", key)
+	certs.New(t, "another").File(t, folder, "ca.pem")
+	t.Setenv("CONSUL_CAPATH", folder)
+	client := open(t, Config{Address: address})
+	if _, err := client.API().Status().Leader(); err == nil || !strings.Contains(err.Error(), "unknown authority") {
+		t.Errorf("got %v, with another CA", err)
+	}
+	authority.File(t, folder, "ca.pem")
+	ask(t, client, requests)
+}
+
 func TestTokenGoesNowhereElse(t *testing.T) {
 	elsewhere, requests := listen(t)
 	redirecting := httptest.NewServer(http.RedirectHandler(elsewhere, http.StatusTemporaryRedirect))
