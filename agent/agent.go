@@ -269,10 +269,19 @@ func (a *Agent) HostID() string { return a.settings().HostID }
 // Socket is the path of the Unix socket.
 func (a *Agent) Socket() string { return a.settings().Socket }
 
+// StateError says that the state directory cannot be opened. Nothing was begun.
+type StateError struct{ Err error }
+
+func (e *StateError) Error() string { return "agent: " + e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *StateError) Unwrap() error { return e.Err }
+
 // Run does the agent's work until ctx ends, and returns nil then, with every goroutine ended and
 // every engine left running. An error says why it could not start or go on: a state file of a
 // newer version (*statefile.VersionError) or a directory in use (*statefile.InUseError), a socket
-// that another process serves (*SocketInUseError), ErrReplaced.
+// that another process serves (*SocketInUseError), ErrReplaced. After a *StateError it may be called
+// again.
 func (a *Agent) Run(ctx context.Context) (err error) {
 	if err := a.settings().checkLogs(); err != nil {
 		return err
@@ -320,7 +329,7 @@ func (a *Agent) open(ctx context.Context) error {
 	a.bootID = bootID
 	place := a.deps.Meter.Place()
 	if a.dir, err = a.deps.OpenState(a.settings().StateDir); err != nil {
-		return fmt.Errorf("agent: %w", err)
+		return &StateError{err}
 	}
 	saved, err := a.load()
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/bursar/bursar/internal/credential"
 	"github.com/bursar/bursar/internal/discovery/consul"
 	"github.com/bursar/bursar/internal/readlimit"
+	"github.com/bursar/bursar/internal/regularfile"
 	"github.com/bursar/bursar/internal/reload"
 )
 
@@ -103,7 +104,7 @@ func (c *cli) serveAgent(
 		return err
 	}
 	c.trace(ctx, "bursar-agent", log)
-	manager, patient := newNotifier(log), newAttempts(log)
+	manager, patient, waits := newNotifier(log), newAttempts(log), make(chan string)
 	server, err := c.openAgent(ctx, config, loaded, start, log)
 	for ; passes(err); server, err = c.openAgent(ctx, config, loaded, start, log) {
 		wait := patient.failed(err)
@@ -120,7 +121,10 @@ func (c *cli) serveAgent(
 		}
 	}).Stop()
 	err = loaded.explain(manager.supervise(ctx, served{
-		run: func(ctx context.Context) error { return displaced(server.Run(ctx), server.Ready()) }, ready: server.Serving(), status: server.Status, hangups: hangups, stopping: agentStops,
+		run: func(ctx context.Context) error {
+			return displaced(runPatiently(ctx, server, patient, waits), server.Ready())
+		},
+		ready: server.Serving(), waits: waits, status: server.Status, hangups: hangups, stopping: agentStops,
 		live: func(context.Context) error { return server.Live(time.Now()) },
 		reload: func(context.Context) (reload.Changes, error) {
 			config, loaded, err := read()
@@ -141,6 +145,26 @@ func (c *cli) serveAgent(
 		return &exitError{exitFailed, err}
 	}
 	return serverError(err)
+}
+
+// runPatiently runs an agent, and waits for a state directory whose disk is not mounted, full or
+// read-only now. If it ended instead, callers would start it again and again through its socket
+// until systemd gave the socket up.
+func runPatiently(ctx context.Context, server *agent.Agent, patient *attempts, waits chan<- string) error {
+	for {
+		err := server.Run(ctx)
+		if of := (*agent.StateError)(nil); !errors.As(err, &of) || !regularfile.Passes(of.Err) {
+			return err
+		}
+		wait := patient.failed(err)
+		select {
+		case waits <- startsLater(err):
+		case <-ctx.Done():
+		}
+		if !patient.wait(ctx, wait) {
+			return nil
+		}
+	}
 }
 
 // displaced makes it a wrong configuration that another agent took the host of one that served it.

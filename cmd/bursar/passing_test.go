@@ -337,3 +337,20 @@ func TestAgentServesWithoutItsTokenForConsul(t *testing.T) {
 	s.logged.until("files cannot be used yet")
 	s.stops()
 }
+
+// An agent waits for the file system of its state: it would forget its engines without.
+func TestAgentWaitsForItsStateDir(t *testing.T) {
+	dir, files := folderOfSockets(t), t.TempDir()
+	mounted, link := filepath.Join(files, "disk"), filepath.Join(files, "state")
+	if err := os.Symlink(mounted, link); err != nil {
+		t.Fatal(err)
+	}
+	s := startService(t, nil, nil, "agent", "--coordinator", "http://"+proc.Address(t), "--socket", filepath.Join(dir, "s"), "--state-dir", link)
+	s.told.until("STATUS=starting; agent: state directory")
+	s.told.until("STATUS=starting; agent: state directory")
+	if err := os.Mkdir(mounted, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	s.told.until("READY=1")
+	s.stops()
+}
