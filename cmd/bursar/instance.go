@@ -46,7 +46,9 @@ func reachable(config coordinator.Config) error {
 	if err != nil {
 		return nil //nolint:nilerr // a wrong address is told when it is listened on
 	}
-	if ip, err := netip.ParseAddr(host); host == "" || (err == nil && ip.IsUnspecified()) {
+	ip, err := netip.ParseAddr(host)
+	named := host == "" || (err == nil && ip.IsUnspecified())
+	if named {
 		if host, err = os.Hostname(); err != nil {
 			return &coordinator.ConfigError{Field: "advertise", Want: "the URL at which others reach this coordinator: this machine does not tell its name"}
 		}
@@ -54,10 +56,14 @@ func reachable(config coordinator.Config) error {
 	if !onlyHere(host) {
 		return nil
 	}
-	return &coordinator.ConfigError{
+	wrong := &coordinator.ConfigError{
 		Field: "advertise", Want: "the URL at which agents and other coordinators reach this one, such as https://rm-1.example.com:7070: it listens on " +
 			config.Listen + ", which is every machine's own (for coordinators of this machine alone, say so with advertise: http://" + config.Listen + ")",
 	}
+	if named { // a machine may get its name after this start
+		return &coordinator.PassingError{ConfigError: wrong}
+	}
+	return wrong
 }
 
 // onlyHere reports whether a host always names the machine that looks it up.
