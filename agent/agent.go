@@ -280,8 +280,8 @@ func (e *StateError) Unwrap() error { return e.Err }
 // Run does the agent's work until ctx ends, and returns nil then, with every goroutine ended and
 // every engine left running. An error says why it could not start or go on: a state file of a
 // newer version (*statefile.VersionError) or a directory in use (*statefile.InUseError), a socket
-// that another process serves (*SocketInUseError), ErrReplaced. After a *StateError it may be called
-// again.
+// that another process serves (*SocketInUseError), ErrReplaced. After a *StateError it may be
+// called again.
 func (a *Agent) Run(ctx context.Context) (err error) {
 	if err := a.settings().checkLogs(); err != nil {
 		return err

@@ -34,8 +34,8 @@ func (c *cli) openAgent(
 		return nil, loaded.explain(err)
 	}
 	own := credentials{tls: config.TLS, token: credential.Token{File: config.TokenFile}}
-	// It serves without files that are not there yet: engines need it, whether a coordinator answers
-	// or not.
+	// It serves without files that are not there yet: engines need it, whether a coordinator
+	// answers or not.
 	options, err := own.optionsWith(credential.Options{Log: log, Later: true})
 	if err != nil {
 		return nil, loaded.explain(err)

@@ -157,7 +157,7 @@ func starting(t *testing.T, address string, env []string, want string, mend func
 // probe gets a page over a connection of its own; 0: there was no answer.
 func probe(t *testing.T, address, path string) (code int, body string) {
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patience}
-	res, err := client.Get("http://" + address + path) //nolint:noctx // of this test
+	res, err := client.Get("http://" + address + path)
 	if err != nil {
 		return 0, err.Error()
 	}
@@ -229,7 +229,7 @@ func TestStartWaitsForWhatPasses(t *testing.T) {
 	})
 	t.Run("another process has the port", func(t *testing.T) {
 		address := proc.Address(t)
-		first, err := net.Listen("tcp", address) //nolint:noctx // of this test
+		first, err := net.Listen("tcp", address)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -259,8 +259,8 @@ func TestStartWaitsForWhatPasses(t *testing.T) {
 		})
 	})
 	t.Run("Consul refuses the token", func(t *testing.T) {
-		real := consultest.Start(t, consultest.Options{})
-		to, err := url.Parse(real.Address)
+		registry := consultest.Start(t, consultest.Options{})
+		to, err := url.Parse(registry.Address)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -298,8 +298,8 @@ func TestStartWaitsForWhatPasses(t *testing.T) {
 	}
 }
 
-// An agent serves its engines without the files that it shows coordinators and Consul, and registers
-// once they are there.
+// An agent serves its engines without the files that it shows coordinators, and registers once they
+// are there.
 func TestAgentServesWithoutItsCredentials(t *testing.T) {
 	dir, files := folderOfSockets(t), t.TempDir()
 	authority := certs.New(t, "ca")

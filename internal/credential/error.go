@@ -14,8 +14,8 @@ type FileError struct {
 	File string
 	// Wrong is what is wrong, Want what would be right.
 	Wrong, Want string
-	// Later says that time may mend it although the file can be read: the certificate is not valid at
-	// this time, or the key is that of another one, as while both are being replaced.
+	// Later says that time may mend it although the file can be read: the certificate is not valid
+	// at this time, or the key is that of another one, as while both are being replaced.
 	Later bool
 	// Err is the operating system's error, or that of a parser; nil if there is none.
 	Err error

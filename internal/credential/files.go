@@ -36,8 +36,9 @@ type Options struct {
 	Log *slog.Logger
 	// Now tells the time. Default time.Now.
 	Now func() time.Time
-	// Later opens files that cannot be used for a reason that time may mend. Until they can be used,
-	// connections and calls that need them fail, with the reason. Only ClientTLS and Token take it.
+	// Later opens files that cannot be used for a reason that time may mend. Until they can be
+	// used, connections and calls that need them fail, with the reason. Only ClientTLS and Token
+	// take it.
 	Later bool
 }
 

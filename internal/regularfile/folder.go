@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 )
 
@@ -34,11 +35,7 @@ func Passes(err error) bool {
 	if !errors.As(err, &errno) {
 		return errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission)
 	}
-	switch errno {
-	case syscall.EISDIR, syscall.ENOTDIR, syscall.ELOOP, syscall.ENAMETOOLONG, syscall.EINVAL:
-		return false
-	}
-	return true
+	return !slices.Contains([]syscall.Errno{syscall.EISDIR, syscall.ENOTDIR, syscall.ELOOP, syscall.ENAMETOOLONG, syscall.EINVAL}, errno)
 }
 
 // Folder refuses the path of a folder that does not exist and cannot be made, because it or a part

@@ -9,7 +9,6 @@ package standin
 import (
 	"context"
 	"crypto/tls"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -87,7 +86,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request) {
 	default:
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(http.StatusServiceUnavailable)
-		_ = json.NewEncoder(w).Encode(map[string]string{"code": "unavailable", "message": "this coordinator is starting, and serves later"})
+		fmt.Fprintln(w, `{"code":"unavailable","message":"this coordinator is starting, and serves later"}`)
 	}
 }
 
@@ -100,9 +99,9 @@ func (s *Server) Close() error {
 	return listener.Close() //nolint:wrapcheck // names the address
 }
 
-// handOver ends the service and returns the listener. Connections that are open are answered first;
-// one that says nothing is not waited for. http.Server.Shutdown would drop requests that arrive after
-// its call.
+// handOver ends the service and returns the listener. Connections that are open are answered first,
+// except those that say nothing. http.Server.Shutdown would drop requests that arrive after its
+// call.
 func (s *Server) handOver() (net.Listener, error) {
 	err := s.listener.Close()
 	<-s.done

@@ -10,7 +10,7 @@ import (
 
 func get(t *testing.T, url string) (int, string) {
 	t.Helper()
-	res, err := http.Get(url) //nolint:noctx // of this test
+	res, err := http.Get(url)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +42,7 @@ func TestStandInAnswersUntilTheServerTakesOver(t *testing.T) {
 		t.Errorf("a call: %d %s", code, text)
 	}
 	// A connection that says nothing does not hold the hand-over up.
-	silent, err := net.Dial("tcp", s.Address()) //nolint:noctx // of this test
+	silent, err := net.Dial("tcp", s.Address())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +67,7 @@ func TestStandInAnswersUntilTheServerTakesOver(t *testing.T) {
 		}
 		accepted <- err
 	}()
-	conn, err := net.Dial("tcp", listener.Addr().String()) //nolint:noctx // of this test
+	conn, err := net.Dial("tcp", listener.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,8 +77,8 @@ func TestStandInAnswersUntilTheServerTakesOver(t *testing.T) {
 	}
 }
 
-// Every connection is answered, by the stand-in or by the server, also while one takes over from the
-// other.
+// Every connection is answered, by the stand-in or by the server, also while one takes over from
+// the other.
 func TestNobodyIsTurnedAwayWhileTheServerTakesOver(t *testing.T) {
 	for range 20 {
 		s, err := Listen(t.Context(), "127.0.0.1:0", nil, "x")
@@ -96,7 +96,7 @@ func TestNobodyIsTurnedAwayWhileTheServerTakesOver(t *testing.T) {
 						return
 					default:
 					}
-					res, err := client.Get(url + "/healthz") //nolint:noctx // of this test
+					res, err := client.Get(url + "/healthz")
 					if err != nil {
 						done <- err
 						return
@@ -109,7 +109,7 @@ func TestNobodyIsTurnedAwayWhileTheServerTakesOver(t *testing.T) {
 		if err := listener.Take(); err != nil {
 			t.Fatal(err)
 		}
-		server := &http.Server{Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})} //nolint:gosec // of this test
+		server := &http.Server{Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})}
 		served := make(chan struct{})
 		go func() {
 			defer close(served)

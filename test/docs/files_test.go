@@ -41,7 +41,7 @@ func TestTheManualSaysWhenEachFileIsReadAgain(t *testing.T) {
 	}
 	table, _, _ = strings.Cut(table, "\n\n    bursar")
 	named := make(map[string]bool) // in the first column
-	for _, row := range regexp.MustCompile("(?m)^\\| (.*?) \\|").FindAllStringSubmatch(table, -1) {
+	for _, row := range regexp.MustCompile(`(?m)^\| (.*?) \|`).FindAllStringSubmatch(table, -1) {
 		for _, name := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(row[1], -1) {
 			named[name[1]] = true
 		}

@@ -73,19 +73,22 @@ func TestEveryFileOfTheAddressIsReadAgain(t *testing.T) {
 			func(c *pgx.ConnConfig) string { return fmt.Sprintf("%x", c.TLSConfig.Certificates[0].Certificate[0]) },
 		},
 		"PGPASSFILE": {
-			"postgres://u@h/d?sslmode=disable", map[string]string{"PGPASSFILE": "DIR/pass"},
+			"postgres://u@h/d?sslmode=disable",
+			map[string]string{"PGPASSFILE": "DIR/pass"},
 			func(t *testing.T, dir string) { replace(t, dir+"/pass", "*:*:*:u:one") },
 			func(t *testing.T, dir string) { replace(t, dir+"/pass", "*:*:*:u:two") },
 			func(c *pgx.ConnConfig) string { return c.Password },
 		},
 		"PGSERVICEFILE": {
-			"postgres:///?sslmode=disable&service=s", map[string]string{"PGSERVICEFILE": "DIR/services"},
+			"postgres:///?sslmode=disable&service=s",
+			map[string]string{"PGSERVICEFILE": "DIR/services"},
 			func(t *testing.T, dir string) { replace(t, dir+"/services", "[s]\nhost=one\nuser=u\ndbname=d\n") },
 			func(t *testing.T, dir string) { replace(t, dir+"/services", "[s]\nhost=two\nuser=u\ndbname=d\n") },
 			func(c *pgx.ConnConfig) string { return c.Host },
 		},
 		"PGSSLROOTCERT": {
-			"postgres://u:p@h/d?sslmode=verify-full", map[string]string{"PGSSLROOTCERT": "DIR/ca.pem"},
+			"postgres://u:p@h/d?sslmode=verify-full",
+			map[string]string{"PGSSLROOTCERT": "DIR/ca.pem"},
 			func(t *testing.T, dir string) { replace(t, dir+"/ca.pem", string(first.PEM())) },
 			func(t *testing.T, dir string) { replace(t, dir+"/ca.pem", string(second.PEM())) },
 			func(c *pgx.ConnConfig) string {
@@ -93,7 +96,8 @@ func TestEveryFileOfTheAddressIsReadAgain(t *testing.T) {
 			},
 		},
 		"PGSSLCERT and PGSSLKEY": {
-			"postgres://u:p@h/d?sslmode=require", map[string]string{"PGSSLCERT": "DIR/own.pem", "PGSSLKEY": "DIR/own.key"},
+			"postgres://u:p@h/d?sslmode=require",
+			map[string]string{"PGSSLCERT": "DIR/own.pem", "PGSSLKEY": "DIR/own.key"},
 			func(t *testing.T, dir string) { identity(t, first, dir, "one") },
 			func(t *testing.T, dir string) { identity(t, first, dir, "two") },
 			func(c *pgx.ConnConfig) string { return fmt.Sprintf("%x", c.TLSConfig.Certificates[0].Certificate[0]) },
