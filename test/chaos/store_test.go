@@ -91,7 +91,8 @@ func TestAStoreThatCannotBeUsedIsRefusedAndLeftAlone(t *testing.T) {
 	c.audited()
 
 	t.Run("in use", func(t *testing.T) {
-		command(t, nil, "coordinator", "--config", filepath.Join(c.dir, "coordinator.yaml"), "--listen", proc.Address(t)).
+		// A coordinator would wait for the other one's end.
+		command(t, nil, "dev", "--data-dir", c.dir, "--listen", proc.Address(t), "--agent-socket", filepath.Join(c.dir, "dev.sock")).
 			Expect(t, 1, "in use", strconv.Itoa(c.coordinator.PID()), "want ")
 		if err := c.is(a.GetId(), active); err != nil {
 			t.Error(err)
