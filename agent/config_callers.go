@@ -15,8 +15,8 @@ const (
 )
 
 // CallersConfig bounds what one user of the machine may ask of the agent; what is beyond it is
-// refused with RESOURCE_EXHAUSTED. Trusted callers are not bound by it. All that call over
-// LoopbackListen count as one user.
+// refused with RESOURCE_EXHAUSTED. Trusted callers are not bound by it. Callers over LoopbackListen
+// count by the user who has opened the connection, apart from that user's calls over the socket.
 type CallersConfig struct {
 	// Rate is how many requests a second a user may make in the long run. Confirm, Renew, Release,
 	// Cancel and Stop have a rate of their own, of the same size. Default 100.

@@ -37,6 +37,7 @@ func attacks() []attack {
 		{"kinds", (*attackers).kinds},
 		{"resizes", (*attackers).resizes},
 		{"churn", (*attackers).churn},
+		{"resets", (*attackers).resets},
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 type neighbours struct {
 	near, far neighbour
 	attacks   []float64 // calls a second that the attackers made to the same coordinator
+	memory    []float64 // by which that coordinator has grown at the end of a round, in MiB
 }
 
 // neighbour has the results of the quiet caller by round, in microseconds.
@@ -31,16 +32,16 @@ func neighboursSuite(ctx context.Context, r *run) (err error) {
 	if err != nil {
 		return err
 	}
-	var addresses []string
+	var servers []*daemon
 	for _, name := range []string{"near", "far"} {
 		d, err := r.startAttacked(ctx, filepath.Join(r.dir, "neighbours-"+name), w)
 		if err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, d.stop()) }()
-		addresses = append(addresses, d.address)
+		servers = append(servers, d)
 	}
-	quiet, err := newCaller(addresses[0], w, client.WithActor(actorOf("user-0")))
+	quiet, err := newCaller(servers[0].address, w, client.WithActor(actorOf("user-0")))
 	if err != nil {
 		return err
 	}
@@ -49,7 +50,7 @@ func neighboursSuite(ctx context.Context, r *run) (err error) {
 		if !r.attacks.MatchString(attack.name) {
 			continue
 		}
-		n, err := r.attacked(ctx, w, attack.name, quiet, addresses)
+		n, err := r.attacked(ctx, w, attack.name, quiet, servers)
 		if err != nil {
 			return fmt.Errorf("%s: %w", attack.name, err)
 		}
@@ -57,6 +58,7 @@ func neighboursSuite(ctx context.Context, r *run) (err error) {
 		r.line(name+"-p99", median(n.near.p99), "µs", median(ratios(n.near.p99, n.far.p99)))
 		r.line(name+"-p50", median(n.near.p50), "µs", median(ratios(n.near.p50, n.far.p50)))
 		r.line(name+"-max", percentile(n.near.sorted(), 1), "µs", percentile(n.near.sorted(), 1)/percentile(n.far.sorted(), 1))
+		r.line(name+"-memory", median(n.memory), "MiB", 0)
 		r.line(name+"-attacks", median(n.attacks), "calls/s", 0)
 	}
 	return quiet.audit(ctx)
@@ -86,16 +88,28 @@ func actorOf(user string) identity.Actor {
 
 // attacked measures the quiet caller in rounds, with attackers of one kind at its coordinator and
 // at the other one in turns.
-func (r *run) attacked(ctx context.Context, w *workload, attack string, quiet *caller, addresses []string) (*neighbours, error) {
+func (r *run) attacked(ctx context.Context, w *workload, attack string, quiet *caller, servers []*daemon) (*neighbours, error) {
 	n := new(neighbours)
+	idle, err := memoryOf(servers[0].pid())
+	if err != nil {
+		return nil, err
+	}
 	for range r.rounds(w.Rounds) {
 		for i, side := range []*neighbour{&n.near, &n.far} {
-			calls, err := r.attackedRound(ctx, attack, addresses[i], func() error { return side.round(ctx, quiet, r.size(w.Window)) })
+			var memory int64
+			calls, err := r.attackedRound(ctx, attack, servers[i].address, func() error {
+				if err := side.round(ctx, quiet, r.size(w.Window)); err != nil {
+					return err
+				}
+				memory, err = memoryOf(servers[i].pid())
+				return err
+			})
 			if err != nil {
 				return nil, err
 			}
 			if i == 0 {
 				n.attacks = append(n.attacks, calls)
+				n.memory = append(n.memory, float64(memory-idle)/(1<<20))
 			}
 		}
 	}

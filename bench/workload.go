@@ -44,6 +44,8 @@ type workload struct {
 	Many      int `yaml:"many"`
 	Processes int `yaml:"processes"`
 
+	Connections int `yaml:"connections"`
+
 	Queues []int      `yaml:"queues"`
 	Polled []int      `yaml:"polled"`
 	Part   quantities `yaml:"part"`

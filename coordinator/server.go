@@ -2,7 +2,6 @@ package coordinator
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -235,9 +234,10 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 			return errors.Join(err, s.shutDown(server), listener.Close()) //nolint:contextcheck // as below
 		}
 	}
-	listener = s.limits.Connections.Listen(listener)
 	if s.trust.tls != nil {
-		listener = tls.NewListener(listener, s.trust.tls.Config())
+		listener = s.limits.Connections.ListenSecured(listener, s.trust.tls.Config())
+	} else {
+		listener = s.limits.Connections.Listen(listener)
 	}
 	for _, lax := range s.trust.insecureWarnings() {
 		s.log.Warn(lax)
@@ -345,13 +345,13 @@ func (s *Server) warnings() []string {
 func (s *Server) httpServer() *http.Server {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
-	protocols.SetHTTP2(true) // over TLS
-	protocols.SetUnencryptedHTTP2(true)
+	protocols.SetUnencryptedHTTP2(true) // over TLS too: see admission.ListenSecured
 	return &http.Server{
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			s.calls.Add(1)
 			defer s.calls.Add(-1)
-			defer s.limits.Connections.Begin(r.Context())()
+			r, ended := s.limits.Connections.Start(r)
+			defer ended()
 			s.handler.ServeHTTP(w, r)
 		}),
 		Protocols:         protocols,
@@ -362,7 +362,9 @@ func (s *Server) httpServer() *http.Server {
 		MaxHeaderBytes:    auth.HeaderBytes,
 		HTTP2: &http.HTTP2Config{
 			// Agents and gateways keep many calls waiting on one connection.
-			MaxConcurrentStreams: 4096,
+			MaxConcurrentStreams: s.limits.CallerCalls,
+			// Each connection keeps a buffer for the largest frame that it has had.
+			MaxReadFrameSize: 16 << 10,
 			// What a connection may send before it is read.
 			MaxReceiveBufferPerConnection: 256 << 10, MaxReceiveBufferPerStream: 256 << 10,
 			// A connection that has been silent for so long is asked, and given up when it does

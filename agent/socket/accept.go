@@ -84,6 +84,7 @@ type peerConn struct {
 	*admission.Connection
 
 	peer    *unix.Ucred // nil: it is anybody's, over TCP
+	local   *Caller     // over TCP
 	process *Process
 }
 
@@ -257,8 +258,9 @@ func (l *loopbackListener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err //nolint:wrapcheck // the server decides on it
 		}
-		if counted := l.server.connections.Admit(conn, l.server.local.Counted()); counted != nil {
-			return &peerConn{Connection: counted, process: l.server.dialedProcess(conn)}, nil
+		caller := l.server.Peers.dialed(l.server.local, conn)
+		if counted := l.server.connections.Admit(conn, caller.Counted()); counted != nil {
+			return &peerConn{Connection: counted, local: caller, process: l.server.dialedProcess(conn)}, nil
 		}
 		_ = conn.Close() // nothing was sent
 	}

@@ -53,5 +53,5 @@ func keepsGrant(path string) bool {
 // subordinate uids: if there are too many connections, the user with the most loses one.
 func connectionLimits(of admission.Limits) admission.ConnectionLimits {
 	known, descriptors := admission.Descriptors(maxAllConns, 1, 2)
-	return admission.ConnectionLimits{Known: known, KnownOf: descriptors, Caller: of.Calls + moreConns, First: headerTimeout}
+	return admission.ConnectionLimits{Known: known, KnownOf: descriptors, Caller: of.Calls + moreConns, Streams: of.Calls, First: headerTimeout}
 }

@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"net"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,6 +19,7 @@ import (
 	"github.com/bursar/bursar/agent/osuser"
 	"github.com/bursar/bursar/internal/admission"
 	"github.com/bursar/bursar/internal/identity"
+	"github.com/bursar/bursar/internal/sockdiag"
 	"github.com/bursar/bursar/internal/subuid"
 )
 
@@ -78,6 +81,8 @@ type Peers struct {
 	uidOf func(ctx context.Context, name string) (uint32, error)
 	// charged is the user who is charged for a uid, if that is another one.
 	charged func(uid uint32, hasName bool, names subuid.Names) (user string, other bool)
+	// dialer is the user at the remote end of a connection of TCP within this machine.
+	dialer func(remote, local netip.AddrPort) (uid uint32, err error)
 
 	mu      sync.Mutex
 	trusted []string         // guarded by mu; names and uids
@@ -141,6 +146,7 @@ func newPeers(hostID string, self uint32, trusted []string) *Peers {
 	ranges := subuid.New(subuid.Path, time.Now)
 	return &Peers{
 		hostID: hostID, self: self, trusted: trusted, lookup: users.NameOf, inFile: users.NameOfFile, uidOf: users.UIDOf, charged: ranges.Charged,
+		dialer: sockdiag.Owner,
 		known: make(map[uint32]known), lookups: make(map[uint32]chan struct{}), owners: make(map[uint32]admission.Caller),
 		paces: make(map[string]*rate.Limiter),
 	}
@@ -239,14 +245,20 @@ func (p *Peers) connecting(uid uint32) admission.Caller {
 	}
 	counted, seen := p.owners[uid]
 	if !seen {
-		owner, other := p.charged(uid, false, subuid.Names{}) // a file of this machine: it never takes long
-		if !other {
-			owner = digits(uid)
-		}
+		owner := p.payer(uid)
 		counted = admission.Caller{ID: "user/" + owner, Name: owner + "@" + p.hostID}
 		p.owners[uid] = counted
 	}
 	return counted
+}
+
+// payer is the user who is charged for a uid, without a look-up of names. It reads a file of this
+// machine, which never takes long.
+func (p *Peers) payer(uid uint32) string {
+	if owner, other := p.charged(uid, false, subuid.Names{}); other {
+		return owner
+	}
+	return digits(uid)
 }
 
 func (p *Peers) callerLocked(uid uint32, u knownUser) *Caller {
@@ -277,6 +289,23 @@ func (p *Peers) loopback() *Caller {
 	c.TCP = true
 	c.account = admission.Caller{ID: "loopback", Name: c.Actor.Name}
 	return c
+}
+
+// dialed is the caller at the other end of a connection over TCP. It may do what all of these may,
+// and counts on the user who has opened the connection, if the kernel still knows that.
+func (p *Peers) dialed(local *Caller, conn net.Conn) *Caller {
+	other, err := netip.ParseAddrPort(conn.RemoteAddr().String())
+	own, ownErr := netip.ParseAddrPort(conn.LocalAddr().String())
+	if err != nil || ownErr != nil {
+		return local
+	}
+	uid, err := p.dialer(other, own)
+	if err != nil {
+		return local
+	}
+	c, owner := *local, p.payer(uid)
+	c.account = admission.Caller{ID: "loopback/" + owner, Name: c.Actor.Name + " (user " + owner + ")"}
+	return &c
 }
 
 // NewCaller returns a caller with the uid, whose use is counted on an account unless they are

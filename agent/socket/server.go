@@ -83,7 +83,7 @@ type Server struct {
 
 	options     Options
 	connections *admission.Connections
-	local       *Caller       // all callers over TCP
+	local       *Caller       // what all callers over TCP may do
 	lookups     chan struct{} // one element: a caller over TCP is being looked up
 	endpoint    endpoint
 	listeners   []net.Listener
@@ -200,7 +200,8 @@ func (s *Server) HTTP(socket bool) *http.Server {
 		Handler:           s.limited(handler),
 		ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: 16 << 10,
 		Protocols: protocols, HTTP2: &http.HTTP2Config{
-			MaxConcurrentStreams: 256, MaxReceiveBufferPerConnection: receiveBuffer, MaxReceiveBufferPerStream: receiveBuffer,
+			MaxConcurrentStreams: s.options.Limits.Calls, MaxReadFrameSize: 16 << 10,
+			MaxReceiveBufferPerConnection: receiveBuffer, MaxReceiveBufferPerStream: receiveBuffer,
 		},
 		BaseContext: func(net.Listener) context.Context { return s.calls },
 		ConnContext: s.connContext,
@@ -217,6 +218,8 @@ func (s *Server) connContext(ctx context.Context, conn net.Conn) context.Context
 		ctx, conn = WithProcess(ctx, c.process), c.Connection
 		if c.peer != nil {
 			ctx = context.WithValue(ctx, peerKey{}, c.peer)
+		} else {
+			ctx = WithCaller(ctx, c.local)
 		}
 	}
 	return s.connections.Context(ctx, conn)
@@ -224,9 +227,12 @@ func (s *Server) connContext(ctx context.Context, conn net.Conn) context.Context
 
 // identified looks up who makes a request, and what they may do now.
 func (s *Server) identified(r *http.Request) (*http.Request, *Caller) {
-	c := s.local
+	c := CallerOf(r.Context()) // of a connection over TCP
 	if peer, ok := r.Context().Value(peerKey{}).(*unix.Ucred); ok {
 		c = s.Peers.Caller(r.Context(), peer.Uid)
+	}
+	if c == nil {
+		c = s.local
 	}
 	return r.WithContext(WithCaller(r.Context(), c)), c
 }
@@ -238,7 +244,8 @@ func (s *Server) limited(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.handlers.Add(1)
 		defer s.handlers.Done()
-		defer s.connections.Begin(r.Context())()
+		r, over := s.connections.Start(r)
+		defer over()
 		answer := admission.NewWriter(w, writeTimeout)
 		body := admission.WithoutTrailers(r)
 		r, c := s.identified(r)
@@ -259,10 +266,11 @@ func (s *Server) limited(next http.Handler) http.Handler {
 			err = taken.Header(r)
 		}
 		if err != nil {
-			s.Admitted.DelayRefusal(r.Context(), c.Counted()) //nolint:contextcheck // it is the request's
+			s.connections.DelayRefusal(r)
 			admission.Refuse(answer, r, err)
 			return
 		}
+		admission.Started(r.Context()) //nolint:contextcheck // it is the request's
 		if name := compression(r); name != "" && refuseCompressed(answer, r, name) {
 			return
 		}

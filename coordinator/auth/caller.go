@@ -188,6 +188,11 @@ func (c *Caller) passedOn() bool {
 	return c.via() != "" && c.Maker.Effective() != identity.Agent
 }
 
+// isShared reports whether the call came over a connection that several callers share.
+func (c *Caller) isShared() bool {
+	return c.passedOn() || c.Maker.Effective() == identity.Agent
+}
+
 // remote is a caller from another machine, at a coordinator that knows no identities.
 func remote() identity.Actor {
 	actor := identity.Local()

@@ -86,6 +86,9 @@ type Limits struct {
 	// Hosts are the bounds of hosts' reports. They are counted apart from the rest, so that
 	// neither takes the place of the other. Callers are the bounds of the rest.
 	Callers, Hosts *admission.Controller
+	// CallerCalls is how many calls of one caller may be under way, and how many one connection may
+	// carry.
+	CallerCalls int
 	// Connections are all that there are.
 	Connections *admission.Connections
 	// A caller who shows no identity is counted on the owner of the connection.
@@ -120,9 +123,11 @@ func NewLimits(o LimitsOptions) *Limits {
 		perCaller, perCallerOf = max(1, known/2), knownOf
 	}
 	waiting, processors := o.Waiting, runtime.GOMAXPROCS(0)
+	calls := waiting + 1024
 	return &Limits{
+		CallerCalls: calls,
 		Callers: class("callers", admission.Limits{
-			Calls: waiting + 1024, AllCalls: 4*waiting + 4096, Waiting: waiting, AllWaiting: 4 * waiting, Streams: 256, AllStreams: 2048, Sends: maxSends,
+			Calls: calls, AllCalls: 4*waiting + 4096, Waiting: waiting, AllWaiting: 4 * waiting, Streams: 256, AllStreams: 2048, Sends: maxSends,
 			Bytes: max(callerBytes, 2*int(o.MessageBytes)), AllBytes: max(allBytes, 4*int(o.MessageBytes)),
 			Answers: callerAnswers, AllAnswers: allAnswers,
 		}),
@@ -134,7 +139,7 @@ func NewLimits(o LimitsOptions) *Limits {
 		refusals: class("refusals", admission.Limits{Calls: maxRefused}),
 		Connections: admission.NewConnections(admission.ConnectionLimits{
 			Unknown: unknown, Address: min(maxUnknownAddress, unknown), Known: known, KnownOf: knownOf, Caller: perCaller, CallerOf: perCallerOf,
-			First: 10 * time.Second, Nameless: namelessTime(o.ProbeTime),
+			Streams: calls, First: 10 * time.Second, Nameless: namelessTime(o.ProbeTime),
 		}, admission.ConnectionOptions{OwnerOf: thisMachine().connectionOwner, Refused: connections.Inc, Log: o.Log}),
 		limits: map[string]int64{
 			bursarv1connect.HostServiceSyncProcedure:   o.SyncBytes,
@@ -193,16 +198,19 @@ func (l *Limits) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // refuse answers a call that is one too many. A caller who takes no refusals loses the connection.
-// A coordinator that passes calls on takes them, over the connection that all its callers share.
+// Agents and coordinators pass on calls of several callers over one connection, which neither waits
+// nor ends because of one of these.
 func (l *Limits) refuse(w http.ResponseWriter, r *http.Request, c *Caller, why error) {
 	answer := func(w http.ResponseWriter, r *http.Request) {
 		if work := l.Connections.Work(r.Context()); work != nil {
 			work.End() // nothing is done for it
 		}
-		c.limits.DelayRefusal(r.Context(), c.account)
+		if !c.isShared() {
+			l.Connections.DelayRefusal(r)
+		}
 		admission.Refuse(w, r, why)
 	}
-	if c.passedOn() {
+	if c.isShared() {
 		answer(w, r)
 		admission.Send(w, r)
 		return
@@ -262,6 +270,9 @@ func (l *Limits) serve(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	work := l.workSlot(c, r)
+	if work != nil {
+		admission.Started(r.Context()) // it takes turns from here on
+	}
 	if work.enter(r.Context()) != nil {
 		return // the caller has gone
 	}

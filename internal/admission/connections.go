@@ -3,7 +3,6 @@ package admission
 import (
 	"container/list"
 	"context"
-	"crypto/tls"
 	"fmt"
 	"log/slog"
 	"net"
@@ -23,6 +22,9 @@ type ConnectionLimits struct {
 	// Known is how many may be open of callers with an identity, Caller how many one of them may
 	// have.
 	Known, Caller int
+	// Streams is how many requests one connection of HTTP/2 may have under way, also such as were
+	// reset. The next one is not read before one of them has ended. 0: no bound.
+	Streams int
 	// KnownOf and CallerOf are how many descriptors this process may have, if Known and Caller are
 	// smaller for it: refusals and the log say so. 0: they are not.
 	KnownOf, CallerOf int
@@ -50,6 +52,7 @@ type ConnectionOptions struct {
 type Connections struct {
 	limits  ConnectionLimits
 	options ConnectionOptions
+	turns   *turns
 
 	mu         sync.Mutex
 	unknown    group      // guarded by mu; by the owner that they seem to have
@@ -68,12 +71,14 @@ type Connection struct {
 	net.Conn
 
 	owner      *Connections
-	first      *time.Timer          // set under the lock of owner, before anything else has the connection
-	calls      atomic.Int64         // under way
-	identified atomic.Bool          // its caller is known
-	work       atomic.Pointer[Work] // nil: nothing is told of its requests
-	between    atomic.Bool          // the next bytes are the first ones of a request, and work is told
-	begun      atomic.Bool          // these have come, and count among calls
+	first      *time.Timer            // set under the lock of owner, before anything else has the connection
+	calls      atomic.Int64           // under way
+	identified atomic.Bool            // its caller is known
+	work       atomic.Pointer[Work]   // nil: nothing is told of its requests
+	between    atomic.Bool            // the next bytes are the first ones of a request, and work is told
+	begun      atomic.Bool            // these have come, and count among calls
+	counts     atomic.Pointer[Caller] // caller, for those who have no lock
+	streams
 
 	// Guarded by the lock of owner:
 	caller  Caller
@@ -83,7 +88,7 @@ type Connection struct {
 // NewConnections returns one that has none.
 func NewConnections(limits ConnectionLimits, options ConnectionOptions) *Connections {
 	return &Connections{
-		limits: limits, options: options, refusalLog: newRefusalLog(),
+		limits: limits, options: options, turns: newTurns(), refusalLog: newRefusalLog(),
 		unknown: group{of: make(map[string]*list.List)}, known: group{of: make(map[string]*list.List)},
 	}
 }
@@ -142,8 +147,14 @@ func OfAddress(address netip.Addr) Caller {
 	return Caller{ID: "address/" + name, Name: name}
 }
 
+func (c *Connections) connection(conn net.Conn, caller Caller) *Connection {
+	made := &Connection{Conn: conn, owner: c, caller: caller, streams: newStreams(c.turns)}
+	made.counts.Store(&caller)
+	return made
+}
+
 func (c *Connections) add(conn net.Conn) *Connection {
-	added := &Connection{Conn: conn, owner: c, caller: c.ownerOf(conn)}
+	added := c.connection(conn, c.ownerOf(conn))
 	c.mu.Lock()
 	added.first = time.AfterFunc(c.limits.First, func() { _ = added.Close() })
 	var gone *Connection
@@ -269,6 +280,7 @@ func (conn *Connection) Close() error {
 		}
 	}
 	c.mu.Unlock()
+	conn.gate.close()
 	return conn.Conn.Close() //nolint:wrapcheck // as the connection would say it
 }
 
@@ -287,8 +299,8 @@ func (c *Connections) Context(ctx context.Context, conn net.Conn) context.Contex
 
 // counted is the connection below one that a server has, if it is counted.
 func counted(conn net.Conn) (c *Connection, ok bool) {
-	if secured, ok := conn.(*tls.Conn); ok {
-		conn = secured.NetConn()
+	if secured, ok := conn.(*securedConn); ok {
+		return secured.counted, true
 	}
 	c, ok = conn.(*Connection)
 	return c, ok
@@ -306,7 +318,7 @@ func (c *Connections) Begin(ctx context.Context) (ended func()) {
 	conn.first.Stop()
 	conn.between.Store(false)
 	if conn.identified.Load() {
-		return func() { conn.calls.Add(-1) }
+		return conn.callEnded
 	}
 	late := time.AfterFunc(c.limits.Nameless, func() {
 		if !conn.identified.Load() {
@@ -315,7 +327,15 @@ func (c *Connections) Begin(ctx context.Context) (ended func()) {
 	})
 	return func() {
 		late.Stop()
-		conn.calls.Add(-1)
+		conn.callEnded()
+	}
+}
+
+// callEnded says that a call of the connection has ended.
+func (conn *Connection) callEnded() {
+	conn.calls.Add(-1)
+	if conn.crowded.Load() {
+		tell(conn.room)
 	}
 }
 
@@ -338,6 +358,7 @@ func (c *Connections) Identify(ctx context.Context, caller Caller) error {
 	if err == nil {
 		c.unknown.remove(conn)
 		conn.caller = caller
+		conn.counts.Store(&caller)
 		conn.identified.Store(true)
 		c.known.add(conn)
 	}
@@ -349,7 +370,7 @@ func (c *Connections) Identify(ctx context.Context, caller Caller) error {
 // Admit counts a connection whose owner is known at once, as Identify does later; nil: it is
 // refused.
 func (c *Connections) Admit(conn net.Conn, caller Caller) *Connection {
-	added := &Connection{Conn: conn, owner: c, caller: caller}
+	added := c.connection(conn, caller)
 	added.identified.Store(true)
 	c.mu.Lock()
 	var gone *Connection

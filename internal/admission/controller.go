@@ -1,15 +1,12 @@
 package admission
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-
-	"github.com/bursar/bursar/internal/pause"
 )
 
 // Caller is what something is counted on. Nothing is counted on the zero value.
@@ -52,11 +49,6 @@ const (
 	// maxCallers is how many callers are told apart. Others share one account. A caller with a
 	// range of subordinate uids can be many callers.
 	maxCallers = 4096
-	// refusalDelay is how long the refusal of a request is held back, so that a caller who asks
-	// again at once costs little. maxDelayed is how many refusals of one caller are held back. The
-	// others are answered at once, and cost no memory.
-	refusalDelay = 50 * time.Millisecond
-	maxDelayed   = 256
 	// forgetEvery is how often a full table of callers is looked through.
 	forgetEvery = time.Second
 )
@@ -93,7 +85,6 @@ type account struct {
 	followUps *pace
 	connects  *pace // nil: no bound
 	sends     *pace // nil: no bound
-	delayed   int   // refusals that are held back
 }
 
 // Options are what a Controller tells, and whom.
@@ -178,7 +169,7 @@ func (c *Controller) ofLocked(caller Caller) *account {
 // forgetLocked drops accounts that are as if their callers had never been here.
 func (c *Controller) forgetLocked(now time.Time) {
 	for id, a := range c.accounts {
-		if a.usage == (usage{}) && a.delayed == 0 && a.requests.isUnused(now) && a.followUps.isUnused(now) && a.connects.isUnused(now) && a.sends.isUnused(now) {
+		if a.usage == (usage{}) && a.requests.isUnused(now) && a.followUps.isUnused(now) && a.connects.isUnused(now) && a.sends.isUnused(now) {
 			delete(c.accounts, id)
 		}
 	}
@@ -380,20 +371,4 @@ func (i *Intake) End() {
 		c.all.bytes -= i.bytes
 		i.bytes = 0
 	}
-}
-
-// DelayRefusal holds the refusal of a request back for a moment.
-func (c *Controller) DelayRefusal(ctx context.Context, caller Caller) {
-	c.mu.Lock()
-	a := c.ofLocked(caller)
-	if a == nil || a.delayed >= maxDelayed {
-		c.mu.Unlock()
-		return
-	}
-	a.delayed++
-	c.mu.Unlock()
-	pause.For(refusalDelay, ctx.Done(), nil)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	a.delayed--
 }

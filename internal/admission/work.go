@@ -61,13 +61,11 @@ func (*Connections) State(conn net.Conn, state http.ConnState) {
 	c.between.Store(state == http.StateIdle)
 }
 
-// Read reads from the connection.
-func (conn *Connection) Read(p []byte) (int, error) {
-	n, err := conn.Conn.Read(p)
-	if n > 0 && conn.between.CompareAndSwap(true, false) {
+// beginWork is called when bytes have come.
+func (conn *Connection) beginWork() {
+	if conn.between.CompareAndSwap(true, false) {
 		conn.begun.Store(true)
 		conn.calls.Add(1) // it is not idle
 		(*conn.work.Load()).Begin()
 	}
-	return n, err //nolint:wrapcheck // as the connection says it
 }

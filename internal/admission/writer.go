@@ -43,6 +43,7 @@ func (w *Writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 // answer then has a deadline, too.
 func Send(w http.ResponseWriter, r *http.Request) {
 	if r.ProtoMajor == 2 {
+		Started(r.Context()) // it waits for its reader, and no more for a processor
 		control := http.NewResponseController(w)
 		_ = control.Flush() // the caller has gone
 		_ = control.SetWriteDeadline(time.Now().Add(endTime))

@@ -1,0 +1,255 @@
+package admission
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/bursar/bursar/internal/admission/frames"
+	"github.com/bursar/bursar/internal/pause"
+)
+
+const (
+	// refusalDelay is how long nothing more is read of a connection after a request of it was
+	// refused, so that a caller who asks again at once costs little.
+	refusalDelay = 50 * time.Millisecond
+	// roomTime is how long the next stream waits for the end of one of those before it, if the
+	// connection has as many handlers as it may have.
+	roomTime = time.Second
+	// writeSlow is how long a write takes if the peer does not take what is written. Then a frame
+	// is read each writePause: the server answers most frames with another one, and would keep
+	// these answers.
+	writeSlow, writePause = 10 * time.Millisecond, time.Second
+)
+
+// streams are of one connection: how it is read if it has HTTP/2. Reading waits, which holds
+// nothing but the connection, and never ends it.
+type streams struct {
+	scanner frames.Scanner // of the goroutine that reads
+	gate    *gate
+
+	room     chan struct{} // one element: a handler has ended, and the reader waits for that
+	crowded  atomic.Bool   // the reader waits for that
+	paused   atomic.Int64  // until when nothing is read, in Unix nanoseconds
+	written  chan struct{} // one element: a write has ended, and the reader waits for that
+	writing  atomic.Int64  // when the write began that is under way, in Unix nanoseconds; 0: none is
+	unsent   atomic.Bool   // the reader waits for the end of a write
+	secured  *tls.Conn     // nil: it has no TLS
+	security atomic.Pointer[tls.ConnectionState]
+}
+
+func newStreams(t *turns) streams {
+	return streams{gate: newGate(t), room: make(chan struct{}, 1), written: make(chan struct{}, 1)}
+}
+
+// wait ends the turn of the connection, and waits until it may be read again.
+func (s *streams) wait() {
+	if !s.scanner.IsHTTP2() {
+		return
+	}
+	s.gate.leave()
+	if until := s.paused.Load(); until != 0 {
+		pause.For(min(refusalDelay, time.Duration(until-time.Now().UnixNano())), s.gate.ended, nil)
+		s.paused.CompareAndSwap(until, 0)
+	}
+	if began := s.writing.Load(); began != 0 && time.Duration(time.Now().UnixNano()-began) > writeSlow {
+		s.unsent.Store(true)
+		if s.writing.Load() == began {
+			await(s.written, s.gate.ended, writePause)
+		}
+		s.unsent.Store(false)
+	}
+}
+
+// await waits for an element, the end, or for so long.
+func await(c <-chan struct{}, ended <-chan struct{}, most time.Duration) (in bool) {
+	late := time.NewTimer(most)
+	defer late.Stop()
+	select {
+	case <-c:
+		return true
+	case <-ended:
+	case <-late.C:
+	}
+	return false
+}
+
+// tell has what await waits for.
+func tell(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// came takes what was read of a connection. With HTTP/2 it returns when the server may handle it.
+func (conn *Connection) came(p []byte) {
+	s := &conn.streams
+	begun := s.scanner.Scan(p)
+	if !s.scanner.IsHTTP2() {
+		return
+	}
+	if begun > 0 && conn.handlersFull() {
+		s.crowded.Store(true)
+		for late := time.Now().Add(roomTime); conn.handlersFull(); {
+			if !await(s.room, s.gate.ended, time.Until(late)) {
+				break
+			}
+		}
+		s.crowded.Store(false)
+	}
+	if caller := conn.counts.Load(); caller.counted() {
+		s.gate.enter(caller.ID, begun)
+	}
+}
+
+// handlersFull reports whether the connection has as many handlers as it may have. Then net/http
+// would queue up to four times as many requests.
+func (conn *Connection) handlersFull() bool {
+	limit := conn.owner.limits.Streams
+	return limit > 0 && conn.calls.Load() >= int64(limit)
+}
+
+// Read reads from the connection.
+func (conn *Connection) Read(p []byte) (int, error) {
+	conn.wait()
+	n, err := conn.Conn.Read(p)
+	if n > 0 {
+		conn.beginWork()
+		if conn.secured == nil {
+			conn.came(p[:n])
+		}
+	}
+	return n, err //nolint:wrapcheck // as the connection says it
+}
+
+// Write writes to the connection.
+func (conn *Connection) Write(p []byte) (int, error) {
+	conn.writing.Store(time.Now().UnixNano())
+	n, err := conn.Conn.Write(p)
+	conn.writing.Store(0)
+	if conn.unsent.Load() {
+		tell(conn.written)
+	}
+	return n, err //nolint:wrapcheck // as the connection says it
+}
+
+// securedConn is a connection with TLS. It is no *tls.Conn, so that net/http reads HTTP/2 from it
+// as from one without TLS. The handshake comes with its first bytes. Requests get what was agreed
+// by Start.
+type securedConn struct {
+	net.Conn // the *tls.Conn, without its other methods
+
+	counted *Connection
+}
+
+// NetConn is the connection below TLS.
+func (c *securedConn) NetConn() net.Conn { return c.counted }
+
+// CloseWrite says that nothing more will be written.
+func (c *securedConn) CloseWrite() error {
+	return c.counted.secured.CloseWrite() //nolint:wrapcheck // as the connection says it
+}
+
+// Read reads from the connection.
+func (c *securedConn) Read(p []byte) (int, error) {
+	c.counted.wait()
+	n, err := c.Conn.Read(p)
+	if n > 0 {
+		c.counted.came(p[:n])
+	}
+	if wrong, ok := errors.AsType[tls.RecordHeaderError](err); ok && wrong.Conn != nil && !bytes.Contains(wrong.RecordHeader[:], []byte{0}) {
+		// as net/http does it; it may not be HTTP
+		_, _ = io.WriteString(wrong.Conn, "HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n")
+	}
+	return n, err //nolint:wrapcheck // as the connection says it
+}
+
+type securedListener struct {
+	net.Listener
+
+	connections *Connections
+	config      *tls.Config
+}
+
+// ListenSecured counts what a listener accepts, and has TLS on it.
+func (c *Connections) ListenSecured(l net.Listener, config *tls.Config) net.Listener {
+	return &securedListener{l, c, config}
+}
+
+// Accept returns the next connection.
+func (l *securedListener) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err //nolint:wrapcheck // the server decides on it
+	}
+	counted := l.connections.add(conn)
+	counted.secured = tls.Server(counted, l.config)
+	return &securedConn{counted.secured, counted}, nil
+}
+
+// state is what was agreed with TLS; nil: the connection has none.
+func (conn *Connection) state() *tls.ConnectionState {
+	if conn.secured == nil {
+		return nil
+	}
+	state := conn.security.Load()
+	if state == nil {
+		state = new(conn.secured.ConnectionState())
+		conn.security.Store(state)
+	}
+	return state
+}
+
+type startKey struct{}
+
+// Start is Begin for a request as the server has made it. It returns the request with what Started
+// needs.
+func (c *Connections) Start(r *http.Request) (with *http.Request, ended func()) {
+	ctx := r.Context()
+	end := c.Begin(ctx)
+	conn, ok := ctx.Value(connectionKey{}).(*Connection)
+	if !ok {
+		return r, end
+	}
+	if state := conn.state(); state != nil {
+		r.TLS = state
+	}
+	if r.ProtoMajor != 2 {
+		return r, end
+	}
+	started := sync.OnceFunc(conn.gate.started)
+	return r.WithContext(context.WithValue(ctx, startKey{}, started)), func() {
+		started()
+		end()
+	}
+}
+
+// Started says that a request is counted, and waits for something, or that it takes no more than a
+// caller may. Then the next stream of its owner may begin.
+func Started(ctx context.Context) {
+	if started, ok := ctx.Value(startKey{}).(func()); ok {
+		started()
+	}
+}
+
+// DelayRefusal lets a caller whose request is refused wait for a moment. Over HTTP/2 the answer
+// comes at once, and nothing more is read of the connection for that long: a refusal that waits in
+// its handler would take memory. Over HTTP/1 the connection's goroutine waits here. A connection
+// that several callers share must not wait for one of them.
+func (c *Connections) DelayRefusal(r *http.Request) {
+	conn, ok := r.Context().Value(connectionKey{}).(*Connection)
+	switch {
+	case r.ProtoMajor != 2:
+		pause.For(refusalDelay, r.Context().Done(), nil)
+	case ok:
+		conn.paused.Store(time.Now().Add(refusalDelay).UnixNano())
+	}
+}
