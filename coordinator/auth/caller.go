@@ -188,9 +188,15 @@ func (c *Caller) passedOn() bool {
 	return c.via() != "" && c.Maker.Effective() != identity.Agent
 }
 
-// isShared reports whether the call came over a connection that several callers share.
+// isShared reports whether the call came over a connection of an agent or of a coordinator: these
+// make calls of several callers over one connection.
 func (c *Caller) isShared() bool {
-	return c.passedOn() || c.Maker.Effective() == identity.Agent
+	switch c.Maker.Effective() {
+	case identity.Agent, identity.Coordinator:
+		return true
+	default:
+		return c.passedOn() // by a coordinator without an identity
+	}
 }
 
 // remote is a caller from another machine, at a coordinator that knows no identities.

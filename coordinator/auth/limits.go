@@ -184,7 +184,7 @@ func (l *Limits) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		c.limits = l.Hosts
 	}
 	if c.Actor.Name == "" {
-		l.serveNameless(w, r, l.serve)
+		l.serveShort(w, r, c, l.nameless, l.Connections.Owner(r.Context()), l.serve)
 		return
 	}
 	ended, err := l.countCall(c, r)
@@ -198,10 +198,10 @@ func (l *Limits) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // refuse answers a call that is one too many. A caller who takes no refusals loses the connection.
-// Agents and coordinators pass on calls of several callers over one connection, which neither waits
+// Agents and coordinators make calls of several callers over one connection, which neither waits
 // nor ends because of one of these.
 func (l *Limits) refuse(w http.ResponseWriter, r *http.Request, c *Caller, why error) {
-	answer := func(w http.ResponseWriter, r *http.Request) {
+	l.serveShort(w, r, c, l.refusals, c.account, func(w http.ResponseWriter, r *http.Request) {
 		if work := l.Connections.Work(r.Context()); work != nil {
 			work.End() // nothing is done for it
 		}
@@ -209,19 +209,7 @@ func (l *Limits) refuse(w http.ResponseWriter, r *http.Request, c *Caller, why e
 			l.Connections.DelayRefusal(r)
 		}
 		admission.Refuse(w, r, why)
-	}
-	if c.isShared() {
-		answer(w, r)
-		admission.Send(w, r)
-		return
-	}
-	l.serveShort(w, r, l.refusals, c.account, answer)
-}
-
-// serveNameless answers a request of a caller who does not have to show an identity, or has shown
-// none.
-func (l *Limits) serveNameless(w http.ResponseWriter, r *http.Request, serve http.HandlerFunc) {
-	l.serveShort(w, r, l.nameless, l.Connections.Owner(r.Context()), serve)
+	})
 }
 
 // serveDenied answers a request that is not let through. If it is known whose it is, it takes turns
@@ -229,20 +217,30 @@ func (l *Limits) serveNameless(w http.ResponseWriter, r *http.Request, serve htt
 // would wait for one another.
 func (l *Limits) serveDenied(w http.ResponseWriter, r *http.Request, c *Caller, serve http.HandlerFunc) {
 	if c.Actor.Name != "" {
+		if c.isShared() {
+			admission.Started(r.Context()) // other callers of the connection do not wait for its turn
+		}
 		work := l.slotOf(r, l.work, c.account)
 		if work.enter(r.Context()) != nil {
 			return // the caller has gone
 		}
 		defer work.handled()
 	}
-	l.serveNameless(w, r, serve)
+	of := l.Connections.Owner(r.Context())
+	if c.isShared() {
+		of = c.account
+	}
+	l.serveShort(w, r, c, l.nameless, of, serve)
 }
 
 // serveShort answers a request with little, such as a refusal. It counts until its answer is sent,
-// and not only made. One too many ends its connection: to refuse it would cost as much as to
-// answer it.
-func (l *Limits) serveShort(w http.ResponseWriter, r *http.Request, limits *admission.Controller, of admission.Caller, serve http.HandlerFunc) {
+// and not only made. One too many is not answered, which would cost as much as to let it through:
+// it ends its connection. Of a connection that several callers share, it ends its stream.
+func (l *Limits) serveShort(w http.ResponseWriter, r *http.Request, c *Caller, limits *admission.Controller, of admission.Caller, serve http.HandlerFunc) {
 	ended, err := limits.Begin(of)
+	if err != nil && c.isShared() {
+		panic(http.ErrAbortHandler)
+	}
 	if err != nil {
 		l.Connections.Cut(r.Context())
 		return

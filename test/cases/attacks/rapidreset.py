@@ -7,6 +7,7 @@ left      streams that are begun and left  slow      answers that may not be sen
 ping settings window priority              frames of that type
 empty     DATA without bytes               cont      CONTINUATION without bytes
 large     most of the largest frame        malformed HEADERS without a method
+denied    calls that the caller may not make
 pipeline half                              HTTP/1.1: many requests at once, half a header
 
 Prints how many bytes were sent, and how many connections the server has ended.
@@ -19,6 +20,7 @@ import time
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 HEADERS, END_STREAM, END_HEADERS = 1, 1, 4
 PATH = b"/bursar.v1.AllocationService/List"
+DENIED = b"/bursar.v1.QuotaService/Apply"
 BODY = b'{"pageSize":1000}'
 
 
@@ -45,8 +47,8 @@ def field(name, value):
     return b"\0" + text(name) + text(value)
 
 
-def header(token):
-    lines = [(b":method", b"POST"), (b":scheme", b"http"), (b":authority", b"a"), (b":path", PATH),
+def header(token, path):
+    lines = [(b":method", b"POST"), (b":scheme", b"http"), (b":authority", b"a"), (b":path", path),
              (b"content-type", b"application/json"), (b"authorization", b"Bearer " + token)]
     return b"".join(field(*line) for line in lines)
 
@@ -54,7 +56,7 @@ def header(token):
 def streams(mode, head, count):
     for i in range(count):
         stream = 2 * i + 1
-        yield frame(HEADERS, END_HEADERS | (END_STREAM if mode == "slow" else 0), stream, head)
+        yield frame(HEADERS, END_HEADERS | (END_STREAM if mode in ("slow", "denied") else 0), stream, head)
         if mode == "reset":
             yield frame(0, END_STREAM, stream, BODY)
         if mode == "empty":
@@ -71,10 +73,10 @@ def flood(mode, token):
         request = b"\r\n".join(lines)
         return (request[:-20], True) if mode == "half" else (request * 20000, False)
     window = (4).to_bytes(2, "big") + (0).to_bytes(4, "big")
-    begin = PREFACE + frame(4, 0, 0, window if mode == "slow" else b"")
-    head = header(token)
+    begin = PREFACE + frame(4, 0, 0, window if mode in ("slow", "denied") else b"")
+    head = header(token, DENIED if mode == "denied" else PATH)
     many = 60000
-    if mode in ("left", "slow"):
+    if mode in ("left", "slow", "denied"):
         return begin + b"".join(streams(mode, head, 4000)), True
     if mode in ("reset", "headers", "empty"):
         return begin + b"".join(streams(mode, head, 20000)), False

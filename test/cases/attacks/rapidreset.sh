@@ -1,30 +1,45 @@
 #!/usr/bin/env bash
-# case: floods of HTTP/2 frames fill the memory of a coordinator or an agent, and others wait
-# limit: 400
+# case: floods of HTTP/2 frames fill the memory of a coordinator or an agent, others wait for them, or an agent's connection is ended
+# limit: 600
 . "$CASES/lib.sh"
 attacked
+b token create --identities "$WORK/identities.yaml" --out "$TOK/standby" --name standby --role coordinator >/dev/null
+sleep 2 # the coordinator reads the new identity within a second
 
 # kib PID FIELD: of its status.
 kib() { awk -v field="$2:" '$1 == field {print $2}' "/proc/$1/status"; }
 
-# flood PID MOST ADDRESS MODE CONNECTIONS [TOKEN]: it may grow by so many MiB, and must answer alice.
+# flood PID ADDRESS MODE CONNECTIONS USER [TOKEN]: it may grow by 150 MiB, and must answer alice.
 flood() {
-  local pid=$1 most=$2 idle
-  shift 2
+  local pid=$1 address=$2 what="$3 at $2 ${6:-}" idle
+  shift
   echo 5 >"/proc/$pid/clear_refs" # the peak begins anew
   idle=$(kib "$pid" VmRSS)
-  as mallory python3 "$CASES/attacks/rapidreset.py" "$1" "$2" "$3" 4 ${4:+"$4"} &
-  sleep 2
-  BURSAR_TOKEN_FILE=$TOK/alice timeout 10 "$BURSAR" allocations >/dev/null || fault "$2 at $1: nobody else is answered"
-  wait $! || fault "$2 at $1: the attack has failed"
-  runs "$pid" || fault "$2 at $1: it has ended"
+  as "$4" python3 "$CASES/attacks/rapidreset.py" "$address" "$2" "$3" 4 ${5:+"$TOK/$5"} >"$WORK/flood" &
+  local attack=$!
+  sleep 1.5
+  if [[ $address == "$SOCK" ]]; then
+    as alice timeout 20 python3 "$CASES/attacks/rapidreset-quiet.py" || fault "$what: nobody else is answered"
+  else
+    as alice timeout 20 python3 "$CASES/attacks/rapidreset-quiet.py" alice || fault "$what: nobody else is answered"
+  fi
+  wait "$attack" || fault "$what: the attack has failed"
+  runs "$pid" || fault "$what: it has ended"
   local grown=$((($(kib "$pid" VmHWM) - idle) / 1024))
-  say "$1 $2 ${4:-}: $grown MiB more than idle"
-  ((grown <= most)) || fault "$2 at $1: $grown MiB more than idle, at most $most"
+  say "$what: $grown MiB more than idle; $(cat "$WORK/flood")"
+  ((grown <= 150)) || fault "$what: $grown MiB more than idle, at most 150"
 }
 
+# What agents and coordinators pass on is of many callers: their connections stay.
+for who in agent1 standby; do
+  chown trusted "$TOK/$who"
+  for mode in reset headers denied empty slow ping settings; do
+    flood "$COORDINATOR" "$ADDR" "$mode" 3 trusted "$who"
+    grep -q ' 0 connections ended' "$WORK/flood" || fault "$mode with the token of $who: its connections are ended"
+  done
+done
 for mode in reset headers empty cont ping settings window priority malformed left slow large pipeline half; do
-  flood "$COORDINATOR" 150 "$ADDR" "$mode" 300
-  flood "$COORDINATOR" 150 "$ADDR" "$mode" 300 "$TOK/mallory"
-  flood "$AGENT" 150 "$SOCK" "$mode" 100
+  flood "$COORDINATOR" "$ADDR" "$mode" 900 mallory
+  flood "$COORDINATOR" "$ADDR" "$mode" 900 mallory mallory
+  flood "$AGENT" "$SOCK" "$mode" 100 mallory
 done
