@@ -254,7 +254,7 @@ func (s *Server) limited(next http.Handler) http.Handler {
 		if r.Body != nil && r.Body != http.NoBody {
 			// Every connection here has deadlines.
 			_ = answer.Control.SetReadDeadline(time.Now().Add(bodyTimeout))
-			r.Body = &timedBody{ReadCloser: body, control: answer.Control, header: w.Header(), intake: taken}
+			r.Body = &timedBody{ReadCloser: body, request: r, control: answer.Control, header: w.Header(), intake: taken}
 		}
 		begin := s.Admitted.Begin
 		if keepsGrant(r.URL.Path) {

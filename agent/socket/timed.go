@@ -15,6 +15,7 @@ import (
 type timedBody struct {
 	io.ReadCloser
 
+	request *http.Request
 	control *http.ResponseController
 	header  http.Header
 	intake  *admission.Intake
@@ -23,14 +24,14 @@ type timedBody struct {
 func (b *timedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if refused := b.intake.Add(n); refused != nil {
-		b.header.Set("Connection", "close") // the rest is not read
+		admission.CloseAfter(b.header, b.request) // the rest is not read
 		return 0, refused
 	}
 	switch {
 	case errors.Is(err, io.EOF):
 		_ = b.control.SetReadDeadline(time.Time{}) // every connection here has deadlines
 	case err != nil:
-		b.header.Set("Connection", "close") // it is not known where the next request would begin
+		admission.CloseAfter(b.header, b.request)
 	}
 	return n, err //nolint:wrapcheck // as the body would say it
 }

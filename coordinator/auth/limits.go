@@ -216,7 +216,15 @@ func (l *Limits) refuse(w http.ResponseWriter, r *http.Request, c *Caller, why e
 // with the others of that caller. Callers who are not known have no turns: those behind one address
 // would wait for one another.
 func (l *Limits) serveDenied(w http.ResponseWriter, r *http.Request, c *Caller, serve http.HandlerFunc) {
-	if c.Actor.Name != "" {
+	of := l.Connections.Owner(r.Context())
+	if c.isShared() {
+		of = c.account
+	}
+	l.serveShort(w, r, c, l.nameless, of, func(w http.ResponseWriter, r *http.Request) {
+		if c.Actor.Name == "" {
+			serve(w, r)
+			return
+		}
 		if c.isShared() {
 			admission.Started(r.Context()) // other callers of the connection do not wait for its turn
 		}
@@ -225,12 +233,8 @@ func (l *Limits) serveDenied(w http.ResponseWriter, r *http.Request, c *Caller, 
 			return // the caller has gone
 		}
 		defer work.handled()
-	}
-	of := l.Connections.Owner(r.Context())
-	if c.isShared() {
-		of = c.account
-	}
-	l.serveShort(w, r, c, l.nameless, of, serve)
+		serve(w, r)
+	})
 }
 
 // serveShort answers a request with little, such as a refusal. It counts until its answer is sent,

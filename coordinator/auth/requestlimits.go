@@ -58,8 +58,7 @@ func (l *requestLimits) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if r.ContentLength > limit {
-		// What is not read is not waited for: the connection ends with this answer.
-		w.Header().Set("Connection", "close")
+		admission.CloseAfter(w.Header(), r) // the body is not waited for
 		// nobody reads it any more
 		_ = l.refuse.Write(w, r, l.code(tooLarge(fmt.Sprint(r.ContentLength), limit)))
 		return

@@ -6,26 +6,26 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
+
+	"connectrpc.com/connect"
 
 	"github.com/bursar/bursar/internal/admission"
 	"github.com/bursar/bursar/internal/identity"
 )
 
-// refusingServer refuses or denies each call, by its path, to the caller that its header names.
-func refusingServer(t *testing.T, l *Limits, callers map[string]*Caller) (call func(path, as string) (int, error), connections *atomic.Int64) {
+// overHTTP2 serves a handler over HTTP/2, and returns a function that makes calls, with how many
+// connections there were.
+func overHTTP2(t *testing.T, l *Limits, handler http.HandlerFunc) (call func(path, as, body string) (int, error), connections *atomic.Int64) {
 	t.Helper()
 	connections = new(atomic.Int64)
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r, ended := l.Connections.Start(r)
 		defer ended()
-		switch c := callers[r.Header.Get("As")]; r.URL.Path {
-		case "/refused":
-			l.refuse(w, r, c, admission.Refusal(errors.New("too many"), 1))
-		case "/denied":
-			l.serveDenied(w, r, c, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTooManyRequests) })
-		}
+		handler(w, r)
 	}))
 	server.Listener = l.Connections.Listen(server.Listener)
 	server.Config.Protocols = new(http.Protocols)
@@ -38,8 +38,8 @@ func refusingServer(t *testing.T, l *Limits, callers map[string]*Caller) (call f
 	t.Cleanup(server.Close)
 	client := &http.Client{Transport: &http.Transport{Protocols: server.Config.Protocols}}
 	t.Cleanup(client.CloseIdleConnections)
-	return func(path, as string) (int, error) {
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL+path, nil)
+	return func(path, as, body string) (int, error) {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL+path, strings.NewReader(body))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -50,6 +50,26 @@ func refusingServer(t *testing.T, l *Limits, callers map[string]*Caller) (call f
 		}
 		return answer.StatusCode, answer.Body.Close()
 	}, connections
+}
+
+// The connection of an agent or a coordinator has other requests than the one that is refused.
+func TestARequestThatIsTooLargeDoesNotEndItsConnectionOfHTTP2(t *testing.T) {
+	limits := &requestLimits{
+		next: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), time: &Timeouts{Body: time.Minute, Write: time.Minute}, largest: func(string) int64 { return 10 },
+		refuse: connect.NewErrorWriter(), code: func(err error) error { return connect.NewError(connect.CodeInvalidArgument, err) },
+	}
+	call, connections := overHTTP2(t, NewLimits(usualLimits()), limits.ServeHTTP)
+	for range 3 {
+		if code, err := call("/", "", "far too much"); err != nil || code != http.StatusBadRequest {
+			t.Errorf("a large request: %d, %v", code, err)
+		}
+		if code, err := call("/", "", "little"); err != nil || code != http.StatusOK {
+			t.Errorf("a small request: %d, %v", code, err)
+		}
+	}
+	if n := connections.Load(); n != 1 {
+		t.Errorf("%d connections; want 1", n)
+	}
 }
 
 // A caller who takes no refusals ends the own connection. If an agent or a coordinator has passed
@@ -82,8 +102,15 @@ func TestConnectionsOfAgentsAndCoordinatorsOutliveTheirCallers(t *testing.T) {
 			if name == "passed on by an agent" { // all callers of its host count together
 				callers["other"].account = admission.Caller{ID: "caller/other", Name: "other"}
 			}
-			call, connections := refusingServer(t, l, callers)
-			if _, err := call("/", "other"); err != nil {
+			call, connections := overHTTP2(t, l, func(w http.ResponseWriter, r *http.Request) {
+				switch c := callers[r.Header.Get("As")]; r.URL.Path {
+				case "/refused":
+					l.refuse(w, r, c, admission.Refusal(errors.New("too many"), time.Second))
+				case "/denied":
+					l.serveDenied(w, r, c, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTooManyRequests) })
+				}
+			})
+			if _, err := call("/", "other", ""); err != nil {
 				t.Fatal(err)
 			}
 			for range maxNameless { // refusals that the caller does not take
@@ -98,10 +125,10 @@ func TestConnectionsOfAgentsAndCoordinatorsOutliveTheirCallers(t *testing.T) {
 			}
 			for _, path := range []string{"/refused", "/denied"} {
 				before := connections.Load()
-				if code, err := call(path, "many"); test.shared && err == nil {
+				if code, err := call(path, "many", ""); test.shared && err == nil {
 					t.Errorf("%s: one refusal too many is answered with %d", path, code)
 				}
-				code, err := call(path, "other")
+				code, err := call(path, "other", "")
 				if kept := connections.Load() == before; kept != test.shared && path == "/refused" {
 					t.Errorf("%s: the connection goes on: %v; want %v", path, kept, test.shared)
 				}

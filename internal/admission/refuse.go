@@ -97,3 +97,12 @@ func Refuse(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	http.Error(w, err.Error(), http.StatusTooManyRequests)
 }
+
+// CloseAfter has an answer end its connection of HTTP/1, if the body of the request is not read to
+// its end: it is not known where the next request would begin. A connection of HTTP/2 goes on. It
+// has other requests, which can be of other callers, and knows where each begins.
+func CloseAfter(answer http.Header, r *http.Request) {
+	if r.ProtoMajor == 1 {
+		answer.Set("Connection", "close")
+	}
+}

@@ -4,25 +4,24 @@
 . "$CASES/lib.sh"
 attacked
 b token create --identities "$WORK/identities.yaml" --out "$TOK/standby" --name standby --role coordinator >/dev/null
-sleep 2 # the coordinator reads the new identity within a second
+cp "$TOK/agent1" "$TOK/agent1-stolen"
+chown trusted "$TOK/standby" "$TOK/agent1-stolen"
 
 # kib PID FIELD: of its status.
 kib() { awk -v field="$2:" '$1 == field {print $2}' "/proc/$1/status"; }
 
-# flood PID ADDRESS MODE CONNECTIONS USER [TOKEN]: it may grow by 150 MiB, and must answer alice.
+# flood PID ADDRESS MODE CONNECTIONS USER [TOKEN]: the process may take 150 MiB more, and must
+# answer alice.
 flood() {
   local pid=$1 address=$2 what="$3 at $2 ${6:-}" idle
   shift
   echo 5 >"/proc/$pid/clear_refs" # the peak begins anew
   idle=$(kib "$pid" VmRSS)
-  as "$4" python3 "$CASES/attacks/rapidreset.py" "$address" "$2" "$3" 4 ${5:+"$TOK/$5"} >"$WORK/flood" &
-  local attack=$!
-  sleep 1.5
-  if [[ $address == "$SOCK" ]]; then
-    as alice timeout 20 python3 "$CASES/attacks/rapidreset-quiet.py" || fault "$what: nobody else is answered"
-  else
-    as alice timeout 20 python3 "$CASES/attacks/rapidreset-quiet.py" alice || fault "$what: nobody else is answered"
-  fi
+  as "$4" python3 "$CASES/attacks/rapidreset.py" "$address" "$2" "$3" 3 ${5:+"$TOK/$5"} >"$WORK/flood" &
+  local attack=$! quiet=alice
+  [[ $address != "$SOCK" ]] || quiet=
+  sleep 1
+  as alice timeout 20 python3 "$CASES/attacks/rapidreset-quiet.py" $quiet || fault "$what: nobody else is answered"
   wait "$attack" || fault "$what: the attack has failed"
   runs "$pid" || fault "$what: it has ended"
   local grown=$((($(kib "$pid" VmHWM) - idle) / 1024))
@@ -30,16 +29,25 @@ flood() {
   ((grown <= 150)) || fault "$what: $grown MiB more than idle, at most 150"
 }
 
+# floodnew MODE CONNECTIONS USER [TOKEN]: at a coordinator that keeps nothing of the flood before.
+floodnew() {
+  kill "$COORDINATOR"
+  ended "$COORDINATOR"
+  coordinator "identities: $WORK/identities.yaml"
+  flood "$COORDINATOR" "$ADDR" "$@"
+}
+
+for mode in reset headers empty cont ping settings window priority malformed left slow large pipeline half; do
+  floodnew "$mode" 900 mallory
+  flood "$AGENT" "$SOCK" "$mode" 100 mallory
+done
+for mode in reset headers left slow pipeline; do
+  floodnew "$mode" 900 mallory mallory
+done
 # What agents and coordinators pass on is of many callers: their connections stay.
-for who in agent1 standby; do
-  chown trusted "$TOK/$who"
-  for mode in reset headers denied empty slow ping settings; do
-    flood "$COORDINATOR" "$ADDR" "$mode" 3 trusted "$who"
+for who in agent1-stolen standby; do
+  for mode in reset headers denied slow ping settings; do
+    floodnew "$mode" 3 trusted "$who"
     grep -q ' 0 connections ended' "$WORK/flood" || fault "$mode with the token of $who: its connections are ended"
   done
-done
-for mode in reset headers empty cont ping settings window priority malformed left slow large pipeline half; do
-  flood "$COORDINATOR" "$ADDR" "$mode" 900 mallory
-  flood "$COORDINATOR" "$ADDR" "$mode" 900 mallory mallory
-  flood "$AGENT" "$SOCK" "$mode" 100 mallory
 done
