@@ -270,7 +270,7 @@ func (s *Server) limited(next http.Handler) http.Handler {
 			admission.Refuse(answer, r, err)
 			return
 		}
-		admission.Started(r.Context()) //nolint:contextcheck // it is the request's
+		admission.LetThrough(r.Context()) //nolint:contextcheck // it is the request's
 		if name := compression(r); name != "" && refuseCompressed(answer, r, name) {
 			return
 		}

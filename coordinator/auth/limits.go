@@ -205,7 +205,9 @@ func (l *Limits) refuse(w http.ResponseWriter, r *http.Request, c *Caller, why e
 		if work := l.Connections.Work(r.Context()); work != nil {
 			work.End() // nothing is done for it
 		}
-		if !c.isShared() {
+		if c.isShared() {
+			admission.LetThrough(r.Context()) // other callers of the connection do not wait for it
+		} else {
 			l.Connections.DelayRefusal(r)
 		}
 		admission.Refuse(w, r, why)
@@ -226,7 +228,7 @@ func (l *Limits) serveDenied(w http.ResponseWriter, r *http.Request, c *Caller, 
 			return
 		}
 		if c.isShared() {
-			admission.Started(r.Context()) // other callers of the connection do not wait for its turn
+			admission.LetThrough(r.Context()) // other callers of the connection do not wait for it
 		}
 		work := l.slotOf(r, l.work, c.account)
 		if work.enter(r.Context()) != nil {
@@ -273,7 +275,7 @@ func (l *Limits) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	work := l.workSlot(c, r)
 	if work != nil {
-		admission.Started(r.Context()) // it takes turns from here on
+		admission.LetThrough(r.Context()) // it takes turns from here on
 	}
 	if work.enter(r.Context()) != nil {
 		return // the caller has gone

@@ -92,7 +92,7 @@ func tell(c chan<- struct{}) {
 // came takes what was read of a connection. With HTTP/2 it returns when the server may handle it.
 func (conn *Connection) came(p []byte) {
 	s := &conn.streams
-	begun := s.scanner.Scan(p)
+	begun, light := s.scanner.Scan(p)
 	if !s.scanner.IsHTTP2() {
 		return
 	}
@@ -106,7 +106,7 @@ func (conn *Connection) came(p []byte) {
 		s.crowded.Store(false)
 	}
 	if caller := conn.counts.Load(); caller.counted() {
-		s.gate.enter(caller.ID, begun)
+		s.gate.enter(caller.ID, begun, light)
 	}
 }
 
@@ -135,6 +135,7 @@ func (conn *Connection) Write(p []byte) (int, error) {
 	conn.writing.Store(time.Now().UnixNano())
 	n, err := conn.Conn.Write(p)
 	conn.writing.Store(0)
+	conn.gate.sent.Add(int64(n))
 	if conn.unsent.Load() {
 		tell(conn.written)
 	}
@@ -210,8 +211,17 @@ func (conn *Connection) state() *tls.ConnectionState {
 
 type startKey struct{}
 
+// start is of one request of HTTP/2.
+type start struct {
+	gate *gate
+	once sync.Once
+	let  atomic.Bool // it was let through
+}
+
+func (s *start) started() { s.once.Do(s.gate.started) }
+
 // Start is Begin for a request as the server has made it. It returns the request with what Started
-// needs.
+// and LetThrough need.
 func (c *Connections) Start(r *http.Request) (with *http.Request, ended func()) {
 	ctx := r.Context()
 	end := c.Begin(ctx)
@@ -225,18 +235,31 @@ func (c *Connections) Start(r *http.Request) (with *http.Request, ended func()) 
 	if r.ProtoMajor != 2 {
 		return r, end
 	}
-	started := sync.OnceFunc(conn.gate.started)
-	return r.WithContext(context.WithValue(ctx, startKey{}, started)), func() {
-		started()
+	s := &start{gate: conn.gate}
+	return r.WithContext(context.WithValue(ctx, startKey{}, s)), func() {
+		if s.let.Load() && ctx.Err() == nil { // the stream was not reset
+			s.gate.answered.Add(1)
+		}
+		s.started()
 		end()
 	}
 }
 
-// Started says that a request is counted, and waits for something, or that it takes no more than a
-// caller may. Then the next stream of its owner may begin.
+// Started says that a request waits for something, or that it takes no more than a caller may. Then
+// the next stream of its owner may begin.
 func Started(ctx context.Context) {
-	if started, ok := ctx.Value(startKey{}).(func()); ok {
-		started()
+	if s, ok := ctx.Value(startKey{}).(*start); ok {
+		s.started()
+	}
+}
+
+// LetThrough is Started for a request that its caller may make, and that is counted. If it is
+// answered, its frames count no longer.
+func LetThrough(ctx context.Context) {
+	if s, ok := ctx.Value(startKey{}).(*start); ok {
+		s.let.Store(true)
+		s.gate.let.Store(true)
+		s.started()
 	}
 }
 

@@ -1,15 +1,22 @@
 package admission
 
 import (
+	"maps"
 	"runtime"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
+
+	"github.com/bursar/bursar/internal/pause"
 )
 
 const (
 	// startsEach is how many streams of one owner may begin at a time, for each processor, before
 	// their requests are counted. Each is a goroutine that can run.
 	startsEach = 8
+	// keptOwners is how many owners are kept before those are forgotten that have no connection.
+	keptOwners = 1024
 	// startTime is how long the next stream waits for the requests of those before it. A stream
 	// whose header breaks the rules of HTTP/2 never becomes a request: after that time, all streams
 	// that have begun are believed to be such.
@@ -27,8 +34,12 @@ const (
 type turns struct {
 	reads, starts int
 
-	mu     sync.Mutex
-	owners map[string]*turnOwner // guarded by mu; by Caller.ID, as long as a connection is theirs
+	mu sync.Mutex
+	// owners are by Caller.ID. One without a connection stays as long as its frames count, so that
+	// they count if it comes again. Guarded by mu.
+	owners map[string]*turnOwner
+	// sweepAt is how many of these are too many. Guarded by mu.
+	sweepAt int
 }
 
 // turnOwner is one caller. It is guarded by the lock of turns.
@@ -36,8 +47,11 @@ type turnOwner struct {
 	id                string
 	connections       int
 	reading, starting int
+	frames            framePace
 	// forgiven counts how often startTime was over, and starting began at 0 again.
 	forgiven int
+	// late does that. Nil: no stream waits.
+	late *time.Timer
 	// Those that wait, in the order in which they came.
 	toRead, toStart []*turnWaiter
 }
@@ -50,7 +64,7 @@ type turnWaiter struct {
 
 func newTurns() *turns {
 	processors := runtime.GOMAXPROCS(0)
-	return &turns{reads: processors, starts: startsEach * processors, owners: make(map[string]*turnOwner)}
+	return &turns{reads: processors, starts: startsEach * processors, owners: make(map[string]*turnOwner), sweepAt: keptOwners}
 }
 
 // gate is the part of one connection. It is guarded by the lock of turns.
@@ -60,8 +74,15 @@ type gate struct {
 	reading  bool       // it has its turn
 	starting int        // of owner's
 	forgiven int        // of owner, when starting was last set
+	spent    int        // frames, before the first request that was let through
+	known    bool       // such a request has come
 	ended    chan struct{}
 	closed   bool
+
+	// What makes frames free, and is not guarded: the requests that were let through and answered,
+	// the bytes sent, and whether a request was let through.
+	answered, sent atomic.Int64
+	let            atomic.Bool
 }
 
 func newGate(t *turns) *gate { return &gate{turns: t, ended: make(chan struct{})} }
@@ -75,6 +96,7 @@ func (g *gate) ownLocked(id string) {
 	g.disownLocked()
 	o := g.turns.owners[id]
 	if o == nil {
+		g.turns.sweepLocked()
 		o = &turnOwner{id: id}
 		g.turns.owners[id] = o
 	}
@@ -93,10 +115,20 @@ func (g *gate) disownLocked() {
 	o.starting -= g.startingLocked()
 	g.starting = 0
 	g.owner = nil
-	if o.connections--; o.connections == 0 {
+	if o.connections--; o.connections == 0 && o.frames.isUnused(time.Now()) {
 		delete(g.turns.owners, o.id)
 	}
 	o.grantStarts(g.turns.starts)
+}
+
+// sweepLocked forgets owners who have no connection any more, if there are many owners.
+func (t *turns) sweepLocked() {
+	if len(t.owners) < t.sweepAt {
+		return
+	}
+	now := time.Now()
+	maps.DeleteFunc(t.owners, func(_ string, o *turnOwner) bool { return o.connections == 0 && o.frames.isUnused(now) })
+	t.sweepAt = max(keptOwners, 2*len(t.owners))
 }
 
 // startingLocked is how many streams of the connection are starting.
@@ -108,8 +140,8 @@ func (g *gate) startingLocked() int {
 }
 
 // enter waits for the turn of a connection of a caller, and for as many streams as begin in what
-// was read.
-func (g *gate) enter(id string, begun int) {
+// was read. Light is how many frames begin in it that may bring nothing.
+func (g *gate) enter(id string, begun, light int) {
 	t := g.turns
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -120,13 +152,43 @@ func (g *gate) enter(id string, begun int) {
 	for range begun {
 		g.startLocked()
 	}
-	if o := g.owner; o != nil {
-		if o.reading >= t.reads {
-			g.awaitLocked(&o.toRead, nil) // who grants it counts it
-			return
-		}
+	o := g.owner
+	if o == nil {
+		return
+	}
+	if o.reading < t.reads {
 		o.reading++
 		g.reading = true
+	} else if !g.awaitLocked(&o.toRead) { // its granter counts it
+		return
+	}
+	if light == 0 {
+		return
+	}
+	g.spent += light
+	g.freeLocked()
+	// It keeps its turn: other connections of the owner wait, too.
+	if sleep := o.frames.take(light, time.Now()); sleep > 0 {
+		t.mu.Unlock()
+		pause.For(sleep, g.ended, nil)
+		t.mu.Lock()
+	}
+}
+
+// freeLocked takes the frames of answered calls out of the count. The frames that begin a
+// connection are free as soon as one call was let through: many agents can come from one address.
+func (g *gate) freeLocked() {
+	free := int(g.answered.Swap(0)) * framesOfCall
+	if sent := g.sent.Load(); sent >= bytesOfFrame {
+		free += int(sent / bytesOfFrame)
+		g.sent.Add(-sent)
+	}
+	if !g.known && g.let.Load() {
+		g.known = true
+		free += min(g.spent, framesOfCall)
+	}
+	if free > 0 && g.owner != nil {
+		g.owner.frames.free(free)
 	}
 }
 
@@ -140,15 +202,26 @@ func (g *gate) startLocked() {
 		g.countStartLocked()
 		return
 	}
-	late := time.NewTimer(startTime)
-	defer late.Stop()
-	if g.awaitLocked(&o.toStart, late.C) || g.closed { // who grants it counts it
+	if o.late == nil {
+		o.late = time.AfterFunc(startTime, func() { t.forgive(o) })
+	}
+	g.awaitLocked(&o.toStart) // its granter counts it
+}
+
+// forgive believes of all streams of an owner that are starting that they never become requests.
+func (t *turns) forgive(o *turnOwner) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	o.late = nil
+	if len(o.toStart) == 0 {
 		return
 	}
 	o.starting = 0
 	o.forgiven++
-	g.countStartLocked()
 	o.grantStarts(t.starts)
+	if len(o.toStart) > 0 {
+		o.late = time.AfterFunc(startTime, func() { t.forgive(o) })
+	}
 }
 
 func (g *gate) countStartLocked() {
@@ -159,16 +232,15 @@ func (g *gate) countStartLocked() {
 	g.owner.starting++
 }
 
-// awaitLocked waits in a list, without the lock, until it is granted, the connection is closed, or
-// it is too late. It reports whether it was granted.
-func (g *gate) awaitLocked(list *[]*turnWaiter, late <-chan time.Time) (granted bool) {
+// awaitLocked waits in a list, without the lock, until it is granted or the connection is closed.
+// It reports whether it was granted.
+func (g *gate) awaitLocked(list *[]*turnWaiter) (granted bool) {
 	w := &turnWaiter{gate: g, granted: make(chan struct{})}
 	*list = append(*list, w)
 	g.turns.mu.Unlock()
 	select {
 	case <-w.granted:
 	case <-g.ended:
-	case <-late:
 	}
 	g.turns.mu.Lock()
 	select {
@@ -176,11 +248,8 @@ func (g *gate) awaitLocked(list *[]*turnWaiter, late <-chan time.Time) (granted 
 		return true
 	default:
 	}
-	for i, other := range *list {
-		if other == w {
-			*list = append((*list)[:i], (*list)[i+1:]...)
-			break
-		}
+	if at := slices.Index(*list, w); at >= 0 {
+		*list = slices.Delete(*list, at, at+1)
 	}
 	return false
 }
@@ -222,6 +291,7 @@ func (g *gate) leaveLocked() {
 func (g *gate) started() {
 	g.turns.mu.Lock()
 	defer g.turns.mu.Unlock()
+	g.freeLocked()
 	if g.startingLocked() == 0 {
 		return
 	}

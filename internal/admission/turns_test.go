@@ -8,10 +8,12 @@ import (
 
 // entered has a connection of a caller read something in which so many streams begin. It returns
 // what says whether it may be handled.
-func entered(g *gate, id string, begun int) (may func() bool) {
+func entered(g *gate, id string, begun int) (may func() bool) { return enteredWith(g, id, begun, begun) }
+
+func enteredWith(g *gate, id string, begun, light int) (may func() bool) {
 	done := make(chan struct{})
 	go func() {
-		g.enter(id, begun)
+		g.enter(id, begun, light)
 		close(done)
 	}()
 	return func() bool {
@@ -112,6 +114,34 @@ func TestStreamsThatNeverBecomeRequestsKeepOthersWaitingForATime(t *testing.T) {
 		proper.close()
 		if n := len(turns.owners); n > 0 {
 			t.Errorf("%d owners are kept without connections", n)
+		}
+	})
+}
+
+// However many connections wait, only so many streams begin in a time that never become requests.
+func TestStreamsThatNeverBecomeRequestsAreForgivenTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		turns := testTurns(100, 2)
+		var may []func() bool
+		gates := make([]*gate, 10)
+		for i := range gates {
+			gates[i] = newGate(turns)
+			may = append(may, entered(gates[i], "mallory", 1))
+		}
+		for periods := range 5 {
+			begun := 0
+			for _, has := range may {
+				if has() {
+					begun++
+				}
+			}
+			if want := 2 * (periods + 1); begun != want {
+				t.Errorf("after %d periods %d streams have begun, want %d", periods, begun, want)
+			}
+			time.Sleep(startTime)
+		}
+		for _, g := range gates {
+			g.close()
 		}
 	})
 }

@@ -10,8 +10,10 @@ const (
 	preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 	// headerBytes is the size of a frame's header (4.1): 24 bits of length, type, flags, stream.
 	headerBytes = 9
-	// headers is the type of the frame that begins a stream (6.2).
-	headers = 0x1
+	// data and headers are types of frames (6.1, 6.2). HEADERS begin a stream.
+	data, headers = 0x0, 0x1
+	// mostPadding is the largest payload of a frame of DATA that brings no data (6.1).
+	mostPadding = 256
 )
 
 // Scanner follows one connection from its first byte. The zero value is ready for use.
@@ -37,8 +39,9 @@ const (
 func (s *Scanner) IsHTTP2() bool { return s.protocol == isHTTP2 }
 
 // Scan takes the next bytes, and returns how many streams begin in them. A stream begins with the
-// end of the header of its first frame.
-func (s *Scanner) Scan(p []byte) (begun int) {
+// end of the header of its first frame. Light is how many frames begin in them that are no DATA, or
+// DATA so short that it may bring nothing.
+func (s *Scanner) Scan(p []byte) (begun, light int) {
 	for s.protocol == unknown && len(p) > 0 {
 		if p[0] != preface[s.seen] {
 			s.protocol = other
@@ -50,7 +53,7 @@ func (s *Scanner) Scan(p []byte) (begun int) {
 		p = p[1:]
 	}
 	if s.protocol != isHTTP2 {
-		return 0
+		return 0, 0
 	}
 	for len(p) > 0 {
 		if skipped := min(uint32(len(p)), s.left); skipped > 0 { //nolint:gosec // a buffer
@@ -68,8 +71,11 @@ func (s *Scanner) Scan(p []byte) (begun int) {
 		if s.begins() {
 			begun++
 		}
+		if s.header[3] != data || s.left <= mostPadding {
+			light++
+		}
 	}
-	return begun
+	return begun, light
 }
 
 // begins takes a whole header of a frame, and reports whether it begins a stream. Trailers come in

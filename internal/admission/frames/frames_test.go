@@ -16,17 +16,20 @@ func write(t rapid.TB, f func(*http2.Framer) error) []byte {
 	return out.Bytes()
 }
 
-// However the bytes are cut, each stream begins once, with the end of its first frame's header.
-func TestStreamsBeginWithTheHeaderOfTheirFirstFrame(t *testing.T) {
+// However the bytes are cut, each stream begins once, with the end of its first frame's header, and
+// each light frame with the end of its own.
+func TestStreamsAndLightFramesBeginWithTheirHeaders(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		all := []byte(http2.ClientPreface)
-		begins := make(map[int]bool) // offsets
+		begins, lights := make(map[int]bool), make(map[int]bool) // offsets
 		stream := uint32(1)
 		for range rapid.IntRange(0, 30).Draw(t, "frames") {
-			payload := make([]byte, rapid.IntRange(0, 40).Draw(t, "payload"))
+			payload := make([]byte, rapid.SampledFrom([]int{0, 1, 40, mostPadding, mostPadding + 1, 500}).Draw(t, "payload"))
+			kind := rapid.IntRange(0, 6).Draw(t, "kind")
+			lights[len(all)+headerBytes] = kind != 2 || len(payload) <= mostPadding
 			old := 1 + 2*rapid.Uint32Range(0, stream/2).Draw(t, "old")
 			all = append(all, write(t, func(f *http2.Framer) error {
-				switch rapid.IntRange(0, 6).Draw(t, "kind") {
+				switch kind {
 				case 0:
 					stream += 2
 					begins[len(all)+headerBytes] = true
@@ -55,14 +58,17 @@ func TestStreamsBeginWithTheHeaderOfTheirFirstFrame(t *testing.T) {
 		var s Scanner
 		for at := 0; at < len(all); {
 			n := min(len(all)-at, rapid.IntRange(1, 60).Draw(t, "piece"))
-			want := 0
+			want, wantLight := 0, 0
 			for end := at + 1; end <= at+n; end++ {
 				if begins[end] {
 					want++
 				}
+				if lights[end] {
+					wantLight++
+				}
 			}
-			if got := s.Scan(all[at : at+n]); got != want {
-				t.Fatalf("bytes %d to %d: %d streams begin, want %d", at, at+n, got, want)
+			if got, light := s.Scan(all[at : at+n]); got != want || light != wantLight {
+				t.Fatalf("bytes %d to %d: %d streams and %d light frames begin, want %d and %d", at, at+n, got, light, want, wantLight)
 			}
 			at += n
 		}
@@ -75,8 +81,8 @@ func TestStreamsBeginWithTheHeaderOfTheirFirstFrame(t *testing.T) {
 func TestOtherProtocolsHaveNoStreams(t *testing.T) {
 	for _, sent := range []string{"GET / HTTP/1.1\r\n\r\n", "\x16\x03\x01", "PRI * HTTP/2.0\r\n\r\nSN\r\n\r\n\x00\x00\x00\x01\x04\x00\x00\x00\x01", "PRI"} {
 		var s Scanner
-		if n := s.Scan([]byte(sent)); n != 0 || s.IsHTTP2() {
-			t.Errorf("%q: %d streams, HTTP/2 %t", sent, n, s.IsHTTP2())
+		if n, light := s.Scan([]byte(sent)); n+light != 0 || s.IsHTTP2() {
+			t.Errorf("%q: %d streams, %d light frames, HTTP/2 %t", sent, n, light, s.IsHTTP2())
 		}
 	}
 }
