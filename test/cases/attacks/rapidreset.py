@@ -4,7 +4,8 @@ Floods a server of HTTP/2, at HOST:PORT or at the path of a Unix socket. MODE:
 
 reset     HEADERS, DATA, RST_STREAM        headers   HEADERS, RST_STREAM
 left      streams that are begun and left  slow      answers that may not be sent
-ping settings window priority              frames of that type
+ping settings window priority              frames of that type, without an end
+deaf      PING, and no answer is read
 empty     DATA without bytes               cont      CONTINUATION without bytes
 large     most of the largest frame        malformed HEADERS without a method
 denied    calls that the caller may not make
@@ -66,29 +67,31 @@ def streams(mode, head, count):
 
 
 def flood(mode, token):
-    """What one connection sends, and whether it stays open when all of that is sent."""
+    """What one connection sends, whether it stays open when all of that is sent, and where in it the
+    connection then begins again (0: it does not)."""
     if mode in ("pipeline", "half"):
         lines = [b"POST " + PATH + b" HTTP/1.1", b"Host: a", b"Content-Type: application/json",
                  b"Authorization: Bearer " + token, b"Content-Length: 2", b"", b"{}"]
         request = b"\r\n".join(lines)
-        return (request[:-20], True) if mode == "half" else (request * 20000, False)
+        return (request[:-20], True, 0) if mode == "half" else (request * 20000, False, 0)
     window = (4).to_bytes(2, "big") + (0).to_bytes(4, "big")
     begin = PREFACE + frame(4, 0, 0, window if mode in ("slow", "denied") else b"")
     head = header(token, DENIED if mode == "denied" else PATH)
     many = 60000
     if mode in ("left", "slow", "denied"):
-        return begin + b"".join(streams(mode, head, 4000)), True
+        return begin + b"".join(streams(mode, head, 4000)), True, 0
     if mode in ("reset", "headers", "empty"):
-        return begin + b"".join(streams(mode, head, 20000)), False
+        return begin + b"".join(streams(mode, head, 20000)), False, 0
     if mode == "cont":
-        return begin + frame(HEADERS, 0, 1, head) + frame(9, 0, 1) * many, False
+        begin += frame(HEADERS, 0, 1, head)
+        return begin + frame(9, 0, 1) * many, True, len(begin)
     if mode == "large":
-        return begin + frame(0x77, 0, 0, bytes((1 << 20) - 1))[:-10], True
+        return begin + frame(0x77, 0, 0, bytes((1 << 20) - 1))[:-10], True, 0
     if mode == "malformed":
-        return begin + b"".join(frame(HEADERS, END_HEADERS | END_STREAM, 2 * i + 1, field(b"x", b"y")) for i in range(many)), False
+        return begin + b"".join(frame(HEADERS, END_HEADERS | END_STREAM, 2 * i + 1, field(b"x", b"y")) for i in range(many)), False, 0
     one = {"ping": frame(6, 0, 0, bytes(8)), "settings": frame(4, 0, 0, (4).to_bytes(2, "big") + (65535).to_bytes(4, "big")),
-           "window": frame(8, 0, 0, (1).to_bytes(4, "big")), "priority": frame(2, 0, 1, bytes(4) + b"\3")}[mode]
-    return begin + one * many, False
+           "window": frame(8, 0, 0, (1).to_bytes(4, "big")), "priority": frame(2, 0, 1, bytes(4) + b"\3")}["ping" if mode == "deaf" else mode]
+    return begin + one * many, True, len(begin)
 
 
 def connect(address):
@@ -105,10 +108,10 @@ def connect(address):
 def main():
     address, mode, connections, seconds = sys.argv[1], sys.argv[2], int(sys.argv[3]), float(sys.argv[4])
     token = open(sys.argv[5], "rb").read().strip() if len(sys.argv) > 5 else b"nobody"
-    data, stays = flood(mode, token)
+    data, stays, again = flood(mode, token)
     data = memoryview(data)
     all_of_them = selectors.DefaultSelector()
-    both = selectors.EVENT_READ | selectors.EVENT_WRITE
+    both = selectors.EVENT_WRITE if mode == "deaf" else selectors.EVENT_READ | selectors.EVENT_WRITE
     sent = ended = 0
     end = time.monotonic() + seconds
 
@@ -141,6 +144,9 @@ def main():
             else:
                 stays_open = stays
             if at[0] < len(data):
+                continue
+            if stays_open and again:
+                at[0] = again
                 continue
             if stays_open:
                 all_of_them.modify(conn, selectors.EVENT_READ, at)
