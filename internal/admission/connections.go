@@ -150,6 +150,7 @@ func OfAddress(address netip.Addr) Caller {
 func (c *Connections) connection(conn net.Conn, caller Caller) *Connection {
 	made := &Connection{Conn: conn, owner: c, caller: caller, streams: newStreams(c.turns)}
 	made.counts.Store(&caller)
+	made.gate.endIfGone = made.endIfGone
 	return made
 }
 

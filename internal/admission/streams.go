@@ -10,7 +10,10 @@ import (
 	"net/http"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/bursar/bursar/internal/admission/frames"
 	"github.com/bursar/bursar/internal/pause"
@@ -50,7 +53,8 @@ func newStreams(t *turns) streams {
 }
 
 // wait ends the turn of the connection, and waits until it may be read again.
-func (s *streams) wait() {
+func (conn *Connection) wait() {
+	s := &conn.streams
 	if !s.scanner.IsHTTP2() {
 		return
 	}
@@ -58,11 +62,14 @@ func (s *streams) wait() {
 	if until := s.paused.Load(); until != 0 {
 		pause.For(min(refusalDelay, time.Duration(until-time.Now().UnixNano())), s.gate.ended, nil)
 		s.paused.CompareAndSwap(until, 0)
+		conn.endIfGone()
 	}
 	if began := s.writing.Load(); began != 0 && time.Duration(time.Now().UnixNano()-began) > writeSlow {
 		s.unsent.Store(true)
 		if s.writing.Load() == began {
-			await(s.written, s.gate.ended, writePause)
+			if !await(s.written, s.gate.ended, writePause) {
+				conn.endIfGone()
+			}
 		}
 		s.unsent.Store(false)
 	}
@@ -100,6 +107,7 @@ func (conn *Connection) came(p []byte) {
 		s.crowded.Store(true)
 		for late := time.Now().Add(roomTime); conn.handlersFull(); {
 			if !await(s.room, s.gate.ended, time.Until(late)) {
+				conn.endIfGone()
 				break
 			}
 		}
@@ -107,6 +115,28 @@ func (conn *Connection) came(p []byte) {
 	}
 	if caller := conn.counts.Load(); caller.counted() {
 		s.gate.enter(caller.ID, begun, light)
+	}
+}
+
+// endIfGone closes a connection whose peer has closed it. As long as bytes from before are not read,
+// the server does not see that.
+func (conn *Connection) endIfGone() {
+	socket, ok := conn.Conn.(syscall.Conn)
+	if !ok {
+		return
+	}
+	raw, err := socket.SyscallConn()
+	if err != nil {
+		return
+	}
+	gone := false
+	err = raw.Control(func(fd uintptr) {
+		state := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLRDHUP}} //nolint:gosec // a descriptor
+		n, err := unix.Poll(state, 0)
+		gone = err == nil && n > 0 && state[0].Revents&(unix.POLLRDHUP|unix.POLLHUP|unix.POLLERR) != 0
+	})
+	if err == nil && gone {
+		conn.end()
 	}
 }
 

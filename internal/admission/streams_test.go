@@ -23,11 +23,12 @@ type stubborn struct {
 	under   atomic.Int64
 	most    atomic.Int64
 	end     chan struct{}
+	closed  chan struct{} // one element for each connection that is closed
 }
 
 func newStubborn(t *testing.T, streams int) *stubborn {
 	t.Helper()
-	s := &stubborn{begun: make(chan struct{}, 4096), end: make(chan struct{})}
+	s := &stubborn{begun: make(chan struct{}, 4096), end: make(chan struct{}), closed: make(chan struct{}, 10)}
 	c := NewConnections(ConnectionLimits{Unknown: 100, Address: 100, Known: 100, Caller: 100, Streams: streams, First: time.Minute, Nameless: time.Minute}, ConnectionOptions{
 		Refused: func() {}, Log: slog.New(slog.DiscardHandler),
 	})
@@ -38,13 +39,20 @@ func newStubborn(t *testing.T, streams int) *stubborn {
 	protocols := new(http.Protocols)
 	protocols.SetUnencryptedHTTP2(true)
 	server := &http.Server{
+		ConnState: func(_ net.Conn, state http.ConnState) {
+			if state == http.StateClosed {
+				s.closed <- struct{}{}
+			}
+		},
 		Protocols: protocols, ConnContext: c.Context, ReadHeaderTimeout: time.Minute, HTTP2: &http.HTTP2Config{MaxConcurrentStreams: streams},
 		Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 			r, ended := c.Start(r)
 			defer ended()
 			now := s.under.Add(1)
 			defer s.under.Add(-1)
-			for most := s.most.Load(); now > most && !s.most.CompareAndSwap(most, now); most = s.most.Load() {
+			most := s.most.Load()
+			for now > most && !s.most.CompareAndSwap(most, now) {
+				most = s.most.Load()
 			}
 			Started(r.Context())
 			s.begun <- struct{}{}
@@ -128,4 +136,33 @@ func TestAStreamThatWasResetCountsUntilItsHandlerHasEnded(t *testing.T) {
 	if most := s.most.Load(); most > streams {
 		t.Errorf("%d handlers at a time, want %d", most, streams)
 	}
+}
+
+// A peer that has gone may have left more than is read. Its handlers end.
+func TestAConnectionThatIsNotReadEndsWithItsPeer(t *testing.T) {
+	const streams, number = 8, 200
+	s := newStubborn(t, streams)
+	conn, err := new(net.Dialer).DialContext(context.Background(), "tcp", s.address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var begin bytes.Buffer
+	begin.WriteString(http2.ClientPreface)
+	if err := http2.NewFramer(&begin, conn).WriteSettings(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.Write(append(begin.Bytes(), resets(t, 0, number)...)); err != nil {
+		t.Fatal(err)
+	}
+	for range streams {
+		<-s.begun
+	}
+	if err := conn.Close(); err != nil {
+		t.Fatal(err)
+	}
+	<-s.closed
+	if len(s.begun) > 1 { // one stream begins after a time if no other ends
+		t.Errorf("%d more streams have begun", len(s.begun))
+	}
+	close(s.end)
 }

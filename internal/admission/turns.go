@@ -21,6 +21,9 @@ const (
 	// whose header breaks the rules of HTTP/2 never becomes a request: after that time, all streams
 	// that have begun are believed to be such.
 	startTime = 100 * time.Millisecond
+	// goneEvery is how often a connection that waits looks whether its peer has gone: nobody reads
+	// its end meanwhile.
+	goneEvery = time.Second
 )
 
 // turns let a few connections of HTTP/2 of one owner be read at a time. Without it, all that one
@@ -78,6 +81,8 @@ type gate struct {
 	known    bool       // such a request has come
 	ended    chan struct{}
 	closed   bool
+	// endIfGone ends the connection if its peer has gone. Nil: that is not known.
+	endIfGone func()
 
 	// What makes frames free, and is not guarded: the requests that were let through and answered,
 	// the bytes sent, and whether a request was let through.
@@ -238,9 +243,19 @@ func (g *gate) awaitLocked(list *[]*turnWaiter) (granted bool) {
 	w := &turnWaiter{gate: g, granted: make(chan struct{})}
 	*list = append(*list, w)
 	g.turns.mu.Unlock()
-	select {
-	case <-w.granted:
-	case <-g.ended:
+	look := time.NewTicker(goneEvery)
+	defer look.Stop()
+	for waits := true; waits; {
+		select {
+		case <-w.granted:
+			waits = false
+		case <-g.ended:
+			waits = false
+		case <-look.C:
+			if g.endIfGone != nil {
+				g.endIfGone()
+			}
+		}
 	}
 	g.turns.mu.Lock()
 	select {

@@ -8,7 +8,9 @@ import (
 
 // entered has a connection of a caller read something in which so many streams begin. It returns
 // what says whether it may be handled.
-func entered(g *gate, id string, begun int) (may func() bool) { return enteredWith(g, id, begun, begun) }
+func entered(g *gate, id string, begun int) (may func() bool) {
+	return enteredWith(g, id, begun, begun)
+}
 
 func enteredWith(g *gate, id string, begun, light int) (may func() bool) {
 	done := make(chan struct{})

@@ -84,7 +84,7 @@ func (s *Scanner) begins() bool {
 	first := binary.BigEndian.Uint32(s.header[:])
 	s.left = first >> 8
 	stream := binary.BigEndian.Uint32(s.header[headerBytes-4:]) &^ (1 << 31)
-	if kind := byte(first); kind != headers || stream <= s.last {
+	if s.header[3] != headers || stream <= s.last {
 		return false
 	}
 	s.last = stream
