@@ -118,8 +118,8 @@ func (conn *Connection) came(p []byte) {
 	}
 }
 
-// endIfGone closes a connection whose peer has closed it. As long as bytes from before are not read,
-// the server does not see that.
+// endIfGone closes a connection whose peer has closed it. The server sees that only once it has
+// read all bytes from before.
 func (conn *Connection) endIfGone() {
 	socket, ok := conn.Conn.(syscall.Conn)
 	if !ok {

@@ -11,10 +11,11 @@ chown trusted "$TOK/standby" "$TOK/agent1-stolen"
 kib() { awk -v field="$2:" '$1 == field {print $2}' "/proc/$1/status"; }
 
 # flood PID ADDRESS MODE CONNECTIONS USER [TOKEN]: the process may take 150 MiB more, and must
-# answer alice. Answers that nobody takes may take more: one caller may have 5,120 of them.
+# answer alice. Calls without an end, and answers that nobody takes, may take more: one caller may
+# have 5,120 of them.
 flood() {
   local pid=$1 address=$2 what="$3 at $2 ${6:-}" most=150 idle
-  [[ $3 != slow ]] || most=250
+  [[ $3 != slow && $3 != left ]] || most=250
   shift
   echo 5 >"/proc/$pid/clear_refs" # the peak begins anew
   idle=$(kib "$pid" VmRSS)
