@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/bursar/bursar/internal/admission"
+	"github.com/bursar/bursar/internal/subuid"
 )
 
 // broken is a body that its sender gives up.
@@ -81,7 +82,7 @@ func TestABodyThatIsGivenUpDoesNotEndItsConnectionOfHTTP2(t *testing.T) {
 func TestCallersOverLoopbackCountByUser(t *testing.T) {
 	s := newServer(http.NotFoundHandler())
 	owners := map[uint16]uint32{1: stranger, 2: stranger, 3: honest}
-	s.Peers.owner = digits
+	s.Peers.charged = func(uint32, bool, subuid.Names) (string, bool) { return "", false }
 	s.Peers.dialer = func(remote, _ netip.AddrPort) (uint32, error) {
 		if uid, known := owners[remote.Port()]; known {
 			return uid, nil

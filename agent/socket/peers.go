@@ -147,7 +147,7 @@ func newPeers(hostID string, self uint32, trusted []string) *Peers {
 	return &Peers{
 		hostID: hostID, self: self, trusted: trusted, lookup: users.NameOf, inFile: users.NameOfFile, uidOf: users.UIDOf, charged: ranges.Charged,
 		dialer: sockdiag.Owner,
-		known: make(map[uint32]known), lookups: make(map[uint32]chan struct{}), owners: make(map[uint32]admission.Caller),
+		known:  make(map[uint32]known), lookups: make(map[uint32]chan struct{}), owners: make(map[uint32]admission.Caller),
 		paces: make(map[string]*rate.Limiter),
 	}
 }
