@@ -299,6 +299,9 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	group.Go(func() error { return a.countables.loop(ctx) })
 	group.Go(func() error { return a.trusted.run(ctx) })
 	err = group.Wait()
+	if err == nil {
+		a.leave()
+	}
 	a.unwatch()
 	a.running.Wait()
 	return err

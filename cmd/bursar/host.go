@@ -26,17 +26,27 @@ failure.`,
 
 func (c *cli) hostCordonCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:               "cordon ID…",
-		Short:             "No new engines on this host; what runs goes on",
-		Long:              "Cordon keeps new engines off a host. What runs there goes on.",
-		Example:           `  bursar host cordon vm-1 vm-2 --reason "new kernel"`,
+		Use:   "cordon ID…",
+		Short: "No new engines on this host; what runs goes on",
+		Long: `Cordon keeps new engines off a host. What runs there goes on. With --for it ends
+by itself; time in which no coordinator leads does not count.`,
+		Example: `  bursar host cordon vm-1 vm-2 --reason "new kernel"
+  bursar host cordon vm-1 --for 2h`,
 		Args:              atLeastOne,
 		ValidArgsFunction: c.offerHosts,
 	}
 	reason := cmd.Flags().String("reason", "", "why, for those who look at the host")
+	length := newDuration(cmd.Flags(), 0, "for", "after this the cordon ends by itself, such as 2h")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		req := &bursarv1.CordonRequest{Reason: *reason}
+		if cmd.Flags().Changed("for") {
+			if err := withinBounds("--for", *length, &bursarv1.CordonRequest{}, "length"); err != nil {
+				return err
+			}
+			req.Length = durationpb.New(*length)
+		}
 		return c.onHosts(cmd, args, func(ctx context.Context, cl *client.Client, id string) (*bursarv1.Host, error) {
-			res, err := cl.Hosts().Cordon(ctx, &bursarv1.CordonRequest{HostId: id, Reason: *reason})
+			res, err := cl.Hosts().Cordon(ctx, &bursarv1.CordonRequest{HostId: id, Reason: req.GetReason(), Length: req.GetLength()})
 			return res.GetHost(), err
 		})
 	}

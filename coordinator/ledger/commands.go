@@ -20,6 +20,8 @@ type Config struct {
 	// Terms says what the settings of a provider say of requests for its cluster; nil: nothing. It
 	// must be the same at each coordinator.
 	Terms func(ProviderRecord) Terms
+	// JoinCordoned makes hosts that are new to the ledger join cordoned. Default false.
+	JoinCordoned bool
 	// ReservationTTL is how long a grant lasts without Confirm, counted from when it is durable,
 	// if the request does not say. Default 2 min.
 	ReservationTTL time.Duration
@@ -208,6 +210,10 @@ type HostRecord struct {
 	StopTime Instant
 	// MachineID and PIDNamespace are those of its agent; empty: not known.
 	MachineID, PIDNamespace string
+	// CordonedUntil is when the cordon ends by itself; zero: it does not.
+	CordonedUntil Instant
+	// Left says that its agent has ended in order, and that none has registered the host since.
+	Left bool
 }
 
 // HostInfo is a host with its account and measurements, for readers.
@@ -270,7 +276,12 @@ type Snapshot struct {
 	Revision uint64
 	LastID   ID
 	// Time is the latest known time of the ledger. Zero: only the times in the rows are known.
-	Time        Instant
+	Time Instant
+	// Latest is the latest known time of all, with those in the rows; zero: not known. From then to
+	// now no coordinator led.
+	Latest Instant
+	// Outages is the text of the Outages that the store knows.
+	Outages     string
 	Allocations []Allocation // live ones
 	Hosts       []HostRecord
 	Quotas      []Quota // of every source
@@ -303,6 +314,8 @@ type Changes struct {
 	LastID   ID
 	// Time is the ledger's time after the batch.
 	Time Instant
+	// Outages is the text of all Outages if they have changed; empty: they have not.
+	Outages string
 	// Transitions are the allocations after each transition. The last one of an id is its row.
 	Transitions   []Allocation
 	Hosts         []HostRecord

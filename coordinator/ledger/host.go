@@ -60,12 +60,14 @@ func (h *host) headroom() int64 { return h.live - h.promised }
 // may.
 func (h *host) unschedulable() (note Note, why string) {
 	switch {
+	case h.Left && (h.state == Healthy || h.state == Suspect):
+		return NoteHealth, "its agent has ended"
 	case h.state != Healthy:
 		return NoteHealth, h.state.String()
 	case h.Draining:
 		return NoteDraining, withReason("draining", h.MutedReason())
 	case h.Cordoned:
-		return NoteCordoned, withReason("cordoned", h.Reason)
+		return NoteCordoned, withReason("cordoned", h.MutedReason())
 	case h.needFull:
 		return NoteUnknown, "its agent has not reported all its engines yet"
 	case !h.measured:
@@ -84,7 +86,7 @@ func (h *host) unschedulable() (note Note, why string) {
 // what runs there. It does so at once after it has registered.
 func (l *Ledger) awaits(h *host) bool {
 	unheard := h.state == Returning || h.state == Healthy && h.needFull && l.now < l.hostsBack
-	return unheard && !h.Cordoned && !h.Draining
+	return unheard && !h.Cordoned && !h.Draining && !h.Left
 }
 
 // awaitsOneFor reports whether a host that a request may go to is awaited.
@@ -97,17 +99,22 @@ func (l *Ledger) awaitsOneFor(e *entry) bool {
 	return false
 }
 
-// MutedReason is why operators keep new engines off the host, in their words, and when the engines
-// there are stopped.
+// MutedReason is why operators keep new engines off the host, in their words, and when that ends or
+// the engines there are stopped.
 func (r *HostRecord) MutedReason() string {
-	if r.StopTime == 0 {
+	var ends string
+	switch {
+	case r.StopTime != 0:
+		ends = "deadline for its engines: " + r.StopTime.Time().UTC().Format(time.RFC3339)
+	case r.CordonedUntil != 0:
+		ends = "until " + r.CordonedUntil.Time().UTC().Format(time.RFC3339)
+	default:
 		return r.Reason
 	}
-	stop := "deadline for its engines: " + r.StopTime.Time().UTC().Format(time.RFC3339)
 	if r.Reason == "" {
-		return stop
+		return ends
 	}
-	return r.Reason + "; " + stop
+	return r.Reason + "; " + ends
 }
 
 func withReason(what, reason string) string {
@@ -278,6 +285,7 @@ func known(most int64) int64 {
 // removeHost removes a host, on which nothing is left, from the tables.
 func (l *Ledger) removeHost(h *host) {
 	l.timers.set(&h.timer, 0)
+	delete(l.timed, h)
 	if c := h.account.claim; c != nil {
 		l.endClaim(c.entry)
 		l.setEntryTimer(c.entry)

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"slices"
 	"time"
 
 	"github.com/bursar/bursar/resource"
@@ -32,7 +33,11 @@ func (l *Ledger) Register(now Instant, c RegisterCommand) (time.Duration, error)
 	}
 	isNew := h == nil
 	if isNew {
-		h = l.addHost(HostRecord{ID: c.HostID, Registered: l.now})
+		r := HostRecord{ID: c.HostID, Registered: l.now, Cordoned: l.cfg.JoinCordoned}
+		if r.Cordoned {
+			r.Reason = "new hosts join cordoned (joinCordoned)"
+		}
+		h = l.addHost(r)
 	}
 	reshaped := isNew || !h.Labels.Equal(c.Labels) || !h.Capacity.Equal(c.Capacity) || !h.Protected.Equal(c.Protected)
 	if c.Incarnation > h.Incarnation {
@@ -41,7 +46,7 @@ func (l *Ledger) Register(now Instant, c RegisterCommand) (time.Duration, error)
 	h.Address, h.Labels, h.Incarnation, h.Version = validText(c.Address), c.Labels, c.Incarnation, validText(c.Version)
 	h.BootID, h.MachineID, h.PIDNamespace = validText(c.BootID), validText(c.MachineID), validText(c.PIDNamespace)
 	l.updateMachine(h, false)
-	h.Lost = false
+	h.Lost, h.Left = false, false
 	h.cutLabels, h.cutCapacity = c.CutLabels, c.CutCapacity
 	if !h.Capacity.Equal(c.Capacity) || !h.Protected.Equal(c.Protected) {
 		l.setCapacity(h, c.Capacity, c.Protected)
@@ -68,8 +73,14 @@ func (h *host) isReturning() {
 	h.needFull = true
 }
 
-// setHostTimer sets the host's timer to when it becomes suspect, unmeasured or lost.
+// setHostTimer sets the host's timer to when it becomes suspect, unmeasured or lost, or when what
+// an operator has ordered for a time ends.
 func (l *Ledger) setHostTimer(h *host) {
+	if h.StopTime > l.now || h.CordonedUntil > l.now {
+		l.timed[h] = struct{}{}
+	} else {
+		delete(l.timed, h)
+	}
 	patience := time.Duration(l.cfg.SuspectAfter) * l.Interval()
 	switch h.state {
 	case Healthy, Returning:
@@ -81,15 +92,17 @@ func (l *Ledger) setHostTimer(h *host) {
 	case Suspect:
 		l.timers.set(&h.timer, l.orStop(h, h.lastSync.Add(l.cfg.LostAfter)))
 	case LostHost:
-		l.timers.set(&h.timer, 0)
+		l.timers.set(&h.timer, h.CordonedUntil)
 	}
 }
 
 // orStop is the earlier of due and the time when the engines of the host are stopped. If that time
 // is past, they were stopped, or will be when the host next reports.
 func (l *Ledger) orStop(h *host, due Instant) Instant {
-	if h.StopTime > l.now {
-		return min(due, h.StopTime)
+	for _, at := range [...]Instant{h.StopTime, h.CordonedUntil} {
+		if at > l.now {
+			due = min(due, at)
+		}
 	}
 	return due
 }
@@ -98,7 +111,9 @@ func (l *Ledger) orStop(h *host, due Instant) Instant {
 func (l *Ledger) hostDue(h *host) {
 	patience := time.Duration(l.cfg.SuspectAfter) * l.Interval()
 	l.stopDrained(h)
+	l.endCordon(h)
 	switch {
+	case h.state == LostHost: // its cordon has ended
 	case h.state == Suspect:
 		if h.lastSync.Add(l.cfg.LostAfter) <= l.now {
 			l.markLost(h)
@@ -112,10 +127,15 @@ func (l *Ledger) hostDue(h *host) {
 	l.updatePlacer(h)
 }
 
-// markLost ends the allocations of a host that was silent for too long: they become lost.
+// markLost ends the allocations of a host that was silent for too long: they become lost, except
+// those of which clusters say when they have ended.
 func (l *Ledger) markLost(h *host) {
 	h.state, h.Lost, h.measured = LostHost, true, false
-	l.endAll(h, "host "+h.ID+" stopped reporting")
+	for _, e := range slices.Backward(h.entries) { // ending an entry moves only those after it
+		if !l.livesElsewhere(e) {
+			l.end(e, Lost, "host "+h.ID+" stopped reporting")
+		}
+	}
 	l.recordHost(h)
 }
 
@@ -159,22 +179,28 @@ func (l *Ledger) host(id string) (*host, error) {
 
 // Cordon stops new grants on a host; engines there go on. The error is a *NotFoundError.
 func (l *Ledger) Cordon(now Instant, hostID, reason string) (HostInfo, error) {
-	return l.setCordon(now, hostID, reason, true, false, nil)
+	return l.CordonFor(now, hostID, reason, 0)
+}
+
+// CordonFor is Cordon for a time after which it ends by itself; zero: it does not. The error is a
+// *NotFoundError.
+func (l *Ledger) CordonFor(now Instant, hostID, reason string, length time.Duration) (HostInfo, error) {
+	return l.setCordon(now, hostID, reason, true, false, nil, length)
 }
 
 // Drain cordons a host and tells its agent. Engines that are left after the deadline are stopped;
 // nil: they end by themselves. The error is a
 // *NotFoundError.
 func (l *Ledger) Drain(now Instant, hostID, reason string, deadline *time.Duration) (HostInfo, error) {
-	return l.setCordon(now, hostID, reason, true, true, deadline)
+	return l.setCordon(now, hostID, reason, true, true, deadline, 0)
 }
 
 // Uncordon ends a cordon or a drain. The error is a *NotFoundError.
 func (l *Ledger) Uncordon(now Instant, hostID string) (HostInfo, error) {
-	return l.setCordon(now, hostID, "", false, false, nil)
+	return l.setCordon(now, hostID, "", false, false, nil, 0)
 }
 
-func (l *Ledger) setCordon(now Instant, hostID, reason string, cordoned, draining bool, deadline *time.Duration) (HostInfo, error) {
+func (l *Ledger) setCordon(now Instant, hostID, reason string, cordoned, draining bool, deadline *time.Duration, length time.Duration) (HostInfo, error) {
 	l.begin(now)
 	h, err := l.host(hostID)
 	if err != nil {
@@ -184,8 +210,12 @@ func (l *Ledger) setCordon(now Instant, hostID, reason string, cordoned, drainin
 		reason = h.Reason // who gives none does not take back another's
 	}
 	h.Cordoned, h.Draining, h.Reason, h.StopTime = cordoned, draining, validText(reason), 0
+	h.Left = h.Left && cordoned // who uncordons a host wants it to take engines
 	if deadline != nil {
 		h.StopTime = l.now.Add(*deadline)
+	}
+	if h.CordonedUntil = 0; length > 0 {
+		h.CordonedUntil = later(l.now, length)
 	}
 	l.recordHost(h)
 	l.stopDrained(h)
@@ -194,6 +224,17 @@ func (l *Ledger) setCordon(now Instant, hostID, reason string, cordoned, drainin
 	l.freed(&h.account)
 	l.grantWaiting()
 	return l.hostInfo(h), nil
+}
+
+// endCordon ends a cordon that was to end by now. Its caller updates the Placer and grants what
+// waits.
+func (l *Ledger) endCordon(h *host) {
+	if h.CordonedUntil == 0 || h.CordonedUntil > l.now {
+		return
+	}
+	h.Cordoned, h.Reason, h.CordonedUntil = false, "", 0
+	l.recordHost(h)
+	l.freed(&h.account)
 }
 
 // resetPromises adds up again what the allocations of the host may still use.

@@ -249,7 +249,7 @@ func (m *machine) advanceTo(t *rapid.T, now ledger.Instant) {
 		add(ledger.Expired, waits && r.WaitDeadline <= now)
 		add(ledger.Canceled, waits && !r.present() && r.detached.Add(callerGrace) <= now)
 		add(ledger.Expired, !waits && r.Expires != 0 && r.Expires <= now)
-		add(ledger.Lost, !waits && m.model.hosts[r.HostID].lost)
+		add(ledger.Lost, !waits && m.model.hosts[r.HostID].lost && !m.model.livesElsewhere(r))
 		if h := m.model.hosts[r.HostID]; !waits && before < h.stopAt && h.stopAt <= now && !r.Stopping {
 			s := m.standingOf(h)[id]
 			stopped[id] = s
@@ -324,4 +324,17 @@ func (m *machine) settleDown(t *rapid.T) {
 			t.Fatalf("invariant 7: %s waits for more than an hour", r.ID)
 		}
 	}
+}
+
+// livesElsewhere reports whether configured clusters say when an engine has ended.
+func (m *model) livesElsewhere(r *modelRow) bool {
+	if r.State != ledger.Active || r.Process.PID != 0 || r.Lease != 0 || len(r.ApplicationIDs) == 0 || len(r.Entitled.External) == 0 {
+		return false
+	}
+	for _, part := range r.Entitled.External {
+		if c := m.clusters[ledger.ClusterName{Kind: part.Kind, Cluster: part.Cluster}]; c == nil || !c.configured {
+			return false
+		}
+	}
+	return true
 }

@@ -212,6 +212,7 @@ func HostMessage(h *ledger.HostInfo) *bursarv1.Host {
 		EnginesMeasured: VectorMessage(h.Engines), Stranger: h.Stranger,
 		Machine: machineText(&h.HostRecord), SameMachine: h.SameMachine, Reservations: int64(h.Reservations),
 		Unaccepted: int64(h.Unaccepted), Cut: h.Cut,
+		AgentEnded: h.Left, CordonedUntil: TimeMessage(h.CordonedUntil),
 	}
 }
 
