@@ -292,16 +292,19 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	group.Go(func() error { return a.socket.Serve(ctx) })
 	group.Go(func() error { return a.measureLoop(ctx) })
 	group.Go(func() error { return a.cgroups.Loop(ctx) })
-	group.Go(func() error { return a.syncLoop(ctx) })
+	group.Go(func() error {
+		err := a.syncLoop(ctx)
+		if !errors.Is(err, ErrReplaced) {
+			a.leave()
+		}
+		return err
+	})
 	group.Go(func() error { return a.saveLoop(ctx) })
 	group.Go(func() error { return a.leaderWatch(ctx) })
 	group.Go(func() error { return a.waits.run(ctx) })
 	group.Go(func() error { return a.countables.loop(ctx) })
 	group.Go(func() error { return a.trusted.run(ctx) })
 	err = group.Wait()
-	if err == nil {
-		a.leave()
-	}
 	a.unwatch()
 	a.running.Wait()
 	return err

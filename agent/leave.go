@@ -8,12 +8,17 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// goodbyeTimeout bounds how long an agent that ends tries to say so. Without its word, the
-// coordinator finds out after three intervals.
-const goodbyeTimeout = 2 * time.Second
+// An agent that ends spends at most partingTimeout on its last report. If the report before has
+// failed, its coordinator is probably not there, and the agent spends at most partingUnheard. Without
+// the last report, the coordinator finds out after three intervals.
+const (
+	partingTimeout = time.Second
+	partingUnheard = 200 * time.Millisecond
+)
 
 // leave tells the coordinator that this agent ends in order: its host gets no new grants until an
-// agent registers it again. It is called after the loops have ended.
+// agent registers it again. The sync loop has ended when it is called. The socket ends its calls
+// meanwhile.
 func (a *Agent) leave() {
 	select {
 	case <-a.ready:
@@ -23,7 +28,11 @@ func (a *Agent) leave() {
 	if a.stranger.Load() != nil {
 		return // the host is another agent's
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), goodbyeTimeout)
+	timeout := partingTimeout
+	if a.unsynced.Load() {
+		timeout = partingUnheard
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	// A new leader wants to hear everything first.
 	for range 2 {

@@ -56,12 +56,19 @@ type host struct {
 // promised too much.
 func (h *host) headroom() int64 { return h.live - h.promised }
 
+// agentEnded is why a host takes no engines whose agent has ended in order.
+const agentEnded = "its agent has ended"
+
 // unschedulable says why no new grant may go there, as a note and in words; both are empty if one
 // may.
 func (h *host) unschedulable() (note Note, why string) {
 	switch {
-	case h.Left && (h.state == Healthy || h.state == Suspect):
-		return NoteHealth, "its agent has ended"
+	case h.Left && h.Draining:
+		return NoteHealth, agentEnded + "; " + withReason("draining", h.MutedReason())
+	case h.Left && h.Cordoned:
+		return NoteHealth, agentEnded + "; " + withReason("cordoned", h.MutedReason())
+	case h.Left:
+		return NoteHealth, agentEnded
 	case h.state != Healthy:
 		return NoteHealth, h.state.String()
 	case h.Draining:

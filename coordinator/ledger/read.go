@@ -124,7 +124,10 @@ type Counts struct {
 	OverUsers     int
 	OverUse       map[OverUseKind]int
 	HostsRefusing int // of the healthy hosts
-	CallersFull   int // see FullCallers
+	// HostsCordoned and HostsDraining are hosts that operators keep new engines off; a host that
+	// drains counts as draining alone. HostsEnded are hosts whose agents have ended in order.
+	HostsCordoned, HostsDraining, HostsEnded int
+	CallersFull                              int // see FullCallers
 	// Held is how many accounts are held for requests that have waited too long, and HeldIdle what
 	// is free on hosts and kept for them.
 	Held     map[Kind]int
@@ -142,6 +145,15 @@ func (l *Ledger) Counts() Counts {
 		c.Unaccepted += h.unaccepted
 		if len(h.cutCapacity)+len(h.cutLabels) > 0 {
 			c.HostsCut++
+		}
+		switch {
+		case h.Draining:
+			c.HostsDraining++
+		case h.Cordoned:
+			c.HostsCordoned++
+		}
+		if h.Left {
+			c.HostsEnded++
 		}
 		switch h.state {
 		case Healthy:

@@ -237,7 +237,7 @@ func HostRecordMessage(r *ledger.HostRecord) *bursarv1.Host {
 			Limit: VectorMessage(r.Capacity), Protected: VectorMessage(r.Protected),
 		},
 		RegisterTime: TimeMessage(r.Registered), Version: r.Version, Revision: r.Revision, UnavailableReason: r.MutedReason(),
-		Machine: machineText(r),
+		Machine: machineText(r), AgentEnded: r.Left, CordonedUntil: TimeMessage(r.CordonedUntil),
 	}
 	if r.Lost {
 		m.State = bursarv1.HostState_HOST_STATE_LOST
