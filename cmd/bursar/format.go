@@ -260,7 +260,7 @@ func protectedNotes(a *bursarv1.Account) (notes []string) {
 // withLocalDeadline writes the time at the end of the reason of a drain or a cordon as other times
 // are written.
 func withLocalDeadline(reason string) string {
-	for _, before := range []string{"deadline for its engines: ", "until "} {
+	for _, before := range []string{"deadline for its engines: ", "ends by itself: "} {
 		if i := strings.LastIndex(reason, before); i >= 0 {
 			if t, err := time.Parse(time.RFC3339, reason[i+len(before):]); err == nil {
 				return reason[:i+len(before)] + local(t).Format(time.DateTime)

@@ -114,7 +114,7 @@ func (r *HostRecord) MutedReason() string {
 	case r.StopTime != 0:
 		ends = "deadline for its engines: " + r.StopTime.Time().UTC().Format(time.RFC3339)
 	case r.CordonedUntil != 0:
-		ends = "until " + r.CordonedUntil.Time().UTC().Format(time.RFC3339)
+		ends = "ends by itself: " + r.CordonedUntil.Time().UTC().Format(time.RFC3339)
 	default:
 		return r.Reason
 	}
