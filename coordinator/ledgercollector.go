@@ -102,7 +102,7 @@ func (c *ledgerCollector) collectCounts(out chan<- prometheus.Metric, counts led
 	}
 	for state, n := range map[ledger.HostState]int{
 		ledger.Healthy: counts.HostsHealthy, ledger.Suspect: counts.HostsSuspect,
-		ledger.LostHost: counts.HostsLost, ledger.Returning: counts.HostsReturning,
+		ledger.LostHost: counts.HostsLost, ledger.Returning: counts.HostsReturning, ledger.ExpectedHost: counts.HostsExpected,
 	} {
 		gauge(c.hosts, float64(n), state.String())
 	}

@@ -235,7 +235,7 @@ func unavailableText(h *bursarv1.Host, now time.Time) string {
 		return "its agent does not report"
 	case bursarv1.HostState_HOST_STATE_RETURNING:
 		return "its agent has not reported to this leader yet"
-	case bursarv1.HostState_HOST_STATE_UNSPECIFIED, bursarv1.HostState_HOST_STATE_HEALTHY:
+	case bursarv1.HostState_HOST_STATE_UNSPECIFIED, bursarv1.HostState_HOST_STATE_HEALTHY, bursarv1.HostState_HOST_STATE_EXPECTED:
 	}
 	return withLocalDeadline(h.GetUnavailableReason())
 }

@@ -173,6 +173,9 @@ const (
 	Suspect             // missed reports: no new grants
 	LostHost            // silent for so long that its allocations became lost
 	Returning           // known from the store; it has not reported since the load
+	// ExpectedHost is the state of a name that an operator has cordoned, and that no agent has
+	// registered yet.
+	ExpectedHost
 )
 
 func (s HostState) String() string {
@@ -185,6 +188,8 @@ func (s HostState) String() string {
 		return "lost"
 	case Returning:
 		return "returning"
+	case ExpectedHost:
+		return "expected"
 	default:
 		return "unknown"
 	}
@@ -212,6 +217,9 @@ type HostRecord struct {
 	MachineID, PIDNamespace string
 	// CordonedUntil is when the cordon ends by itself; zero: it does not.
 	CordonedUntil Instant
+	// Expected says that an operator has given orders for the name before an agent has registered
+	// it. There is no host yet.
+	Expected bool
 	// Left says that its agent has ended in order, and that none has registered the host since.
 	Left bool
 }

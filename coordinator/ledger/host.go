@@ -292,7 +292,7 @@ func known(most int64) int64 {
 // removeHost removes a host, on which nothing is left, from the tables.
 func (l *Ledger) removeHost(h *host) {
 	l.timers.set(&h.timer, 0)
-	delete(l.timed, h)
+	delete(l.timed, &h.timer)
 	if c := h.account.claim; c != nil {
 		l.endClaim(c.entry)
 		l.setEntryTimer(c.entry)
@@ -307,19 +307,26 @@ func (l *Ledger) removeHost(h *host) {
 		l.hostOrder = slices.Delete(l.hostOrder, at, at+1)
 	}
 	l.limitClaimedHosts()
+	l.recordRemoved(h.ID)
+}
+
+// recordRemoved has the store delete the row of a host.
+func (l *Ledger) recordRemoved(id string) {
 	l.revision++
-	l.changes.Hosts = slices.DeleteFunc(l.changes.Hosts, func(r HostRecord) bool { return r.ID == h.ID })
-	l.changes.HostsRemoved = append(l.changes.HostsRemoved, h.ID)
-	l.stampNamed(&l.changes.HostStamps, h.ID)
+	l.changes.Hosts = slices.DeleteFunc(l.changes.Hosts, func(r HostRecord) bool { return r.ID == id })
+	l.changes.HostsRemoved = append(l.changes.HostsRemoved, id)
+	l.stampNamed(&l.changes.HostStamps, id)
 }
 
 // recordHost gives the host a new revision and hands its durable part to the store.
-func (l *Ledger) recordHost(h *host) {
+func (l *Ledger) recordHost(h *host) { l.recordRow(&h.HostRecord) }
+
+func (l *Ledger) recordRow(r *HostRecord) {
 	l.revision++
-	h.Revision = l.revision
+	r.Revision = l.revision
 	l.stampRevision()
-	l.changes.HostsRemoved = slices.DeleteFunc(l.changes.HostsRemoved, func(id string) bool { return id == h.ID })
-	l.changes.Hosts = append(l.changes.Hosts, h.HostRecord)
+	l.changes.HostsRemoved = slices.DeleteFunc(l.changes.HostsRemoved, func(id string) bool { return id == r.ID })
+	l.changes.Hosts = append(l.changes.Hosts, *r)
 }
 
 // Interval is the time between two reports of a host: longer for more hosts, so that all together

@@ -33,11 +33,7 @@ func (l *Ledger) Register(now Instant, c RegisterCommand) (time.Duration, error)
 	}
 	isNew := h == nil
 	if isNew {
-		r := HostRecord{ID: c.HostID, Registered: l.now, Cordoned: l.cfg.JoinCordoned}
-		if r.Cordoned {
-			r.Reason = "new hosts join cordoned (joinCordoned)"
-		}
-		h = l.addHost(r)
+		h = l.addHost(l.newHost(c.HostID))
 	}
 	reshaped := isNew || !h.Labels.Equal(c.Labels) || !h.Capacity.Equal(c.Capacity) || !h.Protected.Equal(c.Protected)
 	if c.Incarnation > h.Incarnation {
@@ -77,9 +73,9 @@ func (h *host) isReturning() {
 // an operator has ordered for a time ends.
 func (l *Ledger) setHostTimer(h *host) {
 	if h.StopTime > l.now || h.CordonedUntil > l.now {
-		l.timed[h] = struct{}{}
+		l.timed[&h.timer] = struct{}{}
 	} else {
-		delete(l.timed, h)
+		delete(l.timed, &h.timer)
 	}
 	patience := time.Duration(l.cfg.SuspectAfter) * l.Interval()
 	switch h.state {
@@ -146,11 +142,14 @@ func (l *Ledger) endAll(h *host, reason string) {
 }
 
 // Deregister removes a host. With live allocations it is refused unless forced; then they become
-// lost. Requests that wait for this very host are canceled.
+// lost. Requests that wait for this very host are canceled. Of an expected host it ends the orders.
 //
 // Errors: *NotFoundError, *StateError.
 func (l *Ledger) Deregister(now Instant, hostID string, force bool) error {
 	l.begin(now)
+	if _, found := l.forgetExpected(hostID); found {
+		return nil
+	}
 	h, err := l.host(hostID)
 	if err != nil {
 		return err
@@ -177,46 +176,60 @@ func (l *Ledger) host(id string) (*host, error) {
 	return nil, &NotFoundError{What: "host", ID: id}
 }
 
-// Cordon stops new grants on a host; engines there go on. The error is a *NotFoundError.
+// Cordon stops new grants on a host; engines there go on. The host need not have come yet. Errors:
+// *FieldError; *StateError if too many hosts are expected.
 func (l *Ledger) Cordon(now Instant, hostID, reason string) (HostInfo, error) {
 	return l.CordonFor(now, hostID, reason, 0)
 }
 
-// CordonFor is Cordon for a time after which it ends by itself; zero: it does not. The error is a
-// *NotFoundError.
+// CordonFor is Cordon for a time after which it ends by itself; zero: it does not. Errors: those of
+// Cordon.
 func (l *Ledger) CordonFor(now Instant, hostID, reason string, length time.Duration) (HostInfo, error) {
-	return l.setCordon(now, hostID, reason, true, false, nil, length)
+	return l.close(now, hostID, closing{reason: reason, cordoned: true, length: length})
 }
 
 // Drain cordons a host and tells its agent. Engines that are left after the deadline are stopped;
-// nil: they end by themselves. The error is a
-// *NotFoundError.
+// nil: they end by themselves. Errors: those of Cordon.
 func (l *Ledger) Drain(now Instant, hostID, reason string, deadline *time.Duration) (HostInfo, error) {
-	return l.setCordon(now, hostID, reason, true, true, deadline, 0)
+	return l.close(now, hostID, closing{reason: reason, cordoned: true, draining: true, deadline: deadline})
 }
 
-// Uncordon ends a cordon or a drain. The error is a *NotFoundError.
+// Uncordon ends a cordon or a drain. An expected host is forgotten. The error is a *NotFoundError.
 func (l *Ledger) Uncordon(now Instant, hostID string) (HostInfo, error) {
-	return l.setCordon(now, hostID, "", false, false, nil, 0)
+	return l.close(now, hostID, closing{})
 }
 
-func (l *Ledger) setCordon(now Instant, hostID, reason string, cordoned, draining bool, deadline *time.Duration, length time.Duration) (HostInfo, error) {
+// closing is what an operator orders for a host: that it takes no new engines, or that it does
+// again.
+type closing struct {
+	reason             string
+	cordoned, draining bool
+	deadline           *time.Duration // for what is on a host that drains; nil: none
+	length             time.Duration  // of a cordon; zero: it does not end by itself
+}
+
+// close writes an order into the row of a host.
+func (r *HostRecord) close(now Instant, c closing) {
+	if c.cordoned && r.Cordoned && c.reason == "" {
+		c.reason = r.Reason // an order without a reason keeps that of the order before
+	}
+	r.Cordoned, r.Draining, r.Reason, r.StopTime = c.cordoned, c.draining, validText(c.reason), 0
+	r.Left = r.Left && c.cordoned // an operator who uncordons a host wants it to take engines
+	if c.deadline != nil {
+		r.StopTime = now.Add(*c.deadline)
+	}
+	if r.CordonedUntil = 0; c.length > 0 {
+		r.CordonedUntil = later(now, c.length)
+	}
+}
+
+func (l *Ledger) close(now Instant, hostID string, c closing) (HostInfo, error) {
 	l.begin(now)
-	h, err := l.host(hostID)
-	if err != nil {
-		return HostInfo{}, err
+	h := l.hosts[hostID]
+	if h == nil {
+		return l.closeExpected(hostID, c)
 	}
-	if cordoned && h.Cordoned && reason == "" {
-		reason = h.Reason // who gives none does not take back another's
-	}
-	h.Cordoned, h.Draining, h.Reason, h.StopTime = cordoned, draining, validText(reason), 0
-	h.Left = h.Left && cordoned // who uncordons a host wants it to take engines
-	if deadline != nil {
-		h.StopTime = l.now.Add(*deadline)
-	}
-	if h.CordonedUntil = 0; length > 0 {
-		h.CordonedUntil = later(l.now, length)
-	}
+	h.close(l.now, c)
 	l.recordHost(h)
 	l.stopDrained(h)
 	l.setHostTimer(h)

@@ -89,8 +89,9 @@ type Ledger struct {
 	full            map[*usage]struct{} // the usages of both kinds that are nearly at their bound
 
 	hosts     map[string]*host
-	hostOrder []*host            // by id
-	timed     map[*host]struct{} // those with a cordon that ends by itself, or a deadline
+	hostOrder []*host             // by id
+	expected  []*expectedHost     // by id
+	timed     map[*timer]struct{} // of hosts with a cordon that ends by itself, or with a deadline
 	slots     []*host
 	freeSlots []Slot
 	fleet     fleet
@@ -184,7 +185,7 @@ func New(cfg Config, placer Placer) *Ledger {
 		relays:      make(usages),
 		full:        make(map[*usage]struct{}),
 		hosts:       make(map[string]*host),
-		timed:       make(map[*host]struct{}),
+		timed:       make(map[*timer]struct{}),
 		declared:    make(map[string]int),
 		machines:    make(map[machine][]*host),
 		shared:      make(map[machine]struct{}),
@@ -271,6 +272,8 @@ func (l *Ledger) fire() {
 			l.deciding = nil
 		case *host:
 			l.hostDue(owner)
+		case *expectedHost:
+			l.forgetExpected(owner.ID)
 		case *cluster:
 			l.clusterDue(owner)
 		case nil: // the visits

@@ -101,7 +101,10 @@ func (m *machine) registerAs(t *rapid.T, c ledger.RegisterCommand) {
 		wantError = "stale"
 	default:
 		if h == nil {
-			h = &modelHost{id: c.HostID}
+			if h = m.model.expected[c.HostID]; h == nil {
+				h = &modelHost{id: c.HostID}
+			}
+			delete(m.model.expected, c.HostID)
 			m.model.hosts[c.HostID] = h
 		}
 		if c.Incarnation > h.incarnation {
@@ -147,6 +150,9 @@ func (m *machine) deregister(t *rapid.T) {
 		}
 	}
 	switch {
+	case m.model.expected[id] != nil:
+		delete(m.model.expected, id)
+		want = expected{}
 	case h == nil:
 		wantError = "not found"
 	case busy && !force:
@@ -171,8 +177,19 @@ func (m *machine) cordon(t *rapid.T) {
 	if rapid.Bool().Draw(t, "with a deadline") {
 		deadline = new(rapid.SampledFrom([]time.Duration{0, 3 * time.Second, 12 * time.Second, time.Minute}).Draw(t, "deadline"))
 	}
-	if h := m.model.hosts[id]; h != nil {
+	h := m.model.hosts[id]
+	if h == nil {
+		h = m.model.expected[id]
+	}
+	if h == nil && what != "uncordon" {
+		h = &modelHost{id: id}
+		m.model.expected[id] = h
+	}
+	if h != nil {
 		h.cordoned, h.draining, h.stopAt = what != "uncordon", what == "drain", 0
+		if what == "uncordon" {
+			delete(m.model.expected, id)
+		}
 		if h.draining && deadline != nil {
 			h.stopAt = m.model.now.Add(*deadline)
 		}

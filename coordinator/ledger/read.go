@@ -73,14 +73,24 @@ func (l *Ledger) Host(id string) (HostInfo, bool) {
 	if h := l.hosts[id]; h != nil {
 		return l.hostInfo(h), true
 	}
+	if at, found := l.expectedPlace(id); found {
+		return expectedInfo(&l.expected[at].HostRecord), true
+	}
 	return HostInfo{}, false
 }
 
-// Hosts yields the hosts with ids above after, ascending.
+// Hosts yields the hosts with ids above after, ascending. Expected hosts are among them.
 func (l *Ledger) Hosts(after string, yield func(HostInfo) bool) {
-	at := sort.Search(len(l.hostOrder), func(i int) bool { return l.hostOrder[i].ID > after })
-	for _, h := range l.hostOrder[at:] {
-		if !yield(l.hostInfo(h)) {
+	hosts := l.hostOrder[sort.Search(len(l.hostOrder), func(i int) bool { return l.hostOrder[i].ID > after }):]
+	expected := l.expected[sort.Search(len(l.expected), func(i int) bool { return l.expected[i].ID > after }):]
+	for len(hosts)+len(expected) > 0 {
+		var info HostInfo
+		if len(hosts) == 0 || len(expected) > 0 && expected[0].ID < hosts[0].ID {
+			info, expected = expectedInfo(&expected[0].HostRecord), expected[1:]
+		} else {
+			info, hosts = l.hostInfo(hosts[0]), hosts[1:]
+		}
+		if !yield(info) {
 			return
 		}
 	}
@@ -114,6 +124,7 @@ func (l *Ledger) hostInfo(h *host) HostInfo {
 type Counts struct {
 	Waiting, Reserved, Active                                int
 	HostsHealthy, HostsSuspect, HostsLost, HostsReturning    int
+	HostsExpected                                            int // names that are cordoned before a host comes
 	QuotaRules, QuotaAccounts, Remembered, WaitingForAnyHost int
 	// Unaccepted are active engines on their agents' word alone, and HostsCut are hosts that
 	// announce more than their agents' identities allow.
@@ -139,7 +150,7 @@ func (l *Ledger) Counts() Counts {
 	c := Counts{
 		Waiting: l.states[Waiting], Reserved: l.states[Reserved], Active: l.states[Active],
 		QuotaRules: l.latestRules().count, Remembered: len(l.requests.ended), WaitingForAnyHost: l.anyHost.waiting,
-		OverUsers: l.overUsers, OverUse: maps.Clone(l.overUse), CallersFull: len(l.full),
+		HostsExpected: len(l.expected), OverUsers: l.overUsers, OverUse: maps.Clone(l.overUse), CallersFull: len(l.full),
 	}
 	for _, h := range l.hosts {
 		c.Unaccepted += h.unaccepted

@@ -46,6 +46,7 @@ func (l *Ledger) Restore(now Instant, s Snapshot) error {
 		l.endCordon(h)
 		l.setHostTimer(h)
 	}
+	l.settleExpected()
 	for i := range waiting {
 		if err := l.restoreWaiting(&waiting[i], s.SetAside); err != nil {
 			return fmt.Errorf("ledger: restore: %w", err)
@@ -68,6 +69,10 @@ func (l *Ledger) restoreRows(s *Snapshot) (waiting []Allocation, err error) {
 		return nil, err
 	}
 	for _, r := range hostsInOrder(s.Hosts) {
+		if r.Expected {
+			l.addExpected(r)
+			continue
+		}
 		h := l.addHost(r)
 		h.isReturning()
 		l.updatePlacer(h)

@@ -37,6 +37,8 @@ const (
 	HostState_HOST_STATE_LOST HostState = 3
 	// It is known from the store, and has not reported since this coordinator began to lead.
 	HostState_HOST_STATE_RETURNING HostState = 4
+	// An operator has cordoned the name, and no agent has registered it yet.
+	HostState_HOST_STATE_EXPECTED HostState = 5
 )
 
 // Enum value maps for HostState.
@@ -47,6 +49,7 @@ var (
 		2: "HOST_STATE_SUSPECT",
 		3: "HOST_STATE_LOST",
 		4: "HOST_STATE_RETURNING",
+		5: "HOST_STATE_EXPECTED",
 	}
 	HostState_value = map[string]int32{
 		"HOST_STATE_UNSPECIFIED": 0,
@@ -54,6 +57,7 @@ var (
 		"HOST_STATE_SUSPECT":     2,
 		"HOST_STATE_LOST":        3,
 		"HOST_STATE_RETURNING":   4,
+		"HOST_STATE_EXPECTED":    5,
 	}
 )
 
@@ -2590,13 +2594,14 @@ const file_bursar_v1_host_proto_rawDesc = "" +
 	"\x03ids\x18\x02 \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10\xe8\a\"\x06r\x04\x10\x01\x18 R\x03ids\"W\n" +
 	"\x0eAcceptResponse\x121\n" +
 	"\baccepted\x18\x01 \x03(\v2\x15.bursar.v1.AllocationR\baccepted\x12\x12\n" +
-	"\x04left\x18\x02 \x01(\x03R\x04left*\x86\x01\n" +
+	"\x04left\x18\x02 \x01(\x03R\x04left*\x9f\x01\n" +
 	"\tHostState\x12\x1a\n" +
 	"\x16HOST_STATE_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12HOST_STATE_HEALTHY\x10\x01\x12\x16\n" +
 	"\x12HOST_STATE_SUSPECT\x10\x02\x12\x13\n" +
 	"\x0fHOST_STATE_LOST\x10\x03\x12\x18\n" +
-	"\x14HOST_STATE_RETURNING\x10\x04*r\n" +
+	"\x14HOST_STATE_RETURNING\x10\x04\x12\x17\n" +
+	"\x13HOST_STATE_EXPECTED\x10\x05*r\n" +
 	"\n" +
 	"SyncAction\x12\x1b\n" +
 	"\x17SYNC_ACTION_UNSPECIFIED\x10\x00\x12\x16\n" +

@@ -332,6 +332,8 @@ type Additions struct {
 	// Of a host: its agent has ended in order.
 	Left          bool                   `protobuf:"varint,1007,opt,name=left,proto3" json:"left,omitempty"`
 	CordonedUntil *timestamppb.Timestamp `protobuf:"bytes,1008,opt,name=cordoned_until,json=cordonedUntil,proto3" json:"cordoned_until,omitempty"`
+	// Of a host: an operator has cordoned the name, and no agent has registered it yet.
+	Expected      bool `protobuf:"varint,1009,opt,name=expected,proto3" json:"expected,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -427,6 +429,13 @@ func (x *Additions) GetCordonedUntil() *timestamppb.Timestamp {
 		return x.CordonedUntil
 	}
 	return nil
+}
+
+func (x *Additions) GetExpected() bool {
+	if x != nil {
+		return x.Expected
+	}
+	return false
 }
 
 // QuotaRecord is a rule that came over the API. Rules from files stay in their files.
@@ -657,7 +666,7 @@ const file_bursar_store_v1_record_proto_rawDesc = "" +
 	"\tstop_time\x18\x0f \x01(\v2\x1a.google.protobuf.TimestampR\bstopTime\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x88\x03\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xa5\x03\n" +
 	"\tAdditions\x12\"\n" +
 	"\ferror_output\x18\xe8\a \x01(\tR\verrorOutput\x12\x1e\n" +
 	"\n" +
@@ -669,7 +678,8 @@ const file_bursar_store_v1_record_proto_rawDesc = "" +
 	"stop_error\x18\xed\a \x01(\tR\tstopError\x12+\n" +
 	"\aclaimed\x18\xee\a \x01(\v2\x10.bursar.v1.ClaimR\aclaimed\x12\x13\n" +
 	"\x04left\x18\xef\a \x01(\bR\x04left\x12B\n" +
-	"\x0ecordoned_until\x18\xf0\a \x01(\v2\x1a.google.protobuf.TimestampR\rcordonedUntil\"Q\n" +
+	"\x0ecordoned_until\x18\xf0\a \x01(\v2\x1a.google.protobuf.TimestampR\rcordonedUntil\x12\x1b\n" +
+	"\bexpected\x18\xf1\a \x01(\bR\bexpected\"Q\n" +
 	"\vQuotaRecord\x12&\n" +
 	"\x05quota\x18\x01 \x01(\v2\x10.bursar.v1.QuotaR\x05quota\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\x04R\brevision\"A\n" +
