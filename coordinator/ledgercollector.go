@@ -164,7 +164,9 @@ func (c *ledgerCollector) Collect(out chan<- prometheus.Metric) {
 			return len(accounts) < c.most
 		})
 		l.Hosts("", func(h ledger.HostInfo) bool {
-			hosts = append(hosts, h)
+			if h.State != ledger.ExpectedHost {
+				hosts = append(hosts, h)
+			}
 			return len(hosts) < c.most
 		})
 		l.Queues(resource.Address{}, func(q ledger.QueueInfo) bool {

@@ -68,7 +68,10 @@ func (l *Ledger) HostAllocations(hostID string, yield func(*Allocation) bool) {
 	}
 }
 
-// Host returns a host.
+// HasHost reports whether a host has registered and was not removed since.
+func (l *Ledger) HasHost(id string) bool { return l.hosts[id] != nil }
+
+// Host returns a host, or an expected one.
 func (l *Ledger) Host(id string) (HostInfo, bool) {
 	if h := l.hosts[id]; h != nil {
 		return l.hostInfo(h), true
