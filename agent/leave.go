@@ -9,8 +9,8 @@ import (
 )
 
 // An agent that ends spends at most partingTimeout on its last report. If the report before has
-// failed, its coordinator is probably not there, and the agent spends at most partingUnheard. Without
-// the last report, the coordinator finds out after three intervals.
+// failed, its coordinator is probably not there, and the agent spends at most partingUnheard.
+// Without the last report, the coordinator finds out after three intervals.
 const (
 	partingTimeout = time.Second
 	partingUnheard = 200 * time.Millisecond

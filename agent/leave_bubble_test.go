@@ -2,6 +2,7 @@ package agent
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -20,6 +21,7 @@ func TestAnAgentEndsSoonWithoutItsCoordinator(t *testing.T) {
 				time.Sleep(time.Minute)
 				p.hangFromNow()
 				time.Sleep(test.silent)
+				synctest.Wait()
 				before, began := p.calls(), time.Now()
 				a.leave()
 				if took := time.Since(began); took > test.most {
