@@ -96,7 +96,7 @@ func commandArgs(text string) []string {
 	return strings.Split(strings.TrimSuffix(text, "\x00"), "\x00")
 }
 
-// wantCommand is what a command must be.
+// wantCommand is the right form of a command.
 const wantCommand = "the absolute path of a program, and its arguments"
 
 // isCommand reports whether the arguments begin with the absolute path of a program.

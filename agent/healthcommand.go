@@ -24,7 +24,7 @@ type HealthCommand struct {
 	// Command is a program, by its absolute path, and its arguments. It is run without a shell. It
 	// runs as the agent, with no input, in /, with PATH and LC_ALL=C as its environment. The host
 	// is fit if it ends with code 0 and prints no line that begins with ERROR. Otherwise the host
-	// takes no new engines, and shows that line, or how the command ended. What runs goes on.
+	// takes no new engines, and shows that line, or how the command ended. Its engines go on.
 	// Default: none.
 	Command []string `yaml:"command"`
 	// Interval is the time between two runs, 1s to 24h. Default 1m.
@@ -63,7 +63,7 @@ func (h HealthCommand) parse() (healthSettings, *ConfigError) {
 	return parsed, nil
 }
 
-// errNotYet is what a host has until its health command has ended for the first time.
+// errNotYet is the problem of a host until its health command has ended for the first time.
 var errNotYet = errors.New("has not ended yet")
 
 // healthLoop runs the health command of the settings. One goroutine runs the loop; any may ask for

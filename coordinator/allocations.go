@@ -277,7 +277,7 @@ func (s *allocationService) getEnded(ctx context.Context, id ledger.ID) (ledger.
 }
 
 // ifLost does a command again, if it found no live allocation, for one whose host has lost its
-// lease. What the command answered, or could not do, stays otherwise.
+// lease. Otherwise the command's answer or error stays.
 func (s *allocationService) ifLost(
 	ctx context.Context, id ledger.ID, a ledger.Allocation, err error, command func(*ledger.Ledger, ledger.Instant, *ledger.Allocation) (ledger.Allocation, error),
 ) (ledger.Allocation, error) {

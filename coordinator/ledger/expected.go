@@ -41,8 +41,8 @@ func (l *Ledger) addExpected(r HostRecord) *expectedHost {
 	return l.expected[at]
 }
 
-// dropExpected takes an expected host out of the tables, and returns its row. The caller says what
-// has become of the row.
+// dropExpected takes an expected host out of the tables, and returns its row. The caller records
+// the row's deletion, or its next version.
 func (l *Ledger) dropExpected(id string) (r HostRecord, found bool) {
 	at, found := l.expectedPlace(id)
 	if !found {
@@ -73,7 +73,7 @@ func (l *Ledger) setExpectedTimer(x *expectedHost) {
 	}
 }
 
-// closeExpected does what an operator orders for a name that no host has registered with.
+// closeExpected carries out an operator's order for a name that no host has registered with.
 //
 // Errors: *NotFoundError if there is nothing to end; *FieldError; *StateError if there are too many
 // such names.
@@ -127,7 +127,8 @@ func expectedInfo(r *HostRecord) HostInfo {
 	return info
 }
 
-// settleExpected moves the times of expected hosts after a load, and ends what is over by now.
+// settleExpected moves the times of expected hosts after a load, and ends the cordons that are
+// over by now.
 func (l *Ledger) settleExpected() {
 	for _, x := range slices.Clone(l.expected) {
 		x.StopTime, x.CordonedUntil = l.outages.moved(x.StopTime, x.Revision), l.outages.moved(x.CordonedUntil, x.Revision)

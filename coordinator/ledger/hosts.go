@@ -69,8 +69,8 @@ func (h *host) isReturning() {
 	h.needFull = true
 }
 
-// setHostTimer sets the host's timer to when it becomes suspect, unmeasured or lost, or when what
-// an operator has ordered for a time ends.
+// setHostTimer sets the host's timer to when it becomes suspect, unmeasured or lost, or when an
+// operator's order for a time ends.
 func (l *Ledger) setHostTimer(h *host) {
 	if h.StopTime > l.now || h.CordonedUntil > l.now {
 		l.timed[&h.timer] = struct{}{}
@@ -87,8 +87,12 @@ func (l *Ledger) setHostTimer(h *host) {
 		l.timers.set(&h.timer, l.orStop(h, due))
 	case Suspect:
 		l.timers.set(&h.timer, l.orStop(h, h.lastSync.Add(l.cfg.LostAfter)))
-	case LostHost:
-		l.timers.set(&h.timer, h.CordonedUntil)
+	case LostHost: // what is still booked there is stopped as well
+		if due := l.orStop(h, MaxInstant); due != MaxInstant {
+			l.timers.set(&h.timer, due)
+		} else {
+			l.timers.set(&h.timer, 0)
+		}
 	}
 }
 
@@ -109,7 +113,7 @@ func (l *Ledger) hostDue(h *host) {
 	l.stopDrained(h)
 	l.endCordon(h)
 	switch {
-	case h.state == LostHost: // its cordon has ended
+	case h.state == LostHost:
 	case h.state == Suspect:
 		if h.lastSync.Add(l.cfg.LostAfter) <= l.now {
 			l.markLost(h)
@@ -199,8 +203,7 @@ func (l *Ledger) Uncordon(now Instant, hostID string) (HostInfo, error) {
 	return l.close(now, hostID, closing{})
 }
 
-// closing is what an operator orders for a host: that it takes no new engines, or that it does
-// again.
+// closing is an operator's order for a host: that it takes no new engines, or that it does again.
 type closing struct {
 	reason             string
 	cordoned, draining bool
@@ -239,8 +242,8 @@ func (l *Ledger) close(now Instant, hostID string, c closing) (HostInfo, error) 
 	return l.hostInfo(h), nil
 }
 
-// endCordon ends a cordon that was to end by now. Its caller updates the Placer and grants what
-// waits.
+// endCordon ends a cordon that was to end by now. Its caller updates the Placer and grants waiting
+// requests.
 func (l *Ledger) endCordon(h *host) {
 	if h.CordonedUntil == 0 || h.CordonedUntil > l.now {
 		return

@@ -7,10 +7,10 @@ import "fmt"
 //
 //   - one that lives as long as its applications stays active, because its clusters say when these
 //     have ended;
-//   - one with a lease becomes lost, and frees what it held, because its owner may be gone with the
-//     host. If the owner renews it before it would have ended, it runs, and is active again.
+//   - one with a lease becomes lost, and frees its quantities, because its owner may be gone with
+//     the host. If the owner renews it before it would have ended, it runs, and is active again.
 //
-// The row of a lost lease is what is remembered of it, so that a coordinator which starts meanwhile
+// The ledger remembers a lost lease by its row alone, so that a coordinator that starts meanwhile
 // knows as much.
 
 // livesElsewhere reports whether clusters say when the engine has ended.
@@ -60,7 +60,7 @@ func (l *Ledger) noteReturned(id ID) {
 }
 
 // RenewLost makes an engine active again that its host had lost, because its owner renews its
-// lease. lost is its row. If others have got what it held, accounts are over their limits, as after
+// lease. lost is its row. If others have got its quantities, accounts are over limits, as after
 // an adoption: the engine runs in any case.
 //
 // Errors: those of Renew; *NotFoundError if the lease would have ended meanwhile.

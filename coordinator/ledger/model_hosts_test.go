@@ -317,7 +317,7 @@ func (m *machine) restart(t *rapid.T) {
 		r.callers, r.detached, r.touched = 0, m.model.now, 0
 		r.elsewhere = elsewhere{}
 		if r.Expires != 0 {
-			r.Expires = max(r.Expires, m.model.now.Add(interval))
+			r.Expires = graced(r, m.mirror.rows[r.ID].Expires, m.model.now)
 		}
 	}
 	for _, c := range m.model.clusters {
@@ -330,6 +330,20 @@ func (m *machine) restart(t *rapid.T) {
 		m.model.judged = m.model.now.Add(patience)
 	}
 	m.do(t, nothing, func(l *ledger.Ledger) { l.Advance(m.model.now) })
+}
+
+// graced is when a reservation or a lease ends that is loaded: a lease gets its length, a
+// reservation an interval, and all loads together three of these at most after the end in the row.
+func graced(r *modelRow, stored, now ledger.Instant) ledger.Instant {
+	grace := interval
+	switch {
+	case r.State != ledger.Active:
+	case r.Lease > 0:
+		grace = max(grace, r.Lease)
+	default:
+		grace = ledger.DefaultLease
+	}
+	return max(stored, min(now.Add(grace), stored.Add(3*grace)))
 }
 
 // settleDown ends everything: invariant 7.

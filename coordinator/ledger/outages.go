@@ -50,7 +50,7 @@ func (o Outages) moved(deadline Instant, revision uint64) Instant {
 	return o.move(deadline, func(out outage) bool { return revision <= out.revision })
 }
 
-// After is what a time that is d after another one has become because of outages since then.
+// After is the time d after another one, moved by the outages since then.
 func (o Outages) After(at Instant, d time.Duration) Instant {
 	return o.move(later(at, d), func(out outage) bool { return at < out.to })
 }
@@ -95,7 +95,7 @@ func (o Outages) Text() string {
 	return b.String()
 }
 
-// ReadOutages reads a Text. Of a damaged list it returns what can be read: without an outage,
+// ReadOutages reads a Text. Of a damaged list it returns the readable outages: without an outage,
 // deadlines only come earlier.
 func ReadOutages(text string) (o Outages) {
 	for field := range strings.FieldsSeq(text) {

@@ -12,7 +12,7 @@ import (
 // from the beginning: hosts are returning until they report, deadlines move by the time in which no
 // coordinator led (see outage), leases and reservations get a grace (see graced), and requests that
 // waited wait for their callers. Times in the rows that are later than now count as now. If the
-// snapshot names what was Filed, this must be its ledger, and only what is left to do is done.
+// snapshot names a Filed, this must be its ledger, and only the remaining steps are done.
 func (l *Ledger) Restore(now Instant, s Snapshot) error {
 	if l.revision != 0 || s.Filed == nil && l.entries.Len() != 0 || s.Filed != nil && s.Filed.ledger != l {
 		return fmt.Errorf("ledger: restore: already in use at revision %d", l.revision)
