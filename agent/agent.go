@@ -297,7 +297,7 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	group.Go(func() error {
 		err := a.syncLoop(ctx)
 		if !errors.Is(err, ErrReplaced) {
-			a.leave()
+			a.leave() //nolint:contextcheck // ctx has ended
 		}
 		return err
 	})

@@ -52,7 +52,9 @@ another host's name does not count.`,
 			}
 			req.Length = durationpb.New(*length)
 		}
-		resolve := func(ctx context.Context, cl *client.Client) func(string) (string, error) { return hostsToCome(ctx, cl, *exact) }
+		resolve := func(ctx context.Context, cl *client.Client) func(string) (string, error) {
+			return hostsToCome(ctx, cl, *exact)
+		}
 		return c.onHosts(cmd, args, resolve, func(ctx context.Context, cl *client.Client, id string) (*bursarv1.Host, error) {
 			res, err := cl.Hosts().Cordon(ctx, &bursarv1.CordonRequest{HostId: id, Reason: req.GetReason(), Length: req.GetLength()})
 			c.sayIfExpected(res.GetHost())

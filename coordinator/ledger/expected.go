@@ -88,11 +88,12 @@ func (l *Ledger) closeExpected(id string, c closing) (HostInfo, error) {
 		return expectedInfo(&r), nil
 	}
 	r := HostRecord{ID: id, Expected: true}
-	if found {
+	switch {
+	case found:
 		r = l.expected[at].HostRecord
-	} else if !hostIDPattern.MatchString(id) {
+	case !hostIDPattern.MatchString(id):
 		return HostInfo{}, &FieldError{"host_id", validText(id), "a name that an agent can register: a letter or digit, then at most 252 letters, digits, dots, colons, hyphens and underscores"}
-	} else if len(l.expected) >= mostExpected {
+	case len(l.expected) >= mostExpected:
 		return HostInfo{}, &StateError{"host", id, fmt.Sprintf("not here yet, as %d hosts are that are cordoned by name", len(l.expected)), "a host that has registered, or fewer such names (uncordon ends one)"}
 	}
 	r.close(l.now, c)

@@ -93,6 +93,7 @@ func (l *Ledger) setHostTimer(h *host) {
 		} else {
 			l.timers.set(&h.timer, 0)
 		}
+	case ExpectedHost: // that of a name without a host
 	}
 }
 

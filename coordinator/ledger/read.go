@@ -181,6 +181,7 @@ func (l *Ledger) Counts() Counts {
 			c.HostsLost++
 		case Returning:
 			c.HostsReturning++
+		case ExpectedHost: // that of a name without a host
 		}
 	}
 	c.Held, c.HeldIdle = make(map[Kind]int), resource.Vector{}
