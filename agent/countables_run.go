@@ -64,9 +64,9 @@ func (c counter) run(ctx context.Context, of countableSettings) (int64, error) {
 	return parseCount(printed, of.lines)
 }
 
-// output runs a command to its end or its timeout and returns its standard output, also if it fails.
-// However it ends, all processes of its process group are killed then. The error is an *undeadError
-// if that has not helped.
+// output runs a command to its end or its timeout and returns its standard output, also if it
+// fails. However it ends, all processes of its process group are killed then. The error is an
+// *undeadError if that has not helped.
 func (c counter) output(ctx context.Context, args []string, timeout time.Duration) ([]byte, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("killed after %s", timeout))
 	defer cancel()
