@@ -146,6 +146,7 @@ type Agent struct {
 	// What the machine has next to memory and cpu:
 	workDirs   *workDirs
 	countables *countables
+	health     *healthLoop
 
 	measureDue, syncDue *wakeup
 	// ready is closed when the coordinator has answered a Sync, with the socket served.
@@ -250,6 +251,7 @@ func New(config Config, deps Deps) (*Agent, error) {
 		return nil, fmt.Errorf("agent: %w", err)
 	}
 	a.workDirs, a.countables = newWorkDirs(a.log), newCountables(now, a.log)
+	a.health = newHealthLoop(now, a.log, func() { a.measureIn(0) })
 	a.loops = newWatchedLoops(now, a.measureDue, a.syncDue)
 	if a.metrics, err = newMetrics(a, deps.Metrics); err != nil {
 		return nil, fmt.Errorf("agent: %w", err)
@@ -301,11 +303,18 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	group.Go(func() error { return a.socket.Serve(ctx) })
 	group.Go(func() error { return a.measureLoop(ctx) })
 	group.Go(func() error { return a.cgroups.Loop(ctx) })
-	group.Go(func() error { return a.syncLoop(ctx) })
+	group.Go(func() error {
+		err := a.syncLoop(ctx)
+		if !errors.Is(err, ErrReplaced) {
+			a.leave() //nolint:contextcheck // ctx has ended
+		}
+		return err
+	})
 	group.Go(func() error { return a.saveLoop(ctx) })
 	group.Go(func() error { return a.leaderWatch(ctx) })
 	group.Go(func() error { return a.waits.run(ctx) })
 	group.Go(func() error { return a.countables.loop(ctx) })
+	group.Go(func() error { return a.health.loop(ctx) })
 	group.Go(func() error { return a.trusted.run(ctx) })
 	err = group.Wait()
 	a.unwatch()

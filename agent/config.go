@@ -109,6 +109,8 @@ type Config struct {
 	// Countables are custom countables that a command counts, such as gpu. If Capacity names one
 	// too, the host has the lesser number. Default: none.
 	Countables map[string]CountableConfig `yaml:"countables" reload:"live"`
+	// HealthCommand is a program that says whether the host is fit for engines. Default: none.
+	HealthCommand HealthCommand `yaml:"healthCommand" reload:"live"`
 	// Engines says how engines are kept here.
 	Engines EnginesConfig `yaml:"engines"`
 	// Callers bounds what one user may ask for.
@@ -153,6 +155,7 @@ type settings struct {
 	policies   policy.Set
 	workDirs   []workDirSettings
 	countables map[string]countableSettings // by name
+	health     healthSettings
 }
 
 // WithDefaults returns the configuration with the way of discovery and the coordinators filled in.

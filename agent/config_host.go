@@ -82,18 +82,29 @@ func (t threshold) of(total int64) int64 {
 
 // countableSettings is a CountableConfig that was found good. It can be compared.
 type countableSettings struct {
-	// command is the arguments with a zero byte after each, which none can contain.
-	command           string
+	command           string // as in commandText
 	lines             bool
 	interval, timeout time.Duration
 }
 
-// args are the program and its arguments.
-func (c countableSettings) args() []string {
-	return strings.Split(strings.TrimSuffix(c.command, "\x00"), "\x00")
+// commandText is a program and its arguments with a zero byte after each, which none can contain.
+// It can be compared.
+func commandText(args []string) string { return strings.Join(args, "\x00") + "\x00" }
+
+// commandArgs are the program and its arguments.
+func commandArgs(text string) []string {
+	return strings.Split(strings.TrimSuffix(text, "\x00"), "\x00")
 }
 
-// checkHost looks at the work directories and the countables.
+// wantCommand is the right form of a command.
+const wantCommand = "the absolute path of a program, and its arguments"
+
+// isCommand reports whether the arguments begin with the absolute path of a program.
+func isCommand(args []string) bool {
+	return len(args) > 0 && filepath.IsAbs(args[0]) && !strings.Contains(strings.Join(args, ""), "\x00")
+}
+
+// checkHost looks at the work directories, the countables and the health command.
 func (s *settings) checkHost() error {
 	if len(s.WorkDirs) > maxWorkDirs {
 		return &ConfigError{"workDirs", strconv.Itoa(len(s.WorkDirs)), fmt.Sprintf("at most %d", maxWorkDirs)}
@@ -122,6 +133,11 @@ func (s *settings) checkHost() error {
 		}
 		s.countables[name] = parsed
 	}
+	health, wrong := s.HealthCommand.parse()
+	if wrong != nil {
+		return wrong
+	}
+	s.health = health
 	return nil
 }
 
@@ -169,14 +185,14 @@ func (c CountableConfig) parse(name string) (countableSettings, *ConfigError) {
 	if _, err := resource.ParseVector(map[string]string{name: "1"}); err != nil {
 		return wrong("", name, err.Error())
 	}
-	if len(c.Command) == 0 || !filepath.IsAbs(c.Command[0]) || strings.Contains(strings.Join(c.Command, ""), "\x00") {
-		return wrong("command", strings.Join(c.Command, " "), "the absolute path of a program, and its arguments")
+	if !isCommand(c.Command) {
+		return wrong("command", strings.Join(c.Command, " "), wantCommand)
 	}
 	if c.Count != "" && c.Count != "number" && c.Count != "lines" {
 		return wrong("count", c.Count, "number or lines")
 	}
 	parsed := countableSettings{
-		command: strings.Join(c.Command, "\x00") + "\x00", lines: c.Count == "lines",
+		command: commandText(c.Command), lines: c.Count == "lines",
 		interval: orDefault(c.Interval, DefaultCountableInterval), timeout: orDefault(c.Timeout, DefaultCountableTimeout),
 	}
 	if parsed.interval < time.Second || parsed.interval > 24*time.Hour {

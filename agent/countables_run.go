@@ -47,7 +47,7 @@ func (e *undeadError) Error() string {
 
 func (e *undeadError) Unwrap() error { return e.cause }
 
-// counter runs commands.
+// counter runs commands, of countables and of the host's health.
 type counter struct {
 	// kill ends a process group.
 	kill func(group int) error
@@ -55,12 +55,20 @@ type counter struct {
 	patience time.Duration
 }
 
-// run runs the command of a countable to its end or its timeout and reads what it printed. However
-// it ends, all processes of its process group are killed then. The error is an *undeadError if
-// that has not helped.
+// run counts with the command of a countable. The error is as that of output.
 func (c counter) run(ctx context.Context, of countableSettings) (int64, error) {
-	args := of.args()
-	ctx, cancel := context.WithTimeoutCause(ctx, of.timeout, fmt.Errorf("killed after %s", of.timeout))
+	printed, err := c.output(ctx, commandArgs(of.command), of.timeout)
+	if err != nil {
+		return 0, err
+	}
+	return parseCount(printed, of.lines)
+}
+
+// output runs a command to its end or its timeout and returns its standard output, also if it
+// fails. However it ends, all processes of its process group are killed then. The error is an
+// *undeadError if that has not helped.
+func (c counter) output(ctx context.Context, args []string, timeout time.Duration) ([]byte, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("killed after %s", timeout))
 	defer cancel()
 	command := exec.Command(args[0], args[1:]...) //nolint:gosec,noctx // it is the configuration's to say, and is killed with its group below
 	command.Dir = "/"
@@ -68,17 +76,17 @@ func (c counter) run(ctx context.Context, of countableSettings) (int64, error) {
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	output, err := newOutput()
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	defer output.close()
 	problems, err := newOutput()
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	defer problems.close()
 	command.Stdout, command.Stderr = output.write, problems.write
 	if err := command.Start(); err != nil {
-		return 0, fmt.Errorf("starting it: %w", err)
+		return nil, fmt.Errorf("starting it: %w", err)
 	}
 	output.collect()
 	problems.collect()
@@ -89,11 +97,11 @@ func (c counter) run(ctx context.Context, of countableSettings) (int64, error) {
 	said, _ := problems.wait() // it only helps to explain
 	switch {
 	case outputErr != nil:
-		return 0, outputErr
+		return printed, outputErr
 	case err != nil:
-		return 0, explain(err, said)
+		return printed, explain(err, said)
 	}
-	return parseCount(printed, of.lines)
+	return printed, nil
 }
 
 // waitAndKill waits until the command has ended, or should have, and kills what is left of its

@@ -245,6 +245,30 @@ func TestReloadChangesWorkDirsAndCountables(t *testing.T) {
 	})
 }
 
+// A host whose health command fails takes no engines, and says why, until the command is content.
+// Until its first run has ended, the host takes none either.
+func TestTheHealthCommandKeepsEnginesOffAHost(t *testing.T) {
+	s := newSubject(t)
+	broken := filepath.Join(t.TempDir(), "broken")
+	writeFile(t, broken, "ERROR disk sdb is read-only\n")
+	s.config.HealthCommand = agent.HealthCommand{Command: []string{"/bin/sh", "-c", "if [ -e $0 ]; then cat $0; fi", broken}, Interval: time.Second}
+	s.start()
+	defer s.stop()
+	refusal := func(text string) func() bool {
+		return func() bool { return s.coordinator.sample() != nil && s.coordinator.sample().GetRefusal() == text }
+	}
+	s.coordinator.await("the host says what is broken", refusal("health command: ERROR disk sdb is read-only"))
+	s.coordinator.do(func() {
+		if first := s.coordinator.syncs[0].GetSample().GetRefusal(); !strings.HasPrefix(first, "health command: ") {
+			t.Errorf("the first report has the refusal %q", first)
+		}
+	})
+	if err := os.Remove(broken); err != nil {
+		t.Fatal(err)
+	}
+	s.coordinator.await("the host takes engines", refusal(""))
+}
+
 func TestWrongHostConfigNamesItsField(t *testing.T) {
 	many := make([]agent.WorkDir, 65)
 	counts := map[string]agent.CountableConfig{}
@@ -257,6 +281,7 @@ func TestWrongHostConfigNamesItsField(t *testing.T) {
 		return agent.Config{Countables: map[string]agent.CountableConfig{"gpu": c}}
 	}
 	command := []string{"/bin/true"}
+	health := func(c agent.HealthCommand) agent.Config { return agent.Config{HealthCommand: c} }
 	for _, test := range []struct {
 		field  string
 		config agent.Config
@@ -285,6 +310,11 @@ func TestWrongHostConfigNamesItsField(t *testing.T) {
 		{"countables.gpu.interval", gpu(agent.CountableConfig{Command: command, Interval: 25 * time.Hour})},
 		{"countables.gpu.timeout", gpu(agent.CountableConfig{Command: command, Timeout: -1})},
 		{"countables.gpu.timeout", gpu(agent.CountableConfig{Command: command, Timeout: time.Hour})},
+		{"healthCommand.command", health(agent.HealthCommand{Command: []string{"check"}})},
+		{"healthCommand.command", health(agent.HealthCommand{Command: []string{"/bin/echo", "a\x00b"}})},
+		{"healthCommand.command", health(agent.HealthCommand{Interval: time.Minute})},
+		{"healthCommand.interval", health(agent.HealthCommand{Command: command, Interval: time.Millisecond})},
+		{"healthCommand.timeout", health(agent.HealthCommand{Command: command, Timeout: time.Hour})},
 	} {
 		wrong, is := errors.AsType[*agent.ConfigError](test.config.Validate())
 		if !is || wrong.Field != test.field || wrong.Want == "" {
@@ -292,8 +322,9 @@ func TestWrongHostConfigNamesItsField(t *testing.T) {
 		}
 	}
 	good := agent.Config{
-		WorkDirs:   []agent.WorkDir{{Path: "/a"}, {Path: "/b", MinFree: "10GiB", MinFreeInodes: "1.5%"}, {Path: "/c", MinFree: "0%", MinFreeInodes: "1000"}},
-		Countables: map[string]agent.CountableConfig{"gpu": {Command: []string{"/usr/bin/nvidia-smi", "-L"}, Count: "lines"}},
+		WorkDirs:      []agent.WorkDir{{Path: "/a"}, {Path: "/b", MinFree: "10GiB", MinFreeInodes: "1.5%"}, {Path: "/c", MinFree: "0%", MinFreeInodes: "1000"}},
+		Countables:    map[string]agent.CountableConfig{"gpu": {Command: []string{"/usr/bin/nvidia-smi", "-L"}, Count: "lines"}},
+		HealthCommand: agent.HealthCommand{Command: []string{"/usr/local/sbin/check", "-v"}, Interval: time.Hour, Timeout: time.Minute},
 	}
 	if err := good.Validate(); err != nil {
 		t.Error(err)

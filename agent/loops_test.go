@@ -64,6 +64,13 @@ func (p *heartbeatServer) fail(err error) {
 	p.err = err
 }
 
+// hangFromNow leaves all later Syncs without an answer.
+func (p *heartbeatServer) hangFromNow() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.hang = true
+}
+
 func (p *heartbeatServer) Register(_ context.Context, q *bursarv1.RegisterRequest) (*bursarv1.RegisterResponse, error) {
 	p.mu.Lock()
 	p.registers = append(p.registers, time.Now())
@@ -77,9 +84,9 @@ func (p *heartbeatServer) Sync(ctx context.Context, q *bursarv1.SyncRequest) (*b
 	if q.GetSample() != nil {
 		p.samples[q.GetSample().GetSampleTime().AsTime()] = true
 	}
-	err, n := p.err, len(p.syncs)
+	err, n, hang := p.err, len(p.syncs), p.hang
 	p.mu.Unlock()
-	if p.hang {
+	if hang {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}

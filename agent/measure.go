@@ -42,6 +42,7 @@ func (a *Agent) measureIn(d time.Duration) { a.measureDue.noLaterThan(time.Now()
 func (a *Agent) measure(ctx context.Context) {
 	began := time.Now()
 	a.countables.use(began, a.settings().countables) // a reload may have changed them
+	a.health.use(began, a.settings().health)
 	a.direct.Reap()
 	a.watch(ctx)
 	engines, list := a.toMeasure()
@@ -61,7 +62,7 @@ func (a *Agent) measure(ctx context.Context) {
 	counts, problems := a.countables.counts(time.Now())
 	measurement := tracker.Measurement{Sample: sampleMessage(sample, usages, problems)}
 	disks, short := a.workDirs.measure(ctx, a.settings().workDirs)
-	measurement.Sample.Disks, measurement.Sample.Refusal = disks, joined(a.socket.Check(ctx), a.checkState(), checkDescriptors(), short)
+	measurement.Sample.Disks, measurement.Sample.Refusal = disks, joined(a.socket.Check(ctx), a.checkState(), checkDescriptors(), short, a.health.problem())
 	for i := range usages {
 		measurement.Usages = append(measurement.Usages, a.usage(ctx, engines[i], list[i], usages[i]))
 	}

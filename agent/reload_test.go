@@ -101,6 +101,10 @@ func effects() map[string]struct {
 			},
 			func(a *Agent, _ *watching) any { return len(a.countables.all) }, 1,
 		},
+		"healthCommand": {
+			func(c *Config) { c.HealthCommand = HealthCommand{Command: []string{"/bin/false"}} },
+			func(a *Agent, _ *watching) any { return a.health.problem() != "" }, true,
+		},
 		"logLevel": { // that of the logger, which is the program's
 			func(c *Config) { c.LogLevel = "debug" },
 			func(a *Agent, _ *watching) any { return a.settings().LogLevel }, "debug",

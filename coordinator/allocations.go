@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
@@ -156,6 +157,9 @@ func (s *allocationService) Release(ctx context.Context, req *bursarv1.ReleaseRe
 		Actor: actor, ID: id, HostID: actor.Host, Reason: wire.CleanText(req.GetReason()), Exit: wire.ExitFrom(req.GetExitStatus()), ErrorOutput: wire.CleanLines(req.GetErrorOutput()),
 	}
 	a, err := commit.Decide(ctx, s.loop, onOwnHostOnly(actor, id, func(l *ledger.Ledger, now ledger.Instant) (ledger.Allocation, error) { return l.Release(now, c) }))
+	a, err = s.ifLost(ctx, id, a, err, func(l *ledger.Ledger, now ledger.Instant, lost *ledger.Allocation) (ledger.Allocation, error) {
+		return l.ReleaseLost(now, c, lost)
+	})
 	m, err := s.answerEnded(ctx, id, a, err)
 	return &bursarv1.ReleaseResponse{Allocation: m}, err
 }
@@ -203,6 +207,9 @@ func (s *allocationService) Renew(ctx context.Context, req *bursarv1.RenewReques
 	}
 	c := ledger.RenewCommand{Actor: actor, ID: id, TTL: wire.DurationFrom(req.GetTtl())}
 	a, err := commit.Decide(ctx, s.loop, onOwnHostOnly(actor, id, func(l *ledger.Ledger, now ledger.Instant) (ledger.Allocation, error) { return l.Renew(now, c) }))
+	a, err = s.ifLost(ctx, id, a, err, func(l *ledger.Ledger, now ledger.Instant, lost *ledger.Allocation) (ledger.Allocation, error) {
+		return l.RenewLost(now, c, lost)
+	})
 	if err != nil {
 		return nil, s.describeEnded(ctx, id, err, "a reservation or an engine with a lease")
 	}
@@ -239,6 +246,10 @@ func (s *allocationService) Stop(ctx context.Context, req *bursarv1.StopRequest)
 		c.Grace = &grace
 	}
 	a, err := commit.Decide(ctx, s.loop, onOwnHostOnly(actor, id, func(l *ledger.Ledger, now ledger.Instant) (ledger.Allocation, error) { return l.Stop(now, c) }))
+	a, err = s.ifLost(ctx, id, a, err, func(l *ledger.Ledger, now ledger.Instant, lost *ledger.Allocation) (ledger.Allocation, error) {
+		reason := cmp.Or(c.Reason, "stopped by "+actor.Name)
+		return l.ReleaseLost(now, ledger.ReleaseCommand{Actor: actor, ID: id, Reason: reason}, lost)
+	})
 	if err != nil {
 		return nil, s.describeEnded(ctx, id, err, "an active one")
 	}
@@ -263,6 +274,21 @@ func (s *allocationService) getEnded(ctx context.Context, id ledger.ID) (ledger.
 		return a, err
 	}
 	return a, checkHostOf(auth.ActorOf(ctx), &a)
+}
+
+// ifLost does a command again, if it found no live allocation, for one whose host has lost its
+// lease. Otherwise the command's answer or error stays.
+func (s *allocationService) ifLost(
+	ctx context.Context, id ledger.ID, a ledger.Allocation, err error, command func(*ledger.Ledger, ledger.Instant, *ledger.Allocation) (ledger.Allocation, error),
+) (ledger.Allocation, error) {
+	if _, unknown := errors.AsType[*ledger.NotFoundError](err); !unknown {
+		return a, err
+	}
+	row, failed := s.getEnded(ctx, id)
+	if failed != nil || !row.LostLease() {
+		return a, err
+	}
+	return commit.Decide(ctx, s.loop, func(l *ledger.Ledger, now ledger.Instant) (ledger.Allocation, error) { return command(l, now, &row) })
 }
 
 // onOwnHostOnly is a command for an allocation. If it comes through a host's agent, the allocation

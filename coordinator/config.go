@@ -95,6 +95,9 @@ type Config struct {
 	// misspelt; in QuotaFiles it is a warning. What hosts and the queues of external clusters have
 	// need not be named here. Default: none.
 	Dimensions []string `yaml:"dimensions" reload:"start"`
+	// JoinCordoned makes hosts that register for the first time join cordoned: they get no engines
+	// until an operator uncordons them. Default false.
+	JoinCordoned bool `yaml:"joinCordoned" reload:"start"`
 	// ProvidersFile says how external clusters are read, such as those of YARN. It is read at the
 	// start, and a wrong file is refused. A cluster that does not answer is a warning. More
 	// clusters may be added over the API. Default: none.
@@ -155,6 +158,7 @@ func (c Config) ledger(kinds providers.Kinds) ledger.Config {
 	t := c.Times
 	return ledger.Config{
 		Dimensions:      c.Dimensions,
+		JoinCordoned:    c.JoinCordoned,
 		FullPaths:       kinds.FullPaths(),
 		Terms:           func(p ledger.ProviderRecord) ledger.Terms { return ledger.Terms(kinds.Terms(p.Kind, p.Settings)) },
 		CallerLiveBytes: int64(c.Limits.CallerLiveBytes),

@@ -36,7 +36,7 @@ func (s *hostService) Deregister(ctx context.Context, req *bursarv1.DeregisterRe
 // Cordon stops new grants on a host.
 func (s *hostService) Cordon(ctx context.Context, req *bursarv1.CordonRequest) (*bursarv1.CordonResponse, error) {
 	m, err := s.change(ctx, func(l *ledger.Ledger, now ledger.Instant) (ledger.HostInfo, error) {
-		return l.Cordon(now, req.GetHostId(), wire.CleanText(req.GetReason()))
+		return l.CordonFor(now, req.GetHostId(), wire.CleanText(req.GetReason()), wire.DurationFrom(req.GetLength()))
 	})
 	return &bursarv1.CordonResponse{Host: m}, err
 }

@@ -197,8 +197,16 @@ func badInputs() map[string]badInput {
 		"a host with a queue": {registering(func(r *bursarv1.RegisterRequest) {
 			r.Capacity.External = []*bursarv1.ExternalResource{{Kind: "yarn", Path: "root"}}
 		}), invalid, "capacity"},
-		"cordon nowhere": {func(f *fixture) error {
-			_, err := f.hosts.Cordon(f.tb.Context(), &bursarv1.CordonRequest{HostId: "nowhere"})
+		"cordon of a name that no agent can have": {func(f *fixture) error {
+			_, err := f.hosts.Cordon(f.tb.Context(), &bursarv1.CordonRequest{HostId: "no where"})
+			return err
+		}, connect.CodeInvalidArgument, "host_id"},
+		"cordon for no time": {func(f *fixture) error {
+			_, err := f.hosts.Cordon(f.tb.Context(), &bursarv1.CordonRequest{HostId: "h1", Length: durationpb.New(-time.Second)})
+			return err
+		}, connect.CodeInvalidArgument, "length"},
+		"uncordon nowhere": {func(f *fixture) error {
+			_, err := f.hosts.Uncordon(f.tb.Context(), &bursarv1.UncordonRequest{HostId: "nowhere"})
 			return err
 		}, connect.CodeNotFound, ""},
 		"deregister nowhere": {func(f *fixture) error {

@@ -21,18 +21,18 @@ type ledgerCollector struct {
 	loop *commit.Loop
 	most int
 
-	allocations, hosts, revision, queued, remembered *prometheus.Desc
-	watchEvents, watchBytes, skew                    *prometheus.Desc
-	historyRows, historyBytes                        *prometheus.Desc
-	account, accountWaiting                          *prometheus.Desc
-	accountExternal, accountExternalWaiting          *prometheus.Desc
-	host, hostEngines                                *prometheus.Desc
-	queue, queueApplications, queueWaiting           *prometheus.Desc
-	clusterKnown, clusterAge                         *prometheus.Desc
-	overUse                                          *prometheus.Desc
-	hostRefuses, callersFull, unaccepted, hostsCut   *prometheus.Desc
-	heldAccounts, heldIdle                           *prometheus.Desc
-	revisionsLost, setbackHosts, setbackEngines      *prometheus.Desc
+	allocations, hosts, revision, queued, remembered            *prometheus.Desc
+	watchEvents, watchBytes, skew                               *prometheus.Desc
+	historyRows, historyBytes                                   *prometheus.Desc
+	account, accountWaiting                                     *prometheus.Desc
+	accountExternal, accountExternalWaiting                     *prometheus.Desc
+	host, hostEngines                                           *prometheus.Desc
+	queue, queueApplications, queueWaiting                      *prometheus.Desc
+	clusterKnown, clusterAge                                    *prometheus.Desc
+	overUse                                                     *prometheus.Desc
+	hostRefuses, callersFull, unaccepted, hostsCut, hostsClosed *prometheus.Desc
+	heldAccounts, heldIdle                                      *prometheus.Desc
+	revisionsLost, setbackHosts, setbackEngines                 *prometheus.Desc
 }
 
 func newLedgerCollector(loop *commit.Loop, most int) *ledgerCollector {
@@ -75,6 +75,7 @@ func newLedgerCollector(loop *commit.Loop, most int) *ledgerCollector {
 		setbackHosts:   describe("store_setback_hosts", "Hosts that know such a revision."),
 		setbackEngines: describe("store_setback_engines", "Engines adopted from these hosts since."),
 		hostRefuses:    describe("hosts_refusing", "Hosts that report in time and whose agents want no new grants for another reason than memory pressure, such as a lack of disk space, or cannot be sent more allocations."),
+		hostsClosed:    describe("hosts_closed", "Hosts that take no new engines, by why: cordoned or draining by an operator's word, or ended: the agent has ended in order.", "why"),
 		hostsCut:       describe("hosts_cut", "Hosts that announce more capacity, or other labels, than the identities of their agents allow, and that were cut to these."),
 		unaccepted:     describe("engines_unaccepted", "Engines on the word of their host's agent alone, until an operator accepts them."),
 	}
@@ -85,7 +86,7 @@ func (c *ledgerCollector) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		c.allocations, c.hosts, c.revision, c.queued, c.skew, c.remembered,
 		c.watchEvents, c.watchBytes, c.historyRows, c.historyBytes, c.account, c.accountWaiting, c.accountExternal, c.accountExternalWaiting, c.host, c.hostEngines,
-		c.queue, c.queueApplications, c.queueWaiting, c.clusterKnown, c.clusterAge, c.overUse, c.hostRefuses, c.callersFull, c.unaccepted, c.hostsCut,
+		c.queue, c.queueApplications, c.queueWaiting, c.clusterKnown, c.clusterAge, c.overUse, c.hostRefuses, c.callersFull, c.unaccepted, c.hostsCut, c.hostsClosed,
 		c.heldAccounts, c.heldIdle, c.revisionsLost, c.setbackHosts, c.setbackEngines,
 	} {
 		out <- d
@@ -101,7 +102,7 @@ func (c *ledgerCollector) collectCounts(out chan<- prometheus.Metric, counts led
 	}
 	for state, n := range map[ledger.HostState]int{
 		ledger.Healthy: counts.HostsHealthy, ledger.Suspect: counts.HostsSuspect,
-		ledger.LostHost: counts.HostsLost, ledger.Returning: counts.HostsReturning,
+		ledger.LostHost: counts.HostsLost, ledger.Returning: counts.HostsReturning, ledger.ExpectedHost: counts.HostsExpected,
 	} {
 		gauge(c.hosts, float64(n), state.String())
 	}
@@ -114,6 +115,9 @@ func (c *ledgerCollector) collectCounts(out chan<- prometheus.Metric, counts led
 	gauge(c.callersFull, float64(counts.CallersFull))
 	gauge(c.unaccepted, float64(counts.Unaccepted))
 	gauge(c.hostsCut, float64(counts.HostsCut))
+	for why, n := range map[string]int{"cordoned": counts.HostsCordoned, "draining": counts.HostsDraining, "ended": counts.HostsEnded} {
+		gauge(c.hostsClosed, float64(n), why)
+	}
 	for _, kind := range []ledger.Kind{ledger.HostAccount, ledger.QuotaAccount, ledger.QueueAccount} {
 		gauge(c.heldAccounts, float64(counts.Held[kind]), kind.String())
 	}
@@ -160,7 +164,9 @@ func (c *ledgerCollector) Collect(out chan<- prometheus.Metric) {
 			return len(accounts) < c.most
 		})
 		l.Hosts("", func(h ledger.HostInfo) bool {
-			hosts = append(hosts, h)
+			if h.State != ledger.ExpectedHost {
+				hosts = append(hosts, h)
+			}
 			return len(hosts) < c.most
 		})
 		l.Queues(resource.Address{}, func(q ledger.QueueInfo) bool {

@@ -66,7 +66,7 @@ func flagsOfFields() map[string]string {
 		"host.id": "host", "host.required_labels": "require", "host.preferred_labels": "prefer", "host.avoid": "avoid",
 		"process.pid": "pid", "process.cgroup": "cgroup", "application_ids": "application",
 		"working_directory": "workdir", "logs.directory": "log-dir", "environment": "env",
-		"guaranteed.external": "guaranteed-external",
+		"guaranteed.external": "guaranteed-external", "length": "for",
 	}
 }
 

@@ -185,6 +185,8 @@ func hostState(h *bursarv1.Host) string {
 		states = append(states, "draining")
 	case h.GetCordoned():
 		states = append(states, "cordoned")
+	case h.GetAgentEnded() && len(states) == 0:
+		return "agent ended"
 	case len(states) == 0:
 		return "in service"
 	}
@@ -213,6 +215,18 @@ func hostNote(h *bursarv1.Host, now time.Time) string {
 // unavailableText is why a host takes no engines. If its agent does not report, the coordinator's
 // own reason is its state.
 func unavailableText(h *bursarv1.Host, now time.Time) string {
+	if h.GetAgentEnded() {
+		const ended = "its agent has ended"
+		when := ended
+		if silence := since(h.GetLastSyncTime(), now); silence != "" {
+			when += " " + silence + " ago"
+		}
+		reason := withLocalDeadline(strings.TrimPrefix(strings.TrimPrefix(h.GetUnavailableReason(), ended), "; "))
+		if reason == "" {
+			return when
+		}
+		return when + "; " + reason
+	}
 	switch h.GetState() {
 	case bursarv1.HostState_HOST_STATE_SUSPECT, bursarv1.HostState_HOST_STATE_LOST:
 		if silence := since(h.GetLastSyncTime(), now); silence != "" {
@@ -221,7 +235,7 @@ func unavailableText(h *bursarv1.Host, now time.Time) string {
 		return "its agent does not report"
 	case bursarv1.HostState_HOST_STATE_RETURNING:
 		return "its agent has not reported to this leader yet"
-	case bursarv1.HostState_HOST_STATE_UNSPECIFIED, bursarv1.HostState_HOST_STATE_HEALTHY:
+	case bursarv1.HostState_HOST_STATE_UNSPECIFIED, bursarv1.HostState_HOST_STATE_HEALTHY, bursarv1.HostState_HOST_STATE_EXPECTED:
 	}
 	return withLocalDeadline(h.GetUnavailableReason())
 }
@@ -243,13 +257,14 @@ func protectedNotes(a *bursarv1.Account) (notes []string) {
 	return notes
 }
 
-// withLocalDeadline writes the deadline at the end of the reason of a drain as other times are
-// written.
+// withLocalDeadline writes the time at the end of the reason of a drain or a cordon as other times
+// are written.
 func withLocalDeadline(reason string) string {
-	const deadline = "deadline for its engines: "
-	if i := strings.LastIndex(reason, deadline); i >= 0 {
-		if t, err := time.Parse(time.RFC3339, reason[i+len(deadline):]); err == nil {
-			return reason[:i+len(deadline)] + local(t).Format(time.DateTime)
+	for _, before := range []string{"deadline for its engines: ", "ends by itself: "} {
+		if i := strings.LastIndex(reason, before); i >= 0 {
+			if t, err := time.Parse(time.RFC3339, reason[i+len(before):]); err == nil {
+				return reason[:i+len(before)] + local(t).Format(time.DateTime)
+			}
 		}
 	}
 	return reason

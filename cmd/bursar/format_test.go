@@ -134,6 +134,7 @@ func TestTheDeadlineOfADrainIsWrittenAsOtherTimes(t *testing.T) {
 		"": "", "draining: disk": "draining: disk",
 		"draining: deadline for its engines: 2026-11-26T12:00:05Z":       "draining: deadline for its engines: " + at,
 		"draining: disk; deadline for its engines: 2026-11-26T12:00:05Z": "draining: disk; deadline for its engines: " + at,
+		"cordoned: disk; ends by itself: 2026-11-26T12:00:05Z":           "cordoned: disk; ends by itself: " + at,
 		"deadline for its engines: soon":                                 "deadline for its engines: soon",
 		"until 2026-11-26T12:00:05Z":                                     "until 2026-11-26T12:00:05Z",
 	} {
@@ -150,15 +151,19 @@ func TestTheNoteOfAHostThatDoesNotReportSaysSo(t *testing.T) {
 		last  *timestamppb.Timestamp
 		why   string // the coordinator's
 		want  string
+		ended bool
 	}{
-		{bursarv1.HostState_HOST_STATE_HEALTHY, timestamppb.New(now), "", ""},
-		{bursarv1.HostState_HOST_STATE_HEALTHY, timestamppb.New(now), "under memory pressure", "under memory pressure"},
-		{bursarv1.HostState_HOST_STATE_SUSPECT, timestamppb.New(now.Add(-48 * time.Second)), "suspect", "its agent has not reported for 48s"},
-		{bursarv1.HostState_HOST_STATE_LOST, timestamppb.New(now.Add(-6 * time.Minute)), "lost", "its agent has not reported for 6m00s"},
-		{bursarv1.HostState_HOST_STATE_LOST, nil, "lost", "its agent does not report"},
-		{bursarv1.HostState_HOST_STATE_RETURNING, nil, "returning", "its agent has not reported to this leader yet"},
+		{bursarv1.HostState_HOST_STATE_HEALTHY, timestamppb.New(now), "", "", false},
+		{bursarv1.HostState_HOST_STATE_HEALTHY, timestamppb.New(now), "under memory pressure", "under memory pressure", false},
+		{bursarv1.HostState_HOST_STATE_SUSPECT, timestamppb.New(now.Add(-48 * time.Second)), "suspect", "its agent has not reported for 48s", false},
+		{bursarv1.HostState_HOST_STATE_LOST, timestamppb.New(now.Add(-6 * time.Minute)), "lost", "its agent has not reported for 6m00s", false},
+		{bursarv1.HostState_HOST_STATE_LOST, nil, "lost", "its agent does not report", false},
+		{bursarv1.HostState_HOST_STATE_RETURNING, nil, "returning", "its agent has not reported to this leader yet", false},
+		{bursarv1.HostState_HOST_STATE_HEALTHY, timestamppb.New(now.Add(-4 * time.Second)), "its agent has ended", "its agent has ended 4s ago", true},
+		{bursarv1.HostState_HOST_STATE_SUSPECT, timestamppb.New(now.Add(-48 * time.Second)), "its agent has ended; cordoned: disk", "its agent has ended 48s ago; cordoned: disk", true},
+		{bursarv1.HostState_HOST_STATE_LOST, nil, "its agent has ended", "its agent has ended", true},
 	} {
-		h := &bursarv1.Host{State: c.state, LastSyncTime: c.last, UnavailableReason: c.why}
+		h := &bursarv1.Host{State: c.state, LastSyncTime: c.last, UnavailableReason: c.why, AgentEnded: c.ended}
 		if got := hostNote(h, now); got != c.want {
 			t.Errorf("%s: %q; want %q", c.state, got, c.want)
 		}

@@ -26,21 +26,49 @@ failure.`,
 
 func (c *cli) hostCordonCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:               "cordon ID…",
-		Short:             "No new engines on this host; what runs goes on",
-		Long:              "Cordon keeps new engines off a host. What runs there goes on.",
-		Example:           `  bursar host cordon vm-1 vm-2 --reason "new kernel"`,
+		Use:   "cordon ID…",
+		Short: "No new engines on this host; what runs goes on",
+		Long: `Cordon keeps new engines off a host. What runs there goes on. With --for it ends
+by itself; time in which no coordinator leads does not count.
+
+A host need not have come yet. If no host has the name, or begins with it, the
+order waits for the host that registers with it; bursar hosts shows the name as
+expected, and uncordon takes the order back. With --exact the beginning of
+another host's name does not count.`,
+		Example: `  bursar host cordon vm-1 vm-2 --reason "new kernel"
+  bursar host cordon vm-1 --for 2h
+  bursar host cordon vm-9 --exact --reason "burn-in"`,
 		Args:              atLeastOne,
 		ValidArgsFunction: c.offerHosts,
 	}
 	reason := cmd.Flags().String("reason", "", "why, for those who look at the host")
+	length := newDuration(cmd.Flags(), 0, "for", "after this the cordon ends by itself, such as 2h")
+	exact := cmd.Flags().Bool("exact", false, "take each ID as a whole name, of a host that may come later")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return c.onHosts(cmd, args, func(ctx context.Context, cl *client.Client, id string) (*bursarv1.Host, error) {
-			res, err := cl.Hosts().Cordon(ctx, &bursarv1.CordonRequest{HostId: id, Reason: *reason})
+		req := &bursarv1.CordonRequest{Reason: *reason}
+		if cmd.Flags().Changed("for") {
+			if err := withinBounds("--for", *length, &bursarv1.CordonRequest{}, "length"); err != nil {
+				return err
+			}
+			req.Length = durationpb.New(*length)
+		}
+		resolve := func(ctx context.Context, cl *client.Client) func(string) (string, error) {
+			return hostsToCome(ctx, cl, *exact)
+		}
+		return c.onHosts(cmd, args, resolve, func(ctx context.Context, cl *client.Client, id string) (*bursarv1.Host, error) {
+			res, err := cl.Hosts().Cordon(ctx, &bursarv1.CordonRequest{HostId: id, Reason: req.GetReason(), Length: req.GetLength()})
+			c.sayIfExpected(res.GetHost())
 			return res.GetHost(), err
 		})
 	}
 	return cmd
+}
+
+// sayIfExpected says that an order waits for a host: the name may be a mistake.
+func (c *cli) sayIfExpected(host *bursarv1.Host) {
+	if host.GetState() == bursarv1.HostState_HOST_STATE_EXPECTED {
+		c.sayf("no host has the name %s yet: the order waits for it", host.GetId())
+	}
 }
 
 func (c *cli) hostUncordonCommand() *cobra.Command {
@@ -52,7 +80,7 @@ func (c *cli) hostUncordonCommand() *cobra.Command {
 		Args:              atLeastOne,
 		ValidArgsFunction: c.offerHosts,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return c.onHosts(cmd, args, func(ctx context.Context, cl *client.Client, id string) (*bursarv1.Host, error) {
+			return c.onHosts(cmd, args, hostIDs, func(ctx context.Context, cl *client.Client, id string) (*bursarv1.Host, error) {
 				res, err := cl.Hosts().Uncordon(ctx, &bursarv1.UncordonRequest{HostId: id})
 				return res.GetHost(), err
 			})
@@ -66,6 +94,7 @@ func (c *cli) hostDrainCommand() *cobra.Command {
 		Short: "Cordon a host and let its engines end",
 		Long: `Drain cordons a host and tells its agent. With --deadline its engines are asked
 to stop after that time. Without it they go on until they end by themselves.
+Like cordon it may come before the host.
 
 With --wait the command ends when nothing is left on any of the hosts, or with
 code 1 when the time is over.`,
@@ -78,6 +107,7 @@ code 1 when the time is over.`,
 	reason := cmd.Flags().String("reason", "", "why, for those who look at the host")
 	deadline := newDuration(cmd.Flags(), 0, "deadline", "after this its engines are asked to stop")
 	wait := newDuration(cmd.Flags(), 0, "wait", "how long to wait until its engines have ended, such as 15m")
+	exact := cmd.Flags().Bool("exact", false, "take each ID as a whole name, of a host that may come later")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := withinBounds("--deadline", *deadline, &bursarv1.DrainRequest{}, "deadline"); err != nil {
 			return err
@@ -90,7 +120,7 @@ code 1 when the time is over.`,
 			return err
 		}
 		var full []string // hosts on which something is left
-		failed := c.eachID(args, hostIDs(cmd.Context(), cl), func(id string) error {
+		failed := c.eachID(args, hostsToCome(cmd.Context(), cl, *exact), func(id string) error {
 			req := &bursarv1.DrainRequest{HostId: id, Reason: *reason}
 			if cmd.Flags().Changed("deadline") {
 				req.Deadline = durationpb.New(*deadline)
@@ -99,6 +129,7 @@ code 1 when the time is over.`,
 			if err != nil {
 				return err
 			}
+			c.sayIfExpected(res.GetHost())
 			if *wait > 0 && !isEmpty(res.GetHost()) {
 				full = append(full, id)
 				if c.output == outputJSON {
@@ -239,13 +270,14 @@ accepts all on the host. Look at them first, with
 
 // onHosts changes each of the hosts that texts name, and prints each.
 func (c *cli) onHosts(
-	cmd *cobra.Command, texts []string, do func(context.Context, *client.Client, string) (*bursarv1.Host, error),
+	cmd *cobra.Command, texts []string, resolve func(context.Context, *client.Client) func(string) (string, error),
+	do func(context.Context, *client.Client, string) (*bursarv1.Host, error),
 ) error {
 	cl, err := c.coordinator(cmd.Context())
 	if err != nil {
 		return err
 	}
-	return c.eachID(texts, hostIDs(cmd.Context(), cl), func(id string) error {
+	return c.eachID(texts, resolve(cmd.Context(), cl), func(id string) error {
 		host, err := do(cmd.Context(), cl, id)
 		if err != nil {
 			return err

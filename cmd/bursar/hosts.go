@@ -34,7 +34,7 @@ its last measurement (headroom). With an id it shows all about one host.`,
 	labels := filterFlag{}
 	var states []string
 	cmd.Flags().VarP(labels, "label", "l", "only hosts with this label; repeatable")
-	cmd.Flags().StringSliceVar(&states, "state", nil, "only hosts in this state: healthy, suspect, lost or returning; repeatable")
+	cmd.Flags().StringSliceVar(&states, "state", nil, "only hosts in this state: healthy, suspect, lost, returning or expected; repeatable")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		cl, err := c.coordinator(cmd.Context())
 		if err != nil {
@@ -61,7 +61,7 @@ its last measurement (headroom). With an id it shows all about one host.`,
 		for _, name := range states {
 			state, known := bursarv1.HostState_value["HOST_STATE_"+strings.ToUpper(name)]
 			if !known {
-				return usagef("--state %q: want healthy, suspect, lost or returning", name)
+				return usagef("--state %q: want healthy, suspect, lost, returning or expected", name)
 			}
 			req.States = append(req.States, bursarv1.HostState(state))
 		}

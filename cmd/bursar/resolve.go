@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -104,6 +105,21 @@ func hostID(ctx context.Context, cl *client.Client, text string) (string, error)
 // hostIDs is hostID for eachID.
 func hostIDs(ctx context.Context, cl *client.Client) func(text string) (string, error) {
 	return func(text string) (string, error) { return hostID(ctx, cl, text) }
+}
+
+// hostsToCome is hostIDs for orders that may come before their host. A text that begins no host's
+// id is the whole id of one that has not come; with exact, each text is a whole id.
+func hostsToCome(ctx context.Context, cl *client.Client, exact bool) func(text string) (string, error) {
+	return func(text string) (string, error) {
+		if exact && text != "" {
+			return text, nil
+		}
+		id, err := hostID(ctx, cl, text)
+		if _, missing := errors.AsType[*noSuchError](err); missing {
+			return text, nil
+		}
+		return id, err
+	}
 }
 
 // unique returns the only id, or the one that equals the text; none if there is none.

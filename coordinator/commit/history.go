@@ -133,13 +133,13 @@ func (h *history) round(ctx context.Context) error {
 	if h.began == 0 || now.Sub(h.began) >= recountAfter {
 		h.began, h.counted, h.total, h.callers = now, store.Position{}, HistorySize{}, callerSizes{}
 	}
-	if err := h.deleteOld(ctx, h.loop.Clock.Earliest().Add(-h.config.Retention)); err != nil {
+	if err := h.deleteOld(ctx, h.loop.ago(h.loop.Clock.Earliest(), h.config.Retention)); err != nil {
 		return err
 	}
 	if done, err := h.count(ctx, now.Add(-h.countAfter)); err != nil || !done {
 		return err
 	}
-	err := h.trimCallers(ctx, now.Add(-h.remember))
+	err := h.trimCallers(ctx, h.loop.ago(now, h.remember))
 	size := h.total
 	h.size.Store(&size)
 	return err

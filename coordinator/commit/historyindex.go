@@ -79,7 +79,7 @@ func (x *historyIndex) round(ctx context.Context) error {
 		x.swept, x.sweptTo, x.sweepDone = time.Now(), store.IndexBegin(), false
 	}
 	// Nearly all entries that are older have gone with their allocations.
-	before := loop.Clock.Earliest().Add(-x.history.config.Retention)
+	before := loop.ago(loop.Clock.Earliest(), x.history.config.Retention)
 	for current() && !x.sweepDone {
 		began := time.Now()
 		var err error

@@ -35,7 +35,9 @@ type Loop struct {
 
 	leads atomic.Bool // the core does
 	// skew is that of the ledger's time to the clock; nil while it does not lead.
-	skew      atomic.Pointer[core.Skew]
+	skew atomic.Pointer[core.Skew]
+	// outages are those that the latest leadership began with; nil: there was none.
+	outages   atomic.Pointer[ledger.Outages]
 	lastEpoch atomic.Uint64             // the epoch of the latest leadership
 	sealKeys  atomic.Pointer[seal.Keys] // of the latest leadership
 	// recalling is the leadership whose ledger does not know all remembered request ids yet; 0:

@@ -41,7 +41,9 @@ type recaller struct {
 // rememberSince is the end of the latest allocations whose request ids are forgotten when a
 // leadership begins.
 func (loop *Loop) rememberSince(meta store.Meta) ledger.Instant {
-	return max(loop.Clock.Now(), meta.Time).Add(-loop.Remember)
+	now := max(loop.Clock.Now(), meta.Time)
+	outages, _ := ledger.ReadOutages(meta.Outages).Until(now, meta.Sequence, meta.Time)
+	return outages.Before(now, loop.Remember)
 }
 
 // beginRecall has the request ids brought that the ledger lacks. The loop calls it before anybody
@@ -176,7 +178,7 @@ func (loop *Loop) Past(ctx context.Context, caller, requestID string) (ledger.Re
 	defer cancel()
 	past, err := loop.Store.RememberedOf(limited, caller, requestID)
 	switch {
-	case err == nil && min(past.Ended, loop.Now()).Add(loop.Remember) > loop.Now():
+	case err == nil && min(past.Ended, loop.Now()) > loop.ago(loop.Now(), loop.Remember):
 		return past, nil
 	case err == nil, errors.Is(err, store.ErrNotFound):
 		return ledger.Remembered{}, nil

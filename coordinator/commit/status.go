@@ -98,6 +98,15 @@ func (loop *Loop) Sealer() seal.Sealer {
 	return s
 }
 
+// ago is the time since which coordinators have led for d. Time in which none did makes nothing
+// old.
+func (loop *Loop) ago(now ledger.Instant, d time.Duration) ledger.Instant {
+	if outages := loop.outages.Load(); outages != nil {
+		return outages.Before(now, d)
+	}
+	return now.Add(-d)
+}
+
 // Now is the ledger's time while this coordinator leads, else its clock's.
 func (loop *Loop) Now() ledger.Instant { return loop.Clock.Now().Add(loop.Behind()) }
 

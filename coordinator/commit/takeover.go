@@ -72,6 +72,8 @@ func (loop *Loop) startLeading(r *restoring) error {
 	loop.core.LeadWith(r.ledger)
 	skew := loop.core.ClockSkew()
 	loop.skew.Store(&skew)
+	outages := loop.core.Ledger().Outages()
+	loop.outages.Store(&outages)
 	loop.Feed.reset(o.loaded.Revision)
 	loop.Metrics.leads(o.meta.Epoch)
 	loop.lastEpoch.Store(o.meta.Epoch)

@@ -24,9 +24,10 @@ type Steady struct {
 	start time.Duration
 }
 
-// NewSteady returns one that starts at the clock's time of day.
+// NewSteady returns one that starts at the clock's time of day. A time before 1970, of a machine
+// whose clock was never set, counts as 1970: instants below zero mean nothing.
 func NewSteady(clock Clock) Steady {
-	return Steady{clock: clock, base: ledger.At(clock.Now()), start: clock.Elapsed()}
+	return Steady{clock: clock, base: max(ledger.At(clock.Now()), 1), start: clock.Elapsed()}
 }
 
 // Earliest is the earlier of two times: the time of day as it is set now, and Now. The ledger's

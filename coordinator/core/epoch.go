@@ -92,10 +92,7 @@ func (c *Core) isOurs(host string, number uint64) bool {
 }
 
 // hasHost reports whether the ledger has a host.
-func (c *Core) hasHost(host string) bool {
-	_, known := c.ledger.Host(host)
-	return known
-}
+func (c *Core) hasHost(host string) bool { return c.ledger.HasHost(host) }
 
 // markInformed records that a host gets this leadership's epoch. Only hosts that the ledger has
 // get it.

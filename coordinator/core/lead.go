@@ -49,7 +49,8 @@ func (c *Core) restore(now ledger.Instant, meta store.Meta, snapshot ledger.Snap
 	stored := snapshot.Providers
 	snapshot.Providers, c.hidden = WithFile(stored, c.providers)
 	c.shadowed = hiddenOf(stored, snapshot.Providers)
-	c.now = max(now, Latest(&snapshot))
+	snapshot.Latest = Latest(&snapshot)
+	c.now = max(now, snapshot.Latest)
 	c.skew, c.storedTime = Skew{Since: now, Ahead: c.now.Sub(now)}, c.now
 	if f := snapshot.Filed; f != nil && !f.Suits(&snapshot) {
 		f.Rows(&snapshot)
@@ -74,7 +75,7 @@ func (c *Core) restore(now ledger.Instant, meta store.Meta, snapshot ledger.Snap
 
 // LeadWith begins a leadership with the ledger of the latest Restore.
 func (c *Core) LeadWith(r *Restored) {
-	c.refused.restore(r.refusals, c.now)
+	c.refused.restore(r.refusals, r.ledger.Outages(), c.now)
 	c.ledger, c.meta, c.batchedRevision, c.superseded = r.ledger, r.meta, r.revision, 0
 	c.leadership = c.draw()
 	c.informed, c.providerGenerations = make(map[string]bool), make(map[ledger.ClusterName]uint64)

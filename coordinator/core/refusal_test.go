@@ -80,11 +80,15 @@ func TestWhatIsRefusedIsRefusedByWhoeverLeadsNext(t *testing.T) {
 		again.commit()
 	}
 
-	// After a day it is let through, and the row goes.
+	// After a day in which a coordinator led it is let through, and the row goes.
 	late := over("2")
 	late.now = late.now.Add(RefusedFor)
 	late.core.Drop(ErrNotLeading)
 	late.lead(0)
+	if len(late.core.Refusals()) != 1 {
+		t.Errorf("it refuses %q after a day in which no coordinator led", late.core.Refusals())
+	}
+	late.now = late.now.Add(RefusedFor)
 	late.ask("another", 10, 0)
 	late.commit()
 	if stored := late.stored(); len(stored.Refusals) != 0 {
@@ -179,9 +183,9 @@ func TestARefusalOfAnEarlierBursarHolds(t *testing.T) {
 	if stored := r.stored().Refusals; len(stored) != 2 {
 		t.Errorf("%+v; want the row of version 1 as well", stored)
 	}
-	r.now = r.now.Add(RefusedFor)
 	r.core.Drop(ErrNotLeading)
 	r.lead(0)
+	r.now = r.now.Add(RefusedFor)
 	r.ask("another", 10, 0)
 	r.commit()
 	if stored := r.stored().Refusals; len(stored) != 0 {
@@ -208,7 +212,7 @@ func TestARefusalLastsADayWhateverTimeItsRowHas(t *testing.T) {
 	var r RefusedSet
 	now := ledger.Instant(1e18)
 	far := ledger.Refusal{Hash: [32]byte{1}, At: now.Add(1e6 * time.Hour)}
-	r.restore([]ledger.Refusal{far, {Hash: [32]byte{2}, At: now - 1}}, now)
+	r.restore([]ledger.Refusal{far, {Hash: [32]byte{2}, At: now - 1}}, nil, now)
 	r.Add(&Origin{Procedure: "p"}, now, "boom")
 	if r.expire(now.Add(RefusedFor)); len(r.list) != 0 {
 		t.Errorf("after a day %+v", r.list)

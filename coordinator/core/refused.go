@@ -75,8 +75,9 @@ type refusal struct {
 type originKey struct{ procedure, caller string }
 
 // restore takes the refusals of the store, except those that are too old, and adds those that it
-// did not get in an earlier leadership. Times that are later than now count as now.
-func (r *RefusedSet) restore(stored []ledger.Refusal, now ledger.Instant) {
+// did not get in an earlier leadership. Times that are later than now count as now, and time in
+// which no coordinator led does not count.
+func (r *RefusedSet) restore(stored []ledger.Refusal, outages ledger.Outages, now ledger.Instant) {
 	all := slices.DeleteFunc(r.list, func(known refusal) bool { return known.kept })
 	for i := range stored {
 		all = append(all, refusal{stored[i], true})
@@ -84,7 +85,7 @@ func (r *RefusedSet) restore(stored []ledger.Refusal, now ledger.Instant) {
 	slices.SortStableFunc(all, func(a, b refusal) int { return cmp.Compare(a.At, b.At) })
 	*r = RefusedSet{version: r.version}
 	for i := range all {
-		all[i].At = min(all[i].At, now)
+		all[i].At = min(outages.After(all[i].At, RefusedFor).Add(-RefusedFor), now)
 		r.put(all[i])
 	}
 	r.expire(now)

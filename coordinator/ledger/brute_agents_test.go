@@ -1,6 +1,7 @@
 package ledger_test
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 
@@ -182,7 +183,11 @@ func (b *brute) restart() {
 		case a.State == ledger.Waiting:
 			b.alone[id] = b.now
 		case a.Expires != 0: // its holder may have been cut off as well
-			a.Expires = max(a.Expires, b.now.Add(b.ledger.Interval()))
+			row, grace := s.live[id], b.ledger.Interval()
+			if a.State == ledger.Active {
+				grace = max(grace, cmp.Or(a.Lease, ledger.DefaultLease))
+			}
+			a.Expires = max(row.Expires, min(b.now.Add(grace), row.Expires.Add(3*grace)))
 		}
 		if is, there := b.ledger.Get(id); !there || is.State != a.State || is.HostID != a.HostID || is.Revision != a.Revision ||
 			!is.Entitled.Equal(a.Entitled) {

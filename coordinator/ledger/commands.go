@@ -20,6 +20,8 @@ type Config struct {
 	// Terms says what the settings of a provider say of requests for its cluster; nil: nothing. It
 	// must be the same at each coordinator.
 	Terms func(ProviderRecord) Terms
+	// JoinCordoned makes hosts that are new to the ledger join cordoned. Default false.
+	JoinCordoned bool
 	// ReservationTTL is how long a grant lasts without Confirm, counted from when it is durable,
 	// if the request does not say. Default 2 min.
 	ReservationTTL time.Duration
@@ -172,6 +174,9 @@ const (
 	Suspect             // missed reports: no new grants
 	LostHost            // silent for so long that its allocations became lost
 	Returning           // known from the store; it has not reported since the load
+	// ExpectedHost is the state of a name that an operator has cordoned, and that no agent has
+	// registered yet.
+	ExpectedHost
 )
 
 func (s HostState) String() string {
@@ -184,6 +189,8 @@ func (s HostState) String() string {
 		return "lost"
 	case Returning:
 		return "returning"
+	case ExpectedHost:
+		return "expected"
 	default:
 		return "unknown"
 	}
@@ -209,6 +216,13 @@ type HostRecord struct {
 	StopTime Instant
 	// MachineID and PIDNamespace are those of its agent; empty: not known.
 	MachineID, PIDNamespace string
+	// CordonedUntil is when the cordon ends by itself; zero: it does not.
+	CordonedUntil Instant
+	// Expected says that an operator has given orders for the name before an agent has registered
+	// it. There is no host yet.
+	Expected bool
+	// Left says that its agent has ended in order, and that none has registered the host since.
+	Left bool
 }
 
 // HostInfo is a host with its account and measurements, for readers.
@@ -271,7 +285,12 @@ type Snapshot struct {
 	Revision uint64
 	LastID   ID
 	// Time is the latest known time of the ledger. Zero: only the times in the rows are known.
-	Time        Instant
+	Time Instant
+	// Latest is the latest known time of all, with those in the rows; zero: not known. From then to
+	// now no coordinator led.
+	Latest Instant
+	// Outages is the text of the Outages that the store knows.
+	Outages     string
 	Allocations []Allocation // live ones
 	Hosts       []HostRecord
 	Quotas      []Quota // of every source
@@ -304,6 +323,8 @@ type Changes struct {
 	LastID   ID
 	// Time is the ledger's time after the batch.
 	Time Instant
+	// Outages is the text of all Outages if they have changed; empty: they have not.
+	Outages string
 	// Transitions are the allocations after each transition. The last one of an id is its row.
 	Transitions   []Allocation
 	Hosts         []HostRecord

@@ -248,7 +248,9 @@ func (l *Ledger) end(e *entry, s State, reason string) {
 	if e.State.Holds() {
 		l.unhold(e)
 	}
-	e.Ended, e.Expires = l.now, 0
+	if e.Ended = l.now; s != Lost || e.State != Active || e.Process.PID != 0 { // see LostLease
+		e.Expires = 0
+	}
 	if e.Measured.Validate() != nil { // it is stored from now on
 		e.Measured = resource.Vector{}
 	}

@@ -65,8 +65,10 @@ func TestErrorsSayWhatIsLackingAndWhere(t *testing.T) {
 // Every value has a name of its own, and one from a later version is said to be unknown.
 func TestEveryKindHasAName(t *testing.T) {
 	for want, values := range map[string][]interface{ String() string }{
-		"host quota queue unknown":               {ledger.HostAccount, ledger.QuotaAccount, ledger.QueueAccount, ledger.QueueAccount + 1},
-		"healthy suspect lost returning unknown": {ledger.Healthy, ledger.Suspect, ledger.LostHost, ledger.Returning, ledger.Returning + 1},
+		"host quota queue unknown": {ledger.HostAccount, ledger.QuotaAccount, ledger.QueueAccount, ledger.QueueAccount + 1},
+		"healthy suspect lost returning expected unknown": {
+			ledger.Healthy, ledger.Suspect, ledger.LostHost, ledger.Returning, ledger.ExpectedHost, ledger.ExpectedHost + 1,
+		},
 		"observe warn limit kill unknown": {
 			ledger.PolicyObserve, ledger.PolicyWarn, ledger.PolicyLimit, ledger.PolicyKill, ledger.PolicyKill + 1,
 		},

@@ -56,15 +56,17 @@ func (f *Filed) Update(changed *Snapshot, ended []ID, hostsRemoved []string) err
 	}
 	l := f.ledger
 	for _, id := range hostsRemoved {
-		h := l.hosts[id]
-		if h == nil {
-			continue
+		l.dropExpected(id)
+		if err := f.removeHost(id); err != nil {
+			return err
 		}
-		if len(h.entries) > 0 {
-			return unrestored(h.entries[0].ID, "no such host: %q", id)
+	}
+	for _, r := range changed.Hosts {
+		if r.Expected {
+			if err := f.removeHost(r.ID); err != nil {
+				return err
+			}
 		}
-		delete(f.hosts, h)
-		l.removeHost(h)
 	}
 	f.orderHosts()
 	f.forgetChanges()
@@ -81,8 +83,29 @@ func (f *Filed) forgetChanges() {
 	l.marked, l.freeing, l.changes, l.revision = l.marked[:0], nil, Changes{}, 0
 }
 
+// removeHost removes a host, if it is there.
+func (f *Filed) removeHost(id string) error {
+	h := f.ledger.hosts[id]
+	if h == nil {
+		return nil
+	}
+	if len(h.entries) > 0 {
+		return unrestored(h.entries[0].ID, "no such host: %q", id)
+	}
+	delete(f.hosts, h)
+	f.ledger.removeHost(h)
+	return nil
+}
+
+// putHost files a row. A host that was removed, and is expected since then, is removed after the
+// allocations.
 func (f *Filed) putHost(r HostRecord) {
 	l := f.ledger
+	if r.Expected {
+		l.addExpected(r)
+		return
+	}
+	l.dropExpected(r.ID)
 	h := l.hosts[r.ID]
 	if h == nil {
 		h = l.addHost(r)

@@ -56,16 +56,25 @@ type host struct {
 // promised too much.
 func (h *host) headroom() int64 { return h.live - h.promised }
 
+// agentEnded is why a host takes no engines whose agent has ended in order.
+const agentEnded = "its agent has ended"
+
 // unschedulable says why no new grant may go there, as a note and in words; both are empty if one
 // may.
 func (h *host) unschedulable() (note Note, why string) {
 	switch {
+	case h.Left && h.Draining:
+		return NoteHealth, agentEnded + "; " + withReason("draining", h.MutedReason())
+	case h.Left && h.Cordoned:
+		return NoteHealth, agentEnded + "; " + withReason("cordoned", h.MutedReason())
+	case h.Left:
+		return NoteHealth, agentEnded
 	case h.state != Healthy:
 		return NoteHealth, h.state.String()
 	case h.Draining:
 		return NoteDraining, withReason("draining", h.MutedReason())
 	case h.Cordoned:
-		return NoteCordoned, withReason("cordoned", h.Reason)
+		return NoteCordoned, withReason("cordoned", h.MutedReason())
 	case h.needFull:
 		return NoteUnknown, "its agent has not reported all its engines yet"
 	case !h.measured:
@@ -84,7 +93,7 @@ func (h *host) unschedulable() (note Note, why string) {
 // what runs there. It does so at once after it has registered.
 func (l *Ledger) awaits(h *host) bool {
 	unheard := h.state == Returning || h.state == Healthy && h.needFull && l.now < l.hostsBack
-	return unheard && !h.Cordoned && !h.Draining
+	return unheard && !h.Cordoned && !h.Draining && !h.Left
 }
 
 // awaitsOneFor reports whether a host that a request may go to is awaited.
@@ -97,17 +106,22 @@ func (l *Ledger) awaitsOneFor(e *entry) bool {
 	return false
 }
 
-// MutedReason is why operators keep new engines off the host, in their words, and when the engines
-// there are stopped.
+// MutedReason is why operators keep new engines off the host, in their words, and when that ends or
+// the engines there are stopped.
 func (r *HostRecord) MutedReason() string {
-	if r.StopTime == 0 {
+	var ends string
+	switch {
+	case r.StopTime != 0:
+		ends = "deadline for its engines: " + r.StopTime.Time().UTC().Format(time.RFC3339)
+	case r.CordonedUntil != 0:
+		ends = "ends by itself: " + r.CordonedUntil.Time().UTC().Format(time.RFC3339)
+	default:
 		return r.Reason
 	}
-	stop := "deadline for its engines: " + r.StopTime.Time().UTC().Format(time.RFC3339)
 	if r.Reason == "" {
-		return stop
+		return ends
 	}
-	return r.Reason + "; " + stop
+	return r.Reason + "; " + ends
 }
 
 func withReason(what, reason string) string {
@@ -278,6 +292,7 @@ func known(most int64) int64 {
 // removeHost removes a host, on which nothing is left, from the tables.
 func (l *Ledger) removeHost(h *host) {
 	l.timers.set(&h.timer, 0)
+	delete(l.timed, &h.timer)
 	if c := h.account.claim; c != nil {
 		l.endClaim(c.entry)
 		l.setEntryTimer(c.entry)
@@ -292,19 +307,26 @@ func (l *Ledger) removeHost(h *host) {
 		l.hostOrder = slices.Delete(l.hostOrder, at, at+1)
 	}
 	l.limitClaimedHosts()
+	l.recordRemoved(h.ID)
+}
+
+// recordRemoved has the store delete the row of a host.
+func (l *Ledger) recordRemoved(id string) {
 	l.revision++
-	l.changes.Hosts = slices.DeleteFunc(l.changes.Hosts, func(r HostRecord) bool { return r.ID == h.ID })
-	l.changes.HostsRemoved = append(l.changes.HostsRemoved, h.ID)
-	l.stampNamed(&l.changes.HostStamps, h.ID)
+	l.changes.Hosts = slices.DeleteFunc(l.changes.Hosts, func(r HostRecord) bool { return r.ID == id })
+	l.changes.HostsRemoved = append(l.changes.HostsRemoved, id)
+	l.stampNamed(&l.changes.HostStamps, id)
 }
 
 // recordHost gives the host a new revision and hands its durable part to the store.
-func (l *Ledger) recordHost(h *host) {
+func (l *Ledger) recordHost(h *host) { l.recordRow(&h.HostRecord) }
+
+func (l *Ledger) recordRow(r *HostRecord) {
 	l.revision++
-	h.Revision = l.revision
+	r.Revision = l.revision
 	l.stampRevision()
-	l.changes.HostsRemoved = slices.DeleteFunc(l.changes.HostsRemoved, func(id string) bool { return id == h.ID })
-	l.changes.Hosts = append(l.changes.Hosts, h.HostRecord)
+	l.changes.HostsRemoved = slices.DeleteFunc(l.changes.HostsRemoved, func(id string) bool { return id == r.ID })
+	l.changes.Hosts = append(l.changes.Hosts, *r)
 }
 
 // Interval is the time between two reports of a host: longer for more hosts, so that all together

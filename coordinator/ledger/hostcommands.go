@@ -115,6 +115,7 @@ type SyncCommand struct {
 	Capacity    *resource.Vector
 	// CutCapacity is what of Capacity went beyond the bounds of the agent's identity, in words.
 	CutCapacity []string
+	Leaving     bool // the agent ends in order
 }
 
 // Action is what an agent must do apart from its grants.

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"slices"
 	"time"
 
 	"github.com/bursar/bursar/resource"
@@ -32,7 +33,7 @@ func (l *Ledger) Register(now Instant, c RegisterCommand) (time.Duration, error)
 	}
 	isNew := h == nil
 	if isNew {
-		h = l.addHost(HostRecord{ID: c.HostID, Registered: l.now})
+		h = l.addHost(l.newHost(c.HostID))
 	}
 	reshaped := isNew || !h.Labels.Equal(c.Labels) || !h.Capacity.Equal(c.Capacity) || !h.Protected.Equal(c.Protected)
 	if c.Incarnation > h.Incarnation {
@@ -41,7 +42,7 @@ func (l *Ledger) Register(now Instant, c RegisterCommand) (time.Duration, error)
 	h.Address, h.Labels, h.Incarnation, h.Version = validText(c.Address), c.Labels, c.Incarnation, validText(c.Version)
 	h.BootID, h.MachineID, h.PIDNamespace = validText(c.BootID), validText(c.MachineID), validText(c.PIDNamespace)
 	l.updateMachine(h, false)
-	h.Lost = false
+	h.Lost, h.Left = false, false
 	h.cutLabels, h.cutCapacity = c.CutLabels, c.CutCapacity
 	if !h.Capacity.Equal(c.Capacity) || !h.Protected.Equal(c.Protected) {
 		l.setCapacity(h, c.Capacity, c.Protected)
@@ -68,8 +69,14 @@ func (h *host) isReturning() {
 	h.needFull = true
 }
 
-// setHostTimer sets the host's timer to when it becomes suspect, unmeasured or lost.
+// setHostTimer sets the host's timer to when it becomes suspect, unmeasured or lost, or when an
+// operator's order for a time ends.
 func (l *Ledger) setHostTimer(h *host) {
+	if h.StopTime > l.now || h.CordonedUntil > l.now {
+		l.timed[&h.timer] = struct{}{}
+	} else {
+		delete(l.timed, &h.timer)
+	}
 	patience := time.Duration(l.cfg.SuspectAfter) * l.Interval()
 	switch h.state {
 	case Healthy, Returning:
@@ -80,16 +87,23 @@ func (l *Ledger) setHostTimer(h *host) {
 		l.timers.set(&h.timer, l.orStop(h, due))
 	case Suspect:
 		l.timers.set(&h.timer, l.orStop(h, h.lastSync.Add(l.cfg.LostAfter)))
-	case LostHost:
-		l.timers.set(&h.timer, 0)
+	case LostHost: // what is still booked there is stopped as well
+		if due := l.orStop(h, MaxInstant); due != MaxInstant {
+			l.timers.set(&h.timer, due)
+		} else {
+			l.timers.set(&h.timer, 0)
+		}
+	case ExpectedHost: // that of a name without a host
 	}
 }
 
 // orStop is the earlier of due and the time when the engines of the host are stopped. If that time
 // is past, they were stopped, or will be when the host next reports.
 func (l *Ledger) orStop(h *host, due Instant) Instant {
-	if h.StopTime > l.now {
-		return min(due, h.StopTime)
+	for _, at := range [...]Instant{h.StopTime, h.CordonedUntil} {
+		if at > l.now {
+			due = min(due, at)
+		}
 	}
 	return due
 }
@@ -98,7 +112,9 @@ func (l *Ledger) orStop(h *host, due Instant) Instant {
 func (l *Ledger) hostDue(h *host) {
 	patience := time.Duration(l.cfg.SuspectAfter) * l.Interval()
 	l.stopDrained(h)
+	l.endCordon(h)
 	switch {
+	case h.state == LostHost:
 	case h.state == Suspect:
 		if h.lastSync.Add(l.cfg.LostAfter) <= l.now {
 			l.markLost(h)
@@ -112,10 +128,15 @@ func (l *Ledger) hostDue(h *host) {
 	l.updatePlacer(h)
 }
 
-// markLost ends the allocations of a host that was silent for too long: they become lost.
+// markLost ends the allocations of a host that was silent for too long: they become lost, except
+// those of which clusters say when they have ended.
 func (l *Ledger) markLost(h *host) {
 	h.state, h.Lost, h.measured = LostHost, true, false
-	l.endAll(h, "host "+h.ID+" stopped reporting")
+	for _, e := range slices.Backward(h.entries) { // ending an entry moves only those after it
+		if !l.livesElsewhere(e) {
+			l.end(e, Lost, "host "+h.ID+" stopped reporting")
+		}
+	}
 	l.recordHost(h)
 }
 
@@ -126,11 +147,14 @@ func (l *Ledger) endAll(h *host, reason string) {
 }
 
 // Deregister removes a host. With live allocations it is refused unless forced; then they become
-// lost. Requests that wait for this very host are canceled.
+// lost. Requests that wait for this very host are canceled. Of an expected host it ends the orders.
 //
 // Errors: *NotFoundError, *StateError.
 func (l *Ledger) Deregister(now Instant, hostID string, force bool) error {
 	l.begin(now)
+	if _, found := l.forgetExpected(hostID); found {
+		return nil
+	}
 	h, err := l.host(hostID)
 	if err != nil {
 		return err
@@ -157,36 +181,59 @@ func (l *Ledger) host(id string) (*host, error) {
 	return nil, &NotFoundError{What: "host", ID: id}
 }
 
-// Cordon stops new grants on a host; engines there go on. The error is a *NotFoundError.
+// Cordon stops new grants on a host; engines there go on. The host need not have come yet. Errors:
+// *FieldError; *StateError if too many hosts are expected.
 func (l *Ledger) Cordon(now Instant, hostID, reason string) (HostInfo, error) {
-	return l.setCordon(now, hostID, reason, true, false, nil)
+	return l.CordonFor(now, hostID, reason, 0)
+}
+
+// CordonFor is Cordon for a time after which it ends by itself; zero: it does not. Errors: those of
+// Cordon.
+func (l *Ledger) CordonFor(now Instant, hostID, reason string, length time.Duration) (HostInfo, error) {
+	return l.close(now, hostID, closing{reason: reason, cordoned: true, length: length})
 }
 
 // Drain cordons a host and tells its agent. Engines that are left after the deadline are stopped;
-// nil: they end by themselves. The error is a
-// *NotFoundError.
+// nil: they end by themselves. Errors: those of Cordon.
 func (l *Ledger) Drain(now Instant, hostID, reason string, deadline *time.Duration) (HostInfo, error) {
-	return l.setCordon(now, hostID, reason, true, true, deadline)
+	return l.close(now, hostID, closing{reason: reason, cordoned: true, draining: true, deadline: deadline})
 }
 
-// Uncordon ends a cordon or a drain. The error is a *NotFoundError.
+// Uncordon ends a cordon or a drain. An expected host is forgotten. The error is a *NotFoundError.
 func (l *Ledger) Uncordon(now Instant, hostID string) (HostInfo, error) {
-	return l.setCordon(now, hostID, "", false, false, nil)
+	return l.close(now, hostID, closing{})
 }
 
-func (l *Ledger) setCordon(now Instant, hostID, reason string, cordoned, draining bool, deadline *time.Duration) (HostInfo, error) {
+// closing is an operator's order for a host: that it takes no new engines, or that it does again.
+type closing struct {
+	reason             string
+	cordoned, draining bool
+	deadline           *time.Duration // for what is on a host that drains; nil: none
+	length             time.Duration  // of a cordon; zero: it does not end by itself
+}
+
+// close writes an order into the row of a host.
+func (r *HostRecord) close(now Instant, c closing) {
+	if c.cordoned && r.Cordoned && c.reason == "" {
+		c.reason = r.Reason // an order without a reason keeps that of the order before
+	}
+	r.Cordoned, r.Draining, r.Reason, r.StopTime = c.cordoned, c.draining, validText(c.reason), 0
+	r.Left = r.Left && c.cordoned // an operator who uncordons a host wants it to take engines
+	if c.deadline != nil {
+		r.StopTime = now.Add(*c.deadline)
+	}
+	if r.CordonedUntil = 0; c.length > 0 {
+		r.CordonedUntil = later(now, c.length)
+	}
+}
+
+func (l *Ledger) close(now Instant, hostID string, c closing) (HostInfo, error) {
 	l.begin(now)
-	h, err := l.host(hostID)
-	if err != nil {
-		return HostInfo{}, err
+	h := l.hosts[hostID]
+	if h == nil {
+		return l.closeExpected(hostID, c)
 	}
-	if cordoned && h.Cordoned && reason == "" {
-		reason = h.Reason // who gives none does not take back another's
-	}
-	h.Cordoned, h.Draining, h.Reason, h.StopTime = cordoned, draining, validText(reason), 0
-	if deadline != nil {
-		h.StopTime = l.now.Add(*deadline)
-	}
+	h.close(l.now, c)
 	l.recordHost(h)
 	l.stopDrained(h)
 	l.setHostTimer(h)
@@ -194,6 +241,17 @@ func (l *Ledger) setCordon(now Instant, hostID, reason string, cordoned, drainin
 	l.freed(&h.account)
 	l.grantWaiting()
 	return l.hostInfo(h), nil
+}
+
+// endCordon ends a cordon that was to end by now. Its caller updates the Placer and grants waiting
+// requests.
+func (l *Ledger) endCordon(h *host) {
+	if h.CordonedUntil == 0 || h.CordonedUntil > l.now {
+		return
+	}
+	h.Cordoned, h.Reason, h.CordonedUntil = false, "", 0
+	l.recordHost(h)
+	l.freed(&h.account)
 }
 
 // resetPromises adds up again what the allocations of the host may still use.

@@ -62,11 +62,15 @@ type Ledger struct {
 
 	now      Instant // the time of the latest command; it never goes back
 	restored Instant // when Restore was
+	outages  Outages
 	revision uint64
 	lastID   ID
 	spent    btree.Set[ID] // ids above lastID whose allocations have ended
-	timers   timers        // of hosts and clusters
-	ends     timers        // of entries
+	// returned has the revision at which a lost lease came back or was released: older rows of it
+	// are out of date.
+	returned map[ID]uint64
+	timers   timers // of hosts and clusters
+	ends     timers // of entries
 
 	entries btree.Map[ID, *entry] // live
 	states  [Lost + 1]int         // live entries by state
@@ -85,7 +89,9 @@ type Ledger struct {
 	full            map[*usage]struct{} // the usages of both kinds that are nearly at their bound
 
 	hosts     map[string]*host
-	hostOrder []*host // by id
+	hostOrder []*host             // by id
+	expected  []*expectedHost     // by id
+	timed     map[*timer]struct{} // of hosts with a cordon that ends by itself, or with a deadline
 	slots     []*host
 	freeSlots []Slot
 	fleet     fleet
@@ -179,6 +185,7 @@ func New(cfg Config, placer Placer) *Ledger {
 		relays:      make(usages),
 		full:        make(map[*usage]struct{}),
 		hosts:       make(map[string]*host),
+		timed:       make(map[*timer]struct{}),
 		declared:    make(map[string]int),
 		machines:    make(map[machine][]*host),
 		shared:      make(map[machine]struct{}),
@@ -231,9 +238,14 @@ func (l *Ledger) NextTimer() (Instant, bool) {
 	return due, due != 0
 }
 
-// Pending reports whether there are waiting requests or reservations, which end when their time
-// has come.
-func (l *Ledger) Pending() bool { return l.states[Waiting]+l.states[Reserved] > 0 }
+// Pending reports whether something waits for time to pass: a request that waits, a reservation, a
+// lease, a cordon that ends by itself, or the deadline of a drain.
+func (l *Ledger) Pending() bool {
+	return l.states[Waiting]+l.states[Reserved]+len(l.unstored)+len(l.timed) > 0 || l.ends.next() != nil
+}
+
+// Outages are the times in which no coordinator led, as far as the store knows.
+func (l *Ledger) Outages() Outages { return l.outages }
 
 // nextTimer is the timer that is due first, of those that may fire in this batch; nil if none is
 // set.
@@ -260,6 +272,8 @@ func (l *Ledger) fire() {
 			l.deciding = nil
 		case *host:
 			l.hostDue(owner)
+		case *expectedHost:
+			l.forgetExpected(owner.ID)
 		case *cluster:
 			l.clusterDue(owner)
 		case nil: // the visits

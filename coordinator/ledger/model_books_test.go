@@ -20,7 +20,9 @@ type model struct {
 	rules []ledger.Quota // in force
 	all   []ledger.Quota // with those that are hidden
 	hosts map[string]*modelHost
-	rows  map[ledger.ID]*modelRow // live
+	// expected are names that were cordoned before their hosts came.
+	expected map[string]*modelHost
+	rows     map[ledger.ID]*modelRow // live
 	// clusters are those that are configured, and those that were.
 	clusters map[ledger.ClusterName]*modelCluster
 	ended    map[ledger.ID]ledger.Allocation
@@ -85,7 +87,7 @@ const (
 
 func newModel() *model {
 	return &model{
-		now: start, hosts: make(map[string]*modelHost), rows: make(map[ledger.ID]*modelRow), ended: make(map[ledger.ID]ledger.Allocation),
+		now: start, hosts: make(map[string]*modelHost), expected: make(map[string]*modelHost), rows: make(map[ledger.ID]*modelRow), ended: make(map[ledger.ID]ledger.Allocation),
 		clusters: make(map[ledger.ClusterName]*modelCluster),
 	}
 }

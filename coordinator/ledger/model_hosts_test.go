@@ -101,7 +101,10 @@ func (m *machine) registerAs(t *rapid.T, c ledger.RegisterCommand) {
 		wantError = "stale"
 	default:
 		if h == nil {
-			h = &modelHost{id: c.HostID}
+			if h = m.model.expected[c.HostID]; h == nil {
+				h = &modelHost{id: c.HostID}
+			}
+			delete(m.model.expected, c.HostID)
 			m.model.hosts[c.HostID] = h
 		}
 		if c.Incarnation > h.incarnation {
@@ -147,6 +150,9 @@ func (m *machine) deregister(t *rapid.T) {
 		}
 	}
 	switch {
+	case m.model.expected[id] != nil:
+		delete(m.model.expected, id)
+		want = expected{}
 	case h == nil:
 		wantError = "not found"
 	case busy && !force:
@@ -171,8 +177,19 @@ func (m *machine) cordon(t *rapid.T) {
 	if rapid.Bool().Draw(t, "with a deadline") {
 		deadline = new(rapid.SampledFrom([]time.Duration{0, 3 * time.Second, 12 * time.Second, time.Minute}).Draw(t, "deadline"))
 	}
-	if h := m.model.hosts[id]; h != nil {
+	h := m.model.hosts[id]
+	if h == nil {
+		h = m.model.expected[id]
+	}
+	if h == nil && what != "uncordon" {
+		h = &modelHost{id: id}
+		m.model.expected[id] = h
+	}
+	if h != nil {
 		h.cordoned, h.draining, h.stopAt = what != "uncordon", what == "drain", 0
+		if what == "uncordon" {
+			delete(m.model.expected, id)
+		}
 		if h.draining && deadline != nil {
 			h.stopAt = m.model.now.Add(*deadline)
 		}
@@ -249,7 +266,7 @@ func (m *machine) advanceTo(t *rapid.T, now ledger.Instant) {
 		add(ledger.Expired, waits && r.WaitDeadline <= now)
 		add(ledger.Canceled, waits && !r.present() && r.detached.Add(callerGrace) <= now)
 		add(ledger.Expired, !waits && r.Expires != 0 && r.Expires <= now)
-		add(ledger.Lost, !waits && m.model.hosts[r.HostID].lost)
+		add(ledger.Lost, !waits && m.model.hosts[r.HostID].lost && !m.model.livesElsewhere(r))
 		if h := m.model.hosts[r.HostID]; !waits && before < h.stopAt && h.stopAt <= now && !r.Stopping {
 			s := m.standingOf(h)[id]
 			stopped[id] = s
@@ -300,7 +317,7 @@ func (m *machine) restart(t *rapid.T) {
 		r.callers, r.detached, r.touched = 0, m.model.now, 0
 		r.elsewhere = elsewhere{}
 		if r.Expires != 0 {
-			r.Expires = max(r.Expires, m.model.now.Add(interval))
+			r.Expires = graced(r, m.mirror.rows[r.ID].Expires, m.model.now)
 		}
 	}
 	for _, c := range m.model.clusters {
@@ -315,6 +332,20 @@ func (m *machine) restart(t *rapid.T) {
 	m.do(t, nothing, func(l *ledger.Ledger) { l.Advance(m.model.now) })
 }
 
+// graced is when a reservation or a lease ends that is loaded: a lease gets its length, a
+// reservation an interval, and all loads together three of these at most after the end in the row.
+func graced(r *modelRow, stored, now ledger.Instant) ledger.Instant {
+	grace := interval
+	switch {
+	case r.State != ledger.Active:
+	case r.Lease > 0:
+		grace = max(grace, r.Lease)
+	default:
+		grace = ledger.DefaultLease
+	}
+	return max(stored, min(now.Add(grace), stored.Add(3*grace)))
+}
+
 // settleDown ends everything: invariant 7.
 func (m *machine) settleDown(t *rapid.T) {
 	m.advanceTo(t, m.model.now.Add(time.Hour))
@@ -324,4 +355,17 @@ func (m *machine) settleDown(t *rapid.T) {
 			t.Fatalf("invariant 7: %s waits for more than an hour", r.ID)
 		}
 	}
+}
+
+// livesElsewhere reports whether configured clusters say when an engine has ended.
+func (m *model) livesElsewhere(r *modelRow) bool {
+	if r.State != ledger.Active || r.Process.PID != 0 || r.Lease != 0 || len(r.ApplicationIDs) == 0 || len(r.Entitled.External) == 0 {
+		return false
+	}
+	for _, part := range r.Entitled.External {
+		if c := m.clusters[ledger.ClusterName{Kind: part.Kind, Cluster: part.Cluster}]; c == nil || !c.configured {
+			return false
+		}
+	}
+	return true
 }

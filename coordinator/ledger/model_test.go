@@ -311,7 +311,9 @@ func (m *machine) holds() holds {
 
 func (m *machine) accounts(each func(ledger.AccountInfo)) {
 	m.ledger.Hosts("", func(h ledger.HostInfo) bool {
-		each(h.Account)
+		if h.State != ledger.ExpectedHost { // one that has not come has no account
+			each(h.Account)
+		}
 		return true
 	})
 	m.ledger.QuotaAccounts("", func(_ string, a ledger.AccountInfo) bool {

@@ -74,7 +74,7 @@ type HostFilters struct {
 // ClosedHosts are the hosts that take no new engines for one reason.
 type ClosedHosts struct {
 	Note   Note   // NoteCordoned, NoteDraining or NoteHealth
-	Reason string // what operators gave as the reason, or the state
+	Reason string // what operators gave as the reason; of NoteHealth the state, or that the agent has ended
 	Hosts  int
 }
 

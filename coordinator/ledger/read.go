@@ -68,19 +68,32 @@ func (l *Ledger) HostAllocations(hostID string, yield func(*Allocation) bool) {
 	}
 }
 
-// Host returns a host.
+// HasHost reports whether a host has registered and was not removed since.
+func (l *Ledger) HasHost(id string) bool { return l.hosts[id] != nil }
+
+// Host returns a host, or an expected one.
 func (l *Ledger) Host(id string) (HostInfo, bool) {
 	if h := l.hosts[id]; h != nil {
 		return l.hostInfo(h), true
 	}
+	if at, found := l.expectedPlace(id); found {
+		return expectedInfo(&l.expected[at].HostRecord), true
+	}
 	return HostInfo{}, false
 }
 
-// Hosts yields the hosts with ids above after, ascending.
+// Hosts yields the hosts with ids above after, ascending. Expected hosts are among them.
 func (l *Ledger) Hosts(after string, yield func(HostInfo) bool) {
-	at := sort.Search(len(l.hostOrder), func(i int) bool { return l.hostOrder[i].ID > after })
-	for _, h := range l.hostOrder[at:] {
-		if !yield(l.hostInfo(h)) {
+	hosts := l.hostOrder[sort.Search(len(l.hostOrder), func(i int) bool { return l.hostOrder[i].ID > after }):]
+	expected := l.expected[sort.Search(len(l.expected), func(i int) bool { return l.expected[i].ID > after }):]
+	for len(hosts)+len(expected) > 0 {
+		var info HostInfo
+		if len(hosts) == 0 || len(expected) > 0 && expected[0].ID < hosts[0].ID {
+			info, expected = expectedInfo(&expected[0].HostRecord), expected[1:]
+		} else {
+			info, hosts = l.hostInfo(hosts[0]), hosts[1:]
+		}
+		if !yield(info) {
 			return
 		}
 	}
@@ -114,6 +127,7 @@ func (l *Ledger) hostInfo(h *host) HostInfo {
 type Counts struct {
 	Waiting, Reserved, Active                                int
 	HostsHealthy, HostsSuspect, HostsLost, HostsReturning    int
+	HostsExpected                                            int // names that are cordoned before a host comes
 	QuotaRules, QuotaAccounts, Remembered, WaitingForAnyHost int
 	// Unaccepted are active engines on their agents' word alone, and HostsCut are hosts that
 	// announce more than their agents' identities allow.
@@ -124,7 +138,10 @@ type Counts struct {
 	OverUsers     int
 	OverUse       map[OverUseKind]int
 	HostsRefusing int // of the healthy hosts
-	CallersFull   int // see FullCallers
+	// HostsCordoned and HostsDraining are hosts that operators keep new engines off; a host that
+	// drains counts as draining alone. HostsEnded are hosts whose agents have ended in order.
+	HostsCordoned, HostsDraining, HostsEnded int
+	CallersFull                              int // see FullCallers
 	// Held is how many accounts are held for requests that have waited too long, and HeldIdle what
 	// is free on hosts and kept for them.
 	Held     map[Kind]int
@@ -136,12 +153,21 @@ func (l *Ledger) Counts() Counts {
 	c := Counts{
 		Waiting: l.states[Waiting], Reserved: l.states[Reserved], Active: l.states[Active],
 		QuotaRules: l.latestRules().count, Remembered: len(l.requests.ended), WaitingForAnyHost: l.anyHost.waiting,
-		OverUsers: l.overUsers, OverUse: maps.Clone(l.overUse), CallersFull: len(l.full),
+		HostsExpected: len(l.expected), OverUsers: l.overUsers, OverUse: maps.Clone(l.overUse), CallersFull: len(l.full),
 	}
 	for _, h := range l.hosts {
 		c.Unaccepted += h.unaccepted
 		if len(h.cutCapacity)+len(h.cutLabels) > 0 {
 			c.HostsCut++
+		}
+		switch {
+		case h.Draining:
+			c.HostsDraining++
+		case h.Cordoned:
+			c.HostsCordoned++
+		}
+		if h.Left {
+			c.HostsEnded++
 		}
 		switch h.state {
 		case Healthy:
@@ -155,6 +181,7 @@ func (l *Ledger) Counts() Counts {
 			c.HostsLost++
 		case Returning:
 			c.HostsReturning++
+		case ExpectedHost: // that of a name without a host
 		}
 	}
 	c.Held, c.HeldIdle = make(map[Kind]int), resource.Vector{}

@@ -34,7 +34,7 @@ func (l *Ledger) Recall(now Instant, list []Remembered, last bool) {
 // rememberedUntil is until when an allocation is remembered that ended before this ledger was
 // restored. A time after that is of a clock that was ahead.
 func (l *Ledger) rememberedUntil(ended Instant) Instant {
-	return min(ended, l.restored).Add(l.cfg.RequestRetention)
+	return l.outages.After(min(ended, l.restored), l.cfg.RequestRetention)
 }
 
 // repeatPast answers a request whose id the ledger does not know while it is recalling: all that

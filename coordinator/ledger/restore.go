@@ -9,15 +9,17 @@ import (
 )
 
 // Restore rebuilds the ledger from what was stored. It must be the first command. Liveness starts
-// from the beginning: hosts are returning until they report, deadlines that are due get one more
-// interval, and requests that waited wait for their callers. Times in the rows that are later than
-// now count as now. If the snapshot names what was Filed, this must be its ledger, and only what
-// is left to do is done.
+// from the beginning: hosts are returning until they report, deadlines move by the time in which no
+// coordinator led (see outage), leases and reservations get a grace (see graced), and requests that
+// waited wait for their callers. Times in the rows that are later than now count as now. If the
+// snapshot names a Filed, this must be its ledger, and only the remaining steps are done.
 func (l *Ledger) Restore(now Instant, s Snapshot) error {
 	if l.revision != 0 || s.Filed == nil && l.entries.Len() != 0 || s.Filed != nil && s.Filed.ledger != l {
 		return fmt.Errorf("ledger: restore: already in use at revision %d", l.revision)
 	}
 	l.now, l.restored = now, now
+	var more bool
+	l.outages, more = ReadOutages(s.Outages).Until(now, s.Revision, s.Latest)
 	var waiting []Allocation
 	if s.Filed != nil {
 		s.Filed.settle()
@@ -28,6 +30,9 @@ func (l *Ledger) Restore(now Instant, s Snapshot) error {
 			return err
 		}
 	}
+	if more { // what was filed before has no changes
+		l.changes.Outages = l.outages.Text()
+	}
 	l.revision, l.lastID = s.Revision, lastID(&s)
 	l.rulesGeneration++
 	patience := time.Duration(l.cfg.SuspectAfter) * l.Interval()
@@ -37,8 +42,11 @@ func (l *Ledger) Restore(now Instant, s Snapshot) error {
 	}
 	for _, h := range l.hostOrder {
 		h.lastSync, h.gone, h.changed = now, departed{before: l.revision}, 0 // earlier departures are not known here
+		h.StopTime, h.CordonedUntil = l.outages.moved(h.StopTime, h.Revision), l.outages.moved(h.CordonedUntil, h.Revision)
+		l.endCordon(h)
 		l.setHostTimer(h)
 	}
+	l.settleExpected()
 	for i := range waiting {
 		if err := l.restoreWaiting(&waiting[i], s.SetAside); err != nil {
 			return fmt.Errorf("ledger: restore: %w", err)
@@ -61,6 +69,10 @@ func (l *Ledger) restoreRows(s *Snapshot) (waiting []Allocation, err error) {
 		return nil, err
 	}
 	for _, r := range hostsInOrder(s.Hosts) {
+		if r.Expected {
+			l.addExpected(r)
+			continue
+		}
 		h := l.addHost(r)
 		h.isReturning()
 		l.updatePlacer(h)
@@ -163,9 +175,10 @@ func (l *Ledger) summableRow(a *Allocation) error {
 
 // settle corrects the times of an entry that was filed.
 func (l *Ledger) settle(e *entry) {
+	e.outlive(l.outages)
 	e.notAfter(l.now)
 	if e.Expires != 0 {
-		e.Expires = max(e.Expires, l.now.Add(l.Interval()))
+		e.Expires = l.graced(e)
 	}
 }
 
@@ -179,11 +192,13 @@ func (l *Ledger) restoreWaiting(a *Allocation, aside map[ID]string) error {
 	}
 	e := l.newEntry()
 	e.Allocation = *a
+	waitsSince := min(l.outages.moved(e.Created, e.Revision), l.now)
+	e.outlive(l.outages)
 	e.notAfter(l.now)
 	l.link(e)
 	l.attachExternal(e, l.hosts[a.HostID]) // the one that it names may not be there yet
 	l.index(e)
-	e.waitState = &waitState{detached: l.now, waitsSince: e.Created}
+	e.waitState = &waitState{detached: l.now, waitsSince: waitsSince}
 	if _, ends := aside[e.ID]; !ends && e.present() {
 		_, blocked := l.decide(e) // no host gets grants before it reports
 		l.enqueue(e, blocked)

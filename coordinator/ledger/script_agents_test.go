@@ -201,6 +201,7 @@ func (s *script) sync(a *arguments) string {
 	if sample := readSample(a); sample != nil {
 		c.Sample = sample
 	}
+	c.Leaving = a.flag("leaving")
 	if a.flag("unmeasured") {
 		c.Sample = nil
 	}
@@ -349,7 +350,7 @@ func (s *script) deregister(a *arguments) string {
 }
 
 func (s *script) cordon(a *arguments) string {
-	_, err := s.ledger.Cordon(s.now, a.word(), a.text("reason"))
+	_, err := s.ledger.CordonFor(s.now, a.word(), a.text("reason"), a.durationOf("for"))
 	return problem(err)
 }
 

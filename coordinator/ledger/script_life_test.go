@@ -1,6 +1,7 @@
 package ledger_test
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -78,6 +79,9 @@ func (s *script) release(a *arguments) string {
 	c := ledger.ReleaseCommand{Actor: s.actor(a), ID: s.id(a), Reason: a.text("reason"), Exit: exit(a)}
 	c.HostID, _ = a.option("host")
 	result, err := s.ledger.Release(s.now, c)
+	if row := s.lost(c.ID, err); row != nil {
+		_, err = s.ledger.ReleaseLost(s.now, c, row)
+	}
 	if agent := s.agents[result.HostID]; err == nil && agent != nil {
 		delete(agent.engines, c.ID)
 	}
@@ -107,8 +111,21 @@ func (s *script) cancel(a *arguments) string {
 }
 
 func (s *script) renew(a *arguments) string {
-	_, err := s.ledger.Renew(s.now, ledger.RenewCommand{Actor: s.actor(a), ID: s.id(a), TTL: a.durationOf("ttl")})
+	c := ledger.RenewCommand{Actor: s.actor(a), ID: s.id(a), TTL: a.durationOf("ttl")}
+	_, err := s.ledger.Renew(s.now, c)
+	if row := s.lost(c.ID, err); row != nil {
+		_, err = s.ledger.RenewLost(s.now, c, row)
+	}
 	return problem(err)
+}
+
+// lost is the row of an allocation that a command did not find, if its host has lost its lease.
+func (s *script) lost(id ledger.ID, err error) *ledger.Allocation {
+	_, unknown := errors.AsType[*ledger.NotFoundError](err)
+	if row := s.mirror.rows[id]; unknown && row.LostLease() {
+		return &row
+	}
+	return nil
 }
 
 func (s *script) resize(a *arguments) string {

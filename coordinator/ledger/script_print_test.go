@@ -77,7 +77,11 @@ func overUses(a *ledger.Allocation) string {
 func (s *script) hostChange(h ledger.HostRecord) string {
 	before, known := s.mirror.hosts[h.ID]
 	switch {
-	case !known:
+	case h.Expected && h.Draining:
+		return "is expected, and is to drain: " + h.MutedReason()
+	case h.Expected:
+		return "is expected, cordoned: " + h.MutedReason()
+	case !known || before.Expected:
 		return "is new: " + h.Capacity.String()
 	case h.Lost && !before.Lost:
 		return "is lost"

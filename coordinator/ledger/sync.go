@@ -50,6 +50,10 @@ func (l *Ledger) Sync(now Instant, c SyncCommand) (SyncResult, error) {
 		l.measure(h, c.Sample)
 	}
 	h.state = Healthy
+	if c.Leaving && !h.Left {
+		h.Left = true
+		l.recordHost(h)
+	}
 	l.stopDrained(h)
 	l.setHostTimer(h)
 	l.updatePlacer(h)

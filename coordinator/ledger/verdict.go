@@ -198,10 +198,12 @@ func (l *Ledger) survey(e *entry, q Query) *HostFilters {
 			closed = make(map[ClosedHosts]int)
 		}
 		h := l.slots[slot]
-		note, _ := h.unschedulable()
-		reason := h.Reason
-		if note == NoteHealth {
-			reason = h.state.String()
+		note, reason := h.unschedulable()
+		switch {
+		case h.Left:
+			reason = "agent ended"
+		case note != NoteHealth:
+			reason = h.Reason
 		}
 		closed[ClosedHosts{Note: note, Reason: reason}]++
 	}

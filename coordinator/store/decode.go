@@ -119,7 +119,8 @@ func DecodeHost(id string, payload []byte) (ledger.HostRecord, error) {
 		StopTime: r.instant("stop_time", m.StopTime),
 	}
 	more := r.additions("capacity", m.Capacity)
-	h.MachineID, h.PIDNamespace = more.GetMachineId(), more.GetPidNamespace()
+	h.MachineID, h.PIDNamespace, h.Left, h.Expected = more.GetMachineId(), more.GetPidNamespace(), more.GetLeft(), more.GetExpected()
+	h.CordonedUntil = r.instant("cordoned_until", more.GetCordonedUntil())
 	if h.Capacity, err = convert.VectorFromProto(m.Capacity); err != nil {
 		r.fail("capacity", err)
 	}

@@ -15,6 +15,7 @@ type Rows struct {
 	Epoch            int64
 	Sequence, LastID int64
 	Time             int64
+	Outages          string // empty: as they were
 	// FirstEnd is the earliest end of an allocation in the batch; the largest number if none ended.
 	FirstEnd      int64
 	Allocations   []AllocationRow // in the order of ids, so that new rows append
@@ -63,7 +64,7 @@ func (r *Rows) Reset() {
 // Encode makes the rows of a batch: the last change of each key. The error is a *RowError.
 func (r *Rows) Encode(batch *Batch) error {
 	r.Epoch, r.Sequence, r.LastID = Signed(batch.Epoch), Signed(batch.Revision), Signed(uint64(batch.LastID))
-	r.Time = int64(batch.Time)
+	r.Time, r.Outages = int64(batch.Time), batch.Outages
 	if err := r.encodeAllocations(batch.Transitions); err != nil {
 		return err
 	}

@@ -24,6 +24,8 @@ type Meta struct {
 	// Time is the ledger's time after that batch, or after a later one that stored only its time;
 	// zero before the first.
 	Time ledger.Instant
+	// Outages is the text of the times in which no coordinator led, see ledger.Outages.
+	Outages string
 	// Schema is the version of the tables.
 	Schema int64
 	// SealKeys are the store's secret keys, in the answer of Lead alone. The first Lead of a store
@@ -39,9 +41,9 @@ type Batch struct {
 	KeepTime bool
 }
 
-// Empty reports whether the batch changes no row and keeps no time.
+// Empty reports whether the batch changes no row, and keeps no time and no outage.
 func (b Batch) Empty() bool {
-	return !b.KeepTime && len(b.Transitions)+len(b.Hosts)+len(b.HostsRemoved)+len(b.Quotas)+len(b.QuotasRemoved)+
+	return !b.KeepTime && b.Outages == "" && len(b.Transitions)+len(b.Hosts)+len(b.HostsRemoved)+len(b.Quotas)+len(b.QuotasRemoved)+
 		len(b.Providers)+len(b.ProvidersRemoved)+len(b.Refusals)+len(b.RefusalsRemoved) == 0
 }
 

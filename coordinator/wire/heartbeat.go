@@ -96,7 +96,7 @@ func idTexts(ids []ledger.ID) []string {
 func syncFrom(req *bursarv1.SyncRequest, sealer seal.Sealer) (ledger.SyncCommand, error) {
 	c := ledger.SyncCommand{
 		HostID: req.GetHostId(), Incarnation: req.GetIncarnation(), Sequence: req.GetSequence(), BootID: req.GetBootId(),
-		Seen: req.GetLedgerSequence(), Sample: sampleFrom(req.GetSample()), Full: req.GetFull(), Digest: req.GetDigest(),
+		Seen: req.GetLedgerSequence(), Sample: sampleFrom(req.GetSample()), Full: req.GetFull(), Digest: req.GetDigest(), Leaving: req.GetLeaving(),
 	}
 	if req.GetCapacity() != nil {
 		v, err := vectorFrom("capacity", req.GetCapacity())

@@ -22,8 +22,8 @@ const (
 	_ = uint(ledger.Lost) - uint(bursarv1.AllocationState_ALLOCATION_STATE_LOST)
 	_ = uint(bursarv1.OverUsePolicy_OVER_USE_POLICY_KILL) - uint(ledger.PolicyKill)
 	_ = uint(ledger.PolicyKill) - uint(bursarv1.OverUsePolicy_OVER_USE_POLICY_KILL)
-	_ = uint(bursarv1.HostState_HOST_STATE_RETURNING) - uint(ledger.Returning)
-	_ = uint(ledger.Returning) - uint(bursarv1.HostState_HOST_STATE_RETURNING)
+	_ = uint(bursarv1.HostState_HOST_STATE_EXPECTED) - uint(ledger.ExpectedHost)
+	_ = uint(ledger.ExpectedHost) - uint(bursarv1.HostState_HOST_STATE_EXPECTED)
 	_ = uint(bursarv1.AccountKind_ACCOUNT_KIND_QUEUE) - uint(ledger.QueueAccount)
 	_ = uint(ledger.QueueAccount) - uint(bursarv1.AccountKind_ACCOUNT_KIND_QUEUE)
 	_ = uint(bursarv1.SyncAction_SYNC_ACTION_SHUTDOWN) - uint(ledger.ActionShutdown)
@@ -213,6 +213,7 @@ func HostMessage(h *ledger.HostInfo) *bursarv1.Host {
 		EnginesMeasured: VectorMessage(h.Engines), Stranger: h.Stranger,
 		Machine: machineText(&h.HostRecord), SameMachine: h.SameMachine, Reservations: int64(h.Reservations),
 		Unaccepted: int64(h.Unaccepted), Cut: h.Cut,
+		AgentEnded: h.Left, CordonedUntil: TimeMessage(h.CordonedUntil),
 	}
 }
 
@@ -237,9 +238,12 @@ func HostRecordMessage(r *ledger.HostRecord) *bursarv1.Host {
 			Limit: VectorMessage(r.Capacity), Protected: VectorMessage(r.Protected),
 		},
 		RegisterTime: TimeMessage(r.Registered), Version: r.Version, Revision: r.Revision, UnavailableReason: r.MutedReason(),
-		Machine: machineText(r),
+		Machine: machineText(r), AgentEnded: r.Left, CordonedUntil: TimeMessage(r.CordonedUntil),
 	}
-	if r.Lost {
+	switch {
+	case r.Expected:
+		m.State = bursarv1.HostState_HOST_STATE_EXPECTED
+	case r.Lost:
 		m.State = bursarv1.HostState_HOST_STATE_LOST
 	}
 	return m

@@ -108,7 +108,7 @@ func TestRows(t *testing.T) {
 	ended := a // with what rows have since then
 	ended.ID, ended.State, ended.Measured, ended.Peak, ended.StopError = a.ID+1, ledger.Released, size(1), size(3), "why it did not end"
 	set(t, ended, "Unreclaimable", "Claimed", "Subordinate")
-	set(t, h)
+	set(t, h, "Left", "CordonedUntil", "Expected")
 	set(t, q)
 	set(t, p)
 	set(t, r, "Unversioned")

@@ -79,8 +79,8 @@ func Run(ctx context.Context, from store.Store, to store.CopyTarget, options Opt
 	}
 	c.report.Source = before
 	c.report.Copy, err = to.Meta(ctx)
-	if copied := c.report.Copy; err == nil && (copied.Sequence != before.Sequence || copied.LastID != before.LastID || copied.Time != before.Time) {
-		err = &DifferenceError{"the sequence, the last id or the time"}
+	if copied := c.report.Copy; err == nil && (copied.Sequence != before.Sequence || copied.LastID != before.LastID || copied.Time != before.Time || copied.Outages != before.Outages) {
+		err = &DifferenceError{"the sequence, the last id, the time or the outages"}
 	}
 	return c.report, err
 }

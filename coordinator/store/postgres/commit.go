@@ -217,7 +217,7 @@ func unescape(text string) string {
 const (
 	// The index of the history goes no further than before the batch's first end: what a clock that
 	// went back has ended would be behind that, without entries.
-	fencePart = `WITH led AS (UPDATE meta SET sequence = $, indexed_sequence = $, last_id = $, ledger_time = $,
+	fencePart = `WITH led AS (UPDATE meta SET sequence = $, indexed_sequence = $, last_id = $, ledger_time = $, outages = CASE WHEN $::text = '' THEN outages ELSE $::text END,
  indexed_end = least(indexed_end, $::bigint - 1), indexed_id = CASE WHEN indexed_end >= $ THEN 9223372036854775807 ELSE indexed_id END
  WHERE one = 1 AND epoch = $ AND sequence = $ AND leadership = $ AND ` + markText + ` = $::text RETURNING one, ` + durablyNow + `)`
 
@@ -251,7 +251,7 @@ const (
 // statement joins the parts that the batch needs, and puts their parameters into list.
 func (a *arguments) statement(own term, mark string) string {
 	text := fencePart
-	a.list = append(a.list[:0], a.rows.Sequence, a.rows.Sequence, a.rows.LastID, a.rows.Time, a.rows.FirstEnd, a.rows.FirstEnd, a.rows.Epoch, own.sequence, own.secret, mark)
+	a.list = append(a.list[:0], a.rows.Sequence, a.rows.Sequence, a.rows.LastID, a.rows.Time, a.rows.Outages, a.rows.Outages, a.rows.FirstEnd, a.rows.FirstEnd, a.rows.Epoch, own.sequence, own.secret, mark)
 	add := func(some bool, part string, args ...any) {
 		if some {
 			text += part

@@ -18,9 +18,9 @@ const (
 	// The lock keeps commits out until it is decided.
 	copyStateSQL = `SELECT copying, sequence <> 0 OR EXISTS (SELECT 1 FROM allocation) OR EXISTS (SELECT 1 FROM host)
  OR EXISTS (SELECT 1 FROM quota) OR EXISTS (SELECT 1 FROM provider) OR EXISTS (SELECT 1 FROM refusal) FROM meta WHERE one = 1 FOR UPDATE`
-	beginCopySQL = `UPDATE meta SET store_id = $1, copying = $2, epoch = epoch + 1, sequence = 0, last_id = 0, ledger_time = 0,
+	beginCopySQL = `UPDATE meta SET store_id = $1, copying = $2, epoch = epoch + 1, sequence = 0, last_id = 0, ledger_time = 0, outages = '',
  indexed_end = 0, indexed_id = 0, leadership = '', seal_keys = '' WHERE one = 1`
-	endCopySQL = `UPDATE meta SET copying = '', sequence = $1, indexed_sequence = $1, last_id = $2, ledger_time = $3
+	endCopySQL = `UPDATE meta SET copying = '', sequence = $1, indexed_sequence = $1, last_id = $2, ledger_time = $3, outages = $6
  WHERE one = 1 AND epoch = $4 AND leadership = $5 AND copying <> ''`
 )
 
@@ -75,7 +75,7 @@ func (s *Store) EndCopy(ctx context.Context, epoch uint64, source store.Meta) er
 		}
 		return s.server.change(ctx, conn, func(tx pgx.Tx) error {
 			tag, err := tx.Exec(ctx, endCopySQL,
-				store.Signed(source.Sequence), store.Signed(uint64(source.LastID)), int64(source.Time), store.Signed(epoch), own.secret)
+				store.Signed(source.Sequence), store.Signed(uint64(source.LastID)), int64(source.Time), store.Signed(epoch), own.secret, source.Outages)
 			if err == nil && tag.RowsAffected() != 1 {
 				err = fmt.Errorf("%w: another copy into this store has begun", store.ErrDeposed)
 			}

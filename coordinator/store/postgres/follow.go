@@ -133,7 +133,7 @@ func begin(ctx context.Context, tx pgx.Tx, since store.Mark, f *store.Followed) 
 	if f.Meta, err = scanMeta(tx.QueryRow(ctx, metaSQL)); err != nil {
 		return changed, false, err
 	}
-	f.Rows.Revision, f.Rows.LastID, f.Rows.Time = f.Meta.Sequence, f.Meta.LastID, f.Meta.Time
+	f.Rows.Revision, f.Rows.LastID, f.Rows.Time, f.Rows.Outages = f.Meta.Sequence, f.Meta.LastID, f.Meta.Time, f.Meta.Outages
 	if since == (store.Mark{}) {
 		return changed, false, nil
 	}

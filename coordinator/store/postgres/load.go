@@ -46,7 +46,7 @@ func (s *Store) load(ctx context.Context, tx pgx.Tx, epoch uint64, since ledger.
 	if meta.Epoch != epoch {
 		return snapshot, &store.DeposedError{Epoch: epoch, Stored: meta.Epoch}
 	}
-	snapshot.Revision, snapshot.LastID, snapshot.Time = meta.Sequence, meta.LastID, meta.Time
+	snapshot.Revision, snapshot.LastID, snapshot.Time, snapshot.Outages = meta.Sequence, meta.LastID, meta.Time, meta.Outages
 	if snapshot.Hosts, err = loadKeyed(ctx, tx, store.HostTable, loadHostsSQL, store.DecodeHost); err != nil {
 		return snapshot, err
 	}

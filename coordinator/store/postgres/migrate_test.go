@@ -96,15 +96,15 @@ func filledAt(t *testing.T, dsn string, version int64, rows int) *pgx.Conn {
 }
 
 func TestMigrationForward(t *testing.T) {
-	for _, version := range []int64{1, 2, 3} {
+	latest, err := latestSchema()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for version := int64(1); version < latest; version++ {
 		dsn := emptySchema(t)
 		filledAt(t, dsn, version, 10)
 		wantRefused(t, Options{DSN: dsn}, store.Older)
 		s := opened(t, dsn)
-		latest, err := latestSchema()
-		if err != nil {
-			t.Fatal(err)
-		}
 		meta, err := s.Lead(t.Context(), 0)
 		meta.SealKeys = ""
 		want := store.Meta{StoreID: "the-first", Epoch: 8, Sequence: 42, LastID: 9, Schema: latest}

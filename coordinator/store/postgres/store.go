@@ -61,7 +61,7 @@ func (s *Store) Lead(ctx context.Context, atLeast uint64) (store.Meta, error) {
 }
 
 const (
-	metaColumns = `store_id, cluster, epoch, sequence, last_id, ledger_time, (SELECT max(version_id) FROM ` + versionTable + `)`
+	metaColumns = `store_id, cluster, epoch, sequence, last_id, ledger_time, outages, (SELECT max(version_id) FROM ` + versionTable + `)`
 	metaSQL     = `SELECT ` + metaColumns + ` FROM meta WHERE one = 1`
 	// A commit of the previous leader in progress locks the row: this waits for it. If a version
 	// without the index has led since, the index is filled again.
@@ -111,7 +111,7 @@ func (s *Store) mayNotLead(ctx context.Context, conn *pgx.Conn) error {
 func scanMeta(row pgx.Row, more ...any) (store.Meta, error) {
 	var meta store.Meta
 	var epoch, sequence, lastID, now int64
-	into := append([]any{&meta.StoreID, &meta.Cluster, &epoch, &sequence, &lastID, &now, &meta.Schema}, more...)
+	into := append([]any{&meta.StoreID, &meta.Cluster, &epoch, &sequence, &lastID, &now, &meta.Outages, &meta.Schema}, more...)
 	if err := row.Scan(into...); err != nil {
 		return store.Meta{}, fmt.Errorf("reading meta: %w", err)
 	}

@@ -71,7 +71,7 @@ func (w *writer) write(ctx context.Context, b *store.Rows) error {
 	}
 	w.firstEnd = min(w.firstEnd, b.FirstEnd)
 	return w.transaction(ctx, func() error {
-		result, err := w.fence.ExecContext(ctx, b.Sequence, b.LastID, b.Time, b.FirstEnd, b.Epoch)
+		result, err := w.fence.ExecContext(ctx, b.Sequence, b.LastID, b.Time, b.FirstEnd, b.Epoch, b.Outages)
 		if err != nil {
 			return err
 		}

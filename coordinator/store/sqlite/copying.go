@@ -15,9 +15,9 @@ var _ store.CopyTarget = (*Store)(nil)
 const (
 	copyStateSQL = `SELECT copying, sequence <> 0 OR EXISTS (SELECT 1 FROM allocation) OR EXISTS (SELECT 1 FROM host)
  OR EXISTS (SELECT 1 FROM quota) OR EXISTS (SELECT 1 FROM provider) OR EXISTS (SELECT 1 FROM refusal) FROM meta WHERE one = 1`
-	beginCopySQL = `UPDATE meta SET store_id = ?, copying = ?, epoch = epoch + 1, sequence = 0, last_id = 0, ledger_time = 0,
+	beginCopySQL = `UPDATE meta SET store_id = ?, copying = ?, epoch = epoch + 1, sequence = 0, last_id = 0, ledger_time = 0, outages = '',
  indexed_end = 0, indexed_id = 0, seal_keys = X'' WHERE one = 1`
-	endCopySQL = `UPDATE meta SET copying = '', sequence = ?, last_id = ?, ledger_time = ? WHERE one = 1 AND epoch = ? AND copying <> ''`
+	endCopySQL = `UPDATE meta SET copying = '', sequence = ?, last_id = ?, ledger_time = ?, outages = ? WHERE one = 1 AND epoch = ? AND copying <> ''`
 )
 
 // BeginCopy implements store.CopyTarget.
@@ -61,7 +61,7 @@ func (s *Store) EndCopy(ctx context.Context, epoch uint64, source store.Meta) er
 		}
 		return w.transaction(ctx, func() error {
 			result, err := w.conn.ExecContext(ctx, endCopySQL,
-				store.Signed(source.Sequence), store.Signed(uint64(source.LastID)), int64(source.Time), store.Signed(epoch))
+				store.Signed(source.Sequence), store.Signed(uint64(source.LastID)), int64(source.Time), source.Outages, store.Signed(epoch))
 			if err != nil {
 				return err
 			}

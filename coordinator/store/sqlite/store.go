@@ -170,7 +170,7 @@ type querier interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }
 
-const metaSQL = `SELECT store_id, cluster, epoch, sequence, last_id, ledger_time, (SELECT max(version_id) FROM goose_db_version) FROM meta WHERE one = 1`
+const metaSQL = `SELECT store_id, cluster, epoch, sequence, last_id, ledger_time, outages, (SELECT max(version_id) FROM goose_db_version) FROM meta WHERE one = 1`
 
 // readMeta reads the row of meta.
 func readMeta(ctx context.Context, q querier) (store.Meta, error) {
@@ -179,15 +179,15 @@ func readMeta(ctx context.Context, q querier) (store.Meta, error) {
 
 func scanMeta(row *sql.Row) (store.Meta, error) {
 	var meta store.Meta
-	var id, cluster column[string]
+	var id, cluster, outages column[string]
 	var epoch, sequence, lastID, now column[int64]
-	if err := row.Scan(&id, &cluster, &epoch, &sequence, &lastID, &now, &meta.Schema); err != nil {
+	if err := row.Scan(&id, &cluster, &epoch, &sequence, &lastID, &now, &outages, &meta.Schema); err != nil {
 		return store.Meta{}, fmt.Errorf("reading meta: %w", err)
 	}
-	if wrong := cmp.Or(id.wrong, cluster.wrong, epoch.wrong, sequence.wrong, lastID.wrong, now.wrong); wrong != nil {
+	if wrong := cmp.Or(id.wrong, cluster.wrong, epoch.wrong, sequence.wrong, lastID.wrong, now.wrong, outages.wrong); wrong != nil {
 		return store.Meta{}, fmt.Errorf("%w: a column of meta: %w", store.ErrDamaged, wrong)
 	}
-	meta.StoreID, meta.Cluster = id.value, cluster.value
+	meta.StoreID, meta.Cluster, meta.Outages = id.value, cluster.value, outages.value
 	meta.Epoch, meta.Sequence = store.Unsigned(epoch.value), store.Unsigned(sequence.value)
 	meta.LastID, meta.Time = ledger.ID(store.Unsigned(lastID.value)), ledger.Instant(now.value)
 	return meta, nil

@@ -61,7 +61,7 @@ const (
 	// The fence: no row is changed if the epoch is another one.
 	// The index of the history goes no further than before the batch's first end: what a clock that
 	// went back has ended would be behind that, without entries.
-	fenceSQL = `UPDATE meta SET sequence = ?1, last_id = ?2, ledger_time = ?3,
+	fenceSQL = `UPDATE meta SET sequence = ?1, last_id = ?2, ledger_time = ?3, outages = CASE WHEN ?6 = '' THEN outages ELSE ?6 END,
  indexed_id = CASE WHEN ?4 <= indexed_end THEN 9223372036854775807 ELSE indexed_id END, indexed_end = min(indexed_end, ?4 - 1)
  WHERE one = 1 AND epoch = ?5`
 

@@ -171,7 +171,7 @@ func (s *memoryStore) loadChanged(f *store.Followed, keys *store.ChangedKeys) er
 
 // noRows is a snapshot without rows.
 func (m *Memory) noRows() ledger.Snapshot {
-	return ledger.Snapshot{Revision: m.meta.Sequence, LastID: m.meta.LastID, Time: m.meta.Time}
+	return ledger.Snapshot{Revision: m.meta.Sequence, LastID: m.meta.LastID, Time: m.meta.Time, Outages: m.meta.Outages}
 }
 
 // loadRest reads all rules, providers and refusals.

@@ -46,7 +46,7 @@ func (c *copied) takeIn(f *store.Followed) {
 // snapshot is what it has, but for request ids.
 func (c *copied) snapshot(f *store.Followed) ledger.Snapshot {
 	return sorted(ledger.Snapshot{
-		Revision: f.Rows.Revision, LastID: f.Rows.LastID, Time: f.Rows.Time,
+		Revision: f.Rows.Revision, LastID: f.Rows.LastID, Time: f.Rows.Time, Outages: f.Rows.Outages,
 		Allocations: slices.Collect(maps.Values(c.live)), Hosts: slices.Collect(maps.Values(c.hosts)),
 		Quotas: c.rest.Quotas, Providers: c.rest.Providers, Refusals: c.rest.Refusals,
 	})

@@ -132,7 +132,7 @@ func Host(t *rapid.T) ledger.HostRecord {
 		Draining: rapid.Bool().Draw(t, "draining"), Lost: rapid.Bool().Draw(t, "lost"), Reason: text(t, "host reason"),
 		Registered: instant(t, "registered"), Incarnation: rapid.Uint64().Draw(t, "incarnation"), BootID: text(t, "host boot"),
 		MachineID: text(t, "machine"), PIDNamespace: text(t, "pid namespace"),
-		Version: text(t, "version"), Revision: rapid.Uint64().Draw(t, "host revision"), StopTime: instant(t, "host stop"),
+		Version: text(t, "version"), Revision: rapid.Uint64().Draw(t, "host revision"), StopTime: instant(t, "host stop"), Left: rapid.Bool().Draw(t, "left"), CordonedUntil: instant(t, "cordoned until"),
 	}
 }
 
@@ -190,6 +190,7 @@ func Refusal(t *rapid.T) ledger.Refusal {
 // Changes draws the changes of one batch, which may change a row several times.
 func Changes(t *rapid.T) ledger.Changes {
 	c := ledger.Changes{Revision: rapid.Uint64().Draw(t, "batch revision"), LastID: ledger.ID(rapid.Uint64().Draw(t, "last id")), Time: ledger.Instant(rapid.Int64().Draw(t, "time"))}
+	c.Outages = rapid.SampledFrom([]string{"", "", "1:2:3:4 "}).Draw(t, "outages")
 	for range rapid.IntRange(0, 6).Draw(t, "transitions") {
 		c.Transitions = append(c.Transitions, Allocation(t, rapid.SampledFrom(ids).Draw(t, "id")))
 	}

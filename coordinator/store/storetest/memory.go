@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,8 +17,7 @@ import (
 )
 
 // Memory is a place where stores keep their rows in memory, encoded as in other stores. Open opens
-// a store there; several may be open. What one has committed the next one finds, until the process
-// ends.
+// a store there; several may be open. What one has committed the next one finds.
 type Memory struct {
 	mu          sync.Mutex // guards all below
 	meta        store.Meta
@@ -218,7 +218,7 @@ func (s *memoryStore) commit(ctx context.Context, batch *store.Batch) error {
 	}
 	maps.Copy(s.refusals, refusals)
 	before := s.meta.Sequence
-	s.meta.Sequence, s.meta.LastID, s.meta.Time = batch.Revision, batch.LastID, batch.Time
+	s.meta.Sequence, s.meta.LastID, s.meta.Time, s.meta.Outages = batch.Revision, batch.LastID, batch.Time, cmp.Or(batch.Outages, s.meta.Outages)
 	s.recordChange(before, batch)
 	s.at = batch.Revision
 	return nil

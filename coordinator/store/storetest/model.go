@@ -19,6 +19,7 @@ type model struct {
 	sequence    uint64
 	lastID      ledger.ID
 	time        ledger.Instant
+	outages     string
 	allocations map[ledger.ID]ledger.Allocation
 	hosts       map[string]ledger.HostRecord
 	quotas      map[string]ledger.Quota
@@ -38,6 +39,9 @@ func (m *model) commit(c ledger.Changes) {
 		return
 	}
 	m.sequence, m.lastID, m.time = c.Revision, c.LastID, c.Time
+	if c.Outages != "" {
+		m.outages = c.Outages
+	}
 	for _, a := range c.Transitions {
 		if a.Unreclaimable = 0; a.State.Live() {
 			a.Measured, a.Peak = resource.Vector{}, resource.Vector{}
@@ -81,7 +85,7 @@ func (m *model) commit(c ledger.Changes) {
 
 // snapshot is what Load must return.
 func (m *model) snapshot(since ledger.Instant) ledger.Snapshot {
-	s := ledger.Snapshot{Revision: m.sequence, LastID: m.lastID, Time: m.time}
+	s := ledger.Snapshot{Revision: m.sequence, LastID: m.lastID, Time: m.time, Outages: m.outages}
 	for _, a := range m.allocations {
 		switch {
 		case a.State.Live():

@@ -1127,7 +1127,7 @@ type ClosedHosts struct {
 	// CORDONED, DRAINING or HEALTH.
 	Note ShortfallNote `protobuf:"varint,1,opt,name=note,proto3,enum=bursar.v1.ShortfallNote" json:"note,omitempty"`
 	// Of CORDONED and DRAINING what operators gave as the reason, of HEALTH the state: "suspect",
-	// "lost", "returning".
+	// "lost", "returning", or "agent ended".
 	Reason        string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
 	Hosts         int64  `protobuf:"varint,3,opt,name=hosts,proto3" json:"hosts,omitempty"`
 	unknownFields protoimpl.UnknownFields

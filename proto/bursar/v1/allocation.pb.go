@@ -237,7 +237,8 @@ type Allocation struct {
 	ConfirmTime *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=confirm_time,json=confirmTime,proto3" json:"confirm_time,omitempty"`
 	EndTime     *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=end_time,json=endTime,proto3" json:"end_time,omitempty"`
 	// When a reservation or a lease returns by itself, or later: its time to live begins when the
-	// grant, or the renewal, is durable. For a waiting request, when its wait is over.
+	// grant, or the renewal, is durable. For a waiting request, when its wait is over. For a lease
+	// that was lost with its host, until when a renewal brings it back.
 	ExpireTime *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
 	// Why it is in this state, in words: if somebody has ended it with a reason, that reason.
 	// Everybody who may read the allocation sees it.

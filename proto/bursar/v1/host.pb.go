@@ -37,6 +37,8 @@ const (
 	HostState_HOST_STATE_LOST HostState = 3
 	// It is known from the store, and has not reported since this coordinator began to lead.
 	HostState_HOST_STATE_RETURNING HostState = 4
+	// An operator has cordoned the name, and no agent has registered it yet.
+	HostState_HOST_STATE_EXPECTED HostState = 5
 )
 
 // Enum value maps for HostState.
@@ -47,6 +49,7 @@ var (
 		2: "HOST_STATE_SUSPECT",
 		3: "HOST_STATE_LOST",
 		4: "HOST_STATE_RETURNING",
+		5: "HOST_STATE_EXPECTED",
 	}
 	HostState_value = map[string]int32{
 		"HOST_STATE_UNSPECIFIED": 0,
@@ -54,6 +57,7 @@ var (
 		"HOST_STATE_SUSPECT":     2,
 		"HOST_STATE_LOST":        3,
 		"HOST_STATE_RETURNING":   4,
+		"HOST_STATE_EXPECTED":    5,
 	}
 )
 
@@ -183,7 +187,11 @@ type Host struct {
 	Unaccepted int64 `protobuf:"varint,20,opt,name=unaccepted,proto3" json:"unaccepted,omitempty"`
 	// What of its agent's announcement goes beyond the bounds of the agent's identity, and was cut: a
 	// line each, such as "memory: 1 PiB, cut to 64 GiB". Empty: nothing.
-	Cut           []string `protobuf:"bytes,21,rep,name=cut,proto3" json:"cut,omitempty"`
+	Cut []string `protobuf:"bytes,21,rep,name=cut,proto3" json:"cut,omitempty"`
+	// Its agent has ended in order and not registered again: no new grants.
+	AgentEnded bool `protobuf:"varint,22,opt,name=agent_ended,json=agentEnded,proto3" json:"agent_ended,omitempty"`
+	// When its cordon ends by itself; unset: it does not.
+	CordonedUntil *timestamppb.Timestamp `protobuf:"bytes,23,opt,name=cordoned_until,json=cordonedUntil,proto3" json:"cordoned_until,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -361,6 +369,20 @@ func (x *Host) GetUnaccepted() int64 {
 func (x *Host) GetCut() []string {
 	if x != nil {
 		return x.Cut
+	}
+	return nil
+}
+
+func (x *Host) GetAgentEnded() bool {
+	if x != nil {
+		return x.AgentEnded
+	}
+	return false
+}
+
+func (x *Host) GetCordonedUntil() *timestamppb.Timestamp {
+	if x != nil {
+		return x.CordonedUntil
 	}
 	return nil
 }
@@ -919,6 +941,9 @@ type SyncRequest struct {
 	// Clusters other than its own whose coordinators the agent has found of late: the addresses that
 	// it is given, or Consul, mix clusters.
 	OtherClusters []*ClusterIdentity `protobuf:"bytes,15,rep,name=other_clusters,json=otherClusters,proto3" json:"other_clusters,omitempty"`
+	// The agent ends in order: no new grants until an agent registers the host again, or an operator
+	// uncordons it. Its engines stay booked. An older coordinator ignores it.
+	Leaving       bool `protobuf:"varint,16,opt,name=leaving,proto3" json:"leaving,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1056,6 +1081,13 @@ func (x *SyncRequest) GetOtherClusters() []*ClusterIdentity {
 		return x.OtherClusters
 	}
 	return nil
+}
+
+func (x *SyncRequest) GetLeaving() bool {
+	if x != nil {
+		return x.Leaving
+	}
+	return false
 }
 
 // ClusterIdentity names a cluster. An empty field is not known.
@@ -1917,7 +1949,10 @@ type CordonRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	HostId string                 `protobuf:"bytes,1,opt,name=host_id,json=hostId,proto3" json:"host_id,omitempty"`
 	// Empty leaves that of a cordon or a drain before.
-	Reason        string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	// After this the cordon ends by itself. Time in which no coordinator leads does not count. Unset:
+	// it does not end by itself.
+	Length        *durationpb.Duration `protobuf:"bytes,3,opt,name=length,proto3" json:"length,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1964,6 +1999,13 @@ func (x *CordonRequest) GetReason() string {
 		return x.Reason
 	}
 	return ""
+}
+
+func (x *CordonRequest) GetLength() *durationpb.Duration {
+	if x != nil {
+		return x.Length
+	}
+	return nil
 }
 
 type CordonResponse struct {
@@ -2315,7 +2357,7 @@ var File_bursar_v1_host_proto protoreflect.FileDescriptor
 
 const file_bursar_v1_host_proto_rawDesc = "" +
 	"\n" +
-	"\x14bursar/v1/host.proto\x12\tbursar.v1\x1a\x1bbuf/validate/validate.proto\x1a\x17bursar/v1/account.proto\x1a\x1abursar/v1/allocation.proto\x1a\x18bursar/v1/resource.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf7\x06\n" +
+	"\x14bursar/v1/host.proto\x12\tbursar.v1\x1a\x1bbuf/validate/validate.proto\x1a\x17bursar/v1/account.proto\x1a\x1abursar/v1/allocation.proto\x1a\x18bursar/v1/resource.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xdb\a\n" +
 	"\x04Host\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x123\n" +
@@ -2340,7 +2382,10 @@ const file_bursar_v1_host_proto_rawDesc = "" +
 	"\n" +
 	"unaccepted\x18\x14 \x01(\x03R\n" +
 	"unaccepted\x12\x10\n" +
-	"\x03cut\x18\x15 \x03(\tR\x03cut\x1a9\n" +
+	"\x03cut\x18\x15 \x03(\tR\x03cut\x12\x1f\n" +
+	"\vagent_ended\x18\x16 \x01(\bR\n" +
+	"agentEnded\x12A\n" +
+	"\x0ecordoned_until\x18\x17 \x01(\v2\x1a.google.protobuf.TimestampR\rcordonedUntil\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\x11\n" +
@@ -2425,7 +2470,7 @@ const file_bursar_v1_host_proto_rawDesc = "" +
 	"\binterval\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\binterval\x12\x1e\n" +
 	"\n" +
 	"leadership\x18\x04 \x01(\x06R\n" +
-	"leadership\"\x96\x05\n" +
+	"leadership\"\xb0\x05\n" +
 	"\vSyncRequest\x12C\n" +
 	"\ahost_id\x18\x01 \x01(\tB*\xbaH'r%2#^[a-zA-Z0-9][a-zA-Z0-9._:-]{0,252}$R\x06hostId\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\x04R\vincarnation\x12\x1a\n" +
@@ -2447,7 +2492,8 @@ const file_bursar_v1_host_proto_rawDesc = "" +
 	"\n" +
 	"leadership\x18\x0e \x01(\x06R\n" +
 	"leadership\x12K\n" +
-	"\x0eother_clusters\x18\x0f \x03(\v2\x1a.bursar.v1.ClusterIdentityB\b\xbaH\x05\x92\x01\x02\x10\x10R\rotherClusters\"Y\n" +
+	"\x0eother_clusters\x18\x0f \x03(\v2\x1a.bursar.v1.ClusterIdentityB\b\xbaH\x05\x92\x01\x02\x10\x10R\rotherClusters\x12\x18\n" +
+	"\aleaving\x18\x10 \x01(\bR\aleaving\"Y\n" +
 	"\x0fClusterIdentity\x12\"\n" +
 	"\acluster\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\acluster\x12\"\n" +
 	"\bstore_id\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x18@R\astoreId\"\xef\x02\n" +
@@ -2522,11 +2568,12 @@ const file_bursar_v1_host_proto_rawDesc = "" +
 	"\x17HostServiceListResponse\x12%\n" +
 	"\x05hosts\x18\x01 \x03(\v2\x0f.bursar.v1.HostR\x05hosts\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x1a\n" +
-	"\brevision\x18\x03 \x01(\x04R\brevision\"V\n" +
+	"\brevision\x18\x03 \x01(\x04R\brevision\"\x9c\x01\n" +
 	"\rCordonRequest\x12#\n" +
 	"\ahost_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\xfd\x01R\x06hostId\x12 \n" +
-	"\x06reason\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\x06reason\"5\n" +
+	"\x06reason\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\x06reason\x12D\n" +
+	"\x06length\x18\x03 \x01(\v2\x19.google.protobuf.DurationB\x11\xbaH\x0e\xaa\x01\v\"\x05\b\x80\xe7\x84\x0f2\x02\b\x01R\x06length\"5\n" +
 	"\x0eCordonResponse\x12#\n" +
 	"\x04host\x18\x01 \x01(\v2\x0f.bursar.v1.HostR\x04host\"6\n" +
 	"\x0fUncordonRequest\x12#\n" +
@@ -2547,13 +2594,14 @@ const file_bursar_v1_host_proto_rawDesc = "" +
 	"\x03ids\x18\x02 \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10\xe8\a\"\x06r\x04\x10\x01\x18 R\x03ids\"W\n" +
 	"\x0eAcceptResponse\x121\n" +
 	"\baccepted\x18\x01 \x03(\v2\x15.bursar.v1.AllocationR\baccepted\x12\x12\n" +
-	"\x04left\x18\x02 \x01(\x03R\x04left*\x86\x01\n" +
+	"\x04left\x18\x02 \x01(\x03R\x04left*\x9f\x01\n" +
 	"\tHostState\x12\x1a\n" +
 	"\x16HOST_STATE_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12HOST_STATE_HEALTHY\x10\x01\x12\x16\n" +
 	"\x12HOST_STATE_SUSPECT\x10\x02\x12\x13\n" +
 	"\x0fHOST_STATE_LOST\x10\x03\x12\x18\n" +
-	"\x14HOST_STATE_RETURNING\x10\x04*r\n" +
+	"\x14HOST_STATE_RETURNING\x10\x04\x12\x17\n" +
+	"\x13HOST_STATE_EXPECTED\x10\x05*r\n" +
 	"\n" +
 	"SyncAction\x12\x1b\n" +
 	"\x17SYNC_ACTION_UNSPECIFIED\x10\x00\x12\x16\n" +
@@ -2635,66 +2683,68 @@ var file_bursar_v1_host_proto_depIdxs = []int32{
 	33, // 4: bursar.v1.Host.register_time:type_name -> google.protobuf.Timestamp
 	33, // 5: bursar.v1.Host.last_sync_time:type_name -> google.protobuf.Timestamp
 	34, // 6: bursar.v1.Host.engines_measured:type_name -> bursar.v1.Resource
-	33, // 7: bursar.v1.HostSample.sample_time:type_name -> google.protobuf.Timestamp
-	29, // 8: bursar.v1.HostSample.degraded:type_name -> bursar.v1.HostSample.DegradedEntry
-	4,  // 9: bursar.v1.HostSample.disks:type_name -> bursar.v1.DiskSample
-	30, // 10: bursar.v1.RegisterRequest.labels:type_name -> bursar.v1.RegisterRequest.LabelsEntry
-	34, // 11: bursar.v1.RegisterRequest.capacity:type_name -> bursar.v1.Resource
-	34, // 12: bursar.v1.RegisterRequest.protected:type_name -> bursar.v1.Resource
-	35, // 13: bursar.v1.RegisterRequest.uptime:type_name -> google.protobuf.Duration
-	35, // 14: bursar.v1.RegisterResponse.interval:type_name -> google.protobuf.Duration
-	3,  // 15: bursar.v1.SyncRequest.sample:type_name -> bursar.v1.HostSample
-	9,  // 16: bursar.v1.SyncRequest.engines:type_name -> bursar.v1.EngineReport
-	10, // 17: bursar.v1.SyncRequest.ended:type_name -> bursar.v1.EngineEnd
-	11, // 18: bursar.v1.SyncRequest.vetoes:type_name -> bursar.v1.Veto
-	34, // 19: bursar.v1.SyncRequest.capacity:type_name -> bursar.v1.Resource
-	8,  // 20: bursar.v1.SyncRequest.other_clusters:type_name -> bursar.v1.ClusterIdentity
-	34, // 21: bursar.v1.EngineReport.measured:type_name -> bursar.v1.Resource
-	36, // 22: bursar.v1.EngineReport.grant:type_name -> bursar.v1.Allocation
-	37, // 23: bursar.v1.EngineReport.over_use:type_name -> bursar.v1.OverUse
-	34, // 24: bursar.v1.EngineReport.measured_peak:type_name -> bursar.v1.Resource
-	33, // 25: bursar.v1.EngineEnd.end_time:type_name -> google.protobuf.Timestamp
-	38, // 26: bursar.v1.EngineEnd.exit_status:type_name -> bursar.v1.ExitStatus
-	34, // 27: bursar.v1.EngineEnd.measured:type_name -> bursar.v1.Resource
-	34, // 28: bursar.v1.EngineEnd.measured_peak:type_name -> bursar.v1.Resource
-	36, // 29: bursar.v1.SyncResponse.grants:type_name -> bursar.v1.Allocation
-	13, // 30: bursar.v1.SyncResponse.stops:type_name -> bursar.v1.StopOrder
-	35, // 31: bursar.v1.SyncResponse.interval:type_name -> google.protobuf.Duration
-	1,  // 32: bursar.v1.SyncResponse.action:type_name -> bursar.v1.SyncAction
-	35, // 33: bursar.v1.SyncResponse.resync_after:type_name -> google.protobuf.Duration
-	35, // 34: bursar.v1.StopOrder.grace:type_name -> google.protobuf.Duration
-	2,  // 35: bursar.v1.HostServiceGetResponse.host:type_name -> bursar.v1.Host
-	31, // 36: bursar.v1.HostServiceListRequest.labels:type_name -> bursar.v1.HostServiceListRequest.LabelsEntry
-	0,  // 37: bursar.v1.HostServiceListRequest.states:type_name -> bursar.v1.HostState
-	2,  // 38: bursar.v1.HostServiceListResponse.hosts:type_name -> bursar.v1.Host
-	2,  // 39: bursar.v1.CordonResponse.host:type_name -> bursar.v1.Host
-	2,  // 40: bursar.v1.UncordonResponse.host:type_name -> bursar.v1.Host
-	35, // 41: bursar.v1.DrainRequest.deadline:type_name -> google.protobuf.Duration
-	2,  // 42: bursar.v1.DrainResponse.host:type_name -> bursar.v1.Host
-	36, // 43: bursar.v1.AcceptResponse.accepted:type_name -> bursar.v1.Allocation
-	5,  // 44: bursar.v1.HostService.Register:input_type -> bursar.v1.RegisterRequest
-	7,  // 45: bursar.v1.HostService.Sync:input_type -> bursar.v1.SyncRequest
-	14, // 46: bursar.v1.HostService.Deregister:input_type -> bursar.v1.DeregisterRequest
-	16, // 47: bursar.v1.HostService.Get:input_type -> bursar.v1.HostServiceGetRequest
-	18, // 48: bursar.v1.HostService.List:input_type -> bursar.v1.HostServiceListRequest
-	20, // 49: bursar.v1.HostService.Cordon:input_type -> bursar.v1.CordonRequest
-	22, // 50: bursar.v1.HostService.Uncordon:input_type -> bursar.v1.UncordonRequest
-	24, // 51: bursar.v1.HostService.Drain:input_type -> bursar.v1.DrainRequest
-	26, // 52: bursar.v1.HostService.Accept:input_type -> bursar.v1.AcceptRequest
-	6,  // 53: bursar.v1.HostService.Register:output_type -> bursar.v1.RegisterResponse
-	12, // 54: bursar.v1.HostService.Sync:output_type -> bursar.v1.SyncResponse
-	15, // 55: bursar.v1.HostService.Deregister:output_type -> bursar.v1.DeregisterResponse
-	17, // 56: bursar.v1.HostService.Get:output_type -> bursar.v1.HostServiceGetResponse
-	19, // 57: bursar.v1.HostService.List:output_type -> bursar.v1.HostServiceListResponse
-	21, // 58: bursar.v1.HostService.Cordon:output_type -> bursar.v1.CordonResponse
-	23, // 59: bursar.v1.HostService.Uncordon:output_type -> bursar.v1.UncordonResponse
-	25, // 60: bursar.v1.HostService.Drain:output_type -> bursar.v1.DrainResponse
-	27, // 61: bursar.v1.HostService.Accept:output_type -> bursar.v1.AcceptResponse
-	53, // [53:62] is the sub-list for method output_type
-	44, // [44:53] is the sub-list for method input_type
-	44, // [44:44] is the sub-list for extension type_name
-	44, // [44:44] is the sub-list for extension extendee
-	0,  // [0:44] is the sub-list for field type_name
+	33, // 7: bursar.v1.Host.cordoned_until:type_name -> google.protobuf.Timestamp
+	33, // 8: bursar.v1.HostSample.sample_time:type_name -> google.protobuf.Timestamp
+	29, // 9: bursar.v1.HostSample.degraded:type_name -> bursar.v1.HostSample.DegradedEntry
+	4,  // 10: bursar.v1.HostSample.disks:type_name -> bursar.v1.DiskSample
+	30, // 11: bursar.v1.RegisterRequest.labels:type_name -> bursar.v1.RegisterRequest.LabelsEntry
+	34, // 12: bursar.v1.RegisterRequest.capacity:type_name -> bursar.v1.Resource
+	34, // 13: bursar.v1.RegisterRequest.protected:type_name -> bursar.v1.Resource
+	35, // 14: bursar.v1.RegisterRequest.uptime:type_name -> google.protobuf.Duration
+	35, // 15: bursar.v1.RegisterResponse.interval:type_name -> google.protobuf.Duration
+	3,  // 16: bursar.v1.SyncRequest.sample:type_name -> bursar.v1.HostSample
+	9,  // 17: bursar.v1.SyncRequest.engines:type_name -> bursar.v1.EngineReport
+	10, // 18: bursar.v1.SyncRequest.ended:type_name -> bursar.v1.EngineEnd
+	11, // 19: bursar.v1.SyncRequest.vetoes:type_name -> bursar.v1.Veto
+	34, // 20: bursar.v1.SyncRequest.capacity:type_name -> bursar.v1.Resource
+	8,  // 21: bursar.v1.SyncRequest.other_clusters:type_name -> bursar.v1.ClusterIdentity
+	34, // 22: bursar.v1.EngineReport.measured:type_name -> bursar.v1.Resource
+	36, // 23: bursar.v1.EngineReport.grant:type_name -> bursar.v1.Allocation
+	37, // 24: bursar.v1.EngineReport.over_use:type_name -> bursar.v1.OverUse
+	34, // 25: bursar.v1.EngineReport.measured_peak:type_name -> bursar.v1.Resource
+	33, // 26: bursar.v1.EngineEnd.end_time:type_name -> google.protobuf.Timestamp
+	38, // 27: bursar.v1.EngineEnd.exit_status:type_name -> bursar.v1.ExitStatus
+	34, // 28: bursar.v1.EngineEnd.measured:type_name -> bursar.v1.Resource
+	34, // 29: bursar.v1.EngineEnd.measured_peak:type_name -> bursar.v1.Resource
+	36, // 30: bursar.v1.SyncResponse.grants:type_name -> bursar.v1.Allocation
+	13, // 31: bursar.v1.SyncResponse.stops:type_name -> bursar.v1.StopOrder
+	35, // 32: bursar.v1.SyncResponse.interval:type_name -> google.protobuf.Duration
+	1,  // 33: bursar.v1.SyncResponse.action:type_name -> bursar.v1.SyncAction
+	35, // 34: bursar.v1.SyncResponse.resync_after:type_name -> google.protobuf.Duration
+	35, // 35: bursar.v1.StopOrder.grace:type_name -> google.protobuf.Duration
+	2,  // 36: bursar.v1.HostServiceGetResponse.host:type_name -> bursar.v1.Host
+	31, // 37: bursar.v1.HostServiceListRequest.labels:type_name -> bursar.v1.HostServiceListRequest.LabelsEntry
+	0,  // 38: bursar.v1.HostServiceListRequest.states:type_name -> bursar.v1.HostState
+	2,  // 39: bursar.v1.HostServiceListResponse.hosts:type_name -> bursar.v1.Host
+	35, // 40: bursar.v1.CordonRequest.length:type_name -> google.protobuf.Duration
+	2,  // 41: bursar.v1.CordonResponse.host:type_name -> bursar.v1.Host
+	2,  // 42: bursar.v1.UncordonResponse.host:type_name -> bursar.v1.Host
+	35, // 43: bursar.v1.DrainRequest.deadline:type_name -> google.protobuf.Duration
+	2,  // 44: bursar.v1.DrainResponse.host:type_name -> bursar.v1.Host
+	36, // 45: bursar.v1.AcceptResponse.accepted:type_name -> bursar.v1.Allocation
+	5,  // 46: bursar.v1.HostService.Register:input_type -> bursar.v1.RegisterRequest
+	7,  // 47: bursar.v1.HostService.Sync:input_type -> bursar.v1.SyncRequest
+	14, // 48: bursar.v1.HostService.Deregister:input_type -> bursar.v1.DeregisterRequest
+	16, // 49: bursar.v1.HostService.Get:input_type -> bursar.v1.HostServiceGetRequest
+	18, // 50: bursar.v1.HostService.List:input_type -> bursar.v1.HostServiceListRequest
+	20, // 51: bursar.v1.HostService.Cordon:input_type -> bursar.v1.CordonRequest
+	22, // 52: bursar.v1.HostService.Uncordon:input_type -> bursar.v1.UncordonRequest
+	24, // 53: bursar.v1.HostService.Drain:input_type -> bursar.v1.DrainRequest
+	26, // 54: bursar.v1.HostService.Accept:input_type -> bursar.v1.AcceptRequest
+	6,  // 55: bursar.v1.HostService.Register:output_type -> bursar.v1.RegisterResponse
+	12, // 56: bursar.v1.HostService.Sync:output_type -> bursar.v1.SyncResponse
+	15, // 57: bursar.v1.HostService.Deregister:output_type -> bursar.v1.DeregisterResponse
+	17, // 58: bursar.v1.HostService.Get:output_type -> bursar.v1.HostServiceGetResponse
+	19, // 59: bursar.v1.HostService.List:output_type -> bursar.v1.HostServiceListResponse
+	21, // 60: bursar.v1.HostService.Cordon:output_type -> bursar.v1.CordonResponse
+	23, // 61: bursar.v1.HostService.Uncordon:output_type -> bursar.v1.UncordonResponse
+	25, // 62: bursar.v1.HostService.Drain:output_type -> bursar.v1.DrainResponse
+	27, // 63: bursar.v1.HostService.Accept:output_type -> bursar.v1.AcceptResponse
+	55, // [55:64] is the sub-list for method output_type
+	46, // [46:55] is the sub-list for method input_type
+	46, // [46:46] is the sub-list for extension type_name
+	46, // [46:46] is the sub-list for extension extendee
+	0,  // [0:46] is the sub-list for field type_name
 }
 
 func init() { file_bursar_v1_host_proto_init() }

@@ -325,11 +325,16 @@ type Additions struct {
 	PidNamespace string `protobuf:"bytes,1002,opt,name=pid_namespace,json=pidNamespace,proto3" json:"pid_namespace,omitempty"`
 	// Of an allocation: what Allocation says in the fields of these names. Measurements are stored of
 	// one that has ended.
-	Measured      *v1.Resource `protobuf:"bytes,1003,opt,name=measured,proto3" json:"measured,omitempty"`
-	MeasuredPeak  *v1.Resource `protobuf:"bytes,1004,opt,name=measured_peak,json=measuredPeak,proto3" json:"measured_peak,omitempty"`
-	StopError     string       `protobuf:"bytes,1005,opt,name=stop_error,json=stopError,proto3" json:"stop_error,omitempty"`
-	Claimed       *v1.Claim    `protobuf:"bytes,1006,opt,name=claimed,proto3" json:"claimed,omitempty"`
-	ActingUser    string       `protobuf:"bytes,1010,opt,name=acting_user,json=actingUser,proto3" json:"acting_user,omitempty"`
+	Measured     *v1.Resource `protobuf:"bytes,1003,opt,name=measured,proto3" json:"measured,omitempty"`
+	MeasuredPeak *v1.Resource `protobuf:"bytes,1004,opt,name=measured_peak,json=measuredPeak,proto3" json:"measured_peak,omitempty"`
+	StopError    string       `protobuf:"bytes,1005,opt,name=stop_error,json=stopError,proto3" json:"stop_error,omitempty"`
+	Claimed      *v1.Claim    `protobuf:"bytes,1006,opt,name=claimed,proto3" json:"claimed,omitempty"`
+	ActingUser   string       `protobuf:"bytes,1010,opt,name=acting_user,json=actingUser,proto3" json:"acting_user,omitempty"`
+	// Of a host: its agent has ended in order.
+	Left          bool                   `protobuf:"varint,1007,opt,name=left,proto3" json:"left,omitempty"`
+	CordonedUntil *timestamppb.Timestamp `protobuf:"bytes,1008,opt,name=cordoned_until,json=cordonedUntil,proto3" json:"cordoned_until,omitempty"`
+	// Of a host: an operator has cordoned the name, and no agent has registered it yet.
+	Expected      bool `protobuf:"varint,1009,opt,name=expected,proto3" json:"expected,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -418,6 +423,27 @@ func (x *Additions) GetActingUser() string {
 		return x.ActingUser
 	}
 	return ""
+}
+
+func (x *Additions) GetLeft() bool {
+	if x != nil {
+		return x.Left
+	}
+	return false
+}
+
+func (x *Additions) GetCordonedUntil() *timestamppb.Timestamp {
+	if x != nil {
+		return x.CordonedUntil
+	}
+	return nil
+}
+
+func (x *Additions) GetExpected() bool {
+	if x != nil {
+		return x.Expected
+	}
+	return false
 }
 
 // QuotaRecord is a rule that came over the API. Rules from files stay in their files.
@@ -648,7 +674,7 @@ const file_bursar_store_v1_record_proto_rawDesc = "" +
 	"\tstop_time\x18\x0f \x01(\v2\x1a.google.protobuf.TimestampR\bstopTime\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xd1\x02\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xc7\x03\n" +
 	"\tAdditions\x12\"\n" +
 	"\ferror_output\x18\xe8\a \x01(\tR\verrorOutput\x12\x1e\n" +
 	"\n" +
@@ -660,7 +686,10 @@ const file_bursar_store_v1_record_proto_rawDesc = "" +
 	"stop_error\x18\xed\a \x01(\tR\tstopError\x12+\n" +
 	"\aclaimed\x18\xee\a \x01(\v2\x10.bursar.v1.ClaimR\aclaimed\x12 \n" +
 	"\vacting_user\x18\xf2\a \x01(\tR\n" +
-	"actingUser\"Q\n" +
+	"actingUser\x12\x13\n" +
+	"\x04left\x18\xef\a \x01(\bR\x04left\x12B\n" +
+	"\x0ecordoned_until\x18\xf0\a \x01(\v2\x1a.google.protobuf.TimestampR\rcordonedUntil\x12\x1b\n" +
+	"\bexpected\x18\xf1\a \x01(\bR\bexpected\"Q\n" +
 	"\vQuotaRecord\x12&\n" +
 	"\x05quota\x18\x01 \x01(\v2\x10.bursar.v1.QuotaR\x05quota\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\x04R\brevision\"A\n" +
@@ -720,14 +749,15 @@ var file_bursar_store_v1_record_proto_depIdxs = []int32{
 	11, // 12: bursar.store.v1.Additions.measured:type_name -> bursar.v1.Resource
 	11, // 13: bursar.store.v1.Additions.measured_peak:type_name -> bursar.v1.Resource
 	12, // 14: bursar.store.v1.Additions.claimed:type_name -> bursar.v1.Claim
-	13, // 15: bursar.store.v1.QuotaRecord.quota:type_name -> bursar.v1.Quota
-	14, // 16: bursar.store.v1.ProviderRecord.provider:type_name -> bursar.v1.Provider
-	10, // 17: bursar.store.v1.RefusalRecord.time:type_name -> google.protobuf.Timestamp
-	18, // [18:18] is the sub-list for method output_type
-	18, // [18:18] is the sub-list for method input_type
-	18, // [18:18] is the sub-list for extension type_name
-	18, // [18:18] is the sub-list for extension extendee
-	0,  // [0:18] is the sub-list for field type_name
+	10, // 15: bursar.store.v1.Additions.cordoned_until:type_name -> google.protobuf.Timestamp
+	13, // 16: bursar.store.v1.QuotaRecord.quota:type_name -> bursar.v1.Quota
+	14, // 17: bursar.store.v1.ProviderRecord.provider:type_name -> bursar.v1.Provider
+	10, // 18: bursar.store.v1.RefusalRecord.time:type_name -> google.protobuf.Timestamp
+	19, // [19:19] is the sub-list for method output_type
+	19, // [19:19] is the sub-list for method input_type
+	19, // [19:19] is the sub-list for extension type_name
+	19, // [19:19] is the sub-list for extension extendee
+	0,  // [0:19] is the sub-list for field type_name
 }
 
 func init() { file_bursar_store_v1_record_proto_init() }

@@ -82,7 +82,8 @@ type AllocationServiceClient interface {
 	// (FAILED_PRECONDITION).
 	Cancel(context.Context, *v1.CancelRequest) (*v1.CancelResponse, error)
 	// Renew extends a reservation, or the lease of an engine that has no pid on the host, also the
-	// default lease.
+	// default lease. A lease that was lost with its host is active again if it is renewed before
+	// its expire_time.
 	Renew(context.Context, *v1.RenewRequest) (*v1.RenewResponse, error)
 	// Resize changes what an allocation is entitled to. More is checked like a request.
 	Resize(context.Context, *v1.ResizeRequest) (*v1.ResizeResponse, error)
@@ -345,7 +346,8 @@ type AllocationServiceHandler interface {
 	// (FAILED_PRECONDITION).
 	Cancel(context.Context, *v1.CancelRequest) (*v1.CancelResponse, error)
 	// Renew extends a reservation, or the lease of an engine that has no pid on the host, also the
-	// default lease.
+	// default lease. A lease that was lost with its host is active again if it is renewed before
+	// its expire_time.
 	Renew(context.Context, *v1.RenewRequest) (*v1.RenewResponse, error)
 	// Resize changes what an allocation is entitled to. More is checked like a request.
 	Resize(context.Context, *v1.ResizeRequest) (*v1.ResizeResponse, error)

@@ -66,11 +66,13 @@ type HostServiceClient interface {
 	Deregister(context.Context, *v1.DeregisterRequest) (*v1.DeregisterResponse, error)
 	Get(context.Context, *v1.HostServiceGetRequest) (*v1.HostServiceGetResponse, error)
 	List(context.Context, *v1.HostServiceListRequest) (*v1.HostServiceListResponse, error)
-	// Cordon stops new grants on a host; what runs goes on.
+	// Cordon stops new grants on a host; what runs goes on. The host need not have come yet: the
+	// order is kept for the host that registers with the name, and List shows the name as expected.
 	Cordon(context.Context, *v1.CordonRequest) (*v1.CordonResponse, error)
-	// Uncordon ends a cordon or a drain.
+	// Uncordon ends a cordon or a drain. A host that has not come is expected no more.
 	Uncordon(context.Context, *v1.UncordonRequest) (*v1.UncordonResponse, error)
-	// Drain cordons a host and tells its agent, so that its engines can end.
+	// Drain cordons a host and tells its agent, so that its engines can end. Like Cordon it may come
+	// before the host.
 	Drain(context.Context, *v1.DrainRequest) (*v1.DrainResponse, error)
 	// Accept believes what a host's agent claims of engines that no seal vouches for: from then on
 	// they count for the users that it names. See Allocation.claimed.
@@ -254,11 +256,13 @@ type HostServiceHandler interface {
 	Deregister(context.Context, *v1.DeregisterRequest) (*v1.DeregisterResponse, error)
 	Get(context.Context, *v1.HostServiceGetRequest) (*v1.HostServiceGetResponse, error)
 	List(context.Context, *v1.HostServiceListRequest) (*v1.HostServiceListResponse, error)
-	// Cordon stops new grants on a host; what runs goes on.
+	// Cordon stops new grants on a host; what runs goes on. The host need not have come yet: the
+	// order is kept for the host that registers with the name, and List shows the name as expected.
 	Cordon(context.Context, *v1.CordonRequest) (*v1.CordonResponse, error)
-	// Uncordon ends a cordon or a drain.
+	// Uncordon ends a cordon or a drain. A host that has not come is expected no more.
 	Uncordon(context.Context, *v1.UncordonRequest) (*v1.UncordonResponse, error)
-	// Drain cordons a host and tells its agent, so that its engines can end.
+	// Drain cordons a host and tells its agent, so that its engines can end. Like Cordon it may come
+	// before the host.
 	Drain(context.Context, *v1.DrainRequest) (*v1.DrainResponse, error)
 	// Accept believes what a host's agent claims of engines that no seal vouches for: from then on
 	// they count for the users that it names. See Allocation.claimed.

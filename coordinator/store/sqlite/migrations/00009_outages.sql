@@ -1,0 +1,7 @@
+-- The times in which no coordinator led: they end nothing, in whichever leadership a row is loaded.
+
+-- +goose Up
+
+PRAGMA user_version = 9;
+
+ALTER TABLE meta ADD COLUMN outages TEXT NOT NULL DEFAULT ''; -- revision:from:to:length of each, in milliseconds
