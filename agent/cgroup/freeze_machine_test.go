@@ -52,6 +52,14 @@ func endsAll(t *testing.T, d *Direct, name string) {
 	})
 }
 
+// signalled ends a process of a frozen cgroup.
+func signalled(t *testing.T, pid int32) {
+	t.Helper()
+	if err := syscall.Kill(int(pid), syscall.SIGKILL); err != nil {
+		t.Error(err)
+	}
+}
+
 func opener(t *testing.T) *process.Opener {
 	t.Helper()
 	meter, err := host.NewMeter(host.Options{})
