@@ -87,6 +87,10 @@ func (p *playedCgroups) Find(context.Context) (list []cgroup.Found, err error) {
 	return list, nil
 }
 
+func (p *playedCgroups) Freeze(context.Context, string) (bool, error) { return false, cgroup.ErrNoFreezing }
+
+func (p *playedCgroups) Thaw(string) error { return nil }
+
 func (p *playedCgroups) Remove(_ context.Context, id string) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -94,6 +94,7 @@ func (a *Agent) stop(ctx context.Context, order *bursarv1.StopOrder) {
 	a.running.Go(func() {
 		engine.Made = a.cgroups.Made(id, engine.Cgroup)
 		engine.Guarded = a.cgroups.Guarded(ctx, id, engine.Cgroup)
+		engine.Freezer = a.cgroups.Freezer(ctx, id, engine.Cgroup)
 		err := a.opener.Stop(ctx, engine, grace)
 		text := ""
 		if err != nil {

@@ -71,6 +71,9 @@ func (d *Direct) adopt(ctx context.Context, name string, members Members) error 
 // once more. A process that was returned before and is still outside has ended, and its parent has
 // not waited for it yet.
 func (d *Direct) moveOutsiders(name string, members []Member, before map[Member]bool) (outside []Member, err error) {
+	// First, so that the next look finds a process that starts meanwhile. An error is no reason to
+	// leave the engine outside: it is stopped like one without a cgroup of its own then.
+	outside, _ = d.tree.MakeFreezable(name, slices.DeleteFunc(slices.Clone(members), func(m Member) bool { return before[m] }))
 	for _, h := range d.tree.all {
 		inside, err := d.tree.members(h, name)
 		if err != nil {
@@ -82,17 +85,7 @@ func (d *Direct) moveOutsiders(name string, members []Member, before map[Member]
 				continue
 			}
 			outside = append(outside, m)
-			if !d.tree.Still(m) {
-				continue
-			}
-			err := d.tree.files.Write(filepath.Join(folder, "cgroup.procs"), strconv.Itoa(int(m.PID)))
-			if errors.Is(err, syscall.ESRCH) {
-				continue // it is gone
-			}
-			if err == nil && !d.tree.Still(m) {
-				err = d.putBack(h, m.PID)
-			}
-			if err != nil {
+			if err := d.tree.move(h, folder, m); err != nil {
 				return nil, fmt.Errorf("moving process %d to cgroup %s: %w", m.PID, name, err)
 			}
 		}
@@ -100,11 +93,26 @@ func (d *Direct) moveOutsiders(name string, members []Member, before map[Member]
 	return outside, nil
 }
 
+// move moves a process, unless it has ended, to the cgroup that has this folder.
+func (t *Tree) move(h *hierarchy, folder string, m Member) error {
+	if !t.Still(m) {
+		return nil
+	}
+	err := t.files.Write(filepath.Join(folder, "cgroup.procs"), strconv.Itoa(int(m.PID)))
+	if errors.Is(err, syscall.ESRCH) {
+		return nil // it is gone
+	}
+	if err == nil && !t.Still(m) {
+		return t.putBack(h, m.PID)
+	}
+	return err //nolint:wrapcheck // it names the file
+}
+
 // putBack moves a process back to the cgroup of its parent. It has got the pid of a member that
 // ended just when that was moved. Inside, it would be under the engine's limits and be stopped
 // with it.
-func (d *Direct) putBack(h *hierarchy, pid int32) error {
-	parent, err := d.tree.cgroupOfParent(h, pid)
+func (t *Tree) putBack(h *hierarchy, pid int32) error {
+	parent, err := t.cgroupOfParent(h, pid)
 	if errors.Is(err, ErrNone) {
 		return nil // it has ended, too
 	}
@@ -115,7 +123,7 @@ func (d *Direct) putBack(h *hierarchy, pid int32) error {
 	if !visible {
 		return fmt.Errorf("cgroup %s is not seen here: %w", parent, ErrNone)
 	}
-	err = d.tree.files.Write(filepath.Join(folder, "cgroup.procs"), strconv.Itoa(int(pid)))
+	err = t.files.Write(filepath.Join(folder, "cgroup.procs"), strconv.Itoa(int(pid)))
 	if errors.Is(err, syscall.ESRCH) {
 		return nil
 	}

@@ -83,6 +83,13 @@ type Driver interface {
 	Facts(ctx context.Context, id string) (Facts, error)
 	// Find lists the cgroups of engines that there are, in no particular order.
 	Find(ctx context.Context) ([]Found, error)
+	// Freeze stops all processes of an engine's cgroup, and below it, until Thaw: none of them can
+	// start another one. The cgroup is named by its path. Freeze reports whether all have stopped
+	// within two seconds. The caller must call Thaw in any case, also after an error.
+	// ErrNoFreezing: they cannot be frozen.
+	Freeze(ctx context.Context, name string) (all bool, err error)
+	// Thaw lets them go on. If the cgroup is not frozen, or gone, it does nothing.
+	Thaw(name string) error
 	// Remove removes the cgroup; one that is gone is no error. ErrBusy: it has processes, and
 	// stays.
 	Remove(ctx context.Context, id string) error

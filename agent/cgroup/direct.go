@@ -222,8 +222,15 @@ func (d *Direct) Close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.prepared = false
-	for _, h := range d.tree.all {
-		folder, _ := h.folder(d.base)
+	used := slices.Clone(d.tree.all)
+	if d.tree.freezer != nil {
+		used = append(used, d.tree.freezer)
+	}
+	for _, h := range used {
+		folder, visible := h.folder(d.base)
+		if !visible {
+			continue
+		}
 		if err := d.tree.files.Rmdir(folder); err != nil && !cgroupfs.Absent(err) && !errors.Is(err, syscall.EBUSY) {
 			return fmt.Errorf("removing a cgroup: %w", err)
 		}
@@ -313,6 +320,14 @@ func (d *Direct) Facts(_ context.Context, id string) (Facts, error) {
 // Guarded is that of Tree.
 func (d *Direct) Guarded(name string) bool { return d.tree.Guarded(name) }
 
+// Freeze is that of Tree.
+func (d *Direct) Freeze(ctx context.Context, name string) (bool, error) {
+	return d.tree.Freeze(ctx, name)
+}
+
+// Thaw is that of Tree.
+func (d *Direct) Thaw(name string) error { return d.tree.Thaw(name) }
+
 // Find is that of Driver.
 func (d *Direct) Find(context.Context) ([]Found, error) {
 	folder, _ := d.tree.main.folder(d.base)
@@ -347,17 +362,22 @@ func (d *Direct) Remove(_ context.Context, id string) error {
 
 // removeAll removes a cgroup from all hierarchies.
 func (d *Direct) removeAll(base string) error {
+	name := path.Join(d.base, base)
+	// This one first: Find does not see it.
+	if err := d.tree.RemoveFreezable(name); err != nil {
+		return err
+	}
 	for _, h := range d.tree.all {
-		folder, _ := h.folder(path.Join(d.base, base))
-		if err := d.remove(folder); err != nil {
+		folder, _ := h.folder(name)
+		if err := d.tree.remove(folder); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (d *Direct) remove(folder string) error {
-	children, err := d.tree.files.Folders(folder)
+func (t *Tree) remove(folder string) error {
+	children, err := t.files.Folders(folder)
 	if cgroupfs.Absent(err) {
 		return nil
 	}
@@ -365,11 +385,11 @@ func (d *Direct) remove(folder string) error {
 		return fmt.Errorf("removing a cgroup: %w", err)
 	}
 	for _, child := range children {
-		if err := d.remove(filepath.Join(folder, child)); err != nil {
+		if err := t.remove(filepath.Join(folder, child)); err != nil {
 			return err
 		}
 	}
-	err = d.tree.files.Rmdir(folder)
+	err = t.files.Rmdir(folder)
 	switch {
 	case err == nil, cgroupfs.Absent(err):
 		return nil

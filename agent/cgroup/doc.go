@@ -7,6 +7,10 @@
 // owns the hierarchy where it runs. KernelLog reads which processes the kernel killed for lack of
 // memory, also of engines without a cgroup of their own.
 //
+// Freeze stops the processes of an engine's cgroup for a moment, for a caller that ends them; Thaw
+// lets them go on. Version 2 can do that to every cgroup. With version 1 an engine gets a cgroup in
+// the freezer's hierarchy too, if there is one.
+//
 // Nothing here decides who gets a cgroup or which limits, and nothing here ever ends a process: a
 // cgroup that has processes stays.
 //

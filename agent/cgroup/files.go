@@ -7,6 +7,8 @@ import (
 	"os"
 	"syscall"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/bursar/bursar/internal/cgroupfs"
 )
 
@@ -20,6 +22,8 @@ type Files interface {
 	Rmdir(name string) error
 	// Folders lists the names of the folders in a folder.
 	Folders(name string) ([]string, error)
+	// Owner is the user of a file or folder, and its mode.
+	Owner(name string) (uid, mode uint32, err error)
 }
 
 type kernel struct{}
@@ -55,6 +59,14 @@ func (kernel) Rmdir(name string) error {
 
 func (kernel) Folders(name string) ([]string, error) {
 	return cgroupfs.Children(name) //nolint:wrapcheck // it names the folder
+}
+
+func (kernel) Owner(name string) (uid, mode uint32, err error) {
+	var stat unix.Stat_t
+	if err := unix.Stat(name, &stat); err != nil {
+		return 0, 0, &fs.PathError{Op: "stat", Path: name, Err: err}
+	}
+	return stat.Uid, stat.Mode, nil
 }
 
 // ensure makes a cgroup that may be there already.

@@ -57,6 +57,8 @@ type Tree struct {
 	main *hierarchy
 	// all has main and the others that are used.
 	all []*hierarchy
+	// freezer and unified are those in which processes can be frozen; nil: there is none.
+	freezer, unified *hierarchy
 }
 
 // TreeOptions are for tests; the zero value is this machine.
@@ -97,6 +99,10 @@ func OpenTree(o TreeOptions) (*Tree, error) {
 	var unified *hierarchy
 	if at, found := known.Widest(cgroupfs.Unified); found {
 		unified = &hierarchy{Place: at, own: own.Of(cgroupfs.Unified)}
+	}
+	t.unified, t.freezer = unified, nil
+	if at, found := known.Widest(freezer); found {
+		t.freezer = &hierarchy{Place: at, own: own.Of(freezer), controllers: []string{freezer}}
 	}
 	t.main = byController[memory]
 	if t.main == nil {
@@ -207,16 +213,18 @@ func (t *Tree) liveThread(pid int32) int32 {
 // this path.
 func (t *Tree) Guarded(name string) bool {
 	folder, visible := t.main.folder(name)
-	if !visible {
-		return false
-	}
-	for _, file := range []string{"", "cgroup.procs", "cgroup.threads", "tasks"} {
-		var stat unix.Stat_t
-		err := unix.Stat(filepath.Join(folder, file), &stat)
+	return visible && t.guarded(folder)
+}
+
+// guarded reports whether only root and this process's user can write to the cgroup that has this
+// folder, and to further files in it.
+func (t *Tree) guarded(folder string, further ...string) bool {
+	for _, file := range append([]string{"", "cgroup.procs", "cgroup.threads", "tasks"}, further...) {
+		owner, mode, err := t.files.Owner(filepath.Join(folder, file))
 		if cgroupfs.Absent(err) && (file == "cgroup.threads" || file == "tasks") {
 			continue // the other version's
 		}
-		if err != nil || stat.Uid != 0 && int(stat.Uid) != os.Geteuid() || stat.Mode&(unix.S_IWGRP|unix.S_IWOTH) != 0 {
+		if err != nil || owner != 0 && int(owner) != os.Geteuid() || mode&(unix.S_IWGRP|unix.S_IWOTH) != 0 {
 			return false
 		}
 	}

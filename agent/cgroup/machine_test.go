@@ -28,7 +28,13 @@ import (
 const asEngine = "BURSAR_TEST_ENGINE"
 
 func TestMain(m *testing.M) {
-	if os.Getenv(asEngine) != "" {
+	switch os.Getenv(asEngine) {
+	case "":
+	case asKeeper:
+		os.Exit(beKeeper())
+	case asComet:
+		os.Exit(beComet())
+	default:
 		beEngine()
 		return
 	}
@@ -86,8 +92,13 @@ type engine struct {
 
 func start(t *testing.T) *engine {
 	t.Helper()
+	return startAs(t, "1")
+}
+
+func startAs(t *testing.T, role string) *engine {
+	t.Helper()
 	e := &engine{t: t, command: exec.CommandContext(t.Context(), os.Args[0])}
-	e.command.Env = append(os.Environ(), asEngine+"=1", "GOGC=off")
+	e.command.Env = append(os.Environ(), asEngine+"="+role, "GOGC=off")
 	in, err := e.command.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -145,11 +156,14 @@ func onThisMachine(t *testing.T) *Direct {
 		t.Fatal("want a hierarchy that accounts for memory: ", d.Name())
 	}
 	t.Cleanup(func() {
-		for _, h := range d.tree.all {
+		for _, h := range append(slices.Clone(d.tree.all), d.tree.freezer) {
+			if h == nil {
+				continue
+			}
 			folder, _ := h.folder(parent)
 			var err error
 			// What was killed is not gone at once.
-			if eventually(func() bool { err = d.remove(folder); return !errors.Is(err, ErrBusy) }); err != nil {
+			if eventually(func() bool { err = d.tree.remove(folder); return !errors.Is(err, ErrBusy) }); err != nil {
 				t.Error(err)
 			}
 		}
@@ -293,6 +307,10 @@ func TestARunningTreeThatForksIsAdopted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	places := len(d.tree.all)
+	if d.tree.freezer != nil {
+		places++
+	}
 	for range 20 {
 		list, err := members()
 		if err != nil || len(list) == 0 {
@@ -302,7 +320,7 @@ func TestARunningTreeThatForksIsAdopted(t *testing.T) {
 			pid := m.PID
 			inside := eventually(func() bool {
 				cgroups, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(int(pid)), "cgroup"))
-				return err != nil || strings.Count(string(cgroups), path+"\n") == len(d.tree.all) || !runs(pid)
+				return err != nil || strings.Count(string(cgroups), path+"\n") == places || !runs(pid)
 			})
 			if !inside {
 				t.Fatalf("process %d is outside", pid)

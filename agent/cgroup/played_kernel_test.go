@@ -1,6 +1,7 @@
 package cgroup
 
 import (
+	"cmp"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -23,6 +24,10 @@ type unified struct {
 	swap bool
 	// dead is a process that has ended and whose parent has not waited for it.
 	dead int
+	// old is a kernel that cannot freeze (before 5.2), and hangs one whose processes do not stop.
+	old, hangs bool
+	// foreign is a cgroup that another user may write to.
+	foreign string
 	// any: a cgroup has each file that a test has written, also if it is another cgroup's.
 	any bool
 }
@@ -111,7 +116,7 @@ func (k *unified) has(name, file string) bool {
 	case "pids", "cpuset":
 		return name != "/" && slices.Contains(k.available(name), controller)
 	default:
-		return controller == "cgroup" && (name != "/" || file != "cgroup.events")
+		return controller == "cgroup" && (name != "/" || file != "cgroup.events" && file != "cgroup.freeze") && (!k.old || file != "cgroup.freeze")
 	}
 }
 
@@ -132,6 +137,11 @@ func (k *unified) Read(name string) ([]byte, error) {
 		if k.populated(at) {
 			text = "populated 1\nfrozen 0"
 		}
+		if n.files["cgroup.freeze"] == "1" && !k.hangs {
+			text = strings.Replace(text, "frozen 0", "frozen 1", 1)
+		}
+	case "cgroup.freeze":
+		text = cmp.Or(n.files[file], "0")
 	case "cgroup.procs":
 		for _, pid := range n.procs {
 			text += strconv.Itoa(pid) + "\n"
@@ -230,6 +240,19 @@ func (k *unified) Rmdir(name string) error {
 	}
 	delete(k.cgroups, at)
 	return nil
+}
+
+func (k *unified) Owner(name string) (uid, mode uint32, err error) {
+	for _, at := range []string{cut(name), cut(path.Dir(name))} {
+		if k.cgroups[at] == nil {
+			continue
+		}
+		if at == k.foreign {
+			return 4712, 0o644, nil
+		}
+		return 0, 0o644, nil
+	}
+	return 0, 0, fail("stat", name, syscall.ENOENT)
 }
 
 func (k *unified) Folders(name string) ([]string, error) {

@@ -22,7 +22,7 @@ import (
 type left struct {
 	cgroup.Driver
 
-	removed []string
+	removed, thawed []string
 }
 
 func (l *left) Name() string { return "left" }
@@ -37,6 +37,13 @@ func (l *left) Facts(context.Context, string) (cgroup.Facts, error) {
 
 func (l *left) Remove(_ context.Context, id string) error {
 	l.removed = append(l.removed, id)
+	return nil
+}
+
+func (l *left) Guarded(string) bool { return true }
+
+func (l *left) Thaw(name string) error {
+	l.thawed = append(l.thawed, name)
 	return nil
 }
 
@@ -91,6 +98,22 @@ func TestAnAgentWithoutCgroupsStartsKeepersItself(t *testing.T) {
 	}
 	if c.Guarded(t.Context(), "a", "/bursar-engines/a") {
 		t.Error("a cgroup is the agent's, though it makes none")
+	}
+}
+
+// An agent may end between freezing a cgroup and thawing it.
+func TestACgroupThatAnEarlierIncarnationLeftIsThawed(t *testing.T) {
+	driver := &left{}
+	c := newCgroups(t, Auto, driver)
+	c.pass(t.Context())
+	if len(driver.thawed) != 1 || driver.thawed[0] != "/bursar-engines/a" {
+		t.Errorf("thawed: %q", driver.thawed)
+	}
+	if c.pass(t.Context()); len(driver.thawed) != 1 {
+		t.Errorf("thawed while it may be frozen for a Stop: %q", driver.thawed)
+	}
+	if c.Freezer(t.Context(), "a", "/bursar-engines/a") == nil || c.Freezer(t.Context(), "a", "/elsewhere") != nil {
+		t.Error("want a freezer for the agent's own cgroup, and for no other")
 	}
 }
 

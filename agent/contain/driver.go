@@ -8,6 +8,7 @@ import (
 
 	"github.com/bursar/bursar/agent/cgroup"
 	"github.com/bursar/bursar/agent/launch"
+	"github.com/bursar/bursar/agent/process"
 	"github.com/bursar/bursar/agent/unit"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
@@ -113,6 +114,31 @@ func (c *Cgroups) Guarded(ctx context.Context, id, path string) bool {
 	c.findOnce(ctx)
 	driver, ok := c.current().(guardedDriver)
 	return ok && c.isOurs(id, path) && driver.Guarded(path)
+}
+
+// Freezer stops the processes of the engine's cgroup for a moment; nil: the agent has not made that
+// cgroup, or others may write to it.
+func (c *Cgroups) Freezer(ctx context.Context, id, path string) process.Freezer {
+	if !c.Guarded(ctx, id, path) {
+		return nil
+	}
+	return frozenCgroup{c.current(), path}
+}
+
+// frozenCgroup is the cgroup of an engine that is being stopped.
+type frozenCgroup struct {
+	driver cgroup.Driver
+	path   string
+}
+
+// Freeze is that of process.Freezer.
+func (f frozenCgroup) Freeze(ctx context.Context) (bool, error) {
+	return f.driver.Freeze(ctx, f.path) //nolint:wrapcheck // it names the cgroup
+}
+
+// Thaw is that of process.Freezer.
+func (f frozenCgroup) Thaw() error {
+	return f.driver.Thaw(f.path) //nolint:wrapcheck // it names the cgroup
 }
 
 // Made reports whether the agent has made the cgroup for the engine. As long as it is not known

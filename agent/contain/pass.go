@@ -63,6 +63,16 @@ func (c *Cgroups) find(ctx context.Context, driver cgroup.Driver) bool {
 		c.log.WarnContext(ctx, "cgroups of engines could not be looked for", "error", err)
 		return false
 	}
+	for _, f := range list {
+		if f.Path == "" {
+			continue // systemd has removed it
+		}
+		// An earlier incarnation that ended while it stopped the engine may have left it frozen.
+		if err := driver.Thaw(f.Path); err != nil {
+			c.failures.Inc()
+			c.log.WarnContext(ctx, "an engine may be frozen: its cgroup could not be thawed", "allocation_id", f.ID, "cgroup", f.Path, "error", err)
+		}
+	}
 	unknown := make(map[string]time.Time)
 	c.options.Locked(func(t *tracker.Tracker) {
 		for _, f := range list {

@@ -19,6 +19,8 @@ type Engine struct {
 	Made bool
 	// Guarded: the agent made that cgroup, and only root and the agent can move a process there.
 	Guarded bool
+	// Freezer stops the processes of that cgroup, if it is guarded. Nil: they cannot be stopped.
+	Freezer Freezer
 	// LastAlive is when the root was last known to be there, in clock ticks after boot, as
 	// Handle.LastAlive tells it. 0: not known. Then a session proves nothing once the root is
 	// gone.

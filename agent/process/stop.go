@@ -3,7 +3,6 @@ package process
 import (
 	"context"
 	"errors"
-	"fmt"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -68,7 +67,16 @@ func (o *Opener) Stop(ctx context.Context, e Engine, grace time.Duration) error 
 	deadline, cancel := context.WithTimeout(ctx, grace)
 	defer cancel()
 	err := s.terminate(deadline)
-	if (err != nil || len(s.vanished) > 0) && ctx.Err() == nil {
+	freezes := s.engine.Freezer != nil && ctx.Err() == nil
+	if freezes {
+		// Also if nothing was found: processes that fork and exit are not found otherwise.
+		before := err
+		err = s.killFrozen(ctx)
+		if _, not := errors.AsType[*noFreezeError](err); not {
+			freezes, err = false, before
+		}
+	}
+	if !freezes && (err != nil || len(s.vanished) > 0) && ctx.Err() == nil {
 		err = s.kill(ctx)
 	}
 	switch {
@@ -114,11 +122,11 @@ func (s *stopper) drop(ref Ref) {
 	s.opener.slots.release()
 }
 
-// find opens the engine's processes as they are now, and closes those that have ended.
-func (s *stopper) find(ctx context.Context) error {
+// look finds the engine's processes as they are now, and closes those that have ended.
+func (s *stopper) look() ([]found, error) {
 	list, err := findProcesses(s.opener.proc, s.engine, s.descent)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for ref, h := range s.handles {
 		if !slices.ContainsFunc(list, func(f found) bool { return f.Ref == ref }) || errors.Is(h.check(), ErrEnded) {
@@ -126,6 +134,15 @@ func (s *stopper) find(ctx context.Context) error {
 		}
 	}
 	s.left, s.vanished = LeftError{}, nil
+	return list, nil
+}
+
+// find opens the engine's processes as they are now, and closes those that have ended.
+func (s *stopper) find(ctx context.Context) error {
+	list, err := s.look()
+	if err != nil {
+		return err
+	}
 	for _, f := range list {
 		if h := s.handles[f.Ref]; h != nil {
 			h.found = f
@@ -262,7 +279,7 @@ func (s *stopper) kill(ctx context.Context) error {
 	for ref := range s.handles {
 		last = append(last, ref.PID)
 	}
-	return fmt.Errorf("engine of process %d starts processes faster than they can be ended; the last were pid %s", s.engine.Root.PID, listed(last))
+	return &SurvivedError{Root: s.engine.Root, Last: last}
 }
 
 // signal signals a process if it is still to be signalled.

@@ -86,7 +86,10 @@ func (u *Units) Start(ctx context.Context, s Service) (Started, error) {
 		return Started{}, fmt.Errorf("unit %s: its program has ended at once (%s)", name, found.result)
 	}
 	started := Started{PID: int32(found.mainPID)} //nolint:gosec // a pid
-	started.Cgroup = u.measured(found.cgroup, started.PID)
+	if started.Cgroup = u.measured(found.cgroup, started.PID); started.Cgroup != "" {
+		// Without it the engine is stopped like one without a cgroup of its own.
+		_, _ = u.tree.MakeFreezable(started.Cgroup, []cgroup.Member{{PID: started.PID}})
+	}
 	return started, nil
 }
 
@@ -156,11 +159,16 @@ func (u *Units) makeScope(ctx context.Context, id string, limits cgroup.Limits, 
 // attach moves the processes that have started since the scope was made, and looks again until
 // none is outside. It returns a process that is inside.
 func (u *Units) attach(ctx context.Context, s state, members cgroup.Members) (int32, error) {
-	attached := make(map[cgroup.Member]bool)
+	attached, freezable := make(map[cgroup.Member]bool), make(map[cgroup.Member]bool)
 	for range adoptRounds {
 		list, err := members()
 		if err != nil {
 			return 0, err
+		}
+		// After an error the engine is stopped like one without a cgroup of its own.
+		again, _ := u.tree.MakeFreezable(s.cgroup, slices.DeleteFunc(slices.Clone(list), func(m cgroup.Member) bool { return freezable[m] }))
+		for _, m := range again {
+			freezable[m] = true
 		}
 		outside, err := u.outside(s, list)
 		if err != nil {
@@ -169,7 +177,7 @@ func (u *Units) attach(ctx context.Context, s state, members cgroup.Members) (in
 		// A process that was moved before and is still outside has ended, and its parent has not
 		// waited for it yet.
 		outside = slices.DeleteFunc(outside, func(m cgroup.Member) bool { return attached[m] })
-		if len(outside) == 0 {
+		if len(outside) == 0 && len(again) == 0 {
 			if len(list) == 0 {
 				return 0, fmt.Errorf("unit %s: the engine has ended: %w", s.name, cgroup.ErrNone)
 			}

@@ -291,6 +291,16 @@ func (u *Units) Find(ctx context.Context) ([]cgroup.Found, error) {
 // Guarded is that of cgroup.Tree.
 func (u *Units) Guarded(name string) bool { return u.tree.Guarded(name) }
 
+// Freeze is that of cgroup.Driver. systemd need not know of it: it lasts for a moment.
+func (u *Units) Freeze(ctx context.Context, name string) (bool, error) {
+	return u.tree.Freeze(ctx, name) //nolint:wrapcheck // it names the cgroup
+}
+
+// Thaw is that of cgroup.Driver.
+func (u *Units) Thaw(name string) error {
+	return u.tree.Thaw(name) //nolint:wrapcheck // it names the cgroup
+}
+
 // Facts is that of cgroup.Driver. If the unit has failed, it says what systemd knows of it, until
 // Remove.
 func (u *Units) Facts(ctx context.Context, id string) (cgroup.Facts, error) {
@@ -376,8 +386,15 @@ func (u *Units) Remove(ctx context.Context, id string) error {
 			return fmt.Errorf("unit %s: %w", name, err)
 		}
 		u.mu.Lock()
+		at := u.paths[name]
 		delete(u.paths, name)
 		u.mu.Unlock()
+		if at == "" {
+			at = path.Join(slicePath, name)
+		}
+		if err := u.tree.RemoveFreezable(at); err != nil {
+			return fmt.Errorf("unit %s: %w", name, err)
+		}
 	}
 	return nil
 }

@@ -1,0 +1,153 @@
+package process
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"syscall"
+	"time"
+)
+
+const (
+	// freezeRounds is how often the cgroup is frozen. If all processes freeze, one round ends them
+	// and another one finds nobody. A process that waits for a disk may take more.
+	freezeRounds = 20
+	// endPatience is how long a round waits for the end of the processes that it has killed.
+	endPatience = 2 * time.Second
+	// keeperPatience is how long the keeper has, once it is alone, to write down how its engine
+	// ended. It copies the last output for at most a second.
+	keeperPatience = 5 * time.Second
+)
+
+// Freezer stops the processes of an engine's cgroup for a moment.
+type Freezer interface {
+	// Freeze stops all processes in the cgroup and below it: none of them can start another one. It
+	// reports whether all have stopped in good time. After an error nothing is known.
+	Freeze(ctx context.Context) (all bool, err error)
+	// Thaw lets them go on.
+	Thaw() error
+}
+
+// SurvivedError says that processes of an engine are there after each has got SIGKILL, or that new
+// ones came faster than they could be killed.
+type SurvivedError struct {
+	Root Ref
+	// Last are the processes that were found last.
+	Last []int32
+	// Frozen: they were frozen before they got the signal, so that they could start no others.
+	Frozen bool
+}
+
+func (e *SurvivedError) Error() string {
+	if e.Frozen {
+		return fmt.Sprintf("processes of the engine of process %d do not end by SIGKILL, or wait for a device and could not be frozen; the last were pid %s",
+			e.Root.PID, listed(e.Last))
+	}
+	return fmt.Sprintf("engine of process %d starts processes faster than they can be ended; the last were pid %s", e.Root.PID, listed(e.Last))
+}
+
+// killFrozen ends the processes that are left of an engine whose cgroup can be frozen. While they
+// are frozen, the list of them is complete. The engine's keeper is spared until all others have
+// ended, so that it writes down how the engine ended.
+func (s *stopper) killFrozen(ctx context.Context) error {
+	spare := true
+	var last []int32
+	for range freezeRounds {
+		killed, keepers, err := s.strike(ctx, spare)
+		if err != nil {
+			return err
+		}
+		if last = killed; len(killed) == 0 && len(keepers) == 0 {
+			return nil
+		}
+		patience := endPatience
+		if len(killed) == 0 {
+			patience, spare = keeperPatience, false
+			for _, f := range keepers {
+				if err := s.open(ctx, f); err != nil {
+					return err
+				}
+			}
+		}
+		waiting, cancel := context.WithTimeout(ctx, patience)
+		err = s.waitAll(waiting)
+		cancel()
+		if err != nil && waiting.Err() == nil || ctx.Err() != nil {
+			return errors.Join(err, ctx.Err())
+		}
+	}
+	return &SurvivedError{Root: s.engine.Root, Last: last, Frozen: true}
+}
+
+// strike freezes the cgroup, sends SIGKILL to all that is left of the engine, and thaws. It returns
+// the processes that got the signal, and the keeper if it is to be spared. Some of the former are
+// open afterwards: as many as there is room for.
+func (s *stopper) strike(ctx context.Context, spare bool) (killed []int32, keepers []found, err error) {
+	// This may wait for room, as nothing is frozen yet.
+	if err := s.find(ctx); err != nil {
+		return nil, nil, err
+	}
+	defer func() { err = errors.Join(err, s.engine.Freezer.Thaw()) }()
+	if _, err := s.engine.Freezer.Freeze(ctx); err != nil {
+		return nil, nil, &noFreezeError{err}
+	}
+	list, err := s.look()
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, f := range list {
+		if spare && f.inside && f.Ref != s.engine.Root && s.descent.above[f.Ref] {
+			keepers = append(keepers, f)
+			if s.handles[f.Ref] != nil {
+				s.drop(f.Ref)
+			}
+			continue
+		}
+		struck, strikeErr := s.strikeOne(ctx, f)
+		if err = errors.Join(err, strikeErr); struck {
+			killed = append(killed, f.PID)
+		}
+	}
+	return killed, keepers, err
+}
+
+// strikeOne sends SIGKILL to one process, if it is to be signalled and has not ended.
+func (s *stopper) strikeOne(ctx context.Context, f found) (struck bool, err error) {
+	h := s.handles[f.Ref]
+	if h == nil {
+		handle, err := s.opener.Open(f.Ref)
+		if err != nil {
+			if errors.Is(err, ErrEnded) {
+				return false, nil
+			}
+			return false, err
+		}
+		h = &target{Handle: handle, found: f}
+		if len(s.handles) < mostOpen && s.opener.slots.acquire(ctx, false) {
+			s.handles[f.Ref] = h
+		} else {
+			defer handle.Close()
+		}
+	}
+	allowed, err := s.allowed(h)
+	if allowed {
+		err = h.Signal(syscall.SIGKILL)
+	}
+	if err == nil && allowed {
+		return true, nil
+	}
+	if s.handles[f.Ref] != nil {
+		s.drop(f.Ref)
+	}
+	if errors.Is(err, ErrEnded) {
+		return false, nil
+	}
+	return false, err
+}
+
+// noFreezeError says why the cgroup was not frozen.
+type noFreezeError struct{ err error }
+
+func (e *noFreezeError) Error() string { return e.err.Error() }
+
+func (e *noFreezeError) Unwrap() error { return e.err }

@@ -1,0 +1,122 @@
+package process
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+)
+
+// playedFreezer freezes nothing, and counts.
+type playedFreezer struct {
+	frozen, thawed int
+	// slow: not all have stopped in time.
+	slow bool
+	err  error
+	// whenFrozen is called next.
+	whenFrozen func()
+}
+
+func (f *playedFreezer) Freeze(ctx context.Context) (bool, error) {
+	f.frozen++
+	if f.whenFrozen != nil {
+		f.whenFrozen()
+	}
+	if f.err != nil {
+		return false, f.err
+	}
+	return !f.slow, ctx.Err()
+}
+
+func (f *playedFreezer) Thaw() error { f.thawed++; return nil }
+
+// kept is an engine with a keeper, both in the engine's cgroup, which ignore SIGTERM.
+func kept(t *testing.T, p *testTree) (keeper, root *node, e Engine) {
+	t.Helper()
+	c := newCgroup(t, "bursar-test-freeze-"+p.name)
+	t.Cleanup(func() {
+		p.close()
+		c.remove()
+	})
+	keeper = p.fork(p.nodes[0], alice, false, true)
+	p.move(c, keeper, true)
+	root = p.fork(keeper, alice, false, true)
+	e = p.root(root)
+	e.Cgroup, e.Made, e.Guarded = c.name, true, true
+	return keeper, root, e
+}
+
+func TestTheKeeperIsSparedUntilItIsAloneForAWhile(t *testing.T) {
+	o := openers(t)["pidfd"]
+	p := newTestTree(t, o)
+	keeper, root, e := kept(t, p)
+	freezer := &playedFreezer{}
+	e.Freezer = freezer
+	thereAfterRoot := false
+	freezer.whenFrozen = func() {
+		thereAfterRoot = thereAfterRoot || !running(t, o, root.ref) && running(t, o, keeper.ref)
+	}
+	began := time.Now()
+	if err := o.Stop(t.Context(), e, 10*time.Millisecond); err != nil {
+		t.Fatal(err)
+	}
+	if !thereAfterRoot {
+		t.Error("the keeper did not outlive its engine")
+	}
+	if took := time.Since(began); took < keeperPatience || running(t, o, keeper.ref) {
+		t.Errorf("the keeper had %v; is there: %t", took, running(t, o, keeper.ref))
+	}
+	if freezer.frozen != freezer.thawed {
+		t.Errorf("frozen %d times, thawed %d times", freezer.frozen, freezer.thawed)
+	}
+}
+
+func TestAnEngineThatCannotBeFrozenIsStoppedAllTheSame(t *testing.T) {
+	o := openers(t)["pidfd"]
+	p := newTestTree(t, o)
+	keeper, root, e := kept(t, p)
+	freezer := &playedFreezer{err: errors.New("no freezer here")}
+	e.Freezer = freezer
+	if err := o.Stop(t.Context(), e, 10*time.Millisecond); err != nil {
+		t.Error(err)
+	}
+	if running(t, o, keeper.ref) || running(t, o, root.ref) {
+		t.Error("something is left")
+	}
+	if freezer.frozen != 1 || freezer.thawed != 1 {
+		t.Errorf("frozen %d times, thawed %d times", freezer.frozen, freezer.thawed)
+	}
+}
+
+func TestAStopThatEndsWhileItsCgroupIsFrozenThaws(t *testing.T) {
+	o := openers(t)["pidfd"]
+	p := newTestTree(t, o)
+	_, _, e := kept(t, p)
+	ctx, cancel := context.WithCancel(t.Context())
+	freezer := &playedFreezer{whenFrozen: cancel}
+	e.Freezer = freezer
+	if err := o.Stop(ctx, e, 10*time.Millisecond); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	if freezer.frozen != 1 || freezer.thawed != 1 {
+		t.Errorf("frozen %d times, thawed %d times", freezer.frozen, freezer.thawed)
+	}
+}
+
+// A freezer that never stops all of them, as one waits for a device, ends what it can.
+func TestWhatDoesNotFreezeIsKilledAllTheSame(t *testing.T) {
+	o := openers(t)["pidfd"]
+	c := start(t, o, `trap '' TERM; echo ready; while :; do sleep 1000; done`)
+	c.says(t)
+	c.reap()
+	stop(t, o, Engine{Root: c.ref, Freezer: &playedFreezer{slow: true}}, 0)
+	gone(t, o, c.ref)
+}
+
+func TestTheErrorNamesTheProcessesThatSurvive(t *testing.T) {
+	err := error(&SurvivedError{Root: Ref{PID: 7}, Last: []int32{8, 9}, Frozen: true})
+	if text := err.Error(); !strings.Contains(text, "process 7") || !strings.Contains(text, "pid 8, 9") {
+		t.Error(text)
+	}
+}
