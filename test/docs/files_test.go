@@ -21,6 +21,7 @@ var readOnce = map[string]string{
 	"workDirs[].path":          "a folder is looked at for each measurement",
 	"workDirs[].minFreeInodes": "a number",
 	"countables.NAME.command":  "a program is started anew for each run",
+	"healthCommand.command":    "a program is started anew for each run",
 	"command":                  "a program is started anew for each run",
 	"directory":                "a folder that a program is started in",
 	"environment":              "variables of a program",
