@@ -253,7 +253,8 @@ func TestSourceInUse(t *testing.T) {
 	wantRefused(t, from, store.InUse)
 }
 
-// A store that waits for the target cannot take it half copied, and does not block the copy.
+// A store that waits for the target cannot take it half copied, and does not block the copy. The
+// copy is another store than the one that it has opened: it takes a new start.
 func TestCoordinatorBesideCopy(t *testing.T) {
 	kinds := places(t)
 	from, to := kinds["file"](), kinds["database"]()
@@ -270,7 +271,11 @@ func TestCoordinatorBesideCopy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := standby.Lead(t.Context(), 0); err != nil {
+	_, err = standby.Lead(t.Context(), 0)
+	wantRefusal(t, err, store.OtherStore)
+	restarted := at(t, to, opener.Options{})
+	defer closed(t, restarted)
+	if _, err := restarted.Lead(t.Context(), 0); err != nil {
 		t.Error(err)
 	}
 }

@@ -109,7 +109,7 @@ func (a *address) prepare(_ context.Context, config *pgx.ConnConfig) error {
 }
 
 // storeIDSQL reads whose tables these are.
-const storeIDSQL = `SELECT store_id FROM meta WHERE one = 1`
+const storeIDSQL = `SELECT store_id, copying FROM meta WHERE one = 1`
 
 // checkStoreID refuses a connection to another store than the one that was opened: the name in the
 // address may be another server's now, or another server may have taken over.
@@ -118,8 +118,8 @@ func (s *server) checkStoreID(ctx context.Context, conn *pgx.Conn) error {
 	if want == nil {
 		return nil
 	}
-	var id string
-	if err := conn.QueryRow(ctx, storeIDSQL, pgx.QueryExecModeExec).Scan(&id); err != nil {
+	var id, copying string
+	if err := conn.QueryRow(ctx, storeIDSQL, pgx.QueryExecModeExec).Scan(&id, &copying); err != nil {
 		if failed := answer(err); failed != nil && failed.Code == codeNoTable {
 			return s.refused(store.OtherStore, "the database has no tables of a store now", s.wantStore(*want), err)
 		}
@@ -127,6 +127,9 @@ func (s *server) checkStoreID(ctx context.Context, conn *pgx.Conn) error {
 			return s.noMeta()
 		}
 		return fmt.Errorf("looking whose store this is: %w", classify(err))
+	}
+	if id != *want && copying != "" {
+		return store.RefuseUnfinished(s.where, copying)
 	}
 	if id != *want {
 		return s.refused(store.OtherStore, "the database is the store "+id+" now", s.wantStore(*want), nil)
