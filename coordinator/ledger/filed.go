@@ -193,10 +193,14 @@ func (f *Filed) Each(yield func(*Allocation)) {
 	}
 }
 
-// EachHost calls yield for every host. It must not change them.
+// EachHost calls yield for every row of a host: those of the hosts, then those of expected ones. It
+// must not change them.
 func (f *Filed) EachHost(yield func(*HostRecord)) {
 	for _, h := range f.ledger.hostOrder {
 		yield(&h.HostRecord)
+	}
+	for _, x := range f.ledger.expected {
+		yield(&x.HostRecord)
 	}
 }
 
@@ -208,6 +212,7 @@ func (f *Filed) Rows(s *Snapshot) {
 	s.Hosts, s.Allocations = nil, make([]Allocation, 0, f.Len())
 	f.Each(func(a *Allocation) { s.Allocations = append(s.Allocations, *a) })
 	f.EachHost(func(h *HostRecord) { s.Hosts = append(s.Hosts, *h) })
+	s.Hosts = hostsInOrder(s.Hosts)
 }
 
 // Suits reports whether it was filed by the rules and the providers of a snapshot. If not, Restore
