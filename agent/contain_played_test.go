@@ -87,7 +87,9 @@ func (p *playedCgroups) Find(context.Context) (list []cgroup.Found, err error) {
 	return list, nil
 }
 
-func (p *playedCgroups) Freeze(context.Context, string) (bool, error) { return false, cgroup.ErrNoFreezing }
+func (p *playedCgroups) Freeze(context.Context, string) (bool, error) {
+	return false, cgroup.ErrNoFreezing
+}
 
 func (p *playedCgroups) Thaw(string) error { return nil }
 

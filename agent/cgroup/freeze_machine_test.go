@@ -21,12 +21,20 @@ type frozenBy struct {
 		Freeze(ctx context.Context, name string) (bool, error)
 		Thaw(name string) error
 	}
-	path string
+	path  string
+	empty func() (bool, error)
+	// none is the kernel without a freezer.
+	none bool
 	// froze is called while the cgroup is frozen.
 	froze func()
 }
 
+func (f frozenBy) Empty(context.Context) (bool, error) { return f.empty() }
+
 func (f frozenBy) Freeze(ctx context.Context) (bool, error) {
+	if f.none {
+		return false, ErrNoFreezing
+	}
 	all, err := f.driver.Freeze(ctx, f.path)
 	if f.froze != nil {
 		f.froze()
@@ -74,7 +82,7 @@ func (c comet) engineOf(t *testing.T, d *Direct, path string) process.Engine {
 	t.Helper()
 	return process.Engine{
 		Root: process.Ref{PID: c.root, StartTime: identify(t, c.root).StartTime}, User: new(uint32(os.Getuid())),
-		Cgroup: path, Made: true, Guarded: d.Guarded(path), Freezer: frozenBy{driver: d, path: path},
+		Cgroup: path, Made: true, Guarded: d.Guarded(path), Freezer: frozenBy{driver: d, path: path, empty: func() (bool, error) { return d.tree.empty(path) }},
 	}
 }
 
@@ -113,6 +121,31 @@ func TestAnEngineThatForksAndExitsIsEndedAndItsKeeperSaysHow(t *testing.T) {
 			}
 		})
 	}
+}
+
+// If the kernel cannot freeze, such an engine may escape, but its Stop does not say that it has
+// ended.
+func TestWithoutAFreezerAStopDoesNotTakeACometForEnded(t *testing.T) {
+	d := onThisMachine(t)
+	var path string
+	c := startComet(t, func(keeper int32) {
+		var err error
+		if path, err = d.Enter(t.Context(), "e1", Limits{}, keeper); err != nil {
+			t.Fatal(err)
+		}
+		endsAll(t, d, path)
+	})
+	e := c.engineOf(t, d, path)
+	e.Freezer = frozenBy{driver: d, path: path, empty: func() (bool, error) { return d.tree.empty(path) }, none: true}
+	err := opener(t).Stop(t.Context(), e, 100*time.Millisecond)
+	facts, factsErr := d.Facts(t.Context(), "e1")
+	if factsErr != nil {
+		t.Fatal(factsErr)
+	}
+	if survived, is := errors.AsType[*process.SurvivedError](err); is == facts.Empty || is && survived.Frozen || !is && err != nil {
+		t.Errorf("the cgroup is empty: %t; the error is %v", facts.Empty, err)
+	}
+	t.Log(err)
 }
 
 // A Stop whose agent ends leaves the engine as it is: not frozen.

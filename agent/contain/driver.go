@@ -122,13 +122,13 @@ func (c *Cgroups) Freezer(ctx context.Context, id, path string) process.Freezer 
 	if !c.Guarded(ctx, id, path) {
 		return nil
 	}
-	return frozenCgroup{c.current(), path}
+	return frozenCgroup{c.current(), id, path}
 }
 
 // frozenCgroup is the cgroup of an engine that is being stopped.
 type frozenCgroup struct {
-	driver cgroup.Driver
-	path   string
+	driver   cgroup.Driver
+	id, path string
 }
 
 // Freeze is that of process.Freezer.
@@ -139,6 +139,12 @@ func (f frozenCgroup) Freeze(ctx context.Context) (bool, error) {
 // Thaw is that of process.Freezer.
 func (f frozenCgroup) Thaw() error {
 	return f.driver.Thaw(f.path) //nolint:wrapcheck // it names the cgroup
+}
+
+// Empty is that of process.Freezer.
+func (f frozenCgroup) Empty(ctx context.Context) (bool, error) {
+	facts, err := f.driver.Facts(ctx, f.id)
+	return facts.Empty, err //nolint:wrapcheck // it names the cgroup
 }
 
 // Made reports whether the agent has made the cgroup for the engine. As long as it is not known

@@ -26,13 +26,16 @@ type Freezer interface {
 	Freeze(ctx context.Context) (all bool, err error)
 	// Thaw lets them go on.
 	Thaw() error
+	// Empty reports whether no process is in the cgroup or below it. It also tells that of a cgroup
+	// that cannot be frozen.
+	Empty(ctx context.Context) (bool, error)
 }
 
 // SurvivedError says that processes of an engine are there after each has got SIGKILL, or that new
 // ones came faster than they could be killed.
 type SurvivedError struct {
 	Root Ref
-	// Last are the processes that were found last.
+	// Last are the processes that were found last; none if each had ended before it could be read.
 	Last []int32
 	// Frozen: they were frozen before they got the signal, so that they could start no others.
 	Frozen bool
@@ -42,6 +45,9 @@ func (e *SurvivedError) Error() string {
 	if e.Frozen {
 		return fmt.Sprintf("processes of the engine of process %d do not end by SIGKILL, or wait for a device and could not be frozen; the last were pid %s",
 			e.Root.PID, listed(e.Last))
+	}
+	if len(e.Last) == 0 {
+		return fmt.Sprintf("processes in the cgroup of the engine of process %d start others and exit faster than they can be found", e.Root.PID)
 	}
 	return fmt.Sprintf("engine of process %d starts processes faster than they can be ended; the last were pid %s", e.Root.PID, listed(e.Last))
 }
@@ -143,6 +149,16 @@ func (s *stopper) strikeOne(ctx context.Context, f found) (struck bool, err erro
 		return false, nil
 	}
 	return false, err
+}
+
+// unseen reports whether processes are in the cgroup although none was found: each has ended before
+// it could be read, and has started another one.
+func (s *stopper) unseen(ctx context.Context) bool {
+	if s.engine.Freezer == nil || len(s.handles)+len(s.vanished)+len(s.left.Foreign)+len(s.left.Unproven) > 0 {
+		return false
+	}
+	empty, err := s.engine.Freezer.Empty(ctx)
+	return err == nil && !empty
 }
 
 // noFreezeError says why the cgroup was not frozen.

@@ -14,6 +14,8 @@ type playedFreezer struct {
 	// slow: not all have stopped in time.
 	slow bool
 	err  error
+	// full: the cgroup has processes, whatever is found.
+	full bool
 	// whenFrozen is called next.
 	whenFrozen func()
 }
@@ -30,6 +32,8 @@ func (f *playedFreezer) Freeze(ctx context.Context) (bool, error) {
 }
 
 func (f *playedFreezer) Thaw() error { f.thawed++; return nil }
+
+func (f *playedFreezer) Empty(context.Context) (bool, error) { return !f.full, nil }
 
 // kept is an engine with a keeper, both in the engine's cgroup, which ignore SIGTERM.
 func kept(t *testing.T, p *testTree) (keeper, root *node, e Engine) {
@@ -112,6 +116,18 @@ func TestWhatDoesNotFreezeIsKilledAllTheSame(t *testing.T) {
 	c.reap()
 	stop(t, o, Engine{Root: c.ref, Freezer: &playedFreezer{slow: true}}, 0)
 	gone(t, o, c.ref)
+}
+
+// Without a freezer, a cgroup whose processes are gone before they can be read is not taken for empty.
+func TestACgroupThatHasProcessesIsNotTakenForEnded(t *testing.T) {
+	o := openers(t)["pidfd"]
+	c := start(t, o, "exit 0")
+	_ = c.Wait()
+	e := Engine{Root: c.ref, User: new(uint32(alice)), Freezer: &playedFreezer{err: errors.New("no freezer here"), full: true}}
+	err := o.Stop(t.Context(), e, 0)
+	if survived, is := errors.AsType[*SurvivedError](err); !is || survived.Frozen || !strings.Contains(err.Error(), "faster than they can be found") {
+		t.Error(err)
+	}
 }
 
 func TestTheErrorNamesTheProcessesThatSurvive(t *testing.T) {

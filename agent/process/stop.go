@@ -76,7 +76,7 @@ func (o *Opener) Stop(ctx context.Context, e Engine, grace time.Duration) error 
 			freezes, err = false, before
 		}
 	}
-	if !freezes && (err != nil || len(s.vanished) > 0) && ctx.Err() == nil {
+	if !freezes && (err != nil || len(s.vanished) > 0 || s.unseen(ctx)) && ctx.Err() == nil {
 		err = s.kill(ctx)
 	}
 	switch {
@@ -262,6 +262,9 @@ func (s *stopper) kill(ctx context.Context) error {
 			return err
 		}
 		if len(s.handles) == 0 && len(s.vanished) == 0 {
+			if s.unseen(ctx) {
+				continue
+			}
 			return nil
 		}
 		var all error
