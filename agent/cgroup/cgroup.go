@@ -60,8 +60,21 @@ type Member struct {
 // first.
 type Members func() ([]Member, error)
 
+// Freezer stops the processes of engines' cgroups for a moment.
+type Freezer interface {
+	// Freeze stops all processes of an engine's cgroup, and below it, until Thaw: none of them can
+	// start another one. The cgroup is named by its path. Freeze reports whether all have stopped
+	// within two seconds. The caller must call Thaw in any case, also after an error.
+	// ErrNoFreezing: they cannot be frozen.
+	Freeze(ctx context.Context, name string) (all bool, err error)
+	// Thaw lets them go on. If the cgroup is not frozen, or gone, it does nothing.
+	Thaw(name string) error
+}
+
 // Driver makes cgroups of engines. An engine is named by the id of its allocation.
 type Driver interface {
+	Freezer
+
 	// Name says in a few words how cgroups are made, for the log.
 	Name() string
 	// Adopt makes a cgroup for an engine that runs and moves all its processes there. It looks
@@ -83,13 +96,6 @@ type Driver interface {
 	Facts(ctx context.Context, id string) (Facts, error)
 	// Find lists the cgroups of engines that there are, in no particular order.
 	Find(ctx context.Context) ([]Found, error)
-	// Freeze stops all processes of an engine's cgroup, and below it, until Thaw: none of them can
-	// start another one. The cgroup is named by its path. Freeze reports whether all have stopped
-	// within two seconds. The caller must call Thaw in any case, also after an error.
-	// ErrNoFreezing: they cannot be frozen.
-	Freeze(ctx context.Context, name string) (all bool, err error)
-	// Thaw lets them go on. If the cgroup is not frozen, or gone, it does nothing.
-	Thaw(name string) error
 	// Remove removes the cgroup; one that is gone is no error. ErrBusy: it has processes, and
 	// stays.
 	Remove(ctx context.Context, id string) error

@@ -145,7 +145,6 @@ func TestWithoutAFreezerAStopDoesNotTakeACometForEnded(t *testing.T) {
 	if survived, is := errors.AsType[*process.SurvivedError](err); is == facts.Empty || is && survived.Frozen || !is && err != nil {
 		t.Errorf("the cgroup is empty: %t; the error is %v", facts.Empty, err)
 	}
-	t.Log(err)
 }
 
 // A Stop whose agent ends leaves the engine as it is: not frozen.
@@ -277,7 +276,7 @@ func TestAProcessStaysInAFreezerCgroupOfSomebodyElse(t *testing.T) {
 	d := onThisMachine(t)
 	e := start(t)
 	theirs, _ := d.tree.freezer.folder(filepath.Dir(d.base) + "/job-7")
-	if err := os.MkdirAll(theirs, 0o755); err != nil { //nolint:gosec // as the kernel's own
+	if err := os.MkdirAll(theirs, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(filepath.Join(theirs, "cgroup.procs"), []byte(strconv.Itoa(int(e.pid()))), 0); err != nil {

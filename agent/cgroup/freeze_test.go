@@ -95,7 +95,7 @@ func TestTheKernelFreezesACgroupOfVersionTwo(t *testing.T) {
 	}
 	d := &Direct{tree: tree, base: "/bursar-test-freeze/" + engines, prepared: true, missing: []string{memory, cpu}}
 	folder, _ := tree.main.folder(d.base)
-	if err := os.MkdirAll(folder, 0o755); err != nil { //nolint:gosec // as the kernel's own
+	if err := os.MkdirAll(folder, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {

@@ -11,8 +11,8 @@
 // closes then; 2 is the record, a file that it appends a Record to when the engine has ended. If 0
 // ends before the line Confirmed, no agent knows of the engine, and it is ended.
 //
-// The keeper is in the engine's cgroup. A Stop that ends all processes of the cgroup spares it until
-// it has written the record, for a few seconds.
+// The keeper is in the engine's cgroup. A Stop that ends all processes of the cgroup spares it
+// until it has written the record, for a few seconds.
 //
 // Main is called once in a process. The types may be used from anywhere.
 package keeper

@@ -17,6 +17,9 @@ const (
 	// keeperPatience is how long the keeper has, once it is alone, to write down how its engine
 	// ended. It copies the last output for at most a second.
 	keeperPatience = 5 * time.Second
+	// unseenPatience is how long a Stop without a freezer tries to catch processes that have ended
+	// each time it looks. It holds up other things on the machine; the agent tries again later.
+	unseenPatience = 3 * time.Second
 )
 
 // Freezer stops the processes of an engine's cgroup for a moment.

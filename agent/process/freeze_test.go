@@ -118,7 +118,8 @@ func TestWhatDoesNotFreezeIsKilledAllTheSame(t *testing.T) {
 	gone(t, o, c.ref)
 }
 
-// Without a freezer, a cgroup whose processes are gone before they can be read is not taken for empty.
+// Without a freezer, a cgroup whose processes are gone before they can be read is not taken for
+// empty.
 func TestACgroupThatHasProcessesIsNotTakenForEnded(t *testing.T) {
 	o := openers(t)["pidfd"]
 	c := start(t, o, "exit 0")

@@ -257,15 +257,19 @@ func (s *stopper) terminate(ctx context.Context) error {
 func (s *stopper) kill(ctx context.Context) error {
 	// A process that forks while it is looked for can leave one behind, which the next round
 	// finds.
+	began := time.Now()
 	for range killRounds {
 		if err := s.find(ctx); err != nil {
 			return err
 		}
 		if len(s.handles) == 0 && len(s.vanished) == 0 {
-			if s.unseen(ctx) {
-				continue
+			if !s.unseen(ctx) {
+				return nil
 			}
-			return nil
+			if time.Since(began) > unseenPatience {
+				break
+			}
+			continue
 		}
 		var all error
 		for _, h := range s.handles {
