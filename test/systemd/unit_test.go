@@ -225,9 +225,9 @@ func (m *Machine) unified(t *testing.T) {
 	r, err := m.Run(ctx, Command{Arguments: []string{
 		// What plays the test inside may not be killed for lack of memory, and what it starts
 		// would inherit that.
-		"choom", "-n", "0", "--", "/opt/test/cgroup.test", "-test.v", "-test.timeout=3m", "-test.run", "^Test(TheKernel|ARunningTree|ARestart)",
+		"choom", "-n", "0", "--", "/opt/test/cgroup.test", "-test.v", "-test.timeout=3m", "-test.run", "^Test(TheKernel|ARunningTree|ARestart|AnEngineThatForks)",
 	}})
-	if err != nil || r.Code != 0 || strings.Count(r.Output, "--- PASS") != 4 {
+	if err != nil || r.Code != 0 || strings.Count(r.Output, "\n--- PASS") != 6 {
 		t.Error(err, r)
 	}
 }
