@@ -199,7 +199,7 @@ func (t *Tree) makeWay(h *hierarchy, name string) error {
 	return ensure(t.files, folder)
 }
 
-// RemoveFreezable removes what MakeFreezable has made. ErrBusy: it has processes.
+// RemoveFreezable removes the cgroup that MakeFreezable has made. ErrBusy: it has processes.
 func (t *Tree) RemoveFreezable(name string) error {
 	if t.freezer == nil || !isEngines(name) {
 		return nil
