@@ -178,6 +178,7 @@ type Agent struct {
 	engines  engines          // guarded by mu, except the part of the measuring loop
 	// unconfirmed are the reservations of callers that will confirm a process; guarded by mu, by id
 	unconfirmed map[string]*unconfirmed
+	abandoned   []abandoned // guarded by mu
 
 	draining bool // as last logged; of the sync loop alone
 	// otherClusters are those that were logged; of the sync loop alone.
@@ -188,6 +189,8 @@ type Agent struct {
 	// protectsAll is which settings protect all that there is, as last logged.
 	protectsAll []*ConfigError
 	cleaned     time.Time // when records of engines were last cleaned up
+	// held are the allocations whose keepers should have ended, since when.
+	held map[string]time.Time
 }
 
 // New checks the configuration and returns an agent that does nothing yet. The errors are
@@ -237,7 +240,7 @@ func New(config Config, deps Deps) (*Agent, error) {
 		direct: &launch.Direct{},
 		users:  osuser.Users{Slots: make(chan struct{}, socket.LookupsAtOnce)},
 
-		unconfirmed: make(map[string]*unconfirmed),
+		unconfirmed: make(map[string]*unconfirmed), held: make(map[string]time.Time),
 	}
 	a.trusted = trustedLoop{users: func() []string { return a.settings().TrustedUsers }, find: a.users.Named, changed: make(chan struct{}, 1), log: a.log}
 	refused := newRefused()

@@ -134,14 +134,19 @@ func (a *Agent) launch(
 		},
 	})
 	if err != nil {
+		if starting != nil {
+			a.leaveKeeper(id, user.UID, starting.Keeper)
+		}
 		return nil, a.launchError(ctx, id, err)
 	}
+	a.noteKept(id, starting)
 	active, err := a.confirmLaunched(ctx, request, starting, user)
 	if err == nil {
 		err = starting.Confirm()
 	}
 	if err != nil {
 		starting.Abandon()
+		a.leaveKeeper(id, user.UID, starting.Keeper)
 		a.log.Warn("an engine that was launched is ended, as it could not be confirmed", "allocation_id", id, "pid", starting.PID, "error", err)
 		return nil, errors.Join(err, a.records().Remove(id))
 	}

@@ -26,8 +26,9 @@ const (
 	// bytes. The contract has room for 1024 characters of each; a heartbeat with more is refused.
 	maxReason      = 1000
 	maxErrorOutput = 1000
-	// cleanEvery is how often the agent looks for records that are not needed any more.
-	cleanEvery = time.Minute
+	// cleanEvery is how often the agent looks for records that are not needed any more, and for
+	// keepers that should have ended.
+	cleanEvery = 10 * time.Second
 )
 
 // ending is how an engine ended, as the coordinator is told.
@@ -145,9 +146,14 @@ func (a *Agent) cleanRecords(now time.Time) {
 	ids, err := records.List()
 	for _, id := range ids {
 		// In this order: if a call ends in between, its allocation is known by then.
-		if !a.launches.has(id) && !a.knows(id) {
-			err = errors.Join(err, records.Remove(id))
+		if a.launches.has(id) || a.runs(id) {
+			continue
 		}
+		watch, wrong := a.endHeldKeeper(id, now)
+		if !watch && !a.knows(id) {
+			wrong = errors.Join(wrong, records.Remove(id))
+		}
+		err = errors.Join(err, wrong)
 	}
 	if err != nil {
 		a.log.Warn("records of engines could not be cleaned up", "error", err)

@@ -94,6 +94,7 @@ func (a *Agent) measure(ctx context.Context) {
 	}
 	a.cgroups.ScheduleAll()
 	a.actOnOverUse(ctx)
+	a.endAbandoned(ctx, began)
 	a.cleanRecords(began)
 	a.afterChange(ctx)
 }

@@ -112,13 +112,16 @@ type Starting struct {
 	Cgroup    string
 	// LogDir is where its output goes.
 	LogDir string
+	// Keeper is its keeper.
+	Keeper Spawned
 
 	keeper *os.File // where it reads
 }
 
 // Start starts an engine. The error is a *FieldError if the request is wrong, and a *LogDirError if
-// LogDir is. After an error
-// nothing runs; after Abandon nothing runs in a moment.
+// LogDir is. After an error nothing runs, and after Abandon nothing runs in a moment, unless the
+// keeper is held: its user may stop it with a signal, and a file system may hang. If there is a
+// keeper after an error, the result has it, and only it.
 func (l *Launcher) Start(ctx context.Context, r Request) (*Starting, error) {
 	ctx, cancel := context.WithTimeout(ctx, StartTimeout)
 	defer cancel()
@@ -137,7 +140,7 @@ func (l *Launcher) Start(ctx context.Context, r Request) (*Starting, error) {
 	defer record.Close()
 	s, err := l.start(ctx, r, spec, record)
 	if err != nil {
-		return nil, errors.Join(err, l.Records.Remove(r.ID))
+		return s, errors.Join(err, l.Records.Remove(r.ID))
 	}
 	return s, nil
 }
@@ -198,11 +201,11 @@ func (l *Launcher) start(ctx context.Context, r Request, spec keeper.Spec, recor
 		err = &LogDirError{l.LogDir, r.User.Name, wrong.Err}
 	}
 	if err != nil {
-		return nil, errors.Join(err, toKeeper.Close())
+		return &Starting{Keeper: spawned}, errors.Join(err, toKeeper.Close())
 	}
 	score.set(keeperScore)
 	return &Starting{
-		PID: started.PID, StartTime: started.StartTime, Cgroup: spawned.Cgroup, LogDir: spec.Log.Directory, keeper: toKeeper,
+		PID: started.PID, StartTime: started.StartTime, Cgroup: spawned.Cgroup, LogDir: spec.Log.Directory, Keeper: spawned, keeper: toKeeper,
 	}, nil
 }
 

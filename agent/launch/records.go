@@ -19,6 +19,7 @@ import (
 const (
 	recordName = "record"
 	noteName   = "launched.json"
+	keeperName = "keeper.json"
 	// maxRecord is how much of the end of a record is read, in bytes: what a keeper writes has
 	// less, and a user may write any amount.
 	maxRecord = 64 << 10
@@ -42,6 +43,16 @@ type Note struct {
 	UID    uint32 `json:"uid"`
 	// LogDirectory is where its output goes.
 	LogDirectory string `json:"log_directory"`
+}
+
+// Kept is an engine and its keeper, by their pids and starts: see process.Ref.
+type Kept struct {
+	PID             int32  `json:"pid"`
+	StartTime       uint64 `json:"start_time"`
+	KeeperPID       int32  `json:"keeper_pid"`
+	KeeperStartTime uint64 `json:"keeper_start_time"`
+	// BootID is the boot of the machine that these are of.
+	BootID string `json:"boot_id"`
 }
 
 // ErrNone says that no engine was launched for an allocation, or that it has left no record.
@@ -75,22 +86,39 @@ func (r Records) create(id string, note Note) (*os.File, error) {
 }
 
 // Note returns what was noted of a launch. ErrNone: there was none.
-func (r Records) Note(id string) (Note, error) {
-	var note Note
-	if cgroup.CheckID(id) != nil {
-		return note, ErrNone
-	}
-	text, err := regularfile.Read(filepath.Join(string(r), id, noteName), maxNote)
-	if errors.Is(err, fs.ErrNotExist) {
-		return note, ErrNone
+func (r Records) Note(id string) (note Note, err error) { return note, r.read(id, noteName, &note) }
+
+// PutKept notes which processes were launched. Without that, their keeper is not ended if it is
+// held.
+func (r Records) PutKept(id string, kept Kept) error {
+	text, err := json.Marshal(kept)
+	if err == nil {
+		err = os.WriteFile(filepath.Join(string(r), id, keeperName), text, 0o600)
 	}
 	if err != nil {
-		return note, fmt.Errorf("record of an engine: %w", err)
+		return fmt.Errorf("record of an engine: %w", err)
 	}
-	if err := json.Unmarshal(text, &note); err != nil {
-		return Note{}, fmt.Errorf("record of an engine: %s: %w", noteName, err)
+	return nil
+}
+
+// Kept returns which processes were launched. ErrNone: that was not noted.
+func (r Records) Kept(id string) (kept Kept, err error) { return kept, r.read(id, keeperName, &kept) }
+
+func (r Records) read(id, name string, into any) error {
+	if cgroup.CheckID(id) != nil {
+		return ErrNone
 	}
-	return note, nil
+	text, err := regularfile.Read(filepath.Join(string(r), id, name), maxNote)
+	if errors.Is(err, fs.ErrNotExist) {
+		return ErrNone
+	}
+	if err != nil {
+		return fmt.Errorf("record of an engine: %w", err)
+	}
+	if err := json.Unmarshal(text, into); err != nil {
+		return fmt.Errorf("record of an engine: %s: %w", name, err)
+	}
+	return nil
 }
 
 // End returns how an engine ended. ErrNone: its keeper has not written that down.
