@@ -25,13 +25,13 @@ func (p *Preprocessor) ApplyFor(set Set, user string) (Set, error) {
 // ApplyCharged is ApplyFor for a caller for whom somebody else is charged. If the request is for
 // the caller's own user, the label user becomes the one who is charged, before labels are derived
 // from it, and acts is true. A request for another user stays as it is: the caller has no right to
-// it.
+// it. Next to an error, acts means nothing.
 func (p *Preprocessor) ApplyCharged(set Set, user, charged string) (out Set, acts bool, err error) {
 	if p == nil {
 		p = &Preprocessor{}
 	}
 	if out, err = p.convertAll(set); err != nil {
-		return nil, false, err
+		return nil, acts, err
 	}
 	charge := func() {
 		if charged != "" && user != "" && out.Value(User) == user {
@@ -52,22 +52,22 @@ func (p *Preprocessor) ApplyCharged(set Set, user, charged string) (out Set, act
 	for _, d := range p.derived {
 		value := p.convert(d.Key, d.derive(out))
 		if claimed := out.Value(d.Key); claimed != "" && claimed != value {
-			return nil, false, &ClaimError{Key: d.Key, Claimed: claimed, Derived: value}
+			return nil, acts, &ClaimError{Key: d.Key, Claimed: claimed, Derived: value}
 		}
 		if value == "" {
 			continue
 		}
 		if value == Any {
-			return nil, false, &FieldError{field(d.Key), value, "a value other than *, which stands for all of them"}
+			return nil, acts, &FieldError{field(d.Key), value, "a value other than *, which stands for all of them"}
 		}
 		if err := checkValue(d.Key, value); err != nil {
-			return nil, false, err
+			return nil, acts, err
 		}
 		out = out.With(d.Key, value)
 	}
 	for _, key := range p.required {
 		if out.Value(key) == "" {
-			return nil, false, &FieldError{field(key), "", "a value: this label is required"}
+			return nil, acts, &FieldError{field(key), "", "a value: this label is required"}
 		}
 	}
 	charge() // if a rule has derived it
