@@ -22,14 +22,13 @@ func runLong(t *testing.T, place *storetest.Memory, shift time.Duration) *loopRi
 }
 
 // lease makes an engine that lives as long as its lease.
-func (d *loopRig) lease(id string, memory int64, length time.Duration) ledger.ID {
+func (d *loopRig) lease(id string, memory int64, length time.Duration) {
 	d.t.Helper()
 	a := d.async(id, memory, 0, 0)
 	d.do(func(l *ledger.Ledger, now ledger.Instant) error {
 		_, err := l.Confirm(now, ledger.ConfirmCommand{Actor: identity.Local(), ID: a.ID, Address: "10.0.0.1:9000", Lease: length})
 		return err
 	})
-	return a.ID
 }
 
 // do runs a command that must not fail.
@@ -137,7 +136,7 @@ func TestTimeIsKeptWhileALeaseIsInForce(t *testing.T) {
 		d := runLong(t, place, 0)
 		d.Host(100)
 		d.lease("a lease", 10, 10*time.Minute)
-		led, kept := time.Duration(0), time.Duration(0)
+		led := time.Duration(0)
 		for led < 2*time.Hour && d.counts().Active > 0 {
 			time.Sleep(time.Minute)
 			led += time.Minute
@@ -148,7 +147,7 @@ func TestTimeIsKeptWhileALeaseIsInForce(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if kept = time.Since(meta.Time.Time()); inForce && kept > 6*time.Second {
+			if kept := time.Since(meta.Time.Time()); inForce && kept > 6*time.Second {
 				t.Fatalf("after a minute the store's time is %s old", kept)
 			}
 			d = runLong(t, place, 0)
