@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
 	"syscall"
 	"time"
@@ -60,9 +61,10 @@ func (a *Agent) endAbandoned(ctx context.Context, now time.Time) {
 			continue
 		}
 		a.running.Go(func() {
-			engine := process.Engine{
-				Root: k.keeper, User: &k.uid, Cgroup: k.cgroup, Made: a.cgroups.Made(k.id, k.cgroup),
-				Guarded: a.cgroups.Guarded(ctx, k.id, k.cgroup), Freezer: a.cgroups.Freezer(ctx, k.id, k.cgroup),
+			engine := process.Engine{Root: k.keeper, User: &k.uid}
+			if !a.launches.has(k.id) && !a.runs(k.id) { // else the cgroup is that of the next attempt
+				engine.Cgroup, engine.Made = k.cgroup, a.cgroups.Made(k.id, k.cgroup)
+				engine.Guarded, engine.Freezer = a.cgroups.Guarded(ctx, k.id, k.cgroup), a.cgroups.Freezer(ctx, k.id, k.cgroup)
 			}
 			err := a.opener.Stop(ctx, engine, 0)
 			a.log.Warn("the keeper of a launch that failed was held, and is ended with all that it has started", "allocation_id", k.id, "pid", k.keeper.PID, "error", err)
@@ -112,7 +114,11 @@ func (a *Agent) endHeldKeeper(id string, now time.Time) (watch bool, err error) 
 	if !seen || now.Sub(since) < keeperPatience {
 		return true, nil
 	}
-	a.log.Warn("the keeper of an engine that has ended was held, and is ended", "allocation_id", id, "pid", kept.KeeperPID)
+	level := slog.LevelWarn
+	if now.Sub(since) > keeperPatience+2*cleanEvery {
+		level = slog.LevelDebug // it waits for a disk, and was told of
+	}
+	a.log.Log(context.Background(), level, "the keeper of an engine that has ended was held, and is ended", "allocation_id", id, "pid", kept.KeeperPID)
 	if err := keeper.Signal(syscall.SIGKILL); err != nil && !errors.Is(err, process.ErrEnded) {
 		return false, err //nolint:wrapcheck // says it
 	}

@@ -116,8 +116,8 @@ func (t *Tracker) accept(now time.Time, a *bursarv1.Allocation, epoch uint64, ve
 	return Held
 }
 
-// takeSeal keeps the seal of a grant that is known already. The answer to a Confirm has none, and a
-// coordinator makes a new one from time to time.
+// takeSeal keeps the seal of a grant that is known already: a coordinator makes a new one from time
+// to time.
 func (t *Tracker) takeSeal(e *entry, a *bursarv1.Allocation, epoch uint64) {
 	if !e.tracked() || e.epoch != epoch || e.grant.GetRevision() != a.GetRevision() || len(a.GetSeal()) == 0 || bytes.Equal(a.GetSeal(), e.grant.GetSeal()) {
 		return

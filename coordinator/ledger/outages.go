@@ -132,7 +132,7 @@ const leaseGraces = 3
 // that it does not know.
 func (e *entry) outlive(o Outages) {
 	revision := e.Revision
-	e.Expires, e.WaitDeadline, e.PassedSince = o.moved(e.Expires, revision), o.moved(e.WaitDeadline, revision), o.moved(e.PassedSince, revision)
+	e.Expires, e.WaitDeadline = o.moved(e.Expires, revision), o.moved(e.WaitDeadline, revision)
 }
 
 // graced is when a reservation or a lease ends that is loaded: its owner could not renew it while

@@ -192,7 +192,9 @@ func (l *Ledger) restoreWaiting(a *Allocation, aside map[ID]string) error {
 	}
 	e := l.newEntry()
 	e.Allocation = *a
-	waitsSince := min(l.outages.moved(e.Created, e.Revision), l.now)
+	// In an outage nobody was passed over: the time until the request is starved moves by it.
+	starves := l.outages.After(e.Created, l.cfg.StarvationAfter)
+	waitsSince := min(starves.Add(-l.cfg.StarvationAfter), l.now)
 	e.outlive(l.outages)
 	e.notAfter(l.now)
 	l.link(e)

@@ -34,6 +34,7 @@ const (
 // Server stands in for a server that waits.
 type Server struct {
 	listener *lent
+	limited  net.Listener // bounds the connections of listener
 	http     *http.Server
 	reason   atomic.Pointer[string]
 	open     sync.WaitGroup // connections
@@ -59,7 +60,8 @@ func Listen(ctx context.Context, address string, secure *tls.Config, reason stri
 		ReadTimeout: patience, WriteTimeout: patience, IdleTimeout: patience,
 	}
 	s.http.SetKeepAlivesEnabled(false)
-	listener := netutil.LimitListener(s.listener, connections)
+	s.limited = netutil.LimitListener(s.listener, connections)
+	listener := s.limited
 	if secure != nil {
 		listener = tls.NewListener(listener, secure)
 	}
@@ -103,7 +105,7 @@ func (s *Server) Close() error {
 // except those that say nothing. http.Server.Shutdown would drop requests that arrive after its
 // call.
 func (s *Server) handOver() (net.Listener, error) {
-	err := s.listener.Close()
+	err := s.limited.Close() // it waits for no connection to end
 	<-s.done
 	answered := make(chan struct{})
 	go func() {

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 )
 
 func get(t *testing.T, url string) (int, string) {
@@ -124,5 +125,29 @@ func TestNobodyIsTurnedAwayWhileTheServerTakesOver(t *testing.T) {
 		}
 		server.Close()
 		<-served
+	}
+}
+
+// Silent connections that fill the stand-in hold up no server for as long as they may be open.
+func TestSilentConnectionsHoldUpNoServer(t *testing.T) {
+	s, err := Listen(t.Context(), "127.0.0.1:0", nil, "x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range connections + 1 {
+		conn, err := net.Dial("tcp", s.Address())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+	}
+	began := time.Now()
+	listener := s.Reserve()
+	if err := listener.Take(); err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	if took := time.Since(began); took > answering+patience/2 {
+		t.Errorf("the server had to wait for %s", took)
 	}
 }

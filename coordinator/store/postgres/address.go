@@ -8,6 +8,10 @@ import (
 	"log/slog"
 	"net"
 	"net/url"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -44,7 +48,7 @@ func parseAddress(dsn string) (*pgxpool.Config, error) {
 		}
 		// A file may be there at the next attempt; the text will not change by itself.
 		reason := store.Malformed
-		if _, file := errors.AsType[*fs.PathError](err); file {
+		if _, file := errors.AsType[*fs.PathError](err); file || filesAreWrong(dsn) {
 			reason = store.Denied
 		}
 		return nil, &store.RefusedError{
@@ -67,6 +71,30 @@ func parseAddress(dsn string) (*pgxpool.Config, error) {
 	config.ValidateConnect = refuseStandby
 	config.MaxProtocolMessageBodyLen = longestMessage
 	return pooled, nil
+}
+
+// fileParameter is a parameter of an address that names a file, or a part of one, in a URL or in a
+// list of words.
+var fileParameter = regexp.MustCompile(`[?&]?\b(sslcert|sslkey|sslrootcert|passfile|servicefile|service)\s*=\s*('(?:[^'\\]|\\.)*'|[^\s&]*)`)
+
+// fileVariables are the variables of the environment that do so.
+var fileVariables = []string{"PGSSLCERT", "PGSSLKEY", "PGSSLROOTCERT", "PGPASSFILE", "PGSERVICEFILE", "PGSERVICE"}
+
+// filesAreWrong reports whether an address that cannot be parsed is right but for the content of
+// the files that it names.
+func filesAreWrong(dsn string) bool {
+	names := slices.ContainsFunc(fileVariables, func(name string) bool { return os.Getenv(name) != "" })
+	if strings.Contains(dsn, "sslcert") != strings.Contains(dsn, "sslkey") && !names {
+		return false // one needs the other
+	}
+	bare := fileParameter.ReplaceAllStringFunc(dsn, func(found string) string {
+		if found[0] == '?' {
+			return "?"
+		}
+		return ""
+	})
+	_, err := pgxpool.ParseConfig(strings.Replace(bare, "?&", "?", 1))
+	return names || bare != dsn && err == nil
 }
 
 // newAddress reads an address for the first time. read may be nil: the text never changes.

@@ -942,7 +942,7 @@ type SyncRequest struct {
 	// it is given, or Consul, mix clusters.
 	OtherClusters []*ClusterIdentity `protobuf:"bytes,15,rep,name=other_clusters,json=otherClusters,proto3" json:"other_clusters,omitempty"`
 	// The agent ends in order: no new grants until an agent registers the host again, or an operator
-	// uncordons it. Its engines stay booked. An older coordinator ignores it.
+	// uncordons it. Its engines stay booked until the host is lost. An older coordinator ignores it.
 	Leaving       bool `protobuf:"varint,16,opt,name=leaving,proto3" json:"leaving,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -1,0 +1,37 @@
+package postgres
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/bursar/bursar/coordinator/store"
+)
+
+// A file that an address names may be half written, or not there yet. The text of the address does
+// not get better by itself.
+func TestTheFilesOfAnAddressMayGetBetter(t *testing.T) {
+	dir := t.TempDir()
+	empty := filepath.Join(dir, "empty")
+	if err := os.WriteFile(empty, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	none := filepath.Join(dir, "none")
+	for dsn, want := range map[string]store.Refusal{
+		"postgres://bursar@localhost/d?sslmode=verify-full&sslrootcert=" + empty:                   store.Denied,
+		"postgres://bursar@localhost/d?sslrootcert=" + none + "&sslmode=verify-full":               store.Denied,
+		"postgres://bursar@localhost/d?sslcert=" + empty + "&sslkey=" + empty + "&sslmode=require": store.Denied,
+		"host=localhost user=bursar sslmode=verify-full sslrootcert='" + empty + "'":               store.Denied,
+		"postgres://bursar@localhost/d?servicefile=" + none + "&service=x":                         store.Denied,
+		"postgres://bursar@localhost:port/d?sslmode=verify-full&sslrootcert=" + empty:              store.Malformed,
+		"postgres://bursar@localhost/d?sslcert=" + empty:                                           store.Malformed,
+		"postgres://bursar@localhost:port/d":                                                       store.Malformed,
+	} {
+		_, err := parseAddress(dsn)
+		refused, is := errors.AsType[*store.RefusedError](err)
+		if !is || refused.Reason != want {
+			t.Errorf("%s: %v, want %v", dsn, err, want)
+		}
+	}
+}
