@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"os"
 	"slices"
 	"syscall"
 	"time"
@@ -34,7 +35,7 @@ type abandoned struct {
 // leaveKeeper notes the keeper of a launch that has failed, for endAbandoned.
 func (a *Agent) leaveKeeper(id string, uid uint32, keeper launch.Spawned) {
 	found, err := a.deps.Meter.Identify(keeper.PID)
-	if err != nil || found.UID != uid {
+	if err != nil || found.UID != uid && found.UID != uint32(os.Geteuid()) { //nolint:gosec // a uid
 		return // it has ended
 	}
 	a.mu.Lock()

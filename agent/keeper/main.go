@@ -25,6 +25,9 @@ const (
 
 // Main is the program, and returns its exit code. It takes over the whole process.
 func Main() int {
+	if err := become(); err != nil {
+		return refuse(err)
+	}
 	debug.SetGCPercent(gcPercent)
 	// One for each stream. One for each processor of a large machine would bring as many caches to
 	// every keeper.

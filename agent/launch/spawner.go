@@ -25,7 +25,7 @@ func keeperEnvironment() []string { return []string{keeperPath} }
 // keeperUmask is what a keeper and its engine begin with.
 const keeperUmask = 0o022
 
-// Spawn is a keeper to be started: as its user and with that user's groups, in a new session, in
+// Spawn is a keeper to be started: for its user and with that user's groups, in a new session, in
 // "/", with keeperEnvironment and keeperUmask, and with these three descriptors and no others.
 type Spawn struct {
 	// ID is the allocation.
@@ -67,8 +67,8 @@ var _ Spawner = (*Direct)(nil)
 // Spawn starts a keeper. The caller may still move it to a cgroup: it waits for its spec.
 func (d *Direct) Spawn(_ context.Context, s Spawn) (Spawned, error) {
 	attributes := &os.ProcAttr{
-		Dir: "/", Env: keeperEnvironment(), Files: []*os.File{s.Stdin, s.Stdout, s.Record},
-		Sys: &syscall.SysProcAttr{Setsid: true, Credential: credential(s.User)},
+		Dir: "/", Env: append(keeperEnvironment(), user(s.User)...), Files: []*os.File{s.Stdin, s.Stdout, s.Record},
+		Sys: &syscall.SysProcAttr{Setsid: true},
 	}
 	child, err := os.StartProcess(s.Keeper, []string{s.Keeper, s.ID}, attributes)
 	if err != nil {
