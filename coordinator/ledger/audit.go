@@ -69,6 +69,8 @@ func (a *auditor) count(id ID, e *entry) {
 		a.reportf(3, "allocation %s waits and holds host %s", e.ID, e.host.ID)
 	case e.State == Waiting && e.present() && (e.waitsIn() == nil || e.class.group == nil):
 		a.reportf(7, "allocation %s waits behind nothing", e.ID)
+	case e.host != nil && e.tracked() && !e.host.hasPID(e):
+		a.reportf(3, "host %s does not know process %d of allocation %s", e.HostID, e.Process.PID, e.ID)
 	}
 	a.countStarved(e)
 	c := &counted{state: e.State, vector: e.request(), largest: largest(&e.Entitled), bytes: e.LiveBytes() + e.overhead()}
