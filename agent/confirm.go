@@ -119,9 +119,9 @@ func (a *Agent) identify(ctx context.Context, request *bursarv1.ConfirmRequest) 
 }
 
 // claimAndShow shows the process that a call is about to confirm for an allocation. If the process
-// is the engine of another allocation, or another call is about to make it one, claimAndShow returns
-// the id of that allocation. Otherwise the call must end the claim once the engine is known or was
-// refused.
+// is the engine of another allocation, or another call is about to make it one, claimAndShow
+// returns the id of that allocation. Otherwise the call must end the claim once the engine is known
+// or was refused.
 func (a *Agent) claimAndShow(id string, process *bursarv1.Process) (done func(), other string) {
 	a.locked(func(t *tracker.Tracker) {
 		if other = t.Claim(id, process); other == "" {
