@@ -24,7 +24,7 @@ type byConsul struct {
 func (c *byConsul) Consul() election.ConsulState { return *c.state.Load() }
 
 // page is a page of the coordinator's.
-func (f *fixture) page(path string) (status int, text string) {
+func (f *fixture) page(path string) (text string) {
 	f.tb.Helper()
 	request, err := http.NewRequestWithContext(f.tb.Context(), http.MethodGet, f.server.URL()+path, nil)
 	if err != nil {
@@ -39,7 +39,7 @@ func (f *fixture) page(path string) (status int, text string) {
 	if err != nil {
 		f.tb.Fatal(err)
 	}
-	return answer.StatusCode, string(body)
+	return string(body)
 }
 
 // If nobody leads because of Consul, callers, probes, status and metrics say that.
@@ -68,14 +68,14 @@ func TestEverybodyIsToldThatConsulIsWhyNobodyLeads(t *testing.T) {
 					t.Fatalf("a caller is told %v", err)
 				}
 				says("a caller", err.Error(), named)
-				_, page := f.page("/readyz")
+				page := f.page("/readyz")
 				says("readiness", page, named)
 				stale, err := f.cluster.Status(t.Context(), &bursarv1.StatusRequest{AllowStale: true})
 				if err != nil {
 					t.Fatal(err)
 				}
 				says("status", strings.Join(stale.GetWarnings(), "; "), named)
-				_, metrics := f.page("/metrics")
+				metrics := f.page("/metrics")
 				for _, line := range []string{"bursar_consul_up " + map[bool]string{true: "0", false: "1"}[named], "bursar_consul_lock_held 0", "bursar_consul_index_age_seconds "} {
 					if !strings.Contains(metrics, "\n"+line) {
 						t.Errorf("no metric %s", line)
@@ -94,7 +94,7 @@ func TestEverybodyIsToldThatConsulIsWhyNobodyLeads(t *testing.T) {
 // A coordinator that no Consul elects says nothing about it.
 func TestWithoutConsulThereIsNothingToSay(t *testing.T) {
 	f := start(t, Config{}, nil)
-	if _, metrics := f.page("/metrics"); strings.Contains(metrics, "bursar_consul") {
+	if metrics := f.page("/metrics"); strings.Contains(metrics, "bursar_consul") {
 		t.Error("there are metrics of Consul")
 	}
 }

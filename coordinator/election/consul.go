@@ -225,7 +225,7 @@ func (e *ConsulElection) watch(ctx context.Context) error {
 			}
 			if err != nil {
 				explained := e.client.Explain("read "+e.key(), err)
-				e.setUnanswered(options.Context(), explained)
+				e.setUnanswered(explained, errors.Is(options.Context().Err(), context.Canceled))
 				e.keepRefusal(explained)
 				return nil, err
 			}
@@ -259,12 +259,12 @@ func (e *ConsulElection) setAnswered(meta *api.QueryMeta) {
 
 // setUnanswered notes that Consul has not answered. A question that this coordinator has ended
 // itself says nothing about Consul.
-func (e *ConsulElection) setUnanswered(asking context.Context, err error) {
+func (e *ConsulElection) setUnanswered(err error, ended bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.fault = shownFault(err)
-	if errors.Is(asking.Err(), context.Canceled) {
-		e.fault = nil
+	e.fault = nil
+	if !ended {
+		e.fault = shownFault(err)
 	}
 }
 

@@ -22,12 +22,12 @@ type ConsulState struct {
 
 var (
 	// ErrConsulAway says that Consul does not answer a coordinator.
-	ErrConsulAway = errors.New("Consul does not answer this coordinator: until it does, no coordinator can be elected; the log says more") //nolint:staticcheck // a name
+	ErrConsulAway = errors.New("Consul does not answer this coordinator: until it does, no coordinator can be elected; the log says more")
 	// ErrConsulRefuses says that Consul refuses a coordinator's token, that its certificate is not
 	// trusted, or that something else answers at its address.
-	ErrConsulRefuses = errors.New("Consul refuses this coordinator (token, certificate, or address): it cannot be elected; the log says more") //nolint:staticcheck // a name
+	ErrConsulRefuses = errors.New("Consul refuses this coordinator (token, certificate, or address): it cannot be elected; the log says more")
 	// ErrConsulLeaderless says that no server of Consul leads the others.
-	ErrConsulLeaderless = errors.New("Consul has no leader among its own servers: until it has, no coordinator can be elected") //nolint:staticcheck // a name
+	ErrConsulLeaderless = errors.New("Consul has no leader among its own servers: until it has, no coordinator can be elected")
 )
 
 // Consul returns the state of Consul, as the latest question for the leader found it.
