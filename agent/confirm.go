@@ -30,7 +30,8 @@ func (s *service) Confirm(ctx context.Context, request *bursarv1.ConfirmRequest)
 	if err := a.isOfItsHost(); err != nil {
 		return nil, err
 	}
-	if request.GetProcess().GetPid() != 0 {
+	number := request.GetProcess().GetPid() // as the caller knows it
+	if number != 0 {
 		completed, err := a.identify(ctx, request)
 		if err != nil {
 			return nil, err
@@ -45,7 +46,11 @@ func (s *service) Confirm(ctx context.Context, request *bursarv1.ConfirmRequest)
 		return nil, err
 	}
 	if request.GetProcess().GetPid() != 0 {
-		a.locked(func(t *tracker.Tracker) { t.Show(request.GetId(), request.GetProcess()) })
+		done, other := a.claimAndShow(request.GetId(), request.GetProcess())
+		if other != "" {
+			return nil, notThere(number, "a process that is not yet the engine of another allocation; it is that of "+other)
+		}
+		defer done()
 	}
 	answer, err := relay(ctx, a, a.deps.Allocations.Confirm, request)
 	if err != nil {
@@ -98,11 +103,6 @@ func (a *Agent) identify(ctx context.Context, request *bursarv1.ConfirmRequest) 
 	case c == nil || !c.Trusted && found.UID != c.UID:
 		return nil, connect.NewError(connect.CodePermissionDenied, fmt.Errorf("process.pid: %d is a process of uid %d: want one of the caller's own", claimed.GetPid(), found.UID))
 	}
-	other := ""
-	a.locked(func(t *tracker.Tracker) { other, _ = t.EngineOf(found.PID, found.StartTime) })
-	if other != "" && other != request.GetId() {
-		return nil, notThere(claimed.GetPid(), "a process that is not yet the engine of another allocation; it is that of "+other)
-	}
 	// The caller's word is not enough: what is in the cgroup is counted as the engine's, and is
 	// killed with it.
 	cgroup, err := a.deps.Meter.OwnCgroup(found.PID)
@@ -115,7 +115,20 @@ func (a *Agent) identify(ctx context.Context, request *bursarv1.ConfirmRequest) 
 	case claimed.GetCgroup() != "" && claimed.GetCgroup() != cgroup && !seesOtherCgroups(ctx):
 		return nil, invalid("process.cgroup", claimed.GetCgroup(), fmt.Sprintf("the engine's own cgroup, %q, or nothing", cgroup))
 	}
-	return &bursarv1.Process{Pid: found.PID, StartTime: found.StartTime, Cgroup: cgroup, BootId: a.bootID, Uid: &found.UID}, nil
+	return &bursarv1.Process{Pid: found.PID, StartTime: found.StartTime, Cgroup: cgroup, BootId: a.bootID, Uid: &found.UID, Verified: true}, nil
+}
+
+// claimAndShow shows the process that a call is about to confirm for an allocation. If the process
+// is the engine of another allocation, or another call is about to make it one, claimAndShow
+// returns the id of that allocation. Otherwise the call must end the claim once the engine is known
+// or was refused.
+func (a *Agent) claimAndShow(id string, process *bursarv1.Process) (done func(), other string) {
+	a.locked(func(t *tracker.Tracker) {
+		if other = t.Claim(id, process); other == "" {
+			t.Show(id, process)
+		}
+	})
+	return func() { a.locked(func(t *tracker.Tracker) { t.Unclaim(process) }) }, other
 }
 
 // claimed finds the process that a Confirm names. Its numbers are those that the caller sees,

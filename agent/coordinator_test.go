@@ -62,8 +62,10 @@ type coordinator struct {
 	asked       []*bursarv1.AllocateRequest
 	// refuseConfirm: confirmations are refused.
 	refuseConfirm bool
-	left          int // callers that went away while they waited
-	streams       waitStreams
+	// confirming is called first by each Confirm.
+	confirming func(id string)
+	left       int // callers that went away while they waited
+	streams    waitStreams
 	// careful coordinators give nothing out on a host that has not reported all its engines since
 	// they began to lead; heardAll says that it has. What they refuse until then has this code:
 	// RESOURCE_EXHAUSTED if it is 0.
@@ -263,8 +265,11 @@ func (c *coordinator) change(id string, from []bursarv1.AllocationState, change 
 func (c *coordinator) Confirm(ctx context.Context, q *bursarv1.ConfirmRequest) (*bursarv1.ConfirmResponse, error) {
 	c.note(ctx)
 	c.mu.Lock()
-	refuse := c.refuseConfirm
+	refuse, confirming := c.refuseConfirm, c.confirming
 	c.mu.Unlock()
+	if confirming != nil {
+		confirming(q.GetId())
+	}
 	if refuse {
 		return nil, connect.NewError(connect.CodeFailedPrecondition, errors.New("refused"))
 	}

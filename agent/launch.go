@@ -13,7 +13,6 @@ import (
 	"github.com/bursar/bursar/agent/launch"
 	"github.com/bursar/bursar/agent/osuser"
 	"github.com/bursar/bursar/agent/socket"
-	"github.com/bursar/bursar/agent/tracker"
 	"github.com/bursar/bursar/client"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
@@ -163,18 +162,18 @@ func (a *Agent) confirmLaunched(
 	// The keeper is a process of the user, so what it says of the engine is checked. An engine
 	// that has ended is its zombie.
 	found, err := a.deps.Meter.Identify(s.PID)
-	other := ""
-	a.locked(func(t *tracker.Tracker) { other, _ = t.EngineOf(s.PID, s.StartTime) })
 	switch {
 	case err != nil:
 		return nil, connect.NewError(connect.CodeInternal, fmt.Errorf("process %d is not the engine that was started: %w", s.PID, err))
 	case found.StartTime != s.StartTime || found.UID != user.UID:
 		return nil, connect.NewError(connect.CodeInternal, fmt.Errorf("process %d, of uid %d, is not the engine that was started", s.PID, found.UID))
-	case other != "":
+	}
+	process := &bursarv1.Process{Pid: s.PID, StartTime: s.StartTime, Cgroup: s.Cgroup, BootId: a.bootID, Uid: &found.UID, Verified: true}
+	done, other := a.claimAndShow(request.GetId(), process)
+	if other != "" {
 		return nil, connect.NewError(connect.CodeInternal, fmt.Errorf("process %d is the engine of allocation %s, not the one that was started", s.PID, other))
 	}
-	process := &bursarv1.Process{Pid: s.PID, StartTime: s.StartTime, Cgroup: s.Cgroup, BootId: a.bootID, Uid: &found.UID}
-	a.locked(func(t *tracker.Tracker) { t.Show(request.GetId(), process) })
+	defer done()
 	answer, err := relay(ctx, a, a.deps.Allocations.Confirm, &bursarv1.ConfirmRequest{
 		Id: request.GetId(), Entitled: request.GetEntitled(), Process: process,
 		Address: request.GetAddress(), ApplicationIds: request.GetApplicationIds(),

@@ -121,6 +121,7 @@ func (s *allocationService) Confirm(ctx context.Context, req *bursarv1.ConfirmRe
 	}
 	if p := req.GetProcess(); p != nil {
 		c.Process = wire.ProcessFrom(p)
+		c.Process.Verified = actor.Host != "" && p.GetPid() != 0
 	}
 	if req.GetEntitled() != nil {
 		entitled, err := convert.ResourceFromProto(req.GetEntitled())

@@ -44,6 +44,7 @@ func TestAHostIsNeverGivenMoreThanItsAgentCanBeToldOf(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	pid := int32(100)
 	fill := func(l *ledger.Ledger, now ledger.Instant) {
 		for i := range 100 {
 			c := ledger.AllocateCommand{Actor: identity.Local(), Labels: labels, Resource: resource.NewResource(resource.Vector{}.WithMemory(1))}
@@ -58,8 +59,9 @@ func TestAHostIsNeverGivenMoreThanItsAgentCanBeToldOf(t *testing.T) {
 				continue
 			}
 			id := granted.Allocation.ID
+			pid++
 			_, err = l.Confirm(now, ledger.ConfirmCommand{
-				Actor: identity.Local(), ID: id, Process: ledger.Process{PID: int32(i + 1), StartTime: 1, Cgroup: strings.Repeat("/c", 100), BootID: "boot"},
+				Actor: identity.Local(), ID: id, Process: ledger.Process{PID: pid, StartTime: 1, Cgroup: strings.Repeat("/c", 100), BootID: "boot"},
 			})
 			if err == nil {
 				_, err = l.Stop(now, ledger.StopCommand{Actor: identity.Local(), ID: id, Reason: strings.Repeat("r", 1024)})
@@ -132,7 +134,7 @@ func TestLiveBytesBoundWhatAnAgentIsSent(t *testing.T) {
 			ID: math.MaxUint64, RequestID: text(128), Caller: text(256), State: ledger.Active, Requested: some(), Entitled: some(),
 			HostID: text(253), HostAddress: text(512), Priority: -1, Created: at, Reserved: at, Confirmed: at, Expires: at, ReservationTTL: time.Hour,
 			OverLimit: true, Stopping: true, StopGrace: time.Hour - 1, Reason: text(1024), StopReason: text(1024),
-			Process: ledger.Process{PID: math.MaxInt32, StartTime: math.MaxUint64, Cgroup: text(4096), BootID: text(64)},
+			Process: ledger.Process{PID: math.MaxInt32, StartTime: math.MaxUint64, Cgroup: text(4096), BootID: text(64), Verified: true},
 			Address: text(512), Revision: math.MaxUint64, GrantRevision: math.MaxUint64,
 		}
 		for i := range random.IntN(33) {

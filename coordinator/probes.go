@@ -32,12 +32,13 @@ type probes struct {
 	peers                 *forward.Peers
 	mismatch              *mismatch
 	shared                *sharedService
+	consul                *consulState
 	loopProbe, storeProbe *sharedProbe // the loop; and commands, all the way to the store
 }
 
-func newProbes(loop *commit.Loop, p *forward.Peers, m *mismatch, s *sharedService) *probes {
+func newProbes(loop *commit.Loop, p *forward.Peers, m *mismatch, s *sharedService, c *consulState) *probes {
 	return &probes{
-		loop: loop, peers: p, mismatch: m, shared: s,
+		loop: loop, peers: p, mismatch: m, shared: s, consul: c,
 		loopProbe: &sharedProbe{ask: loop.Alive, clock: loop.Clock}, storeProbe: &sharedProbe{ask: loop.Probe, clock: loop.Clock},
 	}
 }
@@ -48,8 +49,8 @@ func (p *probes) alive(ctx context.Context) error { return p.loopProbe.probe(ctx
 
 // ready reports why calls are not answered. A leader does not answer if nothing becomes durable.
 // Another coordinator does not if no leader is known to pass calls on to, if the leader is out of
-// its reach, or if it has another
-// store than the cluster and could not take the lead.
+// its reach, or if it has another store than the cluster and could not take the lead. If Consul is
+// why, the error says so.
 func (p *probes) ready(ctx context.Context) error {
 	if p.loop.IsStopping() {
 		return core.ErrStopping
@@ -69,7 +70,10 @@ func (p *probes) ready(ctx context.Context) error {
 			if route.Fault != nil {
 				return route.Fault
 			}
-			return route.Unreached
+			return p.consul.because(route.Unreached)
+		}
+		if p.consul.fault() != nil {
+			return p.consul.because(err)
 		}
 		if why := p.loop.Unled(); why != nil {
 			return fmt.Errorf("%w: this coordinator does not lead: %w", err, why)

@@ -65,7 +65,7 @@ func (s *Server) routes(labels *label.Preprocessor, version string) http.Handler
 		bursarv1connect.AllocationServiceName, bursarv1connect.HostServiceName, bursarv1connect.QuotaServiceName,
 		bursarv1connect.QueueServiceName, bursarv1connect.ClusterServiceName,
 	}
-	probes := newProbes(s.loop, s.peers, s.mismatch, s.shared)
+	probes := newProbes(s.loop, s.peers, s.mismatch, s.shared, s.consul)
 	mount(grpchealth.NewHandler(healthChecker{probes.ready, names}, small))
 	reflector := grpcreflect.NewStaticReflector(append(names, grpchealth.HealthV1ServiceName)...)
 	mount(grpcreflect.NewHandlerV1(reflector, small))

@@ -92,6 +92,7 @@ type Server struct {
 	mismatch  *mismatch
 	guard     *clusterid.Guard
 	shared    *sharedService
+	consul    *consulState
 	seen      *sightings
 	reached   reached
 	tracing   *tracing.Tracing
@@ -154,6 +155,7 @@ func New(config Config, deps Dependencies) (*Server, error) {
 	s.guard = clusterid.NewGuard(config.Cluster, config.ReplacesStores)
 	registerGuard(deps.Registry, s.guard)
 	s.shared = newSharedService(deps.Registry)
+	s.consul = newConsulState(deps.Registry)
 	s.seen = newSightings()
 	s.newPlacer = func() ledger.Placer { return placement.New(policy) }
 	s.core = core.NewCore(config.ledger(deps.Kinds), func() ledger.Placer { return s.newPlacer() }, core.DrawLeadership)
@@ -172,7 +174,7 @@ func New(config Config, deps Dependencies) (*Server, error) {
 		if err := s.shared.refusal(); err != nil {
 			return err
 		}
-		return s.loop.Unled()
+		return s.unled()
 	}
 	s.peers = forward.NewPeers(peers)
 	deps.Registry.MustRegister(newLedgerCollector(s.loop, config.Limits.MetricAccounts))
@@ -290,6 +292,7 @@ func (s *Server) start(ctx context.Context) error {
 	}
 	campaign := &commit.Campaign{Election: elected, Loop: s.loop, Announced: s.peers.Epochs, Unreached: s.reached.unreached, Log: s.log}
 	s.reached.watch(elected)
+	s.consul.watch(elected)
 	s.peers.Join(elected, s.URL())
 	background, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	s.cancel = cancel
@@ -338,7 +341,22 @@ func (s *Server) warnings() []string {
 	if why := s.loop.Unled(); why != nil && route.URL == "" {
 		list = append(list, "this coordinator does not lead: "+why.Error())
 	}
+	if fault := s.consul.fault(); fault != nil {
+		list = append(list, fault.Error())
+	}
 	return list
+}
+
+// unled says why this coordinator does not lead, if Consul or the store is why. Without Consul it
+// does not try to, so a fault of the store may be an earlier one.
+func (s *Server) unled() error {
+	if s.loop.Leading() {
+		return nil
+	}
+	if fault := s.consul.fault(); fault != nil {
+		return fault
+	}
+	return s.loop.Unled()
 }
 
 // httpServer bounds what connections may cost that do not behave.

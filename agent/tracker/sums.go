@@ -1,8 +1,11 @@
 package tracker
 
 import (
+	"cmp"
 	"hash/fnv"
 	"slices"
+
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
 // sums are over all entries, so that a call need not go through them.
@@ -12,6 +15,14 @@ type sums struct {
 	// engines are, by process, the ids of the allocations whose engine it is: one, unless a
 	// coordinator says otherwise.
 	engines map[processKey][]string
+	// claims are the processes that calls under way are about to make engines.
+	claims map[processKey]claim
+}
+
+// claim is that of one allocation, by so many calls.
+type claim struct {
+	id    string
+	calls int
 }
 
 // processKey is a process across reuse of its pid; the zero value is none.
@@ -84,6 +95,8 @@ func (t *Tracker) recount(e *entry, now share) {
 	}
 }
 
+const userLabel = "user"
+
 // EngineOf returns the allocation whose engine is this process.
 func (t *Tracker) EngineOf(pid int32, startTime uint64) (id string, ok bool) {
 	ids := t.sums.engines[processKey{pid, startTime}]
@@ -91,4 +104,47 @@ func (t *Tracker) EngineOf(pid int32, startTime uint64) (id string, ok bool) {
 		return "", false
 	}
 	return ids[0], true
+}
+
+// Claim reserves a process for a call that is about to make it the engine of an allocation, until
+// Unclaim. If the process is that of another allocation, or reserved for another one, Claim returns
+// that one's id and reserves nothing. Another user's engine that only a coordinator knows does not
+// count: anybody may name any pid there, and the coordinator prefers a process that an agent has
+// seen.
+func (t *Tracker) Claim(id string, p *bursarv1.Process) (other string) {
+	key := processKey{p.GetPid(), p.GetStartTime()}
+	for _, has := range t.sums.engines[key] {
+		other := t.entries[has]
+		if has != id && (t.identified(other) || t.userOf(id) == t.userOf(has)) {
+			return has
+		}
+	}
+	c := t.sums.claims[key]
+	if c.calls > 0 && c.id != id {
+		return c.id
+	}
+	if t.sums.claims == nil {
+		t.sums.claims = make(map[processKey]claim)
+	}
+	t.sums.claims[key] = claim{id, c.calls + 1}
+	return ""
+}
+
+// Unclaim ends what one Claim has begun.
+func (t *Tracker) Unclaim(p *bursarv1.Process) {
+	key := processKey{p.GetPid(), p.GetStartTime()}
+	c := t.sums.claims[key]
+	if c.calls--; c.calls > 0 {
+		t.sums.claims[key] = c
+	} else {
+		delete(t.sums.claims, key)
+	}
+}
+
+// userOf is the user who has the rights of an allocation; empty if it is not known here.
+func (t *Tracker) userOf(id string) string {
+	if e := t.entries[id]; e != nil {
+		return cmp.Or(e.grant.GetActingUser(), e.grant.GetLabels()[userLabel])
+	}
+	return ""
 }

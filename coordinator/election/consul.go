@@ -81,7 +81,8 @@ type ConsulElection struct {
 	last    string        // the session of the last term
 	claimed bool          // the cluster's store was this coordinator's before
 	yields  bool          // another cluster has the name of the service
-	blind   bool          // Consul did not answer the last time
+	fault   error         // why Consul did not answer the last time; nil: it did
+	asOf    time.Time     // of Consul's last answer
 	// patience is how long a call of the election may take; see firstPatience.
 	patience time.Duration
 
@@ -222,11 +223,13 @@ func (e *ConsulElection) watch(ctx context.Context) error {
 			if err == nil {
 				err = consul.Current(meta)
 			}
-			e.setBlind(err != nil && !errors.Is(options.Context().Err(), context.Canceled))
 			if err != nil {
-				e.keepRefusal(e.client.Explain("read "+e.key(), err))
+				explained := e.client.Explain("read "+e.key(), err)
+				e.setUnanswered(explained, errors.Is(options.Context().Err(), context.Canceled))
+				e.keepRefusal(explained)
 				return nil, err
 			}
+			e.setAnswered(meta)
 			if e.update(pair) {
 				// It may be older than the term. What is read now is not.
 				bounded, cancel := e.bounded(ctx)
@@ -244,14 +247,25 @@ func (e *ConsulElection) hurried() (hurried bool, changed <-chan struct{}) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	lost := e.term != nil && e.term.isOver()
-	return e.reading.known && (e.blind || lost || e.reading.holder == "" || e.reading.holder == e.last && e.term == nil), e.changed
+	return e.reading.known && (e.fault != nil || lost || e.reading.holder == "" || e.reading.holder == e.last && e.term == nil), e.changed
 }
 
-// setBlind notes whether Consul last answered the question for the leader.
-func (e *ConsulElection) setBlind(blind bool) {
+// setAnswered notes that Consul has answered the question for the leader.
+func (e *ConsulElection) setAnswered(meta *api.QueryMeta) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.blind = blind
+	e.fault, e.asOf = nil, time.Now().Add(-meta.LastContact)
+}
+
+// setUnanswered notes that Consul has not answered. A question that this coordinator has ended
+// itself says nothing about Consul.
+func (e *ConsulElection) setUnanswered(err error, ended bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.fault = nil
+	if !ended {
+		e.fault = shownFault(err)
+	}
 }
 
 const (

@@ -107,7 +107,7 @@ func (f *Interceptor) route(ctx context.Context, received http.Header) (*leader,
 	to, self := f.peers.target()
 	switch {
 	case received.Get(forwardedHeader) != "":
-		return nil, nil, f.peers.notLeading
+		return nil, nil, f.peers.because(f.peers.notLeading)
 	case to == nil:
 		return nil, nil, f.peers.leaderless()
 	}

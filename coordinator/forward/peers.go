@@ -239,13 +239,16 @@ func (p *Peers) Epochs() []uint64 {
 }
 
 // leaderless is the error for a call that came while no leader is known.
-func (p *Peers) leaderless() error {
+func (p *Peers) leaderless() error { return p.because(ErrLeaderless) }
+
+// because adds to an error why this coordinator does not lead, if that is known.
+func (p *Peers) because(err error) error {
 	if p.unled != nil {
 		if why := p.unled(); why != nil {
-			return fmt.Errorf("%w (the one that answers does not lead: %v)", ErrLeaderless, why) //nolint:errorlint // it has no code
+			return fmt.Errorf("%w (the one that answers does not lead: %v)", err, why) //nolint:errorlint // it has no code
 		}
 	}
-	return ErrLeaderless
+	return err
 }
 
 // target returns the leader to pass a call on to; nil if this coordinator is elected itself and

@@ -189,7 +189,9 @@ type Wishes struct {
 
 // Process identifies an engine's process across pid reuse.
 type Process struct {
-	PID       int32
+	PID int32
+	// Verified: the host's agent has seen the process, and that it is the caller's.
+	Verified  bool
 	StartTime uint64 // clock ticks after boot
 	Cgroup    string // its own, or empty
 	BootID    string

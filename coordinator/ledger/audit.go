@@ -70,6 +70,7 @@ func (a *auditor) count(id ID, e *entry) {
 	case e.State == Waiting && e.present() && (e.waitsIn() == nil || e.class.group == nil):
 		a.reportf(7, "allocation %s waits behind nothing", e.ID)
 	}
+	a.checkProcess(e)
 	a.countStarved(e)
 	c := &counted{state: e.State, vector: e.request(), largest: largest(&e.Entitled), bytes: e.LiveBytes() + e.overhead()}
 	if e.State.Holds() && e.host != nil {
@@ -86,6 +87,13 @@ func (a *auditor) count(id ID, e *entry) {
 	}
 	a.entries.Set(id, c)
 	a.add(c, 1)
+}
+
+// checkProcess checks that an entry's host knows its process.
+func (a *auditor) checkProcess(e *entry) {
+	if e.host != nil && e.tracked() && !e.host.hasPID(e) {
+		a.reportf(3, "host %s does not know process %d of allocation %s", e.HostID, e.Process.PID, e.ID)
+	}
 }
 
 // countAccounts checks which accounts an entry counts in.

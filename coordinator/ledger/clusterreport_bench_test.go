@@ -103,7 +103,7 @@ func fill(b *testing.B, l *ledger.Ledger, r *ledger.ClusterReport) {
 		a, err := l.Allocate(start, ledger.AllocateCommand{Actor: identity.Local(), Resource: resource.NewResource(v, part)})
 		must(b, err)
 		id := fmt.Sprintf("application_%d", i)
-		_, err = l.Confirm(start, ledger.ConfirmCommand{Actor: identity.Local(), ID: a.Allocation.ID, Process: ledger.Process{PID: 1}, ApplicationIDs: []string{id}})
+		_, err = l.Confirm(start, ledger.ConfirmCommand{Actor: identity.Local(), ID: a.Allocation.ID, Process: ledger.Process{PID: int32(i + 1)}, ApplicationIDs: []string{id}})
 		must(b, err)
 		r.Applications = append(r.Applications, ledger.ApplicationReport{
 			ID: id, Known: true, Queue: q.Path, Allocated: map[string]resource.Vector{ledger.AnyPartition: v},

@@ -126,7 +126,7 @@ func (l *Ledger) hold(e *entry, h *host) {
 	}
 	e.share.count(e.request(), 1, &l.fleet)
 	if e.tracked() {
-		h.digest += digestOf(e.ID)
+		h.track(e)
 	}
 	l.updatePlacerBalance(h)
 }
@@ -189,7 +189,7 @@ func (l *Ledger) unhold(e *entry) {
 	}
 	e.share.count(e.request(), -1, &l.fleet)
 	if e.tracked() {
-		h.digest -= digestOf(e.ID)
+		h.untrack(e)
 	}
 	h.addDeparture(e.ID, l.revision+1)
 	h.changed = l.revision + 1

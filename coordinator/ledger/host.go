@@ -32,9 +32,13 @@ type host struct {
 	promised int64 // bytes that its allocations may still use beyond what the sample showed
 	load     int64 // load average over one minute, in thousandths; 0: unknown
 
-	digest  uint64 // of the ids of its active allocations with a process
-	changed uint64 // revision of the last change of any of its allocations
-	gone    departed
+	digest uint64 // of the ids of its active allocations with a process
+	// processes are those allocations by pid. samePID are further ones, whose pid another one has
+	// in processes.
+	processes map[int32]*entry
+	samePID   []numbered
+	changed   uint64 // revision of the last change of any of its allocations
+	gone      departed
 
 	account account
 	HostRecord

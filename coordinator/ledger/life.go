@@ -28,6 +28,7 @@ func (l *Ledger) Confirm(now Instant, c ConfirmCommand) (Allocation, error) {
 		return Allocation{}, &StateError{"allocation", e.ID.String(), "on host " + e.HostID, "one on host " + c.HostID}
 	}
 	if e.State == Active && sameProcess(e.Process, c.Process) {
+		l.verify(e, c.Process)
 		return e.Allocation, l.addApplications(e, c.ApplicationIDs)
 	}
 	if e.State == Active && e.Process.PID != 0 {
@@ -37,6 +38,9 @@ func (l *Ledger) Confirm(now Instant, c ConfirmCommand) (Allocation, error) {
 	}
 	if e.State != Reserved {
 		return Allocation{}, &StateError{"allocation", e.ID.String(), e.State.String(), "reserved"}
+	}
+	if err := e.mayHave(c.Process); err != nil {
+		return Allocation{}, err
 	}
 	if c.Entitled != nil {
 		if err := checkEntitled(e.Entitled.Vector, c.Entitled.Vector); err != nil {
@@ -117,10 +121,11 @@ func (l *Ledger) start(e *entry, entitled resource.Resource, c *ConfirmCommand) 
 	e.shareTexts(e.host)
 	l.setTTL(e, e.ttl())
 	if e.tracked() {
-		e.host.digest += digestOf(e.ID)
+		e.host.track(e)
 	}
 	l.recordEntry(e)
 	l.setEntryTimer(e)
+	l.takeProcess(e)
 }
 
 // confirm stores what a confirmation says.

@@ -113,9 +113,9 @@ func TestWhatIsRenewedDoesNotEndBeforeThatIsDurable(t *testing.T) {
 func TestReasonsToStopShareTheRoomOfAnAnswer(t *testing.T) {
 	l := ready(t)
 	half := strings.Repeat("x", 256<<10)
-	for _, reason := range []string{half, half, "y"} {
+	for i, reason := range []string{half, half, "y"} {
 		id := reserve(t, l, "alice").ID
-		_, err := l.Confirm(start, ledger.ConfirmCommand{Actor: identity.Local(), ID: id, Process: ledger.Process{PID: 100}})
+		_, err := l.Confirm(start, ledger.ConfirmCommand{Actor: identity.Local(), ID: id, Process: ledger.Process{PID: int32(100 + i)}})
 		must(t, err)
 		_, err = l.Stop(start, ledger.StopCommand{Actor: identity.Local(), ID: id, Reason: reason})
 		must(t, err)

@@ -261,7 +261,7 @@ func (m *machine) confirmAs(t *rapid.T, c ledger.ConfirmCommand, entitle bool) {
 			want = only(c.ID, ledger.Active)
 			r.elsewhere = elsewhere{granted: r.granted, changed: m.model.now}
 		}
-	case r.State != ledger.Reserved:
+	case r.State != ledger.Reserved, m.isEngineOfAnother(r, c.Process):
 		wantError = "state"
 	default:
 		next, names = r.Entitled, together(nil, c.ApplicationIDs)
@@ -287,4 +287,18 @@ func (m *machine) confirmAs(t *rapid.T, c ledger.ConfirmCommand, entitle bool) {
 	if err == nil && isUnbounded(m.model.rows[c.ID]) != (m.model.rows[c.ID].Lease == 0 && m.model.rows[c.ID].Expires != 0) {
 		t.Fatalf("%s is confirmed until %d, with process %d, lease %s and %v", c.ID, m.model.rows[c.ID].Expires, c.Process.PID, c.Lease, names)
 	}
+}
+
+// isEngineOfAnother reports whether a process of the allocation's host may be the engine of another
+// allocation.
+func (m *machine) isEngineOfAnother(r *modelRow, p ledger.Process) bool {
+	same := func(a, b ledger.Process) bool {
+		return a.PID == b.PID && (a.StartTime == b.StartTime || a.StartTime*b.StartTime == 0) && (a.BootID == b.BootID || a.BootID == "" || b.BootID == "")
+	}
+	for id, other := range m.model.rows {
+		if p.PID != 0 && id != r.ID && other.State == ledger.Active && other.HostID == r.HostID && same(other.Process, p) {
+			return true
+		}
+	}
+	return false
 }

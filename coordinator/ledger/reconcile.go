@@ -177,6 +177,7 @@ func (l *Ledger) adoptRecord(h *host, r *EngineReport, sampled bool, ttl time.Du
 	}
 	l.updateOverUse(e, r.OverUse)
 	l.recordEntry(e)
+	l.takeProcess(e)
 	return true
 }
 

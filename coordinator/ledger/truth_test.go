@@ -183,7 +183,7 @@ func (w *truth) confirm(t *rapid.T) {
 	if !found {
 		return
 	}
-	c := ledger.ConfirmCommand{Actor: identity.Local(), ID: a.ID, Process: ledger.Process{PID: 1}}
+	c := ledger.ConfirmCommand{Actor: identity.Local(), ID: a.ID, Process: ledger.Process{PID: 1, StartTime: uint64(a.ID)}}
 	for range rapid.SampledFrom([]int{1, 1, 2}).Draw(t, "applications") {
 		part := rapid.SampledFrom(a.Entitled.External).Draw(t, "part")
 		app := &trueApp{id: fmt.Sprintf("app_%d", len(w.apps)), queue: part.Path}

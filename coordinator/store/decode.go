@@ -83,7 +83,7 @@ func allocation(id ledger.ID, record *storev1.AllocationRecord) (ledger.Allocati
 		a.Measured, a.Peak = r.vector("measured", more.GetMeasured()), r.vector("measured_peak", more.GetMeasuredPeak())
 	}
 	if p := m.GetProcess(); p != nil {
-		a.Process = ledger.Process{PID: p.GetPid(), StartTime: p.GetStartTime(), Cgroup: p.GetCgroup(), BootID: p.GetBootId()}
+		a.Process = ledger.Process{PID: p.GetPid(), StartTime: p.GetStartTime(), Cgroup: p.GetCgroup(), BootID: p.GetBootId(), Verified: p.GetVerified()}
 	}
 	if e := m.GetExitStatus(); e != nil {
 		a.Exit = &ledger.ExitStatus{Code: e.Code, Signal: e.GetSignal(), OutOfMemory: e.GetOutOfMemory()}

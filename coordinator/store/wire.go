@@ -76,6 +76,7 @@ func (w *wire) allocation(a *ledger.Allocation) {
 		w.number(2, p.StartTime)
 		w.text(3, p.Cgroup)
 		w.text(4, p.BootID)
+		w.flag(6, p.Verified)
 		w.close(at)
 	}
 	w.text(20, a.Address)

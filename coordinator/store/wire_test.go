@@ -80,7 +80,7 @@ func message(a *ledger.Allocation) *storev1.AllocationRecord {
 		record.Allocation.Requested.ProtoReflect().SetUnknown(more)
 	}
 	if p := a.Process; p != (ledger.Process{}) {
-		record.Allocation.Process = &bursarv1.Process{Pid: p.PID, StartTime: p.StartTime, Cgroup: p.Cgroup, BootId: p.BootID}
+		record.Allocation.Process = &bursarv1.Process{Pid: p.PID, StartTime: p.StartTime, Cgroup: p.Cgroup, BootId: p.BootID, Verified: p.Verified}
 	}
 	if e := a.Exit; e != nil {
 		record.Allocation.ExitStatus = &bursarv1.ExitStatus{Code: e.Code, Signal: e.Signal, OutOfMemory: e.OutOfMemory}

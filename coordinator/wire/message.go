@@ -69,7 +69,7 @@ func AllocationMessage(a *ledger.Allocation) *bursarv1.Allocation {
 	m.Priority = a.Priority
 	if a.Process != (ledger.Process{}) {
 		m.Process = &bursarv1.Process{
-			Pid: a.Process.PID, StartTime: a.Process.StartTime, Cgroup: a.Process.Cgroup, BootId: a.Process.BootID,
+			Pid: a.Process.PID, StartTime: a.Process.StartTime, Cgroup: a.Process.Cgroup, BootId: a.Process.BootID, Verified: a.Process.Verified,
 		}
 	}
 	m.Address = a.Address

@@ -89,7 +89,7 @@ func Allocation(t *rapid.T, id ledger.ID) ledger.Allocation {
 	}
 	if rapid.Bool().Draw(t, "has process") {
 		a.Process = ledger.Process{
-			PID: rapid.Int32().Draw(t, "pid"), StartTime: rapid.Uint64().Draw(t, "start"), Cgroup: text(t, "cgroup"), BootID: text(t, "boot"),
+			PID: rapid.Int32().Draw(t, "pid"), StartTime: rapid.Uint64().Draw(t, "start"), Cgroup: text(t, "cgroup"), BootID: text(t, "boot"), Verified: rapid.Bool().Draw(t, "verified"),
 		}
 	}
 	if rapid.Bool().Draw(t, "has exit") {

@@ -734,7 +734,11 @@ type Process struct {
 	// The real uid that it had when it was confirmed: the engine's user. A Stop signals only this
 	// user's processes. The agent reads it itself, whatever a request says, and does not report it:
 	// coordinators do not know it.
-	Uid           *uint32 `protobuf:"varint,5,opt,name=uid,proto3,oneof" json:"uid,omitempty"`
+	Uid *uint32 `protobuf:"varint,5,opt,name=uid,proto3,oneof" json:"uid,omitempty"`
+	// The host's agent has seen that the process runs and is the caller's. A coordinator ignores it in
+	// a request: it knows which calls come through an agent. An allocation whose process is not
+	// verified ends if the agent verifies the process as the engine of another user.
+	Verified      bool `protobuf:"varint,6,opt,name=verified,proto3" json:"verified,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -802,6 +806,13 @@ func (x *Process) GetUid() uint32 {
 		return *x.Uid
 	}
 	return 0
+}
+
+func (x *Process) GetVerified() bool {
+	if x != nil {
+		return x.Verified
+	}
+	return false
 }
 
 // ExitStatus says how a process ended.
@@ -2704,14 +2715,15 @@ const file_bursar_v1_allocation_proto_rawDesc = "" +
 	"\bentitled\x18\x03 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\bentitled\x120\n" +
 	"\x05since\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x120\n" +
 	"\x06policy\x18\x05 \x01(\x0e2\x18.bursar.v1.OverUsePolicyR\x06policy\x127\n" +
-	"\tstop_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\bstopTime\"\xa6\x01\n" +
+	"\tstop_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\bstopTime\"\xc2\x01\n" +
 	"\aProcess\x12\x19\n" +
 	"\x03pid\x18\x01 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\x03pid\x12\x1d\n" +
 	"\n" +
 	"start_time\x18\x02 \x01(\x04R\tstartTime\x12 \n" +
 	"\x06cgroup\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\x80 R\x06cgroup\x12 \n" +
 	"\aboot_id\x18\x04 \x01(\tB\a\xbaH\x04r\x02\x18@R\x06bootId\x12\x15\n" +
-	"\x03uid\x18\x05 \x01(\rH\x00R\x03uid\x88\x01\x01B\x06\n" +
+	"\x03uid\x18\x05 \x01(\rH\x00R\x03uid\x88\x01\x01\x12\x1a\n" +
+	"\bverified\x18\x06 \x01(\bR\bverifiedB\x06\n" +
 	"\x04_uid\"j\n" +
 	"\n" +
 	"ExitStatus\x12\x17\n" +
