@@ -158,6 +158,15 @@ func TestAgentsSpeakForTheirHostAlone(t *testing.T) {
 	expect(t, "reports for h2", err, connect.CodePermissionDenied, `agent1 may not report: hostId is "h2", the identity is for host "h1"`)
 	_, err = agent1.hosts.Deregister(ctx, &bursarv1.DeregisterRequest{HostId: "h2"})
 	expect(t, "deregisters h2", err, connect.CodePermissionDenied, `agent1 may not deregister: hostId is "h2"`)
+	ops := c.visit(t, "ops")
+	if _, err := ops.hosts.Cordon(ctx, &bursarv1.CordonRequest{HostId: "h1", Reason: "disk"}); err != nil {
+		t.Fatal(err)
+	}
+	_, err = agent1.hosts.Deregister(ctx, &bursarv1.DeregisterRequest{HostId: "h1", Force: true})
+	expect(t, "takes itself out of a cordon", err, connect.CodeFailedPrecondition, "host h1 is under an operator's orders")
+	if _, err := ops.hosts.Uncordon(ctx, &bursarv1.UncordonRequest{HostId: "h1"}); err != nil {
+		t.Fatal(err)
+	}
 	_, err = agent1.allocate(t, "h1", "alice")
 	expect(t, "in its own name", err, connect.CodePermissionDenied, "with the role agent: want one of the roles submitter, operator, admin")
 	if err := c.certified(t, certs.Request{Name: "h2", Organization: []string{"bursar:agent"}}).register(t, "h1"); err == nil {

@@ -27,7 +27,12 @@ type hostService struct {
 
 // Deregister removes a host.
 func (s *hostService) Deregister(ctx context.Context, req *bursarv1.DeregisterRequest) (*bursarv1.DeregisterResponse, error) {
+	byAgent := isAgentOf(ctx, req.GetHostId())
 	_, err := commit.Decide(ctx, s.loop, func(l *ledger.Ledger, now ledger.Instant) (struct{}, error) {
+		// A host that registers again would be without them.
+		if h, known := l.Host(req.GetHostId()); byAgent && known && (h.Cordoned || h.Draining || h.State == ledger.ExpectedHost) {
+			return struct{}{}, &ledger.StateError{What: "host", ID: req.GetHostId(), State: "under an operator's orders", Want: "none (bursar host uncordon), or an operator's bursar host remove"}
+		}
 		return struct{}{}, l.Deregister(now, req.GetHostId(), req.GetForce())
 	})
 	return &bursarv1.DeregisterResponse{}, err

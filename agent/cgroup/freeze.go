@@ -7,6 +7,7 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/bursar/bursar/internal/cgroupfs"
@@ -132,7 +133,11 @@ func (t *Tree) Thaw(name string) error {
 	}
 	var all error
 	for _, at := range t.freezings(name) {
-		if err := t.files.Write(filepath.Join(at.folder, at.file), at.off); err != nil && !cgroupfs.Absent(err) {
+		err := t.files.Write(filepath.Join(at.folder, at.file), at.off)
+		if errors.Is(err, syscall.EROFS) {
+			continue // it was not frozen from here
+		}
+		if err != nil && !cgroupfs.Absent(err) {
 			all = errors.Join(all, fmt.Errorf("thawing cgroup %s: %w", name, err))
 		}
 	}

@@ -88,7 +88,7 @@ func TestEnginesOutliveAgentAndCoordinator(t *testing.T) {
 	t.Run("callers wait while the agent restarts", func(t *testing.T) {
 		h.Must(t, "systemctl", "stop", "bursar-agent.service")
 		// The socket is systemd's: the call waits for the agent, which it starts.
-		r := h.As(t, "alice", "bursar", "allocate", "--memory", "16MiB", "--label", "user=alice", "--wait", "10s", "-o", "json")
+		r := h.As(t, "alice", "bursar", "allocate", "--agent", socket, "--memory", "16MiB", "--label", "user=alice", "--wait", "10s", "-o", "json")
 		if r.Code != 0 {
 			t.Fatalf("allocate: %s", r)
 		}
@@ -100,7 +100,7 @@ func TestEnginesOutliveAgentAndCoordinator(t *testing.T) {
 
 	t.Run("callers succeed through restarts", func(t *testing.T) {
 		const loop = `for i in 1 2 3 4 5 6 7 8; do
-	id=$(bursar allocate --memory 16MiB --label user=alice --wait 20s -o json | sed -n 's/^ *"id": *"\(.*\)",/\1/p')
+	id=$(bursar allocate --agent /run/bursar/agent.sock --memory 16MiB --label user=alice --wait 20s -o json | sed -n 's/^ *"id": *"\(.*\)",/\1/p')
 	bursar release "$id" >/dev/null
 done`
 		ended := make(chan Result, 1)

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -19,6 +20,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/bursar/bursar/coordinator/store"
+	"github.com/bursar/bursar/internal/regularfile"
 )
 
 // address reads how to reach the server, again for each connection: the text itself may be in a
@@ -38,6 +40,9 @@ type address struct {
 // parseAddress parses the text of an address, and reads the files that it names. The error names no
 // part of it that may be secret.
 func parseAddress(dsn string) (*pgxpool.Config, error) {
+	if err := checkFiles(dsn); err != nil {
+		return nil, err
+	}
 	pooled, err := pgxpool.ParseConfig(dsn)
 	if err != nil {
 		found := "the address cannot be read"
@@ -79,6 +84,46 @@ var fileParameter = regexp.MustCompile(`[?&]?\b(sslcert|sslkey|sslrootcert|passf
 
 // fileVariables are the variables of the environment that do so.
 var fileVariables = []string{"PGSSLCERT", "PGSSLKEY", "PGSSLROOTCERT", "PGPASSFILE", "PGSERVICEFILE", "PGSERVICE"}
+
+// largestFile is more than a file has that an address names, in bytes.
+const largestFile = 1 << 20
+
+// checkFiles refuses an address with a file whose reading would not end, such as a pipe or a
+// device: the parser opens all of them and has no limit. A file that cannot be opened is the
+// parser's to judge.
+func checkFiles(dsn string) error {
+	var paths []string
+	for _, found := range fileParameter.FindAllStringSubmatch(dsn, -1) {
+		path := strings.Trim(found[2], "'")
+		if decoded, err := url.QueryUnescape(path); err == nil && strings.Contains(dsn, "://") {
+			path = decoded
+		}
+		if found[1] != "service" {
+			paths = append(paths, path)
+		}
+	}
+	for _, name := range fileVariables {
+		if name != "PGSERVICE" {
+			paths = append(paths, os.Getenv(name))
+		}
+	}
+	if home, err := os.UserHomeDir(); err == nil {
+		paths = append(paths, filepath.Join(home, ".pgpass"), filepath.Join(home, ".pg_service.conf"))
+	}
+	for _, path := range paths {
+		if path == "" {
+			continue
+		}
+		_, err := regularfile.Read(path, largestFile)
+		if _, noSuchFile := errors.AsType[*fs.PathError](err); err != nil && !noSuchFile {
+			return &store.RefusedError{
+				Where: "PostgreSQL", Reason: store.Denied, Found: "the address names a file that cannot be read", Err: err,
+				Want: fmt.Sprintf("a regular file of at most %d bytes that this user may read: %s", largestFile, path),
+			}
+		}
+	}
+	return nil
+}
 
 // filesAreWrong reports whether an address that cannot be parsed is right but for the content of
 // the files that it names.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 
 	"github.com/bursar/bursar/coordinator/store"
@@ -17,13 +18,19 @@ func TestTheFilesOfAnAddressMayGetBetter(t *testing.T) {
 	if err := os.WriteFile(empty, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	none := filepath.Join(dir, "none")
+	none, pipe := filepath.Join(dir, "none"), filepath.Join(dir, "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for dsn, want := range map[string]store.Refusal{
 		"postgres://bursar@localhost/d?sslmode=verify-full&sslrootcert=" + empty:                   store.Denied,
 		"postgres://bursar@localhost/d?sslrootcert=" + none + "&sslmode=verify-full":               store.Denied,
 		"postgres://bursar@localhost/d?sslcert=" + empty + "&sslkey=" + empty + "&sslmode=require": store.Denied,
 		"host=localhost user=bursar sslmode=verify-full sslrootcert='" + empty + "'":               store.Denied,
 		"postgres://bursar@localhost/d?servicefile=" + none + "&service=x":                         store.Denied,
+		"postgres://bursar@localhost/d?passfile=" + pipe:                                           store.Denied,
+		"host=localhost user=bursar passfile='" + pipe + "'":                                       store.Denied,
+		"postgres://bursar@localhost/d?sslmode=verify-full&sslrootcert=/dev/zero":                  store.Denied,
 		"postgres://bursar@localhost:port/d?sslmode=verify-full&sslrootcert=" + empty:              store.Malformed,
 		"postgres://bursar@localhost/d?sslcert=" + empty:                                           store.Malformed,
 		"postgres://bursar@localhost:port/d":                                                       store.Malformed,
