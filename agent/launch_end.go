@@ -133,7 +133,7 @@ func ExitText(exit *bursarv1.ExitStatus) string {
 
 // cleanRecords removes what is kept of launches whose allocations are over, once the coordinator
 // has heard so. Only the measuring loop calls it.
-func (a *Agent) cleanRecords(now time.Time) {
+func (a *Agent) cleanRecords(ctx context.Context, now time.Time) {
 	if now.Sub(a.cleaned) < cleanEvery {
 		return
 	}
@@ -149,7 +149,7 @@ func (a *Agent) cleanRecords(now time.Time) {
 		if a.launches.has(id) || a.runs(id) {
 			continue
 		}
-		watch, wrong := a.endHeldKeeper(id, now)
+		watch, wrong := a.endHeldKeeper(ctx, id, now)
 		if !watch && !a.knows(id) {
 			wrong = errors.Join(wrong, records.Remove(id))
 		}

@@ -88,7 +88,7 @@ func (a *Agent) noteKept(id string, starting *launch.Starting) {
 
 // endHeldKeeper ends the keeper of an engine that has ended, if the keeper has not ended long
 // after it. It reports whether the keeper is still to be watched. Only the measuring loop calls it.
-func (a *Agent) endHeldKeeper(id string, now time.Time) (watch bool, err error) {
+func (a *Agent) endHeldKeeper(ctx context.Context, id string, now time.Time) (watch bool, err error) {
 	kept, err := a.records().Kept(id)
 	if errors.Is(err, launch.ErrNone) || err == nil && kept.BootID != a.bootID {
 		return false, nil
@@ -119,7 +119,7 @@ func (a *Agent) endHeldKeeper(id string, now time.Time) (watch bool, err error) 
 	if now.Sub(since) > keeperPatience+2*cleanEvery {
 		level = slog.LevelDebug // it waits for a disk, and was told of
 	}
-	a.log.Log(context.Background(), level, "the keeper of an engine that has ended was held, and is ended", "allocation_id", id, "pid", kept.KeeperPID)
+	a.log.Log(ctx, level, "the keeper of an engine that has ended was held, and is ended", "allocation_id", id, "pid", kept.KeeperPID)
 	if err := keeper.Signal(syscall.SIGKILL); err != nil && !errors.Is(err, process.ErrEnded) {
 		return false, err //nolint:wrapcheck // says it
 	}

@@ -95,7 +95,7 @@ func (a *Agent) measure(ctx context.Context) {
 	a.cgroups.ScheduleAll()
 	a.actOnOverUse(ctx)
 	a.endAbandoned(ctx, began)
-	a.cleanRecords(began)
+	a.cleanRecords(ctx, began)
 	a.afterChange(ctx)
 }
 

@@ -9,9 +9,9 @@ import (
 )
 
 // userVariable names the user that a keeper is to become, in its environment. An agent that runs as
-// root starts a keeper as root, and the keeper changes its user itself. If the agent did that between
-// fork and exec, the user could stop the child there, while the agent shares its memory and waits
-// for it.
+// root starts a keeper as root, and the keeper changes its user itself. If the agent did that
+// between fork and exec, the user could stop the child there, while the agent shares its memory and
+// waits for it.
 const userVariable = "BURSAR_KEEPER_USER"
 
 // As is a variable for the environment of a keeper that is to become a user.
@@ -56,5 +56,5 @@ func become() error {
 	if err := os.Unsetenv(userVariable); err != nil {
 		return err //nolint:wrapcheck // of a constant
 	}
-	return fmt.Errorf("start as the user: %w", syscall.Exec("/proc/self/exe", os.Args, os.Environ()))
+	return fmt.Errorf("start as the user: %w", syscall.Exec("/proc/self/exe", os.Args, os.Environ())) //nolint:gosec // this program
 }
