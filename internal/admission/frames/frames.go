@@ -12,8 +12,10 @@ const (
 	headerBytes = 9
 	// data and headers are types of frames (6.1, 6.2). HEADERS begin a stream.
 	data, headers = 0x0, 0x1
-	// mostPadding is the largest payload of a frame of DATA that brings no data (6.1).
-	mostPadding = 256
+	// smallData is the largest payload of a frame of DATA that counts as light: it may be all
+	// padding (6.1), or belong to a stream that has ended. Bodies come in frames of 16 KiB, and a
+	// call with a small body ends with its answer.
+	smallData = 4 << 10
 )
 
 // Scanner follows one connection from its first byte. The zero value is ready for use.
@@ -71,7 +73,7 @@ func (s *Scanner) Scan(p []byte) (begun, light int) {
 		if s.begins() {
 			begun++
 		}
-		if s.header[3] != data || s.left <= mostPadding {
+		if s.header[3] != data || s.left <= smallData {
 			light++
 		}
 	}

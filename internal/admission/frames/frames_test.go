@@ -24,9 +24,9 @@ func TestStreamsAndLightFramesBeginWithTheirHeaders(t *testing.T) {
 		begins, lights := make(map[int]bool), make(map[int]bool) // offsets
 		stream := uint32(1)
 		for range rapid.IntRange(0, 30).Draw(t, "frames") {
-			payload := make([]byte, rapid.SampledFrom([]int{0, 1, 40, mostPadding, mostPadding + 1, 500}).Draw(t, "payload"))
+			payload := make([]byte, rapid.SampledFrom([]int{0, 1, 40, smallData, smallData + 1, 500}).Draw(t, "payload"))
 			kind := rapid.IntRange(0, 6).Draw(t, "kind")
-			lights[len(all)+headerBytes] = kind != 2 || len(payload) <= mostPadding
+			lights[len(all)+headerBytes] = kind != 2 || len(payload) <= smallData
 			old := 1 + 2*rapid.Uint32Range(0, stream/2).Draw(t, "old")
 			all = append(all, write(t, func(f *http2.Framer) error {
 				switch kind {
