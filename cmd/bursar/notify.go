@@ -27,7 +27,7 @@ const (
 type served struct {
 	run   func(ctx context.Context) error
 	ready <-chan struct{}
-	// waits brings what a start waits for that is not ready. Nil: it does not wait.
+	// waits brings the reason for which a start waits. Nil: it does not wait.
 	waits <-chan string
 	// status says in one line what matters now.
 	status func() string

@@ -87,7 +87,7 @@ func (l *Ledger) setHostTimer(h *host) {
 		l.timers.set(&h.timer, l.orStop(h, due))
 	case Suspect:
 		l.timers.set(&h.timer, l.orStop(h, h.lastSync.Add(l.cfg.LostAfter)))
-	case LostHost: // what is still booked there is stopped as well
+	case LostHost: // a drain also stops engines that are still booked there
 		if due := l.orStop(h, MaxInstant); due != MaxInstant {
 			l.timers.set(&h.timer, due)
 		} else {
@@ -208,7 +208,7 @@ func (l *Ledger) Uncordon(now Instant, hostID string) (HostInfo, error) {
 type closing struct {
 	reason             string
 	cordoned, draining bool
-	deadline           *time.Duration // for what is on a host that drains; nil: none
+	deadline           *time.Duration // of a drain, for the engines of its host; nil: none
 	length             time.Duration  // of a cordon; zero: it does not end by itself
 }
 

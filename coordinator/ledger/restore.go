@@ -30,7 +30,7 @@ func (l *Ledger) Restore(now Instant, s Snapshot) error {
 			return err
 		}
 	}
-	if more { // what was filed before has no changes
+	if more { // entries that were filed before have no changes
 		l.changes.Outages = l.outages.Text()
 	}
 	l.revision, l.lastID = s.Revision, lastID(&s)

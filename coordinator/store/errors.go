@@ -81,7 +81,7 @@ const (
 	NotEmpty
 	// OtherStore: it is not the store that this process opened before.
 	OtherStore
-	// Malformed: what names it cannot be read.
+	// Malformed: its address cannot be read.
 	Malformed
 )
 

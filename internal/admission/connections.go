@@ -77,7 +77,7 @@ type Connection struct {
 	work       atomic.Pointer[Work]   // nil: nothing is told of its requests
 	between    atomic.Bool            // the next bytes are the first ones of a request, and work is told
 	begun      atomic.Bool            // these have come, and count among calls
-	counts     atomic.Pointer[Caller] // caller, for those who have no lock
+	counts     atomic.Pointer[Caller] // caller, for goroutines without the lock
 	streams
 
 	// Guarded by the lock of owner:

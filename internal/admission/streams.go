@@ -88,7 +88,7 @@ func await(c <-chan struct{}, ended <-chan struct{}, most time.Duration) (in boo
 	return false
 }
 
-// tell has what await waits for.
+// tell wakes a goroutine that waits for c.
 func tell(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:

@@ -55,7 +55,7 @@ type turnOwner struct {
 	forgiven int
 	// late does that. Nil: no stream waits.
 	late *time.Timer
-	// Those that wait, in the order in which they came.
+	// toRead and toStart are the waiters, in the order in which they came.
 	toRead, toStart []*turnWaiter
 }
 
@@ -84,7 +84,7 @@ type gate struct {
 	// endIfGone ends the connection if its peer has gone. Nil: that is not known.
 	endIfGone func()
 
-	// What makes frames free, and is not guarded: the requests that were let through and answered,
+	// These make frames free, and are not guarded: the requests that were let through and answered,
 	// the bytes sent, and whether a request was let through.
 	answered, sent atomic.Int64
 	let            atomic.Bool

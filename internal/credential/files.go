@@ -147,7 +147,7 @@ func openBundle[T any](files []file, opt Options, parse func([][]byte, time.Time
 	b.checkedAt.Store(now.UnixNano())
 	if wrong, ok := errors.AsType[*FileError](err); ok && opt.Later && wrong.Passes() {
 		b.fault, b.cause, b.logged = err.Error(), err, true
-		opt.Log.Error("files cannot be used yet: what needs them fails until they can", "error", err)
+		opt.Log.Error("files cannot be used yet: calls that need them fail until they can", "error", err)
 		return b, nil
 	}
 	if err != nil {
@@ -215,7 +215,7 @@ func (b *bundle[T]) faultLocked(err error) {
 	case b.logged:
 	case b.current.Load() == nil:
 		b.logged = true
-		b.opt.Log.Error("files cannot be used yet: what needs them fails until they can", "error", err)
+		b.opt.Log.Error("files cannot be used yet: calls that need them fail until they can", "error", err)
 	default:
 		b.logged = true
 		b.opt.Log.Error("changed files cannot be used: the earlier ones stay in use", "error", err)

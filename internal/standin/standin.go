@@ -200,7 +200,7 @@ func (l *lent) Accept() (net.Conn, error) {
 	if err != nil && l.closed.Load() {
 		return nil, net.ErrClosed
 	}
-	return conn, err //nolint:wrapcheck // a listener's; who has come meanwhile is answered
+	return conn, err //nolint:wrapcheck // a listener's; a connection that has come meanwhile is answered
 }
 
 // Close makes Accept return.
