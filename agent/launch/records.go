@@ -86,7 +86,7 @@ func (r Records) create(id string, note Note) (*os.File, error) {
 }
 
 // Note returns what was noted of a launch. ErrNone: there was none.
-func (r Records) Note(id string) (note Note, err error) { return note, r.read(id, noteName, &note) }
+func (r Records) Note(id string) (Note, error) { return read[Note](r, id, noteName) }
 
 // PutKept notes which processes were launched. Without that, their keeper is not ended if it is
 // held.
@@ -102,23 +102,25 @@ func (r Records) PutKept(id string, kept Kept) error {
 }
 
 // Kept returns which processes were launched. ErrNone: that was not noted.
-func (r Records) Kept(id string) (kept Kept, err error) { return kept, r.read(id, keeperName, &kept) }
+func (r Records) Kept(id string) (Kept, error) { return read[Kept](r, id, keeperName) }
 
-func (r Records) read(id, name string, into any) error {
+// read returns what a file of a record has. ErrNone: there is no such file.
+func read[T Note | Kept](r Records, id, name string) (T, error) {
+	var value, none T
 	if cgroup.CheckID(id) != nil {
-		return ErrNone
+		return none, ErrNone
 	}
 	text, err := regularfile.Read(filepath.Join(string(r), id, name), maxNote)
 	if errors.Is(err, fs.ErrNotExist) {
-		return ErrNone
+		return none, ErrNone
 	}
 	if err != nil {
-		return fmt.Errorf("record of an engine: %w", err)
+		return none, fmt.Errorf("record of an engine: %w", err)
 	}
-	if err := json.Unmarshal(text, into); err != nil {
-		return fmt.Errorf("record of an engine: %s: %w", name, err)
+	if err := json.Unmarshal(text, &value); err != nil {
+		return none, fmt.Errorf("record of an engine: %s: %w", name, err)
 	}
-	return nil
+	return value, nil
 }
 
 // End returns how an engine ended. ErrNone: its keeper has not written that down.
