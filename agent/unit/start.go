@@ -15,6 +15,7 @@ import (
 	"github.com/godbus/dbus/v5"
 
 	"github.com/bursar/bursar/agent/cgroup"
+	"github.com/bursar/bursar/internal/pause"
 )
 
 const (
@@ -269,14 +270,7 @@ func (u *Units) ending(ctx context.Context, name string) bool {
 	if err != nil {
 		return false
 	}
-	timer := time.NewTimer(goneInterval)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
+	return pause.For(goneInterval, ctx.Done(), nil)
 }
 
 func (u *Units) wait(ctx context.Context, name string, done <-chan string) error {

@@ -13,6 +13,7 @@ import (
 	"github.com/bursar/bursar/client"
 	"github.com/bursar/bursar/internal/credential"
 	"github.com/bursar/bursar/internal/discovery/consul"
+	"github.com/bursar/bursar/internal/pause"
 	"github.com/bursar/bursar/internal/readlimit"
 	"github.com/bursar/bursar/internal/regularfile"
 	"github.com/bursar/bursar/internal/reload"
@@ -108,7 +109,7 @@ func (c *cli) serveAgent(
 	server, err := c.openAgent(ctx, config, loaded, start, log)
 	for ; passes(err); server, err = c.openAgent(ctx, config, loaded, start, log) {
 		wait := patient.failed(err)
-		if manager.waits(startsLater(err)); !patient.wait(ctx, wait) {
+		if manager.waits(startsLater(err)); !pause.For(wait, ctx.Done(), nil) {
 			return nil
 		}
 	}
@@ -161,7 +162,7 @@ func runPatiently(ctx context.Context, server *agent.Agent, patient *attempts, w
 		case waits <- startsLater(err):
 		case <-ctx.Done():
 		}
-		if !patient.wait(ctx, wait) {
+		if !pause.For(wait, ctx.Done(), nil) {
 			return nil
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/bursar/bursar/coordinator"
 	"github.com/bursar/bursar/internal/credential"
+	"github.com/bursar/bursar/internal/pause"
 	"github.com/bursar/bursar/internal/standin"
 	"github.com/bursar/bursar/internal/tracing"
 )
@@ -63,7 +64,7 @@ func (s *coordinatorStart) run(ctx context.Context) (err error) {
 		case s.waits <- startsLater(err):
 		case <-ctx.Done():
 		}
-		if !patient.wait(ctx, wait) {
+		if !pause.For(wait, ctx.Done(), nil) {
 			s.log.Info("stopped before it could start", "error", err)
 			return nil
 		}

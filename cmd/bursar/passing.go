@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"log/slog"
 	"strings"
@@ -118,18 +117,6 @@ func (p *attempts) failed(err error) time.Duration {
 		p.log.Warn("the start waits for something that fails now: trying again", "error", err)
 	}
 	return p.pace.NextBackOff()
-}
-
-// wait waits; false if the context ends first.
-func (p *attempts) wait(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
 
 // startsLater is what a start that waits says of itself in one line.

@@ -27,6 +27,7 @@ import (
 	"github.com/bursar/bursar/coordinator/store"
 	"github.com/bursar/bursar/internal/credential"
 	"github.com/bursar/bursar/internal/discovery/consul"
+	"github.com/bursar/bursar/internal/pause"
 	"github.com/bursar/bursar/internal/yamlfile"
 	"github.com/bursar/bursar/test/certs"
 	consultest "github.com/bursar/bursar/test/consul"
@@ -105,7 +106,7 @@ func TestAttemptsArePacedAndLogged(t *testing.T) {
 		a := newAttempts(slog.New(slog.NewTextHandler(&log, nil)))
 		n := 0
 		for began := time.Now(); time.Since(began) < 3*time.Minute; n++ {
-			if wait := a.failed(errors.New("the same")); !a.wait(t.Context(), wait) {
+			if wait := a.failed(errors.New("the same")); !pause.For(wait, t.Context().Done(), nil) {
 				t.Fatal("it gave up")
 			}
 		}
