@@ -72,33 +72,22 @@ func (l *Ledger) RenewLost(now Instant, c RenewCommand, lost *Allocation) (Alloc
 	if err := l.lostLease(lost); err != nil {
 		return Allocation{}, err
 	}
-	e := l.newEntry()
-	e.Allocation = *lost
-	if err := e.may(c.Actor, "renew"); err != nil {
-		l.recycle(e)
+	if err := (&entry{Allocation: *lost}).may(c.Actor, "renew"); err != nil {
 		return Allocation{}, err
 	}
-	h := l.hosts[lost.HostID]
-	if before := l.requests.find(keyOf(e.Caller, e.RequestID)); before.id != 0 && before.id != e.ID {
-		e.RequestID = "" // the id is another request's
+	h, a := l.hosts[lost.HostID], *lost
+	if before := l.requests.find(keyOf(a.Caller, a.RequestID)); before.id != 0 && before.id != a.ID {
+		a.RequestID = "" // the id is another request's
 	}
-	e.State, e.Ended, e.Expires, e.OverUse, e.Forget = Active, 0, 0, nil, false
-	e.Reserved, e.Confirmed = l.now, min(e.Confirmed, l.now-1) // see BroughtBack
-	e.GrantRevision = l.revision + 1
+	a.State, a.Ended, a.Expires, a.OverUse, a.Forget = Active, 0, 0, nil, false
+	a.Reserved, a.Confirmed = l.now, min(a.Confirmed, l.now-1) // see BroughtBack
+	a.GrantRevision = l.revision + 1
 	if c.TTL > 0 {
-		e.Lease = c.TTL
+		a.Lease = c.TTL
 	}
-	l.link(e)
-	l.attachExternal(e, h)
-	if !l.countable(e) {
-		l.discard(e)
+	e := l.putAdopted(h, &a)
+	if e == nil {
 		return Allocation{}, &StateError{"allocation", lost.ID.String(), "lost, and its quantities are more than can be added up now", "room for them"}
-	}
-	e.OverLimit = !l.hasRoom(e)
-	l.index(e)
-	l.hold(e, h)
-	for charge := range l.charges(e).all {
-		charge.account.exceeded = charge.account.overLimit()
 	}
 	e.Reason = fmt.Sprintf("renewed by %s after host %s was lost", validText(c.Actor.Name), h.ID)
 	l.setTTL(e, e.ttl())
