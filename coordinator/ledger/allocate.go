@@ -109,8 +109,7 @@ func (l *Ledger) clearRequestID(e *entry) {
 
 // rightsOf is the user that the request's caller acts as.
 func (c *AllocateCommand) rightsOf() string {
-	a := Allocation{Caller: c.Actor.Name, Subordinate: c.Subordinate, Labels: c.Labels}
-	return a.RightsOf()
+	return rightsOf(c.Actor.Name, c.Subordinate, c.Labels)
 }
 
 // asked is what a request asks for: an engine is one instance.

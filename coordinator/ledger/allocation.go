@@ -1,7 +1,6 @@
 package ledger
 
 import (
-	"cmp"
 	"time"
 
 	"github.com/bursar/bursar/internal/identity"
@@ -119,15 +118,24 @@ type Allocation struct {
 }
 
 // RightsOf is the user who may act on the allocation. The label user says who is charged for it.
-func (a *Allocation) RightsOf() string { return cmp.Or(a.ActingUser(), a.Labels.Value(userKey)) }
+func (a *Allocation) RightsOf() string { return rightsOf(a.Caller, a.Subordinate, a.Labels) }
+
+func rightsOf(caller string, subordinate bool, labels label.Set) string {
+	if user := actingUser(caller, subordinate); user != "" {
+		return user
+	}
+	return labels.Value(userKey)
+}
 
 // ActingUser is the user that the caller acts as, if the label user is another one; otherwise it is
 // empty.
-func (a *Allocation) ActingUser() string {
-	if !a.Subordinate {
+func (a *Allocation) ActingUser() string { return actingUser(a.Caller, a.Subordinate) }
+
+func actingUser(caller string, subordinate bool) string {
+	if !subordinate {
 		return ""
 	}
-	return identity.UserOf(a.Caller)
+	return identity.UserOf(caller)
 }
 
 // isSubordinate is what the ledger keeps of a caller who is said to be subordinate: the name must
@@ -143,6 +151,13 @@ func IsSubordinate(caller, acting string) bool {
 // Payer is the caller who is charged for the allocation. While nobody has accepted the
 // claim of its agent, the label user stands for the host, and the claim names the owner.
 func (a *Allocation) Payer() string {
+	if a.Claimed == nil && !a.Subordinate { // nearly always
+		return a.Caller
+	}
+	return a.claimedPayer()
+}
+
+func (a *Allocation) claimedPayer() string {
 	labels, subordinate := a.Labels, a.Subordinate
 	if c := a.Claimed; c != nil {
 		labels, subordinate = c.Labels, c.Subordinate
@@ -175,9 +190,7 @@ type Claim struct {
 }
 
 // ActingUser is as in Allocation.
-func (c *Claim) ActingUser() string {
-	return (&Allocation{Caller: c.Caller, Subordinate: c.Subordinate}).ActingUser()
-}
+func (c *Claim) ActingUser() string { return actingUser(c.Caller, c.Subordinate) }
 
 // Wishes say where an allocation may go.
 type Wishes struct {

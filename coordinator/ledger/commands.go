@@ -66,13 +66,13 @@ type AllocateCommand struct {
 	RequestID      string
 	RequestHash    uint64 // of the body; only compared
 	Labels         label.Set
-	Subordinate    bool // as in Allocation
 	Resource       resource.Resource
 	Wait           time.Duration
-	Async          bool
 	ReservationTTL time.Duration // zero: the default
-	Priority       int32
 	Wishes         *Wishes
+	Priority       int32
+	Async          bool
+	Subordinate    bool // as in Allocation
 	// Past is what the store has under the request id: the latest allocation, if that has ended;
 	// ID 0: none. It must have been read since the ledger was restored. It is only looked at while
 	// the ledger is Recalling. Nil: the store was not asked.

@@ -24,7 +24,6 @@ type host struct {
 	// callers are the bytes of each caller, without adopted engines. They are counted while all
 	// together have at least as many as one may have; nil: they have fewer.
 	callers       map[*usage]int64
-	unaccepted    int // entries with claims
 	createdQueues int // cluster queues that exist only because of its agent's reports
 
 	// Of its last sample:
@@ -32,17 +31,18 @@ type host struct {
 	promised int64 // bytes that its allocations may still use beyond what the sample showed
 	load     int64 // load average over one minute, in thousandths; 0: unknown
 
-	digest uint64 // of the ids of its active allocations with a process
-	// processes are those allocations by pid. samePID are further ones, whose pid another one has
-	// in processes.
-	processes map[int32]*entry
-	samePID   []numbered
-	changed   uint64 // revision of the last change of any of its allocations
-	gone      departed
+	digest  uint64 // of the ids of its active allocations with a process
+	changed uint64 // revision of the last change of any of its allocations
+	gone    departed
 
 	account account
 	HostRecord
 	listed machine // under which it is in Ledger.machines
+	// processes are the active allocations with a process, by pid. samePID are further ones, whose
+	// pid another one has in processes.
+	processes  map[int32]*entry
+	samePID    []numbered
+	unaccepted int // entries with claims
 
 	timer    timer
 	lastSync Instant // or the load, while it is returning

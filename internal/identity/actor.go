@@ -28,6 +28,9 @@ type Actor struct {
 	Users []string `json:"users,omitempty"`
 	// Anyone lets it act as any user.
 	Anyone bool `json:"anyone,omitempty"`
+	// OnAnyones lets it act on allocations of any user in this one call, because of its role. It is
+	// no right to see what engines of others wrote, and is never passed on.
+	OnAnyones bool `json:"-"`
 	// Priority lets it set a priority other than 0.
 	Priority bool `json:"priority,omitempty"`
 	// Admin lets it change hosts and rules.
@@ -42,9 +45,6 @@ type Actor struct {
 	// of the range of subordinate user ids that it is in. It gives no right. Only agents, for
 	// callers of their host, and coordinators say it.
 	Owner string `json:"owner,omitempty"`
-	// OnAnyones lets it act on allocations of any user in this one call, because of its role. It is
-	// no right to see what engines of others wrote, and is never passed on.
-	OnAnyones bool `json:"-"`
 }
 
 // Effective is the actor's role, also if the actor comes from a program that knows no roles.
