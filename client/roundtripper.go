@@ -32,8 +32,8 @@ func mayLackAlert(err error) bool {
 	return errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) || strings.Contains(err.Error(), lostAlert)
 }
 
-// roundTripper turns into errors what servers say in words alone: that they are to be called over
-// TLS, and what is wrong with our certificate. It keeps tokens off a network without TLS, and takes
+// roundTripper makes errors of answers that servers give in words alone: that clients must use
+// TLS, or that our certificate is wrong. It keeps tokens off a network without TLS, and takes
 // no answer from a coordinator of another cluster.
 type roundTripper struct {
 	*http.Transport

@@ -10,7 +10,7 @@ import (
 	"github.com/bursar/bursar/coordinator/election"
 )
 
-// consulState shows what the election knows of Consul, in metrics and to callers. It shows nothing
+// consulState shows how the election finds Consul, in metrics and to callers. It shows nothing
 // if no Consul elects this coordinator. Many goroutines may use it.
 type consulState struct {
 	known atomic.Pointer[func() election.ConsulState]

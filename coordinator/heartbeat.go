@@ -49,7 +49,7 @@ func atMost(v, most resource.Vector) resource.Vector {
 	return v
 }
 
-// mostCut is how many lines of the log's one tell what was cut of a host.
+// mostCut is the number of cut parts of one host that a line of the log names.
 const mostCut = 8
 
 func shortened(list []string) []string {

@@ -21,7 +21,7 @@ import (
 type hostService struct {
 	loop *commit.Loop
 	seen *sightings
-	// bounds tells what a host may announce, by its id; nil: anything.
+	// bounds returns the bounds of an announcement, by the id of its host; nil: there are none.
 	bounds func(host string) *access.Bounds
 }
 
@@ -66,7 +66,7 @@ func (s *hostService) Drain(ctx context.Context, req *bursarv1.DrainRequest) (*b
 	return &bursarv1.DrainResponse{Host: m}, err
 }
 
-// Accept believes what a host's agent claims of engines.
+// Accept books engines as their host's agent claims them.
 func (s *hostService) Accept(ctx context.Context, req *bursarv1.AcceptRequest) (*bursarv1.AcceptResponse, error) {
 	ids := make([]ledger.ID, 0, len(req.GetIds()))
 	for i, text := range req.GetIds() {

@@ -19,7 +19,7 @@ func originOf(ctx context.Context) *core.Origin {
 
 // ownerOf is in whose turn a call's commands are applied: that of the actor in whose name it is
 // made, or of the one who is charged for that actor. A caller of a host's agent has a turn of its
-// own on each host, because only the agent says who it is. A call that did not come over the wire
+// own on each host, because only the agent identifies it. A call that did not come over the wire
 // is the coordinator's own.
 func ownerOf(ctx context.Context) turns.Owner {
 	c, ok := auth.FromContext(ctx)

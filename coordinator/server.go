@@ -215,9 +215,9 @@ func (s *Server) Run(ctx context.Context) error {
 	return s.Serve(ctx, listener)
 }
 
-// Serve is Run with a listener, which it closes. Nothing is checked about who can reach it. If
-// the listener has a method Take() error, another server uses its address until that is called,
-// which Serve does once it can answer calls.
+// Serve is Run with a listener, which it closes. It does not check whether only local callers reach
+// it. If the listener has a method Take() error, another server uses its address until that is
+// called, which Serve does once it can answer calls.
 func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	s.mu.Lock()
 	s.address = listener.Addr().String()

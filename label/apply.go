@@ -22,7 +22,7 @@ func (p *Preprocessor) ApplyFor(set Set, user string) (Set, error) {
 	return out, err
 }
 
-// ApplyCharged is ApplyFor for a caller for whom somebody else is charged. If the request is for
+// ApplyCharged is ApplyFor for a caller with another payer. If the request is for
 // the caller's own user, the label user becomes the one who is charged, before labels are derived
 // from it, and acts is true. A request for another user stays as it is: the caller has no right to
 // it. Next to an error, acts means nothing.

@@ -81,7 +81,7 @@ func (u Users) NameOfFile(uid uint32) (string, error) {
 	return found.Name, err
 }
 
-// key is what an account is looked up by: its name, or its uid if byUID.
+// key names an account for a lookup: by its name, or by its uid if byUID.
 type key struct {
 	name  string
 	uid   uint32

@@ -130,7 +130,7 @@ func (t *Tracker) Claim(id string, p *bursarv1.Process) (other string) {
 	return ""
 }
 
-// Unclaim ends what one Claim has begun.
+// Unclaim undoes one Claim.
 func (t *Tracker) Unclaim(p *bursarv1.Process) {
 	key := processKey{p.GetPid(), p.GetStartTime()}
 	c := t.sums.claims[key]

@@ -262,7 +262,7 @@ func (c *cli) printAllocation(a *bursarv1.Allocation) {
 	c.facts(facts...)
 }
 
-// claimText is what an agent says of an engine that no seal vouches for.
+// claimText has the words of an agent about an engine that no seal vouches for.
 func claimText(c *bursarv1.Claim) string {
 	if c == nil {
 		return ""

@@ -119,7 +119,7 @@ func (p *attempts) failed(err error) time.Duration {
 	return p.pace.NextBackOff()
 }
 
-// startsLater is what a start that waits says of itself in one line.
+// startsLater describes, in one line, a start that waits.
 func startsLater(err error) string {
 	if errors.Is(err, store.ErrAway) {
 		return "starting; the store does not answer"

@@ -224,7 +224,7 @@ func (c *cli) sayUndeclared(quotas []*bursarv1.Quota) {
 	}
 }
 
-// maxQuotaFile bounds what is read of rules, in bytes, as coordinators do.
+// maxQuotaFile bounds a file of rules, in bytes. Coordinators have the same bound.
 const maxQuotaFile = 8 << 20
 
 // readFile reads a file, or standard input if the name is "-".

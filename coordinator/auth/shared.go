@@ -28,8 +28,8 @@ func newSharing(r *redactor, actor identity.Actor) sharing {
 	return sharing{actor, func(message proto.Message) { r.redact(actor, message) }}
 }
 
-// view is what the actor gets of an answer. It is the same for all to whom access.MaySeeOutput says
-// the same, and only that may be: redactAllocation asks nothing else about its actor.
+// view is the part of an answer that the actor may see. It is the same for all actors for whom
+// access.MaySeeOutput says the same: redactAllocation asks nothing else about its actor.
 func (s *sharing) view(answer SharedAnswer) any {
 	user, ok := answer.OutputOf()
 	return answer.Redacted(!ok || access.MaySeeOutput(s.actor, user), s.redact)

@@ -21,7 +21,7 @@ type Setback struct {
 	Watches int
 }
 
-// Warning says what an operator has to know; nothing if there is no evidence.
+// Warning tells an operator about the setback. It is empty if there is no evidence.
 func (s *Setback) Warning() (list []string) {
 	if s.Hosts > 0 {
 		list = append(list, fmt.Sprintf("the store went back in time: revision %d was acknowledged, and this leadership began with %d"+

@@ -8,8 +8,8 @@ import (
 	"github.com/bursar/bursar/internal/discovery/consul"
 )
 
-// ConsulState is what a coordinator knows of Consul. It has no address, and no words of Consul's:
-// anybody may read it.
+// ConsulState is the state of Consul as a coordinator finds it. It has no address, and no words of
+// Consul's: anybody may read it.
 type ConsulState struct {
 	// Fault is why Consul does not say who leads; nil: it does, or was not asked yet.
 	Fault error

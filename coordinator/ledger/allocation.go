@@ -117,7 +117,7 @@ type Allocation struct {
 	GrantRevision uint64
 }
 
-// RightsOf is the user who may act on the allocation. The label user says who is charged for it.
+// RightsOf is the user who may act on the allocation. The label user names the one who pays for it.
 func (a *Allocation) RightsOf() string { return rightsOf(a.Caller, a.Subordinate, a.Labels) }
 
 func rightsOf(caller string, subordinate bool, labels label.Set) string {
@@ -138,8 +138,8 @@ func actingUser(caller string, subordinate bool) string {
 	return identity.UserOf(caller)
 }
 
-// isSubordinate is what the ledger keeps of a caller who is said to be subordinate: the name must
-// have the user.
+// isSubordinate reports whether the ledger takes a caller for subordinate: its name must have the
+// user.
 func isSubordinate(said bool, caller string) bool { return said && identity.UserOf(caller) != "" }
 
 // IsSubordinate reports whether a record that names an acting user is of a caller who acts as that
@@ -181,7 +181,7 @@ func (a *Allocation) BroughtBack() bool {
 	return !a.Adopted() && a.Confirmed != 0 && a.Confirmed < a.Reserved
 }
 
-// Claim is what an agent says of an engine, unchecked.
+// Claim is an unchecked statement of an agent about an engine.
 type Claim struct {
 	Caller, RequestID   string
 	Subordinate         bool // as in Allocation

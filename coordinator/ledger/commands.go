@@ -243,7 +243,7 @@ type HostInfo struct {
 	SameMachine []string
 	// Unaccepted are engines on their agent's word alone.
 	Unaccepted int
-	// Cut is what of its announcement goes beyond its identity, in words.
+	// Cut lists, in words, the parts of its announcement that go beyond its identity.
 	Cut []string
 }
 

@@ -22,7 +22,7 @@ type RegisterCommand struct {
 	MachineID, PIDNamespace string
 	// Uptime is how long ago its machine was booted; 0: not known, or just now.
 	Uptime time.Duration
-	// CutLabels and CutCapacity are what went beyond the bounds of the agent's identity, in words.
+	// CutLabels and CutCapacity list, in words, the excess over the bounds of the agent's identity.
 	CutLabels, CutCapacity []string
 }
 
@@ -113,7 +113,7 @@ type SyncCommand struct {
 	Ended       []EngineEnd
 	Vetoes      []Veto
 	Capacity    *resource.Vector
-	// CutCapacity is what of Capacity went beyond the bounds of the agent's identity, in words.
+	// CutCapacity lists, in words, the excess of Capacity over the bounds of the agent's identity.
 	CutCapacity []string
 	Leaving     bool // the agent ends in order
 }

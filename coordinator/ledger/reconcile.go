@@ -58,7 +58,8 @@ type intake struct {
 	taken, rest bool // some were adopted; some are left for the next report
 	recalled    bool // some are left until the ledger is not Recalling any more
 	unvouched   int  // how many of them are on their agent's word alone
-	// claimable is what engines on the agent's word alone may still count as; nil: not known yet.
+	// claimable is the rest of the capacity for engines on the agent's word alone; nil: not known
+	// yet.
 	claimable *resource.Vector
 }
 

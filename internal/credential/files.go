@@ -169,7 +169,8 @@ func (b *bundle[T]) unready() error {
 	return b.cause
 }
 
-// get returns what the files say, or said when they were last right; nil: they never were.
+// get returns the content of the files at the time when they were last right; nil: they never
+// were.
 func (b *bundle[T]) get() *T {
 	now := b.opt.Now()
 	last := b.checkedAt.Load()

@@ -29,7 +29,7 @@ type Actor struct {
 	// Anyone lets it act as any user.
 	Anyone bool `json:"anyone,omitempty"`
 	// OnAnyones lets it act on allocations of any user in this one call, because of its role. It is
-	// no right to see what engines of others wrote, and is never passed on.
+	// no right to see the output of others' engines, and is never passed on.
 	OnAnyones bool `json:"-"`
 	// Priority lets it set a priority other than 0.
 	Priority bool `json:"priority,omitempty"`
@@ -88,7 +88,7 @@ func (a Actor) ChargedName() string {
 	return ChargedName(a.Name, a.Owner)
 }
 
-// isItself reports whether the actor acts as exactly one user, who is in its name.
+// isItself reports whether the actor acts as exactly one user, the one in its name.
 func (a Actor) isItself() bool {
 	return !a.Anyone && len(a.Users) == 1 && a.Users[0] != "" && a.Users[0] == UserOf(a.Name)
 }

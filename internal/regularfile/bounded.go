@@ -12,7 +12,7 @@ import (
 // ErrDevice refuses a device or a socket.
 var ErrDevice = errors.New("want a file, a named pipe or -")
 
-// ErrTooLarge refuses what has more bytes than it may.
+// ErrTooLarge refuses an input that has more bytes than it may.
 var ErrTooLarge = errors.New("is too large")
 
 // ReadInput returns the content, of at most so many bytes, of a file that a person at a shell
@@ -27,7 +27,7 @@ func ReadInput(path string, most int64) ([]byte, error) {
 	return ReadBounded(path, file, most)
 }
 
-// OpenInput opens such a file. It refuses what has no end or no content.
+// OpenInput opens such a file. It refuses a file without an end or without content.
 func OpenInput(path string) (*os.File, error) {
 	info, err := os.Stat(path) // before the open, which may do something to a device
 	if err != nil {
@@ -42,7 +42,7 @@ func OpenInput(path string) (*os.File, error) {
 	return os.Open(path) //nolint:gosec,wrapcheck // the user's own choice; it names the file
 }
 
-// ReadBounded reads to the end of what is called name, and refuses more than so many bytes.
+// ReadBounded reads an input, called name, to its end. It refuses more than so many bytes.
 func ReadBounded(name string, from io.Reader, most int64) ([]byte, error) {
 	content, err := io.ReadAll(io.LimitReader(from, most+1))
 	switch {

@@ -34,5 +34,5 @@ func userName(number string, byUID, byName func(string) (*user.User, error)) str
 	return UIDPrefix + number
 }
 
-// UIDPrefix begins what UserName returns if the number alone could be another account.
+// UIDPrefix begins the result of UserName if the number alone could be another account.
 const UIDPrefix = "uid:"

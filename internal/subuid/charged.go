@@ -19,7 +19,7 @@ const mostOwners = 16
 // Charged is the user who is charged for a uid, if that is another user: the owner of the
 // range of subordinate ids that the uid is in. Otherwise user is empty. It is the only place that
 // decides this, and it says nothing about rights: a uid acts as itself. hasName says that the uid
-// has an account: then nobody else is charged for it, whatever range it is in. If ranges overlap,
+// has an account: then nobody else is charged for it, even if it is in a range. If ranges overlap,
 // the first one of the file counts.
 //
 // An owner that is a number is the account with that name, or otherwise the account with that uid.

@@ -1,4 +1,4 @@
-// Package subuid says who is charged for a subordinate user id (subuid(5)): the owner of its range.
+// Package subuid names the payer of a subordinate user id (subuid(5)): the owner of its range.
 // An owner of a range of ids can be some ten thousand users within user namespaces, and is charged
 // as one all the same. It decides nothing about rights.
 package subuid

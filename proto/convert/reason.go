@@ -18,7 +18,7 @@ func ErrorOutput(reason, output string, exited bool) (how, wrote string) {
 }
 
 // RightsOf is the user who may act on an allocation, and see the output of its engine. The label
-// user says who is charged for it.
+// user names the one who pays for it.
 func RightsOf(a *bursarv1.Allocation) string {
 	return cmp.Or(a.GetActingUser(), a.GetLabels()["user"])
 }

@@ -27,7 +27,7 @@ import (
 // file, and it and the environment name more files, such as those of the password, of
 // certificates, of their keys and of services. A file that changes counts from the next connection
 // on. If something cannot be read or used, the last address that was right stays in use, and the
-// log says what is wrong.
+// log has the error.
 type address struct {
 	read func() (string, error)
 	log  *slog.Logger

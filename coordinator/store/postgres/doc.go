@@ -8,9 +8,9 @@
 //
 // A Store has one connection that commits and a few that read, all of them to a server that takes
 // writes. If the connection is lost during a commit, its outcome is reported as unknown. A commit
-// sets, in its own transaction, that it is flushed to the server's disk, whatever the settings of
-// the server, the role and the session say. Only the server can set fsync and full_page_writes: if
-// they are off, the log warns.
+// sets, in its own transaction, that it is flushed to the server's disk. The settings of the
+// server, the role and the session do not matter. Only the server can set fsync and
+// full_page_writes: if they are off, the log warns.
 //
 // # Sessions and poolers
 //
@@ -21,7 +21,7 @@
 // latest when a commit meets another session. Nothing was committed then. A pooler must keep one
 // session for each connection, and reset it afterwards.
 //
-// # What an address names
+// # The files that an address names
 //
 // The address, and the files that it names, are read again before each connection: passwords and
 // certificates are replaced while coordinators run. A new connection to another store than the one

@@ -13,8 +13,8 @@ import (
 	"github.com/bursar/bursar/coordinator/store"
 )
 
-// sessionSQL sets what a session must have, whatever the settings of the server, the role and the
-// database are: commits are flushed to disk, statements see what others have committed before,
+// sessionSQL makes the settings that a session must have. Those of the server, the role and the
+// database do not matter: commits are flushed to disk, statements see the commits before them,
 // policies hide no row, and neither idle sessions nor long statements end. The server also gives a
 // connection up some 10 s after the other machine has vanished. Otherwise the session of a leader
 // that vanished during a commit would lock the row that the next leader must write, until the
@@ -48,7 +48,7 @@ const (
 	// remote_write and remote_apply stay.
 	durably = `CASE WHEN current_setting('synchronous_commit') IN ('off', 'local') THEN set_config('synchronous_commit'`
 	// durablyNow sets it for the transaction that it is a part of. A commit relies on no setting of
-	// its session: whoever shares it through a pooler may change that.
+	// its session: another client of the same pooler may change that.
 	durablyNow = durably + `, 'on', true) END`
 
 	// The address's own settings come last. A pooler may have dropped them.
@@ -146,7 +146,7 @@ func (s *server) proveSession(ctx context.Context, conn *pgx.Conn) error {
 	return s.checkSession(ctx, conn, markOf(conn))
 }
 
-// change runs a transaction that changes rows, and sets in it what its commit relies on.
+// change runs a transaction that changes rows. It makes the settings that its commit relies on.
 func (s *server) change(ctx context.Context, conn *pgx.Conn, run func(tx pgx.Tx) error) error {
 	return pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error { //nolint:wrapcheck // its callers do
 		if _, err := tx.Exec(ctx, `SELECT `+durablyNow); err != nil {

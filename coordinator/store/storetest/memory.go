@@ -17,7 +17,7 @@ import (
 )
 
 // Memory is a place where stores keep their rows in memory, encoded as in other stores. Open opens
-// a store there; several may be open. What one has committed the next one finds.
+// a store there; several may be open. The next one finds the commits of the one before.
 type Memory struct {
 	mu          sync.Mutex // guards all below
 	meta        store.Meta

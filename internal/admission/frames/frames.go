@@ -6,7 +6,7 @@ package frames
 import "encoding/binary"
 
 const (
-	// preface is what a client's connection of HTTP/2 begins with (RFC 9113, 3.4).
+	// preface begins a client's connection of HTTP/2 (RFC 9113, 3.4).
 	preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 	// headerBytes is the size of a frame's header (4.1): 24 bits of length, type, flags, stream.
 	headerBytes = 9
@@ -28,7 +28,7 @@ type Scanner struct {
 	last     uint32 // the largest stream that has begun
 }
 
-// protocol is what is known of a connection.
+// protocol is the protocol of a connection, as far as it is known.
 type protocol int
 
 const (

@@ -147,8 +147,8 @@ func stateOf(answer message) string {
 	return strings.TrimPrefix(text(allocationOf(answer), "state"), "ALLOCATION_STATE_")
 }
 
-// book adds to the accounts of a grant. What a limit allows counts from the answer to a grant to
-// the sending of its end: the coordinators' own books have it for longer.
+// book adds to the accounts of a grant. A grant counts from its answer to the sending of
+// its end: the coordinators' own books have it for longer.
 func (c *checker) book(g grant, count, bytes int64) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()

@@ -126,8 +126,8 @@ func (c *checker) expire(name string) {
 	}
 }
 
-// list compares lists with the books: what was acknowledged before the call and is not given back
-// is in it, and what ended before the call is not.
+// list compares lists with the books. An allocation that was acknowledged before the call, and is
+// not given back, is in the list. One that ended before the call is not.
 func (c *checker) list(string) {
 	for !c.stopped() {
 		c.mutex.Lock()

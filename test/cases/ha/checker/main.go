@@ -67,7 +67,7 @@ func (c *checker) run() bool {
 	return len(c.problems) == 0 && c.calls["granted"] > 0
 }
 
-// end compares the books with what the coordinators have, once nobody calls any more.
+// end compares the books with those of the coordinators, once nobody calls any more.
 func (c *checker) end() {
 	for _, user := range []string{"quota", "fill", "hold"} {
 		if left := c.all(user); len(left) > 0 {
