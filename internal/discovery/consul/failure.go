@@ -33,6 +33,19 @@ func Current(meta *api.QueryMeta) error {
 	return nil
 }
 
+// errHidden says that an answer is empty, and that an ACL may be why.
+var errHidden = errors.New("no coordinator is shown, and Consul leaves out what the caller may not read")
+
+// hides returns errHidden if an answer has no entries and an ACL may be why. Consul does not tell a
+// caller without a token whether it has left anything out.
+func (c *Client) hides(entries []*api.ServiceEntry, meta *api.QueryMeta) error {
+	unknown := c.transport.token.Token() == "" && meta.DefaultACLPolicy == "deny"
+	if len(entries) == 0 && (meta.ResultsFilteredByACLs || unknown) {
+		return errHidden
+	}
+	return nil
+}
+
 // staleAfter is how long a server may not have heard from its leader for its answer to count. It is
 // more than any pause between two heartbeats of Consul's servers.
 const staleAfter = 2 * time.Second
@@ -80,6 +93,9 @@ func (c *Client) Explain(doing string, err error) error {
 func (c *Client) hint(err error) string {
 	if status, ok := errors.AsType[api.StatusError](err); ok {
 		return c.statusHint(status)
+	}
+	if errors.Is(err, errHidden) {
+		return c.statusHint(api.StatusError{Code: http.StatusForbidden})
 	}
 	if trust, ok := errors.AsType[*credential.TrustError](credential.Describe(err)); ok {
 		return trust.Advice + " (in the section consul, or by the CONSUL_ variables of the environment)"

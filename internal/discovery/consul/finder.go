@@ -87,7 +87,7 @@ func (f *Finder) Coordinators() (list []discovery.Coordinator, changed <-chan st
 
 // Run asks Consul until the context ends, and returns its error.
 func (f *Finder) Run(ctx context.Context) error {
-	odd := FailureLog{Log: f.options.Log}
+	odd, hidden := FailureLog{Log: f.options.Log}, FailureLog{Log: f.options.Log}
 	return f.client.Watch(ctx, Watch{
 		About: "look for coordinators", Gap: findGap, Log: f.options.Log,
 		Ask: func(options *api.QueryOptions) (*api.QueryMeta, error) {
@@ -99,6 +99,11 @@ func (f *Finder) Run(ctx context.Context) error {
 			}
 			if meta.LastIndex == 0 {
 				return nil, ErrNotConsul
+			}
+			if err := f.client.hides(entries, meta); err != nil {
+				hidden.Failed("Consul names no coordinator", f.client.Explain("look for coordinators", err))
+			} else {
+				hidden.Worked("Consul shows what the token may read")
 			}
 			list, errs := f.sort(entries)
 			if errs != nil {
