@@ -51,6 +51,9 @@ func shownFault(err error) error {
 			return fmt.Errorf("%w: the log says more", known)
 		}
 	}
+	if refused, known := errors.AsType[*store.RefusedError](err); known {
+		return fmt.Errorf("the store is %s: the log says more", refused.Reason)
+	}
 	return errors.New("the last leadership ended with an error: the log names it")
 }
 
