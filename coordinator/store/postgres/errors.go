@@ -128,8 +128,10 @@ func (s *server) refuse(ctx context.Context, err error) error {
 	}
 	var untrusted *tls.CertificateVerificationError
 	switch {
-	case errors.As(err, &untrusted) || strings.Contains(err.Error(), "server refused TLS connection") && s.config.ConnConfig.TLSConfig != nil && len(s.config.ConnConfig.Fallbacks) == 0:
+	case errors.As(err, &untrusted):
 		return s.refused(store.Denied, err.Error(), "sslmode, sslrootcert and a host name in the address that fit the server's certificate", err)
+	case strings.Contains(err.Error(), "server refused TLS connection") && s.config.ConnConfig.TLSConfig != nil && len(s.config.ConnConfig.Fallbacks) == 0:
+		return s.refused(store.Denied, err.Error(), "a server with ssl=on, or an address that does not require TLS: sslmode=prefer", err)
 	case isAway(err):
 		return fmt.Errorf("store %s: %w: %w", s.where, store.ErrAway, err)
 	case errors.Is(err, errStandby):
