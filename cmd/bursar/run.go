@@ -149,6 +149,9 @@ func absoluteTarget(target string) string {
 func (c *cli) runEnd(result client.RunResult, err error) error {
 	var failed *client.RunError
 	if !errors.As(err, &failed) {
+		if reason := result.Allocation.GetReason(); strings.HasPrefix(reason, "stopped") {
+			c.sayf("bursar: the command was %s", printable(reason))
+		}
 		return ended(result.State)
 	}
 	switch failed.Phase {
