@@ -20,7 +20,7 @@ func TestAStoreThatRefusesIsNamedWithoutItsAddress(t *testing.T) {
 		"the store is not accessible: the log says more":       refused(store.Denied, nil),
 		"the store is another store: the log says more":        refused(store.OtherStore, nil),
 		"the store is from a newer version: the log says more": fmt.Errorf("store: loading: %w", refused(store.Newer, nil)),
-		store.ErrAway.Error() + ": the log says more":           refused(store.Denied, store.ErrAway),
+		store.ErrAway.Error() + ": the log says more":          refused(store.Denied, store.ErrAway),
 	} {
 		if got := shownFault(err).Error(); got != want || strings.Contains(got, secret) {
 			t.Errorf("%v is shown as %q, want %q", err, got, want)

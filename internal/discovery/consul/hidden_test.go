@@ -2,6 +2,7 @@ package consul
 
 import (
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -30,9 +31,7 @@ func TestAnEmptyAnswerThatAnACLExplainsIsWarnedOf(t *testing.T) {
 					<-r.Context().Done()
 					return
 				}
-				for key, values := range tt.header {
-					w.Header()[key] = values
-				}
+				maps.Copy(w.Header(), tt.header)
 				w.Header().Set("X-Consul-Index", "7")
 				w.Header().Set("X-Consul-Knownleader", "true")
 				w.Header().Set("X-Consul-Lastcontact", "0")
