@@ -5,7 +5,7 @@
 // time.
 package osuser
 
-import "errors"
+import "github.com/bursar/bursar/internal/localuser"
 
 // User is an account of this machine.
 type User struct {
@@ -17,4 +17,4 @@ type User struct {
 }
 
 // ErrNoUser says that the machine knows no such account.
-var ErrNoUser = errors.New("no such user")
+var ErrNoUser = localuser.ErrNoUser
