@@ -13,8 +13,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/bursar/bursar/agent/osuser"
 	"github.com/bursar/bursar/internal/identity"
+	"github.com/bursar/bursar/internal/osuser"
 	"github.com/bursar/bursar/internal/subuid"
 )
 

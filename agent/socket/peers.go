@@ -7,17 +7,13 @@ import (
 	"slices"
 	"strconv"
 	"sync"
-	"time"
 
 	"golang.org/x/sys/unix"
-	"golang.org/x/time/rate"
 
-	"github.com/bursar/bursar/agent/osuser"
 	"github.com/bursar/bursar/internal/admission"
 	"github.com/bursar/bursar/internal/identity"
 	"github.com/bursar/bursar/internal/localuser"
 	"github.com/bursar/bursar/internal/sockdiag"
-	"github.com/bursar/bursar/internal/subuid"
 )
 
 // Caller is the user at the other end of a connection.
@@ -88,18 +84,11 @@ type peer struct {
 	user   *localuser.User
 }
 
-// LookupsAtOnce bounds how many programs may look up users at a time. Each takes a process and a
-// thread of the agent's TasksMax.
-const LookupsAtOnce = 16
-
 // newPeers returns the callers of an agent on a host, which runs as the user self. Trusted are
 // names and uids.
 func newPeers(hostID string, self uint32, trusted []string) *Peers {
-	users := osuser.Users{Pace: rate.NewLimiter(localuser.Rate, localuser.Burst), Slots: make(chan struct{}, LookupsAtOnce)}
 	p := &Peers{hostID: hostID, self: self, trusted: trusted, dialer: sockdiag.Owner, callers: make(map[uint32]peer)}
-	p.users = localuser.New(localuser.Source{
-		NameOf: users.NameOf, NameOfFile: users.NameOfFile, UIDOf: users.UIDOf, Charged: subuid.New(subuid.Path, time.Now).Charged,
-	}, localuser.Options{Keep: p.isTrusted, Digits: p.isListed})
+	p.users = localuser.New(localuser.ThisMachine(), localuser.Options{Keep: p.isTrusted, Digits: p.isListed})
 	return p
 }
 

@@ -17,8 +17,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/bursar/bursar/agent/osuser"
 	"github.com/bursar/bursar/internal/localuser"
+	"github.com/bursar/bursar/internal/osuser"
 	"github.com/bursar/bursar/internal/subuid"
 	"github.com/bursar/bursar/providers/host"
 )

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/bursar/bursar/internal/osuser"
 	"github.com/bursar/bursar/internal/subuid"
 )
 
@@ -53,7 +54,7 @@ func (u *Users) ownerName(key ownerKey, lookUp func() (string, error)) (string, 
 	name, err := lookUp() // without the lock: it may take seconds
 	answer := ownerAnswer{name, err, time.Now()}
 	switch {
-	case errors.Is(err, ErrNoUser):
+	case errors.Is(err, osuser.ErrNoUser):
 		answer.name, answer.err = "", nil
 	case err != nil && seen && before.err == nil:
 		answer = ownerAnswer{before.name, nil, time.Now().Add(UnsureFor - KnownFor)}

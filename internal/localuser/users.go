@@ -10,11 +10,9 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"github.com/bursar/bursar/internal/osuser"
 	"github.com/bursar/bursar/internal/subuid"
 )
-
-// ErrNoUser says that the machine knows no such account.
-var ErrNoUser = errors.New("no such user")
 
 // User is what the machine knows of a uid.
 type User struct {
@@ -55,7 +53,17 @@ func (e *UnsureError) Unwrap() error { return e.Err }
 // errPace is what the lookup of a subordinate id fails with if others of its range use up its share.
 var errPace = errors.New("the ids of this range are looked up too often")
 
-// Source answers questions about this machine. Lookups return ErrNoUser if there is no such
+// LookupsAtOnce bounds how many programs may look up users at a time. Each is a process, and a thread
+// of this one.
+const LookupsAtOnce = 16
+
+// ThisMachine is the source of what this machine knows.
+func ThisMachine() Source {
+	users := osuser.Users{Pace: rate.NewLimiter(Rate, Burst), Slots: make(chan struct{}, LookupsAtOnce)}
+	return Source{NameOf: users.NameOf, NameOfFile: users.NameOfFile, UIDOf: users.UIDOf, Charged: subuid.New(subuid.Path, time.Now).Charged}
+}
+
+// Source answers questions about this machine. Lookups return osuser.ErrNoUser if there is no such
 // account; all other errors say that the answer is not known.
 type Source struct {
 	// NameOf is the name of a uid. It may take seconds.
@@ -220,7 +228,7 @@ func (u *Users) find(ctx context.Context, uid uint32, before *User) (found known
 		if u.options.Digits == nil || !u.options.Digits(uid) {
 			return known{user: user}, KnownFor
 		}
-	case err == nil || errors.Is(err, ErrNoUser):
+	case err == nil || errors.Is(err, osuser.ErrNoUser):
 		// An account that has gone, or of a directory that is away, never becomes a subordinate id.
 		user.hadAccount = before != nil && before.hadAccount
 	case inRange:
@@ -230,7 +238,7 @@ func (u *Users) find(ctx context.Context, uid uint32, before *User) (found known
 		return known{user: user}, UnsureFor
 	}
 	other, err := u.UIDOf(ctx, digits(uid))
-	free := errors.Is(err, ErrNoUser)
+	free := errors.Is(err, osuser.ErrNoUser)
 	user.OwnDigits = free || err == nil && other == uid
 	switch {
 	case user.HasAccount:

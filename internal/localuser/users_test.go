@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/bursar/bursar/internal/osuser"
 	"github.com/bursar/bursar/internal/subuid"
 )
 
@@ -28,11 +29,11 @@ func (m *machine) users() *Users {
 			case m.away:
 				return "", errAway
 			case m.accounts[uid] == "":
-				return "", ErrNoUser
+				return "", osuser.ErrNoUser
 			}
 			return m.accounts[uid], nil
 		},
-		NameOfFile: func(uint32) (string, error) { return "", ErrNoUser },
+		NameOfFile: func(uint32) (string, error) { return "", osuser.ErrNoUser },
 		UIDOf: func(_ context.Context, name string) (uint32, error) {
 			m.asked++
 			for uid, has := range m.accounts {
@@ -43,7 +44,7 @@ func (m *machine) users() *Users {
 			if m.away {
 				return 0, errAway
 			}
-			return 0, ErrNoUser
+			return 0, osuser.ErrNoUser
 		},
 		Charged: func(uid uint32, hasName bool, _ subuid.Names) (string, bool, error) {
 			if uid < 100000 || hasName {
