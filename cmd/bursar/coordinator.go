@@ -269,8 +269,12 @@ func storeOf(config coordinator.Config, loaded *configuration) (string, error) {
 // maxSecret is more than any address or password of a database needs.
 const maxSecret = 16 << 10
 
-// secretFile reads a file that only its owner and group may read.
+// secretFile reads a file that only its owner and group may read, for at most regularfile.Patience.
 func secretFile(path string) (string, error) {
+	return regularfile.Within(path, regularfile.Patience, func(func(string)) (string, error) { return readSecret(path) })
+}
+
+func readSecret(path string) (string, error) {
 	file, info, err := regularfile.Open(path)
 	if err != nil {
 		return "", err

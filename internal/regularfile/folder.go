@@ -31,6 +31,9 @@ func CannotBeMade(err error) bool {
 // file system may be there later, or be readable, writable or have space by then. A path that names
 // something else does not become right by itself.
 func Passes(err error) bool {
+	if _, hangs := errors.AsType[*HangError](err); hangs {
+		return true
+	}
 	var errno syscall.Errno
 	if !errors.As(err, &errno) {
 		return errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission)
