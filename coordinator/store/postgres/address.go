@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -69,7 +70,6 @@ func parse(dsn string, read files, reads func(path string)) (*pgxpool.Config, er
 	if err := checkFiles(dsn, read, reads); err != nil {
 		return nil, err
 	}
-	reads(unnamedFile)
 	pooled, err := pgxpool.ParseConfig(dsn)
 	if err != nil {
 		found := "the address cannot be read"
@@ -139,12 +139,16 @@ func checkFiles(dsn string, read files, reads func(path string)) error {
 			paths = append(paths, filepath.Join(home, name))
 		}
 	}
+	parsed := unnamedFile // the file for which the parser waits, if it waits
 	for _, path := range paths {
 		if path == "" {
 			continue
 		}
 		reads(path)
 		_, err := read(path, largestFile)
+		if errors.Is(err, syscall.EAGAIN) { // a lease, as a file server has one (fcntl(2))
+			parsed = path
+		}
 		if _, noSuchFile := errors.AsType[*fs.PathError](err); err != nil && !noSuchFile {
 			return &store.RefusedError{
 				Where: "PostgreSQL", Reason: store.Denied, Found: "the address names a file that cannot be read", Err: err,
@@ -152,6 +156,7 @@ func checkFiles(dsn string, read files, reads func(path string)) error {
 			}
 		}
 	}
+	reads(parsed)
 	return nil
 }
 
