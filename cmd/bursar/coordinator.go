@@ -116,7 +116,7 @@ func (c *cli) serveCoordinator(
 			return changes, logs.set(config.LogLevel)
 		},
 	})
-	if passes(err) { // while it served: the service manager starts it again
+	if isTransient(err) { // while it served: the service manager starts it again
 		return &exitError{exitFailed, err}
 	}
 	return serverError(err)
@@ -159,8 +159,8 @@ func checkStore(config coordinator.Config, where string, loaded *configuration) 
 		return err
 	}
 	err = wrongStore(config, loaded, refused.Found+": want "+refused.Want)
-	if refusalPasses(refused) {
-		return &passingError{err}
+	if refusalIsTransient(refused) {
+		return &transientError{err}
 	}
 	return err
 }
@@ -170,8 +170,8 @@ func checkStore(config coordinator.Config, where string, loaded *configuration) 
 func storeError(config coordinator.Config, loaded *configuration, err error) error {
 	if refused, ok := errors.AsType[*store.RefusedError](err); ok && (refused.Reason == store.Denied || refused.Reason == store.Malformed) {
 		explained := wrongStore(config, loaded, err.Error())
-		if refusalPasses(refused) {
-			return &passingError{explained}
+		if refusalIsTransient(refused) {
+			return &transientError{explained}
 		}
 		return explained
 	}
@@ -257,7 +257,7 @@ func storeOf(config coordinator.Config, loaded *configuration) (string, error) {
 	case config.StoreFile != "":
 		where, err := secretFile(config.StoreFile)
 		if err != nil {
-			return "", passing(loaded.wrong("storeFile", err.Error()), err)
+			return "", transient(loaded.wrong("storeFile", err.Error()), err)
 		}
 		return where, nil
 	case config.Store != "":
