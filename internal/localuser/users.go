@@ -50,11 +50,12 @@ func (e *UnsureError) Error() string {
 
 func (e *UnsureError) Unwrap() error { return e.Err }
 
-// errPace is what the lookup of a subordinate id fails with if others of its range use up its share.
+// errPace is the error of a lookup of a subordinate id if others of its range have used up the share
+// of the range.
 var errPace = errors.New("the ids of this range are looked up too often")
 
-// LookupsAtOnce bounds how many programs may look up users at a time. Each is a process, and a thread
-// of this one.
+// LookupsAtOnce bounds how many programs may look up users at a time. Each is a process, and a
+// thread of this one.
 const LookupsAtOnce = 16
 
 // ThisMachine is the source of what this machine knows.
@@ -79,8 +80,8 @@ type Source struct {
 const (
 	// KnownFor is how long an answer is believed: users are renamed rarely.
 	KnownFor = time.Minute
-	// UnsureFor is the same if the machine's name service did not answer, and PacedFor if it was not
-	// asked, because the ids of a range are looked up too often.
+	// UnsureFor is the same if the machine's name service did not answer. PacedFor is the same if
+	// it was not asked, because the ids of a range are looked up too often.
 	UnsureFor = 5 * time.Second
 	PacedFor  = time.Second
 	// MostUsers is how many users are remembered: a user with a range of subordinate uids can be

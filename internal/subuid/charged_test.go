@@ -156,8 +156,8 @@ func TestAChangedFileIsReadAgain(t *testing.T) {
 	}
 }
 
-// If the machine cannot be asked, nobody is charged on a guess: the number of an owner may be a name
-// or a uid.
+// If the machine cannot be asked, nobody is charged on a guess: the number of an owner may be a
+// name or a uid.
 func TestAnOwnerThatIsNotKnownIsNotCharged(t *testing.T) {
 	f := rangesOf(t, "1004:100000:10\nalice:200000:10\n")
 	away := errors.New("away")
