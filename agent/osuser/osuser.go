@@ -4,11 +4,11 @@ package osuser
 
 import "github.com/bursar/bursar/internal/osuser"
 
-// User and Users are those of internal/osuser.
-type (
-	User  = osuser.User
-	Users = osuser.Users
-)
+// User is that of internal/osuser.
+type User = osuser.User
+
+// Users is that of internal/osuser.
+type Users = osuser.Users
 
 // ErrNoUser is that of internal/osuser.
 var ErrNoUser = osuser.ErrNoUser

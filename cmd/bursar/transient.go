@@ -45,8 +45,8 @@ func transient(explained, cause error) error {
 }
 
 // isTransient reports whether time may mend a fault of a start: a start goes on trying then. It is
-// false only for faults that a person has to put right: files with a wrong content, the command line,
-// a newer schema, the store of another cluster.
+// false only for faults that a person has to put right: files with a wrong content, the command
+// line, a newer schema, the store of another cluster.
 func isTransient(err error) bool {
 	var (
 		marked        *transientError

@@ -50,8 +50,8 @@ func (e *UnsureError) Error() string {
 
 func (e *UnsureError) Unwrap() error { return e.Err }
 
-// errPace is the error of a lookup of a subordinate id if others of its range have used up the share
-// of the range.
+// errPace is the error of a lookup of a subordinate id if others of its range have used up the
+// share of the range.
 var errPace = errors.New("the ids of this range are looked up too often")
 
 // LookupsAtOnce bounds how many programs may look up users at a time. Each is a process, and a
@@ -80,10 +80,10 @@ type Source struct {
 const (
 	// KnownFor is how long an answer is believed: users are renamed rarely.
 	KnownFor = time.Minute
-	// UnsureFor is the same if the machine's name service did not answer. PacedFor is the same if
-	// it was not asked, because the ids of a range are looked up too often.
+	// UnsureFor is the same if the machine's name service did not answer.
 	UnsureFor = 5 * time.Second
-	PacedFor  = time.Second
+	// PacedFor is the same if it was not asked, because the ids of a range are looked up too often.
+	PacedFor = time.Second
 	// MostUsers is how many users are remembered: a user with a range of subordinate uids can be
 	// many.
 	MostUsers = 1024
@@ -223,13 +223,16 @@ func (u *Users) find(ctx context.Context, uid uint32, before *User) (found known
 	}
 	user := &User{}
 	name, err := u.NameOf(ctx, uid)
+	if errors.Is(err, osuser.ErrNoUser) {
+		name, err = "", nil
+	}
 	switch {
 	case err == nil && name != "":
 		*user = User{Name: name, HasAccount: true, hadAccount: true}
 		if u.options.Digits == nil || !u.options.Digits(uid) {
 			return known{user: user}, KnownFor
 		}
-	case err == nil || errors.Is(err, osuser.ErrNoUser):
+	case err == nil:
 		// An account that has gone, or of a directory that is away, never becomes a subordinate id.
 		user.hadAccount = before != nil && before.hadAccount
 	case inRange:
@@ -238,6 +241,18 @@ func (u *Users) find(ctx context.Context, uid uint32, before *User) (found known
 		user.Name = UIDPrefix + digits(uid)
 		return known{user: user}, UnsureFor
 	}
+	if believed = u.findDigits(ctx, uid, user); !inRange || user.hadAccount {
+		return known{user: user}, believed
+	}
+	if user.Owner, _, err = u.Charged(uid, false, u.names(ctx)); err != nil {
+		return known{err: &UnsureError{uid, owner, err}}, UnsureFor
+	}
+	return known{user: user}, believed
+}
+
+// findDigits looks up whether the digits of a uid are the name of another account, and names a uid
+// without an account. It returns how long to believe it.
+func (u *Users) findDigits(ctx context.Context, uid uint32, user *User) (believed time.Duration) {
 	other, err := u.UIDOf(ctx, digits(uid))
 	free := errors.Is(err, osuser.ErrNoUser)
 	user.OwnDigits = free || err == nil && other == uid
@@ -248,17 +263,10 @@ func (u *Users) find(ctx context.Context, uid uint32, before *User) (found known
 	default:
 		user.Name = UIDPrefix + digits(uid)
 	}
-	believed = KnownFor
 	if !free && err != nil {
-		believed = UnsureFor
+		return UnsureFor
 	}
-	if !inRange || user.hadAccount {
-		return known{user: user}, believed
-	}
-	if user.Owner, _, err = u.Charged(uid, false, u.names(ctx)); err != nil {
-		return known{err: &UnsureError{uid, owner, err}}, UnsureFor
-	}
-	return known{user: user}, believed
+	return KnownFor
 }
 
 // mayLookUp reports whether the name service may be asked for an id in a range. All ids of one
