@@ -78,7 +78,7 @@ type Peers struct {
 	callers map[uint32]peer
 }
 
-// peer is a caller, as made of what was known of a user.
+// peer is a caller, and the user that it was made of.
 type peer struct {
 	caller *Caller
 	user   *localuser.User
@@ -105,8 +105,8 @@ func (p *Peers) Trust(users []string) {
 // trusted, as anyone. Each of them, also root, is only a submitter on this host: a coordinator
 // grants an agent's callers no more.
 //
-// The only error is *localuser.UnsureError. The caller then is one that may do nothing, for what
-// the refused request counts on.
+// The only error is *localuser.UnsureError. The caller then may do nothing: it has the account of the
+// refused request.
 func (p *Peers) Caller(ctx context.Context, uid uint32) (*Caller, error) {
 	user, err := p.users.Of(ctx, uid)
 	if err != nil {
@@ -125,7 +125,7 @@ func (p *Peers) Caller(ctx context.Context, uid uint32) (*Caller, error) {
 	return c, nil
 }
 
-// unsure is a uid of which nobody can say now who is charged for it.
+// unsure is a uid of which nobody knows now which user is charged for it.
 func (p *Peers) unsure(uid uint32) *Caller {
 	name := localuser.UIDPrefix + strconv.FormatUint(uint64(uid), 10)
 	return &Caller{
@@ -145,7 +145,7 @@ func (p *Peers) withoutLookup(uid uint32) *Caller {
 	return p.callerLocked(uid, user)
 }
 
-// connecting is what a connection of a user counts on before it is taken.
+// connecting is the account of a connection of a user before it is taken.
 func (p *Peers) connecting(uid uint32) admission.Caller {
 	if uid == 0 || uid == p.self {
 		return admission.Caller{}
@@ -156,7 +156,7 @@ func (p *Peers) connecting(uid uint32) admission.Caller {
 	return p.counted(uid)
 }
 
-// counted is what a user counts on as long as no name is looked up.
+// counted is the account of a user as long as no name is looked up.
 func (p *Peers) counted(uid uint32) admission.Caller {
 	account := p.users.Account(uid)
 	return admission.Caller{ID: "user/" + account, Name: account + "@" + p.hostID}

@@ -27,7 +27,7 @@ import (
 // nor for long of others.
 func TestUsersKeepTheirNamesWhileNobodyCanBeAsked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := peersOf(0, []string{"ecm"})
+		p := peersOf([]string{"ecm"})
 		away := false
 		p.users.UIDOf = nobodysName
 		p.users.NameOf = func(_ context.Context, uid uint32) (string, error) {
@@ -63,7 +63,7 @@ func TestUsersKeepTheirNamesWhileNobodyCanBeAsked(t *testing.T) {
 // once: each time takes a process.
 func TestOneLookAtATimeForAUser(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := peersOf(0, nil)
+		p := peersOf(nil)
 		asked := 0 // by one goroutine at a time, or the test has failed
 		p.users.NameOf = func(context.Context, uint32) (string, error) {
 			asked++
@@ -101,7 +101,7 @@ func TestOneLookAtATimeForAUser(t *testing.T) {
 // A connection that is taken must not wait for a directory of users: all others would wait with
 // it.
 func TestConnectionsAreTakenWithoutADirectoryOfUsers(t *testing.T) {
-	p := peersOf(0, []string{"ecm"})
+	p := peersOf([]string{"ecm"})
 	p.users.NameOf = func(context.Context, uint32) (string, error) {
 		t.Error("it was asked")
 		return "", errors.New("away")
@@ -146,7 +146,7 @@ func TestConnectionsAreTakenWithoutADirectoryOfUsers(t *testing.T) {
 }
 
 func TestStrangersDoNotMakeTrustedUsersForgotten(t *testing.T) {
-	p := peersOf(0, []string{"ecm"})
+	p := peersOf([]string{"ecm"})
 	away := false
 	p.users.NameOf = func(_ context.Context, uid uint32) (string, error) {
 		if uid == 6 && !away {
@@ -170,7 +170,7 @@ func nobodysName(context.Context, string) (uint32, error) { return 0, osuser.Err
 // The digits of a uid may be the name of another account. Its user is never taken for that one: not
 // if it has no account, not while the name service does not answer or the call has ended.
 func TestDigitsOfAUIDAreNotAnothersName(t *testing.T) {
-	p := peersOf(0, []string{"1004", "1005", "2000"})
+	p := peersOf([]string{"1004", "1005", "2000"})
 	names := map[uint32]string{61004: "1004", 1005: "ecm", 2000: "2000"}
 	away := false
 	p.users.NameOf = func(_ context.Context, uid uint32) (string, error) {
@@ -224,8 +224,8 @@ func TestDigitsOfAUIDAreNotAnothersName(t *testing.T) {
 }
 
 // peersOf is newPeers on a machine without ranges of subordinate ids.
-func peersOf(self uint32, trusted []string) *Peers {
-	p := newPeers("h1", self, trusted)
+func peersOf(trusted []string) *Peers {
+	p := newPeers("h1", 0, trusted)
 	p.users.Charged = func(uint32, bool, subuid.Names) (string, bool, error) { return "", false, nil }
 	return p
 }
@@ -244,7 +244,7 @@ func callerOf(t *testing.T, p *Peers, uid uint32) *Caller {
 // that was not looked up.
 func TestSubordinateIDsLeaveLookupsToOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := peersOf(0, nil)
+		p := peersOf(nil)
 		p.users.NameOfFile = func(uint32) (string, error) { return "", osuser.ErrNoUser }
 		p.users.Charged = func(uid uint32, _ bool, _ subuid.Names) (string, bool, error) {
 			if uid < 100000 {

@@ -70,7 +70,7 @@ func (u *Users) ownerName(key ownerKey, lookUp func() (string, error)) (string, 
 	return answer.name, answer.err
 }
 
-// Account is what the requests of a user count on.
+// Account is the account of the requests of a user.
 func (u *User) Account() string { return cmp.Or(u.Owner, strings.TrimPrefix(u.Name, UIDPrefix)) }
 
 func digits(uid uint32) string { return strconv.FormatUint(uint64(uid), 10) }

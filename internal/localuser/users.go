@@ -14,7 +14,7 @@ import (
 	"github.com/bursar/bursar/internal/subuid"
 )
 
-// User is what the machine knows of a uid.
+// User is a uid as the machine knows it.
 type User struct {
 	// Name is that of its account. A uid without an account has its digits for a name. If these are
 	// another account's name, or the machine cannot be asked, its name is UIDPrefix and the digits:
@@ -39,7 +39,7 @@ type UnsureError struct {
 	UID uint32
 	// Owner is the owner of the range.
 	Owner string
-	// Err is what the lookup has failed with.
+	// Err is the error of the lookup.
 	Err error
 }
 
@@ -58,7 +58,7 @@ var errPace = errors.New("the ids of this range are looked up too often")
 // thread of this one.
 const LookupsAtOnce = 16
 
-// ThisMachine is the source of what this machine knows.
+// ThisMachine is the source that asks this machine.
 func ThisMachine() Source {
 	users := osuser.Users{Pace: rate.NewLimiter(Rate, Burst), Slots: make(chan struct{}, LookupsAtOnce)}
 	return Source{NameOf: users.NameOf, NameOfFile: users.NameOfFile, UIDOf: users.UIDOf, Charged: subuid.New(subuid.Path, time.Now).Charged}
@@ -87,9 +87,10 @@ const (
 	// MostUsers is how many users are remembered: a user with a range of subordinate uids can be
 	// many.
 	MostUsers = 1024
-	// Rate and Burst bound how often the name service is asked, in lookups a second: a user of user
+	// Rate bounds how often the name service is asked, in lookups a second: a user of user
 	// namespaces has some ten thousand uids, none of which is in a file.
-	Rate  = 20
+	Rate = 20
+	// Burst is how many lookups may come at once.
 	Burst = 200
 	// ownerPart is the part of that, 1/ownerPart, which the subordinate ids of one user may take.
 	// One of them takes up to lookupsEach: its name, and whether its digits are a name.
@@ -126,7 +127,7 @@ type known struct {
 	read time.Time
 }
 
-// Options depend on what users may do. Each may be nil: of no uid.
+// Options depend on the rights of users. Each may be nil: of no uid.
 type Options struct {
 	// Keep reports whether a user must not be forgotten because of others.
 	Keep func(uid uint32, user *User) bool
@@ -214,7 +215,7 @@ func (u *Users) forgetLocked() {
 	}
 }
 
-// find looks up what the machine knows of a uid, which was known as before, and says for how long
+// find looks up a uid, which was known as before, and says for how long
 // to believe it: less than KnownFor if the machine could not be asked.
 func (u *Users) find(ctx context.Context, uid uint32, before *User) (found known, believed time.Duration) {
 	owner, inRange, _ := u.Charged(uid, false, subuid.Names{}) // without names it does not fail
@@ -322,7 +323,7 @@ func (u *Users) Known(uid uint32) *User {
 	return u.known[uid].user
 }
 
-// Account is what a connection of a uid counts on before its first request. It looks up no name: a
+// Account is the account of a connection of a uid before its first request. It looks up no name: a
 // user with a range of subordinate uids can come as another one each time. All ids of a range that
 // are not known yet count together, and not on its owner: one of them may be an account.
 func (u *Users) Account(uid uint32) string {

@@ -141,6 +141,7 @@ func TestACallThatEndsChargesNobody(t *testing.T) {
 			t.Errorf("%+v, %v", got, err)
 		}
 		time.Sleep(time.Second)
+		synctest.Wait()
 		if got, err := u.WithoutLookup(realUID); err != nil || got.Name != "carol" {
 			t.Errorf("%+v, %v", got, err)
 		}

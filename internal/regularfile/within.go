@@ -60,7 +60,7 @@ func Within[T any](key string, most time.Duration, read func(reads func(path str
 type reading struct {
 	turn  chan struct{} // one element
 	path  atomic.Pointer[string]
-	users int // who wait for it or do it
+	users int // calls that wait for it, and the goroutine that reads
 }
 
 // readingsByKey are those that somebody waits for or does.
