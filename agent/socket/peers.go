@@ -105,8 +105,8 @@ func (p *Peers) Trust(users []string) {
 // trusted, as anyone. Each of them, also root, is only a submitter on this host: a coordinator
 // grants an agent's callers no more.
 //
-// The only error is *localuser.UnsureError. The caller then may do nothing: it has the account of the
-// refused request.
+// The only error is *localuser.UnsureError. The caller then may do nothing: it has the account of
+// the refused request.
 func (p *Peers) Caller(ctx context.Context, uid uint32) (*Caller, error) {
 	user, err := p.users.Of(ctx, uid)
 	if err != nil {

@@ -226,8 +226,8 @@ func (s *Server) connContext(ctx context.Context, conn net.Conn) context.Context
 	return s.connections.Context(ctx, conn)
 }
 
-// identified looks up the caller of a request, with their present rights. If that cannot be told, it
-// returns a caller with the account of the request, and the error.
+// identified looks up the caller of a request, with their present rights. If that cannot be told,
+// it returns a caller with the account of the request, and the error.
 func (s *Server) identified(r *http.Request) (*http.Request, *Caller, error) {
 	c := CallerOf(r.Context()) // of a connection over TCP
 	var err error

@@ -215,8 +215,8 @@ func (u *Users) forgetLocked() {
 	}
 }
 
-// find looks up a uid, which was known as before, and says for how long
-// to believe it: less than KnownFor if the machine could not be asked.
+// find looks up a uid, which was known as before, and says for how long to believe it: less than
+// KnownFor if the machine could not be asked.
 func (u *Users) find(ctx context.Context, uid uint32, before *User) (found known, believed time.Duration) {
 	owner, inRange, _ := u.Charged(uid, false, subuid.Names{}) // without names it does not fail
 	if inRange && !u.mayLookUp(uid, owner, before) {
