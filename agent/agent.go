@@ -17,13 +17,14 @@ import (
 	"github.com/bursar/bursar/agent/cgroup"
 	"github.com/bursar/bursar/agent/contain"
 	"github.com/bursar/bursar/agent/launch"
-	"github.com/bursar/bursar/agent/osuser"
 	"github.com/bursar/bursar/agent/process"
 	"github.com/bursar/bursar/agent/socket"
 	"github.com/bursar/bursar/agent/statefile"
 	"github.com/bursar/bursar/agent/tracker"
 	"github.com/bursar/bursar/internal/clusterid"
 	"github.com/bursar/bursar/internal/discovery"
+	"github.com/bursar/bursar/internal/localuser"
+	"github.com/bursar/bursar/internal/osuser"
 	"github.com/bursar/bursar/internal/tracing"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
@@ -238,7 +239,7 @@ func New(config Config, deps Deps) (*Agent, error) {
 		measureDue: newWakeup(now), syncDue: newWakeup(now),
 		ready: make(chan struct{}), serving: make(chan struct{}), answered: make(chan struct{}), measured: make(chan struct{}), unsaved: make(chan struct{}, 1),
 		direct: &launch.Direct{},
-		users:  osuser.Users{Slots: make(chan struct{}, socket.LookupsAtOnce)},
+		users:  osuser.Users{Slots: make(chan struct{}, localuser.LookupsAtOnce)},
 
 		unconfirmed: make(map[string]*unconfirmed), held: make(map[string]time.Time),
 	}

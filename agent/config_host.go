@@ -96,12 +96,25 @@ func commandArgs(text string) []string {
 	return strings.Split(strings.TrimSuffix(text, "\x00"), "\x00")
 }
 
-// wantCommand is the right form of a command.
-const wantCommand = "the absolute path of a program, and its arguments"
+// checkCommand checks the program that a section runs, and its arguments. It returns the field that
+// is wrong, with its value and the right form; an empty field: none.
+func checkCommand(args []string) (field, value, want string) {
+	if len(args) > 0 && filepath.IsAbs(args[0]) && !strings.Contains(strings.Join(args, ""), "\x00") {
+		return "", "", ""
+	}
+	return "command", strings.Join(args, " "), "the absolute path of a program, and its arguments"
+}
 
-// isCommand reports whether the arguments begin with the absolute path of a program.
-func isCommand(args []string) bool {
-	return len(args) > 0 && filepath.IsAbs(args[0]) && !strings.Contains(strings.Join(args, ""), "\x00")
+// checkPace checks how often a section runs its program, and for how long. It returns what
+// checkCommand returns.
+func checkPace(interval, timeout time.Duration) (field, value, want string) {
+	switch {
+	case interval < time.Second || interval > 24*time.Hour:
+		return "interval", interval.String(), "1s to 24h"
+	case timeout < 10*time.Millisecond || timeout > time.Minute:
+		return "timeout", timeout.String(), "10ms to 1m"
+	}
+	return "", "", ""
 }
 
 // checkHost looks at the work directories, the countables and the health command.
@@ -185,8 +198,8 @@ func (c CountableConfig) parse(name string) (countableSettings, *ConfigError) {
 	if _, err := resource.ParseVector(map[string]string{name: "1"}); err != nil {
 		return wrong("", name, err.Error())
 	}
-	if !isCommand(c.Command) {
-		return wrong("command", strings.Join(c.Command, " "), wantCommand)
+	if field, value, want := checkCommand(c.Command); field != "" {
+		return wrong(field, value, want)
 	}
 	if c.Count != "" && c.Count != "number" && c.Count != "lines" {
 		return wrong("count", c.Count, "number or lines")
@@ -195,11 +208,8 @@ func (c CountableConfig) parse(name string) (countableSettings, *ConfigError) {
 		command: commandText(c.Command), lines: c.Count == "lines",
 		interval: orDefault(c.Interval, DefaultCountableInterval), timeout: orDefault(c.Timeout, DefaultCountableTimeout),
 	}
-	if parsed.interval < time.Second || parsed.interval > 24*time.Hour {
-		return wrong("interval", c.Interval.String(), "1s to 24h")
-	}
-	if parsed.timeout < 10*time.Millisecond || parsed.timeout > time.Minute {
-		return wrong("timeout", c.Timeout.String(), "10ms to 1m")
+	if field, value, want := checkPace(parsed.interval, parsed.timeout); field != "" {
+		return wrong(field, value, want)
 	}
 	return parsed, nil
 }

@@ -47,18 +47,15 @@ func (h HealthCommand) parse() (healthSettings, *ConfigError) {
 	if len(h.Command) == 0 && h.Interval == 0 && h.Timeout == 0 {
 		return healthSettings{}, nil
 	}
-	if !isCommand(h.Command) {
-		return wrong("command", strings.Join(h.Command, " "), wantCommand)
+	if field, value, want := checkCommand(h.Command); field != "" {
+		return wrong(field, value, want)
 	}
 	parsed := healthSettings{
 		command:  commandText(h.Command),
 		interval: orDefault(h.Interval, DefaultHealthInterval), timeout: orDefault(h.Timeout, DefaultHealthTimeout),
 	}
-	if parsed.interval < time.Second || parsed.interval > 24*time.Hour {
-		return wrong("interval", h.Interval.String(), "1s to 24h")
-	}
-	if parsed.timeout < 10*time.Millisecond || parsed.timeout > time.Minute {
-		return wrong("timeout", h.Timeout.String(), "10ms to 1m")
+	if field, value, want := checkPace(parsed.interval, parsed.timeout); field != "" {
+		return wrong(field, value, want)
 	}
 	return parsed, nil
 }

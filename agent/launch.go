@@ -11,9 +11,9 @@ import (
 	"connectrpc.com/connect"
 
 	"github.com/bursar/bursar/agent/launch"
-	"github.com/bursar/bursar/agent/osuser"
 	"github.com/bursar/bursar/agent/socket"
 	"github.com/bursar/bursar/client"
+	"github.com/bursar/bursar/internal/osuser"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
 	"github.com/bursar/bursar/proto/convert"

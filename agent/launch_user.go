@@ -10,8 +10,8 @@ import (
 
 	"connectrpc.com/connect"
 
-	"github.com/bursar/bursar/agent/osuser"
 	"github.com/bursar/bursar/agent/socket"
+	"github.com/bursar/bursar/internal/osuser"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 

@@ -9,9 +9,9 @@ import (
 
 	"connectrpc.com/connect"
 
-	"github.com/bursar/bursar/agent/osuser"
 	"github.com/bursar/bursar/agent/socket"
 	"github.com/bursar/bursar/internal/identity"
+	"github.com/bursar/bursar/internal/osuser"
 )
 
 // accounts is an agent on a machine that has these lines of passwd(5), and no name service.

@@ -81,7 +81,7 @@ func (a *Agent) askToStop(ctx context.Context, e *engine, stop tracker.DueStop) 
 	_, err := a.deps.Allocations.Stop(a.inOwnName(ctx), &bursarv1.StopRequest{
 		Id: stop.ID, Grace: durationpb.New(stop.Grace), Reason: stop.Reason,
 	})
-	unsynced := err != nil && (passing(err) || ctx.Err() != nil)
+	unsynced := err != nil && (transient(err) || ctx.Err() != nil)
 	a.locked(func(t *tracker.Tracker) {
 		e.asking = false
 		if unsynced {

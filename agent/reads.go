@@ -80,10 +80,10 @@ func relayRead[Q, R any](ctx context.Context, call func(context.Context, *Q) (*R
 	ctx, cancel := context.WithTimeout(ctx, readPatience)
 	defer cancel()
 	response, err := call(inNameOf(ctx), request)
-	if err != nil && passing(err) && pause.For(relayRetryFirst, ctx.Done(), nil) {
+	if err != nil && transient(err) && pause.For(relayRetryFirst, ctx.Done(), nil) {
 		response, err = call(inNameOf(ctx), request)
 	}
-	if err != nil && passing(err) {
+	if err != nil && transient(err) {
 		return nil, noAnswer(err)
 	}
 	return response, err
@@ -166,7 +166,7 @@ func (s *service) Watch(
 	switch err := events.Err(); {
 	case s.stopping.Err() != nil:
 		return connect.NewError(connect.CodeUnavailable, errors.New("the agent is shutting down: watch again from the last revision"))
-	case err != nil && passing(err):
+	case err != nil && transient(err):
 		return noAnswer(err)
 	default:
 		return err

@@ -62,7 +62,7 @@ func noting[Q, R any](open *bool, call func(context.Context, *Q) (*R, error)) fu
 // had too much to do for a later attempt has not refused the call.
 func unsettled(err error) error {
 	busy, ok := errors.AsType[*connect.Error](err)
-	if !ok || busy.Code() != connect.CodeResourceExhausted || !passing(err) {
+	if !ok || busy.Code() != connect.CodeResourceExhausted || !transient(err) {
 		return err
 	}
 	unavailable := connect.NewError(connect.CodeUnavailable, fmt.Errorf("no coordinator says what became of it: %s", busy.Message()))
@@ -95,7 +95,7 @@ func repeat[Q, R any](ctx context.Context, a *Agent, call func(context.Context, 
 			return answer, nil
 		case errors.Is(ctx.Err(), context.Canceled):
 			return answer, err
-		case !passing(err):
+		case !transient(err):
 			a.heardAgain()
 			return answer, err
 		case ctx.Err() != nil:
@@ -167,10 +167,10 @@ func inNameOf(ctx context.Context) context.Context {
 	return ctx
 }
 
-// passing reports whether the error says nothing about the request: no coordinator answered, the
+// transient reports whether the error says nothing about the request: no coordinator answered, the
 // connection broke, or the coordinator has too much to do to look at it. A coordinator that does
 // not know this host yet says so: see unknownTo.
-func passing(err error) bool {
+func transient(err error) bool {
 	wire := connect.IsWireError(err)
 	switch connect.CodeOf(err) {
 	case connect.CodeUnavailable:

@@ -51,7 +51,10 @@ func effects() map[string]struct {
 		},
 		"trustedUsers": {
 			func(c *Config) { c.TrustedUsers = []string{"4711"} },
-			func(a *Agent, _ *watching) any { return a.socket.Peers.Caller(context.Background(), 4711).Trusted }, true,
+			func(a *Agent, _ *watching) any {
+				c, err := a.socket.Peers.Caller(context.Background(), 4711)
+				return err == nil && c.Trusted
+			}, true,
 		},
 		"callers": {
 			func(c *Config) { c.Callers.Burst = 7 },

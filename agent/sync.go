@@ -214,11 +214,11 @@ func (a *Agent) sync(ctx context.Context) (tracker.Outcome, error) {
 	defer cancel()
 	var before uint64
 	a.locked(func(t *tracker.Tracker) { before = t.Epoch() })
-	if err := a.register(ctx); err != nil {
-		a.noteClusters()
+	err := a.register(ctx)
+	a.noteClusters() // in any case: it may be why it failed
+	if err != nil {
 		return tracker.Outcome{}, err
 	}
-	a.noteClusters()
 	var request *bursarv1.SyncRequest
 	a.locked(func(t *tracker.Tracker) { request = t.BuildSync(time.Now()) })
 	began := time.Now()

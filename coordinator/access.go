@@ -53,10 +53,10 @@ func isEpochError(err error) bool {
 	return claim
 }
 
-// openAuditLog starts writing. The error is a *ConfigError or a *PassingError.
+// openAuditLog starts writing. The error is a *ConfigError or a *TransientConfigError.
 func openAuditLog(audit *auth.AuditLog, path string) error {
 	if err := audit.Open(); err != nil {
-		return passing(&ConfigError{"auditLog", path, "a file that can be written (" + err.Error() + ")"}, err)
+		return transient(&ConfigError{"auditLog", path, "a file that can be written (" + err.Error() + ")"}, err)
 	}
 	return nil
 }

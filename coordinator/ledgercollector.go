@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/bursar/bursar/coordinator/commit"
+	"github.com/bursar/bursar/coordinator/core"
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/resource"
 )
@@ -156,8 +157,9 @@ func (c *ledgerCollector) Collect(out chan<- prometheus.Metric) {
 	var queues []ledger.QueueInfo
 	var clusters []ledger.ClusterInfo
 	var now ledger.Instant
-	if err := c.loop.Do(ctx, func(l *ledger.Ledger, at ledger.Instant) {
-		now = at
+	var setback core.Setback
+	if err := c.loop.DoWithSetback(ctx, func(l *ledger.Ledger, at ledger.Instant, found core.Setback) {
+		now, setback = at, found
 		counts, revision = l.Counts(), l.Revision()
 		l.QuotaAccounts("", func(_ string, a ledger.AccountInfo) bool {
 			accounts = append(accounts, a)
@@ -178,11 +180,9 @@ func (c *ledgerCollector) Collect(out chan<- prometheus.Metric) {
 		return // not leading: there is no ledger
 	}
 	gauge(c.revision, float64(revision))
-	if s, err := c.loop.Setback(ctx); err == nil {
-		gauge(c.revisionsLost, float64(max(s.Seen, s.Revision)-s.Revision))
-		gauge(c.setbackHosts, float64(s.Hosts))
-		gauge(c.setbackEngines, float64(s.Adopted))
-	}
+	gauge(c.revisionsLost, float64(max(setback.Seen, setback.Revision)-setback.Revision))
+	gauge(c.setbackHosts, float64(setback.Hosts))
+	gauge(c.setbackEngines, float64(setback.Adopted))
 	c.collectCounts(out, counts)
 	for _, q := range counts.HeldIdle.Custom() {
 		gauge(c.heldIdle, float64(q.Value), q.Name)

@@ -117,7 +117,7 @@ func checkAuditLog(path string) error {
 		return nil
 	}
 	wrong := func(reason string, cause error) error {
-		return passing(&ConfigError{"auditLog", path, "a file that can be written (" + reason + ")"}, cause)
+		return transient(&ConfigError{"auditLog", path, "a file that can be written (" + reason + ")"}, cause)
 	}
 	if err := auth.GuardAuditLog(path); err != nil {
 		return wrong(err.Error(), err)

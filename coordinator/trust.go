@@ -62,7 +62,7 @@ func openTrust(config *Config, log *slog.Logger) (*trust, error) {
 		t.identities, err = access.Open(config.Identities, log)
 		if _, located := errors.AsType[*yamlfile.Error](err); err != nil && !located {
 			made := &ConfigError{"identities", config.Identities, "a file of identities (" + err.Error() + "); bursar token create makes one"}
-			err = passing(made, err)
+			err = transient(made, err)
 		}
 		if err != nil {
 			return nil, err
@@ -93,28 +93,28 @@ func (t *trust) boundsOf(host string) *access.Bounds {
 func configError(err error) error {
 	if wrong, ok := errors.AsType[*credential.FileError](err); ok {
 		made := &ConfigError{wrong.Field, wrong.File, wrong.Want + " (this one: " + wrong.Wrong + ")"}
-		if wrong.Passes() {
-			return &PassingError{made}
+		if wrong.Transient() {
+			return &TransientConfigError{made}
 		}
 		return made
 	}
 	return err
 }
 
-// passing makes the error of a field one that time may mend, if its cause is of that kind.
-func passing(made *ConfigError, cause error) error {
-	if regularfile.Passes(cause) {
-		return &PassingError{made}
+// transient makes the error of a field one that time may mend, if its cause is of that kind.
+func transient(made *ConfigError, cause error) error {
+	if regularfile.Transient(cause) {
+		return &TransientConfigError{made}
 	}
 	return made
 }
 
-// PassingError is a ConfigError that time may mend: a file that is not there yet, a disk that is
-// full, or a certificate that is not valid yet.
-type PassingError struct{ *ConfigError }
+// TransientConfigError is a ConfigError that time may mend: a file that is not there yet, a disk
+// that is full, or a certificate that is not valid yet.
+type TransientConfigError struct{ *ConfigError }
 
 // Unwrap returns the ConfigError.
-func (e *PassingError) Unwrap() error { return e.ConfigError }
+func (e *TransientConfigError) Unwrap() error { return e.ConfigError }
 
 // peersOptions let a coordinator show itself to the others.
 func (t *trust) peersOptions(log *slog.Logger, interceptors []connect.Interceptor) forward.PeersOptions {

@@ -1,20 +1,20 @@
-// Package osuser finds the accounts of this machine: their ids, groups, home and shell. It reads
-// the files, and asks the name service with getent(1) and id(1), which use the C library.
-//
-// It does not say what an account may do. Its functions may be called by several goroutines at a
-// time.
+// Package osuser has the names that agent/launch uses of internal/osuser, which agents share with
+// coordinators. It has nothing of its own.
 package osuser
 
-import "errors"
+import "github.com/bursar/bursar/internal/osuser"
 
-// User is an account of this machine.
-type User struct {
-	Name     string
-	UID, GID uint32
-	// Groups are all of its groups, GID too.
-	Groups      []uint32
-	Home, Shell string
-}
+// User is that of internal/osuser.
+type User = osuser.User
 
-// ErrNoUser says that the machine knows no such account.
-var ErrNoUser = errors.New("no such user")
+// Users is that of internal/osuser.
+type Users = osuser.Users
+
+// ErrNoUser is that of internal/osuser.
+var ErrNoUser = osuser.ErrNoUser
+
+// Self is that of internal/osuser.
+func Self() User { return osuser.Self() }
+
+// Nameless is that of internal/osuser.
+func Nameless(name string, uid, gid uint32) User { return osuser.Nameless(name, uid, gid) }

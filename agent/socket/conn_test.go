@@ -13,8 +13,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/bursar/bursar/agent/osuser"
 	"github.com/bursar/bursar/internal/identity"
+	"github.com/bursar/bursar/internal/osuser"
 	"github.com/bursar/bursar/internal/subuid"
 )
 
@@ -172,16 +172,16 @@ func TestAStreamMayBeQuietForLongerThanAWriteMayTake(t *testing.T) {
 
 func TestTrustIsByNameOrNumber(t *testing.T) {
 	p := newPeers("h1", 77, []string{"hadoop", "1001"})
-	p.charged = func(uid uint32, hasName bool, _ subuid.Names) (string, bool) {
+	p.users.Charged = func(uid uint32, hasName bool, _ subuid.Names) (string, bool, error) {
 		if uid != 100007 || hasName {
-			return "", false
+			return "", false, nil
 		}
-		return "alice", true
+		return "alice", true, nil
 	}
 	names := map[uint32]string{1000: "alice", 1001: "ecm", 1002: "hadoop", 0: "root", 77: "bursar"}
-	p.uidOf = nobodysName
+	p.users.UIDOf = nobodysName
 	lookups := 0
-	p.lookup = func(_ context.Context, uid uint32) (string, error) {
+	p.users.NameOf = func(_ context.Context, uid uint32) (string, error) {
 		lookups++
 		if names[uid] == "" {
 			return "", osuser.ErrNoUser
@@ -197,7 +197,7 @@ func TestTrustIsByNameOrNumber(t *testing.T) {
 		100007: {"100007@h1", false},
 	} {
 		for range 2 {
-			c := p.Caller(t.Context(), uid)
+			c := callerOf(t, p, uid)
 			if c.Actor.Name != want.name || c.Trusted != want.trusted || c.Actor.Anyone != want.trusted || c.Actor.Priority != want.trusted ||
 				c.Actor.Admin || c.Actor.Role != identity.Submitter || c.Actor.Host != "h1" ||
 				uid == 100007 && (c.account.ID != "user/alice" || c.Actor.Owner != "alice" || c.Actor.ChargedName() != "alice@h1") ||

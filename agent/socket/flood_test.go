@@ -62,10 +62,10 @@ func newFlooded(t *testing.T, owner func(uid uint32) string) *flooded {
 		return host.View{}, nil
 	}
 	if owner != nil {
-		f.Peers.charged = func(uid uint32, _ bool, _ subuid.Names) (string, bool) { return owner(uid), true }
+		f.Peers.users.Charged = func(uid uint32, _ bool, _ subuid.Names) (string, bool, error) { return owner(uid), true, nil }
 	}
-	inFile := f.Peers.inFile
-	f.Peers.inFile = func(uid uint32) (string, error) {
+	inFile := f.Peers.users.NameOfFile
+	f.Peers.users.NameOfFile = func(uid uint32) (string, error) {
 		f.names.Add(1)
 		return inFile(uid)
 	}

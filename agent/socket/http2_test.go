@@ -82,7 +82,7 @@ func TestABodyThatIsGivenUpDoesNotEndItsConnectionOfHTTP2(t *testing.T) {
 func TestCallersOverLoopbackCountByUser(t *testing.T) {
 	s := newServer(http.NotFoundHandler())
 	owners := map[uint16]uint32{1: stranger, 2: stranger, 3: honest}
-	s.Peers.charged = func(uint32, bool, subuid.Names) (string, bool) { return "", false }
+	s.Peers.users.Charged = func(uint32, bool, subuid.Names) (string, bool, error) { return "", false, nil }
 	s.Peers.dialer = func(remote, _ netip.AddrPort) (uint32, error) {
 		if uid, known := owners[remote.Port()]; known {
 			return uid, nil

@@ -1,26 +1,19 @@
 package socket
 
 import (
-	"cmp"
 	"context"
-	"errors"
-	"maps"
 	"net"
 	"net/netip"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
-	"time"
 
 	"golang.org/x/sys/unix"
-	"golang.org/x/time/rate"
 
-	"github.com/bursar/bursar/agent/osuser"
 	"github.com/bursar/bursar/internal/admission"
 	"github.com/bursar/bursar/internal/identity"
+	"github.com/bursar/bursar/internal/localuser"
 	"github.com/bursar/bursar/internal/sockdiag"
-	"github.com/bursar/bursar/internal/subuid"
 )
 
 // Caller is the user at the other end of a connection.
@@ -75,210 +68,110 @@ func (c *Caller) Counted() admission.Caller {
 type Peers struct {
 	hostID string
 	self   uint32
-	lookup func(ctx context.Context, uid uint32) (string, error)
-	inFile func(uid uint32) (string, error) // what of it never takes long
-	// uidOf is the uid of a name.
-	uidOf func(ctx context.Context, name string) (uint32, error)
-	// charged is the user who is charged for a uid, if that is another one.
-	charged func(uid uint32, hasName bool, names subuid.Names) (user string, other bool)
+	users  *localuser.Users
 	// dialer is the user at the remote end of a connection of TCP within this machine.
 	dialer func(remote, local netip.AddrPort) (uid uint32, err error)
 
 	mu      sync.Mutex
-	trusted []string         // guarded by mu; names and uids
-	known   map[uint32]known // guarded by mu
-	// lookups are the users that are being looked up; a channel is closed when that is done.
-	// Guarded by mu.
-	lookups map[uint32]chan struct{}
-	// owners are what connections of unknown users count on, as of ownersRead. Guarded by mu.
-	owners     map[uint32]admission.Caller
-	ownersRead time.Time
-	// paces bound how often the ids of an owner are looked up, by owner. Guarded by mu.
-	paces map[string]*rate.Limiter
+	trusted []string // guarded by mu; names and uids
+	// callers are the last ones, by uid. Guarded by mu.
+	callers map[uint32]peer
 }
 
-// known is a caller as they were last looked up.
-type known struct {
+// peer is a caller, and the user that it was made of.
+type peer struct {
 	caller *Caller
-	user   knownUser
-	read   time.Time
+	user   *localuser.User
 }
-
-// knownUser is what the machine knows of a uid.
-type knownUser struct {
-	// name is that of its account. A uid without an account has its digits for a name. If these are
-	// another account's name, or the machine cannot be asked, its name is "uid:" and the digits: a
-	// text that no account has for a name.
-	name string
-	// ownDigits reports whether the digits of the uid are no other account's name.
-	ownDigits bool
-	// hasAccount says that name is an account's.
-	hasAccount bool
-	// owner is the user who is charged for the uid; empty: the uid itself.
-	owner string
-}
-
-const (
-	// knownFor is how long that is believed: users are renamed rarely.
-	knownFor = time.Minute
-	// unsureFor is the same if the machine's name service did not answer.
-	unsureFor = 5 * time.Second
-	// ownerFor is how long the owner of a uid without a known name is believed.
-	ownerFor = time.Second
-	// lookupRate and lookupBurst bound how often the name service is asked, in lookups a second: a
-	// user of user namespaces has some ten thousand uids, none of which is in a file.
-	lookupRate  = 20
-	lookupBurst = 200
-	// ownerPart is the part of that, 1/ownerPart, which the subordinate ids of one user may take.
-	ownerPart = 2
-	// maxUsers is how many users are remembered: a user with a range of subordinate uids can be
-	// many.
-	maxUsers = 1024
-	// LookupsAtOnce bounds how many programs may look up users at a time. Each takes a process and
-	// a thread of the agent's TasksMax.
-	LookupsAtOnce = 16
-)
 
 // newPeers returns the callers of an agent on a host, which runs as the user self. Trusted are
 // names and uids.
 func newPeers(hostID string, self uint32, trusted []string) *Peers {
-	users := osuser.Users{Pace: rate.NewLimiter(lookupRate, lookupBurst), Slots: make(chan struct{}, LookupsAtOnce)}
-	ranges := subuid.New(subuid.Path, time.Now)
-	return &Peers{
-		hostID: hostID, self: self, trusted: trusted, lookup: users.NameOf, inFile: users.NameOfFile, uidOf: users.UIDOf, charged: ranges.Charged,
-		dialer: sockdiag.Owner,
-		known:  make(map[uint32]known), lookups: make(map[uint32]chan struct{}), owners: make(map[uint32]admission.Caller),
-		paces: make(map[string]*rate.Limiter),
-	}
+	p := &Peers{hostID: hostID, self: self, trusted: trusted, dialer: sockdiag.Owner, callers: make(map[uint32]peer)}
+	p.users = localuser.New(localuser.ThisMachine(), localuser.Options{Keep: p.isTrusted, Digits: p.isListed})
+	return p
 }
 
 // Trust replaces the list of users who may act as anyone. It counts from the next request on.
 func (p *Peers) Trust(users []string) {
 	p.mu.Lock()
-	defer p.mu.Unlock()
 	p.trusted = users
-	clear(p.known)
+	clear(p.callers)
+	p.mu.Unlock()
+	p.users.Forget()
 }
 
 // Caller returns a user of this machine with what they may do: act as themselves, or if they are
 // trusted, as anyone. Each of them, also root, is only a submitter on this host: a coordinator
 // grants an agent's callers no more.
-func (p *Peers) Caller(ctx context.Context, uid uint32) *Caller {
-	for {
-		p.mu.Lock()
-		before, seen := p.known[uid]
-		other := p.lookups[uid]
-		switch {
-		case seen && (other != nil || time.Since(before.read) < knownFor):
-			p.mu.Unlock()
-			return before.caller
-		case other == nil:
-			done := make(chan struct{})
-			p.lookups[uid] = done
-			p.mu.Unlock()
-			return p.lookUp(ctx, uid, before, done)
-		}
-		p.mu.Unlock()
-		select {
-		case <-other:
-		case <-ctx.Done(): // the call has ended
-			return p.withoutLookup(uid)
-		}
-	}
-}
-
-// lookUp looks up a user, who was known as before, and closes done.
-func (p *Peers) lookUp(ctx context.Context, uid uint32, before known, done chan<- struct{}) *Caller {
-	found, sure := p.user(context.WithoutCancel(ctx), uid) // without the lock: it may take seconds
-	read := time.Now()
-	if !sure {
-		read = read.Add(unsureFor - knownFor)
-		if before.caller != nil {
-			found = before.user
-		}
+//
+// The only error is *localuser.UnsureError. The caller then may do nothing: it has the account of
+// the refused request.
+func (p *Peers) Caller(ctx context.Context, uid uint32) (*Caller, error) {
+	user, err := p.users.Of(ctx, uid)
+	if err != nil {
+		return p.unsure(uid), err
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	c := p.callerLocked(uid, found)
-	if len(p.known) >= maxUsers {
-		// trusted users are few, and must not be forgotten because of others
-		maps.DeleteFunc(p.known, func(_ uint32, k known) bool { return !k.caller.Trusted })
+	if before := p.callers[uid]; before.user == user {
+		return before.caller, nil
 	}
-	p.known[uid] = known{caller: c, user: found, read: read}
-	delete(p.lookups, uid)
-	close(done)
-	return c
+	if len(p.callers) >= localuser.MostUsers {
+		clear(p.callers)
+	}
+	c := p.callerLocked(uid, user)
+	p.callers[uid] = peer{c, user}
+	return c, nil
+}
+
+// unsure is a uid of which nobody knows now which user is charged for it.
+func (p *Peers) unsure(uid uint32) *Caller {
+	name := localuser.UIDPrefix + strconv.FormatUint(uint64(uid), 10)
+	return &Caller{
+		Actor: identity.Actor{Name: name + "@" + p.hostID, Users: []string{name}, Role: identity.Submitter, Host: p.hostID},
+		UID:   uid, account: p.counted(uid),
+	}
 }
 
 // withoutLookup returns a user as far as they are known without asking a directory of users.
 func (p *Peers) withoutLookup(uid uint32) *Caller {
-	p.mu.Lock()
-	before, seen := p.known[uid]
-	p.mu.Unlock()
-	if seen {
-		return before.caller
+	user, err := p.users.WithoutLookup(uid)
+	if err != nil {
+		return p.unsure(uid)
 	}
-	found := knownUser{name: uidPrefix + digits(uid)}
-	if name, err := p.inFile(uid); err == nil && name != "" {
-		found.name, found.hasAccount = name, true
-	}
-	found.owner, _ = p.charged(uid, found.hasAccount, p.namesOfFile())
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.callerLocked(uid, found)
+	return p.callerLocked(uid, user)
 }
 
-// connecting is what a connection of a user counts on before it is taken. It looks up no name: a
-// user with a range of subordinate uids can come as another one each time.
+// connecting is the account of a connection of a user before it is taken.
 func (p *Peers) connecting(uid uint32) admission.Caller {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if before, seen := p.known[uid]; seen {
-		return before.caller.account
-	}
 	if uid == 0 || uid == p.self {
 		return admission.Caller{}
 	}
-	if now := time.Now(); len(p.owners) >= maxUsers || now.Sub(p.ownersRead) >= ownerFor {
-		clear(p.owners)
-		p.ownersRead = now
+	if user := p.users.Known(uid); user != nil && p.isTrusted(uid, user) {
+		return admission.Caller{}
 	}
-	counted, seen := p.owners[uid]
-	if !seen {
-		owner := p.payer(uid)
-		counted = admission.Caller{ID: "user/" + owner, Name: owner + "@" + p.hostID}
-		p.owners[uid] = counted
-	}
-	return counted
+	return p.counted(uid)
 }
 
-// payer is the user who is charged for a uid, without a look-up of names. It reads a file of this
-// machine, which never takes long.
-func (p *Peers) payer(uid uint32) string {
-	if owner, other := p.charged(uid, false, subuid.Names{}); other {
-		return owner
-	}
-	return digits(uid)
+// counted is the account of a user as long as no name is looked up.
+func (p *Peers) counted(uid uint32) admission.Caller {
+	account := p.users.Account(uid)
+	return admission.Caller{ID: "user/" + account, Name: account + "@" + p.hostID}
 }
 
-func (p *Peers) callerLocked(uid uint32, u knownUser) *Caller {
+func (p *Peers) callerLocked(uid uint32, u *localuser.User) *Caller {
 	trusted := p.isTrustedLocked(uid, u)
 	actor := identity.Actor{
-		Name: u.name + "@" + p.hostID, Users: []string{u.name}, Anyone: trusted, Priority: trusted,
+		Name: u.Name + "@" + p.hostID, Users: []string{u.Name}, Anyone: trusted, Priority: trusted,
 		Role: identity.Submitter, Host: p.hostID,
 	}
 	if !trusted {
-		actor.Owner = u.owner
+		actor.Owner = u.Owner
 	}
-	return NewCaller(actor, uid, cmp.Or(u.owner, strings.TrimPrefix(u.name, uidPrefix)))
-}
-
-// namesOfFile are the accounts of this machine as far as they are in files.
-func (p *Peers) namesOfFile() subuid.Names {
-	return subuid.Names{NameOf: func(uid uint32) (string, bool) {
-		name, err := p.inFile(uid)
-		return name, err == nil && name != ""
-	}}
+	return NewCaller(actor, uid, u.Account())
 }
 
 // loopback is the caller over TCP, if that is allowed.
@@ -303,7 +196,7 @@ func (p *Peers) dialed(local *Caller, conn net.Conn) *Caller {
 	if err != nil {
 		return local
 	}
-	c, owner := *local, p.payer(uid)
+	c, owner := *local, p.users.Account(uid)
 	c.account = admission.Caller{ID: "loopback/" + owner, Name: c.Actor.Name + " (user " + owner + ")"}
 	return &c
 }
@@ -318,82 +211,25 @@ func NewCaller(actor identity.Actor, uid uint32, account string) *Caller {
 	return c
 }
 
-func (p *Peers) isTrustedLocked(uid uint32, u knownUser) bool {
+func (p *Peers) isTrusted(uid uint32, u *localuser.User) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.isTrustedLocked(uid, u)
+}
+
+func (p *Peers) isTrustedLocked(uid uint32, u *localuser.User) bool {
 	if uid == 0 || uid == p.self {
 		return true
 	}
+	digits := strconv.FormatUint(uint64(uid), 10)
 	return slices.ContainsFunc(p.trusted, func(trusted string) bool {
-		return trusted == u.name || u.ownDigits && trusted == digits(uid)
+		return trusted == u.Name || u.OwnDigits && trusted == digits
 	})
 }
 
-// user looks up what the machine knows of a uid. sure is false if the machine could not be asked.
-func (p *Peers) user(ctx context.Context, uid uint32) (found knownUser, sure bool) {
-	if !p.mayLookUp(uid) {
-		found = knownUser{name: uidPrefix + digits(uid)}
-		found.owner, _ = p.charged(uid, false, p.namesOfFile())
-		return found, false
-	}
-	name, err := p.lookup(ctx, uid)
-	hasName := err == nil && name != ""
-	if err != nil && !errors.Is(err, osuser.ErrNoUser) {
-		found = knownUser{name: uidPrefix + digits(uid)}
-		found.owner, _ = p.charged(uid, false, p.namesOfFile())
-		return found, false
-	}
-	p.mu.Lock()
-	listed := slices.Contains(p.trusted, digits(uid))
-	p.mu.Unlock()
-	if hasName && !listed {
-		return knownUser{name: name, hasAccount: true}, true // nothing depends on whose name its digits are
-	}
-	other, err := p.uidOf(ctx, digits(uid))
-	free := errors.Is(err, osuser.ErrNoUser)
-	found = knownUser{name: name, hasAccount: hasName, ownDigits: free || err == nil && other == uid}
-	switch {
-	case hasName:
-	case found.ownDigits:
-		found.name = digits(uid)
-	default:
-		found.name = uidPrefix + digits(uid)
-	}
-	found.owner, _ = p.charged(uid, hasName, subuid.Names{
-		NameOf: func(uid uint32) (string, bool) {
-			name, err := p.lookup(ctx, uid)
-			return name, err == nil && name != ""
-		},
-		UIDOf: func(name string) (uint32, bool) {
-			uid, err := p.uidOf(ctx, name)
-			return uid, err == nil
-		},
-	})
-	return found, free || err == nil
-}
-
-// mayLookUp reports whether a directory of users may be asked for a uid. All subordinate ids of a
-// user share one pace, so that they leave lookups for other users.
-func (p *Peers) mayLookUp(uid uint32) bool {
-	owner, other := p.charged(uid, false, subuid.Names{})
-	if !other {
-		return true
-	}
-	if name, err := p.inFile(uid); err == nil && name != "" {
-		return true
-	}
+// isListed reports whether the digits of a uid are trusted, whoever has them.
+func (p *Peers) isListed(uid uint32) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	pace := p.paces[owner]
-	if pace == nil {
-		if len(p.paces) >= maxUsers {
-			clear(p.paces)
-		}
-		pace = rate.NewLimiter(lookupRate/ownerPart, lookupBurst/ownerPart)
-		p.paces[owner] = pace
-	}
-	return pace.Allow()
+	return slices.Contains(p.trusted, strconv.FormatUint(uint64(uid), 10))
 }
-
-// uidPrefix begins the name of a uid whose digits may be the name of another account.
-const uidPrefix = "uid:"
-
-func digits(uid uint32) string { return strconv.FormatUint(uint64(uid), 10) }

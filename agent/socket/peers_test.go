@@ -4,15 +4,21 @@ import (
 	"context"
 	"errors"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/bursar/bursar/agent/osuser"
+	"golang.org/x/sys/unix"
+
+	"github.com/bursar/bursar/internal/localuser"
+	"github.com/bursar/bursar/internal/osuser"
 	"github.com/bursar/bursar/internal/subuid"
 	"github.com/bursar/bursar/providers/host"
 )
@@ -21,10 +27,10 @@ import (
 // nor for long of others.
 func TestUsersKeepTheirNamesWhileNobodyCanBeAsked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newPeers("h1", 0, []string{"ecm"})
+		p := peersOf([]string{"ecm"})
 		away := false
-		p.uidOf = nobodysName
-		p.lookup = func(_ context.Context, uid uint32) (string, error) {
+		p.users.UIDOf = nobodysName
+		p.users.NameOf = func(_ context.Context, uid uint32) (string, error) {
 			if away {
 				return "", errors.New("timed out")
 			}
@@ -35,19 +41,19 @@ func TestUsersKeepTheirNamesWhileNobodyCanBeAsked(t *testing.T) {
 		}
 		is := func(uid uint32, name string, trusted bool) {
 			t.Helper()
-			if c := p.Caller(t.Context(), uid); c.Actor.Users[0] != name || c.Trusted != trusted {
+			if c := callerOf(t, p, uid); c.Actor.Users[0] != name || c.Trusted != trusted {
 				t.Errorf("uid %d is %+v: want %s", uid, c.Actor, name)
 			}
 		}
 		is(5, "alice", false)
 		is(7, "7", false)
 		away = true
-		time.Sleep(knownFor + time.Second)
+		time.Sleep(localuser.KnownFor + time.Second)
 		is(5, "alice", false)
 		is(6, "uid:6", false) // who has the digits for a name is not known
 		away = false
 		is(6, "uid:6", false)
-		time.Sleep(unsureFor)
+		time.Sleep(localuser.UnsureFor)
 		is(6, "ecm", true)
 		is(5, "alice", false)
 	})
@@ -57,9 +63,9 @@ func TestUsersKeepTheirNamesWhileNobodyCanBeAsked(t *testing.T) {
 // once: each time takes a process.
 func TestOneLookAtATimeForAUser(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newPeers("h1", 0, nil)
+		p := peersOf(nil)
 		asked := 0 // by one goroutine at a time, or the test has failed
-		p.lookup = func(context.Context, uint32) (string, error) {
+		p.users.NameOf = func(context.Context, uint32) (string, error) {
 			asked++
 			time.Sleep(5 * time.Second)
 			return "alice", nil
@@ -68,7 +74,7 @@ func TestOneLookAtATimeForAUser(t *testing.T) {
 			var all sync.WaitGroup
 			for range 100 {
 				all.Go(func() {
-					if c := p.Caller(t.Context(), 5); c.Actor.Users[0] != "alice" {
+					if c := callerOf(t, p, 5); c.Actor.Users[0] != "alice" {
 						t.Errorf("%+v", c.Actor)
 					}
 				})
@@ -79,9 +85,9 @@ func TestOneLookAtATimeForAUser(t *testing.T) {
 		if asked != 1 {
 			t.Errorf("%d looks for 100 requests", asked)
 		}
-		time.Sleep(knownFor)
+		time.Sleep(localuser.KnownFor)
 		began := time.Now()
-		go p.Caller(t.Context(), 5)
+		go callerOf(t, p, 5)
 		synctest.Wait()
 		ask()
 		if asked != 2 || time.Since(began) != 0 {
@@ -95,8 +101,8 @@ func TestOneLookAtATimeForAUser(t *testing.T) {
 // A connection that is taken must not wait for a directory of users: all others would wait with
 // it.
 func TestConnectionsAreTakenWithoutADirectoryOfUsers(t *testing.T) {
-	p := newPeers("h1", 0, []string{"ecm"})
-	p.lookup = func(context.Context, uint32) (string, error) {
+	p := peersOf([]string{"ecm"})
+	p.users.NameOf = func(context.Context, uint32) (string, error) {
 		t.Error("it was asked")
 		return "", errors.New("away")
 	}
@@ -125,7 +131,7 @@ func TestConnectionsAreTakenWithoutADirectoryOfUsers(t *testing.T) {
 	if taken, _ := conn.(*peerConn); taken == nil || taken.peer.Uid != uint32(os.Geteuid()) {
 		t.Errorf("%+v", conn)
 	}
-	p.inFile = func(uid uint32) (string, error) {
+	p.users.NameOfFile = func(uid uint32) (string, error) {
 		if uid == 6 {
 			return "ecm", nil
 		}
@@ -140,21 +146,21 @@ func TestConnectionsAreTakenWithoutADirectoryOfUsers(t *testing.T) {
 }
 
 func TestStrangersDoNotMakeTrustedUsersForgotten(t *testing.T) {
-	p := newPeers("h1", 0, []string{"ecm"})
+	p := peersOf([]string{"ecm"})
 	away := false
-	p.lookup = func(_ context.Context, uid uint32) (string, error) {
+	p.users.NameOf = func(_ context.Context, uid uint32) (string, error) {
 		if uid == 6 && !away {
 			return "ecm", nil
 		}
 		return strconv.Itoa(int(uid)), errors.New("away")
 	}
-	p.Caller(t.Context(), 6)
+	callerOf(t, p, 6)
 	away = true
-	for uid := range uint32(3 * maxUsers) {
-		p.Caller(t.Context(), 100_000+uid)
+	for uid := range uint32(3 * localuser.MostUsers) {
+		callerOf(t, p, 100_000+uid)
 	}
-	if c := p.Caller(t.Context(), 6); !c.Trusted || len(p.known) > maxUsers+1 {
-		t.Errorf("%+v, with %d known", c.Actor, len(p.known))
+	if c := callerOf(t, p, 6); !c.Trusted || len(p.callers) > localuser.MostUsers+1 {
+		t.Errorf("%+v, with %d known", c.Actor, len(p.callers))
 	}
 }
 
@@ -164,10 +170,10 @@ func nobodysName(context.Context, string) (uint32, error) { return 0, osuser.Err
 // The digits of a uid may be the name of another account. Its user is never taken for that one: not
 // if it has no account, not while the name service does not answer or the call has ended.
 func TestDigitsOfAUIDAreNotAnothersName(t *testing.T) {
-	p := newPeers("h1", 0, []string{"1004", "1005", "2000"})
+	p := peersOf([]string{"1004", "1005", "2000"})
 	names := map[uint32]string{61004: "1004", 1005: "ecm", 2000: "2000"}
 	away := false
-	p.lookup = func(_ context.Context, uid uint32) (string, error) {
+	p.users.NameOf = func(_ context.Context, uid uint32) (string, error) {
 		switch {
 		case away:
 			return "", errors.New("timed out")
@@ -176,8 +182,8 @@ func TestDigitsOfAUIDAreNotAnothersName(t *testing.T) {
 		}
 		return names[uid], nil
 	}
-	p.inFile = func(uint32) (string, error) { return "", osuser.ErrNoUser }
-	p.uidOf = func(_ context.Context, name string) (uint32, error) {
+	p.users.NameOfFile = func(uint32) (string, error) { return "", osuser.ErrNoUser }
+	p.users.UIDOf = func(_ context.Context, name string) (uint32, error) {
 		for uid, has := range names {
 			if has == name {
 				return uid, nil
@@ -198,17 +204,17 @@ func TestDigitsOfAUIDAreNotAnothersName(t *testing.T) {
 		2000:   {"2000", true},
 		100000: {"100000", false},
 	} {
-		if c := p.Caller(t.Context(), uid); c.Actor.Users[0] != want.name || c.Trusted != want.trusted || c.Actor.Name != want.name+"@h1" {
+		if c := callerOf(t, p, uid); c.Actor.Users[0] != want.name || c.Trusted != want.trusted || c.Actor.Name != want.name+"@h1" {
 			t.Errorf("uid %d is %+v: want %+v", uid, c.Actor, want)
 		}
-		if c := p.Caller(t.Context(), uid); uid == 1004 && c.account.ID != "user/1004" {
+		if c := callerOf(t, p, uid); uid == 1004 && c.account.ID != "user/1004" {
 			t.Errorf("it counts on %+v", c.account)
 		}
 	}
 	away = true
 	p.Trust([]string{"1004"})
 	for uid, want := range map[uint32]string{61004: "uid:61004", 1004: "uid:1004"} {
-		if c := p.Caller(t.Context(), uid); c.Actor.Users[0] != want || c.Trusted {
+		if c := callerOf(t, p, uid); c.Actor.Users[0] != want || c.Trusted {
 			t.Errorf("uid %d while nobody can be asked: %+v", uid, c.Actor)
 		}
 		if c := p.withoutLookup(uid + 1); c.Actor.Users[0] != "uid:"+strconv.Itoa(int(uid+1)) {
@@ -217,35 +223,94 @@ func TestDigitsOfAUIDAreNotAnothersName(t *testing.T) {
 	}
 }
 
-// Subordinate ids of one user do not use up the lookups of all users.
+// peersOf is newPeers on a machine without ranges of subordinate ids.
+func peersOf(trusted []string) *Peers {
+	p := newPeers("h1", 0, trusted)
+	p.users.Charged = func(uint32, bool, subuid.Names) (string, bool, error) { return "", false, nil }
+	return p
+}
+
+// callerOf is a user who is known for sure.
+func callerOf(t *testing.T, p *Peers, uid uint32) *Caller {
+	t.Helper()
+	c, err := p.Caller(t.Context(), uid)
+	if err != nil {
+		t.Errorf("uid %d: %v", uid, err)
+	}
+	return c
+}
+
+// Subordinate ids of one user do not use up the lookups of all users. Nobody is charged for an id
+// that was not looked up.
 func TestSubordinateIDsLeaveLookupsToOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newPeers("h1", 0, nil)
-		p.uidOf = nobodysName
-		p.inFile = func(uint32) (string, error) { return "", osuser.ErrNoUser }
-		p.charged = func(uid uint32, _ bool, _ subuid.Names) (string, bool) {
+		p := peersOf(nil)
+		p.users.NameOfFile = func(uint32) (string, error) { return "", osuser.ErrNoUser }
+		p.users.Charged = func(uid uint32, _ bool, _ subuid.Names) (string, bool, error) {
 			if uid < 100000 {
-				return "", false
+				return "", false, nil
 			}
-			return "mallory", true
+			return "mallory", true, nil
 		}
 		asked := 0
-		p.lookup = func(_ context.Context, uid uint32) (string, error) {
+		p.users.NameOf = func(_ context.Context, uid uint32) (string, error) {
 			if asked++; uid < 100000 {
 				return "alice", nil
 			}
 			return "", osuser.ErrNoUser
 		}
+		p.users.UIDOf = func(context.Context, string) (uint32, error) {
+			asked++
+			return 0, osuser.ErrNoUser
+		}
 		for uid := uint32(100000); uid < 100500; uid++ {
-			if c := p.Caller(t.Context(), uid); c.Actor.Owner != "mallory" || c.account.ID != "user/mallory" {
-				t.Fatalf("%+v", c)
+			c, err := p.Caller(t.Context(), uid)
+			if err == nil && (c.Actor.Owner != "mallory" || c.account.ID != "user/mallory") ||
+				err != nil && (c.Actor.Owner != "" || c.Trusted || c.account.ID != "user/range:mallory") {
+				t.Fatalf("%+v, %v", c, err)
 			}
 		}
-		if most := lookupBurst / ownerPart; asked != most {
+		if most := localuser.Burst / 2; asked != most {
 			t.Errorf("%d lookups: want %d", asked, most)
 		}
-		if c := p.Caller(t.Context(), 1000); c.Actor.Name != "alice@h1" {
+		if c := callerOf(t, p, 1000); c.Actor.Name != "alice@h1" {
 			t.Errorf("another user is %s", c.Actor.Name)
 		}
 	})
+}
+
+// A request of a uid of which nobody can say whether it is an account is refused, and may be tried
+// again: neither the owner of its range nor the uid is charged for its engines.
+func TestARequestOfAnUnknownUserInARangeIsRefused(t *testing.T) {
+	served := 0
+	s := newServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { served++ }))
+	away := true
+	s.Peers.users.NameOf = func(context.Context, uint32) (string, error) {
+		if away {
+			return "", errors.New("timed out")
+		}
+		return "daemon", nil
+	}
+	s.Peers.users.Charged = func(_ uint32, hasName bool, _ subuid.Names) (string, bool, error) {
+		if hasName {
+			return "", false, nil
+		}
+		return "alice", true, nil
+	}
+	ask := func() *httptest.ResponseRecorder {
+		r := httptest.NewRequest(http.MethodPost, "/bursar.v1.AllocationService/Allocate", nil)
+		r.Header.Set("Content-Type", "application/json")
+		w := httptest.NewRecorder()
+		s.HTTP(true).Handler.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), peerKey{}, &unix.Ucred{Uid: 100005})))
+		return w
+	}
+	if w := ask(); served != 0 || w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "uid 100005 is in a range of subordinate ids of alice") ||
+		!strings.Contains(w.Body.String(), "try again") {
+		t.Errorf("served %d, %d: %s", served, w.Code, w.Body)
+	}
+	away = false
+	s.Peers.users.Forget()
+	if w := ask(); served != 1 || w.Code != http.StatusOK {
+		t.Errorf("known, served %d, %d: %s", served, w.Code, w.Body)
+	}
 }

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"connectrpc.com/connect"
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
@@ -225,16 +226,20 @@ func (s *Server) connContext(ctx context.Context, conn net.Conn) context.Context
 	return s.connections.Context(ctx, conn)
 }
 
-// identified looks up who makes a request, and what they may do now.
-func (s *Server) identified(r *http.Request) (*http.Request, *Caller) {
+// identified looks up the caller of a request, with their present rights. If that cannot be told,
+// it returns a caller with the account of the request, and the error.
+func (s *Server) identified(r *http.Request) (*http.Request, *Caller, error) {
 	c := CallerOf(r.Context()) // of a connection over TCP
+	var err error
 	if peer, ok := r.Context().Value(peerKey{}).(*unix.Ucred); ok {
-		c = s.Peers.Caller(r.Context(), peer.Uid)
+		if c, err = s.Peers.Caller(r.Context(), peer.Uid); err != nil {
+			err = connect.NewError(connect.CodeUnavailable, err)
+		}
 	}
 	if c == nil {
 		c = s.local
 	}
-	return r.WithContext(WithCaller(r.Context(), c)), c
+	return r.WithContext(WithCaller(r.Context(), c)), c, err
 }
 
 // limited bounds how long a request may take to arrive, and how long each part of an answer may
@@ -248,7 +253,7 @@ func (s *Server) limited(next http.Handler) http.Handler {
 		defer over()
 		answer := admission.NewWriter(w, writeTimeout)
 		body := admission.WithoutTrailers(r)
-		r, c := s.identified(r)
+		r, c, unsure := s.identified(r)
 		taken := s.Admitted.Intake(c.Counted())
 		defer taken.End()
 		if r.Body != nil && r.Body != http.NoBody {
@@ -263,7 +268,9 @@ func (s *Server) limited(next http.Handler) http.Handler {
 		ended, err := begin(c.Counted())
 		if err == nil {
 			defer ended()
-			err = taken.Header(r)
+			if err = unsure; err == nil {
+				err = taken.Header(r)
+			}
 		}
 		if err != nil {
 			s.connections.DelayRefusal(r)

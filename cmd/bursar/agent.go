@@ -107,7 +107,7 @@ func (c *cli) serveAgent(
 	c.trace(ctx, "bursar-agent", log)
 	manager, patient, waits := newNotifier(log), newAttempts(log), make(chan string)
 	server, err := c.openAgent(ctx, config, loaded, start, log)
-	for ; passes(err); server, err = c.openAgent(ctx, config, loaded, start, log) {
+	for ; isTransient(err); server, err = c.openAgent(ctx, config, loaded, start, log) {
 		wait := patient.failed(err)
 		if manager.waits(startsLater(err)); !pause.For(wait, ctx.Done(), nil) {
 			return nil
@@ -142,7 +142,7 @@ func (c *cli) serveAgent(
 			return changes, logs.set(config.LogLevel)
 		},
 	}))
-	if passes(err) { // it is started again
+	if isTransient(err) { // it is started again
 		return &exitError{exitFailed, err}
 	}
 	return serverError(err)
@@ -154,7 +154,7 @@ func (c *cli) serveAgent(
 func runPatiently(ctx context.Context, server *agent.Agent, patient *attempts, waits chan<- string) error {
 	for {
 		err := server.Run(ctx)
-		if of := (*agent.StateError)(nil); !errors.As(err, &of) || !regularfile.Passes(of.Err) {
+		if of := (*agent.StateError)(nil); !errors.As(err, &of) || !regularfile.Transient(of.Err) {
 			return err
 		}
 		wait := patient.failed(err)

@@ -116,7 +116,7 @@ func (c *cli) serveCoordinator(
 			return changes, logs.set(config.LogLevel)
 		},
 	})
-	if passes(err) { // while it served: the service manager starts it again
+	if isTransient(err) { // while it served: the service manager starts it again
 		return &exitError{exitFailed, err}
 	}
 	return serverError(err)
@@ -159,8 +159,8 @@ func checkStore(config coordinator.Config, where string, loaded *configuration) 
 		return err
 	}
 	err = wrongStore(config, loaded, refused.Found+": want "+refused.Want)
-	if refusalPasses(refused) {
-		return &passingError{err}
+	if refusalIsTransient(refused) {
+		return &transientError{err}
 	}
 	return err
 }
@@ -170,8 +170,8 @@ func checkStore(config coordinator.Config, where string, loaded *configuration) 
 func storeError(config coordinator.Config, loaded *configuration, err error) error {
 	if refused, ok := errors.AsType[*store.RefusedError](err); ok && (refused.Reason == store.Denied || refused.Reason == store.Malformed) {
 		explained := wrongStore(config, loaded, err.Error())
-		if refusalPasses(refused) {
-			return &passingError{explained}
+		if refusalIsTransient(refused) {
+			return &transientError{explained}
 		}
 		return explained
 	}
@@ -257,7 +257,7 @@ func storeOf(config coordinator.Config, loaded *configuration) (string, error) {
 	case config.StoreFile != "":
 		where, err := secretFile(config.StoreFile)
 		if err != nil {
-			return "", passing(loaded.wrong("storeFile", err.Error()), err)
+			return "", transient(loaded.wrong("storeFile", err.Error()), err)
 		}
 		return where, nil
 	case config.Store != "":
@@ -269,8 +269,12 @@ func storeOf(config coordinator.Config, loaded *configuration) (string, error) {
 // maxSecret is more than any address or password of a database needs.
 const maxSecret = 16 << 10
 
-// secretFile reads a file that only its owner and group may read.
+// secretFile reads a file that only its owner and group may read, for at most regularfile.Patience.
 func secretFile(path string) (string, error) {
+	return regularfile.Within(path, regularfile.Patience, func(func(string)) (string, error) { return readSecret(path) })
+}
+
+func readSecret(path string) (string, error) {
 	file, info, err := regularfile.Open(path)
 	if err != nil {
 		return "", err

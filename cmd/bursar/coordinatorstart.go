@@ -52,7 +52,7 @@ func (s *coordinatorStart) run(ctx context.Context) (err error) {
 		case ctx.Err() != nil:
 			s.log.Info("stopped before it could start", "error", err)
 			return nil
-		case !passes(err):
+		case !isTransient(err):
 			return err
 		}
 		wait := patient.failed(err)

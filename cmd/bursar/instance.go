@@ -61,7 +61,7 @@ func reachable(config coordinator.Config) error {
 			config.Listen + ", which is every machine's own (for coordinators of this machine alone, say so with advertise: http://" + config.Listen + ")",
 	}
 	if named { // a machine may get its name after this start
-		return &coordinator.PassingError{ConfigError: wrong}
+		return &coordinator.TransientConfigError{ConfigError: wrong}
 	}
 	return wrong
 }

@@ -194,7 +194,7 @@ func (c *configuration) flag(cmd *cobra.Command, flag, field string, into *strin
 // explain adds the place where a setting was made to an error of the configuration.
 func (c *configuration) explain(err error) error {
 	var ofCoordinator *coordinator.ConfigError
-	var later *coordinator.PassingError
+	var later *coordinator.TransientConfigError
 	var ofConsul *consul.ConfigError
 	var ofAgent *agent.ConfigError
 	var ofLabels *label.FieldError
@@ -205,18 +205,18 @@ func (c *configuration) explain(err error) error {
 	switch {
 	case errors.As(err, &located): // in a file that the configuration names
 		return configError(err)
-	case errors.As(err, &ofFile) && ofFile.Passes():
-		return &passingError{c.wrong(ofFile.Field, fmt.Sprintf("%q: %s: want %s", ofFile.File, ofFile.Wrong, ofFile.Want))}
+	case errors.As(err, &ofFile) && ofFile.Transient():
+		return &transientError{c.wrong(ofFile.Field, fmt.Sprintf("%q: %s: want %s", ofFile.File, ofFile.Wrong, ofFile.Want))}
 	case errors.As(err, &later):
-		return &passingError{c.wrong(later.Field, yamlfile.Want(later.Value, later.Want))}
+		return &transientError{c.wrong(later.Field, yamlfile.Want(later.Value, later.Want))}
 	case errors.As(err, &ofFile):
 		return c.wrong(ofFile.Field, fmt.Sprintf("%q: %s: want %s", ofFile.File, ofFile.Wrong, ofFile.Want))
-	case errors.As(err, &toRead) && regularfile.Passes(toRead.Err):
-		return &passingError{&exitError{exitCode(toRead.Err), c.at(toRead.Field, toRead.Err.Error())}}
+	case errors.As(err, &toRead) && regularfile.Transient(toRead.Err):
+		return &transientError{&exitError{exitCode(toRead.Err), c.at(toRead.Field, toRead.Err.Error())}}
 	case errors.As(err, &toRead):
 		return &exitError{exitCode(toRead.Err), c.at(toRead.Field, toRead.Err.Error())}
-	case errors.As(err, &toMake) && regularfile.Passes(toMake.Err):
-		return &passingError{c.wrong("stateDir", yamlfile.Want(toMake.Path, toMake.Want+" ("+toMake.Err.Error()+")"))}
+	case errors.As(err, &toMake) && regularfile.Transient(toMake.Err):
+		return &transientError{c.wrong("stateDir", yamlfile.Want(toMake.Path, toMake.Want+" ("+toMake.Err.Error()+")"))}
 	case errors.As(err, &toMake):
 		return c.wrong("stateDir", yamlfile.Want(toMake.Path, toMake.Want+" ("+toMake.Err.Error()+")"))
 	case errors.As(err, &ofCoordinator):

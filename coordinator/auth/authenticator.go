@@ -91,7 +91,7 @@ func (a *authenticator) assumedActor(r *http.Request, claimed string) (maker, ac
 	case claimed == "":
 		return maker, maker, nil
 	case isLocal(peer) && !maker.Admin:
-		return maker, maker, invalid(identity.Header, claimed, "no such header from another user than root and "+a.machine.name(a.machine.self)+", whom this coordinator runs as")
+		return maker, maker, invalid(identity.Header, claimed, "no such header from another user than root and "+a.machine.ownUser()+", whom this coordinator runs as")
 	case isLocal(peer) || a.insecure:
 		actor, err = identity.Decode(claimed)
 		return maker, actor, err

@@ -34,7 +34,7 @@ func NewHandler(o HandlerOptions) http.Handler {
 	o.Limits.next = o.Next
 	return &requestLimits{
 		next: &authenticator{
-			next: o.Limits, who: o.Known, insecure: o.Insecure, machine: thisMachine(), audit: o.Audit, code: o.Code, refuse: refuse,
+			next: o.Limits, who: o.Known, insecure: o.Insecure, machine: o.Limits.machine, audit: o.Audit, code: o.Code, refuse: refuse,
 			denied: o.Limits.serveDenied,
 		},
 		time: o.Timeouts, largest: o.Limits.Largest, refuse: refuse, audit: o.Audit, code: o.Code,

@@ -98,6 +98,7 @@ type Limits struct {
 	work     *workSlots       // of callers
 	hostWork *workSlots       // of hosts
 	decoding *decoding
+	machine  peerCreds // whose connections count on their users
 	page     func(request any) int
 	code     func(error) error
 }
@@ -124,8 +125,9 @@ func NewLimits(o LimitsOptions) *Limits {
 	}
 	waiting, processors := o.Waiting, runtime.GOMAXPROCS(0)
 	calls := waiting + 1024
+	machine := thisMachine()
 	return &Limits{
-		CallerCalls: calls,
+		machine: machine, CallerCalls: calls,
 		Callers: class("callers", admission.Limits{
 			Calls: calls, AllCalls: 4*waiting + 4096, Waiting: waiting, AllWaiting: 4 * waiting, Streams: 256, AllStreams: 2048, Sends: maxSends,
 			Bytes: max(callerBytes, 2*int(o.MessageBytes)), AllBytes: max(allBytes, 4*int(o.MessageBytes)),
@@ -140,7 +142,7 @@ func NewLimits(o LimitsOptions) *Limits {
 		Connections: admission.NewConnections(admission.ConnectionLimits{
 			Unknown: unknown, Address: min(maxUnknownAddress, unknown), Known: known, KnownOf: knownOf, Caller: perCaller, CallerOf: perCallerOf,
 			Streams: calls, First: 10 * time.Second, Nameless: namelessTime(o.ProbeTime),
-		}, admission.ConnectionOptions{OwnerOf: thisMachine().connectionOwner, Refused: connections.Inc, Log: o.Log}),
+		}, admission.ConnectionOptions{OwnerOf: machine.connectionOwner, Refused: connections.Inc, Log: o.Log}),
 		limits: map[string]int64{
 			bursarv1connect.HostServiceSyncProcedure:   o.SyncBytes,
 			bursarv1connect.QuotaServiceApplyProcedure: o.MessageBytes,

@@ -11,23 +11,22 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"time"
 
 	"connectrpc.com/connect"
 
 	"github.com/bursar/bursar/internal/admission"
 	"github.com/bursar/bursar/internal/identity"
+	"github.com/bursar/bursar/internal/localuser"
 	"github.com/bursar/bursar/internal/sockdiag"
-	"github.com/bursar/bursar/internal/subuid"
 )
 
 // peerCred is the user at the other end of a connection within this machine: the kernel says who
-// owns the socket. It is looked up once, when the first request needs it.
+// owns the socket. The kernel is asked once, when the first request needs it.
 type peerCred struct {
-	conn  net.Conn // nil: there is no connection
-	once  sync.Once
-	actor identity.Actor
-	err   error
+	conn net.Conn // nil: there is no connection
+	once sync.Once
+	uid  uint32
+	err  error
 }
 
 type peerCredKey struct{}
@@ -41,30 +40,12 @@ func withPeerCred(ctx context.Context, conn net.Conn) context.Context {
 type peerCreds struct {
 	self  uint32
 	owner func(local, remote netip.AddrPort) (uid uint32, err error)
-	name  func(uid uint32) string
-	// charged is the user who is charged for a uid, if that is another one.
-	charged func(uid uint32, hasName bool) (user string, other bool)
+	users *localuser.Users
 }
 
 func thisMachine() peerCreds {
 	self := uint32(os.Geteuid()) //nolint:gosec // a uid
-	return peerCreds{self: self, owner: sockdiag.Owner, name: sockdiag.UserName, charged: chargedBy(subuid.New(subuid.Path, time.Now))}
-}
-
-// chargedBy returns the function that names the user who is charged for a uid, by a file of ranges
-// and the accounts of this machine.
-func chargedBy(ranges *subuid.File) func(uid uint32, hasName bool) (user string, other bool) {
-	nameOf := func(uid uint32) (string, bool) {
-		name := sockdiag.UserName(uid)
-		return name, isName(uid, name)
-	}
-	names := subuid.Names{NameOf: nameOf, UIDOf: sockdiag.UserID}
-	return func(uid uint32, hasName bool) (string, bool) { return ranges.Charged(uid, hasName, names) }
-}
-
-// isName reports whether the answer of sockdiag.UserName for a uid is the name of its account.
-func isName(uid uint32, name string) bool {
-	return strings.TrimPrefix(name, sockdiag.UIDPrefix) != strconv.FormatUint(uint64(uid), 10)
+	return peerCreds{self: self, owner: sockdiag.Owner, users: localuser.New(localuser.ThisMachine(), localuser.Options{})}
 }
 
 // actorOf returns who makes a request over loopback. Root, and the user that this coordinator runs
@@ -74,38 +55,52 @@ func (p peerCreds) actorOf(r *http.Request) (identity.Actor, error) {
 	if known == nil {
 		known = &peerCred{}
 	}
-	known.once.Do(func() { known.actor, known.err = p.lookUp(r, known.conn) })
-	return known.actor, known.err
+	known.once.Do(func() { known.uid, known.err = p.uidOf(r, known.conn) })
+	switch uid := known.uid; {
+	case known.err != nil:
+		return identity.Actor{}, known.err
+	case uid == 0 || uid == p.self:
+		return identity.Local(), nil
+	}
+	// For every request: the name may change, and may not be known yet.
+	user, err := p.users.Of(r.Context(), known.uid)
+	if err != nil {
+		return identity.Actor{}, connect.NewError(connect.CodeUnavailable, err)
+	}
+	return identity.Actor{Name: identity.LocalPrefix + user.Name, Users: []string{user.Name}, Role: identity.Submitter, Owner: user.Owner}, nil
 }
 
-func (p peerCreds) lookUp(r *http.Request, conn net.Conn) (identity.Actor, error) {
+// uidOf is the user at the other end of the connection of a request.
+func (p peerCreds) uidOf(r *http.Request, conn net.Conn) (uint32, error) {
 	other, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
-		return identity.Actor{}, fmt.Errorf("peer %q: %w", r.RemoteAddr, err)
+		return 0, fmt.Errorf("peer %q: %w", r.RemoteAddr, err)
 	}
 	own, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
 	if !ok {
-		return identity.Actor{}, errors.New("the request came over no connection")
+		return 0, errors.New("the request came over no connection")
 	}
 	here, err := netip.ParseAddrPort(own.String())
 	if err != nil {
-		return identity.Actor{}, fmt.Errorf("own address %q: %w", own, err)
+		return 0, fmt.Errorf("own address %q: %w", own, err)
 	}
 	uid, err := p.owner(other, here) // the peer's end of the connection has its user
 	if err == nil {
 		err = sockdiag.StillOpen(conn)
 	}
 	if err != nil {
-		return identity.Actor{}, connect.NewError(connect.CodeUnauthenticated,
+		return 0, connect.NewError(connect.CodeUnauthenticated,
 			fmt.Errorf("whose connection this is cannot be told (%w): want one of a process of this machine, or identities in the coordinator's configuration", err))
 	}
-	if uid == 0 || uid == p.self {
-		return identity.Local(), nil
+	return uid, nil
+}
+
+// ownUser is the name of the user that this coordinator runs as, or its uid.
+func (p peerCreds) ownUser() string {
+	if user, err := p.users.WithoutLookup(p.self); err == nil {
+		return user.Name
 	}
-	name := p.name(uid)
-	actor := identity.Actor{Name: identity.LocalPrefix + name, Users: []string{name}, Role: identity.Submitter}
-	actor.Owner, _ = p.charged(uid, isName(uid, name))
-	return actor, nil
+	return strconv.FormatUint(uint64(p.self), 10)
 }
 
 // accountOf is what a caller is counted on here. All ids that belong to one user within namespaces
@@ -135,10 +130,6 @@ func (p peerCreds) connectionOwner(conn net.Conn) admission.Caller {
 	if err != nil { // it is closed, or the kernel tells nothing
 		return admission.Caller{}
 	}
-	// Nobody's name is looked up for a connection: there may be very many of them.
-	account, charged := p.charged(uid, false)
-	if !charged {
-		account = strconv.FormatUint(uint64(uid), 10)
-	}
+	account := p.users.Account(uid)
 	return admission.Caller{ID: "user/" + account, Name: "user " + account + " of this machine"}
 }

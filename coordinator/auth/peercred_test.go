@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"connectrpc.com/connect"
@@ -20,6 +21,8 @@ import (
 
 	"github.com/bursar/bursar/internal/admission"
 	"github.com/bursar/bursar/internal/identity"
+	"github.com/bursar/bursar/internal/localuser"
+	"github.com/bursar/bursar/internal/osuser"
 	"github.com/bursar/bursar/internal/subuid"
 )
 
@@ -74,6 +77,24 @@ func closedIsNobodys(t *testing.T, wrap func(net.Listener) net.Listener) {
 	}
 }
 
+// usersOf are the users of a machine with ranges and accounts, which says when it is asked.
+func usersOf(ranges *subuid.File, accounts map[uint32]string, asked func()) *localuser.Users {
+	return localuser.New(localuser.Source{
+		NameOf: func(_ context.Context, uid uint32) (string, error) {
+			if asked(); accounts[uid] == "" {
+				return "", osuser.ErrNoUser
+			}
+			return accounts[uid], nil
+		},
+		NameOfFile: func(uint32) (string, error) { return "", osuser.ErrNoUser },
+		UIDOf: func(context.Context, string) (uint32, error) {
+			asked()
+			return 0, osuser.ErrNoUser
+		},
+		Charged: ranges.Charged,
+	}, localuser.Options{})
+}
+
 func TestOtherUsersOfTheMachineAreThemselves(t *testing.T) {
 	const own = 990
 	file := filepath.Join(t.TempDir(), "subuid")
@@ -89,7 +110,7 @@ func TestOtherUsersOfTheMachineAreThemselves(t *testing.T) {
 	} {
 		asked := 0
 		n := peerCreds{
-			self: own, name: func(uid uint32) string { return map[uint32]string{1000: "alice", 100007: "100007"}[uid] }, charged: func(uid uint32, hasName bool) (string, bool) { return ranges.Charged(uid, hasName, subuid.Names{}) },
+			self: own, users: usersOf(ranges, map[uint32]string{1000: "alice"}, func() {}),
 			owner: func(netip.AddrPort, netip.AddrPort) (uint32, error) { asked++; return uid, nil },
 		}
 		r := httptest.NewRequest(http.MethodPost, "/", nil)
@@ -120,7 +141,7 @@ func TestOtherUsersOfTheMachineAreThemselves(t *testing.T) {
 
 // Another coordinator passes on calls of users of its machine, and names the users who are charged.
 func TestUsersOfAnotherMachineAreNotChargedHere(t *testing.T) {
-	n := peerCreds{charged: func(uint32, bool) (string, bool) { return "mallory", true }}
+	n := peerCreds{}
 	for name, c := range map[string]struct{ owner, charged string }{"100007": {"alice", "alice"}, "100008": {"", "100008"}, "alice": {"", "alice"}} {
 		user := identity.Actor{Name: identity.LocalPrefix + name, Users: []string{name}, Role: identity.Submitter, Owner: c.owner}
 		if got, want := n.accountOf(&Caller{Actor: user, Maker: user}).ID, "caller/local:"+c.charged; got != want {
@@ -136,3 +157,62 @@ func TestUsersOfAnotherMachineAreNotChargedHere(t *testing.T) {
 		}
 	}
 }
+
+// A flood of connections of ids with an owner that is a number is no flood of lookups: the kernel
+// names the users of connections, and names are looked up at a pace. Until an id is known, its
+// requests are refused: the owner of the range is not charged for an account, nor for its
+// connections.
+func TestAFloodOfConnectionsIsNoFloodOfLookups(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "subuid")
+	if err := os.WriteFile(file, []byte("1001:100000:65536\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		asked, uid := 0, uint32(0)
+		n := peerCreds{
+			self: 990, users: usersOf(subuid.New(file, time.Now), map[uint32]string{1001: "mallory", 165000: "carol"}, func() { asked++ }),
+			owner: func(netip.AddrPort, netip.AddrPort) (uint32, error) { return uid, nil },
+		}
+		request := func(id uint32) (identity.Actor, error) {
+			uid = id
+			r := httptest.NewRequest(http.MethodPost, "/", nil)
+			r.RemoteAddr = "127.0.0.1:4711"
+			return n.actorOf(r.WithContext(context.WithValue(withPeerCred(t.Context(), nil), http.LocalAddrContextKey, net.Addr(&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 7070}))))
+		}
+		for uid = 100000; uid < 160000; uid++ {
+			if c := n.connectionOwner(fromHere{}); c.ID != "user/range:1001" {
+				t.Fatalf("a connection counts on %+v", c)
+			}
+		}
+		if asked != 0 {
+			t.Errorf("%d lookups for connections", asked)
+		}
+		for id := uint32(100000); id < 101000; id++ {
+			actor, err := request(id)
+			if err == nil && actor.Owner != "mallory" || err != nil && (connect.CodeOf(err) != connect.CodeUnavailable || actor.Owner != "") {
+				t.Fatalf("%+v, %v", actor, err)
+			}
+		}
+		if most := localuser.Burst/2 + 2; asked != most {
+			t.Errorf("%d lookups for 1000 ids: want %d", asked, most)
+		}
+		if actor, err := request(165000); connect.CodeOf(err) != connect.CodeUnavailable {
+			t.Errorf("an account in the range is %+v, %v", actor, err)
+		}
+		time.Sleep(localuser.PacedFor)
+		if actor, err := request(165000); err != nil || actor.Name != "local:carol" || actor.Owner != "" {
+			t.Errorf("an account in the range is %+v, %v", actor, err)
+		}
+		uid = 165000
+		if c := n.connectionOwner(fromHere{}); c.ID != "user/carol" {
+			t.Errorf("its connection counts on %+v", c)
+		}
+	})
+}
+
+// fromHere is a connection within this machine.
+type fromHere struct{ net.Conn }
+
+func (fromHere) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 4711} }
+
+func (fromHere) LocalAddr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 7070} }

@@ -7,10 +7,10 @@ import (
 	"github.com/bursar/bursar/coordinator/ledger"
 )
 
-// Setback returns the evidence that the store went back in time before this leadership.
-func (loop *Loop) Setback(ctx context.Context) (s core.Setback, err error) {
-	err = loop.call(ctx, func(c *core.Core, _ ledger.Instant) { s = c.Setback() })
-	return s, err
+// DoWithSetback is Do for a caller who also needs the evidence that the store went back in time
+// before this leadership.
+func (loop *Loop) DoWithSetback(ctx context.Context, f func(l *ledger.Ledger, now ledger.Instant, setback core.Setback)) error {
+	return loop.call(ctx, func(c *core.Core, now ledger.Instant) { f(c.Ledger(), now, c.Setback()) })
 }
 
 // View returns an overview, once all that it shows is durable.

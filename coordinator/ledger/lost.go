@@ -1,12 +1,16 @@
 package ledger
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // A host that falls silent loses its allocations. Of an engine without a process there, the silence
 // says nothing: it may run on. So
 //
 //   - one that lives as long as its applications stays active, because its clusters say when these
-//     have ended;
+//     have ended. If no provider is configured for one of its clusters any more, nobody says it:
+//     the engine becomes lost;
 //   - one with a lease becomes lost, and frees its quantities, because its owner may be gone with
 //     the host. If the owner renews it before it would have ended, it runs, and is active again.
 //
@@ -25,6 +29,21 @@ func (l *Ledger) livesElsewhere(e *entry) bool {
 		}
 	}
 	return true
+}
+
+// loseUnseen ends the engines on lost hosts that nothing else would ever end: the provider of their
+// cluster is gone.
+func (l *Ledger) loseUnseen() {
+	for _, h := range l.hostOrder {
+		if h.state != LostHost {
+			continue
+		}
+		for _, e := range slices.Backward(h.entries) { // ending an entry moves only those after it
+			if e.ttl() == 0 && !l.livesElsewhere(e) {
+				l.end(e, Lost, "host "+h.ID+" stopped reporting, and no provider says when its applications end")
+			}
+		}
+	}
 }
 
 // LostLease reports whether a row is of an engine with a lease that its host has lost. Whether the

@@ -58,8 +58,21 @@ func (m *machine) deleteProvider(t *rapid.T) {
 		m.renewed(c)
 	}
 	var err error
-	m.do(t, nothing, func(l *ledger.Ledger) { err = l.DeleteProvider(m.model.now, name) })
+	unseen := m.model.unseen()
+	m.do(t, func() expected { return unseen }, func(l *ledger.Ledger) { err = l.DeleteProvider(m.model.now, name) })
 	wantKind(t, wantError, err)
+}
+
+// unseen are the engines on lost hosts that become lost, because nobody says any more when they
+// have ended.
+func (m *model) unseen() expected {
+	want := make(expected)
+	for id, r := range m.rows {
+		if h := m.hosts[r.HostID]; r.State == ledger.Active && h.lost && r.Expires == 0 && !m.livesElsewhere(r) {
+			want[id] = []ledger.State{ledger.Lost}
+		}
+	}
+	return want
 }
 
 func (m *machine) clusterSilent(t *rapid.T) {

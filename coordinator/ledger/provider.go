@@ -54,7 +54,8 @@ func (l *Ledger) PutProvider(now Instant, p ProviderRecord) error {
 }
 
 // DeleteProvider ends the reading of a cluster. Allocations that have a part in it stay as they
-// are; no new ones are granted.
+// are, and no new ones are granted. Those on lost hosts become lost if only the cluster could tell
+// when they have ended.
 //
 // Errors: *NotFoundError, *StateError (it comes from a file).
 func (l *Ledger) DeleteProvider(now Instant, name ClusterName) error {
@@ -184,6 +185,7 @@ func (l *Ledger) useProviders(list []ProviderRecord, record func(p ProviderRecor
 			l.configure(list[i])
 		}
 	}
+	l.loseUnseen()
 	l.grantWaiting()
 	return nil
 }

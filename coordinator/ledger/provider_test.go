@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/label"
+	"github.com/bursar/bursar/resource"
 )
 
 // A provider has changed if any part of it has, and then it is stored. Only if its settings
@@ -103,5 +105,47 @@ func TestABatchHoldsWhatBecameOfEachProvider(t *testing.T) {
 	}
 	if !slices.Equal(put, []string{"c", "b"}) || !slices.Equal(c.ProvidersRemoved, []ledger.ClusterName{name("a")}) {
 		t.Errorf("put %v, removed %v; want c and b, and a", put, c.ProvidersRemoved)
+	}
+}
+
+// The provider of a cluster may have left its file while no coordinator ran.
+func TestAfterALoadEnginesOnLostHostsNeedAProviderToLive(t *testing.T) {
+	row := func(id ledger.ID, lease time.Duration) ledger.Allocation {
+		a := ledger.Allocation{
+			ID: id, State: ledger.Active, HostID: "h1", Caller: "alice", Created: start, Reserved: start, Confirmed: start, Revision: uint64(id),
+			ApplicationIDs: []string{"app_1"}, Lease: lease, Labels: label.Of("user", "alice"),
+			Entitled: resource.Resource{External: []resource.External{{
+				Address: resource.Address{Kind: "yarn", Cluster: "prod", Path: "root.a"}, Vector: resource.Vector{}.WithMemory(1),
+			}}},
+		}
+		if lease > 0 {
+			a.Expires = start.Add(lease)
+		}
+		return a
+	}
+	for _, configured := range []bool{true, false} {
+		s := ledger.Snapshot{
+			Revision: 9, LastID: 9, Hosts: []ledger.HostRecord{{ID: "h1", Incarnation: 1, Lost: true}},
+			Allocations: []ledger.Allocation{row(1, 0), row(2, time.Hour)},
+		}
+		if configured {
+			s.Providers = []ledger.ProviderRecord{{ClusterName: yarnProd}}
+		}
+		l := ledger.New(ledger.Config{}, newPlainPlacer())
+		must(t, l.Restore(start, s))
+		want := []ledger.State{ledger.Lost}
+		if configured {
+			want = nil
+		}
+		var got []ledger.State
+		for _, a := range l.Changes().Transitions {
+			got = append(got, a.State)
+			if a.ID != 1 {
+				t.Errorf("%s became %s", a.ID, a.State)
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("configured %t: %v, want %v", configured, got, want)
+		}
 	}
 }

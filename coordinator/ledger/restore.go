@@ -115,6 +115,7 @@ func (l *Ledger) restoreRest(s *Snapshot) {
 			e.WaitDeadline = 0
 		}
 	}
+	l.loseUnseen() // the file of providers may have changed meanwhile
 	for _, h := range l.hostOrder {
 		h.account.exceeded = h.account.overLimit()
 	}

@@ -28,9 +28,9 @@ func (e *FileError) Error() string {
 // Unwrap returns the cause.
 func (e *FileError) Unwrap() error { return e.Err }
 
-// Passes reports whether time may mend this: the file cannot be read now, or Later is set. Any
+// Transient reports whether time may mend this: the file cannot be read now, or Later is set. Any
 // other content has to be put right by a person.
-func (e *FileError) Passes() bool { return e.Later || regularfile.Passes(e.Err) }
+func (e *FileError) Transient() bool { return e.Later || regularfile.Transient(e.Err) }
 
 // CertificateError refuses the certificate that a client has shown.
 type CertificateError struct {

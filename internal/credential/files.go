@@ -145,7 +145,7 @@ func openBundle[T any](files []file, opt Options, parse func([][]byte, time.Time
 		made, err = parse(contents, now)
 	}
 	b.checkedAt.Store(now.UnixNano())
-	if wrong, ok := errors.AsType[*FileError](err); ok && opt.Later && wrong.Passes() {
+	if wrong, ok := errors.AsType[*FileError](err); ok && opt.Later && wrong.Transient() {
 		b.fault, b.cause, b.logged = err.Error(), err, true
 		opt.Log.Error("files cannot be used yet: calls that need them fail until they can", "error", err)
 		return b, nil

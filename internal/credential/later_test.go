@@ -95,7 +95,7 @@ func TestWhatTimeMayMend(t *testing.T) {
 		c.spoil()
 		_, err := s.config.Open(credential.Options{})
 		wrong, ok := err.(*credential.FileError) //nolint:errorlint // as documented
-		if !ok || wrong.Passes() != c.want {
+		if !ok || wrong.Transient() != c.want {
 			t.Errorf("%s: %v, want it to pass: %t", name, err, c.want)
 		}
 		s.config = before

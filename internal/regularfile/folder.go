@@ -27,10 +27,13 @@ func CannotBeMade(err error) bool {
 	return false
 }
 
-// Passes reports whether time may mend an error of opening or making a file: it, its folder or its
-// file system may be there later, or be readable, writable or have space by then. A path that names
-// something else does not become right by itself.
-func Passes(err error) bool {
+// Transient reports whether time may mend an error of opening or making a file: it, its folder or
+// its file system may be there later, or be readable, writable or have space by then. A path that
+// names something else does not become right by itself.
+func Transient(err error) bool {
+	if _, hangs := errors.AsType[*HangError](err); hangs {
+		return true
+	}
 	var errno syscall.Errno
 	if !errors.As(err, &errno) {
 		return errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission)

@@ -13,16 +13,6 @@ func UserName(uid uint32) string {
 	return userName(number, user.LookupId, user.Lookup)
 }
 
-// UserID is the uid of an account's name. Digits are a name, too.
-func UserID(name string) (uid uint32, ok bool) {
-	u, err := user.Lookup(name)
-	if err != nil {
-		return 0, false
-	}
-	number, err := strconv.ParseUint(u.Uid, 10, 32)
-	return uint32(number), err == nil
-}
-
 func userName(number string, byUID, byName func(string) (*user.User, error)) string {
 	if u, err := byUID(number); err == nil && u.Username != "" {
 		return u.Username
@@ -31,8 +21,8 @@ func userName(number string, byUID, byName func(string) (*user.User, error)) str
 	if _, unknown := errors.AsType[user.UnknownUserError](err); unknown {
 		return number
 	}
-	return UIDPrefix + number
+	return uidPrefix + number
 }
 
-// UIDPrefix begins the result of UserName if the number alone could be another account.
-const UIDPrefix = "uid:"
+// uidPrefix begins the result of UserName if the number alone could be another account.
+const uidPrefix = "uid:"

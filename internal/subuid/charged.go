@@ -5,12 +5,12 @@ import (
 	"strconv"
 )
 
-// Names are the accounts that a machine knows.
+// Names are the accounts that a machine knows. An error says that the answer is not known.
 type Names struct {
-	// NameOf is the name of a uid's account; false: there is none, or it is not known.
-	NameOf func(uid uint32) (name string, ok bool)
-	// UIDOf is the uid of a name; false: no account has it, or it is not known.
-	UIDOf func(name string) (uid uint32, ok bool)
+	// NameOf is the name of a uid's account; empty: there is none.
+	NameOf func(uid uint32) (name string, err error)
+	// IsName reports whether an account has the name.
+	IsName func(name string) (bool, error)
 }
 
 // mostOwners bounds how many ranges of uids without an account are followed to their owners.
@@ -26,9 +26,12 @@ const mostOwners = 16
 // An owner without an account can itself be in a range: then the owner of that range is charged. If
 // such ranges are in each other, all of their ids are charged to the least of these owners. After
 // mostOwners such owners the last one is charged.
-func (f *File) Charged(uid uint32, hasName bool, names Names) (user string, other bool) {
+//
+// Without functions in names no number is an account. The only errors are theirs: then the user who
+// is charged is not known.
+func (f *File) Charged(uid uint32, hasName bool, names Names) (user string, other bool, err error) {
 	if hasName {
-		return "", false
+		return "", false, nil
 	}
 	passed := []uint32{uid}
 	for len(passed) <= mostOwners {
@@ -37,13 +40,11 @@ func (f *File) Charged(uid uint32, hasName bool, names Names) (user string, othe
 			break
 		}
 		number, is := ownerUID(owner)
-		if !is || names.UIDOf != nil && named(names, owner) {
-			return owner, true
+		if !is {
+			return owner, true, nil
 		}
-		if names.NameOf != nil {
-			if name, ok := names.NameOf(number); ok {
-				return name, true
-			}
+		if account, err := names.ofNumber(owner, number); err != nil || account != "" {
+			return account, err == nil, err
 		}
 		if at := slices.Index(passed, number); at >= 0 {
 			passed = []uint32{uid, slices.Min(passed[at:])}
@@ -52,14 +53,25 @@ func (f *File) Charged(uid uint32, hasName bool, names Names) (user string, othe
 		passed = append(passed, number)
 	}
 	if last := passed[len(passed)-1]; last != uid {
-		return strconv.FormatUint(uint64(last), 10), true
+		return strconv.FormatUint(uint64(last), 10), true, nil
 	}
-	return "", false
+	return "", false, nil
 }
 
-func named(names Names, text string) bool {
-	_, ok := names.UIDOf(text)
-	return ok
+// ofNumber is the account that an owner of digits is; empty: none.
+func (n Names) ofNumber(text string, number uint32) (account string, err error) {
+	if n.IsName != nil {
+		switch is, err := n.IsName(text); {
+		case err != nil:
+			return "", err
+		case is:
+			return text, nil
+		}
+	}
+	if n.NameOf == nil {
+		return "", nil
+	}
+	return n.NameOf(number)
 }
 
 // ownerUID reads an owner that is a uid in digits, as newuidmap(1) takes it.

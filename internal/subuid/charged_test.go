@@ -1,6 +1,7 @@
 package subuid_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -17,21 +18,24 @@ type accounts map[uint32]string
 
 func (a accounts) names() subuid.Names {
 	return subuid.Names{
-		NameOf: func(uid uint32) (string, bool) { return a[uid], a[uid] != "" },
-		UIDOf: func(name string) (uint32, bool) {
-			for uid, has := range a {
+		NameOf: func(uid uint32) (string, error) { return a[uid], nil },
+		IsName: func(name string) (bool, error) {
+			for _, has := range a {
 				if has == name {
-					return uid, true
+					return true, nil
 				}
 			}
-			return 0, false
+			return false, nil
 		},
 	}
 }
 
 // charged is the user who is charged for a uid.
 func (a accounts) charged(f *subuid.File, uid uint32) string {
-	user, other := f.Charged(uid, a[uid] != "", a.names())
+	user, other, err := f.Charged(uid, a[uid] != "", a.names())
+	if err != nil {
+		return err.Error()
+	}
 	if other != (user != "") {
 		return "both " + user + " and nobody else"
 	}
@@ -106,13 +110,13 @@ func TestTheFileIsBounded(t *testing.T) {
 	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if got, _ := f.Charged(100000, false, subuid.Names{}); got != "alice" {
+	if got, _, _ := f.Charged(100000, false, subuid.Names{}); got != "alice" {
 		t.Errorf("of %d bytes: %q is charged, want alice", len(content), got)
 	}
 	if err := os.WriteFile(path, []byte("bob:100000:65536\n"+strings.Repeat("#\n", 1<<21)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if got, _ := f.Charged(100000, false, subuid.Names{}); got != "alice" {
+	if got, _, _ := f.Charged(100000, false, subuid.Names{}); got != "alice" {
 		t.Errorf("of a file that is too large: %q is charged, want alice, as before", got)
 	}
 }
@@ -135,19 +139,38 @@ func TestAChangedFileIsReadAgain(t *testing.T) {
 		}
 	}
 	f := subuid.New(path, time.Now)
-	if _, other := f.Charged(100000, false, subuid.Names{}); other {
+	if _, other, _ := f.Charged(100000, false, subuid.Names{}); other {
 		t.Error("without a file somebody else is charged")
 	}
 	for _, owner := range []string{"alice", "bobby", "carol"} {
 		write(owner + ":100000:65536\n")
-		if got, _ := f.Charged(100000, false, subuid.Names{}); got != owner {
+		if got, _, _ := f.Charged(100000, false, subuid.Names{}); got != owner {
 			t.Errorf("%q is charged, want %q", got, owner)
 		}
 	}
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
-	if _, other := f.Charged(100000, false, subuid.Names{}); other {
+	if _, other, _ := f.Charged(100000, false, subuid.Names{}); other {
 		t.Error("after the file was removed somebody else is charged")
+	}
+}
+
+// If the machine cannot be asked, nobody is charged on a guess: the number of an owner may be a
+// name or a uid.
+func TestAnOwnerThatIsNotKnownIsNotCharged(t *testing.T) {
+	f := rangesOf(t, "1004:100000:10\nalice:200000:10\n")
+	away := errors.New("away")
+	known := accounts{1004: "carol"}.names()
+	for name, names := range map[string]subuid.Names{
+		"whose name it is": {NameOf: known.NameOf, IsName: func(string) (bool, error) { return false, away }},
+		"whose uid it is":  {NameOf: func(uint32) (string, error) { return "", away }, IsName: known.IsName},
+	} {
+		if user, other, err := f.Charged(100003, false, names); !errors.Is(err, away) || other || user != "" {
+			t.Errorf("%s is not known: %q, %t, %v is charged", name, user, other, err)
+		}
+		if user, other, err := f.Charged(200003, false, names); user != "alice" || !other || err != nil {
+			t.Errorf("%s is not known, and does not matter: %q, %t, %v", name, user, other, err)
+		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -37,10 +38,36 @@ type address struct {
 	wrong string          // guarded by mu: what is wrong with the present one, as last logged
 }
 
-// parseAddress parses the text of an address, and reads the files that it names. The error names no
-// part of it that may be secret.
+// files reads a regular file of at most so many bytes; tests have others than the system's.
+type files func(path string, most int64) ([]byte, error)
+
+// parseAddress parses the text of an address, and reads the files that it names, for at most
+// regularfile.Patience. The error names no part of it that may be secret.
 func parseAddress(dsn string) (*pgxpool.Config, error) {
-	if err := checkFiles(dsn); err != nil {
+	return parseWith(dsn, regularfile.Read)
+}
+
+func parseWith(dsn string, read files) (*pgxpool.Config, error) {
+	config, err := regularfile.Within("postgres "+dsn, regularfile.Patience, func(reads func(string)) (*pgxpool.Config, error) {
+		reads(unnamedFile) // instead of the key, which may have the password
+		return parse(dsn, read, reads)
+	})
+	if hangs, ok := errors.AsType[*regularfile.HangError](err); ok {
+		return nil, &store.RefusedError{
+			Where: "PostgreSQL", Reason: store.Denied, Found: "the address of the database names a file that does not answer", Err: hangs,
+			Want: fmt.Sprintf("a file system that answers within %s: %s", hangs.After, hangs.Path),
+		}
+	}
+	return config, err //nolint:wrapcheck // parse's own
+}
+
+// unnamedFile stands for a file that the parser reads and that is not named here: one in a file of
+// services.
+const unnamedFile = "a file that the address, the environment or a service names"
+
+// parse is parseAddress without a bound of time. It tells reads which file it reads.
+func parse(dsn string, read files, reads func(path string)) (*pgxpool.Config, error) {
+	if err := checkFiles(dsn, read, reads); err != nil {
 		return nil, err
 	}
 	pooled, err := pgxpool.ParseConfig(dsn)
@@ -91,7 +118,7 @@ const largestFile = 1 << 20
 // checkFiles refuses an address with a file whose reading would not end, such as a pipe or a
 // device: the parser opens all of them and has no limit. A file that cannot be opened is the
 // parser's to judge.
-func checkFiles(dsn string) error {
+func checkFiles(dsn string, read files, reads func(path string)) error {
 	var paths []string
 	for _, found := range fileParameter.FindAllStringSubmatch(dsn, -1) {
 		path := strings.Trim(found[2], "'")
@@ -108,13 +135,20 @@ func checkFiles(dsn string) error {
 		}
 	}
 	if home, err := os.UserHomeDir(); err == nil {
-		paths = append(paths, filepath.Join(home, ".pgpass"), filepath.Join(home, ".pg_service.conf"))
+		for _, name := range []string{".pgpass", ".pg_service.conf", ".postgresql/postgresql.crt", ".postgresql/postgresql.key", ".postgresql/root.crt"} {
+			paths = append(paths, filepath.Join(home, name))
+		}
 	}
+	parsed := unnamedFile // the file for which the parser waits, if it waits
 	for _, path := range paths {
 		if path == "" {
 			continue
 		}
-		_, err := regularfile.Read(path, largestFile)
+		reads(path)
+		_, err := read(path, largestFile)
+		if errors.Is(err, syscall.EAGAIN) { // a lease, as a file server has one (fcntl(2))
+			parsed = path
+		}
 		if _, noSuchFile := errors.AsType[*fs.PathError](err); err != nil && !noSuchFile {
 			return &store.RefusedError{
 				Where: "PostgreSQL", Reason: store.Denied, Found: "the address names a file that cannot be read", Err: err,
@@ -122,6 +156,7 @@ func checkFiles(dsn string) error {
 			}
 		}
 	}
+	reads(parsed)
 	return nil
 }
 

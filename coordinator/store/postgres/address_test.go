@@ -5,15 +5,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/bursar/bursar/coordinator/store"
+	"github.com/bursar/bursar/internal/regularfile"
 	"github.com/bursar/bursar/test/certs"
 	"github.com/bursar/bursar/test/postgres"
 )
@@ -128,6 +133,58 @@ func TestEveryFileOfTheAddressIsReadAgain(t *testing.T) {
 			if now := c.look(&config); now == was {
 				t.Errorf("the pool's connections still use %q", now)
 			}
+		})
+	}
+}
+
+// A file system that hangs holds the start no longer than a few seconds, and is named. When it
+// answers, the address is read.
+func TestAFileOfTheAddressThatHangsIsNamed(t *testing.T) {
+	for name, c := range map[string]struct{ parameter, variable, path string }{
+		"passfile":      {"passfile=/nfs/p%61ss", "", "/nfs/pass"},
+		"sslrootcert":   {"sslrootcert=/nfs/ca.pem", "", "/nfs/ca.pem"},
+		"sslcert":       {"sslcert=/nfs/own.pem&sslkey=/own.key", "", "/nfs/own.pem"},
+		"servicefile":   {"servicefile=/nfs/services", "", "/nfs/services"},
+		"PGPASSFILE":    {"", "PGPASSFILE", "/nfs/pass"},
+		"PGSSLROOTCERT": {"", "PGSSLROOTCERT", "/nfs/ca.pem"},
+		"the home's":    {"", "HOME", "/nfs/.pgpass"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if c.variable == "HOME" {
+				t.Setenv("HOME", "/nfs")
+			} else if c.variable != "" {
+				t.Setenv(c.variable, c.path)
+			}
+			synctest.Test(t, func(t *testing.T) {
+				answers := make(chan struct{})
+				var reading atomic.Int64
+				read := func(path string, _ int64) ([]byte, error) {
+					if strings.HasPrefix(path, "/nfs/") {
+						reading.Add(1)
+						defer reading.Add(-1)
+						<-answers
+					}
+					return nil, &fs.PathError{Op: "open", Path: path, Err: fs.ErrNotExist}
+				}
+				dsn := "postgres://u:hunter2@h/d?sslmode=disable&" + c.parameter
+				for range 3 {
+					began := time.Now()
+					_, err := parseWith(dsn, read)
+					refused, ok := errors.AsType[*store.RefusedError](err)
+					if !ok || refused.Reason != store.Denied || refused.Where != "PostgreSQL" || !strings.Contains(err.Error(), c.path) ||
+						strings.Contains(err.Error(), "hunter2") || time.Since(began) != regularfile.Patience {
+						t.Errorf("after %v: %v", time.Since(began), err)
+					}
+				}
+				if n := reading.Load(); n != 1 {
+					t.Errorf("%d threads hang", n)
+				}
+				close(answers)
+				synctest.Wait()
+				if _, err := parseWith(dsn, read); err != nil && strings.Contains(err.Error(), "does not answer") {
+					t.Error(err)
+				}
+			})
 		})
 	}
 }

@@ -69,11 +69,11 @@ func newServer(dsn string, read func() (string, error), log *slog.Logger) (*serv
 // Name is an address in a form that may be shown: without the password; if it cannot be parsed,
 // without all that may be secret.
 func Name(dsn string) string {
-	config, err := pgx.ParseConfig(dsn)
+	config, err := parseAddress(dsn)
 	if err != nil {
 		return "PostgreSQL"
 	}
-	return place(config)
+	return place(config.ConnConfig)
 }
 
 // place is the address without the password.

@@ -30,26 +30,27 @@ const (
 	longestReason = 200
 )
 
-// passingError marks a fault of a start that time may mend, if the error's own chain does not tell.
-type passingError struct{ error }
+// transientError marks a fault of a start that time may mend, if the error's own chain does not
+// tell. The coordinator's own errors of this kind are coordinator.TransientConfigError.
+type transientError struct{ error }
 
-func (e *passingError) Unwrap() error { return e.error }
+func (e *transientError) Unwrap() error { return e.error }
 
-// passing marks the error of a file if it may be there, or readable, later.
-func passing(explained, cause error) error {
-	if regularfile.Passes(cause) {
-		return &passingError{explained}
+// transient marks the error of a file if it may be there, or readable, later.
+func transient(explained, cause error) error {
+	if regularfile.Transient(cause) {
+		return &transientError{explained}
 	}
 	return explained
 }
 
-// passes reports whether time may mend a fault of a start: a start goes on trying then. It is false
-// only for faults that a person has to put right: files with a wrong content, the command line, a
-// newer schema, the store of another cluster.
-func passes(err error) bool {
+// isTransient reports whether time may mend a fault of a start: a start goes on trying then. It is
+// false only for faults that a person has to put right: files with a wrong content, the command
+// line, a newer schema, the store of another cluster.
+func isTransient(err error) bool {
 	var (
-		marked        *passingError
-		later         *coordinator.PassingError
+		marked        *transientError
+		later         *coordinator.TransientConfigError
 		file          *credential.FileError
 		toRead        *coordinator.FileError
 		other         *election.StoreError
@@ -70,11 +71,11 @@ func passes(err error) bool {
 	case errors.As(err, &marked), errors.As(err, &later):
 		return true
 	case errors.As(err, &refused):
-		return refusalPasses(refused)
+		return refusalIsTransient(refused)
 	case errors.As(err, &file):
-		return file.Passes()
+		return file.Transient()
 	case errors.As(err, &toRead):
-		return regularfile.Passes(toRead.Err)
+		return regularfile.Transient(toRead.Err)
 	case errors.As(err, &garbled), consul.Refused(err):
 		return true
 	}
@@ -82,14 +83,15 @@ func passes(err error) bool {
 		!errors.As(err, &ofConsul) && !errors.As(err, &ofAgent) && !errors.As(err, &ofCoordinator) && !errors.As(err, &ofLabels)
 }
 
-// refusalPasses is passes for a store that was refused. A database may be restored, promoted or
-// granted at the moment. Nobody changes a file, but its file system may not be there yet.
-func refusalPasses(refused *store.RefusedError) bool {
+// refusalIsTransient is isTransient for a store that was refused. A database may be restored,
+// promoted or granted at the moment. Nobody changes a file, but its file system may not be there
+// yet.
+func refusalIsTransient(refused *store.RefusedError) bool {
 	switch refused.Reason {
 	case store.InUse, store.Unfinished:
 		return true
 	case store.Denied, store.Foreign, store.Damaged:
-		return opener.IsDatabase(refused.Where) || refused.Where == "PostgreSQL" || regularfile.Passes(refused.Err) ||
+		return opener.IsDatabase(refused.Where) || refused.Where == "PostgreSQL" || regularfile.Transient(refused.Err) ||
 			errors.Is(refused.Err, store.ErrReadOnly) || errors.Is(refused.Err, store.ErrFull) || errors.Is(refused.Err, store.ErrIO)
 	case store.Newer, store.Older, store.OtherCluster, store.NotEmpty, store.OtherStore, store.Malformed:
 	}

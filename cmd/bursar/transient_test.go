@@ -36,7 +36,7 @@ import (
 )
 
 // What a person must put right ends a start with code 78. Anything that time may mend does not.
-func TestWhatPasses(t *testing.T) {
+func TestTransientFaults(t *testing.T) {
 	database := func(reason store.Refusal) error {
 		return &store.RefusedError{Where: "postgres://u@h/d", Reason: reason}
 	}
@@ -83,16 +83,16 @@ func TestWhatPasses(t *testing.T) {
 		"certificate may not be read yet":  {&credential.FileError{Err: path(syscall.EACCES)}, true},
 		"certificate not valid yet":        {&credential.FileError{Later: true}, true},
 		"certificate is none":              {&credential.FileError{Err: errors.New("no PEM")}, false},
-		"of the coordinator":               {&coordinator.PassingError{ConfigError: &coordinator.ConfigError{}}, true},
+		"of the coordinator":               {&coordinator.TransientConfigError{ConfigError: &coordinator.ConfigError{}}, true},
 		"configuration":                    {&coordinator.ConfigError{}, false},
 		"YAML":                             {&yamlfile.Error{}, false},
 		"nothing":                          {nil, false},
 	} {
-		if got := passes(c.err); got != c.want {
+		if got := isTransient(c.err); got != c.want {
 			t.Errorf("%s: %t, want %t", name, got, c.want)
 		}
 		if c.err != nil {
-			if got := passes(serverError(c.err)); got != c.want {
+			if got := isTransient(serverError(c.err)); got != c.want {
 				t.Errorf("%s, as it is reported: %t, want %t", name, got, c.want)
 			}
 		}
@@ -170,7 +170,7 @@ func probe(t *testing.T, address, path string) (code int, body string) {
 	return res.StatusCode, string(text)
 }
 
-func TestStartWaitsForWhatPasses(t *testing.T) {
+func TestStartWaitsForTransientFaults(t *testing.T) {
 	t.Run("certificate", func(t *testing.T) {
 		dir := t.TempDir()
 		cert, key := certs.New(t, "ca").Issue(t, certs.Request{Name: "c", Hosts: []string{"127.0.0.1"}}).Files(t, dir, "made")
