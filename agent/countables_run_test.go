@@ -113,21 +113,21 @@ func TestCommandsThatFail(t *testing.T) {
 		command []string
 		want    string
 	}{
-		"garbage":       {[]string{"/bin/echo", "three"}, `printed "three": want a whole number from 0 to 9007199254740991`},
-		"more":          {[]string{"/bin/echo", "3 GPUs"}, `printed "3 GPUs"`},
-		"nothing":       {[]string{"/bin/true"}, `printed ""`},
-		"negative":      {[]string{"/bin/echo", "-1"}, `printed "-1"`},
-		"signed":        {[]string{"/bin/echo", "+1"}, `printed "+1"`},
-		"2^63":          {[]string{"/bin/echo", "9223372036854775808"}, `printed "9223372036854775808"`},
-		"2^63-1":        {[]string{"/bin/echo", strconv.Itoa(math.MaxInt64)}, `printed "9223372036854775807"`},
-		"binary":        {[]string{"/usr/bin/head", "-c", "1000", "/dev/zero"}, `printed "\x00\x00`},
-		"a fraction":    {[]string{"/bin/echo", "1.5"}, `printed "1.5"`},
-		"exit status":   {[]string{script(t, "echo 3; exit 4")}, "exit status 4"},
-		"it says why":   {[]string{script(t, "echo first >&2; printf 'no\\033[0m driver\\n' >&2; exit 4")}, "exit status 4: first / no [0m driver"},
-		"a signal":      {[]string{script(t, "kill -SEGV $$")}, "signal: segmentation fault"},
-		"not there":     {[]string{"/no/such/program"}, "it could not be started: fork/exec /no/such/program: no such file or directory"},
-		"a directory":   {[]string{"/tmp"}, "permission denied"},
-		"without end":   {[]string{script(t, "yes")}, "it printed more than 65536 bytes"},
+		"garbage":     {[]string{"/bin/echo", "three"}, `printed "three": want a whole number from 0 to 9007199254740991`},
+		"more":        {[]string{"/bin/echo", "3 GPUs"}, `printed "3 GPUs"`},
+		"nothing":     {[]string{"/bin/true"}, `printed ""`},
+		"negative":    {[]string{"/bin/echo", "-1"}, `printed "-1"`},
+		"signed":      {[]string{"/bin/echo", "+1"}, `printed "+1"`},
+		"2^63":        {[]string{"/bin/echo", "9223372036854775808"}, `printed "9223372036854775808"`},
+		"2^63-1":      {[]string{"/bin/echo", strconv.Itoa(math.MaxInt64)}, `printed "9223372036854775807"`},
+		"binary":      {[]string{"/usr/bin/head", "-c", "1000", "/dev/zero"}, `printed "\x00\x00`},
+		"a fraction":  {[]string{"/bin/echo", "1.5"}, `printed "1.5"`},
+		"exit status": {[]string{script(t, "echo 3; exit 4")}, "exit status 4"},
+		"it says why": {[]string{script(t, "echo first >&2; printf 'no\\033[0m driver\\n' >&2; exit 4")}, "exit status 4: first / no [0m driver"},
+		"a signal":    {[]string{script(t, "kill -SEGV $$")}, "signal: segmentation fault"},
+		"not there":   {[]string{"/no/such/program"}, "it could not be started: fork/exec /no/such/program: no such file or directory"},
+		"a directory": {[]string{"/tmp"}, "permission denied"},
+		"without end": {[]string{script(t, "yes")}, "it printed more than 65536 bytes"},
 	} {
 		inTime := promptly(t)
 		if got, err := counted(t, CountableConfig{Command: test.command, Timeout: time.Minute}); err == nil || !strings.Contains(err.Error(), test.want) {

@@ -152,6 +152,29 @@ func await(t *testing.T, direct *Direct) {
 	}
 }
 
+// The agent may be killed while a launch is under way: it has noted the keeper before there is an
+// engine.
+func TestAKeeperIsToldOfBeforeItStartsItsEngine(t *testing.T) {
+	l, direct := launcher(t, "bursar-keeper")
+	begun := filepath.Join(t.TempDir(), "begun")
+	var told Spawned
+	l.Spawned = func(s Spawned) {
+		told = s
+		if _, err := os.Stat(begun); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("its engine has begun: %v", err)
+		}
+	}
+	s, err := l.Start(t.Context(), request("sh", "-c", ": >"+begun+"; exec sleep 1000"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if told.PID <= 1 || told != s.Keeper {
+		t.Errorf("told %+v of %+v", told, s.Keeper)
+	}
+	s.Abandon()
+	await(t, direct)
+}
+
 func TestAbandonedEngineEnds(t *testing.T) {
 	l, direct := launcher(t, "bursar-keeper")
 	s, err := l.Start(t.Context(), request("sleep", "1000"))
