@@ -34,6 +34,7 @@ func TestAKeeperThatIsHeldEndsAfterItsEngine(t *testing.T) {
 	other := s.mustLaunch("exec sleep 1000", asNobody).GetAllocation()
 	keeper, spared := keeperOf(a.GetId()), keeperOf(other.GetId())
 	for _, pid := range []int{keeper, spared} {
+		proc.KillAtEnd(t, pid)
 		if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
 			t.Fatal(pid, err)
 		}
