@@ -354,6 +354,23 @@ func TestACommandRunsAsAnotherUser(t *testing.T) {
 	}
 }
 
+// A user can stop a child with a signal once that has the user and before it is the program. The
+// thread that starts it waits for that.
+func TestAUserThatStopsItsProcessesDoesNotHoldACommand(t *testing.T) {
+	const victim = 64902
+	proc.StopNewest(t, victim)
+	for range 20 {
+		c := shell("true")
+		c.Credential = &syscall.Credential{Uid: victim, Gid: victim}
+		ctx, cancel := context.WithTimeoutCause(t.Context(), 200*time.Millisecond, errOver)
+		_, err := c.Run(ctx)
+		cancel()
+		if _, undead := errors.AsType[*UndeadError](err); undead {
+			t.Fatal(err)
+		}
+	}
+}
+
 func TestTheErrorOfACommandIsThatOfItsProcess(t *testing.T) {
 	_, err := shell("exit 7").Run(within(t))
 	if exit, is := errors.AsType[*ExitError](err); !is || exit.ExitCode() != 7 {

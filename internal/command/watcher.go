@@ -93,6 +93,21 @@ func watch() int {
 	}
 	w := &watcher{self: os.Getpid(), ended: make(chan syscall.WaitStatus, 1), empty: make(chan struct{})}
 	w.session, _ = unix.Getsid(0)
+	over, killed := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(over)
+		_, _ = io.Copy(io.Discard, control)
+	}()
+	// Also while the command is started: once it has its user, and before it is the program, that
+	// user can stop it with a signal, and this thread waits for it.
+	go func() {
+		defer close(killed)
+		select {
+		case <-over:
+		case <-told:
+		}
+		w.killAll()
+	}()
 	pid, err := start(o)
 	if err != nil {
 		failed := report{Failed: err.Error()}
@@ -103,24 +118,17 @@ func watch() int {
 	for fd := range 3 {
 		_ = unix.Close(fd) // what the command prints ends with those that may print
 	}
-	over := make(chan struct{})
-	go func() {
-		defer close(over)
-		_, _ = io.Copy(io.Discard, control)
-	}()
 	go w.reap(pid)
 	select {
 	case status := <-w.ended:
 		answer(report{Status: status})
-		<-over
-	case <-over:
-	case <-told:
-	}
-	w.killAll()
-	select {
-	case status := <-w.ended:
-		answer(report{Status: status})
-	default:
+		<-killed
+	case <-killed:
+		select {
+		case status := <-w.ended:
+			answer(report{Status: status})
+		default:
+		}
 	}
 	return 0
 }
