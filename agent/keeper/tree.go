@@ -26,7 +26,9 @@ func inherit() {
 // it runs, or treePatience is over. The engine has ended and is a zombie, so that its number is its
 // session's alone. The keeper reaps nothing: a number that is killed is no other process's.
 func (e *engine) killTree() {
-	for until := time.Now().Add(treePatience); ; time.Sleep(treeEvery) {
+	look := time.NewTicker(treeEvery)
+	defer look.Stop()
+	for until := time.Now().Add(treePatience); ; <-look.C {
 		table := processes()
 		left := false
 		for pid, p := range table {

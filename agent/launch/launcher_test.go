@@ -175,8 +175,8 @@ func TestAKeeperIsToldOfBeforeItStartsItsEngine(t *testing.T) {
 	await(t, direct)
 }
 
-// Between fork and exec, a child shares the memory of the thread that waits for it. A child that had
-// its user there already could be stopped by that user, and the agent waited for ever.
+// Between fork and exec, a child shares the memory of the thread that waits for it. A child that
+// had its user there already could be stopped by that user, and the agent waited for ever.
 func TestAUserThatStopsItsProcessesDoesNotHoldALaunch(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Fatal("this test plays several users: it needs root")

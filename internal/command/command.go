@@ -1,7 +1,7 @@
 // Package command runs a program that the configuration names, to read what it prints. The program
 // gets no shell and no more rights than it is given. It is the leader of a session of its own: it
-// has no terminal, and could not type into one. It cannot gain rights by a setuid bit, unless it may
-// (Command.KeepsRights).
+// has no terminal, and could not type into one. It cannot gain rights by a setuid bit, unless it
+// may (Command.KeepsRights).
 //
 // Nothing that it starts outlives it or its time, whatever session or process group that is in, and
 // whether or not its parents have ended. A second process of this program, a watcher, runs between
@@ -98,8 +98,8 @@ func (e *ExitError) Error() string {
 // ExitCode returns the code; -1: it ended by a signal.
 func (e *ExitError) ExitCode() int { return e.Status.ExitStatus() }
 
-// UndeadError says that a program, or what it has started, should have ended and could not be killed,
-// or that it could not even be looked at or started.
+// UndeadError says that a program, or what it has started, should have ended and could not be
+// killed, or that it could not even be looked at or started.
 type UndeadError struct {
 	// Cause is why it was to end.
 	Cause error
@@ -114,8 +114,9 @@ func (e *UndeadError) Error() string {
 // Unwrap returns the cause.
 func (e *UndeadError) Unwrap() error { return e.Cause }
 
-// Run runs the program to its end, or until ctx ends. Errors: *ExitError, the cause of ctx, *TooMuchError, *UndeadError, *StartError,
-// and what Check says. What it has printed is returned with an error, too.
+// Run runs the program to its end, or until ctx ends. Errors: *ExitError, the cause of ctx,
+// *TooMuchError, *UndeadError, *StartError, and what Check says. What it has
+// printed is returned with an error, too.
 func (c *Command) Run(ctx context.Context) (Printed, error) {
 	if ctx.Err() != nil {
 		return Printed{}, context.Cause(ctx)
@@ -219,7 +220,7 @@ func (c *Command) startWatcher(output, problems *os.File) (*watching, error) {
 		return nil, errors.Join(err, controls.Close(), report.Close())
 	}
 	// If the watcher has ended, its report has ended, too, which says it.
-	_ = json.NewEncoder(controls).Encode(order{c.Args, c.Env, c.Dir, c.Credential, c.KeepsRights})
+	_ = json.NewEncoder(controls).Encode(order{c.Args, c.Env, c.Dir, c.Credential, c.KeepsRights}) //nolint:errchkjson // the pipe may have ended
 	return &watching{process, controls, report}, nil
 }
 

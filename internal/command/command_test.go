@@ -233,7 +233,7 @@ func TestProcessesThatForkAndExitDoNotOutliveTheirCommand(t *testing.T) {
 	}
 	defer unix.Close(held)
 	// For half a minute, if nobody ends it.
-	comet := `use POSIX; if (fork == 0) { POSIX::setsid(); open(my $f, ">", $ARGV[0]); print $f "1"; close $f; for (1..50000) { POSIX::_exit(0) if fork; POSIX::setsid(); select(undef, undef, undef, 0.0002) } POSIX::_exit(0) } sleep 3600`
+	comet := `use POSIX; if (fork == 0) { POSIX::setsid(); open(my $f, ">", $ARGV[0]); print $f "1"; close $f; for (1..50000) { POSIX::_exit(0) if fork; POSIX::setsid(); select(my $r, my $w, my $e, 0.0002) } POSIX::_exit(0) } sleep 3600`
 	_, err = shell("exec 9>" + life + "; exec perl -e '" + comet + "' " + fifo).Run(ctx)
 	if !errors.Is(err, errOver) {
 		t.Error(err)
@@ -256,7 +256,7 @@ func TestNothingOfACommandOutlivesThisProcess(t *testing.T) {
 			_, fifo, told := untilTold(t)
 			file := filepath.Join(t.TempDir(), "pid")
 			text := strings.ReplaceAll(text, "FILE", file)
-			runner := exec.Command("/proc/self/exe", "-test.run=^TestNothingOfACommandOutlivesThisProcess$") //nolint:noctx // it is killed
+			runner := exec.Command("/proc/self/exe", "-test.run=^TestNothingOfACommandOutlivesThisProcess$")
 			runner.Env = []string{runnerVariable + "=" + text + " until [ -e " + file + " ]; do :; done; echo $$ >" + fifo + "; sleep 3600"}
 			held := proc.StartGroup(t, runner)
 			command := <-told

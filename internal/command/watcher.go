@@ -1,6 +1,7 @@
 package command
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -38,27 +39,28 @@ const (
 // order is what a watcher is told, as JSON in its control file. When that file ends, also by the
 // end of the process that has written it, the watcher kills all processes.
 type order struct {
-	Args, Env   []string
-	Dir         string
-	Credential  *syscall.Credential
-	KeepsRights bool
+	Args        []string            `json:"args"`
+	Env         []string            `json:"env"`
+	Dir         string              `json:"dir"`
+	Credential  *syscall.Credential `json:"credential"`
+	KeepsRights bool                `json:"keeps_rights"`
 }
 
 // report is what a watcher answers, once.
 type report struct {
 	// Failed says why the command was not started; empty: it was. Errno is what the kernel said; 0:
 	// nothing.
-	Failed string
-	Errno  syscall.Errno
+	Failed string        `json:"failed"`
+	Errno  syscall.Errno `json:"errno"`
 	// Status is how it ended.
-	Status syscall.WaitStatus
+	Status syscall.WaitStatus `json:"status"`
 }
 
 // A watcher does nothing that the rest of the program is for. No main function has to know of it,
 // nor has that of a test.
 func init() { //nolint:gochecknoinits // see above
 	if len(os.Args) == 1 && os.Args[0] == watcherName {
-		os.Exit(watch())
+		os.Exit(watch()) //nolint:forbidigo // it is the main function of a watcher
 	}
 }
 
@@ -83,7 +85,7 @@ func watch() int {
 	signal.Notify(told, unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT, unix.SIGPIPE)
 	control, answers := os.NewFile(controlFile, "control"), os.NewFile(reportFile, "report")
 	answer := func(r report) {
-		_ = json.NewEncoder(answers).Encode(r) // the process that reads it may have ended
+		_ = json.NewEncoder(answers).Encode(r) //nolint:errchkjson // the process that reads it may have ended
 		_ = answers.Close()
 	}
 	decoder := json.NewDecoder(control)
@@ -146,7 +148,7 @@ func start(o order) (pid int, err error) {
 			return 0, err
 		}
 	}
-	pid, err = syscall.ForkExec(o.Args[0], o.Args, &syscall.ProcAttr{
+	pid, err = syscall.ForkExec(o.Args[0], o.Args, &syscall.ProcAttr{ //nolint:gosec // it is the configuration's to say
 		Dir: o.Dir, Env: o.Env, Files: []uintptr{0, 1, 2},
 		Sys: &syscall.SysProcAttr{Setsid: true, Credential: o.Credential, Pdeathsig: syscall.SIGKILL},
 	})
@@ -242,7 +244,7 @@ func (w *watcher) chase() {
 		if err != nil {
 			return
 		}
-		pid, _ := strconv.Atoi(strings.TrimSpace(string(text[strings.LastIndexByte(string(text), ' ')+1:])))
+		pid, _ := strconv.Atoi(string(bytes.TrimSpace(text[bytes.LastIndexByte(text, ' ')+1:])))
 		m, there := look(pid)
 		if !there {
 			continue
@@ -273,7 +275,7 @@ func look(pid int) (m member, there bool) {
 	if err != nil {
 		return m, false
 	}
-	fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
+	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
 	if len(fields) < 4 {
 		return m, false
 	}

@@ -33,7 +33,7 @@ func StopNewest(tb testing.TB, uid uint32) {
 	})
 	const script = `my $uid = shift; die "another user" if $uid < 1000 or $< != $uid or $> != $uid;
 while (getppid() > 1) { open(my $f, "<", "/proc/loadavg") or die; my $pid = (split " ", <$f>)[4]; kill("STOP", $pid) if $pid > 1 and $pid != $$ }`
-	cmd := exec.Command("perl", "-e", script, strconv.Itoa(int(uid))) //nolint:noctx // StartGroup ends it
+	cmd := exec.Command("perl", "-e", script, strconv.Itoa(int(uid))) //nolint:noctx,gosec // StartGroup ends it
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
 	StartGroup(tb, cmd)
 }
