@@ -10,16 +10,16 @@ import (
 )
 
 const (
-	// treePatience is how long the keeper looks for what an abandoned engine has left.
+	// treePatience is how long the keeper looks for processes of an abandoned engine.
 	treePatience = 2 * time.Second
 	// treeEvery is the time between two looks.
 	treeEvery = 5 * time.Millisecond
 )
 
-// inherit makes the keeper the parent of what the engine's processes leave behind from now on. So
-// it can name them, whatever group and session they are in.
+// inherit makes the keeper the parent of all processes that the engine's leave behind from now on.
+// So it can name them, in any group and session.
 func inherit() {
-	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) // else it names what it can
+	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) // else it names fewer
 }
 
 // killTree kills all that descends from the keeper or is in the engine's session, until nothing of
@@ -82,7 +82,7 @@ func processes() map[int]relative {
 
 // descends reports whether a process has another one above it.
 func descends(table map[int]relative, pid, from int) bool {
-	for range len(table) { // what was read may not fit together, and go in a circle
+	for range len(table) { // entries of different moments may form a circle
 		pid = table[pid].parent
 		if pid == from {
 			return true

@@ -53,8 +53,8 @@ type Command struct {
 	// may hang as well as the program, if it is in a file system of the network. Nil: it may run.
 	Check func() error
 
-	// What a test puts in place of an end by the watcher, which finish brings about, and of
-	// killTime; nil and 0: none.
+	// A test replaces the end by the watcher, which finish brings about, and killTime; nil and 0:
+	// it does not.
 	kill     func(finish func())
 	patience time.Duration
 }
@@ -98,7 +98,7 @@ func (e *ExitError) Error() string {
 // ExitCode returns the code; -1: it ended by a signal.
 func (e *ExitError) ExitCode() int { return e.Status.ExitStatus() }
 
-// UndeadError says that a program, or what it has started, should have ended and could not be
+// UndeadError says that a program, or a process that it has started, should have ended and could not be
 // killed, or that it could not even be looked at or started.
 type UndeadError struct {
 	// Cause is why it was to end.
@@ -244,7 +244,7 @@ func (w *watching) hear() error {
 	return nil
 }
 
-// startError is an error of a watcher's, and what the kernel said to that.
+// startError is an error of a watcher's, with the kernel's.
 type startError struct {
 	text string
 	err  syscall.Errno
@@ -290,7 +290,7 @@ func (c *Command) await(ctx context.Context, p *process, full <-chan struct{}) e
 	}
 }
 
-// errLeft is why what a program has started is to end, if the program has ended.
+// errLeft is why the processes of a program are to end, if the program has ended.
 var errLeft = errors.New("it has ended, and has left a process behind")
 
 // end kills all that is left. It returns cause, why the program has to end, or how it ended if that

@@ -36,7 +36,7 @@ const (
 // it is in (prctl(2), PR_SET_CHILD_SUBREAPER): nothing gets away from a watcher. This process
 // cannot do that itself, since it also starts engines, which are to outlive it.
 
-// order is what a watcher is told, as JSON in its control file. When that file ends, also by the
+// order is an order to a watcher, as JSON in its control file. When that file ends, also by the
 // end of the process that has written it, the watcher kills all processes.
 type order struct {
 	Args        []string            `json:"args"`
@@ -46,10 +46,10 @@ type order struct {
 	KeepsRights bool                `json:"keeps_rights"`
 }
 
-// report is what a watcher answers, once.
+// report is the answer of a watcher, once.
 type report struct {
-	// Failed says why the command was not started; empty: it was. Errno is what the kernel said; 0:
-	// nothing.
+	// Failed says why the command was not started; empty: it was. Errno is the kernel's error; 0:
+	// none.
 	Failed string        `json:"failed"`
 	Errno  syscall.Errno `json:"errno"`
 	// Status is how it ended.
@@ -64,7 +64,7 @@ func init() { //nolint:gochecknoinits // see above
 	}
 }
 
-// watcher kills what descends from this process.
+// watcher kills all descendants of this process.
 type watcher struct {
 	self, session int
 
@@ -73,7 +73,7 @@ type watcher struct {
 	mu sync.Mutex
 	// ended gets how the command ended.
 	ended chan syscall.WaitStatus
-	// empty is closed when nothing is left.
+	// empty is closed when no descendant is left.
 	empty chan struct{}
 }
 
@@ -118,7 +118,7 @@ func watch() int {
 		return 1
 	}
 	for fd := range 3 {
-		_ = unix.Close(fd) // what the command prints ends with those that may print
+		_ = unix.Close(fd) // the output ends with the processes that may write it
 	}
 	go w.reap(pid)
 	select {
@@ -225,7 +225,7 @@ func (w *watcher) strike() {
 	}
 	for pid, m := range table {
 		parent := m.parent
-		for range len(table) { // what was read may not fit together, and go in a circle
+		for range len(table) { // entries of different moments may form a circle
 			if parent == w.self || parent <= 1 {
 				break
 			}
