@@ -98,8 +98,8 @@ func (e *ExitError) Error() string {
 // ExitCode returns the code; -1: it ended by a signal.
 func (e *ExitError) ExitCode() int { return e.Status.ExitStatus() }
 
-// UndeadError says that a program, or a process that it has started, should have ended and could not be
-// killed, or that it could not even be looked at or started.
+// UndeadError says that a program, or a process that it has started, should have ended and could
+// not be killed, or that it could not even be looked at or started.
 type UndeadError struct {
 	// Cause is why it was to end.
 	Cause error
