@@ -178,8 +178,12 @@ type Agent struct {
 	measured chan struct{}    // guarded by mu; closed and replaced after each measurement
 	engines  engines          // guarded by mu, except the part of the measuring loop
 	// unconfirmed are the reservations of callers that will confirm a process; guarded by mu, by id
-	unconfirmed map[string]*unconfirmed
-	abandoned   []abandoned // guarded by mu
+	unconfirmed        map[string]*unconfirmed
+	unconfirmedKeepers []*unconfirmedKeeper // guarded by mu
+	// keepersRead is when the list of the last incarnation is read, and keepersFile is held while
+	// the list is written.
+	keepersRead sync.Once
+	keepersFile sync.Mutex
 
 	draining bool // as last logged; of the sync loop alone
 	// otherClusters are those that were logged; of the sync loop alone.

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/bursar/bursar/internal/command"
 	"github.com/bursar/bursar/resource"
 )
 
@@ -25,7 +26,7 @@ const (
 // goroutine may ask for the counts.
 type countables struct {
 	// count runs the command. It ends soon after ctx; what it leaves behind then is in an
-	// *undeadError.
+	// *command.UndeadError.
 	count func(ctx context.Context, of countableSettings) (int64, error)
 	log   *slog.Logger
 	due   *wakeup
@@ -50,7 +51,7 @@ type countable struct {
 }
 
 func newCountables(now time.Time, log *slog.Logger) *countables {
-	return &countables{count: counter{killGroup, killTime}.run, log: log, due: newWakeup(now), all: make(map[string]*countable)}
+	return &countables{count: count, log: log, due: newWakeup(now), all: make(map[string]*countable)}
 }
 
 // use replaces what is counted. What stays the same keeps its count.
@@ -148,8 +149,8 @@ func (c *countables) note(now time.Time, name string, of *countable, amount int6
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	of.running, of.err = false, err
-	if undead, is := errors.AsType[*undeadError](err); is {
-		of.undead = undead.gone
+	if undead, is := errors.AsType[*command.UndeadError](err); is {
+		of.undead = undead.Gone
 	}
 	switch {
 	case err != nil && !of.logged:

@@ -11,8 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/bursar/bursar/test/proc"
 )
 
@@ -32,7 +30,7 @@ func counted(t *testing.T, c CountableConfig) (int64, error) {
 	if wrong != nil {
 		t.Fatal(wrong)
 	}
-	return counter{killGroup, killTime}.run(t.Context(), parsed)
+	return count(t.Context(), parsed)
 }
 
 // promptly fails if something took as long as a program that hangs in these tests.
@@ -115,22 +113,21 @@ func TestCommandsThatFail(t *testing.T) {
 		command []string
 		want    string
 	}{
-		"garbage":       {[]string{"/bin/echo", "three"}, `printed "three": want a whole number from 0 to 9007199254740991`},
-		"more":          {[]string{"/bin/echo", "3 GPUs"}, `printed "3 GPUs"`},
-		"nothing":       {[]string{"/bin/true"}, `printed ""`},
-		"negative":      {[]string{"/bin/echo", "-1"}, `printed "-1"`},
-		"signed":        {[]string{"/bin/echo", "+1"}, `printed "+1"`},
-		"2^63":          {[]string{"/bin/echo", "9223372036854775808"}, `printed "9223372036854775808"`},
-		"2^63-1":        {[]string{"/bin/echo", strconv.Itoa(math.MaxInt64)}, `printed "9223372036854775807"`},
-		"binary":        {[]string{"/usr/bin/head", "-c", "1000", "/dev/zero"}, `printed "\x00\x00`},
-		"a fraction":    {[]string{"/bin/echo", "1.5"}, `printed "1.5"`},
-		"exit status":   {[]string{script(t, "echo 3; exit 4")}, "exit status 4"},
-		"it says why":   {[]string{script(t, "echo first >&2; printf 'no\\033[0m driver\\n' >&2; exit 4")}, "exit status 4: no [0m driver"},
-		"a signal":      {[]string{script(t, "kill -SEGV $$")}, "signal: segmentation fault"},
-		"not there":     {[]string{"/no/such/program"}, "starting it: fork/exec /no/such/program: no such file or directory"},
-		"a directory":   {[]string{"/tmp"}, "permission denied"},
-		"without end":   {[]string{script(t, "yes")}, "printed more than 65536 bytes"},
-		"endless words": {[]string{script(t, "yes >&2")}, "printed more than 65536 bytes"},
+		"garbage":     {[]string{"/bin/echo", "three"}, `printed "three": want a whole number from 0 to 9007199254740991`},
+		"more":        {[]string{"/bin/echo", "3 GPUs"}, `printed "3 GPUs"`},
+		"nothing":     {[]string{"/bin/true"}, `printed ""`},
+		"negative":    {[]string{"/bin/echo", "-1"}, `printed "-1"`},
+		"signed":      {[]string{"/bin/echo", "+1"}, `printed "+1"`},
+		"2^63":        {[]string{"/bin/echo", "9223372036854775808"}, `printed "9223372036854775808"`},
+		"2^63-1":      {[]string{"/bin/echo", strconv.Itoa(math.MaxInt64)}, `printed "9223372036854775807"`},
+		"binary":      {[]string{"/usr/bin/head", "-c", "1000", "/dev/zero"}, `printed "\x00\x00`},
+		"a fraction":  {[]string{"/bin/echo", "1.5"}, `printed "1.5"`},
+		"exit status": {[]string{script(t, "echo 3; exit 4")}, "exit status 4"},
+		"it says why": {[]string{script(t, "echo first >&2; printf 'no\\033[0m driver\\n' >&2; exit 4")}, "exit status 4: first / no [0m driver"},
+		"a signal":    {[]string{script(t, "kill -SEGV $$")}, "signal: segmentation fault"},
+		"not there":   {[]string{"/no/such/program"}, "it could not be started: fork/exec /no/such/program: no such file or directory"},
+		"a directory": {[]string{"/tmp"}, "permission denied"},
+		"without end": {[]string{script(t, "yes")}, "it printed more than 65536 bytes"},
 	} {
 		inTime := promptly(t)
 		if got, err := counted(t, CountableConfig{Command: test.command, Timeout: time.Minute}); err == nil || !strings.Contains(err.Error(), test.want) {
@@ -153,59 +150,35 @@ func TestCommandThatHangsIsKilledWithAllItStarted(t *testing.T) {
 	awaitEnd(t, readPID(t, file))
 }
 
-func TestChildThatHoldsThePipeIsNotWaitedFor(t *testing.T) {
+func TestCommandThatComplainsWithoutEndHasItsTime(t *testing.T) {
 	defer promptly(t)()
-	file := filepath.Join(t.TempDir(), "pid")
-	got, err := counted(t, CountableConfig{Command: []string{script(t, "sleep 3600 &\necho $! >"+file+"\necho 3")}, Timeout: time.Minute})
-	if err != nil || got != 3 {
+	if got, err := counted(t, CountableConfig{Command: []string{script(t, "yes >&2")}, Timeout: time.Second}); err == nil || err.Error() != "killed after 1s" {
 		t.Errorf("%d, %v", got, err)
 	}
-	awaitEnd(t, readPID(t, file))
 }
 
-func TestChildThatGotAwayWithThePipeIsNotWaitedFor(t *testing.T) {
-	defer promptly(t)()
-	file := filepath.Join(t.TempDir(), "pid")
-	text := "setsid sh -c 'echo $$ >" + file + ".new; mv " + file + ".new " + file + "; exec sleep 3600' &\nuntil [ -e " + file + " ]; do :; done\necho 3"
-	got, err := counted(t, CountableConfig{Command: []string{script(t, text)}, Timeout: time.Minute})
-	if err != nil || got != 3 {
-		t.Errorf("%d, %v", got, err)
+// TestNothingOutlivesACommandThatCounts: what leaves its session, and its output, ends with it.
+func TestNothingOutlivesACommandThatCounts(t *testing.T) {
+	for name, how := range map[string]string{
+		"in its session": "sh -c 'WAITS' &", "in another": "setsid sh -c 'WAITS' &", "a daemon": "(setsid sh -c 'WAITS' </dev/null >/dev/null 2>&1 &) &",
+	} {
+		for end, timeout := range map[string]time.Duration{"exit 0": time.Minute, "exec sleep 3600": 5 * time.Second} {
+			t.Run(name+" "+end, func(t *testing.T) {
+				defer promptly(t)()
+				file := filepath.Join(t.TempDir(), "pid")
+				text := strings.ReplaceAll(how, "WAITS", "echo $$ >"+file+".new; mv "+file+".new "+file+"; exec sleep 3600") +
+					"\nuntil [ -e " + file + " ]; do :; done\necho 3\n" + end
+				got, err := counted(t, CountableConfig{Command: []string{script(t, text)}, Timeout: timeout})
+				if end == "exit 0" && (err != nil || got != 3) || end != "exit 0" && (err == nil || err.Error() != "killed after 5s") {
+					t.Errorf("%d, %v", got, err)
+				}
+				if pid := readPID(t, file); alive(t, pid) {
+					t.Errorf("process %d outlives its command", pid)
+					proc.KillGroupAtEnd(t, pid)
+				}
+			})
+		}
 	}
-	pid := readPID(t, file)
-	left := proc.KillGroupAtEnd(t, pid)
-	if !alive(t, pid) {
-		t.Error("it did not get away")
-	}
-	if err := left.SignalGroup(unix.SIGKILL); err != nil {
-		t.Error(err)
-	}
-	awaitEnd(t, pid)
-}
-
-func TestCommandThatCannotBeKilled(t *testing.T) {
-	parsed, wrong := CountableConfig{Command: []string{"/bin/sleep", "3600"}, Timeout: 10 * time.Millisecond}.parse("gpu")
-	if wrong != nil {
-		t.Fatal(wrong)
-	}
-	var group int
-	none := func(g int) error {
-		group = g
-		return nil
-	}
-	_, err := counter{none, 10 * time.Millisecond}.run(t.Context(), parsed)
-	undead, is := errors.AsType[*undeadError](err)
-	if !is || err.Error() != "killed after 10ms, and hangs in the kernel" {
-		t.Fatal(err)
-	}
-	select {
-	case <-undead.gone:
-		t.Error("it is gone by itself")
-	default:
-	}
-	if err := killGroup(group); err != nil {
-		t.Fatal(err)
-	}
-	<-undead.gone
 }
 
 func TestCommandEndsWithTheAgent(t *testing.T) {
@@ -216,7 +189,7 @@ func TestCommandEndsWithTheAgent(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := (counter{killGroup, killTime}).run(ctx, parsed); !errors.Is(err, context.Canceled) {
+	if _, err := count(ctx, parsed); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 }

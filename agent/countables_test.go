@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/bursar/bursar/internal/command"
 	"github.com/bursar/bursar/resource"
 )
 
@@ -103,13 +104,13 @@ func TestCommandThatLingersIsNotRunAgain(t *testing.T) {
 		gone := make(chan struct{})
 		c := counting(t, func(context.Context) (int64, error) {
 			if runs.Add(1) == 1 {
-				return 0, &undeadError{errNoDriver, gone}
+				return 0, &command.UndeadError{Cause: errNoDriver, Gone: gone}
 			}
 			return 2, nil
 		})
 		c.start(t)
 		after(t, time.Hour)
-		c.wants(t, "while it lingers", 0, "not counted yet, so that there are none: no driver, and hangs in the kernel")
+		c.wants(t, "while it lingers", 0, "not counted yet, so that there are none: no driver; it hangs in the kernel and cannot be killed")
 		if runs.Load() != 1 {
 			t.Errorf("%d runs during one that lingers", runs.Load())
 		}

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/bursar/bursar/internal/command"
 	"github.com/bursar/bursar/internal/spelling"
 )
 
@@ -82,7 +83,7 @@ type healthLoop struct {
 }
 
 func newHealthLoop(now time.Time, log *slog.Logger, changed func()) *healthLoop {
-	return &healthLoop{run: counter{killGroup, killTime}.checkHealth, changed: changed, log: log, due: newWakeup(now)}
+	return &healthLoop{run: checkHealth, changed: changed, log: log, due: newWakeup(now)}
 }
 
 // use replaces the command. Until another one has ended for the first time, the host is as fit as
@@ -157,8 +158,8 @@ func (h *healthLoop) lingers() bool {
 
 // note takes the outcome of a run.
 func (h *healthLoop) note(of healthSettings, err error) {
-	if undead, is := errors.AsType[*undeadError](err); is {
-		h.undead = undead.gone
+	if undead, is := errors.AsType[*command.UndeadError](err); is {
+		h.undead = undead.Gone
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -185,14 +186,14 @@ func (e *unfitError) Error() string { return e.line }
 
 // checkHealth runs a health command to its end or its timeout. The error says why the host is not
 // fit.
-func (c counter) checkHealth(ctx context.Context, of healthSettings) error {
-	printed, err := c.output(ctx, commandArgs(of.command), of.timeout)
+func checkHealth(ctx context.Context, of healthSettings) error {
+	printed, err := commandOutput(ctx, commandArgs(of.command), of.timeout)
 	for line := range bytes.Lines(printed) {
 		if bytes.HasPrefix(line, []byte("ERROR")) {
 			text := spelling.Printable(strings.ToValidUTF8(string(bytes.TrimSpace(line)), "?"), ' ')
 			said := &unfitError{spelling.Cut(text, maxProblem)}
-			if undead, is := errors.AsType[*undeadError](err); is {
-				return &undeadError{said, undead.gone}
+			if undead, is := errors.AsType[*command.UndeadError](err); is {
+				return &command.UndeadError{Cause: said, Gone: undead.Gone}
 			}
 			return said
 		}

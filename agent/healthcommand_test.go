@@ -8,6 +8,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/bursar/bursar/internal/command"
 )
 
 func TestAHealthCommandSaysWhetherItsHostIsFit(t *testing.T) {
@@ -19,7 +21,7 @@ func TestAHealthCommandSaysWhetherItsHostIsFit(t *testing.T) {
 		"it fails":                   {"echo 'no sensor' >&2; exit 3", "exit status 3: no sensor"},
 		"it takes too long":          {"exec sleep 60", "killed after 300ms"},
 		"it says so and hangs":       {"echo 'ERROR fan'; exec sleep 60", "ERROR fan"},
-		"it prints without an end":   {"exec cat /dev/zero", errTooMuchOutput.Error()},
+		"it prints without an end":   {"exec cat /dev/zero", "it printed more than 65536 bytes"},
 		"it prints what hides words": {"printf 'ERROR a\\033[2Jb\\r\\n'", "ERROR a [2Jb"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -35,7 +37,7 @@ func TestAHealthCommandSaysWhetherItsHostIsFit(t *testing.T) {
 				parsed.timeout = time.Second
 			}
 			got := ""
-			if err := (counter{killGroup, killTime}).checkHealth(t.Context(), parsed); err != nil {
+			if err := checkHealth(t.Context(), parsed); err != nil {
 				got = err.Error()
 			}
 			if got != test.want {
@@ -44,7 +46,7 @@ func TestAHealthCommandSaysWhetherItsHostIsFit(t *testing.T) {
 		})
 	}
 	missing := healthSettings{command: commandText([]string{"/no/such/program"}), timeout: time.Second}
-	if err := (counter{killGroup, killTime}).checkHealth(t.Context(), missing); err == nil || !strings.Contains(err.Error(), "no such file") {
+	if err := checkHealth(t.Context(), missing); err == nil || !strings.Contains(err.Error(), "no such file") {
 		t.Errorf("a program that is not there: %v", err)
 	}
 }
@@ -112,13 +114,13 @@ func TestAHealthCommandThatHangsIsNotStartedAgain(t *testing.T) {
 		if runs++; runs > 1 {
 			return nil
 		}
-		return &undeadError{errors.New("killed after 10s"), gone}
+		return &command.UndeadError{Cause: errors.New("killed after 10s"), Gone: gone}
 	}
 	healths(t, run, func(h *healthLoop, _ *int) {
 		h.use(time.Now(), healthSettings{command: "x\x00", interval: time.Second})
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if got, want := h.problem(), "health command: killed after 10s, and hangs in the kernel"; runs != 1 || got != want {
+		if got, want := h.problem(), "health command: killed after 10s; it hangs in the kernel and cannot be killed"; runs != 1 || got != want {
 			t.Errorf("%d runs, %q: want one, %q", runs, got, want)
 		}
 		close(gone)

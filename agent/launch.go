@@ -122,6 +122,8 @@ func (a *Agent) launch(
 	}
 	spawner, limits := a.cgroups.Spawner(ctx, allocation.GetLabels(), entitled)
 	launcher := launch.Launcher{Spawner: spawner, Keeper: a.settings().Engines.Keeper, Records: a.records(), LogDir: a.settings().Engines.LogDir}
+	var keeper *unconfirmedKeeper
+	launcher.Spawned = func(spawned launch.Spawned) { keeper = a.noteKeeper(id, user.UID, spawned) }
 	starting, err := launcher.Start(ctx, launch.Request{
 		ID: id, User: user, Command: request.GetCommand(), Environment: request.GetEnvironment(), WorkingDirectory: request.GetWorkingDirectory(),
 		Logs:   launch.Logs{Directory: logs.GetDirectory(), MaxBytes: logs.GetMaxBytes(), Keep: logs.Keep},
@@ -133,19 +135,23 @@ func (a *Agent) launch(
 		},
 	})
 	if err != nil {
-		if starting != nil {
-			a.leaveKeeper(id, user.UID, starting.Keeper)
-		}
+		a.leaveKeeper(keeper)
 		return nil, a.launchError(ctx, id, err)
 	}
 	a.noteKept(id, starting)
 	active, err := a.confirmLaunched(ctx, request, starting, user)
 	if err == nil {
+		// Before the keeper hears that its engine may go on: no later incarnation must end it.
+		if err = a.forgetKeeper(keeper); err != nil {
+			err = connect.NewError(connect.CodeUnavailable, fmt.Errorf("the agent could not store that the engine may go on: %w", err))
+		}
+	}
+	if err == nil {
 		err = starting.Confirm()
 	}
 	if err != nil {
 		starting.Abandon()
-		a.leaveKeeper(id, user.UID, starting.Keeper)
+		a.leaveKeeper(keeper)
 		a.log.Warn("an engine that was launched is ended, as it could not be confirmed", "allocation_id", id, "pid", starting.PID, "error", err)
 		return nil, errors.Join(err, a.records().Remove(id))
 	}

@@ -15,6 +15,7 @@ import (
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/bursar/bursar/agent/launch"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
 	"github.com/bursar/bursar/test/proc"
@@ -307,8 +308,8 @@ func TestWhatCannotBeLaunchedIsNamed(t *testing.T) {
 			}
 		})
 	}
-	if entries, err := os.ReadDir(filepath.Join(s.config.StateDir, "engines")); err != nil || len(entries) > 0 {
-		t.Errorf("records: %v, %v", entries, err)
+	if ids, err := launch.Records(filepath.Join(s.config.StateDir, "engines")).List(); err != nil || len(ids) > 0 {
+		t.Errorf("records: %v, %v", ids, err)
 	}
 }
 

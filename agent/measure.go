@@ -94,7 +94,7 @@ func (a *Agent) measure(ctx context.Context) {
 	}
 	a.cgroups.ScheduleAll()
 	a.actOnOverUse(ctx)
-	a.endAbandoned(ctx, began)
+	a.endUnconfirmedKeepers(ctx, began)
 	a.cleanRecords(ctx, began)
 	a.afterChange(ctx)
 }

@@ -49,25 +49,27 @@ func (e *engine) keep(known <-chan bool) {
 		// It stays a zombie until the agent has decided, so that its pid is its own until then.
 		e.record(exit)
 		if !<-known {
-			e.kill(unix.SIGKILL)
+			e.killTree()
 		}
 	}
 	_, _ = e.process.Wait() // it has ended
 }
 
-// abandon ends an engine that no agent knows of, with all that it has started and that has not
-// left its group.
+// abandon ends an engine that no agent knows of, with all that it has started, as far as the keeper
+// can name it: what is in the engine's session, and what has the keeper above it. A process that
+// left the session, and whose parents had ended before, is neither.
 func (e *engine) abandon(ended <-chan Exit) {
+	inherit()
 	e.kill(unix.SIGTERM)
 	grace := time.NewTimer(abandonGrace)
 	defer grace.Stop()
 	select {
 	case <-ended:
-		e.kill(unix.SIGKILL) // what is left of its group, whose number is still taken by it
 	case <-grace.C:
 		e.kill(unix.SIGKILL)
 		<-ended
 	}
+	e.killTree()
 	e.drain()
 	_, _ = e.process.Wait() // it has ended
 }

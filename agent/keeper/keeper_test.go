@@ -218,6 +218,35 @@ func TestEngineThatNobodyKnowsOfIsEnded(t *testing.T) {
 	}
 }
 
+// The keeper ended the process group alone.
+func TestWhatAnEngineThatNobodyKnowsOfHasStartedIsEnded(t *testing.T) {
+	const waits = `sh -c "trap : TERM; echo \$\$ > $FIFO; while :; do sleep 1; done"`
+	const group = `perl -e "setpgrp; exec @ARGV" `
+	for name, script := range map[string]string{
+		"in a session of its own":           "setsid " + waits + " & trap 'exit 0' TERM; sleep 1000 & wait",
+		"of an engine that ignores SIGTERM": "setsid " + waits + " & trap '' TERM; while :; do sleep 1; done",
+		"below one in a session of its own": "setsid sh -c '" + waits + " & wait' & trap 'exit 0' TERM; sleep 1000 & wait",
+		"in a group of its own":             group + waits + " & trap 'exit 0' TERM; sleep 1000 & wait",
+		"a daemon in the engine's session":  "(" + group + waits + " &) & trap 'exit 0' TERM; sleep 1000 & wait",
+		"of an engine that has ended":       group + waits + " & exit 0",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			spec := shell(t, script)
+			fifo, next := lines(t, spec)
+			spec.Environment = append(spec.Environment, "FIFO="+fifo)
+			k := begin(t, spec)
+			left := proc.HoldText(t, next())
+			t.Cleanup(func() { _ = left.Signal(syscall.SIGKILL) })
+			k.abandon()
+			k.await()
+			if proc.Alive(left.PID) {
+				t.Error("what it has started goes on")
+			}
+		})
+	}
+}
+
 // groupEnds waits until nothing runs in a process group. What has ended is a zombie until its new
 // parent looks.
 func groupEnds(t *testing.T, group int) {

@@ -101,6 +101,8 @@ type Launcher struct {
 	Records Records
 	// LogDir is where a folder of logs is made for an engine that names none.
 	LogDir string
+	// Spawned is told of a keeper as soon as it runs: before it starts an engine. Nil: nobody is.
+	Spawned func(Spawned)
 }
 
 // Starting is an engine that runs, but ends unless it is confirmed.
@@ -190,6 +192,9 @@ func (l *Launcher) start(ctx context.Context, r Request, spec keeper.Spec, recor
 	}
 	// Only the keeper has the other ends now: when it ends, that is seen here.
 	_, _ = input.Close(), output.Close() // the deferred ones do nothing then
+	if l.Spawned != nil {
+		l.Spawned(spawned)
+	}
 	spec.OwnCgroup = spawned.Cgroup != ""
 	score := openScore(spawned.PID)
 	defer score.close()

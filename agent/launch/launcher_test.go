@@ -152,6 +152,75 @@ func await(t *testing.T, direct *Direct) {
 	}
 }
 
+// The agent may be killed while a launch is under way: it has noted the keeper before there is an
+// engine.
+func TestAKeeperIsToldOfBeforeItStartsItsEngine(t *testing.T) {
+	l, direct := launcher(t, "bursar-keeper")
+	begun := filepath.Join(t.TempDir(), "begun")
+	var told Spawned
+	l.Spawned = func(s Spawned) {
+		told = s
+		if _, err := os.Stat(begun); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("its engine has begun: %v", err)
+		}
+	}
+	s, err := l.Start(t.Context(), request("sh", "-c", ": >"+begun+"; exec sleep 1000"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if told.PID <= 1 || told != s.Keeper {
+		t.Errorf("told %+v of %+v", told, s.Keeper)
+	}
+	s.Abandon()
+	await(t, direct)
+}
+
+// Between fork and exec, a child shares the memory of the thread that waits for it. A child that
+// had its user there already could be stopped by that user, and the agent waited for ever.
+func TestAUserThatStopsItsProcessesDoesNotHoldALaunch(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Fatal("this test plays several users: it needs root")
+	}
+	const victim = 64901
+	proc.StopNewest(t, victim)
+	l, direct := launcher(t, "bursar-keeper")
+	done := make(chan error, 1)
+	go func() {
+		var err error
+		for range 50 {
+			err = errors.Join(err, spawnOf(t.Context(), l, direct, osuser.User{Name: "victim", UID: victim, GID: victim}))
+		}
+		done <- err
+	}()
+	timer := time.NewTimer(20 * time.Second)
+	defer timer.Stop()
+	select {
+	case err := <-done:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-timer.C:
+		t.Fatal("a keeper that its user has stopped holds the agent")
+	}
+	direct.mu.Lock()
+	for _, child := range direct.children {
+		_ = child.Kill() // some are stopped, and do not see that nobody tells them anything
+	}
+	direct.mu.Unlock()
+	await(t, direct)
+}
+
+// spawnOf starts a keeper, of which nothing more is wanted.
+func spawnOf(ctx context.Context, l *Launcher, direct *Direct, u osuser.User) error {
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer null.Close()
+	_, err = direct.Spawn(ctx, Spawn{ID: "a1", User: u, Stdin: null, Stdout: null, Record: null, Keeper: l.Keeper})
+	return err
+}
+
 func TestAbandonedEngineEnds(t *testing.T) {
 	l, direct := launcher(t, "bursar-keeper")
 	s, err := l.Start(t.Context(), request("sleep", "1000"))

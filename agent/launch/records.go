@@ -20,11 +20,15 @@ const (
 	recordName = "record"
 	noteName   = "launched.json"
 	keeperName = "keeper.json"
+	// unconfirmedName is in the directory itself: a folder goes when the next attempt begins.
+	unconfirmedName = "unconfirmed.json"
 	// maxRecord is how much of the end of a record is read, in bytes: what a keeper writes has
 	// less, and a user may write any amount.
 	maxRecord = 64 << 10
 	// maxNote is more than a note has, in bytes: its paths have at most 4 KiB.
 	maxNote = 64 << 10
+	// maxUnconfirmed is more than a list of keepers has, in bytes.
+	maxUnconfirmed = 64 << 20
 	// roomForRecord is reserved for a record, in bytes, if the file system can do that: the disk
 	// may be full when the engine ends.
 	roomForRecord = 16 << 10
@@ -51,6 +55,19 @@ type Kept struct {
 	StartTime       uint64 `json:"start_time"`
 	KeeperPID       int32  `json:"keeper_pid"`
 	KeeperStartTime uint64 `json:"keeper_start_time"`
+	// BootID is the boot of the machine that these are of.
+	BootID string `json:"boot_id"`
+}
+
+// Unconfirmed is the keeper of a launch that is under way or has failed: it has to end, with its
+// engine, unless the launch ends well.
+type Unconfirmed struct {
+	ID              string `json:"id"`
+	UID             uint32 `json:"uid"`
+	KeeperPID       int32  `json:"keeper_pid"`
+	KeeperStartTime uint64 `json:"keeper_start_time"`
+	// Cgroup is the engine's own; empty: it has none.
+	Cgroup string `json:"cgroup,omitempty"`
 	// BootID is the boot of the machine that these are of.
 	BootID string `json:"boot_id"`
 }
@@ -103,6 +120,42 @@ func (r Records) PutKept(id string, kept Kept) error {
 
 // Kept returns which processes were launched. ErrNone: that was not noted.
 func (r Records) Kept(id string) (Kept, error) { return read[Kept](r, id, keeperName) }
+
+// PutUnconfirmed replaces the list of keepers that have to end unless their launch ends well: the
+// next incarnation of an agent knows them by it. Only one call may run at a time.
+func (r Records) PutUnconfirmed(list []Unconfirmed) error {
+	path := filepath.Join(string(r), unconfirmedName)
+	text, err := json.Marshal(list)
+	if err == nil {
+		err = os.MkdirAll(string(r), 0o700)
+	}
+	if err == nil {
+		err = os.WriteFile(path+".new", text, 0o600)
+	}
+	if err == nil {
+		err = os.Rename(path+".new", path)
+	}
+	if err != nil {
+		return fmt.Errorf("keepers of launches: %w", err)
+	}
+	return nil
+}
+
+// Unconfirmed returns that list.
+func (r Records) Unconfirmed() ([]Unconfirmed, error) {
+	text, err := regularfile.Read(filepath.Join(string(r), unconfirmedName), maxUnconfirmed)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	var list []Unconfirmed
+	if err == nil {
+		err = json.Unmarshal(text, &list)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("keepers of launches: %w", err)
+	}
+	return list, nil
+}
 
 // read returns what a file of a record has. ErrNone: there is no such file.
 func read[T Note | Kept](r Records, id, name string) (T, error) {

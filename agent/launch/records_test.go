@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -122,5 +123,31 @@ func TestFolderForLogsFollowsNoLink(t *testing.T) {
 		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o700 {
 			t.Errorf("%v, %v", info.Mode(), err)
 		}
+	}
+}
+
+func TestTheListOfUnconfirmedKeepers(t *testing.T) {
+	r := Records(filepath.Join(t.TempDir(), "engines"))
+	if list, err := r.Unconfirmed(); err != nil || len(list) > 0 {
+		t.Errorf("at first: %v, %v", list, err)
+	}
+	for _, want := range [][]Unconfirmed{
+		{{ID: "a1", UID: 7, KeeperPID: 8, KeeperStartTime: 9, Cgroup: "/bursar/a1", BootID: "b"}, {ID: "a1", UID: 7, KeeperPID: 10}}, {},
+	} {
+		if err := r.PutUnconfirmed(want); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := r.Unconfirmed(); err != nil || !slices.Equal(got, want) {
+			t.Errorf("%v, %v: want %v", got, err, want)
+		}
+	}
+	if ids, err := r.List(); err != nil || len(ids) > 0 {
+		t.Errorf("the list is taken for an engine: %v, %v", ids, err)
+	}
+	if err := os.WriteFile(filepath.Join(string(r), unconfirmedName), []byte("[{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if list, err := r.Unconfirmed(); err == nil {
+		t.Errorf("half a list: %v", list)
 	}
 }

@@ -43,10 +43,11 @@
 //
 // Processes that fork and exit are faster than a reader of the process table. If the engine's
 // cgroup can be frozen (Engine.Freezer), Stop freezes it, sends SIGKILL to all members, and thaws
-// it, until nobody is left. The parent of the root process, if it is a member, is the engine's
-// keeper: it gets SIGKILL only if it is still there 5 s after all others. Stop thaws the cgroup
-// however it ends. Processes outside of the cgroup, and engines without such a cgroup, get SIGKILL
-// as they are found, for at most 250 rounds; SurvivedError names the last ones.
+// it, until nobody is left, for at most 20 rounds. The parent of the root process, if it is a
+// member, is the engine's keeper: it gets SIGKILL only if it is still there 5 s after all others.
+// Stop thaws the cgroup however it ends, and names it if that fails. Processes outside of the
+// cgroup, and engines without such a cgroup, get SIGKILL as they are found, for at most 250 rounds.
+// SurvivedError names the last ones.
 //
 // A Stop has at most 256 processes open at a time, and all together take a quarter of the file
 // descriptors that this process may have.

@@ -96,9 +96,12 @@ func (s *stopper) strike(ctx context.Context, spare bool) (killed []int32, keepe
 	if err := s.find(ctx); err != nil {
 		return nil, nil, err
 	}
-	defer func() { err = errors.Join(err, s.engine.Freezer.Thaw()) }()
-	if _, err := s.engine.Freezer.Freeze(ctx); err != nil {
-		return nil, nil, &noFreezeError{err}
+	defer func() {
+		s.thaw = s.engine.Freezer.Thaw()
+		err = errors.Join(err, s.thaw)
+	}()
+	if _, s.freeze = s.engine.Freezer.Freeze(ctx); s.freeze != nil {
+		return nil, nil, &noFreezeError{s.freeze}
 	}
 	list, err := s.look()
 	if err != nil {

@@ -14,6 +14,8 @@ type playedFreezer struct {
 	// slow: not all have stopped in time.
 	slow bool
 	err  error
+	// stuck is the error of Thaw.
+	stuck error
 	// full: the cgroup has processes, whatever is found.
 	full bool
 	// whenFrozen is called next.
@@ -31,7 +33,7 @@ func (f *playedFreezer) Freeze(ctx context.Context) (bool, error) {
 	return !f.slow, ctx.Err()
 }
 
-func (f *playedFreezer) Thaw() error { f.thawed++; return nil }
+func (f *playedFreezer) Thaw() error { f.thawed++; return f.stuck }
 
 func (f *playedFreezer) Empty(context.Context) (bool, error) { return !f.full, nil }
 
@@ -106,6 +108,48 @@ func TestAStopThatEndsWhileItsCgroupIsFrozenThaws(t *testing.T) {
 	if freezer.frozen != 1 || freezer.thawed != 1 {
 		t.Errorf("frozen %d times, thawed %d times", freezer.frozen, freezer.thawed)
 	}
+}
+
+// A cgroup that stays frozen is named, whatever else went wrong: nothing in it runs any more.
+func TestAThawThatFailsIsNamedNextToWhatElseFails(t *testing.T) {
+	o := openers(t)["pidfd"]
+	noFreeze, noThaw := errors.New("no freezer here"), errors.New("it stays frozen")
+	t.Run("to freeze", func(t *testing.T) {
+		_, root, e := kept(t, newTestTree(t, o))
+		e.Freezer = &playedFreezer{err: noFreeze, stuck: noThaw}
+		if err := o.Stop(t.Context(), e, 10*time.Millisecond); !errors.Is(err, noThaw) || !errors.Is(err, noFreeze) {
+			t.Error(err)
+		}
+		if running(t, o, root.ref) {
+			t.Error("something is left")
+		}
+	})
+	t.Run("to freeze and to kill", func(t *testing.T) {
+		c := start(t, o, "exit 0")
+		_ = c.Wait()
+		e := Engine{Root: c.ref, User: new(uint32(alice)), Freezer: &playedFreezer{err: noFreeze, stuck: noThaw, full: true}}
+		err := o.Stop(t.Context(), e, 0)
+		if _, survived := errors.AsType[*SurvivedError](err); !survived || !errors.Is(err, noFreeze) || !errors.Is(err, noThaw) {
+			t.Error(err)
+		}
+	})
+	t.Run("to go on", func(t *testing.T) {
+		_, _, e := kept(t, newTestTree(t, o))
+		ctx, cancel := context.WithCancel(t.Context())
+		e.Freezer = &playedFreezer{whenFrozen: cancel, stuck: noThaw}
+		if err := o.Stop(ctx, e, 10*time.Millisecond); !errors.Is(err, context.Canceled) || !errors.Is(err, noThaw) {
+			t.Error(err)
+		}
+	})
+	t.Run("nothing else", func(t *testing.T) {
+		c := start(t, o, "exit 0")
+		_ = c.Wait()
+		freezer := &playedFreezer{stuck: noThaw}
+		e := Engine{Root: c.ref, User: new(uint32(alice)), Freezer: freezer}
+		if err := o.Stop(t.Context(), e, 0); !errors.Is(err, noThaw) {
+			t.Error(err)
+		}
+	})
 }
 
 // A freezer that never stops all of them, as one waits for a device, ends what it can.

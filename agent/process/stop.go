@@ -57,10 +57,25 @@ func listed(pids []int32) string {
 // share that of its launcher.
 //
 // It returns nil when nothing of the engine is left. The errors are that of ctx, which leaves the
-// engine as it is, those of signals that were not allowed, and *LeftError.
+// engine as it is, those of signals that were not allowed, and *LeftError. If the engine's cgroup
+// could not be thawed, that error is joined to them, with that of freezing it, if there is one.
 func (o *Opener) Stop(ctx context.Context, e Engine, grace time.Duration) error {
 	s := stopper{opener: o, engine: e, descent: newDescent(e), handles: make(map[Ref]*target)}
 	defer s.close()
+	err := s.stop(ctx, grace)
+	if s.thaw == nil {
+		return err
+	}
+	// What stays frozen does not run, nor end, until somebody thaws it.
+	for _, failed := range []error{s.freeze, s.thaw} {
+		if failed != nil && !errors.Is(err, failed) {
+			err = errors.Join(err, failed)
+		}
+	}
+	return err
+}
+
+func (s *stopper) stop(ctx context.Context, grace time.Duration) error {
 	if err := s.find(ctx); err != nil {
 		return err
 	}
@@ -100,6 +115,8 @@ type stopper struct {
 	// vanished were found last, and had ended before they could be opened: others may have come of
 	// them.
 	vanished []int32
+	// freeze and thaw are the errors of the last time that the cgroup was frozen and thawed.
+	freeze, thaw error
 }
 
 // target is a process that was found to be the engine's.

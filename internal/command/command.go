@@ -1,22 +1,25 @@
 // Package command runs a program that the configuration names, to read what it prints. The program
 // gets no shell and no more rights than it is given. It is the leader of a session of its own: it
-// has no terminal, and could not type into one. Its process group is killed as a whole when the
-// program has ended, or should have. It cannot gain rights by a setuid bit.
+// has no terminal, and could not type into one. It cannot gain rights by a setuid bit, unless it
+// may (Command.KeepsRights).
 //
-// What leaves the process group (setsid) is not killed, and its output is waited for a second. If
-// this process is killed, the program is killed as well, but not what it has started.
+// Nothing that it starts outlives it or its time, whatever session or process group that is in, and
+// whether or not its parents have ended. A second process of this program, a watcher, runs between
+// the two and kills it all: when the program has ended, when it should have, and when this process
+// has ended, even by SIGKILL. A program that runs as this process's user could kill its watcher, as
+// it could kill this process.
 //
 // A Command may be run by any goroutine, more than once at a time.
 package command
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
 	"os"
 	"os/exec"
-	"runtime"
 	"syscall"
 	"time"
 
@@ -25,7 +28,7 @@ import (
 
 const (
 	// drainTime is how long the output of a program is read after its end: it is in the pipe, but
-	// a process that got away may hold the other end open.
+	// a process that hangs in the kernel may hold the other end open.
 	drainTime = time.Second
 	// killTime is how long a process that was killed may take to be gone. One that hangs in the
 	// kernel, in a file system of the network for example, may never be.
@@ -42,14 +45,17 @@ type Command struct {
 	Env []string
 	// Credential is the user that it runs as, with groups; nil: as this process.
 	Credential *syscall.Credential
+	// KeepsRights: it may gain rights by a setuid bit, and has all capabilities of this process.
+	KeepsRights bool
 	// MaxOutput is the most that it may print on its standard output, in bytes.
 	MaxOutput int64
 	// Check looks at the program before each run, and says why it must not run. To look at a file
 	// may hang as well as the program, if it is in a file system of the network. Nil: it may run.
 	Check func() error
 
-	// What a test puts in place of the kernel; nil and 0: killGroup and killTime.
-	kill     func(group int) error
+	// A test replaces the end by the watcher, which finish brings about, and killTime; nil and 0:
+	// it does not.
+	kill     func(finish func())
 	patience time.Duration
 }
 
@@ -75,8 +81,25 @@ func (e *StartError) Error() string { return "it could not be started: " + e.Err
 // Unwrap returns what the kernel said.
 func (e *StartError) Unwrap() error { return e.Err }
 
-// UndeadError says that a program should have ended and could not be killed, or that it could not
-// even be looked at or started.
+// ExitError says that a program ended with another code than 0, or by a signal.
+type ExitError struct{ Status syscall.WaitStatus }
+
+func (e *ExitError) Error() string {
+	if !e.Status.Signaled() {
+		return fmt.Sprintf("exit status %d", e.Status.ExitStatus())
+	}
+	text := "signal: " + e.Status.Signal().String()
+	if e.Status.CoreDump() {
+		text += " (core dumped)"
+	}
+	return text
+}
+
+// ExitCode returns the code; -1: it ended by a signal.
+func (e *ExitError) ExitCode() int { return e.Status.ExitStatus() }
+
+// UndeadError says that a program, or a process that it has started, should have ended and could
+// not be killed, or that it could not even be looked at or started.
 type UndeadError struct {
 	// Cause is why it was to end.
 	Cause error
@@ -91,9 +114,9 @@ func (e *UndeadError) Error() string {
 // Unwrap returns the cause.
 func (e *UndeadError) Unwrap() error { return e.Cause }
 
-// Run runs the program to its end, or until ctx ends. Errors: *exec.ExitError (it ended with
-// another code than 0, or by a signal), the cause of ctx, *TooMuchError, *UndeadError, *StartError,
-// and what Check says. What it has printed is returned with an error, too.
+// Run runs the program to its end, or until ctx ends. Errors: *ExitError, the cause of ctx,
+// *TooMuchError, *UndeadError, *StartError, and what Check says. What it has
+// printed is returned with an error, too.
 func (c *Command) Run(ctx context.Context) (Printed, error) {
 	if ctx.Err() != nil {
 		return Printed{}, context.Cause(ctx)
@@ -124,64 +147,112 @@ func (c *Command) Run(ctx context.Context) (Printed, error) {
 
 // process is one run of a program.
 type process struct {
-	// started is closed when it runs, with the number pid, or when it will not: pid is 0.
-	started chan struct{}
-	pid     int
-	// ended is closed when it has ended. Until reap is closed its number stays its own, so that no
-	// other group can have it when the signal is sent.
-	ended, reap chan struct{}
-	// gone is closed when nothing is left of it; exit is how it ended, by then.
+	// finish is closed when all is to end.
+	finish chan struct{}
+	// ended is closed when the program has ended; exit is how, by then.
+	ended chan struct{}
+	exit  error
+	// gone is closed when nothing is left of it.
 	gone chan struct{}
-	exit error
 }
 
 // start begins a run. The files are for what it prints, and are closed.
 func (c *Command) start(output, problems *os.File) *process {
-	command := exec.Command(c.Args[0], c.Args[1:]...)              //nolint:gosec,noctx // it is the configuration's to say, and is killed with its group
-	command.Dir, command.Env = c.Dir, append([]string{}, c.Env...) // nil would be this process's
-	command.Stdout, command.Stderr = output, problems
-	command.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Credential: c.Credential, Pdeathsig: syscall.SIGKILL}
-	p := &process{started: make(chan struct{}), ended: make(chan struct{}), reap: make(chan struct{}), gone: make(chan struct{})}
+	p := &process{finish: make(chan struct{}), ended: make(chan struct{}), gone: make(chan struct{})}
 	go func() {
 		defer close(p.gone)
-		// Never unlocked: what the thread has given up it has given up for good, and the program is
-		// killed when the thread that started it ends.
-		runtime.LockOSThread()
-		err := c.launch(command)
+		w, err := c.launch(output, problems)
 		_, _ = output.Close(), problems.Close() // the program has its own
 		if err != nil {
 			p.exit = err
-			close(p.started)
 			close(p.ended)
 			return
 		}
-		p.pid = command.Process.Pid
-		close(p.started)
-		for errors.Is(unix.Waitid(unix.P_PID, p.pid, nil, unix.WEXITED|unix.WNOWAIT, nil), unix.EINTR) {
-		}
+		go func() {
+			<-p.finish
+			_ = w.control.Close()
+		}()
+		p.exit = w.hear()
 		close(p.ended)
-		<-p.reap
-		p.exit = command.Wait()
+		<-p.finish
+		_ = w.process.Wait() // its report has said all
 	}()
 	return p
 }
 
-// launch checks the program and starts it, with the rights of this thread, which it lessens.
-func (c *Command) launch(command *exec.Cmd) error {
+// watching is a watcher that runs.
+type watching struct {
+	process *exec.Cmd
+	control *os.File // until it is closed, the command may run
+	report  *os.File
+}
+
+// launch checks the program and starts it, with its watcher.
+func (c *Command) launch(output, problems *os.File) (*watching, error) {
 	if c.Check != nil {
 		if err := c.Check(); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	err := confine()
-	if err == nil {
-		err = command.Start()
-	}
+	w, err := c.startWatcher(output, problems)
 	if err != nil {
-		return &StartError{err}
+		return nil, &StartError{err}
+	}
+	return w, nil
+}
+
+func (c *Command) startWatcher(output, problems *os.File) (*watching, error) {
+	control, controls, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer control.Close()
+	report, reports, err := os.Pipe()
+	if err != nil {
+		return nil, errors.Join(err, controls.Close())
+	}
+	defer reports.Close()
+	process := exec.Command("/proc/self/exe") //nolint:noctx // it ends with its control file
+	process.Args, process.Env, process.Dir = []string{watcherName}, []string{}, "/"
+	process.Stdout, process.Stderr, process.ExtraFiles = output, problems, []*os.File{control, reports}
+	process.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := process.Start(); err != nil {
+		return nil, errors.Join(err, controls.Close(), report.Close())
+	}
+	// If the watcher has ended, its report has ended, too, which says it.
+	_ = json.NewEncoder(controls).Encode(order{c.Args, c.Env, c.Dir, c.Credential, c.KeepsRights}) //nolint:errchkjson // the pipe may have ended
+	return &watching{process, controls, report}, nil
+}
+
+// errUnwatched says that a watcher has ended and has not said how its command has.
+var errUnwatched = errors.New("how it ended is not known: the process that watches it has ended")
+
+// hear waits until the command has ended, and returns how.
+func (w *watching) hear() error {
+	defer w.report.Close()
+	var said report
+	switch err := json.NewDecoder(w.report).Decode(&said); {
+	case err != nil:
+		return errUnwatched
+	case said.Failed != "" && said.Errno != 0:
+		return &StartError{&startError{said.Failed, said.Errno}}
+	case said.Failed != "":
+		return &StartError{errors.New(said.Failed)}
+	case said.Status != 0:
+		return &ExitError{said.Status}
 	}
 	return nil
 }
+
+// startError is an error of a watcher's, with the kernel's.
+type startError struct {
+	text string
+	err  syscall.Errno
+}
+
+func (e *startError) Error() string { return e.text }
+
+func (e *startError) Unwrap() error { return e.err }
 
 // confine takes from the calling thread, and so from what it starts, what a program must not get.
 func confine() error {
@@ -219,34 +290,33 @@ func (c *Command) await(ctx context.Context, p *process, full <-chan struct{}) e
 	}
 }
 
-// end kills the whole group. It returns cause, why the program has to end, or how it ended if that
+// errLeft is why the processes of a program are to end, if the program has ended.
+var errLeft = errors.New("it has ended, and has left a process behind")
+
+// end kills all that is left. It returns cause, why the program has to end, or how it ended if that
 // is nil.
 func (c *Command) end(p *process, cause error) error {
-	kill, patience := c.kill, c.patience
-	if kill == nil {
-		kill, patience = killGroup, killTime
+	finish, patience := func() { close(p.finish) }, killTime
+	if c.patience != 0 {
+		patience = c.patience
 	}
-	go func() {
-		<-p.started
-		if p.pid != 0 {
-			_ = kill(p.pid) // there may be no process left
-			close(p.reap)
-		}
-	}()
-	if cause == nil {
-		<-p.gone
-		return p.exit
+	if c.kill != nil {
+		c.kill(finish)
+	} else {
+		finish()
 	}
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
 	select {
 	case <-p.gone:
-		return cause
 	case <-timer.C:
+		if cause == nil {
+			cause = errLeft
+		}
 		return &UndeadError{cause, p.gone}
 	}
-}
-
-func killGroup(group int) error {
-	return unix.Kill(-group, unix.SIGKILL) //nolint:wrapcheck // nobody reads it
+	if cause == nil {
+		return p.exit
+	}
+	return cause
 }

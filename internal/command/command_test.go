@@ -165,41 +165,136 @@ func TestChildThatHoldsThePipeIsNotWaitedFor(t *testing.T) {
 	awaitEnd(t, pidIn(t, file))
 }
 
-func TestChildThatGotAwayWithThePipeIsNotWaitedFor(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "pid")
-	got, err := shell("setsid sh -c 'echo $$ >" + file + ".new; mv " + file + ".new " + file + "; exec sleep 3600' & until [ -e " + file + " ]; do :; done; echo 3").Run(within(t))
-	if err != nil || string(got.Output) != "3\n" {
-		t.Errorf("%q, %v", got.Output, err)
+// escapes are ways to leave a process group, and the tree of a command. Each writes the pid of what
+// goes on to the file.
+func escapes(file string) map[string]string {
+	waits := "echo $$ >" + file + ".new; mv " + file + ".new " + file + "; exec sleep 3600"
+	return map[string]string{
+		"a child":                  "sh -c '" + waits + "' &",
+		"a session":                "setsid sh -c '" + waits + "' &",
+		"a daemon":                 "(setsid sh -c '" + waits + "' &) &",
+		"a daemon without output":  "(setsid sh -c '" + waits + "' </dev/null >/dev/null 2>&1 &) &",
+		"a daemon's daemon":        "setsid sh -c '(setsid sh -c \"" + strings.ReplaceAll(waits, "$", "\\$") + "\" &) &' &",
+		"one with another environ": "(env -i setsid /bin/sh -c 'cd /tmp; PATH=/usr/bin:/bin; trap \"\" TERM HUP; " + waits + "' &) &",
 	}
-	pid := pidIn(t, file)
-	if err := proc.KillGroupAtEnd(t, pid).SignalGroup(unix.SIGKILL); err != nil {
-		t.Error(err)
-	}
-	awaitEnd(t, pid)
 }
 
-func TestCommandThatCannotBeKilled(t *testing.T) {
-	groups := make(chan int, 1)
+func TestNothingOutlivesACommandThatEnds(t *testing.T) {
+	for name, text := range escapes("FILE") {
+		t.Run(name, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "pid")
+			text := strings.ReplaceAll(text, "FILE", file)
+			got, err := shell(text + " until [ -e " + file + " ]; do :; done; echo 3").Run(within(t))
+			if err != nil || string(got.Output) != "3\n" {
+				t.Errorf("%q, %v", got.Output, err)
+			}
+			ended(t, pidIn(t, file))
+		})
+	}
+}
+
+func TestNothingOutlivesTheTimeOfACommand(t *testing.T) {
+	for name, text := range escapes("FILE") {
+		t.Run(name, func(t *testing.T) {
+			ctx, fifo, _ := untilTold(t)
+			file := filepath.Join(t.TempDir(), "pid")
+			text := strings.ReplaceAll(text, "FILE", file)
+			_, err := shell(text + " until [ -e " + file + " ]; do :; done; echo 3; echo 1 >" + fifo + "; sleep 3600").Run(ctx)
+			if !errors.Is(err, errOver) {
+				t.Error(err)
+			}
+			if _, undead := errors.AsType[*UndeadError](err); undead {
+				t.Error(err)
+			}
+			ended(t, pidIn(t, file))
+		})
+	}
+}
+
+// ended fails, and ends the process, if that has not ended.
+func ended(t *testing.T, pid int) {
+	t.Helper()
+	if proc.Alive(pid) {
+		t.Errorf("process %d outlives its command", pid)
+		proc.KillGroupAtEnd(t, pid)
+	}
+}
+
+// TestProcessesThatForkAndExitDoNotOutliveTheirCommand: each leaves its session, too.
+func TestProcessesThatForkAndExitDoNotOutliveTheirCommand(t *testing.T) {
 	ctx, fifo, _ := untilTold(t)
-	c := shell("echo $$ >" + fifo + "; exec sleep 3600")
-	c.patience, c.kill = time.Millisecond, func(group int) error {
-		groups <- group
-		return nil
-	}
-	_, err := c.Run(ctx)
-	undead, is := errors.AsType[*UndeadError](err)
-	if !is || !errors.Is(err, errOver) || err.Error() != "no answer within 1s; it hangs in the kernel and cannot be killed" {
+	life := filepath.Join(t.TempDir(), "life")
+	if err := unix.Mkfifo(life, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	select {
-	case <-undead.Gone:
-		t.Error("it is gone by itself")
-	default:
-	}
-	if err := killGroup(<-groups); err != nil {
+	held, err := unix.Open(life, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
 		t.Fatal(err)
 	}
-	<-undead.Gone
+	defer unix.Close(held)
+	// For half a minute, if nobody ends it.
+	comet := `use POSIX; if (fork == 0) { POSIX::setsid(); open(my $f, ">", $ARGV[0]); print $f "1"; close $f; for (1..50000) { POSIX::_exit(0) if fork; POSIX::setsid(); select(my $r, my $w, my $e, 0.0002) } POSIX::_exit(0) } sleep 3600`
+	_, err = shell("exec 9>" + life + "; exec perl -e '" + comet + "' " + fifo).Run(ctx)
+	if !errors.Is(err, errOver) {
+		t.Error(err)
+	}
+	if _, undead := errors.AsType[*UndeadError](err); undead {
+		t.Error(err)
+	}
+	if n, err := unix.Read(held, make([]byte, 1)); n != 0 || err != nil {
+		t.Errorf("a process outlives its command: it holds a file (%d, %v)", n, err)
+	}
+}
+
+func TestNothingOfACommandOutlivesThisProcess(t *testing.T) {
+	if os.Getenv(runnerVariable) != "" {
+		_, _ = shell(os.Getenv(runnerVariable)).Run(t.Context())
+		return
+	}
+	for name, text := range escapes("FILE") {
+		t.Run(name, func(t *testing.T) {
+			_, fifo, told := untilTold(t)
+			file := filepath.Join(t.TempDir(), "pid")
+			text := strings.ReplaceAll(text, "FILE", file)
+			runner := exec.Command("/proc/self/exe", "-test.run=^TestNothingOfACommandOutlivesThisProcess$")
+			runner.Env = []string{runnerVariable + "=" + text + " until [ -e " + file + " ]; do :; done; echo $$ >" + fifo + "; sleep 3600"}
+			held := proc.StartGroup(t, runner)
+			command := <-told
+			if err := held.SignalGroup(unix.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+			awaitEnd(t, command)
+			awaitEnd(t, pidIn(t, file))
+		})
+	}
+}
+
+const runnerVariable = "BURSAR_TEST_RUNS"
+
+func TestCommandThatCannotBeKilled(t *testing.T) {
+	for name, text := range map[string]string{"itself": "exec sleep 3600", "its child": "setsid sleep 3600 & exit 0"} {
+		t.Run(name, func(t *testing.T) {
+			finishes := make(chan func(), 1)
+			ctx, fifo, _ := untilTold(t)
+			if name != "itself" {
+				ctx = within(t)
+			}
+			c := shell("echo $$ >" + fifo + "; " + text)
+			c.patience, c.kill = time.Millisecond, func(finish func()) { finishes <- finish }
+			_, err := c.Run(ctx)
+			undead, is := errors.AsType[*UndeadError](err)
+			if !is || name == "itself" && !errors.Is(err, errOver) || !strings.HasSuffix(err.Error(), "; it hangs in the kernel and cannot be killed") {
+				t.Fatal(err)
+			}
+			select {
+			case <-undead.Gone:
+				t.Error("it is gone by itself")
+			default:
+			}
+			(<-finishes)()
+			<-undead.Gone
+		})
+	}
 }
 
 func TestACheckThatRefusesOrHangs(t *testing.T) {
@@ -213,7 +308,7 @@ func TestACheckThatRefusesOrHangs(t *testing.T) {
 	for name, after := range map[string]error{"refuses at last": refused, "lets it run at last": nil} {
 		t.Run(name, func(t *testing.T) {
 			hangs := make(chan struct{})
-			c.patience, c.kill = time.Millisecond, killGroup
+			c.patience = time.Millisecond
 			ctx, cancel := context.WithCancelCause(t.Context())
 			c.Check = func() error {
 				cancel(errOver)
@@ -259,9 +354,26 @@ func TestACommandRunsAsAnotherUser(t *testing.T) {
 	}
 }
 
+// A user can stop a child with a signal once that has the user and before it is the program. The
+// thread that starts it waits for that.
+func TestAUserThatStopsItsProcessesDoesNotHoldACommand(t *testing.T) {
+	const victim = 64902
+	proc.StopNewest(t, victim)
+	for range 20 {
+		c := shell("true")
+		c.Credential = &syscall.Credential{Uid: victim, Gid: victim}
+		ctx, cancel := context.WithTimeoutCause(t.Context(), 200*time.Millisecond, errOver)
+		_, err := c.Run(ctx)
+		cancel()
+		if _, undead := errors.AsType[*UndeadError](err); undead {
+			t.Fatal(err)
+		}
+	}
+}
+
 func TestTheErrorOfACommandIsThatOfItsProcess(t *testing.T) {
 	_, err := shell("exit 7").Run(within(t))
-	if exit, is := errors.AsType[*exec.ExitError](err); !is || exit.ExitCode() != 7 {
+	if exit, is := errors.AsType[*ExitError](err); !is || exit.ExitCode() != 7 {
 		t.Errorf("%v", err)
 	}
 }

@@ -9,13 +9,14 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"golang.org/x/time/rate"
+
+	"github.com/bursar/bursar/internal/command"
 )
 
 const (
@@ -156,7 +157,7 @@ func (u Users) find(ctx context.Context, k key) (User, error) {
 		asked = strconv.FormatUint(uint64(uid), 10)
 	}
 	out, err := u.query(ctx, cmp.Or(u.Getent, "/usr/bin/getent"), "passwd", asked)
-	if exit, ok := errors.AsType[*exec.ExitError](err); errors.Is(err, os.ErrNotExist) || ok && exit.ExitCode() == notFound {
+	if exit, ok := errors.AsType[*command.ExitError](err); errors.Is(err, os.ErrNotExist) || ok && exit.ExitCode() == notFound {
 		return User{}, k.unknown()
 	}
 	if err != nil {
@@ -172,7 +173,7 @@ func (u Users) find(ctx context.Context, k key) (User, error) {
 // uidOfDigits asks for a name of digits. If no account has it, the answer is the number itself.
 func (u Users) uidOfDigits(ctx context.Context, k key) (uint32, error) {
 	out, err := u.query(ctx, cmp.Or(u.ID, "/usr/bin/id"), "-u", "--", k.name)
-	if exit, ok := errors.AsType[*exec.ExitError](err); errors.Is(err, os.ErrNotExist) || ok && exit.ExitCode() == idNotFound {
+	if exit, ok := errors.AsType[*command.ExitError](err); errors.Is(err, os.ErrNotExist) || ok && exit.ExitCode() == idNotFound {
 		return 0, k.unknown()
 	}
 	if err != nil {
@@ -293,36 +294,27 @@ func appendNew(list []uint32, number uint32) []uint32 {
 }
 
 // query runs a program of the machine, which gets nothing of the agent's but its arguments.
-func (u Users) query(ctx context.Context, program string, args ...string) ([]byte, error) {
+func (u Users) query(ctx context.Context, program string, args ...string) (answer []byte, err error) {
 	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
 	if u.Slots != nil {
 		select {
 		case u.Slots <- struct{}{}:
-			defer func() { <-u.Slots }()
+			defer func() {
+				if undead, is := errors.AsType[*command.UndeadError](err); is {
+					go func() {
+						<-undead.Gone
+						<-u.Slots
+					}()
+					return
+				}
+				<-u.Slots
+			}()
 		case <-ctx.Done():
 			return nil, errPace
 		}
 	}
-	cmd := exec.CommandContext(ctx, program, args...) //nolint:gosec // fixed programs; no argument is an option
-	cmd.Env, cmd.Dir, cmd.WaitDelay = []string{path, "LC_ALL=C"}, "/", time.Second
-	var out bounded
-	cmd.Stdout = &out
-	if err := cmd.Run(); err != nil {
-		return nil, err //nolint:wrapcheck // the callers say what it was for
-	}
-	return out.text, nil
-}
-
-// bounded is a buffer that takes maxLookup bytes.
-type bounded struct{ text []byte }
-
-var errTooMuch = errors.New("more is answered than can be meant")
-
-func (b *bounded) Write(p []byte) (int, error) {
-	if len(b.text)+len(p) > maxLookup {
-		return 0, errTooMuch
-	}
-	b.text = append(b.text, p...)
-	return len(p), nil
+	c := command.Command{Args: append([]string{program}, args...), Dir: "/", Env: []string{path, "LC_ALL=C"}, KeepsRights: true, MaxOutput: maxLookup}
+	printed, err := c.Run(ctx)
+	return printed.Output, err //nolint:wrapcheck // the callers say what it was for
 }

@@ -11,6 +11,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/time/rate"
+
+	"github.com/bursar/bursar/test/proc"
 )
 
 // machine has accounts in files, and others that its programs know of.
@@ -183,5 +185,32 @@ func TestProgramsThatLookUpUsersAreBounded(t *testing.T) {
 	}
 	if _, err := u.NameOfFile(1000); !errors.Is(err, ErrNoUser) {
 		t.Errorf("%v", err)
+	}
+}
+
+// A module of the name service may start others; none goes on when its lookup has ended.
+func TestNothingOutlivesALookup(t *testing.T) {
+	for name, end := range map[string]string{"it answers": "echo alice:x:1000:1000::/:/bin/sh", "it hangs": "exec sleep 3600"} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			file, getent := filepath.Join(dir, "pid"), filepath.Join(dir, "getent")
+			text := "#!/bin/sh\n(setsid sh -c 'echo $$ >" + file + ".new; mv " + file + ".new " + file + "; exec sleep 3600' </dev/null >/dev/null 2>&1 &) &\n" +
+				"until [ -e " + file + " ]; do :; done\n" + end
+			if err := os.WriteFile(getent, []byte(text), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			found, err := Users{Passwd: filepath.Join(dir, "none"), Getent: getent}.NameOf(t.Context(), 1000)
+			if (err == nil && found == "alice") != (name == "it answers") {
+				t.Errorf("%q, %v", found, err)
+			}
+			said, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if held := proc.HoldText(t, string(said)); proc.Alive(held.PID) {
+				t.Errorf("process %d outlives the lookup", held.PID)
+				proc.KillAtEnd(t, held.PID)
+			}
+		})
 	}
 }
