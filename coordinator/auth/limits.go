@@ -140,7 +140,7 @@ func NewLimits(o LimitsOptions) *Limits {
 		Connections: admission.NewConnections(admission.ConnectionLimits{
 			Unknown: unknown, Address: min(maxUnknownAddress, unknown), Known: known, KnownOf: knownOf, Caller: perCaller, CallerOf: perCallerOf,
 			Streams: calls, First: 10 * time.Second, Nameless: namelessTime(o.ProbeTime),
-		}, admission.ConnectionOptions{OwnerOf: thisMachine().connectionOwner, Refused: connections.Inc, Log: o.Log}),
+		}, admission.ConnectionOptions{OwnerOf: ConnectionOwner(), Refused: connections.Inc, Log: o.Log}),
 		limits: map[string]int64{
 			bursarv1connect.HostServiceSyncProcedure:   o.SyncBytes,
 			bursarv1connect.QuotaServiceApplyProcedure: o.MessageBytes,
