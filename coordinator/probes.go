@@ -12,6 +12,7 @@ import (
 	"connectrpc.com/grpchealth"
 	"golang.org/x/sync/singleflight"
 
+	"github.com/bursar/bursar/coordinator/auth"
 	"github.com/bursar/bursar/coordinator/commit"
 	"github.com/bursar/bursar/coordinator/core"
 	"github.com/bursar/bursar/coordinator/forward"
@@ -56,27 +57,33 @@ func (p *probes) ready(ctx context.Context) error {
 		return core.ErrStopping
 	}
 	if err := p.mismatch.get(); err != nil {
-		return err
+		return &unready{"this coordinator has another store than its cluster", err}
 	}
 	if err := p.shared.refusal(); err != nil {
-		return fmt.Errorf("this coordinator does not serve: %w", err)
+		return &unready{"another cluster has the name of this coordinator's service", fmt.Errorf("this coordinator does not serve: %w", err)}
 	}
 	err := core.ErrNotLeading
 	if p.loop.Leading() {
-		err = p.storeProbe.probe(ctx)
+		if err = p.storeProbe.probe(ctx); err != nil && !errors.Is(err, core.ErrNotLeading) && !errors.Is(err, core.ErrStopping) {
+			return &unready{"the store does not take what this coordinator writes", err}
+		}
 	}
 	if errors.Is(err, core.ErrNotLeading) {
 		if route := p.peers.Route(); route.URL != "" {
 			if route.Fault != nil {
-				return route.Fault
+				return &unready{"this coordinator cannot pass calls on to the leader", route.Fault}
 			}
-			return p.consul.because(route.Unreached)
+			if route.Unreached != nil {
+				shown := p.consul.because(errors.New("the leader does not answer this coordinator"))
+				return &unready{shown.Error(), p.consul.because(route.Unreached)}
+			}
+			return nil
 		}
 		if p.consul.fault() != nil {
 			return p.consul.because(err)
 		}
 		if why := p.loop.Unled(); why != nil {
-			return fmt.Errorf("%w: this coordinator does not lead: %w", err, why)
+			return &unready{"this coordinator does not lead, because of its store", fmt.Errorf("%w: this coordinator does not lead: %w", err, why)}
 		}
 	}
 	return err
@@ -117,17 +124,31 @@ func (p *sharedProbe) probe(ctx context.Context) error {
 	}
 }
 
+// unready is why a coordinator is not ready. Shown says it without paths, addresses and words of
+// other servers, to callers without an identity.
+type unready struct {
+	shown string
+	error
+}
+
+func (e *unready) Unwrap() error { return e.error }
+
 // probePage answers a probe over HTTP.
 func probePage(probe func(context.Context) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		err := probe(r.Context())
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-		if err != nil {
-			w.WriteHeader(http.StatusServiceUnavailable)
+		if err == nil {
+			fmt.Fprintln(w, "ok")
+			return
+		}
+		w.WriteHeader(http.StatusServiceUnavailable)
+		hidden, hides := errors.AsType[*unready](err)
+		if caller, known := auth.FromContext(r.Context()); !hides || known && caller.SeesFaults {
 			fmt.Fprintln(w, err)
 			return
 		}
-		fmt.Fprintln(w, "ok")
+		fmt.Fprintf(w, "%s; callers with an identity are told more\n", hidden.shown)
 	}
 }
 
