@@ -160,7 +160,7 @@ func checkStore(config coordinator.Config, where string, loaded *configuration) 
 	}
 	err = wrongStore(config, loaded, refused.Found+": want "+refused.Want)
 	if refusalPasses(refused) {
-		return &passingError{err}
+		return &passingError{err, refused}
 	}
 	return err
 }
@@ -171,7 +171,7 @@ func storeError(config coordinator.Config, loaded *configuration, err error) err
 	if refused, ok := errors.AsType[*store.RefusedError](err); ok && (refused.Reason == store.Denied || refused.Reason == store.Malformed) {
 		explained := wrongStore(config, loaded, err.Error())
 		if refusalPasses(refused) {
-			return &passingError{explained}
+			return &passingError{explained, refused}
 		}
 		return explained
 	}

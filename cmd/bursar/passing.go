@@ -31,14 +31,18 @@ const (
 )
 
 // passingError marks a fault of a start that time may mend, if the error's own chain does not tell.
-type passingError struct{ error }
+type passingError struct {
+	error
+
+	cause error // what was explained
+}
 
 func (e *passingError) Unwrap() error { return e.error }
 
 // passing marks the error of a file if it may be there, or readable, later.
 func passing(explained, cause error) error {
 	if regularfile.Passes(cause) {
-		return &passingError{explained}
+		return &passingError{explained, cause}
 	}
 	return explained
 }

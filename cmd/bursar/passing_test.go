@@ -125,6 +125,7 @@ func starting(t *testing.T, address string, env []string, logs, shows string, me
 	t.Helper()
 	s := startService(t, env, nil, append([]string{"coordinator", "--listen", address, "--log-format", "text"}, args...)...)
 	s.told.until("STATUS=starting; ")
+	s.logged.until(logs)
 	s.logged.until("only /healthz and /readyz are served")
 	for path, code := range map[string]int{"/healthz": http.StatusOK, "/readyz": http.StatusServiceUnavailable} {
 		got, body := probe(t, address, path)
@@ -132,7 +133,6 @@ func starting(t *testing.T, address string, env []string, logs, shows string, me
 			t.Errorf("%s: %d %q; want %d and %q", path, got, body, code, want)
 		}
 	}
-	s.logged.until(logs)
 	up, polled := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(polled)
@@ -177,7 +177,7 @@ func TestStartWaitsForWhatPasses(t *testing.T) {
 		dir := t.TempDir()
 		cert, key := certs.New(t, "ca").Issue(t, certs.Request{Name: "c", Hosts: []string{"127.0.0.1"}}).Files(t, dir, "made")
 		env := []string{"BURSAR_COORDINATOR_TLS_CERT=" + dir + "/own.pem", "BURSAR_COORDINATOR_TLS_KEY=" + dir + "/own.key"}
-		starting(t, proc.Address(t), env, "own.pem", "a file cannot be read", func() {
+		starting(t, proc.Address(t), env, "own.pem", "a file or a folder cannot be used now", func() {
 			for from, to := range map[string]string{key: "own.key", cert: "own.pem"} {
 				if err := os.Rename(from, filepath.Join(dir, to)); err != nil {
 					t.Error(err)
@@ -188,7 +188,7 @@ func TestStartWaitsForWhatPasses(t *testing.T) {
 	t.Run("file of the store's address", func(t *testing.T) {
 		dir := t.TempDir()
 		file := filepath.Join(dir, "store")
-		starting(t, proc.Address(t), []string{"BURSAR_COORDINATOR_STORE_FILE=" + file}, file, "a file cannot be read", func() {
+		starting(t, proc.Address(t), []string{"BURSAR_COORDINATOR_STORE_FILE=" + file}, file, "a file or a folder cannot be used now", func() {
 			writeConfig(t, file, filepath.Join(dir, "made", "bursar.db"))
 		}, "--data-dir", dir)
 	})
@@ -198,7 +198,7 @@ func TestStartWaitsForWhatPasses(t *testing.T) {
 		t.Run(field, func(t *testing.T) {
 			dir := t.TempDir()
 			file := filepath.Join(dir, "file.yaml")
-			starting(t, proc.Address(t), []string{"BURSAR_COORDINATOR_" + field + "=" + file}, file, "a file cannot be read", func() {
+			starting(t, proc.Address(t), []string{"BURSAR_COORDINATOR_" + field + "=" + file}, file, "a file or a folder cannot be used now", func() {
 				writeConfig(t, file, content)
 			}, "--data-dir", filepath.Join(dir, "data"))
 		})
@@ -206,7 +206,7 @@ func TestStartWaitsForWhatPasses(t *testing.T) {
 	t.Run("folder of the audit log", func(t *testing.T) {
 		dir := t.TempDir()
 		logs := filepath.Join(dir, "log")
-		starting(t, proc.Address(t), []string{"BURSAR_COORDINATOR_AUDIT_LOG=" + logs + "/audit.log"}, logs, "a file cannot be read", func() {
+		starting(t, proc.Address(t), []string{"BURSAR_COORDINATOR_AUDIT_LOG=" + logs + "/audit.log"}, logs, "a file or a folder cannot be used now", func() {
 			if err := os.Mkdir(logs, 0o700); err != nil {
 				t.Error(err)
 			}
@@ -218,7 +218,7 @@ func TestStartWaitsForWhatPasses(t *testing.T) {
 		if err := os.Symlink(mounted, link); err != nil {
 			t.Fatal(err)
 		}
-		starting(t, proc.Address(t), nil, link, "a file cannot be read", func() {
+		starting(t, proc.Address(t), nil, link, "a file or a folder cannot be used now", func() {
 			if err := os.Mkdir(mounted, 0o700); err != nil {
 				t.Error(err)
 			}
@@ -287,10 +287,10 @@ func TestStartWaitsForWhatPasses(t *testing.T) {
 		starting(t, address, env, "Permission denied", "Consul refuses this coordinator", func() { refuses.Store(false) })
 	})
 	for _, c := range []struct{ name, database, want, shows, fault, mend string }{
-		{"role may not log in", "d", "not permitted to log in", "the store refuses this coordinator", "ALTER ROLE late NOLOGIN", "ALTER ROLE late LOGIN"},
+		{"role may not log in", "d", "not permitted to log in", "the store cannot be used now", "ALTER ROLE late NOLOGIN", "ALTER ROLE late LOGIN"},
 		{"no connections are left", "d", "too many connections", "the store cannot be reached", "ALTER ROLE late CONNECTION LIMIT 0", "ALTER ROLE late CONNECTION LIMIT -1"},
-		{"database is not there yet", "later", "does not exist", "the store refuses this coordinator", "SELECT 1", "CREATE DATABASE later OWNER late"},
-		{"database is read-only", "d", "read-only", "the store is read-only", "ALTER DATABASE d SET default_transaction_read_only = on", "ALTER DATABASE d RESET default_transaction_read_only"},
+		{"database is not there yet", "later", "does not exist", "the store cannot be used now", "SELECT 1", "CREATE DATABASE later OWNER late"},
+		{"database is read-only", "d", "read-only", "the store cannot be used now", "ALTER DATABASE d SET default_transaction_read_only = on", "ALTER DATABASE d RESET default_transaction_read_only"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			execute(t, "postgres", c.fault)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"io/fs"
 	"net"
 	"syscall"
 
@@ -15,13 +16,18 @@ import (
 // shownReason is what anybody may read of why a start waits. The error itself has paths of this
 // machine, addresses, and words of other servers: only the log has it.
 func shownReason(err error) string {
+	if marked, ok := errors.AsType[*passingError](err); ok {
+		err = errors.Join(err, marked.cause)
+	}
 	var (
+		later   *coordinator.PassingError
 		refused *store.RefusedError
 		file    *credential.FileError
 		toRead  *coordinator.FileError
 		garbled *election.IDError
 		called  *consul.Error
 		dialed  *net.OpError
+		path    *fs.PathError
 	)
 	why := "something fails that may pass"
 	switch {
@@ -36,15 +42,15 @@ func shownReason(err error) string {
 	case errors.As(err, &refused) && refused.Reason == store.InUse:
 		why = "another process has the store"
 	case errors.As(err, &refused):
-		why = "the store refuses this coordinator"
+		why = "the store cannot be used now"
 	case consul.Refused(err):
 		why = "Consul refuses this coordinator"
 	case errors.As(err, &garbled):
 		why = "Consul's key of the cluster's id holds something else"
 	case errors.As(err, &called):
 		why = "Consul does not answer this coordinator"
-	case errors.As(err, &file), errors.As(err, &toRead), errors.Is(err, syscall.ENOENT), errors.Is(err, syscall.EACCES):
-		why = "a file cannot be read"
+	case errors.As(err, &file), errors.As(err, &toRead), errors.As(err, &later), errors.As(err, &path):
+		why = "a file or a folder cannot be used now"
 	case errors.Is(err, syscall.EADDRINUSE):
 		why = "another process has the port"
 	case errors.As(err, &dialed):

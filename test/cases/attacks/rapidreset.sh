@@ -39,16 +39,16 @@ floodnew() {
   flood "$COORDINATOR" "$ADDR" "$@"
 }
 
-for mode in reset headers empty cont ping deaf settings window priority malformed left slow large pipeline half; do
+for mode in reset headers empty ended cont ping deaf settings window priority malformed left slow large pipeline half; do
   floodnew "$mode" 900 mallory
   flood "$AGENT" "$SOCK" "$mode" 100 mallory
 done
-for mode in reset headers left slow pipeline; do
+for mode in reset headers ended left slow pipeline; do
   floodnew "$mode" 900 mallory mallory
 done
 # What agents and coordinators pass on is of many callers: their connections stay.
 for who in agent1-stolen standby; do
-  for mode in reset headers denied slow ping settings; do
+  for mode in reset headers denied slow ping settings ended; do
     floodnew "$mode" 3 trusted "$who"
     grep -q ' 0 connections ended' "$WORK/flood" || fault "$mode with the token of $who: its connections are ended"
   done
