@@ -69,24 +69,29 @@ func (p *probes) ready(ctx context.Context) error {
 		}
 	}
 	if errors.Is(err, core.ErrNotLeading) {
-		if route := p.peers.Route(); route.URL != "" {
-			if route.Fault != nil {
-				return &unready{"this coordinator cannot pass calls on to the leader", route.Fault}
-			}
-			if route.Unreached != nil {
-				shown := p.consul.because(errors.New("the leader does not answer this coordinator"))
-				return &unready{shown.Error(), p.consul.because(route.Unreached)}
-			}
-			return nil
-		}
-		if p.consul.fault() != nil {
-			return p.consul.because(err)
-		}
-		if why := p.loop.Unled(); why != nil {
-			return &unready{"this coordinator does not lead, because of its store", fmt.Errorf("%w: this coordinator does not lead: %w", err, why)}
-		}
+		return p.following()
 	}
 	return err
+}
+
+// following is ready of a coordinator that does not lead.
+func (p *probes) following() error {
+	route := p.peers.Route()
+	switch {
+	case route.URL != "" && route.Fault != nil:
+		return &unready{"this coordinator cannot pass calls on to the leader", route.Fault}
+	case route.URL != "" && route.Unreached != nil:
+		shown := p.consul.because(errors.New("the leader does not answer this coordinator"))
+		return &unready{shown.Error(), p.consul.because(route.Unreached)}
+	case route.URL != "":
+		return nil
+	case p.consul.fault() != nil:
+		return p.consul.because(core.ErrNotLeading)
+	}
+	if why := p.loop.Unled(); why != nil {
+		return &unready{"this coordinator does not lead, because of its store", fmt.Errorf("%w: this coordinator does not lead: %w", core.ErrNotLeading, why)}
+	}
+	return core.ErrNotLeading
 }
 
 // sharedProbe is a probe that runs once at a time, for all who ask.

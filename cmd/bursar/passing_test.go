@@ -119,8 +119,8 @@ func TestAttemptsArePacedAndLogged(t *testing.T) {
 }
 
 // starting runs a coordinator whose start waits, checks what it logs and what it shows to anybody
-// meanwhile, mends the fault, and waits until it is ready. From the first answer on, /healthz must be served all the time, also
-// while attempts fail and while the coordinator takes over.
+// meanwhile, mends the fault, and waits until it is ready. From the first answer on, /healthz must
+// be served all the time, also while attempts fail and while the coordinator takes over.
 func starting(t *testing.T, address string, env []string, logs, shows string, mend func(), args ...string) {
 	t.Helper()
 	s := startService(t, env, nil, append([]string{"coordinator", "--listen", address, "--log-format", "text"}, args...)...)

@@ -147,7 +147,8 @@ func (c *coordinator) lead(t *testing.T, epoch uint64) Term {
 	}
 }
 
-// leadKnownTo leads until a coordinator knows it: again, if a brief term ends by itself before that.
+// leadKnownTo leads until a coordinator knows it. If a brief term ends by itself before that, it
+// leads again.
 func (c *coordinator) leadKnownTo(t *testing.T, other *coordinator) Term {
 	t.Helper()
 	for {
