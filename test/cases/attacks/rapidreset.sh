@@ -24,6 +24,12 @@ flood() {
   [[ $address != "$SOCK" ]] || quiet=
   sleep 1
   as alice timeout 20 python3 "$CASES/attacks/rapidreset-quiet.py" $quiet || fault "$what: nobody else is answered"
+  # A caller of the same address shows who they are on a new connection.
+  if [[ $address == "$ADDR" && $2 =~ ^(reset|headers|ended|ping|settings)$ && $3 == 900 && -z ${5:-} ]]; then
+    as "$4" curl -sf -m 1 -o /dev/null --http2-prior-knowledge -H 'Content-Type: application/json' \
+      -H "Authorization: Bearer $(cat "$TOK/alice")" -d '{}' "http://$ADDR/bursar.v1.AllocationService/List" ||
+      fault "$what: a new connection of the same caller waits"
+  fi
   wait "$attack" || fault "$what: the attack has failed"
   runs "$pid" || fault "$what: it has ended"
   local grown=$((($(kib "$pid" VmHWM) - idle) / 1024))
