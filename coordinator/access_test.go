@@ -9,6 +9,7 @@ import (
 
 	"connectrpc.com/connect"
 
+	"github.com/bursar/bursar/coordinator/election"
 	"github.com/bursar/bursar/internal/access"
 	"github.com/bursar/bursar/internal/credential"
 	"github.com/bursar/bursar/internal/identity"
@@ -254,6 +255,32 @@ func TestAgentsSpeakForTheirHostAlone(t *testing.T) {
 		}
 		if a.GetId() == last {
 			break
+		}
+	}
+}
+
+// Anybody may ask whether a coordinator is ready. Who shows no identity is told the kind of the
+// fault alone.
+func TestOnlyCallersWithAnIdentitySeeFaults(t *testing.T) {
+	c := newAuthServer(t)
+	fault := &election.StoreError{Cluster: "c", Theirs: "their-store", Ours: "our-store"}
+	c.server.mismatch.set(fault)
+	c.tokens["stranger"] = access.NewToken()
+	for caller, sees := range map[string]bool{"": false, "stranger": false, "reader": true, "agent1": true, "root": true} {
+		res, err := c.visit(t, caller).http.Get(c.url + "/readyz")
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(res.Body)
+		res.Body.Close()
+		if err != nil || res.StatusCode != http.StatusServiceUnavailable {
+			t.Errorf("%q: %d, %v", caller, res.StatusCode, err)
+		}
+		if strings.Contains(string(body), fault.Error()) != sees || strings.Contains(string(body), "their-store") != sees {
+			t.Errorf("%q reads %q; want the fault itself: %t", caller, body, sees)
+		}
+		if !sees && !strings.HasPrefix(string(body), "this coordinator has another store than its cluster; ") {
+			t.Errorf("%q reads %q", caller, body)
 		}
 	}
 }

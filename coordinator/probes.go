@@ -12,6 +12,7 @@ import (
 	"connectrpc.com/grpchealth"
 	"golang.org/x/sync/singleflight"
 
+	"github.com/bursar/bursar/coordinator/auth"
 	"github.com/bursar/bursar/coordinator/commit"
 	"github.com/bursar/bursar/coordinator/core"
 	"github.com/bursar/bursar/coordinator/forward"
@@ -56,30 +57,41 @@ func (p *probes) ready(ctx context.Context) error {
 		return core.ErrStopping
 	}
 	if err := p.mismatch.get(); err != nil {
-		return err
+		return &unready{"this coordinator has another store than its cluster", err}
 	}
 	if err := p.shared.refusal(); err != nil {
-		return fmt.Errorf("this coordinator does not serve: %w", err)
+		return &unready{"another cluster has the name of this coordinator's service", fmt.Errorf("this coordinator does not serve: %w", err)}
 	}
 	err := core.ErrNotLeading
 	if p.loop.Leading() {
-		err = p.storeProbe.probe(ctx)
+		if err = p.storeProbe.probe(ctx); err != nil && !errors.Is(err, core.ErrNotLeading) && !errors.Is(err, core.ErrStopping) {
+			return &unready{"the store does not take what this coordinator writes", err}
+		}
 	}
 	if errors.Is(err, core.ErrNotLeading) {
-		if route := p.peers.Route(); route.URL != "" {
-			if route.Fault != nil {
-				return route.Fault
-			}
-			return p.consul.because(route.Unreached)
-		}
-		if p.consul.fault() != nil {
-			return p.consul.because(err)
-		}
-		if why := p.loop.Unled(); why != nil {
-			return fmt.Errorf("%w: this coordinator does not lead: %w", err, why)
-		}
+		return p.following()
 	}
 	return err
+}
+
+// following is ready of a coordinator that does not lead.
+func (p *probes) following() error {
+	route := p.peers.Route()
+	switch {
+	case route.URL != "" && route.Fault != nil:
+		return &unready{"this coordinator cannot pass calls on to the leader", route.Fault}
+	case route.URL != "" && route.Unreached != nil:
+		shown := p.consul.because(errors.New("the leader does not answer this coordinator"))
+		return &unready{shown.Error(), p.consul.because(route.Unreached)}
+	case route.URL != "":
+		return nil
+	case p.consul.fault() != nil:
+		return p.consul.because(core.ErrNotLeading)
+	}
+	if why := p.loop.Unled(); why != nil {
+		return &unready{"this coordinator does not lead, because of its store", fmt.Errorf("%w: this coordinator does not lead: %w", core.ErrNotLeading, why)}
+	}
+	return core.ErrNotLeading
 }
 
 // sharedProbe is a probe that runs once at a time, for all who ask.
@@ -117,17 +129,31 @@ func (p *sharedProbe) probe(ctx context.Context) error {
 	}
 }
 
+// unready is why a coordinator is not ready. Shown says it without paths, addresses and words of
+// other servers, to callers without an identity.
+type unready struct {
+	shown string
+	error
+}
+
+func (e *unready) Unwrap() error { return e.error }
+
 // probePage answers a probe over HTTP.
 func probePage(probe func(context.Context) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		err := probe(r.Context())
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-		if err != nil {
-			w.WriteHeader(http.StatusServiceUnavailable)
+		if err == nil {
+			fmt.Fprintln(w, "ok")
+			return
+		}
+		w.WriteHeader(http.StatusServiceUnavailable)
+		hidden, hides := errors.AsType[*unready](err)
+		if caller, known := auth.FromContext(r.Context()); !hides || known && caller.SeesFaults {
 			fmt.Fprintln(w, err)
 			return
 		}
-		fmt.Fprintln(w, "ok")
+		fmt.Fprintf(w, "%s; callers with an identity are told more\n", hidden.shown)
 	}
 }
 

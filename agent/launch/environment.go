@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/bursar/bursar/agent/osuser"
+	"github.com/bursar/bursar/internal/osuser"
 	"github.com/bursar/bursar/internal/regularfile"
 )
 

@@ -14,7 +14,7 @@ import (
 
 	"github.com/bursar/bursar/agent/cgroup"
 	"github.com/bursar/bursar/agent/keeper"
-	"github.com/bursar/bursar/agent/osuser"
+	"github.com/bursar/bursar/internal/osuser"
 )
 
 const (

@@ -15,7 +15,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/bursar/bursar/agent/keeper"
-	"github.com/bursar/bursar/agent/osuser"
+	"github.com/bursar/bursar/internal/osuser"
 	"github.com/bursar/bursar/test/proc"
 )
 

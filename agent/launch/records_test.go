@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/bursar/bursar/agent/keeper"
-	"github.com/bursar/bursar/agent/osuser"
+	"github.com/bursar/bursar/internal/osuser"
 )
 
 func TestRecordIsWhatAKeeperHasAppended(t *testing.T) {

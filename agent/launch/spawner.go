@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/bursar/bursar/agent/cgroup"
-	"github.com/bursar/bursar/agent/osuser"
+	"github.com/bursar/bursar/internal/osuser"
 )
 
 // keeperPath is all of a keeper's own environment.

@@ -4,7 +4,7 @@ import (
 	"os"
 
 	"github.com/bursar/bursar/agent/keeper"
-	"github.com/bursar/bursar/agent/osuser"
+	"github.com/bursar/bursar/internal/osuser"
 )
 
 // user is what a keeper finds in its environment to become the user; none: it is that user already.

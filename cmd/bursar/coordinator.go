@@ -160,7 +160,7 @@ func checkStore(config coordinator.Config, where string, loaded *configuration) 
 	}
 	err = wrongStore(config, loaded, refused.Found+": want "+refused.Want)
 	if refusalIsTransient(refused) {
-		return &transientError{err}
+		return &transientError{err, refused}
 	}
 	return err
 }
@@ -171,7 +171,7 @@ func storeError(config coordinator.Config, loaded *configuration, err error) err
 	if refused, ok := errors.AsType[*store.RefusedError](err); ok && (refused.Reason == store.Denied || refused.Reason == store.Malformed) {
 		explained := wrongStore(config, loaded, err.Error())
 		if refusalIsTransient(refused) {
-			return &transientError{explained}
+			return &transientError{explained, refused}
 		}
 		return explained
 	}

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/bursar/bursar/coordinator"
+	"github.com/bursar/bursar/coordinator/auth"
 	"github.com/bursar/bursar/internal/credential"
 	"github.com/bursar/bursar/internal/pause"
 	"github.com/bursar/bursar/internal/standin"
@@ -56,7 +57,7 @@ func (s *coordinatorStart) run(ctx context.Context) (err error) {
 			return err
 		}
 		wait := patient.failed(err)
-		s.standIn(ctx, err.Error())
+		s.standIn(ctx, shownReason(err))
 		if !waited && s.front != nil {
 			s.log.Info("only /healthz and /readyz are served until the start goes on", "address", s.front.Address())
 		}
@@ -117,13 +118,12 @@ func (s *coordinatorStart) standIn(ctx context.Context, reason string) {
 		s.front.Says(reason)
 		return
 	}
-	var front *standin.Server
-	secure, err := s.config.TLS.Open(credential.Options{})
-	if !s.config.TLS.IsSet() || err != nil { // without its certificate it can only answer in the clear
-		front, err = standin.Listen(ctx, s.config.Listen, nil, reason)
-	} else {
-		front, err = standin.Listen(ctx, s.config.Listen, secure.Config(), reason)
+	options := standin.Options{Reason: reason, OwnerOf: auth.ConnectionOwner(), Log: s.log}
+	// Without its certificate it can only answer in the clear.
+	if secure, err := s.config.TLS.Open(credential.Options{}); s.config.TLS.IsSet() && err == nil {
+		options.TLS = secure.Config()
 	}
+	front, err := standin.Listen(ctx, s.config.Listen, options)
 	if err != nil {
 		s.log.Debug("nobody says that this coordinator starts", "error", err)
 		return

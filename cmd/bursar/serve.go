@@ -206,17 +206,17 @@ func (c *configuration) explain(err error) error {
 	case errors.As(err, &located): // in a file that the configuration names
 		return configError(err)
 	case errors.As(err, &ofFile) && ofFile.Transient():
-		return &transientError{c.wrong(ofFile.Field, fmt.Sprintf("%q: %s: want %s", ofFile.File, ofFile.Wrong, ofFile.Want))}
+		return &transientError{c.wrong(ofFile.Field, fmt.Sprintf("%q: %s: want %s", ofFile.File, ofFile.Wrong, ofFile.Want)), ofFile}
 	case errors.As(err, &later):
-		return &transientError{c.wrong(later.Field, yamlfile.Want(later.Value, later.Want))}
+		return &transientError{c.wrong(later.Field, yamlfile.Want(later.Value, later.Want)), later}
 	case errors.As(err, &ofFile):
 		return c.wrong(ofFile.Field, fmt.Sprintf("%q: %s: want %s", ofFile.File, ofFile.Wrong, ofFile.Want))
 	case errors.As(err, &toRead) && regularfile.Transient(toRead.Err):
-		return &transientError{&exitError{exitCode(toRead.Err), c.at(toRead.Field, toRead.Err.Error())}}
+		return &transientError{&exitError{exitCode(toRead.Err), c.at(toRead.Field, toRead.Err.Error())}, toRead}
 	case errors.As(err, &toRead):
 		return &exitError{exitCode(toRead.Err), c.at(toRead.Field, toRead.Err.Error())}
 	case errors.As(err, &toMake) && regularfile.Transient(toMake.Err):
-		return &transientError{c.wrong("stateDir", yamlfile.Want(toMake.Path, toMake.Want+" ("+toMake.Err.Error()+")"))}
+		return &transientError{c.wrong("stateDir", yamlfile.Want(toMake.Path, toMake.Want+" ("+toMake.Err.Error()+")")), toMake}
 	case errors.As(err, &toMake):
 		return c.wrong("stateDir", yamlfile.Want(toMake.Path, toMake.Want+" ("+toMake.Err.Error()+")"))
 	case errors.As(err, &ofCoordinator):

@@ -30,16 +30,19 @@ const (
 	longestReason = 200
 )
 
-// transientError marks a fault of a start that time may mend, if the error's own chain does not
-// tell. The coordinator's own errors of this kind are coordinator.TransientConfigError.
-type transientError struct{ error }
+// transientError marks a fault of a start that time may mend, if the error's own chain does not tell.
+type transientError struct {
+	error
+
+	cause error // what was explained
+}
 
 func (e *transientError) Unwrap() error { return e.error }
 
 // transient marks the error of a file if it may be there, or readable, later.
 func transient(explained, cause error) error {
 	if regularfile.Transient(cause) {
-		return &transientError{explained}
+		return &transientError{explained, cause}
 	}
 	return explained
 }

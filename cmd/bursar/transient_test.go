@@ -118,17 +118,19 @@ func TestAttemptsArePacedAndLogged(t *testing.T) {
 	})
 }
 
-// starting runs a coordinator whose start waits, checks what it says meanwhile, mends the fault,
-// and waits until it is ready. From the first answer on, /healthz must be served all the time, also
-// while attempts fail and while the coordinator takes over.
-func starting(t *testing.T, address string, env []string, want string, mend func(), args ...string) {
+// starting runs a coordinator whose start waits, checks what it logs and what it shows to anybody
+// meanwhile, mends the fault, and waits until it is ready. From the first answer on, /healthz must
+// be served all the time, also while attempts fail and while the coordinator takes over.
+func starting(t *testing.T, address string, env []string, logs, shows string, mend func(), args ...string) {
 	t.Helper()
 	s := startService(t, env, nil, append([]string{"coordinator", "--listen", address, "--log-format", "text"}, args...)...)
 	s.told.until("STATUS=starting; ")
+	s.logged.until(logs)
 	s.logged.until("only /healthz and /readyz are served")
 	for path, code := range map[string]int{"/healthz": http.StatusOK, "/readyz": http.StatusServiceUnavailable} {
-		if got, body := probe(t, address, path); got != code || path == "/readyz" && !strings.Contains(body, want) {
-			t.Errorf("%s: %d %s; want %d and %q", path, got, body, code, want)
+		got, body := probe(t, address, path)
+		if want := "starting: " + shows + "; the log of this coordinator says more\n"; got != code || path == "/readyz" && body != want {
+			t.Errorf("%s: %d %q; want %d and %q", path, got, body, code, want)
 		}
 	}
 	up, polled := make(chan struct{}), make(chan struct{})
@@ -175,7 +177,7 @@ func TestStartWaitsForTransientFaults(t *testing.T) {
 		dir := t.TempDir()
 		cert, key := certs.New(t, "ca").Issue(t, certs.Request{Name: "c", Hosts: []string{"127.0.0.1"}}).Files(t, dir, "made")
 		env := []string{"BURSAR_COORDINATOR_TLS_CERT=" + dir + "/own.pem", "BURSAR_COORDINATOR_TLS_KEY=" + dir + "/own.key"}
-		starting(t, proc.Address(t), env, "own.pem", func() {
+		starting(t, proc.Address(t), env, "own.pem", "a file or a folder cannot be used now", func() {
 			for from, to := range map[string]string{key: "own.key", cert: "own.pem"} {
 				if err := os.Rename(from, filepath.Join(dir, to)); err != nil {
 					t.Error(err)
@@ -186,7 +188,7 @@ func TestStartWaitsForTransientFaults(t *testing.T) {
 	t.Run("file of the store's address", func(t *testing.T) {
 		dir := t.TempDir()
 		file := filepath.Join(dir, "store")
-		starting(t, proc.Address(t), []string{"BURSAR_COORDINATOR_STORE_FILE=" + file}, file, func() {
+		starting(t, proc.Address(t), []string{"BURSAR_COORDINATOR_STORE_FILE=" + file}, file, "a file or a folder cannot be used now", func() {
 			writeConfig(t, file, filepath.Join(dir, "made", "bursar.db"))
 		}, "--data-dir", dir)
 	})
@@ -196,7 +198,7 @@ func TestStartWaitsForTransientFaults(t *testing.T) {
 		t.Run(field, func(t *testing.T) {
 			dir := t.TempDir()
 			file := filepath.Join(dir, "file.yaml")
-			starting(t, proc.Address(t), []string{"BURSAR_COORDINATOR_" + field + "=" + file}, file, func() {
+			starting(t, proc.Address(t), []string{"BURSAR_COORDINATOR_" + field + "=" + file}, file, "a file or a folder cannot be used now", func() {
 				writeConfig(t, file, content)
 			}, "--data-dir", filepath.Join(dir, "data"))
 		})
@@ -204,7 +206,7 @@ func TestStartWaitsForTransientFaults(t *testing.T) {
 	t.Run("folder of the audit log", func(t *testing.T) {
 		dir := t.TempDir()
 		logs := filepath.Join(dir, "log")
-		starting(t, proc.Address(t), []string{"BURSAR_COORDINATOR_AUDIT_LOG=" + logs + "/audit.log"}, logs, func() {
+		starting(t, proc.Address(t), []string{"BURSAR_COORDINATOR_AUDIT_LOG=" + logs + "/audit.log"}, logs, "a file or a folder cannot be used now", func() {
 			if err := os.Mkdir(logs, 0o700); err != nil {
 				t.Error(err)
 			}
@@ -216,7 +218,7 @@ func TestStartWaitsForTransientFaults(t *testing.T) {
 		if err := os.Symlink(mounted, link); err != nil {
 			t.Fatal(err)
 		}
-		starting(t, proc.Address(t), nil, link, func() {
+		starting(t, proc.Address(t), nil, link, "a file or a folder cannot be used now", func() {
 			if err := os.Mkdir(mounted, 0o700); err != nil {
 				t.Error(err)
 			}
@@ -226,7 +228,7 @@ func TestStartWaitsForTransientFaults(t *testing.T) {
 		dir := filepath.Join(t.TempDir(), "data")
 		first := startService(t, nil, nil, "coordinator", "--listen", "127.0.0.1:0", "--data-dir", dir)
 		first.told.until("READY=1")
-		starting(t, proc.Address(t), nil, "in use", first.stops, "--data-dir", dir)
+		starting(t, proc.Address(t), nil, "in use", "another process has the store", first.stops, "--data-dir", dir)
 	})
 	t.Run("another process has the port", func(t *testing.T) {
 		address := proc.Address(t)
@@ -255,7 +257,7 @@ func TestStartWaitsForTransientFaults(t *testing.T) {
 		file := filepath.Join(dir, "store")
 		writeConfig(t, file, "postgres://late@db.invalid/d?sslmode=disable")
 		env := []string{"BURSAR_COORDINATOR_STORE_FILE=" + file, "BURSAR_COORDINATOR_ELECTION=alone"}
-		starting(t, proc.Address(t), env, "db.invalid", func() {
+		starting(t, proc.Address(t), env, "db.invalid", "the store cannot be reached", func() {
 			writeConfig(t, file, strings.Replace(server.DSN("d"), postgres.User+"@", "late@", 1))
 		})
 	})
@@ -282,19 +284,19 @@ func TestStartWaitsForTransientFaults(t *testing.T) {
 			"BURSAR_COORDINATOR_STORE=" + strings.Replace(server.DSN("led"), postgres.User+"@", "late@", 1),
 			"BURSAR_COORDINATOR_CONSUL_ADDRESS=" + front.URL, "BURSAR_COORDINATOR_ADVERTISE=http://" + address,
 		}
-		starting(t, address, env, "Permission denied", func() { refuses.Store(false) })
+		starting(t, address, env, "Permission denied", "Consul refuses this coordinator", func() { refuses.Store(false) })
 	})
-	for _, c := range []struct{ name, database, want, fault, mend string }{
-		{"role may not log in", "d", "not permitted to log in", "ALTER ROLE late NOLOGIN", "ALTER ROLE late LOGIN"},
-		{"no connections are left", "d", "too many connections", "ALTER ROLE late CONNECTION LIMIT 0", "ALTER ROLE late CONNECTION LIMIT -1"},
-		{"database is not there yet", "later", "does not exist", "SELECT 1", "CREATE DATABASE later OWNER late"},
-		{"database is read-only", "d", "read-only", "ALTER DATABASE d SET default_transaction_read_only = on", "ALTER DATABASE d RESET default_transaction_read_only"},
+	for _, c := range []struct{ name, database, want, shows, fault, mend string }{
+		{"role may not log in", "d", "not permitted to log in", "the store cannot be used now", "ALTER ROLE late NOLOGIN", "ALTER ROLE late LOGIN"},
+		{"no connections are left", "d", "too many connections", "the store cannot be reached", "ALTER ROLE late CONNECTION LIMIT 0", "ALTER ROLE late CONNECTION LIMIT -1"},
+		{"database is not there yet", "later", "does not exist", "the store cannot be used now", "SELECT 1", "CREATE DATABASE later OWNER late"},
+		{"database is read-only", "d", "read-only", "the store cannot be used now", "ALTER DATABASE d SET default_transaction_read_only = on", "ALTER DATABASE d RESET default_transaction_read_only"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			execute(t, "postgres", c.fault)
 			dsn := strings.Replace(server.DSN(c.database), postgres.User+"@", "late@", 1)
 			env := []string{"BURSAR_COORDINATOR_STORE=" + dsn, "BURSAR_COORDINATOR_ELECTION=alone"}
-			starting(t, proc.Address(t), env, c.want, func() { execute(t, "postgres", c.mend) })
+			starting(t, proc.Address(t), env, c.want, c.shows, func() { execute(t, "postgres", c.mend) })
 		})
 	}
 }

@@ -46,8 +46,36 @@ func (a *authenticator) admit(r *http.Request) (*Caller, error) {
 	c := &Caller{Peer: r.RemoteAddr}
 	rule := access.RuleOf(r.URL.Path)
 	if rule.Open || rule.OpenHere && isLocal(r.RemoteAddr) {
+		c.SeesFaults = rule.Open && a.seesFaults(r)
 		return c, nil
 	}
+	if err := a.identify(r, c); err != nil {
+		return c, a.withCode(err)
+	}
+	permitted, err := rule.Permit(c.Maker, c.Actor, r.URL.Path)
+	if err != nil {
+		return c, err
+	}
+	c.Actor = permitted
+	return c, nil
+}
+
+// seesFaults reports whether a caller of an open page has an identity that may read pages. One who
+// shows nothing, or something wrong, is answered all the same, and counts as nobody.
+func (a *authenticator) seesFaults(r *http.Request) bool {
+	if r.URL.Path != "/readyz" { // no other open page names a fault
+		return false
+	}
+	var c Caller
+	if a.identify(r, &c) != nil {
+		return false
+	}
+	_, err := access.RuleOf("/metrics").Permit(c.Maker, c.Actor, "/metrics")
+	return err == nil
+}
+
+// identify sets who makes a request, and in whose name.
+func (a *authenticator) identify(r *http.Request, c *Caller) error {
 	claimed := r.Header.Get(identity.Header)
 	var err error
 	if !a.who.Set() || isInternal(r.RemoteAddr) {
@@ -59,15 +87,7 @@ func (a *authenticator) admit(r *http.Request) (*Caller, error) {
 			c.Actor = named
 		}
 	}
-	if err != nil {
-		return c, a.withCode(err)
-	}
-	permitted, err := rule.Permit(c.Maker, c.Actor, r.URL.Path)
-	if err != nil {
-		return c, err
-	}
-	c.Actor = permitted
-	return c, nil
+	return err
 }
 
 // assumedActor is who calls if no identities are configured. Within the process, and over loopback

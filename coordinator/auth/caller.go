@@ -23,6 +23,9 @@ type Caller struct {
 	// known, and for a stream.
 	Procedure string
 	Message   proto.Message
+	// SeesFaults reports whether a probe's answer may say exactly what is wrong here. A probe needs
+	// no identity, but the caller has shown one that may read.
+	SeesFaults bool
 
 	// recheck checks again whether the call would be let through as it was, for calls that last.
 	// Nil: the call was not checked.

@@ -115,6 +115,10 @@ func (p peerCreds) accountOf(c *Caller) admission.Caller {
 	return admission.Caller{ID: "caller/" + c.via() + "/" + name, Name: name + " of " + c.via()}
 }
 
+// ConnectionOwner returns the function that names the caller of a connection from this machine, for
+// admission.ConnectionOptions.
+func ConnectionOwner() func(net.Conn) admission.Caller { return thisMachine().connectionOwner }
+
 // connectionOwner is what a connection is counted on before its first request has come.
 // Connections of this machine count on their users, who share its addresses.
 func (p peerCreds) connectionOwner(conn net.Conn) admission.Caller {

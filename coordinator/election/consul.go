@@ -88,6 +88,8 @@ type ConsulElection struct {
 
 	doubts   consul.FailureLog // about the term
 	renewals consul.FailureLog // of its session
+	// nonsense and intruders bound the lines about what others write into the key.
+	nonsense, intruders linePace
 	// loggedVersion is the version of the key that was logged; the watch's own.
 	loggedVersion uint64
 }
@@ -193,6 +195,12 @@ type announcement struct {
 	StoreID string `json:"store_id,omitempty"`
 }
 
+// isIn reports whether a key says just this.
+func (a announcement) isIn(pair *api.KVPair) bool {
+	var found announcement
+	return json.Unmarshal(pair.Value, &found) == nil && found == a
+}
+
 // parseAnnouncement returns what a key says. Anybody who may write there can have written
 // anything: it is cut, and an invalid id is left out.
 func parseAnnouncement(pair *api.KVPair) (said announcement, err error) {
@@ -231,7 +239,8 @@ func (e *ConsulElection) watch(ctx context.Context) error {
 			}
 			e.setAnswered(meta)
 			if e.update(pair) {
-				// It may be older than the term. What is read now is not.
+				// The answer may be older than the term. checkTerm reads the key as it is now, and
+				// corrects what somebody else has written.
 				bounded, cancel := e.bounded(ctx)
 				defer cancel()
 				e.checkTerm(bounded)
@@ -303,7 +312,7 @@ const (
 )
 
 // update takes over what the key is now; nil: there is none. It returns whether that looks like
-// the end of a term that goes on.
+// the end of a term that goes on, or does not say what that term has announced.
 func (e *ConsulElection) update(pair *api.KVPair) (doubtful bool) {
 	var now reading
 	if pair != nil && pair.Session != "" {
@@ -319,7 +328,7 @@ func (e *ConsulElection) update(pair *api.KVPair) (doubtful bool) {
 		e.others = e.others || !own
 		e.changedLocked()
 	}
-	return e.term != nil && !e.term.isOver() && e.term.session != now.holder
+	return e.term != nil && !e.term.isOver() && (e.term.session != now.holder || !e.term.said.isIn(pair))
 }
 
 // keepRefusal keeps why the key cannot be read, as long as it never was.
@@ -350,7 +359,7 @@ func (e *ConsulElection) leaderIn(pair *api.KVPair) (id string, leader Leader) {
 		err = &clusterid.Error{URL: said.URL, Got: clusterid.New(e.options.Cluster, said.StoreID), Want: clusterid.New(e.options.Cluster, e.options.StoreID)}
 	}
 	if err != nil {
-		if e.loggedVersion != pair.ModifyIndex {
+		if e.loggedVersion != pair.ModifyIndex && e.nonsense.may() {
 			e.loggedVersion = pair.ModifyIndex
 			e.options.Log.Warn("Consul's key does not say who leads: nobody, for now", "key", e.key(), "error", err)
 		}

@@ -2,6 +2,7 @@ package election
 
 import (
 	"context"
+	"errors"
 	"net"
 	"slices"
 	"strconv"
@@ -128,23 +129,35 @@ func eventually(t *testing.T, condition func() bool) {
 	proc.Until(t, patience, 10*time.Millisecond, "what has no channel to wait on", condition)
 }
 
+// One of three leaders at least is followed as soon as its TTL is over. Consul's agents rarely pass
+// the failure of a check on late, and do so more often on a busy machine; see the next test.
 func TestLeaderThatStopsRenewingIsFollowed(t *testing.T) {
-	a, b := newCandidate(t, shared.Address, "a"), newCandidate(t, shared.Address, "b")
-	term := a.lead(t, 1)
-	next := b.campaign(t)
-	b.knows(t, Leader{URL: a.options.URL, Epoch: 1, StoreID: storeOne})
-	delays, began := proc.Delays(t), time.Now()
-	a.dead.Store(true)
-	await(t, "the next leader", next)
-	t.Logf("with a TTL of %v the next leader is there %v after the last one stood still", ttl, time.Since(began))
-	if !isOver(term) {
-		t.Error("the one before still believes to lead")
+	late := true
+	for round := 0; late && round < 3 && !t.Failed(); round++ {
+		t.Run(strconv.Itoa(round), func(t *testing.T) {
+			a, b := newCandidate(t, shared.Address, "a", brief), newCandidate(t, shared.Address, "b")
+			term := a.leadKnownTo(t, b)
+			next := b.campaign(t)
+			delays, began := proc.Delays(t), time.Now()
+			a.dead.Store(true)
+			select {
+			case <-next:
+			case <-time.After(2*sessionTTL(ttl) + patience):
+				t.Fatal("nobody follows")
+			}
+			took := time.Since(began)
+			t.Logf("with a TTL of %v the next leader is there %v after the last one stood still", ttl, took)
+			if !isOver(term) {
+				t.Error("the one before still believes to lead")
+			}
+			if leader, _ := a.Leader(); leader.URL == a.options.URL {
+				t.Error("the one before says that it leads")
+			}
+			late = took > ttl+2*time.Second+delays()
+		})
 	}
-	if took := time.Since(began); took > ttl+2*time.Second+delays() {
-		t.Errorf("the next leader came after %v", took)
-	}
-	if leader, _ := a.Leader(); leader.URL == a.options.URL {
-		t.Error("the one before says that it leads")
+	if late {
+		t.Error("the next leader was late in each round")
 	}
 }
 
@@ -152,9 +165,8 @@ func TestLeaderThatStopsRenewingIsFollowed(t *testing.T) {
 func TestLeaderWhoseFailedCheckConsulKeepsToItselfIsFollowed(t *testing.T) {
 	t.Parallel()
 	way := inFrontOf(t, shared)
-	a, b := newCandidate(t, way.URL, "a"), newCandidate(t, shared.Address, "b")
-	a.lead(t, 1)
-	b.knows(t, Leader{URL: a.options.URL, Epoch: 1, StoreID: storeOne})
+	a, b := newCandidate(t, way.URL, "a", brief), newCandidate(t, shared.Address, "b")
+	a.leadKnownTo(t, b)
 	way.answerWith(cutConnection) // it is gone without a word
 	a.end()
 	began, ctx := time.Now(), t.Context()
@@ -182,12 +194,13 @@ func TestLeaderWhoseFailedCheckConsulKeepsToItselfIsFollowed(t *testing.T) {
 // A term ends with its leader, not with the time that its session may go without being renewed.
 func TestTermOutlivesItsSessionsTTL(t *testing.T) {
 	t.Parallel()
-	a := newCandidate(t, shared.Address, "a")
+	const own = 10 * time.Second // the longest with the shortest time of a session
+	a := newCandidate(t, shared.Address, "a", func(_ *consul.Config, o *Options) { o.TTL = own })
 	term := a.lead(t, 1)
 	select {
 	case <-term.Over():
 		t.Fatal("the term is over")
-	case <-time.After(2*sessionTTL(ttl) + ttl):
+	case <-time.After(2*sessionTTL(own) + ttl):
 	}
 }
 
@@ -196,10 +209,9 @@ func TestLeaderCutOffFromConsulStepsDownFirst(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			way := inFrontOf(t, shared)
-			a, b := newCandidate(t, way.URL, "a"), newCandidate(t, shared.Address, "b")
-			term := a.lead(t, 1)
+			a, b := newCandidate(t, way.URL, "a", brief), newCandidate(t, shared.Address, "b")
+			term := a.leadKnownTo(t, b)
 			next := b.campaign(t)
-			b.knows(t, Leader{URL: a.options.URL, Epoch: 1, StoreID: storeOne})
 			way.answerWith(answer)
 			delays, began := proc.Delays(t), time.Now()
 			await(t, "the end of the term", term.Over())
@@ -357,7 +369,8 @@ func TestLeaderCorrectsWhatSomebodyElseWrites(t *testing.T) {
 		if _, err := admin(t, shared).KV().Put(&api.KVPair{Key: a.key(), Value: []byte(value)}, nil); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, func() bool { // b may not see it: the leader is quick
+		// long before its next pass; b may not see it
+		proc.Until(t, longTTL/6, 10*time.Millisecond, "the leader corrects the key", func() bool {
 			pair, _, err := admin(t, shared).KV().Get(a.key(), nil)
 			return err == nil && pair != nil && string(pair.Value) != value
 		})
@@ -376,13 +389,16 @@ func TestLeaderCorrectsWhatSomebodyElseWrites(t *testing.T) {
 
 // An announcement that did not get through is made again, and is nobody else's doing.
 func TestLeaderMakesALostAnnouncementAgain(t *testing.T) {
-	a, b := newCandidate(t, shared.Address, "a"), newCandidate(t, shared.Address, "b")
+	t.Parallel()
+	way := inFrontOf(t, shared)
+	a, b := newCandidate(t, way.URL, "a"), newCandidate(t, shared.Address, "b")
 	term := a.lead(t, 4)
 	b.knows(t, Leader{URL: a.options.URL, Epoch: 4, StoreID: storeOne})
-	own, _ := term.(*consulTerm)
-	a.mu.Lock()
-	own.said.Epoch = 5 // as Announce leaves it where Consul does not answer
-	a.mu.Unlock()
+	way.answerWith(cutConnection)
+	if err := term.Announce(t.Context(), 5, storeOne); err == nil || errors.Is(err, errOver) {
+		t.Fatalf("error %v: want one that says that Consul does not answer", err)
+	}
+	way.answerWith(nil)
 	b.knows(t, Leader{URL: a.options.URL, Epoch: 5, StoreID: storeOne})
 	if strings.Contains(a.log.String(), "somebody else has written") {
 		t.Errorf("the log says %s", a.log)

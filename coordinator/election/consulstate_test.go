@@ -14,8 +14,8 @@ import (
 func TestTheStateOfConsulIsKnown(t *testing.T) {
 	t.Parallel()
 	front := inFrontOf(t, shared)
-	c := newCandidate(t, front.URL, "a", func(config *consul.Config, _ *Options) { config.Timeout = time.Second })
-	term := c.lead(t, 1)
+	c := newCandidate(t, front.URL, "a", brief, func(config *consul.Config, _ *Options) { config.Timeout = time.Second })
+	term := c.leadKnownTo(t, c)
 	eventually(t, func() bool { state := c.Consul(); return state.Fault == nil && state.Holds && !state.AsOf.IsZero() })
 	for name, test := range map[string]struct {
 		answer http.HandlerFunc

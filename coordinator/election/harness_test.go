@@ -55,8 +55,14 @@ func TestMain(m *testing.M) {
 // happen at all.
 const patience = 20 * time.Second
 
-// ttl of the tests.
+// ttl is that of coordinators whose terms are to end by themselves.
 const ttl = 2 * time.Second
+
+// longTTL is that of all others: a busy machine, or a Consul that stalls, ends none of their terms.
+const longTTL = time.Minute
+
+// brief makes the terms of a coordinator end by themselves soon.
+func brief(_ *consul.Config, o *Options) { o.TTL = ttl }
 
 // The ids of two stores, as stores make them.
 const (
@@ -84,7 +90,7 @@ func newCandidate(t *testing.T, address, id string, change ...func(*consul.Confi
 		}
 		return r
 	}, config.Service)
-	options := Options{ID: id, URL: "http://" + id + ".example.com:7070", TTL: ttl, Log: log, Alive: func(context.Context) error {
+	options := Options{ID: id, URL: "http://" + id + ".example.com:7070", TTL: longTTL, Log: log, Alive: func(context.Context) error {
 		if c.dead.Load() {
 			return errors.New("the loop stands still")
 		}
@@ -136,6 +142,30 @@ func (c *coordinator) lead(t *testing.T, epoch uint64) Term {
 			t.Fatal(err)
 		}
 		if err := term.Resign(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// leadKnownTo leads until a coordinator knows it. If a brief term ends by itself before that, it
+// leads again.
+func (c *coordinator) leadKnownTo(t *testing.T, other *coordinator) Term {
+	t.Helper()
+	for {
+		term := c.lead(t, 1)
+		for !isOver(term) {
+			leader, changed := other.Leader()
+			if leader == (Leader{URL: c.options.URL, Epoch: 1, StoreID: storeOne}) {
+				return term
+			}
+			select {
+			case <-changed:
+			case <-term.Over():
+			case <-time.After(patience):
+				t.Fatalf("%s knows %+v to lead: want %s", other.options.ID, leader, c.options.URL)
+			}
+		}
+		if err := term.Resign(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}

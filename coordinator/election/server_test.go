@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/bursar/bursar/internal/discovery/consul"
 	consulserver "github.com/bursar/bursar/test/consul"
 	"github.com/bursar/bursar/test/proc"
 )
@@ -14,10 +13,9 @@ import (
 func TestConsulRestartedIsAPauseForLeaderAndStandby(t *testing.T) {
 	t.Parallel()
 	s := consulserver.Start(t, consulserver.Options{})
-	a, b := newCandidate(t, s.Address, "a"), newCandidate(t, s.Address, "b")
-	term := a.lead(t, 1)
+	a, b := newCandidate(t, s.Address, "a", brief), newCandidate(t, s.Address, "b", brief)
+	term := a.leadKnownTo(t, b)
 	leader := Leader{URL: a.options.URL, Epoch: 1, StoreID: storeOne}
-	b.knows(t, leader)
 	s.Kill()
 	await(t, "the end of the term", term.Over())
 	if now, _ := b.Leader(); now != leader {
@@ -38,7 +36,7 @@ func TestConsulThatForgetsEverythingIsToldAgain(t *testing.T) {
 	t.Parallel()
 	s, other := consulserver.Start(t, consulserver.Options{}), consulserver.Start(t, consulserver.Options{})
 	way := inFrontOf(t, s)
-	c := newCandidate(t, way.URL, "a")
+	c := newCandidate(t, way.URL, "a", brief)
 	term := c.lead(t, 1)
 	// the same address, another Consul: its indexes begin again, too
 	way.answerWith(inFrontOf(t, other).serve)
@@ -55,7 +53,7 @@ func TestConsulThatForgetsEverythingIsToldAgain(t *testing.T) {
 func TestConsulPausedEndsTheTermInTime(t *testing.T) {
 	t.Parallel()
 	s := consulserver.Start(t, consulserver.Options{})
-	c := newCandidate(t, s.Address, "a")
+	c := newCandidate(t, s.Address, "a", brief)
 	term := c.lead(t, 1)
 	if err := s.Pause(); err != nil {
 		t.Fatal(err)
@@ -77,9 +75,9 @@ func TestConsulPausedEndsTheTermInTime(t *testing.T) {
 func TestClusterOfConsulLosesTheServersOneAfterAnother(t *testing.T) {
 	t.Parallel()
 	servers := consulserver.StartCluster(t, 3, consulserver.Options{})
-	all := make([]*coordinator, len(servers))
-	for i, s := range servers {
-		all[i] = newCandidate(t, s.Address, s.Node)
+	all := []*coordinator{newCandidate(t, servers[0].Address, servers[0].Node, brief)}
+	for _, s := range servers[1:] {
+		all = append(all, newCandidate(t, s.Address, s.Node))
 	}
 	term := all[0].lead(t, 1)
 	next := all[1].campaign(t)
@@ -108,8 +106,8 @@ func TestTwinsDoNotTakeTheLeadFromEachOther(t *testing.T) {
 	// first is long and no server is soon taken for dead. Otherwise the term may end by itself on
 	// a busy machine.
 	servers := consulserver.StartCluster(t, 3, consulserver.Options{Patient: true})
-	one := newCandidate(t, servers[0].Address, "a", func(_ *consul.Config, o *Options) { o.TTL = time.Minute })
-	two := newCandidate(t, servers[1].Address, "a")
+	one := newCandidate(t, servers[0].Address, "a")
+	two := newCandidate(t, servers[1].Address, "a", brief)
 	term := one.lead(t, 1)
 	next := two.campaign(t)
 	eventually(t, func() bool {

@@ -19,7 +19,7 @@ func flood(g *gate, id string, frames int) time.Duration {
 func TestFramesThatBringNothingAreReadSlowlyAfterABurst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		turns := testTurns(1, 100)
-		one, two, other := newGate(turns), newGate(turns), newGate(turns)
+		one, two, other := begunGate(turns), begunGate(turns), begunGate(turns)
 		if took := flood(one, "mallory", frameBurst); took != 0 {
 			t.Errorf("the first frames take %s", took)
 		}
@@ -31,7 +31,7 @@ func TestFramesThatBringNothingAreReadSlowlyAfterABurst(t *testing.T) {
 		}
 		one.close()
 		two.close()
-		again := newGate(turns)
+		again := begunGate(turns)
 		if took := flood(again, "mallory", frameRate); took < 900*time.Millisecond {
 			t.Errorf("over a new connection frames take %s; want 1 s", took)
 		}
@@ -52,7 +52,7 @@ func TestFramesOfAnsweredCallsAreFree(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				g := newGate(testTurns(1, 100))
+				g := begunGate(testTurns(1, 100))
 				for range frameBurst {
 					if took := flood(g, "alice", framesOfCall); took != 0 {
 						t.Fatalf("a caller whose calls are answered waits for %s", took)
@@ -69,7 +69,7 @@ func TestFramesThatBeginAConnectionAreFreeOnceACallIsLetThrough(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		turns := testTurns(1, 100)
 		for range frameBurst {
-			g := newGate(turns)
+			g := begunGate(turns)
 			if took := flood(g, "192.0.2.1", 4); took != 0 {
 				t.Fatalf("it waits for %s", took)
 			}
@@ -83,7 +83,7 @@ func TestFramesThatBeginAConnectionAreFreeOnceACallIsLetThrough(t *testing.T) {
 func TestAConnectionThatSleepsForItsFramesEndsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		turns := testTurns(1, 100)
-		g, next := newGate(turns), newGate(turns)
+		g, next := begunGate(turns), begunGate(turns)
 		flood(g, "mallory", frameBurst)
 		began := time.Now()
 		may := enteredWith(g, "mallory", 0, 100*frameRate)
@@ -107,7 +107,7 @@ func TestOwnersAreForgottenOnceTheirFramesDoNotCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		turns := testTurns(1, 100)
 		for n := range 2 * keptOwners {
-			g := newGate(turns)
+			g := begunGate(turns)
 			flood(g, string(rune('a'+n)), 100)
 			g.close()
 			if n == keptOwners-1 {

@@ -15,6 +15,11 @@ const (
 	// startsEach is how many streams of one owner may begin at a time, for each processor, before
 	// their requests are counted. Each is a goroutine that can run.
 	startsEach = 8
+	// firstFrames is how many frames of a connection go ahead of its owner's other connections, if
+	// no more than one stream has begun in them. So a flood keeps nobody of the same address from
+	// showing who they are: then the connection counts on its caller. To accept one more connection
+	// costs the server more than so many frames do.
+	firstFrames = 8
 	// keptOwners is how many owners are kept before those are forgotten that have no connection.
 	keptOwners = 1024
 	// startTime is how long the next stream waits for the requests of those before it. A stream
@@ -47,16 +52,26 @@ type turns struct {
 
 // turnOwner is one caller. It is guarded by the lock of turns.
 type turnOwner struct {
-	id                string
-	connections       int
-	reading, starting int
-	frames            framePace
+	id          string
+	connections int
+	starting    int
+	frames      framePace
+	// turns are for the connections that are read, and beginning for those that begin: one at a
+	// time, next to the others.
+	turns, beginning lane
 	// forgiven counts how often startTime was over, and starting began at 0 again.
 	forgiven int
 	// late does that. Nil: no stream waits.
 	late *time.Timer
-	// toRead and toStart are the waiters, in the order in which they came.
-	toRead, toStart []*turnWaiter
+	// toStart are the waiters, in the order in which they came.
+	toStart []*turnWaiter
+}
+
+// lane is how many connections are read at a time, and those that wait for that, in the order in
+// which they came. It is guarded by the lock of turns.
+type lane struct {
+	reading int
+	waiting []*turnWaiter
 }
 
 // turnWaiter is one connection that waits.
@@ -74,7 +89,9 @@ func newTurns() *turns {
 type gate struct {
 	turns    *turns
 	owner    *turnOwner // nil: none yet, or it is closed
-	reading  bool       // it has its turn
+	lane     *lane      // of owner, in which it has its turn; nil: it has none
+	begun    int        // streams
+	entered  int        // how often it was read
 	starting int        // of owner's
 	forgiven int        // of owner, when starting was last set
 	spent    int        // frames, before the first request that was let through
@@ -154,17 +171,26 @@ func (g *gate) enter(id string, begun, light int) {
 		return
 	}
 	g.ownLocked(id)
+	first := g.isFirstLocked(begun, light)
 	for range begun {
-		g.startLocked()
+		if first {
+			g.countStartLocked()
+		} else {
+			g.startLocked()
+		}
 	}
 	o := g.owner
 	if o == nil {
 		return
 	}
-	if o.reading < t.reads {
-		o.reading++
-		g.reading = true
-	} else if !g.awaitLocked(&o.toRead) { // its granter counts it
+	l, most := &o.turns, t.reads
+	if first {
+		l, most = &o.beginning, 1
+	}
+	if l.reading < most {
+		l.reading++
+		g.lane = l
+	} else if !g.awaitLocked(&l.waiting) { // its granter counts it
 		return
 	}
 	if light == 0 {
@@ -173,11 +199,20 @@ func (g *gate) enter(id string, begun, light int) {
 	g.spent += light
 	g.freeLocked()
 	// It keeps its turn: other connections of the owner wait, too.
-	if sleep := o.frames.take(light, time.Now()); sleep > 0 {
+	if sleep := o.frames.take(light, time.Now()); sleep > 0 && !first {
 		t.mu.Unlock()
 		pause.For(sleep, g.ended, nil)
 		t.mu.Lock()
 	}
+}
+
+// isFirstLocked counts the streams in what was read, and reports whether that is among the first
+// frames of the connection.
+func (g *gate) isFirstLocked(begun, light int) bool {
+	g.begun += begun
+	g.entered++
+	// a frame's header and its payload are read one after the other
+	return g.begun <= 1 && g.spent+light <= firstFrames && g.entered <= 2*firstFrames
 }
 
 // freeLocked takes the frames of answered calls out of the count. The frames that begin a
@@ -290,16 +325,17 @@ func (g *gate) leave() {
 }
 
 func (g *gate) leaveLocked() {
-	if !g.reading {
+	l := g.lane
+	if l == nil {
 		return
 	}
-	g.reading = false
-	if w := next(&g.owner.toRead); w != nil {
-		w.gate.reading = true
+	g.lane = nil
+	if w := next(&l.waiting); w != nil {
+		w.gate.lane = l
 		close(w.granted)
 		return
 	}
-	g.owner.reading--
+	l.reading--
 }
 
 // started says that the request of a stream is counted, or has ended.

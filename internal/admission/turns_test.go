@@ -29,6 +29,13 @@ func enteredWith(g *gate, id string, begun, light int) (may func() bool) {
 	}
 }
 
+// begunGate is of a connection whose first frames have come.
+func begunGate(t *turns) *gate {
+	g := newGate(t)
+	g.spent = firstFrames + 1
+	return g
+}
+
 func testTurns(reads, starts int) *turns {
 	t := newTurns()
 	t.reads, t.starts = reads, starts
@@ -38,7 +45,7 @@ func testTurns(reads, starts int) *turns {
 func TestConnectionsOfOneOwnerAreReadInTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		turns := testTurns(1, 100)
-		first, second, third, other := newGate(turns), newGate(turns), newGate(turns), newGate(turns)
+		first, second, third, other := begunGate(turns), begunGate(turns), begunGate(turns), begunGate(turns)
 		if !entered(first, "mallory", 0)() {
 			t.Error("the first one has no turn")
 		}
@@ -70,7 +77,7 @@ func TestConnectionsOfOneOwnerAreReadInTurns(t *testing.T) {
 func TestStreamsOfOneOwnerStartAFewAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		turns := testTurns(100, 2)
-		first, second, other := newGate(turns), newGate(turns), newGate(turns)
+		first, second, other := begunGate(turns), begunGate(turns), begunGate(turns)
 		if !entered(first, "mallory", 2)() {
 			t.Fatal("two streams do not start")
 		}
@@ -97,7 +104,7 @@ func TestStreamsOfOneOwnerStartAFewAtATime(t *testing.T) {
 func TestStreamsThatNeverBecomeRequestsKeepOthersWaitingForATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		turns := testTurns(100, 2)
-		malformed, proper := newGate(turns), newGate(turns)
+		malformed, proper := begunGate(turns), begunGate(turns)
 		entered(malformed, "mallory", 2)()
 		may := entered(proper, "mallory", 1)
 		if may() {
@@ -127,7 +134,7 @@ func TestStreamsThatNeverBecomeRequestsAreForgivenTogether(t *testing.T) {
 		var may []func() bool
 		gates := make([]*gate, 10)
 		for i := range gates {
-			gates[i] = newGate(turns)
+			gates[i] = begunGate(turns)
 			may = append(may, entered(gates[i], "mallory", 1))
 		}
 		for periods := range 5 {
@@ -151,7 +158,7 @@ func TestStreamsThatNeverBecomeRequestsAreForgivenTogether(t *testing.T) {
 func TestStreamsThatStartMoveToTheCallerOfTheirConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		turns := testTurns(100, 2)
-		conn, same, unknown := newGate(turns), newGate(turns), newGate(turns)
+		conn, same, unknown := begunGate(turns), begunGate(turns), begunGate(turns)
 		entered(conn, "192.0.2.1", 2)()
 		conn.leave()
 		entered(conn, "mallory", 0)() // now it is known whose it is
@@ -169,5 +176,76 @@ func TestStreamsThatStartMoveToTheCallerOfTheirConnection(t *testing.T) {
 		conn.close()
 		same.close()
 		unknown.close()
+	})
+}
+
+// A connection that begins does not wait for the others of its owner before it has shown its
+// caller.
+func TestAConnectionBeginsNextToTheOthersOfItsOwner(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		turns := testTurns(1, 1)
+		flood, waits, begins, next := begunGate(turns), begunGate(turns), newGate(turns), newGate(turns)
+		if !enteredWith(flood, "address", 1, 1)() {
+			t.Fatal("the first one has no turn")
+		}
+		if enteredWith(waits, "address", 0, 1)() {
+			t.Fatal("two have a turn at a time")
+		}
+		turns.owners["address"].frames.take(2*frameBurst, time.Now()) // it would sleep for seconds
+		if !enteredWith(begins, "address", 0, 2)() {
+			t.Error("the settings of a connection wait for a flood")
+		}
+		may := enteredWith(next, "address", 1, 4)
+		if may() {
+			t.Error("two connections begin at a time")
+		}
+		begins.leave()
+		if !may() {
+			t.Error("the next one does not begin")
+		}
+		next.leave()
+		if !enteredWith(next, "address", 0, 1)() {
+			t.Error("the body of the first call waits for a flood")
+		}
+		next.leave()
+		if enteredWith(next, "address", 1, 1)() {
+			t.Error("a connection goes ahead with its second stream")
+		}
+		for _, g := range []*gate{flood, waits, begins, next} {
+			g.close()
+		}
+	})
+}
+
+// Each connection goes ahead with a few frames only.
+func TestAConnectionThatBeginsNothingGoesAheadForAWhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		turns := testTurns(1, 1)
+		flood, begins := begunGate(turns), newGate(turns)
+		if !enteredWith(flood, "address", 0, 1)() {
+			t.Fatal("the first one has no turn")
+		}
+		for range firstFrames {
+			if !enteredWith(begins, "address", 0, 1)() {
+				t.Fatal("its first frames wait")
+			}
+			begins.leave()
+		}
+		if enteredWith(begins, "address", 0, 1)() {
+			t.Error("it goes ahead after its first frames")
+		}
+		uploads := newGate(turns) // DATA that is not light
+		for range 2 * firstFrames {
+			if !enteredWith(uploads, "address", 0, 0)() {
+				t.Fatal("its first frames wait")
+			}
+			uploads.leave()
+		}
+		if enteredWith(uploads, "address", 0, 0)() {
+			t.Error("it goes ahead with an upload")
+		}
+		uploads.close()
+		flood.close()
+		begins.close()
 	})
 }

@@ -2,6 +2,10 @@
 // that the process runs, /readyz why it is not ready, and every other call is answered with
 // UNAVAILABLE, so that clients try again or go elsewhere.
 //
+// It knows no identities, so anybody may read its answers: a reason must not have paths of this
+// machine or words of other servers. One caller holds few of its connections: the caller's next one
+// takes the place of the oldest.
+//
 // The server gets the listener once it can answer, so that nobody else can take the port meanwhile.
 // A Server's methods may be called concurrently, except Close and its Reserved's Take.
 package standin
@@ -11,20 +15,23 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/net/netutil"
+	"github.com/bursar/bursar/internal/admission"
 )
 
 const (
-	// connections is how many are answered at a time: more wait.
-	connections = 64
-	// patience is how long one connection may take. None is kept for another request.
-	patience = 5 * time.Second
+	// connections is how many may be open at a time, and callerConnections how many of one caller.
+	// One too many ends the oldest of a caller: of the same one, or of the one that has the most.
+	connections, callerConnections = 64, 16
+	// patience is how long one connection may take, and headerPatience until its request has come.
+	// None is kept for another request.
+	patience, headerPatience = 5 * time.Second, 2 * time.Second
 	// answering is how long the end of the service waits for answers under way.
 	answering = time.Second
 	// maxHeader is the most of a request that is read, in bytes.
@@ -34,15 +41,27 @@ const (
 // Server stands in for a server that waits.
 type Server struct {
 	listener *lent
-	limited  net.Listener // bounds the connections of listener
 	http     *http.Server
 	reason   atomic.Pointer[string]
 	open     sync.WaitGroup // connections
 	done     chan struct{}  // closed when no connections are taken any more
 }
 
-// Listen begins to serve on an address, with TLS if there is a configuration of it.
-func Listen(ctx context.Context, address string, secure *tls.Config, reason string) (*Server, error) {
+// Options say how a Server answers.
+type Options struct {
+	// TLS is its configuration. Nil: it answers without TLS.
+	TLS *tls.Config
+	// Reason is why the server is not ready, until Says.
+	Reason string
+	// OwnerOf names the caller that a connection counts on, if that is known; otherwise a
+	// connection counts on its remote address. Nil: it is never known.
+	OwnerOf func(net.Conn) admission.Caller
+	// Log takes a line about callers with too many connections, once a minute for each.
+	Log *slog.Logger
+}
+
+// Listen begins to serve on an address.
+func Listen(ctx context.Context, address string, o Options) (*Server, error) {
 	var config net.ListenConfig
 	made, err := config.Listen(ctx, "tcp", address)
 	if err != nil {
@@ -53,17 +72,21 @@ func Listen(ctx context.Context, address string, secure *tls.Config, reason stri
 		return nil, errors.Join(fmt.Errorf("listen on %s: no TCP", address), made.Close())
 	}
 	s := &Server{listener: &lent{TCPListener: inner}, done: make(chan struct{})}
-	s.Says(reason)
+	s.Says(o.Reason)
 	s.http = &http.Server{
 		Handler: http.HandlerFunc(s.answer), MaxHeaderBytes: maxHeader,
-		ConnState:   s.count,
-		ReadTimeout: patience, WriteTimeout: patience, IdleTimeout: patience,
+		ConnState:         s.count,
+		ReadHeaderTimeout: headerPatience, ReadTimeout: patience, WriteTimeout: patience, IdleTimeout: patience,
 	}
 	s.http.SetKeepAlivesEnabled(false)
-	s.limited = netutil.LimitListener(s.listener, connections)
-	listener := s.limited
-	if secure != nil {
-		listener = tls.NewListener(listener, secure)
+	// Nothing tells it of requests, so First bounds whole connections, also those of HTTP/2.
+	counted := admission.NewConnections(
+		admission.ConnectionLimits{Unknown: connections, Address: callerConnections, First: patience},
+		admission.ConnectionOptions{OwnerOf: o.OwnerOf, Refused: func() {}, Log: o.Log},
+	)
+	listener := counted.Listen(s.listener)
+	if o.TLS != nil {
+		listener = tls.NewListener(listener, o.TLS)
 	}
 	go func() {
 		defer close(s.done)
@@ -105,7 +128,7 @@ func (s *Server) Close() error {
 // except those that say nothing. http.Server.Shutdown would drop requests that arrive after its
 // call.
 func (s *Server) handOver() (net.Listener, error) {
-	err := s.limited.Close() // it waits for no connection to end
+	err := s.listener.Close() // it waits for no connection to end
 	<-s.done
 	answered := make(chan struct{})
 	go func() {

@@ -1,12 +1,18 @@
 package standin
 
 import (
+	"errors"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
+
+	"github.com/bursar/bursar/internal/admission"
+	"github.com/bursar/bursar/test/proc"
 )
 
 func get(t *testing.T, url string) (int, string) {
@@ -24,7 +30,7 @@ func get(t *testing.T, url string) (int, string) {
 }
 
 func TestStandInAnswersUntilTheServerTakesOver(t *testing.T) {
-	s, err := Listen(t.Context(), "127.0.0.1:0", nil, "the store is read-only")
+	s, err := Listen(t.Context(), "127.0.0.1:0", Options{Reason: "the store is read-only", Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +88,7 @@ func TestStandInAnswersUntilTheServerTakesOver(t *testing.T) {
 // the other.
 func TestNobodyIsTurnedAwayWhileTheServerTakesOver(t *testing.T) {
 	for range 20 {
-		s, err := Listen(t.Context(), "127.0.0.1:0", nil, "x")
+		s, err := Listen(t.Context(), "127.0.0.1:0", Options{Reason: "x", Log: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -130,7 +136,7 @@ func TestNobodyIsTurnedAwayWhileTheServerTakesOver(t *testing.T) {
 
 // Silent connections that fill the stand-in hold up no server for as long as they may be open.
 func TestSilentConnectionsHoldUpNoServer(t *testing.T) {
-	s, err := Listen(t.Context(), "127.0.0.1:0", nil, "x")
+	s, err := Listen(t.Context(), "127.0.0.1:0", Options{Reason: "x", Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,5 +155,64 @@ func TestSilentConnectionsHoldUpNoServer(t *testing.T) {
 	defer listener.Close()
 	if took := time.Since(began); took > answering+patience/2 {
 		t.Errorf("the server had to wait for %s", took)
+	}
+}
+
+// One caller's silent connections keep nobody else from an answer, nor that caller's next one.
+func TestSlowConnectionsOfOneCallerKeepNobodyFromAnAnswer(t *testing.T) {
+	s, err := Listen(t.Context(), "127.0.0.1:0", Options{Reason: "x", Log: slog.New(slog.DiscardHandler), OwnerOf: func(conn net.Conn) admission.Caller {
+		host, _, _ := net.SplitHostPort(conn.RemoteAddr().String())
+		return admission.Caller{ID: host, Name: host}
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	slow := make(chan net.Conn, 4*connections)
+	from := func(host string) *net.Dialer { return &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(host)}} }
+	for range cap(slow) {
+		conn, err := from("127.0.0.2").DialContext(t.Context(), "tcp", s.Address())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+		if _, err := io.WriteString(conn, "GET /healthz HTTP/1.1\r\nHost"); err != nil && !errors.Is(err, syscall.ECONNRESET) && !errors.Is(err, syscall.EPIPE) {
+			t.Fatal(err)
+		}
+	}
+	delays, began := proc.Delays(t), time.Now()
+	for _, host := range []string{"127.0.0.3", "127.0.0.2"} {
+		client := http.Client{Transport: &http.Transport{DialContext: from(host).DialContext, DisableKeepAlives: true}}
+		for _, page := range []string{"/healthz", "/readyz"} {
+			res, err := client.Get("http://" + s.Address() + page)
+			if err != nil {
+				t.Fatalf("%s of %s: %v", page, host, err)
+			}
+			res.Body.Close()
+		}
+	}
+	if took := time.Since(began); took > headerPatience/2+delays() {
+		t.Errorf("the answers took %s", took)
+	}
+}
+
+func TestASlowHeaderEndsSoon(t *testing.T) {
+	s, err := Listen(t.Context(), "127.0.0.1:0", Options{Reason: "x", Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	conn, err := net.Dial("tcp", s.Address())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	delays, began := proc.Delays(t), time.Now()
+	if _, err := io.WriteString(conn, "GET /healthz HTTP/1.1\r\nHost"); err != nil {
+		t.Fatal(err)
+	}
+	_, _ = io.Copy(io.Discard, conn)
+	if took := time.Since(began); took > headerPatience+time.Second+delays() {
+		t.Errorf("it ended after %s", took)
 	}
 }

@@ -15,11 +15,11 @@ import (
 func floors() [][]string {
 	return [][]string{
 		{"resource", "internal/spelling", "internal/duration"},
-		{"label", "resource/linkis", "internal/identity", "internal/clusterid", "internal/yamlfile", "internal/reload", "internal/regularfile", "internal/credential", "internal/sockdiag", "internal/subuid", "internal/osuser", "internal/localuser", "internal/cgroupfs", "internal/command", "internal/peercred", "internal/pause", "internal/standin", "test/baseline", "test/certs", "test/consul", "test/hostile", "test/otlp", "test/pipes", "test/postgres", "test/proc", "test/underrace"},
+		{"label", "resource/linkis", "internal/identity", "internal/clusterid", "internal/yamlfile", "internal/reload", "internal/regularfile", "internal/credential", "internal/sockdiag", "internal/subuid", "internal/osuser", "internal/localuser", "internal/cgroupfs", "internal/command", "internal/peercred", "internal/pause", "test/baseline", "test/certs", "test/consul", "test/hostile", "test/otlp", "test/pipes", "test/postgres", "test/proc", "test/underrace"},
 		{"proto"},
 		{"internal/quotafile", "internal/access", "internal/tracing", "internal/admission"},
 		{"providers"},
-		{"internal/discovery", "internal/readlimit", "internal/linkischeck"},
+		{"internal/discovery", "internal/standin", "internal/readlimit", "internal/linkischeck"},
 		{"client"},
 		{"coordinator/ledger"},
 		{"coordinator/placement", "coordinator/seal", "test/trapplacer", "test/fakecluster"},
@@ -32,7 +32,7 @@ func floors() [][]string {
 		{"coordinator/auth"},
 		{"coordinator/forward"},
 		{"coordinator"},
-		{"agent/cgroup", "agent/keeper", "agent/osuser", "agent/policy", "agent/process", "agent/statefile", "agent/tracker", "agent/unit"},
+		{"agent/cgroup", "agent/keeper", "agent/policy", "agent/process", "agent/statefile", "agent/tracker", "agent/unit"},
 		{"agent/launch"},
 		{"agent/socket", "agent/contain"},
 		{"agent"},

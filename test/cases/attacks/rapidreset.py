@@ -7,6 +7,7 @@ left      streams that are begun and left  slow      answers that may not be sen
 ping settings window priority              frames of that type, without an end
 deaf      PING, and no answer is read
 empty     DATA without bytes               cont      CONTINUATION without bytes
+ended     short DATA on a stream that has ended
 large     most of the largest frame        malformed HEADERS without a method
 denied    calls that the caller may not make
 pipeline half                              HTTP/1.1: many requests at once, half a header
@@ -85,6 +86,9 @@ def flood(mode, token):
     if mode == "cont":
         begin += frame(HEADERS, 0, 1, head)
         return begin + frame(9, 0, 1) * many, True, len(begin)
+    if mode == "ended":
+        begin += frame(HEADERS, END_HEADERS | END_STREAM, 1, head)
+        return begin + frame(0, 0, 1, bytes(256)) * many, True, len(begin)
     if mode == "large":
         return begin + frame(0x77, 0, 0, bytes((1 << 20) - 1))[:-10], True, 0
     if mode == "malformed":

@@ -24,6 +24,12 @@ flood() {
   [[ $address != "$SOCK" ]] || quiet=
   sleep 1
   as alice timeout 20 python3 "$CASES/attacks/rapidreset-quiet.py" $quiet || fault "$what: nobody else is answered"
+  # A caller of the same address shows who they are on a new connection.
+  if [[ $address == "$ADDR" && $2 =~ ^(reset|headers|ended|ping|settings)$ && $3 == 900 && -z ${5:-} ]]; then
+    as "$4" curl -sf -m 1 -o /dev/null --http2-prior-knowledge -H 'Content-Type: application/json' \
+      -H "Authorization: Bearer $(cat "$TOK/alice")" -d '{}' "http://$ADDR/bursar.v1.AllocationService/List" ||
+      fault "$what: a new connection of the same caller waits"
+  fi
   wait "$attack" || fault "$what: the attack has failed"
   runs "$pid" || fault "$what: it has ended"
   local grown=$((($(kib "$pid" VmHWM) - idle) / 1024))
@@ -39,16 +45,16 @@ floodnew() {
   flood "$COORDINATOR" "$ADDR" "$@"
 }
 
-for mode in reset headers empty cont ping deaf settings window priority malformed left slow large pipeline half; do
+for mode in reset headers empty ended cont ping deaf settings window priority malformed left slow large pipeline half; do
   floodnew "$mode" 900 mallory
   flood "$AGENT" "$SOCK" "$mode" 100 mallory
 done
-for mode in reset headers left slow pipeline; do
+for mode in reset headers ended left slow pipeline; do
   floodnew "$mode" 900 mallory mallory
 done
 # What agents and coordinators pass on is of many callers: their connections stay.
 for who in agent1-stolen standby; do
-  for mode in reset headers denied slow ping settings; do
+  for mode in reset headers denied slow ping settings ended; do
     floodnew "$mode" 3 trusted "$who"
     grep -q ' 0 connections ended' "$WORK/flood" || fault "$mode with the token of $who: its connections are ended"
   done
