@@ -30,7 +30,8 @@ const (
 	longestReason = 200
 )
 
-// transientError marks a fault of a start that time may mend, if the error's own chain does not tell.
+// transientError marks a fault of a start that time may mend, if the error's own chain does not
+// tell.
 type transientError struct {
 	error
 
