@@ -3,6 +3,7 @@ package launch
 import (
 	"context"
 
+	"github.com/bursar/bursar/agent/keeper"
 	"github.com/bursar/bursar/agent/unit"
 )
 
@@ -14,13 +15,18 @@ type ByUnit struct {
 
 var _ Spawner = ByUnit{}
 
-// Spawn starts a service.
+// Spawn starts a service. Systemd 252 starts none as a user without an account: such a keeper
+// starts as root and becomes its user itself.
 func (b ByUnit) Spawn(ctx context.Context, s Spawn) (Spawned, error) {
 	service := unit.Service{
 		ID: s.ID, Command: []string{s.Keeper, s.ID},
 		UID: s.User.UID, GID: s.User.GID, Groups: s.User.Groups,
 		Environment: keeperEnvironment(), Umask: keeperUmask,
 		Stdin: s.Stdin, Stdout: s.Stdout, Stderr: s.Record,
+	}
+	if s.User.Accountless {
+		service.UID, service.GID, service.Groups = 0, 0, nil
+		service.Environment = append(service.Environment, keeper.As(s.User.UID, s.User.GID, s.User.Groups))
 	}
 	if s.Limits != nil {
 		service.Limits = *s.Limits

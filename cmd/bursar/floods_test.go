@@ -58,18 +58,20 @@ func startCrowded(t *testing.T, descriptors int) *crowded {
 	c := &crowded{t: t, address: address, log: log.Name(), pid: cmd.Process.Pid}
 	deadline, tick := time.Now().Add(20*time.Second), time.NewTicker(10*time.Millisecond)
 	defer tick.Stop()
-	for c.healthy() != nil {
+	for c.probe("/readyz") != nil { // until then a stand-in answers, with limits of its own
 		if <-tick.C; time.Now().After(deadline) {
-			t.Fatal(c.healthy())
+			t.Fatal(c.probe("/readyz"))
 		}
 	}
 	return c
 }
 
 // healthy asks for the health on a new connection.
-func (c *crowded) healthy() error {
+func (c *crowded) healthy() error { return c.probe("/healthz") }
+
+func (c *crowded) probe(page string) error {
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 5 * time.Second}
-	res, err := client.Get("http://" + c.address + "/healthz")
+	res, err := client.Get("http://" + c.address + page)
 	if err != nil {
 		return err
 	}

@@ -130,7 +130,7 @@ func Self() User {
 
 // Nameless is a user without an account.
 func Nameless(name string, uid, gid uint32) User {
-	return User{Name: name, UID: uid, GID: gid, Groups: []uint32{gid}, Home: defaultHome, Shell: defaultShell}
+	return User{Name: name, UID: uid, GID: gid, Groups: []uint32{gid}, Home: defaultHome, Shell: defaultShell, Accountless: true}
 }
 
 // find reads the file first: a user who is there needs no program, and cannot be slow to find.

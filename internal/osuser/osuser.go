@@ -14,6 +14,8 @@ type User struct {
 	// Groups are all of its groups, GID too.
 	Groups      []uint32
 	Home, Shell string
+	// Accountless: the machine knows its uid by no name.
+	Accountless bool
 }
 
 // ErrNoUser says that the machine knows no such account.

@@ -157,6 +157,22 @@ func (h host) runsDetached(t *testing.T) {
 		}
 	})
 
+	t.Run("of a uid without an account", func(t *testing.T) {
+		response := &bursarv1.LaunchResponse{}
+		decode(t, h.Must(t, "env", "-i", "PATH=/usr/bin:/bin", "setpriv", "--reuid", "65000", "--regid", "65000", "--clear-groups",
+			"bursar", "run", "--detach", "-o", "json", "--memory", "32MiB", "--cpu", "100m", "--wait", "20s", "--label", "engineType=test", "--", "sleep", "1000"), response)
+		id, status := response.GetAllocation().GetId(), "/proc/"+itoa(response.GetAllocation().GetProcess().GetPid())+"/status"
+		if got, want := h.Must(t, "awk", "/^(Uid|Gid|Groups|CapPrm|CapEff):/ { $1 = \"\"; printf \"%s;\", $0 }", status),
+			" 65000 65000 65000 65000; 65000 65000 65000 65000; 65000; 0000000000000000; 0000000000000000;"; got != want {
+			t.Errorf("it runs with %q, want %q", got, want)
+		}
+		if got := h.unit(t, "bursar-engine-"+id+".service", "ActiveState"); got != "active" {
+			t.Errorf("its unit is %s", got)
+		}
+		h.Must(t, "bursar", "stop", id, "--reason", "enough")
+		h.await(t, h.soon(), id, "it is released", released)
+	})
+
 	t.Run("it is released", func(t *testing.T) {
 		a := detach(t, "--", "sleep", "1000").GetAllocation()
 		if r := h.As(t, "alice", "bursar", "release", a.GetId()); r.Code != 0 {
