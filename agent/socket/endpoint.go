@@ -13,6 +13,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/bursar/bursar/internal/sockdiag"
 )
 
 // endpoint is the agent's Unix socket, which is made again if it is removed while the agent runs.
@@ -58,22 +60,34 @@ func (s *endpoint) open(ctx context.Context) (net.Listener, error) {
 	return listener, nil
 }
 
-// find reads the path of a socket that was given. If nothing listens on it, an earlier incarnation
-// has made it, in place of one that was removed, and with the same mode.
+// find reads the path of a socket that was given. If that is the file of another socket, an earlier
+// incarnation has made it, in place of one that was removed, and with the same mode.
 func (s *endpoint) find(ctx context.Context) {
 	info, err := os.Lstat(s.path)
 	if err != nil || info.Mode().Type() != fs.ModeSocket {
 		return
 	}
 	s.rules = info
+	if s.isGiven(ctx, info) {
+		s.made = info
+	}
+}
+
+// isGiven reports whether a file is that of the given socket, or may be. Systemd counts connections
+// to a socket until its service has started, so one is only made if the kernel does not tell.
+func (s *endpoint) isGiven(ctx context.Context, file fs.FileInfo) bool {
+	if given, is := s.options.Given.(*net.UnixListener); is {
+		stat, _ := file.Sys().(*syscall.Stat_t) // on Linux it always is
+		if inode, err := sockdiag.File(given); err == nil {
+			return inode == uint32(stat.Ino) //nolint:gosec // the kernel tells as many bits
+		}
+	}
 	dialer := net.Dialer{Timeout: time.Second}
 	conn, err := dialer.DialContext(ctx, "unix", s.path)
 	if err == nil {
 		_ = conn.Close() // nothing was sent
 	}
-	if !errors.Is(err, syscall.ECONNREFUSED) {
-		s.made = info
-	}
+	return !errors.Is(err, syscall.ECONNREFUSED)
 }
 
 // listen makes the socket.

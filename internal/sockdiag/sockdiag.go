@@ -1,5 +1,5 @@
-// Package sockdiag asks the kernel who owns a TCP socket of this machine, by one exact look-up
-// over netlink (sock_diag(7)). A look-up takes the same few microseconds however many connections
+// Package sockdiag asks the kernel for the owner of a TCP socket of this machine, or for the file of
+// a Unix socket, by one exact look-up over netlink (sock_diag(7)). A look-up takes the same few microseconds however many connections
 // there are; the tables of /proc/net have to be read from end to end. It knows the network
 // namespace of its own process. Any goroutine may call it.
 package sockdiag
@@ -103,8 +103,12 @@ func Find(local, remote netip.AddrPort) (Socket, error) {
 	if err := binary.Write(&message, binary.NativeEndian, &asked); err != nil {
 		return Socket{}, fmt.Errorf("sock_diag: %w", err)
 	}
-	found, err := exchange(message.Bytes())
+	payload, err := exchange(message.Bytes())
 	if err != nil {
+		return Socket{}, err
+	}
+	var found answer
+	if err := decode(payload, &found); err != nil {
 		return Socket{}, err
 	}
 	// If there is no such connection, the kernel finds the listener of the port, or what is left
@@ -125,9 +129,9 @@ func (a *answer) end(address [16]byte, port [2]byte) netip.AddrPort {
 	return netip.AddrPortFrom(ip.Unmap(), binary.BigEndian.Uint16(port[:]))
 }
 
-// exchange sends a request and reads the answer, which the kernel has queued when the request was
-// taken.
-func exchange(message []byte) (*answer, error) {
+// exchange sends a request and returns the answer without its header. The kernel has queued it when
+// the request was taken.
+func exchange(message []byte) (*bytes.Reader, error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_SOCK_DIAG)
 	if err != nil {
 		return nil, &DeniedError{err}
@@ -143,26 +147,31 @@ func exchange(message []byte) (*answer, error) {
 	}
 	reader := bytes.NewReader(buffer[:n])
 	var header unix.NlMsghdr
-	if err := binary.Read(reader, binary.NativeEndian, &header); err != nil {
-		return nil, fmt.Errorf("sock_diag: an answer of %d bytes: %w", n, err)
+	if err := decode(reader, &header); err != nil {
+		return nil, err
 	}
 	switch header.Type {
 	case unix.NLMSG_ERROR:
 		var code int32
-		if err := binary.Read(reader, binary.NativeEndian, &code); err != nil {
-			return nil, fmt.Errorf("sock_diag: an answer of %d bytes: %w", n, err)
+		if err := decode(reader, &code); err != nil {
+			return nil, err
 		}
 		if errno := unix.Errno(-code); errno != unix.ENOENT { //nolint:gosec // the kernel has it negative
 			return nil, &DeniedError{errno}
 		}
 		return nil, ErrNone
 	case byFamily:
-		found := new(answer)
-		if err := binary.Read(reader, binary.NativeEndian, found); err != nil {
-			return nil, fmt.Errorf("sock_diag: an answer of %d bytes: %w", n, err)
-		}
-		return found, nil
+		return reader, nil
 	default:
 		return nil, fmt.Errorf("sock_diag: an answer of type %d", header.Type)
 	}
+}
+
+// decode reads the next part of an answer.
+func decode(reader *bytes.Reader, part any) error {
+	size := reader.Size()
+	if err := binary.Read(reader, binary.NativeEndian, part); err != nil {
+		return fmt.Errorf("sock_diag: an answer of %d bytes: %w", size, err)
+	}
+	return nil
 }
