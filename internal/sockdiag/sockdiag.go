@@ -1,7 +1,7 @@
-// Package sockdiag asks the kernel for the owner of a TCP socket of this machine, or for the file of
-// a Unix socket, by one exact look-up over netlink (sock_diag(7)). A look-up takes the same few microseconds however many connections
-// there are; the tables of /proc/net have to be read from end to end. It knows the network
-// namespace of its own process. Any goroutine may call it.
+// Package sockdiag asks the kernel for the owner of a TCP socket of this machine, or for the file
+// of a Unix socket, by one exact look-up over netlink (sock_diag(7)). A look-up takes the same few
+// microseconds however many connections there are; the tables of /proc/net have to be read from end
+// to end. It knows the network namespace of its own process. Any goroutine may call it.
 package sockdiag
 
 import (
