@@ -163,7 +163,7 @@ func (h host) runsDetached(t *testing.T) {
 			"bursar", "run", "--detach", "-o", "json", "--memory", "32MiB", "--cpu", "100m", "--wait", "20s", "--label", "engineType=test", "--", "sleep", "1000"), response)
 		id, status := response.GetAllocation().GetId(), "/proc/"+itoa(response.GetAllocation().GetProcess().GetPid())+"/status"
 		if got, want := h.Must(t, "awk", "/^(Uid|Gid|Groups|CapPrm|CapEff):/ { $1 = \"\"; printf \"%s;\", $0 }", status),
-			" 65000 65000 65000 65000; 65000 65000 65000 65000; 65000; 0000000000000000; 0000000000000000;"; got != want {
+			"65000 65000 65000 65000; 65000 65000 65000 65000; 65000; 0000000000000000; 0000000000000000;"; got != want {
 			t.Errorf("it runs with %q, want %q", got, want)
 		}
 		if got := h.unit(t, "bursar-engine-"+id+".service", "ActiveState"); got != "active" {
