@@ -312,7 +312,8 @@ const (
 )
 
 // update takes over what the key is now; nil: there is none. It returns whether that looks like
-// the end of a term that goes on, or does not say what that term has announced.
+// the end of a term that goes on, or has a value that this term did not write: while an
+// announcement is under way, the key still has the one before.
 func (e *ConsulElection) update(pair *api.KVPair) (doubtful bool) {
 	var now reading
 	if pair != nil && pair.Session != "" {
@@ -328,7 +329,7 @@ func (e *ConsulElection) update(pair *api.KVPair) (doubtful bool) {
 		e.others = e.others || !own
 		e.changedLocked()
 	}
-	return e.term != nil && !e.term.isOver() && (e.term.session != now.holder || !e.term.said.isIn(pair))
+	return e.term != nil && !e.term.isOver() && (e.term.session != now.holder || !e.term.said.isIn(pair) && !e.term.written.isIn(pair))
 }
 
 // keepRefusal keeps why the key cannot be read, as long as it never was.

@@ -391,7 +391,8 @@ func TestLeaderCorrectsWhatSomebodyElseWrites(t *testing.T) {
 func TestLeaderMakesALostAnnouncementAgain(t *testing.T) {
 	t.Parallel()
 	way := inFrontOf(t, shared)
-	a, b := newCandidate(t, way.URL, "a"), newCandidate(t, shared.Address, "b")
+	a := newCandidate(t, way.URL, "a", func(_ *consul.Config, o *Options) { o.TTL = 10 * time.Second }) // its next pass makes it
+	b := newCandidate(t, shared.Address, "b")
 	term := a.lead(t, 4)
 	b.knows(t, Leader{URL: a.options.URL, Epoch: 4, StoreID: storeOne})
 	way.answerWith(cutConnection)
