@@ -71,7 +71,7 @@ func socketInode(listener *net.UnixListener) (uint32, error) {
 		return 0, err //nolint:wrapcheck // names the socket
 	}
 	var stat unix.Stat_t
-	failed := raw.Control(func(fd uintptr) { err = unix.Fstat(int(fd), &stat) }) //nolint:gosec // a descriptor
+	failed := raw.Control(func(fd uintptr) { err = unix.Fstat(int(fd), &stat) })
 	if failed != nil || err != nil {
 		return 0, fmt.Errorf("a socket's inode: %w", errors.Join(failed, err))
 	}

@@ -27,7 +27,11 @@ func TestTheFileOfASocketIsKnown(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return uint32(info.Sys().(*syscall.Stat_t).Ino)
+		stat, ok := info.Sys().(*syscall.Stat_t)
+		if !ok {
+			t.Fatalf("%s: no stat of Linux", path)
+		}
+		return uint32(stat.Ino)
 	}
 	first := listen(path)
 	was := inodeOf()
