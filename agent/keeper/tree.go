@@ -1,12 +1,12 @@
 package keeper
 
 import (
-	"bytes"
 	"os"
-	"strconv"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/bursar/bursar/internal/processtable"
 )
 
 const (
@@ -29,67 +29,18 @@ func (e *engine) killTree() {
 	look := time.NewTicker(treeEvery)
 	defer look.Stop()
 	for until := time.Now().Add(treePatience); ; <-look.C {
-		table := processes()
+		table := processtable.Read()
 		left := false
 		for pid, p := range table {
-			if p.ended || p.session != e.process.Pid && !descends(table, pid, os.Getpid()) {
+			if p.Ended || p.Session != e.process.Pid && !table.Descends(pid, os.Getpid()) {
 				continue
 			}
 			left = true
 			// A group is within a session, and all of these sessions are the engine's.
-			_ = unix.Kill(-p.group, unix.SIGKILL) // it may have ended
+			_ = unix.Kill(-p.Group, unix.SIGKILL) // it may have ended
 		}
 		if !left || time.Now().After(until) {
 			return
 		}
 	}
-}
-
-// relative is a process as the kernel shows it.
-type relative struct {
-	parent, group, session int
-	ended                  bool
-}
-
-// processes are those of this machine.
-func processes() map[int]relative {
-	entries, err := os.ReadDir("/proc")
-	if err != nil {
-		return nil
-	}
-	table := make(map[int]relative, len(entries))
-	for _, entry := range entries {
-		pid, err := strconv.Atoi(entry.Name())
-		if err != nil {
-			continue
-		}
-		text, err := os.ReadFile("/proc/" + entry.Name() + "/stat")
-		if err != nil {
-			continue // it has ended
-		}
-		fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
-		if len(fields) < 4 {
-			continue
-		}
-		number := func(field int) int {
-			n, _ := strconv.Atoi(string(fields[field])) // the kernel writes numbers
-			return n
-		}
-		table[pid] = relative{number(1), number(2), number(3), fields[0][0] == 'Z' || fields[0][0] == 'X'}
-	}
-	return table
-}
-
-// descends reports whether a process has another one above it.
-func descends(table map[int]relative, pid, from int) bool {
-	for range len(table) { // entries of different moments may form a circle
-		pid = table[pid].parent
-		if pid == from {
-			return true
-		}
-		if pid <= 1 {
-			return false
-		}
-	}
-	return false
 }

@@ -10,12 +10,13 @@ import (
 	"os/signal"
 	"runtime"
 	"strconv"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/bursar/bursar/internal/processtable"
 )
 
 const (
@@ -60,7 +61,7 @@ type report struct {
 // nor has that of a test.
 func init() { //nolint:gochecknoinits // see above
 	if len(os.Args) == 1 && os.Args[0] == watcherName {
-		os.Exit(watch()) //nolint:forbidigo // it is the main function of a watcher
+		syscall.Exit(watch()) // with the race detector, os.Exit would wait for a second
 	}
 }
 
@@ -206,33 +207,12 @@ func (w *watcher) killAll() {
 	}
 }
 
-// member is a process as the kernel shows it.
-type member struct{ parent, group, session int }
-
 // strike kills all that descends from this process and is found.
 func (w *watcher) strike() {
-	entries, err := os.ReadDir("/proc")
-	if err != nil {
-		return
-	}
-	table := make(map[int]member, len(entries))
-	for _, entry := range entries {
-		if pid, err := strconv.Atoi(entry.Name()); err == nil {
-			if m, there := look(pid); there {
-				table[pid] = m
-			}
-		}
-	}
-	for pid, m := range table {
-		parent := m.parent
-		for range len(table) { // entries of different moments may form a circle
-			if parent == w.self || parent <= 1 {
-				break
-			}
-			parent = table[parent].parent
-		}
-		if parent == w.self {
-			w.kill(pid, m)
+	table := processtable.Read()
+	for pid, p := range table {
+		if table.Descends(pid, w.self) {
+			w.kill(pid, p)
 		}
 	}
 }
@@ -245,15 +225,15 @@ func (w *watcher) chase() {
 			return
 		}
 		pid, _ := strconv.Atoi(string(bytes.TrimSpace(text[bytes.LastIndexByte(text, ' ')+1:])))
-		m, there := look(pid)
+		p, there := processtable.Look(pid)
 		if !there {
 			continue
 		}
-		if m.parent == w.self {
-			w.kill(pid, m)
-		} else if above, there := look(m.parent); there && above.parent == w.self {
-			w.kill(m.parent, above)
-			w.kill(pid, m)
+		if p.Parent == w.self {
+			w.kill(pid, p)
+		} else if above, there := processtable.Look(p.Parent); there && above.Parent == w.self {
+			w.kill(p.Parent, above)
+			w.kill(pid, p)
 		}
 	}
 }
@@ -261,26 +241,11 @@ func (w *watcher) chase() {
 // kill kills a process that descends from this one, with its process group. All of the group
 // descends from this process, too: a group is within one session, and the sessions of the others
 // are not this one's. The kernel kills a group at once: no member of it can fork meanwhile.
-func (w *watcher) kill(pid int, m member) {
-	if m.session != w.session && m.group > 1 {
-		_ = unix.Kill(-m.group, unix.SIGKILL) // it may have ended
+func (w *watcher) kill(pid int, p processtable.Process) {
+	if p.Session != w.session && p.Group > 1 {
+		_ = unix.Kill(-p.Group, unix.SIGKILL) // it may have ended
 	}
-	if m.parent == w.self {
+	if p.Parent == w.self {
 		_ = unix.Kill(pid, unix.SIGKILL)
 	}
-}
-
-func look(pid int) (m member, there bool) {
-	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-	if err != nil {
-		return m, false
-	}
-	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
-	if len(fields) < 4 {
-		return m, false
-	}
-	m.parent, _ = strconv.Atoi(fields[1])
-	m.group, _ = strconv.Atoi(fields[2])
-	m.session, _ = strconv.Atoi(fields[3])
-	return m, true
 }

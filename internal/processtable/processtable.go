@@ -1,0 +1,66 @@
+// Package processtable reads the kinship of this machine's processes from /proc: parents, process
+// groups and sessions. It keeps nothing. Any goroutine may call it.
+package processtable
+
+import (
+	"bytes"
+	"os"
+	"strconv"
+)
+
+// Process is a process as the kernel shows it.
+type Process struct {
+	Parent, Group, Session int
+	Ended                  bool // it was not waited for yet
+}
+
+// Look reads one process. there is false if it has gone.
+func Look(pid int) (p Process, there bool) {
+	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return p, false
+	}
+	fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:]) // from field 3 on
+	if len(fields) < 4 {
+		return p, false
+	}
+	number := func(field int) int {
+		n, _ := strconv.Atoi(string(fields[field])) // the kernel writes numbers
+		return n
+	}
+	return Process{number(1), number(2), number(3), fields[0][0] == 'Z' || fields[0][0] == 'X'}, true
+}
+
+// Table is all processes by pid. Its entries are of different moments.
+type Table map[int]Process
+
+// Read reads all processes. The table is empty if there is no /proc.
+func Read() Table {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil
+	}
+	table := make(Table, len(entries))
+	for _, entry := range entries {
+		if pid, err := strconv.Atoi(entry.Name()); err == nil {
+			if p, there := Look(pid); there {
+				table[pid] = p
+			}
+		}
+	}
+	return table
+}
+
+// Descends reports whether a process has another one above it.
+func (t Table) Descends(pid, from int) bool {
+	for range len(t) { // entries of different moments may form a circle
+		pid = t[pid].Parent
+		if pid == from {
+			return true
+		}
+		if pid <= 1 {
+			return false
+		}
+	}
+	return false
+}
