@@ -12,6 +12,7 @@ import (
 
 	"github.com/hashicorp/consul/api"
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/time/rate"
 
 	"github.com/bursar/bursar/internal/clusterid"
 	"github.com/bursar/bursar/internal/discovery"
@@ -88,8 +89,9 @@ type ConsulElection struct {
 
 	doubts   consul.FailureLog // about the term
 	renewals consul.FailureLog // of its session
-	// nonsense and intruders bound the lines about what others write into the key.
-	nonsense, intruders linePace
+	// nonsense and intruders bound the lines about values that others write into the key: they may
+	// write all the time.
+	nonsense, intruders rate.Sometimes
 	// loggedVersion is the version of the key that was logged; the watch's own.
 	loggedVersion uint64
 }
@@ -125,7 +127,10 @@ func Consul(client *consul.Client, options Options) (*ConsulElection, error) {
 		return nil, err
 	}
 	options.URL = base
-	e := &ConsulElection{client: client, options: options, changed: make(chan struct{}), doubts: consul.FailureLog{Log: options.Log}, renewals: consul.FailureLog{Log: options.Log}}
+	e := &ConsulElection{
+		client: client, options: options, changed: make(chan struct{}), doubts: consul.FailureLog{Log: options.Log}, renewals: consul.FailureLog{Log: options.Log},
+		nonsense: rate.Sometimes{Interval: time.Second}, intruders: rate.Sometimes{Interval: time.Second},
+	}
 	own := clusterid.New(options.Cluster, options.StoreID)
 	e.rivals = consul.NewRivals(client, consul.RivalsOptions{Own: own, ServiceID: client.Service() + "-" + options.ID, Told: e.shared, Log: options.Log})
 	e.registration, err = consul.NewRegistration(client, consul.RegistrationOptions{
@@ -360,9 +365,11 @@ func (e *ConsulElection) leaderIn(pair *api.KVPair) (id string, leader Leader) {
 		err = &clusterid.Error{URL: said.URL, Got: clusterid.New(e.options.Cluster, said.StoreID), Want: clusterid.New(e.options.Cluster, e.options.StoreID)}
 	}
 	if err != nil {
-		if e.loggedVersion != pair.ModifyIndex && e.nonsense.may() {
-			e.loggedVersion = pair.ModifyIndex
-			e.options.Log.Warn("Consul's key does not say who leads: nobody, for now", "key", e.key(), "error", err)
+		if e.loggedVersion != pair.ModifyIndex {
+			e.nonsense.Do(func() {
+				e.loggedVersion = pair.ModifyIndex
+				e.options.Log.Warn("Consul's key does not say who leads: nobody, for now", "key", e.key(), "error", err)
+			})
 		}
 		return "", Leader{}
 	}

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/hashicorp/consul/api"
@@ -160,11 +159,13 @@ func (t *consulTerm) correct(ctx context.Context, pair *api.KVPair, written anno
 	if want.isIn(pair) {
 		return
 	}
-	if !written.isIn(pair) && !wrote.isIn(pair) && e.intruders.may() {
-		var found announcement
-		_ = json.Unmarshal(pair.Value, &found) // nonsense names nobody
-		e.options.Log.Warn("somebody else has written into Consul's key of the leader: it is corrected; see who may write below bursar/", "key", e.key(),
-			"said", discovery.Cut(found.URL, discovery.MaxShownValue))
+	if !written.isIn(pair) && !wrote.isIn(pair) {
+		e.intruders.Do(func() {
+			var found announcement
+			_ = json.Unmarshal(pair.Value, &found) // nonsense names nobody
+			e.options.Log.Warn("somebody else has written into Consul's key of the leader: it is corrected; see who may write below bursar/", "key", e.key(),
+				"said", discovery.Cut(found.URL, discovery.MaxShownValue))
+		})
 	}
 	if _, err := e.writeKey(ctx, t.session, want); err != nil {
 		e.options.Log.Warn("Consul's key of the leader was not corrected", "error", e.client.Explain("write "+e.key(), err))
@@ -184,23 +185,4 @@ func (e *ConsulElection) writeKey(ctx context.Context, session string, value ann
 	defer cancel()
 	held, _, err = e.client.API().KV().Acquire(&api.KVPair{Key: e.key(), Value: text, Session: session}, e.client.Write(ctx))
 	return held, err
-}
-
-// linePace bounds the lines of the log about what others write into the key: they may write all the
-// time. Any goroutine may call it.
-type linePace struct {
-	mu   sync.Mutex // guards last
-	last time.Time
-}
-
-// may reports whether there may be one more line: one a second.
-func (p *linePace) may() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	now := time.Now()
-	if now.Sub(p.last) < time.Second {
-		return false
-	}
-	p.last = now
-	return true
 }
