@@ -49,12 +49,13 @@ func TestAKeeperThatIsHeldEndsAfterItsEngine(t *testing.T) {
 	}
 }
 
-// The user stops the keeper before it answers: neither it nor its engine may stay.
-func TestAKeeperThatIsHeldAtItsStartEndsWithItsEngine(t *testing.T) {
-	s := launcher(t)
-	a := s.allocate(10)
+// failHeldLaunch launches an engine that stops its keeper, and whose Confirm is refused. The engine
+// writes its pid into a file.
+func failHeldLaunch(t *testing.T, s *subject) (a *bursarv1.Allocation, pid string) {
+	t.Helper()
+	a = s.allocate(10)
 	s.coordinator.do(func() { s.coordinator.refuseConfirm = true })
-	pid := filepath.Join(folder(t), "pid")
+	pid = filepath.Join(folder(t), "pid")
 	if err := os.WriteFile(pid, nil, 0o666); err != nil {
 		t.Fatal(err)
 	}
@@ -62,6 +63,13 @@ func TestAKeeperThatIsHeldAtItsStartEndsWithItsEngine(t *testing.T) {
 	if _, err := s.launchAgain(&bursarv1.LaunchRequest{Id: a.GetId(), Command: []string{"sh", "-c", script}, WorkingDirectory: "/"}); err == nil {
 		t.Fatal("its Confirm was not refused")
 	}
+	return a, pid
+}
+
+// The user stops the keeper before it answers: neither it nor its engine may stay.
+func TestAKeeperThatIsHeldAtItsStartEndsWithItsEngine(t *testing.T) {
+	s := launcher(t)
+	a, pid := failHeldLaunch(t, s)
 	until(t, "keeper and engine have ended", func() bool {
 		text, _ := os.ReadFile(pid)
 		engine, err := strconv.Atoi(strings.TrimSpace(string(text)))
@@ -73,16 +81,7 @@ func TestAKeeperThatIsHeldAtItsStartEndsWithItsEngine(t *testing.T) {
 // was in the memory of the agent alone.
 func TestAKeeperThatIsHeldEndsAfterTheNextStartOfTheAgent(t *testing.T) {
 	s := launcher(t)
-	a := s.allocate(10)
-	s.coordinator.do(func() { s.coordinator.refuseConfirm = true })
-	pid := filepath.Join(folder(t), "pid")
-	if err := os.WriteFile(pid, nil, 0o666); err != nil {
-		t.Fatal(err)
-	}
-	script := fmt.Sprintf("kill -STOP $PPID; echo $$ > %s; trap '' TERM; while :; do sleep 1; done", pid)
-	if _, err := s.launchAgain(&bursarv1.LaunchRequest{Id: a.GetId(), Command: []string{"sh", "-c", script}, WorkingDirectory: "/"}); err == nil {
-		t.Fatal("its Confirm was not refused")
-	}
+	a, pid := failHeldLaunch(t, s)
 	s.crash()
 	keeper := keeperOf(a.GetId())
 	text, err := os.ReadFile(pid)
