@@ -75,6 +75,14 @@ type engines struct {
 // find returns nil if nothing is noted about the engine.
 func (s *engines) find(id string) *engine { return s.byID[id] }
 
+// known returns an engine without a note if there is none. It changes nothing.
+func (s *engines) known(id string) *engine {
+	if e := s.byID[id]; e != nil {
+		return e
+	}
+	return &engine{}
+}
+
 // enter returns the engine of an allocation, and makes it if there is none. Nothing else makes
 // one.
 func (s *engines) enter(id string) *engine {

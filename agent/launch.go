@@ -174,7 +174,7 @@ func (a *Agent) confirmLaunched(
 	case found.StartTime != s.StartTime || found.UID != user.UID:
 		return nil, connect.NewError(connect.CodeInternal, fmt.Errorf("process %d, of uid %d, is not the engine that was started", s.PID, found.UID))
 	}
-	process := &bursarv1.Process{Pid: s.PID, StartTime: s.StartTime, Cgroup: s.Cgroup, BootId: a.bootID, Uid: &found.UID, Verified: true}
+	process := &bursarv1.Process{Pid: s.PID, StartTime: s.StartTime, Cgroup: s.Cgroup, BootId: a.bootID, Uid: &found.UID, Verified: true, Launched: true}
 	done, other := a.claimAndShow(request.GetId(), process)
 	if other != "" {
 		return nil, connect.NewError(connect.CodeInternal, fmt.Errorf("process %d is the engine of allocation %s, not the one that was started", s.PID, other))

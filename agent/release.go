@@ -8,13 +8,16 @@ import (
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/bursar/bursar/agent/process"
+	"github.com/bursar/bursar/agent/socket"
 	"github.com/bursar/bursar/agent/tracker"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/providers/host"
 )
 
-// Release gives an allocation back, and stops watching its engine. If no coordinator answers, it
-// goes on until its caller's deadline. When its caller has gone it goes on for the configured
+// Release gives an allocation back, and stops watching its engine. While a process of the engine
+// lives, the allocation only becomes releasing, and an engine that this agent has launched is
+// stopped. If no coordinator answers, Release goes on until its caller's deadline. When its caller has gone it goes on for the configured
 // patience, if that is not more than 15 s and there are not too many such calls: a launcher whose
 // engine has ended may end, too. If it does not go on, the agent itself finds the engine's end.
 func (s *service) Release(ctx context.Context, request *bursarv1.ReleaseRequest) (*bursarv1.ReleaseResponse, error) {
@@ -25,6 +28,12 @@ func (s *service) Release(ctx context.Context, request *bursarv1.ReleaseRequest)
 	if err := a.ownHost(ctx, request.GetId()); err != nil {
 		return nil, err
 	}
+	request = proto.CloneOf(request)
+	ends := a.endOf(ctx, request.GetId())
+	if ends == stillRuns && a.hasLaunched(request.GetId()) {
+		return s.releaseByStop(ctx, request)
+	}
+	request.ProcessEnded = ends == hasEnded
 	answer, err := relay(ctx, a, a.deps.Allocations.Release, a.knownBetter(ctx, request))
 	switch {
 	case err != nil && s.stopping.Err() != nil:
@@ -48,9 +57,82 @@ func (s *service) Release(ctx context.Context, request *bursarv1.ReleaseRequest)
 	return answer.msg, nil
 }
 
+// releaseByStop releases an engine that this agent has launched, and that runs: it is stopped, and
+// its allocation ends with it.
+func (s *service) releaseByStop(ctx context.Context, request *bursarv1.ReleaseRequest) (*bursarv1.ReleaseResponse, error) {
+	a := s.agent
+	reason := request.GetReason()
+	if c := socket.CallerOf(ctx); reason == "" && c != nil {
+		reason = "released by " + c.Actor.Name
+	}
+	answer, err := relay(ctx, a, a.deps.Allocations.Stop, &bursarv1.StopRequest{Id: request.GetId(), Reason: reason, Release: true})
+	if err != nil {
+		return nil, err
+	}
+	a.observe(ctx, answer.msg.GetAllocation(), answer.asOf)
+	a.syncDue.noLaterThan(time.Now()) // the answer has the order to stop
+	return &bursarv1.ReleaseResponse{Allocation: answer.msg.GetAllocation()}, nil
+}
+
+// hasLaunched reports whether this agent has started the engine of an allocation. If that cannot be
+// read, the engine is taken for its launcher's own.
+func (a *Agent) hasLaunched(id string) bool {
+	_, err := a.records().Note(id)
+	return err == nil
+}
+
+// lifeSign is what the agent knows of the processes of an engine.
+type lifeSign uint8
+
+const (
+	notKnown  lifeSign = iota // it tracks no process of the allocation, or could not look
+	stillRuns                 // a process lives
+	hasEnded                  // none lives
+)
+
+// endOf looks whether a process of an allocation's engine lives. The pidfd of the engine's process
+// says so at once. Only if that process has ended, endOf looks for others that it left: in the
+// engine's cgroup and among all processes.
+func (a *Agent) endOf(ctx context.Context, id string) lifeSign {
+	var p *bursarv1.Process
+	var known process.Engine
+	found := false
+	a.locked(func(t *tracker.Tracker) {
+		grant, _ := t.Get(id)
+		p, found = grant.GetProcess(), t.Ended(id) != nil
+		known = toStop(a.engines.known(id), p)
+	})
+	switch {
+	case found:
+		return hasEnded
+	case p.GetPid() == 0 || p.GetStartTime() == 0:
+		return notKnown
+	}
+	handle, err := a.opener.Open(known.Root)
+	if err == nil {
+		handle.Close()
+		return stillRuns
+	}
+	if !errors.Is(err, process.ErrEnded) {
+		a.log.Warn("it is not known whether an engine has ended that is released", "allocation_id", id, "error", err)
+		return notKnown
+	}
+	known.Made = a.cgroups.Made(id, known.Cgroup)
+	known.Guarded = a.cgroups.Guarded(ctx, id, known.Cgroup)
+	left, err := a.opener.Left(ctx, known)
+	switch {
+	case err != nil:
+		a.log.Warn("it is not known whether an engine that is released has left processes", "allocation_id", id, "error", err)
+		return notKnown
+	case left:
+		return stillRuns
+	}
+	return hasEnded
+}
+
 // knownBetter adds to a release what the agent knows and the launcher does not: that the engine
 // was stopped, and why, or that it was killed for lack of memory. The launcher is often the first
-// to see that its engine has ended.
+// to see that its engine has ended. It changes the request.
 func (a *Agent) knownBetter(ctx context.Context, request *bursarv1.ReleaseRequest) *bursarv1.ReleaseRequest {
 	id := request.GetId()
 	var engine host.Engine
@@ -62,7 +144,6 @@ func (a *Agent) knownBetter(ctx context.Context, request *bursarv1.ReleaseReques
 		end = t.Ended(id)
 	})
 	if end != nil { // found out already, and on its way
-		request = proto.CloneOf(request)
 		if end.GetReason() != tracker.ProcessEnded { // which says less than who released it
 			request.Reason = orDefault(request.GetReason(), end.GetReason())
 		}
@@ -83,7 +164,6 @@ func (a *Agent) knownBetter(ctx context.Context, request *bursarv1.ReleaseReques
 			reason = ExitText(exit) + lack
 		}
 	}
-	request = proto.CloneOf(request)
 	request.Reason, request.ExitStatus = orDefault(request.GetReason(), reason), exit
 	return request
 }

@@ -79,6 +79,23 @@ func (s *service) Stop(ctx context.Context, request *bursarv1.StopRequest) (*bur
 	return answer.msg, nil
 }
 
+// Amend changes a request that waits for this host.
+func (s *service) Amend(ctx context.Context, request *bursarv1.AmendRequest) (*bursarv1.AmendResponse, error) {
+	ctx, cancel := s.agent.bounded(ctx, 0)
+	defer cancel()
+	if request.GetId() != "" {
+		if err := s.agent.ownHost(ctx, request.GetId()); err != nil {
+			return nil, err
+		}
+	}
+	answer, err := relay(ctx, s.agent, s.agent.deps.Allocations.Amend, request)
+	if err != nil {
+		return nil, err
+	}
+	s.agent.observe(ctx, answer.msg.GetAllocation(), answer.asOf)
+	return answer.msg, nil
+}
+
 // Explain says what a request would meet on this host, or why one waits.
 func (s *service) Explain(ctx context.Context, request *bursarv1.ExplainRequest) (*bursarv1.ExplainResponse, error) {
 	ctx, cancel := s.agent.bounded(ctx, 0)

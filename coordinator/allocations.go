@@ -122,6 +122,7 @@ func (s *allocationService) Confirm(ctx context.Context, req *bursarv1.ConfirmRe
 	if p := req.GetProcess(); p != nil {
 		c.Process = wire.ProcessFrom(p)
 		c.Process.Verified = actor.Host != "" && p.GetPid() != 0
+		c.Process.Launched = c.Process.Verified && c.Process.Launched
 	}
 	if req.GetEntitled() != nil {
 		entitled, err := convert.ResourceFromProto(req.GetEntitled())
@@ -148,7 +149,7 @@ func (s *allocationService) sealedFor(actor identity.Actor, a *ledger.Allocation
 	return m
 }
 
-// Release gives everything back.
+// Release gives everything back once no process of the engine lives.
 func (s *allocationService) Release(ctx context.Context, req *bursarv1.ReleaseRequest) (*bursarv1.ReleaseResponse, error) {
 	actor, id, err := s.target(ctx, req.GetId())
 	if err != nil {
@@ -156,6 +157,7 @@ func (s *allocationService) Release(ctx context.Context, req *bursarv1.ReleaseRe
 	}
 	c := ledger.ReleaseCommand{
 		Actor: actor, ID: id, HostID: actor.Host, Reason: wire.CleanText(req.GetReason()), Exit: wire.ExitFrom(req.GetExitStatus()), ErrorOutput: wire.CleanLines(req.GetErrorOutput()),
+		ProcessEnded: req.GetProcessEnded(), Force: req.GetForce(),
 	}
 	a, err := commit.Decide(ctx, s.loop, onOwnHostOnly(actor, id, func(l *ledger.Ledger, now ledger.Instant) (ledger.Allocation, error) { return l.Release(now, c) }))
 	a, err = s.ifLost(ctx, id, a, err, func(l *ledger.Ledger, now ledger.Instant, lost *ledger.Allocation) (ledger.Allocation, error) {
@@ -200,6 +202,36 @@ type cancelResult struct {
 	recalling  bool // the ledger may not know the id of what has ended
 }
 
+// Amend changes a request that waits.
+func (s *allocationService) Amend(ctx context.Context, req *bursarv1.AmendRequest) (*bursarv1.AmendResponse, error) {
+	actor := auth.ActorOf(ctx)
+	id, err := wire.EitherID(req.GetId(), req.GetRequestId())
+	if err != nil {
+		return nil, err
+	}
+	c := ledger.AmendCommand{Actor: actor, ID: id, RequestID: req.GetRequestId(), Wait: wire.DurationFrom(req.GetWait()), Priority: req.Priority} //nolint:protogetter // nil leaves it
+	if req.GetResource() != nil {
+		r, err := convert.ResourceFromProto(req.GetResource())
+		if err != nil {
+			return nil, wire.InField("resource.", err)
+		}
+		c.Resource = &r
+	}
+	a, err := commit.Decide(ctx, s.loop, func(l *ledger.Ledger, now ledger.Instant) (ledger.Allocation, error) {
+		if c.ID == 0 {
+			c.ID, _, _ = l.ByRequest(c.Actor.Name, c.RequestID)
+		}
+		if err := checkOwnHost(l, c.Actor, c.ID); err != nil {
+			return ledger.Allocation{}, err
+		}
+		return l.Amend(now, c)
+	})
+	if err != nil {
+		return nil, s.describeEnded(ctx, c.ID, err, "a request that waits")
+	}
+	return &bursarv1.AmendResponse{Allocation: wire.AllocationMessage(&a)}, nil
+}
+
 // Renew extends a reservation or a lease.
 func (s *allocationService) Renew(ctx context.Context, req *bursarv1.RenewRequest) (*bursarv1.RenewResponse, error) {
 	actor, id, err := s.target(ctx, req.GetId())
@@ -241,7 +273,7 @@ func (s *allocationService) Stop(ctx context.Context, req *bursarv1.StopRequest)
 	if err != nil {
 		return nil, err
 	}
-	c := ledger.StopCommand{Actor: actor, ID: id, Reason: wire.CleanText(req.GetReason())}
+	c := ledger.StopCommand{Actor: actor, ID: id, Reason: wire.CleanText(req.GetReason()), Release: req.GetRelease()}
 	if req.GetGrace() != nil {
 		grace := wire.DurationFrom(req.GetGrace())
 		c.Grace = &grace

@@ -280,8 +280,12 @@ func claimText(c *bursarv1.Claim) string {
 // allocationLine is an allocation in a few words.
 func allocationLine(a *bursarv1.Allocation) string {
 	text := allocationState(a.GetState())
-	if a.GetStopping() && !hasEnded(a) {
+	switch {
+	case hasEnded(a):
+	case a.GetStopping():
 		text = "stopping" // its engine runs, or may run
+	case a.GetReleasing():
+		text = "releasing" // its engine runs
 	}
 	if size := resourceText(entitledOrRequested(a)); size != "" {
 		text += " " + size
@@ -366,8 +370,13 @@ func allocationNotes(a *bursarv1.Allocation) (notes []string) {
 			notes[len(notes)-1] += " of user " + user
 		}
 	}
-	if a.GetStopping() && a.GetEndTime() == nil {
-		notes = append(notes, "stopping")
+	if a.GetEndTime() == nil {
+		if a.GetStopping() {
+			notes = append(notes, "stopping")
+		}
+		if a.GetReleasing() {
+			notes = append(notes, "released by its caller while it ran")
+		}
 	}
 	return notes
 }

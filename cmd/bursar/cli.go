@@ -144,7 +144,7 @@ Try it on this machine:
 
 	for group, commands := range map[string][]*cobra.Command{
 		groupUse: {
-			c.runCommand(), c.allocateCommand(), c.confirmCommand(), c.releaseCommand(), c.cancelCommand(), c.renewCommand(),
+			c.runCommand(), c.allocateCommand(), c.confirmCommand(), c.releaseCommand(), c.cancelCommand(), c.amendCommand(), c.renewCommand(),
 			c.resizeCommand(), c.stopCommand(), c.explainCommand(),
 		},
 		groupLook: {

@@ -14,18 +14,25 @@ func (c *cli) releaseCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "release ID…",
 		Short: "Give everything back",
-		Long: `Release gives back what an allocation holds. It is safe to do this twice, and
-an id that nobody knows is no error: it holds nothing, and -o json prints null.
-Release does not end the engine: end it first, or use "bursar stop".
+		Long: `Release gives back what an allocation holds, once no process of its engine
+lives. While one lives, the allocation is "releasing" and counts as before, until
+the process ends. An engine that the agent started (run --detach) is stopped;
+end any other one yourself, or use "bursar stop". --force gives everything back
+at once, whatever runs: only an operator may, at a coordinator.
+
+It is safe to do this twice, and an id that nobody knows is no error: it holds
+nothing, and -o json prints null.
 
 Of several ids each is tried, but nothing is done if one is the beginning of
 several ids. The exit code is that of the first failure.`,
 		Example: `  bursar release 3f7k
-  bursar release 3f7k 9ab2 --reason "session closed"`,
+  bursar release 3f7k 9ab2 --reason "session closed"
+  bursar release 3f7k --force --reason "its host is gone for good"`,
 		Args:              atLeastOne,
 		ValidArgsFunction: c.completeAllocations,
 	}
 	reason := cmd.Flags().String("reason", "", "why, for the history")
+	force := cmd.Flags().Bool("force", false, "give it back although the engine may run: only for operators")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		cl, err := c.either(cmd)
 		if err != nil {
@@ -44,7 +51,8 @@ several ids. The exit code is that of the first failure.`,
 			err := unknown[id]
 			if err == nil {
 				err = c.onAllocationID(cmd.Context(), cl, id, func(ctx context.Context, cl *client.Client, id string) (*bursarv1.Allocation, error) {
-					res, err := cl.Allocations().Release(ctx, &bursarv1.ReleaseRequest{Id: id, Reason: *reason})
+					res, err := cl.Allocations().Release(ctx, &bursarv1.ReleaseRequest{Id: id, Reason: *reason, Force: *force})
+					c.tellReleasing(res.GetAllocation())
 					return res.GetAllocation(), err
 				})
 			}
@@ -61,14 +69,28 @@ several ids. The exit code is that of the first failure.`,
 	return cmd
 }
 
+// tellReleasing says why an allocation that was released counts as before.
+func (c *cli) tellReleasing(a *bursarv1.Allocation) {
+	switch {
+	case !a.GetReleasing():
+	case a.GetStopping():
+		c.sayf("%s: its engine runs (pid %d on host %s) and is being stopped: the allocation ends with it", a.GetId(), a.GetProcess().GetPid(), a.GetHostId())
+	default:
+		c.sayf("%s: its engine runs (pid %d on host %s): the allocation counts until it has ended; bursar stop %s ends it",
+			a.GetId(), a.GetProcess().GetPid(), a.GetHostId(), a.GetId())
+	}
+}
+
 func (c *cli) resizeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "resize ID",
 		Short: "Change what an allocation is entitled to",
 		Long: `Resize changes what an allocation is entitled to. A dimension that is not named
 stays as it is, and so does a part in a queue of another cluster. More of
-something is checked like a new request. --external changes a part that is
-there; it cannot add one.`,
+something is checked like a new request. While its engine runs, only an operator
+may lower --instances and --custom: nothing shows that the engine gave them
+back. --external changes a part that is there; it cannot add one. A request that
+waits is changed by "bursar amend".`,
 		Example: `  bursar resize 3f7k --memory 6GiB
   bursar resize 3f7k --cpu 1 --memory 2GiB
   bursar resize 3f7k --external yarn:prod:root.a,memory=128GiB`,

@@ -7,6 +7,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/bursar/bursar/internal/identity"
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
 )
 
 // AuditorOptions are what an Auditor needs.
@@ -60,9 +62,21 @@ func (a *Auditor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 			a.redactor.redact(c.Actor, res.Any())
 		}
 		err = a.redactor.redactError(c.Actor, a.advise(err))
-		a.audit.recordAnswer(req.Spec().Procedure, c, req.Any(), a.code(err))
+		a.audit.recordAnswer(effective(req.Spec().Procedure, err, res), c, req.Any(), a.code(err))
 		return res, err
 	}
+}
+
+// effective is the procedure that a call amounted to: a Release of an engine that an agent launched
+// is a Stop.
+func effective(procedure string, err error, res connect.AnyResponse) string {
+	if procedure != bursarv1connect.AllocationServiceReleaseProcedure || err != nil {
+		return procedure
+	}
+	if released, ok := res.Any().(*bursarv1.ReleaseResponse); ok && released.GetAllocation().GetStopping() {
+		return bursarv1connect.AllocationServiceStopProcedure
+	}
+	return procedure
 }
 
 // WrapStreamingHandler implements connect.Interceptor.

@@ -28,6 +28,12 @@ func targetOf(message any) (target, requestID string) {
 		return providerText(m.GetProvider()), requestID
 	case *bursarv1.DeleteProviderRequest:
 		return "provider " + m.GetKind() + ":" + m.GetCluster(), requestID
+	case *bursarv1.ReleaseRequest:
+		target = "allocation " + m.GetId()
+		if m.GetForce() {
+			target += ", forced"
+		}
+		return target, requestID
 	case *bursarv1.AllocateRequest:
 		return "user " + m.GetLabels()["user"], requestID
 	case interface{ GetHostId() string }:

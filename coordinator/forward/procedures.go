@@ -66,7 +66,7 @@ func streaming[Q, R any](client connect.HTTPClient, url string, options ...conne
 // proto/baseline.binpb.
 func isNew(procedure string) bool {
 	switch procedure {
-	case bursarv1connect.AllocationServiceAwaitProcedure, bursarv1connect.AllocationServiceLeaveProcedure, bursarv1connect.HostServiceAcceptProcedure:
+	case bursarv1connect.AllocationServiceAmendProcedure, bursarv1connect.AllocationServiceAwaitProcedure, bursarv1connect.AllocationServiceLeaveProcedure, bursarv1connect.HostServiceAcceptProcedure:
 		return true
 	}
 	return false
@@ -79,6 +79,7 @@ func unaryProcedures() map[string]func(connect.HTTPClient, string, ...connect.Cl
 		bursarv1connect.AllocationServiceConfirmProcedure:  unary[bursarv1.ConfirmRequest, bursarv1.ConfirmResponse],
 		bursarv1connect.AllocationServiceReleaseProcedure:  unary[bursarv1.ReleaseRequest, bursarv1.ReleaseResponse],
 		bursarv1connect.AllocationServiceCancelProcedure:   unary[bursarv1.CancelRequest, bursarv1.CancelResponse],
+		bursarv1connect.AllocationServiceAmendProcedure:    unary[bursarv1.AmendRequest, bursarv1.AmendResponse],
 		bursarv1connect.AllocationServiceRenewProcedure:    unary[bursarv1.RenewRequest, bursarv1.RenewResponse],
 		bursarv1connect.AllocationServiceResizeProcedure:   unary[bursarv1.ResizeRequest, bursarv1.ResizeResponse],
 		bursarv1connect.AllocationServiceStopProcedure:     unary[bursarv1.StopRequest, bursarv1.StopResponse],

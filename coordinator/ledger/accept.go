@@ -58,7 +58,7 @@ func (l *Ledger) adoptUnvouched(h *host, r *EngineReport, sampled bool, in *inta
 	if r.Without != "" {
 		a.Reason += ", without what was damaged or too large there: " + r.Without
 	}
-	e := l.putAdopted(h, &a)
+	e := l.becomeAdopted(h, &a)
 	if e == nil {
 		return
 	}
@@ -181,9 +181,9 @@ func (l *Ledger) acceptEngine(e *entry, by string) bool {
 	a.Caller, a.RequestID, a.Labels, a.Requested, a.Entitled = claim.Caller, claim.RequestID, claim.Labels, claim.Requested, claim.Entitled
 	l.identify(&a)
 	a.Reason = validText("adopted from its agent's report, accepted by " + by)
-	next := l.putAdopted(h, &a)
+	next := l.becomeAdopted(h, &a)
 	if next == nil {
-		next = l.putAdopted(h, &before)
+		next = l.becomeAdopted(h, &before)
 		l.recordEntry(next)
 		return false
 	}

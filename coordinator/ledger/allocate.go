@@ -34,7 +34,7 @@ func (l *Ledger) Allocate(now Instant, c AllocateCommand) (AllocateResult, error
 	}
 	if blocked == nil {
 		l.index(e)
-		l.grant(e, h)
+		l.becomeReserved(e, h)
 		return AllocateResult{Allocation: e.Allocation}, nil
 	}
 	if never := l.never(e); never != nil {
@@ -51,7 +51,7 @@ func (l *Ledger) Allocate(now Instant, c AllocateCommand) (AllocateResult, error
 	if !c.Async {
 		e.callers = 1
 	}
-	l.wait(e, blocked, l.why(blocked, e))
+	l.becomeWaiting(e, blocked, l.why(blocked, e))
 	return AllocateResult{Allocation: e.Allocation}, nil
 }
 
@@ -82,8 +82,7 @@ func (l *Ledger) repeat(key requestKey, c *AllocateCommand) (AllocateResult, boo
 		if blocked != nil {
 			return AllocateResult{}, true, l.refusal(e)
 		}
-		l.stopWaiting(e)
-		l.grant(e, h)
+		l.becomeReserved(e, h)
 	}
 	return AllocateResult{Allocation: l.shown(e)}, true, nil
 }
@@ -284,24 +283,6 @@ func (l *Ledger) query(e *entry) Query {
 		q.Rejected = func(slot Slot) bool { return l.crowded(e, l.slots[slot]) }
 	}
 	return q
-}
-
-// grant reserves what the request asks for on the host and in every account.
-func (l *Ledger) grant(e *entry, h *host) {
-	l.setState(e, Reserved, "")
-	e.HostID, e.HostAddress = h.ID, h.Address
-	e.Reserved = l.now
-	l.setTTL(e, e.ReservationTTL)
-	e.GrantRevision = l.revision + 1
-	l.hold(e, h)
-	for c := range (charges{e, h}).all {
-		if !c.vector.IsZero() || !c.account.name.OfParts() {
-			c.account.grants.add(e)
-		}
-	}
-	l.hostGrants.add(e, h)
-	l.recordEntry(e)
-	l.setEntryTimer(e)
 }
 
 // insufficient describes everything that is short for a request.

@@ -78,8 +78,10 @@ type Allocation struct {
 	OverLimit   bool // taken over from an agent although an account lacked the room
 	// Forget says that its request id may be used again: it ended because no caller came back, or
 	// it is adopted.
-	Forget    bool
-	Stopping  bool // its agent was asked to end the engine, or will be if the engine runs
+	Forget   bool
+	Stopping bool // its agent was asked to end the engine, or will be if the engine runs
+	// Releasing: its caller gave it back while its process lived. It counts until the process ends.
+	Releasing bool
 	StopGrace time.Duration
 	// Reason says in words why it is in this state.
 	Reason string
@@ -204,7 +206,9 @@ type Wishes struct {
 type Process struct {
 	PID int32
 	// Verified: the host's agent has seen the process, and that it is the caller's.
-	Verified  bool
+	Verified bool
+	// Launched: the agent started it by a Launch, so that Release ends it.
+	Launched  bool
 	StartTime uint64 // clock ticks after boot
 	Cgroup    string // its own, or empty
 	BootID    string

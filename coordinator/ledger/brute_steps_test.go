@@ -150,7 +150,7 @@ func (b *brute) end() {
 		before := b.ledger.Revision()
 		var err error
 		if do == 0 || a.State == ledger.Active {
-			_, err = b.ledger.Release(b.now, ledger.ReleaseCommand{Actor: identity.Local(), ID: id})
+			_, err = b.ledger.Release(b.now, ledger.ReleaseCommand{Actor: identity.Local(), ID: id, Force: true})
 		} else {
 			_, err = b.ledger.Cancel(b.now, ledger.CancelCommand{Actor: identity.Local(), ID: id})
 		}

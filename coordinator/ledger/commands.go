@@ -113,9 +113,15 @@ type ReleaseCommand struct {
 	ID     ID
 	HostID string // the agent's host, if it came through an agent
 	Reason string
-	Exit   *ExitStatus
-
-	ErrorOutput string // what the engine wrote last to its standard error
+	// ProcessEnded says that no process of the engine lives on HostID. Only the agent of the
+	// allocation's host knows that.
+	ProcessEnded bool
+	// Force frees everything although a process of the engine may live. Only an operator may.
+	Force bool
+	// Exit and ErrorOutput are how the engine ended and what it wrote last to its standard error.
+	// The agent's word replaces the caller's.
+	Exit        *ExitStatus
+	ErrorOutput string
 }
 
 // CancelCommand ends a request that waits or a reservation, by id or by request id.
@@ -146,6 +152,8 @@ type StopCommand struct {
 	ID     ID
 	Grace  *time.Duration // nil: the default
 	Reason string
+	// Release says that the caller has released the engine, which its agent launched.
+	Release bool
 }
 
 // Quota is a rule: what all requests that match the selector may have together.

@@ -88,21 +88,6 @@ func (e *entry) queueCharge(of AccountName) *queueCharge {
 // of it.
 func (e *entry) untouchedMemory() int64 { return max(0, e.Entitled.Memory()-e.Unreclaimable) }
 
-// setState gives an entry that is in the tables another state, and counts it there instead.
-func (l *Ledger) setState(e *entry, s State, reason string) {
-	l.countState(e, -1)
-	e.State, e.Reason = s, reason
-	l.countState(e, 1)
-}
-
-// countState counts, or with -1 discounts, an entry in its state. Entries that have ended are not
-// counted.
-func (l *Ledger) countState(e *entry, by int) {
-	if e.State.Live() {
-		l.states[e.State] += by
-	}
-}
-
 // hold counts the entry, which is reserved or active, in its accounts and on its host.
 func (l *Ledger) hold(e *entry, h *host) {
 	e.host, e.hostIndex = h, int32(len(h.entries)) //nolint:gosec // see mostEngines
@@ -197,9 +182,8 @@ func (l *Ledger) unhold(e *entry) {
 	l.updatePlacerBalance(h)
 }
 
-// activate moves what the entry holds from reserved to used.
-func (l *Ledger) activate(e *entry) {
-	e.waitState = nil
+// moveToUsed moves what the entry holds from reserved to used.
+func (l *Ledger) moveToUsed(e *entry) {
 	v := e.request()
 	e.host.account.replace(Reserved, Active, v, v)
 	for _, quota := range e.accounts {
@@ -242,38 +226,6 @@ func (l *Ledger) entitle(e *entry, r resource.Resource) {
 	l.updatePlacerBalance(h)
 }
 
-// end ends an entry for good and records why.
-func (l *Ledger) end(e *entry, s State, reason string) {
-	l.stopWaiting(e)
-	if e.State.Holds() {
-		l.unhold(e)
-	}
-	if e.Ended = l.now; s != Lost || e.State != Active || e.Process.PID != 0 { // see LostLease
-		e.Expires = 0
-	}
-	if e.Measured.Validate() != nil { // it is stored from now on
-		e.Measured = resource.Vector{}
-	}
-	// not needed any more, and it may be the largest part of a row that is kept for 30 days
-	e.Wishes = nil
-	e.Forget = e.Forget || e.Adopted()
-	l.setState(e, s, reason)
-	l.recordEntry(e)
-	l.countOverUse(e, -1)
-	l.removeUsage(e)
-
-	l.ends.set(&e.timer, 0)
-	l.entries.Delete(e.ID)
-	l.spend(e.ID)
-	if e.Forget {
-		l.requests.drop(e.key, e.ID)
-	} else {
-		l.requests.remember(e.key, e.RequestHash, e.ID, l.now.Add(l.cfg.RequestRetention))
-	}
-	l.unlink(e)
-	l.recycle(e)
-}
-
 // setEntryTimer sets the entry's timer to what is due first.
 func (l *Ledger) setEntryTimer(e *entry) {
 	due := Instant(0)
@@ -301,14 +253,14 @@ func (l *Ledger) setEntryTimer(e *entry) {
 func (l *Ledger) entryDue(e *entry) {
 	switch {
 	case e.State == Reserved:
-		l.end(e, Expired, "not confirmed within "+e.ReservationTTL.String())
+		l.becomeExpired(e, "not confirmed within "+e.ReservationTTL.String())
 	case e.State == Active:
-		l.end(e, Expired, "lease not renewed within "+e.ttl().String())
+		l.becomeExpired(e, "lease not renewed within "+e.ttl().String())
 	case e.WaitDeadline <= l.now:
-		l.end(e, Expired, ReasonWaited)
+		l.becomeExpired(e, ReasonWaited)
 	case !e.present() && e.detached.Add(l.cfg.CallerGrace) <= l.now:
 		e.Forget = true
-		l.end(e, Canceled, "its caller did not come back within "+l.cfg.CallerGrace.String())
+		l.becomeCanceled(e, "its caller did not come back within "+l.cfg.CallerGrace.String())
 	case e.claim != nil:
 		l.endClaim(e)
 		l.setEntryTimer(e)

@@ -134,7 +134,7 @@ func (l *Ledger) markLost(h *host) {
 	h.state, h.Lost, h.measured = LostHost, true, false
 	for _, e := range slices.Backward(h.entries) { // ending an entry moves only those after it
 		if !l.livesElsewhere(e) {
-			l.end(e, Lost, "host "+h.ID+" stopped reporting")
+			l.becomeLost(e, "host "+h.ID+" stopped reporting")
 		}
 	}
 	l.recordHost(h)
@@ -142,7 +142,7 @@ func (l *Ledger) markLost(h *host) {
 
 func (l *Ledger) endAll(h *host, reason string) {
 	for len(h.entries) > 0 {
-		l.end(h.entries[len(h.entries)-1], Lost, reason)
+		l.becomeLost(h.entries[len(h.entries)-1], reason)
 	}
 }
 
@@ -165,7 +165,7 @@ func (l *Ledger) Deregister(now Instant, hostID string, force bool) error {
 	l.endAll(h, "host "+hostID+" was removed")
 	for _, e := range l.entries.Values() {
 		if e.State == Waiting && e.HostID == hostID {
-			l.end(e, Canceled, "host "+hostID+" was removed")
+			l.becomeCanceled(e, "host "+hostID+" was removed")
 		}
 	}
 	l.removeHost(h)

@@ -51,6 +51,9 @@ func (l *Ledger) Confirm(now Instant, c ConfirmCommand) (Allocation, error) {
 	if err != nil {
 		return Allocation{}, err
 	}
+	if c.Process.PID != 0 {
+		entitled.Vector = withCountables(entitled.Vector, e.request())
+	}
 	if c.Lease > 0 && c.Process.PID != 0 {
 		return Allocation{}, &FieldError{"lease", c.Lease.String(), "none for an engine with a pid: it lives as long as its process"}
 	}
@@ -62,7 +65,7 @@ func (l *Ledger) Confirm(now Instant, c ConfirmCommand) (Allocation, error) {
 	if err := l.mayGrow(e, &next); err != nil {
 		return Allocation{}, err
 	}
-	l.start(e, entitled, &c)
+	l.becomeActive(e, entitled, &c)
 	l.grantWaiting()
 	return l.current(c.ID), nil
 }
@@ -109,23 +112,6 @@ func (l *Ledger) addApplications(e *entry, ids []string) error {
 	l.recordEntry(e)
 	l.setEntryTimer(e)
 	return nil
-}
-
-// start makes a reservation active.
-func (l *Ledger) start(e *entry, entitled resource.Resource, c *ConfirmCommand) {
-	l.entitle(e, entitled)
-	l.activate(e)
-	l.setState(e, Active, "")
-	e.Confirmed = l.now
-	e.confirm(entitled, c)
-	e.shareTexts(e.host)
-	l.setTTL(e, e.ttl())
-	if e.tracked() {
-		e.host.track(e)
-	}
-	l.recordEntry(e)
-	l.setEntryTimer(e)
-	l.takeProcess(e)
 }
 
 // confirm stores what a confirmation says.
@@ -200,9 +186,12 @@ func (l *Ledger) current(id ID) Allocation {
 	return Allocation{}
 }
 
-// Release ends an allocation in any state and gives everything back.
+// Release ends an allocation in any state and gives everything back. While a process of its engine
+// may live, it is only marked as Releasing, and counts until the process has ended. An engine that
+// its agent launched is stopped.
 //
-// Errors: *NotFoundError, which callers may treat as success, and *DeniedError.
+// Errors: *NotFoundError, which callers may treat as success, *StateError (of another host) and
+// *DeniedError.
 func (l *Ledger) Release(now Instant, c ReleaseCommand) (Allocation, error) {
 	l.begin(now)
 	e, err := l.lookup(c.ID)
@@ -215,8 +204,38 @@ func (l *Ledger) Release(now Instant, c ReleaseCommand) (Allocation, error) {
 	if c.HostID != "" && e.State.Holds() && c.HostID != e.HostID {
 		return Allocation{}, &StateError{"allocation", e.ID.String(), "on host " + e.HostID, "one on host " + c.HostID}
 	}
+	if c.Force && !isOperator(c.Actor) {
+		return Allocation{}, &DeniedError{Actor: c.Actor.Name, Wanted: "force the release of allocation " + e.ID.String()}
+	}
+	reason := orElse(c.Reason, "released by "+c.Actor.Name)
+	if e.mayLive(&c) {
+		return l.releaseLater(e, reason, &c), nil
+	}
 	e.Exit, e.ErrorOutput = c.Exit, validText(c.ErrorOutput)
-	return l.endAndGrant(e, Released, orElse(c.Reason, "released by "+c.Actor.Name)), nil
+	l.becomeReleased(e, reason)
+	return l.lastTransition(), nil
+}
+
+// mayLive reports whether a process of the engine may live when it is released. A reservation whose
+// agent has not reported its engines yet may have one, too: the store may have been restored from a
+// backup.
+func (e *entry) mayLive(c *ReleaseCommand) bool {
+	if c.Force || c.ProcessEnded && c.HostID != "" {
+		return false
+	}
+	return e.tracked() || e.State == Reserved && e.host.needFull
+}
+
+// releaseLater marks an entry whose engine may live as released by its caller. A second release
+// changes nothing.
+func (l *Ledger) releaseLater(e *entry, reason string, c *ReleaseCommand) Allocation {
+	if !e.Releasing {
+		l.becomeReleasing(e, reason, c.Exit, validText(c.ErrorOutput))
+	}
+	if e.Process.Launched && !e.Stopping {
+		l.becomeStopping(e, reason, l.cfg.StopGrace)
+	}
+	return e.Allocation
 }
 
 // orElse is the text of a command, or another text if it is empty.
@@ -227,9 +246,9 @@ func orElse(text, otherwise string) string {
 	return validText(text)
 }
 
-// endAndGrant ends an entry and grants requests that waited for what it held.
-func (l *Ledger) endAndGrant(e *entry, s State, reason string) Allocation {
-	l.end(e, s, reason)
+// lastTransition returns the allocation that the command has changed, after it has granted requests
+// that waited for what became free.
+func (l *Ledger) lastTransition() Allocation {
 	last := l.changes.Transitions[len(l.changes.Transitions)-1]
 	l.grantWaiting()
 	return last
@@ -258,7 +277,8 @@ func (l *Ledger) Cancel(now Instant, c CancelCommand) (Allocation, error) {
 	if e.State == Active {
 		return Allocation{}, &StateError{"allocation", e.ID.String(), "active", "waiting or reserved; a release or a stop ends an active one"}
 	}
-	return l.endAndGrant(e, Canceled, orElse(c.Reason, "canceled by "+c.Actor.Name)), nil
+	l.becomeCanceled(e, orElse(c.Reason, "canceled by "+c.Actor.Name))
+	return l.lastTransition(), nil
 }
 
 // Renew extends a reservation or a lease, counted from when the renewal is durable.
@@ -293,8 +313,8 @@ func (l *Ledger) Renew(now Instant, c RenewCommand) (Allocation, error) {
 
 // Resize changes an entitlement: less at once, more if every account has it.
 //
-// Errors: *NotFoundError, *StateError (it waits), *DeniedError, *FieldError, *LiveFullError,
-// *TooMuchError, *InsufficientError.
+// Errors: *NotFoundError, *StateError (it waits), *DeniedError, *FieldError (also for fewer
+// countables than its process may use), *LiveFullError, *TooMuchError, *InsufficientError.
 func (l *Ledger) Resize(now Instant, c ResizeCommand) (Allocation, error) {
 	l.begin(now)
 	e, err := l.lookup(c.ID)
@@ -316,6 +336,11 @@ func (l *Ledger) Resize(now Instant, c ResizeCommand) (Allocation, error) {
 	next, _, err := merged(e.Entitled, c.Entitled)
 	if err != nil {
 		return Allocation{}, err
+	}
+	if e.tracked() && !isOperator(c.Actor) {
+		if err := e.keepsCountables(next.Vector); err != nil {
+			return Allocation{}, err
+		}
 	}
 	if err := l.roomFor(e, next); err != nil {
 		return Allocation{}, err
@@ -387,10 +412,12 @@ func (l *Ledger) Stop(now Instant, c StopCommand) (Allocation, error) {
 	if c.Grace != nil {
 		grace = *c.Grace
 	}
-	l.stopEntry(e, orElse(c.Reason, "stopped by "+c.Actor.Name), grace)
-	last := l.changes.Transitions[len(l.changes.Transitions)-1]
-	l.grantWaiting()
-	return last, nil
+	reason := orElse(c.Reason, "stopped by "+c.Actor.Name)
+	if c.Release && e.tracked() && !e.Releasing {
+		l.becomeReleasing(e, reason, nil, "")
+	}
+	l.stopEntry(e, reason, grace)
+	return l.lastTransition(), nil
 }
 
 // stopEntry stops an entry. If it has no process, it ends here; else its host's agent is asked to
@@ -399,15 +426,29 @@ func (l *Ledger) stopEntry(e *entry, reason string, grace time.Duration) {
 	switch {
 	case e.State == Reserved && e.host.needFull: // the report of its agent decides
 	case e.State != Active:
-		l.end(e, Canceled, reason)
+		l.becomeCanceled(e, reason)
 		return
 	case !e.tracked(): // there is no process here to end
-		l.end(e, Released, reason)
+		l.becomeReleased(e, reason)
 		return
 	}
-	e.Stopping, e.StopReason, e.StopGrace = true, reason, grace
-	l.recordEntry(e)
+	l.becomeStopping(e, reason, grace)
 }
+
+// endReason is why an entry ended whose agent has seen its end. If its caller had released it, the
+// caller's reason says more than that its process ended.
+func (e *entry) endReason(agents string) string {
+	if e.Releasing && (agents == "" || agents == agentsProcessEnded || agents == notReported) {
+		return e.Reason
+	}
+	return orElse(agents, "its process ended")
+}
+
+// Reasons that say nothing but that the engine has ended.
+const (
+	agentsProcessEnded = "process ended" // tracker.ProcessEnded of the agent
+	notReported        = "its agent no longer has it"
+)
 
 // stopDrained stops the engines that are left on a draining host after its deadline, also those
 // that are reported later.

@@ -40,7 +40,7 @@ func (l *Ledger) loseUnseen() {
 		}
 		for _, e := range slices.Backward(h.entries) { // ending an entry moves only those after it
 			if e.ttl() == 0 && !l.livesElsewhere(e) {
-				l.end(e, Lost, "host "+h.ID+" stopped reporting, and no provider says when its applications end")
+				l.becomeLost(e, "host "+h.ID+" stopped reporting, and no provider says when its applications end")
 			}
 		}
 	}
@@ -94,17 +94,14 @@ func (l *Ledger) RenewLost(now Instant, c RenewCommand, lost *Allocation) (Alloc
 	if err := (&entry{Allocation: *lost}).may(c.Actor, "renew"); err != nil {
 		return Allocation{}, err
 	}
-	h, a := l.hosts[lost.HostID], *lost
+	h, a := l.hosts[lost.HostID], l.returnLost(lost)
 	if before := l.requests.find(keyOf(a.Caller, a.RequestID)); before.id != 0 && before.id != a.ID {
 		a.RequestID = "" // the id is another request's
 	}
-	a.State, a.Ended, a.Expires, a.OverUse, a.Forget = Active, 0, 0, nil, false
-	a.Reserved, a.Confirmed = l.now, min(a.Confirmed, l.now-1) // see BroughtBack
-	a.GrantRevision = l.revision + 1
 	if c.TTL > 0 {
 		a.Lease = c.TTL
 	}
-	e := l.putAdopted(h, &a)
+	e := l.becomeAdopted(h, &a)
 	if e == nil {
 		return Allocation{}, &StateError{"allocation", lost.ID.String(), "lost, and its quantities are more than can be added up now", "room for them"}
 	}
@@ -128,13 +125,10 @@ func (l *Ledger) ReleaseLost(now Instant, c ReleaseCommand, lost *Allocation) (A
 	if err := l.lostLease(lost); err != nil {
 		return Allocation{}, err
 	}
-	e := &entry{Allocation: *lost}
-	if err := e.may(c.Actor, "release"); err != nil {
+	row := *lost
+	if err := (&entry{Allocation: row}).may(c.Actor, "release"); err != nil {
 		return Allocation{}, err
 	}
-	e.State, e.Reason, e.Ended, e.Expires = Released, orElse(c.Reason, "released by "+c.Actor.Name), l.now, 0
-	e.Exit, e.ErrorOutput = c.Exit, validText(c.ErrorOutput)
-	l.recordEntry(e)
-	l.noteReturned(e.ID)
-	return e.Allocation, nil
+	row.Exit, row.ErrorOutput = c.Exit, validText(c.ErrorOutput)
+	return l.endLost(&row, orElse(c.Reason, "released by "+c.Actor.Name)), nil
 }

@@ -50,8 +50,10 @@ func (m *machine) release(t *rapid.T) {
 	if rapid.IntRange(0, 4).Draw(t, "through an agent") == 0 {
 		c.HostID = rapid.SampledFrom(hostIDs).Draw(t, "host")
 	}
+	c.ProcessEnded, c.Force = rapid.Bool().Draw(t, "ended"), rapid.IntRange(0, 4).Draw(t, "force") == 0
 	r := m.model.rows[c.ID]
 	want, wantError := only(c.ID, ledger.Released), ""
+	lives := r != nil && !c.Force && !(c.ProcessEnded && c.HostID != "") && (r.tracked() || r.State == ledger.Reserved && m.model.hosts[r.HostID].needFull)
 	switch {
 	case r == nil:
 		wantError = "not found"
@@ -59,6 +61,12 @@ func (m *machine) release(t *rapid.T) {
 		wantError = "denied"
 	case c.HostID != "" && r.State.Holds() && r.HostID != c.HostID:
 		wantError = "state"
+	case c.Force && c.Actor.Role != identity.Admin:
+		wantError = "denied"
+	case lives && r.Releasing:
+		want = nothing
+	case lives:
+		want = only(c.ID, r.State)
 	}
 	if wantError != "" {
 		want = nothing
@@ -70,6 +78,10 @@ func (m *machine) release(t *rapid.T) {
 		return
 	}
 	m.do(t, nothing, func(l *ledger.Ledger) { _, err = l.Release(m.model.now, c) })
+	if lives {
+		wantKind(t, "", err)
+		return
+	}
 	wantKind(t, "not found", err)
 }
 
@@ -165,7 +177,8 @@ func (m *machine) resize(t *rapid.T) {
 			}
 		}
 		switch {
-		case !named || endsInstances(r, c.Entitled):
+		case !named || endsInstances(r, c.Entitled),
+			r.tracked() && c.Actor.Role != identity.Admin && !withCountablesOf(next, r.Entitled).NotMoreThan(next):
 			wantError = "field"
 		case grows && (short || len(m.model.fits(&growth, m.holds())) == 0):
 			wantError = "insufficient"
@@ -274,6 +287,9 @@ func (m *machine) confirmAs(t *rapid.T, c ledger.ConfirmCommand, entitle bool) {
 		if c.Lease > 0 && c.Process.PID != 0 {
 			wantError = "field"
 		}
+		if c.Process.PID != 0 {
+			next = withCountablesOf(next, r.Entitled)
+		}
 		if wantError == "" {
 			want = only(c.ID, ledger.Active)
 		}
@@ -301,4 +317,14 @@ func (m *machine) isEngineOfAnother(r *modelRow, p ledger.Process) bool {
 		}
 	}
 	return false
+}
+
+// withCountablesOf is an entitlement with all dimensions of another one but memory and cpu.
+func withCountablesOf(r, of resource.Resource) resource.Resource {
+	for dimension, quantity := range of.All() {
+		if dimension != resource.Memory && dimension != resource.CPU {
+			r.Vector = r.With(dimension, quantity)
+		}
+	}
+	return r
 }

@@ -34,7 +34,7 @@ func TestLedgerAgreesWithAModel(t *testing.T) {
 		}
 		sometimes := map[string]func(*rapid.T){
 			"allocate more": m.allocate, "wait more": m.allocateAndWait, "repeat": m.repeat, "detach": m.detach, "explain": m.explain,
-			"confirm": m.confirm, "cancel": m.cancel, "renew": m.renew, "resize": m.resize, "stop": m.stop,
+			"confirm": m.confirm, "cancel": m.cancel, "amend": m.amend, "renew": m.renew, "resize": m.resize, "stop": m.stop,
 			"start an engine": m.startEngine, "run an engine": m.runEngine, "end an engine": m.endEngine,
 			"sync": m.sync, "sync in full": m.syncInFull, "sync out of order": m.syncOutOfOrder,
 			"name what is elsewhere": m.nameOthers,
@@ -75,10 +75,13 @@ type machine struct {
 	// who is canceled now, unless stopped, was refused, or never came back: its request is not
 	// remembered
 	forgets bool
-	step    int
-	windows map[string]window // holds that were seen, by account
-	shares  map[string]window // those on shared accounts, by share
-	abroad  bool              // this run is about clusters: most of what is asked for is there
+	// amending is the request that a command amends, and amendedAgain says that it waits on.
+	amending     ledger.ID
+	amendedAgain bool
+	step         int
+	windows      map[string]window // holds that were seen, by account
+	shares       map[string]window // those on shared accounts, by share
+	abroad       bool              // this run is about clusters: most of what is asked for is there
 }
 
 func newMachine() *machine {
@@ -160,7 +163,9 @@ func (m *machine) follow(t *rapid.T, a *ledger.Allocation) {
 	if before != nil {
 		from = before.State
 	}
-	if !slices.Contains(successors(from), a.State) {
+	amended := from == ledger.Waiting && a.State == ledger.Waiting && a.ID == m.amending
+	m.amendedAgain = m.amendedAgain || amended
+	if !amended && !slices.Contains(successors(from), a.State) {
 		t.Fatalf("invariant 3: %s goes from %s to %s", a.ID, from, a.State)
 	}
 	for _, id := range []string{a.HostID, hostOf(before)} {
@@ -373,7 +378,7 @@ func wantKind(t *rapid.T, want string, err error) {
 // What the commands are made of.
 var (
 	aboutClusters = []string{
-		"allocate more", "wait more", "repeat", "detach", "explain", "confirm", "cancel", "resize", "put a provider", "delete a provider",
+		"allocate more", "wait more", "repeat", "detach", "explain", "confirm", "cancel", "amend", "resize", "put a provider", "delete a provider",
 		"report a cluster", "report a cluster again", "a cluster is silent", "advance", "advance to the next timer", "restart",
 	}
 	requestIDs = []string{"r1", "r2", "r3", "r4", "r5", "r6", "r7", "r8"}

@@ -50,7 +50,7 @@ func TestOfWhatAnAgentSaysOfOverUseEachDimensionCountsOnce(t *testing.T) {
 		if c := l.Counts(); !maps.Equal(c.OverUse, kinds) || c.OverUsers != min(1, len(kinds)) {
 			t.Errorf("%s: %d engines in over-use, %v; want %v", name, c.OverUsers, c.OverUse, kinds)
 		}
-		_, err = l.Release(at, ledger.ReleaseCommand{Actor: identity.Local(), ID: a.ID})
+		_, err = l.Release(at, ledger.ReleaseCommand{Actor: identity.Local(), ID: a.ID, Force: true})
 		must(t, err)
 		if c := l.Counts(); len(c.OverUse) > 0 || c.OverUsers != 0 {
 			t.Errorf("%s: after its end %d engines are in over-use, %v", name, c.OverUsers, c.OverUse)

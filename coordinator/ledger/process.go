@@ -113,7 +113,7 @@ func (l *Ledger) takeProcess(e *entry) (taken bool) {
 	}
 	for _, other := range e.host.sharing(e.Process, e) {
 		if other.yields(e, e.Process) {
-			l.end(other, Released, "its process is the engine of another allocation: the host's agent has verified that")
+			l.becomeReleased(other, "its process is the engine of another allocation: the host's agent has verified that")
 			taken = true
 		}
 	}

@@ -50,7 +50,7 @@ func TestAProcessIsTheEngineOfOneAllocation(t *testing.T) {
 				t.Errorf("%v", broken)
 			}
 			// Once it has ended, the process is free.
-			_, _ = l.Release(start, ledger.ReleaseCommand{Actor: identity.Local(), ID: first})
+			_, _ = l.Release(start, ledger.ReleaseCommand{Actor: identity.Local(), ID: first, Force: true})
 			_, err = l.Confirm(start, ledger.ConfirmCommand{Actor: identity.Local(), ID: second, Process: test.second})
 			must(t, err)
 		})
@@ -85,7 +85,7 @@ func TestAProcessIsFreeOnceTheLastOfItsAllocationsHasEnded(t *testing.T) {
 				if _, refused := errors.AsType[*ledger.StateError](err); !refused {
 					t.Fatalf("before %s ends: %v", id, err)
 				}
-				_, err = l.Release(start, ledger.ReleaseCommand{Actor: identity.Local(), ID: id})
+				_, err = l.Release(start, ledger.ReleaseCommand{Actor: identity.Local(), ID: id, Force: true})
 				must(t, err)
 				if broken := l.Audit(); len(broken) > 0 {
 					t.Fatal(broken)

@@ -137,7 +137,7 @@ func (r *reading) endMembers(l *Ledger, left *int) (done bool) {
 	for *left > 0 && r.over.Len() > 0 {
 		id, _ := r.over.PopMin()
 		if e := l.entry(id); e != nil && e.State == Active && e.external.ended() {
-			l.end(e, Released, r.endReason(e))
+			l.becomeReleased(e, r.endReason(e))
 		}
 		*left -= endCost
 	}

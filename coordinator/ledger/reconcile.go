@@ -30,9 +30,11 @@ func (l *Ledger) reconcile(h *host, engines []EngineReport, seen uint64, sampled
 		case running[e.ID]:
 		case e.tracked() && e.Revision <= seen:
 			result.Over = append(result.Over, e.ID)
-			l.end(e, Released, "its agent no longer has it")
+			l.becomeReleased(e, e.endReason(notReported))
+		case e.State == Reserved && e.Releasing:
+			l.becomeReleased(e, e.Reason)
 		case e.State == Reserved && e.Stopping:
-			l.end(e, Canceled, e.StopReason)
+			l.becomeCanceled(e, e.StopReason)
 		}
 	}
 	result.Unvouched = in.unvouched
@@ -125,7 +127,7 @@ func (l *Ledger) adopt(h *host, r *EngineReport, sampled bool, in *intake) (else
 			*record.Grant = *r.Grant
 			record.Grant.Entitled = entitled
 		}
-		l.end(known, Lost, "its engine runs on host "+h.ID)
+		l.becomeLost(known, "its engine runs on host "+h.ID)
 		l.adoptRecord(h, &record, sampled, ttl)
 	default:
 		h.notTaken++
@@ -156,7 +158,7 @@ func (l *Ledger) startReported(e *entry, r *EngineReport) {
 	// as reserved, if that is more or is wrong
 	entitled, _ := confirmedResource(e.Entitled, &r.Grant.Entitled)
 	l.updateOverUse(e, r.OverUse)
-	l.start(e, entitled, &ConfirmCommand{
+	l.becomeActive(e, entitled, &ConfirmCommand{
 		Process: r.Grant.Process, Address: r.Grant.Address, ApplicationIDs: validTexts(r.Grant.ApplicationIDs),
 	})
 }
@@ -172,7 +174,7 @@ func (l *Ledger) adoptRecord(h *host, r *EngineReport, sampled bool, ttl time.Du
 	if r.Without != "" {
 		a.Reason += ", without what was damaged or too large there: " + r.Without
 	}
-	e := l.putAdopted(h, &a)
+	e := l.becomeAdopted(h, &a)
 	if e == nil {
 		return false
 	}
@@ -194,26 +196,6 @@ func (l *Ledger) identify(a *Allocation) {
 	}
 }
 
-// putAdopted puts an adopted allocation into the tables and counts it in its accounts, over a limit
-// if necessary. It returns nil if a sum has no room for it.
-func (l *Ledger) putAdopted(h *host, a *Allocation) *entry {
-	e := l.newEntry()
-	e.Allocation = *a
-	l.link(e)
-	l.attachExternal(e, h)
-	if !l.countable(e) {
-		l.discard(e)
-		return nil
-	}
-	e.OverLimit = !l.hasRoom(e)
-	l.index(e)
-	l.hold(e, h)
-	for c := range l.charges(e).all {
-		c.account.exceeded = c.account.overLimit()
-	}
-	return e
-}
-
 // mayRunOn reports whether an agent's record is of this very request, which may once have been
 // granted on its host. Only the ledger and the agents of such hosts know all of these values,
 // above all the nanoseconds of its creation.
@@ -226,7 +208,7 @@ func (e *entry) mayRunOn(h *host, record *Allocation) bool {
 // adoptedAllocation is the allocation of an agent's record, with values that the ledger can count.
 func (l *Ledger) adoptedAllocation(h *host, r *EngineReport, sampled bool) Allocation {
 	a := *r.Grant
-	a.ID, a.State = r.ID, Active
+	a.ID = r.ID
 	a.HostID, a.HostAddress = h.ID, h.Address
 	a.Measured, a.Peak, a.Unreclaimable = r.Measured, peak(r.Measured, r.Peak), 0
 	a.StopError = validText(r.StopError)

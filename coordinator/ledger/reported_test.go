@@ -85,7 +85,7 @@ func TestWhatAnEngineUsedIsKnownAfterItsEnd(t *testing.T) {
 			test.end.ID = id
 			sync(l, sequence, ledger.SyncCommand{Ended: []ledger.EngineEnd{*test.end}})
 		} else {
-			_, err := l.Release(start, ledger.ReleaseCommand{Actor: identity.Local(), ID: id})
+			_, err := l.Release(start, ledger.ReleaseCommand{Actor: identity.Local(), ID: id, Force: true})
 			must(t, err)
 		}
 		got := last(t, l, id)

@@ -110,7 +110,7 @@ func (l *Ledger) restoreRest(s *Snapshot) {
 		switch e := l.entry(id); {
 		case e == nil:
 		case e.State == Waiting:
-			l.end(e, Canceled, s.SetAside[id])
+			l.becomeCanceled(e, s.SetAside[id])
 		case e.State == Reserved: // after a veto it would wait again and be decided
 			e.WaitDeadline = 0
 		}

@@ -54,7 +54,7 @@ func (s *script) allocate(a *arguments) string {
 func (s *script) confirm(a *arguments) string {
 	c := ledger.ConfirmCommand{
 		Actor: s.actor(a), ID: s.id(a), Address: a.text("address"), Lease: a.durationOf("lease"),
-		Process: ledger.Process{PID: int32(a.integer("pid", 0)), StartTime: uint64(a.integer("started", 0))},
+		Process: ledger.Process{PID: int32(a.integer("pid", 0)), StartTime: uint64(a.integer("started", 0)), Launched: a.flag("launched")},
 	}
 	c.HostID, _ = a.option("host")
 	c.ApplicationIDs, _ = a.values("applications")
@@ -78,11 +78,14 @@ func (s *script) confirm(a *arguments) string {
 func (s *script) release(a *arguments) string {
 	c := ledger.ReleaseCommand{Actor: s.actor(a), ID: s.id(a), Reason: a.text("reason"), Exit: exit(a)}
 	c.HostID, _ = a.option("host")
+	if c.ProcessEnded, c.Force = a.flag("ended"), a.flag("force"); c.ProcessEnded && c.HostID == "" {
+		c.HostID = s.last[c.ID].HostID
+	}
 	result, err := s.ledger.Release(s.now, c)
 	if row := s.lost(c.ID, err); row != nil {
 		_, err = s.ledger.ReleaseLost(s.now, c, row)
 	}
-	if agent := s.agents[result.HostID]; err == nil && agent != nil {
+	if agent := s.agents[result.HostID]; err == nil && agent != nil && !result.State.Live() {
 		delete(agent.engines, c.ID)
 	}
 	return problem(err)
@@ -107,6 +110,18 @@ func (s *script) cancel(a *arguments) string {
 		c.ID = s.id(a)
 	}
 	_, err := s.ledger.Cancel(s.now, c)
+	return problem(err)
+}
+
+func (s *script) amend(a *arguments) string {
+	c := ledger.AmendCommand{Actor: s.actor(a), ID: s.id(a), Wait: a.durationOf("wait")}
+	if _, set := a.option("priority"); set {
+		c.Priority = new(int32(a.integer("priority", 0)))
+	}
+	if less := resource.NewResource(a.vector(), a.parts("external")...); !less.Vector.IsUnset() || len(less.External) > 0 {
+		c.Resource = &less
+	}
+	_, err := s.ledger.Amend(s.now, c)
 	return problem(err)
 }
 

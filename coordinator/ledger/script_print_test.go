@@ -36,6 +36,9 @@ func (s *script) transition(a *ledger.Allocation) string {
 	if c := a.Claimed; c != nil && before.Claimed == nil {
 		fmt.Fprintf(&b, " for {%s}, claims {%s} %s", a.Labels, c.Labels, c.Entitled)
 	}
+	if a.Releasing && !before.Releasing {
+		b.WriteString(", is being released")
+	}
 	if a.Stopping && !before.Stopping {
 		fmt.Fprintf(&b, ", to be stopped: %s", a.StopReason)
 	}

@@ -85,6 +85,7 @@ func (s *script) commands() map[string]func(a *arguments) string {
 		"confirm":     s.confirm,
 		"release":     s.release,
 		"cancel":      s.cancel,
+		"amend":       s.amend,
 		"renew":       s.renew,
 		"resize":      s.resize,
 		"stop":        s.stop,

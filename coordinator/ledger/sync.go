@@ -151,13 +151,16 @@ func (l *Ledger) releaseEnded(h *host, ended []EngineEnd, result *SyncResult) {
 		if e == nil || e.host != h {
 			continue
 		}
-		e.Exit, e.ErrorOutput, e.StopError = end.Exit, validText(end.ErrorOutput), ""
+		if end.Exit != nil || !e.Releasing { // otherwise the word of the caller stays
+			e.Exit, e.ErrorOutput = end.Exit, validText(end.ErrorOutput)
+		}
+		e.StopError = ""
 		if !end.Measured.IsUnset() {
 			e.Measured = end.Measured
 		}
 		e.Peak = peak(e.Peak, end.Measured, end.Peak)
 		result.Over = append(result.Over, end.ID)
-		l.end(e, Released, orElse(end.Reason, "its process ended"))
+		l.becomeReleased(e, e.endReason(end.Reason))
 	}
 }
 
@@ -236,24 +239,23 @@ func (l *Ledger) veto(h *host, v Veto) {
 	if why := validText(v.Reason); why != "" {
 		reason = fmt.Sprintf("%s: host %s: %s", ReasonVetoed, h.ID, why)
 	}
-	if e.Stopping { // it does not run, and nobody wants it
-		l.end(e, Canceled, e.StopReason)
+	switch { // it does not run, and nobody wants it
+	case e.Releasing:
+		l.becomeReleased(e, e.Reason)
+		return
+	case e.Stopping:
+		l.becomeCanceled(e, e.StopReason)
 		return
 	}
 	if e.WaitDeadline <= l.now {
 		e.Forget = true // as with every refusal
-		l.end(e, Canceled, reason)
+		l.becomeCanceled(e, reason)
 		return
 	}
-	l.unhold(e)
-	e.Reserved = 0
-	if w := e.Wishes; w == nil || w.Host == "" {
-		e.HostID, e.HostAddress = "", ""
+	blocked := &l.anyHost
+	if w := e.Wishes; w != nil && w.Host != "" {
+		blocked = &h.account.queue
 	}
-	blocked := &h.account.queue
-	if e.HostID == "" {
-		blocked = &l.anyHost
-	}
-	l.wait(e, blocked, reason)
+	l.becomeWaiting(e, blocked, reason)
 	l.mark(blocked) // another host may have room
 }

@@ -45,22 +45,6 @@ package ledger
 // So a request is granted if what it needs ends within its longest window, and whoever waits loses
 // one window at most to others. Holds are not stored: a leader that has just loaded begins again.
 
-// wait makes an entry, which is in the tables, wait behind what blocks it.
-func (l *Ledger) wait(e *entry, blocked *queue, reason string) {
-	l.setState(e, Waiting, reason)
-	l.setTTL(e, 0)
-	if e.waitState == nil {
-		e.waitState = &waitState{waitsSince: l.now}
-	}
-	if e.present() {
-		l.enqueue(e, blocked)
-	} else {
-		e.detached = l.now
-	}
-	l.recordEntry(e)
-	l.setEntryTimer(e)
-}
-
 // enqueue adds a waiting entry to its class. A new class is enqueued in the given queue.
 func (l *Ledger) enqueue(e *entry, blocked *queue) {
 	l.scratch = classKey(l.scratch[:0], &e.Allocation)
@@ -93,8 +77,7 @@ func (l *Ledger) attachCaller(e *entry) {
 	}
 	h, blocked := l.decide(e)
 	if blocked == nil {
-		l.stopWaiting(e)
-		l.grant(e, h)
+		l.becomeReserved(e, h)
 		return
 	}
 	l.enqueue(e, blocked)

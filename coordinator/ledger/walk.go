@@ -273,8 +273,7 @@ func (l *Ledger) try(q *queue, c *class) (granted bool) {
 // admit grants a request that waits, whichever command made room for it.
 func (l *Ledger) admit(e *entry, h *host) {
 	l.deciding, l.admits = e, true
-	l.stopWaiting(e)
-	l.grant(e, h)
+	l.becomeReserved(e, h)
 	l.deciding, l.admits = nil, false
 }
 

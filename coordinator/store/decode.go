@@ -75,6 +75,7 @@ func allocation(id ledger.ID, record *storev1.AllocationRecord) (ledger.Allocati
 	}
 	more := r.additions("requested", m.Requested)
 	a.ErrorOutput, a.StopError = more.GetErrorOutput(), more.GetStopError()
+	a.Releasing = more.GetReleasing()
 	a.Subordinate = ledger.IsSubordinate(a.Caller, more.GetActingUser())
 	if c := more.GetClaimed(); c != nil {
 		a.Claimed = r.claim(c)
@@ -83,7 +84,7 @@ func allocation(id ledger.ID, record *storev1.AllocationRecord) (ledger.Allocati
 		a.Measured, a.Peak = r.vector("measured", more.GetMeasured()), r.vector("measured_peak", more.GetMeasuredPeak())
 	}
 	if p := m.GetProcess(); p != nil {
-		a.Process = ledger.Process{PID: p.GetPid(), StartTime: p.GetStartTime(), Cgroup: p.GetCgroup(), BootID: p.GetBootId(), Verified: p.GetVerified()}
+		a.Process = ledger.Process{PID: p.GetPid(), StartTime: p.GetStartTime(), Cgroup: p.GetCgroup(), BootID: p.GetBootId(), Verified: p.GetVerified(), Launched: more.GetLaunched()}
 	}
 	if e := m.GetExitStatus(); e != nil {
 		a.Exit = &ledger.ExitStatus{Code: e.Code, Signal: e.GetSignal(), OutOfMemory: e.GetOutOfMemory()}

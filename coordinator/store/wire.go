@@ -137,6 +137,8 @@ func (w *wire) additions(a *ledger.Allocation) {
 		w.close(at)
 	}
 	w.text(1010, a.ActingUser())
+	w.flag(1060, a.Releasing)
+	w.flag(1061, a.Process.Launched)
 }
 
 // measured writes a vector as a bursar.v1.Resource, nothing for one that is not set.

@@ -84,7 +84,7 @@ func RequestHash(given label.Set, c *ledger.AllocateCommand) uint64 {
 
 // ProcessFrom reads what is known of an engine's process.
 func ProcessFrom(p *bursarv1.Process) ledger.Process {
-	return ledger.Process{PID: p.GetPid(), StartTime: p.GetStartTime(), Cgroup: p.GetCgroup(), BootID: p.GetBootId(), Verified: p.GetVerified()}
+	return ledger.Process{PID: p.GetPid(), StartTime: p.GetStartTime(), Cgroup: p.GetCgroup(), BootID: p.GetBootId(), Verified: p.GetVerified(), Launched: p.GetLaunched()}
 }
 
 // ExitFrom reads how a process ended; nil: it is not known.

@@ -43,7 +43,7 @@ func grantFrom(id ledger.ID, m *bursarv1.Allocation) (a *ledger.Allocation, with
 		ID: id, Caller: truncated(m.GetCaller(), longestCaller), State: ledger.State(m.GetState()), //nolint:gosec // seven states
 		HostID: m.GetHostId(), HostAddress: m.GetHostAddress(), Priority: m.GetPriority(),
 		Created: instantFrom(m.GetCreateTime()), Reserved: instantFrom(m.GetReserveTime()), Confirmed: instantFrom(m.GetConfirmTime()),
-		Expires: instantFrom(m.GetExpireTime()), OverLimit: m.GetOverLimit(), Stopping: m.GetStopping(), Reason: CleanText(m.GetReason()),
+		Expires: instantFrom(m.GetExpireTime()), OverLimit: m.GetOverLimit(), Stopping: m.GetStopping(), Releasing: m.GetReleasing(), Reason: CleanText(m.GetReason()),
 		Address: truncated(m.GetAddress(), longestAddress), Revision: m.GetRevision(),
 	}
 	a.Subordinate = ledger.IsSubordinate(a.Caller, m.GetActingUser())

@@ -70,16 +70,20 @@ func AllocationMessage(a *ledger.Allocation) *bursarv1.Allocation {
 	if a.Process != (ledger.Process{}) {
 		m.Process = &bursarv1.Process{
 			Pid: a.Process.PID, StartTime: a.Process.StartTime, Cgroup: a.Process.Cgroup, BootId: a.Process.BootID, Verified: a.Process.Verified,
+			Launched: a.Process.Launched,
 		}
 	}
 	m.Address = a.Address
 	m.ApplicationIds = a.ApplicationIDs
 	m.OverLimit = a.OverLimit
 	m.Stopping = a.Stopping && a.Ended == 0 // the ledger keeps it, for the reason
-	if a.Exit != nil {
+	m.Releasing = a.Releasing && a.Ended == 0
+	if a.Exit != nil && a.Ended != 0 { // before the end it is the word of a caller
 		m.ExitStatus = &bursarv1.ExitStatus{Code: a.Exit.Code, Signal: a.Exit.Signal, OutOfMemory: a.Exit.OutOfMemory}
 	}
-	m.ErrorOutput = a.ErrorOutput
+	if a.Ended != 0 {
+		m.ErrorOutput = a.ErrorOutput
+	}
 	m.UnreclaimableBytes = a.Unreclaimable
 	m.OverUse = overUseMessages(a.OverUse)
 	m.MeasuredPeak = VectorMessage(a.Peak)

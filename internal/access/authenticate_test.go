@@ -159,6 +159,7 @@ func TestTableOfPermissions(t *testing.T) {
 	want := map[string]string{
 		"AllocationService": `
 Allocate -s-oa-
+Amend -s-oa-
 Await --g-a-
 Cancel -s-oa-
 Confirm -s-oa-

@@ -80,6 +80,7 @@ var table = map[string]Rule{
 	bursarv1connect.AllocationServiceConfirmProcedure:  writes(),
 	bursarv1connect.AllocationServiceRenewProcedure:    writes(),
 	bursarv1connect.AllocationServiceResizeProcedure:   writes(),
+	bursarv1connect.AllocationServiceAmendProcedure:    intervenes(operator),
 	bursarv1connect.AllocationServiceReleaseProcedure:  intervenes(operator),
 	bursarv1connect.AllocationServiceCancelProcedure:   intervenes(operator),
 	bursarv1connect.AllocationServiceStopProcedure:     intervenes(submitter, agent, operator, admin),

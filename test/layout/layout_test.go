@@ -42,6 +42,7 @@ func rules() []rule {
 		{"the top folder shows what the project is", topBroken},
 		{"imports go down the floors", floorsBroken},
 		{"pure packages have no I/O and no goroutine", purityBroken},
+		{"allocations change their state by named transitions", statesBroken},
 		{"the race detector is used where there are goroutines", racesBroken},
 		{"small programs stay small", sizeBroken},
 		{"packages say what they are for", packageCommentsBroken},

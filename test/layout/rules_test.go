@@ -110,6 +110,21 @@ func TestRulesFindWhatBreaksThem(t *testing.T) {
 			},
 		},
 		{
+			name: "a state that is set outside of the transitions", path: "coordinator/ledger/more.go",
+			content: "package ledger\n\nfunc (l *Ledger) f(e *entry) {\n\te.State = Active\n\te.Reason, e.Releasing = \"\", true\n\tl.setState(e, Active, \"\")\n\tg(&e.State, Allocation{State: Active})\n\tif e.State == Active {\n\t\th.state = Lost\n\t}\n}\n",
+			want: []string{
+				"coordinator/ledger/more.go:4: State is set outside of coordinator/ledger/transitions.go",
+				"coordinator/ledger/more.go:5: Releasing is set outside of coordinator/ledger/transitions.go",
+				"coordinator/ledger/more.go:6: setState is set outside of coordinator/ledger/transitions.go",
+				"coordinator/ledger/more.go:7: State is set outside of coordinator/ledger/transitions.go",
+				"coordinator/ledger/more.go:7: State is set outside of coordinator/ledger/transitions.go",
+			},
+		},
+		{
+			name: "a state that the transitions set", path: "coordinator/ledger/transitions.go",
+			content: "package ledger\n\nfunc (l *Ledger) f(e *entry) { e.State = Active }\n",
+		},
+		{
 			name: "a lock where no race is looked for", path: "internal/reload/reload.go",
 			content: "// Package reload reads files again.\npackage reload\n\nimport \"sync/atomic\"\n\nfunc f() { go f() }\n",
 			want: []string{

@@ -81,7 +81,7 @@ func Allocation(t *rapid.T, id ledger.ID) ledger.Allocation {
 		Stopping: rapid.Bool().Draw(t, "stopping"), Reason: text(t, "reason"), ErrorOutput: text(t, "error output"), StopReason: text(t, "stop reason"),
 		Address: text(t, "engine"), ApplicationIDs: rapid.SliceOfN(rapid.StringN(0, 4, 16), 0, 2).Draw(t, "applications"),
 		Unreclaimable: rapid.Int64().Draw(t, "unreclaimable"), Measured: vector(t, "measured"), Peak: vector(t, "peak"),
-		StopError: text(t, "stop error"), Subordinate: rapid.Bool().Draw(t, "subordinate"),
+		StopError: text(t, "stop error"), Releasing: rapid.Bool().Draw(t, "releasing"), Subordinate: rapid.Bool().Draw(t, "subordinate"),
 		Revision: rapid.Uint64().Draw(t, "revision"), GrantRevision: rapid.Uint64().Draw(t, "grant revision"),
 	}
 	if !a.State.Live() {
@@ -89,7 +89,7 @@ func Allocation(t *rapid.T, id ledger.ID) ledger.Allocation {
 	}
 	if rapid.Bool().Draw(t, "has process") {
 		a.Process = ledger.Process{
-			PID: rapid.Int32().Draw(t, "pid"), StartTime: rapid.Uint64().Draw(t, "start"), Cgroup: text(t, "cgroup"), BootID: text(t, "boot"), Verified: rapid.Bool().Draw(t, "verified"),
+			PID: rapid.Int32().Draw(t, "pid"), StartTime: rapid.Uint64().Draw(t, "start"), Cgroup: text(t, "cgroup"), BootID: text(t, "boot"), Verified: rapid.Bool().Draw(t, "verified"), Launched: rapid.Bool().Draw(t, "launched"),
 		}
 	}
 	if rapid.Bool().Draw(t, "has exit") {

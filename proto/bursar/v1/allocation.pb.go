@@ -210,7 +210,7 @@ func (x ExplainResponse_Verdict) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ExplainResponse_Verdict.Descriptor instead.
 func (ExplainResponse_Verdict) EnumDescriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{32, 0}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{34, 0}
 }
 
 // Allocation is one entry in the ledger.
@@ -284,7 +284,9 @@ type Allocation struct {
 	// The user that the caller acts as, if the label user is another one: the caller is a subordinate
 	// user id of a host, and the owner of its range is charged and is the label user. This user, and
 	// not the owner, may act on the allocation. Empty: the label user may.
-	ActingUser    string `protobuf:"bytes,32,opt,name=acting_user,json=actingUser,proto3" json:"acting_user,omitempty"`
+	ActingUser string `protobuf:"bytes,32,opt,name=acting_user,json=actingUser,proto3" json:"acting_user,omitempty"`
+	// Its caller has released it while its process lived. It counts until the process has ended.
+	Releasing     bool `protobuf:"varint,33,opt,name=releasing,proto3" json:"releasing,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -543,6 +545,13 @@ func (x *Allocation) GetActingUser() string {
 	return ""
 }
 
+func (x *Allocation) GetReleasing() bool {
+	if x != nil {
+		return x.Releasing
+	}
+	return false
+}
+
 // Claim is what an agent says of an engine. Nobody has checked it.
 type Claim struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
@@ -738,7 +747,10 @@ type Process struct {
 	// The host's agent has seen that the process runs and is the caller's. A coordinator ignores it in
 	// a request: it knows which calls come through an agent. An allocation whose process is not
 	// verified ends if the agent verifies the process as the engine of another user.
-	Verified      bool `protobuf:"varint,6,opt,name=verified,proto3" json:"verified,omitempty"`
+	Verified bool `protobuf:"varint,6,opt,name=verified,proto3" json:"verified,omitempty"`
+	// The host's agent has started it by a Launch: a Release stops it. A coordinator ignores it in a
+	// request that does not come through an agent.
+	Launched      bool `protobuf:"varint,7,opt,name=launched,proto3" json:"launched,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -811,6 +823,13 @@ func (x *Process) GetUid() uint32 {
 func (x *Process) GetVerified() bool {
 	if x != nil {
 		return x.Verified
+	}
+	return false
+}
+
+func (x *Process) GetLaunched() bool {
+	if x != nil {
+		return x.Launched
 	}
 	return false
 }
@@ -1375,7 +1394,8 @@ type ConfirmRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	// What the engine is entitled to from now on; unset: as reserved. Never a momentary measurement,
-	// never more than reserved.
+	// never more than reserved. Instances and custom dimensions of an engine with a pid stay as
+	// reserved: see Resize.
 	Entitled *Resource `protobuf:"bytes,2,opt,name=entitled,proto3" json:"entitled,omitempty"`
 	// An agent refuses one without a pid, and a request that has neither it nor an address,
 	// application_ids or a lease.
@@ -1512,10 +1532,17 @@ type ReleaseRequest struct {
 	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	// Everybody who may read the allocation sees it.
 	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
-	// How the engine ended, if the caller knows.
+	// How the engine ended, if the caller knows. It proves no end: see process_ended.
 	ExitStatus *ExitStatus `protobuf:"bytes,3,opt,name=exit_status,json=exitStatus,proto3" json:"exit_status,omitempty"`
 	// Its last lines on standard error. Few callers see them: see Allocation.
-	ErrorOutput   string `protobuf:"bytes,4,opt,name=error_output,json=errorOutput,proto3" json:"error_output,omitempty"`
+	ErrorOutput string `protobuf:"bytes,4,opt,name=error_output,json=errorOutput,proto3" json:"error_output,omitempty"`
+	// Free everything at once, although a process of the engine may live. Only operators and admins
+	// may, at a coordinator.
+	Force bool `protobuf:"varint,5,opt,name=force,proto3" json:"force,omitempty"`
+	// The host's agent says that no process of the engine lives. A coordinator ignores it in a
+	// request that does not come through the agent of the allocation's host, and an agent sets it
+	// itself, whatever a request says.
+	ProcessEnded  bool `protobuf:"varint,6,opt,name=process_ended,json=processEnded,proto3" json:"process_ended,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1578,9 +1605,23 @@ func (x *ReleaseRequest) GetErrorOutput() string {
 	return ""
 }
 
+func (x *ReleaseRequest) GetForce() bool {
+	if x != nil {
+		return x.Force
+	}
+	return false
+}
+
+func (x *ReleaseRequest) GetProcessEnded() bool {
+	if x != nil {
+		return x.ProcessEnded
+	}
+	return false
+}
+
 type ReleaseResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Unset if the id is unknown.
+	// Unset if the id is unknown. Active with releasing set if a process of the engine may live.
 	Allocation    *Allocation `protobuf:"bytes,1,opt,name=allocation,proto3" json:"allocation,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1729,6 +1770,133 @@ func (x *CancelResponse) GetAllocation() *Allocation {
 	return nil
 }
 
+type AmendRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Either the id or the request_id.
+	Id        string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	RequestId string `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	// The whole new request. A dimension that is unset, and a part that is not named, stay as they
+	// are. None may become more: that is another request, at the end of the queue.
+	Resource *Resource `protobuf:"bytes,3,opt,name=resource,proto3" json:"resource,omitempty"`
+	// How long it waits from now on. Unset: its wait ends when it would have ended.
+	Wait *durationpb.Duration `protobuf:"bytes,4,opt,name=wait,proto3" json:"wait,omitempty"`
+	// Its new priority. Only some callers may set another value than the request has. Within the
+	// priority its place is by its arrival.
+	Priority      *int32 `protobuf:"varint,5,opt,name=priority,proto3,oneof" json:"priority,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AmendRequest) Reset() {
+	*x = AmendRequest{}
+	mi := &file_bursar_v1_allocation_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AmendRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AmendRequest) ProtoMessage() {}
+
+func (x *AmendRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_bursar_v1_allocation_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AmendRequest.ProtoReflect.Descriptor instead.
+func (*AmendRequest) Descriptor() ([]byte, []int) {
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *AmendRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *AmendRequest) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
+func (x *AmendRequest) GetResource() *Resource {
+	if x != nil {
+		return x.Resource
+	}
+	return nil
+}
+
+func (x *AmendRequest) GetWait() *durationpb.Duration {
+	if x != nil {
+		return x.Wait
+	}
+	return nil
+}
+
+func (x *AmendRequest) GetPriority() int32 {
+	if x != nil && x.Priority != nil {
+		return *x.Priority
+	}
+	return 0
+}
+
+type AmendResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Waiting, or reserved if it fits now.
+	Allocation    *Allocation `protobuf:"bytes,1,opt,name=allocation,proto3" json:"allocation,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AmendResponse) Reset() {
+	*x = AmendResponse{}
+	mi := &file_bursar_v1_allocation_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AmendResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AmendResponse) ProtoMessage() {}
+
+func (x *AmendResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_bursar_v1_allocation_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AmendResponse.ProtoReflect.Descriptor instead.
+func (*AmendResponse) Descriptor() ([]byte, []int) {
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *AmendResponse) GetAllocation() *Allocation {
+	if x != nil {
+		return x.Allocation
+	}
+	return nil
+}
+
 type RenewRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -1740,7 +1908,7 @@ type RenewRequest struct {
 
 func (x *RenewRequest) Reset() {
 	*x = RenewRequest{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[19]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1752,7 +1920,7 @@ func (x *RenewRequest) String() string {
 func (*RenewRequest) ProtoMessage() {}
 
 func (x *RenewRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[19]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1765,7 +1933,7 @@ func (x *RenewRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewRequest.ProtoReflect.Descriptor instead.
 func (*RenewRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{19}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *RenewRequest) GetId() string {
@@ -1791,7 +1959,7 @@ type RenewResponse struct {
 
 func (x *RenewResponse) Reset() {
 	*x = RenewResponse{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[20]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1803,7 +1971,7 @@ func (x *RenewResponse) String() string {
 func (*RenewResponse) ProtoMessage() {}
 
 func (x *RenewResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[20]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1816,7 +1984,7 @@ func (x *RenewResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewResponse.ProtoReflect.Descriptor instead.
 func (*RenewResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{20}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *RenewResponse) GetAllocation() *Allocation {
@@ -1837,7 +2005,7 @@ type ResizeRequest struct {
 
 func (x *ResizeRequest) Reset() {
 	*x = ResizeRequest{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[21]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1849,7 +2017,7 @@ func (x *ResizeRequest) String() string {
 func (*ResizeRequest) ProtoMessage() {}
 
 func (x *ResizeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[21]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1862,7 +2030,7 @@ func (x *ResizeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResizeRequest.ProtoReflect.Descriptor instead.
 func (*ResizeRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{21}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ResizeRequest) GetId() string {
@@ -1888,7 +2056,7 @@ type ResizeResponse struct {
 
 func (x *ResizeResponse) Reset() {
 	*x = ResizeResponse{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[22]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1900,7 +2068,7 @@ func (x *ResizeResponse) String() string {
 func (*ResizeResponse) ProtoMessage() {}
 
 func (x *ResizeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[22]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1913,7 +2081,7 @@ func (x *ResizeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResizeResponse.ProtoReflect.Descriptor instead.
 func (*ResizeResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{22}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ResizeResponse) GetAllocation() *Allocation {
@@ -1927,15 +2095,17 @@ type StopRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	// Between SIGTERM and SIGKILL; default 10 s.
-	Grace         *durationpb.Duration `protobuf:"bytes,2,opt,name=grace,proto3" json:"grace,omitempty"`
-	Reason        string               `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	Grace  *durationpb.Duration `protobuf:"bytes,2,opt,name=grace,proto3" json:"grace,omitempty"`
+	Reason string               `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	// The stop is a Release of an engine that an agent launched: it sets releasing, too.
+	Release       bool `protobuf:"varint,4,opt,name=release,proto3" json:"release,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *StopRequest) Reset() {
 	*x = StopRequest{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[23]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1947,7 +2117,7 @@ func (x *StopRequest) String() string {
 func (*StopRequest) ProtoMessage() {}
 
 func (x *StopRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[23]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1960,7 +2130,7 @@ func (x *StopRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopRequest.ProtoReflect.Descriptor instead.
 func (*StopRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{23}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *StopRequest) GetId() string {
@@ -1984,6 +2154,13 @@ func (x *StopRequest) GetReason() string {
 	return ""
 }
 
+func (x *StopRequest) GetRelease() bool {
+	if x != nil {
+		return x.Release
+	}
+	return false
+}
+
 type StopResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Allocation    *Allocation            `protobuf:"bytes,1,opt,name=allocation,proto3" json:"allocation,omitempty"`
@@ -1993,7 +2170,7 @@ type StopResponse struct {
 
 func (x *StopResponse) Reset() {
 	*x = StopResponse{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[24]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2005,7 +2182,7 @@ func (x *StopResponse) String() string {
 func (*StopResponse) ProtoMessage() {}
 
 func (x *StopResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[24]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2018,7 +2195,7 @@ func (x *StopResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopResponse.ProtoReflect.Descriptor instead.
 func (*StopResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{24}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *StopResponse) GetAllocation() *Allocation {
@@ -2041,7 +2218,7 @@ type AllocationServiceGetRequest struct {
 
 func (x *AllocationServiceGetRequest) Reset() {
 	*x = AllocationServiceGetRequest{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[25]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2053,7 +2230,7 @@ func (x *AllocationServiceGetRequest) String() string {
 func (*AllocationServiceGetRequest) ProtoMessage() {}
 
 func (x *AllocationServiceGetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[25]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2066,7 +2243,7 @@ func (x *AllocationServiceGetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllocationServiceGetRequest.ProtoReflect.Descriptor instead.
 func (*AllocationServiceGetRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{25}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *AllocationServiceGetRequest) GetId() string {
@@ -2099,7 +2276,7 @@ type AllocationServiceGetResponse struct {
 
 func (x *AllocationServiceGetResponse) Reset() {
 	*x = AllocationServiceGetResponse{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[26]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2111,7 +2288,7 @@ func (x *AllocationServiceGetResponse) String() string {
 func (*AllocationServiceGetResponse) ProtoMessage() {}
 
 func (x *AllocationServiceGetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[26]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2124,7 +2301,7 @@ func (x *AllocationServiceGetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllocationServiceGetResponse.ProtoReflect.Descriptor instead.
 func (*AllocationServiceGetResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{26}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *AllocationServiceGetResponse) GetAllocation() *Allocation {
@@ -2161,7 +2338,7 @@ type AllocationServiceListRequest struct {
 
 func (x *AllocationServiceListRequest) Reset() {
 	*x = AllocationServiceListRequest{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[27]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2173,7 +2350,7 @@ func (x *AllocationServiceListRequest) String() string {
 func (*AllocationServiceListRequest) ProtoMessage() {}
 
 func (x *AllocationServiceListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[27]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2186,7 +2363,7 @@ func (x *AllocationServiceListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllocationServiceListRequest.ProtoReflect.Descriptor instead.
 func (*AllocationServiceListRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{27}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *AllocationServiceListRequest) GetPageSize() int32 {
@@ -2273,7 +2450,7 @@ type AllocationServiceListResponse struct {
 
 func (x *AllocationServiceListResponse) Reset() {
 	*x = AllocationServiceListResponse{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[28]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2285,7 +2462,7 @@ func (x *AllocationServiceListResponse) String() string {
 func (*AllocationServiceListResponse) ProtoMessage() {}
 
 func (x *AllocationServiceListResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[28]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2298,7 +2475,7 @@ func (x *AllocationServiceListResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllocationServiceListResponse.ProtoReflect.Descriptor instead.
 func (*AllocationServiceListResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{28}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *AllocationServiceListResponse) GetAllocations() []*Allocation {
@@ -2336,7 +2513,7 @@ type AllocationServiceWatchRequest struct {
 
 func (x *AllocationServiceWatchRequest) Reset() {
 	*x = AllocationServiceWatchRequest{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[29]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2348,7 +2525,7 @@ func (x *AllocationServiceWatchRequest) String() string {
 func (*AllocationServiceWatchRequest) ProtoMessage() {}
 
 func (x *AllocationServiceWatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[29]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2361,7 +2538,7 @@ func (x *AllocationServiceWatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllocationServiceWatchRequest.ProtoReflect.Descriptor instead.
 func (*AllocationServiceWatchRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{29}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *AllocationServiceWatchRequest) GetAfterRevision() uint64 {
@@ -2411,7 +2588,7 @@ type AllocationServiceWatchResponse struct {
 
 func (x *AllocationServiceWatchResponse) Reset() {
 	*x = AllocationServiceWatchResponse{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[30]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2423,7 +2600,7 @@ func (x *AllocationServiceWatchResponse) String() string {
 func (*AllocationServiceWatchResponse) ProtoMessage() {}
 
 func (x *AllocationServiceWatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[30]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2436,7 +2613,7 @@ func (x *AllocationServiceWatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllocationServiceWatchResponse.ProtoReflect.Descriptor instead.
 func (*AllocationServiceWatchResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{30}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *AllocationServiceWatchResponse) GetAllocation() *Allocation {
@@ -2478,7 +2655,7 @@ type ExplainRequest struct {
 
 func (x *ExplainRequest) Reset() {
 	*x = ExplainRequest{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[31]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2490,7 +2667,7 @@ func (x *ExplainRequest) String() string {
 func (*ExplainRequest) ProtoMessage() {}
 
 func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[31]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2503,7 +2680,7 @@ func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainRequest.ProtoReflect.Descriptor instead.
 func (*ExplainRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{31}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ExplainRequest) GetId() string {
@@ -2548,7 +2725,7 @@ type ExplainResponse struct {
 
 func (x *ExplainResponse) Reset() {
 	*x = ExplainResponse{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[32]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2560,7 +2737,7 @@ func (x *ExplainResponse) String() string {
 func (*ExplainResponse) ProtoMessage() {}
 
 func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[32]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2573,7 +2750,7 @@ func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainResponse.ProtoReflect.Descriptor instead.
 func (*ExplainResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{32}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ExplainResponse) GetVerdict() ExplainResponse_Verdict {
@@ -2650,8 +2827,7 @@ var File_bursar_v1_allocation_proto protoreflect.FileDescriptor
 
 const file_bursar_v1_allocation_proto_rawDesc = "" +
 	"\n" +
-	"\x1abursar/v1/allocation.proto\x12\tbursar.v1\x1a\x1bbuf/validate/validate.proto\x1a\x17bursar/v1/account.proto\x1a\x18bursar/v1/resource.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf1\n" +
-	"\n" +
+	"\x1abursar/v1/allocation.proto\x12\tbursar.v1\x1a\x1bbuf/validate/validate.proto\x1a\x17bursar/v1/account.proto\x1a\x18bursar/v1/resource.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x8f\v\n" +
 	"\n" +
 	"Allocation\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1d\n" +
@@ -2693,7 +2869,8 @@ const file_bursar_v1_allocation_proto_rawDesc = "" +
 	"\x04seal\x18\x1e \x01(\fR\x04seal\x12*\n" +
 	"\aclaimed\x18\x1f \x01(\v2\x10.bursar.v1.ClaimR\aclaimed\x12\x1f\n" +
 	"\vacting_user\x18  \x01(\tR\n" +
-	"actingUser\x1a9\n" +
+	"actingUser\x12\x1c\n" +
+	"\treleasing\x18! \x01(\bR\treleasing\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xb4\x02\n" +
@@ -2715,7 +2892,7 @@ const file_bursar_v1_allocation_proto_rawDesc = "" +
 	"\bentitled\x18\x03 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\bentitled\x120\n" +
 	"\x05since\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x120\n" +
 	"\x06policy\x18\x05 \x01(\x0e2\x18.bursar.v1.OverUsePolicyR\x06policy\x127\n" +
-	"\tstop_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\bstopTime\"\xc2\x01\n" +
+	"\tstop_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\bstopTime\"\xde\x01\n" +
 	"\aProcess\x12\x19\n" +
 	"\x03pid\x18\x01 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\x03pid\x12\x1d\n" +
 	"\n" +
@@ -2723,7 +2900,8 @@ const file_bursar_v1_allocation_proto_rawDesc = "" +
 	"\x06cgroup\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\x80 R\x06cgroup\x12 \n" +
 	"\aboot_id\x18\x04 \x01(\tB\a\xbaH\x04r\x02\x18@R\x06bootId\x12\x15\n" +
 	"\x03uid\x18\x05 \x01(\rH\x00R\x03uid\x88\x01\x01\x12\x1a\n" +
-	"\bverified\x18\x06 \x01(\bR\bverifiedB\x06\n" +
+	"\bverified\x18\x06 \x01(\bR\bverified\x12\x1a\n" +
+	"\blaunched\x18\a \x01(\bR\blaunchedB\x06\n" +
 	"\x04_uid\"j\n" +
 	"\n" +
 	"ExitStatus\x12\x17\n" +
@@ -2787,13 +2965,15 @@ const file_bursar_v1_allocation_proto_rawDesc = "" +
 	"\x0fConfirmResponse\x125\n" +
 	"\n" +
 	"allocation\x18\x01 \x01(\v2\x15.bursar.v1.AllocationR\n" +
-	"allocation\"\xb5\x01\n" +
+	"allocation\"\xf0\x01\n" +
 	"\x0eReleaseRequest\x12\x19\n" +
 	"\x02id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18 R\x02id\x12 \n" +
 	"\x06reason\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\x06reason\x126\n" +
 	"\vexit_status\x18\x03 \x01(\v2\x15.bursar.v1.ExitStatusR\n" +
 	"exitStatus\x12.\n" +
-	"\ferror_output\x18\x04 \x01(\tB\v\xbaH\x05r\x03\x18\x80\b\x80\x01\x01R\verrorOutput\"H\n" +
+	"\ferror_output\x18\x04 \x01(\tB\v\xbaH\x05r\x03\x18\x80\b\x80\x01\x01R\verrorOutput\x12\x14\n" +
+	"\x05force\x18\x05 \x01(\bR\x05force\x12#\n" +
+	"\rprocess_ended\x18\x06 \x01(\bR\fprocessEnded\"H\n" +
 	"\x0fReleaseResponse\x125\n" +
 	"\n" +
 	"allocation\x18\x01 \x01(\v2\x15.bursar.v1.AllocationR\n" +
@@ -2804,6 +2984,19 @@ const file_bursar_v1_allocation_proto_rawDesc = "" +
 	"request_id\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\trequestId\x12 \n" +
 	"\x06reason\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\x06reason\"G\n" +
 	"\x0eCancelResponse\x125\n" +
+	"\n" +
+	"allocation\x18\x01 \x01(\v2\x15.bursar.v1.AllocationR\n" +
+	"allocation\"\x85\x02\n" +
+	"\fAmendRequest\x12\x17\n" +
+	"\x02id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18 R\x02id\x12'\n" +
+	"\n" +
+	"request_id\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\trequestId\x12/\n" +
+	"\bresource\x18\x03 \x01(\v2\x13.bursar.v1.ResourceR\bresource\x12?\n" +
+	"\x04wait\x18\x04 \x01(\v2\x19.google.protobuf.DurationB\x10\xbaH\r\xaa\x01\n" +
+	"\"\x04\b\x80\xf5$2\x02\b\x01R\x04wait\x124\n" +
+	"\bpriority\x18\x05 \x01(\x05B\x13\xbaH\x10\x1a\x0e\x18\xe8\a(\x98\xf8\xff\xff\xff\xff\xff\xff\xff\x01H\x00R\bpriority\x88\x01\x01B\v\n" +
+	"\t_priority\"F\n" +
+	"\rAmendResponse\x125\n" +
 	"\n" +
 	"allocation\x18\x01 \x01(\v2\x15.bursar.v1.AllocationR\n" +
 	"allocation\"i\n" +
@@ -2820,12 +3013,13 @@ const file_bursar_v1_allocation_proto_rawDesc = "" +
 	"\x0eResizeResponse\x125\n" +
 	"\n" +
 	"allocation\x18\x01 \x01(\v2\x15.bursar.v1.AllocationR\n" +
-	"allocation\"\x8a\x01\n" +
+	"allocation\"\xa4\x01\n" +
 	"\vStopRequest\x12\x19\n" +
 	"\x02id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18 R\x02id\x12>\n" +
 	"\x05grace\x18\x02 \x01(\v2\x19.google.protobuf.DurationB\r\xbaH\n" +
 	"\xaa\x01\a\"\x03\b\x90\x1c2\x00R\x05grace\x12 \n" +
-	"\x06reason\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\x06reason\"E\n" +
+	"\x06reason\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\x06reason\x12\x18\n" +
+	"\arelease\x18\x04 \x01(\bR\arelease\"E\n" +
 	"\fStopResponse\x125\n" +
 	"\n" +
 	"allocation\x18\x01 \x01(\v2\x15.bursar.v1.AllocationR\n" +
@@ -2919,12 +3113,13 @@ const file_bursar_v1_allocation_proto_rawDesc = "" +
 	"\x17OVER_USE_POLICY_OBSERVE\x10\x01\x12\x18\n" +
 	"\x14OVER_USE_POLICY_WARN\x10\x02\x12\x19\n" +
 	"\x15OVER_USE_POLICY_LIMIT\x10\x03\x12\x18\n" +
-	"\x14OVER_USE_POLICY_KILL\x10\x042\xad\a\n" +
+	"\x14OVER_USE_POLICY_KILL\x10\x042\xe9\a\n" +
 	"\x11AllocationService\x12C\n" +
 	"\bAllocate\x12\x1a.bursar.v1.AllocateRequest\x1a\x1b.bursar.v1.AllocateResponse\x12@\n" +
 	"\aConfirm\x12\x19.bursar.v1.ConfirmRequest\x1a\x1a.bursar.v1.ConfirmResponse\x12@\n" +
 	"\aRelease\x12\x19.bursar.v1.ReleaseRequest\x1a\x1a.bursar.v1.ReleaseResponse\x12=\n" +
 	"\x06Cancel\x12\x18.bursar.v1.CancelRequest\x1a\x19.bursar.v1.CancelResponse\x12:\n" +
+	"\x05Amend\x12\x17.bursar.v1.AmendRequest\x1a\x18.bursar.v1.AmendResponse\x12:\n" +
 	"\x05Renew\x12\x17.bursar.v1.RenewRequest\x1a\x18.bursar.v1.RenewResponse\x12=\n" +
 	"\x06Resize\x12\x18.bursar.v1.ResizeRequest\x1a\x19.bursar.v1.ResizeResponse\x127\n" +
 	"\x04Stop\x12\x16.bursar.v1.StopRequest\x1a\x17.bursar.v1.StopResponse\x12[\n" +
@@ -2948,7 +3143,7 @@ func file_bursar_v1_allocation_proto_rawDescGZIP() []byte {
 }
 
 var file_bursar_v1_allocation_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_bursar_v1_allocation_proto_msgTypes = make([]protoimpl.MessageInfo, 40)
+var file_bursar_v1_allocation_proto_msgTypes = make([]protoimpl.MessageInfo, 42)
 var file_bursar_v1_allocation_proto_goTypes = []any{
 	(AllocationState)(0),                   // 0: bursar.v1.AllocationState
 	(OverUsePolicy)(0),                     // 1: bursar.v1.OverUsePolicy
@@ -2972,128 +3167,135 @@ var file_bursar_v1_allocation_proto_goTypes = []any{
 	(*ReleaseResponse)(nil),                // 19: bursar.v1.ReleaseResponse
 	(*CancelRequest)(nil),                  // 20: bursar.v1.CancelRequest
 	(*CancelResponse)(nil),                 // 21: bursar.v1.CancelResponse
-	(*RenewRequest)(nil),                   // 22: bursar.v1.RenewRequest
-	(*RenewResponse)(nil),                  // 23: bursar.v1.RenewResponse
-	(*ResizeRequest)(nil),                  // 24: bursar.v1.ResizeRequest
-	(*ResizeResponse)(nil),                 // 25: bursar.v1.ResizeResponse
-	(*StopRequest)(nil),                    // 26: bursar.v1.StopRequest
-	(*StopResponse)(nil),                   // 27: bursar.v1.StopResponse
-	(*AllocationServiceGetRequest)(nil),    // 28: bursar.v1.AllocationServiceGetRequest
-	(*AllocationServiceGetResponse)(nil),   // 29: bursar.v1.AllocationServiceGetResponse
-	(*AllocationServiceListRequest)(nil),   // 30: bursar.v1.AllocationServiceListRequest
-	(*AllocationServiceListResponse)(nil),  // 31: bursar.v1.AllocationServiceListResponse
-	(*AllocationServiceWatchRequest)(nil),  // 32: bursar.v1.AllocationServiceWatchRequest
-	(*AllocationServiceWatchResponse)(nil), // 33: bursar.v1.AllocationServiceWatchResponse
-	(*ExplainRequest)(nil),                 // 34: bursar.v1.ExplainRequest
-	(*ExplainResponse)(nil),                // 35: bursar.v1.ExplainResponse
-	nil,                                    // 36: bursar.v1.Allocation.LabelsEntry
-	nil,                                    // 37: bursar.v1.Claim.LabelsEntry
-	nil,                                    // 38: bursar.v1.HostWishes.RequiredLabelsEntry
-	nil,                                    // 39: bursar.v1.HostWishes.PreferredLabelsEntry
-	nil,                                    // 40: bursar.v1.AllocateRequest.LabelsEntry
-	nil,                                    // 41: bursar.v1.AllocationServiceListRequest.LabelsEntry
-	nil,                                    // 42: bursar.v1.AllocationServiceWatchRequest.LabelsEntry
-	(*Resource)(nil),                       // 43: bursar.v1.Resource
-	(*timestamppb.Timestamp)(nil),          // 44: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),            // 45: google.protobuf.Duration
-	(*Shortfall)(nil),                      // 46: bursar.v1.Shortfall
-	(*Account)(nil),                        // 47: bursar.v1.Account
-	(*HostFilters)(nil),                    // 48: bursar.v1.HostFilters
-	(*AccountName)(nil),                    // 49: bursar.v1.AccountName
-	(*Runners)(nil),                        // 50: bursar.v1.Runners
+	(*AmendRequest)(nil),                   // 22: bursar.v1.AmendRequest
+	(*AmendResponse)(nil),                  // 23: bursar.v1.AmendResponse
+	(*RenewRequest)(nil),                   // 24: bursar.v1.RenewRequest
+	(*RenewResponse)(nil),                  // 25: bursar.v1.RenewResponse
+	(*ResizeRequest)(nil),                  // 26: bursar.v1.ResizeRequest
+	(*ResizeResponse)(nil),                 // 27: bursar.v1.ResizeResponse
+	(*StopRequest)(nil),                    // 28: bursar.v1.StopRequest
+	(*StopResponse)(nil),                   // 29: bursar.v1.StopResponse
+	(*AllocationServiceGetRequest)(nil),    // 30: bursar.v1.AllocationServiceGetRequest
+	(*AllocationServiceGetResponse)(nil),   // 31: bursar.v1.AllocationServiceGetResponse
+	(*AllocationServiceListRequest)(nil),   // 32: bursar.v1.AllocationServiceListRequest
+	(*AllocationServiceListResponse)(nil),  // 33: bursar.v1.AllocationServiceListResponse
+	(*AllocationServiceWatchRequest)(nil),  // 34: bursar.v1.AllocationServiceWatchRequest
+	(*AllocationServiceWatchResponse)(nil), // 35: bursar.v1.AllocationServiceWatchResponse
+	(*ExplainRequest)(nil),                 // 36: bursar.v1.ExplainRequest
+	(*ExplainResponse)(nil),                // 37: bursar.v1.ExplainResponse
+	nil,                                    // 38: bursar.v1.Allocation.LabelsEntry
+	nil,                                    // 39: bursar.v1.Claim.LabelsEntry
+	nil,                                    // 40: bursar.v1.HostWishes.RequiredLabelsEntry
+	nil,                                    // 41: bursar.v1.HostWishes.PreferredLabelsEntry
+	nil,                                    // 42: bursar.v1.AllocateRequest.LabelsEntry
+	nil,                                    // 43: bursar.v1.AllocationServiceListRequest.LabelsEntry
+	nil,                                    // 44: bursar.v1.AllocationServiceWatchRequest.LabelsEntry
+	(*Resource)(nil),                       // 45: bursar.v1.Resource
+	(*timestamppb.Timestamp)(nil),          // 46: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),            // 47: google.protobuf.Duration
+	(*Shortfall)(nil),                      // 48: bursar.v1.Shortfall
+	(*Account)(nil),                        // 49: bursar.v1.Account
+	(*HostFilters)(nil),                    // 50: bursar.v1.HostFilters
+	(*AccountName)(nil),                    // 51: bursar.v1.AccountName
+	(*Runners)(nil),                        // 52: bursar.v1.Runners
 }
 var file_bursar_v1_allocation_proto_depIdxs = []int32{
 	0,  // 0: bursar.v1.Allocation.state:type_name -> bursar.v1.AllocationState
-	36, // 1: bursar.v1.Allocation.labels:type_name -> bursar.v1.Allocation.LabelsEntry
-	43, // 2: bursar.v1.Allocation.requested:type_name -> bursar.v1.Resource
-	43, // 3: bursar.v1.Allocation.entitled:type_name -> bursar.v1.Resource
-	43, // 4: bursar.v1.Allocation.measured:type_name -> bursar.v1.Resource
-	44, // 5: bursar.v1.Allocation.create_time:type_name -> google.protobuf.Timestamp
-	44, // 6: bursar.v1.Allocation.reserve_time:type_name -> google.protobuf.Timestamp
-	44, // 7: bursar.v1.Allocation.confirm_time:type_name -> google.protobuf.Timestamp
-	44, // 8: bursar.v1.Allocation.end_time:type_name -> google.protobuf.Timestamp
-	44, // 9: bursar.v1.Allocation.expire_time:type_name -> google.protobuf.Timestamp
+	38, // 1: bursar.v1.Allocation.labels:type_name -> bursar.v1.Allocation.LabelsEntry
+	45, // 2: bursar.v1.Allocation.requested:type_name -> bursar.v1.Resource
+	45, // 3: bursar.v1.Allocation.entitled:type_name -> bursar.v1.Resource
+	45, // 4: bursar.v1.Allocation.measured:type_name -> bursar.v1.Resource
+	46, // 5: bursar.v1.Allocation.create_time:type_name -> google.protobuf.Timestamp
+	46, // 6: bursar.v1.Allocation.reserve_time:type_name -> google.protobuf.Timestamp
+	46, // 7: bursar.v1.Allocation.confirm_time:type_name -> google.protobuf.Timestamp
+	46, // 8: bursar.v1.Allocation.end_time:type_name -> google.protobuf.Timestamp
+	46, // 9: bursar.v1.Allocation.expire_time:type_name -> google.protobuf.Timestamp
 	6,  // 10: bursar.v1.Allocation.process:type_name -> bursar.v1.Process
 	7,  // 11: bursar.v1.Allocation.exit_status:type_name -> bursar.v1.ExitStatus
 	5,  // 12: bursar.v1.Allocation.over_use:type_name -> bursar.v1.OverUse
-	43, // 13: bursar.v1.Allocation.measured_peak:type_name -> bursar.v1.Resource
+	45, // 13: bursar.v1.Allocation.measured_peak:type_name -> bursar.v1.Resource
 	4,  // 14: bursar.v1.Allocation.claimed:type_name -> bursar.v1.Claim
-	37, // 15: bursar.v1.Claim.labels:type_name -> bursar.v1.Claim.LabelsEntry
-	43, // 16: bursar.v1.Claim.requested:type_name -> bursar.v1.Resource
-	43, // 17: bursar.v1.Claim.entitled:type_name -> bursar.v1.Resource
-	44, // 18: bursar.v1.OverUse.since:type_name -> google.protobuf.Timestamp
+	39, // 15: bursar.v1.Claim.labels:type_name -> bursar.v1.Claim.LabelsEntry
+	45, // 16: bursar.v1.Claim.requested:type_name -> bursar.v1.Resource
+	45, // 17: bursar.v1.Claim.entitled:type_name -> bursar.v1.Resource
+	46, // 18: bursar.v1.OverUse.since:type_name -> google.protobuf.Timestamp
 	1,  // 19: bursar.v1.OverUse.policy:type_name -> bursar.v1.OverUsePolicy
-	44, // 20: bursar.v1.OverUse.stop_time:type_name -> google.protobuf.Timestamp
-	38, // 21: bursar.v1.HostWishes.required_labels:type_name -> bursar.v1.HostWishes.RequiredLabelsEntry
-	39, // 22: bursar.v1.HostWishes.preferred_labels:type_name -> bursar.v1.HostWishes.PreferredLabelsEntry
-	40, // 23: bursar.v1.AllocateRequest.labels:type_name -> bursar.v1.AllocateRequest.LabelsEntry
-	43, // 24: bursar.v1.AllocateRequest.resource:type_name -> bursar.v1.Resource
-	45, // 25: bursar.v1.AllocateRequest.wait:type_name -> google.protobuf.Duration
-	45, // 26: bursar.v1.AllocateRequest.reservation_ttl:type_name -> google.protobuf.Duration
+	46, // 20: bursar.v1.OverUse.stop_time:type_name -> google.protobuf.Timestamp
+	40, // 21: bursar.v1.HostWishes.required_labels:type_name -> bursar.v1.HostWishes.RequiredLabelsEntry
+	41, // 22: bursar.v1.HostWishes.preferred_labels:type_name -> bursar.v1.HostWishes.PreferredLabelsEntry
+	42, // 23: bursar.v1.AllocateRequest.labels:type_name -> bursar.v1.AllocateRequest.LabelsEntry
+	45, // 24: bursar.v1.AllocateRequest.resource:type_name -> bursar.v1.Resource
+	47, // 25: bursar.v1.AllocateRequest.wait:type_name -> google.protobuf.Duration
+	47, // 26: bursar.v1.AllocateRequest.reservation_ttl:type_name -> google.protobuf.Duration
 	8,  // 27: bursar.v1.AllocateRequest.host:type_name -> bursar.v1.HostWishes
 	10, // 28: bursar.v1.AllocateRequest.streamed:type_name -> bursar.v1.StreamedWait
 	3,  // 29: bursar.v1.AllocateResponse.allocation:type_name -> bursar.v1.Allocation
-	43, // 30: bursar.v1.ConfirmRequest.entitled:type_name -> bursar.v1.Resource
+	45, // 30: bursar.v1.ConfirmRequest.entitled:type_name -> bursar.v1.Resource
 	6,  // 31: bursar.v1.ConfirmRequest.process:type_name -> bursar.v1.Process
-	45, // 32: bursar.v1.ConfirmRequest.lease:type_name -> google.protobuf.Duration
+	47, // 32: bursar.v1.ConfirmRequest.lease:type_name -> google.protobuf.Duration
 	3,  // 33: bursar.v1.ConfirmResponse.allocation:type_name -> bursar.v1.Allocation
 	7,  // 34: bursar.v1.ReleaseRequest.exit_status:type_name -> bursar.v1.ExitStatus
 	3,  // 35: bursar.v1.ReleaseResponse.allocation:type_name -> bursar.v1.Allocation
 	3,  // 36: bursar.v1.CancelResponse.allocation:type_name -> bursar.v1.Allocation
-	45, // 37: bursar.v1.RenewRequest.ttl:type_name -> google.protobuf.Duration
-	3,  // 38: bursar.v1.RenewResponse.allocation:type_name -> bursar.v1.Allocation
-	43, // 39: bursar.v1.ResizeRequest.entitled:type_name -> bursar.v1.Resource
-	3,  // 40: bursar.v1.ResizeResponse.allocation:type_name -> bursar.v1.Allocation
-	45, // 41: bursar.v1.StopRequest.grace:type_name -> google.protobuf.Duration
-	3,  // 42: bursar.v1.StopResponse.allocation:type_name -> bursar.v1.Allocation
-	3,  // 43: bursar.v1.AllocationServiceGetResponse.allocation:type_name -> bursar.v1.Allocation
-	41, // 44: bursar.v1.AllocationServiceListRequest.labels:type_name -> bursar.v1.AllocationServiceListRequest.LabelsEntry
-	0,  // 45: bursar.v1.AllocationServiceListRequest.states:type_name -> bursar.v1.AllocationState
-	44, // 46: bursar.v1.AllocationServiceListRequest.ended_since:type_name -> google.protobuf.Timestamp
-	44, // 47: bursar.v1.AllocationServiceListRequest.ended_before:type_name -> google.protobuf.Timestamp
-	3,  // 48: bursar.v1.AllocationServiceListResponse.allocations:type_name -> bursar.v1.Allocation
-	42, // 49: bursar.v1.AllocationServiceWatchRequest.labels:type_name -> bursar.v1.AllocationServiceWatchRequest.LabelsEntry
-	3,  // 50: bursar.v1.AllocationServiceWatchResponse.allocation:type_name -> bursar.v1.Allocation
-	44, // 51: bursar.v1.AllocationServiceWatchResponse.time:type_name -> google.protobuf.Timestamp
-	9,  // 52: bursar.v1.ExplainRequest.request:type_name -> bursar.v1.AllocateRequest
-	2,  // 53: bursar.v1.ExplainResponse.verdict:type_name -> bursar.v1.ExplainResponse.Verdict
-	46, // 54: bursar.v1.ExplainResponse.shortfalls:type_name -> bursar.v1.Shortfall
-	47, // 55: bursar.v1.ExplainResponse.accounts:type_name -> bursar.v1.Account
-	48, // 56: bursar.v1.ExplainResponse.filters:type_name -> bursar.v1.HostFilters
-	49, // 57: bursar.v1.ExplainResponse.blocked_by:type_name -> bursar.v1.AccountName
-	3,  // 58: bursar.v1.ExplainResponse.allocation:type_name -> bursar.v1.Allocation
-	50, // 59: bursar.v1.ExplainResponse.runners:type_name -> bursar.v1.Runners
-	9,  // 60: bursar.v1.AllocationService.Allocate:input_type -> bursar.v1.AllocateRequest
-	16, // 61: bursar.v1.AllocationService.Confirm:input_type -> bursar.v1.ConfirmRequest
-	18, // 62: bursar.v1.AllocationService.Release:input_type -> bursar.v1.ReleaseRequest
-	20, // 63: bursar.v1.AllocationService.Cancel:input_type -> bursar.v1.CancelRequest
-	22, // 64: bursar.v1.AllocationService.Renew:input_type -> bursar.v1.RenewRequest
-	24, // 65: bursar.v1.AllocationService.Resize:input_type -> bursar.v1.ResizeRequest
-	26, // 66: bursar.v1.AllocationService.Stop:input_type -> bursar.v1.StopRequest
-	28, // 67: bursar.v1.AllocationService.Get:input_type -> bursar.v1.AllocationServiceGetRequest
-	30, // 68: bursar.v1.AllocationService.List:input_type -> bursar.v1.AllocationServiceListRequest
-	32, // 69: bursar.v1.AllocationService.Watch:input_type -> bursar.v1.AllocationServiceWatchRequest
-	34, // 70: bursar.v1.AllocationService.Explain:input_type -> bursar.v1.ExplainRequest
-	11, // 71: bursar.v1.AllocationService.Await:input_type -> bursar.v1.AwaitRequest
-	13, // 72: bursar.v1.AllocationService.Leave:input_type -> bursar.v1.LeaveRequest
-	15, // 73: bursar.v1.AllocationService.Allocate:output_type -> bursar.v1.AllocateResponse
-	17, // 74: bursar.v1.AllocationService.Confirm:output_type -> bursar.v1.ConfirmResponse
-	19, // 75: bursar.v1.AllocationService.Release:output_type -> bursar.v1.ReleaseResponse
-	21, // 76: bursar.v1.AllocationService.Cancel:output_type -> bursar.v1.CancelResponse
-	23, // 77: bursar.v1.AllocationService.Renew:output_type -> bursar.v1.RenewResponse
-	25, // 78: bursar.v1.AllocationService.Resize:output_type -> bursar.v1.ResizeResponse
-	27, // 79: bursar.v1.AllocationService.Stop:output_type -> bursar.v1.StopResponse
-	29, // 80: bursar.v1.AllocationService.Get:output_type -> bursar.v1.AllocationServiceGetResponse
-	31, // 81: bursar.v1.AllocationService.List:output_type -> bursar.v1.AllocationServiceListResponse
-	33, // 82: bursar.v1.AllocationService.Watch:output_type -> bursar.v1.AllocationServiceWatchResponse
-	35, // 83: bursar.v1.AllocationService.Explain:output_type -> bursar.v1.ExplainResponse
-	12, // 84: bursar.v1.AllocationService.Await:output_type -> bursar.v1.AwaitResponse
-	14, // 85: bursar.v1.AllocationService.Leave:output_type -> bursar.v1.LeaveResponse
-	73, // [73:86] is the sub-list for method output_type
-	60, // [60:73] is the sub-list for method input_type
-	60, // [60:60] is the sub-list for extension type_name
-	60, // [60:60] is the sub-list for extension extendee
-	0,  // [0:60] is the sub-list for field type_name
+	45, // 37: bursar.v1.AmendRequest.resource:type_name -> bursar.v1.Resource
+	47, // 38: bursar.v1.AmendRequest.wait:type_name -> google.protobuf.Duration
+	3,  // 39: bursar.v1.AmendResponse.allocation:type_name -> bursar.v1.Allocation
+	47, // 40: bursar.v1.RenewRequest.ttl:type_name -> google.protobuf.Duration
+	3,  // 41: bursar.v1.RenewResponse.allocation:type_name -> bursar.v1.Allocation
+	45, // 42: bursar.v1.ResizeRequest.entitled:type_name -> bursar.v1.Resource
+	3,  // 43: bursar.v1.ResizeResponse.allocation:type_name -> bursar.v1.Allocation
+	47, // 44: bursar.v1.StopRequest.grace:type_name -> google.protobuf.Duration
+	3,  // 45: bursar.v1.StopResponse.allocation:type_name -> bursar.v1.Allocation
+	3,  // 46: bursar.v1.AllocationServiceGetResponse.allocation:type_name -> bursar.v1.Allocation
+	43, // 47: bursar.v1.AllocationServiceListRequest.labels:type_name -> bursar.v1.AllocationServiceListRequest.LabelsEntry
+	0,  // 48: bursar.v1.AllocationServiceListRequest.states:type_name -> bursar.v1.AllocationState
+	46, // 49: bursar.v1.AllocationServiceListRequest.ended_since:type_name -> google.protobuf.Timestamp
+	46, // 50: bursar.v1.AllocationServiceListRequest.ended_before:type_name -> google.protobuf.Timestamp
+	3,  // 51: bursar.v1.AllocationServiceListResponse.allocations:type_name -> bursar.v1.Allocation
+	44, // 52: bursar.v1.AllocationServiceWatchRequest.labels:type_name -> bursar.v1.AllocationServiceWatchRequest.LabelsEntry
+	3,  // 53: bursar.v1.AllocationServiceWatchResponse.allocation:type_name -> bursar.v1.Allocation
+	46, // 54: bursar.v1.AllocationServiceWatchResponse.time:type_name -> google.protobuf.Timestamp
+	9,  // 55: bursar.v1.ExplainRequest.request:type_name -> bursar.v1.AllocateRequest
+	2,  // 56: bursar.v1.ExplainResponse.verdict:type_name -> bursar.v1.ExplainResponse.Verdict
+	48, // 57: bursar.v1.ExplainResponse.shortfalls:type_name -> bursar.v1.Shortfall
+	49, // 58: bursar.v1.ExplainResponse.accounts:type_name -> bursar.v1.Account
+	50, // 59: bursar.v1.ExplainResponse.filters:type_name -> bursar.v1.HostFilters
+	51, // 60: bursar.v1.ExplainResponse.blocked_by:type_name -> bursar.v1.AccountName
+	3,  // 61: bursar.v1.ExplainResponse.allocation:type_name -> bursar.v1.Allocation
+	52, // 62: bursar.v1.ExplainResponse.runners:type_name -> bursar.v1.Runners
+	9,  // 63: bursar.v1.AllocationService.Allocate:input_type -> bursar.v1.AllocateRequest
+	16, // 64: bursar.v1.AllocationService.Confirm:input_type -> bursar.v1.ConfirmRequest
+	18, // 65: bursar.v1.AllocationService.Release:input_type -> bursar.v1.ReleaseRequest
+	20, // 66: bursar.v1.AllocationService.Cancel:input_type -> bursar.v1.CancelRequest
+	22, // 67: bursar.v1.AllocationService.Amend:input_type -> bursar.v1.AmendRequest
+	24, // 68: bursar.v1.AllocationService.Renew:input_type -> bursar.v1.RenewRequest
+	26, // 69: bursar.v1.AllocationService.Resize:input_type -> bursar.v1.ResizeRequest
+	28, // 70: bursar.v1.AllocationService.Stop:input_type -> bursar.v1.StopRequest
+	30, // 71: bursar.v1.AllocationService.Get:input_type -> bursar.v1.AllocationServiceGetRequest
+	32, // 72: bursar.v1.AllocationService.List:input_type -> bursar.v1.AllocationServiceListRequest
+	34, // 73: bursar.v1.AllocationService.Watch:input_type -> bursar.v1.AllocationServiceWatchRequest
+	36, // 74: bursar.v1.AllocationService.Explain:input_type -> bursar.v1.ExplainRequest
+	11, // 75: bursar.v1.AllocationService.Await:input_type -> bursar.v1.AwaitRequest
+	13, // 76: bursar.v1.AllocationService.Leave:input_type -> bursar.v1.LeaveRequest
+	15, // 77: bursar.v1.AllocationService.Allocate:output_type -> bursar.v1.AllocateResponse
+	17, // 78: bursar.v1.AllocationService.Confirm:output_type -> bursar.v1.ConfirmResponse
+	19, // 79: bursar.v1.AllocationService.Release:output_type -> bursar.v1.ReleaseResponse
+	21, // 80: bursar.v1.AllocationService.Cancel:output_type -> bursar.v1.CancelResponse
+	23, // 81: bursar.v1.AllocationService.Amend:output_type -> bursar.v1.AmendResponse
+	25, // 82: bursar.v1.AllocationService.Renew:output_type -> bursar.v1.RenewResponse
+	27, // 83: bursar.v1.AllocationService.Resize:output_type -> bursar.v1.ResizeResponse
+	29, // 84: bursar.v1.AllocationService.Stop:output_type -> bursar.v1.StopResponse
+	31, // 85: bursar.v1.AllocationService.Get:output_type -> bursar.v1.AllocationServiceGetResponse
+	33, // 86: bursar.v1.AllocationService.List:output_type -> bursar.v1.AllocationServiceListResponse
+	35, // 87: bursar.v1.AllocationService.Watch:output_type -> bursar.v1.AllocationServiceWatchResponse
+	37, // 88: bursar.v1.AllocationService.Explain:output_type -> bursar.v1.ExplainResponse
+	12, // 89: bursar.v1.AllocationService.Await:output_type -> bursar.v1.AwaitResponse
+	14, // 90: bursar.v1.AllocationService.Leave:output_type -> bursar.v1.LeaveResponse
+	77, // [77:91] is the sub-list for method output_type
+	63, // [63:77] is the sub-list for method input_type
+	63, // [63:63] is the sub-list for extension type_name
+	63, // [63:63] is the sub-list for extension extendee
+	0,  // [0:63] is the sub-list for field type_name
 }
 
 func init() { file_bursar_v1_allocation_proto_init() }
@@ -3105,13 +3307,14 @@ func file_bursar_v1_allocation_proto_init() {
 	file_bursar_v1_resource_proto_init()
 	file_bursar_v1_allocation_proto_msgTypes[3].OneofWrappers = []any{}
 	file_bursar_v1_allocation_proto_msgTypes[4].OneofWrappers = []any{}
+	file_bursar_v1_allocation_proto_msgTypes[19].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_bursar_v1_allocation_proto_rawDesc), len(file_bursar_v1_allocation_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   40,
+			NumMessages:   42,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -334,7 +334,10 @@ type Additions struct {
 	Left          bool                   `protobuf:"varint,1007,opt,name=left,proto3" json:"left,omitempty"`
 	CordonedUntil *timestamppb.Timestamp `protobuf:"bytes,1008,opt,name=cordoned_until,json=cordonedUntil,proto3" json:"cordoned_until,omitempty"`
 	// Of a host: an operator has cordoned the name, and no agent has registered it yet.
-	Expected      bool `protobuf:"varint,1009,opt,name=expected,proto3" json:"expected,omitempty"`
+	Expected bool `protobuf:"varint,1009,opt,name=expected,proto3" json:"expected,omitempty"`
+	// Of an allocation: what Allocation says in the field of this name, and what its Process says.
+	Releasing     bool `protobuf:"varint,1060,opt,name=releasing,proto3" json:"releasing,omitempty"`
+	Launched      bool `protobuf:"varint,1061,opt,name=launched,proto3" json:"launched,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -442,6 +445,20 @@ func (x *Additions) GetCordonedUntil() *timestamppb.Timestamp {
 func (x *Additions) GetExpected() bool {
 	if x != nil {
 		return x.Expected
+	}
+	return false
+}
+
+func (x *Additions) GetReleasing() bool {
+	if x != nil {
+		return x.Releasing
+	}
+	return false
+}
+
+func (x *Additions) GetLaunched() bool {
+	if x != nil {
+		return x.Launched
 	}
 	return false
 }
@@ -674,7 +691,7 @@ const file_bursar_store_v1_record_proto_rawDesc = "" +
 	"\tstop_time\x18\x0f \x01(\v2\x1a.google.protobuf.TimestampR\bstopTime\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xc7\x03\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x83\x04\n" +
 	"\tAdditions\x12\"\n" +
 	"\ferror_output\x18\xe8\a \x01(\tR\verrorOutput\x12\x1e\n" +
 	"\n" +
@@ -689,7 +706,9 @@ const file_bursar_store_v1_record_proto_rawDesc = "" +
 	"actingUser\x12\x13\n" +
 	"\x04left\x18\xef\a \x01(\bR\x04left\x12B\n" +
 	"\x0ecordoned_until\x18\xf0\a \x01(\v2\x1a.google.protobuf.TimestampR\rcordonedUntil\x12\x1b\n" +
-	"\bexpected\x18\xf1\a \x01(\bR\bexpected\"Q\n" +
+	"\bexpected\x18\xf1\a \x01(\bR\bexpected\x12\x1d\n" +
+	"\treleasing\x18\xa4\b \x01(\bR\treleasing\x12\x1b\n" +
+	"\blaunched\x18\xa5\b \x01(\bR\blaunched\"Q\n" +
 	"\vQuotaRecord\x12&\n" +
 	"\x05quota\x18\x01 \x01(\v2\x10.bursar.v1.QuotaR\x05quota\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\x04R\brevision\"A\n" +

@@ -45,6 +45,8 @@ const (
 	// AllocationServiceCancelProcedure is the fully-qualified name of the AllocationService's Cancel
 	// RPC.
 	AllocationServiceCancelProcedure = "/bursar.v1.AllocationService/Cancel"
+	// AllocationServiceAmendProcedure is the fully-qualified name of the AllocationService's Amend RPC.
+	AllocationServiceAmendProcedure = "/bursar.v1.AllocationService/Amend"
 	// AllocationServiceRenewProcedure is the fully-qualified name of the AllocationService's Renew RPC.
 	AllocationServiceRenewProcedure = "/bursar.v1.AllocationService/Renew"
 	// AllocationServiceResizeProcedure is the fully-qualified name of the AllocationService's Resize
@@ -76,16 +78,23 @@ type AllocationServiceClient interface {
 	// engine. With an InvalidField detail about process.pid it is the process that was not found, such
 	// as one that has ended: the reservation stays.
 	Confirm(context.Context, *v1.ConfirmRequest) (*v1.ConfirmResponse, error)
-	// Release gives everything back. Releasing twice, or an unknown id, is fine.
+	// Release gives everything back once no process of the engine lives. While one may live, the
+	// allocation stays active with releasing set, and counts, until its host's agent has seen the
+	// end, the host is lost, or an operator forces the release. An engine that an agent launched is
+	// stopped. Releasing twice, or an unknown id, is fine.
 	Release(context.Context, *v1.ReleaseRequest) (*v1.ReleaseResponse, error)
 	// Cancel ends a request that waits or a reservation. It does not touch an active allocation
 	// (FAILED_PRECONDITION).
 	Cancel(context.Context, *v1.CancelRequest) (*v1.CancelResponse, error)
+	// Amend changes a request that waits, and keeps its place. FAILED_PRECONDITION: it does not wait.
+	Amend(context.Context, *v1.AmendRequest) (*v1.AmendResponse, error)
 	// Renew extends a reservation, or the lease of an engine that has no pid on the host, also the
 	// default lease. A lease that was lost with its host is active again if it is renewed before
 	// its expire_time.
 	Renew(context.Context, *v1.RenewRequest) (*v1.RenewResponse, error)
-	// Resize changes what an allocation is entitled to. More is checked like a request.
+	// Resize changes what an allocation is entitled to. More is checked like a request. While its
+	// process lives, instances and custom dimensions cannot become less: nothing shows that the
+	// engine gave them back. An operator may lower them.
 	Resize(context.Context, *v1.ResizeRequest) (*v1.ResizeResponse, error)
 	// Stop asks the host's agent to end the engine: SIGTERM, grace, SIGKILL. A request that waits,
 	// or a reservation, is canceled. As long as the host's agent has yet to report what runs, a
@@ -143,6 +152,12 @@ func NewAllocationServiceClient(httpClient connect.HTTPClient, baseURL string, o
 			httpClient,
 			baseURL+AllocationServiceCancelProcedure,
 			connect.WithSchema(allocationServiceMethods.ByName("Cancel")),
+			connect.WithClientOptions(opts...),
+		),
+		amend: connect.NewClient[v1.AmendRequest, v1.AmendResponse](
+			httpClient,
+			baseURL+AllocationServiceAmendProcedure,
+			connect.WithSchema(allocationServiceMethods.ByName("Amend")),
 			connect.WithClientOptions(opts...),
 		),
 		renew: connect.NewClient[v1.RenewRequest, v1.RenewResponse](
@@ -211,6 +226,7 @@ type allocationServiceClient struct {
 	confirm  *connect.Client[v1.ConfirmRequest, v1.ConfirmResponse]
 	release  *connect.Client[v1.ReleaseRequest, v1.ReleaseResponse]
 	cancel   *connect.Client[v1.CancelRequest, v1.CancelResponse]
+	amend    *connect.Client[v1.AmendRequest, v1.AmendResponse]
 	renew    *connect.Client[v1.RenewRequest, v1.RenewResponse]
 	resize   *connect.Client[v1.ResizeRequest, v1.ResizeResponse]
 	stop     *connect.Client[v1.StopRequest, v1.StopResponse]
@@ -252,6 +268,15 @@ func (c *allocationServiceClient) Release(ctx context.Context, req *v1.ReleaseRe
 // Cancel calls bursar.v1.AllocationService.Cancel.
 func (c *allocationServiceClient) Cancel(ctx context.Context, req *v1.CancelRequest) (*v1.CancelResponse, error) {
 	response, err := c.cancel.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// Amend calls bursar.v1.AllocationService.Amend.
+func (c *allocationServiceClient) Amend(ctx context.Context, req *v1.AmendRequest) (*v1.AmendResponse, error) {
+	response, err := c.amend.CallUnary(ctx, connect.NewRequest(req))
 	if response != nil {
 		return response.Msg, err
 	}
@@ -340,16 +365,23 @@ type AllocationServiceHandler interface {
 	// engine. With an InvalidField detail about process.pid it is the process that was not found, such
 	// as one that has ended: the reservation stays.
 	Confirm(context.Context, *v1.ConfirmRequest) (*v1.ConfirmResponse, error)
-	// Release gives everything back. Releasing twice, or an unknown id, is fine.
+	// Release gives everything back once no process of the engine lives. While one may live, the
+	// allocation stays active with releasing set, and counts, until its host's agent has seen the
+	// end, the host is lost, or an operator forces the release. An engine that an agent launched is
+	// stopped. Releasing twice, or an unknown id, is fine.
 	Release(context.Context, *v1.ReleaseRequest) (*v1.ReleaseResponse, error)
 	// Cancel ends a request that waits or a reservation. It does not touch an active allocation
 	// (FAILED_PRECONDITION).
 	Cancel(context.Context, *v1.CancelRequest) (*v1.CancelResponse, error)
+	// Amend changes a request that waits, and keeps its place. FAILED_PRECONDITION: it does not wait.
+	Amend(context.Context, *v1.AmendRequest) (*v1.AmendResponse, error)
 	// Renew extends a reservation, or the lease of an engine that has no pid on the host, also the
 	// default lease. A lease that was lost with its host is active again if it is renewed before
 	// its expire_time.
 	Renew(context.Context, *v1.RenewRequest) (*v1.RenewResponse, error)
-	// Resize changes what an allocation is entitled to. More is checked like a request.
+	// Resize changes what an allocation is entitled to. More is checked like a request. While its
+	// process lives, instances and custom dimensions cannot become less: nothing shows that the
+	// engine gave them back. An operator may lower them.
 	Resize(context.Context, *v1.ResizeRequest) (*v1.ResizeResponse, error)
 	// Stop asks the host's agent to end the engine: SIGTERM, grace, SIGKILL. A request that waits,
 	// or a reservation, is canceled. As long as the host's agent has yet to report what runs, a
@@ -403,6 +435,12 @@ func NewAllocationServiceHandler(svc AllocationServiceHandler, opts ...connect.H
 		AllocationServiceCancelProcedure,
 		svc.Cancel,
 		connect.WithSchema(allocationServiceMethods.ByName("Cancel")),
+		connect.WithHandlerOptions(opts...),
+	)
+	allocationServiceAmendHandler := connect.NewUnaryHandlerSimple(
+		AllocationServiceAmendProcedure,
+		svc.Amend,
+		connect.WithSchema(allocationServiceMethods.ByName("Amend")),
 		connect.WithHandlerOptions(opts...),
 	)
 	allocationServiceRenewHandler := connect.NewUnaryHandlerSimple(
@@ -472,6 +510,8 @@ func NewAllocationServiceHandler(svc AllocationServiceHandler, opts ...connect.H
 			allocationServiceReleaseHandler.ServeHTTP(w, r)
 		case AllocationServiceCancelProcedure:
 			allocationServiceCancelHandler.ServeHTTP(w, r)
+		case AllocationServiceAmendProcedure:
+			allocationServiceAmendHandler.ServeHTTP(w, r)
 		case AllocationServiceRenewProcedure:
 			allocationServiceRenewHandler.ServeHTTP(w, r)
 		case AllocationServiceResizeProcedure:
@@ -513,6 +553,10 @@ func (UnimplementedAllocationServiceHandler) Release(context.Context, *v1.Releas
 
 func (UnimplementedAllocationServiceHandler) Cancel(context.Context, *v1.CancelRequest) (*v1.CancelResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("bursar.v1.AllocationService.Cancel is not implemented"))
+}
+
+func (UnimplementedAllocationServiceHandler) Amend(context.Context, *v1.AmendRequest) (*v1.AmendResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("bursar.v1.AllocationService.Amend is not implemented"))
 }
 
 func (UnimplementedAllocationServiceHandler) Renew(context.Context, *v1.RenewRequest) (*v1.RenewResponse, error) {

@@ -1,0 +1,51 @@
+package ledger
+
+import (
+	"fmt"
+
+	"github.com/bursar/bursar/internal/identity"
+	"github.com/bursar/bursar/resource"
+)
+
+// # Countables
+//
+// Instances and custom dimensions, such as a GPU, are countables: no agent measures how many of
+// them an engine uses. While its process lives, the word of its caller cannot lower them, because
+// they would be granted to somebody else. An operator may lower them. Memory and cpu are measured,
+// and the policies of the host apply to them.
+
+// isCountable reports whether agents do not measure a dimension.
+func isCountable(dimension string) bool {
+	return dimension != resource.Memory && dimension != resource.CPU
+}
+
+// isOperator reports whether an actor may overrule what agents report. Nobody is an operator in a
+// call through an agent.
+func isOperator(a identity.Actor) bool {
+	role := a.Effective()
+	return a.Host == "" && (role == identity.Operator || role == identity.Admin)
+}
+
+// withCountables returns a vector that has the countables of another one.
+func withCountables(v, of resource.Vector) resource.Vector {
+	for dimension, quantity := range of.All() {
+		if isCountable(dimension) {
+			v = v.With(dimension, quantity)
+		}
+	}
+	return v
+}
+
+// keepsCountables refuses an entitlement with fewer countables than the entry, whose process lives,
+// has. The error is a *FieldError.
+func (e *entry) keepsCountables(next resource.Vector) error {
+	for dimension, had := range e.Entitled.All() {
+		if quantity := get(next, dimension); isCountable(dimension) && quantity < had {
+			return &FieldError{
+				"entitled." + dimension, resource.FormatQuantity(dimension, quantity),
+				fmt.Sprintf("at least %s while process %d of the engine lives: nothing shows that it uses fewer. An operator may lower it", resource.FormatQuantity(dimension, had), e.Process.PID),
+			}
+		}
+	}
+	return nil
+}
