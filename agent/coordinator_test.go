@@ -35,6 +35,8 @@ const (
 // everybody else waiting. What the real one decides is tested elsewhere: this one says yes, no or
 // nothing, as a test wants it.
 type coordinator struct {
+	// awaitsEnds: a release of an engine waits for its end, as it does since ADR 78.
+	awaitsEnds bool
 	bursarv1connect.UnimplementedAllocationServiceHandler
 	bursarv1connect.UnimplementedHostServiceHandler
 
@@ -286,6 +288,10 @@ func (c *coordinator) Confirm(ctx context.Context, q *bursarv1.ConfirmRequest) (
 func (c *coordinator) Release(ctx context.Context, q *bursarv1.ReleaseRequest) (*bursarv1.ReleaseResponse, error) {
 	c.note(ctx)
 	a, err := c.change(q.GetId(), []bursarv1.AllocationState{waiting, reserved, active}, func(a *bursarv1.Allocation) {
+		if c.awaitsEnds && a.GetProcess() != nil && !q.GetProcessEnded() {
+			a.Releasing = true
+			return
+		}
 		a.State, a.Reason, a.ExitStatus, a.ErrorOutput = released, q.GetReason(), q.GetExitStatus(), q.GetErrorOutput()
 	})
 	if err != nil {
@@ -333,7 +339,7 @@ func (c *coordinator) Renew(ctx context.Context, q *bursarv1.RenewRequest) (*bur
 func (c *coordinator) Stop(ctx context.Context, q *bursarv1.StopRequest) (*bursarv1.StopResponse, error) {
 	c.note(ctx)
 	a, err := c.change(q.GetId(), []bursarv1.AllocationState{active}, func(a *bursarv1.Allocation) {
-		a.Stopping = true
+		a.Stopping, a.Releasing = true, q.GetRelease()
 		c.stops[q.GetId()] = &bursarv1.StopOrder{AllocationId: q.GetId(), Grace: q.GetGrace(), Reason: q.GetReason()}
 	})
 	if err != nil {

@@ -17,9 +17,10 @@ import (
 
 // Release gives an allocation back, and stops watching its engine. While a process of the engine
 // lives, the allocation only becomes releasing, and an engine that this agent has launched is
-// stopped. If no coordinator answers, Release goes on until its caller's deadline. When its caller has gone it goes on for the configured
-// patience, if that is not more than 15 s and there are not too many such calls: a launcher whose
-// engine has ended may end, too. If it does not go on, the agent itself finds the engine's end.
+// stopped. If no coordinator answers, Release goes on until its caller's deadline. When its caller
+// has gone it goes on for the configured patience, if that is not more than 15 s and there are not
+// too many such calls: a launcher whose engine has ended may end, too. If it does not go on, the
+// agent itself finds the engine's end.
 func (s *service) Release(ctx context.Context, request *bursarv1.ReleaseRequest) (*bursarv1.ReleaseResponse, error) {
 	a := s.agent
 	ctx, cancel := a.detached.detach(ctx, a.settings().Patience)
@@ -100,7 +101,9 @@ func (a *Agent) endOf(ctx context.Context, id string) lifeSign {
 	a.locked(func(t *tracker.Tracker) {
 		grant, _ := t.Get(id)
 		p, found = grant.GetProcess(), t.Ended(id) != nil
-		known = toStop(a.engines.known(id), p)
+		if p != nil {
+			known = toStop(a.engines.known(id), p)
+		}
 	})
 	switch {
 	case found:

@@ -25,8 +25,8 @@ import (
 // A transition that frees quantities marks the queues that may get them. The command grants the
 // requests that wait there when it has made all of its transitions (grantWaiting).
 
-// becomeWaiting makes an entry wait behind a queue. The entry is new in the tables, or its agent has
-// refused the grant.
+// becomeWaiting makes an entry wait behind a queue. The entry is new in the tables, or its agent
+// has refused the grant.
 func (l *Ledger) becomeWaiting(e *entry, blocked *queue, reason string) {
 	if e.State == Reserved {
 		l.unhold(e)
@@ -144,9 +144,9 @@ func (l *Ledger) becomeStopping(e *entry, reason string, grace time.Duration) {
 	l.recordEntry(e)
 }
 
-// becomeReleasing notes that the caller of an engine gave it back while its process lives. It counts
-// until its agent has seen the end, its host is lost, or an operator forces the release. exit and
-// output are the caller's word about the end, which the agent may not know.
+// becomeReleasing notes that the caller of an engine gave it back while its process lives. It
+// counts until its agent has seen the end, its host is lost, or an operator forces the release.
+// exit and output are the caller's word about the end, which the agent may not know.
 func (l *Ledger) becomeReleasing(e *entry, reason string, exit *ExitStatus, output string) {
 	e.Releasing, e.Reason = true, reason
 	e.Exit, e.ErrorOutput = exit, output

@@ -12,8 +12,8 @@ const (
 	transitions = ledgerFolder + "/transitions.go"
 )
 
-// isState reports whether a name is that of a field of ledger.Allocation that says where in its life
-// it is, or of the function that sets one.
+// isState reports whether a name is that of a field of ledger.Allocation that says where in its
+// life it is, or of the function that sets one.
 func isState(name string) bool {
 	switch name {
 	case "State", "Releasing", "Stopping", "setState":

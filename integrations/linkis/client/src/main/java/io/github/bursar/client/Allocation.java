@@ -32,6 +32,7 @@ public final class Allocation {
   private final List<String> applicationIds;
   private final boolean overLimit;
   private final boolean stopping;
+  private final boolean releasing;
   private final Integer exitCode;
   private final int exitSignal;
   private final boolean outOfMemory;
@@ -61,6 +62,7 @@ public final class Allocation {
     applicationIds = Json.texts(n.path("applicationIds"));
     overLimit = n.path("overLimit").asBoolean();
     stopping = n.path("stopping").asBoolean();
+    releasing = n.path("releasing").asBoolean();
     JsonNode exit = n.path("exitStatus");
     Long code = Json.longOrNull(exit.path("code"));
     exitCode = code == null ? null : code.intValue();
@@ -193,6 +195,11 @@ public final class Allocation {
   /** Its host's agent was asked to end it. */
   public boolean stopping() {
     return stopping;
+  }
+
+  /** Whether it was released while its process lived: it counts until the process has ended. */
+  public boolean releasing() {
+    return releasing;
   }
 
   /** The exit code, if its process exited and its agent saw that. */

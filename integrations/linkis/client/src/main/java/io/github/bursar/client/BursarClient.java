@@ -82,7 +82,10 @@ public final class BursarClient implements AutoCloseable {
     return allocation(caller.call(ALLOCATIONS + "Confirm", request.toJson(), timeout));
   }
 
-  /** Gives everything back; twice, or an unknown id, is fine. Empty: the id is not known. */
+  /**
+   * Gives everything back once no process of the engine lives: until then the allocation is {@link
+   * Allocation#releasing} and counts. Twice, or an unknown id, is fine. Empty: the id is not known.
+   */
   public Optional<Allocation> release(String id, String reason) {
     return optionalAllocation(caller.call(ALLOCATIONS + "Release", byId(id, reason), timeout));
   }

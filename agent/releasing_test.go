@@ -1,0 +1,120 @@
+package agent_test
+
+import (
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+)
+
+// A release frees nothing while a process of the engine lives, whatever its caller says.
+func TestAReleaseWaitsForTheEnd(t *testing.T) {
+	s := newSubject(t)
+	s.coordinator.awaitsEnds = true
+	s.start()
+	a, cmd := s.engine(100, "exec sleep 1000")
+	lie := &bursarv1.ReleaseRequest{Id: a.GetId(), ExitStatus: &bursarv1.ExitStatus{Code: new(int32)}, ProcessEnded: true}
+	for range 2 {
+		r, err := s.Release(t.Context(), lie)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := r.GetAllocation(); got.GetState() != active || !got.GetReleasing() || got.GetStopping() {
+			t.Errorf("released while it ran: %v", got)
+		}
+	}
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait()
+	s.coordinator.awaitState(a.GetId(), released)
+}
+
+// What has ended is free with the answer, also before the agent has measured that.
+func TestAReleaseOfWhatHasEndedFreesAtOnce(t *testing.T) {
+	s := newSubject(t)
+	s.coordinator.awaitsEnds = true
+	s.start()
+	for range 5 {
+		a, cmd := s.engine(1, "exec sleep 1000")
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		r, err := s.Release(t.Context(), &bursarv1.ReleaseRequest{Id: a.GetId()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := r.GetAllocation(); got.GetState() != released {
+			t.Errorf("it had ended: %v", got)
+		}
+	}
+}
+
+// The first process has ended, and another one of its session lives.
+func TestAReleaseWaitsForTheLastProcess(t *testing.T) {
+	s := newSubject(t)
+	s.coordinator.awaitsEnds = true
+	s.start()
+	a := s.allocate(1)
+	cmd := exec.CommandContext(t.Context(), "sh", "-c", "sleep 1000 >/dev/null 2>&1 & echo $!; read go")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	said, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	leave, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	buf := make([]byte, 16)
+	n, err := said.Read(buf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	left, err := strconv.Atoi(strings.TrimSpace(string(buf[:n])))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = syscall.Kill(left, syscall.SIGKILL) })
+	if _, err := s.confirm(a.GetId(), cmd.Process.Pid); err != nil {
+		t.Fatal(err)
+	}
+	_ = leave.Close()
+	_ = cmd.Wait()
+	r, err := s.Release(t.Context(), &bursarv1.ReleaseRequest{Id: a.GetId()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := r.GetAllocation(); got.GetState() != active || !got.GetReleasing() {
+		t.Errorf("process %d lives: %v", left, got)
+	}
+	if err := syscall.Kill(left, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	s.coordinator.awaitState(a.GetId(), released)
+}
+
+// The release of an engine that the agent launched is a stop.
+func TestAReleaseOfALaunchedEngineStopsIt(t *testing.T) {
+	s := launcher(t)
+	r := s.mustLaunch("exec sleep 1000")
+	pid := int(r.GetAllocation().GetProcess().GetPid())
+	if !r.GetAllocation().GetProcess().GetLaunched() {
+		t.Errorf("launched: %v", r.GetAllocation().GetProcess())
+	}
+	answer, err := s.Release(t.Context(), &bursarv1.ReleaseRequest{Id: r.GetAllocation().GetId(), Reason: "done"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := answer.GetAllocation(); got.GetState() != active || !got.GetStopping() || !got.GetReleasing() {
+		t.Errorf("released while it ran: %v", got)
+	}
+	s.coordinator.awaitState(r.GetAllocation().GetId(), released)
+	if _, err := os.Stat("/proc/" + strconv.Itoa(pid)); err == nil {
+		t.Errorf("process %d runs", pid)
+	}
+}
