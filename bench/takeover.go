@@ -128,7 +128,7 @@ func (c *candidate) release(ctx context.Context, n int) error {
 		return len(ids) < n
 	})
 	for _, id := range ids {
-		if _, err := l.Release(ledger.At(time.Now()), ledger.ReleaseCommand{Actor: identity.Local(), ID: id}); err != nil {
+		if _, err := l.Release(ledger.At(time.Now()), ledger.ReleaseCommand{Actor: identity.Local(), ID: id, Force: true}); err != nil {
 			return fmt.Errorf("release: %w", err)
 		}
 	}

@@ -292,7 +292,7 @@ func (a *attempt) give(times int) {
 	id, _ := ledger.ParseID(a.id)
 	a.l.w.callers.end(a.id)
 	a.host.agent.command(func(l *ledger.Ledger, now ledger.Instant) (ledger.Allocation, error) {
-		return l.Release(now, ledger.ReleaseCommand{Actor: a.command.Actor, ID: id, HostID: a.host.id})
+		return l.Release(now, ledger.ReleaseCommand{Actor: a.command.Actor, ID: id, HostID: a.host.id, ProcessEnded: !a.remote && a.gone()})
 	}, func(_ *bursarv1.Allocation, err error) {
 		if errors.Is(err, errUnavailable) && times < 20 {
 			a.l.w.after(500*time.Millisecond, "", func() { a.give(times + 1) })
