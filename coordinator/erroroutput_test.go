@@ -81,6 +81,8 @@ func (v *visitor) everyAnswer(t *testing.T, id string) map[string]string {
 	note("Stop", stopped, err)
 	canceled, err := v.allocations.Cancel(ctx, &bursarv1.CancelRequest{Id: id})
 	note("Cancel", canceled, err)
+	amended, err := v.allocations.Amend(ctx, &bursarv1.AmendRequest{Id: id, Priority: new(int32(1))})
+	note("Amend", amended, err)
 	watch, err := v.allocations.Watch(ctx, &bursarv1.AllocationServiceWatchRequest{AfterRevision: 1})
 	for err == nil && watch.Receive() {
 		note("Watch", watch.Msg(), nil)

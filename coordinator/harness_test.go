@@ -174,7 +174,7 @@ func (f *fixture) allocate(req *bursarv1.AllocateRequest) *bursarv1.Allocation {
 
 func (f *fixture) release(id string) {
 	f.tb.Helper()
-	if _, err := f.allocations.Release(f.tb.Context(), &bursarv1.ReleaseRequest{Id: id}); err != nil {
+	if _, err := f.allocations.Release(f.tb.Context(), &bursarv1.ReleaseRequest{Id: id, Force: true}); err != nil {
 		f.tb.Fatal(err)
 	}
 }

@@ -39,6 +39,9 @@ by "bursar resize".`,
 			return usagef("no change: want at least one of --memory, --cpu, --instances, --custom, --external, --wait and --priority")
 		}
 		if flags.Changed("wait") {
+			if wait == 0 {
+				return usagef("--wait 0s: want at least 1s; bursar cancel %s ends the request", args[0])
+			}
 			if err := withinBounds("--wait", wait, &bursarv1.AmendRequest{}, "wait"); err != nil {
 				return err
 			}
