@@ -102,7 +102,11 @@ func (l *Ledger) becomeActive(e *entry, entitled resource.Resource, c *ConfirmCo
 	l.entitle(e, entitled)
 	e.waitState = nil
 	l.moveToUsed(e)
-	l.setState(e, Active, "")
+	reason := ""
+	if e.Releasing {
+		reason = e.Reason
+	}
+	l.setState(e, Active, reason)
 	e.Confirmed = l.now
 	e.confirm(entitled, c)
 	e.shareTexts(e.host)
@@ -113,6 +117,9 @@ func (l *Ledger) becomeActive(e *entry, entitled resource.Resource, c *ConfirmCo
 	l.recordEntry(e)
 	l.setEntryTimer(e)
 	l.takeProcess(e)
+	if e.Releasing && e.Process.Launched && !e.Stopping { // released before its agent reported it
+		l.becomeStopping(e, e.Reason, l.cfg.StopGrace)
+	}
 }
 
 // becomeAdopted puts an engine that runs on a host into the tables and counts it in its accounts,
@@ -173,6 +180,9 @@ func (l *Ledger) becomeEnded(e *entry, s State, reason string) {
 	}
 	if e.Ended = l.now; s != Lost || e.State != Active || e.Process.PID != 0 { // see LostLease
 		e.Expires = 0
+	}
+	if s == Lost && e.Releasing { // nobody but its caller has seen an end
+		e.Exit, e.ErrorOutput = nil, ""
 	}
 	if e.Measured.Validate() != nil { // it is stored from now on
 		e.Measured = resource.Vector{}
