@@ -58,9 +58,7 @@ func (m *machine) predict(c ledger.SyncCommand) prediction {
 			continue
 		}
 		state := ledger.Waiting
-		if m.model.rows[v.ID].Releasing {
-			state = ledger.Released
-		} else if m.model.rows[v.ID].WaitDeadline <= m.model.now || m.model.rows[v.ID].Stopping {
+		if m.model.rows[v.ID].WaitDeadline <= m.model.now || m.model.rows[v.ID].Stopping {
 			state = ledger.Canceled
 		}
 		after.end(v.ID, state, p.want)
@@ -167,9 +165,6 @@ func (m *machine) reconcile(h *modelHost, engines []ledger.EngineReport, seen ui
 	}
 	for id, s := range after {
 		if s.tracked && s.revision <= seen && !slices.Contains(running, id) {
-			after.end(id, ledger.Released, want)
-		}
-		if s.state == ledger.Reserved && m.model.rows[id].Releasing {
 			after.end(id, ledger.Released, want)
 		}
 		if s.state == ledger.Reserved && m.model.rows[id].Stopping {

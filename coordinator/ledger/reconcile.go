@@ -31,8 +31,6 @@ func (l *Ledger) reconcile(h *host, engines []EngineReport, seen uint64, sampled
 		case e.tracked() && e.Revision <= seen:
 			result.Over = append(result.Over, e.ID)
 			l.becomeReleased(e, e.endReason(notReported))
-		case e.State == Reserved && e.Releasing:
-			l.becomeReleased(e, e.Reason)
 		case e.State == Reserved && e.Stopping:
 			l.becomeCanceled(e, e.StopReason)
 		}

@@ -30,14 +30,9 @@ func (l *Ledger) Release(now Instant, c ReleaseCommand) (Allocation, error) {
 	return l.lastTransition(), nil
 }
 
-// mayLive reports whether a process of the engine may live when it is released. A reservation whose
-// agent has not reported its engines yet may have one, too: the store may have been restored from a
-// backup.
+// mayLive reports whether a process of the engine may live when it is released.
 func (e *entry) mayLive(c *ReleaseCommand) bool {
-	if c.Force || c.ProcessEnded && c.HostID != "" {
-		return false
-	}
-	return e.tracked() || e.State == Reserved && e.host.needFull
+	return e.tracked() && !c.Force && !(c.ProcessEnded && c.HostID != "")
 }
 
 // releaseLater marks an entry whose engine may live as released by its caller. A second release

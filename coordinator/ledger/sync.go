@@ -239,11 +239,7 @@ func (l *Ledger) veto(h *host, v Veto) {
 	if why := validText(v.Reason); why != "" {
 		reason = fmt.Sprintf("%s: host %s: %s", ReasonVetoed, h.ID, why)
 	}
-	switch { // it does not run, and nobody wants it
-	case e.Releasing:
-		l.becomeReleased(e, e.Reason)
-		return
-	case e.Stopping:
+	if e.Stopping { // it does not run, and nobody wants it
 		l.becomeCanceled(e, e.StopReason)
 		return
 	}

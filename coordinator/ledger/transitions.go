@@ -102,11 +102,7 @@ func (l *Ledger) becomeActive(e *entry, entitled resource.Resource, c *ConfirmCo
 	l.entitle(e, entitled)
 	e.waitState = nil
 	l.moveToUsed(e)
-	reason := ""
-	if e.Releasing {
-		reason = e.Reason
-	}
-	l.setState(e, Active, reason)
+	l.setState(e, Active, "")
 	e.Confirmed = l.now
 	e.confirm(entitled, c)
 	e.shareTexts(e.host)
@@ -117,9 +113,6 @@ func (l *Ledger) becomeActive(e *entry, entitled resource.Resource, c *ConfirmCo
 	l.recordEntry(e)
 	l.setEntryTimer(e)
 	l.takeProcess(e)
-	if e.Releasing && e.Process.Launched && !e.Stopping { // released before its agent reported it
-		l.becomeStopping(e, e.Reason, l.cfg.StopGrace)
-	}
 }
 
 // becomeAdopted puts an engine that runs on a host into the tables and counts it in its accounts,

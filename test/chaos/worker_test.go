@@ -185,8 +185,15 @@ func (w *worker) runProcess(ctx context.Context, g granted) {
 		end()
 		return
 	}
-	w.cancelOrRelease(ctx, g, false)
+	// Its caller's word frees nothing.
+	res, err := w.client.Release(ctx, &bursarv1.ReleaseRequest{Id: g.GetId()})
+	if a := res.GetAllocation(); err != nil {
+		w.fail("release a process that runs", err)
+	} else if a.GetState() != active || !a.GetReleasing() {
+		w.t.Errorf("%s: %s is %s (%s) while its process runs", w, g.GetId(), stateName(a.GetState()), a.GetReason())
+	}
 	end()
+	w.cancelOrRelease(ctx, g, false)
 }
 
 // giveUpWaiting goes away from a wait and cancels it, in whatever state it is by then.

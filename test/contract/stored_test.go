@@ -45,7 +45,7 @@ func allocation() ledger.Allocation {
 		Labels: label.Of("user", "alice"), Requested: parts(2), Entitled: parts(1), HostID: "vm-1", HostAddress: "10.0.0.1:7071",
 		Wishes:   &ledger.Wishes{Host: "vm-1", Required: label.Of("zone", "a"), Preferred: label.Of("rack", "r1"), Avoid: []string{"vm-2"}},
 		Priority: -3, Created: at(1), Reserved: at(2), Confirmed: at(3), Ended: at(4), Expires: at(5), WaitDeadline: at(6), PassedSince: at(7),
-		ReservationTTL: 2 * time.Minute, Lease: time.Hour, Async: true, OverLimit: true, Forget: true, Stopping: true, StopGrace: 30 * time.Second,
+		ReservationTTL: 2 * time.Minute, Lease: time.Hour, Async: true, OverLimit: true, Forget: true, Stopping: true, Releasing: true, StopGrace: 30 * time.Second,
 		Reason: "a reason", StopReason: "why it stops", Process: ledger.Process{PID: 4711, StartTime: 99, Cgroup: "/bursar/e1", BootID: "boot-1"},
 		Address: "10.0.0.1:4040", ApplicationIDs: []string{"application_1_0001"},
 		Exit: &ledger.ExitStatus{Code: new(int32(3)), Signal: 9, OutOfMemory: true}, ErrorOutput: "what it said last",

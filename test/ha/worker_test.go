@@ -265,8 +265,8 @@ func (w *worker) endOne() {
 		e.kill()
 		return
 	}
-	w.release(e.id)
 	e.kill()
+	w.release(e.id)
 }
 
 // endAll kills the engines without telling anybody.
