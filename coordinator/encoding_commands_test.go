@@ -98,6 +98,9 @@ func (c *storer) sync() {
 		engine := ledger.EngineReport{
 			ID: id, Measured: c.vector("measured"), Peak: c.vector("peak"), Unreclaimable: c.number("unreclaimable"), StopError: c.text("stop error"),
 		}
+		if rapid.Bool().Draw(c.T, "leader ended") {
+			engine.LeaderEnd = &ledger.LeaderEnd{Time: ledger.Instant(c.number("leader end")), Policy: ledger.StopAtLeaderEnd, Exit: &ledger.ExitStatus{Signal: 9}}
+		}
 		if rapid.Bool().Draw(c.T, "over") {
 			engine.OverUse = []ledger.OverUse{{
 				Dimension: c.text("dimension"), Used: c.number("used"), Since: ledger.Instant(c.number("since")),

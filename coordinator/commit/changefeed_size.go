@@ -37,6 +37,9 @@ func allocationSize(a *ledger.Allocation) int {
 	for _, id := range a.ApplicationIDs {
 		n += int(unsafe.Sizeof(id)) + len(id)
 	}
+	if a.LeaderEnd != nil {
+		n += int(unsafe.Sizeof(*a.LeaderEnd)) + int(unsafe.Sizeof(ledger.ExitStatus{}))
+	}
 	n += len(a.OverUse) * int(unsafe.Sizeof(ledger.OverUse{}))
 	return n
 }

@@ -94,7 +94,10 @@ type Allocation struct {
 	Process        Process
 	Address        string
 	ApplicationIDs []string
-	Exit           *ExitStatus
+	Exit           *ExitStatus // of the main process
+	// LeaderEnd is the end of the main process of an engine that went on with others. Nil: there
+	// was none, or it is not known.
+	LeaderEnd *LeaderEnd
 	// ErrorOutput is what the engine wrote last to its standard error. It may hold secrets of its
 	// user.
 	ErrorOutput string

@@ -68,6 +68,7 @@ type EngineReport struct {
 	Unreclaimable int64
 	Peak          resource.Vector // the most that its agent has measured; unset: not known
 	StopError     string          // why it could not be stopped; empty: nothing went wrong
+	LeaderEnd     *LeaderEnd      // nil: its main process runs, or the agent does not know
 	OverUse       []OverUse       // all of it; one dimension each
 	Grant         *Allocation     // the agent's record, in a full report
 	// Unvouched says that no seal of the store's coordinators vouches for Grant: it is the agent's
@@ -83,7 +84,9 @@ type EngineEnd struct {
 	ID     ID
 	Time   Instant
 	Reason string
-	Exit   *ExitStatus
+	Exit   *ExitStatus // of its main process
+	// LeaderEnd is set if its main process had ended before the last one.
+	LeaderEnd *LeaderEnd
 
 	ErrorOutput    string          // what the engine wrote last to its standard error
 	Measured, Peak resource.Vector // the last measurement, and the most; unset: not known

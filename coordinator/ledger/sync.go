@@ -155,6 +155,7 @@ func (l *Ledger) releaseEnded(h *host, ended []EngineEnd, result *SyncResult) {
 			e.Exit, e.ErrorOutput = end.Exit, validText(end.ErrorOutput)
 		}
 		e.StopError = ""
+		e.takeLeaderEnd(&end)
 		if !end.Measured.IsUnset() {
 			e.Measured = end.Measured
 		}
@@ -183,6 +184,7 @@ func (l *Ledger) updateMeasured(h *host, engines []EngineReport, sampled bool) {
 		if changed {
 			e.StopError = stopError
 		}
+		changed = e.noteLeaderEnd(r.LeaderEnd) || changed
 		if e.State == Active && l.updateOverUse(e, r.OverUse) || changed {
 			l.recordEntry(e)
 		}

@@ -86,8 +86,12 @@ func allocation(id ledger.ID, record *storev1.AllocationRecord) (ledger.Allocati
 	if p := m.GetProcess(); p != nil {
 		a.Process = ledger.Process{PID: p.GetPid(), StartTime: p.GetStartTime(), Cgroup: p.GetCgroup(), BootID: p.GetBootId(), Verified: p.GetVerified(), Launched: more.GetLaunched()}
 	}
-	if e := m.GetExitStatus(); e != nil {
-		a.Exit = &ledger.ExitStatus{Code: e.Code, Signal: e.GetSignal(), OutOfMemory: e.GetOutOfMemory()}
+	a.Exit = exitStatus(m.GetExitStatus())
+	if end := more.GetLeaderEnd(); end != nil {
+		a.LeaderEnd = &ledger.LeaderEnd{
+			Time: r.instant("leader_end.time", end.GetTime()), Exit: exitStatus(end.GetExitStatus()),
+			Policy: ledger.LeaderEndPolicy(end.GetPolicy()), //nolint:gosec // three policies
+		}
 	}
 	for _, u := range m.GetOverUse() {
 		a.OverUse = append(a.OverUse, r.overUse(u))
@@ -99,6 +103,13 @@ func allocation(id ledger.ID, record *storev1.AllocationRecord) (ledger.Allocati
 		}
 	}
 	return a, r.err
+}
+
+func exitStatus(m *bursarv1.ExitStatus) *ledger.ExitStatus {
+	if m == nil {
+		return nil
+	}
+	return &ledger.ExitStatus{Code: m.Code, Signal: m.GetSignal(), OutOfMemory: m.GetOutOfMemory()}
 }
 
 // DecodeHost reads what EncodeHost wrote. The error is a *RowError.

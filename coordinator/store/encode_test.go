@@ -124,6 +124,9 @@ func set(v reflect.Value) {
 	case ledger.OverUsePolicy:
 		v.Set(reflect.ValueOf(ledger.PolicyKill))
 		return
+	case ledger.LeaderEndPolicy:
+		v.Set(reflect.ValueOf(ledger.StopAtLeaderEnd))
+		return
 	}
 	switch v.Kind() {
 	case reflect.Struct:

@@ -83,18 +83,24 @@ func (w *wire) allocation(a *ledger.Allocation) {
 	w.texts(21, a.ApplicationIDs)
 	w.flag(22, a.OverLimit)
 	w.flag(23, a.Stopping)
-	if e := a.Exit; e != nil {
-		at := w.open(24)
-		if e.Code != nil {
-			w.present(1, int64(*e.Code))
-		}
-		w.integer(2, int64(e.Signal))
-		w.flag(3, e.OutOfMemory)
-		w.close(at)
-	}
+	w.exitStatus(24, a.Exit)
 	for i := range a.OverUse {
 		w.overUse(&a.OverUse[i])
 	}
+}
+
+// exitStatus writes a bursar.v1.ExitStatus, nothing for nil.
+func (w *wire) exitStatus(field protowire.Number, e *ledger.ExitStatus) {
+	if e == nil {
+		return
+	}
+	at := w.open(field)
+	if e.Code != nil {
+		w.present(1, int64(*e.Code))
+	}
+	w.integer(2, int64(e.Signal))
+	w.flag(3, e.OutOfMemory)
+	w.close(at)
 }
 
 // overUse writes a bursar.v1.OverUse.
@@ -137,6 +143,13 @@ func (w *wire) additions(a *ledger.Allocation) {
 		w.close(at)
 	}
 	w.text(1010, a.ActingUser())
+	if end := a.LeaderEnd; end != nil {
+		at := w.open(1020)
+		w.instant(1, end.Time)
+		w.exitStatus(2, end.Exit)
+		w.number(3, uint64(end.Policy)) // the numbers are the same, a test holds it
+		w.close(at)
+	}
 	w.flag(1060, a.Releasing)
 	w.flag(1061, a.Process.Launched)
 }

@@ -67,6 +67,12 @@ func message(a *ledger.Allocation) *storev1.AllocationRecord {
 		Async: a.Async, StopReason: a.StopReason, GrantRevision: a.GrantRevision,
 	}
 	additions := &storev1.Additions{ErrorOutput: a.ErrorOutput, StopError: a.StopError, ActingUser: a.ActingUser(), Releasing: a.Releasing, Launched: a.Process.Launched}
+	if end := a.LeaderEnd; end != nil {
+		additions.LeaderEnd = &bursarv1.LeaderEnd{Time: asTimestamp(end.Time), Policy: bursarv1.LeaderEndPolicy(end.Policy)}
+		if e := end.Exit; e != nil {
+			additions.LeaderEnd.ExitStatus = &bursarv1.ExitStatus{Code: e.Code, Signal: e.Signal, OutOfMemory: e.OutOfMemory}
+		}
+	}
 	if !a.State.Live() {
 		additions.Measured, additions.MeasuredPeak = measured(a.Measured), measured(a.Peak)
 	}

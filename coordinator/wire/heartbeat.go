@@ -123,6 +123,7 @@ func syncFrom(req *bursarv1.SyncRequest, sealer seal.Sealer) (ledger.SyncCommand
 		}
 		end := ledger.EngineEnd{
 			ID: id, Time: instantFrom(m.GetEndTime()), Reason: CleanText(m.GetReason()), Exit: ExitFrom(m.GetExitStatus()), ErrorOutput: CleanLines(m.GetErrorOutput()),
+			LeaderEnd: leaderEndFrom(m.GetLeaderEnd()),
 		}
 		if end.Measured, err = vectorFrom("ended.measured", m.GetMeasured()); err != nil {
 			return c, err
@@ -157,7 +158,7 @@ func engineFrom(m *bursarv1.EngineReport) (ledger.EngineReport, error) {
 	}
 	engine := ledger.EngineReport{
 		ID: id, Measured: measured, Peak: peak, Unreclaimable: m.GetUnreclaimableBytes(), OverUse: overUseFrom(m.GetOverUse()),
-		StopError: truncated(CleanText(m.GetStopError()), longestProblem),
+		StopError: truncated(CleanText(m.GetStopError()), longestProblem), LeaderEnd: leaderEndFrom(m.GetLeaderEnd()),
 	}
 	if m.GetGrant() != nil {
 		engine.Grant, engine.Without = grantFrom(id, m.GetGrant())

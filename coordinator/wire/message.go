@@ -22,6 +22,8 @@ const (
 	_ = uint(ledger.Lost) - uint(bursarv1.AllocationState_ALLOCATION_STATE_LOST)
 	_ = uint(bursarv1.OverUsePolicy_OVER_USE_POLICY_KILL) - uint(ledger.PolicyKill)
 	_ = uint(ledger.PolicyKill) - uint(bursarv1.OverUsePolicy_OVER_USE_POLICY_KILL)
+	_ = uint(bursarv1.LeaderEndPolicy_LEADER_END_POLICY_STOP) - uint(ledger.StopAtLeaderEnd)
+	_ = uint(ledger.StopAtLeaderEnd) - uint(bursarv1.LeaderEndPolicy_LEADER_END_POLICY_STOP)
 	_ = uint(bursarv1.HostState_HOST_STATE_EXPECTED) - uint(ledger.ExpectedHost)
 	_ = uint(ledger.ExpectedHost) - uint(bursarv1.HostState_HOST_STATE_EXPECTED)
 	_ = uint(bursarv1.AccountKind_ACCOUNT_KIND_QUEUE) - uint(ledger.QueueAccount)
@@ -79,11 +81,12 @@ func AllocationMessage(a *ledger.Allocation) *bursarv1.Allocation {
 	m.Stopping = a.Stopping && a.Ended == 0 // the ledger keeps it, for the reason
 	m.Releasing = a.Releasing && a.Ended == 0
 	if a.Exit != nil && a.Ended != 0 { // before the end it is the word of a caller
-		m.ExitStatus = &bursarv1.ExitStatus{Code: a.Exit.Code, Signal: a.Exit.Signal, OutOfMemory: a.Exit.OutOfMemory}
+		m.ExitStatus = exitMessage(a.Exit)
 	}
 	if a.Ended != 0 {
 		m.ErrorOutput = a.ErrorOutput
 	}
+	m.LeaderEnd = leaderEndMessage(a.LeaderEnd)
 	m.UnreclaimableBytes = a.Unreclaimable
 	m.OverUse = overUseMessages(a.OverUse)
 	m.MeasuredPeak = VectorMessage(a.Peak)

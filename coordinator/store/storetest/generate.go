@@ -98,6 +98,11 @@ func Allocation(t *rapid.T, id ledger.ID) ledger.Allocation {
 			a.Exit.Code = new(rapid.Int32().Draw(t, "code"))
 		}
 	}
+	if rapid.Bool().Draw(t, "has leader end") {
+		a.LeaderEnd = &ledger.LeaderEnd{
+			Time: instant(t, "leader end"), Exit: a.Exit, Policy: ledger.LeaderEndPolicy(rapid.Uint8Max(uint8(ledger.StopAtLeaderEnd)).Draw(t, "leader end policy")),
+		}
+	}
 	for range rapid.IntRange(0, 2).Draw(t, "over-use") {
 		a.OverUse = append(a.OverUse, ledger.OverUse{
 			Dimension: text(t, "dimension"), Used: rapid.Int64().Draw(t, "used"), Entitled: rapid.Int64().Draw(t, "entitled to"),

@@ -93,6 +93,59 @@ func (AllocationState) EnumDescriptor() ([]byte, []int) {
 	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{0}
 }
 
+// LeaderEndPolicy is what a host does if an engine's main process has ended and other processes of
+// the engine live on.
+type LeaderEndPolicy int32
+
+const (
+	LeaderEndPolicy_LEADER_END_POLICY_UNSPECIFIED LeaderEndPolicy = 0
+	// They live on, and the engine keeps its allocation until the last one has ended.
+	LeaderEndPolicy_LEADER_END_POLICY_KEEP LeaderEndPolicy = 1
+	// They are stopped.
+	LeaderEndPolicy_LEADER_END_POLICY_STOP LeaderEndPolicy = 2
+)
+
+// Enum value maps for LeaderEndPolicy.
+var (
+	LeaderEndPolicy_name = map[int32]string{
+		0: "LEADER_END_POLICY_UNSPECIFIED",
+		1: "LEADER_END_POLICY_KEEP",
+		2: "LEADER_END_POLICY_STOP",
+	}
+	LeaderEndPolicy_value = map[string]int32{
+		"LEADER_END_POLICY_UNSPECIFIED": 0,
+		"LEADER_END_POLICY_KEEP":        1,
+		"LEADER_END_POLICY_STOP":        2,
+	}
+)
+
+func (x LeaderEndPolicy) Enum() *LeaderEndPolicy {
+	p := new(LeaderEndPolicy)
+	*p = x
+	return p
+}
+
+func (x LeaderEndPolicy) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (LeaderEndPolicy) Descriptor() protoreflect.EnumDescriptor {
+	return file_bursar_v1_allocation_proto_enumTypes[1].Descriptor()
+}
+
+func (LeaderEndPolicy) Type() protoreflect.EnumType {
+	return &file_bursar_v1_allocation_proto_enumTypes[1]
+}
+
+func (x LeaderEndPolicy) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use LeaderEndPolicy.Descriptor instead.
+func (LeaderEndPolicy) EnumDescriptor() ([]byte, []int) {
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{1}
+}
+
 // OverUsePolicy is what a host does about an engine that uses more than it is entitled to.
 type OverUsePolicy int32
 
@@ -137,11 +190,11 @@ func (x OverUsePolicy) String() string {
 }
 
 func (OverUsePolicy) Descriptor() protoreflect.EnumDescriptor {
-	return file_bursar_v1_allocation_proto_enumTypes[1].Descriptor()
+	return file_bursar_v1_allocation_proto_enumTypes[2].Descriptor()
 }
 
 func (OverUsePolicy) Type() protoreflect.EnumType {
-	return &file_bursar_v1_allocation_proto_enumTypes[1]
+	return &file_bursar_v1_allocation_proto_enumTypes[2]
 }
 
 func (x OverUsePolicy) Number() protoreflect.EnumNumber {
@@ -150,7 +203,7 @@ func (x OverUsePolicy) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use OverUsePolicy.Descriptor instead.
 func (OverUsePolicy) EnumDescriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{1}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{2}
 }
 
 // Verdict is what would happen to the request now.
@@ -197,11 +250,11 @@ func (x ExplainResponse_Verdict) String() string {
 }
 
 func (ExplainResponse_Verdict) Descriptor() protoreflect.EnumDescriptor {
-	return file_bursar_v1_allocation_proto_enumTypes[2].Descriptor()
+	return file_bursar_v1_allocation_proto_enumTypes[3].Descriptor()
 }
 
 func (ExplainResponse_Verdict) Type() protoreflect.EnumType {
-	return &file_bursar_v1_allocation_proto_enumTypes[2]
+	return &file_bursar_v1_allocation_proto_enumTypes[3]
 }
 
 func (x ExplainResponse_Verdict) Number() protoreflect.EnumNumber {
@@ -210,7 +263,7 @@ func (x ExplainResponse_Verdict) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ExplainResponse_Verdict.Descriptor instead.
 func (ExplainResponse_Verdict) EnumDescriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{34, 0}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{35, 0}
 }
 
 // Allocation is one entry in the ledger.
@@ -256,7 +309,8 @@ type Allocation struct {
 	OverLimit bool `protobuf:"varint,22,opt,name=over_limit,json=overLimit,proto3" json:"over_limit,omitempty"`
 	// The agent has been asked to end the engine.
 	Stopping bool `protobuf:"varint,23,opt,name=stopping,proto3" json:"stopping,omitempty"`
-	// How the engine's process ended, if its agent saw that.
+	// How the engine's main process ended, if its agent saw that. An engine ends with its last
+	// process; the reason says how that one ended, if leader_end is set.
 	ExitStatus *ExitStatus `protobuf:"bytes,24,opt,name=exit_status,json=exitStatus,proto3" json:"exit_status,omitempty"`
 	// Memory of the engine that the kernel cannot take back (no page cache), in bytes, at the last
 	// report.
@@ -286,7 +340,10 @@ type Allocation struct {
 	// not the owner, may act on the allocation. Empty: the label user may.
 	ActingUser string `protobuf:"bytes,32,opt,name=acting_user,json=actingUser,proto3" json:"acting_user,omitempty"`
 	// Its caller has released it while its process lived. It counts until the process has ended.
-	Releasing     bool `protobuf:"varint,33,opt,name=releasing,proto3" json:"releasing,omitempty"`
+	Releasing bool `protobuf:"varint,33,opt,name=releasing,proto3" json:"releasing,omitempty"`
+	// The end of the engine's main process, if other processes of the engine lived on. Unset: the main
+	// process runs, or the engine ended with it, or the agent is older.
+	LeaderEnd     *LeaderEnd `protobuf:"bytes,35,opt,name=leader_end,json=leaderEnd,proto3" json:"leader_end,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -552,6 +609,78 @@ func (x *Allocation) GetReleasing() bool {
 	return false
 }
 
+func (x *Allocation) GetLeaderEnd() *LeaderEnd {
+	if x != nil {
+		return x.LeaderEnd
+	}
+	return nil
+}
+
+// LeaderEnd is the end of an engine's main process, which is the one that was confirmed. The engine
+// keeps its allocation until its last process has ended.
+type LeaderEnd struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// When its agent noticed that.
+	Time *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=time,proto3" json:"time,omitempty"`
+	// Unset: not known.
+	ExitStatus *ExitStatus `protobuf:"bytes,2,opt,name=exit_status,json=exitStatus,proto3" json:"exit_status,omitempty"`
+	// What its host does about the processes that live on.
+	Policy        LeaderEndPolicy `protobuf:"varint,3,opt,name=policy,proto3,enum=bursar.v1.LeaderEndPolicy" json:"policy,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LeaderEnd) Reset() {
+	*x = LeaderEnd{}
+	mi := &file_bursar_v1_allocation_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LeaderEnd) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LeaderEnd) ProtoMessage() {}
+
+func (x *LeaderEnd) ProtoReflect() protoreflect.Message {
+	mi := &file_bursar_v1_allocation_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LeaderEnd.ProtoReflect.Descriptor instead.
+func (*LeaderEnd) Descriptor() ([]byte, []int) {
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *LeaderEnd) GetTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Time
+	}
+	return nil
+}
+
+func (x *LeaderEnd) GetExitStatus() *ExitStatus {
+	if x != nil {
+		return x.ExitStatus
+	}
+	return nil
+}
+
+func (x *LeaderEnd) GetPolicy() LeaderEndPolicy {
+	if x != nil {
+		return x.Policy
+	}
+	return LeaderEndPolicy_LEADER_END_POLICY_UNSPECIFIED
+}
+
 // Claim is what an agent says of an engine. Nobody has checked it.
 type Claim struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
@@ -568,7 +697,7 @@ type Claim struct {
 
 func (x *Claim) Reset() {
 	*x = Claim{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[1]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -580,7 +709,7 @@ func (x *Claim) String() string {
 func (*Claim) ProtoMessage() {}
 
 func (x *Claim) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[1]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -593,7 +722,7 @@ func (x *Claim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Claim.ProtoReflect.Descriptor instead.
 func (*Claim) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{1}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *Claim) GetLabels() map[string]string {
@@ -659,7 +788,7 @@ type OverUse struct {
 
 func (x *OverUse) Reset() {
 	*x = OverUse{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[2]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -671,7 +800,7 @@ func (x *OverUse) String() string {
 func (*OverUse) ProtoMessage() {}
 
 func (x *OverUse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[2]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -684,7 +813,7 @@ func (x *OverUse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OverUse.ProtoReflect.Descriptor instead.
 func (*OverUse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{2}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *OverUse) GetDimension() string {
@@ -750,14 +879,19 @@ type Process struct {
 	Verified bool `protobuf:"varint,6,opt,name=verified,proto3" json:"verified,omitempty"`
 	// The host's agent has started it by a Launch: a Release stops it. A coordinator ignores it in a
 	// request that does not come through an agent.
-	Launched      bool `protobuf:"varint,7,opt,name=launched,proto3" json:"launched,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Launched bool `protobuf:"varint,7,opt,name=launched,proto3" json:"launched,omitempty"`
+	// The process to which the kernel gives the children of the engine's processes that have ended: a
+	// child subreaper with this engine below it and nothing else. Unset: there is none. The agent finds
+	// it itself, whatever a request says: coordinators do not know it.
+	ReaperPid       *int32  `protobuf:"varint,60,opt,name=reaper_pid,json=reaperPid,proto3,oneof" json:"reaper_pid,omitempty"`
+	ReaperStartTime *uint64 `protobuf:"varint,61,opt,name=reaper_start_time,json=reaperStartTime,proto3,oneof" json:"reaper_start_time,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *Process) Reset() {
 	*x = Process{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[3]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -769,7 +903,7 @@ func (x *Process) String() string {
 func (*Process) ProtoMessage() {}
 
 func (x *Process) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[3]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -782,7 +916,7 @@ func (x *Process) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Process.ProtoReflect.Descriptor instead.
 func (*Process) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{3}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Process) GetPid() int32 {
@@ -834,6 +968,20 @@ func (x *Process) GetLaunched() bool {
 	return false
 }
 
+func (x *Process) GetReaperPid() int32 {
+	if x != nil && x.ReaperPid != nil {
+		return *x.ReaperPid
+	}
+	return 0
+}
+
+func (x *Process) GetReaperStartTime() uint64 {
+	if x != nil && x.ReaperStartTime != nil {
+		return *x.ReaperStartTime
+	}
+	return 0
+}
+
 // ExitStatus says how a process ended.
 type ExitStatus struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -850,7 +998,7 @@ type ExitStatus struct {
 
 func (x *ExitStatus) Reset() {
 	*x = ExitStatus{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[4]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -862,7 +1010,7 @@ func (x *ExitStatus) String() string {
 func (*ExitStatus) ProtoMessage() {}
 
 func (x *ExitStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[4]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -875,7 +1023,7 @@ func (x *ExitStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExitStatus.ProtoReflect.Descriptor instead.
 func (*ExitStatus) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{4}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ExitStatus) GetCode() int32 {
@@ -915,7 +1063,7 @@ type HostWishes struct {
 
 func (x *HostWishes) Reset() {
 	*x = HostWishes{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[5]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -927,7 +1075,7 @@ func (x *HostWishes) String() string {
 func (*HostWishes) ProtoMessage() {}
 
 func (x *HostWishes) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[5]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -940,7 +1088,7 @@ func (x *HostWishes) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostWishes.ProtoReflect.Descriptor instead.
 func (*HostWishes) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{5}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *HostWishes) GetId() string {
@@ -1005,7 +1153,7 @@ type AllocateRequest struct {
 
 func (x *AllocateRequest) Reset() {
 	*x = AllocateRequest{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[6]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1017,7 +1165,7 @@ func (x *AllocateRequest) String() string {
 func (*AllocateRequest) ProtoMessage() {}
 
 func (x *AllocateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[6]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1030,7 +1178,7 @@ func (x *AllocateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllocateRequest.ProtoReflect.Descriptor instead.
 func (*AllocateRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{6}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *AllocateRequest) GetRequestId() string {
@@ -1118,7 +1266,7 @@ type StreamedWait struct {
 
 func (x *StreamedWait) Reset() {
 	*x = StreamedWait{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[7]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1130,7 +1278,7 @@ func (x *StreamedWait) String() string {
 func (*StreamedWait) ProtoMessage() {}
 
 func (x *StreamedWait) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[7]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1143,7 +1291,7 @@ func (x *StreamedWait) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamedWait.ProtoReflect.Descriptor instead.
 func (*StreamedWait) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{7}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *StreamedWait) GetStream() string {
@@ -1175,7 +1323,7 @@ type AwaitRequest struct {
 
 func (x *AwaitRequest) Reset() {
 	*x = AwaitRequest{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[8]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1187,7 +1335,7 @@ func (x *AwaitRequest) String() string {
 func (*AwaitRequest) ProtoMessage() {}
 
 func (x *AwaitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[8]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1200,7 +1348,7 @@ func (x *AwaitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AwaitRequest.ProtoReflect.Descriptor instead.
 func (*AwaitRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{8}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{9}
 }
 
 type AwaitResponse struct {
@@ -1216,7 +1364,7 @@ type AwaitResponse struct {
 
 func (x *AwaitResponse) Reset() {
 	*x = AwaitResponse{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[9]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1228,7 +1376,7 @@ func (x *AwaitResponse) String() string {
 func (*AwaitResponse) ProtoMessage() {}
 
 func (x *AwaitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[9]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1241,7 +1389,7 @@ func (x *AwaitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AwaitResponse.ProtoReflect.Descriptor instead.
 func (*AwaitResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{9}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *AwaitResponse) GetStream() string {
@@ -1268,7 +1416,7 @@ type LeaveRequest struct {
 
 func (x *LeaveRequest) Reset() {
 	*x = LeaveRequest{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[10]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1280,7 +1428,7 @@ func (x *LeaveRequest) String() string {
 func (*LeaveRequest) ProtoMessage() {}
 
 func (x *LeaveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[10]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1293,7 +1441,7 @@ func (x *LeaveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaveRequest.ProtoReflect.Descriptor instead.
 func (*LeaveRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{10}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *LeaveRequest) GetStream() string {
@@ -1318,7 +1466,7 @@ type LeaveResponse struct {
 
 func (x *LeaveResponse) Reset() {
 	*x = LeaveResponse{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[11]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1330,7 +1478,7 @@ func (x *LeaveResponse) String() string {
 func (*LeaveResponse) ProtoMessage() {}
 
 func (x *LeaveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[11]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1343,7 +1491,7 @@ func (x *LeaveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaveResponse.ProtoReflect.Descriptor instead.
 func (*LeaveResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{11}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{12}
 }
 
 type AllocateResponse struct {
@@ -1355,7 +1503,7 @@ type AllocateResponse struct {
 
 func (x *AllocateResponse) Reset() {
 	*x = AllocateResponse{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[12]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1367,7 +1515,7 @@ func (x *AllocateResponse) String() string {
 func (*AllocateResponse) ProtoMessage() {}
 
 func (x *AllocateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[12]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1380,7 +1528,7 @@ func (x *AllocateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllocateResponse.ProtoReflect.Descriptor instead.
 func (*AllocateResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{12}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *AllocateResponse) GetAllocation() *Allocation {
@@ -1406,14 +1554,21 @@ type ConfirmRequest struct {
 	ApplicationIds []string `protobuf:"bytes,5,rep,name=application_ids,json=applicationIds,proto3" json:"application_ids,omitempty"`
 	// For an engine without a pid on the host: how long it lives without a Renew. Unset: as long as
 	// its applications if it has application_ids and an external part, else 24 hours.
-	Lease         *durationpb.Duration `protobuf:"bytes,6,opt,name=lease,proto3" json:"lease,omitempty"`
+	Lease *durationpb.Duration `protobuf:"bytes,6,opt,name=lease,proto3" json:"lease,omitempty"`
+	// The process that makes this call is a child subreaper, and has started the engine's main process
+	// and nothing else: what it gets from the kernel are the engine's processes. An agent believes it
+	// if that process is the parent of the main process. A coordinator ignores it.
+	Reaps bool `protobuf:"varint,60,opt,name=reaps,proto3" json:"reaps,omitempty"`
+	// How the main process ended, of an engine that is confirmed already and goes on without it. The
+	// agent believes it if that process has ended. A coordinator ignores it.
+	LeaderEnd     *LeaderEnd `protobuf:"bytes,61,opt,name=leader_end,json=leaderEnd,proto3" json:"leader_end,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ConfirmRequest) Reset() {
 	*x = ConfirmRequest{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[13]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1425,7 +1580,7 @@ func (x *ConfirmRequest) String() string {
 func (*ConfirmRequest) ProtoMessage() {}
 
 func (x *ConfirmRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[13]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1438,7 +1593,7 @@ func (x *ConfirmRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfirmRequest.ProtoReflect.Descriptor instead.
 func (*ConfirmRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{13}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ConfirmRequest) GetId() string {
@@ -1483,6 +1638,20 @@ func (x *ConfirmRequest) GetLease() *durationpb.Duration {
 	return nil
 }
 
+func (x *ConfirmRequest) GetReaps() bool {
+	if x != nil {
+		return x.Reaps
+	}
+	return false
+}
+
+func (x *ConfirmRequest) GetLeaderEnd() *LeaderEnd {
+	if x != nil {
+		return x.LeaderEnd
+	}
+	return nil
+}
+
 type ConfirmResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Allocation    *Allocation            `protobuf:"bytes,1,opt,name=allocation,proto3" json:"allocation,omitempty"`
@@ -1492,7 +1661,7 @@ type ConfirmResponse struct {
 
 func (x *ConfirmResponse) Reset() {
 	*x = ConfirmResponse{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[14]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1504,7 +1673,7 @@ func (x *ConfirmResponse) String() string {
 func (*ConfirmResponse) ProtoMessage() {}
 
 func (x *ConfirmResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[14]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1517,7 +1686,7 @@ func (x *ConfirmResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfirmResponse.ProtoReflect.Descriptor instead.
 func (*ConfirmResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{14}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ConfirmResponse) GetAllocation() *Allocation {
@@ -1549,7 +1718,7 @@ type ReleaseRequest struct {
 
 func (x *ReleaseRequest) Reset() {
 	*x = ReleaseRequest{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[15]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1561,7 +1730,7 @@ func (x *ReleaseRequest) String() string {
 func (*ReleaseRequest) ProtoMessage() {}
 
 func (x *ReleaseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[15]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1574,7 +1743,7 @@ func (x *ReleaseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseRequest.ProtoReflect.Descriptor instead.
 func (*ReleaseRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{15}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ReleaseRequest) GetId() string {
@@ -1629,7 +1798,7 @@ type ReleaseResponse struct {
 
 func (x *ReleaseResponse) Reset() {
 	*x = ReleaseResponse{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[16]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1641,7 +1810,7 @@ func (x *ReleaseResponse) String() string {
 func (*ReleaseResponse) ProtoMessage() {}
 
 func (x *ReleaseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[16]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1654,7 +1823,7 @@ func (x *ReleaseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseResponse.ProtoReflect.Descriptor instead.
 func (*ReleaseResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{16}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ReleaseResponse) GetAllocation() *Allocation {
@@ -1676,7 +1845,7 @@ type CancelRequest struct {
 
 func (x *CancelRequest) Reset() {
 	*x = CancelRequest{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[17]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1688,7 +1857,7 @@ func (x *CancelRequest) String() string {
 func (*CancelRequest) ProtoMessage() {}
 
 func (x *CancelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[17]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1701,7 +1870,7 @@ func (x *CancelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRequest.ProtoReflect.Descriptor instead.
 func (*CancelRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{17}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *CancelRequest) GetId() string {
@@ -1735,7 +1904,7 @@ type CancelResponse struct {
 
 func (x *CancelResponse) Reset() {
 	*x = CancelResponse{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[18]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1747,7 +1916,7 @@ func (x *CancelResponse) String() string {
 func (*CancelResponse) ProtoMessage() {}
 
 func (x *CancelResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[18]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1760,7 +1929,7 @@ func (x *CancelResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelResponse.ProtoReflect.Descriptor instead.
 func (*CancelResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{18}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *CancelResponse) GetAllocation() *Allocation {
@@ -1789,7 +1958,7 @@ type AmendRequest struct {
 
 func (x *AmendRequest) Reset() {
 	*x = AmendRequest{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[19]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1801,7 +1970,7 @@ func (x *AmendRequest) String() string {
 func (*AmendRequest) ProtoMessage() {}
 
 func (x *AmendRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[19]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1814,7 +1983,7 @@ func (x *AmendRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AmendRequest.ProtoReflect.Descriptor instead.
 func (*AmendRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{19}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *AmendRequest) GetId() string {
@@ -1862,7 +2031,7 @@ type AmendResponse struct {
 
 func (x *AmendResponse) Reset() {
 	*x = AmendResponse{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[20]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1874,7 +2043,7 @@ func (x *AmendResponse) String() string {
 func (*AmendResponse) ProtoMessage() {}
 
 func (x *AmendResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[20]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1887,7 +2056,7 @@ func (x *AmendResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AmendResponse.ProtoReflect.Descriptor instead.
 func (*AmendResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{20}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *AmendResponse) GetAllocation() *Allocation {
@@ -1908,7 +2077,7 @@ type RenewRequest struct {
 
 func (x *RenewRequest) Reset() {
 	*x = RenewRequest{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[21]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1920,7 +2089,7 @@ func (x *RenewRequest) String() string {
 func (*RenewRequest) ProtoMessage() {}
 
 func (x *RenewRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[21]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1933,7 +2102,7 @@ func (x *RenewRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewRequest.ProtoReflect.Descriptor instead.
 func (*RenewRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{21}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *RenewRequest) GetId() string {
@@ -1959,7 +2128,7 @@ type RenewResponse struct {
 
 func (x *RenewResponse) Reset() {
 	*x = RenewResponse{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[22]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1971,7 +2140,7 @@ func (x *RenewResponse) String() string {
 func (*RenewResponse) ProtoMessage() {}
 
 func (x *RenewResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[22]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1984,7 +2153,7 @@ func (x *RenewResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewResponse.ProtoReflect.Descriptor instead.
 func (*RenewResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{22}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *RenewResponse) GetAllocation() *Allocation {
@@ -2005,7 +2174,7 @@ type ResizeRequest struct {
 
 func (x *ResizeRequest) Reset() {
 	*x = ResizeRequest{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[23]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2017,7 +2186,7 @@ func (x *ResizeRequest) String() string {
 func (*ResizeRequest) ProtoMessage() {}
 
 func (x *ResizeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[23]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2030,7 +2199,7 @@ func (x *ResizeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResizeRequest.ProtoReflect.Descriptor instead.
 func (*ResizeRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{23}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ResizeRequest) GetId() string {
@@ -2056,7 +2225,7 @@ type ResizeResponse struct {
 
 func (x *ResizeResponse) Reset() {
 	*x = ResizeResponse{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[24]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2068,7 +2237,7 @@ func (x *ResizeResponse) String() string {
 func (*ResizeResponse) ProtoMessage() {}
 
 func (x *ResizeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[24]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2081,7 +2250,7 @@ func (x *ResizeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResizeResponse.ProtoReflect.Descriptor instead.
 func (*ResizeResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{24}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ResizeResponse) GetAllocation() *Allocation {
@@ -2105,7 +2274,7 @@ type StopRequest struct {
 
 func (x *StopRequest) Reset() {
 	*x = StopRequest{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[25]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2117,7 +2286,7 @@ func (x *StopRequest) String() string {
 func (*StopRequest) ProtoMessage() {}
 
 func (x *StopRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[25]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2130,7 +2299,7 @@ func (x *StopRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopRequest.ProtoReflect.Descriptor instead.
 func (*StopRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{25}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *StopRequest) GetId() string {
@@ -2170,7 +2339,7 @@ type StopResponse struct {
 
 func (x *StopResponse) Reset() {
 	*x = StopResponse{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[26]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2182,7 +2351,7 @@ func (x *StopResponse) String() string {
 func (*StopResponse) ProtoMessage() {}
 
 func (x *StopResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[26]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2195,7 +2364,7 @@ func (x *StopResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopResponse.ProtoReflect.Descriptor instead.
 func (*StopResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{26}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *StopResponse) GetAllocation() *Allocation {
@@ -2218,7 +2387,7 @@ type AllocationServiceGetRequest struct {
 
 func (x *AllocationServiceGetRequest) Reset() {
 	*x = AllocationServiceGetRequest{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[27]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2230,7 +2399,7 @@ func (x *AllocationServiceGetRequest) String() string {
 func (*AllocationServiceGetRequest) ProtoMessage() {}
 
 func (x *AllocationServiceGetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[27]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2243,7 +2412,7 @@ func (x *AllocationServiceGetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllocationServiceGetRequest.ProtoReflect.Descriptor instead.
 func (*AllocationServiceGetRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{27}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *AllocationServiceGetRequest) GetId() string {
@@ -2276,7 +2445,7 @@ type AllocationServiceGetResponse struct {
 
 func (x *AllocationServiceGetResponse) Reset() {
 	*x = AllocationServiceGetResponse{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[28]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2288,7 +2457,7 @@ func (x *AllocationServiceGetResponse) String() string {
 func (*AllocationServiceGetResponse) ProtoMessage() {}
 
 func (x *AllocationServiceGetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[28]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2301,7 +2470,7 @@ func (x *AllocationServiceGetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllocationServiceGetResponse.ProtoReflect.Descriptor instead.
 func (*AllocationServiceGetResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{28}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *AllocationServiceGetResponse) GetAllocation() *Allocation {
@@ -2338,7 +2507,7 @@ type AllocationServiceListRequest struct {
 
 func (x *AllocationServiceListRequest) Reset() {
 	*x = AllocationServiceListRequest{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[29]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2350,7 +2519,7 @@ func (x *AllocationServiceListRequest) String() string {
 func (*AllocationServiceListRequest) ProtoMessage() {}
 
 func (x *AllocationServiceListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[29]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2363,7 +2532,7 @@ func (x *AllocationServiceListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllocationServiceListRequest.ProtoReflect.Descriptor instead.
 func (*AllocationServiceListRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{29}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *AllocationServiceListRequest) GetPageSize() int32 {
@@ -2450,7 +2619,7 @@ type AllocationServiceListResponse struct {
 
 func (x *AllocationServiceListResponse) Reset() {
 	*x = AllocationServiceListResponse{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[30]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2462,7 +2631,7 @@ func (x *AllocationServiceListResponse) String() string {
 func (*AllocationServiceListResponse) ProtoMessage() {}
 
 func (x *AllocationServiceListResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[30]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2475,7 +2644,7 @@ func (x *AllocationServiceListResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllocationServiceListResponse.ProtoReflect.Descriptor instead.
 func (*AllocationServiceListResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{30}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *AllocationServiceListResponse) GetAllocations() []*Allocation {
@@ -2513,7 +2682,7 @@ type AllocationServiceWatchRequest struct {
 
 func (x *AllocationServiceWatchRequest) Reset() {
 	*x = AllocationServiceWatchRequest{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[31]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2525,7 +2694,7 @@ func (x *AllocationServiceWatchRequest) String() string {
 func (*AllocationServiceWatchRequest) ProtoMessage() {}
 
 func (x *AllocationServiceWatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[31]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2538,7 +2707,7 @@ func (x *AllocationServiceWatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllocationServiceWatchRequest.ProtoReflect.Descriptor instead.
 func (*AllocationServiceWatchRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{31}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *AllocationServiceWatchRequest) GetAfterRevision() uint64 {
@@ -2588,7 +2757,7 @@ type AllocationServiceWatchResponse struct {
 
 func (x *AllocationServiceWatchResponse) Reset() {
 	*x = AllocationServiceWatchResponse{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[32]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2600,7 +2769,7 @@ func (x *AllocationServiceWatchResponse) String() string {
 func (*AllocationServiceWatchResponse) ProtoMessage() {}
 
 func (x *AllocationServiceWatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[32]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2613,7 +2782,7 @@ func (x *AllocationServiceWatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllocationServiceWatchResponse.ProtoReflect.Descriptor instead.
 func (*AllocationServiceWatchResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{32}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *AllocationServiceWatchResponse) GetAllocation() *Allocation {
@@ -2655,7 +2824,7 @@ type ExplainRequest struct {
 
 func (x *ExplainRequest) Reset() {
 	*x = ExplainRequest{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[33]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2667,7 +2836,7 @@ func (x *ExplainRequest) String() string {
 func (*ExplainRequest) ProtoMessage() {}
 
 func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[33]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2680,7 +2849,7 @@ func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainRequest.ProtoReflect.Descriptor instead.
 func (*ExplainRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{33}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ExplainRequest) GetId() string {
@@ -2725,7 +2894,7 @@ type ExplainResponse struct {
 
 func (x *ExplainResponse) Reset() {
 	*x = ExplainResponse{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[34]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2737,7 +2906,7 @@ func (x *ExplainResponse) String() string {
 func (*ExplainResponse) ProtoMessage() {}
 
 func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[34]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2750,7 +2919,7 @@ func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainResponse.ProtoReflect.Descriptor instead.
 func (*ExplainResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{34}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ExplainResponse) GetVerdict() ExplainResponse_Verdict {
@@ -2827,7 +2996,7 @@ var File_bursar_v1_allocation_proto protoreflect.FileDescriptor
 
 const file_bursar_v1_allocation_proto_rawDesc = "" +
 	"\n" +
-	"\x1abursar/v1/allocation.proto\x12\tbursar.v1\x1a\x1bbuf/validate/validate.proto\x1a\x17bursar/v1/account.proto\x1a\x18bursar/v1/resource.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x8f\v\n" +
+	"\x1abursar/v1/allocation.proto\x12\tbursar.v1\x1a\x1bbuf/validate/validate.proto\x1a\x17bursar/v1/account.proto\x1a\x18bursar/v1/resource.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc4\v\n" +
 	"\n" +
 	"Allocation\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1d\n" +
@@ -2870,10 +3039,17 @@ const file_bursar_v1_allocation_proto_rawDesc = "" +
 	"\aclaimed\x18\x1f \x01(\v2\x10.bursar.v1.ClaimR\aclaimed\x12\x1f\n" +
 	"\vacting_user\x18  \x01(\tR\n" +
 	"actingUser\x12\x1c\n" +
-	"\treleasing\x18! \x01(\bR\treleasing\x1a9\n" +
+	"\treleasing\x18! \x01(\bR\treleasing\x123\n" +
+	"\n" +
+	"leader_end\x18# \x01(\v2\x14.bursar.v1.LeaderEndR\tleaderEnd\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xb4\x02\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xa7\x01\n" +
+	"\tLeaderEnd\x12.\n" +
+	"\x04time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x126\n" +
+	"\vexit_status\x18\x02 \x01(\v2\x15.bursar.v1.ExitStatusR\n" +
+	"exitStatus\x122\n" +
+	"\x06policy\x18\x03 \x01(\x0e2\x1a.bursar.v1.LeaderEndPolicyR\x06policy\"\xb4\x02\n" +
 	"\x05Claim\x124\n" +
 	"\x06labels\x18\x01 \x03(\v2\x1c.bursar.v1.Claim.LabelsEntryR\x06labels\x121\n" +
 	"\trequested\x18\x02 \x01(\v2\x13.bursar.v1.ResourceR\trequested\x12/\n" +
@@ -2892,7 +3068,7 @@ const file_bursar_v1_allocation_proto_rawDesc = "" +
 	"\bentitled\x18\x03 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\bentitled\x120\n" +
 	"\x05since\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x120\n" +
 	"\x06policy\x18\x05 \x01(\x0e2\x18.bursar.v1.OverUsePolicyR\x06policy\x127\n" +
-	"\tstop_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\bstopTime\"\xde\x01\n" +
+	"\tstop_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\bstopTime\"\xd8\x02\n" +
 	"\aProcess\x12\x19\n" +
 	"\x03pid\x18\x01 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\x03pid\x12\x1d\n" +
 	"\n" +
@@ -2901,8 +3077,13 @@ const file_bursar_v1_allocation_proto_rawDesc = "" +
 	"\aboot_id\x18\x04 \x01(\tB\a\xbaH\x04r\x02\x18@R\x06bootId\x12\x15\n" +
 	"\x03uid\x18\x05 \x01(\rH\x00R\x03uid\x88\x01\x01\x12\x1a\n" +
 	"\bverified\x18\x06 \x01(\bR\bverified\x12\x1a\n" +
-	"\blaunched\x18\a \x01(\bR\blaunchedB\x06\n" +
-	"\x04_uid\"j\n" +
+	"\blaunched\x18\a \x01(\bR\blaunched\x12\"\n" +
+	"\n" +
+	"reaper_pid\x18< \x01(\x05H\x01R\treaperPid\x88\x01\x01\x12/\n" +
+	"\x11reaper_start_time\x18= \x01(\x04H\x02R\x0freaperStartTime\x88\x01\x01B\x06\n" +
+	"\x04_uidB\r\n" +
+	"\v_reaper_pidB\x14\n" +
+	"\x12_reaper_start_time\"j\n" +
 	"\n" +
 	"ExitStatus\x12\x17\n" +
 	"\x04code\x18\x01 \x01(\x05H\x00R\x04code\x88\x01\x01\x12\x16\n" +
@@ -2954,14 +3135,17 @@ const file_bursar_v1_allocation_proto_rawDesc = "" +
 	"\x10AllocateResponse\x125\n" +
 	"\n" +
 	"allocation\x18\x01 \x01(\v2\x15.bursar.v1.AllocationR\n" +
-	"allocation\"\xac\x02\n" +
+	"allocation\"\xf7\x02\n" +
 	"\x0eConfirmRequest\x12\x19\n" +
 	"\x02id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18 R\x02id\x12/\n" +
 	"\bentitled\x18\x02 \x01(\v2\x13.bursar.v1.ResourceR\bentitled\x12,\n" +
 	"\aprocess\x18\x03 \x01(\v2\x12.bursar.v1.ProcessR\aprocess\x12\"\n" +
 	"\aaddress\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x04R\aaddress\x128\n" +
 	"\x0fapplication_ids\x18\x05 \x03(\tB\x0f\xbaH\f\x92\x01\t\x10@\"\x05r\x03\x18\x80\x01R\x0eapplicationIds\x12B\n" +
-	"\x05lease\x18\x06 \x01(\v2\x19.google.protobuf.DurationB\x11\xbaH\x0e\xaa\x01\v\"\x05\b\x80\x9a\x9e\x012\x02\b\x01R\x05lease\"H\n" +
+	"\x05lease\x18\x06 \x01(\v2\x19.google.protobuf.DurationB\x11\xbaH\x0e\xaa\x01\v\"\x05\b\x80\x9a\x9e\x012\x02\b\x01R\x05lease\x12\x14\n" +
+	"\x05reaps\x18< \x01(\bR\x05reaps\x123\n" +
+	"\n" +
+	"leader_end\x18= \x01(\v2\x14.bursar.v1.LeaderEndR\tleaderEnd\"H\n" +
 	"\x0fConfirmResponse\x125\n" +
 	"\n" +
 	"allocation\x18\x01 \x01(\v2\x15.bursar.v1.AllocationR\n" +
@@ -3107,7 +3291,11 @@ const file_bursar_v1_allocation_proto_rawDesc = "" +
 	"\x19ALLOCATION_STATE_RELEASED\x10\x04\x12\x1c\n" +
 	"\x18ALLOCATION_STATE_EXPIRED\x10\x05\x12\x1d\n" +
 	"\x19ALLOCATION_STATE_CANCELED\x10\x06\x12\x19\n" +
-	"\x15ALLOCATION_STATE_LOST\x10\a*\x9c\x01\n" +
+	"\x15ALLOCATION_STATE_LOST\x10\a*l\n" +
+	"\x0fLeaderEndPolicy\x12!\n" +
+	"\x1dLEADER_END_POLICY_UNSPECIFIED\x10\x00\x12\x1a\n" +
+	"\x16LEADER_END_POLICY_KEEP\x10\x01\x12\x1a\n" +
+	"\x16LEADER_END_POLICY_STOP\x10\x02*\x9c\x01\n" +
 	"\rOverUsePolicy\x12\x1f\n" +
 	"\x1bOVER_USE_POLICY_UNSPECIFIED\x10\x00\x12\x1b\n" +
 	"\x17OVER_USE_POLICY_OBSERVE\x10\x01\x12\x18\n" +
@@ -3142,160 +3330,167 @@ func file_bursar_v1_allocation_proto_rawDescGZIP() []byte {
 	return file_bursar_v1_allocation_proto_rawDescData
 }
 
-var file_bursar_v1_allocation_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_bursar_v1_allocation_proto_msgTypes = make([]protoimpl.MessageInfo, 42)
+var file_bursar_v1_allocation_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
+var file_bursar_v1_allocation_proto_msgTypes = make([]protoimpl.MessageInfo, 43)
 var file_bursar_v1_allocation_proto_goTypes = []any{
 	(AllocationState)(0),                   // 0: bursar.v1.AllocationState
-	(OverUsePolicy)(0),                     // 1: bursar.v1.OverUsePolicy
-	(ExplainResponse_Verdict)(0),           // 2: bursar.v1.ExplainResponse.Verdict
-	(*Allocation)(nil),                     // 3: bursar.v1.Allocation
-	(*Claim)(nil),                          // 4: bursar.v1.Claim
-	(*OverUse)(nil),                        // 5: bursar.v1.OverUse
-	(*Process)(nil),                        // 6: bursar.v1.Process
-	(*ExitStatus)(nil),                     // 7: bursar.v1.ExitStatus
-	(*HostWishes)(nil),                     // 8: bursar.v1.HostWishes
-	(*AllocateRequest)(nil),                // 9: bursar.v1.AllocateRequest
-	(*StreamedWait)(nil),                   // 10: bursar.v1.StreamedWait
-	(*AwaitRequest)(nil),                   // 11: bursar.v1.AwaitRequest
-	(*AwaitResponse)(nil),                  // 12: bursar.v1.AwaitResponse
-	(*LeaveRequest)(nil),                   // 13: bursar.v1.LeaveRequest
-	(*LeaveResponse)(nil),                  // 14: bursar.v1.LeaveResponse
-	(*AllocateResponse)(nil),               // 15: bursar.v1.AllocateResponse
-	(*ConfirmRequest)(nil),                 // 16: bursar.v1.ConfirmRequest
-	(*ConfirmResponse)(nil),                // 17: bursar.v1.ConfirmResponse
-	(*ReleaseRequest)(nil),                 // 18: bursar.v1.ReleaseRequest
-	(*ReleaseResponse)(nil),                // 19: bursar.v1.ReleaseResponse
-	(*CancelRequest)(nil),                  // 20: bursar.v1.CancelRequest
-	(*CancelResponse)(nil),                 // 21: bursar.v1.CancelResponse
-	(*AmendRequest)(nil),                   // 22: bursar.v1.AmendRequest
-	(*AmendResponse)(nil),                  // 23: bursar.v1.AmendResponse
-	(*RenewRequest)(nil),                   // 24: bursar.v1.RenewRequest
-	(*RenewResponse)(nil),                  // 25: bursar.v1.RenewResponse
-	(*ResizeRequest)(nil),                  // 26: bursar.v1.ResizeRequest
-	(*ResizeResponse)(nil),                 // 27: bursar.v1.ResizeResponse
-	(*StopRequest)(nil),                    // 28: bursar.v1.StopRequest
-	(*StopResponse)(nil),                   // 29: bursar.v1.StopResponse
-	(*AllocationServiceGetRequest)(nil),    // 30: bursar.v1.AllocationServiceGetRequest
-	(*AllocationServiceGetResponse)(nil),   // 31: bursar.v1.AllocationServiceGetResponse
-	(*AllocationServiceListRequest)(nil),   // 32: bursar.v1.AllocationServiceListRequest
-	(*AllocationServiceListResponse)(nil),  // 33: bursar.v1.AllocationServiceListResponse
-	(*AllocationServiceWatchRequest)(nil),  // 34: bursar.v1.AllocationServiceWatchRequest
-	(*AllocationServiceWatchResponse)(nil), // 35: bursar.v1.AllocationServiceWatchResponse
-	(*ExplainRequest)(nil),                 // 36: bursar.v1.ExplainRequest
-	(*ExplainResponse)(nil),                // 37: bursar.v1.ExplainResponse
-	nil,                                    // 38: bursar.v1.Allocation.LabelsEntry
-	nil,                                    // 39: bursar.v1.Claim.LabelsEntry
-	nil,                                    // 40: bursar.v1.HostWishes.RequiredLabelsEntry
-	nil,                                    // 41: bursar.v1.HostWishes.PreferredLabelsEntry
-	nil,                                    // 42: bursar.v1.AllocateRequest.LabelsEntry
-	nil,                                    // 43: bursar.v1.AllocationServiceListRequest.LabelsEntry
-	nil,                                    // 44: bursar.v1.AllocationServiceWatchRequest.LabelsEntry
-	(*Resource)(nil),                       // 45: bursar.v1.Resource
-	(*timestamppb.Timestamp)(nil),          // 46: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),            // 47: google.protobuf.Duration
-	(*Shortfall)(nil),                      // 48: bursar.v1.Shortfall
-	(*Account)(nil),                        // 49: bursar.v1.Account
-	(*HostFilters)(nil),                    // 50: bursar.v1.HostFilters
-	(*AccountName)(nil),                    // 51: bursar.v1.AccountName
-	(*Runners)(nil),                        // 52: bursar.v1.Runners
+	(LeaderEndPolicy)(0),                   // 1: bursar.v1.LeaderEndPolicy
+	(OverUsePolicy)(0),                     // 2: bursar.v1.OverUsePolicy
+	(ExplainResponse_Verdict)(0),           // 3: bursar.v1.ExplainResponse.Verdict
+	(*Allocation)(nil),                     // 4: bursar.v1.Allocation
+	(*LeaderEnd)(nil),                      // 5: bursar.v1.LeaderEnd
+	(*Claim)(nil),                          // 6: bursar.v1.Claim
+	(*OverUse)(nil),                        // 7: bursar.v1.OverUse
+	(*Process)(nil),                        // 8: bursar.v1.Process
+	(*ExitStatus)(nil),                     // 9: bursar.v1.ExitStatus
+	(*HostWishes)(nil),                     // 10: bursar.v1.HostWishes
+	(*AllocateRequest)(nil),                // 11: bursar.v1.AllocateRequest
+	(*StreamedWait)(nil),                   // 12: bursar.v1.StreamedWait
+	(*AwaitRequest)(nil),                   // 13: bursar.v1.AwaitRequest
+	(*AwaitResponse)(nil),                  // 14: bursar.v1.AwaitResponse
+	(*LeaveRequest)(nil),                   // 15: bursar.v1.LeaveRequest
+	(*LeaveResponse)(nil),                  // 16: bursar.v1.LeaveResponse
+	(*AllocateResponse)(nil),               // 17: bursar.v1.AllocateResponse
+	(*ConfirmRequest)(nil),                 // 18: bursar.v1.ConfirmRequest
+	(*ConfirmResponse)(nil),                // 19: bursar.v1.ConfirmResponse
+	(*ReleaseRequest)(nil),                 // 20: bursar.v1.ReleaseRequest
+	(*ReleaseResponse)(nil),                // 21: bursar.v1.ReleaseResponse
+	(*CancelRequest)(nil),                  // 22: bursar.v1.CancelRequest
+	(*CancelResponse)(nil),                 // 23: bursar.v1.CancelResponse
+	(*AmendRequest)(nil),                   // 24: bursar.v1.AmendRequest
+	(*AmendResponse)(nil),                  // 25: bursar.v1.AmendResponse
+	(*RenewRequest)(nil),                   // 26: bursar.v1.RenewRequest
+	(*RenewResponse)(nil),                  // 27: bursar.v1.RenewResponse
+	(*ResizeRequest)(nil),                  // 28: bursar.v1.ResizeRequest
+	(*ResizeResponse)(nil),                 // 29: bursar.v1.ResizeResponse
+	(*StopRequest)(nil),                    // 30: bursar.v1.StopRequest
+	(*StopResponse)(nil),                   // 31: bursar.v1.StopResponse
+	(*AllocationServiceGetRequest)(nil),    // 32: bursar.v1.AllocationServiceGetRequest
+	(*AllocationServiceGetResponse)(nil),   // 33: bursar.v1.AllocationServiceGetResponse
+	(*AllocationServiceListRequest)(nil),   // 34: bursar.v1.AllocationServiceListRequest
+	(*AllocationServiceListResponse)(nil),  // 35: bursar.v1.AllocationServiceListResponse
+	(*AllocationServiceWatchRequest)(nil),  // 36: bursar.v1.AllocationServiceWatchRequest
+	(*AllocationServiceWatchResponse)(nil), // 37: bursar.v1.AllocationServiceWatchResponse
+	(*ExplainRequest)(nil),                 // 38: bursar.v1.ExplainRequest
+	(*ExplainResponse)(nil),                // 39: bursar.v1.ExplainResponse
+	nil,                                    // 40: bursar.v1.Allocation.LabelsEntry
+	nil,                                    // 41: bursar.v1.Claim.LabelsEntry
+	nil,                                    // 42: bursar.v1.HostWishes.RequiredLabelsEntry
+	nil,                                    // 43: bursar.v1.HostWishes.PreferredLabelsEntry
+	nil,                                    // 44: bursar.v1.AllocateRequest.LabelsEntry
+	nil,                                    // 45: bursar.v1.AllocationServiceListRequest.LabelsEntry
+	nil,                                    // 46: bursar.v1.AllocationServiceWatchRequest.LabelsEntry
+	(*Resource)(nil),                       // 47: bursar.v1.Resource
+	(*timestamppb.Timestamp)(nil),          // 48: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),            // 49: google.protobuf.Duration
+	(*Shortfall)(nil),                      // 50: bursar.v1.Shortfall
+	(*Account)(nil),                        // 51: bursar.v1.Account
+	(*HostFilters)(nil),                    // 52: bursar.v1.HostFilters
+	(*AccountName)(nil),                    // 53: bursar.v1.AccountName
+	(*Runners)(nil),                        // 54: bursar.v1.Runners
 }
 var file_bursar_v1_allocation_proto_depIdxs = []int32{
 	0,  // 0: bursar.v1.Allocation.state:type_name -> bursar.v1.AllocationState
-	38, // 1: bursar.v1.Allocation.labels:type_name -> bursar.v1.Allocation.LabelsEntry
-	45, // 2: bursar.v1.Allocation.requested:type_name -> bursar.v1.Resource
-	45, // 3: bursar.v1.Allocation.entitled:type_name -> bursar.v1.Resource
-	45, // 4: bursar.v1.Allocation.measured:type_name -> bursar.v1.Resource
-	46, // 5: bursar.v1.Allocation.create_time:type_name -> google.protobuf.Timestamp
-	46, // 6: bursar.v1.Allocation.reserve_time:type_name -> google.protobuf.Timestamp
-	46, // 7: bursar.v1.Allocation.confirm_time:type_name -> google.protobuf.Timestamp
-	46, // 8: bursar.v1.Allocation.end_time:type_name -> google.protobuf.Timestamp
-	46, // 9: bursar.v1.Allocation.expire_time:type_name -> google.protobuf.Timestamp
-	6,  // 10: bursar.v1.Allocation.process:type_name -> bursar.v1.Process
-	7,  // 11: bursar.v1.Allocation.exit_status:type_name -> bursar.v1.ExitStatus
-	5,  // 12: bursar.v1.Allocation.over_use:type_name -> bursar.v1.OverUse
-	45, // 13: bursar.v1.Allocation.measured_peak:type_name -> bursar.v1.Resource
-	4,  // 14: bursar.v1.Allocation.claimed:type_name -> bursar.v1.Claim
-	39, // 15: bursar.v1.Claim.labels:type_name -> bursar.v1.Claim.LabelsEntry
-	45, // 16: bursar.v1.Claim.requested:type_name -> bursar.v1.Resource
-	45, // 17: bursar.v1.Claim.entitled:type_name -> bursar.v1.Resource
-	46, // 18: bursar.v1.OverUse.since:type_name -> google.protobuf.Timestamp
-	1,  // 19: bursar.v1.OverUse.policy:type_name -> bursar.v1.OverUsePolicy
-	46, // 20: bursar.v1.OverUse.stop_time:type_name -> google.protobuf.Timestamp
-	40, // 21: bursar.v1.HostWishes.required_labels:type_name -> bursar.v1.HostWishes.RequiredLabelsEntry
-	41, // 22: bursar.v1.HostWishes.preferred_labels:type_name -> bursar.v1.HostWishes.PreferredLabelsEntry
-	42, // 23: bursar.v1.AllocateRequest.labels:type_name -> bursar.v1.AllocateRequest.LabelsEntry
-	45, // 24: bursar.v1.AllocateRequest.resource:type_name -> bursar.v1.Resource
-	47, // 25: bursar.v1.AllocateRequest.wait:type_name -> google.protobuf.Duration
-	47, // 26: bursar.v1.AllocateRequest.reservation_ttl:type_name -> google.protobuf.Duration
-	8,  // 27: bursar.v1.AllocateRequest.host:type_name -> bursar.v1.HostWishes
-	10, // 28: bursar.v1.AllocateRequest.streamed:type_name -> bursar.v1.StreamedWait
-	3,  // 29: bursar.v1.AllocateResponse.allocation:type_name -> bursar.v1.Allocation
-	45, // 30: bursar.v1.ConfirmRequest.entitled:type_name -> bursar.v1.Resource
-	6,  // 31: bursar.v1.ConfirmRequest.process:type_name -> bursar.v1.Process
-	47, // 32: bursar.v1.ConfirmRequest.lease:type_name -> google.protobuf.Duration
-	3,  // 33: bursar.v1.ConfirmResponse.allocation:type_name -> bursar.v1.Allocation
-	7,  // 34: bursar.v1.ReleaseRequest.exit_status:type_name -> bursar.v1.ExitStatus
-	3,  // 35: bursar.v1.ReleaseResponse.allocation:type_name -> bursar.v1.Allocation
-	3,  // 36: bursar.v1.CancelResponse.allocation:type_name -> bursar.v1.Allocation
-	45, // 37: bursar.v1.AmendRequest.resource:type_name -> bursar.v1.Resource
-	47, // 38: bursar.v1.AmendRequest.wait:type_name -> google.protobuf.Duration
-	3,  // 39: bursar.v1.AmendResponse.allocation:type_name -> bursar.v1.Allocation
-	47, // 40: bursar.v1.RenewRequest.ttl:type_name -> google.protobuf.Duration
-	3,  // 41: bursar.v1.RenewResponse.allocation:type_name -> bursar.v1.Allocation
-	45, // 42: bursar.v1.ResizeRequest.entitled:type_name -> bursar.v1.Resource
-	3,  // 43: bursar.v1.ResizeResponse.allocation:type_name -> bursar.v1.Allocation
-	47, // 44: bursar.v1.StopRequest.grace:type_name -> google.protobuf.Duration
-	3,  // 45: bursar.v1.StopResponse.allocation:type_name -> bursar.v1.Allocation
-	3,  // 46: bursar.v1.AllocationServiceGetResponse.allocation:type_name -> bursar.v1.Allocation
-	43, // 47: bursar.v1.AllocationServiceListRequest.labels:type_name -> bursar.v1.AllocationServiceListRequest.LabelsEntry
-	0,  // 48: bursar.v1.AllocationServiceListRequest.states:type_name -> bursar.v1.AllocationState
-	46, // 49: bursar.v1.AllocationServiceListRequest.ended_since:type_name -> google.protobuf.Timestamp
-	46, // 50: bursar.v1.AllocationServiceListRequest.ended_before:type_name -> google.protobuf.Timestamp
-	3,  // 51: bursar.v1.AllocationServiceListResponse.allocations:type_name -> bursar.v1.Allocation
-	44, // 52: bursar.v1.AllocationServiceWatchRequest.labels:type_name -> bursar.v1.AllocationServiceWatchRequest.LabelsEntry
-	3,  // 53: bursar.v1.AllocationServiceWatchResponse.allocation:type_name -> bursar.v1.Allocation
-	46, // 54: bursar.v1.AllocationServiceWatchResponse.time:type_name -> google.protobuf.Timestamp
-	9,  // 55: bursar.v1.ExplainRequest.request:type_name -> bursar.v1.AllocateRequest
-	2,  // 56: bursar.v1.ExplainResponse.verdict:type_name -> bursar.v1.ExplainResponse.Verdict
-	48, // 57: bursar.v1.ExplainResponse.shortfalls:type_name -> bursar.v1.Shortfall
-	49, // 58: bursar.v1.ExplainResponse.accounts:type_name -> bursar.v1.Account
-	50, // 59: bursar.v1.ExplainResponse.filters:type_name -> bursar.v1.HostFilters
-	51, // 60: bursar.v1.ExplainResponse.blocked_by:type_name -> bursar.v1.AccountName
-	3,  // 61: bursar.v1.ExplainResponse.allocation:type_name -> bursar.v1.Allocation
-	52, // 62: bursar.v1.ExplainResponse.runners:type_name -> bursar.v1.Runners
-	9,  // 63: bursar.v1.AllocationService.Allocate:input_type -> bursar.v1.AllocateRequest
-	16, // 64: bursar.v1.AllocationService.Confirm:input_type -> bursar.v1.ConfirmRequest
-	18, // 65: bursar.v1.AllocationService.Release:input_type -> bursar.v1.ReleaseRequest
-	20, // 66: bursar.v1.AllocationService.Cancel:input_type -> bursar.v1.CancelRequest
-	22, // 67: bursar.v1.AllocationService.Amend:input_type -> bursar.v1.AmendRequest
-	24, // 68: bursar.v1.AllocationService.Renew:input_type -> bursar.v1.RenewRequest
-	26, // 69: bursar.v1.AllocationService.Resize:input_type -> bursar.v1.ResizeRequest
-	28, // 70: bursar.v1.AllocationService.Stop:input_type -> bursar.v1.StopRequest
-	30, // 71: bursar.v1.AllocationService.Get:input_type -> bursar.v1.AllocationServiceGetRequest
-	32, // 72: bursar.v1.AllocationService.List:input_type -> bursar.v1.AllocationServiceListRequest
-	34, // 73: bursar.v1.AllocationService.Watch:input_type -> bursar.v1.AllocationServiceWatchRequest
-	36, // 74: bursar.v1.AllocationService.Explain:input_type -> bursar.v1.ExplainRequest
-	11, // 75: bursar.v1.AllocationService.Await:input_type -> bursar.v1.AwaitRequest
-	13, // 76: bursar.v1.AllocationService.Leave:input_type -> bursar.v1.LeaveRequest
-	15, // 77: bursar.v1.AllocationService.Allocate:output_type -> bursar.v1.AllocateResponse
-	17, // 78: bursar.v1.AllocationService.Confirm:output_type -> bursar.v1.ConfirmResponse
-	19, // 79: bursar.v1.AllocationService.Release:output_type -> bursar.v1.ReleaseResponse
-	21, // 80: bursar.v1.AllocationService.Cancel:output_type -> bursar.v1.CancelResponse
-	23, // 81: bursar.v1.AllocationService.Amend:output_type -> bursar.v1.AmendResponse
-	25, // 82: bursar.v1.AllocationService.Renew:output_type -> bursar.v1.RenewResponse
-	27, // 83: bursar.v1.AllocationService.Resize:output_type -> bursar.v1.ResizeResponse
-	29, // 84: bursar.v1.AllocationService.Stop:output_type -> bursar.v1.StopResponse
-	31, // 85: bursar.v1.AllocationService.Get:output_type -> bursar.v1.AllocationServiceGetResponse
-	33, // 86: bursar.v1.AllocationService.List:output_type -> bursar.v1.AllocationServiceListResponse
-	35, // 87: bursar.v1.AllocationService.Watch:output_type -> bursar.v1.AllocationServiceWatchResponse
-	37, // 88: bursar.v1.AllocationService.Explain:output_type -> bursar.v1.ExplainResponse
-	12, // 89: bursar.v1.AllocationService.Await:output_type -> bursar.v1.AwaitResponse
-	14, // 90: bursar.v1.AllocationService.Leave:output_type -> bursar.v1.LeaveResponse
-	77, // [77:91] is the sub-list for method output_type
-	63, // [63:77] is the sub-list for method input_type
-	63, // [63:63] is the sub-list for extension type_name
-	63, // [63:63] is the sub-list for extension extendee
-	0,  // [0:63] is the sub-list for field type_name
+	40, // 1: bursar.v1.Allocation.labels:type_name -> bursar.v1.Allocation.LabelsEntry
+	47, // 2: bursar.v1.Allocation.requested:type_name -> bursar.v1.Resource
+	47, // 3: bursar.v1.Allocation.entitled:type_name -> bursar.v1.Resource
+	47, // 4: bursar.v1.Allocation.measured:type_name -> bursar.v1.Resource
+	48, // 5: bursar.v1.Allocation.create_time:type_name -> google.protobuf.Timestamp
+	48, // 6: bursar.v1.Allocation.reserve_time:type_name -> google.protobuf.Timestamp
+	48, // 7: bursar.v1.Allocation.confirm_time:type_name -> google.protobuf.Timestamp
+	48, // 8: bursar.v1.Allocation.end_time:type_name -> google.protobuf.Timestamp
+	48, // 9: bursar.v1.Allocation.expire_time:type_name -> google.protobuf.Timestamp
+	8,  // 10: bursar.v1.Allocation.process:type_name -> bursar.v1.Process
+	9,  // 11: bursar.v1.Allocation.exit_status:type_name -> bursar.v1.ExitStatus
+	7,  // 12: bursar.v1.Allocation.over_use:type_name -> bursar.v1.OverUse
+	47, // 13: bursar.v1.Allocation.measured_peak:type_name -> bursar.v1.Resource
+	6,  // 14: bursar.v1.Allocation.claimed:type_name -> bursar.v1.Claim
+	5,  // 15: bursar.v1.Allocation.leader_end:type_name -> bursar.v1.LeaderEnd
+	48, // 16: bursar.v1.LeaderEnd.time:type_name -> google.protobuf.Timestamp
+	9,  // 17: bursar.v1.LeaderEnd.exit_status:type_name -> bursar.v1.ExitStatus
+	1,  // 18: bursar.v1.LeaderEnd.policy:type_name -> bursar.v1.LeaderEndPolicy
+	41, // 19: bursar.v1.Claim.labels:type_name -> bursar.v1.Claim.LabelsEntry
+	47, // 20: bursar.v1.Claim.requested:type_name -> bursar.v1.Resource
+	47, // 21: bursar.v1.Claim.entitled:type_name -> bursar.v1.Resource
+	48, // 22: bursar.v1.OverUse.since:type_name -> google.protobuf.Timestamp
+	2,  // 23: bursar.v1.OverUse.policy:type_name -> bursar.v1.OverUsePolicy
+	48, // 24: bursar.v1.OverUse.stop_time:type_name -> google.protobuf.Timestamp
+	42, // 25: bursar.v1.HostWishes.required_labels:type_name -> bursar.v1.HostWishes.RequiredLabelsEntry
+	43, // 26: bursar.v1.HostWishes.preferred_labels:type_name -> bursar.v1.HostWishes.PreferredLabelsEntry
+	44, // 27: bursar.v1.AllocateRequest.labels:type_name -> bursar.v1.AllocateRequest.LabelsEntry
+	47, // 28: bursar.v1.AllocateRequest.resource:type_name -> bursar.v1.Resource
+	49, // 29: bursar.v1.AllocateRequest.wait:type_name -> google.protobuf.Duration
+	49, // 30: bursar.v1.AllocateRequest.reservation_ttl:type_name -> google.protobuf.Duration
+	10, // 31: bursar.v1.AllocateRequest.host:type_name -> bursar.v1.HostWishes
+	12, // 32: bursar.v1.AllocateRequest.streamed:type_name -> bursar.v1.StreamedWait
+	4,  // 33: bursar.v1.AllocateResponse.allocation:type_name -> bursar.v1.Allocation
+	47, // 34: bursar.v1.ConfirmRequest.entitled:type_name -> bursar.v1.Resource
+	8,  // 35: bursar.v1.ConfirmRequest.process:type_name -> bursar.v1.Process
+	49, // 36: bursar.v1.ConfirmRequest.lease:type_name -> google.protobuf.Duration
+	5,  // 37: bursar.v1.ConfirmRequest.leader_end:type_name -> bursar.v1.LeaderEnd
+	4,  // 38: bursar.v1.ConfirmResponse.allocation:type_name -> bursar.v1.Allocation
+	9,  // 39: bursar.v1.ReleaseRequest.exit_status:type_name -> bursar.v1.ExitStatus
+	4,  // 40: bursar.v1.ReleaseResponse.allocation:type_name -> bursar.v1.Allocation
+	4,  // 41: bursar.v1.CancelResponse.allocation:type_name -> bursar.v1.Allocation
+	47, // 42: bursar.v1.AmendRequest.resource:type_name -> bursar.v1.Resource
+	49, // 43: bursar.v1.AmendRequest.wait:type_name -> google.protobuf.Duration
+	4,  // 44: bursar.v1.AmendResponse.allocation:type_name -> bursar.v1.Allocation
+	49, // 45: bursar.v1.RenewRequest.ttl:type_name -> google.protobuf.Duration
+	4,  // 46: bursar.v1.RenewResponse.allocation:type_name -> bursar.v1.Allocation
+	47, // 47: bursar.v1.ResizeRequest.entitled:type_name -> bursar.v1.Resource
+	4,  // 48: bursar.v1.ResizeResponse.allocation:type_name -> bursar.v1.Allocation
+	49, // 49: bursar.v1.StopRequest.grace:type_name -> google.protobuf.Duration
+	4,  // 50: bursar.v1.StopResponse.allocation:type_name -> bursar.v1.Allocation
+	4,  // 51: bursar.v1.AllocationServiceGetResponse.allocation:type_name -> bursar.v1.Allocation
+	45, // 52: bursar.v1.AllocationServiceListRequest.labels:type_name -> bursar.v1.AllocationServiceListRequest.LabelsEntry
+	0,  // 53: bursar.v1.AllocationServiceListRequest.states:type_name -> bursar.v1.AllocationState
+	48, // 54: bursar.v1.AllocationServiceListRequest.ended_since:type_name -> google.protobuf.Timestamp
+	48, // 55: bursar.v1.AllocationServiceListRequest.ended_before:type_name -> google.protobuf.Timestamp
+	4,  // 56: bursar.v1.AllocationServiceListResponse.allocations:type_name -> bursar.v1.Allocation
+	46, // 57: bursar.v1.AllocationServiceWatchRequest.labels:type_name -> bursar.v1.AllocationServiceWatchRequest.LabelsEntry
+	4,  // 58: bursar.v1.AllocationServiceWatchResponse.allocation:type_name -> bursar.v1.Allocation
+	48, // 59: bursar.v1.AllocationServiceWatchResponse.time:type_name -> google.protobuf.Timestamp
+	11, // 60: bursar.v1.ExplainRequest.request:type_name -> bursar.v1.AllocateRequest
+	3,  // 61: bursar.v1.ExplainResponse.verdict:type_name -> bursar.v1.ExplainResponse.Verdict
+	50, // 62: bursar.v1.ExplainResponse.shortfalls:type_name -> bursar.v1.Shortfall
+	51, // 63: bursar.v1.ExplainResponse.accounts:type_name -> bursar.v1.Account
+	52, // 64: bursar.v1.ExplainResponse.filters:type_name -> bursar.v1.HostFilters
+	53, // 65: bursar.v1.ExplainResponse.blocked_by:type_name -> bursar.v1.AccountName
+	4,  // 66: bursar.v1.ExplainResponse.allocation:type_name -> bursar.v1.Allocation
+	54, // 67: bursar.v1.ExplainResponse.runners:type_name -> bursar.v1.Runners
+	11, // 68: bursar.v1.AllocationService.Allocate:input_type -> bursar.v1.AllocateRequest
+	18, // 69: bursar.v1.AllocationService.Confirm:input_type -> bursar.v1.ConfirmRequest
+	20, // 70: bursar.v1.AllocationService.Release:input_type -> bursar.v1.ReleaseRequest
+	22, // 71: bursar.v1.AllocationService.Cancel:input_type -> bursar.v1.CancelRequest
+	24, // 72: bursar.v1.AllocationService.Amend:input_type -> bursar.v1.AmendRequest
+	26, // 73: bursar.v1.AllocationService.Renew:input_type -> bursar.v1.RenewRequest
+	28, // 74: bursar.v1.AllocationService.Resize:input_type -> bursar.v1.ResizeRequest
+	30, // 75: bursar.v1.AllocationService.Stop:input_type -> bursar.v1.StopRequest
+	32, // 76: bursar.v1.AllocationService.Get:input_type -> bursar.v1.AllocationServiceGetRequest
+	34, // 77: bursar.v1.AllocationService.List:input_type -> bursar.v1.AllocationServiceListRequest
+	36, // 78: bursar.v1.AllocationService.Watch:input_type -> bursar.v1.AllocationServiceWatchRequest
+	38, // 79: bursar.v1.AllocationService.Explain:input_type -> bursar.v1.ExplainRequest
+	13, // 80: bursar.v1.AllocationService.Await:input_type -> bursar.v1.AwaitRequest
+	15, // 81: bursar.v1.AllocationService.Leave:input_type -> bursar.v1.LeaveRequest
+	17, // 82: bursar.v1.AllocationService.Allocate:output_type -> bursar.v1.AllocateResponse
+	19, // 83: bursar.v1.AllocationService.Confirm:output_type -> bursar.v1.ConfirmResponse
+	21, // 84: bursar.v1.AllocationService.Release:output_type -> bursar.v1.ReleaseResponse
+	23, // 85: bursar.v1.AllocationService.Cancel:output_type -> bursar.v1.CancelResponse
+	25, // 86: bursar.v1.AllocationService.Amend:output_type -> bursar.v1.AmendResponse
+	27, // 87: bursar.v1.AllocationService.Renew:output_type -> bursar.v1.RenewResponse
+	29, // 88: bursar.v1.AllocationService.Resize:output_type -> bursar.v1.ResizeResponse
+	31, // 89: bursar.v1.AllocationService.Stop:output_type -> bursar.v1.StopResponse
+	33, // 90: bursar.v1.AllocationService.Get:output_type -> bursar.v1.AllocationServiceGetResponse
+	35, // 91: bursar.v1.AllocationService.List:output_type -> bursar.v1.AllocationServiceListResponse
+	37, // 92: bursar.v1.AllocationService.Watch:output_type -> bursar.v1.AllocationServiceWatchResponse
+	39, // 93: bursar.v1.AllocationService.Explain:output_type -> bursar.v1.ExplainResponse
+	14, // 94: bursar.v1.AllocationService.Await:output_type -> bursar.v1.AwaitResponse
+	16, // 95: bursar.v1.AllocationService.Leave:output_type -> bursar.v1.LeaveResponse
+	82, // [82:96] is the sub-list for method output_type
+	68, // [68:82] is the sub-list for method input_type
+	68, // [68:68] is the sub-list for extension type_name
+	68, // [68:68] is the sub-list for extension extendee
+	0,  // [0:68] is the sub-list for field type_name
 }
 
 func init() { file_bursar_v1_allocation_proto_init() }
@@ -3305,16 +3500,16 @@ func file_bursar_v1_allocation_proto_init() {
 	}
 	file_bursar_v1_account_proto_init()
 	file_bursar_v1_resource_proto_init()
-	file_bursar_v1_allocation_proto_msgTypes[3].OneofWrappers = []any{}
 	file_bursar_v1_allocation_proto_msgTypes[4].OneofWrappers = []any{}
-	file_bursar_v1_allocation_proto_msgTypes[19].OneofWrappers = []any{}
+	file_bursar_v1_allocation_proto_msgTypes[5].OneofWrappers = []any{}
+	file_bursar_v1_allocation_proto_msgTypes[20].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_bursar_v1_allocation_proto_rawDesc), len(file_bursar_v1_allocation_proto_rawDesc)),
-			NumEnums:      3,
-			NumMessages:   42,
+			NumEnums:      4,
+			NumMessages:   43,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
