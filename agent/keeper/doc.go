@@ -11,6 +11,10 @@
 // closes then; 2 is the record, a file that it appends a Record to when the engine has ended. If 0
 // ends before the line Confirmed, no agent knows of the engine, and it is ended.
 //
+// An engine ends with its last process. The keeper is a child subreaper: the kernel gives it what
+// the engine's processes leave behind, so that it sees the end of each. If the main process ends
+// and others live on, the keeper appends a Record that says so, and goes on.
+//
 // The keeper is in the engine's cgroup. A Stop that ends all processes of the cgroup spares it
 // until it has written the record, for a few seconds.
 //

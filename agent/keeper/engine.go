@@ -27,39 +27,32 @@ type engine struct {
 	stderrLines int
 	ownCgroup   bool
 	killsBefore int64
+	ended       Record // as far as it is known
 }
 
 // keep copies the engine's output, ends it if no agent knows of it, and writes down how it ended.
-// It returns when it has ended.
+// It returns when the last process of it has ended.
 func (e *engine) keep(known <-chan bool) {
 	e.copying.Go(func() { copyTo(e.out, e.stdout, nil) })
 	e.copying.Go(func() { copyTo(e.err, e.stderr, &e.tail) })
-	ended := make(chan Exit, 1)
-	go func() { ended <- e.wait() }()
-	var exit Exit
-	select {
-	case ok := <-known:
-		if !ok {
-			e.abandon(ended)
-			return
-		}
-		exit = <-ended
-		e.record(exit)
-	case exit = <-ended:
-		// It stays a zombie until the agent has decided, so that its pid is its own until then.
-		e.record(exit)
-		if !<-known {
-			e.killTree()
-		}
+	if !<-known {
+		e.abandon()
+		return
 	}
-	_, _ = e.process.Wait() // it has ended
+	e.await()
+	e.drain()
+	e.ended.Stderr, e.ended.DroppedBytes = e.tail.lines(e.stderrLines), e.stdout.dropped+e.stderr.dropped
+	e.write(e.ended)
 }
 
-// abandon ends an engine that no agent knows of, with all that it has started, as far as the keeper
-// can name it: what is in the engine's session, and what has the keeper above it. A process that
-// left the session, and whose parents had ended before, is neither.
-func (e *engine) abandon(ended <-chan Exit) {
-	inherit()
+// abandon ends an engine that no agent knows of, with all that it has started. Until then nothing
+// of it was waited for: all numbers are still those of its own processes.
+func (e *engine) abandon() {
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		e.wait()
+	}()
 	e.kill(unix.SIGTERM)
 	grace := time.NewTimer(abandonGrace)
 	defer grace.Stop()
@@ -79,17 +72,12 @@ func (e *engine) kill(signal syscall.Signal) {
 	_ = unix.Kill(-e.process.Pid, signal) // it may have ended
 }
 
-// wait returns when the engine has ended, and leaves it a zombie.
-func (e *engine) wait() Exit {
+// wait returns when the main process has ended, and leaves it a zombie.
+func (e *engine) wait() {
 	for {
-		var info siginfo
-		err := unix.Waitid(unix.P_PID, e.process.Pid, info.asUnix(), unix.WEXITED|unix.WNOWAIT, nil)
-		switch {
-		case errors.Is(err, unix.EINTR):
-		case err != nil: // it is no child: there is nothing to wait for
-			return Exit{Signal: int32(unix.SIGKILL)}
-		default:
-			return info.exit()
+		err := unix.Waitid(unix.P_PID, e.process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
+		if !errors.Is(err, unix.EINTR) {
+			return // if it is no child, there is nothing to wait for
 		}
 	}
 }
@@ -122,15 +110,8 @@ func (e *engine) drain() {
 	e.stderr.close()
 }
 
-// record appends how the engine ended to descriptor 2.
-func (e *engine) record(exit Exit) {
-	r := Record{Exit: exit, Time: time.Now().UTC()}
-	if e.ownCgroup && exit.killed() {
-		kills, known := oomKills("/")
-		r.OutOfMemory = known && kills > e.killsBefore
-	}
-	e.drain()
-	r.Stderr, r.DroppedBytes = e.tail.lines(e.stderrLines), e.stdout.dropped+e.stderr.dropped
+// write appends a record to descriptor 2.
+func (e *engine) write(r Record) {
 	if line, err := Encode(r); err == nil { // it can be encoded
 		_, _ = os.Stderr.Write(line) // no process is left to tell
 	}

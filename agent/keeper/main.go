@@ -16,9 +16,12 @@ import (
 const (
 	// abandonGrace is the time between SIGTERM and SIGKILL for an engine that no agent knows of.
 	abandonGrace = 10 * time.Second
-	// drainTime is how long the output of an engine that has ended is still copied: processes that
-	// it left behind may hold its pipes for ever.
+	// drainTime is how long the output of an engine that has ended is still copied: another program
+	// may have got its pipes, and hold them for ever.
 	drainTime = time.Second
+	// leftAfter is how long processes live on after the main one until the record says so. Those of
+	// a pipeline, or helpers that see the end of their parent, end in a moment.
+	leftAfter = time.Second
 	// gcPercent keeps the heap small: once the engine runs, the program allocates next to nothing.
 	gcPercent = 20
 )
@@ -29,6 +32,7 @@ func Main() int {
 		return refuse(err)
 	}
 	debug.SetGCPercent(gcPercent)
+	inherit()
 	// One for each stream. One for each processor of a large machine would bring as many caches to
 	// every keeper.
 	runtime.GOMAXPROCS(2)

@@ -79,10 +79,21 @@ type Exit struct {
 	Signal int32  `json:"signal,omitempty"`
 }
 
-// Record is how an engine ended.
+// Record is how an engine ended: with its last process. One with Left is of an engine that goes on.
 type Record struct {
-	Exit Exit      `json:"exit"`
+	// Exit is how the main process ended.
+	Exit Exit `json:"exit"`
+	// Time is when the last process ended; with Left, when the main process did.
 	Time time.Time `json:"time"`
+	// Left says that the main process has ended and that others of the engine live on.
+	Left bool `json:"left,omitempty"`
+	// LeaderTime is when the main process had ended, Last is how the last process ended, and Killed
+	// how many processes signals had ended between the two, the latest by KilledBy. Nil and zero if
+	// the engine ended with its main process.
+	LeaderTime *time.Time `json:"leader_time,omitempty"`
+	Last       *Exit      `json:"last,omitempty"`
+	Killed     int        `json:"killed,omitempty"`
+	KilledBy   int32      `json:"killed_by,omitempty"`
 	// OutOfMemory says that the kernel killed it for lack of memory.
 	OutOfMemory bool `json:"out_of_memory,omitempty"`
 	// Stderr are the last lines of its standard error, in their order, printable, at most
@@ -144,9 +155,9 @@ func bounded(text string) string {
 	return strings.ToValidUTF8(text[:min(len(text), tailBytes)], "")
 }
 
-// DecodeRecord returns the last Record of a file's content. What stands before it, or was cut
-// short, is passed over. Its lines are made printable, and empty ones are left out. The error says
-// that there is none.
+// DecodeRecord returns the last Record of a file's content, which may be one with Left. What stands
+// before it, or was cut short, is passed over. Its lines are made printable, and empty ones are
+// left out. The error says that there is none.
 func DecodeRecord(content []byte) (Record, error) {
 	lines := bytes.Split(content, []byte("\n"))
 	for i := len(lines) - 2; i >= 0; i-- { // what is behind the last line break is not whole
@@ -163,7 +174,9 @@ func DecodeRecord(content []byte) (Record, error) {
 }
 
 func (r Record) valid() bool {
-	return !r.Time.IsZero() && r.DroppedBytes >= 0 && len(r.Stderr) <= MaxStderrLines && r.Exit.valid()
+	return !r.Time.IsZero() && r.DroppedBytes >= 0 && len(r.Stderr) <= MaxStderrLines && r.Exit.valid() &&
+		(r.Last == nil || r.Last.valid()) && (r.LeaderTime == nil || !r.LeaderTime.IsZero()) &&
+		r.Killed >= 0 && (r.Killed == 0 || Exit{Signal: r.KilledBy}.valid())
 }
 
 func (e Exit) valid() bool {

@@ -17,7 +17,7 @@ const (
 )
 
 // inherit makes the keeper the parent of all processes that the engine's leave behind from now on.
-// So it can name them, in any group and session.
+// So it can name them, in any group and session, and sees how they end.
 func inherit() {
 	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) // else it names fewer
 }

@@ -25,6 +25,10 @@ type Engine struct {
 	// Handle.LastAlive tells it. 0: not known. Then a session proves nothing once the root is
 	// gone.
 	LastAlive uint64
+	// Reaper is the child subreaper that has the engine below it and nothing else, and is no part
+	// of it. All that descends from it is the engine's, also once the root has gone. Zero: there is
+	// none.
+	Reaper Ref
 	// Descendants are processes that were seen to descend from the root, and may have got another
 	// parent since. Measured are others that were counted as the engine's: they are named if they
 	// are left.
@@ -35,7 +39,7 @@ func now() uint64 { return host.TicksSinceBoot() }
 
 // descent says which processes descend from the root of an engine. See the package comment.
 type descent struct {
-	root Ref
+	root, reaper Ref
 	// until is the time, in clock ticks after boot, before which what started in the root's
 	// session started while that was there.
 	until uint64
@@ -46,7 +50,7 @@ type descent struct {
 }
 
 func newDescent(e Engine) *descent {
-	d := &descent{root: e.Root, until: e.LastAlive, known: make(map[Ref]bool), above: make(map[Ref]bool)}
+	d := &descent{root: e.Root, reaper: e.Reaper, until: e.LastAlive, known: make(map[Ref]bool), above: make(map[Ref]bool)}
 	for _, ref := range e.Descendants {
 		d.known[ref] = true
 	}
@@ -67,10 +71,15 @@ func (d *descent) update(table map[int]procfs.ProcStat, at uint64) {
 			there[ref] = true
 			d.touch(stat, at)
 		}
-		if ref == d.root {
-			for _, over := range lineage(table, stat.PPID) {
-				d.above[refOf(over)] = true
-			}
+		starter := 0
+		switch ref {
+		case d.root:
+			starter = stat.PPID
+		case d.reaper:
+			starter = stat.PID
+		}
+		for _, over := range lineage(table, starter) {
+			d.above[refOf(over)] = true
 		}
 	}
 	d.known = there
@@ -114,7 +123,7 @@ func (d *descent) descends(table map[int]procfs.ProcStat, stat procfs.ProcStat, 
 		// also of what goes in a circle, since what was read does not fit together
 		judged[stat.PID] = false
 		way = append(way, stat.PID)
-		if found = d.known[refOf(stat)] || refOf(stat) == d.root || d.led(stat); found {
+		if found = d.known[refOf(stat)] || refOf(stat) == d.root || d.led(stat) || d.reaped(table, stat); found {
 			break
 		}
 		parent, there := table[stat.PPID]
@@ -133,6 +142,12 @@ func (d *descent) descends(table map[int]procfs.ProcStat, stat procfs.ProcStat, 
 func (d *descent) led(stat procfs.ProcStat) bool {
 	return stat.Session == int(d.root.PID) && stat.PID != int(d.root.PID) &&
 		stat.Starttime >= d.root.StartTime && stat.Starttime < d.until
+}
+
+// reaped reports whether a process is a child of the engine's reaper.
+func (d *descent) reaped(table map[int]procfs.ProcStat, stat procfs.ProcStat) bool {
+	parent, there := table[stat.PPID]
+	return there && d.reaper.PID != 0 && refOf(parent) == d.reaper && parent.Starttime <= stat.Starttime
 }
 
 // lineage are a process and those above it.

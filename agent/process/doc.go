@@ -10,9 +10,10 @@
 // else does:
 //
 //   - The way from parent to parent leads to the root, or to a process that was proven before. A
-//     parent is no younger than its child: if it is, it has only got the pid of the real one.
-//     Who measures the engine tells which were (Engine.Descendants): with them is found what has
-//     left the tree and the session since.
+//     parent is no younger than its child: if it is, it has only got the pid of the real one. Who
+//     measures the engine tells which were (Engine.Descendants): with them is found what has left
+//     the tree and the session since. If the engine has a reaper (Engine.Reaper), the way leads to
+//     that, however much of the tree has ended.
 //   - The process is in the session that the root leads, and started when that session was there:
 //     not before the root, and not after the root or another process of the session was last seen
 //     (Engine.LastAlive). A process gets into a session at its birth alone. The kernel can give the

@@ -4,7 +4,8 @@ import "context"
 
 // Left reports whether a process lives that is or may be an engine's: a descendant of its root, a
 // member of a cgroup that the agent made for it, a process that was counted as the engine's, or one
-// in the session or group of its root. It reads the whole process table; one call at a time does.
+// in the session or group of its root. The engine's reaper does not count. It reads the whole
+// process table; one call at a time does.
 func (o *Opener) Left(ctx context.Context, e Engine) (bool, error) {
 	select {
 	case o.reading <- struct{}{}:
@@ -17,7 +18,7 @@ func (o *Opener) Left(ctx context.Context, e Engine) (bool, error) {
 		return false, err
 	}
 	for _, f := range found {
-		if f.descends || f.measured || f.numbered {
+		if f.Ref != e.Reaper && (f.descends || f.measured || f.numbered) {
 			return true, nil
 		}
 	}

@@ -29,6 +29,19 @@ type Engine struct {
 	// Moved: the engine ran before it was moved to that cgroup, and what it had touched by then is
 	// charged elsewhere. Its memory is that of its processes, and what only the cgroup knows of.
 	Moved bool
+	// Reaper is the child subreaper that gets the children of the engine's processes that have
+	// ended: all of its children are the engine's. It is no part of the engine. Zero: there is
+	// none.
+	Reaper Reaper
+	// Left are processes that were seen to be the engine's before, as Usage.Orphans. They matter to
+	// a Meter that has not seen them itself.
+	Left []Orphan
+}
+
+// Reaper is a child subreaper with one engine below it and nothing else.
+type Reaper struct {
+	PID       int32
+	StartTime uint64 // in clock ticks after boot
 }
 
 // Usage is what one engine used.
@@ -60,6 +73,8 @@ type Usage struct {
 	// Orphans are those that are not found by going down from the root: to end the engine, they
 	// have to be known. Those in a cgroup that the caller made may be missing.
 	Orphans []Orphan
+	// Reaped: the engine's reaper is there.
+	Reaped bool
 	// Err says what could not be measured; the other fields hold what could.
 	Err error
 }
@@ -111,6 +126,9 @@ type engine struct {
 	// listed: it is in the list of this call.
 	listed bool
 	cgroup ownCgroup
+	// reaper and left are as in the list.
+	reaper Reaper
+	left   []Orphan
 	// inside are the processes in its cgroup.
 	inside []int32
 
@@ -168,7 +186,7 @@ func (m *Meter) Engines(ctx context.Context, engines []Engine) []Usage {
 			continue
 		}
 		usages[i].Alive = m.alive(e, passed, &usages[i])
-		usages[i].Orphans = m.orphans(e, passed)
+		usages[i].Orphans, usages[i].Reaped = m.orphans(e, passed), m.isReaped(e, passed)
 		if e.cgroup.memory && !usages[i].Alive {
 			usages[i].Processes = m.countLiving(e, now)
 		}
@@ -231,7 +249,7 @@ func (t *tracker) list(engines []Engine, usages []Usage) []*engine {
 			e = &engine{key: key}
 			t.engines[key] = e
 		}
-		e.listed = true
+		e.listed, e.reaper, e.left = true, wanted.Reaper, wanted.Left
 		found[i] = e
 		t.order = append(t.order, e)
 	}

@@ -86,6 +86,9 @@ func (m *Meter) hasProvenAncestor(e *engine, process stat) bool {
 		if err != nil || process.parent <= 1 || parent.start > process.start {
 			return false
 		}
+		if (Reaper{parent.pid, parent.start}) == e.reaper {
+			return true
+		}
 		process = parent
 	}
 	return true
@@ -100,6 +103,20 @@ func (e *engine) knownAs(process stat) Orphan {
 		return known
 	}
 	return Orphan{}
+}
+
+// isReaped reports whether the engine's reaper is there.
+func (m *Meter) isReaped(e *engine, passed bool) bool {
+	reaper := e.reaper
+	if reaper.PID == 0 {
+		return false
+	}
+	if passed {
+		row := m.tracker.forest.table.same(reaper.PID, reaper.StartTime)
+		return row != nil && !row.ended()
+	}
+	found, err := m.readStat(&m.tracker.scratch, reaper.PID)
+	return err == nil && found.start == reaper.StartTime && !found.ended()
 }
 
 // orphans are the processes of an engine that are not found by going down from its root.

@@ -41,12 +41,15 @@ type ownCgroup struct {
 	taken time.Time
 }
 
-// countLiving counts the processes in an engine's cgroup. It leaves out those that have ended and
-// that their parents have not waited for, which version 1 lists too. If some may have been left
-// out, there is one at least, unless it is known that there is none.
+// countLiving counts the processes in an engine's cgroup, without its reaper. It leaves out those
+// that have ended and that their parents have not waited for, which version 1 lists too. If some
+// may have been left out, there is one at least, unless it is known that there is none.
 func (m *Meter) countLiving(e *engine, now time.Time) (processes int) {
 	for _, pid := range e.inside {
 		got, err := m.readStat(&m.tracker.scratch, pid)
+		if err == nil && (Reaper{pid, got.start}) == e.reaper {
+			continue
+		}
 		if err == nil && !got.ended() || err != nil && !errors.Is(err, ErrNoProcess) {
 			processes++
 		}
@@ -85,6 +88,19 @@ func (m *Meter) measureCgroup(e *engine, wanted Engine, now time.Time, usage *Us
 	if wanted.Given {
 		m.leaveOthersOut(e, usage)
 	}
+	if own.memory && e.reaper.PID != 0 && m.isLeftElsewhere(e, now) {
+		own.memory, own.cpu, own.taken = false, false, time.Time{}
+		*usage = Usage{ID: usage.ID, Err: usage.Err}
+	}
+}
+
+// isLeftElsewhere reports whether the root has ended and nobody is in the cgroup, but the reaper is
+// there: it may have children in other cgroups, such as a daemon of another user, which nobody has
+// moved. The process table shows them.
+func (m *Meter) isLeftElsewhere(e *engine, now time.Time) bool {
+	root, err := m.readStat(&m.tracker.scratch, e.key.pid)
+	ended := errors.Is(err, ErrNoProcess) || err == nil && (root.start != e.key.start || root.ended())
+	return ended && m.isReaped(e, false) && m.countLiving(e, now) == 0
 }
 
 func (m *Meter) readOwnCgroup(e *engine, now time.Time, usage *Usage) error {

@@ -10,8 +10,9 @@ import (
 // parent that is an engine's root. That way breaks when a process on it ends: the kernel then
 // gives its children to another parent, pid 1 or a process that asked for orphans. So the engine
 // of each process is remembered, and a process that was handed on stays with its engine. A process
-// that was never seen with its first parent is known by the cgroup that its engine was moved to,
-// or by its session or process group, if a process of the engine leads or led it.
+// that was never seen with its first parent is known by its engine's reaper, if that is its parent,
+// by the cgroup that its engine was moved to, or by its session or process group, if a process of
+// the engine leads or led it.
 
 // member is what is remembered of a process that belonged to an engine in the last pass.
 type member struct {
@@ -38,6 +39,8 @@ type forest struct {
 	engines []*engine
 	roots   map[int32]*engine
 	inside  map[int32]*engine
+	// reapers are the engines by the pids of their reapers. Nil: several engines name that one.
+	reapers map[int32]*engine
 	// newest and youngest are those of the last pass's table; taken is when that was, zero if
 	// there was none.
 	newest   uint64
@@ -102,10 +105,12 @@ func (f *forest) forget(engines []*engine) {
 // setRoots makes the engines' root processes theirs.
 func (f *forest) setRoots(engines []*engine) {
 	if f.roots == nil {
-		f.roots, f.inside = map[int32]*engine{}, map[int32]*engine{}
+		f.roots, f.inside, f.reapers = map[int32]*engine{}, map[int32]*engine{}, map[int32]*engine{}
+		f.members, f.leaders = map[int32]member{}, map[int32]*engine{}
 	}
 	clear(f.roots)
 	clear(f.inside)
+	clear(f.reapers)
 	f.engines = engines
 	for _, e := range engines {
 		e.members, e.ticks, e.ended, e.counted = e.members[:0], 0, 0, 0
@@ -117,10 +122,35 @@ func (f *forest) setRoots(engines []*engine) {
 		if row := f.table.same(e.key.pid, e.key.start); row != nil && row.owner == nil {
 			row.owner, row.progress, row.descends = e, settled, true
 		}
+		f.setReaper(e)
+		if e.passes == 1 {
+			f.recall(e)
+		}
 		if e.cgroup.moved || e.cgroup.entered {
 			for _, pid := range e.inside {
 				f.inside[pid] = e
 			}
+		}
+	}
+}
+
+// setReaper notes the reaper of an engine, if it is there.
+func (f *forest) setReaper(e *engine) {
+	if e.reaper.PID == 0 || f.table.same(e.reaper.PID, e.reaper.StartTime) == nil {
+		return
+	}
+	if _, taken := f.reapers[e.reaper.PID]; taken {
+		f.reapers[e.reaper.PID] = nil // its children are not known to be the one's or the other's
+		return
+	}
+	f.reapers[e.reaper.PID] = e
+}
+
+// recall makes processes of an engine members that another Meter has seen to be so.
+func (f *forest) recall(e *engine) {
+	for _, left := range e.left {
+		if _, known := f.members[left.PID]; !known {
+			f.members[left.PID] = member{start: left.StartTime, engine: e, descends: left.Descends}
 		}
 	}
 }
@@ -143,7 +173,7 @@ func (f *forest) descends(row *process) bool {
 		return false
 	}
 	was, known := f.members[row.pid]
-	return f.hasParentOf(row) || known && was.start == row.start && was.engine == row.owner && was.descends
+	return f.hasParentOf(row) || f.isReaped(row) || known && was.start == row.start && was.engine == row.owner && was.descends
 }
 
 // hasParentOf reports whether the parent of a process is known to descend from the root of the same
@@ -153,9 +183,15 @@ func (f *forest) hasParentOf(row *process) bool {
 	return parent != nil && parent != row && parent.owner == row.owner && parent.descends && parent.start <= row.start
 }
 
+// isReaped reports whether the parent of a process is the reaper of its engine.
+func (f *forest) isReaped(row *process) bool {
+	e := f.reapers[row.parent]
+	return e != nil && e == row.owner && e.reaper.StartTime <= row.start
+}
+
 func (f *forest) find(row *process) *engine {
-	var above *engine
-	if parent := f.table.row(row.parent); parent != nil && parent != row {
+	above := f.reapers[row.parent]
+	if parent := f.table.row(row.parent); above == nil && parent != nil && parent != row {
 		above = f.owner(parent)
 	}
 	if was, known := f.members[row.pid]; known && was.start == row.start && was.engine.listed {
@@ -261,7 +297,7 @@ func (f *forest) ancestor(gone member) *process {
 // remember keeps what the next pass needs to know of this one.
 func (f *forest) remember() {
 	members, leaders := f.spare, f.spareLeaders
-	if members == nil {
+	if members == nil { // the first time
 		members, leaders = map[int32]member{}, map[int32]*engine{}
 	}
 	clear(members)

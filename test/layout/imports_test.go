@@ -15,9 +15,9 @@ import (
 func floors() [][]string {
 	return [][]string{
 		{"resource", "internal/spelling", "internal/duration"},
-		{"label", "resource/linkis", "internal/identity", "internal/clusterid", "internal/yamlfile", "internal/reload", "internal/regularfile", "internal/credential", "internal/sockdiag", "internal/subuid", "internal/osuser", "internal/localuser", "internal/cgroupfs", "internal/command", "internal/processtable", "internal/peercred", "internal/pause", "test/baseline", "test/certs", "test/consul", "test/hostile", "test/otlp", "test/pipes", "test/postgres", "test/proc", "test/underrace"},
+		{"label", "resource/linkis", "internal/identity", "internal/clusterid", "internal/yamlfile", "internal/reload", "internal/regularfile", "internal/credential", "internal/sockdiag", "internal/subuid", "internal/osuser", "internal/localuser", "internal/cgroupfs", "internal/command", "internal/processtable", "internal/reaper", "internal/peercred", "internal/pause", "test/baseline", "test/certs", "test/consul", "test/hostile", "test/otlp", "test/pipes", "test/postgres", "test/proc", "test/underrace"},
 		{"proto"},
-		{"internal/quotafile", "internal/access", "internal/tracing", "internal/admission"},
+		{"internal/quotafile", "internal/access", "internal/tracing", "internal/admission", "internal/endreason"},
 		{"providers"},
 		{"internal/discovery", "internal/standin", "internal/readlimit", "internal/linkischeck"},
 		{"client"},

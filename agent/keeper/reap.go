@@ -1,0 +1,89 @@
+package keeper
+
+import (
+	"cmp"
+	"errors"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// death is the end of a child: the main process, or one that the kernel has given to the keeper.
+type death struct {
+	pid  int
+	exit Exit
+}
+
+// await waits for all processes of the engine, notes in e.ended how they ended, and returns when
+// the last one has ended. Every descendant of the keeper that has lost its parent is the keeper's
+// child, so without a child there is no process of the engine.
+func (e *engine) await() {
+	deaths := make(chan death)
+	go reap(deaths)
+	left := time.NewTimer(0)
+	if !left.Stop() {
+		<-left.C
+	}
+	defer left.Stop()
+	leader := time.Time{} // when the main process ended
+	for {
+		select {
+		case d, more := <-deaths:
+			now := time.Now().UTC()
+			switch {
+			case !more:
+				e.end(cmp.Or(leader, now), now)
+				return
+			case d.pid == e.process.Pid:
+				e.ended.Exit, leader = d.exit, now
+				left.Reset(leftAfter)
+			case !leader.IsZero():
+				e.follow(d.exit)
+			}
+		case <-left.C:
+			e.ended.LeaderTime = &leader
+			e.write(Record{Exit: e.ended.Exit, Time: leader, Left: true})
+		}
+	}
+}
+
+// follow notes that a process has ended after the main one.
+func (e *engine) follow(exit Exit) {
+	if last := e.ended.Last; last != nil && last.Signal != 0 {
+		e.ended.Killed++
+		e.ended.KilledBy = last.Signal
+	}
+	e.ended.Last = &exit
+}
+
+// end completes the record of an engine of which no process is left.
+func (e *engine) end(leader, now time.Time) {
+	r := &e.ended
+	killed := r.Exit.killed()
+	r.Time = now
+	if r.LeaderTime == nil { // the others have ended with it
+		r.Time, r.Last, r.Killed, r.KilledBy = leader, nil, 0, 0
+	} else {
+		killed = killed || r.Last != nil && r.Last.killed() || r.KilledBy == int32(unix.SIGKILL)
+	}
+	if e.ownCgroup && killed {
+		kills, known := oomKills("/")
+		r.OutOfMemory = known && kills > e.killsBefore
+	}
+}
+
+// reap waits for children until there is none, tells the end of each, and closes the channel.
+func reap(deaths chan<- death) {
+	defer close(deaths)
+	for {
+		var info siginfo
+		err := unix.Waitid(unix.P_ALL, 0, info.asUnix(), unix.WEXITED|unix.WALL, nil)
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case err != nil:
+			return
+		default:
+			deaths <- death{int(info.pid), info.exit()}
+		}
+	}
+}
