@@ -150,6 +150,7 @@ type Agent struct {
 	health     *healthLoop
 
 	measureDue, syncDue *wakeup
+	again               time.Duration // until the measuring loop measures again, as it wants; 0: a tick
 	// ready is closed when the coordinator has answered a Sync, with the socket served.
 	ready chan struct{}
 	// serving is closed before that: when the socket is served, and the machine was measured.

@@ -37,8 +37,9 @@ type EnginesConfig struct {
 	// names, also if they are numbers. Default: hdfs, yarn, mapred and bin, as in YARN; [] bans
 	// none.
 	BannedUsers []string `yaml:"bannedUsers" reload:"live"`
-	// Policies say what is done about engines that use more than they are entitled to. The first
-	// that matches counts. Default, also for engines that none matches: warn.
+	// Policies say what is done about engines that use more than they are entitled to, and about
+	// those whose main process has ended. The first that matches counts. Default, also for engines
+	// that none matches: warn, and keep.
 	Policies []PolicyConfig `yaml:"policies" reload:"live"`
 }
 
@@ -56,13 +57,17 @@ type PolicyConfig struct {
 	// Grace is how long over-use of memory goes on before kill stops the engine, from 1s to 24h.
 	// Default 30s.
 	Grace time.Duration `yaml:"grace"`
-	// StopGrace is the time between SIGTERM and SIGKILL when kill stops the engine, at most 1h.
+	// StopGrace is the time between SIGTERM and SIGKILL when a policy stops the engine, at most 1h.
 	// Default 10s.
 	StopGrace time.Duration `yaml:"stopGrace"`
 	// Cgroup says whether an engine that was not started by the agent is moved to a cgroup of its
 	// own: true moves it, false leaves it. Default: true if OnOverUse is limit; else it is moved
 	// unless it would leave a limit or a container.
 	Cgroup *bool `yaml:"cgroup"`
+	// OnLeaderEnd says what is done if the engine's main process ends and other processes of it
+	// live on: "keep" leaves them, and the engine keeps its allocation until the last one has
+	// ended; "stop" stops them, with StopGrace. Default keep.
+	OnLeaderEnd string `yaml:"onLeaderEnd"`
 }
 
 // maxTolerance is in thousandths, of a text that says at most 1000%.
@@ -92,8 +97,13 @@ func (c PolicyConfig) parse() (policy.Policy, *ConfigError) {
 	if err != nil {
 		return policy.Policy{}, &ConfigError{"onOverUse", c.OnOverUse, "observe, warn, limit or kill"}
 	}
+	leaderEnd, err := policy.ParseLeaderEnd(c.OnLeaderEnd)
+	if err != nil {
+		return policy.Policy{}, &ConfigError{"onLeaderEnd", c.OnLeaderEnd, "keep or stop"}
+	}
 	p := policy.Policy{
-		Match: match, Action: action, Tolerance: policy.DefaultTolerance,
+		OnLeaderEnd: leaderEnd,
+		Match:       match, Action: action, Tolerance: policy.DefaultTolerance,
 		Grace: orDefault(c.Grace, policy.DefaultGrace), StopGrace: orDefault(c.StopGrace, policy.DefaultStopGrace),
 	}
 	switch {

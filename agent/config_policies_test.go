@@ -19,7 +19,7 @@ engines:
       grace: 1m
       stopGrace: 20s
     - {match: {engineType: python}, onOverUse: limit, tolerance: "0%"}
-    - {match: {engineType: shell}, onOverUse: observe, cgroup: true}
+    - {match: {engineType: shell}, onOverUse: observe, cgroup: true, onLeaderEnd: stop}
     - {match: {engineType: hive}}
     - {match: {engineType: 3.10}, onOverUse: observe}
 `
@@ -38,14 +38,14 @@ engines:
 	for engineType, want := range map[string]policy.Policy{
 		"spark":  {Action: policy.Kill, Tolerance: 25, Grace: time.Minute, StopGrace: 20 * time.Second},
 		"python": {Action: policy.Limit, Tolerance: 0, Grace: 30 * time.Second, StopGrace: 10 * time.Second, Cgroup: policy.CgroupAlways},
-		"shell":  {Action: policy.Observe, Tolerance: 100, Grace: 30 * time.Second, StopGrace: 10 * time.Second, Cgroup: policy.CgroupAlways},
+		"shell":  {Action: policy.Observe, Tolerance: 100, Grace: 30 * time.Second, StopGrace: 10 * time.Second, Cgroup: policy.CgroupAlways, OnLeaderEnd: policy.StopAtLeaderEnd},
 		"hive":   policy.Default(),
 		"flink":  policy.Default(),
 		"3.1":    policy.Default(),
 		"3.10":   {Action: policy.Observe, Tolerance: 100, Grace: 30 * time.Second, StopGrace: 10 * time.Second},
 	} {
 		got := s.policies.For(map[string]string{"engineType": engineType})
-		if got.Action != want.Action || got.Tolerance != want.Tolerance || got.Grace != want.Grace || got.StopGrace != want.StopGrace || got.Cgroup != want.Cgroup {
+		if got.Action != want.Action || got.Tolerance != want.Tolerance || got.Grace != want.Grace || got.StopGrace != want.StopGrace || got.Cgroup != want.Cgroup || got.OnLeaderEnd != want.OnLeaderEnd {
 			t.Errorf("%s: %+v, want %+v", engineType, got, want)
 		}
 	}
@@ -71,6 +71,8 @@ func TestWrongPolicyNamesItsField(t *testing.T) {
 		"tolerance": {Tolerance: "10"},
 		"grace":     {Grace: time.Millisecond},
 		"stopGrace": {StopGrace: 2 * time.Hour},
+
+		"onLeaderEnd": {OnLeaderEnd: "Stop"},
 	} {
 		c := Config{Engines: EnginesConfig{Policies: []PolicyConfig{{}, wrong}}}
 		var refused *ConfigError

@@ -24,6 +24,9 @@ func (s *service) Confirm(ctx context.Context, request *bursarv1.ConfirmRequest)
 	a := s.agent
 	ctx, cancel := a.bounded(ctx, 0)
 	defer cancel()
+	if request.GetLeaderEnd() != nil {
+		return a.takeLeaderEnd(ctx, request)
+	}
 	if err := saysWhatRuns(request); err != nil {
 		return nil, err
 	}
@@ -103,6 +106,20 @@ func (a *Agent) identify(ctx context.Context, request *bursarv1.ConfirmRequest) 
 	case c == nil || !c.Trusted && found.UID != c.UID:
 		return nil, connect.NewError(connect.CodePermissionDenied, fmt.Errorf("process.pid: %d is a process of uid %d: want one of the caller's own", claimed.GetPid(), found.UID))
 	}
+	reaper := a.reaperOf(ctx, request, found.PID)
+	process := &bursarv1.Process{
+		Pid: found.PID, StartTime: found.StartTime, BootId: a.bootID, Uid: &found.UID, Verified: true,
+	}
+	if reaper.PID != 0 {
+		process.ReaperPid, process.ReaperStartTime = &reaper.PID, &reaper.StartTime
+	}
+	if found.Ended() {
+		// A command that starts a daemon may be faster than its launcher.
+		if a.livesOn(reaper, found.PID) {
+			return process, nil
+		}
+		return nil, notThere(claimed.GetPid(), "a process of this host that runs")
+	}
 	// The caller's word is not enough: what is in the cgroup is counted as the engine's, and is
 	// killed with it.
 	cgroup, err := a.deps.Meter.OwnCgroup(found.PID)
@@ -115,7 +132,8 @@ func (a *Agent) identify(ctx context.Context, request *bursarv1.ConfirmRequest) 
 	case claimed.GetCgroup() != "" && claimed.GetCgroup() != cgroup && !seesOtherCgroups(ctx):
 		return nil, invalid("process.cgroup", claimed.GetCgroup(), fmt.Sprintf("the engine's own cgroup, %q, or nothing", cgroup))
 	}
-	return &bursarv1.Process{Pid: found.PID, StartTime: found.StartTime, Cgroup: cgroup, BootId: a.bootID, Uid: &found.UID, Verified: true}, nil
+	process.Cgroup = cgroup
+	return process, nil
 }
 
 // claimAndShow shows the process that a call is about to confirm for an allocation. If the process
@@ -176,14 +194,15 @@ func (a *Agent) claimed(ctx context.Context, request *bursarv1.ConfirmRequest) (
 	return found, nil
 }
 
-// whoRuns says which process has a pid. Errors name it by the number by which the caller knows it.
+// whoRuns says which process has a pid; it may be a zombie. Errors name it by the number by which
+// the caller knows it.
 func (a *Agent) whoRuns(pid, number int32, started uint64) (host.Identity, error) {
 	if pid <= 1 || int(pid) == os.Getpid() {
 		return host.Identity{}, invalid("process.pid", strconv.Itoa(int(number)), "the pid of the engine, which is neither init nor the agent")
 	}
 	found, err := a.deps.Meter.Identify(pid)
 	switch {
-	case errors.Is(err, host.ErrNoProcess) || err == nil && found.Ended():
+	case errors.Is(err, host.ErrNoProcess):
 		return found, notThere(number, "a process of this host that runs")
 	case err != nil:
 		return found, connect.NewError(connect.CodeInternal, err)

@@ -24,6 +24,8 @@ type engine struct {
 	stop *stopping
 	// asking: a coordinator is being asked to stop the engine.
 	asking bool
+	// told is how the main process ended, by its launcher's word; nil: it has not said so.
+	told *bursarv1.ExitStatus
 
 	// Of the measuring loop alone:
 
@@ -31,8 +33,10 @@ type engine struct {
 	partial string
 	// doubts is how often in a row the engine seemed to have ended.
 	doubts int
-	// orphaned: the log says that the engine's process left others behind.
-	orphaned bool
+	// orphaned: the log says that the engine's process left others behind, which was noticed at
+	// orphanedSince.
+	orphaned      bool
+	orphanedSince time.Time
 	// unrecorded is when a launched engine was found to have ended without a record of how; zero:
 	// it was not.
 	unrecorded time.Time

@@ -175,6 +175,9 @@ func (a *Agent) confirmLaunched(
 		return nil, connect.NewError(connect.CodeInternal, fmt.Errorf("process %d, of uid %d, is not the engine that was started", s.PID, found.UID))
 	}
 	process := &bursarv1.Process{Pid: s.PID, StartTime: s.StartTime, Cgroup: s.Cgroup, BootId: a.bootID, Uid: &found.UID, Verified: true, Launched: true}
+	if keeper, err := a.deps.Meter.Identify(s.Keeper.PID); err == nil {
+		process.ReaperPid, process.ReaperStartTime = &keeper.PID, &keeper.StartTime
+	}
 	done, other := a.claimAndShow(request.GetId(), process)
 	if other != "" {
 		return nil, connect.NewError(connect.CodeInternal, fmt.Errorf("process %d is the engine of allocation %s, not the one that was started", s.PID, other))

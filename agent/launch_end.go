@@ -7,11 +7,10 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/bursar/bursar/agent/keeper"
 	"github.com/bursar/bursar/agent/launch"
 	"github.com/bursar/bursar/agent/tracker"
+	"github.com/bursar/bursar/internal/endreason"
 	"github.com/bursar/bursar/internal/spelling"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/providers/host"
@@ -39,6 +38,8 @@ type ending struct {
 	reason string
 	// errorOutput are the engine's own words, which must not get into the reason or a log.
 	errorOutput string
+	// leader is the end of the main process, if it had ended before the last one.
+	leader *bursarv1.LeaderEnd
 }
 
 // awaitsRecord reports whether an engine that has ended was launched here, and its keeper may
@@ -58,7 +59,7 @@ func (a *Agent) awaitsRecord(e *engine, id string) bool {
 	if now.Sub(e.unrecorded) >= recordPatience {
 		return false
 	}
-	a.measureIn(measureGap)
+	a.measureAgain(measureGap)
 	return true
 }
 
@@ -67,14 +68,19 @@ func (a *Agent) awaitsRecord(e *engine, id string) bool {
 func (a *Agent) howEnded(ctx context.Context, e host.Engine) ending {
 	id := e.ID
 	end := ending{exit: a.exitStatus(id), reason: a.endReason(id)}
-	record, err := a.records().End(id)
+	record, err := a.recordOf(id)
+	left, leftReason, isLeft := a.endOfLeft(id, record)
+	end.leader = left
+	if end.exit == nil {
+		end.exit = left.GetExitStatus()
+	}
 	switch {
 	case errors.Is(err, launch.ErrNone):
 	case err != nil:
 		a.log.Warn("how a launched engine ended is not known", "allocation_id", id, "error", err)
 	default:
 		if end.exit == nil { // else the kernel has said it itself
-			end.exit = recordedExit(record)
+			end.exit = recordedExit(record.Exit)
 		}
 		// The keeper knows that one of its processes was killed so. An engine that was stopped has
 		// ended by the stop.
@@ -88,17 +94,24 @@ func (a *Agent) howEnded(ctx context.Context, e host.Engine) ending {
 	if end.reason != "" { // it was stopped
 		return end
 	}
-	if err == nil || end.exit.GetOutOfMemory() || lack != "" {
+	switch {
+	case isLeft && end.exit.GetOutOfMemory():
+		end.reason = spelling.Cut(leftReason+"; "+ExitText(end.exit)+lack, maxReason)
+	case isLeft:
+		end.reason = spelling.Cut(leftReason+lack, maxReason)
+	case err == nil || end.exit.GetOutOfMemory() || lack != "":
 		end.reason = spelling.Cut(ExitText(end.exit)+lack, maxReason)
 	}
-	if err == nil && (end.exit.Code == nil || end.exit.GetCode() != 0) {
+	if err == nil && (!succeeded(end.exit) || record.Last != nil && !succeeded(recordedExit(*record.Last))) {
 		end.errorOutput = lastLines(record.Stderr)
 	}
 	return end
 }
 
-func recordedExit(record keeper.Record) *bursarv1.ExitStatus {
-	return &bursarv1.ExitStatus{Code: record.Exit.Code, Signal: record.Exit.Signal}
+func succeeded(exit *bursarv1.ExitStatus) bool { return exit.Code != nil && exit.GetCode() == 0 }
+
+func recordedExit(exit keeper.Exit) *bursarv1.ExitStatus {
+	return &bursarv1.ExitStatus{Code: exit.Code, Signal: exit.Signal}
 }
 
 // lastLines are as many of the newest lines as there is room for.
@@ -120,10 +133,7 @@ func ExitText(exit *bursarv1.ExitStatus) string {
 	case exit.GetOutOfMemory():
 		return "killed for lack of memory"
 	case signal != 0:
-		if name := unix.SignalName(unix.Signal(signal)); name != "" {
-			return "killed by " + name
-		}
-		return fmt.Sprintf("killed by signal %d", signal)
+		return "killed by " + endreason.Signal(signal)
 	case exit == nil:
 		return tracker.ProcessEnded
 	default:

@@ -190,6 +190,9 @@ func (a *Agent) endHeldKeeper(ctx context.Context, id string, now time.Time) (wa
 	if engine, err := a.deps.Meter.Identify(kept.PID); err == nil && engine.StartTime == kept.StartTime && !engine.Ended() {
 		return false, nil // it was released, and runs on
 	}
+	if a.livesOn(process.Ref{PID: kept.KeeperPID, StartTime: kept.KeeperStartTime}, kept.PID) {
+		return false, nil // and so do others of it, without their main process
+	}
 	keeper, err := a.opener.Open(process.Ref{PID: kept.KeeperPID, StartTime: kept.KeeperStartTime})
 	if errors.Is(err, process.ErrEnded) {
 		delete(a.held, id)

@@ -28,10 +28,22 @@ func (a *Agent) measureLoop(ctx context.Context) error {
 	for {
 		now := time.Now()
 		a.measureDue.set(now.Add(a.settings().Tick), now.Add(measureGap))
+		if a.again > 0 {
+			a.measureIn(a.again)
+			a.again = 0
+		}
 		if !a.measureDue.wait(ctx) {
 			return nil
 		}
 		a.loops.measure.do(func() { a.measure(ctx) })
+	}
+}
+
+// measureAgain brings the next measurement forward while one is made. Only the measuring loop calls
+// it.
+func (a *Agent) measureAgain(d time.Duration) {
+	if a.again == 0 || d < a.again {
+		a.again = d
 	}
 }
 
@@ -123,6 +135,7 @@ func (a *Agent) toMeasure() ([]*engine, []host.Engine) {
 		name := l.Process.GetCgroup()
 		list[i] = host.Engine{
 			ID: l.ID, PID: l.Process.GetPid(), StartTime: l.Process.GetStartTime(),
+			Reaper: host.Reaper{PID: l.Process.GetReaperPid(), StartTime: l.Process.GetReaperStartTime()}, Left: orphansOf(l.Left),
 			Cgroup: name, Moved: !cgroup.Whole(name), Given: name != "" && !a.cgroups.Made(l.ID, name), User: l.Process.Uid, //nolint:protogetter // nil says that it is not known
 		}
 	}
@@ -166,6 +179,10 @@ func (a *Agent) usage(ctx context.Context, e *engine, measured host.Engine, u ho
 		MemoryBytes: u.MemoryBytes, UnreclaimableBytes: u.UnreclaimableBytes, CPUMillis: u.CPUMillis,
 		Partial:  u.Err != nil,
 		Orphaned: !u.Alive && u.Processes > 0,
+		Left:     remembered(u),
+	}
+	if usage.Orphaned {
+		usage.LeaderEnd = a.leaderEnd(e, measured.ID)
 	}
 	if !u.Alive && u.Processes == 0 {
 		usage.Ended = a.certain(e, u.Err) && !a.awaitsRecord(e, measured.ID)
@@ -175,20 +192,20 @@ func (a *Agent) usage(ctx context.Context, e *engine, measured host.Engine, u ho
 	switch {
 	case usage.Ended:
 		end := a.howEnded(ctx, measured)
-		usage.Exit, usage.Reason, usage.ErrorOutput = end.exit, end.reason, end.errorOutput
+		usage.Exit, usage.Reason, usage.ErrorOutput, usage.LeaderEnd = end.exit, end.reason, end.errorOutput, end.leader
 	case u.Err != nil:
 		if text := u.Err.Error(); e.partial != text {
 			e.partial = text
 			a.log.Warn("an engine could not be measured in full", "allocation_id", measured.ID, "error", text)
 		}
-	case usage.Orphaned && !e.orphaned:
-		a.log.Warn("an engine's process has ended and left others behind: it keeps its allocation until they end, or it is released or stopped",
-			"allocation_id", measured.ID, "processes", u.Processes)
+	case usage.LeaderEnd != nil && !e.orphaned:
+		e.orphaned = true
+		a.log.Warn("an engine's main process has ended and others live on: it keeps its allocation until they end, or it is stopped",
+			"allocation_id", measured.ID, "processes", u.Processes, "exit_status", usage.LeaderEnd.GetExitStatus())
 	}
 	if u.Err == nil {
 		e.partial = ""
 	}
-	e.orphaned = e.orphaned || usage.Orphaned
 	return usage
 }
 
@@ -199,6 +216,6 @@ func (a *Agent) certain(e *engine, err error) bool {
 	if err == nil || e.doubts > 1 {
 		return true
 	}
-	a.measureIn(measureGap)
+	a.measureAgain(measureGap)
 	return false
 }

@@ -16,8 +16,8 @@ import (
 )
 
 // actOnOverUse does what policies want after a measurement: it logs which over-use has begun and
-// ended, and asks a coordinator to stop engines. It ends none itself: the order comes with a Sync,
-// as every order does.
+// ended, and for that and for the end of a main process asks a coordinator to stop engines. It ends
+// none itself: the order comes with a Sync, as every order does.
 func (a *Agent) actOnOverUse(ctx context.Context) {
 	now := time.Now()
 	var notices []tracker.Notice
@@ -32,7 +32,7 @@ func (a *Agent) actOnOverUse(ctx context.Context) {
 			if e.busy() {
 				continue
 			}
-			t.StopAsked(stop.ID, now)
+			t.StopAsked(stop, now)
 			e.asking = true
 			asks = append(asks, func() { a.askToStop(ctx, e, stop) })
 		}
@@ -85,20 +85,20 @@ func (a *Agent) askToStop(ctx context.Context, e *engine, stop tracker.DueStop) 
 	a.locked(func(t *tracker.Tracker) {
 		e.asking = false
 		if unsynced {
-			t.StopAsked(stop.ID, time.Time{})
+			t.StopAsked(stop, time.Time{})
 		}
 	})
 	a.metrics.stopsAsked.WithLabelValues(outcomeOf(err)).Inc()
 	switch {
 	case err == nil:
-		a.log.WarnContext(ctx, "an engine is to be stopped for over-use", "allocation_id", stop.ID, "reason", stop.Reason)
+		a.log.WarnContext(ctx, "an engine is to be stopped by its policy", "allocation_id", stop.ID, "reason", stop.Reason)
 		a.syncDue.noLaterThan(time.Now()) // brings the order
 	case unsynced:
-		a.log.DebugContext(ctx, "no coordinator has heard that an engine is to be stopped for over-use", "allocation_id", stop.ID, "error", err)
+		a.log.DebugContext(ctx, "no coordinator has heard that an engine is to be stopped by its policy", "allocation_id", stop.ID, "error", err)
 	case connect.CodeOf(err) == connect.CodeNotFound, connect.CodeOf(err) == connect.CodeFailedPrecondition:
 		a.syncDue.noLaterThan(time.Now()) // it has ended, by the ledger: the answer says so
 	default:
-		a.log.ErrorContext(ctx, "an engine that is in over-use could not be stopped", "allocation_id", stop.ID, "reason", stop.Reason, "error", err)
+		a.log.ErrorContext(ctx, "an engine could not be stopped as its policy wants", "allocation_id", stop.ID, "reason", stop.Reason, "error", err)
 	}
 }
 

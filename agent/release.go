@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"connectrpc.com/connect"
@@ -11,6 +12,7 @@ import (
 	"github.com/bursar/bursar/agent/process"
 	"github.com/bursar/bursar/agent/socket"
 	"github.com/bursar/bursar/agent/tracker"
+	"github.com/bursar/bursar/internal/spelling"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/providers/host"
 )
@@ -102,7 +104,7 @@ func (a *Agent) endOf(ctx context.Context, id string) lifeSign {
 		grant, _ := t.Get(id)
 		p, found = grant.GetProcess(), t.Ended(id) != nil
 		if p != nil {
-			known = toStop(a.engines.known(id), p)
+			known = toStop(t, a.engines.known(id), id, p)
 		}
 	})
 	switch {
@@ -148,7 +150,7 @@ func (a *Agent) knownBetter(ctx context.Context, request *bursarv1.ReleaseReques
 	})
 	if end != nil { // found out already, and on its way
 		if end.GetReason() != tracker.ProcessEnded { // which says less than who released it
-			request.Reason = orDefault(request.GetReason(), end.GetReason())
+			request.Reason = joinedReasons(end.GetReason(), request.GetReason())
 		}
 		request.ErrorOutput = orDefault(end.GetErrorOutput(), request.GetErrorOutput())
 		if end.GetExitStatus() != nil {
@@ -167,8 +169,20 @@ func (a *Agent) knownBetter(ctx context.Context, request *bursarv1.ReleaseReques
 			reason = ExitText(exit) + lack
 		}
 	}
-	request.Reason, request.ExitStatus = orDefault(request.GetReason(), reason), exit
+	request.Reason, request.ExitStatus = joinedReasons(reason, request.GetReason()), exit
 	return request
+}
+
+// joinedReasons are the reason that the agent knows and the one that a caller gives. That of a stop
+// comes first; otherwise the caller knows best.
+func joinedReasons(known, given string) string {
+	if given == "" || known == given {
+		return known
+	}
+	if strings.HasPrefix(known, "stopped") && !strings.HasPrefix(given, "stopped") {
+		return spelling.Cut(known+"; "+given, maxReason)
+	}
+	return given
 }
 
 // isEngine reports whether an allocation has a process here.

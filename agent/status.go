@@ -34,7 +34,12 @@ func (a *Agent) Status() string {
 	if seen := a.deps.Pin.Seen(); len(seen) > 0 {
 		parts = append(parts, "coordinators of another cluster were found: "+seen[0].String())
 	}
-	parts = append(parts, fmt.Sprintf("engines: %d", a.tracker.Stats().Engines))
+	stats := a.tracker.Stats()
+	engines := fmt.Sprintf("engines: %d", stats.Engines)
+	if stats.Orphaned > 0 {
+		engines += fmt.Sprintf(", %d of them without their main process", stats.Orphaned)
+	}
+	parts = append(parts, engines)
 	return strings.Join(append(parts, closedFor(a.tracker)...), "; ")
 }
 

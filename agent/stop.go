@@ -64,7 +64,7 @@ func (a *Agent) stop(ctx context.Context, order *bursarv1.StopOrder) {
 		if before != nil && before.underway {
 			return
 		}
-		known := toStop(e, p)
+		known := toStop(t, e, id, p)
 		wanted := &stopping{reason: order.GetReason(), grace: grace, root: known.Root, underway: true}
 		if before != nil {
 			repeated, wanted.failed = true, before.failed
@@ -118,19 +118,23 @@ func (a *Agent) stop(ctx context.Context, order *bursarv1.StopOrder) {
 }
 
 // toStop puts together what is known of an engine that is to be stopped. Agent.mu is held.
-func toStop(e *engine, p *bursarv1.Process) process.Engine {
+func toStop(t *tracker.Tracker, e *engine, id string, p *bursarv1.Process) process.Engine {
 	known := process.Engine{Root: process.Ref{PID: p.GetPid(), StartTime: p.GetStartTime()}, User: p.Uid, Cgroup: p.GetCgroup()} //nolint:protogetter // nil says that it is not known
 	if e.watches(p) {
 		known.LastAlive = e.handle.LastAlive()
 	}
+	known.Reaper.PID, known.Reaper.StartTime = t.Reaper(id)
+	current, _ := t.Engine(id)
+	list := orphansOf(current.Left) // if nothing was measured yet
 	if e.orphans != nil && e.orphans.of == known.Root {
-		for _, orphan := range e.orphans.list {
-			ref := process.Ref{PID: orphan.PID, StartTime: orphan.StartTime}
-			if orphan.Descends {
-				known.Descendants = append(known.Descendants, ref)
-			} else {
-				known.Measured = append(known.Measured, ref)
-			}
+		list = e.orphans.list
+	}
+	for _, orphan := range list {
+		ref := process.Ref{PID: orphan.PID, StartTime: orphan.StartTime}
+		if orphan.Descends {
+			known.Descendants = append(known.Descendants, ref)
+		} else {
+			known.Measured = append(known.Measured, ref)
 		}
 	}
 	return known

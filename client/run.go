@@ -56,9 +56,33 @@ type RunOptions struct {
 	// Ended is called after that, before the release; by then its pid may be another's. May be
 	// nil.
 	Ended func(*os.ProcessState)
+	// Rest is for a caller whose process is a child subreaper (prctl(2)) and has no other child:
+	// what the process leaves behind when it ends becomes a child of the caller. The agent is told
+	// so: see ConfirmRequest.reaps. Rest is called after Ended. It returns when none of these
+	// processes is left, and says how they ended. May be nil.
+	Rest func(Ended) Rested
 	// Grace is the time between SIGTERM and SIGKILL if Run has to stop the process. Default
 	// DefaultGrace.
 	Grace time.Duration
+}
+
+// Ended is what Run knows when its process has ended.
+type Ended struct {
+	// Allocation is as last heard of.
+	Allocation *bursarv1.Allocation
+	State      *os.ProcessState
+	// Stop: the other processes have to be stopped, as the process was, or because nobody has
+	// confirmed it.
+	Stop bool
+}
+
+// Rested is what became of the processes that Run's process has left behind.
+type Rested struct {
+	// Reason says how the last one ended; empty: there was none.
+	Reason string
+	// Kept: some could not be ended, and run on. The allocation stays until the agent sees their
+	// end.
+	Kept bool
 }
 
 // RunResult is the result of a Run.
@@ -123,11 +147,15 @@ func (c *Client) Run(ctx context.Context, opts RunOptions) (RunResult, error) {
 	}
 	if err := r.confirm(ctx); err != nil {
 		r.stop()
+		r.rest(true)
 		_ = r.release(ctx, "not confirmed: "+err.Error())
 		return r.result, &RunError{PhaseConfirm, err}
 	}
-	r.wait(ctx)
-	if err := r.release(ctx, ""); err != nil {
+	rested := r.rest(r.wait(ctx) || !r.confirmed)
+	if rested.Kept {
+		return r.result, nil
+	}
+	if err := r.release(ctx, rested.Reason); err != nil {
 		return r.result, &RunError{PhaseRelease, err}
 	}
 	return r.result, nil
@@ -149,6 +177,8 @@ type runner struct {
 	result RunResult
 	gone   chan struct{} // closed when the process has ended and is still to be waited for
 	ended  chan struct{} // closed when the process has been waited for; nil until somebody waits
+	// confirmed: the agent knows the process.
+	confirmed bool
 
 	mu   sync.Mutex
 	lost bool // guarded by mu; the process's pid is not its own any more, or will not be soon
@@ -211,12 +241,18 @@ func (r *runner) confirm(ctx context.Context) error {
 		}
 	}()
 	pid := r.opts.Command.Process.Pid
-	res, err := r.client.allocations.Confirm(ctx, &bursarv1.ConfirmRequest{
+	request := &bursarv1.ConfirmRequest{
 		Id:      r.result.Allocation.GetId(),
 		Process: &bursarv1.Process{Pid: int32(pid)}, //nolint:gosec // a pid is below 2^22
-	})
+		Reaps:   r.opts.Rest != nil,
+	}
+	res, err := r.client.allocations.Confirm(ctx, request)
+	if err != nil && r.opts.Rest != nil && exited(pid) {
+		// It has ended while the agent looked at it. What it has left behind may go on.
+		res, err = r.client.allocations.Confirm(ctx, request)
+	}
 	if err == nil {
-		r.result.Allocation = res.GetAllocation()
+		r.result.Allocation, r.confirmed = res.GetAllocation(), true
 		return nil
 	}
 	if exited(pid) {
@@ -225,15 +261,25 @@ func (r *runner) confirm(ctx context.Context) error {
 	return err
 }
 
-// wait returns when the process has ended.
-func (r *runner) wait(ctx context.Context) {
+// wait returns when the process has ended. It reports whether it had to be stopped.
+func (r *runner) wait(ctx context.Context) (stopped bool) {
 	r.reap()
 	select {
 	case <-r.ended:
 		r.finish()
+		return false
 	case <-ctx.Done():
 		r.stop()
+		return true
 	}
+}
+
+// rest waits for the processes that the process has left behind.
+func (r *runner) rest(stop bool) Rested {
+	if r.opts.Rest == nil {
+		return Rested{}
+	}
+	return r.opts.Rest(Ended{Allocation: r.result.Allocation, State: r.result.State, Stop: stop})
 }
 
 func (r *runner) finish() {

@@ -178,6 +178,24 @@ func read[T Note | Kept](r Records, id, name string) (T, error) {
 
 // End returns how an engine ended. ErrNone: its keeper has not written that down.
 func (r Records) End(id string) (keeper.Record, error) {
+	record, err := r.last(id)
+	if err == nil && record.Left {
+		return keeper.Record{}, ErrNone
+	}
+	return record, err
+}
+
+// Left returns how the main process of an engine ended that goes on without it, by its keeper.
+// ErrNone: its keeper has not written that down, or the engine has ended too.
+func (r Records) Left(id string) (keeper.Record, error) {
+	record, err := r.last(id)
+	if err == nil && !record.Left {
+		return keeper.Record{}, ErrNone
+	}
+	return record, err
+}
+
+func (r Records) last(id string) (keeper.Record, error) {
 	if cgroup.CheckID(id) != nil {
 		return keeper.Record{}, ErrNone
 	}

@@ -80,6 +80,8 @@ type Policy struct {
 	// Cgroup says whether the engine gets a cgroup of its own if a launcher has started it. Limit
 	// needs one.
 	Cgroup Cgroup
+	// OnLeaderEnd is what is done if the engine's main process ends and others of it live on.
+	OnLeaderEnd LeaderEnd
 }
 
 // Cgroup says whether an engine that runs is moved to a cgroup of its own.

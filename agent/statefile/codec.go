@@ -80,13 +80,15 @@ type payload struct {
 	Log         string            `json:"log,omitempty"`
 	Engines     []json.RawMessage `json:"engines,omitempty"` // bursar.v1.Allocation
 	Ended       []json.RawMessage `json:"ended,omitempty"`   // bursar.v1.EngineEnd
+	// Left is by allocation. An agent that does not know it ignores it.
+	Left map[string][]tracker.Left `json:"left,omitempty"`
 }
 
 // Encode returns the file's content.
 func Encode(s State) ([]byte, error) {
 	p := payload{
 		HostID: s.HostID, BootID: s.BootID, Incarnation: s.Incarnation,
-		Epoch: s.Epoch, Leadership: s.Leadership, StoreID: s.StoreID, Cluster: s.Cluster, SavedAt: s.SavedAt.UTC(), Log: s.Log,
+		Epoch: s.Epoch, Leadership: s.Leadership, StoreID: s.StoreID, Cluster: s.Cluster, SavedAt: s.SavedAt.UTC(), Log: s.Log, Left: s.Left,
 	}
 	var err error
 	if p.Engines, err = encodeAll(s.Engines); err != nil {
@@ -157,6 +159,7 @@ func decodePayload(text []byte) (State, error) {
 		return State{}, err //nolint:wrapcheck // the only caller says what it is about
 	}
 	s := State{HostID: p.HostID, Incarnation: p.Incarnation, SavedAt: p.SavedAt, Log: p.Log}
+	s.Left = p.Left
 	s.Epoch, s.Leadership, s.StoreID, s.Cluster, s.BootID = p.Epoch, p.Leadership, p.StoreID, p.Cluster, p.BootID
 	if s.HostID == "" || s.BootID == "" {
 		return State{}, errors.New("no host id, or no boot id")

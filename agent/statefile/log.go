@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"hash/crc32"
+	"maps"
 	"slices"
 	"strconv"
 
@@ -15,7 +16,7 @@ import (
 
 // A log is records, one a change, in lines of text:
 //
-//	CHECKSUM NUMBER LENGTH {"engines":[…],"ended":[…],"gone":["…"]}
+//	CHECKSUM NUMBER LENGTH {"engines":[…],"ended":[…],"gone":["…"],"left":{…}}
 //
 // in front of the JSON eight hexadecimal digits each: a CRC-32C over the log's name and the rest
 // of the record; how many records there are before it; and the bytes of the JSON. Blanks fill the
@@ -35,11 +36,13 @@ type changeText struct {
 	Engines []json.RawMessage `json:"engines,omitempty"` // bursar.v1.Allocation
 	Ended   []json.RawMessage `json:"ended,omitempty"`   // bursar.v1.EngineEnd
 	Gone    []string          `json:"gone,omitempty"`    // ids
+	// Left is of Engines. An agent that does not know it ignores it.
+	Left map[string][]tracker.Left `json:"left,omitempty"`
 }
 
 // encodeRecord returns the record of a change, of whole blocks.
 func encodeRecord(log string, number uint32, c tracker.Change) ([]byte, error) {
-	text := changeText{Gone: c.Gone}
+	text := changeText{Gone: c.Gone, Left: c.Left}
 	var err error
 	if text.Engines, err = encodeAll(c.Engines); err != nil {
 		return nil, err
@@ -91,6 +94,10 @@ func decodeRecord(log string, content []byte) (number uint32, text []byte, size 
 // sound record follows one that is not, the log is damaged.
 func replay(s State, content []byte) (State, error) {
 	engines, ended := make(map[string]*bursarv1.Allocation), make(map[string]*bursarv1.EngineEnd)
+	left := maps.Clone(s.Left)
+	if left == nil {
+		left = make(map[string][]tracker.Left)
+	}
 	for _, a := range s.Engines {
 		engines[a.GetId()] = a
 	}
@@ -114,10 +121,13 @@ func replay(s State, content []byte) (State, error) {
 		if err != nil {
 			return State{}, fmt.Errorf("log: record %d: %w", number, err)
 		}
-		apply(c, engines, ended)
+		apply(c, engines, ended, left)
 		offset += size
 	}
-	s.Engines, s.Ended = nil, nil
+	s.Engines, s.Ended, s.Left = nil, nil, nil
+	if len(left) > 0 {
+		s.Left = left
+	}
 	for _, a := range engines {
 		s.Engines = append(s.Engines, a)
 	}
@@ -144,22 +154,26 @@ func decodeChange(text []byte, host string) (c tracker.Change, err error) {
 	if err = json.Unmarshal(text, &t); err != nil {
 		return c, err //nolint:wrapcheck // the only caller says what it is about
 	}
-	c.Gone = t.Gone
+	c.Gone, c.Left = t.Gone, t.Left
 	c.Engines, c.Ended, err = decodeAll(t.Engines, t.Ended, host)
 	return c, err
 }
 
-func apply(c tracker.Change, engines map[string]*bursarv1.Allocation, ended map[string]*bursarv1.EngineEnd) {
+func apply(c tracker.Change, engines map[string]*bursarv1.Allocation, ended map[string]*bursarv1.EngineEnd, left map[string][]tracker.Left) {
 	for _, id := range c.Gone {
 		delete(engines, id)
 		delete(ended, id)
+		delete(left, id)
 	}
 	for _, a := range c.Engines {
 		engines[a.GetId()] = a
 		delete(ended, a.GetId())
+		delete(left, a.GetId())
 	}
 	for _, end := range c.Ended {
 		ended[end.GetAllocationId()] = end
 		delete(engines, end.GetAllocationId())
+		delete(left, end.GetAllocationId())
 	}
+	maps.Copy(left, c.Left)
 }

@@ -34,8 +34,13 @@ type Usage struct {
 	// Orphaned: the engine's process has ended, others that it started are left. Their memory is
 	// not free: they keep the engine's entitlement until they are gone, or it is released.
 	Orphaned bool
-	// Ended: the engine's process has ended and none is left. Exit and Reason say how, if that is
-	// known, and ErrorOutput what it wrote last.
+	// LeaderEnd is when and how the engine's process ended, if others of it lived on for more than
+	// a moment. The policy is left to the tracker.
+	LeaderEnd *bursarv1.LeaderEnd
+	// Left are the processes that have to be remembered, by pid.
+	Left []Left
+	// Ended: the engine's process has ended and none is left. Exit says how its own process ended,
+	// if that is known, Reason how the engine did, and ErrorOutput what it wrote last.
 	Ended               bool
 	Exit                *bursarv1.ExitStatus
 	Reason, ErrorOutput string
@@ -75,6 +80,8 @@ func (t *Tracker) Measure(now time.Time, m Measurement) []*bursarv1.EngineEnd {
 				AllocationId: usage.ID, EndTime: timestamppb.New(now), ExitStatus: usage.Exit, Reason: reason, ErrorOutput: usage.ErrorOutput,
 				MeasuredPeak: e.measuredPeak(),
 			}
+			t.noteLeaderEnd(e, &usage)
+			end.LeaderEnd = e.over.end
 			if e.usage != nil {
 				end.Measured = e.usage.measured()
 			}
@@ -86,6 +93,7 @@ func (t *Tracker) Measure(now time.Time, m Measurement) []*bursarv1.EngineEnd {
 			t.urgent = true // users want to see what the new engine uses
 		}
 		e.peak.memoryBytes, e.peak.cpuMillis = max(e.peak.memoryBytes, usage.MemoryBytes), max(e.peak.cpuMillis, usage.CPUMillis)
+		t.noteLeaderEnd(e, &usage)
 		t.judge(now, e, &usage)
 		judged[e] = true
 	}

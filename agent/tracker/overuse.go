@@ -20,11 +20,14 @@ type Notice struct {
 	Ended bool
 }
 
-// DueStop is an engine that its policy wants stopped for over-use.
+// DueStop is an engine that its policy wants stopped: for over-use, or because its main process has
+// ended.
 type DueStop struct {
 	ID     string
 	Grace  time.Duration // between SIGTERM and SIGKILL
 	Reason string
+
+	AtLeaderEnd bool // because its main process has ended
 }
 
 // SetPolicies says what is done about over-use from the next measurement on, and how far
@@ -50,6 +53,8 @@ func (t *Tracker) DueStops(now time.Time) []DueStop {
 		}
 		if stop, due := e.judgement.StopDue(now); due {
 			list = append(list, DueStop{ID: e.grant.GetId(), Grace: stop.Grace, Reason: reasonOf(stop)})
+		} else if stop, due := e.leaderStop(now, t.policies.For(e.grant.GetLabels()), t.tick); due {
+			list = append(list, stop)
 		}
 	}
 	return list
@@ -60,10 +65,13 @@ func reasonOf(s policy.Stop) string {
 		resource.ApproximateMemory(s.UsedBytes), resource.ApproximateMemory(s.EntitledBytes), s.For.Round(time.Second))
 }
 
-// StopAsked notes that a coordinator was asked to stop an engine; the zero time says that none
-// heard.
-func (t *Tracker) StopAsked(id string, at time.Time) {
-	if e := t.entries[id]; e != nil {
+// StopAsked notes that a coordinator was asked for a stop; the zero time says that none heard.
+func (t *Tracker) StopAsked(stop DueStop, at time.Time) {
+	switch e := t.entries[stop.ID]; {
+	case e == nil:
+	case stop.AtLeaderEnd:
+		e.over.asked = at
+	default:
 		e.judgement.Asked(at)
 	}
 }

@@ -174,15 +174,15 @@ func TestDueStopsAreOfEnginesThatWereShownAndAreNotStopping(t *testing.T) {
 	now := start.Add(7 * tick)
 	want := []tracker.DueStop{{ID: "a", Grace: 7 * time.Second, Reason: "uses 600MiB of memory, is entitled to 400MiB, for 30s (policy kill)"}}
 	same(t, "after the grace", want, k.DueStops(now))
-	k.StopAsked("a", now)
+	k.StopAsked(want[0], now)
 	if due := k.DueStops(now.Add(29 * time.Second)); len(due) != 0 {
 		t.Errorf("asked for: %v", due)
 	}
 	if due := k.DueStops(now.Add(30 * time.Second)); len(due) != 1 {
 		t.Errorf("asked for a grace ago: %v", due)
 	}
-	k.StopAsked("a", time.Time{})
-	k.StopAsked("nobody", now)
+	k.StopAsked(want[0], time.Time{})
+	k.StopAsked(tracker.DueStop{ID: "nobody"}, now)
 	if due := k.DueStops(now); len(due) != 1 {
 		t.Errorf("nobody heard: %v", due)
 	}

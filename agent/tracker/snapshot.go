@@ -18,6 +18,8 @@ type Snapshot struct {
 	BootID string
 	// Engines are the full records of the active allocations with a process here.
 	Engines []*bursarv1.Allocation
+	// Left are processes of the engines, by allocation, that have to be remembered.
+	Left map[string][]Left
 	// Ended are the tombstones that were not acknowledged.
 	Ended []*bursarv1.EngineEnd
 }
@@ -28,6 +30,8 @@ type Change struct {
 	// known of them.
 	Engines []*bursarv1.Allocation
 	Ended   []*bursarv1.EngineEnd
+	// Left is as in a Snapshot, of these engines.
+	Left map[string][]Left
 	// Gone are allocations that a Snapshot does not show any more.
 	Gone []string
 }
@@ -58,7 +62,8 @@ func (t *Tracker) Snapshot() Snapshot {
 	for _, e := range t.inOrder() {
 		switch {
 		case t.stored(e):
-			s.Engines = append(s.Engines, e.grant)
+			s.Engines = append(s.Engines, e.record())
+			s.Left = e.withLeft(s.Left)
 		case e.phase == ended:
 			s.Ended = append(s.Ended, e.tombstone)
 		}
@@ -77,7 +82,8 @@ func (t *Tracker) Change() (c Change, enough bool) {
 	for id := range t.taken.ids {
 		switch e := t.entries[id]; {
 		case e != nil && t.stored(e):
-			c.Engines = append(c.Engines, e.grant)
+			c.Engines = append(c.Engines, e.record())
+			c.Left = e.withLeft(c.Left)
 		case e != nil && e.phase == ended:
 			c.Ended = append(c.Ended, e.tombstone)
 		default:
@@ -85,6 +91,18 @@ func (t *Tracker) Change() (c Change, enough bool) {
 		}
 	}
 	return c, true
+}
+
+// withLeft adds what has to be remembered of an engine.
+func (e *entry) withLeft(all map[string][]Left) map[string][]Left {
+	if len(e.over.left) == 0 {
+		return all
+	}
+	if all == nil {
+		all = make(map[string][]Left)
+	}
+	all[e.grant.GetId()] = e.over.left
+	return all
 }
 
 // stored reports whether an entry is an engine that a Snapshot shows. The coordinator names those

@@ -112,6 +112,7 @@ type entry struct {
 	peak struct{ memoryBytes, cpuMillis int64 }
 	// stopError is why it could not be stopped, and reportedStopError what was sent of it.
 	stopError, reportedStopError string
+	over                         leftover
 
 	// Of a veto:
 	refusal Refusal // if it was refused
@@ -131,7 +132,7 @@ func New(now time.Time, host Host, saved Snapshot) *Tracker {
 	}
 	for _, grant := range saved.Engines {
 		// of no epoch: all that a coordinator says of it is newer
-		e := &entry{phase: held, grant: grant}
+		e := &entry{phase: held, grant: grant, over: leftover{end: grant.GetLeaderEnd(), left: saved.Left[grant.GetId()]}}
 		t.put(e)
 		t.shown[grant.GetId()] = grant.GetProcess()
 		if saved.BootID != host.BootID {
@@ -233,10 +234,10 @@ func (t *Tracker) All() []*bursarv1.Allocation {
 
 // shown is the grant with the agent's own measurement, which is newer than the coordinator's.
 func (e *entry) shown() *bursarv1.Allocation {
-	if e.usage == nil && len(e.grant.GetSeal()) == 0 {
+	if e.usage == nil && len(e.grant.GetSeal()) == 0 && e.over.end == nil {
 		return e.grant
 	}
-	a := proto.CloneOf(e.grant)
+	a := proto.CloneOf(e.record())
 	a.Seal = nil // between the agent and the coordinators
 	if e.usage == nil {
 		return a
@@ -269,6 +270,9 @@ type Engine struct {
 	Process *bursarv1.Process
 	// Identified: the process was shown to this agent, and is not only known from a coordinator.
 	Identified bool
+	// LeaderEnd is as LeaderEnd returns it, Left what was remembered.
+	LeaderEnd *bursarv1.LeaderEnd
+	Left      []Left
 }
 
 // Engines returns what is to be measured, by id.
@@ -293,11 +297,11 @@ func (t *Tracker) Engine(id string) (Engine, bool) {
 func (t *Tracker) engine(e *entry) Engine {
 	process := e.grant.GetProcess()
 	identified := t.identified(e)
-	if !identified && process.GetCgroup() != "" {
+	if !identified && (process.GetCgroup() != "" || process.GetReaperPid() != 0) {
 		process = proto.CloneOf(process)
-		process.Cgroup = ""
+		process.Cgroup, process.ReaperPid, process.ReaperStartTime = "", nil, nil
 	}
-	return Engine{ID: e.grant.GetId(), Process: process, Identified: identified}
+	return Engine{ID: e.grant.GetId(), Process: process, Identified: identified, LeaderEnd: e.over.end, Left: e.over.left}
 }
 
 // Show notes that a process was found to be what it was said to be: the allocation's engine. That

@@ -238,6 +238,7 @@ func (c *cli) printAllocation(a *bursarv1.Allocation) {
 	facts = append(facts,
 		"host", hostAndAddress(a),
 		"process", processText(a.GetProcess()),
+		"main process", leaderEndText(a, now),
 		"engine at", a.GetAddress(),
 		"applications", strings.Join(a.GetApplicationIds(), ", "),
 		"caller", a.GetCaller(),
@@ -295,6 +296,9 @@ func allocationLine(a *bursarv1.Allocation) string {
 	}
 	if a.GetReason() != "" {
 		text += " (" + a.GetReason() + ")"
+	}
+	if left := leaderEndNote(a); left != "" {
+		text += ", " + left
 	}
 	return printable(text)
 }
@@ -377,6 +381,9 @@ func allocationNotes(a *bursarv1.Allocation) (notes []string) {
 		if a.GetReleasing() {
 			notes = append(notes, "released by its caller while it ran")
 		}
+	}
+	if left := leaderEndNote(a); left != "" {
+		notes = append(notes, left)
 	}
 	return notes
 }

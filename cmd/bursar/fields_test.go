@@ -59,7 +59,7 @@ func TestEveryFieldThatHasAFlagIsNamedByIt(t *testing.T) {
 			[]proto.Message{&bursarv1.AllocateRequest{}, &bursarv1.LaunchRequest{}},
 			"async host. confirms_process streamed. id command[ logs.max_bytes logs.keep address application_ids[",
 		},
-		"confirm":       {[]proto.Message{&bursarv1.ConfirmRequest{}}, "id process.start_time process.boot_id process.uid process.verified"},
+		"confirm":       {[]proto.Message{&bursarv1.ConfirmRequest{}}, "id process.start_time process.boot_id process.uid process.verified process.reaper_pid process.reaper_start_time reaps leader_end."},
 		"release":       {[]proto.Message{&bursarv1.ReleaseRequest{}}, "id exit_status. error_output"},
 		"cancel":        {[]proto.Message{&bursarv1.CancelRequest{}}, "id request_id"},
 		"renew":         {[]proto.Message{&bursarv1.RenewRequest{}}, "id"},

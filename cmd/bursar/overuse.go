@@ -70,8 +70,8 @@ func policyText(a *bursarv1.Allocation, u *bursarv1.OverUse, now time.Time) stri
 	return text
 }
 
-// hostOverUses lists the engines of a host that use more than they are entitled to; none if the
-// caller may not know.
+// hostOverUses lists the engines of a host that use more than they are entitled to, and those whose
+// main process has ended; none if the caller may not know.
 func hostOverUses(ctx context.Context, cl *client.Client, host string, now time.Time) (facts []string) {
 	req := &bursarv1.AllocationServiceListRequest{
 		HostId: host, PageSize: maxPage, States: []bursarv1.AllocationState{bursarv1.AllocationState_ALLOCATION_STATE_ACTIVE},
@@ -83,6 +83,9 @@ func hostOverUses(ctx context.Context, cl *client.Client, host string, now time.
 		for _, a := range page.GetAllocations() {
 			if text := overUseText(a, now); text != "" {
 				facts = append(facts, "over-use", a.GetId()+": "+text)
+			}
+			if text := leaderEndText(a, now); text != "" {
+				facts = append(facts, "main process", "of "+a.GetId()+" "+text)
 			}
 		}
 	}

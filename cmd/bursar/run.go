@@ -23,12 +23,18 @@ func (c *cli) runCommand() *cobra.Command {
 		Use:   "run [flags] -- COMMAND [ARGUMENT…]",
 		Short: "Start a command when there is room, and give all back at its end",
 		Long: `Run asks this machine's agent for resources and starts the command when they are
-granted. It confirms the process, and gives everything back when the process
-ends, for whatever reason. While it waits it shows its place in the queue and
+granted. It confirms the process, and gives everything back when the command and
+all that it has started have ended, for whatever reason. While it waits it shows its place in the queue and
 the reason. It passes signals on and ends with the command's own exit code
 (128+n if signal n ended it). SIGHUP and SIGINT that were ignored when it was
 started, as under nohup or in a script's background, stay ignored for it and the
 command; of other signals a program in Go cannot tell.
+
+If the command ends and processes that it has started go on, such as a daemon,
+run says so and waits for them: they keep the allocation. SIGINT (Ctrl-C),
+SIGTERM, SIGHUP or SIGQUIT then stops them, with --grace, and run ends with
+128+n. If run itself is killed, its agent keeps the allocation until they have
+ended. A command that starts daemons is better started with --detach.
 
 With --external it also holds a part in a queue of another cluster: see bursar
 help external. When the command knows its application there, it runs "bursar
@@ -103,6 +109,7 @@ func (c *cli) run(ctx context.Context, cl *client.Client, req *bursarv1.Allocate
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: group}
 
 	relay := newRelay(group, cancel)
+	left := c.newLeftovers(cl, grace)
 	stopShowing := c.showWait(ctx, cl, req)
 	result, err := cl.Run(ctx, client.RunOptions{
 		Request: req, Command: command, Grace: grace,
@@ -110,13 +117,17 @@ func (c *cli) run(ctx context.Context, cl *client.Client, req *bursarv1.Allocate
 			stopShowing()
 			c.sayNormalized(a)
 		},
-		Started: relay.to,
+		Started: left.started(relay.to),
 		Ending:  relay.stop,
+		Rest:    left.hook(),
 	})
 	stopShowing()
 	relay.stop()
 	if sig, interrupted := relay.interrupted(); interrupted {
 		return &exitError{code: exitSignal + int(sig)}
+	}
+	if left != nil && left.caught != 0 {
+		return &exitError{code: exitSignal + int(left.caught)}
 	}
 	return c.runEnd(result, err)
 }

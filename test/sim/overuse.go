@@ -105,14 +105,14 @@ func (a *agent) stopOverUse() {
 			continue
 		}
 		run := a.run
-		a.t.StopAsked(due.ID, m.w.now)
+		a.t.StopAsked(due, m.w.now)
 		m.w.tellf("%s: agent wants %s stopped: %s", m.id, due.ID, due.Reason)
 		actor := identity.Actor{Name: "agent:policy@" + m.id, Anyone: true, Role: identity.Submitter, Host: m.id}
 		a.command(func(l *ledger.Ledger, now ledger.Instant) (ledger.Allocation, error) {
 			return l.Stop(now, ledger.StopCommand{Actor: actor, ID: id, Grace: &due.Grace, Reason: due.Reason})
 		}, func(_ *bursarv1.Allocation, err error) {
 			if err != nil && a.run == run && a.up() {
-				a.t.StopAsked(due.ID, time.Time{})
+				a.t.StopAsked(due, time.Time{})
 			}
 		})
 	}
